@@ -1,0 +1,182 @@
+//! What onnxd says to a person: a stable code, a class that decides about retry and exit status,
+//! one sentence, the layer of the source network, and what to do next.
+//!
+//! Every crate that can fail speaks through [`Diagnostic`]; the codes are one table in `table.rs`.
+
+mod table;
+mod text;
+
+pub use table::Code;
+pub use text::{nearest, shown};
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Whose problem a diagnostic is. The class alone decides about retry and exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Class {
+    /// The dropped files are wrong; the same files fail the same way again.
+    Input,
+    /// The files are right but ask for something onnxd cannot say in ONNX.
+    Unsupported,
+    /// The machine, its limits or its configuration; trying again may help.
+    Environment,
+    /// A defect of onnxd or of a plugin.
+    Internal,
+}
+
+impl Class {
+    /// The word used in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Input => "input",
+            Class::Unsupported => "unsupported",
+            Class::Environment => "environment",
+            Class::Internal => "internal",
+        }
+    }
+
+    /// The inverse of [`Class::as_str`].
+    pub fn parse(word: &str) -> Option<Class> {
+        Some(match word {
+            "input" => Class::Input,
+            "unsupported" => Class::Unsupported,
+            "environment" => Class::Environment,
+            "internal" => Class::Internal,
+            _ => return None,
+        })
+    }
+
+    /// Exit status of a command that ends with a diagnostic of this class.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Class::Input => 2,
+            Class::Unsupported => 3,
+            Class::Internal => 4,
+            Class::Environment => 75,
+        }
+    }
+}
+
+/// A place in the network as its author wrote it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Layer {
+    /// Name of the layer, node or section (`conv1.1`).
+    pub name: String,
+    /// Its type in the source's own spelling (`Deconv`, `aten::conv2d`); empty if unknown.
+    pub kind: String,
+    /// File and line (`net.ini:12`); empty if unknown.
+    pub place: String,
+}
+
+impl Layer {
+    /// A layer of which only name and type are known.
+    pub fn new(name: impl Into<String>, kind: impl Into<String>) -> Layer {
+        Layer { name: name.into(), kind: kind.into(), place: String::new() }
+    }
+}
+
+/// One finding, ready to be shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Stable code (`N0203`); a third-party plugin may use codes of its own.
+    pub code: Cow<'static, str>,
+    /// Whose problem it is.
+    pub class: Class,
+    /// What was found and where, in one sentence.
+    pub message: String,
+    /// The layer of the source network it concerns.
+    pub layer: Option<Layer>,
+    /// What to do next.
+    pub help: Cow<'static, str>,
+}
+
+impl Diagnostic {
+    /// A diagnostic with class and help taken from the table.
+    pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            code: Cow::Borrowed(code.as_str()),
+            class: code.class(),
+            message: message.into(),
+            layer: None,
+            help: Cow::Borrowed(code.help()),
+        }
+    }
+
+    /// Names the layer of the source network.
+    #[must_use]
+    pub fn at(mut self, layer: Layer) -> Diagnostic {
+        self.layer = Some(layer);
+        self
+    }
+
+    /// Replaces the table's help by one that fits this case better.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<Cow<'static, str>>) -> Diagnostic {
+        self.help = help.into();
+        self
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.code, self.class.as_str(), self.message)?;
+        if let Some(Layer { name, kind, place }) = &self.layer {
+            write!(f, " [layer {name}")?;
+            if !kind.is_empty() {
+                write!(f, " ({kind})")?;
+            }
+            if !place.is_empty() {
+                write!(f, " at {place}")?;
+            }
+            write!(f, "]")?;
+        }
+        if !self.help.is_empty() {
+            write!(f, " {}", self.help)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+/// Everything that was found wrong, at once. Never empty when used as an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diagnostics(pub Vec<Diagnostic>);
+
+impl Diagnostics {
+    /// Adds one finding.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.0.push(diagnostic);
+    }
+
+    /// `Ok(value)` if nothing was found.
+    pub fn or_ok<T>(self, value: T) -> Result<T, Diagnostics> {
+        if self.0.is_empty() { Ok(value) } else { Err(self) }
+    }
+
+    /// The class that decides what happens to the job: the gravest one.
+    pub fn class(&self) -> Class {
+        self.0.iter().map(|d| d.class).max().unwrap_or(Class::Internal)
+    }
+}
+
+impl From<Diagnostic> for Diagnostics {
+    fn from(one: Diagnostic) -> Diagnostics {
+        Diagnostics(vec![one])
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, d) in self.0.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{d}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}

@@ -1,0 +1,1 @@
+//! Judges of the built binary; everything lives in `tests/`.
