@@ -1,0 +1,29 @@
+//! The graph that every part of onnxd works on. It *is* ONNX: operators, attributes, types and semantics are the
+//! standard's; what the standard cannot say (layer names, ranges) travels as metadata.
+//!
+//! Typed inside, protobuf between: a [`Model`] is decoded from and encoded to protobuf by `onnxd-onnx`.
+
+pub(crate) mod attr;
+mod dtype;
+mod element;
+mod graph;
+mod model;
+mod node;
+pub mod ops;
+mod reals;
+mod tensor;
+mod topology;
+mod types;
+mod value;
+
+pub use attr::Attr;
+pub use dtype::DataType;
+pub use element::Element;
+pub use graph::Graph;
+pub use model::{Function, Model, Opsets};
+pub use node::{Node, NodeId};
+pub use ops::{At, Op};
+pub use reals::Reals;
+pub use tensor::{SparseTensor, Tensor, TensorError};
+pub use types::{Dim, Shape, ValueType};
+pub use value::{Origin, Value, ValueId};

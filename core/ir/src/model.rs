@@ -1,0 +1,87 @@
+//! A model: graph, functions, operator set versions, provenance.
+
+use crate::{Attr, Graph};
+use std::collections::BTreeMap;
+
+/// Version of each operator domain a model or function uses; the standard's own domain is `""`.
+pub type Opsets = BTreeMap<String, i64>;
+
+/// A whole ONNX model.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// Version of the file format.
+    pub ir_version: i64,
+    /// Versions of the operator domains.
+    pub opsets: Opsets,
+    /// Tool that made it.
+    pub producer_name: String,
+    /// That tool's version.
+    pub producer_version: String,
+    /// Reverse domain name of the model's owner.
+    pub domain: String,
+    /// The owner's version number.
+    pub model_version: i64,
+    /// Free text.
+    pub doc: String,
+    /// `metadata_props`.
+    pub metadata: Vec<(String, String)>,
+    /// The main graph.
+    pub graph: Graph,
+    /// Local functions.
+    pub functions: Vec<Function>,
+}
+
+impl Model {
+    /// A model around `graph` for one version of the standard's operators.
+    pub fn new(graph: Graph, ir_version: i64, opset: i64) -> Model {
+        let opsets = Opsets::from([(String::new(), opset)]);
+        Model { ir_version, opsets, graph, ..Model::default() }
+    }
+
+    /// Version of the standard's own operators; 0 if the model imports none.
+    pub fn opset(&self) -> i64 {
+        self.opsets.get("").or_else(|| self.opsets.get("ai.onnx")).copied().unwrap_or(0)
+    }
+
+    /// Sets or replaces one metadata entry.
+    pub fn set_metadata(&mut self, key: &str, value: impl Into<String>) {
+        let value = value.into();
+        match self.metadata.iter_mut().find(|(k, _)| k == key) {
+            Some((_, old)) => *old = value,
+            None => self.metadata.push((key.to_owned(), value)),
+        }
+    }
+
+    /// Calls `f` for every graph: the main one, function bodies, all their sub-graphs; outer before inner.
+    pub fn for_each_graph<'a>(&'a self, mut f: impl FnMut(&'a Graph)) {
+        let mut pending: Vec<&Graph> = self.functions.iter().rev().map(|x| &x.graph).collect();
+        pending.push(&self.graph);
+        while let Some(graph) = pending.pop() {
+            f(graph);
+            pending.extend(graph.nodes().flat_map(|(_, n)| n.subgraphs()));
+        }
+    }
+}
+
+/// A local function: a named body that nodes apply like an operator.
+#[derive(Clone, Debug, Default)]
+pub struct Function {
+    /// Its domain.
+    pub domain: String,
+    /// Its name, the `op` of the nodes that apply it.
+    pub name: String,
+    /// Its overload; mostly empty.
+    pub overload: String,
+    /// Attributes without default.
+    pub attributes: Vec<String>,
+    /// Attributes with default.
+    pub defaults: Vec<(String, Attr)>,
+    /// Versions of the operator domains its body uses.
+    pub opsets: Opsets,
+    /// The body; its inputs and outputs are the function's.
+    pub graph: Graph,
+    /// Free text.
+    pub doc: String,
+    /// `metadata_props`.
+    pub metadata: Vec<(String, String)>,
+}
