@@ -123,7 +123,7 @@ typedef struct onnxd_bytes {
   uint64_t id; /* source for tensor_alias; unique among tensors and mappings */
 } onnxd_bytes;
 
-/* An array in memory: little-endian, row-major; 4-bit and 2-bit types packed, low bits first. */
+/* An array in memory: little-endian, row-major; types below 8 bits packed, low bits first. */
 typedef struct onnxd_tensor {
   uint32_t struct_size; /* set by the caller: sizeof(onnxd_tensor) */
   uint32_t dtype;       /* TensorProto.DataType; strings have no such array */

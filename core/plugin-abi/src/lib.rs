@@ -162,7 +162,7 @@ pub struct Bytes {
     pub id: u64,
 }
 
-/// An array in memory: little-endian, row-major; 4-bit and 2-bit types packed, low bits first.
+/// An array in memory: little-endian, row-major; types below 8 bits packed, low bits first.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Tensor {

@@ -1,0 +1,26 @@
+//! The host's side of the plugin interface: finding libraries, inspecting them, calling them.
+//!
+//! Only [`discover`] and [`cache`] may be used in the daemon; everything that opens a library
+//! belongs into a confined worker.
+// A diagnostic is a large error, made once per job at most: boxing it would only add noise.
+#![allow(clippy::result_large_err)]
+
+pub mod cache;
+pub mod call;
+pub mod context;
+pub mod descriptor;
+pub mod discover;
+mod element;
+mod host_table;
+mod inspect;
+mod library;
+mod messages;
+mod refusal;
+mod tensors;
+
+pub use context::{Artifact, HostEvent, JobContext};
+pub use inspect::{digest, inspect};
+pub use library::{Failure, Instance, Library};
+pub use messages::{from_message, to_message};
+pub use refusal::Refusal;
+pub use tensors::{Array, TensorTable};

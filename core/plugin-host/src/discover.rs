@@ -1,0 +1,240 @@
+//! Which libraries are candidates, in which order, and which plugin wins when ids meet.
+//!
+//! Nothing is opened here. A file that someone else could have written is not a candidate, because
+//! a plugin runs with the rights of a worker.
+
+use crate::inspect::refused;
+use onnxd_diagnostics::Diagnostic;
+use onnxd_proto::onnxd::PluginInfo;
+use std::collections::BTreeMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Most libraries that are looked at in one folder.
+pub const LIBRARIES_MAX: usize = 1000;
+
+/// A place to look for plugins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Folder {
+    /// Where the program itself lies: only `libonnxd_*.so` are candidates there.
+    Program(PathBuf),
+    /// A folder for plugins: all `*.so` are.
+    Plugins(PathBuf),
+}
+
+impl Folder {
+    fn path(&self) -> &Path {
+        match self {
+            Folder::Program(path) | Folder::Plugins(path) => path,
+        }
+    }
+
+    fn takes(&self, name: &str) -> bool {
+        match self {
+            Folder::Program(_) => name.starts_with("libonnxd_") && name.ends_with(".so"),
+            Folder::Plugins(_) => name.len() > 3 && !name.starts_with('.') && name.ends_with(".so"),
+        }
+    }
+}
+
+/// What was found on the search path.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Discovery {
+    /// Candidates with symbolic links resolved: folders in the given order, names in theirs.
+    pub libraries: Vec<PathBuf>,
+    /// Files that were left out, and why.
+    pub refused: Vec<Diagnostic>,
+}
+
+/// A plugin that is not used because another one with the same id comes first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shadowed {
+    /// The one that is not used.
+    pub plugin: PluginInfo,
+    /// Where the one in use lies.
+    pub by: String,
+}
+
+/// Looks for libraries; a folder that does not exist holds none.
+#[must_use]
+pub fn discover(folders: &[Folder]) -> Discovery {
+    let mut found = Discovery::default();
+    for folder in folders {
+        let names = match names(folder) {
+            Ok(names) => names,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(e) => {
+                found.refused.push(refused(folder.path(), e, "Check the folder's permissions."));
+                continue;
+            }
+        };
+        if names.len() > LIBRARIES_MAX {
+            let why = format!("{} libraries, limit {LIBRARIES_MAX}", names.len());
+            found.refused.push(refused(folder.path(), why, "Use fewer plugins per folder."));
+        }
+        for name in names.iter().take(LIBRARIES_MAX) {
+            let path = folder.path().join(name);
+            match trusted(&path) {
+                Ok(path) if found.libraries.contains(&path) => {}
+                Ok(path) => found.libraries.push(path),
+                Err(refusal) => found.refused.push(refusal),
+            }
+        }
+    }
+    found
+}
+
+/// Keeps the first plugin of every id.
+#[must_use]
+pub fn first_of_each_id(plugins: Vec<PluginInfo>) -> (Vec<PluginInfo>, Vec<Shadowed>) {
+    let mut paths: BTreeMap<String, String> = BTreeMap::new();
+    let (mut used, mut shadowed) = (Vec::new(), Vec::new());
+    for plugin in plugins {
+        match paths.get(&plugin.id) {
+            Some(by) => shadowed.push(Shadowed { plugin, by: by.clone() }),
+            None => {
+                paths.insert(plugin.id.clone(), plugin.path.clone());
+                used.push(plugin);
+            }
+        }
+    }
+    (used, shadowed)
+}
+
+fn names(folder: &Folder) -> std::io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder.path())? {
+        // A name that is not UTF-8 cannot be told to anybody; it is not a candidate.
+        if let Ok(name) = entry?.file_name().into_string()
+            && folder.takes(&name)
+        {
+            names.push(name);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// The file behind a candidate's path, if nobody but its owner can have written it.
+fn trusted(path: &Path) -> Result<PathBuf, Diagnostic> {
+    let unreadable = |e| refused(path, e, "Check that the file exists and may be read.");
+    let real = path.canonicalize().map_err(unreadable)?;
+    let file = real.metadata().map_err(unreadable)?;
+    if !file.is_file() {
+        return Err(refused(path, "not a regular file", "Remove it from the plugin folder."));
+    }
+    let me = rustix::process::geteuid().as_raw();
+    let my_group = rustix::process::getegid().as_raw();
+    if let Some(why) = distrust(&file, me, my_group) {
+        return Err(refused(path, why, OWN));
+    }
+    let folder = real.parent().unwrap_or(Path::new("/"));
+    let folder_data = folder.metadata().map_err(unreadable)?;
+    if let Some(why) = distrust(&folder_data, me, my_group) {
+        return Err(refused(path, format!("its folder `{}` is {why}", folder.display()), OWN));
+    }
+    Ok(real)
+}
+
+const OWN: &str =
+    "Make root or the service user the owner of file and folder, and let nobody else write them.";
+
+/// Sticky folders are like private ones: others cannot replace the owner's files there.
+const STICKY: u32 = 0o1000;
+
+fn distrust(found: &Metadata, me: u32, my_group: u32) -> Option<String> {
+    let (uid, gid, mode) = (found.uid(), found.gid(), found.mode());
+    if uid != 0 && uid != me {
+        return Some(format!("owned by user {uid}, expected root or user {me}"));
+    }
+    let sticky_folder = found.is_dir() && mode & STICKY != 0;
+    let group = mode & 0o020 != 0 && gid != 0 && gid != my_group;
+    if (mode & 0o002 != 0 || group) && !sticky_folder {
+        let mode = mode & 0o7777;
+        return Some(format!("writable by others (mode {mode:o}, expected {:o})", mode & !0o022));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn put(path: &Path, mode: u32) {
+        fs::write(path, b"x").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn candidates_in_order_and_once() {
+        let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (a, b) = (a.path().canonicalize().unwrap(), b.path().canonicalize().unwrap());
+        put(&a.join("libonnxd_z.so"), 0o644);
+        put(&a.join("libother.so"), 0o644);
+        put(&b.join("two.so"), 0o644);
+        put(&b.join("one.so"), 0o755);
+        put(&b.join("readme.txt"), 0o644);
+        symlink(b.join("one.so"), b.join("three.so")).unwrap();
+        let found = discover(&[
+            Folder::Program(a.clone()),
+            Folder::Plugins(b.clone()),
+            Folder::Plugins(b.join("missing")),
+        ]);
+        let expected = [a.join("libonnxd_z.so"), b.join("one.so"), b.join("two.so")];
+        assert_eq!(found.libraries, expected);
+        assert_eq!(found.refused, []);
+    }
+
+    #[test]
+    fn what_others_could_have_written_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        put(&folder.path().join("a.so"), 0o666);
+        fs::create_dir(folder.path().join("b.so")).unwrap();
+        symlink("/nonexistent", folder.path().join("c.so")).unwrap();
+        let found = discover(&[Folder::Plugins(folder.path().to_owned())]);
+        assert!(found.libraries.is_empty());
+        let texts: Vec<&str> = found.refused.iter().map(|d| d.message.as_str()).collect();
+        assert!(texts[0].contains("writable by others (mode 666, expected 644)"), "{texts:?}");
+        assert!(texts[1].contains("not a regular file"), "{texts:?}");
+        assert_eq!(texts.len(), 3);
+
+        put(&folder.path().join("d.so"), 0o644);
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let found = discover(&[Folder::Plugins(folder.path().to_owned())]);
+        assert!(found.libraries.is_empty());
+        assert!(found.refused[3].message.contains("its folder"), "{:?}", found.refused);
+    }
+
+    #[test]
+    fn another_owner_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.so");
+        put(&file, 0o644);
+        let data = file.metadata().unwrap();
+        assert_eq!(distrust(&data, data.uid(), data.gid()), None);
+        if data.uid() != 0 {
+            let why = distrust(&data, data.uid() + 1, data.gid()).unwrap();
+            assert!(why.contains("owned by user"), "{why}");
+        } else {
+            std::os::unix::fs::chown(&file, Some(4242), None).unwrap();
+            let why = distrust(&file.metadata().unwrap(), 0, 0).unwrap();
+            assert_eq!(why, "owned by user 4242, expected root or user 0");
+        }
+    }
+
+    #[test]
+    fn the_first_of_an_id_wins() {
+        let info = |id: &str, path: &str| PluginInfo {
+            id: id.into(),
+            path: path.into(),
+            ..Default::default()
+        };
+        let all = vec![info("a.x", "/1"), info("a.y", "/2"), info("a.x", "/3")];
+        let (used, shadowed) = first_of_each_id(all);
+        assert_eq!(used.len(), 2);
+        assert_eq!((shadowed[0].plugin.path.as_str(), shadowed[0].by.as_str()), ("/3", "/1"));
+    }
+}

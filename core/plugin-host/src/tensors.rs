@@ -1,0 +1,350 @@
+//! The tensors and mapped files of one worker, by id.
+//!
+//! The table outlives single plugin calls, so that a front-end's weights reach the passes and the
+//! writer of the model without a copy: every entry is a `Bytes` over a map or a buffer.
+
+use crate::Refusal;
+use crate::element::tensor_bytes;
+use bytes::Bytes;
+use memmap2::{Mmap, MmapMut};
+use onnxd_plugin_abi as abi;
+use rustix::fs::OFlags;
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// What a table holds at most; more is refused as out of memory.
+const ENTRIES_MAX: usize = 1 << 20;
+/// Alignment promised for new tensors, in bytes.
+const ALIGNMENT: usize = 64;
+/// New tensors from this size on get pages of their own, which sealing makes read-only.
+const OWN_PAGES_BYTES: u64 = 64 * 1024;
+
+/// A finished tensor.
+#[derive(Clone, Debug)]
+pub struct Array {
+    /// `TensorProto.DataType`.
+    pub dtype: i32,
+    /// Shape.
+    pub dims: Arc<[i64]>,
+    /// Elements: little-endian, row-major, below 8 bits packed.
+    pub bytes: Bytes,
+}
+
+/// Memory a plugin is still writing. The host makes no reference to its contents before sealing.
+enum Room {
+    Pages(MmapMut),
+    /// A buffer and where its aligned part begins.
+    Heap(Vec<u8>, usize),
+}
+
+enum Entry {
+    Mapped(Bytes),
+    Open { dtype: i32, dims: Arc<[i64]>, len: usize, room: Room },
+    Sealed(Array),
+}
+
+#[derive(Default)]
+struct Entries {
+    by_id: HashMap<u64, Entry>,
+    last: u64,
+}
+
+/// Tensors and mapped files by id. Ids are never used again.
+#[derive(Default)]
+pub struct TensorTable {
+    entries: RwLock<Entries>,
+    files: Mutex<HashMap<PathBuf, u64>>,
+    running: AtomicUsize,
+}
+
+impl TensorTable {
+    /// An empty table.
+    #[must_use]
+    pub fn new() -> Arc<TensorTable> {
+        Arc::default()
+    }
+
+    /// Adds a finished tensor, sharing `bytes`.
+    ///
+    /// # Errors
+    /// If the length is not what dtype and dims come to, or the table is full.
+    pub fn insert(&self, dtype: i32, dims: &[i64], bytes: Bytes) -> Result<u64, Refusal> {
+        let expected = tensor_bytes(dtype, dims)?;
+        if bytes.len() as u64 != expected {
+            let found = bytes.len();
+            return Err(Refusal::invalid(format!("tensor of {found} bytes, expected {expected}")));
+        }
+        self.add(Entry::Sealed(Array { dtype, dims: dims.into(), bytes }))
+    }
+
+    /// Adds bytes that tensors may alias.
+    ///
+    /// # Errors
+    /// If the table is full.
+    pub fn insert_mapped(&self, bytes: Bytes) -> Result<u64, Refusal> {
+        self.add(Entry::Mapped(bytes))
+    }
+
+    /// Maps a file read-only, once per path.
+    ///
+    /// # Errors
+    /// Status `IO` if it is not a regular file or cannot be mapped.
+    pub fn map_file(&self, path: &Path) -> Result<u64, Refusal> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(id) = files.get(path) {
+            return Ok(*id);
+        }
+        let bytes =
+            map(path).map_err(|e| Refusal::new(abi::IO, format!("`{}`: {e}", path.display())))?;
+        let id = self.insert_mapped(bytes)?;
+        files.insert(path.to_owned(), id);
+        Ok(id)
+    }
+
+    /// A finished tensor.
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<Array> {
+        match self.read().by_id.get(&id) {
+            Some(Entry::Sealed(array)) => Some(array.clone()),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a finished tensor or of a mapping.
+    #[must_use]
+    pub fn bytes(&self, id: u64) -> Option<Bytes> {
+        match self.read().by_id.get(&id)? {
+            Entry::Sealed(array) => Some(array.bytes.clone()),
+            Entry::Mapped(bytes) => Some(bytes.clone()),
+            Entry::Open { .. } => None,
+        }
+    }
+
+    /// Number of entries, finished or not.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.read().by_id.len()
+    }
+
+    /// Whether there is no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets tensors that `keep` does not want and all that were never sealed; mappings stay.
+    /// Does nothing and returns `false` while a plugin runs, because it may hold views.
+    pub fn retain(&self, keep: impl Fn(u64) -> bool) -> bool {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if self.running.load(Ordering::SeqCst) > 0 {
+            return false;
+        }
+        entries.by_id.retain(|id, entry| match entry {
+            Entry::Mapped(_) => true,
+            Entry::Open { .. } => false,
+            Entry::Sealed(_) => keep(*id),
+        });
+        true
+    }
+
+    /// Counts a plugin call that may hold views until the guard is dropped.
+    pub(crate) fn lend(self: &Arc<Self>) -> Lent {
+        // Under the lock, so that `retain` sees the call or the call sees its result.
+        let _entries = self.read();
+        self.running.fetch_add(1, Ordering::SeqCst);
+        Lent(Arc::clone(self))
+    }
+
+    /// Room for a new tensor: id and first byte. Zeroed and aligned to 64 bytes.
+    pub(crate) fn create(&self, dtype: i32, dims: &[i64]) -> Result<(u64, *mut u8), Refusal> {
+        let bytes = tensor_bytes(dtype, dims)?;
+        let len = usize::try_from(bytes).map_err(|_| Refusal::out_of_memory(bytes))?;
+        let (room, first) = room(bytes, len)?;
+        let id = self.add(Entry::Open { dtype, dims: dims.into(), len, room })?;
+        Ok((id, first))
+    }
+
+    /// Ends writing to a tensor made by [`TensorTable::create`].
+    pub(crate) fn seal(&self, id: u64) -> Result<(), Refusal> {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        match entries.by_id.get(&id) {
+            Some(Entry::Open { .. }) => {}
+            Some(Entry::Sealed(_)) => {
+                return Err(Refusal::invalid(format!("tensor {id} is already sealed")));
+            }
+            Some(Entry::Mapped(_)) => {
+                return Err(Refusal::invalid(format!("{id} is a mapped input, not a tensor")));
+            }
+            None => return Err(unknown(id)),
+        }
+        let Some(Entry::Open { dtype, dims, len, room }) = entries.by_id.remove(&id) else {
+            return Err(unknown(id));
+        };
+        let bytes = match room {
+            Room::Pages(pages) => {
+                let pages = pages.make_read_only().map_err(|e| {
+                    Refusal::new(abi::OUT_OF_MEMORY, format!("sealing tensor {id}: {e}"))
+                })?;
+                Bytes::from_owner(pages)
+            }
+            // `from_owner` keeps the buffer where it is; the plugin knows its address.
+            Room::Heap(buffer, begin) => Bytes::from_owner(buffer).slice(begin..begin + len),
+        };
+        entries.by_id.insert(id, Entry::Sealed(Array { dtype, dims, bytes }));
+        Ok(())
+    }
+
+    /// A tensor over a part of another entry's bytes.
+    pub(crate) fn alias(
+        &self,
+        source: u64,
+        offset: u64,
+        dtype: i32,
+        dims: &[i64],
+    ) -> Result<u64, Refusal> {
+        let len = tensor_bytes(dtype, dims)?;
+        let bytes = self.bytes(source).ok_or_else(|| unknown(source))?;
+        let end = offset.checked_add(len).filter(|end| *end <= bytes.len() as u64);
+        let Some(end) = end else {
+            let size = bytes.len();
+            return Err(Refusal::invalid(format!(
+                "{len} bytes at offset {offset} are beyond the {size} bytes of {source}"
+            )));
+        };
+        // Both are at most `bytes.len()`, a usize.
+        let part = bytes.slice(offset as usize..end as usize);
+        self.add(Entry::Sealed(Array { dtype, dims: dims.into(), bytes: part }))
+    }
+
+    fn add(&self, entry: Entry) -> Result<u64, Refusal> {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if entries.by_id.len() >= ENTRIES_MAX {
+            return Err(Refusal::new(
+                abi::OUT_OF_MEMORY,
+                format!("the job holds {ENTRIES_MAX} tensors already"),
+            ));
+        }
+        entries.last += 1;
+        let id = entries.last;
+        entries.by_id.insert(id, entry);
+        Ok(id)
+    }
+
+    fn read(&self) -> std::sync::RwLockReadGuard<'_, Entries> {
+        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A plugin call in progress.
+pub(crate) struct Lent(Arc<TensorTable>);
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn unknown(id: u64) -> Refusal {
+    Refusal::invalid(format!("no sealed tensor or mapped input has the id {id}"))
+}
+
+fn room(bytes: u64, len: usize) -> Result<(Room, *mut u8), Refusal> {
+    if bytes >= OWN_PAGES_BYTES {
+        let mut pages = MmapMut::map_anon(len).map_err(|_| Refusal::out_of_memory(bytes))?;
+        let first = pages.as_mut_ptr();
+        return Ok((Room::Pages(pages), first));
+    }
+    let mut buffer = Vec::new();
+    let size = len + ALIGNMENT - 1;
+    buffer.try_reserve_exact(size).map_err(|_| Refusal::out_of_memory(bytes))?;
+    buffer.resize(size, 0);
+    let begin = buffer.as_ptr().align_offset(ALIGNMENT);
+    let first = buffer.as_mut_ptr().wrapping_add(begin);
+    Ok((Room::Heap(buffer, begin), first))
+}
+
+fn map(path: &Path) -> std::io::Result<Bytes> {
+    // Not blocking: opening a named pipe would wait for a writer for ever.
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(std::io::Error::other)?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(std::io::Error::other("not a regular file"));
+    }
+    if metadata.len() == 0 {
+        return Ok(Bytes::new());
+    }
+    // SAFETY: the file belongs to the job's own folder, where nothing writes while a worker runs;
+    // should it be cut short nevertheless, the worker dies by SIGBUS, which is reported as a crash.
+    let map = unsafe { Mmap::map(&file)? };
+    Ok(Bytes::from_owner(map))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_tensor_is_aligned_zeroed_and_unreadable_until_sealed() {
+        let table = TensorTable::new();
+        for elements in [0i64, 3, 100_000] {
+            let (id, first) = table.create(1, &[elements]).unwrap();
+            assert_eq!(first as usize % ALIGNMENT, 0);
+            assert!(table.get(id).is_none());
+            table.seal(id).unwrap();
+            let array = table.get(id).unwrap();
+            assert_eq!(array.bytes.len() as i64, elements * 4);
+            assert!(array.bytes.iter().all(|b| *b == 0));
+            if elements > 0 {
+                assert_eq!(array.bytes.as_ptr() as usize, first as usize, "sealing must not move");
+            }
+            assert_eq!(table.seal(id).unwrap_err().status, abi::INVALID);
+        }
+    }
+
+    #[test]
+    fn aliases_stay_within_their_source() {
+        let table = TensorTable::new();
+        let source = table.insert_mapped(Bytes::from_static(b"0123456789abcdef")).unwrap();
+        let id = table.alias(source, 4, 1, &[2]).unwrap();
+        assert_eq!(&table.bytes(id).unwrap()[..], b"456789ab");
+        let nested = table.alias(id, 4, 2, &[4]).unwrap();
+        assert_eq!(&table.bytes(nested).unwrap()[..], b"89ab");
+        assert_eq!(table.alias(source, 9, 1, &[2]).unwrap_err().status, abi::INVALID);
+        assert_eq!(table.alias(source, u64::MAX, 2, &[2]).unwrap_err().status, abi::INVALID);
+        assert_eq!(table.alias(77, 0, 2, &[1]).unwrap_err().status, abi::INVALID);
+    }
+
+    #[test]
+    fn files_are_mapped_once_and_only_if_regular() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.bin");
+        std::fs::write(&path, b"weights").unwrap();
+        let table = TensorTable::new();
+        let id = table.map_file(&path).unwrap();
+        assert_eq!(table.map_file(&path).unwrap(), id);
+        assert_eq!(&table.bytes(id).unwrap()[..], b"weights");
+        assert_eq!(table.map_file(folder.path()).unwrap_err().status, abi::IO);
+        assert_eq!(table.map_file(Path::new("/nonexistent")).unwrap_err().status, abi::IO);
+    }
+
+    #[test]
+    fn retain_drops_what_is_not_kept_but_never_during_a_call() {
+        let table = TensorTable::new();
+        let a = table.insert(2, &[1], Bytes::from_static(b"a")).unwrap();
+        let b = table.insert(2, &[1], Bytes::from_static(b"b")).unwrap();
+        let (open, _) = table.create(1, &[1]).unwrap();
+        let call = table.lend();
+        assert!(!table.retain(|_| false));
+        assert_eq!(table.len(), 3);
+        drop(call);
+        assert!(table.retain(|id| id == b));
+        assert!(table.get(a).is_none() && table.get(b).is_some());
+        assert!(table.seal(open).is_err());
+        assert!(table.insert(1, &[1], Bytes::from_static(b"a")).is_err());
+    }
+}
