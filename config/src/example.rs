@@ -1,0 +1,110 @@
+//! Prints the example settings file from the rows, so that it can never be out of date.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::defaults::Environment;
+use crate::settings::{ROWS, SECTIONS};
+use crate::table::{DefaultValue, Entry};
+
+const WIDTH: usize = 96;
+
+/// The text of `onnxd.example.toml`: every setting, commented out, with its default as a service.
+pub fn example() -> String {
+    let entries = service_entries();
+    let mut out = String::from(
+        "# Settings of onnxd. Every key is shown with its default as a service; remove the `#`\n\
+         # before a key to change it. Relative paths are relative to this file. A variable named\n\
+         # like ONNXD_INTAKE_SETTLE_MS wins over this file, `--set KEY=VALUE` over both.\n",
+    );
+    for (section, about) in SECTIONS {
+        out += &format!("\n# {}\n[{section}]\n", about.trim());
+        for (row, entry) in ROWS.iter().zip(&entries).filter(|(r, _)| r.section() == *section) {
+            let mut help = row.help().to_owned();
+            if let DefaultValue::Computed(words) = row.default {
+                help += &format!(" Default: {words}.");
+            }
+            help += &format!(" ({})", row.kind);
+            out += &wrapped(&help);
+            out += &format!("#{} = {}\n", row.name(), entry.toml());
+        }
+    }
+    out
+}
+
+/// The surroundings that the example's defaults are computed for.
+pub(crate) fn service() -> Environment {
+    let var = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    Environment {
+        vars: BTreeMap::from([
+            var("STATE_DIRECTORY", "/var/lib/onnxd"),
+            var("RUNTIME_DIRECTORY", "/run/onnxd"),
+        ]),
+        cores: 4,
+        program_dir: Some(PathBuf::from("/usr/bin")),
+        current_dir: PathBuf::from("/"),
+        ..Environment::default()
+    }
+}
+
+fn service_entries() -> Vec<Entry> {
+    crate::load::defaults(&service())
+}
+
+/// Comment lines of bounded width.
+fn wrapped(text: &str) -> String {
+    let mut out = String::from("#");
+    let mut column = 1;
+    for word in text.split_whitespace() {
+        if column + 1 + word.len() > WIDTH {
+            out += "\n#";
+            column = 1;
+        }
+        out += " ";
+        out += word;
+        column += 1 + word.len();
+    }
+    out + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load;
+
+    fn uncommented() -> String {
+        let shown = example();
+        let line = |l: &str| match l.strip_prefix('#') {
+            Some(key) if !key.starts_with(' ') => key.to_owned(),
+            _ => l.to_owned(),
+        };
+        shown.lines().map(|l| line(l) + "\n").collect()
+    }
+
+    #[test]
+    fn example_file_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/onnxd.example.toml");
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(path, example()).unwrap();
+        }
+        let kept = std::fs::read_to_string(path).unwrap();
+        assert_eq!(kept, example(), "run with UPDATE_EXPECT=1 to rewrite onnxd.example.toml");
+        assert!(example().lines().all(|l| l.len() <= 100));
+    }
+
+    #[test]
+    fn example_file_states_the_defaults() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("onnxd.toml");
+        std::fs::write(&file, uncommented()).unwrap();
+        let stated = load(Some(&file), &service(), &[]).unwrap();
+        for (entry, default) in stated.entries.iter().zip(service_entries()) {
+            assert_eq!(entry.value, default.value, "{}", entry.key);
+            assert!(entry.origin.contains("onnxd.toml:"), "{} {}", entry.key, entry.origin);
+        }
+        std::fs::write(&file, example()).unwrap();
+        let untouched = load(Some(&file), &service(), &[]).unwrap();
+        assert_eq!(untouched.settings, stated.settings);
+        assert!(untouched.entries.iter().all(|e| e.origin == "default"));
+    }
+}

@@ -1,0 +1,227 @@
+//! The params of one conversion, one row each, in the order of help and report.
+
+use crate::kind::Kind;
+use crate::table::{Row, default_value};
+use Kind::{Bool, Float, Int, List, OneOf, Special, Text};
+
+use super::special::{
+    check_dynamic_axes, check_file_name, check_inner_path, check_nbbits, check_overrides,
+    check_shapes,
+};
+
+macro_rules! params {
+    ($($(#[doc = $help:literal])+ $key:literal: $kind:expr, $default:tt $($more:literal)?;)+) => {
+        /// All rows.
+        pub(crate) static ROWS: &[Row] = &[
+            $(Row::new($key, $kind, default_value!($default $($more)?), concat!($($help,)+)),)+
+        ];
+    };
+}
+
+const INNER_PATH: Kind = Special("a path inside the submission", check_inner_path);
+const FILE_NAME: Kind = Special("a file name without folders", check_file_name);
+const TEXTS: Kind = List(&Text);
+const SHAPES: Kind =
+    Special("a list of shapes, each a list of sizes and names of sizes", check_shapes);
+const DYNAMIC_AXES: Kind = Special(
+    "a table of tensors, each a list of axes or a table of axis = \"name\"",
+    check_dynamic_axes,
+);
+const OVERRIDES: Kind = Special("a table of nodes, each a table of keys", check_overrides);
+const NBBITS: Kind = Special("1 to 16, 32 or 64", check_nbbits);
+const ROUND_MODES: Kind = OneOf(&["NONE", "RINTF"]);
+const DTYPE: Kind = OneOf(&[
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "string",
+    "complex64",
+    "complex128",
+]);
+
+pub(crate) const ACTIVATION_TYPE: Kind = OneOf(&["uint8", "int8", "uint16", "int16"]);
+pub(crate) const WEIGHT_TYPE: Kind = OneOf(&["int8", "uint8", "int4", "uint4", "int16", "uint16"]);
+pub(crate) const BLOCK_SIZE: Kind = Int(1, 1_048_576);
+
+params! {
+    /// Name of the result's folder; unset takes the name of what was dropped.
+    "job.name": FILE_NAME, unset;
+    /// Jobs of higher priority start first.
+    "job.priority": Int(-100, 100), 0;
+    /// The conversion is stopped after this long; unset takes `worker.timeout_s`.
+    "job.timeout_s": Int(1, 2_592_000), unset;
+    /// Memory of the conversion; unset takes `worker.memory_mib_max`, which is also the limit.
+    "job.memory_mib_max": Int(64, 1_048_576), unset;
+    /// Tries after failures of the machine; unset takes `jobs.attempts_max`.
+    "job.attempts_max": Int(1, 100), unset;
+    /// Id of the front-end that reads the network; unset lets the front-ends decide.
+    "job.frontend": Text, unset;
+
+    /// Weights file or folder; unset looks where the front-end's conventions say.
+    "source.weights": INNER_PATH, unset;
+    /// Use deterministic random weights instead of weights files (`-w /dev/null` of N2D2).
+    "source.random": Bool, false;
+    /// A missing weights file leaves deterministic random values instead of being an error.
+    "source.weights_ignore": Bool, false;
+    /// Seed of random weights.
+    "source.seed": Int(0, 4_294_967_295), 1;
+    /// Settings of the source network that have no effect are errors instead of findings.
+    "source.strict": Bool, false;
+
+    /// Opset of the model. Unset: 17, raised when a construct needs it; a dropped ONNX model
+    /// keeps its own.
+    "export.opset": Int(7, 30), unset;
+    /// IR version of the model; unset takes the one that belongs to the opset.
+    "export.ir_version": Int(3, 20), unset;
+    /// Names of the model's inputs, in their order; empty keeps the source's.
+    "export.input_names": TEXTS, [];
+    /// Names of the model's outputs, in their order; empty keeps the source's.
+    "export.output_names": TEXTS, [];
+    /// Shapes of the inputs, in their order, where the source does not state them.
+    "export.input_shapes": SHAPES, [];
+    /// Element types of the inputs, in their order, where the source does not state them.
+    "export.input_dtypes": List(&DTYPE), [];
+    /// Axes of inputs and outputs whose size is left open, in the notations of torch.onnx:
+    /// `x = [0, 2]`, `x = { 0 = "batch" }`, or both mixed.
+    "export.dynamic_axes": DYNAMIC_AXES, {};
+    /// Floating-point type of an N2D2 model; unset is float32.
+    "export.float_type": OneOf(&["float32", "float64", "float16"]), unset;
+    /// Compute what depends on constants only.
+    "export.constant_folding": Bool, true;
+    /// Write the weights; without them they become inputs of the model.
+    "export.export_params": Bool, true;
+    /// List the weights among the inputs, so that a runtime can replace them.
+    "export.keep_initializers_as_inputs": Bool, false;
+    /// Leave out the texts that tell where in the source a node comes from.
+    "export.strip_doc_string": Bool, true;
+    /// An operator without counterpart: an error, kept in a named domain, or kept as ATen.
+    "export.operator_fallback": OneOf(&["error", "custom", "aten"]), "error";
+    /// Weights in a file beside the model; `auto` does so only where the model would pass 2 GiB.
+    "export.external_data": OneOf(&["auto", "always", "never"]), "auto";
+    /// Tensors of at least this size go to the file beside the model.
+    "export.external_data_threshold_bytes": Int(0, 1_073_741_824), 1024;
+    /// Name of the result: `model.onnx`, or N2D2's (`export_ONNX_int8/model.onnx`).
+    "export.naming": OneOf(&["onnxd", "N2D2"]), "onnxd";
+    /// Report every rewrite and its place.
+    "export.verbose": Bool, false;
+
+    /// The passes that run, and their order.
+    "passes.profile": OneOf(crate::profile::PROFILES), "default";
+    /// Passes that run in addition, after those of the profile.
+    "passes.enable": TEXTS, [];
+    /// Passes of the profile that do not run.
+    "passes.disable": TEXTS, [];
+
+    /// Form of the quantized model; `none` leaves it in floating point.
+    "quantization.format": OneOf(&["none", "QDQ", "QLinear", "N2D2"]), "none";
+    /// Ranges from data, from the input at run time, from training, or weights only.
+    "quantization.mode": OneOf(&["static", "dynamic", "qat", "weight_only"]), "static";
+    /// How Linear layers are written.
+    "quantization.recipe":
+        OneOf(&["QDQ_OP_FP32_BIAS", "QDQ_OP_INT32_BIAS", "QDQ_OP_FP32_BIAS_QDQ"]),
+        "QDQ_OP_FP32_BIAS";
+    /// Type of quantized activations.
+    "quantization.activation_type": ACTIVATION_TYPE, "uint8";
+    /// Type of quantized weights.
+    "quantization.weight_type": WEIGHT_TYPE, "int8";
+    /// One scale for each output channel of a weight instead of one for all.
+    "quantization.per_channel": Bool, true;
+    /// Ranges of activations are symmetric around zero.
+    "quantization.symmetric": Bool, false;
+    /// Weights use one bit less, for processors whose 8-bit products saturate.
+    "quantization.reduce_range": Bool, false;
+    /// Elements that share a scale in mode `weight_only`.
+    "quantization.block_size": BLOCK_SIZE, 32;
+    /// `auto` tries what may help, measures it on data kept apart and takes the best.
+    "quantization.accuracy": OneOf(&["default", "auto"]), "default";
+    /// Time that `accuracy = "auto"` may take.
+    "quantization.time_budget_s": Int(1, 2_592_000), 600;
+    /// Leave in floating point the fewest operations needed to reach this signal-to-noise ratio.
+    "quantization.sqnr_db_min": Float(-100.0, 300.0), unset;
+    /// Operator types to quantize; empty is all that can be.
+    "quantization.op_types": TEXTS, [];
+    /// Names of nodes to quantize, `*` and `?` allowed; empty is all.
+    "quantization.include": TEXTS, [];
+    /// Names of nodes to leave in floating point, `*` and `?` allowed.
+    "quantization.exclude": TEXTS, [];
+    /// Keys of this section for single nodes: activation_type, weight_type, per_channel,
+    /// symmetric, reduce_range, block_size.
+    "quantization.overrides": OVERRIDES, {};
+
+    /// Bits of weights and activations.
+    "quantization.n2d2.nbbits": NBBITS, 8;
+    /// Calibration samples; -1 uses all, 0 none.
+    "quantization.n2d2.calib": Int(-1, 4_294_967_295), -1;
+    /// Use the statistics of an earlier calibration that lie in the submission.
+    "quantization.n2d2.calib_reload": Bool, false;
+    /// How the range of weights is clipped.
+    "quantization.n2d2.wt_clipping_mode": OneOf(&["None", "MSE", "KL-Divergence"]), "None";
+    /// How the range of activations is clipped.
+    "quantization.n2d2.act_clipping_mode":
+        OneOf(&["None", "MSE", "KL-Divergence", "Quantile"]), "MSE";
+    /// How accumulators are brought back to the range of the next layer; `Fixed-point` is the
+    /// same as `Fixed-point32`.
+    "quantization.n2d2.act_rescaling_mode":
+        OneOf(&["Floating-point", "Fixed-point16", "Fixed-point32", "Fixed-point", "Single-shift",
+            "Double-shift"]),
+        "Single-shift";
+    /// One rescaling for each output channel.
+    "quantization.n2d2.act_rescale_per_output": Bool, false;
+    /// Share of values kept by `Quantile`.
+    "quantization.n2d2.act_quantile_value": Float(0.0, 1.0), 0.9999;
+    /// All activations are signed.
+    "quantization.n2d2.no_unsigned": Bool, false;
+    /// No equalization of weights across layers.
+    "quantization.n2d2.no_cle": Bool, false;
+    /// Leave out the Cast nodes that strict ONNX needs.
+    "quantization.n2d2.implicit_casting": Bool, false;
+    /// The same arithmetic in floating-point operators; implies implicit_casting.
+    "quantization.n2d2.fake_quantization": Bool, false;
+    /// Number of stimuli written beside the model; -1 is all, 0 none.
+    "quantization.n2d2.db_export": Int(-1, 4_294_967_295), 0;
+    /// Measure the accuracy of the float and of the integer network on labelled stimuli.
+    "quantization.n2d2.test": Bool, false;
+    /// The network was trained with SAT quantization; its learned ranges are used.
+    "quantization.n2d2.qat_sat": Bool, false;
+    /// Rounding of weights with `qat_sat`.
+    "quantization.n2d2.wt_round_mode": ROUND_MODES, "NONE";
+    /// Rounding of biases with `qat_sat`.
+    "quantization.n2d2.b_round_mode": ROUND_MODES, "NONE";
+    /// Rounding of clipping bounds with `qat_sat`.
+    "quantization.n2d2.c_round_mode": ROUND_MODES, "NONE";
+
+    /// Calibration data; unset takes `calib.npz` or the folder `calib`.
+    "calibration.data": INNER_PATH, unset;
+    /// Samples that are used; unset uses all.
+    "calibration.samples": Int(1, 1_000_000_000), unset;
+    /// Samples that run at once; unset takes the network's own, else 1.
+    "calibration.batch_size": Int(1, 65_536), unset;
+    /// How ranges follow from data.
+    "calibration.method":
+        OneOf(&["minmax", "entropy", "percentile", "mse", "moving_average"]), "minmax";
+    /// Share of values, in percent, that `percentile` keeps.
+    "calibration.percentile": Float(50.0, 100.0), 99.999;
+
+    /// Inputs to run; unset takes `inputs.npz`.
+    "check.inputs": INNER_PATH, unset;
+    /// Expected outputs; unset takes `outputs.npz`.
+    "check.outputs": INNER_PATH, unset;
+    /// Largest absolute difference that is no finding, beside tolerance_rel.
+    "check.tolerance_abs": Float(0.0, f64::MAX), 1e-4;
+    /// Largest difference relative to the expected value that is no finding.
+    "check.tolerance_rel": Float(0.0, f64::MAX), 1e-3;
+    /// Least signal-to-noise ratio of each output.
+    "check.sqnr_db_min": Float(-100.0, 300.0), unset;
+    /// Expected classes of the inputs; with them the report states the top-1 accuracy.
+    "check.labels": INNER_PATH, unset;
+}
