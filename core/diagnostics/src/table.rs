@@ -60,6 +60,7 @@ diagnostics! {
     "N0305" OutOfMemory Environment "Raise `worker.memory_mib_max`, or give the machine more memory.";
     "N0306" StoreLocked Environment "Another onnxd uses this state folder; stop it or configure another folder.";
     "N0307" NotRunning Environment "Start the daemon with `onnxd run`.";
+    "N0308" StoreVersion Environment "Start the onnxd that wrote the state folder, or a newer one.";
     // 04: plugins
     "N0401" PluginCrashed Internal "The plugin named crashed; report it to its author with the files in the job folder.";
     "N0402" PluginPanicked Internal "The plugin named hit a bug; report it to its author.";

@@ -1,0 +1,30 @@
+//! The life of a job and where it is kept.
+//!
+//! [`step`] is the specification of the queue; a [`Store`] keeps jobs. [`SledStore`] writes every
+//! change to a journal before anything else, so that the index can always be built again.
+
+// A failed change is rare; boxing its diagnostic would only burden whoever reads it.
+#![allow(clippy::result_large_err)]
+
+mod frame;
+mod id;
+mod journal;
+mod layout;
+mod lock;
+mod memory_store;
+mod queue;
+mod record;
+mod repair;
+mod retention;
+mod sled_store;
+mod step;
+mod store;
+
+pub use id::Ids;
+pub use memory_store::MemoryStore;
+pub use queue::{Summary, next_job};
+pub use record::SCHEMA;
+pub use retention::{Retention, drop_expired, expired};
+pub use sled_store::SledStore;
+pub use step::{Event, Policy, What, is_finished, state_word, step};
+pub use store::{Store, StoreError};

@@ -1,0 +1,338 @@
+//! The append-only journal: the truth from which the index can be built again.
+//!
+//! `journal/NNNN.log` starts with an image of all live jobs; every change follows as one record and
+//! is on the disk before it is acknowledged. Two files are kept, so the image has a second source.
+
+use crate::frame::{Frame, Kind, push, scan};
+use crate::record::{RecordError, decode};
+use crate::store::StoreError;
+use onnxd_diagnostics::{Code, Diagnostic};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Changes after which a new file begins; an image larger than that may be followed by as much.
+const CHANGES_BYTES_MAX: u64 = 4 << 20;
+/// A file beyond this is not ours.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+const FILES_KEPT: u64 = 2;
+
+/// One change, ready to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change<'a> {
+    Put { record: &'a [u8] },
+    Remove { id: &'a str },
+}
+
+/// The record of a live job and the sequence number of its last change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) seq: u64,
+    pub(crate) record: Vec<u8>,
+}
+
+pub(crate) type Entries = BTreeMap<String, Entry>;
+
+/// What the journal says.
+#[derive(Debug, Default)]
+pub(crate) struct Reading {
+    pub(crate) live: Entries,
+    /// Jobs dropped since the last image, with the change that dropped them.
+    pub(crate) removed: BTreeMap<String, u64>,
+    pub(crate) last_seq: u64,
+    /// Changes may be missing; the index may know them.
+    pub(crate) damaged: bool,
+    pub(crate) notes: Vec<String>,
+    newest: Option<Newest>,
+}
+
+#[derive(Debug)]
+struct Newest {
+    number: u64,
+    file_bytes: u64,
+    readable_bytes: u64,
+    image_bytes: u64,
+}
+
+/// The file that takes further changes.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    dir: PathBuf,
+    number: u64,
+    file: File,
+    bytes: u64,
+    image_bytes: u64,
+    last_seq: u64,
+}
+
+/// Reads all files and changes none.
+pub(crate) fn read(dir: &Path) -> Result<Reading, Diagnostic> {
+    let mut reading = Reading::default();
+    for number in numbers(dir).map_err(|e| disk("read", dir, &e))? {
+        let path = path_of(dir, number);
+        let bytes = read_bounded(&path).map_err(|e| disk("read", &path, &e))?;
+        reading.add(&path, number, &bytes)?;
+    }
+    Ok(reading)
+}
+
+impl Reading {
+    fn add(&mut self, path: &Path, number: u64, bytes: &[u8]) -> Result<(), Diagnostic> {
+        let scan = scan(bytes);
+        for hole in &scan.holes {
+            let (from, count) = (hole.start, hole.len());
+            self.note(path, &format!("{count} bytes from byte {from} on are unreadable"));
+        }
+        if !scan.frames.first().is_some_and(|f| f.kind == Some(Kind::ImageBegin)) {
+            self.damage(path, "the image of all jobs is missing");
+        }
+        let mut image_bytes = 0;
+        for (at, frame) in scan.frames.iter().enumerate() {
+            let Some(kind) = frame.kind else { return Err(newer(path)) };
+            match kind {
+                Kind::ImageBegin => self.begin_image(path, frame, &scan.frames[at + 1..]),
+                Kind::ImageEntry => image_bytes += frame.payload.len() as u64,
+                Kind::ImageEnd => {}
+                Kind::Put | Kind::Remove => self.follow(path, frame.seq),
+            }
+            match kind {
+                Kind::ImageEntry | Kind::Put => self.put(path, frame)?,
+                Kind::Remove => self.remove(frame),
+                Kind::ImageBegin | Kind::ImageEnd => {}
+            }
+        }
+        let (file_bytes, readable_bytes) = (bytes.len() as u64, scan.end as u64);
+        if readable_bytes < file_bytes {
+            let cut = file_bytes - readable_bytes;
+            self.note(path, &format!("the last {cut} bytes are an incomplete record"));
+        }
+        self.newest = Some(Newest { number, file_bytes, readable_bytes, image_bytes });
+        Ok(())
+    }
+
+    /// A complete image replaces everything before it.
+    fn begin_image(&mut self, path: &Path, begin: &Frame<'_>, rest: &[Frame<'_>]) {
+        let announced = <[u8; 8]>::try_from(begin.payload).map(u64::from_le_bytes).ok();
+        let entries = rest.iter().take_while(|f| f.kind == Some(Kind::ImageEntry)).count();
+        let ended = rest.get(entries).is_some_and(|f| f.kind == Some(Kind::ImageEnd));
+        if !ended || announced != Some(entries as u64) || begin.seq < self.last_seq {
+            self.damage(path, "the image of all jobs is incomplete");
+            return;
+        }
+        self.live.clear();
+        self.removed.clear();
+        self.damaged = false;
+        self.last_seq = begin.seq;
+    }
+
+    fn follow(&mut self, path: &Path, seq: u64) {
+        if seq != self.last_seq + 1 {
+            let last = self.last_seq;
+            self.damage(path, &format!("changes between {last} and {seq} are missing"));
+        }
+        self.last_seq = self.last_seq.max(seq);
+    }
+
+    fn put(&mut self, path: &Path, frame: &Frame<'_>) -> Result<(), Diagnostic> {
+        let job = match decode(frame.payload) {
+            Ok(job) => job,
+            Err(RecordError::Newer(_)) => return Err(newer(path)),
+            Err(RecordError::Damaged) => {
+                self.damage(path, &format!("change {} is unreadable", frame.seq));
+                return Ok(());
+            }
+        };
+        if self.changed_seq(&job.id).is_none_or(|seq| seq < frame.seq) {
+            self.removed.remove(&job.id);
+            self.live.insert(job.id, Entry { seq: frame.seq, record: frame.payload.to_vec() });
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, frame: &Frame<'_>) {
+        let id = String::from_utf8_lossy(frame.payload).into_owned();
+        if self.changed_seq(&id).is_none_or(|seq| seq < frame.seq) {
+            self.live.remove(&id);
+            self.removed.insert(id, frame.seq);
+        }
+    }
+
+    /// The last change of a job, its removal included.
+    pub(crate) fn changed_seq(&self, id: &str) -> Option<u64> {
+        self.live.get(id).map(|e| e.seq).or_else(|| self.removed.get(id).copied())
+    }
+
+    /// Takes from the index what damage took from the journal.
+    pub(crate) fn merge(&mut self, index: &Entries, index_last_seq: u64) {
+        for (id, entry) in index {
+            if self.changed_seq(id).is_none_or(|seq| seq < entry.seq) {
+                self.removed.remove(id);
+                self.live.insert(id.clone(), entry.clone());
+            }
+        }
+        self.last_seq = self.last_seq.max(index_last_seq);
+        self.damaged = true;
+    }
+
+    fn note(&mut self, path: &Path, what: &str) {
+        self.notes.push(format!("{}: {what}", path.display()));
+    }
+
+    fn damage(&mut self, path: &Path, what: &str) {
+        self.damaged = true;
+        self.note(path, what);
+    }
+}
+
+impl Journal {
+    /// Continues after what was read: in the same file behind its last readable record, or, after
+    /// damage, in a new file that starts with a sound image.
+    pub(crate) fn resume(dir: &Path, reading: &Reading) -> Result<Journal, StoreError> {
+        let number = reading.newest.as_ref().map_or(0, |newest| newest.number);
+        let Some(newest) = reading.newest.as_ref().filter(|_| !reading.damaged) else {
+            let image = reading.live.values().map(|e| (e.seq, e.record.as_slice()));
+            return Journal::begin(dir, number + 1, reading.last_seq, image);
+        };
+        let path = path_of(dir, number);
+        let reopen = || -> io::Result<File> {
+            let file = OpenOptions::new().append(true).open(&path)?;
+            if newest.readable_bytes < newest.file_bytes {
+                file.set_len(newest.readable_bytes)?;
+                file.sync_all()?;
+            }
+            Ok(file)
+        };
+        let file = reopen().map_err(|e| StoreError::refused(disk("open", &path, &e)))?;
+        let (bytes, image_bytes) = (newest.readable_bytes, newest.image_bytes);
+        let dir = dir.to_owned();
+        Ok(Journal { dir, number, file, bytes, image_bytes, last_seq: reading.last_seq })
+    }
+
+    /// Starts file `number` with an image; it appears complete or not at all.
+    fn begin<'a>(
+        dir: &Path,
+        number: u64,
+        last_seq: u64,
+        image: impl ExactSizeIterator<Item = (u64, &'a [u8])>,
+    ) -> Result<Journal, StoreError> {
+        let mut bytes = Vec::new();
+        push(&mut bytes, last_seq, Kind::ImageBegin, &(image.len() as u64).to_le_bytes());
+        for (seq, record) in image {
+            push(&mut bytes, seq, Kind::ImageEntry, record);
+        }
+        push(&mut bytes, last_seq, Kind::ImageEnd, &[]);
+
+        let path = path_of(dir, number);
+        let unfinished = path.with_extension("new");
+        let write = || -> io::Result<File> {
+            fs::create_dir_all(dir)?;
+            remove_if_there(&unfinished)?;
+            let mut file = OpenOptions::new().append(true).create_new(true).open(&unfinished)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            Ok(file)
+        };
+        let file = write().map_err(|e| StoreError::refused(disk("write", &unfinished, &e)))?;
+        // From the rename on there is no way back: the older file may no longer be continued.
+        let publish = || -> io::Result<()> {
+            fs::rename(&unfinished, &path)?;
+            File::open(dir)?.sync_all()?;
+            let outdated = |n: &u64| n + FILES_KEPT <= number;
+            numbers(dir)?
+                .iter()
+                .filter(|n| outdated(n))
+                .try_for_each(|n| fs::remove_file(path_of(dir, *n)))
+        };
+        publish().map_err(|e| StoreError::fatal(disk("write", &path, &e)))?;
+        let bytes = bytes.len() as u64;
+        Ok(Journal { dir: dir.to_owned(), number, file, bytes, image_bytes: bytes, last_seq })
+    }
+
+    /// Whether the next change should go to a new file.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes - self.image_bytes.min(self.bytes) >= CHANGES_BYTES_MAX.max(self.image_bytes)
+    }
+
+    /// Goes on in a new file that starts with `image`, all live jobs.
+    pub(crate) fn rotate(&mut self, image: &Entries) -> Result<(), StoreError> {
+        let image = image.values().map(|e| (e.seq, e.record.as_slice()));
+        *self = Journal::begin(&self.dir, self.number + 1, self.last_seq, image)?;
+        Ok(())
+    }
+
+    /// Writes changes to the disk; the sequence number of the first. They are acknowledged by the
+    /// return, not before.
+    pub(crate) fn append(&mut self, changes: &[Change<'_>]) -> Result<u64, StoreError> {
+        let first = self.last_seq + 1;
+        let mut bytes = Vec::new();
+        for (seq, change) in (first..).zip(changes) {
+            match change {
+                Change::Put { record } => push(&mut bytes, seq, Kind::Put, record),
+                Change::Remove { id } => push(&mut bytes, seq, Kind::Remove, id.as_bytes()),
+            }
+        }
+        let path = path_of(&self.dir, self.number);
+        if let Err(e) = self.file.write_all(&bytes) {
+            let failed = disk("write", &path, &e);
+            // A full disk may pass; half a record must not stay before the next one.
+            let undone = self.file.set_len(self.bytes);
+            return Err(StoreError { fatal: undone.is_err(), diagnostic: failed });
+        }
+        // After a failed sync nobody knows what is on the disk.
+        self.file.sync_data().map_err(|e| StoreError::fatal(disk("write", &path, &e)))?;
+        self.bytes += bytes.len() as u64;
+        self.last_seq += changes.len() as u64;
+        Ok(first)
+    }
+}
+
+fn path_of(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:04}.log"))
+}
+
+/// Numbers of the files, ascending.
+fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(e),
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name();
+        let number: Option<u64> = name.to_str().and_then(|n| n.strip_suffix(".log")?.parse().ok());
+        numbers.extend(number);
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let bytes = fs::metadata(path)?.len();
+    if bytes > FILE_BYTES_MAX {
+        let message = format!("{bytes} bytes, the limit is {FILE_BYTES_MAX}");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    fs::read(path)
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+fn disk(verb: &str, path: &Path, e: &io::Error) -> Diagnostic {
+    Diagnostic::new(Code::Disk, format!("Cannot {verb} {}: {e}", path.display()))
+}
+
+/// Refuses a journal that a newer onnxd wrote.
+pub(crate) fn newer(path: &Path) -> Diagnostic {
+    let message = format!("{} was written by a newer onnxd", path.display());
+    Diagnostic::new(Code::StoreVersion, message)
+}
+
+#[cfg(test)]
+mod tests;

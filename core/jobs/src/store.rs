@@ -1,0 +1,98 @@
+//! Where jobs are kept, as the daemon sees it.
+//!
+//! One thread owns the store. Every change is compare-and-swap on the whole job, so that a decision
+//! made on an old copy is refused instead of overwriting a newer one.
+
+use crate::id::is_id;
+use crate::record::{RECORD_BYTES_MAX, encode};
+use crate::step::{Event, Policy, step};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_proto::onnxd::{Job, JobState};
+use std::fmt;
+
+const IDENTITY_BYTES_MAX: usize = 128;
+
+/// Why the store did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError {
+    /// The process must end and open the store anew; otherwise nothing was changed and the same
+    /// call may be tried again.
+    pub fatal: bool,
+    pub diagnostic: Diagnostic,
+}
+
+impl StoreError {
+    pub(crate) fn refused(diagnostic: Diagnostic) -> StoreError {
+        StoreError { fatal: false, diagnostic }
+    }
+
+    pub(crate) fn fatal(diagnostic: Diagnostic) -> StoreError {
+        StoreError { fatal: true, diagnostic }
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.diagnostic.fmt(f)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Keeps jobs. What a call has acknowledged survives the end of the process.
+pub trait Store {
+    /// The job with this id.
+    fn get(&self, id: &str) -> Result<Option<Job>, StoreError>;
+
+    /// Adds a job; `false` if the id is taken.
+    fn put_new(&mut self, job: &Job) -> Result<bool, StoreError>;
+
+    /// Replaces `old` by `new`; `false` if the store no longer holds `old`.
+    fn swap(&mut self, old: &Job, new: &Job) -> Result<bool, StoreError>;
+
+    /// All jobs by id, or those in one state by priority, then id.
+    fn scan(&self, state: Option<JobState>) -> Result<Vec<Job>, StoreError>;
+
+    /// The newest succeeded job with this identity.
+    fn find_identity(&self, identity: &str) -> Result<Option<Job>, StoreError>;
+
+    /// Drops jobs; the number of those that were there.
+    fn remove(&mut self, ids: &[&str]) -> Result<usize, StoreError>;
+
+    /// Takes one step; `None` if there is no such job or the event is stale.
+    fn apply(
+        &mut self,
+        id: &str,
+        event: &Event,
+        policy: &Policy,
+    ) -> Result<Option<Job>, StoreError> {
+        let Some(job) = self.get(id)? else { return Ok(None) };
+        let Some(next) = step(&job, event, policy) else { return Ok(None) };
+        Ok(self.swap(&job, &next)?.then_some(next))
+    }
+}
+
+/// The job's record, if it may be stored at all.
+pub(crate) fn admit(job: &Job) -> Result<Vec<u8>, StoreError> {
+    let refuse = |message| Err(StoreError::refused(Diagnostic::new(Code::Internal, message)));
+    if !is_id(&job.id) {
+        return refuse(format!("The job id `{}` is no ULID", shown(&job.id)));
+    }
+    let word = |b: u8| b.is_ascii_alphanumeric() || b"-_.:".contains(&b);
+    if job.identity.len() > IDENTITY_BYTES_MAX || !job.identity.bytes().all(word) {
+        return refuse(format!("The identity `{}` is no digest", shown(&job.identity)));
+    }
+    let record = encode(job);
+    if record.len() > RECORD_BYTES_MAX {
+        let message = format!(
+            "The record of job {} has {} bytes, the limit is {RECORD_BYTES_MAX}",
+            job.id,
+            record.len()
+        );
+        return Err(StoreError::refused(Diagnostic::new(Code::SubmissionTooLarge, message)));
+    }
+    Ok(record)
+}
+
+#[cfg(test)]
+pub(crate) mod suite;

@@ -1,0 +1,142 @@
+//! A writer killed at random moments: nothing it has acknowledged may be lost.
+//!
+//! The test starts this very binary again as the writer. The writer acknowledges every change on
+//! its standard output after the store has returned.
+
+use onnxd_jobs::{Ids, Policy, SledStore, Store, What, is_finished};
+use onnxd_proto::onnxd::{Job, JobState};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write, stdout};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const ROUNDS: u64 = 20;
+/// Steps of a job that succeeds; only such jobs are dropped.
+const STEPS: usize = 5;
+const STATE_DIR: &str = "ONNXD_JOBS_KILL_TEST_DIR";
+const ACKNOWLEDGED: &str = "acknowledged";
+
+/// What was acknowledged: the number of steps a job has taken, or that it is gone.
+type Acknowledged = BTreeMap<String, Option<usize>>;
+
+#[test]
+#[ignore = "the writer; started by the test below"]
+fn writer() {
+    let dir = std::env::var(STATE_DIR).unwrap();
+    let (mut store, _) = SledStore::open(Path::new(&dir)).unwrap();
+    let jobs = store.scan(None).unwrap();
+    let mut ids = Ids::after(jobs.last().map(|job| job.id.as_str()));
+    let acknowledge = |id: &str, steps: &str| {
+        let line = format!("\n{ACKNOWLEDGED} {id} {steps}\n");
+        stdout().write_all(line.as_bytes()).unwrap();
+        stdout().flush().unwrap();
+    };
+    let mut unix_ms = 0;
+    loop {
+        let mut job = Job { id: ids.next_id(), params_json: "x".repeat(3_000), ..Job::default() };
+        job.set_state(JobState::Claiming);
+        assert!(store.put_new(&job).unwrap());
+        acknowledge(&job.id, "0");
+        // The jobs of earlier rounds go on too.
+        for job in store.scan(None).unwrap() {
+            unix_ms += 1;
+            if is_finished(job.state()) && unix_ms % 5 == 0 {
+                assert_eq!(store.remove(&[&job.id]).unwrap(), 1);
+                acknowledge(&job.id, "gone");
+            }
+            let Some(what) = next_event(&job) else { continue };
+            let next = store.apply(&job.id, &what.at(unix_ms), &Policy::default()).unwrap();
+            acknowledge(&job.id, &next.unwrap().events.len().to_string());
+        }
+    }
+}
+
+fn next_event(job: &Job) -> Option<What> {
+    let lease = job.lease;
+    Some(match job.state() {
+        JobState::Claiming => What::Claimed,
+        JobState::Claimed => What::Hashed { files: Vec::new(), identity: job.id.clone() },
+        JobState::Queued => What::Started,
+        JobState::Running => What::ReadyToPublish { lease, dest: "/out".into() },
+        JobState::Publishing => What::Published { lease },
+        _ => return None,
+    })
+}
+
+/// Runs the writer for a while and kills it; the number of changes it has acknowledged.
+fn run_and_kill(dir: &Path, after: Duration, acknowledged: &mut Acknowledged) -> usize {
+    let mut writer = Command::new(std::env::current_exe().unwrap())
+        .args(["writer", "--exact", "--ignored", "--nocapture"])
+        .env(STATE_DIR, dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(writer.stdout.take().unwrap());
+    let reader = std::thread::spawn(move || {
+        let lines = output.lines().map_while(Result::ok).map(|line| {
+            let words: Vec<String> = line.split(' ').map(Into::into).collect();
+            words
+        });
+        lines.filter(|words| words[0] == ACKNOWLEDGED && words.len() == 3).collect::<Vec<_>>()
+    });
+    std::thread::sleep(after);
+    assert_eq!(writer.try_wait().unwrap(), None, "the writer ended by itself");
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let lines = reader.join().unwrap();
+    for words in &lines {
+        acknowledged.insert(words[1].clone(), words[2].parse().ok());
+    }
+    lines.len()
+}
+
+/// Every job is as acknowledged, but for at most one change that was on its way.
+fn check(store: &SledStore, acknowledged: &mut Acknowledged) {
+    let jobs = store.scan(None).unwrap();
+    let found: Acknowledged =
+        jobs.iter().map(|job| (job.id.clone(), Some(job.events.len()))).collect();
+    let mut on_their_way = 0;
+    for (id, steps) in acknowledged.iter() {
+        let here = found.get(id).copied().flatten();
+        match (*steps, here) {
+            (Some(steps), Some(here)) => {
+                assert!(here == steps || here == steps + 1, "{id}: {here} of {steps} steps");
+                on_their_way += here - steps;
+            }
+            (Some(STEPS), None) => on_their_way += 1,
+            (None, None) => {}
+            (steps, here) => panic!("{id}: acknowledged {steps:?}, found {here:?}"),
+        }
+    }
+    on_their_way += found.keys().filter(|id| !acknowledged.contains_key(*id)).count();
+    assert!(on_their_way <= 1, "{on_their_way} changes nobody acknowledged");
+    for state in (0..12).filter_map(|n| JobState::try_from(n).ok()) {
+        let listed = store.scan(Some(state)).unwrap();
+        let expected: Vec<&Job> = jobs.iter().filter(|job| job.state() == state).collect();
+        assert_eq!(listed.iter().collect::<Vec<_>>(), expected);
+    }
+    for job in jobs.iter().filter(|job| job.state() == JobState::Succeeded) {
+        assert_eq!(store.find_identity(&job.identity).unwrap().as_ref(), Some(job));
+    }
+    acknowledged.values_mut().for_each(|steps| *steps = None);
+    acknowledged.extend(found);
+}
+
+#[test]
+fn kill_at_random_moments_loses_nothing_acknowledged() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut acknowledged = Acknowledged::new();
+    let (mut random, mut changes) = (0x9e37_79b9_7f4a_7c15_u64, 0);
+    for round in 0..ROUNDS {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+        // Every fifth time while the store is being opened.
+        let longest_ms = if round % 5 == 4 { 20 } else { 300 };
+        let after = Duration::from_millis(2 + (random >> 33) % longest_ms);
+        changes += run_and_kill(dir.path(), after, &mut acknowledged);
+        let (store, _) = SledStore::open(dir.path()).unwrap();
+        check(&store, &mut acknowledged);
+    }
+    assert!(changes > 50, "the writer hardly wrote: {changes} changes");
+}
