@@ -1,0 +1,42 @@
+//! The watched folder: finds what was dropped, decides when it is complete, and moves it out.
+//!
+//! The scan is the truth and events are hints. Nothing here keeps a store or runs plugin code: what
+//! a network needs is asked through [`Prober`], and what lies in the folder is the only state that
+//! survives a restart.
+//!
+//! ```text
+//! watch -> scan -> settle -> group -> judge (asks the Prober) -> Submission -> claim::Plan
+//! ```
+
+// A diagnostic is a large error, made once per drop at most: boxing it would only add noise.
+#![allow(clippy::result_large_err)]
+
+pub mod claim;
+mod copy;
+pub mod group;
+mod inbox;
+mod judge;
+mod ledger;
+pub mod names;
+mod plan_file;
+mod pool;
+pub mod scan;
+pub mod settle;
+mod status;
+mod submission;
+mod thread;
+pub mod tree;
+mod watch;
+
+#[cfg(test)]
+mod testing;
+
+pub use claim::{ClaimError, Plan};
+pub use inbox::{Config, Inbox};
+pub use scan::Limits;
+pub use status::{Item, State, Status};
+pub use submission::{
+    Candidate, File, Fingerprint, Found, ProbeOutcome, Prober, Submission, Unmatched,
+};
+pub use thread::{Control, Intake, StatusHandle, spawn};
+pub use watch::WatchMode;

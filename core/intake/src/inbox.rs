@@ -1,0 +1,331 @@
+//! One watched folder: scans when something may have changed, and says when to look again.
+//!
+//! Every look is a full scan. Events, settle times and the periodic scan only decide when.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use crossbeam_channel::Receiver;
+use onnxd_diagnostics::{Code, Diagnostic};
+
+use crate::judge::{Rules, judge};
+use crate::ledger::Ledger;
+use crate::scan::{Limits, scan};
+use crate::settle::{carry_over, has_new_folder, next_settled};
+use crate::status::Status;
+use crate::submission::{Found, Prober};
+use crate::tree::Folder;
+use crate::watch::Watch;
+
+/// Settings of one inbox.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The watched folder; created if it does not exist.
+    pub inbox: PathBuf,
+    /// Folders onnxd writes to. None may hold the inbox, nor lie in it except below a hidden folder.
+    pub own_folders: Vec<PathBuf>,
+    /// A set is complete once none of its files changed for this long.
+    pub settle: Duration,
+    /// The same where changes are found by polling, because such file systems show them late.
+    pub settle_polling: Duration,
+    /// Time between scans without any event.
+    pub rescan: Duration,
+    /// Time between scans where there are no events.
+    pub poll: Duration,
+    /// Never rely on events.
+    pub poll_only: bool,
+    /// `NAME.ready` declares a set complete at once.
+    pub ready_markers: bool,
+    /// What no front-end wants is reported after this long.
+    pub unmatched_after: Duration,
+    /// Bounds of a scan.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// The defaults for a folder.
+    pub fn new(inbox: impl Into<PathBuf>) -> Config {
+        Config {
+            inbox: inbox.into(),
+            own_folders: Vec::new(),
+            settle: Duration::from_millis(2_000),
+            settle_polling: Duration::from_millis(10_000),
+            rescan: Duration::from_secs(30),
+            poll: Duration::from_secs(2),
+            poll_only: false,
+            ready_markers: true,
+            unmatched_after: Duration::from_secs(60),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// While events keep coming, scans take at most a quarter of the time.
+const GAP_PER_SCAN: u32 = 3;
+const GAP_MIN: Duration = Duration::from_millis(1);
+/// Looks after a new folder appeared: files written before it was watched made no events.
+const ECHOES: [Duration; 4] = [
+    Duration::from_millis(5),
+    Duration::from_millis(25),
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+];
+/// Time between looks for an inbox that is offline.
+const OFFLINE_RETRY: Duration = Duration::from_secs(1);
+
+/// One watched folder.
+#[derive(Debug)]
+pub struct Inbox {
+    config: Config,
+    rules: Rules,
+    watch: Watch,
+    dirty: Receiver<()>,
+    ledger: Ledger,
+    tree: Option<Folder>,
+    status: Status,
+    /// Looks that are still due after a new folder appeared, soonest first.
+    echoes: Vec<Instant>,
+    next: Instant,
+    not_before: Instant,
+}
+
+impl Inbox {
+    /// Checks the configuration and creates the folder; the first [`Inbox::poll`] arms the watch.
+    pub fn open(config: Config) -> Result<Inbox, Diagnostic> {
+        let inbox = resolved(&config.inbox)?;
+        for own in &config.own_folders {
+            apart(&inbox, &resolved(own)?)?;
+        }
+        let rules = Rules {
+            inbox: inbox.clone(),
+            settle: config.settle,
+            unmatched_after: config.unmatched_after,
+            ready_markers: config.ready_markers,
+            paused: None,
+        };
+        let (watch, dirty) = Watch::new(&inbox, config.poll_only);
+        let status = Status::new(&inbox, watch.mode().clone());
+        let now = Instant::now();
+        Ok(Inbox {
+            config,
+            rules,
+            watch,
+            dirty,
+            ledger: Ledger::default(),
+            tree: None,
+            status,
+            echoes: Vec::new(),
+            next: now,
+            not_before: now,
+        })
+    }
+
+    /// Absolute path, links resolved.
+    pub fn path(&self) -> &Path {
+        &self.rules.inbox
+    }
+
+    /// Something may have changed. A full channel says no more than one hint.
+    pub fn hints(&self) -> &Receiver<()> {
+        &self.dirty
+    }
+
+    /// What the latest look saw.
+    pub fn status(&self) -> &Status {
+        &self.status
+    }
+
+    /// When to look again if no hint arrives.
+    pub fn next_wakeup(&self) -> Instant {
+        self.next
+    }
+
+    /// After a hint, not to look before this: a busy writer must not cost a whole processor.
+    pub fn not_before(&self) -> Instant {
+        self.not_before
+    }
+
+    /// Looks once: scans, and returns what is complete and was not returned before.
+    pub fn poll(&mut self, now: Instant, prober: &mut dyn Prober) -> Vec<Found> {
+        let started = Instant::now();
+        // Taken before the scan: what changes during the scan gives another hint.
+        let _ = self.dirty.try_recv();
+        let scanned = self.look(now);
+        let duration = started.elapsed();
+        self.status.scans += 1;
+        self.status.last_scan = SystemTime::now();
+        self.status.last_scan_duration = duration;
+        self.status.watch_mode = self.watch.mode().clone();
+        self.status.overflows = self.watch.overflows();
+        let seen_at = now + duration;
+        self.not_before = seen_at + (duration * GAP_PER_SCAN).max(GAP_MIN);
+        let mut tree = match scanned {
+            Ok(tree) => tree,
+            Err(why) => {
+                self.go_offline(why, now);
+                return Vec::new();
+            }
+        };
+        carry_over(self.tree.as_ref(), &mut tree, seen_at);
+        self.expect_echoes(&tree, seen_at);
+        self.rules.settle = match self.watch.mode().has_events() {
+            true => self.config.settle,
+            false => self.config.settle.max(self.config.settle_polling),
+        };
+        let judged = judge(&tree, &self.rules, &mut self.ledger, prober, now);
+        self.plan_next(&tree, now, judged.again);
+        let mut files = 0;
+        tree.each_file(&mut |_, _| files += 1);
+        self.status.offline = None;
+        self.status.files = files;
+        self.status.items = judged.items;
+        self.tree = Some(tree);
+        judged.found
+    }
+
+    /// Arms the watch first, so that nothing falls between watch and scan.
+    fn look(&mut self, now: Instant) -> Result<Folder, String> {
+        let inbox = &self.rules.inbox;
+        let offline = |e: rustix::io::Errno| format!("{}: {e}", inbox.display());
+        let stat = rustix::fs::lstat(inbox).map_err(offline)?;
+        #[allow(clippy::unnecessary_cast)] // field widths differ between architectures
+        self.watch.keep((stat.st_dev as u64, stat.st_ino as u64), now);
+        scan(inbox, self.config.limits).map_err(offline)
+    }
+
+    fn go_offline(&mut self, why: String, now: Instant) {
+        self.watch.lost();
+        self.tree = None;
+        self.echoes.clear();
+        self.status.watch_mode = self.watch.mode().clone();
+        self.status.offline = Some(why);
+        self.status.files = 0;
+        self.status.items.clear();
+        self.next = now + OFFLINE_RETRY.min(self.config.rescan);
+    }
+
+    fn expect_echoes(&mut self, tree: &Folder, now: Instant) {
+        self.echoes.retain(|at| *at > now);
+        if has_new_folder(self.tree.as_ref(), tree) {
+            self.echoes = ECHOES.iter().map(|after| now + *after).collect();
+        }
+    }
+
+    fn plan_next(&mut self, tree: &Folder, now: Instant, again: Option<Instant>) {
+        let period = match self.watch.mode().polls() {
+            true => self.config.poll.min(self.config.rescan),
+            false => jittered(self.config.rescan, self.status.scans),
+        };
+        let settled = next_settled(tree, now, self.rules.settle);
+        let echo = self.echoes.first().copied();
+        let soonest = [settled, echo, again].into_iter().flatten().min();
+        self.next = soonest.map_or(now + period, |at| at.min(now + period));
+    }
+
+    /// The daemon took the set, or gave it up: what lies there now counts as new.
+    pub fn release(&mut self, id: &Path) {
+        self.ledger.release(id);
+        self.look_soon();
+    }
+
+    /// The set cannot be moved. It is offered again once files or permissions change.
+    pub fn block(&mut self, id: &Path, reason: String) {
+        self.ledger.block(id, reason);
+        self.look_soon();
+    }
+
+    /// Offers everything again that could not be moved.
+    pub fn unblock(&mut self) {
+        self.ledger.unblock();
+        self.look_soon();
+    }
+
+    /// The front-ends are others now.
+    pub fn forget_probes(&mut self) {
+        self.ledger.forget_probes();
+        self.look_soon();
+    }
+
+    /// Hands nothing over while there is a reason not to.
+    pub fn pause(&mut self, reason: Option<String>) {
+        self.rules.paused = reason;
+        self.look_soon();
+    }
+
+    fn look_soon(&mut self) {
+        self.next = self.not_before;
+    }
+}
+
+/// Spreads the scans of several inboxes: the period varies by up to an eighth in both directions.
+fn jittered(period: Duration, turn: u64) -> Duration {
+    // Multiplicative hashing of the turn number; anything uneven will do.
+    let step = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61;
+    #[allow(clippy::cast_possible_truncation)] // three bits
+    let eighths = step as u32;
+    period - period / 8 + period / 32 * eighths
+}
+
+/// Creates the folder if need be and resolves links.
+fn resolved(path: &Path) -> Result<PathBuf, Diagnostic> {
+    let made = fs::create_dir_all(path).and_then(|()| fs::canonicalize(path));
+    made.map_err(|e| Diagnostic::new(Code::ConfigBadValue, format!("{}: {e}", path.display())))
+}
+
+/// Nothing onnxd writes may be taken for a drop.
+fn apart(inbox: &Path, own: &Path) -> Result<(), Diagnostic> {
+    let bad = |relation: &str| {
+        let message = format!("{} {relation} the inbox {}", own.display(), inbox.display());
+        Err(Diagnostic::new(Code::ConfigBadValue, message)
+            .help("Results would be taken for drops; use folders beside each other."))
+    };
+    if inbox == own {
+        return bad("is");
+    }
+    if inbox.starts_with(own) {
+        return bad("contains");
+    }
+    match own.strip_prefix(inbox) {
+        Ok(below) if !below.components().any(|c| is_hidden(c.as_os_str())) => bad("lies in"),
+        _ => Ok(()),
+    }
+}
+
+fn is_hidden(name: &std::ffi::OsStr) -> bool {
+    name.as_encoded_bytes().first() == Some(&b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_folders_must_lie_apart_through_links_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("inbox/sub")).unwrap();
+        std::os::unix::fs::symlink(at("inbox/sub"), at("link")).unwrap();
+        let open = |own: &str| {
+            let own_folders = vec![at(own)];
+            Inbox::open(Config { own_folders, ..Config::new(at("inbox")) })
+        };
+        for own in ["inbox", "inbox/out", "link", "link/out", "."] {
+            let message = open(own).expect_err("must be refused").message;
+            assert!(message.contains("the inbox"), "{own}: {message}");
+        }
+        for own in ["out", "inbox/.onnxd/work", "inbox2"] {
+            assert!(open(own).is_ok(), "{own}");
+        }
+    }
+
+    #[test]
+    fn jitter_stays_within_an_eighth() {
+        let period = Duration::from_secs(32);
+        for turn in 0..1_000 {
+            let t = jittered(period, turn);
+            assert!((Duration::from_secs(28)..=Duration::from_secs(36)).contains(&t));
+        }
+        assert_ne!(jittered(period, 1), jittered(period, 2));
+    }
+}

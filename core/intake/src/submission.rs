@@ -1,0 +1,193 @@
+//! What intake hands over, and what it asks the daemon about a candidate.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onnxd_diagnostics::Diagnostic;
+use sha2::{Digest, Sha256};
+
+use crate::claim::Plan;
+use crate::tree::Stamp;
+
+/// A file of a submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Path relative to the submission's root, as the file system spells it.
+    pub name: PathBuf,
+    /// The inode as the scan saw it.
+    pub stamp: Stamp,
+}
+
+/// Digest of names, inodes, sizes and times of files: equal as long as nobody touched them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fingerprint([u8; 16]);
+
+impl Fingerprint {
+    /// The fingerprint of files in the given order.
+    pub fn of<'f>(files: impl IntoIterator<Item = (&'f Path, &'f Stamp)>) -> Fingerprint {
+        let mut hash = Sha256::new();
+        for (name, stamp) in files {
+            let name = name.as_os_str().as_bytes();
+            hash.update((name.len() as u64).to_le_bytes());
+            hash.update(name);
+            for word in [stamp.dev, stamp.ino, stamp.size] {
+                hash.update(word.to_le_bytes());
+            }
+            hash.update(stamp.mtime_ns.to_le_bytes());
+        }
+        let mut short = [0; 16];
+        short.copy_from_slice(&hash.finalize()[..16]);
+        Fingerprint(short)
+    }
+
+    /// The fingerprint of two groups of files together.
+    pub(crate) fn and(self, other: Fingerprint) -> Fingerprint {
+        let mut both = self.0;
+        let turned = u128::from_le_bytes(other.0).rotate_left(1).to_le_bytes();
+        both.iter_mut().zip(turned).for_each(|(a, b)| *a ^= b);
+        Fingerprint(both)
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+/// A network that has settled, and all settled files it might want.
+#[derive(Clone, Debug)]
+pub struct Candidate {
+    /// Absolute folder that names are relative to.
+    pub root: PathBuf,
+    /// Path below the inbox under which its results go (`outbox/<folder>/<name>`).
+    pub folder: PathBuf,
+    /// Name of the submission: the folder's, or the network's stem.
+    pub name: OsString,
+    /// The network, relative to `root`.
+    pub network: PathBuf,
+    /// Settled files in `root` and below, sorted by name; the network is one of them.
+    pub files: Arc<[File]>,
+}
+
+/// The front-ends' answer about a candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeOutcome {
+    /// No front-end takes the file for a network; it is a plain file from now on.
+    NotMine(String),
+    /// Everything is there. `used` names the files and folders it needs, relative to the root.
+    Complete { used: Vec<PathBuf> },
+    /// Not there yet; shown to the user as it is. Asked again when the files change.
+    Waiting { missing: Vec<String> },
+    /// Class environment: asked again later. Else the submission is handed over with the problem.
+    Failed(Diagnostic),
+}
+
+/// The part of the daemon that knows front-ends. Nothing in this crate runs plugin code.
+pub trait Prober {
+    /// Whether a file of this name may be a network, by the front-ends' globs.
+    fn is_network(&self, name: &OsStr) -> bool;
+    /// What the network needs. Called for settled files only, again only if they changed.
+    fn probe(&mut self, candidate: &Candidate) -> ProbeOutcome;
+}
+
+/// A complete set, ready to be claimed.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Path below the inbox that names it: the whole folder, or the network.
+    pub id: PathBuf,
+    /// Absolute path of the inbox.
+    pub inbox: PathBuf,
+    /// Path below the inbox under which its results go (`outbox/<folder>/<name>`).
+    pub folder: PathBuf,
+    /// The folder's name, or the network's stem.
+    pub name: OsString,
+    /// Path below the inbox that file names are relative to.
+    pub root: PathBuf,
+    /// The network, relative to `root`.
+    pub network: PathBuf,
+    /// All files that go along; for a whole folder everything in it.
+    pub files: Vec<File>,
+    /// The folder itself, if it is taken as a whole.
+    pub whole: Option<Stamp>,
+    /// The marker that declared it ready, below the inbox; it goes with the claim.
+    pub marker: Option<File>,
+    /// Why the conversion is bound to fail; the job still has to tell the user.
+    pub problem: Option<Diagnostic>,
+}
+
+impl Submission {
+    /// Absolute folder that file names are relative to, before the claim.
+    pub fn root_dir(&self) -> PathBuf {
+        self.inbox.join(&self.root)
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|f| f.stamp.size).sum()
+    }
+
+    /// Equal as long as nobody touched the files.
+    pub fn fingerprint(&self) -> Fingerprint {
+        fingerprint(&self.files)
+    }
+
+    /// How to move it to `dest`, a folder that does not exist yet.
+    pub fn plan(&self, dest: &Path) -> Plan {
+        Plan {
+            inbox: self.inbox.clone(),
+            root: self.root.clone(),
+            whole: self.whole,
+            files: self.files.clone(),
+            marker: self.marker.clone(),
+            dest: dest.to_owned(),
+        }
+    }
+}
+
+/// Something no front-end wants, quiet for the grace time.
+#[derive(Clone, Debug)]
+pub struct Unmatched {
+    /// Path below the inbox: a file, or a folder with all that is in it.
+    pub id: PathBuf,
+    /// Absolute path of the inbox.
+    pub inbox: PathBuf,
+    /// Path below the inbox that file names are relative to.
+    pub root: PathBuf,
+    /// The files.
+    pub files: Vec<File>,
+    /// The folder itself, if it is one.
+    pub whole: Option<Stamp>,
+    /// Why nobody wants it.
+    pub reason: String,
+}
+
+impl Unmatched {
+    /// How to move it to `dest`, a folder that does not exist yet.
+    pub fn plan(&self, dest: &Path) -> Plan {
+        Plan {
+            inbox: self.inbox.clone(),
+            root: self.root.clone(),
+            whole: self.whole,
+            files: self.files.clone(),
+            marker: None,
+            dest: dest.to_owned(),
+        }
+    }
+}
+
+/// News from the inbox.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// To be claimed.
+    Ready(Box<Submission>),
+    /// To be put aside or left alone, as the policy says.
+    Unmatched(Box<Unmatched>),
+}
+
+pub(crate) fn fingerprint(files: &[File]) -> Fingerprint {
+    Fingerprint::of(files.iter().map(|f| (f.name.as_path(), &f.stamp)))
+}

@@ -1,0 +1,134 @@
+//! The thread: latency, in-flight sets, pause, end.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::{FrontEnds, SETTLE, config};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use onnxd_intake::{Control, Found, Inbox, Intake, State, Submission, spawn};
+
+struct Running {
+    dir: tempfile::TempDir,
+    intake: Intake,
+    found: Receiver<Found>,
+    control: Sender<Control>,
+}
+
+fn start() -> Running {
+    let dir = tempfile::tempdir().unwrap();
+    let inbox = Inbox::open(config(dir.path())).unwrap();
+    let (send, found) = bounded(1);
+    let (control, receive) = bounded(1);
+    let intake = spawn(inbox, FrontEnds::default(), send, receive).unwrap();
+    Running { dir, intake, found, control }
+}
+
+impl Running {
+    fn write(&self, name: &str) {
+        fs::write(self.dir.path().join("inbox").join(name), "1").unwrap();
+    }
+
+    fn ready(&self) -> Option<Submission> {
+        match self.found.recv_timeout(SETTLE * 3).ok()? {
+            Found::Ready(submission) => Some(*submission),
+            Found::Unmatched(u) => panic!("{u:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_drop_is_reported_as_soon_as_it_has_settled() {
+    let running = start();
+    let mut delays = Vec::new();
+    for i in 0..15 {
+        running.write(&format!("{i}.onnx"));
+        let written = Instant::now();
+        running.ready().expect("not reported");
+        delays.push(written.elapsed().saturating_sub(SETTLE));
+    }
+    delays.sort();
+    println!("after the settle time: median {:?}, worst {:?}", delays[7], delays[14]);
+    assert!(delays[7] < Duration::from_millis(20), "{delays:?}");
+}
+
+#[test]
+fn a_set_is_reported_again_only_after_an_answer() {
+    let running = start();
+    running.write("a.onnx");
+    let submission = running.ready().unwrap();
+    assert!(running.ready().is_none());
+    running.control.send(Control::Rescan).unwrap();
+    assert!(running.ready().is_none());
+    running.control.send(Control::Release(submission.id.clone())).unwrap();
+    assert!(running.ready().is_some());
+    submission.plan(&running.dir.path().join("job/input")).execute().unwrap();
+    running.control.send(Control::Release(submission.id)).unwrap();
+    assert!(running.ready().is_none());
+    assert!(running.intake.status.get().items.is_empty());
+}
+
+#[test]
+fn a_pause_holds_everything_and_says_so() {
+    let running = start();
+    running.control.send(Control::Pause("disk nearly full".to_owned())).unwrap();
+    running.write("a.onnx");
+    assert!(running.ready().is_none());
+    let status = running.intake.status.get();
+    assert_eq!(status.items[0].id, Path::new("a.onnx"));
+    assert_eq!(status.items[0].state, State::Blocked { reason: "disk nearly full".to_owned() });
+    running.control.send(Control::Resume).unwrap();
+    assert!(running.ready().is_some());
+}
+
+#[test]
+fn an_idle_thread_does_not_scan() {
+    let running = start();
+    running.write("a.onnx");
+    running.ready().unwrap();
+    std::thread::sleep(SETTLE);
+    let before = running.intake.status.get().scans;
+    std::thread::sleep(SETTLE * 5);
+    assert_eq!(running.intake.status.get().scans, before);
+}
+
+#[test]
+fn the_thread_ends_when_told_and_when_nobody_listens() {
+    let running = start();
+    running.control.send(Control::Stop).unwrap();
+    running.intake.thread.join().unwrap();
+
+    let Running { dir, intake, found, control } = start();
+    drop(found);
+    fs::write(dir.path().join("inbox/a.onnx"), "1").unwrap();
+    intake.thread.join().unwrap();
+    drop(control);
+
+    let Running { intake, control, .. } = start();
+    drop(control);
+    intake.thread.join().unwrap();
+}
+
+/// A report, not a limit: `cargo test --release -p onnxd-intake --test thread -- --ignored`.
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_look_at_ten_thousand_files() {
+    let dir = tempfile::tempdir().unwrap();
+    for i in 0..100 {
+        let folder = dir.path().join(format!("inbox/net{i}/weights"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("../net.onnx"), "1").unwrap();
+        (0..99).for_each(|j| fs::write(folder.join(j.to_string()), "1").unwrap());
+    }
+    let mut inbox = Inbox::open(config(dir.path())).unwrap();
+    let mut front_ends = FrontEnds::default();
+    for _ in 0..5 {
+        let started = Instant::now();
+        let found = inbox.poll(Instant::now(), &mut front_ends).len();
+        let scan = inbox.status().last_scan_duration;
+        println!("scan {scan:?}, all {:?}, found {found}", started.elapsed());
+        std::thread::sleep(SETTLE);
+    }
+}
