@@ -423,6 +423,9 @@ pub struct InputFile {
     /// relative to the submission's root
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
+    /// if the parent knows it already; else the worker computes it
+    #[prost(string, tag = "3")]
+    pub sha256: ::prost::alloc::string::String,
 }
 /// Asks front-ends whether they claim a network and what is missing.
 #[derive(serde::Serialize, serde::Deserialize)]
