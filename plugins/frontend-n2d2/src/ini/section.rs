@@ -1,0 +1,173 @@
+//! Typed access to the properties of one section.
+//!
+//! Every read is remembered, so that what no layer asked for can be pointed out as a likely typo.
+
+use super::value::FromText;
+use super::{Ini, Place, Property, Section, resolve, similar};
+use crate::diag::{Code, Diagnostic, Layer, shown};
+
+/// A section of a network file; cheap to copy.
+#[derive(Clone, Copy)]
+pub(crate) struct SectionRef<'a> {
+    pub(super) ini: &'a Ini,
+    index: usize,
+}
+
+type Read<T> = Result<T, Diagnostic>;
+
+impl<'a> SectionRef<'a> {
+    pub(super) fn new(ini: &'a Ini, index: usize) -> SectionRef<'a> {
+        SectionRef { ini, index }
+    }
+
+    pub(super) fn index(self) -> usize {
+        self.index
+    }
+
+    fn data(self) -> &'a Section {
+        &self.ini.sections[self.index]
+    }
+
+    fn property(self, key: &str) -> Option<&'a Property> {
+        self.data().properties.get(key).map(|p| &**p)
+    }
+
+    /// Empty for the global section.
+    pub(crate) fn name(self) -> &'a str {
+        &self.data().name
+    }
+
+    /// File and line of the header.
+    pub(crate) fn place(self) -> String {
+        self.data().place.to_string()
+    }
+
+    /// The section as a layer of the source network, for messages.
+    pub(crate) fn layer(self) -> Layer {
+        let kind = self.property("Type").map_or_else(String::new, |p| shown(&p.value));
+        Layer { name: self.name().into(), kind, place: self.place() }
+    }
+
+    pub(crate) fn has(self, key: &str) -> bool {
+        self.data().properties.contains_key(key)
+    }
+
+    /// Names of all properties, inherited ones included, in alphabetical order.
+    pub(crate) fn keys(self) -> impl Iterator<Item = &'a str> {
+        self.data().properties.keys().map(|k| &**k)
+    }
+
+    /// The resolved text of a property.
+    pub(crate) fn text(self, key: &str) -> Read<Option<String>> {
+        resolve::property(self.ini, self.index, key)
+    }
+
+    /// The value of a property.
+    pub(crate) fn get<T: FromText>(self, key: &str) -> Read<Option<T>> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        match T::from_text(&text) {
+            Some(value) => Ok(Some(value)),
+            None => Err(self.unreadable(key, &text, &T::what())),
+        }
+    }
+
+    /// The value of a property that must be there.
+    pub(crate) fn required<T: FromText>(self, key: &str) -> Read<T> {
+        match self.get(key)? {
+            Some(value) => Ok(value),
+            None => Err(self.missing(key)),
+        }
+    }
+
+    /// The value of a property, or what it is when not set.
+    pub(crate) fn or<T: FromText>(self, key: &str, default: T) -> Read<T> {
+        Ok(self.get(key)?.unwrap_or(default))
+    }
+
+    /// The meaning of a property that is one of a few words.
+    pub(crate) fn choice<T: Clone>(self, key: &str, words: &[(&str, T)]) -> Read<Option<T>> {
+        let Some(text) = self.text(key)? else { return Ok(None) };
+        if let Some((_, meaning)) = words.iter().find(|(word, _)| *word == text) {
+            return Ok(Some(meaning.clone()));
+        }
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let problem = self.unreadable(key, &text, &format!("one of {}", names.join(", ")));
+        Err(match similar(&text, names) {
+            Some(near) => problem.help(format!("Did you mean `{near}`?")),
+            None => problem,
+        })
+    }
+
+    /// Names separated by commas. N2D2 does not trim them; blanks are removed here from a name
+    /// that no section has.
+    pub(crate) fn names(self, key: &str) -> Read<Vec<String>> {
+        let text = self.text(key)?.unwrap_or_default();
+        let known = |name: &str| self.ini.by_name.contains_key(name);
+        let exact = text.split(',').filter(|name| !name.trim().is_empty());
+        Ok(exact.map(|n| if known(n) { n } else { n.trim() }.to_owned()).collect())
+    }
+
+    /// A finding about the value of `key`.
+    pub(crate) fn problem(self, key: &str, message: impl std::fmt::Display) -> Diagnostic {
+        let place = self.place_of(key);
+        let message = format!("`{key}` {message}");
+        self.ini.problem(self.index, place, Code::LayerParameter, message)
+    }
+
+    /// Keeps a warning about `key`, which has no effect.
+    pub(crate) fn warn_ignored(self, key: &str, message: &str, help: impl Into<String>) {
+        let place = self.place_of(key);
+        let (code, message) = (Code::LayerParameterIgnored, format!("`{key}` {message}"));
+        let warning = self.ini.problem(self.index, place, code, message).help(help.into());
+        self.ini.warn(place, warning);
+    }
+
+    /// Warns about properties that nobody has read; `known` are the names a section like this
+    /// may have, for suggestions.
+    pub(crate) fn warn_unread(self, known: &[&str]) {
+        for (key, property) in &self.data().properties {
+            if property.read.get() || key.starts_with('$') || is_training_key(key) {
+                continue;
+            }
+            let key: &str = key;
+            let help = match similar(key, known.iter().copied().filter(|k| *k != key)) {
+                Some(near) => format!("Did you mean `{near}`?"),
+                None => "Remove the line, or check its spelling.".into(),
+            };
+            self.warn_ignored(key, "is not a setting of this section and has no effect", help);
+        }
+    }
+
+    fn place_of(self, key: &str) -> &'a Place {
+        self.property(key).map_or(&self.data().place, |p| &p.place)
+    }
+
+    fn missing(self, key: &str) -> Diagnostic {
+        let problem = self.problem(key, "is missing");
+        let help = match similar(key, self.keys()) {
+            Some(near) => format!("Set `{key}`; did you mean it by `{near}`?"),
+            None => format!("Set `{key}` in this section."),
+        };
+        problem.help(help)
+    }
+
+    fn unreadable(self, key: &str, text: &str, what: &str) -> Diagnostic {
+        let problem = self.problem(key, format!("must be {what}, found `{}`", shown(text)));
+        if text.contains("${") {
+            return problem.help("The variable in `${…}` is not defined: set it as `$NAME=value`.");
+        }
+        if text.contains('[') {
+            return problem.help("There is no section of the name in `[…]`.");
+        }
+        problem
+    }
+}
+
+/// Whether a property only matters while a network learns: it is never resolved, since its value
+/// may need the data set or variables that training scripts define.
+pub(crate) fn is_training_key(key: &str) -> bool {
+    key.contains("Solver")
+        || key.contains("Filler")
+        || key.starts_with("Learn")
+        || matches!(key, "BackPropagate" | "DropConnect" | "MovingAverageMomentum")
+}
