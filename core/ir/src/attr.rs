@@ -86,15 +86,25 @@ impl Attr {
 
 /// A Rust type that an attribute of the operator table can have.
 pub(crate) trait AttrValue: Sized + PartialEq {
+    /// Number in `AttributeProto.AttributeType`.
+    #[cfg(test)]
+    const KIND: i32;
     /// Reads the attribute; `None` if it has another type.
     fn from_attr(attr: &Attr) -> Option<Self>;
     /// The attribute that says this value.
     fn into_attr(self) -> Attr;
+    #[cfg(test)]
+    /// As `into_attr`; `None` where the value is the absence of the attribute.
+    fn present(self) -> Option<Attr> {
+        Some(self.into_attr())
+    }
 }
 
 macro_rules! attr_values {
-    ($($rust:ty => $variant:ident),*) => {
+    ($($rust:ty => $variant:ident = $kind:literal),*) => {
         $(impl AttrValue for $rust {
+            #[cfg(test)]
+            const KIND: i32 = $kind;
             fn from_attr(attr: &Attr) -> Option<Self> {
                 match attr { Attr::$variant(x) => Some(x.clone()), _ => None }
             }
@@ -103,9 +113,12 @@ macro_rules! attr_values {
     };
 }
 
-attr_values!(i64 => Int, f32 => Float, Tensor => Tensor, Vec<i64> => Ints, Vec<f32> => Floats);
+attr_values!(i64 => Int = 2, f32 => Float = 1, Tensor => Tensor = 4, Vec<i64> => Ints = 7,
+    Vec<f32> => Floats = 6);
 
 impl AttrValue for String {
+    #[cfg(test)]
+    const KIND: i32 = 3;
     fn from_attr(attr: &Attr) -> Option<String> {
         match attr {
             Attr::Str(bytes) => String::from_utf8(bytes.to_vec()).ok(),
@@ -118,8 +131,14 @@ impl AttrValue for String {
 }
 
 impl<T: AttrValue> AttrValue for Option<T> {
+    #[cfg(test)]
+    const KIND: i32 = T::KIND;
     fn from_attr(attr: &Attr) -> Option<Option<T>> {
         T::from_attr(attr).map(Some)
+    }
+    #[cfg(test)]
+    fn present(self) -> Option<Attr> {
+        self.and_then(T::present)
     }
     /// # Panics
     /// For `None`, which is the absence of the attribute and never written.

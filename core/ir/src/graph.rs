@@ -94,6 +94,22 @@ impl Graph {
         id
     }
 
+    /// As [`Graph::capture`], for a value that is known not to be captured yet: takes no search.
+    pub(crate) fn add_capture(&mut self, outer: ValueId, name: &str) -> ValueId {
+        let id = self.add_value(name, None);
+        self[id].origin = Origin::Captured(outer);
+        id
+    }
+
+    /// In a sub-graph: changes what its captured values stand for.
+    pub(crate) fn recapture(&mut self, outer: impl Fn(ValueId) -> ValueId) {
+        for value in &mut self.values {
+            if let Origin::Captured(old) = value.origin {
+                value.origin = Origin::Captured(outer(old));
+            }
+        }
+    }
+
     /// In a sub-graph: what it captures, as (own id, id in the enclosing graph).
     pub fn captures(&self) -> impl Iterator<Item = (ValueId, ValueId)> + '_ {
         self.value_ids().filter_map(|v| match self[v].origin {
@@ -241,6 +257,16 @@ impl Graph {
         }
     }
 
+    /// Makes output `slot` of a node produce `to`, a value that nothing produces yet.
+    pub fn set_output(&mut self, id: NodeId, slot: usize, to: ValueId) {
+        debug_assert_eq!(self[to].origin, Origin::None, "{} has a producer", self[to].name);
+        if let Some(old) = self[id].outputs[slot] {
+            self[old].origin = Origin::None;
+        }
+        self.node_mut(id).outputs[slot] = Some(to);
+        self[to].origin = Origin::Node(id, slot);
+    }
+
     /// Everything that read `from` reads `to` from now on: nodes, sub-graphs, graph outputs.
     pub fn replace_uses(&mut self, from: ValueId, to: ValueId) {
         if from == to {
@@ -301,6 +327,12 @@ impl Graph {
     /// Ids of the nodes in the order of insertion.
     pub fn node_ids(&self) -> Vec<NodeId> {
         self.nodes().map(|(id, _)| id).collect()
+    }
+
+    /// Ids of the nodes that were added since [`Graph::node_bound`] was `bound`.
+    pub fn nodes_from(&self, bound: usize) -> Vec<NodeId> {
+        let ids = (bound..self.nodes.len()).map(|i| NodeId(i as u32));
+        ids.filter(|id| self.node(*id).is_some()).collect()
     }
 
     /// Number of nodes.

@@ -3,6 +3,9 @@
 //!
 //! Typed inside, protobuf between: a [`Model`] is decoded from and encoded to protobuf by `onnxd-onnx`.
 
+// A diagnostic is built at most once per failing call; boxing it would only hide it.
+#![allow(clippy::result_large_err)]
+
 pub(crate) mod attr;
 mod dtype;
 mod element;
@@ -11,7 +14,9 @@ mod model;
 mod node;
 pub mod ops;
 mod reals;
+pub mod schema;
 mod tensor;
+pub mod text;
 mod topology;
 mod types;
 mod value;

@@ -1,6 +1,7 @@
 //! Types of values: tensors with (partly) known shapes, sequences, optionals, maps.
 
 use crate::DataType;
+use crate::text::Id;
 use std::fmt;
 
 /// One dimension of a shape.
@@ -120,7 +121,7 @@ fn write_shape(f: &mut fmt::Formatter<'_>, shape: Option<&Shape>) -> fmt::Result
                 let comma = if i > 0 { "," } else { "" };
                 match dim {
                     Dim::Known(n) => write!(f, "{comma}{n}")?,
-                    Dim::Symbol(s) => write!(f, "{comma}{s}")?,
+                    Dim::Symbol(s) => write!(f, "{comma}{}", Id(s))?,
                     Dim::Unknown => write!(f, "{comma}?")?,
                 }
             }

@@ -148,9 +148,58 @@ macro_rules! onnx_ops {
                 node
             }
         }
-    )* };
+    )*
+        #[cfg(test)]
+        pub(super) const ROWS: &[super::Row] = &[$(super::Row {
+            name: stringify!($op),
+            required: 0 $(+ { let _ = stringify!($req); 1 })*,
+            optional: 0 $($(+ { let _ = stringify!($opt); 1 })+)?,
+            variadic: false $(|| { let _ = stringify!($var); true })?,
+            attributes: || {
+                #[allow(unused_imports)]
+                use $crate::attr::AttrValue;
+                vec![
+                    $($((stringify!($must), <$must_ty as AttrValue>::KIND, None),)+)?
+                    $((stringify!($attr), <$ty as AttrValue>::KIND, <$ty>::present($default)),)*
+                ]
+            },
+        }),*];
+    };
 }
 use onnx_ops;
+
+/// A view's declaration, to be compared with the standard.
+#[cfg(test)]
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) required: usize,
+    pub(crate) optional: usize,
+    pub(crate) variadic: bool,
+    /// Name, type and default of each attribute.
+    pub(crate) attributes: fn() -> Vec<RowAttr>,
+}
+
+#[cfg(test)]
+pub(crate) type RowAttr = (&'static str, i32, Option<crate::Attr>);
+
+/// All views.
+#[cfg(test)]
+pub(crate) fn rows() -> impl Iterator<Item = &'static Row> {
+    let families = [
+        activation::ROWS,
+        control::ROWS,
+        conv::ROWS,
+        linear::ROWS,
+        logic::ROWS,
+        math::ROWS,
+        norm::ROWS,
+        pool::ROWS,
+        quant::ROWS,
+        reduce::ROWS,
+        shape::ROWS,
+    ];
+    families.into_iter().flatten()
+}
 
 #[cfg(test)]
 mod tests {

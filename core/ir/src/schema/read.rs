@@ -1,0 +1,111 @@
+//! Reads `operators.txt`. The file is part of the program, so a mistake in it is a panic that
+//! tests find.
+
+use super::{AttrSchema, Domain, OpSchema, Param, ParamKind, ParamType, Registry, TypeSet};
+use std::collections::HashMap;
+
+/// Short names of attribute types, by their number in `AttributeProto.AttributeType`.
+const KINDS: [&str; 15] =
+    ["", "f", "i", "s", "t", "g", "fs", "is", "ss", "ts", "gs", "sp", "sps", "tp", "tps"];
+
+pub(super) fn registry(text: &'static str) -> Registry {
+    let mut domains: HashMap<&'static str, Domain> = HashMap::new();
+    let mut sets: Vec<&'static TypeSet> = Vec::new();
+    let mut domain = "";
+    for line in text.lines().filter(|l| !l.starts_with('#')) {
+        let (first, rest) = split(line, ' ');
+        match first {
+            "types" => {
+                let mut set = TypeSet::default();
+                rest.split(' ').skip(1).for_each(|t| set.add(t));
+                // Lives as long as the table, which lives as long as the program.
+                sets.push(Box::leak(Box::new(set)));
+            }
+            "domain" => {
+                let (version, name) = split(rest, ' ');
+                let version = version.parse().expect("a version is a number");
+                domain = name;
+                domains.insert(name, Domain { version, operators: HashMap::new() });
+            }
+            _ => {
+                let schema = operator(line, &sets);
+                let of = domains.get_mut(domain).expect("operators follow their domain");
+                of.operators.entry(schema.name).or_default().push(schema);
+            }
+        }
+    }
+    Registry { domains }
+}
+
+/// The text before and after the first `at`.
+fn split(text: &'static str, at: char) -> (&'static str, &'static str) {
+    text.split_once(at).unwrap_or((text, ""))
+}
+
+fn words(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.split(' ').filter(|w| !w.is_empty())
+}
+
+fn count(text: &str) -> usize {
+    if text == "*" { usize::MAX } else { text.parse().expect("a count is a number or `*`") }
+}
+
+fn operator(line: &'static str, sets: &[&'static TypeSet]) -> OpSchema {
+    let fields: Vec<&'static str> = line.split('|').collect();
+    let [head, inputs, outputs, attributes, constraints, counts] = fields[..] else {
+        panic!("an operator has six fields: {line}");
+    };
+    let mut head = words(head);
+    let counts: Vec<usize> = words(counts).map(count).collect();
+    OpSchema {
+        name: head.next().expect("an operator has a name"),
+        since: head.next().and_then(|v| v.parse().ok()).expect("an operator has a version"),
+        deprecated: head.next().is_some(),
+        inputs: words(inputs).map(param).collect(),
+        outputs: words(outputs).map(param).collect(),
+        attributes: words(attributes).map(attribute).collect(),
+        constraints: words(constraints)
+            .map(|c| {
+                let (letter, set) = split(c, '=');
+                (letter, sets[count(set)])
+            })
+            .collect(),
+        inputs_min: counts[0],
+        inputs_max: counts[1],
+        outputs_min: counts[2],
+        outputs_max: counts[3],
+    }
+}
+
+fn param(text: &'static str) -> Param {
+    let (name, ty) = split(text, ':');
+    let ty = match ty.strip_prefix('=') {
+        Some(fixed) => {
+            let mut set = TypeSet::default();
+            set.add(fixed);
+            ParamType::Fixed(set)
+        }
+        None => ParamType::Letter(ty),
+    };
+    if let Some(name) = name.strip_suffix('?') {
+        return Param { name, kind: ParamKind::Optional, ty };
+    }
+    let Some((name, min)) = name.split_once('*') else {
+        return Param { name, kind: ParamKind::Single, ty };
+    };
+    let homogeneous = !min.ends_with('~');
+    let min = count(min.trim_end_matches('~'));
+    Param { name, kind: ParamKind::Variadic { min, homogeneous }, ty }
+}
+
+fn attribute(text: &'static str) -> AttrSchema {
+    let (name, rest) = split(text, ':');
+    let (kind, default) = match rest.split_once('=') {
+        Some((kind, default)) => (kind, Some(default)),
+        None => (rest, None),
+    };
+    let required = kind.ends_with('!');
+    let kind = kind.trim_end_matches('!');
+    let kind = KINDS.iter().position(|k| *k == kind).expect("an attribute has a known type");
+    AttrSchema { name, kind: kind as i32, required, default }
+}
