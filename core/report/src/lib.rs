@@ -1,0 +1,34 @@
+//! The report of one conversion: `report.json` is the source, text and HTML are views of it.
+//!
+//! Everything is made from the message [`onnxd_proto::onnxd::Report`], so a report that was read
+//! back from JSON renders like a fresh one.
+
+// A diagnostic is a large error, made once per job at most: boxing it would only add noise.
+#![allow(clippy::result_large_err)]
+
+mod document;
+mod format;
+mod from_json;
+mod html;
+mod json;
+mod receipt;
+mod sections;
+mod text;
+
+pub use from_json::{BYTES_MAX, from_json};
+pub use html::html;
+pub use json::json;
+pub use receipt::{LINES_MAX, receipt};
+pub use text::text;
+
+/// Version of the layout of `report.json`.
+pub const SCHEMA: u32 = 1;
+/// `verdict` of a conversion that gave a model and found nothing.
+pub const SUCCEEDED: &str = "succeeded";
+/// `verdict` of a conversion that gave a model which misses something that was asked for.
+pub const SUCCEEDED_WITH_FINDINGS: &str = "succeeded_with_findings";
+/// `verdict` of a conversion that gave no model.
+pub const FAILED: &str = "failed";
+
+#[cfg(test)]
+mod tests;

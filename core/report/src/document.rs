@@ -1,0 +1,224 @@
+//! The layout of `report.json`, as types: names and order of its keys.
+//!
+//! The messages' own names are used below the top level, so that there is one list of fields.
+
+use onnxd_proto::onnxd::{
+    Component, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount, OutputNumerics, Param,
+    Pass, Recognition, Report, Stage, ValueSummary,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `report.json`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Document {
+    schema: u32,
+    #[serde(default)]
+    job: String,
+    #[serde(default)]
+    name: String,
+    verdict: String,
+    #[serde(default)]
+    summary: String,
+    #[serde(default)]
+    attempt: u32,
+    #[serde(default)]
+    recognition: Option<Recognition>,
+    #[serde(default)]
+    params: Vec<Param>,
+    #[serde(default)]
+    versions: Versions,
+    #[serde(default)]
+    source: Vec<FileDigest>,
+    #[serde(default)]
+    outputs: Vec<FileDigest>,
+    #[serde(default)]
+    model: Option<Model>,
+    #[serde(default)]
+    stages: Vec<Stage>,
+    #[serde(default)]
+    passes: Vec<Pass>,
+    /// Always `null` while no component quantizes; the key is part of the layout.
+    #[serde(default)]
+    quantization: Option<serde_json::Value>,
+    #[serde(default)]
+    numerics: Option<Compared>,
+    #[serde(default)]
+    diagnostics: Vec<Diagnostic>,
+    #[serde(default)]
+    metadata: Vec<String>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Versions {
+    onnxd: String,
+    #[serde(default)]
+    plugins: Vec<Component>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Model {
+    opset: BTreeMap<String, i64>,
+    ir_version: i64,
+    inputs: Vec<ValueSummary>,
+    outputs: Vec<ValueSummary>,
+    op_counts: Vec<OpCount>,
+    parameters: u64,
+    bytes: u64,
+}
+
+/// Numerics; what is equal has an infinite ratio, which JSON's numbers cannot say.
+#[derive(Serialize, Deserialize)]
+struct Compared {
+    engine: String,
+    #[serde(with = "real")]
+    tolerance_abs: f64,
+    #[serde(with = "real")]
+    tolerance_rel: f64,
+    outputs: Vec<ComparedOutput>,
+    top1_agreement: Option<f64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ComparedOutput {
+    output: String,
+    #[serde(with = "real")]
+    max_abs: f64,
+    #[serde(with = "real")]
+    mean_abs: f64,
+    #[serde(with = "real")]
+    cosine: f64,
+    #[serde(with = "real")]
+    sqnr_db: f64,
+    within: bool,
+}
+
+impl From<Report> for Document {
+    fn from(r: Report) -> Document {
+        Document {
+            schema: r.schema,
+            job: r.job,
+            name: r.name,
+            verdict: r.verdict,
+            summary: r.summary,
+            attempt: r.attempt,
+            recognition: r.recognition,
+            params: r.params,
+            versions: Versions { onnxd: r.onnxd_version, plugins: r.plugins },
+            source: r.source,
+            outputs: r.outputs,
+            model: r.model.map(Model::from),
+            stages: r.stages,
+            passes: r.passes,
+            quantization: None,
+            numerics: r.numerics.map(Compared::from),
+            diagnostics: r.diagnostics,
+            metadata: r.metadata,
+        }
+    }
+}
+
+impl From<Document> for Report {
+    fn from(d: Document) -> Report {
+        Report {
+            schema: d.schema,
+            job: d.job,
+            name: d.name,
+            verdict: d.verdict,
+            summary: d.summary,
+            attempt: d.attempt,
+            recognition: d.recognition,
+            params: d.params,
+            onnxd_version: d.versions.onnxd,
+            plugins: d.versions.plugins,
+            source: d.source,
+            outputs: d.outputs,
+            model: d.model.map(ModelSummary::from),
+            stages: d.stages,
+            passes: d.passes,
+            numerics: d.numerics.map(Numerics::from),
+            diagnostics: d.diagnostics,
+            metadata: d.metadata,
+        }
+    }
+}
+
+impl From<ModelSummary> for Model {
+    fn from(m: ModelSummary) -> Model {
+        let ModelSummary { ir_version, opset, inputs, outputs, op_counts, parameters, bytes } = m;
+        Model { opset, ir_version, inputs, outputs, op_counts, parameters, bytes }
+    }
+}
+
+impl From<Model> for ModelSummary {
+    fn from(m: Model) -> ModelSummary {
+        let Model { opset, ir_version, inputs, outputs, op_counts, parameters, bytes } = m;
+        ModelSummary { ir_version, opset, inputs, outputs, op_counts, parameters, bytes }
+    }
+}
+
+impl From<Numerics> for Compared {
+    fn from(n: Numerics) -> Compared {
+        let Numerics { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement } = n;
+        let outputs = outputs.into_iter().map(|o| ComparedOutput {
+            output: o.output,
+            max_abs: o.max_abs,
+            mean_abs: o.mean_abs,
+            cosine: o.cosine,
+            sqnr_db: o.sqnr_db,
+            within: o.within,
+        });
+        let outputs = outputs.collect();
+        Compared { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement }
+    }
+}
+
+impl From<Compared> for Numerics {
+    fn from(n: Compared) -> Numerics {
+        let Compared { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement } = n;
+        let outputs = outputs.into_iter().map(|o| OutputNumerics {
+            output: o.output,
+            max_abs: o.max_abs,
+            mean_abs: o.mean_abs,
+            cosine: o.cosine,
+            sqnr_db: o.sqnr_db,
+            within: o.within,
+        });
+        let outputs = outputs.collect();
+        Numerics { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement }
+    }
+}
+
+/// A number, or `"inf"`, `"-inf"`, `"nan"`: what Python's `float` and Rust's `parse` read.
+mod real {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Number {
+        Finite(f64),
+        Other(String),
+    }
+
+    pub(super) fn serialize<S: Serializer>(x: &f64, out: S) -> Result<S::Ok, S::Error> {
+        match x {
+            x if x.is_finite() => out.serialize_f64(*x),
+            x if x.is_nan() => out.serialize_str("nan"),
+            x if *x > 0.0 => out.serialize_str("inf"),
+            _ => out.serialize_str("-inf"),
+        }
+    }
+
+    pub(super) fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<f64, D::Error> {
+        match Number::deserialize(from)? {
+            Number::Finite(x) => Ok(x),
+            Number::Other(word) => match word.as_str() {
+                "nan" => Ok(f64::NAN),
+                "inf" => Ok(f64::INFINITY),
+                "-inf" => Ok(f64::NEG_INFINITY),
+                _ => Err(D::Error::custom("expected a number, \"inf\", \"-inf\" or \"nan\"")),
+            },
+        }
+    }
+}

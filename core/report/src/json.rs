@@ -1,0 +1,19 @@
+//! `report.json`: what scripts read, and the source of the other views.
+
+use crate::document::Document;
+use onnxd_proto::onnxd::Report;
+
+/// The report as JSON, indented, keys in a fixed order, with a final line break.
+#[must_use]
+pub fn json(report: &Report) -> String {
+    let mut report = report.clone();
+    for diagnostic in &mut report.diagnostics {
+        if diagnostic.severity.is_empty() {
+            "error".clone_into(&mut diagnostic.severity);
+        }
+    }
+    let text = serde_json::to_string_pretty(&Document::from(report));
+    let mut text = text.expect("the document has text keys only, and all its numbers are JSON's");
+    text.push('\n');
+    text
+}

@@ -1,0 +1,85 @@
+//! `receipt.txt`: at most ten plain lines that answer whoever dropped the network.
+//!
+//! What was recognised, the result or the reason in one sentence, what to do next, the job's id.
+
+use crate::format::{bytes, line, real};
+use crate::{FAILED, SUCCEEDED_WITH_FINDINGS};
+use onnxd_proto::onnxd::{Diagnostic, Report};
+
+/// Most lines of a receipt.
+pub const LINES_MAX: usize = 10;
+
+/// The receipt, one `key: value` per line.
+#[must_use]
+pub fn receipt(report: &Report) -> String {
+    let failed = report.verdict == FAILED;
+    let mut lines = vec![format!("onnxd {}: {}", report.onnxd_version, line(&report.name))];
+    lines.push(format!("recognised: {}", recognised(report)));
+    lines.push(format!("result: {}", report.verdict.replace('_', " ")));
+    let findings = || report.diagnostics.iter().filter(|d| is_finding(d));
+    match findings().next() {
+        Some(first) => {
+            lines.push(format!("reason: {}", sentence(first)));
+            let more = findings().count() - 1;
+            if more > 0 {
+                lines.push(format!("further findings: {more}, see report.txt"));
+            }
+        }
+        None if !report.summary.is_empty() => {
+            lines.push(format!("summary: {}", line(&report.summary)));
+        }
+        None => {}
+    }
+    if !failed {
+        lines.extend(report.outputs.iter().find(|f| f.role == "model").map(|f| {
+            let digest = f.sha256.get(..16).unwrap_or(&f.sha256);
+            format!("model: {}, {}, sha256 {digest}", line(&f.path), bytes(f.bytes))
+        }));
+        lines.extend(worst_output(report));
+    }
+    lines.push(format!("next: {}", next(report, findings().next())));
+    lines.push(format!("job: {}", line(&report.job)));
+    debug_assert!(lines.len() <= LINES_MAX);
+    lines.join("\n") + "\n"
+}
+
+/// Errors and warnings; notes stop nothing.
+fn is_finding(diagnostic: &&Diagnostic) -> bool {
+    diagnostic.severity != "note" && diagnostic.severity != "warning"
+}
+
+fn recognised(report: &Report) -> String {
+    match &report.recognition {
+        Some(r) if !r.frontend.is_empty() => {
+            let why = if r.reason.is_empty() { "" } else { ": " };
+            format!("{} by {}{why}{}", line(&r.frontend), line(&r.plugin), line(&r.reason))
+        }
+        _ => "nothing".to_owned(),
+    }
+}
+
+fn sentence(found: &Diagnostic) -> String {
+    let at = match (found.layer.as_str(), found.place.as_str()) {
+        ("", "") => String::new(),
+        ("", place) => format!(" [{}]", line(place)),
+        (layer, "") => format!(" [layer {}]", line(layer)),
+        (layer, place) => format!(" [layer {} at {}]", line(layer), line(place)),
+    };
+    format!("{} {}: {}{at}", line(&found.code), line(&found.class), line(&found.message))
+}
+
+fn worst_output(report: &Report) -> Option<String> {
+    let numerics = report.numerics.as_ref()?;
+    let worst = numerics.outputs.iter().max_by(|a, b| a.max_abs.total_cmp(&b.max_abs))?;
+    let (name, max_abs, db) = (line(&worst.output), real(worst.max_abs), real(worst.sqnr_db));
+    Some(format!("against the reference: {name} differs by at most {max_abs}, SQNR {db} dB"))
+}
+
+fn next(report: &Report, first: Option<&Diagnostic>) -> String {
+    match first {
+        Some(found) if !found.help.is_empty() => line(&found.help),
+        Some(_) => "see report.html".to_owned(),
+        None if report.verdict == SUCCEEDED_WITH_FINDINGS => "see report.html".to_owned(),
+        None => "nothing; details are in report.html".to_owned(),
+    }
+}

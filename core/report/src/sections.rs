@@ -1,0 +1,223 @@
+//! What a report shows, as tables: the text and the HTML view draw the same ones.
+
+use crate::FAILED;
+use crate::format::{bytes, count, line, real, seconds};
+use onnxd_proto::onnxd::{Diagnostic, Report};
+use std::collections::BTreeMap;
+
+/// Places that are named for one reason of a pass; the rest is counted.
+const PLACES_SHOWN: usize = 3;
+
+/// One table.
+pub(crate) struct Section {
+    /// First word of each of its lines in the text view.
+    pub(crate) key: &'static str,
+    /// Heading.
+    pub(crate) title: &'static str,
+    /// Names of the columns; a leading `#` marks numbers.
+    pub(crate) columns: &'static [&'static str],
+    /// Cells, one line of text each.
+    pub(crate) rows: Vec<Vec<String>>,
+    /// Lengths of a bar for each row, in the order of the rows; empty for no bars.
+    pub(crate) bars: Vec<f64>,
+}
+
+/// All tables that have rows, in reading order: what went wrong comes first.
+pub(crate) fn sections(report: &Report) -> Vec<Section> {
+    let mut all = vec![
+        recognition(report),
+        values(report),
+        model(report),
+        operators(report),
+        passes(report),
+        skips(report),
+        numerics(report),
+        diagnostics(report),
+        params(report),
+        stages(report),
+        files(report),
+        versions(report),
+    ];
+    let (found, others): (Vec<_>, Vec<_>) = all.drain(..).partition(|s| s.key == "diagnostic");
+    let mut ordered = if report.verdict == FAILED {
+        found.into_iter().chain(others).collect::<Vec<_>>()
+    } else {
+        others.into_iter().chain(found).collect()
+    };
+    ordered.retain(|s| !s.rows.is_empty());
+    ordered
+}
+
+fn table(
+    key: &'static str,
+    title: &'static str,
+    columns: &'static [&'static str],
+    rows: Vec<Vec<String>>,
+) -> Section {
+    Section { key, title, columns, rows, bars: Vec::new() }
+}
+
+fn recognition(report: &Report) -> Section {
+    let mut rows = Vec::new();
+    if let Some(r) = &report.recognition {
+        if !r.frontend.is_empty() {
+            rows.push(vec![line(&r.frontend), "took it".into(), line(&r.reason)]);
+        }
+        let declined = r.declined.iter();
+        rows.extend(declined.map(|d| vec![line(&d.frontend), "declined".into(), line(&d.reason)]));
+    }
+    table("recognition", "Recognition", &["front-end", "answer", "reason"], rows)
+}
+
+fn values(report: &Report) -> Section {
+    let model = report.model.clone().unwrap_or_default();
+    let row = |kind: &str, v: &onnxd_proto::onnxd::ValueSummary| {
+        vec![kind.to_owned(), line(&v.name), line(&v.r#type)]
+    };
+    let inputs = model.inputs.iter().map(|v| row("input", v));
+    let outputs = model.outputs.iter().map(|v| row("output", v));
+    let rows = inputs.chain(outputs).collect();
+    table("value", "Inputs and outputs", &["direction", "name", "type"], rows)
+}
+
+fn model(report: &Report) -> Section {
+    let Some(model) = &report.model else {
+        return table("model", "Model", &["property", "value"], Vec::new());
+    };
+    let mut rows = vec![vec!["ir version".to_owned(), model.ir_version.to_string()]];
+    rows.extend(model.opset.iter().map(|(domain, version)| {
+        let domain = if domain.is_empty() { "ai.onnx" } else { domain };
+        vec![format!("opset {}", line(domain)), version.to_string()]
+    }));
+    rows.push(vec!["parameters".to_owned(), count(model.parameters)]);
+    rows.push(vec!["size".to_owned(), bytes(model.bytes)]);
+    rows.extend(report.metadata.iter().map(|m| vec!["metadata".to_owned(), line(m)]));
+    table("model", "Model", &["property", "value"], rows)
+}
+
+fn operators(report: &Report) -> Section {
+    let counts = report.model.iter().flat_map(|m| &m.op_counts);
+    let mut counts: Vec<_> = counts.collect();
+    counts.sort_by(|a, b| (b.r#final, b.source, &a.op).cmp(&(a.r#final, a.source, &b.op)));
+    let row = |c: &&onnxd_proto::onnxd::OpCount| {
+        vec![line(&c.op), count(c.source), count(c.after_passes), count(c.r#final)]
+    };
+    let columns = &["type", "#source", "#after passes", "#final"];
+    let mut section = table("op", "Operators", columns, counts.iter().map(row).collect());
+    section.bars = counts.iter().map(|c| c.r#final as f64).collect();
+    section
+}
+
+fn passes(report: &Report) -> Section {
+    let row = |p: &onnxd_proto::onnxd::Pass| {
+        let notes = p.notes.iter().map(|n| line(n)).collect::<Vec<_>>().join("; ");
+        let skipped = p.skipped.len() as u64;
+        vec![line(&p.name), count(p.rewrites), count(skipped), seconds(p.seconds), notes]
+    };
+    let columns = &["name", "#rewrites", "#near-matches", "#time", "notes"];
+    table("pass", "Passes", columns, report.passes.iter().map(row).collect())
+}
+
+/// Why near-matches were left, grouped by pass and reason.
+fn skips(report: &Report) -> Section {
+    let mut rows = Vec::new();
+    for pass in &report.passes {
+        let mut groups: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for skip in &pass.skipped {
+            groups.entry(&skip.reason).or_default().push(&skip.at);
+        }
+        for (reason, places) in groups {
+            let shown = places.iter().take(PLACES_SHOWN).map(|p| line(p));
+            let mut at = shown.collect::<Vec<_>>().join(", ");
+            if places.len() > PLACES_SHOWN {
+                at.push_str(", ...");
+            }
+            rows.push(vec![line(&pass.name), count(places.len() as u64), line(reason), at]);
+        }
+    }
+    table("skip", "Left as they were", &["pass", "#places", "reason", "at"], rows)
+}
+
+fn numerics(report: &Report) -> Section {
+    let mut rows = Vec::new();
+    if let Some(numerics) = &report.numerics {
+        rows.extend(numerics.outputs.iter().map(|o| {
+            let verdict = if o.within { "within" } else { "outside" };
+            let figures = [o.max_abs, o.mean_abs, o.cosine, o.sqnr_db].map(real);
+            let mut row = vec![line(&o.output)];
+            row.extend(figures);
+            row.push(format!(
+                "{verdict} {} absolute, {} relative",
+                real(numerics.tolerance_abs),
+                real(numerics.tolerance_rel)
+            ));
+            row
+        }));
+        rows.extend(numerics.top1_agreement.map(|share| {
+            let mut row = vec![String::new(); 5];
+            row[0].push_str("top-1 agreement");
+            row.push(format!("{:.2} %", share * 100.0));
+            row
+        }));
+    }
+    let columns = &["output", "#max abs", "#mean abs", "#cosine", "#SQNR dB", "tolerance"];
+    table("numerics", "Against the reference", columns, rows)
+}
+
+fn diagnostics(report: &Report) -> Section {
+    let row = |d: &Diagnostic| {
+        let severity = if d.severity.is_empty() { "error" } else { &d.severity };
+        let kind = if d.layer_kind.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", line(&d.layer_kind))
+        };
+        let at = format!("{}{kind} {}", line(&d.layer), line(&d.place));
+        let class = line(&d.class);
+        let at = at.trim().to_owned();
+        vec![line(&d.code), line(severity), class, line(&d.message), at, line(&d.help)]
+    };
+    let columns = &["code", "severity", "class", "message", "at", "what to do"];
+    table("diagnostic", "Diagnostics", columns, report.diagnostics.iter().map(row).collect())
+}
+
+/// Params that somebody set; the complete list is in `report.json`.
+fn params(report: &Report) -> Section {
+    let set = report.params.iter().filter(|p| !is_default(&p.origin));
+    let rows = set.map(|p| vec![line(&p.key), line(&p.value), line(&p.origin)]).collect();
+    table("param", "Params that differ from the defaults", &["key", "value", "origin"], rows)
+}
+
+/// The order of the passes is derived from other params and shown by the passes themselves.
+fn is_default(origin: &str) -> bool {
+    origin == "default" || origin.starts_with("profile ")
+}
+
+fn stages(report: &Report) -> Section {
+    let row = |s: &onnxd_proto::onnxd::Stage| {
+        vec![line(&s.name), seconds(s.seconds), bytes(s.peak_rss_bytes)]
+    };
+    let columns = &["name", "#time", "#peak memory"];
+    let mut section = table("stage", "Stages", columns, report.stages.iter().map(row).collect());
+    section.bars = report.stages.iter().map(|s| s.seconds).collect();
+    section
+}
+
+fn files(report: &Report) -> Section {
+    let row = |direction: &str, f: &onnxd_proto::onnxd::FileDigest| {
+        let role = line(&f.role);
+        vec![direction.to_owned(), role, line(&f.path), bytes(f.bytes), line(&f.sha256)]
+    };
+    let source = report.source.iter().map(|f| row("source", f));
+    let outputs = report.outputs.iter().map(|f| row("output", f));
+    let columns = &["direction", "role", "path", "#size", "sha256"];
+    table("file", "Files", columns, source.chain(outputs).collect())
+}
+
+fn versions(report: &Report) -> Section {
+    let own = vec!["onnxd".to_owned(), line(&report.onnxd_version), String::new()];
+    let plugins = report.plugins.iter().map(|p| vec![&p.id, &p.version, &p.sha256]);
+    let plugins = plugins.map(|cells| cells.into_iter().map(|c| line(c)).collect());
+    let rows = std::iter::once(own).chain(plugins).collect();
+    table("version", "Versions", &["component", "version", "sha256"], rows)
+}

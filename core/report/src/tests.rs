@@ -1,0 +1,269 @@
+//! One successful and one failed report in every view.
+
+use crate::{FAILED, LINES_MAX, SCHEMA, SUCCEEDED, from_json, html, json, receipt, text};
+use onnxd_proto::onnxd::{
+    Component, Declined, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount, OutputNumerics,
+    Param, Pass, Recognition, Report, Skip, Stage, ValueSummary,
+};
+
+fn op(op: &str, source: u64, after_passes: u64, r#final: u64) -> OpCount {
+    OpCount { op: op.into(), source, after_passes, r#final }
+}
+
+fn value(name: &str, r#type: &str) -> ValueSummary {
+    ValueSummary { name: name.into(), r#type: r#type.into() }
+}
+
+fn param(key: &str, value: &str, origin: &str) -> Param {
+    Param { key: key.into(), value: value.into(), origin: origin.into() }
+}
+
+fn skip(at: &str, reason: &str) -> Skip {
+    Skip { at: at.into(), reason: reason.into() }
+}
+
+fn good() -> Report {
+    let model = ModelSummary {
+        ir_version: 8,
+        opset: [(String::new(), 17)].into(),
+        inputs: vec![value("env", "float[1,1,16,16]")],
+        outputs: vec![value("soft", "float[1,10]")],
+        op_counts: vec![op("Relu", 2, 2, 2), op("Conv", 3, 3, 3), op("Dropout", 1, 0, 0)],
+        parameters: 12_345,
+        bytes: 50_000,
+    };
+    let fuse = Pass {
+        name: "fuse-batch-norm".into(),
+        rewrites: 2,
+        seconds: 0.0005,
+        skipped: (1..=4).map(|i| skip(&format!("conv{i}"), "the weight is shared")).collect(),
+        notes: Vec::new(),
+    };
+    let compared = OutputNumerics {
+        output: "soft".into(),
+        cosine: 1.0,
+        sqnr_db: f64::INFINITY,
+        within: true,
+        ..Default::default()
+    };
+    let digest = |path: &str, role: &str| FileDigest {
+        path: path.into(),
+        bytes: 50_000,
+        sha256: "ab".repeat(32),
+        role: role.into(),
+    };
+    Report {
+        schema: SCHEMA,
+        job: "01J0".into(),
+        name: "digits".into(),
+        verdict: SUCCEEDED.into(),
+        summary: "3 Conv, 2 Relu.".into(),
+        recognition: Some(Recognition {
+            frontend: "n2d2".into(),
+            plugin: "org.onnxd.frontend-n2d2".into(),
+            reason: "sections [sp] and [conv1]".into(),
+            declined: vec![Declined { frontend: "onnx".into(), reason: "no protobuf".into() }],
+        }),
+        params: vec![
+            param("export.opset", "unset", "default"),
+            param("passes.profile", "\"none\"", "params.toml:3"),
+        ],
+        onnxd_version: "0.1.0".into(),
+        plugins: vec![Component {
+            id: "org.onnxd.frontend-n2d2".into(),
+            version: "0.1.0".into(),
+            sha256: "cd".repeat(32),
+        }],
+        source: vec![digest("net.ini", "network")],
+        outputs: vec![digest("model.onnx", "model")],
+        model: Some(model),
+        stages: vec![Stage { name: "import".into(), seconds: 0.02, peak_rss_bytes: 12_000_000 }],
+        passes: vec![fuse],
+        numerics: Some(Numerics {
+            engine: "builtin".into(),
+            tolerance_abs: 1e-4,
+            tolerance_rel: 1e-3,
+            outputs: vec![compared],
+            top1_agreement: Some(0.995),
+        }),
+        attempt: 1,
+        ..Default::default()
+    }
+}
+
+fn bad() -> Report {
+    let found = Diagnostic {
+        code: "N0203".into(),
+        class: "unsupported".into(),
+        message: "no counterpart for `<Foo>`\nat all".into(),
+        layer: "c\"1".into(),
+        layer_kind: "Foo".into(),
+        place: "net.ini:12".into(),
+        help: "Leave it out.".into(),
+        severity: String::new(),
+    };
+    Report {
+        schema: SCHEMA,
+        job: "01J1".into(),
+        name: "<b>&'".into(),
+        verdict: FAILED.into(),
+        diagnostics: vec![found.clone(), found],
+        onnxd_version: "0.1.0".into(),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn text_of_a_success() {
+    let hex = |two: &str| two.repeat(32);
+    let expected = format!(
+        "\
+name      digits
+verdict   succeeded
+summary   3 Conv, 2 Relu.
+job       01J0
+
+recognition  FRONT-END  ANSWER    REASON
+recognition  n2d2       took it   sections [sp] and [conv1]
+recognition  onnx       declined  no protobuf
+
+value  DIRECTION  NAME  TYPE
+value  input      env   float[1,1,16,16]
+value  output     soft  float[1,10]
+
+model  PROPERTY       VALUE
+model  ir version     8
+model  opset ai.onnx  17
+model  parameters     12,345
+model  size           50.0 kB
+
+op  TYPE     SOURCE  AFTER PASSES  FINAL
+op  Conv          3             3      3
+op  Relu          2             2      2
+op  Dropout       1             0      0
+
+pass  NAME             REWRITES  NEAR-MATCHES    TIME  NOTES
+pass  fuse-batch-norm         2             4  0.5 ms
+
+skip  PASS             PLACES  REASON                AT
+skip  fuse-batch-norm       4  the weight is shared  conv1, conv2, conv3, ...
+
+numerics  OUTPUT           MAX ABS  MEAN ABS  COSINE  SQNR DB  TOLERANCE
+numerics  soft                   0         0  1.0000      inf  within 1.000e-4 absolute, \
+0.0010 relative
+numerics  top-1 agreement                                      99.50 %
+
+param  KEY             VALUE   ORIGIN
+param  passes.profile  \"none\"  params.toml:3
+
+stage  NAME       TIME  PEAK MEMORY
+stage  import  20.0 ms      12.0 MB
+
+file  DIRECTION  ROLE     PATH           SIZE  SHA256
+file  source     network  net.ini     50.0 kB  {0}
+file  output     model    model.onnx  50.0 kB  {0}
+
+version  COMPONENT                VERSION  SHA256
+version  onnxd                    0.1.0
+version  org.onnxd.frontend-n2d2  0.1.0    {1}
+",
+        hex("ab"),
+        hex("cd")
+    );
+    assert_eq!(text(&good()), expected);
+}
+
+#[test]
+fn a_failure_begins_with_its_diagnostics() {
+    let text = text(&bad());
+    let after_head = text.split("\n\n").nth(1).unwrap();
+    assert!(after_head.starts_with("diagnostic  CODE   SEVERITY"), "{text}");
+    assert!(after_head.contains("`<Foo>`\\nat all  c\"1 (Foo) net.ini:12  Leave it out."));
+}
+
+#[test]
+fn receipts() {
+    let expected = "\
+onnxd 0.1.0: digits
+recognised: n2d2 by org.onnxd.frontend-n2d2: sections [sp] and [conv1]
+result: succeeded
+summary: 3 Conv, 2 Relu.
+model: model.onnx, 50.0 kB, sha256 abababababababab
+against the reference: soft differs by at most 0, SQNR inf dB
+next: nothing; details are in report.html
+job: 01J0
+";
+    assert_eq!(receipt(&good()), expected);
+    let expected = "\
+onnxd 0.1.0: <b>&'
+recognised: nothing
+result: failed
+reason: N0203 unsupported: no counterpart for `<Foo>`\\nat all [layer c\"1 at net.ini:12]
+further findings: 1, see report.txt
+next: Leave it out.
+job: 01J1
+";
+    assert_eq!(receipt(&bad()), expected);
+    let mut worst = good();
+    worst.diagnostics = bad().diagnostics;
+    assert!(receipt(&worst).lines().count() <= LINES_MAX);
+}
+
+#[test]
+fn json_has_the_keys_of_the_contract_and_reads_back() {
+    let written = json(&good());
+    let value: serde_json::Value = serde_json::from_str(&written).unwrap();
+    let keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    let expected = [
+        "schema",
+        "job",
+        "name",
+        "verdict",
+        "summary",
+        "attempt",
+        "recognition",
+        "params",
+        "versions",
+        "source",
+        "outputs",
+        "model",
+        "stages",
+        "passes",
+        "quantization",
+        "numerics",
+        "diagnostics",
+        "metadata",
+    ];
+    assert_eq!(keys, expected);
+    assert_eq!(value["model"]["op_counts"][1]["final"], 3);
+    assert_eq!(value["numerics"]["outputs"][0]["sqnr_db"], "inf");
+    assert_eq!(from_json(&written).unwrap(), good());
+    assert_eq!(json(&from_json(&written).unwrap()), written);
+
+    let failed = json(&bad());
+    let value: serde_json::Value = serde_json::from_str(&failed).unwrap();
+    assert_eq!(value["diagnostics"][0]["severity"], "error");
+    assert!(value["model"].is_null());
+}
+
+#[test]
+fn what_is_no_report_is_refused() {
+    for text in ["", "[]", "{}", "{\"schema\": 2, \"verdict\": \"failed\"}"] {
+        assert_eq!(from_json(text).unwrap_err().code, "N0107", "{text}");
+    }
+}
+
+#[test]
+fn html_is_escaped_and_self_contained() {
+    let page = html(&bad());
+    assert!(page.contains("<h1>&lt;b&gt;&amp;&#39;</h1>"));
+    assert!(page.contains("`&lt;Foo&gt;`\\nat all"));
+    assert!(!page.contains("<b>") && !page.contains("<Foo"));
+    for page in [page, html(&good())] {
+        for word in ["<script", "src=", "href=", "http"] {
+            assert!(!page.contains(word), "{word}");
+        }
+        assert_eq!(page.matches("<tr>").count(), page.matches("</tr>").count());
+    }
+    assert!(html(&good()).contains("<rect width=\"160.0\" height=\"12\"/>"));
+}
