@@ -1,15 +1,15 @@
 //! From the tree of one scan to the sets of files that belong together.
 //!
 //! A folder with exactly one network is one submission with everything in it. In the inbox itself,
-//! and in a folder with several networks, each network is a submission with the files that carry its
-//! name; what carries no network's name is shared and goes along only where it is unambiguous.
+//! and in a folder with several networks, each network is a submission with the files that carry
+//! its name; what carries no network's name is shared and goes along only where it is unambiguous.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use crate::names::{is_params, stem};
+use crate::names::{final_name, is_params, is_role_file, stem};
 use crate::tree::{FileEntry, Folder};
 
 /// A network and what may belong to it.
@@ -36,6 +36,8 @@ pub enum Extent<'t> {
     Beside {
         /// The network and the files that carry its name; shared files are not in here.
         own: Vec<&'t FileEntry>,
+        /// Files under temporary names that will carry its name, or belong to anyone.
+        coming: Vec<&'t FileEntry>,
         /// No other network is in the folder, so shared files are its own too.
         alone: bool,
         /// Stem of the network, or its full name where two networks have the same stem.
@@ -144,7 +146,7 @@ impl<'t> Grouping<'_, 't> {
         for below in &folder.folders {
             if self.with_network.contains(&std::ptr::from_ref(below)) {
                 self.below(folder, below);
-            } else if networks.is_empty() && holds_files(below) {
+            } else if (networks.is_empty() && holds_files(below)) || is_unfit(below) {
                 self.groups.leftovers.push(Leftover::Folder(below));
             }
         }
@@ -176,10 +178,20 @@ impl<'t> Grouping<'_, 't> {
                 own[i].push(other);
             }
         }
+        let mut coming = vec![Vec::new(); networks.len()];
+        for file in &folder.transient {
+            let name = final_name(&file.name);
+            match owners.get(name.as_bytes()).flatten().or_else(|| owners.owner(name)) {
+                Some(i) => coming[i].push(file),
+                None if is_role_file(name) => coming.iter_mut().for_each(|c| c.push(file)),
+                None => {}
+            }
+        }
         let alone = networks.len() == 1;
-        for ((network, own), marker) in networks.iter().zip(own).zip(markers) {
+        let parts = own.into_iter().zip(coming);
+        for ((network, (own, coming)), marker) in networks.iter().zip(parts).zip(markers) {
             let name = owners.submission_name(&network.name);
-            let extent = Extent::Beside { own, alone, name };
+            let extent = Extent::Beside { own, coming, alone, name };
             let set = Set { place: folder, parent: folder, network, extent, marker };
             self.groups.sets.push(set);
         }
@@ -208,9 +220,14 @@ impl<'t> Grouping<'_, 't> {
     }
 }
 
+/// To be shown in any case: it will not go along with anything.
+fn is_unfit(folder: &Folder) -> bool {
+    folder.first_unread().is_some() || folder.first_link().is_some()
+}
+
 fn holds_files(folder: &Folder) -> bool {
     let mut any = false;
-    folder.each_folder(&mut |f| any |= !f.files.is_empty() || !f.links.is_empty());
+    folder.each_folder(&mut |f| any |= !f.files.is_empty());
     any
 }
 
@@ -287,7 +304,7 @@ mod tests {
             .map(|set| {
                 let what = match &set.extent {
                     Extent::Whole => "whole".to_owned(),
-                    Extent::Beside { own, alone, name } => {
+                    Extent::Beside { own, alone, name, .. } => {
                         let own: Vec<_> = own.iter().map(|f| f.name.to_str().unwrap()).collect();
                         let alone = if *alone { " alone" } else { "" };
                         format!("{} as {}{alone}", own.join(" "), name.to_str().unwrap())

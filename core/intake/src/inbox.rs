@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::Receiver;
 use onnxd_diagnostics::{Code, Diagnostic};
+use rustix::fs::{Access, access};
 
 use crate::judge::{Rules, judge};
 use crate::ledger::Ledger;
@@ -23,7 +24,7 @@ use crate::watch::Watch;
 pub struct Config {
     /// The watched folder; created if it does not exist.
     pub inbox: PathBuf,
-    /// Folders onnxd writes to. None may hold the inbox, nor lie in it except below a hidden folder.
+    /// Folders onnxd writes to. None may hold the inbox, nor lie in it but below a hidden folder.
     pub own_folders: Vec<PathBuf>,
     /// A set is complete once none of its files changed for this long.
     pub settle: Duration,
@@ -94,6 +95,7 @@ impl Inbox {
     /// Checks the configuration and creates the folder; the first [`Inbox::poll`] arms the watch.
     pub fn open(config: Config) -> Result<Inbox, Diagnostic> {
         let inbox = resolved(&config.inbox)?;
+        may_move(&inbox)?;
         for own in &config.own_folders {
             apart(&inbox, &resolved(own)?)?;
         }
@@ -271,6 +273,14 @@ fn jittered(period: Duration, turn: u64) -> Duration {
 fn resolved(path: &Path) -> Result<PathBuf, Diagnostic> {
     let made = fs::create_dir_all(path).and_then(|()| fs::canonicalize(path));
     made.map_err(|e| Diagnostic::new(Code::ConfigBadValue, format!("{}: {e}", path.display())))
+}
+
+/// Without these rights every claim would fail later.
+fn may_move(inbox: &Path) -> Result<(), Diagnostic> {
+    access(inbox, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).map_err(|e| {
+        Diagnostic::new(Code::ConfigBadValue, format!("the inbox {}: {e}", inbox.display()))
+            .help("onnxd must be allowed to list the inbox and to move files out of it.")
+    })
 }
 
 /// Nothing onnxd writes may be taken for a drop.

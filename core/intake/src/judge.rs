@@ -17,7 +17,7 @@ use crate::status::{Item, State};
 use crate::submission::{
     Candidate, File, Fingerprint, Found, ProbeOutcome, Prober, Submission, Unmatched, fingerprint,
 };
-use crate::tree::{FileEntry, Folder, Seen};
+use crate::tree::{FileEntry, Folder, Seen, Unread};
 
 /// What judging needs to know besides the tree.
 #[derive(Clone, Debug)]
@@ -171,9 +171,9 @@ impl Round<'_> {
         let place = set.place;
         match &set.extent {
             Extent::Whole => self.unsettled_in(place),
-            Extent::Beside { own, alone, .. } => {
+            Extent::Beside { own, coming, alone, .. } => {
                 let role = place.files.iter().filter(|f| is_role_file(&f.name));
-                let mut files = own.iter().copied().chain(role);
+                let mut files = own.iter().chain(coming).copied().chain(role);
                 let busy = files.find(|f| !self.is_settled(f.seen));
                 let folders = || {
                     let mut role =
@@ -445,12 +445,13 @@ fn refused_folder(folder: &Folder) -> Option<State> {
     Some(State::Refused { reason })
 }
 
-fn unread(folder: &Folder, why: &str) -> Diagnostic {
+fn unread(folder: &Folder, unread: &Unread) -> Diagnostic {
     let place = match folder.path.as_os_str().is_empty() {
         true => "the inbox".to_owned(),
         false => folder.path.display().to_string(),
     };
-    Diagnostic::new(Code::SubmissionTooLarge, format!("{place} was not read completely: {why}"))
+    let message = format!("{place} was not read completely: {}", unread.why);
+    Diagnostic::new(unread.code, message)
         .help("Correct the permissions, or drop fewer files and folders at a time.")
 }
 

@@ -1,4 +1,4 @@
-//! What a file name alone says: part of a drop, still being written under a temporary name, or litter.
+//! What a file name alone says: part of a drop, a temporary name of a copy under way, or litter.
 //!
 //! Copy programs and editors write under a temporary name first; such a file is never a member of a
 //! submission, but as long as it changes the folder around it is not complete.
@@ -33,7 +33,7 @@ const RSYNC_RANDOM_LEN: usize = 6;
 pub fn classify(name: &OsStr) -> NameClass {
     let lower = name.as_bytes().to_ascii_lowercase();
     let ends = |suffixes: &[&str]| suffixes.iter().any(|s| lower.ends_with(s.as_bytes()));
-    if ends(TRANSIENT_SUFFIXES) || is_rsync_temporary(name.as_bytes()) {
+    if ends(TRANSIENT_SUFFIXES) || rsync_final(name.as_bytes()).is_some() {
         NameClass::Transient
     } else if lower.first() == Some(&b'.')
         || ends(LITTER_SUFFIXES)
@@ -45,15 +45,24 @@ pub fn classify(name: &OsStr) -> NameClass {
     }
 }
 
-/// `.NAME.XXXXXX` with six random letters or digits.
-fn is_rsync_temporary(name: &[u8]) -> bool {
-    let Some(inner) = name.strip_prefix(b".") else { return false };
-    let Some(dot) = inner.iter().rposition(|b| *b == b'.') else { return false };
-    let random = &inner[dot + 1..];
-    dot > 0 && random.len() == RSYNC_RANDOM_LEN && random.iter().all(u8::is_ascii_alphanumeric)
+/// The name a file under a temporary name will have in the end.
+pub fn final_name(transient: &OsStr) -> &OsStr {
+    let bytes = transient.as_bytes();
+    let inner = rsync_final(bytes).unwrap_or_else(|| stem(transient));
+    OsStr::from_bytes(inner)
 }
 
-/// `params.toml`, `NAME.params.ini` and the like: never a network, whatever a front-end's globs say.
+/// `NAME` of `.NAME.XXXXXX` with six random letters or digits.
+fn rsync_final(name: &[u8]) -> Option<&[u8]> {
+    let inner = name.strip_prefix(b".")?;
+    let dot = inner.iter().rposition(|b| *b == b'.')?;
+    let random = &inner[dot + 1..];
+    let is_random =
+        random.len() == RSYNC_RANDOM_LEN && random.iter().all(u8::is_ascii_alphanumeric);
+    (dot > 0 && is_random).then_some(&inner[..dot])
+}
+
+/// `params.toml`, `NAME.params.ini` and the like: never a network, whatever a front-end claims.
 pub fn is_params(name: &OsStr) -> bool {
     let lower = name.as_bytes().to_ascii_lowercase();
     [b"params.toml".as_slice(), b"params.ini"].iter().any(|params| {
@@ -109,6 +118,13 @@ mod tests {
         }
         for name in ["myparams.toml", "params.toml.onnx", "net.ini"] {
             assert!(!is_params(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn final_names() {
+        for name in ["net.onnx.part", ".net.onnx.a1B2c3", "net.onnx.TMP"] {
+            assert_eq!(final_name(OsStr::new(name)), "net.onnx", "{name}");
         }
     }
 

@@ -8,11 +8,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use onnxd_diagnostics::Code;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 
 use crate::names::{NameClass, classify};
-use crate::tree::{FileEntry, Folder, Seen, Stamp};
+use crate::tree::{FileEntry, Folder, Seen, Stamp, Unread};
 
 /// Bounds of one scan. What lies beyond is reported and never taken.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +65,7 @@ impl Walk {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(e) => {
-                    folder.unread = Some(format!("reading the folder failed: {e}"));
+                    folder.unread = Some(failed(e));
                     break;
                 }
             };
@@ -73,8 +74,8 @@ impl Walk {
                 continue;
             }
             if self.entries == self.limits.entries_max {
-                folder.unread =
-                    Some(format!("the inbox holds more than {} entries", self.limits.entries_max));
+                let most = self.limits.entries_max;
+                folder.unread = Some(limit(format!("the inbox holds more than {most} entries")));
                 break;
             }
             self.entries += 1;
@@ -111,7 +112,8 @@ impl Walk {
             Ok(stat) => stat,
             Err(Errno::NOENT) => return Ok(()), // gone since it was listed
             Err(e) => {
-                folder.unread = Some(format!("{}: {e}", name.to_string_lossy()));
+                let why = format!("{}: {e}", name.to_string_lossy());
+                folder.unread = Some(Unread { code: Code::Unreadable, why });
                 return Ok(());
             }
         };
@@ -139,14 +141,15 @@ impl Walk {
         path: PathBuf,
         depth: usize,
     ) -> Option<Folder> {
-        let unread = |why: String| {
+        let unread = |why: Unread| {
             let stat = statat(dir.fd().ok()?, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             let mut folder = Folder::new(path.clone(), (&stat).into(), self.now);
             folder.unread = Some(why);
             Some(folder)
         };
         if depth > self.limits.depth_max {
-            return unread(format!("nested deeper than {} folders", self.limits.depth_max));
+            let most = self.limits.depth_max;
+            return unread(limit(format!("it is nested deeper than {most} folders")));
         }
         let opened = dir.fd().and_then(|fd| openat(fd, name, OPEN_FOLDER, Mode::empty()));
         match opened {
@@ -155,15 +158,23 @@ impl Walk {
                 Err(e) => {
                     let stat = statat(dir.fd().ok()?, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
                     let mut folder = Folder::new(path, (&stat).into(), self.now);
-                    folder.unread = Some(e.to_string());
+                    folder.unread = Some(failed(e));
                     Some(folder)
                 }
             },
             // Gone, or replaced by something else, since it was listed: the next scan tells.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => None,
-            Err(e) => unread(format!("the folder cannot be read: {e}")),
+            Err(e) => unread(failed(e)),
         }
     }
+}
+
+fn limit(why: String) -> Unread {
+    Unread { code: Code::SubmissionTooLarge, why }
+}
+
+fn failed(e: Errno) -> Unread {
+    Unread { code: Code::Unreadable, why: format!("reading it failed: {e}") }
 }
 
 fn sort(folder: &mut Folder) {
@@ -217,14 +228,14 @@ mod tests {
         let tree = scan(dir.path(), Limits { depth_max: 2, entries_max: 100 }).unwrap();
         let (folder, why) = tree.first_unread().unwrap();
         assert_eq!(folder.path, Path::new("a/b/c"));
-        assert!(why.contains("deeper than 2"), "{why}");
+        assert!(why.why.contains("deeper than 2"), "{why:?}");
 
         for i in 0..20 {
             fs::write(dir.path().join(format!("{i}.onnx")), "").unwrap();
         }
         let tree = scan(dir.path(), Limits { depth_max: 9, entries_max: 10 }).unwrap();
         assert!(tree.files.len() <= 10);
-        assert!(tree.unread.unwrap().contains("more than 10"));
+        assert!(tree.unread.unwrap().why.contains("more than 10"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use onnxd_diagnostics::Code;
 use rustix::fs::Stat;
 
 /// Everything about an inode whose change means that somebody still works on it.
@@ -85,6 +86,15 @@ pub struct FileEntry {
     pub seen: Seen,
 }
 
+/// Why a folder was not read completely.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    /// A limit, or an error of the system.
+    pub code: Code,
+    /// Half a sentence.
+    pub why: String,
+}
+
 /// A folder and all that is in it. The lists are sorted by name.
 #[derive(Clone, Debug)]
 pub struct Folder {
@@ -105,7 +115,7 @@ pub struct Folder {
     /// Names of devices, pipes and sockets; they are never opened.
     pub specials: Vec<OsString>,
     /// Why the lists do not hold everything that is there, if so.
-    pub unread: Option<String>,
+    pub unread: Option<Unread>,
 }
 
 impl Folder {
@@ -172,11 +182,11 @@ impl Folder {
     }
 
     /// The first problem that makes this folder unfit to be taken as a whole.
-    pub fn first_unread(&self) -> Option<(&Folder, &str)> {
+    pub fn first_unread(&self) -> Option<(&Folder, &Unread)> {
         let mut found = None;
         self.each_folder(&mut |f| {
             if found.is_none() {
-                found = f.unread.as_deref().map(|why| (f, why));
+                found = f.unread.as_ref().map(|why| (f, why));
             }
         });
         found

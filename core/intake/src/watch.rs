@@ -130,16 +130,16 @@ impl Watch {
             return;
         }
         match start(&self.root, self.hints.clone(), Arc::clone(&self.shared)) {
-            Ok(watcher) => {
+            Ok((watcher, gap)) => {
                 self.watcher = Some(watcher);
                 self.armed = Some(identity);
                 self.pause = RETRY_MIN;
-                self.mode = match kind {
-                    FileSystem::Layered => {
-                        let reason = "overlay file systems announce some changes only".to_owned();
-                        WatchMode::EventsAndPolling { reason }
-                    }
-                    _ => WatchMode::Events,
+                self.retry_at = gap.is_some().then(|| now + RETRY_MIN);
+                let layered = || "overlay file systems announce some changes only".to_owned();
+                let gap = gap.or_else(|| (kind == FileSystem::Layered).then(layered));
+                self.mode = match gap {
+                    Some(reason) => WatchMode::EventsAndPolling { reason },
+                    None => WatchMode::Events,
                 };
             }
             Err(e) => self.fall_back(explain(&e), now, Some(identity)),
@@ -159,7 +159,7 @@ fn start(
     root: &Path,
     hints: Sender<()>,
     shared: Arc<Shared>,
-) -> notify::Result<RecommendedWatcher> {
+) -> notify::Result<(RecommendedWatcher, Option<String>)> {
     let handler = move |event: notify::Result<Event>| {
         match event {
             Ok(event) => {
@@ -169,8 +169,8 @@ fn start(
                     return;
                 }
             }
-            // A folder that vanished before it could be watched is no fault.
-            Err(e) if is_gone(&e) => {}
+            // A folder that vanished or may not be read is no fault of the watch; the scan tells.
+            Err(e) if concerns_one_folder(&e) => {}
             Err(e) => {
                 if let Ok(mut fault) = shared.fault.lock() {
                     *fault = Some(explain(&e));
@@ -182,8 +182,12 @@ fn start(
     };
     let config = Config::default().with_follow_symlinks(false);
     let mut watcher = RecommendedWatcher::new(handler, config)?;
-    watcher.watch(root, RecursiveMode::Recursive)?;
-    Ok(watcher)
+    match watcher.watch(root, RecursiveMode::Recursive) {
+        Ok(()) => Ok((watcher, None)),
+        // Folders before the one in question are watched, those behind it are not.
+        Err(e) if concerns_one_folder(&e) => Ok((watcher, Some(explain(&e)))),
+        Err(e) => Err(e),
+    }
 }
 
 /// Reading (also our own scans) changes nothing.
@@ -195,10 +199,11 @@ fn says_change(kind: &EventKind) -> bool {
     }
 }
 
-fn is_gone(e: &notify::Error) -> bool {
+fn concerns_one_folder(e: &notify::Error) -> bool {
+    use std::io::ErrorKind::{NotFound, PermissionDenied};
     match &e.kind {
         notify::ErrorKind::PathNotFound | notify::ErrorKind::WatchNotFound => true,
-        notify::ErrorKind::Io(io) => io.kind() == std::io::ErrorKind::NotFound,
+        notify::ErrorKind::Io(io) => matches!(io.kind(), NotFound | PermissionDenied),
         _ => false,
     }
 }

@@ -3,11 +3,14 @@
 mod common;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::Bench;
-use onnxd_intake::{ClaimError, Plan, Submission};
+use onnxd_intake::{ClaimError, Inbox, Plan, State, Submission};
 
 /// Everything below a folder with its content, sorted.
 fn listing(dir: &Path) -> Vec<String> {
@@ -165,16 +168,51 @@ fn a_folder_replaced_by_a_link_is_not_followed() {
     assert_eq!(listing(&secret), before);
 }
 
+/// Nothing is forbidden to root: the test runs again as somebody else.
+fn as_nobody(test: &str) {
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    match again.args(["--exact", test]).uid(65_534).gid(65_534).current_dir("/").output() {
+        // The build folder may be closed to others.
+        Err(e) => assert_eq!(e.kind(), ErrorKind::PermissionDenied),
+        Ok(run) => assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout)),
+    }
+}
+
 #[test]
 fn what_may_not_be_moved_is_blocked() {
     if rustix::process::geteuid().is_root() {
-        return; // nothing is forbidden to root
+        return as_nobody("what_may_not_be_moved_is_blocked");
     }
     let (bench, plan) = side_by_side();
     fs::set_permissions(bench.at("u"), fs::Permissions::from_mode(0o555)).unwrap();
     let result = plan.execute();
     fs::set_permissions(bench.at("u"), fs::Permissions::from_mode(0o755)).unwrap();
     assert!(matches!(result, Err(ClaimError::Blocked(_))), "{result:?}");
+
+    let bench = Bench::new();
+    fs::set_permissions(bench.at(""), fs::Permissions::from_mode(0o555)).unwrap();
+    let refused = Inbox::open(common::config(bench.dir.path())).map(|_| ());
+    fs::set_permissions(bench.at(""), fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(refused.unwrap_err().code, "N0703");
+}
+
+#[test]
+fn a_folder_that_may_not_be_read_is_refused_and_the_rest_goes_on() {
+    if rustix::process::geteuid().is_root() {
+        return as_nobody("a_folder_that_may_not_be_read_is_refused_and_the_rest_goes_on");
+    }
+    let mut bench = Bench::new();
+    bench.write("closed/net.ini", "[sp]");
+    fs::set_permissions(bench.at("closed"), fs::Permissions::from_mode(0o000)).unwrap();
+    bench.poll();
+    assert!(bench.inbox.status().watch_mode.has_events());
+    bench.write("a.onnx", "1");
+    assert_eq!(one(&mut bench).id, Path::new("a.onnx"));
+    let closed = bench.state("closed");
+    fs::set_permissions(bench.at("closed"), fs::Permissions::from_mode(0o755)).unwrap();
+    let Some(State::Refused { reason }) = closed else { panic!("{closed:?}") };
+    assert_eq!(reason.code, "N0107");
+    assert_eq!(one(&mut bench).id, Path::new("closed"));
 }
 
 #[test]

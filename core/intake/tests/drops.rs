@@ -163,6 +163,22 @@ fn shared_files_go_along_only_where_it_is_unambiguous() {
 }
 
 #[test]
+fn a_companion_under_a_temporary_name_is_waited_for() {
+    for temporary in ["a.params.toml.part", ".a.params.toml.Ab12Cd", ".params.toml.Ab12Cd"] {
+        let mut bench = Bench::new();
+        bench.write("a.onnx", "1");
+        bench.poll();
+        for text in ["1", "12", "123", "1234"] {
+            bench.write(temporary, text);
+            let written = Instant::now();
+            let ready = bench.run(SETTLE / 2);
+            assert!(ready.is_empty() || written.elapsed() >= SETTLE, "{temporary}");
+        }
+        assert_eq!(bench.settle().len(), 1, "{temporary}: an orphan must not wait for ever");
+    }
+}
+
+#[test]
 fn an_included_file_that_looks_like_a_network_is_a_part() {
     let mut bench = Bench::new();
     bench.write("net/net.ini", "[sp]\ncommon.ini");

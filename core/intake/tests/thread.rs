@@ -50,7 +50,6 @@ fn a_drop_is_reported_as_soon_as_it_has_settled() {
         delays.push(written.elapsed().saturating_sub(SETTLE));
     }
     delays.sort();
-    println!("after the settle time: median {:?}, worst {:?}", delays[7], delays[14]);
     assert!(delays[7] < Duration::from_millis(20), "{delays:?}");
 }
 
@@ -111,10 +110,8 @@ fn the_thread_ends_when_told_and_when_nobody_listens() {
     intake.thread.join().unwrap();
 }
 
-/// A report, not a limit: `cargo test --release -p onnxd-intake --test thread -- --ignored`.
 #[test]
-#[ignore = "a measurement"]
-fn cost_of_a_look_at_ten_thousand_files() {
+fn a_look_at_ten_thousand_files_is_cheap() {
     let dir = tempfile::tempdir().unwrap();
     for i in 0..100 {
         let folder = dir.path().join(format!("inbox/net{i}/weights"));
@@ -123,12 +120,14 @@ fn cost_of_a_look_at_ten_thousand_files() {
         (0..99).for_each(|j| fs::write(folder.join(j.to_string()), "1").unwrap());
     }
     let mut inbox = Inbox::open(config(dir.path())).unwrap();
-    let mut front_ends = FrontEnds::default();
-    for _ in 0..5 {
-        let started = Instant::now();
-        let found = inbox.poll(Instant::now(), &mut front_ends).len();
-        let scan = inbox.status().last_scan_duration;
-        println!("scan {scan:?}, all {:?}, found {found}", started.elapsed());
-        std::thread::sleep(SETTLE);
-    }
+    let mut scans: Vec<Duration> = (0..5)
+        .map(|_| {
+            inbox.poll(Instant::now(), &mut FrontEnds::default());
+            inbox.status().last_scan_duration
+        })
+        .collect();
+    scans.sort();
+    assert_eq!(inbox.status().files, 10_000);
+    // Not optimized it takes about 30 ms; the best of five keeps a busy machine out of it.
+    assert!(scans[0] < Duration::from_millis(100), "{scans:?}");
 }
