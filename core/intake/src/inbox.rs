@@ -38,8 +38,10 @@ pub struct Config {
     pub poll_only: bool,
     /// `NAME.ready` declares a set complete at once.
     pub ready_markers: bool,
-    /// What no front-end wants is reported after this long.
-    pub unmatched_after: Duration,
+    /// Without `NAME.ready` a set is never complete.
+    pub ready_required: bool,
+    /// What no front-end wants is reported after this long, or only shown in the status.
+    pub unmatched_after: Option<Duration>,
     /// Bounds of a scan.
     pub limits: Limits,
 }
@@ -56,7 +58,8 @@ impl Config {
             poll: Duration::from_secs(2),
             poll_only: false,
             ready_markers: true,
-            unmatched_after: Duration::from_secs(60),
+            ready_required: false,
+            unmatched_after: Some(Duration::from_secs(3_600)),
             limits: Limits::default(),
         }
     }
@@ -103,7 +106,8 @@ impl Inbox {
             inbox: inbox.clone(),
             settle: config.settle,
             unmatched_after: config.unmatched_after,
-            ready_markers: config.ready_markers,
+            ready_markers: config.ready_markers || config.ready_required,
+            ready_required: config.ready_required,
             paused: None,
         };
         let (watch, dirty) = Watch::new(&inbox, config.poll_only);

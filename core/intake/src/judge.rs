@@ -25,8 +25,9 @@ pub(crate) struct Rules {
     /// Absolute path of the inbox.
     pub(crate) inbox: PathBuf,
     pub(crate) settle: Duration,
-    pub(crate) unmatched_after: Duration,
+    pub(crate) unmatched_after: Option<Duration>,
     pub(crate) ready_markers: bool,
+    pub(crate) ready_required: bool,
     /// Why nothing is handed over at the moment.
     pub(crate) paused: Option<String>,
 }
@@ -133,6 +134,10 @@ impl Round<'_> {
             return Verdict::State(State::Refused { reason: refusal });
         }
         let sure = set.marker.is_some();
+        if self.rules.ready_required && !sure {
+            let missing = vec![format!("{}.ready", id.display())];
+            return Verdict::State(State::WaitingFor { missing });
+        }
         if !sure && let Some(part) = self.unsettled(set) {
             return Verdict::State(State::Arriving { part });
         }
@@ -367,7 +372,8 @@ impl Round<'_> {
     }
 
     fn put_aside(&mut self, leftover: &Leftover<'_>, id: &Path, seen: Seen, reason: &str) {
-        let at = seen.changed + self.rules.unmatched_after;
+        let Some(after) = self.rules.unmatched_after else { return };
+        let at = seen.changed + after;
         if self.now < at {
             return self.judged.look_again(at);
         }

@@ -214,6 +214,17 @@ fn a_marker_makes_its_set_sure_at_once_and_goes_with_it() {
 }
 
 #[test]
+fn where_markers_are_required_nothing_goes_without() {
+    let mut bench = Bench::with(|c| c.ready_required = true);
+    bench.write("a.onnx", "1");
+    assert_eq!(bench.settle().len(), 0);
+    let missing = vec!["a.onnx.ready".to_owned()];
+    assert_eq!(bench.state("a.onnx"), Some(State::WaitingFor { missing }));
+    bench.write("a.ready", "");
+    assert_eq!(bench.settle().len(), 1);
+}
+
+#[test]
 fn links_are_refused_and_litter_is_ignored() {
     let mut bench = Bench::new();
     symlink("/etc/passwd", bench.at("link.onnx")).unwrap();

@@ -120,7 +120,7 @@ pub fn config(dir: &Path) -> Config {
         settle: SETTLE,
         settle_polling: SETTLE,
         poll: Duration::from_millis(10),
-        unmatched_after: SETTLE * 3,
+        unmatched_after: Some(SETTLE * 3),
         ..Config::new(dir.join("inbox"))
     }
 }
