@@ -1,10 +1,19 @@
 //! Small helpers for messages.
 
+/// Longer words are not searched for, and only so many candidates are looked at: both may come from outside.
+const WORD_BYTES_MAX: usize = 80;
+const CANDIDATES_MAX: usize = 2_000;
+
 /// The candidate nearest to `word` by edit distance, if near enough to be a likely typing error.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if word.len() > WORD_BYTES_MAX {
+        return None;
+    }
     let lower = word.to_lowercase();
     candidates
         .into_iter()
+        .filter(|c| c.len() <= WORD_BYTES_MAX)
+        .take(CANDIDATES_MAX)
         .map(|c| (distance(&lower, &c.to_lowercase()), c))
         .min_by_key(|(d, _)| *d)
         .filter(|(d, c)| *d <= 1 + c.len().min(word.len()) / 4)
