@@ -134,7 +134,7 @@ impl Graph {
     }
 
     /// All value ids, also of values nothing reads any more.
-    pub fn value_ids(&self) -> impl Iterator<Item = ValueId> + use<> {
+    pub fn value_ids(&self) -> impl ExactSizeIterator<Item = ValueId> + use<> {
         (0..self.values.len() as u32).map(ValueId)
     }
 

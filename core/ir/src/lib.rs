@@ -20,6 +20,7 @@ pub mod text;
 mod topology;
 mod types;
 mod value;
+pub mod verify;
 
 pub use attr::Attr;
 pub use dtype::DataType;

@@ -34,7 +34,7 @@ pub use print::{PrintOptions, print_graph, print_graph_with, print_model, print_
 pub(crate) const NESTING_MAX: usize = 32;
 
 /// Attribute types, by their number in `AttributeProto.AttributeType`.
-const KINDS: [&str; 15] = [
+pub(crate) const KINDS: [&str; 15] = [
     "undefined",
     "float",
     "int",

@@ -1,0 +1,122 @@
+//! Verification: everything that is wrong with a model, at once.
+//!
+//! Linear in the size of the model. Sub-graphs are visited with a work list, to a limited depth.
+
+mod functions;
+mod operators;
+mod structure;
+#[cfg(test)]
+mod tests;
+
+use crate::text::NESTING_MAX;
+use crate::{Graph, Model, Node, Opsets};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Layer, shown};
+
+/// Findings that are kept; a model with more is broken throughout.
+pub const FINDINGS_MAX: usize = 100;
+
+/// How much is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Producers, names, cycles, captures, initializers.
+    Structure,
+    /// Also domains, functions, operators, attributes and types, as the standard demands.
+    Full,
+}
+
+/// Everything that is wrong with `model`: `N0502` with the node as layer, `N0504` for versions that
+/// are too new.
+pub fn verify(model: &Model, level: Level) -> Diagnostics {
+    let mut findings = Findings::new(Code::OnnxInvalid);
+    structure::check(&model.graph, &mut findings);
+    for function in &model.functions {
+        structure::check(&function.graph, &mut findings);
+    }
+    if level == Level::Full {
+        functions::check(model, &mut findings);
+        operators::check_interface(&model.graph, &mut findings);
+        operators::check(model, &mut findings);
+    }
+    findings.list
+}
+
+/// Whether a pass left the graph sound: every value read is produced, edges are recorded on both
+/// sides, no cycles. Findings are `N0901`, a defect of whoever changed the graph.
+pub fn verify_structure(graph: &Graph) -> Diagnostics {
+    let mut findings = Findings::new(Code::InvariantBroken);
+    structure::check(graph, &mut findings);
+    findings.list
+}
+
+/// Collects findings up to the limit.
+struct Findings {
+    code: Code,
+    list: Diagnostics,
+}
+
+impl Findings {
+    fn new(code: Code) -> Findings {
+        Findings { code, list: Diagnostics::default() }
+    }
+
+    fn add(&mut self, message: String) {
+        self.push(Diagnostic::new(self.code, message));
+    }
+
+    fn add_at(&mut self, graph: &Graph, node: &Node, message: String) {
+        self.push(Diagnostic::new(self.code, message).at(layer(graph, node)));
+    }
+
+    fn push(&mut self, finding: Diagnostic) {
+        if self.list.0.len() < FINDINGS_MAX {
+            self.list.push(finding);
+        }
+    }
+
+    fn full(&self) -> bool {
+        self.list.0.len() >= FINDINGS_MAX
+    }
+}
+
+/// How a node is called: by its name, or by what it computes.
+pub(crate) fn layer(graph: &Graph, node: &Node) -> Layer {
+    let first = node.outputs.iter().flatten().next();
+    let name = match first {
+        _ if !node.name.is_empty() => shown(&node.name),
+        Some(v) if v.index() < graph.value_ids().len() => {
+            format!("{} -> {}", node.op, shown(&graph[*v].name))
+        }
+        _ => node.op.clone(),
+    };
+    Layer::new(name, &node.op)
+}
+
+/// A graph to be visited.
+struct Visit<'m> {
+    graph: &'m Graph,
+    outer: Option<&'m Graph>,
+    opsets: &'m Opsets,
+    /// Attributes of the enclosing function; `None` outside functions.
+    attributes: Option<&'m [String]>,
+}
+
+/// Calls `f` for `start` and the graphs inside it, outer before inner.
+fn walk<'m>(start: Visit<'m>, findings: &mut Findings, f: impl Fn(&Visit<'m>, &mut Findings)) {
+    let mut pending = vec![(start, 0)];
+    while let Some((visit, depth)) = pending.pop() {
+        if findings.full() {
+            return;
+        }
+        f(&visit, findings);
+        for (_, node) in visit.graph.nodes() {
+            for inner in node.subgraphs() {
+                if depth >= NESTING_MAX {
+                    let what = format!("Sub-graphs are nested more than {NESTING_MAX} deep.");
+                    return findings.add_at(visit.graph, node, what);
+                }
+                let inner = Visit { graph: inner, outer: Some(visit.graph), ..visit };
+                pending.push((inner, depth + 1));
+            }
+        }
+    }
+}
