@@ -197,8 +197,8 @@ impl JobContext {
             state.artifacts.clear();
             state.thread = Some(std::thread::current().id());
         }
-        // Never freed: a plugin that keeps the pointer after `run` reads stale but valid memory, and
-        // no later call has the same address. A worker makes a few calls of eight bytes each.
+        // Never freed: a plugin that keeps the pointer after `run` reads stale but valid memory,
+        // and no later call has the same address. A worker makes a few calls of eight bytes each.
         let job: &'static abi::Job = Box::leak(Box::new(abi::Job {
             struct_size: size_of::<abi::Job>() as u32,
             threads: self.call.threads,

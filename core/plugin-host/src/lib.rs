@@ -2,8 +2,6 @@
 //!
 //! Only [`discover`] and [`cache`] may be used in the daemon; everything that opens a library
 //! belongs into a confined worker.
-// A diagnostic is a large error, made once per job at most: boxing it would only add noise.
-#![allow(clippy::result_large_err)]
 
 pub mod cache;
 pub mod call;

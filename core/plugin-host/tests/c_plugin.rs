@@ -1,8 +1,6 @@
 //! The whole interface against a plugin in C: what loads, what is refused with which words, and
 //! what becomes of each answer.
 
-#![allow(clippy::result_large_err)]
-
 use bytes::Bytes;
 use onnxd_diagnostics::{Class, Diagnostic};
 use onnxd_plugin_host::call::{CallError, PassCall, import, probe, run_passes};
