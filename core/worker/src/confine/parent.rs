@@ -1,0 +1,335 @@
+//! The parent's side of a worker: start, follow, stop, and wait.
+//!
+//! Whatever runs in a worker may crash, hang, lie, or leave the connection open, so each wait here
+//! has an end as soon as the request has a time limit, and memory is bounded.
+
+use super::outcome::{End, Exit, Outcome};
+use super::{Mode, SUBCOMMAND};
+use crate::link::Link;
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_proto::onnxd::request::What;
+use onnxd_proto::onnxd::worker_event::What as Event;
+use onnxd_proto::onnxd::{Request, StageStarted, WorkerEvent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Result};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+/// What is kept of a worker's standard error: its end, in bytes.
+pub const STDERR_BYTES_MAX: usize = 16 * 1024;
+/// Between the polite and the final signal.
+pub const GRACE: Duration = Duration::from_secs(2);
+/// For one message to arrive completely, and for a request to be taken.
+const MESSAGE: Duration = Duration::from_secs(60);
+/// For a worker to end after it has closed the connection.
+const ENDING: Duration = Duration::from_secs(10);
+
+/// Environment that a worker inherits; the rest could change what a conversion gives.
+const ENVIRONMENT: [&str; 3] = ["LD_LIBRARY_PATH", "RUST_BACKTRACE", "TZ"];
+
+/// A running worker. Dropping it without [`WorkerProcess::follow`] kills it.
+pub struct WorkerProcess {
+    child: Child,
+    /// Readable once the process has ended; `None` where the kernel has no such descriptors.
+    pidfd: Option<OwnedFd>,
+    link: Link,
+    killer: Killer,
+    stderr: Tail,
+    deadline: Option<Instant>,
+    wall_ms: u64,
+}
+
+/// Stops a worker from any thread; does nothing once the worker has ended.
+#[derive(Clone)]
+pub struct Killer {
+    pid: Pid,
+    /// Set under the lock before the process number may be given to somebody else.
+    reaped: Arc<Mutex<bool>>,
+    asked: Arc<AtomicBool>,
+}
+
+/// Starts `program worker 0 MODE` and hands it the request. The deadline of the request's limits
+/// begins now.
+///
+/// # Errors
+/// [`Code::WorkerStart`].
+pub fn spawn(
+    request: &Request,
+    program: &Path,
+    mode: Mode,
+) -> std::result::Result<WorkerProcess, Diagnostic> {
+    started(request, program, mode).map_err(|e| {
+        let text = format!("`{} {SUBCOMMAND}` could not be started: {e}", program.display());
+        Diagnostic::new(Code::WorkerStart, text)
+    })
+}
+
+fn started(request: &Request, program: &Path, mode: Mode) -> Result<WorkerProcess> {
+    let (here, there) = UnixStream::pair()?;
+    let mut command = Command::new(program);
+    command.args([SUBCOMMAND, "0", mode.as_str()]).process_group(0);
+    // As standard input, the link reaches this child and no other that is started meanwhile.
+    command.stdin(OwnedFd::from(there)).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.env_clear().current_dir("/");
+    command.envs(ENVIRONMENT.iter().filter_map(|key| Some((key, std::env::var_os(key)?))));
+    if let Some(What::Convert(convert)) = &request.what {
+        command.current_dir(&convert.work_dir).env("TMPDIR", &convert.work_dir);
+    }
+    let mut child = spawn_from_lasting_thread(command)?;
+    let wall_ms = request.limits.unwrap_or_default().wall_ms;
+    let deadline = (wall_ms > 0).then(|| Instant::now() + Duration::from_millis(wall_ms));
+    let stderr = Tail::of(child.stderr.take());
+    let pid = Pid::from_child(&child);
+    let killer = Killer { pid, reaped: Arc::default(), asked: Arc::default() };
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok();
+    here.set_write_timeout(Some(MESSAGE))?;
+    let link = Link::new(here);
+    let mut worker = WorkerProcess { child, pidfd, link, killer, stderr, deadline, wall_ms };
+    match worker.link.send(request) {
+        // It ended before it took the request; `follow` finds out why.
+        Err(e) if matches!(e.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
+        sent => sent?,
+    }
+    Ok(worker)
+}
+
+impl WorkerProcess {
+    /// Process id, which is also the id of its group.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A handle to stop it from elsewhere.
+    #[must_use]
+    pub fn killer(&self) -> Killer {
+        self.killer.clone()
+    }
+
+    /// Passes every event on until the worker has ended by itself or was stopped: at the deadline,
+    /// by a [`Killer`], or because it sent nonsense. Blocks.
+    #[must_use]
+    pub fn follow(mut self, mut on_event: impl FnMut(&WorkerEvent)) -> Outcome {
+        let (mut stage, mut answer) = (None, None);
+        let end = loop {
+            let event = match self.next() {
+                Ok(event) => event,
+                Err(end) => break end,
+            };
+            on_event(&event);
+            note(event, &mut stage, &mut answer);
+        };
+        let exit = self.exit(&end);
+        Outcome {
+            exit,
+            end,
+            stage,
+            answer,
+            stderr: self.stderr.text(),
+            stopped: self.killer.asked.load(Ordering::SeqCst),
+            wall_ms: self.wall_ms,
+        }
+    }
+
+    /// The next event, or how the connection came to its end.
+    fn next(&mut self) -> std::result::Result<WorkerEvent, End> {
+        let broken = |e: std::io::Error| End::Broken(e.to_string());
+        match self.ready().map_err(broken)? {
+            Ready::Late => return Err(End::Late),
+            Ready::Ended => return Err(End::Closed),
+            Ready::Message => {}
+        }
+        let complete = Instant::now() + MESSAGE;
+        self.link.set_deadline(Some(self.deadline.map_or(complete, |d| d.min(complete))));
+        match self.link.receive() {
+            Ok(Some(event)) => Ok(event),
+            Ok(None) => Err(End::Closed),
+            Err(e) => Err(match e.kind() {
+                ErrorKind::TimedOut if self.is_late() => End::Late,
+                // What a worker did not read when it ended resets the connection.
+                ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof => End::Closed,
+                _ => broken(e),
+            }),
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|d| d <= Instant::now())
+    }
+
+    /// Waits for a message, the end of the process, or the deadline. Messages come first, so none
+    /// is lost when the process ends.
+    fn ready(&self) -> Result<Ready> {
+        let link = self.link.as_fd();
+        // Without a descriptor for the process the link stands for it: it closes at the end.
+        let process = self.pidfd.as_ref().map_or(link, AsFd::as_fd);
+        loop {
+            let left = self.deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let mut fds = [PollFd::new(&link, PollFlags::IN), PollFd::new(&process, PollFlags::IN)];
+            match poll(&mut fds, left.as_ref()) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+                Ok(0) if self.is_late() => return Ok(Ready::Late),
+                Ok(0) => {}
+                Ok(_) if !fds[0].revents().is_empty() => return Ok(Ready::Message),
+                Ok(_) => return Ok(Ready::Ended),
+            }
+        }
+    }
+
+    fn exit(&mut self, end: &End) -> Exit {
+        let patience = if *end == End::Closed { ENDING } else { Duration::ZERO };
+        let until = Instant::now() + patience;
+        while !self.killer.has_ended() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !self.killer.has_ended() {
+            self.killer.stop_group(GRACE);
+        }
+        self.reap()
+    }
+
+    fn reap(&mut self) -> Exit {
+        let mut reaped = self.killer.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = self.child.wait();
+        *reaped = true;
+        match status {
+            Ok(status) => match status.signal() {
+                Some(signal) => Exit::Signal(signal),
+                None => Exit::Code(status.code().unwrap_or(-1)),
+            },
+            // Somebody else has waited for our child: nothing can be said.
+            Err(_) => Exit::Code(-1),
+        }
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        let reaped = *self.killer.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        if !reaped {
+            self.killer.signal(Signal::KILL);
+            self.reap();
+        }
+    }
+}
+
+impl Killer {
+    /// Asks the worker's group to end, and kills it after `grace`. Blocks that long at most.
+    pub fn kill_group(&self, grace: Duration) {
+        if !self.has_ended() {
+            self.asked.store(true, Ordering::SeqCst);
+            self.stop_group(grace);
+        }
+    }
+
+    fn stop_group(&self, grace: Duration) {
+        self.signal(Signal::TERM);
+        let until = Instant::now() + grace;
+        while !self.has_ended() {
+            if Instant::now() >= until {
+                self.signal(Signal::KILL);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // What the worker may have started is in the same group.
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
+        let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*reaped {
+            // The only likely error is that nobody is left in the group.
+            let _ = kill_process_group(self.pid, signal);
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        *reaped || !matches!(waitid(WaitId::Pid(self.pid), options), Ok(None))
+    }
+}
+
+enum Ready {
+    Message,
+    Ended,
+    Late,
+}
+
+fn note(event: WorkerEvent, stage: &mut Option<StageStarted>, answer: &mut Option<Event>) {
+    match event.what {
+        Some(Event::Stage(started)) => *stage = Some(started),
+        Some(Event::Progress(_) | Event::Log(_)) | None => {}
+        Some(last) => *answer = Some(last),
+    }
+}
+
+/// The end of a child's standard error, collected in the background.
+struct Tail {
+    bytes: Arc<Mutex<VecDeque<u8>>>,
+    done: mpsc::Receiver<()>,
+}
+
+impl Tail {
+    fn of(stream: Option<ChildStderr>) -> Tail {
+        let bytes: Arc<Mutex<VecDeque<u8>>> = Arc::default();
+        let (finished, done) = mpsc::channel();
+        let target = Arc::clone(&bytes);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            let mut stream = stream;
+            while let Some(Ok(n @ 1..)) = stream.as_mut().map(|s| s.read(&mut buffer)) {
+                let mut tail = target.lock().unwrap_or_else(PoisonError::into_inner);
+                tail.extend(&buffer[..n]);
+                let surplus = tail.len().saturating_sub(STDERR_BYTES_MAX);
+                tail.drain(..surplus);
+            }
+            // Nobody listens any more if the worker was dropped.
+            let _ = finished.send(());
+        });
+        Tail { bytes, done }
+    }
+
+    /// What came so far; waits briefly, because a grandchild could hold the stream open for ever.
+    fn text(&self) -> String {
+        let _ = self.done.recv_timeout(Duration::from_millis(500));
+        let mut tail = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(tail.make_contiguous()).into_owned()
+    }
+}
+
+/// Starts a child from a thread that lives as long as this process.
+///
+/// The kernel takes the *thread* that made a child for its parent: with the death signal set, a
+/// child made by a short-lived thread would be killed when that thread ends.
+fn spawn_from_lasting_thread(command: Command) -> Result<Child> {
+    type Order = (Command, mpsc::Sender<Result<Child>>);
+    static ORDERS: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+    let orders = ORDERS.get_or_init(|| {
+        let (orders, inbox) = mpsc::channel::<Order>();
+        std::thread::spawn(move || {
+            for (mut command, answer) in inbox {
+                // If the caller is gone, the child is dropped here and its link with it.
+                let _ = answer.send(command.spawn());
+            }
+        });
+        orders
+    });
+    let (answer, child) = mpsc::channel();
+    let gone = || std::io::Error::other("the thread that starts workers has ended");
+    orders.send((command, answer)).map_err(|_| gone())?;
+    child.recv().map_err(|_| gone())?
+}

@@ -1,0 +1,280 @@
+//! Confinement and supervision for real: this program starts itself as a worker that tries what a
+//! plugin must not do, and ends in every way a plugin can make it end.
+
+use onnxd_diagnostics::Diagnostic;
+use onnxd_proto::onnxd::request::What;
+use onnxd_proto::onnxd::worker_event::What as Event;
+use onnxd_proto::onnxd::{
+    ConvertRequest, ConvertResult, InputFile, Limits, Request, StageStarted, WorkerEvent,
+};
+use onnxd_worker::confine::outcome::{Exit, Outcome, conclude};
+use onnxd_worker::confine::parent::{WorkerProcess, spawn};
+use onnxd_worker::confine::{LOG_TARGET, Mode, SUBCOMMAND};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+#[path = "confine_cases/child.rs"]
+mod child;
+
+const MEMORY_BYTES: u64 = 256 << 20;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().collect();
+    let words: Vec<&str> = arguments.iter().skip(1).map(String::as_str).collect();
+    match words.as_slice() {
+        [SUBCOMMAND, fd, mode] => child::main(fd, mode),
+        ["middle", folder] => middle(Path::new(folder)),
+        // What the test runner may ask for.
+        [.., "--list"] => {}
+        _ => all(),
+    }
+}
+
+fn all() {
+    let tests: [(&str, fn()); 11] = [
+        ("what_a_worker_may_not_do", what_a_worker_may_not_do),
+        ("limits_hold", limits_hold),
+        ("success_needs_a_result", success_needs_a_result),
+        ("every_crash_is_attributed", every_crash_is_attributed),
+        ("a_hanging_worker_is_stopped_in_time", a_hanging_worker_is_stopped_in_time),
+        ("nonsense_on_the_link_ends_the_worker", nonsense_on_the_link_ends_the_worker),
+        ("standard_error_is_bounded", standard_error_is_bounded),
+        ("a_worker_is_stopped_on_request", a_worker_is_stopped_on_request),
+        ("a_worker_outlives_the_thread_that_started_it", outlives_the_thread),
+        ("a_worker_dies_with_its_parent", dies_with_its_parent),
+        ("a_program_that_is_missing_is_told", a_program_that_is_missing_is_told),
+    ];
+    for (name, test) in tests {
+        test();
+        // The runner shows it, as that of other tests.
+        println!("test {name} ... ok");
+    }
+}
+
+/// A folder with an input, a file beside it, and a work folder.
+struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("work")).unwrap();
+        std::fs::write(folder.path().join("input.bin"), b"input").unwrap();
+        std::fs::write(folder.path().join("secret.txt"), b"secret").unwrap();
+        Place { folder }
+    }
+
+    fn start(&self, case: &str, limits: Limits) -> WorkerProcess {
+        start(self.folder.path(), case, limits)
+    }
+
+    fn run(&self, case: &str, limits: Limits) -> Outcome {
+        self.start(case, limits).follow(|_| {})
+    }
+}
+
+fn start(folder: &Path, case: &str, limits: Limits) -> WorkerProcess {
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let input = InputFile { path: path("input.bin"), ..Default::default() };
+    let convert = ConvertRequest {
+        name: case.to_owned(),
+        files: vec![input],
+        work_dir: path("work"),
+        ..Default::default()
+    };
+    let request = Request { limits: Some(limits), what: Some(What::Convert(convert)) };
+    spawn(&request, &program(), Mode::BestEffort).unwrap()
+}
+
+fn program() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+fn usual() -> Limits {
+    let (memory_bytes, file_bytes) = (MEMORY_BYTES, 1 << 20);
+    Limits { memory_bytes, file_bytes, wall_ms: 30_000, cpu_seconds: 20, threads: 2 }
+}
+
+fn only(outcome: &Outcome) -> Diagnostic {
+    let mut all = conclude(outcome).unwrap_err().0;
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+fn what_a_worker_may_not_do() {
+    for case in ["files", "network", "processes", "signals", "rights", "own_limits", "threads"] {
+        let mut report = String::new();
+        let outcome = Place::new().start(case, usual()).follow(|event| {
+            if let Some(Event::Log(line)) = &event.what
+                && line.target == LOG_TARGET
+            {
+                report.clone_from(&line.text);
+            }
+        });
+        assert!(report.contains("confined: "), "{report}");
+        if report.starts_with("not ") {
+            eprintln!("not tested: {case}: {report}");
+            continue;
+        }
+        let result = conclude(&outcome);
+        assert!(result.is_ok(), "{case}: {}\n{}", result.unwrap_err(), outcome.stderr);
+    }
+}
+
+fn limits_hold() {
+    let place = Place::new();
+    for case in ["file_size", "memory_is_refused"] {
+        let outcome = place.run(case, usual());
+        assert!(conclude(&outcome).is_ok(), "{case}: {outcome:?}");
+    }
+    let one = only(&place.run("memory_bomb", usual()));
+    assert_eq!(one.code, "N0305", "{one}");
+
+    let begin = Instant::now();
+    let one = only(&place.run("busy", Limits { cpu_seconds: 1, ..usual() }));
+    assert_eq!(one.code, "N0405", "{one}");
+    assert!(one.message.contains("processor time"), "{one}");
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
+
+fn success_needs_a_result() {
+    let place = Place::new();
+    let good = place.run("nothing", usual());
+    assert_eq!(conclude(&good).unwrap(), ConvertResult::default());
+    let one = only(&place.run("exit_0", usual()));
+    assert_eq!(one.code, "N0903");
+    assert!(one.message.contains("plugin org.example.bad, component oops"), "{one}");
+    let one = only(&place.run("result_then_crash", usual()));
+    assert_eq!(one.code, "N0401", "{one}");
+}
+
+fn every_crash_is_attributed() {
+    let place = Place::new();
+    for (case, code, text) in [
+        ("segfault", "N0401", "signal 11"),
+        ("abort", "N0401", "signal 6"),
+        ("stack_overflow", "N0401", "stack overflow"),
+        ("panic", "N0402", "panicked"),
+        ("exit_3", "N0406", "status 3"),
+        ("killed", "N0301", "SIGKILL"),
+    ] {
+        let one = only(&place.run(case, usual()));
+        assert_eq!(one.code, code, "{case}: {one}");
+        assert!(one.message.contains(text), "{case}: {one}");
+        let who = "plugin org.example.bad, component oops, in stage `optimize`";
+        assert!(one.message.contains(who), "{case}: {one}");
+    }
+}
+
+fn a_hanging_worker_is_stopped_in_time() {
+    let limits = Limits { wall_ms: 400, ..usual() };
+    let place = Place::new();
+    for case in ["sleeps", "closes_and_sleeps"] {
+        let begin = Instant::now();
+        let outcome = place.run(case, limits);
+        assert!(begin.elapsed() < Duration::from_secs(15), "{case}");
+        assert!(matches!(outcome.exit, Exit::Signal(9 | 15)), "{case}: {outcome:?}");
+        if case == "sleeps" {
+            let one = only(&outcome);
+            assert_eq!(one.code, "N0405");
+            assert!(one.message.contains("org.example.bad"), "{one}");
+            assert!(begin.elapsed() < Duration::from_secs(5));
+        }
+    }
+}
+
+fn nonsense_on_the_link_ends_the_worker() {
+    let one = only(&Place::new().run("nonsense", usual()));
+    assert_eq!(one.code, "N0903");
+    assert!(one.message.contains("the connection broke"), "{one}");
+}
+
+fn standard_error_is_bounded() {
+    let outcome = Place::new().run("chatter", usual());
+    assert!(conclude(&outcome).is_ok(), "{outcome:?}");
+    assert!(outcome.stderr.len() <= 16 * 1024);
+    assert!(outcome.stderr.ends_with("last line\n"));
+}
+
+fn a_worker_is_stopped_on_request() {
+    let worker = Place::new().start("sleeps", usual());
+    let killer = worker.killer();
+    let stopper = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(200));
+        killer.kill_group(Duration::from_millis(500));
+        killer
+    });
+    let outcome = worker.follow(|_| {});
+    assert!(outcome.stopped);
+    assert_eq!(only(&outcome).code, "N0301");
+    // The process number is free now; nothing must be sent to it.
+    stopper.join().unwrap().kill_group(Duration::ZERO);
+}
+
+fn outlives_the_thread() {
+    let place = Place::new();
+    let folder = place.folder.path().to_owned();
+    let worker = std::thread::spawn(move || start(&folder, "slow", usual())).join().unwrap();
+    let outcome = worker.follow(|_| {});
+    assert!(conclude(&outcome).is_ok(), "{outcome:?}");
+}
+
+fn dies_with_its_parent() {
+    use std::io::{BufRead, BufReader};
+    let place = Place::new();
+    let mut middle = std::process::Command::new(program())
+        .arg("middle")
+        .arg(place.folder.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(middle.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let process = PathBuf::from("/proc").join(line.trim());
+    assert!(process.exists(), "{line}");
+    middle.kill().unwrap();
+    middle.wait().unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    while is_running(&process) {
+        assert!(Instant::now() < until, "the worker outlived its parent");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A process that has ended may stay listed until its new parent asks for its status.
+fn is_running(process: &Path) -> bool {
+    match std::fs::read_to_string(process.join("stat")) {
+        Ok(stat) => !stat.contains(") Z ") && !stat.contains(") X "),
+        Err(_) => false,
+    }
+}
+
+/// A parent to be killed: says which process its worker is, once it runs.
+fn middle(folder: &Path) {
+    let worker = start(folder, "sleeps", usual());
+    let pid = worker.pid();
+    let _outcome = worker.follow(|event| {
+        if matches!(event.what, Some(Event::Stage(_))) {
+            println!("{pid}");
+        }
+    });
+}
+
+fn a_program_that_is_missing_is_told() {
+    let refused = spawn(&Request::default(), Path::new("/nonexistent/onnxd"), Mode::Required);
+    let one = refused.err().unwrap();
+    assert_eq!(one.code, "N0303");
+    assert!(one.message.contains("`/nonexistent/onnxd worker` could not be started"), "{one}");
+}
+
+/// What the child says when it begins the part in which a plugin is in charge.
+fn stage() -> WorkerEvent {
+    WorkerEvent {
+        what: Some(Event::Stage(StageStarted {
+            stage: "optimize".into(),
+            plugin: "org.example.bad".into(),
+            component: "oops".into(),
+        })),
+    }
+}
