@@ -1,0 +1,216 @@
+//! From the bytes of an ONNX model to the IR. Everything that is wrong is said at once; weights stay
+//! where they are and are shared.
+
+mod graph;
+mod node;
+pub(crate) mod tensor;
+mod types;
+
+use crate::external::TensorLoader;
+use crate::findings::{Findings, Part, Place};
+use crate::metadata::from_entries;
+use crate::opset::{IR_VERSION_MAX, OPSET_MAX};
+use crate::wire;
+use bytes::Bytes;
+use graph::Scope;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_ir::{Function, Model, Opsets};
+use onnxd_proto::onnx::{FunctionProto, ModelProto, OperatorSetIdProto};
+use prost::Message;
+use std::collections::HashSet;
+
+/// A decoded model.
+#[derive(Clone, Debug)]
+pub struct Decoded {
+    /// The model.
+    pub model: Model,
+    /// What the file says and the model does not keep, and what was read in a lenient way.
+    pub notes: Vec<String>,
+}
+
+/// Decodes an encoded `ModelProto`. `raw_data` becomes a slice of `bytes`, not a copy.
+///
+/// # Errors
+/// Everything found wrong, at most 100 findings: N0501 (no protobuf), N0502 (against the standard),
+/// N0503 (external data), N0504 (newer than known), N0213 (a limit).
+pub fn decode(bytes: Bytes, loader: &mut dyn TensorLoader) -> Result<Decoded, Diagnostics> {
+    from_proto(parse(bytes)?, loader)
+}
+
+/// Parses an encoded `ModelProto` after a check of its structure.
+pub(crate) fn parse(bytes: Bytes) -> Result<ModelProto, Diagnostic> {
+    wire::check(&bytes)?;
+    let proto = ModelProto::decode(bytes)
+        .map_err(|error| Diagnostic::new(Code::OnnxMalformed, error.to_string()))?;
+    if proto.graph.is_none() && proto.ir_version.is_none() {
+        let text = "the file holds neither a graph nor an IR version, so it is no ONNX model";
+        return Err(Diagnostic::new(Code::OnnxMalformed, text));
+    }
+    Ok(proto)
+}
+
+/// As [`decode`], from a message that is already parsed.
+///
+/// # Errors
+/// As [`decode`].
+pub fn from_proto(
+    proto: ModelProto,
+    loader: &mut dyn TensorLoader,
+) -> Result<Decoded, Diagnostics> {
+    let mut decoder = Decoder {
+        loader,
+        found: Findings::default(),
+        scopes: Vec::new(),
+        ir_version: proto.ir_version.unwrap_or(0),
+        in_function: false,
+        capture_steps: 0,
+        captures_exhausted: false,
+    };
+    let model = decoder.model(proto);
+    let notes = decoder.found.finish()?;
+    Ok(Decoded { model, notes })
+}
+
+/// The state of one decoding.
+struct Decoder<'l> {
+    loader: &'l mut dyn TensorLoader,
+    found: Findings,
+    /// The graphs that are being read, outermost first.
+    scopes: Vec<Scope>,
+    ir_version: i64,
+    in_function: bool,
+    capture_steps: usize,
+    captures_exhausted: bool,
+}
+
+impl Decoder<'_> {
+    fn model(&mut self, proto: ModelProto) -> Model {
+        let place = Place::root(Part::Model);
+        self.ir_version(proto.ir_version, &place);
+        if !proto.training_info.is_empty() {
+            self.found.note("training_info is not kept");
+        }
+        if !proto.configuration.is_empty() {
+            self.found.note("the device configurations of the model are not kept");
+        }
+        let opsets = self.opsets(proto.opset_import, self.ir_version < 3, &place);
+        let functions = self.functions(proto.functions, &place);
+        let graph = match proto.graph {
+            Some(graph) => self.whole_graph(graph, &place),
+            None => {
+                self.found.push(Code::OnnxInvalid, &place, "the model has no graph");
+                onnxd_ir::Graph::default()
+            }
+        };
+        Model {
+            ir_version: self.ir_version,
+            opsets,
+            producer_name: proto.producer_name.unwrap_or_default(),
+            producer_version: proto.producer_version.unwrap_or_default(),
+            domain: proto.domain.unwrap_or_default(),
+            model_version: proto.model_version.unwrap_or_default(),
+            doc: proto.doc_string.unwrap_or_default(),
+            metadata: from_entries(proto.metadata_props),
+            graph,
+            functions,
+        }
+    }
+
+    fn ir_version(&mut self, version: Option<i64>, place: &Place<'_>) {
+        let (code, text) = match version {
+            Some(1..=IR_VERSION_MAX) => return,
+            Some(newer) if newer > IR_VERSION_MAX => (
+                Code::OnnxVersion,
+                format!("IR version {newer} is newer than {IR_VERSION_MAX}, the newest known"),
+            ),
+            Some(wrong) => (Code::OnnxInvalid, format!("IR version {wrong} does not exist")),
+            None => (Code::OnnxInvalid, "the model does not say its IR version".to_owned()),
+        };
+        self.found.push(code, place, text);
+    }
+
+    /// The operator sets; `implied` if the standard's first is meant when none is named.
+    fn opsets(
+        &mut self,
+        protos: Vec<OperatorSetIdProto>,
+        implied: bool,
+        place: &Place<'_>,
+    ) -> Opsets {
+        let mut opsets = Opsets::new();
+        if protos.is_empty() && implied {
+            opsets.insert(String::new(), 1);
+        } else if protos.is_empty() && !self.in_function {
+            self.found.push(Code::OnnxInvalid, place, "the model imports no operator set");
+        }
+        for proto in protos {
+            let domain = proto.domain.unwrap_or_default();
+            let version = proto.version.unwrap_or(0);
+            let standard = matches!(domain.as_str(), "" | "ai.onnx");
+            if version < 1 {
+                let text =
+                    format!("version {version} of domain `{}` does not exist", shown(&domain));
+                self.found.push(Code::OnnxInvalid, place, text);
+            } else if standard && version > OPSET_MAX {
+                let text = format!("operator set {version} is newer than {OPSET_MAX}");
+                self.found.push(Code::OnnxVersion, place, text);
+            }
+            let twin = if domain.is_empty() { "ai.onnx" } else { "" };
+            let doubled = standard && opsets.contains_key(twin);
+            if opsets.insert(domain.clone(), version).is_some() || doubled {
+                let text = format!("domain `{}` is imported twice", shown(&domain));
+                self.found.push(Code::OnnxInvalid, place, text);
+            }
+        }
+        opsets
+    }
+
+    fn functions(&mut self, protos: Vec<FunctionProto>, place: &Place<'_>) -> Vec<Function> {
+        let mut seen = HashSet::new();
+        let mut functions = Vec::with_capacity(protos.len());
+        self.in_function = true;
+        for proto in protos {
+            let name = proto.name.clone().unwrap_or_default();
+            let place = place.at(Part::Function(&name));
+            if name.is_empty() {
+                self.found.push(Code::OnnxInvalid, &place, "the function has no name");
+            }
+            let function = self.function(proto, &place);
+            let key = (function.domain.clone(), name.clone(), function.overload.clone());
+            if !seen.insert(key) {
+                self.found.push(Code::OnnxInvalid, &place, "the function is defined twice");
+            }
+            functions.push(function);
+        }
+        self.in_function = false;
+        functions
+    }
+
+    fn function(&mut self, proto: FunctionProto, place: &Place<'_>) -> Function {
+        let opsets = self.opsets(proto.opset_import, false, place);
+        self.open(proto.name.as_deref().unwrap_or_default(), proto.value_info);
+        for name in &proto.input {
+            if name.is_empty() {
+                self.found.push(Code::OnnxInvalid, place, "an input of the function has no name");
+                continue;
+            }
+            let id = self.define(name, place);
+            if self.graph()[id].origin() == onnxd_ir::Origin::None {
+                self.graph().mark_input(id);
+            }
+        }
+        let defaults = self.attributes(proto.attribute_proto, place);
+        self.nodes(proto.node, place);
+        self.outputs(&proto.output, place);
+        Function {
+            domain: proto.domain.unwrap_or_default(),
+            name: proto.name.unwrap_or_default(),
+            overload: proto.overload.unwrap_or_default(),
+            attributes: proto.attribute,
+            defaults,
+            opsets,
+            graph: self.close(),
+            doc: proto.doc_string.unwrap_or_default(),
+            metadata: from_entries(proto.metadata_props),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Graphs: names become value ids; a name that a sub-graph does not define is captured from the
+//! graphs around it.
+
+use super::Decoder;
+use crate::findings::{Part, Place};
+use crate::metadata::from_entries;
+use onnxd_diagnostics::{Code, shown};
+use onnxd_ir::{Graph, Origin, Tensor, ValueId, ValueType};
+use onnxd_proto::onnx::{
+    GraphProto, NodeProto, SparseTensorProto, TensorAnnotation, TensorProto, ValueInfoProto,
+};
+use std::collections::{HashMap, HashSet};
+
+/// Values looked at while capturing; capturing searches all values of the sub-graph, so very many
+/// captures by a very large sub-graph would take hours. Enough for 2,000 captures among 100,000.
+const CAPTURE_STEPS_MAX: usize = 1 << 28;
+
+/// A graph that is being read.
+pub(super) struct Scope {
+    graph: Graph,
+    /// What value_info, inputs and outputs say about names that were not defined yet.
+    declared: HashMap<String, ValueInfoProto>,
+    /// Values that were read before anything defined them, and the finding that says so.
+    undefined: HashMap<ValueId, Option<usize>>,
+}
+
+impl Decoder<'_> {
+    /// The graph that is being read.
+    pub(super) fn graph(&mut self) -> &mut Graph {
+        &mut self.scope().graph
+    }
+
+    fn scope(&mut self) -> &mut Scope {
+        self.scopes.last_mut().expect("a graph is being read")
+    }
+
+    pub(super) fn open(&mut self, name: &str, declared: Vec<ValueInfoProto>) {
+        let named = |info: ValueInfoProto| (info.name.clone().unwrap_or_default(), info);
+        let declared = declared.into_iter().map(named).collect();
+        let scope = Scope { graph: Graph::new(name), declared, undefined: HashMap::new() };
+        self.scopes.push(scope);
+    }
+
+    pub(super) fn close(&mut self) -> Graph {
+        let scope = self.scopes.pop().expect("a graph is being read");
+        for name in scope.declared.into_keys() {
+            if scope.graph.value_named(&name).is_none() {
+                self.found.note("a value_info entry that names no value of its graph is dropped");
+            }
+        }
+        scope.graph
+    }
+
+    /// Reads a graph and everything in it.
+    pub(super) fn whole_graph(&mut self, proto: GraphProto, parent: &Place<'_>) -> Graph {
+        let name = proto.name.unwrap_or_default();
+        let place = parent.at(Part::Graph(&name));
+        let outputs: Vec<String> =
+            proto.output.iter().map(|info| info.name.clone().unwrap_or_default()).collect();
+        let mut declared = proto.value_info;
+        declared.extend(proto.output);
+        self.open(&name, declared);
+        self.graph().doc = proto.doc_string.unwrap_or_default();
+        self.graph().metadata = from_entries(proto.metadata_props);
+
+        let initialized: HashSet<&str> =
+            proto.initializer.iter().filter_map(|t| t.name.as_deref()).collect();
+        self.inputs(proto.input, &initialized, &place);
+        self.initializers(proto.initializer, &place);
+        self.sparse_initializers(proto.sparse_initializer, &place);
+        self.nodes(proto.node, &place);
+        self.outputs(&outputs, &place);
+        self.annotations(proto.quantization_annotation);
+        self.close()
+    }
+
+    fn inputs(
+        &mut self,
+        infos: Vec<ValueInfoProto>,
+        initialized: &HashSet<&str>,
+        place: &Place<'_>,
+    ) {
+        for info in infos {
+            let name = info.name.clone().unwrap_or_default();
+            if name.is_empty() {
+                self.found.push(Code::OnnxInvalid, place, "a graph input has no name");
+                continue;
+            }
+            self.scope().declared.insert(name.clone(), info);
+            // Before IR version 4 every initializer had to be listed as an input as well, without
+            // being meant as one.
+            let listed_only = self.ir_version < 4 && initialized.contains(name.as_str());
+            let id = self.define(&name, place);
+            if listed_only {
+                self.found.note("an initializer listed as input (IR version < 4) is a constant");
+            } else if self.graph()[id].origin() == Origin::None {
+                self.graph().mark_input(id);
+            }
+        }
+    }
+
+    fn initializers(&mut self, protos: Vec<TensorProto>, parent: &Place<'_>) {
+        for (index, mut proto) in protos.into_iter().enumerate() {
+            let name = proto.name.take().unwrap_or_default();
+            let place = parent.at(Part::Initializer { index, name: &name });
+            let doc = proto.doc_string.take().unwrap_or_default();
+            let metadata = from_entries(std::mem::take(&mut proto.metadata_props));
+            let tensor = self.tensor(proto, &place);
+            if name.is_empty() {
+                self.found.push(Code::OnnxInvalid, &place, "the initializer has no name");
+                continue;
+            }
+            let id = self.initialized(&name, &place);
+            let value = &mut self.graph()[id];
+            if value.doc.is_empty() {
+                value.doc = doc;
+            }
+            if value.metadata.is_empty() {
+                value.metadata = metadata;
+            }
+            if let Some(tensor) = tensor {
+                self.set_constant(id, tensor, &place);
+            }
+        }
+    }
+
+    /// The value that an initializer gives data: an input of that name or a new value.
+    fn initialized(&mut self, name: &str, place: &Place<'_>) -> ValueId {
+        match self.graph().value_named(name) {
+            Some(id) if !self.has_data(id) => id,
+            _ => self.define(name, place),
+        }
+    }
+
+    fn has_data(&mut self, id: ValueId) -> bool {
+        let graph = self.graph();
+        graph[id].initializer().is_some() || graph.sparse.contains_key(&id)
+    }
+
+    fn set_constant(&mut self, id: ValueId, tensor: Tensor, place: &Place<'_>) {
+        let value = &mut self.graph()[id];
+        let declared = value.ty.as_ref().and_then(ValueType::dtype);
+        let fault = declared.filter(|d| *d != tensor.dtype());
+        let is_input = value.origin() == Origin::Input;
+        if !is_input || value.ty.is_none() {
+            value.ty = Some(constant_type(&tensor, tensor.dims()));
+        }
+        if let Some(declared) = fault {
+            let text = format!("is declared as {declared}, but holds {}", tensor.dtype());
+            self.found.push(Code::OnnxInvalid, place, text);
+        }
+        self.graph().set_initializer(id, Some(tensor));
+    }
+
+    fn sparse_initializers(&mut self, protos: Vec<SparseTensorProto>, parent: &Place<'_>) {
+        for (index, mut proto) in protos.into_iter().enumerate() {
+            let name = proto.values.as_mut().and_then(|v| v.name.take()).unwrap_or_default();
+            let place = parent.at(Part::Initializer { index, name: &name });
+            let sparse = self.sparse_tensor(proto, &place);
+            if name.is_empty() {
+                self.found.push(Code::OnnxInvalid, &place, "the sparse initializer has no name");
+                continue;
+            }
+            let id = self.initialized(&name, &place);
+            if let Some(sparse) = sparse {
+                let graph = self.graph();
+                graph[id].ty = Some(constant_type(&sparse.values, &sparse.dims));
+                graph.sparse.insert(id, sparse);
+            }
+        }
+    }
+
+    pub(super) fn nodes(&mut self, protos: Vec<NodeProto>, place: &Place<'_>) {
+        for (index, proto) in protos.into_iter().enumerate() {
+            self.node(index, proto, place);
+        }
+    }
+
+    pub(super) fn outputs(&mut self, names: &[String], place: &Place<'_>) {
+        for name in names {
+            if name.is_empty() {
+                self.found.push(Code::OnnxInvalid, place, "a graph output has no name");
+                continue;
+            }
+            let id = self.resolve_or_report(name, &place.at(Part::Value(name)));
+            if matches!(self.graph()[id].origin(), Origin::Captured(_)) {
+                self.found.note("a sub-graph lists a value of the graph around it as its output");
+            }
+            self.graph().mark_output(id);
+        }
+    }
+
+    fn annotations(&mut self, protos: Vec<TensorAnnotation>) {
+        for proto in protos {
+            let name = proto.tensor_name.unwrap_or_default();
+            match self.graph().value_named(&name) {
+                Some(id) => {
+                    let pairs = from_entries(proto.quant_parameter_tensor_names);
+                    self.graph().annotations.push((id, pairs));
+                }
+                None => self.found.note("a quantization annotation of an unknown value is dropped"),
+            }
+        }
+    }
+
+    /// A new value of the graph that is being read.
+    pub(super) fn define(&mut self, name: &str, place: &Place<'_>) -> ValueId {
+        if let Some(id) = self.graph().value_named(name) {
+            if let Some(finding) = self.scope().undefined.remove(&id) {
+                let remark = format!(" ({place} defines it later; nodes must be sorted)");
+                self.found.amend(finding, remark);
+                return id;
+            }
+            let shown = shown(name);
+            let text = match self.graph()[id].origin() {
+                Origin::Captured(_) => {
+                    format!("defines `{shown}`, which was read from the enclosing graph before")
+                }
+                _ => format!("defines `{shown}` a second time"),
+            };
+            self.found.push(Code::OnnxInvalid, place, text);
+            return self.graph().add_value(name, None);
+        }
+        let (_, outer) = self.scopes.split_last().expect("a graph is being read");
+        if outer.iter().any(|scope| scope.graph.value_named(name).is_some()) {
+            self.found.note("a name in a sub-graph that hides one around it gets a new name");
+        }
+        let info = self.scope().declared.remove(name).unwrap_or_default();
+        let ty = info.r#type.and_then(|ty| self.value_type(ty, &place.at(Part::Value(name))));
+        let id = self.graph().add_value(name, ty);
+        let value = &mut self.graph()[id];
+        value.doc = info.doc_string.unwrap_or_default();
+        value.metadata = from_entries(info.metadata_props);
+        id
+    }
+
+    /// The value called `name`; a stand-in after a finding if there is none.
+    pub(super) fn resolve_or_report(&mut self, name: &str, place: &Place<'_>) -> ValueId {
+        let innermost = self.scopes.len() - 1;
+        if let Some(id) = self.resolve(innermost, name, place) {
+            return id;
+        }
+        let text = format!(
+            "`{}` is read, but no input, initializer or earlier node defines it",
+            shown(name)
+        );
+        let finding = self.found.push(Code::OnnxInvalid, place, text);
+        let id = self.graph().add_value(name, None);
+        self.scope().undefined.insert(id, finding);
+        id
+    }
+
+    fn resolve(&mut self, level: usize, name: &str, place: &Place<'_>) -> Option<ValueId> {
+        if let Some(id) = self.scopes[level].graph.value_named(name) {
+            return Some(id);
+        }
+        let outer = self.resolve(level.checked_sub(1)?, name, place)?;
+        let ty = self.scopes[level - 1].graph[outer].ty.clone();
+        let graph = &mut self.scopes[level].graph;
+        self.capture_steps += graph.value_ids().count();
+        if self.capture_steps > CAPTURE_STEPS_MAX {
+            if !std::mem::replace(&mut self.captures_exhausted, true) {
+                let text = "sub-graphs read more values of the graphs around them than is allowed";
+                self.found.push(Code::SourceLimit, place, text);
+            }
+            return Some(graph.add_value(name, ty));
+        }
+        Some(graph.capture(outer, name, ty))
+    }
+}
+
+fn constant_type(elements: &Tensor, dims: &[usize]) -> ValueType {
+    ValueType::tensor(elements.dtype(), dims.iter().map(|d| *d as i64))
+}

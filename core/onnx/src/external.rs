@@ -1,0 +1,210 @@
+//! Tensor data that lies outside the message: in files beside the model, or behind a handle.
+//!
+//! A location comes from a foreign file, so it may name nothing but a regular file in the model's
+//! own folder or below it.
+
+use crate::decode::parse;
+use crate::decode::tensor::byte_len;
+use crate::mapped::MappedFile;
+use bytes::Bytes;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_ir::DataType;
+use onnxd_proto::onnx::tensor_proto::DataLocation;
+use onnxd_proto::onnx::{AttributeProto, GraphProto, NodeProto, SparseTensorProto, TensorProto};
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Component, Path, PathBuf};
+
+/// Key of the `external_data` entry that holds a handle instead of a file's location.
+pub const HANDLE_KEY: &str = "handle";
+
+/// Finds the data of tensors that do not carry it.
+pub trait TensorLoader {
+    /// The little-endian bytes of a tensor of type `dtype` and sizes `dims`.
+    ///
+    /// `entries` are the tensor's `external_data` pairs. The size of the tensor is known not to
+    /// overflow; a wrong number of bytes is reported by the caller.
+    ///
+    /// # Errors
+    /// Why there are none, without the tensor's name, which the caller adds.
+    fn load(
+        &mut self,
+        dtype: DataType,
+        dims: &[usize],
+        entries: &[(String, String)],
+    ) -> Result<Bytes, Diagnostic>;
+}
+
+/// For models that must be complete in themselves.
+#[derive(Debug, Default)]
+pub struct NoExternalData;
+
+impl TensorLoader for NoExternalData {
+    fn load(
+        &mut self,
+        _: DataType,
+        _: &[usize],
+        entries: &[(String, String)],
+    ) -> Result<Bytes, Diagnostic> {
+        let location = value_of(entries, "location").unwrap_or_default();
+        let text = format!("its data is in the file `{}`, not in the model", shown(location));
+        Err(Diagnostic::new(Code::OnnxExternalData, text))
+    }
+}
+
+/// Reads external data from the folder that the model lies in; each file is mapped once.
+#[derive(Debug)]
+pub struct FolderLoader {
+    folder: PathBuf,
+    maps: HashMap<String, Result<Bytes, Diagnostic>>,
+}
+
+impl FolderLoader {
+    /// A loader for models in `folder`.
+    pub fn new(folder: impl Into<PathBuf>) -> FolderLoader {
+        FolderLoader { folder: folder.into(), maps: HashMap::new() }
+    }
+
+    fn map(&mut self, location: &str) -> Result<Bytes, Diagnostic> {
+        if let Some(known) = self.maps.get(location) {
+            return known.clone();
+        }
+        let mapped = map_beside(&self.folder, location);
+        self.maps.insert(location.to_owned(), mapped.clone());
+        mapped
+    }
+}
+
+impl TensorLoader for FolderLoader {
+    fn load(
+        &mut self,
+        dtype: DataType,
+        dims: &[usize],
+        entries: &[(String, String)],
+    ) -> Result<Bytes, Diagnostic> {
+        let Some(location) = value_of(entries, "location") else {
+            return Err(refused("its external data has no location".to_owned()));
+        };
+        let expected = byte_len(dtype, dims).unwrap_or(usize::MAX);
+        let offset = number_of(entries, "offset")?.unwrap_or(0);
+        let length = number_of(entries, "length")?.unwrap_or(expected);
+        if length != expected {
+            let text = format!("its type and shape demand {expected} bytes, not {length}");
+            return Err(refused(text));
+        }
+        let file = self.map(location)?;
+        match offset.checked_add(length) {
+            Some(end) if end <= file.len() => Ok(file.slice(offset..end)),
+            _ => {
+                let text = format!(
+                    "bytes {offset} to {offset} + {length} of `{}` are asked for, which has {}",
+                    shown(location),
+                    file.len()
+                );
+                Err(refused(text))
+            }
+        }
+    }
+}
+
+/// The file `location` of `folder`, mapped.
+fn map_beside(folder: &Path, location: &str) -> Result<Bytes, Diagnostic> {
+    let shown = shown(location);
+    let relative = checked_location(location)?;
+    let failed = |error: std::io::Error| refused(format!("file `{shown}`: {error}"));
+    let folder = folder.canonicalize().map_err(failed)?;
+    let path = folder.join(relative).canonicalize().map_err(failed)?;
+    if !path.starts_with(&folder) {
+        let text = format!("file `{shown}` is a symbolic link that leads out of the folder");
+        return Err(Diagnostic::new(Code::SymlinkRefused, text));
+    }
+    MappedFile::open(&path).map_err(failed)
+}
+
+/// The location as a path that cannot leave the folder.
+fn checked_location(location: &str) -> Result<&Path, Diagnostic> {
+    let path = Path::new(location);
+    let plain = |c: Component<'_>| matches!(c, Component::Normal(_) | Component::CurDir);
+    if location.contains('\0') || !path.components().all(plain) || path.file_name().is_none() {
+        let text = format!(
+            "external data in `{}` is refused: only files beside the model are read",
+            shown(location)
+        );
+        return Err(refused(text));
+    }
+    Ok(path)
+}
+
+/// The handle of a tensor whose data stays with the host.
+///
+/// # Errors
+/// If there is none, or it is no number.
+pub fn handle_of(entries: &[(String, String)]) -> Result<u64, Diagnostic> {
+    let text = value_of(entries, HANDLE_KEY).unwrap_or_default();
+    text.parse().map_err(|_| refused(format!("`{}` is no handle of a tensor", shown(text))))
+}
+
+fn value_of<'a>(entries: &'a [(String, String)], key: &str) -> Option<&'a str> {
+    entries.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+}
+
+fn number_of(entries: &[(String, String)], key: &str) -> Result<Option<usize>, Diagnostic> {
+    let Some(text) = value_of(entries, key) else { return Ok(None) };
+    let number = text.parse();
+    number.map(Some).map_err(|_| refused(format!("its {key} `{}` is no number", shown(text))))
+}
+
+fn refused(text: String) -> Diagnostic {
+    Diagnostic::new(Code::OnnxExternalData, text)
+}
+
+/// Names of the files that hold data of a model, relative to its folder; nothing of them is read.
+///
+/// # Errors
+/// N0501 and N0213 as [`crate::decode()`]; N0503 if a location would leave the folder.
+pub fn external_files(bytes: Bytes) -> Result<Vec<String>, Diagnostics> {
+    let proto = parse(bytes)?;
+    let mut files = BTreeSet::new();
+    let mut add = |tensor: &TensorProto| {
+        let external = tensor.data_location == Some(DataLocation::External as i32);
+        let entries = tensor.external_data.iter().filter(|_| external);
+        let location = entries.filter(|e| e.key.as_deref() == Some("location"));
+        files.extend(location.filter_map(|e| e.value.clone()));
+    };
+    if let Some(graph) = &proto.graph {
+        graph_tensors(graph, &mut add);
+    }
+    for function in &proto.functions {
+        node_tensors(&function.node, &mut add);
+        attribute_tensors(&function.attribute_proto, &mut add);
+    }
+    let mut refusals = Diagnostics::default();
+    for location in &files {
+        if let Err(refusal) = checked_location(location) {
+            refusals.push(refusal);
+        }
+    }
+    refusals.or_ok(files.into_iter().collect())
+}
+
+fn graph_tensors(graph: &GraphProto, f: &mut dyn FnMut(&TensorProto)) {
+    graph.initializer.iter().for_each(&mut *f);
+    graph.sparse_initializer.iter().for_each(|s| sparse_tensors(s, f));
+    node_tensors(&graph.node, f);
+}
+
+fn node_tensors(nodes: &[NodeProto], f: &mut dyn FnMut(&TensorProto)) {
+    nodes.iter().for_each(|node| attribute_tensors(&node.attribute, f));
+}
+
+fn attribute_tensors(attributes: &[AttributeProto], f: &mut dyn FnMut(&TensorProto)) {
+    for attribute in attributes {
+        attribute.t.iter().chain(&attribute.tensors).for_each(&mut *f);
+        let sparse = attribute.sparse_tensor.iter().chain(&attribute.sparse_tensors);
+        sparse.for_each(|s| sparse_tensors(s, f));
+        attribute.g.iter().chain(&attribute.graphs).for_each(|g| graph_tensors(g, f));
+    }
+}
+
+fn sparse_tensors(sparse: &SparseTensorProto, f: &mut dyn FnMut(&TensorProto)) {
+    sparse.values.iter().chain(&sparse.indices).for_each(f);
+}

@@ -1,0 +1,139 @@
+//! What decoding finds: errors, all of them at once but bounded, and notes on what is not kept.
+
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Layer, shown};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+/// Findings that are listed; the rest is only counted.
+pub(crate) const FINDINGS_MAX: usize = 100;
+
+/// A place in a model, as a chain from the innermost part outwards.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) parent: Option<&'a Place<'a>>,
+    pub(crate) part: Part<'a>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Part<'a> {
+    Model,
+    Graph(&'a str),
+    Function(&'a str),
+    Node { index: usize, name: &'a str, op: &'a str },
+    Attribute(&'a str),
+    Initializer { index: usize, name: &'a str },
+    Value(&'a str),
+}
+
+impl<'a> Place<'a> {
+    pub(crate) fn root(part: Part<'a>) -> Place<'a> {
+        Place { parent: None, part }
+    }
+
+    pub(crate) fn at<'b>(&'b self, part: Part<'b>) -> Place<'b> {
+        Place { parent: Some(self), part }
+    }
+
+    /// The innermost node, as a layer.
+    fn layer(&self) -> Option<Layer> {
+        match self.part {
+            Part::Node { name, op, .. } => Some(Layer::new(shown(name), shown(op))),
+            _ => self.parent?.layer(),
+        }
+    }
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.parent {
+            Some(parent) if !matches!(parent.part, Part::Model) => write!(f, "{parent}, ")?,
+            _ => {}
+        }
+        match self.part {
+            Part::Model => f.write_str("model"),
+            Part::Graph(name) => write!(f, "graph `{}`", shown(name)),
+            Part::Function(name) => write!(f, "function `{}`", shown(name)),
+            Part::Node { index, name: "", op } => write!(f, "node {index} ({})", shown(op)),
+            Part::Node { index, name, op } => {
+                write!(f, "node {index} `{}` ({})", shown(name), shown(op))
+            }
+            Part::Attribute(name) => write!(f, "attribute `{}`", shown(name)),
+            Part::Initializer { index, name: "" } => write!(f, "initializer {index}"),
+            Part::Initializer { name, .. } => write!(f, "initializer `{}`", shown(name)),
+            Part::Value(name) => write!(f, "value `{}`", shown(name)),
+        }
+    }
+}
+
+/// Errors and notes of one decoding.
+#[derive(Default)]
+pub(crate) struct Findings {
+    list: Vec<Diagnostic>,
+    unlisted: usize,
+    /// What a loader said, where it stands in `list`, and how many more tensors it concerns.
+    loading: HashMap<String, (usize, usize)>,
+    notes: BTreeMap<&'static str, usize>,
+}
+
+impl Findings {
+    /// Adds a finding; its number, if it is listed.
+    pub(crate) fn push(
+        &mut self,
+        code: Code,
+        place: &Place<'_>,
+        text: impl fmt::Display,
+    ) -> Option<usize> {
+        self.add(Diagnostic::new(code, format!("{place}: {text}")), place)
+    }
+
+    /// Adds what a tensor loader answered. One cause that concerns many tensors is one finding.
+    pub(crate) fn loading(&mut self, said: Diagnostic, place: &Place<'_>) {
+        if let Some((_, more)) = self.loading.get_mut(&said.message) {
+            *more += 1;
+            return;
+        }
+        let key = said.message.clone();
+        let message = format!("{place}: {}", said.message);
+        if let Some(number) = self.add(Diagnostic { message, ..said }, place) {
+            self.loading.insert(key, (number, 0));
+        }
+    }
+
+    fn add(&mut self, mut finding: Diagnostic, place: &Place<'_>) -> Option<usize> {
+        if self.list.len() == FINDINGS_MAX {
+            self.unlisted += 1;
+            return None;
+        }
+        finding.layer = finding.layer.or_else(|| place.layer());
+        self.list.push(finding);
+        Some(self.list.len() - 1)
+    }
+
+    /// Adds a remark to an earlier finding.
+    pub(crate) fn amend(&mut self, number: Option<usize>, remark: impl fmt::Display) {
+        if let Some(finding) = number.and_then(|n| self.list.get_mut(n)) {
+            finding.message.push_str(&remark.to_string());
+        }
+    }
+
+    /// Counts something that is harmless but worth saying.
+    pub(crate) fn note(&mut self, text: &'static str) {
+        *self.notes.entry(text).or_default() += 1;
+    }
+
+    /// The notes, or everything that was wrong.
+    pub(crate) fn finish(mut self) -> Result<Vec<String>, Diagnostics> {
+        for (number, more) in self.loading.into_values().filter(|(_, more)| *more > 0) {
+            self.list[number].message.push_str(&format!(" (and {more} more tensors)"));
+        }
+        if self.unlisted > 0 {
+            let text = format!("{} more findings are not listed", self.unlisted);
+            self.list.push(Diagnostic::new(Code::OnnxInvalid, text));
+        }
+        let notes = self.notes.into_iter().map(|(text, count)| match count {
+            1 => text.to_owned(),
+            _ => format!("{text} ({count} times)"),
+        });
+        Diagnostics(self.list).or_ok(notes.collect())
+    }
+}

@@ -1,0 +1,141 @@
+//! A file that messages are encoded into. Large byte arrays go straight from their memory map to the
+//! file, so writing takes a fixed amount of memory however large the model is.
+
+use bytes::buf::UninitSlice;
+use bytes::{Buf, BufMut};
+use std::fs::File;
+use std::io::{self, Write};
+
+/// Bytes that are collected before they are written.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A buffered file that prost can encode into.
+pub(crate) struct StreamWriter {
+    file: File,
+    buffer: Vec<u8>,
+    written: u64,
+    /// The first error; encoding cannot stop early, so it is kept until the end.
+    error: Option<io::Error>,
+}
+
+impl StreamWriter {
+    pub(crate) fn new(file: File) -> StreamWriter {
+        StreamWriter { file, buffer: Vec::with_capacity(BUFFER_BYTES), written: 0, error: None }
+    }
+
+    /// Bytes put so far.
+    pub(crate) fn position(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Writes what is left and makes it durable; the number of bytes.
+    pub(crate) fn finish(mut self) -> io::Result<u64> {
+        self.flush();
+        match self.error {
+            Some(error) => Err(error),
+            None => self.file.sync_all().map(|()| self.written),
+        }
+    }
+
+    fn flush(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.write(&buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if self.error.is_none() {
+            self.error = self.file.write_all(bytes).err();
+        }
+        self.written += bytes.len() as u64;
+    }
+}
+
+// SAFETY: `chunk_mut` lends the spare capacity of `buffer`, which is never empty because a full
+// buffer is written first; `advance_mut` only lengthens `buffer` by what the caller says it filled.
+unsafe impl BufMut for StreamWriter {
+    fn remaining_mut(&self) -> usize {
+        usize::MAX
+    }
+
+    unsafe fn advance_mut(&mut self, count: usize) {
+        // SAFETY: the caller filled `count` bytes of what `chunk_mut` lent.
+        unsafe { self.buffer.advance_mut(count) }
+    }
+
+    fn chunk_mut(&mut self) -> &mut UninitSlice {
+        if self.buffer.len() == self.buffer.capacity() {
+            self.flush();
+        }
+        self.buffer.chunk_mut()
+    }
+
+    fn put<T: Buf>(&mut self, mut source: T) {
+        while source.has_remaining() {
+            let chunk = source.chunk();
+            self.put_slice(chunk);
+            let length = chunk.len();
+            source.advance(length);
+        }
+    }
+
+    fn put_slice(&mut self, source: &[u8]) {
+        if source.len() > self.buffer.capacity() - self.buffer.len() {
+            self.flush();
+        }
+        if source.len() >= BUFFER_BYTES {
+            self.write(source);
+        } else {
+            self.buffer.extend_from_slice(source);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_proto::onnx::{ModelProto, TensorProto};
+    use prost::Message;
+
+    #[test]
+    fn a_streamed_message_equals_an_encoded_one() {
+        let sizes = [0, 1, 4095, BUFFER_BYTES - 8, BUFFER_BYTES, BUFFER_BYTES + 1];
+        let tensors = sizes.iter().map(|size| TensorProto {
+            raw_data: Some(vec![7u8; *size].into()),
+            name: Some("w".repeat(300)),
+            ..TensorProto::default()
+        });
+        let graph =
+            onnxd_proto::onnx::GraphProto { initializer: tensors.collect(), ..Default::default() };
+        let model = ModelProto { graph: Some(graph), ..ModelProto::default() };
+
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let mut writer = StreamWriter::new(file.reopen().unwrap());
+        model.encode(&mut writer).unwrap();
+        let expected = model.encode_to_vec();
+        assert_eq!(writer.position(), expected.len() as u64);
+        assert_eq!(writer.finish().unwrap(), expected.len() as u64);
+        let mut found = Vec::new();
+        io::Read::read_to_end(&mut file, &mut found).unwrap();
+        assert!(found == expected);
+    }
+
+    #[test]
+    fn the_spare_capacity_is_never_empty() {
+        let mut writer = StreamWriter::new(tempfile::tempfile().unwrap());
+        for _ in 0..2 * BUFFER_BYTES {
+            assert!(writer.chunk_mut().len() > 0);
+            writer.put_u8(1);
+        }
+        assert_eq!(writer.finish().unwrap(), 2 * BUFFER_BYTES as u64);
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error_at_the_end() {
+        let file = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut writer = StreamWriter::new(file);
+        writer.put_slice(&[0; 100]);
+        assert!(writer.finish().is_err());
+    }
+}

@@ -1,0 +1,214 @@
+//! Model files. Above a threshold the weights go to a file of their own, because protobuf ends at
+//! 2 GiB, at offsets that other programs can map.
+
+use crate::encode::to_proto;
+use crate::sink::{Inline, Placement, TensorSink};
+use crate::stream::StreamWriter;
+use bytes::BufMut;
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_ir::{Model, Tensor};
+use onnxd_proto::onnx::ModelProto;
+use prost::Message;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The largest message that other readers of protobuf accept.
+const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
+/// Smaller tensors stay in the message.
+const EXTERNAL_BYTES_MIN: usize = 1024;
+/// Tensors from this size on are aligned for mapping, smaller ones for vector instructions.
+const PAGE_ALIGNED_BYTES_MIN: usize = 64 * 1024;
+const SMALL_ALIGNMENT: u64 = 64;
+
+/// Whether tensors go to a file of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum External {
+    /// If the model would be larger than the threshold.
+    #[default]
+    Auto,
+    /// Always, from 1 KiB per tensor.
+    Always,
+    /// Never; a model above 2 GiB is then refused.
+    Never,
+}
+
+/// How a model file is written.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// Whether tensors go to a file of their own.
+    pub external: External,
+    /// Size of the message above which [`External::Auto`] chooses it.
+    pub threshold_bytes: u64,
+    /// Offsets of tensors of at least 64 KiB are multiples of this, at least 64.
+    pub alignment_bytes: u64,
+}
+
+impl Default for WriteOptions {
+    fn default() -> WriteOptions {
+        let threshold_bytes = 1_500_000_000;
+        WriteOptions { external: External::Auto, threshold_bytes, alignment_bytes: 4096 }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Files with their sizes in bytes, the model first.
+    pub files: Vec<(PathBuf, u64)>,
+}
+
+/// Writes `model` to `path`, and its weights to `path` + `.data` where `options` say so. Files
+/// appear complete: they are written beside, made durable, and renamed; a model may so replace the
+/// very file its tensors are mapped from.
+///
+/// # Errors
+/// N0304 if writing fails, N0105 if the message would be too large, else as [`crate::to_proto`].
+pub fn write_model(
+    model: &Model,
+    path: &Path,
+    options: &WriteOptions,
+) -> Result<Written, Diagnostic> {
+    let target = Target::new(path)?;
+    let written = target.write(model, options);
+    if written.is_err() {
+        // What is left of a failed attempt is of no use; the error says more than a failed removal.
+        for partial in [&target.model, &target.data] {
+            let _ = std::fs::remove_file(partial_of(partial));
+        }
+    }
+    written
+}
+
+struct Target {
+    model: PathBuf,
+    data: PathBuf,
+    /// The data file's name, as the model refers to it.
+    location: String,
+}
+
+impl Target {
+    fn new(path: &Path) -> Result<Target, Diagnostic> {
+        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+            let text = format!("{} has no file name in UTF-8", path.display());
+            return Err(Diagnostic::new(Code::Disk, text));
+        };
+        let location = format!("{name}.data");
+        Ok(Target { model: path.to_owned(), data: path.with_file_name(&location), location })
+    }
+
+    fn write(&self, model: &Model, options: &WriteOptions) -> Result<Written, Diagnostic> {
+        if options.external != External::Always {
+            let proto = to_proto(model, &mut Inline)?;
+            let bytes = proto.encoded_len();
+            if options.external == External::Never || bytes as u64 <= options.threshold_bytes {
+                let written = self.write_proto(&proto)?;
+                publish(&self.model)?;
+                return Ok(Written { files: vec![(self.model.clone(), written)] });
+            }
+        }
+        let mut sink = DataFile::new(self, options)?;
+        let proto = to_proto(model, &mut sink)?;
+        let data_bytes = sink.finish()?;
+        let model_bytes = self.write_proto(&proto)?;
+        let mut files = vec![(self.model.clone(), model_bytes)];
+        if data_bytes == 0 {
+            // Every tensor was small; the file would only be clutter.
+            let partial = partial_of(&self.data);
+            std::fs::remove_file(&partial).map_err(|e| failed(&partial, &e))?;
+        } else {
+            publish(&self.data)?;
+            files.push((self.data.clone(), data_bytes));
+        }
+        publish(&self.model)?;
+        Ok(Written { files })
+    }
+
+    fn write_proto(&self, proto: &ModelProto) -> Result<u64, Diagnostic> {
+        let bytes = proto.encoded_len();
+        if bytes > MESSAGE_BYTES_MAX {
+            let text = format!("the model takes {bytes} bytes; a protobuf file ends at 2 GiB");
+            let help = "Allow external data.";
+            return Err(Diagnostic::new(Code::ParamsBadValue, text).help(help));
+        }
+        let mut writer = create(&self.model)?;
+        proto.encode_raw(&mut writer);
+        writer.finish().map_err(|e| failed(&self.model, &e))
+    }
+}
+
+/// Puts tensors into the data file.
+struct DataFile<'a> {
+    target: &'a Target,
+    writer: StreamWriter,
+    alignment: u64,
+    /// Offsets of memory that was written already: shared tensors are written once.
+    known: HashMap<(*const u8, usize), u64>,
+}
+
+impl<'a> DataFile<'a> {
+    fn new(target: &'a Target, options: &WriteOptions) -> Result<DataFile<'a>, Diagnostic> {
+        let writer = create(&target.data)?;
+        let alignment = options.alignment_bytes.max(SMALL_ALIGNMENT);
+        Ok(DataFile { target, writer, alignment, known: HashMap::new() })
+    }
+
+    fn finish(self) -> Result<u64, Diagnostic> {
+        self.writer.finish().map_err(|e| failed(&self.target.data, &e))
+    }
+
+    fn pad(&mut self, alignment: u64) {
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let mut missing =
+            self.writer.position().next_multiple_of(alignment) - self.writer.position();
+        while missing > 0 {
+            let step = missing.min(ZEROS.len() as u64);
+            self.writer.put_slice(&ZEROS[..step as usize]);
+            missing -= step;
+        }
+    }
+}
+
+impl TensorSink for DataFile<'_> {
+    fn place(&mut self, tensor: &Tensor) -> Result<Placement, Diagnostic> {
+        let bytes = tensor.bytes();
+        if bytes.len() < EXTERNAL_BYTES_MIN {
+            return Ok(Placement::Inline);
+        }
+        let key = (bytes.as_ptr(), bytes.len());
+        let offset = match self.known.get(&key) {
+            Some(offset) => *offset,
+            None => {
+                let large = bytes.len() >= PAGE_ALIGNED_BYTES_MIN;
+                self.pad(if large { self.alignment } else { SMALL_ALIGNMENT });
+                let offset = self.writer.position();
+                self.writer.put_slice(bytes);
+                self.known.insert(key, offset);
+                offset
+            }
+        };
+        let location = self.target.location.clone();
+        Ok(Placement::External { location, offset, length: bytes.len() as u64 })
+    }
+}
+
+/// Where a file is written before it is complete.
+fn partial_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".partial");
+    PathBuf::from(name)
+}
+
+fn create(path: &Path) -> Result<StreamWriter, Diagnostic> {
+    let partial = partial_of(path);
+    File::create(&partial).map(StreamWriter::new).map_err(|e| failed(&partial, &e))
+}
+
+fn publish(path: &Path) -> Result<(), Diagnostic> {
+    std::fs::rename(partial_of(path), path).map_err(|e| failed(path, &e))
+}
+
+fn failed(path: &Path, error: &io::Error) -> Diagnostic {
+    Diagnostic::new(Code::Disk, format!("{}: {error}", path.display()))
+}

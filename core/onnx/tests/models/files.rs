@@ -1,0 +1,193 @@
+//! Models in files: external data, its alignment, and attempts to read what is not the model's.
+
+use crate::build::*;
+use onnxd_diagnostics::Diagnostics;
+use onnxd_ir::{Graph, Model, Node, Tensor};
+use onnxd_onnx::{
+    Decoded, External, MappedFile, Placement, WriteOptions, encode_to_bytes, external_files, load,
+    write_model,
+};
+use onnxd_proto::onnx::ModelProto;
+use prost::Message;
+use std::fs;
+use std::path::Path;
+
+fn options(external: External) -> WriteOptions {
+    WriteOptions { external, ..WriteOptions::default() }
+}
+
+/// Three tensors: small enough to stay, aligned to 64, aligned to a page; and one shared memory.
+fn weighty() -> Model {
+    let mut g = Graph::new("weighty");
+    let x = g.add_input("x", float(&[1]));
+    let tensor = |n: usize| Tensor::vector((0..n).map(|i| i as f32).collect::<Vec<_>>());
+    let shared = tensor(300);
+    let parts = [("tiny", tensor(10)), ("odd", tensor(257)), ("large", tensor(20_000))];
+    let parts = parts.into_iter().chain([("shared", shared.clone()), ("again", shared)]);
+    let mut inputs = vec![x];
+    inputs.extend(parts.map(|(name, data)| g.add_initializer(name, data)));
+    let y = g.add_value("y", float(&[20_000]));
+    g.add_node(Node::new("Custom", inputs, [y]));
+    g.mark_output(y);
+    Model::new(g, 8, 17)
+}
+
+#[test]
+fn a_small_model_is_one_file_equal_to_its_encoding() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    let written = write_model(&weighty(), &path, &WriteOptions::default()).unwrap();
+    let bytes = encoded(&weighty());
+    assert_eq!(written.files, [(path.clone(), bytes.len() as u64)]);
+    assert!(fs::read(&path).unwrap() == bytes);
+    assert_same(&weighty(), &load(&path).unwrap().model);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn external_tensors_are_aligned_and_shared_ones_written_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    let written = write_model(&weighty(), &path, &options(External::Always)).unwrap();
+    let data = folder.path().join("model.onnx.data");
+    assert_eq!(written.files.len(), 2);
+    for (file, bytes) in &written.files {
+        assert_eq!(fs::metadata(file).unwrap().len(), *bytes);
+    }
+    assert_eq!(written.files[1].0, data);
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(external_files(bytes.clone().into()).unwrap(), ["model.onnx.data"]);
+    let proto = ModelProto::decode(&bytes[..]).unwrap();
+    let offset = |name: &str| -> Option<u64> {
+        let graph = proto.graph.as_ref().unwrap();
+        let tensor = graph.initializer.iter().find(|t| t.name() == name).unwrap();
+        let entry = tensor.external_data.iter().find(|e| e.key() == "offset")?;
+        Some(entry.value().parse().unwrap())
+    };
+    assert_eq!(offset("tiny"), None);
+    assert_eq!(offset("odd"), Some(0));
+    assert_eq!(offset("large"), Some(4096));
+    assert_eq!(offset("shared"), Some(4096 + 80_000u64.next_multiple_of(64)));
+    assert_eq!(offset("shared"), offset("again"));
+    assert_same(&weighty(), &load(&path).unwrap().model);
+}
+
+#[test]
+fn the_threshold_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    let size = encoded(&weighty()).len() as u64;
+    for (threshold_bytes, files) in [(size, 1), (size - 1, 2)] {
+        let options = WriteOptions { threshold_bytes, ..WriteOptions::default() };
+        assert_eq!(write_model(&weighty(), &path, &options).unwrap().files.len(), files);
+    }
+    let one = write_model(&simple(), &path, &options(External::Always)).unwrap();
+    assert_eq!(one.files.len(), 1, "no tensor is large enough for a file of its own");
+}
+
+#[test]
+fn a_model_may_replace_the_files_it_is_mapped_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    for external in [External::Always, External::Always, External::Never, External::Always] {
+        let model = if path.exists() { load(&path).unwrap().model } else { weighty() };
+        write_model(&model, &path, &options(external)).unwrap();
+        assert_same(&weighty(), &load(&path).unwrap().model);
+    }
+}
+
+#[test]
+fn a_failed_write_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    fs::create_dir(&path).unwrap();
+    let error = write_model(&weighty(), &path, &options(External::Always)).unwrap_err();
+    assert_eq!(error.code, "N0304");
+    let left = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_string_lossy().contains("partial")));
+    let nowhere = folder.path().join("missing/model.onnx");
+    let error = write_model(&simple(), &nowhere, &WriteOptions::default()).unwrap_err();
+    assert!(error.message.contains("missing/model.onnx"), "{error}");
+}
+
+/// Loads a model whose one external tensor `w` of 4 bytes is at `location`.
+fn load_from(folder: &Path, location: &str, offset: u64) -> Result<Decoded, Diagnostics> {
+    let mut g = Graph::new("g");
+    let w = g.add_initializer("w", Tensor::vector(vec![1.0f32]));
+    g.mark_output(w);
+    let place =
+        |_: &Tensor| Ok(Placement::External { location: location.to_owned(), offset, length: 4 });
+    let bytes = encode_to_bytes(&Model::new(g, 8, 17), &mut { place }).unwrap();
+    let path = folder.join("model.onnx");
+    fs::write(&path, bytes).unwrap();
+    load(&path)
+}
+
+#[track_caller]
+fn refused(result: Result<Decoded, Diagnostics>, code: &str, word: &str) {
+    let findings = result.unwrap_err();
+    assert_eq!(findings.0.len(), 1);
+    assert_eq!(findings.0[0].code, code, "{findings}");
+    assert!(findings.0[0].message.contains("initializer `w`"), "{findings}");
+    assert!(findings.0[0].message.contains(word), "{findings}");
+}
+
+#[test]
+fn external_data_is_read_from_the_models_folder_only() {
+    let outside = tempfile::tempdir().unwrap();
+    let secret = outside.path().join("secret");
+    fs::write(&secret, [0; 8]).unwrap();
+    let folder = outside.path().join("model");
+    fs::create_dir_all(folder.join("sub")).unwrap();
+    fs::write(folder.join("weights"), [7; 8]).unwrap();
+    fs::write(folder.join("sub/weights"), [7; 8]).unwrap();
+    std::os::unix::fs::symlink(&secret, folder.join("link")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), folder.join("up")).unwrap();
+    std::os::unix::fs::symlink("weights", folder.join("inner")).unwrap();
+
+    for location in ["weights", "./weights", "sub/weights", "inner"] {
+        let model = load_from(&folder, location, 4).unwrap_or_else(|e| panic!("{e}")).model;
+        let w = model.graph.value_named("w").unwrap();
+        assert_eq!(model.graph[w].initializer().unwrap().bytes().as_ref(), [7; 4]);
+    }
+    for location in ["../secret", "sub/../../secret", secret.to_str().unwrap(), "", ".", "a\0b"] {
+        refused(load_from(&folder, location, 0), "N0503", "is refused");
+    }
+    for location in ["link", "up/secret"] {
+        refused(load_from(&folder, location, 0), "N0108", "symbolic link");
+    }
+    refused(load_from(&folder, "nothing", 0), "N0503", "`nothing`: No such file");
+    refused(load_from(&folder, "sub", 0), "N0503", "not a regular file");
+    refused(load_from(&folder, "weights", 5), "N0503", "which has 8");
+    refused(load_from(&folder, "weights", u64::MAX), "N0503", "which has 8");
+}
+
+#[test]
+fn a_location_that_leaves_the_folder_is_refused_by_the_listing_too() {
+    let folder = tempfile::tempdir().unwrap();
+    load_from(folder.path(), "../secret", 0).unwrap_err();
+    let bytes = MappedFile::open(&folder.path().join("model.onnx")).unwrap();
+    assert_eq!(external_files(bytes).unwrap_err().0[0].code, "N0503");
+}
+
+#[test]
+fn one_missing_file_is_one_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.onnx");
+    write_model(&weighty(), &path, &options(External::Always)).unwrap();
+    fs::remove_file(folder.path().join("model.onnx.data")).unwrap();
+    let findings = load(&path).unwrap_err();
+    assert_eq!(findings.0.len(), 1, "{findings}");
+    assert!(findings.0[0].message.contains("initializer `odd`"), "{findings}");
+    assert!(findings.0[0].message.contains("and 3 more tensors"), "{findings}");
+}
+
+#[test]
+fn pipes_and_missing_files_are_errors_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(load(folder.path()).unwrap_err().0[0].code, "N0107");
+    assert_eq!(load(&folder.path().join("none")).unwrap_err().0[0].code, "N0107");
+    let empty = folder.path().join("empty.onnx");
+    fs::write(&empty, []).unwrap();
+    assert_eq!(load(&empty).unwrap_err().0[0].code, "N0501");
+}
