@@ -39,7 +39,7 @@ pub(crate) fn seconds(s: f64) -> String {
 /// An error or a ratio: four digits that count.
 pub(crate) fn real(x: f64) -> String {
     match x {
-        x if x == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         x if x.is_finite() && (1e-3..1e6).contains(&x.abs()) => format!("{x:.4}"),
         x if x.is_finite() => format!("{x:.3e}"),
         x => x.to_string().to_lowercase(),

@@ -3,9 +3,6 @@
 //! Everything is made from the message [`onnxd_proto::onnxd::Report`], so a report that was read
 //! back from JSON renders like a fresh one.
 
-// A diagnostic is a large error, made once per job at most: boxing it would only add noise.
-#![allow(clippy::result_large_err)]
-
 mod document;
 mod format;
 mod from_json;

@@ -16,7 +16,7 @@ pub fn receipt(report: &Report) -> String {
     let mut lines = vec![format!("onnxd {}: {}", report.onnxd_version, line(&report.name))];
     lines.push(format!("recognised: {}", recognised(report)));
     lines.push(format!("result: {}", report.verdict.replace('_', " ")));
-    let findings = || report.diagnostics.iter().filter(|d| is_finding(d));
+    let findings = || report.diagnostics.iter().filter(is_finding);
     match findings().next() {
         Some(first) => {
             lines.push(format!("reason: {}", sentence(first)));

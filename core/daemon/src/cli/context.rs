@@ -1,0 +1,33 @@
+//! What most commands need: settings, a launcher of confined children, and the plugins.
+
+use super::out;
+use crate::conversion::{Launcher, Plugins};
+use onnxd_config::{Environment, Settings, load};
+use onnxd_diagnostics::{Diagnostic, Diagnostics};
+use std::path::Path;
+
+/// The surroundings of a command.
+pub(crate) struct Context {
+    pub(crate) environment: Environment,
+    pub(crate) settings: Settings,
+    pub(crate) launcher: Launcher,
+}
+
+impl Context {
+    /// Reads the settings from `file`, or from where they usually are.
+    pub(crate) fn load(file: Option<&Path>) -> Result<Context, Diagnostics> {
+        let environment = Environment::of_process();
+        let settings = load(file, &environment, &[])?.settings;
+        let launcher = Launcher::new(&settings);
+        Ok(Context { environment, settings, launcher })
+    }
+
+    /// The plugins in use; those that cannot be used are named on standard error.
+    pub(crate) fn plugins(&self) -> Result<Plugins, Diagnostic> {
+        let plugins = Plugins::discover(&self.settings, &self.environment, &self.launcher)?;
+        for refused in &plugins.refused {
+            out::error(&format!("warning: {refused}"));
+        }
+        Ok(plugins)
+    }
+}

@@ -1,0 +1,166 @@
+//! `onnxd convert`: one conversion without the daemon, by the same worker, with the same report.
+
+use super::context::Context;
+use super::failure::line;
+use super::progress::Progress;
+use super::scratch::Scratch;
+use super::{Ended, out};
+use crate::conversion::publish::{prepare, remove_stale, to_folder};
+use crate::conversion::{Attempt, Order, Outcome, Submission, Verdict};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_worker::confine::parent::{GRACE, Killer};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const AFTER_HELP: &str = "\
+One folder is a submission as it would be dropped. Several paths lie side by side by their last
+names; the first file that a front-end may read is the network, the others belong to it:
+
+    onnxd convert net.ini weights/ block.ini.tpl --params params.ini --out result/
+
+DIR gets model.onnx, report.json, report.txt, report.html and receipt.txt. If DIR does not exist it
+appears with all of them at once; else the files in it are replaced. A model of an earlier run does
+not stay when a conversion fails; the reports are written then too.";
+
+/// Converts one network, without the daemon.
+#[derive(clap::Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Convert {
+    /// The network with its companions, or a folder of both.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Folder for the result.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Params (TOML or INI), instead of those among the paths.
+    #[arg(long, value_name = "FILE")]
+    params: Option<PathBuf>,
+    /// Sets one param; wins over the files.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Stops rewriting after N rewrites, to find the one that breaks a network.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    stop_after_rewrite: u64,
+    /// Prints report.json instead of the receipt.
+    #[arg(long)]
+    json: bool,
+    /// Settings file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Convert {
+    pub(crate) fn run(&self) -> Ended {
+        let stop = Stop::on_signals()?;
+        let context = Context::load(self.config.as_deref())?;
+        let job = ulid::Ulid::generate().to_string();
+        let scratch = Scratch::new(beside(&self.out, &job)?)?;
+        let mut outcome = self.attempt(&context, &job, scratch.path(), &stop).unwrap_or_else(|e| {
+            let name = self.paths[0].file_name().unwrap_or_default().to_string_lossy();
+            Outcome::failed(&job, &name, &e, scratch.path().join("out"))
+        });
+        // Whatever happens from here on, an old model is not taken for the new one.
+        if matches!(outcome.verdict, Verdict::Failed { .. }) {
+            remove_stale(&self.out).map_err(|e| {
+                let text = format!("an earlier model in `{}`: {e}", self.out.display());
+                Diagnostic::new(Code::Disk, text)
+            })?;
+        }
+        prepare(&mut outcome, None)?;
+        to_folder(&outcome.out_dir, &outcome.report, &self.out)?;
+        self.show(&outcome);
+        Ok(outcome.verdict.exit_code())
+    }
+
+    fn attempt(
+        &self,
+        context: &Context,
+        job: &str,
+        scratch: &Path,
+        stop: &Stop,
+    ) -> Result<Outcome, Diagnostics> {
+        let plugins = context.plugins()?;
+        let submission = Submission::from_paths(&self.paths, &plugins)?;
+        let params = submission.params(self.params.as_deref(), &self.set)?;
+        let mut order = Order::new(job, &submission, &params, &plugins, scratch.to_owned());
+        order.rewrites_max = self.stop_after_rewrite;
+        let attempt = Attempt::start(&context.launcher, &context.settings, order)?;
+        stop.watch(attempt.killer());
+        let mut progress = Progress::new();
+        Ok(attempt.finish(|event| progress.event(event)))
+    }
+
+    fn show(&self, outcome: &Outcome) {
+        for found in &outcome.report.diagnostics {
+            out::error(&line(found));
+        }
+        if self.json {
+            out::print(&onnxd_report::json(&outcome.report));
+        } else {
+            out::print(&onnxd_report::receipt(&outcome.report));
+        }
+    }
+}
+
+/// A hidden name beside `out`, so that the result gets there by a rename.
+fn beside(out: &Path, job: &str) -> Result<PathBuf, Diagnostic> {
+    let unusable = |why: String| {
+        let text = format!("`{}` cannot be the folder for the result{why}", out.display());
+        Diagnostic::new(Code::Usage, text)
+    };
+    let absolute = std::path::absolute(out).map_err(|e| unusable(format!(": {e}")))?;
+    if absolute.exists() && !absolute.is_dir() {
+        return Err(unusable(": it is a file".to_owned()));
+    }
+    let folder = match absolute.canonicalize() {
+        Ok(there) => there,
+        Err(_) => absolute,
+    };
+    let name = folder.file_name().ok_or_else(|| unusable(String::new()))?.to_string_lossy();
+    let scratch = folder.with_file_name(format!(".{name}.{job}"));
+    if scratch.to_str().is_none() {
+        return Err(unusable(": its path is not valid UTF-8".to_owned()));
+    }
+    Ok(scratch)
+}
+
+/// Stops the worker when this process is told to stop, so that nothing unfinished is left.
+struct Stop(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    asked: bool,
+    killer: Option<Killer>,
+}
+
+impl Stop {
+    fn on_signals() -> Result<Stop, Diagnostic> {
+        let state: Arc<Mutex<State>> = Arc::default();
+        let shared = Arc::clone(&state);
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|e| {
+            Diagnostic::new(Code::WorkerStart, format!("signals cannot be handled: {e}"))
+        })?;
+        std::thread::spawn(move || {
+            for _ in signals.forever() {
+                let mut state = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                state.asked = true;
+                let killer = state.killer.clone();
+                drop(state);
+                if let Some(killer) = killer {
+                    killer.kill_group(GRACE);
+                }
+            }
+        });
+        Ok(Stop(state))
+    }
+
+    fn watch(&self, killer: Killer) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.asked {
+            killer.kill_group(GRACE);
+        }
+        state.killer = Some(killer);
+    }
+}

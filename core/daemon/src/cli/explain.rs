@@ -1,0 +1,138 @@
+//! `onnxd explain`: what onnxd would do with a drop, without doing it.
+
+use super::context::Context;
+use super::failure::Failure;
+use super::{Ended, FINDINGS, out};
+use crate::conversion::Submission;
+use crate::conversion::probe::{Choice, choose, level, probe, why};
+use onnxd_config::Params;
+use onnxd_diagnostics::Diagnostic;
+use onnxd_plugin_host::to_message;
+use onnxd_proto::onnxd::{ClaimLevel, ProbeResult};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Shows what onnxd would do with a drop: front-end claims, missing files, resolved params.
+#[derive(clap::Args)]
+pub(crate) struct Explain {
+    /// The network with its companions, or a folder of both.
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Params (TOML or INI), instead of those among the paths.
+    #[arg(long, value_name = "FILE")]
+    params: Option<PathBuf>,
+    /// Sets one param; wins over the files.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Prints everything as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Settings file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+struct Explanation {
+    submission: Submission,
+    params: Params,
+    asked: ProbeResult,
+    choice: Result<Choice, Diagnostic>,
+}
+
+impl Explain {
+    pub(crate) fn run(&self) -> Ended {
+        let context = Context::load(self.config.as_deref())?;
+        let plugins = context.plugins()?;
+        let submission = Submission::from_paths(&self.paths, &plugins)?;
+        let params = submission.params(self.params.as_deref(), &self.set)?;
+        let (files, network) = (&submission.files, &submission.network);
+        let params_json = params.json().to_string();
+        let asked = probe(&context.launcher, &plugins, files, network, &params_json)?;
+        let choice = choose(&asked, network, params.get_str("job.frontend"));
+        let explained = Explanation { submission, params, asked, choice };
+        if self.json {
+            out::json(&explained.json());
+        } else {
+            out::print(&explained.text());
+        }
+        match &explained.choice {
+            Err(why) => Err(Failure::from(why.clone())),
+            Ok(choice) if choice.missing().is_empty() => Ok(0),
+            Ok(_) => Ok(FINDINGS),
+        }
+    }
+}
+
+impl Explanation {
+    fn text(&self) -> String {
+        let row = |cells: &[&str]| cells.iter().map(|&c| c.to_owned()).collect::<Vec<_>>();
+        let mut head = vec![
+            row(&["name", &self.submission.name]),
+            row(&["network", &self.submission.network]),
+            row(&["files", &self.submission.files.len().to_string()]),
+        ];
+        if let Ok(choice) = &self.choice {
+            let status = match choice.missing().len() {
+                0 => "ready".to_owned(),
+                n => format!("waiting for {n} files"),
+            };
+            head.push(row(&["front-end", &choice.frontend]));
+            head.push(row(&["status", &status]));
+        }
+        let claims = self.asked.answers.iter().map(|a| {
+            let claim = match level(a) {
+                ClaimLevel::ClaimNo => "declines",
+                ClaimLevel::ClaimByExtension => "claims by name",
+                ClaimLevel::ClaimByContent => "claims by content",
+            };
+            row(&["claim", &a.frontend, claim, &why(a)])
+        });
+        let needs =
+            self.choice.iter().flat_map(|c| &c.needs).map(|n| {
+                row(&["need", if n.found { "found" } else { "missing" }, &n.path, &n.what])
+            });
+        let notes = self.params.notes().iter().map(|n| row(&["note", &n.message]));
+        let params = self
+            .params
+            .entries()
+            .iter()
+            .map(|e| row(&["param", e.key, &e.toml(), &e.origin, help(e.key)]));
+        let tables = [head, claims.collect(), needs.collect(), notes.collect(), params.collect()];
+        let tables = tables.iter().filter(|t| !t.is_empty()).map(|t| out::table(t));
+        tables.collect::<Vec<_>>().join("\n")
+    }
+
+    fn json(&self) -> Value {
+        let claims = self.asked.answers.iter().map(|a| {
+            json!({
+                "frontend": a.frontend,
+                "plugin": a.plugin,
+                "level": level(a).as_str_name(),
+                "reason": why(a),
+                "failed": !a.error.is_empty(),
+            })
+        });
+        let params = self.params.entries().iter().map(
+            |e| json!({ "key": e.key, "value": e.value, "origin": e.origin, "help": help(e.key) }),
+        );
+        let choice = self.choice.as_ref().ok();
+        json!({
+            "name": self.submission.name,
+            "network": self.submission.network,
+            "files": self.submission.files.iter().map(|f| &f.name).collect::<Vec<_>>(),
+            "frontend": choice.map(|c| &c.frontend),
+            "plugin": choice.map(|c| &c.plugin),
+            "claims": claims.collect::<Vec<_>>(),
+            "needs": choice.map(|c| &c.needs),
+            "missing": choice.map(|c| c.missing().iter().map(to_message).collect::<Vec<_>>()),
+            "params": params.collect::<Vec<_>>(),
+            "notes": self.params.notes().iter().map(to_message).collect::<Vec<_>>(),
+            "error": self.choice.as_ref().err().map(to_message),
+        })
+    }
+}
+
+fn help(key: &str) -> &'static str {
+    let row = Params::rows().iter().find(|r| r.key == key);
+    row.map_or("the passes that run, in their order", |r| r.help())
+}

@@ -1,0 +1,64 @@
+//! Where output goes: results to standard output, everything else to standard error.
+
+use serde::Serialize;
+use std::io::{IsTerminal, Write, stderr, stdout};
+
+/// Prints a result. A reader that has gone away, such as `head`, is no error.
+pub(crate) fn print(text: &str) {
+    let mut out = stdout().lock();
+    let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    // Nobody is left to be told.
+    let _ = write!(out, "{text}{newline}").and_then(|()| out.flush());
+}
+
+/// Prints a result for programs.
+pub(crate) fn json(value: &impl Serialize) {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => print(&text),
+        Err(why) => error(&format!("the result cannot be written as JSON: {why}")),
+    }
+}
+
+/// Prints a line beside the result.
+pub(crate) fn error(line: &str) {
+    // Nobody is left to be told.
+    let _ = writeln!(stderr().lock(), "{line}");
+}
+
+/// Prints text beside the result without ending the line.
+pub(crate) fn status(text: &str) {
+    let mut err = stderr().lock();
+    let _ = write!(err, "{text}").and_then(|()| err.flush());
+}
+
+/// Whether a person watches standard error.
+pub(crate) fn is_watched() -> bool {
+    stderr().is_terminal()
+}
+
+/// Rows as text, columns padded to equal width, two blanks between them.
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |i: usize| {
+        rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let rows = [["a", "long cell"], ["bcd", ""]].map(|r| r.map(str::to_owned).to_vec());
+        assert_eq!(table(&rows), "a    long cell\nbcd\n");
+    }
+}

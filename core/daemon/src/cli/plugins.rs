@@ -1,0 +1,159 @@
+//! `onnxd plugins`: what is installed, and what a plugin says about itself.
+
+use super::context::Context;
+use super::{Ended, out};
+use crate::conversion::Plugins as Installed;
+use crate::conversion::plugins::inspect;
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_host::descriptor::Descriptor;
+use onnxd_plugin_host::to_message;
+use onnxd_proto::onnxd::PluginInfo;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// Shows, checks and makes plugins.
+#[derive(clap::Subcommand)]
+pub(crate) enum Plugins {
+    List(List),
+    Inspect(Inspect),
+}
+
+/// Lists the plugins on the search path, what they provide, and what cannot be used.
+#[derive(clap::Args)]
+pub(crate) struct List {
+    /// Prints the list as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Settings file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Shows everything that one plugin says about itself.
+#[derive(clap::Args)]
+pub(crate) struct Inspect {
+    /// A library, or the id of an installed plugin.
+    #[arg(value_name = "FILE|ID")]
+    plugin: String,
+    /// Prints it as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Settings file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Plugins {
+    pub(crate) fn run(&self) -> Ended {
+        match self {
+            Plugins::List(c) => c.run(),
+            Plugins::Inspect(c) => c.run(),
+        }
+    }
+}
+
+impl List {
+    fn run(&self) -> Ended {
+        let Context { environment, settings, launcher } = Context::load(self.config.as_deref())?;
+        let found = Installed::discover(&settings, &environment, &launcher)?;
+        if self.json {
+            out::json(&as_json(&found));
+            return Ok(0);
+        }
+        let mut rows = vec![row(&["PLUGIN", "VERSION", "KIND", "COMPONENT", "SUMMARY"])];
+        for p in &found.used {
+            let components = p.components.iter();
+            rows.extend(components.map(|c| row(&[&p.id, &p.version, &c.kind, &c.id, &c.summary])));
+        }
+        out::print(&out::table(&rows));
+        for p in &found.disabled {
+            out::error(&format!("{} is disabled by the settings: {}", p.id, p.path));
+        }
+        for s in &found.shadowed {
+            out::error(&format!("{} is not used: {} has the same id", s.plugin.path, s.by));
+        }
+        for refused in &found.refused {
+            out::error(&refused.to_string());
+        }
+        Ok(0)
+    }
+}
+
+fn as_json(found: &Installed) -> Value {
+    json!({
+        "digest": found.digest(),
+        "plugins": found.used.iter().map(info).collect::<Vec<_>>(),
+        "disabled": found.disabled.iter().map(info).collect::<Vec<_>>(),
+        "shadowed": found.shadowed.iter().map(|s| info(&s.plugin)).collect::<Vec<_>>(),
+        "refused": found.refused.iter().map(to_message).collect::<Vec<_>>(),
+    })
+}
+
+fn info(p: &PluginInfo) -> Value {
+    let descriptor: Value = serde_json::from_str(&p.descriptor_json).unwrap_or_default();
+    json!({
+        "id": p.id,
+        "version": p.version,
+        "path": p.path,
+        "sha256": p.sha256,
+        "abi": format!("{}.{}", p.abi_major, p.abi_minor),
+        "descriptor": descriptor,
+    })
+}
+
+fn row(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|&c| c.to_owned()).collect()
+}
+
+impl Inspect {
+    fn run(&self) -> Ended {
+        let context = Context::load(self.config.as_deref())?;
+        let found = find(&self.plugin, &context)?;
+        if self.json {
+            out::json(&info(&found));
+            return Ok(0);
+        }
+        let abi = format!("{}.{}", found.abi_major, found.abi_minor);
+        let mut rows = vec![
+            row(&["id", &found.id]),
+            row(&["version", &found.version]),
+            row(&["abi", &abi]),
+            row(&["path", &found.path]),
+            row(&["sha256", &found.sha256]),
+        ];
+        let descriptor = Descriptor::parse(&found.descriptor_json).map_err(|why| {
+            Diagnostic::new(Code::PluginRefused, format!("plugin `{}`: {why}", found.path))
+        })?;
+        rows.push(row(&["summary", &descriptor.summary]));
+        rows.push(row(&["licence", &descriptor.licence]));
+        out::print(&out::table(&rows));
+        let mut rows = Vec::new();
+        for c in &descriptor.components {
+            rows.push(row(&[&c.kind, &c.id, &c.globs.join(", "), &c.summary]));
+            rows.extend(c.options.iter().map(|o| {
+                let kind = format!("{} = {}", o.kind, o.default);
+                row(&["option", &format!("{}.{}", c.id, o.name), &kind, &o.help])
+            }));
+        }
+        out::print(&format!("\n{}", out::table(&rows)));
+        Ok(0)
+    }
+}
+
+/// The plugin that a path or an id names.
+pub(super) fn find(named: &str, context: &Context) -> Result<PluginInfo, Diagnostic> {
+    let path = Path::new(named);
+    if path.exists() {
+        let absolute = path
+            .canonicalize()
+            .map_err(|e| Diagnostic::new(Code::Unreadable, format!("`{}`: {e}", path.display())))?;
+        return inspect(&context.launcher, &absolute);
+    }
+    let found = Installed::discover(&context.settings, &context.environment, &context.launcher)?;
+    let by_component = || found.component(named).ok().map(|(p, _)| p.clone());
+    let by_id = found.used.iter().find(|p| p.id == named).cloned();
+    by_id.or_else(by_component).ok_or_else(|| {
+        let text = format!("no file and no installed plugin `{}`", shown(named));
+        Diagnostic::new(Code::ComponentUnknown, text)
+    })
+}

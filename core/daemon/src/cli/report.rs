@@ -1,0 +1,92 @@
+//! `onnxd report`: shows the report of a job again, in any form.
+
+use super::context::Context;
+use super::{Ended, out};
+use crate::conversion::publish::{REPORT, read_report};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use std::path::{Path, PathBuf};
+
+/// Folders below outbox and failed that are looked through for a job.
+const FOLDERS_MAX: usize = 100_000;
+
+/// Prints the report of a job or a result, as text, HTML, JSON or receipt.
+#[derive(clap::Args)]
+pub(crate) struct Report {
+    /// Id of a job, or a report.json, or the folder it lies in.
+    #[arg(value_name = "JOB|PATH")]
+    what: String,
+    /// Form of the report.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// The same as `--format json`.
+    #[arg(long)]
+    json: bool,
+    /// Settings file; it says where results are.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// Tables for people and grep.
+    Text,
+    /// One page without references.
+    Html,
+    /// What scripts read.
+    Json,
+    /// At most ten lines.
+    Receipt,
+}
+
+impl Report {
+    pub(crate) fn run(&self) -> Ended {
+        let report = read_report(&self.path()?)?;
+        let format = if self.json { Format::Json } else { self.format };
+        out::print(&match format {
+            Format::Text => onnxd_report::text(&report),
+            Format::Html => onnxd_report::html(&report),
+            Format::Json => onnxd_report::json(&report),
+            Format::Receipt => onnxd_report::receipt(&report),
+        });
+        Ok(0)
+    }
+
+    fn path(&self) -> Result<PathBuf, super::Failure> {
+        let named = Path::new(&self.what);
+        if named.is_dir() {
+            return Ok(named.join(REPORT));
+        }
+        if named.exists() || self.what.contains('/') {
+            return Ok(named.to_owned());
+        }
+        let context = Context::load(self.config.as_deref())?;
+        let output = &context.settings.output;
+        let roots = [&output.outbox, &output.failed];
+        let found = roots.into_iter().find_map(|root| find(root, &self.what));
+        found.ok_or_else(|| {
+            let text = format!("no file and no job `{}`", shown(&self.what));
+            let help = "Name a job's id, a report.json, or the folder it lies in.";
+            Diagnostic::new(Code::Unreadable, text).help(help).into()
+        })
+    }
+}
+
+/// The report of `job` somewhere below `root`.
+fn find(root: &Path, job: &str) -> Option<PathBuf> {
+    let mut folders = vec![root.to_owned()];
+    let mut looked_at = 0;
+    while let Some(folder) = folders.pop() {
+        looked_at += 1;
+        let report = folder.join(REPORT);
+        if report.is_file() {
+            if read_report(&report).is_ok_and(|r| r.job == job) {
+                return Some(report);
+            }
+            continue;
+        }
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let below = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
+        folders.extend(below.map(|e| e.path()).take(FOLDERS_MAX.saturating_sub(looked_at)));
+    }
+    None
+}

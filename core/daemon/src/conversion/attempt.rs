@@ -1,0 +1,388 @@
+//! One attempt of one conversion: start the worker, follow it, judge what it left.
+//!
+//! Exit status alone is never proof of success: that takes the result message, status 0, and files
+//! that are what the message announces.
+
+use super::{Launcher, Plugins, Submission, verify};
+use onnxd_config::{Params, Settings};
+use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
+use onnxd_plugin_host::to_message;
+use onnxd_proto::onnxd as message;
+use onnxd_proto::onnxd::request::What;
+use onnxd_proto::onnxd::worker_event::What as Event;
+use onnxd_proto::onnxd::{
+    Component, ConvertRequest, InputFile, Limits, Param, PluginInfo, Report, Request, StageStarted,
+    WorkerEvent,
+};
+use onnxd_report::{FAILED, SCHEMA, SUCCEEDED, SUCCEEDED_WITH_FINDINGS};
+use onnxd_worker::confine::outcome::{self, End, Exit};
+use onnxd_worker::confine::parent::{Killer, WorkerProcess};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Where in its work folder a worker writes the result.
+const OUT: &str = "out";
+
+/// What is to be converted, and how.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Order {
+    /// Id of the job.
+    pub(crate) job: String,
+    /// Name of the result.
+    pub(crate) name: String,
+    /// Counted from 1.
+    pub(crate) attempt: u32,
+    /// The plugins that may be used.
+    pub(crate) plugins: Vec<PluginInfo>,
+    /// All files of the submission.
+    pub(crate) files: Vec<InputFile>,
+    /// The network, one of `files`.
+    pub(crate) network: String,
+    /// The resolved params.
+    pub(crate) params_json: String,
+    /// The same with origins.
+    pub(crate) params: Vec<Param>,
+    /// Findings that stop nothing, known before the worker starts.
+    pub(crate) notes: Vec<message::Diagnostic>,
+    /// An existing, empty folder; the only one that the worker may write.
+    pub(crate) work_dir: PathBuf,
+    /// Stop after this many rewrites; 0 sets no limit.
+    pub(crate) rewrites_max: u64,
+}
+
+/// A running attempt.
+pub(crate) struct Attempt {
+    worker: WorkerProcess,
+    order: Order,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// With a model.
+    Succeeded,
+    /// With a model that misses something that was asked for.
+    SucceededWithFindings,
+    /// Without a model.
+    Failed {
+        /// Whose problem it is.
+        class: Class,
+        /// The worker died, or gave no answer.
+        crashed: bool,
+        /// The worker took too long.
+        timed_out: bool,
+        /// Somebody asked for its end.
+        stopped: bool,
+    },
+}
+
+impl Verdict {
+    /// Exit status of a command that ends like this.
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Verdict::Succeeded => 0,
+            Verdict::SucceededWithFindings => 1,
+            Verdict::Failed { class, .. } => class.exit_code(),
+        }
+    }
+}
+
+/// What an attempt gave.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    /// Complete on success; else as far as the conversion got.
+    pub(crate) report: Report,
+    /// How it ended.
+    pub(crate) verdict: Verdict,
+    /// The folder with the verified outputs; on failure its contents mean nothing.
+    pub(crate) out_dir: PathBuf,
+}
+
+impl Order {
+    /// An order for the files and params of a submission.
+    pub(crate) fn new(
+        job: &str,
+        submission: &Submission,
+        params: &Params,
+        plugins: &Plugins,
+        work_dir: PathBuf,
+    ) -> Order {
+        let param = |e: &onnxd_config::Entry| Param {
+            key: e.key.to_owned(),
+            value: e.toml(),
+            origin: e.origin.clone(),
+        };
+        let note = |d: &Diagnostic| message::Diagnostic {
+            severity: "warning".to_owned(),
+            ..to_message(d)
+        };
+        Order {
+            job: job.to_owned(),
+            name: params.get_str("job.name").unwrap_or(&submission.name).to_owned(),
+            attempt: 1,
+            plugins: plugins.used.clone(),
+            files: submission.files.clone(),
+            network: submission.network.clone(),
+            params_json: params.json().to_string(),
+            params: params.entries().iter().map(param).collect(),
+            notes: params.notes().iter().map(note).collect(),
+            work_dir,
+            rewrites_max: 0,
+        }
+    }
+
+    fn request(&self, limits: Limits) -> Request {
+        let convert = ConvertRequest {
+            job: self.job.clone(),
+            name: self.name.clone(),
+            attempt: self.attempt,
+            plugins: self.plugins.clone(),
+            files: self.files.clone(),
+            network: self.network.clone(),
+            params_json: self.params_json.clone(),
+            work_dir: self.work_dir.to_string_lossy().into_owned(),
+            rewrites_max: self.rewrites_max,
+            params: self.params.clone(),
+        };
+        Request { limits: Some(limits), what: Some(What::Convert(convert)) }
+    }
+
+    /// The report of a conversion that did not come to one of its own.
+    fn failure(&self, found: &Diagnostics) -> Report {
+        Report {
+            params: self.params.clone(),
+            attempt: self.attempt,
+            ..failure(&self.job, &self.name, found)
+        }
+    }
+}
+
+/// A report that says only what went wrong.
+fn failure(job: &str, name: &str, found: &Diagnostics) -> Report {
+    let first = found.0.first().map(|d| d.message.clone()).unwrap_or_default();
+    let more = found.0.len().saturating_sub(1);
+    let more = if more > 0 { format!(" (and {more} more findings)") } else { String::new() };
+    Report {
+        schema: SCHEMA,
+        job: job.to_owned(),
+        name: name.to_owned(),
+        verdict: FAILED.to_owned(),
+        summary: first + &more,
+        onnxd_version: env!("CARGO_PKG_VERSION").to_owned(),
+        diagnostics: found.0.iter().map(to_message).collect(),
+        attempt: 1,
+        ..Report::default()
+    }
+}
+
+impl Outcome {
+    /// A conversion that failed before its worker started.
+    pub(crate) fn failed(job: &str, name: &str, found: &Diagnostics, out_dir: PathBuf) -> Outcome {
+        let (crashed, timed_out, stopped) = (false, false, false);
+        let verdict = Verdict::Failed { class: found.class(), crashed, timed_out, stopped };
+        Outcome { report: failure(job, name, found), verdict, out_dir }
+    }
+}
+
+/// The limits of one conversion: those of the settings, lowered by its params.
+pub(crate) fn limits(settings: &Settings, params_json: &str) -> Limits {
+    let params: Value = serde_json::from_str(params_json).unwrap_or_default();
+    let of = |key: &str| params["job"][key].as_u64();
+    let worker = &settings.worker;
+    let memory_mib = of("memory_mib_max").unwrap_or(u64::MAX).min(worker.memory_mib_max);
+    Limits {
+        memory_bytes: memory_mib << 20,
+        cpu_seconds: worker.cpu_s,
+        wall_ms: of("timeout_s").unwrap_or(worker.timeout_s).saturating_mul(1000),
+        file_bytes: worker.file_mib_max << 20,
+        threads: worker.threads,
+    }
+}
+
+impl Attempt {
+    /// Starts the worker; its deadline begins now.
+    ///
+    /// # Errors
+    /// `N0303` if it cannot be started, `N0304` if its folder for outputs cannot be made.
+    pub(crate) fn start(
+        launcher: &Launcher,
+        settings: &Settings,
+        order: Order,
+    ) -> Result<Attempt, Diagnostic> {
+        let out = order.work_dir.join(OUT);
+        std::fs::create_dir(&out).map_err(|e| {
+            Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", out.display()))
+        })?;
+        let limits = limits(settings, &order.params_json);
+        Ok(Attempt { worker: launcher.spawn(&order.request(limits))?, order })
+    }
+
+    /// A handle that stops the worker and all that it started, from any thread.
+    pub(crate) fn killer(&self) -> Killer {
+        self.worker.killer()
+    }
+
+    /// Passes the worker's news on until it has ended, then judges what it left. Blocks.
+    pub(crate) fn finish(self, on_event: impl FnMut(&WorkerEvent)) -> Outcome {
+        let Attempt { worker, order } = self;
+        let end = worker.follow(on_event);
+        let out_dir = order.work_dir.join(OUT);
+        let (report, verdict) = judge(&end, &order, &out_dir);
+        Outcome { report: with_notes(report, order.notes), verdict, out_dir }
+    }
+}
+
+fn judge(end: &outcome::Outcome, order: &Order, out_dir: &std::path::Path) -> (Report, Verdict) {
+    let result = match outcome::conclude(end) {
+        Ok(result) => result,
+        Err(found) => {
+            let mut report = order.failure(&found);
+            report.plugins = in_charge(end.stage.as_ref(), &order.plugins);
+            return (report, failed(found.class(), end));
+        }
+    };
+    let Some(report) = result.report else {
+        let text = "the worker sent a result without a report";
+        let found = Diagnostics::from(Diagnostic::new(Code::WorkerNoResult, text));
+        return (order.failure(&found), failed(found.class(), end));
+    };
+    let verdict = match report.verdict.as_str() {
+        SUCCEEDED => Verdict::Succeeded,
+        SUCCEEDED_WITH_FINDINGS => Verdict::SucceededWithFindings,
+        _ => return (report.clone(), failed(class_of(&report), end)),
+    };
+    match verify::verify(out_dir, &result.outputs) {
+        Ok(()) => (Report { outputs: result.outputs, ..report }, verdict),
+        Err(why) => {
+            let found = Diagnostics::from(why);
+            let plugins = report.plugins;
+            (Report { plugins, ..order.failure(&found) }, failed(found.class(), end))
+        }
+    }
+}
+
+fn failed(class: Class, end: &outcome::Outcome) -> Verdict {
+    let stopped = end.stopped;
+    let timed_out = !stopped && (end.end == End::Late || end.exit == Exit::Signal(SIGXCPU));
+    let answered = end.answer.is_some() && end.end == End::Closed;
+    let crashed = !stopped && !timed_out && (end.exit != Exit::Code(0) || !answered) && {
+        // A worker that says why it cannot start has not crashed.
+        !matches!(end.answer, Some(Event::Failed(_)))
+    };
+    Verdict::Failed { class, crashed, timed_out, stopped }
+}
+
+/// The signal that ends a process whose processor time is used up.
+const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
+
+/// The gravest class among a report's errors.
+fn class_of(report: &Report) -> Class {
+    let errors = report.diagnostics.iter().filter(|d| matches!(&*d.severity, "" | "error"));
+    errors.filter_map(|d| Class::parse(&d.class)).max().unwrap_or(Class::Internal)
+}
+
+/// The plugin that was in charge when the worker ended.
+fn in_charge(stage: Option<&StageStarted>, plugins: &[PluginInfo]) -> Vec<Component> {
+    let plugin = stage.and_then(|s| plugins.iter().find(|p| p.id == s.plugin));
+    let component = plugin.map(|p| Component {
+        id: p.id.clone(),
+        version: p.version.clone(),
+        sha256: p.sha256.clone(),
+    });
+    component.into_iter().collect()
+}
+
+fn with_notes(mut report: Report, notes: Vec<message::Diagnostic>) -> Report {
+    report.diagnostics.extend(notes);
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_config::{Environment, load};
+    use onnxd_proto::onnxd::{ConvertResult, FileDigest};
+
+    fn ended(exit: Exit, answer: Option<Event>) -> outcome::Outcome {
+        let stage = Some(StageStarted {
+            stage: "import".into(),
+            plugin: "org.example.p".into(),
+            component: "c".into(),
+        });
+        let stderr = String::new();
+        let (end, stopped, wall_ms) = (End::Closed, false, 0);
+        outcome::Outcome { exit, end, stage, answer, stderr, stopped, wall_ms }
+    }
+
+    fn converted(verdict: &str, outputs: Vec<FileDigest>) -> Option<Event> {
+        let report = Report { verdict: verdict.into(), ..Report::default() };
+        Some(Event::Converted(ConvertResult { report: Some(report), outputs }))
+    }
+
+    fn order() -> Order {
+        let plugin = PluginInfo {
+            id: "org.example.p".into(),
+            version: "1.2.3".into(),
+            ..Default::default()
+        };
+        Order { job: "J".into(), name: "net".into(), plugins: vec![plugin], ..Order::default() }
+    }
+
+    #[test]
+    fn success_needs_message_status_and_files() {
+        let out = tempfile::tempdir().unwrap();
+        let path = out.path().join("model.onnx");
+        std::fs::write(&path, b"m").unwrap();
+        let (bytes, sha256) = super::super::files::digest(&path).unwrap();
+        let file = FileDigest { path: "model.onnx".into(), bytes, sha256, role: "model".into() };
+        let judged = |exit, answer| judge(&ended(exit, answer), &order(), out.path());
+
+        let good = || converted(SUCCEEDED, vec![file.clone()]);
+        let (report, verdict) = judged(Exit::Code(0), good());
+        assert_eq!(verdict, Verdict::Succeeded);
+        assert_eq!(report.outputs.len(), 1);
+        let findings = converted(SUCCEEDED_WITH_FINDINGS, vec![file.clone()]);
+        assert_eq!(judged(Exit::Code(0), findings).1.exit_code(), 1);
+
+        let (report, verdict) = judged(Exit::Signal(11), good());
+        assert!(matches!(verdict, Verdict::Failed { crashed: true, .. }), "{verdict:?}");
+        assert_eq!(report.plugins[0].version, "1.2.3");
+        assert_eq!(report.diagnostics[0].code, "N0401");
+
+        let (_, verdict) = judged(Exit::Code(0), None);
+        assert!(matches!(verdict, Verdict::Failed { crashed: true, .. }), "{verdict:?}");
+        let lie = FileDigest { bytes: 9, ..file };
+        let (report, verdict) = judged(Exit::Code(0), converted(SUCCEEDED, vec![lie]));
+        assert_eq!(verdict.exit_code(), 4);
+        assert_eq!(report.verdict, FAILED);
+    }
+
+    #[test]
+    fn a_reported_failure_keeps_its_class() {
+        let bad = Diagnostic::new(Code::LayerUnsupported, "no");
+        let note = message::Diagnostic {
+            severity: "warning".into(),
+            ..to_message(&Diagnostic::new(Code::Internal, "never mind"))
+        };
+        let report = Report {
+            verdict: FAILED.into(),
+            diagnostics: vec![to_message(&bad), note],
+            ..Report::default()
+        };
+        let answer = Event::Converted(ConvertResult { report: Some(report), outputs: Vec::new() });
+        let (_, verdict) = judge(&ended(Exit::Code(0), Some(answer)), &order(), "/none".as_ref());
+        assert_eq!(verdict.exit_code(), 3);
+        assert!(matches!(verdict, Verdict::Failed { crashed: false, timed_out: false, .. }));
+    }
+
+    #[test]
+    fn params_lower_the_limits() {
+        let environment = Environment { cores: 2, ..Environment::default() };
+        let settings = load(None, &environment, &["worker.timeout_s=100".into()]).unwrap().settings;
+        let own = limits(&settings, r#"{"job":{"timeout_s":7,"memory_mib_max":64}}"#);
+        assert_eq!((own.wall_ms, own.memory_bytes), (7000, 64 << 20));
+        let none = limits(&settings, r#"{"job":{"timeout_s":null,"memory_mib_max":999999}}"#);
+        assert_eq!(none.wall_ms, 100_000);
+        assert_eq!(none.memory_bytes, settings.worker.memory_mib_max << 20);
+    }
+}

@@ -1,0 +1,51 @@
+//! Starts confined children: which program, how confined, with which limits.
+
+use onnxd_config::Settings;
+use onnxd_config::settings::Confine;
+use onnxd_diagnostics::{Diagnostic, Diagnostics};
+use onnxd_proto::onnxd::request::What;
+use onnxd_proto::onnxd::worker_event::What as Event;
+use onnxd_proto::onnxd::{Limits, Request};
+use onnxd_worker::confine::Mode;
+use onnxd_worker::confine::parent::{WorkerProcess, spawn};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Memory of a child that answers one question.
+const QUESTION_MEMORY_BYTES: u64 = 1 << 30;
+
+/// Starts workers as the settings say.
+#[derive(Clone, Debug)]
+pub(crate) struct Launcher {
+    program: PathBuf,
+    mode: Mode,
+}
+
+impl Launcher {
+    /// A launcher of this very program, also where its file was replaced meanwhile.
+    pub(crate) fn new(settings: &Settings) -> Launcher {
+        let mode = match settings.worker.confine {
+            Confine::Required => Mode::Required,
+            Confine::BestEffort => Mode::BestEffort,
+        };
+        Launcher { program: PathBuf::from("/proc/self/exe"), mode }
+    }
+
+    /// Starts a worker.
+    pub(crate) fn spawn(&self, request: &Request) -> Result<WorkerProcess, Diagnostic> {
+        spawn(request, &self.program, self.mode)
+    }
+
+    /// Asks one question and waits for the answer.
+    pub(crate) fn ask(&self, what: What, limit: Duration) -> Result<Event, Diagnostics> {
+        let limits = Limits {
+            memory_bytes: QUESTION_MEMORY_BYTES,
+            cpu_seconds: limit.as_secs().max(1),
+            wall_ms: limit.as_millis().try_into().unwrap_or(u64::MAX),
+            file_bytes: 0,
+            threads: 1,
+        };
+        let request = Request { limits: Some(limits), what: Some(what) };
+        self.spawn(&request)?.follow(|_| {}).answer()
+    }
+}

@@ -1,0 +1,21 @@
+//! One conversion, from dropped files to a published result; `onnxd convert` and the daemon share it.
+//!
+//! ```text
+//! Launcher -> Plugins -> Submission -> (probe) -> Order -> Attempt -> Outcome -> publish
+//! ```
+//! Everything that runs foreign code happens in a confined child; this process reads names, params
+//! and messages only.
+
+pub(crate) mod attempt;
+pub(crate) mod files;
+pub(crate) mod launch;
+pub(crate) mod plugins;
+pub(crate) mod probe;
+pub(crate) mod publish;
+pub(crate) mod submission;
+mod verify;
+
+pub(crate) use attempt::{Attempt, Order, Outcome, Verdict};
+pub(crate) use launch::Launcher;
+pub(crate) use plugins::Plugins;
+pub(crate) use submission::Submission;

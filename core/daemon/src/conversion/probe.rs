@@ -1,0 +1,196 @@
+//! Which front-end takes a network and what is missing, asked in a confined child.
+
+use super::{Launcher, Plugins};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_proto::onnxd::request::What;
+use onnxd_proto::onnxd::worker_event::What as Event;
+use onnxd_proto::onnxd::{ClaimLevel, InputFile, Need, ProbeAnswer, ProbeRequest, ProbeResult};
+use std::time::Duration;
+
+/// For all front-ends to look at one network.
+const PROBE_LIMIT: Duration = Duration::from_secs(30);
+
+/// The front-end that takes a network.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Choice {
+    /// Component id.
+    pub(crate) frontend: String,
+    /// Plugin id.
+    pub(crate) plugin: String,
+    /// Why it takes it.
+    pub(crate) reason: String,
+    /// What it refers to, found or not.
+    pub(crate) needs: Vec<Need>,
+}
+
+impl Choice {
+    /// What is not there yet, one diagnostic each.
+    pub(crate) fn missing(&self) -> Vec<Diagnostic> {
+        let missing = self.needs.iter().filter(|need| !need.found);
+        let say = |need: &Need| format!("{} `{}` is missing", need.what, shown(&need.path));
+        missing.map(|need| Diagnostic::new(Code::FileMissing, say(need))).collect()
+    }
+}
+
+/// Asks every front-end that may claim the network's name.
+///
+/// # Errors
+/// What stopped the child; the answers of single front-ends are in the result.
+pub(crate) fn probe(
+    launcher: &Launcher,
+    plugins: &Plugins,
+    files: &[InputFile],
+    network: &str,
+    params_json: &str,
+) -> Result<ProbeResult, Diagnostics> {
+    let request = ProbeRequest {
+        plugins: plugins.used.clone(),
+        files: files.to_vec(),
+        network: network.to_owned(),
+        params_json: params_json.to_owned(),
+    };
+    match launcher.ask(What::Probe(request), PROBE_LIMIT)? {
+        Event::Probed(result) => Ok(result),
+        _ => {
+            let text = "the worker answered another question than was asked";
+            Err(Diagnostic::new(Code::WorkerNoResult, text).into())
+        }
+    }
+}
+
+/// The strongest claim, or the front-end that the params name.
+///
+/// # Errors
+/// `N0102` for a tie, `N0101` with everybody's reason if nobody takes it, `N0404` if the only ones
+/// that might have failed.
+pub(crate) fn choose(
+    result: &ProbeResult,
+    network: &str,
+    wanted: Option<&str>,
+) -> Result<Choice, Diagnostic> {
+    let asked = || {
+        let named = |a: &&ProbeAnswer| wanted.is_none_or(|w| a.frontend == w);
+        result.answers.iter().filter(named)
+    };
+    let mut claims: Vec<&ProbeAnswer> =
+        asked().filter(|a| level(a) != ClaimLevel::ClaimNo).collect();
+    claims.sort_by_key(|a| std::cmp::Reverse(level(a)));
+    match claims.as_slice() {
+        [first, second, ..] if level(first) == level(second) => {
+            let text = format!(
+                "`{}` of {} and `{}` of {} both claim `{}`",
+                first.frontend,
+                first.plugin,
+                second.frontend,
+                second.plugin,
+                shown(network)
+            );
+            Err(Diagnostic::new(Code::FrontendTie, text))
+        }
+        [first, ..] => {
+            let probe = first.probe.clone().unwrap_or_default();
+            Ok(Choice {
+                frontend: first.frontend.clone(),
+                plugin: first.plugin.clone(),
+                reason: probe.reason,
+                needs: probe.needs,
+            })
+        }
+        [] => Err(nobody(asked(), network, wanted)),
+    }
+}
+
+fn nobody<'a>(
+    asked: impl Iterator<Item = &'a ProbeAnswer>,
+    network: &str,
+    wanted: Option<&str>,
+) -> Diagnostic {
+    let asked: Vec<&ProbeAnswer> = asked.collect();
+    let reasons: Vec<String> =
+        asked.iter().map(|a| format!("{}: {}", a.frontend, why(a))).collect();
+    let name = shown(network);
+    match (reasons.is_empty(), wanted) {
+        (true, Some(wanted)) => {
+            let text = format!("no front-end `{}` reads `{name}`", shown(wanted));
+            Diagnostic::new(Code::ComponentUnknown, text)
+        }
+        (true, None) => {
+            let text = format!("no front-end reads files named like `{name}`");
+            Diagnostic::new(Code::NoFrontend, text)
+        }
+        (false, _) => {
+            let text = format!("no front-end takes `{name}` ({})", reasons.join("; "));
+            // A failure is the plugin's, whatever the file is.
+            let failed = asked.iter().all(|a| !a.error.is_empty());
+            Diagnostic::new(if failed { Code::PluginFailed } else { Code::NoFrontend }, text)
+        }
+    }
+}
+
+/// What a front-end says, in one line.
+pub(crate) fn why(answer: &ProbeAnswer) -> String {
+    let reason = answer.probe.as_ref().map(|p| p.reason.clone()).unwrap_or_default();
+    if answer.error.is_empty() { reason } else { answer.error.replace('\n', " ") }
+}
+
+/// How sure a front-end is; one that failed does not claim.
+pub(crate) fn level(answer: &ProbeAnswer) -> ClaimLevel {
+    match &answer.probe {
+        Some(probe) if answer.error.is_empty() => probe.level(),
+        _ => ClaimLevel::ClaimNo,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_proto::onnxd::Probe;
+
+    fn answer(frontend: &str, level: ClaimLevel) -> ProbeAnswer {
+        let need = |path: &str, found| Need {
+            what: "weights".into(),
+            path: path.into(),
+            found,
+            found_as: Vec::new(),
+        };
+        let needs = vec![need("a", true), need("b", false), need("c", false)];
+        let probe = Probe { level: level.into(), reason: format!("{frontend} says so"), needs };
+        ProbeAnswer {
+            frontend: frontend.into(),
+            plugin: format!("p.{frontend}"),
+            probe: Some(probe),
+            error: String::new(),
+        }
+    }
+
+    fn result(answers: &[(&str, ClaimLevel)]) -> ProbeResult {
+        ProbeResult { answers: answers.iter().map(|(f, l)| answer(f, *l)).collect() }
+    }
+
+    use ClaimLevel::{ClaimByContent as Content, ClaimByExtension as Extension, ClaimNo as No};
+
+    #[test]
+    fn the_strongest_claim_wins() {
+        let all = result(&[("a", Extension), ("b", Content), ("c", No)]);
+        let choice = choose(&all, "net", None).unwrap();
+        assert_eq!((choice.frontend.as_str(), choice.plugin.as_str()), ("b", "p.b"));
+        let texts: Vec<String> = choice.missing().iter().map(|d| d.message.clone()).collect();
+        assert_eq!(texts, ["weights `b` is missing", "weights `c` is missing"]);
+        assert_eq!(choose(&all, "net", Some("a")).unwrap().frontend, "a");
+    }
+
+    #[test]
+    fn ties_and_refusals() {
+        let tie = choose(&result(&[("a", Content), ("b", Content)]), "net", None).unwrap_err();
+        assert_eq!(tie.code, "N0102");
+        assert!(tie.message.contains("`a` of p.a and `b` of p.b"), "{tie}");
+        let none = choose(&result(&[("a", No), ("b", No)]), "net", None).unwrap_err();
+        assert_eq!(none.code, "N0101");
+        assert!(none.message.contains("(a: a says so; b: b says so)"), "{none}");
+        assert_eq!(choose(&result(&[]), "net", None).unwrap_err().code, "N0101");
+        assert_eq!(choose(&result(&[]), "net", Some("x")).unwrap_err().code, "N0109");
+        let mut failed = result(&[("a", Content)]);
+        failed.answers[0].error = "it broke".into();
+        assert_eq!(choose(&failed, "net", None).unwrap_err().code, "N0404");
+    }
+}

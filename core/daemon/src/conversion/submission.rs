@@ -1,0 +1,346 @@
+//! From command-line paths or a claimed folder to the files of one conversion, and its params.
+//!
+//! Names are relative to the submission's root, as a front-end sees them.
+
+use super::Plugins;
+use onnxd_config::{PARAMS_BYTES_MAX, Params};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_intake::names::{NameClass, classify, is_params, is_role_file, is_role_folder};
+use onnxd_intake::scan::DEPTH_MAX;
+use onnxd_proto::onnxd::InputFile;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Most files of one submission.
+pub(crate) const FILES_MAX: usize = 100_000;
+
+/// What one conversion works on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Submission {
+    /// Name of the folder, or the network's stem.
+    pub(crate) name: String,
+    /// Relative to the root; one of `files`.
+    pub(crate) network: String,
+    /// All files, sorted by name.
+    pub(crate) files: Vec<InputFile>,
+}
+
+impl Submission {
+    /// Files and folders that a person named. One folder is the root; several paths lie side by
+    /// side by their last names, and the first file that may be a network is it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the paths, or that no network is among them.
+    pub(crate) fn from_paths(
+        paths: &[PathBuf],
+        plugins: &Plugins,
+    ) -> Result<Submission, Diagnostics> {
+        let mut walk = Walk::default();
+        let mut named = Vec::new();
+        for path in paths {
+            match (fs::metadata(path), paths.len()) {
+                (Err(e), _) => walk.unreadable(path, &e),
+                (Ok(data), 1) if data.is_dir() => walk.folder(path, "", 0),
+                (Ok(data), _) => {
+                    let Some(name) = base_name(path) else {
+                        walk.found.push(not_text(path));
+                        continue;
+                    };
+                    if data.is_dir() {
+                        walk.folder(path, &name, 0);
+                    } else {
+                        walk.file(path, name.clone());
+                        named.push(name);
+                    }
+                }
+            }
+        }
+        let files = walk.finish()?;
+        let network = match named.iter().find(|name| is_candidate(name, plugins)) {
+            Some(network) => network.clone(),
+            // The front-ends say why they do not take what was named.
+            None if files.len() == 1 && named.len() == 1 => named[0].clone(),
+            None => only_network(&files, plugins)?,
+        };
+        let folder = paths.first().filter(|p| paths.len() == 1 && p.is_dir());
+        let folder = folder.and_then(|p| base_name(&p.canonicalize().ok()?));
+        let name = folder.unwrap_or_else(|| stem(&network).to_owned());
+        Ok(Submission { name, network, files })
+    }
+
+    /// The params that lie in the submission, or in `file` instead, then `overrides`.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub(crate) fn params(
+        &self,
+        file: Option<&Path>,
+        overrides: &[String],
+    ) -> Result<Params, Diagnostics> {
+        let files: Vec<PathBuf> = match file {
+            Some(file) => vec![file.to_owned()],
+            None => self.params_files().iter().map(|f| PathBuf::from(&f.path)).collect(),
+        };
+        let texts = files.iter().map(|path| read_params(path));
+        let texts = texts.collect::<Result<Vec<_>, Diagnostic>>()?;
+        let texts: Vec<(&str, &str)> =
+            texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        Params::resolve(&texts, overrides)
+    }
+
+    /// `<stem>.params.ini|toml`, else `params.ini|toml` beside the network; TOML wins over INI.
+    pub(crate) fn params_files(&self) -> Vec<&InputFile> {
+        let (folder, network) = match self.network.rsplit_once('/') {
+            Some((folder, name)) => (format!("{folder}/"), name),
+            None => (String::new(), self.network.as_str()),
+        };
+        let find = |prefix: &str| -> Vec<&InputFile> {
+            let names = ["ini", "toml"].map(|ext| format!("{folder}{prefix}params.{ext}"));
+            let of = |name: &String| self.files.iter().find(|f| f.name.eq_ignore_ascii_case(name));
+            names.iter().filter_map(of).collect()
+        };
+        let own = find(&format!("{}.", stem(network)));
+        if own.is_empty() { find("") } else { own }
+    }
+}
+
+/// Collects files, and everything that is wrong with them.
+#[derive(Default)]
+struct Walk {
+    files: Vec<InputFile>,
+    found: Diagnostics,
+    full: bool,
+}
+
+impl Walk {
+    fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) {
+        if depth > DEPTH_MAX {
+            let text = format!("`{}` is more than {DEPTH_MAX} folders deep", folder.display());
+            self.found.push(Diagnostic::new(Code::SubmissionTooLarge, text));
+            return;
+        }
+        let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let entries = match entries {
+            Ok(entries) => entries,
+            Err(e) => return self.unreadable(folder, &e),
+        };
+        for entry in entries {
+            let (path, name) = (entry.path(), entry.file_name());
+            if classify(&name) != NameClass::Plain || self.full {
+                continue;
+            }
+            let Some(name) = name.to_str() else {
+                self.found.push(not_text(&path));
+                continue;
+            };
+            let slash = if prefix.is_empty() { "" } else { "/" };
+            let name = format!("{prefix}{slash}{name}");
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => self.folder(&path, &name, depth + 1),
+                Ok(kind) if kind.is_symlink() => {
+                    let text = format!("`{}` is a symbolic link", shown(&name));
+                    self.found.push(Diagnostic::new(Code::SymlinkRefused, text));
+                }
+                Ok(_) => self.file(&path, name),
+                Err(e) => self.unreadable(&path, &e),
+            }
+        }
+    }
+
+    fn file(&mut self, path: &Path, name: String) {
+        if self.files.len() == FILES_MAX {
+            let text = format!("the submission has more than {FILES_MAX} files");
+            self.found.push(Diagnostic::new(Code::SubmissionTooLarge, text));
+            self.full = true;
+            return;
+        }
+        let absolute = match path.canonicalize() {
+            Ok(absolute) => absolute,
+            Err(e) => return self.unreadable(path, &e),
+        };
+        if !absolute.is_file() {
+            let text = format!("`{}` is not a regular file", path.display());
+            self.found.push(Diagnostic::new(Code::Unreadable, text));
+            return;
+        }
+        match absolute.into_os_string().into_string() {
+            Ok(path) => self.files.push(InputFile { path, name, sha256: String::new() }),
+            Err(_) => self.found.push(not_text(path)),
+        }
+    }
+
+    fn unreadable(&mut self, path: &Path, error: &std::io::Error) {
+        let text = format!("`{}`: {error}", path.display());
+        self.found.push(Diagnostic::new(Code::Unreadable, text));
+    }
+
+    fn finish(mut self) -> Result<Vec<InputFile>, Diagnostics> {
+        self.files.sort_by(|a, b| a.name.cmp(&b.name));
+        for pair in self.files.windows(2).filter(|pair| pair[0].name == pair[1].name) {
+            let text = format!(
+                "`{}` and `{}` would both be `{}`",
+                pair[0].path,
+                pair[1].path,
+                shown(&pair[0].name)
+            );
+            self.found.push(Diagnostic::new(Code::Usage, text).help("Put them into one folder."));
+        }
+        self.found.or_ok(self.files)
+    }
+}
+
+/// The only candidate among the files nearest to the root.
+fn only_network(files: &[InputFile], plugins: &Plugins) -> Result<String, Diagnostics> {
+    let candidates: Vec<&str> =
+        files.iter().map(|f| f.name.as_str()).filter(|n| is_candidate(n, plugins)).collect();
+    let depth = |name: &str| name.matches('/').count();
+    let nearest = candidates.iter().map(|n| depth(n)).min().unwrap_or(0);
+    let top: Vec<&str> = candidates.into_iter().filter(|n| depth(n) == nearest).collect();
+    match top.as_slice() {
+        [one] => Ok((*one).to_owned()),
+        [] => {
+            let globs = plugins.frontend_globs().join(", ");
+            let globs =
+                if globs.is_empty() { "nothing: no front-end is installed" } else { &globs };
+            let text = format!("none of the files may be a network; front-ends read {globs}");
+            Err(Diagnostic::new(Code::NoFrontend, text).into())
+        }
+        several => {
+            const NAMES_SHOWN: usize = 10;
+            let names: Vec<String> =
+                several.iter().take(NAMES_SHOWN).map(|n| format!("`{}`", shown(n))).collect();
+            let text = format!("{} files may be the network: {}", several.len(), names.join(", "));
+            let help = "Name the network's file first, then what belongs to it.";
+            Err(Diagnostic::new(Code::Usage, text).help(help).into())
+        }
+    }
+}
+
+/// Whether a file may be a network by its name and place.
+fn is_candidate(name: &str, plugins: &Plugins) -> bool {
+    let mut parts = name.rsplit('/');
+    let base = OsStr::new(parts.next().unwrap_or(name));
+    let in_role_folder = parts.any(|folder| is_role_folder(OsStr::new(folder)));
+    !in_role_folder && !is_role_file(base) && !is_params(base) && plugins.may_be_network(name)
+}
+
+fn read_params(path: &Path) -> Result<(String, String), Diagnostic> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let unreadable = |why: &dyn std::fmt::Display| {
+        Diagnostic::new(Code::Unreadable, format!("params `{}`: {why}", path.display()))
+    };
+    let file = File::open(path).map_err(|e| unreadable(&e))?;
+    let mut bytes = Vec::new();
+    // One byte more shows that there is too much; the params' own reader says so.
+    let read = file.take(PARAMS_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|e| unreadable(&e))?;
+    let text = String::from_utf8(bytes).map_err(|_| unreadable(&"it is not UTF-8 text"))?;
+    Ok((name, text))
+}
+
+/// A file's name without folders and last extension.
+pub(crate) fn stem(path: &str) -> &str {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.rsplit_once('.').map_or(name, |(stem, _)| if stem.is_empty() { name } else { stem })
+}
+
+fn base_name(path: &Path) -> Option<String> {
+    let named = path.file_name().map(OsStr::to_owned);
+    let name = named.or_else(|| path.canonicalize().ok()?.file_name().map(OsStr::to_owned))?;
+    name.into_string().ok()
+}
+
+fn not_text(path: &Path) -> Diagnostic {
+    let text = format!("the name `{}` is not valid UTF-8", shown(&path.to_string_lossy()));
+    Diagnostic::new(Code::Unreadable, text).help("Rename the file.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_proto::onnxd::{PluginComponent, PluginInfo};
+    use std::os::unix::fs::symlink;
+
+    fn plugins() -> Plugins {
+        let frontend = PluginComponent {
+            kind: "frontend".into(),
+            id: "any".into(),
+            globs: vec!["*.ini".into(), "*.onnx".into()],
+            ..Default::default()
+        };
+        let used = vec![PluginInfo { components: vec![frontend], ..Default::default() }];
+        Plugins { used, ..Plugins::default() }
+    }
+
+    fn folder(files: &[&str]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, b"").unwrap();
+        }
+        root
+    }
+
+    fn names(s: &Submission) -> Vec<&str> {
+        s.files.iter().map(|f| f.name.as_str()).collect()
+    }
+
+    #[test]
+    fn one_folder_is_the_root() {
+        let root =
+            folder(&["lenet/net.ini", "lenet/params.ini", "lenet/weights/a.ini", "lenet/.x"]);
+        let s = Submission::from_paths(&[root.path().join("lenet")], &plugins()).unwrap();
+        assert_eq!((s.name.as_str(), s.network.as_str()), ("lenet", "net.ini"));
+        assert_eq!(names(&s), ["net.ini", "params.ini", "weights/a.ini"]);
+        assert_eq!(s.params_files()[0].name, "params.ini");
+    }
+
+    #[test]
+    fn several_paths_lie_side_by_side() {
+        let root = folder(&["n/net.ini", "w/weights/a.syntxt", "block.ini.tpl"]);
+        let paths = ["block.ini.tpl", "n/net.ini", "w/weights"].map(|p| root.path().join(p));
+        let s = Submission::from_paths(&paths, &plugins()).unwrap();
+        assert_eq!((s.name.as_str(), s.network.as_str()), ("net", "net.ini"));
+        assert_eq!(names(&s), ["block.ini.tpl", "net.ini", "weights/a.syntxt"]);
+    }
+
+    #[test]
+    fn a_single_file_is_the_network_whatever_its_name() {
+        let root = folder(&["x.bin"]);
+        let s = Submission::from_paths(&[root.path().join("x.bin")], &plugins()).unwrap();
+        assert_eq!(s.network, "x.bin");
+    }
+
+    #[test]
+    fn params_of_the_network_come_before_those_of_the_folder() {
+        let root = folder(&["net.onnx", "params.toml", "net.params.toml", "net.params.ini"]);
+        let s = Submission::from_paths(&[root.path().to_owned()], &plugins()).unwrap();
+        let found: Vec<&str> = s.params_files().iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(found, ["net.params.ini", "net.params.toml"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let root = folder(&["a.onnx", "b.onnx", "d/e.txt", "x/c.onnx", "y/c.onnx", "z/c.onnx"]);
+        symlink("/etc/passwd", root.path().join("z/link")).unwrap();
+        let at = |names: &[&str]| -> Diagnostic {
+            let paths: Vec<PathBuf> = names.iter().map(|n| root.path().join(n)).collect();
+            Submission::from_paths(&paths, &plugins()).unwrap_err().0.remove(0)
+        };
+        for (paths, code, text) in [
+            (&["missing"][..], "N0107", "No such file"),
+            (&["z"], "N0108", "`link` is a symbolic link"),
+            (&["d"], "N0101", "front-ends read *.ini, *.onnx"),
+            (&["x/c.onnx", "y/c.onnx"], "N0704", "would both be `c.onnx`"),
+        ] {
+            let why = at(paths);
+            assert_eq!(why.code, code, "{why}");
+            assert!(why.message.contains(text), "{why}");
+        }
+        fs::remove_file(root.path().join("z/link")).unwrap();
+        assert!(at(&["."]).message.contains("2 files may be the network: `a.onnx`, `b.onnx`"));
+    }
+}

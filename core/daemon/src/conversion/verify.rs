@@ -1,0 +1,100 @@
+//! Holds a worker's result against the files it left.
+//!
+//! The worker announces size and digest of each file; plugins share its process, so a result counts
+//! only if the files are there, and are what was announced. Every byte is hashed again, whatever the
+//! size: reading back is cheap beside converting, and the digest in the report must be true.
+
+use super::files::{digest, inner};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_proto::onnxd::FileDigest;
+use std::fs;
+use std::path::Path;
+
+/// Checks `announced` against the folder `out`, and removes what was not announced.
+///
+/// # Errors
+/// `N0903` for what differs, `N0304` if the folder cannot be read.
+pub(super) fn verify(out: &Path, announced: &[FileDigest]) -> Result<(), Diagnostic> {
+    let wrong = |why: String| Diagnostic::new(Code::WorkerNoResult, format!("the worker {why}"));
+    let is_folder = out.symlink_metadata().is_ok_and(|data| data.is_dir());
+    if !is_folder {
+        return Err(wrong("left no folder of outputs".to_owned()));
+    }
+    let models = announced.iter().filter(|f| f.role == "model").count();
+    if models != 1 {
+        return Err(wrong(format!("announced {models} models, expected one")));
+    }
+    for file in announced {
+        let name = shown(&file.path);
+        let path = inner(&file.path).ok_or_else(|| wrong(format!("announced `{name}`")))?;
+        if path.components().count() != 1 {
+            return Err(wrong(format!("announced `{name}`, expected a file without folders")));
+        }
+        let path = out.join(path);
+        if !path.symlink_metadata().is_ok_and(|data| data.is_file()) {
+            return Err(wrong(format!("announced `{name}` but left no such file")));
+        }
+        let (bytes, sha256) = digest(&path).map_err(|e| disk(&path, &e))?;
+        if bytes != file.bytes || sha256 != file.sha256 {
+            return Err(wrong(format!(
+                "announced `{name}` with {} bytes, sha256 {}, but left {bytes} bytes, {sha256}",
+                file.bytes,
+                shown(&file.sha256)
+            )));
+        }
+    }
+    remove_others(out, announced).map_err(|e| disk(out, &e))
+}
+
+fn remove_others(out: &Path, announced: &[FileDigest]) -> std::io::Result<()> {
+    for entry in fs::read_dir(out)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if announced.iter().any(|f| name == f.path.as_str()) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn disk(path: &Path, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::new(Code::Disk, format!("`{}`: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn announced(folder: &Path) -> FileDigest {
+        let path = folder.join("model.onnx");
+        fs::write(&path, b"model").unwrap();
+        let (bytes, sha256) = digest(&path).unwrap();
+        FileDigest { path: "model.onnx".into(), bytes, sha256, role: "model".into() }
+    }
+
+    #[test]
+    fn the_files_are_what_was_announced() {
+        let folder = tempfile::tempdir().unwrap();
+        let good = announced(folder.path());
+        fs::write(folder.path().join("other"), b"").unwrap();
+        verify(folder.path(), std::slice::from_ref(&good)).unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+
+        let text = |files: &[FileDigest]| verify(folder.path(), files).unwrap_err().message;
+        assert!(text(&[]).contains("announced 0 models"));
+        let longer = FileDigest { bytes: 6, ..good.clone() };
+        assert!(text(&[longer]).contains("with 6 bytes"));
+        let outside = FileDigest { path: "../model.onnx".into(), ..good.clone() };
+        assert!(text(&[outside]).contains("announced `../model.onnx`"));
+        fs::write(folder.path().join("model.onnx"), b"modem").unwrap();
+        assert!(text(std::slice::from_ref(&good)).contains("but left 5 bytes"));
+        fs::remove_file(folder.path().join("model.onnx")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("model.onnx")).unwrap();
+        assert!(text(&[good]).contains("left no such file"));
+    }
+}

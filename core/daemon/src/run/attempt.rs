@@ -1,0 +1,231 @@
+//! The thread of one attempt: starts the worker, passes its news on, and writes the reports.
+//!
+//! The event loop decides; here is everything that takes time. A second kind of thread brings the
+//! result to the outbox once the loop has recorded that it may.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+use onnxd_config::Settings;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_plugin_host::to_message;
+use onnxd_proto::onnxd as message;
+use onnxd_proto::onnxd::worker_event::What as News;
+use onnxd_proto::onnxd::{InputFile, Job, WorkerEvent};
+use onnxd_worker::confine::parent::Killer;
+
+use super::event::Event;
+use super::layout::{Folders, JobDir, make_dir};
+use super::prober::Tools;
+use crate::conversion::{Attempt, Order, Outcome, Submission, Verdict, files, publish};
+
+/// Between asking a worker to end and killing it.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// How an attempt ended.
+#[derive(Debug)]
+pub(crate) enum Ending {
+    /// The result is complete and synced in this folder.
+    Ready { out_dir: PathBuf },
+    Failed {
+        diagnostics: Vec<message::Diagnostic>,
+        crashed: bool,
+        timed_out: bool,
+        /// Somebody asked for its end.
+        stopped: bool,
+    },
+}
+
+/// Stops an attempt from the event loop, also one whose worker is just being started.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop(Arc<Mutex<StopState>>);
+
+#[derive(Default)]
+struct StopState {
+    asked: bool,
+    killer: Option<Killer>,
+}
+
+impl std::fmt::Debug for StopState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "asked: {}, started: {}", self.asked, self.killer.is_some())
+    }
+}
+
+impl Stop {
+    /// Does not block: a thread waits for the worker's end.
+    pub(crate) fn stop(&self) {
+        let killer = {
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.asked = true;
+            state.killer.clone()
+        };
+        if let Some(killer) = killer {
+            kill(killer);
+        }
+    }
+
+    fn started(&self, killer: Killer) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.killer = Some(killer.clone());
+        if state.asked {
+            kill(killer);
+        }
+    }
+}
+
+fn kill(killer: Killer) {
+    let waiting = killer.clone();
+    let spawned =
+        std::thread::Builder::new().name("kill".into()).spawn(move || waiting.kill_group(GRACE));
+    if spawned.is_err() {
+        killer.kill_group(Duration::ZERO);
+    }
+}
+
+/// What the thread of an attempt needs.
+pub(crate) struct Work {
+    pub(crate) job: Job,
+    pub(crate) dir: JobDir,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) tools: Tools,
+    pub(crate) stop: Stop,
+    pub(crate) events: Sender<Event>,
+}
+
+/// Starts the thread. Its last event is [`Event::Ended`].
+pub(crate) fn spawn(work: Work) -> std::io::Result<()> {
+    let name = format!("job {}", work.job.id);
+    std::thread::Builder::new().name(name).spawn(move || {
+        let ending = Box::new(work.run());
+        let ended = Event::Ended { job: work.job.id.clone(), lease: work.job.lease, ending };
+        // Without a receiver the daemon has ended; the next one begins again.
+        let _ = work.events.send(ended);
+    })?;
+    Ok(())
+}
+
+impl Work {
+    fn run(&self) -> Ending {
+        let outcome = self.convert();
+        let mut outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(found) => {
+                let out = self.dir.work().join("out");
+                Outcome::failed(&self.job.id, &self.job.name, &found, out)
+            }
+        };
+        outcome.report.attempt = self.job.attempts;
+        let prepared = match outcome.verdict {
+            Verdict::Failed { .. } => Ok(()),
+            _ => publish::prepare(&mut outcome, Some(self.settings.output.mode.0)),
+        };
+        // The copy beside the job is for `onnxd report`; the one in the result is what counts.
+        let json = onnxd_report::json(&outcome.report);
+        if let Err(e) = fs::write(self.dir.report(), json) {
+            tracing::warn!(job = self.job.id, reason = %e, "the copy of the report was not written");
+        }
+        match (prepared, outcome.verdict) {
+            (Err(disk), _) => failed(vec![to_message(&disk)]),
+            (Ok(()), Verdict::Failed { crashed, timed_out, stopped, .. }) => {
+                let diagnostics = outcome.report.diagnostics;
+                Ending::Failed { diagnostics, crashed, timed_out, stopped }
+            }
+            (Ok(()), _) => Ending::Ready { out_dir: outcome.out_dir },
+        }
+    }
+
+    fn convert(&self) -> Result<Outcome, Diagnostics> {
+        let work_dir = self.dir.work();
+        let disk = |e: std::io::Error| {
+            Diagnostic::new(Code::Disk, format!("`{}`: {e}", work_dir.display()))
+        };
+        files::remove_folder(&work_dir).map_err(disk)?;
+        fs::create_dir(&work_dir).map_err(disk)?;
+        let order = order(&self.job, &self.dir, &self.tools);
+        let attempt = Attempt::start(&self.tools.launcher, &self.settings, order)?;
+        self.stop.started(attempt.killer());
+        Ok(attempt.finish(|event| self.pass_on(event)))
+    }
+
+    fn pass_on(&self, event: &WorkerEvent) {
+        let job = &self.job.id;
+        match &event.what {
+            Some(News::Stage(started)) => {
+                let stage = started.stage.clone();
+                let event = Event::Stage { job: job.clone(), lease: self.job.lease, stage };
+                // Without a receiver the daemon has ended, and the worker with it.
+                let _ = self.events.send(event);
+            }
+            Some(News::Log(line)) => {
+                let text = onnxd_diagnostics::shown(&line.text);
+                tracing::debug!(job, target = line.target, text, "worker");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn failed(diagnostics: Vec<message::Diagnostic>) -> Ending {
+    Ending::Failed { diagnostics, crashed: false, timed_out: false, stopped: false }
+}
+
+/// The files of a claimed job as a conversion sees them.
+pub(crate) fn submission(job: &Job, dir: &JobDir) -> Submission {
+    let file = |f: &message::JobFile| InputFile {
+        path: dir.input().join(&f.name).to_string_lossy().into_owned(),
+        name: f.name.clone(),
+        sha256: f.sha256.clone(),
+    };
+    Submission {
+        name: job.name.clone(),
+        network: job.network.clone(),
+        files: job.files.iter().map(file).collect(),
+    }
+}
+
+fn order(job: &Job, dir: &JobDir, tools: &Tools) -> Order {
+    let submission = submission(job, dir);
+    // Findings about the params are not kept with the job; reading them again gives them again.
+    let notes = submission.params(None, &[]).map(|p| p.notes().to_vec()).unwrap_or_default();
+    let note =
+        |d: &Diagnostic| message::Diagnostic { severity: "warning".into(), ..to_message(d) };
+    Order {
+        job: job.id.clone(),
+        name: job.name.clone(),
+        attempt: job.attempts,
+        plugins: tools.plugins.used.clone(),
+        files: submission.files,
+        network: job.network.clone(),
+        params_json: job.params_json.clone(),
+        params: job.params.clone(),
+        notes: notes.iter().map(note).collect(),
+        work_dir: dir.work(),
+        rewrites_max: 0,
+    }
+}
+
+/// Brings a result to the outbox in a thread of its own: across file systems that is a copy.
+pub(crate) fn spawn_publish(
+    job: &Job,
+    result: PathBuf,
+    folders: &Folders,
+    events: Sender<Event>,
+) -> std::io::Result<()> {
+    let (id, lease, name) = (job.id.clone(), job.lease, job.name.clone());
+    let folder = folders.outbox.join(&job.folder);
+    std::thread::Builder::new().name(format!("publish {id}")).spawn(move || {
+        let disk = |e: std::io::Error| {
+            Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", folder.display()))
+        };
+        let done = make_dir(&folder)
+            .map_err(disk)
+            .and_then(|()| publish::to_outbox(&result, &folder, &name, &id));
+        // Without a receiver the daemon has ended; the next one finds the result.
+        let _ = events.send(Event::Published { job: id, lease, done: Box::new(done) });
+    })?;
+    Ok(())
+}

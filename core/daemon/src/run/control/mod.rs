@@ -1,0 +1,9 @@
+//! Control of the running daemon over its unix socket.
+
+mod answers;
+pub(crate) mod client;
+pub(crate) mod protocol;
+mod server;
+
+pub(crate) use answers::{inbox_json, job_json, summary_json};
+pub(crate) use server::{Asked, class_of, listen};

@@ -1,0 +1,131 @@
+//! The thread that moves and removes whole folders, so that the event loop never waits for a disk.
+//!
+//! Every order can be given again after a crash; the store tells which ones are open.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+use onnxd_config::Settings;
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_intake::{ClaimError, Unmatched};
+use onnxd_proto::onnxd::Job;
+
+use super::event::Event;
+use super::layout::{Folders, make_dir};
+use super::{moving, originals};
+use crate::conversion::files::{remove_file, remove_folder};
+
+/// Something to be done on the disk.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// The originals of a finished job leave its folder.
+    PutAway(Box<Job>),
+    /// The originals of a failed job come back.
+    Fetch(Box<Job>),
+    /// The result of `earlier` appears a second time, under the name of `job`.
+    Republish { job: Box<Job>, earlier: PathBuf, dest: PathBuf },
+    /// What no front-end wants is moved away.
+    Unmatched(Box<Unmatched>),
+    /// Folders of jobs that are forgotten.
+    Remove(Vec<PathBuf>),
+}
+
+/// What became of an order.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    PutAway { job: String, done: Result<(), String> },
+    Fetched { job: String, done: Result<(), Diagnostic> },
+    Republished { job: Box<Job>, dest: PathBuf, done: Result<(), String> },
+    Unmatched { id: PathBuf, done: Result<PathBuf, ClaimError> },
+    Removed,
+}
+
+/// An order with the settings of its time.
+pub(crate) type Ordered = (Order, Arc<Settings>);
+
+/// Starts the thread; it ends when the sender of orders is dropped.
+pub(crate) fn spawn(
+    orders: Receiver<Ordered>,
+    events: Sender<Event>,
+) -> std::io::Result<std::thread::JoinHandle<()>> {
+    std::thread::Builder::new().name("housekeeping".into()).spawn(move || {
+        for (order, settings) in orders {
+            let kept = carry_out(order, &settings);
+            if events.send(Event::Kept(kept)).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+fn carry_out(order: Order, settings: &Settings) -> Kept {
+    let folders = Folders::of(settings);
+    match order {
+        Order::PutAway(job) => {
+            let (policy, keep_work) = (settings.output.originals, settings.output.keep_work);
+            let done = originals::put_away(&job, &folders, policy, keep_work);
+            Kept::PutAway { job: job.id, done: done.map_err(|e| e.to_string()) }
+        }
+        Order::Fetch(job) => {
+            let done = originals::fetch(&job, &folders);
+            Kept::Fetched { job: job.id, done }
+        }
+        Order::Republish { job, earlier, dest } => {
+            let done = republish(&job, &earlier, &dest).map_err(|e| e.to_string());
+            Kept::Republished { job, dest, done }
+        }
+        Order::Unmatched(unmatched) => {
+            let done = put_aside(&unmatched, &folders);
+            Kept::Unmatched { id: unmatched.id, done }
+        }
+        Order::Remove(paths) => {
+            for path in paths {
+                if let Err(e) = remove_folder(&path) {
+                    tracing::warn!(path = %path.display(), reason = %e, "not removed");
+                }
+            }
+            Kept::Removed
+        }
+    }
+}
+
+fn republish(job: &Job, earlier: &Path, dest: &Path) -> std::io::Result<()> {
+    if originals::is_result_of(dest, &job.id) {
+        return Ok(());
+    }
+    moving::link_new(earlier, dest, |part| {
+        // The receipt may be a link to the earlier one, which must stay as it is.
+        let receipt = part.join("receipt.txt");
+        remove_file(&receipt)?;
+        std::fs::write(&receipt, originals::duplicate_receipt(job))?;
+        std::fs::File::open(&receipt)?.sync_all()
+    })
+}
+
+/// Moves it to `unmatched/<path below the inbox>`, with a number where that is taken.
+fn put_aside(unmatched: &Unmatched, folders: &Folders) -> Result<PathBuf, ClaimError> {
+    let plain = folders.unmatched.join(&unmatched.id);
+    let numbered = |n: u32| match n {
+        0 => plain.clone(),
+        n => PathBuf::from(format!("{}.{n}", plain.display())),
+    };
+    let target = (0..).map(numbered).find(|t| !t.exists()).unwrap_or(plain.clone());
+    let disk = |e: std::io::Error| {
+        let message = format!("{}: {e}", target.display());
+        ClaimError::Failed(Diagnostic::new(Code::Disk, message))
+    };
+    make_dir(target.parent().unwrap_or(Path::new("/"))).map_err(disk)?;
+    if unmatched.whole.is_some() {
+        unmatched.plan(&target).execute()?;
+        return Ok(target);
+    }
+    // A claim moves files into a folder; a single file is then taken out of it.
+    let folder = target.with_file_name(".onnxd-unmatched.part");
+    unmatched.plan(&folder).execute()?;
+    for file in &unmatched.files {
+        std::fs::rename(folder.join(&file.name), &target).map_err(disk)?;
+    }
+    remove_folder(&folder).map_err(disk)?;
+    Ok(target)
+}

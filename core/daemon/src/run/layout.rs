@@ -1,0 +1,160 @@
+//! Where things lie: the folder of each job below the state folder, and the folders of results.
+//!
+//! Every path is a function of the job, so that a start after a crash finds things again.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use onnxd_config::Settings;
+use onnxd_proto::onnxd::Job;
+use rustix::io::Errno;
+
+/// The folder of a job: `claim` says what was taken, `input/` holds it, `work/` is the worker's,
+/// `report.json` is the latest report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JobDir(PathBuf);
+
+impl JobDir {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn claim(&self) -> PathBuf {
+        self.0.join("claim")
+    }
+
+    pub(crate) fn input(&self) -> PathBuf {
+        self.0.join("input")
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    pub(crate) fn report(&self) -> PathBuf {
+        self.0.join("report.json")
+    }
+}
+
+/// Folders of the daemon.
+#[derive(Clone, Debug)]
+pub(crate) struct Folders {
+    pub(crate) state: PathBuf,
+    pub(crate) outbox: PathBuf,
+    pub(crate) failed: PathBuf,
+    pub(crate) done: PathBuf,
+    pub(crate) unmatched: PathBuf,
+}
+
+impl Folders {
+    pub(crate) fn of(settings: &Settings) -> Folders {
+        Folders {
+            state: settings.state.dir.clone(),
+            outbox: settings.output.outbox.clone(),
+            failed: settings.output.failed.clone(),
+            done: settings.output.done.clone(),
+            unmatched: settings.output.unmatched.clone(),
+        }
+    }
+
+    pub(crate) fn jobs(&self) -> PathBuf {
+        self.state.join("jobs")
+    }
+
+    pub(crate) fn orphans(&self) -> PathBuf {
+        self.state.join("orphans")
+    }
+
+    pub(crate) fn job(&self, id: &str) -> JobDir {
+        JobDir(self.jobs().join(id))
+    }
+
+    /// `outbox/<folder>/<name>`, or with the job's id added where that is taken: a result is never
+    /// written over another one.
+    pub(crate) fn result(&self, job: &Job) -> PathBuf {
+        let plain = self.outbox.join(&job.folder).join(&job.name);
+        match fs::symlink_metadata(&plain) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => plain,
+            _ => below(&self.outbox, job),
+        }
+    }
+
+    /// Where the originals of a failed job go.
+    pub(crate) fn failed_job(&self, job: &Job) -> PathBuf {
+        below(&self.failed, job)
+    }
+
+    /// Where the originals of a finished job go.
+    pub(crate) fn done_job(&self, job: &Job) -> PathBuf {
+        below(&self.done, job)
+    }
+}
+
+/// Longest file name of common file systems, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// `<root>/<folder>/<name>.<job>`; a name too long for that is cut.
+fn below(root: &Path, job: &Job) -> PathBuf {
+    let room = NAME_BYTES_MAX - 1 - job.id.len().min(NAME_BYTES_MAX - 1);
+    let end = (0..=room.min(job.name.len())).rev().find(|at| job.name.is_char_boundary(*at));
+    let name = &job.name[..end.unwrap_or(0)];
+    root.join(&job.folder).join(format!("{name}.{}", job.id))
+}
+
+/// Creates a folder and those above it; what is new survives a power cut.
+pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Ok(()) => sync_dir(path.parent().unwrap_or(Path::new("/"))),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            make_dir(path.parent().ok_or(e)?)?;
+            make_dir(path)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// Makes renames in a folder durable. Some file systems do not sync folders: best effort there.
+pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
+    match File::open(path)?.sync_all() {
+        Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
+        done => done,
+    }
+}
+
+/// Whether a folder exists and holds anything.
+pub(crate) fn is_filled(folder: &Path) -> bool {
+    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_never_takes_the_place_of_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let folders = Folders {
+            state: at("state"),
+            outbox: at("outbox"),
+            failed: at("failed"),
+            done: at("done"),
+            unmatched: at("unmatched"),
+        };
+        let job = Job {
+            id: "01J".into(),
+            name: "net".into(),
+            folder: "alice/x".into(),
+            ..Job::default()
+        };
+        assert_eq!(folders.result(&job), at("outbox/alice/x/net"));
+        make_dir(&at("outbox/alice/x/net")).unwrap();
+        assert_eq!(folders.result(&job), at("outbox/alice/x/net.01J"));
+        assert_eq!(folders.failed_job(&job), at("failed/alice/x/net.01J"));
+        let long = Job { name: "ü".repeat(127), ..job };
+        let name = folders.done_job(&long).file_name().unwrap().to_owned();
+        assert_eq!(name.to_str().unwrap(), format!("{}.01J", "ü".repeat(125)));
+    }
+}

@@ -1,0 +1,126 @@
+//! Makes a claimed drop a job: digests of its files, its resolved params, and its identity.
+//!
+//! Runs in a thread of its own per job, because files may be large.
+
+use std::path::Path;
+
+use onnxd_config::Params;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_intake::Plan;
+use onnxd_proto::onnxd::{Job, JobFile, Param};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::attempt::submission;
+use super::layout::JobDir;
+use crate::conversion::{Plugins, Submission, files, plugins::hex};
+
+/// What becomes known of a job by reading its files.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Prepared {
+    pub(crate) files: Vec<JobFile>,
+    pub(crate) identity: String,
+    pub(crate) params_json: String,
+    pub(crate) params: Vec<Param>,
+    /// Name of the result, if the params give one.
+    pub(crate) name: Option<String>,
+    pub(crate) priority: i32,
+}
+
+/// Reads the files of a claimed job. Everything that is wrong is found at once.
+pub(crate) fn prepare(
+    job: &Job,
+    plan: &Plan,
+    dir: &JobDir,
+    plugins: &Plugins,
+) -> Result<Prepared, Diagnostics> {
+    let mut job = job.clone();
+    for (file, known) in plan.files.iter().zip(&mut job.files) {
+        if file.name.to_str() != Some(&known.name) {
+            return Err(not_text(&file.name).into());
+        }
+        let path = dir.input().join(&file.name);
+        (known.bytes, known.sha256) = files::digest(&path).map_err(|e| {
+            Diagnostic::new(Code::Disk, format!("Reading {}: {e}", path.display()))
+        })?;
+    }
+    let submission = submission(&job, dir);
+    let params = submission.params(None, &[])?;
+    let entry = |e: &onnxd_config::Entry| Param {
+        key: e.key.to_owned(),
+        value: e.toml(),
+        origin: e.origin.clone(),
+    };
+    Ok(Prepared {
+        identity: identity(&submission, params.json(), plugins),
+        params_json: params.json().to_string(),
+        params: params.entries().iter().map(entry).collect(),
+        name: params.get_str("job.name").map(str::to_owned),
+        priority: priority(&params),
+        files: job.files,
+    })
+}
+
+fn priority(params: &Params) -> i32 {
+    params.get_int("job.priority").and_then(|n| i32::try_from(n).ok()).unwrap_or_default()
+}
+
+/// Digest of everything that decides about the result. What only says when and with which limits
+/// a job runs is left out, and so is the text of params: what it means is in `params`.
+pub(crate) fn identity(submission: &Submission, params: &Value, plugins: &Plugins) -> String {
+    let mut params = params.clone();
+    if let Some(job) = params.get_mut("job").and_then(Value::as_object_mut) {
+        job.retain(|key, _| key == "frontend");
+    }
+    let texts = submission.params_files();
+    let inputs = submission.files.iter().filter(|f| !texts.iter().any(|t| t.name == f.name));
+    let mut files: Vec<[&str; 2]> = inputs.map(|f| [f.name.as_str(), &f.sha256]).collect();
+    files.sort_unstable();
+    let all = json!({
+        "onnxd": env!("CARGO_PKG_VERSION"),
+        "files": files,
+        "params": params,
+        "plugins": plugins.digest(),
+    });
+    hex(&Sha256::digest(all.to_string()))
+}
+
+fn not_text(name: &Path) -> Diagnostic {
+    let message = format!("The file name `{}` is not UTF-8 text", name.display());
+    Diagnostic::new(Code::Unreadable, message).help("Rename the file, and drop it again.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_proto::onnxd::{InputFile, PluginInfo};
+
+    #[test]
+    fn the_identity_is_of_what_decides_the_result() {
+        let file = |name: &str, sha: &str| InputFile {
+            name: name.into(),
+            sha256: sha.into(),
+            ..InputFile::default()
+        };
+        let of = |files: &[InputFile], params: Value, plugin: &str| {
+            let used = vec![PluginInfo { id: plugin.into(), ..PluginInfo::default() }];
+            let submission =
+                Submission { name: "n".into(), network: "a".into(), files: files.to_vec() };
+            identity(&submission, &params, &Plugins { used, ..Plugins::default() })
+        };
+        let (a, b) = (file("a", "1"), file("b", "2"));
+        let params = json!({"job": {"priority": 1, "frontend": null}, "export": {"opset": 17}});
+        let base = of(&[a.clone(), b.clone()], params.clone(), "p");
+        assert_eq!(base, of(&[b.clone(), a.clone()], params.clone(), "p"), "order");
+        let with = [a.clone(), b.clone(), file("params.toml", "3")];
+        assert_eq!(base, of(&with, params.clone(), "p"), "text of params");
+        let urgent = json!({"job": {"priority": 7, "frontend": null}, "export": {"opset": 17}});
+        assert_eq!(base, of(&[a.clone(), b.clone()], urgent, "p"), "priority");
+        let other = json!({"job": {"priority": 1, "frontend": null}, "export": {"opset": 18}});
+        assert_ne!(base, of(&[a.clone(), b.clone()], other, "p"), "params");
+        assert_ne!(base, of(&[a.clone(), b.clone()], params.clone(), "q"), "plugins");
+        assert_ne!(base, of(&[a.clone(), file("c", "2")], params.clone(), "p"), "names");
+        assert_ne!(base, of(&[a, file("b", "3")], params, "p"), "contents");
+        assert_eq!(base.len(), 64);
+    }
+}

@@ -1,0 +1,124 @@
+//! What a start does with each job of the earlier run: one answer per state and what is on disk.
+//!
+//! The table is pure, so that every crash point can be tested without crashing.
+
+use onnxd_proto::onnxd::JobState;
+
+/// What is at the place a result was about to be renamed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    Free,
+    /// It holds the result of this very job.
+    Ours,
+    Taken,
+}
+
+/// What the disk tells about a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OnDisk {
+    /// The saved plan of the claim can be read.
+    pub(crate) plan: bool,
+    /// The originals, or some of them, are in the job's folder.
+    pub(crate) input: bool,
+    pub(crate) destination: Destination,
+    /// A complete result waits to be renamed. It is made before the intent is recorded.
+    pub(crate) staged: bool,
+}
+
+/// What to do about a job at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Execute the plan of the claim, again or for the first time.
+    Claim,
+    /// Compute the digests.
+    Hash,
+    /// It waits for its turn, or for somebody's decision.
+    Nothing,
+    /// The attempt ended with the daemon.
+    Interrupt,
+    /// The result is in its place; record it.
+    Confirm,
+    /// Rename the result.
+    Publish,
+    /// Move the originals out of the job's folder.
+    PutAway,
+    /// The originals are gone: nothing can be converted.
+    Lost,
+}
+
+/// The action for a job in `state`.
+pub(crate) fn action(state: JobState, disk: OnDisk) -> Action {
+    use JobState::{
+        Cancelled, Claimed, Claiming, Duplicate, Failed, Publishing, Quarantined, Queued,
+        RetryWait, Running, Succeeded, Unknown,
+    };
+    match state {
+        Claiming if disk.plan => Action::Claim,
+        Claiming => Action::Lost,
+        Claimed if disk.plan && disk.input => Action::Hash,
+        Queued | RetryWait if disk.input => Action::Nothing,
+        Running if disk.input => Action::Interrupt,
+        Publishing => match (disk.destination, disk.staged) {
+            (Destination::Ours, _) => Action::Confirm,
+            (Destination::Free, true) => Action::Publish,
+            _ if disk.input => Action::Interrupt,
+            _ => Action::Lost,
+        },
+        Claimed | Queued | RetryWait | Running => Action::Lost,
+        Succeeded | Failed | Cancelled | Duplicate if disk.input => Action::PutAway,
+        Succeeded | Failed | Cancelled | Duplicate | Quarantined | Unknown => Action::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Destination::{Free, Ours, Taken};
+    use JobState::*;
+
+    const WHOLE: OnDisk = OnDisk { plan: true, input: true, destination: Free, staged: false };
+
+    #[test]
+    fn every_state_has_its_action() {
+        let table = [
+            (Claiming, WHOLE, Action::Claim),
+            (Claiming, OnDisk { input: false, ..WHOLE }, Action::Claim),
+            (Claiming, OnDisk { plan: false, ..WHOLE }, Action::Lost),
+            (Claimed, WHOLE, Action::Hash),
+            (Claimed, OnDisk { input: false, ..WHOLE }, Action::Lost),
+            (Queued, WHOLE, Action::Nothing),
+            (Queued, OnDisk { input: false, ..WHOLE }, Action::Lost),
+            (RetryWait, WHOLE, Action::Nothing),
+            (RetryWait, OnDisk { input: false, ..WHOLE }, Action::Lost),
+            (Running, WHOLE, Action::Interrupt),
+            (Running, OnDisk { input: false, ..WHOLE }, Action::Lost),
+            (Succeeded, WHOLE, Action::PutAway),
+            (Succeeded, OnDisk { input: false, ..WHOLE }, Action::Nothing),
+            (Failed, WHOLE, Action::PutAway),
+            (Failed, OnDisk { input: false, ..WHOLE }, Action::Nothing),
+            (Cancelled, WHOLE, Action::PutAway),
+            (Duplicate, WHOLE, Action::PutAway),
+            (Quarantined, WHOLE, Action::Nothing),
+        ];
+        for (state, disk, wanted) in table {
+            assert_eq!(action(state, disk), wanted, "{state:?} {disk:?}");
+        }
+    }
+
+    #[test]
+    fn a_result_is_published_once() {
+        let publishing = |destination, staged, input| {
+            action(Publishing, OnDisk { destination, staged, input, ..WHOLE })
+        };
+        // Renamed before the crash, whatever else is there.
+        for (staged, input) in [(false, true), (true, true), (false, false)] {
+            assert_eq!(publishing(Ours, staged, input), Action::Confirm);
+        }
+        assert_eq!(publishing(Free, true, true), Action::Publish);
+        assert_eq!(publishing(Free, true, false), Action::Publish);
+        // Somebody else's folder is there now, or the result is incomplete: convert again.
+        assert_eq!(publishing(Taken, true, true), Action::Interrupt);
+        assert_eq!(publishing(Free, false, true), Action::Interrupt);
+        assert_eq!(publishing(Free, false, false), Action::Lost);
+    }
+}
