@@ -49,13 +49,13 @@ pub fn verify_structure(graph: &Graph) -> Diagnostics {
 }
 
 /// Collects findings up to the limit.
-struct Findings {
+pub(crate) struct Findings {
     code: Code,
     list: Diagnostics,
 }
 
 impl Findings {
-    fn new(code: Code) -> Findings {
+    pub(crate) fn new(code: Code) -> Findings {
         Findings { code, list: Diagnostics::default() }
     }
 
@@ -63,11 +63,15 @@ impl Findings {
         self.push(Diagnostic::new(self.code, message));
     }
 
-    fn add_at(&mut self, graph: &Graph, node: &Node, message: String) {
+    pub(crate) fn add_at(&mut self, graph: &Graph, node: &Node, message: String) {
         self.push(Diagnostic::new(self.code, message).at(layer(graph, node)));
     }
 
-    fn push(&mut self, finding: Diagnostic) {
+    pub(crate) fn into_list(self) -> Diagnostics {
+        self.list
+    }
+
+    pub(crate) fn push(&mut self, finding: Diagnostic) {
         if self.list.0.len() < FINDINGS_MAX {
             self.list.push(finding);
         }

@@ -1,0 +1,47 @@
+//! Activations: one value in, one of the same shape out.
+
+use super::Rules;
+use super::site::{Shapes, Site, broadcast, one, unknown};
+
+pub(super) const RULES: Rules = &[
+    ("Celu", same),
+    ("Clip", same),
+    ("Elu", same),
+    ("Gelu", same),
+    ("HardSigmoid", same),
+    ("HardSwish", same),
+    ("Hardmax", same),
+    ("LeakyRelu", same),
+    ("LogSoftmax", same),
+    ("Mish", same),
+    ("PRelu", prelu),
+    ("Relu", same),
+    ("Selu", same),
+    ("Shrink", same),
+    ("Sigmoid", same),
+    ("Softmax", same),
+    ("Softplus", same),
+    ("Softsign", same),
+    ("Swish", same),
+    ("Tanh", same),
+    ("ThresholdedRelu", same),
+];
+
+/// The shape of the first input, for the first output.
+pub(super) fn same(site: &Site<'_>) -> Shapes {
+    match site.shape(0) {
+        Some(shape) => one(shape.to_vec()),
+        None => unknown(),
+    }
+}
+
+/// The slope broadcasts to the input, never the other way.
+fn prelu(site: &Site<'_>) -> Shapes {
+    if let (Some(x), Some(slope)) = (site.shape(0), site.shape(1)) {
+        // Before opset 7 a slope per channel has the rank 1 and belongs to axis 1.
+        if site.opset >= 7 {
+            broadcast(x, slope)?;
+        }
+    }
+    same(site)
+}

@@ -1,0 +1,55 @@
+//! Matrix products.
+
+use super::Rules;
+use super::site::{Shapes, Site, both, broadcast, one, show, unknown};
+use crate::Dim;
+
+pub(super) const RULES: Rules = &[
+    ("Gemm", gemm),
+    ("MatMul", |site| matmul(site, 1)),
+    ("MatMulInteger", |site| matmul(site, 1)),
+    ("QLinearMatMul", |site| matmul(site, 3)),
+];
+
+fn gemm(site: &Site<'_>) -> Shapes {
+    let (Some(a), Some(b)) = (site.shape(0), site.shape(1)) else { return unknown() };
+    let ([a0, a1], [b0, b1]) = (a, b) else {
+        return Err(format!("{} and {} are not two matrices", show(a), show(b)));
+    };
+    let (m, k) = if site.int("transA", 0) == 0 { (a0, a1) } else { (a1, a0) };
+    let (l, n) = if site.int("transB", 0) == 0 { (b0, b1) } else { (b1, b0) };
+    if both(k, l).is_none() {
+        return Err(format!("{} and {} cannot be multiplied", show(a), show(b)));
+    }
+    let out = vec![m.clone(), n.clone()];
+    if let Some(c) = site.shape(2).filter(|_| site.opset >= 7) {
+        let sum = broadcast(&out, c)?;
+        if sum.len() > 2 {
+            return Err(format!("the shapes {} and {} do not broadcast", show(&out), show(c)));
+        }
+    }
+    one(out)
+}
+
+/// As NumPy's `matmul`: vectors are promoted, leading axes broadcast.
+fn matmul(site: &Site<'_>, second: usize) -> Shapes {
+    let (Some(a), Some(b)) = (site.shape(0), site.shape(second)) else { return unknown() };
+    let wrong = || Err(format!("{} and {} cannot be multiplied", show(a), show(b)));
+    let (batch_a, m, k): (&[Dim], Option<&Dim>, &Dim) = match a {
+        [k] => (&[], None, k),
+        [batch @ .., m, k] => (batch, Some(m), k),
+        [] => return wrong(),
+    };
+    let (batch_b, l, n): (&[Dim], &Dim, Option<&Dim>) = match b {
+        [l] => (&[], l, None),
+        [batch @ .., l, n] => (batch, l, Some(n)),
+        [] => return wrong(),
+    };
+    if both(k, l).is_none() {
+        return wrong();
+    }
+    let mut out = broadcast(batch_a, batch_b)?;
+    out.extend(m.cloned());
+    out.extend(n.cloned());
+    one(out)
+}

@@ -1,0 +1,66 @@
+//! Declared and inferred types brought together.
+
+use super::site::both;
+use crate::{Dim, Shape, ValueType};
+
+/// What is known of a value that is declared as `declared` and was inferred as `inferred`; `None`
+/// if no value is both. With `keep` declared symbols stay symbols: callers may rely on them.
+pub(super) fn types(
+    declared: Option<&ValueType>,
+    inferred: &ValueType,
+    keep: bool,
+) -> Option<ValueType> {
+    let Some(declared) = declared else { return Some(inferred.clone()) };
+    Some(match (declared, inferred) {
+        (ValueType::Tensor { dtype: a, shape: s }, ValueType::Tensor { dtype: b, shape: t }) => {
+            if a.is_some() && b.is_some() && a != b {
+                return None;
+            }
+            ValueType::Tensor { dtype: a.or(*b), shape: shapes(s.as_ref(), t.as_ref(), keep)? }
+        }
+        (ValueType::Sequence(a), ValueType::Sequence(b)) => {
+            ValueType::Sequence(Box::new(types(Some(a), b, keep)?))
+        }
+        (ValueType::Optional(a), ValueType::Optional(b)) => {
+            ValueType::Optional(Box::new(types(Some(a), b, keep)?))
+        }
+        (ValueType::Sparse { .. }, ValueType::Sparse { .. })
+        | (ValueType::Map(..), ValueType::Map(..))
+        | (ValueType::Opaque { .. }, _) => declared.clone(),
+        _ => return None,
+    })
+}
+
+/// `Some(None)` where nothing is known.
+fn shapes(declared: Option<&Shape>, inferred: Option<&Shape>, keep: bool) -> Option<Option<Shape>> {
+    let (Some(declared), Some(inferred)) = (declared, inferred) else {
+        return Some(declared.or(inferred).cloned());
+    };
+    if declared.len() != inferred.len() {
+        return None;
+    }
+    let merged = declared.iter().zip(inferred).map(|(a, b)| match a {
+        Dim::Symbol(_) if keep => Some(a.clone()),
+        _ => both(a, b),
+    });
+    merged.collect::<Option<Shape>>().map(Some)
+}
+
+/// What is known of a value that is of one type or the other.
+pub(super) fn either(a: &ValueType, b: &ValueType) -> Option<ValueType> {
+    match (a, b) {
+        (ValueType::Tensor { dtype: a, shape: s }, ValueType::Tensor { dtype: b, shape: t }) => {
+            let dtype = a.filter(|a| *b == Some(*a));
+            let shape = match (s, t) {
+                (Some(s), Some(t)) if s.len() == t.len() => {
+                    let dim =
+                        |(x, y): (&Dim, &Dim)| if x.same(y) { x.clone() } else { Dim::Unknown };
+                    Some(s.iter().zip(t).map(dim).collect())
+                }
+                _ => None,
+            };
+            Some(ValueType::Tensor { dtype, shape })
+        }
+        (a, b) => (a == b).then(|| a.clone()),
+    }
+}

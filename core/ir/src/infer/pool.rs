@@ -1,0 +1,60 @@
+//! Pooling.
+
+use super::Rules;
+use super::conv::{Window, channels_first};
+use super::site::{Shapes, Site, axis, one, show, unknown};
+use crate::{Dim, Shape};
+
+pub(super) const RULES: Rules = &[
+    ("AveragePool", pool),
+    ("GlobalAveragePool", global),
+    ("GlobalLpPool", global),
+    ("GlobalMaxPool", global),
+    ("LpPool", pool),
+    ("MaxPool", pool),
+    ("MaxRoiPool", roi),
+    ("RoiAlign", roi_align),
+];
+
+/// Also for the indices that MaxPool may give.
+fn pool(site: &Site<'_>) -> Shapes {
+    let Some(x) = site.shape(0) else { return unknown() };
+    let (n, c, spatial) = channels_first(x)?;
+    let kernel: Shape =
+        site.list("kernel_shape").unwrap_or_default().iter().copied().map(Dim::Known).collect();
+    if kernel.len() != spatial.len() {
+        return Err(format!("the kernel {} does not fit the input {}", show(&kernel), show(x)));
+    }
+    let window = Window::of(site, kernel)?;
+    let ceil = site.int("ceil_mode", 0) != 0;
+    let mut out = vec![n.clone(), c.clone()];
+    for (i, size) in spatial.iter().enumerate() {
+        out.push(window.positions(i, size, ceil)?);
+    }
+    Ok(vec![Some(out); 2])
+}
+
+fn global(site: &Site<'_>) -> Shapes {
+    let Some(x) = site.shape(0) else { return unknown() };
+    let (n, c, spatial) = channels_first(x)?;
+    let mut out = vec![n.clone(), c.clone()];
+    out.resize(2 + spatial.len(), Dim::Known(1));
+    one(out)
+}
+
+fn roi(site: &Site<'_>) -> Shapes {
+    let (Some(x), Some(rois)) = (site.shape(0), site.shape(1)) else { return unknown() };
+    axis(0, rois.len())?;
+    let (_, c, _) = channels_first(x)?;
+    let pooled = site.list("pooled_shape").unwrap_or_default();
+    let sizes = pooled.iter().copied().map(Dim::Known);
+    one([rois[0].clone(), c.clone()].into_iter().chain(sizes).collect())
+}
+
+fn roi_align(site: &Site<'_>) -> Shapes {
+    let (Some(x), Some(rois)) = (site.shape(0), site.shape(1)) else { return unknown() };
+    axis(0, rois.len())?;
+    let (_, c, _) = channels_first(x)?;
+    let size = |name: &str| Dim::Known(site.int(name, 1));
+    one(vec![rois[0].clone(), c.clone(), size("output_height"), size("output_width")])
+}

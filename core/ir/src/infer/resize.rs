@@ -1,0 +1,73 @@
+//! Resampling.
+
+use super::Rules;
+use super::site::{Shapes, Site, axes, sized, unknown};
+use crate::{Attr, Dim, Shape};
+
+pub(super) const RULES: Rules = &[("Resize", resize), ("Upsample", upsample)];
+
+fn resize(site: &Site<'_>) -> Shapes {
+    let (scales, sizes) = if site.opset < 11 { (1, None) } else { (2, Some(3)) };
+    let Some(x) = site.shape(0) else { return unknown() };
+    let over = match site.list("axes") {
+        Some(list) => axes(list, x.len())?,
+        None => (0..x.len()).collect(),
+    };
+    let policy = site.text("keep_aspect_ratio_policy");
+    if let Some(sizes) = sizes.filter(|i| site.has(*i)) {
+        let wanted = site.data(sizes).map(|d| d.items);
+        if !matches!(policy, "" | "stretch") {
+            return Ok(vec![Some(vec![Dim::Unknown; x.len()])]);
+        }
+        return apply(x, &over, wanted, "sizes", |_, wanted| wanted.clone());
+    }
+    let factors = reals(site, scales);
+    apply(x, &over, factors, "scales", scaled)
+}
+
+fn upsample(site: &Site<'_>) -> Shapes {
+    let Some(x) = site.shape(0) else { return unknown() };
+    let factors = match site.node.attr("scales") {
+        Some(Attr::Floats(scales)) => Some(scales.iter().map(|s| f64::from(*s)).collect()),
+        _ => reals(site, 1),
+    };
+    apply(x, &(0..x.len()).collect::<Vec<_>>(), factors, "scales", scaled)
+}
+
+fn reals(site: &Site<'_>, i: usize) -> Option<Vec<f64>> {
+    Some(site.constant(i)?.to_reals()?.values)
+}
+
+fn scaled(size: &Dim, factor: &f64) -> Dim {
+    match size {
+        size if *factor == 1.0 => size.clone(),
+        Dim::Known(n) => {
+            // The standard computes in f32.
+            let size = f64::from(*n as f32 * *factor as f32).floor();
+            sized((0.0..9e15).contains(&size).then_some(size as i64))
+        }
+        _ => Dim::Unknown,
+    }
+}
+
+/// The shape with `change` made along the axes `over`; unknown sizes if the changes are not known.
+fn apply<T>(
+    x: &[Dim],
+    over: &[usize],
+    changes: Option<Vec<T>>,
+    name: &str,
+    change: impl Fn(&Dim, &T) -> Dim,
+) -> Shapes {
+    let mut out: Shape = x.to_vec();
+    let Some(changes) = changes else {
+        over.iter().for_each(|a| out[*a] = Dim::Unknown);
+        return Ok(vec![Some(out)]);
+    };
+    if changes.len() != over.len() {
+        return Err(format!("`{name}` has {} elements for {} axes", changes.len(), over.len()));
+    }
+    for (axis, by) in over.iter().zip(&changes) {
+        out[*axis] = change(&x[*axis], by);
+    }
+    Ok(vec![Some(out)])
+}
