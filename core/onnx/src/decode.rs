@@ -9,7 +9,7 @@ mod types;
 use crate::external::TensorLoader;
 use crate::findings::{Findings, Part, Place};
 use crate::metadata::from_entries;
-use crate::opset::{IR_VERSION_MAX, OPSET_MAX};
+use crate::opset::{IR_VERSION_MAX, IR_VERSION_MIN, IR_VERSION_RAISED, OPSET_MAX};
 use crate::wire;
 use bytes::Bytes;
 use graph::Scope;
@@ -103,7 +103,7 @@ impl Decoder<'_> {
             }
         };
         Model {
-            ir_version: self.ir_version,
+            ir_version: self.kept_ir_version(),
             opsets,
             producer_name: proto.producer_name.unwrap_or_default(),
             producer_version: proto.producer_version.unwrap_or_default(),
@@ -127,6 +127,16 @@ impl Decoder<'_> {
             None => (Code::OnnxInvalid, "the model does not say its IR version".to_owned()),
         };
         self.found.push(code, place, text);
+    }
+
+    /// The model's version, unless that demands that initializers are listed as inputs, which they
+    /// no longer are.
+    fn kept_ir_version(&mut self) -> i64 {
+        if self.ir_version >= IR_VERSION_MIN {
+            return self.ir_version;
+        }
+        self.found.note("the IR version is below 4 and was raised to 8");
+        IR_VERSION_RAISED
     }
 
     /// The operator sets; `implied` if the standard's first is meant when none is named.

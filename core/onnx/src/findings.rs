@@ -76,14 +76,9 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Adds a finding; its number, if it is listed.
-    pub(crate) fn push(
-        &mut self,
-        code: Code,
-        place: &Place<'_>,
-        text: impl fmt::Display,
-    ) -> Option<usize> {
-        self.add(Diagnostic::new(code, format!("{place}: {text}")), place)
+    /// Adds a finding.
+    pub(crate) fn push(&mut self, code: Code, place: &Place<'_>, text: impl fmt::Display) {
+        self.add(Diagnostic::new(code, format!("{place}: {text}")), place);
     }
 
     /// Adds what a tensor loader answered. One cause that concerns many tensors is one finding.
@@ -99,6 +94,7 @@ impl Findings {
         }
     }
 
+    /// Adds a finding; its number, if it is listed.
     fn add(&mut self, mut finding: Diagnostic, place: &Place<'_>) -> Option<usize> {
         if self.list.len() == FINDINGS_MAX {
             self.unlisted += 1;
@@ -107,13 +103,6 @@ impl Findings {
         finding.layer = finding.layer.or_else(|| place.layer());
         self.list.push(finding);
         Some(self.list.len() - 1)
-    }
-
-    /// Adds a remark to an earlier finding.
-    pub(crate) fn amend(&mut self, number: Option<usize>, remark: impl fmt::Display) {
-        if let Some(finding) = number.and_then(|n| self.list.get_mut(n)) {
-            finding.message.push_str(&remark.to_string());
-        }
     }
 
     /// Counts something that is harmless but worth saying.

@@ -10,9 +10,9 @@ pub const OPSET_MAX: i64 = 28;
 /// The newest IR version that is chosen without need: current runtimes all read it.
 pub const IR_VERSION_TARGET: i64 = 10;
 /// What a model becomes whose IR version is too old to be kept.
-const IR_VERSION_RAISED: i64 = 8;
+pub(crate) const IR_VERSION_RAISED: i64 = 8;
 /// From this version on an initializer need not be listed as input; onnxd writes nothing older.
-const IR_VERSION_MIN: i64 = 4;
+pub(crate) const IR_VERSION_MIN: i64 = 4;
 
 /// First operator set that was released with an IR version (releases 1.4 to 1.23 of ONNX).
 const OPSET_NEEDS: &[(i64, i64)] = &[

@@ -4,8 +4,9 @@
 use super::Decoder;
 use crate::findings::{Part, Place};
 use crate::metadata::from_entries;
+use crate::opset::IR_VERSION_MIN;
 use onnxd_diagnostics::{Code, shown};
-use onnxd_ir::{Graph, Origin, Tensor, ValueId, ValueType};
+use onnxd_ir::{Graph, NodeId, Origin, Tensor, ValueId, ValueType};
 use onnxd_proto::onnx::{
     GraphProto, NodeProto, SparseTensorProto, TensorAnnotation, TensorProto, ValueInfoProto,
 };
@@ -20,8 +21,12 @@ pub(super) struct Scope {
     graph: Graph,
     /// What value_info, inputs and outputs say about names that were not defined yet.
     declared: HashMap<String, ValueInfoProto>,
-    /// Values that were read before anything defined them, and the finding that says so.
-    undefined: HashMap<ValueId, Option<usize>>,
+    /// Names that its nodes define.
+    outputs: HashSet<String>,
+    /// Values that were read, but whose node has not come yet.
+    awaited: HashSet<ValueId>,
+    /// Whether there ever were any.
+    unsorted: bool,
 }
 
 impl Decoder<'_> {
@@ -37,8 +42,9 @@ impl Decoder<'_> {
     pub(super) fn open(&mut self, name: &str, declared: Vec<ValueInfoProto>) {
         let named = |info: ValueInfoProto| (info.name.clone().unwrap_or_default(), info);
         let declared = declared.into_iter().map(named).collect();
-        let scope = Scope { graph: Graph::new(name), declared, undefined: HashMap::new() };
-        self.scopes.push(scope);
+        let graph = Graph::new(name);
+        let (outputs, awaited) = (HashSet::new(), HashSet::new());
+        self.scopes.push(Scope { graph, declared, outputs, awaited, unsorted: false });
     }
 
     pub(super) fn close(&mut self) -> Graph {
@@ -89,7 +95,8 @@ impl Decoder<'_> {
             self.scope().declared.insert(name.clone(), info);
             // Before IR version 4 every initializer had to be listed as an input as well, without
             // being meant as one.
-            let listed_only = self.ir_version < 4 && initialized.contains(name.as_str());
+            let listed_only =
+                self.ir_version < IR_VERSION_MIN && initialized.contains(name.as_str());
             let id = self.define(&name, place);
             if listed_only {
                 self.found.note("an initializer listed as input (IR version < 4) is a constant");
@@ -171,8 +178,22 @@ impl Decoder<'_> {
     }
 
     pub(super) fn nodes(&mut self, protos: Vec<NodeProto>, place: &Place<'_>) {
+        let outputs = protos.iter().flat_map(|node| &node.output).filter(|name| !name.is_empty());
+        self.scope().outputs = outputs.cloned().collect();
         for (index, proto) in protos.into_iter().enumerate() {
             self.node(index, proto, place);
+        }
+        if !self.scope().unsorted {
+            return;
+        }
+        // The standard wants nodes sorted, but quantization tools write models that are not, and
+        // runtimes accept them.
+        match self.graph().topological() {
+            Ok(_) => self.found.note("the nodes of a graph are not in topological order"),
+            Err(stuck) => {
+                let text = cycle(self.graph(), &stuck);
+                self.found.push(Code::OnnxInvalid, place, text);
+            }
         }
     }
 
@@ -203,34 +224,37 @@ impl Decoder<'_> {
         }
     }
 
-    /// A new value of the graph that is being read.
+    /// The value that an input, initializer or node of the innermost graph defines.
     pub(super) fn define(&mut self, name: &str, place: &Place<'_>) -> ValueId {
-        if let Some(id) = self.graph().value_named(name) {
-            if let Some(finding) = self.scope().undefined.remove(&id) {
-                let remark = format!(" ({place} defines it later; nodes must be sorted)");
-                self.found.amend(finding, remark);
-                return id;
+        let Some(id) = self.graph().value_named(name) else {
+            let (_, outer) = self.scopes.split_last().expect("a graph is being read");
+            if outer.iter().any(|scope| scope.graph.value_named(name).is_some()) {
+                self.found.note("a name in a sub-graph that hides one around it gets a new name");
             }
-            let shown = shown(name);
-            let text = match self.graph()[id].origin() {
-                Origin::Captured(_) => {
-                    format!("defines `{shown}`, which was read from the enclosing graph before")
-                }
-                _ => format!("defines `{shown}` a second time"),
-            };
-            self.found.push(Code::OnnxInvalid, place, text);
-            return self.graph().add_value(name, None);
+            return self.new_value(self.scopes.len() - 1, name, place);
+        };
+        if self.scope().awaited.remove(&id) {
+            return id;
         }
-        let (_, outer) = self.scopes.split_last().expect("a graph is being read");
-        if outer.iter().any(|scope| scope.graph.value_named(name).is_some()) {
-            self.found.note("a name in a sub-graph that hides one around it gets a new name");
-        }
-        let info = self.scope().declared.remove(name).unwrap_or_default();
+        let name = shown(name);
+        let text = match self.graph()[id].origin() {
+            Origin::Captured(_) => {
+                format!("defines `{name}`, which was read from the enclosing graph before")
+            }
+            _ => format!("defines `{name}` a second time"),
+        };
+        self.found.push(Code::OnnxInvalid, place, text);
+        self.graph().add_value(&name, None)
+    }
+
+    /// Adds a value to the graph at `level`, with what was declared about it.
+    fn new_value(&mut self, level: usize, name: &str, place: &Place<'_>) -> ValueId {
+        let info = self.scopes[level].declared.remove(name).unwrap_or_default();
         let ty = info.r#type.and_then(|ty| self.value_type(ty, &place.at(Part::Value(name))));
-        let id = self.graph().add_value(name, ty);
-        let value = &mut self.graph()[id];
-        value.doc = info.doc_string.unwrap_or_default();
-        value.metadata = from_entries(info.metadata_props);
+        let graph = &mut self.scopes[level].graph;
+        let id = graph.add_value(name, ty);
+        graph[id].doc = info.doc_string.unwrap_or_default();
+        graph[id].metadata = from_entries(info.metadata_props);
         id
     }
 
@@ -240,14 +264,17 @@ impl Decoder<'_> {
         if let Some(id) = self.resolve(innermost, name, place) {
             return id;
         }
-        let text = format!(
-            "`{}` is read, but no input, initializer or earlier node defines it",
-            shown(name)
-        );
-        let finding = self.found.push(Code::OnnxInvalid, place, text);
-        let id = self.graph().add_value(name, None);
-        self.scope().undefined.insert(id, finding);
-        id
+        let awaiting = self.scopes.iter().rposition(|scope| scope.outputs.contains(name));
+        if let Some(level) = awaiting {
+            let id = self.new_value(level, name, place);
+            self.scopes[level].awaited.insert(id);
+            self.scopes[level].unsorted = true;
+            return self.resolve(innermost, name, place).unwrap_or(id);
+        }
+        let text =
+            format!("`{}` is read, but no input, initializer or node defines it", shown(name));
+        self.found.push(Code::OnnxInvalid, place, text);
+        self.graph().add_value(name, None)
     }
 
     fn resolve(&mut self, level: usize, name: &str, place: &Place<'_>) -> Option<ValueId> {
@@ -267,6 +294,15 @@ impl Decoder<'_> {
         }
         Some(graph.capture(outer, name, ty))
     }
+}
+
+/// Says which nodes depend on themselves.
+fn cycle(graph: &Graph, stuck: &[NodeId]) -> String {
+    const NAMED_MAX: usize = 5;
+    let name = |id: &NodeId| format!("`{}` ({})", shown(&graph[*id].name), shown(&graph[*id].op));
+    let names: Vec<String> = stuck.iter().take(NAMED_MAX).map(name).collect();
+    let count = stuck.len();
+    format!("{count} nodes lie on or behind a cycle: {}", names.join(", "))
 }
 
 fn constant_type(elements: &Tensor, dims: &[usize]) -> ValueType {
