@@ -64,7 +64,6 @@ pub fn from_proto(
         ir_version: proto.ir_version.unwrap_or(0),
         in_function: false,
         capture_steps: 0,
-        captures_exhausted: false,
     };
     let model = decoder.model(proto);
     let notes = decoder.found.finish()?;
@@ -80,7 +79,6 @@ struct Decoder<'l> {
     ir_version: i64,
     in_function: bool,
     capture_steps: usize,
-    captures_exhausted: bool,
 }
 
 impl Decoder<'_> {

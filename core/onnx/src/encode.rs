@@ -20,7 +20,8 @@ use prost::Message;
 /// as its output gets an `Identity`, because ONNX allows only values of its own there.
 ///
 /// # Errors
-/// What the sink answers; N0901 if the graph has a cycle or reads what nothing produces.
+/// What the sink answers; N0901 if the graph has a cycle or reads what nothing produces; N0213 if
+/// graphs are nested too deep to be read again.
 pub fn to_proto(model: &Model, sink: &mut dyn TensorSink) -> Result<ModelProto, Diagnostic> {
     let mut encoder = Encoder { sink, levels: Vec::new() };
     Ok(ModelProto {

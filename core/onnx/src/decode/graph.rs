@@ -13,8 +13,8 @@ use onnxd_proto::onnx::{
 use std::collections::{HashMap, HashSet};
 
 /// Values looked at while capturing; capturing searches all values of the sub-graph, so very many
-/// captures by a very large sub-graph would take hours. Enough for 2,000 captures among 100,000.
-const CAPTURE_STEPS_MAX: usize = 1 << 28;
+/// captures by a very large sub-graph would take hours. Enough for 1,000 captures among 100,000.
+const CAPTURE_STEPS_MAX: usize = 1 << 27;
 
 /// A graph that is being read.
 pub(super) struct Scope {
@@ -284,15 +284,16 @@ impl Decoder<'_> {
         let outer = self.resolve(level.checked_sub(1)?, name, place)?;
         let ty = self.scopes[level - 1].graph[outer].ty.clone();
         let graph = &mut self.scopes[level].graph;
-        self.capture_steps += graph.value_ids().count();
         if self.capture_steps > CAPTURE_STEPS_MAX {
-            if !std::mem::replace(&mut self.captures_exhausted, true) {
-                let text = "sub-graphs read more values of the graphs around them than is allowed";
-                self.found.push(Code::SourceLimit, place, text);
-            }
             return Some(graph.add_value(name, ty));
         }
-        Some(graph.capture(outer, name, ty))
+        let id = graph.capture(outer, name, ty);
+        self.capture_steps += id.index();
+        if self.capture_steps > CAPTURE_STEPS_MAX {
+            let text = "sub-graphs read more values of the graphs around them than is allowed";
+            self.found.push(Code::SourceLimit, place, text);
+        }
+        Some(id)
     }
 }
 

@@ -4,12 +4,16 @@
 use super::types::type_to_proto;
 use super::{Encoder, broken, text};
 use crate::metadata::to_entries;
-use onnxd_diagnostics::{Diagnostic, shown};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::{Graph, NodeId, Origin, Value, ValueId};
 use onnxd_proto::onnx::{
     GraphProto, NodeProto, SparseTensorProto, TensorAnnotation, TensorProto, ValueInfoProto,
 };
 use std::collections::{HashMap, HashSet};
+
+/// Graphs inside each other, the outermost counted. Readers of protobuf stop at 100 messages, and
+/// every sub-graph takes three of them.
+const NESTING_MAX: usize = 31;
 
 /// A graph that is being written.
 pub(super) struct Level<'a> {
@@ -59,6 +63,10 @@ impl<'a> Encoder<'a, '_> {
     }
 
     pub(super) fn open(&mut self, graph: &'a Graph) -> Result<(), Diagnostic> {
+        if self.levels.len() == NESTING_MAX {
+            let text = format!("more than {NESTING_MAX} graphs are nested; readers would refuse");
+            return Err(Diagnostic::new(Code::SourceLimit, text));
+        }
         let mut renamed = HashMap::new();
         for (own, outer) in graph.captures() {
             let Some(level) = self.levels.last() else {

@@ -136,7 +136,7 @@ fn findings_are_bounded() {
 
 #[test]
 fn capturing_takes_bounded_time() {
-    const VALUES: usize = 60_000;
+    const VALUES: usize = 30_000;
     let name = |i: usize| format!("v{i}");
     let outer = NodeProto {
         output: (0..VALUES).map(name).collect(),

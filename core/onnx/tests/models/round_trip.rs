@@ -57,6 +57,24 @@ fn a_cycle_and_an_undefined_value_are_refused() {
 }
 
 #[test]
+fn what_is_nested_too_deep_to_be_read_is_not_written() {
+    let nested = |levels: usize| {
+        let graph = (1..levels).fold(Graph::new("leaf"), |inner, _| {
+            let mut g = Graph::new("g");
+            let y = g.add_value("y", float(&[2, 3]));
+            let c = g.add_initializer("c", Tensor::scalar(1u8));
+            let body = Attr::Graph(Box::new(inner));
+            g.add_node(Node::new("If", [c], [y]).with("then_branch", body));
+            g
+        });
+        Model::new(graph, 8, 17)
+    };
+    assert_eq!(decoded(encoded(&nested(31))).model.graph.node_count(), 1);
+    let error = to_proto(&nested(32), &mut onnxd_onnx::Inline).unwrap_err();
+    assert_eq!(error.code, "N0213");
+}
+
+#[test]
 fn unused_initializers_are_dropped_unless_listed() {
     let mut model = simple();
     let g = &mut model.graph;
