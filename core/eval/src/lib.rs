@@ -1,0 +1,44 @@
+//! The built-in executor: exact kernels for the standard's operators, one file per family, and what runs models on
+//! them. Constant folding, the "both graphs compute the same" check, calibration and `onnxd eval` all need one.
+//!
+//! To add an operator: one function and one row in its family's table.
+
+// Kernel bodies are instantiated for many element types, for some of which a conversion or clone is trivial.
+#![allow(
+    clippy::clone_on_copy,
+    clippy::unnecessary_cast,
+    clippy::unnecessary_fallible_conversions,
+    clippy::useless_conversion
+)]
+
+mod activation;
+mod call;
+mod cells;
+pub mod compare;
+mod control;
+mod conv;
+mod dims;
+mod elementwise;
+mod executor;
+mod fault;
+mod fold;
+mod frame;
+mod gemm;
+mod inputs;
+mod linear;
+mod logic;
+mod math;
+mod norm;
+mod num;
+mod pool;
+mod quant;
+mod reduce;
+mod shape;
+mod support;
+mod table;
+#[cfg(test)]
+mod testing;
+
+pub use compare::{Comparison, compare};
+pub use executor::{BYTES_MAX, Executor, Observer, RunOptions};
+pub use fold::{eval_node, is_deterministic};

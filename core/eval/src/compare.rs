@@ -1,0 +1,151 @@
+//! How far two tensors are apart, in the measures reports use.
+
+use crate::fault::Fault;
+use onnxd_ir::{DataType, Reals, Tensor};
+
+/// Differences of a tensor from its reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// Largest absolute difference; infinite where only one side is not finite.
+    pub max_abs: f64,
+    /// Mean absolute difference.
+    pub mean_abs: f64,
+    /// Cosine of the angle between both, 1 for equal directions.
+    pub cosine: f64,
+    /// Power of the reference over power of the difference, in dB; infinite for equal tensors.
+    pub sqnr_db: f64,
+    /// Whether both are equal element by element (NaN equals NaN).
+    pub equal: bool,
+}
+
+/// Why two tensors cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incomparable(pub String);
+
+impl std::fmt::Display for Incomparable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Incomparable {}
+
+fn both(found: &Tensor, reference: &Tensor) -> Result<(Reals, Reals), Incomparable> {
+    if found.dims() != reference.dims() {
+        return Err(Incomparable(format!(
+            "shape {:?}, expected {:?}",
+            found.dims(),
+            reference.dims()
+        )));
+    }
+    let reals = |x: &Tensor| {
+        let wide = crate::shape::cast(x, DataType::Double).map_err(|f| match f {
+            Fault::Here(_, text) => Incomparable(text),
+            Fault::Nested(d) => Incomparable(d.message),
+        })?;
+        wide.to_reals().ok_or_else(|| Incomparable(format!("{x:?} holds no numbers")))
+    };
+    Ok((reals(found)?, reals(reference)?))
+}
+
+/// The difference of two elements: zero if both are NaN or the same infinity.
+fn gap(a: f64, b: f64) -> f64 {
+    if a == b || (a.is_nan() && b.is_nan()) {
+        0.0
+    } else if a.is_finite() && b.is_finite() {
+        (a - b).abs()
+    } else {
+        f64::INFINITY
+    }
+}
+
+/// Compares `found` with `reference`, which may differ in element type but not in shape.
+pub fn compare(found: &Tensor, reference: &Tensor) -> Result<Comparison, Incomparable> {
+    let (a, b) = both(found, reference)?;
+    let pairs = || a.values.iter().copied().zip(b.values.iter().copied());
+    let count = a.values.len().max(1) as f64;
+    let max_abs = pairs().map(|(a, b)| gap(a, b)).fold(0.0, f64::max);
+    let mean_abs = pairs().map(|(a, b)| gap(a, b)).sum::<f64>() / count;
+    let (aa, bb, ab) =
+        pairs().fold((0.0, 0.0, 0.0), |(aa, bb, ab), (a, b)| (aa + a * a, bb + b * b, ab + a * b));
+    let noise: f64 = pairs().map(|(a, b)| gap(a, b)).map(|d| d * d).sum();
+    let cosine = match (aa == 0.0, bb == 0.0) {
+        (true, true) => 1.0,
+        (false, false) => ab / (aa.sqrt() * bb.sqrt()),
+        _ => 0.0,
+    };
+    let sqnr_db = if noise == 0.0 { f64::INFINITY } else { 10.0 * (bb / noise).log10() };
+    // Wide integers may differ by less than `f64` can tell.
+    let exact = !found.dtype().is_integer() || !reference.dtype().is_integer();
+    let equal = max_abs == 0.0 && (exact || found.to_i64s() == reference.to_i64s());
+    Ok(Comparison { max_abs, mean_abs, cosine, sqnr_db, equal })
+}
+
+/// Whether `|found - reference| <= atol + rtol * |reference|` for every element.
+pub fn within(
+    found: &Tensor,
+    reference: &Tensor,
+    atol: f64,
+    rtol: f64,
+) -> Result<bool, Incomparable> {
+    let (a, b) = both(found, reference)?;
+    let near = |(a, b): (&f64, &f64)| {
+        let gap = gap(*a, *b);
+        gap == 0.0 || (gap.is_finite() && gap <= atol + rtol * b.abs())
+    };
+    Ok(a.values.iter().zip(&b.values).all(near))
+}
+
+/// Share of rows (along the last axis) whose largest element stands at the same place; `None` without rows.
+pub fn top1_agreement(found: &Tensor, reference: &Tensor) -> Result<Option<f64>, Incomparable> {
+    let (a, b) = both(found, reference)?;
+    let width = a.dims.last().copied().unwrap_or(1);
+    if a.values.is_empty() {
+        return Ok(None);
+    }
+    let top =
+        |row: &[f64]| (1..row.len()).fold(0, |best, i| if row[i] > row[best] { i } else { best });
+    let rows = a.values.chunks(width).zip(b.values.chunks(width));
+    let same = rows.clone().filter(|(a, b)| top(a) == top(b)).count();
+    Ok(Some(same as f64 / rows.count() as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn measures() {
+        let reference = Tensor::vector(vec![3f32, 4.0]);
+        let found = Tensor::vector(vec![3f32, 3.5]);
+        let c = compare(&found, &reference).unwrap();
+        assert_eq!((c.max_abs, c.mean_abs, c.equal), (0.5, 0.25, false));
+        assert!((c.sqnr_db - 20.0).abs() < 1e-9);
+        assert!((c.cosine - 23.0 / (5.0 * 21.25f64.sqrt())).abs() < 1e-12);
+        let same = compare(&reference, &reference).unwrap();
+        assert_eq!((same.cosine, same.sqnr_db, same.equal), (1.0, f64::INFINITY, true));
+        assert!(within(&found, &reference, 0.1, 0.1).unwrap());
+        assert!(!within(&found, &reference, 0.0, 0.1).unwrap());
+    }
+
+    #[test]
+    fn values_that_are_not_finite() {
+        let a = Tensor::vector(vec![f32::NAN, f32::INFINITY]);
+        assert!(compare(&a, &a).unwrap().equal);
+        let b = Tensor::vector(vec![0f32, f32::INFINITY]);
+        assert_eq!(compare(&a, &b).unwrap().max_abs, f64::INFINITY);
+        assert!(!within(&a, &b, 1e9, 1.0).unwrap());
+    }
+
+    #[test]
+    fn shapes_must_agree() {
+        assert!(compare(&Tensor::vector(vec![1f32]), &Tensor::scalar(1f32)).is_err());
+    }
+
+    #[test]
+    fn agreement_of_the_first_choice() {
+        let a = Tensor::from_vec(vec![2, 2], vec![1f32, 2.0, 5.0, 4.0]);
+        let b = Tensor::from_vec(vec![2, 2], vec![1f32, 3.0, 4.0, 5.0]);
+        assert_eq!(top1_agreement(&a, &b).unwrap(), Some(0.5));
+    }
+}

@@ -1,0 +1,65 @@
+//! Convolutions. Everything runs over three spatial axes; fewer are filled up with axes of size one.
+
+mod deform;
+mod forward;
+mod transpose;
+pub(crate) mod window;
+
+use crate::call::{Call, Row, one, raw, row};
+use crate::fault::{Fault, Outcome};
+use crate::gemm::Product;
+use crate::linear::centered;
+use crate::num::{float, slice};
+use onnxd_ir::Tensor;
+
+pub(crate) use forward::convolved;
+
+pub(crate) const ROWS: &[Row] = &[
+    row("Conv", conv),
+    raw("ConvInteger", conv_integer),
+    row("ConvTranspose", transpose::conv_transpose),
+    row("DeformConv", deform::deform_conv),
+    row("Col2Im", transpose::col2im),
+];
+
+fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (x, w) = (call.x(0)?, call.x(1)?);
+    if x.dtype() != w.dtype() {
+        return Err(Fault::invalid(format!("{x:?} and {w:?} differ in element type")));
+    }
+    float!(x.dtype(), T => {
+        let bias = bias_of::<T>(call, 2, w)?;
+        one(convolved::<T>(call, x, w, bias.as_deref())?)
+    })
+}
+
+/// The bias, if given: one element per output channel.
+fn bias_of<T: Product>(call: &Call, i: usize, w: &Tensor) -> Outcome<Option<Vec<T>>> {
+    let Some(b) = call.opt(i) else { return Ok(None) };
+    if b.rank() != 1 || Some(&b.len()) != w.dims().first() {
+        return Err(Fault::invalid(format!("bias {b:?} does not fit the weights {w:?}")));
+    }
+    Ok(Some(slice::<T>(b)?.into_owned()))
+}
+
+/// Exact in 32 bits. Padding stands for the zero point, so that it contributes nothing.
+fn conv_integer(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = centered(call.x(0)?, call.opt(2), false)?;
+    let w = centered_weights(call.x(1)?, call.opt(3))?;
+    one(convolved::<i32>(call, &x, &w, None)?)
+}
+
+/// Weights minus their zero point, which is a scalar or has one element per output channel.
+pub(crate) fn centered_weights(w: &Tensor, zero: Option<&Tensor>) -> Outcome<Tensor> {
+    let Some(zero) = zero.filter(|z| z.len() != 1) else { return centered(w, zero, false) };
+    if zero.rank() != 1 || Some(&zero.len()) != w.dims().first() {
+        return Err(Fault::invalid(format!("zero point {zero:?} does not fit the weights {w:?}")));
+    }
+    let dims: Vec<usize> = std::iter::once(zero.len())
+        .chain(std::iter::repeat_n(1, w.rank().saturating_sub(1)))
+        .collect();
+    centered(w, Some(&zero.reshaped(dims)?), false)
+}
+
+#[cfg(test)]
+mod tests;

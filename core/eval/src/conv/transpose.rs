@@ -1,0 +1,162 @@
+//! Transposed convolution: products of the input with the kernels, summed where windows overlap (col2im).
+
+use super::window::{AXES, AutoPad, Walk, Window, filled, reach};
+use crate::call::{Call, integers, one};
+use crate::dims;
+use crate::fault::{Fault, Outcome};
+use crate::gemm::{Matrix, Product, Sizes};
+use crate::num::{Num, float, numeric, slice};
+use onnxd_ir::Tensor;
+use rayon::prelude::*;
+
+pub(super) fn conv_transpose(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (x, w) = (call.x(0)?, call.x(1)?);
+    if x.dtype() != w.dtype() {
+        return Err(Fault::invalid(format!("{x:?} and {w:?} differ in element type")));
+    }
+    float!(x.dtype(), T => one(transposed::<T>(call, x, w)?))
+}
+
+/// The window seen from the output: its `input` is this operator's output.
+fn window(call: &Call, input: &[usize], kernel: &[usize]) -> Outcome<Window> {
+    let mut walk = Walk::read(call, kernel)?;
+    let axes = kernel.len();
+    let list = |name: &str| -> Outcome<Option<Vec<usize>>> {
+        let list = call.ints(name)?.filter(|l| !l.is_empty()).map(dims::sizes).transpose()?;
+        match list {
+            Some(l) if l.len() != axes => {
+                Err(Fault::invalid(format!("attribute `{name}` does not fit {axes} spatial axes")))
+            }
+            list => Ok(list),
+        }
+    };
+    let extra = list("output_padding")?.unwrap_or_else(|| vec![0; axes]);
+    let wanted = list("output_shape")?;
+    let mut output = vec![0; axes];
+    for i in 0..axes {
+        let huge = || Fault::invalid("the output is too large");
+        let steps = input[i].saturating_sub(1).checked_mul(walk.strides[i]).ok_or_else(huge)?;
+        let full = steps
+            .checked_add(reach(walk.kernel[i], walk.dilations[i])?)
+            .and_then(|n| n.checked_add(extra[i]))
+            .ok_or_else(huge)?;
+        let same = matches!(walk.auto_pad, AutoPad::SameUpper | AutoPad::SameLower);
+        let fixed = match &wanted {
+            Some(shape) => Some(shape[i]),
+            None if same => Some(input[i].checked_mul(walk.strides[i]).ok_or_else(huge)?),
+            None => None,
+        };
+        if let Some(size) = fixed {
+            let total = full.saturating_sub(size);
+            let small = total / 2;
+            let upper = walk.auto_pad == AutoPad::SameUpper;
+            walk.before[i] = if upper { small } else { total - small };
+            walk.after[i] = total - walk.before[i];
+            output[i] = size;
+        } else {
+            let pads = walk.before[i] + walk.after[i];
+            let size = full.checked_sub(pads);
+            output[i] = size.ok_or_else(|| Fault::invalid("the padding exceeds the output"))?;
+        }
+    }
+    Ok(Window {
+        kernel: filled(&walk.kernel, 1),
+        strides: filled(&walk.strides, 1),
+        dilations: filled(&walk.dilations, 1),
+        before: filled(&walk.before, 0),
+        after: filled(&walk.after, 0),
+        input: filled(&output, 1),
+        output: filled(input, 1),
+    })
+}
+
+fn transposed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor> {
+    let misfit = || Fault::invalid(format!("input {x:?} does not fit the weights {w:?}"));
+    if x.rank() < 3 || x.rank() != w.rank() || x.dims()[1] != w.dims()[0] {
+        return Err(misfit());
+    }
+    let groups = usize::try_from(call.int("group", 1)?).unwrap_or(0);
+    if groups == 0 || !x.dims()[1].is_multiple_of(groups) {
+        return Err(misfit());
+    }
+    let kernel = &w.dims()[2..];
+    let window = window(call, &x.dims()[2..], kernel)?;
+    let (channels, filters) = (x.dims()[1] / groups, w.dims()[1]);
+    let all = filters.checked_mul(groups).ok_or_else(misfit)?;
+    let mut dims = vec![x.dims()[0], all];
+    dims.extend_from_slice(&window.input[AXES - kernel.len()..]);
+    let total = call.room(T::DTYPE, &dims)?;
+    call.room(T::DTYPE, &[window.taps(), window.outputs()])?;
+    let (values, weights) = (slice::<T>(x)?, slice::<T>(w)?);
+    let mut y = vec![T::default(); total];
+    let (area, taps, inputs) = (window.inputs(), window.taps(), window.outputs());
+    if let Some(b) = call.opt(2) {
+        let bias = slice::<T>(b)?;
+        if bias.len() != all {
+            return Err(Fault::invalid(format!("bias {b:?} does not fit the weights {w:?}")));
+        }
+        y.chunks_mut(area.max(1)).enumerate().for_each(|(i, y)| y.fill(bias[i % all]));
+    }
+    y.par_chunks_mut(area.max(1)).enumerate().for_each(|(i, y)| {
+        let (image, filter) = (i / all, i % all);
+        let (group, filter) = (filter / filters, filter % filters);
+        let first = image * groups * channels + group * channels;
+        let x = &values[first * inputs..(first + channels) * inputs];
+        let w = &weights[(group * channels * filters + filter) * taps..];
+        let mut unrolled = vec![T::default(); taps * inputs];
+        let s = Sizes { m: taps, k: channels, n: inputs };
+        let w = Matrix { data: w, rows: 1, columns: filters * taps };
+        T::multiply_add(s, w, Matrix::new(x, inputs), &mut unrolled, inputs);
+        roll_up(&window, &unrolled, y);
+    });
+    Ok(Tensor::from_vec(dims, y))
+}
+
+/// Adds rows (kernel element) of columns (window position) to the elements they stand for.
+fn roll_up<T: Num>(window: &Window, unrolled: &[T], y: &mut [T]) {
+    let ([_, o1, o2], [_, i1, i2], [_, k1, k2]) = (window.output, window.input, window.kernel);
+    if o1 * o2 == 0 {
+        return;
+    }
+    for (tap, row) in unrolled.chunks(window.outputs()).enumerate() {
+        let k = [tap / (k1 * k2), tap / k2 % k1, tap % k2];
+        let (first, end) = window.inner_range(k[2]);
+        for (line, columns) in row.chunks(o2).enumerate() {
+            let (a, b) = (window.source(0, line / o1, k[0]), window.source(1, line % o1, k[1]));
+            let (Some(a), Some(b)) = (a, b) else { continue };
+            let base = (a * i1 + b) * i2 + k[2] * window.dilations[2];
+            for (o, x) in columns.iter().enumerate().take(end).skip(first) {
+                let at = base + o * window.strides[2] - window.before[2];
+                y[at] = y[at].plus(*x);
+            }
+        }
+    }
+}
+
+/// Rearranges columns of blocks into an image, summing where blocks overlap.
+pub(super) fn col2im(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let image = dims::sizes(&integers(call.x(1)?)?)?;
+    let block = dims::sizes(&integers(call.x(2)?)?)?;
+    let misfit = || Fault::invalid(format!("{x:?} does not fit image {image:?}, block {block:?}"));
+    let ([batch, rows, columns], true) = (x.dims(), image.len() == block.len()) else {
+        return Err(misfit());
+    };
+    let window = Walk::read(call, &block)?.over(&image, false)?;
+    let taps = window.taps();
+    if window.outputs() != *columns || rows % taps != 0 {
+        return Err(misfit());
+    }
+    let channels = rows / taps;
+    let dims = [&[*batch, channels], &image[..]].concat();
+    let total = call.room_like(x, &dims)?;
+    numeric!(x.dtype(), T => {
+        let values = call.slice::<T>(0)?;
+        let mut y = vec![T::default(); total];
+        let area = window.inputs().max(1);
+        for (y, x) in y.chunks_mut(area).zip(values.chunks((taps * columns).max(1))) {
+            roll_up(&window, x, y);
+        }
+        one(Tensor::from_vec(dims, y))
+    })
+}

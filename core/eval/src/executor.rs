@@ -1,0 +1,100 @@
+//! Runs whole models: checks first what can be checked without data, then runs the graph node by node.
+
+use crate::frame::{Plan, Runner};
+use crate::{inputs, support};
+use onnxd_diagnostics::{Diagnostic, Diagnostics};
+use onnxd_ir::{Function, Graph, Model, Tensor};
+use std::collections::{BTreeMap, HashMap};
+
+/// Bytes of intermediate tensors that a run may hold unless the caller says otherwise.
+pub const BYTES_MAX: usize = 16 << 30;
+
+/// What watches a run: value name and tensor.
+pub type Observer<'a> = dyn FnMut(&str, &Tensor) + 'a;
+
+/// How to run.
+pub struct RunOptions<'a> {
+    /// Bytes of intermediate tensors that may be alive at a time; tensors that share memory count each.
+    pub bytes_max: usize,
+    /// Sees the name and tensor of every node's every output as it is computed, sub-graphs and functions included.
+    pub observer: Option<&'a mut Observer<'a>>,
+}
+
+impl Default for RunOptions<'_> {
+    fn default() -> Self {
+        RunOptions { bytes_max: BYTES_MAX, observer: None }
+    }
+}
+
+/// A model made ready to run many times.
+pub struct Executor<'m> {
+    pub(crate) model: &'m Model,
+    /// By domain, name and overload.
+    pub(crate) functions: HashMap<(&'m str, &'m str, &'m str), &'m Function>,
+    /// By address of the graph, which the borrow of the model keeps in place.
+    plans: HashMap<usize, Plan>,
+}
+
+impl<'m> Executor<'m> {
+    /// Prepares `model`.
+    ///
+    /// # Errors
+    /// All nodes at once that no kernel computes (`N0506`), or a graph that has a cycle (`N0502`).
+    pub fn new(model: &'m Model) -> Result<Executor<'m>, Diagnostics> {
+        let functions = model
+            .functions
+            .iter()
+            .map(|f| ((standard(&f.domain), f.name.as_str(), f.overload.as_str()), f))
+            .collect();
+        let mut executor = Executor { model, functions, plans: HashMap::new() };
+        support::check(&executor)?;
+        let mut problems = Diagnostics::default();
+        model.for_each_graph(|graph| match Plan::new(graph) {
+            Ok(plan) => {
+                executor.plans.insert(address(graph), plan);
+            }
+            Err(problem) => problems.push(problem),
+        });
+        problems.or_ok(executor)
+    }
+
+    /// Runs the model on tensors by input name; gives the outputs in the graph's order. Inputs that have an
+    /// initializer may be left out.
+    ///
+    /// # Errors
+    /// All that is wrong with the inputs at once (`N0507`), or the first node that fails, which is named.
+    pub fn run(
+        &self,
+        inputs: &BTreeMap<String, Tensor>,
+        options: RunOptions,
+    ) -> Result<Vec<(String, Tensor)>, Diagnostics> {
+        inputs::check(&self.model.graph, inputs)?;
+        let graph = &self.model.graph;
+        let fed = graph.inputs().iter().map(|v| inputs.get(&graph[*v].name).cloned()).collect();
+        let outputs = Runner::new(self, options).main(fed)?;
+        let names = graph.outputs().iter().map(|v| graph[*v].name.clone());
+        Ok(names.zip(outputs).collect())
+    }
+
+    pub(crate) fn plan(&self, graph: &Graph) -> Result<&Plan, Diagnostic> {
+        self.plans.get(&address(graph)).ok_or_else(|| {
+            Diagnostic::new(
+                onnxd_diagnostics::Code::Internal,
+                format!("graph `{}` was not prepared", graph.name),
+            )
+        })
+    }
+}
+
+fn address(graph: &Graph) -> usize {
+    std::ptr::from_ref(graph).addr()
+}
+
+/// The standard's domain has two spellings.
+pub(crate) fn standard(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
+}
+
+#[cfg(test)]
+#[path = "executor_tests.rs"]
+mod tests;

@@ -1,0 +1,232 @@
+//! One activation of a graph: its live values, and the order in which they come and go.
+
+use crate::call::{Call, Scope};
+use crate::executor::{Executor, RunOptions};
+use crate::fault::{Fault, layer_of};
+use crate::shape::densified;
+use crate::{support, table};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_ir::{Attr, Function, Graph, Node, NodeId, Opsets, Tensor, ValueId};
+
+/// Sub-graphs and functions nested deeper are refused.
+const DEPTH_MAX: usize = 32;
+
+/// What is known of a graph before any run.
+pub(crate) struct Plan {
+    /// Nodes in the order of evaluation.
+    order: Vec<NodeId>,
+    /// For each place in `order`: values that nothing reads afterwards.
+    last_reads: Vec<Vec<ValueId>>,
+    /// (own value, value of the enclosing graph).
+    captures: Vec<(ValueId, ValueId)>,
+    values: usize,
+}
+
+impl Plan {
+    pub(crate) fn new(graph: &Graph) -> Result<Plan, Diagnostic> {
+        let order = graph.topological().map_err(|cycle| {
+            let layer = layer_of(&graph[cycle[0]], Some(graph));
+            Diagnostic::new(Code::OnnxInvalid, "the node depends on its own output").at(layer)
+        })?;
+        let values = graph.value_ids().count();
+        let mut kept = vec![false; values];
+        graph.outputs().iter().for_each(|v| kept[v.index()] = true);
+        let mut last_reads = vec![Vec::new(); order.len()];
+        for (place, id) in order.iter().enumerate().rev() {
+            let node = &graph[*id];
+            for v in node.reads().chain(node.outputs.iter().flatten().copied()) {
+                if !std::mem::replace(&mut kept[v.index()], true) {
+                    last_reads[place].push(v);
+                }
+            }
+        }
+        Ok(Plan { order, last_reads, captures: graph.captures().collect(), values })
+    }
+}
+
+/// A graph while it runs.
+struct Frame<'a> {
+    graph: &'a Graph,
+    opsets: &'a Opsets,
+    scope: &'a Scope<'a>,
+    values: Vec<Option<Tensor>>,
+}
+
+impl Frame<'_> {
+    fn value(&self, id: ValueId) -> Option<&Tensor> {
+        self.values[id.index()].as_ref().or_else(|| self.graph[id].initializer())
+    }
+}
+
+/// One run of a model.
+pub(crate) struct Runner<'e, 'm, 'o> {
+    executor: &'e Executor<'m>,
+    options: RunOptions<'o>,
+    /// Bytes of the values alive in all frames.
+    live: usize,
+    depth: usize,
+}
+
+impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
+    pub(crate) fn new(executor: &'e Executor<'m>, options: RunOptions<'o>) -> Self {
+        Runner { executor, options, live: 0, depth: 0 }
+    }
+
+    /// Runs the main graph.
+    pub(crate) fn main(&mut self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, Diagnostic> {
+        let model = self.executor.model;
+        self.graph(&model.graph, &model.opsets, &Scope::new(), inputs, None)?
+            .into_iter()
+            .zip(model.graph.outputs())
+            .map(|(y, v)| y.ok_or_else(|| undefined(&model.graph, *v)))
+            .collect()
+    }
+
+    /// Runs `graph` on values for its inputs; an output that nothing defines is `None`.
+    fn graph(
+        &mut self,
+        graph: &Graph,
+        opsets: &Opsets,
+        scope: &Scope,
+        inputs: Vec<Option<Tensor>>,
+        outer: Option<&Frame>,
+    ) -> Result<Vec<Option<Tensor>>, Diagnostic> {
+        if self.depth == DEPTH_MAX {
+            let text = format!("sub-graphs and functions are nested deeper than {DEPTH_MAX}");
+            return Err(Diagnostic::new(Code::OperatorUnsupported, text));
+        }
+        let executor = self.executor;
+        let plan = executor.plan(graph)?;
+        let mut frame = Frame { graph, opsets, scope, values: vec![None; plan.values] };
+        for (id, sparse) in &graph.sparse {
+            let dense = densified(sparse, self.room());
+            frame.values[id.index()] =
+                Some(dense.map_err(|f| f.at(&Node::new("Constant", [], []), Default::default()))?);
+        }
+        for (id, value) in graph.inputs().iter().zip(inputs) {
+            frame.values[id.index()] = value;
+        }
+        for (own, from) in &plan.captures {
+            frame.values[own.index()] = outer.and_then(|o| o.value(*from)).cloned();
+        }
+        let before = self.live;
+        self.depth += 1;
+        for (id, last_reads) in plan.order.iter().zip(&plan.last_reads) {
+            self.node(&mut frame, &graph[*id])?;
+            for v in last_reads {
+                let freed = frame.values[v.index()].take();
+                if graph.producer(*v).is_some() {
+                    self.live -= freed.map_or(0, |t| t.byte_len());
+                }
+            }
+        }
+        self.depth -= 1;
+        self.live = before;
+        Ok(graph.outputs().iter().map(|v| frame.value(*v).cloned()).collect())
+    }
+
+    fn room(&self) -> usize {
+        self.options.bytes_max.saturating_sub(self.live)
+    }
+
+    /// Computes one node and stores its outputs.
+    fn node(&mut self, frame: &mut Frame, node: &Node) -> Result<(), Diagnostic> {
+        let read = |v: &Option<ValueId>| match v {
+            None => Ok(None),
+            Some(v) => frame.value(*v).cloned().map(Some).ok_or_else(|| undefined(frame.graph, *v)),
+        };
+        let inputs: Vec<Option<Tensor>> = node
+            .inputs
+            .iter()
+            .map(read)
+            .collect::<Result<_, _>>()
+            .map_err(|d| d.at(layer_of(node, Some(frame.graph))))?;
+        let executor = self.executor;
+        let outputs = match executor.function(node) {
+            Some(function) => self.function(frame, node, function, inputs),
+            None => self.operator(frame, node, &inputs),
+        };
+        let outputs = outputs.map_err(|fault| fault.at(node, layer_of(node, Some(frame.graph))))?;
+        for (slot, tensor) in node.outputs.iter().zip(outputs) {
+            let Some(v) = slot else { continue };
+            if let Some(observer) = &mut self.options.observer {
+                observer(&frame.graph[*v].name, &tensor);
+            }
+            self.live += tensor.byte_len();
+            frame.values[v.index()] = Some(tensor);
+        }
+        if self.live > self.options.bytes_max {
+            let text = format!("live tensors exceed {} bytes", self.options.bytes_max);
+            return Err(Fault::memory(text).at(node, layer_of(node, Some(frame.graph))));
+        }
+        Ok(())
+    }
+
+    fn operator(
+        &mut self,
+        frame: &Frame,
+        node: &Node,
+        inputs: &[Option<Tensor>],
+    ) -> Result<Vec<Tensor>, Fault> {
+        let opset = support::opset(frame.opsets, &node.domain);
+        let row = table::find(&node.op, opset)
+            .ok_or_else(|| Fault::unsupported(format!("opset {opset} has no kernel")))?;
+        let call = Call { node, opset, inputs, scope: frame.scope, bytes_max: self.room() };
+        let mut body = |graph: &Graph, inputs: Vec<Tensor>| {
+            let fed = inputs.into_iter().map(Some).collect();
+            let nested = |d| Fault::Nested(Box::new(d));
+            let found = self.graph(graph, frame.opsets, frame.scope, fed, Some(frame));
+            let outputs = found.map_err(nested)?;
+            outputs
+                .into_iter()
+                .zip(graph.outputs())
+                .map(|(y, v)| y.ok_or_else(|| nested(undefined(graph, *v))))
+                .collect()
+        };
+        row.run(&call, &mut body)
+    }
+
+    /// Applies a local function.
+    fn function(
+        &mut self,
+        frame: &Frame,
+        node: &Node,
+        function: &Function,
+        mut inputs: Vec<Option<Tensor>>,
+    ) -> Result<Vec<Tensor>, Fault> {
+        if inputs.len() > function.graph.inputs().len() {
+            return Err(Fault::invalid(format!("the function has no input {}", inputs.len() - 1)));
+        }
+        inputs.resize(function.graph.inputs().len(), None);
+        let mut scope: Scope = function.defaults.iter().map(|(n, a)| (n.as_str(), a)).collect();
+        for (name, attr) in &node.attrs {
+            let given = match attr {
+                Attr::Ref { name, .. } => frame.scope.get(name.as_str()).copied(),
+                attr => Some(attr),
+            };
+            if let Some(given) = given {
+                scope.insert(name, given);
+            }
+        }
+        let outputs = self
+            .graph(&function.graph, &function.opsets, &scope, inputs, None)
+            .map_err(|d| Fault::Nested(Box::new(d)))?;
+        let wanted = node.outputs.iter().chain(std::iter::repeat(&None)).map(Option::is_some);
+        let mut found = Vec::new();
+        for ((y, v), wanted) in outputs.into_iter().zip(function.graph.outputs()).zip(wanted) {
+            match y {
+                Some(y) => found.push(y),
+                None if wanted => {
+                    return Err(Fault::Nested(Box::new(undefined(&function.graph, *v))));
+                }
+                None => found.push(Tensor::vector(Vec::<u8>::new())),
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn undefined(graph: &Graph, v: ValueId) -> Diagnostic {
+    let name = shown(&graph[v].name);
+    Diagnostic::new(Code::OnnxInvalid, format!("nothing defines the value `{name}`"))
+}

@@ -1,0 +1,278 @@
+//! Matrix products.
+
+use crate::call::{Call, Row, one, raw, row};
+use crate::cells::expanded;
+use crate::dims::{broadcast, broadcast_strides, for_each_index};
+use crate::fault::{Fault, Outcome};
+use crate::gemm::{Matrix, Product, Sizes};
+use crate::num::{Num, slice};
+use onnxd_ir::{DataType, Tensor};
+use rayon::prelude::*;
+
+pub(crate) const ROWS: &[Row] =
+    &[row("Gemm", gemm), row("MatMul", matmul), raw("MatMulInteger", matmul_integer)];
+
+/// Rows of a product that one thread computes at a time.
+const ROWS_PER_TASK: usize = 64;
+
+/// Evaluates the body for the element types that products are defined on.
+macro_rules! product {
+    ($dtype:expr, $t:ident => $body:expr) => {{
+        use onnxd_ir::DataType as D;
+        match $dtype {
+            D::Float => {
+                type $t = f32;
+                $body
+            }
+            D::Double => {
+                type $t = f64;
+                $body
+            }
+            D::Int32 => {
+                type $t = i32;
+                $body
+            }
+            D::Uint32 => {
+                type $t = u32;
+                $body
+            }
+            D::Int64 => {
+                type $t = i64;
+                $body
+            }
+            D::Uint64 => {
+                type $t = u64;
+                $body
+            }
+            other => Err($crate::fault::Fault::dtype(other)),
+        }
+    }};
+}
+
+/// `c += a * b`, rows of `c` shared out over the threads.
+pub(crate) fn multiply_add<T: Product>(
+    s: Sizes,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    c: &mut [T],
+    stride: usize,
+) {
+    if s.m == 0 || s.n == 0 || s.k == 0 {
+        return;
+    }
+    let small = s.m.saturating_mul(s.n).saturating_mul(s.k) < 1 << 18;
+    let threads = rayon::current_num_threads();
+    let rows =
+        if small { s.m } else { s.m.div_ceil(threads).clamp(1, ROWS_PER_TASK).max(s.m / 16) };
+    let task = |(i, c): (usize, &mut [T])| {
+        let m = rows.min(s.m - i * rows);
+        let a = Matrix { data: &a.data[i * rows * a.rows..], ..a };
+        T::multiply_add(Sizes { m, ..s }, a, b, c, stride);
+    };
+    if rows >= s.m {
+        task((0, c));
+    } else {
+        let used = (s.m - 1) * stride + s.n;
+        c[..used].par_chunks_mut(rows * stride).enumerate().for_each(task);
+    }
+}
+
+/// `alpha * A' * B' + beta * C`, where A' and B' may be transposed.
+fn gemm(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = (call.x(0)?, call.x(1)?);
+    let (flip_a, flip_b) = (call.flag("transA", false)?, call.flag("transB", false)?);
+    let (alpha, beta) = (call.float("alpha", 1.0)?, call.float("beta", 1.0)?);
+    let shape = |x: &Tensor, flip: bool| match (x.dims(), flip) {
+        ([m, n], false) | ([n, m], true) => Ok((*m, *n)),
+        _ => Err(Fault::invalid(format!("{x:?} is not a matrix"))),
+    };
+    let ((m, k), (k_b, n)) = (shape(a, flip_a)?, shape(b, flip_b)?);
+    if k != k_b || a.dtype() != b.dtype() {
+        return Err(Fault::invalid(format!("{a:?} and {b:?} cannot be multiplied")));
+    }
+    let dims = vec![m, n];
+    call.room_like(a, &dims)?;
+    product!(a.dtype(), T => {
+        let (a, b) = (call.slice::<T>(0)?, call.slice::<T>(1)?);
+        let a = if flip_a { Matrix::transposed(&a, m) } else { Matrix::new(&a, k) };
+        let b = if flip_b { Matrix::transposed(&b, k) } else { Matrix::new(&b, n) };
+        let mut y = vec![T::default(); m * n];
+        multiply_add(Sizes { m, k, n }, a, b, &mut y, n);
+        if alpha != 1.0 {
+            y.iter_mut().for_each(|v| *v = scaled(*v, alpha));
+        }
+        if let Some(c) = call.opt(2) {
+            let c = gemm_bias(c, &dims)?;
+            let c = slice::<T>(&c)?;
+            y.iter_mut().zip(c.iter()).for_each(|(v, c)| *v = v.plus(scaled(*c, beta)));
+        }
+        one(Tensor::from_vec(dims, y))
+    })
+}
+
+fn gemm_bias(c: &Tensor, dims: &[usize]) -> Outcome<Tensor> {
+    if broadcast(c.dims(), dims)? != dims || c.rank() > 2 {
+        return Err(Fault::invalid(format!("{c:?} does not broadcast to the product {dims:?}")));
+    }
+    expanded(c, dims)
+}
+
+/// Floats scale in their own type, integers through `f64`.
+fn scaled<T: Num>(x: T, by: f32) -> T {
+    if by == 1.0 {
+        x
+    } else if T::INTEGER {
+        T::from_f64(x.to_f64() * f64::from(by))
+    } else {
+        x.times(T::from_f64(f64::from(by)))
+    }
+}
+
+fn matmul(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = (call.x(0)?, call.x(1)?);
+    if a.dtype() != b.dtype() {
+        return Err(Fault::invalid(format!("{a:?} and {b:?} differ in element type")));
+    }
+    product!(a.dtype(), T => one(multiplied::<T>(call, a, b)?))
+}
+
+/// The product over the two innermost axes; the others broadcast. A vector stands for a row or a column.
+pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Tensor> {
+    let misfit = || Fault::invalid(format!("{a:?} and {b:?} cannot be multiplied"));
+    let (batch_a, m, k) = match a.dims() {
+        [] => return Err(misfit()),
+        [k] => (&[][..], 1, *k),
+        [batch @ .., m, k] => (batch, *m, *k),
+    };
+    let (batch_b, k_b, n) = match b.dims() {
+        [] => return Err(misfit()),
+        [k] => (&[][..], *k, 1),
+        [batch @ .., k, n] => (batch, *k, *n),
+    };
+    if k != k_b {
+        return Err(misfit());
+    }
+    let batch = broadcast(batch_a, batch_b)?;
+    let mut dims = batch.clone();
+    dims.extend((a.rank() > 1).then_some(m));
+    dims.extend((b.rank() > 1).then_some(n));
+    let total = call.room(T::DTYPE, &dims)?;
+    let (x, w) = (slice::<T>(a)?, slice::<T>(b)?);
+    let mut y = vec![T::default(); total];
+    let s = Sizes { m, k, n };
+    if batch_b.iter().all(|d| *d == 1) && batch == batch_a {
+        // One right side for all: a single tall product.
+        let s = Sizes { m: m * batch.iter().product::<usize>(), ..s };
+        multiply_add(s, Matrix::new(&x, k), Matrix::new(&w, n), &mut y, n);
+        return Ok(Tensor::from_vec(dims, y));
+    }
+    let starts = |own: &[usize], area: usize| {
+        let steps = broadcast_strides(own, &batch);
+        let mut starts = Vec::new();
+        for_each_index(&batch, |i| {
+            starts.push(i.iter().zip(&steps).map(|(i, s)| i * s).sum::<usize>() * area);
+        });
+        starts
+    };
+    let (from_a, from_b) = (starts(batch_a, m * k), starts(batch_b, k * n));
+    if total > 0 && k > 0 {
+        y.par_chunks_mut(m * n).zip(from_a.par_iter().zip(&from_b)).for_each(|(y, (i, j))| {
+            multiply_add(s, Matrix::new(&x[*i..], k), Matrix::new(&w[*j..], n), y, n);
+        });
+    }
+    Ok(Tensor::from_vec(dims, y))
+}
+
+/// 8-bit integers minus their zero point; the zero point is a scalar or has one element per row or column.
+pub(crate) fn centered(x: &Tensor, zero: Option<&Tensor>, per_row: bool) -> Outcome<Tensor> {
+    if !matches!(x.dtype(), DataType::Int8 | DataType::Uint8) {
+        return Err(Fault::invalid(format!("{x:?} where 8-bit integers are needed")));
+    }
+    let wide: Vec<i32> = crate::call::integers(x)?.into_iter().map(|v| v as i32).collect();
+    let wide = Tensor::from_vec(x.dims(), wide);
+    let Some(zero) = zero else { return Ok(wide) };
+    if zero.dtype() != x.dtype() {
+        return Err(Fault::invalid(format!("zero point {zero:?} does not fit {x:?}")));
+    }
+    let column = per_row && zero.rank() == 1 && zero.len() > 1;
+    let zero = if column { zero.reshaped([zero.len(), 1])? } else { zero.clone() };
+    let zero = if zero.len() == 1 { zero.reshaped([])? } else { zero };
+    if broadcast(zero.dims(), x.dims())? != x.dims() {
+        return Err(Fault::invalid(format!("zero point {zero:?} does not fit {x:?}")));
+    }
+    let zeros: Vec<i32> = crate::call::integers(&zero)?.into_iter().map(|v| v as i32).collect();
+    let values = crate::elementwise::pairs(
+        x.dims(),
+        (&slice::<i32>(&wide)?, x.dims()),
+        (&zeros, zero.dims()),
+        |x, z| x - z,
+    );
+    Ok(Tensor::from_vec(x.dims(), values))
+}
+
+fn matmul_integer(call: &Call) -> Outcome<Vec<Tensor>> {
+    let a = centered(call.x(0)?, call.opt(2), true)?;
+    let b = centered(call.x(1)?, call.opt(3), false)?;
+    one(multiplied::<i32>(call, &a, &b)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{reals, run, try_run};
+    use onnxd_ir::{Attr, Tensor};
+    use proptest::prelude::*;
+
+    #[test]
+    fn gemm_of_all_forms() {
+        let a = Tensor::from_vec(vec![3, 2], vec![1f32, 4.0, 2.0, 5.0, 3.0, 6.0]);
+        let b = Tensor::from_vec(vec![3, 1], vec![1f32, 1.0, 2.0]);
+        let c = Tensor::vector(vec![10f32]);
+        let attrs =
+            [("transA", Attr::Int(1)), ("alpha", Attr::Float(0.5)), ("beta", Attr::Float(2.0))];
+        let y = run("Gemm", 13, &attrs, &[&a, &b, &c]);
+        assert_eq!((y.dims(), reals(&y)), (&[2usize, 1][..], vec![24.5, 30.5]));
+        assert!(try_run("Gemm", 13, &[], &[&a, &b]).is_err());
+    }
+
+    #[test]
+    fn vectors_and_batches() {
+        let v = Tensor::vector(vec![1f32, 2.0]);
+        let m = Tensor::from_vec(vec![2, 2, 1], vec![1f32, 2.0, 3.0, 4.0]);
+        let y = run("MatMul", 13, &[], &[&v, &m]);
+        assert_eq!((y.dims(), reals(&y)), (&[2usize, 1][..], vec![5.0, 11.0]));
+        let dot = run("MatMul", 13, &[], &[&v, &v]);
+        assert_eq!((dot.rank(), reals(&dot)), (0, vec![5.0]));
+        let empty = Tensor::from_vec(vec![2, 0], Vec::<f32>::new());
+        let none = Tensor::from_vec(vec![0, 3], Vec::<f32>::new());
+        assert_eq!(reals(&run("MatMul", 13, &[], &[&empty, &none])), [0.0; 6]);
+    }
+
+    #[test]
+    fn integers_with_zero_points() {
+        let a = Tensor::from_vec(vec![2, 2], vec![255u8, 0, 1, 2]);
+        let b = Tensor::from_vec(vec![2, 2], vec![-128i8, 127, 1, -1]);
+        let za = Tensor::vector(vec![10u8, 1]);
+        let zb = Tensor::vector(vec![-128i8, 127]);
+        let y = run("MatMulInteger", 10, &[], &[&a, &b, &za, &zb]);
+        assert_eq!(y.to_i64s().unwrap(), [-1290, 1280, 129, -128]);
+    }
+
+    proptest! {
+        #[test]
+        fn products_equal_the_definition(m in 1usize..70, k in 1usize..40, n in 1usize..40, batch in 1usize..3) {
+            let fill = |n: usize| (0..n).map(|i| (i * 7 % 11) as f32 - 5.0).collect::<Vec<_>>();
+            let (a, b) = (fill(batch * m * k), fill(batch * k * n));
+            let mut expected = Vec::new();
+            for i in 0..batch * m * n {
+                let (z, i, j) = (i / (m * n), i / n % m, i % n);
+                expected.push((0..k).map(|l| f64::from(a[(z * m + i) * k + l] * b[(z * k + l) * n + j])).sum::<f64>());
+            }
+            let int = |v: &[f32]| v.iter().map(|x| *x as i32).collect::<Vec<_>>();
+            let (ia, ib) = (int(&a), int(&b));
+            let y = run("MatMul", 13, &[], &[&Tensor::from_vec(vec![batch, m, k], a), &Tensor::from_vec(vec![batch, k, n], b)]);
+            prop_assert_eq!(reals(&y), expected.clone());
+            let y = run("MatMul", 13, &[], &[&Tensor::from_vec(vec![batch, m, k], ia), &Tensor::from_vec(vec![batch, k, n], ib)]);
+            prop_assert_eq!(reals(&y), expected);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Functions of two elements, with broadcasting.
+
+use crate::call::{Call, one};
+use crate::dims;
+use crate::elementwise::zip;
+use crate::fault::{Fault, Outcome};
+use crate::num::{Num, integer, numeric, slice};
+use onnxd_ir::{DataType, Tensor};
+
+/// The two operands; before opset 7 the second is aligned by the attributes `broadcast` and `axis`.
+pub(crate) fn operands(call: &Call) -> Outcome<(Tensor, Tensor)> {
+    let (a, b) = (call.x(0)?.clone(), call.x(1)?.clone());
+    if call.opset >= 7 || !call.flag("broadcast", false)? {
+        return Ok((a, b));
+    }
+    let Some(axis) = call.int_opt("axis")? else { return Ok((a, b)) };
+    let behind = a.rank().checked_sub(dims::axis(axis, a.rank())? + b.rank());
+    let behind = behind.ok_or_else(|| Fault::invalid("the second operand has too many axes"))?;
+    let aligned = b.reshaped([b.dims(), &vec![1; behind]].concat())?;
+    Ok((a, aligned))
+}
+
+/// The operands of one type.
+fn same_typed(call: &Call) -> Outcome<(Tensor, Tensor)> {
+    let (a, b) = operands(call)?;
+    if a.dtype() != b.dtype() {
+        return Err(Fault::invalid(format!("{a:?} and {b:?} differ in element type")));
+    }
+    Ok((a, b))
+}
+
+macro_rules! arithmetic {
+    ($($name:ident $method:ident;)*) => { $(
+        pub(super) fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
+            let (a, b) = same_typed(call)?;
+            numeric!(a.dtype(), T => one(zip(call, a.dtype(), (&a, &b), T::$method)?))
+        }
+    )* };
+}
+
+arithmetic! {
+    add plus;
+    sub minus;
+    mul times;
+}
+
+/// Integers truncate towards zero.
+pub(super) fn div(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = same_typed(call)?;
+    numeric!(a.dtype(), T => {
+        refuse_zero::<T>(&b)?;
+        one(zip(call, a.dtype(), (&a, &b), T::over)?)
+    })
+}
+
+/// The result has the sign of the divisor, with `fmod` that of the dividend.
+pub(super) fn modulo(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = same_typed(call)?;
+    let fmod = call.flag("fmod", false)?;
+    numeric!(a.dtype(), T => {
+        refuse_zero::<T>(&b)?;
+        let f = if fmod { T::remainder } else { T::modulo };
+        one(zip(call, a.dtype(), (&a, &b), f)?)
+    })
+}
+
+fn refuse_zero<T: Num>(divisor: &Tensor) -> Outcome<()> {
+    if T::INTEGER && slice::<T>(divisor)?.contains(&T::default()) {
+        return Err(Fault::invalid("an integer is divided by zero"));
+    }
+    Ok(())
+}
+
+/// The result has the type of the base; integers to integer powers are exact modulo 2^bits.
+pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = operands(call)?;
+    let both = (&a, &b);
+    let out = a.dtype();
+    match (a.dtype(), b.dtype()) {
+        (DataType::Float, DataType::Float) => one(zip(call, out, both, f32::powf)?),
+        (base, exponent) if exponent.is_integer() && exponent != DataType::Uint64 => {
+            let exponents = Tensor::from_vec(b.dims(), crate::call::integers(&b)?);
+            numeric!(base, T => one(zip(call, out, (&a, &exponents), T::power)?))
+        }
+        (base, exponent) => numeric!(base, T => numeric!(exponent, E => {
+            let f = |x: T, e: E| T::from_f64(x.to_f64().powf(e.to_f64()));
+            one(zip(call, out, both, f)?)
+        })),
+    }
+}
+
+/// A shift by the number of bits or more gives zero.
+pub(super) fn bit_shift(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = same_typed(call)?;
+    let left = match call.string("direction", "")? {
+        "LEFT" => true,
+        "RIGHT" => false,
+        other => return Err(Fault::invalid(format!("direction `{other}` is not LEFT or RIGHT"))),
+    };
+    integer!(a.dtype(), T => {
+        let shift = |x: T, by: T| {
+            let by = u32::try_from(by).unwrap_or(u32::MAX);
+            let found = if left { x.checked_shl(by) } else { x.checked_shr(by) };
+            found.unwrap_or(0)
+        };
+        one(zip(call, a.dtype(), (&a, &b), shift)?)
+    })
+}
+
+macro_rules! bitwise {
+    ($($name:ident $op:tt;)*) => { $(
+        pub(super) fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
+            let (a, b) = same_typed(call)?;
+            integer!(a.dtype(), T => one(zip(call, a.dtype(), (&a, &b), |x: T, y: T| x $op y)?))
+        }
+    )* };
+}
+
+bitwise! {
+    bitwise_and &;
+    bitwise_or |;
+    bitwise_xor ^;
+}

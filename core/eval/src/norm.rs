@@ -1,0 +1,371 @@
+//! Normalization, and Dropout as inference sees it.
+
+use crate::call::{Call, Row, one, raw, row};
+use crate::dims;
+use crate::fault::{Fault, Outcome};
+use crate::num::{Num, float, slice};
+use onnxd_ir::{DataType, Tensor};
+
+pub(crate) const ROWS: &[Row] = &[
+    row("BatchNormalization", batch_normalization),
+    raw("Dropout", dropout),
+    row("GroupNormalization", group_normalization),
+    row("InstanceNormalization", instance_normalization),
+    row("LRN", lrn),
+    row("LayerNormalization", layer_normalization),
+    row("LpNormalization", lp_normalization),
+    row("MeanVarianceNormalization", mean_variance_normalization),
+    row("RMSNormalization", rms_normalization),
+];
+
+/// Batch size, channels, elements per channel.
+fn channels(x: &Tensor) -> Outcome<(usize, usize, usize)> {
+    match x.dims() {
+        [] => Err(Fault::invalid("a scalar has no channels")),
+        [n] => Ok((1, *n, 1)),
+        [n, c, inner @ ..] => Ok((*n, *c, inner.iter().product())),
+    }
+}
+
+/// A parameter with one element per channel.
+fn per_channel<'a, T: Num>(
+    call: &Call<'a>,
+    i: usize,
+    n: usize,
+) -> Outcome<std::borrow::Cow<'a, [T]>> {
+    let found = call.slice::<T>(i)?;
+    if found.len() != n {
+        return Err(Fault::invalid(format!("input {i} has {} elements, not {n}", found.len())));
+    }
+    Ok(found)
+}
+
+/// Mean and variance of some values, in `f64`.
+fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    let (count, sum) = values.clone().fold((0f64, 0f64), |(n, s), v| (n + 1.0, s + v));
+    let mean = sum / count;
+    (mean, values.map(|v| (v - mean) * (v - mean)).sum::<f64>() / count)
+}
+
+/// `(x - mean) / sqrt(var + epsilon) * scale + b`. When training, mean and variance come from the batch.
+fn batch_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let (n, c, area) = channels(x)?;
+    let epsilon = f64::from(call.float("epsilon", 1e-5)?);
+    let momentum = f64::from(call.float("momentum", 0.9)?);
+    let training = call.flag("training_mode", false)?
+        || (call.opset < 14 && (1..5).any(|i| call.wants(i)))
+        || (call.opset < 7 && !call.flag("is_test", false)?);
+    if !call.flag("spatial", true)? {
+        return Err(Fault::unsupported("normalization per activation (spatial = 0)"));
+    }
+    if training && call.opset < 14 {
+        return Err(Fault::unsupported("training before opset 14 is not computed"));
+    }
+    float!(x.dtype(), T => {
+        let values = call.slice::<T>(0)?;
+        let [scale, b, mean, var] = [1, 2, 3, 4].map(|i| per_channel::<T>(call, i, c));
+        let (scale, b, mean, var) = (scale?, b?, mean?, var?);
+        let channel = |k: usize| {
+            let values = &values;
+            (0..n).flat_map(move |i| {
+                values[(i * c + k) * area..(i * c + k + 1) * area].iter().map(|v| f64::from(*v))
+            })
+        };
+        let used: Vec<(f64, f64)> = (0..c)
+            .map(|k| match training {
+                true => moments(channel(k)),
+                false => (f64::from(mean[k]), f64::from(var[k])),
+            })
+            .collect();
+        let mut y = values.to_vec();
+        for (i, run) in y.chunks_mut(area.max(1)).enumerate() {
+            let (mean, var) = used[i % c];
+            let gain = (f64::from(scale[i % c]) / (var + epsilon).sqrt()) as T;
+            let (mean, b) = (mean as T, b[i % c]);
+            run.iter_mut().for_each(|v| *v = (*v - mean) * gain + b);
+        }
+        let mut outputs = vec![Tensor::from_vec(x.dims(), y)];
+        if training {
+            let mixed = |old: &[T], new: &dyn Fn(usize) -> f64| {
+                let mix = |k: usize| f64::from(old[k]) * momentum + new(k) * (1.0 - momentum);
+                Tensor::vector((0..c).map(|k| mix(k) as T).collect())
+            };
+            outputs.push(mixed(&mean, &|k| used[k].0));
+            outputs.push(mixed(&var, &|k| used[k].1));
+        }
+        Ok(outputs)
+    })
+}
+
+/// Normalizes runs of `run` elements; `affine(run, element)` gives scale and shift.
+fn over_runs<T: Num>(
+    values: &[T],
+    run: usize,
+    epsilon: f64,
+    affine: impl Fn(usize, usize) -> (f64, f64),
+) -> Vec<T> {
+    let mut y = Vec::with_capacity(values.len());
+    for (i, part) in values.chunks(run.max(1)).enumerate() {
+        let (mean, var) = moments(part.iter().map(|v| v.to_f64()));
+        let gain = (var + epsilon).sqrt().recip();
+        y.extend(part.iter().enumerate().map(|(j, v)| {
+            let (scale, shift) = affine(i, j);
+            T::from_f64((v.to_f64() - mean) * gain * scale + shift)
+        }));
+    }
+    y
+}
+
+fn instance_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let (_, c, area) = channels(x)?;
+    let epsilon = f64::from(call.float("epsilon", 1e-5)?);
+    float!(x.dtype(), T => {
+        let (scale, b) = (per_channel::<T>(call, 1, c)?, per_channel::<T>(call, 2, c)?);
+        let affine = |i: usize, _| (f64::from(scale[i % c]), f64::from(b[i % c]));
+        one(Tensor::from_vec(x.dims(), over_runs(&call.slice::<T>(0)?, area, epsilon, affine)))
+    })
+}
+
+/// Scale and bias count per group in opset 18, per channel since 21.
+fn group_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let (_, c, area) = channels(x)?;
+    let groups = usize::try_from(call.int("num_groups", 0)?).unwrap_or(0);
+    if groups == 0 || c % groups != 0 {
+        return Err(Fault::invalid(format!("{c} channels do not divide into {groups} groups")));
+    }
+    let epsilon = f64::from(call.float("epsilon", 1e-5)?);
+    let run = c / groups * area;
+    let parameters = if call.opset < 21 { groups } else { c };
+    float!(x.dtype(), T => {
+        let scale = per_channel::<T>(call, 1, parameters)?;
+        let b = per_channel::<T>(call, 2, parameters)?;
+        let affine = |i: usize, j: usize| {
+            let channel = i % groups * (c / groups) + j / area.max(1);
+            let k = channel / (c / parameters);
+            (f64::from(scale[k]), f64::from(b[k]))
+        };
+        one(Tensor::from_vec(x.dims(), over_runs(&call.slice::<T>(0)?, run, epsilon, affine)))
+    })
+}
+
+/// A parameter that broadcasts to the normalized axes, repeated to their sizes.
+fn spread<T: Num>(x: &Tensor, to: &[usize]) -> Outcome<Vec<T>> {
+    if dims::broadcast(x.dims(), to)? != to {
+        return Err(Fault::invalid(format!("{x:?} does not broadcast to {to:?}")));
+    }
+    Ok(slice::<T>(&crate::cells::expanded(x, to)?)?.into_owned())
+}
+
+/// Normalizes everything from `axis` on; also gives mean and inverse standard deviation.
+fn layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let axis = dims::axis(call.int("axis", -1)?, x.rank())?;
+    let epsilon = f64::from(call.float("epsilon", 1e-5)?);
+    let (outer, inner) = x.dims().split_at(axis);
+    let run: usize = inner.iter().product();
+    float!(x.dtype(), T => {
+        let values = call.slice::<T>(0)?;
+        // Scale and shift may also vary along the outer axes, as far as they broadcast.
+        let whole = call.x(1)?.rank() > inner.len();
+        let to = if whole { x.dims() } else { inner };
+        let scale = spread::<T>(call.x(1)?, to)?;
+        let shift = call.opt(2).map(|b| spread::<T>(b, to)).transpose()?;
+        let affine = |i: usize, j: usize| {
+            let k = if whole { i * run + j } else { j };
+            (f64::from(scale[k]), shift.as_ref().map_or(0.0, |b| f64::from(b[k])))
+        };
+        let y = over_runs(&values, run, epsilon, affine);
+        let stats: Vec<(f64, f64)> =
+            values.chunks(run.max(1)).map(|p| moments(p.iter().map(|v| f64::from(*v)))).collect();
+        let kept = [outer, &vec![1; inner.len()]].concat();
+        if stats.len() != kept.iter().product::<usize>() {
+            return one(Tensor::from_vec(x.dims(), y));
+        }
+        let mean = stats.iter().map(|s| s.0 as T).collect();
+        let deviation = stats.iter().map(|s| (s.1 + epsilon).sqrt().recip() as T).collect();
+        Ok(vec![
+            Tensor::from_vec(x.dims(), y),
+            Tensor::from_vec(kept.clone(), mean),
+            Tensor::from_vec(kept, deviation),
+        ])
+    })
+}
+
+fn rms_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let axis = dims::axis(call.int("axis", -1)?, x.rank())?;
+    let epsilon = f64::from(call.float("epsilon", 1e-5)?);
+    let run: usize = x.dims()[axis..].iter().product();
+    float!(x.dtype(), T => {
+        let scale = spread::<T>(call.x(1)?, &x.dims()[axis..])?;
+        let mut y = call.slice::<T>(0)?.into_owned();
+        for part in y.chunks_mut(run.max(1)) {
+            let square: f64 = part.iter().map(|v| f64::from(*v) * f64::from(*v)).sum();
+            let gain = (square / run as f64 + epsilon).sqrt().recip();
+            part.iter_mut().zip(&scale).for_each(|(v, s)| {
+                *v = (f64::from(*v) * gain) as T * s;
+            });
+        }
+        one(Tensor::from_vec(x.dims(), y))
+    })
+}
+
+/// `(x - mean) / sqrt(var)` over `axes`, by default all but the channels.
+fn mean_variance_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let axes = dims::axes(call.ints("axes")?.unwrap_or(&[0, 2, 3]), x.rank())?;
+    let kept: Vec<usize> = (0..x.rank()).filter(|a| !axes.contains(a)).collect();
+    let perm = [kept.clone(), axes.clone()].concat();
+    let turned = crate::cells::transposed(x, &perm)?;
+    let run: usize = axes.iter().map(|a| x.dims()[*a]).product();
+    float!(x.dtype(), T => {
+        let mut y = slice::<T>(&turned)?.into_owned();
+        for part in y.chunks_mut(run.max(1)) {
+            let (mean, var) = moments(part.iter().map(|v| f64::from(*v)));
+            let deviation = var.sqrt() + 1e-9;
+            part.iter_mut().for_each(|v| *v = ((f64::from(*v) - mean) / deviation) as T);
+        }
+        let mut back = vec![0; perm.len()];
+        perm.iter().enumerate().for_each(|(i, a)| back[*a] = i);
+        one(crate::cells::transposed(&Tensor::from_vec(turned.dims(), y), &back)?)
+    })
+}
+
+/// `x / (bias + alpha / size * sum of squares over neighbouring channels) ^ beta`.
+fn lrn(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let (n, c, area) = channels(x)?;
+    let size = usize::try_from(call.int("size", 0)?).unwrap_or(0);
+    if size == 0 || x.rank() < 2 {
+        return Err(Fault::invalid(format!("size {size} does not fit {x:?}")));
+    }
+    let [alpha, beta, bias] = [("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)]
+        .map(|(name, default)| call.float(name, default).map(f64::from));
+    let (alpha, beta, bias) = (alpha?, beta?, bias?);
+    let (back, ahead) = ((size - 1) / 2, size / 2);
+    float!(x.dtype(), T => {
+        let values = call.slice::<T>(0)?;
+        let mut y = values.to_vec();
+        for image in 0..n {
+            let first = image * c * area;
+            for k in 0..c {
+                let around = k.saturating_sub(back)..k.saturating_add(ahead + 1).min(c);
+                for i in 0..area {
+                    let at = |k: usize| f64::from(values[first + k * area + i]);
+                    let square: f64 = around.clone().map(|j| at(j) * at(j)).sum();
+                    let scale = (bias + alpha / size as f64 * square).powf(beta);
+                    y[first + k * area + i] = (at(k) / scale) as T;
+                }
+            }
+        }
+        one(Tensor::from_vec(x.dims(), y))
+    })
+}
+
+/// Divides by the 1- or 2-norm along an axis; a run of zeros stays as it is.
+fn lp_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let (outer, size, inner) = dims::around(x.dims(), dims::axis(call.int("axis", -1)?, x.rank())?);
+    let p = call.int("p", 2)?;
+    if !matches!(p, 1 | 2) {
+        return Err(Fault::invalid(format!("the norm of order {p} is not defined here")));
+    }
+    float!(x.dtype(), T => {
+        let values = call.slice::<T>(0)?;
+        let mut y = values.to_vec();
+        for start in (0..outer).flat_map(|o| (0..inner).map(move |i| o * size * inner + i)) {
+            let run = || (0..size).map(|k| f64::from(values[start + k * inner]));
+            let norm = if p == 1 {
+                run().map(f64::abs).sum::<f64>()
+            } else {
+                run().map(|v| v * v).sum::<f64>().sqrt()
+            };
+            if norm != 0.0 {
+                run().enumerate().for_each(|(k, v)| y[start + k * inner] = (v / norm) as T);
+            }
+        }
+        one(Tensor::from_vec(x.dims(), y))
+    })
+}
+
+/// The input, and a mask that keeps everything.
+fn dropout(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let trains = match call.opt(2) {
+        Some(mode) => crate::call::scalar(mode)? != 0.0,
+        None => false,
+    };
+    let ratio = call.scalar_opt(1)?.unwrap_or(0.5);
+    if trains && ratio != 0.0 {
+        return Err(Fault::unsupported("training draws random numbers"));
+    }
+    let mut outputs = vec![x.clone()];
+    if call.wants(1) {
+        let dtype = if call.opset < 10 { x.dtype() } else { DataType::Bool };
+        let ones = Tensor::from_vec_as(DataType::Bool, x.dims(), vec![1u8; x.len()]);
+        outputs.push(if dtype == DataType::Bool {
+            ones
+        } else {
+            crate::shape::cast(&ones, dtype)?
+        });
+    }
+    Ok(outputs)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{assert_near, reals, run, try_all};
+    use onnxd_ir::{Attr, Tensor};
+
+    #[test]
+    fn batch_normalization_is_affine_per_channel() {
+        let x = Tensor::from_vec(vec![1, 2, 2], vec![1f32, 2.0, 3.0, 4.0]);
+        let [scale, b, mean, var] =
+            [[4f32, 5.0], [4.0, 5.0], [1.0, 1.0], [4.0, 1.0]].map(|v| Tensor::vector(v.to_vec()));
+        let attrs = [("epsilon", Attr::Float(0.0))];
+        let y = run("BatchNormalization", 15, &attrs, &[&x, &scale, &b, &mean, &var]);
+        assert_eq!(reals(&y), [4.0, 6.0, 15.0, 20.0]);
+    }
+
+    #[test]
+    fn layer_normalization_gives_its_statistics() {
+        let x = Tensor::from_vec(vec![2, 2], vec![1f32, 3.0, 5.0, 5.0]);
+        let scale = Tensor::vector(vec![1f32, 2.0]);
+        let attrs = [("epsilon", Attr::Float(1.0))];
+        let found = try_all("LayerNormalization", 17, &attrs, &[Some(x), Some(scale)], 3).unwrap();
+        let inverse = 0.5f64.sqrt();
+        assert_near(&found[0], &[-inverse, 2.0 * inverse, 0.0, 0.0], 1e-6);
+        assert_eq!(reals(&found[1]), [2.0, 5.0]);
+        assert_near(&found[2], &[inverse, 1.0], 1e-6);
+    }
+
+    #[test]
+    fn group_parameters_changed_in_opset_21() {
+        let x = Tensor::from_vec(vec![1, 4, 1], vec![-1f32, 1.0, -1.0, 1.0]);
+        let attrs = [("num_groups", Attr::Int(2)), ("epsilon", Attr::Float(0.0))];
+        let [scale, b] = [[1f32, 2.0], [0.0, 0.0]].map(|v| Tensor::vector(v.to_vec()));
+        let y = run("GroupNormalization", 18, &attrs, &[&x, &scale, &b]);
+        assert_eq!(reals(&y), [-1.0, 1.0, -2.0, 2.0]);
+        let [scale, b] = [[1f32, 2.0, 3.0, 4.0], [0.0; 4]].map(|v| Tensor::vector(v.to_vec()));
+        let y = run("GroupNormalization", 21, &attrs, &[&x, &scale, &b]);
+        assert_eq!(reals(&y), [-1.0, 2.0, -3.0, 4.0]);
+    }
+
+    #[test]
+    fn local_response() {
+        let x = Tensor::from_vec(vec![1, 3, 1, 1], vec![1f32, 2.0, 3.0]);
+        let attrs =
+            [("size", Attr::Int(2)), ("alpha", Attr::Float(2.0)), ("beta", Attr::Float(1.0))];
+        let y = run("LRN", 13, &attrs, &[&x]);
+        assert_near(&y, &[1.0 / 6.0, 2.0 / 14.0, 3.0 / 10.0], 1e-6);
+    }
+
+    #[test]
+    fn zeros_have_no_direction() {
+        let x = Tensor::from_vec(vec![2, 2], vec![3f32, 4.0, 0.0, 0.0]);
+        assert_near(&run("LpNormalization", 1, &[], &[&x]), &[0.6, 0.8, 0.0, 0.0], 1e-7);
+    }
+}

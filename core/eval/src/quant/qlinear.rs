@@ -1,0 +1,65 @@
+//! Operators on quantized operands: exact sums in 32 bits, scaled and rounded to the type of the result.
+
+use super::{limits, quantized};
+use crate::call::{Call, one};
+use crate::conv::{centered_weights, convolved};
+use crate::fault::{Fault, Outcome};
+use crate::linear::{centered, multiplied};
+use crate::num::slice;
+use crate::shape::cast;
+use onnxd_ir::{DataType, Tensor};
+use std::borrow::Cow;
+
+/// A scale with one element, or `count` of them.
+fn scales<'a>(call: &Call<'a>, i: usize, count: usize) -> Outcome<Cow<'a, [f32]>> {
+    let scale = crate::call::widened(call.x(i)?)?;
+    let found = slice::<f32>(&scale)?.into_owned();
+    if found.len() != 1 && found.len() != count {
+        return Err(Fault::invalid(format!("scale {scale:?} does not fit {count} slices")));
+    }
+    Ok(Cow::Owned(found))
+}
+
+/// Sums scaled by `factor(i)`, rounded to the type of the zero point.
+fn requantized(sums: &Tensor, zero: &Tensor, factor: impl Fn(usize) -> f32) -> Outcome<Tensor> {
+    let range = limits(zero.dtype())?;
+    let shift = crate::call::scalar(zero)? as i64;
+    let scaled = slice::<i32>(sums)?
+        .iter()
+        .enumerate()
+        .map(|(i, v)| quantized(f64::from(*v as f32 * factor(i)), shift, range))
+        .collect();
+    cast(&Tensor::from_vec(sums.dims(), scaled), zero.dtype())
+}
+
+/// `x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias`.
+pub(super) fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = centered(call.x(0)?, call.opt(2), false)?;
+    let w = centered_weights(call.x(3)?, call.opt(5))?;
+    let filters = w.dims().first().copied().unwrap_or(0);
+    let bias = call.opt(8).map(slice::<i32>).transpose()?;
+    if bias.as_ref().is_some_and(|b| b.len() != filters) {
+        return Err(Fault::invalid("the bias does not fit the weights"));
+    }
+    let sums = convolved::<i32>(call, &x, &w, bias.as_deref())?;
+    let (xs, ws, ys) = (scales(call, 1, 1)?, scales(call, 4, filters)?, scales(call, 6, 1)?);
+    let area: usize = sums.dims().get(2..).unwrap_or_default().iter().product();
+    let factor = |i: usize| xs[0] * ws[i / area.max(1) % filters % ws.len()] / ys[0];
+    one(requantized(&sums, call.x(7)?, factor)?)
+}
+
+/// `a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero`.
+pub(super) fn matmul(call: &Call) -> Outcome<Vec<Tensor>> {
+    let a = centered(call.x(0)?, call.opt(2), true)?;
+    let b = centered(call.x(3)?, call.opt(5), false)?;
+    let sums = multiplied::<i32>(call, &a, &b)?;
+    let columns = if b.rank() > 1 { b.dims()[b.rank() - 1] } else { 1 };
+    let rows = if a.rank() > 1 { a.dims()[a.rank() - 2] } else { 1 };
+    let (a_s, b_s, y_s) = (scales(call, 1, rows)?, scales(call, 4, columns)?, scales(call, 6, 1)?);
+    let factor = |i: usize| {
+        let (row, column) = (i / columns.max(1) % rows.max(1), i % columns.max(1));
+        a_s[row % a_s.len()] * b_s[column % b_s.len()] / y_s[0]
+    };
+    debug_assert_eq!(sums.dtype(), DataType::Int32);
+    one(requantized(&sums, call.x(7)?, factor)?)
+}

@@ -1,0 +1,93 @@
+//! Positions of the extremes along an axis.
+
+use crate::call::{Call, one, scalar};
+use crate::dims;
+use crate::fault::{Fault, Outcome};
+use crate::num::{Num, is_nan, numeric};
+use onnxd_ir::{DataType, Tensor};
+use std::cmp::Ordering;
+
+/// NaN counts as larger than everything.
+fn order<T: Num>(a: T, b: T) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
+}
+
+pub(super) fn arg_max(call: &Call) -> Outcome<Vec<Tensor>> {
+    arg(call, Ordering::Greater)
+}
+
+pub(super) fn arg_min(call: &Call) -> Outcome<Vec<Tensor>> {
+    arg(call, Ordering::Less)
+}
+
+fn arg(call: &Call, better: Ordering) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let axis = dims::axis(call.int("axis", 0)?, x.rank())?;
+    let (outer, size, inner) = dims::around(x.dims(), axis);
+    let last = call.flag("select_last_index", false)?;
+    let mut out_dims = x.dims().to_vec();
+    out_dims[axis] = 1;
+    if !call.flag("keepdims", true)? {
+        out_dims.remove(axis);
+    }
+    if size == 0 && outer * inner > 0 {
+        return Err(Fault::invalid(format!("axis {axis} of {x:?} is empty")));
+    }
+    call.room(DataType::Int64, &out_dims)?;
+    numeric!(x.dtype(), T => {
+        let values = call.slice::<T>(0)?;
+        let found = (0..outer).flat_map(|o| (0..inner).map(move |i| o * size * inner + i));
+        let best = found.map(|first| {
+            let at = |k: usize| values[first + k * inner];
+            (1..size).fold(0, |best, k| match order(at(k), at(best)) {
+                found if found == better => k,
+                Ordering::Equal if last => k,
+                _ => best,
+            }) as i64
+        });
+        one(Tensor::from_vec(out_dims, best.collect()))
+    })
+}
+
+/// The `k` largest or smallest elements along an axis, of equals the first ones.
+pub(super) fn top_k(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let axis = dims::axis(call.int("axis", -1)?, x.rank())?;
+    let k = match call.int_opt("k")? {
+        Some(k) => k,
+        None => scalar(call.x(1)?)? as i64,
+    };
+    let (outer, size, inner) = dims::around(x.dims(), axis);
+    let k = dims::size(k)?;
+    if k > size {
+        return Err(Fault::invalid(format!("k = {k} exceeds the {size} elements of axis {axis}")));
+    }
+    let largest = call.flag("largest", true)?;
+    let sorted = call.flag("sorted", true)?;
+    let mut out_dims = x.dims().to_vec();
+    out_dims[axis] = k;
+    let total = call.room(DataType::Int64, &out_dims)?;
+    numeric!(x.dtype(), T => {
+        let values = call.slice::<T>(0)?;
+        let (mut top, mut places) = (vec![T::default(); total], vec![0i64; total]);
+        let mut ranked: Vec<usize> = Vec::new();
+        for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+            let at = |n: usize| values[(o * size + n) * inner + i];
+            ranked.clear();
+            ranked.extend(0..size);
+            ranked.sort_by(|a, b| match largest {
+                true => order(at(*b), at(*a)),
+                false => order(at(*a), at(*b)),
+            });
+            ranked.truncate(k);
+            if !sorted {
+                ranked.sort_unstable();
+            }
+            for (n, place) in ranked.iter().enumerate() {
+                let target = (o * k + n) * inner + i;
+                (top[target], places[target]) = (at(*place), *place as i64);
+            }
+        }
+        Ok(vec![Tensor::from_vec(out_dims.clone(), top), Tensor::from_vec(out_dims, places)])
+    })
+}

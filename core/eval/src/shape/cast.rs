@@ -1,0 +1,158 @@
+//! Conversion between element types.
+
+use super::minifloat::format;
+use crate::call::{Call, one, widened};
+use crate::cells::{Cell, Packed, celled};
+use crate::fault::{Fault, Outcome};
+use crate::num::{numeric, slice};
+use bytes::Bytes;
+use half::{bf16, f16};
+use onnxd_ir::{DataType, Tensor};
+
+/// An element type named by number in an attribute.
+pub(super) fn dtype_attr(call: &Call, name: &str) -> Outcome<Option<DataType>> {
+    let Some(number) = call.int_opt(name)? else { return Ok(None) };
+    let dtype = i32::try_from(number).ok().and_then(DataType::from_number);
+    dtype.map(Some).ok_or_else(|| Fault::invalid(format!("{number} is no element type")))
+}
+
+pub(super) fn cast_op(call: &Call) -> Outcome<Vec<Tensor>> {
+    let to = dtype_attr(call, "to")?.ok_or_else(|| Fault::invalid("attribute `to` is missing"))?;
+    let x = call.x(0)?;
+    call.room(to, x.dims())?;
+    one(converted(x, to, call.flag("saturate", true)?)?)
+}
+
+pub(super) fn cast_like(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (x, to) = (call.x(0)?, call.x(1)?.dtype());
+    call.room(to, x.dims())?;
+    one(converted(x, to, call.flag("saturate", true)?)?)
+}
+
+/// `x` as elements of type `to`: floats to integers truncate and saturate, integers to integers keep the low bits.
+pub(crate) fn cast(x: &Tensor, to: DataType) -> Outcome<Tensor> {
+    converted(x, to, true)
+}
+
+fn converted(x: &Tensor, to: DataType, saturate: bool) -> Outcome<Tensor> {
+    use DataType as D;
+    if x.dtype() == to {
+        return Ok(x.clone());
+    }
+    if let Some(strings) = x.as_strings() {
+        return parsed(x.dims(), strings, to);
+    }
+    let x = &plain(x)?;
+    match to {
+        D::String => written(x),
+        D::Float16 | D::Bfloat16 => narrowed(x, to),
+        D::Bool => numeric!(x.dtype(), T => {
+            crate::elementwise::test(x, |v: T| v != T::default())
+        }),
+        D::Int4 | D::Uint4 | D::Int2 | D::Uint2 => packed(x, to),
+        _ if format(to).is_some() => numeric!(x.dtype(), T => {
+            let format = format(to).ok_or_else(|| Fault::dtype(to))?;
+            let bits = slice::<T>(x)?.iter().map(|v| format.encode(*v as f64, saturate)).collect();
+            stored(to, x.dims(), bits)
+        }),
+        _ => numeric!(x.dtype(), T => numeric!(to, R => {
+            crate::elementwise::map(x, |v: T| v as R)
+        })),
+    }
+}
+
+/// Bits of a narrow type.
+fn stored(dtype: DataType, dims: &[usize], bits: Vec<u8>) -> Outcome<Tensor> {
+    match dtype.bits() {
+        8 => <u8 as Cell>::store(dtype, dims.to_vec(), bits),
+        _ => <Packed as Cell>::store(dtype, dims.to_vec(), bits.into_iter().map(Packed).collect()),
+    }
+}
+
+/// The same numbers in a type that Rust computes with.
+fn plain(x: &Tensor) -> Outcome<Tensor> {
+    use DataType as D;
+    match x.dtype() {
+        D::Bool => {
+            let bits = slice::<u8>(x)?.iter().map(|v| u8::from(*v != 0)).collect();
+            Ok(Tensor::from_vec::<u8>(x.dims(), bits))
+        }
+        D::Int4 | D::Uint4 | D::Int2 | D::Uint2 => {
+            Ok(Tensor::from_vec(x.dims(), crate::call::integers(x)?))
+        }
+        dtype => match format(dtype) {
+            Some(format) => {
+                let bits: Vec<u8> = match dtype.bits() {
+                    8 => <u8 as Cell>::load(x).into_owned(),
+                    _ => <Packed as Cell>::load(x).iter().map(|p| p.0).collect(),
+                };
+                let values = bits.into_iter().map(|b| format.decode(b) as f32).collect();
+                Ok(Tensor::from_vec(x.dims(), values))
+            }
+            None => widened(x),
+        },
+    }
+}
+
+/// Rounded to 16 bits, from `double` in one step.
+fn narrowed(x: &Tensor, to: DataType) -> Outcome<Tensor> {
+    numeric!(x.dtype(), T => {
+        let values = slice::<T>(x)?;
+        Ok(if to == DataType::Float16 {
+            Tensor::from_vec(x.dims(), values.iter().map(|v| f16::from_f64(*v as f64)).collect())
+        } else {
+            Tensor::from_vec(x.dims(), values.iter().map(|v| bf16::from_f64(*v as f64)).collect())
+        })
+    })
+}
+
+/// Integers of less than a byte: floats truncate and saturate, integers keep the low bits.
+fn packed(x: &Tensor, to: DataType) -> Outcome<Tensor> {
+    let bits = to.bits() as u32;
+    let signed = matches!(to, DataType::Int4 | DataType::Int2);
+    let (low, high) = match signed {
+        true => (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1),
+        false => (0, (1i64 << bits) - 1),
+    };
+    let is_float = x.dtype().is_float();
+    numeric!(x.dtype(), T => {
+        let narrow = |v: T| if is_float { (v as i64).clamp(low, high) } else { v as i64 };
+        stored(to, x.dims(), slice::<T>(x)?.iter().map(|v| narrow(*v) as u8).collect())
+    })
+}
+
+/// Numbers from their decimal notation.
+fn parsed(dims: &[usize], strings: &[Bytes], to: DataType) -> Outcome<Tensor> {
+    let number = |s: &Bytes| {
+        let text = std::str::from_utf8(s).unwrap_or("").trim();
+        let wrong = || Fault::invalid(format!("`{}` is no number", onnxd_diagnostics::shown(text)));
+        text.parse::<f64>().map_err(|_| wrong())
+    };
+    let whole: Option<Vec<i64>> =
+        strings.iter().map(|s| std::str::from_utf8(s).ok()?.trim().parse().ok()).collect();
+    if let (Some(values), true) = (whole, to.is_integer()) {
+        return cast(&Tensor::from_vec(dims, values), to);
+    }
+    let values = strings.iter().map(number).collect::<Outcome<Vec<f64>>>()?;
+    cast(&Tensor::from_vec(dims, values), to)
+}
+
+/// Numbers in their shortest decimal notation that reads back the same.
+fn written(x: &Tensor) -> Outcome<Tensor> {
+    numeric!(x.dtype(), T => {
+        let words = slice::<T>(x)?.iter().map(|v| Bytes::from(v.to_string())).collect();
+        Ok(Tensor::strings(x.dims().to_vec(), words)?)
+    })
+}
+
+/// The same bits under another type of the same width.
+pub(super) fn bit_cast(call: &Call) -> Outcome<Vec<Tensor>> {
+    let to = dtype_attr(call, "to")?.ok_or_else(|| Fault::invalid("attribute `to` is missing"))?;
+    let x = call.x(0)?;
+    if x.dtype().bits() != to.bits() || to == DataType::String {
+        return Err(Fault::invalid(format!("{x:?} and {to} differ in width")));
+    }
+    celled!(x.dtype(), T => {
+        one(<T as Cell>::store(to, x.dims().to_vec(), <T as Cell>::load(x).into_owned())?)
+    })
+}

@@ -1,0 +1,74 @@
+//! All kernels: the families' tables, searched by operator and version.
+
+use crate::call::Row;
+use crate::{activation, control, conv, linear, logic, math, norm, pool, quant, reduce, shape};
+
+/// The families' tables.
+pub(crate) const FAMILIES: &[&[Row]] = &[
+    activation::ROWS,
+    control::ROWS,
+    conv::ROWS,
+    linear::ROWS,
+    logic::ROWS,
+    math::ROWS,
+    norm::ROWS,
+    pool::ROWS,
+    quant::ROWS,
+    reduce::ROWS,
+    shape::ROWS,
+];
+
+/// The row that computes `op` of the standard's domain as version `opset` defines it.
+pub(crate) fn find(op: &str, opset: i64) -> Option<&'static Row> {
+    let rows = FAMILIES.iter().flat_map(|rows| rows.iter());
+    rows.into_iter().find(|r| r.op == op && (r.since..=r.until).contains(&opset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_an_operator_do_not_overlap() {
+        let rows: Vec<&Row> = FAMILIES.iter().flat_map(|rows| rows.iter()).collect();
+        for (i, a) in rows.iter().enumerate() {
+            for b in &rows[i + 1..] {
+                let apart = a.op != b.op || a.until < b.since || b.until < a.since;
+                assert!(apart, "{} has two rows for one version", a.op);
+            }
+        }
+    }
+
+    #[test]
+    fn every_typed_view_has_a_kernel() {
+        let sources = [
+            include_str!("../../ir/src/ops/activation.rs"),
+            include_str!("../../ir/src/ops/control.rs"),
+            include_str!("../../ir/src/ops/conv.rs"),
+            include_str!("../../ir/src/ops/linear.rs"),
+            include_str!("../../ir/src/ops/logic.rs"),
+            include_str!("../../ir/src/ops/math.rs"),
+            include_str!("../../ir/src/ops/norm.rs"),
+            include_str!("../../ir/src/ops/pool.rs"),
+            include_str!("../../ir/src/ops/quant.rs"),
+            include_str!("../../ir/src/ops/reduce.rs"),
+            include_str!("../../ir/src/ops/shape.rs"),
+        ];
+        let modules = include_str!("../../ir/src/ops/mod.rs");
+        let families = modules.lines().filter(|l| l.starts_with("mod ") && l.ends_with(';'));
+        assert_eq!(families.count(), sources.len(), "a family of ir/ops is not looked at");
+        let mut views = 0;
+        for line in sources.iter().flat_map(|s| s.lines()) {
+            let Some(name) = line.strip_prefix("    ").and_then(|l| l.split('(').next()) else {
+                continue;
+            };
+            let starts = name.starts_with(|c: char| c.is_ascii_uppercase());
+            if !starts || !line.contains('(') || name.contains(' ') {
+                continue;
+            }
+            views += 1;
+            assert!(find(name, 17).is_some(), "{name} has a typed view but no kernel");
+        }
+        assert!(views >= 50, "only {views} typed views were found");
+    }
+}
