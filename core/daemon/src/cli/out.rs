@@ -36,11 +36,15 @@ pub(crate) fn is_watched() -> bool {
     stderr().is_terminal()
 }
 
+/// Cells that are longer do not push the other rows apart.
+const PADDED_MAX: usize = 60;
+
 /// Rows as text, columns padded to equal width, two blanks between them.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| {
-        rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max().unwrap_or(0)
+        let longest = rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max();
+        longest.unwrap_or(0).min(PADDED_MAX)
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();

@@ -1,5 +1,9 @@
 //! `onnxd plugins`: what is installed, and what a plugin says about itself.
 
+mod check;
+pub(super) mod conformance;
+mod new;
+
 use super::context::Context;
 use super::{Ended, out};
 use crate::conversion::Plugins as Installed;
@@ -16,6 +20,8 @@ use std::path::{Path, PathBuf};
 pub(crate) enum Plugins {
     List(List),
     Inspect(Inspect),
+    Check(check::Check),
+    New(new::New),
 }
 
 /// Lists the plugins on the search path, what they provide, and what cannot be used.
@@ -48,6 +54,8 @@ impl Plugins {
         match self {
             Plugins::List(c) => c.run(),
             Plugins::Inspect(c) => c.run(),
+            Plugins::Check(c) => c.run(),
+            Plugins::New(c) => c.run(),
         }
     }
 }

@@ -1,0 +1,120 @@
+//! `onnxd plugins new`: a folder to start a plugin from; it builds, and its tests pass, as it is.
+
+use crate::cli::{Ended, out};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use std::path::{Path, PathBuf};
+
+const FRONTEND: [(&str, &str); 4] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
+    ("src/lib.rs", include_str!("template/frontend_lib.rs.txt")),
+    ("src/reader.rs", include_str!("template/reader.rs.txt")),
+    ("README.md", include_str!("template/README.md.txt")),
+];
+const PASS: [(&str, &str); 4] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
+    ("src/lib.rs", include_str!("template/pass_lib.rs.txt")),
+    ("src/rule.rs", include_str!("template/rule.rs.txt")),
+    ("README.md", include_str!("template/README.md.txt")),
+];
+
+/// Writes the folder of a new plugin in Rust: builds as it is, with one component and its test.
+#[derive(clap::Args)]
+pub(crate) struct New {
+    /// Id of the plugin, such as `org.example.my-plugin`; the folder is called like its last word.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// What its first component does.
+    #[arg(long, value_enum, default_value = "pass")]
+    kind: Kind,
+    /// Where `core/plugin-sdk` of onnxd's sources is.
+    #[arg(long, value_name = "DIR", default_value = "../onnxd/core/plugin-sdk")]
+    sdk: PathBuf,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    /// Reads networks of some format.
+    Frontend,
+    /// Changes graphs.
+    Pass,
+}
+
+impl New {
+    pub(crate) fn run(&self) -> Ended {
+        let name = last_word(&self.id)?;
+        let folder = Path::new(name);
+        let disk = |e: std::io::Error| {
+            Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", folder.display()))
+        };
+        std::fs::create_dir(folder).map_err(disk)?;
+        let files = match self.kind {
+            Kind::Frontend => &FRONTEND,
+            Kind::Pass => &PASS,
+        };
+        let sdk = onnxd_config::toml_text(&self.sdk.to_string_lossy().into());
+        for (path, text) in files {
+            let path = folder.join(path);
+            let parent = path.parent().unwrap_or(folder);
+            let text = fill(text, &self.id, name, &sdk);
+            let written = std::fs::create_dir_all(parent);
+            written.and_then(|()| std::fs::write(&path, text)).map_err(disk)?;
+        }
+        out::print(&format!(
+            "{name}/ is ready. Next:\n  cd {name} && cargo test && cargo build --release\n  \
+             onnxd plugins check target/release/lib{}.so",
+            name.replace('-', "_")
+        ));
+        Ok(0)
+    }
+}
+
+fn fill(template: &str, id: &str, name: &str, sdk: &str) -> String {
+    let crate_name = name.replace('-', "_");
+    let pairs = [("@ID@", id), ("@NAME@", name), ("@CRATE@", &crate_name), ("\"@SDK@\"", sdk)];
+    pairs.iter().fold(template.to_owned(), |text, (mark, value)| text.replace(mark, value))
+}
+
+/// The last word of an id, if the id is one.
+fn last_word(id: &str) -> Result<&str, Diagnostic> {
+    let is_word = |word: &str| {
+        let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        word.starts_with(|c: char| c.is_ascii_lowercase())
+            && !word.ends_with('-')
+            && word.chars().all(letter)
+    };
+    match id.rsplit_once('.') {
+        Some((_, last)) if id.split('.').all(is_word) => Ok(last),
+        _ => {
+            let text = format!("`{}` is not the id of a plugin", shown(id));
+            let help = "Two or more words of lower-case letters, digits and `-`, joined by `.`: \
+                        `org.example.my-plugin`.";
+            Err(Diagnostic::new(Code::Usage, text).help(help))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids() {
+        assert_eq!(last_word("org.example.my-plugin").unwrap(), "my-plugin");
+        for bad in ["plugin", "org.", "Org.x", "a.b c", "a.-b", "a..b", "../x.y"] {
+            assert!(last_word(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nothing_stays_open() {
+        for (path, text) in FRONTEND.iter().chain(&PASS) {
+            let filled = fill(text, "org.example.my-plugin", "my-plugin", "\"/sdk\"");
+            assert!(!filled.contains('@'), "{path}: {filled}");
+            assert!(!text.trim().is_empty());
+        }
+        let manifest: toml::Table =
+            fill(FRONTEND[0].1, "org.example.x", "x", "\"/a \\\"b\"").parse().unwrap();
+        let sdk = &manifest["dependencies"]["onnxd-plugin-sdk"]["path"];
+        assert_eq!(sdk.as_str(), Some("/a \"b"));
+    }
+}
