@@ -1,0 +1,109 @@
+//! Passes and the list of them that one conversion runs.
+
+use crate::{Fuel, Skip};
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_ir::{Graph, Model, NodeId};
+
+/// How many reasons per pass are kept for the report.
+const SKIPS_MAX: usize = 1_000;
+
+/// A change of a whole model.
+pub trait Pass: Send + Sync {
+    /// Its id, in kebab-case (`fold-constants`).
+    fn name(&self) -> &'static str;
+
+    /// Changes `model`, counts what it did in `cx`, and leaves the model valid.
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic>;
+}
+
+/// What one pass did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PassReport {
+    /// The pass.
+    pub name: String,
+    /// How many places it changed.
+    pub rewrites: u64,
+    /// Places it looked at and left alone: value name and reason.
+    pub skipped: Vec<(String, Skip)>,
+    /// Anything else a user should know.
+    pub notes: Vec<String>,
+}
+
+/// A pass's budget and its report.
+#[derive(Debug)]
+pub struct PassContext {
+    /// How many more rewrites may be made.
+    pub fuel: Fuel,
+    /// What this pass did so far.
+    pub report: PassReport,
+}
+
+impl PassContext {
+    /// The context of one pass.
+    pub fn new(name: &str, fuel: Fuel) -> PassContext {
+        PassContext { fuel, report: PassReport { name: name.to_owned(), ..PassReport::default() } }
+    }
+
+    /// Counts one rewrite.
+    pub fn rewrote(&mut self) {
+        self.report.rewrites += 1;
+        self.fuel.spend(1);
+    }
+
+    /// Records why the place that computes `at` was left alone.
+    pub fn skip(&mut self, at: &str, reason: Skip) {
+        if self.report.skipped.len() < SKIPS_MAX {
+            self.report.skipped.push((at.to_owned(), reason));
+        }
+    }
+}
+
+/// Runs `passes` in order. `done` hears of every pass as it ends (to take times, to report progress, to stop early by an
+/// error); after every pass the graph's invariants are checked.
+pub fn run_passes(
+    model: &mut Model,
+    passes: &[&dyn Pass],
+    mut fuel: Fuel,
+    done: &mut dyn FnMut(&PassReport, &Model) -> Result<(), Diagnostic>,
+) -> Result<Vec<PassReport>, Diagnostic> {
+    let mut reports = Vec::with_capacity(passes.len());
+    for pass in passes {
+        let mut cx = PassContext::new(pass.name(), fuel);
+        pass.run(model, &mut cx)?;
+        check_invariants(pass.name(), model)?;
+        fuel = cx.fuel;
+        done(&cx.report, model)?;
+        reports.push(cx.report);
+    }
+    Ok(reports)
+}
+
+fn check_invariants(pass: &str, model: &Model) -> Result<(), Diagnostic> {
+    let graphs = std::iter::once(&model.graph).chain(model.functions.iter().map(|f| &f.graph));
+    for graph in graphs {
+        if let Some(broken) = onnxd_ir::verify::verify_structure(graph).0.first() {
+            let message = format!("pass {pass}: {}", broken.message);
+            return Err(Diagnostic::new(Code::InvariantBroken, message));
+        }
+    }
+    Ok(())
+}
+
+/// Calls `f` for the main graph, every function body, and all their sub-graphs; inner before outer.
+pub fn for_each_graph_mut(model: &mut Model, f: &mut dyn FnMut(&mut Graph, i64)) {
+    let opset = model.opset();
+    visit(&mut model.graph, opset, f);
+    for function in &mut model.functions {
+        let opset = function.opsets.get("").copied().unwrap_or(opset);
+        visit(&mut function.graph, opset, f);
+    }
+}
+
+fn visit(graph: &mut Graph, opset: i64, f: &mut dyn FnMut(&mut Graph, i64)) {
+    let with_subgraphs: Vec<NodeId> =
+        graph.nodes().filter(|(_, n)| n.subgraphs().next().is_some()).map(|(id, _)| id).collect();
+    for id in with_subgraphs {
+        graph.edit_subgraphs(id, |inner| visit(inner, opset, f));
+    }
+    f(graph, opset);
+}

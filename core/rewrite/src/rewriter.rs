@@ -1,0 +1,206 @@
+//! What a rule sees: the graph around its root, and the few ways to change it.
+
+use crate::{Rewrite, Skip};
+use onnxd_diagnostics::Layer;
+use onnxd_ir::{At, DataType, Graph, NodeId, Op, Origin, Reals, Tensor, ValueId, ValueType};
+
+/// The graph as a rule may look at and change it. Every accessor's error is the reason for the report.
+pub struct Rewriter<'g> {
+    /// The graph, for what the accessors do not cover.
+    pub graph: &'g mut Graph,
+    /// Version of the standard's operators.
+    pub opset: i64,
+    first_new: usize,
+    absorbed: Vec<Layer>,
+}
+
+impl<'g> Rewriter<'g> {
+    pub(crate) fn new(graph: &'g mut Graph, opset: i64) -> Rewriter<'g> {
+        let first_new = graph.node_bound();
+        Rewriter { graph, opset, first_new, absorbed: Vec::new() }
+    }
+
+    /// Name of a value, quoted for a reason.
+    pub fn name(&self, v: ValueId) -> String {
+        format!("`{}`", self.graph[v].name)
+    }
+
+    // ---- looking ------------------------------------------------------------------------------------------------
+
+    /// The operator `O` that produces `v`.
+    pub fn producer<O: Op>(&self, v: ValueId) -> Result<At<O>, Skip> {
+        let found = self.graph.producer(v).and_then(|node| At::<O>::find(self.graph, node));
+        found
+            .filter(|at| at.out == v)
+            .ok_or_else(|| Skip(format!("{} is not produced by {}", self.name(v), O::NAME)))
+    }
+
+    /// The operator `O` that produces `v`, provided nothing else reads `v`.
+    pub fn sole_producer<O: Op>(&self, v: ValueId) -> Result<At<O>, Skip> {
+        let at = self.producer(v)?;
+        self.read_once(v)?;
+        Ok(at)
+    }
+
+    /// Demands that `v` is read exactly once.
+    pub fn read_once(&self, v: ValueId) -> Rewrite {
+        match self.graph.uses(v) {
+            1 => Ok(()),
+            n => Skip::because(format!("{} is read {n} times", self.name(v))),
+        }
+    }
+
+    /// The operator `O` that is the only reader of `v`.
+    pub fn sole_reader<O: Op>(&self, v: ValueId) -> Result<At<O>, Skip> {
+        self.read_once(v)?;
+        let found = self.graph.readers(v).first().and_then(|n| At::<O>::find(self.graph, *n));
+        found.ok_or_else(|| Skip(format!("{} is not read by {}", self.name(v), O::NAME)))
+    }
+
+    /// The constant `v`.
+    pub fn constant(&self, v: ValueId) -> Result<Tensor, Skip> {
+        let found = self.graph.constant(v).cloned();
+        found.ok_or_else(|| Skip(format!("{} is not a constant", self.name(v))))
+    }
+
+    /// The constants `vs`.
+    pub fn constants<const N: usize>(&self, vs: [ValueId; N]) -> Result<[Tensor; N], Skip> {
+        let found: Vec<Tensor> = vs.iter().map(|v| self.constant(*v)).collect::<Result<_, _>>()?;
+        Ok(found.try_into().expect("one tensor per value"))
+    }
+
+    /// The elements of the constant `v`, which must be of a floating-point type.
+    pub fn reals(&self, v: ValueId) -> Result<Reals, Skip> {
+        let tensor = self.constant(v)?;
+        let reals = tensor.dtype().is_float().then(|| tensor.to_reals()).flatten();
+        reals.ok_or_else(|| Skip(format!("{} is not of a float type", self.name(v))))
+    }
+
+    /// The elements of the constant `v`, which must be of an integer type.
+    pub fn integers(&self, v: ValueId) -> Result<Vec<i64>, Skip> {
+        let found = self.constant(v)?.to_i64s();
+        found.ok_or_else(|| Skip(format!("{} is not of an integer type", self.name(v))))
+    }
+
+    /// Element type of `v`.
+    pub fn dtype(&self, v: ValueId) -> Result<DataType, Skip> {
+        let found = self.graph[v].ty.as_ref().and_then(ValueType::dtype);
+        found.ok_or_else(|| Skip(format!("the type of {} is not known", self.name(v))))
+    }
+
+    /// Number of axes of `v`.
+    pub fn rank(&self, v: ValueId) -> Result<usize, Skip> {
+        let found = self.graph[v].ty.as_ref().and_then(|t| Some(t.shape()?.len()));
+        found.ok_or_else(|| Skip(format!("the rank of {} is not known", self.name(v))))
+    }
+
+    // ---- changing -----------------------------------------------------------------------------------------------
+
+    /// A new initializer, named after the value it stands in for. The old one is never edited: others may read it.
+    pub fn derive(&mut self, from: ValueId, role: &str, data: Tensor) -> ValueId {
+        let name = format!("{}_{role}", self.graph[from].name);
+        self.graph.add_initializer(&name, data)
+    }
+
+    /// As [`Rewriter::derive`], rounding to the element type of `like`.
+    pub fn derive_reals(
+        &mut self,
+        from: ValueId,
+        role: &str,
+        data: &Reals,
+        like: ValueId,
+    ) -> Result<ValueId, Skip> {
+        let dtype = self.constant(like)?.dtype();
+        let data = data.to_tensor(dtype);
+        let data =
+            data.ok_or_else(|| Skip(format!("{} is not of a float type", self.name(like))))?;
+        Ok(self.derive(from, role, data))
+    }
+
+    /// Computes a new value named after `from`.
+    pub fn add<O: Op>(&mut self, from: ValueId, role: &str, op: O) -> ValueId {
+        let name = format!("{}_{role}", self.graph[from].name);
+        self.graph.add(&name, op)
+    }
+
+    /// Computes `old` with `op` from now on. Name and type of `old` are kept, what nobody reads any more is removed.
+    pub fn replace<O: Op>(&mut self, old: ValueId, op: O) -> Rewrite {
+        let Some(stale) = self.graph.producer(old) else {
+            return Skip::because(format!("{} is not computed by a node", self.name(old)));
+        };
+        // The new node is there before the sweep: it may read what the stale one read.
+        let stale = self.graph.remove_node(stale);
+        let mut node = op.into_node(old);
+        node.name.clone_from(&stale.name);
+        self.graph.add_node(node);
+        let reads = stale.reads().collect();
+        self.absorbed.extend(stale.layers);
+        self.sweep(reads);
+        Ok(())
+    }
+
+    /// Everything that read `old` reads `by` instead, and the node that computed `old` goes. A graph output keeps its
+    /// name: then the node that computes `by` computes it.
+    pub fn bypass(&mut self, old: ValueId, by: ValueId) -> Rewrite {
+        let Some(stale) = self.graph.producer(old) else {
+            return Skip::because(format!("{} is not computed by a node", self.name(old)));
+        };
+        if !self.graph.is_output(old) {
+            self.graph.replace_uses(old, by);
+            self.remove(stale);
+            return Ok(());
+        }
+        match self.graph[by].origin() {
+            Origin::Node(node, slot) if !self.graph.is_output(by) => {
+                self.absorbed.extend(self.graph.remove_node(stale).layers);
+                self.graph.set_output(node, slot, old);
+                self.graph.replace_uses(by, old);
+                Ok(())
+            }
+            _ => Skip::because(format!(
+                "the graph output {} would be {} itself",
+                self.name(old),
+                self.name(by)
+            )),
+        }
+    }
+
+    /// Removes a node, and then every node whose outputs nobody reads any more.
+    pub fn remove(&mut self, id: NodeId) {
+        let node = self.graph.remove_node(id);
+        let reads = node.reads().collect();
+        self.absorbed.extend(node.layers);
+        self.sweep(reads);
+    }
+
+    /// Removes the producers of `pending` that are dead, and theirs.
+    fn sweep(&mut self, mut pending: Vec<ValueId>) {
+        while let Some(v) = pending.pop() {
+            if let Some(producer) = self.graph.producer(v)
+                && self.is_dead(producer)
+            {
+                let node = self.graph.remove_node(producer);
+                pending.extend(node.reads());
+                self.absorbed.extend(node.layers);
+            }
+        }
+    }
+
+    fn is_dead(&self, id: NodeId) -> bool {
+        self.graph[id].outputs.iter().flatten().all(|v| self.graph.uses(*v) == 0)
+    }
+
+    /// Gives the nodes that were added the layers of those that went.
+    pub(crate) fn finish(self) {
+        let mut layers = self.absorbed;
+        layers.dedup();
+        for id in self.graph.nodes_from(self.first_new) {
+            let node = self.graph.node_mut(id);
+            for layer in &layers {
+                if !node.layers.contains(layer) {
+                    node.layers.push(layer.clone());
+                }
+            }
+        }
+    }
+}
