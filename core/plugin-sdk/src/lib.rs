@@ -1,0 +1,32 @@
+//! What a plugin in Rust is written with: traits, one macro, and the graph. All `unsafe` of the plugin interface is here.
+//!
+//! A front-end implements [`Frontend`], a pass [`rewrite::Pass`] (or is a [`rewrite::rule`]), and [`export_plugin!`]
+//! makes a library of them that onnxd loads. `plugins/example` is a complete one.
+
+mod component;
+mod entry;
+mod export;
+mod frontend;
+mod host;
+mod messages;
+mod submission;
+mod tensors;
+
+pub use component::Component;
+pub use frontend::{Claim, Frontend, Imported, Need, Probe};
+pub use submission::Submission;
+
+pub use bytes;
+pub use onnxd_diagnostics as diagnostics;
+pub use onnxd_eval as eval;
+pub use onnxd_ir as ir;
+pub use onnxd_onnx as onnx;
+pub use onnxd_rewrite as rewrite;
+pub use serde_json;
+
+/// What [`export_plugin!`] expands to; not for direct use.
+#[doc(hidden)]
+pub mod private {
+    pub use crate::entry::{Definition, create, destroy, entry, extension, run};
+    pub use onnxd_plugin_abi as abi;
+}

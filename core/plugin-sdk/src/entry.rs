@@ -1,0 +1,279 @@
+//! The functions behind a plugin's table: each catches panics, turns errors into statuses, and frees what it made.
+
+use crate::component::Component;
+use crate::diagnostics::{Class, Code, Diagnostic, Diagnostics};
+use crate::frontend::Frontend;
+use crate::host::{self, JobHandle};
+use crate::messages;
+use crate::rewrite::{Fuel, Pass, run_passes};
+use crate::submission::Submission;
+use crate::tensors::HostTensors;
+use onnxd_plugin_abi as abi;
+use onnxd_proto::onnxd as message;
+use prost::Message;
+use serde_json::Value;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+/// What [`crate::export_plugin!`] says about a plugin.
+pub trait Definition {
+    /// Everything it provides.
+    fn components() -> Vec<Component>;
+}
+
+enum Instance {
+    Frontend(Box<dyn Frontend>),
+    Passes { passes: Vec<Box<dyn Pass>>, rewrites_max: u64 },
+}
+
+/// Keeps the host's table and returns the plugin's.
+///
+/// # Safety
+/// `host` is null or points to a host table that lives as long as the process.
+pub unsafe fn entry(host: *const abi::Host, plugin: &'static abi::Plugin) -> *const abi::Plugin {
+    // SAFETY: as the caller promises.
+    match unsafe { host::install(host) } {
+        true => plugin,
+        false => std::ptr::null(),
+    }
+}
+
+/// # Safety
+/// As documented for [`abi::Plugin::create`].
+pub unsafe extern "C" fn create<D: Definition>(
+    kind: abi::Str,
+    params_json: abi::Str,
+    inst: *mut *mut c_void,
+    err: *mut abi::ErrorBuffer,
+) -> abi::Status {
+    let made = catch_unwind(|| {
+        // SAFETY: the host lends both strings for the duration of the call.
+        let (kind, params) = unsafe { (kind.as_bytes(), params_json.as_bytes()) };
+        let kind = std::str::from_utf8(kind).map_err(|e| contract(format!("kind: {e}")))?;
+        let params: Value = match params {
+            [] => Value::Null,
+            json => serde_json::from_slice(json).map_err(|e| contract(format!("params: {e}")))?,
+        };
+        instance::<D>(kind, &params)
+    });
+    match made {
+        Ok(Ok(instance)) if !inst.is_null() => {
+            // SAFETY: the host gives a writable place.
+            unsafe { *inst = Box::into_raw(Box::new(instance)).cast() };
+            abi::OK
+        }
+        Ok(Ok(_)) => abi::INVALID,
+        Ok(Err(diagnostic)) => fail(err, &diagnostic.into()),
+        Err(panic) => panicked(err, panic.as_ref()),
+    }
+}
+
+/// # Safety
+/// As documented for [`abi::Plugin::run`].
+pub unsafe extern "C" fn run(
+    inst: *mut c_void,
+    job: *const abi::Job,
+    err: *mut abi::ErrorBuffer,
+) -> abi::Status {
+    // SAFETY: the host passes what `create` made, and a job that is alive.
+    unsafe {
+        call(inst, job, err, |instance, job| match instance {
+            Instance::Frontend(frontend) => import(frontend.as_ref(), job),
+            Instance::Passes { passes, rewrites_max } => rewrite(passes, *rewrites_max, &job),
+        })
+    }
+}
+
+/// # Safety
+/// As documented for [`abi::ProbeExtension::probe`].
+unsafe extern "C" fn probe(
+    inst: *mut c_void,
+    job: *const abi::Job,
+    err: *mut abi::ErrorBuffer,
+) -> abi::Status {
+    // SAFETY: as for `run`.
+    unsafe {
+        call(inst, job, err, |instance, job| match instance {
+            Instance::Frontend(frontend) => {
+                let submission = submission(job)?;
+                let answer = messages::probe(frontend.probe(&submission)?);
+                submission.job().artifact(abi::ARTIFACT_PROBE, &answer.encode_to_vec())?;
+                Ok(())
+            }
+            Instance::Passes { .. } => Err(contract("passes have no probe".into()).into()),
+        })
+    }
+}
+
+/// # Safety
+/// `inst` was made by `create` and is not used any more.
+pub unsafe extern "C" fn destroy(inst: *mut c_void) {
+    if !inst.is_null() {
+        // SAFETY: `create` made it from a box; a panic in a destructor must not cross.
+        let _ = catch_unwind(AssertUnwindSafe(|| unsafe {
+            drop(Box::from_raw(inst.cast::<Instance>()))
+        }));
+    }
+}
+
+/// # Safety
+/// `name` is readable during the call.
+pub unsafe extern "C" fn extension(name: abi::Str) -> *const c_void {
+    static PROBE: abi::ProbeExtension = abi::ProbeExtension {
+        struct_size: size_of::<abi::ProbeExtension>() as u32,
+        reserved: 0,
+        probe: Some(probe),
+    };
+    // SAFETY: as the caller promises.
+    match unsafe { name.as_bytes() } == abi::EXTENSION_PROBE.as_bytes() {
+        true => (&raw const PROBE).cast(),
+        false => std::ptr::null(),
+    }
+}
+
+/// # Safety
+/// `inst` was made by `create`; `job` is alive.
+unsafe fn call(
+    inst: *mut c_void,
+    job: *const abi::Job,
+    err: *mut abi::ErrorBuffer,
+    f: impl FnOnce(&mut Instance, JobHandle) -> Result<(), Diagnostics>,
+) -> abi::Status {
+    if inst.is_null() || job.is_null() {
+        return abi::INVALID;
+    }
+    // SAFETY: as the caller promises; one thread at a time uses an instance.
+    let instance = unsafe { &mut *inst.cast::<Instance>() };
+    let handle = JobHandle::new(job);
+    match catch_unwind(AssertUnwindSafe(|| f(instance, handle))) {
+        Ok(Ok(())) => abi::OK,
+        Ok(Err(found)) => {
+            let reporter = JobHandle::new(job);
+            let items = found.0.iter().map(|d| messages::diagnostic(d, "error")).collect();
+            let bytes = message::Diagnostics { items }.encode_to_vec();
+            let _ = reporter.artifact(abi::ARTIFACT_DIAGNOSTICS, &bytes);
+            match reporter.progress(0, 0) {
+                Err(_) => abi::CANCELLED,
+                Ok(()) => fail(err, &found),
+            }
+        }
+        Err(panic) => panicked(err, panic.as_ref()),
+    }
+}
+
+fn instance<D: Definition>(kind: &str, params: &Value) -> Result<Instance, Diagnostic> {
+    let components = D::components();
+    if let Some(wanted) = kind.strip_prefix("frontend/") {
+        return components
+            .iter()
+            .find_map(|c| match c {
+                Component::Frontend { id, make } if *id == wanted => Some(make()),
+                _ => None,
+            })
+            .map(Instance::Frontend)
+            .ok_or_else(|| contract(format!("no front-end `{wanted}` in this plugin")));
+    }
+    if kind != "pass" {
+        return Err(contract(format!("no component of kind `{kind}` in this plugin")));
+    }
+    let listed = params["passes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let passes = listed.iter().map(|entry| pass(&components, entry)).collect::<Result<_, _>>()?;
+    Ok(Instance::Passes { passes, rewrites_max: params["rewrites_max"].as_u64().unwrap_or(0) })
+}
+
+fn pass(components: &[Component], entry: &Value) -> Result<Box<dyn Pass>, Diagnostic> {
+    let wanted = entry["id"].as_str().unwrap_or_default();
+    if let Some(option) = entry["options"].as_object().and_then(|o| o.keys().next()) {
+        return Err(contract(format!("pass `{wanted}` has no option `{option}`")));
+    }
+    components
+        .iter()
+        .find_map(|c| match c {
+            Component::Pass { id, make } if *id == wanted => Some(make()),
+            _ => None,
+        })
+        .ok_or_else(|| contract(format!("no pass `{wanted}` in this plugin")))
+}
+
+fn submission(job: JobHandle) -> Result<Submission, Diagnostic> {
+    let bytes = job.submission()?;
+    let decoded = message::Submission::decode(bytes);
+    Submission::new(job, decoded.map_err(|e| contract(format!("submission: {e}")))?)
+}
+
+fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diagnostics> {
+    let submission = submission(job)?;
+    let imported = frontend.import(&submission)?;
+    let job = submission.job();
+    job.put_graph(&onnxd_onnx::encode_to_bytes(&imported.model, &mut HostTensors(job))?)?;
+    let log = message::ImportLog {
+        notes: imported.notes.iter().map(|d| messages::diagnostic(d, "warning")).collect(),
+        metadata: imported.metadata.into_iter().collect(),
+    };
+    Ok(job.artifact(abi::ARTIFACT_IMPORT_LOG, &log.encode_to_vec())?)
+}
+
+fn rewrite(
+    passes: &[Box<dyn Pass>],
+    rewrites_max: u64,
+    job: &JobHandle,
+) -> Result<(), Diagnostics> {
+    let mut model = onnxd_onnx::decode(job.graph()?, &mut HostTensors(job))?.model;
+    let passes: Vec<&dyn Pass> = passes.iter().map(AsRef::as_ref).collect();
+    let total = passes.len() as u64;
+    let mut log = message::PassLog::default();
+    let mut started = Instant::now();
+    run_passes(&mut model, &passes, Fuel::limited(rewrites_max), &mut |report, _| {
+        log.passes.push(messages::pass(report, started.elapsed().as_secs_f64()));
+        started = Instant::now();
+        job.progress(log.passes.len() as u64, total)
+    })?;
+    if log.passes.iter().any(|p| p.rewrites > 0) {
+        job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
+    }
+    Ok(job.artifact(abi::ARTIFACT_PASS_LOG, &log.encode_to_vec())?)
+}
+
+fn contract(message: String) -> Diagnostic {
+    Diagnostic::new(Code::PluginContract, message)
+}
+
+/// Writes the findings into the host's buffer and chooses the status.
+fn fail(err: *mut abi::ErrorBuffer, found: &Diagnostics) -> abi::Status {
+    write(err, &found.to_string());
+    match found.class() {
+        Class::Input => abi::INVALID,
+        Class::Unsupported => abi::UNSUPPORTED,
+        Class::Environment => abi::IO,
+        Class::Internal => match found.0.iter().any(|d| d.code == Code::PluginContract.as_str()) {
+            true => abi::INVALID,
+            false => abi::INTERNAL,
+        },
+    }
+}
+
+fn panicked(err: *mut abi::ErrorBuffer, panic: &(dyn std::any::Any + Send)) -> abi::Status {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message");
+    write(err, &format!("panic: {text}"));
+    abi::INTERNAL
+}
+
+fn write(err: *mut abi::ErrorBuffer, text: &str) {
+    // SAFETY: the buffer is null or the host's, with `cap` writable bytes.
+    let Some(buffer) = (unsafe { err.as_mut() }) else { return };
+    if buffer.ptr.is_null() {
+        return;
+    }
+    let mut len = text.len().min(buffer.cap);
+    while !text.is_char_boundary(len) {
+        len -= 1;
+    }
+    // SAFETY: `len` is at most `cap`.
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.ptr.cast(), len) };
+    buffer.len = len;
+}

@@ -1,0 +1,68 @@
+//! Front-ends: is this network mine, what does it need, and what does it say.
+
+use crate::Submission;
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::ir::Model;
+
+/// How sure a front-end is that a network is its own. The surest claim wins; a tie is an error that names both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Claim {
+    /// Not mine.
+    No,
+    /// The file's name says so.
+    ByExtension,
+    /// The file's content says so.
+    ByContent,
+}
+
+/// A file or folder that a network refers to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// What it is, in words: `weights folder`.
+    pub what: String,
+    /// Where it is expected, relative to the submission's root.
+    pub path: String,
+    /// The files of the submission that satisfy it; empty while it is missing.
+    pub found_as: Vec<String>,
+    /// Whether the network can be converted without it.
+    pub optional: bool,
+}
+
+/// Answer to "is this yours, and what does it need".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// How sure.
+    pub claim: Claim,
+    /// Why, in one sentence for the report.
+    pub reason: String,
+    /// Everything the network refers to.
+    pub needs: Vec<Need>,
+}
+
+impl Probe {
+    /// A claim without needs.
+    pub fn new(claim: Claim, reason: impl Into<String>) -> Probe {
+        Probe { claim, reason: reason.into(), needs: Vec::new() }
+    }
+}
+
+/// A network, read.
+#[derive(Debug, Default)]
+pub struct Imported {
+    /// The model. It must be valid ONNX; every node should name its layer.
+    pub model: Model,
+    /// What a user should know: warnings with the layer they concern.
+    pub notes: Vec<Diagnostic>,
+    /// Facts for the report, such as the meaning of an input's range.
+    pub metadata: Vec<(String, String)>,
+}
+
+/// Reads networks of one format.
+pub trait Frontend: Send {
+    /// Says whether `submission.network()` is of this format and which files it needs. Quick: reads beginnings of files
+    /// only as far as the answer demands.
+    fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics>;
+
+    /// Reads the network. All findings at once; each names the layer of the source.
+    fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics>;
+}

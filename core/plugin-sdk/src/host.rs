@@ -1,0 +1,263 @@
+//! The host's functions, made safe: missing ones answer "unsupported", views carry their lifetime rule.
+
+use crate::diagnostics::{Code, Diagnostic};
+use bytes::Bytes;
+use onnxd_plugin_abi as abi;
+use std::collections::BTreeMap;
+use std::mem::{offset_of, size_of};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// A full-size copy of the host's table; functions the host does not have are `None`.
+static HOST: OnceLock<HostTable> = OnceLock::new();
+
+struct HostTable(abi::Host);
+
+// SAFETY: the table holds function pointers that any thread may call as the interface documents.
+unsafe impl Sync for HostTable {}
+// SAFETY: see `Sync`.
+unsafe impl Send for HostTable {}
+
+/// Keeps a copy of the table. Fields beyond what the host was compiled with stay absent.
+///
+/// # Safety
+/// `host` is null or points to at least `struct_size` readable bytes of a host table.
+pub(crate) unsafe fn install(host: *const abi::Host) -> bool {
+    if host.is_null() {
+        return false;
+    }
+    // SAFETY: the first field is readable in every version of the table.
+    let size = unsafe { (*host).struct_size } as usize;
+    if size < offset_of!(abi::Host, log) {
+        return false;
+    }
+    let mut table = std::mem::MaybeUninit::<abi::Host>::zeroed();
+    // SAFETY: both sides have the bytes copied; all-zero is a valid table whose functions are all absent.
+    let table = unsafe {
+        let bytes = size.min(size_of::<abi::Host>());
+        std::ptr::copy_nonoverlapping(host.cast::<u8>(), table.as_mut_ptr().cast(), bytes);
+        table.assume_init()
+    };
+    table.abi_major == abi::ABI_MAJOR
+        && (HOST.set(HostTable(table)).is_ok() || HOST.get().is_some())
+}
+
+fn host() -> &'static abi::Host {
+    &HOST.get().expect("the entry point installed the host's table").0
+}
+
+fn refused(what: &str, status: abi::Status) -> Diagnostic {
+    let (code, why) = match status {
+        abi::UNSUPPORTED => (Code::PluginRefused, "this onnxd does not offer it"),
+        abi::OUT_OF_MEMORY => (Code::OutOfMemory, "memory ran out"),
+        abi::IO => (Code::Unreadable, "the file cannot be read"),
+        abi::INVALID => (Code::PluginContract, "the host refused the arguments"),
+        _ => (Code::Internal, "the host failed"),
+    };
+    Diagnostic::new(code, format!("{what}: {why} (status {status})"))
+}
+
+/// The conversion in progress.
+pub(crate) struct JobHandle {
+    job: *const abi::Job,
+    /// Memory the host lent, by address: what lies in it goes back by id, not by copy.
+    regions: Mutex<BTreeMap<usize, (usize, u64)>>,
+}
+
+// SAFETY: the functions used from other threads (`progress`, tensors) are documented as callable from any.
+unsafe impl Sync for JobHandle {}
+// SAFETY: see `Sync`.
+unsafe impl Send for JobHandle {}
+
+/// A view into memory that the host keeps until the current call returns.
+struct Borrowed(&'static [u8]);
+
+impl AsRef<[u8]> for Borrowed {
+    fn as_ref(&self) -> &[u8] {
+        self.0
+    }
+}
+
+/// # Safety
+/// The memory must stay readable and unchanged until the current call returns, and nothing may keep the view longer.
+unsafe fn view(ptr: *const u8, len: usize) -> Bytes {
+    if ptr.is_null() || len == 0 {
+        return Bytes::new();
+    }
+    // SAFETY: as the caller promises; the lifetime ends with the call, when every graph of the SDK is dropped.
+    Bytes::from_owner(Borrowed(unsafe { std::slice::from_raw_parts(ptr, len) }))
+}
+
+/// What `tensor_get` and `input_map` describe.
+pub(crate) struct Mapped {
+    pub(crate) id: u64,
+    pub(crate) bytes: Bytes,
+}
+
+impl JobHandle {
+    pub(crate) fn new(job: *const abi::Job) -> JobHandle {
+        JobHandle { job, regions: Mutex::default() }
+    }
+
+    pub(crate) fn threads(&self) -> usize {
+        // SAFETY: the host passes a job with at least these two fields.
+        unsafe { (*self.job).threads.max(1) as usize }
+    }
+
+    pub(crate) fn progress(&self, done: u64, total: u64) -> Result<(), Diagnostic> {
+        let Some(f) = host().progress else { return Ok(()) };
+        // SAFETY: the job is alive during the call.
+        match unsafe { f(self.job, done, total) } {
+            abi::CANCELLED => {
+                Err(Diagnostic::new(Code::WorkerTimeout, "the conversion was cancelled"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn text(
+        &self,
+        what: &str,
+        f: Option<unsafe extern "C" fn(*const abi::Job, *mut abi::Str) -> abi::Status>,
+    ) -> Result<Bytes, Diagnostic> {
+        let f = f.ok_or_else(|| refused(what, abi::UNSUPPORTED))?;
+        let mut out = abi::Str::EMPTY;
+        // SAFETY: the job is alive, `out` is writable; the host lends the bytes until the call returns.
+        match unsafe { f(self.job, &mut out) } {
+            abi::OK => Ok(unsafe { view(out.ptr, out.len) }),
+            status => Err(refused(what, status)),
+        }
+    }
+
+    pub(crate) fn submission(&self) -> Result<Bytes, Diagnostic> {
+        self.text("submission", host().submission)
+    }
+
+    pub(crate) fn graph(&self) -> Result<Bytes, Diagnostic> {
+        self.text("graph_get", host().graph_get)
+    }
+
+    pub(crate) fn put_graph(&self, model: &[u8]) -> Result<(), Diagnostic> {
+        let f = host().graph_put.ok_or_else(|| refused("graph_put", abi::UNSUPPORTED))?;
+        // SAFETY: the host copies the bytes before it returns.
+        match unsafe { f(self.job, abi::Str::of(model)) } {
+            abi::OK => Ok(()),
+            status => Err(refused("graph_put", status)),
+        }
+    }
+
+    pub(crate) fn artifact(&self, name: &str, data: &[u8]) -> Result<(), Diagnostic> {
+        let f = host().artifact.ok_or_else(|| refused("artifact", abi::UNSUPPORTED))?;
+        let mime = abi::Str::of(b"application/x-protobuf");
+        // SAFETY: the host copies everything before it returns.
+        match unsafe { f(self.job, abi::Str::of(name.as_bytes()), mime, abi::Str::of(data)) } {
+            abi::OK => Ok(()),
+            status => Err(refused(name, status)),
+        }
+    }
+
+    pub(crate) fn map_input(&self, name: &str) -> Result<Mapped, Diagnostic> {
+        let f = host().input_map.ok_or_else(|| refused("input_map", abi::UNSUPPORTED))?;
+        let struct_size = size_of::<abi::Bytes>() as u32;
+        let mut out = abi::Bytes { struct_size, reserved: 0, ptr: std::ptr::null(), len: 0, id: 0 };
+        // SAFETY: the job is alive, `out` is writable; the mapping lasts until the call returns.
+        match unsafe { f(self.job, abi::Str::of(name.as_bytes()), &mut out) } {
+            abi::OK => Ok(Mapped { id: out.id, bytes: unsafe { view(out.ptr, out.len) } }),
+            status => Err(refused(name, status)),
+        }
+    }
+
+    pub(crate) fn input_map(&self, name: &str) -> Result<Bytes, Diagnostic> {
+        let mapped = self.map_input(name)?;
+        self.remember(&mapped);
+        Ok(mapped.bytes)
+    }
+
+    /// Notes where lent memory lies.
+    pub(crate) fn remember(&self, mapped: &Mapped) {
+        if !mapped.bytes.is_empty() {
+            let start = mapped.bytes.as_ptr() as usize;
+            let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+            let region = regions.entry(start).or_insert((0, 0));
+            // Several views may begin at one address: a mapped file and its first tensor. The longest serves all.
+            if mapped.bytes.len() > region.0 {
+                *region = (mapped.bytes.len(), mapped.id);
+            }
+        }
+    }
+
+    /// The id of the lent memory that `bytes` lie in, and where in it.
+    pub(crate) fn region(&self, bytes: &[u8]) -> Option<(u64, u64)> {
+        let start = bytes.as_ptr() as usize;
+        let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, (len, id)) = regions.range(..=start).next_back()?;
+        let offset = start - first;
+        (offset + bytes.len() <= *len).then_some((*id, offset as u64))
+    }
+
+    pub(crate) fn tensor(&self, id: u64) -> Result<Mapped, Diagnostic> {
+        let f = host().tensor_get.ok_or_else(|| refused("tensor_get", abi::UNSUPPORTED))?;
+        let mut out = descriptor(0, &[]);
+        // SAFETY: as for `map_input`.
+        match unsafe { f(self.job, id, &mut out) } {
+            abi::OK => {
+                let bytes = unsafe { view(out.data.cast(), out.nbytes as usize) };
+                Ok(Mapped { id, bytes })
+            }
+            status => Err(refused("tensor_get", status)),
+        }
+    }
+
+    /// Copies `bytes` into a new tensor of the host.
+    pub(crate) fn new_tensor(
+        &self,
+        dtype: i32,
+        dims: &[i64],
+        bytes: &[u8],
+    ) -> Result<u64, Diagnostic> {
+        let new = host().tensor_new.ok_or_else(|| refused("tensor_new", abi::UNSUPPORTED))?;
+        let seal = host().tensor_seal.ok_or_else(|| refused("tensor_seal", abi::UNSUPPORTED))?;
+        let (mut id, mut data) = (0u64, std::ptr::null_mut());
+        let mut desc = descriptor(dtype, dims);
+        desc.nbytes = bytes.len() as u64;
+        // SAFETY: the host checks the description and gives `nbytes` writable bytes until the tensor is sealed.
+        let status = unsafe {
+            match new(self.job, &desc, &mut id, &mut data) {
+                abi::OK => {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), bytes.len());
+                    seal(self.job, id)
+                }
+                status => status,
+            }
+        };
+        if status == abi::OK { Ok(id) } else { Err(refused("tensor_new", status)) }
+    }
+
+    /// A tensor over part of a tensor or mapped file; nothing is copied.
+    pub(crate) fn alias(
+        &self,
+        source: u64,
+        offset: u64,
+        dtype: i32,
+        dims: &[i64],
+    ) -> Result<u64, Diagnostic> {
+        let f = host().tensor_alias.ok_or_else(|| refused("tensor_alias", abi::UNSUPPORTED))?;
+        let mut id = 0;
+        // SAFETY: the host checks the ids and the range.
+        match unsafe { f(self.job, source, offset, &descriptor(dtype, dims), &mut id) } {
+            abi::OK => Ok(id),
+            status => Err(refused("tensor_alias", status)),
+        }
+    }
+}
+
+fn descriptor(dtype: i32, dims: &[i64]) -> abi::Tensor {
+    abi::Tensor {
+        struct_size: size_of::<abi::Tensor>() as u32,
+        dtype: dtype as u32,
+        rank: dims.len() as u32,
+        flags: 0,
+        dims: dims.as_ptr(),
+        data: std::ptr::null(),
+        nbytes: 0,
+    }
+}
