@@ -1,0 +1,38 @@
+//! The front-end for ONNX files: decodes them and finds their external data.
+
+mod load;
+
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
+use onnxd_plugin_sdk::{Claim, Frontend, Imported, Need, Probe, Submission, onnx};
+
+onnxd_plugin_sdk::export_plugin! {
+    id: "org.onnxd.frontend-onnx",
+    summary: "Reads ONNX models, with external data",
+    components: [
+        frontend("onnx", "ONNX models"; "*.onnx" => || Box::new(Onnx)),
+    ],
+}
+
+struct Onnx;
+
+impl Frontend for Onnx {
+    fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
+        let bytes = submission.read(submission.network())?;
+        let by_name = || Probe::new(Claim::ByExtension, "the file's name ends in .onnx");
+        // A damaged file is still ours: the import says what is wrong with it.
+        let Ok(external) = onnx::external_files(bytes) else { return Ok(by_name()) };
+        let needs = external.into_iter().map(|location| need(submission, &location)).collect();
+        let reason = "the file is an ONNX model".to_owned();
+        Ok(Probe { claim: Claim::ByContent, reason, needs })
+    }
+
+    fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
+        load::load(submission)
+    }
+}
+
+fn need(submission: &Submission, location: &str) -> Need {
+    let path = load::beside(submission.network(), location);
+    let found_as = if submission.has(&path) { vec![path.clone()] } else { vec![] };
+    Need { what: "external data".into(), path, found_as, optional: false }
+}

@@ -1,0 +1,41 @@
+//! Clean-up: removes what does not change the result.
+
+mod fold_constants;
+mod merge_duplicates;
+mod remove_dead_code;
+mod remove_dropout;
+mod remove_identity;
+
+use onnxd_plugin_sdk::rewrite::rule;
+
+onnxd_plugin_sdk::export_plugin! {
+    id: "org.onnxd.passes-cleanup",
+    summary: "Removes what does not change the result",
+    components: [
+        pass(
+            "remove-dropout",
+            "Removes Dropout, which is the identity at inference" =>
+            || rule("remove-dropout", remove_dropout::remove_dropout),
+        ),
+        pass(
+            "fold-constants",
+            "Computes what depends on constants only" =>
+            || Box::new(fold_constants::FoldConstants),
+        ),
+        pass(
+            "remove-identity",
+            "Removes operators that return their input" =>
+            || Box::new(remove_identity::RemoveIdentity),
+        ),
+        pass(
+            "merge-duplicates",
+            "Merges equal initializers and nodes that compute the same" =>
+            || Box::new(merge_duplicates::MergeDuplicates),
+        ),
+        pass(
+            "remove-dead-code",
+            "Removes what no output depends on" =>
+            || Box::new(remove_dead_code::RemoveDeadCode),
+        ),
+    ],
+}

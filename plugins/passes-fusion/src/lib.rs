@@ -1,0 +1,35 @@
+//! Fusions: fewer operators that compute the same.
+
+mod equalize_weights;
+mod fuse_batch_norm;
+mod fuse_bias;
+mod fuse_pad;
+
+use onnxd_plugin_sdk::rewrite::rule;
+
+onnxd_plugin_sdk::export_plugin! {
+    id: "org.onnxd.passes-fusion",
+    summary: "Fuses operators where the result is the same",
+    components: [
+        pass(
+            "fuse-batch-norm",
+            "Folds BatchNormalization into Conv, ConvTranspose and Gemm" =>
+            || rule("fuse-batch-norm", fuse_batch_norm::fuse_batch_norm),
+        ),
+        pass(
+            "fuse-pad",
+            "Moves zero padding into Conv and pooling where that is exact" =>
+            || rule("fuse-pad", fuse_pad::fuse_pad),
+        ),
+        pass(
+            "fuse-bias",
+            "Turns the addition of a constant per channel into a bias of Conv or Gemm" =>
+            || rule("fuse-bias", fuse_bias::fuse_bias),
+        ),
+        pass(
+            "equalize-weights",
+            "Evens out weight ranges between consecutive layers (helps quantization)" =>
+            || Box::new(equalize_weights::EqualizeWeights),
+        ),
+    ],
+}

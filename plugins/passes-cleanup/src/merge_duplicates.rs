@@ -1,0 +1,187 @@
+//! Merges equal initializers, and nodes that apply the same operator with the same attributes to the same values.
+
+use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::eval;
+use onnxd_plugin_sdk::ir::{Attr, DataType, Graph, Model, Node, NodeId, Origin, Tensor, ValueId};
+use onnxd_plugin_sdk::rewrite::{Pass, PassContext, for_each_graph_mut};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+pub(crate) struct MergeDuplicates;
+
+impl Pass for MergeDuplicates {
+    fn name(&self) -> &'static str {
+        "merge-duplicates"
+    }
+
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+        for_each_graph_mut(model, &mut |graph, _| {
+            merge_initializers(graph, cx);
+            merge_nodes(graph, cx);
+        });
+        Ok(())
+    }
+}
+
+/// Bytes are only read where type and sizes of two initializers agree.
+fn merge_initializers(graph: &mut Graph, cx: &mut PassContext) {
+    let mut by_shape: HashMap<(DataType, Vec<usize>), Vec<ValueId>> = HashMap::new();
+    for v in graph.value_ids() {
+        if graph[v].origin() == Origin::None
+            && graph.uses(v) > 0
+            && !graph.is_output(v)
+            && let Some(t) = graph[v].initializer()
+        {
+            by_shape.entry((t.dtype(), t.dims().to_vec())).or_default().push(v);
+        }
+    }
+    let mut groups: Vec<Vec<ValueId>> = by_shape.into_values().filter(|g| g.len() > 1).collect();
+    groups.sort();
+    for group in groups {
+        let mut by_content: HashMap<u64, Vec<ValueId>> = HashMap::new();
+        for v in group {
+            let content = |v: ValueId| graph[v].initializer().cloned().expect("has an initializer");
+            let mine = content(v);
+            let same = by_content.entry(hash_tensor(&mine)).or_default();
+            let first = same.iter().copied().find(|other| content(*other) == mine);
+            match first {
+                Some(first) if !cx.fuel.is_empty() => {
+                    graph.replace_uses(v, first);
+                    cx.rewrote();
+                }
+                _ => same.push(v),
+            }
+        }
+    }
+}
+
+fn merge_nodes(graph: &mut Graph, cx: &mut PassContext) {
+    let mut seen: HashMap<Key, NodeId> = HashMap::new();
+    for id in graph.topological().unwrap_or_default() {
+        let Some(key) = Key::of(&graph[id]) else { continue };
+        let Some(first) = seen.get(&key).copied() else {
+            seen.insert(key, id);
+            continue;
+        };
+        let pairs: Vec<(ValueId, ValueId)> = graph[id]
+            .outputs
+            .iter()
+            .zip(&graph[first].outputs)
+            .filter_map(|(mine, other)| Some(((*mine)?, (*other)?)))
+            .collect();
+        let wanted = graph[id].outputs.iter().flatten().count();
+        let keeps_names = pairs.iter().all(|(mine, _)| !graph.is_output(*mine));
+        if pairs.len() != wanted || !keeps_names || cx.fuel.is_empty() {
+            continue;
+        }
+        for (mine, other) in pairs {
+            graph.replace_uses(mine, other);
+        }
+        let gone = graph.remove_node(id);
+        let kept = graph.node_mut(first);
+        for layer in gone.layers {
+            if !kept.layers.contains(&layer) {
+                kept.layers.push(layer);
+            }
+        }
+        cx.rewrote();
+    }
+}
+
+/// Everything that decides what a node computes.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    domain: String,
+    op: String,
+    overload: String,
+    inputs: Vec<Option<ValueId>>,
+    attrs: Vec<(String, Plain)>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum Plain {
+    Ints(Vec<i64>),
+    Bits(Vec<u32>),
+    Bytes(Vec<Vec<u8>>),
+    Tensor(DataType, Vec<usize>, Vec<u8>),
+}
+
+impl Key {
+    /// `None` for nodes that must not be merged: random ones, unknown ones, and those with sub-graphs.
+    fn of(node: &Node) -> Option<Key> {
+        if !node.is_standard() || !eval::is_deterministic(node) {
+            return None;
+        }
+        let attrs = node.attrs.iter().map(|(n, a)| Some((n.clone(), plain(a)?)));
+        let mut attrs = attrs.collect::<Option<Vec<_>>>()?;
+        attrs.sort_by(|a, b| a.0.cmp(&b.0));
+        Some(Key {
+            domain: node.domain.clone(),
+            op: node.op.clone(),
+            overload: node.overload.clone(),
+            inputs: node.inputs.clone(),
+            attrs,
+        })
+    }
+}
+
+fn plain(attr: &Attr) -> Option<Plain> {
+    /// Larger constants are merged as initializers.
+    const BYTES_MAX: usize = 4096;
+    Some(match attr {
+        Attr::Int(i) => Plain::Ints(vec![*i]),
+        Attr::Ints(i) => Plain::Ints(i.iter().copied().chain([i.len() as i64]).collect()),
+        Attr::Float(f) => Plain::Bits(vec![f.to_bits()]),
+        Attr::Floats(f) => Plain::Bits(f.iter().map(|x| x.to_bits()).chain([0, 1]).collect()),
+        Attr::Str(s) => Plain::Bytes(vec![s.to_vec()]),
+        Attr::Strs(s) => Plain::Bytes(s.iter().map(|x| x.to_vec()).chain([vec![]]).collect()),
+        Attr::Tensor(t) if t.as_strings().is_none() && t.byte_len() <= BYTES_MAX => {
+            Plain::Tensor(t.dtype(), t.dims().to_vec(), t.bytes().to_vec())
+        }
+        _ => return None,
+    })
+}
+
+fn hash_tensor(tensor: &Tensor) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tensor.bytes().hash(&mut hasher);
+    tensor.as_strings().hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_plugin_sdk::rewrite::check::{check_pass_same, check_pass_skip};
+
+    #[test]
+    fn initializers_then_nodes() {
+        let model = check_pass_same(
+            &MergeDuplicates,
+            "g (float[2] x) => (float[2] y)
+             <float[2] a = {1.0, 2.0}, float[2] b = {1.0, 2.0}, float[2] c = {1.0, 3.0}>
+             {
+               p = Add(x, a)
+               q = Add(x, b)
+               r = Add(x, c)
+               s = Mul(p, q)
+               y = Mul(s, r)
+             }",
+        );
+        assert_eq!(model.graph.node_count(), 4);
+    }
+
+    #[test]
+    fn attributes_count() {
+        check_pass_skip(
+            &MergeDuplicates,
+            "",
+            "g (float[2,2] x) => (float[2,2] y)
+             {
+               p = Softmax<axis = 0>(x)
+               q = Softmax<axis = 1>(x)
+               y = Mul(p, q)
+             }",
+        );
+    }
+}

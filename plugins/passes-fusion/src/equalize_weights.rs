@@ -1,0 +1,238 @@
+//! Cross-layer equalization (arXiv 1906.04721): evens out the weight ranges of consecutive layers, because one scale
+//! per tensor then wastes less resolution. The function computed stays the same.
+//!
+//! For output channel `o` of the first layer and the inputs that it feeds in the second:
+//! `r1 = max|w1[o]|`, `r2 = max|w2[:, o]|`, `s = sqrt(r1 * r2) / r1`, then `w1[o] *= s`, `b1[o] *= s`, `w2[:, o] /= s`.
+//! That is exact where everything between the two layers commutes with a positive factor per channel.
+
+use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::ir::ops::{Conv, Gemm};
+use onnxd_plugin_sdk::ir::{At, Graph, Model, Reals, ValueId};
+use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip};
+
+/// Ranges that differ by less than this factor are left alone.
+const RATIO_MIN: f64 = 1.001;
+
+pub(crate) struct EqualizeWeights;
+
+impl Pass for EqualizeWeights {
+    fn name(&self) -> &'static str {
+        "equalize-weights"
+    }
+
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+        let graph = &mut model.graph;
+        for id in graph.topological().unwrap_or_default() {
+            if cx.fuel.is_empty() {
+                break;
+            }
+            let Some(first) = Layer::at(graph, id) else { continue };
+            match equalize(graph, &first) {
+                Ok(()) => cx.rewrote(),
+                Err(reason) => cx.skip(&graph[first.out].name.clone(), reason),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A convolution or a fully connected layer.
+struct Layer {
+    node: onnxd_plugin_sdk::ir::NodeId,
+    x: ValueId,
+    w: ValueId,
+    w_slot: usize,
+    bias: Option<ValueId>,
+    out: ValueId,
+    /// Axis of the weights that runs over outputs.
+    out_axis: usize,
+    group: usize,
+}
+
+impl Layer {
+    fn at(graph: &Graph, id: onnxd_plugin_sdk::ir::NodeId) -> Option<Layer> {
+        if let Some(c) = At::<Conv>::find(graph, id) {
+            let (x, w, bias, out) = (c.x, c.w, c.b, c.out);
+            let group = usize::try_from(c.group).ok()?;
+            return Some(Layer { node: id, x, w, w_slot: 1, bias, out, out_axis: 0, group });
+        }
+        let fc = At::<Gemm>::find(graph, id)?;
+        let out_axis = usize::from(fc.transB == 0);
+        let (x, w, bias, out) = (fc.a, fc.b, fc.c, fc.out);
+        Some(Layer { node: id, x, w, w_slot: 1, bias, out, out_axis, group: 1 })
+    }
+
+    fn weights(&self, graph: &Graph) -> Result<Reals, Skip> {
+        let found = graph.constant(self.w).filter(|t| t.dtype().is_float());
+        let reals = found.and_then(|t| t.to_reals());
+        reals.ok_or_else(|| {
+            Skip(format!("`{}` is not a constant of a float type", graph[self.w].name))
+        })
+    }
+}
+
+fn equalize(graph: &mut Graph, first: &Layer) -> Result<(), Skip> {
+    let second = follow(graph, first.out)?;
+    if second.w == first.w {
+        return Skip::because("both layers share their weights");
+    }
+    let (w1, w2) = (first.weights(graph)?, second.weights(graph)?);
+    let channels = w1.dims[first.out_axis];
+    let r1 = w1.abs_max_along(first.out_axis);
+    let (r2, input_of) = input_ranges(&w2, &second, channels)?;
+    let s: Vec<f64> = r1
+        .values
+        .iter()
+        .zip(&r2)
+        .map(|(r1, r2)| if *r1 > 0.0 && *r2 > 0.0 { (r1 * r2).sqrt() / r1 } else { 1.0 })
+        .collect();
+    if s.iter().all(|s| (1.0 / RATIO_MIN..RATIO_MIN).contains(s)) {
+        return Skip::because("the ranges are even already");
+    }
+    let gain = Reals { dims: vec![channels], values: s };
+    let scaled2 = w2.values.iter().enumerate().map(|(i, x)| x / gain.values[input_of(i)]).collect();
+    let w2 = Reals { dims: w2.dims.clone(), values: scaled2 };
+    let bias = match first.bias {
+        None => None,
+        Some(b) => {
+            let old = graph.constant(b).and_then(|t| t.to_reals()).filter(|r| r.dims == gain.dims);
+            Some((b, old.ok_or_else(|| Skip("the bias is not one constant per channel".into()))?))
+        }
+    };
+    put(graph, first, first.w_slot, first.w, &w1.scale_axis(first.out_axis, &gain));
+    if let Some((b, old)) = bias {
+        put(graph, first, 2, b, &(&old * &gain));
+    }
+    put(graph, &second, second.w_slot, second.w, &w2);
+    Ok(())
+}
+
+fn put(graph: &mut Graph, layer: &Layer, slot: usize, old: ValueId, data: &Reals) {
+    let dtype = graph.constant(old).map(|t| t.dtype());
+    let data = dtype.and_then(|t| data.to_tensor(t)).expect("read as a float constant before");
+    let name = format!("{}_equalized", graph[old].name);
+    let new = graph.add_initializer(&name, data);
+    graph.set_input(layer.node, slot, Some(new));
+}
+
+/// The next layer, if everything on the way commutes with a positive factor per channel and nothing branches off.
+fn follow(graph: &Graph, mut v: ValueId) -> Result<Layer, Skip> {
+    loop {
+        let uses = graph.uses(v);
+        let [reader] = graph.readers(v) else {
+            return Skip::because(format!("`{}` is read {uses} times", graph[v].name));
+        };
+        if uses != 1 {
+            return Skip::because(format!("`{}` is a graph output", graph[v].name));
+        }
+        if let Some(layer) = Layer::at(graph, *reader) {
+            return match layer.x == v {
+                true => Ok(layer),
+                false => {
+                    Skip::because(format!("`{}` is a weight of the next layer", graph[v].name))
+                }
+            };
+        }
+        let node = &graph[*reader];
+        const HOMOGENEOUS: [&str; 8] = [
+            "Relu",
+            "LeakyRelu",
+            "MaxPool",
+            "AveragePool",
+            "GlobalAveragePool",
+            "GlobalMaxPool",
+            "Flatten",
+            "Identity",
+        ];
+        let passes = node.is_standard() && HOMOGENEOUS.contains(&node.op.as_str());
+        if !passes || node.input(0) != Some(v) || node.outputs.len() != 1 {
+            return Skip::because(format!("{} stands between the two layers", node.op));
+        }
+        v = node.output(0).ok_or_else(|| Skip("its result is not used".into()))?;
+    }
+}
+
+type InputOf = Box<dyn Fn(usize) -> usize>;
+
+/// Per channel of the first layer: largest weight of the second that reads it; and the channel that each weight reads.
+fn input_ranges(w2: &Reals, second: &Layer, channels: usize) -> Result<(Vec<f64>, InputOf), Skip> {
+    let kernel: usize = w2.dims[2..].iter().product();
+    let [d0, d1] = [w2.dims[0], w2.dims[1]];
+    let input_of: InputOf = if w2.dims.len() == 2 {
+        let inputs = if second.out_axis == 0 { d1 } else { d0 };
+        if inputs % channels != 0 {
+            return Skip::because(format!("{channels} channels meet {inputs} inputs"));
+        }
+        // A flattened feature map is a block of consecutive inputs.
+        let block = inputs / channels;
+        match second.out_axis {
+            0 => Box::new(move |i| i % d1 / block),
+            _ => Box::new(move |i| i / d1 / block),
+        }
+    } else if d1 * second.group == channels {
+        let outputs_per_group = d0 / second.group;
+        Box::new(move |i| i / (d1 * kernel) / outputs_per_group * d1 + i / kernel % d1)
+    } else {
+        return Skip::because(format!("{channels} channels meet {}", d1 * second.group));
+    };
+    let mut ranges = vec![0f64; channels];
+    for (i, x) in w2.values.iter().enumerate() {
+        let range = &mut ranges[input_of(i)];
+        *range = range.max(x.abs());
+    }
+    Ok((ranges, input_of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_plugin_sdk::rewrite::check::{check_pass_same, check_pass_skip};
+
+    #[test]
+    fn convolution_into_fully_connected_by_blocks() {
+        let model = check_pass_same(
+            &EqualizeWeights,
+            "g (float[1,1,2,2] x) => (float[1,2] y)
+             <float[2,1,1,1] w = {0.01, 100.0}, float[2] b = {0.5, -1.0},
+              float[2,8] v = {1.0, 2.0, 3.0, 4.0, 0.1, 0.2, 0.3, 0.4, 5.0, 6.0, 7.0, 8.0, 0.5, 0.6, 0.7, 0.8}>
+             {
+               c = Conv(x, w, b)
+               r = Relu(c)
+               f = Flatten(r)
+               y = Gemm<transB = 1>(f, v)
+             }",
+        );
+        let w = model.graph.value_named("w_equalized").unwrap();
+        let w = model.graph.constant(w).unwrap().to_reals().unwrap().values;
+        assert!((w[0] - (0.01f64 * 8.0).sqrt()).abs() < 1e-6);
+        assert!((w[1] - (100.0f64 * 0.8).sqrt()).abs() < 1e-5);
+    }
+
+    #[test]
+    fn depthwise_convolution() {
+        check_pass_same(
+            &EqualizeWeights,
+            "g (float[1,1,3,3] x) => (float[1,2,3,3] y)
+             <float[2,1,1,1] w = {0.01, 100.0}, float[2,1,1,1] v = {3.0, 0.2}>
+             {
+               c = Conv(x, w)
+               y = Conv<group = 2>(c, v)
+             }",
+        );
+    }
+
+    #[test]
+    fn a_clip_does_not_commute() {
+        check_pass_skip(
+            &EqualizeWeights,
+            "Clip stands between the two layers",
+            "g (float[1,1,3,3] x) => (float[1,1,3,3] y)
+             <float[1,1,1,1] w = {0.01}, float[1,1,1,1] v = {3.0}, float lo = {0.0}, float hi = {6.0}>
+             {
+               c = Conv(x, w)
+               r = Clip(c, lo, hi)
+               y = Conv(r, v)
+             }",
+        );
+    }
+}
