@@ -1,0 +1,107 @@
+//! The worker process: takes one request, confines itself, answers, ends.
+
+use crate::confine;
+use crate::link::Link;
+use crate::stages::{self, Events};
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_plugin_host::call::{self, CallError};
+use onnxd_plugin_host::{JobContext, Library, TensorTable, inspect, to_message};
+use onnxd_proto::onnxd as message;
+use onnxd_proto::onnxd::worker_event::What as Event;
+use onnxd_proto::onnxd::{PluginComponent, PluginInfo, ProbeRequest, WorkerEvent, request::What};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Serves the request that comes over the link which the parent passed; `fd` and `mode` are the arguments of the hidden
+/// subcommand. The exit status is 0 if an answer was sent, be it a failure.
+pub fn worker_main(fd: &str, mode: &str) -> ExitCode {
+    let Ok((link, request, _)) = confine::start(fd, mode) else {
+        return ExitCode::from(Code::WorkerStart.class().exit_code());
+    };
+    let threads = request.limits.unwrap_or_default().threads.max(1);
+    let link = Arc::new(Mutex::new(link));
+    let answer = match request.what {
+        Some(What::Inspect(request)) => Event::Inspected(inspected(&request.path)),
+        Some(What::Probe(request)) => Event::Probed(probed(&request, &link)),
+        Some(What::Convert(request)) => {
+            Event::Converted(stages::convert(request, threads, events(&link)))
+        }
+        None => {
+            let nothing = Diagnostic::new(Code::WorkerStart, "the request asks for nothing");
+            Event::Failed(message::Diagnostics { items: vec![to_message(&nothing)] })
+        }
+    };
+    match send(&link, answer) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(Code::WorkerNoResult.class().exit_code()),
+    }
+}
+
+fn send(link: &Mutex<Link>, what: Event) -> std::io::Result<()> {
+    let mut link = link.lock().unwrap_or_else(PoisonError::into_inner);
+    link.send(&WorkerEvent { what: Some(what) })
+}
+
+/// News go out as they happen; a parent that does not listen any more ends this process by itself.
+fn events(link: &Arc<Mutex<Link>>) -> Events {
+    let link = link.clone();
+    Arc::new(move |event: WorkerEvent| {
+        if let Some(what) = event.what {
+            let _ = send(&link, what);
+        }
+    })
+}
+
+fn inspected(path: &str) -> message::InspectResult {
+    match inspect(Path::new(path)) {
+        Ok(plugin) => message::InspectResult { plugin: Some(plugin), refused: None },
+        Err(why) => message::InspectResult { plugin: None, refused: Some(to_message(&why)) },
+    }
+}
+
+/// Asks every front-end whose globs fit the network's name.
+fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResult {
+    let frontends = stages::frontends(&request.plugins).into_iter();
+    let fits = |c: &PluginComponent| {
+        c.globs.iter().any(|glob| stages::claims_name(glob, &request.network))
+    };
+    let asked = frontends.filter(|(_, component)| fits(component));
+    let answers = asked.map(|(plugin, component)| {
+        let started = message::StageStarted {
+            stage: "probe".into(),
+            plugin: plugin.id.clone(),
+            component: component.id.clone(),
+        };
+        let _ = send(link, Event::Stage(started));
+        let (probe, error) = match probe(request, &plugin, &component.id) {
+            Ok(probe) => (Some(probe), String::new()),
+            Err(CallError::Failed(found)) => (None, found.to_string()),
+            Err(CallError::Cancelled) => (None, "cancelled".into()),
+        };
+        message::ProbeAnswer { frontend: component.id, plugin: plugin.id, probe, error }
+    });
+    message::ProbeResult { answers: answers.collect() }
+}
+
+fn probe(
+    request: &ProbeRequest,
+    plugin: &PluginInfo,
+    frontend: &str,
+) -> Result<message::Probe, CallError> {
+    let library = Library::open_inspected(plugin)?;
+    let file = |f: &message::InputFile| message::SubmissionFile {
+        path: f.name.clone(),
+        bytes: std::fs::metadata(&f.path).map_or(0, |m| m.len()),
+    };
+    let submission = message::Submission {
+        files: request.files.iter().map(file).collect(),
+        network: request.network.clone(),
+        params_json: request.params_json.clone(),
+    };
+    let inputs = request.files.iter().map(|f| (f.name.clone(), PathBuf::from(&f.path))).collect();
+    let cancel = Arc::new(AtomicBool::new(false));
+    let mut context = JobContext::new(&submission, inputs, TensorTable::new(), 1, cancel, |_| {});
+    call::probe(&library, frontend, &mut context)
+}

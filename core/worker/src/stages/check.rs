@@ -1,0 +1,114 @@
+//! Reads the written model again, verifies it, and compares it with reference outputs where they were dropped.
+
+use super::export::{MODEL, out_dir, own_fault};
+use super::session::Session;
+use crate::tools::arrays::{self, Arrays};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_eval::compare::{Comparison, compare as difference, within};
+use onnxd_eval::{Executor, RunOptions};
+use onnxd_ir::{Model, Tensor, verify};
+use onnxd_proto::onnxd as message;
+use std::path::PathBuf;
+
+pub(crate) fn check(session: &mut Session) -> Result<(), Diagnostics> {
+    let path = out_dir(session).join(MODEL);
+    let model = onnxd_onnx::load(&path)?.model;
+    let found = verify::verify(&model, verify::Level::Full);
+    Diagnostics(found.0.into_iter().map(own_fault).collect()).or_ok(())?;
+    compare(session, &model)
+}
+
+/// Runs the model on the reference inputs. What cannot be run is a note, what differs is a finding.
+fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
+    let inputs = reference(session, "inputs", "inputs.npz")?;
+    let outputs = reference(session, "outputs", "outputs.npz")?;
+    let (Some(inputs), Some(outputs)) = (inputs, outputs) else { return Ok(()) };
+    let (inputs, wanted) = (arrays::read(&inputs)?, arrays::read(&outputs)?);
+    let got = match run(model, &inputs) {
+        Ok(got) => got,
+        Err(found) => {
+            for diagnostic in &found.0 {
+                session.note(diagnostic, "warning");
+            }
+            return Ok(());
+        }
+    };
+    let number = |key, default| session.param("check", key).as_f64().unwrap_or(default);
+    let (atol, rtol) = (number("tolerance_abs", 1e-4), number("tolerance_rel", 1e-3));
+    let sqnr_db_min = session.param("check", "sqnr_db_min").as_f64();
+    let mut numerics = message::Numerics {
+        engine: "builtin".into(),
+        tolerance_abs: atol,
+        tolerance_rel: rtol,
+        ..message::Numerics::default()
+    };
+    for (i, (name, got)) in got.iter().enumerate() {
+        let Some(wanted) = pick(&wanted, name, i) else { continue };
+        match difference(got, wanted).and_then(|d| Ok((d, within(got, wanted, atol, rtol)?))) {
+            Ok((d, near)) => {
+                let within = near && sqnr_db_min.is_none_or(|min| d.sqnr_db >= min);
+                numerics.outputs.push(row(name, &d, within));
+                if !within {
+                    session.note(&mismatch(name, &d), "error");
+                }
+            }
+            Err(why) => {
+                let text = format!("output `{name}`: {why}");
+                session.note(&Diagnostic::new(Code::NumericsMismatch, text), "error");
+            }
+        }
+    }
+    session.report.numerics = Some(numerics);
+    Ok(())
+}
+
+fn run(model: &Model, inputs: &Arrays) -> Result<Vec<(String, Tensor)>, Diagnostics> {
+    let executor = Executor::new(model)?;
+    executor.run(&arrays::feeds(model, inputs), RunOptions::default())
+}
+
+fn row(name: &str, d: &Comparison, within: bool) -> message::OutputNumerics {
+    message::OutputNumerics {
+        output: name.into(),
+        max_abs: d.max_abs,
+        mean_abs: d.mean_abs,
+        cosine: d.cosine,
+        sqnr_db: d.sqnr_db,
+        within,
+    }
+}
+
+fn mismatch(name: &str, d: &Comparison) -> Diagnostic {
+    let text = format!(
+        "output `{name}` differs from the reference by up to {:.3e} (SQNR {:.1} dB)",
+        d.max_abs, d.sqnr_db
+    );
+    Diagnostic::new(Code::NumericsMismatch, text)
+}
+
+/// The reference called `name`, else the one at its place.
+fn pick<'a>(wanted: &'a Arrays, name: &str, place: usize) -> Option<&'a Tensor> {
+    let named = wanted.iter().find(|(n, _)| n == name);
+    named.or_else(|| wanted.get(place)).map(|(_, t)| t)
+}
+
+/// The file that the params name, or that was dropped under its usual name.
+fn reference(session: &Session, key: &str, usual: &str) -> Result<Option<PathBuf>, Diagnostic> {
+    let named = session.param("check", key).as_str().map(str::to_owned);
+    let folder = session.request.network.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let beside = |name: &str| match folder {
+        "" => name.to_owned(),
+        folder => format!("{folder}/{name}"),
+    };
+    let find = |name: &str| session.request.files.iter().find(|f| f.name == name);
+    match named {
+        Some(name) => match find(&name).or_else(|| find(&beside(&name))) {
+            Some(file) => Ok(Some(PathBuf::from(&file.path))),
+            None => {
+                let text = format!("check.{key} names `{name}`, which was not dropped");
+                Err(Diagnostic::new(Code::FileMissing, text))
+            }
+        },
+        None => Ok(find(&beside(usual)).map(|f| PathBuf::from(&f.path))),
+    }
+}

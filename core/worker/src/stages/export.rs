@@ -1,0 +1,239 @@
+//! Writes the model: names, versions and forms as the params ask, and where it came from.
+
+use super::session::Session;
+use super::summary;
+use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, nearest, shown};
+use onnxd_ir::{Dim, Graph, Model, ValueId, ValueType};
+use onnxd_onnx::{External, WriteOptions};
+use onnxd_proto::onnxd::FileDigest;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Name of the written model.
+pub(crate) const MODEL: &str = "model.onnx";
+
+pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
+    let mut model = session.model()?;
+    if let Some(opset) = session.param("export", "opset").as_i64() {
+        onnxd_onnx::convert_opset(&model, opset)?;
+    }
+    let ir_version = session.param("export", "ir_version").as_i64();
+    model.ir_version = onnxd_onnx::choose_ir(&model, ir_version);
+    rename(&mut model.graph, Side::Inputs, names(session.param("export", "input_names")))?;
+    rename(&mut model.graph, Side::Outputs, names(session.param("export", "output_names")))?;
+    dynamic_axes(&mut model.graph, session.param("export", "dynamic_axes"))?;
+    if session.param("export", "strip_doc_string") != &Value::Bool(false) {
+        strip_docs(&mut model);
+    }
+    if session.param("export", "keep_initializers_as_inputs") == &Value::Bool(true) {
+        initializers_as_inputs(&mut model.graph);
+    }
+    forget_own_names(&mut model);
+    provenance(session, &mut model);
+    let folder = out_dir(session);
+    std::fs::create_dir_all(&folder).map_err(|e| disk(&folder, &e))?;
+    let written = onnxd_onnx::write_model(&model, &folder.join(MODEL), &options(session))?;
+    let mut bytes_total = 0;
+    for (path, _) in written.files {
+        let (bytes, sha256) = summary::digest(&path).map_err(|e| disk(&path, &e))?;
+        bytes_total += bytes;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let role = if name == MODEL { "model" } else { "external_data" }.to_owned();
+        session.outputs.push(FileDigest { path: name, bytes, sha256, role });
+    }
+    session.op_counts[2] = summary::count_ops(&model);
+    session.report.model = Some(summary::describe(&model, bytes_total));
+    Ok(())
+}
+
+/// The folder that the result is written to.
+pub(crate) fn out_dir(session: &Session) -> PathBuf {
+    Path::new(&session.request.work_dir).join("out")
+}
+
+fn disk(path: &Path, error: &std::io::Error) -> Diagnostic {
+    Diagnostic::new(Code::Disk, format!("`{}`: {error}", path.display()))
+}
+
+fn options(session: &Session) -> WriteOptions {
+    let mut options = WriteOptions::default();
+    match session.param("export", "external_data").as_str() {
+        Some("always") => options.external = External::Always,
+        Some("never") => options.external = External::Never,
+        _ => {}
+    }
+    options
+}
+
+fn names(param: &Value) -> Vec<String> {
+    let list = param.as_array().map(Vec::as_slice).unwrap_or_default();
+    list.iter().filter_map(|n| n.as_str().map(str::to_owned)).collect()
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Inputs,
+    Outputs,
+}
+
+fn bad(key: &str, message: String) -> Diagnostic {
+    Diagnostic::new(Code::ParamsBadValue, format!("export.{key}: {message}"))
+}
+
+/// Gives the first inputs or outputs new names, in order.
+fn rename(graph: &mut Graph, side: Side, wanted: Vec<String>) -> Result<(), Diagnostic> {
+    let (key, values) = match side {
+        Side::Inputs => ("input_names", graph.inputs().to_vec()),
+        Side::Outputs => ("output_names", graph.outputs().to_vec()),
+    };
+    if wanted.len() > values.len() {
+        let text = format!("{} names for {} values", wanted.len(), values.len());
+        return Err(bad(key, text));
+    }
+    for (value, name) in values.into_iter().zip(wanted) {
+        if graph[value].name == name {
+            continue;
+        }
+        if let Some(other) = graph.value_named(&name) {
+            // Inner values give way to a name that a user chose.
+            if graph.inputs().contains(&other) || graph.is_output(other) {
+                return Err(bad(key, format!("`{}` is the name of another value", shown(&name))));
+            }
+            let free = graph.fresh_name(&name);
+            graph.rename(other, &free);
+        }
+        graph.rename(value, &name);
+    }
+    Ok(())
+}
+
+/// `{"input": {"0": "batch"}}`: names for sizes that may vary.
+fn dynamic_axes(graph: &mut Graph, axes: &Value) -> Result<(), Diagnostic> {
+    let Some(axes) = axes.as_object() else { return Ok(()) };
+    for (name, dims) in axes {
+        let ends: Vec<ValueId> = graph.inputs().iter().chain(graph.outputs()).copied().collect();
+        let Some(value) = ends.iter().copied().find(|v| graph[*v].name == *name) else {
+            let known: Vec<&str> = ends.iter().map(|v| graph[*v].name.as_str()).collect();
+            let hint = nearest(name, known).map(|n| format!("; did you mean `{n}`?"));
+            let text = format!("no input or output `{}`{}", shown(name), hint.unwrap_or_default());
+            return Err(bad("dynamic_axes", text));
+        };
+        let Some(ValueType::Tensor { shape: Some(shape), .. }) = &mut graph[value].ty else {
+            return Err(bad("dynamic_axes", format!("the rank of `{}` is not known", shown(name))));
+        };
+        for (axis, symbol) in dims.as_object().into_iter().flatten() {
+            let rank = shape.len() as i64;
+            let index = axis.parse::<i64>().ok().map(|a| if a < 0 { a + rank } else { a });
+            match index.filter(|a| (0..rank).contains(a)) {
+                Some(a) => shape[a as usize] = Dim::from(symbol.as_str().unwrap_or_default()),
+                None => {
+                    let text = format!("`{}` has no axis {axis}", shown(name));
+                    return Err(bad("dynamic_axes", text));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn strip_docs(model: &mut Model) {
+    model.doc.clear();
+    onnxd_rewrite::for_each_graph_mut(model, &mut |graph, _| {
+        graph.doc.clear();
+        for id in graph.node_ids() {
+            graph.node_mut(id).doc.clear();
+        }
+        for v in graph.value_ids() {
+            graph[v].doc.clear();
+        }
+    });
+}
+
+fn initializers_as_inputs(graph: &mut Graph) {
+    for v in graph.value_ids() {
+        let is_constant = graph[v].origin() == onnxd_ir::Origin::None;
+        if is_constant && graph[v].initializer().is_some() && graph.uses(v) > 0 {
+            graph.mark_input(v);
+        }
+    }
+}
+
+/// A node need not say that it comes from the layer whose name it bears.
+fn forget_own_names(model: &mut Model) {
+    onnxd_rewrite::for_each_graph_mut(model, &mut |graph, _| {
+        for id in graph.node_ids() {
+            let node = graph.node_mut(id);
+            let name = node.name.clone();
+            node.layers.retain(|layer| layer.name != name || !layer.place.is_empty());
+        }
+    });
+}
+
+/// Where the model came from; nothing that differs from run to run.
+fn provenance(session: &Session, model: &mut Model) {
+    let recognition = session.report.recognition.clone().unwrap_or_default();
+    if model.producer_name.is_empty() || recognition.frontend != "onnx" {
+        model.producer_name = "onnxd".into();
+        model.producer_version = env!("CARGO_PKG_VERSION").into();
+    }
+    model.set_metadata("onnxd.version", env!("CARGO_PKG_VERSION"));
+    model.set_metadata("onnxd.frontend", recognition.frontend);
+    let network = &session.request.network;
+    if let Some(source) = session.report.source.iter().find(|f| f.path == *network) {
+        model.set_metadata("onnxd.source", source.path.clone());
+        model.set_metadata("onnxd.source.sha256", source.sha256.clone());
+    }
+    let fired = session.report.passes.iter().filter(|p| p.rewrites > 0);
+    let passes: Vec<&str> = fired.map(|p| p.name.as_str()).collect();
+    model.set_metadata("onnxd.passes", passes.join(","));
+    for fact in &session.report.metadata {
+        if let Some((key, value)) = fact.split_once(" = ") {
+            model.set_metadata(&format!("onnxd.{key}"), value);
+        }
+    }
+}
+
+/// A finding about what was written is onnxd's own fault.
+pub(crate) fn own_fault(mut diagnostic: Diagnostic) -> Diagnostic {
+    diagnostic.code = Code::InvariantBroken.as_str().into();
+    diagnostic.class = Class::Internal;
+    diagnostic.help = Code::InvariantBroken.help().into();
+    diagnostic
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_ir::DataType;
+    use onnxd_ir::ops::Relu;
+
+    fn graph() -> Graph {
+        let mut g = Graph::new("g");
+        let x = g.add_input("x", Some(ValueType::tensor(DataType::Float, [2, 3])));
+        let a = g.add("image", Relu::new(x));
+        let y = g.add("y", Relu::new(a));
+        g.mark_output(y);
+        g
+    }
+
+    #[test]
+    fn a_chosen_name_displaces_an_inner_one() {
+        let mut g = graph();
+        rename(&mut g, Side::Inputs, vec!["image".into()]).unwrap();
+        assert_eq!(g[g.inputs()[0]].name, "image");
+        assert!(g.value_named("image_1").is_some());
+        let error = rename(&mut g, Side::Outputs, vec!["image".into()]).unwrap_err();
+        assert_eq!(error.code, "N0105");
+    }
+
+    #[test]
+    fn axes_get_names() {
+        let mut g = graph();
+        let axes = serde_json::json!({"x": {"0": "batch", "-1": "width"}});
+        dynamic_axes(&mut g, &axes).unwrap();
+        let ty = g[g.inputs()[0]].ty.as_ref().unwrap().to_string();
+        assert_eq!(ty, "float[batch,width]");
+        let error = dynamic_axes(&mut g, &serde_json::json!({"z": {"0": "n"}})).unwrap_err();
+        assert!(error.message.contains("no input or output `z`"));
+    }
+}

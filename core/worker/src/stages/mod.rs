@@ -1,0 +1,33 @@
+//! One conversion inside the worker: import, optimize, quantize, export, check. Data flows one way; each stage takes the
+//! graph as ONNX bytes whose weights are handles into one table, and leaves its part in the report.
+
+mod check;
+mod export;
+mod import;
+mod optimize;
+mod quantize;
+mod session;
+pub(crate) mod summary;
+
+pub(crate) use import::{claims_name, frontends};
+use onnxd_diagnostics::Diagnostics;
+use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, WorkerEvent};
+pub(crate) use session::Session;
+
+/// Hears of every event of a conversion; may be called from any thread.
+pub(crate) type Events = std::sync::Arc<dyn Fn(WorkerEvent) + Send + Sync>;
+
+/// Runs one conversion. The result's report has the verdict; a failed conversion also gives a report, as far as it got.
+pub(crate) fn convert(request: ConvertRequest, threads: u32, events: Events) -> ConvertResult {
+    let mut session = Session::new(request, threads, events);
+    let outcome = run(&mut session);
+    session.conclude(outcome)
+}
+
+fn run(session: &mut Session) -> Result<(), Diagnostics> {
+    session.stage("import", import::import)?;
+    session.stage("optimize", optimize::optimize)?;
+    session.stage("quantize", quantize::quantize)?;
+    session.stage("export", export::export)?;
+    session.stage("check", check::check)
+}

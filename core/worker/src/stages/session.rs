@@ -1,0 +1,220 @@
+//! What the stages of one conversion share.
+
+use super::{Events, summary};
+use bytes::Bytes;
+use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
+use onnxd_ir::{DataType, Model};
+use onnxd_onnx::TensorLoader;
+use onnxd_plugin_host::call::CallError;
+use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable, to_message};
+use onnxd_proto::onnxd as message;
+use onnxd_proto::onnxd::worker_event::What;
+use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, PluginInfo, Report, WorkerEvent};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+/// Version of the report's layout.
+const REPORT_SCHEMA: u32 = 1;
+
+/// One conversion in progress.
+pub(crate) struct Session {
+    pub(crate) request: ConvertRequest,
+    pub(crate) params: Value,
+    /// The graph between stages: an encoded `ModelProto` with handles into `tensors`.
+    pub(crate) graph: Bytes,
+    pub(crate) tensors: Arc<TensorTable>,
+    pub(crate) report: Report,
+    pub(crate) outputs: Vec<message::FileDigest>,
+    /// Source, after passes, final.
+    pub(crate) op_counts: [BTreeMap<String, u64>; 3],
+    libraries: BTreeMap<String, Library>,
+    threads: u32,
+    events: Events,
+}
+
+impl Session {
+    pub(crate) fn new(request: ConvertRequest, threads: u32, events: Events) -> Session {
+        let params = serde_json::from_str(&request.params_json).unwrap_or(Value::Null);
+        let report = Report {
+            schema: REPORT_SCHEMA,
+            job: request.job.clone(),
+            name: request.name.clone(),
+            attempt: request.attempt,
+            onnxd_version: env!("CARGO_PKG_VERSION").into(),
+            params: request.params.clone(),
+            ..Report::default()
+        };
+        Session {
+            request,
+            params,
+            report,
+            events,
+            threads,
+            graph: Bytes::new(),
+            tensors: TensorTable::new(),
+            outputs: Vec::new(),
+            op_counts: Default::default(),
+            libraries: BTreeMap::new(),
+        }
+    }
+
+    /// Runs one stage and notes its time and memory.
+    pub(crate) fn stage(
+        &mut self,
+        name: &'static str,
+        run: fn(&mut Session) -> Result<(), Diagnostics>,
+    ) -> Result<(), Diagnostics> {
+        self.entered(name, "", "");
+        let started = Instant::now();
+        let outcome = run(self);
+        self.report.stages.push(message::Stage {
+            name: name.into(),
+            seconds: started.elapsed().as_secs_f64(),
+            peak_rss_bytes: summary::peak_rss_bytes(),
+        });
+        outcome
+    }
+
+    /// Says who is in charge from now on, so that a crash can be laid at the right door.
+    pub(crate) fn entered(&self, stage: &str, plugin: &str, component: &str) {
+        let started = message::StageStarted {
+            stage: stage.into(),
+            plugin: plugin.into(),
+            component: component.into(),
+        };
+        (self.events)(WorkerEvent { what: Some(What::Stage(started)) });
+    }
+
+    /// A param by section and key; null if there is none.
+    pub(crate) fn param(&self, section: &str, key: &str) -> &Value {
+        &self.params[section][key]
+    }
+
+    /// What the plugins see of the submission.
+    pub(crate) fn submission(&self, network: &str) -> message::Submission {
+        let file = |f: &message::InputFile| message::SubmissionFile {
+            path: f.name.clone(),
+            bytes: std::fs::metadata(&f.path).map_or(0, |m| m.len()),
+        };
+        message::Submission {
+            files: self.request.files.iter().map(file).collect(),
+            network: network.into(),
+            params_json: self.request.params_json.clone(),
+        }
+    }
+
+    /// A context for one plugin call.
+    pub(crate) fn context(&self, submission: &message::Submission) -> JobContext {
+        let files = self.request.files.iter();
+        let inputs = files.map(|f| (f.name.clone(), PathBuf::from(&f.path))).collect();
+        let events = self.events.clone();
+        let sink = move |event| events(WorkerEvent { what: Some(host_event(event)) });
+        let cancel = Arc::new(AtomicBool::new(false));
+        JobContext::new(submission, inputs, self.tensors.clone(), self.threads, cancel, sink)
+    }
+
+    /// Loads a plugin's library, once; it is never unloaded.
+    pub(crate) fn library(&mut self, plugin: &PluginInfo) -> Result<&Library, Diagnostic> {
+        if !self.libraries.contains_key(&plugin.id) {
+            let library = Library::open_inspected(plugin)?;
+            self.libraries.insert(plugin.id.clone(), library);
+            self.report.plugins.push(message::Component {
+                id: plugin.id.clone(),
+                version: plugin.version.clone(),
+                sha256: plugin.sha256.clone(),
+            });
+        }
+        Ok(&self.libraries[&plugin.id])
+    }
+
+    /// A loaded library.
+    pub(crate) fn loaded(&self, plugin: &str) -> &Library {
+        &self.libraries[plugin]
+    }
+
+    /// The graph, decoded; its weights stay where they are.
+    pub(crate) fn model(&self) -> Result<Model, Diagnostics> {
+        Ok(onnxd_onnx::decode(self.graph.clone(), &mut Handles(&self.tensors))?.model)
+    }
+
+    /// Adds a finding that does not end the conversion.
+    pub(crate) fn note(&mut self, diagnostic: &Diagnostic, severity: &str) {
+        let mut note = to_message(diagnostic);
+        note.severity = severity.into();
+        self.report.diagnostics.push(note);
+    }
+
+    /// The report with its verdict.
+    pub(crate) fn conclude(mut self, outcome: Result<(), Diagnostics>) -> ConvertResult {
+        let findings = self.report.diagnostics.iter().filter(|d| d.severity == "error").count();
+        let report = &mut self.report;
+        (report.verdict, report.summary) = match &outcome {
+            Ok(()) if findings == 0 => ("succeeded".into(), "the model was converted".into()),
+            Ok(()) => (
+                "succeeded_with_findings".into(),
+                format!("the model was converted, with {findings} findings"),
+            ),
+            Err(found) => ("failed".into(), failure(found)),
+        };
+        if let Err(found) = outcome {
+            report.diagnostics.splice(0..0, found.0.iter().map(to_message));
+            self.outputs.clear();
+        }
+        report.outputs = self.outputs.clone();
+        let model = report.model.get_or_insert_default();
+        model.op_counts = summary::op_counts(&self.op_counts);
+        ConvertResult { report: Some(self.report), outputs: self.outputs }
+    }
+}
+
+fn failure(found: &Diagnostics) -> String {
+    let first = found.0.first().map(|d| d.message.clone()).unwrap_or_default();
+    match found.0.len() {
+        0 | 1 => first,
+        n => format!("{first} (and {} more findings)", n - 1),
+    }
+}
+
+fn host_event(event: HostEvent) -> What {
+    match event {
+        HostEvent::Progress { done, total } => What::Progress(message::Progress { done, total }),
+        HostEvent::Log { level, target, text } => {
+            What::Log(message::LogLine { level, target, text })
+        }
+    }
+}
+
+/// What a plugin call failed with, as findings.
+pub(crate) fn findings(error: CallError) -> Diagnostics {
+    match error {
+        CallError::Failed(found) => found,
+        CallError::Cancelled => Diagnostic {
+            class: Class::Environment,
+            ..Diagnostic::new(Code::WorkerTimeout, "cancelled")
+        }
+        .into(),
+    }
+}
+
+/// Finds the tensors that a graph names by handle.
+struct Handles<'t>(&'t TensorTable);
+
+impl TensorLoader for Handles<'_> {
+    fn load(
+        &mut self,
+        _dtype: DataType,
+        _dims: &[usize],
+        entries: &[(String, String)],
+    ) -> Result<Bytes, Diagnostic> {
+        let id = onnxd_onnx::handle_of(entries)?;
+        let found = self.0.get(id).map(|array| array.bytes);
+        found.ok_or_else(|| {
+            let text = format!("the graph names tensor {id}, which is not there");
+            Diagnostic::new(Code::PluginContract, text)
+        })
+    }
+}
