@@ -1,0 +1,22 @@
+//! What a third-party author starts from: one front-end and one rewrite rule in one library.
+//!
+//! The front-end reads `*.line` files, a toy format: each line is `scale OFFSET GAIN` or `clip MIN MAX`, applied to a
+//! vector of any length, in order. The rule turns `Neg(Neg(x))` into `x`.
+
+mod line;
+mod remove_double_neg;
+
+use onnxd_plugin_sdk::rewrite::rule;
+
+onnxd_plugin_sdk::export_plugin! {
+    id: "org.onnxd.example",
+    summary: "An example: a small front-end and a rewrite rule",
+    components: [
+        frontend("line", "Line files: scalings and clips of a vector"; "*.line" => || Box::new(line::Line)),
+        pass(
+            "remove-double-neg",
+            "Removes two negations in a row" =>
+            || rule("remove-double-neg", remove_double_neg::remove_double_neg),
+        ),
+    ],
+}

@@ -1,0 +1,93 @@
+//! Passes that do what no plugin should, to show that each costs one attempt of one job and nothing else.
+
+use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::ir::{Model, Node};
+use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
+use std::time::Duration;
+
+onnxd_plugin_sdk::export_plugin! {
+    id: "org.onnxd.hostile",
+    summary: "Misbehaves on purpose",
+    components: [
+        pass("panic", "Panics" => || Box::new(Hostile("panic"))),
+        pass("segfault", "Reads address 8" => || Box::new(Hostile("segfault"))),
+        pass("abort", "Aborts" => || Box::new(Hostile("abort"))),
+        pass("overflow-stack", "Recurses without end" => || Box::new(Hostile("overflow-stack"))),
+        pass("hang", "Never returns" => || Box::new(Hostile("hang"))),
+        pass("exit", "Ends the process with status 0" => || Box::new(Hostile("exit"))),
+        pass("eat-memory", "Allocates without end" => || Box::new(Hostile("eat-memory"))),
+        pass("invalid-graph", "Leaves a node that reads nothing" => || Box::new(Hostile("invalid-graph"))),
+        pass("read-passwd", "Reads a file outside the job" => || Box::new(Hostile("read-passwd"))),
+        pass("write-outside", "Writes outside the job" => || Box::new(Hostile("write-outside"))),
+        pass("connect", "Opens a socket" => || Box::new(Hostile("connect"))),
+        pass("fork", "Starts a process" => || Box::new(Hostile("fork"))),
+    ],
+}
+
+struct Hostile(&'static str);
+
+impl Pass for Hostile {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+        match self.0 {
+            "panic" => panic!("hostile on purpose"),
+            // SAFETY: none; the crash is the point.
+            "segfault" => unsafe {
+                std::ptr::with_exposed_provenance::<u8>(8).read_volatile();
+            },
+            "abort" => std::process::abort(),
+            "overflow-stack" => {
+                recurse(0);
+            }
+            "hang" => loop {
+                std::thread::sleep(Duration::from_secs(1))
+            },
+            "exit" => std::process::exit(0),
+            "eat-memory" => eat(),
+            "invalid-graph" => {
+                let nothing = model.graph.add_value("nothing", None);
+                let out = model.graph.add_value("out", None);
+                model.graph.add_node(Node::new("Relu", [nothing], [out]));
+                model.graph.mark_output(out);
+                cx.rewrote();
+            }
+            what => cx.report.notes.push(format!("{what}: {}", attempt(what))),
+        }
+        Ok(())
+    }
+}
+
+/// What the system says to something a worker must not do.
+fn attempt(what: &str) -> String {
+    let tried = match what {
+        "read-passwd" => std::fs::read("/etc/passwd").map(|_| ()),
+        "write-outside" => std::fs::write("/tmp/onnxd-hostile", "x"),
+        "connect" => std::net::TcpStream::connect("127.0.0.1:9").map(|_| ()),
+        // SAFETY: the child, if there is one, ends at once.
+        "fork" => match unsafe { libc::fork() } {
+            0 => unsafe { libc::_exit(0) },
+            -1 => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    };
+    match tried {
+        Ok(()) => "allowed".into(),
+        Err(e) => format!("refused ({:?})", e.kind()),
+    }
+}
+
+fn recurse(depth: u64) -> u64 {
+    let page = std::hint::black_box([depth; 512]);
+    if page[0] == u64::MAX { 0 } else { recurse(depth + 1) + page[0] }
+}
+
+fn eat() {
+    let mut eaten: Vec<Vec<u8>> = Vec::new();
+    loop {
+        eaten.push(std::hint::black_box(vec![1; 64 << 20]));
+    }
+}
