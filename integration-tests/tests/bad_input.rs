@@ -1,0 +1,243 @@
+//! Bad input gets one clear diagnostic with a stable code and exit status 2 or 3: never a panic, never status 4.
+
+use onnxd_integration_tests::{command, outcome, small_model, write_small_model};
+use onnxd_ir::ops::Relu;
+use onnxd_ir::{DataType, Graph, Model, Node, Tensor, ValueType, text};
+use onnxd_proto::onnx::{GraphProto, ModelProto, TensorProto};
+use prost::Message;
+use std::fs;
+use std::path::Path;
+
+/// Converts a submission of the given files, the first being the network.
+fn convert(files: &[(&str, &[u8])]) -> (i32, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let drop = folder.path().join("drop");
+    for (name, bytes) in files {
+        let path = drop.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+    let out = folder.path().join("out");
+    let mut run = command(folder.path());
+    run.arg("convert").arg(&drop).arg("--out").arg(&out);
+    let result = outcome(&run.output().unwrap());
+    assert!(!out.join("model.onnx").exists(), "a failed conversion leaves no model");
+    if result.0 != 0 {
+        assert!(out.join("report.json").exists(), "a failed conversion leaves its report");
+        let receipt = fs::read_to_string(out.join("receipt.txt")).unwrap();
+        assert!(receipt.lines().count() <= 10, "{receipt}");
+    }
+    result
+}
+
+fn assert_refused(what: &str, files: &[(&str, &[u8])], codes: &[&str], words: &str) {
+    let (status, stderr) = convert(files);
+    assert!(matches!(status, 2 | 3), "{what}: status {status}: {stderr}");
+    assert!(!stderr.contains("panic"), "{what}: {stderr}");
+    assert!(codes.iter().any(|code| stderr.contains(code)), "{what}: {stderr}");
+    assert!(stderr.contains(words), "{what} should mention {words:?}: {stderr}");
+}
+
+fn model_bytes() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.onnx");
+    write_small_model(&path, "");
+    fs::read(path).unwrap()
+}
+
+fn encoded(model: &Model) -> Vec<u8> {
+    onnxd_onnx::encode_to_bytes(model, &mut onnxd_onnx::Inline).unwrap().to_vec()
+}
+
+#[test]
+fn truncated_models() {
+    let whole = model_bytes();
+    for keep in [1, 2, whole.len() / 3, whole.len() / 2, whole.len() - 1] {
+        let what = format!("{keep} of {} bytes", whole.len());
+        assert_refused(&what, &[("m.onnx", &whole[..keep])], &["N05", "N0202"], "");
+    }
+    assert_refused("an empty file", &[("m.onnx", b"")], &["N05", "N0202"], "");
+}
+
+#[test]
+fn random_bytes() {
+    let mut state = 1u64;
+    for round in 0..5 {
+        let bytes: Vec<u8> = (0..1000 + round * 777)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+                (state >> 56) as u8
+            })
+            .collect();
+        assert_refused("random bytes", &[("m.onnx", &bytes)], &["N05"], "");
+    }
+}
+
+#[test]
+fn a_cycle_is_named() {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", Some(ValueType::tensor(DataType::Float, [4])));
+    let [a, b] = ["a", "b"].map(|n| g.add_value(n, None));
+    g.add_node(Node { name: "first".into(), ..Node::new("Add", [x, b], [a]) });
+    g.add_node(Node { name: "second".into(), ..Node::new("Relu", [a], [b]) });
+    g[b].ty = Some(ValueType::tensor(DataType::Float, [4]));
+    g.mark_output(b);
+    let model = Model::new(g, 8, 17);
+    // The encoder refuses to order a cycle, so the file is made by hand.
+    let node = |op: &str, inputs: &[&str], output: &str| onnxd_proto::onnx::NodeProto {
+        op_type: Some(op.into()),
+        name: Some(op.to_lowercase()),
+        input: inputs.iter().map(|s| (*s).to_owned()).collect(),
+        output: vec![output.into()],
+        ..Default::default()
+    };
+    let mut proto = ModelProto::decode(encoded(&small_model()).as_slice()).unwrap();
+    let graph = proto.graph.as_mut().unwrap();
+    graph.node = vec![node("Add", &["x", "y"], "sum"), node("Relu", &["sum"], "y")];
+    assert_refused("a cycle", &[("m.onnx", &proto.encode_to_vec())], &["N05"], "");
+    drop(model);
+}
+
+#[test]
+fn absurd_shapes() {
+    let mut proto = ModelProto::decode(encoded(&small_model()).as_slice()).unwrap();
+    for dims in [vec![i64::MAX, i64::MAX], vec![-3], vec![1 << 62], vec![1; 10_000]] {
+        let graph: &mut GraphProto = proto.graph.as_mut().unwrap();
+        graph.initializer[0] = TensorProto { dims, ..graph.initializer[0].clone() };
+        let bytes = proto.encode_to_vec();
+        assert_refused("an absurd initializer", &[("m.onnx", &bytes)], &["N05", "N0213"], "w");
+    }
+}
+
+#[test]
+fn an_invalid_model_names_node_and_rule() {
+    let graph = text::parse_graph(
+        "g (float[1,3,4,4] x) => (float[1,3,4,4] y)
+         { y = Frobnicate(x) }",
+    );
+    let bytes = encoded(&Model::new(graph.unwrap(), 8, 17));
+    assert_refused("an unknown operator", &[("m.onnx", &bytes)], &["N0502"], "Frobnicate");
+}
+
+#[test]
+fn deeply_nested_subgraphs() {
+    let mut inner = Graph::new("leaf");
+    let c = inner.add_initializer("c", Tensor::scalar(1.0f32));
+    let out = inner.add("out", Relu::new(c));
+    inner.mark_output(out);
+    for depth in 0..300 {
+        let mut outer = Graph::new(format!("level{depth}"));
+        let cond =
+            outer.add_initializer("cond", Tensor::from_vec_as(DataType::Bool, vec![], vec![1u8]));
+        let out = outer.add_value("out", None);
+        let node = Node::new("If", [cond], [out])
+            .with("then_branch", onnxd_ir::Attr::Graph(Box::new(inner.clone())))
+            .with(
+                "else_branch",
+                onnxd_ir::Attr::Graph(Box::new({
+                    let mut other = Graph::new("other");
+                    let c = other.add_initializer("c", Tensor::scalar(2.0f32));
+                    let o = other.add("o", Relu::new(c));
+                    other.mark_output(o);
+                    other
+                })),
+            );
+        outer.add_node(node);
+        outer.mark_output(out);
+        inner = outer;
+    }
+    let Ok(bytes) = std::panic::catch_unwind(|| encoded(&Model::new(inner, 8, 17))) else { return };
+    assert_refused("300 levels", &[("m.onnx", &bytes)], &["N05", "N0213"], "");
+}
+
+const ENV: &str = "[sp]\nSizeX=8\nSizeY=8\n";
+
+fn ini(text: &str) -> String {
+    format!("{ENV}{text}")
+}
+
+fn refused_ini(what: &str, text: &str, extra: &[(&str, &[u8])], codes: &[&str], words: &str) {
+    let text = ini(text);
+    let mut files: Vec<(&str, &[u8])> = vec![("net.ini", text.as_bytes())];
+    files.extend_from_slice(extra);
+    assert_refused(what, &files, codes, words);
+}
+
+const CONV: &str =
+    "[c]\nInput=sp\nType=Conv\nNbOutputs=2\nKernelSize=3\nActivationFunction=Linear\n[c.Target]\n";
+
+#[test]
+fn broken_networks_of_n2d2() {
+    let weights = |count: usize| "0.5 ".repeat(count).into_bytes();
+    let (right, short, biases) = (weights(18), weights(17), weights(2));
+    refused_ini(
+        "weights of the wrong size",
+        CONV,
+        &[("weights/c_weights.syntxt", &short), ("weights/c_biases.syntxt", &biases)],
+        &["N0208"],
+        "18",
+    );
+    refused_ini(
+        "weights that are not numbers",
+        CONV,
+        &[("weights/c_weights.syntxt", b"1 2 three"), ("weights/c_biases.syntxt", &biases)],
+        &["N0210"],
+        "three",
+    );
+    refused_ini(
+        "a missing weights file",
+        CONV,
+        &[("weights/c_weights.syntxt", &right)],
+        &["N0103", "N0209"],
+        "c_biases",
+    );
+    refused_ini(
+        "a missing input",
+        "[c]\nInput=nowhere\nType=Softmax\nNbOutputs=1\n[c.Target]\n",
+        &[],
+        &["N0205"],
+        "nowhere",
+    );
+    refused_ini(
+        "a cycle",
+        "[a]\nInput=b\nType=Softmax\nNbOutputs=1\n[b]\nInput=a\nType=Softmax\nNbOutputs=1\n[b.Target]\n",
+        &[],
+        &["N0206"],
+        "",
+    );
+    refused_ini("no target", "[c]\nInput=sp\nType=Softmax\nNbOutputs=1\n", &[], &["N0212"], "");
+    refused_ini("a line without =", "[c]\nInput=sp\nType\n", &[], &["N0201"], "net.ini:");
+}
+
+#[test]
+fn unknown_cells_are_all_listed() {
+    let text = "[a]\nInput=sp\nType=FMP\nNbOutputs=1\nScalingRatio=1.4\n\
+                [b]\nInput=a\nType=LSTM\nNbOutputs=1\n\
+                [c]\nInput=b\nType=Frob\nNbOutputs=1\n[c.Target]\n";
+    let (status, stderr) = convert(&[("net.ini", ini(text).as_bytes())]);
+    assert_eq!(status, 3, "{stderr}");
+    for cell in ["a", "b", "c"] {
+        assert!(stderr.contains(&format!("layer {cell} ")), "{stderr}");
+    }
+}
+
+#[test]
+fn templates_that_include_each_other() {
+    let net = ini("[x@loop.ini.tpl]\nN=1\n");
+    let tpl = b"[y@loop.ini.tpl]\nN=1\n";
+    let files: [(&str, &[u8]); 2] = [("net.ini", net.as_bytes()), ("loop.ini.tpl", tpl)];
+    assert_refused("an include loop", &files, &["N0201", "N0213", "N0206"], "loop.ini.tpl");
+}
+
+#[test]
+fn nothing_to_convert() {
+    assert_refused("no network", &[("notes.txt", b"hello")], &["N0101"], "");
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = command(folder.path());
+    run.arg("convert")
+        .arg(Path::new("/nonexistent/net.onnx"))
+        .arg("--out")
+        .arg(folder.path().join("o"));
+    let (status, stderr) = outcome(&run.output().unwrap());
+    assert_eq!(status, 2, "{stderr}");
+}

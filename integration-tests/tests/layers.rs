@@ -1,0 +1,73 @@
+//! Dependency direction: a crate may use only what its row lists. Adding an edge means editing the row here.
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Crate (without prefix) and the crates of this workspace that it may use outside its tests.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("diagnostics", &[]),
+    ("proto", &[]),
+    ("plugin-abi", &[]),
+    ("config", &["diagnostics"]),
+    ("ir", &["diagnostics"]),
+    ("eval", &["diagnostics", "ir"]),
+    ("rewrite", &["diagnostics", "ir", "eval"]),
+    ("onnx", &["diagnostics", "ir", "proto"]),
+    ("jobs", &["diagnostics", "proto"]),
+    ("intake", &["diagnostics"]),
+    ("report", &["diagnostics", "proto"]),
+    ("plugin-sdk", &["diagnostics", "ir", "eval", "rewrite", "onnx", "proto", "plugin-abi"]),
+    ("plugin-host", &["diagnostics", "proto", "plugin-abi"]),
+    (
+        "worker",
+        &["diagnostics", "ir", "eval", "rewrite", "onnx", "proto", "plugin-abi", "plugin-host"],
+    ),
+    (
+        "daemon",
+        &["config", "diagnostics", "proto", "jobs", "intake", "report", "plugin-host", "worker"],
+    ),
+    ("frontend-onnx", &["plugin-sdk"]),
+    ("frontend-n2d2", &["plugin-sdk"]),
+    ("passes-cleanup", &["plugin-sdk"]),
+    ("passes-fusion", &["plugin-sdk"]),
+    ("plugin-example", &["plugin-sdk"]),
+    ("hostile-plugins", &["plugin-sdk"]),
+    ("integration-tests", &["ir", "onnx"]),
+];
+
+/// Libraries that one crate alone may use, because it is the one place to change when they are replaced.
+const ONE_USER: &[(&str, &str)] =
+    &[("sled", "jobs"), ("notify", "intake"), ("libloading", "plugin-host"), ("toml", "config")];
+
+#[test]
+fn crates_use_only_what_lies_above_them() {
+    let metadata = MetadataCommand::new().no_deps().exec().unwrap();
+    let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
+    let mut wrong = Vec::new();
+    let mut seen = BTreeSet::new();
+    for package in metadata.workspace_packages() {
+        let name = package.name.trim_start_matches("onnxd-").to_owned();
+        let Some(may) = allowed.get(name.as_str()) else {
+            wrong.push(format!("{name} has no row"));
+            continue;
+        };
+        for dependency in package.dependencies.iter().filter(|d| d.kind == DependencyKind::Normal) {
+            match dependency.name.strip_prefix("onnxd-") {
+                Some(used) if !may.contains(&used) => wrong.push(format!("{name} uses {used}")),
+                None => {
+                    let owner = ONE_USER.iter().find(|(library, _)| *library == dependency.name);
+                    if let Some((library, owner)) = owner
+                        && *owner != name
+                    {
+                        wrong.push(format!("{name} uses {library}, which is for {owner} alone"));
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        seen.insert(name);
+    }
+    let stale = ALLOWED.iter().filter(|(name, _)| !seen.contains(*name));
+    wrong.extend(stale.map(|(name, _)| format!("the row {name} has no crate")));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

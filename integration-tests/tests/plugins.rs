@@ -1,0 +1,134 @@
+//! Plugins through the built program: ours work, one in C works, and hostile ones cost one attempt and nothing else.
+
+use onnxd_integration_tests::{command, library, outcome, root, write_small_model};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+struct Run {
+    status: i32,
+    stderr: String,
+    report: Value,
+}
+
+/// One conversion of a small model with `pass` from the libraries in a folder of their own.
+fn convert(folder: &TempDir, plugin: &Path, pass: &str, settings: &[(&str, &str)]) -> Run {
+    let plugins = folder.path().join("plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    for library in [plugin, &library("libonnxd_frontend_onnx.so")] {
+        fs::copy(library, plugins.join(library.file_name().unwrap())).unwrap();
+    }
+    let model = folder.path().join("model.onnx");
+    write_small_model(&model, "words to be dropped");
+    let out = folder.path().join("out");
+    let mut run = command(folder.path());
+    run.env("ONNXD_PLUGINS_PATH", &plugins);
+    run.envs(settings.iter().copied());
+    run.arg("convert").arg(&model).arg("--out").arg(&out);
+    run.args(["--set", "passes.profile=none", "--set"]);
+    run.arg(format!("passes.enable=[\"{pass}\"]"));
+    let (status, stderr) = outcome(&run.output().unwrap());
+    let report = fs::read(out.join("report.json")).unwrap_or_default();
+    let report = serde_json::from_slice(&report).unwrap_or(Value::Null);
+    Run { status, stderr, report }
+}
+
+fn hostile(pass: &str, settings: &[(&str, &str)]) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    let run = convert(&folder, &library("libhostile_plugins.so"), pass, settings);
+    assert!(!folder.path().join("out/model.onnx").exists() || run.status <= 1);
+    run
+}
+
+#[test]
+fn crashes_name_the_plugin_and_the_cause() {
+    let cases = [
+        ("panic", "panic: hostile on purpose"),
+        ("segfault", "SIGSEGV"),
+        ("abort", "SIGABRT"),
+        ("overflow-stack", "SIG"),
+        ("exit", "without a result"),
+        ("invalid-graph", "nothing"),
+    ];
+    for (pass, cause) in cases {
+        let run = hostile(pass, &[]);
+        assert_eq!(run.status, 4, "{pass}: {}", run.stderr);
+        assert!(run.stderr.contains(cause), "{pass}: {}", run.stderr);
+        assert!(
+            run.stderr.contains("org.onnxd.hostile") || run.stderr.contains(pass),
+            "{pass}: {}",
+            run.stderr
+        );
+        assert_eq!(run.report["verdict"], "failed", "{pass}");
+    }
+}
+
+#[test]
+fn a_pass_that_never_returns_is_stopped() {
+    let run = hostile("hang", &[("ONNXD_WORKER_TIMEOUT_S", "2")]);
+    assert_eq!(run.status, 4, "{}", run.stderr);
+    assert!(run.stderr.contains("N0405") && run.stderr.contains("hang"), "{}", run.stderr);
+}
+
+#[test]
+fn a_pass_that_eats_memory_meets_its_limit() {
+    let run = hostile("eat-memory", &[("ONNXD_WORKER_MEMORY_MIB_MAX", "512")]);
+    assert!(matches!(run.status, 4 | 75), "{}: {}", run.status, run.stderr);
+    assert!(run.stderr.contains("eat-memory"), "{}", run.stderr);
+}
+
+/// What must not be possible is refused by the system; the pass goes on and the job succeeds.
+#[test]
+fn the_outside_is_out_of_reach() {
+    for pass in ["read-passwd", "write-outside", "connect", "fork"] {
+        let run = hostile(pass, &[]);
+        assert_eq!(run.status, 0, "{pass}: {}", run.stderr);
+        let note = run.report["passes"][0]["notes"][0].as_str().unwrap_or_default().to_owned();
+        assert!(note.contains("refused"), "{pass}: {note}");
+    }
+}
+
+#[test]
+fn a_plugin_in_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = folder.path().join("libstrip_doc.so");
+    let status = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", "-I"])
+        .arg(root().join("core/plugin-abi"))
+        .arg("-o")
+        .arg(&built)
+        .arg(root().join("plugins/example-c/strip_doc.c"))
+        .status();
+    assert!(status.unwrap().success(), "the example in C does not compile");
+    let run = convert(&folder, &built, "strip-doc", &[]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    assert_eq!(run.report["passes"][0]["name"], "strip-doc");
+    assert_eq!(run.report["passes"][0]["rewrites"], 1);
+}
+
+#[test]
+fn the_example_in_rust() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = folder.path().join("plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    let example = library("libexample_plugin.so");
+    fs::copy(&example, plugins.join("libexample_plugin.so")).unwrap();
+    let network = folder.path().join("net.line");
+    fs::write(&network, "scale 1 2\nclip 0 5\n").unwrap();
+    let out = folder.path().join("out");
+    let mut run = command(folder.path());
+    run.env("ONNXD_PLUGINS_PATH", &plugins).arg("convert").arg(&network).arg("--out").arg(&out);
+    run.args(["--set", "passes.profile=none"]);
+    let (status, stderr) = outcome(&run.output().unwrap());
+    assert_eq!(status, 0, "{stderr}");
+    let model = onnxd_onnx::load(&out.join("model.onnx")).unwrap().model;
+    assert_eq!(model.graph.node_count(), 3);
+
+    fs::write(&network, "scale 1 2\nbend 3\nfold 4\n").unwrap();
+    let (status, stderr) = outcome(&run.output().unwrap());
+    assert_eq!(status, 3, "{stderr}");
+    assert!(stderr.contains("line2") && stderr.contains("line3"), "{stderr}");
+    assert!(!out.join("model.onnx").exists(), "a failed run leaves no model");
+}
