@@ -4,6 +4,7 @@
 
 mod cli;
 mod conversion;
+mod run;
 
 use std::process::ExitCode;
 

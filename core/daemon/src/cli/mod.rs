@@ -4,15 +4,20 @@ mod check;
 mod compare;
 mod context;
 mod convert;
+mod ctl;
+mod demo;
 mod doctor;
 mod eval;
 mod explain;
 mod failure;
+mod jobs;
+mod once;
 mod out;
 mod plugins;
 mod print;
 mod progress;
 mod report;
+mod run;
 mod scratch;
 
 use clap::{Parser, Subcommand};
@@ -39,6 +44,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Demo),
+    Run(run::Run),
+    Once(once::Once),
     Convert(Box<convert::Convert>),
     Check(check::Check),
     Eval(eval::Eval),
@@ -47,8 +55,12 @@ enum Command {
     Explain(explain::Explain),
     #[command(subcommand)]
     Plugins(plugins::Plugins),
+    Jobs(jobs::Jobs),
+    Ctl(ctl::Ctl),
     Report(report::Report),
     Doctor(doctor::Doctor),
+    #[command(name = plugins::conformance::SUBCOMMAND, hide = true)]
+    Conformance(plugins::conformance::Conformance),
     /// The confined process that converts; onnxd starts it by itself.
     #[command(name = onnxd_worker::confine::SUBCOMMAND, hide = true)]
     Worker {
@@ -63,6 +75,12 @@ enum Command {
 pub(crate) fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Worker { fd, mode } => return onnxd_worker::worker_main(&fd, &mode),
+        Command::Conformance(c) => return c.run(),
+        Command::Demo(c) => c.run(),
+        Command::Run(c) => c.run(),
+        Command::Once(c) => c.run(),
+        Command::Jobs(c) => c.run(),
+        Command::Ctl(c) => c.run(),
         Command::Convert(c) => c.run(),
         Command::Check(c) => c.run(),
         Command::Eval(c) => c.run(),

@@ -9,6 +9,7 @@ use super::attempt::Ending;
 use super::control::Asked;
 use super::housekeeping::Kept;
 use super::prepare::Prepared;
+use super::requests::Reloaded;
 
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -28,6 +29,8 @@ pub(crate) enum Event {
     Kept(Kept),
     /// Somebody asks over the control socket.
     Asked(Box<Asked>),
+    /// The settings were read again, or not.
+    Reloaded(Box<Reloaded>),
     /// The operating system asks.
     Signal(i32),
     /// Something may be due.

@@ -36,7 +36,7 @@ pub(crate) enum Order {
 pub(crate) enum Kept {
     PutAway { job: String, done: Result<(), String> },
     Fetched { job: String, done: Result<(), Diagnostic> },
-    Republished { job: Box<Job>, dest: PathBuf, done: Result<(), String> },
+    Republished { job: Box<Job>, done: Result<(), String> },
     Unmatched { id: PathBuf, done: Result<PathBuf, ClaimError> },
     Removed,
 }
@@ -73,7 +73,7 @@ fn carry_out(order: Order, settings: &Settings) -> Kept {
         }
         Order::Republish { job, earlier, dest } => {
             let done = republish(&job, &earlier, &dest).map_err(|e| e.to_string());
-            Kept::Republished { job, dest, done }
+            Kept::Republished { job, done }
         }
         Order::Unmatched(unmatched) => {
             let done = put_aside(&unmatched, &folders);

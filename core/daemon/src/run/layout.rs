@@ -10,6 +10,8 @@ use onnxd_config::Settings;
 use onnxd_proto::onnxd::Job;
 use rustix::io::Errno;
 
+use super::originals::is_result_of;
+
 /// The folder of a job: `claim` says what was taken, `input/` holds it, `work/` is the worker's,
 /// `report.json` is the latest report.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +78,8 @@ impl Folders {
         let plain = self.outbox.join(&job.folder).join(&job.name);
         match fs::symlink_metadata(&plain) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => plain,
+            // Put there before a crash.
+            Ok(_) if is_result_of(&plain, &job.id) => plain,
             _ => below(&self.outbox, job),
         }
     }

@@ -67,7 +67,8 @@ pub(crate) fn fetch(job: &Job, folders: &Folders) -> Result<(), Diagnostic> {
     }
     let failed = folders.failed_job(job);
     let gone = |why: String| {
-        let message = format!("The originals of job {} are not in {}: {why}", job.id, failed.display());
+        let message =
+            format!("The originals of job {} are not in {}: {why}", job.id, failed.display());
         Diagnostic::new(Code::Unreadable, message).help("Drop the files again.")
     };
     let plan = Plan::load(&dir.claim()).map_err(|d| gone(d.message))?;

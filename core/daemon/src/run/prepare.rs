@@ -40,9 +40,8 @@ pub(crate) fn prepare(
             return Err(not_text(&file.name).into());
         }
         let path = dir.input().join(&file.name);
-        (known.bytes, known.sha256) = files::digest(&path).map_err(|e| {
-            Diagnostic::new(Code::Disk, format!("Reading {}: {e}", path.display()))
-        })?;
+        (known.bytes, known.sha256) = files::digest(&path)
+            .map_err(|e| Diagnostic::new(Code::Disk, format!("Reading {}: {e}", path.display())))?;
     }
     let submission = submission(&job, dir);
     let params = submission.params(None, &[])?;

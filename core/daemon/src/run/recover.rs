@@ -4,15 +4,6 @@
 
 use onnxd_proto::onnxd::JobState;
 
-/// What is at the place a result was about to be renamed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Destination {
-    Free,
-    /// It holds the result of this very job.
-    Ours,
-    Taken,
-}
-
 /// What the disk tells about a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnDisk {
@@ -20,7 +11,8 @@ pub(crate) struct OnDisk {
     pub(crate) plan: bool,
     /// The originals, or some of them, are in the job's folder.
     pub(crate) input: bool,
-    pub(crate) destination: Destination,
+    /// The outbox holds the result of this very job.
+    pub(crate) published: bool,
     /// A complete result waits to be renamed. It is made before the intent is recorded.
     pub(crate) staged: bool,
 }
@@ -58,13 +50,10 @@ pub(crate) fn action(state: JobState, disk: OnDisk) -> Action {
         Claimed if disk.plan && disk.input => Action::Hash,
         Queued | RetryWait if disk.input => Action::Nothing,
         Running if disk.input => Action::Interrupt,
-        Publishing => match (disk.destination, disk.staged) {
-            (Destination::Ours, _) => Action::Confirm,
-            (Destination::Free, true) => Action::Publish,
-            _ if disk.input => Action::Interrupt,
-            _ => Action::Lost,
-        },
-        Claimed | Queued | RetryWait | Running => Action::Lost,
+        Publishing if disk.published => Action::Confirm,
+        Publishing if disk.staged => Action::Publish,
+        Publishing if disk.input => Action::Interrupt,
+        Claimed | Queued | RetryWait | Running | Publishing => Action::Lost,
         Succeeded | Failed | Cancelled | Duplicate if disk.input => Action::PutAway,
         Succeeded | Failed | Cancelled | Duplicate | Quarantined | Unknown => Action::Nothing,
     }
@@ -73,10 +62,9 @@ pub(crate) fn action(state: JobState, disk: OnDisk) -> Action {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Destination::{Free, Ours, Taken};
     use JobState::*;
 
-    const WHOLE: OnDisk = OnDisk { plan: true, input: true, destination: Free, staged: false };
+    const WHOLE: OnDisk = OnDisk { plan: true, input: true, published: false, staged: false };
 
     #[test]
     fn every_state_has_its_action() {
@@ -107,18 +95,17 @@ mod tests {
 
     #[test]
     fn a_result_is_published_once() {
-        let publishing = |destination, staged, input| {
-            action(Publishing, OnDisk { destination, staged, input, ..WHOLE })
+        let publishing = |published, staged, input| {
+            action(Publishing, OnDisk { published, staged, input, ..WHOLE })
         };
         // Renamed before the crash, whatever else is there.
         for (staged, input) in [(false, true), (true, true), (false, false)] {
-            assert_eq!(publishing(Ours, staged, input), Action::Confirm);
+            assert_eq!(publishing(true, staged, input), Action::Confirm);
         }
-        assert_eq!(publishing(Free, true, true), Action::Publish);
-        assert_eq!(publishing(Free, true, false), Action::Publish);
-        // Somebody else's folder is there now, or the result is incomplete: convert again.
-        assert_eq!(publishing(Taken, true, true), Action::Interrupt);
-        assert_eq!(publishing(Free, false, true), Action::Interrupt);
-        assert_eq!(publishing(Free, false, false), Action::Lost);
+        assert_eq!(publishing(false, true, true), Action::Publish);
+        assert_eq!(publishing(false, true, false), Action::Publish);
+        // The result is incomplete: convert again.
+        assert_eq!(publishing(false, false, true), Action::Interrupt);
+        assert_eq!(publishing(false, false, false), Action::Lost);
     }
 }

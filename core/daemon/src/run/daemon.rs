@@ -1,0 +1,313 @@
+//! The event loop: one thread that owns the store and decides everything.
+//!
+//! A change of a job is durable before its effect. The loop waits for events and for nothing else;
+//! what takes time happens in other threads, which answer with events.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use crossbeam_channel::{Receiver, Sender, never, select};
+use onnxd_config::Settings;
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_intake::{Control, Found, Intake};
+use onnxd_jobs::{Ids, Policy, SledStore, Store, StoreError, What, state_word, step};
+use onnxd_proto::onnxd::{Job, JobState};
+use serde_json::Value;
+
+use super::attempt::Stop;
+use super::book::Book;
+use super::event::Event;
+use super::housekeeping::{Order, Ordered};
+use super::layout::Folders;
+use super::mailbox::Mailbox;
+use super::prober::SharedTools;
+use super::systemd::{self, Watchdog};
+use super::timers::Timers;
+use super::{Source, log};
+
+/// Drops that are moved and hashed at the same time; the inbox holds the others.
+const TAKING_MAX: usize = 4;
+/// Before something the store refused is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// One turn of the loop, or why the process must end.
+pub(crate) type Turn<T = ()> = Result<T, StoreError>;
+
+/// An attempt under way.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) lease: u64,
+    pub(crate) name: String,
+    pub(crate) stage: String,
+    pub(crate) since: Instant,
+    pub(crate) stop: Stop,
+    /// The daemon stops, so the attempt does not count.
+    pub(crate) given_back: bool,
+}
+
+/// What the daemon is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Working,
+    /// Finish what runs until then; take and start nothing.
+    Draining {
+        until: Instant,
+    },
+}
+
+/// Threads and channels around the loop.
+pub(crate) struct Surroundings {
+    pub(crate) events: Sender<Event>,
+    pub(crate) received: Receiver<Event>,
+    pub(crate) found: Receiver<Found>,
+    pub(crate) intake: Mailbox<Control>,
+    /// The inbox and its thread; none before the recovery is done.
+    pub(crate) watched: Option<Intake>,
+    pub(crate) keeper: Mailbox<Ordered>,
+}
+
+/// The state of the loop.
+pub(crate) struct Daemon {
+    pub(crate) store: SledStore,
+    pub(crate) book: Book,
+    pub(crate) ids: Ids,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) source: Source,
+    pub(crate) log: log::Handle,
+    pub(crate) tools: SharedTools,
+    pub(crate) folders: Folders,
+    pub(crate) around: Surroundings,
+    /// Jobs whose files are being moved or read, with intake's name of the drop.
+    pub(crate) taking: HashMap<String, Option<PathBuf>>,
+    /// Claimed jobs that wait for their files to be read.
+    pub(crate) to_hash: VecDeque<String>,
+    pub(crate) running: HashMap<String, Running>,
+    /// Jobs whose folders the housekeeping thread has in hand.
+    pub(crate) busy: HashSet<String>,
+    /// Finished jobs whose originals could not be moved.
+    pub(crate) unsettled: HashSet<String>,
+    /// Duplicates whose earlier result could not be copied: they are converted.
+    pub(crate) no_copy: HashSet<String>,
+    /// Who waits for originals to come back: actor and answer.
+    pub(crate) asking: HashMap<String, (String, Sender<Value>)>,
+    /// Who paused the daemon.
+    pub(crate) paused_by: Option<String>,
+    /// Why nothing is started for lack of space.
+    pub(crate) disk_low: Option<String>,
+    pub(crate) phase: Phase,
+    pub(crate) timers: Timers,
+    pub(crate) watchdog: Watchdog,
+    /// Events that the store refused for now.
+    pub(crate) deferred: Vec<(Instant, Event)>,
+    /// End when nothing is left to do.
+    pub(crate) once: bool,
+    /// A job failed since the start.
+    pub(crate) any_failed: bool,
+    pub(crate) told_systemd: String,
+}
+
+impl Daemon {
+    /// Runs until told to stop. The error is one that only a new start repairs.
+    pub(crate) fn run(&mut self) -> Result<(), Diagnostic> {
+        loop {
+            self.turn().map_err(|e| e.diagnostic)?;
+            if self.has_ended() {
+                return Ok(());
+            }
+            let event = self.next();
+            self.handle(event).map_err(|e| e.diagnostic)?;
+        }
+    }
+
+    fn next(&mut self) -> Event {
+        let never = never();
+        let found = if self.may_take() { &self.around.found } else { &never };
+        let wait = self.next_due().saturating_duration_since(Instant::now());
+        select! {
+            recv(self.around.received) -> event => event.unwrap_or(Event::Tick),
+            recv(found) -> found => match found {
+                Ok(found) => Event::Found(found),
+                Err(_) => {
+                    // The thread has ended; `turn` finds that out.
+                    self.around.found = crossbeam_channel::never();
+                    Event::Tick
+                }
+            },
+            default(wait) => Event::Tick,
+        }
+    }
+
+    fn may_take(&self) -> bool {
+        self.phase == Phase::Working
+            && self.taking.len() < TAKING_MAX
+            && self.paused_by.is_none()
+            && self.disk_low.is_none()
+    }
+
+    /// What follows every event: messages go out, due work begins.
+    fn turn(&mut self) -> Turn {
+        let now = Instant::now();
+        self.around.intake.flush();
+        self.around.keeper.flush();
+        self.due(now)?;
+        while self.taking.len() < TAKING_MAX && self.phase == Phase::Working {
+            let Some(id) = self.to_hash.pop_front() else { break };
+            self.hash(&id)?;
+        }
+        self.schedule()?;
+        if self.once && self.phase == Phase::Working && self.is_idle() {
+            self.begin_shutdown("nothing is left to do");
+        }
+        let status = self.status_line();
+        if status != self.told_systemd {
+            systemd::status(&status);
+            self.told_systemd = status;
+        }
+        Ok(())
+    }
+
+    /// A refusal of the store that may pass is answered by trying again.
+    fn handle(&mut self, event: Event) -> Turn {
+        match self.dispatch(&event) {
+            Err(e) if !e.fatal => {
+                tracing::error!(reason = %e, "the store refused a change; it is tried again");
+                self.deferred.push((Instant::now() + AGAIN, event));
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    fn dispatch(&mut self, event: &Event) -> Turn {
+        match event {
+            Event::Found(Found::Ready(submission)) => self.take(submission),
+            Event::Found(Found::Unmatched(unmatched)) => {
+                self.order(Order::Unmatched(unmatched.clone()));
+                Ok(())
+            }
+            Event::Claimed { job, done } => self.on_claimed(job, done),
+            Event::Prepared { job, done } => self.on_prepared(job, done),
+            Event::Stage { job, lease, stage } => {
+                self.on_stage(job, *lease, stage);
+                Ok(())
+            }
+            Event::Ended { job, lease, ending } => self.on_ended(job, *lease, ending),
+            Event::Published { job, lease, done } => self.on_published(job, *lease, done),
+            Event::Kept(kept) => self.on_kept(kept),
+            Event::Asked(asked) => self.on_asked(asked),
+            Event::Reloaded(reloaded) => {
+                self.on_reloaded(reloaded);
+                Ok(())
+            }
+            Event::Signal(signal) => {
+                self.on_signal(*signal);
+                Ok(())
+            }
+            Event::Tick => Ok(()),
+        }
+    }
+
+    /// Takes one step of a job and makes it durable; `None` if it is stale.
+    pub(crate) fn apply(&mut self, id: &str, what: What) -> Turn<Option<Job>> {
+        self.apply_with(id, what, |_| {})
+    }
+
+    /// The same, with further fields of the job changed in the same record.
+    pub(crate) fn apply_with(
+        &mut self,
+        id: &str,
+        what: What,
+        change: impl FnOnce(&mut Job),
+    ) -> Turn<Option<Job>> {
+        let Some(old) = self.store.get(id)? else { return Ok(None) };
+        let mut with = old.clone();
+        change(&mut with);
+        let Some(next) = step(&with, &what.at(now_ms()), &self.policy(&with)) else {
+            tracing::debug!(job = id, state = state_word(old.state()), "stale news");
+            return Ok(None);
+        };
+        if !self.store.swap(&old, &next)? {
+            return Ok(None);
+        }
+        self.book.note(Some(&old), &next);
+        log_change(&next);
+        let bad = matches!(next.state(), JobState::Failed | JobState::Quarantined);
+        self.any_failed |= bad;
+        Ok(Some(next))
+    }
+
+    fn policy(&self, job: &Job) -> Policy {
+        let params: Value = serde_json::from_str(&job.params_json).unwrap_or_default();
+        let own = params["job"]["attempts_max"].as_u64().and_then(|n| u32::try_from(n).ok());
+        let attempts_max = own.unwrap_or(self.settings.jobs.attempts_max);
+        Policy { attempts_max, ..Policy::default() }
+    }
+
+    /// Gives the housekeeping thread an order.
+    pub(crate) fn order(&mut self, order: Order) {
+        self.around.keeper.post((order, Arc::clone(&self.settings)));
+    }
+
+    /// The originals of a job that has ended leave its folder. A quarantined job keeps them.
+    pub(crate) fn settle(&mut self, job: Job) {
+        let stays = matches!(job.state(), JobState::Quarantined);
+        if onnxd_jobs::is_finished(job.state()) && !stays {
+            self.busy.insert(job.id.clone());
+            self.order(Order::PutAway(Box::new(job)));
+        }
+    }
+
+    /// No event is outstanding and none will come by itself.
+    fn is_idle(&self) -> bool {
+        let Some(watched) = &self.around.watched else { return false };
+        let inbox = watched.status.get();
+        self.is_finished() && self.book.live() == 0 && inbox.scans > 0 && inbox.is_quiet()
+    }
+
+    /// No other thread works for a job.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.running.is_empty()
+            && self.taking.is_empty()
+            && self.busy.is_empty()
+            && !self.around.keeper.is_waiting()
+    }
+
+    pub(crate) fn status_line(&self) -> String {
+        let waiting = self.book.live().saturating_sub(self.running.len());
+        let phase = match (self.phase, &self.paused_by, &self.disk_low) {
+            (Phase::Draining { .. }, ..) => "stopping; ",
+            (_, Some(_), _) => "paused; ",
+            (_, _, Some(_)) => "waiting for disk space; ",
+            _ => "",
+        };
+        let failed = self.book.count(JobState::Failed) + self.book.count(JobState::Quarantined);
+        format!("{phase}{} running, {waiting} waiting, {failed} failed", self.running.len())
+    }
+}
+
+/// One line per change: job, states, reason.
+pub(crate) fn log_change(job: &Job) {
+    let Some(event) = job.events.last() else { return };
+    let word = |state: i32| state_word(JobState::try_from(state).unwrap_or_default());
+    let (from, to) = (word(event.from), word(event.to));
+    let (id, name, actor, reason) = (&job.id, &job.name, &event.actor, &event.reason);
+    match job.state() {
+        JobState::Failed | JobState::Quarantined | JobState::RetryWait => {
+            tracing::warn!(job = %id, %name, from, to, %actor, %reason, "job {to}");
+        }
+        _ => tracing::info!(job = %id, %name, from, to, %actor, %reason, "job {to}"),
+    }
+}
+
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A system that cannot start a thread cannot run a daemon; another start may be luckier.
+pub(crate) fn no_thread(e: std::io::Error) -> StoreError {
+    let diagnostic = Diagnostic::new(Code::WorkerStart, format!("A thread could not start: {e}"));
+    StoreError { fatal: true, diagnostic }
+}

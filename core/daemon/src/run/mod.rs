@@ -1,0 +1,223 @@
+//! The daemon: watches the inbox, keeps the queue, starts workers, publishes results.
+//!
+//! ```text
+//! intake thread --+
+//! worker threads -+--> one bounded channel --> event loop (owns the store) --> threads that move,
+//! control socket -+                                                            hash and convert
+//! signals --------+
+//! ```
+
+mod attempt;
+mod book;
+pub(crate) mod control;
+mod daemon;
+mod event;
+mod housekeeping;
+mod layout;
+mod log;
+mod mailbox;
+mod moving;
+mod originals;
+mod prepare;
+mod prober;
+mod recover;
+mod requests;
+mod restart;
+mod scheduler;
+mod systemd;
+mod taking;
+mod timers;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Sender, bounded};
+use onnxd_config::{Entry, Environment, Loaded, Settings, load};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_intake::{Config, Inbox};
+use onnxd_jobs::{Ids, SledStore, Store, StoreError};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::conversion::{Launcher, Plugins};
+use daemon::{Daemon, Phase, Surroundings};
+use event::Event;
+use layout::{Folders, make_dir};
+use mailbox::Mailbox;
+use prober::{FrontendProber, SharedTools, Tools};
+use systemd::Watchdog;
+use timers::Timers;
+
+/// Events that wait for the loop; whoever sends more waits.
+const EVENTS_MAX: usize = 256;
+/// Messages to intake and housekeeping that wait for the thread; more wait in the mailbox.
+const MESSAGES_MAX: usize = 64;
+
+/// Where the settings come from, to read them again.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) file: Option<PathBuf>,
+    pub(crate) overrides: Vec<String>,
+    pub(crate) environment: Environment,
+    /// Those in use.
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl Source {
+    /// Reads the settings of this process.
+    pub(crate) fn new(
+        file: Option<PathBuf>,
+        overrides: Vec<String>,
+    ) -> Result<(Source, Settings), Diagnostics> {
+        let environment = Environment::of_process();
+        let loaded = load(file.as_deref(), &environment, &overrides)?;
+        let source = Source { file, overrides, environment, entries: loaded.entries };
+        Ok((source, loaded.settings))
+    }
+
+    fn load(&self) -> Result<Loaded, Diagnostics> {
+        load(self.file.as_deref(), &self.environment, &self.overrides)
+    }
+}
+
+/// Runs the daemon until it is told to stop, or with `once` until nothing is left to do. The
+/// answer says whether a job failed.
+pub(crate) fn run(source: Source, settings: Settings, once: bool) -> Result<bool, Diagnostics> {
+    let log = log::init(&settings.log);
+    systemd::still_starting("opening the store");
+    let folders = make_folders(&settings)?;
+    let (store, repairs) = SledStore::open(&settings.state.dir)?;
+    repairs.iter().for_each(|repair| tracing::warn!(repair, "store"));
+    let tools = tools(&settings, &source.environment)?;
+    let (inbox_config, socket) = (inbox_config(&settings), settings.control.socket.clone());
+    // Before anything is moved: an inbox that cannot be used is a wrong configuration.
+    let inbox = Inbox::open(inbox_config)?;
+
+    let (events, received) = bounded(EVENTS_MAX);
+    let (orders, ordered) = bounded(MESSAGES_MAX);
+    let _housekeeping = housekeeping::spawn(ordered, events.clone()).map_err(no_thread)?;
+    let (to_intake, control) = bounded(MESSAGES_MAX);
+    let (found_by_intake, found) = bounded(1);
+    let around = Surroundings {
+        events: events.clone(),
+        received,
+        found,
+        intake: Mailbox::new(to_intake),
+        watched: None,
+        keeper: Mailbox::new(orders),
+    };
+    let mut daemon = new_daemon(store, source, settings, log, tools, folders, around, once)?;
+    daemon.restart().map_err(|e| e.diagnostic)?;
+    let prober = FrontendProber { tools: daemon.tools.clone() };
+    let watched = onnxd_intake::spawn(inbox, prober, found_by_intake, control);
+    daemon.around.watched = Some(watched.map_err(no_thread)?);
+    let _server = control::listen(&socket, events.clone())?;
+    listen_to_signals(events)?;
+    systemd::ready(&daemon.status_line());
+    let inbox = &daemon.settings.intake.inbox;
+    tracing::info!(inbox = %inbox.display(), socket = %socket.display(), "ready");
+    daemon.run()?;
+    tracing::info!("ended");
+    Ok(daemon.any_failed)
+}
+
+#[allow(clippy::too_many_arguments)] // the parts of the daemon, each made by somebody else
+fn new_daemon(
+    store: SledStore,
+    source: Source,
+    settings: Settings,
+    log: log::Handle,
+    tools: Tools,
+    folders: Folders,
+    around: Surroundings,
+    once: bool,
+) -> Result<Daemon, Diagnostic> {
+    let newest = store.scan(None).map_err(|e: StoreError| e.diagnostic)?;
+    let ids = Ids::after(newest.last().map(|job| job.id.as_str()));
+    let now = Instant::now();
+    Ok(Daemon {
+        store,
+        book: book::Book::default(),
+        ids,
+        settings: Arc::new(settings),
+        source,
+        log,
+        tools: SharedTools::new(tools),
+        folders,
+        around,
+        taking: Default::default(),
+        to_hash: Default::default(),
+        running: Default::default(),
+        busy: Default::default(),
+        unsettled: Default::default(),
+        no_copy: Default::default(),
+        asking: Default::default(),
+        paused_by: None,
+        disk_low: None,
+        phase: Phase::Working,
+        timers: Timers::new(now),
+        watchdog: Watchdog::new(now),
+        deferred: Vec::new(),
+        once,
+        any_failed: false,
+        told_systemd: String::new(),
+    })
+}
+
+fn make_folders(settings: &Settings) -> Result<Folders, Diagnostic> {
+    let folders = Folders::of(settings);
+    let jobs = folders.jobs();
+    let all = [&jobs, &folders.outbox, &folders.failed, &folders.done, &folders.unmatched];
+    for folder in all {
+        make_dir(folder).map_err(|e| {
+            Diagnostic::new(Code::ConfigBadValue, format!("{}: {e}", folder.display()))
+                .help("onnxd must be allowed to write its folders.")
+        })?;
+    }
+    Ok(folders)
+}
+
+fn tools(settings: &Settings, environment: &Environment) -> Result<Tools, Diagnostic> {
+    let launcher = Launcher::new(settings);
+    let plugins = Plugins::discover(settings, environment, &launcher)?;
+    for refused in &plugins.refused {
+        tracing::warn!(reason = %refused, "a plugin is not used");
+    }
+    for plugin in &plugins.used {
+        tracing::info!(id = plugin.id, version = plugin.version, path = plugin.path, "plugin");
+    }
+    Ok(Tools { launcher, plugins: Arc::new(plugins) })
+}
+
+fn inbox_config(settings: &Settings) -> Config {
+    let (intake, output) = (&settings.intake, &settings.output);
+    let own = [&output.outbox, &output.failed, &output.done, &output.unmatched];
+    let unmatched = Duration::from_secs(intake.unmatched_after_s);
+    Config {
+        own_folders: own.into_iter().chain([&settings.state.dir]).cloned().collect(),
+        settle: Duration::from_millis(intake.settle_ms),
+        rescan: Duration::from_secs(intake.rescan_s),
+        poll_only: intake.poll,
+        ready_required: intake.ready_markers,
+        unmatched_after: (!unmatched.is_zero()).then_some(unmatched),
+        ..Config::new(&intake.inbox)
+    }
+}
+
+fn listen_to_signals(events: Sender<Event>) -> Result<(), Diagnostic> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(no_thread)?;
+    let listen = move || {
+        for signal in signals.forever() {
+            if events.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("signals".into());
+    thread.spawn(listen).map(drop).map_err(no_thread)
+}
+
+fn no_thread(e: std::io::Error) -> Diagnostic {
+    daemon::no_thread(e).diagnostic
+}

@@ -1,0 +1,343 @@
+//! What people ask of the running daemon, and its answers.
+
+use std::time::Instant;
+
+use crossbeam_channel::Sender;
+use onnxd_config::{Entry, Loaded};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_intake::Control;
+use onnxd_jobs::{Store, What, is_finished, state_word};
+use onnxd_proto::onnxd::{Job, JobState};
+use serde_json::{Value, json};
+
+use super::control::protocol::{JOBS_MAX, Request, diagnostic, granted, refused};
+use super::control::{Asked, inbox_json, job_json, summary_json};
+use super::daemon::{Daemon, Phase, Turn};
+use super::housekeeping::Order;
+use super::prober::Tools;
+use super::timers::free_mib;
+use crate::conversion::{Launcher, Plugins};
+
+/// Settings that hold threads, folders or sockets already in use.
+const NEED_RESTART: [&str; 9] = [
+    "paths.",
+    "intake.",
+    "output.outbox",
+    "output.failed",
+    "output.done",
+    "output.unmatched",
+    "state.",
+    "control.",
+    "log.format",
+];
+
+/// Settings and plugins that were read again, for whoever asked.
+#[derive(Debug)]
+pub(crate) struct Reloaded {
+    done: Result<(Loaded, Tools), Diagnostics>,
+    answer: Option<Sender<Value>>,
+}
+
+impl Daemon {
+    pub(crate) fn on_asked(&mut self, asked: &Asked) -> Turn {
+        let actor = &asked.actor;
+        let answer = match &asked.request {
+            Request::List { state, limit } => self.list(state.as_deref(), *limit)?,
+            Request::Show { job } => self.show(job)?,
+            Request::Cancel { job } => self.cancel(job, actor)?,
+            Request::Release { job } => self.release(job, actor)?,
+            Request::Retry { job } => match self.retry(job, asked)? {
+                Some(answer) => answer,
+                // The answer follows when the originals are back.
+                None => return Ok(()),
+            },
+            Request::Pause {} => self.pause(actor),
+            Request::Resume {} => self.resume(actor),
+            Request::Reload {} => {
+                tracing::info!(%actor, "reload asked");
+                self.reload(Some(asked.answer.clone()));
+                return Ok(());
+            }
+            Request::Health {} => self.health(),
+            Request::Status {} => self.status(),
+            Request::Inbox {} => granted(self.inbox()),
+        };
+        // Whoever does not wait for the answer does not get it.
+        let _ = asked.answer.try_send(answer);
+        Ok(())
+    }
+
+    fn list(&self, state: Option<&str>, limit: Option<usize>) -> Turn<Value> {
+        let named = state.map(|word| {
+            let states = (0..).map_while(|n| JobState::try_from(n).ok());
+            states.into_iter().find(|s| state_word(*s) == word).ok_or(word)
+        });
+        let state = match named.transpose() {
+            Ok(state) => state,
+            Err(word) => {
+                let message = format!("`{}` is no state of a job", shown(word));
+                return Ok(refused(&Diagnostic::new(Code::Usage, message)));
+            }
+        };
+        let mut jobs = self.store.scan(state)?;
+        let total = jobs.len();
+        jobs.sort_by(|a, b| b.id.cmp(&a.id));
+        jobs.truncate(limit.unwrap_or(JOBS_MAX).min(JOBS_MAX));
+        let jobs: Vec<Value> = jobs.iter().map(|j| summary_json(j, self.now_doing(j))).collect();
+        Ok(granted(json!({"total": total, "jobs": jobs})))
+    }
+
+    /// What the job's worker is about; a cancelled job is only cancelled once that has ended.
+    fn now_doing(&self, job: &Job) -> Option<&str> {
+        let running = self.running.get(&job.id)?;
+        Some(if is_finished(job.state()) { "cancelling" } else { &running.stage })
+    }
+
+    fn show(&self, id: &str) -> Turn<Value> {
+        Ok(match self.store.get(id)? {
+            Some(job) => granted(json!({"job": job_json(&job, self.now_doing(&job))})),
+            None => no_such(id),
+        })
+    }
+
+    fn cancel(&mut self, id: &str, actor: &str) -> Turn<Value> {
+        if self.busy.contains(id) {
+            return Ok(refused(&in_hand(id)));
+        }
+        let actor = actor.to_owned();
+        let Some(job) = self.apply(id, What::CancelAsked { actor })? else {
+            return self.not_possible(id, "cancelled");
+        };
+        self.to_hash.retain(|waiting| waiting != id);
+        match self.running.get(id) {
+            Some(running) => running.stop.stop(),
+            // Files that are being read are moved afterwards.
+            None if self.taking.contains_key(id) => {}
+            None => self.settle(job),
+        }
+        Ok(granted(json!({"job": id, "state": "cancelled"})))
+    }
+
+    fn release(&mut self, id: &str, actor: &str) -> Turn<Value> {
+        let actor = actor.to_owned();
+        let Some(job) = self.apply_with(id, What::Released { actor }, forget_findings)? else {
+            return self.not_possible(id, "released");
+        };
+        Ok(self.begun_again(&job))
+    }
+
+    fn retry(&mut self, id: &str, asked: &Asked) -> Turn<Option<Value>> {
+        if self.busy.contains(id) || self.running.contains_key(id) || self.taking.contains_key(id) {
+            return Ok(Some(refused(&in_hand(id))));
+        }
+        let job = self.store.get(id)?;
+        match job.filter(|j| matches!(j.state(), JobState::Failed | JobState::Cancelled)) {
+            None => self.not_possible(id, "tried again").map(Some),
+            Some(job) => {
+                self.busy.insert(id.to_owned());
+                let asker = (asked.actor.clone(), asked.answer.clone());
+                self.asking.insert(id.to_owned(), asker);
+                self.order(Order::Fetch(Box::new(job)));
+                Ok(None)
+            }
+        }
+    }
+
+    /// The originals of a job to be tried again are back, or lost.
+    pub(crate) fn on_fetched(&mut self, id: &str, done: &Result<(), Diagnostic>) -> Turn {
+        let Some((actor, answer)) = self.asking.get(id).cloned() else { return Ok(()) };
+        let said = match done {
+            Err(why) => refused(why),
+            Ok(()) => match self.apply_with(id, What::RetryAsked { actor }, forget_findings)? {
+                Some(job) => self.begun_again(&job),
+                None => self.not_possible(id, "tried again")?,
+            },
+        };
+        self.asking.remove(id);
+        self.busy.remove(id);
+        // Whoever does not wait for the answer does not get it.
+        let _ = answer.try_send(said);
+        Ok(())
+    }
+
+    fn begun_again(&mut self, job: &Job) -> Value {
+        if job.state() == JobState::Claimed {
+            self.to_hash.push_back(job.id.clone());
+        }
+        granted(json!({"job": job.id, "state": state_word(job.state())}))
+    }
+
+    fn not_possible(&self, id: &str, what: &str) -> Turn<Value> {
+        Ok(match self.store.get(id)? {
+            None => no_such(id),
+            Some(job) => {
+                let state = state_word(job.state());
+                let message = format!("Job {id} is {state}; it cannot be {what}");
+                refused(&Diagnostic::new(Code::Usage, message).help(""))
+            }
+        })
+    }
+
+    fn pause(&mut self, actor: &str) -> Value {
+        tracing::info!(%actor, "paused");
+        let reason = format!("paused by {actor}; `onnxd ctl resume` goes on");
+        self.around.intake.post(Control::Pause(reason));
+        self.paused_by = Some(actor.to_owned());
+        granted(json!({"paused": true, "running": self.running.len()}))
+    }
+
+    fn resume(&mut self, actor: &str) -> Value {
+        tracing::info!(%actor, "resumed");
+        self.paused_by = None;
+        if self.disk_low.is_none() {
+            self.around.intake.post(Control::Resume);
+        }
+        granted(json!({"paused": false}))
+    }
+
+    /// Reads settings and plugins in a thread; what is in use stays until all of it is good.
+    pub(crate) fn reload(&self, answer: Option<Sender<Value>>) {
+        let (source, events) = (self.source.clone(), self.around.events.clone());
+        let asker = answer.clone();
+        let work = move || {
+            let done = source.load().and_then(|loaded| {
+                let launcher = Launcher::new(&loaded.settings);
+                let plugins = Plugins::discover(&loaded.settings, &source.environment, &launcher)?;
+                Ok((loaded, Tools { launcher, plugins: plugins.into() }))
+            });
+            let reloaded = Box::new(Reloaded { done, answer });
+            // Without a receiver the daemon has ended.
+            let _ = events.send(super::event::Event::Reloaded(reloaded));
+        };
+        let thread = std::thread::Builder::new().name("reload".into());
+        if let (Err(e), Some(answer)) = (thread.spawn(work), asker) {
+            let message = format!("A thread could not start: {e}");
+            let _ = answer.try_send(refused(&Diagnostic::new(Code::WorkerStart, message)));
+        }
+    }
+
+    pub(crate) fn on_reloaded(&mut self, reloaded: &Reloaded) {
+        let said = match &reloaded.done {
+            Err(found) => {
+                tracing::error!(reason = %found, "the settings stay as they were");
+                let all: Vec<Value> = found.0.iter().map(diagnostic).collect();
+                let mut said = found.0.first().map_or(json!({"ok": false}), refused);
+                said["diagnostics"] = all.into();
+                said
+            }
+            Ok((loaded, tools)) => self.change_settings(loaded, tools),
+        };
+        if let Some(answer) = &reloaded.answer {
+            // Whoever does not wait for the answer does not get it.
+            let _ = answer.try_send(said);
+        }
+    }
+
+    fn change_settings(&mut self, loaded: &Loaded, tools: &Tools) -> Value {
+        let changed = changed(&self.source.entries, &loaded.entries);
+        let (later, now): (Vec<&str>, Vec<&str>) = changed
+            .into_iter()
+            .partition(|key| NEED_RESTART.iter().any(|prefix| key.starts_with(prefix)));
+        let mut settings = loaded.settings.clone();
+        let old = &self.settings;
+        // These stay until the next start.
+        (settings.paths, settings.intake) = (old.paths.clone(), old.intake.clone());
+        (settings.state, settings.control) = (old.state.clone(), old.control.clone());
+        let output = &mut settings.output;
+        (output.outbox, output.failed) = (old.output.outbox.clone(), old.output.failed.clone());
+        (output.done, output.unmatched) = (old.output.done.clone(), old.output.unmatched.clone());
+        self.log.set_level(settings.log.level);
+        let used = |tools: &Tools| tools.plugins.digest();
+        let plugins_changed = used(&self.tools.get()) != used(tools);
+        self.tools.set(tools.clone());
+        if plugins_changed {
+            self.around.intake.post(Control::ForgetProbes);
+        }
+        let kept = |e: &Entry| later.contains(&e.key);
+        let old_of = |e: &Entry| self.source.entries.iter().find(|o| o.key == e.key).cloned();
+        let entries = loaded.entries.iter();
+        let entries = entries.map(|e| old_of(e).filter(|_| kept(e)).unwrap_or_else(|| e.clone()));
+        self.source.entries = entries.collect();
+        self.settings = settings.into();
+        tracing::info!(applied = ?now, needs_restart = ?later, plugins_changed, "settings read again");
+        granted(json!({
+            "applied": now,
+            "needs_restart": later,
+            "plugins_changed": plugins_changed,
+            "plugins": tools.plugins.used.len(),
+        }))
+    }
+
+    fn health(&self) -> Value {
+        let mut problems: Vec<String> = Vec::new();
+        problems.extend(self.paused_by.iter().map(|actor| format!("paused by {actor}")));
+        problems.extend(self.disk_low.iter().cloned());
+        if let Some(watched) = &self.around.watched {
+            let inbox = watched.status.get();
+            problems.extend(inbox.offline.iter().map(|why| format!("inbox offline: {why}")));
+        }
+        let plugins = self.tools.get().plugins;
+        if plugins.frontend_globs().is_empty() {
+            problems.push("no front-end is installed: nothing can be converted".into());
+        }
+        problems.extend(plugins.refused.iter().map(|why| why.message.clone()));
+        if !self.unsettled.is_empty() {
+            let count = self.unsettled.len();
+            problems.push(format!("originals of {count} jobs could not be moved; see the log"));
+        }
+        if self.phase != Phase::Working {
+            problems.push("stopping".into());
+        }
+        granted(json!({"healthy": problems.is_empty(), "problems": problems}))
+    }
+
+    fn status(&self) -> Value {
+        let running: Vec<Value> = self
+            .running
+            .iter()
+            .map(|(id, r)| {
+                let seconds = Instant::now().duration_since(r.since).as_secs();
+                json!({"job": id, "name": r.name, "stage": r.stage, "seconds": seconds})
+            })
+            .collect();
+        let plugins = self.tools.get().plugins;
+        granted(json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "summary": self.status_line(),
+            "paused_by": self.paused_by,
+            "disk_low": self.disk_low,
+            "free_mib": free_mib(&self.folders.state),
+            "jobs": self.book.counts(),
+            "running": running,
+            "plugins": plugins.used.iter().map(|p| json!({"id": p.id, "version": p.version}))
+                .collect::<Vec<_>>(),
+            "inbox": self.inbox(),
+        }))
+    }
+
+    fn inbox(&self) -> Value {
+        let watched = self.around.watched.as_ref();
+        watched.map_or(Value::Null, |watched| inbox_json(&watched.status.get()))
+    }
+}
+
+/// Findings of an earlier try say nothing about the next one.
+fn forget_findings(job: &mut Job) {
+    job.diagnostics.clear();
+}
+
+fn changed<'a>(old: &[Entry], new: &'a [Entry]) -> Vec<&'a str> {
+    let same = |e: &Entry| old.iter().any(|o| o.key == e.key && o.value == e.value);
+    new.iter().filter(|e| !same(e)).map(|e| e.key).collect()
+}
+
+fn no_such(id: &str) -> Value {
+    let message = format!("There is no job `{}`", shown(id));
+    refused(&Diagnostic::new(Code::Usage, message).help("`onnxd jobs list` shows all jobs."))
+}
+
+fn in_hand(id: &str) -> Diagnostic {
+    let message = format!("The files of job {id} are being moved");
+    Diagnostic::new(Code::NotRunning, message).help("Try again in a moment.")
+}

@@ -1,0 +1,146 @@
+//! Which job runs now, and what becomes of an attempt.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use onnxd_diagnostics::Diagnostic;
+use onnxd_jobs::{Store, What, is_finished};
+use onnxd_plugin_host::to_message;
+use onnxd_proto::onnxd::{Job, JobState};
+use serde_json::Value;
+
+use super::attempt::{self, Ending, Stop, Work};
+use super::daemon::{Daemon, Phase, Running, Turn, no_thread, now_ms};
+use super::prepare::identity;
+
+/// Shown as the stage of a job whose result is being moved to the outbox.
+const PUBLISHING: &str = "publish";
+
+impl Daemon {
+    pub(crate) fn may_start(&self) -> bool {
+        self.phase == Phase::Working && self.paused_by.is_none() && self.disk_low.is_none()
+    }
+
+    /// Starts jobs as long as there is room.
+    pub(crate) fn schedule(&mut self) -> Turn {
+        while self.may_start() && self.running.len() < self.settings.worker.parallel_max as usize {
+            let held = |id: &str| self.busy.contains(id) || self.running.contains_key(id);
+            let Some(id) = self.book.next(now_ms(), held) else { break };
+            self.start(&id)?;
+        }
+        Ok(())
+    }
+
+    /// The attempt is counted before the worker starts: a crash cannot hide it.
+    fn start(&mut self, id: &str) -> Turn {
+        let Some(mut job) = self.store.get(id)? else { return Ok(()) };
+        let dir = self.folders.job(id);
+        let tools = self.tools.get();
+        // The plugins may be others than when the job was queued.
+        let params: Value = serde_json::from_str(&job.params_json).unwrap_or_default();
+        job.identity = identity(&attempt::submission(&job, &dir), &params, &tools.plugins);
+        if let Some(earlier) = self.earlier(&job)? {
+            return self.answer_at_once(job, &earlier);
+        }
+        let identity = job.identity;
+        let started = self.apply_with(id, What::Started, |j| j.identity = identity)?;
+        let Some(job) = started else { return Ok(()) };
+        let running = Running {
+            lease: job.lease,
+            name: job.name.clone(),
+            stage: "start".into(),
+            since: Instant::now(),
+            stop: Stop::default(),
+            given_back: false,
+        };
+        let (stop, events) = (running.stop.clone(), self.around.events.clone());
+        self.running.insert(id.to_owned(), running);
+        let settings = std::sync::Arc::clone(&self.settings);
+        attempt::spawn(Work { job, dir, settings, tools, stop, events }).map_err(no_thread)
+    }
+
+    /// A stage is shown, not recorded: a crash during the attempt begins it again anyway.
+    pub(crate) fn on_stage(&mut self, id: &str, lease: u64, stage: &str) {
+        if let Some(running) = self.running.get_mut(id).filter(|r| r.lease == lease) {
+            stage.clone_into(&mut running.stage);
+            tracing::debug!(job = id, stage, "stage");
+        }
+    }
+
+    pub(crate) fn on_ended(&mut self, id: &str, lease: u64, ending: &Ending) -> Turn {
+        let Some(running) = self.running.get(id).filter(|r| r.lease == lease) else {
+            return Ok(());
+        };
+        let given_back = running.given_back;
+        let state = self.store.get(id)?.map_or(JobState::Unknown, |job| job.state());
+        match ending {
+            _ if is_finished(state) => self.end_attempt(id),
+            Ending::Ready { out_dir } => self.publish(id, lease, out_dir.clone()),
+            Ending::Failed { stopped: true, .. } if given_back => {
+                self.apply(id, What::GivenBack { lease })?;
+                self.running.remove(id);
+                Ok(())
+            }
+            Ending::Failed { diagnostics, crashed, timed_out, .. } => {
+                let (diagnostics, crashed, timed_out) = (diagnostics.clone(), *crashed, *timed_out);
+                self.apply(id, What::Failed { lease, diagnostics, crashed, timed_out })?;
+                self.end_attempt(id)
+            }
+        }
+    }
+
+    fn publish(&mut self, id: &str, lease: u64, out_dir: PathBuf) -> Turn {
+        let Some(job) = self.store.get(id)? else { return Ok(()) };
+        let dest = self.folders.outbox.join(&job.folder).join(&job.name);
+        let dest = dest.to_string_lossy().into_owned();
+        // Recorded before the rename, so that a start after a crash looks for the result.
+        let ready = self.apply(id, What::ReadyToPublish { lease, dest })?;
+        let Some(job) = ready.or(self.publishing(id)?) else { return self.end_attempt(id) };
+        self.on_stage(id, lease, PUBLISHING);
+        let events = self.around.events.clone();
+        attempt::spawn_publish(&job, out_dir, &self.folders, events).map_err(no_thread)
+    }
+
+    fn publishing(&self, id: &str) -> Turn<Option<Job>> {
+        Ok(self.store.get(id)?.filter(|job| job.state() == JobState::Publishing))
+    }
+
+    pub(crate) fn on_published(
+        &mut self,
+        id: &str,
+        lease: u64,
+        done: &Result<PathBuf, Diagnostic>,
+    ) -> Turn {
+        match done {
+            Ok(path) => {
+                let path = path.to_string_lossy().into_owned();
+                self.apply_with(id, What::Published { lease }, |job| job.published = path)?;
+            }
+            Err(why) => {
+                let diagnostics = vec![to_message(why)];
+                let (crashed, timed_out) = (false, false);
+                self.apply(id, What::Failed { lease, diagnostics, crashed, timed_out })?;
+            }
+        }
+        self.end_attempt(id)
+    }
+
+    fn end_attempt(&mut self, id: &str) -> Turn {
+        self.running.remove(id);
+        if let Some(job) = self.store.get(id)? {
+            self.settle(job);
+        }
+        Ok(())
+    }
+
+    /// The drain time is over: running jobs go back to the queue, and the attempt does not count.
+    pub(crate) fn give_back_running(&mut self) {
+        for (id, running) in &mut self.running {
+            if !running.given_back && running.stage != PUBLISHING {
+                tracing::info!(job = %id, "stopped, to be converted after the next start");
+                running.given_back = true;
+                running.stop.stop();
+            }
+        }
+    }
+}

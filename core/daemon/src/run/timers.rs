@@ -1,0 +1,205 @@
+//! What is due at some time: retries, disk space, retention, the watchdog, the end of draining.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use onnxd_intake::{Control, Intake};
+use onnxd_jobs::{Retention, Store, drop_expired};
+
+use super::daemon::{Daemon, Phase, Turn, now_ms};
+use super::housekeeping::Order;
+use super::systemd;
+
+const DISK: Duration = Duration::from_secs(10);
+const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+/// Before something that could not be moved is tried again.
+const MOVE_AGAIN: Duration = Duration::from_secs(60);
+/// How often `once` looks whether the inbox is quiet.
+const ONCE: Duration = Duration::from_millis(20);
+/// The loop turns at least this often.
+const LONGEST: Duration = Duration::from_secs(60);
+/// After draining, for workers to be gone and threads to answer.
+const LAST: Duration = Duration::from_secs(10);
+/// An intake thread that has not looked for this long beyond its period stands still.
+const INTAKE_SLACK: Duration = Duration::from_secs(120);
+
+/// When things are due next.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    disk: Instant,
+    retention: Instant,
+    move_again: Instant,
+    /// Something in the inbox could not be moved.
+    pub(crate) blocked: bool,
+}
+
+impl Timers {
+    pub(crate) fn new(now: Instant) -> Timers {
+        Timers { disk: now, retention: now, move_again: now + MOVE_AGAIN, blocked: false }
+    }
+}
+
+impl Daemon {
+    /// When the loop has to turn again if nothing happens.
+    pub(crate) fn next_due(&self) -> Instant {
+        let now = Instant::now();
+        let retry = self.book.next_retry_ms().map(|at_ms| {
+            now + Duration::from_millis(at_ms.saturating_sub(now_ms()))
+                .max(Duration::from_millis(1))
+        });
+        let retry = retry.filter(|_| self.may_start());
+        let drain = match self.phase {
+            Phase::Draining { until } if now < until => Some(until),
+            Phase::Draining { until } => Some(until + LAST),
+            Phase::Working => self.once.then(|| now + ONCE),
+        };
+        let deferred = self.deferred.iter().map(|(at, _)| *at).min();
+        let again =
+            (self.timers.blocked || !self.unsettled.is_empty()).then_some(self.timers.move_again);
+        let due = [retry, drain, deferred, again, self.watchdog.due(), Some(self.timers.disk)];
+        due.into_iter().flatten().min().unwrap_or(now).min(now + LONGEST)
+    }
+
+    /// Does what is due.
+    pub(crate) fn due(&mut self, now: Instant) -> Turn {
+        self.watch_over(now);
+        let has_ended = |watched: &Intake| watched.thread.is_finished();
+        if self.phase == Phase::Working && self.around.watched.as_ref().is_some_and(has_ended) {
+            let why = std::io::Error::other("the thread that watches the inbox has ended");
+            return Err(super::daemon::no_thread(why));
+        }
+        if now >= self.timers.disk {
+            self.timers.disk = now + DISK;
+            self.look_at_disk();
+        }
+        if now >= self.timers.retention {
+            self.timers.retention = now + RETENTION;
+            self.forget_expired()?;
+        }
+        if now >= self.timers.move_again {
+            self.timers.move_again = now + MOVE_AGAIN;
+            self.move_again()?;
+        }
+        if let Phase::Draining { until } = self.phase
+            && now >= until
+        {
+            self.give_back_running();
+        }
+        let (due, later) = std::mem::take(&mut self.deferred).into_iter().partition(|d| d.0 <= now);
+        self.deferred = later;
+        for (_, event) in due {
+            // The channel may be full; then the event is due again in the next turn.
+            if let Err(e) = self.around.events.try_send(event) {
+                self.deferred.push((now + Duration::from_millis(50), e.into_inner()));
+            }
+        }
+        Ok(())
+    }
+
+    fn watch_over(&mut self, now: Instant) {
+        let Some(inbox) = self.around.watched.as_ref().map(|watched| watched.status.get()) else {
+            return;
+        };
+        let waits = !self.around.found.is_empty();
+        let longest = Duration::from_secs(self.settings.intake.rescan_s) * 2 + INTAKE_SLACK;
+        let quiet = inbox.last_scan.elapsed().unwrap_or_default();
+        self.watchdog.turn(now, || {
+            let stuck = quiet > longest && !waits;
+            stuck.then(|| format!("the inbox was last looked at {} s ago", quiet.as_secs()))
+        });
+    }
+
+    /// Too little space pauses intake, visibly, and starts no job.
+    fn look_at_disk(&mut self) {
+        let wanted = self.settings.jobs.min_free_mib;
+        let low = [&self.folders.state, &self.folders.outbox].into_iter().find_map(|folder| {
+            let free = free_mib(folder)?;
+            (free < wanted).then(|| {
+                format!("{} has {free} MiB free, `jobs.min_free_mib` is {wanted}", folder.display())
+            })
+        });
+        match (&self.disk_low, &low) {
+            (None, Some(why)) => {
+                tracing::warn!(reason = why, "intake paused");
+                self.around.intake.post(Control::Pause(why.clone()));
+            }
+            (Some(_), None) => {
+                tracing::info!("enough disk space again");
+                if self.paused_by.is_none() {
+                    self.around.intake.post(Control::Resume);
+                }
+            }
+            _ => {}
+        }
+        self.disk_low = low;
+    }
+
+    fn forget_expired(&mut self) -> Turn {
+        let jobs = &self.settings.jobs;
+        let retention = Retention {
+            days_max: jobs.retain_days.into(),
+            finished_max: usize::try_from(jobs.retain_max).unwrap_or(usize::MAX),
+        };
+        let dropped = drop_expired(&mut self.store, &retention, now_ms())?;
+        if dropped.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(count = dropped.len(), "old jobs forgotten");
+        dropped.iter().for_each(|job| self.book.forget(job));
+        // A quarantined job's originals go with it, after all that time.
+        let folders = dropped.iter().map(|job| self.folders.job(&job.id).path().to_owned());
+        let order = Order::Remove(folders.collect());
+        self.order(order);
+        Ok(())
+    }
+
+    fn move_again(&mut self) -> Turn {
+        if std::mem::take(&mut self.timers.blocked) {
+            self.around.intake.post(Control::Unblock);
+        }
+        for id in std::mem::take(&mut self.unsettled) {
+            if let Some(job) = self.store.get(&id)? {
+                self.settle(job);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops taking and starting; what runs may finish until the drain time is over.
+    pub(crate) fn begin_shutdown(&mut self, why: &str) {
+        tracing::info!(reason = why, "stopping");
+        systemd::stopping(&self.status_line());
+        self.around.intake.post(Control::Stop);
+        let drain = Duration::from_secs(self.settings.jobs.drain_timeout_s);
+        self.phase = Phase::Draining { until: Instant::now() + drain };
+    }
+
+    pub(crate) fn on_signal(&mut self, signal: i32) {
+        use signal_hook::consts::{SIGHUP, SIGINT};
+        match (signal, self.phase) {
+            (SIGHUP, _) => {
+                tracing::info!("SIGHUP: reading the settings again");
+                self.reload(None);
+            }
+            (_, Phase::Working) => {
+                self.begin_shutdown(if signal == SIGINT { "SIGINT" } else { "SIGTERM" });
+            }
+            // Somebody is impatient.
+            (_, Phase::Draining { .. }) => self.phase = Phase::Draining { until: Instant::now() },
+        }
+    }
+
+    /// Whether the loop may end: everything is done, or nobody can wait any longer.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self.phase {
+            Phase::Working => false,
+            Phase::Draining { until } => self.is_finished() || (Instant::now() >= until + LAST),
+        }
+    }
+}
+
+/// Free space for this user, where the system tells.
+pub(crate) fn free_mib(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statvfs(folder).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize) >> 20)
+}
