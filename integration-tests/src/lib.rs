@@ -1,1 +1,76 @@
-//! Judges of the built binary; everything lives in `tests/`.
+//! What the judges of the built program share: where it is, small models, and how to run a conversion.
+
+use onnxd_ir::ops::Relu;
+use onnxd_ir::{DataType, Dim, Graph, Model, Tensor, ValueType};
+use onnxd_onnx::{WriteOptions, write_model};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the repository").into()
+}
+
+/// The folder that the build put programs and plugins into: that of this test, one level up from `deps`.
+pub fn build_folder() -> PathBuf {
+    let test = std::env::current_exe().expect("a running program has a path");
+    let folder = test.parent().and_then(Path::parent).expect("tests lie below the build folder");
+    folder.into()
+}
+
+/// The built program.
+///
+/// # Panics
+/// If it was not built.
+pub fn onnxd() -> PathBuf {
+    let path = build_folder().join("onnxd");
+    assert!(path.exists(), "{} is missing: run `cargo build --workspace` first", path.display());
+    path
+}
+
+/// A command that runs the built program without the user's settings and state.
+pub fn command(state: &Path) -> Command {
+    let mut command = Command::new(onnxd());
+    command.env_clear().env("HOME", state).env("ONNXD_STATE_DIR", state);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command
+}
+
+/// A library that the build put beside the program.
+///
+/// # Panics
+/// If it was not built.
+pub fn library(name: &str) -> PathBuf {
+    let path = build_folder().join(name);
+    assert!(path.exists(), "{} is missing: run `cargo build --workspace` first", path.display());
+    path
+}
+
+/// `Relu` of a vector, with a weight so that there is something to map.
+pub fn small_model() -> Model {
+    let mut g = Graph::new("small");
+    let vector = || Some(ValueType::tensor(DataType::Float, [Dim::from("n"), Dim::from(4)]));
+    let x = g.add_input("x", vector());
+    let w = g.add_initializer("w", Tensor::vector(vec![1.0f32, -2.0, 3.0, -4.0]));
+    let sum = g.add("sum", onnxd_ir::ops::Add::new(x, w));
+    let y = g.add("y", Relu::new(sum));
+    g[sum].ty = vector();
+    g[y].ty = vector();
+    g.mark_output(y);
+    Model::new(g, 8, 17)
+}
+
+/// Writes [`small_model`], with a documentation text that makes it unlike others.
+///
+/// # Panics
+/// If it cannot be written.
+pub fn write_small_model(path: &Path, mark: &str) {
+    let model = Model { doc: mark.to_owned(), ..small_model() };
+    write_model(&model, path, &WriteOptions::default()).expect("the model can be written");
+}
+
+/// Exit status and standard error.
+pub fn outcome(output: &Output) -> (i32, String) {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code().unwrap_or(-1), text)
+}
