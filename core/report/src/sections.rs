@@ -81,7 +81,9 @@ fn values(report: &Report) -> Section {
 }
 
 fn model(report: &Report) -> Section {
-    let Some(model) = &report.model else {
+    // A conversion that failed early knows no more of the model than its operators.
+    let known = report.model.as_ref().filter(|m| m.ir_version > 0);
+    let Some(model) = known else {
         return table("model", "Model", &["property", "value"], Vec::new());
     };
     let mut rows = vec![vec!["ir version".to_owned(), model.ir_version.to_string()]];

@@ -5,8 +5,10 @@ use super::failure::line;
 use super::progress::Progress;
 use super::scratch::Scratch;
 use super::{Ended, out};
+use crate::conversion::probe::{choose, probe};
 use crate::conversion::publish::{prepare, remove_stale, to_folder};
-use crate::conversion::{Attempt, Order, Outcome, Submission, Verdict};
+use crate::conversion::{Attempt, Order, Outcome, Plugins, Submission, Verdict};
+use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_worker::confine::parent::{GRACE, Killer};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -14,11 +16,16 @@ use signal_hook::iterator::Signals;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// How often companions may lead to further ones.
+const ROUNDS_MAX: usize = 16;
+
 const AFTER_HELP: &str = "\
 One folder is a submission as it would be dropped. Several paths lie side by side by their last
 names; the first file that a front-end may read is the network, the others belong to it:
 
     onnxd convert net.ini weights/ block.ini.tpl --params params.ini --out result/
+
+What a network that is named alone refers to is looked for beside it.
 
 DIR gets model.onnx, report.json, report.txt, report.html and receipt.txt. If DIR does not exist it
 appears with all of them at once; else the files in it are replaced. A model of an earlier run does
@@ -82,14 +89,45 @@ impl Convert {
         stop: &Stop,
     ) -> Result<Outcome, Diagnostics> {
         let plugins = context.plugins()?;
-        let submission = Submission::from_paths(&self.paths, &plugins)?;
+        let mut submission = Submission::from_paths(&self.paths, &plugins)?;
         let params = submission.params(self.params.as_deref(), &self.set)?;
-        let mut order = Order::new(job, &submission, &params, &plugins, scratch.to_owned());
+        let work = Work { context, plugins, params, job, stop };
+        let outcome = self.once(&work, &submission, scratch.to_owned())?;
+        let lacks_file =
+            outcome.report.diagnostics.iter().any(|d| d.code == Code::FileMissing.as_str());
+        let Some(folder) = self.folder_of_single_file().filter(|_| lacks_file) else {
+            return Ok(outcome);
+        };
+        // What a network named alone refers to is looked for beside it; only then, because most
+        // networks need nothing and the question costs a process.
+        if !work.completed(&mut submission, folder)? {
+            return Ok(outcome);
+        }
+        let again = scratch.join("again");
+        std::fs::create_dir(&again).map_err(|e| {
+            Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", again.display()))
+        })?;
+        self.once(&work, &submission, again)
+    }
+
+    fn once(
+        &self,
+        work: &Work,
+        submission: &Submission,
+        folder: PathBuf,
+    ) -> Result<Outcome, Diagnostics> {
+        let mut order = Order::new(work.job, submission, &work.params, &work.plugins, folder);
         order.rewrites_max = self.stop_after_rewrite;
-        let attempt = Attempt::start(&context.launcher, &context.settings, order)?;
-        stop.watch(attempt.killer());
+        let attempt = Attempt::start(&work.context.launcher, &work.context.settings, order)?;
+        work.stop.watch(attempt.killer());
         let mut progress = Progress::new();
         Ok(attempt.finish(|event| progress.event(event)))
+    }
+
+    fn folder_of_single_file(&self) -> Option<&Path> {
+        let [path] = self.paths.as_slice() else { return None };
+        let folder = path.parent().filter(|_| path.is_file())?;
+        Some(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
     }
 
     fn show(&self, outcome: &Outcome) {
@@ -101,6 +139,34 @@ impl Convert {
         } else {
             out::print(&onnxd_report::receipt(&outcome.report));
         }
+    }
+}
+
+/// What the attempts of one command share.
+struct Work<'a> {
+    context: &'a Context,
+    plugins: Plugins,
+    params: Params,
+    job: &'a str,
+    stop: &'a Stop,
+}
+
+impl Work<'_> {
+    /// Adds what the network needs and what lies in `folder`; a companion may need others.
+    fn completed(&self, submission: &mut Submission, folder: &Path) -> Result<bool, Diagnostics> {
+        let params_json = self.params.json().to_string();
+        let mut any = false;
+        for _ in 0..ROUNDS_MAX {
+            let network = submission.network.clone();
+            let launcher = &self.context.launcher;
+            let asked = probe(launcher, &self.plugins, &submission.files, &network, &params_json)?;
+            let choice = choose(&asked, &network, self.params.get_str("job.frontend"))?;
+            if !submission.complete(folder, &choice.needs)? {
+                break;
+            }
+            any = true;
+        }
+        Ok(any)
     }
 }
 

@@ -3,11 +3,12 @@
 //! Names are relative to the submission's root, as a front-end sees them.
 
 use super::Plugins;
+use super::files::inner;
 use onnxd_config::{PARAMS_BYTES_MAX, Params};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_intake::names::{NameClass, classify, is_params, is_role_file, is_role_folder};
 use onnxd_intake::scan::DEPTH_MAX;
-use onnxd_proto::onnxd::InputFile;
+use onnxd_proto::onnxd::{InputFile, Need};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
@@ -68,6 +69,26 @@ impl Submission {
         let folder = folder.and_then(|p| base_name(&p.canonicalize().ok()?));
         let name = folder.unwrap_or_else(|| stem(&network).to_owned());
         Ok(Submission { name, network, files })
+    }
+
+    /// Adds what `needs` miss and what lies in `folder`, where a single network came from. Whether
+    /// anything was added.
+    ///
+    /// # Errors
+    /// Everything that is wrong with what would be added.
+    pub(crate) fn complete(&mut self, folder: &Path, needs: &[Need]) -> Result<bool, Diagnostics> {
+        let mut walk = Walk { files: std::mem::take(&mut self.files), ..Walk::default() };
+        let before = walk.files.len();
+        for need in needs.iter().filter(|need| !need.found) {
+            let Some(path) = inner(&need.path).map(|path| folder.join(path)) else { continue };
+            match path.symlink_metadata() {
+                Ok(data) if data.is_dir() => walk.folder(&path, &need.path, 0),
+                Ok(data) if data.is_file() => walk.file(&path, need.path.clone()),
+                _ => {}
+            }
+        }
+        self.files = walk.finish()?;
+        Ok(self.files.len() > before)
     }
 
     /// The params that lie in the submission, or in `file` instead, then `overrides`.
@@ -312,6 +333,17 @@ mod tests {
         let root = folder(&["x.bin"]);
         let s = Submission::from_paths(&[root.path().join("x.bin")], &plugins()).unwrap();
         assert_eq!(s.network, "x.bin");
+    }
+
+    #[test]
+    fn what_lies_beside_a_single_network_is_added_when_needed() {
+        let root = folder(&["a.onnx", "a.data", "w/b.data", "other"]);
+        let mut s = Submission::from_paths(&[root.path().join("a.onnx")], &plugins()).unwrap();
+        let need = |path: &str| Need { path: path.into(), ..Need::default() };
+        let needs = ["a.data", "w", "absent", "../etc"].map(need);
+        assert!(s.complete(root.path(), &needs).unwrap());
+        assert_eq!(names(&s), ["a.data", "a.onnx", "w/b.data"]);
+        assert!(!s.complete(root.path(), &needs[2..]).unwrap());
     }
 
     #[test]
