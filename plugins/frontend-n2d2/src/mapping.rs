@@ -41,6 +41,7 @@ pub(crate) enum Pattern {
 
 impl Map {
     /// Every output reads every channel.
+    #[cfg(test)]
     pub(crate) fn dense(outputs: usize, channels: usize) -> Option<Map> {
         let mut map = Map::empty(outputs, channels)?;
         map.connect(0..outputs, 0..channels);
@@ -84,6 +85,7 @@ impl Map {
         self.words[output * self.words_per_row + channel / 64] |= 1 << (channel % 64);
     }
 
+    #[cfg(test)]
     fn connect(&mut self, outputs: std::ops::Range<usize>, channels: std::ops::Range<usize>) {
         for output in outputs {
             channels.clone().for_each(|channel| self.set(output, channel));

@@ -4,24 +4,36 @@
 //! `ConvTranspose` `[C, O/g, kH, kW]`, `Gemm` with `transB` `[O, I]`.
 
 mod layout;
+mod location;
 mod random;
 mod state;
 mod text;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 
 use crate::diag::{Code, Diagnostic, Layer};
-use crate::ini::{Files, file_name_of};
+use crate::ini::{Files, Ini};
 use crate::mapping::Map;
+use crate::options::Options;
 
 pub(crate) use layout::{Layout, Order, remap};
+pub(crate) use location::{Location, Wanted, locate};
 
 /// Most numbers a layer may have.
 const NUMBERS_MAX: usize = 1 << 30;
 
+/// Most numbers of a network whose files have to hold them all: 8 GiB as `float`.
+const READ_MAX: usize = 1 << 31;
+/// Most numbers of a network that may be made up: 2 GiB as `float`.
+const RANDOM_MAX: usize = 1 << 29;
+
 /// Where parameters come from.
 pub(crate) struct Weights<'f> {
     source: Source<'f>,
+    /// Seed of random numbers for what is missing in the folder, if that is allowed.
+    fallback: Option<u64>,
+    notes: RefCell<Vec<Diagnostic>>,
 }
 
 enum Source<'f> {
@@ -72,7 +84,8 @@ impl<'m> Kernels<'m> {
         [self.map.channels() / self.groups, self.map.outputs() / self.groups]
     }
 
-    fn dims(&self) -> Vec<usize> {
+    /// Sizes of the ONNX tensor.
+    pub(crate) fn dims(&self) -> Vec<usize> {
         let [channels, outputs] = self.per_group();
         let [height, width] = self.size;
         match self.transposed {
@@ -81,15 +94,20 @@ impl<'m> Kernels<'m> {
         }
     }
 
+    /// Numbers of the ONNX tensor, unless that overflows.
+    pub(crate) fn count(&self) -> Option<usize> {
+        let [channels, _] = self.per_group();
+        let area = self.size[0].checked_mul(self.size[1])?;
+        self.map.outputs().checked_mul(channels)?.checked_mul(area)
+    }
+
     fn kind(&self) -> &'static str {
         if self.transposed { "Deconv" } else { "Conv" }
     }
 
     /// Refuses geometries whose numbers nobody can hold.
     fn check(&self, layer: &Layer) -> Result<(), Diagnostic> {
-        let area = self.size[0].checked_mul(self.size[1]);
-        let pairs = self.map.outputs().checked_mul(self.map.channels());
-        check_count(area.and_then(|area| pairs?.checked_mul(area)), layer)
+        check_count(self.count(), layer)
     }
 }
 
@@ -102,14 +120,47 @@ fn check_count(numbers: Option<usize>, layer: &Layer) -> Result<(), Diagnostic> 
 }
 
 impl<'f> Weights<'f> {
+    /// The weights of a network, where the params or its own conventions say. Also a sentence
+    /// for the report where there was a choice.
+    pub(crate) fn locate(
+        ini: &Ini,
+        network: &str,
+        files: &'f dyn Files,
+        options: &Options,
+    ) -> (Weights<'f>, Option<String>) {
+        let (location, note) = locate(ini, network, files, options);
+        let weights = match location {
+            Location::Random => Weights::random(options.seed),
+            Location::Folder(folder) => Weights::folder(files, folder),
+        };
+        (Weights { fallback: options.weights_ignore.then_some(options.seed), ..weights }, note)
+    }
+
     /// Files in a folder of the submission.
     pub(crate) fn folder(files: &'f dyn Files, folder: impl Into<String>) -> Weights<'f> {
-        Weights { source: Source::Folder { files, folder: folder.into() } }
+        Weights::new(Source::Folder { files, folder: folder.into() })
     }
 
     /// Random numbers that depend on `seed` and the layers' names only.
     pub(crate) fn random(seed: u64) -> Weights<'f> {
-        Weights { source: Source::Random { seed } }
+        Weights::new(Source::Random { seed })
+    }
+
+    fn new(source: Source<'f>) -> Weights<'f> {
+        Weights { source, fallback: None, notes: RefCell::default() }
+    }
+
+    /// Most numbers that the layers of a network may have together.
+    pub(crate) fn numbers_max(&self) -> usize {
+        match self.source {
+            Source::Folder { .. } if self.fallback.is_none() => READ_MAX,
+            _ => RANDOM_MAX,
+        }
+    }
+
+    /// Which layers got random numbers, because their files are missing.
+    pub(crate) fn notes(&self) -> Vec<Diagnostic> {
+        self.notes.take()
     }
 
     /// Parameters of a `Conv` or `Deconv` layer.
@@ -120,17 +171,18 @@ impl<'f> Weights<'f> {
         layout: &Layout,
     ) -> Result<Parameters, Diagnostic> {
         kernels.check(layer)?;
-        let (files, folder) = match &self.source {
-            Source::Random { seed } => return Ok(random::conv(*seed, layer, kernels, layout)),
-            Source::Folder { files, folder } => (*files, folder.as_str()),
+        let random = |seed| random::conv(seed, layer, kernels, layout);
+        let store = match self.store(layer) {
+            Ok(store) => store,
+            Err(seed) => return Ok(random(seed)),
         };
-        let store = Store { files, folder, layer };
         let records = layout.records_of(kernels);
         let (weights, bias) = match store.text_pair(layout, &records, kernels.kind())? {
             TextPair::Found(weights, bias) => (layout.arrange(kernels, weights), bias),
             TextPair::State(path, bytes) => {
                 return state::conv(&store.at(&path), &bytes, kernels, layout);
             }
+            TextPair::Nothing(seed) => return Ok(random(seed)),
         };
         let bias = bias.map(|bias| layout.arrange_bias(bias));
         Ok(Parameters { weights, dims: kernels.dims(), bias })
@@ -144,18 +196,17 @@ impl<'f> Weights<'f> {
         layout: &Layout,
     ) -> Result<Parameters, Diagnostic> {
         check_count(outputs.checked_mul(inputs), layer)?;
-        let (files, folder) = match &self.source {
-            Source::Random { seed } => {
-                return Ok(random::fc(*seed, layer, [outputs, inputs], layout));
-            }
-            Source::Folder { files, folder } => (*files, folder.as_str()),
+        let random = |seed| random::fc(seed, layer, [outputs, inputs], layout);
+        let store = match self.store(layer) {
+            Ok(store) => store,
+            Err(seed) => return Ok(random(seed)),
         };
-        let store = Store { files, folder, layer };
         let (weights, bias) = match store.text_pair(layout, &vec![inputs; outputs], "Fc")? {
             TextPair::Found(weights, bias) => (layout.arrange_fc(inputs, weights), bias),
             TextPair::State(path, bytes) => {
                 return state::fc(&store.at(&path), &bytes, [outputs, inputs], layout);
             }
+            TextPair::Nothing(seed) => return Ok(random(seed)),
         };
         let bias = bias.map(|bias| layout.arrange_bias(bias));
         Ok(Parameters { weights, dims: vec![outputs, inputs], bias })
@@ -168,11 +219,10 @@ impl<'f> Weights<'f> {
         channels: usize,
     ) -> Result<Normalization, Diagnostic> {
         check_count(channels.checked_mul(4), layer)?;
-        let (files, folder) = match &self.source {
-            Source::Random { seed } => return Ok(random::batch_norm(*seed, layer, channels)),
-            Source::Folder { files, folder } => (*files, folder.as_str()),
+        let store = match self.store(layer) {
+            Ok(store) => store,
+            Err(seed) => return Ok(random::batch_norm(seed, layer, channels)),
         };
-        let store = Store { files, folder, layer };
         let found = store.batch_norm(channels)?;
         match found.variance.iter().find(|v| **v < 0.0) {
             None => Ok(found),
@@ -183,6 +233,17 @@ impl<'f> Weights<'f> {
             }
         }
     }
+
+    /// The layer's files, or the seed of random numbers.
+    fn store<'a>(&'a self, layer: &'a Layer) -> Result<Store<'a>, u64> {
+        match &self.source {
+            Source::Random { seed } => Err(*seed),
+            Source::Folder { files, folder } => {
+                let (fallback, notes) = (self.fallback, &self.notes);
+                Ok(Store { files: *files, folder, layer, fallback, notes })
+            }
+        }
+    }
 }
 
 /// The files of one layer.
@@ -190,6 +251,8 @@ struct Store<'a> {
     files: &'a dyn Files,
     folder: &'a str,
     layer: &'a Layer,
+    fallback: Option<u64>,
+    notes: &'a RefCell<Vec<Diagnostic>>,
 }
 
 /// A file of a layer, for messages.
@@ -209,13 +272,21 @@ enum TextPair<'a> {
     Found(Vec<f32>, Option<Vec<f32>>),
     /// There is only a binary file.
     State(String, Cow<'a, [u8]>),
+    /// There is no file, and random numbers of this seed are allowed instead.
+    Nothing(u64),
 }
 
 impl<'a> Store<'a> {
     fn path(&self, suffix: &str) -> String {
-        let name = file_name_of(&self.layer.name);
-        let slash = if self.folder.is_empty() { "" } else { "/" };
-        format!("{}{slash}{name}{suffix}", self.folder)
+        location::path(self.folder, &self.layer.name, suffix)
+    }
+
+    /// The seed of random numbers for missing files, or what is missing.
+    fn or_random(&self, paths: &[&str]) -> Result<u64, Diagnostic> {
+        let missing = self.missing(paths);
+        let seed = self.fallback.ok_or_else(|| missing.clone())?;
+        self.notes.borrow_mut().push(missing.help("Random numbers are used, as the params allow."));
+        Ok(seed)
     }
 
     fn at<'p>(&self, path: &'p str) -> At<'p>
@@ -247,7 +318,7 @@ impl<'a> Store<'a> {
             let found = self.files.read(&state);
             return match found {
                 Some(bytes) => Ok(TextPair::State(state, bytes)),
-                None => Err(self.missing(&[&weights, &single, &state])),
+                None => self.or_random(&[&weights, &single, &state]).map(TextPair::Nothing),
             };
         };
         let numbers = text::numbers(&self.at(&weights), &bytes, count)?;
@@ -257,7 +328,8 @@ impl<'a> Store<'a> {
         let path = self.path("_biases.syntxt");
         let Some(bytes) = self.files.read(&path) else {
             let help = "Put the file there, or set `NoBias=1` in the layer's `ConfigSection`.";
-            return Err(self.missing(&[&path]).help(help));
+            let seed = self.or_random(&[&path]).map_err(|missing| missing.help(help))?;
+            return Ok(TextPair::Found(numbers, Some(random::bias(seed, self.layer, biases))));
         };
         let bias = text::numbers(&self.at(&path), &bytes, biases)?;
         Ok(TextPair::Found(numbers, Some(bias)))
@@ -276,7 +348,10 @@ impl<'a> Store<'a> {
         if self.files.read(&scales).is_none() {
             return match self.files.read(&state) {
                 Some(bytes) => state::batch_norm(&self.at(&state), &bytes, channels),
-                None => Err(self.missing(&[&scales, &single, &state])),
+                None => {
+                    let seed = self.or_random(&[&scales, &single, &state])?;
+                    Ok(random::batch_norm(seed, self.layer, channels))
+                }
             };
         }
         let read = |suffix| {

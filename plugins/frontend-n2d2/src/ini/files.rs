@@ -9,6 +9,10 @@ use std::borrow::Cow;
 pub(crate) trait Files {
     /// The content of a file, or nothing if there is no such file.
     fn read(&self, path: &str) -> Option<Cow<'_, [u8]>>;
+    /// Whether there is such a file.
+    fn has(&self, path: &str) -> bool;
+    /// Whether there is a file in a folder.
+    fn has_folder(&self, path: &str) -> bool;
 }
 
 /// Folder of a path, without the closing `/`; empty for the submission's root.

@@ -31,8 +31,8 @@ use std::rc::Rc;
 
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, nearest, shown};
 
-pub(crate) use files::{Files, file_name_of};
-pub(crate) use section::SectionRef;
+pub(crate) use files::{Files, file_name_of, folder_of, join};
+pub(crate) use section::{SectionRef, is_training_key};
 pub(crate) use value::FromText;
 
 /// Largest INI or template file, in bytes.
@@ -66,6 +66,13 @@ struct Property {
     read: Cell<bool>,
 }
 
+/// A template that a network uses, where it is or should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TemplateFile {
+    pub(crate) path: String,
+    pub(crate) found: bool,
+}
+
 /// A file and a line in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
@@ -89,7 +96,16 @@ impl Place {
 impl Ini {
     /// Parses the file `top` with the templates it uses; errors of syntax are reported together.
     pub(crate) fn parse(top: &str, files: &dyn Files) -> Result<Ini, Diagnostics> {
-        parse::parse(top, files)
+        parse::parse(top, files, &mut Vec::new())
+    }
+
+    /// As [`Ini::parse`], and lists the templates, also those that are missing.
+    pub(crate) fn parse_listing(
+        top: &str,
+        files: &dyn Files,
+        templates: &mut Vec<TemplateFile>,
+    ) -> Result<Ini, Diagnostics> {
+        parse::parse(top, files, templates)
     }
 
     /// All named sections, in the order of the file; a template's sections follow its own.
@@ -144,7 +160,7 @@ impl Ini {
 
 /// The likely meaning of a misspelt name. Long names and long lists are not worth the search,
 /// whose effort grows with their product.
-fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const BYTES_MAX: usize = 80;
     const CANDIDATES_MAX: usize = 2000;
     let short = |name: &&str| name.len() <= BYTES_MAX;
@@ -172,6 +188,14 @@ pub(crate) mod testing {
         fn read(&self, path: &str) -> Option<Cow<'_, [u8]>> {
             let found = self.0.iter().find(|(name, _)| *name == path)?;
             Some(Cow::Borrowed(found.1.as_ref()))
+        }
+        fn has(&self, path: &str) -> bool {
+            self.0.iter().any(|(name, _)| *name == path)
+        }
+        fn has_folder(&self, path: &str) -> bool {
+            let in_folder =
+                |name: &str| name.strip_prefix(path).is_some_and(|r| r.starts_with('/'));
+            self.0.iter().any(|(name, _)| in_folder(name))
         }
     }
 }

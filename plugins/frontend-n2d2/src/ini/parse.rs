@@ -10,7 +10,7 @@ use super::files::{Files, folder_of};
 use super::lines::{self, Content};
 use super::render::{Library, Renderer};
 use super::section::is_training_key;
-use super::{Ini, Place, Property, Section, SectionRef, similar};
+use super::{Ini, Place, Property, Section, SectionRef, TemplateFile, similar};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
 
 /// Errors that are reported before parsing ends.
@@ -21,7 +21,11 @@ const SECTIONS_MAX: usize = 100_000;
 const PROPERTIES_MAX: usize = 1_000_000;
 
 /// Parses the INI file `top`.
-pub(super) fn parse(top: &str, files: &dyn Files) -> Result<Ini, Diagnostics> {
+pub(super) fn parse(
+    top: &str,
+    files: &dyn Files,
+    templates: &mut Vec<TemplateFile>,
+) -> Result<Ini, Diagnostics> {
     let Some(bytes) = files.read(top) else {
         let message = format!("the network file `{top}` is missing");
         return Err(Diagnostic::new(Code::FileMissing, message).into());
@@ -38,6 +42,7 @@ pub(super) fn parse(top: &str, files: &dyn Files) -> Result<Ini, Diagnostics> {
     let place = |index| Place { file: Rc::clone(&file), line: index + 1 };
     // The outcome is in `errors` either way.
     let _ = reader.read(&text, &place, None);
+    templates.append(&mut reader.library.used);
     reader.errors.or_ok(reader.ini)
 }
 

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::files::{Files, candidates};
 use super::template::{Kind, Node, Operator, Template};
-use super::{Ini, Place, resolve, similar};
+use super::{Ini, Place, TemplateFile, resolve, similar};
 use crate::diag::{Code, Diagnostic};
 
 /// Bytes that all templates of a network may produce together.
@@ -41,6 +41,8 @@ pub(super) struct Library<'f> {
     files: &'f dyn Files,
     folder: String,
     parsed: HashMap<String, Rc<Template>>,
+    /// Every template once, also those that are missing.
+    pub(super) used: Vec<TemplateFile>,
     steps: usize,
     bytes: usize,
 }
@@ -48,7 +50,7 @@ pub(super) struct Library<'f> {
 impl<'f> Library<'f> {
     pub(super) fn new(files: &'f dyn Files, folder: &str) -> Library<'f> {
         let folder = folder.to_owned();
-        Library { files, folder, parsed: HashMap::new(), steps: 0, bytes: 0 }
+        Library { files, folder, parsed: HashMap::new(), used: Vec::new(), steps: 0, bytes: 0 }
     }
 
     /// The template `written` at `place`, which `open` templates are including.
@@ -81,6 +83,7 @@ impl<'f> Library<'f> {
                 return Ok(Rc::clone(template));
             }
             let Some(bytes) = self.files.read(path) else { continue };
+            self.used.push(TemplateFile { path: path.clone(), found: true });
             let text = super::decode(&bytes, path)?;
             let template = Template::parse(path.as_str().into(), &text).map_err(|malformed| {
                 let place = Place { file: path.as_str().into(), line: malformed.line };
@@ -89,6 +92,12 @@ impl<'f> Library<'f> {
             let template = Rc::new(template);
             self.parsed.insert(path.clone(), Rc::clone(&template));
             return Ok(template);
+        }
+        if let Some(path) = paths.first() {
+            let missing = TemplateFile { path: path.clone(), found: false };
+            if !self.used.contains(&missing) {
+                self.used.push(missing);
+            }
         }
         let shown = crate::diag::shown(written);
         let help = format!("Put the template beside the network as {}.", quoted_or(&paths));

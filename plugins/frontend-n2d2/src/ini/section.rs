@@ -62,6 +62,11 @@ impl<'a> SectionRef<'a> {
         resolve::property(self.ini, self.index, key)
     }
 
+    /// The text of a property as it is written.
+    pub(crate) fn raw(self, key: &str) -> Option<String> {
+        self.property(key).map(|p| p.value.clone())
+    }
+
     /// The value of a property.
     pub(crate) fn get<T: FromText>(self, key: &str) -> Read<Option<T>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
@@ -122,15 +127,17 @@ impl<'a> SectionRef<'a> {
         self.ini.warn(place, warning);
     }
 
-    /// Warns about properties that nobody has read; `known` are the names a section like this
-    /// may have, for suggestions.
-    pub(crate) fn warn_unread(self, known: &[&str]) {
+    /// Warns about properties that nobody has read, other than `silent` ones; `known` are the
+    /// names a section like this may have, for suggestions.
+    pub(crate) fn warn_unread(self, known: &[&str], silent: &[&str]) {
         for (key, property) in &self.data().properties {
-            if property.read.get() || key.starts_with('$') || is_training_key(key) {
+            let key: &str = key;
+            let passed = property.read.get() || key.starts_with('$') || silent.contains(&key);
+            if passed || is_training_key(key) {
                 continue;
             }
-            let key: &str = key;
-            let help = match similar(key, known.iter().copied().filter(|k| *k != key)) {
+            let known = known.iter().chain(silent).copied().filter(|k| *k != key);
+            let help = match similar(key, known) {
                 Some(near) => format!("Did you mean `{near}`?"),
                 None => "Remove the line, or check its spelling.".into(),
             };
@@ -167,6 +174,8 @@ impl<'a> SectionRef<'a> {
 /// may need the data set or variables that training scripts define.
 pub(crate) fn is_training_key(key: &str) -> bool {
     key.contains("Solver")
+        || key.starts_with("QWeight")
+        || key.starts_with("QAct")
         || key.contains("Filler")
         || key.starts_with("Learn")
         || matches!(key, "BackPropagate" | "DropConnect" | "MovingAverageMomentum")

@@ -70,6 +70,10 @@ pub(super) fn fc(
     Parameters { weights, dims: vec![outputs, inputs], bias }
 }
 
+pub(super) fn bias(seed: u64, layer: &Layer, outputs: usize) -> Vec<f32> {
+    Generator::new(seed, layer).around(0.0, BIAS_REACH, outputs)
+}
+
 pub(super) fn batch_norm(seed: u64, layer: &Layer, channels: usize) -> Normalization {
     let mut generator = Generator::new(seed, layer);
     Normalization {

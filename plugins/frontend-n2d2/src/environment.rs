@@ -1,0 +1,115 @@
+//! The environment: the size of the network's input, and what happened to images before it.
+//!
+//! Transformations of images are not part of the model; the report has to tell about them.
+
+use crate::build::Size;
+use crate::diag::{Code, Diagnostic};
+use crate::ini::{Ini, SectionRef};
+
+/// Settings of the section that do not concern the network.
+const SILENT: &[&str] = &[
+    "BatchSize",
+    "CachePath",
+    "CompositeStimuli",
+    "ConfigSection",
+    "StreamPath",
+    "TargetSize",
+    "TargetSizeX",
+    "TargetSizeY",
+    "TargetSizeD",
+];
+const KEYS: &[&str] = &["SizeX", "SizeY", "NbChannels", "Size"];
+
+/// Transformations after which images still hold integers.
+const INTEGER: &[&str] = &[
+    "ChannelExtractionTransformation",
+    "ColorSpaceTransformation",
+    "FlipTransformation",
+    "PadCropTransformation",
+    "RandomResizeCropTransformation",
+    "RescaleTransformation",
+    "SliceExtractionTransformation",
+    "TrimTransformation",
+];
+
+/// The size of the network's input.
+pub(crate) fn size(section: SectionRef) -> Result<Size, Diagnostic> {
+    let channels = section.get::<usize>("NbChannels")?;
+    let (plane, channels) = match section.get::<Vec<usize>>("Size")? {
+        Some(list) => match list[..] {
+            [width, height] => ([height, width], channels.unwrap_or(1)),
+            [width, height, depth] if channels.is_none() => ([height, width], depth),
+            [width, height, 1] => ([height, width], channels.unwrap_or(1)),
+            [_, _, _] => return Err(no_depth(section, "Size")),
+            _ => return Err(section.problem("Size", "must be width and height")),
+        },
+        None => {
+            if section.get::<usize>("SizeD")?.is_some_and(|depth| depth != 1) {
+                return Err(no_depth(section, "SizeD"));
+            }
+            let width = section.required("SizeX")?;
+            ([section.required("SizeY")?, width], channels.unwrap_or(1))
+        }
+    };
+    section.warn_unread(KEYS, SILENT);
+    Size::new(channels, plane).check(&section.layer())
+}
+
+fn no_depth(section: SectionRef, key: &str) -> Diagnostic {
+    let message = format!("`{key}` asks for a third axis; only images are supported");
+    Diagnostic::new(Code::FeatureUnsupported, message).at(section.layer())
+}
+
+/// What the report says about the input: the transformations, and the range of its values.
+pub(crate) fn metadata(ini: &Ini, environment: SectionRef) -> Vec<(String, String)> {
+    let mut steps: Vec<Step> = Vec::new();
+    // Those that can be cached come first, wherever they stand.
+    for prefix in ["Transformation", "OnTheFlyTransformation"] {
+        let prefixes = [
+            format!("{}.{prefix}", environment.name()),
+            format!("{}.Channel{prefix}", environment.name()),
+            format!("{}.Channels{prefix}", environment.name()),
+        ];
+        let named = |s: &SectionRef| prefixes.iter().any(|prefix| s.name().starts_with(prefix));
+        steps.extend(ini.sections().filter(named).filter_map(Step::read));
+    }
+    let mut metadata = Vec::new();
+    if !steps.is_empty() {
+        let texts: Vec<&str> = steps.iter().map(|step| step.text.as_str()).collect();
+        metadata.push(("input.preprocessing".to_owned(), texts.join("; ")));
+    }
+    if steps.iter().all(|step| step.integer) {
+        let signed = environment.parameter::<bool>("DataSignedMapping").ok().flatten();
+        let range = match signed {
+            Some(true) => "[-1, 1]: 8-bit images are taken as (x - 128) / 128",
+            _ => "[0, 1]: 8-bit images are divided by 255, 16-bit images by 65535",
+        };
+        metadata.push(("input.range".to_owned(), range.to_owned()));
+    }
+    metadata
+}
+
+/// A transformation of images.
+struct Step {
+    text: String,
+    integer: bool,
+}
+
+impl Step {
+    /// Nothing for one that only applies while the network learns.
+    fn read(section: SectionRef) -> Option<Step> {
+        // Values may refer to statistics of a data set that is not there.
+        let text = |key: &str| section.text(key).ok().flatten().or_else(|| section.raw(key));
+        if text("ApplyTo").is_some_and(|apply| apply == "LearnOnly") {
+            return None;
+        }
+        let kind = text("Type")?;
+        let keys = section.keys().filter(|key| *key != "Type" && !key.starts_with('$'));
+        let pairs: Vec<String> = keys
+            .filter_map(|key| Some(format!("{key}={}", crate::diag::shown(&text(key)?))))
+            .collect();
+        let floats = text("ColorSpace").is_some_and(|space| space.ends_with("_Float"));
+        let integer = INTEGER.contains(&kind.as_str()) && !floats;
+        Some(Step { text: format!("{}({})", crate::diag::shown(&kind), pairs.join(", ")), integer })
+    }
+}

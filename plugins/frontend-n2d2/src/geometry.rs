@@ -1,0 +1,267 @@
+//! Windows of convolutions and poolings: how a section writes them, and the sizes that result.
+//!
+//! Sections give both axes at once, each of them, or as a list with X first; all pairs here are
+//! `[height, width]`, the order of ONNX.
+
+use crate::diag::{Code, Diagnostic};
+use crate::ini::{FromText, SectionRef};
+
+/// Largest size, stride or padding of an axis.
+const AXIS_MAX: i64 = 1 << 24;
+
+/// A window that moves over both axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) size: [usize; 2],
+    pub(crate) stride: [usize; 2],
+    pub(crate) dilation: [usize; 2],
+    /// Added on both sides; negative values cut off.
+    pub(crate) padding: [i64; 2],
+}
+
+/// The names under which a setting of both axes is written.
+struct Names<'a> {
+    list: &'a str,
+    both: &'a str,
+    /// X, Y and Z.
+    axes: [&'a str; 3],
+}
+
+const KERNEL: Names = Names {
+    list: "KernelDims",
+    both: "KernelSize",
+    axes: ["KernelWidth", "KernelHeight", "KernelDepth"],
+};
+const POOL: Names =
+    Names { list: "PoolDims", both: "PoolSize", axes: ["PoolWidth", "PoolHeight", "PoolDepth"] };
+const STRIDE: Names =
+    Names { list: "StrideDims", both: "Stride", axes: ["StrideX", "StrideY", "StrideZ"] };
+const PADDING: Names =
+    Names { list: "PaddingDims", both: "Padding", axes: ["PaddingX", "PaddingY", "PaddingZ"] };
+const DILATION: Names =
+    Names { list: "DilationDims", both: "Dilation", axes: ["DilationX", "DilationY", "DilationZ"] };
+const SUB_SAMPLE: Names = Names {
+    list: "SubSampleDims",
+    both: "SubSample",
+    axes: ["SubSampleX", "SubSampleY", "SubSampleZ"],
+};
+
+type Pair<T> = Result<[T; 2], Diagnostic>;
+
+impl Window {
+    /// The window of a convolution. Sub-sampling its result is the same as a larger stride.
+    pub(crate) fn conv(section: SectionRef) -> Result<Window, Diagnostic> {
+        let window = Window::deconv(section)?;
+        let every = positive(section, &SUB_SAMPLE, Some(1))?;
+        let stride = [window.stride[0] * every[0], window.stride[1] * every[1]];
+        Ok(Window { stride, ..window })
+    }
+
+    pub(crate) fn deconv(section: SectionRef) -> Result<Window, Diagnostic> {
+        Ok(Window {
+            size: positive(section, &KERNEL, None)?,
+            stride: positive(section, &STRIDE, Some(1))?,
+            dilation: positive(section, &DILATION, Some(1))?,
+            padding: padding(section)?,
+        })
+    }
+
+    pub(crate) fn pool(section: SectionRef) -> Result<Window, Diagnostic> {
+        Ok(Window {
+            size: positive(section, &POOL, None)?,
+            stride: positive(section, &STRIDE, Some(1))?,
+            dilation: [1, 1],
+            padding: padding(section)?,
+        })
+    }
+
+    /// Positions of the window over an input, which it must fit.
+    pub(crate) fn positions(&self, section: SectionRef, input: [usize; 2]) -> Pair<usize> {
+        let along = |axis: usize| {
+            let padded = input[axis] as i64 + 2 * self.padding[axis];
+            let room = padded - self.extent(axis) as i64;
+            (room >= 0).then(|| room as usize / self.stride[axis] + 1)
+        };
+        match [along(0), along(1)] {
+            [Some(height), Some(width)] => Ok([height, width]),
+            _ => Err(self.misfit(section, input)),
+        }
+    }
+
+    /// Sizes from which a window's positions cover an input, as a transposed convolution needs.
+    pub(crate) fn spread(&self, section: SectionRef, input: [usize; 2]) -> Pair<usize> {
+        let along = |axis: usize| {
+            let covered = (input[axis] - 1).checked_mul(self.stride[axis])? + self.extent(axis);
+            usize::try_from(covered as i64 - 2 * self.padding[axis]).ok().filter(|n| *n > 0)
+        };
+        match [along(0), along(1)] {
+            [Some(height), Some(width)] => Ok([height, width]),
+            _ => Err(self.misfit(section, input)),
+        }
+    }
+
+    /// What the window reaches over, holes included.
+    fn extent(&self, axis: usize) -> usize {
+        self.dilation[axis] * (self.size[axis] - 1) + 1
+    }
+
+    fn misfit(&self, section: SectionRef, [height, width]: [usize; 2]) -> Diagnostic {
+        let [tall, wide] = [self.extent(0), self.extent(1)];
+        let [y, x] = self.padding;
+        let message = format!(
+            "a window of {wide} x {tall} does not fit the input of {width} x {height} \
+             (width x height) with padding {x} and {y}"
+        );
+        Diagnostic::new(Code::ShapeMismatch, message).at(section.layer())
+    }
+
+    pub(crate) fn sizes(&self) -> Vec<i64> {
+        integers(self.size)
+    }
+
+    /// Empty where it is the default of ONNX.
+    pub(crate) fn strides(&self) -> Vec<i64> {
+        unless_ones(self.stride)
+    }
+
+    /// Empty where it is the default of ONNX.
+    pub(crate) fn dilations(&self) -> Vec<i64> {
+        unless_ones(self.dilation)
+    }
+
+    /// `top, left, bottom, right`; empty where there is none.
+    pub(crate) fn pads(&self) -> Vec<i64> {
+        match self.padding {
+            [0, 0] => vec![],
+            [y, x] => vec![y, x, y, x],
+        }
+    }
+}
+
+fn integers(pair: [usize; 2]) -> Vec<i64> {
+    pair.iter().map(|n| *n as i64).collect()
+}
+
+fn unless_ones(pair: [usize; 2]) -> Vec<i64> {
+    if pair == [1, 1] { vec![] } else { integers(pair) }
+}
+
+fn positive(section: SectionRef, names: &Names, default: Option<usize>) -> Pair<usize> {
+    let found = names.read::<usize>(section, default, 1)?;
+    match found.iter().position(|n| *n == 0 || *n as i64 > AXIS_MAX) {
+        None => Ok(found),
+        Some(axis) => {
+            let message = format!("must be between 1 and {AXIS_MAX}, found {}", found[axis]);
+            Err(section.problem(names.present(section), message))
+        }
+    }
+}
+
+fn padding(section: SectionRef) -> Pair<i64> {
+    let found = PADDING.read::<i64>(section, Some(0), 0)?;
+    match found.iter().find(|n| n.abs() > AXIS_MAX) {
+        None => Ok(found),
+        Some(n) => {
+            let message = format!("must be between -{AXIS_MAX} and {AXIS_MAX}, found {n}");
+            Err(section.problem(PADDING.present(section), message))
+        }
+    }
+}
+
+impl Names<'_> {
+    /// Height and width. A third axis must have its neutral value.
+    fn read<T>(&self, section: SectionRef, default: Option<T>, neutral: T) -> Pair<T>
+    where
+        T: FromText + Copy + PartialEq,
+    {
+        if let Some(list) = section.get::<Vec<T>>(self.list)? {
+            return match list[..] {
+                [x, y] => Ok([y, x]),
+                [x, y, z] if z == neutral => Ok([y, x]),
+                [_, _, _] => Err(self.no_depth(section, self.list)),
+                _ => Err(section.problem(self.list, "must have two numbers: X and Y")),
+            };
+        }
+        if section.get::<T>(self.axes[2])?.is_some_and(|z| z != neutral) {
+            return Err(self.no_depth(section, self.axes[2]));
+        }
+        let both = section.get::<T>(self.both)?.or(default);
+        let one = |axis: usize| match (section.get::<T>(self.axes[axis])?, both) {
+            (Some(own), _) => Ok(own),
+            (None, Some(both)) => Ok(both),
+            (None, None) if self.axes.iter().any(|name| section.has(name)) => {
+                section.required(self.axes[axis])
+            }
+            (None, None) => section.required(self.list),
+        };
+        Ok([one(1)?, one(0)?])
+    }
+
+    fn no_depth(&self, section: SectionRef, key: &str) -> Diagnostic {
+        let message = format!("`{key}` asks for a third axis; only images are supported");
+        Diagnostic::new(Code::FeatureUnsupported, message).at(section.layer())
+    }
+
+    /// The name that the section uses, for messages.
+    fn present(&self, section: SectionRef) -> &str {
+        let mut names = [self.list, self.both].into_iter().chain(self.axes);
+        names.find(|name| section.has(name)).unwrap_or(self.list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ini::Ini;
+    use crate::ini::testing::Texts;
+
+    fn with<T>(text: &str, read: impl Fn(SectionRef) -> T) -> T {
+        let files = Texts(vec![("n.ini", format!("[c]\n{text}\n"))]);
+        read(Ini::parse("n.ini", &files).unwrap().section("c").unwrap())
+    }
+
+    #[test]
+    fn spellings() {
+        for (text, size) in [
+            ("KernelDims=3 5", Some([5, 3])),
+            ("KernelDims=3 5 1", Some([5, 3])),
+            ("KernelSize=3", Some([3, 3])),
+            ("KernelWidth=3\nKernelHeight=5", Some([5, 3])),
+            ("KernelWidth=3", None),
+            ("KernelDims=3", None),
+            ("KernelDims=3 5 2", None),
+            ("KernelSize=0", None),
+            ("", None),
+        ] {
+            let found = with(text, |s| Window::conv(s).ok().map(|w| w.size));
+            assert_eq!(found, size, "{text}");
+        }
+    }
+
+    #[test]
+    fn sub_sampling_is_a_larger_stride() {
+        // ceil(floor((10 - 3 + 2) / 2) / 3) = ceil(4 / 3)
+        let text = "KernelSize=3\nStride=2\nSubSample=3";
+        let found = with(text, |s| Window::conv(s).unwrap().positions(s, [10, 10]).unwrap());
+        assert_eq!(found, [2, 2]);
+    }
+
+    #[test]
+    fn sizes() {
+        let conv = |text: &str, input| with(text, |s| Window::conv(s)?.positions(s, input)).ok();
+        assert_eq!(conv("KernelSize=3\nDilation=2", [7, 5]), Some([3, 1]));
+        assert_eq!(conv("KernelSize=3\nDilation=2", [7, 4]), None);
+        assert_eq!(conv("KernelSize=3\nPaddingX=1\nStrideY=2", [5, 5]), Some([2, 5]));
+        assert_eq!(conv("KernelSize=1\nPadding=-2", [5, 5]), Some([1, 1]));
+        let deconv = |text: &str, input| with(text, |s| Window::deconv(s)?.spread(s, input)).ok();
+        assert_eq!(deconv("KernelSize=3\nStride=2\nPadding=1", [4, 4]), Some([7, 7]));
+        assert_eq!(deconv("KernelSize=1\nPadding=1", [2, 2]), None);
+    }
+
+    #[test]
+    fn absurd_numbers_are_refused() {
+        for text in ["KernelSize=99999999999", "KernelSize=1\nPadding=-99999999999"] {
+            assert!(with(text, |s| Window::conv(s).is_err()), "{text}");
+        }
+    }
+}

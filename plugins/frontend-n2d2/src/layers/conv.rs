@@ -1,0 +1,165 @@
+//! Convolutions and their transposes.
+
+use onnxd_plugin_sdk::ir::{ValueId, ops};
+
+use crate::build::Size;
+use crate::cell::{Cell, Lowered, Pads};
+use crate::diag::{Code, Diagnostic};
+use crate::geometry::Window;
+use crate::ini::SectionRef;
+use crate::mapping::{Map, Pattern};
+use crate::weights::{Kernels, Layout, Order, remap};
+
+pub(super) const CONV_KEYS: &[&str] = &[
+    "KernelDims",
+    "KernelSize",
+    "KernelWidth",
+    "KernelHeight",
+    "StrideDims",
+    "Stride",
+    "StrideX",
+    "StrideY",
+    "PaddingDims",
+    "Padding",
+    "PaddingX",
+    "PaddingY",
+    "DilationDims",
+    "Dilation",
+    "SubSampleDims",
+    "SubSample",
+    "Mapping.Size",
+    "Mapping.NbGroups",
+    "Mapping.ChannelsPerGroup",
+    "WeightsSharing",
+    "BiasesSharing",
+    "NoBias",
+    "WeightsExportFormat",
+    "WeightsExportFlip",
+    "OutputsRemap",
+];
+pub(super) const DECONV_KEYS: &[&str] = CONV_KEYS;
+
+/// Most numbers of a tensor that is mostly zeros, because its map has gaps.
+const SPARSE_NUMBERS_MAX: usize = 1 << 26;
+
+pub(super) fn conv(cell: &mut Cell) -> Lowered {
+    let outputs = cell.outputs()?;
+    let mut window = Window::conv(cell.section)?;
+    let mut x = cell.image_input()?;
+    if window.padding.iter().any(|n| *n < 0) {
+        x = cell.pad(x, Pads::symmetric(window.padding), 0.0)?;
+        window.padding = [0, 0];
+    }
+    let plane = window.positions(cell.section, x.size.plane())?;
+    let size = Size::new(outputs, plane).check(&cell.layer)?;
+    let map = cell.connections(outputs)?;
+    let (w, b) = kernels(cell, &map, window.size, false)?;
+    let conv = ops::Conv {
+        b,
+        dilations: window.dilations(),
+        group: map.groups() as i64,
+        kernel_shape: window.sizes(),
+        pads: window.pads(),
+        strides: window.strides(),
+        ..ops::Conv::new(x.value, w)
+    };
+    Ok(cell.image(size, conv))
+}
+
+/// Computed as the gradient of a convolution: `ConvTranspose` as it is.
+pub(super) fn deconv(cell: &mut Cell) -> Lowered {
+    let outputs = cell.outputs()?;
+    let window = Window::deconv(cell.section)?;
+    if window.padding.iter().any(|n| *n < 0) {
+        let message = "a Deconv with negative `Padding` cannot be converted";
+        return Err(cell.problem(Code::FeatureUnsupported, message));
+    }
+    let x = cell.image_input()?;
+    let plane = window.spread(cell.section, x.size.plane())?;
+    let size = Size::new(outputs, plane).check(&cell.layer)?;
+    let map = cell.connections(outputs)?;
+    let (w, b) = kernels(cell, &map, window.size, true)?;
+    let conv = ops::ConvTranspose {
+        b,
+        dilations: window.dilations(),
+        group: map.groups() as i64,
+        kernel_shape: window.sizes(),
+        pads: window.pads(),
+        strides: window.strides(),
+        ..ops::ConvTranspose::new(x.value, w)
+    };
+    Ok(cell.image(size, conv))
+}
+
+/// Weights and biases, the layer's own or those of the layers it shares them with.
+fn kernels(
+    cell: &mut Cell,
+    map: &Map,
+    window: [usize; 2],
+    transposed: bool,
+) -> Result<(ValueId, Option<ValueId>), Diagnostic> {
+    let layout = layout(cell.section, map.outputs(), ["OCHW", "HWCO"])?;
+    let shared_weights = cell.section.text("WeightsSharing")?;
+    let shared_bias = cell.section.text("BiasesSharing")?.filter(|_| layout.bias);
+    let kernels = Kernels::new(map, window, transposed);
+    let numbers = kernels.count();
+    if map.pattern() == Pattern::Partial && numbers.is_none_or(|n| n > SPARSE_NUMBERS_MAX) {
+        let message = format!(
+            "weights with gaps in their connections have more than {SPARSE_NUMBERS_MAX} entries"
+        );
+        return Err(cell.problem(Code::SourceLimit, message));
+    }
+    let own_bias = layout.bias && shared_bias.is_none();
+    let mut found = None;
+    if shared_weights.is_none() || own_bias {
+        cell.build.claim(numbers, &cell.layer)?;
+        let layout = Layout { bias: own_bias, ..layout };
+        found = Some(cell.build.weights.conv(&cell.layer, kernels, &layout)?);
+    }
+    let (weights, bias) = found.map_or((None, None), |f| (Some(f.weights), f.bias));
+    let w = match (shared_weights, weights) {
+        (None, Some(weights)) => {
+            let data = cell.build.reals(kernels.dims(), weights);
+            cell.build.parameter(&cell.layer, "w", data)
+        }
+        (owner, _) => {
+            let owner = owner.unwrap_or_default();
+            cell.build.share(&cell.layer, "w", owner, kernels.dims())
+        }
+    };
+    let b = match (shared_bias, bias) {
+        (Some(owner), _) => Some(cell.build.share(&cell.layer, "b", owner, vec![map.outputs()])),
+        (None, bias) => bias.map(|bias| {
+            let data = cell.build.reals(vec![bias.len()], bias);
+            cell.build.parameter(&cell.layer, "b", data)
+        }),
+    };
+    Ok((w, b))
+}
+
+/// How the files of a layer are laid out; `formats` are the words for outputs first and last.
+pub(super) fn layout(
+    section: SectionRef,
+    outputs: usize,
+    formats: [&str; 2],
+) -> Result<Layout, Diagnostic> {
+    const FORMAT: &str = "WeightsExportFormat";
+    const REMAP: &str = "OutputsRemap";
+    let order = match section.parameter::<String>(FORMAT)? {
+        None => Order::OutputFirst,
+        Some(word) if word == formats[0] => Order::OutputFirst,
+        Some(word) if word == formats[1] => Order::OutputLast,
+        Some(word) => {
+            let word = crate::diag::shown(&word);
+            let message = format!("must be {} or {}, found `{word}`", formats[0], formats[1]);
+            return Err(section.problem(FORMAT, message));
+        }
+    };
+    let pairs = section.parameter::<String>(REMAP)?.unwrap_or_default();
+    Ok(Layout {
+        order,
+        flip: section.parameter("WeightsExportFlip")?.unwrap_or(false),
+        remap: remap(&pairs, outputs).map_err(|reason| section.problem(REMAP, reason))?,
+        bias: !section.parameter("NoBias")?.unwrap_or(false),
+    })
+}

@@ -1,0 +1,181 @@
+//! All types of layers: what computes them, or why nothing in ONNX does.
+//!
+//! To add one: a function in its family's file and a row here.
+
+mod conv;
+mod elementwise;
+mod fc;
+mod norm;
+mod pool;
+mod resize;
+mod scale;
+mod shape;
+mod softmax;
+
+use crate::activation;
+use crate::cell::{Cell, Lowered};
+use crate::diag::{Code, Diagnostic, Layer, shown};
+use crate::ini::similar;
+
+/// A type of layer.
+pub(crate) struct Row {
+    pub(crate) kind: &'static str,
+    pub(crate) lower: fn(&mut Cell) -> Lowered,
+    /// Whether an activation function may follow.
+    activates: bool,
+    /// Which parameters the layer's files hold.
+    pub(crate) parameters: Parameters,
+    /// Names of its settings, for suggestions.
+    pub(crate) keys: &'static [&'static str],
+}
+
+/// Parameters that are learned, by the files they lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parameters {
+    None,
+    /// Weights, and biases unless `NoBias` is set.
+    Weights,
+    BatchNorm,
+}
+
+const fn row(
+    kind: &'static str,
+    lower: fn(&mut Cell) -> Lowered,
+    keys: &'static [&'static str],
+) -> Row {
+    Row { kind, lower, activates: false, parameters: Parameters::None, keys }
+}
+
+impl Row {
+    const fn activates(self) -> Row {
+        Row { activates: true, ..self }
+    }
+
+    const fn with(self, parameters: Parameters) -> Row {
+        Row { parameters, ..self }
+    }
+}
+
+const ROWS: &[Row] = &[
+    row("Activation", activation_layer, &[]),
+    row("BatchNorm", norm::batch_norm, norm::BATCH_NORM_KEYS)
+        .with(Parameters::BatchNorm)
+        .activates(),
+    row("Conv", conv::conv, conv::CONV_KEYS).with(Parameters::Weights).activates(),
+    row("Deconv", conv::deconv, conv::DECONV_KEYS).with(Parameters::Weights).activates(),
+    row("Dropout", dropout, &[]),
+    row("ElemWise", elementwise::elementwise, elementwise::KEYS).activates(),
+    row("Fc", fc::fc, fc::KEYS).with(Parameters::Weights).activates(),
+    row("LRN", norm::lrn, norm::LRN_KEYS),
+    row("Normalize", norm::normalize, &["Norm"]),
+    row("Padding", shape::padding, shape::PADDING_KEYS),
+    row("Pool", pool::pool, pool::KEYS).activates(),
+    row("Reshape", shape::reshape, &["Dims"]),
+    row("Resize", resize::resize, resize::KEYS),
+    row("Scaling", scale::scaling, &["Factor"]),
+    row("Softmax", softmax::softmax, &["WithLoss", "GroupSize"]),
+    row("Threshold", scale::threshold, scale::THRESHOLD_KEYS),
+    row("Transpose", shape::transpose, &["Perm"]),
+];
+
+/// Types that N2D2 knows and ONNX has no counterpart for, with the reason.
+const UNSUPPORTED: &[(&str, &str)] = &[
+    ("Anchor", DETECTION),
+    ("Distance", LOSS),
+    ("FMP", "its pooling regions are drawn at random"),
+    ("LSTM", "recurrent layers are not supported"),
+    ("ObjectDet", DETECTION),
+    ("ONNX", "layers of an ONNX file inside an INI file are not read; drop the ONNX file itself"),
+    ("Proposal", DETECTION),
+    ("ROIPooling", DETECTION),
+    ("RP", DETECTION),
+    ("TargetBias", LOSS),
+    ("Transformation", "image transformations are not supported as layers"),
+    ("Unpool", "positions of the maxima cannot be passed on between layers"),
+];
+const DETECTION: &str = "post-processing of detections is not supported";
+const LOSS: &str = "it computes a loss for training; remove it and what follows it";
+
+/// Parameters of layers that are not settings of learning.
+pub(crate) const PARAMETER_KEYS: &[&str] = &[
+    "NoBias",
+    "Epsilon",
+    "WeightsExportFormat",
+    "WeightsExportFlip",
+    "OutputsRemap",
+    "AlignCorners",
+    "Normalize",
+];
+
+/// Parameters that concern training or spikes, wherever they stand.
+pub(crate) const SILENT_PARAMETERS: &[&str] =
+    &["BipolarThreshold", "Dropout", "IncomingDelay", "TerminateDelta", "Threshold"];
+
+/// Settings that every layer may have.
+pub(crate) const COMMON_KEYS: &[&str] = &[
+    "Input",
+    "Type",
+    "Model",
+    "DataType",
+    "Dropout",
+    "ConfigSection",
+    "NbOutputs",
+    "InputOffsetX",
+    "InputOffsetY",
+    "InputWidth",
+    "InputHeight",
+];
+
+/// The type of a layer, if it can be converted.
+pub(crate) fn find(kind: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.kind == kind)
+}
+
+/// Why a type of layer cannot be converted.
+pub(crate) fn refusal(kind: &str, layer: Layer) -> Diagnostic {
+    if let Some((_, reason)) = UNSUPPORTED.iter().find(|(name, _)| *name == kind) {
+        let message = format!("layers of type {kind} cannot be converted: {reason}");
+        return Diagnostic::new(Code::LayerUnsupported, message).at(layer);
+    }
+    let message = format!("`Type`: there is no type of layer called `{}`", shown(kind));
+    let problem = Diagnostic::new(Code::LayerParameter, message).at(layer);
+    let known = ROWS.iter().map(|row| row.kind).chain(UNSUPPORTED.iter().map(|(name, _)| *name));
+    match similar(kind, known.clone()) {
+        Some(near) => problem.help(format!("Did you mean `{near}`?")),
+        None => problem.help(format!("Types are {}.", known.collect::<Vec<_>>().join(", "))),
+    }
+}
+
+/// Builds a layer with its activation function.
+pub(crate) fn lower(row: &Row, cell: &mut Cell) -> Lowered {
+    let model = cell.section.model()?;
+    if model.starts_with("Spike") {
+        let message = format!("`Model` is {model}: spiking networks cannot be converted");
+        return Err(cell.problem(Code::FeatureUnsupported, message));
+    }
+    warn_quantizers(cell);
+    cell.cut_inputs()?;
+    let computed = (row.lower)(cell)?;
+    if row.activates { activation::apply(cell, computed, None) } else { Ok(computed) }
+}
+
+/// Quantizers of training are not part of the float network that N2D2 exports either.
+fn warn_quantizers(cell: &Cell) {
+    for key in ["QWeight", "QAct"].into_iter().filter(|key| cell.section.has(key)) {
+        let message = "is ignored: the layer is converted in floating point";
+        cell.section.warn_ignored(key, message, "Quantization is set in the params.");
+    }
+}
+
+fn activation_layer(cell: &mut Cell) -> Lowered {
+    let x = cell.input()?;
+    cell.check_outputs(x)?;
+    activation::apply(cell, x, Some("Tanh"))
+}
+
+/// Dropout does nothing once a network is trained.
+fn dropout(cell: &mut Cell) -> Lowered {
+    let x = cell.input()?;
+    cell.check_outputs(x)?;
+    Ok(x)
+}

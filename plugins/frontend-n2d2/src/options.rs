@@ -1,0 +1,39 @@
+//! The params of a conversion that concern a network's source.
+
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::serde_json::Value;
+
+/// What the params say; everything has a default.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Folder of the weights, relative to the submission's root or to the network.
+    pub(crate) weights: Option<String>,
+    /// Random weights instead of files.
+    pub(crate) random: bool,
+    /// Random weights where files are missing.
+    pub(crate) weights_ignore: bool,
+    pub(crate) seed: u64,
+    /// Settings without effect are errors.
+    pub(crate) strict: bool,
+    /// Element type of all values.
+    pub(crate) dtype: DataType,
+}
+
+impl Options {
+    pub(crate) fn read(params: &Value) -> Options {
+        let source = &params["source"];
+        let flag = |key: &str| source[key].as_bool().unwrap_or(false);
+        Options {
+            weights: source["weights"].as_str().map(|path| path.trim_end_matches('/').to_owned()),
+            random: flag("random"),
+            weights_ignore: flag("weights_ignore"),
+            seed: source["seed"].as_u64().unwrap_or(1),
+            strict: flag("strict"),
+            dtype: match params["export"]["float_type"].as_str() {
+                Some("float16") => DataType::Float16,
+                Some("float64") => DataType::Double,
+                _ => DataType::Float,
+            },
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Whether an INI file is an N2D2 network, and which files it needs.
+//!
+//! Asked again whenever files arrive, so nothing but the INI and its templates is read.
+
+use onnxd_plugin_sdk::{Claim, Need, Probe};
+
+use crate::ini::{Files, Ini, SectionRef, TemplateFile};
+use crate::layers::{self, Parameters};
+use crate::network::{cell_sections, environment};
+use crate::options::Options;
+use crate::weights::{Location, Wanted, locate};
+
+/// Answers for the INI file at `path`.
+pub(crate) fn probe(path: &str, files: &dyn Files, options: &Options) -> Probe {
+    let mut templates = Vec::new();
+    let parsed = Ini::parse_listing(path, files, &mut templates);
+    let mut needs: Vec<Need> = templates.into_iter().map(template).collect();
+    let ini = match parsed {
+        Ok(ini) => ini,
+        Err(_) => return broken(path, files, needs),
+    };
+    let has_environment = environment(&ini).is_some();
+    let layer = cell_sections(&ini).find(|section| section.has("Type"));
+    let (claim, reason) = match (has_environment, layer) {
+        (true, Some(layer)) => {
+            let name = layer.name();
+            (Claim::ByContent, format!("the file has an environment and layers such as `{name}`"))
+        }
+        (true, None) => (Claim::ByExtension, "the file has an environment, but no layer".into()),
+        (false, Some(_)) => (Claim::ByExtension, "the file has layers, but no environment".into()),
+        (false, None) => {
+            return Probe::new(Claim::No, "the file has neither an environment nor layers");
+        }
+    };
+    needs.extend(weights(&ini, path, files, options));
+    Probe { claim, reason, needs }
+}
+
+/// A file with mistakes is still ours: the import says what is wrong with it.
+fn broken(path: &str, files: &dyn Files, needs: Vec<Need>) -> Probe {
+    let text = files.read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let starts = ["[sp]", "[env]", "[cenv]", "Input=", "Input ="];
+    let ours = text.unwrap_or_default().lines().any(|line| {
+        let line = line.trim_start_matches('\u{feff}').trim_start();
+        starts.iter().any(|start| line.starts_with(start))
+    });
+    let (claim, reason) = match ours {
+        true if needs.iter().any(|need| need.found_as.is_empty()) => {
+            (Claim::ByContent, "the file describes layers by templates")
+        }
+        true => (Claim::ByExtension, "the file looks like an N2D2 network with mistakes"),
+        false => (Claim::No, "the file is no INI file of N2D2"),
+    };
+    Probe { claim, reason: reason.into(), needs: if ours { needs } else { vec![] } }
+}
+
+fn template(file: TemplateFile) -> Need {
+    let found_as = if file.found { vec![file.path.clone()] } else { vec![] };
+    Need { what: "template".into(), path: file.path, found_as, optional: false }
+}
+
+/// The weights files of all layers, or the folder if there is none.
+fn weights(ini: &Ini, path: &str, files: &dyn Files, options: &Options) -> Vec<Need> {
+    let learned: Vec<(SectionRef, Wanted)> = cell_sections(ini).filter_map(wanted).collect();
+    let folder = match locate(ini, path, files, options).0 {
+        Location::Folder(folder) if !learned.is_empty() => folder,
+        _ => return Vec::new(),
+    };
+    if !files.has_folder(&folder) {
+        let optional = options.weights_ignore;
+        let what = "weights folder".into();
+        return vec![Need { what, path: folder, found_as: vec![], optional }];
+    }
+    let needs = learned.iter().flat_map(|(section, wanted)| wanted.files(&folder, section, files));
+    let need = |(path, found): (String, bool)| {
+        let found_as = if found { vec![path.clone()] } else { vec![] };
+        let optional = options.weights_ignore;
+        Need { what: "weights".into(), path, found_as, optional }
+    };
+    needs.map(need).collect()
+}
+
+/// Which files a layer reads; nothing for layers that learn nothing.
+fn wanted(section: SectionRef) -> Option<(SectionRef, Wanted)> {
+    let kind = section.text("Type").ok().flatten()?;
+    let shares = |key: &str| section.has(key);
+    let wanted = match layers::find(&kind)?.parameters {
+        Parameters::None => return None,
+        Parameters::BatchNorm => Wanted::BatchNorm,
+        Parameters::Weights => {
+            let no_bias = section.parameter::<bool>("NoBias").ok().flatten().unwrap_or(false);
+            let bias = !no_bias && !shares("BiasesSharing");
+            if shares("WeightsSharing") && !bias {
+                return None;
+            }
+            Wanted::Weights { kind: layers::find(&kind)?.kind, bias }
+        }
+    };
+    Some((section, wanted))
+}
