@@ -1,7 +1,7 @@
 //! `onnxd demo`: a real daemon on a scratch folder, the shipped network dropped into it.
 //!
-//! The daemon is the same program started as a person would start it, so what the demo shows is what
-//! an installation does.
+//! The daemon is the same program, started as a person would start it, so what the demo shows is
+//! what an installation does.
 
 use super::failure::Failure;
 use super::{Ended, out};

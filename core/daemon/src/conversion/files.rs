@@ -134,7 +134,12 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), sync_folder)
+    match path.parent() {
+        // A name without folders lies in the current one.
+        Some(folder) if folder.as_os_str().is_empty() => sync_folder(Path::new(".")),
+        Some(folder) => sync_folder(folder),
+        None => Ok(()),
+    }
 }
 
 fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
@@ -177,6 +182,12 @@ mod tests {
         let error = move_folder(&from, &to).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
         assert!(from.is_dir());
+    }
+
+    #[test]
+    fn the_folder_of_a_plain_name_is_the_current_one() {
+        sync_parent(Path::new("out")).unwrap();
+        assert!(sync_parent(Path::new("no-such-folder/out")).is_err());
     }
 
     #[test]

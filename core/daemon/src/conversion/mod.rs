@@ -1,4 +1,4 @@
-//! One conversion, from dropped files to a published result; `onnxd convert` and the daemon share it.
+//! One conversion, from dropped files to a published result, for `onnxd convert` and the daemon.
 //!
 //! ```text
 //! Launcher -> Plugins -> Submission -> (probe) -> Order -> Attempt -> Outcome -> publish

@@ -1,8 +1,8 @@
 //! Holds a worker's result against the files it left.
 //!
 //! The worker announces size and digest of each file; plugins share its process, so a result counts
-//! only if the files are there, and are what was announced. Every byte is hashed again, whatever the
-//! size: reading back is cheap beside converting, and the digest in the report must be true.
+//! only if the files are there and are what was announced. Every byte is hashed again, whatever
+//! the size: reading back is cheap beside converting, and the report's digests must be true.
 
 use super::files::{digest, inner};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
