@@ -1,4 +1,5 @@
-//! What a kernel sees of the node it computes, and the rows that say which kernel computes which operator.
+//! What a kernel sees of the node it computes, and the rows that say which kernel computes which
+//! operator.
 
 use crate::dims;
 use crate::fault::{Fault, Outcome};
@@ -37,14 +38,16 @@ pub(crate) enum Kernel {
     Control(fn(&Call, &mut RunBody) -> Outcome<Vec<Tensor>>),
 }
 
-/// One row of a family's table: an operator, the versions of its definition that the kernel follows, the kernel.
+/// One row of a family's table: an operator, the versions of its definition that the kernel
+/// follows, the kernel.
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) op: &'static str,
     pub(crate) since: i64,
     pub(crate) until: i64,
     pub(crate) kernel: Kernel,
-    /// Whether 16-bit floats are computed in `float` and rounded back; the kernel sees them itself otherwise.
+    /// Whether 16-bit floats are computed in `float` and rounded back; the kernel sees them itself
+    /// otherwise.
     widens: bool,
 }
 
@@ -98,7 +101,8 @@ impl Row {
     }
 }
 
-/// Widens 16-bit floats to `float`, computes, and rounds `float` results back to the type of the first float input.
+/// Widens 16-bit floats to `float`, computes, and rounds `float` results back to the type of the
+/// first float input.
 fn through_float(kernel: fn(&Call) -> Outcome<Vec<Tensor>>, call: &Call) -> Outcome<Vec<Tensor>> {
     let is_half = |x: &Tensor| matches!(x.dtype(), DataType::Float16 | DataType::Bfloat16);
     if !call.inputs.iter().flatten().any(is_half) {

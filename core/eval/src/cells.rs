@@ -1,4 +1,5 @@
-//! Elements that are only moved: every element type as an opaque cell, so that layout operators have one kernel.
+//! Elements that are only moved: every element type as an opaque cell, so that layout operators
+//! have one kernel.
 
 use crate::fault::{Fault, Outcome};
 use bytes::Bytes;
@@ -118,7 +119,8 @@ pub(crate) use celled;
 /// In a table of source coordinates: no source, take the fill value.
 pub(crate) const OUTSIDE: usize = usize::MAX;
 
-/// `out[i, j, ..] = x[tables[0][i], tables[1][j], ..]`, the value of `fill` where a coordinate is [`OUTSIDE`].
+/// `out[i, j, ..] = x[tables[0][i], tables[1][j], ..]`, the value of `fill` where a coordinate is
+/// [`OUTSIDE`].
 pub(crate) fn take(x: &Tensor, tables: &[Vec<usize>], fill: Option<&Tensor>) -> Outcome<Tensor> {
     let dims: Vec<usize> = tables.iter().map(Vec::len).collect();
     let total = crate::dims::count(&dims).ok_or_else(|| Fault::memory("the size overflows"))?;

@@ -96,7 +96,8 @@ pub fn within(
     Ok(a.values.iter().zip(&b.values).all(near))
 }
 
-/// Share of rows (along the last axis) whose largest element stands at the same place; `None` without rows.
+/// Share of rows (along the last axis) whose largest element stands at the same place; `None`
+/// without rows.
 pub fn top1_agreement(found: &Tensor, reference: &Tensor) -> Result<Option<f64>, Incomparable> {
     let (a, b) = both(found, reference)?;
     let width = a.dims.last().copied().unwrap_or(1);

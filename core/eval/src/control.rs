@@ -62,7 +62,8 @@ fn collect(call: &Call, all: &mut [Scanned], parts: Vec<Tensor>) -> Outcome<()> 
     Ok(())
 }
 
-/// Stacks the parts along a new axis; without any part the body's declared type gives the other sizes.
+/// Stacks the parts along a new axis; without any part the body's declared type gives the other
+/// sizes.
 fn stacked(scanned: &Scanned, body: &Graph, output: usize, axis: i64) -> Outcome<Tensor> {
     let Some(first) = scanned.parts.first() else {
         let ty = body.outputs().get(output).and_then(|v| body[*v].ty.as_ref());

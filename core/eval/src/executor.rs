@@ -1,4 +1,5 @@
-//! Runs whole models: checks first what can be checked without data, then runs the graph node by node.
+//! Runs whole models: checks first what can be checked without data, then runs the graph node by
+//! node.
 
 use crate::frame::{Plan, Runner};
 use crate::{inputs, support};
@@ -14,9 +15,11 @@ pub type Observer<'a> = dyn FnMut(&str, &Tensor) + 'a;
 
 /// How to run.
 pub struct RunOptions<'a> {
-    /// Bytes of intermediate tensors that may be alive at a time; tensors that share memory count each.
+    /// Bytes of intermediate tensors that may be alive at a time; tensors that share memory count
+    /// each.
     pub bytes_max: usize,
-    /// Sees the name and tensor of every node's every output as it is computed, sub-graphs and functions included.
+    /// Sees the name and tensor of every node's every output as it is computed, sub-graphs and
+    /// functions included.
     pub observer: Option<&'a mut Observer<'a>>,
 }
 
@@ -58,11 +61,12 @@ impl<'m> Executor<'m> {
         problems.or_ok(executor)
     }
 
-    /// Runs the model on tensors by input name; gives the outputs in the graph's order. Inputs that have an
-    /// initializer may be left out.
+    /// Runs the model on tensors by input name; gives the outputs in the graph's order. Inputs that
+    /// have an initializer may be left out.
     ///
     /// # Errors
-    /// All that is wrong with the inputs at once (`N0507`), or the first node that fails, which is named.
+    /// All that is wrong with the inputs at once (`N0507`), or the first node that fails, which is
+    /// named.
     pub fn run(
         &self,
         inputs: &BTreeMap<String, Tensor>,

@@ -53,7 +53,8 @@ impl From<TensorError> for Fault {
     }
 }
 
-/// The source layer of a node, or else the node itself, named after its first output if it has no name.
+/// The source layer of a node, or else the node itself, named after its first output if it has no
+/// name.
 pub(crate) fn layer_of(node: &Node, graph: Option<&Graph>) -> Layer {
     if let Some(layer) = node.layers.first() {
         return layer.clone();

@@ -16,18 +16,19 @@ const RANDOM: &[&str] = &[
     "RandomUniformLike",
 ];
 
-/// Whether equal inputs give equal outputs, so that the node may be folded. Dropout counts as random where it may
-/// be told to train.
+/// Whether equal inputs give equal outputs, so that the node may be folded. Dropout counts as
+/// random where it may be told to train.
 pub fn is_deterministic(node: &Node) -> bool {
     let may_train = node.op == "Dropout" && node.input(2).is_some();
     node.is_standard() && !may_train && !RANDOM.contains(&node.op.as_str())
 }
 
-/// Computes one node of the standard's domain without sub-graphs. Outputs larger than `bytes_max` bytes are refused
-/// before they are made.
+/// Computes one node of the standard's domain without sub-graphs. Outputs larger than `bytes_max`
+/// bytes are refused before they are made.
 ///
 /// # Errors
-/// The node has no kernel (`N0506`), its result is too large (`N0305`), or it breaks the standard (`N0502`).
+/// The node has no kernel (`N0506`), its result is too large (`N0305`), or it breaks the standard
+/// (`N0502`).
 pub fn eval_node(
     node: &Node,
     opset: i64,

@@ -95,8 +95,8 @@ macro_rules! floats {
                 return;
             }
             let signed = |n: usize| isize::try_from(n).expect("strides lie within memory");
-            // SAFETY: `checked` has shown that all three matrices lie within their slices and that the rows
-            // of `c` do not overlap; `c` is borrowed exclusively.
+            // SAFETY: `checked` has shown that all three matrices lie within their slices and that
+            // the rows of `c` do not overlap; `c` is borrowed exclusively.
             unsafe {
                 matrixmultiply::$gemm(
                     s.m, s.k, s.n, 1.0,

@@ -1,9 +1,11 @@
-//! The built-in executor: exact kernels for the standard's operators, one file per family, and what runs models on
-//! them. Constant folding, the "both graphs compute the same" check, calibration and `onnxd eval` all need one.
+//! The built-in executor: exact kernels for the standard's operators, one file per family, and what
+//! runs models on them. Constant folding, the "both graphs compute the same" check, calibration and
+//! `onnxd eval` all need one.
 //!
 //! To add an operator: one function and one row in its family's table.
 
-// Kernel bodies are instantiated for many element types, for some of which a conversion or clone is trivial.
+// Kernel bodies are instantiated for many element types, for some of which a conversion or clone is
+// trivial.
 #![allow(
     clippy::clone_on_copy,
     clippy::unnecessary_cast,

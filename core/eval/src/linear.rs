@@ -136,7 +136,8 @@ fn matmul(call: &Call) -> Outcome<Vec<Tensor>> {
     product!(a.dtype(), T => one(multiplied::<T>(call, a, b)?))
 }
 
-/// The product over the two innermost axes; the others broadcast. A vector stands for a row or a column.
+/// The product over the two innermost axes; the others broadcast. A vector stands for a row or a
+/// column.
 pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Tensor> {
     let misfit = || Fault::invalid(format!("{a:?} and {b:?} cannot be multiplied"));
     let (batch_a, m, k) = match a.dims() {
@@ -183,7 +184,8 @@ pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Out
     Ok(Tensor::from_vec(dims, y))
 }
 
-/// 8-bit integers minus their zero point; the zero point is a scalar or has one element per row or column.
+/// 8-bit integers minus their zero point; the zero point is a scalar or has one element per row or
+/// column.
 pub(crate) fn centered(x: &Tensor, zero: Option<&Tensor>, per_row: bool) -> Outcome<Tensor> {
     if !matches!(x.dtype(), DataType::Int8 | DataType::Uint8) {
         return Err(Fault::invalid(format!("{x:?} where 8-bit integers are needed")));
@@ -259,19 +261,25 @@ mod tests {
 
     proptest! {
         #[test]
-        fn products_equal_the_definition(m in 1usize..70, k in 1usize..40, n in 1usize..40, batch in 1usize..3) {
+        fn products_equal_the_definition(
+            m in 1usize..70, k in 1usize..40, n in 1usize..40, batch in 1usize..3,
+        ) {
             let fill = |n: usize| (0..n).map(|i| (i * 7 % 11) as f32 - 5.0).collect::<Vec<_>>();
             let (a, b) = (fill(batch * m * k), fill(batch * k * n));
             let mut expected = Vec::new();
             for i in 0..batch * m * n {
                 let (z, i, j) = (i / (m * n), i / n % m, i % n);
-                expected.push((0..k).map(|l| f64::from(a[(z * m + i) * k + l] * b[(z * k + l) * n + j])).sum::<f64>());
+                let term = |l| f64::from(a[(z * m + i) * k + l] * b[(z * k + l) * n + j]);
+                expected.push((0..k).map(term).sum::<f64>());
             }
             let int = |v: &[f32]| v.iter().map(|x| *x as i32).collect::<Vec<_>>();
             let (ia, ib) = (int(&a), int(&b));
-            let y = run("MatMul", 13, &[], &[&Tensor::from_vec(vec![batch, m, k], a), &Tensor::from_vec(vec![batch, k, n], b)]);
+            let (left, right) = ([batch, m, k], [batch, k, n]);
+            let (a, b) = (Tensor::from_vec(left, a), Tensor::from_vec(right, b));
+            let y = run("MatMul", 13, &[], &[&a, &b]);
             prop_assert_eq!(reals(&y), expected.clone());
-            let y = run("MatMul", 13, &[], &[&Tensor::from_vec(vec![batch, m, k], ia), &Tensor::from_vec(vec![batch, k, n], ib)]);
+            let (a, b) = (Tensor::from_vec(left, ia), Tensor::from_vec(right, ib));
+            let y = run("MatMul", 13, &[], &[&a, &b]);
             prop_assert_eq!(reals(&y), expected);
         }
     }

@@ -120,7 +120,8 @@ fn where_(call: &Call) -> Outcome<Vec<Tensor>> {
     let bits = slice::<u8>(condition)?;
     let (x, y) = (expanded(x, &dims)?, expanded(y, &dims)?);
     celled!(x.dtype(), T => {
-        let both: Vec<_> = <T as Cell>::load(&x).iter().cloned().zip(<T as Cell>::load(&y).iter().cloned()).collect();
+        let (a, b) = (<T as Cell>::load(&x), <T as Cell>::load(&y));
+        let both: Vec<(T, T)> = a.iter().cloned().zip(b.iter().cloned()).collect();
         let pick = |c: &u8, (a, b): &(T, T)| if *c != 0 { a.clone() } else { b.clone() };
         let out = pairs(&dims, (&bits, condition.dims()), (&both, &dims), pick);
         one(<T as Cell>::store(x.dtype(), dims, out)?)

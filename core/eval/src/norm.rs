@@ -47,7 +47,8 @@ fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     (mean, values.map(|v| (v - mean) * (v - mean)).sum::<f64>() / count)
 }
 
-/// `(x - mean) / sqrt(var + epsilon) * scale + b`. When training, mean and variance come from the batch.
+/// `(x - mean) / sqrt(var + epsilon) * scale + b`. When training, mean and variance come from the
+/// batch.
 fn batch_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (n, c, area) = channels(x)?;

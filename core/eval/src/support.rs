@@ -1,4 +1,5 @@
-//! Finds every node that cannot be computed before anything is computed, so that a person reads one complete list.
+//! Finds every node that cannot be computed before anything is computed, so that a person reads one
+//! complete list.
 
 use crate::executor::{Executor, standard};
 use crate::fault::layer_of;
@@ -7,13 +8,15 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Function, Graph, Node, Opsets};
 use std::collections::HashSet;
 
-/// Version of the operator set of `domain`; the standard's own is found under both spellings, 0 if absent.
+/// Version of the operator set of `domain`; the standard's own is found under both spellings, 0 if
+/// absent.
 pub(crate) fn opset(opsets: &Opsets, domain: &str) -> i64 {
     let alias = if standard(domain).is_empty() { ["", "ai.onnx"] } else { [domain, domain] };
     alias.iter().find_map(|d| opsets.get(*d)).copied().unwrap_or(0)
 }
 
-/// All nodes reached from the main graph that no kernel and no function computes, and functions that apply themselves.
+/// All nodes reached from the main graph that no kernel and no function computes, and functions
+/// that apply themselves.
 pub(crate) fn check(executor: &Executor) -> Result<(), Diagnostics> {
     let mut problems = Diagnostics::default();
     let mut seen: HashSet<*const Function> = HashSet::new();

@@ -1,4 +1,5 @@
-//! Deformable convolution: every kernel element samples the input bilinearly at an offset of its own.
+//! Deformable convolution: every kernel element samples the input bilinearly at an offset of its
+//! own.
 
 use super::bias_of;
 use super::window::{Walk, Window};

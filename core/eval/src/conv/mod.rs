@@ -1,4 +1,5 @@
-//! Convolutions. Everything runs over three spatial axes; fewer are filled up with axes of size one.
+//! Convolutions. Everything runs over three spatial axes; fewer are filled up with axes of size
+//! one.
 
 mod deform;
 mod forward;

@@ -134,7 +134,8 @@ proptest! {
 
     #[test]
     fn conv_transpose_is_the_adjoint(case in cases()) {
-        // Inner products agree: <conv(x), y> = <x, conv_transpose(y)>, element by element through unit sums.
+        // Inner products agree: <conv(x), y> = <x, conv_transpose(y)>, element by element through
+        // unit sums.
         let [oh, ow] = [0, 1].map(|i| case.outputs(i).unwrap());
         let all = case.group * case.filters;
         let y = ramp(&[case.batch, all, oh, ow]);

@@ -1,4 +1,5 @@
-//! Transposed convolution: products of the input with the kernels, summed where windows overlap (col2im).
+//! Transposed convolution: products of the input with the kernels, summed where windows overlap
+//! (col2im).
 
 use super::window::{AXES, AutoPad, Walk, Window, filled, reach};
 use crate::call::{Call, integers, one};

@@ -154,13 +154,15 @@ impl Window {
         self.kernel.iter().product()
     }
 
-    /// The input coordinate on `axis` under kernel element `k` at output position `o`; `None` in the padding.
+    /// The input coordinate on `axis` under kernel element `k` at output position `o`; `None` in
+    /// the padding.
     pub(crate) fn source(&self, axis: usize, o: usize, k: usize) -> Option<usize> {
         let padded = o * self.strides[axis] + k * self.dilations[axis];
         padded.checked_sub(self.before[axis]).filter(|i| *i < self.input[axis])
     }
 
-    /// The output positions `[first, end)` on the last axis whose input under kernel element `k` is not padding.
+    /// The output positions `[first, end)` on the last axis whose input under kernel element `k` is
+    /// not padding.
     pub(crate) fn inner_range(&self, k: usize) -> (usize, usize) {
         let (stride, shift) = (self.strides[2], k * self.dilations[2]);
         let first = self.before[2].saturating_sub(shift).div_ceil(stride);

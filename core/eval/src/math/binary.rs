@@ -89,7 +89,8 @@ pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
     }
 }
 
-/// A shift by the number of bits or more gives zero.
+/// A shift by the number of bits or more, or by a negative one, leaves only what sign extension
+/// gives.
 pub(super) fn bit_shift(call: &Call) -> Outcome<Vec<Tensor>> {
     let (a, b) = same_typed(call)?;
     let left = match call.string("direction", "")? {
@@ -101,7 +102,9 @@ pub(super) fn bit_shift(call: &Call) -> Outcome<Vec<Tensor>> {
         let shift = |x: T, by: T| {
             let by = u32::try_from(by).unwrap_or(u32::MAX);
             let found = if left { x.checked_shl(by) } else { x.checked_shr(by) };
-            found.unwrap_or(0)
+            let zero = T::default();
+            let fill = if !left && x < zero { zero.minus(T::ONE) } else { zero };
+            found.unwrap_or(fill)
         };
         one(zip(call, a.dtype(), (&a, &b), shift)?)
     })

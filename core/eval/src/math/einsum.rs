@@ -66,7 +66,8 @@ fn parse(text: &str, ranks: &[usize]) -> Option<Equation> {
     let output = match right {
         Some(right) => term(right, None, ellipsis)?,
         None => {
-            // Without a right side: the ellipsis, then every letter that occurs once, in alphabetical order.
+            // Without a right side: the ellipsis, then every letter that occurs once, in
+            // alphabetical order.
             let once = |a: &Axis| all.iter().filter(|b| *b == a).count() == 1;
             let mut letters: Vec<Axis> =
                 all.iter().copied().filter(|a| matches!(a, Axis::Letter(_)) && once(a)).collect();

@@ -2,8 +2,8 @@
 
 /// The error function, to about 1e-15.
 ///
-/// Below 2.5 the series `2/sqrt(pi) exp(-x^2) sum 2^n x^(2n+1) / (1*3*..*(2n+1))`, whose terms are all positive;
-/// above, one minus the continued fraction of the complement.
+/// Below 2.5 the series `2/sqrt(pi) exp(-x^2) sum 2^n x^(2n+1) / (1*3*..*(2n+1))`, whose terms are
+/// all positive; above, one minus the continued fraction of the complement.
 pub(crate) fn erf(x: f64) -> f64 {
     let a = x.abs();
     if a.is_nan() {

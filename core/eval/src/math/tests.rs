@@ -48,11 +48,14 @@ fn powers_keep_the_type_of_the_base() {
 }
 
 #[test]
-fn shifts_beyond_the_width_give_zero() {
+fn shifts_beyond_the_width() {
     let x = Tensor::vector(vec![255u8, 1]);
     let by = Tensor::vector(vec![8u8, 7]);
     let left = [("direction", word("LEFT"))];
     assert_eq!(run("BitShift", 11, &left, &[&x, &by]).to_i64s().unwrap(), [0, 128]);
+    let (x, by) = (Tensor::vector(vec![-8i8, 4, -8]), Tensor::vector(vec![8i8, 9, -1]));
+    let right = [("direction", word("RIGHT"))];
+    assert_eq!(run("BitShift", 28, &right, &[&x, &by]).to_i64s().unwrap(), [-1, 0, -1]);
 }
 
 #[test]

@@ -35,8 +35,9 @@ fn pooled(call: &Call) -> Outcome<(Window, Vec<usize>)> {
     Ok((window, dims))
 }
 
-/// On one axis at output position `o`: the input coordinates under the window that are not padding, and how many
-/// elements it covers with padding (what `ceil_mode` adds behind the padding does not count).
+/// On one axis at output position `o`: the input coordinates under the window that are not padding,
+/// and how many elements it covers with padding (what `ceil_mode` adds behind the padding does not
+/// count).
 struct Span {
     inside: Range<usize>,
     step: usize,

@@ -51,9 +51,11 @@ pub(super) fn roi_align(call: &Call) -> Outcome<Vec<Tensor>> {
                 for (sy, sx) in
                     (0..ny as usize).flat_map(|sy| (0..nx as usize).map(move |sx| (sy, sx)))
                 {
-                    let place = [at(corner(1), py, cell_h, sy, ny), at(corner(0), px, cell_w, sx, nx)];
-                    let corners = weighted(place, [*h, *w]);
-                    let parts = corners.map(|(i, gain)| plane.get(i).map_or(0.0, |v| f64::from(*v) * gain));
+                    let y = at(corner(1), py, cell_h, sy, ny);
+                    let x = at(corner(0), px, cell_w, sx, nx);
+                    let corners = weighted([y, x], [*h, *w]);
+                    let value = |i: usize| plane.get(i).map_or(0.0, |v| f64::from(*v));
+                    let parts = corners.map(|(i, gain)| value(i) * gain);
                     sum += parts.iter().sum::<f64>();
                     top = parts.iter().copied().fold(top, f64::max);
                 }
@@ -66,7 +68,8 @@ pub(super) fn roi_align(call: &Call) -> Outcome<Vec<Tensor>> {
     })
 }
 
-/// The four elements around a place with their bilinear weights; weights are zero more than one element outside.
+/// The four elements around a place with their bilinear weights; weights are zero more than one
+/// element outside.
 fn weighted(place: [f64; 2], size: [usize; 2]) -> [(usize, f64); 4] {
     let outside = (0..2).any(|a| place[a] < -1.0 || place[a] > size[a] as f64 || size[a] == 0);
     if outside {

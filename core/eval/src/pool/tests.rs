@@ -98,7 +98,8 @@ proptest! {
         let means: Vec<f64> = windows.iter().map(mean).collect();
         assert_near(&run("AveragePool", 19, &attrs, &[&x]), &means, 1e-6);
         let counted = [&attrs[..], &[("count_include_pad", Attr::Int(1))]].concat();
-        let means: Vec<f64> = windows.iter().map(|w| w.iter().sum::<f64>() / kernel as f64).collect();
+        let mean = |w: &Vec<f64>| w.iter().sum::<f64>() / kernel as f64;
+        let means: Vec<f64> = windows.iter().map(mean).collect();
         assert_near(&run("AveragePool", 19, &counted, &[&x]), &means, 1e-6);
     }
 }

@@ -1,4 +1,5 @@
-//! Operators on quantized operands: exact sums in 32 bits, scaled and rounded to the type of the result.
+//! Operators on quantized operands: exact sums in 32 bits, scaled and rounded to the type of the
+//! result.
 
 use super::{limits, quantized};
 use crate::call::{Call, one};

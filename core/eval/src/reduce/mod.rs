@@ -28,8 +28,8 @@ pub(crate) const ROWS: &[Row] = &[
     row("TopK", rank::top_k),
 ];
 
-/// The input with the reduced axes innermost, the length of the runs to reduce, and the sizes of the result. `None`
-/// where nothing is to be reduced.
+/// The input with the reduced axes innermost, the length of the runs to reduce, and the sizes of
+/// the result. `None` where nothing is to be reduced.
 struct Runs {
     turned: Tensor,
     run: usize,
@@ -57,7 +57,8 @@ fn runs(call: &Call) -> Outcome<Option<Runs>> {
     Ok(Some(Runs { turned, run, dims }))
 }
 
-/// Reduces every run by `f`; `lone` is what the operator does to each element where no axis is reduced.
+/// Reduces every run by `f`; `lone` is what the operator does to each element where no axis is
+/// reduced.
 fn reduced<T: Num>(
     call: &Call,
     f: impl Fn(&[T]) -> T,

@@ -29,7 +29,8 @@ pub(super) fn cast_like(call: &Call) -> Outcome<Vec<Tensor>> {
     one(converted(x, to, call.flag("saturate", true)?)?)
 }
 
-/// `x` as elements of type `to`: floats to integers truncate and saturate, integers to integers keep the low bits.
+/// `x` as elements of type `to`: floats to integers truncate and saturate, integers to integers
+/// keep the low bits.
 pub(crate) fn cast(x: &Tensor, to: DataType) -> Outcome<Tensor> {
     converted(x, to, true)
 }

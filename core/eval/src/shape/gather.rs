@@ -35,8 +35,8 @@ pub(super) fn gather(call: &Call) -> Outcome<Vec<Tensor>> {
     one(blocks(x, &starts, inner, sizes)?)
 }
 
-/// For every element of `indices`: the flat place in a tensor of sizes `sizes` whose coordinate on `axis` is the
-/// element and whose others are the element's own.
+/// For every element of `indices`: the flat place in a tensor of sizes `sizes` whose coordinate on
+/// `axis` is the element and whose others are the element's own.
 pub(super) fn places(indices: &Tensor, sizes: &[usize], axis: usize) -> Outcome<Vec<usize>> {
     let fits = |(a, (i, s)): (usize, (&usize, &usize))| a == axis || i <= s;
     let all = indices.dims().iter().zip(sizes).enumerate().all(fits);
@@ -69,8 +69,8 @@ pub(super) fn gather_elements(call: &Call) -> Outcome<Vec<Tensor>> {
     one(blocks(x, &places(indices, x.dims(), axis)?, 1, indices.dims().to_vec())?)
 }
 
-/// For index tuples on the last axis of `indices`: the flat start of the slices they name in a tensor of sizes `sizes`,
-/// the first `batch` axes being shared.
+/// For index tuples on the last axis of `indices`: the flat start of the slices they name in a
+/// tensor of sizes `sizes`, the first `batch` axes being shared.
 pub(super) fn tuples(indices: &Tensor, sizes: &[usize], batch: usize) -> Outcome<Vec<usize>> {
     let misfit = || Fault::invalid(format!("indices {indices:?} do not fit {sizes:?}"));
     let (tuple, outer) = indices.dims().split_last().ok_or_else(misfit)?;

@@ -126,14 +126,19 @@ pub(super) fn depth_to_space(call: &Call) -> Outcome<Vec<Tensor>> {
     one(y.reshaped([n, out, h * b, w * b])?)
 }
 
-/// The inverse of `DepthToSpace` in mode DCR.
+/// The inverse of `DepthToSpace`; before opset 28 always of its mode DCR.
 pub(super) fn space_to_depth(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, [n, c, h, w], b) = blocked(call)?;
     if h % b != 0 || w % b != 0 {
         return Err(Fault::invalid(format!("{x:?} does not divide into blocks of {b}")));
     }
     let split = x.reshaped([n, c, h / b, b, w / b, b])?;
-    one(transposed(&split, &[0, 3, 5, 1, 2, 4])?.reshaped([n, c * b * b, h / b, w / b])?)
+    let order = match call.string("mode", "DCR")? {
+        "DCR" => [0, 3, 5, 1, 2, 4],
+        "CRD" => [0, 1, 3, 5, 2, 4],
+        other => return Err(Fault::invalid(format!("mode `{other}` is not defined"))),
+    };
+    one(transposed(&split, &order)?.reshaped([n, c * b * b, h / b, w / b])?)
 }
 
 /// Integers of an input that lists sizes.

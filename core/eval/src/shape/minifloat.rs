@@ -74,7 +74,8 @@ impl Format {
         sign * value
     }
 
-    /// The nearest number, ties to even. Beyond the largest: that one if `saturate`, else infinity or NaN.
+    /// The nearest number, ties to even. Beyond the largest: that one if `saturate`, else infinity
+    /// or NaN.
     pub(crate) fn encode(self, x: f64, saturate: bool) -> u8 {
         let sign = if x.is_sign_negative() { self.sign_bit() } else { 0 };
         let max_bits = self.magnitude(self.max);
@@ -95,7 +96,8 @@ impl Format {
             return if saturate { sign | max_bits } else { beyond };
         }
         let a = x.abs();
-        // One step of the grid the value lies on; subnormals share the grid of the smallest normal numbers.
+        // One step of the grid the value lies on; subnormals share the grid of the smallest normal
+        // numbers.
         let exponent = if a == 0.0 { 0 } else { a.log2().floor() as i32 }.max(1 - self.bias);
         let step = 2f64.powi(exponent - self.mantissa_bits as i32);
         let rounded = (a / step).round_ties_even() * step;

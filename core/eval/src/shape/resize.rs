@@ -116,7 +116,8 @@ fn scaled_axes(x: &Tensor, scales: &[f64]) -> Outcome<Vec<Axis>> {
         return Err(Fault::invalid(format!("scales {scales:?} do not fit {x:?}")));
     }
     let axis = |(from, scale): (&usize, &f64)| {
-        // Scales are stored as `float`; their product with a size must not fall below an integer by that.
+        // Scales are stored as `float`; their product with a size must not fall below an integer by
+        // that.
         let to = (*from as f64 * scale).floor() as usize;
         Axis { to, scale: *scale, ..kept(*from) }
     };

@@ -8,7 +8,8 @@ use crate::fault::{Fault, Outcome};
 use crate::num::{Num, numeric, slice};
 use onnxd_ir::Tensor;
 
-/// Writes runs of `updates` at `starts` into a copy of `x`, reduced with what is there as the node says.
+/// Writes runs of `updates` at `starts` into a copy of `x`, reduced with what is there as the node
+/// says.
 fn scattered(call: &Call, starts: &[usize], run: usize) -> Outcome<Vec<Tensor>> {
     let (x, updates) = (call.x(0)?, call.x(2)?);
     if updates.dtype() != x.dtype() || updates.len() != starts.len() * run {
