@@ -131,10 +131,11 @@ impl fmt::Display for Diagnostic {
             }
             write!(f, "]")?;
         }
-        if !self.help.is_empty() {
-            write!(f, " {}", self.help)?;
+        if self.help.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let ended = self.layer.is_none() && self.message.ends_with(['.', '!', '?']);
+        write!(f, "{} {}", if ended { "" } else { "." }, self.help)
     }
 }
 
