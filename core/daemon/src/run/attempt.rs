@@ -64,20 +64,20 @@ impl Stop {
             state.killer.clone()
         };
         if let Some(killer) = killer {
-            kill(killer);
+            kill(&killer);
         }
     }
 
     fn started(&self, killer: Killer) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.killer = Some(killer.clone());
         if state.asked {
-            kill(killer);
+            kill(&killer);
         }
+        state.killer = Some(killer);
     }
 }
 
-fn kill(killer: Killer) {
+fn kill(killer: &Killer) {
     let waiting = killer.clone();
     let spawned =
         std::thread::Builder::new().name("kill".into()).spawn(move || waiting.kill_group(GRACE));

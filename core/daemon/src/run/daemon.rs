@@ -157,8 +157,13 @@ impl Daemon {
             self.hash(&id)?;
         }
         self.schedule()?;
-        if self.once && self.phase == Phase::Working && self.is_idle() {
-            self.begin_shutdown("nothing is left to do");
+        if self.once && self.phase == Phase::Working {
+            if self.is_idle() {
+                self.begin_shutdown("nothing is left to do");
+            } else if self.disk_low.is_some() && self.is_finished() {
+                self.any_failed = true;
+                self.begin_shutdown("there is too little disk space");
+            }
         }
         let status = self.status_line();
         if status != self.told_systemd {
@@ -288,7 +293,7 @@ impl Daemon {
 }
 
 /// One line per change: job, states, reason.
-pub(crate) fn log_change(job: &Job) {
+fn log_change(job: &Job) {
     let Some(event) = job.events.last() else { return };
     let word = |state: i32| state_word(JobState::try_from(state).unwrap_or_default());
     let (from, to) = (word(event.from), word(event.to));
@@ -307,7 +312,7 @@ pub(crate) fn now_ms() -> u64 {
 }
 
 /// A system that cannot start a thread cannot run a daemon; another start may be luckier.
-pub(crate) fn no_thread(e: std::io::Error) -> StoreError {
+pub(crate) fn no_thread(e: &std::io::Error) -> StoreError {
     let diagnostic = Diagnostic::new(Code::WorkerStart, format!("A thread could not start: {e}"));
     StoreError { fatal: true, diagnostic }
 }

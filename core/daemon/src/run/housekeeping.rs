@@ -12,7 +12,7 @@ use onnxd_intake::{ClaimError, Unmatched};
 use onnxd_proto::onnxd::Job;
 
 use super::event::Event;
-use super::layout::{Folders, make_dir};
+use super::layout::{Folders, is_filled, make_dir};
 use super::{moving, originals};
 use crate::conversion::files::{remove_file, remove_folder};
 
@@ -80,8 +80,9 @@ fn carry_out(order: Order, settings: &Settings) -> Kept {
             Kept::Unmatched { id: unmatched.id, done }
         }
         Order::Remove(paths) => {
-            for path in paths {
-                if let Err(e) = remove_folder(&path) {
+            // Originals that could not be moved are never removed.
+            for path in paths.iter().filter(|path| !is_filled(&path.join("input"))) {
+                if let Err(e) = remove_folder(path) {
                     tracing::warn!(path = %path.display(), reason = %e, "not removed");
                 }
             }

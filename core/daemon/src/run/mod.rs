@@ -218,6 +218,7 @@ fn listen_to_signals(events: Sender<Event>) -> Result<(), Diagnostic> {
     thread.spawn(listen).map(drop).map_err(no_thread)
 }
 
+#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
 fn no_thread(e: std::io::Error) -> Diagnostic {
-    daemon::no_thread(e).diagnostic
+    daemon::no_thread(&e).diagnostic
 }

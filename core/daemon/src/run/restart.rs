@@ -40,7 +40,7 @@ impl Daemon {
 
     fn recover(&mut self, job: &Job) -> Turn {
         let id = &job.id;
-        let disk = on_disk(job, &self.folders);
+        let disk = on_disk(job, &self.folders, self.settings.output.keep_work);
         let action = action(job.state(), disk);
         if action != Action::Nothing {
             let state = state_word(job.state());
@@ -55,7 +55,7 @@ impl Daemon {
             }
             Action::Confirm => {
                 let found = published(job, &self.folders);
-                self.confirm(job, found.unwrap_or_else(|| job.published.clone().into()))?;
+                self.confirm(job, &found.unwrap_or_else(|| job.published.clone().into()))?;
             }
             Action::Publish => self.publish_again(job)?,
             Action::PutAway => self.settle(job.clone()),
@@ -84,7 +84,7 @@ impl Daemon {
         }
     }
 
-    fn confirm(&mut self, job: &Job, path: PathBuf) -> Turn {
+    fn confirm(&mut self, job: &Job, path: &Path) -> Turn {
         let path = path.to_string_lossy().into_owned();
         let what = What::Published { lease: job.lease };
         if let Some(job) = self.apply_with(&job.id, what, |j| j.published = path)? {
@@ -100,7 +100,7 @@ impl Daemon {
             .map_err(|e| Diagnostic::new(Code::Disk, format!("{}: {e}", folder.display())))
             .and_then(|()| publish::to_outbox(&out, &folder, &job.name, &job.id));
         match moved {
-            Ok(path) => self.confirm(job, path),
+            Ok(path) => self.confirm(job, &path),
             Err(why) => {
                 tracing::warn!(job = job.id, reason = %why, "converted again");
                 self.apply(&job.id, What::Interrupted { lease: job.lease }).map(drop)
@@ -150,14 +150,15 @@ fn published(job: &Job, folders: &Folders) -> Option<PathBuf> {
     publish::published(&folders.outbox.join(&job.folder), &job.name, &job.id)
 }
 
-fn on_disk(job: &Job, folders: &Folders) -> OnDisk {
+fn on_disk(job: &Job, folders: &Folders, keep_work: bool) -> OnDisk {
     let dir = folders.job(&job.id);
     let unfinished = !is_finished(job.state());
     let publishing = job.state() == JobState::Publishing;
     let report = dir.work().join("out").join(publish::REPORT);
     OnDisk {
         plan: unfinished && Plan::load(&dir.claim()).is_ok(),
-        input: is_filled(&dir.input()),
+        // Putting away ends with the work folder.
+        input: is_filled(&dir.input()) || (!unfinished && !keep_work && dir.work().exists()),
         // A name taken by another result is no obstacle: the job's id is added to it.
         published: publishing && published(job, folders).is_some(),
         staged: publishing && publish::read_report(&report).is_ok_and(|r| r.job == job.id),

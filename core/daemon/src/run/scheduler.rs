@@ -56,7 +56,7 @@ impl Daemon {
         let (stop, events) = (running.stop.clone(), self.around.events.clone());
         self.running.insert(id.to_owned(), running);
         let settings = std::sync::Arc::clone(&self.settings);
-        attempt::spawn(Work { job, dir, settings, tools, stop, events }).map_err(no_thread)
+        attempt::spawn(Work { job, dir, settings, tools, stop, events }).map_err(|e| no_thread(&e))
     }
 
     /// A stage is shown, not recorded: a crash during the attempt begins it again anyway.
@@ -98,7 +98,7 @@ impl Daemon {
         let Some(job) = ready.or(self.publishing(id)?) else { return self.end_attempt(id) };
         self.on_stage(id, lease, PUBLISHING);
         let events = self.around.events.clone();
-        attempt::spawn_publish(&job, out_dir, &self.folders, events).map_err(no_thread)
+        attempt::spawn_publish(&job, out_dir, &self.folders, events).map_err(|e| no_thread(&e))
     }
 
     fn publishing(&self, id: &str) -> Turn<Option<Job>> {

@@ -5,7 +5,7 @@
 //! ```
 //! Every arrow may be the last one before a crash; `restart.rs` goes on from there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::{ClaimError, Control, Plan, Submission};
@@ -13,7 +13,7 @@ use onnxd_jobs::{Store, What};
 use onnxd_plugin_host::to_message;
 use onnxd_proto::onnxd::{Job, JobFile, JobState};
 
-use super::daemon::{Daemon, Turn, log_change, no_thread, now_ms};
+use super::daemon::{Daemon, Turn, no_thread, now_ms};
 use super::event::Event;
 use super::housekeeping::{Kept, Order};
 use super::layout::make_dir;
@@ -44,16 +44,17 @@ impl Daemon {
             }
         }
         self.book.note(None, &job);
-        log_change(&job);
+        let (name, drop) = (&job.name, submission.id.display());
+        tracing::info!(job = %id, %name, to = "claiming", %drop, "job claiming");
         self.taking.insert(id, Some(submission.id.clone()));
         self.spawn_taking(job, plan, true)
     }
 
     /// The drop stays in the inbox, with the reason.
-    fn leave(&mut self, drop: &PathBuf, why: &Diagnostic) {
+    fn leave(&mut self, drop: &Path, why: &Diagnostic) {
         tracing::warn!(drop = %drop.display(), reason = %why, "not taken");
         self.timers.blocked = true;
-        self.around.intake.post(Control::Block(drop.clone(), why.to_string()));
+        self.around.intake.post(Control::Block(drop.to_owned(), why.to_string()));
     }
 
     /// Begins to read the files of a claimed job.
@@ -86,7 +87,7 @@ impl Daemon {
             let done = prepare(&job, &plan, &dir, &plugins).map(Box::new);
             let _ = events.send(Event::Prepared { job: job.id, done });
         };
-        thread.spawn(work).map(drop).map_err(no_thread)
+        thread.spawn(work).map(drop).map_err(|e| no_thread(&e))
     }
 
     pub(crate) fn on_claimed(&mut self, id: &str, done: &Result<(), ClaimError>) -> Turn {

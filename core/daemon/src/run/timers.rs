@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use onnxd_intake::{Control, Intake};
 use onnxd_jobs::{Retention, Store, drop_expired};
+use onnxd_proto::onnxd::JobState;
 
 use super::daemon::{Daemon, Phase, Turn, now_ms};
 use super::housekeeping::Order;
@@ -66,7 +67,7 @@ impl Daemon {
         let has_ended = |watched: &Intake| watched.thread.is_finished();
         if self.phase == Phase::Working && self.around.watched.as_ref().is_some_and(has_ended) {
             let why = std::io::Error::other("the thread that watches the inbox has ended");
-            return Err(super::daemon::no_thread(why));
+            return Err(super::daemon::no_thread(&why));
         }
         if now >= self.timers.disk {
             self.timers.disk = now + DISK;
@@ -146,7 +147,9 @@ impl Daemon {
         }
         tracing::info!(count = dropped.len(), "old jobs forgotten");
         dropped.iter().for_each(|job| self.book.forget(job));
-        // A quarantined job's originals go with it, after all that time.
+        for job in dropped.iter().filter(|job| job.state() == JobState::Quarantined) {
+            self.order(Order::PutAway(Box::new(job.clone())));
+        }
         let folders = dropped.iter().map(|job| self.folders.job(&job.id).path().to_owned());
         let order = Order::Remove(folders.collect());
         self.order(order);

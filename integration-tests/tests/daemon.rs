@@ -1,0 +1,289 @@
+//! The daemon as people and scripts meet it: duplicates, failures, control, shutdown, bad plugins.
+
+mod site;
+
+use onnxd_integration_tests::{library, write_small_model};
+use rustix::process::Signal;
+use site::{Daemon, Site, report};
+use std::fs;
+use std::path::Path;
+
+/// A drop of a model that is unlike those with another mark.
+fn drop_model(site: &Site, path: &str, mark: &str) {
+    let staged = site.at("staged.onnx");
+    write_small_model(&staged, mark);
+    let to = site.inbox().join(path);
+    fs::create_dir_all(to.parent().unwrap()).unwrap();
+    fs::rename(&staged, to).unwrap();
+}
+
+/// A folder with a model and params that use a plugin which misbehaves.
+fn drop_hostile(site: &Site, name: &str, pass: &str) {
+    let staged = site.at("staged").join(name);
+    fs::create_dir_all(&staged).unwrap();
+    write_small_model(&staged.join("model.onnx"), name);
+    let params = format!("[passes]\nprofile = \"none\"\nenable = [\"{pass}\"]\n");
+    fs::write(staged.join("params.toml"), params).unwrap();
+    fs::rename(&staged, site.inbox().join(name)).unwrap();
+}
+
+/// A site whose daemon also has the plugin that misbehaves.
+fn hostile_site() -> Site {
+    let mut site = Site::new();
+    let plugins = site.at("plugins");
+    fs::create_dir(&plugins).unwrap();
+    let shipped = ["frontend_onnx", "passes_cleanup", "passes_fusion"];
+    let shipped = shipped.map(|name| format!("libonnxd_{name}.so"));
+    for name in shipped.iter().map(String::as_str).chain(["libhostile_plugins.so"]) {
+        fs::copy(library(name), plugins.join(name)).unwrap();
+    }
+    site.set("PLUGINS_PATH", &plugins.display().to_string());
+    site
+}
+
+fn id(job: &serde_json::Value) -> String {
+    job["job"].as_str().unwrap().to_owned()
+}
+
+fn receipt(folder: &Path) -> String {
+    site::wait("the receipt", || fs::read_to_string(folder.join("receipt.txt")).ok())
+}
+
+fn stop(daemon: Daemon) {
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[test]
+fn the_same_drop_is_answered_at_once() {
+    let site = Site::new();
+    let daemon = site.start();
+    drop_model(&site, "net.onnx", "one");
+    let first = id(&site.wait_for("net", "succeeded"));
+
+    // The same bytes under the same name: nothing is converted, the originals get a receipt.
+    drop_model(&site, "net.onnx", "one");
+    let second = site::wait("the duplicate", || {
+        site.jobs_named("net").into_iter().find(|j| j["state"] == "duplicate")
+    });
+    assert_eq!(second["duplicate_of"], first);
+    assert_eq!(second["attempts"], 0);
+    let done = site.at("done").join(format!("net.{}", id(&second)));
+    assert!(receipt(&done).contains(&format!("duplicate of job {first}")));
+    assert_eq!(site.names("outbox"), ["net"]);
+
+    // A folder that holds the same: the result appears under its name too.
+    drop_model(&site, "bob/net.onnx", "one");
+    let bob = site.at("outbox/bob");
+    site::wait("the second result", || bob.is_dir().then_some(()));
+    assert!(receipt(&bob).contains(&format!("duplicate of job {first}")));
+    assert_eq!(report(&bob)["job"], first);
+    assert!(bob.join("model.onnx").is_file());
+    assert_eq!(site.wait_for("bob", "duplicate")["published"], bob.display().to_string());
+    assert!(!receipt(&site.at("outbox/net")).contains("duplicate"), "the first one is as it was");
+
+    // Another content under the same name is a new job, and replaces nothing.
+    drop_model(&site, "net.onnx", "two");
+    let third = site::wait("the new job", || {
+        let jobs = site.jobs_named("net").into_iter();
+        jobs.filter(|j| j["state"] == "succeeded").find(|j| id(j) != first)
+    });
+    assert_eq!(site.names("outbox"), ["bob", "net", &format!("net.{}", id(&third))]);
+    stop(daemon);
+}
+
+#[test]
+fn a_bad_drop_leaves_the_inbox_with_its_reason() {
+    let site = Site::new();
+    let daemon = site.start();
+    fs::write(site.inbox().join("broken.onnx"), b"\x08\x08\x12\x7fno protobuf").unwrap();
+    let job = id(&site.wait_for("broken", "failed"));
+    let failed = site.at("failed").join(format!("broken.{job}"));
+    let text = receipt(&failed);
+    assert!(text.contains(&format!("job: {job}")) && text.contains("failed"), "{text}");
+    assert!(text.lines().count() <= 10, "{text}");
+    assert_eq!(report(&failed)["verdict"], "failed");
+    assert_eq!(report(&failed)["job"], job);
+    assert!(failed.join("broken.onnx").is_file() && failed.join("report.html").is_file());
+    assert!(site.names("inbox").is_empty() && site.names("outbox").is_empty());
+
+    // Wrong params are told in the same way.
+    fs::create_dir(site.at("typo")).unwrap();
+    write_small_model(&site.at("typo/net.onnx"), "typo");
+    fs::write(site.at("typo/params.toml"), "[export]\nopsett = 17\n").unwrap();
+    fs::rename(site.at("typo"), site.inbox().join("typo")).unwrap();
+    let typo = id(&site.wait_for("typo", "failed"));
+    let text = receipt(&site.at("failed").join(format!("typo.{typo}")));
+    assert!(text.contains("N0104") && text.contains("opset"), "{text}");
+
+    // Tried again, it fails again; nothing is lost on the way.
+    let (status, _, stderr) = site.run(&["jobs", "retry", &job]);
+    assert_eq!(status, 0, "{stderr}");
+    site::wait("the second failure", || {
+        let shown = site.ask(&format!(r#"{{"do":"jobs.show","job":"{job}"}}"#));
+        let retried =
+            shown["job"]["events"].as_array()?.iter().any(|e| e["reason"] == "retry asked");
+        (retried && shown["job"]["state"] == "failed").then_some(())
+    });
+    receipt(&failed);
+    assert!(failed.join("broken.onnx").is_file());
+    stop(daemon);
+}
+
+#[test]
+fn control_over_the_socket() {
+    let site = Site::new();
+    let (status, _, stderr) = site.run(&["ctl", "health"]);
+    assert_eq!(status, 75, "{stderr}");
+    assert!(stderr.contains("N0307"), "{stderr}");
+    let daemon = site.start();
+
+    let (status, stdout, _) = site.run(&["ctl", "health", "--json"]);
+    assert_eq!(status, 0, "{stdout}");
+    assert_eq!(site.run(&["ctl", "pause"]).0, 0);
+    assert_eq!(site.run(&["ctl", "health"]).0, 1, "a paused daemon is not all well");
+    drop_model(&site, "net.onnx", "one");
+    let why = site.wait_for_drop("net.onnx", "blocked");
+    assert!(why.contains("paused by"), "{why}");
+    assert!(site.jobs().is_empty());
+    assert_eq!(site.run(&["ctl", "resume"]).0, 0);
+    let job = id(&site.wait_for("net", "succeeded"));
+
+    let (_, stdout, _) = site.run(&["jobs", "list"]);
+    assert!(stdout.contains(&job) && stdout.contains("succeeded"), "{stdout}");
+    let (_, stdout, _) = site.run(&["jobs", "show", &job, "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let states: Vec<&str> = shown["job"]["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| e["to"].as_str().unwrap())
+        .collect();
+    assert_eq!(states, ["claimed", "queued", "running", "publishing", "succeeded"]);
+    assert_eq!(shown["job"]["files"][0]["sha256"].as_str().unwrap().len(), 64);
+
+    for (line, code) in [
+        (format!(r#"{{"do":"jobs.retry","job":"{job}"}}"#), "N0704"),
+        (format!(r#"{{"do":"jobs.cancel","job":"{job}"}}"#), "N0704"),
+        (r#"{"do":"jobs.show","job":"../../etc"}"#.into(), "N0704"),
+        (r#"{"do":"jobs.list","state":"tired"}"#.into(), "N0704"),
+        ("nonsense".into(), "N0704"),
+        ("x".repeat(100_000), "N0704"),
+    ] {
+        let answer = site.ask(&line);
+        assert_eq!((&answer["ok"], &answer["diagnostic"]["code"]), (&false.into(), &code.into()));
+    }
+    let status = site.ask(r#"{"do":"status"}"#);
+    assert_eq!(status["jobs"]["succeeded"], 1, "{status}");
+    stop(daemon);
+    assert!(!site.state().join("control.sock").exists());
+}
+
+#[test]
+fn reload_changes_what_it_can_and_refuses_what_is_wrong() {
+    let site = Site::new();
+    let config = site.at("onnxd.toml");
+    fs::write(&config, "[worker]\nparallel_max = 1\n").unwrap();
+    let log = fs::File::create(site.at("log")).unwrap();
+    let file = config.display().to_string();
+    let mut child = site.onnxd(&["run", "--config", &file]).stderr(log).spawn().unwrap();
+    site::wait("the daemon to answer", || site.try_ask(r#"{"do":"status"}"#));
+
+    fs::write(&config, "[worker]\nparallel_max = 3\n[log]\nformat = \"json\"\n").unwrap();
+    let (status, stdout, stderr) = site.run(&["ctl", "reload", "--json"]);
+    assert_eq!(status, 0, "{stderr}");
+    let answer: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert!(answer["applied"].as_array().unwrap().contains(&"worker.parallel_max".into()));
+    assert_eq!(answer["needs_restart"], serde_json::json!(["log.format"]));
+
+    fs::write(&config, "[worker]\nparalel_max = 3\n").unwrap();
+    let (status, _, stderr) = site.run(&["ctl", "reload", "--socket", &socket(&site)]);
+    assert_eq!(status, 78, "{stderr}");
+    assert!(stderr.contains("parallel_max"), "{stderr}");
+    drop_model(&site, "net.onnx", "one");
+    site.wait_for("net", "succeeded");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn socket(site: &Site) -> String {
+    site.state().join("control.sock").display().to_string()
+}
+
+#[test]
+fn two_daemons_do_not_share_a_state_folder() {
+    let site = Site::new();
+    let daemon = site.start();
+    let (status, _, stderr) = site.run(&["run"]);
+    assert_eq!(status, 75, "{stderr}");
+    assert!(stderr.contains("N0306"), "{stderr}");
+    // The first one is not disturbed, not even its socket.
+    drop_model(&site, "net.onnx", "one");
+    site.wait_for("net", "succeeded");
+    stop(daemon);
+}
+
+#[test]
+fn once_finishes_what_lies_there() {
+    let site = Site::new();
+    drop_model(&site, "net.onnx", "one");
+    drop_model(&site, "bob/net.onnx", "two");
+    let (status, _, stderr) = site.run(&["once"]);
+    assert_eq!(status, 0, "{stderr}");
+    assert_eq!(site.names("outbox"), ["bob", "net"]);
+    assert_eq!(site.names("done").len(), 2);
+    let (status, _, stderr) = site.run(&["once"]);
+    assert_eq!(status, 0, "nothing to do: {stderr}");
+    fs::write(site.inbox().join("bad.onnx"), "bad").unwrap();
+    let (status, _, stderr) = site.run(&["once"]);
+    assert_eq!(status, 1, "{stderr}");
+    assert_eq!(site.names("failed").len(), 1);
+}
+
+#[test]
+fn a_shutdown_gives_running_jobs_back() {
+    let mut site = hostile_site();
+    site.set("JOBS_DRAIN_TIMEOUT_S", "1");
+    let daemon = site.start();
+    drop_hostile(&site, "stuck", "hang");
+    site.wait_for("stuck", "running");
+    stop(daemon);
+
+    let mut daemon = site.start();
+    let job = site.wait_for("stuck", "running");
+    assert_eq!(job["attempts"], 1, "the attempt that was given back does not count");
+    let job = id(&job);
+    let (status, _, stderr) = site.run(&["jobs", "cancel", &job]);
+    assert_eq!(status, 0, "{stderr}");
+    let failed = site.at("failed").join(format!("stuck.{job}"));
+    assert!(receipt(&failed).contains("cancelled"), "{}", receipt(&failed));
+    assert!(failed.join("model.onnx").is_file());
+    assert_eq!(site.wait_for("stuck", "cancelled")["stage"], "");
+    daemon.signal(Signal::INT);
+    assert_eq!(daemon.ended().code(), Some(0));
+}
+
+#[test]
+fn a_crashing_plugin_costs_its_own_jobs_only() {
+    let mut site = hostile_site();
+    site.set("WORKER_TIMEOUT_S", "2");
+    let daemon = site.start();
+    for (name, pass) in [("panics", "panic"), ("crashes", "segfault"), ("hangs", "hang")] {
+        drop_hostile(&site, name, pass);
+    }
+    drop_model(&site, "good.onnx", "good");
+    site.wait_for("good", "succeeded");
+    for (name, pass) in [("crashes", "segfault"), ("hangs", "hang")] {
+        // A crash may be an accident, so it is tried a second time.
+        let job = id(&site.wait_for(name, "quarantined"));
+        let shown = site.ask(&format!(r#"{{"do":"jobs.show","job":"{job}"}}"#));
+        let why = shown["job"]["diagnostics"][0]["message"].as_str().unwrap();
+        assert!(why.contains("hostile") && why.contains(pass), "{why}");
+        assert_eq!(shown["job"]["attempts"], 2);
+        assert!(site.state().join("jobs").join(&job).join("input/model.onnx").is_file());
+    }
+    let job = id(&site.wait_for("panics", "failed"));
+    assert!(receipt(&site.at("failed").join(format!("panics.{job}"))).contains("panic"));
+    drop_model(&site, "after.onnx", "after");
+    site.wait_for("after", "succeeded");
+    stop(daemon);
+}

@@ -1,0 +1,165 @@
+//! Drops of every kind start their job once, and only when they are complete.
+
+mod site;
+
+use onnxd_integration_tests::{root, small_model, write_small_model};
+use onnxd_ir::Tensor;
+use onnxd_onnx::{External, WriteOptions, write_model};
+use site::{SETTLE, Site, report};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+
+fn model(site: &Site, name: &str) -> PathBuf {
+    let staged = site.at("staged").join(name);
+    fs::create_dir_all(staged.parent().unwrap()).unwrap();
+    write_small_model(&staged, name);
+    staged
+}
+
+/// Writes in pieces, with pauses below the settle time.
+fn write_slowly(from: &Path, to: &Path) {
+    let bytes = fs::read(from).unwrap();
+    let mut file = fs::File::create(to).unwrap();
+    for piece in bytes.chunks(bytes.len().div_ceil(8)) {
+        file.write_all(piece).unwrap();
+        file.flush().unwrap();
+        sleep(SETTLE / 3);
+    }
+}
+
+/// The result of the only job of this name is there, whole, and the original is put away.
+fn assert_converted(site: &Site, folder: &str, name: &str) {
+    let job = site.wait_for(name, "succeeded");
+    let id = job["job"].as_str().unwrap();
+    let result = site.outbox().join(folder).join(name);
+    assert_eq!(job["published"], result.display().to_string());
+    let files = site::names(&result);
+    let wanted = ["model.onnx", "receipt.txt", "report.html", "report.json", "report.txt"];
+    assert!(wanted.iter().all(|w| files.iter().any(|f| f == w)), "{name}: {files:?}");
+    assert_eq!(report(&result)["job"], id);
+    let done = site.at("done").join(folder).join(format!("{name}.{id}"));
+    site::wait("the originals", || done.is_dir().then_some(()));
+}
+
+#[test]
+fn every_way_to_put_a_file_into_a_folder() {
+    let site = Site::new();
+    let inbox = site.inbox();
+    // One that lies there before the daemon starts.
+    write_small_model(&inbox.join("early.onnx"), "early");
+    let daemon = site.start();
+
+    fs::copy(model(&site, "copied.onnx"), inbox.join("copied.onnx")).unwrap();
+    fs::rename(model(&site, "moved.onnx"), inbox.join("moved.onnx")).unwrap();
+    let linked = model(&site, "linked.onnx");
+    fs::hard_link(&linked, inbox.join("linked.onnx")).unwrap();
+
+    fs::copy(model(&site, "renamed.onnx"), inbox.join("renamed.onnx.part")).unwrap();
+    sleep(SETTLE * 2);
+    assert!(site.jobs_named("renamed").is_empty(), "a temporary name is no drop");
+    fs::rename(inbox.join("renamed.onnx.part"), inbox.join("renamed.onnx")).unwrap();
+
+    // As `tar` does it: folders first, then one file after the other.
+    fs::create_dir_all(inbox.join("tar/extracted")).unwrap();
+    write_slowly(&model(&site, "extracted.onnx"), &inbox.join("tar/extracted/network.onnx"));
+    fs::write(inbox.join("tar/extracted/README"), "from a tar archive").unwrap();
+
+    let tree = site.at("staged/tree");
+    fs::create_dir_all(tree.join("alice/nested")).unwrap();
+    write_small_model(&tree.join("alice/nested/network.onnx"), "nested");
+    fs::rename(tree.join("alice"), inbox.join("alice")).unwrap();
+
+    write_slowly(&model(&site, "slow.onnx"), &inbox.join("slow.onnx"));
+
+    for name in ["early", "copied", "moved", "linked", "renamed", "slow"] {
+        assert_converted(&site, "", name);
+    }
+    assert_converted(&site, "tar", "extracted");
+    assert_converted(&site, "alice", "nested");
+    assert!(linked.exists(), "the other name of a hard link stays");
+    assert_eq!(site.jobs().len(), 8, "each drop is one job\n{}", site.log());
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[test]
+fn a_model_and_its_data_in_every_order() {
+    let site = Site::new();
+    let daemon = site.start();
+    let orders = [
+        ["params", "model", "data"],
+        ["params", "data", "model"],
+        ["model", "params", "data"],
+        ["data", "params", "model"],
+    ];
+    for (n, order) in orders.iter().enumerate() {
+        let name = format!("net{n}");
+        let staged = site.at("staged").join(&name);
+        fs::create_dir_all(&staged).unwrap();
+        let mut large = small_model();
+        // Large enough to go to a file of its own, and different from the others.
+        let (x, value) = (large.graph.outputs()[0], n as f32);
+        let w = large.graph.add_initializer("big", Tensor::vector(vec![value; 1024]));
+        let sum = large.graph.add("sum_of_all", onnxd_ir::ops::ReduceSum::new(w));
+        let y = large.graph.add("shifted", onnxd_ir::ops::Add::new(x, sum));
+        large.graph[y].ty = large.graph[x].ty.clone();
+        large.graph.mark_output(y);
+        let options = WriteOptions { external: External::Always, ..WriteOptions::default() };
+        write_model(&large, &staged.join(format!("{name}.onnx")), &options).unwrap();
+        fs::write(staged.join(format!("{name}.params.toml")), "[export]\nopset = 17\n").unwrap();
+        for part in order {
+            let file = match *part {
+                "params" => format!("{name}.params.toml"),
+                "model" => format!("{name}.onnx"),
+                _ => format!("{name}.onnx.data"),
+            };
+            assert!(site.jobs_named(&name).is_empty(), "started before {part} came");
+            fs::rename(staged.join(&file), site.inbox().join(&file)).unwrap();
+            sleep(SETTLE * 2);
+        }
+        assert_converted(&site, "", &name);
+        let report = report(&site.outbox().join(&name));
+        let sources = report["source"].as_array().unwrap().len();
+        assert_eq!(sources, 3, "{order:?}: all parts belong to the job");
+    }
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[test]
+fn what_is_missing_is_shown() {
+    let site = Site::new();
+    let daemon = site.start();
+    let demo = root().join("core/daemon/demo");
+    let inbox = site.inbox();
+    fs::create_dir(inbox.join("digits")).unwrap();
+    for file in ["params.ini", "digits.ini"] {
+        fs::copy(demo.join(file), inbox.join("digits").join(file)).unwrap();
+    }
+    let why = site.wait_for_drop("digits", "waiting");
+    assert!(why.contains("weights"), "{why}");
+    let weights = site.at("staged-weights");
+    fs::create_dir(&weights).unwrap();
+    for name in site::names(&demo.join("weights")) {
+        fs::copy(demo.join("weights").join(&name), weights.join(&name)).unwrap();
+    }
+    fs::rename(&weights, inbox.join("digits/weights")).unwrap();
+    assert_converted(&site, "", "digits");
+    assert_eq!(site.jobs().len(), 1);
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+#[test]
+fn what_nobody_wants_goes_aside() {
+    let mut site = Site::new();
+    site.set("INTAKE_UNMATCHED_AFTER_S", "1");
+    let daemon = site.start();
+    fs::create_dir(site.inbox().join("pictures")).unwrap();
+    fs::write(site.inbox().join("pictures/cat.jpg"), "meow").unwrap();
+    fs::write(site.inbox().join("letter.doc"), "dear").unwrap();
+    let (cat, letter) = (site.at("unmatched/pictures/cat.jpg"), site.at("unmatched/letter.doc"));
+    site::wait("both to be moved", || (cat.is_file() && letter.is_file()).then_some(()));
+    assert!(site.jobs().is_empty());
+    assert_eq!(site.names("unmatched"), ["letter.doc", "pictures"]);
+    assert_eq!(daemon.stop().code(), Some(0));
+}

@@ -1,0 +1,118 @@
+//! The daemon is killed at random moments while drops arrive: each drop ends in exactly one
+//! published result, and nothing is lost or left behind.
+
+mod site;
+
+use onnxd_integration_tests::write_small_model;
+use site::{Site, names, report, wait};
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, Instant};
+
+const KILLS: u32 = 50;
+/// Longest life of a daemon, in times from its start to a result: most jobs need several lives, but
+/// none so many that it looks like a job that kills daemons.
+const LIFE_MAX: f64 = 2.5;
+
+/// Numbers that differ from run to run; the first one is printed so that a failure can be repeated.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Random {
+        let given = std::env::var("KILL_SEED").ok().and_then(|seed| seed.parse().ok());
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let seed = given.unwrap_or(u64::from(now.subsec_nanos()));
+        println!("KILL_SEED={seed}");
+        Random(seed)
+    }
+
+    /// Between 0 and 1.
+    fn next(&mut self) -> f64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        f64::from((self.0 >> 33) as u32) / f64::from(u32::MAX >> 1)
+    }
+}
+
+/// A drop of its own kind: a file that is moved in, a file that is written, or a folder.
+fn drop_one(site: &Site, n: u32) {
+    let name = format!("net{n:03}");
+    let staged = site.at("staged.onnx");
+    match n % 3 {
+        0 => {
+            write_small_model(&staged, &name);
+            fs::rename(&staged, site.inbox().join(format!("{name}.onnx"))).unwrap();
+        }
+        1 => write_small_model(&site.inbox().join(format!("{name}.onnx")), &name),
+        _ => {
+            let folder = site.inbox().join("team").join(&name);
+            fs::create_dir_all(&folder).unwrap();
+            write_small_model(&folder.join("model.onnx"), &name);
+            fs::write(folder.join("notes.txt"), &name).unwrap();
+        }
+    }
+}
+
+/// Time from the start of the daemon to a result.
+fn time_to_result(site: &Site, n: u32) -> Duration {
+    drop_one(site, n);
+    let begin = Instant::now();
+    let daemon = site.spawn();
+    wait("a result", || site.outbox().join(format!("net{n:03}")).is_dir().then_some(()));
+    let taken = begin.elapsed();
+    daemon.kill();
+    taken
+}
+
+#[test]
+fn fifty_kills_lose_and_double_nothing() {
+    let mut site = Site::new();
+    site.set("INTAKE_SETTLE_MS", "10");
+    site.set("WORKER_PARALLEL_MAX", "2");
+    site.set("LOG_LEVEL", "info");
+    let mut random = Random::new();
+    // The first start also inspects the plugins; the second one is as the others.
+    time_to_result(&site, 0);
+    let usual = time_to_result(&site, 1);
+    let mut drops = 2;
+    for _ in 0..KILLS {
+        let daemon = site.spawn();
+        let life = usual.mul_f64(LIFE_MAX * random.next());
+        let arrival = life.mul_f64(random.next());
+        std::thread::sleep(arrival);
+        drop_one(&site, drops);
+        drops += 1;
+        std::thread::sleep(life.saturating_sub(arrival));
+        daemon.kill();
+    }
+    let daemon = site.start();
+    wait("all jobs to be finished", || {
+        let jobs = site.jobs();
+        let done = jobs.len() >= drops as usize && jobs.iter().all(|j| j["state"] == "succeeded");
+        let bad = jobs.iter().find(|j| j["state"] == "failed" || j["state"] == "quarantined");
+        assert!(bad.is_none(), "{bad:?}\n{}", site.log());
+        done.then_some(())
+    });
+    assert_eq!(daemon.stop().code(), Some(0));
+
+    let mut results = BTreeMap::new();
+    for folder in ["outbox", "outbox/team"] {
+        for name in site.names(folder).into_iter().filter(|n| n != "team") {
+            let report = report(&site.at(folder).join(&name));
+            assert_eq!(report["verdict"], "succeeded", "{name}");
+            *results.entry(report["name"].as_str().unwrap().to_owned()).or_insert(0) += 1;
+        }
+    }
+    let expected: BTreeMap<String, i32> = (0..drops).map(|n| (format!("net{n:03}"), 1)).collect();
+    assert_eq!(results, expected, "{}", site.log());
+    assert_eq!(site.names("inbox"), ["team"]);
+    assert!(site.names("inbox/team").is_empty());
+    assert!(site.names("failed").is_empty());
+    assert!(site.names("state/orphans").is_empty());
+    let done = site.names("done").len() - 1 + site.names("done/team").len();
+    assert_eq!(done, drops as usize, "every original is in `done` once");
+    for job in names(&site.state().join("jobs")) {
+        let left = names(&site.state().join("jobs").join(&job));
+        assert_eq!(left, ["claim", "report.json"], "{job}");
+    }
+}
