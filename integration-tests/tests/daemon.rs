@@ -6,7 +6,9 @@ use onnxd_integration_tests::{library, write_small_model};
 use rustix::process::Signal;
 use site::{Daemon, Site, report};
 use std::fs;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::Duration;
 
 /// A drop of a model that is unlike those with another mark.
 fn drop_model(site: &Site, path: &str, mark: &str) {
@@ -286,4 +288,69 @@ fn a_crashing_plugin_costs_its_own_jobs_only() {
     drop_model(&site, "after.onnx", "after");
     site.wait_for("after", "succeeded");
     stop(daemon);
+}
+
+#[test]
+fn too_little_space_pauses_visibly() {
+    let mut site = Site::new();
+    site.set("JOBS_MIN_FREE_MIB", "1000000000");
+    let daemon = site.start();
+    drop_model(&site, "net.onnx", "one");
+    let why = site.wait_for_drop("net.onnx", "blocked");
+    assert!(why.contains("MiB free") && why.contains("jobs.min_free_mib"), "{why}");
+    assert_eq!(site.run(&["ctl", "health"]).0, 1);
+    assert!(site.jobs().is_empty());
+    stop(daemon);
+    assert_eq!(site.run(&["once"]).0, 1, "it does not wait for space for ever");
+    assert_eq!(site.names("inbox"), ["net.onnx"]);
+}
+
+#[test]
+fn old_jobs_are_forgotten_with_their_folders() {
+    let mut site = Site::new();
+    let daemon = site.start();
+    for name in ["a", "b", "c"] {
+        drop_model(&site, &format!("{name}.onnx"), name);
+        site.wait_for(name, "succeeded");
+    }
+    stop(daemon);
+    fs::create_dir_all(site.state().join("jobs/STRANGE/input")).unwrap();
+    fs::write(site.state().join("jobs/STRANGE/input/file"), "whose?").unwrap();
+    site.set("JOBS_RETAIN_MAX", "1");
+    let daemon = site.start();
+    site::wait("the folders to go", || (site.names("state/jobs").len() == 1).then_some(()));
+    let jobs = site.jobs();
+    assert_eq!((jobs.len(), &jobs[0]["name"]), (1, &"c".into()));
+    assert_eq!(site.names("outbox"), ["a", "b", "c"], "results are never touched");
+    assert!(site.state().join("orphans/STRANGE/input/file").is_file(), "what nobody knows is kept");
+    stop(daemon);
+}
+
+/// What systemd would hear on its notification socket.
+#[test]
+fn systemd_is_told() {
+    let mut site = Site::new();
+    let path = site.at("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    site.set_variable("NOTIFY_SOCKET", &path.display().to_string());
+    site.set_variable("WATCHDOG_USEC", "200000");
+    let mut daemon = site.spawn();
+    let heard = |wanted: &str| {
+        let mut all = String::new();
+        while !all.lines().any(|line| line.starts_with(wanted)) {
+            let mut buffer = [0; 4096];
+            let n = socket.recv(&mut buffer).unwrap_or_else(|e| panic!("{wanted}: {e}: {all}"));
+            all += &format!("{}\n", String::from_utf8_lossy(&buffer[..n]));
+        }
+        all
+    };
+    assert!(heard("READY=1").contains("EXTEND_TIMEOUT_USEC="));
+    heard("WATCHDOG=1");
+    drop_model(&site, "net.onnx", "one");
+    heard("STATUS=1 running");
+    heard("STATUS=0 running, 0 waiting, 0 failed");
+    daemon.signal(Signal::TERM);
+    heard("STOPPING=1");
+    assert_eq!(daemon.ended().code(), Some(0));
 }

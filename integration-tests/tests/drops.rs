@@ -161,5 +161,9 @@ fn what_nobody_wants_goes_aside() {
     site::wait("both to be moved", || (cat.is_file() && letter.is_file()).then_some(()));
     assert!(site.jobs().is_empty());
     assert_eq!(site.names("unmatched"), ["letter.doc", "pictures"]);
+    fs::write(site.inbox().join("letter.doc"), "dear again").unwrap();
+    let second = site.at("unmatched/letter.doc.1/letter.doc");
+    site::wait("the second letter", || second.is_file().then_some(()));
+    assert_eq!(fs::read(&letter).unwrap(), b"dear", "nothing is replaced");
     assert_eq!(daemon.stop().code(), Some(0));
 }

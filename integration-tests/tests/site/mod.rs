@@ -39,7 +39,12 @@ impl Site {
 
     /// Sets `SECTION_KEY` for all processes started from now on.
     pub(crate) fn set(&mut self, key: &str, value: &str) {
-        self.settings.push((format!("ONNXD_{key}"), value.to_owned()));
+        self.set_variable(&format!("ONNXD_{key}"), value);
+    }
+
+    /// Sets a variable of the environment for them.
+    pub(crate) fn set_variable(&mut self, name: &str, value: &str) {
+        self.settings.push((name.to_owned(), value.to_owned()));
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::{Ended, FINDINGS, Failure, out};
 use crate::run::control::protocol::Request;
 use crate::run::control::{class_of, client};
-use onnxd_config::{Environment, load};
+use onnxd_config::{Entry, Environment, load};
 use onnxd_diagnostics::{Class, Code, Diagnostic};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -88,11 +88,11 @@ impl DaemonArgs {
         let environment = Environment::of_process();
         let loaded = load(self.config.as_deref(), &environment, &[])?;
         if self.json {
-            let entry = |e: &onnxd_config::Entry| json!({"key": e.key, "value": e.value, "origin": e.origin});
+            let entry = |e: &Entry| json!({"key": e.key, "value": e.value, "origin": e.origin});
             let entries: Vec<Value> = loaded.entries.iter().map(entry).collect();
             out::json(&json!({"ok": true, "file": loaded.file, "settings": entries}));
         } else {
-            let row = |e: &onnxd_config::Entry| vec![e.key.to_owned(), e.toml(), e.origin.clone()];
+            let row = |e: &Entry| vec![e.key.to_owned(), e.toml(), e.origin.clone()];
             out::print(&out::table(&loaded.entries.iter().map(row).collect::<Vec<_>>()));
         }
         Ok(0)

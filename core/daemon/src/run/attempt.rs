@@ -126,7 +126,7 @@ impl Work {
         // The copy beside the job is for `onnxd report`; the one in the result is what counts.
         let json = onnxd_report::json(&outcome.report);
         if let Err(e) = fs::write(self.dir.report(), json) {
-            tracing::warn!(job = self.job.id, reason = %e, "the copy of the report was not written");
+            tracing::warn!(job = self.job.id, reason = %e, "no copy of the report");
         }
         match (prepared, outcome.verdict) {
             (Err(disk), _) => failed(vec![to_message(&disk)]),

@@ -107,26 +107,18 @@ fn republish(job: &Job, earlier: &Path, dest: &Path) -> std::io::Result<()> {
 /// Moves it to `unmatched/<path below the inbox>`, with a number where that is taken.
 fn put_aside(unmatched: &Unmatched, folders: &Folders) -> Result<PathBuf, ClaimError> {
     let plain = folders.unmatched.join(&unmatched.id);
-    let numbered = |n: u32| match n {
-        0 => plain.clone(),
-        n => PathBuf::from(format!("{}.{n}", plain.display())),
+    let numbered = |n: u32| PathBuf::from(format!("{}.{n}", plain.display()));
+    let free = (1..).map(numbered).find(|to| !to.exists()).filter(|_| plain.exists());
+    // A claim moves files into a folder: a single file into the one it is to lie in.
+    let dest = match (&free, unmatched.whole) {
+        (Some(numbered), _) => numbered,
+        (None, Some(_)) => &plain,
+        (None, None) => plain.parent().unwrap_or(&folders.unmatched),
     };
-    let target = (0..).map(numbered).find(|t| !t.exists()).unwrap_or(plain.clone());
-    let disk = |e: std::io::Error| {
-        let message = format!("{}: {e}", target.display());
-        ClaimError::Failed(Diagnostic::new(Code::Disk, message))
-    };
-    make_dir(target.parent().unwrap_or(Path::new("/"))).map_err(disk)?;
-    if unmatched.whole.is_some() {
-        unmatched.plan(&target).execute()?;
-        return Ok(target);
-    }
-    // A claim moves files into a folder; a single file is then taken out of it.
-    let folder = target.with_file_name(".onnxd-unmatched.part");
-    unmatched.plan(&folder).execute()?;
-    for file in &unmatched.files {
-        std::fs::rename(folder.join(&file.name), &target).map_err(disk)?;
-    }
-    remove_folder(&folder).map_err(disk)?;
-    Ok(target)
+    let above = dest.parent().unwrap_or(Path::new("/"));
+    make_dir(above).map_err(|e| {
+        ClaimError::Failed(Diagnostic::new(Code::Disk, format!("{}: {e}", above.display())))
+    })?;
+    unmatched.plan(dest).execute()?;
+    Ok(free.unwrap_or(plain))
 }

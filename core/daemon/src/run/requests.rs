@@ -259,7 +259,7 @@ impl Daemon {
         let entries = entries.map(|e| old_of(e).filter(|_| kept(e)).unwrap_or_else(|| e.clone()));
         self.source.entries = entries.collect();
         self.settings = settings.into();
-        tracing::info!(applied = ?now, needs_restart = ?later, plugins_changed, "settings read again");
+        tracing::info!(applied = ?now, needs_restart = ?later, plugins_changed, "reloaded");
         granted(json!({
             "applied": now,
             "needs_restart": later,

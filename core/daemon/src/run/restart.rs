@@ -133,7 +133,7 @@ impl Daemon {
         for name in names.iter().filter(|n| n.to_str().is_none_or(|n| !known.contains(n))) {
             let path = self.folders.jobs().join(name);
             let done = if is_filled(&path.join("input")) {
-                tracing::warn!(folder = %path.display(), "no job knows this folder; it is set aside");
+                tracing::warn!(folder = %path.display(), "set aside: no job knows this folder");
                 set_aside(&self.folders, Path::new(name))
             } else {
                 // Recorded was nothing, so nothing was moved.
