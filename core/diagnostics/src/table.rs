@@ -53,7 +53,7 @@ diagnostics! {
     "N0215" ShapeMismatch Input "The shapes that meet here do not fit each other.";
     "N0216" LayerParameterIgnored Input "The setting has no effect where it stands.";
     // 03: the machine
-    "N0301" WorkerKilled Environment "The worker was killed, most often by a memory limit; raise `worker.memory_mib_max`.";
+    "N0301" WorkerKilled Environment "The worker was killed, mostly for memory; raise `worker.memory_mib_max`.";
     "N0302" WorkerTimeout Environment "Raise `job.timeout_s`, or look at the plugin named.";
     "N0303" WorkerStart Environment "The worker process could not be started; see the system's message.";
     "N0304" Disk Environment "Free space on the disk, or check the folder's permissions.";
@@ -62,7 +62,7 @@ diagnostics! {
     "N0307" NotRunning Environment "Start the daemon with `onnxd run`.";
     "N0308" StoreVersion Environment "Start the onnxd that wrote the state folder, or a newer one.";
     // 04: plugins
-    "N0401" PluginCrashed Internal "The plugin named crashed; report it to its author with the files in the job folder.";
+    "N0401" PluginCrashed Internal "The plugin named crashed; report it to its author with the job folder.";
     "N0402" PluginPanicked Internal "The plugin named hit a bug; report it to its author.";
     "N0403" PluginRefused Environment "The plugin cannot be loaded by this onnxd; the message says what it expects.";
     "N0404" PluginFailed Internal "The plugin named reported a failure.";

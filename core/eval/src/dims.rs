@@ -1,4 +1,5 @@
-//! Arithmetic on sizes and indices that several families share. All of it is checked: sizes come from foreign files.
+//! Arithmetic on sizes and indices that several families share. All of it is checked: sizes come
+//! from foreign files.
 
 use crate::fault::{Fault, Outcome};
 
@@ -87,6 +88,11 @@ pub(crate) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
 
 /// Calls `f` with the coordinates of every element, in row-major order.
 pub(crate) fn for_each_index(dims: &[usize], mut f: impl FnMut(&[usize])) {
+    walk(dims, &mut f);
+}
+
+/// Compiled once: there are hundreds of different `f`.
+fn walk(dims: &[usize], f: &mut dyn FnMut(&[usize])) {
     if dims.contains(&0) {
         return;
     }

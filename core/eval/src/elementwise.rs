@@ -48,21 +48,27 @@ pub(crate) fn pairs<A, B, R>(
         return vec![f(&a[0], &b[0])];
     };
     let (da, db) = (steps[0][outer.len()], steps[1][outer.len()]);
-    for_each_index(outer, |index| {
-        let start = |k: usize| index.iter().zip(&steps[k]).map(|(i, s)| i * s).sum::<usize>();
-        let (a, b) = (&a[start(0)..], &b[start(1)..]);
+    for_each_start(outer, &steps, &mut |[a_start, b_start]| {
+        let (a, b) = (&a[a_start..], &b[b_start..]);
         match (da, db) {
             _ if run == 0 => {}
             (1, 1) => out.extend(a[..run].iter().zip(&b[..run]).map(|(a, b)| f(a, b))),
-            (1, 0) => out.extend(a[..run].iter().map(|a| f(a, &b[0]))),
-            (0, 1) => out.extend(b[..run].iter().map(|b| f(&a[0], b))),
             _ => out.extend((0..run).map(|i| f(&a[i * da], &b[i * db]))),
         }
     });
     out
 }
 
-/// Joins neighbouring axes that all operands walk through evenly, so that the innermost runs are long.
+/// Where each run of both operands begins.
+fn for_each_start(outer: &[usize], steps: &[Vec<usize>], f: &mut dyn FnMut([usize; 2])) {
+    for_each_index(outer, |index| {
+        let start = |k: usize| index.iter().zip(&steps[k]).map(|(i, s)| i * s).sum::<usize>();
+        f([start(0), start(1)]);
+    });
+}
+
+/// Joins neighbouring axes that all operands walk through evenly, so that the innermost runs are
+/// long.
 fn merged(dims: &[usize], strides: &[Vec<usize>]) -> (Vec<usize>, Vec<Vec<usize>>) {
     if dims.contains(&0) {
         return (vec![0], vec![vec![1]; strides.len()]);

@@ -19,7 +19,11 @@ macro_rules! export_plugin {
     (
         id: $id:literal,
         summary: $summary:literal,
-        components: [ $( $kind:ident ( $name:literal, $about:literal $(; $($glob:literal),+)? => $make:expr $(,)? ) ),+ $(,)? ] $(,)?
+        components: [
+            $( $kind:ident (
+                $name:literal, $about:literal $(; $($glob:literal),+)? => $make:expr $(,)?
+            ) ),+ $(,)?
+        ] $(,)?
     ) => {
         struct ExportedPlugin;
 

@@ -1,4 +1,5 @@
-//! What a plugin in Rust is written with: traits, one macro, and the graph. All `unsafe` of the plugin interface is here.
+//! What a plugin in Rust is written with: traits, one macro, and the graph. All `unsafe` of the
+//! plugin interface is here.
 //!
 //! A front-end implements [`Frontend`], a pass [`rewrite::Pass`] (or is a [`rewrite::rule`]), and [`export_plugin!`]
 //! makes a library of them that onnxd loads. `plugins/example` is a complete one.

@@ -1,7 +1,8 @@
 //! Changing graphs: a rule either rewrites or says why not, and the reasons reach the report.
 //!
 //! A *rewrite rule* handles one pattern, rooted at one operator; a *pass* works on the whole model. Both are run
-//! through [`run_passes`], which counts rewrites against [`Fuel`], so that "which rewrite broke it" is found by bisection.
+//! through [`run_passes`], which counts rewrites against [`Fuel`], so that "which rewrite broke
+//! it" is found by bisection.
 
 pub mod check;
 mod fuel;

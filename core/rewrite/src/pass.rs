@@ -58,7 +58,8 @@ impl PassContext {
     }
 }
 
-/// Runs `passes` in order. `done` hears of every pass as it ends (to take times, to report progress, to stop early by an
+/// Runs `passes` in order. `done` hears of every pass as it ends (to take times, to report
+/// progress, to stop early by an
 /// error); after every pass the graph's invariants are checked.
 pub fn run_passes(
     model: &mut Model,

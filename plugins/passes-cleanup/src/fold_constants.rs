@@ -1,7 +1,8 @@
 //! Computes what depends on constants only, so that runtimes need not and other passes see the values.
 //!
 //! A result may be larger than what it is computed from by [`GROWTH_BYTES_MAX`] at most: a model that describes its
-//! weights by `ConstantOfShape` or `Expand` stays small. `DequantizeLinear` and its kin stay: they say how a weight is stored.
+//! weights by `ConstantOfShape` or `Expand` stays small. `DequantizeLinear` and its kin stay: they
+//! say how a weight is stored.
 
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::eval;

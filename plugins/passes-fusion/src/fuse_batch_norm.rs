@@ -1,4 +1,5 @@
-//! Folds inference-mode batch normalization into the linear operator that feeds it, because both are affine per channel.
+//! Folds inference-mode batch normalization into the linear operator that feeds it, because both
+//! are affine per channel.
 //!
 //! `gain = gamma / sqrt(var + epsilon)`, `w' = w * gain`, `b' = (b - mean) * gain + beta`
 //!

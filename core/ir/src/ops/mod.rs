@@ -72,7 +72,8 @@ impl<O> Deref for At<O> {
     }
 }
 
-/// Declares operators: `Name(required inputs; optional inputs; ..variadic) [required attributes] { attributes = defaults }`.
+/// Declares operators: `Name(required inputs; optional inputs; ..variadic) [required attributes] {
+/// attributes = defaults }`.
 macro_rules! onnx_ops {
     ($(
         $(#[$doc:meta])*
