@@ -1,0 +1,65 @@
+//! Holds the tables of docs/manual.md equal to the rows of this crate and to the list of codes.
+//!
+//! `UPDATE_EXPECT=1 cargo test -p onnxd-config --test manual` writes the tables of keys anew.
+
+use onnxd_config::{Params, Row, settings};
+use onnxd_diagnostics::Code;
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// The manual; `None` where the crate lies without the repository around it.
+fn manual() -> Option<(PathBuf, String)> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/manual.md");
+    path.exists().then(|| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        (path, text)
+    })
+}
+
+/// One line per key.
+fn table(rows: &[Row]) -> String {
+    let mut out = String::from("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
+    for row in rows {
+        let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
+        let (kind, default) = (cell(&row.type_text()), cell(row.default_text()));
+        let help = cell(row.help()).split_whitespace().collect::<Vec<_>>().join(" ");
+        writeln!(out, "| `{}` | {kind} | {default} | {help} |", row.key).unwrap();
+    }
+    out
+}
+
+/// The text with what stands between the marks of `name` replaced.
+fn with_table(text: &str, name: &str, table: &str) -> String {
+    let begin = format!("<!-- {name}: begin, written by config/tests/manual.rs -->\n");
+    let end = format!("<!-- {name}: end -->");
+    let (head, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("no mark `{begin}`"));
+    let (_, tail) = rest.split_once(&end).unwrap_or_else(|| panic!("no mark `{end}`"));
+    format!("{head}{begin}{table}{end}{tail}")
+}
+
+#[test]
+fn every_key_is_in_the_manual_with_type_and_default() {
+    let Some((path, text)) = manual() else { return };
+    let wanted = with_table(&text, "params", &table(Params::rows()));
+    let wanted = with_table(&wanted, "settings", &table(settings::ROWS));
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(path, wanted).unwrap();
+        return;
+    }
+    for (i, (found, wanted)) in text.lines().zip(wanted.lines()).enumerate() {
+        assert_eq!(found, wanted, "docs/manual.md:{}; UPDATE_EXPECT=1 writes it anew", i + 1);
+    }
+    assert_eq!(text.lines().count(), wanted.lines().count());
+}
+
+#[test]
+fn every_code_is_in_the_manual_with_its_class() {
+    let Some((_, text)) = manual() else { return };
+    for code in Code::ALL {
+        let begin = format!("| {} | {} | ", code.as_str(), code.class().as_str());
+        let count = text.lines().filter(|line| line.starts_with(&begin)).count();
+        assert_eq!(count, 1, "docs/manual.md has {count} lines that begin with `{begin}`");
+    }
+    let listed = text.lines().filter(|line| line.starts_with("| N0")).count();
+    assert_eq!(listed, Code::ALL.len(), "docs/manual.md lists codes that do not exist");
+}
