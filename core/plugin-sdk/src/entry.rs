@@ -112,7 +112,7 @@ pub unsafe extern "C" fn destroy(inst: *mut c_void) {
     if !inst.is_null() {
         // SAFETY: `create` made it from a box; a panic in a destructor must not cross.
         let _ = catch_unwind(AssertUnwindSafe(|| unsafe {
-            drop(Box::from_raw(inst.cast::<Instance>()))
+            drop(Box::from_raw(inst.cast::<Instance>()));
         }));
     }
 }

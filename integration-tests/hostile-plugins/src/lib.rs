@@ -43,7 +43,7 @@ impl Pass for Hostile {
                 recurse(0);
             }
             "hang" => loop {
-                std::thread::sleep(Duration::from_secs(1))
+                std::thread::sleep(Duration::from_secs(1));
             },
             "exit" => std::process::exit(0),
             "eat-memory" => eat(),

@@ -7,7 +7,7 @@
 
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::ir::ops::{Conv, Gemm};
-use onnxd_plugin_sdk::ir::{At, Graph, Model, Reals, ValueId};
+use onnxd_plugin_sdk::ir::{At, Graph, Model, NodeId, Reals, Tensor, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip};
 
 /// Ranges that differ by less than this factor are left alone.
@@ -38,7 +38,7 @@ impl Pass for EqualizeWeights {
 
 /// A convolution or a fully connected layer.
 struct Layer {
-    node: onnxd_plugin_sdk::ir::NodeId,
+    node: NodeId,
     x: ValueId,
     w: ValueId,
     w_slot: usize,
@@ -50,7 +50,7 @@ struct Layer {
 }
 
 impl Layer {
-    fn at(graph: &Graph, id: onnxd_plugin_sdk::ir::NodeId) -> Option<Layer> {
+    fn at(graph: &Graph, id: NodeId) -> Option<Layer> {
         if let Some(c) = At::<Conv>::find(graph, id) {
             let (x, w, bias, out) = (c.x, c.w, c.b, c.out);
             let group = usize::try_from(c.group).ok()?;
@@ -64,7 +64,7 @@ impl Layer {
 
     fn weights(&self, graph: &Graph) -> Result<Reals, Skip> {
         let found = graph.constant(self.w).filter(|t| t.dtype().is_float());
-        let reals = found.and_then(|t| t.to_reals());
+        let reals = found.and_then(Tensor::to_reals);
         reals.ok_or_else(|| {
             Skip(format!("`{}` is not a constant of a float type", graph[self.w].name))
         })
@@ -95,7 +95,7 @@ fn equalize(graph: &mut Graph, first: &Layer) -> Result<(), Skip> {
     let bias = match first.bias {
         None => None,
         Some(b) => {
-            let old = graph.constant(b).and_then(|t| t.to_reals()).filter(|r| r.dims == gain.dims);
+            let old = graph.constant(b).and_then(Tensor::to_reals).filter(|r| r.dims == gain.dims);
             Some((b, old.ok_or_else(|| Skip("the bias is not one constant per channel".into()))?))
         }
     };
@@ -108,7 +108,7 @@ fn equalize(graph: &mut Graph, first: &Layer) -> Result<(), Skip> {
 }
 
 fn put(graph: &mut Graph, layer: &Layer, slot: usize, old: ValueId, data: &Reals) {
-    let dtype = graph.constant(old).map(|t| t.dtype());
+    let dtype = graph.constant(old).map(Tensor::dtype);
     let data = dtype.and_then(|t| data.to_tensor(t)).expect("read as a float constant before");
     let name = format!("{}_equalized", graph[old].name);
     let new = graph.add_initializer(&name, data);

@@ -76,7 +76,7 @@ enum Side {
     Outputs,
 }
 
-fn bad(key: &str, message: String) -> Diagnostic {
+fn bad(key: &str, message: &str) -> Diagnostic {
     Diagnostic::new(Code::ParamsBadValue, format!("export.{key}: {message}"))
 }
 
@@ -88,7 +88,7 @@ fn rename(graph: &mut Graph, side: Side, wanted: Vec<String>) -> Result<(), Diag
     };
     if wanted.len() > values.len() {
         let text = format!("{} names for {} values", wanted.len(), values.len());
-        return Err(bad(key, text));
+        return Err(bad(key, &text));
     }
     for (value, name) in values.into_iter().zip(wanted) {
         if graph[value].name == name {
@@ -97,7 +97,7 @@ fn rename(graph: &mut Graph, side: Side, wanted: Vec<String>) -> Result<(), Diag
         if let Some(other) = graph.value_named(&name) {
             // Inner values give way to a name that a user chose.
             if graph.inputs().contains(&other) || graph.is_output(other) {
-                return Err(bad(key, format!("`{}` is the name of another value", shown(&name))));
+                return Err(bad(key, &format!("`{}` is the name of another value", shown(&name))));
             }
             let free = graph.fresh_name(&name);
             graph.rename(other, &free);
@@ -116,10 +116,13 @@ fn dynamic_axes(graph: &mut Graph, axes: &Value) -> Result<(), Diagnostic> {
             let known: Vec<&str> = ends.iter().map(|v| graph[*v].name.as_str()).collect();
             let hint = nearest(name, known).map(|n| format!("; did you mean `{n}`?"));
             let text = format!("no input or output `{}`{}", shown(name), hint.unwrap_or_default());
-            return Err(bad("dynamic_axes", text));
+            return Err(bad("dynamic_axes", &text));
         };
         let Some(ValueType::Tensor { shape: Some(shape), .. }) = &mut graph[value].ty else {
-            return Err(bad("dynamic_axes", format!("the rank of `{}` is not known", shown(name))));
+            return Err(bad(
+                "dynamic_axes",
+                &format!("the rank of `{}` is not known", shown(name)),
+            ));
         };
         for (axis, symbol) in dims.as_object().into_iter().flatten() {
             let rank = shape.len() as i64;
@@ -128,7 +131,7 @@ fn dynamic_axes(graph: &mut Graph, axes: &Value) -> Result<(), Diagnostic> {
                 Some(a) => shape[a as usize] = Dim::from(symbol.as_str().unwrap_or_default()),
                 None => {
                     let text = format!("`{}` has no axis {axis}", shown(name));
-                    return Err(bad("dynamic_axes", text));
+                    return Err(bad("dynamic_axes", &text));
                 }
             }
         }
