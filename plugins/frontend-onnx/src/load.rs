@@ -23,7 +23,11 @@ fn name_layers(model: &mut Model) {
         let output = || node.output(0).map(|v| graph[v].name.clone()).unwrap_or_default();
         let name = if node.name.is_empty() { output() } else { node.name.clone() };
         let layer = Layer::new(name, node.op.clone());
-        graph.node_mut(id).layers = vec![layer];
+        let layers = &mut graph.node_mut(id).layers;
+        // A model that onnxd wrote knows more: the layers that a fused node came from.
+        if !layers.contains(&layer) {
+            layers.push(layer);
+        }
     }
 }
 

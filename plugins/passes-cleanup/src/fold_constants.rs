@@ -6,7 +6,7 @@
 
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::eval;
-use onnxd_plugin_sdk::ir::{Graph, Model, Node, NodeId, Tensor};
+use onnxd_plugin_sdk::ir::{Attr, Graph, Model, Node, NodeId, Tensor};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip, for_each_graph_mut};
 
 /// How much larger a folded result may be than its operands.
@@ -52,7 +52,8 @@ fn operands(graph: &Graph, node: &Node) -> Option<Vec<Option<Tensor>>> {
         && eval::is_deterministic(node)
         && !KEPT.contains(&node.op.as_str())
         && node.subgraphs().next().is_none()
-        && node.output(0).is_some();
+        && node.output(0).is_some()
+        && !node.attrs.iter().any(|(_, a)| matches!(a, Attr::Ref { .. }));
     let constant = |v: &Option<_>| match v {
         None => Some(None),
         Some(v) => graph.constant(*v).cloned().map(Some),
@@ -116,6 +117,24 @@ mod tests {
                y = Add(x, zeros)
              }",
         );
+    }
+
+    #[test]
+    fn an_attribute_that_the_caller_of_a_function_gives_is_not_known() {
+        let mut model = Model::new(Graph::new("g"), 8, 17);
+        let mut body = Graph::new("F");
+        let c = body.add_initializer("c", Tensor::vector(vec![-1.0f32]));
+        let y = body.add_value("y", None);
+        let alpha = Attr::Ref { name: "slope".into(), kind: 1 };
+        body.add_node(Node::new("LeakyRelu", [c], [y]).with("alpha", alpha));
+        let z = body.add("z", onnxd_plugin_sdk::ir::ops::Relu::new(y));
+        body.mark_output(z);
+        let opsets = model.opsets.clone();
+        let function = onnxd_plugin_sdk::ir::Function { graph: body, opsets, ..Default::default() };
+        model.functions.push(function);
+        let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
+        FoldConstants.run(&mut model, &mut cx).unwrap();
+        assert_eq!((cx.report.rewrites, model.functions[0].graph.node_count()), (0, 2));
     }
 
     #[test]

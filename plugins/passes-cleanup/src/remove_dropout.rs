@@ -27,6 +27,9 @@ pub(crate) fn remove_dropout(cx: &mut Rewriter, dropout: At<Dropout>) -> Rewrite
     {
         return Skip::because(format!("its mask {} is used", cx.name(mask)));
     }
+    if cx.opset < 7 && dropout.is_test == 0 {
+        return Skip::because(format!("in opset {} it is defined for training", cx.opset));
+    }
     if let Some(mode) = dropout.training_mode
         && cx.integers(mode)?.iter().any(|on| *on != 0)
     {

@@ -7,7 +7,7 @@
 
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::ir::ops::{Conv, Gemm};
-use onnxd_plugin_sdk::ir::{At, Graph, Model, NodeId, Reals, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{At, Attr, Graph, Model, NodeId, Reals, Tensor, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip};
 
 /// Ranges that differ by less than this factor are left alone.
@@ -47,6 +47,8 @@ struct Layer {
     /// Axis of the weights that runs over outputs.
     out_axis: usize,
     group: usize,
+    /// Whether it reads its input with channels and batch exchanged.
+    transposed: bool,
 }
 
 impl Layer {
@@ -54,12 +56,14 @@ impl Layer {
         if let Some(c) = At::<Conv>::find(graph, id) {
             let (x, w, bias, out) = (c.x, c.w, c.b, c.out);
             let group = usize::try_from(c.group).ok()?;
-            return Some(Layer { node: id, x, w, w_slot: 1, bias, out, out_axis: 0, group });
+            let (out_axis, transposed) = (0, false);
+            return Some(Layer { node: id, x, w, w_slot: 1, bias, out, out_axis, group, transposed });
         }
         let fc = At::<Gemm>::find(graph, id)?;
         let out_axis = usize::from(fc.transB == 0);
         let (x, w, bias, out) = (fc.a, fc.b, fc.c, fc.out);
-        Some(Layer { node: id, x, w, w_slot: 1, bias, out, out_axis, group: 1 })
+        let (group, transposed) = (1, fc.transA != 0);
+        Some(Layer { node: id, x, w, w_slot: 1, bias, out, out_axis, group, transposed })
     }
 
     fn weights(&self, graph: &Graph) -> Result<Reals, Skip> {
@@ -127,6 +131,9 @@ fn follow(graph: &Graph, mut v: ValueId) -> Result<Layer, Skip> {
         }
         if let Some(layer) = Layer::at(graph, *reader) {
             return match layer.x == v {
+                true if layer.transposed => {
+                    Skip::because(format!("`{}` is transposed by the next layer", graph[v].name))
+                }
                 true => Ok(layer),
                 false => {
                     Skip::because(format!("`{}` is a weight of the next layer", graph[v].name))
@@ -147,6 +154,9 @@ fn follow(graph: &Graph, mut v: ValueId) -> Result<Layer, Skip> {
         let passes = node.is_standard() && HOMOGENEOUS.contains(&node.op.as_str());
         if !passes || node.input(0) != Some(v) || node.outputs.len() != 1 {
             return Skip::because(format!("{} stands between the two layers", node.op));
+        }
+        if node.op == "Flatten" && !matches!(node.attr("axis"), None | Some(Attr::Int(1))) {
+            return Skip::because("Flatten does not keep the channels together");
         }
         v = node.output(0).ok_or_else(|| Skip("its result is not used".into()))?;
     }
@@ -219,6 +229,22 @@ mod tests {
                y = Conv<group = 2>(c, v)
              }",
         );
+    }
+
+    #[test]
+    fn channels_that_end_up_elsewhere_are_left_alone() {
+        for (flatten, second, reason) in [
+            ("Flatten<axis = 2>(c)", "Gemm(f, v)", "Flatten does not keep the channels together"),
+            ("Flatten(c)", "Gemm<transA = 1>(f, u)", "`f` is transposed by the next layer"),
+        ] {
+            let graph = format!(
+                "g (float[2,1,1,2] x) => (float[a,b] y)
+                 <float[2,1,1,1] w = {{0.01, 100.0}}, float[2,2] v = {{1.0, 2.0, 3.0, 4.0}},
+                  float[2,1] u = {{3.0, 0.5}}>
+                 {{ c = Conv(x, w) f = {flatten} y = {second} }}"
+            );
+            check_pass_skip(&EqualizeWeights, reason, &graph);
+        }
     }
 
     #[test]

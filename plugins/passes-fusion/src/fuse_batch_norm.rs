@@ -28,6 +28,9 @@ use onnxd_plugin_sdk::ir::{At, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 pub(crate) fn fuse_batch_norm(cx: &mut Rewriter, bn: At<BatchNormalization>) -> Rewrite {
+    if cx.opset < 7 {
+        return Skip::because(format!("in opset {} it is defined for training", cx.opset));
+    }
     let wanted = cx.graph[bn.node].outputs.iter().flatten().count();
     if bn.training_mode != 0 || bn.spatial != 1 || wanted > 1 {
         return Skip::because("it does not normalize with constants per channel");

@@ -23,13 +23,20 @@ use onnxd_plugin_sdk::ir::ops::{Add, Conv, Gemm, MatMul};
 use onnxd_plugin_sdk::ir::{At, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
+/// The first operator set in which Gemm's `C` is broadcast without an attribute.
+const GEMM_BROADCASTS: i64 = 7;
+
 pub(crate) fn fuse_bias(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
     let (data, addend) = match cx.graph.constant(add.b) {
         Some(_) => (add.a, add.b),
         None => (add.b, add.a),
     };
     let constant = cx.reals(addend)?;
-    if let Ok(conv) = cx.sole_producer::<Conv>(data) {
+    let conv = cx.sole_producer::<Conv>(data);
+    if conv.is_err() && cx.opset < GEMM_BROADCASTS {
+        return Skip::because(format!("Gemm takes no bias per channel in opset {}", cx.opset));
+    }
+    if let Ok(conv) = conv {
         let w = cx.constant(conv.w)?;
         let bias = per_channel(&constant, w.dims()[0], w.rank(), 1)?;
         let bias = with_old(cx, bias, conv.b)?;

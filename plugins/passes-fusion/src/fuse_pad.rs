@@ -33,7 +33,8 @@ pub(crate) fn fuse_pad(cx: &mut Rewriter, pad: At<Pad>) -> Rewrite {
             return Skip::because(format!("{} is not the data input of Conv", cx.name(pad.out)));
         }
         let pads = added(&conv.pads, &extra, &conv.auto_pad)?;
-        return cx.replace(conv.out, Conv { x: pad.data, pads, ..conv.op });
+        let auto_pad = "NOTSET".into();
+        return cx.replace(conv.out, Conv { x: pad.data, pads, auto_pad, ..conv.op });
     }
     if let Ok(pool) = cx.sole_reader::<AveragePool>(pad.out) {
         let own = pool.pads.iter().any(|p| *p != 0);
@@ -41,9 +42,9 @@ pub(crate) fn fuse_pad(cx: &mut Rewriter, pad: At<Pad>) -> Rewrite {
             return Skip::because("AveragePool leaves its own padding out of the mean");
         }
         let pads = pooled(&pool.pads, &extra, &pool.auto_pad, &pool.kernel_shape, pool.ceil_mode)?;
-        let count_include_pad = 1;
-        return cx
-            .replace(pool.out, AveragePool { x: pad.data, pads, count_include_pad, ..pool.op });
+        let (count_include_pad, auto_pad) = (1, "NOTSET".into());
+        let pool_op = AveragePool { x: pad.data, pads, count_include_pad, auto_pad, ..pool.op };
+        return cx.replace(pool.out, pool_op);
     }
     if let Ok(pool) = cx.sole_reader::<MaxPool>(pad.out) {
         if !is_never_negative(cx, pad.data) {
@@ -55,8 +56,12 @@ pub(crate) fn fuse_pad(cx: &mut Rewriter, pad: At<Pad>) -> Rewrite {
         if cx.graph[pool.node].output(1).is_some() {
             return Skip::because("MaxPool also gives indices");
         }
+        if pool.dilations.iter().any(|d| *d != 1) {
+            return Skip::because("a dilated window may hold nothing but padding");
+        }
         let pads = pooled(&pool.pads, &extra, &pool.auto_pad, &pool.kernel_shape, pool.ceil_mode)?;
-        return cx.replace(pool.out, MaxPool { x: pad.data, pads, ..pool.op });
+        let auto_pad = "NOTSET".into();
+        return cx.replace(pool.out, MaxPool { x: pad.data, pads, auto_pad, ..pool.op });
     }
     let name = cx.name(pad.out);
     Skip::because(format!("{name} is not read by one Conv, AveragePool or MaxPool alone"))
@@ -155,6 +160,38 @@ mod tests {
              {
                p = Pad(x, pads)
                y = AveragePool<kernel_shape = [2, 2]>(p)
+             }",
+        );
+    }
+
+    #[test]
+    fn an_operator_that_says_it_does_not_pad() {
+        let pads = "<int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float[1,2,2,2] w = {1.0, 2.0, 3.0,
+            4.0, 5.0, 6.0, 7.0, 8.0}>";
+        for op in [
+            "Conv<auto_pad = \"VALID\">(p, w)",
+            "AveragePool<auto_pad = \"VALID\", kernel_shape = [2, 2]>(p)",
+            "MaxPool<auto_pad = \"VALID\", kernel_shape = [2, 2]>(p)",
+        ] {
+            let graph = format!(
+                "g (float[1,2,4,4] x) => (float[1,c,5,5] y)
+                 {pads} {{ r = Relu(x) p = Pad(r, pads) y = {op} }}"
+            );
+            check_same(fuse_pad, &graph);
+        }
+    }
+
+    #[test]
+    fn a_dilated_window_over_padding_alone_is_left_alone() {
+        check_skip(
+            fuse_pad,
+            "a dilated window may hold nothing but padding",
+            "g (float[1,1,2] x) => (float[1,1,1] y)
+             <int64[6] pads = {0, 0, 1, 0, 0, 1}>
+             {
+               r = Relu(x)
+               p = Pad(r, pads)
+               y = MaxPool<kernel_shape = [2], dilations = [3]>(p)
              }",
         );
     }
