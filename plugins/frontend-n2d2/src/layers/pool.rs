@@ -68,38 +68,80 @@ pub(super) fn pool(cell: &mut Cell) -> Lowered {
     }
 }
 
-/// Pools every channel on its own. ONNX wants less padding than window, and no cutting off.
+/// Pools every channel on its own.
 fn pool_planes(
     cell: &mut Cell,
     x: Feature,
-    mut window: Window,
+    window: Window,
     plane: [usize; 2],
     kind: Pooling,
 ) -> Lowered {
-    let mut x = x;
-    let fits = |axis: usize| (0..window.size[axis] as i64).contains(&window.padding[axis]);
-    if !fits(0) || !fits(1) {
-        let fill = match kind {
-            Pooling::Max => lowest(cell.build.dtype),
-            Pooling::Average => 0.0,
-        };
-        x = cell.pad(x, Pads::symmetric(window.padding), fill)?;
-        window.padding = [0, 0];
+    let mut reach = [Reach::default(); 2];
+    for axis in [0, 1] {
+        let found = Reach::new(&window, axis, x.size.plane()[axis], plane[axis]);
+        reach[axis] = found.ok_or_else(|| {
+            let message = "no window of the pooling reaches the image";
+            cell.problem(Code::FeatureUnsupported, message)
+        })?;
     }
-    let size = Size::new(x.size.channels, plane).check(&cell.layer)?;
-    let (kernel_shape, pads, strides) = (window.sizes(), window.pads(), window.strides());
-    Ok(match kind {
-        Pooling::Max => cell.image(
-            size,
-            ops::MaxPool { pads, strides, ..ops::MaxPool::new(x.value, kernel_shape) },
-        ),
+    let [along_y, along_x] = reach;
+    let cut = |n: i64| n.min(0);
+    let [top, bottom] = along_y.pads;
+    let [left, right] = along_x.pads;
+    let border = Pads { top: cut(top), left: cut(left), bottom: cut(bottom), right: cut(right) };
+    let x = cell.pad(x, border, 0.0)?;
+    let pads = [top, left, bottom, right].map(|n| n.max(0)).to_vec();
+    let pads = if pads == [0; 4] { vec![] } else { pads };
+    let size = Size::new(x.size.channels, [along_y.windows, along_x.windows]).check(&cell.layer)?;
+    let (kernel_shape, strides) = (window.sizes(), window.strides());
+    let (pooled, fill) = match kind {
+        Pooling::Max => {
+            let pool = ops::MaxPool::new(x.value, kernel_shape);
+            let pooled = cell.image(size, ops::MaxPool { pads, strides, ..pool });
+            (pooled, lowest(cell.build.dtype))
+        }
         Pooling::Average => {
             // The divisor is the area of the window, padding or not.
             let count_include_pad = i64::from(!pads.is_empty());
             let pool = ops::AveragePool::new(x.value, kernel_shape);
-            cell.image(size, ops::AveragePool { count_include_pad, pads, strides, ..pool })
+            let pool = ops::AveragePool { count_include_pad, pads, strides, ..pool };
+            (cell.image(size, pool), 0.0)
         }
-    })
+    };
+    let [top, bottom] = along_y.outside;
+    let [left, right] = along_x.outside;
+    cell.pad(pooled, Pads { top, left, bottom, right }, fill)
+}
+
+/// The windows along an axis that see something of the image. ONNX refuses others, and padding
+/// the image instead would be undone by runtimes that fuse it into the pooling.
+#[derive(Clone, Copy, Default)]
+struct Reach {
+    windows: usize,
+    /// Padding of the image before and after; negative values cut off.
+    pads: [i64; 2],
+    /// Windows before and after that see nothing but padding.
+    outside: [i64; 2],
+}
+
+impl Reach {
+    fn new(window: &Window, axis: usize, image: usize, windows: usize) -> Option<Reach> {
+        let [size, stride] = [window.size[axis] as i64, window.stride[axis] as i64];
+        let (first, windows, image) = (-window.padding[axis], windows as i64, image as i64);
+        // Window i covers first + i * stride and what follows.
+        let before = if first + size > 0 { 0 } else { (-first - size) / stride + 1 };
+        let last = first + (windows - 1) * stride;
+        let after = if last < image { 0 } else { (last - image) / stride + 1 };
+        let inside = usize::try_from(windows - before - after).ok().filter(|n| *n > 0)?;
+        let start = first + before * stride;
+        let end = start + (inside as i64 - 1) * stride + size;
+        // Less padding than before must not cut off what no window reaches.
+        let behind = match before + after {
+            0 => window.padding[axis],
+            _ => (end - image).max(0),
+        };
+        Some(Reach { windows: inside, pads: [-start, behind], outside: [before, after] })
+    }
 }
 
 /// The number that no maximum ever is.

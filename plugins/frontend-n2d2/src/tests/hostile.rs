@@ -66,6 +66,10 @@ fn absurd_sizes() {
         ("Type=Reshape\nDims=4000000000 4000000000 4000000000", "do not fit"),
         ("Type=Reshape\nDims=0 -1 -1", "only once"),
         ("Type=Resize\nOutputWidth=4000000000\nOutputHeight=4000000000\nMode=Bilinear", "numbers"),
+        (
+            "Type=Resize\nOutputWidth=9999999\nOutputHeight=1\nMode=NearestNeighbor",
+            "1048576 pixels",
+        ),
         ("Type=Resize\nOutputWidth=0\nOutputHeight=1\nMode=Bilinear", "empty"),
         ("Type=Transpose\nPerm=0 1 1", "once"),
         ("Type=Softmax\nNbOutputs=3", "has 1 channels"),

@@ -81,6 +81,15 @@ fn pool() {
     check([1, 1, 1], &format!("{wide}Pooling=Average"), &[-4.0], &[1, 1, 3], &[0.0, -4.0, 0.0]);
     let y = [f32::MIN, -4.0, f32::MIN];
     check([1, 1, 1], &format!("{wide}Pooling=Max"), &[-4.0], &[1, 1, 3], &y);
+    // Windows at -5, -2, 1, 4, 7; the first and the last two see nothing of the image.
+    let far = "Type=Pool\nMapping.Size=1\nNbOutputs=1\nPoolDims=3 1\nStrideX=3\nPaddingX=5\n";
+    let x = [3.0, 6.0, 9.0];
+    let y = [0.0, 1.0, 5.0, 0.0];
+    check([1, 1, 3], &format!("{far}Pooling=Average"), &x, &[1, 1, 4], &y);
+    let y = [f32::MIN, 3.0, 9.0, f32::MIN];
+    check([1, 1, 3], &format!("{far}Pooling=Max"), &x, &[1, 1, 4], &y);
+    let cut = "Type=Pool\nMapping.Size=1\nNbOutputs=1\nPoolDims=1 1\nPaddingX=-1\nPooling=Max";
+    check([1, 1, 3], cut, &x, &[1, 1, 1], &[6.0]);
 }
 
 #[test]
@@ -163,6 +172,8 @@ fn borders_and_axes() {
 fn resize() {
     for (mode, width, y) in [
         ("Mode=NearestNeighbor", 4, &[1.0, 1.0, 2.0, 2.0][..]),
+        ("Mode=NearestNeighbor", 3, &[1.0, 1.0, 2.0]),
+        ("Mode=NearestNeighbor", 1, &[1.0]),
         ("Mode=Bilinear", 3, &[1.0, 1.5, 2.0]),
         ("Mode=BilinearTF\nConfigSection=c\n[c]\nAlignCorners=0", 4, &[1.0, 1.5, 2.0, 2.0]),
         ("Mode=Bilinear\nConfigSection=c\n[c]\nAlignCorners=0", 4, &[1.0, 1.25, 1.75, 2.0]),

@@ -4,6 +4,7 @@ mod hostile;
 mod layers;
 mod network;
 mod probing;
+mod random;
 
 use std::collections::BTreeMap;
 
