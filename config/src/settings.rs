@@ -82,7 +82,7 @@ settings! {
         originals: Originals = OneOf(&["move", "delete"]), "move";
         /// Permissions of the files in the outbox, in octal.
         mode: Mode = MODE, "0644";
-        /// Keep the model as it was after each stage in the job's folder, also after success.
+        /// Keep the folder that a conversion worked in, also after success.
         keep_work: bool = Bool, false;
     }
     /// Where the daemon keeps what it knows.

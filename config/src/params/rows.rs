@@ -67,7 +67,7 @@ params! {
     /// Id of the front-end that reads the network; unset lets the front-ends decide.
     "job.frontend": Text, unset;
 
-    /// Weights file or folder; unset looks where the front-end's conventions say.
+    /// Weights folder; unset looks where the front-end's conventions say.
     "source.weights": INNER_PATH, unset;
     /// Use deterministic random weights instead of weights files (`-w /dev/null` of N2D2).
     "source.random": Bool, false;
@@ -78,10 +78,10 @@ params! {
     /// Settings of the source network that have no effect are errors instead of findings.
     "source.strict": Bool, false;
 
-    /// Opset of the model. Unset: 17, raised when a construct needs it; a dropped ONNX model
-    /// keeps its own.
+    /// Opset of the model; unset is 17, and a dropped ONNX model's own. Another one than that is
+    /// refused: models are not converted between opsets yet.
     "export.opset": Int(7, 30), unset;
-    /// IR version of the model; unset takes the one that belongs to the opset.
+    /// IR version of the model; unset keeps a dropped ONNX model's own, from 4 to 10, else 8.
     "export.ir_version": Int(3, 20), unset;
     /// Names of the model's inputs, in their order; empty keeps the source's.
     "export.input_names": TEXTS, [];

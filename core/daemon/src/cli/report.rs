@@ -61,8 +61,11 @@ impl Report {
         }
         let context = Context::load(self.config.as_deref())?;
         let output = &context.settings.output;
+        // A quarantined job has its report in its own folder only.
+        let kept = context.settings.state.dir.join("jobs").join(&self.what).join(REPORT);
         let roots = [&output.outbox, &output.failed];
         let found = roots.into_iter().find_map(|root| find(root, &self.what));
+        let found = found.or_else(|| kept.is_file().then_some(kept));
         found.ok_or_else(|| {
             let text = format!("no file and no job `{}`", shown(&self.what));
             let help = "Name a job's id, a report.json, or the folder it lies in.";

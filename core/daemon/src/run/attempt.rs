@@ -24,6 +24,8 @@ use crate::conversion::{Attempt, Order, Outcome, Submission, Verdict, files, pub
 
 /// Between asking a worker to end and killing it.
 const GRACE: Duration = Duration::from_millis(500);
+/// Log lines of a worker up to this level are for operators.
+const WARN: i32 = 2;
 
 /// How an attempt ended.
 #[derive(Debug)]
@@ -162,7 +164,11 @@ impl Work {
             }
             Some(News::Log(line)) => {
                 let text = onnxd_diagnostics::shown(&line.text);
-                tracing::debug!(job, target = line.target, text, "worker");
+                if line.level <= WARN {
+                    tracing::warn!(job, target = line.target, text, "worker");
+                } else {
+                    tracing::debug!(job, target = line.target, text, "worker");
+                }
             }
             _ => {}
         }

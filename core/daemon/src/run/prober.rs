@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_intake::names::{is_role_file, is_role_folder};
+use onnxd_intake::names::{is_params, is_role_file, is_role_folder};
 use onnxd_intake::{Candidate, ProbeOutcome, Prober};
 use onnxd_proto::onnxd::InputFile;
 use serde_json::Value;
@@ -113,13 +113,19 @@ fn roles(candidate: &Candidate, params: &Value) -> Vec<PathBuf> {
         let mut parts = name.components();
         let top = parts.next().map(|c| c.as_os_str().to_owned()).unwrap_or_default();
         match parts.next() {
-            None => is_role_file(&top),
+            // The params of another network beside this one are not shared.
+            None => is_role_file(&top) && (!is_params(&top) || is_bare(&top)),
             Some(_) => is_role_folder(&top) && top != "weights" && top != "weights_validation",
         }
     };
     let is_named = |name: &Path| named.iter().any(|n| name.starts_with(n));
     let names = candidate.files.iter().map(|f| f.name.as_path());
     names.filter(|name| is_role(name) || is_named(name)).map(Path::to_owned).collect()
+}
+
+/// `params.toml` or `params.ini` without a network's stem.
+fn is_bare(params: &OsStr) -> bool {
+    ["params.toml", "params.ini"].iter().any(|bare| params.eq_ignore_ascii_case(bare))
 }
 
 fn first(found: Diagnostics) -> Diagnostic {
