@@ -190,14 +190,25 @@ impl WorkerProcess {
 
     fn exit(&mut self, end: &End) -> Exit {
         let patience = if *end == End::Closed { ENDING } else { Duration::ZERO };
-        let until = Instant::now() + patience;
-        while !self.killer.has_ended() && Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        self.await_end(Instant::now() + patience);
         if !self.killer.has_ended() {
             self.killer.stop_group(GRACE);
         }
         self.reap()
+    }
+
+    /// Waits until the process has ended, or `until`.
+    fn await_end(&self, until: Instant) {
+        while !self.killer.has_ended() && Instant::now() < until {
+            let left = until.saturating_duration_since(Instant::now());
+            match (&self.pidfd, Timespec::try_from(left)) {
+                (Some(process), Ok(left)) => {
+                    // Interrupted or not, the loop looks again.
+                    let _ = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left));
+                }
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
     }
 
     fn reap(&mut self) -> Exit {
