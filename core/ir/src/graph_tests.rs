@@ -17,6 +17,35 @@ fn uses_count_every_read_and_output() {
 }
 
 #[test]
+fn outputs_are_counted_wherever_they_change() {
+    let (mut g, x, mid, y) = chain();
+    g.mark_output(y);
+    assert_eq!((g.uses(y), g.is_output(y), g.is_output(mid)), (2, true, false));
+    g.replace_uses(y, mid);
+    assert_eq!((g.uses(y), g.is_output(y), g.outputs()), (0, false, &[mid, mid][..]));
+    g.set_outputs(vec![x]);
+    assert!(g.is_output(x) && !g.is_output(mid));
+}
+
+#[test]
+fn a_value_is_captured_once_also_after_it_was_replaced() {
+    let (mut g, x, a, y) = chain();
+    let mut inner = Graph::new("inner");
+    let seen = [inner.capture(x, "x", None), inner.capture(a, "a", None)];
+    assert_eq!(inner.capture(x, "again", None), seen[0]);
+    let out = g.add_value("out", None);
+    g.add_node(Node::new("If", [x], [out]).with("then_branch", Attr::Graph(Box::new(inner))));
+    assert_eq!((g.uses(x), g.uses(a)), (3, 3));
+    g.replace_uses(a, y);
+    let reader = g.producer(out).unwrap();
+    g.edit_subgraphs(reader, |inner| {
+        assert_eq!(inner.captures().collect::<Vec<_>>(), [(seen[0], x), (seen[1], y)]);
+        assert_eq!(inner.capture(y, "y", None), seen[1]);
+        assert_ne!(inner.capture(a, "a", None), seen[1]);
+    });
+}
+
+#[test]
 fn removing_a_node_forgets_its_reads() {
     let (mut g, x, a, y) = chain();
     let add = g.producer(y).unwrap();

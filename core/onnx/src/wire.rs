@@ -9,7 +9,7 @@ use std::mem::size_of;
 const NESTING_MAX: usize = 100;
 /// Memory of the decoded structure, tensor data not counted. A few bytes of protobuf become
 /// hundreds in memory, so a small file could otherwise exhaust the machine.
-const STRUCTURE_BYTES_MAX: usize = 2 << 30;
+const STRUCTURE_BYTES_MAX: usize = 512 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {

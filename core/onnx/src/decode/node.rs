@@ -9,6 +9,9 @@ use onnxd_proto::onnx::attribute_proto::AttributeType as Kind;
 use onnxd_proto::onnx::{AttributeProto, NodeProto};
 use std::collections::HashSet;
 
+/// Most inputs and most outputs of a node: rewrites take time in the square of them.
+const SLOTS_MAX: usize = 1 << 14;
+
 impl Decoder<'_> {
     /// Adds the node to the graph that is being read.
     pub(super) fn node(&mut self, index: usize, proto: NodeProto, parent: &Place<'_>) {
@@ -17,6 +20,11 @@ impl Decoder<'_> {
         let place = parent.at(Part::Node { index, name: &name, op: &op });
         if op.is_empty() {
             self.found.push(Code::OnnxInvalid, &place, "the node has no operator type");
+        }
+        let slots = proto.input.len().max(proto.output.len());
+        if slots > SLOTS_MAX {
+            let text = format!("the node has {slots} inputs or outputs, the limit is {SLOTS_MAX}");
+            self.found.push(Code::SourceLimit, &place, text);
         }
         if !proto.device_configurations.is_empty() {
             self.found.note("the device configuration of a node is not kept");

@@ -10,6 +10,9 @@ use onnxd_ir::{DataType, SparseTensor, Tensor};
 use onnxd_proto::onnx::tensor_proto::DataLocation;
 use onnxd_proto::onnx::{SparseTensorProto, TensorProto};
 
+/// Most axes of a tensor; what plugins, NumPy and the runtimes take too.
+const RANK_MAX: usize = 32;
+
 /// Why a tensor cannot be read; the code and a sentence.
 type Fault = (Code, String);
 
@@ -118,6 +121,10 @@ pub(super) fn element_type(number: i32) -> Result<DataType, Fault> {
 }
 
 fn sizes(dims: &[i64]) -> Result<Vec<usize>, Fault> {
+    if dims.len() > RANK_MAX {
+        let text = format!("the tensor has {} dimensions, the limit is {RANK_MAX}", dims.len());
+        return Err((Code::SourceLimit, text));
+    }
     let size = |d: &i64| {
         usize::try_from(*d).map_err(|_| invalid(format!("dimension {d} of the tensor is negative")))
     };

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::Model;
 use onnxd_onnx::{NoExternalData, decode, external_files};
-use onnxd_proto::onnx::{AttributeProto, GraphProto, ModelProto, NodeProto};
+use onnxd_proto::onnx::{AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto};
 use proptest::prelude::*;
 use prost::Message;
 
@@ -138,17 +138,19 @@ fn findings_are_bounded() {
 fn capturing_takes_bounded_time() {
     const VALUES: usize = 30_000;
     let name = |i: usize| format!("v{i}");
-    let outer = NodeProto {
-        output: (0..VALUES).map(name).collect(),
+    let names: Vec<String> = (0..VALUES).map(name).collect();
+    let producer = |names: &[String]| NodeProto {
+        output: names.to_vec(),
         op_type: Some("Split".into()),
         ..NodeProto::default()
     };
-    let reader = NodeProto {
-        input: outer.output.clone(),
+    let reader = |names: &[String]| NodeProto {
+        input: names.to_vec(),
         op_type: Some("Sum".into()),
         ..NodeProto::default()
     };
-    let body = GraphProto { node: vec![reader], ..GraphProto::default() };
+    let readers = names.chunks(10_000).map(reader).collect();
+    let body = GraphProto { node: readers, ..GraphProto::default() };
     let attribute = AttributeProto {
         name: Some("body".into()),
         r#type: Some(5),
@@ -160,7 +162,8 @@ fn capturing_takes_bounded_time() {
         attribute: vec![attribute],
         ..NodeProto::default()
     };
-    let graph = GraphProto { node: vec![outer, user], ..GraphProto::default() };
+    let nodes = names.chunks(10_000).map(producer).chain([user]).collect();
+    let graph = GraphProto { node: nodes, ..GraphProto::default() };
     let import = onnxd_proto::onnx::OperatorSetIdProto { domain: None, version: Some(17) };
     let model = ModelProto {
         ir_version: Some(8),
@@ -173,6 +176,30 @@ fn capturing_takes_bounded_time() {
     assert_eq!(findings.0.len(), 1);
     assert_eq!(findings.0[0].code, "N0213", "{findings}");
     assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+}
+
+#[test]
+fn absurd_ranks_and_wide_nodes_are_refused() {
+    let rank = TensorProto {
+        dims: vec![1; 33],
+        data_type: Some(1),
+        raw_data: Some(Bytes::from_static(&[0; 4])),
+        name: Some("w".into()),
+        ..TensorProto::default()
+    };
+    let wide = NodeProto {
+        input: vec![String::new(); 20_000],
+        op_type: Some("Sum".into()),
+        ..NodeProto::default()
+    };
+    let graph = GraphProto { initializer: vec![rank], node: vec![wide], ..GraphProto::default() };
+    let mut model = ModelProto::decode(encoded(&simple())).unwrap();
+    model.graph = Some(graph);
+    let findings = survive(&model.encode_to_vec()).unwrap_err();
+    assert_eq!(findings.0.len(), 2, "{findings}");
+    assert!(findings.0.iter().all(|f| f.code == "N0213"), "{findings}");
+    assert!(findings.0[0].message.contains("33 dimensions, the limit is 32"), "{findings}");
+    assert!(findings.0[1].message.contains("20000 inputs"), "{findings}");
 }
 
 #[test]
