@@ -7,10 +7,16 @@
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::eval;
 use onnxd_plugin_sdk::ir::{Attr, Graph, Model, Node, NodeId, Tensor};
-use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip, for_each_graph_mut};
+use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip, for_graphs_in};
 
 /// How much larger a folded result may be than its operands.
 const GROWTH_BYTES_MAX: usize = 64 << 10;
+
+/// Bytes that all results of one run may take, beside [`FOLDED_FACTOR`] times the initializers: a
+/// chain in which each node doubles its input would otherwise fill the memory.
+const FOLDED_BYTES_MAX: usize = 256 << 20;
+/// How often, on average, an initializer may be computed anew.
+const FOLDED_FACTOR: usize = 4;
 
 /// Operators whose presence is the point.
 const KEPT: [&str; 4] =
@@ -24,20 +30,45 @@ impl Pass for FoldConstants {
     }
 
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
-        for_each_graph_mut(model, &mut |graph, opset| fold(graph, opset, cx));
+        let mut left = initializer_bytes(model) * FOLDED_FACTOR + FOLDED_BYTES_MAX;
+        let opset = model.opset();
+        for_graphs_in(&mut model.graph, opset, &mut |graph, opset| {
+            fold(graph, opset, false, &mut left, cx);
+        });
+        for function in &mut model.functions {
+            let opset = function.opsets.get("").copied().unwrap_or(opset);
+            for_graphs_in(&mut function.graph, opset, &mut |graph, opset| {
+                // A function has no initializers: its constants would be written as nodes again.
+                fold(graph, opset, true, &mut left, cx);
+            });
+        }
         Ok(())
     }
 }
 
-fn fold(graph: &mut Graph, opset: i64, cx: &mut PassContext) {
+fn initializer_bytes(model: &Model) -> usize {
+    let mut bytes = 0;
+    model.for_each_graph(|graph| {
+        let tensors = graph.value_ids().filter_map(|v| graph[v].initializer());
+        bytes += tensors.map(Tensor::byte_len).sum::<usize>();
+    });
+    bytes
+}
+
+fn fold(graph: &mut Graph, opset: i64, in_function: bool, left: &mut usize, cx: &mut PassContext) {
     for id in graph.topological().unwrap_or_default() {
         if cx.fuel.is_empty() {
             break;
         }
+        let plain = graph[id].output(0).is_some_and(|v| graph.constant(v).is_some());
+        if in_function && plain {
+            continue;
+        }
         let Some(operands) = operands(graph, &graph[id]) else { continue };
         let at = graph[id].output(0).map(|v| graph[v].name.clone()).unwrap_or_default();
-        match compute(graph, id, opset, &operands) {
+        match compute(graph, id, opset, &operands, *left) {
             Ok(results) => {
+                *left -= results.iter().map(Tensor::byte_len).sum::<usize>().min(*left);
                 replace(graph, id, results);
                 cx.rewrote();
             }
@@ -66,13 +97,14 @@ fn compute(
     id: NodeId,
     opset: i64,
     operands: &[Option<Tensor>],
+    left: usize,
 ) -> Result<Vec<Tensor>, Skip> {
     let node = &graph[id];
     if node.outputs.iter().flatten().any(|v| graph.is_output(*v)) {
         return Skip::because("it computes a graph output");
     }
     let operand_bytes: usize = operands.iter().flatten().map(Tensor::byte_len).sum();
-    let bytes_max = operand_bytes + GROWTH_BYTES_MAX;
+    let bytes_max = (operand_bytes + GROWTH_BYTES_MAX).min(left);
     eval::eval_node(node, opset, operands, bytes_max).map_err(|d| Skip(d.message))
 }
 
@@ -120,6 +152,24 @@ mod tests {
     }
 
     #[test]
+    fn a_chain_that_doubles_ends() {
+        const LENGTH: usize = 40;
+        let mut model = Model::new(Graph::new("g"), 8, 17);
+        let g = &mut model.graph;
+        let mut v = g.add_initializer("v", Tensor::from_vec(vec![1 << 18], vec![0u8; 1 << 18]));
+        for _ in 0..LENGTH {
+            let doubled = g.add_value("v", None);
+            g.add_node(Node::new("Concat", [v, v], [doubled]).with("axis", Attr::Int(0)));
+            v = doubled;
+        }
+        g.mark_output(v);
+        let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
+        FoldConstants.run(&mut model, &mut cx).unwrap();
+        let folded = LENGTH - model.graph.node_count();
+        assert!((5..15).contains(&folded), "{folded} nodes are folded");
+    }
+
+    #[test]
     fn an_attribute_that_the_caller_of_a_function_gives_is_not_known() {
         let mut model = Model::new(Graph::new("g"), 8, 17);
         let mut body = Graph::new("F");
@@ -135,6 +185,26 @@ mod tests {
         let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
         FoldConstants.run(&mut model, &mut cx).unwrap();
         assert_eq!((cx.report.rewrites, model.functions[0].graph.node_count()), (0, 2));
+    }
+
+    #[test]
+    fn a_constant_of_a_function_stays_a_node() {
+        let mut model = Model::new(Graph::new("g"), 8, 17);
+        let mut body = Graph::new("F");
+        let y = body.add_value("y", None);
+        let value = Attr::Tensor(Tensor::vector(vec![-1.0f32]));
+        body.add_node(Node::new("Constant", [], [y]).with("value", value));
+        let z = body.add("z", onnxd_plugin_sdk::ir::ops::Relu::new(y));
+        let out = body.add("out", onnxd_plugin_sdk::ir::ops::Relu::new(z));
+        body.mark_output(out);
+        let opsets = model.opsets.clone();
+        let function = onnxd_plugin_sdk::ir::Function { graph: body, opsets, ..Default::default() };
+        model.functions.push(function);
+        let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
+        FoldConstants.run(&mut model, &mut cx).unwrap();
+        let body = &model.functions[0].graph;
+        assert_eq!((cx.report.rewrites, body.node_count()), (1, 2));
+        assert!(body.constant(body.value_named("z").unwrap()).is_some());
     }
 
     #[test]

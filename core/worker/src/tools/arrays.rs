@@ -15,8 +15,12 @@ pub type Arrays = Vec<(String, Tensor)>;
 const ARRAYS_MAX: usize = 100_000;
 /// Longest header of an array.
 const HEADER_BYTES_MAX: usize = 64 << 10;
-/// Largest array.
-const ARRAY_BYTES_MAX: u64 = 64 << 30;
+/// Elements of an array of strings; each takes a hundred bytes of memory even if it is empty.
+const STRINGS_MAX: usize = 1 << 24;
+/// Bytes of all arrays of a file, unpacked; a run of the executor holds no more.
+const ARRAYS_BYTES_MAX: u64 = 16 << 30;
+/// What is reserved before the data is seen; a damaged archive may announce any size.
+const RESERVED_BYTES_MAX: u64 = 1 << 20;
 
 fn bad(path: &Path, why: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new(Code::ArrayFile, format!("`{}`: {why}", path.display()))
@@ -41,11 +45,14 @@ pub fn read(path: &Path) -> Result<Arrays, Diagnostic> {
         return Err(bad(path, format!("more than {ARRAYS_MAX} arrays")));
     }
     let mut arrays = Vec::with_capacity(archive.len());
+    let mut left = ARRAYS_BYTES_MAX;
     for i in 0..archive.len() {
         let mut entry = archive.by_index(i).map_err(|e| bad(path, e))?;
         let name = entry.name().map_err(|e| bad(path, e))?.into_owned();
         let name = name.strip_suffix(".npy").unwrap_or(&name).to_owned();
         let size = entry.size();
+        let much = || bad(path, format!("more than {ARRAYS_BYTES_MAX} bytes of arrays"));
+        left = left.checked_sub(size).ok_or_else(much)?;
         let tensor = read_npy(&mut entry, size)
             .map_err(|e| bad(path, format!("array `{}`: {e}", shown(&name))))?;
         arrays.push((name, tensor));
@@ -160,9 +167,12 @@ fn read_npy(from: &mut dyn Read, size: u64) -> Result<Tensor, String> {
     };
     let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
     let wanted = count.zip(item).and_then(|(n, item)| n.checked_mul(item));
-    let wanted = wanted.map(|n| n as u64).filter(|n| *n <= ARRAY_BYTES_MAX && *n <= size);
+    let wanted = wanted.map(|n| n as u64).filter(|n| *n <= ARRAYS_BYTES_MAX && *n <= size);
     let wanted = wanted.ok_or("the array is larger than its file")?;
-    let mut bytes = Vec::with_capacity(wanted as usize);
+    if width.is_some() && count.is_none_or(|n| n > STRINGS_MAX) {
+        return Err(format!("more than {STRINGS_MAX} strings"));
+    }
+    let mut bytes = Vec::with_capacity(wanted.min(RESERVED_BYTES_MAX) as usize);
     from.take(wanted).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
     if bytes.len() as u64 != wanted {
         return Err(format!("{} bytes of {wanted}", bytes.len()));
@@ -296,5 +306,15 @@ mod tests {
         file.truncate(20);
         assert!(read_npy(&mut file.as_slice(), 20).is_err());
         assert!(read_npy(&mut b"PK".as_slice(), 2).is_err());
+        let file = header("<U0", &[1 << 40]);
+        let found = read_npy(&mut file.as_slice(), file.len() as u64);
+        assert_eq!(found.unwrap_err(), "more than 16777216 strings");
+        let file = header("<f4", &[1 << 30]);
+        let found = read_npy(&mut file.as_slice(), u64::MAX);
+        assert_eq!(
+            found.unwrap_err(),
+            "0 bytes of 4294967296",
+            "an archive that announces too much"
+        );
     }
 }
