@@ -1,6 +1,5 @@
 //! Values: what flows along the edges of a graph.
 
-use crate::readers::Readers;
 use crate::{NodeId, Tensor, ValueType};
 
 /// A value of one graph. Ids of different graphs must not be mixed.
@@ -41,7 +40,7 @@ pub struct Value {
     pub(crate) data: Option<Tensor>,
     pub(crate) origin: Origin,
     /// Nodes that read it, once per read.
-    pub(crate) readers: Readers,
+    pub(crate) readers: Vec<NodeId>,
     /// How often it is listed as an output of its graph.
     pub(crate) listed: usize,
 }
@@ -55,7 +54,7 @@ impl Value {
             metadata: Vec::new(),
             data: None,
             origin: Origin::None,
-            readers: Readers::default(),
+            readers: Vec::new(),
             listed: 0,
         }
     }
