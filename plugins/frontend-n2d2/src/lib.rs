@@ -11,6 +11,8 @@ mod build;
 mod cell;
 mod dropped;
 mod environment;
+#[doc(hidden)]
+pub mod fuzzing;
 mod geometry;
 mod import;
 mod ini;

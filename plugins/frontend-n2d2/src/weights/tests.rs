@@ -219,6 +219,10 @@ fn text_errors() {
         assert_eq!(problem.code, code, "{text}");
         assert!(problem.message.contains(message), "{text}: {problem}");
     }
+    let blank = vec![("w/c_weights.syntxt", " ".repeat(1 << 16))];
+    let problem = conv(blank, kernels, &plain(false)).unwrap_err();
+    assert_eq!(problem.code, "N0208");
+    assert!(problem.message.contains("the file has 65536 bytes"), "{problem}");
     let missing = conv(vec![], kernels, &plain(false)).unwrap_err();
     assert_eq!(missing.code, "N0209");
     assert!(missing.message.contains("`w/c_weights.syntxt`"), "{missing}");

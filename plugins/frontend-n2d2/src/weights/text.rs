@@ -5,8 +5,17 @@
 use super::At;
 use crate::diag::{Code, Diagnostic, shown};
 
+/// Bytes that a number may take on average, the white space around it included: a file that is
+/// larger by far holds something else, and is not worth the time.
+const NUMBER_BYTES_MAX: usize = 4096;
+
 /// The `expected` numbers of a file.
 pub(super) fn numbers(at: &At, bytes: &[u8], expected: usize) -> Result<Vec<f32>, Diagnostic> {
+    if bytes.len() / NUMBER_BYTES_MAX > expected.saturating_add(1) {
+        let found = bytes.len();
+        let message = format!("{expected} numbers are expected, the file has {found} bytes");
+        return Err(at.problem(Code::WeightsSize, message));
+    }
     // A number takes at least two bytes with its separator, whatever the layer asks for.
     let mut found = Vec::with_capacity(expected.min(bytes.len() / 2 + 1));
     let mut words = words(bytes);
