@@ -1,8 +1,7 @@
 //! Changing graphs: a rule either rewrites or says why not, and the reasons reach the report.
 //!
-//! A *rewrite rule* handles one pattern, rooted at one operator; a *pass* works on the whole model. Both are run
-//! through [`run_passes`], which counts rewrites against [`Fuel`], so that "which rewrite broke
-//! it" is found by bisection.
+//! A *rewrite rule* handles one pattern, rooted at one operator; a *pass* works on the whole model. Both are run through
+//! [`run_passes`], which counts rewrites against [`Fuel`], so that "which rewrite broke it" is found by bisection.
 
 pub mod check;
 mod fuel;
@@ -11,6 +10,6 @@ mod rewriter;
 mod rule;
 
 pub use fuel::Fuel;
-pub use pass::{Pass, PassContext, PassReport, for_each_graph_mut, run_passes};
-pub use rewriter::Rewriter;
+pub use pass::{Pass, PassContext, PassReport, for_each_graph_mut, for_graphs_in, run_passes};
+pub use rewriter::{REALS_MAX, Rewriter};
 pub use rule::{Rewrite, Skip, rule};

@@ -12,7 +12,10 @@ pub trait Pass: Send + Sync {
     /// Its id, in kebab-case (`fold-constants`).
     fn name(&self) -> &'static str;
 
-    /// Changes `model`, counts what it did in `cx`, and leaves the model valid.
+    /// Changes `model` and leaves it valid. Every change is counted in `cx`: a model without rewrites is not kept.
+    ///
+    /// # Errors
+    /// What keeps the whole conversion from going on; a place that is left alone is a [`PassContext::skip`].
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic>;
 }
 
@@ -58,9 +61,11 @@ impl PassContext {
     }
 }
 
-/// Runs `passes` in order. `done` hears of every pass as it ends (to take times, to report
-/// progress, to stop early by an
-/// error); after every pass the graph's invariants are checked.
+/// Runs `passes` in order; after every pass the graph's invariants are checked. `done` hears of every pass as it ends,
+/// to take times, to report progress, or to stop early by an error.
+///
+/// # Errors
+/// What a pass or `done` failed with; N0901 if a pass broke the graph.
 pub fn run_passes(
     model: &mut Model,
     passes: &[&dyn Pass],
@@ -93,18 +98,19 @@ fn check_invariants(pass: &str, model: &Model) -> Result<(), Diagnostic> {
 /// Calls `f` for the main graph, every function body, and all their sub-graphs; inner before outer.
 pub fn for_each_graph_mut(model: &mut Model, f: &mut dyn FnMut(&mut Graph, i64)) {
     let opset = model.opset();
-    visit(&mut model.graph, opset, f);
+    for_graphs_in(&mut model.graph, opset, f);
     for function in &mut model.functions {
         let opset = function.opsets.get("").copied().unwrap_or(opset);
-        visit(&mut function.graph, opset, f);
+        for_graphs_in(&mut function.graph, opset, f);
     }
 }
 
-fn visit(graph: &mut Graph, opset: i64, f: &mut dyn FnMut(&mut Graph, i64)) {
+/// As [`for_each_graph_mut`], for one graph and its sub-graphs.
+pub fn for_graphs_in(graph: &mut Graph, opset: i64, f: &mut dyn FnMut(&mut Graph, i64)) {
     let with_subgraphs: Vec<NodeId> =
         graph.nodes().filter(|(_, n)| n.subgraphs().next().is_some()).map(|(id, _)| id).collect();
     for id in with_subgraphs {
-        graph.edit_subgraphs(id, |inner| visit(inner, opset, f));
+        graph.edit_subgraphs(id, |inner| for_graphs_in(inner, opset, f));
     }
     f(graph, opset);
 }

@@ -14,6 +14,9 @@ pub struct Rewriter<'g> {
     absorbed: Vec<Layer>,
 }
 
+/// Larger tensors are not widened to `f64`: a pass holds a few copies of what it computes with.
+pub const REALS_MAX: usize = 1 << 27;
+
 impl<'g> Rewriter<'g> {
     pub(crate) fn new(graph: &'g mut Graph, opset: i64) -> Rewriter<'g> {
         let first_new = graph.node_bound();
@@ -69,11 +72,30 @@ impl<'g> Rewriter<'g> {
         Ok(found.try_into().expect("one tensor per value"))
     }
 
-    /// The elements of the constant `v`, which must be of a floating-point type.
+    /// The elements of the constant `v`, which must be of a floating-point type and not of exceptional size.
     pub fn reals(&self, v: ValueId) -> Result<Reals, Skip> {
         let tensor = self.constant(v)?;
+        if tensor.len() > REALS_MAX {
+            let name = self.name(v);
+            return Skip::because(format!("{name} has more than {REALS_MAX} elements"));
+        }
         let reals = tensor.dtype().is_float().then(|| tensor.to_reals()).flatten();
         reals.ok_or_else(|| Skip(format!("{} is not of a float type", self.name(v))))
+    }
+
+    /// The constant `v` if it has at least `rank_min` axes, as weights have.
+    pub fn ranked(&self, v: ValueId, rank_min: usize) -> Result<Tensor, Skip> {
+        let found = self.constant(v)?;
+        match found.rank() {
+            rank if rank < rank_min => Skip::because(format!("{} has rank {rank}", self.name(v))),
+            _ => Ok(found),
+        }
+    }
+
+    /// [`Rewriter::reals`] of a tensor with at least `rank_min` axes.
+    pub fn weights(&self, v: ValueId, rank_min: usize) -> Result<Reals, Skip> {
+        self.ranked(v, rank_min)?;
+        self.reals(v)
     }
 
     /// The elements of the constant `v`, which must be of an integer type.
@@ -102,7 +124,7 @@ impl<'g> Rewriter<'g> {
         self.graph.add_initializer(&name, data)
     }
 
-    /// As [`Rewriter::derive`], rounding to the element type of `like`.
+    /// As [`Rewriter::derive`], rounding to the element type of `like`, in which every element must be finite.
     pub fn derive_reals(
         &mut self,
         from: ValueId,
@@ -114,6 +136,11 @@ impl<'g> Rewriter<'g> {
         let data = data.to_tensor(dtype);
         let data =
             data.ok_or_else(|| Skip(format!("{} is not of a float type", self.name(like))))?;
+        let finite = |r: Reals| r.values.iter().all(|x| x.is_finite());
+        if !data.to_reals().is_some_and(finite) {
+            let name = self.name(from);
+            return Skip::because(format!("what replaces {name} is beyond the type {dtype}"));
+        }
         Ok(self.derive(from, role, data))
     }
 
@@ -123,11 +150,21 @@ impl<'g> Rewriter<'g> {
         self.graph.add(&name, op)
     }
 
-    /// Computes `old` with `op` from now on. Name and type of `old` are kept, what nobody reads any more is removed.
-    pub fn replace<O: Op>(&mut self, old: ValueId, op: O) -> Rewrite {
-        let Some(stale) = self.graph.producer(old) else {
+    /// The node that computes `old` and nothing else that is read.
+    fn only_for(&self, old: ValueId) -> Result<NodeId, Skip> {
+        let Some(node) = self.graph.producer(old) else {
             return Skip::because(format!("{} is not computed by a node", self.name(old)));
         };
+        let mut others = self.graph[node].outputs.iter().flatten().filter(|v| **v != old);
+        match others.find(|v| self.graph.uses(**v) > 0) {
+            Some(other) => Skip::because(format!("{} is read too", self.name(*other))),
+            None => Ok(node),
+        }
+    }
+
+    /// Computes `old` with `op` from now on. Name and type of `old` are kept, what nobody reads any more is removed.
+    pub fn replace<O: Op>(&mut self, old: ValueId, op: O) -> Rewrite {
+        let stale = self.only_for(old)?;
         // The new node is there before the sweep: it may read what the stale one read.
         let stale = self.graph.remove_node(stale);
         let mut node = op.into_node(old);
@@ -142,9 +179,7 @@ impl<'g> Rewriter<'g> {
     /// Everything that read `old` reads `by` instead, and the node that computed `old` goes. A graph output keeps its
     /// name: then the node that computes `by` computes it.
     pub fn bypass(&mut self, old: ValueId, by: ValueId) -> Rewrite {
-        let Some(stale) = self.graph.producer(old) else {
-            return Skip::because(format!("{} is not computed by a node", self.name(old)));
-        };
+        let stale = self.only_for(old)?;
         if !self.graph.is_output(old) {
             self.graph.replace_uses(old, by);
             self.remove(stale);

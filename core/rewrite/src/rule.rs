@@ -2,7 +2,7 @@
 
 use crate::pass::{Pass, PassContext, for_each_graph_mut};
 use crate::rewriter::Rewriter;
-use onnxd_diagnostics::Diagnostic;
+use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{At, Graph, Model, NodeId, Op, ValueId};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -32,6 +32,9 @@ impl fmt::Display for Skip {
 /// `Ok` if the place was rewritten.
 pub type Rewrite = Result<(), Skip>;
 
+/// Rewrites per node of the graph as it was; a rule that makes more would go on for ever.
+const REWRITES_PER_NODE_MAX: u64 = 100;
+
 /// A pass that applies `apply` wherever the operator `O` is found, until it changes nothing.
 pub fn rule<O: Op + 'static>(
     name: &'static str,
@@ -51,16 +54,51 @@ impl<O: Op> Pass for Rule<O> {
     }
 
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
-        for_each_graph_mut(model, &mut |graph, opset| self.run_on(graph, opset, cx));
-        Ok(())
+        let mut outcome = Ok(());
+        for_each_graph_mut(model, &mut |graph, opset| {
+            if outcome.is_ok() {
+                outcome = self.run_on(graph, opset, cx);
+            }
+        });
+        outcome
     }
 }
 
 impl<O: Op> Rule<O> {
-    /// Visits every node once, then only what a rewrite may have opened up: the new nodes and their readers.
-    fn run_on(&self, graph: &mut Graph, opset: i64, cx: &mut PassContext) {
-        let mut queue: VecDeque<NodeId> = graph.node_ids().into();
+    /// Visits every node, and what a rewrite opened up: the new nodes and their readers. A rewrite may also matter
+    /// elsewhere (a value is read once where it was read twice), so this goes on until a whole round changes nothing.
+    fn run_on(
+        &self,
+        graph: &mut Graph,
+        opset: i64,
+        cx: &mut PassContext,
+    ) -> Result<(), Diagnostic> {
+        let mut left = (graph.node_count() as u64).saturating_mul(REWRITES_PER_NODE_MAX);
         let mut skipped: BTreeMap<ValueId, Skip> = BTreeMap::new();
+        loop {
+            let before = cx.report.rewrites;
+            self.round(graph, opset, cx, &mut left, &mut skipped)?;
+            if cx.report.rewrites == before {
+                break;
+            }
+        }
+        for (out, reason) in skipped {
+            if graph.producer(out).is_some() {
+                cx.skip(&graph[out].name, reason);
+            }
+        }
+        Ok(())
+    }
+
+    fn round(
+        &self,
+        graph: &mut Graph,
+        opset: i64,
+        cx: &mut PassContext,
+        left: &mut u64,
+        skipped: &mut BTreeMap<ValueId, Skip>,
+    ) -> Result<(), Diagnostic> {
+        let mut queue: VecDeque<NodeId> = graph.node_ids().into();
         while let Some(id) = queue.pop_front() {
             if cx.fuel.is_empty() {
                 break;
@@ -74,18 +112,20 @@ impl<O: Op> Rule<O> {
                     cx.rewrote();
                     skipped.remove(&out);
                     queue.extend(opened_up(graph, first_new));
+                    *left = left.checked_sub(1).ok_or_else(|| {
+                        let text = format!("the rule {} fires on its own results", self.name);
+                        Diagnostic::new(Code::PluginContract, text)
+                    })?;
                 }
-                Err(reason) if reason.0.is_empty() => {}
                 Err(reason) => {
-                    skipped.insert(out, reason);
+                    skipped.remove(&out);
+                    if !reason.0.is_empty() {
+                        skipped.insert(out, reason);
+                    }
                 }
             }
         }
-        for (out, reason) in skipped {
-            if graph.producer(out).is_some() {
-                cx.skip(&graph[out].name, reason);
-            }
-        }
+        Ok(())
     }
 }
 
@@ -97,4 +137,77 @@ fn opened_up(graph: &Graph, first_new: usize) -> Vec<NodeId> {
         found.extend(graph[id].outputs.iter().flatten().flat_map(|v| graph.readers(*v)));
     }
     found
+}
+
+// A rule takes what it matched by value, used up or not: all rules have one form.
+#[cfg(test)]
+#[allow(clippy::needless_pass_by_value)]
+mod tests {
+    use super::*;
+    use crate::Fuel;
+    use onnxd_ir::ops::{Add, Dropout, Identity, Neg, Relu};
+    use onnxd_ir::text;
+
+    fn model(graph: &str) -> Model {
+        Model::new(text::parse_graph(graph).unwrap(), 8, 17)
+    }
+
+    fn run<O: Op + 'static>(
+        apply: fn(&mut Rewriter, At<O>) -> Rewrite,
+        model: &mut Model,
+    ) -> Result<PassContext, Diagnostic> {
+        let mut cx = PassContext::new("test", Fuel::UNLIMITED);
+        rule("test", apply).run(model, &mut cx).map(|()| cx)
+    }
+
+    #[test]
+    fn a_rewrite_opens_up_an_earlier_node() {
+        // `a` is read once only after the last Relu was rewritten.
+        fn simplify(cx: &mut Rewriter, relu: At<Relu>) -> Rewrite {
+            if let Ok(sum) = cx.sole_producer::<Add>(relu.x) {
+                return cx.replace(relu.out, Identity::new(sum.b));
+            }
+            let inner = cx.sole_producer::<Relu>(relu.x)?;
+            cx.bypass(inner.out, inner.x)
+        }
+        let text = "g (float[2] x) => (float[2] y)
+            { a = Relu(x) b = Relu(a) s = Add(a, x) c = Relu(s) y = Add(b, c) }";
+        let mut model = model(text);
+        let cx = run(simplify, &mut model).unwrap();
+        assert_eq!(cx.report.rewrites, 2);
+        let skipped = [("b".to_owned(), Skip("`x` is not produced by Relu".into()))];
+        assert_eq!(cx.report.skipped, skipped);
+    }
+
+    #[test]
+    fn a_rule_without_end_is_stopped() {
+        fn again(cx: &mut Rewriter, neg: At<Neg>) -> Rewrite {
+            cx.replace(neg.out, Neg::new(neg.x))
+        }
+        let mut model = model("g (float[2] x) => (float[2] y) { y = Neg(x) }");
+        assert_eq!(run(again, &mut model).unwrap_err().code, "N0406");
+    }
+
+    #[test]
+    fn a_node_with_another_wanted_output_stays() {
+        fn drop(cx: &mut Rewriter, dropout: At<Dropout>) -> Rewrite {
+            cx.bypass(dropout.out, dropout.data)
+        }
+        let mut model =
+            model("g (float[2] x) => (float[2] y, bool[2] m) { d, m = Dropout(x) y = Relu(d) }");
+        let cx = run(drop, &mut model).unwrap();
+        assert_eq!(cx.report.skipped, [("d".to_owned(), Skip("`m` is read too".into()))]);
+        assert_eq!(model.graph.node_count(), 2);
+    }
+
+    #[test]
+    fn weights_have_a_rank() {
+        fn look(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
+            cx.weights(add.b, 2).map(|_| ())
+        }
+        let mut model =
+            model("g (float[2] x) => (float[2] y) <float[2] w = {1.0, 2.0}> { y = Add(x, w) }");
+        let cx = run(look, &mut model).unwrap();
+        assert_eq!(cx.report.skipped[0].1.0, "`w` has rank 1");
+    }
 }

@@ -8,7 +8,7 @@
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::ir::ops::{Conv, Gemm};
 use onnxd_plugin_sdk::ir::{At, Attr, Graph, Model, NodeId, Reals, Tensor, ValueId};
-use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip};
+use onnxd_plugin_sdk::rewrite::{Pass, PassContext, REALS_MAX, Skip};
 
 /// Ranges that differ by less than this factor are left alone.
 const RATIO_MIN: f64 = 1.001;
@@ -55,9 +55,19 @@ impl Layer {
     fn at(graph: &Graph, id: NodeId) -> Option<Layer> {
         if let Some(c) = At::<Conv>::find(graph, id) {
             let (x, w, bias, out) = (c.x, c.w, c.b, c.out);
-            let group = usize::try_from(c.group).ok()?;
+            let group = usize::try_from(c.group).ok().filter(|g| *g > 0)?;
             let (out_axis, transposed) = (0, false);
-            return Some(Layer { node: id, x, w, w_slot: 1, bias, out, out_axis, group, transposed });
+            return Some(Layer {
+                node: id,
+                x,
+                w,
+                w_slot: 1,
+                bias,
+                out,
+                out_axis,
+                group,
+                transposed,
+            });
         }
         let fc = At::<Gemm>::find(graph, id)?;
         let out_axis = usize::from(fc.transB == 0);
@@ -67,11 +77,24 @@ impl Layer {
     }
 
     fn weights(&self, graph: &Graph) -> Result<Reals, Skip> {
+        let name = || &graph[self.w].name;
         let found = graph.constant(self.w).filter(|t| t.dtype().is_float());
-        let reals = found.and_then(Tensor::to_reals);
-        reals.ok_or_else(|| {
-            Skip(format!("`{}` is not a constant of a float type", graph[self.w].name))
-        })
+        let Some(found) = found else {
+            return Skip::because(format!("`{}` is not a constant of a float type", name()));
+        };
+        let is_conv = graph[self.node].op == "Conv";
+        let fits = match found.rank() {
+            2 => !is_conv,
+            rank => is_conv && rank > 2,
+        };
+        if !fits || found.is_empty() || found.dims()[0] % self.group.max(1) != 0 {
+            let (name, dims) = (name(), found.dims());
+            return Skip::because(format!("`{name}` has the unsuitable shape {dims:?}"));
+        }
+        if found.len() > REALS_MAX {
+            return Skip::because(format!("`{}` has more than {REALS_MAX} elements", name()));
+        }
+        found.to_reals().ok_or_else(|| Skip(format!("`{}` has an unusual type", name())))
     }
 }
 
@@ -103,20 +126,32 @@ fn equalize(graph: &mut Graph, first: &Layer) -> Result<(), Skip> {
             Some((b, old.ok_or_else(|| Skip("the bias is not one constant per channel".into()))?))
         }
     };
-    put(graph, first, first.w_slot, first.w, &w1.scale_axis(first.out_axis, &gain));
-    if let Some((b, old)) = bias {
-        put(graph, first, 2, b, &(&old * &gain));
-    }
-    put(graph, &second, second.w_slot, second.w, &w2);
-    Ok(())
+    let mut scaled = vec![
+        (first.node, first.w_slot, first.w, w1.scale_axis(first.out_axis, &gain)),
+        (second.node, second.w_slot, second.w, w2),
+    ];
+    scaled.extend(bias.map(|(b, old)| (first.node, 2, b, &old * &gain)));
+    put(graph, &scaled)
 }
 
-fn put(graph: &mut Graph, layer: &Layer, slot: usize, old: ValueId, data: &Reals) {
-    let dtype = graph.constant(old).map(Tensor::dtype);
-    let data = dtype.and_then(|t| data.to_tensor(t)).expect("read as a float constant before");
-    let name = format!("{}_equalized", graph[old].name);
-    let new = graph.add_initializer(&name, data);
-    graph.set_input(layer.node, slot, Some(new));
+/// Replaces inputs of nodes, (node, slot, old constant, new elements): all, or none if one of the elements is beyond
+/// its type, as the bias of a channel with tiny weights may be.
+fn put(graph: &mut Graph, scaled: &[(NodeId, usize, ValueId, Reals)]) -> Result<(), Skip> {
+    let rounded = |(node, slot, old, data): &(NodeId, usize, ValueId, Reals)| {
+        let dtype = graph.constant(*old).map(Tensor::dtype);
+        let data = dtype.and_then(|t| data.to_tensor(t));
+        let finite =
+            |t: &Tensor| t.to_reals().is_some_and(|r| r.values.iter().all(|x| x.is_finite()));
+        let beyond = || Skip(format!("a scaled element of `{}` is not finite", graph[*old].name));
+        Ok((*node, *slot, *old, data.filter(finite).ok_or_else(beyond)?))
+    };
+    let rounded: Vec<_> = scaled.iter().map(rounded).collect::<Result<_, Skip>>()?;
+    for (node, slot, old, data) in rounded {
+        let name = format!("{}_equalized", graph[old].name);
+        let new = graph.add_initializer(&name, data);
+        graph.set_input(node, slot, Some(new));
+    }
+    Ok(())
 }
 
 /// The next layer, if everything on the way commutes with a positive factor per channel and nothing branches off.
@@ -245,6 +280,20 @@ mod tests {
             );
             check_pass_skip(&EqualizeWeights, reason, &graph);
         }
+    }
+
+    #[test]
+    fn a_bias_that_would_overflow_keeps_the_layers_as_they_are() {
+        check_pass_skip(
+            &EqualizeWeights,
+            "a scaled element of `b` is not finite",
+            "g (float16[1,1,1,1] x) => (float16[1,1,1,1] y)
+             <float16[1,1,1,1] w = {0.00001}, float16[1] b = {1000.0}, float16[1,1,1,1] v = {1.0}>
+             {
+               c = Conv(x, w, b)
+               y = Conv(c, v)
+             }",
+        );
     }
 
     #[test]

@@ -36,15 +36,15 @@ pub(crate) fn fuse_batch_norm(cx: &mut Rewriter, bn: At<BatchNormalization>) -> 
         return Skip::because("it does not normalize with constants per channel");
     }
     if let Ok(conv) = cx.sole_producer::<Conv>(bn.x) {
-        let (w, affine) = (cx.reals(conv.w)?, Affine::of(cx, &bn, conv.b)?);
+        let (affine, w) = (Affine::of(cx, &bn, conv.b)?, cx.weights(conv.w, 3)?);
         affine.fits(w.dims[0])?;
         let w = cx.derive_reals(conv.w, "folded", &w.scale_axis(0, &affine.gain), conv.w)?;
         let b = cx.derive_reals(bn.b, "folded", &affine.bias, conv.w)?;
         return cx.replace(bn.out, Conv { w, b: Some(b), ..conv.op });
     }
     if let Ok(conv) = cx.sole_producer::<ConvTranspose>(bn.x) {
-        let (w, affine) = (cx.reals(conv.w)?, Affine::of(cx, &bn, conv.b)?);
-        let w = scale_transposed(&w, conv.group as usize, &affine)?;
+        let (affine, w) = (Affine::of(cx, &bn, conv.b)?, cx.weights(conv.w, 3)?);
+        let w = scale_transposed(&w, conv.group, &affine)?;
         let w = cx.derive_reals(conv.w, "folded", &w, conv.w)?;
         let b = cx.derive_reals(bn.b, "folded", &affine.bias, conv.w)?;
         return cx.replace(bn.out, ConvTranspose { w, b: Some(b), ..conv.op });
@@ -53,7 +53,7 @@ pub(crate) fn fuse_batch_norm(cx: &mut Rewriter, bn: At<BatchNormalization>) -> 
         if fc.beta != 1.0 && fc.c.is_some() {
             return Skip::because(format!("Gemm has beta = {}", fc.beta));
         }
-        let (w, affine) = (cx.reals(fc.b)?, Affine::of(cx, &bn, fc.c)?);
+        let (affine, w) = (Affine::of(cx, &bn, fc.c)?, cx.weights(fc.b, 2)?);
         let axis = if fc.transB != 0 { 0 } else { 1 };
         affine.fits(w.dims[axis])?;
         let b = cx.derive_reals(fc.b, "folded", &w.scale_axis(axis, &affine.gain), fc.b)?;
@@ -101,8 +101,10 @@ impl Affine {
 }
 
 /// Scales the output channels of transposed-convolution weights `[C, M / group, ...]`.
-fn scale_transposed(w: &Reals, group: usize, affine: &Affine) -> Result<Reals, Skip> {
+fn scale_transposed(w: &Reals, group: i64, affine: &Affine) -> Result<Reals, Skip> {
     let [channels, per_group] = [w.dims[0], w.dims[1]];
+    let group = usize::try_from(group).ok().filter(|g| *g > 0 && channels % g == 0);
+    let group = group.ok_or_else(|| Skip("the channels do not divide into its groups".into()))?;
     affine.fits(per_group * group)?;
     let kernel: usize = w.dims[2..].iter().product();
     let output = |i: usize| {

@@ -37,7 +37,7 @@ pub(crate) fn fuse_bias(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
         return Skip::because(format!("Gemm takes no bias per channel in opset {}", cx.opset));
     }
     if let Ok(conv) = conv {
-        let w = cx.constant(conv.w)?;
+        let w = cx.ranked(conv.w, 3)?;
         let bias = per_channel(&constant, w.dims()[0], w.rank(), 1)?;
         let bias = with_old(cx, bias, conv.b)?;
         let b = cx.derive_reals(addend, "bias", &bias, addend)?;
@@ -47,7 +47,7 @@ pub(crate) fn fuse_bias(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
         if fc.c.is_some() && fc.beta != 1.0 {
             return Skip::because(format!("Gemm has beta = {}", fc.beta));
         }
-        let w = cx.constant(fc.b)?;
+        let w = cx.ranked(fc.b, 2)?;
         let bias = per_channel(&constant, w.dims()[usize::from(fc.transB == 0)], 2, 1)?;
         let bias = with_old(cx, bias, fc.c)?;
         let c = cx.derive_reals(addend, "bias", &bias, addend)?;

@@ -80,6 +80,10 @@ fn spatial_zeros(cx: &Rewriter, pad: &Pad) -> Result<Vec<i64>, Skip> {
     let mut pads = cx.integers(pad.pads)?;
     if let Some(axes) = pad.axes {
         let (axes, rank) = (cx.integers(axes)?, cx.rank(pad.data)?);
+        let within = |axis: &i64| (-(rank as i64)..rank as i64).contains(axis);
+        if pads.len() != 2 * axes.len() || !axes.iter().all(within) {
+            return Skip::because("its axes and pads do not belong together");
+        }
         let mut full = vec![0; 2 * rank];
         for (i, axis) in axes.iter().enumerate() {
             let axis = axis.rem_euclid(rank as i64) as usize;
@@ -111,7 +115,8 @@ fn added(own: &[i64], extra: &[i64], auto_pad: &str) -> Result<Vec<i64>, Skip> {
     if own.len() != extra.len() {
         return Skip::because("the number of axes differs");
     }
-    Ok(own.iter().zip(extra).map(|(a, b)| a + b).collect())
+    let sums: Option<Vec<i64>> = own.iter().zip(extra).map(|(a, b)| a.checked_add(*b)).collect();
+    sums.ok_or_else(|| Skip("the padding is too large".into()))
 }
 
 /// Pooling demands that padding is smaller than the kernel, and with `ceil_mode` the last window depends on it.
@@ -134,7 +139,8 @@ fn pooled(
 
 fn is_never_negative(cx: &Rewriter, v: ValueId) -> bool {
     let clipped = cx.producer::<Clip>(v).ok().and_then(|clip| clip.min);
-    let min = clipped.and_then(|min| cx.reals(min).ok()).map(|min| min.values[0]);
+    let min = clipped.and_then(|min| cx.reals(min).ok());
+    let min = min.and_then(|min| min.values.first().copied());
     min.is_some_and(|min| min >= 0.0)
         || cx.producer::<Relu>(v).is_ok()
         || cx.producer::<Sigmoid>(v).is_ok()
