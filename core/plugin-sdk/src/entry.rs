@@ -14,6 +14,7 @@ use prost::Message;
 use serde_json::Value;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// What [`crate::export_plugin!`] says about a plugin.
@@ -146,7 +147,13 @@ unsafe fn call(
     // SAFETY: as the caller promises; one thread at a time uses an instance.
     let instance = unsafe { &mut *inst.cast::<Instance>() };
     let handle = JobHandle::new(job);
-    match catch_unwind(AssertUnwindSafe(|| f(instance, handle))) {
+    let views = handle.views();
+    let mut outcome = catch_unwind(AssertUnwindSafe(|| f(instance, handle)));
+    if Arc::strong_count(&views) > 1 && outcome.is_ok() {
+        let text = "the plugin keeps data of the host beyond the call".to_owned();
+        outcome = Ok(Err(contract(text).into()));
+    }
+    match outcome {
         Ok(Ok(())) => abi::OK,
         Ok(Err(found)) => {
             let reporter = JobHandle::new(job);
@@ -177,15 +184,21 @@ fn instance<D: Definition>(kind: &str, params: &Value) -> Result<Instance, Diagn
     if kind != "pass" {
         return Err(contract(format!("no component of kind `{kind}` in this plugin")));
     }
-    let listed = params["passes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let listed = params["passes"].as_array().ok_or_else(|| contract("no list of passes".into()))?;
     let passes = listed.iter().map(|entry| pass(&components, entry)).collect::<Result<_, _>>()?;
     Ok(Instance::Passes { passes, rewrites_max: params["rewrites_max"].as_u64().unwrap_or(0) })
 }
 
 fn pass(components: &[Component], entry: &Value) -> Result<Box<dyn Pass>, Diagnostic> {
     let wanted = entry["id"].as_str().unwrap_or_default();
-    if let Some(option) = entry["options"].as_object().and_then(|o| o.keys().next()) {
-        return Err(contract(format!("pass `{wanted}` has no option `{option}`")));
+    match &entry["options"] {
+        Value::Null => {}
+        Value::Object(options) => {
+            if let Some(option) = options.keys().next() {
+                return Err(contract(format!("pass `{wanted}` has no option `{option}`")));
+            }
+        }
+        other => return Err(contract(format!("options of pass `{wanted}` are {other}"))),
     }
     components
         .iter()
@@ -242,14 +255,14 @@ fn contract(message: String) -> Diagnostic {
 /// Writes the findings into the host's buffer and chooses the status.
 fn fail(err: *mut abi::ErrorBuffer, found: &Diagnostics) -> abi::Status {
     write(err, &found.to_string());
+    let has = |code: Code| found.0.iter().any(|d| d.code == code.as_str());
     match found.class() {
         Class::Input => abi::INVALID,
         Class::Unsupported => abi::UNSUPPORTED,
+        Class::Environment if has(Code::OutOfMemory) => abi::OUT_OF_MEMORY,
         Class::Environment => abi::IO,
-        Class::Internal => match found.0.iter().any(|d| d.code == Code::PluginContract.as_str()) {
-            true => abi::INVALID,
-            false => abi::INTERNAL,
-        },
+        Class::Internal if has(Code::PluginContract) => abi::INVALID,
+        Class::Internal => abi::INTERNAL,
     }
 }
 
@@ -277,3 +290,6 @@ fn write(err: *mut abi::ErrorBuffer, text: &str) {
     unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.ptr.cast(), len) };
     buffer.len = len;
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,8 @@
 /// }
 /// ```
 ///
-/// Ids, summaries and globs are literals without quotation marks and backslashes: they become static JSON.
+/// Ids, summaries and globs are literals without quotation marks, backslashes and line ends, because they become static
+/// JSON; others do not compile.
 #[macro_export]
 macro_rules! export_plugin {
     (
@@ -34,6 +35,10 @@ macro_rules! export_plugin {
         }
 
         const _: () = {
+            $( assert!($crate::private::is_plain($name) && $crate::private::is_plain($about)); )+
+            $( $( $( assert!($crate::private::is_plain($glob)); )+ )? )+
+            assert!($crate::private::is_plain($id) && $crate::private::is_plain($summary));
+
             use $crate::private::{abi, create, destroy, entry, extension, run};
 
             const DESCRIPTOR: &str = concat!(
@@ -93,4 +98,28 @@ macro_rules! export_plugin {
     (@component frontend, $name:literal, $make:expr) => {
         $crate::Component::Frontend { id: $name, make: $make }
     };
+}
+
+/// Whether a text may stand between quotation marks of JSON as it is.
+#[must_use]
+pub const fn is_plain(text: &str) -> bool {
+    let mut i = 0;
+    while i < text.len() {
+        if matches!(text.as_bytes()[i], b'"' | b'\\' | 0..=31) {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_plain;
+
+    #[test]
+    fn texts_that_would_break_the_descriptor_are_found() {
+        assert!(is_plain("Reads *.onnx, caf\u{e9}"));
+        assert!(!is_plain("a \"word\"") && !is_plain("a\\b") && !is_plain("a\nb"));
+    }
 }

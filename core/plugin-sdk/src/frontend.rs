@@ -61,8 +61,14 @@ pub struct Imported {
 pub trait Frontend: Send {
     /// Says whether `submission.network()` is of this format and which files it needs. Quick: reads beginnings of files
     /// only as far as the answer demands.
+    ///
+    /// # Errors
+    /// What keeps it from answering; a damaged file of its own format is a claim, the import says what is wrong with it.
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics>;
 
     /// Reads the network. All findings at once; each names the layer of the source.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the network or cannot be said in ONNX, and `progress` if the conversion is cancelled.
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics>;
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use onnxd_plugin_abi as abi;
 use std::collections::BTreeMap;
 use std::mem::{offset_of, size_of};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A full-size copy of the host's table; functions the host does not have are `None`.
 static HOST: OnceLock<HostTable> = OnceLock::new();
@@ -31,9 +31,11 @@ pub(crate) unsafe fn install(host: *const abi::Host) -> bool {
         return false;
     }
     let mut table = std::mem::MaybeUninit::<abi::Host>::zeroed();
-    // SAFETY: both sides have the bytes copied; all-zero is a valid table whose functions are all absent.
+    // SAFETY: both sides have the bytes copied, whole functions only; all-zero is a valid table whose functions are
+    // all absent.
     let table = unsafe {
         let bytes = size.min(size_of::<abi::Host>());
+        let bytes = bytes - bytes % size_of::<usize>();
         std::ptr::copy_nonoverlapping(host.cast::<u8>(), table.as_mut_ptr().cast(), bytes);
         table.assume_init()
     };
@@ -60,7 +62,9 @@ fn refused(what: &str, status: abi::Status) -> Diagnostic {
 pub(crate) struct JobHandle {
     job: *const abi::Job,
     /// Memory the host lent, by address: what lies in it goes back by id, not by copy.
-    regions: Mutex<BTreeMap<usize, (usize, u64)>>,
+    regions: Mutex<BTreeMap<usize, Region>>,
+    /// Shared by all views.
+    views: Arc<()>,
 }
 
 // SAFETY: the functions used from other threads (`progress`, tensors) are documented as callable from any.
@@ -68,23 +72,25 @@ unsafe impl Sync for JobHandle {}
 // SAFETY: see `Sync`.
 unsafe impl Send for JobHandle {}
 
-/// A view into memory that the host keeps until the current call returns.
-struct Borrowed(&'static [u8]);
+/// A view into memory that the host keeps until the current call returns. All views of a call share one count, by which
+/// the end of the call finds out whether the plugin kept some.
+struct Borrowed {
+    bytes: &'static [u8],
+    _counted: Arc<()>,
+}
 
 impl AsRef<[u8]> for Borrowed {
     fn as_ref(&self) -> &[u8] {
-        self.0
+        self.bytes
     }
 }
 
-/// # Safety
-/// The memory must stay readable and unchanged until the current call returns, and nothing may keep the view longer.
-unsafe fn view(ptr: *const u8, len: usize) -> Bytes {
-    if ptr.is_null() || len == 0 {
-        return Bytes::new();
-    }
-    // SAFETY: as the caller promises; the lifetime ends with the call, when every graph of the SDK is dropped.
-    Bytes::from_owner(Borrowed(unsafe { std::slice::from_raw_parts(ptr, len) }))
+/// Memory that the host lent, and where it lies.
+struct Region {
+    len: usize,
+    id: u64,
+    /// Element type and sizes, if it is a tensor.
+    shape: Option<(i32, Vec<i64>)>,
 }
 
 /// What `tensor_get` and `input_map` describe.
@@ -95,7 +101,24 @@ pub(crate) struct Mapped {
 
 impl JobHandle {
     pub(crate) fn new(job: *const abi::Job) -> JobHandle {
-        JobHandle { job, regions: Mutex::default() }
+        JobHandle { job, regions: Mutex::default(), views: Arc::default() }
+    }
+
+    /// Shared by every view that is still alive, and by the handle.
+    pub(crate) fn views(&self) -> Arc<()> {
+        self.views.clone()
+    }
+
+    /// # Safety
+    /// Null, or readable and unchanged until the current call returns. [`crate::entry`] sees to it that no view outlives
+    /// the call.
+    unsafe fn view(&self, ptr: *const u8, len: usize) -> Bytes {
+        if ptr.is_null() || len == 0 {
+            return Bytes::new();
+        }
+        // SAFETY: as the caller promises; the lifetime ends with the call.
+        let bytes = unsafe { std::slice::from_raw_parts(ptr, len) };
+        Bytes::from_owner(Borrowed { bytes, _counted: self.views() })
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -123,7 +146,7 @@ impl JobHandle {
         let mut out = abi::Str::EMPTY;
         // SAFETY: the job is alive, `out` is writable; the host lends the bytes until the call returns.
         match unsafe { f(self.job, &mut out) } {
-            abi::OK => Ok(unsafe { view(out.ptr, out.len) }),
+            abi::OK => Ok(unsafe { self.view(out.ptr, out.len) }),
             status => Err(refused(what, status)),
         }
     }
@@ -161,37 +184,56 @@ impl JobHandle {
         let mut out = abi::Bytes { struct_size, reserved: 0, ptr: std::ptr::null(), len: 0, id: 0 };
         // SAFETY: the job is alive, `out` is writable; the mapping lasts until the call returns.
         match unsafe { f(self.job, abi::Str::of(name.as_bytes()), &mut out) } {
-            abi::OK => Ok(Mapped { id: out.id, bytes: unsafe { view(out.ptr, out.len) } }),
+            abi::OK => Ok(Mapped { id: out.id, bytes: unsafe { self.view(out.ptr, out.len) } }),
             status => Err(refused(name, status)),
         }
     }
 
     pub(crate) fn input_map(&self, name: &str) -> Result<Bytes, Diagnostic> {
         let mapped = self.map_input(name)?;
-        self.remember(&mapped);
+        self.remember(&mapped, None);
         Ok(mapped.bytes)
     }
 
-    /// Notes where lent memory lies.
-    pub(crate) fn remember(&self, mapped: &Mapped) {
-        if !mapped.bytes.is_empty() {
-            let start = mapped.bytes.as_ptr() as usize;
-            let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-            let region = regions.entry(start).or_insert((0, 0));
-            // Several views may begin at one address: a mapped file and its first tensor. The longest serves all.
-            if mapped.bytes.len() > region.0 {
-                *region = (mapped.bytes.len(), mapped.id);
-            }
+    /// Notes where lent memory lies; `shape` is element type and sizes of a tensor.
+    pub(crate) fn remember(&self, mapped: &Mapped, shape: Option<(i32, Vec<i64>)>) {
+        let len = mapped.bytes.len();
+        if len == 0 {
+            return;
+        }
+        let mut regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = mapped.bytes.as_ptr() as usize;
+        // Several views may begin at one address: a mapped file and its first tensor. The longest serves all.
+        if regions.get(&start).is_none_or(|known| known.len < len) {
+            regions.insert(start, Region { len, id: mapped.id, shape });
         }
     }
 
-    /// The id of the lent memory that `bytes` lie in, and where in it.
-    pub(crate) fn region(&self, bytes: &[u8]) -> Option<(u64, u64)> {
+    /// The tensor of type `dtype` and sizes `dims` over `bytes`, if they lie in lent memory: the host's own if there is
+    /// one, else a new one; nothing is copied.
+    pub(crate) fn lent_tensor(
+        &self,
+        dtype: i32,
+        dims: &[i64],
+        bytes: &[u8],
+    ) -> Result<Option<u64>, Diagnostic> {
         let start = bytes.as_ptr() as usize;
-        let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
-        let (first, (len, id)) = regions.range(..=start).next_back()?;
-        let offset = start - first;
-        (offset + bytes.len() <= *len).then_some((*id, offset as u64))
+        let (id, offset) = {
+            let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some((first, region)) = regions.range(..=start).next_back() else {
+                return Ok(None);
+            };
+            let offset = start - first;
+            if offset + bytes.len() > region.len {
+                return Ok(None);
+            }
+            let same = |(t, d): &(i32, Vec<i64>)| *t == dtype && d == dims;
+            if offset == 0 && bytes.len() == region.len && region.shape.as_ref().is_some_and(same) {
+                return Ok(Some(region.id));
+            }
+            (region.id, offset as u64)
+        };
+        self.alias(id, offset, dtype, dims).map(Some)
     }
 
     pub(crate) fn tensor(&self, id: u64) -> Result<Mapped, Diagnostic> {
@@ -200,7 +242,7 @@ impl JobHandle {
         // SAFETY: as for `map_input`.
         match unsafe { f(self.job, id, &mut out) } {
             abi::OK => {
-                let bytes = unsafe { view(out.data.cast(), out.nbytes as usize) };
+                let bytes = unsafe { self.view(out.data.cast(), out.nbytes as usize) };
                 Ok(Mapped { id, bytes })
             }
             status => Err(refused("tensor_get", status)),
@@ -222,6 +264,7 @@ impl JobHandle {
         // SAFETY: the host checks the description and gives `nbytes` writable bytes until the tensor is sealed.
         let status = unsafe {
             match new(self.job, &desc, &mut id, &mut data) {
+                abi::OK if data.is_null() && !bytes.is_empty() => abi::OUT_OF_MEMORY,
                 abi::OK => {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), bytes.len());
                     seal(self.job, id)
@@ -233,13 +276,7 @@ impl JobHandle {
     }
 
     /// A tensor over part of a tensor or mapped file; nothing is copied.
-    pub(crate) fn alias(
-        &self,
-        source: u64,
-        offset: u64,
-        dtype: i32,
-        dims: &[i64],
-    ) -> Result<u64, Diagnostic> {
+    fn alias(&self, source: u64, offset: u64, dtype: i32, dims: &[i64]) -> Result<u64, Diagnostic> {
         let f = host().tensor_alias.ok_or_else(|| refused("tensor_alias", abi::UNSUPPORTED))?;
         let mut id = 0;
         // SAFETY: the host checks the ids and the range.

@@ -29,5 +29,6 @@ pub use serde_json;
 #[doc(hidden)]
 pub mod private {
     pub use crate::entry::{Definition, create, destroy, entry, extension, run};
+    pub use crate::export::is_plain;
     pub use onnxd_plugin_abi as abi;
 }

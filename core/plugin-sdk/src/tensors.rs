@@ -14,12 +14,12 @@ pub(crate) struct HostTensors<'j>(pub(crate) &'j JobHandle);
 impl TensorLoader for HostTensors<'_> {
     fn load(
         &mut self,
-        _dtype: DataType,
-        _dims: &[usize],
+        dtype: DataType,
+        dims: &[usize],
         entries: &[(String, String)],
     ) -> Result<Bytes, Diagnostic> {
         let mapped = self.0.tensor(handle_of(entries)?)?;
-        self.0.remember(&mapped);
+        self.0.remember(&mapped, Some((dtype.number(), sizes(dims))));
         Ok(mapped.bytes)
     }
 }
@@ -27,12 +27,15 @@ impl TensorLoader for HostTensors<'_> {
 impl TensorSink for HostTensors<'_> {
     fn place(&mut self, tensor: &Tensor) -> Result<Placement, Diagnostic> {
         let bytes = tensor.bytes();
-        let dims: Vec<i64> = tensor.dims().iter().map(|d| *d as i64).collect();
-        let dtype = tensor.dtype().number();
-        let id = match self.0.region(bytes) {
-            Some((region, offset)) => self.0.alias(region, offset, dtype, &dims)?,
+        let (dtype, dims) = (tensor.dtype().number(), sizes(tensor.dims()));
+        let id = match self.0.lent_tensor(dtype, &dims, bytes)? {
+            Some(id) => id,
             None => self.0.new_tensor(dtype, &dims, bytes)?,
         };
         Ok(Placement::Handle(id))
     }
+}
+
+fn sizes(dims: &[usize]) -> Vec<i64> {
+    dims.iter().map(|d| *d as i64).collect()
 }

@@ -1,0 +1,403 @@
+//! The functions of a plugin's table, driven through a host made of two tables in memory.
+
+use super::*;
+use crate::ir::ops::{Neg, Relu};
+use crate::ir::{At, DataType, Graph, Model, Tensor, ValueType};
+use crate::rewrite::{Rewrite, Rewriter, rule};
+use crate::{Claim, Imported, Need, Probe};
+use bytes::Bytes;
+use onnxd_onnx::{Placement, handle_of};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// What the host holds; every test has a thread, and so a host, of its own.
+#[derive(Default)]
+struct Fake {
+    submission: Vec<u8>,
+    file: Vec<u8>,
+    graph: Vec<u8>,
+    put: Option<Vec<u8>>,
+    tensors: BTreeMap<u64, Vec<u8>>,
+    aliases: Vec<(u64, u64)>,
+    artifacts: BTreeMap<String, Vec<u8>>,
+    cancelled: bool,
+}
+
+/// Id of the one dropped file.
+const FILE: u64 = 1000;
+
+thread_local! {
+    static FAKE: RefCell<Fake> = RefCell::default();
+}
+
+fn fake<T>(f: impl FnOnce(&mut Fake) -> T) -> T {
+    FAKE.with(|fake| f(&mut fake.borrow_mut()))
+}
+
+unsafe extern "C" fn progress(_: *const abi::Job, _: u64, _: u64) -> abi::Status {
+    fake(|f| if f.cancelled { abi::CANCELLED } else { abi::OK })
+}
+
+unsafe extern "C" fn submission_get(_: *const abi::Job, out: *mut abi::Str) -> abi::Status {
+    fake(|f| unsafe { *out = abi::Str::of(&f.submission) });
+    abi::OK
+}
+
+unsafe extern "C" fn input_map(
+    _: *const abi::Job,
+    _: abi::Str,
+    out: *mut abi::Bytes,
+) -> abi::Status {
+    fake(|f| unsafe {
+        ((*out).ptr, (*out).len, (*out).id) = (f.file.as_ptr(), f.file.len(), FILE);
+    });
+    abi::OK
+}
+
+unsafe extern "C" fn graph_get(_: *const abi::Job, out: *mut abi::Str) -> abi::Status {
+    fake(|f| unsafe { *out = abi::Str::of(&f.graph) });
+    abi::OK
+}
+
+unsafe extern "C" fn graph_put(_: *const abi::Job, model: abi::Str) -> abi::Status {
+    fake(|f| f.put = Some(unsafe { model.as_bytes() }.to_vec()));
+    abi::OK
+}
+
+unsafe extern "C" fn tensor_get(_: *const abi::Job, id: u64, out: *mut abi::Tensor) -> abi::Status {
+    fake(|f| match f.tensors.get(&id) {
+        Some(bytes) => {
+            unsafe { ((*out).data, (*out).nbytes) = (bytes.as_ptr().cast(), bytes.len() as u64) };
+            abi::OK
+        }
+        None => abi::INVALID,
+    })
+}
+
+unsafe extern "C" fn tensor_new(
+    _: *const abi::Job,
+    desc: *const abi::Tensor,
+    id: *mut u64,
+    data: *mut *mut c_void,
+) -> abi::Status {
+    fake(|f| unsafe {
+        *id = f.tensors.len() as u64 + 1;
+        let room = f.tensors.entry(*id).or_insert(vec![0; (*desc).nbytes as usize]);
+        *data = room.as_mut_ptr().cast();
+    });
+    abi::OK
+}
+
+unsafe extern "C" fn tensor_seal(_: *const abi::Job, _: u64) -> abi::Status {
+    abi::OK
+}
+
+unsafe extern "C" fn tensor_alias(
+    _: *const abi::Job,
+    source: u64,
+    offset: u64,
+    _: *const abi::Tensor,
+    id: *mut u64,
+) -> abi::Status {
+    fake(|f| f.aliases.push((source, offset)));
+    unsafe { *id = 77 };
+    abi::OK
+}
+
+unsafe extern "C" fn artifact(
+    _: *const abi::Job,
+    name: abi::Str,
+    _: abi::Str,
+    data: abi::Str,
+) -> abi::Status {
+    let (name, data) = unsafe { (name.as_bytes(), data.as_bytes()) };
+    let name = String::from_utf8(name.to_vec()).unwrap();
+    fake(|f| f.artifacts.insert(name, data.to_vec()));
+    abi::OK
+}
+
+static HOST: abi::Host = abi::Host {
+    struct_size: size_of::<abi::Host>() as u32,
+    abi_major: abi::ABI_MAJOR,
+    abi_minor: abi::ABI_MINOR,
+    log: None,
+    progress: Some(progress),
+    submission: Some(submission_get),
+    input_map: Some(input_map),
+    graph_get: Some(graph_get),
+    graph_put: Some(graph_put),
+    tensor_get: Some(tensor_get),
+    tensor_new: Some(tensor_new),
+    tensor_seal: Some(tensor_seal),
+    tensor_alias: Some(tensor_alias),
+    artifact: Some(artifact),
+    metric: None,
+    run_model: None,
+    extension: None,
+};
+
+crate::export_plugin! {
+    id: "org.onnxd.test",
+    summary: "For tests: reads bytes, removes negations",
+    components: [
+        frontend("raw", "Bytes as weights"; "*.raw", "*.bin" => || Box::new(Raw)),
+        pass("remove-double-neg", "Removes two negations" => || rule("remove-double-neg", double)),
+        pass("broken", "Panics" => || rule("broken", panics)),
+    ],
+}
+
+#[allow(clippy::needless_pass_by_value)]
+fn double(cx: &mut Rewriter, outer: At<Neg>) -> Rewrite {
+    let inner = cx.producer::<Neg>(outer.x)?;
+    cx.bypass(outer.out, inner.x)
+}
+
+#[allow(clippy::needless_pass_by_value)]
+fn panics(_: &mut Rewriter, at: At<Neg>) -> Rewrite {
+    panic!("at {:?}", at.node);
+}
+
+/// What the front-end keeps although it must not.
+static KEPT: Mutex<Vec<Bytes>> = Mutex::new(Vec::new());
+
+/// Four bytes are skipped, eight are a weight; the first byte chooses how it misbehaves.
+struct Raw;
+
+impl Frontend for Raw {
+    fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
+        let need =
+            Need { what: "weights".into(), path: "w".into(), found_as: vec![], optional: false };
+        let reason = submission.network().to_owned();
+        Ok(Probe { claim: Claim::ByContent, reason, needs: vec![need] })
+    }
+
+    fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
+        let bytes = submission.read(submission.network())?;
+        match bytes[0] {
+            b'k' => KEPT.lock().unwrap().push(bytes.clone()),
+            b'm' => return Err(Diagnostic::new(Code::OutOfMemory, "too much").into()),
+            b'u' => return Err(Diagnostic::new(Code::LayerUnsupported, "no").into()),
+            _ => {}
+        }
+        submission.progress(1, 1)?;
+        let mut g = Graph::new("g");
+        let x = g.add_input("x", Some(ValueType::tensor(DataType::Float, [2])));
+        let lent = Tensor::new(DataType::Float, vec![2], bytes.slice(4..12)).unwrap();
+        let lent = g.add_initializer("lent", lent);
+        let own = g.add_initializer("own", Tensor::vector(vec![1.5f32, 2.5]));
+        let sum = g.add("sum", crate::ir::ops::Add::new(x, lent));
+        let y = g.add("y", crate::ir::ops::Add::new(sum, own));
+        g.mark_output(y);
+        Ok(Imported { model: Model::new(g, 8, 17), ..Imported::default() })
+    }
+}
+
+fn buffer(room: &mut [u8]) -> abi::ErrorBuffer {
+    abi::ErrorBuffer { cap: room.len(), len: 0, ptr: room.as_mut_ptr().cast() }
+}
+
+/// Creates, calls and destroys an instance; status and text of the first failure, else OK.
+fn drive(kind: &str, params: &str, call: Call) -> (abi::Status, String) {
+    assert!(unsafe { host::install(&raw const HOST) });
+    let mut room = [0u8; 200];
+    let mut err = buffer(&mut room);
+    let mut inst = std::ptr::null_mut();
+    let (kind, params) = (abi::Str::of(kind.as_bytes()), abi::Str::of(params.as_bytes()));
+    let mut status = unsafe { create::<ExportedPlugin>(kind, params, &raw mut inst, &raw mut err) };
+    if status == abi::OK {
+        let job = abi::Job { struct_size: size_of::<abi::Job>() as u32, threads: 1 };
+        status = unsafe { call(inst, &raw const job, &raw mut err) };
+        unsafe { destroy(inst) };
+    } else {
+        assert!(inst.is_null(), "written although it failed");
+    }
+    let len = err.len;
+    (status, String::from_utf8(room[..len].to_vec()).unwrap())
+}
+
+type Call =
+    unsafe extern "C" fn(*mut c_void, *const abi::Job, *mut abi::ErrorBuffer) -> abi::Status;
+
+fn passes(ids: &[&str]) -> String {
+    let list: Vec<Value> =
+        ids.iter().map(|id| serde_json::json!({"id": id, "options": {}})).collect();
+    serde_json::json!({"passes": list, "rewrites_max": 0, "params": {}}).to_string()
+}
+
+/// A graph with one weight behind handle 1.
+fn give_graph(negations: usize) {
+    let mut g = Graph::new("g");
+    let x = g.add_input("x", Some(ValueType::tensor(DataType::Float, [2])));
+    let w = g.add_initializer("w", Tensor::vector(vec![1.0f32, 2.0]));
+    let mut v = g.add("sum", crate::ir::ops::Add::new(x, w));
+    for _ in 0..negations {
+        v = g.add("n", Neg::new(v));
+    }
+    let y = g.add("y", Relu::new(v));
+    g.mark_output(y);
+    let mut tensors = BTreeMap::new();
+    let mut sink = |t: &Tensor| {
+        tensors.insert(1, t.bytes().to_vec());
+        Ok(Placement::Handle(1))
+    };
+    let graph = onnxd_onnx::encode_to_bytes(&Model::new(g, 8, 17), &mut sink).unwrap().to_vec();
+    fake(|f| (f.graph, f.tensors) = (graph, tensors));
+}
+
+fn give_file(file: &[u8]) {
+    let submission = message::Submission {
+        files: vec![message::SubmissionFile { path: "a.raw".into(), bytes: file.len() as u64 }],
+        network: "a.raw".into(),
+        params_json: String::new(),
+    };
+    fake(|f| (f.submission, f.file) = (submission.encode_to_vec(), file.to_vec()));
+}
+
+fn artifact_of<M: Message + Default>(name: &str) -> Option<M> {
+    fake(|f| f.artifacts.get(name).map(|data| M::decode(data.as_slice()).unwrap()))
+}
+
+#[test]
+fn a_pass_reads_its_weights_by_handle_and_gives_the_same_ones_back() {
+    give_graph(2);
+    assert_eq!(drive("pass", &passes(&["remove-double-neg"]), run), (abi::OK, String::new()));
+    let log: message::PassLog = artifact_of(abi::ARTIFACT_PASS_LOG).unwrap();
+    assert_eq!((log.passes.len(), log.passes[0].rewrites), (1, 1));
+    let put = fake(|f| f.put.take()).unwrap();
+    let model = onnxd_proto::onnx::ModelProto::decode(put.as_slice()).unwrap();
+    let entries: Vec<(String, String)> = model.graph.unwrap().initializer[0]
+        .external_data
+        .iter()
+        .map(|e| (e.key.clone().unwrap(), e.value.clone().unwrap()))
+        .collect();
+    assert_eq!(handle_of(&entries), Ok(1), "neither copied nor aliased");
+    assert!(fake(|f| f.aliases.is_empty() && f.tensors.len() == 1));
+}
+
+#[test]
+fn a_pass_that_changes_nothing_puts_no_graph() {
+    give_graph(1);
+    assert_eq!(drive("pass", &passes(&["remove-double-neg"]), run).0, abi::OK);
+    assert!(fake(|f| f.put.is_none()));
+    let log: message::PassLog = artifact_of(abi::ARTIFACT_PASS_LOG).unwrap();
+    assert_eq!(log.passes[0].skipped[0].reason, "`sum` is not produced by Neg");
+}
+
+#[test]
+fn a_panic_is_caught() {
+    give_graph(1);
+    let (status, text) = drive("pass", &passes(&["broken"]), run);
+    assert_eq!(status, abi::INTERNAL);
+    assert!(text.starts_with("panic: at "), "{text}");
+}
+
+#[test]
+fn what_the_plugin_does_not_have_is_refused() {
+    let option = r#"{"passes": [{"id": "broken", "options": {"depth": 1}}]}"#;
+    let list = r#"{"passes": [{"id": "broken", "options": [1]}]}"#;
+    for (kind, params, wanted) in [
+        ("frontend/other", "{}".to_owned(), "no front-end `other`"),
+        ("quantizer/other", "{}".to_owned(), "no component of kind"),
+        ("pass", passes(&["other"]), "no pass `other`"),
+        ("pass", option.to_owned(), "pass `broken` has no option `depth`"),
+        ("pass", list.to_owned(), "options of pass `broken` are [1]"),
+        ("pass", "{}".to_owned(), "no list of passes"),
+        ("pass", "{".to_owned(), "params: "),
+    ] {
+        let (status, text) = drive(kind, &params, run);
+        assert_eq!(status, abi::INVALID);
+        assert!(text.contains(wanted), "{text}");
+    }
+    assert_eq!(drive("pass", &passes(&[]), probe).0, abi::INVALID, "passes have no probe");
+    let mut err = buffer(&mut []);
+    assert_eq!(unsafe { run(std::ptr::null_mut(), std::ptr::null(), &raw mut err) }, abi::INVALID);
+}
+
+#[test]
+fn an_import_aliases_the_file_and_copies_only_what_is_new() {
+    give_file(b"....\0\0\x80\x3f\0\0\0\x40");
+    assert_eq!(drive("frontend/raw", "{}", run), (abi::OK, String::new()));
+    fake(|f| {
+        assert_eq!(f.aliases, [(FILE, 4)]);
+        assert_eq!(f.tensors.len(), 1);
+        assert_eq!(f.tensors[&1], [1.5f32, 2.5].map(f32::to_le_bytes).concat());
+        assert!(f.put.is_some());
+    });
+    assert!(artifact_of::<message::ImportLog>(abi::ARTIFACT_IMPORT_LOG).is_some());
+}
+
+#[test]
+fn a_probe_answers_by_artifact() {
+    give_file(b"?");
+    assert_eq!(drive("frontend/raw", "", probe).0, abi::OK);
+    let answer: message::Probe = artifact_of(abi::ARTIFACT_PROBE).unwrap();
+    assert_eq!((answer.level(), &*answer.reason), (message::ClaimLevel::ClaimByContent, "a.raw"));
+    assert!(!answer.needs[0].found);
+}
+
+#[test]
+fn failures_have_a_status_and_say_more_in_an_artifact() {
+    for (first, status, code) in
+        [(b'm', abi::OUT_OF_MEMORY, "N0305"), (b'u', abi::UNSUPPORTED, "N0203")]
+    {
+        give_file(&[first]);
+        let (found, text) = drive("frontend/raw", "{}", run);
+        assert_eq!(found, status);
+        assert!(text.starts_with(code), "{text}");
+        let said: message::Diagnostics = artifact_of(abi::ARTIFACT_DIAGNOSTICS).unwrap();
+        assert_eq!(said.items[0].code, code);
+    }
+    give_file(b"............");
+    fake(|f| f.cancelled = true);
+    assert_eq!(drive("frontend/raw", "{}", run).0, abi::CANCELLED);
+}
+
+#[test]
+fn data_of_the_host_cannot_be_kept() {
+    give_file(b"k...........");
+    let (status, text) = drive("frontend/raw", "{}", run);
+    assert_eq!(status, abi::INVALID);
+    assert!(text.contains("keeps data of the host beyond the call"), "{text}");
+    // Forgotten, not dropped late: nothing reads it again.
+    KEPT.lock().unwrap().clear();
+}
+
+#[test]
+fn the_descriptor_is_json_and_the_probe_is_an_extension() {
+    unsafe extern "C" {
+        #[link_name = "onnxd_plugin_header"]
+        static HEADER: abi::Header;
+    }
+    let header = unsafe { &HEADER };
+    let descriptor: Value =
+        serde_json::from_slice(unsafe { header.descriptor.as_bytes() }).unwrap();
+    assert_eq!(descriptor["components"].as_array().unwrap().len(), 3);
+    let raw = &descriptor["components"][0];
+    assert_eq!((&raw["kind"], &raw["id"]), (&"frontend".into(), &"raw".into()));
+    assert_eq!(raw["globs"], serde_json::json!(["*.raw", "*.bin"]));
+    assert_eq!(descriptor["components"][1]["globs"], serde_json::json!([]));
+    let plugin = unsafe { header.entry.unwrap()(&raw const HOST) };
+    assert!(!plugin.is_null());
+    assert!(unsafe { header.entry.unwrap()(std::ptr::null()) }.is_null());
+    let named = |name: &str| unsafe { extension(abi::Str::of(name.as_bytes())) };
+    assert!(!named(abi::EXTENSION_PROBE).is_null() && named("other/1").is_null());
+}
+
+#[test]
+fn long_texts_are_cut_between_characters() {
+    let mut room = [0u8; 4];
+    let mut err = buffer(&mut room);
+    write(&raw mut err, "abc\u{e9}");
+    assert_eq!(err.len, 3);
+    write(std::ptr::null_mut(), "no buffer");
+}
+
+#[test]
+fn fuel_ends_the_rewrites() {
+    give_graph(4);
+    let params = r#"{"passes": [{"id": "remove-double-neg"}], "rewrites_max": 1}"#;
+    assert_eq!(drive("pass", params, run).0, abi::OK);
+    let log: message::PassLog = artifact_of(abi::ARTIFACT_PASS_LOG).unwrap();
+    assert_eq!(log.passes[0].rewrites, 1);
+}
