@@ -6,6 +6,7 @@ use crate::elementwise::{map, zip};
 use crate::fault::{Fault, Outcome};
 use crate::math::erf;
 use crate::num::{Num, float, numeric};
+use crate::reals::{reals, stored};
 use onnxd_ir::Tensor;
 
 pub(crate) const ROWS: &[Row] = &[
@@ -30,6 +31,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("Softmax", softmax).since(13),
     row("Softplus", softplus),
     row("Softsign", softsign),
+    row("SwiGLU", swiglu),
     row("Swish", swish),
     row("Tanh", tanh),
     row("ThresholdedRelu", thresholded_relu),
@@ -106,6 +108,20 @@ fn prelu(call: &Call) -> Outcome<Vec<Tensor>> {
         let f = |v: T, s: T| if v < T::default() { v.times(s) } else { v };
         one(zip(call, x.dtype(), (x, &slope), f)?)
     })
+}
+
+/// Swish of the gate times the value; the two do not broadcast.
+fn swiglu(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (gate, x) = (call.x(0)?, call.x(1)?);
+    if gate.dims() != x.dims() || gate.dtype() != x.dtype() {
+        return Err(Fault::invalid(format!("{gate:?} and {x:?} differ in type or shape")));
+    }
+    let alpha = f64::from(call.float("alpha", 1.0)?);
+    let mut y = reals(gate)?;
+    for (y, x) in y.iter_mut().zip(reals(x)?) {
+        *y = *y / (1.0 + (-alpha * *y).exp()) * x;
+    }
+    one(stored(x.dtype(), x.dims(), y)?)
 }
 
 /// The limits moved from attributes to inputs in opset 11. The upper limit wins where they cross.

@@ -14,11 +14,13 @@
 )]
 
 mod activation;
+mod attention;
 mod call;
 mod cells;
 pub mod compare;
 mod control;
 mod conv;
+mod detection;
 mod dims;
 mod elementwise;
 mod executor;
@@ -29,13 +31,17 @@ mod gemm;
 mod inputs;
 mod linear;
 mod logic;
+mod loss;
 mod math;
 mod norm;
 mod num;
 mod pool;
 mod quant;
+mod reals;
+mod recurrent;
 mod reduce;
 mod shape;
+mod signal;
 mod support;
 mod table;
 #[cfg(test)]

@@ -1,21 +1,29 @@
 //! All kernels: the families' tables, searched by operator and version.
 
 use crate::call::Row;
-use crate::{activation, control, conv, linear, logic, math, norm, pool, quant, reduce, shape};
+use crate::{
+    activation, attention, control, conv, detection, linear, logic, loss, math, norm, pool,
+};
+use crate::{quant, recurrent, reduce, shape, signal};
 
 /// The families' tables.
 pub(crate) const FAMILIES: &[&[Row]] = &[
     activation::ROWS,
+    attention::ROWS,
     control::ROWS,
     conv::ROWS,
+    detection::ROWS,
     linear::ROWS,
     logic::ROWS,
+    loss::ROWS,
     math::ROWS,
     norm::ROWS,
     pool::ROWS,
     quant::ROWS,
+    recurrent::ROWS,
     reduce::ROWS,
     shape::ROWS,
+    signal::ROWS,
 ];
 
 /// The row that computes `op` of the standard's domain as version `opset` defines it.

@@ -1,0 +1,250 @@
+//! Attention and what transformers compute around it.
+
+mod linear;
+mod rotary;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use crate::call::{Call, Row, integers, raw};
+use crate::cells::{joined, transposed};
+use crate::dims::{broadcast, broadcast_strides, size};
+use crate::fault::{Fault, Outcome};
+use crate::gemm::{Matrix, Sizes};
+use crate::linear::multiply_add;
+use crate::reals::{reals, stored};
+use onnxd_ir::{DataType, Tensor};
+
+pub(crate) const ROWS: &[Row] = &[
+    raw("Attention", attention),
+    raw("CausalConvWithState", state::causal_conv_with_state),
+    raw("LinearAttention", linear::linear_attention),
+    raw("RotaryEmbedding", rotary::rotary_embedding),
+    raw("TensorScatter", state::tensor_scatter),
+];
+
+/// `[batch, length, heads * size]` as `[batch, heads, length, size]`.
+fn split_heads(x: &Tensor, heads: usize) -> Outcome<Tensor> {
+    match x.dims() {
+        [b, s, hidden] if heads > 0 && hidden % heads == 0 => {
+            transposed(&x.reshaped([*b, *s, heads, hidden / heads])?, &[0, 2, 1, 3])
+        }
+        _ => Err(Fault::invalid(format!("{x:?} does not divide into {heads} heads"))),
+    }
+}
+
+/// The inverse of [`split_heads`].
+fn merge_heads(x: &Tensor) -> Outcome<Tensor> {
+    let [b, heads, s, size] = four(x)?;
+    Ok(transposed(x, &[0, 2, 1, 3])?.reshaped([b, s, heads * size])?)
+}
+
+fn four(x: &Tensor) -> Outcome<[usize; 4]> {
+    x.dims().try_into().map_err(|_| Fault::invalid(format!("{x:?} must have four axes")))
+}
+
+/// The sizes that an application of Attention works with, all operands in four axes.
+struct Operands {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    batch: usize,
+    heads: usize,
+    queries: usize,
+    keys: usize,
+    /// Elements of a query and a key.
+    size: usize,
+    /// Elements of a value.
+    width: usize,
+    /// Query heads that share a key.
+    group: usize,
+    /// Keys before those given.
+    past: usize,
+}
+
+fn operands(call: &Call) -> Outcome<Operands> {
+    let flat = call.x(0)?.rank() == 3;
+    let part = |i: usize, heads: &str| {
+        let x = call.x(i)?;
+        if !flat {
+            return Ok(x.clone());
+        }
+        split_heads(x, size(call.int(heads, 0)?)?)
+    };
+    let q = part(0, "q_num_heads")?;
+    let (mut k, mut v) = (part(1, "kv_num_heads")?, part(2, "kv_num_heads")?);
+    let mut past = 0;
+    match (call.opt(4), call.opt(5)) {
+        (Some(key), Some(value)) => {
+            if call.opt(6).is_some() {
+                return Err(Fault::invalid("past keys exclude nonpad_kv_seqlen"));
+            }
+            past = four(key)?[2];
+            (k, v) = (joined(&[key, &k], 2)?, joined(&[value, &v], 2)?);
+        }
+        (None, None) => {}
+        _ => return Err(Fault::invalid("past_key and past_value go together")),
+    }
+    let ([batch, heads, queries, size], [bk, shared, keys, sk]) = (four(&q)?, four(&k)?);
+    let [bv, hv, sv, width] = four(&v)?;
+    let fits = [bk, bv] == [batch; 2] && sk == size && [hv, sv] == [shared, keys];
+    if !fits || shared == 0 || heads % shared != 0 {
+        return Err(Fault::invalid(format!("{q:?}, {k:?} and {v:?} do not fit each other")));
+    }
+    let group = heads / shared;
+    Ok(Operands { q, k, v, batch, heads, queries, keys, size, width, group, past })
+}
+
+/// What is added to the logits: 0 or a bias where a key may be seen, minus infinity elsewhere.
+struct Bias {
+    mask: Option<Vec<f64>>,
+    /// Steps through the mask: batch, head, query, key.
+    steps: Vec<usize>,
+    /// Keys the mask speaks of; those behind it are not seen.
+    masked_keys: usize,
+    /// Per batch: the position of the first query among the keys.
+    offsets: Vec<i64>,
+    /// Per batch: keys that are not padding.
+    valid: Vec<i64>,
+    left: i64,
+    right: i64,
+}
+
+impl Bias {
+    fn of(call: &Call, o: &Operands) -> Outcome<Bias> {
+        let mut bias = Bias {
+            mask: None,
+            steps: vec![0; 4],
+            masked_keys: o.keys,
+            offsets: vec![o.past as i64; o.batch],
+            valid: vec![o.keys as i64; o.batch],
+            left: call.int("left_window_size", -1)?,
+            right: call.int("right_window_size", -1)?,
+        };
+        if call.flag("is_causal", false)? {
+            bias.right = 0;
+        }
+        if bias.left < -1 || bias.right < -1 {
+            return Err(Fault::invalid("a window size is below -1"));
+        }
+        if let Some(lengths) = call.opt(6) {
+            bias.valid = integers(lengths)?;
+            if bias.valid.len() != o.batch {
+                return Err(Fault::invalid(format!("{lengths:?} does not fit the batch")));
+            }
+            let before = |n: &i64| n.saturating_sub(o.queries as i64);
+            bias.offsets = bias.valid.iter().map(before).collect();
+        }
+        if let Some(mask) = call.opt(3) {
+            bias.masked_keys = mask.dims().last().copied().unwrap_or(0);
+            let full = [o.batch, o.heads, o.queries, bias.masked_keys];
+            let broadcasts = broadcast(mask.dims(), &full).is_ok_and(|d| d == full);
+            if bias.masked_keys > o.keys || !broadcasts {
+                return Err(Fault::invalid(format!("mask {mask:?} does not fit {full:?}")));
+            }
+            let mut values = reals(mask)?;
+            if mask.dtype() == DataType::Bool {
+                for v in &mut values {
+                    *v = if *v != 0.0 { 0.0 } else { f64::NEG_INFINITY };
+                }
+            }
+            bias.steps = broadcast_strides(mask.dims(), &full);
+            bias.mask = Some(values);
+        }
+        Ok(bias)
+    }
+
+    fn at(&self, b: usize, h: usize, i: usize, j: usize) -> f64 {
+        let ahead = (j as i64).saturating_sub(self.offsets[b].saturating_add(i as i64));
+        let hidden = j as i64 >= self.valid[b]
+            || (self.right >= 0 && ahead > self.right)
+            || (self.left >= 0 && -ahead > self.left);
+        match &self.mask {
+            _ if hidden || j >= self.masked_keys => f64::NEG_INFINITY,
+            Some(mask) => {
+                let [sb, sh, si, sj] = [0, 1, 2, 3].map(|axis| self.steps[axis]);
+                mask[b * sb + h * sh + i * si + j * sj]
+            }
+            None => 0.0,
+        }
+    }
+}
+
+/// Softmax of the logits; a query that sees no key gets zeros.
+fn probabilities(row: &mut [f64], bias: &[f64]) {
+    let top = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if top == f64::NEG_INFINITY || bias.iter().all(|b| *b == f64::NEG_INFINITY) {
+        row.fill(0.0);
+        return;
+    }
+    row.iter_mut().for_each(|v| *v = (*v - top).exp());
+    let sum: f64 = row.iter().sum();
+    row.iter_mut().for_each(|v| *v /= sum);
+}
+
+/// `softmax(cap(scale * Q * K') + bias) * V` per batch and head.
+fn attention(call: &Call) -> Outcome<Vec<Tensor>> {
+    let o = operands(call)?;
+    let bias = Bias::of(call, &o)?;
+    let given = call.float_opt("scale")?.map(f64::from);
+    let scale = given.unwrap_or((o.size as f64).sqrt().recip());
+    let cap = f64::from(call.float("softcap", 0.0)?);
+    let mode = call.int("qk_matmul_output_mode", 0)?;
+    let shown_dims = [o.batch, o.heads, o.queries, o.keys];
+    let y_dims = [o.batch, o.heads, o.queries, o.width];
+    let shown_room = if call.wants(3) { call.room(DataType::Double, &shown_dims)? } else { 0 };
+    let mut shown: Vec<f64> = Vec::with_capacity(shown_room);
+    let mut y = vec![0f64; call.room(DataType::Double, &y_dims)?];
+    let area = call.room(DataType::Double, &shown_dims[2..])?;
+    let (q, k, v) = (reals(&o.q)?, reals(&o.k)?, reals(&o.v)?);
+    let mut scores = vec![0f64; area];
+    let mut row_bias = vec![0f64; o.keys];
+    for at in 0..if y.is_empty() && shown_room == 0 { 0 } else { o.batch * o.heads } {
+        let (b, h) = (at / o.heads, at % o.heads);
+        let kv = at / o.group;
+        let (query, key) = (&q[at * o.queries * o.size..], &k[kv * o.keys * o.size..]);
+        let s = Sizes { m: o.queries, k: o.size, n: o.keys };
+        scores.fill(0.0);
+        let (left, right) = (Matrix::new(query, o.size), Matrix::transposed(key, o.size));
+        multiply_add(s, left, right, &mut scores, o.keys);
+        let mut show = |stage: i64, scores: &[f64]| {
+            if shown_room > 0 && stage == mode {
+                shown.extend_from_slice(scores);
+            }
+        };
+        scores.iter_mut().for_each(|v| *v *= scale);
+        show(0, &scores);
+        if cap > 0.0 {
+            scores.iter_mut().for_each(|v| *v = (*v / cap).tanh() * cap);
+        }
+        show(1, &scores);
+        let mut biased = vec![0f64; if mode == 2 { area } else { 0 }];
+        for (i, row) in scores.chunks_mut(o.keys.max(1)).enumerate() {
+            for (j, (value, added)) in row.iter_mut().zip(&mut row_bias).enumerate() {
+                *added = bias.at(b, h, i, j);
+                *value += *added;
+            }
+            if mode == 2 {
+                biased[i * o.keys..(i + 1) * o.keys].copy_from_slice(row);
+            }
+            probabilities(row, &row_bias);
+        }
+        show(2, &biased);
+        show(3, &scores);
+        let s = Sizes { m: o.queries, k: o.keys, n: o.width };
+        let out = &mut y[at * o.queries * o.width..(at + 1) * o.queries * o.width];
+        let value = Matrix::new(&v[kv * o.keys * o.width..], o.width);
+        multiply_add(s, Matrix::new(&scores, o.keys), value, out, o.width);
+    }
+    let dtype = o.q.dtype();
+    let y = stored(dtype, &y_dims, y)?;
+    let y = if call.x(0)?.rank() == 3 { merge_heads(&y)? } else { y };
+    let mut outputs = vec![y, o.k, o.v];
+    if call.wants(3) {
+        if !(0..=3).contains(&mode) {
+            return Err(Fault::invalid(format!("qk_matmul_output_mode {mode} is not defined")));
+        }
+        outputs.push(stored(dtype, &shown_dims, shown)?);
+    }
+    Ok(outputs)
+}
