@@ -124,21 +124,39 @@ fn check_version(path: &Path, header: &RawHeader) -> Result<(), Diagnostic> {
 /// # Errors
 /// The system's, or one that names the limit on a library's size.
 pub fn digest(path: &Path) -> std::io::Result<String> {
-    let mut file = File::open(path)?;
+    let file = File::open(path)?;
     let size = file.metadata()?.len();
     if size > LIBRARY_BYTES_MAX {
         let text = format!("{size} bytes, a library may have {LIBRARY_BYTES_MAX}");
         return Err(std::io::Error::other(text));
     }
+    Ok(hashed(file)?.1)
+}
+
+/// Size in bytes and SHA-256, in hexadecimal digits, of a file of any size, read in pieces.
+///
+/// # Errors
+/// The system's.
+pub fn file_digest(path: &Path) -> std::io::Result<(u64, String)> {
+    hashed(File::open(path)?)
+}
+
+fn hashed(mut file: File) -> std::io::Result<(u64, String)> {
     let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 64 * 1024];
+    let mut buffer = vec![0; 1 << 20];
+    let mut bytes = 0;
     loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            n => hasher.update(&buffer[..n]),
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => {
+                hasher.update(&buffer[..n]);
+                bytes += n as u64;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
         }
     }
-    Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect())
+    Ok((bytes, hasher.finalize().iter().map(|b| format!("{b:02x}")).collect()))
 }
 
 fn is_plugin_id(id: &str) -> bool {

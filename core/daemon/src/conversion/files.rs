@@ -1,29 +1,10 @@
 //! Files of a result: their digests, their way to the disk, and the way to their destination.
 
-use super::plugins::hex;
+pub(crate) use onnxd_plugin_host::file_digest as digest;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use sha2::{Digest, Sha256};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
-
-/// Size and SHA-256 of a file, read in pieces.
-pub(crate) fn digest(path: &Path) -> io::Result<(u64, String)> {
-    let mut file = File::open(path)?;
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut bytes = 0;
-    loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            n => {
-                hasher.update(&buffer[..n]);
-                bytes += n as u64;
-            }
-        }
-    }
-    Ok((bytes, hex(&hasher.finalize())))
-}
 
 /// `name` as a path that cannot leave the folder it is joined to.
 pub(crate) fn inner(name: &str) -> Option<PathBuf> {

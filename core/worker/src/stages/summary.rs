@@ -1,13 +1,9 @@
 //! Figures for the report.
 
 use onnxd_ir::{Model, ValueType};
+pub(crate) use onnxd_plugin_host::file_digest as digest;
 use onnxd_proto::onnxd as message;
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
 
 /// How often each operator occurs, sub-graphs and functions included.
 pub(crate) fn count_ops(model: &Model) -> BTreeMap<String, u64> {
@@ -58,28 +54,6 @@ pub(crate) fn describe(model: &Model, bytes: u64) -> message::ModelSummary {
         parameters,
         bytes,
     }
-}
-
-/// Size and SHA-256 of a file, read in pieces.
-pub(crate) fn digest(path: &Path) -> io::Result<(u64, String)> {
-    let mut file = File::open(path)?;
-    let mut hasher = Sha256::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut bytes = 0;
-    loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            n => {
-                hasher.update(&buffer[..n]);
-                bytes += n as u64;
-            }
-        }
-    }
-    let mut hex = String::with_capacity(64);
-    for byte in hasher.finalize() {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    Ok((bytes, hex))
 }
 
 /// Largest resident memory of this process so far.
