@@ -8,7 +8,9 @@ use onnxd_plugin_host::call::{self, CallError};
 use onnxd_plugin_host::{JobContext, Library, TensorTable, inspect, to_message};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as Event;
-use onnxd_proto::onnxd::{PluginComponent, PluginInfo, ProbeRequest, WorkerEvent, request::What};
+use onnxd_proto::onnxd::{PluginComponent, ProbeRequest, WorkerEvent, request::What};
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -61,12 +63,17 @@ fn inspected(path: &str) -> message::InspectResult {
     }
 }
 
-/// Asks every front-end whose globs fit the network's name.
+/// Asks the front-end that the params name, else every one whose globs fit the network's name.
 fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResult {
     let frontends = stages::frontends(&request.plugins).into_iter();
-    let fits = |c: &PluginComponent| {
-        c.globs.iter().any(|glob| stages::claims_name(glob, &request.network))
+    let params: Value = serde_json::from_str(&request.params_json).unwrap_or_default();
+    let wanted = params["job"]["frontend"].as_str();
+    let fits = |c: &PluginComponent| match wanted {
+        Some(wanted) => c.id == wanted,
+        None => c.globs.iter().any(|glob| stages::claims_name(glob, &request.network)),
     };
+    // A plugin's entry is called once per process.
+    let mut libraries: BTreeMap<String, Result<Library, Diagnostic>> = BTreeMap::new();
     let asked = frontends.filter(|(_, component)| fits(component));
     let answers = asked.map(|(plugin, component)| {
         let started = message::StageStarted {
@@ -75,7 +82,15 @@ fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResu
             component: component.id.clone(),
         };
         let _ = send(link, Event::Stage(started));
-        let (probe, error) = match probe(request, &plugin, &component.id) {
+        let library = libraries
+            .entry(plugin.id.clone())
+            .or_insert_with(|| Library::open_inspected(&plugin))
+            .as_ref();
+        let answer = match library {
+            Ok(library) => probe(request, library, &component.id),
+            Err(refused) => Err(refused.clone().into()),
+        };
+        let (probe, error) = match answer {
             Ok(probe) => (Some(probe), String::new()),
             Err(CallError::Failed(found)) => (None, found.to_string()),
             Err(CallError::Cancelled) => (None, "cancelled".into()),
@@ -87,10 +102,9 @@ fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResu
 
 fn probe(
     request: &ProbeRequest,
-    plugin: &PluginInfo,
+    library: &Library,
     frontend: &str,
 ) -> Result<message::Probe, CallError> {
-    let library = Library::open_inspected(plugin)?;
     let file = |f: &message::InputFile| message::SubmissionFile {
         path: f.name.clone(),
         bytes: std::fs::metadata(&f.path).map_or(0, |m| m.len()),
@@ -103,5 +117,5 @@ fn probe(
     let inputs = request.files.iter().map(|f| (f.name.clone(), PathBuf::from(&f.path))).collect();
     let cancel = Arc::new(AtomicBool::new(false));
     let mut context = JobContext::new(&submission, inputs, TensorTable::new(), 1, cancel, |_| {});
-    call::probe(&library, frontend, &mut context)
+    call::probe(library, frontend, &mut context)
 }

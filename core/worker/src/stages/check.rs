@@ -12,9 +12,9 @@ use std::path::PathBuf;
 
 pub(crate) fn check(session: &mut Session) -> Result<(), Diagnostics> {
     let path = out_dir(session).join(MODEL);
-    let model = onnxd_onnx::load(&path)?.model;
-    let found = verify::verify(&model, verify::Level::Full);
-    Diagnostics(found.0.into_iter().map(own_fault).collect()).or_ok(())?;
+    let own_faults = |found: Diagnostics| Diagnostics(found.0.into_iter().map(own_fault).collect());
+    let model = onnxd_onnx::load(&path).map_err(own_faults)?.model;
+    own_faults(verify::verify(&model, verify::Level::Full)).or_ok(())?;
     compare(session, &model)
 }
 
@@ -42,8 +42,14 @@ fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
         tolerance_rel: rtol,
         ..message::Numerics::default()
     };
+    let names: Vec<&str> = got.iter().map(|(name, _)| name.as_str()).collect();
     for (i, (name, got)) in got.iter().enumerate() {
-        let Some(wanted) = pick(&wanted, name, i) else { continue };
+        let Some(wanted) = arrays::belonging(&wanted, &names, i) else {
+            let text = format!("output `{name}` has no reference and was not compared");
+            let help = "Name an array of the reference after it.";
+            session.note(&Diagnostic::new(Code::EvalInputs, text).help(help), "warning");
+            continue;
+        };
         match difference(got, wanted).and_then(|d| Ok((d, within(got, wanted, atol, rtol)?))) {
             Ok((d, near)) => {
                 let within = near && sqnr_db_min.is_none_or(|min| d.sqnr_db >= min);
@@ -84,12 +90,6 @@ fn mismatch(name: &str, d: &Comparison) -> Diagnostic {
         d.max_abs, d.sqnr_db
     );
     Diagnostic::new(Code::NumericsMismatch, text)
-}
-
-/// The reference called `name`, else the one at its place.
-fn pick<'a>(wanted: &'a Arrays, name: &str, place: usize) -> Option<&'a Tensor> {
-    let named = wanted.iter().find(|(n, _)| n == name);
-    named.or_else(|| wanted.get(place)).map(|(_, t)| t)
 }
 
 /// The file that the params name, or that was dropped under its usual name.

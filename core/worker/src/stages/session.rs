@@ -154,10 +154,11 @@ impl Session {
         let report = &mut self.report;
         (report.verdict, report.summary) = match &outcome {
             Ok(()) if findings == 0 => ("succeeded".into(), "the model was converted".into()),
-            Ok(()) => (
-                "succeeded_with_findings".into(),
-                format!("the model was converted, with {findings} findings"),
-            ),
+            Ok(()) => {
+                let noun = if findings == 1 { "finding" } else { "findings" };
+                let text = format!("the model was converted, with {findings} {noun}");
+                ("succeeded_with_findings".into(), text)
+            }
             Err(found) => ("failed".into(), failure(found)),
         };
         if let Err(found) = outcome {
@@ -175,6 +176,7 @@ fn failure(found: &Diagnostics) -> String {
     let first = found.0.first().map(|d| d.message.clone()).unwrap_or_default();
     match found.0.len() {
         0 | 1 => first,
+        2 => format!("{first} (and one more finding)"),
         n => format!("{first} (and {} more findings)", n - 1),
     }
 }

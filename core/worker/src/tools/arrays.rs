@@ -75,6 +75,18 @@ pub fn feeds(model: &Model, arrays: &Arrays) -> BTreeMap<String, Tensor> {
     }
 }
 
+/// The array that belongs to output `place` of `outputs`: the one of its name, else the one at its place unless that
+/// bears the name of another output.
+pub(crate) fn belonging<'a>(
+    arrays: &'a Arrays,
+    outputs: &[&str],
+    place: usize,
+) -> Option<&'a Tensor> {
+    let named = arrays.iter().find(|(name, _)| name == outputs[place]);
+    let at_place = || arrays.get(place).filter(|(name, _)| !outputs.contains(&name.as_str()));
+    named.or_else(at_place).map(|(_, tensor)| tensor)
+}
+
 /// Writes an archive of stored (not compressed) arrays.
 ///
 /// # Errors
@@ -284,6 +296,18 @@ mod tests {
         ];
         write(&path, &arrays).unwrap();
         assert_eq!(read(&path).unwrap(), arrays);
+    }
+
+    #[test]
+    fn arrays_belong_by_name_and_else_by_place() {
+        let array = |name: &str, x: f32| (name.to_owned(), Tensor::scalar(x));
+        let arrays = vec![array("b", 1.0), array("a", 2.0), array("other", 3.0)];
+        let of = |outputs: &[&str], place| {
+            belonging(&arrays, outputs, place).map(|t| t.to_reals().unwrap().values[0])
+        };
+        assert_eq!(of(&["a", "b", "c"], 0), Some(2.0));
+        assert_eq!(of(&["a", "b", "c"], 2), Some(3.0), "a name that no output has");
+        assert_eq!(of(&["a", "c"], 1), None, "the array at this place belongs to `a`");
     }
 
     #[test]

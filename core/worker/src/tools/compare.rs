@@ -2,13 +2,16 @@
 
 use super::arrays::{self, Arrays};
 use super::evaluate::run;
-use onnxd_diagnostics::Diagnostics;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::compare::{Comparison as Difference, compare as difference, within};
-use onnxd_ir::{DataType, Model, Tensor, ValueType};
+use onnxd_ir::{DataType, Model, Tensor, ValueId, ValueType};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// Size that stands for a dimension of unknown size when inputs are made up.
 const FREE_DIM: usize = 2;
+/// Elements of a made-up input.
+const ELEMENTS_MAX: usize = 1 << 27;
 
 /// One value of both models.
 #[derive(Clone, Debug)]
@@ -37,14 +40,15 @@ pub fn compare(
     let (a, b) = (onnxd_onnx::load(a)?.model, onnxd_onnx::load(b)?.model);
     let inputs = match inputs {
         Some(path) => arrays::read(path)?,
-        None => made_up(&a),
+        None => made_up(&a)?,
     };
-    let (a, b) = (run(&a, &inputs, true)?, run(&b, &by_place(&inputs, &b), true)?);
+    let for_b = renamed(&inputs, &a, &b);
+    let (a, b) = (run(&a, &inputs, true)?, run(&b, &for_b, true)?);
     let mut found = Vec::new();
+    let outputs: Vec<&str> = a.outputs.iter().map(|(name, _)| name.as_str()).collect();
     for (i, (name, x)) in a.outputs.iter().enumerate() {
-        let twin = b.outputs.iter().find(|(n, _)| n == name).or_else(|| b.outputs.get(i));
-        found.push(match twin {
-            Some((_, y)) => one(name, true, x, y, tolerance),
+        found.push(match arrays::belonging(&b.outputs, &outputs, i) {
+            Some(y) => one(name, true, x, y, tolerance),
             None => Comparison {
                 name: name.clone(),
                 output: true,
@@ -53,10 +57,10 @@ pub fn compare(
             },
         });
     }
+    let computed: HashMap<&str, &Tensor> = b.all.iter().map(|(n, t)| (n.as_str(), t)).collect();
     for (name, x) in &a.all {
-        let is_output = a.outputs.iter().any(|(n, _)| n == name);
-        if let Some((_, y)) = b.all.iter().find(|(n, _)| n == name)
-            && !is_output
+        if let Some(y) = computed.get(name.as_str())
+            && !outputs.contains(&name.as_str())
         {
             found.push(one(name, false, x, y, tolerance));
         }
@@ -73,37 +77,89 @@ fn one(name: &str, output: bool, x: &Tensor, y: &Tensor, (atol, rtol): (f64, f64
     }
 }
 
-/// The same arrays under the names of the second model's inputs, where the names differ.
-fn by_place(inputs: &Arrays, model: &Model) -> Arrays {
+/// The inputs that a model must be given.
+fn fed(model: &Model) -> Vec<ValueId> {
     let graph = &model.graph;
-    let names: Vec<&String> = graph.inputs().iter().map(|v| &graph[*v].name).collect();
-    if names.iter().all(|name| inputs.iter().any(|(n, _)| n == *name)) {
-        return inputs.clone();
-    }
-    names.into_iter().zip(inputs).map(|(name, (_, t))| (name.clone(), t.clone())).collect()
+    graph.inputs().iter().copied().filter(|v| graph[*v].initializer().is_none()).collect()
 }
 
-/// Values between -1 and 1 by a fixed rule, or small integers, for every input without an initializer.
-fn made_up(model: &Model) -> Arrays {
-    let graph = &model.graph;
-    let inputs = graph.inputs().iter().filter(|v| graph[**v].initializer().is_none());
-    let made = inputs.map(|v| {
-        let ty = graph[*v].ty.as_ref();
+/// The arrays for `a` under the names of the inputs of `b` that stand at the same places, where the names differ.
+fn renamed(inputs: &Arrays, a: &Model, b: &Model) -> Arrays {
+    let names = |model: &Model| -> Vec<String> {
+        fed(model).into_iter().map(|v| model.graph[v].name.clone()).collect()
+    };
+    let (from, to) = (names(a), names(b));
+    if to.iter().all(|name| inputs.iter().any(|(n, _)| n == name)) {
+        return inputs.clone();
+    }
+    let new =
+        |name: &String| from.iter().position(|n| n == name).and_then(|at| to.get(at).cloned());
+    inputs.iter().map(|(name, t)| (new(name).unwrap_or_else(|| name.clone()), t.clone())).collect()
+}
+
+/// Values between -1 and 1 by a fixed rule, or small integers, for every input that must be given.
+fn made_up(model: &Model) -> Result<Arrays, Diagnostic> {
+    let made = fed(model).into_iter().map(|v| {
+        let value = &model.graph[v];
+        let ty = value.ty.as_ref();
         let shape = ty.and_then(ValueType::shape).unwrap_or_default();
         let size = |d: &onnxd_ir::Dim| d.known().map_or(FREE_DIM, |n| n.max(0) as usize);
         let dims: Vec<usize> = shape.iter().map(size).collect();
         let dtype = ty.and_then(ValueType::dtype).unwrap_or(DataType::Float);
-        (graph[*v].name.clone(), pattern(dtype, dims))
+        let made = pattern(dtype, &dims).ok_or_else(|| {
+            let text =
+                format!("no values of type {dtype} {dims:?} are made up for `{}`", value.name);
+            Diagnostic::new(Code::EvalInputs, text).help("Give the inputs in a file.")
+        });
+        Ok((value.name.clone(), made?))
     });
     made.collect()
 }
 
-fn pattern(dtype: DataType, dims: Vec<usize>) -> Tensor {
-    let count: usize = dims.iter().product();
+fn pattern(dtype: DataType, dims: &[usize]) -> Option<Tensor> {
+    let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+    let count = count.filter(|n| *n <= ELEMENTS_MAX)?;
     let at = |i: usize| (i.wrapping_mul(7919) % 2003) as f64 / 1001.0 - 1.0;
-    let reals = onnxd_ir::Reals { values: (0..count).map(at).collect(), dims: dims.clone() };
-    reals.to_tensor(dtype).unwrap_or_else(|| {
-        let bytes = dtype.byte_len(count).unwrap_or(0);
-        Tensor::new(dtype, dims, vec![0; bytes].into()).expect("zeros of the right length")
+    let reals = onnxd_ir::Reals { values: (0..count).map(at).collect(), dims: dims.to_vec() };
+    reals.to_tensor(dtype).or_else(|| {
+        let zeros = vec![0; dtype.byte_len(count)?];
+        Tensor::new(dtype, dims.to_vec(), zeros.into()).ok()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_ir::Graph;
+
+    fn model(inputs: &[(&str, DataType, &[i64])]) -> Model {
+        let mut g = Graph::new("g");
+        for (name, dtype, dims) in inputs {
+            g.add_input(name, Some(ValueType::tensor(*dtype, dims.iter().copied())));
+        }
+        Model::new(g, 8, 17)
+    }
+
+    #[test]
+    fn inputs_are_made_up_within_bounds() {
+        let made =
+            made_up(&model(&[("x", DataType::Float, &[2, 0]), ("n", DataType::Int64, &[3])]));
+        let made = made.unwrap();
+        assert_eq!((made[0].1.dims(), made[1].1.dims()), ([2, 0].as_slice(), [3].as_slice()));
+        for (dtype, dims) in [(DataType::Float, [1 << 40, 1 << 40]), (DataType::String, [1, 1])] {
+            let found = made_up(&model(&[("x", dtype, &dims)])).unwrap_err();
+            assert_eq!(found.code, "N0507");
+        }
+    }
+
+    #[test]
+    fn arrays_follow_the_places_of_inputs() {
+        let a = model(&[("p", DataType::Float, &[1]), ("q", DataType::Float, &[2])]);
+        let b = model(&[("r", DataType::Float, &[1]), ("s", DataType::Float, &[2])]);
+        let mut inputs = made_up(&a).unwrap();
+        inputs.reverse();
+        let names: Vec<String> = renamed(&inputs, &a, &b).into_iter().map(|(n, _)| n).collect();
+        assert_eq!(names, ["s", "r"]);
+        assert_eq!(renamed(&inputs, &a, &a), inputs);
+    }
 }
