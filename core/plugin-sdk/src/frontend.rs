@@ -63,12 +63,12 @@ pub trait Frontend: Send {
     /// only as far as the answer demands.
     ///
     /// # Errors
-    /// What keeps it from answering; a damaged file of its own format is a claim, the import says what is wrong with it.
+    /// What keeps it from answering. A damaged file of its own format is a claim: the import says what is wrong.
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics>;
 
     /// Reads the network. All findings at once; each names the layer of the source.
     ///
     /// # Errors
-    /// Everything that is wrong with the network or cannot be said in ONNX, and `progress` if the conversion is cancelled.
+    /// Everything that is wrong with the network or cannot be said in ONNX; what [`Submission::progress`] answers.
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics>;
 }

@@ -110,8 +110,7 @@ impl JobHandle {
     }
 
     /// # Safety
-    /// Null, or readable and unchanged until the current call returns. [`crate::entry`] sees to it that no view outlives
-    /// the call.
+    /// Null, or readable and unchanged until the current call returns. [`crate::entry`] finds views that outlive it.
     unsafe fn view(&self, ptr: *const u8, len: usize) -> Bytes {
         if ptr.is_null() || len == 0 {
             return Bytes::new();

@@ -1,6 +1,6 @@
 //! Changing graphs: a rule either rewrites or says why not, and the reasons reach the report.
 //!
-//! A *rewrite rule* handles one pattern, rooted at one operator; a *pass* works on the whole model. Both are run through
+//! A *rewrite rule* handles one pattern, rooted at one operator; a *pass* works on the whole model. Both are run by
 //! [`run_passes`], which counts rewrites against [`Fuel`], so that "which rewrite broke it" is found by bisection.
 
 pub mod check;

@@ -139,10 +139,11 @@ fn opened_up(graph: &Graph, first_new: usize) -> Vec<NodeId> {
     found
 }
 
-// A rule takes what it matched by value, used up or not: all rules have one form.
 #[cfg(test)]
-#[allow(clippy::needless_pass_by_value)]
 mod tests {
+    // A rule takes what it matched by value, used up or not: all rules have one form.
+    #![allow(clippy::needless_pass_by_value)]
+
     use super::*;
     use crate::Fuel;
     use onnxd_ir::ops::{Add, Dropout, Identity, Neg, Relu};
