@@ -25,6 +25,8 @@ pub struct Graph {
     inputs: Vec<ValueId>,
     outputs: Vec<ValueId>,
     names: HashMap<String, ValueId>,
+    /// In a sub-graph: which values stand for one of the enclosing graph.
+    captured: HashMap<ValueId, Vec<ValueId>>,
 }
 
 impl Graph {
@@ -87,11 +89,11 @@ impl Graph {
 
     /// In a sub-graph: the local stand-in for value `outer` of the enclosing graph, called `name` there.
     pub fn capture(&mut self, outer: ValueId, name: &str, ty: Option<ValueType>) -> ValueId {
-        if let Some((inner, _)) = self.captures().find(|(_, o)| *o == outer) {
-            return inner;
+        if let Some(inner) = self.captured.get(&outer).and_then(|inner| inner.first()) {
+            return *inner;
         }
-        let id = self.add_value(name, ty);
-        self[id].origin = Origin::Captured(outer);
+        let id = self.add_capture(outer, name);
+        self[id].ty = ty;
         id
     }
 
@@ -99,15 +101,29 @@ impl Graph {
     pub(crate) fn add_capture(&mut self, outer: ValueId, name: &str) -> ValueId {
         let id = self.add_value(name, None);
         self[id].origin = Origin::Captured(outer);
+        self.captured.entry(outer).or_default().push(id);
         id
+    }
+
+    /// What stood for value `from` of the enclosing graph stands for `to`.
+    fn capture_instead(&mut self, from: ValueId, to: ValueId) {
+        let inner = self.captured.remove(&from).unwrap_or_default();
+        for id in &inner {
+            self[*id].origin = Origin::Captured(to);
+        }
+        self.captured.entry(to).or_default().extend(inner);
     }
 
     /// In a sub-graph: changes what its captured values stand for.
     pub(crate) fn recapture(&mut self, outer: impl Fn(ValueId) -> ValueId) {
-        for value in &mut self.values {
-            if let Origin::Captured(old) = value.origin {
-                value.origin = Origin::Captured(outer(old));
+        for (old, inner) in std::mem::take(&mut self.captured) {
+            let new = outer(old);
+            for id in &inner {
+                self[*id].origin = Origin::Captured(new);
             }
+            let all = self.captured.entry(new).or_default();
+            all.extend(inner);
+            all.sort_unstable();
         }
     }
 
@@ -190,12 +206,12 @@ impl Graph {
 
     /// How often the value is read by nodes (sub-graphs included) plus how often it is listed as graph output.
     pub fn uses(&self, id: ValueId) -> usize {
-        self[id].readers.len() + self[id].listed
+        self.readers(id).len() + self[id].listed
     }
 
     /// Nodes that read the value, once per read.
     pub fn readers(&self, id: ValueId) -> &[NodeId] {
-        &self[id].readers
+        self[id].readers.as_slice()
     }
 
     /// Whether the value is listed as a graph output.
@@ -279,23 +295,23 @@ impl Graph {
         if from == to {
             return;
         }
-        let readers = std::mem::take(&mut self[from].readers);
+        let mut readers = self[from].readers.take();
         for id in &readers {
-            let node = self.node_mut(*id);
+            self[to].readers.push(*id);
+        }
+        readers.sort_unstable();
+        readers.dedup();
+        for id in readers {
+            let node = self.node_mut(id);
             for input in &mut node.inputs {
                 if *input == Some(from) {
                     *input = Some(to);
                 }
             }
             for graph in node.attrs.iter_mut().flat_map(|(_, a)| a.graphs_mut()) {
-                for value in &mut graph.values {
-                    if value.origin == Origin::Captured(from) {
-                        value.origin = Origin::Captured(to);
-                    }
-                }
+                graph.capture_instead(from, to);
             }
         }
-        self[to].readers.extend(readers);
         let listed = std::mem::take(&mut self[from].listed);
         if listed > 0 {
             self[to].listed += listed;
@@ -353,10 +369,7 @@ impl Graph {
     }
 
     fn forget_read(&mut self, v: ValueId, id: NodeId) {
-        let readers = &mut self[v].readers;
-        if let Some(i) = readers.iter().rposition(|r| *r == id) {
-            readers.swap_remove(i);
-        }
+        self[v].readers.remove(id);
     }
 }
 

@@ -28,6 +28,24 @@ fn outputs_are_counted_wherever_they_change() {
 }
 
 #[test]
+fn a_value_is_captured_once_also_after_it_was_replaced() {
+    let (mut g, x, a, y) = chain();
+    let mut inner = Graph::new("inner");
+    let seen = [inner.capture(x, "x", None), inner.capture(a, "a", None)];
+    assert_eq!(inner.capture(x, "again", None), seen[0]);
+    let out = g.add_value("out", None);
+    g.add_node(Node::new("If", [x], [out]).with("then_branch", Attr::Graph(Box::new(inner))));
+    assert_eq!((g.uses(x), g.uses(a)), (3, 3));
+    g.replace_uses(a, y);
+    let reader = g.producer(out).unwrap();
+    g.edit_subgraphs(reader, |inner| {
+        assert_eq!(inner.captures().collect::<Vec<_>>(), [(seen[0], x), (seen[1], y)]);
+        assert_eq!(inner.capture(y, "y", None), seen[1]);
+        assert_ne!(inner.capture(a, "a", None), seen[1]);
+    });
+}
+
+#[test]
 fn removing_a_node_forgets_its_reads() {
     let (mut g, x, a, y) = chain();
     let add = g.producer(y).unwrap();

@@ -14,6 +14,7 @@ pub mod infer;
 mod model;
 mod node;
 pub mod ops;
+mod readers;
 mod reals;
 pub mod schema;
 mod tensor;

@@ -1,5 +1,6 @@
 //! Values: what flows along the edges of a graph.
 
+use crate::readers::Readers;
 use crate::{NodeId, Tensor, ValueType};
 
 /// A value of one graph. Ids of different graphs must not be mixed.
@@ -40,7 +41,7 @@ pub struct Value {
     pub(crate) data: Option<Tensor>,
     pub(crate) origin: Origin,
     /// Nodes that read it, once per read.
-    pub(crate) readers: Vec<NodeId>,
+    pub(crate) readers: Readers,
     /// How often it is listed as an output of its graph.
     pub(crate) listed: usize,
 }
@@ -54,7 +55,7 @@ impl Value {
             metadata: Vec::new(),
             data: None,
             origin: Origin::None,
-            readers: Vec::new(),
+            readers: Readers::default(),
             listed: 0,
         }
     }

@@ -63,7 +63,6 @@ pub fn from_proto(
         scopes: Vec::new(),
         ir_version: proto.ir_version.unwrap_or(0),
         in_function: false,
-        capture_steps: 0,
     };
     let model = decoder.model(proto);
     let notes = decoder.found.finish()?;
@@ -78,7 +77,6 @@ struct Decoder<'l> {
     scopes: Vec<Scope>,
     ir_version: i64,
     in_function: bool,
-    capture_steps: usize,
 }
 
 impl Decoder<'_> {

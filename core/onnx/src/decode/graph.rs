@@ -12,10 +12,6 @@ use onnxd_proto::onnx::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Values looked at while capturing; capturing searches all values of the sub-graph, so very many
-/// captures by a very large sub-graph would take hours. Enough for 1,000 captures among 100,000.
-const CAPTURE_STEPS_MAX: usize = 1 << 27;
-
 /// A graph that is being read.
 pub(super) struct Scope {
     graph: Graph,
@@ -261,7 +257,7 @@ impl Decoder<'_> {
     /// The value called `name`; a stand-in after a finding if there is none.
     pub(super) fn resolve_or_report(&mut self, name: &str, place: &Place<'_>) -> ValueId {
         let innermost = self.scopes.len() - 1;
-        if let Some(id) = self.resolve(innermost, name, place) {
+        if let Some(id) = self.resolve(innermost, name) {
             return id;
         }
         let awaiting = self.scopes.iter().rposition(|scope| scope.outputs.contains(name));
@@ -269,7 +265,7 @@ impl Decoder<'_> {
             let id = self.new_value(level, name, place);
             self.scopes[level].awaited.insert(id);
             self.scopes[level].unsorted = true;
-            return self.resolve(innermost, name, place).unwrap_or(id);
+            return self.resolve(innermost, name).unwrap_or(id);
         }
         let text =
             format!("`{}` is read, but no input, initializer or node defines it", shown(name));
@@ -277,23 +273,14 @@ impl Decoder<'_> {
         self.graph().add_value(name, None)
     }
 
-    fn resolve(&mut self, level: usize, name: &str, place: &Place<'_>) -> Option<ValueId> {
+    fn resolve(&mut self, level: usize, name: &str) -> Option<ValueId> {
         if let Some(id) = self.scopes[level].graph.value_named(name) {
             return Some(id);
         }
-        let outer = self.resolve(level.checked_sub(1)?, name, place)?;
+        let outer = self.resolve(level.checked_sub(1)?, name)?;
         let ty = self.scopes[level - 1].graph[outer].ty.clone();
         let graph = &mut self.scopes[level].graph;
-        if self.capture_steps > CAPTURE_STEPS_MAX {
-            return Some(graph.add_value(name, ty));
-        }
-        let id = graph.capture(outer, name, ty);
-        self.capture_steps += id.index();
-        if self.capture_steps > CAPTURE_STEPS_MAX {
-            let text = "sub-graphs read more values of the graphs around them than is allowed";
-            self.found.push(Code::SourceLimit, place, text);
-        }
-        Some(id)
+        Some(graph.capture(outer, name, ty))
     }
 }
 

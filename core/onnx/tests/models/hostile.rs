@@ -172,9 +172,8 @@ fn capturing_takes_bounded_time() {
         ..ModelProto::default()
     };
     let start = std::time::Instant::now();
-    let findings = decode(model.encode_to_vec().into(), &mut NoExternalData).unwrap_err();
-    assert_eq!(findings.0.len(), 1);
-    assert_eq!(findings.0[0].code, "N0213", "{findings}");
+    let decoded = decode(model.encode_to_vec().into(), &mut NoExternalData);
+    assert!(decoded.is_ok(), "captures are indexed, so many are no reason to refuse");
     assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
 }
 
