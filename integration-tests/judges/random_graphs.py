@@ -745,6 +745,7 @@ def judge(onnxd, model, path, work, feed_sets, rtol, counts):
         counts[f"not judged, original does not run"] += 1
         return [f"SKIP {why}"] if os.environ.get("JUDGE_VERBOSE") else []
     counts["judged by " + run.__name__[4:]] += 1
+    rtol = max(rtol, 1e-4) if run is run_float32 else rtol
     original_check, failures = checked(path), []
     for variant, extra in VARIANTS.items():
         out = os.path.join(work, variant)

@@ -179,6 +179,9 @@ fn names_and_axes_as_asked_for() {
     assert!(stderr.contains("opset"), "{stderr}");
     let (status, stderr) = case.convert(&[&case.path("net.onnx")], &["export.opset=18"]);
     assert_eq!(status, 3, "{stderr}");
+    let (status, stderr) = case.convert(&[&case.path("net.onnx")], &["export.export_params=false"]);
+    assert_eq!(status, 3, "{stderr}");
+    assert!(stderr.contains("export.export_params"), "{stderr}");
     let (status, stderr) = case.convert(&[&case.path("net.onnx")], &["quantization.format=QDQ"]);
     assert_eq!(status, 3, "{stderr}");
     let (status, stderr) =

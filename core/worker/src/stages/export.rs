@@ -1,5 +1,6 @@
 //! Writes the model: names, versions and forms as the params ask, and where it came from.
 
+use super::outputs::{complete_outputs, distinct_node_names};
 use super::session::Session;
 use super::summary;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, nearest, shown};
@@ -14,6 +15,7 @@ pub(crate) const MODEL: &str = "model.onnx";
 
 pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     let mut model = session.model()?;
+    complete_outputs(&mut model);
     if let Some(opset) = session.param("export", "opset").as_i64() {
         onnxd_onnx::convert_opset(&model, opset)?;
     }
@@ -29,6 +31,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
         initializers_as_inputs(&mut model.graph);
     }
     forget_own_names(&mut model);
+    distinct_node_names(&mut model);
     provenance(session, &mut model);
     let folder = out_dir(session);
     std::fs::create_dir_all(&folder).map_err(|e| disk(&folder, &e))?;

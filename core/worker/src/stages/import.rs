@@ -1,5 +1,6 @@
 //! From the dropped files to a graph, by the front-end with the strongest claim.
 
+use super::outputs::complete_outputs;
 use super::session::{Session, findings};
 use super::summary;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
@@ -34,6 +35,11 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     session.report.metadata.extend(metadata);
     let model = session.model()?;
     session.op_counts[0] = summary::count_ops(&model);
+    let mut model = model;
+    if complete_outputs(&mut model) {
+        let text = "types or shapes of outputs are not declared; they are inferred where possible";
+        session.note(&Diagnostic::new(Code::LayerParameterIgnored, text).help(""), "warning");
+    }
     verified(&model, &frontend)
 }
 

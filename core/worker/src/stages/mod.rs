@@ -2,10 +2,12 @@
 //! way; each stage takes the
 //! graph as ONNX bytes whose weights are handles into one table, and leaves its part in the report.
 
+mod available;
 mod check;
 mod export;
 mod import;
 mod optimize;
+mod outputs;
 mod quantize;
 mod session;
 pub(crate) mod summary;
@@ -26,6 +28,7 @@ pub(crate) fn convert(request: ConvertRequest, threads: u32, events: Events) -> 
 }
 
 fn run(session: &mut Session) -> Result<(), Diagnostics> {
+    available::check(session)?;
     session.stage("import", import::import)?;
     session.stage("optimize", optimize::optimize)?;
     session.stage("quantize", quantize::quantize)?;
