@@ -3,6 +3,7 @@
 
 use crate::dims;
 use crate::fault::{Fault, Outcome};
+use crate::item::{Item, items};
 use crate::num::slice;
 use half::{bf16, f16};
 use onnxd_ir::{Attr, DataType, Element, Graph, Node, Tensor};
@@ -20,6 +21,7 @@ pub(crate) struct Call<'a> {
     pub(crate) node: &'a Node,
     /// Version of the operator set of the node's domain.
     pub(crate) opset: i64,
+    /// `None` also where the input is a sequence or an empty optional, see [`Kernel::Control`].
     pub(crate) inputs: &'a [Option<Tensor>],
     pub(crate) scope: &'a Scope<'a>,
     /// Bytes the outputs may take.
@@ -27,15 +29,19 @@ pub(crate) struct Call<'a> {
 }
 
 /// Runs a sub-graph of the node on values for its inputs; gives its outputs.
-pub(crate) type RunBody<'a> = dyn FnMut(&Graph, Vec<Tensor>) -> Outcome<Vec<Tensor>> + 'a;
+pub(crate) type RunBody<'a> = dyn FnMut(&Graph, Vec<Item>) -> Outcome<Vec<Item>> + 'a;
+
+/// A kernel that sees all kinds of values and may run sub-graphs.
+pub(crate) type Control = fn(&Call, &[Option<Item>], &mut RunBody) -> Outcome<Vec<Item>>;
 
 /// The function that computes an operator.
 #[derive(Clone, Copy)]
 pub(crate) enum Kernel {
     /// A pure function of the inputs.
     Plain(fn(&Call) -> Outcome<Vec<Tensor>>),
-    /// An operator with sub-graphs.
-    Control(fn(&Call, &mut RunBody) -> Outcome<Vec<Tensor>>),
+    /// An operator with sub-graphs, or on values that are not tensors, which it finds in the second
+    /// argument.
+    Control(Control),
 }
 
 /// One row of a family's table: an operator, the versions of its definition that the kernel
@@ -61,11 +67,8 @@ pub(crate) const fn raw(op: &'static str, kernel: fn(&Call) -> Outcome<Vec<Tenso
     Row { widens: false, ..row(op, kernel) }
 }
 
-/// A row of an operator with sub-graphs.
-pub(crate) const fn control(
-    op: &'static str,
-    kernel: fn(&Call, &mut RunBody) -> Outcome<Vec<Tensor>>,
-) -> Row {
+/// A row of an operator with sub-graphs or on values that are not tensors.
+pub(crate) const fn control(op: &'static str, kernel: Control) -> Row {
     Row { op, since: 1, until: i64::MAX, kernel: Kernel::Control(kernel), widens: false }
 }
 
@@ -80,8 +83,17 @@ impl Row {
         Row { until, ..self }
     }
 
-    /// Computes the node.
-    pub(crate) fn run(&self, call: &Call, body: &mut RunBody) -> Outcome<Vec<Tensor>> {
+    /// Computes the node; `given` are all inputs, of which `call` sees the tensors.
+    pub(crate) fn run(
+        &self,
+        call: &Call,
+        given: &[Option<Item>],
+        body: &mut RunBody,
+    ) -> Outcome<Vec<Item>> {
+        if matches!(self.kernel, Kernel::Plain(_)) {
+            let found = given.iter().flatten().find(|item| item.tensor().is_none());
+            found.map_or(Ok(()), |item| item.clone().into_tensor().map(drop))?;
+        }
         if let Some(x) = call.inputs.iter().flatten().find(|x| x.rank() > RANK_MAX) {
             return Err(Fault::unsupported(format!(
                 "an input has {} axes, at most {RANK_MAX} are computed",
@@ -89,9 +101,9 @@ impl Row {
             )));
         }
         let outputs = match self.kernel {
-            Kernel::Plain(kernel) if self.widens => through_float(kernel, call)?,
-            Kernel::Plain(kernel) => kernel(call)?,
-            Kernel::Control(kernel) => kernel(call, body)?,
+            Kernel::Plain(kernel) if self.widens => items(through_float(kernel, call)?),
+            Kernel::Plain(kernel) => items(kernel(call)?),
+            Kernel::Control(kernel) => kernel(call, given, body)?,
         };
         let wanted = call.node.outputs.iter().rposition(Option::is_some).map_or(0, |i| i + 1);
         if wanted > outputs.len() {

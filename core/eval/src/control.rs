@@ -4,6 +4,7 @@ use crate::call::{Call, Row, RunBody, control, one, raw, scalar};
 use crate::cells::joined;
 use crate::dims;
 use crate::fault::{Fault, Outcome};
+use crate::item::{Item, items, tensors};
 use crate::shape::densified;
 use onnxd_ir::{Attr, DataType, Graph, Tensor, ValueType};
 
@@ -38,7 +39,7 @@ fn truth(x: &Tensor) -> Outcome<bool> {
     Ok(scalar(x)? != 0.0)
 }
 
-fn if_(call: &Call, run: &mut RunBody) -> Outcome<Vec<Tensor>> {
+fn if_(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>> {
     let branch = if truth(call.x(0)?)? { "then_branch" } else { "else_branch" };
     run(call.graph(branch)?, vec![])
 }
@@ -90,13 +91,13 @@ fn stacked(scanned: &Scanned, body: &Graph, output: usize, axis: i64) -> Outcome
 }
 
 /// `body(iteration, condition, carried...) -> (condition, carried..., scanned...)`.
-fn loop_(call: &Call, run: &mut RunBody) -> Outcome<Vec<Tensor>> {
+fn loop_(call: &Call, given: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>> {
     let body = call.graph("body")?;
     let trips = call.opt(0).map(scalar).transpose()?.map(|n| n as i64);
     let mut condition = call.opt(1).map(truth).transpose()?.unwrap_or(true);
-    let given = call.inputs.iter().skip(2);
+    let given = given.iter().skip(2);
     let missing = || Fault::invalid("a carried input is missing");
-    let mut carried: Vec<Tensor> =
+    let mut carried: Vec<Item> =
         given.map(|x| x.clone().ok_or_else(missing)).collect::<Outcome<_>>()?;
     let count = carried.len();
     let fits = body.inputs().len() == count + 2 && body.outputs().len() > count;
@@ -109,17 +110,17 @@ fn loop_(call: &Call, run: &mut RunBody) -> Outcome<Vec<Tensor>> {
     let mut iteration = 0i64;
     while condition && trips.is_none_or(|n| iteration < n) {
         let keep = Tensor::from_vec_as(DataType::Bool, vec![], vec![1u8]);
-        let mut inputs = vec![Tensor::scalar(iteration), keep];
+        let mut inputs = items(vec![Tensor::scalar(iteration), keep]);
         inputs.append(&mut carried);
         let mut outputs = run(body, inputs)?;
-        let parts = outputs.split_off(count + 1);
+        let parts = tensors(outputs.split_off(count + 1))?;
         carried = outputs.split_off(1);
-        condition = truth(&outputs[0])?;
+        condition = truth(&tensors(outputs)?[0])?;
         collect(call, &mut scanned, parts)?;
         iteration += 1;
     }
     for (i, s) in scanned.iter().enumerate() {
-        carried.push(stacked(s, body, 1 + count + i, 0)?);
+        carried.push(Item::Tensor(stacked(s, body, 1 + count + i, 0)?));
     }
     Ok(carried)
 }
@@ -134,7 +135,7 @@ fn per_scan(call: &Call, name: &str, count: usize, default: i64) -> Outcome<Vec<
 }
 
 /// `body(states..., slices...) -> (states..., scanned...)`.
-fn scan(call: &Call, run: &mut RunBody) -> Outcome<Vec<Tensor>> {
+fn scan(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>> {
     let body = call.graph("body")?;
     let all = call.all()?;
     let scans = dims::size(call.int("num_scan_inputs", 0)?)?;
@@ -167,7 +168,7 @@ fn scan(call: &Call, run: &mut RunBody) -> Outcome<Vec<Tensor>> {
         for ((x, axis), back) in all[states..].iter().zip(&axes).zip(&in_back) {
             inputs.push(slice_at(x, *axis, if *back != 0 { steps - 1 - step } else { step })?);
         }
-        state = run(body, inputs)?;
+        state = tensors(run(body, items(inputs))?)?;
         let parts = state.split_off(states);
         collect(call, &mut scanned, parts)?;
     }
@@ -177,7 +178,7 @@ fn scan(call: &Call, run: &mut RunBody) -> Outcome<Vec<Tensor>> {
         }
         state.push(stacked(s, body, states + i, out_axes[i])?);
     }
-    Ok(state)
+    Ok(items(state))
 }
 
 /// The slice at one index of an axis, without that axis.

@@ -2,6 +2,7 @@
 
 use crate::call::{Call, Scope};
 use crate::fault::{Fault, layer_of};
+use crate::item::{Item, tensors};
 use crate::table;
 use onnxd_diagnostics::Diagnostic;
 use onnxd_ir::{Node, Tensor};
@@ -39,9 +40,10 @@ pub fn eval_node(
     let missing = || Fault::unsupported(format!("opset {opset} has no kernel"));
     let scope = Scope::new();
     let call = Call { node, opset, inputs, scope: &scope, bytes_max };
+    let given: Vec<Option<Item>> = inputs.iter().cloned().map(|x| x.map(Item::Tensor)).collect();
     let refuse = |_: &_, _| Err(Fault::unsupported("a node with sub-graphs is not folded"));
-    let outputs = row.ok_or_else(missing).and_then(|row| row.run(&call, &mut { refuse }));
-    let outputs = outputs.and_then(|outputs| {
+    let outputs = row.ok_or_else(missing).and_then(|row| row.run(&call, &given, &mut { refuse }));
+    let outputs = outputs.and_then(tensors).and_then(|outputs| {
         let total: usize = outputs.iter().map(Tensor::byte_len).sum();
         if total > bytes_max {
             return Err(Fault::memory(format!("the outputs exceed {bytes_max} bytes")));

@@ -3,6 +3,7 @@
 use crate::call::{Call, Scope};
 use crate::executor::{Executor, RunOptions};
 use crate::fault::{Fault, layer_of};
+use crate::item::Item;
 use crate::shape::densified;
 use crate::{support, table};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
@@ -49,12 +50,13 @@ struct Frame<'a> {
     graph: &'a Graph,
     opsets: &'a Opsets,
     scope: &'a Scope<'a>,
-    values: Vec<Option<Tensor>>,
+    values: Vec<Option<Item>>,
 }
 
 impl Frame<'_> {
-    fn value(&self, id: ValueId) -> Option<&Tensor> {
-        self.values[id.index()].as_ref().or_else(|| self.graph[id].initializer())
+    fn value(&self, id: ValueId) -> Option<Item> {
+        let constant = || self.graph[id].initializer().cloned().map(Item::Tensor);
+        self.values[id.index()].clone().or_else(constant)
     }
 }
 
@@ -75,10 +77,15 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
     /// Runs the main graph.
     pub(crate) fn main(&mut self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, Diagnostic> {
         let model = self.executor.model;
+        let inputs = inputs.into_iter().map(|x| x.map(Item::Tensor)).collect();
         self.graph(&model.graph, &model.opsets, &Scope::new(), inputs, None)?
             .into_iter()
             .zip(model.graph.outputs())
-            .map(|(y, v)| y.ok_or_else(|| undefined(&model.graph, *v)))
+            .map(|(y, v)| match y {
+                Some(Item::Tensor(y)) => Ok(y),
+                Some(other) => Err(not_a_tensor(&model.graph, *v, &other)),
+                None => Err(undefined(&model.graph, *v)),
+            })
             .collect()
     }
 
@@ -88,9 +95,9 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         graph: &Graph,
         opsets: &Opsets,
         scope: &Scope,
-        inputs: Vec<Option<Tensor>>,
+        inputs: Vec<Option<Item>>,
         outer: Option<&Frame>,
-    ) -> Result<Vec<Option<Tensor>>, Diagnostic> {
+    ) -> Result<Vec<Option<Item>>, Diagnostic> {
         if self.depth == DEPTH_MAX {
             let text = format!("sub-graphs and functions are nested deeper than {DEPTH_MAX}");
             return Err(Diagnostic::new(Code::OperatorUnsupported, text));
@@ -100,14 +107,15 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         let mut frame = Frame { graph, opsets, scope, values: vec![None; plan.values] };
         for (id, sparse) in &graph.sparse {
             let dense = densified(sparse, self.room());
-            frame.values[id.index()] =
-                Some(dense.map_err(|f| f.at(&Node::new("Constant", [], []), Default::default()))?);
+            let dense =
+                dense.map_err(|f| f.at(&Node::new("Constant", [], []), Default::default()))?;
+            frame.values[id.index()] = Some(Item::Tensor(dense));
         }
         for (id, value) in graph.inputs().iter().zip(inputs) {
             frame.values[id.index()] = value;
         }
         for (own, from) in &plan.captures {
-            frame.values[own.index()] = outer.and_then(|o| o.value(*from)).cloned();
+            frame.values[own.index()] = outer.and_then(|o| o.value(*from));
         }
         let before = self.live;
         self.depth += 1;
@@ -122,7 +130,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         }
         self.depth -= 1;
         self.live = before;
-        Ok(graph.outputs().iter().map(|v| frame.value(*v).cloned()).collect())
+        Ok(graph.outputs().iter().map(|v| frame.value(*v)).collect())
     }
 
     fn room(&self) -> usize {
@@ -133,9 +141,9 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
     fn node(&mut self, frame: &mut Frame, node: &Node) -> Result<(), Diagnostic> {
         let read = |v: &Option<ValueId>| match v {
             None => Ok(None),
-            Some(v) => frame.value(*v).cloned().map(Some).ok_or_else(|| undefined(frame.graph, *v)),
+            Some(v) => frame.value(*v).map(Some).ok_or_else(|| undefined(frame.graph, *v)),
         };
-        let inputs: Vec<Option<Tensor>> = node
+        let inputs: Vec<Option<Item>> = node
             .inputs
             .iter()
             .map(read)
@@ -147,13 +155,13 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
             None => self.operator(frame, node, &inputs),
         };
         let outputs = outputs.map_err(|fault| fault.at(node, layer_of(node, Some(frame.graph))))?;
-        for (slot, tensor) in node.outputs.iter().zip(outputs) {
+        for (slot, item) in node.outputs.iter().zip(outputs) {
             let Some(v) = slot else { continue };
-            if let Some(observer) = &mut self.options.observer {
-                observer(&frame.graph[*v].name, &tensor);
+            if let (Some(observer), Some(y)) = (&mut self.options.observer, item.tensor()) {
+                observer(&frame.graph[*v].name, y);
             }
-            self.live += tensor.byte_len();
-            frame.values[v.index()] = Some(tensor);
+            self.live += item.byte_len();
+            frame.values[v.index()] = Some(item);
         }
         if self.live > self.options.bytes_max {
             let text = format!("live tensors exceed {} bytes", self.options.bytes_max);
@@ -166,13 +174,16 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         &mut self,
         frame: &Frame,
         node: &Node,
-        inputs: &[Option<Tensor>],
-    ) -> Result<Vec<Tensor>, Fault> {
+        given: &[Option<Item>],
+    ) -> Result<Vec<Item>, Fault> {
         let opset = support::opset(frame.opsets, &node.domain);
         let row = table::find(&node.op, opset)
             .ok_or_else(|| Fault::unsupported(format!("opset {opset} has no kernel")))?;
+        let tensors: Vec<Option<Tensor>> =
+            given.iter().map(|x| x.as_ref().and_then(Item::tensor).cloned()).collect();
+        let inputs = &tensors[..];
         let call = Call { node, opset, inputs, scope: frame.scope, bytes_max: self.room() };
-        let mut body = |graph: &Graph, inputs: Vec<Tensor>| {
+        let mut body = |graph: &Graph, inputs: Vec<Item>| {
             let fed = inputs.into_iter().map(Some).collect();
             let nested = |d| Fault::Nested(Box::new(d));
             let found = self.graph(graph, frame.opsets, frame.scope, fed, Some(frame));
@@ -183,7 +194,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
                 .map(|(y, v)| y.ok_or_else(|| nested(undefined(graph, *v))))
                 .collect()
         };
-        row.run(&call, &mut body)
+        row.run(&call, given, &mut body)
     }
 
     /// Applies a local function.
@@ -192,8 +203,8 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         frame: &Frame,
         node: &Node,
         function: &Function,
-        mut inputs: Vec<Option<Tensor>>,
-    ) -> Result<Vec<Tensor>, Fault> {
+        mut inputs: Vec<Option<Item>>,
+    ) -> Result<Vec<Item>, Fault> {
         if inputs.len() > function.graph.inputs().len() {
             return Err(Fault::invalid(format!("the function has no input {}", inputs.len() - 1)));
         }
@@ -219,11 +230,16 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
                 None if wanted => {
                     return Err(Fault::Nested(Box::new(undefined(&function.graph, *v))));
                 }
-                None => found.push(Tensor::vector(Vec::<u8>::new())),
+                None => found.push(Item::Empty),
             }
         }
         Ok(found)
     }
+}
+
+fn not_a_tensor(graph: &Graph, v: ValueId, found: &Item) -> Diagnostic {
+    let text = format!("output `{}` is {}, not a tensor", shown(&graph[v].name), found.kind());
+    Diagnostic::new(Code::OperatorUnsupported, text)
 }
 
 fn undefined(graph: &Graph, v: ValueId) -> Diagnostic {

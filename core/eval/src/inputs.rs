@@ -41,7 +41,11 @@ fn listed(names: &[&str]) -> String {
 
 /// How `tensor` contradicts the declared type.
 fn misfit(graph: &Graph, id: ValueId, tensor: &Tensor) -> Option<String> {
-    let ty = graph[id].ty.as_ref()?;
+    let mut ty = graph[id].ty.as_ref()?;
+    // An optional that has an element is its element.
+    while let ValueType::Optional(element) = ty {
+        ty = element;
+    }
     let ValueType::Tensor { dtype, shape } = ty else {
         return Some(format!("is declared as {ty}; only tensors can be given"));
     };

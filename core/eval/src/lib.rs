@@ -29,6 +29,7 @@ mod fold;
 mod frame;
 mod gemm;
 mod inputs;
+mod item;
 mod linear;
 mod logic;
 mod loss;
@@ -40,12 +41,14 @@ mod quant;
 mod reals;
 mod recurrent;
 mod reduce;
+mod sequence;
 mod shape;
 mod signal;
 mod support;
 mod table;
 #[cfg(test)]
 mod testing;
+mod text;
 
 pub use compare::{Comparison, compare};
 pub use executor::{BYTES_MAX, Executor, Observer, RunOptions};

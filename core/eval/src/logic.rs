@@ -32,22 +32,36 @@ fn same_typed(call: &Call) -> Outcome<(Tensor, Tensor)> {
     Ok((a, b))
 }
 
-macro_rules! comparisons {
-    ($($name:ident $op:tt;)*) => { $(
-        fn $name(call: &Call) -> Outcome<Vec<Tensor>> {
-            let (a, b) = same_typed(call)?;
-            numeric!(a.dtype(), T => {
-                one(zip(call, DataType::Bool, (&a, &b), |x: T, y: T| u8::from(x $op y))?)
-            })
-        }
-    )* };
+fn less(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = same_typed(call)?;
+    below(call, &a, &b)
 }
 
-comparisons! {
-    greater >;
-    greater_or_equal >=;
-    less <;
-    less_or_equal <=;
+fn greater(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = same_typed(call)?;
+    below(call, &b, &a)
+}
+
+fn less_or_equal(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = same_typed(call)?;
+    not_above(call, &a, &b)
+}
+
+fn greater_or_equal(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = same_typed(call)?;
+    not_above(call, &b, &a)
+}
+
+fn below(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Vec<Tensor>> {
+    numeric!(a.dtype(), T => {
+        one(zip(call, DataType::Bool, (a, b), |x: T, y: T| u8::from(x < y))?)
+    })
+}
+
+fn not_above(call: &Call, a: &Tensor, b: &Tensor) -> Outcome<Vec<Tensor>> {
+    numeric!(a.dtype(), T => {
+        one(zip(call, DataType::Bool, (a, b), |x: T, y: T| u8::from(x <= y))?)
+    })
 }
 
 fn equal(call: &Call) -> Outcome<Vec<Tensor>> {

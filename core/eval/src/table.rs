@@ -4,7 +4,7 @@ use crate::call::Row;
 use crate::{
     activation, attention, control, conv, detection, linear, logic, loss, math, norm, pool,
 };
-use crate::{quant, recurrent, reduce, shape, signal};
+use crate::{quant, recurrent, reduce, sequence, shape, signal, text};
 
 /// The families' tables.
 pub(crate) const FAMILIES: &[&[Row]] = &[
@@ -22,8 +22,10 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     quant::ROWS,
     recurrent::ROWS,
     reduce::ROWS,
+    sequence::ROWS,
     shape::ROWS,
     signal::ROWS,
+    text::ROWS,
 ];
 
 /// The row that computes `op` of the standard's domain as version `opset` defines it.

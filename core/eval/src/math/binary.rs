@@ -82,10 +82,13 @@ pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
             let exponents = Tensor::from_vec(b.dims(), crate::call::integers(&b)?);
             numeric!(base, T => one(zip(call, out, (&a, &exponents), T::power)?))
         }
-        (base, exponent) => numeric!(base, T => numeric!(exponent, E => {
-            let f = |x: T, e: E| T::from_f64(x.to_f64().powf(e.to_f64()));
-            one(zip(call, out, both, f)?)
-        })),
+        (base, _) => {
+            let exponents = Tensor::from_vec(b.dims(), crate::reals::reals(&b)?);
+            numeric!(base, T => {
+                let f = |x: T, e: f64| T::from_f64(x.to_f64().powf(e));
+                one(zip(call, out, (&a, &exponents), f)?)
+            })
+        }
     }
 }
 

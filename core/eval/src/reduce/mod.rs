@@ -61,8 +61,8 @@ fn runs(call: &Call) -> Outcome<Option<Runs>> {
 /// reduced.
 fn reduced<T: Num>(
     call: &Call,
-    f: impl Fn(&[T]) -> T,
-    lone: impl Fn(T) -> T,
+    f: &dyn Fn(&[T]) -> T,
+    lone: &dyn Fn(T) -> T,
 ) -> Outcome<Vec<Tensor>> {
     let Some(Runs { turned, run, dims }) = runs(call)? else {
         return one(crate::elementwise::map(call.x(0)?, lone)?);
@@ -88,25 +88,25 @@ fn square<T: Num>(x: T) -> T {
 
 fn reduce_sum(call: &Call) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
-        reduced::<T>(call, |run| total(run, |v| v, |v| v), |v| v)
+        reduced::<T>(call, &|run| total(run, |v| v, |v| v), &|v| v)
     })
 }
 
 fn reduce_sum_square(call: &Call) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
-        reduced::<T>(call, |run| total(run, square, |v| v * v), square)
+        reduced::<T>(call, &|run| total(run, square, |v| v * v), &square)
     })
 }
 
 fn reduce_l1(call: &Call) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
-        reduced::<T>(call, |run| total(run, T::magnitude, f64::abs), T::magnitude)
+        reduced::<T>(call, &|run| total(run, T::magnitude, f64::abs), &T::magnitude)
     })
 }
 
 fn reduce_prod(call: &Call) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
-        reduced::<T>(call, |run| run.iter().fold(T::ONE, |p, v| p.times(*v)), |v| v)
+        reduced::<T>(call, &|run| run.iter().fold(T::ONE, |p, v| p.times(*v)), &|v| v)
     })
 }
 
@@ -117,7 +117,7 @@ fn reduce_mean(call: &Call) -> Outcome<Vec<Tensor>> {
             let sum: f64 = run.iter().map(|v| v.to_f64()).sum();
             T::from_f64(sum / run.len() as f64)
         };
-        reduced::<T>(call, mean, |v| v)
+        reduced::<T>(call, &mean, &|v| v)
     })
 }
 
@@ -125,7 +125,7 @@ fn reduce_mean(call: &Call) -> Outcome<Vec<Tensor>> {
 fn real(call: &Call, f: fn(&mut dyn Iterator<Item = f64>) -> f64) -> Outcome<Vec<Tensor>> {
     numeric!(call.x(0)?.dtype(), T => {
         let wide = |run: &[T]| T::from_f64(f(&mut run.iter().map(|v| v.to_f64())));
-        reduced::<T>(call, wide, |v| wide(&[v]))
+        reduced::<T>(call, &wide, &|v| wide(&[v]))
     })
 }
 
@@ -156,7 +156,7 @@ fn extreme(call: &Call, largest: bool) -> Outcome<Vec<Tensor>> {
             let start = u8::from(!largest);
             run.iter().fold(start, |m, v| if largest { m.max(*v) } else { m.min(*v) })
         };
-        let y = reduced::<u8>(call, fold, |v| v)?.swap_remove(0);
+        let y = reduced::<u8>(call, &fold, &|v| v)?.swap_remove(0);
         let bits = slice::<u8>(&y)?.into_owned();
         return one(Tensor::from_vec_as(DataType::Bool, y.dims(), bits));
     }
@@ -166,7 +166,7 @@ fn extreme(call: &Call, largest: bool) -> Outcome<Vec<Tensor>> {
     let y: Vec<Tensor> = numeric!(wide.dtype(), T => {
         let (start, pick): (T, fn(T, T) -> T) =
             if largest { (T::LOWEST, T::larger) } else { (T::HIGHEST, T::smaller) };
-        reduced::<T>(call, |run| run.iter().fold(start, |m, v| pick(m, *v)), |v| v)
+        reduced::<T>(call, &|run| run.iter().fold(start, |m, v| pick(m, *v)), &|v| v)
     })?;
     one(crate::call::rounded(&y[0], dtype)?)
 }

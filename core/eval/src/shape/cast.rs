@@ -56,9 +56,24 @@ fn converted(x: &Tensor, to: DataType, saturate: bool) -> Outcome<Tensor> {
             let bits = slice::<T>(x)?.iter().map(|v| format.encode(*v as f64, saturate)).collect();
             stored(to, x.dims(), bits)
         }),
-        _ => numeric!(x.dtype(), T => numeric!(to, R => {
-            crate::elementwise::map(x, |v: T| v as R)
-        })),
+        _ => {
+            let x = &widest(x)?;
+            match x.dtype() {
+                D::Double => numeric!(to, R => crate::elementwise::map(x, |v: f64| v as R)),
+                D::Uint64 => numeric!(to, R => crate::elementwise::map(x, |v: u64| v as R)),
+                _ => numeric!(to, R => crate::elementwise::map(x, |v: i64| v as R)),
+            }
+        }
+    }
+}
+
+/// The same numbers in the widest type of their kind, so that casts have few instances.
+fn widest(x: &Tensor) -> Outcome<Tensor> {
+    use DataType as D;
+    match x.dtype() {
+        D::Double | D::Int64 | D::Uint64 => Ok(x.clone()),
+        D::Float => crate::elementwise::map(x, |v: f32| f64::from(v)),
+        _ => Ok(Tensor::from_vec(x.dims(), crate::call::integers(x)?)),
     }
 }
 

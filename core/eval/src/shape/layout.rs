@@ -6,10 +6,6 @@ use crate::dims;
 use crate::fault::{Fault, Outcome};
 use onnxd_ir::Tensor;
 
-pub(super) fn identity(call: &Call) -> Outcome<Vec<Tensor>> {
-    one(call.x(0)?.clone())
-}
-
 /// `0` copies the input's size (unless `allowzero`), `-1` takes what is left.
 pub(super) fn reshape(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;

@@ -35,7 +35,6 @@ pub(crate) const ROWS: &[Row] = &[
     raw("GatherElements", gather::gather_elements),
     raw("GatherND", gather::gather_nd),
     row("GridSample", grid::grid_sample),
-    raw("Identity", layout::identity),
     raw("NonZero", select::non_zero),
     raw("OneHot", build::one_hot),
     raw("Pad", slice::pad),

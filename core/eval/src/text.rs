@@ -1,0 +1,206 @@
+//! Strings, and counts of sequences of tokens.
+
+use crate::call::{Call, Row, integers, one, raw};
+use crate::dims::{broadcast, size, sizes};
+use crate::elementwise::pairs;
+use crate::fault::{Fault, Outcome};
+use bytes::Bytes;
+use onnxd_ir::{Attr, DataType, Tensor};
+use std::collections::HashMap;
+
+pub(crate) const ROWS: &[Row] = &[
+    raw("StringConcat", string_concat),
+    raw("StringSplit", string_split),
+    raw("TfIdfVectorizer", tf_idf_vectorizer),
+];
+
+fn strings(x: &Tensor) -> Outcome<&[Bytes]> {
+    x.as_strings().ok_or_else(|| Fault::invalid(format!("{x:?} where strings are needed")))
+}
+
+fn string_concat(call: &Call) -> Outcome<Vec<Tensor>> {
+    let (a, b) = (call.x(0)?, call.x(1)?);
+    let dims = broadcast(a.dims(), b.dims())?;
+    call.room(DataType::String, &dims)?;
+    let both = |x: &Bytes, y: &Bytes| Bytes::from([&x[..], &y[..]].concat());
+    let y = pairs(&dims, (strings(a)?, a.dims()), (strings(b)?, b.dims()), both);
+    one(Tensor::strings(dims, y)?)
+}
+
+/// The parts of every string, filled up with empty ones to the largest number; their numbers.
+fn string_split(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let delimiter = call.string("delimiter", "")?;
+    let splits = match call.int_opt("maxsplit")? {
+        Some(n) => usize::try_from(n).unwrap_or(usize::MAX),
+        None => usize::MAX,
+    };
+    let mut rows: Vec<Vec<Bytes>> = Vec::new();
+    for text in strings(x)? {
+        let text =
+            std::str::from_utf8(text).map_err(|_| Fault::invalid("a string is not UTF-8"))?;
+        let part = |s: &str| Bytes::copy_from_slice(s.as_bytes());
+        rows.push(match delimiter {
+            "" => words(text, splits).into_iter().map(part).collect(),
+            by => text.splitn(splits.saturating_add(1), by).map(part).collect(),
+        });
+    }
+    let counts: Vec<i64> = rows.iter().map(|r| r.len() as i64).collect();
+    let most = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let dims = [x.dims(), &[most]].concat();
+    call.room(DataType::String, &dims)?;
+    rows.iter_mut().for_each(|r| r.resize(most, Bytes::new()));
+    Ok(vec![Tensor::strings(dims, rows.concat())?, Tensor::from_vec(x.dims(), counts)])
+}
+
+/// Words between runs of white space; the last one keeps what is left after `splits` splits.
+fn words(text: &str, splits: usize) -> Vec<&str> {
+    let (mut rest, mut found) = (text.trim_start(), Vec::new());
+    while !rest.is_empty() {
+        let end = rest.find(char::is_whitespace).filter(|_| found.len() < splits);
+        let Some(end) = end else {
+            found.push(rest);
+            break;
+        };
+        found.push(&rest[..end]);
+        rest = rest[end..].trim_start();
+    }
+    found
+}
+
+/// The n-grams of the pool by their tokens: column of the output.
+struct Pool {
+    columns: HashMap<Vec<i64>, usize>,
+    width: usize,
+    lengths: std::ops::RangeInclusive<usize>,
+}
+
+/// The pool and the tokens of the input as integers; strings count as their place in the pool.
+fn tokens(call: &Call) -> Outcome<(Vec<i64>, Vec<i64>)> {
+    let Some(Attr::Strs(pool)) = call.attr("pool_strings") else {
+        let pool = call.ints("pool_int64s")?.ok_or_else(|| Fault::invalid("it has no pool"))?;
+        return Ok((pool.to_vec(), integers(call.x(0)?)?));
+    };
+    let mut known: HashMap<&Bytes, i64> = HashMap::new();
+    for word in pool {
+        let next = known.len() as i64;
+        known.entry(word).or_insert(next);
+    }
+    let number = |word: &Bytes| known.get(word).copied().unwrap_or(-1);
+    let input = strings(call.x(0)?)?.iter().map(number).collect();
+    Ok((pool.iter().map(number).collect(), input))
+}
+
+fn pool(call: &Call, tokens: &[i64]) -> Outcome<Pool> {
+    let demanded = |name: &str| {
+        let missing = || Fault::invalid(format!("attribute `{name}` is missing"));
+        sizes(call.ints(name)?.ok_or_else(missing)?)
+    };
+    let (starts, columns) = (demanded("ngram_counts")?, demanded("ngram_indexes")?);
+    let length = |name: &str| -> Outcome<usize> { size(call.int(name, 1)?) };
+    let (least, most) = (length("min_gram_length")?.max(1), length("max_gram_length")?);
+    let width = columns.iter().max().map_or(0, |c| c.saturating_add(1));
+    let mut found = Pool { columns: HashMap::new(), width, lengths: least..=most };
+    let mut next = columns.iter();
+    for (i, start) in starts.iter().enumerate() {
+        let end = starts.get(i + 1).copied().unwrap_or(tokens.len());
+        let misfit = || Fault::invalid("ngram_counts does not fit the pool");
+        for gram in tokens.get(*start..end).ok_or_else(misfit)?.chunks_exact(i + 1) {
+            let column = next.next().ok_or_else(|| Fault::invalid("ngram_indexes is short"))?;
+            found.columns.insert(gram.to_vec(), *column);
+        }
+    }
+    found.lengths = least..=most.min(starts.len());
+    Ok(found)
+}
+
+/// Counts n-grams of the pool in every row, their tokens up to `max_skip_count` apart.
+fn tf_idf_vectorizer(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let (batch, length) = match *x.dims() {
+        [] => (&[][..], 1),
+        [n] => (&[][..], n),
+        [_, n] => (&x.dims()[..1], n),
+        _ => return Err(Fault::invalid(format!("{x:?} has more than two axes"))),
+    };
+    let (tokens, input) = tokens(call)?;
+    let pool = pool(call, &tokens)?;
+    let dims = [batch, &[pool.width]].concat();
+    let mut y = vec![0f32; call.room(DataType::Float, &dims)?];
+    let skips = size(call.int("max_skip_count", 0)?)?.min(length);
+    for (row, counts) in input.chunks(length.max(1)).zip(y.chunks_mut(pool.width.max(1))) {
+        for (step, n) in (1..=skips + 1).flat_map(|s| pool.lengths.clone().map(move |n| (s, n))) {
+            // The distance of its tokens means nothing for a single one.
+            if n == 1 && step > 1 {
+                continue;
+            }
+            let reach = step.saturating_mul(n - 1);
+            for start in 0..length.saturating_sub(reach) {
+                let gram: Vec<i64> = (0..n).map(|k| row[start + k * step]).collect();
+                if let Some(column) = pool.columns.get(&gram) {
+                    counts[*column] += 1.0;
+                }
+            }
+        }
+    }
+    let weights = call.floats("weights")?;
+    if weights.is_some_and(|w| w.len() < pool.width) {
+        return Err(Fault::invalid("there are fewer weights than columns"));
+    }
+    let weight = |i: usize| weights.map_or(1.0, |w| w[i % pool.width]);
+    match call.string("mode", "TF")? {
+        "TF" => {}
+        "IDF" => y.iter_mut().enumerate().for_each(|(i, v)| *v = v.min(1.0) * weight(i)),
+        "TFIDF" => y.iter_mut().enumerate().for_each(|(i, v)| *v *= weight(i)),
+        other => return Err(Fault::invalid(format!("mode `{other}` is not defined"))),
+    }
+    one(Tensor::from_vec(dims, y))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{assert_near, ints, run, try_all, word};
+    use bytes::Bytes;
+    use onnxd_ir::{Attr, Tensor};
+
+    fn texts(list: &[&str]) -> Tensor {
+        let list: Vec<Bytes> = list.iter().map(|s| Bytes::copy_from_slice(s.as_bytes())).collect();
+        Tensor::strings(vec![list.len()], list).unwrap()
+    }
+
+    #[test]
+    fn joining_and_splitting() {
+        let y = run("StringConcat", 20, &[], &[&texts(&["a", "b"]), &texts(&["c"])]);
+        assert_eq!(y, texts(&["ac", "bc"]));
+        let x = Some(texts(&[" hello  big world ", "x"]));
+        let limit = [("maxsplit", Attr::Int(1))];
+        let found = try_all("StringSplit", 20, &limit, std::slice::from_ref(&x), 2).unwrap();
+        assert_eq!(found[1].to_i64s().unwrap(), [2, 1]);
+        assert_eq!(found[0].as_strings().unwrap(), ["hello", "big world ", "x", ""]);
+        let by = [("delimiter", word(" "))];
+        let found = try_all("StringSplit", 20, &by, &[x], 2).unwrap();
+        assert_eq!(found[1].to_i64s().unwrap(), [6, 1]);
+    }
+
+    #[test]
+    fn counts_of_ngrams_with_skips() {
+        let x = Tensor::from_vec(vec![2, 6], vec![1i32, 1, 3, 3, 3, 7, 8, 6, 7, 5, 6, 8]);
+        let attrs = |skips: i64, least: i64| {
+            [
+                ("mode", word("TF")),
+                ("min_gram_length", Attr::Int(least)),
+                ("max_gram_length", Attr::Int(2)),
+                ("max_skip_count", Attr::Int(skips)),
+                ("ngram_counts", ints(&[0, 4])),
+                ("ngram_indexes", ints(&[0, 1, 2, 3, 4, 5, 6])),
+                ("pool_int64s", ints(&[2, 3, 5, 4, 5, 6, 7, 8, 6, 7])),
+            ]
+        };
+        let y = run("TfIdfVectorizer", 9, &attrs(0, 2), &[&x]);
+        let expected = [[0.0; 7], [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0]].concat();
+        assert_near(&y, &expected, 0.0);
+        let y = run("TfIdfVectorizer", 9, &attrs(5, 1), &[&x]);
+        let first = [0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0];
+        assert_near(&y, &[first, [0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0]].concat(), 0.0);
+    }
+}
