@@ -12,6 +12,8 @@ const INDEXED_FROM: usize = 64;
 pub(crate) struct Readers {
     list: Vec<NodeId>,
     /// Positions of each node in the list; made by the first removal from a long list.
+    // Boxed: few values have so many readers, and every value pays for the field.
+    #[allow(clippy::box_collection)]
     places: Option<Box<HashMap<NodeId, BTreeSet<usize>>>>,
 }
 
