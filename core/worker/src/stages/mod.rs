@@ -1,5 +1,5 @@
-//! One conversion inside the worker: import, optimize, quantize, export, check. Data flows one way; each stage takes the
-//! graph as ONNX bytes whose weights are handles into one table, and leaves its part in the report.
+//! One conversion inside the worker: import, optimize, quantize, export, check. Data flows one way; each stage takes
+//! the graph as ONNX bytes whose weights are handles into one table, and leaves its part in the report.
 
 mod available;
 mod check;
