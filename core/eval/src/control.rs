@@ -12,6 +12,7 @@ pub(crate) const ROWS: &[Row] = &[
     raw("Constant", constant),
     control("If", if_),
     control("Loop", loop_),
+    control("Scan", scan_8).until(8),
     control("Scan", scan).since(9),
 ];
 
@@ -146,7 +147,8 @@ fn scan(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>
     }
     let outputs = body.outputs().len() - states;
     let in_axes = per_scan(call, "scan_input_axes", scans, 0)?;
-    let in_back = per_scan(call, "scan_input_directions", scans, 0)?;
+    let directions = if call.opset < 9 { "directions" } else { "scan_input_directions" };
+    let in_back = per_scan(call, directions, scans, 0)?;
     let out_axes = per_scan(call, "scan_output_axes", outputs, 0)?;
     let out_back = per_scan(call, "scan_output_directions", outputs, 0)?;
     let mut steps = None;
@@ -179,6 +181,32 @@ fn scan(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>
         state.push(stacked(s, body, states + i, out_axes[i])?);
     }
     Ok(items(state))
+}
+
+/// Opset 8: an input of lengths comes first, all others have a batch axis before the scanned one.
+fn scan_8(call: &Call, _: &[Option<Item>], run: &mut RunBody) -> Outcome<Vec<Item>> {
+    let body = call.graph("body")?;
+    if call.opt(0).is_some() {
+        return Err(Fault::unsupported("sequences of different lengths are not computed"));
+    }
+    let given = Call { inputs: call.inputs.get(1..).unwrap_or_default(), ..*call };
+    let all = given.all()?;
+    let batch = all[0].dims().first().copied().unwrap_or(0);
+    if batch == 0 || all.iter().any(|x| x.dims().first() != Some(&batch)) {
+        return Err(Fault::invalid("the inputs do not share a batch axis"));
+    }
+    let mut found: Vec<Scanned> =
+        body.outputs().iter().map(|_| Scanned { parts: vec![], bytes: 0 }).collect();
+    for b in 0..batch {
+        let inputs = all
+            .iter()
+            .map(|x| slice_at(x, 0, b).map(Some))
+            .collect::<Outcome<Vec<Option<Tensor>>>>()?;
+        let outputs = tensors(scan(&Call { inputs: &inputs, ..*call }, &[], run)?)?;
+        collect(call, &mut found, outputs)?;
+    }
+    let whole = found.iter().enumerate().map(|(i, s)| stacked(s, body, i, 0));
+    Ok(items(whole.collect::<Outcome<Vec<Tensor>>>()?))
 }
 
 /// The slice at one index of an axis, without that axis.

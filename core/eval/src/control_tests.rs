@@ -99,3 +99,28 @@ fn scans_go_forth_and_back() {
     assert_eq!(outputs[0].1, Tensor::scalar(6f32));
     assert_eq!(outputs[1].1, Tensor::vector(vec![3f32, 5.0, 6.0]));
 }
+
+#[test]
+fn scans_of_opset_8_have_a_batch_axis() {
+    let mut b = Graph::new("body");
+    let [state, x] = ["state", "x"].map(|n| b.add_input(n, None));
+    let sum = b.add_value("sum", None);
+    b.add_node(Node::new("Add", [state, x], [sum]));
+    b.mark_output(sum);
+    b.mark_output(sum);
+    let mut g = Graph::new("g");
+    let start = g.add_initializer("start", Tensor::vector(vec![0f32, 10.0]));
+    let xs = g.add_input("xs", None);
+    let [last, all] = ["last", "all"].map(|n| g.add_value(n, None));
+    let mut node = Node::new("Scan", [], [last, all]);
+    node.inputs = vec![None, Some(start), Some(xs)];
+    let node = node.with("body", Attr::Graph(Box::new(b)));
+    g.add_node(node.with("num_scan_inputs", Attr::Int(1)));
+    [last, all].into_iter().for_each(|v| g.mark_output(v));
+    let model = Model::new(g, 3, 8);
+    let xs = Tensor::from_vec(vec![2, 2], vec![1f32, 2.0, 3.0, 4.0]);
+    let inputs = BTreeMap::from([("xs".to_owned(), xs)]);
+    let outputs = Executor::new(&model).unwrap().run(&inputs, RunOptions::default()).unwrap();
+    assert_eq!(outputs[0].1, Tensor::vector(vec![3f32, 17.0]));
+    assert_eq!(outputs[1].1, Tensor::from_vec(vec![2, 2], vec![1f32, 3.0, 13.0, 17.0]));
+}
