@@ -109,4 +109,13 @@ mod tests {
         assert_near(&found[1], &[-half, -half, -1.313_261_7, -0.313_261_7], 1e-6);
         assert!(try_all("SoftmaxCrossEntropyLoss", 13, &[], &inputs, 1).is_err());
     }
+
+    #[test]
+    fn absurd_sizes_of_empty_tensors_are_refused() {
+        let x = Tensor::from_vec(vec![1 << 40, 0], Vec::<f32>::new());
+        let target = Tensor::from_vec(vec![0], Vec::<i64>::new());
+        let inputs = [Some(x), Some(target)];
+        let found = try_all("NegativeLogLikelihoodLoss", 13, &[], &inputs, 1);
+        assert_eq!(found.unwrap_err().code, "N0305");
+    }
 }
