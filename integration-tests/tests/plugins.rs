@@ -79,6 +79,16 @@ fn a_pass_that_eats_memory_meets_its_limit() {
     assert!(run.stderr.contains("eat-memory"), "{}", run.stderr);
 }
 
+/// The hostile library's front-end panics in its probe; the model goes to the front-end that works.
+#[test]
+fn a_failing_probe_does_not_keep_a_model_from_another_front_end() {
+    let run = hostile("read-passwd", &[]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    assert_eq!(run.report["recognition"]["frontend"], "onnx");
+    let declined = run.report["recognition"]["declined"].to_string();
+    assert!(declined.contains("bad-probe") && declined.contains("panic"), "{declined}");
+}
+
 /// What must not be possible is refused by the system; the pass goes on and the job succeeds.
 #[test]
 fn the_outside_is_out_of_reach() {

@@ -1,14 +1,16 @@
 //! Passes that do what no plugin should, to show that each costs one attempt of one job and nothing else.
 
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, Node};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
+use onnxd_plugin_sdk::{Frontend, Imported, Probe, Submission};
 use std::time::Duration;
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.hostile",
     summary: "Misbehaves on purpose",
     components: [
+        frontend("bad-probe", "Panics when asked whether a model is its own"; "*.onnx" => || Box::new(BadProbe)),
         pass("panic", "Panics" => || Box::new(Hostile("panic"))),
         pass("segfault", "Reads address 8" => || Box::new(Hostile("segfault"))),
         pass("abort", "Aborts" => || Box::new(Hostile("abort"))),
@@ -22,6 +24,18 @@ onnxd_plugin_sdk::export_plugin! {
         pass("connect", "Opens a socket" => || Box::new(Hostile("connect"))),
         pass("fork", "Starts a process" => || Box::new(Hostile("fork"))),
     ],
+}
+
+struct BadProbe;
+
+impl Frontend for BadProbe {
+    fn probe(&self, _: &Submission) -> Result<Probe, Diagnostics> {
+        panic!("a probe that panics on purpose")
+    }
+
+    fn import(&self, _: &Submission) -> Result<Imported, Diagnostics> {
+        panic!("an import that panics on purpose")
+    }
 }
 
 struct Hostile(&'static str);

@@ -68,6 +68,7 @@ fn choose(session: &mut Session) -> Result<Chosen, Diagnostics> {
     let wanted = session.param("job", "frontend").as_str().map(str::to_owned);
     let mut claims: Vec<Chosen> = Vec::new();
     let mut declined: Vec<message::Declined> = Vec::new();
+    let mut failed = Diagnostics::default();
     for (plugin, component) in frontends(&session.request.plugins) {
         let decline = |reason: String| message::Declined { frontend: component.id.clone(), reason };
         if wanted.as_ref().is_some_and(|w| *w != component.id) {
@@ -78,7 +79,16 @@ fn choose(session: &mut Session) -> Result<Chosen, Diagnostics> {
             declined.push(decline(format!("it reads {}", component.globs.join(", "))));
             continue;
         }
-        let probe = probe(session, &plugin, &component, &network)?;
+        // A front-end that fails on a file must not keep another one from it.
+        let probe = match probe(session, &plugin, &component, &network) {
+            Ok(probe) => probe,
+            Err(found) => {
+                declined
+                    .push(decline(found.0.first().map_or_else(String::new, |d| d.message.clone())));
+                failed.0.extend(found.0);
+                continue;
+            }
+        };
         match probe.level() {
             ClaimLevel::ClaimNo => declined.push(decline(probe.reason)),
             _ => claims.push(Chosen { plugin, component, probe }),
@@ -97,6 +107,7 @@ fn choose(session: &mut Session) -> Result<Chosen, Diagnostics> {
     });
     declined.extend(weaker);
     let Some(chosen) = claims.into_iter().next() else {
+        failed.or_ok(())?;
         let reasons: Vec<String> =
             declined.iter().map(|d| format!("{}: {}", d.frontend, d.reason)).collect();
         let text = format!("no front-end takes `{}` ({})", shown(&network), reasons.join("; "));
