@@ -8,5 +8,5 @@ mod print;
 
 pub use check::check;
 pub use compare::{Comparison, compare};
-pub use evaluate::{Evaluated, evaluate};
+pub use evaluate::{Evaluated, Timed, bench, evaluate};
 pub use print::{Summary, print, summary};
