@@ -1,0 +1,75 @@
+//! Every kernel against a slow reference on random shapes, attributes, element types and versions.
+//! A reference is written from the standard's definition, element by element, and shares nothing
+//! with the kernels.
+//!
+//! To cover an operator: one function that makes a random case with its expected outputs, and one
+//! row in the family's `properties!`.
+
+#![allow(dead_code, unreachable_pub, clippy::needless_range_loop)]
+
+/// The rows of a family: the function that makes cases, and the operators it makes them for. Gives
+/// the list of all and a test for each function.
+macro_rules! properties {
+    ($($property:ident: $($op:literal),+;)*) => {
+        pub const COVERED: &[&str] = &[$($($op),+),*];
+
+        mod agrees {
+            $(#[test]
+            fn $property() {
+                crate::agree(super::$property, &[$($op),+]);
+            })*
+        }
+    };
+}
+
+mod case;
+mod dice;
+mod nd;
+
+mod conv;
+mod linear;
+mod math;
+mod pool;
+mod quant;
+
+use case::Case;
+use dice::Dice;
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
+
+/// Cases of each operator, unless `PROPTEST_CASES` says otherwise.
+const CASES: u32 = 96;
+
+/// Makes a case of an operator; `None` where the choices make no sense together.
+type Property = fn(&str, &mut Dice) -> Option<Case>;
+
+/// Demands of many cases of every operator that kernel and reference agree. The cases are the same
+/// every time; `PROPTEST_RNG_SEED` gives others.
+fn agree(property: Property, ops: &[&'static str]) {
+    let default = ProptestConfig::default();
+    let given = std::env::var_os("PROPTEST_CASES").is_some();
+    let cases = if given { default.cases } else { CASES };
+    let rng_seed = match default.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        seed @ RngSeed::Fixed(_) => seed,
+    };
+    let config = ProptestConfig {
+        cases,
+        rng_seed,
+        failure_persistence: None,
+        max_shrink_iters: 3000,
+        max_global_rejects: 100 * cases,
+        ..default
+    };
+    for op in ops {
+        let choices = (prop::collection::vec(any::<u16>(), 60), any::<u32>());
+        let cases = choices.prop_filter_map("no case", |(choices, seed)| {
+            property(op, &mut Dice::new(choices, seed))
+        });
+        let outcome = TestRunner::new(config.clone()).run(&cases, |case| {
+            assert_eq!(case.op, *op, "the property makes cases of another operator");
+            case.check().map_err(TestCaseError::fail)
+        });
+        outcome.unwrap_or_else(|e| panic!("{e}"));
+    }
+}
