@@ -24,7 +24,7 @@ fn run(model: &Model) {
     }
     let Some(inputs) = zeros(model) else { return };
     let Ok(executor) = Executor::new(model) else { return };
-    let options = RunOptions { bytes_max: BYTES_MAX, observer: None };
+    let options = RunOptions { bytes_max: BYTES_MAX, ..RunOptions::default() };
     drop(executor.run(&inputs, options));
 }
 

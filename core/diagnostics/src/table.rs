@@ -61,6 +61,7 @@ diagnostics! {
     "N0306" StoreLocked Environment "Another onnxd uses this state folder; stop it or configure another folder.";
     "N0307" NotRunning Environment "Start the daemon with `onnxd run`.";
     "N0308" StoreVersion Environment "Start the onnxd that wrote the state folder, or a newer one.";
+    "N0309" RunStopped Environment "Allow the run more time; a loop may have no end.";
     // 04: plugins
     "N0401" PluginCrashed Internal "The plugin named crashed; report it to its author with the job folder.";
     "N0402" PluginPanicked Internal "The plugin named hit a bug; report it to its author.";

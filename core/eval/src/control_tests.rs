@@ -36,7 +36,8 @@ fn branches_see_captured_values() {
         let options = RunOptions { observer: Some(&mut observer), ..RunOptions::default() };
         let outputs = executor.run(&inputs, options).unwrap();
         assert_eq!(outputs, [("y".to_owned(), Tensor::vector(expected.to_vec()))]);
-        assert_eq!(seen, ["inner", "y"]);
+        let branch = if condition == 1 { "then_branch" } else { "else_branch" };
+        assert_eq!(seen, ["c", "x", &format!("y::{branch}::inner"), "y"]);
     }
 }
 

@@ -2,6 +2,7 @@
 //! node.
 
 use crate::frame::{Plan, Runner};
+use crate::watch::Observer;
 use crate::{inputs, support};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_ir::{Function, Graph, Model, Tensor};
@@ -10,22 +11,20 @@ use std::collections::{BTreeMap, HashMap};
 /// Bytes of intermediate tensors that a run may hold unless the caller says otherwise.
 pub const BYTES_MAX: usize = 16 << 30;
 
-/// What watches a run: value name and tensor.
-pub type Observer<'a> = dyn FnMut(&str, &Tensor) + 'a;
-
 /// How to run.
 pub struct RunOptions<'a> {
     /// Bytes of intermediate tensors that may be alive at a time; tensors that share memory count
     /// each.
     pub bytes_max: usize,
-    /// Sees the name and tensor of every node's every output as it is computed, sub-graphs and
-    /// functions included.
-    pub observer: Option<&'a mut Observer<'a>>,
+    /// Sees the values it wants, those of sub-graphs and functions included.
+    pub observer: Option<&'a mut (dyn Observer + 'a)>,
+    /// Asked before every node; the run ends with `N0309` when it says so.
+    pub stop: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
 impl Default for RunOptions<'_> {
     fn default() -> Self {
-        RunOptions { bytes_max: BYTES_MAX, observer: None }
+        RunOptions { bytes_max: BYTES_MAX, observer: None, stop: None }
     }
 }
 
@@ -90,8 +89,8 @@ impl<'m> Executor<'m> {
     }
 }
 
-fn address(graph: &Graph) -> usize {
-    std::ptr::from_ref(graph).addr()
+pub(crate) fn address<T>(of: &T) -> usize {
+    std::ptr::from_ref(of).addr()
 }
 
 /// The standard's domain has two spellings.

@@ -55,9 +55,9 @@ fn memory_is_freed_after_the_last_read_and_limited() {
     let model = chain(&["Relu", "Neg", "Abs", "Neg", "Relu"]);
     let executor = Executor::new(&model).unwrap();
     let inputs = feeds(&[("x", Tensor::from_vec(vec![512, 2], vec![1f32; 1024]))]);
-    let enough = RunOptions { bytes_max: 2 * 4096, observer: None };
+    let enough = RunOptions { bytes_max: 2 * 4096, ..RunOptions::default() };
     assert!(executor.run(&inputs, enough).is_ok());
-    let little = RunOptions { bytes_max: 2 * 4096 - 1, observer: None };
+    let little = RunOptions { bytes_max: 2 * 4096 - 1, ..RunOptions::default() };
     assert_eq!(executor.run(&inputs, little).unwrap_err().0[0].code, "N0305");
 }
 

@@ -31,6 +31,11 @@ impl Fault {
         Fault::Here(Code::OutOfMemory, message.into())
     }
 
+    /// The caller does not want to wait any longer.
+    pub(crate) fn stopped() -> Fault {
+        Fault::Here(Code::RunStopped, "the time for the run was over here".into())
+    }
+
     /// No kernel for this element type.
     pub(crate) fn dtype(dtype: DataType) -> Fault {
         Fault::unsupported(format!("there is no kernel for elements of type {dtype}"))

@@ -1,10 +1,11 @@
 //! One activation of a graph: its live values, and the order in which they come and go.
 
 use crate::call::{Call, Scope};
-use crate::executor::{Executor, RunOptions};
+use crate::executor::{Executor, RunOptions, address};
 use crate::fault::{Fault, layer_of};
 use crate::item::Item;
 use crate::shape::densified;
+use crate::watch::{MAIN, Watch};
 use crate::{support, table};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::{Attr, Function, Graph, Node, NodeId, Opsets, Tensor, ValueId};
@@ -50,6 +51,8 @@ struct Frame<'a> {
     graph: &'a Graph,
     opsets: &'a Opsets,
     scope: &'a Scope<'a>,
+    /// Where it runs.
+    place: usize,
     values: Vec<Option<Item>>,
 }
 
@@ -64,21 +67,23 @@ impl Frame<'_> {
 pub(crate) struct Runner<'e, 'm, 'o> {
     executor: &'e Executor<'m>,
     options: RunOptions<'o>,
+    watch: Watch<'o>,
     /// Bytes of the values alive in all frames.
     live: usize,
     depth: usize,
 }
 
 impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
-    pub(crate) fn new(executor: &'e Executor<'m>, options: RunOptions<'o>) -> Self {
-        Runner { executor, options, live: 0, depth: 0 }
+    pub(crate) fn new(executor: &'e Executor<'m>, mut options: RunOptions<'o>) -> Self {
+        let watch = Watch::new(options.observer.take());
+        Runner { executor, options, watch, live: 0, depth: 0 }
     }
 
     /// Runs the main graph.
     pub(crate) fn main(&mut self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, Diagnostic> {
         let model = self.executor.model;
         let inputs = inputs.into_iter().map(|x| x.map(Item::Tensor)).collect();
-        self.graph(&model.graph, &model.opsets, &Scope::new(), inputs, None)?
+        self.graph(&model.graph, &model.opsets, &Scope::new(), inputs, (MAIN, None))?
             .into_iter()
             .zip(model.graph.outputs())
             .map(|(y, v)| match y {
@@ -89,14 +94,15 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
             .collect()
     }
 
-    /// Runs `graph` on values for its inputs; an output that nothing defines is `None`.
+    /// Runs `graph` on values for its inputs, at a place in the graph that encloses it; an output
+    /// that nothing defines is `None`.
     fn graph(
         &mut self,
         graph: &Graph,
         opsets: &Opsets,
         scope: &Scope,
         inputs: Vec<Option<Item>>,
-        outer: Option<&Frame>,
+        (place, outer): (usize, Option<&Frame>),
     ) -> Result<Vec<Option<Item>>, Diagnostic> {
         if self.depth == DEPTH_MAX {
             let text = format!("sub-graphs and functions are nested deeper than {DEPTH_MAX}");
@@ -104,7 +110,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         }
         let executor = self.executor;
         let plan = executor.plan(graph)?;
-        let mut frame = Frame { graph, opsets, scope, values: vec![None; plan.values] };
+        let mut frame = Frame { graph, opsets, scope, place, values: vec![None; plan.values] };
         for (id, sparse) in &graph.sparse {
             let dense = densified(sparse, self.room());
             let dense =
@@ -112,6 +118,9 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
             frame.values[id.index()] = Some(Item::Tensor(dense));
         }
         for (id, value) in graph.inputs().iter().zip(inputs) {
+            if let Some(item) = &value {
+                self.watch.show(place, graph, *id, item);
+            }
             frame.values[id.index()] = value;
         }
         for (own, from) in &plan.captures {
@@ -133,6 +142,10 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         Ok(graph.outputs().iter().map(|v| frame.value(*v)).collect())
     }
 
+    fn stop(&self) -> Result<(), Fault> {
+        if self.options.stop.is_some_and(|stop| stop()) { Err(Fault::stopped()) } else { Ok(()) }
+    }
+
     fn room(&self) -> usize {
         self.options.bytes_max.saturating_sub(self.live)
     }
@@ -150,16 +163,14 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
             .collect::<Result<_, _>>()
             .map_err(|d| d.at(layer_of(node, Some(frame.graph))))?;
         let executor = self.executor;
-        let outputs = match executor.function(node) {
+        let outputs = self.stop().and_then(|()| match executor.function(node) {
             Some(function) => self.function(frame, node, function, inputs),
             None => self.operator(frame, node, &inputs),
-        };
+        });
         let outputs = outputs.map_err(|fault| fault.at(node, layer_of(node, Some(frame.graph))))?;
         for (slot, item) in node.outputs.iter().zip(outputs) {
             let Some(v) = slot else { continue };
-            if let (Some(observer), Some(y)) = (&mut self.options.observer, item.tensor()) {
-                observer(&frame.graph[*v].name, y);
-            }
+            self.watch.show(frame.place, frame.graph, *v, &item);
             self.live += item.byte_len();
             frame.values[v.index()] = Some(item);
         }
@@ -186,7 +197,11 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         let mut body = |graph: &Graph, inputs: Vec<Item>| {
             let fed = inputs.into_iter().map(Some).collect();
             let nested = |d| Fault::Nested(Box::new(d));
-            let found = self.graph(graph, frame.opsets, frame.scope, fed, Some(frame));
+            self.stop()?;
+            let name = attribute_of(node, frame.scope, graph);
+            let place = self.watch.enter(frame.place, address(graph), (frame.graph, node), name);
+            let at = (place, Some(frame));
+            let found = self.graph(graph, frame.opsets, frame.scope, fed, at);
             let outputs = found.map_err(nested)?;
             outputs
                 .into_iter()
@@ -219,8 +234,10 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
                 scope.insert(name, given);
             }
         }
+        let (place, called) = (frame.place, (frame.graph, node));
+        let place = self.watch.enter(place, address(node), called, &function.name);
         let outputs = self
-            .graph(&function.graph, &function.opsets, &scope, inputs, None)
+            .graph(&function.graph, &function.opsets, &scope, inputs, (place, None))
             .map_err(|d| Fault::Nested(Box::new(d)))?;
         let wanted = node.outputs.iter().chain(std::iter::repeat(&None)).map(Option::is_some);
         let mut found = Vec::new();
@@ -235,6 +252,19 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         }
         Ok(found)
     }
+}
+
+/// The attribute of `node` that holds `graph`.
+fn attribute_of<'n>(node: &'n Node, scope: &Scope, graph: &Graph) -> &'n str {
+    let holds = |attr: &Attr| match attr {
+        Attr::Ref { name, .. } => scope.get(name.as_str()).is_some_and(|a| is(a, graph)),
+        attr => is(attr, graph),
+    };
+    node.attrs.iter().find(|(_, attr)| holds(attr)).map_or("", |(name, _)| name)
+}
+
+fn is(attr: &Attr, graph: &Graph) -> bool {
+    matches!(attr, Attr::Graph(held) if std::ptr::eq(held.as_ref(), graph))
 }
 
 fn not_a_tensor(graph: &Graph, v: ValueId, found: &Item) -> Diagnostic {

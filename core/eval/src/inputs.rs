@@ -4,8 +4,11 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, nearest, shown};
 use onnxd_ir::{Dim, Graph, Tensor, ValueId, ValueType};
 use std::collections::BTreeMap;
 
-/// Everything that is wrong with the inputs, at once.
-pub(crate) fn check(graph: &Graph, inputs: &BTreeMap<String, Tensor>) -> Result<(), Diagnostics> {
+/// Everything that is wrong with the inputs of a graph, at once.
+///
+/// # Errors
+/// `N0507`, one for each input.
+pub fn check(graph: &Graph, inputs: &BTreeMap<String, Tensor>) -> Result<(), Diagnostics> {
     let mut problems = Diagnostics::default();
     let mut report = |text: String| problems.push(Diagnostic::new(Code::EvalInputs, text));
     let declared: Vec<&str> = graph.inputs().iter().map(|v| graph[*v].name.as_str()).collect();

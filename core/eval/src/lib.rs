@@ -23,6 +23,7 @@ mod conv;
 mod detection;
 mod dims;
 mod elementwise;
+pub mod engine;
 mod executor;
 mod fault;
 mod fold;
@@ -49,7 +50,10 @@ mod table;
 #[cfg(test)]
 mod testing;
 mod text;
+mod watch;
 
 pub use compare::{Comparison, compare};
-pub use executor::{BYTES_MAX, Executor, Observer, RunOptions};
+pub use engine::{Builtin, Engine, Prepared};
+pub use executor::{BYTES_MAX, Executor, RunOptions};
 pub use fold::{eval_node, is_deterministic};
+pub use watch::{Observer, quoted};

@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::{Ended, out};
-use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_worker::tools::{EngineName, Running, Task, arrays, bench, evaluate};
 use serde_json::json;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,21 @@ pub(crate) struct Eval {
     /// What runs the model.
     #[arg(long, value_enum, default_value = "builtin")]
     engine: Engine,
-    /// Writes every intermediate value too.
+    /// Writes the inputs and every intermediate value too; those of sub-graphs as
+    /// OWNER::ATTRIBUTE::VALUE.
     #[arg(long)]
     all_tensors: bool,
     /// Threads that compute; 0 means one for each processor.
     #[arg(long, value_name = "N", default_value_t = 0)]
     threads: usize,
-    /// Runs once to warm up and N times by the clock, and prints the times and the peak of memory as JSON.
+    /// Memory that intermediate values may take, in bytes or with a suffix KiB, MiB, GiB.
+    #[arg(long, value_name = "SIZE", default_value = "16GiB", value_parser = size)]
+    memory: usize,
+    /// Seconds after which the run is stopped.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// Runs once to warm up and N times by the clock, and prints the times and the peak of memory
+    /// as JSON.
     #[arg(long, value_name = "N", conflicts_with = "all_tensors")]
     bench: Option<NonZeroUsize>,
     /// Prints what was written as JSON.
@@ -39,19 +47,28 @@ pub(crate) struct Eval {
 
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 enum Engine {
-    /// onnxd's own executor: exact, not fast.
+    /// onnxd's own executor: exact.
     Builtin,
     /// ONNX Runtime.
     Onnxruntime,
 }
 
+/// Bytes from a number with or without a suffix.
+fn size(text: &str) -> Result<usize, String> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+    let unit = units.iter().find_map(|(suffix, bits)| Some((text.strip_suffix(suffix)?, *bits)));
+    let (number, bits) = unit.unwrap_or((text, 0));
+    let number = number.trim().parse::<usize>().map_err(|e| e.to_string())?;
+    number.checked_mul(1 << bits).ok_or_else(|| "too large".to_owned())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().map_err(|e| e.to_string())?;
+    Duration::try_from_secs_f64(seconds).map_err(|e| e.to_string())
+}
+
 impl Eval {
     pub(crate) fn run(&self) -> Ended {
-        if self.engine == Engine::Onnxruntime {
-            let text = "this onnxd is built without the engine `onnxruntime`";
-            let found = Diagnostic::new(Code::FeatureUnsupported, text);
-            return Err(found.help("Leave out `--engine`, or use `--engine builtin`.").into());
-        }
         if let Some(runs) = self.bench {
             self.bench(runs)?;
         }
@@ -59,13 +76,27 @@ impl Eval {
         Ok(0)
     }
 
+    fn task(&self) -> Task {
+        Task { model: self.model.clone(), inputs: self.inputs.clone() }
+    }
+
+    fn running(&self) -> Running {
+        let engine = match self.engine {
+            Engine::Builtin => EngineName::Builtin,
+            Engine::Onnxruntime => EngineName::OnnxRuntime,
+        };
+        let (threads, bytes_max, timeout) = (self.threads, self.memory, self.timeout);
+        Running { engine, threads, bytes_max, timeout }
+    }
+
     fn bench(&self, runs: NonZeroUsize) -> Result<(), Failure> {
-        let timed =
-            onnxd_worker::tools::bench(&self.model, &self.inputs, runs.get(), self.threads)?;
+        let running = self.running();
+        let timed = bench(self.task(), &running, runs.get())?;
         let ms = |d: Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
         out::json(&json!({
-            "engine": "builtin",
-            "threads": timed.threads,
+            "engine": running.engine.as_str(),
+            "version": timed.version,
+            "threads": running.threads(),
             "load_ms": ms(timed.load),
             "warm_up_ms": ms(timed.warm_up),
             "runs": timed.runs.len(),
@@ -78,16 +109,14 @@ impl Eval {
     }
 
     fn write(&self, file: &Path) -> Result<(), Failure> {
-        let (model, inputs) = (&self.model, &self.inputs);
-        let evaluated =
-            onnxd_worker::tools::evaluate(model, inputs, self.all_tensors, self.threads)?;
+        let evaluated = evaluate(self.task(), &self.running(), self.all_tensors)?;
         let mut arrays = evaluated.outputs;
         for (name, tensor) in evaluated.all {
             if !arrays.iter().any(|(n, _)| *n == name) {
                 arrays.push((name, tensor));
             }
         }
-        onnxd_worker::tools::arrays::write(file, &arrays)?;
+        arrays::write(file, &arrays)?;
         if self.bench.is_some() {
             return Ok(());
         }
@@ -100,5 +129,19 @@ impl Eval {
             out::print(&out::table(&rows.collect::<Vec<_>>()));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_seconds() {
+        assert_eq!(size("12"), Ok(12));
+        assert_eq!(size("3 GiB"), Ok(3 << 30));
+        assert!(["", "1.5MiB", "-1", "99999999999GiB", "4 TB"].iter().all(|t| size(t).is_err()));
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert!(["", "-1", "inf", "nan"].iter().all(|t| seconds(t).is_err()));
     }
 }

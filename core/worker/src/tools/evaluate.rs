@@ -1,27 +1,37 @@
-//! `onnxd eval`: runs a model with the built-in executor.
+//! `onnxd eval`: runs a model.
 
 use super::arrays::{self, Arrays};
+use super::running::{Run, Running};
 use crate::stages::summary::peak_rss_bytes;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::{Executor, RunOptions};
-use onnxd_ir::Model;
-use std::path::Path;
+use onnxd_ir::{Model, Tensor};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+/// A model, and what it is run on.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The ONNX file.
+    pub model: PathBuf,
+    /// Arrays under the names of its inputs.
+    pub inputs: PathBuf,
+}
 
 /// What a run gave.
 #[derive(Debug, Default)]
 pub struct Evaluated {
     /// The graph's outputs, in its order.
     pub outputs: Arrays,
-    /// Every computed value by name, if asked for.
+    /// Every value that was fed or computed, by name, if asked for.
     pub all: Arrays,
 }
 
 /// How long runs of a model took.
 #[derive(Clone, Debug)]
 pub struct Timed {
-    /// Threads that computed.
-    pub threads: usize,
+    /// Version of the engine.
+    pub version: String,
     /// Reading the model and making it ready.
     pub load: Duration,
     /// The first run, which is not among the others.
@@ -40,64 +50,52 @@ impl Timed {
     }
 }
 
-/// Runs the model at `path` on the arrays of `inputs`.
+/// Runs a model once.
 ///
 /// # Errors
 /// Everything that is wrong with the model, its operators or the inputs.
-pub fn evaluate(
-    path: &Path,
-    inputs: &Path,
-    all: bool,
-    threads: usize,
-) -> Result<Evaluated, Diagnostics> {
-    let model = onnxd_onnx::load(path)?.model;
-    let inputs = arrays::read(inputs)?;
-    pool(threads)?.install(|| run(&model, &inputs, all))
+pub fn evaluate(task: Task, running: &Running, all: bool) -> Result<Evaluated, Diagnostics> {
+    running.within(move |run: &Run| {
+        let model = onnxd_onnx::load(&task.model)?.model;
+        let feeds = arrays::feeds(&model, &arrays::read(&task.inputs)?);
+        let mut seen: Arrays = Vec::new();
+        let mut keep = |name: &str, tensor: &Tensor| seen.push((name.to_owned(), tensor.clone()));
+        let options = run.options(if all { Some(&mut keep) } else { None });
+        let outputs = run.engine.prepare(&model)?.run(&feeds, options)?;
+        Ok(Evaluated { outputs, all: seen })
+    })
 }
 
-/// Runs the model once to warm up, and then `runs` times by the clock. No thread count means one
-/// for each processor.
+/// Runs a model once to warm up, and then `runs` times by the clock.
 ///
 /// # Errors
 /// Those of [`evaluate`].
-pub fn bench(
-    path: &Path,
-    inputs: &Path,
-    runs: usize,
-    threads: usize,
-) -> Result<Timed, Diagnostics> {
-    let inputs = arrays::read(inputs)?;
-    let begun = Instant::now();
-    let model = onnxd_onnx::load(path)?.model;
-    let executor = Executor::new(&model)?;
-    let load = begun.elapsed();
-    let feeds = arrays::feeds(&model, &inputs);
-    let pool = pool(threads)?;
-    let once = || {
+pub fn bench(task: Task, running: &Running, runs: usize) -> Result<Timed, Diagnostics> {
+    running.within(move |run: &Run| {
+        let inputs = arrays::read(&task.inputs)?;
         let begun = Instant::now();
-        executor.run(&feeds, RunOptions::default()).map(|_| begun.elapsed())
-    };
-    let (warm_up, mut runs) = pool.install(|| {
+        let model = onnxd_onnx::load(&task.model)?.model;
+        let mut prepared = run.engine.prepare(&model)?;
+        let load = begun.elapsed();
+        let feeds = arrays::feeds(&model, &inputs);
+        let mut once = || {
+            let begun = Instant::now();
+            prepared.run(&feeds, run.options(None)).map(|_| begun.elapsed())
+        };
         let warm_up = once()?;
-        let runs = (0..runs).map(|_| once()).collect::<Result<Vec<Duration>, Diagnostics>>()?;
-        Ok::<_, Diagnostics>((warm_up, runs))
-    })?;
-    runs.sort_unstable();
-    let threads = pool.current_num_threads();
-    Ok(Timed { threads, load, warm_up, runs, peak_rss_bytes: peak_rss_bytes() })
+        let mut runs = (0..runs).map(|_| once()).collect::<Result<Vec<Duration>, Diagnostics>>()?;
+        runs.sort_unstable();
+        let (version, peak_rss_bytes) = (run.engine.version(), peak_rss_bytes());
+        Ok(Timed { version, load, warm_up, runs, peak_rss_bytes })
+    })
 }
 
-/// Threads that kernels share; none means one for each processor.
-fn pool(threads: usize) -> Result<rayon::ThreadPool, Diagnostic> {
-    let built = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    built.map_err(|e| Diagnostic::new(Code::WorkerStart, format!("{threads} threads: {e}")))
-}
-
-/// Runs `model` on arrays by name; a model with a single input takes a single array of any name.
+/// Runs `model` with the built-in executor on arrays by name; a model with a single input takes a
+/// single array of any name.
 pub(crate) fn run(model: &Model, inputs: &Arrays, all: bool) -> Result<Evaluated, Diagnostics> {
     let executor = Executor::new(model)?;
     let mut seen: Arrays = Vec::new();
-    let mut keep = |name: &str, tensor: &onnxd_ir::Tensor| {
+    let mut keep = |name: &str, tensor: &Tensor| {
         if all {
             seen.push((name.to_owned(), tensor.clone()));
         }

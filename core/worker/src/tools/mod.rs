@@ -5,8 +5,10 @@ mod check;
 mod compare;
 mod evaluate;
 mod print;
+mod running;
 
 pub use check::check;
 pub use compare::{Comparison, compare};
-pub use evaluate::{Evaluated, Timed, bench, evaluate};
+pub use evaluate::{Evaluated, Task, Timed, bench, evaluate};
 pub use print::{Summary, print, summary};
+pub use running::{EngineName, Running};

@@ -1,0 +1,123 @@
+//! Shows the values of a run to an observer, under names that are unique in the model.
+
+use crate::item::Item;
+use onnxd_ir::{Graph, Node, Tensor, ValueId};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// What watches a run.
+///
+/// A value of the main graph has its own name. One of a sub-graph is called
+/// `OWNER::ATTRIBUTE::VALUE`, where `OWNER` is the first output of the node that has the sub-graph;
+/// one of a local function `OWNER::FUNCTION::VALUE`; and so on inwards. Where a part of such a name
+/// contains `::` or `\`, or begins or ends with `:`, each `:` and `\` in it has a `\` before it
+/// ([`quoted`]), so that no two values have the same name.
+pub trait Observer {
+    /// Whether the value is to be shown. Asked once for each value in a run; the answer must not
+    /// change from run to run of the same model.
+    fn wants(&mut self, value: &str) -> bool;
+
+    /// Sees a wanted value as it is computed or fed; in a loop, once for each iteration. Sequences
+    /// are not shown.
+    fn see(&mut self, value: &str, tensor: &Tensor);
+}
+
+/// A function that sees everything.
+impl<F: FnMut(&str, &Tensor)> Observer for F {
+    fn wants(&mut self, _: &str) -> bool {
+        true
+    }
+
+    fn see(&mut self, value: &str, tensor: &Tensor) {
+        self(value, tensor);
+    }
+}
+
+/// A name as it is written where several are joined by `::`.
+#[must_use]
+pub fn quoted(name: &str) -> String {
+    let plain = !name.contains("::") && !name.contains('\\');
+    if plain && !name.starts_with(':') && !name.ends_with(':') {
+        return name.to_owned();
+    }
+    name.replace('\\', "\\\\").replace(':', "\\:")
+}
+
+/// A graph at one of the places where it is run: the main graph, the sub-graph of a node, or a
+/// function at one of its calls.
+struct Place {
+    /// Its name and the separator.
+    path: String,
+    asked: Vec<Asked>,
+}
+
+/// What is known of a value.
+#[derive(Clone)]
+enum Asked {
+    Not,
+    Unwanted,
+    Wanted(Rc<str>),
+}
+
+/// Place of the main graph.
+pub(crate) const MAIN: usize = 0;
+
+/// What an observer wants of a run.
+pub(crate) struct Watch<'o> {
+    observer: Option<&'o mut (dyn Observer + 'o)>,
+    places: Vec<Place>,
+    /// The place within a place, by address of the sub-graph or of the calling node.
+    inner: HashMap<(usize, usize), usize>,
+}
+
+impl<'o> Watch<'o> {
+    pub(crate) fn new(observer: Option<&'o mut (dyn Observer + 'o)>) -> Self {
+        let main = Place { path: String::new(), asked: Vec::new() };
+        Watch { observer, places: vec![main], inner: HashMap::new() }
+    }
+
+    /// The place of a graph that `node`, standing in `graph` at `outer`, runs under `name`. What is
+    /// at the address `key` tells it from others of the node.
+    pub(crate) fn enter(
+        &mut self,
+        outer: usize,
+        key: usize,
+        (graph, node): (&Graph, &Node),
+        name: &str,
+    ) -> usize {
+        if self.observer.is_none() {
+            return MAIN;
+        }
+        *self.inner.entry((outer, key)).or_insert_with(|| {
+            let output = node.outputs.iter().flatten().next();
+            let owner = output.map_or(node.name.as_str(), |v| &graph[*v].name);
+            let path = format!("{}{}::{}::", self.places[outer].path, quoted(owner), quoted(name));
+            self.places.push(Place { path, asked: Vec::new() });
+            self.places.len() - 1
+        })
+    }
+
+    /// Shows a value if it is wanted.
+    pub(crate) fn show(&mut self, at: usize, graph: &Graph, value: ValueId, item: &Item) {
+        let (Some(observer), Item::Tensor(tensor)) = (&mut self.observer, item) else { return };
+        let Place { path, asked } = &mut self.places[at];
+        if asked.is_empty() {
+            asked.resize(graph.value_ids().len(), Asked::Not);
+        }
+        let asked = &mut asked[value.index()];
+        if matches!(asked, Asked::Not) {
+            let name = format!("{path}{}", quoted(&graph[value].name));
+            *asked = match observer.wants(&name) {
+                true => Asked::Wanted(name.into()),
+                false => Asked::Unwanted,
+            };
+        }
+        if let Asked::Wanted(name) = asked {
+            observer.see(name, tensor);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;
