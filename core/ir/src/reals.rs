@@ -13,6 +13,27 @@ pub struct Reals {
     pub values: Vec<f64>,
 }
 
+/// `x` rounded to the nearest `f16`, ties to even.
+pub fn nearest_f16(x: f64) -> f16 {
+    f16::from_f32(to_odd(x))
+}
+
+/// `x` rounded to the nearest `bf16`, ties to even.
+pub fn nearest_bf16(x: f64) -> bf16 {
+    bf16::from_f32(to_odd(x))
+}
+
+/// One of the two neighbours of `x` in `f32`: the one whose last bit is set, so that rounding it
+/// further cannot mistake something close to a tie for one.
+fn to_odd(x: f64) -> f32 {
+    let near = x as f32;
+    if f64::from(near) == x || x.is_nan() {
+        return near;
+    }
+    let beyond = f64::from(near).abs() > x.abs();
+    f32::from_bits((near.to_bits() - u32::from(beyond)) | 1)
+}
+
 impl Tensor {
     /// The elements in `f64`, for float types of 16 bits and more and for integers that fit `i64`.
     pub fn to_reals(&self) -> Option<Reals> {
@@ -46,10 +67,10 @@ impl Reals {
             DataType::Float => Tensor::from_vec(dims, values.iter().map(|x| *x as f32).collect()),
             DataType::Double => Tensor::from_vec(dims, values.clone()),
             DataType::Float16 => {
-                Tensor::from_vec(dims, values.iter().map(|x| f16::from_f64(*x)).collect())
+                Tensor::from_vec(dims, values.iter().map(|x| nearest_f16(*x)).collect())
             }
             DataType::Bfloat16 => {
-                Tensor::from_vec(dims, values.iter().map(|x| bf16::from_f64(*x)).collect())
+                Tensor::from_vec(dims, values.iter().map(|x| nearest_bf16(*x)).collect())
             }
             _ => return None,
         })
@@ -162,6 +183,18 @@ operators!(Add add +, Sub sub -, Mul mul *, Div div /);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nearly_a_tie_is_none() {
+        let tie = 1.0 + f64::powi(2.0, -11);
+        assert_eq!(nearest_f16(tie).to_bits(), 0x3c00);
+        assert_eq!(nearest_f16(tie + f64::powi(2.0, -50)).to_bits(), 0x3c01);
+        assert_eq!(nearest_f16(-tie - f64::powi(2.0, -50)).to_bits(), 0xbc01);
+        assert_eq!(nearest_bf16(1.0 + f64::powi(2.0, -8) + f64::powi(2.0, -50)).to_bits(), 0x3f81);
+        assert_eq!(nearest_bf16(f64::MAX), bf16::INFINITY);
+        assert_eq!(nearest_f16(f64::MIN_POSITIVE).to_bits(), 0);
+        assert!(nearest_f16(f64::NAN).is_nan());
+    }
 
     #[test]
     fn broadcasting() {

@@ -7,15 +7,16 @@ use crate::cells::{Cell, Packed};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::slice;
-use crate::shape::{cast, format};
-use onnxd_ir::{DataType, Tensor};
+use crate::shape::{cast, dtype_attr, format};
+use half::{bf16, f16};
+use onnxd_ir::{DataType, Tensor, nearest_bf16, nearest_f16};
 
 pub(crate) const ROWS: &[Row] = &[
-    row("DequantizeLinear", dequantize_linear),
+    raw("DequantizeLinear", dequantize_linear),
     row("DynamicQuantizeLinear", dynamic_quantize_linear),
     raw("QLinearConv", qlinear::conv),
     raw("QLinearMatMul", qlinear::matmul),
-    row("QuantizeLinear", quantize_linear),
+    raw("QuantizeLinear", quantize_linear),
 ];
 
 /// Smallest and largest integer of a quantized type.
@@ -96,19 +97,48 @@ fn parameters(scale: &Tensor, zero: Option<&Tensor>) -> Outcome<(Vec<f32>, Vec<i
     Ok((scales, zeros))
 }
 
+/// An element type that an attribute names; 0 and absence name none.
+fn named(call: &Call, name: &str) -> Outcome<Option<DataType>> {
+    if call.int(name, 0)? == 0 { Ok(None) } else { dtype_attr(call, name) }
+}
+
+/// `x / scale`, rounded to the type that the attribute `precision` names. Without it 16-bit floats
+/// of ten fraction bits divide in `float`, as ONNX Runtime does, and those of seven in their own
+/// type, as the standard says. Integers of 32 bits need `double`.
+fn division(call: &Call, x: &Tensor) -> Outcome<fn(f64, f32) -> f64> {
+    let by_input = match x.dtype() {
+        DataType::Int32 => DataType::Double,
+        DataType::Bfloat16 => DataType::Bfloat16,
+        _ => DataType::Float,
+    };
+    Ok(match named(call, "precision")?.unwrap_or(by_input) {
+        DataType::Double => |x, s| x / f64::from(s),
+        DataType::Float => |x, s| f64::from(x as f32 / s),
+        DataType::Float16 => |x, s| {
+            let (x, s) = (nearest_f16(x).to_f32(), f16::from_f32(s).to_f32());
+            f16::from_f32(x / s).to_f64()
+        },
+        DataType::Bfloat16 => |x, s| {
+            let (x, s) = (nearest_bf16(x).to_f32(), bf16::from_f32(s).to_f32());
+            bf16::from_f32(x / s).to_f64()
+        },
+        other => return Err(Fault::dtype(other)),
+    })
+}
+
 fn quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, scale, zero) = (call.x(0)?, call.x(1)?, call.opt(2));
-    let named = call.int("output_dtype", 0)?;
-    let named = i32::try_from(named).ok().and_then(DataType::from_number);
+    let named = named(call, "output_dtype")?;
     let dtype = zero.map(Tensor::dtype).or(named).unwrap_or(DataType::Uint8);
     let layout = Layout::of(call, x, scale)?;
     let (scales, zeros) = parameters(scale, zero)?;
     call.room(DataType::Int64, x.dims())?;
-    let wide = cast(x, DataType::Float)?;
-    let values = slice::<f32>(&wide)?;
+    let divide = division(call, x)?;
+    let wide = cast(x, DataType::Double)?;
+    let values = slice::<f64>(&wide)?;
     let divided = values.iter().enumerate().map(|(i, v)| {
         let k = layout.index(i);
-        (f64::from(v / scales[k]), zeros[k])
+        (divide(*v, scales[k]), zeros[k])
     });
     if let Some(format) = format(dtype) {
         let saturate = call.flag("saturate", true)?;
@@ -138,8 +168,10 @@ fn dequantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
         };
         crate::call::integers(x)?.into_iter().enumerate().map(real).collect()
     };
-    let named = i32::try_from(call.int("output_dtype", 0)?).ok().and_then(DataType::from_number);
-    one(cast(&Tensor::from_vec(x.dims(), values), named.unwrap_or(DataType::Float))?)
+    // A scale that holds nothing but powers of two is no type for results.
+    let default = if format(scale.dtype()).is_some() { DataType::Float } else { scale.dtype() };
+    let dtype = named(call, "output_dtype")?.unwrap_or(default);
+    one(cast(&Tensor::from_vec(x.dims(), values), dtype)?)
 }
 
 /// Scale and zero point from the range of the data, widened to include zero.
@@ -150,7 +182,8 @@ fn dynamic_quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     let high = values.iter().copied().fold(0f32, f32::max);
     let scale = if low == high { 1.0 } else { (high - low) / 255.0 };
     let limits = limits(DataType::Uint8)?;
-    let zero = quantized(f64::from(-low / scale), 0, limits);
+    // ONNX Runtime's answer to a range that is too small for any scale but 0.
+    let zero = if scale == 0.0 { 255 } else { quantized(f64::from(-low / scale), 0, limits) };
     let y = values.iter().map(|v| quantized(f64::from(v / scale), zero, limits) as u8).collect();
     Ok(vec![Tensor::from_vec(x.dims(), y), Tensor::scalar(scale), Tensor::scalar(zero as u8)])
 }

@@ -3,7 +3,9 @@
 
 use super::{limits, quantized};
 use crate::call::{Call, one};
+use crate::cells::expanded;
 use crate::conv::{centered_weights, convolved};
+use crate::dims::broadcast;
 use crate::fault::{Fault, Outcome};
 use crate::linear::{centered, multiplied};
 use crate::num::slice;
@@ -49,18 +51,35 @@ pub(super) fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
     one(requantized(&sums, call.x(7)?, factor)?)
 }
 
+/// The scale of every element of a product of shape `dims`, or the only one. A scale is a scalar, has
+/// one element per row of A or column of B, or has the axes of its operand.
+fn spread(scale: &Tensor, per_row: bool, a: &Tensor, dims: &[usize]) -> Outcome<Vec<f32>> {
+    let wide = crate::call::widened(scale)?;
+    let values = slice::<f32>(&wide)?;
+    if let [only] = *values {
+        return Ok(vec![only]);
+    }
+    let shape = match (scale.dims(), per_row) {
+        ([rows], true) => vec![*rows, 1],
+        // The product with a vector has no rows.
+        ([batch @ .., 1, columns], false) if a.rank() == 1 => [batch, &[*columns]].concat(),
+        (given, _) => given.to_vec(),
+    };
+    if broadcast(&shape, dims)? != dims {
+        return Err(Fault::invalid(format!("scale {scale:?} does not fit a product {dims:?}")));
+    }
+    Ok(slice::<f32>(&expanded(&wide.reshaped(shape)?, dims)?)?.into_owned())
+}
+
 /// `a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero`.
 pub(super) fn matmul(call: &Call) -> Outcome<Vec<Tensor>> {
     let a = centered(call.x(0)?, call.opt(2), true)?;
     let b = centered(call.x(3)?, call.opt(5), false)?;
     let sums = multiplied::<i32>(call, &a, &b)?;
-    let columns = if b.rank() > 1 { b.dims()[b.rank() - 1] } else { 1 };
-    let rows = if a.rank() > 1 { a.dims()[a.rank() - 2] } else { 1 };
-    let (a_s, b_s, y_s) = (scales(call, 1, rows)?, scales(call, 4, columns)?, scales(call, 6, 1)?);
-    let factor = |i: usize| {
-        let (row, column) = (i / columns.max(1) % rows.max(1), i % columns.max(1));
-        a_s[row % a_s.len()] * b_s[column % b_s.len()] / y_s[0]
-    };
     debug_assert_eq!(sums.dtype(), DataType::Int32);
+    let a_s = spread(call.x(1)?, true, &a, sums.dims())?;
+    let b_s = spread(call.x(4)?, false, &a, sums.dims())?;
+    let y_s = scales(call, 6, 1)?[0];
+    let factor = |i: usize| a_s[i % a_s.len()] * b_s[i % b_s.len()] / y_s;
     one(requantized(&sums, call.x(7)?, factor)?)
 }

@@ -40,6 +40,23 @@ fn per_axis_and_blocked() {
 }
 
 #[test]
+fn types_of_scales_results_and_divisions() {
+    let half = |v: f32| Tensor::scalar(half::f16::from_f32(v));
+    let x = Tensor::vector(vec![3i8]);
+    assert_eq!(run("DequantizeLinear", 23, &[], &[&x, &half(0.1)]).dtype(), DataType::Float16);
+    let wide = [("output_dtype", Attr::Int(1))];
+    let y = run("DequantizeLinear", 23, &wide, &[&x, &half(0.1)]);
+    // The scale is the nearest 16-bit float; their product is not rounded to one.
+    assert_near(&y, &[3.0 * f64::from(half::f16::from_f32(0.1))], 1e-7);
+    // In bfloat16 3.498 is a tie, 3.5.
+    let (one, zero) = (Tensor::scalar(1f32), Tensor::scalar(1u8));
+    let x = Tensor::vector(vec![3.498f32]);
+    assert_eq!(reals(&run("QuantizeLinear", 23, &[], &[&x, &one, &zero])), [4.0]);
+    let coarse = [("precision", Attr::Int(16))];
+    assert_eq!(reals(&run("QuantizeLinear", 23, &coarse, &[&x, &one, &zero])), [5.0]);
+}
+
+#[test]
 fn dynamic_ranges_include_zero() {
     let x = Some(Tensor::vector(vec![0f32, 2.0, -3.0, -2.5, 1.34, 0.5]));
     let found = try_all("DynamicQuantizeLinear", 11, &[], &[x], 3).unwrap();
@@ -67,4 +84,18 @@ fn quantized_product() {
     let (zero, one) = (Tensor::scalar(1u8), Tensor::scalar(1f32));
     let y = run("QLinearMatMul", 10, &[], &[&a, &one, &zero, &b, &one, &zero, &one, &zero]);
     assert_eq!(y.to_i64s().unwrap(), [2 + 12 + 1]);
+}
+
+#[test]
+fn quantized_products_with_scales_per_batch() {
+    let a = Tensor::from_vec(vec![2, 1, 1], vec![2u8, 4]);
+    let b = Tensor::from_vec(vec![2, 1, 2], vec![3u8, 5, 7, 9]);
+    let (zero, one) = (Tensor::scalar(0u8), Tensor::scalar(1f32));
+    let scales = Tensor::from_vec(vec![2, 1, 2], vec![1f32, 2.0, 3.0, 4.0]);
+    let zeros = Tensor::from_vec(vec![2, 1, 2], vec![0u8, 1, 2, 3]);
+    let y = run("QLinearMatMul", 10, &[], &[&a, &one, &zero, &b, &scales, &zeros, &one, &zero]);
+    assert_eq!(y.to_i64s().unwrap(), [6, 16, 60, 96]);
+    let rows = Tensor::vector(vec![1f32, 2.0, 3.0]);
+    let inputs = [&a, &rows, &zero, &b, &scales, &zeros, &one, &zero];
+    assert!(try_run("QLinearMatMul", 10, &[], &inputs).is_err());
 }

@@ -6,11 +6,10 @@ use crate::cells::{Cell, Packed, celled};
 use crate::fault::{Fault, Outcome};
 use crate::num::{numeric, slice};
 use bytes::Bytes;
-use half::{bf16, f16};
-use onnxd_ir::{DataType, Tensor};
+use onnxd_ir::{DataType, Tensor, nearest_bf16, nearest_f16};
 
 /// An element type named by number in an attribute.
-pub(super) fn dtype_attr(call: &Call, name: &str) -> Outcome<Option<DataType>> {
+pub(crate) fn dtype_attr(call: &Call, name: &str) -> Outcome<Option<DataType>> {
     let Some(number) = call.int_opt(name)? else { return Ok(None) };
     let dtype = i32::try_from(number).ok().and_then(DataType::from_number);
     dtype.map(Some).ok_or_else(|| Fault::invalid(format!("{number} is no element type")))
@@ -115,9 +114,9 @@ fn narrowed(x: &Tensor, to: DataType) -> Outcome<Tensor> {
     numeric!(x.dtype(), T => {
         let values = slice::<T>(x)?;
         Ok(if to == DataType::Float16 {
-            Tensor::from_vec(x.dims(), values.iter().map(|v| f16::from_f64(*v as f64)).collect())
+            Tensor::from_vec(x.dims(), values.iter().map(|v| nearest_f16(*v as f64)).collect())
         } else {
-            Tensor::from_vec(x.dims(), values.iter().map(|v| bf16::from_f64(*v as f64)).collect())
+            Tensor::from_vec(x.dims(), values.iter().map(|v| nearest_bf16(*v as f64)).collect())
         })
     })
 }

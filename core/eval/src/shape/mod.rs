@@ -15,7 +15,7 @@ mod slice;
 use crate::call::{Row, raw, row};
 
 pub(crate) use build::densified;
-pub(crate) use cast::cast;
+pub(crate) use cast::{cast, dtype_attr};
 pub(crate) use minifloat::format;
 
 pub(crate) const ROWS: &[Row] = &[

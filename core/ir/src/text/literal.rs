@@ -4,7 +4,7 @@ use super::lexer::{Lexer, Token};
 use super::names::is_float_word;
 use super::{NESTING_MAX, names};
 use crate::tensor::element_count;
-use crate::{DataType, Dim, Shape, Tensor, ValueType};
+use crate::{DataType, Dim, Shape, Tensor, ValueType, nearest_bf16, nearest_f16};
 use bytes::Bytes;
 use half::{bf16, f16};
 use onnxd_diagnostics::Diagnostic;
@@ -163,8 +163,8 @@ impl<'a> Lexer<'a> {
         Ok(match dtype {
             Float | Complex64 => flatten(&self.list(Lexer::float)?, f32::to_le_bytes),
             Double | Complex128 => flatten(&self.list(Lexer::float)?, f64::to_le_bytes),
-            Float16 => flatten(&self.list(|l| l.half(f16::from_f64))?, f16::to_le_bytes),
-            Bfloat16 => flatten(&self.list(|l| l.half(bf16::from_f64))?, bf16::to_le_bytes),
+            Float16 => flatten(&self.list(|l| l.half(nearest_f16))?, f16::to_le_bytes),
+            Bfloat16 => flatten(&self.list(|l| l.half(nearest_bf16))?, bf16::to_le_bytes),
             Int64 => flatten(&self.list(Lexer::int)?, i64::to_le_bytes),
             Int32 => flatten(&self.list(Lexer::int)?, i32::to_le_bytes),
             Int16 => flatten(&self.list(Lexer::int)?, i16::to_le_bytes),
