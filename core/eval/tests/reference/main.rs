@@ -26,11 +26,16 @@ mod case;
 mod dice;
 mod nd;
 
+mod activation;
 mod conv;
+mod index;
 mod linear;
+mod logic;
 mod math;
 mod pool;
 mod quant;
+mod reduce;
+mod shape;
 
 use case::Case;
 use dice::Dice;

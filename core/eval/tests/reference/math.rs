@@ -212,18 +212,18 @@ fn variadic(op: &str, d: &mut Dice) -> Option<Case> {
     Some(case.near(dtype, y, &sums.v))
 }
 
-/// The error function: its power series where that converges fast, 1 beyond.
+/// The error function by a series of positive terms, 1 where it cannot be told from it.
 pub fn erf(x: f64) -> f64 {
     if x.is_nan() || x.abs() > 6.0 {
         return if x.is_nan() { x } else { x.signum() };
     }
     let (mut term, mut sum, mut n) = (x, x, 0.0);
-    while term.abs() > 1e-18 * sum.abs() && n < 500.0 {
+    while term.abs() > 1e-18 * sum.abs() {
         n += 1.0;
-        term *= -x * x / n;
-        sum += term / (2.0 * n + 1.0);
+        term *= 2.0 * x * x / (2.0 * n + 1.0);
+        sum += term;
     }
-    sum * 2.0 / std::f64::consts::PI.sqrt()
+    sum * (-x * x).exp() * 2.0 / std::f64::consts::PI.sqrt()
 }
 
 fn unary(op: &str, d: &mut Dice) -> Option<Case> {

@@ -201,7 +201,8 @@ fn qlinear_matmul(op: &str, d: &mut Dice) -> Option<Case> {
     let kind = if opset >= 21 { d.pick(&[Float, Float16, Bfloat16]) } else { Float };
     let (a, b) = (d.bits(ta, &f.a), d.bits(tb, &f.b));
     // A scale per row of the first factor, per column of the second one.
-    let (rows, columns) = (f.a.len() == 2 && d.coin(), f.b.len() == 2 && d.coin());
+    let per = |d: &mut Dice, x: &[usize], axis: usize| x.len() == 2 && x[axis] > 0 && d.coin();
+    let (rows, columns) = (per(d, &f.a, 0), per(d, &f.b, 1));
     let da = if rows { vec![f.a[0]] } else { vec![] };
     let db = if columns { vec![f.b[1]] } else { vec![] };
     let narrow = |x: Tensor| from_reals(kind, x.dims(), reals(&x).v);
