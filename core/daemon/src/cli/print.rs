@@ -1,4 +1,4 @@
-//! `onnxd print`: an ONNX file as text, or its figures.
+//! `onnxd print`: an ONNX file as text, its figures, or the types of its values.
 
 use super::{Ended, out};
 use serde_json::json;
@@ -13,13 +13,19 @@ pub(crate) struct Print {
     /// Shows op counts, inputs, outputs and sizes instead of the graph.
     #[arg(long)]
     summary: bool,
-    /// Prints the summary as JSON.
+    /// Shows the type of every value, declared or inferred, instead of the graph.
+    #[arg(long, conflicts_with = "summary")]
+    types: bool,
+    /// Prints the summary (or the types) as JSON.
     #[arg(long)]
     json: bool,
 }
 
 impl Print {
     pub(crate) fn run(&self) -> Ended {
+        if self.types {
+            return self.print_types();
+        }
         if !self.summary && !self.json {
             out::print(&onnxd_worker::tools::print(&self.model)?);
             return Ok(0);
@@ -51,6 +57,21 @@ impl Print {
         rows.push(row(&["parameters", &model.parameters.to_string()]));
         rows.push(row(&["bytes", &model.bytes.to_string()]));
         out::print(&out::table(&rows));
+        Ok(0)
+    }
+    fn print_types(&self) -> Ended {
+        let values = onnxd_worker::tools::types(&self.model)?;
+        if self.json {
+            let values = values
+                .iter()
+                .map(|v| json!({ "graph": v.graph, "name": v.name, "type": v.r#type }));
+            out::json(&json!({ "model": self.model, "values": values.collect::<Vec<_>>() }));
+            return Ok(0);
+        }
+        let rows = values
+            .into_iter()
+            .map(|v| vec![v.graph, v.name, v.r#type.unwrap_or_else(|| "unknown".to_owned())]);
+        out::print(&out::table(&rows.collect::<Vec<_>>()));
         Ok(0)
     }
 }

@@ -22,6 +22,7 @@ pub(super) const RULES: Rules = &[
     ("Softmax", same),
     ("Softplus", same),
     ("Softsign", same),
+    ("SwiGLU", same),
     ("Swish", same),
     ("Tanh", same),
     ("ThresholdedRelu", same),

@@ -1,11 +1,18 @@
 //! Constants and control flow.
 
-use super::Rules;
-use super::merge::either;
-use super::site::{Shapes, Site, axis, one, unknown};
+use super::merge::{either, for_each_size};
+use super::site::{Data, Shapes, Site, axis, one, unknown};
+use super::symbolic::is_fresh;
+use super::{Rules, TypeRules, Types, sequence};
 use crate::{Attr, DataType, Dim, Graph, Node, Shape, Tensor, ValueId, ValueType};
 
 pub(super) const RULES: Rules = &[("Constant", constant)];
+
+pub(super) const TYPES: TypeRules = &[
+    ("If", if_outputs),
+    ("Loop", loop_outputs),
+    ("Scan", |site| scan_outputs(site).unwrap_or_default()),
+];
 
 fn constant(site: &Site<'_>) -> Shapes {
     let vector = |n: usize| one(vec![Dim::Known(n as i64)]);
@@ -32,7 +39,7 @@ pub(super) fn body_inputs(g: &Graph, node: &Node, opset: i64) -> Vec<Option<Valu
     match node.op.as_str() {
         "Loop" if node.is_standard() => {
             let scalar = |dtype| Some(ValueType::tensor(dtype, Vec::<Dim>::new()));
-            let carried = node.inputs.iter().skip(2).map(|v| ty(v).map(|t| unshaped(&t)));
+            let carried = node.inputs.iter().skip(CARRIED).map(ty);
             [scalar(DataType::Int64), scalar(DataType::Bool)].into_iter().chain(carried).collect()
         }
         "Scan" if node.is_standard() => {
@@ -44,6 +51,7 @@ pub(super) fn body_inputs(g: &Graph, node: &Node, opset: i64) -> Vec<Option<Valu
             });
             states.chain(slices).collect()
         }
+        "SequenceMap" if node.is_standard() => sequence::body_inputs(node.inputs.iter().map(ty)),
         _ => vec![],
     }
 }
@@ -67,12 +75,49 @@ fn scan_axis(node: &Node, name: &str, i: usize) -> i64 {
     }
 }
 
-/// A value carried around a loop may change its shape.
-fn unshaped(ty: &ValueType) -> ValueType {
+/// Before what a Loop carries there are the most repetitions and the condition.
+pub(super) const CARRIED: usize = 2;
+
+/// What holds for what a Loop carries, whatever the repetition: `assumed` of what goes into its
+/// body, made weaker where that does not hold for what comes out.
+pub(super) fn carried(
+    body: &Graph,
+    assumed: &[Option<ValueType>],
+    since: usize,
+) -> Vec<Option<ValueType>> {
+    let mut weaker = assumed.to_vec();
+    let carried = weaker.iter_mut().skip(CARRIED);
+    for (assumed, out) in carried.zip(body.outputs().iter().skip(1)) {
+        let out = body[*out].ty.as_ref().map(|ty| varying(ty, since));
+        let Some(ty) = assumed.take() else { continue };
+        *assumed = match out {
+            Some(out) => either(&ty, &out),
+            None => Some(unshaped(&ty)),
+        };
+    }
+    weaker
+}
+
+/// The type without what may change.
+pub(super) fn unshaped(ty: &ValueType) -> ValueType {
     match ty {
         ValueType::Tensor { dtype, .. } => ValueType::Tensor { dtype: *dtype, shape: None },
+        ValueType::Sequence(of) => ValueType::Sequence(Box::new(unshaped(of))),
+        ValueType::Optional(of) => ValueType::Optional(Box::new(unshaped(of))),
         other => other.clone(),
     }
+}
+
+/// The type of a value that is computed repeatedly: sizes of which nothing is known but that they
+/// were numbered inside, `since` or later, may differ each time.
+pub(super) fn varying(ty: &ValueType, since: usize) -> ValueType {
+    let mut ty = ty.clone();
+    for_each_size(&mut ty, &mut |_, dim| {
+        if is_fresh(dim, since) {
+            *dim = Dim::Unknown;
+        }
+    });
+    ty
 }
 
 fn without_axis(ty: &ValueType, at: i64) -> Option<ValueType> {
@@ -91,40 +136,58 @@ fn with_axis(ty: &ValueType, at: i64, size: Dim) -> Option<ValueType> {
     Some(ValueType::Tensor { dtype: *dtype, shape })
 }
 
-/// Types of the outputs of operators that hold sub-graphs; nothing for others.
-pub(super) fn output_types(site: &Site<'_>) -> Vec<Option<ValueType>> {
-    let body = |name: &str| match site.node.attr(name) {
-        Some(Attr::Graph(body)) => Some(&**body),
+fn body<'a>(site: &Site<'a>, name: &str) -> Option<&'a Graph> {
+    match site.node.attr(name) {
+        Some(Attr::Graph(body)) => Some(body),
         _ => None,
-    };
-    let of = |g: &Graph| g.outputs().iter().map(|v| g[*v].ty.clone()).collect::<Vec<_>>();
-    match site.node.op.as_str() {
-        _ if !site.node.is_standard() => vec![],
-        "If" => {
-            let (Some(a), Some(b)) = (body("then_branch"), body("else_branch")) else {
-                return vec![];
-            };
-            of(a).into_iter().zip(of(b)).map(|(a, b)| either(&a?, &b?)).collect()
-        }
-        "Loop" => {
-            let Some(body) = body("body") else { return vec![] };
-            let carried = site.node.inputs.len().saturating_sub(2);
-            let types = of(body).into_iter().skip(1).enumerate();
-            types
-                .map(|(i, ty)| match i < carried {
-                    true => ty.map(|t| unshaped(&t)),
-                    false => ty.and_then(|t| with_axis(&t, 0, Dim::Unknown)),
-                })
-                .collect()
-        }
-        "Scan" => scan_outputs(site, body("body")).unwrap_or_default(),
-        _ => vec![],
     }
 }
 
-fn scan_outputs(site: &Site<'_>, body: Option<&Graph>) -> Option<Vec<Option<ValueType>>> {
+/// Which branch of an If is never taken.
+pub(super) fn dead_branch(condition: Option<&Data>) -> Option<&'static str> {
+    match condition?.items[..] {
+        [Dim::Known(0)] => Some("then_branch"),
+        [Dim::Known(_)] => Some("else_branch"),
+        _ => None,
+    }
+}
+
+fn if_outputs(site: &Site<'_>) -> Types {
+    let dead = dead_branch(site.data(0).as_ref());
+    let live = ["then_branch", "else_branch"].into_iter().filter(|name| Some(*name) != dead);
+    let of = |g: &Graph| g.outputs().iter().map(|v| g[*v].ty.clone()).collect::<Types>();
+    let types = live.map(|name| body(site, name).map_or(vec![], of));
+    let common = |a: Types, b: Types| a.into_iter().zip(b).map(|(a, b)| either(&a?, &b?)).collect();
+    types.reduce(common).unwrap_or_default()
+}
+
+fn loop_outputs(site: &Site<'_>) -> Types {
+    let Some(body) = body(site, "body") else { return vec![] };
+    let ty = |v: &ValueId| body[*v].ty.as_ref().map(|ty| varying(ty, site.fresh));
+    let carried = site.node.inputs.len().saturating_sub(CARRIED);
+    let count = repetitions(site, body);
+    let kept = body.inputs().iter().skip(CARRIED).map(ty);
+    let scanned = body.outputs().iter().skip(1 + carried).map(ty);
+    kept.take(carried).chain(scanned.map(|t| with_axis(&t?, 0, count.clone()))).collect()
+}
+
+/// How often a Loop runs, if only its first input says so.
+fn repetitions(site: &Site<'_>, body: &Graph) -> Dim {
+    let starts = !site.has(1) || site.data(1).is_some_and(|d| d.items == [Dim::Known(1)]);
+    let (Some(given), Some(goes_on)) = (body.inputs().get(1), body.outputs().first()) else {
+        return Dim::Unknown;
+    };
+    let source = body.producer(*goes_on).map(|id| &body[id]).filter(|n| n.is("Identity"));
+    let source = source.and_then(|n| n.input(0)).unwrap_or(*goes_on);
+    let constant = body.constant(source).and_then(Tensor::to_i64s);
+    let always = source == *given || constant.is_some_and(|c| c == [1]);
+    let count = site.sizes(0).and_then(|d| d.into_iter().next());
+    count.filter(|_| starts && always).unwrap_or(Dim::Unknown)
+}
+
+fn scan_outputs(site: &Site<'_>) -> Option<Types> {
     let (states, scanned) = scan_inputs(site.node, site.opset)?;
-    let body = body?;
+    let body = body(site, "body")?;
     let first = states.len();
     let length = site.shape(first).and_then(|shape| {
         let at = axis(scan_axis(site.node, "scan_input_axes", 0), shape.len()).ok()?;
@@ -132,10 +195,10 @@ fn scan_outputs(site: &Site<'_>, body: Option<&Graph>) -> Option<Vec<Option<Valu
     });
     let length = length.filter(|_| !scanned.is_empty()).unwrap_or(Dim::Unknown);
     let types = body.outputs().iter().enumerate().map(|(i, v)| {
-        let ty = body[*v].ty.as_ref()?;
+        let ty = varying(body[*v].ty.as_ref()?, site.fresh);
         match i.checked_sub(first) {
-            None => Some(ty.clone()),
-            Some(k) => with_axis(ty, scan_axis(site.node, "scan_output_axes", k), length.clone()),
+            None => Some(ty),
+            Some(k) => with_axis(&ty, scan_axis(site.node, "scan_output_axes", k), length.clone()),
         }
     });
     Some(types.collect())

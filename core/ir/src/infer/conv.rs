@@ -1,13 +1,19 @@
 //! Convolutions, and the sliding window that pooling shares.
 
 use super::Rules;
-use super::site::{Shapes, Site, both, one, show, sized, times, unknown};
+use super::shape::ranked;
+use super::site::{
+    Shapes, Site, both, minus, one, plus, product, ratio, show, sized, times, unknown,
+};
+use super::symbolic::{self, floor};
 use crate::{Dim, Shape};
 
 pub(super) const RULES: Rules = &[
+    ("Col2Im", col2im),
     ("Conv", |site| conv(site, 1)),
     ("ConvInteger", |site| conv(site, 1)),
     ("ConvTranspose", conv_transpose),
+    ("DeformConv", |site| conv(site, 1)),
     ("QLinearConv", |site| conv(site, 3)),
 ];
 
@@ -57,36 +63,60 @@ impl<'a> Window<'a> {
         kernel.checked_sub(1)?.checked_mul(self.dilations[i])?.checked_add(1)
     }
 
+    /// What the window reaches beyond its first position in an input of size `input`.
+    fn room(&self, i: usize, input: &Dim) -> Option<Dim> {
+        let pads = match self.auto_pad {
+            "VALID" => 0,
+            _ => self.pads[i].checked_add(self.pads[i + self.rank()])?,
+        };
+        Some(minus(input, &Dim::Known(self.extent(i)?.checked_sub(pads)?)))
+    }
+
     /// Positions along spatial axis `i` of an input of size `input`.
     pub(super) fn positions(&self, i: usize, input: &Dim, ceil: bool) -> Result<Dim, String> {
-        let stride = self.strides[i];
-        let Some(input) = input.known() else { return Ok(Dim::Unknown) };
+        let stride = Dim::Known(self.strides[i]);
         if self.auto_pad.starts_with("SAME") {
-            return Ok(sized(input.checked_add(stride - 1).map(|n| n / stride)));
+            return Ok(floor(&plus(input, &Dim::Known(self.strides[i] - 1)), &stride));
         }
-        let pads = match self.auto_pad {
-            "VALID" => Some(0),
-            _ => self.pads[i].checked_add(self.pads[i + self.rank()]),
-        };
-        let Some(extent) = self.extent(i) else { return Ok(Dim::Unknown) };
-        let Some(room) = pads.and_then(|p| input.checked_add(p)?.checked_sub(extent)) else {
-            return Ok(Dim::Unknown);
-        };
-        if room < 0 {
-            return Err(format!(
-                "the kernel of {extent} does not fit the padded input of {}",
-                room + extent
-            ));
+        let Some(room) = self.room(i, input) else { return Ok(Dim::Unknown) };
+        let one = Dim::Known(1);
+        match (&room, ceil && stride != one) {
+            (Dim::Known(..0), _) => Err(format!(
+                "the kernel of {} does not fit the padded input of {}",
+                self.extent(i).unwrap_or_default(),
+                show(&[plus(&room, &Dim::Known(self.extent(i).unwrap_or_default()))])
+                    .trim_matches(['[', ']'])
+            )),
+            (_, false) => Ok(plus(&floor(&room, &stride), &one)),
+            (Dim::Known(room), true) => Ok(self.rounded_up(i, *room, input)),
+            _ => Ok(Dim::Unknown),
         }
+    }
+
+    fn rounded_up(&self, i: usize, room: i64, input: &Dim) -> Dim {
+        let stride = self.strides[i];
         let mut last = room / stride;
-        if ceil && room % stride != 0 {
+        if room % stride != 0 {
             last += 1;
             // A window must start inside the input or the padding before it.
             let begin = if self.auto_pad == "VALID" { 0 } else { self.pads[i] };
-            let outside = last.checked_mul(stride).zip(input.checked_add(begin));
+            let end = input.known().and_then(|n| n.checked_add(begin));
+            let outside = last.checked_mul(stride).zip(end);
             last -= i64::from(outside.is_some_and(|(start, end)| start >= end));
         }
-        Ok(sized(last.checked_add(1)))
+        sized(last.checked_add(1))
+    }
+
+    /// Size of what a transposed convolution spreads `size` positions over.
+    pub(super) fn spread(&self, i: usize, size: &Dim, extra: i64) -> Dim {
+        let stride = Dim::Known(self.strides[i]);
+        if self.auto_pad.starts_with("SAME") {
+            return times(size, &stride);
+        }
+        // The room is the padding without the kernel; here the kernel comes without the padding.
+        let Some(room) = self.room(i, &Dim::Known(0)) else { return Dim::Unknown };
+        let steps = symbolic::product(&minus(size, &Dim::Known(1)), &stride);
+        plus(&steps, &minus(&Dim::Known(extra), &room))
     }
 }
 
@@ -165,22 +195,22 @@ fn conv_transpose(site: &Site<'_>) -> Shapes {
         let offset = wanted.len().saturating_sub(spatial.len());
         out.push(match wanted.get(i + offset) {
             Some(size) => sized(Some(*size)),
-            None => sized(spread(&window, i, size, extra.get(i).copied().unwrap_or(0))),
+            None => window.spread(i, size, extra.get(i).copied().unwrap_or(0)),
         });
     }
     one(out)
 }
 
-/// Size of the output of a transposed convolution.
-fn spread(window: &Window<'_>, i: usize, size: &Dim, extra: i64) -> Option<i64> {
-    let size = size.known()?;
-    if window.auto_pad.starts_with("SAME") {
-        return size.checked_mul(window.strides[i]);
-    }
-    let pads = match window.auto_pad {
-        "VALID" => 0,
-        _ => window.pads[i].checked_add(window.pads[i + window.rank()])?,
+/// Columns of blocks are put together to images.
+fn col2im(site: &Site<'_>) -> Shapes {
+    let Some(x) = site.shape(0) else { return unknown() };
+    let [n, columns, _] = x else {
+        return Err(format!("the input {} has not three axes", show(x)));
     };
-    let steps = size.checked_sub(1)?.checked_mul(window.strides[i])?;
-    steps.checked_add(extra)?.checked_add(window.extent(i)?)?.checked_sub(pads)
+    let channels = match site.sizes(2) {
+        Some(block) => ratio(columns, &product(&block))?,
+        None => Dim::Unknown,
+    };
+    let Some(image) = site.sizes(1).or_else(|| ranked(site, 1)) else { return unknown() };
+    one([&[n.clone(), channels], &image[..]].concat())
 }

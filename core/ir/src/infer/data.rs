@@ -1,58 +1,169 @@
-//! Small integer tensors followed through the graph: how exporters compute shapes.
+//! Small tensors of whole numbers followed through the graph: how exporters compute shapes.
+//!
+//! Also truth values, and whole numbers in floating point.
 
-use super::site::{Data, Site, axis, data_of, plus, product, sized, times};
+use super::site::{Data, ELEMENTS_MAX, Site, axis, data_of, sized};
+use super::symbolic::{self, difference, is_natural, named, product, sum};
 use crate::{Attr, DataType, Dim};
 
-/// The elements of the node's first output, if they follow from what is known.
-pub(super) fn of(site: &Site<'_>) -> Option<Data> {
+/// The elements of the node's outputs, as far as they follow from what is known.
+pub(super) fn of(site: &Site<'_>) -> Vec<Option<Data>> {
     if !site.node.is_standard() {
-        return None;
+        return vec![];
     }
+    match site.node.op.as_str() {
+        "Split" => split(site).unwrap_or_default(),
+        _ => vec![first(site)],
+    }
+}
+
+fn first(site: &Site<'_>) -> Option<Data> {
     match site.node.op.as_str() {
         "Constant" => constant(site),
         "Shape" => Some(Data { scalar: false, items: super::shape::shape_slice(site)?.to_vec() }),
-        "Size" => Some(Data { scalar: true, items: vec![product(site.shape(0)?)] }),
-        "Identity" => site.data(0),
-        "Cast" => {
-            let integer = [DataType::Int64, DataType::Int32].map(|t| i64::from(t.number()));
-            site.data(0).filter(|_| integer.contains(&site.int("to", 0)))
-        }
+        "Size" => Some(Data { scalar: true, items: vec![super::site::product(site.shape(0)?)] }),
+        "Identity" | "Ceil" | "Floor" | "Round" => site.data(0),
+        "Cast" => cast(site),
+        "CastLike" => site.data(0).filter(|_| site.dtype(0) == site.dtype(1)),
         "Gather" => gather(site),
         "Concat" => concat(site),
         "Slice" => slice(site),
         "Squeeze" => site.data(0).filter(|d| d.items.len() == 1).map(|d| reshaped(d, true)),
         "Unsqueeze" => site.data(0).filter(|d| d.scalar).map(|d| reshaped(d, false)),
         "Reshape" => {
-            let rank = site.ints(1)?.len();
+            let rank = match site.list("shape") {
+                Some(list) => list.len(),
+                None => site.data(1)?.items.len(),
+            };
             site.data(0).filter(|_| rank < 2).map(|d| reshaped(d, rank == 0))
         }
-        "Add" => elementwise(site, plus),
-        "Mul" => elementwise(site, times),
-        "Sub" => elementwise(site, |a, b| number(a, b, i64::checked_sub)),
-        // Sizes are not negative, so rounding toward zero and down is the same.
-        "Div" => elementwise(site, |a, b| match (a, b) {
-            (x, Dim::Known(1)) => x.clone(),
-            _ => number(a, b, i64::checked_div),
-        }),
-        "Min" => elementwise(site, |a, b| number(a, b, |x, y| Some(x.min(y)))),
-        "Max" => elementwise(site, |a, b| number(a, b, |x, y| Some(x.max(y)))),
-        "ReduceProd" => {
-            let scalar = site.int("keepdims", 1) == 0;
-            Some(Data { scalar, items: vec![product(&site.data(0)?.items)] })
-        }
+        "Flatten" | "Transpose" if site.shape(0).is_none_or(|s| s.len() != 1) => None,
+        "Transpose" => site.data(0),
+        "Range" => range(site),
         "ConstantOfShape" => constant_of_shape(site),
+        "Expand" => expand(site),
+        "Where" => elementwise(site, &|x| match x[0] {
+            Dim::Known(0) => x[2].clone(),
+            Dim::Known(_) => x[1].clone(),
+            _ if x[1].same(x[2]) => x[1].clone(),
+            _ => Dim::Unknown,
+        }),
+        "ReduceMax" => reduced(site, &symbolic::max),
+        "ReduceMin" => reduced(site, &min),
+        "ReduceProd" => reduced(site, &product),
+        "ReduceSum" => reduced(site, &sum),
+        op => arithmetic(site, op),
+    }
+}
+
+fn arithmetic(site: &Site<'_>, op: &str) -> Option<Data> {
+    let real = site.dtype(0).is_some_and(DataType::is_float);
+    let fold = |f: fn(&Dim, &Dim) -> Dim| {
+        elementwise(site, &move |x| x[1..].iter().fold(x[0].clone(), |a, b| f(&a, b)))
+    };
+    match op {
+        "Abs" => site.data(0).filter(|d| d.items.iter().all(is_natural)),
+        "Neg" => elementwise(site, &|x| product(x[0], &Dim::Known(-1))),
+        "Add" | "Sum" => fold(sum),
+        "Sub" => fold(difference),
+        "Mul" => fold(product),
+        "Div" if real => fold(|a, b| symbolic::exact(a, b).unwrap_or(Dim::Unknown)),
+        "Div" => fold(quotient),
+        "Mod" if !real => fold(remainder),
+        "Min" => fold(min),
+        "Max" => fold(symbolic::max),
+        "Not" => elementwise(site, &|x| truth(x[0].known().map(|x| x == 0))),
+        "And" => fold(|a, b| match (a.known(), b.known()) {
+            (Some(0), _) | (_, Some(0)) => Dim::Known(0),
+            (a, b) => truth(a.and(b).map(|_| true)),
+        }),
+        "Or" => fold(|a, b| match (a.known(), b.known()) {
+            (Some(1), _) | (_, Some(1)) => Dim::Known(1),
+            (a, b) => truth(a.and(b).map(|_| false)),
+        }),
+        "Equal" => fold(|a, b| truth(order(a, b, &|d| d == 0))),
+        "Less" => fold(|a, b| truth(order(a, b, &|d| d < 0))),
+        "LessOrEqual" => fold(|a, b| truth(order(a, b, &|d| d <= 0))),
+        "Greater" => fold(|a, b| truth(order(a, b, &|d| d > 0))),
+        "GreaterOrEqual" => fold(|a, b| truth(order(a, b, &|d| d >= 0))),
         _ => None,
     }
 }
 
-fn reshaped(data: Data, scalar: bool) -> Data {
-    Data { scalar, ..data }
+fn truth(known: Option<bool>) -> Dim {
+    known.map_or(Dim::Unknown, |x| Dim::Known(i64::from(x)))
 }
 
-/// Numbers that are not sizes may be negative.
-fn number(a: &Dim, b: &Dim, f: impl Fn(i64, i64) -> Option<i64>) -> Dim {
-    let (Some(x), Some(y)) = (a.known(), b.known()) else { return Dim::Unknown };
-    f(x, y).map_or(Dim::Unknown, Dim::Known)
+/// What `test` says of `a - b`, if it says the same for all sizes.
+fn order(a: &Dim, b: &Dim, test: &dyn Fn(i64) -> bool) -> Option<bool> {
+    let less = || symbolic::is_positive(&difference(b, a));
+    match difference(a, b) {
+        Dim::Known(d) => Some(test(d)),
+        more if symbolic::is_positive(&more) && test(1) == test(i64::MAX) => Some(test(1)),
+        more if is_natural(&more) && test(0) == test(1) => Some(test(0)),
+        _ if less() => Some(test(-1)),
+        _ => None,
+    }
+}
+
+fn min(a: &Dim, b: &Dim) -> Dim {
+    let natural = is_natural(a) && is_natural(b);
+    match (a, b) {
+        (Dim::Known(x), Dim::Known(y)) => Dim::Known(*x.min(y)),
+        (Dim::Known(..0), other) | (other, Dim::Known(..0)) if is_natural(other) => {
+            let known = a.known().or(b.known());
+            known.map_or(Dim::Unknown, Dim::Known)
+        }
+        _ if natural => symbolic::min(a, b),
+        _ => Dim::Unknown,
+    }
+}
+
+/// Rounded toward zero.
+fn quotient(a: &Dim, b: &Dim) -> Dim {
+    match (a, b) {
+        (_, Dim::Known(0)) => Dim::Unknown,
+        (Dim::Known(a), Dim::Known(b)) => a.checked_div(*b).map_or(Dim::Unknown, Dim::Known),
+        _ => symbolic::exact(a, b).unwrap_or_else(|| match is_natural(a) && is_natural(b) {
+            true => symbolic::floor(a, b),
+            false => Dim::Unknown,
+        }),
+    }
+}
+
+fn remainder(a: &Dim, b: &Dim) -> Dim {
+    match (a, b) {
+        (Dim::Known(0..), Dim::Known(1..)) | (_, Dim::Known(1)) => {
+            let known = a.known().zip(b.known());
+            known.and_then(|(a, b)| a.checked_rem(b)).map_or(Dim::Known(0), Dim::Known)
+        }
+        (a, Dim::Known(1..)) if symbolic::exact(a, b).is_some() => Dim::Known(0),
+        (a, Dim::Known(1..)) => named("mod", a, b, true),
+        _ => Dim::Unknown,
+    }
+}
+
+fn reshaped(data: Data, scalar: bool) -> Data {
+    Data { scalar: scalar && data.items.len() == 1, ..data }
+}
+
+/// Numbers keep their value where the type is wide enough.
+fn cast(site: &Site<'_>) -> Option<Data> {
+    use DataType::{Bool, Double, Float, Int32, Int64};
+    let to = i32::try_from(site.int("to", 0)).ok().and_then(DataType::from_number)?;
+    let data = site.data(0)?;
+    match to {
+        Int64 | Int32 | Float | Double => Some(data),
+        Bool => {
+            let truth = |x: &Dim| match x {
+                Dim::Known(n) => Dim::Known(i64::from(*n != 0)),
+                x if symbolic::is_positive(x) => Dim::Known(1),
+                _ => Dim::Unknown,
+            };
+            Some(Data { scalar: data.scalar, items: data.items.iter().map(truth).collect() })
+        }
+        _ => None,
+    }
 }
 
 fn constant(site: &Site<'_>) -> Option<Data> {
@@ -75,11 +186,20 @@ fn gather(site: &Site<'_>) -> Option<Data> {
     Some(Data { scalar: at.scalar, items: at.items.iter().map(pick).collect::<Option<_>>()? })
 }
 
+/// A part of unknown elements still has its place if its length is known.
 fn concat(site: &Site<'_>) -> Option<Data> {
     let mut items = Vec::new();
     for i in 0..site.node.inputs.len() {
-        items.extend(site.data(i).filter(|d| !d.scalar)?.items);
-        if items.len() > super::site::ELEMENTS_MAX {
+        match site.data(i).filter(|d| !d.scalar) {
+            Some(data) => items.extend(data.items),
+            None => match site.shape(i)? {
+                [Dim::Known(n)] if *n <= ELEMENTS_MAX as i64 => {
+                    items.resize(items.len() + usize::try_from(*n).ok()?, Dim::Unknown);
+                }
+                _ => return None,
+            },
+        }
+        if items.len() > ELEMENTS_MAX {
             return None;
         }
     }
@@ -95,28 +215,72 @@ fn slice(site: &Site<'_>) -> Option<Data> {
     Some(Data { scalar: false, items: range.map(|i| data.items[i].clone()).collect() })
 }
 
-fn elementwise(site: &Site<'_>, f: impl Fn(&Dim, &Dim) -> Dim) -> Option<Data> {
-    if site.node.inputs.len() != 2 {
+fn split(site: &Site<'_>) -> Option<Vec<Option<Data>>> {
+    let data = site.data(0).filter(|d| !d.scalar)?;
+    let shapes = super::shape::split(site).ok()?;
+    let mut left = data.items.into_iter();
+    let mut take = |shape: &[Dim]| {
+        let [Dim::Known(n)] = shape else { return None };
+        Some(Data { scalar: false, items: left.by_ref().take(usize::try_from(*n).ok()?).collect() })
+    };
+    Some(shapes.into_iter().map_while(|s| take(&s?).map(Some)).collect())
+}
+
+fn elementwise(site: &Site<'_>, f: &dyn Fn(&[&Dim]) -> Dim) -> Option<Data> {
+    let operands: Vec<Data> =
+        (0..site.node.inputs.len()).map(|i| site.data(i)).collect::<Option<_>>()?;
+    let lengths = || operands.iter().map(|d| d.items.len());
+    let count = lengths().find(|n| *n != 1).or(lengths().next())?;
+    if lengths().any(|n| n != 1 && n != count) {
         return None;
     }
-    let (a, b) = (site.data(0)?, site.data(1)?);
-    let count = match (a.items.len(), b.items.len()) {
-        (x, y) if x == y => x,
-        (1, n) | (n, 1) => n,
-        _ => return None,
+    let at = |i: usize| -> Vec<&Dim> {
+        operands.iter().map(|d| &d.items[if d.items.len() == 1 { 0 } else { i }]).collect()
     };
-    let at = |data: &Data, i: usize| data.items[if data.items.len() == 1 { 0 } else { i }].clone();
-    let items = (0..count).map(|i| f(&at(&a, i), &at(&b, i))).collect();
-    Some(Data { scalar: a.scalar && b.scalar, items })
+    let items = (0..count).map(|i| f(&at(i))).collect();
+    Some(Data { scalar: operands.iter().all(|d| d.scalar), items })
+}
+
+/// All elements of a vector as one.
+fn reduced(site: &Site<'_>, f: &dyn Fn(&Dim, &Dim) -> Dim) -> Option<Data> {
+    let data = site.data(0).filter(|d| !d.scalar)?;
+    let all = site.list_or_input("axes", 1).is_some_and(|axes| !axes.is_empty());
+    if !all && (site.has(1) || site.int("noop_with_empty_axes", 0) != 0) {
+        return None;
+    }
+    let total = data.items.into_iter().reduce(|a, b| f(&a, &b))?;
+    Some(Data { scalar: site.int("keepdims", 1) == 0, items: vec![total] })
 }
 
 fn constant_of_shape(site: &Site<'_>) -> Option<Data> {
     let shape = site.ints(0).filter(|s| s.len() <= 1)?;
     let count = shape.first().copied().unwrap_or(1);
-    let count = usize::try_from(count).ok().filter(|n| *n <= super::site::ELEMENTS_MAX)?;
-    let Some(Attr::Tensor(value)) = site.node.attr("value") else { return None };
-    let value = data_of(value)?.items.into_iter().next()?;
+    let count = usize::try_from(count).ok().filter(|n| *n <= ELEMENTS_MAX)?;
+    let value = match site.node.attr("value") {
+        Some(Attr::Tensor(value)) => data_of(value)?.items.into_iter().next()?,
+        _ => Dim::Known(0),
+    };
     Some(Data { scalar: shape.is_empty(), items: vec![value; count] })
+}
+
+fn expand(site: &Site<'_>) -> Option<Data> {
+    let data = site.data(0).filter(|d| d.items.len() == 1)?;
+    match site.ints(1)?[..] {
+        [] => Some(data),
+        [n] => {
+            let count = usize::try_from(n.max(1)).ok().filter(|n| *n <= ELEMENTS_MAX)?;
+            Some(Data { scalar: false, items: vec![data.items[0].clone(); count] })
+        }
+        _ => None,
+    }
+}
+
+fn range(site: &Site<'_>) -> Option<Data> {
+    let number = |i: usize| site.ints(i)?.first().copied();
+    let (start, stop, step) = (number(0)?, number(1)?, number(2)?);
+    let count = range_len(start, stop, step).known().filter(|n| *n <= ELEMENTS_MAX as i64)?;
+    let item = |i: i64| Some(Dim::Known(start.checked_add(i.checked_mul(step)?)?));
+    Some(Data { scalar: false, items: (0..count).map(item).collect::<Option<_>>()? })
 }
 
 /// `(stop - start) / step`, rounded up.

@@ -2,6 +2,7 @@
 //! attributes.
 
 use super::site::Site;
+use super::{ML, learning};
 use crate::schema::{Param, ParamKind, ParamType};
 use crate::{Attr, DataType, Dim, Shape, ValueType};
 
@@ -41,8 +42,11 @@ fn bound_type<'a>(site: &Site<'a>, slot: usize) -> Option<&'a ValueType> {
 /// Operators that say the element type of their output themselves.
 fn by_attribute(site: &Site<'_>, slot: usize) -> Option<DataType> {
     let number = |name: &str| DataType::from_number(i32::try_from(site.int(name, 0)).ok()?);
+    if site.node.domain == ML {
+        return learning::label_type(site).filter(|_| slot == 0);
+    }
     match site.node.op.as_str() {
-        "Cast" => number("to"),
+        "BitCast" | "Cast" => number("to"),
         "Constant" => match site.node.attrs.first()? {
             (_, Attr::Tensor(tensor)) => Some(tensor.dtype()),
             (_, Attr::Int(_) | Attr::Ints(_)) => Some(DataType::Int64),
@@ -63,6 +67,11 @@ fn by_attribute(site: &Site<'_>, slot: usize) -> Option<DataType> {
             number("output_datatype").or(Some(DataType::Float))
         }
         "QuantizeLinear" if !site.has(2) => number("output_dtype").or(Some(DataType::Uint8)),
+        "ConcatFromSequence" => match site.ty(0)? {
+            ValueType::Sequence(of) => of.dtype(),
+            _ => None,
+        },
+        "LinearAttention" if slot == 1 => site.dtype(3).or_else(|| site.dtype(0)),
         // The statistics are computed in a type of their own.
         "LayerNormalization" if slot > 0 => number("stash_type").or(Some(DataType::Float)),
         "DequantizeLinear" => number("output_dtype").or_else(|| site.dtype(1)),

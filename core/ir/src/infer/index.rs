@@ -3,7 +3,8 @@
 use super::Rules;
 use super::activation::same;
 use super::data::range_len;
-use super::site::{Shapes, Site, axes, axis, one, show, unknown};
+use super::site::{Shapes, Site, axes, axis, first_of, minus, one, plus, product, show, unknown};
+use super::symbolic::{floor, is_natural, less, min};
 use crate::{Dim, Shape};
 
 pub(super) const RULES: Rules = &[
@@ -20,10 +21,13 @@ pub(super) const RULES: Rules = &[
     ("ScatterND", same),
     ("Slice", slice),
     ("TopK", top_k),
+    ("Unique", unique),
 ];
 
 /// Ends from here on mean "to the end".
 const END: i64 = i32::MAX as i64;
+/// Ends up to here mean "to the beginning".
+const BEGIN: i64 = -END;
 
 /// Start, stop and step of a slice of an axis of size `len`, clamped as the standard says.
 fn clamped(len: i64, start: i64, end: i64, step: i64) -> Option<(i64, i64)> {
@@ -49,35 +53,53 @@ pub(super) fn range(
     Some((0..count).map(move |i| (first + i * step) as usize))
 }
 
+/// Elements that a slice takes from an axis of size `len`; nothing is known of the others.
+fn taken(len: &Dim, start: &Dim, end: &Dim, step: i64) -> Dim {
+    if let (Dim::Known(len), Dim::Known(start), Dim::Known(end)) = (len, start, end) {
+        let found = clamped(*len, *start, *end, step);
+        return found.map_or(Dim::Unknown, |(start, stop)| range_len(start, stop, step));
+    }
+    let whole = matches!(end, Dim::Known(END..)) || end.same(len);
+    match (start, end, step) {
+        (Dim::Known(0), _, 1..) if whole => {
+            floor(&plus(len, &Dim::Known(step - 1)), &Dim::Known(step))
+        }
+        (Dim::Known(-1), Dim::Known(..=BEGIN), -1) => len.clone(),
+        (Dim::Known(n @ 1..), _, 1) if whole => less(len, &Dim::Known(*n)),
+        (Dim::Known(n @ BEGIN..0), _, 1) if whole => min(len, &Dim::Known(-n)),
+        (Dim::Known(0), Dim::Known(n @ BEGIN..0), 1) => less(len, &Dim::Known(-n)),
+        (Dim::Known(0), end, 1) if is_natural(end) => min(len, end),
+        (start, _, 1) if whole && is_natural(start) => less(len, start),
+        _ => Dim::Unknown,
+    }
+}
+
 fn slice(site: &Site<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
-    let (starts, ends) = (site.list_or_input("starts", 1), site.list_or_input("ends", 2));
     let over = match site.list_or_input("axes", 3) {
         Some(list) => axes(&list, shape.len())?,
         None if site.has(3) => return one(vec![Dim::Unknown; shape.len()]),
         None => (0..shape.len()).collect(),
     };
-    let count = starts.as_ref().or(ends.as_ref()).map_or(over.len(), Vec::len);
-    let mut steps = Some(vec![1; count]);
-    if site.has(4) {
-        steps = site.ints(4);
-    }
-    let (Some(starts), Some(ends), Some(steps)) = (starts, ends, steps) else {
-        let mut out = shape.to_vec();
-        over.iter().take(count).for_each(|a| out[*a] = Dim::Unknown);
-        return one(out);
+    let bounds = |name: &str, i: usize| match site.list(name) {
+        Some(list) => Some(list.iter().copied().map(Dim::Known).collect::<Shape>()),
+        None => site.data(i).map(|d| d.items),
     };
-    if starts.len() != ends.len() || starts.len() != steps.len() || over.len() < starts.len() {
+    let (starts, ends) = (bounds("starts", 1), bounds("ends", 2));
+    let count = starts.as_ref().or(ends.as_ref()).map_or(over.len(), Vec::len);
+    let steps = if site.has(4) { site.ints(4) } else { Some(vec![1; count]) };
+    let (starts, ends) = (starts.as_deref(), ends.as_deref());
+    let lengths = [starts.map(<[Dim]>::len), ends.map(<[Dim]>::len), steps.as_ref().map(Vec::len)];
+    if lengths.iter().flatten().any(|n| *n != count) || over.len() < count {
         return Err("starts, ends, axes and steps have different lengths".to_owned());
     }
     let mut out = shape.to_vec();
     for (k, axis) in over.into_iter().take(count).enumerate() {
-        let (start, end, step) = (starts[k], ends[k], steps[k]);
-        out[axis] = match &shape[axis] {
-            _ if step == 0 => return Err("a step is 0".to_owned()),
-            Dim::Known(len) => clamped(*len, start, end, step)
-                .map_or(Dim::Unknown, |(start, stop)| range_len(start, stop, step)),
-            whole if start == 0 && end >= END && step == 1 => whole.clone(),
+        out[axis] = match (starts, ends, &steps) {
+            (_, _, Some(steps)) if steps[k] == 0 => return Err("a step is 0".to_owned()),
+            (Some(starts), Some(ends), Some(steps)) => {
+                taken(&shape[axis], &starts[k], &ends[k], steps[k])
+            }
             _ => Dim::Unknown,
         };
     }
@@ -124,31 +146,54 @@ fn non_zero(site: &Site<'_>) -> Shapes {
 fn one_hot(site: &Site<'_>) -> Shapes {
     let Some(indices) = site.shape(0) else { return unknown() };
     let at = axis(site.int("axis", -1), indices.len() + 1)?;
-    let depth = site.ints(1).and_then(|d| d.first().copied());
+    let depth = site.sizes(1).and_then(|d| d.into_iter().next());
     let mut out: Shape = indices.to_vec();
-    out.insert(at, depth.map_or(Dim::Unknown, Dim::Known));
+    out.insert(at, depth.unwrap_or(Dim::Unknown));
     one(out)
 }
 
 fn range_rule(site: &Site<'_>) -> Shapes {
-    let number = |i: usize| site.ints(i).and_then(|x| x.first().copied());
-    let (Some(start), Some(stop), Some(step)) = (number(0), number(1), number(2)) else {
-        return one(vec![Dim::Unknown]);
-    };
-    if step == 0 {
-        return Err("the step is 0".to_owned());
-    }
-    one(vec![range_len(start, stop, step)])
+    let [start, stop, step] = [0, 1, 2].map(|i| first_of(site, i).unwrap_or(Dim::Unknown));
+    one(vec![match (&start, &stop, &step) {
+        (_, _, Dim::Known(0)) => return Err("the step is 0".to_owned()),
+        (Dim::Known(start), Dim::Known(stop), Dim::Known(step)) => range_len(*start, *stop, *step),
+        (_, _, Dim::Known(1)) => {
+            Some(minus(&stop, &start)).filter(is_natural).unwrap_or_else(|| {
+                match is_natural(&start) && is_natural(&stop) {
+                    true => less(&stop, &start),
+                    false => Dim::Unknown,
+                }
+            })
+        }
+        _ => Dim::Unknown,
+    }])
 }
 
 fn top_k(site: &Site<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let at = axis(site.int("axis", -1), shape.len())?;
     let given = match site.node.attr("k") {
-        Some(_) => Some(site.int("k", 0)),
-        None => site.ints(1).and_then(|k| k.first().copied()),
+        Some(_) => Some(Dim::Known(site.int("k", 0))),
+        None => site.sizes(1).and_then(|k| k.into_iter().next()),
     };
     let mut out = shape.to_vec();
-    out[at] = given.map_or(Dim::Unknown, Dim::Known);
+    out[at] = given.unwrap_or(Dim::Unknown);
     Ok(vec![Some(out); 2])
+}
+
+/// The values, then where they are found and how often: how many there are is not known.
+fn unique(site: &Site<'_>) -> Shapes {
+    let shape = site.shape(0);
+    let (values, places) = match (shape, site.node.attr("axis")) {
+        (Some(shape), Some(_)) => {
+            let at = axis(site.int("axis", 0), shape.len())?;
+            let mut out = shape.to_vec();
+            out[at] = Dim::Unknown;
+            (Some(out), shape[at].clone())
+        }
+        (None, Some(_)) => (None, Dim::Unknown),
+        (shape, None) => (Some(vec![Dim::Unknown]), shape.map_or(Dim::Unknown, product)),
+    };
+    let count = Some(vec![Dim::Unknown]);
+    Ok(vec![values, count.clone(), Some(vec![places]), count])
 }

@@ -2,7 +2,7 @@
 
 use super::Rules;
 use super::activation::same;
-use super::site::{Shapes, Site, broadcast, one, show, unknown};
+use super::site::{Shapes, Site, broadcast, one, show, sized, unknown};
 use crate::Dim;
 
 pub(super) const RULES: Rules = &[
@@ -14,10 +14,13 @@ pub(super) const RULES: Rules = &[
     ("Asinh", same),
     ("Atan", same),
     ("Atanh", same),
+    ("Bernoulli", same),
+    ("BitCast", same),
     ("BitShift", binary),
     ("Ceil", same),
     ("Cos", same),
     ("Cosh", same),
+    ("CumProd", same),
     ("CumSum", same),
     ("Det", determinant),
     ("Div", binary),
@@ -30,6 +33,7 @@ pub(super) const RULES: Rules = &[
     ("Min", variadic),
     ("Mod", binary),
     ("Mul", binary),
+    ("Multinomial", multinomial),
     ("Neg", same),
     ("Pow", binary),
     ("Reciprocal", same),
@@ -67,4 +71,9 @@ fn determinant(site: &Site<'_>) -> Shapes {
         }
         [batch @ .., _, _] => one(batch.to_vec()),
     }
+}
+
+fn multinomial(site: &Site<'_>) -> Shapes {
+    let batch = site.shape(0).and_then(|shape| shape.first()).cloned();
+    one(vec![batch.unwrap_or(Dim::Unknown), sized(Some(site.int("sample_size", 1)))])
 }

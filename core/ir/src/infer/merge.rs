@@ -1,10 +1,11 @@
 //! Declared and inferred types brought together.
 
 use super::site::both;
+use super::symbolic::readable;
 use crate::{Dim, Shape, ValueType};
 
 /// What is known of a value that is declared as `declared` and was inferred as `inferred`; `None`
-/// if no value is both. With `keep` declared symbols stay symbols: callers may rely on them.
+/// if no value is both. With `keep` declared symbols do not become numbers: callers may rely on them.
 pub(super) fn types(
     declared: Option<&ValueType>,
     inferred: &ValueType,
@@ -40,7 +41,9 @@ fn shapes(declared: Option<&Shape>, inferred: Option<&Shape>, keep: bool) -> Opt
         return None;
     }
     let merged = declared.iter().zip(inferred).map(|(a, b)| match a {
-        Dim::Symbol(_) if keep => Some(a.clone()),
+        Dim::Symbol(_) if keep && b.known().is_some() => Some(a.clone()),
+        // What was computed is more than a name; see `restore`.
+        Dim::Symbol(_) if matches!(b, Dim::Symbol(_)) => Some(b.clone()),
         _ => both(a, b),
     });
     merged.collect::<Option<Shape>>().map(Some)
@@ -61,6 +64,36 @@ pub(super) fn either(a: &ValueType, b: &ValueType) -> Option<ValueType> {
             };
             Some(ValueType::Tensor { dtype, shape })
         }
+        (ValueType::Sequence(a), ValueType::Sequence(b)) => {
+            Some(ValueType::Sequence(Box::new(either(a, b)?)))
+        }
+        (ValueType::Optional(a), ValueType::Optional(b)) => {
+            Some(ValueType::Optional(Box::new(either(a, b)?)))
+        }
         (a, b) => (a == b).then(|| a.clone()),
     }
+}
+
+/// Calls `f` for the sizes of all axes.
+pub(super) fn for_each_size(ty: &mut ValueType, f: &mut dyn FnMut(usize, &mut Dim)) {
+    match ty {
+        ValueType::Tensor { shape, .. } | ValueType::Sparse { shape, .. } => {
+            shape.iter_mut().flatten().enumerate().for_each(|(i, d)| f(i, d));
+        }
+        ValueType::Sequence(of) | ValueType::Optional(of) | ValueType::Map(_, of) => {
+            for_each_size(of, f);
+        }
+        ValueType::Opaque { .. } => {}
+    }
+}
+
+/// Gives computed sizes names for readers: those that are declared, if there are such.
+pub(super) fn restore(ty: &mut ValueType, declared: Option<&ValueType>) {
+    let declared = declared.and_then(ValueType::shape);
+    for_each_size(ty, &mut |i, dim| {
+        if matches!(dim, Dim::Symbol(_)) {
+            let name = declared.and_then(|d| d.get(i)).filter(|d| matches!(d, Dim::Symbol(_)));
+            *dim = name.cloned().or_else(|| readable(dim)).unwrap_or(Dim::Unknown);
+        }
+    });
 }

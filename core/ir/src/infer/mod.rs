@@ -6,28 +6,43 @@
 //! its outputs as declared.
 
 mod activation;
+mod attention;
+mod body;
 mod control;
 mod conv;
 mod data;
+mod einsum;
 mod element;
+#[cfg(test)]
+mod family_tests;
 mod index;
+mod learning;
 mod linear;
 mod logic;
+mod loss;
 mod math;
 mod merge;
 mod norm;
 mod pool;
 mod quant;
+mod recurrent;
 mod reduce;
 mod resize;
+mod sequence;
 mod shape;
+mod signal;
 mod site;
+mod symbolic;
 #[cfg(test)]
 mod tests;
+mod text;
+mod vision;
 
-use crate::text::NESTING_MAX;
-use crate::verify::{Findings, layer};
-use crate::{Dim, Graph, Model, NodeId, Opsets, Origin, Value, ValueId, ValueType, schema};
+use crate::verify::{Findings, Functions, layer};
+use crate::{
+    Dim, Function, Graph, Model, Node, NodeId, Opsets, Origin, Value, ValueId, ValueType, schema,
+};
+use body::Scope;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use site::{Known, Shapes, Site};
 use std::collections::{HashMap, HashSet};
@@ -42,137 +57,206 @@ type Rule = fn(&Site<'_>) -> Shapes;
 /// The rules of one family.
 type Rules = &'static [(&'static str, Rule)];
 
+/// Types of outputs, as far as known.
+type Types = Vec<Option<ValueType>>;
+
+/// Computes the types of a node's outputs: for operators whose outputs need not be tensors.
+type TypeRule = fn(&Site<'_>) -> Types;
+
+/// Such rules of one family.
+type TypeRules = &'static [(&'static str, TypeRule)];
+
 /// Fills in types and shapes that follow from others. Declared ones stay; a declared symbol or
-/// unknown size of an inner value gives way to a number.
+/// unknown size of an inner value gives way to a number. Values inside a local function get what
+/// all its applications have in common.
 ///
 /// Findings: `N0215` where shapes cannot meet, `N0502` where types cannot. A model with cycles is
 /// left as it is, see [`crate::verify`].
 pub fn infer(model: &mut Model) -> Diagnostics {
     let mut findings = Findings::new(Code::ShapeMismatch);
-    let functions = model.functions.iter().map(|f| (f.domain.clone(), f.name.clone())).collect();
     let mut pass = Pass {
         opsets: &model.opsets,
-        functions: &functions,
+        functions: &model.functions,
+        applied: Functions::of(&model.functions),
+        bodies: vec![None; model.functions.len()],
         findings: &mut findings,
         items_left: ITEMS_MAX,
+        nodes_left: body::nodes_max(&model.graph, &model.functions),
+        fresh: 0,
     };
-    pass.graph(&mut model.graph, Known::new(), 0);
+    let scope = pass.graph(&mut model.graph, Known::new(), 0);
+    let bodies = pass.bodies;
+    scope.restore(&mut model.graph);
+    for (function, types) in model.functions.iter_mut().zip(bodies) {
+        body::write_back(&mut function.graph, types.unwrap_or_default());
+    }
     findings.into_list()
 }
 
-const FAMILIES: &[Rules] = &[
-    activation::RULES,
-    control::RULES,
-    conv::RULES,
-    index::RULES,
-    linear::RULES,
-    logic::RULES,
-    math::RULES,
-    norm::RULES,
-    pool::RULES,
-    quant::RULES,
-    reduce::RULES,
-    resize::RULES,
-    shape::RULES,
+/// The domain of classical machine learning.
+const ML: &str = "ai.onnx.ml";
+
+/// Rules by domain.
+const FAMILIES: &[(&str, Rules)] = &[
+    ("", activation::RULES),
+    ("", attention::RULES),
+    ("", control::RULES),
+    ("", conv::RULES),
+    ("", einsum::RULES),
+    ("", index::RULES),
+    ("", linear::RULES),
+    ("", logic::RULES),
+    ("", loss::RULES),
+    ("", math::RULES),
+    ("", norm::RULES),
+    ("", pool::RULES),
+    ("", quant::RULES),
+    ("", recurrent::RULES),
+    ("", reduce::RULES),
+    ("", resize::RULES),
+    ("", sequence::RULES),
+    ("", shape::RULES),
+    ("", signal::RULES),
+    ("", text::RULES),
+    ("", vision::RULES),
+    (ML, learning::RULES),
+    ("ai.onnx.preview", attention::PREVIEW),
 ];
 
-fn rules() -> &'static HashMap<&'static str, Rule> {
-    static RULES: OnceLock<HashMap<&'static str, Rule>> = OnceLock::new();
-    RULES.get_or_init(|| FAMILIES.iter().copied().flatten().copied().collect())
+const TYPE_FAMILIES: &[(&str, TypeRules)] = &[
+    ("", control::TYPES),
+    ("", sequence::TYPES),
+    (ML, learning::TYPES),
+    ("ai.onnx.preview.training", learning::TRAINING),
+];
+
+type Table<F> = HashMap<(&'static str, &'static str), F>;
+
+fn table<F: Copy>(families: &[(&'static str, &'static [(&'static str, F)])]) -> Table<F> {
+    let rows = families.iter().flat_map(|(d, rows)| rows.iter().map(|(op, f)| ((*d, *op), *f)));
+    rows.collect()
+}
+
+fn rules() -> &'static Table<Rule> {
+    static RULES: OnceLock<Table<Rule>> = OnceLock::new();
+    RULES.get_or_init(|| table(FAMILIES))
+}
+
+fn type_rules() -> &'static Table<TypeRule> {
+    static RULES: OnceLock<Table<TypeRule>> = OnceLock::new();
+    RULES.get_or_init(|| table(TYPE_FAMILIES))
 }
 
 struct Pass<'m> {
+    /// Of the model, or of the function that is looked at.
     opsets: &'m Opsets,
-    /// Local functions: they may have the names of operators.
-    functions: &'m HashSet<(String, String)>,
+    functions: &'m [Function],
+    /// Which of them a node applies; they may have the names of operators.
+    applied: Functions<'m>,
+    /// What is known of the values of each function, by their index.
+    bodies: Vec<Option<Types>>,
     findings: &'m mut Findings,
     /// Elements of computed shapes that may still be kept.
     items_left: usize,
+    /// Nodes in functions and loops that may still be looked at.
+    nodes_left: usize,
+    /// Sizes without name so far.
+    fresh: usize,
 }
 
-impl Pass<'_> {
+impl<'m> Pass<'m> {
     fn opset(&self, domain: &str) -> Option<i64> {
         let other = if domain.is_empty() { "ai.onnx" } else { domain };
         self.opsets.get(domain).or_else(|| self.opsets.get(other)).copied()
     }
 
-    fn graph(&mut self, g: &mut Graph, mut known: Known, depth: usize) {
-        let Ok(order) = g.topological() else { return };
+    /// What it leaves has the names of [`symbolic`] until the scope is restored.
+    fn graph(&mut self, g: &mut Graph, known: Known, depth: usize) -> Scope {
+        let mut scope = Scope::of(g, known);
+        let Ok(order) = g.topological() else { return scope };
         for v in g.value_ids() {
             prepare(&mut g[v]);
+            if g[v].origin() == Origin::Input {
+                self.number(&mut g[v]);
+            }
         }
         let interface: HashSet<ValueId> = g.outputs().iter().copied().collect();
         for id in order {
-            if depth < NESTING_MAX {
-                self.subgraphs(g, id, &known, depth);
+            let fresh = self.fresh;
+            let bodies = self.subgraphs(g, id, &scope.known, depth);
+            self.node(g, id, &mut scope.known, &interface, (fresh, depth));
+            body::restore_all(g, id, &bodies);
+        }
+        scope
+    }
+
+    /// Gives the sizes of which nothing is known a number each, so that equal ones are seen.
+    fn number(&mut self, value: &mut Value) {
+        if let Some(ValueType::Tensor { shape: Some(shape), .. }) = &mut value.ty {
+            for dim in shape.iter_mut().filter(|d| **d == Dim::Unknown) {
+                *dim = symbolic::fresh(self.fresh);
+                self.fresh += 1;
             }
-            self.node(g, id, &mut known, &interface);
         }
     }
 
-    /// Types what the sub-graphs of a node see, then what they compute.
-    fn subgraphs(&mut self, g: &mut Graph, id: NodeId, known: &Known, depth: usize) {
-        if g[id].subgraphs().next().is_none() {
-            return;
-        }
-        let opset = self.opset("").unwrap_or(0);
-        let inputs = control::body_inputs(g, &g[id], opset);
-        // Only types inside change, so the edges that the graph records stay right.
-        let mut attrs = std::mem::take(&mut g.node_mut(id).attrs);
-        for inner in attrs.iter_mut().flat_map(|(_, a)| a.graphs_mut()) {
-            let mut inner_known = Known::new();
-            for (own, outer) in inner.captures().collect::<Vec<_>>() {
-                inner[own].ty = g[outer].ty.clone();
-                let data = known.get(&outer).cloned();
-                let data = data.or_else(|| site::data_of(g.constant(outer)?));
-                inner_known.extend(data.map(|d| (own, d)));
-            }
-            for (v, ty) in inner.inputs().to_vec().into_iter().zip(&inputs) {
-                if let Some(ty) = ty {
-                    let declared = inner[v].ty.take();
-                    // A contradiction shows where the value is used.
-                    let merged = merge::types(declared.as_ref(), ty, false);
-                    inner[v].ty = merged.or(declared);
-                }
-            }
-            self.graph(inner, inner_known, depth + 1);
-        }
-        g.node_mut(id).attrs = attrs;
-    }
-
-    fn node(&mut self, g: &mut Graph, id: NodeId, known: &mut Known, interface: &HashSet<ValueId>) {
-        let node = &g[id];
-        let function = (node.domain.clone(), node.op.clone());
-        let standard = if node.is_standard() { "" } else { node.domain.as_str() };
-        let opset = self.opset(standard);
-        let found = opset.and_then(|o| Some((o, schema::find(standard, &node.op, o)?)));
-        let Some((opset, schema)) = found.filter(|_| !self.functions.contains(&function)) else {
-            return;
+    fn node(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        known: &mut Known,
+        interface: &HashSet<ValueId>,
+        (fresh, depth): (usize, usize),
+    ) {
+        let (types, data) = match self.applied.applied(&g[id]) {
+            Some(f) => self.application(g, &g[id], f, known, depth),
+            None => match self.operator(g, &g[id], known, fresh) {
+                Some(found) => found,
+                None => return,
+            },
         };
-        let site = Site { graph: g, node, schema, known, opset };
-        let shapes = match rules().get(node.op.as_str()).filter(|_| node.is_standard()) {
+        let outputs = g[id].outputs.clone();
+        for (slot, v) in outputs.into_iter().enumerate() {
+            let Some(v) = v else { continue };
+            if let Some(ty) = types.get(slot).and_then(Option::as_ref) {
+                self.declare(g, id, v, ty, interface.contains(&v));
+            }
+            self.number(&mut g[v]);
+            let Some(data) = data.get(slot).cloned().flatten() else { continue };
+            let few = data.items.len() <= site::ELEMENTS_MAX.min(self.items_left);
+            if few {
+                self.items_left -= data.items.len();
+                known.insert(v, data.fitting(g[v].ty.as_ref().and_then(ValueType::dtype)));
+            }
+        }
+    }
+
+    fn operator(
+        &mut self,
+        g: &Graph,
+        node: &Node,
+        known: &Known,
+        fresh: usize,
+    ) -> Option<(Types, Vec<Option<site::Data>>)> {
+        let domain = if node.is_standard() { "" } else { node.domain.as_str() };
+        let opset = self.opset(domain)?;
+        let schema = schema::find(domain, &node.op, opset)?;
+        let site = Site { graph: g, node, schema, known, opset, fresh };
+        let key = (domain, node.op.as_str());
+        let shapes = match rules().get(&key) {
             Some(rule) => rule(&site).unwrap_or_else(|what| {
-                let message = format!("{}: {what}.", node.op);
+                let message = format!("{}: {what}.{}", node.op, inputs_of(&site));
                 self.findings.add_at(g, node, message);
                 vec![]
             }),
             None => vec![],
         };
-        let mut types = control::output_types(&site);
+        let mut types = type_rules().get(&key).map_or(vec![], |rule| rule(&site));
         for slot in types.len()..node.outputs.len() {
             let shape = shapes.get(slot).cloned().flatten();
             types.push(element::output_type(&site, slot, shape));
         }
-        let data = data::of(&site).filter(|d| d.items.len() <= site::ELEMENTS_MAX);
-        let outputs = node.outputs.clone();
-        let data = data.filter(|d| d.items.len() <= self.items_left);
-        self.items_left -= data.as_ref().map_or(0, |d| d.items.len());
-        known.extend(outputs.first().copied().flatten().zip(data));
-        for (v, ty) in outputs.into_iter().zip(types) {
-            if let (Some(v), Some(ty)) = (v, ty) {
-                self.declare(g, id, v, &ty, interface.contains(&v));
-            }
-        }
+        Some((types, data::of(&site)))
     }
 
     /// Adds what was inferred to what is declared.
@@ -180,10 +264,11 @@ impl Pass<'_> {
         match merge::types(g[v].ty.as_ref(), ty, keep) {
             Some(merged) => g[v].ty = Some(merged),
             None => {
-                let declared = g[v].ty.as_ref().map(ToString::to_string).unwrap_or_default();
+                let declared = g[v].ty.as_ref().map(readable).unwrap_or_default();
                 let op = &g[id].op;
                 let name = shown(&g[v].name);
-                let message = format!("`{name}` is declared as {declared}, {op} gives {ty}.");
+                let given = readable(ty);
+                let message = format!("`{name}` is declared as {declared}, {op} gives {given}.");
                 let code = match g[v].ty.as_ref().and_then(ValueType::dtype) == ty.dtype() {
                     true => Code::ShapeMismatch,
                     false => Code::OnnxInvalid,
@@ -195,13 +280,36 @@ impl Pass<'_> {
     }
 }
 
+/// The type as text for messages.
+fn readable(ty: &ValueType) -> String {
+    let mut ty = ty.clone();
+    merge::restore(&mut ty, None);
+    ty.to_string()
+}
+
+/// Inputs that messages speak of.
+const SHOWN_MAX: usize = 4;
+
+/// What the node reads, for messages.
+fn inputs_of(site: &Site<'_>) -> String {
+    let typed = site.node.inputs.iter().flatten().filter_map(|v| {
+        let value = &site.graph[*v];
+        Some(format!("`{}` is {}", shown(&value.name), readable(value.ty.as_ref()?)))
+    });
+    let typed: Vec<String> = typed.take(SHOWN_MAX).collect();
+    if typed.is_empty() { String::new() } else { format!(" {}.", typed.join(", ")) }
+}
+
 /// An initializer or default tells the type of its value. Some exporters declare the size -1 where
 /// they do not know it.
 fn prepare(value: &mut Value) {
     if let Some(ValueType::Tensor { shape: Some(shape), .. }) = &mut value.ty {
-        for dim in shape.iter_mut().filter(|d| matches!(d, Dim::Known(..0))) {
-            *dim = Dim::Unknown;
-        }
+        let open = |d: &Dim| match d {
+            Dim::Known(n) => *n < 0,
+            Dim::Symbol(name) => symbolic::is_meaningless(name),
+            Dim::Unknown => false,
+        };
+        shape.iter_mut().filter(|d| open(d)).for_each(|d| *d = Dim::Unknown);
     }
     if value.ty.is_none()
         && matches!(value.origin(), Origin::None | Origin::Input)

@@ -13,19 +13,24 @@ pub(super) const RULES: Rules = &[
     ("LpPool", pool),
     ("MaxPool", pool),
     ("MaxRoiPool", roi),
+    ("MaxUnpool", max_unpool),
     ("RoiAlign", roi_align),
 ];
+
+fn kernel(site: &Site<'_>, x: &[Dim]) -> Result<Shape, String> {
+    let sizes = site.list("kernel_shape").unwrap_or_default();
+    let kernel: Shape = sizes.iter().copied().map(Dim::Known).collect();
+    match kernel.len() + 2 == x.len() {
+        true => Ok(kernel),
+        false => Err(format!("the kernel {} does not fit the input {}", show(&kernel), show(x))),
+    }
+}
 
 /// Also for the indices that MaxPool may give.
 fn pool(site: &Site<'_>) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
     let (n, c, spatial) = channels_first(x)?;
-    let kernel: Shape =
-        site.list("kernel_shape").unwrap_or_default().iter().copied().map(Dim::Known).collect();
-    if kernel.len() != spatial.len() {
-        return Err(format!("the kernel {} does not fit the input {}", show(&kernel), show(x)));
-    }
-    let window = Window::of(site, kernel)?;
+    let window = Window::of(site, kernel(site, x)?)?;
     let ceil = site.int("ceil_mode", 0) != 0;
     let mut out = vec![n.clone(), c.clone()];
     for (i, size) in spatial.iter().enumerate() {
@@ -57,4 +62,16 @@ fn roi_align(site: &Site<'_>) -> Shapes {
     let (_, c, _) = channels_first(x)?;
     let size = |name: &str| Dim::Known(site.int(name, 1));
     one(vec![rois[0].clone(), c.clone(), size("output_height"), size("output_width")])
+}
+
+fn max_unpool(site: &Site<'_>) -> Shapes {
+    let Some(x) = site.shape(0) else { return unknown() };
+    if site.has(2) {
+        return Ok(vec![Some(site.sizes(2).unwrap_or_else(|| vec![Dim::Unknown; x.len()]))]);
+    }
+    let (n, c, spatial) = channels_first(x)?;
+    let kernel = kernel(site, x)?;
+    let window = Window::of(site, kernel)?;
+    let sizes = spatial.iter().enumerate().map(|(i, size)| window.spread(i, size, 0));
+    one([n.clone(), c.clone()].into_iter().chain(sizes).collect())
 }

@@ -1,7 +1,8 @@
 //! Resampling.
 
 use super::Rules;
-use super::site::{Shapes, Site, axes, sized, unknown};
+use super::site::{Shapes, Site, axes, sized, times, unknown};
+use super::symbolic::floor;
 use crate::{Attr, Dim, Shape};
 
 pub(super) const RULES: Rules = &[("Resize", resize), ("Upsample", upsample)];
@@ -15,7 +16,7 @@ fn resize(site: &Site<'_>) -> Shapes {
     };
     let policy = site.text("keep_aspect_ratio_policy");
     if let Some(sizes) = sizes.filter(|i| site.has(*i)) {
-        let wanted = site.data(sizes).map(|d| d.items);
+        let wanted = site.sizes(sizes);
         if !matches!(policy, "" | "stretch") {
             return Ok(vec![Some(vec![Dim::Unknown; x.len()])]);
         }
@@ -45,6 +46,13 @@ fn scaled(size: &Dim, factor: &f64) -> Dim {
             // The standard computes in f32.
             let size = f64::from(*n as f32 * *factor as f32).floor();
             sized((0.0..9e15).contains(&size).then_some(size as i64))
+        }
+        // A whole factor, or the half and so on, is exact also in f32.
+        size if factor.fract() == 0.0 && (1.0..1e6).contains(factor) => {
+            times(size, &Dim::Known(*factor as i64))
+        }
+        size if [0.5, 0.25, 0.125, 0.0625].contains(factor) => {
+            floor(size, &Dim::Known((1.0 / factor) as i64))
         }
         _ => Dim::Unknown,
     }

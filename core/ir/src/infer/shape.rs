@@ -3,9 +3,10 @@
 use super::Rules;
 use super::activation::same;
 use super::site::{
-    RANK_MAX, Shapes, Site, axes, axis, both, broadcast, one, plus, product, show, sized, times,
+    RANK_MAX, Shapes, Site, axes, axis, both, broadcast, one, plus, product, ratio, show, times,
     unknown,
 };
+use super::symbolic;
 use crate::{Dim, Shape};
 
 pub(super) const RULES: Rules = &[
@@ -36,7 +37,7 @@ pub(super) const RULES: Rules = &[
 ];
 
 /// Unknown sizes, as many as input `i` (a shape) has elements.
-fn ranked(site: &Site<'_>, i: usize) -> Option<Shape> {
+pub(super) fn ranked(site: &Site<'_>, i: usize) -> Option<Shape> {
     let [Dim::Known(rank)] = site.shape(i)? else { return None };
     let rank = usize::try_from(*rank).ok().filter(|rank| *rank <= RANK_MAX)?;
     Some(vec![Dim::Unknown; rank])
@@ -105,6 +106,15 @@ fn reshape(site: &Site<'_>) -> Shapes {
             size => size.clone(),
         });
     }
+    // A size that is not known follows from the others, whatever it says.
+    let unknown: Vec<usize> = (0..out.len()).filter(|i| out[*i] == Dim::Unknown).collect();
+    match unknown[..] {
+        [i] if open.is_none() => {
+            open = Some(i);
+            out[i] = Dim::Known(1);
+        }
+        _ => {}
+    }
     let wrong = |input: &[Dim]| format!("{} cannot become {}", show(input), show(&wanted));
     match (open, input) {
         (Some(i), Some(input)) => {
@@ -123,25 +133,18 @@ fn reshape(site: &Site<'_>) -> Shapes {
 
 /// Product of `all` by product of `part`; an error if that is no whole number.
 fn quotient(all: &[Dim], part: &[Dim]) -> Result<Dim, ()> {
-    let mut symbols: Vec<&Dim> = all.iter().filter(|d| d.known().is_none()).collect();
-    for dim in part.iter().filter(|d| d.known().is_none()) {
-        match symbols.iter().position(|s| s.same(dim)) {
-            Some(i) => drop(symbols.swap_remove(i)),
-            None => return Ok(Dim::Unknown),
+    let mut rest: Shape = all.to_vec();
+    let mut by = Dim::Known(1);
+    for dim in part {
+        match rest.iter().position(|s| s.known().is_none() && s.same(dim)) {
+            Some(i) => drop(rest.swap_remove(i)),
+            None => by = times(&by, dim),
         }
     }
-    let numbers = |dims: &[Dim]| {
-        product(&dims.iter().filter(|d| d.known().is_some()).cloned().collect::<Shape>())
-    };
-    let (Dim::Known(all), Dim::Known(part)) = (numbers(all), numbers(part)) else {
-        return Ok(Dim::Unknown);
-    };
-    match (part, &symbols[..]) {
-        (0, _) => Ok(Dim::Unknown),
-        (_, []) if all % part != 0 => Err(()),
-        (_, []) => Ok(Dim::Known(all / part)),
-        (_, [symbol]) if all == part => Ok((*symbol).clone()),
-        _ => Ok(Dim::Unknown),
+    match (product(&rest), by) {
+        (_, Dim::Known(0)) => Ok(Dim::Unknown),
+        (Dim::Known(all), Dim::Known(by)) if all % by != 0 => Err(()),
+        (all, by) => Ok(symbolic::exact(&all, &by).unwrap_or_else(|| symbolic::floor(&all, &by))),
     }
 }
 
@@ -210,14 +213,14 @@ fn pad(site: &Site<'_>) -> Shapes {
         let both_ends = pads[k].checked_add(pads[k + over.len()]);
         out[*a] = match (&shape[*a], both_ends) {
             (size, Some(0)) => size.clone(),
-            (Dim::Known(n), Some(p)) => sized(n.checked_add(p)),
+            (size, Some(p)) => plus(size, &Dim::Known(p)),
             _ => Dim::Unknown,
         };
     }
     one(out)
 }
 
-fn split(site: &Site<'_>) -> Shapes {
+pub(super) fn split(site: &Site<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let at = axis(site.int("axis", 0), shape.len())?;
     let count = site.node.outputs.len();
@@ -245,8 +248,10 @@ fn split(site: &Site<'_>) -> Shapes {
 
 /// Parts of equal size, the last one smaller if need be.
 fn equal_parts(whole: &Dim, count: usize) -> Vec<Dim> {
-    let (Some(whole), Ok(n)) = (whole.known(), i64::try_from(count)) else {
-        return vec![Dim::Unknown; count];
+    let Ok(n) = i64::try_from(count) else { return vec![Dim::Unknown; count] };
+    let Some(whole) = whole.known() else {
+        let part = symbolic::exact(whole, &Dim::Known(n)).unwrap_or(Dim::Unknown);
+        return vec![part; count];
     };
     let part = whole.checked_add(n - 1).map_or(0, |w| w / n.max(1));
     let mut left = whole;
@@ -261,7 +266,7 @@ fn equal_parts(whole: &Dim, count: usize) -> Vec<Dim> {
 
 fn tile(site: &Site<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
-    let Some(repeats) = site.data(1).map(|d| d.items).filter(|_| site.opset >= 6) else {
+    let Some(repeats) = site.sizes(1).filter(|_| site.opset >= 6) else {
         return one(vec![Dim::Unknown; shape.len()]);
     };
     if repeats.len() != shape.len() {
@@ -271,8 +276,15 @@ fn tile(site: &Site<'_>) -> Shapes {
 }
 
 fn expand(site: &Site<'_>) -> Shapes {
-    let (Some(shape), Some(to)) = (site.shape(0), site.data(1)) else { return unknown() };
-    one(broadcast(shape, &to.items)?)
+    let (Some(shape), Some(to)) = (site.shape(0), site.sizes(1)) else {
+        return Ok(vec![site.shape(0).and(expanded_rank(site))]);
+    };
+    one(broadcast(shape, &to)?)
+}
+
+/// Unknown sizes where only the rank of the wanted shape is known.
+fn expanded_rank(site: &Site<'_>) -> Option<Shape> {
+    broadcast(site.shape(0)?, &ranked(site, 1)?).ok()
 }
 
 fn random(site: &Site<'_>) -> Shapes {
@@ -297,22 +309,12 @@ fn blocks<'a>(site: &Site<'a>) -> Result<Option<Blocks<'a>>, String> {
     Ok(Some(Blocks { dims, size: Dim::Known(size), area }))
 }
 
-fn divided(size: &Dim, by: i64) -> Result<Dim, String> {
-    match size {
-        Dim::Known(n) if n % by != 0 => Err(format!("{n} does not divide by {by}")),
-        Dim::Known(n) => Ok(Dim::Known(n / by)),
-        size if by == 1 => Ok(size.clone()),
-        _ => Ok(Dim::Unknown),
-    }
-}
-
 fn depth_to_space(site: &Site<'_>) -> Shapes {
     let Some(Blocks { dims: [n, c, h, w], size, area }) = blocks(site)? else { return unknown() };
-    one(vec![n.clone(), divided(c, area)?, times(h, &size), times(w, &size)])
+    one(vec![n.clone(), ratio(c, &Dim::Known(area))?, times(h, &size), times(w, &size)])
 }
 
 fn space_to_depth(site: &Site<'_>) -> Shapes {
     let Some(Blocks { dims: [n, c, h, w], size, area }) = blocks(site)? else { return unknown() };
-    let by = size.known().unwrap_or(1);
-    one(vec![n.clone(), times(c, &Dim::Known(area)), divided(h, by)?, divided(w, by)?])
+    one(vec![n.clone(), times(c, &Dim::Known(area)), ratio(h, &size)?, ratio(w, &size)?])
 }

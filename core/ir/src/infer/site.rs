@@ -1,5 +1,6 @@
 //! What a rule sees of a node: types, constants and attributes, and helpers that speak of shapes.
 
+use super::symbolic;
 use crate::schema::OpSchema;
 use crate::{Attr, DataType, Dim, Graph, Node, Shape, Tensor, ValueId, ValueType};
 use std::collections::HashMap;
@@ -41,6 +42,8 @@ pub(super) struct Site<'a> {
     pub known: &'a Known,
     /// Version of the node's domain.
     pub opset: i64,
+    /// Sizes without name that were numbered before the sub-graphs of the node were looked at.
+    pub fresh: usize,
 }
 
 impl<'a> Site<'a> {
@@ -75,6 +78,11 @@ impl<'a> Site<'a> {
         self.data(i)?.items.iter().map(Dim::known).collect()
     }
 
+    /// As `data`, where the elements are sizes.
+    pub(super) fn sizes(&self, i: usize) -> Option<Shape> {
+        Some(self.data(i)?.items.into_iter().map(size_of).collect())
+    }
+
     pub(super) fn int(&self, name: &str, default: i64) -> i64 {
         match self.node.attr(name) {
             Some(Attr::Int(x)) => *x,
@@ -102,13 +110,44 @@ impl<'a> Site<'a> {
     }
 }
 
-/// The elements of a constant, if it is a small integer tensor of rank 0 or 1.
+/// Whole numbers up to here are exact in 32-bit floating point.
+const EXACT_MAX: i64 = 1 << 24;
+
+/// The elements of a constant, if it is a small tensor of rank 0 or 1; of floating point only whole
+/// numbers.
 pub(super) fn data_of(tensor: &Tensor) -> Option<Data> {
     if tensor.rank() > 1 || tensor.len() > ELEMENTS_MAX {
         return None;
     }
-    let items = tensor.to_i64s()?.into_iter().map(Dim::Known).collect();
+    let items = match tensor.dtype() {
+        DataType::Float | DataType::Double => {
+            let whole = |x: &f64| match x.fract() == 0.0 && x.abs() < EXACT_MAX as f64 {
+                true => Dim::Known(*x as i64),
+                false => Dim::Unknown,
+            };
+            tensor.to_reals()?.values.iter().map(whole).collect()
+        }
+        _ => tensor.to_i64s()?.into_iter().map(Dim::Known).collect(),
+    };
     Some(Data { scalar: tensor.rank() == 0, items })
+}
+
+impl Data {
+    /// Without the numbers that elements of type `dtype` cannot be.
+    pub(super) fn fitting(mut self, dtype: Option<DataType>) -> Data {
+        let range = match dtype {
+            Some(DataType::Float | DataType::Double) => -EXACT_MAX..=EXACT_MAX,
+            Some(DataType::Int32) => i64::from(i32::MIN)..=i64::from(i32::MAX),
+            Some(DataType::Int64 | DataType::Bool) => i64::MIN..=i64::MAX,
+            _ => 0..=127,
+        };
+        for item in &mut self.items {
+            if item.known().is_some_and(|n| !range.contains(&n)) {
+                *item = Dim::Unknown;
+            }
+        }
+        self
+    }
 }
 
 /// `axis` counted from the front.
@@ -126,6 +165,11 @@ pub(super) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>, String> {
     axes.iter().map(|a| axis(*a, rank)).collect()
 }
 
+/// The first element of input `i`.
+pub(super) fn first_of(site: &Site<'_>, i: usize) -> Option<Dim> {
+    site.data(i)?.items.into_iter().next()
+}
+
 /// A size that was computed; overflow and negative sizes are not known.
 pub(super) fn sized(n: Option<i64>) -> Dim {
     n.filter(|n| *n >= 0).map_or(Dim::Unknown, Dim::Known)
@@ -133,21 +177,31 @@ pub(super) fn sized(n: Option<i64>) -> Dim {
 
 /// Product of two sizes.
 pub(super) fn times(a: &Dim, b: &Dim) -> Dim {
-    match (a, b) {
-        (Dim::Known(0), _) | (_, Dim::Known(0)) => Dim::Known(0),
-        (Dim::Known(1), x) | (x, Dim::Known(1)) => x.clone(),
-        (Dim::Known(a), Dim::Known(b)) => sized(a.checked_mul(*b)),
-        _ => Dim::Unknown,
-    }
+    size_of(symbolic::product(a, b))
 }
 
 /// Sum of two sizes.
 pub(super) fn plus(a: &Dim, b: &Dim) -> Dim {
-    match (a, b) {
-        (Dim::Known(0), x) | (x, Dim::Known(0)) => x.clone(),
-        (Dim::Known(a), Dim::Known(b)) => sized(a.checked_add(*b)),
-        _ => Dim::Unknown,
+    size_of(symbolic::sum(a, b))
+}
+
+/// What is left of a size; it may turn out negative.
+pub(super) fn minus(a: &Dim, b: &Dim) -> Dim {
+    symbolic::difference(a, b)
+}
+
+/// A size that divides; an error if it does not.
+pub(super) fn ratio(size: &Dim, by: &Dim) -> Result<Dim, String> {
+    match (size, by) {
+        (Dim::Known(n), Dim::Known(m @ 1..)) if n % m != 0 => {
+            Err(format!("{n} does not divide by {m}"))
+        }
+        _ => Ok(symbolic::exact(size, by).unwrap_or_else(|| symbolic::floor(size, by))),
     }
+}
+
+fn size_of(dim: Dim) -> Dim {
+    if matches!(dim, Dim::Known(..0)) { Dim::Unknown } else { dim }
 }
 
 /// Product of all sizes.
@@ -171,8 +225,10 @@ pub(super) fn show(shape: &[Dim]) -> String {
         .iter()
         .map(|d| match d {
             Dim::Known(n) => n.to_string(),
-            Dim::Symbol(name) => name.clone(),
-            Dim::Unknown => "?".to_owned(),
+            size => match symbolic::readable(size) {
+                Some(Dim::Symbol(name)) => name,
+                _ => "?".to_owned(),
+            },
         })
         .collect();
     format!("[{}]", dims.join(","))

@@ -8,20 +8,20 @@ use std::collections::HashMap;
 type Key<'m> = (&'m str, &'m str, &'m str);
 
 /// The functions of a model by domain, name and overload.
-pub(super) struct Functions<'m>(HashMap<Key<'m>, usize>);
+pub(crate) struct Functions<'m>(HashMap<Key<'m>, usize>);
 
 fn domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
 impl<'m> Functions<'m> {
-    pub(super) fn of(model: &'m Model) -> Functions<'m> {
-        let keys = model.functions.iter().enumerate().map(|(i, f)| (key(f), i));
+    pub(crate) fn of(functions: &'m [Function]) -> Functions<'m> {
+        let keys = functions.iter().enumerate().map(|(i, f)| (key(f), i));
         Functions(keys.collect())
     }
 
     /// The function that `node` applies.
-    pub(super) fn applied(&self, node: &Node) -> Option<usize> {
+    pub(crate) fn applied(&self, node: &Node) -> Option<usize> {
         let key = (domain(&node.domain), node.op.as_str(), node.overload.as_str());
         self.0.get(&key).copied()
     }
@@ -32,7 +32,7 @@ fn key(f: &Function) -> Key<'_> {
 }
 
 pub(super) fn check(model: &Model, findings: &mut Findings) {
-    let functions = Functions::of(model);
+    let functions = Functions::of(&model.functions);
     for (i, f) in model.functions.iter().enumerate() {
         if functions.0.get(&key(f)) != Some(&i) {
             findings.add(format!("The function `{}` is defined twice.", f.name));

@@ -8,6 +8,8 @@ mod structure;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use functions::Functions;
+
 use crate::text::NESTING_MAX;
 use crate::{Graph, Model, Node, Opsets};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Layer, shown};
@@ -75,6 +77,15 @@ impl Findings {
         if self.list.0.len() < FINDINGS_MAX {
             self.list.push(finding);
         }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.list.0.len()
+    }
+
+    /// Forgets all but the first `count` findings.
+    pub(crate) fn truncate(&mut self, count: usize) {
+        self.list.0.truncate(count);
     }
 
     fn full(&self) -> bool {

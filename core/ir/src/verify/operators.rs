@@ -25,7 +25,7 @@ pub(super) fn check_interface(graph: &Graph, findings: &mut Findings) {
 }
 
 pub(super) fn check(model: &Model, findings: &mut Findings) {
-    let context = Context { model, functions: Functions::of(model) };
+    let context = Context { model, functions: Functions::of(&model.functions) };
     let bodies = model.functions.iter().map(|f| Visit {
         graph: &f.graph,
         outer: None,

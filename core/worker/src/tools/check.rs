@@ -1,6 +1,6 @@
 //! `onnxd check`: structure, types and shapes, all findings at once.
 
-use onnxd_diagnostics::{Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::{infer, verify};
 use std::path::Path;
 
@@ -11,8 +11,10 @@ use std::path::Path;
 pub fn check(path: &Path) -> Result<Vec<Diagnostic>, Diagnostics> {
     let mut model = onnxd_onnx::load(path)?.model;
     let mut found = verify::verify(&model, verify::Level::Full).0;
-    if found.is_empty() {
-        found.extend(infer::infer(&mut model).0);
-    }
+    // A wrong type of a value may be found both ways.
+    let named: Vec<_> = found.iter().map(|d| d.layer.clone()).collect();
+    let inferred = infer::infer(&mut model).0.into_iter();
+    let types = Code::OnnxInvalid.as_str();
+    found.extend(inferred.filter(|d| d.code != types || !named.contains(&d.layer)));
     Ok(found)
 }

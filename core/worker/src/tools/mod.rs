@@ -10,5 +10,5 @@ mod running;
 pub use check::check;
 pub use compare::{Comparison, compare};
 pub use evaluate::{Evaluated, Task, Timed, bench, evaluate};
-pub use print::{Summary, print, summary};
+pub use print::{Summary, Typed, print, summary, types};
 pub use running::{EngineName, Running};

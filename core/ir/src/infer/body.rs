@@ -1,0 +1,238 @@
+//! Graphs inside others: sub-graphs of nodes, and bodies of local functions where they are applied.
+
+use super::merge::{either, restore, types as merged};
+use super::site::{Data, Known, data_of};
+use super::{Pass, Types, control};
+use crate::text::NESTING_MAX;
+use crate::{Attr, Dim, Function, Graph, Node, NodeId, ValueId, ValueType};
+use std::collections::HashMap;
+
+/// How often all nodes may be looked at again, because functions are applied several times and what
+/// holds in loops takes several tries.
+const REPEATS_MAX: usize = 32;
+
+/// Nested loops from here on are looked at once, with nothing known of what they carry.
+const LOOPS_MAX: usize = 3;
+
+/// Nodes of the model, sub-graphs included, times the repeats.
+pub(super) fn nodes_max(graph: &Graph, functions: &[Function]) -> usize {
+    let all = functions.iter().map(|f| count(&f.graph)).sum::<usize>() + count(graph);
+    all.saturating_mul(REPEATS_MAX)
+}
+
+fn count(graph: &Graph) -> usize {
+    let (mut pending, mut total) = (vec![graph], 0);
+    while let Some(graph) = pending.pop() {
+        total += graph.node_count();
+        pending.extend(graph.nodes().flat_map(|(_, n)| n.subgraphs()));
+    }
+    total
+}
+
+/// What is known about a graph besides types.
+pub(super) struct Scope {
+    pub known: Known,
+    /// Types as declared, where they name sizes.
+    declared: HashMap<ValueId, ValueType>,
+}
+
+impl Scope {
+    pub(super) fn of(g: &Graph, known: Known) -> Scope {
+        let named = |ty: &ValueType| {
+            ty.shape().is_some_and(|s| s.iter().any(|d| matches!(d, Dim::Symbol(_))))
+        };
+        let types = g.value_ids().filter_map(|v| Some((v, g[v].ty.as_ref().filter(|t| named(t))?)));
+        Scope { known, declared: types.map(|(v, ty)| (v, ty.clone())).collect() }
+    }
+
+    /// Gives computed sizes names for readers.
+    pub(super) fn restore(&self, g: &mut Graph) {
+        for v in g.value_ids() {
+            if let Some(ty) = &mut g[v].ty {
+                restore(ty, self.declared.get(&v));
+            }
+        }
+    }
+}
+
+/// Restores the sub-graphs of a node.
+pub(super) fn restore_all(g: &mut Graph, id: NodeId, scopes: &[Scope]) {
+    if scopes.is_empty() {
+        return;
+    }
+    let inner = g.node_mut(id).attrs.iter_mut().flat_map(|(_, a)| a.graphs_mut());
+    inner.zip(scopes).for_each(|(inner, scope)| scope.restore(inner));
+}
+
+/// Declares what was found about a function.
+pub(super) fn write_back(g: &mut Graph, types: Types) {
+    for (v, ty) in g.value_ids().zip(types) {
+        if let Some(mut ty) = ty {
+            restore(&mut ty, g[v].ty.as_ref());
+            g[v].ty = Some(ty);
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// Types what the sub-graphs of a node see, then what they compute.
+    pub(super) fn subgraphs(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        known: &Known,
+        depth: usize,
+    ) -> Vec<Scope> {
+        if depth >= NESTING_MAX || g[id].subgraphs().next().is_none() {
+            return vec![];
+        }
+        let opset = self.opset("").unwrap_or(0);
+        let inputs = control::body_inputs(g, &g[id], opset);
+        let condition = g[id].input(0).and_then(|v| known.get(&v));
+        let dead = control::dead_branch(condition).filter(|_| g[id].is("If"));
+        let is_loop = g[id].is("Loop");
+        // Only types inside change, so the edges that the graph records stay right.
+        let mut attrs = std::mem::take(&mut g.node_mut(id).attrs);
+        let mut scopes = vec![];
+        for (name, attr) in &mut attrs {
+            let before = self.findings.count();
+            for inner in attr.graphs_mut() {
+                scopes.push(match is_loop {
+                    true => self.repeated(g, inner, inputs.clone(), known, depth),
+                    false => self.inside(g, inner, &inputs, known, depth),
+                });
+            }
+            if dead == Some(name.as_str()) {
+                self.findings.truncate(before);
+            }
+        }
+        g.node_mut(id).attrs = attrs;
+        scopes
+    }
+
+    fn inside(
+        &mut self,
+        outer: &Graph,
+        inner: &mut Graph,
+        inputs: &[Option<ValueType>],
+        known: &Known,
+        depth: usize,
+    ) -> Scope {
+        let mut inner_known = Known::new();
+        for (own, captured) in inner.captures().collect::<Vec<_>>() {
+            inner[own].ty = outer[captured].ty.clone();
+            let data = known.get(&captured).cloned();
+            let data = data.or_else(|| data_of(outer.constant(captured)?));
+            inner_known.extend(data.map(|d| (own, d)));
+        }
+        for (v, ty) in inner.inputs().to_vec().into_iter().zip(inputs) {
+            if let Some(ty) = ty {
+                let declared = inner[v].ty.take();
+                // A contradiction shows where the value is used.
+                inner[v].ty = merged(declared.as_ref(), ty, false).or(declared);
+            }
+        }
+        self.graph(inner, inner_known, depth + 1)
+    }
+
+    /// The body of a Loop: what holds for what goes in must hold for what comes out.
+    fn repeated(
+        &mut self,
+        outer: &Graph,
+        inner: &mut Graph,
+        mut inputs: Types,
+        known: &Known,
+        depth: usize,
+    ) -> Scope {
+        let since = self.fresh;
+        let (original, size, before) = (inner.clone(), count(inner), self.findings.count());
+        for _ in 0..2 {
+            if depth >= LOOPS_MAX || size > self.nodes_left {
+                break;
+            }
+            self.nodes_left -= size;
+            let scope = self.inside(outer, inner, &inputs, known, depth);
+            let weaker = control::carried(inner, &inputs, since);
+            if weaker == inputs {
+                return scope;
+            }
+            inputs = weaker;
+            inner.clone_from(&original);
+            self.findings.truncate(before);
+        }
+        let carried = inputs.iter_mut().skip(control::CARRIED).flatten();
+        carried.for_each(|ty| *ty = control::unshaped(ty));
+        self.inside(outer, inner, &inputs, known, depth)
+    }
+
+    /// Types and elements of the outputs of a node that applies function `f`.
+    pub(super) fn application(
+        &mut self,
+        g: &Graph,
+        node: &Node,
+        f: usize,
+        known: &Known,
+        depth: usize,
+    ) -> (Types, Vec<Option<Data>>) {
+        let function = &self.functions[f];
+        let size = count(&function.graph);
+        if depth >= NESTING_MAX || size > self.nodes_left {
+            return (vec![], vec![]);
+        }
+        self.nodes_left -= size;
+        let mut body = function.graph.clone();
+        bind(&mut body, function, node);
+        let mut body_known = Known::new();
+        for (i, own) in function.graph.inputs().iter().enumerate() {
+            let Some(given) = node.input(i) else { continue };
+            body[*own].ty = g[given].ty.clone();
+            body_known.extend(known.get(&given).map(|data| (*own, data.clone())));
+            if let Some(tensor) = g.constant(given) {
+                body.unmark_input(*own);
+                body.set_initializer(*own, Some(tensor.clone()));
+            }
+        }
+        let opsets = std::mem::replace(&mut self.opsets, &function.opsets);
+        let scope = self.graph(&mut body, body_known, depth + 1);
+        self.opsets = opsets;
+        self.remember(f, &body);
+        let outputs = body.outputs();
+        let types = outputs.iter().map(|v| body[*v].ty.clone()).collect();
+        (types, outputs.iter().map(|v| scope.known.get(v).cloned()).collect())
+    }
+
+    /// Keeps what all applications have in common.
+    fn remember(&mut self, f: usize, body: &Graph) {
+        let types = body.value_ids().map(|v| body[v].ty.clone());
+        let common = match self.bodies[f].take() {
+            Some(so_far) => so_far.into_iter().zip(types).map(|(a, b)| either(&a?, &b?)).collect(),
+            None => types.collect(),
+        };
+        self.bodies[f] = Some(common);
+    }
+}
+
+/// Replaces references to attributes of the function by what `node` gives.
+fn bind(body: &mut Graph, function: &Function, node: &Node) {
+    let given = |name: &str| {
+        let default = || function.defaults.iter().find(|(n, _)| n == name).map(|(_, a)| a);
+        // A graph would see the values around the node.
+        node.attr(name).or_else(default).filter(|a| a.graphs().is_empty()).cloned()
+    };
+    replace(body, &given, 0);
+}
+
+fn replace(graph: &mut Graph, given: &dyn Fn(&str) -> Option<Attr>, depth: usize) {
+    for id in graph.node_ids() {
+        let attrs = &mut graph.node_mut(id).attrs;
+        attrs.retain_mut(|(_, attr)| {
+            let Attr::Ref { name, .. } = attr else { return true };
+            let found = given(name);
+            found.map(|found| *attr = found).is_some()
+        });
+        if depth < NESTING_MAX {
+            let inner = attrs.iter_mut().flat_map(|(_, a)| a.graphs_mut());
+            inner.for_each(|inner| replace(inner, given, depth + 1));
+        }
+    }
+}
