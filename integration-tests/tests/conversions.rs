@@ -178,6 +178,9 @@ fn names_and_axes_as_asked_for() {
     assert_eq!(status, 2, "{stderr}");
     assert!(stderr.contains("opset"), "{stderr}");
     let (status, stderr) = case.convert(&[&case.path("net.onnx")], &["export.opset=18"]);
+    assert_eq!(status, 0, "{stderr}");
+    assert_eq!(case.model().opset(), 18);
+    let (status, stderr) = case.convert(&[&case.path("net.onnx")], &["export.opset=30"]);
     assert_eq!(status, 3, "{stderr}");
     let (status, stderr) = case.convert(&[&case.path("net.onnx")], &["export.export_params=false"]);
     assert_eq!(status, 3, "{stderr}");

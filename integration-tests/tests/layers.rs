@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("eval", &["diagnostics", "ir"]),
     ("rewrite", &["diagnostics", "ir", "eval"]),
     ("onnx", &["diagnostics", "ir", "proto"]),
+    ("opset", &["diagnostics", "ir"]),
     ("jobs", &["diagnostics", "proto"]),
     ("intake", &["diagnostics"]),
     ("report", &["diagnostics", "proto"]),
@@ -20,7 +21,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("plugin-host", &["diagnostics", "proto", "plugin-abi"]),
     (
         "worker",
-        &["diagnostics", "ir", "eval", "rewrite", "onnx", "proto", "plugin-abi", "plugin-host"],
+        &[
+            "diagnostics",
+            "ir",
+            "eval",
+            "rewrite",
+            "onnx",
+            "opset",
+            "proto",
+            "plugin-abi",
+            "plugin-host",
+        ],
     ),
     (
         "daemon",

@@ -78,8 +78,8 @@ params! {
     /// Settings of the source network that have no effect are errors instead of findings.
     "source.strict": Bool, false;
 
-    /// Opset of the model; unset is 17, and a dropped ONNX model's own. Another one than that is
-    /// refused: models are not converted between opsets yet.
+    /// Opset of the model; unset is 17, and a dropped ONNX model's own, but at most 21 where newer
+    /// ones can be converted. The model is converted to it, or every node named that prevents it.
     "export.opset": Int(7, 30), unset;
     /// IR version of the model; unset keeps a dropped ONNX model's own, from 4 to 10, else 8.
     "export.ir_version": Int(3, 20), unset;

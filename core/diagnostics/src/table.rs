@@ -74,7 +74,7 @@ diagnostics! {
     "N0502" OnnxInvalid Input "The model breaks the ONNX standard at the node named; export it again.";
     "N0503" OnnxExternalData Input "Put the external data file beside the model.";
     "N0504" OnnxVersion Unsupported "The model uses a newer ONNX version than this onnxd knows.";
-    "N0505" OpsetConversion Unsupported "Leave `export.opset` unset to keep the model's own opset.";
+    "N0505" OpsetConversion Unsupported "Leave `export.opset` unset, or set it to one that all nodes can be said in.";
     "N0506" OperatorUnsupported Unsupported "The built-in executor has no kernel for this operator.";
     "N0507" EvalInputs Input "The arrays must have the names, types and shapes of the model's inputs.";
     "N0508" ArrayFile Input "Arrays are read from `.npy` and `.npz` files.";

@@ -280,6 +280,32 @@ impl Graph {
         }
     }
 
+    /// Replaces all inputs of a node.
+    pub fn set_inputs(&mut self, id: NodeId, inputs: Vec<Option<ValueId>>) {
+        for v in &inputs {
+            if let Some(v) = *v {
+                self[v].readers.push(id);
+            }
+        }
+        for v in std::mem::replace(&mut self.node_mut(id).inputs, inputs).into_iter().flatten() {
+            self.forget_read(v, id);
+        }
+    }
+
+    /// Replaces all outputs of a node; the new ones must be values that nothing produces yet.
+    pub fn set_node_outputs(&mut self, id: NodeId, outputs: Vec<Option<ValueId>>) {
+        for v in std::mem::take(&mut self.node_mut(id).outputs).into_iter().flatten() {
+            self[v].origin = Origin::None;
+        }
+        for (slot, v) in outputs.iter().enumerate() {
+            if let Some(v) = *v {
+                debug_assert_eq!(self[v].origin, Origin::None, "{} has a producer", self[v].name);
+                self[v].origin = Origin::Node(id, slot);
+            }
+        }
+        self.node_mut(id).outputs = outputs;
+    }
+
     /// Makes output `slot` of a node produce `to`, a value that nothing produces yet.
     pub fn set_output(&mut self, id: NodeId, slot: usize, to: ValueId) {
         debug_assert_eq!(self[to].origin, Origin::None, "{} has a producer", self[to].name);

@@ -1,6 +1,5 @@
 //! Versions: which IR version a model needs, and which one it gets.
 
-use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{Attr, DataType, Graph, Model, Opsets, Tensor, ValueType};
 
 /// The newest IR version that `onnx.proto` describes.
@@ -9,6 +8,8 @@ pub const IR_VERSION_MAX: i64 = 14;
 pub const OPSET_MAX: i64 = 28;
 /// The newest IR version that is chosen without need: current runtimes all read it.
 pub const IR_VERSION_TARGET: i64 = 10;
+/// The newest opset that is written without need: ONNX Runtime reads it since 1.20, of late 2024.
+pub const OPSET_TARGET: i64 = 21;
 /// What a model becomes whose IR version is too old to be kept.
 pub(crate) const IR_VERSION_RAISED: i64 = 8;
 /// From this version on an initializer need not be listed as input; onnxd writes nothing older.
@@ -130,19 +131,6 @@ fn dtype_needs(dtype: DataType) -> i64 {
     }
 }
 
-/// Checks that a model has the operator set version that is wanted.
-///
-/// # Errors
-/// N0505 if it has another one: onnxd keeps the version a model comes with.
-pub fn convert_opset(model: &Model, wanted: i64) -> Result<(), Diagnostic> {
-    let found = model.opset();
-    if wanted == found {
-        return Ok(());
-    }
-    let text = format!("the model uses operator set {found}; it cannot be converted to {wanted}");
-    Err(Diagnostic::new(Code::OpsetConversion, text))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,9 +184,4 @@ mod tests {
         assert_eq!(IR_VERSION_MAX, newest);
     }
 
-    #[test]
-    fn another_operator_set_is_refused() {
-        assert_eq!(convert_opset(&model(8, 17), 17), Ok(()));
-        assert_eq!(convert_opset(&model(8, 17), 18).unwrap_err().code, "N0505");
-    }
 }

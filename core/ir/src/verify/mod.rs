@@ -10,6 +10,7 @@ mod tests;
 
 pub(crate) use functions::Functions;
 
+use crate::schema::OpSchema;
 use crate::text::NESTING_MAX;
 use crate::{Graph, Model, Node, Opsets};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Layer, shown};
@@ -47,6 +48,13 @@ pub fn verify(model: &Model, level: Level) -> Diagnostics {
 pub fn verify_structure(graph: &Graph) -> Diagnostics {
     let mut findings = Findings::new(Code::InvariantBroken);
     structure::check(graph, &mut findings);
+    findings.list
+}
+
+/// What keeps `node` from being an application of the operator `schema`: counts, attributes, types.
+pub fn verify_node(graph: &Graph, node: &Node, schema: &OpSchema) -> Diagnostics {
+    let mut findings = Findings::new(Code::OnnxInvalid);
+    operators::against(graph, node, schema, &mut findings);
     findings.list
 }
 
@@ -94,7 +102,7 @@ impl Findings {
 }
 
 /// How a node is called: by its name, or by what it computes.
-pub(crate) fn layer(graph: &Graph, node: &Node) -> Layer {
+pub fn layer(graph: &Graph, node: &Node) -> Layer {
     let first = node.outputs.iter().flatten().next();
     let name = match first {
         _ if !node.name.is_empty() => shown(&node.name),

@@ -97,9 +97,7 @@ impl Context<'_> {
             findings.add_at(visit.graph, node, message);
             return;
         }
-        counts(visit.graph, node, schema, findings);
-        attributes(visit.graph, node, schema, findings);
-        types(visit.graph, node, schema, findings);
+        against(visit.graph, node, schema, findings);
         bodies(visit.graph, node, findings);
     }
 
@@ -162,6 +160,13 @@ fn application(g: &Graph, node: &Node, f: &Function, findings: &mut Findings) {
     for name in f.attributes.iter().filter(|n| node.attr(n).is_none()) {
         findings.add_at(g, node, format!("The attribute `{name}` is missing."));
     }
+}
+
+/// A node against the operator that it applies.
+pub(super) fn against(g: &Graph, node: &Node, schema: &OpSchema, findings: &mut Findings) {
+    counts(g, node, schema, findings);
+    attributes(g, node, schema, findings);
+    types(g, node, schema, findings);
 }
 
 fn counts(g: &Graph, node: &Node, schema: &OpSchema, findings: &mut Findings) {

@@ -1,5 +1,6 @@
 //! Writes the model: names, versions and forms as the params ask, and where it came from.
 
+use super::opset;
 use super::outputs::{complete_outputs, distinct_node_names};
 use super::session::Session;
 use super::summary;
@@ -16,9 +17,7 @@ pub(crate) const MODEL: &str = "model.onnx";
 pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     let mut model = session.model()?;
     complete_outputs(&mut model);
-    if let Some(opset) = session.param("export", "opset").as_i64() {
-        onnxd_onnx::convert_opset(&model, opset)?;
-    }
+    opset::choose(session, &mut model)?;
     let ir_version = session.param("export", "ir_version").as_i64();
     model.ir_version = onnxd_onnx::choose_ir(&model, ir_version);
     rename(&mut model.graph, Side::Inputs, names(session.param("export", "input_names")))?;

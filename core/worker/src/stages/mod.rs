@@ -5,6 +5,7 @@ mod available;
 mod check;
 mod export;
 mod import;
+mod opset;
 mod optimize;
 mod outputs;
 mod quantize;

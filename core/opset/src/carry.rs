@@ -1,0 +1,93 @@
+//! What the operator table alone tells about a change: attributes and their defaults, and how many
+//! inputs and outputs there may be.
+
+use crate::site::{Done, Site, word};
+use onnxd_ir::Attr;
+use onnxd_ir::schema::{AttrSchema, OpSchema};
+
+/// Attributes of early versions that only spoke to the memory planner.
+const FORGOTTEN: &[&str] = &["consumed_inputs"];
+/// Attributes whose absence means ones.
+const ONES: &[&str] = &["dilations", "strides"];
+
+/// Writes defaults out that differ, and leaves attributes out that say what is so without them.
+pub(crate) fn attributes(
+    site: &mut Site<'_>,
+    old: &OpSchema,
+    new: &OpSchema,
+) -> Result<(), String> {
+    for attr in &old.attributes {
+        if site.node().attr(attr.name).is_some() {
+            continue;
+        }
+        let Some(other) = new.attribute(attr.name) else { continue };
+        if let Some(value) = default_of(attr)
+            && (other.required || other.default != attr.default)
+        {
+            site.set(attr.name, value);
+        }
+    }
+    let unknown: Vec<String> = site.node().attrs.iter().map(|(n, _)| n.clone()).collect();
+    for name in unknown.iter().filter(|n| new.attribute(n).is_none() && !n.starts_with("__")) {
+        if !says_nothing(site, old, name) {
+            return Err(format!("there is no attribute `{name}`"));
+        }
+        site.drop(name);
+    }
+    Ok(())
+}
+
+/// Whether the node means the same without the attribute.
+fn says_nothing(site: &Site<'_>, old: &OpSchema, name: &str) -> bool {
+    let default = old.attribute(name).and_then(default_of);
+    match site.node().attr(name) {
+        _ if FORGOTTEN.contains(&name) => true,
+        Some(Attr::Ints(list)) if ONES.contains(&name) => list.iter().all(|x| *x == 1),
+        Some(given) => default.is_some_and(|d| same(&d, given)),
+        None => true,
+    }
+}
+
+fn same(a: &Attr, b: &Attr) -> bool {
+    match (a, b) {
+        (Attr::Int(a), Attr::Int(b)) => a == b,
+        (Attr::Float(a), Attr::Float(b)) => a == b,
+        (Attr::Str(a), Attr::Str(b)) => a == b,
+        (Attr::Ints(a), Attr::Ints(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// The default that the operator table names.
+fn default_of(attr: &AttrSchema) -> Option<Attr> {
+    let text = attr.default?;
+    Some(match attr.kind {
+        1 => Attr::Float(text.parse().ok()?),
+        2 => Attr::Int(text.parse().ok()?),
+        3 => word(text),
+        7 => Attr::Ints(text.split(',').map(|x| x.parse().ok()).collect::<Option<_>>()?),
+        _ => return None,
+    })
+}
+
+/// Takes off inputs that are absent anyway, and outputs that nobody reads.
+pub(crate) fn trim(site: &mut Site<'_>, new: &OpSchema) {
+    let inputs = site.node().inputs.clone();
+    if inputs.len() > new.inputs_max && inputs[new.inputs_max..].iter().all(Option::is_none) {
+        site.set_inputs(inputs[..new.inputs_max].to_vec());
+    }
+    let outputs = site.node().outputs.len();
+    if outputs > new.outputs_max && (new.outputs_max..outputs).all(|i| !site.wants(i)) {
+        site.keep_outputs(new.outputs_max);
+    }
+}
+
+/// Spells the attribute `name` as the other version does; words without a pair are refused.
+pub(crate) fn respell(s: &mut Site<'_>, name: &str, default: &str, pairs: &[(&str, &str)]) -> Done {
+    let old = s.word(name, default)?;
+    let Some((_, new)) = pairs.iter().find(|(from, _)| *from == old) else {
+        return Err(format!("there is no `{name}` \"{old}\""));
+    };
+    s.set(name, word(new));
+    Ok(())
+}

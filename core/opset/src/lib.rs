@@ -1,0 +1,79 @@
+//! Conversion between versions of the standard's operators, one version at a time.
+//!
+//! A step from version v to v+1, or back, looks at the nodes whose operator the standard changed in
+//! v+1. What the change means is said by a [`row::Row`] of the operator's family; without one, only
+//! what the operator table tells is done: defaults are written out where they differ, attributes at
+//! their defaults are left out, and the node must then be valid in the other version, types included.
+//!
+//! A node that cannot be converted is reported, and so are all others: the model is then unchanged.
+
+// A diagnostic is built at most once per failing call; boxing it would only hide it.
+#![allow(clippy::result_large_err)]
+
+mod carry;
+mod row;
+mod site;
+mod step;
+#[cfg(test)]
+mod tests;
+
+mod activation;
+mod control;
+mod data;
+mod index;
+mod linear;
+mod logic;
+mod math;
+mod norm;
+mod pool;
+mod quant;
+mod recurrent;
+mod reduce;
+mod resize;
+mod shape;
+
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_ir::{Model, infer, schema, verify};
+
+/// Converts `model`, its sub-graphs and its local functions to version `to` of the standard's
+/// operators. Names of values stay, new nodes get the layers of those that they stand in for.
+///
+/// # Errors
+/// N0505 for every node that cannot be said in version `to`; the model is then unchanged.
+pub fn convert(model: &mut Model, to: i64) -> Result<(), Diagnostics> {
+    if to < 1 || to > schema::max_opset() {
+        let newest = schema::max_opset();
+        let text = format!("opset {to} is not known; the known ones are 1 to {newest}");
+        return Err(Diagnostics(vec![Diagnostic::new(Code::OpsetConversion, text)]));
+    }
+    let imports = std::iter::once(&model.opsets).chain(model.functions.iter().map(|f| &f.opsets));
+    let versions: Vec<i64> = imports.filter_map(step::standard).collect();
+    if versions.iter().all(|v| *v == to) {
+        return Ok(());
+    }
+    let mut converted = model.clone();
+    // Contradictions are the verification's to report.
+    let _ = infer::infer(&mut converted);
+    let mut found = step::convert(&mut converted, to);
+    if found.0.is_empty() {
+        let _ = infer::infer(&mut converted);
+        found = not_new(verify(&converted, verify::Level::Full), model);
+    }
+    found.or_ok(())?;
+    *model = converted;
+    Ok(())
+}
+
+/// Findings about the result that the model did not have, as those of the conversion.
+fn not_new(found: Diagnostics, before: &Model) -> Diagnostics {
+    if found.0.is_empty() {
+        return found;
+    }
+    let known = verify(before, verify::Level::Full);
+    let fresh = found.0.into_iter().filter(|d| !known.0.contains(d));
+    let fresh = fresh.map(|d| Diagnostic {
+        layer: d.layer,
+        ..Diagnostic::new(Code::OpsetConversion, d.message)
+    });
+    Diagnostics(fresh.collect())
+}

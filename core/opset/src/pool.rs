@@ -1,0 +1,87 @@
+//! Pooling.
+
+use crate::row::{Row, both, down, up};
+use crate::site::{Done, Site, word};
+use onnxd_ir::{Attr, DataType};
+
+pub(crate) const ROWS: &[Row] = &[
+    up(&["LpPool", "GlobalLpPool"], 2, whole_p),
+    down(&["MaxPool", "AveragePool"], 10, ceil_by_padding),
+    down(&["MaxPool"], 12, bytes_as_float),
+    both(&["RoiAlign"], 16, roi_align_16_up, roi_align_16_down),
+];
+
+/// From opset 2 on the exponent is an integer.
+fn whole_p(s: &mut Site<'_>) -> Done {
+    let p = s.float("p")?.unwrap_or(2.0);
+    if p.fract() != 0.0 || p.abs() > 1e6 {
+        return Err(format!("its exponent {p} is no integer"));
+    }
+    s.set("p", Attr::Int(p as i64));
+    Ok(())
+}
+
+/// A larger padding at the end gives the windows that `ceil_mode` adds.
+fn ceil_by_padding(s: &mut Site<'_>) -> Done {
+    if s.int("ceil_mode")?.unwrap_or(0) == 0 {
+        return Ok(());
+    }
+    s.drop("ceil_mode");
+    if s.word("auto_pad", "NOTSET")? != "NOTSET" {
+        return Ok(());
+    }
+    let kernel = s.ints("kernel_shape")?.ok_or("it has no `kernel_shape`")?;
+    let n = kernel.len();
+    let list = |name: &str, len: usize, or: i64| -> Result<Vec<i64>, String> {
+        let list = s.ints(name)?.unwrap_or_else(|| vec![or; len]);
+        let fits = list.len() == len && list.iter().all(|x| (0..1 << 31).contains(x));
+        fits.then_some(list).ok_or_else(|| format!("its `{name}` does not fit"))
+    };
+    let (strides, dilations) = (list("strides", n, 1)?, list("dilations", n, 1)?);
+    let mut pads = list("pads", 2 * n, 0)?;
+    let dims = s.dims(s.input(0)?)?;
+    if dims.len() != n + 2 || strides.contains(&0) {
+        return Err("its attributes do not fit its input".into());
+    }
+    let before = pads.clone();
+    for i in 0..n {
+        let size = dims[i + 2] + pads[i] + pads[i + n];
+        let window = (kernel[i] - 1) * dilations[i] + 1;
+        let rest = (size - window).rem_euclid(strides[i]);
+        // A window that would begin behind the data does not count.
+        let begin = size - window - rest + strides[i];
+        if rest != 0 && begin < dims[i + 2] + pads[i] {
+            pads[i + n] += strides[i] - rest;
+            if pads[i + n] >= kernel[i] {
+                return Err("there is no `ceil_mode`, and no padding does the same".into());
+            }
+        }
+    }
+    if pads != before && s.int("count_include_pad")?.unwrap_or(0) != 0 {
+        return Err("there is no `ceil_mode`, and padding counts in its means".into());
+    }
+    s.set("pads", Attr::Ints(pads));
+    Ok(())
+}
+
+fn bytes_as_float(s: &mut Site<'_>) -> Done {
+    match s.dtype(s.input(0)?)? {
+        DataType::Int8 | DataType::Uint8 => s.through(DataType::Float, &[0], &[0]),
+        _ => Ok(()),
+    }
+}
+
+/// Up to opset 15 coordinates are not shifted by half a pixel.
+fn roi_align_16_up(s: &mut Site<'_>) -> Done {
+    s.set("coordinate_transformation_mode", word("output_half_pixel"));
+    Ok(())
+}
+
+fn roi_align_16_down(s: &mut Site<'_>) -> Done {
+    let mode = s.word("coordinate_transformation_mode", "half_pixel")?;
+    if mode != "output_half_pixel" {
+        return Err(format!("there is no `coordinate_transformation_mode` \"{mode}\""));
+    }
+    s.drop("coordinate_transformation_mode");
+    Ok(())
+}
