@@ -1,6 +1,6 @@
 //! Constants and control flow.
 
-use super::merge::{either, for_each_size};
+use super::merge::{self, either, for_each_size};
 use super::site::{Data, Shapes, Site, axis, one, unknown};
 use super::symbolic::is_fresh;
 use super::{Rules, TypeRules, Types, sequence};
@@ -197,7 +197,11 @@ fn scan_outputs(site: &Site<'_>) -> Option<Types> {
     let types = body.outputs().iter().enumerate().map(|(i, v)| {
         let ty = varying(body[*v].ty.as_ref()?, site.fresh);
         match i.checked_sub(first) {
-            None => Some(ty),
+            // A state has one shape throughout.
+            None => {
+                let initial = site.ty(i).map(|initial| merge::types(Some(&ty), initial, false));
+                initial.flatten().or(Some(ty))
+            }
             Some(k) => with_axis(&ty, scan_axis(site.node, "scan_output_axes", k), length.clone()),
         }
     });

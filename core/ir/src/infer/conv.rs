@@ -3,7 +3,7 @@
 use super::Rules;
 use super::shape::ranked;
 use super::site::{
-    Shapes, Site, both, minus, one, plus, product, ratio, show, sized, times, unknown,
+    RANK_MAX, Shapes, Site, both, minus, one, plus, product, ratio, show, sized, times, unknown,
 };
 use super::symbolic::{self, floor};
 use crate::{Dim, Shape};
@@ -211,6 +211,11 @@ fn col2im(site: &Site<'_>) -> Shapes {
         Some(block) => ratio(columns, &product(&block))?,
         None => Dim::Unknown,
     };
-    let Some(image) = site.sizes(1).or_else(|| ranked(site, 1)) else { return unknown() };
+    let lists = ["strides", "dilations"].map(|name| site.list(name).map(<[i64]>::len));
+    let axes = lists[0].or(lists[1]).or_else(|| Some(site.list("pads")?.len() / 2));
+    let open = || Some(vec![Dim::Unknown; axes.filter(|n| *n <= RANK_MAX)?]);
+    let Some(image) = site.sizes(1).or_else(|| ranked(site, 1)).or_else(open) else {
+        return unknown();
+    };
     one([&[n.clone(), channels], &image[..]].concat())
 }

@@ -71,7 +71,7 @@ fn signals() {
             ("float[B,N,1] x", "y = DFT(x)", "float[B,N,2]"),
             ("float[B,10,1] x", "y = DFT<onesided = 1>(x)", "float[B,6,2]"),
             ("float[B,10,1] x | int64 n = {16}", "y = DFT<onesided = 1>(x, n)", "float[B,9,2]"),
-            ("float[B,6,2] x", "y = DFT<onesided = 1, inverse = 1>(x)", "float[B,?,1]"),
+            ("float[B,6,2] x", "y = DFT<onesided = 1, inverse = 1>(x)", "float[B,10,1]"),
             (
                 "float[1,128,1] x | int64 s = {8}, int64 l = {16}",
                 "y = STFT(x, s, \"\", l)",
@@ -105,6 +105,16 @@ fn images() {
                 "float[N,15,L] x | int64[2] i = {5,5}, int64[2] b = {1,5}",
                 "y = Col2Im(x, i, b)",
                 "float[N,3,5,5]",
+            ),
+            (
+                "float[N,15,L] x, int64[K] i, int64[K] b",
+                "y = Col2Im<strides = [1,2]>(x, i, b)",
+                "float[N,?,?,?]",
+            ),
+            (
+                "float[N,2,5,6] x | int64[2] s = {10,10}",
+                "y = Resize<keep_aspect_ratio_policy = \"not_larger\", axes = [2,3]>(x, \"\", \"\", s)",
+                "float[N,2,?,?]",
             ),
             ("uint8[L] x", "y = ImageDecoder(x)", "uint8[?,?,3]"),
             (

@@ -18,7 +18,7 @@ fn resize(site: &Site<'_>) -> Shapes {
     if let Some(sizes) = sizes.filter(|i| site.has(*i)) {
         let wanted = site.sizes(sizes);
         if !matches!(policy, "" | "stretch") {
-            return Ok(vec![Some(vec![Dim::Unknown; x.len()])]);
+            return apply(x, &over, None::<Vec<Dim>>, "sizes", |_, wanted| wanted.clone());
         }
         return apply(x, &over, wanted, "sizes", |_, wanted| wanted.clone());
     }

@@ -25,7 +25,7 @@ pub(super) const RULES: Rules = &[
     ("RandomUniform", random),
     ("RandomUniformLike", same),
     ("Reshape", reshape),
-    ("Shape", |site| Ok(vec![shape_slice(site).map(|s| vec![Dim::Known(s.len() as i64)])])),
+    ("Shape", shape),
     ("Size", |_| one(vec![])),
     ("SpaceToDepth", space_to_depth),
     ("Split", split),
@@ -50,6 +50,10 @@ pub(super) fn shape_slice<'a>(site: &Site<'a>) -> Option<&'a [Dim]> {
     let clamp = |x: i64| (if x < 0 { x.saturating_add(rank) } else { x }).clamp(0, rank) as usize;
     let (start, end) = (clamp(site.int("start", 0)), clamp(site.int("end", rank)));
     Some(shape.get(start..end).unwrap_or_default())
+}
+
+fn shape(site: &Site<'_>) -> Shapes {
+    one(vec![shape_slice(site).map_or(Dim::Unknown, |s| Dim::Known(s.len() as i64))])
 }
 
 fn concat(site: &Site<'_>) -> Shapes {

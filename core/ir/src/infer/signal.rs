@@ -1,7 +1,7 @@
 //! Fourier transforms and windows.
 
 use super::Rules;
-use super::site::{Shapes, Site, axis, first_of, minus, one, plus, show, unknown};
+use super::site::{Shapes, Site, axis, first_of, minus, one, plus, show, times, unknown};
 use super::symbolic::floor;
 use crate::{Dim, Shape};
 
@@ -58,8 +58,7 @@ fn dft(site: &Site<'_>) -> Shapes {
     }
     let full = match (site.has(1), inverse && half_only) {
         (true, _) => length(site, 1),
-        // A length of 2n - 2 is the usual choice, but not the only one.
-        (false, true) => Dim::Unknown,
+        (false, true) => times(&TWO, &minus(&shape[at], &ONE)),
         (false, false) => shape[at].clone(),
     };
     out[at] = if half_only && !inverse { half(&full) } else { full };
