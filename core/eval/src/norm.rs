@@ -1,28 +1,29 @@
 //! Normalization, and Dropout as inference sees it.
 
-use crate::call::{Call, Row, one, raw, row};
+use crate::call::{Call, Row, one, raw, rounded, row, widened};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, slice};
+use crate::reals::{reals, sized, stored};
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
-    row("BatchNormalization", batch_normalization),
+    raw("BatchNormalization", batch_normalization),
     raw("Dropout", dropout),
     row("GroupNormalization", group_normalization),
     row("InstanceNormalization", instance_normalization),
     row("LRN", lrn),
-    row("LayerNormalization", layer_normalization),
+    raw("LayerNormalization", layer_normalization),
     row("LpNormalization", lp_normalization),
     row("MeanVarianceNormalization", mean_variance_normalization),
-    row("RMSNormalization", rms_normalization),
+    raw("RMSNormalization", rms_normalization),
 ];
 
-/// Batch size, channels, elements per channel.
+/// Batch size, channels, elements per channel. A single axis is that of the batch.
 fn channels(x: &Tensor) -> Outcome<(usize, usize, usize)> {
     match x.dims() {
         [] => Err(Fault::invalid("a scalar has no channels")),
-        [n] => Ok((1, *n, 1)),
+        [n] => Ok((*n, 1, 1)),
         [n, c, inner @ ..] => Ok((*n, *c, inner.iter().product())),
     }
 }
@@ -63,40 +64,41 @@ fn batch_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     if training && call.opset < 14 {
         return Err(Fault::unsupported("training before opset 14 is not computed"));
     }
-    float!(x.dtype(), T => {
-        let values = call.slice::<T>(0)?;
-        let [scale, b, mean, var] = [1, 2, 3, 4].map(|i| per_channel::<T>(call, i, c));
-        let (scale, b, mean, var) = (scale?, b?, mean?, var?);
+    let [scale, b, mean, var] =
+        [1, 2, 3, 4].map(|i| call.x(i).and_then(|p| sized(p, &[c], "a parameter of the channels")));
+    let (scale, b, mean, var) = (scale?, b?, mean?, var?);
+    let wide = widened(x)?;
+    let mut used: Vec<(f64, f64)> = mean.iter().copied().zip(var.iter().copied()).collect();
+    let y: Tensor = float!(wide.dtype(), T => {
+        let values = slice::<T>(&wide)?;
         let channel = |k: usize| {
             let values = &values;
             (0..n).flat_map(move |i| {
                 values[(i * c + k) * area..(i * c + k + 1) * area].iter().map(|v| f64::from(*v))
             })
         };
-        let used: Vec<(f64, f64)> = (0..c)
-            .map(|k| match training {
-                true => moments(channel(k)),
-                false => (f64::from(mean[k]), f64::from(var[k])),
-            })
-            .collect();
+        if training {
+            used.iter_mut().enumerate().for_each(|(k, u)| *u = moments(channel(k)));
+        }
         let mut y = values.to_vec();
         for (i, run) in y.chunks_mut(area.max(1)).enumerate() {
             let (mean, var) = used[i % c];
-            let gain = (f64::from(scale[i % c]) / (var + epsilon).sqrt()) as T;
-            let (mean, b) = (mean as T, b[i % c]);
+            let gain = (scale[i % c] / (var + epsilon).sqrt()) as T;
+            let (mean, b) = (mean as T, b[i % c] as T);
             run.iter_mut().for_each(|v| *v = (*v - mean) * gain + b);
         }
-        let mut outputs = vec![Tensor::from_vec(x.dims(), y)];
-        if training {
-            let mixed = |old: &[T], new: &dyn Fn(usize) -> f64| {
-                let mix = |k: usize| f64::from(old[k]) * momentum + new(k) * (1.0 - momentum);
-                Tensor::vector((0..c).map(|k| mix(k) as T).collect())
-            };
-            outputs.push(mixed(&mean, &|k| used[k].0));
-            outputs.push(mixed(&var, &|k| used[k].1));
-        }
-        Ok(outputs)
-    })
+        Ok(Tensor::from_vec(x.dims(), y))
+    })?;
+    let mut outputs = vec![rounded(&y, x.dtype())?];
+    if training {
+        let mixed = |i: usize, old: &[f64], new: &dyn Fn(usize) -> f64| {
+            let mix = |k: usize| old[k] * momentum + new(k) * (1.0 - momentum);
+            stored(call.x(i)?.dtype(), &[c], (0..c).map(mix).collect())
+        };
+        outputs.push(mixed(3, &mean, &|k| used[k].0)?);
+        outputs.push(mixed(4, &var, &|k| used[k].1)?);
+    }
+    Ok(outputs)
 }
 
 /// Normalizes runs of `run` elements; `affine(run, element)` gives scale and shift.
@@ -153,65 +155,64 @@ fn group_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// A parameter that broadcasts to the normalized axes, repeated to their sizes.
-fn spread<T: Num>(x: &Tensor, to: &[usize]) -> Outcome<Vec<T>> {
+fn spread(x: &Tensor, to: &[usize]) -> Outcome<Vec<f64>> {
     if dims::broadcast(x.dims(), to)? != to {
         return Err(Fault::invalid(format!("{x:?} does not broadcast to {to:?}")));
     }
-    Ok(slice::<T>(&crate::cells::expanded(x, to)?)?.into_owned())
+    reals(&crate::cells::expanded(x, to)?)
 }
 
-/// Normalizes everything from `axis` on; also gives mean and inverse standard deviation.
+/// Normalizes everything from `axis` on; also gives mean and inverse standard deviation, which have
+/// the type named by `stash_type`.
 fn layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let axis = dims::axis(call.int("axis", -1)?, x.rank())?;
     let epsilon = f64::from(call.float("epsilon", 1e-5)?);
+    let stash = i32::try_from(call.int("stash_type", 1)?).ok().and_then(DataType::from_number);
+    let stash = stash.filter(|t| t.is_float());
+    let stash = stash.ok_or_else(|| Fault::invalid("stash_type names no float type"))?;
     let (outer, inner) = x.dims().split_at(axis);
     let run: usize = inner.iter().product();
-    float!(x.dtype(), T => {
-        let values = call.slice::<T>(0)?;
-        // Scale and shift may also vary along the outer axes, as far as they broadcast.
-        let whole = call.x(1)?.rank() > inner.len();
-        let to = if whole { x.dims() } else { inner };
-        let scale = spread::<T>(call.x(1)?, to)?;
-        let shift = call.opt(2).map(|b| spread::<T>(b, to)).transpose()?;
-        let affine = |i: usize, j: usize| {
-            let k = if whole { i * run + j } else { j };
-            (f64::from(scale[k]), shift.as_ref().map_or(0.0, |b| f64::from(b[k])))
-        };
-        let y = over_runs(&values, run, epsilon, affine);
+    // Scale and shift may also vary along the outer axes, as far as they broadcast.
+    let whole = call.x(1)?.rank() > inner.len();
+    let to = if whole { x.dims() } else { inner };
+    let scale = spread(call.x(1)?, to)?;
+    let shift = call.opt(2).map(|b| spread(b, to)).transpose()?;
+    let affine = |i: usize, j: usize| {
+        let k = if whole { i * run + j } else { j };
+        (scale[k], shift.as_ref().map_or(0.0, |b| b[k]))
+    };
+    let wide = widened(x)?;
+    let kept = [outer, &vec![1; inner.len()]].concat();
+    float!(wide.dtype(), T => {
+        let values = slice::<T>(&wide)?;
+        let y = Tensor::from_vec(x.dims(), over_runs(&values, run, epsilon, affine));
+        let mut outputs = vec![rounded(&y, x.dtype())?];
         let stats: Vec<(f64, f64)> =
             values.chunks(run.max(1)).map(|p| moments(p.iter().map(|v| f64::from(*v)))).collect();
-        let kept = [outer, &vec![1; inner.len()]].concat();
-        if stats.len() != kept.iter().product::<usize>() {
-            return one(Tensor::from_vec(x.dims(), y));
+        if stats.len() == kept.iter().product::<usize>() {
+            let deviation = stats.iter().map(|s| (s.1 + epsilon).sqrt().recip()).collect();
+            outputs.push(stored(stash, &kept, stats.iter().map(|s| s.0).collect())?);
+            outputs.push(stored(stash, &kept, deviation)?);
         }
-        let mean = stats.iter().map(|s| s.0 as T).collect();
-        let deviation = stats.iter().map(|s| (s.1 + epsilon).sqrt().recip() as T).collect();
-        Ok(vec![
-            Tensor::from_vec(x.dims(), y),
-            Tensor::from_vec(kept.clone(), mean),
-            Tensor::from_vec(kept, deviation),
-        ])
+        Ok(outputs)
     })
 }
 
+/// The result has the type of the scale.
 fn rms_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
-    let x = call.x(0)?;
+    let (x, scale) = (call.x(0)?, call.x(1)?);
     let axis = dims::axis(call.int("axis", -1)?, x.rank())?;
     let epsilon = f64::from(call.float("epsilon", 1e-5)?);
     let run: usize = x.dims()[axis..].iter().product();
-    float!(x.dtype(), T => {
-        let scale = spread::<T>(call.x(1)?, &x.dims()[axis..])?;
-        let mut y = call.slice::<T>(0)?.into_owned();
-        for part in y.chunks_mut(run.max(1)) {
-            let square: f64 = part.iter().map(|v| f64::from(*v) * f64::from(*v)).sum();
-            let gain = (square / run as f64 + epsilon).sqrt().recip();
-            part.iter_mut().zip(&scale).for_each(|(v, s)| {
-                *v = (f64::from(*v) * gain) as T * s;
-            });
-        }
-        one(Tensor::from_vec(x.dims(), y))
-    })
+    let gains = spread(scale, &x.dims()[axis..])?;
+    let mut y = reals(x)?;
+    for part in y.chunks_mut(run.max(1)) {
+        let square: f64 = part.iter().map(|v| v * v).sum();
+        let gain = (square / run as f64 + epsilon).sqrt().recip();
+        part.iter_mut().zip(&gains).for_each(|(v, s)| *v *= gain * s);
+    }
+    one(stored(scale.dtype(), x.dims(), y)?)
 }
 
 /// `(x - mean) / sqrt(var)` over `axes`, by default all but the channels.

@@ -51,18 +51,20 @@ pub(super) fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
     one(requantized(&sums, call.x(7)?, factor)?)
 }
 
-/// The scale of every element of a product of shape `dims`, or the only one. A scale is a scalar, has
-/// one element per row of A or column of B, or has the axes of its operand.
-fn spread(scale: &Tensor, per_row: bool, a: &Tensor, dims: &[usize]) -> Outcome<Vec<f32>> {
+/// The scale of every element of a product of shape `dims` with the operand `other`, or the only
+/// one. A scale is a scalar, has one element per row of A or column of B, or has the axes of its
+/// operand.
+fn spread(scale: &Tensor, per_row: bool, other: &Tensor, dims: &[usize]) -> Outcome<Vec<f32>> {
     let wide = crate::call::widened(scale)?;
     let values = slice::<f32>(&wide)?;
     if let [only] = *values {
         return Ok(vec![only]);
     }
     let shape = match (scale.dims(), per_row) {
-        ([rows], true) => vec![*rows, 1],
-        // The product with a vector has no rows.
-        ([batch @ .., 1, columns], false) if a.rank() == 1 => [batch, &[*columns]].concat(),
+        // The product with a vector has no columns, or no rows.
+        ([batch @ .., rows, 1], true) if other.rank() == 1 => [batch, &[*rows]].concat(),
+        ([batch @ .., 1, columns], false) if other.rank() == 1 => [batch, &[*columns]].concat(),
+        ([rows], true) if other.rank() > 1 => vec![*rows, 1],
         (given, _) => given.to_vec(),
     };
     if broadcast(&shape, dims)? != dims {
@@ -77,7 +79,7 @@ pub(super) fn matmul(call: &Call) -> Outcome<Vec<Tensor>> {
     let b = centered(call.x(3)?, call.opt(5), false)?;
     let sums = multiplied::<i32>(call, &a, &b)?;
     debug_assert_eq!(sums.dtype(), DataType::Int32);
-    let a_s = spread(call.x(1)?, true, &a, sums.dims())?;
+    let a_s = spread(call.x(1)?, true, &b, sums.dims())?;
     let b_s = spread(call.x(4)?, false, &a, sums.dims())?;
     let y_s = scales(call, 6, 1)?[0];
     let factor = |i: usize| a_s[i % a_s.len()] * b_s[i % b_s.len()] / y_s;

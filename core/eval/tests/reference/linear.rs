@@ -10,6 +10,8 @@ properties! {
     matmul: "MatMul";
     matmul_integer: "MatMulInteger";
     gemm: "Gemm";
+    einsum: "Einsum";
+    det: "Det";
 }
 
 /// Shapes of two factors and of their product; `k` is the shared size.
@@ -94,24 +96,22 @@ fn matmul(op: &str, d: &mut Dice) -> Option<Case> {
     Some(case.input(&a).input(&b).near(dtype, y, &sums.v))
 }
 
-/// Zero points of the rows of the first factor or the columns of the second one.
-fn zero_points(d: &mut Dice, dtype: DataType, dims: &[usize], axis: usize) -> onnxd_ir::Tensor {
-    let sizes = match d.below(3) {
+/// The shape of parameters of the rows of the first factor or the columns of the second one.
+pub fn per_slice(d: &mut Dice, dims: &[usize], axis: usize) -> Vec<usize> {
+    match d.below(3) {
         _ if dims.len() < 2 => vec![],
         0 => vec![],
         1 if dims.len() == 2 && dims[axis] > 0 => vec![dims[axis]],
         _ if axis + 1 == dims.len() => crate::nd::put(dims, axis - 1, 1),
         _ => crate::nd::put(dims, axis + 1, 1),
-    };
-    d.bits(dtype, &sizes)
+    }
 }
 
-/// The zero point of an element.
-fn zero_at(zero: Option<&Nd<i128>>, index: &[usize], axis: usize) -> i128 {
-    match zero {
-        None => 0,
-        Some(z) if z.dims.len() == 1 && index.len() == 2 => z.v[index[axis]],
-        Some(z) => z.spread(index),
+/// The parameter of an element of a factor.
+pub fn slice_at<T: Copy>(parameter: &Nd<T>, index: &[usize], axis: usize) -> T {
+    match parameter.dims.len() {
+        1 if index.len() == 2 => parameter.v[index[axis]],
+        _ => parameter.spread(index),
     }
 }
 
@@ -121,14 +121,15 @@ fn matmul_integer(op: &str, d: &mut Dice) -> Option<Case> {
     let (ta, tb) = (d.pick(&types), d.pick(&types));
     let (a, b) = (d.bits(ta, &f.a), d.bits(tb, &f.b));
     let (row, column) = (f.a.len().saturating_sub(2), f.b.len() - 1);
-    let za = d.coin().then(|| zero_points(d, ta, &f.a, row));
-    let zb = d.coin().then(|| zero_points(d, tb, &f.b, column));
+    let (da, db) = (per_slice(d, &f.a, row), per_slice(d, &f.b, column));
+    let za = d.coin().then(|| d.bits(ta, &da));
+    let zb = d.coin().then(|| d.bits(tb, &db));
     let (x, z) = (whole(&a), whole(&b));
     let (zx, zz) = (za.as_ref().map(whole), zb.as_ref().map(whole));
     let y = Nd::fill(&f.y, |o| {
         let term = |(i, j): &(Vec<usize>, Vec<usize>)| {
-            let left = x.at(i) - zero_at(zx.as_ref(), i, row);
-            left * (z.at(j) - zero_at(zz.as_ref(), j, column))
+            let left = x.at(i) - zx.as_ref().map_or(0, |z| slice_at(z, i, row));
+            left * (z.at(j) - zz.as_ref().map_or(0, |z| slice_at(z, j, column)))
         };
         f.terms(o).iter().map(term).sum()
     });
@@ -173,4 +174,125 @@ fn gemm(op: &str, d: &mut Dice) -> Option<Case> {
         return Some(case.same(from_whole(dtype, &exact)));
     }
     Some(case.near(dtype, y, &sums.v))
+}
+
+/// Axes of an operand by label; those of the ellipsis are [`HIDDEN`] and more, counted from the
+/// end.
+const HIDDEN: usize = 8;
+
+/// One operand or the result of an equation in letters.
+fn term(labels: &[usize]) -> String {
+    let mut text = String::new();
+    for label in labels {
+        if *label < HIDDEN {
+            text.push(char::from(b"aZcbDefg"[*label]));
+        } else if !text.ends_with("...") {
+            text.push_str("...");
+        }
+    }
+    text
+}
+
+fn einsum(op: &str, d: &mut Dice) -> Option<Case> {
+    let mut sizes: Vec<usize> = (0..4).map(|_| d.size(3)).collect();
+    sizes.resize(HIDDEN, 0);
+    sizes.extend([1 + d.below(3), 1 + d.below(3)]);
+    let ellipsis = d.coin();
+    let mut operands: Vec<(Vec<usize>, Vec<usize>)> = vec![];
+    for _ in 0..1 + d.below(3) {
+        let count = d.below(4);
+        let mut labels: Vec<usize> = (0..count).map(|_| d.below(4)).collect();
+        let place = d.below(labels.len() + 1);
+        let hidden = if ellipsis { d.below(3) } else { 0 };
+        for k in 0..hidden {
+            labels.insert(place, HIDDEN + k);
+        }
+        // Axes under the ellipsis broadcast.
+        let size = |d: &mut Dice, l: usize| if l >= HIDDEN && d.once_in(4) { 1 } else { sizes[l] };
+        let dims = labels.iter().map(|l| size(d, *l)).collect();
+        operands.push((labels, dims));
+    }
+    let used = |l: &usize| operands.iter().any(|o| o.0.contains(l));
+    let hidden: Vec<usize> = (HIDDEN..HIDDEN + 2).rev().filter(used).collect();
+    let named: Vec<usize> = (0..4).filter(used).collect();
+    let times = |l: &usize| operands.iter().flat_map(|o| &o.0).filter(|m| *m == l).count();
+    let explicit = !hidden.is_empty() || d.coin();
+    let mut out: Vec<usize>;
+    if explicit {
+        let order = d.order(named.len());
+        out = order.iter().map(|i| named[*i]).filter(|_| d.coin()).collect();
+        let place = d.below(out.len() + 1);
+        hidden.iter().rev().for_each(|h| out.insert(place, *h));
+    } else {
+        out = named.iter().copied().filter(|l| times(l) == 1).collect();
+        out.sort_by_key(|l| term(&[*l]));
+    }
+    // What the ellipsis of the result stands for is the most that any operand has.
+    let all: Vec<usize> = [hidden, named].concat();
+    let full = |l: &usize| {
+        let own = operands.iter().flat_map(|o| o.0.iter().zip(&o.1)).filter(|e| e.0 == l);
+        own.map(|e| *e.1).fold(1, |a, b| if a == 1 { b } else { a })
+    };
+    let summed: Vec<usize> = all.iter().copied().filter(|l| !out.contains(l)).collect();
+    let dims: Vec<usize> = out.iter().map(full).collect();
+    let inner: Vec<usize> = summed.iter().map(full).collect();
+    let dtype = d.pick(&[DataType::Float, DataType::Double, DataType::Int32]);
+    let xs: Vec<onnxd_ir::Tensor> =
+        operands.iter().map(|o| d.within(dtype, &o.1, -3.0, 3.0)).collect();
+    let values: Vec<Nd> = xs.iter().map(reals).collect();
+    let product = |o: &[usize], s: &[usize]| -> f64 {
+        let at = |l: &usize| match out.iter().position(|m| m == l) {
+            Some(i) => o[i],
+            None => s[summed.iter().position(|m| m == l).unwrap()],
+        };
+        let factor = |(x, labels): (&Nd, &Vec<usize>)| {
+            let own: Vec<usize> = labels.iter().map(at).collect();
+            x.spread(&own)
+        };
+        values.iter().zip(operands.iter().map(|o| &o.0)).map(factor).product()
+    };
+    let inside = crate::nd::indices(&inner);
+    let y = Nd::fill(&dims, |o| inside.iter().map(|s| product(o, s)).sum());
+    let sums = Nd::fill(&dims, |o| inside.iter().map(|s| product(o, s).abs()).sum());
+    let left: Vec<String> = operands.iter().map(|o| term(&o.0)).collect();
+    let mut text = left.join(if d.coin() { " , " } else { "," });
+    if explicit {
+        text += &format!("->{}", term(&out));
+    }
+    let case = xs.iter().fold(case(op, 12).attr("equation", text.as_str()), Case::input);
+    if dtype == DataType::Int32 {
+        let exact = Nd { dims: y.dims, v: y.v.iter().map(|v| *v as i128).collect() };
+        return Some(case.same(from_whole(dtype, &exact)));
+    }
+    Some(case.near(dtype, y, &sums.v))
+}
+
+/// The determinant of the matrix at `lead` without the first rows and some columns, by expansion
+/// along a row; and the same of magnitudes.
+fn minor(x: &Nd, lead: &[usize], row: usize, columns: &[usize]) -> (f64, f64) {
+    let (mut sum, mut size) = (0.0, 0.0);
+    if columns.is_empty() {
+        return (1.0, 1.0);
+    }
+    for (k, column) in columns.iter().enumerate() {
+        let rest: Vec<usize> = columns.iter().copied().filter(|c| c != column).collect();
+        let value = x.at(&[lead, &[row, *column]].concat());
+        let (inner, magnitude) = minor(x, lead, row + 1, &rest);
+        sum += value * inner * if k % 2 == 0 { 1.0 } else { -1.0 };
+        size += value.abs() * magnitude;
+    }
+    (sum, size)
+}
+
+fn det(op: &str, d: &mut Dice) -> Option<Case> {
+    let lead = d.shape(2, 3);
+    let n = 1 + d.below(4);
+    let opset = d.pick(&[22, 11]);
+    let dtype = d.pick(if opset < 22 { &FLOATS[..3] } else { FLOATS });
+    let x = d.tensor(dtype, &[&lead[..], &[n, n]].concat());
+    let xs = reals(&x);
+    let all: Vec<usize> = (0..n).collect();
+    let y = Nd::fill(&lead, |o| minor(&xs, o, 0, &all).0);
+    let sums = Nd::fill(&lead, |o| minor(&xs, o, 0, &all).1);
+    Some(case(op, opset).input(&x).near(dtype, y, &sums.v))
 }

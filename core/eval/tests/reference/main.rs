@@ -27,15 +27,21 @@ mod dice;
 mod nd;
 
 mod activation;
+mod cast;
 mod conv;
 mod index;
 mod linear;
 mod logic;
+mod loss;
 mod math;
+mod norm;
 mod pool;
 mod quant;
+mod recurrent;
 mod reduce;
+mod resize;
 mod shape;
+mod signal;
 
 use case::Case;
 use dice::Dice;

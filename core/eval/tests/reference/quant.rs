@@ -3,7 +3,7 @@
 use crate::case::{Case, case};
 use crate::conv::{Sizes, Window, for_each_product};
 use crate::dice::Dice;
-use crate::linear::Factors;
+use crate::linear::{Factors, per_slice, slice_at};
 use crate::nd::{Nd, flat, from_reals, from_whole, put, reals, whole};
 use onnxd_ir::{DataType, Tensor};
 
@@ -200,30 +200,22 @@ fn qlinear_matmul(op: &str, d: &mut Dice) -> Option<Case> {
     let (ta, tb, ty) = (d.pick(&types), d.pick(&types), d.pick(&types));
     let kind = if opset >= 21 { d.pick(&[Float, Float16, Bfloat16]) } else { Float };
     let (a, b) = (d.bits(ta, &f.a), d.bits(tb, &f.b));
-    // A scale per row of the first factor, per column of the second one.
-    let per = |d: &mut Dice, x: &[usize], axis: usize| x.len() == 2 && x[axis] > 0 && d.coin();
-    let (rows, columns) = (per(d, &f.a, 0), per(d, &f.b, 1));
-    let da = if rows { vec![f.a[0]] } else { vec![] };
-    let db = if columns { vec![f.b[1]] } else { vec![] };
+    let (row, column) = (f.a.len().saturating_sub(2), f.b.len() - 1);
+    let (da, db) = (per_slice(d, &f.a, row), per_slice(d, &f.b, column));
     let narrow = |x: Tensor| from_reals(kind, x.dims(), reals(&x).v);
     let (sa, sb, sy) = (narrow(fine(d, &da)), narrow(fine(d, &db)), narrow(fine(d, &[])));
     let (za, zb, zy) = (d.bits(ta, &da), d.bits(tb, &db), d.bits(ty, &[]));
     let (xa, xb, zas, zbs) = (whole(&a), whole(&b), whole(&za), whole(&zb));
-    let sums = Nd::fill(&f.y, |o| {
+    let (va, vb, vy) = (reals(&sa), reals(&sb), reals(&sy).v[0]);
+    let y = Nd::fill(&f.y, |o| {
         let term = |(i, j): &(Vec<usize>, Vec<usize>)| {
-            let zero_a = zas.v[if rows { i[0] } else { 0 }];
-            let zero_b = zbs.v[if columns { j[1] } else { 0 }];
-            ((xa.at(i) - zero_a) * (xb.at(j) - zero_b)) as f64
+            let left = xa.at(i) - slice_at(&zas, i, row);
+            let scale = slice_at(&va, i, row) * slice_at(&vb, j, column) / vy;
+            (left * (xb.at(j) - slice_at(&zbs, j, column))) as f64 * scale
         };
         f.terms(o).iter().map(term).sum()
     });
-    let (va, vb, vy) = (reals(&sa).v, reals(&sb).v, reals(&sy).v);
-    let gain = |o: &[usize]| {
-        let column = if columns { o[o.len() - 1] } else { 0 };
-        let row = if rows { o[o.len() - if f.b.len() > 1 { 2 } else { 1 }] } else { 0 };
-        va[row] * vb[column] / vy[0]
-    };
-    let y = requantized(&sums, gain, ty, &zy);
+    let y = requantized(&y, |_| 1.0, ty, &zy);
     let case = case(op, opset).input(&a).input(&sa).input(&za).input(&b).input(&sb).input(&zb);
     Some(case.input(&sy).input(&zy).nearest(ty, y))
 }

@@ -93,7 +93,7 @@ fn split(op: &str, d: &mut Dice) -> Option<Case> {
     } else {
         // Even parts, the last of which may be smaller since opset 18.
         let each = 1 + d.below(3);
-        let less = if opset >= 18 { d.below(each) } else { 0 };
+        let less = if opset >= 18 { d.below(each.min(count)) } else { 0 };
         sizes = vec![each; count];
         sizes[count - 1] -= less;
         dims[axis] = each * count - less;
