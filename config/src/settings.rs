@@ -135,6 +135,11 @@ settings! {
         /// Ids of plugins that are not used.
         disable: Vec<String> = List(&Text), [];
     }
+    /// What runs models.
+    engine: Engine {
+        /// Library of ONNX Runtime; empty means `$ORT_DYLIB_PATH`, else where libraries usually lie.
+        onnxruntime_library: String = Text, "";
+    }
     /// What the daemon says about its work.
     log: Log {
         /// Least important messages that are shown.

@@ -32,6 +32,7 @@ const UNSAFE: &[&str] = &[
     "core/onnx/src/mapped.rs",
     "core/onnx/src/stream.rs",
     "core/eval/src/gemm.rs",
+    "core/engine-ort",
     "integration-tests",
 ];
 

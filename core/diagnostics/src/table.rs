@@ -62,6 +62,7 @@ diagnostics! {
     "N0307" NotRunning Environment "Start the daemon with `onnxd run`.";
     "N0308" StoreVersion Environment "Start the onnxd that wrote the state folder, or a newer one.";
     "N0309" RunStopped Environment "Allow the run more time; a loop may have no end.";
+    "N0310" EngineMissing Environment "`onnxd doctor` says which engines are there and how to get them.";
     // 04: plugins
     "N0401" PluginCrashed Internal "The plugin named crashed; report it to its author with the job folder.";
     "N0402" PluginPanicked Internal "The plugin named hit a bug; report it to its author.";
@@ -78,6 +79,7 @@ diagnostics! {
     "N0506" OperatorUnsupported Unsupported "The built-in executor has no kernel for this operator.";
     "N0507" EvalInputs Input "The arrays must have the names, types and shapes of the model's inputs.";
     "N0508" ArrayFile Input "Arrays are read from `.npy` and `.npz` files.";
+    "N0509" EngineRefused Unsupported "Another engine may run the model; see `--engine`.";
     // 06: outcome
     "N0601" NumericsMismatch Input "The outputs differ from the reference by more than the tolerance.";
     "N0602" QuantizationUnavailable Unsupported "No installed plugin quantizes in this format.";

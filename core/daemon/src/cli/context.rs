@@ -4,7 +4,7 @@ use super::out;
 use crate::conversion::{Launcher, Plugins};
 use onnxd_config::{Environment, Settings, load};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The surroundings of a command.
 pub(crate) struct Context {
@@ -20,6 +20,12 @@ impl Context {
         let settings = load(file, &environment, &[])?.settings;
         let launcher = Launcher::new(&settings);
         Ok(Context { environment, settings, launcher })
+    }
+
+    /// The library of ONNX Runtime that the settings name.
+    pub(crate) fn onnx_runtime(&self) -> Option<PathBuf> {
+        let named = &self.settings.engine.onnxruntime_library;
+        Some(PathBuf::from(named)).filter(|_| !named.is_empty())
     }
 
     /// The plugins in use; those that cannot be used are named on standard error.

@@ -45,8 +45,8 @@ impl Doctor {
         checks.push(confinement(&context));
         checks.extend(plugins(&context));
         checks.extend(folders(&context));
-        checks.push(good("engine", "builtin".to_owned()));
-        let fit = checks.iter().all(|c| c.verdict == "ok");
+        checks.extend(engines(&context));
+        let fit = checks.iter().all(|c| c.verdict != "warning");
         if self.json {
             out::json(&checks);
         } else {
@@ -106,6 +106,22 @@ fn plugins(context: &Context) -> Vec<Checked> {
         checks.push(bad("plugins", "no front-end is installed: nothing can be converted".into()));
     }
     checks
+}
+
+/// An engine that is missing is no defect unless the settings name it.
+fn engines(context: &Context) -> Vec<Checked> {
+    let library = context.onnx_runtime();
+    let found = onnxd_worker::tools::engines(library.as_deref()).into_iter();
+    found
+        .map(|engine| match (&engine.state, &library) {
+            (Ok(state), _) => good("engine", format!("{} {state}", engine.name.as_str())),
+            (Err(why), Some(_)) => bad("engine", why.to_string()),
+            (Err(why), None) => {
+                let why = why.to_string();
+                Checked { what: "engine", verdict: "absent", text: why }
+            }
+        })
+        .collect()
 }
 
 /// Folders of the daemon, as far as they exist: it makes the others.

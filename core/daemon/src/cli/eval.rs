@@ -1,8 +1,9 @@
 //! `onnxd eval`: runs an ONNX file on arrays.
 
+use super::context::Context;
 use super::failure::Failure;
 use super::{Ended, out};
-use onnxd_worker::tools::{EngineName, Running, Task, arrays, bench, evaluate};
+use onnxd_worker::tools::{EngineName, Optimization, Running, Task, arrays, bench, evaluate};
 use serde_json::json;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,12 @@ pub(crate) struct Eval {
     /// What runs the model.
     #[arg(long, value_enum, default_value = "builtin")]
     engine: Engine,
+    /// What ONNX Runtime may do to the model before it runs it.
+    #[arg(long, value_enum, default_value = "off")]
+    ort_optimization: Level,
+    /// Settings file; `engine.onnxruntime_library` names the library of ONNX Runtime.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Writes the inputs and every intermediate value too; those of sub-graphs as
     /// OWNER::ATTRIBUTE::VALUE.
     #[arg(long)]
@@ -53,6 +60,18 @@ enum Engine {
     Onnxruntime,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Level {
+    /// Nothing, for exact comparisons.
+    Off,
+    /// What keeps the meaning.
+    Basic,
+    /// Also fusions.
+    Extended,
+    /// Everything.
+    All,
+}
+
 /// Bytes from a number with or without a suffix.
 fn size(text: &str) -> Result<usize, String> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
@@ -80,17 +99,27 @@ impl Eval {
         Task { model: self.model.clone(), inputs: self.inputs.clone() }
     }
 
-    fn running(&self) -> Running {
-        let engine = match self.engine {
-            Engine::Builtin => EngineName::Builtin,
-            Engine::Onnxruntime => EngineName::OnnxRuntime,
-        };
+    fn running(&self) -> Result<Running, Failure> {
         let (threads, bytes_max, timeout) = (self.threads, self.memory, self.timeout);
-        Running { engine, threads, bytes_max, timeout }
+        let running = Running { threads, bytes_max, timeout, ..Running::default() };
+        Ok(match self.engine {
+            Engine::Builtin => running,
+            Engine::Onnxruntime => Running {
+                engine: EngineName::OnnxRuntime,
+                library: Context::load(self.config.as_deref())?.onnx_runtime(),
+                optimization: match self.ort_optimization {
+                    Level::Off => Optimization::Off,
+                    Level::Basic => Optimization::Basic,
+                    Level::Extended => Optimization::Extended,
+                    Level::All => Optimization::All,
+                },
+                ..running
+            },
+        })
     }
 
     fn bench(&self, runs: NonZeroUsize) -> Result<(), Failure> {
-        let running = self.running();
+        let running = self.running()?;
         let timed = bench(self.task(), &running, runs.get())?;
         let ms = |d: Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
         out::json(&json!({
@@ -109,7 +138,7 @@ impl Eval {
     }
 
     fn write(&self, file: &Path) -> Result<(), Failure> {
-        let evaluated = evaluate(self.task(), &self.running(), self.all_tensors)?;
+        let evaluated = evaluate(self.task(), &self.running()?, self.all_tensors)?;
         let mut arrays = evaluated.outputs;
         for (name, tensor) in evaluated.all {
             if !arrays.iter().any(|(n, _)| *n == name) {

@@ -11,4 +11,4 @@ pub use check::check;
 pub use compare::{Comparison, compare};
 pub use evaluate::{Evaluated, Task, Timed, bench, evaluate};
 pub use print::{Summary, Typed, print, summary, types};
-pub use running::{EngineName, Running};
+pub use running::{EngineName, Found, Optimization, Running, engines};

@@ -1,7 +1,10 @@
 //! How a model is run by a command: which engine, how many threads, how much memory and time.
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+#[cfg(feature = "ort")]
+pub use onnxd_engine_ort::Optimization;
 use onnxd_eval::{BYTES_MAX, Builtin, Engine, Observer, RunOptions};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -32,11 +35,30 @@ impl EngineName {
     }
 }
 
+/// What ONNX Runtime may do to a model before it runs it.
+#[cfg(not(feature = "ort"))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Optimization {
+    /// Nothing.
+    #[default]
+    Off,
+    /// What keeps the meaning, such as folding constants.
+    Basic,
+    /// Also fusions.
+    Extended,
+    /// Also layouts for this machine.
+    All,
+}
+
 /// How a model is run.
 #[derive(Clone, Debug)]
 pub struct Running {
     /// By what.
     pub engine: EngineName,
+    /// The library of ONNX Runtime, if it is not to be looked for.
+    pub library: Option<PathBuf>,
+    /// What ONNX Runtime may do to the model first.
+    pub optimization: Optimization,
     /// Threads that compute; 0 means one for each processor.
     pub threads: usize,
     /// Bytes of intermediate tensors that may be alive at a time.
@@ -47,7 +69,14 @@ pub struct Running {
 
 impl Default for Running {
     fn default() -> Self {
-        Running { engine: EngineName::default(), threads: 0, bytes_max: BYTES_MAX, timeout: None }
+        Running {
+            engine: EngineName::default(),
+            library: None,
+            optimization: Optimization::default(),
+            threads: 0,
+            bytes_max: BYTES_MAX,
+            timeout: None,
+        }
     }
 }
 
@@ -55,13 +84,13 @@ impl Default for Running {
 pub(crate) struct Run {
     pub(crate) engine: Box<dyn Engine>,
     bytes_max: usize,
-    over: Box<dyn Fn() -> bool + Sync>,
+    over: Option<Box<dyn Fn() -> bool + Sync>>,
 }
 
 impl Run {
     /// The options for a run with this observer.
     pub(crate) fn options<'a>(&'a self, observer: Option<&'a mut dyn Observer>) -> RunOptions<'a> {
-        RunOptions { bytes_max: self.bytes_max, observer, stop: Some(&*self.over) }
+        RunOptions { bytes_max: self.bytes_max, observer, stop: self.over.as_deref() }
     }
 }
 
@@ -95,9 +124,10 @@ impl Running {
     }
 
     fn begin(&self, begun: Instant) -> Result<Run, Diagnostic> {
-        let timeout = self.timeout;
-        let over = move || timeout.is_some_and(|most| begun.elapsed() >= most);
-        Ok(Run { engine: self.engine()?, bytes_max: self.bytes_max, over: Box::new(over) })
+        let over = self.timeout.map(|most| -> Box<dyn Fn() -> bool + Sync> {
+            Box::new(move || begun.elapsed() >= most)
+        });
+        Ok(Run { engine: self.engine()?, bytes_max: self.bytes_max, over })
     }
 
     /// Threads that compute.
@@ -112,12 +142,56 @@ impl Running {
     fn engine(&self) -> Result<Box<dyn Engine>, Diagnostic> {
         match self.engine {
             EngineName::Builtin => Ok(Box::new(Builtin)),
-            EngineName::OnnxRuntime => {
-                let text = "this onnxd is built without the engine `onnxruntime`";
-                Err(Diagnostic::new(Code::FeatureUnsupported, text))
-            }
+            EngineName::OnnxRuntime => self.onnx_runtime(),
         }
     }
+
+    #[cfg(feature = "ort")]
+    fn onnx_runtime(&self) -> Result<Box<dyn Engine>, Diagnostic> {
+        use onnxd_engine_ort::{Library, OnnxRuntime, Options};
+        let library = Library::load(self.library.as_deref())?;
+        // It takes no limit for its memory, so the process gets one.
+        let limits = onnxd_proto::onnxd::Limits {
+            memory_bytes: self.bytes_max as u64,
+            threads: self.threads().try_into().unwrap_or(u32::MAX),
+            ..Default::default()
+        };
+        crate::confine::limits::apply(&limits, 0)
+            .map_err(|e| Diagnostic::new(Code::WorkerStart, format!("resource limits: {e}")))?;
+        let (optimization, threads) = (self.optimization, self.threads());
+        let options = Options { optimization, threads, ..Options::default() };
+        Ok(Box::new(OnnxRuntime::new(library, options)))
+    }
+
+    #[cfg(not(feature = "ort"))]
+    fn onnx_runtime(&self) -> Result<Box<dyn Engine>, Diagnostic> {
+        let text = "this onnxd is built without the engine `onnxruntime`";
+        Err(Diagnostic::new(Code::EngineMissing, text).help("Build it with the feature `ort`."))
+    }
+}
+
+/// What a program needs to know about an engine before it is used.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Its name.
+    pub name: EngineName,
+    /// Version and place, or why it is not there and how to get it.
+    pub state: Result<String, Diagnostic>,
+}
+
+/// The engines that this program knows. A library is loaded to look at it, which runs code of it.
+#[must_use]
+pub fn engines(library: Option<&Path>) -> Vec<Found> {
+    let version = Ok(Builtin.version());
+    let builtin = Found { name: EngineName::Builtin, state: version };
+    #[cfg(feature = "ort")]
+    let state = onnxd_engine_ort::Library::load(library)
+        .map(|library| format!("{} {}", library.version(), library.path().display()));
+    #[cfg(not(feature = "ort"))]
+    let state = Running { library: library.map(Path::to_owned), ..Running::default() }
+        .onnx_runtime()
+        .map(|_| String::new());
+    vec![builtin, Found { name: EngineName::OnnxRuntime, state }]
 }
 
 fn lost(why: RecvTimeoutError) -> Diagnostic {

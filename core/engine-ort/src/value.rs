@@ -1,0 +1,130 @@
+//! Tensors of ours as values of ONNX Runtime, and back.
+
+use crate::refused;
+use bytes::Bytes;
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_ir::{DataType, Element, Tensor};
+use ort::memory::Allocator;
+use ort::value::{
+    DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, Shape, TensorElementType,
+};
+use std::fmt::Debug;
+
+const TYPES: [(DataType, TensorElementType); 25] = {
+    use TensorElementType as T;
+    [
+        (DataType::Float, T::Float32),
+        (DataType::Uint8, T::Uint8),
+        (DataType::Int8, T::Int8),
+        (DataType::Uint16, T::Uint16),
+        (DataType::Int16, T::Int16),
+        (DataType::Int32, T::Int32),
+        (DataType::Int64, T::Int64),
+        (DataType::Bool, T::Bool),
+        (DataType::Float16, T::Float16),
+        (DataType::Double, T::Float64),
+        (DataType::Uint32, T::Uint32),
+        (DataType::Uint64, T::Uint64),
+        (DataType::Complex64, T::Complex64),
+        (DataType::Complex128, T::Complex128),
+        (DataType::Bfloat16, T::Bfloat16),
+        (DataType::Float8E4M3FN, T::Float8E4M3FN),
+        (DataType::Float8E4M3FNUZ, T::Float8E4M3FNUZ),
+        (DataType::Float8E5M2, T::Float8E5M2),
+        (DataType::Float8E5M2FNUZ, T::Float8E5M2FNUZ),
+        (DataType::Uint4, T::Uint4),
+        (DataType::Int4, T::Int4),
+        (DataType::Float4E2M1, T::Float4E2M1),
+        (DataType::Float8E8M0, T::Float8E8M0),
+        (DataType::Uint2, T::Uint2),
+        (DataType::Int2, T::Int2),
+    ]
+};
+
+/// A value of ONNX Runtime that holds a copy of `tensor`.
+pub(crate) fn fed(tensor: &Tensor) -> Result<DynValue, Diagnostic> {
+    let dims: Vec<i64> = tensor.dims().iter().map(|d| *d as i64).collect();
+    if let Some(strings) = tensor.as_strings() {
+        let texts = strings.iter().map(|s| String::from_utf8(s.to_vec()));
+        let texts = texts
+            .collect::<Result<Vec<String>, _>>()
+            .map_err(|_| unlike("a string that is not UTF-8"))?;
+        let made = ort::value::Tensor::from_string_array((dims, texts.as_slice()));
+        return made.map(ort::value::Value::into_dyn).map_err(|e| refused(&e));
+    }
+    let (_, ty) = TYPES
+        .into_iter()
+        .find(|(ours, _)| *ours == tensor.dtype())
+        .ok_or_else(|| unlike(tensor.dtype().word()))?;
+    let made = DynTensor::new(&Allocator::default(), ty, Shape::from(dims));
+    let mut made = made.map_err(|e| refused(&e))?;
+    let bytes = tensor.bytes();
+    if !bytes.is_empty() {
+        // SAFETY: the value was just made for this many elements of this type, which ONNX stores
+        // in the same way in both; nothing else knows of it yet.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), made.data_ptr_mut().cast(), bytes.len());
+        }
+    }
+    Ok(made.into_dyn())
+}
+
+/// A value in memory of ours, as weights beside a message must be; `None` for types that are left
+/// in the message.
+pub(crate) fn held(tensor: &Tensor) -> Result<Option<DynValue>, Diagnostic> {
+    let made = match tensor.dtype() {
+        DataType::Float => owned::<f32>(tensor),
+        DataType::Double => owned::<f64>(tensor),
+        DataType::Float16 => owned::<half::f16>(tensor),
+        DataType::Bfloat16 => owned::<half::bf16>(tensor),
+        DataType::Int8 => owned::<i8>(tensor),
+        DataType::Uint8 => owned::<u8>(tensor),
+        DataType::Int16 => owned::<i16>(tensor),
+        DataType::Int32 => owned::<i32>(tensor),
+        DataType::Int64 => owned::<i64>(tensor),
+        _ => None,
+    };
+    made.transpose().map_err(|e| refused(&e))
+}
+
+fn owned<T: PrimitiveTensorElementType + Element + Debug>(
+    tensor: &Tensor,
+) -> Option<Result<DynValue, ort::Error>> {
+    let values = tensor.as_slice::<T>()?.into_owned();
+    let made = ort::value::Tensor::from_array((tensor.dims().to_vec(), values));
+    Some(made.map(ort::value::Value::into_dyn))
+}
+
+/// A copy of a value of ONNX Runtime; `None` for sequences and other kinds of values.
+pub(crate) fn taken(value: &DynValue) -> Result<Option<Tensor>, Diagnostic> {
+    let Ok(value) = value.view().downcast::<DynTensorValueType>() else { return Ok(None) };
+    let dims: Vec<usize> =
+        value.shape().iter().map(|d| usize::try_from(*d)).collect::<Result<_, _>>().map_err(
+            |_| Diagnostic::new(Code::EngineRefused, "ONNX Runtime gave a negative size"),
+        )?;
+    let wrong = |why: onnxd_ir::TensorError| Diagnostic::new(Code::Internal, why.to_string());
+    if *value.data_type() == TensorElementType::String {
+        let (_, strings) = value.try_extract_strings().map_err(|e| refused(&e))?;
+        let strings = strings.into_iter().map(Bytes::from).collect();
+        return Tensor::strings(dims, strings).map(Some).map_err(wrong);
+    }
+    let (ours, ty) = TYPES
+        .into_iter()
+        .find(|(_, ty)| ty == value.data_type())
+        .ok_or_else(|| unlike(&value.data_type().to_string()))?;
+    let elements = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+    let length = elements.and_then(|n| ty.byte_size(n)).unwrap_or(0);
+    let bytes = match length {
+        0 => Bytes::new(),
+        // SAFETY: a tensor in main memory holds its elements without gaps, and lives while it is
+        // borrowed here.
+        _ => Bytes::copy_from_slice(unsafe {
+            std::slice::from_raw_parts(value.data_ptr().cast::<u8>(), length)
+        }),
+    };
+    Tensor::new(ours, dims, bytes).map(Some).map_err(wrong)
+}
+
+fn unlike(what: &str) -> Diagnostic {
+    Diagnostic::new(Code::EngineRefused, format!("ONNX Runtime is not given {what}"))
+}
