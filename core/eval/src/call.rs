@@ -49,6 +49,8 @@ pub(crate) enum Kernel {
 #[derive(Clone, Copy)]
 pub(crate) struct Row {
     pub(crate) op: &'static str,
+    /// Empty for the standard's own.
+    pub(crate) domain: &'static str,
     pub(crate) since: i64,
     pub(crate) until: i64,
     pub(crate) kernel: Kernel,
@@ -59,7 +61,8 @@ pub(crate) struct Row {
 
 /// A row for all versions, computing 16-bit floats through `float`.
 pub(crate) const fn row(op: &'static str, kernel: fn(&Call) -> Outcome<Vec<Tensor>>) -> Row {
-    Row { op, since: 1, until: i64::MAX, kernel: Kernel::Plain(kernel), widens: true }
+    let kernel = Kernel::Plain(kernel);
+    Row { op, domain: "", since: 1, until: i64::MAX, kernel, widens: true }
 }
 
 /// A row whose kernel handles every element type as it is.
@@ -69,10 +72,16 @@ pub(crate) const fn raw(op: &'static str, kernel: fn(&Call) -> Outcome<Vec<Tenso
 
 /// A row of an operator with sub-graphs or on values that are not tensors.
 pub(crate) const fn control(op: &'static str, kernel: Control) -> Row {
-    Row { op, since: 1, until: i64::MAX, kernel: Kernel::Control(kernel), widens: false }
+    let kernel = Kernel::Control(kernel);
+    Row { op, domain: "", since: 1, until: i64::MAX, kernel, widens: false }
 }
 
 impl Row {
+    /// The domain of the operator.
+    pub(crate) const fn of(self, domain: &'static str) -> Row {
+        Row { domain, ..self }
+    }
+
     /// The first opset whose definition the kernel follows.
     pub(crate) const fn since(self, since: i64) -> Row {
         Row { since, ..self }

@@ -18,14 +18,16 @@ const RANDOM: &[&str] = &[
 ];
 
 /// Whether equal inputs give equal outputs, so that the node may be folded. Dropout counts as
-/// random where it may be told to train.
+/// random where it may be told to train; nothing is known of operators outside of the standard that
+/// have no kernel.
 pub fn is_deterministic(node: &Node) -> bool {
     let may_train = node.op == "Dropout" && node.input(2).is_some();
-    node.is_standard() && !may_train && !RANDOM.contains(&node.op.as_str())
+    let random = may_train || RANDOM.contains(&node.op.as_str());
+    if node.is_standard() { !random } else { table::knows(node) }
 }
 
-/// Computes one node of the standard's domain without sub-graphs. Outputs larger than `bytes_max`
-/// bytes are refused before they are made.
+/// Computes one node without sub-graphs; `opset` is the version of the standard's own domain.
+/// Outputs larger than `bytes_max` bytes are refused before they are made.
 ///
 /// # Errors
 /// The node has no kernel (`N0506`), its result is too large (`N0305`), or it breaks the standard
@@ -36,7 +38,9 @@ pub fn eval_node(
     inputs: &[Option<Tensor>],
     bytes_max: usize,
 ) -> Result<Vec<Tensor>, Diagnostic> {
-    let row = if node.is_standard() { table::find(&node.op, opset) } else { None };
+    // Kernels of other domains know one version.
+    let opset = if node.is_standard() { opset } else { 1 };
+    let row = table::find(node, opset);
     let missing = || Fault::unsupported(format!("opset {opset} has no kernel"));
     let scope = Scope::new();
     let call = Call { node, opset, inputs, scope: &scope, bytes_max };

@@ -188,7 +188,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         given: &[Option<Item>],
     ) -> Result<Vec<Item>, Fault> {
         let opset = support::opset(frame.opsets, &node.domain);
-        let row = table::find(&node.op, opset)
+        let row = table::find(node, opset)
             .ok_or_else(|| Fault::unsupported(format!("opset {opset} has no kernel")))?;
         let tensors: Vec<Option<Tensor>> =
             given.iter().map(|x| x.as_ref().and_then(Item::tensor).cloned()).collect();

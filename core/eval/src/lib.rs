@@ -1,5 +1,5 @@
-//! The built-in executor: exact kernels for the standard's operators, one file per family, and what
-//! runs models on them. Constant folding, the "both graphs compute the same" check, calibration and
+//! The built-in executor: exact kernels for the standard's operators and for those of ONNX Runtime
+//! that quantized networks use, one file per family, and what runs models on them. Constant folding, the "both graphs compute the same" check, calibration and
 //! `onnxd eval` all need one.
 //!
 //! To add an operator: one function and one row in its family's table.
@@ -35,6 +35,8 @@ mod linear;
 mod logic;
 mod loss;
 mod math;
+mod microsoft;
+mod ml;
 mod norm;
 mod num;
 mod pool;

@@ -110,7 +110,7 @@ fn gemm(call: &Call) -> Outcome<Vec<Tensor>> {
     })
 }
 
-fn gemm_bias(c: &Tensor, dims: &[usize]) -> Outcome<Tensor> {
+pub(crate) fn gemm_bias(c: &Tensor, dims: &[usize]) -> Outcome<Tensor> {
     if broadcast(c.dims(), dims)? != dims || c.rank() > 2 {
         return Err(Fault::invalid(format!("{c:?} does not broadcast to the product {dims:?}")));
     }

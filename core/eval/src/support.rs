@@ -49,7 +49,7 @@ impl Executor<'_> {
 }
 
 fn kernel_missing(node: &Node, opsets: &Opsets) -> bool {
-    !node.is_standard() || table::find(&node.op, opset(opsets, "")).is_none()
+    table::find(node, opset(opsets, &node.domain)).is_none()
 }
 
 fn missing(graph: &Graph, node: &Node, opsets: &Opsets) -> Diagnostic {

@@ -1,10 +1,13 @@
 //! All kernels: the families' tables, searched by operator and version.
 
 use crate::call::Row;
+use crate::executor::standard;
 use crate::{
-    activation, attention, control, conv, detection, linear, logic, loss, math, norm, pool,
+    activation, attention, control, conv, detection, linear, logic, loss, math, microsoft, ml,
+    norm, pool,
 };
 use crate::{quant, recurrent, reduce, sequence, shape, signal, text};
+use onnxd_ir::Node;
 
 /// The families' tables.
 pub(crate) const FAMILIES: &[&[Row]] = &[
@@ -17,6 +20,8 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     logic::ROWS,
     loss::ROWS,
     math::ROWS,
+    microsoft::ROWS,
+    ml::ROWS,
     norm::ROWS,
     pool::ROWS,
     quant::ROWS,
@@ -28,10 +33,19 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     text::ROWS,
 ];
 
-/// The row that computes `op` of the standard's domain as version `opset` defines it.
-pub(crate) fn find(op: &str, opset: i64) -> Option<&'static Row> {
+/// The row that computes the node's operator as version `opset` of its domain defines it.
+pub(crate) fn find(node: &Node, opset: i64) -> Option<&'static Row> {
+    rows_of(node).find(|r| (r.since..=r.until).contains(&opset))
+}
+
+/// Whether any version of the node's operator has a kernel.
+pub(crate) fn knows(node: &Node) -> bool {
+    rows_of(node).next().is_some()
+}
+
+fn rows_of(node: &Node) -> impl Iterator<Item = &'static Row> {
     let rows = FAMILIES.iter().flat_map(|rows| rows.iter());
-    rows.into_iter().find(|r| r.op == op && (r.since..=r.until).contains(&opset))
+    rows.filter(move |r| r.op == node.op && r.domain == standard(&node.domain))
 }
 
 #[cfg(test)]
@@ -43,7 +57,8 @@ mod tests {
         let rows: Vec<&Row> = FAMILIES.iter().flat_map(|rows| rows.iter()).collect();
         for (i, a) in rows.iter().enumerate() {
             for b in &rows[i + 1..] {
-                let apart = a.op != b.op || a.until < b.since || b.until < a.since;
+                let apart =
+                    (a.domain, a.op) != (b.domain, b.op) || a.until < b.since || b.until < a.since;
                 assert!(apart, "{} has two rows for one version", a.op);
             }
         }
@@ -77,7 +92,8 @@ mod tests {
                 continue;
             }
             views += 1;
-            assert!(find(name, 17).is_some(), "{name} has a typed view but no kernel");
+            let node = Node::new(name, [], []);
+            assert!(find(&node, 17).is_some(), "{name} has a typed view but no kernel");
         }
         assert!(views >= 50, "only {views} typed views were found");
     }

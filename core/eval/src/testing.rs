@@ -7,7 +7,8 @@ use onnxd_ir::{Attr, DataType, Graph, Node, Tensor};
 /// Bytes that outputs of tests may take.
 const BYTES_MAX: usize = 1 << 26;
 
-/// All outputs of operator `op`, of which `outputs` are wanted.
+/// All outputs of operator `op` (`domain.Name` outside of the standard), of which `outputs` are
+/// wanted.
 pub(crate) fn try_all(
     op: &str,
     opset: i64,
@@ -18,7 +19,8 @@ pub(crate) fn try_all(
     let mut g = Graph::new("g");
     let ins: Vec<_> = inputs.iter().map(|x| x.as_ref().map(|_| g.add_value("x", None))).collect();
     let outs: Vec<_> = (0..outputs).map(|_| g.add_value("y", None)).collect();
-    let mut node = Node { inputs: ins, ..Node::new(op, [], outs) };
+    let (domain, op) = op.rsplit_once('.').unwrap_or(("", op));
+    let mut node = Node { inputs: ins, domain: domain.to_owned(), ..Node::new(op, [], outs) };
     node.attrs = attrs.iter().map(|(n, a)| ((*n).to_owned(), a.clone())).collect();
     eval_node(&node, opset, inputs, BYTES_MAX)
 }

@@ -79,8 +79,7 @@ fn fold(graph: &mut Graph, opset: i64, in_function: bool, left: &mut usize, cx: 
 
 /// The node's inputs, if all are constants and the node may be computed at all.
 fn operands(graph: &Graph, node: &Node) -> Option<Vec<Option<Tensor>>> {
-    let foldable = node.is_standard()
-        && eval::is_deterministic(node)
+    let foldable = eval::is_deterministic(node)
         && !KEPT.contains(&node.op.as_str())
         && node.subgraphs().next().is_none()
         && node.output(0).is_some()

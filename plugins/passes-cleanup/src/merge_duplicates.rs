@@ -120,7 +120,7 @@ enum Plain {
 impl Key {
     /// `None` for nodes that must not be merged: random ones, unknown ones, and those with sub-graphs.
     fn of(node: &Node) -> Option<Key> {
-        if !node.is_standard() || !eval::is_deterministic(node) {
+        if !eval::is_deterministic(node) {
             return None;
         }
         let attrs = node.attrs.iter().map(|(n, a)| Some((n.clone(), plain(a)?)));

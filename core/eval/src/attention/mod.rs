@@ -34,7 +34,7 @@ fn split_heads(x: &Tensor, heads: usize) -> Outcome<Tensor> {
 }
 
 /// The inverse of [`split_heads`].
-fn merge_heads(x: &Tensor) -> Outcome<Tensor> {
+pub(crate) fn merge_heads(x: &Tensor) -> Outcome<Tensor> {
     let [b, heads, s, size] = four(x)?;
     Ok(transposed(x, &[0, 2, 1, 3])?.reshaped([b, s, heads * size])?)
 }

@@ -22,7 +22,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// The window and the output's sizes.
-fn pooled(call: &Call) -> Outcome<(Window, Vec<usize>)> {
+pub(crate) fn pooled(call: &Call) -> Outcome<(Window, Vec<usize>)> {
     let x = call.x(0)?;
     let kernel = call.ints("kernel_shape")?.unwrap_or_default();
     let kernel = dims::sizes(kernel)?;
@@ -38,7 +38,7 @@ fn pooled(call: &Call) -> Outcome<(Window, Vec<usize>)> {
 /// On one axis at output position `o`: the input coordinates under the window that are not padding,
 /// and how many elements it covers with padding (what `ceil_mode` adds behind the padding does not
 /// count).
-struct Span {
+pub(crate) struct Span {
     inside: Range<usize>,
     step: usize,
     padded: usize,
@@ -58,7 +58,7 @@ fn span(window: &Window, axis: usize, o: usize) -> Span {
 }
 
 /// Computes one output element from the spans of its window; `f(channel, spans)`.
-fn per_window<T: Num, R: Num>(
+pub(crate) fn per_window<T: Num, R: Num>(
     window: &Window,
     x: &[T],
     out: &mut [R],
@@ -86,7 +86,7 @@ fn per_window<T: Num, R: Num>(
 }
 
 /// Calls `f(index)` for every input element of the window.
-fn for_each_inside(window: &Window, spans: &[Span; AXES], mut f: impl FnMut(usize)) {
+pub(crate) fn for_each_inside(window: &Window, spans: &[Span; AXES], mut f: impl FnMut(usize)) {
     let [_, i1, i2] = window.input;
     let [a, b, c] = spans;
     for y in a.inside.clone().step_by(a.step) {

@@ -1,6 +1,6 @@
 //! Quantization: `q = saturate(round(x / scale) + zero_point)`, ties to even, and its inverse.
 
-mod qlinear;
+pub(crate) mod qlinear;
 
 use crate::call::{Call, Row, one, raw, row};
 use crate::cells::{Cell, Packed};
@@ -20,7 +20,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// Smallest and largest integer of a quantized type.
-fn limits(dtype: DataType) -> Outcome<(i64, i64)> {
+pub(crate) fn limits(dtype: DataType) -> Outcome<(i64, i64)> {
     let bits = dtype.bits() as u32;
     match dtype {
         DataType::Int2 | DataType::Int4 | DataType::Int8 | DataType::Int16 | DataType::Int32 => {
@@ -34,7 +34,7 @@ fn limits(dtype: DataType) -> Outcome<(i64, i64)> {
 }
 
 /// The integer of a real number already divided by its scale.
-fn quantized(x: f64, zero: i64, (low, high): (i64, i64)) -> i64 {
+pub(crate) fn quantized(x: f64, zero: i64, (low, high): (i64, i64)) -> i64 {
     (x.round_ties_even() + zero as f64).clamp(low as f64, high as f64) as i64
 }
 
@@ -126,7 +126,7 @@ fn division(call: &Call, x: &Tensor) -> Outcome<fn(f64, f32) -> f64> {
     })
 }
 
-fn quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(crate) fn quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, scale, zero) = (call.x(0)?, call.x(1)?, call.opt(2));
     let named = named(call, "output_dtype")?;
     let dtype = zero.map(Tensor::dtype).or(named).unwrap_or(DataType::Uint8);
@@ -153,7 +153,7 @@ fn quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     one(cast(&Tensor::from_vec(x.dims(), integers), dtype)?)
 }
 
-fn dequantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(crate) fn dequantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, scale, zero) = (call.x(0)?, call.x(1)?, call.opt(2));
     let layout = Layout::of(call, x, scale)?;
     let (scales, zeros) = parameters(scale, zero)?;
@@ -175,17 +175,32 @@ fn dequantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// Scale and zero point from the range of the data, widened to include zero.
-fn dynamic_quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(crate) fn dynamic_quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let values = call.slice::<f32>(0)?;
+    let (scale, zero) = range_of(&values);
+    let y = values.iter().map(|v| quantized(f64::from(v / scale), zero, BYTE) as u8).collect();
+    Ok(vec![Tensor::from_vec(x.dims(), y), Tensor::scalar(scale), Tensor::scalar(zero as u8)])
+}
+
+/// Smallest and largest `uint8`.
+const BYTE: (i64, i64) = (0, 255);
+
+/// Scale and zero point that `uint8` covers the values and zero with.
+fn range_of(values: &[f32]) -> (f32, i64) {
     let low = values.iter().copied().fold(0f32, f32::min);
     let high = values.iter().copied().fold(0f32, f32::max);
     let scale = if low == high { 1.0 } else { (high - low) / 255.0 };
-    let limits = limits(DataType::Uint8)?;
     // ONNX Runtime's answer to a range that is too small for any scale but 0.
-    let zero = if scale == 0.0 { 255 } else { quantized(f64::from(-low / scale), 0, limits) };
-    let y = values.iter().map(|v| quantized(f64::from(v / scale), zero, limits) as u8).collect();
-    Ok(vec![Tensor::from_vec(x.dims(), y), Tensor::scalar(scale), Tensor::scalar(zero as u8)])
+    (scale, if scale == 0.0 { 255 } else { quantized(f64::from(-low / scale), 0, BYTE) })
+}
+
+/// What remains of the values after dynamic quantization.
+pub(crate) fn rounded(values: &[f64]) -> Vec<f64> {
+    let narrow: Vec<f32> = values.iter().map(|v| *v as f32).collect();
+    let (scale, zero) = range_of(&narrow);
+    let place = |v: &f32| quantized(f64::from(v / scale), zero, BYTE) - zero;
+    narrow.iter().map(|v| place(v) as f64 * f64::from(scale)).collect()
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ fn requantized(sums: &Tensor, zero: &Tensor, factor: impl Fn(usize) -> f32) -> O
 }
 
 /// `x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias`.
-pub(super) fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(crate) fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = centered(call.x(0)?, call.opt(2), false)?;
     let w = centered_weights(call.x(3)?, call.opt(5))?;
     let filters = w.dims().first().copied().unwrap_or(0);

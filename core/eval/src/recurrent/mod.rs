@@ -13,6 +13,7 @@ use crate::linear::multiply_add;
 use crate::reals::{reals, sized, stored};
 use activations::{Activation, activations};
 use onnxd_ir::{DataType, Tensor};
+use std::borrow::Cow;
 
 pub(crate) const ROWS: &[Row] =
     &[raw("GRU", gru).since(7), raw("LSTM", lstm).since(7), raw("RNN", rnn).since(7)];
@@ -42,6 +43,8 @@ struct Layer {
     clip: f64,
     /// `input_forget` of LSTM, `linear_before_reset` of GRU.
     switch: bool,
+    /// Whether what meets the weights is rounded to 8 bits first.
+    rounded: bool,
 }
 
 /// The weights and the state of one direction.
@@ -92,7 +95,15 @@ fn layer(call: &Call, kind: Kind, x: &Tensor) -> Outcome<Layer> {
         lengths,
         clip,
         switch,
+        rounded: false,
     })
+}
+
+impl Layer {
+    /// A left side of a product with the weights.
+    fn operand<'a>(&self, values: &'a [f64]) -> Cow<'a, [f64]> {
+        if self.rounded { Cow::Owned(crate::quant::rounded(values)) } else { Cow::Borrowed(values) }
+    }
 }
 
 /// An optional input of these sizes, zeros if absent.
@@ -122,14 +133,14 @@ fn state(call: &Call, i: usize, l: &Layer, batch_first: bool) -> Outcome<Vec<f64
 }
 
 /// `X, W, R, B?, sequence_lens?, initial_h?, initial_c?, P? -> Y, Y_h, Y_c`.
-fn recurrent(call: &Call, kind: Kind) -> Outcome<Vec<Tensor>> {
+fn recurrent(call: &Call, kind: Kind, rounded: bool) -> Outcome<Vec<Tensor>> {
     let batch_first = call.flag("layout", false)?;
     let given = call.x(0)?;
     if given.rank() != 3 {
         return Err(Fault::invalid(format!("{given:?} must have three axes")));
     }
     let x = if batch_first { transposed(given, &[1, 0, 2])? } else { given.clone() };
-    let l = layer(call, kind, &x)?;
+    let l = Layer { rounded, ..layer(call, kind, &x)? };
     let (d, wide) = (l.directions, l.gates * l.hidden);
     let w = sized(call.x(1)?, &[d, wide, l.width], "W")?;
     let r = sized(call.x(2)?, &[d, wide, l.hidden], "R")?;
@@ -144,7 +155,8 @@ fn recurrent(call: &Call, kind: Kind) -> Outcome<Vec<Tensor>> {
     let y_dims = [l.steps, d, l.batch, l.hidden];
     let mut y = vec![0f64; call.room(DataType::Double, &y_dims)?];
     call.room(DataType::Double, &[l.steps, l.batch, wide])?;
-    let values = reals(&x)?;
+    let fed = reals(&x)?;
+    let values = l.operand(&fed);
     let (mut last_h, mut last_c) = (Vec::new(), Vec::new());
     for k in 0..d {
         let area = l.batch * l.hidden;
@@ -184,7 +196,7 @@ fn recurrent(call: &Call, kind: Kind) -> Outcome<Vec<Tensor>> {
 fn walk(l: &Layer, direction: &mut Direction, back: bool, k: usize, y: &mut [f64]) {
     let wide = l.gates * l.hidden;
     for step in 0..l.lengths.iter().copied().max().unwrap_or(0) {
-        let told = product(l.batch, l.hidden, wide, &direction.h, direction.r);
+        let told = product(l.batch, l.hidden, wide, &l.operand(&direction.h), direction.r);
         for b in (0..l.batch).filter(|b| step < l.lengths[*b]) {
             let t = if back { l.lengths[b] - 1 - step } else { step };
             cells::advance(l, direction, b, t, &told[b * wide..(b + 1) * wide]);
@@ -196,13 +208,18 @@ fn walk(l: &Layer, direction: &mut Direction, back: bool, k: usize, y: &mut [f64
 }
 
 fn rnn(call: &Call) -> Outcome<Vec<Tensor>> {
-    recurrent(call, Kind::Rnn)
+    recurrent(call, Kind::Rnn, false)
 }
 
 fn gru(call: &Call) -> Outcome<Vec<Tensor>> {
-    recurrent(call, Kind::Gru)
+    recurrent(call, Kind::Gru, false)
 }
 
 fn lstm(call: &Call) -> Outcome<Vec<Tensor>> {
-    recurrent(call, Kind::Lstm)
+    recurrent(call, Kind::Lstm, false)
+}
+
+/// An LSTM whose input and state are rounded to 8 bits before they meet the weights.
+pub(crate) fn quantized_lstm(call: &Call) -> Outcome<Vec<Tensor>> {
+    recurrent(call, Kind::Lstm, true)
 }

@@ -17,6 +17,7 @@ use crate::call::{Row, raw, row};
 pub(crate) use build::densified;
 pub(crate) use cast::{cast, dtype_attr};
 pub(crate) use minifloat::format;
+pub(crate) use select::trilu;
 
 pub(crate) const ROWS: &[Row] = &[
     raw("BitCast", cast::bit_cast),

@@ -57,7 +57,7 @@ pub(super) fn compress(call: &Call) -> Outcome<Vec<Tensor>> {
 }
 
 /// The upper or lower triangle of the innermost matrices, zero elsewhere.
-pub(super) fn trilu(call: &Call) -> Outcome<Vec<Tensor>> {
+pub(crate) fn trilu(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let [.., rows, columns] = x.dims() else {
         return Err(Fault::invalid(format!("{x:?} is not a matrix")));

@@ -53,10 +53,8 @@ def attribute(a):
     return f"{a.name}:{KIND[a.type.name]}{'!' if a.required else ''}{default(a)}"
 
 
-def main():
-    schemas = sorted(
-        defs.get_all_schemas_with_history(), key=lambda s: (s.domain, s.name, s.since_version)
-    )
+def dump(schemas, versions):
+    """One text of all `schemas`, which are sorted by domain; `versions` is the newest of each."""
     sets = {}
     for schema in schemas:
         for constraint in schema.type_constraints:
@@ -64,13 +62,8 @@ def main():
     for number, types in enumerate(sorted(sets)):
         sets[types] = number
 
-    print(f"# onnx {onnx.__version__}; written by dump_schema.py")
     for types, number in sorted(sets.items(), key=lambda item: item[1]):
         print(f"types {number} {types}")
-    versions = {}
-    for schema in schemas:
-        versions[schema.domain] = max(versions.get(schema.domain, 0), schema.since_version)
-    versions[""] = defs.onnx_opset_version()
     domain = None
     for s in schemas:
         if s.domain != domain:
@@ -90,4 +83,17 @@ def main():
         print("|".join(parts).replace("2147483647", "*"))
 
 
-main()
+def main():
+    schemas = sorted(
+        defs.get_all_schemas_with_history(), key=lambda s: (s.domain, s.name, s.since_version)
+    )
+    versions = {}
+    for schema in schemas:
+        versions[schema.domain] = max(versions.get(schema.domain, 0), schema.since_version)
+    versions[""] = defs.onnx_opset_version()
+    print(f"# onnx {onnx.__version__}; written by dump_schema.py")
+    dump(schemas, versions)
+
+
+if __name__ == "__main__":
+    main()

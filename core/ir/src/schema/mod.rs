@@ -1,9 +1,11 @@
 //! The standard's operators: what each takes, gives and may be told, for every version of every
-//! operator.
+//! operator; and those of `com.microsoft` that the executor knows.
 //!
-//! `operators.txt` is a dump of the official package's registry, read once; `dump_schema.py` renews
-//! it. A `types N ...` line is a set of allowed types, a `domain V NAME` line begins a domain whose
-//! newest version is `V`, and every other line is one operator since one version:
+//! `operators.txt` is a dump of the official package's registry, `microsoft.txt` one of ONNX
+//! Runtime's, read once; `dump_schema.py` and `dump_microsoft.py` renew them. A `types N ...` line
+//! is a set of allowed types, a `domain V NAME` line begins a domain whose newest version is `V`
+//! (`?` where only some of its operators are listed), and every other line is one operator since
+//! one version:
 //! `Name since|inputs|outputs|attributes|constraints|counts`. A parameter is `name:letter` or
 //! `name:=type`, with `?` if optional and `*MIN` if variadic (`~` if its types may differ); an
 //! attribute is `name:kind`, with `!` if required and `=default`.
@@ -131,15 +133,16 @@ pub(crate) struct Registry {
 }
 
 pub(crate) struct Domain {
-    /// Newest version.
-    version: i64,
+    /// Newest version; `None` where only some operators are listed.
+    version: Option<i64>,
     /// Versions of each operator, oldest first.
     operators: HashMap<&'static str, Vec<OpSchema>>,
 }
 
 fn registry() -> &'static Registry {
     static REGISTRY: OnceLock<Registry> = OnceLock::new();
-    REGISTRY.get_or_init(|| read::registry(include_str!("operators.txt")))
+    let texts = [include_str!("operators.txt"), include_str!("microsoft.txt")];
+    REGISTRY.get_or_init(|| read::registry(&texts))
 }
 
 fn domain(domain: &str) -> Option<&'static Domain> {
@@ -162,9 +165,10 @@ pub fn max_opset() -> i64 {
     max_version("").unwrap_or(0)
 }
 
-/// Newest version of a domain; `None` for a domain that is not the standard's (`com.microsoft`).
+/// Newest version of a domain; `None` for a domain that is not the standard's (`com.microsoft`),
+/// which may have other operators than the known ones.
 pub fn max_version(domain: &str) -> Option<i64> {
-    self::domain(domain).map(|d| d.version)
+    self::domain(domain).and_then(|d| d.version)
 }
 
 /// Names of all operators of a domain, in no order.

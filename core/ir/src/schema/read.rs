@@ -1,5 +1,5 @@
-//! Reads `operators.txt`. The file is part of the program, so a mistake in it is a panic that
-//! tests find.
+//! Reads `operators.txt` and `microsoft.txt`. The files are part of the program, so a mistake in
+//! them is a panic that tests find.
 
 use super::{AttrSchema, Domain, OpSchema, Param, ParamKind, ParamType, Registry, TypeSet};
 use std::collections::HashMap;
@@ -8,8 +8,14 @@ use std::collections::HashMap;
 const KINDS: [&str; 15] =
     ["", "f", "i", "s", "t", "g", "fs", "is", "ss", "ts", "gs", "sp", "sps", "tp", "tps"];
 
-pub(super) fn registry(text: &'static str) -> Registry {
-    let mut domains: HashMap<&'static str, Domain> = HashMap::new();
+pub(super) fn registry(texts: &[&'static str]) -> Registry {
+    let mut domains = HashMap::new();
+    texts.iter().for_each(|text| read(text, &mut domains));
+    Registry { domains }
+}
+
+/// Adds what one file lists. A domain that is listed already keeps its version.
+fn read(text: &'static str, domains: &mut HashMap<&'static str, Domain>) {
     let mut sets: Vec<&'static TypeSet> = Vec::new();
     let mut domain = "";
     for line in text.lines().filter(|l| !l.starts_with('#')) {
@@ -23,9 +29,10 @@ pub(super) fn registry(text: &'static str) -> Registry {
             }
             "domain" => {
                 let (version, name) = split(rest, ' ');
-                let version = version.parse().expect("a version is a number");
+                let number = || version.parse().expect("a version is a number");
+                let version = (version != "?").then(number);
                 domain = name;
-                domains.insert(name, Domain { version, operators: HashMap::new() });
+                domains.entry(name).or_insert(Domain { version, operators: HashMap::new() });
             }
             _ => {
                 let schema = operator(line, &sets);
@@ -34,7 +41,6 @@ pub(super) fn registry(text: &'static str) -> Registry {
             }
         }
     }
-    Registry { domains }
 }
 
 /// The text before and after the first `at`.

@@ -5,6 +5,8 @@ use crate::{Attr, DataType, Dim, ValueType};
 fn versions_are_found() {
     assert!(max_opset() >= 28);
     assert_eq!(max_version("com.microsoft"), None);
+    assert_eq!(find("com.microsoft", "QLinearAdd", 1).unwrap().inputs_min, 7);
+    assert!(find("com.microsoft", "Sampling", 1).is_none());
     assert_eq!(find("", "Softmax", 12).unwrap().since, 11);
     assert_eq!(find("ai.onnx", "Softmax", 13).unwrap().since, 13);
     assert!(find("", "LayerNormalization", 16).is_none());

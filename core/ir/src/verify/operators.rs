@@ -86,11 +86,12 @@ impl Context<'_> {
             return application(visit.graph, node, &self.model.functions[i], findings);
         }
         let Some(version) = version_of(visit, &node.domain) else { return };
-        if schema::max_version(&node.domain).is_none() {
-            return; // not the standard's: passes through
-        }
         let Some(schema) = schema::find(&node.domain, &node.op, version) else {
-            return findings.add_at(visit.graph, node, unknown(node, version));
+            // What is not the standard's passes through.
+            if schema::max_version(&node.domain).is_some() {
+                findings.add_at(visit.graph, node, unknown(node, version));
+            }
+            return;
         };
         if schema.deprecated {
             let message = format!("`{}` must not be used in opset {version}.", node.op);

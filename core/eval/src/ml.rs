@@ -1,0 +1,5 @@
+//! Operators of `ai.onnx.ml`.
+
+use crate::call::Row;
+
+pub(crate) const ROWS: &[Row] = &[];
