@@ -36,12 +36,15 @@ fn thirds(x: &Tensor, sizes: [usize; 3]) -> Outcome<[Tensor; 3]> {
     Ok([columns(x, 0, q)?, columns(x, q, q + k)?, columns(x, q + k, q + k + v)?])
 }
 
+/// Whether a key does not count: batch, query, key.
+type Hidden = Box<dyn Fn(usize, usize, usize) -> bool>;
+
 /// What is added to the logits for a mask of `[batch, 1, queries or 1, keys]`: nothing where a key
 /// counts. Masks are lengths (with the starts behind them or not), or one number per key.
 fn added(call: &Call, mask: &Tensor, [batch, queries, keys]: [usize; 3]) -> Outcome<Tensor> {
     let filter = call.float("mask_filter_value", -10000.0)?;
     let values = integers(mask)?;
-    let (rows, hidden): (usize, Box<dyn Fn(usize, usize, usize) -> bool>) = match *mask.dims() {
+    let (rows, hidden): (usize, Hidden) = match *mask.dims() {
         [n] if n == batch => (1, Box::new(move |b, _, j| j as i64 >= values[b])),
         [n] if n == 2 * batch => {
             let outside = move |b: usize, _, j: usize| {
@@ -107,10 +110,9 @@ fn halves(x: &Tensor) -> Outcome<[Tensor; 2]> {
 
 /// Keys and values in one tensor of five axes, as `Attention` hands them on.
 fn with_present(outputs: Vec<Tensor>) -> Outcome<Vec<Tensor>> {
-    let lifted = |x: &Tensor| Ok(x.reshaped([&[1], x.dims()].concat())?);
+    let lifted = |x: &Tensor| -> Outcome<Tensor> { Ok(x.reshaped([&[1], x.dims()].concat())?) };
     let [y, k, v] = &outputs[..] else { return Ok(outputs) };
-    let (k, v): (Outcome<Tensor>, Outcome<Tensor>) = (lifted(k), lifted(v));
-    let (k, v) = (k?, v?);
+    let (k, v) = (lifted(k)?, lifted(v)?);
     if k.dims() != v.dims() {
         return Ok(vec![y.clone()]);
     }

@@ -151,7 +151,13 @@ fn group(site: &Site<'_>) -> Result<i64, String> {
 }
 
 fn conv(site: &Site<'_>, weight: usize) -> Shapes {
-    let (Some(x), Some(w)) = (site.shape(0), site.shape(weight)) else { return unknown() };
+    let Some(x) = site.shape(0) else { return unknown() };
+    conv_of(site, x, weight)
+}
+
+/// For an input of shape `x`.
+pub(super) fn conv_of(site: &Site<'_>, x: &[Dim], weight: usize) -> Shapes {
+    let Some(w) = site.shape(weight) else { return unknown() };
     let (n, c, spatial) = channels_first(x)?;
     let group = group(site)?;
     let kernel = kernel(site, w, spatial.len())?;

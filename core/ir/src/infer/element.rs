@@ -45,6 +45,9 @@ fn by_attribute(site: &Site<'_>, slot: usize) -> Option<DataType> {
     if site.node.domain == ML {
         return learning::label_type(site).filter(|_| slot == 0);
     }
+    if !site.node.is_standard() {
+        return super::microsoft::dtype(site);
+    }
     match site.node.op.as_str() {
         "BitCast" | "Cast" => number("to"),
         "Constant" => match site.node.attrs.first()? {

@@ -5,14 +5,15 @@ use super::site::{Shapes, Site, both, broadcast, one, show, unknown};
 use crate::Dim;
 
 pub(super) const RULES: Rules = &[
-    ("Gemm", gemm),
+    ("Gemm", |site| gemm(site, [0, 1, 2])),
     ("MatMul", |site| matmul(site, 1)),
     ("MatMulInteger", |site| matmul(site, 1)),
     ("QLinearMatMul", |site| matmul(site, 3)),
 ];
 
-fn gemm(site: &Site<'_>) -> Shapes {
-    let (Some(a), Some(b)) = (site.shape(0), site.shape(1)) else { return unknown() };
+/// Both factors and the addend by their positions among the inputs.
+pub(super) fn gemm(site: &Site<'_>, [a, b, c]: [usize; 3]) -> Shapes {
+    let (Some(a), Some(b)) = (site.shape(a), site.shape(b)) else { return unknown() };
     let ([a0, a1], [b0, b1]) = (a, b) else {
         return Err(format!("{} and {} are not two matrices", show(a), show(b)));
     };
@@ -22,7 +23,8 @@ fn gemm(site: &Site<'_>) -> Shapes {
         return Err(format!("{} and {} cannot be multiplied", show(a), show(b)));
     }
     let out = vec![m.clone(), n.clone()];
-    if let Some(c) = site.shape(2).filter(|_| site.opset >= 7) {
+    let broadcasts = site.opset >= 7 || !site.node.is_standard();
+    if let Some(c) = site.shape(c).filter(|_| broadcasts) {
         let sum = broadcast(&out, c)?;
         if sum.len() > 2 {
             return Err(format!("the shapes {} and {} do not broadcast", show(&out), show(c)));
@@ -32,8 +34,13 @@ fn gemm(site: &Site<'_>) -> Shapes {
 }
 
 /// As NumPy's `matmul`: vectors are promoted, leading axes broadcast.
-fn matmul(site: &Site<'_>, second: usize) -> Shapes {
+pub(super) fn matmul(site: &Site<'_>, second: usize) -> Shapes {
     let (Some(a), Some(b)) = (site.shape(0), site.shape(second)) else { return unknown() };
+    product(a, b)
+}
+
+/// The shape of a product of factors of these shapes.
+pub(super) fn product(a: &[Dim], b: &[Dim]) -> Shapes {
     let wrong = || Err(format!("{} and {} cannot be multiplied", show(a), show(b)));
     let (batch_a, m, k): (&[Dim], Option<&Dim>, &Dim) = match a {
         [k] => (&[], None, k),

@@ -22,6 +22,7 @@ mod logic;
 mod loss;
 mod math;
 mod merge;
+mod microsoft;
 mod norm;
 mod pool;
 mod quant;
@@ -120,6 +121,7 @@ const FAMILIES: &[(&str, Rules)] = &[
     ("", text::RULES),
     ("", vision::RULES),
     (ML, learning::RULES),
+    (microsoft::DOMAIN, microsoft::RULES),
     ("ai.onnx.preview", attention::PREVIEW),
 ];
 

@@ -15,6 +15,7 @@ pub(super) const RULES: Rules = &[
     ("LpNormalization", same),
     ("MeanVarianceNormalization", same),
     ("RMSNormalization", same),
+    ("SimplifiedLayerNormalization", same),
 ];
 
 /// The statistics have one element per channel.
@@ -36,7 +37,7 @@ fn with_mask(site: &Site<'_>) -> Shapes {
 }
 
 /// Mean and inverse deviation keep the normalized axes with size 1.
-fn layer_normalization(site: &Site<'_>) -> Shapes {
+pub(super) fn layer_normalization(site: &Site<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let first = axis(site.int("axis", -1), shape.len())?;
     let mut reduced = shape.to_vec();

@@ -29,6 +29,11 @@ fn kernel(site: &Site<'_>, x: &[Dim]) -> Result<Shape, String> {
 /// Also for the indices that MaxPool may give.
 fn pool(site: &Site<'_>) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
+    pool_of(site, x)
+}
+
+/// For an input of shape `x`.
+pub(super) fn pool_of(site: &Site<'_>, x: &[Dim]) -> Shapes {
     let (n, c, spatial) = channels_first(x)?;
     let window = Window::of(site, kernel(site, x)?)?;
     let ceil = site.int("ceil_mode", 0) != 0;
@@ -41,6 +46,11 @@ fn pool(site: &Site<'_>) -> Shapes {
 
 fn global(site: &Site<'_>) -> Shapes {
     let Some(x) = site.shape(0) else { return unknown() };
+    global_of(x)
+}
+
+/// For an input of shape `x`.
+pub(super) fn global_of(x: &[Dim]) -> Shapes {
     let (n, c, spatial) = channels_first(x)?;
     let mut out = vec![n.clone(), c.clone()];
     out.resize(2 + spatial.len(), Dim::Known(1));

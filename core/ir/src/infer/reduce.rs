@@ -30,7 +30,7 @@ fn reduced(shape: &[Dim], axes: &[usize], keep: bool) -> Shape {
     .collect()
 }
 
-fn reduce(site: &Site<'_>) -> Shapes {
+pub(super) fn reduce(site: &Site<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let keep = site.int("keepdims", 1) != 0;
     let given = site.list_or_input("axes", 1);

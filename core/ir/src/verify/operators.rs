@@ -170,13 +170,19 @@ pub(super) fn against(g: &Graph, node: &Node, schema: &OpSchema, findings: &mut 
     types(g, node, schema, findings);
 }
 
+/// Whether later releases add inputs and attributes to the operators of a domain in place, as they
+/// do where its versions stand still.
+fn grows(node: &Node) -> bool {
+    schema::max_version(&node.domain).is_none()
+}
+
 fn counts(g: &Graph, node: &Node, schema: &OpSchema, findings: &mut Findings) {
     let sides = [
         ("inputs", node.inputs.len(), schema.inputs_min, schema.inputs_max),
         ("outputs", node.outputs.len(), schema.outputs_min, schema.outputs_max),
     ];
     for (what, found, min, max) in sides {
-        if found < min || found > max {
+        if found < min || (found > max && !grows(node)) {
             let range = match max {
                 usize::MAX => format!("at least {min}"),
                 _ if min == max => format!("{min}"),
@@ -197,7 +203,7 @@ fn attributes(g: &Graph, node: &Node, schema: &OpSchema, findings: &mut Findings
     for (name, attr) in &node.attrs {
         let Some(known) = schema.attribute(name) else {
             // Names with two underscores are reserved for whoever runs the model.
-            if !name.starts_with("__") {
+            if !name.starts_with("__") && !grows(node) {
                 let near = nearest(name, schema.attributes.iter().map(|a| a.name));
                 let near = near.map(|n| format!(" (`{n}`?)")).unwrap_or_default();
                 let name = shown(name);

@@ -25,6 +25,34 @@ fn a_sound_model() {
     assert_eq!(messages(SOUND), Vec::<String>::new());
 }
 
+/// Operators of ONNX Runtime: unknown ones pass, known ones must have what the runtime demands.
+#[test]
+fn a_domain_that_is_known_in_part() {
+    let model = |node: &str| {
+        format!(
+            r#"<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+            g (uint8[2] x, float s, uint8 z, float[2] f) => () {{ {node} }}"#
+        )
+    };
+    for sound in [
+        "y = com.microsoft.QLinearAdd(x, s, z, x, s, z, s)",
+        "y = com.microsoft.QLinearAdd(x, s, \"\", x, s, \"\", s, z)",
+        "y = com.microsoft.Gelu<later = 1>(f, f)",
+        "y = com.microsoft.Unheard(f)",
+        "y = SimplifiedLayerNormalization(f, f)",
+    ] {
+        assert_eq!(messages(&model(sound)), Vec::<String>::new(), "{sound}");
+    }
+    for (wrong, message) in [
+        ("y = com.microsoft.QLinearAdd(x, s, z, x)", "`QLinearAdd` has 7 to 8 inputs"),
+        ("y = com.microsoft.QLinearSigmoid(f, s, z, s, z)", "`f` (X) is float[2]"),
+        ("y = com.microsoft.MatMulNBits<K = 2, N = 2>(f, x, f)", "`block_size` is missing"),
+    ] {
+        let found = messages(&model(wrong));
+        assert!(found.iter().any(|f| f.contains(message)), "{wrong}: {found:?}");
+    }
+}
+
 #[test]
 fn everything_wrong_is_found_at_once() {
     let text = r#"<ir_version: 8, opset_import: ["" : 11, "ai.onnx.ml" : 99]>
