@@ -1,6 +1,6 @@
 //! The built-in executor: exact kernels for the standard's operators and for those of ONNX Runtime
-//! that quantized networks use, one file per family, and what runs models on them. Constant folding, the "both graphs compute the same" check, calibration and
-//! `onnxd eval` all need one.
+//! that quantized networks use, one file per family, and what runs models on them. Constant folding,
+//! the "both graphs compute the same" check, calibration and `onnxd eval` all need one.
 //!
 //! To add an operator: one function and one row in its family's table.
 
