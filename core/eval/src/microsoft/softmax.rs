@@ -1,10 +1,10 @@
-//! Softmax in integers: exponentials come from a table, quotients are rounded half up.
+//! Softmax of integers: exponentials come from a table, quotients are rounded, ties to even.
 
 use super::{Affine, eight_bits};
 use crate::call::{Call, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
-use crate::quant::limits;
+use crate::quant::{limits, quantized};
 use crate::shape::cast;
 use onnxd_ir::{DataType, Tensor};
 
@@ -14,7 +14,7 @@ const TOP: f64 = 0x7f_ffff as f64;
 /// `exp(scale * (i - 255))` in fixed point, such that `count` of them add up within 32 bits.
 fn exponentials(scale: f32, count: usize) -> Vec<u64> {
     let unit = (f64::from(u32::MAX) / count as f64).min(TOP);
-    let entry = |i: i32| (unit * (f64::from(i - 255) * f64::from(scale)).exp() + 0.5) as u64;
+    let entry = |i: i32| (unit * (f64::from(i - 255) * f64::from(scale)).exp()) as u64;
     (0..256).map(entry).collect()
 }
 
@@ -34,7 +34,7 @@ pub(super) fn q_linear_softmax(call: &Call) -> Outcome<Vec<Tensor>> {
     if !(1.0..=u32::MAX as f32).contains(&unit) {
         return Err(Fault::invalid(format!("the scale {} leaves nothing of a quotient", to.scale)));
     }
-    let unit = unit as u128;
+    let unit = unit.floor();
     if values.is_empty() {
         return one(x.clone());
     }
@@ -42,11 +42,11 @@ pub(super) fn q_linear_softmax(call: &Call) -> Outcome<Vec<Tensor>> {
     for start in (0..outer).flat_map(|o| (0..inner).map(move |i| o * size * inner + i)) {
         let run = || (0..size).map(|k| start + k * inner);
         let top = run().map(|i| values[i]).max().unwrap_or(0);
-        let entry = |q: i64| u128::from(table[(q - top + 255) as usize]);
-        let sum: u128 = run().map(|i| entry(values[i])).sum();
+        let entry = |q: i64| table[(q - top + 255) as usize];
+        let sum: u64 = run().map(|i| entry(values[i])).sum();
         for i in run() {
-            let quotient = (entry(values[i]) * unit + sum / 2) / sum.max(1);
-            values[i] = (quotient as i64 + to.zero).clamp(range.0, range.1);
+            let quotient = entry(values[i]) as f64 * f64::from(unit) / sum.max(1) as f64;
+            values[i] = quantized(quotient, to.zero, range);
         }
     }
     one(cast(&Tensor::from_vec(x.dims(), values), x.dtype())?)

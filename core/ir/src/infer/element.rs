@@ -2,7 +2,7 @@
 //! attributes.
 
 use super::site::Site;
-use super::{ML, learning};
+use super::{ML, learning, microsoft};
 use crate::schema::{Param, ParamKind, ParamType};
 use crate::{Attr, DataType, Dim, Shape, ValueType};
 
@@ -45,8 +45,8 @@ fn by_attribute(site: &Site<'_>, slot: usize) -> Option<DataType> {
     if site.node.domain == ML {
         return learning::label_type(site).filter(|_| slot == 0);
     }
-    if !site.node.is_standard() {
-        return super::microsoft::dtype(site);
+    if site.node.domain == microsoft::DOMAIN {
+        return microsoft::dtype(site);
     }
     match site.node.op.as_str() {
         "BitCast" | "Cast" => number("to"),

@@ -378,12 +378,13 @@ fn every_operator_has_a_rule_and_every_rule_an_operator() {
     }
     let rows: usize = FAMILIES.iter().map(|(_, family)| family.len()).sum();
     assert_eq!(rules().len(), rows, "an operator has one rule");
-    let without: Vec<&str> = ["", ML, microsoft::DOMAIN, "ai.onnx.preview", "ai.onnx.preview.training"]
-        .into_iter()
-        .flat_map(|domain| schema::operators(domain).map(move |op| (domain, op)))
-        .filter(|key| !rules().contains_key(key) && !type_rules().contains_key(key))
-        .map(|(_, op)| op)
-        .collect();
+    let without: Vec<&str> =
+        ["", ML, microsoft::DOMAIN, "ai.onnx.preview", "ai.onnx.preview.training"]
+            .into_iter()
+            .flat_map(|domain| schema::operators(domain).map(move |op| (domain, op)))
+            .filter(|key| !rules().contains_key(key) && !type_rules().contains_key(key))
+            .map(|(_, op)| op)
+            .collect();
     // The shapes of maps are in no type; what Gradient gives depends on the graph around it.
     let mut without = without;
     without.sort_unstable();
