@@ -10,13 +10,13 @@ use crate::external::TensorLoader;
 use crate::findings::{Findings, Part, Place};
 use crate::metadata::from_entries;
 use crate::opset::{IR_VERSION_MAX, IR_VERSION_MIN, IR_VERSION_RAISED, OPSET_MAX};
+use crate::packed::PackedModel;
 use crate::wire;
 use bytes::Bytes;
 use graph::Scope;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Function, Model, Opsets};
 use onnxd_proto::onnx::{FunctionProto, ModelProto, OperatorSetIdProto};
-use prost::Message;
 use std::collections::HashSet;
 
 /// A decoded model.
@@ -34,19 +34,18 @@ pub struct Decoded {
 /// Everything found wrong, at most 100 findings: N0501 (no protobuf), N0502 (against the standard),
 /// N0503 (external data), N0504 (newer than known), N0213 (a limit).
 pub fn decode(bytes: Bytes, loader: &mut dyn TensorLoader) -> Result<Decoded, Diagnostics> {
-    from_proto(parse(bytes)?, loader)
+    from_packed(parse(bytes)?, loader)
 }
 
-/// Parses an encoded `ModelProto` after a check of its structure.
-pub(crate) fn parse(bytes: Bytes) -> Result<ModelProto, Diagnostic> {
+/// Takes an encoded `ModelProto` apart after a check of its structure.
+pub(crate) fn parse(bytes: Bytes) -> Result<PackedModel, Diagnostic> {
     wire::check(&bytes)?;
-    let proto = ModelProto::decode(bytes)
-        .map_err(|error| Diagnostic::new(Code::OnnxMalformed, error.to_string()))?;
-    if proto.graph.is_none() && proto.ir_version.is_none() {
+    let packed = PackedModel::decode(bytes)?;
+    if packed.model.graph.is_none() && packed.model.ir_version.is_none() {
         let text = "the file holds neither a graph nor an IR version, so it is no ONNX model";
         return Err(Diagnostic::new(Code::OnnxMalformed, text));
     }
-    Ok(proto)
+    Ok(packed)
 }
 
 /// As [`decode`], from a message that is already parsed.
@@ -57,14 +56,18 @@ pub fn from_proto(
     proto: ModelProto,
     loader: &mut dyn TensorLoader,
 ) -> Result<Decoded, Diagnostics> {
+    from_packed(proto.into(), loader)
+}
+
+fn from_packed(packed: PackedModel, loader: &mut dyn TensorLoader) -> Result<Decoded, Diagnostics> {
     let mut decoder = Decoder {
         loader,
         found: Findings::default(),
         scopes: Vec::new(),
-        ir_version: proto.ir_version.unwrap_or(0),
+        ir_version: packed.model.ir_version.unwrap_or(0),
         in_function: false,
     };
-    let model = decoder.model(proto);
+    let model = decoder.model(packed);
     let notes = decoder.found.finish()?;
     Ok(Decoded { model, notes })
 }
@@ -80,7 +83,8 @@ struct Decoder<'l> {
 }
 
 impl Decoder<'_> {
-    fn model(&mut self, proto: ModelProto) -> Model {
+    fn model(&mut self, packed: PackedModel) -> Model {
+        let PackedModel { model: proto, nodes, value_info } = packed;
         let place = Place::root(Part::Model);
         self.ir_version(proto.ir_version, &place);
         if !proto.training_info.is_empty() {
@@ -92,7 +96,7 @@ impl Decoder<'_> {
         let opsets = self.opsets(proto.opset_import, self.ir_version < 3, &place);
         let functions = self.functions(proto.functions, &place);
         let graph = match proto.graph {
-            Some(graph) => self.whole_graph(graph, &place),
+            Some(graph) => self.graph_of(graph, nodes, value_info, &place),
             None => {
                 self.found.push(Code::OnnxInvalid, &place, "the model has no graph");
                 onnxd_ir::Graph::default()
@@ -193,7 +197,8 @@ impl Decoder<'_> {
 
     fn function(&mut self, proto: FunctionProto, place: &Place<'_>) -> Function {
         let opsets = self.opsets(proto.opset_import, false, place);
-        self.open(proto.name.as_deref().unwrap_or_default(), proto.value_info);
+        let name = proto.name.as_deref().unwrap_or_default();
+        self.open(name, proto.value_info.into(), vec![], place);
         for name in &proto.input {
             if name.is_empty() {
                 self.found.push(Code::OnnxInvalid, place, "an input of the function has no name");
@@ -205,7 +210,7 @@ impl Decoder<'_> {
             }
         }
         let defaults = self.attributes(proto.attribute_proto, place);
-        self.nodes(proto.node, place);
+        self.nodes(proto.node.into(), place);
         self.outputs(&proto.output, place);
         Function {
             domain: proto.domain.unwrap_or_default(),

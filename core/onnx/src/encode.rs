@@ -5,13 +5,13 @@ mod node;
 mod types;
 
 use crate::metadata::to_entries;
+use crate::packed::{Encoded, Fields};
 use crate::sink::TensorSink;
 use bytes::Bytes;
 use graph::Level;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{Function, Model, Opsets};
 use onnxd_proto::onnx::{FunctionProto, ModelProto, OperatorSetIdProto};
-use prost::Message;
 
 /// The model as a message; tensor data goes where `sink` wants it.
 ///
@@ -24,19 +24,16 @@ use prost::Message;
 /// graphs are nested too deep to be read again.
 pub fn to_proto(model: &Model, sink: &mut dyn TensorSink) -> Result<ModelProto, Diagnostic> {
     let mut encoder = Encoder { sink, levels: Vec::new() };
-    Ok(ModelProto {
-        ir_version: Some(model.ir_version),
-        opset_import: opsets(&model.opsets),
-        producer_name: text(&model.producer_name),
-        producer_version: text(&model.producer_version),
-        domain: text(&model.domain),
-        model_version: Some(model.model_version).filter(|v| *v != 0),
-        doc_string: text(&model.doc),
-        graph: Some(encoder.graph(&model.graph)?),
-        metadata_props: to_entries(&model.metadata),
-        functions: model.functions.iter().map(|f| encoder.function(f)).collect::<Result<_, _>>()?,
-        ..ModelProto::default()
-    })
+    let graph = Some(encoder.graph(&model.graph)?);
+    Ok(ModelProto { graph, ..encoder.around(model)? })
+}
+
+/// As [`to_proto`], in a form that takes little memory.
+pub(crate) fn to_packed(model: &Model, sink: &mut dyn TensorSink) -> Result<Encoded, Diagnostic> {
+    let mut encoder = Encoder { sink, levels: Vec::new() };
+    let mut fields = Fields::default();
+    let graph = encoder.graph_into(&model.graph, &mut fields)?;
+    Ok(Encoded { model: encoder.around(model)?, graph, fields })
 }
 
 /// The encoded message of [`to_proto`].
@@ -44,7 +41,10 @@ pub fn to_proto(model: &Model, sink: &mut dyn TensorSink) -> Result<ModelProto, 
 /// # Errors
 /// As [`to_proto`].
 pub fn encode_to_bytes(model: &Model, sink: &mut dyn TensorSink) -> Result<Bytes, Diagnostic> {
-    Ok(Bytes::from(to_proto(model, sink)?.encode_to_vec()))
+    let encoded = to_packed(model, sink)?;
+    let mut bytes = Vec::with_capacity(encoded.encoded_len());
+    encoded.encode(&mut bytes);
+    Ok(Bytes::from(bytes))
 }
 
 /// The state of one encoding.
@@ -55,6 +55,23 @@ struct Encoder<'a, 's> {
 }
 
 impl<'a> Encoder<'a, '_> {
+    /// The model without its graph.
+    fn around(&mut self, model: &'a Model) -> Result<ModelProto, Diagnostic> {
+        let functions = model.functions.iter().map(|f| self.function(f));
+        Ok(ModelProto {
+            functions: functions.collect::<Result<_, _>>()?,
+            ir_version: Some(model.ir_version),
+            opset_import: opsets(&model.opsets),
+            producer_name: text(&model.producer_name),
+            producer_version: text(&model.producer_version),
+            domain: text(&model.domain),
+            model_version: Some(model.model_version).filter(|v| *v != 0),
+            doc_string: text(&model.doc),
+            metadata_props: to_entries(&model.metadata),
+            ..ModelProto::default()
+        })
+    }
+
     fn function(&mut self, function: &'a Function) -> Result<FunctionProto, Diagnostic> {
         self.open(&function.graph)?;
         let inputs = self.define_inputs();
@@ -65,9 +82,9 @@ impl<'a> Encoder<'a, '_> {
         let (initializers, sparse) = self.initializers()?;
         // A function cannot hold initializers, so they become `Constant` nodes.
         let mut nodes = node::constants(initializers, sparse);
-        nodes.extend(self.nodes()?);
-        let outputs = self.outputs(&mut nodes)?;
-        Ok(FunctionProto {
+        self.nodes(&mut |node| nodes.push(node))?;
+        let outputs = self.outputs(&mut |node| nodes.push(node))?;
+        let mut proto = FunctionProto {
             name: text(&function.name),
             domain: text(&function.domain),
             overload: text(&function.overload),
@@ -78,9 +95,11 @@ impl<'a> Encoder<'a, '_> {
             node: nodes,
             doc_string: text(&function.doc),
             opset_import: opsets(&function.opsets),
-            value_info: self.close(),
+            value_info: Vec::new(),
             metadata_props: to_entries(&function.metadata),
-        })
+        };
+        self.close(&mut |info| proto.value_info.push(info));
+        Ok(proto)
     }
 }
 

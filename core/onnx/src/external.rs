@@ -162,7 +162,7 @@ fn refused(text: String) -> Diagnostic {
 /// # Errors
 /// N0501 and N0213 as [`crate::decode()`]; N0503 if a location would leave the folder.
 pub fn external_files(bytes: Bytes) -> Result<Vec<String>, Diagnostics> {
-    let proto = parse(bytes)?;
+    let packed = parse(bytes)?;
     let mut files = BTreeSet::new();
     let mut add = |tensor: &TensorProto| {
         let external = tensor.data_location == Some(DataLocation::External as i32);
@@ -170,10 +170,11 @@ pub fn external_files(bytes: Bytes) -> Result<Vec<String>, Diagnostics> {
         let location = entries.filter(|e| e.key.as_deref() == Some("location"));
         files.extend(location.filter_map(|e| e.value.clone()));
     };
-    if let Some(graph) = &proto.graph {
+    if let Some(graph) = &packed.model.graph {
         graph_tensors(graph, &mut add);
     }
-    for function in &proto.functions {
+    packed.nodes.for_each(|node| attribute_tensors(&node.attribute, &mut add));
+    for function in &packed.model.functions {
         node_tensors(&function.node, &mut add);
         attribute_tensors(&function.attribute_proto, &mut add);
     }

@@ -81,6 +81,12 @@ impl Findings {
         self.add(Diagnostic::new(code, format!("{place}: {text}")), place);
     }
 
+    /// Adds a finding whose text says nothing of its place yet.
+    pub(crate) fn add_at(&mut self, finding: Diagnostic, place: &Place<'_>) {
+        let message = format!("{place}: {}", finding.message);
+        self.add(Diagnostic { message, ..finding }, place);
+    }
+
     /// Adds what a tensor loader answered. One cause that concerns many tensors is one finding.
     pub(crate) fn loading(&mut self, said: Diagnostic, place: &Place<'_>) {
         if let Some((_, more)) = self.loading.get_mut(&said.message) {

@@ -9,6 +9,7 @@ mod findings;
 mod mapped;
 mod metadata;
 mod opset;
+mod packed;
 mod sink;
 mod stream;
 mod wire;

@@ -1,6 +1,7 @@
 //! A walk over the protobuf structure of a model before it is decoded: it names the byte where a
 //! damaged file stops making sense, and bounds the memory that decoding would take.
 
+use bytes::Bytes;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_proto::onnx;
 use std::mem::size_of;
@@ -9,7 +10,7 @@ use std::mem::size_of;
 const NESTING_MAX: usize = 100;
 /// Memory of the decoded structure, tensor data not counted. A few bytes of protobuf become
 /// hundreds in memory, so a small file could otherwise exhaust the machine.
-const STRUCTURE_BYTES_MAX: usize = 512 << 20;
+const STRUCTURE_BYTES_MAX: usize = 1 << 30;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
@@ -98,6 +99,39 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), Diagnostic> {
         return Err(Diagnostic::new(Code::OnnxMalformed, "the file is empty"));
     }
     Walk { bytes, structure_bytes: 0 }.message(Model, 0, bytes.len(), 1)
+}
+
+/// One field of an encoded message.
+pub(crate) struct Field {
+    pub(crate) number: u32,
+    /// With its key and, if it has one, its length.
+    pub(crate) whole: Bytes,
+    /// Without them.
+    pub(crate) content: Bytes,
+}
+
+/// The fields of an encoded message whose structure was checked; they share its memory.
+pub(crate) fn fields(bytes: Bytes) -> impl Iterator<Item = Field> {
+    let mut start = 0;
+    std::iter::from_fn(move || {
+        let (end, walk) = (bytes.len(), Walk { bytes: &bytes, structure_bytes: 0 });
+        let mut at = start;
+        let key = walk.varint(&mut at, end, Model).ok()?;
+        let mut content = at;
+        match key & 7 {
+            0 => walk.varint(&mut at, end, Model).map(drop).ok()?,
+            1 => walk.skip(&mut at, 8, end, Model).ok()?,
+            5 => walk.skip(&mut at, 4, end, Model).ok()?,
+            _ => {
+                let length = walk.varint(&mut at, end, Model).ok()?;
+                content = at;
+                walk.skip(&mut at, length, end, Model).ok()?;
+            }
+        }
+        let (whole, content) = (bytes.slice(start..at), bytes.slice(content..at));
+        start = at;
+        Some(Field { number: (key >> 3) as u32, whole, content })
+    })
 }
 
 impl Walk<'_> {

@@ -1,14 +1,13 @@
 //! Model files. Above a threshold the weights go to a file of their own, because protobuf ends at
 //! 2 GiB, at offsets that other programs can map.
 
-use crate::encode::to_proto;
+use crate::encode::to_packed;
+use crate::packed::Encoded;
 use crate::sink::{Inline, Placement, TensorSink};
 use crate::stream::StreamWriter;
 use bytes::BufMut;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{Model, Tensor};
-use onnxd_proto::onnx::ModelProto;
-use prost::Message;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -100,7 +99,7 @@ impl Target {
 
     fn write(&self, model: &Model, options: &WriteOptions) -> Result<Written, Diagnostic> {
         if options.external != External::Always {
-            let proto = to_proto(model, &mut Inline)?;
+            let proto = to_packed(model, &mut Inline)?;
             let bytes = proto.encoded_len();
             if options.external == External::Never || bytes as u64 <= options.threshold_bytes {
                 let written = self.write_proto(&proto)?;
@@ -109,7 +108,7 @@ impl Target {
             }
         }
         let mut sink = DataFile::new(self, options)?;
-        let proto = to_proto(model, &mut sink)?;
+        let proto = to_packed(model, &mut sink)?;
         let data_bytes = sink.finish()?;
         let model_bytes = self.write_proto(&proto)?;
         let mut files = vec![(self.model.clone(), model_bytes)];
@@ -125,7 +124,7 @@ impl Target {
         Ok(Written { files })
     }
 
-    fn write_proto(&self, proto: &ModelProto) -> Result<u64, Diagnostic> {
+    fn write_proto(&self, proto: &Encoded) -> Result<u64, Diagnostic> {
         let bytes = proto.encoded_len();
         if bytes > MESSAGE_BYTES_MAX {
             let text = format!("the model takes {bytes} bytes; a protobuf file ends at 2 GiB");
@@ -133,7 +132,7 @@ impl Target {
             return Err(Diagnostic::new(Code::ParamsBadValue, text).help(help));
         }
         let mut writer = create(&self.model)?;
-        proto.encode_raw(&mut writer);
+        proto.encode(&mut writer);
         writer.finish().map_err(|e| failed(&self.model, &e))
     }
 }

@@ -5,6 +5,7 @@ use super::Decoder;
 use crate::findings::{Part, Place};
 use crate::metadata::from_entries;
 use crate::opset::IR_VERSION_MIN;
+use crate::packed::{Kept, Repeated};
 use onnxd_diagnostics::{Code, shown};
 use onnxd_ir::{Graph, NodeId, Origin, Tensor, ValueId, ValueType};
 use onnxd_proto::onnx::{
@@ -16,13 +17,29 @@ use std::collections::{HashMap, HashSet};
 pub(super) struct Scope {
     graph: Graph,
     /// What value_info, inputs and outputs say about names that were not defined yet.
-    declared: HashMap<String, ValueInfoProto>,
-    /// Names that its nodes define.
-    outputs: HashSet<String>,
+    declared: HashMap<String, Kept<ValueInfoProto>>,
+    /// The nodes that were not read yet.
+    later: Repeated<NodeProto>,
+    /// What the one that is being read defines.
+    current: Vec<String>,
+    /// Names that those define; collected when a name is read that nothing defines so far.
+    outputs: Option<HashSet<String>>,
     /// Values that were read, but whose node has not come yet.
     awaited: HashSet<ValueId>,
     /// Whether there ever were any.
     unsorted: bool,
+}
+
+impl Scope {
+    /// Whether this node or a later one defines `name`; what came before is known as a value.
+    fn defines_later(&mut self, name: &str) -> bool {
+        let names = self.outputs.get_or_insert_with(|| {
+            let mut names = HashSet::new();
+            self.later.for_each(|node| names.extend(node.output.iter().cloned()));
+            names
+        });
+        names.contains(name) || self.current.iter().any(|output| output == name)
+    }
 }
 
 impl Decoder<'_> {
@@ -35,12 +52,36 @@ impl Decoder<'_> {
         self.scopes.last_mut().expect("a graph is being read")
     }
 
-    pub(super) fn open(&mut self, name: &str, declared: Vec<ValueInfoProto>) {
-        let named = |info: ValueInfoProto| (info.name.clone().unwrap_or_default(), info);
-        let declared = declared.into_iter().map(named).collect();
-        let graph = Graph::new(name);
-        let (outputs, awaited) = (HashSet::new(), HashSet::new());
-        self.scopes.push(Scope { graph, declared, outputs, awaited, unsorted: false });
+    pub(super) fn open(
+        &mut self,
+        name: &str,
+        mut infos: Repeated<ValueInfoProto>,
+        outputs: Vec<ValueInfoProto>,
+        place: &Place<'_>,
+    ) {
+        let mut declared = HashMap::new();
+        while let Some(info) = infos.next_kept() {
+            match info {
+                Ok((info, kept)) => {
+                    declared.insert(info.name.unwrap_or_default(), kept);
+                }
+                Err(fault) => self.found.add_at(fault, place),
+            }
+        }
+        let named = |info: ValueInfoProto| {
+            let name = info.name.clone().unwrap_or_default();
+            (name, Kept::Plain(Box::new(info)))
+        };
+        declared.extend(outputs.into_iter().map(named));
+        self.scopes.push(Scope {
+            graph: Graph::new(name),
+            declared,
+            later: Vec::new().into(),
+            current: Vec::new(),
+            outputs: None,
+            awaited: HashSet::new(),
+            unsorted: false,
+        });
     }
 
     pub(super) fn close(&mut self) -> Graph {
@@ -54,14 +95,25 @@ impl Decoder<'_> {
     }
 
     /// Reads a graph and everything in it.
-    pub(super) fn whole_graph(&mut self, proto: GraphProto, parent: &Place<'_>) -> Graph {
+    pub(super) fn whole_graph(&mut self, mut proto: GraphProto, parent: &Place<'_>) -> Graph {
+        let nodes = std::mem::take(&mut proto.node).into();
+        let infos = std::mem::take(&mut proto.value_info).into();
+        self.graph_of(proto, nodes, infos, parent)
+    }
+
+    /// As [`Decoder::whole_graph`], with the nodes and value infos beside the graph.
+    pub(super) fn graph_of(
+        &mut self,
+        proto: GraphProto,
+        nodes: Repeated<NodeProto>,
+        infos: Repeated<ValueInfoProto>,
+        parent: &Place<'_>,
+    ) -> Graph {
         let name = proto.name.unwrap_or_default();
         let place = parent.at(Part::Graph(&name));
         let outputs: Vec<String> =
             proto.output.iter().map(|info| info.name.clone().unwrap_or_default()).collect();
-        let mut declared = proto.value_info;
-        declared.extend(proto.output);
-        self.open(&name, declared);
+        self.open(&name, infos, proto.output, &place);
         self.graph().doc = proto.doc_string.unwrap_or_default();
         self.graph().metadata = from_entries(proto.metadata_props);
 
@@ -70,7 +122,7 @@ impl Decoder<'_> {
         self.inputs(proto.input, &initialized, &place);
         self.initializers(proto.initializer, &place);
         self.sparse_initializers(proto.sparse_initializer, &place);
-        self.nodes(proto.node, &place);
+        self.nodes(nodes, &place);
         self.outputs(&outputs, &place);
         self.annotations(proto.quantization_annotation);
         self.close()
@@ -88,7 +140,7 @@ impl Decoder<'_> {
                 self.found.push(Code::OnnxInvalid, place, "a graph input has no name");
                 continue;
             }
-            self.scope().declared.insert(name.clone(), info);
+            self.scope().declared.insert(name.clone(), Kept::Plain(Box::new(info)));
             // Before IR version 4 every initializer had to be listed as an input as well, without
             // being meant as one.
             let listed_only =
@@ -173,11 +225,18 @@ impl Decoder<'_> {
         }
     }
 
-    pub(super) fn nodes(&mut self, protos: Vec<NodeProto>, place: &Place<'_>) {
-        let outputs = protos.iter().flat_map(|node| &node.output).filter(|name| !name.is_empty());
-        self.scope().outputs = outputs.cloned().collect();
-        for (index, proto) in protos.into_iter().enumerate() {
-            self.node(index, proto, place);
+    pub(super) fn nodes(&mut self, protos: Repeated<NodeProto>, place: &Place<'_>) {
+        self.scope().later = protos;
+        let mut index = 0;
+        while let Some(proto) = self.scope().later.next() {
+            match proto {
+                Ok(proto) => {
+                    self.scope().current.clone_from(&proto.output);
+                    self.node(index, proto, place);
+                }
+                Err(fault) => self.found.add_at(fault, place),
+            }
+            index += 1;
         }
         if !self.scope().unsorted {
             return;
@@ -245,7 +304,7 @@ impl Decoder<'_> {
 
     /// Adds a value to the graph at `level`, with what was declared about it.
     fn new_value(&mut self, level: usize, name: &str, place: &Place<'_>) -> ValueId {
-        let info = self.scopes[level].declared.remove(name).unwrap_or_default();
+        let info = self.scopes[level].declared.remove(name).map(Kept::open).unwrap_or_default();
         let ty = info.r#type.and_then(|ty| self.value_type(ty, &place.at(Part::Value(name))));
         let graph = &mut self.scopes[level].graph;
         let id = graph.add_value(name, ty);
@@ -260,7 +319,7 @@ impl Decoder<'_> {
         if let Some(id) = self.resolve(innermost, name) {
             return id;
         }
-        let awaiting = self.scopes.iter().rposition(|scope| scope.outputs.contains(name));
+        let awaiting = self.scopes.iter_mut().rposition(|scope| scope.defines_later(name));
         if let Some(level) = awaiting {
             let id = self.new_value(level, name, place);
             self.scopes[level].awaited.insert(id);

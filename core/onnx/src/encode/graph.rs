@@ -4,6 +4,7 @@
 use super::types::type_to_proto;
 use super::{Encoder, broken, text};
 use crate::metadata::to_entries;
+use crate::packed::Fields;
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::{Graph, NodeId, Origin, Value, ValueId};
 use onnxd_proto::onnx::{
@@ -38,18 +39,56 @@ impl Level<'_> {
     }
 }
 
+/// Where the nodes and value infos of a graph go.
+pub(super) trait Parts {
+    fn node(&mut self, node: NodeProto);
+    fn value_info(&mut self, info: ValueInfoProto);
+}
+
+impl Parts for (Vec<NodeProto>, Vec<ValueInfoProto>) {
+    fn node(&mut self, node: NodeProto) {
+        self.0.push(node);
+    }
+
+    fn value_info(&mut self, info: ValueInfoProto) {
+        self.1.push(info);
+    }
+}
+
+impl Parts for Fields {
+    fn node(&mut self, node: NodeProto) {
+        self.push_node(node);
+    }
+
+    fn value_info(&mut self, info: ValueInfoProto) {
+        self.push_value_info(&info);
+    }
+}
+
 impl<'a> Encoder<'a, '_> {
     pub(super) fn graph(&mut self, graph: &'a Graph) -> Result<GraphProto, Diagnostic> {
+        let mut parts = (Vec::new(), Vec::new());
+        let proto = self.graph_into(graph, &mut parts)?;
+        let (node, value_info) = parts;
+        Ok(GraphProto { node, value_info, ..proto })
+    }
+
+    /// The graph without its nodes and value infos, which go to `parts`.
+    pub(super) fn graph_into(
+        &mut self,
+        graph: &'a Graph,
+        parts: &mut dyn Parts,
+    ) -> Result<GraphProto, Diagnostic> {
         self.open(graph)?;
         let inputs = self.define_inputs();
         let input = inputs.iter().map(|id| self.value_info(*id, self.name(*id))).collect();
         let (initializer, sparse_initializer) = self.initializers()?;
-        let mut node = self.nodes()?;
-        let outputs = self.outputs(&mut node)?;
+        self.nodes(&mut |node| parts.node(node))?;
+        let outputs = self.outputs(&mut |node| parts.node(node))?;
         let output = outputs.iter().map(|(id, name)| self.value_info(*id, name)).collect();
         let quantization_annotation = self.annotations();
+        self.close(&mut |info| parts.value_info(info));
         Ok(GraphProto {
-            node,
             name: Some(if graph.name.is_empty() { "graph" } else { &graph.name }.to_owned()),
             initializer,
             sparse_initializer,
@@ -58,7 +97,7 @@ impl<'a> Encoder<'a, '_> {
             output,
             quantization_annotation,
             metadata_props: to_entries(&graph.metadata),
-            value_info: self.close(),
+            ..GraphProto::default()
         })
     }
 
@@ -84,8 +123,8 @@ impl<'a> Encoder<'a, '_> {
         Ok(())
     }
 
-    /// Ends the graph; the result is the `value_info` of its inner values.
-    pub(super) fn close(&mut self) -> Vec<ValueInfoProto> {
+    /// Ends the graph; gives the `value_info` of its inner values.
+    pub(super) fn close(&mut self, put: &mut dyn FnMut(ValueInfoProto)) {
         let level = self.level();
         let outputs: HashSet<ValueId> = level.graph.outputs().iter().copied().collect();
         let worth_saying =
@@ -96,9 +135,8 @@ impl<'a> Encoder<'a, '_> {
                 && !outputs.contains(id)
         };
         let ids = level.graph.value_ids().filter(inner);
-        let infos = ids.map(|id| self.value_info(id, level.name(id))).collect();
+        ids.for_each(|id| put(self.value_info(id, level.name(id))));
         self.levels.pop();
-        infos
     }
 
     pub(super) fn level(&self) -> &Level<'a> {
@@ -140,7 +178,10 @@ impl<'a> Encoder<'a, '_> {
         let free = |name: &String| {
             own.value_named(name).is_none() && !self.levels.iter().any(|level| level.shows(name))
         };
-        let mut names = (1usize..).map(|i| format!("{base}_{i}"));
+        // Leaps that grow with the names given keep many equal ones from costing a quadratic search.
+        let leap = self.level().taken.len();
+        let step = |i: &usize| Some(if *i < 64 { i + 1 } else { i + 1 + leap });
+        let mut names = std::iter::successors(Some(1usize), step).map(|i| format!("{base}_{i}"));
         names.find(free).expect("there are more numbers than names")
     }
 
@@ -185,16 +226,19 @@ impl<'a> Encoder<'a, '_> {
         Ok((dense, sparse))
     }
 
-    pub(super) fn nodes(&mut self) -> Result<Vec<NodeProto>, Diagnostic> {
+    pub(super) fn nodes(&mut self, put: &mut dyn FnMut(NodeProto)) -> Result<(), Diagnostic> {
         let graph: &'a Graph = self.level().graph;
         let order = graph.topological().map_err(|stuck| cycle(graph, &stuck))?;
-        order.into_iter().map(|id| self.node(id)).collect()
+        order.into_iter().try_for_each(|id| {
+            put(self.node(id)?);
+            Ok(())
+        })
     }
 
     /// The outputs with the names they are written under; may add `Identity` nodes.
     pub(super) fn outputs(
         &mut self,
-        nodes: &mut Vec<NodeProto>,
+        put: &mut dyn FnMut(NodeProto),
     ) -> Result<Vec<(ValueId, String)>, Diagnostic> {
         let graph: &'a Graph = self.level().graph;
         let mut outputs = Vec::with_capacity(graph.outputs().len());
@@ -204,7 +248,7 @@ impl<'a> Encoder<'a, '_> {
                 let copy = self.unused_name(&name);
                 let level = self.levels.last_mut().expect("a graph is being written");
                 level.taken.insert(copy.clone());
-                nodes.push(NodeProto {
+                put(NodeProto {
                     input: vec![name],
                     output: vec![copy.clone()],
                     op_type: Some("Identity".to_owned()),
