@@ -5,7 +5,7 @@ use crate::executor::{Executor, standard};
 use crate::fault::layer_of;
 use crate::table;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_ir::{Function, Graph, Node, Opsets};
+use onnxd_ir::{Function, Graph, Node, Opsets, verify};
 use std::collections::HashSet;
 
 /// Version of the operator set of `domain`; the standard's own is found under both spellings, 0 if
@@ -33,7 +33,7 @@ pub(crate) fn check(executor: &Executor) -> Result<(), Diagnostics> {
             }
         }
     }
-    if let Some(function) = executor.model.functions.iter().find(|f| is_recursive(executor, f)) {
+    if let Some(function) = verify::recursive_function(executor.model) {
         let text = format!("function `{}` applies itself", shown(&function.name));
         problems.push(Diagnostic::new(Code::OnnxInvalid, text));
     }
@@ -61,24 +61,4 @@ fn missing(graph: &Graph, node: &Node, opsets: &Opsets) -> Diagnostic {
     };
     Diagnostic::new(Code::OperatorUnsupported, format!("{what} has no kernel"))
         .at(layer_of(node, Some(graph)))
-}
-
-/// Whether applying `function` leads back to it.
-fn is_recursive(executor: &Executor, function: &Function) -> bool {
-    let mut seen: HashSet<*const Function> = HashSet::new();
-    let mut pending = vec![&function.graph];
-    while let Some(graph) = pending.pop() {
-        for (_, node) in graph.nodes() {
-            pending.extend(node.subgraphs());
-            if let Some(applied) = executor.function(node) {
-                if std::ptr::eq(applied, function) {
-                    return true;
-                }
-                if seen.insert(std::ptr::from_ref(applied)) {
-                    pending.push(&applied.graph);
-                }
-            }
-        }
-    }
-    false
 }

@@ -2,6 +2,7 @@
 
 use crate::{Attr, ValueId};
 use onnxd_diagnostics::Layer;
+use std::collections::HashSet;
 
 /// A node of one graph. Ids grow in the order of insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,5 +96,16 @@ impl Node {
     pub fn reads(&self) -> impl Iterator<Item = ValueId> + '_ {
         let captured = self.subgraphs().flat_map(|g| g.captures().map(|(_, outer)| outer));
         self.inputs.iter().flatten().copied().chain(captured)
+    }
+
+    /// Adds source layers that it also computes from now on, each once. Thousands may be fused into
+    /// one node, so those of several nodes are better added at once.
+    pub fn add_layers(&mut self, layers: impl IntoIterator<Item = Layer>) {
+        let mut layers = layers.into_iter().peekable();
+        if layers.peek().is_none() {
+            return;
+        }
+        let mut known: HashSet<Layer> = self.layers.iter().cloned().collect();
+        self.layers.extend(layers.filter(|layer| known.insert(layer.clone())));
     }
 }

@@ -25,6 +25,11 @@ impl<'m> Functions<'m> {
         let key = (domain(&node.domain), node.op.as_str(), node.overload.as_str());
         self.0.get(&key).copied()
     }
+
+    fn recursive(&self, model: &'m Model) -> Option<&'m Function> {
+        let calls: Vec<Vec<usize>> = model.functions.iter().map(|f| calls(f, self)).collect();
+        on_cycle(&calls).map(|i| &model.functions[i])
+    }
 }
 
 fn key(f: &Function) -> Key<'_> {
@@ -38,11 +43,15 @@ pub(super) fn check(model: &Model, findings: &mut Findings) {
             findings.add(format!("The function `{}` is defined twice.", f.name));
         }
     }
-    let calls: Vec<Vec<usize>> = model.functions.iter().map(|f| calls(f, &functions)).collect();
-    if let Some(i) = on_cycle(&calls) {
-        let name = &model.functions[i].name;
+    if let Some(f) = functions.recursive(model) {
+        let name = &f.name;
         findings.add(format!("The function `{name}` applies itself, directly or through others."));
     }
+}
+
+/// A local function that applies itself, directly or through others. Linear in the size of the model.
+pub fn recursive_function(model: &Model) -> Option<&Function> {
+    Functions::of(model).recursive(model)
 }
 
 /// The functions that `f` applies, also in sub-graphs.
@@ -60,7 +69,7 @@ fn calls(f: &Function, functions: &Functions<'_>) -> Vec<usize> {
     found
 }
 
-/// A function that cannot be ordered before all that apply it, if there is one.
+/// A function that leads back to itself, if there is one.
 fn on_cycle(calls: &[Vec<usize>]) -> Option<usize> {
     let mut callers = vec![0usize; calls.len()];
     calls.iter().flatten().for_each(|f| callers[*f] += 1);
@@ -73,5 +82,11 @@ fn on_cycle(calls: &[Vec<usize>]) -> Option<usize> {
             }
         }
     }
-    callers.iter().position(|n| *n > 0)
+    // What is left lies on a cycle or behind one; going back from caller to caller leads onto it.
+    let left = callers.iter().position(|n| *n > 0)?;
+    let mut caller = vec![left; calls.len()];
+    for f in (0..calls.len()).filter(|f| callers[*f] > 0) {
+        calls[f].iter().for_each(|called| caller[*called] = f);
+    }
+    Some((0..calls.len()).fold(left, |f, _| caller[f]))
 }

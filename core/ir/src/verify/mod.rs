@@ -9,10 +9,11 @@ mod structure;
 mod tests;
 
 pub(crate) use functions::Functions;
+pub use functions::recursive_function;
 
 use crate::schema::OpSchema;
 use crate::text::NESTING_MAX;
-use crate::{Graph, Model, Node, Opsets};
+use crate::{Function, Graph, Model, Node, Opsets};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Layer, shown};
 
 /// Findings that are kept; a model with more is broken throughout.
@@ -119,8 +120,8 @@ struct Visit<'m> {
     graph: &'m Graph,
     outer: Option<&'m Graph>,
     opsets: &'m Opsets,
-    /// Attributes of the enclosing function; `None` outside functions.
-    attributes: Option<&'m [String]>,
+    /// The enclosing function.
+    function: Option<&'m Function>,
 }
 
 /// Calls `f` for `start` and the graphs inside it, outer before inner.

@@ -30,10 +30,10 @@ pub(super) fn check(model: &Model, findings: &mut Findings) {
         graph: &f.graph,
         outer: None,
         opsets: &f.opsets,
-        attributes: Some(&f.attributes),
+        function: Some(f),
     });
     let graph = &model.graph;
-    let main = Visit { graph, outer: None, opsets: &model.opsets, attributes: None };
+    let main = Visit { graph, outer: None, opsets: &model.opsets, function: None };
     for start in std::iter::once(main).chain(bodies) {
         context.check_imports(&start, findings);
         walk(start, findings, |visit, findings| {
@@ -79,7 +79,7 @@ impl Context<'_> {
     fn node(&self, visit: &Visit<'_>, node: &Node, findings: &mut Findings) {
         for (name, attr) in &node.attrs {
             if let Attr::Ref { name: refers, .. } = attr {
-                self.reference(visit, node, name, refers, findings);
+                reference(visit, node, name, refers, findings);
             }
         }
         if let Some(i) = self.functions.applied(node) {
@@ -101,28 +101,20 @@ impl Context<'_> {
         against(visit.graph, node, schema, findings);
         bodies(visit.graph, node, findings);
     }
+}
 
-    /// Only the attributes of the enclosing function can be referred to.
-    fn reference(
-        &self,
-        visit: &Visit<'_>,
-        node: &Node,
-        name: &str,
-        refers: &str,
-        findings: &mut Findings,
-    ) {
-        let known = visit.attributes.is_some_and(|own| {
-            let defaults = |f: &Function| f.defaults.iter().any(|(n, _)| n == refers);
-            own.iter().any(|a| a == refers) || self.model.functions.iter().any(defaults)
-        });
-        if !known {
-            let message = format!(
-                "The attribute `{}` refers to `@{}`, which no enclosing function has.",
-                shown(name),
-                shown(refers)
-            );
-            findings.add_at(visit.graph, node, message);
-        }
+/// Only the attributes of the enclosing function can be referred to.
+fn reference(visit: &Visit<'_>, node: &Node, name: &str, refers: &str, findings: &mut Findings) {
+    let declares = |f: &Function| {
+        f.attributes.iter().any(|a| a == refers) || f.defaults.iter().any(|(n, _)| n == refers)
+    };
+    if !visit.function.is_some_and(declares) {
+        let message = format!(
+            "The attribute `{}` refers to `@{}`, which no enclosing function has.",
+            shown(name),
+            shown(refers)
+        );
+        findings.add_at(visit.graph, node, message);
     }
 }
 

@@ -10,7 +10,7 @@ const CYCLE_SHOWN: usize = 5;
 
 pub(super) fn check(graph: &Graph, findings: &mut Findings) {
     let opsets = &Opsets::new();
-    let start = Visit { graph, outer: None, opsets, attributes: None };
+    let start = Visit { graph, outer: None, opsets, function: None };
     walk(start, findings, |visit, findings| one(visit.graph, visit.outer, findings));
 }
 
@@ -69,13 +69,13 @@ fn ids(g: &Graph, outer: Option<&Graph>, findings: &mut Findings) {
     }
 }
 
+/// Every value has a name, under which it is found: so no two have the same.
 fn names(g: &Graph, findings: &mut Findings) {
-    let mut seen = HashSet::new();
     for v in g.value_ids() {
         let name = g[v].name.as_str();
         if name.is_empty() {
             findings.add(format!("A value of the graph `{}` has no name.", shown(&g.name)));
-        } else if !seen.insert(name) || g.value_named(name) != Some(v) {
+        } else if g.value_named(name) != Some(v) {
             findings.add(format!("The name `{}` is used for several values.", shown(name)));
         }
     }
@@ -113,17 +113,29 @@ fn origins(g: &Graph, findings: &mut Findings) {
 
 /// Whether the recorded readers are the actual ones.
 fn readers(g: &Graph, findings: &mut Findings) -> bool {
-    let mut linked = true;
-    let mut actual: Vec<Vec<NodeId>> = vec![Vec::new(); g.value_ids().len()];
+    // The actual ones of all values in one list, those of a value from `start` to the next.
+    let mut start = vec![0usize; g.value_ids().len() + 1];
+    for v in g.nodes().flat_map(|(_, node)| node.reads()) {
+        start[v.index() + 1] += 1;
+    }
+    for i in 1..start.len() {
+        start[i] += start[i - 1];
+    }
+    let mut actual = vec![None; start[start.len() - 1]];
+    let mut end = start.clone();
     for (id, node) in g.nodes() {
         for v in node.reads() {
-            actual[v.index()].push(id);
+            actual[end[v.index()]] = Some(id);
+            end[v.index()] += 1;
         }
     }
+    let mut linked = true;
+    let mut recorded = Vec::new();
     for v in g.value_ids() {
-        let mut recorded = g.readers(v).to_vec();
+        recorded.clear();
+        recorded.extend(g.readers(v).iter().copied().map(Some));
         recorded.sort_unstable();
-        if recorded != actual[v.index()] {
+        if recorded != actual[start[v.index()]..start[v.index() + 1]] {
             linked = false;
             findings.add(format!("The readers of `{}` are not those recorded.", shown(&g[v].name)));
         }
