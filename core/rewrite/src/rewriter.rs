@@ -227,15 +227,8 @@ impl<'g> Rewriter<'g> {
 
     /// Gives the nodes that were added the layers of those that went.
     pub(crate) fn finish(self) {
-        let mut layers = self.absorbed;
-        layers.dedup();
         for id in self.graph.nodes_from(self.first_new) {
-            let node = self.graph.node_mut(id);
-            for layer in &layers {
-                if !node.layers.contains(layer) {
-                    node.layers.push(layer.clone());
-                }
-            }
+            self.graph.node_mut(id).add_layers(self.absorbed.iter().cloned());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Merges equal initializers, and nodes that apply the same operator with the same attributes to the same values.
 
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, Layer};
 use onnxd_plugin_sdk::eval;
 use onnxd_plugin_sdk::ir::{Attr, DataType, Graph, Model, Node, NodeId, Origin, Tensor, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, for_each_graph_mut};
@@ -68,6 +68,7 @@ fn merge_alike(graph: &mut Graph, group: Vec<ValueId>, cx: &mut PassContext) {
 
 fn merge_nodes(graph: &mut Graph, cx: &mut PassContext) {
     let mut seen: HashMap<Key, NodeId> = HashMap::new();
+    let mut layers: HashMap<NodeId, Vec<Layer>> = HashMap::new();
     for id in graph.topological().unwrap_or_default() {
         let Some(key) = Key::of(&graph[id]) else { continue };
         let Some(first) = seen.get(&key).copied() else {
@@ -88,14 +89,11 @@ fn merge_nodes(graph: &mut Graph, cx: &mut PassContext) {
         for (mine, other) in pairs {
             graph.replace_uses(mine, other);
         }
-        let gone = graph.remove_node(id);
-        let kept = graph.node_mut(first);
-        for layer in gone.layers {
-            if !kept.layers.contains(&layer) {
-                kept.layers.push(layer);
-            }
-        }
+        layers.entry(first).or_default().extend(graph.remove_node(id).layers);
         cx.rewrote();
+    }
+    for (kept, layers) in layers {
+        graph.node_mut(kept).add_layers(layers);
     }
 }
 

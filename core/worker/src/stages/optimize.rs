@@ -31,7 +31,10 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
             verified(session, &group)?;
         }
     }
-    session.op_counts[1] = summary::count_ops(&session.model()?);
+    session.op_counts[1] = match rewrites {
+        0 => session.op_counts[0].clone(),
+        _ => summary::count_ops(&session.model()?),
+    };
     Ok(())
 }
 
