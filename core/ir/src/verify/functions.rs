@@ -49,9 +49,9 @@ pub(super) fn check(model: &Model, findings: &mut Findings) {
     }
 }
 
-/// A local function that applies itself, directly or through others. Linear in the size of the model.
+/// A local function that applies itself, directly or through others; found in linear time.
 pub fn recursive_function(model: &Model) -> Option<&Function> {
-    Functions::of(model).recursive(model)
+    Functions::of(&model.functions).recursive(model)
 }
 
 /// The functions that `f` applies, also in sub-graphs.
