@@ -83,8 +83,12 @@ impl Source<'_> {
             _ => DataType::from_number(1 + (self.byte() % 16) as i32)?,
         };
         match dtype {
-            DataType::Float => Some(Tensor::from_vec(&dims, (0..count).map(|_| self.float()).collect())),
-            DataType::Int64 => Some(Tensor::from_vec(&dims, (0..count).map(|_| self.int()).collect())),
+            DataType::Float => {
+                Some(Tensor::from_vec(dims, (0..count).map(|_| self.float()).collect()))
+            }
+            DataType::Int64 => {
+                Some(Tensor::from_vec(dims, (0..count).map(|_| self.int()).collect()))
+            }
             DataType::String => {
                 let strings = (0..count).map(|_| self.word()).collect();
                 Tensor::strings(dims, strings).ok()
@@ -129,11 +133,12 @@ fuzz_target!(|bytes: &[u8]| {
     let most = schema.inputs_max.min(schema.inputs_min + 3).max(schema.inputs_min);
     let count = schema.inputs_min + source.byte() % (most - schema.inputs_min + 1);
     let inputs: Vec<Option<Tensor>> = (0..count)
-        .map(|i| if i < schema.inputs_min || source.byte() % 4 > 0 { source.tensor() } else { None })
+        .map(
+            |i| if i < schema.inputs_min || source.byte() % 4 > 0 { source.tensor() } else { None },
+        )
         .collect();
     let ins = inputs.iter().map(|x| x.as_ref().map(|_| g.add_value("x", None))).collect();
-    let outs: Vec<_> =
-        (0..schema.outputs_max.min(4)).map(|_| g.add_value("y", None)).collect();
+    let outs: Vec<_> = (0..schema.outputs_max.min(4)).map(|_| g.add_value("y", None)).collect();
     let mut node = Node { inputs: ins, ..Node::new(op, [], outs) };
     for known in &schema.attributes {
         if (known.required || source.byte() % 2 == 0)

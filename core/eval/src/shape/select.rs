@@ -149,7 +149,12 @@ pub(super) fn unique(call: &Call) -> Outcome<Vec<Tensor>> {
     })
 }
 
+/// Element by element; what is not a number comes last and counts as one value.
 fn compare<T: Num>(a: &[T], b: &[T]) -> Ordering {
-    let pairs = a.iter().zip(b).map(|(x, y)| x.partial_cmp(y).unwrap_or(Ordering::Equal));
+    let unordered = |x: &T| x.partial_cmp(x).is_none();
+    let pairs = a
+        .iter()
+        .zip(b)
+        .map(|(x, y)| x.partial_cmp(y).unwrap_or_else(|| unordered(x).cmp(&unordered(y))));
     pairs.fold(Ordering::Equal, Ordering::then)
 }

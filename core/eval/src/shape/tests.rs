@@ -173,3 +173,11 @@ fn resampling() {
     let bad = Tensor::vector(vec![1f32, 1.0, 1.0, f32::NAN]);
     assert!(try_run("Resize", 13, &[], &[&x, &none, &bad]).is_err());
 }
+
+#[test]
+fn distinct_values_have_one_order_with_nan_last() {
+    let nan = f32::NAN;
+    let values: Vec<f32> = (0..60).map(|i| [nan, 2.0, -1.0, nan, 0.5][i * 7 % 5]).collect();
+    let found = run("Unique", 17, &[], &[&Tensor::vector(values)]);
+    assert_near(&found, &[-1.0, 0.5, 2.0, f64::NAN], 0.0);
+}
