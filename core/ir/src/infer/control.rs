@@ -44,10 +44,12 @@ pub(super) fn body_inputs(g: &Graph, node: &Node, opset: i64) -> Vec<Option<Valu
         }
         "Scan" if node.is_standard() => {
             let Some((states, scanned)) = scan_inputs(node, opset) else { return vec![] };
-            let states = states.iter().map(ty);
+            let batched = opset < 9;
+            let single = |t: ValueType| if batched { without_axis(&t, 0) } else { Some(t) };
+            let states = states.iter().map(|v| ty(v).and_then(single));
             let slices = scanned.iter().enumerate().map(|(i, v)| {
                 let axis = scan_axis(node, "scan_input_axes", i);
-                ty(v).and_then(|t| without_axis(&t, axis))
+                ty(v).and_then(single).and_then(|t| without_axis(&t, axis))
             });
             states.chain(slices).collect()
         }
@@ -58,14 +60,13 @@ pub(super) fn body_inputs(g: &Graph, node: &Node, opset: i64) -> Vec<Option<Valu
 
 type Values<'n> = &'n [Option<ValueId>];
 
-/// Initial states and scanned inputs of a Scan (since opset 9).
+/// Initial states and scanned inputs of a Scan. Before opset 9 all have a batch axis in front, and
+/// the first input is one of lengths.
 fn scan_inputs(node: &Node, opset: i64) -> Option<(Values<'_>, Values<'_>)> {
     let Some(Attr::Int(scanned)) = node.attr("num_scan_inputs") else { return None };
-    if opset < 9 {
-        return None; // has a batch axis and a leading input for its lengths
-    }
-    let states = node.inputs.len().checked_sub(usize::try_from(*scanned).ok()?)?;
-    Some(node.inputs.split_at(states))
+    let inputs = node.inputs.get(usize::from(opset < 9)..)?;
+    let states = inputs.len().checked_sub(usize::try_from(*scanned).ok()?)?;
+    Some(inputs.split_at(states))
 }
 
 fn scan_axis(node: &Node, name: &str, i: usize) -> i64 {
@@ -188,21 +189,33 @@ fn repetitions(site: &Site<'_>, body: &Graph) -> Dim {
 fn scan_outputs(site: &Site<'_>) -> Option<Types> {
     let (states, scanned) = scan_inputs(site.node, site.opset)?;
     let body = body(site, "body")?;
-    let first = states.len();
-    let length = site.shape(first).and_then(|shape| {
-        let at = axis(scan_axis(site.node, "scan_input_axes", 0), shape.len()).ok()?;
-        shape.get(at).cloned()
+    let (batched, first) = (usize::from(site.opset < 9), states.len());
+    let of = |v: &Option<ValueId>| site.graph[(*v)?].ty.as_ref();
+    let first_scanned = scanned.first().and_then(of).and_then(ValueType::shape);
+    let length = first_scanned.and_then(|shape| {
+        let rank = shape.len().checked_sub(batched)?;
+        let at = axis(scan_axis(site.node, "scan_input_axes", 0), rank).ok()?;
+        shape.get(at + batched).cloned()
     });
-    let length = length.filter(|_| !scanned.is_empty()).unwrap_or(Dim::Unknown);
+    let length = length.unwrap_or(Dim::Unknown);
+    let batch = first_scanned.and_then(|s| s.first()).cloned().unwrap_or(Dim::Unknown);
+    let all = |ty: ValueType| match batched {
+        0 => Some(ty),
+        _ => with_axis(&ty, 0, batch.clone()),
+    };
     let types = body.outputs().iter().enumerate().map(|(i, v)| {
         let ty = varying(body[*v].ty.as_ref()?, site.fresh);
         match i.checked_sub(first) {
             // A state has one shape throughout.
             None => {
-                let initial = site.ty(i).map(|initial| merge::types(Some(&ty), initial, false));
-                initial.flatten().or(Some(ty))
+                let ty = all(ty)?;
+                let initial = of(&states[i]);
+                initial.and_then(|t| merge::types(Some(&ty), t, false)).or(Some(ty))
             }
-            Some(k) => with_axis(&ty, scan_axis(site.node, "scan_output_axes", k), length.clone()),
+            Some(k) => {
+                let at = scan_axis(site.node, "scan_output_axes", k);
+                all(with_axis(&ty, at, length.clone())?)
+            }
         }
     });
     Some(types.collect())

@@ -332,3 +332,33 @@ fn branches_that_are_never_taken_do_not_count() {
     assert!(findings.is_empty(), "{findings:?}");
     assert_eq!([&types["y"], &types["z"]], ["float[2,3]", "float[?,3]"]);
 }
+
+#[test]
+fn a_scan_of_opset_8_goes_through_each_batch() {
+    let text = "g (float[B,3] init, float[B,S,3] x) => (last, all)
+        { last, all = Scan<num_scan_inputs = 1, body = b (s, e) => (s2, e2) {
+            s2 = Add(s, e) e2 = Concat<axis = 0>(s, e) }>(\"\", init, x) }";
+    let (types, findings) = inferred(8, text);
+    assert!(findings.is_empty(), "{findings:?}");
+    assert_eq!([&types["last"], &types["all"]], ["float[B,3]", "float[B,S,6]"]);
+}
+
+#[test]
+fn every_contradiction_is_reported_once() {
+    let text = r#"<ir_version: 10, opset_import: ["" : 17, "local" : 1]>
+        g (float[2,3] x, float[4] b) => (y, z)
+        <float[2,9] r>
+        { r = Relu(x) a = Add(x, b) y = local.bad(x, b) z = local.bad(x, b) }
+        <domain: "local", opset_import: ["" : 17]> bad (v, w) => (u)
+        { u = MatMul(v, w) }"#;
+    let findings = infer(&mut parse_model(text).unwrap());
+    let found: Vec<String> = findings.0.iter().map(|d| d.message.clone()).collect();
+    assert_eq!(
+        found,
+        [
+            "`r` is declared as float[2,9], Relu gives float[2,3].",
+            "Add: the shapes [2,3] and [4] do not broadcast. `x` is float[2,3], `b` is float[4].",
+            "MatMul: [2,3] and [4] cannot be multiplied. `v` is float[2,3], `w` is float[4].",
+        ]
+    );
+}

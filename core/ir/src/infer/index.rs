@@ -29,15 +29,17 @@ const END: i64 = i32::MAX as i64;
 /// Ends up to here mean "to the beginning".
 const BEGIN: i64 = -END;
 
-/// Start, stop and step of a slice of an axis of size `len`, clamped as the standard says.
+/// Start and stop of a slice of an axis of size `len`, clamped as the standard says. Backward to an
+/// end that means "to the end" is nothing to the standard and everything to some runtimes.
 fn clamped(len: i64, start: i64, end: i64, step: i64) -> Option<(i64, i64)> {
     let from_front = |x: i64| if x < 0 { x.saturating_add(len) } else { x };
-    let (start, end) = (from_front(start), from_front(end));
+    let (start, stop) = (from_front(start), from_front(end));
     match step {
         0 => None,
-        1.. => Some((start.clamp(0, len), end.clamp(0, len))),
+        ..0 if end >= END => None,
+        1.. => Some((start.clamp(0, len), stop.clamp(0, len))),
         _ if len == 0 => Some((0, 0)),
-        _ => Some((start.clamp(0, len - 1), end.clamp(-1, len - 1))),
+        _ => Some((start.clamp(0, len - 1), stop.clamp(-1, len - 1))),
     }
 }
 

@@ -131,6 +131,11 @@ fn layout() {
                 "y = Slice(x, z, e, z)",
                 "float[N,6]",
             ),
+            (
+                "float[5,6] x | int64[1] a = {-1}, int64[1] b = {2147483647}, int64[1] z = {0}",
+                "y = Slice(x, a, b, z, a)",
+                "float[?,6]",
+            ),
             ("float[5,6] x, int64[2,3] i", "y = Gather<axis = 1>(x, i)", "float[5,2,3]"),
             ("float[5,6] x | int64[4] p = {0,1,0,2}", "y = Pad(x, p)", "float[5,9]"),
             ("float[5,7] x", "y, z = Split<axis = 1>(x)", "float[5,4]"),

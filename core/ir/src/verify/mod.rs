@@ -83,7 +83,8 @@ impl Findings {
     }
 
     pub(crate) fn push(&mut self, finding: Diagnostic) {
-        if self.list.0.len() < FINDINGS_MAX {
+        // The body of a function is looked at once for each of its applications.
+        if !self.full() && !self.list.0.contains(&finding) {
             self.list.push(finding);
         }
     }
