@@ -29,6 +29,7 @@ mod fault;
 mod fold;
 mod frame;
 mod gemm;
+mod image;
 mod inputs;
 mod item;
 mod linear;

@@ -3,8 +3,8 @@
 use crate::call::Row;
 use crate::executor::standard;
 use crate::{
-    activation, attention, control, conv, detection, linear, logic, loss, math, microsoft, ml,
-    norm, pool,
+    activation, attention, control, conv, detection, image, linear, logic, loss, math, microsoft,
+    ml, norm, pool,
 };
 use crate::{quant, recurrent, reduce, sequence, shape, signal, text};
 use onnxd_ir::Node;
@@ -16,6 +16,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     control::ROWS,
     conv::ROWS,
     detection::ROWS,
+    image::ROWS,
     linear::ROWS,
     logic::ROWS,
     loss::ROWS,

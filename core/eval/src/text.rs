@@ -5,17 +5,98 @@ use crate::dims::{broadcast, size, sizes};
 use crate::elementwise::pairs;
 use crate::fault::{Fault, Outcome};
 use bytes::Bytes;
+use onnxd_diagnostics::shown;
 use onnxd_ir::{Attr, DataType, Tensor};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub(crate) const ROWS: &[Row] = &[
+    raw("RegexFullMatch", regex_full_match),
     raw("StringConcat", string_concat),
+    raw("StringNormalizer", string_normalizer),
     raw("StringSplit", string_split),
     raw("TfIdfVectorizer", tf_idf_vectorizer),
 ];
 
+/// Bytes that a compiled pattern may take; repetitions of repetitions take many.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
 fn strings(x: &Tensor) -> Outcome<&[Bytes]> {
     x.as_strings().ok_or_else(|| Fault::invalid(format!("{x:?} where strings are needed")))
+}
+
+fn utf8(text: &Bytes) -> Outcome<&str> {
+    std::str::from_utf8(text).map_err(|_| Fault::invalid("a string is not UTF-8"))
+}
+
+/// Whether the whole of each string matches. Patterns are those of RE2 without classes of Unicode.
+fn regex_full_match(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    let pattern = call.string("pattern", "")?;
+    let build = |pattern: &str| {
+        regex_lite::RegexBuilder::new(pattern)
+            .size_limit(PATTERN_BYTES_MAX)
+            .build()
+            .map_err(|e| Fault::invalid(format!("pattern `{}`: {e}", shown(pattern))))
+    };
+    // Alone first: parentheses that it lacks must not be found in what is put around it.
+    build(pattern)?;
+    let whole = build(&format!(r"\A(?:{pattern})\z"))?;
+    call.room(DataType::Bool, x.dims())?;
+    let found = strings(x)?
+        .iter()
+        .map(|text| Ok(u8::from(whole.is_match(utf8(text)?))))
+        .collect::<Outcome<Vec<u8>>>()?;
+    one(Tensor::from_vec_as(DataType::Bool, x.dims().to_vec(), found))
+}
+
+/// Upper or lower case, character by character: what becomes several characters stays.
+fn cased(text: &str, action: &str) -> String {
+    let single = |c: char, mut cased: std::vec::IntoIter<char>| match (cased.next(), cased.next()) {
+        (Some(only), None) => only,
+        _ => c,
+    };
+    let all = |c: char| match action {
+        "UPPER" => single(c, c.to_uppercase().collect::<Vec<_>>().into_iter()),
+        _ => single(c, c.to_lowercase().collect::<Vec<_>>().into_iter()),
+    };
+    text.chars().map(all).collect()
+}
+
+/// Drops the stop words, then changes the case. Of nothing, an empty string is left.
+fn string_normalizer(call: &Call) -> Outcome<Vec<Tensor>> {
+    let x = call.x(0)?;
+    if !matches!(x.dims(), [_] | [1, _]) {
+        return Err(Fault::invalid(format!("{x:?} is not a list of strings")));
+    }
+    let action = call.string("case_change_action", "NONE")?;
+    if !matches!(action, "NONE" | "LOWER" | "UPPER") {
+        return Err(Fault::invalid(format!("case_change_action `{action}` is not defined")));
+    }
+    let exact = call.flag("is_case_sensitive", false)?;
+    let key = |text: &Bytes| -> Outcome<String> {
+        let text = utf8(text)?;
+        Ok(if exact { text.to_owned() } else { cased(text, "LOWER") })
+    };
+    let stops: HashSet<String> = match call.attr("stopwords") {
+        Some(Attr::Strs(words)) => words.iter().map(key).collect::<Outcome<_>>()?,
+        _ => HashSet::new(),
+    };
+    let mut kept = Vec::new();
+    for text in strings(x)? {
+        if !stops.contains(&key(text)?) {
+            kept.push(if action == "NONE" {
+                text.clone()
+            } else {
+                cased(utf8(text)?, action).into()
+            });
+        }
+    }
+    if kept.is_empty() {
+        kept.push(Bytes::new());
+    }
+    let mut dims = x.dims().to_vec();
+    dims[x.rank() - 1] = kept.len();
+    one(Tensor::strings(dims, kept)?)
 }
 
 fn string_concat(call: &Call) -> Outcome<Vec<Tensor>> {
@@ -37,8 +118,7 @@ fn string_split(call: &Call) -> Outcome<Vec<Tensor>> {
     };
     let mut rows: Vec<Vec<Bytes>> = Vec::new();
     for text in strings(x)? {
-        let text =
-            std::str::from_utf8(text).map_err(|_| Fault::invalid("a string is not UTF-8"))?;
+        let text = utf8(text)?;
         let part = |s: &str| Bytes::copy_from_slice(s.as_bytes());
         rows.push(match delimiter {
             "" => words(text, splits).into_iter().map(part).collect(),
@@ -159,7 +239,7 @@ fn tf_idf_vectorizer(call: &Call) -> Outcome<Vec<Tensor>> {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{assert_near, ints, run, try_all, word};
+    use crate::testing::{assert_near, ints, run, try_all, try_run, word};
     use bytes::Bytes;
     use onnxd_ir::{Attr, Tensor};
 
@@ -180,6 +260,38 @@ mod tests {
         let by = [("delimiter", word(" "))];
         let found = try_all("StringSplit", 20, &by, &[x], 2).unwrap();
         assert_eq!(found[1].to_i64s().unwrap(), [6, 1]);
+    }
+
+    #[test]
+    fn whole_matches() {
+        let x = texts(&["www.google.com", "www.google.com/x", "a|b"]);
+        let y = |p: &str| try_run("RegexFullMatch", 20, &[("pattern", word(p))], &[&x]);
+        let found = |p: &str| y(p).unwrap().to_i64s().unwrap();
+        assert_eq!(found(r"www\.[\w.-]+\.\bcom\b"), [1, 0, 0]);
+        assert_eq!(found("www|www.google.com/x"), [0, 1, 0]);
+        assert_eq!(found("a.b"), [0, 0, 1]);
+        assert!(y("a)|(b").is_err());
+        assert!(y("((a{900}){900}){900}").is_err());
+    }
+
+    #[test]
+    fn stop_words_and_case() {
+        let x = texts(&["monday", "Tuesday", "straße"]);
+        let run = |x: &Tensor, action: &str, exact: i64, stops: &[&str]| {
+            let stops = stops.iter().map(|s| Bytes::copy_from_slice(s.as_bytes())).collect();
+            let attrs = [
+                ("case_change_action", word(action)),
+                ("is_case_sensitive", Attr::Int(exact)),
+                ("stopwords", Attr::Strs(stops)),
+            ];
+            run("StringNormalizer", 10, &attrs, &[x])
+        };
+        assert_eq!(run(&x, "UPPER", 1, &["tuesday"]), texts(&["MONDAY", "TUESDAY", "STRAßE"]));
+        assert_eq!(run(&x, "LOWER", 0, &["tuesday"]), texts(&["monday", "straße"]));
+        let row = x.reshaped([1, 3]).unwrap();
+        assert_eq!(run(&row, "NONE", 0, &["MONDAY"]).dims(), [1, 2]);
+        let none = run(&row, "NONE", 1, &["monday", "Tuesday", "straße"]);
+        assert_eq!(none, texts(&[""]).reshaped([1, 1]).unwrap());
     }
 
     #[test]
