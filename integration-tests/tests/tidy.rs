@@ -33,6 +33,7 @@ const UNSAFE: &[&str] = &[
     "core/onnx/src/stream.rs",
     "core/eval/src/gemm.rs",
     "core/engine-ort",
+    "core/eval/src/parallel.rs",
     "integration-tests",
 ];
 

@@ -5,9 +5,11 @@ use crate::dims;
 use crate::elementwise::{map, zip};
 use crate::fault::{Fault, Outcome};
 use crate::math::erf;
-use crate::num::{Num, float, numeric};
+use crate::num::{Num, float, numeric, slice};
+use crate::parallel::fill_parts;
 use crate::reals::{reals, stored};
-use onnxd_ir::Tensor;
+use crate::steps::Limits;
+use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
     row("Celu", celu),
@@ -124,24 +126,11 @@ fn swiglu(call: &Call) -> Outcome<Vec<Tensor>> {
     one(stored(x.dtype(), x.dims(), y)?)
 }
 
-/// The limits moved from attributes to inputs in opset 11. The upper limit wins where they cross.
 fn clip(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     numeric!(x.dtype(), T => {
-        let limit = |name: &str, i: usize| -> Outcome<Option<T>> {
-            if let Some(value) = call.float_opt(name)? {
-                return Ok(Some(T::from_f64(f64::from(value))));
-            }
-            let Some(limit) = call.opt(i) else { return Ok(None) };
-            match crate::num::slice::<T>(limit)?.as_ref() {
-                [value] => Ok(Some(*value)),
-                _ => Err(Fault::invalid(format!("limit {limit:?} is not a scalar"))),
-            }
-        };
-        let (low, high) = (limit("min", 1)?, limit("max", 2)?);
-        let above = |v: T| if low.is_some_and(|l| v < l) { low.unwrap_or(v) } else { v };
-        let below = |v: T| if high.is_some_and(|h| v > h) { high.unwrap_or(v) } else { v };
-        one(map(x, |v: T| below(above(v)))?)
+        let limits = Limits::<T>::of(call)?;
+        one(map(x, |v: T| limits.clip(v))?)
     })
 }
 
@@ -168,22 +157,41 @@ fn from_axis(call: &Call) -> Outcome<Runs> {
 
 /// Replaces every run by `f` of it; `f` works in `f64`.
 fn over_runs(call: &Call, runs: Runs, f: fn(&mut [f64])) -> Outcome<Vec<Tensor>> {
-    let (before, along, behind) = runs;
+    let (_, along, behind) = runs;
     let x = call.x(0)?;
     float!(x.dtype(), T => {
         let values = call.slice::<T>(0)?;
         let mut out = vec![T::default(); values.len()];
-        let mut run = vec![0f64; along];
-        for outer in 0..if values.is_empty() { 0 } else { before } {
-            for inner in 0..behind {
-                let at = |i: usize| (outer * along + i) * behind + inner;
-                run.iter_mut().enumerate().for_each(|(i, r)| *r = f64::from(values[at(i)]));
-                f(&mut run);
-                run.iter().enumerate().for_each(|(i, r)| out[at(i)] = *r as T);
+        let slab = along * behind;
+        fill_parts(&mut out, slab, 8, &|first, part| {
+            let mut run = vec![0f64; along];
+            let sources = values[first..].chunks(slab.max(1));
+            for (out, x) in part.chunks_mut(slab.max(1)).zip(sources) {
+                for inner in 0..behind {
+                    let elements = x.iter().skip(inner).step_by(behind);
+                    run.iter_mut().zip(elements).for_each(|(r, x)| *r = f64::from(*x));
+                    f(&mut run);
+                    let elements = out.iter_mut().skip(inner).step_by(behind);
+                    elements.zip(&run).for_each(|(y, r)| *y = *r as T);
+                }
             }
-        }
+        });
         one(Tensor::from_vec(x.dims(), out))
     })
+}
+
+/// Softmax of contiguous `float` runs, which is what attention has: only the sum is taken in `f64`.
+fn softmax_contiguous(x: &Tensor, along: usize) -> Outcome<Vec<Tensor>> {
+    let mut out = slice::<f32>(x)?.into_owned();
+    fill_parts(&mut out, along, 4, &|_, part| {
+        for run in part.chunks_mut(along.max(1)) {
+            let top = run.iter().copied().fold(f32::NEG_INFINITY, Num::larger);
+            run.iter_mut().for_each(|x| *x = (*x - top).exp());
+            let scale = run.iter().map(|x| f64::from(*x)).sum::<f64>().recip();
+            run.iter_mut().for_each(|x| *x = (f64::from(*x) * scale) as f32);
+        }
+    });
+    one(Tensor::from_vec(x.dims(), out))
 }
 
 fn largest(run: &[f64]) -> f64 {
@@ -211,11 +219,18 @@ fn hardmax_run(run: &mut [f64]) {
 }
 
 fn softmax(call: &Call) -> Outcome<Vec<Tensor>> {
-    over_runs(call, along_axis(call)?, softmax_run)
+    softmax_over(call, along_axis(call)?)
 }
 
 fn softmax_flat(call: &Call) -> Outcome<Vec<Tensor>> {
-    over_runs(call, from_axis(call)?, softmax_run)
+    softmax_over(call, from_axis(call)?)
+}
+
+fn softmax_over(call: &Call, runs: Runs) -> Outcome<Vec<Tensor>> {
+    match (call.x(0)?, runs) {
+        (x, (_, along, 1)) if x.dtype() == DataType::Float => softmax_contiguous(x, along),
+        _ => over_runs(call, runs, softmax_run),
+    }
 }
 
 fn log_softmax(call: &Call) -> Outcome<Vec<Tensor>> {

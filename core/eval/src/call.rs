@@ -5,6 +5,7 @@ use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::item::{Item, items};
 use crate::num::slice;
+use crate::steps::Step;
 use half::{bf16, f16};
 use onnxd_ir::{Attr, DataType, Element, Graph, Node, Tensor};
 use std::borrow::Cow;
@@ -26,6 +27,8 @@ pub(crate) struct Call<'a> {
     pub(crate) scope: &'a Scope<'a>,
     /// Bytes the outputs may take.
     pub(crate) bytes_max: usize,
+    /// What else is done to the output; only convolutions are asked to.
+    pub(crate) steps: &'a [Step],
 }
 
 /// Runs a sub-graph of the node on values for its inputs; gives its outputs.

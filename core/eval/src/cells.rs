@@ -7,7 +7,7 @@ use onnxd_ir::{DataType, Tensor};
 use std::borrow::Cow;
 
 /// A cell of one width.
-pub(crate) trait Cell: Clone + PartialEq + Send + Sync + 'static {
+pub(crate) trait Cell: Clone + Default + PartialEq + Send + Sync + 'static {
     /// What layout operators fill with where the node names no value: zero or the empty string.
     fn blank() -> Self;
     /// The elements of a tensor of that width.
@@ -54,7 +54,7 @@ impl Cell for Bytes {
 }
 
 /// An element of 2 or 4 bits, unpacked.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Packed(pub(crate) u8);
 
 impl Cell for Packed {

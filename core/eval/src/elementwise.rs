@@ -1,20 +1,33 @@
 //! Elementwise application with broadcasting: the loops, independent of what is computed.
 
 use crate::call::Call;
-use crate::dims::{broadcast, broadcast_strides, for_each_index};
+use crate::dims::{broadcast, broadcast_strides};
 use crate::fault::Outcome;
 use crate::num::slice;
+use crate::parallel::fill_parts;
 use onnxd_ir::{DataType, Element, Tensor};
 
 /// `f` of every element.
-pub(crate) fn map<T: Element, R: Element>(x: &Tensor, f: impl Fn(T) -> R) -> Outcome<Tensor> {
-    Ok(Tensor::from_vec(x.dims(), slice::<T>(x)?.iter().map(|v| f(*v)).collect()))
+pub(crate) fn map<T: Element, R: Element>(
+    x: &Tensor,
+    f: impl Fn(T) -> R + Sync,
+) -> Outcome<Tensor> {
+    Ok(Tensor::from_vec(x.dims(), mapped(&slice::<T>(x)?, f)))
 }
 
 /// A boolean of every element.
-pub(crate) fn test<T: Element>(x: &Tensor, f: impl Fn(T) -> bool) -> Outcome<Tensor> {
-    let bits = slice::<T>(x)?.iter().map(|v| u8::from(f(*v))).collect();
+pub(crate) fn test<T: Element>(x: &Tensor, f: impl Fn(T) -> bool + Sync) -> Outcome<Tensor> {
+    let bits = mapped(&slice::<T>(x)?, |v| u8::from(f(v)));
     Ok(Tensor::from_vec_as(DataType::Bool, x.dims(), bits))
+}
+
+/// `f` of every element of a slice.
+pub(crate) fn mapped<T: Element, R: Element>(x: &[T], f: impl Fn(T) -> R + Sync) -> Vec<R> {
+    let mut out = vec![R::default(); x.len()];
+    fill_parts(&mut out, 1, 1, &|first, part| {
+        part.iter_mut().zip(&x[first..]).for_each(|(y, x)| *y = f(*x));
+    });
+    out
 }
 
 /// `f` of every pair, both sides broadcast; `dtype` is the type of the result.
@@ -22,7 +35,7 @@ pub(crate) fn zip<A: Element, B: Element, R: Element>(
     call: &Call,
     dtype: DataType,
     (a, b): (&Tensor, &Tensor),
-    f: impl Fn(A, B) -> R,
+    f: impl Fn(A, B) -> R + Sync,
 ) -> Outcome<Tensor> {
     let dims = broadcast(a.dims(), b.dims())?;
     call.room(dtype, &dims)?;
@@ -32,38 +45,58 @@ pub(crate) fn zip<A: Element, B: Element, R: Element>(
 }
 
 /// `f` of every pair of the broadcast elements, in row-major order.
-pub(crate) fn pairs<A, B, R>(
+pub(crate) fn pairs<A: Sync, B: Sync, R: Clone + Default + Send>(
     dims: &[usize],
     (a, a_dims): (&[A], &[usize]),
     (b, b_dims): (&[B], &[usize]),
-    f: impl Fn(&A, &B) -> R,
+    f: impl Fn(&A, &B) -> R + Sync,
 ) -> Vec<R> {
-    if a_dims == b_dims {
-        return a.iter().zip(b).map(|(a, b)| f(a, b)).collect();
-    }
-    let (runs, steps) =
-        merged(dims, &[broadcast_strides(a_dims, dims), broadcast_strides(b_dims, dims)]);
-    let mut out = Vec::with_capacity(dims.iter().product());
-    let Some((&run, outer)) = runs.split_last() else {
-        return vec![f(&a[0], &b[0])];
+    let steps = [broadcast_strides(a_dims, dims), broadcast_strides(b_dims, dims)];
+    let (runs, steps) = merged(dims, &steps);
+    let mut out = vec![R::default(); dims.iter().product()];
+    let (run, da, db) = match (runs.last(), steps[0].last(), steps[1].last()) {
+        (Some(run), Some(da), Some(db)) => (*run, *da, *db),
+        _ => (1, 1, 1),
     };
-    let (da, db) = (steps[0][outer.len()], steps[1][outer.len()]);
-    for_each_start(outer, &steps, &mut |[a_start, b_start]| {
+    for_each_run(&mut out, run, &runs, &steps, &|out, [a_start, b_start]| {
         let (a, b) = (&a[a_start..], &b[b_start..]);
         match (da, db) {
-            _ if run == 0 => {}
-            (1, 1) => out.extend(a[..run].iter().zip(&b[..run]).map(|(a, b)| f(a, b))),
-            _ => out.extend((0..run).map(|i| f(&a[i * da], &b[i * db]))),
+            (1, 1) => out.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = f(a, b)),
+            (1, 0) => out.iter_mut().zip(a).for_each(|(y, a)| *y = f(a, &b[0])),
+            (0, 1) => out.iter_mut().zip(b).for_each(|(y, b)| *y = f(&a[0], b)),
+            _ => (0..).zip(out).for_each(|(i, y)| *y = f(&a[i * da], &b[i * db])),
         }
     });
     out
 }
 
-/// Where each run of both operands begins.
-fn for_each_start(outer: &[usize], steps: &[Vec<usize>], f: &mut dyn FnMut([usize; 2])) {
-    for_each_index(outer, |index| {
-        let start = |k: usize| index.iter().zip(&steps[k]).map(|(i, s)| i * s).sum::<usize>();
-        f([start(0), start(1)]);
+/// Calls `f` for every innermost run of the result, or part of one, with where it begins in both
+/// operands.
+fn for_each_run<R: Send>(
+    out: &mut [R],
+    run: usize,
+    runs: &[usize],
+    steps: &[Vec<usize>],
+    f: &(dyn Fn(&mut [R], [usize; 2]) + Sync),
+) {
+    let outer = runs.len().saturating_sub(1);
+    let unit = if outer == 0 { 1 } else { run };
+    let inner = |k: usize| steps[k].last().copied().unwrap_or(0);
+    fill_parts(out, unit, 1, &|first, part| {
+        let mut done = 0;
+        while done < part.len() {
+            let at = first + done;
+            let (mut row, column) = (at / run, at % run);
+            let mut starts = [column * inner(0), column * inner(1)];
+            for axis in (0..outer).rev() {
+                let i = row % runs[axis];
+                row /= runs[axis];
+                (0..2).for_each(|k| starts[k] += i * steps[k][axis]);
+            }
+            let size = (run - column).min(part.len() - done);
+            f(&mut part[done..done + size], starts);
+            done += size;
+        }
     });
 }
 
@@ -98,6 +131,7 @@ fn merged(dims: &[usize], strides: &[Vec<usize>]) -> (Vec<usize>, Vec<Vec<usize>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dims::for_each_index;
     use proptest::prelude::*;
 
     proptest! {
@@ -114,7 +148,7 @@ mod tests {
             b_dims.drain(..cut.min(b_dims.len()));
             let Ok(out) = broadcast(&a_dims, &b_dims) else { return Ok(()) };
             prop_assume!(full.len() == out.len());
-            let fill = |d: &[usize]| (0..d.iter().product::<usize>()).collect::<Vec<_>>();
+            let fill = |d: &[usize]| (0..d.iter().product::<usize>() as u64).collect::<Vec<_>>();
             let (a, b) = (fill(&a_dims), fill(&b_dims));
             let found = pairs(&out, (&a, &a_dims), (&b, &b_dims), |a, b| a * 1000 + b);
             let (sa, sb) = (broadcast_strides(&a_dims, &out), broadcast_strides(&b_dims, &out));

@@ -5,10 +5,12 @@ use crate::executor::{Executor, RunOptions, address};
 use crate::fault::{Fault, layer_of};
 use crate::item::Item;
 use crate::shape::densified;
+use crate::steps::{self, Step};
 use crate::watch::{MAIN, Watch};
 use crate::{support, table};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
-use onnxd_ir::{Attr, Function, Graph, Node, NodeId, Opsets, Tensor, ValueId};
+use onnxd_ir::{Attr, DataType, Function, Graph, Node, NodeId, Opsets, Tensor, ValueId};
+use std::collections::HashMap;
 
 /// Sub-graphs and functions nested deeper are refused.
 const DEPTH_MAX: usize = 32;
@@ -19,6 +21,9 @@ pub(crate) struct Plan {
     order: Vec<NodeId>,
     /// For each place in `order`: values that nothing reads afterwards.
     last_reads: Vec<Vec<ValueId>>,
+    /// For each place in `order`: the place of the only reader of the node's output, where it can be
+    /// computed along with a convolution.
+    followers: Vec<Option<usize>>,
     /// (own value, value of the enclosing graph).
     captures: Vec<(ValueId, ValueId)>,
     values: usize,
@@ -42,8 +47,35 @@ impl Plan {
                 }
             }
         }
-        Ok(Plan { order, last_reads, captures: graph.captures().collect(), values })
+        let followers = followers(graph, &order);
+        Ok(Plan { order, last_reads, followers, captures: graph.captures().collect(), values })
     }
+}
+
+/// For each node of `order` the place of the node that may follow it as a step.
+fn followers(graph: &Graph, order: &[NodeId]) -> Vec<Option<usize>> {
+    let places: HashMap<NodeId, usize> = order.iter().copied().zip(0..).collect();
+    let follower = |id: &NodeId| {
+        let node = &graph[*id];
+        let begins = node.op == "Conv" || steps::may_follow(&node.op);
+        let [Some(v)] = node.outputs[..] else { return None };
+        if !begins || !node.is_standard() || graph.uses(v) != 1 {
+            return None;
+        }
+        let reader = graph.readers(v).first()?;
+        let next = &graph[*reader];
+        let first = next.inputs.first() == Some(&Some(v));
+        let follows = first && next.is_standard() && steps::may_follow(&next.op);
+        (follows && next.outputs.len() == 1).then(|| places.get(reader).copied()).flatten()
+    };
+    order.iter().map(follower).collect()
+}
+
+/// Nodes that are computed along with a convolution: their places and what they do.
+#[derive(Default)]
+struct Chain {
+    places: Vec<usize>,
+    steps: Vec<Step>,
 }
 
 /// A graph while it runs.
@@ -128,8 +160,14 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         }
         let before = self.live;
         self.depth += 1;
-        for (id, last_reads) in plan.order.iter().zip(&plan.last_reads) {
-            self.node(&mut frame, &graph[*id])?;
+        let mut done = vec![false; plan.order.len()];
+        for (place, (id, last_reads)) in plan.order.iter().zip(&plan.last_reads).enumerate() {
+            if !done[place] {
+                let chain = self.chain(&frame, plan, place);
+                chain.places.iter().for_each(|place| done[*place] = true);
+                let last = chain.places.last().map_or(*id, |place| plan.order[*place]);
+                self.node(&mut frame, &graph[*id], (&graph[last], &chain.steps))?;
+            }
             for v in last_reads {
                 let freed = frame.values[v.index()].take();
                 if graph.producer(*v).is_some() {
@@ -150,8 +188,53 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         self.options.bytes_max.saturating_sub(self.live)
     }
 
-    /// Computes one node and stores its outputs.
-    fn node(&mut self, frame: &mut Frame, node: &Node) -> Result<(), Diagnostic> {
+    /// The nodes behind the one at `place` that are computed along with it.
+    fn chain(&self, frame: &Frame, plan: &Plan, place: usize) -> Chain {
+        let mut chain = Chain::default();
+        let node = &frame.graph[plan.order[place]];
+        let fuses = node.op == "Conv" && !self.watch.watches();
+        let first = plan.followers[place].filter(|_| fuses);
+        let weights = first.and_then(|_| frame.value(node.input(1)?));
+        let weights = weights.as_ref().and_then(Item::tensor);
+        let Some(w) = weights.filter(|w| w.dtype() == DataType::Float && w.rank() > 0) else {
+            return chain;
+        };
+        let mut behind = first.filter(|_| self.executor.function(node).is_none());
+        while let Some(place) = behind {
+            let node = &frame.graph[plan.order[place]];
+            let inputs = node.inputs.iter().map(|v| frame.value((*v)?));
+            let inputs = steps::others(inputs);
+            let missing = node.inputs.iter().zip(&inputs).skip(1);
+            let missing = missing.filter(|(v, x)| v.is_some() && x.is_none()).count();
+            let opset = support::opset(frame.opsets, "");
+            let call = self.call(frame, node, opset, &inputs);
+            let known = missing == 0 && self.executor.function(node).is_none();
+            let Some(step) = known.then(|| Step::of(&call, w.dims()[0])).flatten() else { break };
+            chain.places.push(place);
+            chain.steps.push(step);
+            behind = plan.followers[place];
+        }
+        chain
+    }
+
+    fn call<'a>(
+        &self,
+        frame: &Frame<'a>,
+        node: &'a Node,
+        opset: i64,
+        inputs: &'a [Option<Tensor>],
+    ) -> Call<'a> {
+        let bytes_max = self.room();
+        Call { node, opset, inputs, scope: frame.scope, bytes_max, steps: &[] }
+    }
+
+    /// Computes one node and the steps behind it, and stores the outputs of the last of them.
+    fn node(
+        &mut self,
+        frame: &mut Frame,
+        node: &Node,
+        (last, steps): (&Node, &[Step]),
+    ) -> Result<(), Diagnostic> {
         let read = |v: &Option<ValueId>| match v {
             None => Ok(None),
             Some(v) => frame.value(*v).map(Some).ok_or_else(|| undefined(frame.graph, *v)),
@@ -165,10 +248,10 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         let executor = self.executor;
         let outputs = self.stop().and_then(|()| match executor.function(node) {
             Some(function) => self.function(frame, node, function, inputs),
-            None => self.operator(frame, node, &inputs),
+            None => self.operator(frame, node, &inputs, steps),
         });
         let outputs = outputs.map_err(|fault| fault.at(node, layer_of(node, Some(frame.graph))))?;
-        for (slot, item) in node.outputs.iter().zip(outputs) {
+        for (slot, item) in last.outputs.iter().zip(outputs) {
             let Some(v) = slot else { continue };
             self.watch.show(frame.place, frame.graph, *v, &item);
             self.live += item.byte_len();
@@ -186,6 +269,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         frame: &Frame,
         node: &Node,
         given: &[Option<Item>],
+        steps: &[Step],
     ) -> Result<Vec<Item>, Fault> {
         let opset = support::opset(frame.opsets, &node.domain);
         let row = table::find(node, opset)
@@ -193,7 +277,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         let tensors: Vec<Option<Tensor>> =
             given.iter().map(|x| x.as_ref().and_then(Item::tensor).cloned()).collect();
         let inputs = &tensors[..];
-        let call = Call { node, opset, inputs, scope: frame.scope, bytes_max: self.room() };
+        let call = Call { steps, ..self.call(frame, node, opset, inputs) };
         let mut body = |graph: &Graph, inputs: Vec<Item>| {
             let fed = inputs.into_iter().map(Some).collect();
             let nested = |d| Fault::Nested(Box::new(d));

@@ -1,6 +1,9 @@
 //! Matrix products of every element type: floats through `matrixmultiply`, integers exactly.
 
 use crate::num::Num;
+use crate::parallel::{Block, for_each_block, vectorized};
+use crate::steps::Step;
+use rayon::prelude::*;
 
 /// A matrix in memory: element (i, j) lies at `start + i * rows + j * columns`.
 #[derive(Clone, Copy)]
@@ -21,6 +24,11 @@ impl<'a, T> Matrix<'a, T> {
     /// The transpose of a row-major matrix with rows of `width` elements.
     pub(crate) fn transposed(data: &'a [T], width: usize) -> Matrix<'a, T> {
         Matrix { data, rows: 1, columns: width }
+    }
+
+    /// The part that begins `n` elements on.
+    fn skip(self, n: usize) -> Matrix<'a, T> {
+        Matrix { data: &self.data[n..], ..self }
     }
 
     /// Whether a matrix of `m` times `n` elements lies within its memory.
@@ -44,35 +52,95 @@ pub(crate) struct Sizes {
 
 /// An element type that matrices can be multiplied over.
 pub(crate) trait Product: Num {
+    /// Applies what follows a product to elements of one channel. Only `f32` is ever followed.
+    fn follow(steps: &[Step], channel: usize, run: &mut [Self]) {
+        let _ = (steps, channel, run);
+    }
+
     /// `c += a * b`, where `c` has rows `stride` elements apart.
     ///
-    /// # Panics
-    /// If a matrix does not lie within its memory.
-    fn multiply_add(s: Sizes, a: Matrix<Self>, b: Matrix<Self>, c: &mut [Self], stride: usize) {
-        if !checked(s, &a, &b, c, stride) {
-            return;
-        }
+    /// # Safety
+    /// All three lie within their memory, and nothing else touches the elements of `c`.
+    unsafe fn add_product(s: Sizes, a: Matrix<Self>, b: Matrix<Self>, c: *mut Self, stride: usize) {
         for i in 0..s.m {
-            let row = &mut c[i * stride..i * stride + s.n];
+            // SAFETY: a row of `c` lies within its memory, which is ours alone.
+            let row = unsafe { std::slice::from_raw_parts_mut(c.add(i * stride), s.n) };
             for k in 0..s.k {
                 let factor = a.data[i * a.rows + k * a.columns];
                 if factor == Self::default() {
                     continue;
                 }
                 let b = Matrix { data: &b.data[k * b.rows..], ..b };
-                if b.columns == 1 {
-                    for (y, x) in row.iter_mut().zip(b.data) {
-                        *y = y.plus(factor.times(*x));
-                    }
-                } else {
-                    for (j, y) in row.iter_mut().enumerate() {
-                        *y = y.plus(factor.times(b.data[j * b.columns]));
-                    }
+                for (j, y) in row.iter_mut().enumerate() {
+                    *y = y.plus(factor.times(b.data[j * b.columns]));
                 }
             }
         }
     }
 }
+
+/// `c += a * b`, where `c` has rows `stride` elements apart. The longer side of the product is
+/// shared out over the threads.
+///
+/// # Panics
+/// If a matrix does not lie within its memory.
+pub(crate) fn multiply_add<T: Product>(
+    s: Sizes,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    c: &mut [T],
+    stride: usize,
+) {
+    if !checked(s, &a, &b, c, stride) {
+        return;
+    }
+    let small = s.m.saturating_mul(s.n).saturating_mul(s.k) < PARALLEL_MIN;
+    let threads = if small { 1 } else { rayon::current_num_threads() };
+    if s.n < s.m {
+        let part = s.m.div_ceil(threads).next_multiple_of(ALIGNED);
+        let rows = |(i, c): (usize, &mut [T])| {
+            let m = part.min(s.m - i * part);
+            // SAFETY: `checked` has shown that the whole product lies within its memory.
+            let a = a.skip(i * part * a.rows);
+            unsafe { T::add_product(Sizes { m, ..s }, a, b, c.as_mut_ptr(), stride) };
+        };
+        let used = (s.m - 1) * stride + s.n;
+        match part >= s.m {
+            true => rows((0, c)),
+            false => c[..used].par_chunks_mut(part * stride).enumerate().for_each(rows),
+        }
+        return;
+    }
+    let part = s.n.div_ceil(threads).next_multiple_of(ALIGNED);
+    if part >= s.n || stride != s.n {
+        // SAFETY: as above.
+        unsafe { T::add_product(s, a, b, c.as_mut_ptr(), stride) };
+        return;
+    }
+    for_each_block(&mut c[..s.m * s.n], (s.m, s.n), part, &|_, first, mut block| {
+        add_to_block(s.k, a, b.skip(first * b.columns), &mut block);
+    });
+}
+
+/// `block += a * b`, on one thread; `k` is the length of the rows of `a`.
+///
+/// # Panics
+/// If a matrix does not lie within its memory.
+pub(crate) fn add_to_block<T: Product>(k: usize, a: Matrix<T>, b: Matrix<T>, block: &mut Block<T>) {
+    let (m, n) = block.sizes();
+    if m == 0 || n == 0 || k == 0 {
+        return;
+    }
+    assert!(a.holds(m, k) && b.holds(k, n), "factors lie within their memory");
+    let (c, stride) = block.parts();
+    // SAFETY: all three have just been checked; the block is borrowed exclusively.
+    unsafe { T::add_product(Sizes { m, k, n }, a, b, c, stride) };
+}
+
+/// Multiplications below which one thread does the work alone.
+const PARALLEL_MIN: usize = 1 << 18;
+/// Rows or columns of a task are a multiple of this, for the sake of the products' inner loops.
+const ALIGNED: usize = 16;
 
 /// Whether there is anything to compute.
 ///
@@ -89,27 +157,103 @@ fn checked<T>(s: Sizes, a: &Matrix<T>, b: &Matrix<T>, c: &[T], stride: usize) ->
 }
 
 macro_rules! floats {
-    ($($t:ident $gemm:ident),*) => { $(impl Product for $t {
-        fn multiply_add(s: Sizes, a: Matrix<$t>, b: Matrix<$t>, c: &mut [$t], stride: usize) {
-            if !checked(s, &a, &b, c, stride) {
-                return;
+    ($($t:ident $gemm:ident $follow:item),*) => { $(impl Product for $t {
+        $follow
+        unsafe fn add_product(s: Sizes, a: Matrix<$t>, b: Matrix<$t>, c: *mut $t, stride: usize) {
+            if s.m.min(s.n) == 1 {
+                // SAFETY: the caller's promise.
+                return unsafe { add_vector_product(s, a, b, c, stride) };
             }
             let signed = |n: usize| isize::try_from(n).expect("strides lie within memory");
-            // SAFETY: `checked` has shown that all three matrices lie within their slices and that
-            // the rows of `c` do not overlap; `c` is borrowed exclusively.
+            let (ra, ca, rb, cb) = (a.rows, a.columns, b.rows, b.columns);
+            let [ra, ca, rb, cb, rc] = [ra, ca, rb, cb, stride].map(signed);
+            let (a, b) = (a.data.as_ptr(), b.data.as_ptr());
+            // The library packs its left factor in blocks that fit a core's own cache, so the longer
+            // side goes left: `a * b` is the transpose of `b' * a'`.
+            // SAFETY: the caller's promise.
             unsafe {
-                matrixmultiply::$gemm(
-                    s.m, s.k, s.n, 1.0,
-                    a.data.as_ptr(), signed(a.rows), signed(a.columns),
-                    b.data.as_ptr(), signed(b.rows), signed(b.columns),
-                    1.0, c.as_mut_ptr(), signed(stride), 1,
-                );
+                if s.n > s.m {
+                    matrixmultiply::$gemm(
+                        s.n, s.k, s.m, 1.0, b, cb, rb, a, ca, ra, 1.0, c, 1, rc,
+                    );
+                } else {
+                    matrixmultiply::$gemm(
+                        s.m, s.k, s.n, 1.0, a, ra, ca, b, rb, cb, 1.0, c, rc, 1,
+                    );
+                }
             }
         }
     })* };
 }
 
-floats!(f32 sgemm, f64 dgemm);
+floats!(
+    f32 sgemm fn follow(steps: &[Step], channel: usize, run: &mut [f32]) {
+        steps.iter().for_each(|step| step.apply(channel, run));
+    },
+    f64 dgemm fn follow(_: &[Step], _: usize, _: &mut [f64]) {}
+);
+
+/// A product with a vector reads its matrix once, which takes longer than the arithmetic.
+///
+/// # Safety
+/// As [`Product::add_product`]; `m` or `n` is one.
+unsafe fn add_vector_product<T: Product>(
+    s: Sizes,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    c: *mut T,
+    stride: usize,
+) {
+    // The vector is put to the left: `a * b` is the transpose of `b' * a'`.
+    let flipped = |x: Matrix<'_, T>| (x.rows, x.columns);
+    let (n, (vector, step), matrix, (columns, rows), gap) = if s.m == 1 {
+        (s.n, (a.data, a.columns), b.data, (b.columns, b.rows), 1)
+    } else {
+        (s.m, (b.data, b.rows), a.data, flipped(a), stride)
+    };
+    let vector: Vec<T> = vector.iter().step_by(step.max(1)).take(s.k).copied().collect();
+    let mut sums = vec![T::default(); n];
+    if rows == 1 {
+        for (j, sum) in sums.iter_mut().enumerate() {
+            *sum = dot(&vector, &matrix[j * columns..][..s.k]);
+        }
+    } else if columns == 1 {
+        for (k, factor) in vector.iter().enumerate() {
+            add_scaled(&mut sums, *factor, &matrix[k * rows..][..n]);
+        }
+    } else {
+        for (j, sum) in sums.iter_mut().enumerate() {
+            let column = matrix[j * columns..].iter().step_by(rows);
+            *sum = vector.iter().zip(column).fold(T::default(), |y, (v, x)| y.plus(v.times(*x)));
+        }
+    }
+    for (j, sum) in sums.iter().enumerate() {
+        // SAFETY: the product's elements lie within its memory, which is ours alone.
+        let y = unsafe { &mut *c.add(j * gap) };
+        *y = y.plus(*sum);
+    }
+}
+
+vectorized! {
+    fn dot<T: Product>(a: &[T], b: &[T]) -> T {
+        let mut lanes = [T::default(); 32];
+        let (a, a_rest) = a.as_chunks::<32>();
+        let (b, b_rest) = b.as_chunks::<32>();
+        for (a, b) in a.iter().zip(b) {
+            for ((y, a), b) in lanes.iter_mut().zip(a).zip(b) {
+                *y = y.plus(a.times(*b));
+            }
+        }
+        let rest = a_rest.iter().zip(b_rest).fold(T::default(), |y, (a, b)| y.plus(a.times(*b)));
+        lanes.iter().fold(rest, |y, lane| y.plus(*lane))
+    }
+}
+
+vectorized! {
+    fn add_scaled<T: Product>(y: &mut [T], factor: T, x: &[T]) {
+        y.iter_mut().zip(x).for_each(|(y, x)| *y = y.plus(factor.times(*x)));
+    }
+}
 
 impl Product for i32 {}
 impl Product for u32 {}
@@ -126,15 +270,15 @@ mod tests {
         let b = [1f32, 0.0, 0.0, 1.0, 1.0, 1.0];
         let s = Sizes { m: 2, k: 3, n: 2 };
         let mut c = [10f32, 10.0, 0.0, 10.0, 10.0];
-        f32::multiply_add(s, Matrix::new(&a, 3), Matrix::new(&b, 2), &mut c, 3);
+        multiply_add(s, Matrix::new(&a, 3), Matrix::new(&b, 2), &mut c, 3);
         assert_eq!(c, [14.0, 15.0, 0.0, 20.0, 21.0]);
         let (a, b) = (a.map(|x| x as i32), b.map(|x| x as i32));
         let mut c = [0i32; 4];
-        i32::multiply_add(s, Matrix::new(&a, 3), Matrix::new(&b, 2), &mut c, 2);
+        multiply_add(s, Matrix::new(&a, 3), Matrix::new(&b, 2), &mut c, 2);
         assert_eq!(c, [4, 5, 10, 11]);
         let mut c = [0i32; 9];
         let s = Sizes { m: 3, k: 2, n: 3 };
-        i32::multiply_add(s, Matrix::transposed(&a, 3), Matrix::transposed(&b, 2), &mut c, 3);
+        multiply_add(s, Matrix::transposed(&a, 3), Matrix::transposed(&b, 2), &mut c, 3);
         assert_eq!(c, [1, 4, 5, 2, 5, 7, 3, 6, 9]);
     }
 
@@ -142,12 +286,6 @@ mod tests {
     #[should_panic(expected = "within their memory")]
     fn a_matrix_too_small_is_refused() {
         let s = Sizes { m: 2, k: 2, n: 2 };
-        f32::multiply_add(
-            s,
-            Matrix::new(&[1.0; 3], 2),
-            Matrix::new(&[1.0; 4], 2),
-            &mut [0.0; 4],
-            2,
-        );
+        multiply_add(s, Matrix::new(&[1.0; 3], 2), Matrix::new(&[1.0; 4], 2), &mut [0.0; 4], 2);
     }
 }

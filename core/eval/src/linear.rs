@@ -4,16 +4,13 @@ use crate::call::{Call, Row, one, raw, row};
 use crate::cells::expanded;
 use crate::dims::{broadcast, broadcast_strides, for_each_index};
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Product, Sizes};
+use crate::gemm::{Matrix, Product, Sizes, multiply_add};
 use crate::num::{Num, slice};
 use onnxd_ir::{DataType, Tensor};
 use rayon::prelude::*;
 
 pub(crate) const ROWS: &[Row] =
     &[row("Gemm", gemm), row("MatMul", matmul), raw("MatMulInteger", matmul_integer)];
-
-/// Rows of a product that one thread computes at a time.
-const ROWS_PER_TASK: usize = 64;
 
 /// Evaluates the body for the element types that products are defined on.
 macro_rules! product {
@@ -47,34 +44,6 @@ macro_rules! product {
             other => Err($crate::fault::Fault::dtype(other)),
         }
     }};
-}
-
-/// `c += a * b`, rows of `c` shared out over the threads.
-pub(crate) fn multiply_add<T: Product>(
-    s: Sizes,
-    a: Matrix<T>,
-    b: Matrix<T>,
-    c: &mut [T],
-    stride: usize,
-) {
-    if s.m == 0 || s.n == 0 || s.k == 0 {
-        return;
-    }
-    let small = s.m.saturating_mul(s.n).saturating_mul(s.k) < 1 << 18;
-    let threads = rayon::current_num_threads();
-    let rows =
-        if small { s.m } else { s.m.div_ceil(threads).clamp(1, ROWS_PER_TASK).max(s.m / 16) };
-    let task = |(i, c): (usize, &mut [T])| {
-        let m = rows.min(s.m - i * rows);
-        let a = Matrix { data: &a.data[i * rows * a.rows..], ..a };
-        T::multiply_add(Sizes { m, ..s }, a, b, c, stride);
-    };
-    if rows >= s.m {
-        task((0, c));
-    } else {
-        let used = (s.m - 1) * stride + s.n;
-        c[..used].par_chunks_mut(rows * stride).enumerate().for_each(task);
-    }
 }
 
 /// `alpha * A' * B' + beta * C`, where A' and B' may be transposed.
@@ -215,7 +184,7 @@ pub(crate) fn centered(x: &Tensor, zero: Option<&Tensor>, per_row: bool) -> Outc
 fn matmul_integer(call: &Call) -> Outcome<Vec<Tensor>> {
     let a = centered(call.x(0)?, call.opt(2), true)?;
     let b = centered(call.x(1)?, call.opt(3), false)?;
-    one(multiplied::<i32>(call, &a, &b)?)
+    one(crate::exact::product(call, &a, &b)?)
 }
 
 #[cfg(test)]

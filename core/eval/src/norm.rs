@@ -4,6 +4,7 @@ use crate::call::{Call, Row, one, raw, rounded, row, widened};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, slice};
+use crate::parallel::fill_parts;
 use crate::reals::{reals, sized, stored};
 use onnxd_ir::{DataType, Tensor};
 
@@ -48,55 +49,92 @@ fn moments(values: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
     (mean, values.map(|v| (v - mean) * (v - mean)).sum::<f64>() / count)
 }
 
+/// `(x - mean) * gain + shift`.
+#[derive(Clone, Copy)]
+pub(crate) struct Affine<T> {
+    mean: T,
+    gain: T,
+    shift: T,
+}
+
+impl<T: Num> Affine<T> {
+    pub(crate) fn apply(self, v: T) -> T {
+        v.minus(self.mean).times(self.gain).plus(self.shift)
+    }
+}
+
+impl Call<'_> {
+    /// Whether BatchNormalization takes mean and variance from the batch.
+    pub(crate) fn trains(&self) -> Outcome<bool> {
+        Ok(self.flag("training_mode", false)?
+            || (self.opset < 14 && (1..5).any(|i| self.wants(i)))
+            || (self.opset < 7 && !self.flag("is_test", false)?))
+    }
+}
+
+/// What inference does to each of `c` channels.
+pub(crate) fn affine<T: Num>(call: &Call, c: usize) -> Outcome<Vec<Affine<T>>> {
+    let [mean, var] = [3, 4].map(|i| channel_parameter(call, i, c));
+    affine_with(call, &mean?, &var?)
+}
+
+fn channel_parameter(call: &Call, i: usize, c: usize) -> Outcome<Vec<f64>> {
+    sized(call.x(i)?, &[c], "a parameter of the channels")
+}
+
+fn affine_with<T: Num>(call: &Call, mean: &[f64], var: &[f64]) -> Outcome<Vec<Affine<T>>> {
+    if !call.flag("spatial", true)? {
+        return Err(Fault::unsupported("normalization per activation (spatial = 0)"));
+    }
+    let epsilon = f64::from(call.float("epsilon", 1e-5)?);
+    let [scale, shift] = [1, 2].map(|i| channel_parameter(call, i, mean.len()));
+    let (scale, shift) = (scale?, shift?);
+    let of = |k: usize| {
+        let gain = T::from_f64(scale[k] / (var[k] + epsilon).sqrt());
+        Affine { mean: T::from_f64(mean[k]), gain, shift: T::from_f64(shift[k]) }
+    };
+    Ok((0..mean.len()).map(of).collect())
+}
+
 /// `(x - mean) / sqrt(var + epsilon) * scale + b`. When training, mean and variance come from the
 /// batch.
 fn batch_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (n, c, area) = channels(x)?;
-    let epsilon = f64::from(call.float("epsilon", 1e-5)?);
-    let momentum = f64::from(call.float("momentum", 0.9)?);
-    let training = call.flag("training_mode", false)?
-        || (call.opset < 14 && (1..5).any(|i| call.wants(i)))
-        || (call.opset < 7 && !call.flag("is_test", false)?);
-    if !call.flag("spatial", true)? {
-        return Err(Fault::unsupported("normalization per activation (spatial = 0)"));
-    }
+    let training = call.trains()?;
     if training && call.opset < 14 {
         return Err(Fault::unsupported("training before opset 14 is not computed"));
     }
-    let [scale, b, mean, var] =
-        [1, 2, 3, 4].map(|i| call.x(i).and_then(|p| sized(p, &[c], "a parameter of the channels")));
-    let (scale, b, mean, var) = (scale?, b?, mean?, var?);
+    let [old_mean, old_var] = [3, 4].map(|i| channel_parameter(call, i, c));
+    let (old_mean, old_var) = (old_mean?, old_var?);
+    let (mut mean, mut var) = (old_mean.clone(), old_var.clone());
     let wide = widened(x)?;
-    let mut used: Vec<(f64, f64)> = mean.iter().copied().zip(var.iter().copied()).collect();
     let y: Tensor = float!(wide.dtype(), T => {
-        let values = slice::<T>(&wide)?;
-        let channel = |k: usize| {
-            let values = &values;
-            (0..n).flat_map(move |i| {
-                values[(i * c + k) * area..(i * c + k + 1) * area].iter().map(|v| f64::from(*v))
-            })
-        };
+        let mut y = slice::<T>(&wide)?.into_owned();
         if training {
-            used.iter_mut().enumerate().for_each(|(k, u)| *u = moments(channel(k)));
+            for k in 0..c {
+                let y = &y;
+                let values = (0..n).flat_map(move |i| &y[(i * c + k) * area..][..area]);
+                (mean[k], var[k]) = moments(values.map(|v| f64::from(*v)));
+            }
         }
-        let mut y = values.to_vec();
-        for (i, run) in y.chunks_mut(area.max(1)).enumerate() {
-            let (mean, var) = used[i % c];
-            let gain = (scale[i % c] / (var + epsilon).sqrt()) as T;
-            let (mean, b) = (mean as T, b[i % c] as T);
-            run.iter_mut().for_each(|v| *v = (*v - mean) * gain + b);
-        }
+        let affine = affine_with::<T>(call, &mean, &var)?;
+        fill_parts(&mut y, area, 1, &|first, part| {
+            for (i, run) in part.chunks_mut(area.max(1)).enumerate() {
+                let affine = affine[(first / area.max(1) + i) % c];
+                run.iter_mut().for_each(|v| *v = affine.apply(*v));
+            }
+        });
         Ok(Tensor::from_vec(x.dims(), y))
     })?;
     let mut outputs = vec![rounded(&y, x.dtype())?];
     if training {
-        let mixed = |i: usize, old: &[f64], new: &dyn Fn(usize) -> f64| {
-            let mix = |k: usize| old[k] * momentum + new(k) * (1.0 - momentum);
-            stored(call.x(i)?.dtype(), &[c], (0..c).map(mix).collect())
-        };
-        outputs.push(mixed(3, &mean, &|k| used[k].0)?);
-        outputs.push(mixed(4, &var, &|k| used[k].1)?);
+        let momentum = f64::from(call.float("momentum", 0.9)?);
+        for (i, old, new) in [(3, old_mean, mean), (4, old_var, var)] {
+            let mix = |(old, new)| old * momentum + new * (1.0 - momentum);
+            let mixed = old.into_iter().zip(new).map(mix).collect();
+            outputs.push(stored(call.x(i)?.dtype(), &[c], mixed)?);
+        }
     }
     Ok(outputs)
 }
@@ -106,17 +144,21 @@ fn over_runs<T: Num>(
     values: &[T],
     run: usize,
     epsilon: f64,
-    affine: impl Fn(usize, usize) -> (f64, f64),
+    affine: impl Fn(usize, usize) -> (f64, f64) + Sync,
 ) -> Vec<T> {
-    let mut y = Vec::with_capacity(values.len());
-    for (i, part) in values.chunks(run.max(1)).enumerate() {
-        let (mean, var) = moments(part.iter().map(|v| v.to_f64()));
-        let gain = (var + epsilon).sqrt().recip();
-        y.extend(part.iter().enumerate().map(|(j, v)| {
-            let (scale, shift) = affine(i, j);
-            T::from_f64((v.to_f64() - mean) * gain * scale + shift)
-        }));
-    }
+    let mut y = vec![T::default(); values.len()];
+    fill_parts(&mut y, run, 4, &|first, part| {
+        let sources = values[first..].chunks(run.max(1));
+        for (i, (y, x)) in part.chunks_mut(run.max(1)).zip(sources).enumerate() {
+            let i = first / run.max(1) + i;
+            let (mean, var) = moments(x.iter().map(|v| v.to_f64()));
+            let gain = (var + epsilon).sqrt().recip();
+            for (j, (y, v)) in y.iter_mut().zip(x).enumerate() {
+                let (scale, shift) = affine(i, j);
+                *y = T::from_f64((v.to_f64() - mean) * gain * scale + shift);
+            }
+        }
+    });
     y
 }
 
@@ -188,6 +230,9 @@ fn layer_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
         let values = slice::<T>(&wide)?;
         let y = Tensor::from_vec(x.dims(), over_runs(&values, run, epsilon, affine));
         let mut outputs = vec![rounded(&y, x.dtype())?];
+        if !call.wants(1) && !call.wants(2) {
+            return Ok(outputs);
+        }
         let stats: Vec<(f64, f64)> =
             values.chunks(run.max(1)).map(|p| moments(p.iter().map(|v| f64::from(*v)))).collect();
         if stats.len() == kept.iter().product::<usize>() {

@@ -5,7 +5,7 @@ use half::{bf16, f16};
 
 /// A Rust type whose memory is that of an ONNX element type. `bool` tensors are read as `u8` with
 /// [`Element::fits`] accepting both.
-pub trait Element: bytemuck::Pod + Send + Sync + 'static {
+pub trait Element: bytemuck::Pod + Default + Send + Sync + 'static {
     /// The ONNX type a `Vec` of this type becomes.
     const DTYPE: DataType;
 

@@ -10,8 +10,7 @@ use crate::call::{Call, Row, integers, raw};
 use crate::cells::{joined, transposed};
 use crate::dims::{broadcast, broadcast_strides, size};
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Sizes};
-use crate::linear::multiply_add;
+use crate::gemm::{Matrix, Sizes, multiply_add};
 use crate::reals::{reals, stored};
 use onnxd_ir::{DataType, Tensor};
 

@@ -1,29 +1,37 @@
 //! Convolution as a matrix product over unrolled windows (im2col), or directly where each channel
 //! has its own kernel.
 
+use super::depthwise::depthwise;
 use super::window::{Walk, Window};
 use crate::call::Call;
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Product, Sizes};
-use crate::linear::multiply_add;
+use crate::gemm::{Matrix, Product, Sizes, add_to_block, multiply_add};
 use crate::num::slice;
+use crate::parallel::{Block, fill_parts, for_each_block};
+use crate::steps::Step;
 use onnxd_ir::Tensor;
-use rayon::prelude::*;
 
 /// Elements of the buffer of unrolled windows: small beside the caches of a machine, yet wide
 /// enough that packing the weights anew for every tile costs little (2^18 took 40 % more processor
 /// time on VGG-19 than 2^20).
 const UNROLLED_MAX: usize = 1 << 20;
 
+/// Elements of a tile of the output, which is to be still in the cache when steps follow, and the
+/// output positions that it has at least, lest the weights are packed too often.
+const TILE_MAX: usize = 1 << 18;
+const TILE_MIN: usize = 1024;
+/// Output positions below which filters are shared out rather than positions.
+const AREA_SMALL: usize = 256;
+
 /// Sizes of one convolution.
-struct Plan {
-    window: Window,
-    batch: usize,
-    groups: usize,
+pub(super) struct Plan {
+    pub(super) window: Window,
+    pub(super) batch: usize,
+    pub(super) groups: usize,
     /// Input channels per group.
     channels: usize,
     /// Output channels per group.
-    filters: usize,
+    pub(super) filters: usize,
 }
 
 /// Convolution of `x` `[N, C, ...]` with `w` `[M, C / group, ...]`, plus `bias` `[M]`.
@@ -36,18 +44,15 @@ pub(crate) fn convolved<T: Product>(
     let (plan, dims) = plan(call, x, w)?;
     let total = call.room(T::DTYPE, &dims)?;
     let (x, w) = (slice::<T>(x)?, slice::<T>(w)?);
-    let area = plan.window.outputs();
     let mut y = vec![T::default(); total];
     if total == 0 {
         return Ok(Tensor::from_vec(dims, y));
     }
-    if let Some(bias) = bias {
-        y.chunks_mut(area).enumerate().for_each(|(i, c)| c.fill(bias[i % bias.len()]));
-    }
+    let ends = Ends { bias, steps: call.steps };
     if plan.channels == 1 {
-        depthwise(&plan, &x, &w, &mut y);
+        depthwise(&plan, &x, &w, &ends, &mut y);
     } else {
-        grouped(&plan, &x, &w, &mut y);
+        grouped(&plan, &x, &w, &ends, &mut y);
     }
     Ok(Tensor::from_vec(dims, y))
 }
@@ -77,29 +82,98 @@ fn plan(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<(Plan, Vec<usize>)> {
 }
 
 /// One product per image and group.
-fn grouped<T: Product>(plan: &Plan, x: &[T], w: &[T], y: &mut [T]) {
+struct Groups<'a, T> {
+    plan: &'a Plan,
+    x: &'a [T],
+    w: &'a [T],
+    ends: &'a Ends<'a, T>,
+    area: usize,
+    depth: usize,
+}
+
+/// What stands at the beginning and at the end of every output channel.
+pub(super) struct Ends<'a, T> {
+    bias: Option<&'a [T]>,
+    steps: &'a [Step],
+}
+
+fn grouped<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>, y: &mut [T]) {
     let area = plan.window.outputs();
     let depth = plan.channels * plan.window.taps();
-    let image = plan.channels * plan.window.inputs();
-    let weights = plan.filters * depth;
-    debug_assert_eq!(y.len(), plan.batch * plan.groups * plan.filters * area);
-    y.par_chunks_mut(plan.filters * area).enumerate().for_each(|(i, y)| {
-        let x = &x[i * image..(i + 1) * image];
-        let w = &w[i % plan.groups * weights..][..weights];
-        let s = Sizes { m: plan.filters, k: depth, n: area };
-        if is_pointwise(&plan.window) {
-            multiply_add(s, Matrix::new(w, depth), Matrix::new(x, area), y, area);
-            return;
+    let images = plan.batch * plan.groups;
+    debug_assert_eq!(y.len(), images * plan.filters * area);
+    let groups = Groups { plan, x, w, ends, area, depth };
+    let threads = rayon::current_num_threads();
+    if images < threads && area < plan.filters && area < AREA_SMALL {
+        y.chunks_mut(plan.filters * area).enumerate().for_each(|(i, y)| groups.by_filters(i, y));
+        return;
+    }
+    let share = area.div_ceil(threads.div_ceil(images)).next_multiple_of(16);
+    let fits = (TILE_MAX / plan.filters.max(1)).max(TILE_MIN);
+    let tile = share.min(fits).min((UNROLLED_MAX / depth.max(1)).max(16)).min(area);
+    for_each_block(y, (plan.filters, area), tile, &|i, first, block| groups.tile(i, first, block));
+}
+
+impl<'a, T: Product> Groups<'a, T> {
+    /// Input and weights of image and group `i`, and the first of its output channels.
+    fn operands(&self, i: usize) -> (&'a [T], &'a [T], usize) {
+        let plan = self.plan;
+        let image = plan.channels * plan.window.inputs();
+        let (group, weights) = (i % plan.groups, plan.filters * self.depth);
+        let x = &self.x[i * image..(i + 1) * image];
+        (x, &self.w[group * weights..][..weights], group * plan.filters)
+    }
+
+    /// The matrix whose columns are the windows at `n` output positions.
+    fn columns<'b>(
+        &self,
+        x: &'b [T],
+        start: usize,
+        n: usize,
+        memory: &'b mut Vec<T>,
+    ) -> Matrix<'b, T> {
+        if is_pointwise(&self.plan.window) {
+            return Matrix::new(&x[start..], self.area);
         }
-        let tile = (UNROLLED_MAX / depth.max(1)).clamp(16, area.max(16)).min(area);
-        let mut unrolled = vec![T::default(); depth * tile];
-        for start in (0..area).step_by(tile) {
-            let n = tile.min(area - start);
-            unroll(&plan.window, x, start, n, &mut unrolled);
-            let b = Matrix::new(&unrolled, n);
-            multiply_add(Sizes { n, ..s }, Matrix::new(w, depth), b, &mut y[start..], area);
+        *memory = vec![T::default(); self.depth * n];
+        unroll(&self.plan.window, x, start, n, memory);
+        Matrix::new(memory, n)
+    }
+
+    /// All positions of image and group `i` at once, the filters shared out over the threads.
+    fn by_filters(&self, i: usize, y: &mut [T]) {
+        let (x, w, first) = self.operands(i);
+        let mut memory = Vec::new();
+        let b = self.columns(x, 0, self.area, &mut memory);
+        let s = Sizes { m: self.plan.filters, k: self.depth, n: self.area };
+        y.chunks_mut(self.area).enumerate().for_each(|(f, run)| self.ends.begin(first + f, run));
+        multiply_add(s, Matrix::new(w, self.depth), b, y, self.area);
+        y.chunks_mut(self.area).enumerate().for_each(|(f, run)| self.ends.end(first + f, run));
+    }
+
+    /// Some output positions of image and group `i`, from `start` on.
+    fn tile(&self, i: usize, start: usize, mut y: Block<T>) {
+        let (x, w, first) = self.operands(i);
+        let (filters, n) = y.sizes();
+        (0..filters).for_each(|f| self.ends.begin(first + f, y.row(f)));
+        let mut memory = Vec::new();
+        let b = self.columns(x, start, n, &mut memory);
+        add_to_block(self.depth, Matrix::new(w, self.depth), b, &mut y);
+        (0..filters).for_each(|f| self.ends.end(first + f, y.row(f)));
+    }
+}
+
+impl<T: Product> Ends<'_, T> {
+    /// Output starts as zeros.
+    pub(super) fn begin(&self, channel: usize, run: &mut [T]) {
+        if let Some(bias) = self.bias {
+            run.fill(bias[channel]);
         }
-    });
+    }
+
+    pub(super) fn end(&self, channel: usize, run: &mut [T]) {
+        T::follow(self.steps, channel, run);
+    }
 }
 
 /// Whether the input itself is the matrix of unrolled windows.
@@ -116,7 +190,7 @@ fn is_pointwise(window: &Window) -> bool {
 fn unroll<T: Product>(window: &Window, x: &[T], start: usize, n: usize, out: &mut [T]) {
     let (taps, inputs) = (window.taps(), window.inputs());
     let [_, k1, k2] = window.kernel;
-    let fill = |(row, out): (usize, &mut [T])| {
+    let fill = |row: usize, out: &mut [T]| {
         let (channel, tap) = (row / taps, row % taps);
         let x = &x[channel * inputs..(channel + 1) * inputs];
         let k = [tap / (k1 * k2), tap / k2 % k1, tap % k2];
@@ -126,7 +200,9 @@ fn unroll<T: Product>(window: &Window, x: &[T], start: usize, n: usize, out: &mu
     if n == 0 || rows == 0 {
         return;
     }
-    out[..rows * n].par_chunks_mut(n).with_min_len(8).enumerate().for_each(fill);
+    fill_parts(&mut out[..rows * n], n, 1, &|first, part| {
+        part.chunks_mut(n).enumerate().for_each(|(i, out)| fill(first / n + i, out));
+    });
 }
 
 /// One row of the unrolled matrix.
@@ -159,47 +235,6 @@ fn unroll_tap<T: Product>(window: &Window, x: &[T], k: [usize; 3], start: usize,
             run[from - column..to - column].copy_from_slice(&line[at..at + to - from]);
         } else {
             run[from - column..to - column].iter_mut().zip(source).for_each(|(y, x)| *y = *x);
-        }
-    }
-}
-
-/// One input channel per group: no product is worth unrolling for.
-fn depthwise<T: Product>(plan: &Plan, x: &[T], w: &[T], y: &mut [T]) {
-    let window = &plan.window;
-    let (area, inputs, taps) = (window.outputs(), window.inputs(), window.taps());
-    let all = plan.groups * plan.filters;
-    y.par_chunks_mut(area).enumerate().for_each(|(i, y)| {
-        let (image, filter) = (i / all, i % all);
-        let group = filter / plan.filters;
-        let x = &x[(image * plan.groups + group) * inputs..][..inputs];
-        let w = &w[filter * taps..][..taps];
-        accumulate(window, x, w, y);
-    });
-}
-
-/// `y += w * x` for one channel.
-fn accumulate<T: Product>(window: &Window, x: &[T], w: &[T], y: &mut [T]) {
-    let ([o0, o1, o2], [_, i1, i2], [k0, k1, k2]) = (window.output, window.input, window.kernel);
-    let stride = window.strides[2];
-    for (tap, factor) in w.iter().enumerate() {
-        let k = [tap / (k1 * k2), tap / k2 % k1, tap % k2];
-        debug_assert!(k[0] < k0);
-        let (first, end) = window.inner_range(k[2]);
-        if first >= end {
-            continue;
-        }
-        let at = first * stride + k[2] * window.dilations[2] - window.before[2];
-        for row in 0..o0 * o1 {
-            let (a, b) = (window.source(0, row / o1, k[0]), window.source(1, row % o1, k[1]));
-            let (Some(a), Some(b)) = (a, b) else { continue };
-            let line = &x[(a * i1 + b) * i2 + at..(a * i1 + b + 1) * i2];
-            let out = &mut y[row * o2 + first..row * o2 + end];
-            if stride == 1 {
-                out.iter_mut().zip(line).for_each(|(y, x)| *y = y.plus(factor.times(*x)));
-            } else {
-                let line = line.iter().step_by(stride);
-                out.iter_mut().zip(line).for_each(|(y, x)| *y = y.plus(factor.times(*x)));
-            }
         }
     }
 }

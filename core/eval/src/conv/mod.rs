@@ -2,6 +2,7 @@
 //! one.
 
 mod deform;
+mod depthwise;
 mod forward;
 mod transpose;
 pub(crate) mod window;
@@ -47,7 +48,7 @@ fn bias_of<T: Product>(call: &Call, i: usize, w: &Tensor) -> Outcome<Option<Vec<
 fn conv_integer(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = centered(call.x(0)?, call.opt(2), false)?;
     let w = centered_weights(call.x(1)?, call.opt(3))?;
-    one(convolved::<i32>(call, &x, &w, None)?)
+    one(crate::exact::convolution(call, &x, &w, None)?)
 }
 
 /// Weights minus their zero point, which is a scalar or has one element per output channel.

@@ -5,7 +5,7 @@ use super::window::{AXES, AutoPad, Walk, Window, filled, reach};
 use crate::call::{Call, integers, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Product, Sizes};
+use crate::gemm::{Matrix, Product, Sizes, multiply_add};
 use crate::num::{Num, float, numeric, slice};
 use onnxd_ir::Tensor;
 use rayon::prelude::*;
@@ -107,7 +107,7 @@ fn transposed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor
         let mut unrolled = vec![T::default(); taps * inputs];
         let s = Sizes { m: taps, k: channels, n: inputs };
         let w = Matrix { data: w, rows: 1, columns: filters * taps };
-        T::multiply_add(s, w, Matrix::new(x, inputs), &mut unrolled, inputs);
+        multiply_add(s, w, Matrix::new(x, inputs), &mut unrolled, inputs);
         roll_up(&window, &unrolled, y);
     });
     Ok(Tensor::from_vec(dims, y))

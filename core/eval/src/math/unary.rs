@@ -5,7 +5,7 @@ use crate::call::{Call, one};
 use crate::elementwise::map;
 use crate::fault::Outcome;
 use crate::num::{Num, float, integer, numeric};
-use onnxd_ir::Tensor;
+use onnxd_ir::{DataType, Tensor};
 
 macro_rules! real_functions {
     ($($name:ident $f:expr;)*) => { $(
@@ -57,6 +57,9 @@ pub(super) fn sign(call: &Call) -> Outcome<Vec<Tensor>> {
 
 pub(super) fn erf(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
+    if x.dtype() == DataType::Float {
+        return one(map(x, special::erf32)?);
+    }
     numeric!(x.dtype(), T => one(map(x, |v: T| T::from_f64(special::erf(v.to_f64())))?))
 }
 

@@ -8,6 +8,7 @@ use crate::cells::transposed;
 use crate::dims;
 use crate::fault::Outcome;
 use crate::num::{Num, numeric, slice};
+use crate::parallel::fill_parts;
 use onnxd_ir::{DataType, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -61,15 +62,19 @@ fn runs(call: &Call) -> Outcome<Option<Runs>> {
 /// reduced.
 fn reduced<T: Num>(
     call: &Call,
-    f: &dyn Fn(&[T]) -> T,
-    lone: &dyn Fn(T) -> T,
+    f: &(dyn Fn(&[T]) -> T + Sync),
+    lone: &(dyn Fn(T) -> T + Sync),
 ) -> Outcome<Vec<Tensor>> {
     let Some(Runs { turned, run, dims }) = runs(call)? else {
         return one(crate::elementwise::map(call.x(0)?, lone)?);
     };
     let values = slice::<T>(&turned)?;
     let count: usize = dims.iter().product();
-    let y = (0..count).map(|i| f(&values[i * run..(i + 1) * run])).collect();
+    let mut y = vec![T::default(); count];
+    fill_parts(&mut y, 1, run, &|first, part| {
+        let runs = (first..).map(|i| &values[i * run..(i + 1) * run]);
+        part.iter_mut().zip(runs).for_each(|(y, run)| *y = f(run));
+    });
     one(Tensor::from_vec(dims, y))
 }
 

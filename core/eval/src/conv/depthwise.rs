@@ -1,0 +1,145 @@
+//! Convolution with one input channel per group: no product is worth unrolling for.
+
+use super::forward::{Ends, Plan};
+use super::window::Window;
+use crate::gemm::Product;
+use crate::parallel::{fill_parts, vectorized};
+
+/// Output elements whose sums are held in registers.
+const LANES: usize = 16;
+
+pub(super) fn depthwise<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>, y: &mut [T]) {
+    let window = &plan.window;
+    let (area, inputs, taps) = (window.outputs(), window.inputs(), window.taps());
+    let all = plan.groups * plan.filters;
+    let phases = Phases::of(window);
+    fill_parts(y, area, taps, &|first, part| {
+        let mut memory = Vec::new();
+        for (i, y) in part.chunks_mut(area).enumerate() {
+            let i = first / area + i;
+            let (image, filter) = (i / all, i % all);
+            let group = filter / plan.filters;
+            let x = &x[(image * plan.groups + group) * inputs..][..inputs];
+            let w = &w[filter * taps..][..taps];
+            ends.begin(filter, y);
+            match &phases {
+                Some(phases) => phases.add(window, x, w, &mut memory, y),
+                None => add_by_taps(window, x, w, y),
+            }
+            ends.end(filter, y);
+        }
+    });
+}
+
+/// How a channel is laid out so that every kernel element meets the inputs of neighbouring outputs
+/// side by side: with padding, and sorted by the remainders of row and column divided by the
+/// strides. A plane is `rows * width` elements for each pair of remainders, and the output is
+/// computed with rows of `width` elements, of which the last few mean nothing.
+struct Phases {
+    rows: usize,
+    width: usize,
+    plane: usize,
+    /// Where each kernel element of the last two axes begins to read.
+    offsets: Vec<usize>,
+}
+
+impl Phases {
+    /// `None` where the layout would be much larger than the channel.
+    fn of(window: &Window) -> Option<Phases> {
+        let ([_, k1, k2], [_, s1, s2]) = (window.kernel, window.strides);
+        let [_, d1, d2] = window.dilations;
+        let [_, o1, o2] = window.output;
+        let (rows, width) = (o1 + (k1 - 1) * d1 / s1, o2 + (k2 - 1) * d2 / s2);
+        let plane = [rows, width, s1, s2].iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+        let channel = window.input[1] * window.input[2] + o1 * o2;
+        if plane > 8 * channel + 1024 {
+            return None;
+        }
+        let offset = |k: usize| {
+            let (r, c) = (k / k2 * d1, k % k2 * d2);
+            ((r % s1 * s2 + c % s2) * rows + r / s1) * width + c / s2
+        };
+        Some(Phases { rows, width, plane, offsets: (0..k1 * k2).map(offset).collect() })
+    }
+
+    /// `y += w * x` for one channel.
+    fn add<T: Product>(&self, window: &Window, x: &[T], w: &[T], memory: &mut Vec<T>, y: &mut [T]) {
+        let ([o0, o1, o2], [i0, i1, i2]) = (window.output, window.input);
+        let run = (o1 - 1) * self.width + o2;
+        let padded = run.next_multiple_of(LANES);
+        // The last lanes may read past the last plane.
+        memory.clear();
+        memory.resize(i0 * self.plane + padded + LANES, T::default());
+        let (planes, sums) = memory.split_at_mut(i0 * self.plane + LANES);
+        for (x, plane) in x.chunks((i1 * i2).max(1)).zip(planes.chunks_mut(self.plane)) {
+            self.lay_out(window, x, plane);
+        }
+        for (o, y) in (0..o0).zip(y.chunks_mut(o1 * o2)) {
+            sums.fill(T::default());
+            for (k, w) in w.chunks(self.offsets.len()).enumerate() {
+                if let Some(i) = window.source(0, o, k) {
+                    add_taps(&planes[i * self.plane..], (&self.offsets, w), sums);
+                }
+            }
+            for (y, sums) in y.chunks_mut(o2).zip(sums.chunks(self.width)) {
+                y.iter_mut().zip(sums).for_each(|(y, s)| *y = y.plus(*s));
+            }
+        }
+    }
+
+    /// Copies a channel into the layout.
+    fn lay_out<T: Product>(&self, window: &Window, x: &[T], plane: &mut [T]) {
+        let ([_, s1, s2], [_, p1, p2]) = (window.strides, window.before);
+        let [_, i1, i2] = window.input;
+        for (phase, part) in plane.chunks_mut(self.rows * self.width).enumerate() {
+            let (r, c) = (phase / s2, phase % s2);
+            // Column `j` of the part is input column `j * s2 + c - p2`.
+            let first = p2.saturating_sub(c).div_ceil(s2).min(self.width);
+            for (row, out) in part.chunks_mut(self.width).enumerate() {
+                let Some(line) = (row * s1 + r).checked_sub(p1).filter(|i| *i < i1) else {
+                    continue;
+                };
+                let line = &x[line * i2..(line + 1) * i2];
+                let from = (first * s2 + c).saturating_sub(p2);
+                let source = line.iter().skip(from).step_by(s2);
+                out[first..].iter_mut().zip(source).for_each(|(y, x)| *y = *x);
+            }
+        }
+    }
+}
+
+vectorized! {
+    /// `sums[i] += sum over taps of w * x[offset + i]`.
+    fn add_taps<T: Product>(x: &[T], taps: (&[usize], &[T]), sums: &mut [T]) {
+        for (i, sums) in sums.chunks_exact_mut(LANES).enumerate() {
+            let mut lanes = [T::default(); LANES];
+            lanes.copy_from_slice(sums);
+            for (offset, factor) in taps.0.iter().zip(taps.1) {
+                let x = &x[offset + i * LANES..][..LANES];
+                lanes.iter_mut().zip(x).for_each(|(y, x)| *y = y.plus(factor.times(*x)));
+            }
+            sums.copy_from_slice(&lanes);
+        }
+    }
+}
+
+/// `y += w * x` for one channel, kernel element by kernel element.
+fn add_by_taps<T: Product>(window: &Window, x: &[T], w: &[T], y: &mut [T]) {
+    let ([_, o1, o2], [_, i1, i2], [_, k1, k2]) = (window.output, window.input, window.kernel);
+    let stride = window.strides[2];
+    for (tap, factor) in w.iter().enumerate() {
+        let k = [tap / (k1 * k2), tap / k2 % k1, tap % k2];
+        let (first, end) = window.inner_range(k[2]);
+        if first >= end {
+            continue;
+        }
+        let at = first * stride + k[2] * window.dilations[2] - window.before[2];
+        for (row, out) in y.chunks_mut(o2).enumerate() {
+            let (a, b) = (window.source(0, row / o1, k[0]), window.source(1, row % o1, k[1]));
+            let (Some(a), Some(b)) = (a, b) else { continue };
+            let line = x[(a * i1 + b) * i2 + at..].iter().step_by(stride);
+            let out = out[first..end].iter_mut();
+            out.zip(line).for_each(|(y, x)| *y = y.plus(factor.times(*x)));
+        }
+    }
+}

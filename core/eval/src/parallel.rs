@@ -1,0 +1,157 @@
+//! Work shared out over the threads of the current pool, where it is worth it, and over the lanes of
+//! the processor.
+
+use rayon::prelude::*;
+use std::marker::PhantomData;
+
+/// Steps of work of one task; less than two of these are not shared out.
+const PART: usize = 1 << 14;
+
+/// Fills `out` in parts that are multiples of `unit` elements, each of which takes `cost` steps of
+/// work: `fill(first, part)` is told the index of the part's first element.
+pub(crate) fn fill_parts<T: Send>(
+    out: &mut [T],
+    unit: usize,
+    cost: usize,
+    fill: &(dyn Fn(usize, &mut [T]) + Sync),
+) {
+    let unit = unit.max(1);
+    let size = (PART / unit.saturating_mul(cost).max(1)).max(1) * unit;
+    if out.len().saturating_mul(cost) < 2 * PART || out.len() <= size {
+        fill(0, out);
+        return;
+    }
+    out.par_chunks_mut(size).enumerate().for_each(|(i, part)| fill(i * size, part));
+}
+
+/// Some columns of a matrix whose other columns belong to others.
+pub(crate) struct Block<'a, T> {
+    start: *mut T,
+    rows: usize,
+    columns: usize,
+    /// Distance of two rows.
+    stride: usize,
+    memory: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: a block is an exclusive borrow of its elements.
+unsafe impl<T: Send> Send for Block<'_, T> {}
+
+impl<T> Block<'_, T> {
+    /// Number of rows and columns.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        (self.rows, self.columns)
+    }
+
+    /// Where the first element lies, and the distance of two rows.
+    pub(crate) fn parts(&mut self) -> (*mut T, usize) {
+        (self.start, self.stride)
+    }
+
+    /// One row.
+    pub(crate) fn row(&mut self, i: usize) -> &mut [T] {
+        assert!(i < self.rows, "row {i} of {}", self.rows);
+        // SAFETY: the row lies within the block, which is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(i * self.stride), self.columns) }
+    }
+}
+
+/// Shares out `memory`, which holds matrices of `rows` times `width` elements, in blocks of at most
+/// `columns` columns: `f(matrix, first column, block)`.
+pub(crate) fn for_each_block<T: Send>(
+    memory: &mut [T],
+    (rows, width): (usize, usize),
+    columns: usize,
+    f: &(dyn Fn(usize, usize, Block<T>) + Sync),
+) {
+    if rows == 0 || width == 0 {
+        return;
+    }
+    assert!(memory.len().is_multiple_of(rows * width) && columns > 0, "matrices of one size");
+    let blocks = width.div_ceil(columns);
+    let count = memory.len() / (rows * width) * blocks;
+    let start = Start(memory.as_mut_ptr());
+    (0..count).into_par_iter().for_each(|i| {
+        let (matrix, first) = (i / blocks, i % blocks * columns);
+        let columns = columns.min(width - first);
+        // SAFETY: the place lies within `memory`, which is borrowed until all blocks are done; the
+        // blocks are disjoint.
+        let start = unsafe { start.at(matrix * rows * width + first) };
+        f(matrix, first, Block { start, rows, columns, stride: width, memory: PhantomData });
+    });
+}
+
+/// Memory that tasks write to, each to places of its own.
+#[derive(Clone, Copy)]
+struct Start<T>(*mut T);
+
+// SAFETY: the pointer alone does nothing; blocks made from it are disjoint.
+unsafe impl<T: Send> Sync for Start<T> {}
+
+impl<T> Start<T> {
+    /// # Safety
+    /// The place lies within the memory.
+    unsafe fn at(&self, i: usize) -> *mut T {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.add(i) }
+    }
+}
+
+/// Compiles a function's loops a second time for processors with 256-bit vectors, and chooses when
+/// called. Both give the same results to the bit: products and sums are not fused.
+macro_rules! vectorized {
+    ($(#[$doc:meta])* $vis:vis fn $name:ident$(<$t:ident: $bound:path>)?(
+        $($arg:ident: $ty:ty),* $(,)?
+    ) $(-> $out:ty)? $body:block) => {
+        $(#[$doc])*
+        $vis fn $name$(<$t: $bound>)?($($arg: $ty),*) $(-> $out)? {
+            #[inline(always)]
+            fn plain$(<$t: $bound>)?($($arg: $ty),*) $(-> $out)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx2")]
+                fn wide$(<$t: $bound>)?($($arg: $ty),*) $(-> $out)? {
+                    plain($($arg),*)
+                }
+                if std::arch::is_x86_feature_detected!("avx2") {
+                    // SAFETY: the processor has what the function is compiled for.
+                    return unsafe { wide($($arg),*) };
+                }
+            }
+            plain($($arg),*)
+        }
+    };
+}
+pub(crate) use vectorized;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_cover_every_element_once() {
+        for (matrices, rows, width, columns) in [(1, 1, 1, 1), (3, 4, 10, 3), (2, 1, 7, 9)] {
+            let mut memory = vec![0usize; matrices * rows * width];
+            for_each_block(&mut memory, (rows, width), columns, &|matrix, first, mut block| {
+                for i in 0..block.sizes().0 {
+                    for (j, v) in block.row(i).iter_mut().enumerate() {
+                        *v += (matrix * rows + i) * width + first + j + 1;
+                    }
+                }
+            });
+            assert!(memory.iter().enumerate().all(|(i, v)| *v == i + 1));
+        }
+    }
+
+    #[test]
+    fn parts_cover_every_element_once() {
+        for (count, unit, cost) in [(0, 1, 1), (100_000, 7, 3), (5, 10, 1 << 20)] {
+            let mut memory = vec![0usize; count];
+            fill_parts(&mut memory, unit, cost, &|first, part| {
+                part.iter_mut().enumerate().for_each(|(i, v)| *v += first + i + 1);
+            });
+            assert!(memory.iter().enumerate().all(|(i, v)| *v == i + 1));
+        }
+    }
+}
