@@ -72,16 +72,19 @@ fn show_profile(
     pool: &rayon::ThreadPool,
     graph: &Graph,
 ) {
-    let mut nodes: Vec<(f64, String)> = Vec::new();
-    let mut last = Instant::now();
-    let mut see = |name: &str, y: &Tensor| {
-        let producer = graph.value_named(name).and_then(|v| graph.producer(v));
-        let op = producer.map_or("-", |id| graph[id].op.as_str());
-        nodes.push((last.elapsed().as_secs_f64() * 1e3, format!("{op} {name} {y:?}")));
-        last = Instant::now();
-    };
-    let options = RunOptions { observer: Some(&mut see), ..Default::default() };
-    pool.install(|| executor.run(inputs, options)).expect("a result");
+    let mut nodes = pool.install(|| {
+        let mut nodes: Vec<(f64, String)> = Vec::new();
+        let mut last = Instant::now();
+        let mut see = |name: &str, y: &Tensor| {
+            let producer = graph.value_named(name).and_then(|v| graph.producer(v));
+            let op = producer.map_or("-", |id| graph[id].op.as_str());
+            nodes.push((last.elapsed().as_secs_f64() * 1e3, format!("{op} {name} {y:?}")));
+            last = Instant::now();
+        };
+        let options = RunOptions { observer: Some(&mut see), ..Default::default() };
+        executor.run(inputs, options).expect("a result");
+        nodes
+    });
     let mut by_op: BTreeMap<&str, f64> = BTreeMap::new();
     for (ms, node) in &nodes {
         *by_op.entry(node.split(' ').next().unwrap_or_default()).or_default() += ms;

@@ -4,8 +4,8 @@ use super::first;
 use crate::call::{Call, integers, one};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
+use crate::gemm::multiply_add;
 use crate::gemm::{Matrix, Sizes};
-use crate::linear::multiply_add;
 use crate::num::slice;
 use onnxd_ir::{Attr, DataType, Tensor};
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use onnxd_ir::{DataType, Tensor};
 
 /// The result of `f` on all pairs, in the type of the operands.
-fn zipped(call: &Call, f: &dyn Fn(i64, i64) -> f32) -> Outcome<Vec<Tensor>> {
+fn zipped(call: &Call, f: &(dyn Fn(i64, i64) -> f32 + Sync)) -> Outcome<Vec<Tensor>> {
     let (a, b) = (call.x(0)?, call.x(3)?);
     if a.dtype() != b.dtype() {
         return Err(Fault::invalid(format!("{a:?} and {b:?} differ in element type")));
