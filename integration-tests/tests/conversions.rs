@@ -262,3 +262,36 @@ fn the_program_can_be_moved() {
     assert_eq!(status, 0, "{stderr}");
     assert_eq!(case.model().graph.node_count(), 2);
 }
+
+/// Classical machine learning and what no table lists go through as they are, attributes included.
+#[test]
+fn operators_of_other_domains_pass() {
+    let source = text::parse_model(
+        r#"<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3, "com.microsoft" : 1, "own" : 7]>
+        net (float[3] x) => (float[3] y, float[3] z, float[3] u) {
+          s = ai.onnx.ml.Scaler<offset = [0.5], scale = [2.0]>(x)
+          i = Identity(s)
+          y = com.microsoft.Gelu(i)
+          z = com.microsoft.Unheard<depth = 3>(i)
+          u = own.Op(i)
+        }"#,
+    )
+    .unwrap();
+    let case = Case::new();
+    write(&source, &case.path("net.onnx"));
+    let (status, stderr) = case.convert(&[&case.path("net.onnx")], &[]);
+    assert_eq!(status, 0, "{stderr}");
+    let model = case.model();
+    let mut kept: Vec<String> =
+        model.graph.nodes().map(|(_, n)| format!("{}.{} {:?}", n.domain, n.op, n.attrs)).collect();
+    let mut given: Vec<String> = source
+        .graph
+        .nodes()
+        .filter(|(_, n)| !n.is_standard())
+        .map(|(_, n)| format!("{}.{} {:?}", n.domain, n.op, n.attrs))
+        .collect();
+    kept.sort();
+    given.sort();
+    assert_eq!(kept, given);
+    assert_eq!(model.opsets, source.opsets);
+}
