@@ -113,7 +113,8 @@ fn images() {
             ),
             (
                 "float[N,2,5,6] x | int64[2] s = {10,10}",
-                "y = Resize<keep_aspect_ratio_policy = \"not_larger\", axes = [2,3]>(x, \"\", \"\", s)",
+                "y = Resize<keep_aspect_ratio_policy = \"not_larger\", axes = [2,3]> \
+                 (x, \"\", \"\", s)",
                 "float[N,2,?,?]",
             ),
             ("uint8[L] x", "y = ImageDecoder(x)", "uint8[?,?,3]"),

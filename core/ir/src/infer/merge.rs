@@ -5,7 +5,8 @@ use super::symbolic::readable;
 use crate::{Dim, Shape, ValueType};
 
 /// What is known of a value that is declared as `declared` and was inferred as `inferred`; `None`
-/// if no value is both. With `keep` declared symbols do not become numbers: callers may rely on them.
+/// if no value is both. With `keep` declared symbols do not become numbers: callers may rely on
+/// them.
 pub(super) fn types(
     declared: Option<&ValueType>,
     inferred: &ValueType,
