@@ -12,6 +12,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ir", &["diagnostics"]),
     ("image", &[]),
     ("eval", &["diagnostics", "image", "ir"]),
+    ("eval", &["diagnostics", "ir"]),
+    ("quant", &["diagnostics", "ir", "eval"]),
     ("rewrite", &["diagnostics", "ir", "eval"]),
     ("onnx", &["diagnostics", "ir", "proto"]),
     ("opset", &["diagnostics", "ir"]),

@@ -1,0 +1,150 @@
+//! Smallest and largest values: of a tensor, of its channels, and as a moving average.
+
+/// The smallest and the largest of some values; neither if there are none.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Extremes {
+    /// The smallest; above `max` if there are no values.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Default for Extremes {
+    fn default() -> Self {
+        Extremes { min: f64::INFINITY, max: f64::NEG_INFINITY }
+    }
+}
+
+impl Extremes {
+    /// Takes in finite values.
+    pub fn see(&mut self, values: &[f64]) {
+        for x in values {
+            self.min = self.min.min(*x);
+            self.max = self.max.max(*x);
+        }
+    }
+
+    /// Takes in what another one saw.
+    pub fn merge(&mut self, other: &Extremes) {
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// Both, if there were values.
+    #[must_use]
+    pub fn range(&self) -> Option<(f64, f64)> {
+        (self.min <= self.max).then_some((self.min, self.max))
+    }
+
+    /// The largest magnitude; 0 without values.
+    #[must_use]
+    pub fn abs_max(&self) -> f64 {
+        self.range().map_or(0.0, |(min, max)| min.abs().max(max.abs()))
+    }
+}
+
+/// Extremes of every index of one axis. A channel that a sample lacks is not changed by it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Channels {
+    /// The axis; negative ones count from the end.
+    pub axis: i64,
+    /// By index.
+    pub extremes: Vec<Extremes>,
+}
+
+impl Channels {
+    /// Without values.
+    #[must_use]
+    pub fn new(axis: i64) -> Channels {
+        Channels { axis, extremes: Vec::new() }
+    }
+
+    /// Takes in elements `begin..` of a tensor of sizes `dims`, infinities and NaN left out. A
+    /// tensor that has no such axis is passed over.
+    pub fn see(&mut self, dims: &[usize], begin: usize, values: &[f64]) {
+        let rank = dims.len() as i64;
+        let axis = if self.axis < 0 { self.axis + rank } else { self.axis };
+        let Some(axis) = usize::try_from(axis).ok().filter(|a| *a < dims.len()) else { return };
+        let (count, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
+        if count > self.extremes.len() && !values.is_empty() {
+            self.extremes.resize(count, Extremes::default());
+        }
+        let mut at = begin;
+        let mut rest = values;
+        while !rest.is_empty() {
+            // As many as lie in the same channel.
+            let run = (inner - at % inner).min(rest.len());
+            let (part, tail) = rest.split_at(run);
+            let channel = &mut self.extremes[at / inner % count];
+            for x in part.iter().filter(|x| x.is_finite()) {
+                channel.see(std::slice::from_ref(x));
+            }
+            (rest, at) = (tail, at + run);
+        }
+    }
+
+    /// Takes in what another one of the same axis saw.
+    pub fn merge(&mut self, other: &Channels) {
+        if other.extremes.len() > self.extremes.len() {
+            self.extremes.resize(other.extremes.len(), Extremes::default());
+        }
+        self.extremes.iter_mut().zip(&other.extremes).for_each(|(a, b)| a.merge(b));
+    }
+}
+
+/// Moving averages of the extremes of tensors: the first as it is, then `average + c * (new -
+/// average)`. Merging takes the other one's tensors as the later ones.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MovingExtremes {
+    /// Weight of a new tensor.
+    pub c: f64,
+    /// Tensors that had values.
+    pub tensors: u64,
+    first: (f64, f64),
+    /// What the average would be if it had begun at zero; averages of two parts are sums of these.
+    from_zero: (f64, f64),
+}
+
+impl MovingExtremes {
+    /// Without values.
+    #[must_use]
+    pub fn new(c: f64) -> MovingExtremes {
+        MovingExtremes { c, tensors: 0, first: (0.0, 0.0), from_zero: (0.0, 0.0) }
+    }
+
+    /// Takes in the extremes of one tensor.
+    pub fn see(&mut self, tensor: &Extremes) {
+        let Some((min, max)) = tensor.range() else { return };
+        if self.tensors == 0 {
+            self.first = (min, max);
+        }
+        let step = |old: f64, new: f64| (1.0 - self.c) * old + self.c * new;
+        self.from_zero = (step(self.from_zero.0, min), step(self.from_zero.1, max));
+        self.tensors += 1;
+    }
+
+    /// Takes in what another one saw later.
+    pub fn merge(&mut self, later: &MovingExtremes) {
+        if self.tensors == 0 {
+            self.first = later.first;
+        }
+        let kept = self.left(later.tensors);
+        self.from_zero.0 = kept * self.from_zero.0 + later.from_zero.0;
+        self.from_zero.1 = kept * self.from_zero.1 + later.from_zero.1;
+        self.tensors += later.tensors;
+    }
+
+    /// The averages, if there were values.
+    #[must_use]
+    pub fn range(&self) -> Option<(f64, f64)> {
+        let left = self.left(self.tensors);
+        let of = |first: f64, from_zero: f64| left * first + from_zero;
+        let averages = (of(self.first.0, self.from_zero.0), of(self.first.1, self.from_zero.1));
+        (self.tensors > 0).then_some(averages)
+    }
+
+    /// What is left of a start value after so many tensors.
+    fn left(&self, tensors: u64) -> f64 {
+        (1.0 - self.c).powf(tensors as f64)
+    }
+}

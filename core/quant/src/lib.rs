@@ -1,0 +1,17 @@
+//! What quantization schemes share: statistics of the values of a network while it runs on samples.
+//! They take the same memory for ten samples as for a million, and two of them that saw halves of
+//! the samples can be merged.
+
+mod extremes;
+mod histogram;
+mod moments;
+mod observer;
+mod stats;
+mod values;
+
+pub use extremes::{Channels, Extremes, MovingExtremes};
+pub use histogram::{BINS_MAX, Bin, Histogram};
+pub use moments::Moments;
+pub use observer::{Feeds, Limits, Statistic, Wanted, observe};
+pub use stats::{Parts, Stats};
+pub use values::blocks;
