@@ -12,7 +12,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ir", &["diagnostics"]),
     ("image", &[]),
     ("eval", &["diagnostics", "image", "ir"]),
-    ("eval", &["diagnostics", "ir"]),
     ("quant", &["diagnostics", "ir", "eval"]),
     ("rewrite", &["diagnostics", "ir", "eval"]),
     ("onnx", &["diagnostics", "ir", "proto"]),

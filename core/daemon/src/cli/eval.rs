@@ -3,8 +3,11 @@
 use super::context::Context;
 use super::failure::Failure;
 use super::{Ended, out};
-use onnxd_worker::tools::{EngineName, Optimization, Running, Task, arrays, bench, evaluate};
-use serde_json::json;
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_worker::tools::{
+    EngineName, Observation, Optimization, Running, Stats, Task, arrays, bench, evaluate, observe,
+};
+use serde_json::{Value, json};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,11 +18,12 @@ pub(crate) struct Eval {
     /// The model.
     #[arg(value_name = "FILE.onnx")]
     model: PathBuf,
-    /// Arrays under the names of the model's inputs.
-    #[arg(long, value_name = "IN.npz")]
-    inputs: PathBuf,
+    /// Arrays under the names of the model's inputs. With --observe also several files, or arrays
+    /// with one axis more in front, for as many samples.
+    #[arg(long, value_name = "IN.npz", required = true, num_args = 1..)]
+    inputs: Vec<PathBuf>,
     /// File for the outputs, under their names.
-    #[arg(long, value_name = "OUT.npz", required_unless_present = "bench")]
+    #[arg(long, value_name = "OUT.npz", required_unless_present_any = ["bench", "observe"])]
     out: Option<PathBuf>,
     /// What runs the model.
     #[arg(long, value_enum, default_value = "builtin")]
@@ -47,6 +51,18 @@ pub(crate) struct Eval {
     /// as JSON.
     #[arg(long, value_name = "N", conflicts_with = "all_tensors")]
     bench: Option<NonZeroUsize>,
+    /// Writes statistics of the inputs and of every value over all samples to this file, as JSON.
+    #[arg(long, value_name = "OUT.json", conflicts_with_all = ["bench", "out", "all_tensors"])]
+    observe: Option<PathBuf>,
+    /// Observes these values only.
+    #[arg(long, value_name = "NAME", num_args = 1.., requires = "observe")]
+    values: Vec<String>,
+    /// Adds histograms with this many bins on each side of zero, rounded up to a power of two.
+    #[arg(long, value_name = "BINS", requires = "observe", value_parser = bins)]
+    histogram: Option<usize>,
+    /// Adds the extremes of every channel along this axis.
+    #[arg(long, value_name = "AXIS", requires = "observe", allow_negative_numbers = true)]
+    channels: Option<i64>,
     /// Prints what was written as JSON.
     #[arg(long)]
     json: bool,
@@ -72,6 +88,47 @@ enum Level {
     All,
 }
 
+fn bins(text: &str) -> Result<usize, String> {
+    let bins = text.parse::<usize>().map_err(|e| e.to_string())?;
+    let most = onnxd_worker::tools::BINS_MAX;
+    if (2..=most).contains(&bins) { Ok(bins) } else { Err(format!("from 2 to {most}")) }
+}
+
+/// What `--observe` writes of a value.
+fn statistics(name: &str, s: &Stats) -> Value {
+    let range = |range: Option<(f64, f64)>| range.map(|(min, max)| json!([min, max]));
+    let used = |side: &[u64]| {
+        let end = side.iter().rposition(|n| *n > 0).map_or(0, |last| last + 1);
+        side[..end].to_vec()
+    };
+    let any = s.moments.count > 0;
+    let mut value = json!({
+        "name": name,
+        "tensors": s.tensors,
+        "elements": s.elements,
+        "zeros": s.zeros,
+        "nans": s.nans,
+        "infinities": s.infinities,
+        "min": s.extremes.range().map(|r| r.0),
+        "max": s.extremes.range().map(|r| r.1),
+        "mean": any.then_some(s.moments.mean),
+        "std": any.then(|| s.moments.deviation()),
+        "third_moment": any.then(|| s.moments.third()),
+        "fourth_moment": any.then(|| s.moments.fourth()),
+        "moving_range": range(s.moving.range()),
+    });
+    if let Some(channels) = &s.channels {
+        let ranges: Vec<_> = channels.extremes.iter().map(|c| range(c.range())).collect();
+        value["channels"] = json!({ "axis": channels.axis, "ranges": ranges });
+    }
+    if let Some(h) = &s.histogram {
+        let (negative, positive) = (used(h.negative()), used(h.positive()));
+        value["histogram"] =
+            json!({ "width": h.width(), "negative": negative, "positive": positive });
+    }
+    value
+}
+
 /// Bytes from a number with or without a suffix.
 fn size(text: &str) -> Result<usize, String> {
     let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
@@ -88,6 +145,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 impl Eval {
     pub(crate) fn run(&self) -> Ended {
+        if let Some(file) = &self.observe {
+            self.observe(file)?;
+            return Ok(0);
+        }
         if let Some(runs) = self.bench {
             self.bench(runs)?;
         }
@@ -95,8 +156,33 @@ impl Eval {
         Ok(0)
     }
 
-    fn task(&self) -> Task {
-        Task { model: self.model.clone(), inputs: self.inputs.clone() }
+    fn task(&self) -> Result<Task, Failure> {
+        match self.inputs.as_slice() {
+            [inputs] => Ok(Task { model: self.model.clone(), inputs: inputs.clone() }),
+            _ => {
+                let text = "several files of inputs are samples for `--observe`";
+                Err(Diagnostic::new(Code::Usage, text).into())
+            }
+        }
+    }
+
+    fn observe(&self, file: &Path) -> Result<(), Failure> {
+        let task = Observation {
+            model: self.model.clone(),
+            samples: self.inputs.clone(),
+            values: self.values.iter().cloned().collect(),
+            bins: self.histogram,
+            channel_axis: self.channels,
+        };
+        let found = observe(task, &self.running()?)?;
+        let values: Vec<Value> = found.iter().map(|(name, s)| statistics(name, s)).collect();
+        let text = format!("{:#}\n", json!({ "values": values }));
+        std::fs::write(file, text)
+            .map_err(|e| Diagnostic::new(Code::Disk, format!("`{}`: {e}", file.display())))?;
+        if self.json {
+            out::json(&json!({ "out": file, "values": found.len() }));
+        }
+        Ok(())
     }
 
     fn running(&self) -> Result<Running, Failure> {
@@ -120,7 +206,7 @@ impl Eval {
 
     fn bench(&self, runs: NonZeroUsize) -> Result<(), Failure> {
         let running = self.running()?;
-        let timed = bench(self.task(), &running, runs.get())?;
+        let timed = bench(self.task()?, &running, runs.get())?;
         let ms = |d: Duration| (d.as_secs_f64() * 1e6).round() / 1e3;
         out::json(&json!({
             "engine": running.engine.as_str(),
@@ -138,7 +224,7 @@ impl Eval {
     }
 
     fn write(&self, file: &Path) -> Result<(), Failure> {
-        let evaluated = evaluate(self.task(), &self.running()?, self.all_tensors)?;
+        let evaluated = evaluate(self.task()?, &self.running()?, self.all_tensors)?;
         let mut arrays = evaluated.outputs;
         for (name, tensor) in evaluated.all {
             if !arrays.iter().any(|(n, _)| *n == name) {

@@ -4,11 +4,14 @@ pub mod arrays;
 mod check;
 mod compare;
 mod evaluate;
+mod observe;
 mod print;
 mod running;
 
 pub use check::check;
 pub use compare::{Comparison, compare};
 pub use evaluate::{Evaluated, Task, Timed, bench, evaluate};
+pub use observe::{Observation, observe};
+pub use onnxd_quant::{BINS_MAX, Stats};
 pub use print::{Summary, Typed, print, summary, types};
 pub use running::{EngineName, Found, Optimization, Running, engines};

@@ -4,6 +4,7 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 #[cfg(feature = "ort")]
 pub use onnxd_engine_ort::Optimization;
 use onnxd_eval::{BYTES_MAX, Builtin, Engine, Observer, RunOptions};
+use onnxd_quant::Limits;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -91,6 +92,13 @@ impl Run {
     /// The options for a run with this observer.
     pub(crate) fn options<'a>(&'a self, observer: Option<&'a mut dyn Observer>) -> RunOptions<'a> {
         RunOptions { bytes_max: self.bytes_max, observer, stop: self.over.as_deref() }
+    }
+}
+
+impl Run {
+    /// The same for statistics over samples.
+    pub(crate) fn limits(&self) -> Limits<'_> {
+        Limits { bytes_max: self.bytes_max, stop: self.over.as_deref() }
     }
 }
 
