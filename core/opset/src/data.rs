@@ -7,6 +7,7 @@ use onnxd_ir::{Attr, DataType, SparseTensor, Tensor, ValueId};
 
 pub(crate) const ROWS: &[Row] = &[
     up(&["Cast"], 6, cast_6),
+    down(&["Constant"], 9, constant_9_down),
     down(&["Constant"], 11, constant_11_down),
     down(&["Constant"], 12, constant_12_down),
     down(&["ConstantOfShape"], 9, constant_of_shape),
@@ -23,6 +24,19 @@ fn cast_6(s: &mut Site<'_>) -> Done {
     let to = s.word("to", "")?.to_lowercase();
     let dtype = DataType::parse(&to).ok_or_else(|| format!("there is no type `{to}`"))?;
     s.set("to", Attr::Int(i64::from(dtype.number())));
+    Ok(())
+}
+
+/// Before opset 9 only an initializer can be of another type than a floating-point one.
+fn constant_9_down(s: &mut Site<'_>) -> Done {
+    match s.node().attr("value") {
+        Some(Attr::Tensor(tensor)) if !tensor.dtype().is_float() => {
+            let tensor = tensor.clone();
+            let constant = s.tensor("constant", tensor);
+            s.become_node("Identity", &[constant], &[]);
+        }
+        _ => {}
+    }
     Ok(())
 }
 
@@ -68,7 +82,8 @@ fn dense(sparse: &SparseTensor) -> Option<Tensor> {
 
 /// The node becomes a constant.
 fn become_constant(s: &mut Site<'_>, tensor: Tensor) {
-    s.become_node("Constant", &[], &[("value", Attr::Tensor(tensor))]);
+    let constant = s.tensor("constant", tensor);
+    s.become_node("Identity", &[constant], &[]);
 }
 
 fn sizes(dims: &[i64]) -> Result<(Vec<usize>, usize), String> {

@@ -33,7 +33,8 @@ mod resize;
 mod shape;
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_ir::{Model, infer, schema, verify};
+use onnxd_ir::{Graph, Model, infer, schema, verify};
+use std::collections::HashSet;
 
 /// Converts `model`, its sub-graphs and its local functions to version `to` of the standard's
 /// operators. Names of values stay, new nodes get the layers of those that they stand in for.
@@ -51,6 +52,7 @@ pub fn convert(model: &mut Model, to: i64) -> Result<(), Diagnostics> {
     if versions.iter().all(|v| *v == to) {
         return Ok(());
     }
+    let typed = typed(model);
     let mut converted = model.clone();
     // Contradictions are the verification's to report.
     let _ = infer::infer(&mut converted);
@@ -60,8 +62,41 @@ pub fn convert(model: &mut Model, to: i64) -> Result<(), Diagnostics> {
         found = not_new(verify(&converted, verify::Level::Full), model);
     }
     found.or_ok(())?;
+    forget_types(&mut converted, &typed);
     *model = converted;
     Ok(())
+}
+
+/// Names of values that have a type.
+fn typed(model: &Model) -> HashSet<String> {
+    let mut names = HashSet::new();
+    model.for_each_graph(|g| {
+        names.extend(
+            g.value_ids().map(|v| &g[v]).filter(|v| v.ty.is_some()).map(|v| v.name.clone()),
+        );
+    });
+    names
+}
+
+/// Forgets what was inferred: other readers of the model need not infer the same of dead branches.
+fn forget_types(model: &mut Model, typed: &HashSet<String>) {
+    forget_in(&mut model.graph, typed);
+    for function in &mut model.functions {
+        forget_in(&mut function.graph, typed);
+    }
+}
+
+fn forget_in(graph: &mut Graph, typed: &HashSet<String>) {
+    for id in graph.node_ids() {
+        if graph[id].subgraphs().next().is_some() {
+            graph.edit_subgraphs(id, |inner| forget_in(inner, typed));
+        }
+    }
+    for v in graph.value_ids() {
+        if graph[v].initializer().is_none() && !typed.contains(&graph[v].name) {
+            graph[v].ty = None;
+        }
+    }
 }
 
 /// Findings about the result that the model did not have, as those of the conversion.

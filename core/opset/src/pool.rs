@@ -8,6 +8,7 @@ pub(crate) const ROWS: &[Row] = &[
     up(&["LpPool", "GlobalLpPool"], 2, whole_p),
     down(&["MaxPool", "AveragePool"], 10, ceil_by_padding),
     down(&["MaxPool"], 12, bytes_as_float),
+    down(&["MaxPool", "AveragePool", "LpPool"], 22, ceil_22_down),
     both(&["RoiAlign"], 16, roi_align_16_up, roi_align_16_down),
 ];
 
@@ -21,6 +22,48 @@ fn whole_p(s: &mut Site<'_>) -> Done {
     Ok(())
 }
 
+/// Windows along the spatial axes.
+struct Windows {
+    /// Pads at the begin of each axis, then at the end.
+    pads: Vec<i64>,
+    /// Pads with which windows in full are those of `ceil_mode`.
+    wider: Vec<i64>,
+    kernel: Vec<i64>,
+    /// Whether a window would begin behind the data, which does not count.
+    beyond: bool,
+}
+
+fn windows(s: &Site<'_>) -> Result<Windows, String> {
+    let kernel = s.ints("kernel_shape")?.ok_or("it has no `kernel_shape`")?;
+    let n = kernel.len();
+    let list = |name: &str, len: usize, or: i64| -> Result<Vec<i64>, String> {
+        let list = s.ints(name)?.unwrap_or_else(|| vec![or; len]);
+        let fits = list.len() == len && list.iter().all(|x| (0..1 << 31).contains(x));
+        fits.then_some(list).ok_or_else(|| format!("its `{name}` does not fit"))
+    };
+    let (strides, dilations) = (list("strides", n, 1)?, list("dilations", n, 1)?);
+    let pads = list("pads", 2 * n, 0)?;
+    let dims = s.dims(s.input(0)?)?;
+    let sane = |x: &i64| (0..1 << 31).contains(x);
+    if dims.len() != n + 2 || strides.contains(&0) || !kernel.iter().chain(&dims).all(sane) {
+        return Err("its attributes do not fit its input".into());
+    }
+    let mut found = Windows { wider: pads.clone(), pads, kernel, beyond: false };
+    for i in 0..n {
+        let data = dims[i + 2] + found.pads[i];
+        let size = data + found.pads[i + n];
+        let window = (found.kernel[i] - 1) * dilations[i] + 1;
+        let rest = (size - window).rem_euclid(strides[i]);
+        let begin = size - window - rest + strides[i];
+        if rest != 0 && begin < data {
+            found.wider[i + n] += strides[i] - rest;
+        } else {
+            found.beyond |= rest != 0;
+        }
+    }
+    Ok(found)
+}
+
 /// A larger padding at the end gives the windows that `ceil_mode` adds.
 fn ceil_by_padding(s: &mut Site<'_>) -> Done {
     if s.int("ceil_mode")?.unwrap_or(0) == 0 {
@@ -30,38 +73,27 @@ fn ceil_by_padding(s: &mut Site<'_>) -> Done {
     if s.word("auto_pad", "NOTSET")? != "NOTSET" {
         return Ok(());
     }
-    let kernel = s.ints("kernel_shape")?.ok_or("it has no `kernel_shape`")?;
-    let n = kernel.len();
-    let list = |name: &str, len: usize, or: i64| -> Result<Vec<i64>, String> {
-        let list = s.ints(name)?.unwrap_or_else(|| vec![or; len]);
-        let fits = list.len() == len && list.iter().all(|x| (0..1 << 31).contains(x));
-        fits.then_some(list).ok_or_else(|| format!("its `{name}` does not fit"))
-    };
-    let (strides, dilations) = (list("strides", n, 1)?, list("dilations", n, 1)?);
-    let mut pads = list("pads", 2 * n, 0)?;
-    let dims = s.dims(s.input(0)?)?;
-    if dims.len() != n + 2 || strides.contains(&0) {
-        return Err("its attributes do not fit its input".into());
+    let Windows { pads, wider, kernel, .. } = windows(s)?;
+    if pads == wider {
+        return Ok(());
     }
-    let before = pads.clone();
-    for i in 0..n {
-        let size = dims[i + 2] + pads[i] + pads[i + n];
-        let window = (kernel[i] - 1) * dilations[i] + 1;
-        let rest = (size - window).rem_euclid(strides[i]);
-        // A window that would begin behind the data does not count.
-        let begin = size - window - rest + strides[i];
-        if rest != 0 && begin < dims[i + 2] + pads[i] {
-            pads[i + n] += strides[i] - rest;
-            if pads[i + n] >= kernel[i] {
-                return Err("there is no `ceil_mode`, and no padding does the same".into());
-            }
-        }
-    }
-    if pads != before && s.int("count_include_pad")?.unwrap_or(0) != 0 {
+    if s.int("count_include_pad")?.unwrap_or(0) != 0 {
         return Err("there is no `ceil_mode`, and padding counts in its means".into());
     }
-    s.set("pads", Attr::Ints(pads));
+    if wider.iter().skip(kernel.len()).zip(&kernel).any(|(pad, k)| pad >= k) {
+        return Err("there is no `ceil_mode`, and no padding does the same".into());
+    }
+    s.set("pads", Attr::Ints(wider));
     Ok(())
+}
+
+/// Before opset 22 a window that begins behind the data counted.
+fn ceil_22_down(s: &mut Site<'_>) -> Done {
+    let ceil = s.int("ceil_mode")?.unwrap_or(0) != 0 && s.word("auto_pad", "NOTSET")? == "NOTSET";
+    match ceil && windows(s).is_ok_and(|w| w.beyond) {
+        true => ceil_by_padding(s),
+        false => Ok(()),
+    }
 }
 
 fn bytes_as_float(s: &mut Site<'_>) -> Done {

@@ -281,7 +281,11 @@ impl Site<'_> {
         let narrow = self.dtype(self.input(ins[0])?)?;
         for i in ins {
             if let Some(v) = self.node().input(*i) {
-                let cast = self.cast("wide", v, wide);
+                let constant = self.constant(v).and_then(|t| t.to_reals()?.to_tensor(wide));
+                let cast = match constant {
+                    Some(tensor) => self.tensor("wide", tensor),
+                    None => self.cast("wide", v, wide),
+                };
                 self.set_input(*i, Some(cast));
             }
         }

@@ -183,6 +183,18 @@ fn upsampling_divides_coordinates() {
 }
 
 #[test]
+fn defaults_that_changed_are_written_out() {
+    let mut m = model(1, "g (float[2] x) => (float[2] y) { y = Selu(x) }");
+    convert(&mut m, 6).unwrap();
+    let (_, node) = m.graph.nodes().next().unwrap();
+    let attr = |name: &str| match node.attr(name) {
+        Some(onnxd_ir::Attr::Float(x)) => *x,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((attr("alpha"), attr("gamma")), (1.6732, 1.0507));
+}
+
+#[test]
 fn new_operators_are_decomposed() {
     check(
         14,
