@@ -29,6 +29,13 @@ fn all_missing_kernels_are_listed() {
 }
 
 #[test]
+fn a_list_of_missing_kernels_ends_somewhere() {
+    let found = Executor::new(&chain(&["Frobnicate"; 250])).err().unwrap();
+    assert_eq!(found.0.len(), 101);
+    assert!(found.0[100].message.contains("150 more nodes"));
+}
+
+#[test]
 fn all_input_problems_are_listed() {
     let model = chain(&["Relu"]);
     let executor = Executor::new(&model).unwrap();
@@ -100,6 +107,68 @@ fn a_function_that_applies_itself_is_refused() {
     function.graph.mark_output(y);
     model.functions = vec![function];
     assert_eq!(Executor::new(&model).err().unwrap().0[0].code, "N0502");
+}
+
+/// `levels` functions; each applies the next `times` times.
+fn multiplying(levels: usize, times: usize) -> Model {
+    let mut model = chain(&["F0"]);
+    for level in 0..levels {
+        let mut function = Function { name: format!("F{level}"), ..Function::default() };
+        function.opsets = model.opsets.clone();
+        let g = &mut function.graph;
+        let mut x = g.add_input("x", None);
+        for time in 0..times {
+            let y = g.add_value(&format!("y{time}"), None);
+            let next = format!("F{}", level + 1);
+            g.add_node(Node::new(if level + 1 < levels { &next } else { "Relu" }, [x], [y]));
+            x = y;
+        }
+        g.mark_output(x);
+        model.functions.push(function);
+    }
+    model
+}
+
+#[test]
+fn functions_that_multiply_are_refused_before_a_run() {
+    for (levels, times) in [(30, 2), (32, 4), (4, 300), (1000, 2)] {
+        let found = Executor::new(&multiplying(levels, times)).err().unwrap();
+        assert_eq!(found.0[0].code, "N0506", "{levels} {times}");
+    }
+    for (levels, times) in [(20, 2), (2, 1000), (10_000, 1)] {
+        assert!(Executor::new(&multiplying(levels, times)).is_ok(), "{levels} {times}");
+    }
+}
+
+#[test]
+fn a_graph_given_to_functions_multiplies_too() {
+    let branch = |attr: Attr| {
+        let mut g = Graph::new("body");
+        let x = g.add_input("c", Some(ValueType::tensor(DataType::Bool, [0i64; 0])));
+        let mut last = x;
+        for i in 0..10 {
+            last = g.add_value(&format!("y{i}"), None);
+            let node = Node::new("If", [x], [last]);
+            g.add_node(node.with("then_branch", attr.clone()).with("else_branch", attr.clone()));
+        }
+        g.mark_output(last);
+        g
+    };
+    let mut model = chain(&["Relu"]);
+    let graph = branch(Attr::Ref { name: "body".into(), kind: 5 });
+    let opsets = model.opsets.clone();
+    model.functions = vec![Function { name: "F".into(), opsets, graph, ..Function::default() }];
+    for _ in 0..8 {
+        let mut outer = Graph::new("outer");
+        let c = outer.add_initializer("c", Tensor::from_vec_as(DataType::Bool, vec![], vec![1u8]));
+        let y = outer.add_value("y", None);
+        let inner = std::mem::replace(&mut model.graph, Graph::new("g"));
+        outer.add_node(Node::new("F", [c], [y]).with("body", Attr::Graph(Box::new(inner))));
+        outer.mark_output(y);
+        model.graph = outer;
+    }
+    let found = Executor::new(&model).err().unwrap();
+    assert!(found.0[0].message.contains("apply each other"), "{found}");
 }
 
 #[test]

@@ -76,13 +76,13 @@ impl<'o> Watch<'o> {
         Watch { observer, places: vec![main], inner: HashMap::new() }
     }
 
-    /// The place of a graph that `node`, standing in `graph` at `outer`, runs under `name`. What is
-    /// at the address `key` tells it from others of the node.
     /// Whether anyone looks on.
     pub(crate) fn watches(&self) -> bool {
         self.observer.is_some()
     }
 
+    /// The place of a graph that `node`, standing in `graph` at `outer`, runs under `name`. What is
+    /// at the address `key` tells it from others of the node.
     pub(crate) fn enter(
         &mut self,
         outer: usize,
