@@ -138,7 +138,7 @@ pub(crate) fn add_to_block<T: Product>(k: usize, a: Matrix<T>, b: Matrix<T>, blo
 }
 
 /// Multiplications below which one thread does the work alone.
-const PARALLEL_MIN: usize = 1 << 18;
+pub(crate) const PARALLEL_MIN: usize = 1 << 20;
 /// Rows or columns of a task are a multiple of this, for the sake of the products' inner loops.
 const ALIGNED: usize = 16;
 

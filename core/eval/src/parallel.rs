@@ -4,7 +4,7 @@
 use rayon::prelude::*;
 use std::marker::PhantomData;
 
-/// Steps of work of one task; less than two of these are not shared out.
+/// Steps of work of one task; less than a few of these are not shared out.
 const PART: usize = 1 << 14;
 
 /// Fills `out` in parts that are multiples of `unit` elements, each of which takes `cost` steps of
@@ -17,7 +17,7 @@ pub(crate) fn fill_parts<T: Send>(
 ) {
     let unit = unit.max(1);
     let size = (PART / unit.saturating_mul(cost).max(1)).max(1) * unit;
-    if out.len().saturating_mul(cost) < 2 * PART || out.len() <= size {
+    if out.len().saturating_mul(cost) < 4 * PART || out.len() <= size {
         fill(0, out);
         return;
     }

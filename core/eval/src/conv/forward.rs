@@ -5,7 +5,7 @@ use super::depthwise::depthwise;
 use super::window::{Walk, Window};
 use crate::call::Call;
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Product, Sizes, add_to_block, multiply_add};
+use crate::gemm::{Matrix, PARALLEL_MIN, Product, Sizes, add_to_block, multiply_add};
 use crate::num::slice;
 use crate::parallel::{Block, fill_parts, for_each_block};
 use crate::steps::Step;
@@ -108,6 +108,8 @@ fn grouped<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>, y: &mut [T
         y.chunks_mut(plan.filters * area).enumerate().for_each(|(i, y)| groups.by_filters(i, y));
         return;
     }
+    let work = images.saturating_mul(plan.filters * area).saturating_mul(depth);
+    let threads = if work < PARALLEL_MIN { 1 } else { threads };
     let share = area.div_ceil(threads.div_ceil(images)).next_multiple_of(16);
     let fits = (TILE_MAX / plan.filters.max(1)).max(TILE_MIN);
     let tile = share.min(fits).min((UNROLLED_MAX / depth.max(1)).max(16)).min(area);

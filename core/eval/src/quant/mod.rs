@@ -1,7 +1,9 @@
 //! Quantization: `q = saturate(round(x / scale) + zero_point)`, ties to even, and its inverse.
 
+mod bytes;
 pub(crate) mod qlinear;
 
+use self::bytes::Parameters;
 use crate::call::{Call, Row, one, raw, row};
 use crate::cells::{Cell, Packed};
 use crate::dims;
@@ -128,12 +130,18 @@ fn division(call: &Call, x: &Tensor) -> Outcome<fn(f64, f32) -> f64> {
 
 pub(crate) fn quantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, scale, zero) = (call.x(0)?, call.x(1)?, call.opt(2));
-    let named = named(call, "output_dtype")?;
-    let dtype = zero.map(Tensor::dtype).or(named).unwrap_or(DataType::Uint8);
+    let wanted = named(call, "output_dtype")?;
+    let dtype = zero.map(Tensor::dtype).or(wanted).unwrap_or(DataType::Uint8);
     let layout = Layout::of(call, x, scale)?;
     let (scales, zeros) = parameters(scale, zero)?;
     call.room(DataType::Int64, x.dims())?;
     let divide = division(call, x)?;
+    if x.dtype() == DataType::Float && named(call, "precision")?.is_none() {
+        let parameters = Parameters { layout: &layout, scales: &scales, zeros: &zeros };
+        if let Some(y) = parameters.quantize(x.dims(), &slice::<f32>(x)?, dtype) {
+            return one(y);
+        }
+    }
     let wide = cast(x, DataType::Double)?;
     let values = slice::<f64>(&wide)?;
     let divided = values.iter().enumerate().map(|(i, v)| {
@@ -158,6 +166,13 @@ pub(crate) fn dequantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     let layout = Layout::of(call, x, scale)?;
     let (scales, zeros) = parameters(scale, zero)?;
     call.room(DataType::Int64, x.dims())?;
+    // A scale that holds nothing but powers of two is no type for results.
+    let default = if format(scale.dtype()).is_some() { DataType::Float } else { scale.dtype() };
+    let dtype = named(call, "output_dtype")?.unwrap_or(default);
+    let parameters = Parameters { layout: &layout, scales: &scales, zeros: &zeros };
+    if let Some(y) = parameters.dequantize(x) {
+        return one(cast(&y, dtype)?);
+    }
     let values: Vec<f32> = if format(x.dtype()).is_some() {
         let wide = cast(x, DataType::Float)?;
         slice::<f32>(&wide)?.iter().enumerate().map(|(i, v)| v * scales[layout.index(i)]).collect()
@@ -168,9 +183,6 @@ pub(crate) fn dequantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
         };
         crate::call::integers(x)?.into_iter().enumerate().map(real).collect()
     };
-    // A scale that holds nothing but powers of two is no type for results.
-    let default = if format(scale.dtype()).is_some() { DataType::Float } else { scale.dtype() };
-    let dtype = named(call, "output_dtype")?.unwrap_or(default);
     one(cast(&Tensor::from_vec(x.dims(), values), dtype)?)
 }
 

@@ -1,0 +1,112 @@
+//! Quantization between `float` and 8-bit integers, the case that models are full of, in one pass.
+
+use super::Layout;
+use crate::parallel::{fill_parts, vectorized};
+use onnxd_ir::{DataType, Tensor};
+
+/// Scales and zero points, and which elements they belong to.
+pub(super) struct Parameters<'a> {
+    pub(super) layout: &'a Layout,
+    pub(super) scales: &'a [f32],
+    pub(super) zeros: &'a [i64],
+}
+
+impl Parameters<'_> {
+    /// `float` to `int8` or `uint8`.
+    pub(super) fn quantize(&self, dims: &[usize], x: &[f32], dtype: DataType) -> Option<Tensor> {
+        let mut y = vec![0u8; x.len()];
+        let shift = if dtype == DataType::Int8 { -128 } else { 0 };
+        self.each(&mut y, &|first, y, (s, z)| quantize_run(&x[first..], (s, z, shift), y))?;
+        match dtype {
+            DataType::Uint8 => Some(Tensor::from_vec(dims, y)),
+            DataType::Int8 => Some(Tensor::from_vec(dims, bytemuck::cast_vec::<u8, i8>(y))),
+            _ => None,
+        }
+    }
+
+    /// `int8` or `uint8` to `float`.
+    pub(super) fn dequantize(&self, x: &Tensor) -> Option<Tensor> {
+        let mut y = vec![0f32; x.len()];
+        match x.dtype() {
+            DataType::Uint8 => {
+                let x = x.as_slice::<u8>()?;
+                self.each(&mut y, &|first, y, (s, z)| {
+                    dequantize_run(&x[first..], s, z, y);
+                })?;
+            }
+            DataType::Int8 => {
+                let x = x.as_slice::<i8>()?;
+                self.each(&mut y, &|first, y, (s, z)| {
+                    dequantize_run(&x[first..], s, z, y);
+                })?;
+            }
+            _ => return None,
+        }
+        Some(Tensor::from_vec(x.dims(), y))
+    }
+
+    /// Fills `y` run by run, where a run has one scale and zero point. `None` if the runs are too
+    /// short to be worth it.
+    fn each<T: Send>(
+        &self,
+        y: &mut [T],
+        f: &(dyn Fn(usize, &mut [T], (f32, i32)) + Sync),
+    ) -> Option<()> {
+        let of = |k: usize| Some((self.scales[k], i32::try_from(self.zeros[k]).ok()?));
+        let all: Vec<(f32, i32)> = (0..self.scales.len()).map(of).collect::<Option<_>>()?;
+        match *self.layout {
+            Layout::PerTensor => fill_parts(y, 1, 1, &|first, part| f(first, part, all[0])),
+            Layout::PerAxis(size, inner) if inner >= RUN_MIN => {
+                fill_parts(y, inner, 1, &|first, part| {
+                    for (i, run) in part.chunks_mut(inner).enumerate() {
+                        let at = first / inner + i;
+                        f(at * inner, run, all[at % size]);
+                    }
+                });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// Elements that a run has at least.
+const RUN_MIN: usize = 8;
+
+vectorized! {
+    /// `shift` is the smallest value of the type, which is stored as its low byte.
+    fn quantize_run(x: &[f32], parameters: (f32, i32, i32), y: &mut [u8]) {
+        let (scale, zero, shift) = parameters;
+        let (low, high, zero) = (shift as f32, (shift + 255) as f32, zero as f32);
+        for (y, x) in y.iter_mut().zip(x) {
+            // Sums of a rounded quotient and a zero point are exact, or far outside.
+            let q = ((x / scale).round_ties_even() + zero).clamp(low, high);
+            *y = q as i32 as u8;
+        }
+    }
+}
+
+vectorized! {
+    fn dequantize_run<T: IntoI32>(x: &[T], scale: f32, zero: i32, y: &mut [f32]) {
+        for (y, x) in y.iter_mut().zip(x) {
+            *y = (x.wide() - zero) as f32 * scale;
+        }
+    }
+}
+
+/// An 8-bit integer.
+trait IntoI32: Copy + Sync {
+    fn wide(self) -> i32;
+}
+
+impl IntoI32 for u8 {
+    fn wide(self) -> i32 {
+        i32::from(self)
+    }
+}
+
+impl IntoI32 for i8 {
+    fn wide(self) -> i32 {
+        i32::from(self)
+    }
+}
