@@ -183,5 +183,4 @@ mod tests {
         let newest = onnxd_proto::onnx::Version::IrVersion as i64;
         assert_eq!(IR_VERSION_MAX, newest);
     }
-
 }

@@ -11,6 +11,9 @@ pub(super) struct Parameters<'a> {
     pub(super) zeros: &'a [i64],
 }
 
+/// Fills a run of the result, told where it begins and its scale and zero point.
+type Fill<'a, T> = dyn Fn(usize, &mut [T], (f32, i32)) + Sync + 'a;
+
 impl Parameters<'_> {
     /// `float` to `int8` or `uint8`.
     pub(super) fn quantize(&self, dims: &[usize], x: &[f32], dtype: DataType) -> Option<Tensor> {
@@ -47,11 +50,7 @@ impl Parameters<'_> {
 
     /// Fills `y` run by run, where a run has one scale and zero point. `None` if the runs are too
     /// short to be worth it.
-    fn each<T: Send>(
-        &self,
-        y: &mut [T],
-        f: &(dyn Fn(usize, &mut [T], (f32, i32)) + Sync),
-    ) -> Option<()> {
+    fn each<T: Send>(&self, y: &mut [T], f: &Fill<T>) -> Option<()> {
         let of = |k: usize| Some((self.scales[k], i32::try_from(self.zeros[k]).ok()?));
         let all: Vec<(f32, i32)> = (0..self.scales.len()).map(of).collect::<Option<_>>()?;
         match *self.layout {
