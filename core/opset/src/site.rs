@@ -26,7 +26,7 @@ pub(crate) struct Site<'g> {
 }
 
 impl Site<'_> {
-    // ---- looking ----------------------------------------------------------------------------------------
+    // ---- looking ----
 
     pub(crate) fn node(&self) -> &Node {
         &self.graph[self.id]
@@ -156,7 +156,7 @@ impl Site<'_> {
         }
     }
 
-    // ---- attributes -------------------------------------------------------------------------------------
+    // ---- attributes ----
 
     pub(crate) fn set(&mut self, name: &str, attr: Attr) {
         let attrs = &mut self.graph.node_mut(self.id).attrs;
@@ -170,7 +170,7 @@ impl Site<'_> {
         self.graph.node_mut(self.id).attrs.retain(|(n, _)| n != name);
     }
 
-    // ---- values and nodes -------------------------------------------------------------------------------
+    // ---- values and nodes ----
 
     fn named(&self, role: &str) -> String {
         let first = self.node().outputs.iter().flatten().next();
@@ -250,7 +250,15 @@ impl Site<'_> {
         while inputs.last() == Some(&None) {
             inputs.pop();
         }
+        let before = self.node().inputs.clone();
         self.graph.set_inputs(self.id, inputs);
+        // A constant that became an attribute is not needed any more.
+        for v in before.into_iter().flatten() {
+            let producer = self.graph.producer(v).filter(|n| self.graph[*n].is("Constant"));
+            if let Some(node) = producer.filter(|_| self.graph.uses(v) == 0) {
+                self.graph.remove_node(node);
+            }
+        }
     }
 
     /// Sets input `i`, also one that was not there.
@@ -299,7 +307,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    // ---- operators whose form depends on the version ----------------------------------------------------
+    // ---- operators whose form depends on the version ----
 
     /// Reduces along `axes` and keeps them with size 1.
     pub(crate) fn reduce(&mut self, op: &str, role: &str, x: ValueId, axes: &[i64]) -> ValueId {

@@ -76,6 +76,10 @@ impl Walk {
     /// Takes one step in a graph and, before that, in its sub-graphs.
     fn graph(&mut self, graph: &mut Graph, step: Step, known: &Known) {
         for id in graph.node_ids() {
+            // Adapters remove constants that nothing reads any more.
+            if graph.node(id).is_none() {
+                continue;
+            }
             if graph[id].subgraphs().next().is_some() {
                 let captured = captured(graph, id, known);
                 let mut captured = captured.into_iter();
