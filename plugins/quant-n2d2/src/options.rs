@@ -1,0 +1,91 @@
+//! What a user can choose, with N2D2's defaults.
+
+/// The choices of [`crate::plan()`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Bits of weights and activations, 2 to 16 (`-nbbits`).
+    pub bits: u32,
+    /// Whether tensors that are never negative get no sign (without `-no-unsigned`).
+    pub unsigned: bool,
+    /// Cross-layer equalization (`-no-cle`).
+    pub equalization: Equalization,
+    /// Clipping of weights (`-wt-clipping-mode`); `Quantile` is for activations only.
+    pub weights: Clipping,
+    /// Clipping of activations (`-act-clipping-mode`).
+    pub activations: Clipping,
+    /// Share of the values below the threshold of `Clipping::Quantile` (`-act-quantile-value`).
+    pub quantile: f64,
+    /// How accumulators are rescaled (`-act-rescaling-mode`).
+    pub rescaling: Rescaling,
+    /// Whether every output channel has its own factor (`-act-rescale-per-output`).
+    pub per_output: bool,
+    /// The common scale of branches that meet.
+    pub branches: Branches,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            bits: 8,
+            unsigned: true,
+            equalization: Equalization::Exact,
+            weights: Clipping::None,
+            activations: Clipping::Mse,
+            quantile: 0.9999,
+            rescaling: Rescaling::FloatingPoint,
+            per_output: false,
+            branches: Branches::AsN2d2,
+        }
+    }
+}
+
+/// Whether the weights of consecutive layers are evened out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Equalization {
+    /// Not at all.
+    Off,
+    /// Between a convolution and a fully connected layer by blocks of inputs, as it should be; for
+    /// all others as N2D2 does.
+    Exact,
+    /// With N2D2's error where feature maps meet a fully connected layer, which changes the
+    /// function of the network; to compare with it.
+    AsN2d2,
+}
+
+/// How the largest value that is represented is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clipping {
+    /// The largest magnitude seen.
+    None,
+    /// Least mean square error.
+    Mse,
+    /// Least divergence of the distribution.
+    KlDivergence,
+    /// A quantile of the distribution.
+    Quantile,
+}
+
+/// The arithmetic of rescaling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rescaling {
+    /// One float factor.
+    FloatingPoint,
+    /// A product with an integer of 16 bits, and a shift.
+    FixedPoint16,
+    /// A product with an integer of 32 bits, and a shift.
+    FixedPoint32,
+    /// A shift.
+    SingleShift,
+    /// The sum of two shifts.
+    DoubleShift,
+}
+
+/// The common scale of branches that meet in a sum or concatenation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branches {
+    /// N2D2's: the product of the largest weight scale and the largest activation scale of the
+    /// branches, up to some bits too wide for concatenations.
+    AsN2d2,
+    /// The largest threshold of the branches.
+    Tight,
+}
