@@ -21,9 +21,10 @@ const METRICS_MAX: usize = 10_000;
 /// Longest name of an artifact, metric, input or media type, in bytes.
 const NAME_BYTES_MAX: usize = 4096;
 
-const RESERVED: [&str; 4] = [
+const RESERVED: [&str; 5] = [
     abi::ARTIFACT_PROBE,
     abi::ARTIFACT_PASS_LOG,
+    abi::ARTIFACT_QUANTIZE_LOG,
     abi::ARTIFACT_IMPORT_LOG,
     abi::ARTIFACT_DIAGNOSTICS,
 ];

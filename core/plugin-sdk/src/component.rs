@@ -1,7 +1,7 @@
 //! What a plugin provides.
 
-use crate::Frontend;
 use crate::rewrite::Pass;
+use crate::{Frontend, Quantizer};
 
 /// One thing a plugin can do, found by its id.
 pub enum Component {
@@ -18,5 +18,12 @@ pub enum Component {
         id: &'static str,
         /// Makes one.
         make: fn() -> Box<dyn Pass>,
+    },
+    /// Quantizes graphs.
+    Quantizer {
+        /// Id, unique within its kind.
+        id: &'static str,
+        /// Makes one.
+        make: fn() -> Box<dyn Quantizer>,
     },
 }

@@ -1,10 +1,12 @@
 //! The functions behind a plugin's table: each catches panics, turns errors into statuses, and frees what it made.
 
+use crate::calibration::Calibration;
 use crate::component::Component;
 use crate::diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use crate::frontend::Frontend;
 use crate::host::{self, JobHandle};
 use crate::messages;
+use crate::quantizer::{QuantizeContext, Quantizer};
 use crate::rewrite::{Fuel, Pass, run_passes};
 use crate::submission::Submission;
 use crate::tensors::HostTensors;
@@ -26,6 +28,7 @@ pub trait Definition {
 enum Instance {
     Frontend(Box<dyn Frontend>),
     Passes { passes: Vec<Box<dyn Pass>>, rewrites_max: u64 },
+    Quantizer(Box<dyn Quantizer>),
 }
 
 /// Keeps the host's table and returns the plugin's.
@@ -82,6 +85,7 @@ pub unsafe extern "C" fn run(
         call(inst, job, err, |instance, job| match instance {
             Instance::Frontend(frontend) => import(frontend.as_ref(), job),
             Instance::Passes { passes, rewrites_max } => rewrite(passes, *rewrites_max, &job),
+            Instance::Quantizer(quantizer) => quantize(quantizer.as_mut(), job),
         })
     }
 }
@@ -102,7 +106,7 @@ unsafe extern "C" fn probe(
                 submission.job().artifact(abi::ARTIFACT_PROBE, &answer.encode_to_vec())?;
                 Ok(())
             }
-            Instance::Passes { .. } => Err(contract("passes have no probe".into()).into()),
+            _ => Err(contract("only front-ends have a probe".into()).into()),
         })
     }
 }
@@ -181,6 +185,16 @@ fn instance<D: Definition>(kind: &str, params: &Value) -> Result<Instance, Diagn
             .map(Instance::Frontend)
             .ok_or_else(|| contract(format!("no front-end `{wanted}` in this plugin")));
     }
+    if let Some(wanted) = kind.strip_prefix("quantizer/") {
+        return components
+            .iter()
+            .find_map(|c| match c {
+                Component::Quantizer { id, make } if *id == wanted => Some(make()),
+                _ => None,
+            })
+            .map(Instance::Quantizer)
+            .ok_or_else(|| contract(format!("no quantizer `{wanted}` in this plugin")));
+    }
     if kind != "pass" {
         return Err(contract(format!("no component of kind `{kind}` in this plugin")));
     }
@@ -246,6 +260,18 @@ fn rewrite(
         job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
     }
     Ok(job.artifact(abi::ARTIFACT_PASS_LOG, &log.encode_to_vec())?)
+}
+
+fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<(), Diagnostics> {
+    let submission = submission(job)?;
+    let graph = submission.job().graph()?;
+    let mut model = onnxd_onnx::decode(graph, &mut HostTensors(submission.job()))?.model;
+    let calibration = Calibration::of(&submission, &model)?;
+    let mut cx = QuantizeContext::new(submission, calibration);
+    quantizer.quantize(&mut model, &mut cx)?;
+    let job = cx.submission().job();
+    job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
+    Ok(job.artifact(abi::ARTIFACT_QUANTIZE_LOG, &messages::quantized(&cx).encode_to_vec())?)
 }
 
 fn contract(message: String) -> Diagnostic {

@@ -9,6 +9,7 @@
 ///     components: [
 ///         pass("remove-foo", "Removes Foo, which does nothing" => || rule("remove-foo", remove_foo)),
 ///         frontend("bar", "Reads Bar files"; "*.bar" => || Box::new(Bar)),
+///         quantizer("nibbles", "Weights of four bits" => || Box::new(Nibbles)),
 ///     ],
 /// }
 /// ```
@@ -94,6 +95,9 @@ macro_rules! export_plugin {
     };
     (@component pass, $name:literal, $make:expr) => {
         $crate::Component::Pass { id: $name, make: $make }
+    };
+    (@component quantizer, $name:literal, $make:expr) => {
+        $crate::Component::Quantizer { id: $name, make: $make }
     };
     (@component frontend, $name:literal, $make:expr) => {
         $crate::Component::Frontend { id: $name, make: $make }

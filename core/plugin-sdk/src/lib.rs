@@ -1,20 +1,24 @@
 //! What a plugin in Rust is written with: traits, one macro, and the graph. All `unsafe` of the
 //! plugin interface is here.
 //!
-//! A front-end implements [`Frontend`], a pass [`rewrite::Pass`] (or is a [`rewrite::rule`]), and [`export_plugin!`]
-//! makes a library of them that onnxd loads. `plugins/example` is a complete one.
+//! A front-end implements [`Frontend`], a pass [`rewrite::Pass`] (or is a [`rewrite::rule`]), a quantizer
+//! [`Quantizer`], and [`export_plugin!`] makes a library of them that onnxd loads. `plugins/example` is a complete one.
 
+mod calibration;
 mod component;
 mod entry;
 mod export;
 mod frontend;
 mod host;
 mod messages;
+mod quantizer;
 mod submission;
 mod tensors;
 
+pub use calibration::{Batches, Calibration, Feeds};
 pub use component::Component;
 pub use frontend::{Claim, Frontend, Imported, Need, Probe};
+pub use quantizer::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
 pub use submission::Submission;
 
 pub use bytes;

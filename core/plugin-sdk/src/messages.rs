@@ -2,6 +2,7 @@
 
 use crate::diagnostics::{Diagnostic, Layer};
 use crate::frontend::{Claim, Need, Probe};
+use crate::quantizer::{QuantizeContext, QuantizedLayer, QuantizedTensor};
 use crate::rewrite::PassReport;
 use onnxd_proto::onnxd as message;
 
@@ -49,5 +50,34 @@ pub(crate) fn pass(report: &PassReport, seconds: f64) -> message::Pass {
         seconds,
         skipped: report.skipped.iter().map(skip).collect(),
         notes: report.notes.clone(),
+    }
+}
+
+pub(crate) fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
+    let said = &cx.said;
+    let tensor = |t: &QuantizedTensor| message::QuantizedTensor {
+        name: t.name.clone(),
+        r#type: t.element_type.clone(),
+        scales: t.scales.clone(),
+        zero_points: t.zero_points.clone(),
+        min: t.range.map(|r| r.0),
+        max: t.range.map(|r| r.1),
+        method: t.method.clone(),
+    };
+    let layer = |l: &QuantizedLayer| message::QuantizedLayer {
+        name: l.name.clone(),
+        op: l.op.clone(),
+        rescaling: l.rescaling.clone(),
+        sqnr_db: l.sqnr_db,
+    };
+    let left =
+        |(at, reason): &(String, String)| message::Skip { at: at.clone(), reason: reason.clone() };
+    message::QuantizeLog {
+        notes: said.notes.iter().map(|d| diagnostic(d, "warning")).collect(),
+        metadata: said.metadata.iter().cloned().collect(),
+        tensors: said.tensors.iter().map(tensor).collect(),
+        layers: said.layers.iter().map(layer).collect(),
+        left_in_float: said.left_in_float.iter().map(left).collect(),
+        samples: cx.calibration().used(),
     }
 }

@@ -4,7 +4,7 @@
 
 use onnxd_proto::onnxd::{
     Component, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount, OutputNumerics, Param,
-    Pass, Recognition, Report, Stage, ValueSummary,
+    Pass, Quantization, Recognition, Report, Stage, ValueSummary,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,9 +38,8 @@ pub(crate) struct Document {
     stages: Vec<Stage>,
     #[serde(default)]
     passes: Vec<Pass>,
-    /// Always `null` while no component quantizes; the key is part of the layout.
     #[serde(default)]
-    quantization: Option<serde_json::Value>,
+    quantization: Option<Quantization>,
     #[serde(default)]
     numerics: Option<Compared>,
     #[serde(default)]
@@ -110,7 +109,7 @@ impl From<Report> for Document {
             model: r.model.map(Model::from),
             stages: r.stages,
             passes: r.passes,
-            quantization: None,
+            quantization: r.quantization,
             numerics: r.numerics.map(Compared::from),
             diagnostics: r.diagnostics,
             metadata: r.metadata,
@@ -136,6 +135,7 @@ impl From<Document> for Report {
             model: d.model.map(ModelSummary::from),
             stages: d.stages,
             passes: d.passes,
+            quantization: d.quantization,
             numerics: d.numerics.map(Numerics::from),
             diagnostics: d.diagnostics,
             metadata: d.metadata,

@@ -179,6 +179,69 @@ pub struct Pass {
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
+pub struct QuantizedTensor {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// "int8"; "4 bits in int8"
+    #[prost(string, tag = "2")]
+    pub r#type: ::prost::alloc::string::String,
+    /// real value of one step; one, or one for each channel
+    #[prost(double, repeated, tag = "3")]
+    pub scales: ::prost::alloc::vec::Vec<f64>,
+    /// as many as scales; none if all are zero
+    #[prost(int64, repeated, tag = "4")]
+    pub zero_points: ::prost::alloc::vec::Vec<i64>,
+    /// smallest and largest real value that is kept
+    #[prost(double, optional, tag = "5")]
+    pub min: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "6")]
+    pub max: ::core::option::Option<f64>,
+    /// how the range was found
+    #[prost(string, tag = "7")]
+    pub method: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct QuantizedLayer {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// in the float graph
+    #[prost(string, tag = "2")]
+    pub op: ::prost::alloc::string::String,
+    /// how results are brought back to few bits
+    #[prost(string, tag = "3")]
+    pub rescaling: ::prost::alloc::string::String,
+    /// against float, on calibration data
+    #[prost(double, optional, tag = "4")]
+    pub sqnr_db: ::core::option::Option<f64>,
+}
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Quantization {
+    /// of the params: "N2D2"
+    #[prost(string, tag = "1")]
+    pub format: ::prost::alloc::string::String,
+    /// component id
+    #[prost(string, tag = "2")]
+    pub quantizer: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub plugin: ::prost::alloc::string::String,
+    /// calibration samples that were read
+    #[prost(uint64, tag = "4")]
+    pub samples: u64,
+    #[prost(message, repeated, tag = "5")]
+    pub tensors: ::prost::alloc::vec::Vec<QuantizedTensor>,
+    /// worst first
+    #[prost(message, repeated, tag = "6")]
+    pub layers: ::prost::alloc::vec::Vec<QuantizedLayer>,
+    #[prost(message, repeated, tag = "7")]
+    pub left_in_float: ::prost::alloc::vec::Vec<Skip>,
+}
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct OutputNumerics {
     #[prost(string, tag = "1")]
     pub output: ::prost::alloc::string::String,
@@ -252,6 +315,8 @@ pub struct Report {
     pub attempt: u32,
     #[prost(string, repeated, tag = "18")]
     pub metadata: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "19")]
+    pub quantization: ::core::option::Option<Quantization>,
 }
 /// One file of a submission.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -314,6 +379,25 @@ pub struct Probe {
 pub struct PassLog {
     #[prost(message, repeated, tag = "1")]
     pub passes: ::prost::alloc::vec::Vec<Pass>,
+}
+/// What a quantizer has to say besides the graph.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct QuantizeLog {
+    #[prost(message, repeated, tag = "1")]
+    pub notes: ::prost::alloc::vec::Vec<Diagnostic>,
+    #[prost(btree_map = "string, string", tag = "2")]
+    pub metadata: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    #[prost(message, repeated, tag = "3")]
+    pub tensors: ::prost::alloc::vec::Vec<QuantizedTensor>,
+    #[prost(message, repeated, tag = "4")]
+    pub layers: ::prost::alloc::vec::Vec<QuantizedLayer>,
+    #[prost(message, repeated, tag = "5")]
+    pub left_in_float: ::prost::alloc::vec::Vec<Skip>,
+    /// calibration samples that were read
+    #[prost(uint64, tag = "6")]
+    pub samples: u64,
 }
 /// What a front-end has to say besides the graph.
 #[derive(serde::Serialize, serde::Deserialize)]

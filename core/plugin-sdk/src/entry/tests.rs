@@ -298,7 +298,7 @@ fn what_the_plugin_does_not_have_is_refused() {
     let list = r#"{"passes": [{"id": "broken", "options": [1]}]}"#;
     for (kind, params, wanted) in [
         ("frontend/other", "{}".to_owned(), "no front-end `other`"),
-        ("quantizer/other", "{}".to_owned(), "no component of kind"),
+        ("quantizer/other", "{}".to_owned(), "no quantizer `other`"),
         ("pass", passes(&["other"]), "no pass `other`"),
         ("pass", option.to_owned(), "pass `broken` has no option `depth`"),
         ("pass", list.to_owned(), "options of pass `broken` are [1]"),

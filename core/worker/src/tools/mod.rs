@@ -1,6 +1,5 @@
 //! What the command line does with models without a job: check, print, evaluate, compare.
 
-pub mod arrays;
 mod check;
 mod compare;
 mod evaluate;
@@ -12,6 +11,7 @@ pub use check::check;
 pub use compare::{Comparison, compare};
 pub use evaluate::{Evaluated, Task, Timed, bench, evaluate};
 pub use observe::{Observation, observe};
+pub use onnxd_arrays as arrays;
 pub use onnxd_quant::{BINS_MAX, Stats};
 pub use print::{Summary, Typed, print, summary, types};
 pub use running::{EngineName, Found, Optimization, Running, engines};

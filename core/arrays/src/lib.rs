@@ -1,0 +1,174 @@
+//! Arrays in NumPy's files: `.npz` archives and single `.npy` files.
+
+mod npy;
+mod stream;
+
+pub use stream::{Rows, Stored, stored};
+
+use npy::{encoded, header, read_npy};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_ir::{Model, Tensor};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::Path;
+
+/// Named tensors in the order of the file.
+pub type Arrays = Vec<(String, Tensor)>;
+
+/// Most arrays of one archive.
+const ARRAYS_MAX: usize = 100_000;
+/// Bytes of all arrays of a file, unpacked; a run of the executor holds no more.
+const ARRAYS_BYTES_MAX: u64 = 16 << 30;
+
+fn bad(path: &Path, why: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::new(Code::ArrayFile, format!("`{}`: {why}", path.display()))
+}
+
+/// Reads an archive, or a single array under the file's stem.
+///
+/// # Errors
+/// `N0107` if the file cannot be read, `N0508` if it is damaged or has a type without ONNX counterpart.
+pub fn read(path: &Path) -> Result<Arrays, Diagnostic> {
+    let open = File::open(path);
+    let file =
+        open.map_err(|e| Diagnostic::new(Code::Unreadable, format!("`{}`: {e}", path.display())))?;
+    let size = file.metadata().map_or(0, |m| m.len());
+    if path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy")) {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let tensor = read_npy(&mut BufReader::new(file), size).map_err(|e| bad(path, e))?;
+        return Ok(vec![(stem, tensor)]);
+    }
+    let mut archive = zip::ZipArchive::new(BufReader::new(file)).map_err(|e| bad(path, e))?;
+    if archive.len() > ARRAYS_MAX {
+        return Err(bad(path, format!("more than {ARRAYS_MAX} arrays")));
+    }
+    let mut arrays = Vec::with_capacity(archive.len());
+    let mut left = ARRAYS_BYTES_MAX;
+    for i in 0..archive.len() {
+        let mut entry = archive.by_index(i).map_err(|e| bad(path, e))?;
+        let name = entry.name().map_err(|e| bad(path, e))?.into_owned();
+        let name = name.strip_suffix(".npy").unwrap_or(&name).to_owned();
+        let size = entry.size();
+        let much = || bad(path, format!("more than {ARRAYS_BYTES_MAX} bytes of arrays"));
+        left = left.checked_sub(size).ok_or_else(much)?;
+        let tensor = read_npy(&mut entry, size)
+            .map_err(|e| bad(path, format!("array `{}`: {e}", shown(&name))))?;
+        arrays.push((name, tensor));
+    }
+    Ok(arrays)
+}
+
+/// Arrays by the names of a model's inputs. A single array fits a single input whatever its name.
+pub fn feeds(model: &Model, arrays: &Arrays) -> BTreeMap<String, Tensor> {
+    let graph = &model.graph;
+    let fed: Vec<&String> = graph
+        .inputs()
+        .iter()
+        .filter(|v| graph[**v].initializer().is_none())
+        .map(|v| &graph[*v].name)
+        .collect();
+    match (fed.as_slice(), arrays.as_slice()) {
+        ([name], [(_, tensor)]) => BTreeMap::from([((*name).clone(), tensor.clone())]),
+        _ => arrays.iter().cloned().collect(),
+    }
+}
+
+/// The array that belongs to output `place` of `outputs`: the one of its name, else the one at its place unless that
+/// bears the name of another output.
+#[must_use]
+pub fn belonging<'a>(arrays: &'a Arrays, outputs: &[&str], place: usize) -> Option<&'a Tensor> {
+    let named = arrays.iter().find(|(name, _)| name == outputs[place]);
+    let at_place = || arrays.get(place).filter(|(name, _)| !outputs.contains(&name.as_str()));
+    named.or_else(at_place).map(|(_, tensor)| tensor)
+}
+
+/// Writes an archive of stored (not compressed) arrays.
+///
+/// # Errors
+/// `N0304` if the file cannot be written, `N0508` for a type NumPy does not have.
+pub fn write(path: &Path, arrays: &Arrays) -> Result<(), Diagnostic> {
+    let disk = |e: io::Error| Diagnostic::new(Code::Disk, format!("`{}`: {e}", path.display()));
+    let mut archive = zip::ZipWriter::new(BufWriter::new(File::create(path).map_err(disk)?));
+    let options = zip::write::SimpleFileOptions::default()
+        .compression_method(zip::CompressionMethod::Stored)
+        .large_file(true);
+    for (name, tensor) in arrays {
+        let started = archive.start_file(format!("{name}.npy"), options);
+        started.map_err(|e| disk(io::Error::other(e)))?;
+        let (descr, bytes) = encoded(tensor).ok_or_else(|| {
+            bad(path, format!("array `{}` has type {}", shown(name), tensor.dtype()))
+        })?;
+        archive.write_all(&header(&descr, tensor.dims())).map_err(disk)?;
+        archive.write_all(&bytes).map_err(disk)?;
+    }
+    let mut file = archive.finish().map_err(|e| disk(io::Error::other(e)))?;
+    file.flush().map_err(disk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use onnxd_ir::DataType;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npz");
+        let words = ["a", "", "long word"].map(Bytes::from).to_vec();
+        let arrays: Arrays = vec![
+            ("x".into(), Tensor::from_vec(vec![2, 2], vec![1.5f32, -2.0, 0.0, 4.0])),
+            ("n".into(), Tensor::scalar(7i64)),
+            ("b".into(), Tensor::from_vec_as(DataType::Bool, vec![3], vec![1u8, 0, 1])),
+            ("empty".into(), Tensor::vector(Vec::<f64>::new())),
+            ("s".into(), Tensor::strings(vec![3], words).unwrap()),
+        ];
+        write(&path, &arrays).unwrap();
+        assert_eq!(read(&path).unwrap(), arrays);
+    }
+
+    #[test]
+    fn arrays_belong_by_name_and_else_by_place() {
+        let array = |name: &str, x: f32| (name.to_owned(), Tensor::scalar(x));
+        let arrays = vec![array("b", 1.0), array("a", 2.0), array("other", 3.0)];
+        let of = |outputs: &[&str], place| {
+            belonging(&arrays, outputs, place).map(|t| t.to_reals().unwrap().values[0])
+        };
+        assert_eq!(of(&["a", "b", "c"], 0), Some(2.0));
+        assert_eq!(of(&["a", "b", "c"], 2), Some(3.0), "a name that no output has");
+        assert_eq!(of(&["a", "c"], 1), None, "the array at this place belongs to `a`");
+    }
+
+    #[test]
+    fn column_major_and_big_endian() {
+        let mut file = header(">i2", &[2, 2]);
+        let at = file.windows(5).position(|w| w == b"False").unwrap();
+        file[at..at + 5].copy_from_slice(b"True ");
+        for x in [1i16, 3, 2, 4] {
+            file.extend_from_slice(&x.to_be_bytes());
+        }
+        let tensor = read_npy(&mut file.as_slice(), file.len() as u64).unwrap();
+        assert_eq!(tensor, Tensor::from_vec(vec![2, 2], vec![1i16, 2, 3, 4]));
+    }
+
+    #[test]
+    fn damage_is_named() {
+        let mut file = header("<f4", &[1 << 40]);
+        let found = read_npy(&mut file.as_slice(), file.len() as u64);
+        assert_eq!(found.unwrap_err(), "the array is larger than its file");
+        file.truncate(20);
+        assert!(read_npy(&mut file.as_slice(), 20).is_err());
+        assert!(read_npy(&mut b"PK".as_slice(), 2).is_err());
+        let file = header("<U0", &[1 << 40]);
+        let found = read_npy(&mut file.as_slice(), file.len() as u64);
+        assert_eq!(found.unwrap_err(), "more than 16777216 strings");
+        let file = header("<f4", &[1 << 30]);
+        let found = read_npy(&mut file.as_slice(), u64::MAX);
+        assert_eq!(
+            found.unwrap_err(),
+            "0 bytes of 4294967296",
+            "an archive that announces too much"
+        );
+    }
+}

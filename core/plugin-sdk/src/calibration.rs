@@ -1,0 +1,115 @@
+//! Calibration data: samples of a network's inputs, read batch by batch from the files that were dropped, in the memory
+//! of one batch and as often as somebody asks.
+
+mod column;
+mod files;
+
+use crate::Submission;
+use crate::diagnostics::{Code, Diagnostic, Diagnostics};
+use crate::ir::{Model, Tensor};
+use column::{Column, Reader};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Tensors by the names of a model's inputs.
+pub type Feeds = BTreeMap<String, Tensor>;
+
+/// The samples of a submission: the file or folder that `calibration.data` names, else `calib.npz`, else the folder
+/// `calib`, and of these at most `calibration.samples`.
+///
+/// An array has the samples along its first axis and the name of an input; a single array may have any name. An array
+/// with an axis more than the input has holds whole inputs, one with an axis less is one sample.
+#[derive(Debug, Default)]
+pub struct Calibration {
+    columns: Vec<Column>,
+    samples: u64,
+    batch_size: usize,
+    used: AtomicU64,
+}
+
+impl Calibration {
+    /// Looks at the headers of the files only.
+    pub(crate) fn of(submission: &Submission, model: &Model) -> Result<Calibration, Diagnostics> {
+        let found = files::found(submission)?;
+        if found.is_empty() {
+            return Ok(Calibration { batch_size: 1, ..Calibration::default() });
+        }
+        let columns = column::columns(model, &found)?;
+        let limit = submission.param("calibration", "samples").as_u64().unwrap_or(u64::MAX);
+        let mut counts: Vec<u64> = columns.iter().map(Column::samples).collect();
+        counts.dedup();
+        let [count] = counts[..] else {
+            let text = format!("the inputs have different numbers of samples: {counts:?}");
+            return Err(Diagnostic::new(Code::EvalInputs, text).into());
+        };
+        let asked = submission.param("calibration", "batch_size").as_u64();
+        let own = columns.iter().find_map(Column::batch_size);
+        let batch_size = asked.or(own).and_then(|n| usize::try_from(n).ok()).unwrap_or(1).max(1);
+        Ok(Calibration { columns, samples: count.min(limit), batch_size, used: AtomicU64::new(0) })
+    }
+
+    /// How many samples there are.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.samples == 0
+    }
+
+    /// Samples that run at once: `calibration.batch_size`, else the network's own, else 1.
+    #[must_use]
+    pub fn batch_size(&self) -> usize {
+        self.batch_size
+    }
+
+    /// The first `samples_max` samples from the beginning, in batches of `size`; the last batch may be smaller. Where
+    /// the arrays hold whole inputs, each is a batch.
+    #[must_use]
+    pub fn batches(&self, size: usize, samples_max: u64) -> Batches<'_> {
+        let readers = self.columns.iter().map(Reader::new).collect();
+        let whole = self.columns.iter().any(Column::is_whole);
+        let size = if whole { 1 } else { size.max(1) };
+        Batches { of: self, readers, size, left: self.samples.min(samples_max), seen: 0 }
+    }
+
+    /// Samples that the longest reading saw.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+/// Batches of samples, in order.
+pub struct Batches<'c> {
+    of: &'c Calibration,
+    readers: Vec<Reader<'c>>,
+    size: usize,
+    left: u64,
+    seen: u64,
+}
+
+impl Batches<'_> {
+    fn read(&mut self, count: usize) -> Result<Feeds, Diagnostics> {
+        let one = |r: &mut Reader| Ok((r.input().to_owned(), r.take(count)?));
+        self.readers.iter_mut().map(one).collect::<Result<Feeds, Diagnostic>>().map_err(Into::into)
+    }
+}
+
+impl Iterator for Batches<'_> {
+    type Item = Result<Feeds, Diagnostics>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let count = self.left.min(self.size as u64);
+        if count == 0 {
+            return None;
+        }
+        let feeds = self.read(count as usize);
+        self.left = if feeds.is_ok() { self.left - count } else { 0 };
+        self.seen += count;
+        self.of.used.fetch_max(self.seen, Ordering::Relaxed);
+        Some(feeds)
+    }
+}

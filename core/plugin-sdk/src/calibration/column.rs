@@ -1,0 +1,267 @@
+//! The samples of one input: parts of files, one after the other.
+
+use super::files::Found;
+use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use crate::ir::{DataType, Dim, Model, Tensor, ValueType};
+use onnxd_arrays::{Rows, Stored};
+
+/// All samples of one input.
+#[derive(Debug)]
+pub(super) struct Column {
+    input: String,
+    dtype: DataType,
+    batch_size: Option<u64>,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    path: String,
+    array: Stored,
+    form: Form,
+}
+
+/// What the first axis of an array is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Form {
+    /// The samples, as in the input.
+    Samples,
+    /// Whole inputs.
+    Whole,
+    /// An axis of the one sample.
+    One,
+}
+
+/// An input of a model that has to be fed.
+struct Input<'m> {
+    name: &'m str,
+    dtype: DataType,
+    shape: Option<&'m [Dim]>,
+}
+
+/// The samples of every input of `model`.
+pub(super) fn columns(model: &Model, files: &[Found]) -> Result<Vec<Column>, Diagnostics> {
+    let graph = &model.graph;
+    let fed = graph.inputs().iter().map(|v| &graph[*v]).filter(|v| v.initializer().is_none());
+    let inputs: Vec<Input> = fed
+        .map(|v| Input {
+            name: &v.name,
+            dtype: v.ty.as_ref().and_then(ValueType::dtype).unwrap_or(DataType::Float),
+            shape: v.ty.as_ref().and_then(ValueType::shape),
+        })
+        .collect();
+    let mut wrong = Diagnostics::default();
+    let mut columns = Vec::new();
+    for input in &inputs {
+        match column(input, inputs.len() == 1, files) {
+            Ok(column) => columns.push(column),
+            Err(found) => wrong.0.extend(found.0),
+        }
+    }
+    wrong.or_ok(columns)
+}
+
+fn column(input: &Input, alone: bool, files: &[Found]) -> Result<Column, Diagnostics> {
+    let mut parts = Vec::new();
+    let mut wrong = Diagnostics::default();
+    for file in files {
+        let Some(array) = belonging(input.name, alone, file) else { continue };
+        match input.form(array) {
+            Ok(form) => parts.push(Part { path: file.path.clone(), array: array.clone(), form }),
+            Err(why) => wrong.push(bad(&file.path, array, &why)),
+        }
+    }
+    wrong.or_ok(())?;
+    if parts.is_empty() {
+        let names = files.iter().flat_map(|f| &f.arrays).map(|a| shown(a.name()).to_string());
+        let names: Vec<String> = names.take(10).collect();
+        let text = format!(
+            "the calibration data has no array for input `{}`; it has {}",
+            shown(input.name),
+            names.join(", ")
+        );
+        return Err(Diagnostic::new(Code::EvalInputs, text).into());
+    }
+    if parts.iter().any(|p| (p.form == Form::Whole) != (parts[0].form == Form::Whole)) {
+        let text = format!("arrays for input `{}` have different ranks", shown(input.name));
+        return Err(Diagnostic::new(Code::EvalInputs, text).into());
+    }
+    let batch_size = match input.shape.and_then(<[Dim]>::first) {
+        Some(Dim::Known(n)) => u64::try_from(*n).ok(),
+        _ => None,
+    };
+    Ok(Column { input: input.name.into(), dtype: input.dtype, batch_size, parts })
+}
+
+/// The array of a file that belongs to an input: the one of its name, or that in the folder of its name; the only one,
+/// if there is one input.
+fn belonging<'f>(input: &str, alone: bool, file: &'f Found) -> Option<&'f Stored> {
+    let named = file.arrays.iter().find(|a| a.name() == input);
+    let only = || match file.arrays.as_slice() {
+        [one] => {
+            let folder = file.path.rsplit('/').nth(1);
+            Some(one).filter(|_| alone || folder == Some(input))
+        }
+        _ => None,
+    };
+    named.or_else(only)
+}
+
+impl Input<'_> {
+    fn form(&self, array: &Stored) -> Result<Form, String> {
+        let dims = array.dims();
+        let convertible = self.dtype.is_float() && array.dtype() != DataType::String;
+        if array.dtype() != self.dtype && !convertible {
+            return Err(format!("{} for an input of {}", array.dtype(), self.dtype));
+        }
+        if dims.contains(&0) {
+            return Err("it is empty".into());
+        }
+        let Some(shape) = self.shape else { return Ok(Form::Samples) };
+        let (form, ours, theirs) = match dims.len().checked_sub(shape.len()) {
+            Some(0) => (Form::Samples, shape.get(1..), dims.get(1..)),
+            Some(1) => (Form::Whole, Some(shape), dims.get(1..)),
+            None if dims.len() + 1 == shape.len() => (Form::One, shape.get(1..), Some(dims)),
+            _ => return Err(format!("{} axes for an input of {}", dims.len(), shape.len())),
+        };
+        let (ours, theirs) = (ours.unwrap_or_default(), theirs.unwrap_or_default());
+        let fits = |(ours, theirs): (&Dim, &usize)| match ours {
+            Dim::Known(n) => usize::try_from(*n).ok() == Some(*theirs),
+            _ => true,
+        };
+        match ours.iter().zip(theirs).all(fits) {
+            true => Ok(form),
+            false => {
+                let known = |dim: &Dim| match dim {
+                    Dim::Known(n) => n.to_string(),
+                    _ => "any".into(),
+                };
+                let ours: Vec<String> = ours.iter().map(known).collect();
+                Err(format!("samples of {theirs:?} for an input of [{}]", ours.join(", ")))
+            }
+        }
+    }
+}
+
+fn bad(path: &str, array: &Stored, why: &str) -> Diagnostic {
+    let text = format!("`{}`, array `{}`: {why}", shown(path), shown(array.name()));
+    Diagnostic::new(Code::EvalInputs, text)
+}
+
+impl Part {
+    fn samples(&self) -> u64 {
+        match self.form {
+            Form::One => 1,
+            _ => self.array.dims().first().map_or(1, |n| *n as u64),
+        }
+    }
+}
+
+impl Column {
+    pub(super) fn samples(&self) -> u64 {
+        self.parts.iter().map(Part::samples).sum()
+    }
+
+    /// The size that the network's own first axis has, if it is fixed.
+    pub(super) fn batch_size(&self) -> Option<u64> {
+        self.batch_size.filter(|_| !self.is_whole())
+    }
+
+    /// Whether each sample is a whole input.
+    pub(super) fn is_whole(&self) -> bool {
+        self.parts.iter().any(|p| p.form == Form::Whole)
+    }
+}
+
+/// Reads a column from its beginning.
+pub(super) struct Reader<'c> {
+    column: &'c Column,
+    next: usize,
+    rows: Option<Rows>,
+}
+
+impl<'c> Reader<'c> {
+    pub(super) fn new(column: &'c Column) -> Reader<'c> {
+        Reader { column, next: 0, rows: None }
+    }
+
+    pub(super) fn input(&self) -> &'c str {
+        &self.column.input
+    }
+
+    /// The next `count` samples, which there must be, as one tensor of the input's type.
+    pub(super) fn take(&mut self, count: usize) -> Result<Tensor, Diagnostic> {
+        let mut pieces: Vec<Tensor> = Vec::new();
+        let mut left = count;
+        while left > 0 {
+            let piece = self.piece(left)?;
+            left -= piece.dims()[0].min(left);
+            pieces.push(piece);
+        }
+        let joined = match pieces.as_slice() {
+            [one] => Ok(one.clone()),
+            pieces => joined(pieces),
+        };
+        joined.and_then(|tensor| self.formed(tensor)).map_err(|why| {
+            let text = format!("calibration data of input `{}`: {why}", shown(self.input()));
+            Diagnostic::new(Code::EvalInputs, text)
+        })
+    }
+
+    /// At most `count` samples of one part, along a first axis.
+    fn piece(&mut self, count: usize) -> Result<Tensor, Diagnostic> {
+        loop {
+            let index = self.next.checked_sub(1).filter(|_| self.rows.is_some());
+            let Some((part, rows)) = index.map(|i| &self.column.parts[i]).zip(self.rows.as_mut())
+            else {
+                let part = self.column.parts.get(self.next).ok_or_else(|| {
+                    Diagnostic::new(Code::Internal, "more samples were asked for than there are")
+                })?;
+                self.rows = Some(part.array.rows().map_err(|why| damaged(part, &why))?);
+                self.next += 1;
+                continue;
+            };
+            let whole = part.form == Form::One;
+            let taken = rows.take(if whole { usize::MAX } else { count });
+            match taken.map_err(|why| damaged(part, &why))? {
+                Some(tensor) if whole => {
+                    let dims: Vec<usize> =
+                        [1].into_iter().chain(tensor.dims().iter().copied()).collect();
+                    return tensor.reshaped(dims).map_err(|e| damaged(part, &e.to_string()));
+                }
+                Some(tensor) => return Ok(tensor),
+                None => self.rows = None,
+            }
+        }
+    }
+
+    /// With the axes and the type of the input.
+    fn formed(&self, tensor: Tensor) -> Result<Tensor, String> {
+        let tensor = match self.column.is_whole() {
+            true => tensor.reshaped(&tensor.dims()[1..]).map_err(|e| e.to_string())?,
+            false => tensor,
+        };
+        if tensor.dtype() == self.column.dtype {
+            return Ok(tensor);
+        }
+        let converted = tensor.to_reals().and_then(|reals| reals.to_tensor(self.column.dtype));
+        converted.ok_or_else(|| format!("{} as {}", tensor.dtype(), self.column.dtype))
+    }
+}
+
+fn damaged(part: &Part, why: &str) -> Diagnostic {
+    Diagnostic::new(Code::ArrayFile, format!("`{}`: {why}", shown(&part.path)))
+}
+
+/// Tensors put after each other along their first axis.
+fn joined(pieces: &[Tensor]) -> Result<Tensor, String> {
+    let first = pieces.first().ok_or("no samples")?;
+    let same = |p: &Tensor| p.dtype() == first.dtype() && p.dims()[1..] == first.dims()[1..];
+    if !pieces.iter().all(same) {
+        return Err("samples of different types or sizes in one batch".into());
+    }
+    let mut dims = first.dims().to_vec();
+    dims[0] = pieces.iter().map(|p| p.dims()[0]).sum();
+    let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.bytes().iter().copied()).collect();
+    Tensor::new(first.dtype(), dims, bytes.into()).map_err(|e| e.to_string())
+}

@@ -1,0 +1,144 @@
+//! Quantizers: a float graph becomes one with few bits, guided by calibration data.
+
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::ir::Model;
+use crate::{Calibration, Submission};
+use serde_json::Value;
+
+/// Turns a float graph into a quantized one. Its id in lower case is the `quantization.format` that asks for it: the
+/// format `N2D2` is made by the quantizer `n2d2`.
+pub trait Quantizer: Send {
+    /// Rewrites `model`, which has been through the passes, is valid, and has all types inferred where they can be.
+    /// What it leaves must be valid ONNX again.
+    ///
+    /// # Errors
+    /// Everything that keeps it from quantizing, each finding with the node's layer; what
+    /// [`QuantizeContext::progress`] answers.
+    fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics>;
+}
+
+/// A tensor of the quantized graph, for the report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QuantizedTensor {
+    /// Name of the value.
+    pub name: String,
+    /// Element type: `int8`. Or what the bits say, if they are fewer than the type has: `4 bits in int8`.
+    pub element_type: String,
+    /// Real value of one step; one, or one for each channel.
+    pub scales: Vec<f64>,
+    /// Integers that mean zero, as many as scales; none if all are zero.
+    pub zero_points: Vec<i64>,
+    /// Smallest and largest real value that is kept.
+    pub range: Option<(f64, f64)>,
+    /// How the range was found: `max`, `MSE`.
+    pub method: String,
+}
+
+/// A quantized layer, for the report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct QuantizedLayer {
+    /// Name of the node or layer.
+    pub name: String,
+    /// Operator of the float graph.
+    pub op: String,
+    /// How its results are brought back to few bits: `Single-shift by 9`.
+    pub rescaling: String,
+    /// Signal-to-noise ratio of its output against float on calibration data, if it was measured.
+    pub sqnr_db: Option<f64>,
+}
+
+/// What a quantizer has to say besides the graph.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) notes: Vec<Diagnostic>,
+    pub(crate) metadata: Vec<(String, String)>,
+    pub(crate) tensors: Vec<QuantizedTensor>,
+    pub(crate) layers: Vec<QuantizedLayer>,
+    pub(crate) left_in_float: Vec<(String, String)>,
+}
+
+/// What a quantizer works with: params, calibration data, and the report it adds to.
+pub struct QuantizeContext {
+    submission: Submission,
+    calibration: Calibration,
+    pub(crate) said: Said,
+}
+
+impl QuantizeContext {
+    pub(crate) fn new(submission: Submission, calibration: Calibration) -> QuantizeContext {
+        QuantizeContext { submission, calibration, said: Said::default() }
+    }
+
+    /// A resolved param by its dotted key: `param("quantization.n2d2.nbbits")`. Null if it is unset.
+    pub fn param(&self, key: &str) -> &Value {
+        key.split('.').fold(self.submission.params(), |at, part| &at[part])
+    }
+
+    /// A param that is a whole number.
+    pub fn int(&self, key: &str) -> Option<i64> {
+        self.param(key).as_i64()
+    }
+
+    /// A param that is a number.
+    pub fn real(&self, key: &str) -> Option<f64> {
+        self.param(key).as_f64()
+    }
+
+    /// A param that is a text.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.param(key).as_str()
+    }
+
+    /// A param that is true or false; unset is false.
+    pub fn flag(&self, key: &str) -> bool {
+        self.param(key).as_bool().unwrap_or(false)
+    }
+
+    /// The calibration data of the submission; empty if there is none.
+    pub fn calibration(&self) -> &Calibration {
+        &self.calibration
+    }
+
+    /// The dropped files and all params.
+    pub fn submission(&self) -> &Submission {
+        &self.submission
+    }
+
+    /// Reports progress (`total` 0 = unknown). To be called at least once per second of work.
+    ///
+    /// # Errors
+    /// When the conversion was cancelled; return at once.
+    pub fn progress(&self, done: u64, total: u64) -> Result<(), Diagnostic> {
+        self.submission.progress(done, total)
+    }
+
+    /// How many threads may be kept busy.
+    pub fn threads(&self) -> usize {
+        self.submission.threads()
+    }
+
+    /// What a user should know: a warning, with the layer it concerns.
+    pub fn note(&mut self, note: Diagnostic) {
+        self.said.notes.push(note);
+    }
+
+    /// A fact for the report, such as the scale of the inputs.
+    pub fn metadata(&mut self, key: impl Into<String>, value: impl Into<String>) {
+        self.said.metadata.push((key.into(), value.into()));
+    }
+
+    /// Puts a quantized tensor into the report.
+    pub fn tensor(&mut self, row: QuantizedTensor) {
+        self.said.tensors.push(row);
+    }
+
+    /// Puts a quantized layer into the report.
+    pub fn layer(&mut self, row: QuantizedLayer) {
+        self.said.layers.push(row);
+    }
+
+    /// Puts a node that stays in floating point, and why, into the report.
+    pub fn left_in_float(&mut self, node: impl Into<String>, reason: impl Into<String>) {
+        self.said.left_in_float.push((node.into(), reason.into()));
+    }
+}
