@@ -5,6 +5,7 @@ use crate::conv::window::{AXES, Walk, Window};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, is_nan, numeric};
+use crate::parallel::fill_parts;
 use onnxd_ir::{DataType, Tensor};
 use rayon::prelude::*;
 use std::ops::Range;
@@ -143,12 +144,42 @@ fn norm_order(call: &Call) -> Outcome<f64> {
     })
 }
 
+/// The largest elements of windows over at most two axes, line by line.
+fn largest_in_planes(window: &Window, x: &[f32], y: &mut [f32]) {
+    let ([_, o1, o2], [_, i1, i2], [_, k1, k2]) = (window.output, window.input, window.kernel);
+    let stride = window.strides[2];
+    fill_parts(y, o1 * o2, k1 * k2, &|first, part| {
+        for (i, y) in part.chunks_mut((o1 * o2).max(1)).enumerate() {
+            let x = &x[(first / (o1 * o2) + i) * i1 * i2..][..i1 * i2];
+            for (row, out) in y.chunks_mut(o2).enumerate() {
+                for line in (0..k1).filter_map(|k| window.source(1, row, k)) {
+                    let line = &x[line * i2..(line + 1) * i2];
+                    for k in 0..k2 {
+                        let (first, end) = window.inner_range(k);
+                        if first >= end {
+                            continue;
+                        }
+                        let at = first * stride + k * window.dilations[2] - window.before[2];
+                        let line = line[at..].iter().step_by(stride);
+                        out[first..end].iter_mut().zip(line).for_each(|(y, x)| *y = x.larger(*y));
+                    }
+                }
+            }
+        }
+    });
+}
+
 /// The largest element and, if wanted, its flat index in the whole input.
 fn max_pool(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (window, dims) = pooled(call)?;
     let total = call.room_like(x, &dims)?;
     let column_major = call.flag("storage_order", false)?;
+    if x.dtype() == DataType::Float && !call.wants(1) && window.input[0] == 1 {
+        let mut y = vec![f32::NEG_INFINITY; total];
+        largest_in_planes(&window, &call.slice::<f32>(0)?, &mut y);
+        return one(Tensor::from_vec(dims, y));
+    }
     numeric!(x.dtype(), T => {
         let values = call.slice::<T>(0)?;
         let mut y = vec![T::default(); total];

@@ -76,14 +76,18 @@ vectorized! {
     /// `shift` is the smallest value of the type, which is stored as its low byte.
     fn quantize_run(x: &[f32], parameters: (f32, i32, i32), y: &mut [u8]) {
         let (scale, zero, shift) = parameters;
-        let (low, high, zero) = (shift as f32, (shift + 255) as f32, zero as f32);
+        // Limits are integers, so it makes no difference to clamp before rounding.
+        let (low, high) = ((shift - zero) as f32, (shift + 255 - zero) as f32);
         for (y, x) in y.iter_mut().zip(x) {
-            // Sums of a rounded quotient and a zero point are exact, or far outside.
-            let q = ((x / scale).round_ties_even() + zero).clamp(low, high);
-            *y = q as i32 as u8;
+            let quotient = x / scale;
+            let q = (quotient.clamp(low, high) + ROUNDER).to_bits().wrapping_add(zero as u32);
+            *y = if quotient.is_nan() { 0 } else { q as u8 };
         }
     }
 }
+
+/// A `float` plus this is rounded to an integer, ties to even, which stands in the low bits.
+const ROUNDER: f32 = 12_582_912.0;
 
 vectorized! {
     fn dequantize_run<T: IntoI32>(x: &[T], scale: f32, zero: i32, y: &mut [f32]) {
