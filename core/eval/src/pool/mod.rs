@@ -147,19 +147,23 @@ fn norm_order(call: &Call) -> Outcome<f64> {
 /// The largest elements of windows over at most two axes, line by line.
 fn largest_in_planes(window: &Window, x: &[f32], y: &mut [f32]) {
     let ([_, o1, o2], [_, i1, i2], [_, k1, k2]) = (window.output, window.input, window.kernel);
-    let stride = window.strides[2];
-    fill_parts(y, o1 * o2, k1 * k2, &|first, part| {
+    let (stride, step, before) = (window.strides[2], window.dilations[2], window.before[2]);
+    // The kernel's columns that meet an input at any output; it may be much wider.
+    let columns = before.saturating_sub((o2 - 1) * stride).div_ceil(step)
+        ..k2.min((i2 + before).div_ceil(step));
+    fill_parts(y, o1 * o2, k1.saturating_mul(k2), &|first, part| {
         for (i, y) in part.chunks_mut((o1 * o2).max(1)).enumerate() {
             let x = &x[(first / (o1 * o2) + i) * i1 * i2..][..i1 * i2];
             for (row, out) in y.chunks_mut(o2).enumerate() {
-                for line in (0..k1).filter_map(|k| window.source(1, row, k)) {
+                let lines = span(window, 1, row);
+                for line in lines.inside.step_by(lines.step) {
                     let line = &x[line * i2..(line + 1) * i2];
-                    for k in 0..k2 {
+                    for k in columns.clone() {
                         let (first, end) = window.inner_range(k);
                         if first >= end {
                             continue;
                         }
-                        let at = first * stride + k * window.dilations[2] - window.before[2];
+                        let at = first * stride + k * step - before;
                         let line = line[at..].iter().step_by(stride);
                         out[first..end].iter_mut().zip(line).for_each(|(y, x)| *y = x.larger(*y));
                     }
@@ -175,7 +179,8 @@ fn max_pool(call: &Call) -> Outcome<Vec<Tensor>> {
     let (window, dims) = pooled(call)?;
     let total = call.room_like(x, &dims)?;
     let column_major = call.flag("storage_order", false)?;
-    if x.dtype() == DataType::Float && !call.wants(1) && window.input[0] == 1 {
+    let flat = window.kernel[0] == 1 && window.input[0] == 1 && window.output[0] == 1;
+    if x.dtype() == DataType::Float && !call.wants(1) && flat && total > 0 {
         let mut y = vec![f32::NEG_INFINITY; total];
         largest_in_planes(&window, &call.slice::<f32>(0)?, &mut y);
         return one(Tensor::from_vec(dims, y));
