@@ -7,6 +7,7 @@ use crate::{inputs, support};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_ir::{Function, Graph, Model, Tensor};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicUsize;
 
 /// Bytes of intermediate tensors that a run may hold unless the caller says otherwise.
 pub const BYTES_MAX: usize = 16 << 30;
@@ -35,6 +36,8 @@ pub struct Executor<'m> {
     pub(crate) functions: HashMap<(&'m str, &'m str, &'m str), &'m Function>,
     /// By address of the graph, which the borrow of the model keeps in place.
     plans: HashMap<usize, Plan>,
+    /// Bytes of values that are kept from run to run.
+    pub(crate) kept: AtomicUsize,
 }
 
 impl<'m> Executor<'m> {
@@ -48,7 +51,8 @@ impl<'m> Executor<'m> {
             .iter()
             .map(|f| ((standard(&f.domain), f.name.as_str(), f.overload.as_str()), f))
             .collect();
-        let mut executor = Executor { model, functions, plans: HashMap::new() };
+        let mut executor =
+            Executor { model, functions, plans: HashMap::new(), kept: AtomicUsize::new(0) };
         support::check(&executor)?;
         let mut problems = Diagnostics::default();
         model.for_each_graph(|graph| match Plan::new(graph) {

@@ -180,3 +180,52 @@ fn an_initializer_is_the_default_of_an_input() {
     let found = executor.run(&feeds(&[]), RunOptions::default()).unwrap();
     assert_eq!(found[0].1, Tensor::from_vec(vec![1, 2], vec![-1f32, -2.0]));
 }
+
+fn parsed(text: &str) -> Model {
+    onnxd_ir::text::parse_model(text).unwrap()
+}
+
+#[test]
+fn what_follows_a_convolution_changes_no_bit() {
+    let model = parsed(
+        r#"<ir_version: 8, opset_import: ["" : 17]>
+        g (float[n, 2, 9, 9] x) => (float[n, 3, 7, 7] y)
+        <float[3, 2, 3, 3] w = {1, -2, 3, 0.5, 0.25, 1, 2, 3, 4, -1, 1, -1, 2, 0, 1, 3, 1, 1, 2, 1,
+            0, 1, 0.1, 0.2, 0.3, -4, 1, 1, 2, 1, 0, 0, 1, 0, 2, 1, 3, -1, -2, 1, 1, 0.7, 1, 1, 2, 1,
+            1, 0, 0, -1, 1, 2, 3, 1},
+         float[3] s = {0.3, -1.7, 2.1}, float[3] b = {0.1, 5, -0.2}, float[3] m = {1, 2, 0.3},
+         float[3] v = {0.5, 3, 0.7}, float low = {-0.4}, float high = {2.5}> {
+            a = Conv(x, w)
+            c = BatchNormalization(a, s, b, m, v)
+            d = Clip(c, low, high)
+            y = Relu(d)
+        }"#,
+    );
+    let executor = Executor::new(&model).unwrap();
+    let x = (0..2 * 2 * 81).map(|i| (i * 37 % 101) as f32 / 50.0 - 1.0).collect();
+    let inputs = feeds(&[("x", Tensor::from_vec(vec![2, 2, 9, 9], x))]);
+    let mut seen = Vec::new();
+    let mut observer = |name: &str, _: &Tensor| seen.push(name.to_owned());
+    let options = RunOptions { observer: Some(&mut observer), ..RunOptions::default() };
+    let alone = executor.run(&inputs, options).unwrap();
+    assert_eq!(seen, ["x", "a", "c", "d", "y"]);
+    assert_eq!(executor.run(&inputs, RunOptions::default()).unwrap(), alone);
+}
+
+#[test]
+fn only_what_no_input_overrides_is_kept() {
+    let model = parsed(
+        r#"<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x, float[2] w) => (float[2] y, float[2] z)
+        <float[2] w = {1, 2}, float[2] k = {3, 4}> { a = Neg(w) b = Neg(k) y = Mul(x, a) z = Mul(x, b) }"#,
+    );
+    let executor = Executor::new(&model).unwrap();
+    let x = Tensor::vector(vec![1f32, 10.0]);
+    for w in [[1f32, 2.0], [5.0, 6.0]] {
+        let fed = feeds(&[("x", x.clone()), ("w", Tensor::vector(w.to_vec()))]);
+        let found = executor.run(&fed, RunOptions::default()).unwrap();
+        assert_eq!(found[0].1, Tensor::vector(vec![-w[0], -10.0 * w[1]]));
+        assert_eq!(found[1].1, Tensor::vector(vec![-3f32, -40.0]));
+    }
+    assert_eq!(executor.kept.load(std::sync::atomic::Ordering::Relaxed), 8);
+}

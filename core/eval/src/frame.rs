@@ -3,6 +3,7 @@
 use crate::call::{Call, Scope};
 use crate::executor::{Executor, RunOptions, address};
 use crate::fault::{Fault, layer_of};
+use crate::fold::is_deterministic;
 use crate::item::Item;
 use crate::shape::densified;
 use crate::steps::{self, Step};
@@ -11,7 +12,11 @@ use crate::{support, table};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::{Attr, DataType, Function, Graph, Node, NodeId, Opsets, Tensor, ValueId};
 use std::collections::HashMap;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
 
+/// Values that no run changes may take this part of the memory allowed for a run.
+const KEPT_PART: usize = 4;
 /// Sub-graphs and functions nested deeper are refused.
 const DEPTH_MAX: usize = 32;
 
@@ -24,6 +29,8 @@ pub(crate) struct Plan {
     /// For each place in `order`: the place of the only reader of the node's output, where it can be
     /// computed along with a convolution.
     followers: Vec<Option<usize>>,
+    /// For each place in `order` whose node computes the same in every run: what it computed.
+    constants: Vec<Option<OnceLock<Vec<Tensor>>>>,
     /// (own value, value of the enclosing graph).
     captures: Vec<(ValueId, ValueId)>,
     values: usize,
@@ -48,7 +55,9 @@ impl Plan {
             }
         }
         let followers = followers(graph, &order);
-        Ok(Plan { order, last_reads, followers, captures: graph.captures().collect(), values })
+        let constants = constants(graph, &order);
+        let captures = graph.captures().collect();
+        Ok(Plan { order, last_reads, followers, constants, captures, values })
     }
 }
 
@@ -69,6 +78,34 @@ fn followers(graph: &Graph, order: &[NodeId]) -> Vec<Option<usize>> {
         (follows && next.outputs.len() == 1).then(|| places.get(reader).copied()).flatten()
     };
     order.iter().map(follower).collect()
+}
+
+/// Room for the outputs of each node of `order` that has nothing but constants for inputs, such as
+/// the dequantized weights of a model that is run on many samples.
+fn constants(graph: &Graph, order: &[NodeId]) -> Vec<Option<OnceLock<Vec<Tensor>>>> {
+    let mut known = vec![false; graph.value_ids().len()];
+    for v in graph.value_ids() {
+        known[v.index()] = graph[v].initializer().is_some();
+    }
+    graph.inputs().iter().for_each(|v| known[v.index()] = false);
+    let mut constant = |id: &NodeId| {
+        let node = &graph[*id];
+        let bound = node.attrs.iter().any(|(_, a)| matches!(a, Attr::Ref { .. } | Attr::Graph(_)));
+        let all = node.inputs.iter().flatten().all(|v| known[v.index()]);
+        if node.inputs.is_empty() || bound || !all || !is_deterministic(node) {
+            return None;
+        }
+        node.outputs.iter().flatten().for_each(|v| known[v.index()] = true);
+        Some(OnceLock::new())
+    };
+    order.iter().map(&mut constant).collect()
+}
+
+/// A node, the last one of those that are computed along with it, and what those do.
+struct Work<'a> {
+    node: &'a Node,
+    last: &'a Node,
+    steps: &'a [Step],
 }
 
 /// Nodes that are computed along with a convolution: their places and what they do.
@@ -166,7 +203,10 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
                 let chain = self.chain(&frame, plan, place);
                 chain.places.iter().for_each(|place| done[*place] = true);
                 let last = chain.places.last().map_or(*id, |place| plan.order[*place]);
-                self.node(&mut frame, &graph[*id], (&graph[last], &chain.steps))?;
+                let work = Work { node: &graph[*id], last: &graph[last], steps: &chain.steps };
+                let kept = plan.constants[place].as_ref();
+                let kept = kept.filter(|_| executor.function(work.node).is_none());
+                self.node(&mut frame, &work, kept)?;
             }
             for v in last_reads {
                 let freed = frame.values[v.index()].take();
@@ -228,13 +268,38 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         Call { node, opset, inputs, scope: frame.scope, bytes_max, steps: &[] }
     }
 
-    /// Computes one node and the steps behind it, and stores the outputs of the last of them.
+    /// Computes one node and the steps behind it, unless `kept` has what it gives, and stores the
+    /// outputs of the last of them.
     fn node(
         &mut self,
         frame: &mut Frame,
-        node: &Node,
-        (last, steps): (&Node, &[Step]),
+        work: &Work,
+        kept: Option<&OnceLock<Vec<Tensor>>>,
     ) -> Result<(), Diagnostic> {
+        let Work { node, last, .. } = work;
+        let outputs = match kept.and_then(OnceLock::get) {
+            Some(kept) => kept.iter().cloned().map(Item::Tensor).collect(),
+            None => self.outputs(frame, work)?,
+        };
+        if let Some(kept) = kept {
+            self.keep(kept, &outputs);
+        }
+        for (slot, item) in last.outputs.iter().zip(outputs) {
+            let Some(v) = slot else { continue };
+            self.watch.show(frame.place, frame.graph, *v, &item);
+            self.live += item.byte_len();
+            frame.values[v.index()] = Some(item);
+        }
+        if self.live > self.options.bytes_max {
+            let text = format!("live tensors exceed {} bytes", self.options.bytes_max);
+            return Err(Fault::memory(text).at(node, layer_of(node, Some(frame.graph))));
+        }
+        Ok(())
+    }
+
+    /// What a node and the steps behind it give.
+    fn outputs(&mut self, frame: &Frame, work: &Work) -> Result<Vec<Item>, Diagnostic> {
+        let node = work.node;
         let read = |v: &Option<ValueId>| match v {
             None => Ok(None),
             Some(v) => frame.value(*v).map(Some).ok_or_else(|| undefined(frame.graph, *v)),
@@ -248,20 +313,22 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         let executor = self.executor;
         let outputs = self.stop().and_then(|()| match executor.function(node) {
             Some(function) => self.function(frame, node, function, inputs),
-            None => self.operator(frame, node, &inputs, steps),
+            None => self.operator(frame, node, &inputs, work.steps),
         });
-        let outputs = outputs.map_err(|fault| fault.at(node, layer_of(node, Some(frame.graph))))?;
-        for (slot, item) in last.outputs.iter().zip(outputs) {
-            let Some(v) = slot else { continue };
-            self.watch.show(frame.place, frame.graph, *v, &item);
-            self.live += item.byte_len();
-            frame.values[v.index()] = Some(item);
+        outputs.map_err(|fault| fault.at(node, layer_of(node, Some(frame.graph))))
+    }
+
+    /// Keeps tensors for later runs, as far as a part of the memory goes.
+    fn keep(&self, kept: &OnceLock<Vec<Tensor>>, outputs: &[Item]) {
+        let bytes: usize = outputs.iter().map(Item::byte_len).sum();
+        let room = self.options.bytes_max / KEPT_PART;
+        if kept.get().is_some() || self.executor.kept.load(Relaxed).saturating_add(bytes) > room {
+            return;
         }
-        if self.live > self.options.bytes_max {
-            let text = format!("live tensors exceed {} bytes", self.options.bytes_max);
-            return Err(Fault::memory(text).at(node, layer_of(node, Some(frame.graph))));
+        let tensors: Option<Vec<Tensor>> = outputs.iter().map(|y| y.tensor().cloned()).collect();
+        if tensors.is_some_and(|tensors| kept.set(tensors).is_ok()) {
+            self.executor.kept.fetch_add(bytes, Relaxed);
         }
-        Ok(())
     }
 
     fn operator(
