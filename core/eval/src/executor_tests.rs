@@ -21,7 +21,7 @@ fn chain(ops: &[&str]) -> Model {
 
 #[test]
 fn all_missing_kernels_are_listed() {
-    let model = chain(&["Relu", "Frobnicate", "Relu", "Bernoulli"]);
+    let model = chain(&["Relu", "Frobnicate", "Relu", "Wibble"]);
     let found = Executor::new(&model).err().unwrap();
     let layers: Vec<_> = found.0.iter().map(|d| d.layer.clone().unwrap().name).collect();
     assert_eq!(layers, ["node1", "node3"]);

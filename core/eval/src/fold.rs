@@ -5,9 +5,9 @@ use crate::fault::{Fault, layer_of};
 use crate::item::{Item, tensors};
 use crate::table;
 use onnxd_diagnostics::Diagnostic;
-use onnxd_ir::{Node, Tensor};
+use onnxd_ir::{Graph, Node, Tensor};
 
-/// Operators that give other values each time.
+/// Operators whose values are meant to differ each time, although ours repeat.
 const RANDOM: &[&str] = &[
     "Bernoulli",
     "Multinomial",
@@ -23,7 +23,9 @@ const RANDOM: &[&str] = &[
 pub fn is_deterministic(node: &Node) -> bool {
     let may_train = node.op == "Dropout" && node.input(2).is_some();
     let random = may_train || RANDOM.contains(&node.op.as_str());
-    if node.is_standard() { !random } else { table::knows(node) }
+    let known = if node.is_standard() { !random } else { table::knows(node) };
+    let all_are = |graph: &Graph| graph.nodes().all(|(_, node)| is_deterministic(node));
+    known && node.subgraphs().all(all_are)
 }
 
 /// Computes one node without sub-graphs; `opset` is the version of the standard's own domain.
@@ -60,7 +62,7 @@ pub fn eval_node(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_ir::Graph;
+    use onnxd_ir::Attr;
 
     #[test]
     fn large_results_are_refused_before_they_are_made() {
@@ -80,6 +82,12 @@ mod tests {
     #[test]
     fn random_operators_are_known() {
         assert!(is_deterministic(&Node::new("Relu", [], [])));
-        assert!(!is_deterministic(&Node::new("RandomNormal", [], [])));
+        for row in crate::random::ROWS {
+            assert!(!is_deterministic(&Node::new(row.op, [], [])), "{} may be folded", row.op);
+        }
+        let mut branch = Graph::new("branch");
+        branch.add_node(Node::new("RandomNormal", [], []));
+        let choice = Node::new("If", [], []).with("then_branch", Attr::Graph(Box::new(branch)));
+        assert!(!is_deterministic(&choice));
     }
 }

@@ -44,6 +44,7 @@ mod num;
 mod parallel;
 mod pool;
 mod quant;
+mod random;
 mod reals;
 mod recurrent;
 mod reduce;

@@ -6,7 +6,7 @@ use crate::{
     activation, attention, control, conv, detection, image, linear, logic, loss, math, microsoft,
     ml, norm, pool,
 };
-use crate::{quant, recurrent, reduce, sequence, shape, signal, text};
+use crate::{quant, random, recurrent, reduce, sequence, shape, signal, text};
 use onnxd_ir::Node;
 
 /// The families' tables.
@@ -26,6 +26,7 @@ pub(crate) const FAMILIES: &[&[Row]] = &[
     norm::ROWS,
     pool::ROWS,
     quant::ROWS,
+    random::ROWS,
     recurrent::ROWS,
     reduce::ROWS,
     sequence::ROWS,

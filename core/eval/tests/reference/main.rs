@@ -138,6 +138,17 @@ const WITHOUT: &[(&str, &[&str])] = &[
     ),
     ("not of the standard, although in its domain", &["SimplifiedLayerNormalization"]),
     ("decodes files of pictures; tested in `image`", &["ImageDecoder"]),
+    (
+        "draw random numbers; moments tested in `random`",
+        &[
+            "Bernoulli",
+            "Multinomial",
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+        ],
+    ),
     ("counts of n-grams; tested in `text`", &["TfIdfVectorizer"]),
 ];
 
