@@ -1,12 +1,13 @@
 //! Attention and what transformers compute around it.
 
+mod flex;
 mod linear;
 mod rotary;
 mod state;
 #[cfg(test)]
 mod tests;
 
-use crate::call::{Call, Row, integers, raw};
+use crate::call::{Call, Row, control, integers, raw};
 use crate::cells::{joined, transposed};
 use crate::dims::{broadcast, broadcast_strides, size};
 use crate::fault::{Fault, Outcome};
@@ -17,6 +18,7 @@ use onnxd_ir::{DataType, Tensor};
 pub(crate) const ROWS: &[Row] = &[
     raw("Attention", attention),
     raw("CausalConvWithState", state::causal_conv_with_state),
+    control("FlexAttention", flex::flex_attention).of("ai.onnx.preview"),
     raw("LinearAttention", linear::linear_attention),
     raw("RotaryEmbedding", rotary::rotary_embedding),
     raw("TensorScatter", state::tensor_scatter),
