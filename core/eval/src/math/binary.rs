@@ -78,8 +78,10 @@ pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
     let out = a.dtype();
     match (a.dtype(), b.dtype()) {
         (DataType::Float, DataType::Float) => one(zip(call, out, both, f32::powf)?),
-        (base, exponent) if exponent.is_integer() && exponent != DataType::Uint64 => {
-            let exponents = Tensor::from_vec(b.dims(), crate::call::integers(&b)?);
+        (base, exponent)
+            if exponent.is_integer() && (base.is_integer() || exponent != DataType::Uint64) =>
+        {
+            let exponents = Tensor::from_vec(b.dims(), exponents(&b)?);
             numeric!(base, T => one(zip(call, out, (&a, &exponents), T::power)?))
         }
         (base, _) => {
@@ -90,6 +92,17 @@ pub(super) fn pow(call: &Call) -> Outcome<Vec<Tensor>> {
             })
         }
     }
+}
+
+/// Exponents as `int64`; larger ones become smaller ones that give the same integer powers. Modulo
+/// 2^bits the powers of odd numbers repeat every 2^62, and those of even ones are 0 from 64 on.
+fn exponents(b: &Tensor) -> Outcome<Vec<i64>> {
+    if b.dtype() != DataType::Uint64 {
+        return crate::call::integers(b);
+    }
+    const PERIOD: u64 = 1 << 62;
+    let fit = |e: &u64| i64::try_from(*e).unwrap_or((e % PERIOD + PERIOD) as i64);
+    Ok(slice::<u64>(b)?.iter().map(fit).collect())
 }
 
 /// A shift by the number of bits or more, or by a negative one, leaves only what sign extension

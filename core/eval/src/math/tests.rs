@@ -87,3 +87,14 @@ fn determinants() {
     let x = Tensor::from_vec(vec![2, 2], vec![0f32, 1.0, 2.0, 3.0]);
     assert_eq!(reals(&run("Det", 11, &[], &[&x])), [-2.0]);
 }
+
+#[test]
+fn large_exponents_wrap_like_small_ones() {
+    let base = Tensor::vector(vec![-1i64, -1, 2, 3, 0]);
+    let exponents = Tensor::vector(vec![u64::MAX, u64::MAX - 1, u64::MAX, 1 << 63, u64::MAX]);
+    let y = run("Pow", 15, &[], &[&base, &exponents]);
+    assert_eq!(y.to_i64s().unwrap(), [-1, 1, 0, 1, 0]);
+    let odd = Tensor::scalar(41u64);
+    let y = run("Pow", 15, &[], &[&Tensor::vector(vec![3i64]), &odd]);
+    assert_eq!(y.to_i64s().unwrap(), [3i64.wrapping_pow(41)]);
+}

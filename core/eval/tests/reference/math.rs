@@ -127,7 +127,7 @@ fn pow(op: &str, d: &mut Dice) -> Option<Case> {
     let case = case(op, opset);
     let base = d.pick(&[DataType::Float, DataType::Double, DataType::Int32, DataType::Int64]);
     if opset >= 12 && base.is_integer() {
-        let exponent = d.pick(&INTEGERS[..7]);
+        let exponent = d.pick(INTEGERS);
         let (a, b) = (d.tensor(base, &da), d.within(exponent, &db, 0.0, 12.0));
         let power = |x: i128, n: i128| (0..n).fold(1, |y: i128, _| y.wrapping_mul(x));
         let y = zip(&whole(&a), &whole(&b), power);
