@@ -165,7 +165,7 @@ pub(crate) fn centered(x: &Tensor, zero: Option<&Tensor>, per_row: bool) -> Outc
     if zero.dtype() != x.dtype() {
         return Err(Fault::invalid(format!("zero point {zero:?} does not fit {x:?}")));
     }
-    let column = per_row && zero.rank() == 1 && zero.len() > 1;
+    let column = per_row && zero.rank() == 1 && zero.len() != 1;
     let zero = if column { zero.reshaped([zero.len(), 1])? } else { zero.clone() };
     let zero = if zero.len() == 1 { zero.reshaped([])? } else { zero };
     if broadcast(zero.dims(), x.dims())? != x.dims() {

@@ -101,7 +101,7 @@ pub fn per_slice(d: &mut Dice, dims: &[usize], axis: usize) -> Vec<usize> {
     match d.below(3) {
         _ if dims.len() < 2 => vec![],
         0 => vec![],
-        1 if dims.len() == 2 && dims[axis] > 0 => vec![dims[axis]],
+        1 if dims.len() == 2 => vec![dims[axis]],
         _ if axis + 1 == dims.len() => crate::nd::put(dims, axis - 1, 1),
         _ => crate::nd::put(dims, axis + 1, 1),
     }
