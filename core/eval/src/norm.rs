@@ -97,14 +97,11 @@ fn affine_with<T: Num>(call: &Call, mean: &[f64], var: &[f64]) -> Outcome<Vec<Af
 }
 
 /// `(x - mean) / sqrt(var + epsilon) * scale + b`. When training, mean and variance come from the
-/// batch.
+/// batch; then their running values are outputs too, and those of the batch before opset 14.
 fn batch_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let (n, c, area) = channels(x)?;
     let training = call.trains()?;
-    if training && call.opset < 14 {
-        return Err(Fault::unsupported("training before opset 14 is not computed"));
-    }
     let [old_mean, old_var] = [3, 4].map(|i| channel_parameter(call, i, c));
     let (old_mean, old_var) = (old_mean?, old_var?);
     let (mut mean, mut var) = (old_mean.clone(), old_var.clone());
@@ -130,10 +127,14 @@ fn batch_normalization(call: &Call) -> Outcome<Vec<Tensor>> {
     let mut outputs = vec![rounded(&y, x.dtype())?];
     if training {
         let momentum = f64::from(call.float("momentum", 0.9)?);
-        for (i, old, new) in [(3, old_mean, mean), (4, old_var, var)] {
+        for (i, old, new) in [(3, &old_mean, &mean), (4, &old_var, &var)] {
             let mix = |(old, new)| old * momentum + new * (1.0 - momentum);
-            let mixed = old.into_iter().zip(new).map(mix).collect();
+            let mixed = old.iter().zip(new).map(mix).collect();
             outputs.push(stored(call.x(i)?.dtype(), &[c], mixed)?);
+        }
+        if call.opset < 14 {
+            outputs.push(stored(call.x(3)?.dtype(), &[c], mean)?);
+            outputs.push(stored(call.x(4)?.dtype(), &[c], var)?);
         }
     }
     Ok(outputs)
