@@ -56,13 +56,56 @@ pub(crate) fn describe(model: &Model, bytes: u64) -> message::ModelSummary {
     }
 }
 
-/// Largest resident memory of this process so far.
+/// Largest resident memory of this process so far. What getrusage tells includes the peak of the
+/// process that started this one.
 pub(crate) fn peak_rss_bytes() -> u64 {
-    // SAFETY: an all-zero `rusage` is valid, and the call only writes into it.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    };
-    usage.ru_maxrss as u64 * 1024
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    peak_of(&status).unwrap_or_else(|| {
+        // SAFETY: an all-zero `rusage` is valid, and the call only writes into it.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+            usage
+        };
+        usage.ru_maxrss as u64 * 1024
+    })
+}
+
+/// The peak that the kernel's description of a process names, in bytes.
+fn peak_of(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASKED: &str = "ONNXD_TEST_TELL_PEAK";
+
+    #[test]
+    fn the_peak_is_that_of_this_process_alone() {
+        if std::env::var_os(ASKED).is_some() {
+            println!("peak={}", peak_rss_bytes());
+            return;
+        }
+        let ballast = std::hint::black_box(vec![1u8; 192 << 20]);
+        assert!(peak_rss_bytes() > 192 << 20);
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--nocapture", "the_peak_is_that_of_this_process_alone"]);
+        let said = child.env(ASKED, "1").output().unwrap().stdout;
+        drop(ballast);
+        let said = String::from_utf8(said).unwrap();
+        let peak = said.split("peak=").nth(1).and_then(|s| s.split_whitespace().next());
+        let peak: u64 = peak.unwrap_or_else(|| panic!("{said}")).parse().unwrap();
+        assert!((1 << 20..128 << 20).contains(&peak), "{peak} bytes");
+    }
+
+    #[test]
+    fn a_peak_is_found_or_not() {
+        assert_eq!(peak_of("VmPeak:\t 9 kB\nVmHWM:\t   12 kB\nVmRSS:\t 1 kB\n"), Some(12288));
+        for text in ["", "VmHWM: x kB", "VmHWM: 12", "VmHWM: 99999999999999999999 kB"] {
+            assert_eq!(peak_of(text), None, "{text}");
+        }
+    }
 }
