@@ -58,7 +58,7 @@ impl Source {
         while self.fraction() * f64::from(n + 1) < a {
             n += 1;
         }
-        n % 2 == 0
+        n.is_multiple_of(2)
     }
 
     fn survives_all(&mut self, a: f64, times: u32) -> bool {

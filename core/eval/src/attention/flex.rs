@@ -173,7 +173,7 @@ mod tests {
         let doubled = run("Add", 14, &[], &[&expected, &expected]);
         let score = ("score_mod", body("Add", mask));
         let twice = ("prob_mod", body("Mul", Tensor::scalar(2f32)));
-        near(&flex(&[&q, &k, &v], &[score.clone()]).unwrap(), &expected, 1e-5);
+        near(&flex(&[&q, &k, &v], std::slice::from_ref(&score)).unwrap(), &expected, 1e-5);
         near(&flex(&[&q, &k, &v], &[score, twice]).unwrap(), &doubled, 1e-5);
         // Sub-graphs see the type of the softmax.
         let number = Attr::Int(DataType::Double.number().into());
