@@ -5,8 +5,8 @@ use crate::table::{Row, default_value};
 use Kind::{Bool, Float, Int, List, OneOf, Special, Text};
 
 use super::special::{
-    check_dynamic_axes, check_file_name, check_inner_path, check_nbbits, check_overrides,
-    check_shapes,
+    check_dynamic_axes, check_file_name, check_format, check_inner_path, check_nbbits,
+    check_overrides, check_shapes,
 };
 
 macro_rules! params {
@@ -28,6 +28,8 @@ const DYNAMIC_AXES: Kind = Special(
     check_dynamic_axes,
 );
 const OVERRIDES: Kind = Special("a table of nodes, each a table of keys", check_overrides);
+const FORMAT: Kind =
+    Special("\"none\" | \"QDQ\" | \"QLinear\" | \"N2D2\" | id of a quantizer", check_format);
 const NBBITS: Kind = Special("1 to 16, 32 or 64", check_nbbits);
 const ROUND_MODES: Kind = OneOf(&["NONE", "RINTF"]);
 const DTYPE: Kind = OneOf(&[
@@ -122,8 +124,8 @@ params! {
     /// Passes of the profile that do not run.
     "passes.disable": TEXTS, [];
 
-    /// Form of the quantized model; `none` leaves it in floating point.
-    "quantization.format": OneOf(&["none", "QDQ", "QLinear", "N2D2"]), "none";
+    /// Form of the quantized model; `none` leaves it in floating point. Plugins may bring more.
+    "quantization.format": FORMAT, "none";
     /// Ranges from data, from the input at run time, from training, or weights only.
     "quantization.mode": OneOf(&["static", "dynamic", "qat", "weight_only"]), "static";
     /// How Linear layers are written.

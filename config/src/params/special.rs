@@ -56,6 +56,21 @@ pub(super) fn check_file_name(value: Value) -> Checked {
     Ok(text)
 }
 
+/// A form that these params describe, or a plugin's quantizer: `nibbles`, `org.example.small/nibbles`.
+pub(super) fn check_format(value: Value) -> Checked {
+    const KNOWN: [&str; 4] = ["none", "QDQ", "QLinear", "N2D2"];
+    let text = Kind::Text.check(value)?;
+    let format = text.as_str().unwrap_or_default();
+    let is_id = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-./".contains(c);
+    let id = format.starts_with(|c: char| c.is_ascii_lowercase()) && format.chars().all(is_id);
+    let misspelt = KNOWN.iter().find(|k| k.eq_ignore_ascii_case(format));
+    match misspelt {
+        Some(known) => Ok(Value::from(*known)),
+        None if id => Ok(text),
+        None => Err(refusal("one of none, QDQ, QLinear, N2D2, or the id of a quantizer", &text)),
+    }
+}
+
 /// The positive bit widths that N2D2 accepts.
 pub(super) fn check_nbbits(value: Value) -> Checked {
     match value.as_i64() {

@@ -1,4 +1,4 @@
-//! The three things a plugin is asked to do: probe, import, run passes. A failure becomes
+//! The four things a plugin is asked to do: probe, import, run passes, quantize. A failure becomes
 //! diagnostics that name plugin, version and component.
 
 use crate::context::JobContext;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
-use onnxd_proto::onnxd::{ClaimLevel, ImportLog, PassLog, Probe};
+use onnxd_proto::onnxd::{ClaimLevel, ImportLog, PassLog, Probe, QuantizeLog};
 use prost::Message;
 use serde_json::{Value, json};
 
@@ -57,6 +57,15 @@ pub struct Passed {
     pub log: PassLog,
 }
 
+/// What a quantizer gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantized {
+    /// Encoded `ModelProto` with handles.
+    pub model: Bytes,
+    /// Notes, metadata and rows of the report.
+    pub log: QuantizeLog,
+}
+
 /// Asks a front-end whether the context's submission is its own and what is missing.
 ///
 /// # Errors
@@ -92,9 +101,7 @@ pub fn import(
         return Err(who.failed(&failure, Code::SourceSyntax, context));
     }
     let log = who.optional(context, abi::ARTIFACT_IMPORT_LOG)?;
-    let model = context.take_graph().ok_or_else(|| {
-        who.says(Code::PluginContract, "it reported success but handed over no graph")
-    })?;
+    let model = context.take_graph().ok_or_else(|| who.no_graph())?;
     Ok(Imported { model, log })
 }
 
@@ -123,6 +130,26 @@ pub fn run_passes(
     }
     let log = who.optional(context, abi::ARTIFACT_PASS_LOG)?;
     Ok(Passed { model: context.take_graph(), log })
+}
+
+/// Has a quantizer work on the context's graph, which must be set.
+///
+/// # Errors
+/// If it failed or put no graph.
+pub fn quantize(
+    library: &Library,
+    quantizer: &str,
+    context: &mut JobContext,
+) -> Result<Quantized, CallError> {
+    let who = Who { library, component: quantizer };
+    let params = json!({"params": who.params(context)?});
+    let mut instance = who.create(&format!("quantizer/{quantizer}"), &params, context)?;
+    if let Err(failure) = instance.run(context) {
+        return Err(who.failed(&failure, Code::OnnxInvalid, context));
+    }
+    let log = who.optional(context, abi::ARTIFACT_QUANTIZE_LOG)?;
+    let model = context.take_graph().ok_or_else(|| who.no_graph())?;
+    Ok(Quantized { model, log })
 }
 
 /// The component in charge, for messages.
@@ -160,6 +187,10 @@ impl<'a> Who<'a> {
     fn says(&self, code: Code, text: &str) -> Diagnostic {
         let (id, version) = (self.library.id(), self.library.version());
         Diagnostic::new(code, format!("{text} [{} of plugin {id} {version}]", self.component))
+    }
+
+    fn no_graph(&self) -> Diagnostic {
+        self.says(Code::PluginContract, "it reported success but handed over no graph")
     }
 
     fn required<M: Message + Default>(

@@ -266,6 +266,8 @@ fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<(), Diagnos
     let submission = submission(job)?;
     let graph = submission.job().graph()?;
     let mut model = onnxd_onnx::decode(graph, &mut HostTensors(submission.job()))?.model;
+    // Contradictions are the host's to report.
+    let _ = onnxd_ir::infer::infer(&mut model);
     let calibration = Calibration::of(&submission, &model)?;
     let mut cx = QuantizeContext::new(submission, calibration);
     quantizer.quantize(&mut model, &mut cx)?;

@@ -91,7 +91,9 @@ fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResu
             Err(refused) => Err(refused.clone().into()),
         };
         let (probe, error) = match answer {
-            Ok(probe) => (Some(probe), String::new()),
+            Ok(probe) => {
+                (Some(stages::with_calibration(probe, &params, &request.files)), String::new())
+            }
             Err(CallError::Failed(found)) => (None, found.to_string()),
             Err(CallError::Cancelled) => (None, "cancelled".into()),
         };

@@ -1,6 +1,6 @@
 //! Params that are defined but not carried out yet are refused where somebody asks for them: silence would be a lie.
 
-use super::Session;
+use super::{Session, quantize};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use serde_json::Value;
 
@@ -32,5 +32,8 @@ pub(crate) fn check(session: &Session) -> Result<(), Diagnostics> {
         let text = format!("the param {section}.{key} = {value} is not available in this version");
         Diagnostic::new(Code::FeatureUnsupported, text).help("Leave the param out.")
     });
-    Diagnostics(found.collect()).or_ok(())
+    let mut found = Diagnostics(found.collect());
+    // Said before any work is done.
+    found.0.extend(quantize::chosen(session).err());
+    found.or_ok(())
 }

@@ -1,5 +1,6 @@
 //! From the dropped files to a graph, by the front-end with the strongest claim.
 
+use super::calibration::with_calibration;
 use super::outputs::complete_outputs;
 use super::session::{Session, findings};
 use super::summary;
@@ -131,7 +132,9 @@ fn probe(
     session.entered("import", &plugin.id, &component.id);
     session.library(plugin)?;
     let mut context = session.context(&session.submission(network));
-    call::probe(session.loaded(&plugin.id), &component.id, &mut context).map_err(findings)
+    let probe =
+        call::probe(session.loaded(&plugin.id), &component.id, &mut context).map_err(findings)?;
+    Ok(with_calibration(probe, &session.params, &session.request.files))
 }
 
 /// All front-ends of the request.

@@ -2,7 +2,9 @@
 //! the graph as ONNX bytes whose weights are handles into one table, and leaves its part in the report.
 
 mod available;
+mod calibration;
 mod check;
+mod components;
 mod export;
 mod import;
 mod opset;
@@ -12,6 +14,7 @@ mod quantize;
 mod session;
 pub(crate) mod summary;
 
+pub(crate) use calibration::with_calibration;
 pub(crate) use import::{claims_name, frontends};
 use onnxd_diagnostics::Diagnostics;
 use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, WorkerEvent};

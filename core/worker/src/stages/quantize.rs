@@ -1,14 +1,101 @@
-//! Applies the quantization scheme that the params ask for.
+//! Has a plugin apply the quantization that the params ask for.
 
-use super::Session;
+use super::components;
+use super::session::{Session, findings};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_host::{call, from_message};
+use onnxd_proto::onnxd::{PluginInfo, Quantization, QuantizeLog};
 
 pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
+    let Some((plugin, quantizer)) = chosen(session)? else { return Ok(()) };
+    session.entered("quantize", &plugin.id, &quantizer);
+    session.library(&plugin)?;
+    let mut context = session.context(&session.submission(&session.request.network));
+    context.set_graph(session.graph.clone());
+    let library = session.loaded(&plugin.id);
+    let quantized = call::quantize(library, &quantizer, &mut context).map_err(findings)?;
+    session.graph = quantized.model;
+    said(session, &plugin, &quantizer, quantized.log);
+    components::verified(session, &plugin, &quantizer)
+}
+
+/// The quantizer that the params ask for, if they do.
+pub(super) fn chosen(session: &Session) -> Result<Option<(PluginInfo, String)>, Diagnostic> {
     match session.param("quantization", "format").as_str() {
-        None | Some("none") => Ok(()),
-        Some(format) => {
-            let text = format!("no installed plugin quantizes to the format {}", shown(format));
-            Err(Diagnostic::new(Code::QuantizationUnavailable, text).into())
+        None | Some("none") => Ok(None),
+        Some(format) => find(&session.request.plugins, format).map(Some),
+    }
+}
+
+/// The quantizer of a format: its name in lower case, or what the params name like a pass.
+fn find(plugins: &[PluginInfo], format: &str) -> Result<(PluginInfo, String), Diagnostic> {
+    let offered = plugins.iter().flat_map(|p| &p.components).filter(|c| c.kind == "quantizer");
+    let id = format.to_lowercase();
+    let found = components::find(plugins, "quantizer", &id);
+    let (plugin, quantizer) = found.map_err(|mut why| {
+        let mut offered: Vec<&str> = offered.map(|c| c.id.as_str()).collect();
+        offered.dedup();
+        if !offered.contains(&id.as_str()) {
+            let text = format!("no installed plugin quantizes to the format `{}`", shown(format));
+            why = Diagnostic::new(Code::QuantizationUnavailable, text);
         }
+        match offered.is_empty() {
+            true => why,
+            false => why.help(format!("Installed quantizers: {}.", offered.join(", "))),
+        }
+    })?;
+    Ok((plugin.clone(), quantizer))
+}
+
+/// Puts what a quantizer said into the report.
+fn said(session: &mut Session, plugin: &PluginInfo, quantizer: &str, log: QuantizeLog) {
+    for note in &log.notes {
+        session.note(&from_message(note), "warning");
+    }
+    session.report.metadata.extend(log.metadata.iter().map(|(k, v)| format!("{k} = {v}")));
+    let mut layers = log.layers;
+    // Worst first; what was not measured comes last.
+    layers.sort_by(|a, b| {
+        let of = |db: Option<f64>| db.unwrap_or(f64::INFINITY);
+        of(a.sqnr_db).total_cmp(&of(b.sqnr_db))
+    });
+    session.report.quantization = Some(Quantization {
+        format: session.param("quantization", "format").as_str().unwrap_or_default().into(),
+        quantizer: quantizer.to_owned(),
+        plugin: plugin.id.clone(),
+        samples: log.samples,
+        tensors: log.tensors,
+        layers,
+        left_in_float: log.left_in_float,
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_proto::onnxd::PluginComponent;
+
+    fn plugin(id: &str, quantizer: &str) -> PluginInfo {
+        let component = PluginComponent {
+            kind: "quantizer".into(),
+            id: quantizer.into(),
+            ..PluginComponent::default()
+        };
+        PluginInfo { id: id.into(), components: vec![component], ..PluginInfo::default() }
+    }
+
+    #[test]
+    fn a_format_names_a_quantizer() {
+        let plugins = [plugin("org.a", "n2d2"), plugin("org.b", "nibbles")];
+        let of = |format: &str| find(&plugins, format).map(|(p, q)| format!("{} {q}", p.id));
+        assert_eq!(of("N2D2").unwrap(), "org.a n2d2");
+        assert_eq!(of("nibbles").unwrap(), "org.b nibbles");
+        let none = of("QDQ").unwrap_err();
+        assert_eq!(none.code, "N0602");
+        assert_eq!(none.help, "Installed quantizers: n2d2, nibbles.");
+        let two = [plugin("org.a", "n2d2"), plugin("org.b", "n2d2")];
+        let tie = find(&two, "N2D2").unwrap_err();
+        assert_eq!(tie.message, "`org.a` and `org.b` both have a quantizer `n2d2`");
+        assert_eq!(find(&two, "org.b/n2d2").unwrap().0.id, "org.b");
     }
 }

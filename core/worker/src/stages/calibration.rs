@@ -1,0 +1,78 @@
+//! Calibration data is a need like a front-end's: a network that is to be quantized with ranges from data waits for it.
+
+use onnxd_proto::onnxd::{ClaimLevel, InputFile, Need, Probe};
+use serde_json::Value;
+
+/// Adds the calibration data to what a claimed network needs, if the params ask for ranges from data.
+pub(crate) fn with_calibration(mut probe: Probe, params: &Value, files: &[InputFile]) -> Probe {
+    if probe.level() != ClaimLevel::ClaimNo && is_needed(&params["quantization"]) {
+        let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();
+        probe.needs.push(need(params["calibration"]["data"].as_str(), &names));
+    }
+    probe
+}
+
+/// Of the formats that the params define; another quantizer says itself what it misses.
+fn is_needed(quantization: &Value) -> bool {
+    match quantization["format"].as_str() {
+        Some("N2D2") => quantization["n2d2"]["qat_sat"] != true,
+        Some("QDQ" | "QLinear") => quantization["mode"] == "static",
+        _ => false,
+    }
+}
+
+fn need(named: Option<&str>, files: &[&str]) -> Need {
+    let below = |path: &str| -> Vec<String> {
+        let is = |name: &&&str| {
+            name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        files.iter().filter(is).map(|name| (*name).to_owned()).collect()
+    };
+    let found_as = match named {
+        Some(named) => below(named),
+        None => [below("calib.npz"), below("calib")].concat(),
+    };
+    Need {
+        what: "calibration data".into(),
+        path: named.unwrap_or("calib.npz").into(),
+        found: !found_as.is_empty(),
+        found_as,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn needs(params: &Value, files: &[&str]) -> Vec<(String, Vec<String>)> {
+        let probe = Probe { level: ClaimLevel::ClaimByContent.into(), ..Probe::default() };
+        let file = |name: &&str| InputFile { name: (*name).into(), ..InputFile::default() };
+        let files: Vec<InputFile> = files.iter().map(file).collect();
+        let probe = with_calibration(probe, params, &files);
+        assert!(probe.needs.iter().all(|n| n.found != n.found_as.is_empty()));
+        probe.needs.into_iter().map(|n| (n.path, n.found_as)).collect()
+    }
+
+    #[test]
+    fn ranges_from_data_need_data() {
+        let n2d2 = json!({"quantization": {"format": "N2D2"}});
+        let files = ["net.ini", "calib.npz", "calib/1.npy", "calibrated/1.npy"];
+        let found = vec!["calib.npz".to_owned(), "calib/1.npy".to_owned()];
+        assert_eq!(needs(&n2d2, &files), [("calib.npz".to_owned(), found)]);
+        assert_eq!(needs(&n2d2, &["net.ini"]), [("calib.npz".to_owned(), vec![])]);
+        let named = json!({
+            "quantization": {"format": "QDQ", "mode": "static"},
+            "calibration": {"data": "data"},
+        });
+        let found = vec!["data/a.npy".to_owned()];
+        assert_eq!(needs(&named, &["data/a.npy", "calib.npz"]), [("data".to_owned(), found)]);
+        for none in [
+            json!({"quantization": {"format": "none"}}),
+            json!({"quantization": {"format": "QDQ", "mode": "weight_only"}}),
+            json!({"quantization": {"format": "N2D2", "n2d2": {"qat_sat": true}}}),
+        ] {
+            assert_eq!(needs(&none, &files), []);
+        }
+    }
+}
