@@ -366,7 +366,7 @@ def main():
                 before[command] = result
                 table.row(kind, size, command, result, faults)
     deep = [(kind, depth, (depth,)) for kind in NESTED for depth in DEPTHS]
-    deep += [("nested_calls", f"2^{depth}", (depth, 2)) for depth in (12, 40)]
+    deep += [("nested_calls", f"2^{depth}", (depth, 2)) for depth in (12, 30, 40)]
     for kind, label, args in deep:
         if not wanted(kind):
             continue

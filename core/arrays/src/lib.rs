@@ -8,7 +8,7 @@ pub use stream::{Rows, Stored, stored};
 use npy::{encoded, header, read_npy};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::{Model, Tensor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
@@ -74,13 +74,19 @@ pub fn feeds(model: &Model, arrays: &Arrays) -> BTreeMap<String, Tensor> {
     }
 }
 
-/// The array that belongs to output `place` of `outputs`: the one of its name, else the one at its place unless that
-/// bears the name of another output.
+/// The array that belongs to each of `outputs`: the one of its name, else the one at its place unless that bears the
+/// name of another output.
 #[must_use]
-pub fn belonging<'a>(arrays: &'a Arrays, outputs: &[&str], place: usize) -> Option<&'a Tensor> {
-    let named = arrays.iter().find(|(name, _)| name == outputs[place]);
-    let at_place = || arrays.get(place).filter(|(name, _)| !outputs.contains(&name.as_str()));
-    named.or_else(at_place).map(|(_, tensor)| tensor)
+pub fn belonging<'a>(arrays: &'a Arrays, outputs: &[&str]) -> Vec<Option<&'a Tensor>> {
+    // Of arrays with the same name the first counts.
+    let named: HashMap<&str, &Tensor> =
+        arrays.iter().rev().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let taken: HashSet<&str> = outputs.iter().copied().collect();
+    let at_place = |i: usize| arrays.get(i).filter(|(name, _)| !taken.contains(name.as_str()));
+    let of = |(i, name): (usize, &&str)| {
+        named.get(name).copied().or_else(|| at_place(i).map(|(_, tensor)| tensor))
+    };
+    outputs.iter().enumerate().map(of).collect()
 }
 
 /// Writes an archive of stored (not compressed) arrays.
@@ -132,8 +138,8 @@ mod tests {
     fn arrays_belong_by_name_and_else_by_place() {
         let array = |name: &str, x: f32| (name.to_owned(), Tensor::scalar(x));
         let arrays = vec![array("b", 1.0), array("a", 2.0), array("other", 3.0)];
-        let of = |outputs: &[&str], place| {
-            belonging(&arrays, outputs, place).map(|t| t.to_reals().unwrap().values[0])
+        let of = |outputs: &[&str], place: usize| -> Option<f64> {
+            belonging(&arrays, outputs)[place].map(|t| t.to_reals().unwrap().values[0])
         };
         assert_eq!(of(&["a", "b", "c"], 0), Some(2.0));
         assert_eq!(of(&["a", "b", "c"], 2), Some(3.0), "a name that no output has");

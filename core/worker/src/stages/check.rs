@@ -43,8 +43,8 @@ fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
         ..message::Numerics::default()
     };
     let names: Vec<&str> = got.iter().map(|(name, _)| name.as_str()).collect();
-    for (i, (name, got)) in got.iter().enumerate() {
-        let Some(wanted) = arrays::belonging(&wanted, &names, i) else {
+    for ((name, got), wanted) in got.iter().zip(arrays::belonging(&wanted, &names)) {
+        let Some(wanted) = wanted else {
             let text = format!("output `{name}` has no reference and was not compared");
             let help = "Name an array of the reference after it.";
             session.note(&Diagnostic::new(Code::EvalInputs, text).help(help), "warning");

@@ -5,7 +5,7 @@ use super::evaluate::run;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::compare::{Comparison as Difference, compare as difference, within};
 use onnxd_ir::{DataType, Model, Tensor, ValueId, ValueType};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// Size that stands for a dimension of unknown size when inputs are made up.
@@ -46,8 +46,8 @@ pub fn compare(
     let (a, b) = (run(&a, &inputs, true)?, run(&b, &for_b, true)?);
     let mut found = Vec::new();
     let outputs: Vec<&str> = a.outputs.iter().map(|(name, _)| name.as_str()).collect();
-    for (i, (name, x)) in a.outputs.iter().enumerate() {
-        found.push(match arrays::belonging(&b.outputs, &outputs, i) {
+    for ((name, x), y) in a.outputs.iter().zip(arrays::belonging(&b.outputs, &outputs)) {
+        found.push(match y {
             Some(y) => one(name, true, x, y, tolerance),
             None => Comparison {
                 name: name.clone(),
@@ -57,10 +57,11 @@ pub fn compare(
             },
         });
     }
+    let outputs: HashSet<&str> = outputs.into_iter().collect();
     let computed: HashMap<&str, &Tensor> = b.all.iter().map(|(n, t)| (n.as_str(), t)).collect();
     for (name, x) in &a.all {
         if let Some(y) = computed.get(name.as_str())
-            && !outputs.contains(&name.as_str())
+            && !outputs.contains(name.as_str())
         {
             found.push(one(name, false, x, y, tolerance));
         }
@@ -89,12 +90,13 @@ fn renamed(inputs: &Arrays, a: &Model, b: &Model) -> Arrays {
         fed(model).into_iter().map(|v| model.graph[v].name.clone()).collect()
     };
     let (from, to) = (names(a), names(b));
-    if to.iter().all(|name| inputs.iter().any(|(n, _)| n == name)) {
+    let given: HashSet<&String> = inputs.iter().map(|(name, _)| name).collect();
+    if to.iter().all(|name| given.contains(name)) {
         return inputs.clone();
     }
-    let new =
-        |name: &String| from.iter().position(|n| n == name).and_then(|at| to.get(at).cloned());
-    inputs.iter().map(|(name, t)| (new(name).unwrap_or_else(|| name.clone()), t.clone())).collect()
+    let new: HashMap<&String, &String> = from.iter().zip(&to).collect();
+    let new = |name| (*new.get(name).unwrap_or(&name)).clone();
+    inputs.iter().map(|(name, t)| (new(name), t.clone())).collect()
 }
 
 /// Values between -1 and 1 by a fixed rule, or small integers, for every input that must be given.
