@@ -54,7 +54,8 @@ struct Scanned {
 /// Collects scanned outputs within the limit of the call.
 fn collect(call: &Call, all: &mut [Scanned], parts: Vec<Tensor>) -> Outcome<()> {
     for (scanned, part) in all.iter_mut().zip(parts) {
-        scanned.bytes += part.byte_len();
+        // Parts without elements also take some.
+        scanned.bytes += part.byte_len() + size_of::<Tensor>();
         scanned.parts.push(part);
     }
     let total: usize = all.iter().map(|s| s.bytes).sum();

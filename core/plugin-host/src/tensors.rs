@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// What a table holds at most; more is refused as out of memory.
-const ENTRIES_MAX: usize = 1 << 20;
+/// What a table holds at most, more than a file may define; beyond it there is no memory.
+const ENTRIES_MAX: usize = 1 << 23;
 /// Alignment promised for new tensors, in bytes.
 const ALIGNMENT: usize = 64;
 /// New tensors from this size on get pages of their own, which sealing makes read-only.

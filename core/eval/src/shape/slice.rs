@@ -90,7 +90,7 @@ pub(super) fn pad(call: &Call) -> Outcome<Vec<Tensor>> {
     let mut tables = whole(x.dims());
     for (axis, before) in edges {
         let n = x.dims()[axis] as i64;
-        let source = |i: usize| outside(mode, i as i64 - before, n);
+        let source = |i: usize| outside(mode, (i as i64).saturating_sub(before), n);
         tables[axis] = (0..sizes[axis]).map(source).collect::<Outcome<_>>()?;
     }
     one(take(x, &tables, fill.as_ref())?)

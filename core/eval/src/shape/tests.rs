@@ -44,6 +44,7 @@ fn padding_in_every_mode() {
     assert_eq!(pad("wrap", &[1, 2]), [3, 1, 2, 3, 1, 2]);
     let attrs = [("pads", ints(&[1, 0])), ("value", Attr::Float(7.0))];
     assert_eq!(run("Pad", 2, &attrs, &[&x]).to_i64s().unwrap(), [7, 1, 2, 3]);
+    assert_eq!(pad("constant", &[i64::MIN, i64::MAX]), [0, 0]);
     let huge = try_run("Pad", 13, &[], &[&x, &list(&[i64::MAX - 3, 0])]);
     assert_eq!(huge.unwrap_err().code, "N0305");
 }
