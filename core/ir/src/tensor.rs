@@ -49,12 +49,11 @@ impl fmt::Display for TensorError {
 
 impl std::error::Error for TensorError {}
 
-/// Number of elements of a shape; `None` on overflow.
-pub(crate) fn element_count(dims: &[usize]) -> Option<usize> {
-    if dims.contains(&0) {
-        return Some(0);
-    }
-    dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))
+/// Number of elements of a shape; `None` on overflow. Sizes beside a zero must not overflow either,
+/// so that whoever has a tensor may multiply any of its sizes.
+pub fn element_count(dims: &[usize]) -> Option<usize> {
+    let others = dims.iter().filter(|d| **d != 0).try_fold(1usize, |n, d| n.checked_mul(*d))?;
+    Some(if dims.contains(&0) { 0 } else { others })
 }
 
 impl Tensor {
@@ -265,6 +264,8 @@ mod tests {
         let huge = Tensor::new(DataType::Float, vec![usize::MAX, 2], Bytes::new());
         assert_eq!(huge.unwrap_err(), TensorError::TooLarge);
         assert!(Tensor::new(DataType::Float, vec![0, usize::MAX], Bytes::new()).is_ok());
+        let empty = Tensor::new(DataType::Float, vec![usize::MAX, 0, 2], Bytes::new());
+        assert_eq!(empty.unwrap_err(), TensorError::TooLarge);
     }
 
     #[test]

@@ -98,6 +98,8 @@ fn repeating() {
     assert_eq!(run("Tile", 13, &[], &[&x, &list(&[0, 3])]).dims(), [0, 3]);
     let huge = try_run("Expand", 13, &[], &[&x, &list(&[1 << 40, 1, 1])]);
     assert_eq!(huge.unwrap_err().code, "N0305");
+    let empty = try_run("Expand", 13, &[], &[&list(&[]), &list(&[1 << 40, 1 << 40, 0])]);
+    assert_eq!(empty.unwrap_err().code, "N0305", "nothing, along axes that overflow");
 }
 
 #[test]
