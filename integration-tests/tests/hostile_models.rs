@@ -1,4 +1,5 @@
-//! Small models that ask for absurd sizes: one clear diagnostic with a stable code, in little memory and without a panic.
+//! Small models that ask for absurd sizes: one clear diagnostic with a stable code, in little memory
+//! and without a panic.
 
 use onnxd_integration_tests::{onnxd, outcome};
 use onnxd_ir::{Model, text};
@@ -108,7 +109,7 @@ const SIZES: &[Row] = &[
     ("int64[1] i = {9223372036854775807}", "y = Gather (x, i)"),
 ];
 
-/// Loops that collect, that let a value grow, and that nest.
+/// Loops that collect, and that let a value grow.
 const LOOPS: &[Row] = &[
     (
         "int64 n = {9223372036854775807}",
