@@ -1,1 +1,173 @@
-//! Quantization in the way of N2D2: integers throughout, scales folded into the layers.
+//! N2D2's quantization after training: a float network becomes one of integers, with the numbers
+//! that N2D2 computes for it.
+//!
+//! The way from floats to integers: recognise the cells ([`network`]), equalize their weights, clip
+//! them, watch the network on calibration samples, choose thresholds, and follow the scales through
+//! the network. [`plan()`] does all of it and writes no node.
+// A diagnostic is one large value by design, and errors are rare.
+#![allow(clippy::result_large_err)]
+
+mod canonical;
+mod equalize;
+mod moves;
+pub mod network;
+pub mod options;
+pub mod plan;
+mod rescale;
+mod rescale;
+mod scaling;
+mod signs;
+mod statistics;
+mod threshold;
+mod weights;
+
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::ir::Model;
+use options::{Clipping, Options, Rescaling};
+use plan::{CellPlan, Kind, Network, Output, Plan, Source, Threshold};
+use scaling::Scales;
+use signs::Signs;
+use statistics::{Range, Seen};
+
+pub use statistics::{Feeds, Pass, Samples};
+
+/// Decides how `model` becomes a network of integers.
+///
+/// # Errors
+/// What cannot be quantized, and what is wrong with the samples.
+pub fn plan(
+    model: &Model,
+    samples: Samples,
+    options: &Options,
+) -> Result<(Network, Plan), Diagnostics> {
+    let mut network = network::recognize(model)?;
+    equalize::equalize(&mut network, options.equalization);
+    weights::clip(&mut network, options);
+    network.write_back();
+    let inputs = match options.inputs {
+        Some((min, max)) => Range { min, max },
+        None => statistics::input_range(&network.model.graph, samples)?,
+    };
+    let signs = Signs::of(&network, inputs.min < 0.0, options.unsigned);
+    let range = if inputs.reach() > 0.0 { inputs.reach() } else { 1.0 };
+    let wanted = wanted(&network, &signs);
+    let seen = statistics::collect(&network, samples, &wanted, range, options)?;
+    let thresholds = thresholds(&network, &seen, range, options);
+    let plan = assemble(&network, &signs, (range, &seen, &thresholds), options)?;
+    Ok((network, plan))
+}
+
+/// Whose statistics make the threshold of a cell: its own, or those of the max pool that alone
+/// reads it. `None` if the threshold is the largest magnitude seen.
+fn watched(network: &Network, cell: usize) -> Option<usize> {
+    let cells = &network.cells;
+    let clips = matches!(cells[cell].kind, Kind::Conv | Kind::Fc | Kind::Activation);
+    if !clips || cells[cell].channels <= 2 {
+        return None;
+    }
+    let mut at = cell;
+    while network.readers(at) == 1 {
+        let reader = cells.iter().position(|c| c.inputs.contains(&Source::Cell(at)))?;
+        match cells[reader].kind {
+            Kind::MaxPool => return Some(reader),
+            Kind::Concat | Kind::Move => at = reader,
+            _ => break,
+        }
+    }
+    Some(cell)
+}
+
+fn wanted(network: &Network, signs: &Signs) -> statistics::Wanted {
+    let watched = (0..network.cells.len()).filter_map(|cell| watched(network, cell));
+    watched.map(|cell| (cell, signs.cells[cell])).collect()
+}
+
+/// In units of the inputs' range.
+fn thresholds(network: &Network, seen: &[Seen], range: f64, options: &Options) -> Vec<f64> {
+    let mut known = vec![None; seen.len()];
+    let own = |cell: usize, known: &mut Vec<Option<f64>>| {
+        let at = watched(network, cell).filter(|_| options.activations != Clipping::None);
+        let Some((at, histogram)) = at.and_then(|at| Some((at, seen[at].histogram.as_ref()?)))
+        else {
+            return seen[cell].range.reach() / range;
+        };
+        *known[at].get_or_insert_with(|| {
+            histogram.threshold(options.activations, options.bits, options.quantile)
+        })
+    };
+    (0..seen.len()).map(|cell| own(cell, &mut known)).collect()
+}
+
+fn assemble(
+    network: &Network,
+    signs: &Signs,
+    (range, seen, thresholds): (f64, &[Seen], &[f64]),
+    options: &Options,
+) -> Result<Plan, Diagnostics> {
+    let scales = Scales::of(network, signs, thresholds, options);
+    let mut remarks: Vec<String> = signs
+        .forced
+        .iter()
+        .map(|i| {
+            let name = shown(&network.cells[*i].name);
+            format!("`{name}` got a sign, because it meets a branch that has one")
+        })
+        .collect();
+    let bits = options.bits;
+    let output = |signed, step: f64| Output { signed, bits, scale: step * range };
+    let mut cells = Vec::new();
+    for (at, cell) in network.cells.iter().enumerate() {
+        let edges = scales.edges[at].iter().map(|f| match f {
+            None => Ok(None),
+            Some(f) => {
+                approximated(cell, f, scales.edge_mode(), &mut remarks).map(|a| Some(a.rescale))
+            }
+        });
+        let branches = edges.collect::<Result<_, _>>()?;
+        let mut gains = scales.gains[at].clone();
+        let rescale = match &scales.factors[at] {
+            None => None,
+            Some(factors) => {
+                let weighted = gains.is_some();
+                let mode = if weighted { options.rescaling } else { scales.edge_mode() };
+                let found = approximated(cell, factors, mode, &mut remarks)?;
+                if let Some(gains) = &mut gains {
+                    gains.widen(&found.gains);
+                }
+                Some(found.rescale)
+            }
+        };
+        let limit = plan::bounds(bits, true).1 as i32;
+        let integers = cell.parameters.as_ref().zip(gains).map(|(p, g)| g.apply(p, range, limit));
+        let Range { min, max } = seen[at].range.over(range);
+        let leaves = cell.kind == Kind::Float && !network.feeds_integers(at);
+        cells.push(CellPlan {
+            integers,
+            branches,
+            rescale,
+            output: (!leaves).then(|| output(signs.cells[at], scales.steps[at])),
+            threshold: Threshold { min, max, threshold: thresholds[at] },
+        });
+    }
+    let step = 1.0 / plan::bounds(bits, signs.inputs).1 as f64;
+    let inputs = network.model.graph.inputs().iter().map(|_| output(signs.inputs, step)).collect();
+    Ok(Plan { bits, range, inputs, cells, remarks })
+}
+
+fn approximated(
+    cell: &plan::Cell,
+    factors: &[f64],
+    mode: Rescaling,
+    remarks: &mut Vec<String>,
+) -> Result<rescale::Approximated, Diagnostic> {
+    let name = shown(&cell.name);
+    let found = rescale::approximate(factors, mode).ok_or_else(|| {
+        let text = format!("`{name}` would have to be rescaled by {:?}", factors[0]);
+        Diagnostic::new(Code::FeatureUnsupported, text)
+    })?;
+    if let Some(instead) = found.instead {
+        let largest = factors.iter().copied().fold(0.0, f64::max);
+        remarks.push(format!("`{name}` is rescaled by {largest}, in the mode {instead:?}"));
+    }
+    Ok(found)
+}

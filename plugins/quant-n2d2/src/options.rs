@@ -21,6 +21,11 @@ pub struct Options {
     pub per_output: bool,
     /// The common scale of branches that meet.
     pub branches: Branches,
+    /// How many samples set the grid of the histograms: N2D2 takes the first batch (`BatchSize`).
+    pub batch: usize,
+    /// Smallest and largest value of the network's inputs, if they are known. N2D2 takes those of
+    /// the whole data set, not of the calibration samples alone.
+    pub inputs: Option<(f64, f64)>,
 }
 
 impl Default for Options {
@@ -35,6 +40,8 @@ impl Default for Options {
             rescaling: Rescaling::FloatingPoint,
             per_output: false,
             branches: Branches::AsN2d2,
+            batch: 1,
+            inputs: None,
         }
     }
 }

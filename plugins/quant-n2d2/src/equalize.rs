@@ -1,0 +1,151 @@
+//! Cross-layer equalization (arXiv 1906.04721) in N2D2's way: pairs of layers with weights that
+//! follow each other directly, with at most a rectifier between, are evened out one after the
+//! other, and all of them again while ranges of a channel differed by more than a constant.
+
+use crate::moves;
+use crate::options::Equalization;
+use crate::plan::{Activation, Kind, Network, Parameters, Source};
+
+/// Ranges of one channel that differ by no more are even enough.
+const DELTA_MAX: f32 = 1.0;
+/// Most rounds; a few suffice where it converges.
+const ROUNDS_MAX: usize = 100;
+
+/// Two layers.
+struct Pair {
+    first: usize,
+    second: usize,
+    /// Inputs of the second layer for each channel of the first.
+    block: usize,
+}
+
+/// Evens out the weights of `network`; gives the pairs of cells.
+pub(crate) fn equalize(network: &mut Network, how: Equalization) -> Vec<(usize, usize)> {
+    if how == Equalization::Off {
+        return Vec::new();
+    }
+    let pairs = pairs(network, how);
+    for pair in pairs.iter().filter(|_| how == Equalization::AsN2d2) {
+        if let Activation::Rectifier { clipping } = &mut network.cells[pair.first].activation {
+            *clipping = None;
+        }
+    }
+    for _ in 0..ROUNDS_MAX {
+        let mut delta = 0f32;
+        for pair in &pairs {
+            delta = delta.max(even_out(network, pair));
+        }
+        if pairs.is_empty() || delta <= DELTA_MAX {
+            break;
+        }
+    }
+    pairs.iter().map(|pair| (pair.first, pair.second)).collect()
+}
+
+/// The pairs in the order of their second layers.
+fn pairs(network: &Network, how: Equalization) -> Vec<Pair> {
+    let cells = &network.cells;
+    let mut found = Vec::new();
+    for (second, cell) in cells.iter().enumerate() {
+        let Some(parameters) = &cell.parameters else { continue };
+        let (mut at, mut moved) = (second, 1usize);
+        let first = loop {
+            let [Source::Cell(before)] = cells[at].inputs[..] else { break None };
+            if network.readers(before) != 1 {
+                break None;
+            }
+            match cells[before].kind {
+                Kind::Conv | Kind::Fc => break Some(before),
+                Kind::Move => {
+                    let node = &network.model.graph[cells[before].node];
+                    let Some(block) = moves::block(&network.model.graph, node) else { break None };
+                    moved *= block;
+                    at = before;
+                }
+                _ => break None,
+            }
+        };
+        let Some(first) = first else { continue };
+        let smooth = match cells[first].activation {
+            Activation::Linear | Activation::Rectifier { clipping: None } => true,
+            Activation::Rectifier { .. } => how == Equalization::AsN2d2,
+            Activation::Saturation { .. } => false,
+        };
+        let channels = cells[first].parameters.as_ref().map_or(0, |p| p.dims[0]);
+        let inputs = parameters.dims[1] * parameters.group(channels * moved);
+        if smooth && inputs == channels * moved {
+            let block = if how == Equalization::AsN2d2 { 1 } else { moved };
+            found.push(Pair { first, second, block });
+        }
+    }
+    found
+}
+
+impl Parameters {
+    /// The number of groups of a convolution with so many input channels; 1 if they do not fit.
+    fn group(&self, channels: usize) -> usize {
+        let per_group = self.dims[1].max(1);
+        if channels % per_group == 0 { channels / per_group } else { 1 }
+    }
+
+    /// Weights of one output.
+    pub(crate) fn per_output(&self) -> usize {
+        self.dims[1..].iter().product()
+    }
+}
+
+/// Evens out one pair; gives the largest difference of ranges before.
+fn even_out(network: &mut Network, pair: &Pair) -> f32 {
+    let [first, second] = network.cells.get_disjoint_mut([pair.first, pair.second]).expect("two");
+    let (Some(first), Some(second)) = (&mut first.parameters, &mut second.parameters) else {
+        return 0.0;
+    };
+    let channels = first.dims[0];
+    let group = second.group(channels * pair.block);
+    let input_of = Inputs::new(second, group);
+    let mut after = vec![0f32; channels];
+    for (i, w) in second.weights.iter().enumerate() {
+        if let Some(range) = after.get_mut(input_of.at(i) / pair.block) {
+            *range = range.max(w.abs());
+        }
+    }
+    let per_output = first.per_output();
+    let mut factors = vec![1f32; channels];
+    let mut delta = 0f32;
+    for (o, factor) in factors.iter_mut().enumerate() {
+        let weights = &mut first.weights[o * per_output..][..per_output];
+        let bias = first.bias.as_mut().map(|b| &mut b[o]);
+        let (r1, r2) = (weights.iter().fold(0f32, |m, w| m.max(w.abs())), after[o]);
+        if !(r1 > 0.0 || bias.as_ref().is_none_or(|b| **b == 0.0)) {
+            continue;
+        }
+        delta = delta.max((r1 - r2).abs());
+        let even = (r1 * r2).sqrt();
+        let s1 = if r1 > 0.0 { even / r1 } else { 0.0 };
+        *factor = if r2 > 0.0 { even / r2 } else { 0.0 };
+        weights.iter_mut().chain(bias).for_each(|x| *x *= s1);
+    }
+    for (i, w) in second.weights.iter_mut().enumerate() {
+        *w *= factors.get(input_of.at(i) / pair.block).unwrap_or(&1.0);
+    }
+    delta
+}
+
+/// Which input channel a weight reads.
+struct Inputs {
+    per_group: usize,
+    kernel: usize,
+    outputs_per_group: usize,
+}
+
+impl Inputs {
+    fn new(of: &Parameters, group: usize) -> Inputs {
+        let kernel = of.dims[2..].iter().product();
+        Inputs { per_group: of.dims[1], kernel, outputs_per_group: (of.dims[0] / group).max(1) }
+    }
+
+    fn at(&self, weight: usize) -> usize {
+        let output = weight / (self.per_group * self.kernel);
+        output / self.outputs_per_group * self.per_group + weight / self.kernel % self.per_group
+    }
+}

@@ -1,0 +1,321 @@
+//! Recognises the cells of a float graph.
+
+use crate::canonical::{canonicalize, exchange, reals, transposed};
+use crate::moves;
+use crate::plan::{Activation, Cell, Kind, Network, Parameters, Source};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::ir::ops::{Clip, Gemm, Relu};
+use onnxd_plugin_sdk::ir::{
+    At, Attr, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId,
+};
+use std::collections::{BTreeSet, HashMap};
+
+/// Reads the cells of `model`.
+///
+/// # Errors
+/// All nodes that belong to no cell.
+pub fn recognize(model: &Model) -> Result<Network, Diagnostics> {
+    let mut model = model.clone();
+    canonicalize(&mut model.graph);
+    let graph = &model.graph;
+    let mut reader =
+        Reader { graph, cells: Vec::new(), made: HashMap::new(), names: BTreeSet::new() };
+    let mut problems = Diagnostics::default();
+    let order = graph.topological().map_err(|cycle| {
+        let node = cycle.first().map_or("", |id| &graph[*id].name);
+        Diagnostic::new(Code::OnnxInvalid, format!("node `{}` is on a cycle", shown(node)))
+    })?;
+    let mut taken = vec![false; graph.node_bound()];
+    for id in order {
+        if taken[id.index()] || graph[id].is("Constant") {
+            continue;
+        }
+        match reader.cell(id) {
+            Ok(cell) => {
+                cell.nodes.iter().for_each(|node| taken[node.index()] = true);
+                reader.add(cell);
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    let cells = reader.cells;
+    problems.or_ok(())?;
+    Ok(Network { cells, model })
+}
+
+struct Reader<'g> {
+    graph: &'g Graph,
+    cells: Vec<Cell>,
+    made: HashMap<ValueId, usize>,
+    names: BTreeSet<String>,
+}
+
+/// What a node is by itself.
+struct Found {
+    kind: Kind,
+    /// The inputs that flow; others are constants.
+    inputs: Vec<ValueId>,
+    parameters: Option<Parameters>,
+    activation: Activation,
+}
+
+impl Found {
+    fn plain(kind: Kind, inputs: Vec<ValueId>) -> Found {
+        Found { kind, inputs, parameters: None, activation: Activation::Linear }
+    }
+}
+
+impl Reader<'_> {
+    fn add(&mut self, cell: Cell) {
+        self.made.insert(cell.output, self.cells.len());
+        self.names.insert(cell.name.clone());
+        self.cells.push(cell);
+    }
+
+    fn cell(&self, id: NodeId) -> Result<Cell, Diagnostic> {
+        let graph = self.graph;
+        let node = &graph[id];
+        let mut outputs = node.outputs.iter().flatten().filter(|v| graph.uses(**v) > 0);
+        let output = outputs.next().or(node.outputs.iter().flatten().next()).copied();
+        let (Some(mut output), None) = (output, outputs.next()) else {
+            return Err(refuse(graph, id, "has several results"));
+        };
+        if node.subgraphs().next().is_some() {
+            return Err(refuse(graph, id, "has a sub-graph"));
+        }
+        let mut found =
+            self.find(id).unwrap_or_else(|| Found::plain(Kind::Float, flowing(graph, node)));
+        let mut nodes = vec![id];
+        let absorbs = matches!(found.kind, Kind::Conv | Kind::Fc | Kind::Sum | Kind::Max);
+        if let Some((next, activation)) = absorbs.then(|| self.absorbed(output)).flatten() {
+            found.activation = activation;
+            output = graph[next].output(0).unwrap_or(output);
+            nodes.push(next);
+        }
+        let source = |v: &ValueId| {
+            self.source(*v).ok_or_else(|| {
+                refuse(
+                    graph,
+                    id,
+                    &format!("reads `{}`, which no cell makes", shown(&graph[*v].name)),
+                )
+            })
+        };
+        let inputs = found.inputs.iter().map(source).collect::<Result<_, _>>()?;
+        let channels = channels(graph, output, found.kind)
+            .or_else(|| found.parameters.as_ref().map(|p| p.dims[0]));
+        Ok(Cell {
+            name: self.name(id, output, found.parameters.is_some()),
+            kind: found.kind,
+            node: id,
+            nodes,
+            inputs,
+            parameters: found.parameters,
+            activation: found.activation,
+            output,
+            channels: channels.unwrap_or(0),
+        })
+    }
+
+    fn find(&self, id: NodeId) -> Option<Found> {
+        let (graph, node) = (self.graph, &self.graph[id]);
+        if !node.is_standard() {
+            return None;
+        }
+        let first = node.input(0)?;
+        let all = || node.inputs.iter().copied().collect::<Option<Vec<_>>>();
+        let flow = || all().filter(|all| all.iter().all(|v| graph.constant(*v).is_none()));
+        Some(match node.op.as_str() {
+            "Conv" => self.weighted(node, Kind::Conv)?,
+            "Gemm" | "MatMul" => self.weighted(node, Kind::Fc)?,
+            "MaxPool" | "GlobalMaxPool" => Found::plain(Kind::MaxPool, vec![first]),
+            "AveragePool" | "GlobalAveragePool" => Found::plain(Kind::AveragePool, vec![first]),
+            "Add" | "Sum" => Found::plain(Kind::Sum, self.alike(flow()?, node)?),
+            "Max" => Found::plain(Kind::Max, self.alike(flow()?, node)?),
+            "Concat" => Found::plain(Kind::Concat, flow()?),
+            "Relu" | "Clip" => {
+                let activation = activation(graph, id)?;
+                Found { activation, ..Found::plain(Kind::Activation, vec![first]) }
+            }
+            _ if moves::is_move(graph, node) => Found::plain(Kind::Move, vec![first]),
+            _ => return None,
+        })
+    }
+
+    /// The inputs of an element-wise operator, if no one is broadcast.
+    fn alike(&self, inputs: Vec<ValueId>, node: &Node) -> Option<Vec<ValueId>> {
+        let shape = |v: ValueId| self.graph[v].ty.as_ref()?.shape();
+        let out = shape(node.output(0)?)?;
+        let same = |v: &ValueId| {
+            shape(*v)
+                .is_some_and(|s| s.len() == out.len() && s.iter().zip(out).all(|(a, b)| a.same(b)))
+        };
+        (inputs.len() > 1 && inputs.iter().all(same)).then_some(inputs)
+    }
+
+    fn weighted(&self, node: &Node, kind: Kind) -> Option<Found> {
+        let graph = self.graph;
+        let (x, w) = (node.input(0)?, node.input(1)?);
+        let mut weights = reals(graph, w)?;
+        if node.is("Gemm") {
+            let gemm = Gemm::view(node)?;
+            if gemm.transA != 0 || gemm.transB == 0 || gemm.alpha != 1.0 || gemm.beta != 1.0 {
+                return None;
+            }
+        }
+        if node.is("MatMul") {
+            weights = (weights.dims.len() == 2).then(|| transposed(&weights))?;
+        }
+        if graph.constant(x).is_some() || weights.values.is_empty() {
+            return None;
+        }
+        let outputs = weights.dims[0];
+        let bias = match node.input(2) {
+            None => None,
+            Some(b) => {
+                let bias = reals(graph, b)?.values;
+                let one = if bias.len() == 1 { Some(vec![bias[0]; outputs]) } else { None };
+                Some(one.unwrap_or(bias)).filter(|b| b.len() == outputs).map(|b| floats(&b)).into()
+            }
+        };
+        let bias: Option<Option<Vec<f32>>> = match bias {
+            None => Some(None),
+            Some(None) => None,
+            Some(some) => Some(some),
+        };
+        let parameters = Parameters {
+            dims: weights.dims.clone(),
+            weights: floats(&weights.values),
+            bias: bias?,
+        };
+        Some(Found { parameters: Some(parameters), ..Found::plain(kind, vec![x]) })
+    }
+
+    /// The activation that alone reads `v`.
+    fn absorbed(&self, v: ValueId) -> Option<(NodeId, Activation)> {
+        match (self.graph.readers(v), self.graph.uses(v)) {
+            ([reader], 1) => Some((*reader, activation(self.graph, *reader)?)),
+            _ => None,
+        }
+    }
+
+    fn source(&self, v: ValueId) -> Option<Source> {
+        match self.graph[v].origin() {
+            Origin::Input => {
+                let at = self.graph.inputs().iter().position(|i| *i == v)?;
+                Some(Source::Input(at))
+            }
+            _ => self.made.get(&v).map(|i| Source::Cell(*i)),
+        }
+    }
+
+    /// The source layer's name for a cell with weights; or the result's.
+    fn name(&self, id: NodeId, output: ValueId, weighted: bool) -> String {
+        let layer = self.graph[id].layers.first().map(|l| &l.name).filter(|_| weighted);
+        let value = &self.graph[output].name;
+        let name = layer.filter(|name| !self.names.contains(*name)).unwrap_or(value);
+        name.clone()
+    }
+}
+
+fn floats(values: &[f64]) -> Vec<f32> {
+    values.iter().map(|x| *x as f32).collect()
+}
+
+/// Inputs that are not constant.
+fn flowing(graph: &Graph, node: &Node) -> Vec<ValueId> {
+    let reads = node.inputs.iter().flatten().copied();
+    reads.filter(|v| graph.constant(*v).is_none()).collect()
+}
+
+fn refuse(graph: &Graph, id: NodeId, what: &str) -> Diagnostic {
+    let node = &graph[id];
+    let name = node.outputs.iter().flatten().next().map_or("", |v| graph[*v].name.as_str());
+    let text = format!("{} `{}` {what}: it cannot be quantized", shown(&node.op), shown(name));
+    let problem = Diagnostic::new(Code::FeatureUnsupported, text);
+    match node.layers.first() {
+        Some(layer) => problem.at(layer.clone()),
+        None => problem,
+    }
+}
+
+/// Size of the axis of channels.
+fn channels(graph: &Graph, v: ValueId, kind: Kind) -> Option<usize> {
+    let shape = graph[v].ty.as_ref()?.shape()?;
+    let dim = if kind == Kind::Fc { shape.last() } else { shape.get(1).or(shape.last()) };
+    usize::try_from(dim.and_then(Dim::known)?).ok()
+}
+
+fn activation(graph: &Graph, id: NodeId) -> Option<Activation> {
+    let node = &graph[id];
+    if node.is("Relu") {
+        return Some(Activation::Rectifier { clipping: None });
+    }
+    let clip = At::<Clip>::find(graph, id)?;
+    let bound = |v: Option<ValueId>, none: f32| match v {
+        None => Some(none),
+        Some(v) => scalar(graph.constant(v)?),
+    };
+    let (low, high) = (bound(clip.min, f32::MIN)?, bound(clip.max, f32::MAX)?);
+    if low == 0.0 && high > 0.0 {
+        let clipping = (high < f32::MAX).then_some(high);
+        return Some(Activation::Rectifier { clipping });
+    }
+    (low == -high && high > 0.0 && high < f32::MAX)
+        .then_some(Activation::Saturation { threshold: high })
+}
+
+pub(crate) fn scalar(t: &Tensor) -> Option<f32> {
+    let values = t.to_reals()?.values;
+    (values.len() == 1).then(|| values[0] as f32)
+}
+
+/// An attribute that is one integer.
+pub(crate) fn int(node: &Node, name: &str, default: i64) -> i64 {
+    match node.attr(name) {
+        Some(Attr::Int(i)) => *i,
+        _ => default,
+    }
+}
+
+impl Network {
+    /// Puts the parameters and activations of the cells, which may have changed, into the model.
+    pub(crate) fn write_back(&mut self) {
+        let graph = &mut self.model.graph;
+        for cell in &mut self.cells {
+            if let Activation::Rectifier { clipping: None } = cell.activation
+                && let Some(last) = cell.nodes.last_mut()
+                && graph[*last].is("Clip")
+                && let Some(x) = graph[*last].input(0)
+            {
+                *last = exchange(graph, *last, Relu::new(x));
+            }
+            let Some(parameters) = &cell.parameters else { continue };
+            put(graph, cell.node, 1, parameters.dims.clone(), &parameters.weights);
+            if let Some(bias) = &parameters.bias {
+                put(graph, cell.node, 2, vec![bias.len()], bias);
+            }
+        }
+    }
+
+    /// Whether a cell of integers reads the result.
+    pub(crate) fn feeds_integers(&self, cell: usize) -> bool {
+        let reads = |c: &Cell| c.kind != Kind::Float && c.inputs.contains(&Source::Cell(cell));
+        self.cells.iter().any(reads)
+    }
+}
+
+/// Gives a node a constant of its own for an input, of the type of the old one.
+fn put(graph: &mut Graph, node: NodeId, slot: usize, dims: Vec<usize>, values: &[f32]) {
+    let Some(old) = graph[node].input(slot) else { return };
+    let Some(dtype) = graph.constant(old).map(Tensor::dtype) else { return };
+    let mut data = Reals { dims, values: values.iter().map(|x| f64::from(*x)).collect() };
+    if graph[node].is("MatMul") {
+        data = transposed(&data);
+    }
+    let name = graph[old].name.clone();
+    if let Some(data) = data.to_tensor(dtype) {
+        let new = graph.add_initializer(&name, data);
+        graph.set_input(node, slot, Some(new));
+    }
+}

@@ -1,0 +1,173 @@
+//! What calibration samples tell: the range of the inputs, and ranges and histograms of the cells'
+//! results. Samples are taken one after the other, and none is kept.
+
+use crate::options::{Clipping, Options};
+use crate::plan::Network;
+use crate::threshold::{Histogram, bins};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::eval::{Executor, Observer, RunOptions, quoted};
+use onnxd_plugin_sdk::ir::{Graph, Tensor};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+
+/// Tensors by the names of the network's inputs.
+pub type Feeds = BTreeMap<String, Tensor>;
+
+/// One pass over the calibration samples.
+pub type Pass<'a> = Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'a>;
+
+/// Calibration samples, which can be had several times.
+pub type Samples<'a> = &'a dyn Fn() -> Pass<'a>;
+
+/// Smallest and largest of some values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Range {
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Range {
+    const NONE: Range = Range { min: f64::INFINITY, max: f64::NEG_INFINITY };
+
+    fn see(&mut self, values: &[f32]) {
+        for x in values {
+            self.min = self.min.min(f64::from(*x));
+            self.max = self.max.max(f64::from(*x));
+        }
+    }
+
+    /// Largest magnitude.
+    pub(crate) fn reach(&self) -> f64 {
+        if self.min > self.max { 0.0 } else { self.min.abs().max(self.max.abs()) }
+    }
+
+    /// In units of `unit`.
+    pub(crate) fn over(&self, unit: f64) -> Range {
+        if self.min > self.max {
+            return Range { min: 0.0, max: 0.0 };
+        }
+        Range { min: self.min / unit, max: self.max / unit }
+    }
+}
+
+/// The range of all inputs over all samples.
+pub(crate) fn input_range(graph: &Graph, samples: Samples) -> Result<Range, Diagnostics> {
+    let mut range = Range::NONE;
+    for sample in samples() {
+        for (name, tensor) in sample? {
+            let values = floats(&tensor).ok_or_else(|| unusable(&name))?;
+            if values.iter().any(|x| !x.is_finite()) {
+                return Err(unusable(&name).into());
+            }
+            if graph.inputs().iter().any(|v| graph[*v].name == name) {
+                range.see(&values);
+            }
+        }
+    }
+    if range.min > range.max {
+        let text = "there are no calibration samples";
+        return Err(Diagnostic::new(Code::EvalInputs, text).into());
+    }
+    Ok(range)
+}
+
+fn unusable(name: &str) -> Diagnostic {
+    let text = format!("a sample of input `{}` is not made of finite floats", shown(name));
+    Diagnostic::new(Code::EvalInputs, text)
+}
+
+fn floats(tensor: &Tensor) -> Option<Cow<'_, [f32]>> {
+    if let Some(values) = tensor.as_slice::<f32>() {
+        return Some(values);
+    }
+    let reals = tensor.dtype().is_float().then(|| tensor.to_reals()).flatten()?;
+    Some(reals.values.iter().map(|x| *x as f32).collect())
+}
+
+/// What was seen of a cell's result.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) range: Range,
+    /// Of those that want one, in units of the input's range.
+    pub(crate) histogram: Option<Histogram>,
+}
+
+/// Which results get a histogram, and whether they have a sign.
+pub(crate) type Wanted = BTreeMap<usize, bool>;
+
+struct Collector<'a> {
+    cells: HashMap<String, usize>,
+    seen: Vec<Seen>,
+    wanted: &'a Wanted,
+    unit: f64,
+    bins: usize,
+    /// Whether histograms are filled already.
+    counts: bool,
+    problem: Option<Diagnostic>,
+}
+
+impl Observer for Collector<'_> {
+    fn wants(&mut self, value: &str) -> bool {
+        self.cells.contains_key(value)
+    }
+
+    fn see(&mut self, value: &str, tensor: &Tensor) {
+        let (Some(at), Some(values)) = (self.cells.get(value), floats(tensor)) else { return };
+        let seen = &mut self.seen[*at];
+        if values.iter().any(|x| !x.is_finite()) {
+            let text = format!("`{}` is not finite on a calibration sample", shown(value));
+            self.problem.get_or_insert(Diagnostic::new(Code::EvalInputs, text));
+            return;
+        }
+        seen.range.see(&values);
+        let Some(signed) = self.wanted.get(at).filter(|_| self.counts) else { return };
+        let reach = seen.range.reach() / self.unit;
+        let histogram =
+            seen.histogram.get_or_insert_with(|| Histogram::new(reach, *signed, self.bins));
+        if let Err(problem) = histogram.reach(reach) {
+            self.problem.get_or_insert(problem);
+            return;
+        }
+        histogram.see(values.iter().map(|x| f64::from(*x) / self.unit));
+    }
+}
+
+/// Runs the network on all samples.
+pub(crate) fn collect(
+    network: &Network,
+    samples: Samples,
+    wanted: &Wanted,
+    unit: f64,
+    options: &Options,
+) -> Result<Vec<Seen>, Diagnostics> {
+    let graph = &network.model.graph;
+    let names = network.cells.iter().enumerate();
+    let mut collector = Collector {
+        cells: names.map(|(i, cell)| (quoted(&graph[cell.output].name), i)).collect(),
+        seen: vec![Seen { range: Range::NONE, histogram: None }; network.cells.len()],
+        wanted,
+        unit,
+        bins: bins(options.activations, options.bits),
+        counts: false,
+        problem: None,
+    };
+    let executor = Executor::new(&network.model)?;
+    let run = |collector: &mut Collector, sample: Result<Feeds, Diagnostics>| {
+        let options = RunOptions { observer: Some(collector), ..RunOptions::default() };
+        executor.run(&sample?, options).map(|_| ())
+    };
+    // The first batch sets the grid of the histograms, so its range must be known before they are
+    // filled.
+    let grid = options.activations != Clipping::None && options.batch > 1;
+    for sample in samples().take(if grid { options.batch } else { 0 }) {
+        run(&mut collector, sample)?;
+    }
+    collector.counts = options.activations != Clipping::None;
+    for sample in samples() {
+        run(&mut collector, sample)?;
+        if let Some(problem) = collector.problem.take() {
+            return Err(problem.into());
+        }
+    }
+    Ok(collector.seen)
+}

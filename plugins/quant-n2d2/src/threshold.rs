@@ -1,0 +1,179 @@
+//! Histograms of values on N2D2's grid of bins, and what value the largest integer shall stand for.
+
+use crate::options::Clipping;
+use crate::plan::bounds;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+
+/// A histogram reaches at least so far.
+const REACH_MIN: f64 = 0.1;
+/// Most bins: beyond, an outlier among the values has made the grid useless.
+const BINS_MAX: usize = 1 << 24;
+/// Steps from the largest threshold to zero.
+const STEPS: f64 = 1000.0;
+
+/// Counts of values in bins of equal width, between `low` and `high`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Histogram {
+    low: f64,
+    high: f64,
+    width: f64,
+    counts: Vec<u64>,
+}
+
+/// Bins at first, for thresholds of so many bits.
+pub(crate) fn bins(clipping: Clipping, bits: u32) -> usize {
+    match clipping {
+        Clipping::Quantile => 1 << 16,
+        _ => 1 << (bits + 6).min(16),
+    }
+}
+
+impl Histogram {
+    /// For values up to a magnitude of `reach`; below zero too if they are `signed`.
+    pub(crate) fn new(reach: f64, signed: bool, bins: usize) -> Histogram {
+        let high = reach.max(REACH_MIN);
+        Histogram::between(if signed { -high } else { 0.0 }, high, bins)
+    }
+
+    /// For values between two bounds.
+    pub(crate) fn between(low: f64, high: f64, bins: usize) -> Histogram {
+        Histogram { low, high, width: (high - low) / bins as f64, counts: vec![0; bins] }
+    }
+
+    /// Appends bins until values of a magnitude of `reach` fit.
+    ///
+    /// # Errors
+    /// `N0507` for values that are not finite, or so much larger than the first ones that no grid
+    /// fits both.
+    pub(crate) fn reach(&mut self, reach: f64) -> Result<(), Diagnostic> {
+        if reach <= self.high {
+            return Ok(());
+        }
+        let more = ((reach - self.high) / self.width).ceil();
+        let sides = if self.low < 0.0 { 2.0 } else { 1.0 };
+        if !(more * sides + self.counts.len() as f64 <= BINS_MAX as f64) {
+            let text = format!("a value of {reach} on samples whose first reach {}", self.high);
+            return Err(Diagnostic::new(Code::EvalInputs, text)
+                .help("The calibration samples must all be like those the network will see."));
+        }
+        let new = more as usize;
+        if self.low < 0.0 {
+            self.counts.splice(0..0, std::iter::repeat_n(0, new));
+            self.low -= more * self.width;
+        }
+        self.counts.resize(self.counts.len() + new, 0);
+        self.high += more * self.width;
+        Ok(())
+    }
+
+    /// Counts values, which should lie within; others count in the outermost bins.
+    pub(crate) fn see(&mut self, values: impl Iterator<Item = f64>) {
+        let last = self.counts.len() - 1;
+        for x in values {
+            let place = (x.clamp(self.low, self.high) - self.low) / self.width + 1e-6;
+            self.counts[(place as usize).min(last)] += 1;
+        }
+    }
+
+    /// Centres of the bins with their counts.
+    fn bins(&self) -> Vec<(f64, f64)> {
+        let bins = self.counts.iter().enumerate();
+        bins.map(|(i, n)| (self.low + (i as f64 + 0.5) * self.width, *n as f64)).collect()
+    }
+
+    fn signed(&self) -> bool {
+        self.low < 0.0
+    }
+
+    /// The threshold that `clipping` chooses for integers of `bits` bits.
+    pub(crate) fn threshold(&self, clipping: Clipping, bits: u32, quantile: f64) -> f64 {
+        let mut bins = self.bins();
+        let total: f64 = bins.iter().map(|(_, n)| n).sum();
+        if total == 0.0 {
+            return 0.0;
+        }
+        if clipping != Clipping::KlDivergence {
+            bins.retain(|(_, n)| *n > 0.0);
+        }
+        let reach = self.high.max(-self.low);
+        match clipping {
+            Clipping::None => reach,
+            Clipping::Mse => {
+                let (low, high) = bounds(bits, self.signed());
+                best(reach, |t, limit| mse(&bins, total, t, (low as f64, high as f64), limit))
+            }
+            Clipping::KlDivergence => {
+                let low = if self.signed() { -1.0 } else { 0.0 };
+                let mut coarse = Coarse::new(bits);
+                best(reach, |t, _| coarse.divergence(&bins, total, low * t, t))
+            }
+            Clipping::Quantile => {
+                let wanted = (quantile * total).trunc();
+                let mut seen = 0.0;
+                let reached = bins.iter().find(|(_, n)| {
+                    seen += n;
+                    seen >= wanted
+                });
+                reached.or(bins.last()).map_or(0.0, |(x, _)| *x)
+            }
+        }
+    }
+}
+
+/// The candidate with the least score: `reach`, and down to zero in equal steps. A score may be
+/// given up as soon as it is not below the limit.
+fn best(reach: f64, mut score: impl FnMut(f64, f64) -> f64) -> f64 {
+    let (mut least, mut chosen) = (f64::INFINITY, reach);
+    let mut t = reach;
+    while t > 0.0 {
+        let found = score(t, least);
+        if found < least {
+            (least, chosen) = (found, t);
+        }
+        t -= reach / STEPS;
+    }
+    chosen
+}
+
+/// Mean square error of integers up to `high` that stand for values up to `t`.
+fn mse(bins: &[(f64, f64)], total: f64, t: f64, (low, high): (f64, f64), limit: f64) -> f64 {
+    let scale = high / t;
+    let mut sum = 0.0;
+    for (x, n) in bins {
+        let q = (x * scale).round().clamp(low, high);
+        let error = x - q / scale;
+        sum += error * error * n / total;
+        if sum >= limit {
+            return sum;
+        }
+    }
+    sum
+}
+
+/// A coarse histogram, kept to be filled again.
+struct Coarse {
+    counts: Vec<f64>,
+}
+
+impl Coarse {
+    fn new(bits: u32) -> Coarse {
+        Coarse { counts: vec![0.0; 1 << bits] }
+    }
+
+    /// Divergence of the distribution from that of its values in coarse bins between two bounds.
+    fn divergence(&mut self, bins: &[(f64, f64)], total: f64, low: f64, high: f64) -> f64 {
+        let count = self.counts.len();
+        let width = (high - low) / count as f64;
+        let place = |x: f64| (((x.clamp(low, high) - low) / width + 1e-6) as usize).min(count - 1);
+        self.counts.fill(0.0);
+        for (x, n) in bins {
+            self.counts[place(*x)] += n;
+        }
+        let norm: f64 = bins.iter().map(|(x, _)| self.counts[place(*x)]).sum();
+        let term = |(x, n): &(f64, f64)| {
+            let p = n / total;
+            p * (p / (self.counts[place(*x)] / norm)).ln()
+        };
+        bins.iter().filter(|(_, n)| *n > 0.0).map(term).sum()
+    }
+}
