@@ -85,7 +85,7 @@ impl Parameters {
     /// The number of groups of a convolution with so many input channels; 1 if they do not fit.
     fn group(&self, channels: usize) -> usize {
         let per_group = self.dims[1].max(1);
-        if channels % per_group == 0 { channels / per_group } else { 1 }
+        if channels.is_multiple_of(per_group) { channels / per_group } else { 1 }
     }
 
     /// Weights of one output.

@@ -14,7 +14,6 @@ pub mod network;
 pub mod options;
 pub mod plan;
 mod rescale;
-mod rescale;
 mod scaling;
 mod signs;
 mod statistics;

@@ -124,10 +124,8 @@ impl<'a> Scales<'a> {
 
     /// Brings the inputs of a cell to the common scale `to` of a list.
     fn unite(&mut self, at: usize, of: &[f64], to: f64) {
-        for slot in 0..of.len() {
-            if of[slot] != to {
-                self.push(at, slot, &[of[slot] / to]);
-            }
+        for (slot, own) in of.iter().enumerate().filter(|(_, own)| **own != to) {
+            self.push(at, slot, &[own / to]);
         }
     }
 

@@ -51,7 +51,8 @@ impl Histogram {
         }
         let more = ((reach - self.high) / self.width).ceil();
         let sides = if self.low < 0.0 { 2.0 } else { 1.0 };
-        if !(more * sides + self.counts.len() as f64 <= BINS_MAX as f64) {
+        let all = more * sides + self.counts.len() as f64;
+        if !all.is_finite() || all > BINS_MAX as f64 {
             let text = format!("a value of {reach} on samples whose first reach {}", self.high);
             return Err(Diagnostic::new(Code::EvalInputs, text)
                 .help("The calibration samples must all be like those the network will see."));

@@ -1,0 +1,290 @@
+//! Compares plans with what N2D2 computed for the same networks, samples and options. The networks
+//! lie beside the repository; without them nothing is compared.
+
+mod log;
+mod simulate;
+
+use onnxd_arrays::Arrays;
+use onnxd_frontend_n2d2::fuzzing::{Dropped, import};
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
+use onnxd_plugin_sdk::ir::{Model, Reals, Tensor};
+use onnxd_plugin_sdk::onnx;
+use onnxd_plugin_sdk::serde_json::json;
+use quant_n2d2::plan::{CellPlan, How, Network, Plan};
+use quant_n2d2::{Feeds, Pass, plan};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+fn corpus() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    let places = [root.join("shared/corpus/n2d2"), PathBuf::from("/work/shared/corpus/n2d2")];
+    places.into_iter().find(|p| p.is_dir())
+}
+
+fn sorted(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+fn files(folder: &Path, root: &Path, into: &mut BTreeMap<String, Vec<u8>>) {
+    for path in sorted(folder) {
+        let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() && !["runs", "net_state"].contains(&name.as_str()) {
+            files(&path, root, into);
+        } else if path.is_file() && path.extension().is_none_or(|e| e != "npz") {
+            into.insert(name, std::fs::read(&path).unwrap());
+        }
+    }
+}
+
+fn load(folder: &Path) -> Result<(Model, usize), Diagnostics> {
+    let mut found = BTreeMap::new();
+    files(folder, folder, &mut found);
+    let ini = String::from_utf8_lossy(&found["net.ini"]).into_owned();
+    let batch = ini.lines().find_map(|l| l.trim().strip_prefix("BatchSize=")?.trim().parse().ok());
+    let dropped = Dropped(found.iter().map(|(k, v)| (k.as_str(), v.as_slice())).collect());
+    let mut model = import("net.ini", &dropped, &json!({}))?.model;
+    let _ = onnxd_plugin_sdk::ir::infer(&mut model);
+    Ok((model, batch.unwrap_or(1)))
+}
+
+/// One row of a batch.
+fn row(batch: &Tensor, at: usize) -> Tensor {
+    let x = batch.to_reals().unwrap();
+    let size: usize = x.dims[1..].iter().product();
+    let mut dims = x.dims.clone();
+    dims[0] = 1;
+    let values = x.values[at * size..][..size].iter().map(|v| *v as f32).collect();
+    Tensor::from_vec(dims, values)
+}
+
+/// What was compared in a run, and how it differs.
+#[derive(Default)]
+struct Verdict {
+    thresholds: f64,
+    scales: f64,
+    weights: usize,
+    biases: usize,
+    /// Cells whose integers were compared one by one.
+    cells: usize,
+    /// Of the network's outputs.
+    outputs: f64,
+    missing: Vec<String>,
+}
+
+impl Verdict {
+    fn exact(&self) -> bool {
+        self.weights + self.biases == 0
+            && self.thresholds < 2e-5
+            && self.scales < 2e-6
+            && self.outputs == 0.0
+            && self.missing.is_empty()
+    }
+}
+
+/// Networks in which N2D2 computes something else than the network.
+const DELIBERATE: &[(&str, &str)] =
+    &[("own_bn_after_relu", "N2D2 applies a normalization in floats to integers")];
+
+fn relative(a: f64, b: f64) -> f64 {
+    (a - b).abs() / b.abs().max(1e-12)
+}
+
+fn compare(folder: &Path, run: &log::Run, network: &Network, plan: &Plan) -> Verdict {
+    let mut verdict = Verdict::default();
+    let at = |name: &str| network.cells.iter().position(|c| c.name == name);
+    for (name, t) in &run.thresholds {
+        let Some(at) = at(name) else {
+            verdict.missing.push(name.clone());
+            continue;
+        };
+        let difference = relative(plan.cells[at].threshold.threshold, *t);
+        verdict.thresholds = verdict.thresholds.max(difference);
+    }
+    for (name, (mode, numbers)) in &run.scalings {
+        if let Some(at) = at(name) {
+            verdict.scales = verdict.scales.max(scaling(&plan.cells[at], mode, numbers));
+        }
+    }
+    if let Ok(bytes) = std::fs::read(folder.join("exact.onnx")) {
+        let exact = onnx::decode(bytes.into(), &mut onnx::NoExternalData).unwrap().model;
+        integers(&exact, network, plan, &mut verdict);
+    }
+    outputs(folder, network, plan, &mut verdict);
+    verdict
+}
+
+/// Largest difference of a scaling: relative for factors, of the numbers otherwise.
+fn scaling(cell: &CellPlan, mode: &str, numbers: &[f64]) -> f64 {
+    let Some(rescale) = &cell.rescale else { return f64::INFINITY };
+    let whole = |list: Vec<f64>, from: usize| {
+        let pairs = numbers[from..].iter().enumerate();
+        let own = |i: usize| if list.len() == 1 { list[0] } else { list[i] };
+        pairs.map(|(i, n)| (own(i) - n).abs()).fold(0.0, f64::max)
+    };
+    match (&rescale.how, mode) {
+        (How::FloatingPoint(f), "float_mult") => {
+            let own = |i: usize| f64::from(if f.len() == 1 { f[0] } else { f[i] });
+            let pairs = numbers.iter().enumerate();
+            pairs.map(|(i, n)| relative(own(i), *n)).fold(0.0, f64::max)
+        }
+        (How::FixedPoint { fraction_bits, multipliers }, "fixed16" | "fixed32") => {
+            let bits = (f64::from(*fraction_bits) - numbers[0]).abs();
+            // A multiplier of 31 bits is more precise than the thresholds.
+            let own = multipliers.iter().map(|m| *m as f64 / numbers[1]).collect::<Vec<_>>();
+            let scale = |n: &f64| n / numbers[1];
+            let pairs = numbers[1..].iter().enumerate();
+            let pick = |i: usize| if own.len() == 1 { own[0] } else { own[i] };
+            bits + pairs.map(|(i, n)| (pick(i) - scale(n)).abs()).fold(0.0, f64::max)
+        }
+        (How::SingleShift(e), "single_shift") => {
+            whole(e.iter().map(|e| f64::from(*e)).collect(), 0)
+        }
+        (How::DoubleShift(_), "double_shift") => 0.0,
+        _ => f64::INFINITY,
+    }
+}
+
+/// Compares weights and biases with those of a graph of N2D2.
+fn integers(exact: &Model, network: &Network, plan: &Plan, verdict: &mut Verdict) {
+    let graph = &exact.graph;
+    let find = |prefix: &str| {
+        graph.value_ids().find(|v| {
+            let name = graph[*v].name.as_str();
+            let rest = name.strip_prefix(prefix).and_then(|r| r.strip_prefix("__"));
+            rest.is_some_and(|r| r.trim_start_matches("T__").parse::<usize>().is_ok())
+        })
+    };
+    for (cell, plan) in network.cells.iter().zip(&plan.cells) {
+        let Some(own) = &plan.integers else { continue };
+        let Some(w) = find(&format!("{}_w", cell.name)) else {
+            verdict.missing.push(format!("{}_w", cell.name));
+            continue;
+        };
+        let data = graph.constant(w).unwrap();
+        let mut theirs = data.to_reals().unwrap();
+        if graph[w].name.contains("__T__") {
+            let [rows, columns] = [theirs.dims[0], theirs.dims[1]];
+            let places = (0..rows * columns).map(|i| i % rows * columns + i / rows);
+            theirs.values = places.map(|i| theirs.values[i]).collect();
+        }
+        verdict.cells += 1;
+        if theirs.values.len() != own.weights.len() {
+            verdict.missing.push(format!("{} {:?}", cell.name, theirs.dims));
+            continue;
+        }
+        let pairs = theirs.values.iter().zip(&own.weights);
+        verdict.weights += pairs.filter(|(a, b)| **a != f64::from(**b)).count();
+        if let (Some(b), Some(own)) = (find(&format!("{}_b", cell.name)), &own.bias) {
+            let theirs = graph.constant(b).unwrap().to_reals().unwrap().values;
+            let pairs = theirs.iter().zip(own);
+            verdict.biases += pairs.filter(|(a, b)| **a != **b as f64).count();
+        }
+    }
+}
+
+/// Runs the plan on N2D2's inputs.
+fn outputs(folder: &Path, network: &Network, plan: &Plan, verdict: &mut Verdict) {
+    let read = |name: &str| -> Arrays { onnxd_arrays::read(&folder.join(name)).unwrap() };
+    let inputs: BTreeMap<String, Reals> =
+        read("inputs.npz").into_iter().map(|(n, t)| (n, t.to_reals().unwrap())).collect();
+    let found = simulate::simulate(network, plan, &inputs);
+    for (name, theirs) in read("outputs.npz") {
+        let theirs = theirs.to_reals().unwrap().values;
+        let own = &found[&name].values;
+        let worst = own.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        // A softmax of integers.
+        let worst =
+            if theirs.iter().any(|x| x.fract() != 0.0) && worst < 1e-5 { 0.0 } else { worst };
+        verdict.outputs = verdict.outputs.max(worst);
+    }
+}
+
+fn check(folder: &Path, only: Option<&str>) -> (usize, usize, usize) {
+    let net = folder.file_name().unwrap().to_str().unwrap();
+    let runs = sorted(&folder.join("runs"));
+    let (mut exact, mut failed, mut incomplete) = (0, 0, 0);
+    if runs.is_empty() {
+        return (0, 0, 0);
+    }
+    let (model, batch) = match load(folder) {
+        Ok(loaded) => loaded,
+        Err(problem) => {
+            println!("{net}: {problem}");
+            return (0, runs.len(), 0);
+        }
+    };
+    let calibration = onnxd_arrays::read(&folder.join("calib.npz")).unwrap();
+    let rows = calibration[0].1.dims()[0];
+    for path in runs {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if only.is_some_and(|only| !name.contains(only))
+            || name.contains("fake")
+            || name.contains("implicit")
+        {
+            continue;
+        }
+        let run = log::read(&path, batch);
+        let samples = || -> Pass {
+            let rows = (0..rows).map(|at| {
+                let feed = |(n, t): &(String, Tensor)| (n.clone(), row(t, at));
+                Ok(calibration.iter().map(feed).collect::<Feeds>())
+            });
+            Box::new(rows)
+        };
+        let whole = run.samples == rows;
+        let made = plan(&model, &samples, &run.options);
+        let verdict = match made {
+            Ok((network, plan)) => compare(&path, &run, &network, &plan),
+            Err(problem) => {
+                println!("{net} {name}: {problem}");
+                failed += 1;
+                continue;
+            }
+        };
+        let state = match (verdict.exact(), whole) {
+            (true, _) => "exact",
+            (false, true) => "DIFFERS",
+            (false, false) => "part of the samples",
+        };
+        println!(
+            "{net} {name}: {state}; thresholds {:.1e}, scales {:.1e}, of {} cells {} weights and {} biases differ, outputs by {} {}",
+            verdict.thresholds,
+            verdict.scales,
+            verdict.cells,
+            verdict.weights,
+            verdict.biases,
+            verdict.outputs,
+            verdict.missing.join(" "),
+        );
+        match (verdict.exact(), whole) {
+            (true, _) => exact += 1,
+            (false, true) if DELIBERATE.iter().any(|(n, _)| *n == net) => incomplete += 1,
+            (false, true) => failed += 1,
+            (false, false) => incomplete += 1,
+        }
+    }
+    (exact, failed, incomplete)
+}
+
+#[test]
+fn plans_are_those_of_n2d2() {
+    let Some(corpus) = corpus() else {
+        eprintln!("SKIPPED: there is no corpus of N2D2 networks beside the repository");
+        return;
+    };
+    let (wanted, run) = (std::env::var("NET").ok(), std::env::var("RUN").ok());
+    let mut sums = (0, 0, 0);
+    for folder in sorted(&corpus).iter().filter(|p| p.is_dir()) {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        if wanted.as_ref().is_some_and(|w| !name.contains(w.as_str())) {
+            continue;
+        }
+        let found = check(folder, run.as_deref());
+        sums = (sums.0 + found.0, sums.1 + found.1, sums.2 + found.2);
+    }
+    println!("exact {}, different {}, not comparable {}", sums.0, sums.1, sums.2);
+    assert_eq!(sums.1, 0, "runs differ from N2D2's");
+}
