@@ -52,7 +52,7 @@ pub fn write(network: &Network, plan: &Plan, casting: Casting) -> Result<Written
         ),
     ] {
         if problem {
-            return Err(Diagnostic::new(Code::QuantizationUnavailable, text).into());
+            return Err(Diagnostic::new(Code::FeatureUnsupported, text).into());
         }
     }
     let graph = std::mem::replace(&mut model.graph, Graph::new(""));
@@ -73,7 +73,7 @@ pub fn write(network: &Network, plan: &Plan, casting: Casting) -> Result<Written
             let layer = writer.layers.first().cloned();
             let layer = layer.unwrap_or_else(|| Layer::new(&cell.name, format!("{:?}", cell.kind)));
             let text = format!("`{}` cannot be written in integers: {text}", cell.name);
-            problems.push(Diagnostic::new(Code::QuantizationUnavailable, text).at(layer));
+            problems.push(Diagnostic::new(Code::FeatureUnsupported, text).at(layer));
         }
     }
     let Writer { e, accumulators, .. } = writer;

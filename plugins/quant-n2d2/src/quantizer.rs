@@ -1,0 +1,245 @@
+//! Joins the parts: params, the plan, the graph in integers, and the report.
+
+use crate::graph::{Casting, Written, write};
+use crate::options::{Clipping, Equalization, Options, Rescaling};
+use crate::plan::{How, Kind, Network, Output, Plan};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_plugin_sdk::ir::Model;
+use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
+
+const SECTION: &str = "quantization.n2d2";
+
+/// The quantizer `n2d2`.
+pub(crate) struct N2d2;
+
+impl Quantizer for N2d2 {
+    fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        refuse(cx)?;
+        let options = options(cx)?;
+        let casting = match (flag(cx, "fake_quantization"), flag(cx, "implicit_casting")) {
+            (true, _) => Casting::Fake,
+            (false, true) => Casting::Implicit,
+            (false, false) => Casting::Explicit,
+        };
+        let (network, plan) = planned(model, cx, &options)?;
+        let written = write(&network, &plan, casting)?;
+        report(cx, &options, (&network, &plan, &written));
+        if casting == Casting::Implicit {
+            let text = "the model was written without casts, and its types do not fit together: \
+                        runtimes refuse it";
+            let help = "Leave `ImplicitCasting` out for a model that runs.";
+            cx.note(Diagnostic::new(Code::OnnxInvalid, text).help(help));
+        }
+        *model = written.model;
+        for (key, value) in facts(model, &network, &plan) {
+            model.set_metadata(&key, value.clone());
+            cx.metadata(key, value);
+        }
+        Ok(())
+    }
+}
+
+fn key(name: &str) -> String {
+    format!("{SECTION}.{name}")
+}
+
+fn flag(cx: &QuantizeContext, name: &str) -> bool {
+    cx.flag(&key(name))
+}
+
+/// What params can ask for and this quantizer does not do.
+fn refuse(cx: &QuantizeContext) -> Result<(), Diagnostic> {
+    let unsupported = |text: String| Err(Diagnostic::new(Code::FeatureUnsupported, text));
+    for name in ["qat_sat", "calib_reload"] {
+        if flag(cx, name) {
+            return unsupported(format!("`{}` is not supported", key(name)));
+        }
+    }
+    if cx.calibration().is_empty() || cx.int(&key("calib")) == Some(0) {
+        let text = "quantization takes calibration data, and there is none";
+        let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs, and leave \
+                    `calib` at -1.";
+        return Err(Diagnostic::new(Code::FileMissing, text).help(help));
+    }
+    Ok(())
+}
+
+fn options(cx: &QuantizeContext) -> Result<Options, Diagnostic> {
+    let defaults = Options::default();
+    let bits = cx.int(&key("nbbits")).unwrap_or(8);
+    let Some(bits) = u32::try_from(bits).ok().filter(|bits| (2..=16).contains(bits)) else {
+        let text = format!("`{}` is {bits}; integers have 2 to 16 bits", key("nbbits"));
+        return Err(Diagnostic::new(Code::FeatureUnsupported, text));
+    };
+    Ok(Options {
+        bits,
+        unsigned: !flag(cx, "no_unsigned"),
+        equalization: match flag(cx, "no_cle") {
+            true => Equalization::Off,
+            false => Equalization::Exact,
+        },
+        weights: clipping(cx, "wt_clipping_mode", defaults.weights),
+        activations: clipping(cx, "act_clipping_mode", defaults.activations),
+        quantile: cx.real(&key("act_quantile_value")).unwrap_or(defaults.quantile),
+        rescaling: match cx.text(&key("act_rescaling_mode")) {
+            Some("Floating-point") => Rescaling::FloatingPoint,
+            Some("Fixed-point16") => Rescaling::FixedPoint16,
+            Some("Fixed-point32" | "Fixed-point") => Rescaling::FixedPoint32,
+            Some("Double-shift") => Rescaling::DoubleShift,
+            _ => Rescaling::SingleShift,
+        },
+        per_output: flag(cx, "act_rescale_per_output"),
+        batch: cx.calibration().batch_size(),
+        ..defaults
+    })
+}
+
+fn clipping(cx: &QuantizeContext, name: &str, default: Clipping) -> Clipping {
+    match cx.text(&key(name)) {
+        Some("None") => Clipping::None,
+        Some("MSE") => Clipping::Mse,
+        Some("KL-Divergence") => Clipping::KlDivergence,
+        Some("Quantile") => Clipping::Quantile,
+        _ => default,
+    }
+}
+
+fn planned(
+    model: &Model,
+    cx: &QuantizeContext,
+    options: &Options,
+) -> Result<(Network, Plan), Diagnostics> {
+    let calibration = cx.calibration();
+    let batch = options.batch.max(1) as u64;
+    // N2D2 runs whole batches.
+    let most = match cx.int(&key("calib")).and_then(|n| u64::try_from(n).ok()) {
+        Some(samples) => samples.div_ceil(batch).saturating_mul(batch),
+        None => u64::MAX,
+    };
+    let total = calibration.samples().min(most).div_ceil(batch);
+    let samples = || -> crate::Pass<'_> {
+        let batches = calibration.batches(options.batch, most).zip(0u64..);
+        Box::new(batches.map(move |(batch, done)| {
+            cx.progress(done, total)?;
+            batch
+        }))
+    };
+    crate::plan(model, &samples, options)
+}
+
+fn report(
+    cx: &mut QuantizeContext,
+    options: &Options,
+    (network, plan, written): (&Network, &Plan, &Written),
+) {
+    for remark in plan.remarks.iter().chain(&written.remarks) {
+        cx.note(Diagnostic::new(Code::NumericsMismatch, remark.clone()));
+    }
+    let graph = &network.model.graph;
+    for (input, output) in graph.inputs().iter().zip(&plan.inputs) {
+        cx.tensor(tensor(&graph[*input].name, *output, "max"));
+    }
+    for (at, cell) in network.cells.iter().enumerate() {
+        let decided = &plan.cells[at];
+        let Some(output) = decided.output else {
+            cx.left_in_float(&cell.name, "it computes on real values");
+            continue;
+        };
+        let Some(rescale) = &decided.rescale else { continue };
+        let method = match options.activations {
+            _ if decided.threshold.threshold >= decided.threshold.max.abs() => "max",
+            Clipping::None => "max",
+            Clipping::Mse => "MSE",
+            Clipping::KlDivergence => "KL-Divergence",
+            Clipping::Quantile => "Quantile",
+        };
+        cx.tensor(tensor(&graph[cell.output].name, output, method));
+        let sums = written.accumulators[at].map_or(String::new(), |max| {
+            let bits = i64::BITS - max.leading_zeros() + 1;
+            format!("; sums of at most {max}, {bits} of 32 bits")
+        });
+        cx.layer(QuantizedLayer {
+            name: cell.name.clone(),
+            op: kind(cell.kind).to_owned(),
+            rescaling: format!("{}{sums}", described(&rescale.how)),
+            sqnr_db: None,
+        });
+    }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Conv => "Conv",
+        Kind::Fc => "Gemm",
+        Kind::MaxPool => "MaxPool",
+        Kind::AveragePool => "AveragePool",
+        Kind::Sum => "Add",
+        Kind::Max => "Max",
+        Kind::Concat => "Concat",
+        Kind::Move => "Identity",
+        Kind::Activation => "Clip",
+        Kind::Float => "",
+    }
+}
+
+/// A rescaling in words: `Single-shift by 7 to 9`.
+fn described(how: &How) -> String {
+    fn span<T: Copy + PartialOrd + std::fmt::Display>(values: impl Iterator<Item = T>) -> String {
+        let values: Vec<T> = values.collect();
+        let smaller = |a: T, b: T| if b < a { b } else { a };
+        let larger = |a: T, b: T| if b > a { b } else { a };
+        match (values.iter().copied().reduce(smaller), values.iter().copied().reduce(larger)) {
+            (Some(lo), Some(hi)) if lo < hi => format!("{lo} to {hi}"),
+            (Some(lo), _) => format!("{lo}"),
+            _ => String::new(),
+        }
+    }
+    match how {
+        How::FloatingPoint(factors) => format!("times {}", span(factors.iter().copied())),
+        How::FixedPoint { fraction_bits, multipliers } => {
+            let multipliers = span(multipliers.iter().copied());
+            format!("Fixed-point times {multipliers}, shift by {fraction_bits}")
+        }
+        How::SingleShift(shifts) => format!("Single-shift by {}", span(shifts.iter().copied())),
+        How::DoubleShift(pairs) => {
+            let far = span(pairs.iter().map(|(_, e)| *e));
+            let near = span(pairs.iter().map(|(d, e)| e.saturating_sub(*d)));
+            format!("Double-shift by {near} and {far}")
+        }
+    }
+}
+
+fn tensor(name: &str, output: Output, method: &str) -> QuantizedTensor {
+    let (lo, hi) = output.bounds();
+    QuantizedTensor {
+        name: name.to_owned(),
+        element_type: type_text(output),
+        scales: vec![output.scale],
+        zero_points: vec![],
+        range: Some((lo as f64 * output.scale, hi as f64 * output.scale)),
+        method: method.to_owned(),
+    }
+}
+
+fn type_text(output: Output) -> String {
+    let stored = if output.signed { "int8" } else { "uint8" };
+    if output.bits == 8 { stored.into() } else { format!("{} bits in {stored}", output.bits) }
+}
+
+/// What a program that runs the model has to know: the real values of its inputs and outputs.
+fn facts(model: &Model, network: &Network, plan: &Plan) -> Vec<(String, String)> {
+    let graph = &model.graph;
+    let fact = |side: &str, name: &str, output: &Output| {
+        let text = format!("{}, one step is {}", type_text(*output), output.scale);
+        (format!("onnxd.quantization.{side}.{name}"), text)
+    };
+    let inputs = graph.inputs().iter().zip(&plan.inputs);
+    let mut facts: Vec<_> =
+        inputs.map(|(input, output)| fact("input", &graph[*input].name, output)).collect();
+    for (cell, decided) in network.cells.iter().zip(&plan.cells) {
+        if let Some(output) = decided.output.filter(|_| graph.is_output(cell.output)) {
+            facts.push(fact("output", &graph[cell.output].name, &output));
+        }
+    }
+    facts
+}
