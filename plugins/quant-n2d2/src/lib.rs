@@ -3,16 +3,18 @@
 //!
 //! The way from floats to integers: recognise the cells ([`network`]), equalize their weights, clip
 //! them, watch the network on calibration samples, choose thresholds, and follow the scales through
-//! the network. [`plan()`] does all of it and writes no node.
+//! the network. [`plan()`] does all of it and writes no node; [`graph`] does that.
 // A diagnostic is one large value by design, and errors are rare.
 #![allow(clippy::result_large_err)]
 
 mod canonical;
 mod equalize;
+pub mod graph;
 mod moves;
 pub mod network;
 pub mod options;
 pub mod plan;
+mod quantizer;
 mod rescale;
 mod scaling;
 mod signs;
@@ -29,6 +31,15 @@ use signs::Signs;
 use statistics::{Range, Seen};
 
 pub use statistics::{Feeds, Pass, Samples};
+
+onnxd_plugin_sdk::export_plugin! {
+    id: "org.onnxd.quant-n2d2",
+    summary: "Quantizes networks to integers in the way of N2D2",
+    components: [
+        quantizer("n2d2", "Integers throughout, scales folded into the layers" =>
+            || Box::new(quantizer::N2d2)),
+    ],
+}
 
 /// Decides how `model` becomes a network of integers.
 ///
