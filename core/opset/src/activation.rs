@@ -2,7 +2,7 @@
 
 use crate::row::{Row, both, down};
 use crate::site::{Done, Site, axis};
-use onnxd_ir::Attr;
+use onnxd_ir::{Attr, Dim};
 
 const SOFT: &[&str] = &["Softmax", "LogSoftmax", "Hardmax"];
 
@@ -24,6 +24,11 @@ fn softmax_13_up(s: &mut Site<'_>) -> Done {
     let rank = s.rank(x).ok();
     if wanted == -1 || rank.is_some_and(|r| r > 0 && wanted == r as i64 - 1) {
         s.set("axis", Attr::Int(wanted));
+        return Ok(());
+    }
+    if s.shape(x).is_ok_and(|shape| shape.contains(&Dim::Known(0))) {
+        // Nothing is normalized, and a 0 would stand for another size in Reshape.
+        s.set("axis", Attr::Int(-1));
         return Ok(());
     }
     let flat = s.add("Flatten", "flat", &[x], &[("axis", Attr::Int(wanted))]);

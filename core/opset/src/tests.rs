@@ -143,6 +143,16 @@ fn softmax_of_flattened_axes() {
 }
 
 #[test]
+fn softmax_of_nothing_keeps_its_shape() {
+    check(
+        4,
+        13,
+        "g (float[0,0] x) => (float[0,0] y) { y = Hardmax<axis = 0>(x) }",
+        "g (float[0,0] x) => (float[0,0] y) { y = Hardmax<axis = -1>(x) }",
+    );
+}
+
+#[test]
 fn attributes_become_inputs_and_inputs_attributes() {
     let old = "g (float[2,3,4] x) => (float[3,1] y) {
         m = ReduceMean<axes = [2]>(x)
