@@ -231,7 +231,11 @@ fn submission(job: JobHandle) -> Result<Submission, Diagnostic> {
 
 fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diagnostics> {
     let submission = submission(job)?;
-    let imported = frontend.import(&submission)?;
+    let mut imported = frontend.import(&submission)?;
+    // Passes and quantizers find these facts in the model.
+    for (key, value) in &imported.metadata {
+        imported.model.set_metadata(&format!("onnxd.{key}"), value.clone());
+    }
     let job = submission.job();
     job.put_graph(&onnxd_onnx::encode_to_bytes(&imported.model, &mut HostTensors(job))?)?;
     let log = message::ImportLog {

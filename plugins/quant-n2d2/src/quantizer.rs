@@ -15,7 +15,7 @@ pub(crate) struct N2d2;
 impl Quantizer for N2d2 {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
         refuse(cx)?;
-        let options = options(cx)?;
+        let options = Options { inputs: declared_range(model), ..options(cx)? };
         let casting = match (flag(cx, "fake_quantization"), flag(cx, "implicit_casting")) {
             (true, _) => Casting::Fake,
             (false, true) => Casting::Implicit,
@@ -32,7 +32,6 @@ impl Quantizer for N2d2 {
         }
         *model = written.model;
         for (key, value) in facts(model, &network, &plan) {
-            model.set_metadata(&key, value.clone());
             cx.metadata(key, value);
         }
         Ok(())
@@ -92,6 +91,16 @@ fn options(cx: &QuantizeContext) -> Result<Options, Diagnostic> {
         batch: cx.calibration().batch_size(),
         ..defaults
     })
+}
+
+/// The range `[a, b]` that the front-end knows of the inputs: calibration samples reach a part of
+/// it only, while N2D2 takes it from all of its data.
+fn declared_range(model: &Model) -> Option<(f64, f64)> {
+    let (_, text) = model.metadata.iter().find(|(key, _)| key == "onnxd.input.range")?;
+    let (range, _) = text.strip_prefix('[')?.split_once(']')?;
+    let (lo, hi) = range.split_once(',')?;
+    let (lo, hi): (f64, f64) = (lo.trim().parse().ok()?, hi.trim().parse().ok()?);
+    (lo <= hi && lo.is_finite() && hi.is_finite()).then_some((lo, hi))
 }
 
 fn clipping(cx: &QuantizeContext, name: &str, default: Clipping) -> Clipping {
@@ -231,7 +240,7 @@ fn facts(model: &Model, network: &Network, plan: &Plan) -> Vec<(String, String)>
     let graph = &model.graph;
     let fact = |side: &str, name: &str, output: &Output| {
         let text = format!("{}, one step is {}", type_text(*output), output.scale);
-        (format!("onnxd.quantization.{side}.{name}"), text)
+        (format!("quantization.{side}.{name}"), text)
     };
     let inputs = graph.inputs().iter().zip(&plan.inputs);
     let mut facts: Vec<_> =
@@ -242,4 +251,32 @@ fn facts(model: &Model, network: &Network, plan: &Plan) -> Vec<(String, String)>
         }
     }
     facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_plugin_sdk::ir::Graph;
+
+    #[test]
+    fn the_range_of_the_inputs_is_read_from_the_metadata() {
+        let of = |text: &str| {
+            let mut model = Model::new(Graph::new("g"), 8, 17);
+            model.set_metadata("onnxd.input.range", text);
+            declared_range(&model)
+        };
+        assert_eq!(of("[0, 1]: 8-bit images are divided by 255"), Some((0.0, 1.0)));
+        assert_eq!(of("[-1, 1]"), Some((-1.0, 1.0)));
+        for wrong in ["", "[1, 0]", "[0]", "[0, inf]", "0, 1"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rescalings_in_words() {
+        assert_eq!(described(&How::SingleShift(vec![7, 9, 8])), "Single-shift by 7 to 9");
+        assert_eq!(described(&How::DoubleShift(vec![(1, 10)])), "Double-shift by 9 and 10");
+        let fixed = How::FixedPoint { fraction_bits: 23, multipliers: vec![21859] };
+        assert_eq!(described(&fixed), "Fixed-point times 21859, shift by 23");
+    }
 }
