@@ -88,3 +88,61 @@ fn powers(factor: f64, terms: usize) -> ([u32; 2], f64) {
     }
     (exponents.map(|e| e as u32), precision)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn how(factor: f64, mode: Rescaling) -> How {
+        approximate(&[factor], mode).unwrap().rescale.how
+    }
+
+    #[test]
+    fn factors_as_n2d2_approximates_them() {
+        for (factor, bits, multiplier, shift, pair) in [
+            (0.00260574, 23, 21859, 8, (1, 10)),
+            (0.00319273, 23, 26783, 8, (0, 9)),
+            (0.00127841, 24, 21448, 9, (1, 11)),
+        ] {
+            let fixed = How::FixedPoint { fraction_bits: bits, multipliers: vec![multiplier] };
+            assert_eq!(how(factor, Rescaling::FixedPoint16), fixed);
+            assert_eq!(how(factor, Rescaling::SingleShift), How::SingleShift(vec![shift]));
+            assert_eq!(how(factor, Rescaling::DoubleShift), How::DoubleShift(vec![pair]));
+        }
+    }
+
+    #[test]
+    fn a_factor_above_one_is_no_shift() {
+        let found = approximate(&[0.25, 1.5], Rescaling::SingleShift).unwrap();
+        assert_eq!(found.instead, Some(Rescaling::FixedPoint16));
+        assert_eq!((found.rescale.apply(100, 0), found.rescale.apply(100, 1)), (25, 150));
+        assert!(approximate(&[0.0], Rescaling::FloatingPoint).is_none());
+        assert!(approximate(&[1e10], Rescaling::FixedPoint16).is_none());
+    }
+
+    #[test]
+    fn halves_go_up() {
+        let half = |mode| approximate(&[0.5], mode).unwrap().rescale;
+        for mode in [Rescaling::SingleShift, Rescaling::DoubleShift, Rescaling::FixedPoint16] {
+            assert_eq!([3, -3, 4].map(|x| half(mode).apply(x, 0)), [2, -1, 2], "{mode:?}");
+        }
+        let float = half(Rescaling::FloatingPoint);
+        assert_eq!([3, -3, 4].map(|x| float.apply(x, 0)), [2, -2, 2]);
+    }
+
+    proptest! {
+        /// What shifts get wrong is made up for in weights, apart from two percent.
+        #[test]
+        fn approximations_are_near(factor in 1e-6..1.0f64, acc in -1_000_000i64..1_000_000) {
+            use Rescaling::*;
+            for mode in [FloatingPoint, FixedPoint16, FixedPoint32, SingleShift, DoubleShift] {
+                let found = approximate(&[factor], mode).unwrap();
+                prop_assert!(found.gains[0] <= 1.0 && found.gains[0] > 0.5 - 1e-9);
+                let wide = (acc as f64 * found.gains[0]).round() as i64;
+                let (q, real) = (found.rescale.apply(wide, 0) as f64, acc as f64 * factor);
+                prop_assert!((q - real).abs() <= 0.021 * real.abs() + 1.5, "{mode:?} {q} {real}");
+            }
+        }
+    }
+}

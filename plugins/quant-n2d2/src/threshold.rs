@@ -154,11 +154,13 @@ fn mse(bins: &[(f64, f64)], total: f64, t: f64, (low, high): (f64, f64), limit: 
 /// A coarse histogram, kept to be filled again.
 struct Coarse {
     counts: Vec<f64>,
+    /// Of each fine bin.
+    places: Vec<usize>,
 }
 
 impl Coarse {
     fn new(bits: u32) -> Coarse {
-        Coarse { counts: vec![0.0; 1 << bits] }
+        Coarse { counts: vec![0.0; 1 << bits], places: vec![] }
     }
 
     /// Divergence of the distribution from that of its values in coarse bins between two bounds.
@@ -167,14 +169,81 @@ impl Coarse {
         let width = (high - low) / count as f64;
         let place = |x: f64| (((x.clamp(low, high) - low) / width + 1e-6) as usize).min(count - 1);
         self.counts.fill(0.0);
-        for (x, n) in bins {
-            self.counts[place(*x)] += n;
+        self.places.clear();
+        self.places.extend(bins.iter().map(|(x, _)| place(*x)));
+        for ((_, n), at) in bins.iter().zip(&self.places) {
+            self.counts[*at] += n;
         }
-        let norm: f64 = bins.iter().map(|(x, _)| self.counts[place(*x)]).sum();
-        let term = |(x, n): &(f64, f64)| {
+        let norm: f64 = self.places.iter().map(|at| self.counts[*at]).sum();
+        let term = |((_, n), at): (&(f64, f64), &usize)| {
             let p = n / total;
-            p * (p / (self.counts[place(*x)] / norm)).ln()
+            if p > 0.0 { p * (p / (self.counts[*at] / norm)).ln() } else { 0.0 }
         };
-        bins.iter().filter(|(_, n)| *n > 0.0).map(term).sum()
+        bins.iter().zip(&self.places).map(term).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn filled(values: &[f64], signed: bool) -> Histogram {
+        let reach = values.iter().fold(0f64, |m, x| m.max(x.abs()));
+        let mut histogram = Histogram::new(reach, signed, 256);
+        histogram.see(values.iter().copied());
+        histogram
+    }
+
+    #[test]
+    fn an_outlier_is_cut_off() {
+        let mut values: Vec<f64> = (0..100_000).map(|i| f64::from(i % 1000) / 1000.0).collect();
+        values.push(8.0);
+        let histogram = filled(&values, false);
+        assert_eq!(histogram.threshold(Clipping::None, 4, 0.0), 8.0);
+        let mse = histogram.threshold(Clipping::Mse, 4, 0.0);
+        assert!((0.9..1.2).contains(&mse), "{mse}");
+        let median = histogram.threshold(Clipping::Quantile, 4, 0.5);
+        assert!((0.46..0.54).contains(&median), "{median}");
+    }
+
+    #[test]
+    fn a_grid_has_an_end() {
+        let mut histogram = Histogram::new(1.0, true, 16384);
+        assert!(histogram.reach(1e9).is_err() && histogram.reach(f64::INFINITY).is_err());
+        assert!(histogram.reach(3.0).is_ok());
+        assert_eq!(Histogram::new(1.0, true, 64).threshold(Clipping::Mse, 8, 0.0), 0.0);
+    }
+
+    proptest! {
+        /// Bins are appended as they are needed, in whatever steps.
+        #[test]
+        fn growth_by_steps_is_growth_at_once(
+            first in 0.2..1.0f64, more in prop::collection::vec(0.1..4.0f64, 1..5),
+        ) {
+            let mut steps = Histogram::new(first, true, 64);
+            let mut once = steps.clone();
+            let last = more.iter().fold(0f64, |m, x| m.max(*x));
+            more.iter().for_each(|x| steps.reach(*x).unwrap());
+            once.reach(last).unwrap();
+            prop_assert_eq!(steps.counts.len(), once.counts.len());
+            prop_assert!((steps.high - once.high).abs() < 1e-9 && steps.high >= last - 1e-9);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        #[test]
+        fn thresholds_lie_within_the_values(
+            values in prop::collection::vec(-2.0..2.0f64, 1..50), bits in 2u32..9, signed: bool,
+        ) {
+            let own = values.iter().map(|x| if signed { *x } else { x.abs() });
+            let histogram = filled(&own.collect::<Vec<_>>(), signed);
+            for clipping in [Clipping::Mse, Clipping::KlDivergence, Clipping::None] {
+                let t = histogram.threshold(clipping, bits, 0.0);
+                prop_assert!(t > 0.0 && t <= histogram.high, "{clipping:?} {t}");
+            }
+        }
     }
 }

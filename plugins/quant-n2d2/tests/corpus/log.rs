@@ -9,6 +9,8 @@ pub(crate) struct Run {
     pub(crate) options: Options,
     /// Samples that N2D2 calibrated with.
     pub(crate) samples: usize,
+    /// Products of the largest weights on the way to each cell.
+    pub(crate) ranges: BTreeMap<String, f64>,
     /// Thresholds by cell.
     pub(crate) thresholds: BTreeMap<String, f64>,
     /// Scaling by cell: its mode, and all numbers after it.
@@ -61,7 +63,8 @@ pub(crate) fn read(folder: &Path, batch: usize) -> Run {
     };
     let wanted = (number("calib", 0.0) as usize).div_ceil(batch) * batch;
     let samples = if set > 0 { wanted.min(set) } else { wanted };
-    Run { options, samples, thresholds: thresholds(&log), scalings: scalings(&export) }
+    let ranges = ranges(&log);
+    Run { options, samples, ranges, thresholds: thresholds(&log), scalings: scalings(&export) }
 }
 
 /// The word after `what`.
@@ -74,6 +77,13 @@ fn after<'t>(text: &'t str, what: &str) -> Option<&'t str> {
 fn precise(range: f64) -> f64 {
     let steps = (range * 255.0).round();
     if (steps / 255.0 - range).abs() < 1e-6 { f64::from((steps / 255.0) as f32) } else { range }
+}
+
+fn ranges(log: &str) -> BTreeMap<String, f64> {
+    let from = log.split("Quantizing free parameters").nth(1).unwrap_or_default();
+    let lines = from.lines().skip(1).take_while(|l| l.starts_with("  - "));
+    let pairs = lines.filter_map(|l| l.trim_start_matches("  - ").rsplit_once(": "));
+    pairs.map(|(name, range)| (name.to_owned(), range.parse().unwrap())).collect()
 }
 
 fn thresholds(log: &str) -> BTreeMap<String, f64> {
