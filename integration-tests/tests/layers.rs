@@ -21,7 +21,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("jobs", &["diagnostics", "proto"]),
     ("intake", &["diagnostics"]),
     ("report", &["diagnostics", "proto"]),
-    ("plugin-sdk", &["arrays", "diagnostics", "ir", "eval", "rewrite", "onnx", "proto", "plugin-abi"]),
+    (
+        "plugin-sdk",
+        &["arrays", "diagnostics", "ir", "eval", "rewrite", "onnx", "proto", "plugin-abi"],
+    ),
     ("plugin-host", &["diagnostics", "proto", "plugin-abi"]),
     (
         "worker",

@@ -4,7 +4,8 @@
 
 use onnxd_proto::onnxd::{
     Component, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount, OutputNumerics, Param,
-    Pass, Quantization, Recognition, Report, Stage, ValueSummary,
+    Pass, Quantization, QuantizedLayer, QuantizedTensor, Recognition, Report, Skip, Stage,
+    ValueSummary,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -39,7 +40,7 @@ pub(crate) struct Document {
     #[serde(default)]
     passes: Vec<Pass>,
     #[serde(default)]
-    quantization: Option<Quantization>,
+    quantization: Option<Quantized>,
     #[serde(default)]
     numerics: Option<Compared>,
     #[serde(default)]
@@ -64,6 +65,26 @@ struct Model {
     op_counts: Vec<OpCount>,
     parameters: u64,
     bytes: u64,
+}
+
+/// Quantization; a layer that loses nothing has an infinite ratio.
+#[derive(Serialize, Deserialize)]
+struct Quantized {
+    format: String,
+    quantizer: String,
+    plugin: String,
+    samples: u64,
+    tensors: Vec<QuantizedTensor>,
+    layers: Vec<Layer>,
+    left_in_float: Vec<Skip>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Layer {
+    name: String,
+    op: String,
+    rescaling: String,
+    sqnr_db: Option<Real>,
 }
 
 /// Numerics; what is equal has an infinite ratio, which JSON's numbers cannot say.
@@ -109,7 +130,7 @@ impl From<Report> for Document {
             model: r.model.map(Model::from),
             stages: r.stages,
             passes: r.passes,
-            quantization: r.quantization,
+            quantization: r.quantization.map(Quantized::from),
             numerics: r.numerics.map(Compared::from),
             diagnostics: r.diagnostics,
             metadata: r.metadata,
@@ -135,7 +156,7 @@ impl From<Document> for Report {
             model: d.model.map(ModelSummary::from),
             stages: d.stages,
             passes: d.passes,
-            quantization: d.quantization,
+            quantization: d.quantization.map(Quantization::from),
             numerics: d.numerics.map(Numerics::from),
             diagnostics: d.diagnostics,
             metadata: d.metadata,
@@ -154,6 +175,34 @@ impl From<Model> for ModelSummary {
     fn from(m: Model) -> ModelSummary {
         let Model { opset, ir_version, inputs, outputs, op_counts, parameters, bytes } = m;
         ModelSummary { ir_version, opset, inputs, outputs, op_counts, parameters, bytes }
+    }
+}
+
+impl From<Quantization> for Quantized {
+    fn from(q: Quantization) -> Quantized {
+        let Quantization { format, quantizer, plugin, samples, tensors, layers, left_in_float } = q;
+        let layers = layers.into_iter().map(|l| Layer {
+            name: l.name,
+            op: l.op,
+            rescaling: l.rescaling,
+            sqnr_db: l.sqnr_db.map(Real),
+        });
+        let layers = layers.collect();
+        Quantized { format, quantizer, plugin, samples, tensors, layers, left_in_float }
+    }
+}
+
+impl From<Quantized> for Quantization {
+    fn from(q: Quantized) -> Quantization {
+        let Quantized { format, quantizer, plugin, samples, tensors, layers, left_in_float } = q;
+        let layers = layers.into_iter().map(|l| QuantizedLayer {
+            name: l.name,
+            op: l.op,
+            rescaling: l.rescaling,
+            sqnr_db: l.sqnr_db.map(|Real(x)| x),
+        });
+        let layers = layers.collect();
+        Quantization { format, quantizer, plugin, samples, tensors, layers, left_in_float }
     }
 }
 
@@ -188,6 +237,9 @@ impl From<Compared> for Numerics {
         Numerics { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement }
     }
 }
+
+#[derive(Serialize, Deserialize)]
+struct Real(#[serde(with = "real")] f64);
 
 /// A number, or `"inf"`, `"-inf"`, `"nan"`: what Python's `float` and Rust's `parse` read.
 mod real {

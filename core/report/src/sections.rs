@@ -31,6 +31,9 @@ pub(crate) fn sections(report: &Report) -> Vec<Section> {
         operators(report),
         passes(report),
         skips(report),
+        quantized_layers(report),
+        quantized_tensors(report),
+        left_in_float(report),
         numerics(report),
         diagnostics(report),
         params(report),
@@ -138,6 +141,48 @@ fn skips(report: &Report) -> Section {
         }
     }
     table("skip", "Left as they were", &["pass", "#places", "reason", "at"], rows)
+}
+
+/// Layers, worst first.
+fn quantized_layers(report: &Report) -> Section {
+    let layers = report.quantization.iter().flat_map(|q| &q.layers);
+    let row = |l: &onnxd_proto::onnxd::QuantizedLayer| {
+        let sqnr = l.sqnr_db.map(real).unwrap_or_default();
+        vec![line(&l.name), line(&l.op), line(&l.rescaling), sqnr]
+    };
+    let columns = &["layer", "op", "rescaling", "#SQNR dB"];
+    table("layer", "Quantized layers", columns, layers.map(row).collect())
+}
+
+fn quantized_tensors(report: &Report) -> Section {
+    let tensors = report.quantization.iter().flat_map(|q| &q.tensors);
+    let row = |t: &onnxd_proto::onnxd::QuantizedTensor| {
+        let scale = match t.scales.as_slice() {
+            [] => String::new(),
+            [one] => real(*one),
+            many => {
+                let least = many.iter().copied().fold(f64::INFINITY, f64::min);
+                let most = many.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                format!("{} to {}", real(least), real(most))
+            }
+        };
+        let range = t.min.zip(t.max).map(|(min, max)| format!("{} to {}", real(min), real(max)));
+        let zero = match t.zero_points.as_slice() {
+            [] => "0".to_owned(),
+            [one] => one.to_string(),
+            _ => "one for each channel".to_owned(),
+        };
+        let range = range.unwrap_or_default();
+        vec![line(&t.name), line(&t.r#type), scale, zero, range, line(&t.method)]
+    };
+    let columns = &["tensor", "type", "#scale", "#zero point", "#range", "method"];
+    table("tensor", "Quantized tensors", columns, tensors.map(row).collect())
+}
+
+fn left_in_float(report: &Report) -> Section {
+    let left = report.quantization.iter().flat_map(|q| &q.left_in_float);
+    let rows = left.map(|s| vec![line(&s.at), line(&s.reason)]).collect();
+    table("float", "Left in floating point", &["node", "reason"], rows)
 }
 
 fn numerics(report: &Report) -> Section {

@@ -3,7 +3,8 @@
 use crate::{FAILED, LINES_MAX, SCHEMA, SUCCEEDED, from_json, html, json, receipt, text};
 use onnxd_proto::onnxd::{
     Component, Declined, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount, OutputNumerics,
-    Param, Pass, Recognition, Report, Skip, Stage, ValueSummary,
+    Param, Pass, Quantization, QuantizedLayer, QuantizedTensor, Recognition, Report, Skip, Stage,
+    ValueSummary,
 };
 
 fn op(op: &str, source: u64, after_passes: u64, r#final: u64) -> OpCount {
@@ -245,6 +246,50 @@ fn json_has_the_keys_of_the_contract_and_reads_back() {
     let value: serde_json::Value = serde_json::from_str(&failed).unwrap();
     assert_eq!(value["diagnostics"][0]["severity"], "error");
     assert!(value["model"].is_null());
+}
+
+#[test]
+fn quantization_is_shown_and_reads_back() {
+    let layer = |name: &str, sqnr_db| QuantizedLayer {
+        name: name.into(),
+        op: "Conv".into(),
+        rescaling: "Single-shift by 9".into(),
+        sqnr_db,
+    };
+    let tensor = QuantizedTensor {
+        name: "conv1_w".into(),
+        r#type: "int8".into(),
+        scales: vec![0.5, 0.25],
+        min: Some(-64.0),
+        max: Some(63.5),
+        method: "max".into(),
+        ..QuantizedTensor::default()
+    };
+    let quantization = Quantization {
+        format: "N2D2".into(),
+        quantizer: "n2d2".into(),
+        samples: 8,
+        tensors: vec![tensor],
+        layers: vec![layer("conv1", Some(f64::INFINITY)), layer("conv2", None)],
+        left_in_float: vec![skip("soft", "Softmax has no integer form")],
+        ..Quantization::default()
+    };
+    let report = Report { quantization: Some(quantization), ..good() };
+    let written = json(&report);
+    let value: serde_json::Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(value["quantization"]["layers"][0]["sqnr_db"], "inf");
+    assert!(value["quantization"]["layers"][1]["sqnr_db"].is_null());
+    assert_eq!(from_json(&written).unwrap(), report);
+    let shown = text(&report);
+    for words in [
+        "Single-shift by 9",
+        "conv1_w",
+        "0.2500 to 0.5000",
+        "-64.0000 to 63.5000",
+        "Softmax has no",
+    ] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
 }
 
 #[test]

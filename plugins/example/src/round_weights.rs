@@ -1,0 +1,103 @@
+//! A quantizer: rounds weights to the levels that `quantization.weight_type` has, symmetric around zero, and leaves
+//! them in floating point. On calibration data, if there is any, it measures what that costs.
+
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics};
+use onnxd_plugin_sdk::eval::{Executor, RunOptions};
+use onnxd_plugin_sdk::ir::{Model, Tensor};
+use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
+
+pub(crate) struct RoundWeights;
+
+impl Quantizer for RoundWeights {
+    fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        let float = model.clone();
+        let bits = bits(cx.text("quantization.weight_type").unwrap_or_default());
+        let graph = &mut model.graph;
+        for id in graph.value_ids() {
+            let name = graph[id].name.clone();
+            let Some((rounded, row)) = graph[id].initializer().and_then(|w| round(w, &name, bits))
+            else {
+                continue;
+            };
+            graph.set_initializer(id, Some(rounded));
+            cx.tensor(row);
+        }
+        measure(&float, model, cx)
+    }
+}
+
+fn bits(weight_type: &str) -> u32 {
+    let digits = weight_type.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+    digits.parse().unwrap_or(8)
+}
+
+/// A weight of levels, and its row in the report; `None` for what is no weight.
+fn round(weight: &Tensor, name: &str, bits: u32) -> Option<(Tensor, QuantizedTensor)> {
+    if !weight.dtype().is_float() || weight.len() < 2 {
+        return None;
+    }
+    let reals = weight.to_reals()?;
+    let most = reals.values.iter().fold(0f64, |most, x| most.max(x.abs()));
+    let scale = most / f64::from((1u32 << (bits - 1)) - 1);
+    if !(scale > 0.0 && scale.is_finite()) {
+        return None;
+    }
+    let rounded = reals.map(|x| (x / scale).round() * scale).to_tensor(weight.dtype())?;
+    let row = QuantizedTensor {
+        name: name.to_owned(),
+        element_type: format!("{bits} bits in {}", weight.dtype()),
+        scales: vec![scale],
+        zero_points: Vec::new(),
+        range: Some((-most, most)),
+        method: "max".into(),
+    };
+    Some((rounded, row))
+}
+
+/// Runs both models on the calibration data, a batch at a time.
+fn measure(float: &Model, rounded: &Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+    let (float, rounded) = (Executor::new(float)?, Executor::new(rounded)?);
+    let (mut signal, mut noise) = (0f64, 0f64);
+    let calibration = cx.calibration();
+    let mut seen = 0;
+    for feeds in calibration.batches(calibration.batch_size(), u64::MAX) {
+        let feeds = feeds?;
+        let wanted = float.run(&feeds, RunOptions::default())?;
+        let found = rounded.run(&feeds, RunOptions::default())?;
+        for ((_, wanted), (_, found)) in wanted.iter().zip(&found) {
+            let Some((wanted, found)) = wanted.to_reals().zip(found.to_reals()) else { continue };
+            for (x, y) in wanted.values.iter().zip(&found.values) {
+                signal += x * x;
+                noise += (x - y) * (x - y);
+            }
+        }
+        seen += 1;
+        cx.progress(seen, 0).map_err(|e: Diagnostic| Diagnostics::from(e))?;
+    }
+    if seen > 0 {
+        cx.layer(QuantizedLayer {
+            name: "outputs".into(),
+            sqnr_db: Some(10.0 * (signal / noise).log10()),
+            ..QuantizedLayer::default()
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_become_multiples_of_one_step() {
+        let w = Tensor::vector(vec![1.0f32, -2.0, 3.0, -7.0]);
+        let (rounded, row) = round(&w, "w", bits("int3")).unwrap();
+        assert_eq!((row.scales, row.range), (vec![7.0 / 3.0], Some((-7.0, 7.0))));
+        let values = rounded.to_reals().unwrap().values;
+        let steps: Vec<f64> = values.iter().map(|x| x * 3.0 / 7.0).map(f64::round).collect();
+        assert_eq!(steps, [0.0, -1.0, 1.0, -3.0]);
+        assert!(round(&Tensor::scalar(1f32), "s", 8).is_none(), "a scalar is no weight");
+        assert!(round(&Tensor::vector(vec![0f32; 2]), "z", 8).is_none(), "nothing to scale");
+        assert_eq!((bits("uint4"), bits("int16")), (4, 16));
+    }
+}
