@@ -24,6 +24,10 @@ use std::collections::HashMap;
 const BITS_MAX: u32 = 8;
 /// First version of the standard's operators with `Clip` and `MaxPool` on integers.
 const OPSET_MIN: i64 = 12;
+/// Zero point of weights without sign, which keeps matrix products exact everywhere: ONNX Runtime
+/// adds pairs of products of unsigned and signed bytes in 16 bits on processors without VNNI, and
+/// those saturate.
+const WEIGHTS_ZERO: i32 = 128;
 /// From here on `1 / (2 · window)` gets lost in the float32 mean of eight bits.
 const WINDOW_MAX: i64 = 1 << 13;
 
@@ -233,10 +237,15 @@ impl Writer<'_> {
             (true, false) => "MatMulInteger",
             (true, true) => "MatMul",
         };
-        let weights = self.weights(dims, &weights);
+        let offset = fc && !self.e.fake() && input.dtype == DataType::Uint8;
+        let weights = self.weights(dims, &weights, offset);
         let weights = self.parameter(node.input(1), weights, "w");
         let attrs = if fc { vec![] } else { node.attrs };
-        let node = Node { attrs, name: node.name, ..Node::new(op, [input.value, weights], []) };
+        let mut node = Node { attrs, name: node.name, ..Node::new(op, [input.value, weights], []) };
+        if offset {
+            let zero = self.e.constant(Tensor::scalar(WEIGHTS_ZERO as u8), "w_zero");
+            node.inputs.extend([None, Some(zero)]);
+        }
         let has_bias = integers.bias.is_some();
         let mut value = self.e.node(node, if has_bias { "bias" } else { "act" });
         if let Some(bias) = &integers.bias {
@@ -247,9 +256,15 @@ impl Writer<'_> {
         Ok(Accumulator { value, dtype: DataType::Int32, max, axes: Some(axes) })
     }
 
-    fn weights(&self, dims: Vec<usize>, weights: &[i32]) -> Tensor {
+    fn weights(&self, dims: Vec<usize>, weights: &[i32], offset: bool) -> Tensor {
         if self.e.fake() {
             return Tensor::from_vec(dims, weights.iter().map(|w| *w as f32).collect());
+        }
+        if offset {
+            return Tensor::from_vec(
+                dims,
+                weights.iter().map(|w| (w + WEIGHTS_ZERO) as u8).collect(),
+            );
         }
         Tensor::from_vec(dims, weights.iter().map(|w| *w as i8).collect())
     }
