@@ -1,6 +1,6 @@
 //! What N2D2 wrote about a run.
 
-use quant_n2d2::options::{Clipping, Equalization, Options, Rescaling};
+use onnxd_quant_n2d2::options::{Clipping, Equalization, Options, Rescaling};
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -11,8 +11,8 @@ use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::{Model, Reals, Tensor};
 use onnxd_plugin_sdk::onnx;
 use onnxd_plugin_sdk::serde_json::json;
-use quant_n2d2::plan::{CellPlan, How, Network, Plan, Source};
-use quant_n2d2::{Feeds, Pass, plan};
+use onnxd_quant_n2d2::plan::{CellPlan, How, Network, Plan, Source};
+use onnxd_quant_n2d2::{Feeds, Pass, plan};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -2,7 +2,9 @@
 
 use onnxd_plugin_sdk::eval::eval_node;
 use onnxd_plugin_sdk::ir::{Attr, DataType, Node, Reals, Tensor};
-use quant_n2d2::plan::{Activation, Cell, CellPlan, Kind, Network, Plan, Rescale, Source, bounds};
+use onnxd_quant_n2d2::plan::{
+    Activation, Cell, CellPlan, Kind, Network, Plan, Rescale, Source, bounds,
+};
 use std::collections::BTreeMap;
 
 /// Values of all cells by name, for quantized inputs by name.
