@@ -97,8 +97,8 @@ fn a_network_waits_for_calibration_data_that_its_params_ask_for() {
     fs::remove_file(folder.path().join("calib.npz")).unwrap();
     let mut run = command(folder.path());
     run.env("ONNXD_PLUGINS_PATH", folder.path().join("plugins")).arg("explain");
-    fs::write(folder.path().join("net.params.ini"), "nbbits=8\n").unwrap();
-    let output = run.arg(folder.path().join("net.onnx")).output().unwrap();
+    let output =
+        run.arg(folder.path().join("net.onnx")).args(["--set", "nbbits=8"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("waiting for 1 files"), "{text}");
     assert!(text.contains("calib.npz") && text.contains("calibration data"), "{text}");
