@@ -29,7 +29,9 @@ fn convert(folder: &Path, files: &[&str], sets: &[&str]) -> (i32, String, Value)
     run.env("ONNXD_PLUGINS_PATH", folder.join("plugins")).arg("convert");
     run.args(files.iter().map(|f| folder.join(f))).arg("--out").arg(&out);
     run.args(["--set", "passes.profile=none"]);
-    sets.iter().for_each(|set| drop(run.args(["--set", set])));
+    for set in sets {
+        run.args(["--set", set]);
+    }
     let (status, stderr) = outcome(&run.output().unwrap());
     let report = fs::read(out.join("report.json")).unwrap_or_default();
     (status, stderr, serde_json::from_slice(&report).unwrap_or(Value::Null))
