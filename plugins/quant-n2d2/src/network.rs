@@ -209,9 +209,12 @@ impl Reader<'_> {
         }
     }
 
-    /// The source layer's name for a cell with weights; or the result's.
+    /// The source layer's name for a cell with weights, not that of a normalization folded into it;
+    /// or the result's.
     fn name(&self, id: NodeId, output: ValueId, weighted: bool) -> String {
-        let layer = self.graph[id].layers.first().map(|l| &l.name).filter(|_| weighted);
+        let layers = &self.graph[id].layers;
+        let layer = layers.iter().find(|l| l.kind != "BatchNorm").or(layers.first());
+        let layer = layer.map(|l| &l.name).filter(|_| weighted);
         let value = &self.graph[output].name;
         let name = layer.filter(|name| !self.names.contains(*name)).unwrap_or(value);
         name.clone()

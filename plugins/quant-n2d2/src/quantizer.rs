@@ -49,10 +49,13 @@ fn flag(cx: &QuantizeContext, name: &str) -> bool {
 /// What params can ask for and this quantizer does not do.
 fn refuse(cx: &QuantizeContext) -> Result<(), Diagnostic> {
     let unsupported = |text: String| Err(Diagnostic::new(Code::FeatureUnsupported, text));
-    for name in ["qat_sat", "calib_reload"] {
+    for name in ["qat_sat", "calib_reload", "test"] {
         if flag(cx, name) {
             return unsupported(format!("`{}` is not supported", key(name)));
         }
+    }
+    if cx.int(&key("db_export")).unwrap_or(0) != 0 {
+        return unsupported(format!("`{}` is not supported", key("db_export")));
     }
     if cx.calibration().is_empty() || cx.int(&key("calib")) == Some(0) {
         let text = "quantization takes calibration data, and there is none";
