@@ -1,5 +1,6 @@
 //! Reads the written model again, verifies it, and compares it with reference outputs where they were dropped.
 
+use super::components;
 use super::export::{MODEL, out_dir, own_fault};
 use super::session::Session;
 use crate::tools::arrays::{self, Arrays};
@@ -14,7 +15,7 @@ pub(crate) fn check(session: &mut Session) -> Result<(), Diagnostics> {
     let path = out_dir(session).join(MODEL);
     let own_faults = |found: Diagnostics| Diagnostics(found.0.into_iter().map(own_fault).collect());
     let model = onnxd_onnx::load(&path).map_err(own_faults)?.model;
-    own_faults(verify::verify(&model, verify::Level::Full)).or_ok(())?;
+    own_faults(verify::verify(&model, components::level(session))).or_ok(())?;
     compare(session, &model)
 }
 

@@ -15,7 +15,7 @@ pub(super) fn verified(
         Ok(mut model) => {
             // Outputs may lack types in the source; contradictions are the verification's to report.
             let _ = infer::infer(&mut model);
-            verify::verify(&model, verify::Level::Full)
+            verify::verify(&model, level(session))
         }
         Err(found) => found,
     };
@@ -25,6 +25,17 @@ pub(super) fn verified(
         Diagnostic { layer: d.layer, ..Diagnostic::new(Code::PluginContract, text) }
     });
     Diagnostics(blamed.collect()).or_ok(())
+}
+
+/// How much of the standard the model has to keep to. Whoever asks for implicit casts asks for types
+/// that do not fit; the quantizer's note says so.
+pub(super) fn level(session: &Session) -> verify::Level {
+    let quantizes = session.param("quantization", "format") != "none";
+    let n2d2 = session.param("quantization", "n2d2");
+    match quantizes && n2d2["implicit_casting"] == true {
+        true => verify::Level::Structure,
+        false => verify::Level::Full,
+    }
 }
 
 /// The plugin and component that `id` names: `fuse-pad`, or `org.example.tidy/remove-foo`.
