@@ -15,7 +15,7 @@ pub const BYTES_MAX: usize = 16 << 30;
 /// How to run.
 pub struct RunOptions<'a> {
     /// Bytes of intermediate tensors that may be alive at a time; tensors that share memory count
-    /// each.
+    /// each. What only constants feed is kept for later runs beside them, up to a quarter of this.
     pub bytes_max: usize,
     /// Sees the values it wants, those of sub-graphs and functions included.
     pub observer: Option<&'a mut (dyn Observer + 'a)>,
