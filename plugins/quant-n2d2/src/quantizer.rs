@@ -5,6 +5,7 @@ use crate::options::{Clipping, Equalization, Options, Rescaling};
 use crate::plan::{How, Kind, Network, Output, Plan};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
+use onnxd_plugin_sdk::serde_json::Value;
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
 
 const SECTION: &str = "quantization.n2d2";
@@ -56,6 +57,23 @@ fn refuse(cx: &QuantizeContext) -> Result<(), Diagnostic> {
     }
     if cx.int(&key("db_export")).unwrap_or(0) != 0 {
         return unsupported(format!("`{}` is not supported", key("db_export")));
+    }
+    for name in ["op_types", "include", "exclude", "overrides", "sqnr_db_min"] {
+        let name = format!("quantization.{name}");
+        let set = match cx.param(&name) {
+            Value::Null => false,
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(table) => !table.is_empty(),
+            _ => true,
+        };
+        if set {
+            return unsupported(format!(
+                "`{name}` is not supported: N2D2 quantizes all of a network"
+            ));
+        }
+    }
+    if cx.text("quantization.accuracy") == Some("auto") {
+        return unsupported("`quantization.accuracy` = \"auto\" is not supported".to_owned());
     }
     if cx.calibration().is_empty() || cx.int(&key("calib")) == Some(0) {
         let text = "quantization takes calibration data, and there is none";
