@@ -60,7 +60,8 @@ fn no_depth(section: SectionRef, key: &str) -> Diagnostic {
     Diagnostic::new(Code::FeatureUnsupported, message).at(section.layer())
 }
 
-/// What the report says about the input: the transformations, and the range of its values.
+/// What the report says about the input: the transformations, and the range of its values as far
+/// as images of 8 bits and the transformations' numbers tell it.
 pub(crate) fn metadata(ini: &Ini, environment: SectionRef) -> Vec<(String, String)> {
     let mut steps: Vec<Step> = Vec::new();
     // Those that can be cached come first, wherever they stand.
@@ -78,21 +79,89 @@ pub(crate) fn metadata(ini: &Ini, environment: SectionRef) -> Vec<(String, Strin
         let texts: Vec<&str> = steps.iter().map(|step| step.text.as_str()).collect();
         metadata.push(("input.preprocessing".to_owned(), texts.join("; ")));
     }
-    if steps.iter().all(|step| step.integer) {
-        let signed = environment.parameter::<bool>("DataSignedMapping").ok().flatten();
-        let range = match signed {
-            Some(true) => "[-1, 1]: 8-bit images are taken as (x - 128) / 128",
-            _ => "[0, 1]: 8-bit images are divided by 255, 16-bit images by 65535",
-        };
-        metadata.push(("input.range".to_owned(), range.to_owned()));
+    if let Some(range) = range(environment, &steps) {
+        metadata.push(("input.range".to_owned(), range));
     }
     metadata
+}
+
+/// The interval that images of 8 bits reach after the steps.
+fn range(environment: SectionRef, steps: &[Step]) -> Option<String> {
+    if steps.iter().all(|step| matches!(step.change, Change::Integer)) {
+        let signed = environment.parameter::<bool>("DataSignedMapping").ok().flatten();
+        return Some(match signed {
+            Some(true) => "[-1, 1]: 8-bit images are taken as (x - 128) / 128".to_owned(),
+            _ => "[0, 1]: 8-bit images are divided by 255, 16-bit images by 65535".to_owned(),
+        });
+    }
+    let after = steps.iter().try_fold((0.0, 255.0), |at, step| match &step.change {
+        Change::Integer => Some(at),
+        Change::Affine(affine) => Some(affine.interval(at)),
+        Change::Unknown => None,
+    });
+    let (lo, hi) = after.filter(|(lo, hi)| lo.is_finite() && hi.is_finite())?;
+    Some(format!("[{lo}, {hi}]: of images of 8 bits after the transformations"))
 }
 
 /// A transformation of images.
 struct Step {
     text: String,
-    integer: bool,
+    change: Change,
+}
+
+/// What a transformation does to the range of values.
+enum Change {
+    /// Integers stay integers of the same range.
+    Integer,
+    Affine(Affine),
+    Unknown,
+}
+
+/// `(x First FirstValue) Second SecondValue`, the values per channel or one for all.
+struct Affine(Vec<(char, Vec<f32>)>);
+
+impl Affine {
+    /// Nothing when a value is not a number, such as the mean of a data set that is not there.
+    fn read(section: SectionRef) -> Option<Affine> {
+        let mut steps = Vec::new();
+        for (operator, values) in
+            [("FirstOperator", "FirstValue"), ("SecondOperator", "SecondValue")]
+        {
+            let operator = section.text(operator).ok().flatten();
+            let symbol = match operator.as_deref() {
+                Some("Plus") | None => '+',
+                Some("Minus") => '-',
+                Some("Multiplies") => '*',
+                Some("Divides") => '/',
+                Some(_) => return None,
+            };
+            // Not `get`: a value that is no number is no error here.
+            let Some(text) = section.raw(values) else { continue };
+            let text = section.text(values).ok().flatten().unwrap_or(text);
+            let numbers: Option<Vec<f32>> =
+                text.split_whitespace().map(|number| number.parse().ok()).collect();
+            steps.push((symbol, numbers.filter(|numbers| !numbers.is_empty())?));
+        }
+        Some(Affine(steps))
+    }
+
+    /// The interval that holds every channel's values.
+    fn interval(&self, (lo, hi): (f32, f32)) -> (f32, f32) {
+        let channels = self.0.iter().map(|(_, values)| values.len()).max().unwrap_or(1);
+        let at = |x: f32, channel: usize| {
+            self.0.iter().fold(x, |x, (symbol, values)| {
+                let value = values[channel.min(values.len() - 1)];
+                match symbol {
+                    '+' => x + value,
+                    '-' => x - value,
+                    '*' => x * value,
+                    _ => x / value,
+                }
+            })
+        };
+        let ends = (0..channels).flat_map(|channel| [at(lo, channel), at(hi, channel)]);
+        ends.fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)))
+    }
 }
 
 impl Step {
@@ -109,7 +178,13 @@ impl Step {
             .filter_map(|key| Some(format!("{key}={}", crate::diag::shown(&text(key)?))))
             .collect();
         let floats = text("ColorSpace").is_some_and(|space| space.ends_with("_Float"));
-        let integer = INTEGER.contains(&kind.as_str()) && !floats;
-        Some(Step { text: format!("{}({})", crate::diag::shown(&kind), pairs.join(", ")), integer })
+        let change = match kind.as_str() {
+            kind if INTEGER.contains(&kind) && !floats => Change::Integer,
+            "RangeAffineTransformation" => {
+                Affine::read(section).map_or(Change::Unknown, Change::Affine)
+            }
+            _ => Change::Unknown,
+        };
+        Some(Step { text: format!("{}({})", crate::diag::shown(&kind), pairs.join(", ")), change })
     }
 }

@@ -204,4 +204,8 @@ fn the_report_tells_about_the_input() {
     let metadata = random(&format!("{ini}{float}")).unwrap().metadata;
     assert!(metadata[0].1.contains("FirstValue=[sp.StimuliData]_GlobalValue.mean"));
     assert!(metadata.iter().all(|(key, _)| key != "input.range"));
+    let affine = "[sp.Transformation-2]\nType=RangeAffineTransformation\nFirstOperator=Minus\n\
+                  FirstValue=102 51 204\nSecondOperator=Divides\nSecondValue=51\n";
+    let metadata = random(&format!("{ini}{affine}")).unwrap().metadata;
+    assert!(metadata[1].1.starts_with("[-4, 4]: "), "{}", metadata[1].1);
 }
