@@ -6,6 +6,7 @@ mod extremes;
 mod histogram;
 mod moments;
 mod observer;
+mod scale;
 mod stats;
 mod values;
 
@@ -13,5 +14,6 @@ pub use extremes::{Channels, Extremes, MovingExtremes};
 pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use moments::Moments;
 pub use observer::{Feeds, Limits, Statistic, Wanted, observe};
+pub use scale::{Levels, Scale, integers};
 pub use stats::{Parts, Stats};
 pub use values::blocks;

@@ -1,0 +1,156 @@
+//! What a user asks for: settings, exceptions for single nodes, and which nodes it is about.
+
+use onnxd_ir::{DataType, Node};
+use std::collections::BTreeMap;
+
+/// How values of a node become integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Type of activations.
+    pub activation: DataType,
+    /// Type of weights.
+    pub weight: DataType,
+    /// One scale for each output channel of a weight.
+    pub per_channel: bool,
+    /// Ranges of activations are symmetric around zero.
+    pub symmetric: bool,
+    /// Weights use one bit less.
+    pub reduce_range: bool,
+    /// Elements along an axis that share a scale, where weights are in blocks.
+    pub block_size: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            activation: DataType::Uint8,
+            weight: DataType::Int8,
+            per_channel: true,
+            symmetric: false,
+            reduce_range: false,
+            block_size: 32,
+        }
+    }
+}
+
+/// What differs for a single node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// See [`Settings::activation`].
+    pub activation: Option<DataType>,
+    /// See [`Settings::weight`].
+    pub weight: Option<DataType>,
+    /// See [`Settings::per_channel`].
+    pub per_channel: Option<bool>,
+    /// See [`Settings::symmetric`].
+    pub symmetric: Option<bool>,
+    /// See [`Settings::reduce_range`].
+    pub reduce_range: Option<bool>,
+    /// See [`Settings::block_size`].
+    pub block_size: Option<usize>,
+}
+
+impl Overrides {
+    fn over(&self, all: Settings) -> Settings {
+        Settings {
+            activation: self.activation.unwrap_or(all.activation),
+            weight: self.weight.unwrap_or(all.weight),
+            per_channel: self.per_channel.unwrap_or(all.per_channel),
+            symmetric: self.symmetric.unwrap_or(all.symmetric),
+            reduce_range: self.reduce_range.unwrap_or(all.reduce_range),
+            block_size: self.block_size.unwrap_or(all.block_size),
+        }
+    }
+}
+
+/// Settings for all nodes, and for which.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// For nodes without exceptions.
+    pub settings: Settings,
+    /// Operators to quantize; empty means all that it is good for.
+    pub op_types: Vec<String>,
+    /// Names of nodes to quantize, `*` and `?` allowed; empty means all.
+    pub include: Vec<String>,
+    /// Names of nodes to leave in floating point, `*` and `?` allowed.
+    pub exclude: Vec<String>,
+    /// By name of node, `*` and `?` allowed.
+    pub overrides: BTreeMap<String, Overrides>,
+}
+
+impl Request {
+    /// The settings of a node; `None` if it is to stay in floating point. `name` is what the
+    /// report calls it.
+    #[must_use]
+    pub fn of(&self, name: &str, node: &Node) -> Option<Settings> {
+        let named = |list: &[String]| list.iter().any(|glob| fits(glob, name));
+        let wanted = (self.op_types.is_empty() || self.op_types.contains(&node.op))
+            && (self.include.is_empty() || named(&self.include))
+            && !named(&self.exclude);
+        let over = |settings: Settings| {
+            let fitting = self.overrides.iter().filter(|(glob, _)| fits(glob, name));
+            fitting.fold(settings, |settings, (_, overrides)| overrides.over(settings))
+        };
+        wanted.then(|| over(self.settings))
+    }
+}
+
+/// Whether `name` is what `glob` stands for: `*` is any text, `?` any character.
+fn fits(glob: &str, name: &str) -> bool {
+    let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
+    let (mut g, mut n) = (0, 0);
+    // Where the last `*` stands, and how far its text reaches.
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match glob.get(g) {
+            Some('*') => {
+                star = Some((g, n));
+                g += 1;
+            }
+            Some(c) if *c == '?' || *c == name[n] => (g, n) = (g + 1, n + 1),
+            _ => match star {
+                Some((at, reach)) => {
+                    star = Some((at, reach + 1));
+                    (g, n) = (at + 1, reach + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    glob[g..].iter().all(|c| *c == '*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs() {
+        for (glob, name, fit) in [
+            ("conv*", "conv1", true),
+            ("*/fc?", "block/fc1", true),
+            ("*/fc?", "block/fc12", false),
+            ("a*b*c", "aXbYbZc", true),
+            ("a*b*c", "aXbY", false),
+            ("", "", true),
+            ("*", "", true),
+            ("x", "", false),
+        ] {
+            assert_eq!(fits(glob, name), fit, "{glob} {name}");
+        }
+    }
+
+    #[test]
+    fn nodes_are_chosen_and_have_exceptions() {
+        let mut request = Request { exclude: vec!["last*".into()], ..Request::default() };
+        let signed = Overrides { activation: Some(DataType::Int8), ..Overrides::default() };
+        request.overrides.insert("conv?".into(), signed);
+        let conv = Node::new("Conv", [], []);
+        let of = |request: &Request, name: &str| Some(request.of(name, &conv)?.activation);
+        assert_eq!(of(&request, "conv1"), Some(DataType::Int8));
+        assert_eq!(of(&request, "other"), Some(DataType::Uint8));
+        assert_eq!(of(&request, "last1"), None);
+        request.op_types = vec!["Gemm".into()];
+        assert_eq!(of(&request, "conv1"), None);
+    }
+}

@@ -1,0 +1,1 @@
+//! Quantization in the standard's own operators, for every float graph.
