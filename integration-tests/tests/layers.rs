@@ -53,7 +53,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("passes-cleanup", &["plugin-sdk"]),
     ("passes-fusion", &["plugin-sdk"]),
     ("quant-n2d2", &["plugin-sdk", "quant"]),
-    ("quant-onnx", &["plugin-sdk", "qdq", "quant"]),
     ("plugin-example", &["plugin-sdk"]),
     ("hostile-plugins", &["plugin-sdk"]),
     ("integration-tests", &["ir", "onnx"]),

@@ -1,1 +1,0 @@
-//! Quantization in the standard's own operators, for every float graph.
