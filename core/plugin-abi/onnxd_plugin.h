@@ -207,8 +207,10 @@ typedef struct onnxd_host {
                                const onnxd_tensor *desc, uint64_t *id);
 
   /* Hands over a result besides the graph; copied. Names beginning with "onnxd." are reserved for
-   * ONNXD_ARTIFACT_*; other names have letters, digits, '.', '-' and '_'. A later call with the
-   * same name replaces an earlier one. */
+   * ONNXD_ARTIFACT_*. Any other name is that of a file beside the model, which is written at once:
+   * letters, digits, '.', '-' and '_', folders between '/'; not "model.*", "report.*",
+   * "receipt.*"; ONNXD_UNSUPPORTED in a probe. A later call with the same name replaces an earlier
+   * one. */
   onnxd_status (*artifact)(const onnxd_job *job, onnxd_str name, onnxd_str mime, onnxd_str data);
 
   /* A number for the report. Any thread during `run`. */

@@ -357,8 +357,10 @@ pub struct Host {
         ) -> Status,
     >,
     /// Hands over a result besides the graph; copied. Names beginning with `onnxd.` are reserved
-    /// for the `ARTIFACT_` constants; other names have letters, digits, `.`, `-` and `_`. A later
-    /// call with the same name replaces an earlier one.
+    /// for the `ARTIFACT_` constants. Any other name is that of a file beside the model, which is
+    /// written at once: letters, digits, `.`, `-` and `_`, folders between `/`; not `model.*`,
+    /// `report.*`, `receipt.*`; [`UNSUPPORTED`] in a probe. A later call with the same name
+    /// replaces an earlier one.
     pub artifact:
         Option<unsafe extern "C" fn(job: *const Job, name: Str, mime: Str, data: Str) -> Status>,
     /// A number for the report. Any thread during `run`.

@@ -4,10 +4,11 @@
 //! followed, so a call that is over, or a made-up one, is a refused request instead of a crash.
 
 use crate::Refusal;
+use crate::files::Files;
 use crate::tensors::{Lent, TensorTable};
 use bytes::Bytes;
 use onnxd_plugin_abi as abi;
-use onnxd_proto::onnxd::Submission;
+use onnxd_proto::onnxd::{FileDigest, Submission};
 use prost::Message;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -58,6 +59,7 @@ pub(crate) struct State {
     pub(crate) graph_in: Option<Bytes>,
     pub(crate) graph_out: Option<Bytes>,
     pub(crate) artifacts: BTreeMap<String, Artifact>,
+    pub(crate) files: Files,
     pub(crate) metrics: BTreeMap<String, f64>,
     /// The thread that called `run`.
     pub(crate) thread: Option<ThreadId>,
@@ -69,6 +71,8 @@ pub(crate) struct Call {
     pub(crate) inputs: BTreeMap<String, PathBuf>,
     pub(crate) tensors: Arc<TensorTable>,
     pub(crate) cancel: Arc<AtomicBool>,
+    /// Where files of the result go; `None` where there is no result.
+    pub(crate) outputs: Option<PathBuf>,
     state: Mutex<State>,
     threads: u32,
     lines: AtomicU32,
@@ -135,6 +139,7 @@ impl JobContext {
             inputs,
             tensors,
             cancel,
+            outputs: None,
             state: Mutex::default(),
             threads: threads.max(1),
             lines: AtomicU32::new(0),
@@ -145,6 +150,14 @@ impl JobContext {
             json => json.to_owned(),
         };
         JobContext { call: Arc::new(call), params_json }
+    }
+
+    /// Has files that plugins hand over written below `folder`; without it they are refused.
+    #[must_use]
+    pub fn with_outputs(mut self, folder: PathBuf) -> JobContext {
+        let call = Arc::get_mut(&mut self.call).expect("no call was started yet");
+        call.outputs = Some(folder);
+        self
     }
 
     /// The graph that the next call works on.
@@ -165,6 +178,11 @@ impl JobContext {
     /// One artifact, if it was handed over.
     pub fn take_artifact(&mut self, name: &str) -> Option<Artifact> {
         self.call.state().artifacts.remove(name)
+    }
+
+    /// The files written since they were last taken, by name.
+    pub fn take_files(&mut self) -> Vec<FileDigest> {
+        self.call.state().files.take()
     }
 
     /// The metrics handed over since they were last taken, by key.

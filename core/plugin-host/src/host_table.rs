@@ -5,6 +5,7 @@
 
 use crate::Refusal;
 use crate::context::{Artifact, Call, HostEvent, find};
+use crate::files;
 use bytes::Bytes;
 use onnxd_plugin_abi as abi;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,10 +13,8 @@ use std::sync::atomic::Ordering;
 
 /// Largest encoded graph, in bytes; weights are not part of it.
 const GRAPH_BYTES_MAX: usize = 1 << 30;
-/// Largest sum of all artifacts of a call, in bytes.
+/// Largest sum of the messages that a call hands over, and largest file, in bytes.
 const ARTIFACT_BYTES_MAX: usize = 256 << 20;
-/// Most artifacts of a call.
-const ARTIFACTS_MAX: usize = 1000;
 /// Most metrics of a job.
 const METRICS_MAX: usize = 10_000;
 /// Longest name of an artifact, metric, input or media type, in bytes.
@@ -323,12 +322,14 @@ unsafe extern "C" fn artifact(
             return Err(Refusal::invalid(format!("`{shown}` is not a name for an artifact")));
         }
         let mut state = call.state();
+        if !RESERVED.contains(&name) {
+            return state.files.put(call.outputs.as_ref(), name, data);
+        }
         let others = state.artifacts.iter().filter(|(other, _)| *other != name);
-        let (count, sum) = others.fold((0, 0), |(n, sum), (_, a)| (n + 1, sum + a.data.len()));
-        if count >= ARTIFACTS_MAX || sum + data.len() > ARTIFACT_BYTES_MAX {
-            return Err(Refusal::invalid(format!(
-                "artifacts exceed {ARTIFACTS_MAX} or {ARTIFACT_BYTES_MAX} bytes"
-            )));
+        let sum = others.fold(data.len(), |sum, (_, a)| sum + a.data.len());
+        if sum > ARTIFACT_BYTES_MAX {
+            let text = format!("artifacts exceed {ARTIFACT_BYTES_MAX} bytes");
+            return Err(Refusal::invalid(text));
         }
         let artifact = Artifact { mime: mime.to_owned(), data: copied(data)? };
         state.artifacts.insert(name.to_owned(), artifact);
@@ -360,11 +361,10 @@ unsafe extern "C" fn extension(_name: abi::Str) -> *const std::ffi::c_void {
 }
 
 fn is_artifact_name(name: &str) -> bool {
-    if name.starts_with("onnxd.") {
-        return RESERVED.contains(&name);
+    match name.starts_with("onnxd.") {
+        true => RESERVED.contains(&name),
+        false => files::is_name(name),
     }
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    (1..=128).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with('.')
 }
 
 fn copied(data: &[u8]) -> Result<Bytes, Refusal> {

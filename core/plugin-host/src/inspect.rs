@@ -141,6 +141,15 @@ pub fn file_digest(path: &Path) -> std::io::Result<(u64, String)> {
     hashed(File::open(path)?)
 }
 
+/// The SHA-256 of some bytes, in lower-case hexadecimal.
+pub(crate) fn digest_of(bytes: &[u8]) -> String {
+    hexadecimal(Sha256::digest(bytes).as_slice())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
 fn hashed(mut file: File) -> std::io::Result<(u64, String)> {
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 1 << 20];
@@ -156,7 +165,7 @@ fn hashed(mut file: File) -> std::io::Result<(u64, String)> {
             Err(e) => return Err(e),
         }
     }
-    Ok((bytes, hasher.finalize().iter().map(|b| format!("{b:02x}")).collect()))
+    Ok((bytes, hexadecimal(hasher.finalize().as_slice())))
 }
 
 fn is_plugin_id(id: &str) -> bool {

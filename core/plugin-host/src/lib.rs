@@ -9,6 +9,7 @@ pub mod context;
 pub mod descriptor;
 pub mod discover;
 mod element;
+mod files;
 mod host_table;
 mod inspect;
 mod library;

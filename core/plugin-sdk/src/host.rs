@@ -51,7 +51,7 @@ fn refused(what: &str, status: abi::Status) -> Diagnostic {
     let (code, why) = match status {
         abi::UNSUPPORTED => (Code::PluginRefused, "this onnxd does not offer it"),
         abi::OUT_OF_MEMORY => (Code::OutOfMemory, "memory ran out"),
-        abi::IO => (Code::Unreadable, "the file cannot be read"),
+        abi::IO => (Code::Unreadable, "the file cannot be read or written"),
         abi::INVALID => (Code::PluginContract, "the host refused the arguments"),
         _ => (Code::Internal, "the host failed"),
     };
@@ -168,8 +168,16 @@ impl JobHandle {
     }
 
     pub(crate) fn artifact(&self, name: &str, data: &[u8]) -> Result<(), Diagnostic> {
+        self.hand_over(name, "application/x-protobuf", data)
+    }
+
+    pub(crate) fn file(&self, name: &str, data: &[u8]) -> Result<(), Diagnostic> {
+        self.hand_over(name, "application/octet-stream", data)
+    }
+
+    fn hand_over(&self, name: &str, mime: &str, data: &[u8]) -> Result<(), Diagnostic> {
         let f = host().artifact.ok_or_else(|| refused("artifact", abi::UNSUPPORTED))?;
-        let mime = abi::Str::of(b"application/x-protobuf");
+        let mime = abi::Str::of(mime.as_bytes());
         // SAFETY: the host copies everything before it returns.
         match unsafe { f(self.job, abi::Str::of(name.as_bytes()), mime, abi::Str::of(data)) } {
             abi::OK => Ok(()),

@@ -127,6 +127,15 @@ impl QuantizeContext {
         self.said.metadata.push((key.into(), value.into()));
     }
 
+    /// Puts a file beside the model: `statistics.json`, `stimuli/env001.pgm`. It is written at once, so that many do
+    /// not add up in memory. Names have letters, digits, `.`, `-` and `_`, and folders between `/`.
+    ///
+    /// # Errors
+    /// `N0406` for another name, `N0107` if it cannot be written.
+    pub fn file(&self, name: &str, data: &[u8]) -> Result<(), Diagnostic> {
+        self.submission.job().file(name, data)
+    }
+
     /// Puts a quantized tensor into the report.
     pub fn tensor(&mut self, row: QuantizedTensor) {
         self.said.tensors.push(row);

@@ -256,7 +256,20 @@ fn files(report: &Report) -> Section {
         vec![direction.to_owned(), role, line(&f.path), bytes(f.bytes), line(&f.sha256)]
     };
     let source = report.source.iter().map(|f| row("source", f));
-    let outputs = report.outputs.iter().map(|f| row("output", f));
+    // A folder of many files, such as exported samples, is one row.
+    let folder = |f: &&onnxd_proto::onnxd::FileDigest| {
+        let folder = f.path.rsplit_once('/').filter(|_| f.role == "artifact");
+        folder.map_or_else(|| f.path.clone(), |(folder, _)| format!("{folder}/"))
+    };
+    let outputs = report.outputs.iter().collect::<Vec<_>>();
+    let outputs = outputs.chunk_by(|a, b| folder(a) == folder(b)).map(|files| match files {
+        [one] => row("output", one),
+        many => {
+            let path = format!("{} ({} files)", line(&folder(&many[0])), many.len());
+            let size = bytes(many.iter().map(|f| f.bytes).sum());
+            vec!["output".to_owned(), line(&many[0].role), path, size, String::new()]
+        }
+    });
     let columns = &["direction", "role", "path", "#size", "sha256"];
     table("file", "Files", columns, source.chain(outputs).collect())
 }

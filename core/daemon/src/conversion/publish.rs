@@ -68,7 +68,14 @@ fn rename_outputs(report: &mut Report, out: &Path, folder: &str) -> io::Result<(
     fs::create_dir(out.join(folder))?;
     for file in &mut report.outputs {
         let renamed = format!("{folder}/{}", file.path);
+        if let Some(parent) = out.join(&renamed).parent() {
+            fs::create_dir_all(parent)?;
+        }
         fs::rename(out.join(&file.path), out.join(&renamed))?;
+        // Removes the folder only when it is empty.
+        if let Some(parent) = Path::new(&file.path).parent().filter(|p| *p != Path::new("")) {
+            let _ = fs::remove_dir(out.join(parent));
+        }
         file.path = renamed;
     }
     Ok(())
@@ -146,7 +153,11 @@ pub(crate) fn remove_stale(out: &Path) -> io::Result<()> {
     let earlier = read_report(&out.join(REPORT)).unwrap_or_default();
     let listed = earlier.outputs.iter().map(|f| f.path.as_str());
     for name in MODEL_FILES.into_iter().chain(listed).filter_map(inner) {
-        remove_file(&out.join(name))?;
+        remove_file(&out.join(&name))?;
+        // A folder goes with its last file.
+        if let Some(folder) = name.parent().filter(|p| *p != Path::new("")) {
+            let _ = fs::remove_dir(out.join(folder));
+        }
     }
     Ok(())
 }
@@ -266,13 +277,21 @@ mod tests {
         };
         outcome.report.params =
             vec![param("export.naming", "\"N2D2\""), param("quantization.format", "\"none\"")];
+        fs::create_dir(outcome.out_dir.join("stimuli")).unwrap();
+        fs::write(outcome.out_dir.join("stimuli/env0.pgm"), b"P5").unwrap();
+        outcome
+            .report
+            .outputs
+            .push(FileDigest { path: "stimuli/env0.pgm".into(), ..Default::default() });
         prepare(&mut outcome, None).unwrap();
+        assert!(!outcome.out_dir.join("stimuli").exists());
         assert_eq!(outcome.report.outputs[0].path, "export_ONNX_float32/model.onnx");
         let out = root.path().join("out");
         fs::create_dir(&out).unwrap();
         to_folder(&outcome.out_dir, &outcome.report, &out).unwrap();
         assert!(out.join("export_ONNX_float32/model.onnx").exists());
+        assert!(out.join("export_ONNX_float32/stimuli/env0.pgm").exists());
         remove_stale(&out).unwrap();
-        assert!(!out.join("export_ONNX_float32/model.onnx").exists());
+        assert!(!out.join("export_ONNX_float32/stimuli").exists());
     }
 }

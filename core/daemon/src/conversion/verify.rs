@@ -7,8 +7,9 @@
 use super::files::{digest, inner};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_proto::onnxd::FileDigest;
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Checks `announced` against the folder `out`, and removes what was not announced.
 ///
@@ -27,11 +28,10 @@ pub(super) fn verify(out: &Path, announced: &[FileDigest]) -> Result<(), Diagnos
     for file in announced {
         let name = shown(&file.path);
         let path = inner(&file.path).ok_or_else(|| wrong(format!("announced `{name}`")))?;
-        if path.components().count() != 1 {
-            return Err(wrong(format!("announced `{name}`, expected a file without folders")));
-        }
+        let linked = |folder: &Path| out.join(folder).is_symlink();
+        let in_link = path.ancestors().skip(1).any(linked);
         let path = out.join(path);
-        if !path.symlink_metadata().is_ok_and(|data| data.is_file()) {
+        if in_link || !path.symlink_metadata().is_ok_and(|data| data.is_file()) {
             return Err(wrong(format!("announced `{name}` but left no such file")));
         }
         let (bytes, sha256) = digest(&path).map_err(|e| disk(&path, &e))?;
@@ -43,20 +43,21 @@ pub(super) fn verify(out: &Path, announced: &[FileDigest]) -> Result<(), Diagnos
             )));
         }
     }
-    remove_others(out, announced).map_err(|e| disk(out, &e))
+    // With the folders that they lie in.
+    let paths = announced.iter().map(|f| Path::new(&f.path));
+    let kept = paths.flat_map(Path::ancestors).map(|path| out.join(path)).collect();
+    remove_others(out, &kept).map_err(|e| disk(out, &e))
 }
 
-fn remove_others(out: &Path, announced: &[FileDigest]) -> std::io::Result<()> {
-    for entry in fs::read_dir(out)? {
+fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let name = entry.file_name();
-        if announced.iter().any(|f| name == f.path.as_str()) {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
+        let (path, is_folder) = (entry.path(), entry.file_type()?.is_dir());
+        match (kept.contains(&path), is_folder) {
+            (true, true) => remove_others(&path, kept)?,
+            (true, false) => {}
+            (false, true) => fs::remove_dir_all(path)?,
+            (false, false) => fs::remove_file(path)?,
         }
     }
     Ok(())
@@ -75,6 +76,33 @@ mod tests {
         fs::write(&path, b"model").unwrap();
         let (bytes, sha256) = digest(&path).unwrap();
         FileDigest { path: "model.onnx".into(), bytes, sha256, role: "model".into() }
+    }
+
+    #[test]
+    fn files_may_lie_in_folders_but_not_behind_links() {
+        let root = tempfile::tempdir().unwrap();
+        let (out, elsewhere) = (root.path().join("out"), root.path().join("elsewhere"));
+        for folder in ["out/stimuli", "out/other", "elsewhere"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        let model = announced(&out);
+        let inside = FileDigest {
+            path: "stimuli/env0.pgm".into(),
+            role: "artifact".into(),
+            ..model.clone()
+        };
+        fs::write(out.join("stimuli/env1.pgm"), b"").unwrap();
+        fs::write(out.join(&inside.path), b"model").unwrap();
+        let files = [model, inside];
+        verify(&out, &files).unwrap();
+        assert!(out.join("stimuli/env0.pgm").exists());
+        assert!(!out.join("stimuli/env1.pgm").exists() && !out.join("other").exists());
+
+        fs::rename(out.join("stimuli/env0.pgm"), elsewhere.join("env0.pgm")).unwrap();
+        fs::remove_dir(out.join("stimuli")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, out.join("stimuli")).unwrap();
+        let error = verify(&out, &files).unwrap_err().message;
+        assert!(error.contains("left no such file"), "{error}");
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn nonsense_gets_a_status_and_a_line_in_the_log() {
         assert_eq!(graph_get(job, null_mut()), abi::UNSUPPORTED);
         assert_eq!(submission(job, null_mut()), abi::INVALID);
         assert_eq!(input_map(job, name, null_mut()), abi::INVALID);
-        for wrong in ["", "a/b", "onnxd.else", ".hidden", &"x".repeat(129)] {
+        for wrong in ["", "a//b", "model.onnx", "onnxd.else", ".hidden", &"x".repeat(129)] {
             assert_eq!(artifact(job, s(wrong), name, name), abi::INVALID, "{wrong}");
         }
         assert_eq!(artifact(job, name, name, WILD), abi::INVALID);
@@ -178,7 +178,9 @@ fn inputs_are_those_of_the_submission_only() {
 
 #[test]
 fn results_replace_each_other_and_are_bounded() {
-    let (mut context, _) = context(BTreeMap::new());
+    let folder = tempfile::tempdir().unwrap();
+    let mut context = context(BTreeMap::new()).0.with_outputs(folder.path().to_owned());
+    let log = abi::ARTIFACT_PASS_LOG;
     context.set_graph(Bytes::from_static(b"in"));
     let running = context.start();
     let job = std::ptr::from_ref(running.job);
@@ -191,15 +193,17 @@ fn results_replace_each_other_and_are_bounded() {
         assert_eq!(artifact(job, s("a.txt"), s("text/plain"), s("1")), abi::OK);
         assert_eq!(artifact(job, s("a.txt"), s("text/plain"), s("2")), abi::OK);
         assert_eq!(metric(job, s("loss"), 0.5), abi::OK);
-        for i in 1..ARTIFACTS_MAX {
-            assert_eq!(artifact(job, s(&format!("n{i}")), s(""), s("")), abi::OK);
+        for data in ["3", "4"] {
+            assert_eq!(artifact(job, s(log), s(""), s(data)), abi::OK);
         }
-        assert_eq!(artifact(job, s("one-more"), s(""), s("")), abi::INVALID);
-        assert_eq!(artifact(job, s("a.txt"), s(""), s("3")), abi::OK);
+        assert_eq!(artifact(job, s("b/c.txt"), s(""), s("3")), abi::OK);
     }
     drop(running);
     assert_eq!(context.take_graph().unwrap(), "two");
-    assert_eq!(context.take_artifact("a.txt").unwrap().data, "3");
+    assert_eq!(context.take_artifact(log).unwrap().data, "4");
+    assert_eq!(std::fs::read(folder.path().join("a.txt")).unwrap(), b"2");
+    let names: Vec<String> = context.take_files().into_iter().map(|f| f.path).collect();
+    assert_eq!(names, ["a.txt", "b/c.txt"]);
     assert_eq!(context.take_metrics()["loss"], 0.5);
 }
 

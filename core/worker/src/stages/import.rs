@@ -29,6 +29,7 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     let imported =
         call::import(session.loaded(&plugin), &frontend, &mut context).map_err(findings)?;
     session.graph = imported.model;
+    session.keep_files(&mut context);
     for note in &imported.log.notes {
         session.note(&from_message(note), "warning");
     }

@@ -15,6 +15,7 @@ pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
     let library = session.loaded(&plugin.id);
     let quantized = call::quantize(library, &quantizer, &mut context).map_err(findings)?;
     session.graph = quantized.model;
+    session.keep_files(&mut context);
     said(session, &plugin, &quantizer, quantized.log);
     components::verified(session, &plugin, &quantizer)
 }

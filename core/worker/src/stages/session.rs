@@ -1,5 +1,6 @@
 //! What the stages of one conversion share.
 
+use super::export::out_dir;
 use super::{Events, summary};
 use bytes::Bytes;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
@@ -11,7 +12,7 @@ use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What;
 use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, PluginInfo, Report, WorkerEvent};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -115,6 +116,15 @@ impl Session {
         let sink = move |event| events(WorkerEvent { what: Some(host_event(event)) });
         let cancel = Arc::new(AtomicBool::new(false));
         JobContext::new(submission, inputs, self.tensors.clone(), self.threads, cancel, sink)
+            .with_outputs(out_dir(self))
+    }
+
+    /// Adds the files that a plugin handed over to the result.
+    pub(crate) fn keep_files(&mut self, context: &mut JobContext) {
+        let files = context.take_files();
+        let names: BTreeSet<&str> = files.iter().map(|f| f.path.as_str()).collect();
+        self.outputs.retain(|known| !names.contains(known.path.as_str()));
+        self.outputs.extend(files);
     }
 
     /// Loads a plugin's library, once; it is never unloaded.
@@ -165,6 +175,8 @@ impl Session {
             report.diagnostics.splice(0..0, found.0.iter().map(to_message));
             self.outputs.clear();
         }
+        // The model first, whoever wrote files before it.
+        self.outputs.sort_by_key(|f| f.role != "model" && f.role != "external_data");
         report.outputs = self.outputs.clone();
         let model = report.model.get_or_insert_default();
         model.op_counts = summary::op_counts(&self.op_counts);
