@@ -77,6 +77,9 @@ params! {
     "source.weights_ignore": Bool, false;
     /// Seed of random weights.
     "source.seed": Int(0, 4_294_967_295), 1;
+    /// Quantizers that the layers of a network were trained with (`QWeight`, `QAct` of N2D2): computed with what they
+    /// learned, or ignored, which leaves the plain weights.
+    "source.quantizers": OneOf(&["learned", "ignored"]), "learned";
     /// Settings of the source network that have no effect are errors instead of findings.
     "source.strict": Bool, false;
 

@@ -80,7 +80,8 @@ pub fn probe(
     match instance.probe(context) {
         Ok(()) => who.required(context, abi::ARTIFACT_PROBE),
         Err(Failure { status: abi::DECLINED, text }) => {
-            Ok(Probe { level: ClaimLevel::ClaimNo.into(), reason: text, needs: Vec::new() })
+            let level = ClaimLevel::ClaimNo.into();
+            Ok(Probe { level, reason: text, ..Probe::default() })
         }
         Err(failure) => Err(who.failed(&failure, Code::SourceSyntax, context)),
     }

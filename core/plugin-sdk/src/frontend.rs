@@ -37,12 +37,15 @@ pub struct Probe {
     pub reason: String,
     /// Everything the network refers to.
     pub needs: Vec<Need>,
+    /// Whether the network brings the ranges of its activations, learned while it was trained:
+    /// quantization asks for no calibration data then.
+    pub learned_ranges: bool,
 }
 
 impl Probe {
     /// A claim without needs.
     pub fn new(claim: Claim, reason: impl Into<String>) -> Probe {
-        Probe { claim, reason: reason.into(), needs: Vec::new() }
+        Probe { claim, reason: reason.into(), needs: Vec::new(), learned_ranges: false }
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) fn probe(p: Probe) -> message::Probe {
         level: level.into(),
         reason: p.reason,
         needs: p.needs.into_iter().map(need).collect(),
+        learned_ranges: p.learned_ranges,
     }
 }
 

@@ -21,6 +21,7 @@ mod mapping;
 mod network;
 mod options;
 mod probe;
+mod quantizers;
 mod targets;
 mod weights;
 

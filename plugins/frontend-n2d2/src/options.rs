@@ -13,6 +13,8 @@ pub(crate) struct Options {
     /// Random weights where files are missing.
     pub(crate) weights_ignore: bool,
     pub(crate) seed: u64,
+    /// Layers that learned with rounded numbers are converted without.
+    pub(crate) ignore_quantizers: bool,
     /// Settings without effect are errors.
     pub(crate) strict: bool,
     /// Element type of all values.
@@ -28,6 +30,7 @@ impl Options {
             random: flag("random"),
             weights_ignore: flag("weights_ignore"),
             seed: source["seed"].as_u64().unwrap_or(1),
+            ignore_quantizers: source["quantizers"] == "ignored",
             strict: flag("strict"),
             dtype: match params["export"]["float_type"].as_str() {
                 Some("float16") => DataType::Float16,

@@ -8,7 +8,8 @@ use crate::ini::{Files, Ini, SectionRef, TemplateFile};
 use crate::layers::{self, Parameters};
 use crate::network::{cell_sections, environment};
 use crate::options::Options;
-use crate::weights::{Location, Wanted, locate};
+use crate::quantizers;
+use crate::weights::{Location, Wanted, locate, path_of};
 
 /// Answers for the INI file at `path`.
 pub(crate) fn probe(path: &str, files: &dyn Files, options: &Options) -> Probe {
@@ -33,7 +34,7 @@ pub(crate) fn probe(path: &str, files: &dyn Files, options: &Options) -> Probe {
         }
     };
     needs.extend(weights(&ini, path, files, options));
-    Probe { claim, reason, needs }
+    Probe { claim, reason, needs, learned_ranges: learns_ranges(&ini, options) }
 }
 
 /// A file with mistakes is still ours: the import says what is wrong with it.
@@ -51,7 +52,8 @@ fn broken(path: &str, files: &dyn Files, needs: Vec<Need>) -> Probe {
         true => (Claim::ByExtension, "the file looks like an N2D2 network with mistakes"),
         false => (Claim::No, "the file is no INI file of N2D2"),
     };
-    Probe { claim, reason: reason.into(), needs: if ours { needs } else { vec![] } }
+    let needs = if ours { needs } else { vec![] };
+    Probe { needs, ..Probe::new(claim, reason) }
 }
 
 fn template(file: TemplateFile) -> Need {
@@ -77,7 +79,38 @@ fn weights(ini: &Ini, path: &str, files: &dyn Files, options: &Options) -> Vec<N
         let optional = options.weights_ignore;
         Need { what: "weights".into(), path, found_as, optional }
     };
-    needs.map(need).collect()
+    let learned = learned_ranges(ini, &folder, files, options);
+    needs.chain(learned).map(need).collect()
+}
+
+/// The files of the quantizers of training.
+fn learned_ranges(
+    ini: &Ini,
+    folder: &str,
+    files: &dyn Files,
+    options: &Options,
+) -> Vec<(String, bool)> {
+    if options.ignore_quantizers {
+        return Vec::new();
+    }
+    let suffixes = |section: &SectionRef| {
+        let of = |key| quantizers::file(key, quantizers::method(*section, key).ok().flatten()?);
+        [of(quantizers::WEIGHTS), of(quantizers::ACTIVATIONS)]
+    };
+    let paths = cell_sections(ini).flat_map(|section| {
+        let suffixes = suffixes(&section).into_iter().flatten();
+        suffixes.map(move |suffix| path_of(folder, section.name(), suffix))
+    });
+    paths.map(|path| (files.has(&path), path)).map(|(has, path)| (path, has)).collect()
+}
+
+/// Whether the network has learned the ranges of its activations, so that no data has to show them.
+fn learns_ranges(ini: &Ini, options: &Options) -> bool {
+    let learns = |s: SectionRef| quantizers::method(s, quantizers::ACTIVATIONS);
+    let mut sections = cell_sections(ini);
+    !options.ignore_quantizers
+        && !options.random
+        && sections.any(|section| learns(section).is_ok_and(|method| method.is_some()))
 }
 
 /// Which files a layer reads; nothing for layers that learn nothing.

@@ -18,7 +18,7 @@ use crate::mapping::Map;
 use crate::options::Options;
 
 pub(crate) use layout::{Layout, Order, remap};
-pub(crate) use location::{Location, Wanted, locate};
+pub(crate) use location::{Location, Wanted, locate, path as path_of};
 
 /// Most numbers a layer may have.
 const NUMBERS_MAX: usize = 1 << 30;
@@ -33,6 +33,8 @@ pub(crate) struct Weights<'f> {
     source: Source<'f>,
     /// Seed of random numbers for what is missing in the folder, if that is allowed.
     fallback: Option<u64>,
+    /// Whether quantizers of training are left out.
+    pub(crate) ignore_quantizers: bool,
     notes: RefCell<Vec<Diagnostic>>,
 }
 
@@ -133,7 +135,8 @@ impl<'f> Weights<'f> {
             Location::Random => Weights::random(options.seed),
             Location::Folder(folder) => Weights::folder(files, folder),
         };
-        (Weights { fallback: options.weights_ignore.then_some(options.seed), ..weights }, note)
+        let fallback = options.weights_ignore.then_some(options.seed);
+        (Weights { fallback, ignore_quantizers: options.ignore_quantizers, ..weights }, note)
     }
 
     /// Files in a folder of the submission.
@@ -147,7 +150,7 @@ impl<'f> Weights<'f> {
     }
 
     fn new(source: Source<'f>) -> Weights<'f> {
-        Weights { source, fallback: None, notes: RefCell::default() }
+        Weights { source, fallback: None, ignore_quantizers: false, notes: RefCell::default() }
     }
 
     /// Most numbers that the layers of a network may have together.
@@ -232,6 +235,28 @@ impl<'f> Weights<'f> {
                 Err(problem.help("Export the weights again; variances are never negative."))
             }
         }
+    }
+
+    /// Whether all numbers are made up.
+    pub(crate) fn are_random(&self) -> bool {
+        matches!(self.source, Source::Random { .. })
+    }
+
+    /// The one number that a quantizer of a layer has learned; nothing where it may be missing.
+    pub(crate) fn learned(&self, layer: &Layer, suffix: &str) -> Result<Option<f32>, Diagnostic> {
+        let Ok(store) = self.store(layer) else { return Ok(None) };
+        let path = store.path(suffix);
+        let Some(bytes) = store.files.read(&path) else {
+            let missing = store.missing(&[&path]);
+            if self.fallback.is_some() {
+                let help = "The layer is not quantized there, as the params allow.";
+                self.notes.borrow_mut().push(missing.help(help));
+                return Ok(None);
+            }
+            let help = "Put the file there, or set `source.quantizers` to `ignored`.";
+            return Err(missing.help(help));
+        };
+        Ok(text::numbers(&store.at(&path), &bytes, 1)?.first().copied())
     }
 
     /// The layer's files, or the seed of random numbers.

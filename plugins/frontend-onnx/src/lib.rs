@@ -23,7 +23,7 @@ impl Frontend for Onnx {
         let Ok(external) = onnx::external_files(bytes) else { return Ok(by_name()) };
         let needs = external.into_iter().map(|location| need(submission, &location)).collect();
         let reason = "the file is an ONNX model".to_owned();
-        Ok(Probe { claim: Claim::ByContent, reason, needs })
+        Ok(Probe { needs, ..Probe::new(Claim::ByContent, reason) })
     }
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {

@@ -371,6 +371,9 @@ pub struct Probe {
     pub reason: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "3")]
     pub needs: ::prost::alloc::vec::Vec<Need>,
+    /// the network brings the ranges of its activations
+    #[prost(bool, tag = "4")]
+    pub learned_ranges: bool,
 }
 /// What a list of passes did.
 #[derive(serde::Serialize, serde::Deserialize)]

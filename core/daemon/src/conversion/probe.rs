@@ -154,7 +154,12 @@ mod tests {
             found_as: Vec::new(),
         };
         let needs = vec![need("a", true), need("b", false), need("c", false)];
-        let probe = Probe { level: level.into(), reason: format!("{frontend} says so"), needs };
+        let probe = Probe {
+            level: level.into(),
+            reason: format!("{frontend} says so"),
+            needs,
+            ..Probe::default()
+        };
         ProbeAnswer {
             frontend: frontend.into(),
             plugin: format!("p.{frontend}"),

@@ -169,7 +169,7 @@ impl Frontend for Raw {
         let need =
             Need { what: "weights".into(), path: "w".into(), found_as: vec![], optional: false };
         let reason = submission.network().to_owned();
-        Ok(Probe { claim: Claim::ByContent, reason, needs: vec![need] })
+        Ok(Probe { needs: vec![need], ..Probe::new(Claim::ByContent, reason) })
     }
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {

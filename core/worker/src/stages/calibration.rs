@@ -5,7 +5,9 @@ use serde_json::Value;
 
 /// Adds the calibration data to what a claimed network needs, if the params ask for ranges from data.
 pub(crate) fn with_calibration(mut probe: Probe, params: &Value, files: &[InputFile]) -> Probe {
-    if probe.level() != ClaimLevel::ClaimNo && is_needed(&params["quantization"]) {
+    let quantization = &params["quantization"];
+    let learned = probe.learned_ranges && quantization["format"] == "N2D2";
+    if probe.level() != ClaimLevel::ClaimNo && !learned && is_needed(quantization) {
         let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();
         probe.needs.push(need(params["calibration"]["data"].as_str(), &names));
     }
@@ -52,6 +54,15 @@ mod tests {
         let probe = with_calibration(probe, params, &files);
         assert!(probe.needs.iter().all(|n| n.found != n.found_as.is_empty()));
         probe.needs.into_iter().map(|n| (n.path, n.found_as)).collect()
+    }
+
+    #[test]
+    fn learned_ranges_need_no_data() {
+        let level = ClaimLevel::ClaimByContent.into();
+        let probe = Probe { level, learned_ranges: true, ..Probe::default() };
+        let needs = |params| with_calibration(probe.clone(), &params, &[]).needs.len();
+        assert_eq!(needs(json!({"quantization": {"format": "N2D2"}})), 0);
+        assert_eq!(needs(json!({"quantization": {"format": "QDQ", "mode": "static"}})), 1);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::diag::{Code, Diagnostic};
 use crate::geometry::Window;
 use crate::ini::SectionRef;
 use crate::mapping::{Map, Pattern};
+use crate::quantizers;
 use crate::weights::{Kernels, Layout, Order, remap};
 
 pub(super) const CONV_KEYS: &[&str] = &[
@@ -119,10 +120,11 @@ fn kernels(
     let (weights, bias) = found.map_or((None, None), |f| (Some(f.weights), f.bias));
     let w = match (shared_weights, weights) {
         (None, Some(weights)) => {
-            let data = cell.build.reals(kernels.dims(), weights);
-            cell.build.parameter(&cell.layer, "w", data)
+            let spread = map.outputs().saturating_mul(window[0] * window[1]);
+            quantizers::weights(cell, kernels.dims(), weights, spread)?
         }
         (owner, _) => {
+            quantizers::check_shared(cell)?;
             let owner = owner.unwrap_or_default();
             cell.build.share(&cell.layer, "w", owner, kernels.dims())
         }

@@ -5,6 +5,7 @@ use onnxd_plugin_sdk::ir::ops;
 use super::conv::layout;
 use crate::build::{Feature, Size};
 use crate::cell::{Cell, Lowered};
+use crate::quantizers;
 
 pub(super) const KEYS: &[&str] =
     &["NoBias", "Normalize", "WeightsExportFormat", "OutputsRemap", "DropConnect"];
@@ -21,8 +22,7 @@ pub(super) fn fc(cell: &mut Cell) -> Lowered {
     let inputs = x.size.count();
     cell.build.claim(outputs.checked_mul(inputs), &cell.layer)?;
     let found = cell.build.weights.fc(&cell.layer, [outputs, inputs], &layout)?;
-    let w = cell.build.reals(found.dims, found.weights);
-    let w = cell.build.parameter(&cell.layer, "w", w);
+    let w = quantizers::weights(cell, found.dims, found.weights, outputs)?;
     let b = found.bias.map(|bias| {
         let data = cell.build.reals(vec![bias.len()], bias);
         cell.build.parameter(&cell.layer, "b", data)

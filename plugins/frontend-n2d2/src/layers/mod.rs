@@ -16,6 +16,7 @@ use crate::activation;
 use crate::cell::{Cell, Lowered};
 use crate::diag::{Code, Diagnostic, Layer, shown};
 use crate::ini::similar;
+use crate::quantizers;
 
 /// A type of layer.
 pub(crate) struct Row {
@@ -153,24 +154,20 @@ pub(crate) fn lower(row: &Row, cell: &mut Cell) -> Lowered {
         let message = format!("`Model` is {model}: spiking networks cannot be converted");
         return Err(cell.problem(Code::FeatureUnsupported, message));
     }
-    warn_quantizers(cell);
     cell.cut_inputs()?;
     let computed = (row.lower)(cell)?;
-    if row.activates { activation::apply(cell, computed, None) } else { Ok(computed) }
-}
-
-/// Quantizers of training are not part of the float network that N2D2 exports either.
-fn warn_quantizers(cell: &Cell) {
-    for key in ["QWeight", "QAct"].into_iter().filter(|key| cell.section.has(key)) {
-        let message = "is ignored: the layer is converted in floating point";
-        cell.section.warn_ignored(key, message, "Quantization is set in the params.");
+    if !row.activates {
+        return Ok(computed);
     }
+    let activated = activation::apply(cell, computed, None)?;
+    quantizers::activation(cell, activated)
 }
 
 fn activation_layer(cell: &mut Cell) -> Lowered {
     let x = cell.input()?;
     cell.check_outputs(x)?;
-    activation::apply(cell, x, Some("Tanh"))
+    let activated = activation::apply(cell, x, Some("Tanh"))?;
+    quantizers::activation(cell, activated)
 }
 
 /// Dropout does nothing once a network is trained.

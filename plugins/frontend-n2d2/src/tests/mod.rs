@@ -4,6 +4,7 @@ mod hostile;
 mod layers;
 mod network;
 mod probing;
+mod quantizers;
 mod random;
 
 use std::collections::BTreeMap;

@@ -73,3 +73,18 @@ fn templates_are_waited_for() {
     assert_eq!(needs(&json!({}), &files)[0], ["n/weights"]);
     assert_eq!(probed(&json!({}), &files).claim, Claim::ByContent);
 }
+
+#[test]
+fn learned_ranges_are_waited_for() {
+    let net = "[sp]\nSizeX=1\nSizeY=1\n[a]\nInput=sp\nType=Fc\nNbOutputs=1\nConfigSection=p\n\
+               QWeight=LSQ\nQAct=SAT\n[a.Target]\n[p]\nNoBias=1\n";
+    let files = [("n/net.ini", net), ("n/weights/a_weights.syntxt", "1")];
+    let learned = ["a_alphaW_LSQ.syntxt", "a_QAct_SAT_Alpha.syntxt"];
+    let [missing, _] = needs(&json!({}), &files);
+    assert_eq!(missing, learned.map(|file| format!("n/weights/{file}")));
+    assert!(probed(&json!({}), &files).learned_ranges);
+    let ignored = json!({ "source": { "quantizers": "ignored" } });
+    assert_eq!(needs(&ignored, &files)[0], [""; 0]);
+    assert!(!probed(&ignored, &files).learned_ranges);
+    assert!(!probed(&json!({}), &[("n/net.ini", NET)]).learned_ranges);
+}

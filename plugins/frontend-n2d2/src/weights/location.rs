@@ -86,7 +86,7 @@ impl Wanted {
 }
 
 /// The file of a layer.
-pub(super) fn path(folder: &str, layer: &str, suffix: &str) -> String {
+pub(crate) fn path(folder: &str, layer: &str, suffix: &str) -> String {
     let slash = if folder.is_empty() { "" } else { "/" };
     format!("{folder}{slash}{}{suffix}", file_name_of(layer))
 }

@@ -1,0 +1,307 @@
+//! Quantizers of quantization-aware training: layers that learned with rounded weights and
+//! activations compute with them here too.
+//!
+//! A range of `R` has `R + 1` levels. What was learned becomes `QuantizeLinear` and
+//! `DequantizeLinear` with N2D2's step sizes, so that a quantizer of this program and those of
+//! runtimes find the integers again.
+
+use onnxd_plugin_sdk::ir::{DataType, Node, Op, Tensor, ValueId, ValueType, ops};
+
+use crate::build::Feature;
+use crate::cell::{Cell, Lowered};
+use crate::diag::{Code, Diagnostic};
+use crate::ini::SectionRef;
+
+/// What a section says about weights.
+pub(crate) const WEIGHTS: &str = "QWeight";
+/// What it says about activations.
+pub(crate) const ACTIVATIONS: &str = "QAct";
+/// Bits of the largest range.
+const BITS_MAX: u32 = 8;
+
+/// A way to learn with integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Learned step size (Esser et al., 2020).
+    Lsq,
+    /// Scale-adjusted training (Jin et al., 2019).
+    Sat,
+    /// Weights that are cut off, which are files like any others.
+    Prune,
+}
+
+/// The quantizer that `key` names.
+pub(crate) fn method(section: SectionRef, key: &str) -> Result<Option<Method>, Diagnostic> {
+    let words = [("LSQ", Method::Lsq), ("SAT", Method::Sat), ("Prune", Method::Prune)];
+    let words = if key == ACTIVATIONS { &words[..2] } else { &words };
+    section.choice(key, words)
+}
+
+/// The suffix of the file that holds what was learned.
+pub(crate) fn file(key: &str, method: Method) -> Option<&'static str> {
+    match (key, method) {
+        (WEIGHTS, Method::Lsq) => Some("_alphaW_LSQ.syntxt"),
+        (ACTIVATIONS, Method::Lsq) => Some("_QAct_LSQ_StepSize.syntxt"),
+        (ACTIVATIONS, Method::Sat) => Some("_QAct_SAT_Alpha.syntxt"),
+        _ => None,
+    }
+}
+
+/// `KEY.Range`: one less than a power of two.
+fn range(section: SectionRef, key: &str) -> Result<u32, Diagnostic> {
+    let name = format!("{key}.Range");
+    let range = section.or(&name, 255_usize)?;
+    match u32::try_from(range).ok().filter(|r| (1..1 << BITS_MAX).contains(r) && r & (r + 1) == 0) {
+        Some(range) => Ok(range),
+        None => {
+            let message = format!("must be 1, 3, 7, ... 255 (1 to {BITS_MAX} bits), found {range}");
+            Err(section.problem(&name, message))
+        }
+    }
+}
+
+/// The only number of a file, which must be positive.
+fn learned(cell: &mut Cell, key: &str, method: Method) -> Result<Option<f32>, Diagnostic> {
+    let Some(suffix) = file(key, method) else { return Ok(None) };
+    let Some(found) = cell.build.weights.learned(&cell.layer, suffix)? else { return Ok(None) };
+    // SAT clips at the magnitude.
+    let value = if method == Method::Sat { found.abs() } else { found };
+    if value > 0.0 && value.is_finite() {
+        return Ok(Some(value));
+    }
+    let message = format!("`{}{suffix}` holds {found}: a range must be positive", cell.layer.name);
+    Err(cell.problem(Code::WeightsSyntax, message))
+}
+
+fn ignored(cell: &Cell, key: &str, why: &str) {
+    let help = "Quantization after training is set in the params.";
+    cell.section.warn_ignored(key, &format!("is ignored: {why}"), help);
+}
+
+/// The quantizer of a layer that is not left out by the params or by made-up weights.
+fn wanted(cell: &Cell, key: &str) -> Result<Option<Method>, Diagnostic> {
+    if !cell.section.has(key) {
+        return Ok(None);
+    }
+    if cell.build.weights.ignore_quantizers {
+        ignored(cell, key, "the params ask for the layer in floating point");
+        return Ok(None);
+    }
+    if cell.build.weights.are_random() {
+        ignored(cell, key, "random weights have learned nothing");
+        return Ok(None);
+    }
+    let found = method(cell.section, key)?;
+    if found == Some(Method::Prune) {
+        ignored(cell, key, "the weights are taken as the files hold them");
+        return Ok(None);
+    }
+    Ok(found)
+}
+
+/// What a quantizer makes of weights.
+enum Weights {
+    /// Integers times a step.
+    Steps(Vec<i32>, f32),
+    /// Numbers of no grid.
+    Reals(Vec<f32>),
+}
+
+/// The parameter `w` of a layer: its numbers, or what its quantizer makes of them. `spread` is the
+/// number of outputs times the size of the kernel.
+pub(crate) fn weights(
+    cell: &mut Cell,
+    dims: Vec<usize>,
+    values: Vec<f32>,
+    spread: usize,
+) -> Result<ValueId, Diagnostic> {
+    let found = match wanted(cell, WEIGHTS)? {
+        Some(Method::Lsq) => {
+            let range = range(cell.section, WEIGHTS)?;
+            match learned(cell, WEIGHTS, Method::Lsq)? {
+                Some(step) => lsq(&values, step, range),
+                None => Weights::Reals(values),
+            }
+        }
+        Some(_) => Sat::of(cell.section)?.weights(&values, spread),
+        None => Weights::Reals(values),
+    };
+    match found {
+        Weights::Steps(integers, step) if cell.build.dtype == DataType::Float => {
+            Ok(dequantized(cell, dims, integers, step))
+        }
+        Weights::Steps(integers, step) => {
+            let values = integers.iter().map(|q| *q as f32 * step).collect();
+            Ok(plain(cell, dims, values))
+        }
+        Weights::Reals(values) => Ok(plain(cell, dims, values)),
+    }
+}
+
+/// A quantizer of weights that belong to another layer would need a step of its own.
+pub(crate) fn check_shared(cell: &mut Cell) -> Result<(), Diagnostic> {
+    match wanted(cell, WEIGHTS)? {
+        None => Ok(()),
+        Some(_) => {
+            let message = format!("`{WEIGHTS}` together with `WeightsSharing`");
+            Err(cell.problem(Code::FeatureUnsupported, message))
+        }
+    }
+}
+
+fn plain(cell: &mut Cell, dims: Vec<usize>, values: Vec<f32>) -> ValueId {
+    let data = cell.build.reals(dims, values);
+    cell.build.parameter(&cell.layer, "w", data)
+}
+
+fn dequantized(cell: &mut Cell, dims: Vec<usize>, integers: Vec<i32>, step: f32) -> ValueId {
+    let ty = ValueType::tensor(DataType::Float, dims.iter().map(|n| *n as i64));
+    let narrow = integers.iter().all(|q| i8::try_from(*q).is_ok());
+    let data = match narrow {
+        true => Tensor::from_vec(dims, integers.iter().map(|q| *q as i8).collect()),
+        false => Tensor::from_vec(dims, integers),
+    };
+    let w = cell.constant("w", data);
+    let scale = cell.scalar("w_step", step);
+    // The standard wants none for 32 bits.
+    let x_zero_point = narrow.then(|| cell.constant("w_zero", Tensor::scalar(0_i8)));
+    let op = ops::DequantizeLinear { x_zero_point, ..ops::DequantizeLinear::new(w, scale) };
+    cell.node("w_real", ty, |out| op.into_node(out))
+}
+
+/// `s · clamp(round(w / s), -(R + 1) / 2, (R - 1) / 2)`
+fn lsq(values: &[f32], step: f32, range: u32) -> Weights {
+    let (lo, hi) = (-f64::from(range.div_ceil(2)), f64::from((range - 1) / 2));
+    let round = |w: &f32| (f64::from(*w) / f64::from(step)).round().clamp(lo, hi) as i32;
+    Weights::Steps(values.iter().map(round).collect(), step)
+}
+
+/// The levels of SAT weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Default,
+    Symmetric,
+    Asymmetric,
+    FullRange,
+}
+
+/// What a section says about SAT weights.
+struct Sat {
+    range: u32,
+    mode: Mode,
+    /// Else the weights are only squeezed into -1 to 1.
+    quantize: bool,
+    /// Whether the weights are divided by their spread.
+    scale: bool,
+}
+
+impl Sat {
+    fn of(section: SectionRef) -> Result<Sat, Diagnostic> {
+        let modes = [
+            ("Default", Mode::Default),
+            ("Symmetric", Mode::Symmetric),
+            ("Asymmetric", Mode::Asymmetric),
+            ("FullRange", Mode::FullRange),
+        ];
+        let key = format!("{WEIGHTS}.QuantMode");
+        let mode = section.choice(&key, &modes)?.unwrap_or(Mode::Default);
+        let range = range(section, WEIGHTS)?;
+        if range == 1 && matches!(mode, Mode::Symmetric | Mode::Asymmetric) {
+            return Err(section.problem(&key, "needs three levels at least, and the range is 1"));
+        }
+        Ok(Sat {
+            range,
+            mode,
+            quantize: section.or(&format!("{WEIGHTS}.ApplyQuantization"), true)?,
+            scale: section.or(&format!("{WEIGHTS}.ApplyScaling"), false)?,
+        })
+    }
+
+    fn weights(&self, values: &[f32], spread: usize) -> Weights {
+        let squeezed: Vec<f64> = values.iter().map(|w| f64::from(*w).tanh()).collect();
+        let largest = squeezed.iter().fold(0.0, |m: f64, t| m.max(t.abs()));
+        let unit = if largest > 0.0 { largest } else { 1.0 };
+        let squeezed = squeezed.into_iter().map(|t| t / unit);
+        if !self.quantize {
+            let values: Vec<f64> = squeezed.collect();
+            let gain = self.gain(&values, spread);
+            return Weights::Reals(values.iter().map(|t| (t * gain) as f32).collect());
+        }
+        let (integers, step): (Vec<i32>, f64) = self.levels(squeezed);
+        let values: Vec<f64> = integers.iter().map(|q| f64::from(*q) * step).collect();
+        let gain = self.gain(&values, spread);
+        Weights::Steps(integers, (step * gain) as f32)
+    }
+
+    /// Numbers within -1 to 1 as integers times a step.
+    fn levels(&self, squeezed: impl Iterator<Item = f64>) -> (Vec<i32>, f64) {
+        let (r, h) = (f64::from(self.range), f64::from(self.range / 2));
+        let odd = |u: f64| (2.0 * (r * u).round_ties_even() - r) as i32;
+        let level = |t: f64| match self.mode {
+            Mode::Default => odd((t + 1.0) / 2.0),
+            Mode::FullRange => odd((1.0 + 0.9998 / r) * (t + 1.0) / 2.0 - 0.4999 / r),
+            Mode::Symmetric => (t * h).round_ties_even() as i32,
+            Mode::Asymmetric => (((1.0 + 0.5 / h) * t - 0.5 / h) * h).round_ties_even() as i32,
+        };
+        let whole = matches!(self.mode, Mode::Default | Mode::FullRange);
+        (squeezed.map(level).collect(), if whole { 1.0 / r } else { 1.0 / h })
+    }
+
+    /// What the weights are multiplied by: `1 / sqrt(variance · outputs · kernel)`.
+    fn gain(&self, values: &[f64], spread: usize) -> f64 {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|t| (t - mean) * (t - mean)).sum();
+        let variance = squares / (count - 1.0);
+        match self.scale && variance > 0.0 {
+            true => 1.0 / (variance * spread as f64).sqrt(),
+            false => 1.0,
+        }
+    }
+}
+
+/// What the quantizer of a layer's activations makes of its result.
+pub(crate) fn activation(cell: &mut Cell, x: Feature) -> Lowered {
+    let Some(method) = wanted(cell, ACTIVATIONS)? else { return Ok(x) };
+    let range = range(cell.section, ACTIVATIONS)? as f32;
+    let Some(value) = learned(cell, ACTIVATIONS, method)? else { return Ok(x) };
+    let step = if method == Method::Sat { value / range } else { value };
+    if step < f32::MIN_POSITIVE {
+        let message = format!("a learned range of {value} is too small");
+        return Err(cell.problem(Code::WeightsSyntax, message));
+    }
+    if cell.build.dtype != DataType::Float {
+        return Ok(rounded(cell, x, step, range));
+    }
+    let x = match range {
+        255.0 => x,
+        _ => {
+            let [min, max] = [("q_min", 0.0), ("q_max", step * range)];
+            let [min, max] = [min, max].map(|(role, bound)| Some(cell.scalar(role, bound)));
+            cell.same(x, ops::Clip { min, max, ..ops::Clip::new(x.value) })
+        }
+    };
+    let scale = cell.scalar("q_step", step);
+    let zero = Some(cell.constant("q_zero", Tensor::scalar(0_u8)));
+    let shape = cell.build.value_type(x.size, x.flat).shape().map(<[_]>::to_vec);
+    let stored = ValueType::Tensor { dtype: Some(DataType::Uint8), shape };
+    let quantize =
+        ops::QuantizeLinear { y_zero_point: zero, ..ops::QuantizeLinear::new(x.value, scale) };
+    let integers = cell.node("quantized", stored, |out| quantize.into_node(out));
+    let dequantize =
+        ops::DequantizeLinear { x_zero_point: zero, ..ops::DequantizeLinear::new(integers, scale) };
+    Ok(cell.same(x, dequantize))
+}
+
+/// The same without the operators of quantization, which take `float32` alone.
+fn rounded(cell: &mut Cell, x: Feature, step: f32, range: f32) -> Feature {
+    let step = cell.scalar("q_step", step);
+    let [min, max] = [("q_min", 0.0), ("q_max", range)];
+    let [min, max] = [min, max].map(|(role, bound)| Some(cell.scalar(role, bound)));
+    let x = cell.same(x, ops::Div::new(x.value, step));
+    let ty = cell.build.value_type(x.size, x.flat);
+    let value = cell.node("round", ty, |out| Node::new("Round", [x.value], [out]));
+    let x = Feature { value, ..x };
+    let x = cell.same(x, ops::Clip { min, max, ..ops::Clip::new(x.value) });
+    cell.same(x, ops::Mul::new(x.value, step))
+}
