@@ -24,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("report", &["diagnostics", "proto"]),
     (
         "plugin-sdk",
-        &["arrays", "diagnostics", "ir", "eval", "rewrite", "onnx", "proto", "plugin-abi"],
+        &["arrays", "diagnostics", "ir", "eval", "rewrite", "onnx", "opset", "proto", "plugin-abi"],
     ),
     ("plugin-host", &["diagnostics", "proto", "plugin-abi"]),
     (

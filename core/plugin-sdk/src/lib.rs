@@ -8,6 +8,7 @@ mod calibration;
 mod component;
 mod entry;
 mod export;
+mod external;
 mod frontend;
 mod host;
 mod messages;
@@ -17,6 +18,7 @@ mod tensors;
 
 pub use calibration::{Batches, Calibration, Feeds};
 pub use component::Component;
+pub use external::External;
 pub use frontend::{Claim, Frontend, Imported, Need, Probe};
 pub use quantizer::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
 pub use submission::Submission;
@@ -26,6 +28,7 @@ pub use onnxd_diagnostics as diagnostics;
 pub use onnxd_eval as eval;
 pub use onnxd_ir as ir;
 pub use onnxd_onnx as onnx;
+pub use onnxd_opset as opset;
 pub use onnxd_rewrite as rewrite;
 pub use serde_json;
 

@@ -4,13 +4,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Reals, Tensor, ValueId, ValueType};
+use onnxd_plugin_sdk::ir::{
+    Attr, DataType, Dim, Function, Graph, Model, Node, Opsets, Reals, Tensor, ValueId, ValueType,
+};
 
-use crate::diag::{Code, Diagnostic, Layer};
+use crate::diag::{Code, Diagnostic, Layer, shown};
 use crate::weights::Weights;
 
 /// Name of the graph's input.
 pub(crate) const INPUT: &str = "env";
+/// Name of the number of samples.
+pub(crate) const BATCH: &str = "batch";
 /// Most numbers that a layer computes for one image.
 const VALUES_MAX: usize = 1 << 31;
 /// Most pairs of channels and outputs in the connection maps of a network.
@@ -81,6 +85,13 @@ struct Share {
     layer: Layer,
 }
 
+/// Functions and operator sets of ONNX files.
+#[derive(Default)]
+struct Adopted {
+    functions: Vec<Function>,
+    opsets: Opsets,
+}
+
 /// The graph under construction.
 pub(crate) struct Build<'f> {
     pub(crate) graph: Graph,
@@ -89,6 +100,12 @@ pub(crate) struct Build<'f> {
     pub(crate) notes: Vec<Diagnostic>,
     /// Names of layers and of the input.
     reserved: HashSet<String>,
+    /// Names of results of ONNX files that layers or targets use.
+    results: HashSet<String>,
+    /// The number of samples, if an ONNX file computes no other.
+    batch: Option<i64>,
+    /// What ONNX files bring along besides nodes.
+    adopted: Adopted,
     /// Flat values as images of one pixel.
     pub(crate) unsqueezed: HashMap<ValueId, ValueId>,
     /// By layer and suffix.
@@ -104,6 +121,7 @@ impl<'f> Build<'f> {
         dtype: DataType,
         weights: Weights<'f>,
         layers: impl Iterator<Item = String>,
+        results: impl Iterator<Item = String>,
     ) -> Build<'f> {
         Build {
             graph: Graph::new(name),
@@ -111,6 +129,9 @@ impl<'f> Build<'f> {
             weights,
             notes: Vec::new(),
             reserved: layers.chain([INPUT.to_owned()]).collect(),
+            results: results.collect(),
+            batch: None,
+            adopted: Adopted::default(),
             unsqueezed: HashMap::new(),
             parameters: HashMap::new(),
             shares: Vec::new(),
@@ -135,18 +156,120 @@ impl<'f> Build<'f> {
     /// The type of a value whose axes after the batch have `sizes`.
     pub(crate) fn shaped(&self, sizes: &[usize]) -> ValueType {
         let sizes = sizes.iter().map(|n| Dim::Known(*n as i64));
-        ValueType::tensor(self.dtype, [Dim::from("batch")].into_iter().chain(sizes))
+        ValueType::tensor(self.dtype, [Dim::from(BATCH)].into_iter().chain(sizes))
     }
 
     /// A name made from `base` that neither a value nor a layer has.
     pub(crate) fn fresh(&self, base: &str) -> String {
-        let taken =
-            |name: &str| self.reserved.contains(name) || self.graph.value_named(name).is_some();
+        let taken = |name: &str| {
+            self.reserved.contains(name)
+                || self.results.contains(name)
+                || self.graph.value_named(name).is_some()
+        };
         if !taken(base) {
             return base.to_owned();
         }
         let mut numbered = (1..).map(|n: usize| format!("{base}_{n}"));
         numbered.find(|name| !taken(name)).expect("numbers do not end")
+    }
+
+    /// The name of a result of an ONNX file: its own, unless a layer has it.
+    pub(crate) fn result_name(&self, name: &str) -> String {
+        let free = !self.reserved.contains(name) && self.graph.value_named(name).is_none();
+        if free { name.to_owned() } else { self.fresh(name) }
+    }
+
+    /// A result of an ONNX file as layers read it, for `layer`.
+    pub(crate) fn feature(&mut self, value: ValueId, layer: &Layer) -> Result<Feature, Diagnostic> {
+        let ty = self.graph[value].ty.clone();
+        let shape = ty.as_ref().and_then(ValueType::shape);
+        let sizes = |shape: &[Dim]| -> Option<Vec<usize>> {
+            let size = |d: &Dim| usize::try_from(d.known()?).ok();
+            shape[1..].iter().map(size).collect()
+        };
+        let found = match shape {
+            Some(shape) if matches!(shape.len(), 2 | 4) => sizes(shape),
+            _ => None,
+        };
+        let (size, flat) = match found.as_deref() {
+            Some([channels]) => (Size::new(*channels, [1, 1]), true),
+            Some([channels, height, width]) => (Size::new(*channels, [*height, *width]), false),
+            _ => {
+                let name = shown(&self.graph[value].name);
+                let message = format!(
+                    "`{name}` cannot be its input: layers read [batch, channels, height, width] \
+                     or [batch, channels], of known sizes"
+                );
+                return Err(Diagnostic::new(Code::ShapeMismatch, message).at(layer.clone()));
+            }
+        };
+        let size = size.check(layer)?;
+        if ty.as_ref().and_then(ValueType::dtype) == Some(self.dtype) {
+            return Ok(Feature { value, size, flat });
+        }
+        let ty = Some(self.value_type(size, flat));
+        let out =
+            self.graph.add_value(&self.fresh(&format!("{}_cast", self.graph[value].name)), ty);
+        let node = Node::new("Cast", [value], [out]);
+        let node = node.with("to", Attr::Int(self.dtype.number().into()));
+        self.graph.add_node(Node { layers: vec![layer.clone()], ..node });
+        Ok(Feature { value: out, size, flat })
+    }
+
+    /// From now on the network computes `batch` samples at a time.
+    pub(crate) fn fix_batch(&mut self, batch: i64, layer: &Layer) -> Result<(), Diagnostic> {
+        if let Some(other) = self.batch.filter(|other| *other != batch) {
+            let message = format!("computes {batch} samples at a time, another file {other}");
+            return Err(Diagnostic::new(Code::ShapeMismatch, message).at(layer.clone()));
+        }
+        if self.batch.is_none() {
+            let message =
+                format!("the network computes {batch} samples at a time, as the file does");
+            let note = Diagnostic::new(Code::LayerParameterIgnored, message).at(layer.clone());
+            self.notes.push(note.help("Export the file with a variable number of samples."));
+        }
+        self.batch = Some(batch);
+        Ok(())
+    }
+
+    /// Takes over functions and operator sets of an ONNX file.
+    pub(crate) fn adopt(&mut self, model: &Model, layer: &Layer) -> Result<(), Diagnostic> {
+        let clash = |what: String| {
+            let message = format!("{what} than another file of the network");
+            Err(Diagnostic::new(Code::FeatureUnsupported, message).at(layer.clone()))
+        };
+        for (domain, version) in &model.opsets {
+            let old = self.adopted.opsets.insert(domain.clone(), *version);
+            if old.is_some_and(|old| old != *version) {
+                return clash(format!("takes operators `{}` of another version", shown(domain)));
+            }
+        }
+        for function in &model.functions {
+            let name = |f: &Function| (f.domain.clone(), f.name.clone(), f.overload.clone());
+            if self.adopted.functions.iter().any(|f| name(f) == name(function)) {
+                let name = shown(&function.name);
+                return clash(format!("defines a function `{name}`, perhaps otherwise,"));
+            }
+        }
+        self.adopted.functions.extend(model.functions.iter().cloned());
+        Ok(())
+    }
+
+    /// The model, once all layers are built.
+    pub(crate) fn model(mut self, ir_version: i64, opset: i64) -> Model {
+        if let Some(batch) = self.batch {
+            for v in self.graph.value_ids() {
+                if let Some(ValueType::Tensor { shape: Some(shape), .. }) = &mut self.graph[v].ty {
+                    let symbolic = shape.iter_mut().filter(|dim| **dim == Dim::from(BATCH));
+                    symbolic.for_each(|dim| *dim = Dim::Known(batch));
+                }
+            }
+        }
+        let mut model = Model::new(self.graph, ir_version, opset);
+        let standard = |domain: &str| matches!(domain, "" | "ai.onnx");
+        model.opsets.extend(self.adopted.opsets.into_iter().filter(|(d, _)| !standard(d)));
+        model.functions = self.adopted.functions;
+        model
     }
 
     /// Adds an initializer.

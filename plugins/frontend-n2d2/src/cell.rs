@@ -3,7 +3,7 @@
 //! Nodes are named after their operators (`conv1_conv`); the last one of a layer takes the
 //! layer's name when the layer is complete.
 
-use onnxd_plugin_sdk::ir::{Node, Op, Tensor, ValueId, ValueType, ops};
+use onnxd_plugin_sdk::ir::{Attr, DataType, Node, Op, Tensor, ValueId, ValueType, ops};
 
 use crate::build::{Build, Feature, Size};
 use crate::diag::{Code, Diagnostic, Layer};
@@ -21,7 +21,7 @@ pub(crate) struct Cell<'b, 'f, 'i> {
     /// In the order of `Input`.
     pub(crate) inputs: Vec<Feature>,
     /// Names of the inputs' layers.
-    pub(crate) parents: Vec<&'i str>,
+    pub(crate) parents: Vec<String>,
 }
 
 /// How much is added on each side; negative values cut off.
@@ -123,6 +123,24 @@ impl<'i> Cell<'_, '_, 'i> {
         self.constant(suffix, data)
     }
 
+    /// `value`, of samples of `sizes`, in another element type.
+    pub(crate) fn cast(
+        &mut self,
+        value: ValueId,
+        from: DataType,
+        to: DataType,
+        sizes: &[usize],
+    ) -> ValueId {
+        if from == to {
+            return value;
+        }
+        let ValueType::Tensor { shape, .. } = self.build.shaped(sizes) else { return value };
+        let ty = ValueType::Tensor { dtype: Some(to), shape };
+        self.node("cast", ty, |out| {
+            Node::new("Cast", [value], [out]).with("to", Attr::Int(to.number().into()))
+        })
+    }
+
     // ---- inputs ---------------------------------------------------------------------------
 
     /// The only input, or all of them side by side along the channels.
@@ -164,7 +182,7 @@ impl<'i> Cell<'_, '_, 'i> {
 
     pub(crate) fn different_inputs(&self) -> Diagnostic {
         const SHOWN_MAX: usize = 8;
-        let show = |(name, x): (&&str, &Feature)| {
+        let show = |(name, x): (&String, &Feature)| {
             let Size { channels, height, width } = x.size;
             format!("`{name}` {width} x {height} x {channels}")
         };
@@ -255,8 +273,9 @@ impl<'i> Cell<'_, '_, 'i> {
     /// Which channels the outputs read.
     pub(crate) fn connections(&mut self, outputs: usize) -> Result<Map, Diagnostic> {
         let pairs = self.parents.iter().zip(&self.inputs);
-        let parents: Vec<Parent> =
-            pairs.map(|(name, x)| Parent { name, channels: x.size.channels }).collect();
+        let parents: Vec<Parent> = pairs
+            .map(|(name, x)| Parent { name: name.as_str(), channels: x.size.channels })
+            .collect();
         let channels = parents.iter().fold(0_usize, |n, p| n.saturating_add(p.channels));
         self.build.claim_connections(outputs, channels, &self.layer)?;
         Map::of_section(self.section, &parents, outputs)

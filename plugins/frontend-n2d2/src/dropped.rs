@@ -45,6 +45,10 @@ impl Files for Dropped<'_> {
         content.as_ref().map(|bytes| Cow::Borrowed(bytes.as_ref()))
     }
 
+    fn bytes(&self, path: &str) -> Option<Bytes> {
+        self.contents.get(path)?.get_or_init(|| self.map(path)).clone()
+    }
+
     fn has(&self, path: &str) -> bool {
         self.contents.contains_key(path)
     }

@@ -3,8 +3,10 @@
 //! Everything that is wrong is reported at once: a layer that cannot be built stops only what
 //! follows it.
 
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
 use onnxd_plugin_sdk::Imported;
-use onnxd_plugin_sdk::ir::Model;
+use onnxd_plugin_sdk::ir::ValueId;
 
 use crate::build::{Build, Feature};
 use crate::cell::Cell;
@@ -12,12 +14,13 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::ini::{Files, Ini};
 use crate::network::{Network, Parent};
 use crate::options::Options;
+use crate::targets::Target;
 use crate::weights::Weights;
-use crate::{environment, layers, targets};
+use crate::{environment, layers, onnx, targets};
 
 /// Version of the file format, and of the operators.
 const IR_VERSION: i64 = 8;
-const OPSET: i64 = 17;
+pub(crate) const OPSET: i64 = 17;
 /// Findings that are kept.
 const PROBLEMS_MAX: usize = 100;
 
@@ -33,25 +36,31 @@ pub(crate) fn import(
 ) -> Result<Imported, Diagnostics> {
     let ini = Ini::parse(path, files)?;
     let mut problems = Diagnostics::default();
-    let Some(network) = Network::read(&ini, &mut problems) else { return Err(problems) };
+    let Some(network) = Network::read(&ini, path, files, &mut problems) else {
+        return Err(problems);
+    };
     check_globals(&ini, &mut problems);
-    let found = targets::find(&ini, &network);
-    let has_onnx = network.cells.iter().any(|cell| cell.kind == "ONNX");
-    if found.is_empty() && !has_onnx {
+    let found = targets::find(&ini, &network, &mut problems);
+    if found.is_empty() && problems.0.is_empty() {
         let message = "the network has no target: no section is called `LAYER.Target`";
         problems.push(Diagnostic::new(Code::TargetMissing, message));
     }
     let (weights, weights_note) = Weights::locate(&ini, path, files, options);
     let names = network.cells.iter().map(|cell| cell.section.name().to_owned());
-    let mut build = Build::new(stem(path), options.dtype, weights, names);
-    let mut walk = Walk { ini: &ini, network: &network, build: &mut build, problems };
-    let features = walk.run(progress)?;
-    let mut problems = walk.problems;
+    let wanted = wanted(&network, &found);
+    let results = found.iter().map(|target| target.name.clone()).chain(names_of(&network, &wanted));
+    let mut build = Build::new(stem(path), options.dtype, weights, names, results);
+    let built = Built { features: vec![None; network.cells.len()], results: HashMap::new() };
+    let mut walk =
+        Walk { ini: &ini, network: &network, build: &mut build, wanted, built, problems };
+    walk.run(progress)?;
+    let Walk { mut problems, built, .. } = walk;
     problems.0.extend(build.resolve_shares());
     problems.0.truncate(PROBLEMS_MAX);
     problems.or_ok(())?;
-    targets::mark(&mut build, &network, &found, &features);
+    targets::mark(&mut build, &network, &found, &built);
     warn_unread_parameters(&network);
+    onnx::warn_overrides(&ini, &network);
     let warnings = ini.warnings();
     if options.strict && !warnings.is_empty() {
         return Err(Diagnostics(warnings));
@@ -61,7 +70,44 @@ pub(crate) fn import(
     let mut notes = warnings;
     notes.append(&mut build.notes);
     notes.append(&mut build.weights.notes());
-    Ok(Imported { model: Model::new(build.graph, IR_VERSION, OPSET), notes, metadata })
+    notes.extend(network.names.files().flat_map(|(cell, file)| {
+        let note = |text: &String| Diagnostic::new(Code::LayerParameterIgnored, text.clone());
+        let layer = network.cells[cell].section.layer();
+        file.notes.iter().map(move |text| note(text).at(layer.clone()).help(""))
+    }));
+    Ok(Imported { model: build.model(IR_VERSION, OPSET), notes, metadata })
+}
+
+/// By layer, the results of its ONNX file that layers and targets use.
+type Wanted = BTreeMap<usize, BTreeSet<ValueId>>;
+
+fn wanted(network: &Network, targets: &[Target]) -> Wanted {
+    let parents = network.cells.iter().flat_map(|cell| &cell.parents);
+    let read = parents.filter_map(|parent| match parent {
+        Parent::Result(cell, value) => Some((*cell, *value)),
+        _ => None,
+    });
+    let mut wanted = Wanted::new();
+    for (cell, value) in read.chain(targets.iter().filter_map(Target::result)) {
+        wanted.entry(cell).or_default().insert(value);
+    }
+    wanted
+}
+
+fn names_of(network: &Network, wanted: &Wanted) -> Vec<String> {
+    let of_file = |(cell, values): (&usize, &BTreeSet<ValueId>)| {
+        let graph = network.names.file(*cell).map(|file| &file.model.graph);
+        let names = graph.into_iter().flat_map(|graph| values.iter().map(|v| &graph[*v].name));
+        names.cloned().collect::<Vec<_>>()
+    };
+    wanted.iter().flat_map(of_file).collect()
+}
+
+/// What each layer computes; nothing for those that cannot be built.
+pub(crate) struct Built {
+    pub(crate) features: Vec<Option<Feature>>,
+    /// By layer and value of its ONNX file.
+    pub(crate) results: HashMap<(usize, ValueId), ValueId>,
 }
 
 /// Name of the file without folder and extension.
@@ -97,12 +143,13 @@ struct Walk<'w, 'f, 'i> {
     ini: &'i Ini,
     network: &'w Network<'i>,
     build: &'w mut Build<'f>,
+    wanted: Wanted,
+    built: Built,
     problems: Diagnostics,
 }
 
 impl Walk<'_, '_, '_> {
-    /// What each layer computes; nothing for those that cannot be built.
-    fn run(&mut self, progress: &Progress) -> Result<Vec<Option<Feature>>, Diagnostics> {
+    fn run(&mut self, progress: &Progress) -> Result<(), Diagnostics> {
         let input = match environment::size(self.network.environment) {
             Ok(size) => Some(self.build.input(size)),
             Err(problem) => {
@@ -110,62 +157,93 @@ impl Walk<'_, '_, '_> {
                 None
             }
         };
-        let mut features = vec![None; self.network.cells.len()];
         let total = self.network.order.len() as u64;
         for (done, index) in self.network.order.iter().enumerate() {
             progress(done as u64, total)?;
-            features[*index] = self.cell(*index, input, &features);
+            if let Err(found) = self.cell(*index, input) {
+                self.problems.0.extend(found.0);
+            }
             if self.problems.0.len() >= PROBLEMS_MAX {
                 break;
             }
         }
-        Ok(features)
+        Ok(())
     }
 
-    fn cell(
-        &mut self,
-        index: usize,
-        input: Option<Feature>,
-        features: &[Option<Feature>],
-    ) -> Option<Feature> {
+    /// Builds a layer, unless it follows one that could not be built: that is not worth a word.
+    fn cell(&mut self, index: usize, input: Option<Feature>) -> Result<(), Diagnostics> {
         let cell = &self.network.cells[index];
         if cell.kind.is_empty() {
-            return None;
+            return Ok(());
         }
-        let Some(row) = layers::find(&cell.kind) else {
-            self.problems.push(layers::refusal(&cell.kind, cell.section.layer()));
-            return None;
-        };
-        let parent = |parent: &Parent| match parent {
-            Parent::Environment => Some((crate::build::INPUT, input?)),
-            Parent::Cell(index) => {
-                Some((self.network.cells[*index].section.name(), features[*index]?))
+        let row = match layers::find(&cell.kind) {
+            None if cell.kind != onnx::KIND => {
+                return Err(layers::refusal(&cell.kind, cell.section.layer()).into());
             }
-            Parent::Missing => None,
+            row => row,
         };
-        // What follows a layer that could not be built is not worth a word.
-        let parents: Option<Vec<_>> = cell.parents.iter().map(parent).collect();
-        let (parents, inputs) = parents?.into_iter().unzip();
+        let mut parents = Vec::new();
+        let mut inputs = Vec::new();
+        for parent in &cell.parents {
+            let Some((name, feature)) = self.parent(index, *parent, input)? else { return Ok(()) };
+            parents.push(name);
+            inputs.push(feature);
+        }
+        let Some(row) = row else { return self.file(index, inputs) };
         let nodes = self.build.graph.node_bound();
-        let mut under = Cell {
-            build: self.build,
-            section: cell.section,
-            layer: cell.section.layer(),
-            inputs,
-            parents,
-        };
-        let inputs = under.inputs.clone();
-        match layers::lower(row, &mut under) {
-            Ok(feature) => {
-                self.finish(index, nodes, &inputs, feature);
-                cell.section.warn_unread(row.keys, layers::COMMON_KEYS);
-                Some(feature)
+        let layer = cell.section.layer();
+        let inputs_before = inputs.clone();
+        let mut under = Cell { build: self.build, section: cell.section, layer, inputs, parents };
+        let feature = layers::lower(row, &mut under)?;
+        self.finish(index, nodes, &inputs_before, feature);
+        cell.section.warn_unread(row.keys, layers::COMMON_KEYS);
+        self.built.features[index] = Some(feature);
+        Ok(())
+    }
+
+    /// An input of layer `index` under its name; nothing if it could not be built.
+    fn parent(
+        &mut self,
+        index: usize,
+        parent: Parent,
+        input: Option<Feature>,
+    ) -> Result<Option<(String, Feature)>, Diagnostic> {
+        match parent {
+            Parent::Missing => Ok(None),
+            Parent::Environment => Ok(input.map(|x| (crate::build::INPUT.to_owned(), x))),
+            Parent::Cell(cell) => {
+                let name = self.network.cells[cell].section.name();
+                Ok(self.built.features[cell].map(|x| (name.to_owned(), x)))
             }
-            Err(problem) => {
-                self.problems.push(problem);
-                None
+            Parent::Result(cell, value) => {
+                let Some(value) = self.built.results.get(&(cell, value)).copied() else {
+                    return Ok(None);
+                };
+                let layer = self.network.cells[index].section.layer();
+                let name = self.build.graph[value].name.clone();
+                Ok(Some((name, self.build.feature(value, &layer)?)))
             }
         }
+    }
+
+    /// Adds what the ONNX file of a layer computes.
+    fn file(&mut self, index: usize, inputs: Vec<Feature>) -> Result<(), Diagnostics> {
+        let section = self.network.cells[index].section;
+        let Some(file) = self.network.names.file(index) else { return Ok(()) };
+        let Some(wanted) = self.wanted.get(&index) else {
+            let message = "no layer and no target uses what the ONNX file computes";
+            let note = Diagnostic::new(Code::LayerParameterIgnored, message).at(section.layer());
+            self.build.notes.push(note.help("Remove the section, or add a target."));
+            return Ok(());
+        };
+        let wanted: Vec<ValueId> = wanted.iter().copied().collect();
+        let layer = section.layer();
+        let parents = Vec::new();
+        let mut under = Cell { build: self.build, section, layer, inputs, parents };
+        let placed = onnx::lower(&mut under, file, &wanted)?;
+        self.built.results.extend(placed.into_iter().map(|(v, place)| ((index, v), place)));
+        section.warn_unread(onnx::KEYS, layers::COMMON_KEYS);
+        Ok(())
     }
 
     /// Names the result, and sets what expressions may ask for.

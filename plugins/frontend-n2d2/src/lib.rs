@@ -19,6 +19,7 @@ mod ini;
 mod layers;
 mod mapping;
 mod network;
+mod onnx;
 mod options;
 mod probe;
 mod quantizers;

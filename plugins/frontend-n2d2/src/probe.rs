@@ -7,6 +7,7 @@ use onnxd_plugin_sdk::{Claim, Need, Probe};
 use crate::ini::{Files, Ini, SectionRef, TemplateFile};
 use crate::layers::{self, Parameters};
 use crate::network::{cell_sections, environment};
+use crate::onnx;
 use crate::options::Options;
 use crate::quantizers;
 use crate::weights::{Location, Wanted, locate, path_of};
@@ -33,6 +34,7 @@ pub(crate) fn probe(path: &str, files: &dyn Files, options: &Options) -> Probe {
             return Probe::new(Claim::No, "the file has neither an environment nor layers");
         }
     };
+    needs.extend(onnx::sections(&ini).flat_map(|section| onnx_files(section, path, files)));
     needs.extend(weights(&ini, path, files, options));
     Probe { claim, reason, needs, learned_ranges: learns_ranges(&ini, options) }
 }
@@ -59,6 +61,15 @@ fn broken(path: &str, files: &dyn Files, needs: Vec<Need>) -> Probe {
 fn template(file: TemplateFile) -> Need {
     let found_as = if file.found { vec![file.path.clone()] } else { vec![] };
     Need { what: "template".into(), path: file.path, found_as, optional: false }
+}
+
+/// The ONNX file that a section names, and its external data.
+fn onnx_files(section: SectionRef, path: &str, files: &dyn Files) -> Vec<Need> {
+    let need = |(what, path, found): (&str, String, bool)| {
+        let found_as = if found { vec![path.clone()] } else { vec![] };
+        Need { what: what.into(), path, found_as, optional: false }
+    };
+    onnx::referred(section, path, files).into_iter().map(need).collect()
 }
 
 /// The weights files of all layers, or the folder if there is none.

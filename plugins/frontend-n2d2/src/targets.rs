@@ -1,15 +1,14 @@
 //! Target sections: the layers whose results are the outputs of the model.
 
-use std::collections::HashMap;
-
 use onnxd_plugin_sdk::ir::{Node, ValueId};
 
-use crate::build::{Build, Feature};
-use crate::diag::{Code, Diagnostic, Layer};
+use crate::build::Build;
+use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
+use crate::import::Built;
 use crate::ini::{Ini, SectionRef};
-use crate::network::Network;
+use crate::network::{Network, Parent};
 
-const SUFFIX: &str = ".Target";
+pub(crate) const SUFFIX: &str = ".Target";
 
 /// Settings for scores during learning and tests.
 const SILENT: &[&str] = &[
@@ -33,68 +32,117 @@ const SILENT: &[&str] = &[
     "WeakTarget",
 ];
 
-/// A target section and the index of its layer.
+/// A target and what it is of.
 pub(crate) struct Target<'i> {
-    section: SectionRef<'i>,
-    cell: usize,
+    /// Its section; nothing for the targets that ONNX files bring along.
+    section: Option<SectionRef<'i>>,
+    /// The name that the output gets.
+    pub(crate) name: String,
+    of: Parent,
 }
 
-/// All targets in the order of the file.
-pub(crate) fn find<'i>(ini: &'i Ini, network: &Network<'i>) -> Vec<Target<'i>> {
-    let cells = network.cells.iter().enumerate();
-    let by_name: HashMap<&str, usize> = cells.map(|(i, c)| (c.section.name(), i)).collect();
-    let target = |section: SectionRef<'i>| {
+impl Target<'_> {
+    /// What the target is of, if it is the result of an ONNX file.
+    pub(crate) fn result(&self) -> Option<(usize, ValueId)> {
+        match self.of {
+            Parent::Result(cell, value) => Some((cell, value)),
+            _ => None,
+        }
+    }
+}
+
+/// All targets in the order of the file, then those of ONNX files.
+pub(crate) fn find<'i>(
+    ini: &'i Ini,
+    network: &Network<'i>,
+    problems: &mut Diagnostics,
+) -> Vec<Target<'i>> {
+    let mut target = |section: SectionRef<'i>| {
         let name = section.name();
-        let mut ends = name.match_indices(SUFFIX).map(|(at, _)| at);
-        let cell = ends.find_map(|at| by_name.get(&name[..at]).copied())?;
+        let mut ends = name.match_indices(SUFFIX).map(|(at, _)| &name[..at]);
+        let found = ends.find_map(|of| Some((of, network.names.find(of).transpose()?)));
+        let (of, found) = match found {
+            Some((of, Ok(found))) => (of, found),
+            // Names of layers are misspelt easily where they stand in another file.
+            None if network.names.has_files() => {
+                let of = name.split(SUFFIX).next().unwrap_or(name);
+                let message = format!("the target is of `{}`, which is no layer", shown(of));
+                problems.push(network.names.unknown(of, message).at(section.layer()));
+                return None;
+            }
+            None => return None,
+            Some((of, Err(why))) => {
+                let message = format!("the target is of `{}`, which {why}", shown(of));
+                problems.push(network.names.unknown(of, message).at(section.layer()));
+                return None;
+            }
+        };
         let kind = section.text("Type").ok().flatten();
         // Other kinds of targets have settings of their own.
         if kind.is_none_or(|kind| kind == "TargetScore") {
             section.warn_unread(SILENT, SILENT);
         }
-        Some(Target { section, cell })
+        Some(Target { section: Some(section), name: of.to_owned(), of: found })
     };
     let named = |s: &SectionRef| s.name().contains(SUFFIX) && !s.has("Input");
-    ini.sections().filter(named).filter_map(target).collect()
+    let mut targets: Vec<Target> = ini.sections().filter(named).filter_map(&mut target).collect();
+    for (cell, file) in network.names.files() {
+        let results = targets.iter().filter_map(Target::result);
+        let wanted: Vec<ValueId> = results.filter(|(c, _)| *c == cell).map(|(_, v)| v).collect();
+        let ends = file.ends(&wanted).into_iter();
+        targets.extend(ends.map(|value| Target {
+            section: None,
+            name: file.model.graph[value].name.clone(),
+            of: Parent::Result(cell, value),
+        }));
+    }
+    targets
 }
 
 /// Lists the results of targeted layers as outputs, each under its layer's name.
-pub(crate) fn mark(
-    build: &mut Build,
-    network: &Network,
-    targets: &[Target],
-    features: &[Option<Feature>],
-) {
+pub(crate) fn mark(build: &mut Build, network: &Network, targets: &[Target], built: &Built) {
     for target in targets {
-        let Some(feature) = features[target.cell] else { continue };
-        let cell = &network.cells[target.cell];
-        let layer = cell.section.layer();
-        let from_node = build.graph.producer(feature.value).is_some();
-        let output = match build.graph[feature.value].name == layer.name {
-            true => feature.value,
-            // A dropout is not part of the model: its target moves to what it reads.
-            false if cell.kind == "Dropout" && from_node => {
-                let name = build.graph[feature.value].name.clone();
-                build.notes.push(moved(&layer, &name));
-                feature.value
+        let output = match target.of {
+            Parent::Cell(cell) => of_cell(build, network, cell, built),
+            Parent::Result(cell, value) => {
+                let layer =
+                    Layer { name: target.name.clone(), ..network.cells[cell].section.layer() };
+                let placed = built.results.get(&(cell, value)).copied();
+                placed.map(|value| named(build, value, &layer))
             }
-            false => named(build, feature, &layer),
+            Parent::Environment | Parent::Missing => None,
         };
-        match build.graph.is_output(output) {
-            false => build.graph.mark_output(output),
-            true => build.notes.push(repeated(target.section)),
+        let Some(output) = output else { continue };
+        match (build.graph.is_output(output), target.section) {
+            (false, _) => build.graph.mark_output(output),
+            (true, Some(section)) => build.notes.push(repeated(section)),
+            (true, None) => {}
         }
     }
 }
 
+fn of_cell(build: &mut Build, network: &Network, cell: usize, built: &Built) -> Option<ValueId> {
+    let value = built.features[cell]?.value;
+    let cell = &network.cells[cell];
+    let layer = cell.section.layer();
+    let from_node = build.graph.producer(value).is_some();
+    let name = build.graph[value].name.clone();
+    // A dropout is not part of the model: its target moves to what it reads.
+    if name != layer.name && cell.kind == "Dropout" && from_node {
+        build.notes.push(moved(&layer, &name));
+        return Some(value);
+    }
+    Some(named(build, value, &layer))
+}
+
 /// A layer that does nothing still has to show up under its own name.
-fn named(build: &mut Build, feature: Feature, layer: &Layer) -> ValueId {
+fn named(build: &mut Build, value: ValueId, layer: &Layer) -> ValueId {
     if let Some(value) = build.graph.value_named(&layer.name) {
         return value;
     }
-    let ty = build.value_type(feature.size, feature.flat);
-    let out = build.graph.add_value(&layer.name, Some(ty));
-    let node = Node::new("Identity", [feature.value], [out]);
+    let ty = build.graph[value].ty.clone();
+    let out = build.graph.add_value(&layer.name, ty);
+    let node = Node::new("Identity", [value], [out]);
     build.graph.add_node(Node { layers: vec![layer.clone()], ..node });
     out
 }

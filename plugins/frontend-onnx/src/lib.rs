@@ -3,7 +3,7 @@
 mod load;
 
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
-use onnxd_plugin_sdk::{Claim, Frontend, Imported, Need, Probe, Submission, onnx};
+use onnxd_plugin_sdk::{Claim, External, Frontend, Imported, Need, Probe, Submission, onnx};
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-onnx",
@@ -32,7 +32,7 @@ impl Frontend for Onnx {
 }
 
 fn need(submission: &Submission, location: &str) -> Need {
-    let path = load::beside(submission.network(), location);
+    let path = External::path(submission.network(), location);
     let found_as = if submission.has(&path) { vec![path.clone()] } else { vec![] };
     Need { what: "external data".into(), path, found_as, optional: false }
 }

@@ -1,15 +1,16 @@
 //! Reading a model whose tensors may lie in other files of the submission.
 
-use onnxd_plugin_sdk::bytes::Bytes;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer, shown};
-use onnxd_plugin_sdk::ir::{DataType, Model};
-use onnxd_plugin_sdk::onnx::{self, TensorLoader};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
+use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::rewrite::for_each_graph_mut;
-use onnxd_plugin_sdk::{Imported, Submission};
+use onnxd_plugin_sdk::{External, Imported, Submission, onnx};
 
 pub(crate) fn load(submission: &Submission) -> Result<Imported, Diagnostics> {
     let bytes = submission.read(submission.network())?;
-    let decoded = onnx::decode(bytes, &mut External(submission))?;
+    let decoded = onnx::decode(
+        bytes,
+        &mut External::new(submission.network(), &|path| submission.read(path)),
+    )?;
     let mut model = decoded.model;
     name_layers(&mut model);
     let note = |text: String| Diagnostic::new(Code::LayerParameterIgnored, text).help("");
@@ -34,69 +35,11 @@ fn name_layers(model: &mut Model) {
     });
 }
 
-/// `location`, which is relative to the model's folder, relative to the submission's root; without steps that lead
-/// nowhere (`./weights.bin`).
-pub(crate) fn beside(network: &str, location: &str) -> String {
-    let folder = network.rsplit_once('/').map(|(folder, _)| folder);
-    let steps = location.split('/').filter(|step| *step != ".");
-    folder.into_iter().chain(steps).collect::<Vec<_>>().join("/")
-}
-
-/// Finds external data among the dropped files. Names that leave the submission are not among them.
-struct External<'s>(&'s Submission);
-
-impl TensorLoader for External<'_> {
-    fn load(
-        &mut self,
-        dtype: DataType,
-        dims: &[usize],
-        entries: &[(String, String)],
-    ) -> Result<Bytes, Diagnostic> {
-        let entry = |key: &str| entries.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
-        let Some(location) = entry("location") else {
-            return Err(invalid("external data without a location"));
-        };
-        let file = self.0.read(&beside(self.0.network(), location)).map_err(|d| Diagnostic {
-            code: Code::OnnxExternalData.as_str().into(),
-            message: format!("external data file `{}`: {}", shown(location), d.message),
-            help: Code::OnnxExternalData.help().into(),
-            ..d
-        })?;
-        let number = |key: &str| {
-            let value = entry(key).map(str::parse::<u64>).transpose();
-            value.map_err(|_| invalid(&format!("external data with a bad {key}")))
-        };
-        let offset = number("offset")?.unwrap_or(0);
-        let elements = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
-        let wanted = elements.and_then(|n| dtype.byte_len(n)).unwrap_or(usize::MAX) as u64;
-        let length = number("length")?.unwrap_or(wanted);
-        match offset.checked_add(length) {
-            Some(end) if end <= file.len() as u64 => Ok(file.slice(offset as usize..end as usize)),
-            _ => Err(invalid(&format!(
-                "`{}` has {} bytes, the tensor's data is said to be {length} bytes at {offset}",
-                shown(location),
-                file.len()
-            ))),
-        }
-    }
-}
-
-fn invalid(message: &str) -> Diagnostic {
-    Diagnostic::new(Code::OnnxExternalData, message)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use onnxd_plugin_sdk::ir::ops::Relu;
     use onnxd_plugin_sdk::ir::{Attr, Graph, Node};
-
-    #[test]
-    fn locations_are_relative_to_the_model() {
-        assert_eq!(beside("net.onnx", "w.bin"), "w.bin");
-        assert_eq!(beside("models/net.onnx", "./sub/./w.bin"), "models/sub/w.bin");
-        assert_eq!(beside("models/net.onnx", "../w.bin"), "models/../w.bin", "no dropped file");
-    }
 
     #[test]
     fn nodes_of_subgraphs_are_layers_too() {

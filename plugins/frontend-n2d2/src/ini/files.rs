@@ -5,10 +5,16 @@
 
 use std::borrow::Cow;
 
+use onnxd_plugin_sdk::bytes::Bytes;
+
 /// The files that were dropped, by path relative to the submission's root, separated by `/`.
 pub(crate) trait Files {
     /// The content of a file, or nothing if there is no such file.
     fn read(&self, path: &str) -> Option<Cow<'_, [u8]>>;
+    /// As [`Files::read`], to be shared.
+    fn bytes(&self, path: &str) -> Option<Bytes> {
+        self.read(path).map(|content| Bytes::copy_from_slice(&content))
+    }
     /// Whether there is such a file.
     fn has(&self, path: &str) -> bool;
     /// Whether there is a file in a folder.

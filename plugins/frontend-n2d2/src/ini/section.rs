@@ -145,6 +145,18 @@ impl<'a> SectionRef<'a> {
         }
     }
 
+    /// Warns about all settings other than those of training and those that start with one of
+    /// `silent`, which have no effect.
+    pub(crate) fn warn_ignored_settings(self, silent: &[&str], message: &str, help: &str) {
+        for key in self.keys() {
+            let quantizes = key.starts_with("QWeight") || key.starts_with("QAct");
+            let training = is_training_key(key) && !quantizes;
+            if !training && !key.starts_with('$') && !silent.iter().any(|s| key.starts_with(s)) {
+                self.warn_ignored(key, message, help);
+            }
+        }
+    }
+
     fn place_of(self, key: &str) -> &'a Place {
         self.property(key).map_or(&self.data().place, |p| &p.place)
     }

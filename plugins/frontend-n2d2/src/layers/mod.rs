@@ -86,7 +86,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("FMP", "its pooling regions are drawn at random"),
     ("LSTM", "recurrent layers are not supported"),
     ("ObjectDet", DETECTION),
-    ("ONNX", "layers of an ONNX file inside an INI file are not read; drop the ONNX file itself"),
     ("Proposal", DETECTION),
     ("ROIPooling", DETECTION),
     ("RP", DETECTION),

@@ -3,6 +3,7 @@
 mod hostile;
 mod layers;
 mod network;
+mod onnx;
 mod probing;
 mod quantizers;
 mod random;

@@ -1,0 +1,321 @@
+//! Puts the nodes of an ONNX file into the network's graph: between the values that its section
+//! names as inputs and the results that somebody uses.
+
+use std::collections::{HashMap, HashSet};
+
+use onnxd_plugin_sdk::ir::infer::infer;
+use onnxd_plugin_sdk::ir::ops::{self, Reshape};
+use onnxd_plugin_sdk::ir::text::inline;
+use onnxd_plugin_sdk::ir::{At, DataType, Dim, Graph, Model, Tensor, ValueId, ValueType};
+use onnxd_plugin_sdk::opset;
+use onnxd_plugin_sdk::rewrite::for_each_graph_mut;
+
+use super::OnnxFile;
+use crate::build::{BATCH, Feature, Size};
+use crate::cell::Cell;
+use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
+use crate::import::OPSET;
+
+/// Where results of the file are in the network's graph.
+type Placed = HashMap<ValueId, ValueId>;
+
+/// Adds what computes the `wanted` results.
+pub(crate) fn lower(
+    cell: &mut Cell,
+    file: &OnnxFile,
+    wanted: &[ValueId],
+) -> Result<Placed, Diagnostics> {
+    cell.cut_inputs()?;
+    let swaps = cell.section.or("Transpose", false)?;
+    cell.section.get::<bool>("CNTK")?;
+    let mut model = file.model.clone();
+    let names: Vec<String> = wanted.iter().map(|v| model.graph[*v].name.clone()).collect();
+    keep_only(&mut model.graph, wanted).map_err(|text| cell.problem(Code::OnnxInvalid, text))?;
+    let layer = cell.layer.clone();
+    let at = |d: Diagnostic| named(d, &layer);
+    opset::convert(&mut model, OPSET).map_err(|found| mapped(found, at))?;
+    let batch = declared_batch(&model.graph);
+    if let Some(batch) = batch {
+        let _ = infer(&mut model);
+        free_batch(&mut model.graph, batch);
+    }
+    let bound = entries(cell, &model.graph, swaps)?;
+    set_inputs(&mut model, &bound, &Dim::from(BATCH));
+    let mut found = infer(&mut model);
+    let results = |model: &Model| -> Vec<ValueId> {
+        names.iter().filter_map(|name| model.graph.value_named(name)).collect()
+    };
+    if let Some(batch) = batch
+        && !(found.0.is_empty() && results(&model).iter().all(|v| follows(&model.graph, *v)))
+    {
+        // Nodes that count on the file's batch leave no choice.
+        cell.build.fix_batch(batch, &cell.layer)?;
+        set_inputs(&mut model, &bound, &Dim::Known(batch));
+        found = infer(&mut model);
+    }
+    mapped(found, at).or_ok(())?;
+    cell.build.adopt(&model, &cell.layer)?;
+    let results = results(&model);
+    let placed = expand(cell, &mut model.graph, &bound, &results)?;
+    let mut all = Placed::new();
+    for ((before, inner), name) in wanted.iter().zip(&results).zip(&names) {
+        let mut value = placed[inner];
+        if swaps {
+            value = swapped_back(cell, value, name);
+        }
+        all.insert(*before, value);
+    }
+    Ok(all)
+}
+
+fn mapped(found: Diagnostics, f: impl Fn(Diagnostic) -> Diagnostic) -> Diagnostics {
+    Diagnostics(found.0.into_iter().map(f).collect())
+}
+
+/// A finding about a node of the file, at its section.
+fn named(d: Diagnostic, layer: &Layer) -> Diagnostic {
+    let message = match &d.layer {
+        Some(inner) if !inner.name.is_empty() && !d.message.contains(&inner.name) => {
+            format!("node `{}`: {}", shown(&inner.name), d.message)
+        }
+        _ => d.message.clone(),
+    };
+    Diagnostic { message, layer: Some(layer.clone()), ..d }
+}
+
+/// Removes all nodes that do not lead to `wanted`, which become the outputs.
+fn keep_only(graph: &mut Graph, wanted: &[ValueId]) -> Result<(), String> {
+    graph.set_outputs(wanted.to_vec());
+    let order = graph.topological().map_err(|_| "the file's nodes are on a cycle".to_owned())?;
+    for id in order.into_iter().rev() {
+        if graph[id].outputs.iter().flatten().all(|v| graph.uses(*v) == 0) {
+            graph.remove_node(id);
+        }
+    }
+    Ok(())
+}
+
+/// The number of samples that the file is made for, if it is made for one number alone.
+fn declared_batch(graph: &Graph) -> Option<i64> {
+    let shape = |v: &ValueId| graph[*v].ty.as_ref()?.shape()?.first()?.known();
+    graph.inputs().iter().find_map(shape)
+}
+
+/// `Reshape` with the batch written out copies it from its input instead.
+fn free_batch(graph: &mut Graph, batch: i64) {
+    for id in graph.node_ids() {
+        let Some(reshape) = At::<Reshape>::find(graph, id) else { continue };
+        let Some(mut sizes) = graph.constant(reshape.shape).and_then(Tensor::to_i64s) else {
+            continue;
+        };
+        let first = graph[reshape.data].ty.as_ref().and_then(|ty| ty.shape()?.first()?.known());
+        if first != Some(batch) || sizes.first() != Some(&batch) || reshape.allowzero != 0 {
+            continue;
+        }
+        sizes[0] = 0;
+        let name = graph.fresh_name(&format!("{}_batch", graph[reshape.shape].name));
+        let shape = graph.add_initializer(&name, Tensor::vector(sizes));
+        graph.set_input(id, 1, Some(shape));
+    }
+}
+
+/// Gives the inputs the types of what is bound to them, and forgets all that follows from others.
+fn set_inputs(model: &mut Model, bound: &[(ValueId, ValueType)], batch: &Dim) {
+    for_each_graph_mut(model, &mut |graph, _| {
+        for v in graph.value_ids().filter(|v| graph[*v].initializer().is_none()).collect::<Vec<_>>()
+        {
+            graph[v].ty = None;
+        }
+    });
+    let graph = &mut model.graph;
+    for (input, (_, ty)) in graph.inputs().to_vec().into_iter().zip(bound) {
+        let mut ty = ty.clone();
+        if let ValueType::Tensor { shape: Some(shape), .. } = &mut ty {
+            shape[0] = batch.clone();
+        }
+        graph[input].ty = Some(ty);
+    }
+}
+
+/// Whether the first axis of a result is known to be the batch.
+fn follows(graph: &Graph, v: ValueId) -> bool {
+    let shape = graph[v].ty.as_ref().and_then(ValueType::shape);
+    shape.and_then(|shape| shape.first()).is_some_and(|first| first.same(&Dim::from(BATCH)))
+}
+
+// ---- inputs -------------------------------------------------------------------------------------
+
+/// What is bound to the file's inputs, in their order, with types.
+fn entries(
+    cell: &mut Cell,
+    graph: &Graph,
+    swaps: bool,
+) -> Result<Vec<(ValueId, ValueType)>, Diagnostic> {
+    let inputs = graph.inputs();
+    if inputs.len() != cell.inputs.len() {
+        let names: Vec<_> =
+            inputs.iter().take(8).map(|v| format!("`{}`", shown(&graph[*v].name))).collect();
+        let message = format!(
+            "names {}, but the file has {}: {}",
+            counted(cell.inputs.len()),
+            counted(inputs.len()),
+            names.join(", ")
+        );
+        return Err(cell.section.problem("Input", message));
+    }
+    let pairs: Vec<_> = cell.inputs.iter().copied().zip(inputs.iter().copied()).collect();
+    pairs.into_iter().map(|(x, input)| entry(cell, x, graph, input, swaps)).collect()
+}
+
+fn counted(n: usize) -> String {
+    if n == 1 { "one input".into() } else { format!("{n} inputs") }
+}
+
+/// Brings `x` into the form that an input of the file has.
+fn entry(
+    cell: &mut Cell,
+    x: Feature,
+    graph: &Graph,
+    input: ValueId,
+    swaps: bool,
+) -> Result<(ValueId, ValueType), Diagnostic> {
+    let declared = graph[input].ty.as_ref();
+    let dtype = declared.and_then(ValueType::dtype).unwrap_or(DataType::Float);
+    let shape = declared.and_then(ValueType::shape);
+    let sizes: Vec<Option<i64>> =
+        shape.unwrap_or_default().iter().skip(1).map(Dim::known).collect();
+    let name = &graph[input].name;
+    let (value, sizes) = match shape.map(<[Dim]>::len) {
+        None | Some(4) => image_entry(cell, x, &sizes, name, swaps)?,
+        Some(2) if fits(&sizes, &[x.size.count()]) => {
+            let count = x.size.count();
+            let flat = if x.flat { x.value } else { cell.op(&[count], ops::Flatten::new(x.value)) };
+            (flat, vec![count])
+        }
+        Some(_) => return Err(misfit(cell, x, &sizes, name)),
+    };
+    let value = cell.cast(value, cell.build.dtype, dtype, &sizes);
+    let dims = sizes.iter().map(|n| Dim::Known(*n as i64));
+    Ok((value, ValueType::tensor(dtype, [Dim::from(BATCH)].into_iter().chain(dims))))
+}
+
+fn image_entry(
+    cell: &mut Cell,
+    x: Feature,
+    sizes: &[Option<i64>],
+    name: &str,
+    swaps: bool,
+) -> Result<(ValueId, Vec<usize>), Diagnostic> {
+    let x = cell.unsqueezed(x);
+    let x = if swaps { swapped(cell, x) } else { x };
+    let Size { channels, height, width } = x.size;
+    let any_size = cell.section.or("IgnoreInputSize", false)?;
+    let first = sizes.first().copied().flatten();
+    if fits(sizes, &[channels, height, width]) || (any_size && fits(&[first], &[channels])) {
+        return Ok((x.value, vec![channels, height, width]));
+    }
+    // Other frameworks put the channels last.
+    let last = [height, width, channels];
+    if fits(sizes, &last) {
+        let transpose = ops::Transpose { perm: vec![0, 2, 3, 1], ..ops::Transpose::new(x.value) };
+        return Ok((cell.op(&last, transpose), last.to_vec()));
+    }
+    Err(misfit(cell, x, sizes, name))
+}
+
+fn fits(declared: &[Option<i64>], sizes: &[usize]) -> bool {
+    let same = |(d, n): (&Option<i64>, &usize)| d.is_none_or(|d| usize::try_from(d) == Ok(*n));
+    declared.is_empty() || (declared.len() == sizes.len() && declared.iter().zip(sizes).all(same))
+}
+
+fn misfit(cell: &Cell, x: Feature, sizes: &[Option<i64>], name: &str) -> Diagnostic {
+    let show = |d: &Option<i64>| d.map_or("?".to_owned(), |d| d.to_string());
+    let declared: Vec<String> = sizes.iter().map(show).collect();
+    let Size { channels, height, width } = x.size;
+    let message = format!(
+        "the file's input `{}` takes samples of [{}], but is given [{channels}, {height}, {width}]",
+        shown(name),
+        declared.join(", ")
+    );
+    let help = "Set `SizeX`, `SizeY` and `NbChannels` as the file has them.";
+    cell.problem(Code::ShapeMismatch, message).help(help)
+}
+
+// ---- height and width exchanged -----------------------------------------------------------------
+
+const SWAP: [i64; 4] = [0, 1, 3, 2];
+
+fn swapped(cell: &mut Cell, x: Feature) -> Feature {
+    let Size { channels, height, width } = x.size;
+    if [height, width] == [1, 1] {
+        return x;
+    }
+    let transpose = ops::Transpose { perm: SWAP.to_vec(), ..ops::Transpose::new(x.value) };
+    cell.image(Size { channels, height: width, width: height }, transpose)
+}
+
+/// The result under its name, with the axes of the network.
+fn swapped_back(cell: &mut Cell, value: ValueId, name: &str) -> ValueId {
+    let graph = &cell.build.graph;
+    let Some(ValueType::Tensor { dtype, shape: Some(shape) }) = graph[value].ty.clone() else {
+        return value;
+    };
+    let [n, c, h, w] = shape.as_slice() else { return value };
+    if (h.known(), w.known()) == (Some(1), Some(1)) {
+        return value;
+    }
+    let ty =
+        ValueType::Tensor { dtype, shape: Some(vec![n.clone(), c.clone(), w.clone(), h.clone()]) };
+    let transpose = ops::Transpose { perm: SWAP.to_vec(), ..ops::Transpose::new(value) };
+    let out = cell.node("transpose", ty, |out| ops::Op::into_node(transpose, out));
+    let inner = cell.build.fresh(&format!("{name}_swapped"));
+    cell.build.graph.rename(value, &inner);
+    cell.build.graph.rename(out, name);
+    out
+}
+
+// ---- nodes --------------------------------------------------------------------------------------
+
+/// Adds the file's nodes; gives where its results are. Values keep their names as far as nothing
+/// of the network is called so.
+fn expand(
+    cell: &mut Cell,
+    inner: &mut Graph,
+    bound: &[(ValueId, ValueType)],
+    results: &[ValueId],
+) -> Result<HashMap<ValueId, ValueId>, Diagnostic> {
+    for id in inner.node_ids() {
+        let node = &inner[id];
+        let name = node.output(0).map_or(&node.name, |v| &inner[v].name);
+        let place = cell.layer.place.clone();
+        let layer = Layer { name: name.clone(), kind: node.op.clone(), place };
+        let layers = &mut inner.node_mut(id).layers;
+        layers.retain(|l| l.name != layer.name);
+        layers.insert(0, layer);
+    }
+    let inputs = inner.inputs().to_vec();
+    let bindings: Vec<(&str, ValueId)> =
+        inputs.iter().zip(bound).map(|(v, (x, _))| (inner[*v].name.as_str(), *x)).collect();
+    let used = |v: &ValueId| inner.uses(*v) > 0 && !inputs.contains(v);
+    let kept: Vec<ValueId> = inner.value_ids().filter(used).collect();
+    let mut body = inner.clone();
+    body.set_outputs(kept.iter().chain(&inputs).copied().collect());
+    let build = &mut *cell.build;
+    let new =
+        inline(&mut build.graph, "", &body, &bindings).map_err(|d| d.at(cell.layer.clone()))?;
+    // All names are given up before the first is taken.
+    for value in &new[..kept.len()] {
+        let name = build.graph.fresh_name("file_value");
+        build.graph.rename(*value, &name);
+    }
+    let results: HashSet<&ValueId> = results.iter().collect();
+    for (old, new) in kept.iter().zip(&new) {
+        let name = &inner[*old].name;
+        let exact = results.contains(old);
+        let name = if exact { build.result_name(name) } else { build.fresh(name) };
+        build.graph.rename(*new, &name);
+        let ty = inner[*old].ty.clone();
+        build.graph[*new].ty = ty.or(build.graph[*new].ty.take());
+    }
+    Ok(kept.iter().chain(&inputs).copied().zip(new).collect())
+}
