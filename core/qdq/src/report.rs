@@ -1,0 +1,78 @@
+//! What a quantization did, for the report.
+
+use onnxd_diagnostics::Diagnostic;
+use onnxd_ir::{DataType, Graph, Node, verify};
+
+/// How the quantized graph is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Float operators between `QuantizeLinear` and `DequantizeLinear`.
+    Qdq,
+    /// Operators on integers.
+    QLinear,
+}
+
+/// A value that became integers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuantizedTensor {
+    /// Name of the float value.
+    pub name: String,
+    /// Element type of the integers.
+    pub dtype: DataType,
+    /// Real value of one step; one, or one for each channel. None where there is one for each block.
+    pub scales: Vec<f64>,
+    /// Integers that mean zero, as many as scales; none if all are zero.
+    pub zero_points: Vec<i64>,
+    /// Smallest and largest real value that is kept.
+    pub range: Option<(f64, f64)>,
+    /// How scales were found: `min-max`, `MSE`.
+    pub method: String,
+}
+
+/// A node that computes with integers, or with weights that are.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QuantizedLayer {
+    /// Name of the node, see [`name_of`].
+    pub name: String,
+    /// Operator of the float graph.
+    pub op: String,
+    /// What became of it.
+    pub written_as: String,
+    /// Signal-to-noise ratio of its output against float, if it was measured.
+    pub sqnr_db: Option<f64>,
+}
+
+/// A node that could have been quantized and was not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftInFloat {
+    /// Name of the node, see [`name_of`].
+    pub name: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a quantization did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Done {
+    /// Values that became integers.
+    pub tensors: Vec<QuantizedTensor>,
+    /// Nodes that were quantized.
+    pub layers: Vec<QuantizedLayer>,
+    /// Nodes that were not.
+    pub left_in_float: Vec<LeftInFloat>,
+    /// What a user should know besides.
+    pub notes: Vec<Diagnostic>,
+}
+
+impl Done {
+    /// Adds a node that stays as it is.
+    pub fn leave(&mut self, name: &str, reason: impl Into<String>) {
+        self.left_in_float.push(LeftInFloat { name: name.to_owned(), reason: reason.into() });
+    }
+}
+
+/// What params and reports call a node: its name, or what it computes.
+#[must_use]
+pub fn name_of(graph: &Graph, node: &Node) -> String {
+    verify::layer(graph, node).name
+}
