@@ -20,7 +20,7 @@ pub use calibration::{Batches, Calibration, Feeds};
 pub use component::Component;
 pub use external::External;
 pub use frontend::{Claim, Frontend, Imported, Need, Probe};
-pub use quantizer::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
+pub use quantizer::{Accumulator, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
 pub use submission::Submission;
 
 pub use bytes;

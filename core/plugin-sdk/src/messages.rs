@@ -64,12 +64,21 @@ pub(crate) fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
         min: t.range.map(|r| r.0),
         max: t.range.map(|r| r.1),
         method: t.method.clone(),
+        seen_min: t.seen.map(|r| r.0),
+        seen_max: t.seen.map(|r| r.1),
+        clipped: t.clipped,
     };
     let layer = |l: &QuantizedLayer| message::QuantizedLayer {
         name: l.name.clone(),
         op: l.op.clone(),
         rescaling: l.rescaling.clone(),
         sqnr_db: l.sqnr_db,
+        output: l.output.clone(),
+        accumulator: l.accumulator.map(|a| message::Accumulator {
+            max: a.max,
+            bits: a.bits(),
+            bits_held: a.bits_held,
+        }),
     };
     let left =
         |(at, reason): &(String, String)| message::Skip { at: at.clone(), reason: reason.clone() };
@@ -80,5 +89,6 @@ pub(crate) fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
         layers: said.layers.iter().map(layer).collect(),
         left_in_float: said.left_in_float.iter().map(left).collect(),
         samples: cx.calibration().used(),
+        compared: said.compared,
     }
 }

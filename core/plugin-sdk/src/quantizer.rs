@@ -4,6 +4,11 @@ use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::Model;
 use crate::{Calibration, Submission};
 use serde_json::Value;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The host hears of progress at most so often.
+const REPORT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Turns a float graph into a quantized one. Its id in lower case is the `quantization.format` that asks for it: the
 /// format `N2D2` is made by the quantizer `n2d2`.
@@ -32,6 +37,27 @@ pub struct QuantizedTensor {
     pub range: Option<(f64, f64)>,
     /// How the range was found: `max`, `MSE`.
     pub method: String,
+    /// Smallest and largest value on calibration data.
+    pub seen: Option<(f64, f64)>,
+    /// Share of the values on calibration data that lie beyond the range, if it was measured.
+    pub clipped: Option<f64>,
+}
+
+/// Sums of a quantized layer, before they are brought back to few bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accumulator {
+    /// Largest magnitude that any inputs can lead to.
+    pub max: u64,
+    /// Bits that the sums have, the sign included.
+    pub bits_held: u32,
+}
+
+impl Accumulator {
+    /// Bits that the largest sum takes, the sign included.
+    #[must_use]
+    pub fn bits(&self) -> u32 {
+        u64::BITS - self.max.leading_zeros() + 1
+    }
 }
 
 /// A quantized layer, for the report.
@@ -45,6 +71,10 @@ pub struct QuantizedLayer {
     pub rescaling: String,
     /// Signal-to-noise ratio of its output against float on calibration data, if it was measured.
     pub sqnr_db: Option<f64>,
+    /// Name of the tensor that it makes.
+    pub output: String,
+    /// How large its sums can become, if it has any.
+    pub accumulator: Option<Accumulator>,
 }
 
 /// What a quantizer has to say besides the graph.
@@ -55,6 +85,7 @@ pub(crate) struct Said {
     pub(crate) tensors: Vec<QuantizedTensor>,
     pub(crate) layers: Vec<QuantizedLayer>,
     pub(crate) left_in_float: Vec<(String, String)>,
+    pub(crate) compared: u64,
 }
 
 /// What a quantizer works with: params, calibration data, and the report it adds to.
@@ -62,11 +93,25 @@ pub struct QuantizeContext {
     submission: Submission,
     calibration: Calibration,
     pub(crate) said: Said,
+    reported: Mutex<Reported>,
+}
+
+/// The last progress, and when the host heard of it.
+#[derive(Default)]
+struct Reported {
+    done: u64,
+    total: u64,
+    at: Option<Instant>,
 }
 
 impl QuantizeContext {
     pub(crate) fn new(submission: Submission, calibration: Calibration) -> QuantizeContext {
-        QuantizeContext { submission, calibration, said: Said::default() }
+        QuantizeContext {
+            submission,
+            calibration,
+            said: Said::default(),
+            reported: Mutex::default(),
+        }
     }
 
     /// A resolved param by its dotted key: `param("quantization.n2d2.nbbits")`. Null if it is unset.
@@ -104,12 +149,30 @@ impl QuantizeContext {
         &self.submission
     }
 
-    /// Reports progress (`total` 0 = unknown). To be called at least once per second of work.
+    /// Reports progress (`total` 0 = unknown). To be called at least once per second of work; the host hears of it
+    /// a few times per second.
     ///
     /// # Errors
     /// When the conversion was cancelled; return at once.
     pub fn progress(&self, done: u64, total: u64) -> Result<(), Diagnostic> {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = total != reported.total || (done == total && done != reported.done);
+        (reported.done, reported.total) = (done, total);
+        if !changed && reported.at.is_some_and(|at| at.elapsed() < REPORT_PAUSE) {
+            return Ok(());
+        }
+        reported.at = Some(Instant::now());
         self.submission.progress(done, total)
+    }
+
+    /// Whether the conversion was cancelled, for loops that cannot tell how far they are, such as
+    /// [`crate::eval::RunOptions::stop`]. It may be asked often, from any thread.
+    pub fn is_stopped(&self) -> bool {
+        let last = {
+            let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+            (reported.done, reported.total)
+        };
+        self.progress(last.0, last.1).is_err()
     }
 
     /// How many threads may be kept busy.
@@ -144,6 +207,11 @@ impl QuantizeContext {
     /// Puts a quantized layer into the report.
     pub fn layer(&mut self, row: QuantizedLayer) {
         self.said.layers.push(row);
+    }
+
+    /// Says on how many samples the float and the quantized graph ran side by side.
+    pub fn compared(&mut self, samples: u64) {
+        self.said.compared = samples;
     }
 
     /// Puts a node that stays in floating point, and why, into the report.

@@ -1,7 +1,9 @@
-//! What quantization schemes share: statistics of the values of a network while it runs on samples.
+//! What quantization schemes share: statistics of the values of a network while it runs on samples,
+//! and how far the quantized network is from it.
 //! They take the same memory for ten samples as for a million, and two of them that saw halves of
 //! the samples can be merged.
 
+mod agreement;
 mod extremes;
 mod histogram;
 mod moments;
@@ -10,6 +12,7 @@ mod scale;
 mod stats;
 mod values;
 
+pub use agreement::{Agreement, Pair, agreements};
 pub use extremes::{Channels, Extremes, MovingExtremes};
 pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use moments::Moments;

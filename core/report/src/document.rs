@@ -3,9 +3,9 @@
 //! The messages' own names are used below the top level, so that there is one list of fields.
 
 use onnxd_proto::onnxd::{
-    Component, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount, OutputNumerics, Param,
-    Pass, Quantization, QuantizedLayer, QuantizedTensor, Recognition, Report, Skip, Stage,
-    ValueSummary,
+    Accumulator, Component, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount,
+    OutputNumerics, Param, Pass, Quantization, QuantizedLayer, QuantizedTensor, Recognition,
+    Report, Skip, Stage, ValueSummary,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -74,6 +74,8 @@ struct Quantized {
     quantizer: String,
     plugin: String,
     samples: u64,
+    #[serde(default)]
+    compared: u64,
     tensors: Vec<QuantizedTensor>,
     layers: Vec<Layer>,
     left_in_float: Vec<Skip>,
@@ -85,6 +87,10 @@ struct Layer {
     op: String,
     rescaling: String,
     sqnr_db: Option<Real>,
+    #[serde(default)]
+    output: String,
+    #[serde(default)]
+    accumulator: Option<Accumulator>,
 }
 
 /// Numerics; what is equal has an infinite ratio, which JSON's numbers cannot say.
@@ -180,29 +186,60 @@ impl From<Model> for ModelSummary {
 
 impl From<Quantization> for Quantized {
     fn from(q: Quantization) -> Quantized {
-        let Quantization { format, quantizer, plugin, samples, tensors, layers, left_in_float } = q;
+        let Quantization {
+            format,
+            quantizer,
+            plugin,
+            samples,
+            tensors,
+            layers,
+            left_in_float,
+            compared,
+        } = q;
         let layers = layers.into_iter().map(|l| Layer {
             name: l.name,
             op: l.op,
             rescaling: l.rescaling,
             sqnr_db: l.sqnr_db.map(Real),
+            output: l.output,
+            accumulator: l.accumulator,
         });
         let layers = layers.collect();
-        Quantized { format, quantizer, plugin, samples, tensors, layers, left_in_float }
+        Quantized { format, quantizer, plugin, samples, tensors, layers, left_in_float, compared }
     }
 }
 
 impl From<Quantized> for Quantization {
     fn from(q: Quantized) -> Quantization {
-        let Quantized { format, quantizer, plugin, samples, tensors, layers, left_in_float } = q;
+        let Quantized {
+            format,
+            quantizer,
+            plugin,
+            samples,
+            tensors,
+            layers,
+            left_in_float,
+            compared,
+        } = q;
         let layers = layers.into_iter().map(|l| QuantizedLayer {
             name: l.name,
             op: l.op,
             rescaling: l.rescaling,
             sqnr_db: l.sqnr_db.map(|Real(x)| x),
+            output: l.output,
+            accumulator: l.accumulator,
         });
         let layers = layers.collect();
-        Quantization { format, quantizer, plugin, samples, tensors, layers, left_in_float }
+        Quantization {
+            format,
+            quantizer,
+            plugin,
+            samples,
+            tensors,
+            layers,
+            left_in_float,
+            compared,
+        }
     }
 }
 

@@ -46,6 +46,14 @@ pub(crate) fn real(x: f64) -> String {
     }
 }
 
+/// A share; what is hardly anything is not nothing.
+pub(crate) fn percent(share: f64) -> String {
+    match share * 100.0 {
+        x if 0.0 < x && x < 0.01 => "< 0.01 %".to_owned(),
+        x => format!("{x:.2} %"),
+    }
+}
+
 /// Foreign text in one bounded line: control characters are escaped.
 pub(crate) fn line(text: &str) -> String {
     let mut out = String::new();
@@ -71,6 +79,7 @@ mod tests {
         assert_eq!([0.0123, 61.5].map(seconds), ["12.3 ms", "61.50 s"]);
         let reals = [0.0, 0.5, 1.25e-7, f64::INFINITY, f64::NAN].map(real);
         assert_eq!(reals, ["0", "0.5000", "1.250e-7", "inf", "nan"]);
+        assert_eq!([0.0, 1e-6, 0.5].map(percent), ["0.00 %", "< 0.01 %", "50.00 %"]);
     }
 
     #[test]

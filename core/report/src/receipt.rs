@@ -36,6 +36,7 @@ pub fn receipt(report: &Report) -> String {
             format!("model: {}, {}, sha256 {digest}", line(&f.path), bytes(f.bytes))
         }));
         lines.extend(worst_output(report));
+        lines.extend(worst_layer(report));
     }
     lines.push(format!("next: {}", next(report, findings().next())));
     lines.push(format!("job: {}", line(&report.job)));
@@ -73,6 +74,14 @@ fn worst_output(report: &Report) -> Option<String> {
     let worst = numerics.outputs.iter().max_by(|a, b| a.max_abs.total_cmp(&b.max_abs))?;
     let (name, max_abs, db) = (line(&worst.output), real(worst.max_abs), real(worst.sqnr_db));
     Some(format!("against the reference: {name} differs by at most {max_abs}, SQNR {db} dB"))
+}
+
+/// Layers are listed worst first.
+fn worst_layer(report: &Report) -> Option<String> {
+    let quantization = report.quantization.as_ref()?;
+    let worst = quantization.layers.iter().find(|l| l.sqnr_db.is_some())?;
+    let (name, db) = (line(&worst.name), real(worst.sqnr_db?));
+    Some(format!("quantized to {}: worst layer {name}, SQNR {db} dB", line(&quantization.format)))
 }
 
 fn next(report: &Report, first: Option<&Diagnostic>) -> String {

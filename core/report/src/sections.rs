@@ -1,7 +1,7 @@
 //! What a report shows, as tables: the text and the HTML view draw the same ones.
 
 use crate::FAILED;
-use crate::format::{bytes, count, line, real, seconds};
+use crate::format::{bytes, count, line, percent, real, seconds};
 use onnxd_proto::onnxd::{Diagnostic, Report};
 use std::collections::BTreeMap;
 
@@ -146,11 +146,17 @@ fn skips(report: &Report) -> Section {
 /// Layers, worst first.
 fn quantized_layers(report: &Report) -> Section {
     let layers = report.quantization.iter().flat_map(|q| &q.layers);
+    let tensors = report.quantization.iter().flat_map(|q| &q.tensors);
+    let tensors: BTreeMap<&str, _> = tensors.map(|t| (t.name.as_str(), t)).collect();
     let row = |l: &onnxd_proto::onnxd::QuantizedLayer| {
+        let made = tensors.get(l.output.as_str());
+        let clipped = made.and_then(|t| t.clipped).map(percent).unwrap_or_default();
+        let sums = l.accumulator.as_ref().map(|a| format!("{} of {}", a.bits, a.bits_held));
         let sqnr = l.sqnr_db.map(real).unwrap_or_default();
-        vec![line(&l.name), line(&l.op), line(&l.rescaling), sqnr]
+        let sums = sums.unwrap_or_default();
+        vec![line(&l.name), line(&l.op), line(&l.rescaling), clipped, sums, sqnr]
     };
-    let columns = &["layer", "op", "rescaling", "#SQNR dB"];
+    let columns = &["layer", "op", "rescaling", "#clipped", "#bits of sums", "#SQNR dB"];
     table("layer", "Quantized layers", columns, layers.map(row).collect())
 }
 
@@ -166,16 +172,19 @@ fn quantized_tensors(report: &Report) -> Section {
                 format!("{} to {}", real(least), real(most))
             }
         };
-        let range = t.min.zip(t.max).map(|(min, max)| format!("{} to {}", real(min), real(max)));
+        let span = |min: Option<f64>, max: Option<f64>| {
+            let both = min.zip(max).map(|(min, max)| format!("{} to {}", real(min), real(max)));
+            both.unwrap_or_default()
+        };
         let zero = match t.zero_points.as_slice() {
             [] => "0".to_owned(),
             [one] => one.to_string(),
             _ => "one for each channel".to_owned(),
         };
-        let range = range.unwrap_or_default();
-        vec![line(&t.name), line(&t.r#type), scale, zero, range, line(&t.method)]
+        let (range, seen) = (span(t.min, t.max), span(t.seen_min, t.seen_max));
+        vec![line(&t.name), line(&t.r#type), scale, zero, range, seen, line(&t.method)]
     };
-    let columns = &["tensor", "type", "#scale", "#zero point", "#range", "method"];
+    let columns = &["tensor", "type", "#scale", "#zero point", "#range", "#seen", "method"];
     table("tensor", "Quantized tensors", columns, tensors.map(row).collect())
 }
 
@@ -203,7 +212,7 @@ fn numerics(report: &Report) -> Section {
         rows.extend(numerics.top1_agreement.map(|share| {
             let mut row = vec![String::new(); 5];
             row[0].push_str("top-1 agreement");
-            row.push(format!("{:.2} %", share * 100.0));
+            row.push(percent(share));
             row
         }));
     }

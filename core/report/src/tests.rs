@@ -2,9 +2,9 @@
 
 use crate::{FAILED, LINES_MAX, SCHEMA, SUCCEEDED, from_json, html, json, receipt, text};
 use onnxd_proto::onnxd::{
-    Component, Declined, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount, OutputNumerics,
-    Param, Pass, Quantization, QuantizedLayer, QuantizedTensor, Recognition, Report, Skip, Stage,
-    ValueSummary,
+    Accumulator, Component, Declined, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount,
+    OutputNumerics, Param, Pass, Quantization, QuantizedLayer, QuantizedTensor, Recognition,
+    Report, Skip, Stage, ValueSummary,
 };
 
 fn op(op: &str, source: u64, after_passes: u64, r#final: u64) -> OpCount {
@@ -255,6 +255,8 @@ fn quantization_is_shown_and_reads_back() {
         op: "Conv".into(),
         rescaling: "Single-shift by 9".into(),
         sqnr_db,
+        output: "conv1_out".into(),
+        accumulator: Some(Accumulator { max: 40_000, bits: 17, bits_held: 32 }),
     };
     let tensor = QuantizedTensor {
         name: "conv1_w".into(),
@@ -265,11 +267,19 @@ fn quantization_is_shown_and_reads_back() {
         method: "max".into(),
         ..QuantizedTensor::default()
     };
+    let made = QuantizedTensor {
+        name: "conv1_out".into(),
+        seen_min: Some(-1.5),
+        seen_max: Some(7.25),
+        clipped: Some(0.125),
+        ..QuantizedTensor::default()
+    };
     let quantization = Quantization {
         format: "N2D2".into(),
         quantizer: "n2d2".into(),
         samples: 8,
-        tensors: vec![tensor],
+        compared: 4,
+        tensors: vec![tensor, made],
         layers: vec![layer("conv1", Some(f64::INFINITY)), layer("conv2", None)],
         left_in_float: vec![skip("soft", "Softmax has no integer form")],
         ..Quantization::default()
@@ -287,9 +297,14 @@ fn quantization_is_shown_and_reads_back() {
         "0.2500 to 0.5000",
         "-64.0000 to 63.5000",
         "Softmax has no",
+        "12.50 %",
+        "17 of 32",
+        "-1.5000 to 7.2500",
     ] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
+    let told = receipt(&report);
+    assert!(told.contains("quantized to N2D2: worst layer conv1, SQNR inf dB"), "{told}");
 }
 
 #[test]

@@ -50,6 +50,7 @@ fn round(weight: &Tensor, name: &str, bits: u32) -> Option<(Tensor, QuantizedTen
         zero_points: Vec::new(),
         range: Some((-most, most)),
         method: "max".into(),
+        ..QuantizedTensor::default()
     };
     Some((rounded, row))
 }

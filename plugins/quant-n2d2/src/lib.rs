@@ -10,11 +10,13 @@
 mod canonical;
 mod equalize;
 pub mod graph;
+mod measure;
 mod moves;
 pub mod network;
 pub mod options;
 pub mod plan;
 mod quantizer;
+mod report;
 mod rescale;
 mod scaling;
 mod signs;

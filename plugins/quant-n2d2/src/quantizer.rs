@@ -1,12 +1,14 @@
 //! Joins the parts: params, the plan, the graph in integers, and the report.
 
-use crate::graph::{Casting, Written, write};
+use crate::graph::{Casting, write};
+use crate::measure::measure;
 use crate::options::{Clipping, Equalization, Options, Rescaling};
-use crate::plan::{How, Kind, Network, Output, Plan};
+use crate::plan::{Network, Output, Plan};
+use crate::report::{self, type_text};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::serde_json::Value;
-use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
+use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 
 const SECTION: &str = "quantization.n2d2";
 
@@ -24,7 +26,13 @@ impl Quantizer for N2d2 {
         };
         let (network, plan) = planned(model, cx, &options)?;
         let written = write(&network, &plan, casting)?;
-        report(cx, &options, (&network, &plan, &written));
+        // A graph without casts does not run.
+        let runs = match casting {
+            Casting::Implicit => &write(&network, &plan, Casting::Explicit)?,
+            _ => &written,
+        };
+        let measured = measure(&network, &plan, &runs.model, cx, most(cx, &options))?;
+        report::fill(cx, &options, (&network, &plan, &written), &measured);
         if casting == Casting::Implicit {
             let text = "the model was written without casts, and its types do not fit together: \
                         runtimes refuse it";
@@ -134,6 +142,15 @@ fn clipping(cx: &QuantizeContext, name: &str, default: Clipping) -> Clipping {
     }
 }
 
+/// How many samples calibrate at most: N2D2 runs whole batches.
+fn most(cx: &QuantizeContext, options: &Options) -> u64 {
+    let batch = options.batch.max(1) as u64;
+    match cx.int(&key("calib")).and_then(|n| u64::try_from(n).ok()) {
+        Some(samples) => samples.div_ceil(batch).saturating_mul(batch),
+        None => u64::MAX,
+    }
+}
+
 fn planned(
     model: &Model,
     cx: &QuantizeContext,
@@ -141,11 +158,7 @@ fn planned(
 ) -> Result<(Network, Plan), Diagnostics> {
     let calibration = cx.calibration();
     let batch = options.batch.max(1) as u64;
-    // N2D2 runs whole batches.
-    let most = match cx.int(&key("calib")).and_then(|n| u64::try_from(n).ok()) {
-        Some(samples) => samples.div_ceil(batch).saturating_mul(batch),
-        None => u64::MAX,
-    };
+    let most = most(cx, options);
     let total = calibration.samples().min(most).div_ceil(batch);
     let samples = || -> crate::Pass<'_> {
         let batches = calibration.batches(options.batch, most).zip(0u64..);
@@ -155,105 +168,6 @@ fn planned(
         }))
     };
     crate::plan(model, &samples, options)
-}
-
-fn report(
-    cx: &mut QuantizeContext,
-    options: &Options,
-    (network, plan, written): (&Network, &Plan, &Written),
-) {
-    for remark in plan.remarks.iter().chain(&written.remarks) {
-        cx.note(Diagnostic::new(Code::NumericsMismatch, remark.clone()));
-    }
-    let graph = &network.model.graph;
-    for (input, output) in graph.inputs().iter().zip(&plan.inputs) {
-        cx.tensor(tensor(&graph[*input].name, *output, "max"));
-    }
-    for (at, cell) in network.cells.iter().enumerate() {
-        let decided = &plan.cells[at];
-        let Some(output) = decided.output else {
-            cx.left_in_float(&cell.name, "it computes on real values");
-            continue;
-        };
-        let Some(rescale) = &decided.rescale else { continue };
-        let method = match options.activations {
-            _ if decided.threshold.threshold >= decided.threshold.max.abs() => "max",
-            Clipping::None => "max",
-            Clipping::Mse => "MSE",
-            Clipping::KlDivergence => "KL-Divergence",
-            Clipping::Quantile => "Quantile",
-        };
-        cx.tensor(tensor(&graph[cell.output].name, output, method));
-        let sums = written.accumulators[at].map_or(String::new(), |max| {
-            let bits = i64::BITS - max.leading_zeros() + 1;
-            format!("; sums of at most {max}, {bits} of 32 bits")
-        });
-        cx.layer(QuantizedLayer {
-            name: cell.name.clone(),
-            op: kind(cell.kind).to_owned(),
-            rescaling: format!("{}{sums}", described(&rescale.how)),
-            sqnr_db: None,
-        });
-    }
-}
-
-fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Conv => "Conv",
-        Kind::Fc => "Gemm",
-        Kind::MaxPool => "MaxPool",
-        Kind::AveragePool => "AveragePool",
-        Kind::Sum => "Add",
-        Kind::Max => "Max",
-        Kind::Concat => "Concat",
-        Kind::Move => "Identity",
-        Kind::Activation => "Clip",
-        Kind::Float => "",
-    }
-}
-
-/// A rescaling in words: `Single-shift by 7 to 9`.
-fn described(how: &How) -> String {
-    fn span<T: Copy + PartialOrd + std::fmt::Display>(values: impl Iterator<Item = T>) -> String {
-        let values: Vec<T> = values.collect();
-        let smaller = |a: T, b: T| if b < a { b } else { a };
-        let larger = |a: T, b: T| if b > a { b } else { a };
-        match (values.iter().copied().reduce(smaller), values.iter().copied().reduce(larger)) {
-            (Some(lo), Some(hi)) if lo < hi => format!("{lo} to {hi}"),
-            (Some(lo), _) => format!("{lo}"),
-            _ => String::new(),
-        }
-    }
-    match how {
-        How::FloatingPoint(factors) => format!("times {}", span(factors.iter().copied())),
-        How::FixedPoint { fraction_bits, multipliers } => {
-            let multipliers = span(multipliers.iter().copied());
-            format!("Fixed-point times {multipliers}, shift by {fraction_bits}")
-        }
-        How::SingleShift(shifts) => format!("Single-shift by {}", span(shifts.iter().copied())),
-        How::DoubleShift(pairs) => {
-            let far = span(pairs.iter().map(|(_, e)| *e));
-            let near = span(pairs.iter().map(|(d, e)| e.saturating_sub(*d)));
-            format!("Double-shift by {near} and {far}")
-        }
-    }
-}
-
-fn tensor(name: &str, output: Output, method: &str) -> QuantizedTensor {
-    let (lo, hi) = output.bounds();
-    QuantizedTensor {
-        name: name.to_owned(),
-        element_type: type_text(output),
-        scales: vec![output.scale],
-        zero_points: vec![],
-        range: Some((lo as f64 * output.scale, hi as f64 * output.scale)),
-        method: method.to_owned(),
-    }
-}
-
-fn type_text(output: Output) -> String {
-    let stored = if output.signed { "int8" } else { "uint8" };
-    if output.bits == 8 { stored.into() } else { format!("{} bits in {stored}", output.bits) }
 }
 
 /// What a program that runs the model has to know: the real values of its inputs and outputs.
@@ -291,13 +205,5 @@ mod tests {
         for wrong in ["", "[1, 0]", "[0]", "[0, inf]", "0, 1"] {
             assert_eq!(of(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn rescalings_in_words() {
-        assert_eq!(described(&How::SingleShift(vec![7, 9, 8])), "Single-shift by 7 to 9");
-        assert_eq!(described(&How::DoubleShift(vec![(1, 10)])), "Double-shift by 9 and 10");
-        let fixed = How::FixedPoint { fraction_bits: 23, multipliers: vec![21859] };
-        assert_eq!(described(&fixed), "Fixed-point times 21859, shift by 23");
     }
 }

@@ -71,12 +71,12 @@ pub(crate) fn input_range(graph: &Graph, samples: Samples) -> Result<Range, Diag
     Ok(range)
 }
 
-fn unusable(name: &str) -> Diagnostic {
+pub(crate) fn unusable(name: &str) -> Diagnostic {
     let text = format!("a sample of input `{}` is not made of finite floats", shown(name));
     Diagnostic::new(Code::EvalInputs, text)
 }
 
-fn floats(tensor: &Tensor) -> Option<Cow<'_, [f32]>> {
+pub(crate) fn floats(tensor: &Tensor) -> Option<Cow<'_, [f32]>> {
     if let Some(values) = tensor.as_slice::<f32>() {
         return Some(values);
     }

@@ -199,6 +199,14 @@ pub struct QuantizedTensor {
     /// how the range was found
     #[prost(string, tag = "7")]
     pub method: ::prost::alloc::string::String,
+    /// smallest and largest value on calibration data
+    #[prost(double, optional, tag = "8")]
+    pub seen_min: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "9")]
+    pub seen_max: ::core::option::Option<f64>,
+    /// share of the compared values that lie beyond the range
+    #[prost(double, optional, tag = "10")]
+    pub clipped: ::core::option::Option<f64>,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -215,6 +223,26 @@ pub struct QuantizedLayer {
     /// against float, on calibration data
     #[prost(double, optional, tag = "4")]
     pub sqnr_db: ::core::option::Option<f64>,
+    /// the tensor that it makes
+    #[prost(string, tag = "5")]
+    pub output: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "6")]
+    pub accumulator: ::core::option::Option<Accumulator>,
+}
+/// Sums of a quantized layer, before they are brought back to few bits.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Accumulator {
+    /// largest magnitude that any inputs can lead to
+    #[prost(uint64, tag = "1")]
+    pub max: u64,
+    /// what that takes, the sign included
+    #[prost(uint32, tag = "2")]
+    pub bits: u32,
+    /// what the sums have
+    #[prost(uint32, tag = "3")]
+    pub bits_held: u32,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -238,6 +266,9 @@ pub struct Quantization {
     pub layers: ::prost::alloc::vec::Vec<QuantizedLayer>,
     #[prost(message, repeated, tag = "7")]
     pub left_in_float: ::prost::alloc::vec::Vec<Skip>,
+    /// samples that the float and the quantized graph ran on side by side
+    #[prost(uint64, tag = "8")]
+    pub compared: u64,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -401,6 +432,9 @@ pub struct QuantizeLog {
     /// calibration samples that were read
     #[prost(uint64, tag = "6")]
     pub samples: u64,
+    /// samples that the float and the quantized graph ran on side by side
+    #[prost(uint64, tag = "7")]
+    pub compared: u64,
 }
 /// What a front-end has to say besides the graph.
 #[derive(serde::Serialize, serde::Deserialize)]

@@ -68,6 +68,7 @@ fn said(session: &mut Session, plugin: &PluginInfo, quantizer: &str, log: Quanti
         tensors: log.tensors,
         layers,
         left_in_float: log.left_in_float,
+        compared: log.compared,
     });
 }
 

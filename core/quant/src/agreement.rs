@@ -1,0 +1,182 @@
+//! How far a quantized model is from the model it was made of, value by value, on samples.
+
+use crate::observer::{Feeds, Limits};
+use crate::values::blocks;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_eval::{Engine, Observer, RunOptions};
+use onnxd_ir::{Model, Tensor};
+use std::collections::HashMap;
+
+/// A value of the reference and the one that stands for it, by their names, see [`Observer`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    /// In the reference.
+    pub reference: String,
+    /// In the quantized model.
+    pub found: String,
+    /// Real value of one step of what is found; 1 where it is real itself.
+    pub scale: f64,
+    /// What stands for zero.
+    pub zero_point: f64,
+    /// Smallest and largest real value that can be found.
+    pub range: Option<(f64, f64)>,
+}
+
+/// What was seen of a pair.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Agreement {
+    /// Elements that were compared.
+    pub elements: u64,
+    /// Sum of the squares of the reference.
+    pub signal: f64,
+    /// Sum of the squares of the differences.
+    pub noise: f64,
+    /// Largest difference.
+    pub max_abs: f64,
+    /// Elements of the reference that are more than half a step beyond the range.
+    pub beyond: u64,
+}
+
+impl Agreement {
+    /// Signal-to-noise ratio; infinite for equal values, `None` if there were none.
+    #[must_use]
+    pub fn sqnr_db(&self) -> Option<f64> {
+        let ratio = || match self.noise {
+            0.0 => f64::INFINITY,
+            noise => 10.0 * (self.signal / noise).log10(),
+        };
+        (self.elements > 0).then(ratio)
+    }
+
+    /// Share of elements beyond the range; `None` if there were none.
+    #[must_use]
+    pub fn clipped(&self) -> Option<f64> {
+        (self.elements > 0).then(|| self.beyond as f64 / self.elements as f64)
+    }
+
+    fn see(&mut self, pair: &Pair, found: &[f64], reference: &[f64]) {
+        let (low, high) = pair.range.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+        let (low, high) = (low - pair.scale / 2.0, high + pair.scale / 2.0);
+        for (q, x) in found.iter().zip(reference) {
+            let y = (q - pair.zero_point) * pair.scale;
+            // Where only one side is finite, the difference is infinite or no number.
+            let gap = if y == *x || (y.is_nan() && x.is_nan()) { 0.0 } else { (y - x).abs() };
+            let gap = if gap.is_nan() { f64::INFINITY } else { gap };
+            if x.is_finite() {
+                self.signal += x * x;
+            }
+            self.noise += gap * gap;
+            self.max_abs = self.max_abs.max(gap);
+            self.beyond += u64::from(*x < low || *x > high);
+        }
+        self.elements += reference.len() as u64;
+    }
+}
+
+/// Keeps the reference's values of one run.
+struct Keeper<'p> {
+    wanted: &'p HashMap<&'p str, usize>,
+    kept: HashMap<String, Tensor>,
+}
+
+impl Observer for Keeper<'_> {
+    fn wants(&mut self, value: &str) -> bool {
+        self.wanted.contains_key(value)
+    }
+
+    fn see(&mut self, value: &str, tensor: &Tensor) {
+        self.kept.insert(value.to_owned(), tensor.clone());
+    }
+}
+
+/// Compares what it sees with what was kept.
+struct Comparer<'p> {
+    pairs: &'p [Pair],
+    /// Places of pairs by what is found; several may look at one value.
+    wanted: &'p HashMap<&'p str, Vec<usize>>,
+    kept: &'p HashMap<String, Tensor>,
+    agreements: &'p mut [Agreement],
+    problem: Option<Diagnostic>,
+}
+
+impl Observer for Comparer<'_> {
+    fn wants(&mut self, value: &str) -> bool {
+        self.wanted.contains_key(value)
+    }
+
+    fn see(&mut self, value: &str, tensor: &Tensor) {
+        for at in self.wanted.get(value).into_iter().flatten() {
+            let pair = &self.pairs[*at];
+            let Some(reference) = self.kept.get(&pair.reference) else { continue };
+            if let Err(problem) = compare(pair, tensor, reference, &mut self.agreements[*at]) {
+                self.problem.get_or_insert(problem);
+            }
+        }
+    }
+}
+
+fn compare(
+    pair: &Pair,
+    found: &Tensor,
+    reference: &Tensor,
+    agreement: &mut Agreement,
+) -> Result<(), Diagnostic> {
+    let fault = |text: String| {
+        let text = format!("`{}` cannot be compared: {text}", shown(&pair.reference));
+        Diagnostic::new(Code::EvalInputs, text)
+    };
+    if found.len() != reference.len() {
+        let text = format!("its shape is {:?}, quantized {:?}", reference.dims(), found.dims());
+        return Err(fault(text));
+    }
+    // Both are read in blocks, which do not come at the same time.
+    let mut values = Vec::with_capacity(found.len());
+    let read = blocks(found, |_, part| values.extend_from_slice(part));
+    let seen = read.and_then(|()| {
+        blocks(reference, |from, part| agreement.see(pair, &values[from..][..part.len()], part))
+    });
+    seen.ok_or_else(|| fault("it is not made of numbers".to_owned()))
+}
+
+/// Runs both models side by side and compares the values of `pairs`, in their order. A sample is
+/// given as the reference takes it and as the other one takes it. The values of one run of the
+/// reference are in memory together.
+///
+/// # Errors
+/// Why a sample cannot be had or a run failed; `N0507` if values have different shapes.
+pub fn agreements(
+    engine: &dyn Engine,
+    (reference, found): (&Model, &Model),
+    pairs: &[Pair],
+    samples: &mut dyn Iterator<Item = Result<(Feeds, Feeds), Diagnostics>>,
+    limits: Limits,
+) -> Result<Vec<Agreement>, Diagnostics> {
+    let mut of_reference = engine.prepare(reference)?;
+    let mut of_found = engine.prepare(found)?;
+    let keeps = pairs.iter().enumerate().map(|(at, p)| (p.reference.as_str(), at)).collect();
+    let mut wanted: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, pair) in pairs.iter().enumerate() {
+        wanted.entry(&pair.found).or_default().push(at);
+    }
+    let mut agreements = vec![Agreement::default(); pairs.len()];
+    let Limits { bytes_max, stop } = limits;
+    for sample in samples {
+        let (for_reference, for_found) = sample?;
+        let mut keeper = Keeper { wanted: &keeps, kept: HashMap::new() };
+        let options = RunOptions { bytes_max, stop, observer: Some(&mut keeper) };
+        of_reference.run(&for_reference, options)?;
+        let mut comparer = Comparer {
+            pairs,
+            wanted: &wanted,
+            kept: &keeper.kept,
+            agreements: &mut agreements,
+            problem: None,
+        };
+        let options = RunOptions { bytes_max, stop, observer: Some(&mut comparer) };
+        of_found.run(&for_found, options)?;
+        if let Some(problem) = comparer.problem {
+            return Err(problem.into());
+        }
+    }
+    Ok(agreements)
+}

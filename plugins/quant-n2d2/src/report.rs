@@ -1,0 +1,157 @@
+//! What the report says of a network in integers: its tensors and layers, how far each is from
+//! float, and how large its sums can become.
+
+use crate::graph::Written;
+use crate::measure::Measured;
+use crate::options::{Clipping, Options};
+use crate::plan::{CellPlan, How, Kind, Network, Output, Plan, Threshold};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::{Accumulator, QuantizeContext, QuantizedLayer, QuantizedTensor};
+use onnxd_quant::Agreement;
+
+/// Bits of the accumulators.
+const SUM_BITS: u32 = 32;
+
+/// Fills the report.
+pub(crate) fn fill(
+    cx: &mut QuantizeContext,
+    options: &Options,
+    (network, plan, written): (&Network, &Plan, &Written),
+    measured: &Measured,
+) {
+    for remark in plan.remarks.iter().chain(&written.remarks) {
+        cx.note(Diagnostic::new(Code::NumericsMismatch, remark.clone()));
+    }
+    cx.compared(measured.samples);
+    let graph = &network.model.graph;
+    for (input, output) in graph.inputs().iter().zip(&plan.inputs) {
+        cx.tensor(tensor(&graph[*input].name, *output, "max"));
+    }
+    for (at, cell) in network.cells.iter().enumerate() {
+        let decided = &plan.cells[at];
+        let agreement = measured.cells.get(at);
+        let layer = QuantizedLayer {
+            name: cell.name.clone(),
+            op: match cell.kind {
+                Kind::Float => graph[cell.node].op.clone(),
+                kind => op(kind).to_owned(),
+            },
+            rescaling: rescaled(decided),
+            sqnr_db: agreement.and_then(Agreement::sqnr_db),
+            output: graph[cell.output].name.clone(),
+            accumulator: written.accumulators[at]
+                .map(|max| Accumulator { max: max.unsigned_abs(), bits_held: SUM_BITS }),
+        };
+        match decided.output {
+            None => cx.left_in_float(&cell.name, "it computes on real values"),
+            // Integers pass as they are.
+            Some(_) if cell.kind == Kind::Move => continue,
+            Some(output) => {
+                let Threshold { min, max, .. } = decided.threshold;
+                cx.tensor(QuantizedTensor {
+                    seen: Some((min * plan.range, max * plan.range)),
+                    clipped: agreement.and_then(Agreement::clipped),
+                    ..tensor(&layer.output, output, method(decided, options))
+                });
+            }
+        }
+        cx.layer(layer);
+    }
+}
+
+/// How the range of a cell's result was found.
+fn method(cell: &CellPlan, options: &Options) -> &'static str {
+    let Threshold { min, max, threshold } = cell.threshold;
+    match options.activations {
+        // Pools and concatenations have the scale of what they read.
+        _ if cell.rescale.is_none() => "as what it reads",
+        _ if threshold >= max.abs().max(min.abs()) => "max",
+        Clipping::None => "max",
+        Clipping::Mse => "MSE",
+        Clipping::KlDivergence => "KL-Divergence",
+        Clipping::Quantile => "Quantile",
+    }
+}
+
+/// How the inputs and the sums of a cell are brought to its scale, in words.
+fn rescaled(cell: &CellPlan) -> String {
+    let branches = cell.branches.iter().enumerate().filter_map(|(slot, branch)| {
+        Some(format!("input {slot}: {}", described(&branch.as_ref()?.how)))
+    });
+    let own = cell.rescale.as_ref().map(|r| described(&r.how));
+    branches.chain(own).collect::<Vec<_>>().join("; ")
+}
+
+/// What computes a kind of cell in the float graph.
+fn op(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Conv => "Conv",
+        Kind::Fc => "Gemm",
+        Kind::MaxPool => "MaxPool",
+        Kind::AveragePool => "AveragePool",
+        Kind::Sum => "Add",
+        Kind::Max => "Max",
+        Kind::Concat => "Concat",
+        Kind::Move => "Identity",
+        Kind::Activation => "Clip",
+        Kind::Float => "",
+    }
+}
+
+/// A rescaling in words: `Single-shift by 7 to 9`.
+fn described(how: &How) -> String {
+    fn span<T: Copy + PartialOrd + std::fmt::Display>(values: impl Iterator<Item = T>) -> String {
+        let values: Vec<T> = values.collect();
+        let smaller = |a: T, b: T| if b < a { b } else { a };
+        let larger = |a: T, b: T| if b > a { b } else { a };
+        match (values.iter().copied().reduce(smaller), values.iter().copied().reduce(larger)) {
+            (Some(lo), Some(hi)) if lo < hi => format!("{lo} to {hi}"),
+            (Some(lo), _) => format!("{lo}"),
+            _ => String::new(),
+        }
+    }
+    match how {
+        How::FloatingPoint(factors) => format!("times {}", span(factors.iter().copied())),
+        How::FixedPoint { fraction_bits, multipliers } => {
+            let multipliers = span(multipliers.iter().copied());
+            format!("Fixed-point times {multipliers}, shift by {fraction_bits}")
+        }
+        How::SingleShift(shifts) => format!("Single-shift by {}", span(shifts.iter().copied())),
+        How::DoubleShift(pairs) => {
+            let far = span(pairs.iter().map(|(_, e)| *e));
+            let near = span(pairs.iter().map(|(d, e)| e.saturating_sub(*d)));
+            format!("Double-shift by {near} and {far}")
+        }
+    }
+}
+
+fn tensor(name: &str, output: Output, method: &str) -> QuantizedTensor {
+    let (lo, hi) = output.bounds();
+    QuantizedTensor {
+        name: name.to_owned(),
+        element_type: type_text(output),
+        scales: vec![output.scale],
+        zero_points: vec![],
+        range: Some((lo as f64 * output.scale, hi as f64 * output.scale)),
+        method: method.to_owned(),
+        ..QuantizedTensor::default()
+    }
+}
+
+pub(crate) fn type_text(output: Output) -> String {
+    let stored = if output.signed { "int8" } else { "uint8" };
+    if output.bits == 8 { stored.into() } else { format!("{} bits in {stored}", output.bits) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rescalings_in_words() {
+        assert_eq!(described(&How::SingleShift(vec![7, 9, 8])), "Single-shift by 7 to 9");
+        assert_eq!(described(&How::DoubleShift(vec![(1, 10)])), "Double-shift by 9 and 10");
+        let fixed = How::FixedPoint { fraction_bits: 23, multipliers: vec![21859] };
+        assert_eq!(described(&fixed), "Fixed-point times 21859, shift by 23");
+    }
+}
