@@ -188,6 +188,8 @@ params! {
     "quantization.n2d2.no_unsigned": Bool, false;
     /// No equalization of weights across layers.
     "quantization.n2d2.no_cle": Bool, false;
+    /// Branches that meet share the scale of the widest; N2D2's can be bits wider.
+    "quantization.n2d2.tight_branches": Bool, false;
     /// Leave out the Cast nodes that strict ONNX needs.
     "quantization.n2d2.implicit_casting": Bool, false;
     /// The same arithmetic in floating-point operators; implies implicit_casting.

@@ -34,6 +34,9 @@ use statistics::{Range, Seen};
 
 pub use statistics::{Feeds, Pass, Samples};
 
+/// Bits that branches may lose without a word.
+const LOST_MIN: f64 = 1.5;
+
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.quant-n2d2",
     summary: "Quantizes networks to integers in the way of N2D2",
@@ -125,6 +128,7 @@ fn assemble(
             format!("`{name}` got a sign, because it meets a branch that has one")
         })
         .collect();
+    remarks.extend(lost(network, &scales, options.bits));
     let bits = options.bits;
     let output = |signed, step: f64| Output { signed, bits, scale: step * range };
     let mut cells = Vec::new();
@@ -164,6 +168,20 @@ fn assemble(
     let step = 1.0 / plan::bounds(bits, signs.inputs).1 as f64;
     let inputs = network.model.graph.inputs().iter().map(|_| output(signs.inputs, step)).collect();
     Ok(Plan { bits, range, inputs, cells, remarks })
+}
+
+/// The branches that have too few bits left, in the common scale that N2D2 gives them.
+fn lost(network: &Network, scales: &Scales, bits: u32) -> Vec<String> {
+    let wide = scales.wide.iter().filter(|(_, lost)| *lost >= LOST_MIN);
+    wide.map(|(at, lost)| {
+        let name = shown(&network.cells[*at].name);
+        let lost = lost.round().min(f64::from(bits));
+        format!(
+            "`{name}` reads branches in a common scale that leaves {lost} of {bits} bits unused, \
+             as in N2D2; with `quantization.n2d2.tight_branches` it is that of the widest branch"
+        )
+    })
+    .collect()
 }
 
 fn approximated(

@@ -91,7 +91,7 @@ pub enum Rescaling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branches {
     /// N2D2's: the product of the largest weight scale and the largest activation scale of the
-    /// branches, up to some bits too wide for concatenations.
+    /// branches, up to some bits too wide where their weights differ.
     AsN2d2,
     /// The largest threshold of the branches.
     Tight,

@@ -2,7 +2,7 @@
 
 use crate::graph::{Casting, write};
 use crate::measure::measure;
-use crate::options::{Clipping, Equalization, Options, Rescaling};
+use crate::options::{Branches, Clipping, Equalization, Options, Rescaling};
 use crate::plan::{Network, Output, Plan};
 use crate::report::{self, type_text};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
@@ -117,6 +117,10 @@ fn options(cx: &QuantizeContext) -> Result<Options, Diagnostic> {
             _ => Rescaling::SingleShift,
         },
         per_output: flag(cx, "act_rescale_per_output"),
+        branches: match flag(cx, "tight_branches") {
+            true => Branches::Tight,
+            false => Branches::AsN2d2,
+        },
         batch: cx.calibration().batch_size(),
         ..defaults
     })

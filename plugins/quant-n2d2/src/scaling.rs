@@ -72,6 +72,8 @@ pub(crate) struct Scales<'a> {
     pub(crate) edges: Vec<Vec<Factors>>,
     /// Per cell with parameters, how they become integers.
     pub(crate) gains: Vec<Option<Gains>>,
+    /// Cells whose branches have a common scale so many bits wider than the widest of them.
+    pub(crate) wide: Vec<(usize, f64)>,
 }
 
 impl<'a> Scales<'a> {
@@ -95,6 +97,7 @@ impl<'a> Scales<'a> {
             factors: vec![None; count],
             edges: network.cells.iter().map(|c| vec![None; c.inputs.len()]).collect(),
             gains: vec![None; count],
+            wide: vec![],
         };
         for (i, cell) in network.cells.iter().enumerate() {
             scales.parameters(i, cell);
@@ -196,8 +199,14 @@ impl<'a> Scales<'a> {
         let of: Vec<f64> =
             cell.inputs.iter().map(|s| Self::of_source(&self.activations, *s)).collect();
         let mut common = of.iter().copied().fold(0.0, f64::max);
-        if self.options.branches == Branches::Tight && of.len() > 1 {
-            common = self.tight(cell);
+        if of.len() > 1 {
+            let tight = self.tight(cell);
+            match self.options.branches {
+                Branches::Tight => common = tight,
+                // Above a plain sum the factors join those of the branches, and nothing is lost.
+                Branches::AsN2d2 if cell.is_plain_sum() => {}
+                Branches::AsN2d2 => self.wide.push((at, (common / tight).log2())),
+            }
         }
         self.unite(at, &of, common);
         self.activations[at] = common;
