@@ -53,6 +53,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("passes-cleanup", &["plugin-sdk"]),
     ("passes-fusion", &["plugin-sdk"]),
     ("quant-n2d2", &["plugin-sdk", "quant"]),
+    ("quant-onnx", &["plugin-sdk", "opset", "qdq", "quant"]),
     ("plugin-example", &["plugin-sdk"]),
     ("hostile-plugins", &["plugin-sdk"]),
     ("integration-tests", &["ir", "onnx"]),

@@ -2,9 +2,21 @@
 //! `DequantizeLinear` pairs where values are to be integers (`QDQ`); operators between such pairs
 //! become operators on integers (`QLinear`), and back.
 
+pub mod calibrate;
+mod follower;
+mod place;
+mod plan;
+mod products;
 mod report;
 mod request;
+#[cfg(test)]
+mod tests;
 pub mod weight;
+mod weighted;
 
+pub use follower::Follower;
+pub use place::{Ranges, place};
+pub use plan::{Plan, Quantized, name, plan};
 pub use report::{Done, Form, LeftInFloat, QuantizedLayer, QuantizedTensor, name_of};
 pub use request::{Overrides, Request, Settings};
+pub use weighted::{Product, Weighted};

@@ -89,6 +89,35 @@ impl Quantized {
         }
     }
 
+    /// The same weights with other scales: `scale` gets the channel, its scale, and whether all its
+    /// weights are zero.
+    ///
+    /// # Errors
+    /// As [`per_channel`].
+    pub(crate) fn rescaled(
+        self,
+        weights: &Tensor,
+        rule: Rule,
+        scale: &dyn Fn(usize, &Scale, bool) -> Scale,
+    ) -> Result<Quantized, String> {
+        let values = finite(weights)?;
+        let inner: usize =
+            self.axis.map_or(values.len(), |a| weights.dims()[a + 1..].iter().product());
+        let channels = self.scales.len().max(1);
+        let of = move |i: usize| i / inner.max(1) % channels;
+        let mut dead = vec![true; channels];
+        for (i, x) in values.iter().enumerate().filter(|(_, x)| **x != 0.0) {
+            dead[of(i)] &= *x == 0.0;
+        }
+        let given = self.scales.iter().enumerate();
+        let scales: Vec<Scale> = given.map(|(i, s)| scale(i, s, dead[i])).collect();
+        if scales == self.scales {
+            return Ok(self);
+        }
+        let integers = round(weights, &values, rule.levels, &|i| scales[of(i)])?;
+        Ok(Quantized { integers, scales, ..self })
+    }
+
     fn dims(&self) -> Vec<usize> {
         self.axis.map(|_| self.scales.len()).into_iter().collect()
     }

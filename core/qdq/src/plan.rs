@@ -1,0 +1,269 @@
+//! Which nodes compute on integers, and which values therefore become integers.
+//!
+//! Products with constant weights come first: their inputs are to be integers. What `Conv` computes
+//! is made integers at once, because no runtime has a convolution from integers to floats; what
+//! `Gemm` computes if somebody wants integers, and what `MatMul` computes not, because its bias is
+//! added in floating point. Other operators follow where what they read are integers already and
+//! somebody wants what they compute as such. So no value is rounded for an operator that gains
+//! nothing by it, such as the sums and the normalizations between the products of a transformer.
+
+use crate::follower::{Follower, clamped};
+use crate::weighted::{Product, Weighted};
+use crate::{Request, Settings};
+use onnxd_ir::{DataType, Graph, NodeId, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is to become integers.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Products by node, with their settings.
+    pub products: Vec<(Weighted, Settings)>,
+    /// Others that compute on integers, by node.
+    pub followers: Vec<(NodeId, Follower)>,
+    /// Activations that become integers.
+    pub values: BTreeMap<ValueId, Quantized>,
+    /// `Relu` and `Clip` that saturation stands for.
+    pub clamps: Vec<NodeId>,
+    /// Products that stay in floating point, and why.
+    pub left: Vec<(NodeId, &'static str)>,
+}
+
+/// An activation that becomes integers.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantized {
+    /// The value that has the same scale: itself, or what was moved to become it.
+    pub provider: ValueId,
+    /// The value whose range counts: itself, or what a clamp makes of it.
+    pub observed: ValueId,
+    /// Whether an operator on integers computes it. Else who wants no integers reads it as it was.
+    pub computed: bool,
+    /// How it becomes integers.
+    pub settings: Settings,
+}
+
+impl Plan {
+    /// The inputs of a node that are to be integers; `None` for a node that stays as it is.
+    pub(crate) fn data(&self, graph: &Graph, id: NodeId) -> Option<Vec<usize>> {
+        if self.products.binary_search_by_key(&id, |(p, _)| p.node).is_ok() {
+            return Some(vec![0]);
+        }
+        let at = self.followers.binary_search_by_key(&id, |(node, _)| *node).ok()?;
+        Some(self.followers[at].1.data(&graph[id]).map(|(slot, _)| slot).collect())
+    }
+}
+
+struct Planner<'g> {
+    graph: &'g Graph,
+    request: &'g Request,
+    plan: Plan,
+    /// Values that an operator on integers can compute, and its settings.
+    integers: BTreeMap<ValueId, Settings>,
+    /// Operators that could follow.
+    candidates: BTreeMap<NodeId, Follower>,
+    /// The clamp that saturation of a value stands for.
+    clamp_of: BTreeMap<ValueId, ValueId>,
+}
+
+/// Plans the main graph. Every product that stays in floating point is named with the reason.
+pub fn plan(graph: &Graph, request: &Request) -> Plan {
+    let order = graph.topological().unwrap_or_default();
+    let mut planner = Planner {
+        graph,
+        request,
+        plan: Plan::default(),
+        integers: BTreeMap::new(),
+        candidates: BTreeMap::new(),
+        clamp_of: BTreeMap::new(),
+    };
+    for id in &order {
+        planner.forward(*id);
+    }
+    let wanted = planner.backward(&order);
+    planner.assign(&order, &wanted)
+}
+
+/// What the report calls a node.
+pub fn name(graph: &Graph, id: NodeId) -> &str {
+    let node = &graph[id];
+    match node.name.as_str() {
+        "" => node.output(0).map_or("", |v| graph[v].name.as_str()),
+        name => name,
+    }
+}
+
+impl Planner<'_> {
+    fn settings(&self, id: NodeId) -> Option<Settings> {
+        self.request.of(name(self.graph, id), &self.graph[id])
+    }
+
+    fn forward(&mut self, id: NodeId) {
+        match Weighted::at(self.graph, id) {
+            Ok(product) => return self.product(product),
+            Err(Some(why)) => return self.plan.left.push((id, why)),
+            Err(None) => {}
+        }
+        let graph = self.graph;
+        match Follower::of(graph, id) {
+            Some(Follower::Clamps) => self.clamp(id),
+            Some(follower) => {
+                let data: Vec<ValueId> = follower.data(&graph[id]).map(|(_, v)| v).collect();
+                let fits = |v: &ValueId| self.integers.contains_key(v) || self.is_constant(*v);
+                let first = data.iter().find_map(|v| self.integers.get(v)).copied();
+                let Some(settings) = first.filter(|_| data.iter().all(fits)) else { return };
+                if self.settings(id).is_some() {
+                    self.candidates.insert(id, follower);
+                    let out = graph[id].outputs.iter().flatten();
+                    self.integers.extend(out.map(|v| (*v, settings)));
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn product(&mut self, product: Weighted) {
+        let id = product.node;
+        let Some(settings) = self.settings(id) else {
+            return self.plan.left.push((id, "the params leave it in floating point"));
+        };
+        if self.is_constant(product.x) {
+            return self.plan.left.push((id, "it computes a constant"));
+        }
+        if product.product != Product::MatMul {
+            self.integers.insert(product.out, settings);
+        }
+        self.plan.products.push((product, settings));
+    }
+
+    fn is_constant(&self, v: ValueId) -> bool {
+        self.graph.constant(v).is_some_and(|t| t.dtype() == DataType::Float)
+    }
+
+    /// Saturation stands for a clamp where nobody else reads the integers that it clamps, and where
+    /// the smallest integer is zero.
+    fn clamp(&mut self, id: NodeId) {
+        let graph = self.graph;
+        let Some((x, out)) = clamped(graph, id).zip(graph[id].output(0)) else { return };
+        let Some(settings) = self.integers.get(&x).copied() else { return };
+        let mut source = x;
+        loop {
+            if graph.uses(source) != 1 || settings.symmetric {
+                return;
+            }
+            let Some(producer) = graph.producer(source) else { return };
+            match self.candidates.get(&producer) {
+                Some(Follower::Moves) if graph[producer].outputs.len() == 1 => {
+                    let Some(before) = graph[producer].input(0) else { return };
+                    source = before;
+                }
+                _ => break,
+            }
+        }
+        // A clamp has gone into it already.
+        if self.clamp_of.contains_key(&source) {
+            return;
+        }
+        self.clamp_of.insert(source, out);
+        self.integers.insert(out, settings);
+        self.plan.clamps.push(id);
+    }
+
+    /// The values that are wanted as integers.
+    fn backward(&mut self, order: &[NodeId]) -> BTreeSet<ValueId> {
+        let graph = self.graph;
+        let mut wanted = BTreeSet::new();
+        let clamps: BTreeSet<NodeId> = self.plan.clamps.iter().copied().collect();
+        let products: BTreeMap<NodeId, Weighted> =
+            self.plan.products.iter().map(|(p, _)| (p.node, p.clone())).collect();
+        for id in order.iter().rev() {
+            if let Some(product) = products.get(id) {
+                wanted.insert(product.x);
+                // The others can give their sums in floating point.
+                if product.product == Product::Conv {
+                    wanted.insert(product.out);
+                }
+            } else if clamps.contains(id) {
+                let node = &graph[*id];
+                let out = node.output(0).is_some_and(|v| wanted.contains(&v));
+                wanted.extend(node.input(0).filter(|_| out));
+            } else if let Some(follower) = self.candidates.get(id) {
+                let node = &graph[*id];
+                if node.outputs.iter().flatten().any(|v| wanted.contains(v)) {
+                    wanted.extend(follower.data(node).map(|(_, v)| v));
+                } else {
+                    self.candidates.remove(id);
+                }
+            }
+        }
+        wanted
+    }
+
+    /// Keeps what is wanted, and says of every value how it becomes integers.
+    fn assign(mut self, order: &[NodeId], wanted: &BTreeSet<ValueId>) -> Plan {
+        let graph = self.graph;
+        let computed = self.computed();
+        self.clamp_of.retain(|source, _| computed.contains(source) && wanted.contains(source));
+        let outs: BTreeSet<ValueId> = self.clamp_of.values().copied().collect();
+        let out = |id: &NodeId| graph[*id].output(0).filter(|out| outs.contains(out));
+        self.plan.clamps.retain(|id| out(id).is_some());
+        let clamps = self.plan.clamps.iter();
+        let clamped = clamps.filter_map(|id| Some((clamped(graph, *id)?, out(id)?))).collect();
+        let products = self.plan.products.iter().rev();
+        let settings = products.map(|(product, settings)| (product.x, *settings)).collect();
+        let readers = Readers { settings, computed, clamped };
+        // In the order in which they come to be: what is moved before where it goes.
+        let first = graph.value_ids().filter(|v| graph.producer(*v).is_none());
+        let made = order.iter().flat_map(|id| graph[*id].outputs.iter().flatten().copied());
+        for at in first.chain(made).filter(|v| wanted.contains(v)) {
+            let v = readers.clamp(at);
+            if !self.plan.values.contains_key(&v) {
+                let quantized = self.quantized(v, at, &readers);
+                self.plan.values.insert(v, quantized);
+            }
+        }
+        self.plan.followers = self.candidates.into_iter().collect();
+        self.plan.products.sort_by_key(|(product, _)| product.node);
+        self.plan
+    }
+
+    /// Values that operators on integers compute.
+    fn computed(&self) -> BTreeSet<ValueId> {
+        let products = self.plan.products.iter().map(|(p, _)| p);
+        let products = products.filter(|p| p.product != Product::MatMul).map(|p| p.out);
+        let followers = self.candidates.keys().flat_map(|id| self.graph[*id].outputs.iter());
+        products.chain(followers.flatten().copied()).collect()
+    }
+
+    fn quantized(&self, v: ValueId, at: ValueId, readers: &Readers) -> Quantized {
+        let producer = self.graph.producer(at);
+        if producer.and_then(|id| self.candidates.get(&id)) == Some(&Follower::Moves) {
+            let from = producer.and_then(|id| self.graph[id].input(0));
+            let from = from.map(|v| readers.clamp(v));
+            if let Some(base) = from.and_then(|v| self.plan.values.get(&v)) {
+                return Quantized { computed: true, ..*base };
+            }
+        }
+        let settings = self.integers.get(&at).or_else(|| readers.settings.get(&v));
+        Quantized {
+            provider: v,
+            observed: self.clamp_of.get(&at).copied().unwrap_or(v),
+            computed: readers.computed.contains(&at),
+            settings: settings.copied().unwrap_or(self.request.settings),
+        }
+    }
+}
+
+/// What surrounds the values.
+struct Readers {
+    /// The settings of the first product that reads a value.
+    settings: BTreeMap<ValueId, Settings>,
+    /// What operators on integers compute.
+    computed: BTreeSet<ValueId>,
+    /// What a clamp makes of a value, for which saturation stands.
+    clamped: BTreeMap<ValueId, ValueId>,
+}
+
+impl Readers {
+    fn clamp(&self, v: ValueId) -> ValueId {
+        self.clamped.get(&v).copied().unwrap_or(v)
+    }
+}

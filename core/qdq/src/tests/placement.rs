@@ -1,0 +1,152 @@
+//! Where pairs go, and that what they change stays small.
+
+use super::{difference, model, operators, outputs, quantized, samples};
+use crate::{Overrides, Request};
+use onnxd_ir::{DataType, Tensor};
+use proptest::prelude::*;
+
+const CNN: &str = "
+net (float[1,3,8,8] x) => (float[1,5] y)
+<float[4,3,3,3] w1, float[4] b1, float[4,1,3,3] w2, float[4,4,1,1] w3, float[5,64] w4, float[5] b4>
+{
+  c1 = Conv<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x, w1, b1)
+  r1 = Relu(c1)
+  c2 = Conv<group = 4, kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(r1, w2)
+  c3 = Conv<kernel_shape = [1, 1]>(c2, w3)
+  s = Add(c3, r1)
+  r3 = Relu(s)
+  p = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(r3)
+  f = Flatten(p)
+  y = Gemm<alpha = 0.5, beta = 2.0, transB = 1>(f, w4, b4)
+}";
+
+const BLOCK: &str = "
+net (float[2,3,8] x) => (float[2,3,8] y)
+<float[8] g, float[8,8] wq, float[8] bq, float[8,8] wk, float[8,8] wo>
+{
+  n = LayerNormalization(x, g)
+  q0 = MatMul(n, wq)
+  q = Add(q0, bq)
+  k0 = MatMul(n, wk)
+  k = Transpose<perm = [0, 2, 1]>(k0)
+  a = MatMul(q, k)
+  s = Softmax(a)
+  h = MatMul(s, n)
+  o = MatMul(h, wo)
+  y = Add(o, x)
+}";
+
+#[test]
+fn convolutions_pass_integers_on() {
+    let float = model(CNN, 1);
+    let given = samples(&float, 4, 2);
+    let (quantized, done) = quantized(&float, &Request::default(), &given);
+    // Both clamps are gone; the last product gives its sums as they are; what goes through the pool
+    // and is flattened keeps its scale; the weights and biases of four products are integers.
+    let ops = operators(&quantized);
+    let count = |op: &str| ops.split(' ').filter(|o| *o == op).count();
+    assert_eq!((count("Relu"), count("Q")), (0, 7), "{ops}");
+    assert_eq!(count("D"), 7 + 4 + 2, "{ops}");
+    assert!(done.left_in_float.is_empty());
+    assert_eq!(done.layers.len(), 4);
+    let by_name = |name: &str| done.tensors.iter().find(|t| t.name == name).unwrap();
+    assert_eq!(by_name("p").scales, by_name("r3").scales);
+    assert_eq!(by_name("f").scales, by_name("r3").scales);
+    assert_eq!(by_name("r1").zero_points, [0], "what a clamp leaves is not negative");
+    assert_eq!(by_name("w1").scales.len(), 4);
+    let (worst, largest) = difference(&float, &quantized, &given);
+    assert!(worst < 0.03 * largest, "{worst} of {largest}");
+}
+
+#[test]
+fn sums_and_normalizations_of_a_transformer_stay_as_they_are() {
+    let float = model(BLOCK, 3);
+    let given = samples(&float, 4, 4);
+    let (quantized, done) = quantized(&float, &Request::default(), &given);
+    // One pair for the input of two products, one for that of the third.
+    let ops = operators(&quantized);
+    assert_eq!(ops.split(' ').filter(|o| *o == "Q").count(), 2, "{ops}");
+    let left: Vec<&str> = done.left_in_float.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    // The product of attention reads what was computed, not what was rounded for others.
+    let graph = &quantized.graph;
+    let h = graph.producer(graph.value_named("h").unwrap()).unwrap();
+    assert_eq!(graph[graph[h].input(1).unwrap()].name, "n");
+    let (worst, largest) = difference(&float, &quantized, &given);
+    assert!(worst < 0.03 * largest, "{worst} of {largest}");
+}
+
+#[test]
+fn nodes_stay_in_float_on_demand() {
+    let float = model(CNN, 1);
+    let given = samples(&float, 2, 2);
+    let exclude = vec!["c*".to_owned()];
+    let request = Request { exclude, ..Request::default() };
+    let (quantized_model, done) = quantized(&float, &request, &given);
+    assert_eq!(done.layers.len(), 1);
+    assert_eq!(done.left_in_float.len(), 3);
+    let ops = operators(&quantized_model);
+    assert_eq!(ops.matches("Relu").count(), 2, "{ops}");
+    let none = Request { op_types: vec!["LSTM".into()], ..Request::default() };
+    let (same, done) = quantized(&float, &none, &given);
+    assert_eq!((operators(&same), done.layers.len()), (operators(&float), 0));
+}
+
+#[test]
+fn a_bias_keeps_its_size() {
+    let net = "
+        net (float[1,2] x) => (float[1,3] y) <float[3,2] w, float[3] b>
+        { y = Gemm<transB = 1>(x, w, b) }";
+    let mut float = model(net, 1);
+    let set = |m: &mut onnxd_ir::Model, name: &str, data: Tensor| {
+        let v = m.graph.value_named(name).unwrap();
+        m.graph.set_initializer(v, Some(data));
+    };
+    // No weight at all, a weight so small that the bias would not fit 32 bits, and a usual one.
+    let w = vec![0.0, 0.0, 1e-9, 1e-9, 1.0, -1.0f32];
+    set(&mut float, "w", Tensor::from_vec([3, 2], w));
+    set(&mut float, "b", Tensor::vector(vec![0.3, 5.0, 0.1f32]));
+    let given = samples(&float, 4, 2);
+    for per_channel in [true, false] {
+        let settings = crate::Settings { per_channel, ..crate::Settings::default() };
+        let request = Request { settings, ..Request::default() };
+        let (quantized, _) = quantized(&float, &request, &given);
+        let y = outputs(&quantized, &given[0])[0].1.to_reals().unwrap().values;
+        assert!((y[0] - 0.3).abs() < 1e-4, "{y:?}");
+        assert!((y[1] - 5.0).abs() < 1e-4, "{y:?}");
+    }
+}
+
+fn requests() -> impl Strategy<Value = Request> {
+    let types = prop::sample::select(vec![DataType::Uint8, DataType::Int8]);
+    let made = (types.clone(), types, any::<bool>(), any::<bool>(), any::<bool>());
+    made.prop_map(|(activation, weight, per_channel, symmetric, over)| {
+        let settings = crate::Settings {
+            activation,
+            weight,
+            per_channel,
+            symmetric,
+            ..crate::Settings::default()
+        };
+        let mut request = Request { settings, ..Request::default() };
+        if over {
+            let tensor = Overrides { per_channel: Some(false), ..Overrides::default() };
+            request.overrides.insert("c2".into(), tensor);
+        }
+        request
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// A valid graph, near the float one, for all settings.
+    #[test]
+    fn all_settings_stay_near(request in requests(), seed in 0u64..1000, block: bool) {
+        let float = model(if block { BLOCK } else { CNN }, seed);
+        let given = samples(&float, 3, seed + 1);
+        let (quantized, _) = quantized(&float, &request, &given);
+        let (worst, largest) = difference(&float, &quantized, &given);
+        prop_assert!(worst < 0.15 * largest, "{} of {}", worst, largest);
+    }
+}

@@ -1,0 +1,108 @@
+//! Operators that multiply by constant weights: convolutions and matrix products.
+
+use onnxd_ir::ops::{Conv, ConvTranspose, Gemm, MatMul};
+use onnxd_ir::{At, DataType, Graph, NodeId, Tensor, ValueId};
+
+/// Which operator it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Product {
+    /// `Conv`.
+    Conv,
+    /// `ConvTranspose`.
+    ConvTranspose,
+    /// `Gemm`.
+    Gemm,
+    /// `MatMul`; a bias is added by another node.
+    MatMul,
+}
+
+/// A node that multiplies its first input by weights.
+#[derive(Clone, Debug)]
+pub struct Weighted {
+    /// The node.
+    pub node: NodeId,
+    /// Which operator.
+    pub product: Product,
+    /// The activations.
+    pub x: ValueId,
+    /// The weights, an initializer of float32.
+    pub w: ValueId,
+    /// A constant of float32 that is added for each output channel.
+    pub bias: Option<ValueId>,
+    /// What it computes.
+    pub out: ValueId,
+    /// Axis of the weights that runs over output channels; `None` if no axis does.
+    pub axis: Option<usize>,
+}
+
+impl Weighted {
+    /// The input of the weights.
+    pub const W: usize = 1;
+    /// The input of the bias.
+    pub const BIAS: usize = 2;
+
+    /// What the node is.
+    ///
+    /// # Errors
+    /// `None` for other operators, else why its weights cannot be quantized.
+    pub fn at(graph: &Graph, node: NodeId) -> Result<Weighted, Option<&'static str>> {
+        let found = parts(graph, node).ok_or(None)?;
+        let constant = |v: ValueId| graph.constant(v).filter(|t| t.dtype() == DataType::Float);
+        let Some(weights) = constant(found.w) else {
+            return Err(Some(match graph.constant(found.w) {
+                Some(_) => "its weights are not of float32",
+                None => "both factors are computed",
+            }));
+        };
+        if weights.is_empty() {
+            return Err(Some("its weights are empty"));
+        }
+        if let Some(bias) = found.bias {
+            let channels = found.channels(graph, weights);
+            let fits = constant(bias).is_some_and(|b| channels.is_some_and(|n| spread(b, n)));
+            if !fits {
+                return Err(Some("what it adds is not a constant for each output channel"));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Number of output channels.
+    fn channels(&self, graph: &Graph, weights: &Tensor) -> Option<usize> {
+        let group = match At::<ConvTranspose>::find(graph, self.node) {
+            Some(node) => usize::try_from(node.group).ok()?,
+            None => 1,
+        };
+        let axis = match self.product {
+            // Of its weights each group has its own, all in one axis.
+            Product::ConvTranspose => 1,
+            _ => self.axis?,
+        };
+        weights.dims().get(axis)?.checked_mul(group)
+    }
+}
+
+/// Whether a constant holds one number for each of `channels` or one for all.
+fn spread(bias: &Tensor, channels: usize) -> bool {
+    let last = bias.dims().last().copied().unwrap_or(1);
+    bias.len() == last && (last == channels || last == 1)
+}
+
+fn parts(graph: &Graph, node: NodeId) -> Option<Weighted> {
+    let make = |product, x, w, bias, out, axis| Weighted { node, product, x, w, bias, out, axis };
+    if let Some(c) = At::<Conv>::find(graph, node) {
+        return Some(make(Product::Conv, c.x, c.w, c.b, c.out, Some(0)));
+    }
+    if let Some(c) = At::<ConvTranspose>::find(graph, node) {
+        let axis = (c.group == 1).then_some(1);
+        return Some(make(Product::ConvTranspose, c.x, c.w, c.b, c.out, axis));
+    }
+    if let Some(g) = At::<Gemm>::find(graph, node) {
+        let axis = usize::from(g.transB == 0);
+        return Some(make(Product::Gemm, g.a, g.b, g.c, g.out, Some(axis)));
+    }
+    let m = At::<MatMul>::find(graph, node)?;
+    // Kernels take scales for the columns of a matrix only.
+    let axis = graph.constant(m.b).filter(|w| w.rank() == 2).map(|_| 1);
+    Some(make(Product::MatMul, m.a, m.b, None, m.out, axis))
+}

@@ -1,0 +1,90 @@
+//! What the params of a conversion ask for.
+
+use onnxd_plugin_sdk::QuantizeContext;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::serde_json::Value;
+use onnxd_qdq::calibrate::Method;
+use onnxd_qdq::{Overrides, Request, Settings};
+
+/// Settings, exceptions and the choice of nodes.
+pub(crate) fn request(cx: &QuantizeContext) -> Result<Request, Diagnostic> {
+    let defaults = Settings::default();
+    let flag = |name: &str, default: bool| key(cx, name).as_bool().unwrap_or(default);
+    let settings = Settings {
+        activation: dtype(key(cx, "activation_type"))?.unwrap_or(defaults.activation),
+        weight: dtype(key(cx, "weight_type"))?.unwrap_or(defaults.weight),
+        per_channel: flag("per_channel", defaults.per_channel),
+        symmetric: flag("symmetric", defaults.symmetric),
+        reduce_range: flag("reduce_range", defaults.reduce_range),
+        block_size: count(key(cx, "block_size")).unwrap_or(defaults.block_size),
+    };
+    let mut request = Request {
+        settings,
+        op_types: texts(key(cx, "op_types")),
+        include: texts(key(cx, "include")),
+        exclude: texts(key(cx, "exclude")),
+        ..Request::default()
+    };
+    for (glob, table) in key(cx, "overrides").as_object().into_iter().flatten() {
+        request.overrides.insert(glob.clone(), overrides(table)?);
+    }
+    Ok(request)
+}
+
+fn overrides(table: &Value) -> Result<Overrides, Diagnostic> {
+    Ok(Overrides {
+        activation: dtype(&table["activation_type"])?,
+        weight: dtype(&table["weight_type"])?,
+        per_channel: table["per_channel"].as_bool(),
+        symmetric: table["symmetric"].as_bool(),
+        reduce_range: table["reduce_range"].as_bool(),
+        block_size: count(&table["block_size"]),
+    })
+}
+
+/// How ranges follow from calibration data.
+pub(crate) fn method(cx: &QuantizeContext) -> Method {
+    match cx.text("calibration.method") {
+        Some("entropy") => Method::Entropy,
+        Some("percentile") => {
+            Method::Percentile(cx.real("calibration.percentile").unwrap_or(99.999))
+        }
+        Some("mse") => Method::Mse,
+        Some("moving_average") => Method::MovingAverage,
+        _ => Method::MinMax,
+    }
+}
+
+/// A param of the section `quantization`.
+pub(crate) fn key<'c>(cx: &'c QuantizeContext, name: &str) -> &'c Value {
+    cx.param(&format!("quantization.{name}"))
+}
+
+fn count(value: &Value) -> Option<usize> {
+    value.as_u64().and_then(|n| usize::try_from(n).ok())
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let items = value.as_array().into_iter().flatten();
+    items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
+}
+
+fn dtype(value: &Value) -> Result<Option<DataType>, Diagnostic> {
+    let Some(name) = value.as_str() else { return Ok(None) };
+    let types = [
+        DataType::Uint8,
+        DataType::Int8,
+        DataType::Uint16,
+        DataType::Int16,
+        DataType::Uint4,
+        DataType::Int4,
+    ];
+    match types.into_iter().find(|t| t.to_string() == name) {
+        Some(dtype) => Ok(Some(dtype)),
+        None => {
+            let text = format!("`{name}` is no type that values are quantized to");
+            Err(Diagnostic::new(Code::FeatureUnsupported, text))
+        }
+    }
+}
