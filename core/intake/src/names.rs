@@ -70,10 +70,12 @@ pub fn is_params(name: &OsStr) -> bool {
     })
 }
 
+const ROLE_FILES: [&[u8]; 5] =
+    [b"calib.npz", b"calibration.json", b"inputs.npz", b"outputs.npz", b"test.npz"];
+
 /// Files that change the meaning of a network beside them although nothing refers to them.
 pub fn is_role_file(name: &OsStr) -> bool {
-    is_params(name)
-        || [b"calib.npz".as_slice(), b"inputs.npz", b"outputs.npz"].contains(&name.as_bytes())
+    is_params(name) || ROLE_FILES.contains(&name.as_bytes())
 }
 
 /// Folders that belong to the only network beside them.

@@ -18,6 +18,7 @@ pub mod plan;
 mod quantizer;
 mod report;
 mod rescale;
+mod saved;
 mod scaling;
 mod signs;
 mod statistics;
@@ -30,7 +31,7 @@ use options::{Clipping, Options, Rescaling};
 use plan::{CellPlan, Kind, Network, Output, Plan, Source, Threshold};
 use scaling::Scales;
 use signs::Signs;
-use statistics::{Range, Seen};
+use statistics::{Range, Seen, Statistics};
 
 pub use statistics::{Feeds, Pass, Samples};
 
@@ -55,21 +56,46 @@ pub fn plan(
     samples: Samples,
     options: &Options,
 ) -> Result<(Network, Plan), Diagnostics> {
+    let network = prepared(model, options)?;
+    let statistics = measured(&network, samples, options)?;
+    let plan = decided(&network, &statistics, options)?;
+    Ok((network, plan))
+}
+
+/// The network whose values are measured: its weights are what they will be.
+fn prepared(model: &Model, options: &Options) -> Result<Network, Diagnostics> {
     let mut network = network::recognize(model)?;
     equalize::equalize(&mut network, options.equalization);
     weights::clip(&mut network, options);
     network.write_back();
+    Ok(network)
+}
+
+fn measured(
+    network: &Network,
+    samples: Samples,
+    options: &Options,
+) -> Result<Statistics, Diagnostics> {
     let inputs = match options.inputs {
         Some((min, max)) => Range { min, max },
         None => statistics::input_range(&network.model.graph, samples)?,
     };
-    let signs = Signs::of(&network, inputs.min < 0.0, options.unsigned);
-    let range = if inputs.reach() > 0.0 { inputs.reach() } else { 1.0 };
-    let wanted = wanted(&network, &signs);
-    let seen = statistics::collect(&network, samples, &wanted, range, options)?;
-    let thresholds = thresholds(&network, &seen, range, options);
-    let plan = assemble(&network, &signs, (range, &seen, &thresholds), options)?;
-    Ok((network, plan))
+    let mut statistics = Statistics { inputs, seen: vec![] };
+    let wanted = wanted(network, &Signs::of(network, inputs.min < 0.0, options.unsigned));
+    let unit = statistics.unit();
+    statistics.seen = statistics::collect(network, samples, &wanted, unit, options)?;
+    Ok(statistics)
+}
+
+fn decided(
+    network: &Network,
+    statistics: &Statistics,
+    options: &Options,
+) -> Result<Plan, Diagnostics> {
+    let (range, seen) = (statistics.unit(), &statistics.seen);
+    let signs = Signs::of(network, statistics.inputs.min < 0.0, options.unsigned);
+    let thresholds = thresholds(network, seen, range, options);
+    assemble(network, &signs, (range, seen, &thresholds), options)
 }
 
 /// Whose statistics make the threshold of a cell: its own, or those of the max pool that alone

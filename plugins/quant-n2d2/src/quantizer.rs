@@ -5,12 +5,17 @@ use crate::measure::measure;
 use crate::options::{Branches, Clipping, Equalization, Options, Rescaling};
 use crate::plan::{Network, Output, Plan};
 use crate::report::{self, type_text};
+use crate::saved;
+use crate::statistics::Statistics;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::serde_json::Value;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
+use onnxd_quant::Saved;
 
 const SECTION: &str = "quantization.n2d2";
+/// The file of the statistics, as it is written beside the model and looked for in the submission.
+const STATISTICS: &str = "calibration.json";
 
 /// The quantizer `n2d2`.
 pub(crate) struct N2d2;
@@ -58,7 +63,7 @@ fn flag(cx: &QuantizeContext, name: &str) -> bool {
 /// What params can ask for and this quantizer does not do.
 fn refuse(cx: &QuantizeContext) -> Result<(), Diagnostic> {
     let unsupported = |text: String| Err(Diagnostic::new(Code::FeatureUnsupported, text));
-    for name in ["qat_sat", "calib_reload", "test"] {
+    for name in ["qat_sat", "test"] {
         if flag(cx, name) {
             return unsupported(format!("`{}` is not supported", key(name)));
         }
@@ -83,7 +88,8 @@ fn refuse(cx: &QuantizeContext) -> Result<(), Diagnostic> {
     if cx.text("quantization.accuracy") == Some("auto") {
         return unsupported("`quantization.accuracy` = \"auto\" is not supported".to_owned());
     }
-    if cx.calibration().is_empty() || cx.int(&key("calib")) == Some(0) {
+    let without = cx.calibration().is_empty() || cx.int(&key("calib")) == Some(0);
+    if without && !flag(cx, "calib_reload") {
         let text = "quantization takes calibration data, and there is none";
         let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs, and leave \
                     `calib` at -1.";
@@ -157,9 +163,35 @@ fn most(cx: &QuantizeContext, options: &Options) -> u64 {
 
 fn planned(
     model: &Model,
-    cx: &QuantizeContext,
+    cx: &mut QuantizeContext,
     options: &Options,
 ) -> Result<(Network, Plan), Diagnostics> {
+    let network = crate::prepared(model, options)?;
+    let facts = saved::facts(model, options)?;
+    let statistics = match flag(cx, "calib_reload") {
+        true => {
+            let saved = Saved::from_json(STATISTICS, &cx.submission().read(STATISTICS)?)?;
+            let text = format!("of {} samples, reloaded from {STATISTICS}", saved.samples);
+            cx.metadata("quantization.statistics", text);
+            saved::restored((STATISTICS, saved), &facts, &network, options)?
+        }
+        false => {
+            let (statistics, samples) = measured(&network, cx, options)?;
+            let saved = saved::saved(&network, &statistics, facts, samples);
+            cx.file(STATISTICS, &saved.to_json())?;
+            statistics
+        }
+    };
+    let plan = crate::decided(&network, &statistics, options)?;
+    Ok((network, plan))
+}
+
+/// Runs the samples; the second result is how many there were.
+fn measured(
+    network: &Network,
+    cx: &QuantizeContext,
+    options: &Options,
+) -> Result<(Statistics, u64), Diagnostics> {
     let calibration = cx.calibration();
     let batch = options.batch.max(1) as u64;
     let most = most(cx, options);
@@ -171,7 +203,8 @@ fn planned(
             batch
         }))
     };
-    crate::plan(model, &samples, options)
+    let statistics = crate::measured(network, &samples, options)?;
+    Ok((statistics, calibration.samples().min(most)))
 }
 
 /// What a program that runs the model has to know: the real values of its inputs and outputs.

@@ -27,13 +27,23 @@ pub(crate) struct Range {
 }
 
 impl Range {
-    const NONE: Range = Range { min: f64::INFINITY, max: f64::NEG_INFINITY };
+    pub(crate) const NONE: Range = Range { min: f64::INFINITY, max: f64::NEG_INFINITY };
 
     fn see(&mut self, values: &[f32]) {
         for x in values {
             self.min = self.min.min(f64::from(*x));
             self.max = self.max.max(f64::from(*x));
         }
+    }
+
+    /// `None` of no values.
+    pub(crate) fn bounds(&self) -> Option<(f64, f64)> {
+        (self.min <= self.max).then_some((self.min, self.max))
+    }
+
+    /// The other way round.
+    pub(crate) fn of(bounds: Option<(f64, f64)>) -> Range {
+        bounds.map_or(Range::NONE, |(min, max)| Range { min, max })
     }
 
     /// Largest magnitude.
@@ -90,6 +100,22 @@ pub(crate) struct Seen {
     pub(crate) range: Range,
     /// Of those that want one, in units of the input's range.
     pub(crate) histogram: Option<Histogram>,
+}
+
+/// All that the samples tell.
+#[derive(Clone, Debug)]
+pub(crate) struct Statistics {
+    /// Of the network's inputs.
+    pub(crate) inputs: Range,
+    /// Per cell.
+    pub(crate) seen: Vec<Seen>,
+}
+
+impl Statistics {
+    /// What one unit of the cells' values is: the largest magnitude of the inputs.
+    pub(crate) fn unit(&self) -> f64 {
+        if self.inputs.reach() > 0.0 { self.inputs.reach() } else { 1.0 }
+    }
 }
 
 /// Which results get a histogram, and whether they have a sign.

@@ -40,6 +40,25 @@ impl Histogram {
         Histogram { low, high, width: (high - low) / bins as f64, counts: vec![0; bins] }
     }
 
+    /// Lower and upper bound, width of the bins, counts.
+    pub(crate) fn parts(&self) -> (f64, f64, f64, &[u64]) {
+        (self.low, self.high, self.width, &self.counts)
+    }
+
+    /// `None` if values do not lead to such a grid.
+    pub(crate) fn from_parts(
+        low: f64,
+        high: f64,
+        width: f64,
+        counts: Vec<u64>,
+    ) -> Option<Histogram> {
+        let off = (high - low) / width - counts.len() as f64;
+        let sound = high.is_finite() && high >= REACH_MIN && width > 0.0 && off.abs() < 0.5;
+        let below = low == 0.0 || (low + high).abs() < width / 2.0;
+        let sized = (1..=BINS_MAX).contains(&counts.len());
+        (sound && below && sized).then_some(Histogram { low, high, width, counts })
+    }
+
     /// Appends bins until values of a magnitude of `reach` fit.
     ///
     /// # Errors
@@ -82,7 +101,7 @@ impl Histogram {
         bins.map(|(i, n)| (self.low + (i as f64 + 0.5) * self.width, *n as f64)).collect()
     }
 
-    fn signed(&self) -> bool {
+    pub(crate) fn signed(&self) -> bool {
         self.low < 0.0
     }
 

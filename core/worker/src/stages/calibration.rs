@@ -9,7 +9,11 @@ pub(crate) fn with_calibration(mut probe: Probe, params: &Value, files: &[InputF
     let learned = probe.learned_ranges && quantization["format"] == "N2D2";
     if probe.level() != ClaimLevel::ClaimNo && !learned && is_needed(quantization) {
         let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();
-        probe.needs.push(need(params["calibration"]["data"].as_str(), &names));
+        let reloaded = quantization["n2d2"]["calib_reload"] == true;
+        probe.needs.push(match quantization["format"] == "N2D2" && reloaded {
+            true => need("statistics of a calibration", Some("calibration.json"), &names),
+            false => need("calibration data", params["calibration"]["data"].as_str(), &names),
+        });
     }
     probe
 }
@@ -23,7 +27,7 @@ fn is_needed(quantization: &Value) -> bool {
     }
 }
 
-fn need(named: Option<&str>, files: &[&str]) -> Need {
+fn need(what: &str, named: Option<&str>, files: &[&str]) -> Need {
     let below = |path: &str| -> Vec<String> {
         let is = |name: &&&str| {
             name.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -35,7 +39,7 @@ fn need(named: Option<&str>, files: &[&str]) -> Need {
         None => [below("calib.npz"), below("calib")].concat(),
     };
     Need {
-        what: "calibration data".into(),
+        what: what.into(),
         path: named.unwrap_or("calib.npz").into(),
         found: !found_as.is_empty(),
         found_as,
@@ -72,6 +76,11 @@ mod tests {
         let found = vec!["calib.npz".to_owned(), "calib/1.npy".to_owned()];
         assert_eq!(needs(&n2d2, &files), [("calib.npz".to_owned(), found)]);
         assert_eq!(needs(&n2d2, &["net.ini"]), [("calib.npz".to_owned(), vec![])]);
+        let reloaded = json!({"quantization": {"format": "N2D2", "n2d2": {"calib_reload": true}}});
+        assert_eq!(needs(&reloaded, &files), [("calibration.json".to_owned(), vec![])]);
+        let found = vec!["calibration.json".to_owned()];
+        let there = ["net.ini", "calibration.json"];
+        assert_eq!(needs(&reloaded, &there), [("calibration.json".to_owned(), found)]);
         let named = json!({
             "quantization": {"format": "QDQ", "mode": "static"},
             "calibration": {"data": "data"},

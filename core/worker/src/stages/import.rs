@@ -180,7 +180,7 @@ fn role(name: &str, network: &str) -> &'static str {
     match () {
         () if name == network => "network",
         () if base.ends_with("params.toml") || base.ends_with("params.ini") => "params",
-        () if base == "calib.npz" || top == "calib" => "calibration",
+        () if base == "calib.npz" || base == "calibration.json" || top == "calib" => "calibration",
         () if base == "inputs.npz" || base == "outputs.npz" => "reference",
         () if top.starts_with("weights") => "weights",
         () => "other",

@@ -1,0 +1,71 @@
+//! Tells models apart by what they compute.
+
+use crate::diagnostics::Diagnostic;
+use crate::ir::{Model, Tensor};
+use crate::rewrite::for_each_graph_mut;
+use onnxd_onnx::Placement;
+use sha2::{Digest, Sha256};
+
+/// A digest of what `model` computes and of all its names, in hexadecimal. Where it came from, documentation and other
+/// metadata make no difference.
+///
+/// # Errors
+/// If the model cannot be encoded.
+pub fn fingerprint(model: &Model) -> Result<String, Diagnostic> {
+    let mut model = model.clone();
+    model.metadata.clear();
+    (model.doc, model.producer_name, model.producer_version) = Default::default();
+    for_each_graph_mut(&mut model, &mut |graph, _| {
+        graph.doc.clear();
+        for id in graph.node_ids() {
+            let node = graph.node_mut(id);
+            node.doc.clear();
+            node.layers.clear();
+            node.metadata.clear();
+        }
+        for v in graph.value_ids() {
+            graph[v].doc.clear();
+        }
+    });
+    let mut hasher = Sha256::new();
+    let mut tensors = 0;
+    let mut hashed = |tensor: &Tensor| {
+        tensors += 1;
+        hasher.update(tensor.bytes());
+        Ok(Placement::Handle(tensors))
+    };
+    let graph = onnxd_onnx::encode_to_bytes(&model, &mut hashed)?;
+    hasher.update(&graph);
+    Ok(hasher.finalize().iter().map(|b| format!("{b:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::ops::Add;
+    use crate::ir::{DataType, Graph, ValueType};
+
+    fn model(weight: f32) -> Model {
+        let mut g = Graph::new("g");
+        let x = g.add_input("x", Some(ValueType::tensor(DataType::Float, [2])));
+        let w = g.add_initializer("w", Tensor::vector(vec![weight, 1.0]));
+        let y = g.add("y", Add::new(x, w));
+        g.mark_output(y);
+        Model::new(g, 8, 17)
+    }
+
+    #[test]
+    fn weights_and_names_count_and_remarks_do_not() {
+        let first = fingerprint(&model(1.0)).unwrap();
+        assert_eq!(first.len(), 64);
+        assert_ne!(first, fingerprint(&model(2.0)).unwrap());
+        let mut same = model(1.0);
+        same.doc = "a remark".into();
+        same.set_metadata("source", "elsewhere.ini");
+        assert_eq!(first, fingerprint(&same).unwrap());
+        let mut other = model(1.0);
+        let y = other.graph.outputs()[0];
+        other.graph.rename(y, "z");
+        assert_ne!(first, fingerprint(&other).unwrap());
+    }
+}

@@ -1,0 +1,287 @@
+//! Statistics of a calibration as a file, so that another conversion of the same network can do without the samples.
+//!
+//! JSON, because people look into it. Numbers are written so that they read back to the last bit. Empty bins, of which
+//! histograms have many, are counted: `-7` among the counts stands for seven of them.
+
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Version of the layout.
+const VERSION: u32 = 1;
+/// Largest file.
+const FILE_BYTES_MAX: usize = 256 << 20;
+/// Most tensors.
+const TENSORS_MAX: usize = 100_000;
+/// Most bins of all histograms.
+const BINS_MAX: u64 = 1 << 26;
+
+/// The statistics of a calibration.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Saved {
+    /// Whose statistics they are: the quantizer's id.
+    pub quantizer: String,
+    /// What they depend on, such as the network's digest; see [`Saved::differing`].
+    pub facts: BTreeMap<String, String>,
+    /// Samples that were seen.
+    pub samples: u64,
+    /// Per tensor.
+    pub tensors: Vec<SavedTensor>,
+}
+
+/// What was seen of a tensor.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SavedTensor {
+    /// Name of the value.
+    pub name: String,
+    /// Smallest and largest value; `None` if it had none.
+    pub range: Option<(f64, f64)>,
+    /// How often which values were seen, if somebody needs it.
+    pub histogram: Option<SavedHistogram>,
+}
+
+/// Counts in bins of equal width.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SavedHistogram {
+    /// Where the first bin begins.
+    pub low: f64,
+    /// Where the last one ends.
+    pub high: f64,
+    /// Width of a bin.
+    pub width: f64,
+    /// Values in each.
+    pub counts: Vec<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    onnxd_calibration: u32,
+    quantizer: String,
+    facts: BTreeMap<String, String>,
+    samples: u64,
+    tensors: Vec<Row>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Row {
+    name: String,
+    #[serde(default)]
+    range: Option<(f64, f64)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    histogram: Option<Bins>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Bins {
+    low: f64,
+    high: f64,
+    width: f64,
+    counts: Vec<i64>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    onnxd_calibration: u32,
+}
+
+impl Saved {
+    /// The file's bytes.
+    ///
+    /// # Panics
+    /// Never: all of it has a form in JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Vec<u8> {
+        let bins = |h: &SavedHistogram| {
+            let (low, high, width) = (h.low, h.high, h.width);
+            Bins { low, high, width, counts: packed(&h.counts) }
+        };
+        let row = |t: &SavedTensor| Row {
+            name: t.name.clone(),
+            range: t.range,
+            histogram: t.histogram.as_ref().map(bins),
+        };
+        let file = File {
+            onnxd_calibration: VERSION,
+            quantizer: self.quantizer.clone(),
+            facts: self.facts.clone(),
+            samples: self.samples,
+            tensors: self.tensors.iter().map(row).collect(),
+        };
+        let mut json = serde_json::to_vec(&file).expect("texts, numbers and lists are JSON");
+        json.push(b'\n');
+        json
+    }
+
+    /// Reads the bytes of a file; `name` is what it is called in messages.
+    ///
+    /// # Errors
+    /// `N0603` for what is wrong with it.
+    pub fn from_json(name: &str, json: &[u8]) -> Result<Saved, Diagnostic> {
+        read(json).map_err(|why| {
+            let text = format!("`{}`: {why}", shown(name));
+            Diagnostic::new(Code::StatisticsUnusable, text)
+        })
+    }
+
+    /// The facts that are not `wanted`: name, what the file says, what is wanted.
+    #[must_use]
+    pub fn differing<'a>(
+        &'a self,
+        wanted: &'a BTreeMap<String, String>,
+    ) -> Vec<(&'a str, &'a str, &'a str)> {
+        let own = |name: &String| self.facts.get(name).map_or("unknown", String::as_str);
+        let all = wanted.iter().map(|(name, text)| (name.as_str(), own(name), text.as_str()));
+        all.filter(|(_, own, wanted)| own != wanted).collect()
+    }
+}
+
+fn read(json: &[u8]) -> Result<Saved, String> {
+    if json.len() > FILE_BYTES_MAX {
+        return Err(format!("more than {FILE_BYTES_MAX} bytes"));
+    }
+    let version: Version = serde_json::from_slice(json)
+        .map_err(|e| format!("these are no statistics of a calibration: {e}"))?;
+    if version.onnxd_calibration != VERSION {
+        let theirs = version.onnxd_calibration;
+        return Err(format!("it has version {theirs}; this onnxd reads version {VERSION}"));
+    }
+    let file: File = serde_json::from_slice(json).map_err(|e| e.to_string())?;
+    if file.tensors.len() > TENSORS_MAX {
+        return Err(format!("more than {TENSORS_MAX} tensors"));
+    }
+    let mut left = BINS_MAX;
+    let mut names = BTreeSet::new();
+    let mut tensors = Vec::with_capacity(file.tensors.len());
+    for row in file.tensors {
+        let wrong = |why: &str| format!("tensor `{}`: {why}", shown(&row.name));
+        if !names.insert(row.name.clone()) {
+            return Err(wrong("is there twice"));
+        }
+        if row.range.is_some_and(|(min, max)| !(min <= max && (max - min).is_finite())) {
+            return Err(wrong("its range is none"));
+        }
+        let histogram = row.histogram.map(|bins| unpacked(bins, &mut left)).transpose();
+        let histogram = histogram.map_err(|why| wrong(&why))?;
+        tensors.push(SavedTensor { name: row.name, range: row.range, histogram });
+    }
+    let File { quantizer, facts, samples, .. } = file;
+    Ok(Saved { quantizer, facts, samples, tensors })
+}
+
+/// Runs of empty bins become one negative number.
+fn packed(counts: &[u64]) -> Vec<i64> {
+    let mut packed: Vec<i64> = Vec::new();
+    for count in counts {
+        match (i64::try_from(*count).unwrap_or(i64::MAX), packed.last_mut()) {
+            (0, Some(run)) if *run < 0 => *run -= 1,
+            (0, _) => packed.push(-1),
+            (count, _) => packed.push(count),
+        }
+    }
+    packed
+}
+
+fn unpacked(bins: Bins, left: &mut u64) -> Result<SavedHistogram, String> {
+    let Bins { low, high, width, counts } = bins;
+    let mut used = 0u64;
+    let mut sum = 0u64;
+    for count in &counts {
+        used = used.saturating_add(if *count < 0 { count.unsigned_abs() } else { 1 });
+        sum = sum.saturating_add(u64::try_from(*count).unwrap_or(0));
+    }
+    *left = left.checked_sub(used).ok_or_else(|| format!("more than {BINS_MAX} bins in all"))?;
+    if sum > i64::MAX as u64 {
+        return Err("its counts are beyond all samples".into());
+    }
+    // How far the borders are from what the width says, in bins.
+    let off = (high - low) / width - used as f64;
+    if !(low.is_finite() && high.is_finite() && width > 0.0 && off.abs() < 0.5) {
+        return Err(format!("{used} bins of {width} do not lie between {low} and {high}"));
+    }
+    let mut all = Vec::with_capacity(used as usize);
+    for count in counts {
+        match u64::try_from(count) {
+            Ok(count) => all.push(count),
+            Err(_) => all.resize(all.len() + count.unsigned_abs() as usize, 0),
+        }
+    }
+    Ok(SavedHistogram { low, high, width, counts: all })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample() -> Saved {
+        let histogram =
+            SavedHistogram { low: -0.3, high: 0.3, width: 0.1, counts: vec![0, 0, 7, 1, 0, 0] };
+        let range = Some((-0.1, 1.0 / 3.0));
+        Saved {
+            quantizer: "n2d2".into(),
+            facts: BTreeMap::from([("network".into(), "abc".into())]),
+            samples: 4,
+            tensors: vec![
+                SavedTensor { name: "conv1".into(), range, histogram: Some(histogram) },
+                SavedTensor { name: "unseen".into(), range: None, histogram: None },
+            ],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_short_and_reads_back() {
+        let json = sample().to_json();
+        let text = std::str::from_utf8(&json).unwrap();
+        assert!(text.starts_with(r#"{"onnxd_calibration":1,"quantizer":"n2d2""#), "{text}");
+        assert!(text.contains(r#""counts":[-2,7,1,-2]"#), "{text}");
+        assert_eq!(Saved::from_json("a.json", &json).unwrap(), sample());
+        let wanted = BTreeMap::from([
+            ("network".to_owned(), "abc".to_owned()),
+            ("bins".to_owned(), "64".to_owned()),
+        ]);
+        assert_eq!(sample().differing(&wanted), [("bins", "unknown", "64")]);
+    }
+
+    #[test]
+    fn foreign_files_are_refused_with_the_reason() {
+        let good = String::from_utf8(sample().to_json()).unwrap();
+        let why = |from: &str, to: &str| {
+            assert!(good.contains(from), "{from}");
+            let error = Saved::from_json("a.json", good.replace(from, to).as_bytes()).unwrap_err();
+            assert_eq!(error.code, "N0603");
+            error.message
+        };
+        for (from, to, expected) in [
+            ("onnxd_calibration\":1", "onnxd_calibration\":2", "version 2"),
+            ("onnxd_calibration", "other", "no statistics"),
+            ("[-2,", "[-3,", "7 bins of 0.1"),
+            ("[-2,", "[-9223372036854775808,", "more than"),
+            ("7,1", "9223372036854775807,1", "beyond all samples"),
+            ("\"width\":0.1", "\"width\":0", "do not lie"),
+            ("[-0.1,", "[5,", "its range"),
+            ("unseen", "conv1", "there twice"),
+            ("\"high\":0.3", "\"high\":1e999", "number"),
+        ] {
+            let message = why(from, to);
+            assert!(message.contains(expected) && message.starts_with("`a.json`"), "{message}");
+        }
+        for bytes in [&b""[..], b"[", b"\xff", b"{}", b"PK\x03\x04"] {
+            assert!(Saved::from_json("a", bytes).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn counts_and_numbers_read_back(
+            counts in prop::collection::vec(prop_oneof![Just(0u64), 0u64..1 << 40], 1..50),
+            low: f32, width in 1e-6..1e6f64, min in -1e300..0.0f64, max in 0.0..1e300f64,
+        ) {
+            let low = f64::from(low) % 1e6;
+            let high = low + width * counts.len() as f64;
+            let histogram = Some(SavedHistogram { low, high, width, counts });
+            let tensor = SavedTensor { name: "x".into(), range: Some((min, max)), histogram };
+            let saved = Saved { tensors: vec![tensor], ..Saved::default() };
+            prop_assert_eq!(Saved::from_json("x", &saved.to_json()).unwrap(), saved);
+        }
+    }
+}

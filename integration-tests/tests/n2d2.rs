@@ -1,0 +1,143 @@
+//! Quantization in N2D2's way through the built program, with all that lies beside the model.
+
+use onnxd_integration_tests::{command, library, outcome};
+use onnxd_ir::Tensor;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+const NETWORK: &str = "
+DefaultModel=Frame
+[env]
+SizeX=6
+SizeY=6
+NbChannels=1
+BatchSize=4
+[conv1]
+Input=env
+Type=Conv
+KernelDims=3 3
+NbOutputs=4
+ActivationFunction=Rectifier
+[pool1]
+Input=conv1
+Type=Pool
+PoolDims=2 2
+StrideDims=2 2
+NbOutputs=4
+Mapping.Size=1
+Pooling=Max
+[fc1]
+Input=pool1
+Type=Fc
+NbOutputs=3
+ActivationFunction=Linear
+[fc1.Target]
+";
+
+/// Samples of 6 by 6 pixels, the same in every run.
+fn pictures(count: usize, seed: usize) -> Tensor {
+    let values = (0..count * 36).map(|i| ((i + seed) * 7919 % 1009) as f32 / 1008.0);
+    Tensor::from_vec(vec![count, 1, 6, 6], values.collect())
+}
+
+fn write_npz(path: &Path, arrays: &[(String, Tensor)]) {
+    onnxd_arrays::write(path, &arrays.to_vec()).unwrap();
+}
+
+/// A folder with the plugins, the network and ten calibration samples.
+fn prepared() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = folder.path().join("plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    for name in ["libonnxd_frontend_n2d2.so", "libonnxd_quant_n2d2.so"] {
+        fs::copy(library(name), plugins.join(name)).unwrap();
+    }
+    fs::write(folder.path().join("net.ini"), NETWORK).unwrap();
+    write_npz(&folder.path().join("calib.npz"), &[("env".into(), pictures(10, 0))]);
+    folder
+}
+
+/// Exit status, standard error and report of a conversion of `files` to the folder `out`.
+fn convert(folder: &Path, out: &str, files: &[&str], sets: &[&str]) -> (i32, String, Value) {
+    let out = folder.join(out);
+    let mut run = command(folder);
+    run.env("ONNXD_PLUGINS_PATH", folder.join("plugins")).arg("convert");
+    run.args(files.iter().map(|f| folder.join(f))).arg("--out").arg(&out);
+    for set in ["passes.profile=none", "source.random=true", "nbbits=8"].iter().chain(sets) {
+        run.args(["--set", set]);
+    }
+    let (status, stderr) = outcome(&run.output().unwrap());
+    let report = fs::read(out.join("report.json")).unwrap_or_default();
+    (status, stderr, serde_json::from_slice(&report).unwrap_or(Value::Null))
+}
+
+/// The written model, apart from what it says about its making.
+fn model(folder: &Path, out: &str) -> String {
+    let mut model = onnxd_onnx::load(&folder.join(out).join("model.onnx")).unwrap().model;
+    model.metadata.clear();
+    onnxd_ir::text::print_model(&model)
+}
+
+#[test]
+fn saved_statistics_stand_for_the_samples() {
+    let folder = prepared();
+    let at = folder.path();
+    for mode in ["MSE", "KL-Divergence", "Quantile", "None"] {
+        let set = format!("act-clipping-mode={mode}");
+        let (status, stderr, report) = convert(at, "first", &["net.ini", "calib.npz"], &[&set]);
+        assert_eq!(status, 0, "{stderr}");
+        let outputs = report["outputs"].as_array().unwrap();
+        assert_eq!(outputs[0]["path"], "model.onnx");
+        assert_eq!(outputs[1]["path"], "calibration.json");
+        assert_eq!(outputs[1]["role"], "artifact");
+        fs::copy(at.join("first/calibration.json"), at.join("calibration.json")).unwrap();
+        let files = ["net.ini", "calibration.json"];
+        let (status, stderr, report) = convert(at, "again", &files, &[&set, "calib-reload=1"]);
+        assert_eq!(status, 0, "{stderr}");
+        assert_eq!(report["quantization"]["samples"], 0);
+        assert_eq!(model(at, "first"), model(at, "again"), "{mode}");
+    }
+}
+
+#[test]
+fn statistics_of_something_else_are_refused() {
+    let folder = prepared();
+    let at = folder.path();
+    let (status, stderr, _) = convert(at, "first", &["net.ini", "calib.npz"], &[]);
+    assert_eq!(status, 0, "{stderr}");
+    fs::copy(at.join("first/calibration.json"), at.join("calibration.json")).unwrap();
+    let files = ["net.ini", "calibration.json"];
+    for (set, expected) in [
+        ("source.seed=2", "another network"),
+        ("no-cle=1", "no_cle: false, now true"),
+        ("act-clipping-mode=Quantile", "bins of the histograms: 16384, now 65536"),
+    ] {
+        let (status, stderr, _) = convert(at, "out", &files, &["calib-reload=1", set]);
+        assert_eq!(status, 2, "{stderr}");
+        assert!(stderr.contains("N0603") && stderr.contains(expected), "{stderr}");
+    }
+    fs::write(at.join("calibration.json"), b"{").unwrap();
+    let (status, stderr, _) = convert(at, "out", &files, &["calib-reload=1"]);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("N0603") && stderr.contains("calibration.json"), "{stderr}");
+    fs::remove_file(at.join("calibration.json")).unwrap();
+    let (status, stderr, _) = convert(at, "out", &["net.ini"], &["calib-reload=1"]);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("statistics of a calibration `calibration.json`"), "{stderr}");
+}
+
+#[test]
+fn the_folder_of_n2d2_has_all_files() {
+    let folder = prepared();
+    let at = folder.path();
+    let sets = ["export.naming=N2D2", "nbbits=4"];
+    let (status, stderr, report) = convert(at, "out", &["net.ini", "calib.npz"], &sets);
+    assert_eq!(status, 0, "{stderr}");
+    for (row, name) in ["model.onnx", "calibration.json"].iter().enumerate() {
+        let path = format!("export_ONNX_int4/{name}");
+        assert_eq!(report["outputs"][row]["path"], path.as_str());
+        assert!(at.join("out").join(path).is_file());
+    }
+}

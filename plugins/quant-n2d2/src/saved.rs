@@ -1,0 +1,144 @@
+//! Statistics of a calibration as a file beside the model, and back: what is read makes the same
+//! integers as the samples did.
+
+use crate::options::{Clipping, Equalization, Options};
+use crate::plan::Network;
+use crate::statistics::{Range, Seen, Statistics};
+use crate::threshold::{Histogram, bins};
+use crate::{signs, wanted};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::fingerprint;
+use onnxd_plugin_sdk::ir::Model;
+use onnxd_quant::{Saved, SavedHistogram, SavedTensor};
+use std::collections::{BTreeMap, HashMap};
+
+/// Whose statistics these are.
+const QUANTIZER: &str = "n2d2";
+const STALE: &str = "Calibrate once more: leave `calib_reload` out, and drop the samples.";
+
+/// What the statistics depend on, in the words of the params.
+pub(crate) fn facts(
+    model: &Model,
+    options: &Options,
+) -> Result<BTreeMap<String, String>, Diagnostic> {
+    let weights = match options.weights {
+        Clipping::None => "None".to_owned(),
+        clipping => format!("{clipping:?} for {} bits", options.bits),
+    };
+    let inputs = match options.inputs {
+        Some((min, max)) => format!("{min:?} to {max:?}"),
+        None => "as in the samples".to_owned(),
+    };
+    let mut facts = BTreeMap::from([
+        ("network".to_owned(), fingerprint(model)?),
+        ("no_cle".to_owned(), (options.equalization == Equalization::Off).to_string()),
+        ("no_unsigned".to_owned(), (!options.unsigned).to_string()),
+        ("wt_clipping_mode".to_owned(), weights),
+        ("range of the inputs".to_owned(), inputs),
+    ]);
+    // Ranges alone do for thresholds without histograms.
+    if options.activations != Clipping::None {
+        let bins = bins(options.activations, options.bits);
+        facts.insert("bins of the histograms".to_owned(), bins.to_string());
+    }
+    Ok(facts)
+}
+
+/// The statistics in the form of a file.
+pub(crate) fn saved(
+    network: &Network,
+    statistics: &Statistics,
+    facts: BTreeMap<String, String>,
+    samples: u64,
+) -> Saved {
+    let graph = &network.model.graph;
+    let inputs = graph.inputs().iter().map(|v| SavedTensor {
+        name: graph[*v].name.clone(),
+        range: statistics.inputs.bounds(),
+        histogram: None,
+    });
+    let cells = network.cells.iter().zip(&statistics.seen).map(|(cell, seen)| SavedTensor {
+        name: graph[cell.output].name.clone(),
+        range: seen.range.bounds(),
+        histogram: seen.histogram.as_ref().map(Histogram::saved),
+    });
+    let tensors = inputs.chain(cells).collect();
+    Saved { quantizer: QUANTIZER.into(), facts, samples, tensors }
+}
+
+/// The statistics of a file called `name`.
+///
+/// # Errors
+/// `N0603` if they are not those of this network with these options.
+pub(crate) fn restored(
+    (name, saved): (&str, Saved),
+    wanted_facts: &BTreeMap<String, String>,
+    network: &Network,
+    options: &Options,
+) -> Result<Statistics, Diagnostic> {
+    let unusable = |why: String| {
+        let text = format!("the statistics in `{}` {why}", shown(name));
+        Diagnostic::new(Code::StatisticsUnusable, text).help(STALE)
+    };
+    if saved.quantizer != QUANTIZER {
+        return Err(unusable(format!("are those of the quantizer `{}`", shown(&saved.quantizer))));
+    }
+    match saved.differing(wanted_facts).as_slice() {
+        [] => {}
+        differing if differing.iter().any(|(fact, ..)| *fact == "network") => {
+            return Err(unusable("belong to another network, or to an earlier form of it".into()));
+        }
+        differing => {
+            let each = |(fact, own, wanted): &(&str, &str, &str)| {
+                format!("{fact}: {}, now {}", shown(own), shown(wanted))
+            };
+            let each: Vec<String> = differing.iter().map(each).collect();
+            return Err(unusable(format!("were collected otherwise ({})", each.join("; "))));
+        }
+    }
+    let mut tensors: HashMap<String, SavedTensor> =
+        saved.tensors.into_iter().map(|t| (t.name.clone(), t)).collect();
+    let mut take = |name: &str| {
+        let missing = || unusable(format!("have no tensor `{}`", shown(name)));
+        tensors.remove(name).ok_or_else(missing)
+    };
+    let graph = &network.model.graph;
+    let mut inputs = Range::NONE;
+    for input in graph.inputs() {
+        inputs = Range::of(take(&graph[*input].name)?.range);
+    }
+    let signs = signs::Signs::of(network, inputs.min < 0.0, options.unsigned);
+    let wanted = match options.activations {
+        Clipping::None => BTreeMap::new(),
+        _ => wanted(network, &signs),
+    };
+    let mut seen = Vec::with_capacity(network.cells.len());
+    for (at, cell) in network.cells.iter().enumerate() {
+        let name = &graph[cell.output].name;
+        let SavedTensor { range, histogram, .. } = take(name)?;
+        let histogram = match (wanted.get(&at), histogram) {
+            (Some(signed), Some(saved)) => {
+                let histogram = Histogram::restored(saved).filter(|h| h.signed() == *signed);
+                let why = || unusable(format!("have no usable histogram of `{}`", shown(name)));
+                Some(histogram.ok_or_else(why)?)
+            }
+            // Of a cell that no sample reached there is none.
+            _ => None,
+        };
+        seen.push(Seen { range: Range::of(range), histogram });
+    }
+    Ok(Statistics { inputs, seen })
+}
+
+impl Histogram {
+    fn saved(&self) -> SavedHistogram {
+        let (low, high, width, counts) = self.parts();
+        SavedHistogram { low, high, width, counts: counts.to_vec() }
+    }
+
+    /// `None` if its grid is none that values could have made.
+    fn restored(saved: SavedHistogram) -> Option<Histogram> {
+        let SavedHistogram { low, high, width, counts } = saved;
+        Histogram::from_parts(low, high, width, counts)
+    }
+}
