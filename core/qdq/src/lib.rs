@@ -3,7 +3,10 @@
 //! become operators on integers (`QLinear`), and back.
 
 pub mod calibrate;
+mod coded;
+mod fold;
 mod follower;
+mod forms;
 mod place;
 mod plan;
 mod products;
@@ -11,12 +14,15 @@ mod report;
 mod request;
 #[cfg(test)]
 mod tests;
+mod unfold;
 pub mod weight;
 mod weighted;
 
+pub use fold::{Folded, fold};
 pub use follower::Follower;
 pub use place::{Ranges, place};
 pub use plan::{Plan, Quantized, name, plan};
 pub use report::{Done, Form, LeftInFloat, QuantizedLayer, QuantizedTensor, name_of};
 pub use request::{Overrides, Request, Settings};
+pub use unfold::{is_quantized, unfold};
 pub use weighted::{Product, Weighted};
