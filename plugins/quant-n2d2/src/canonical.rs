@@ -3,7 +3,7 @@
 //! itself; `Gemm` has outputs first, and neither `alpha` nor `beta`.
 
 use onnxd_plugin_sdk::ir::ops::{BatchNormalization, Conv, Gemm};
-use onnxd_plugin_sdk::ir::{At, Graph, NodeId, Op, Reals, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{At, Graph, Node, NodeId, Op, Reals, Tensor, ValueId};
 
 /// Rewrites the graph. Nodes that do not fit are left as they are.
 pub(crate) fn canonicalize(graph: &mut Graph) {
@@ -111,7 +111,7 @@ fn fold(graph: &mut Graph, bn: &At<BatchNormalization>) -> Option<()> {
     let name = graph[bn.out].name.clone();
     let w = constant(graph, &format!("{name}_w"), w, &weights.scale_axis(0, &gain))?;
     let b = constant(graph, &format!("{name}_b"), bn.b, &(&(&bias * &gain) + &shift))?;
-    let layers = graph[before?].layers.clone();
+    let Node { layers, metadata, .. } = graph[before?].clone();
     let new = match (conv, gemm) {
         (Some(conv), _) => exchange(graph, bn.node, Conv { w, b: Some(b), ..conv.op }),
         (_, Some(gemm)) => exchange(graph, bn.node, Gemm { b: w, c: Some(b), ..gemm.op }),
@@ -119,6 +119,7 @@ fn fold(graph: &mut Graph, bn: &At<BatchNormalization>) -> Option<()> {
     };
     let own = std::mem::replace(&mut graph.node_mut(new).layers, layers);
     graph.node_mut(new).add_layers(own);
+    graph.node_mut(new).metadata.extend(metadata);
     graph.remove_node(before?);
     Some(())
 }

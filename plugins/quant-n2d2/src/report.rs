@@ -9,8 +9,10 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::{Accumulator, QuantizeContext, QuantizedLayer, QuantizedTensor};
 use onnxd_quant::Agreement;
 
-/// Bits of the accumulators.
-const SUM_BITS: u32 = 32;
+/// Bits of accumulators whose sums reach `max`.
+fn bits_held(max: i64) -> u32 {
+    if i32::try_from(max).is_ok() { 32 } else { 64 }
+}
 
 /// Fills the report.
 pub(crate) fn fill(
@@ -40,7 +42,7 @@ pub(crate) fn fill(
             sqnr_db: agreement.and_then(Agreement::sqnr_db),
             output: graph[cell.output].name.clone(),
             accumulator: written.accumulators[at]
-                .map(|max| Accumulator { max: max.unsigned_abs(), bits_held: SUM_BITS }),
+                .map(|max| Accumulator { max: max.unsigned_abs(), bits_held: bits_held(max) }),
         };
         match decided.output {
             None => cx.left_in_float(&cell.name, "it computes on real values"),
@@ -139,8 +141,9 @@ fn tensor(name: &str, output: Output, method: &str) -> QuantizedTensor {
 }
 
 pub(crate) fn type_text(output: Output) -> String {
-    let stored = if output.signed { "int8" } else { "uint8" };
-    if output.bits == 8 { stored.into() } else { format!("{} bits in {stored}", output.bits) }
+    let width = if output.bits <= 8 { 8 } else { 16 };
+    let stored = format!("{}int{width}", if output.signed { "" } else { "u" });
+    if output.bits == width { stored } else { format!("{} bits in {stored}", output.bits) }
 }
 
 #[cfg(test)]

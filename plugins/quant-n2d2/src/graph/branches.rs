@@ -13,7 +13,7 @@ pub(crate) fn operand(
     branch: Option<&Rescale>,
 ) -> Result<Accumulator, String> {
     let (lo, hi) = output.bounds();
-    let (dtype, axes) = (storage(output.signed), e.axes(value));
+    let (dtype, axes) = (storage(output), e.axes(value));
     let operand = Accumulator { value, dtype, max: hi.max(-lo), axes };
     let Some(branch) = branch else { return Ok(operand) };
     let name = format!("{}_rescale_branch", e.graph[value].name);

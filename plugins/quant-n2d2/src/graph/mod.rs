@@ -3,6 +3,7 @@
 
 mod branches;
 mod emit;
+mod product;
 mod proof;
 mod rescale;
 #[cfg(test)]
@@ -10,33 +11,31 @@ mod tests;
 
 pub use emit::Casting;
 
+use crate::network::int;
 use crate::plan::{
-    Activation, Cell, CellPlan, Integers, Kind, Network, Output, Plan, Source, bounds,
+    Activation, Cell, CellPlan, How, Kind, Network, Output, Plan, Rescale, Source, bounds,
 };
 use emit::Emit;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
-use onnxd_plugin_sdk::ir::{Attr, DataType, Graph, Model, Node, Tensor, ValueId, ValueType};
-use proof::accumulator_max;
+use onnxd_plugin_sdk::ir::{Attr, DataType, Dim, Graph, Model, Node, ValueId};
 use rescale::{Accumulator, rescale, rounded, saturate, saturation, storage};
 use std::collections::HashMap;
 
-/// Bits that `ConvInteger` and `MatMulInteger` take.
-const BITS_MAX: u32 = 8;
 /// First version of the standard's operators with `Clip` and `MaxPool` on integers.
 const OPSET_MIN: i64 = 12;
-/// Zero point of weights without sign, which keeps matrix products exact everywhere: ONNX Runtime
-/// adds pairs of products of unsigned and signed bytes in 16 bits on processors without VNNI, and
-/// those saturate.
-const WEIGHTS_ZERO: i32 = 128;
 /// From here on `1 / (2 · window)` gets lost in the float32 mean of eight bits.
 const WINDOW_MAX: i64 = 1 << 13;
+
+/// Operators that runtimes have for integers of 16 bits.
+const ANY_TYPE: &[&str] =
+    &["Flatten", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"];
 
 /// The model in integers, and what is known about it.
 #[derive(Debug)]
 pub struct Written {
     /// The model.
     pub model: Model,
-    /// Largest magnitude that an accumulator can reach, per cell; 32 bits hold them all.
+    /// Largest magnitude that an accumulator can reach, per cell.
     pub accumulators: Vec<Option<i64>>,
     /// What the user should know.
     pub remarks: Vec<String>,
@@ -48,16 +47,10 @@ pub struct Written {
 /// Every cell that has no form in integers, with its layer.
 pub fn write(network: &Network, plan: &Plan, casting: Casting) -> Result<Written, Diagnostics> {
     let mut model = network.model.clone();
-    for (problem, text) in [
-        (plan.bits > BITS_MAX, format!("the operators on integers take at most {BITS_MAX} bits")),
-        (
-            model.opset() < OPSET_MIN,
-            format!("opset {} has no clipping of integers; it takes {OPSET_MIN}", model.opset()),
-        ),
-    ] {
-        if problem {
-            return Err(Diagnostic::new(Code::FeatureUnsupported, text).into());
-        }
+    if model.opset() < OPSET_MIN {
+        let text =
+            format!("opset {} has no clipping of integers; it takes {OPSET_MIN}", model.opset());
+        return Err(Diagnostic::new(Code::FeatureUnsupported, text).into());
     }
     let graph = std::mem::replace(&mut model.graph, Graph::new(""));
     let emit = Emit::new(graph, casting);
@@ -100,7 +93,7 @@ impl Writer<'_> {
     fn inputs(&mut self) {
         let inputs = self.e.graph.inputs().to_vec();
         for (input, output) in inputs.into_iter().zip(&self.plan.inputs) {
-            let dtype = self.e.held(storage(output.signed));
+            let dtype = self.e.held(storage(*output));
             self.e.retype(input, dtype);
         }
     }
@@ -136,16 +129,16 @@ impl Writer<'_> {
     }
 
     fn integer(&mut self, index: usize, cell: &Cell, plan: &CellPlan) -> Result<(), String> {
-        let output = plan.output.ok_or("nothing says how its result is represented")?;
+        let Some(output) = plan.output else { return self.dequantized(index, cell, plan) };
         let inputs = self.operands(cell, plan)?;
         let node = self.take(cell);
-        let to = storage(output.signed);
+        let to = storage(output);
         let accumulator = match cell.kind {
             Kind::Conv | Kind::Fc => {
                 let integers = plan.integers.as_ref().ok_or("it has no integer weights")?;
                 self.product(cell, node, inputs[0], integers)?
             }
-            Kind::AveragePool => self.average(node, inputs[0])?,
+            Kind::AveragePool => self.average(cell, node, inputs[0])?,
             Kind::Sum | Kind::Max => branches::elementwise(&mut self.e, cell.kind, &inputs)?,
             Kind::Concat => branches::concat(&mut self.e, node, &inputs, to, output)?,
             Kind::MaxPool | Kind::Move => self.moved(node, inputs[0]),
@@ -164,6 +157,37 @@ impl Writer<'_> {
         e.settle(result, cell.output);
         let held = e.held(to);
         e.retype(cell.output, held);
+        Ok(())
+    }
+
+    /// A sum of products of integers whose result is real.
+    fn dequantized(&mut self, index: usize, cell: &Cell, plan: &CellPlan) -> Result<(), String> {
+        let (Some(integers), Some(Rescale { how: How::FloatingPoint(factors), .. })) =
+            (&plan.integers, &plan.rescale)
+        else {
+            return Err("nothing says how its result is represented".into());
+        };
+        let input = self.operands(cell, plan)?[0];
+        let node = self.take(cell);
+        let acc = self.product(cell, node, input, integers)?;
+        self.accumulators[index] = Some(acc.max);
+        let e = &mut self.e;
+        let x = e.cast(acc.value, acc.dtype, DataType::Float, "act_icast");
+        let factors = e.reals(factors, acc.axes.unwrap_or(0), "act_w");
+        let x = e.op("Mul", &[x, factors], "act_scaled");
+        let bounds = match cell.activation {
+            Activation::Linear => None,
+            Activation::Rectifier { clipping } => Some((0.0, clipping.unwrap_or(f32::MAX))),
+            Activation::Saturation { threshold } => Some((-threshold, threshold)),
+        };
+        let x = match bounds {
+            None => x,
+            Some((lo, hi)) => {
+                let [lo, hi] = [lo, hi].map(|bound| e.reals(&[bound], 0, "act_bound"));
+                e.op("Clip", &[x, lo, hi], "act_clip")
+            }
+        };
+        e.settle(x, cell.output);
         Ok(())
     }
 
@@ -201,100 +225,26 @@ impl Writer<'_> {
         main
     }
 
-    /// A convolution or matrix product with its bias.
-    fn product(
+    /// The mean of a window, rounded down. It is a multiple of `1 / window`; raised by half of that
+    /// it stays below the next integer, and float32 cannot get it wrong.
+    fn average(
         &mut self,
         cell: &Cell,
         node: Node,
         input: Accumulator,
-        integers: &Integers,
     ) -> Result<Accumulator, String> {
-        let parameters = cell.parameters.as_ref().ok_or("it has no parameters")?;
-        let dims = &parameters.dims;
-        let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
-        if dims.len() < 2 || count != Some(integers.weights.len()) {
-            return Err(format!("its integers do not fill {dims:?}"));
-        }
-        let range = match input.dtype {
-            DataType::Uint8 => (0, input.max),
-            _ => (-input.max, input.max),
-        };
-        let max = accumulator_max(integers, dims[0], range);
-        if max > i64::from(i32::MAX) {
-            return Err(format!("its sums may reach {max}, which takes more than 32 bits"));
-        }
-        let fc = cell.kind == Kind::Fc;
-        let weights = if fc {
-            transposed(&integers.weights, dims[0], dims[1])
-        } else {
-            integers.weights.clone()
-        };
-        let dims = if fc { vec![dims[1], dims[0]] } else { dims.clone() };
-        let axes = if fc { 0 } else { dims.len() - 2 };
-        let op = match (fc, self.e.fake()) {
-            (false, false) => "ConvInteger",
-            (false, true) => "Conv",
-            (true, false) => "MatMulInteger",
-            (true, true) => "MatMul",
-        };
-        let offset = fc && !self.e.fake() && input.dtype == DataType::Uint8;
-        let weights = self.weights(dims, &weights, offset);
-        let weights = self.parameter(node.input(1), weights, "w");
-        let attrs = if fc { vec![] } else { node.attrs };
-        let mut node = Node { attrs, name: node.name, ..Node::new(op, [input.value, weights], []) };
-        if offset {
-            let zero = self.e.constant(Tensor::scalar(WEIGHTS_ZERO as u8), "w_zero");
-            node.inputs.extend([None, Some(zero)]);
-        }
-        let has_bias = integers.bias.is_some();
-        let mut value = self.e.node(node, if has_bias { "bias" } else { "act" });
-        if let Some(bias) = &integers.bias {
-            let dtype = self.e.held(DataType::Int32);
-            let bias = self.e.integers(bias, dtype, axes, "b");
-            value = self.e.op("Add", &[value, bias], "act");
-        }
-        Ok(Accumulator { value, dtype: DataType::Int32, max, axes: Some(axes) })
-    }
-
-    fn weights(&self, dims: Vec<usize>, weights: &[i32], offset: bool) -> Tensor {
-        if self.e.fake() {
-            return Tensor::from_vec(dims, weights.iter().map(|w| *w as f32).collect());
-        }
-        if offset {
-            return Tensor::from_vec(
-                dims,
-                weights.iter().map(|w| (w + WEIGHTS_ZERO) as u8).collect(),
-            );
-        }
-        Tensor::from_vec(dims, weights.iter().map(|w| *w as i8).collect())
-    }
-
-    /// Puts `data` in the place of a float parameter that nothing else reads, or beside it.
-    fn parameter(&mut self, old: Option<ValueId>, data: Tensor, role: &str) -> ValueId {
-        let graph = &mut self.e.graph;
-        let free = |v: &ValueId| graph[*v].initializer().is_some() && graph.uses(*v) == 0;
-        match old.filter(free).filter(|v| !graph.inputs().contains(v)) {
-            Some(v) => {
-                let dims = data.dims().iter().map(|d| *d as i64);
-                let ty = ValueType::tensor(data.dtype(), dims);
-                graph[v].ty = Some(ty);
-                graph.set_initializer(v, Some(data));
-                v
-            }
-            None => self.e.constant(data, role),
-        }
-    }
-
-    /// The mean of a window, rounded down. It is a multiple of `1 / window`; raised by half of that
-    /// it stays below the next integer, and float32 cannot get it wrong.
-    fn average(&mut self, node: Node, input: Accumulator) -> Result<Accumulator, String> {
-        let window = match node.attr("kernel_shape") {
-            Some(Attr::Ints(sizes)) => sizes.iter().try_fold(1i64, |n, s| n.checked_mul(*s)),
+        let sizes = match node.attr("kernel_shape") {
+            Some(Attr::Ints(sizes)) => Some(sizes.clone()),
             _ => self.plane(input.value),
         };
-        let window = window.ok_or("the size of its window is not known")?;
-        if !(1..WINDOW_MAX).contains(&window) {
-            return Err(format!("its window has {window} values, at most {WINDOW_MAX} are exact"));
+        let window = sizes.iter().flatten().try_fold(1i64, |n, s| n.checked_mul(*s));
+        let (Some(sizes), Some(window @ 1..)) = (sizes, window) else {
+            return Err("the size of its window is not known".into());
+        };
+        // How many sums there are of each sum of bytes.
+        let width = (input.max >> 8) + 1;
+        if window.checked_mul(width).is_none_or(|n| n >= WINDOW_MAX) {
+            return self.wide_average(cell, node, input, &sizes, window);
         }
         let e = &mut self.e;
         let x = e.cast(input.value, input.dtype, DataType::Float, "icast");
@@ -306,10 +256,55 @@ impl Writer<'_> {
         Ok(Accumulator { value, ..input })
     }
 
-    /// Product of the sizes of all axes of `v` behind the channels.
-    fn plane(&self, v: ValueId) -> Option<i64> {
+    /// The same by sums of integers, where float32 would not be exact.
+    fn wide_average(
+        &mut self,
+        cell: &Cell,
+        mut node: Node,
+        input: Accumulator,
+        sizes: &[i64],
+        window: i64,
+    ) -> Result<Accumulator, String> {
+        let pads = match node.attr("pads") {
+            Some(Attr::Ints(pads)) => pads.iter().any(|p| *p != 0),
+            _ => false,
+        };
+        let plain = int(&node, "ceil_mode", 0) == 0
+            && matches!(node.attr("auto_pad"), None)
+            && (!pads || int(&node, "count_include_pad", 0) == 1);
+        if !plain {
+            return Err(format!("windows of {window} values that reach over the edge"));
+        }
+        let kept = |name: &str| ["dilations", "kernel_shape", "pads", "strides"].contains(&name);
+        node.attrs.retain(|(name, _)| kept(name));
+        if node.attr("kernel_shape").is_none() {
+            node.attrs.push(("kernel_shape".into(), Attr::Ints(sizes.to_vec())));
+        }
+        node.attrs.push(("group".into(), Attr::Int(cell.channels as i64)));
+        let sizes: Vec<usize> = sizes.iter().filter_map(|s| usize::try_from(*s).ok()).collect();
+        let sum = self.sums(node, input, cell.channels, &sizes)?;
+        // Integers are divided towards zero; a multiple of the window makes them positive.
+        let steps = if input.signed() { sum.max / window + 1 } else { 0 };
+        let e = &mut self.e;
+        let mut x = e.cast(sum.value, sum.dtype, DataType::Int64, "sum_wide");
+        for (op, by, neutral, role) in [
+            ("Add", steps * window, 0, "mean_raise"),
+            ("Div", window, 1, "mean_window"),
+            ("Sub", steps, 0, "mean_offset"),
+        ] {
+            if by != neutral {
+                let by = e.integers(&[by], DataType::Int64, 0, role);
+                x = e.op(op, &[x, by], "mean");
+            }
+        }
+        let value = e.cast(x, DataType::Int64, input.dtype, "integer");
+        Ok(Accumulator { value, ..input })
+    }
+
+    /// The sizes of all axes of `v` behind the channels.
+    fn plane(&self, v: ValueId) -> Option<Vec<i64>> {
         let shape = self.e.graph[v].ty.as_ref()?.shape()?;
-        shape.get(2..)?.iter().try_fold(1i64, |n, d| n.checked_mul(d.known()?))
+        shape.get(2..)?.iter().map(Dim::known).collect()
     }
 
     /// What `node` makes of the same integers.
@@ -324,11 +319,20 @@ impl Writer<'_> {
         while node.inputs.last() == Some(&None) {
             node.inputs.pop();
         }
+        let wide = matches!(input.dtype, DataType::Int16 | DataType::Uint16);
+        let moved_as = match wide && !ANY_TYPE.contains(&node.op.as_str()) {
+            // Exact, and every runtime has it.
+            true => DataType::Float,
+            false => input.dtype,
+        };
+        let x = self.e.cast(input.value, input.dtype, moved_as, "moved_icast");
         match node.inputs.first_mut() {
-            Some(slot) => *slot = Some(input.value),
-            None => node.inputs.push(Some(input.value)),
+            Some(slot) => *slot = Some(x),
+            None => node.inputs.push(Some(x)),
         }
-        Accumulator { value: self.e.node(node, "moved"), axes: None, ..input }
+        let value = self.e.node(node, "moved");
+        let value = self.e.cast(value, moved_as, input.dtype, "moved_ocast");
+        Accumulator { value, axes: None, ..input }
     }
 
     /// A cell that computes in float, on the real values of its inputs.
@@ -352,7 +356,7 @@ impl Writer<'_> {
         let e = &mut self.e;
         let scale = e.reals(&[(1.0 / output.scale) as f32], 0, "act_w");
         let scaled = e.op("Mul", &[real, scale], "act_scaled");
-        let to = storage(output.signed);
+        let to = storage(output);
         let result = rounded(e, scaled, bounds(output.bits, output.signed), to);
         e.settle(result, cell.output);
         let held = e.held(to);
@@ -369,7 +373,7 @@ impl Writer<'_> {
         }
         let name = self.e.graph[value].name.clone();
         let prefix = std::mem::replace(&mut self.e.prefix, name);
-        let float = self.e.cast(value, storage(output.signed), DataType::Float, "float");
+        let float = self.e.cast(value, storage(output), DataType::Float, "float");
         let scale = self.e.reals(&[output.scale as f32], 0, "scale");
         let real = self.e.op("Mul", &[float, scale], "real");
         self.e.prefix = prefix;

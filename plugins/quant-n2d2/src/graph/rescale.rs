@@ -6,7 +6,7 @@
 //! divisors, makes the dividend positive, and its quotient is subtracted again.
 
 use super::emit::Emit;
-use crate::plan::{How, bounds};
+use crate::plan::{How, Output, bounds};
 use onnxd_plugin_sdk::ir::{DataType, ValueId};
 
 /// The largest float32 below one half. `floor(x + HALF)` rounds every `x >= 0` to the nearest,
@@ -27,9 +27,21 @@ pub(crate) struct Accumulator {
     pub(crate) axes: Option<usize>,
 }
 
-/// The type that holds integers of `bits` bits.
-pub(crate) fn storage(signed: bool) -> DataType {
-    if signed { DataType::Int8 } else { DataType::Uint8 }
+impl Accumulator {
+    /// Whether it may be negative.
+    pub(crate) fn signed(&self) -> bool {
+        !matches!(self.dtype, DataType::Uint8 | DataType::Uint16)
+    }
+}
+
+/// The type that holds the integers of a tensor.
+pub(crate) fn storage(output: Output) -> DataType {
+    match (output.bits <= 8, output.signed) {
+        (true, true) => DataType::Int8,
+        (true, false) => DataType::Uint8,
+        (false, true) => DataType::Int16,
+        (false, false) => DataType::Uint16,
+    }
 }
 
 /// Rescales, saturates to `range`, and casts to `to`.
@@ -61,14 +73,15 @@ pub(crate) fn rescale(
 
 /// Saturates to `range` and casts to `to`, no more.
 pub(crate) fn saturate(e: &mut Emit, acc: Accumulator, range: (i64, i64), to: DataType) -> ValueId {
-    let lowest = if acc.dtype == DataType::Uint8 { 0 } else { -acc.max };
+    let lowest = if acc.signed() { -acc.max } else { 0 };
     if range.0 <= lowest && acc.max <= range.1 {
         return e.cast(acc.value, acc.dtype, to, "ocast");
     }
-    // Operators on 8 bits are few.
-    let wide = e.cast(acc.value, acc.dtype, DataType::Int32, "act_icast");
-    let clipped = e.clip(wide, e.held(DataType::Int32), range);
-    e.cast(clipped, DataType::Int32, to, "ocast")
+    // Operators on few bits are few.
+    let work = if acc.dtype == DataType::Int64 { DataType::Int64 } else { DataType::Int32 };
+    let wide = e.cast(acc.value, acc.dtype, work, "act_icast");
+    let clipped = e.clip(wide, e.held(work), range);
+    e.cast(clipped, work, to, "ocast")
 }
 
 /// Axes behind the channels, as far as `values` differ between channels.

@@ -187,10 +187,20 @@ fn written(plan: &Plan, casting: Casting) -> Written {
 }
 
 fn run(model: &Model, input: &[i64], dtype: DataType) -> BTreeMap<String, Vec<i64>> {
-    let dims = vec![2, 2, 4, 4];
+    run_on(model, vec![2, 2, 4, 4], input, dtype)
+}
+
+fn run_on(
+    model: &Model,
+    dims: Vec<usize>,
+    input: &[i64],
+    dtype: DataType,
+) -> BTreeMap<String, Vec<i64>> {
     let input = match dtype {
         DataType::Float => Tensor::from_vec(dims, input.iter().map(|x| *x as f32).collect()),
         DataType::Uint8 => Tensor::from_vec(dims, input.iter().map(|x| *x as u8).collect()),
+        DataType::Uint16 => Tensor::from_vec(dims, input.iter().map(|x| *x as u16).collect()),
+        DataType::Int16 => Tensor::from_vec(dims, input.iter().map(|x| *x as i16).collect()),
         _ => Tensor::from_vec(dims, input.iter().map(|x| *x as i8).collect()),
     };
     let executor = Executor::new(model).unwrap_or_else(|d| panic!("{d}"));
@@ -223,6 +233,15 @@ proptest! {
     fn the_integer_graph_computes_what_the_plan_says(
         bits in 2u32..=8, mode in 0usize..5, per_output: bool, seed: u64,
     ) {
+        check(Choice { bits, mode, per_output, seed }, Casting::Explicit);
+    }
+
+    #[test]
+    fn wide_integers_are_computed_by_bytes(
+        bits in 9u32..=16, mode in 0usize..4, per_output: bool, seed: u64,
+    ) {
+        // Products with 32 bits take more than 64.
+        let mode = [0, 1, 3, 4][mode];
         check(Choice { bits, mode, per_output, seed }, Casting::Explicit);
     }
 
@@ -273,12 +292,59 @@ fn implicit_casting_leaves_the_casts_out() {
 }
 
 #[test]
-fn sums_beyond_32_bits_are_refused() {
+fn sums_beyond_64_bits_are_refused() {
     let mut plan = plan(Choice { bits: 8, mode: 0, per_output: false, seed: 3 });
-    let integers = plan.cells[8].integers.as_mut().unwrap();
-    integers.bias.as_mut().unwrap()[2] = 1 << 31;
-    let found = write(&network(), &plan, Casting::Explicit).unwrap_err();
-    assert_eq!(found.0.len(), 1);
-    assert!(found.0[0].message.contains("`y`"), "{found}");
-    assert!(found.0[0].message.contains("more than 32 bits"), "{found}");
+    let mut refusal = |bias: i64, casting| {
+        let integers = plan.cells[8].integers.as_mut().unwrap();
+        integers.bias.as_mut().unwrap()[2] = bias;
+        let found = write(&network(), &plan, casting).err()?;
+        assert_eq!(found.0.len(), 1);
+        assert!(found.0[0].message.contains("`y`"), "{found}");
+        Some(found.0[0].message.clone())
+    };
+    assert_eq!(refusal(1 << 31, Casting::Explicit), None);
+    assert!(refusal(1 << 31, Casting::Fake).unwrap().contains("take the casts"));
+    assert!(refusal(i64::MAX, Casting::Explicit).unwrap().contains("more than 61 bits"));
+}
+
+#[test]
+fn a_large_bias_takes_64_bits() {
+    let mut plan = plan(Choice { bits: 8, mode: 1, per_output: false, seed: 3 });
+    plan.cells[8].integers.as_mut().unwrap().bias.as_mut().unwrap()[2] = -(1 << 33);
+    let input = vec![1; 64];
+    let want = reference::run(&network(), &plan, &input);
+    let written = written(&plan, Casting::Explicit);
+    let graph = &written.model.graph;
+    let dtype = graph[graph.inputs()[0]].ty.as_ref().and_then(ValueType::dtype).expect("declared");
+    assert_eq!(run(&written.model, &input, dtype)["y"], want["y"]);
+}
+
+/// The mean over all of a feature map: float32 is not exact with so many values of 16 bits.
+#[test]
+fn wide_averages_are_exact() {
+    let text = "g (float[2,2,9,5] env) => (float[2,2,1,1] y) { y = GlobalAveragePool(env) }";
+    let mut model = Model::new(text::parse_graph(text).unwrap(), 8, 17);
+    assert!(infer(&mut model).0.is_empty());
+    let network = crate::network::recognize(&model).unwrap();
+    for signed in [false, true] {
+        let output = Output { signed, bits: 16, scale: 1.0 };
+        let (lo, hi) = output.bounds();
+        let cell = CellPlan {
+            integers: None,
+            branches: vec![],
+            rescale: None,
+            output: Some(output),
+            threshold: Threshold::default(),
+        };
+        let plan =
+            Plan { bits: 16, range: 1.0, inputs: vec![output], cells: vec![cell], remarks: vec![] };
+        let dice = &mut Dice(7);
+        let input: Vec<i64> = (0..180).map(|_| dice.within(lo, hi)).collect();
+        let mut written = write(&network, &plan, Casting::Explicit).unwrap();
+        assert!(infer(&mut written.model).0.is_empty());
+        let dtype = if signed { DataType::Int16 } else { DataType::Uint16 };
+        let want: Vec<i64> =
+            input.chunks(45).map(|x| x.iter().sum::<i64>().div_euclid(45)).collect();
+        assert_eq!(run_on(&written.model, vec![2, 2, 9, 5], &input, dtype)["y"], want);
+    }
 }

@@ -1,0 +1,264 @@
+//! Sums of products: convolutions, fully connected layers, and the sums of wide averages.
+//!
+//! ONNX multiplies bytes only. Where inputs or weights have more than eight bits, each is
+//! `256 · high + low`, and the products of the parts are added in 64 bits. All these parts are
+//! bytes without sign, the highs of signed numbers with a zero point, because ONNX Runtime adds
+//! pairs of products of signed and unsigned bytes in 16 bits on processors without VNNI, and those
+//! saturate.
+
+use super::proof::accumulator_max;
+use super::rescale::Accumulator;
+use super::{Writer, transposed};
+use crate::plan::{Cell, Integers, Kind};
+use onnxd_plugin_sdk::ir::{DataType, Node, Tensor, ValueId, ValueType};
+
+/// Zero point of weights without sign.
+const ZERO: i32 = 128;
+/// Values of a byte, and what makes signed numbers of 16 bits positive.
+const BYTE: i64 = 256;
+const OFFSET: i32 = 1 << 15;
+/// Sums stay well below the bounds of 64 bits, so that halves and offsets can be added.
+const SUM_MAX: i64 = 1 << 60;
+
+/// A byte without sign of each of some integers: they are the sum of
+/// `(value - zero) << shift` over the parts.
+struct Part<T> {
+    value: T,
+    zero: bool,
+    shift: u32,
+    /// Largest magnitude of `value - zero`.
+    max: i64,
+}
+
+/// What is multiplied by what.
+struct Factors<'a> {
+    /// `Conv` or `Gemm`, for its name and attributes.
+    node: Node,
+    fc: bool,
+    /// As in the model; `[inputs, outputs]` of a fully connected layer.
+    dims: Vec<usize>,
+    weights: &'a [i32],
+    input: Accumulator,
+    /// Of the value that holds the sums.
+    role: &'static str,
+}
+
+impl Writer<'_> {
+    /// A convolution or matrix product with its bias.
+    pub(super) fn product(
+        &mut self,
+        cell: &Cell,
+        node: Node,
+        input: Accumulator,
+        integers: &Integers,
+    ) -> Result<Accumulator, String> {
+        let parameters = cell.parameters.as_ref().ok_or("it has no parameters")?;
+        let dims = &parameters.dims;
+        let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+        if dims.len() < 2 || count != Some(integers.weights.len()) {
+            return Err(format!("its integers do not fill {dims:?}"));
+        }
+        let fc = cell.kind == Kind::Fc;
+        let weights = match fc {
+            true => transposed(&integers.weights, dims[0], dims[1]),
+            false => integers.weights.clone(),
+        };
+        let max = accumulator_max(integers, dims[0], range(input));
+        let axes = if fc { 0 } else { dims.len() - 2 };
+        let dims = if fc { vec![dims[1], dims[0]] } else { dims.clone() };
+        let role = if integers.bias.is_some() { "bias" } else { "act" };
+        let factors = Factors { node, fc, dims, weights: &weights, input, role };
+        let (mut value, dtype) = self.sum(&factors, max)?;
+        if let Some(bias) = &integers.bias {
+            let held = self.e.held(dtype);
+            let bias = self.e.integers(bias, held, axes, "b");
+            value = self.e.op("Add", &[value, bias], "act");
+        }
+        Ok(Accumulator { value, dtype, max, axes: Some(axes) })
+    }
+
+    /// The sums over windows of images of `channels` channels, by the attributes of `node`.
+    pub(super) fn sums(
+        &mut self,
+        node: Node,
+        input: Accumulator,
+        channels: usize,
+        window: &[usize],
+    ) -> Result<Accumulator, String> {
+        let count = window.iter().try_fold(channels, |n, d| n.checked_mul(*d));
+        let count = count.filter(|n| *n < 1 << 26).ok_or("its windows are too large")?;
+        let ones = Integers { weights: vec![1; count], bias: None };
+        let dims: Vec<usize> = [channels, 1].into_iter().chain(window.iter().copied()).collect();
+        let max = accumulator_max(&ones, channels, range(input));
+        let weights = &ones.weights;
+        let factors = Factors { node, fc: false, dims, weights, input, role: "windows" };
+        let (value, dtype) = self.sum(&factors, max)?;
+        Ok(Accumulator { value, dtype, max, axes: Some(window.len()) })
+    }
+
+    /// Sums of products, which with what is added to them have no larger magnitude than `max`, and
+    /// their type.
+    fn sum(&mut self, f: &Factors, max: i64) -> Result<(ValueId, DataType), String> {
+        let bytes = matches!(f.input.dtype, DataType::Uint8 | DataType::Int8)
+            && f.weights.iter().all(|w| i8::try_from(*w).is_ok());
+        if max <= i64::from(i32::MAX) && (bytes || self.e.fake()) {
+            return Ok((self.product_of_bytes(f), DataType::Int32));
+        }
+        if max > SUM_MAX {
+            return Err(format!("its sums may reach {max}, which takes more than 61 bits"));
+        }
+        if self.e.casting != super::Casting::Explicit {
+            return Err("it takes more than 8 bits, or sums of more than 32, and those take the \
+                        casts that `FakeQuantization` and `ImplicitCasting` leave out"
+                .into());
+        }
+        Ok((self.product_of_parts(f)?, DataType::Int64))
+    }
+
+    fn product_of_bytes(&mut self, f: &Factors) -> ValueId {
+        let op = match (f.fc, self.e.fake()) {
+            (false, false) => "ConvInteger",
+            (false, true) => "Conv",
+            (true, false) => "MatMulInteger",
+            (true, true) => "MatMul",
+        };
+        let offset = f.fc && !self.e.fake() && f.input.dtype == DataType::Uint8;
+        let (dims, w) = (f.dims.clone(), f.weights.iter());
+        let weights = match (self.e.fake(), offset) {
+            (true, _) => Tensor::from_vec(dims, w.map(|w| *w as f32).collect()),
+            (_, true) => Tensor::from_vec(dims, w.map(|w| (w + ZERO) as u8).collect()),
+            _ => Tensor::from_vec(dims, w.map(|w| *w as i8).collect()),
+        };
+        let weights = self.parameter(f.node.input(1), weights, "w");
+        let mut node = multiplication(f, op, [f.input.value, weights]);
+        node.name.clone_from(&f.node.name);
+        if offset {
+            let zero = self.e.constant(Tensor::scalar(ZERO as u8), "w_zero");
+            node.inputs.extend([None, Some(zero)]);
+        }
+        self.e.node(node, f.role)
+    }
+
+    fn product_of_parts(&mut self, f: &Factors) -> Result<ValueId, String> {
+        let op = if f.fc { "MatMulInteger" } else { "ConvInteger" };
+        let xs = self.input_parts(f.input);
+        let ws = weight_parts(f.weights)?;
+        let zero = self.e.constant(Tensor::scalar(ZERO as u8), "zero");
+        let mut total: Option<ValueId> = None;
+        for (at, w) in ws.into_iter().enumerate() {
+            let terms = f.dims.iter().product::<usize>() / f.outputs().max(1);
+            let data = Tensor::from_vec(f.dims.clone(), w.value);
+            let old = f.node.input(1).filter(|_| at == 0);
+            let weights = self.parameter(old, data, ["w", "w_low"][at]);
+            for x in &xs {
+                // Checked against what any weights of this size could make of it.
+                let bound = i128::from(x.max) * i128::from(w.max) * terms as i128;
+                if bound > i128::from(i32::MAX) {
+                    return Err(format!("it adds {terms} products, too many for 32 bits"));
+                }
+                let mut node = multiplication(f, op, [x.value, weights]);
+                let [x_zero, w_zero] = [x.zero, w.zero].map(|zeroed| zeroed.then_some(zero));
+                node.inputs.extend([x_zero, w_zero]);
+                while node.inputs.last() == Some(&None) {
+                    node.inputs.pop();
+                }
+                let product = self.e.node(node, "part");
+                let mut part = self.e.cast(product, DataType::Int32, DataType::Int64, "wide");
+                let shift = x.shift + w.shift;
+                if shift > 0 {
+                    let by = self.e.integers(&[1 << shift], DataType::Int64, 0, "part_by");
+                    part = self.e.op("Mul", &[part, by], "part_wide");
+                }
+                total = Some(match total {
+                    None => part,
+                    Some(sum) => self.e.op("Add", &[sum, part], f.role),
+                });
+            }
+        }
+        total.ok_or_else(|| "it has no weights".into())
+    }
+
+    /// The bytes of what is multiplied.
+    fn input_parts(&mut self, input: Accumulator) -> Vec<Part<ValueId>> {
+        let e = &mut self.e;
+        let wide = matches!(input.dtype, DataType::Uint16 | DataType::Int16);
+        let signed = matches!(input.dtype, DataType::Int8 | DataType::Int16);
+        let part = |value, zero, shift, max| Part { value, zero, shift, max };
+        if input.dtype == DataType::Uint8 {
+            return vec![part(input.value, false, 0, BYTE - 1)];
+        }
+        let mut x = e.cast(input.value, input.dtype, DataType::Int32, "x_icast");
+        if signed {
+            let offset = if wide { OFFSET } else { ZERO };
+            let offset = e.integers(&[offset.into()], DataType::Int32, 0, "x_offset");
+            x = e.op("Add", &[x, offset], "x_raised");
+        }
+        if !wide {
+            let x = e.cast(x, DataType::Int32, DataType::Uint8, "x_ocast");
+            return vec![part(x, true, 0, BYTE / 2)];
+        }
+        let byte = e.integers(&[BYTE], DataType::Int32, 0, "x_byte");
+        let low = e.op("Mod", &[x, byte], "x_low");
+        let high = e.op("Div", &[x, byte], "x_high");
+        let low = e.cast(low, DataType::Int32, DataType::Uint8, "x_low_ocast");
+        let high = e.cast(high, DataType::Int32, DataType::Uint8, "x_high_ocast");
+        let highest = if signed { BYTE / 2 } else { BYTE - 1 };
+        vec![part(high, signed, 8, highest), part(low, false, 0, BYTE - 1)]
+    }
+
+    /// Puts `data` in the place of a float parameter that nothing else reads, or beside it.
+    fn parameter(&mut self, old: Option<ValueId>, data: Tensor, role: &str) -> ValueId {
+        let graph = &mut self.e.graph;
+        let free = |v: &ValueId| graph[*v].initializer().is_some() && graph.uses(*v) == 0;
+        match old.filter(free).filter(|v| !graph.inputs().contains(v)) {
+            Some(v) => {
+                let dims = data.dims().iter().map(|d| *d as i64);
+                let ty = ValueType::tensor(data.dtype(), dims);
+                graph[v].ty = Some(ty);
+                graph.set_initializer(v, Some(data));
+                v
+            }
+            None => self.e.constant(data, role),
+        }
+    }
+}
+
+impl Factors<'_> {
+    fn outputs(&self) -> usize {
+        if self.fc { self.dims[1] } else { self.dims[0] }
+    }
+}
+
+fn multiplication(f: &Factors, op: &str, inputs: [ValueId; 2]) -> Node {
+    let attrs = if f.fc { vec![] } else { f.node.attrs.clone() };
+    Node { attrs, ..Node::new(op, inputs, []) }
+}
+
+/// What integers can be; one below the lowest is counted too, so that the range is symmetric.
+fn range(input: Accumulator) -> (i64, i64) {
+    match input.dtype {
+        DataType::Uint8 | DataType::Uint16 => (0, input.max),
+        _ => (-input.max, input.max),
+    }
+}
+
+fn weight_parts(weights: &[i32]) -> Result<Vec<Part<Vec<u8>>>, String> {
+    let all = |f: fn(i32) -> u8| weights.iter().map(|w| f(*w)).collect();
+    if weights.iter().all(|w| i8::try_from(*w).is_ok()) {
+        let value = all(|w| (w + ZERO) as u8);
+        return Ok(vec![Part { value, zero: true, shift: 0, max: BYTE / 2 }]);
+    }
+    if let Some(wide) = weights.iter().find(|w| i16::try_from(**w).is_err()) {
+        return Err(format!("a weight is {wide}, which takes more than 16 bits"));
+    }
+    let most = |f: &dyn Fn(i32) -> i32| weights.iter().map(|w| f(*w).abs()).max().unwrap_or(0);
+    Ok(vec![
+        Part {
+            value: all(|w| ((w + OFFSET) >> 8) as u8),
+            zero: true,
+            shift: 8,
+            max: most(&|w| w >> 8).into(),
+        },
+        Part { value: all(|w| (w & 255) as u8), zero: false, shift: 0, max: BYTE - 1 },
+    ])
+}
