@@ -270,7 +270,7 @@ impl Writer<'_> {
             _ => false,
         };
         let plain = int(&node, "ceil_mode", 0) == 0
-            && matches!(node.attr("auto_pad"), None)
+            && node.attr("auto_pad").is_none()
             && (!pads || int(&node, "count_include_pad", 0) == 1);
         if !plain {
             return Err(format!("windows of {window} values that reach over the edge"));
