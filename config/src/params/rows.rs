@@ -200,11 +200,11 @@ params! {
     "quantization.n2d2.test": Bool, false;
     /// The network was trained with SAT quantization; its learned ranges are used.
     "quantization.n2d2.qat_sat": Bool, false;
-    /// Rounding of weights with `qat_sat`.
+    /// `RINTF` rounds learned weights of nine bits (SAT, default mode, 256 levels) to eight, as N2D2 does.
     "quantization.n2d2.wt_round_mode": ROUND_MODES, "NONE";
-    /// Rounding of biases with `qat_sat`.
+    /// Rounding of biases with `qat_sat`; they are always rounded.
     "quantization.n2d2.b_round_mode": ROUND_MODES, "NONE";
-    /// Rounding of clipping bounds with `qat_sat`.
+    /// Rounding of clipping bounds with `qat_sat`; the bounds are the integers' own.
     "quantization.n2d2.c_round_mode": ROUND_MODES, "NONE";
 
     /// Calibration data; unset takes `calib.npz` or the folder `calib`.

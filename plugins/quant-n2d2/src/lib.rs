@@ -10,6 +10,7 @@
 mod canonical;
 mod equalize;
 pub mod graph;
+mod learned;
 mod measure;
 mod moves;
 pub mod network;
@@ -56,6 +57,9 @@ pub fn plan(
     samples: Samples,
     options: &Options,
 ) -> Result<(Network, Plan), Diagnostics> {
+    if learned::has_ranges(model) {
+        return learned::plan(model, samples, options);
+    }
     let network = prepared(model, options)?;
     let statistics = measured(&network, samples, options)?;
     let plan = decided(&network, &statistics, options)?;

@@ -26,6 +26,9 @@ pub struct Options {
     /// Smallest and largest value of the network's inputs, if they are known. N2D2 takes those of
     /// the whole data set, not of the calibration samples alone.
     pub inputs: Option<(f64, f64)>,
+    /// Whether learned weights of nine bits (the default mode of SAT with 256 levels) are rounded to
+    /// eight, as N2D2 does (`-wt-round-mode RINTF`).
+    pub round_weights: bool,
 }
 
 impl Default for Options {
@@ -42,6 +45,7 @@ impl Default for Options {
             branches: Branches::AsN2d2,
             batch: 1,
             inputs: None,
+            round_weights: false,
         }
     }
 }

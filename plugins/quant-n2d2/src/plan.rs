@@ -161,9 +161,10 @@ pub struct CellPlan {
     /// saturated to `signed` of the input's own output and the plan's bits.
     pub branches: Vec<Option<Rescale>>,
     /// Rescaling of the accumulator; `None` where integers pass (pools, moves, concatenations) and
-    /// for sums whose inputs are rescaled already: the sum is saturated, no more.
+    /// for sums whose inputs are rescaled already: the sum is saturated, no more. Without an output,
+    /// the result of a `Conv` or `Fc` is real, and the factors give it.
     pub rescale: Option<Rescale>,
-    /// How the result is represented; `None` for `Float` cells that no cell of integers reads.
+    /// How the result is represented; `None` if it is real.
     pub output: Option<Output>,
     /// For the report.
     pub threshold: Threshold,

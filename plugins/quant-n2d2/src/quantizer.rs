@@ -1,6 +1,7 @@
 //! Joins the parts: params, the plan, the graph in integers, and the report.
 
 use crate::graph::{Casting, write};
+use crate::learned;
 use crate::measure::measure;
 use crate::options::{Branches, Clipping, Equalization, Options, Rescaling};
 use crate::plan::{Network, Output, Plan};
@@ -22,8 +23,9 @@ pub(crate) struct N2d2;
 
 impl Quantizer for N2d2 {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
-        refuse(cx)?;
+        let learned = learned::has_ranges(model);
         let options = Options { inputs: declared_range(model), ..options(cx)? };
+        refuse(cx, learned, options.inputs.is_some())?;
         let casting = match (flag(cx, "fake_quantization"), flag(cx, "implicit_casting")) {
             (true, _) => Casting::Fake,
             (false, true) => Casting::Implicit,
@@ -37,7 +39,7 @@ impl Quantizer for N2d2 {
             _ => &written,
         };
         let measured = measure(&network, &plan, &runs.model, cx, most(cx, &options))?;
-        report::fill(cx, &options, (&network, &plan, &written), &measured);
+        report::fill(cx, &options, learned, (&network, &plan, &written), &measured);
         if casting == Casting::Implicit {
             let text = "the model was written without casts, and its types do not fit together: \
                         runtimes refuse it";
@@ -61,12 +63,10 @@ fn flag(cx: &QuantizeContext, name: &str) -> bool {
 }
 
 /// What params can ask for and this quantizer does not do.
-fn refuse(cx: &QuantizeContext) -> Result<(), Diagnostic> {
+fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), Diagnostic> {
     let unsupported = |text: String| Err(Diagnostic::new(Code::FeatureUnsupported, text));
-    for name in ["qat_sat", "test"] {
-        if flag(cx, name) {
-            return unsupported(format!("`{}` is not supported", key(name)));
-        }
+    if flag(cx, "test") {
+        return unsupported(format!("`{}` is not supported", key("test")));
     }
     if cx.int(&key("db_export")).unwrap_or(0) != 0 {
         return unsupported(format!("`{}` is not supported", key("db_export")));
@@ -87,6 +87,15 @@ fn refuse(cx: &QuantizeContext) -> Result<(), Diagnostic> {
     }
     if cx.text("quantization.accuracy") == Some("auto") {
         return unsupported("`quantization.accuracy` = \"auto\" is not supported".to_owned());
+    }
+    if flag(cx, "qat_sat") && !learned {
+        let text = format!("`{}` is set, and the network has learned no ranges", key("qat_sat"));
+        let help = "Name the layers' quantizers in the network (`QWeight`, `QAct`), or leave the \
+                    option out.";
+        return Err(Diagnostic::new(Code::FeatureUnsupported, text).help(help));
+    }
+    if learned && (range_known || !cx.calibration().is_empty()) {
+        return Ok(());
     }
     let without = cx.calibration().is_empty() || cx.int(&key("calib")) == Some(0);
     if without && !flag(cx, "calib_reload") {
@@ -128,6 +137,7 @@ fn options(cx: &QuantizeContext) -> Result<Options, Diagnostic> {
             false => Branches::AsN2d2,
         },
         batch: cx.calibration().batch_size(),
+        round_weights: cx.text(&key("wt_round_mode")) == Some("RINTF"),
         ..defaults
     })
 }
@@ -166,6 +176,9 @@ fn planned(
     cx: &mut QuantizeContext,
     options: &Options,
 ) -> Result<(Network, Plan), Diagnostics> {
+    if learned::has_ranges(model) {
+        return with_samples(cx, options, |samples| learned::plan(model, samples, options));
+    }
     let network = crate::prepared(model, options)?;
     let facts = saved::facts(model, options)?;
     let statistics = match flag(cx, "calib_reload") {
@@ -192,6 +205,17 @@ fn measured(
     cx: &QuantizeContext,
     options: &Options,
 ) -> Result<(Statistics, u64), Diagnostics> {
+    let statistics =
+        with_samples(cx, options, |samples| crate::measured(network, samples, options))?;
+    Ok((statistics, cx.calibration().samples().min(most(cx, options))))
+}
+
+/// Hands on the samples that calibrate.
+fn with_samples<T>(
+    cx: &QuantizeContext,
+    options: &Options,
+    work: impl FnOnce(crate::Samples) -> Result<T, Diagnostics>,
+) -> Result<T, Diagnostics> {
     let calibration = cx.calibration();
     let batch = options.batch.max(1) as u64;
     let most = most(cx, options);
@@ -203,8 +227,7 @@ fn measured(
             batch
         }))
     };
-    let statistics = crate::measured(network, &samples, options)?;
-    Ok((statistics, calibration.samples().min(most)))
+    work(&samples)
 }
 
 /// What a program that runs the model has to know: the real values of its inputs and outputs.

@@ -18,6 +18,7 @@ fn bits_held(max: i64) -> u32 {
 pub(crate) fn fill(
     cx: &mut QuantizeContext,
     options: &Options,
+    learned: bool,
     (network, plan, written): (&Network, &Plan, &Written),
     measured: &Measured,
 ) {
@@ -45,15 +46,17 @@ pub(crate) fn fill(
                 .map(|max| Accumulator { max: max.unsigned_abs(), bits_held: bits_held(max) }),
         };
         match decided.output {
+            // Its integers give real numbers.
+            None if decided.integers.is_some() => {}
             None => cx.left_in_float(&cell.name, "it computes on real values"),
             // Integers pass as they are.
             Some(_) if cell.kind == Kind::Move => continue,
             Some(output) => {
                 let Threshold { min, max, .. } = decided.threshold;
                 cx.tensor(QuantizedTensor {
-                    seen: Some((min * plan.range, max * plan.range)),
+                    seen: (!learned).then_some((min * plan.range, max * plan.range)),
                     clipped: agreement.and_then(Agreement::clipped),
-                    ..tensor(&layer.output, output, method(decided, options))
+                    ..tensor(&layer.output, output, method(decided, options, learned))
                 });
             }
         }
@@ -62,11 +65,12 @@ pub(crate) fn fill(
 }
 
 /// How the range of a cell's result was found.
-fn method(cell: &CellPlan, options: &Options) -> &'static str {
+fn method(cell: &CellPlan, options: &Options, learned: bool) -> &'static str {
     let Threshold { min, max, threshold } = cell.threshold;
     match options.activations {
         // Pools and concatenations have the scale of what they read.
         _ if cell.rescale.is_none() => "as what it reads",
+        _ if learned => "learned",
         _ if threshold >= max.abs().max(min.abs()) => "max",
         Clipping::None => "max",
         Clipping::Mse => "MSE",

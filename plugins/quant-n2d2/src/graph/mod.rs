@@ -383,7 +383,7 @@ impl Writer<'_> {
 }
 
 /// `[rows, columns]` as `[columns, rows]`.
-fn transposed(values: &[i32], rows: usize, columns: usize) -> Vec<i32> {
+pub(crate) fn transposed(values: &[i32], rows: usize, columns: usize) -> Vec<i32> {
     let at = |column: usize| (0..rows).map(move |row| values[row * columns + column]);
     (0..columns).flat_map(at).collect()
 }
