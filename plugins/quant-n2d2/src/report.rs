@@ -68,9 +68,9 @@ pub(crate) fn fill(
 fn method(cell: &CellPlan, options: &Options, learned: bool) -> &'static str {
     let Threshold { min, max, threshold } = cell.threshold;
     match options.activations {
+        _ if learned => "learned",
         // Pools and concatenations have the scale of what they read.
         _ if cell.rescale.is_none() => "as what it reads",
-        _ if learned => "learned",
         _ if threshold >= max.abs().max(min.abs()) => "max",
         Clipping::None => "max",
         Clipping::Mse => "MSE",
