@@ -14,7 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("eval", &["diagnostics", "image", "ir"]),
     ("arrays", &["diagnostics", "ir"]),
     ("quant", &["diagnostics", "ir", "eval"]),
-    ("qdq", &["diagnostics", "ir", "eval", "quant"]),
+    ("qdq", &["diagnostics", "ir", "eval", "quant", "rewrite"]),
     ("rewrite", &["diagnostics", "ir", "eval"]),
     ("onnx", &["diagnostics", "ir", "proto"]),
     ("opset", &["diagnostics", "ir"]),

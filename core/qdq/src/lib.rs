@@ -2,6 +2,7 @@
 //! `DequantizeLinear` pairs where values are to be integers (`QDQ`); operators between such pairs
 //! become operators on integers (`QLinear`), and back.
 
+pub mod accuracy;
 pub mod calibrate;
 mod coded;
 mod fold;

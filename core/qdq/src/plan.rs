@@ -55,6 +55,8 @@ impl Plan {
 struct Planner<'g> {
     graph: &'g Graph,
     request: &'g Request,
+    /// Products that stay as they are.
+    floats: &'g BTreeSet<NodeId>,
     plan: Plan,
     /// Values that an operator on integers can compute, and its settings.
     integers: BTreeMap<ValueId, Settings>,
@@ -62,18 +64,23 @@ struct Planner<'g> {
     candidates: BTreeMap<NodeId, Follower>,
     /// The clamp that saturation of a value stands for.
     clamp_of: BTreeMap<ValueId, ValueId>,
+    /// What the products of `MatMul` become with their biases, if that is to be integers.
+    linear: BTreeSet<ValueId>,
 }
 
-/// Plans the main graph. Every product that stays in floating point is named with the reason.
-pub fn plan(graph: &Graph, request: &Request) -> Plan {
+/// Plans the main graph. The products in `floats` stay in floating point; every product that does
+/// is named with the reason.
+pub fn plan(graph: &Graph, request: &Request, floats: &BTreeSet<NodeId>) -> Plan {
     let order = graph.topological().unwrap_or_default();
     let mut planner = Planner {
         graph,
         request,
+        floats,
         plan: Plan::default(),
         integers: BTreeMap::new(),
         candidates: BTreeMap::new(),
         clamp_of: BTreeMap::new(),
+        linear: BTreeSet::new(),
     };
     for id in &order {
         planner.forward(*id);
@@ -125,13 +132,32 @@ impl Planner<'_> {
         let Some(settings) = self.settings(id) else {
             return self.plan.left.push((id, "the params leave it in floating point"));
         };
+        if self.floats.contains(&id) {
+            return self.plan.left.push((id, "the demanded accuracy is not reached with it"));
+        }
         if self.is_constant(product.x) {
             return self.plan.left.push((id, "it computes a constant"));
         }
-        if product.product != Product::MatMul {
-            self.integers.insert(product.out, settings);
+        match product.product {
+            Product::MatMul if self.request.linear_outputs => {
+                self.linear.insert(self.with_bias(product.out));
+            }
+            Product::MatMul => {}
+            _ => {
+                self.integers.insert(product.out, settings);
+            }
         }
         self.plan.products.push((product, settings));
+    }
+
+    /// What a bias that is added to a product makes of it; the product itself without one.
+    fn with_bias(&self, out: ValueId) -> ValueId {
+        let [reader] = self.graph.readers(out) else { return out };
+        let node = &self.graph[*reader];
+        let others = || node.inputs.iter().flatten().filter(|v| **v != out);
+        let adds = node.is("Add") && self.graph.uses(out) == 1;
+        let sum = node.output(0).filter(|_| adds && others().all(|v| self.is_constant(*v)));
+        sum.unwrap_or(out)
     }
 
     fn is_constant(&self, v: ValueId) -> bool {
@@ -170,7 +196,7 @@ impl Planner<'_> {
     /// The values that are wanted as integers.
     fn backward(&mut self, order: &[NodeId]) -> BTreeSet<ValueId> {
         let graph = self.graph;
-        let mut wanted = BTreeSet::new();
+        let mut wanted = self.linear.clone();
         let clamps: BTreeSet<NodeId> = self.plan.clamps.iter().copied().collect();
         let products: BTreeMap<NodeId, Weighted> =
             self.plan.products.iter().map(|(p, _)| (p.node, p.clone())).collect();
@@ -230,7 +256,8 @@ impl Planner<'_> {
         let products = self.plan.products.iter().map(|(p, _)| p);
         let products = products.filter(|p| p.product != Product::MatMul).map(|p| p.out);
         let followers = self.candidates.keys().flat_map(|id| self.graph[*id].outputs.iter());
-        products.chain(followers.flatten().copied()).collect()
+        let linear = self.linear.iter().copied();
+        products.chain(followers.flatten().copied()).chain(linear).collect()
     }
 
     fn quantized(&self, v: ValueId, at: ValueId, readers: &Readers) -> Quantized {

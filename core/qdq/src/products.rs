@@ -61,7 +61,7 @@ fn quantize_one(
     let rule = Rule::new(settings.weight, settings.symmetric, settings.reduce_range)
         .ok_or_else(|| format!("weights of {} are not supported", settings.weight))?;
     // With 8 bits and more, clipping gains less than what it does to a few outputs.
-    let rule = Rule { search: settings.weight.bits() < 8, ..rule };
+    let rule = Rule { search: settings.clip_weights || settings.weight.bits() < 8, ..rule };
     let floors = bias.as_ref().map(|(_, bias)| floors(bias, axis.is_some(), step));
     let key = (w, axis, settings.weight, settings.reduce_range);
     let (to, scales) = match known.get(&key) {

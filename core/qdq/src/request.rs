@@ -18,6 +18,9 @@ pub struct Settings {
     pub reduce_range: bool,
     /// Elements along an axis that share a scale, where weights are in blocks.
     pub block_size: usize,
+    /// The range of weights may be narrower than they are, where that lowers their squared error.
+    /// With few bits it always may.
+    pub clip_weights: bool,
 }
 
 impl Default for Settings {
@@ -29,6 +32,7 @@ impl Default for Settings {
             symmetric: false,
             reduce_range: false,
             block_size: 32,
+            clip_weights: false,
         }
     }
 }
@@ -59,6 +63,7 @@ impl Overrides {
             symmetric: self.symmetric.unwrap_or(all.symmetric),
             reduce_range: self.reduce_range.unwrap_or(all.reduce_range),
             block_size: self.block_size.unwrap_or(all.block_size),
+            ..all
         }
     }
 }
@@ -76,6 +81,8 @@ pub struct Request {
     pub exclude: Vec<String>,
     /// By name of node, `*` and `?` allowed.
     pub overrides: BTreeMap<String, Overrides>,
+    /// What a `MatMul` with constant weights and its bias give is made integers, too.
+    pub linear_outputs: bool,
 }
 
 impl Request {

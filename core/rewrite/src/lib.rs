@@ -2,13 +2,17 @@
 //!
 //! A *rewrite rule* handles one pattern, rooted at one operator; a *pass* works on the whole model. Both are run by
 //! [`run_passes`], which counts rewrites against [`Fuel`], so that "which rewrite broke it" is found by bisection.
+//!
+//! Passes live in plugins; only what quantizers need as well is here: [`EqualizeWeights`].
 
 pub mod check;
+mod equalize_weights;
 mod fuel;
 mod pass;
 mod rewriter;
 mod rule;
 
+pub use equalize_weights::EqualizeWeights;
 pub use fuel::Fuel;
 pub use pass::{Pass, PassContext, PassReport, for_each_graph_mut, for_graphs_in, run_passes};
 pub use rewriter::{REALS_MAX, Rewriter};

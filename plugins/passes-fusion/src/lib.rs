@@ -3,12 +3,11 @@
 // A rule takes what it matched by value, used up or not: all rules have one form.
 #![allow(clippy::needless_pass_by_value)]
 
-mod equalize_weights;
 mod fuse_batch_norm;
 mod fuse_bias;
 mod fuse_pad;
 
-use onnxd_plugin_sdk::rewrite::rule;
+use onnxd_plugin_sdk::rewrite::{EqualizeWeights, rule};
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.passes-fusion",
@@ -32,7 +31,7 @@ onnxd_plugin_sdk::export_plugin! {
         pass(
             "equalize-weights",
             "Evens out weight ranges between consecutive layers (helps quantization)" =>
-            || Box::new(equalize_weights::EqualizeWeights),
+            || Box::new(EqualizeWeights),
         ),
     ],
 }

@@ -3,6 +3,7 @@
 
 mod params;
 mod scheme;
+mod search;
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.quant-onnx",

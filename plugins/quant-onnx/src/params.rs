@@ -18,12 +18,14 @@ pub(crate) fn request(cx: &QuantizeContext) -> Result<Request, Diagnostic> {
         symmetric: flag("symmetric", defaults.symmetric),
         reduce_range: flag("reduce_range", defaults.reduce_range),
         block_size: count(key(cx, "block_size")).unwrap_or(defaults.block_size),
+        ..defaults
     };
     let mut request = Request {
         settings,
         op_types: texts(key(cx, "op_types")),
         include: texts(key(cx, "include")),
         exclude: texts(key(cx, "exclude")),
+        linear_outputs: key(cx, "recipe").as_str() == Some("QDQ_OP_FP32_BIAS_QDQ"),
         ..Request::default()
     };
     for (glob, table) in key(cx, "overrides").as_object().into_iter().flatten() {

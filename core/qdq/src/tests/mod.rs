@@ -7,7 +7,7 @@ use crate::{Done, Ranges, Request, place, plan};
 use onnxd_eval::{Builtin, Executor, RunOptions};
 use onnxd_ir::{DataType, Level, Model, Tensor, infer, text, verify};
 use onnxd_quant::{Levels, Limits};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Tensors by the names of a model's inputs.
 pub(crate) type Feeds = BTreeMap<String, Tensor>;
@@ -82,7 +82,7 @@ pub(crate) fn outputs(model: &Model, feeds: &Feeds) -> Vec<(String, Tensor)> {
 
 /// Quantizes with ranges from samples.
 pub(crate) fn quantized(model: &Model, request: &Request, samples: &[Feeds]) -> (Model, Done) {
-    let plan = plan(&model.graph, request);
+    let plan = plan(&model.graph, request, &BTreeSet::new());
     let names = plan.values.values().map(|q| model.graph[q.observed].name.clone()).collect();
     let mut given = samples.iter().cloned().map(Ok);
     let method = Method::MinMax;

@@ -5,15 +5,16 @@
 //! `r1 = max|w1[o]|`, `r2 = max|w2[:, o]|`, `s = sqrt(r1 * r2) / r1`, then `w1[o] *= s`, `b1[o] *= s`, `w2[:, o] /= s`.
 //! That is exact where everything between the two layers commutes with a positive factor per channel.
 
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
-use onnxd_plugin_sdk::ir::ops::{Conv, Gemm};
-use onnxd_plugin_sdk::ir::{At, Attr, Graph, Model, NodeId, Reals, Tensor, ValueId};
-use onnxd_plugin_sdk::rewrite::{Pass, PassContext, REALS_MAX, Skip};
+use crate::{Pass, PassContext, REALS_MAX, Skip};
+use onnxd_diagnostics::Diagnostic;
+use onnxd_ir::ops::{Conv, Gemm};
+use onnxd_ir::{At, Attr, Graph, Model, NodeId, Reals, Tensor, ValueId};
 
 /// Ranges that differ by less than this factor are left alone.
 const RATIO_MIN: f64 = 1.001;
 
-pub(crate) struct EqualizeWeights;
+/// The pass `equalize-weights`.
+pub struct EqualizeWeights;
 
 impl Pass for EqualizeWeights {
     fn name(&self) -> &'static str {
@@ -231,7 +232,7 @@ fn input_ranges(w2: &Reals, second: &Layer, channels: usize) -> Result<(Vec<f64>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_plugin_sdk::rewrite::check::{check_pass_same, check_pass_skip};
+    use crate::check::{check_pass_same, check_pass_skip};
 
     #[test]
     fn convolution_into_fully_connected_by_blocks() {

@@ -1,0 +1,172 @@
+//! More accurate integers: what changes the float graph first, what is measured, what is put right
+//! afterwards.
+
+mod bias;
+
+pub use bias::correct_biases;
+
+use crate::calibrate::{Method, statistics};
+use crate::place::{Ranges, place};
+use crate::plan::{Plan, plan};
+use crate::report::{Done, name_of};
+use crate::request::Request;
+use onnxd_diagnostics::{Diagnostic, Diagnostics};
+use onnxd_eval::{Builtin, quoted};
+use onnxd_ir::{DataType, Model, NodeId, ValueId, ValueType};
+use onnxd_quant::{Agreement, Feeds, Levels, Limits, Pair, Parts, Statistic, Stats, agreements};
+use onnxd_rewrite::{EqualizeWeights, Fuel, Pass, PassContext};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sweeps of an equalization; chains of layers need some.
+const SWEEPS: usize = 8;
+
+/// Samples, from the beginning each time.
+pub type Samples<'s> = &'s dyn Fn() -> Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 's>;
+
+/// A float graph, what is to become of it, and what was seen of its values.
+#[derive(Clone, Debug)]
+pub struct Base {
+    /// The graph.
+    pub model: Model,
+    /// Which nodes compute on integers.
+    pub plan: Plan,
+    /// By name of value.
+    pub seen: BTreeMap<String, Stats>,
+}
+
+impl Base {
+    /// Plans without having seen anything. The products in `floats` stay as they are.
+    #[must_use]
+    pub fn new(model: Model, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
+        let plan = plan(&model.graph, request, floats);
+        Base { model, plan, seen: BTreeMap::new() }
+    }
+
+    /// The same graph and what was seen of it, with other products left in floating point.
+    #[must_use]
+    pub fn without(&self, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
+        let plan = plan(&self.model.graph, request, floats);
+        Base { model: self.model.clone(), plan, seen: self.seen.clone() }
+    }
+
+    /// Runs the graph on samples; what was seen before is kept.
+    ///
+    /// # Errors
+    /// Why samples cannot be had, or the graph does not run on them.
+    pub fn observe(
+        &mut self,
+        samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+        parts: &Parts,
+        limits: Limits,
+    ) -> Result<(), Diagnostics> {
+        // What products read, too: it becomes integers when others stay in floating point.
+        let inputs = self.plan.products.iter().map(|(product, _)| product.x);
+        let observed = self.plan.values.values().map(|q| q.observed).chain(inputs);
+        let names: BTreeSet<String> = observed
+            .filter(|v| self.model.graph.constant(*v).is_none())
+            .map(|v| self.shown(v))
+            .collect();
+        for (name, stats) in statistics(&Builtin, &self.model, names, samples, parts, limits)? {
+            match self.seen.get_mut(&name) {
+                Some(before) => before.merge(&stats),
+                None => {
+                    self.seen.insert(name, stats);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the executor calls a value.
+    fn shown(&self, v: ValueId) -> String {
+        quoted(&self.model.graph[v].name)
+    }
+
+    /// The quantized graph with ranges by `method`.
+    #[must_use]
+    pub fn quantize(&self, method: Method) -> (Model, Done) {
+        let range = |q: &crate::Quantized| {
+            let levels = Levels::of(q.settings.activation)?;
+            let seen = self.seen.get(&self.shown(q.observed))?;
+            Some((q.observed, method.range(seen, levels, q.settings.symmetric)?))
+        };
+        let ranges: Ranges = self.plan.values.values().filter_map(range).collect();
+        let mut model = self.model.clone();
+        let done = place(&mut model.graph, &self.plan, &ranges, method.name());
+        (model, done)
+    }
+}
+
+/// The same function with weights whose channels have even ranges; `None` where nothing is to gain.
+///
+/// # Errors
+/// That the graph could not be rewritten.
+pub fn equalized(model: &Model) -> Result<Option<Model>, Diagnostic> {
+    let mut equalized = model.clone();
+    let mut rewrites = 0;
+    for _ in 0..SWEEPS {
+        let mut cx = PassContext::new(EqualizeWeights.name(), Fuel::UNLIMITED);
+        EqualizeWeights.run(&mut equalized, &mut cx)?;
+        if cx.report.rewrites == 0 {
+            break;
+        }
+        rewrites += cx.report.rewrites;
+    }
+    Ok((rewrites > 0).then_some(equalized))
+}
+
+/// How near the outputs of a quantized model are to those of the float model, in dB: the mean over
+/// the outputs that are floats.
+///
+/// # Errors
+/// Why samples cannot be had, or a model does not run on them.
+pub fn outputs_db(
+    (float, quantized): (&Model, &Model),
+    samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+    limits: Limits,
+) -> Result<f64, Diagnostics> {
+    let graph = &float.graph;
+    let is_float = |v: &&ValueId| {
+        graph[**v].ty.as_ref().and_then(ValueType::dtype).is_none_or(DataType::is_float)
+    };
+    let pair = |v: &ValueId| plain(quoted(&graph[*v].name), quoted(&graph[*v].name));
+    let pairs: Vec<Pair> = graph.outputs().iter().filter(is_float).map(pair).collect();
+    let mut both = samples.map(|feeds| feeds.map(|f| (f.clone(), f)));
+    let found = agreements(&Builtin, (float, quantized), &pairs, &mut both, limits)?;
+    let of = |a: &Agreement| a.sqnr_db().map(|db| db.min(300.0));
+    let known: Vec<f64> = found.iter().filter_map(of).collect();
+    Ok(known.iter().sum::<f64>() / known.len().max(1) as f64)
+}
+
+/// How near what each product computes is to what it computes in the float graph, worst first, as
+/// name and dB. Where a clamp went into a product, that of the clamp.
+///
+/// # Errors
+/// Why samples cannot be had, or a model does not run on them.
+pub fn layers_db(
+    base: &Base,
+    quantized: &Model,
+    samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+    limits: Limits,
+) -> Result<BTreeMap<String, Option<f64>>, Diagnostics> {
+    let graph = &base.model.graph;
+    let clamps: BTreeSet<NodeId> = base.plan.clamps.iter().copied().collect();
+    let result = |out: ValueId| match graph.readers(out) {
+        [reader] if clamps.contains(reader) => graph[*reader].output(0).unwrap_or(out),
+        _ => out,
+    };
+    let products = base.plan.products.iter().map(|(product, _)| product);
+    let named = products.map(|p| {
+        let value = quoted(&graph[result(p.out)].name);
+        (name_of(graph, &graph[p.node]), plain(value.clone(), value))
+    });
+    let (names, pairs): (Vec<String>, Vec<Pair>) = named.unzip();
+    let mut both = samples.map(|feeds| feeds.map(|f| (f.clone(), f)));
+    let found = agreements(&Builtin, (&base.model, quantized), &pairs, &mut both, limits)?;
+    Ok(names.into_iter().zip(found.iter().map(Agreement::sqnr_db)).collect())
+}
+
+/// Two values that are both real.
+pub(crate) fn plain(reference: String, found: String) -> Pair {
+    Pair { reference, found, scale: 1.0, zero_point: 0.0, range: None }
+}

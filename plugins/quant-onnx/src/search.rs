@@ -1,0 +1,275 @@
+//! Static quantization: what is tried, what is measured, and what is taken.
+//!
+//! By default, weights are equalized where that is measured to help on a few samples. With
+//! `accuracy = "auto"`, everything that may help is tried on one part of the calibration data and
+//! measured on another. Where a signal-to-noise ratio is demanded, the fewest products that reach it
+//! stay in floating point.
+
+use crate::params;
+use onnxd_plugin_sdk::QuantizeContext;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_plugin_sdk::ir::{Model, NodeId};
+use onnxd_qdq::accuracy::{Base, correct_biases, equalized, layers_db, outputs_db};
+use onnxd_qdq::calibrate::Method;
+use onnxd_qdq::{Done, Request, Weighted};
+use onnxd_quant::{Feeds, Limits};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Samples on which a choice is measured that everybody makes.
+const FEW: u64 = 16;
+
+/// Samples on which choices are measured at most.
+const HELD_MAX: u64 = 64;
+
+/// Samples with which biases are corrected at most.
+const CORRECTED_MAX: u64 = 64;
+
+type Outcome<T> = Result<T, Diagnostics>;
+type Batches<'c> = Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'c>;
+
+/// One way to quantize.
+struct Trial {
+    /// Of the bases.
+    base: usize,
+    method: Method,
+    clip_weights: bool,
+    correct: bool,
+    db: f64,
+}
+
+impl Trial {
+    fn name(&self, equalized: bool) -> String {
+        let mut parts = vec![self.method.name()];
+        parts.extend(equalized.then_some("equalized weights"));
+        parts.extend(self.clip_weights.then_some("clipped weights"));
+        parts.extend(self.correct.then_some("corrected biases"));
+        parts.join(", ")
+    }
+}
+
+/// Samples and params.
+struct Data<'c>(&'c QuantizeContext);
+
+struct Search<'c> {
+    data: Data<'c>,
+    request: &'c Request,
+    /// The float model, and the same with equalized weights if that is something else.
+    bases: Vec<Base>,
+    /// The samples that ranges are made of come first, those that choices are measured on last.
+    learned: u64,
+    held: (u64, u64),
+    deadline: Instant,
+    tried: Vec<(String, f64)>,
+}
+
+/// Quantizes with ranges of activations from calibration data.
+pub(crate) fn quantize(
+    model: &mut Model,
+    request: &Request,
+    cx: &mut QuantizeContext,
+) -> Outcome<Done> {
+    if cx.calibration().is_empty() {
+        let text = "quantization takes calibration data, and there is none";
+        let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs, or take \
+                    `quantization.mode` = \"dynamic\".";
+        return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
+    }
+    let (found, done, tried) = {
+        let mut search = Search::new(model, request, cx)?;
+        let auto = cx.text("quantization.accuracy") == Some("auto");
+        let trial = if auto { search.all()? } else { search.usual()? };
+        let floats = search.fallback(&trial)?;
+        let (found, done) = search.finish(&trial, &floats)?;
+        (found, done, search.tried)
+    };
+    *model = found;
+    for (i, (name, db)) in tried.iter().enumerate() {
+        let text = format!("{db:.2} dB with {name}");
+        cx.metadata(format!("quantization.tried.{}", i + 1), text);
+    }
+    Ok(done)
+}
+
+impl Data<'_> {
+    /// Samples number `from` to `to`.
+    fn batches(&self, from: u64, to: u64) -> Batches<'_> {
+        let calibration = self.0.calibration();
+        let size = calibration.batch_size().max(1) as u64;
+        let all = calibration.batches(size as usize, to);
+        let part = all.skip(usize::try_from(from.div_ceil(size)).unwrap_or(usize::MAX));
+        let total = (to - from.min(to)).div_ceil(size);
+        Box::new(part.zip(0u64..).map(move |(batch, done)| {
+            self.0.progress(done, total)?;
+            batch
+        }))
+    }
+}
+
+impl<'c> Search<'c> {
+    fn new(model: &Model, request: &'c Request, cx: &'c QuantizeContext) -> Outcome<Search<'c>> {
+        let none = BTreeSet::new();
+        let mut bases = vec![Base::new(model.clone(), request, &none)];
+        if let Some(even) = equalized(model)? {
+            bases.push(Base::new(even, request, &none));
+        }
+        let samples = cx.calibration().samples();
+        let budget = cx.int("quantization.time_budget_s").and_then(|s| u64::try_from(s).ok());
+        let deadline = Instant::now() + Duration::from_secs(budget.unwrap_or(600));
+        let held = (0, samples.min(FEW));
+        Ok(Search {
+            data: Data(cx),
+            request,
+            bases,
+            learned: samples,
+            held,
+            deadline,
+            tried: Vec::new(),
+        })
+    }
+
+    /// Ranges from samples, for one base.
+    fn observe(&mut self, base: usize, method: Method, from: u64, to: u64) -> Outcome<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let mut samples = self.data.batches(from, to);
+        self.bases[base].observe(&mut samples, &method.parts(), Limits::default())
+    }
+
+    fn made(&self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<(Base, Model, Done)> {
+        let mut request = self.request.clone();
+        request.settings.clip_weights = trial.clip_weights;
+        let base = self.bases[trial.base].without(&request, floats);
+        let (mut model, done) = base.quantize(trial.method);
+        if trial.correct {
+            let products: Vec<Weighted> =
+                base.plan.products.iter().map(|(product, _)| product.clone()).collect();
+            let samples = || self.data.batches(0, self.learned.min(CORRECTED_MAX));
+            correct_biases((&base.model, &mut model), &products, &samples, Limits::default())?;
+        }
+        Ok((base, model, done))
+    }
+
+    /// Measures a trial against the float model.
+    fn measure(&self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
+        let (_, model, _) = self.made(trial, floats)?;
+        let mut held = self.data.batches(self.held.0, self.held.1);
+        outputs_db((&self.bases[0].model, &model), &mut held, Limits::default())
+    }
+
+    fn attempt(&mut self, mut trial: Trial) -> Outcome<Trial> {
+        trial.db = self.measure(&trial, &BTreeSet::new())?;
+        self.tried.push((trial.name(trial.base > 0), trial.db));
+        Ok(trial)
+    }
+
+    /// What the params ask for, with equalized weights where that helps on a few samples.
+    fn usual(&mut self) -> Outcome<Trial> {
+        let method = params::method(self.data.0);
+        let trial = |base| Trial { base, method, clip_weights: false, correct: false, db: 0.0 };
+        let mut best = trial(0);
+        if self.bases.len() > 1 {
+            for base in 0..self.bases.len() {
+                self.observe(base, method, 0, self.held.1)?;
+                let found = self.attempt(trial(base))?;
+                best = if base == 0 || found.db > best.db { found } else { best };
+            }
+        }
+        let seen = if self.bases.len() > 1 { self.held.1 } else { 0 };
+        self.observe(best.base, method, seen, self.learned)?;
+        Ok(best)
+    }
+
+    /// Everything that may help: first the base with its ranges, then what can be added to the best
+    /// of them.
+    fn all(&mut self) -> Outcome<Trial> {
+        let samples = self.learned;
+        let held = (samples / 4).min(HELD_MAX);
+        // Too few samples to keep some apart are used twice.
+        if samples >= 8 {
+            (self.learned, self.held) = (samples - held, (samples - held, samples));
+        }
+        let share = self.data.0.real("calibration.percentile").unwrap_or(99.999);
+        let methods =
+            [Method::MinMax, Method::Mse, Method::Percentile(share), Method::MovingAverage];
+        let mut best: Option<Trial> = None;
+        for base in 0..self.bases.len() {
+            self.observe(base, Method::Mse, 0, self.learned)?;
+            for method in methods {
+                let trial = Trial { base, method, clip_weights: false, correct: false, db: 0.0 };
+                best = self.better(best, trial)?;
+            }
+        }
+        let Some(mut best) = best else { return self.usual() };
+        for (clip_weights, correct) in [(true, false), (false, true)] {
+            let trial = Trial {
+                clip_weights: best.clip_weights || clip_weights,
+                correct: best.correct || correct,
+                ..best
+            };
+            best = match self.better(Some(best), trial)? {
+                Some(best) => best,
+                None => return self.usual(),
+            };
+        }
+        if self.held.0 > 0 {
+            self.observe(best.base, Method::Mse, self.held.0, self.held.1)?;
+        }
+        Ok(best)
+    }
+
+    /// The better one, as long as there is time.
+    fn better(&mut self, best: Option<Trial>, trial: Trial) -> Outcome<Option<Trial>> {
+        if best.is_some() && Instant::now() > self.deadline {
+            return Ok(best);
+        }
+        let found = self.attempt(trial)?;
+        Ok(match best {
+            Some(best) if best.db >= found.db => Some(best),
+            _ => Some(found),
+        })
+    }
+
+    /// The fewest products, those that cost most first, without which the demanded ratio is
+    /// reached.
+    fn fallback(&mut self, trial: &Trial) -> Outcome<BTreeSet<NodeId>> {
+        let Some(least) = self.data.0.real("quantization.sqnr_db_min") else {
+            return Ok(BTreeSet::new());
+        };
+        let products: Vec<NodeId> =
+            self.bases[trial.base].plan.products.iter().map(|(p, _)| p.node).collect();
+        let first = |count: usize, ranked: &[NodeId]| ranked[..count].iter().copied().collect();
+        if self.measure(trial, &BTreeSet::new())? >= least {
+            return Ok(BTreeSet::new());
+        }
+        let mut costs: Vec<(f64, NodeId)> = Vec::new();
+        for node in &products {
+            let others = products.iter().copied().filter(|p| p != node).collect();
+            costs.push((self.measure(trial, &others)?, *node));
+        }
+        costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let ranked: Vec<NodeId> = costs.into_iter().map(|(_, node)| node).collect();
+        let (mut low, mut high) = (0, ranked.len());
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            match self.measure(trial, &first(middle, &ranked))? >= least {
+                true => high = middle,
+                false => low = middle,
+            }
+        }
+        Ok(first(high, &ranked))
+    }
+
+    /// The graph that is kept, with the ratio of every layer.
+    fn finish(&mut self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<(Model, Done)> {
+        let (base, model, mut done) = self.made(trial, floats)?;
+        let samples = self.data.0.calibration().samples();
+        let mut few = self.data.batches(0, samples.min(FEW));
+        let found = layers_db(&base, &model, &mut few, Limits::default())?;
+        for layer in &mut done.layers {
+            layer.sqnr_db = found.get(&layer.name).copied().flatten();
+        }
+        Ok((model, done))
+    }
+}
