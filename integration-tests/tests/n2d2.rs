@@ -141,3 +141,93 @@ fn the_folder_of_n2d2_has_all_files() {
         assert!(at.join("out").join(path).is_file());
     }
 }
+
+/// Bytes of a picture behind its header of three lines.
+fn pixels(file: &Path) -> Vec<u8> {
+    let bytes = fs::read(file).unwrap();
+    let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at);
+    let head = ends.take(3).last().unwrap() + 1;
+    assert_eq!(&bytes[..head], b"P5\n6 6\n255\n");
+    bytes[head..].to_vec()
+}
+
+#[test]
+fn stimuli_are_written_as_the_network_takes_them() {
+    let folder = prepared();
+    let at = folder.path();
+    let files = ["net.ini", "calib.npz"];
+    let sets = ["db-export=-1", "export.naming=N2D2"];
+    let (status, stderr, report) = convert(at, "out", &files, &sets);
+    assert_eq!(status, 0, "{stderr}");
+    let out = at.join("out/export_ONNX_int8");
+    let list = fs::read_to_string(out.join("stimuli.list")).unwrap();
+    let names: Vec<&str> = list.lines().collect();
+    assert_eq!((names.len(), names[0], names[9]), (10, "stimuli/env0.pgm", "stimuli/env9.pgm"));
+    let samples: Vec<f32> = pictures(10, 0).as_slice::<f32>().unwrap().to_vec();
+    for (name, sample) in names.iter().zip(samples.chunks(36)) {
+        let expected: Vec<u8> = sample.iter().map(|x| (x * 255.0).trunc() as u8).collect();
+        let found = pixels(&out.join(name));
+        assert_eq!((&found[..36], &found[36..]), (expected.as_slice(), &[255u8; 4][..]));
+    }
+    let listed = report["outputs"].as_array().unwrap();
+    assert_eq!(listed.len(), 1 + 1 + 10 + 1);
+    let text = fs::read_to_string(at.join("out/report.txt")).unwrap();
+    assert!(text.contains("stimuli/ (10 files)") && !text.contains("env3.pgm"), "{text}");
+
+    let labels = Tensor::from_vec(vec![12], (0..12i64).collect());
+    let arrays = [("env".into(), pictures(12, 5)), ("labels".into(), labels)];
+    write_npz(&at.join("test.npz"), &arrays);
+    let files = ["net.ini", "calib.npz", "test.npz"];
+    let (status, stderr, _) = convert(at, "tested", &files, &["db-export=11"]);
+    assert_eq!(status, 0, "{stderr}");
+    assert_eq!(pixels(&at.join("tested/stimuli/env10.pgm"))[36..], [10, 0, 0, 0]);
+    assert!(!at.join("tested/stimuli/env11.pgm").exists());
+}
+
+#[test]
+fn the_accuracy_of_both_networks_is_in_the_report() {
+    let folder = prepared();
+    let at = folder.path();
+    let samples = pictures(9, 77);
+    // The classes that the float network names, but for two samples.
+    let float = ["nbbits=-32", "quantization.format=none"];
+    let (status, stderr, _) = convert(at, "float", &["net.ini"], &float);
+    assert_eq!(status, 0, "{stderr}");
+    let model = onnxd_onnx::load(&at.join("float/model.onnx")).unwrap().model;
+    let executor = onnxd_eval::Executor::new(&model).unwrap();
+    let feeds = [("env".to_owned(), samples.clone())].into();
+    let found = executor.run(&feeds, onnxd_eval::RunOptions::default()).unwrap();
+    let values = found[0].1.as_slice::<f32>().unwrap().to_vec();
+    let class =
+        |row: &[f32]| (0..3i64).max_by(|a, b| row[*a as usize].total_cmp(&row[*b as usize]));
+    let mut labels: Vec<i64> = values.chunks(3).map(|row| class(row).unwrap()).collect();
+    for label in &mut labels[..2] {
+        *label = (*label + 1) % 3;
+    }
+    let labels = Tensor::from_vec(vec![9], labels);
+    let arrays = [("env".to_owned(), samples), ("labels".to_owned(), labels)];
+    write_npz(&at.join("test.npz"), &arrays);
+    let files = ["net.ini", "calib.npz", "test.npz"];
+    let (status, stderr, report) = convert(at, "out", &files, &["test=1"]);
+    assert_eq!(status, 0, "{stderr}");
+    let facts: Vec<&str> =
+        report["metadata"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let of = |key: &str| {
+        let start = format!("quantization.test.{key} = ");
+        facts.iter().find_map(|f| f.strip_prefix(&start)).unwrap_or_else(|| panic!("{facts:?}"))
+    };
+    assert_eq!((of("data"), of("samples"), of("float_top1")), ("test.npz", "9", "77.78%"));
+    let share = |key: &str| of(key).trim_end_matches('%').parse::<f64>().unwrap();
+    assert!(share("agreement") > 60.0 && share("integer_top1") > 40.0, "{facts:?}");
+    assert!(of("score").starts_with(&format!("recognition rate: {}", of("integer_top1"))));
+
+    fs::remove_file(at.join("test.npz")).unwrap();
+    let (status, stderr, _) = convert(at, "out", &["net.ini", "calib.npz"], &["test=1"]);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("labelled test data `test.npz`"), "{stderr}");
+    write_npz(&at.join("calib.npz"), &arrays);
+    let (status, stderr, report) = convert(at, "out", &["net.ini", "calib.npz"], &["test=1"]);
+    assert_eq!(status, 0, "{stderr}");
+    let notes = report["diagnostics"].to_string();
+    assert!(notes.contains("measured on the calibration data"), "{notes}");
+}

@@ -198,6 +198,8 @@ params! {
     "quantization.n2d2.db_export": Int(-1, 4_294_967_295), 0;
     /// Measure the accuracy of the float and of the integer network on labelled stimuli.
     "quantization.n2d2.test": Bool, false;
+    /// Labelled stimuli for `test` and `db_export`; unset takes `test.npz`, else the calibration data.
+    "quantization.n2d2.test_data": INNER_PATH, unset;
     /// The network was trained with SAT quantization; its learned ranges are used.
     "quantization.n2d2.qat_sat": Bool, false;
     /// `RINTF` rounds learned weights of nine bits (SAT, default mode, 256 levels) to eight, as N2D2 does.

@@ -22,6 +22,8 @@ pub type Feeds = BTreeMap<String, Tensor>;
 #[derive(Debug, Default)]
 pub struct Calibration {
     columns: Vec<Column>,
+    /// What the samples are, if somebody said so.
+    labels: Option<Column>,
     samples: u64,
     batch_size: usize,
     used: AtomicU64,
@@ -30,22 +32,42 @@ pub struct Calibration {
 impl Calibration {
     /// Looks at the headers of the files only.
     pub(crate) fn of(submission: &Submission, model: &Model) -> Result<Calibration, Diagnostics> {
-        let found = files::found(submission)?;
+        let limit = submission.param("calibration", "samples").as_u64().unwrap_or(u64::MAX);
+        Calibration::read(submission, model, files::found(submission)?, limit)
+    }
+
+    /// Samples that lie elsewhere in the submission, in the same form; empty if there is nothing at `path`.
+    pub(crate) fn at(
+        submission: &Submission,
+        model: &Model,
+        path: &str,
+    ) -> Result<Calibration, Diagnostics> {
+        Calibration::read(submission, model, files::at(submission, path)?, u64::MAX)
+    }
+
+    fn read(
+        submission: &Submission,
+        model: &Model,
+        mut found: Vec<files::Found>,
+        limit: u64,
+    ) -> Result<Calibration, Diagnostics> {
         if found.is_empty() {
             return Ok(Calibration { batch_size: 1, ..Calibration::default() });
         }
+        let labels = column::labels(model, &mut found)?;
         let columns = column::columns(model, &found)?;
-        let limit = submission.param("calibration", "samples").as_u64().unwrap_or(u64::MAX);
-        let mut counts: Vec<u64> = columns.iter().map(Column::samples).collect();
+        let mut counts: Vec<u64> = columns.iter().chain(&labels).map(Column::samples).collect();
         counts.dedup();
         let [count] = counts[..] else {
-            let text = format!("the inputs have different numbers of samples: {counts:?}");
+            let text =
+                format!("the inputs (or labels) have different numbers of samples: {counts:?}");
             return Err(Diagnostic::new(Code::EvalInputs, text).into());
         };
         let asked = submission.param("calibration", "batch_size").as_u64();
         let own = columns.iter().find_map(Column::batch_size);
         let batch_size = asked.or(own).and_then(|n| usize::try_from(n).ok()).unwrap_or(1).max(1);
-        Ok(Calibration { columns, samples: count.min(limit), batch_size, used: AtomicU64::new(0) })
+        let samples = count.min(limit);
+        Ok(Calibration { columns, labels, samples, batch_size, used: AtomicU64::new(0) })
     }
 
     /// How many samples there are.
@@ -76,10 +98,37 @@ impl Calibration {
         Batches { of: self, readers, size, left: self.samples.min(samples_max), seen: 0 }
     }
 
+    /// The same batches with their labels.
+    pub fn labelled(
+        &self,
+        size: usize,
+        samples_max: u64,
+    ) -> impl Iterator<Item = Result<Labelled, Diagnostics>> + '_ {
+        let mut batches = self.batches(size, samples_max);
+        let mut labels = self.labels.as_ref().map(Reader::new);
+        std::iter::from_fn(move || {
+            let before = batches.seen;
+            let feeds = batches.next()?;
+            let samples = (batches.seen - before) as usize;
+            let labels = labels.as_mut().map(|l| l.take(samples)).transpose();
+            Some(feeds.and_then(|feeds| Ok(Labelled { feeds, labels: labels?, samples })))
+        })
+    }
+
     /// Samples that the longest reading saw.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
+}
+
+/// A batch with what its samples are.
+pub struct Labelled {
+    /// The samples.
+    pub feeds: Feeds,
+    /// The array `labels` that lay beside them, as `int64`: an entry along the first axis for each; `None` without one.
+    pub labels: Option<Tensor>,
+    /// How many samples these are.
+    pub samples: usize,
 }
 
 /// Batches of samples, in order.

@@ -17,7 +17,7 @@ mod quantizer;
 mod submission;
 mod tensors;
 
-pub use calibration::{Batches, Calibration, Feeds};
+pub use calibration::{Batches, Calibration, Feeds, Labelled};
 pub use component::Component;
 pub use external::External;
 pub use fingerprint::fingerprint;

@@ -144,6 +144,15 @@ impl QuantizeContext {
         &self.calibration
     }
 
+    /// Samples of the inputs of `model` in a dropped file or folder, in the same form as calibration data; empty if
+    /// there is nothing at `path`.
+    ///
+    /// # Errors
+    /// What is wrong with them.
+    pub fn samples(&self, path: &str, model: &Model) -> Result<Calibration, Diagnostics> {
+        Calibration::at(&self.submission, model, path)
+    }
+
     /// The dropped files and all params.
     pub fn submission(&self) -> &Submission {
         &self.submission

@@ -7,6 +7,7 @@
 // A diagnostic is one large value by design, and errors are rare.
 #![allow(clippy::result_large_err)]
 
+mod accuracy;
 mod canonical;
 mod equalize;
 pub mod graph;
@@ -23,6 +24,7 @@ mod saved;
 mod scaling;
 mod signs;
 mod statistics;
+mod stimuli;
 mod threshold;
 mod weights;
 

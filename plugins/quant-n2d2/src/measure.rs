@@ -69,7 +69,11 @@ fn has_fixed_batch(graph: &Graph, input: ValueId) -> bool {
 }
 
 /// Samples as the integer network takes them.
-fn quantized(samples: &Feeds, integer: &Model, plan: &Plan) -> Result<Feeds, Diagnostics> {
+pub(crate) fn quantized(
+    samples: &Feeds,
+    integer: &Model,
+    plan: &Plan,
+) -> Result<Feeds, Diagnostics> {
     let graph = &integer.graph;
     let inputs = graph.inputs().iter().zip(&plan.inputs);
     let one = |(input, output): (&ValueId, &Output)| {

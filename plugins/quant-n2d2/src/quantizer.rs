@@ -8,7 +8,8 @@ use crate::plan::{Network, Output, Plan};
 use crate::report::{self, type_text};
 use crate::saved;
 use crate::statistics::Statistics;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
+use crate::{accuracy, stimuli};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::serde_json::Value;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
@@ -17,6 +18,8 @@ use onnxd_quant::Saved;
 const SECTION: &str = "quantization.n2d2";
 /// The file of the statistics, as it is written beside the model and looked for in the submission.
 const STATISTICS: &str = "calibration.json";
+/// Labelled stimuli in the submission.
+const TEST: &str = "test.npz";
 
 /// The quantizer `n2d2`.
 pub(crate) struct N2d2;
@@ -40,6 +43,7 @@ impl Quantizer for N2d2 {
         };
         let measured = measure(&network, &plan, &runs.model, cx, most(cx, &options))?;
         report::fill(cx, &options, learned, (&network, &plan, &written), &measured);
+        on_stimuli(model, &runs.model, &plan, cx)?;
         if casting == Casting::Implicit {
             let text = "the model was written without casts, and its types do not fit together: \
                         runtimes refuse it";
@@ -65,12 +69,6 @@ fn flag(cx: &QuantizeContext, name: &str) -> bool {
 /// What params can ask for and this quantizer does not do.
 fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), Diagnostic> {
     let unsupported = |text: String| Err(Diagnostic::new(Code::FeatureUnsupported, text));
-    if flag(cx, "test") {
-        return unsupported(format!("`{}` is not supported", key("test")));
-    }
-    if cx.int(&key("db_export")).unwrap_or(0) != 0 {
-        return unsupported(format!("`{}` is not supported", key("db_export")));
-    }
     for name in ["op_types", "include", "exclude", "overrides", "sqnr_db_min"] {
         let name = format!("quantization.{name}");
         let set = match cx.param(&name) {
@@ -228,6 +226,48 @@ fn with_samples<T>(
         }))
     };
     work(&samples)
+}
+
+/// Exports stimuli and measures the accuracy on them, if asked: on those of the test, else on
+/// those of the calibration.
+fn on_stimuli(
+    float: &Model,
+    integer: &Model,
+    plan: &Plan,
+    cx: &mut QuantizeContext,
+) -> Result<(), Diagnostics> {
+    let count = cx.int(&key("db_export")).unwrap_or(0);
+    let tests = flag(cx, "test");
+    if count == 0 && !tests {
+        return Ok(());
+    }
+    let named = cx.text(&key("test_data"));
+    let path = named.unwrap_or(TEST).to_owned();
+    let own = cx.samples(&path, float)?;
+    if own.is_empty() && named.is_some() {
+        let text = format!("test data `{}` was not dropped", shown(&path));
+        return Err(Diagnostic::new(Code::FileMissing, text).into());
+    }
+    let (data, name) = match own.is_empty() {
+        true => (cx.calibration(), "the calibration data"),
+        false => (&own, path.as_str()),
+    };
+    if count != 0 {
+        stimuli::export(cx, (data, name), integer, plan, u64::try_from(count).ok())?;
+    }
+    if !tests {
+        return Ok(());
+    }
+    let scores = accuracy::measure(cx, (data, name), (float, integer), plan)?;
+    if own.is_empty() {
+        let text = "the accuracy was measured on the calibration data";
+        let help = "Drop a `test.npz` with other samples and their `labels`.";
+        cx.note(Diagnostic::new(Code::EvalInputs, text).help(help));
+    }
+    for (key, value) in scores.iter().flat_map(|score| score.facts(scores.len() > 1)) {
+        cx.metadata(key, value);
+    }
+    Ok(())
 }
 
 /// What a program that runs the model has to know: the real values of its inputs and outputs.

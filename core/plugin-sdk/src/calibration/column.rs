@@ -5,6 +5,9 @@ use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::ir::{DataType, Dim, Model, Tensor, ValueType};
 use onnxd_arrays::{Rows, Stored};
 
+/// Name of the array that says what the samples are.
+const LABELS: &str = "labels";
+
 /// All samples of one input.
 #[derive(Debug)]
 pub(super) struct Column {
@@ -59,6 +62,31 @@ pub(super) fn columns(model: &Model, files: &[Found]) -> Result<Vec<Column>, Dia
         }
     }
     wrong.or_ok(columns)
+}
+
+/// Takes the arrays called `labels` out of the files, unless an input is called so.
+pub(super) fn labels(model: &Model, files: &mut [Found]) -> Result<Option<Column>, Diagnostics> {
+    let graph = &model.graph;
+    if graph.inputs().iter().any(|v| graph[*v].name == LABELS) {
+        return Ok(None);
+    }
+    let mut parts = Vec::new();
+    for file in files {
+        let Some(at) = file.arrays.iter().position(|a| a.name() == LABELS) else { continue };
+        // A file of that one array holds samples.
+        if file.arrays.len() == 1 {
+            continue;
+        }
+        let array = file.arrays.remove(at);
+        if array.dims().is_empty() || array.dtype().is_float() || array.dtype() == DataType::String
+        {
+            let why = format!("{} of {:?} are no labels", array.dtype(), array.dims());
+            return Err(bad(&file.path, &array, &why).into());
+        }
+        parts.push(Part { path: file.path.clone(), array, form: Form::Samples });
+    }
+    let column = Column { input: LABELS.into(), dtype: DataType::Int64, batch_size: None, parts };
+    Ok((!column.parts.is_empty()).then_some(column))
 }
 
 fn column(input: &Input, alone: bool, files: &[Found]) -> Result<Column, Diagnostics> {

@@ -16,18 +16,27 @@ pub(super) struct Found {
 /// The calibration data of the submission, in the order of the files' names; empty if there is none.
 pub(super) fn found(submission: &Submission) -> Result<Vec<Found>, Diagnostics> {
     let named = submission.param("calibration", "data").as_str();
-    let mut paths = match named {
+    let paths = match named {
         Some(named) => below(submission, named.trim_end_matches('/')),
         None => match below(submission, "calib.npz") {
             found if found.is_empty() => below(submission, "calib"),
             found => found,
         },
     };
-    paths.sort_unstable();
     if let (Some(named), true) = (named, paths.is_empty()) {
         let text = format!("calibration data `{}` was not dropped", shown(named));
         return Err(Diagnostic::new(Code::FileMissing, text).into());
     }
+    read_all(submission, paths)
+}
+
+/// What lies at a path of the submission; empty if there is nothing.
+pub(super) fn at(submission: &Submission, path: &str) -> Result<Vec<Found>, Diagnostics> {
+    read_all(submission, below(submission, path.trim_end_matches('/')))
+}
+
+fn read_all(submission: &Submission, mut paths: Vec<&str>) -> Result<Vec<Found>, Diagnostics> {
+    paths.sort_unstable();
     if paths.len() > FILES_MAX {
         let text = format!("more than {FILES_MAX} files of calibration data");
         let help = "Put the samples into one `.npz` file.";

@@ -15,7 +15,27 @@ pub(crate) fn with_calibration(mut probe: Probe, params: &Value, files: &[InputF
             false => need("calibration data", params["calibration"]["data"].as_str(), &names),
         });
     }
+    if probe.level() != ClaimLevel::ClaimNo && is_tested(quantization) {
+        let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();
+        let named = quantization["n2d2"]["test_data"].as_str();
+        let test = need("labelled test data", Some(named.unwrap_or("test.npz")), &names);
+        let calib = files.iter().find(|f| f.name == "calib.npz").filter(|_| named.is_none());
+        if test.found || !calib.is_some_and(|f| has_labels(&f.path)) {
+            probe.needs.push(test);
+        }
+    }
     probe
+}
+
+fn is_tested(quantization: &Value) -> bool {
+    quantization["format"] == "N2D2" && quantization["n2d2"]["test"] == true
+}
+
+/// Whether labels lie beside the samples of calibration; a damaged file is somebody else's to tell.
+fn has_labels(path: &str) -> bool {
+    let bytes = onnxd_onnx::MappedFile::open(std::path::Path::new(path)).ok();
+    let arrays = bytes.and_then(|bytes| onnxd_arrays::stored(&bytes, "").ok());
+    arrays.is_some_and(|arrays| arrays.iter().any(|a| a.name() == "labels"))
 }
 
 /// Of the formats that the params define; another quantizer says itself what it misses.
@@ -81,6 +101,11 @@ mod tests {
         let found = vec!["calibration.json".to_owned()];
         let there = ["net.ini", "calibration.json"];
         assert_eq!(needs(&reloaded, &there), [("calibration.json".to_owned(), found)]);
+        let tested = json!({"quantization": {"format": "N2D2", "n2d2": {"test": true}}});
+        let missing = ("test.npz".to_owned(), vec![]);
+        assert_eq!(needs(&tested, &["calib.npz"])[1], missing);
+        let found = ("test.npz".to_owned(), vec!["test.npz".to_owned()]);
+        assert_eq!(needs(&tested, &["calib.npz", "test.npz"])[1], found);
         let named = json!({
             "quantization": {"format": "QDQ", "mode": "static"},
             "calibration": {"data": "data"},
