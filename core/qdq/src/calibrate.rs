@@ -42,7 +42,7 @@ impl Method {
     #[must_use]
     pub fn parts(self) -> Parts {
         let histogram = !matches!(self, Method::MinMax | Method::MovingAverage);
-        Parts { bins: histogram.then_some(BINS), ..Parts::default() }
+        Parts { bins: histogram.then_some(BINS), moments: false, ..Parts::default() }
     }
 
     /// The range to represent with `levels`; `None` if no value was seen.

@@ -14,11 +14,13 @@ pub struct Parts {
     pub channel_axis: Option<i64>,
     /// Bins of a histogram on each side of zero.
     pub bins: Option<usize>,
+    /// Mean and moments.
+    pub moments: bool,
 }
 
 impl Default for Parts {
     fn default() -> Self {
-        Parts { moving_c: 0.01, channel_axis: None, bins: None }
+        Parts { moving_c: 0.01, channel_axis: None, bins: None, moments: true }
     }
 }
 
@@ -39,12 +41,13 @@ pub struct Stats {
     pub extremes: Extremes,
     /// Averages of the extremes of tensors.
     pub moving: MovingExtremes,
-    /// Mean and moments.
+    /// Mean and moments; of no values where they are not wanted.
     pub moments: Moments,
     /// Extremes of channels.
     pub channels: Option<Channels>,
     /// Counts in bins.
     pub histogram: Option<Histogram>,
+    with_moments: bool,
 }
 
 impl Stats {
@@ -62,12 +65,56 @@ impl Stats {
             moments: Moments::default(),
             channels: parts.channel_axis.map(Channels::new),
             histogram: parts.bins.map(Histogram::new),
+            with_moments: parts.moments,
         }
+    }
+}
+
+impl Stats {
+    /// Whether a float tensor need not be widened for what is kept of it.
+    fn is_light(&self) -> bool {
+        self.channels.is_none() && self.histogram.is_none() && !self.with_moments
+    }
+
+    /// Extremes and counts of finite floats; `None` if there are others.
+    fn see_floats(&mut self, values: &[f32]) -> Option<Extremes> {
+        const LANES: usize = 16;
+        let (mut min, mut max) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
+        // A number times zero is zero unless it is infinite or none.
+        let (mut zeros, mut wrong) = ([0u32; LANES], [0u32; LANES]);
+        let mut counted = 0;
+        for part in values.chunks(1 << 20) {
+            for row in part.chunks(LANES) {
+                for (lane, x) in row.iter().enumerate() {
+                    min[lane] = min[lane].min(*x);
+                    max[lane] = max[lane].max(*x);
+                    zeros[lane] += u32::from(*x == 0.0);
+                    wrong[lane] |= u32::from(x * 0.0 != 0.0);
+                }
+            }
+            counted += std::mem::take(&mut zeros).iter().map(|n| u64::from(*n)).sum::<u64>();
+        }
+        if wrong.contains(&1) {
+            return None;
+        }
+        self.elements += values.len() as u64;
+        self.zeros += counted;
+        let min = min.into_iter().fold(f32::INFINITY, f32::min);
+        let max = max.into_iter().fold(f32::NEG_INFINITY, f32::max);
+        Some(Extremes { min: f64::from(min), max: f64::from(max) })
     }
 }
 
 impl Statistic for Stats {
     fn see(&mut self, tensor: &Tensor) {
+        if let Some(floats) = tensor.as_slice::<f32>().filter(|_| self.is_light())
+            && let Some(own) = self.see_floats(&floats)
+        {
+            self.tensors += 1;
+            self.extremes.merge(&own);
+            self.moving.see(&own);
+            return;
+        }
         let mut own = Extremes::default();
         let mut finite = Vec::new();
         let seen = blocks(tensor, |begin, block| {
@@ -82,7 +129,9 @@ impl Statistic for Stats {
             self.infinities += (block.len() - finite.len() - nans) as u64;
             self.zeros += finite.iter().filter(|x| **x == 0.0).count() as u64;
             own.see(&finite);
-            self.moments.see(&finite);
+            if self.with_moments {
+                self.moments.see(&finite);
+            }
             if let Some(histogram) = &mut self.histogram {
                 histogram.see(&finite);
             }

@@ -7,7 +7,7 @@ use onnxd_quant::{Feeds, Limits, Parts, Statistic, Stats, Wanted, blocks, observ
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const PARTS: Parts = Parts { moving_c: 0.1, channel_axis: Some(1), bins: Some(64) };
+const PARTS: Parts = Parts { moving_c: 0.1, channel_axis: Some(1), bins: Some(64), moments: true };
 
 fn of(tensors: &[Tensor]) -> Stats {
     let mut stats = Stats::new(&PARTS);
@@ -36,6 +36,25 @@ fn near(a: f64, b: f64, scale: f64) -> bool {
 }
 
 proptest! {
+    /// What is kept of floats without widening them is what is kept otherwise.
+    #[test]
+    fn less_of_it_is_the_same(
+        tensors in prop::collection::vec(prop::collection::vec(
+            prop_oneof![8 => -1e3..1e3f32, 1 => Just(0.0), 1 => prop::num::f32::ANY], 0..70), 1..4),
+    ) {
+        let mut light = Stats::new(&Parts { moments: false, ..Parts::default() });
+        let mut all = Stats::new(&Parts::default());
+        for values in tensors {
+            let tensor = Tensor::vector(values);
+            light.see(&tensor);
+            all.see(&tensor);
+        }
+        prop_assert_eq!(light.extremes, all.extremes);
+        prop_assert_eq!(&light.moving, &all.moving);
+        let counts = |s: &Stats| (s.tensors, s.elements, s.zeros, s.nans, s.infinities);
+        prop_assert_eq!(counts(&light), counts(&all));
+    }
+
     #[test]
     fn parts_merge_to_the_whole(tensors in tensors(), cut in 0usize..8) {
         let cut = cut.min(tensors.len());
