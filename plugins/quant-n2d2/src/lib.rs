@@ -35,6 +35,7 @@ use plan::{CellPlan, Kind, Network, Output, Plan, Source, Threshold};
 use scaling::Scales;
 use signs::Signs;
 use statistics::{Range, Seen, Statistics};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use statistics::{Feeds, Pass, Samples};
 
@@ -131,18 +132,37 @@ fn wanted(network: &Network, signs: &Signs) -> statistics::Wanted {
 
 /// In units of the inputs' range.
 fn thresholds(network: &Network, seen: &[Seen], range: f64, options: &Options) -> Vec<f64> {
-    let mut known = vec![None; seen.len()];
-    let own = |cell: usize, known: &mut Vec<Option<f64>>| {
-        let at = watched(network, cell).filter(|_| options.activations != Clipping::None);
-        let Some((at, histogram)) = at.and_then(|at| Some((at, seen[at].histogram.as_ref()?)))
-        else {
-            return seen[cell].range.reach() / range;
-        };
-        *known[at].get_or_insert_with(|| {
-            histogram.threshold(options.activations, options.bits, options.quantile)
-        })
+    let clips = options.activations != Clipping::None;
+    let chosen = if clips { chosen(seen, options) } else { vec![None; seen.len()] };
+    let own = |cell: usize| {
+        let chosen = watched(network, cell).and_then(|at| chosen[at]);
+        chosen.unwrap_or_else(|| seen[cell].range.reach() / range)
     };
-    (0..seen.len()).map(|cell| own(cell, &mut known)).collect()
+    (0..seen.len()).map(own).collect()
+}
+
+/// What each histogram says. Threads take one after the other, as the search takes long for many bins.
+fn chosen(seen: &[Seen], options: &Options) -> Vec<Option<f64>> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mine = std::iter::from_fn(|| {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let histogram = seen.get(at)?.histogram.as_ref();
+            let (clipping, bits) = (options.activations, options.bits);
+            Some((at, histogram.map(|h| h.threshold(clipping, bits, options.quantile))))
+        });
+        mine.collect::<Vec<_>>()
+    };
+    let mut all = vec![None; seen.len()];
+    let found = std::thread::scope(|scope| {
+        let others = (1..options.threads.min(seen.len())).map(|_| scope.spawn(work));
+        let others: Vec<_> = others.collect();
+        let mut found = work();
+        found.extend(others.into_iter().flat_map(|t| t.join().expect("a search does not panic")));
+        found
+    });
+    found.into_iter().for_each(|(at, threshold)| all[at] = threshold);
+    all
 }
 
 fn assemble(

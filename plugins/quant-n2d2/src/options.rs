@@ -29,6 +29,8 @@ pub struct Options {
     /// Whether learned weights of nine bits (the default mode of SAT with 256 levels) are rounded to
     /// eight, as N2D2 does (`-wt-round-mode RINTF`).
     pub round_weights: bool,
+    /// Threads that may be kept busy.
+    pub threads: usize,
 }
 
 impl Default for Options {
@@ -46,6 +48,7 @@ impl Default for Options {
             batch: 1,
             inputs: None,
             round_weights: false,
+            threads: 1,
         }
     }
 }

@@ -136,6 +136,7 @@ fn options(cx: &QuantizeContext) -> Result<Options, Diagnostic> {
         },
         batch: cx.calibration().batch_size(),
         round_weights: cx.text(&key("wt_round_mode")) == Some("RINTF"),
+        threads: cx.threads(),
         ..defaults
     })
 }
