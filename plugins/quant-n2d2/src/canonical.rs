@@ -1,8 +1,10 @@
 //! Brings the layers with weights into one form, so that everything after needs to know only that:
 //! `BatchNormalization` becomes part of the layer before it, or a convolution of each channel by
-//! itself; `Gemm` has outputs first, and neither `alpha` nor `beta`.
+//! itself; `Gemm` has outputs first, and neither `alpha` nor `beta`; transposed convolutions are
+//! plain ones.
 
-use onnxd_plugin_sdk::ir::ops::{BatchNormalization, Conv, Gemm};
+use crate::deconv::unfold;
+use onnxd_plugin_sdk::ir::ops::{BatchNormalization, Conv, ConvTranspose, Gemm};
 use onnxd_plugin_sdk::ir::{At, Graph, Node, NodeId, Op, Reals, Tensor, ValueId};
 
 /// Rewrites the graph. Nodes that do not fit are left as they are.
@@ -10,6 +12,9 @@ pub(crate) fn canonicalize(graph: &mut Graph) {
     for id in graph.topological().unwrap_or_default() {
         if let Some(gemm) = At::<Gemm>::find(graph, id) {
             normalize(graph, &gemm);
+        }
+        if let Some(deconv) = At::<ConvTranspose>::find(graph, id) {
+            let _ = unfold(graph, &deconv);
         }
     }
     for id in graph.topological().unwrap_or_default() {
@@ -25,7 +30,12 @@ pub(crate) fn reals(graph: &Graph, v: ValueId) -> Option<Reals> {
 }
 
 /// A new constant of the type of `like`.
-fn constant(graph: &mut Graph, name: &str, like: ValueId, data: &Reals) -> Option<ValueId> {
+pub(crate) fn constant(
+    graph: &mut Graph,
+    name: &str,
+    like: ValueId,
+    data: &Reals,
+) -> Option<ValueId> {
     let dtype = graph.constant(like)?.dtype();
     let data = data.to_tensor(dtype)?;
     Some(graph.add_initializer(name, data))

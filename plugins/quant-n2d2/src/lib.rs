@@ -9,6 +9,7 @@
 
 mod accuracy;
 mod canonical;
+mod deconv;
 mod equalize;
 pub mod graph;
 mod learned;
