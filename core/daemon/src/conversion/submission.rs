@@ -80,11 +80,16 @@ impl Submission {
         let mut walk = Walk { files: std::mem::take(&mut self.files), ..Walk::default() };
         let before = walk.files.len();
         for need in needs.iter().filter(|need| !need.found) {
-            let Some(path) = inner(&need.path).map(|path| folder.join(path)) else { continue };
-            match path.symlink_metadata() {
-                Ok(data) if data.is_dir() => walk.folder(&path, &need.path, 0),
-                Ok(data) if data.is_file() => walk.file(&path, need.path.clone()),
-                _ => {}
+            // A front-end may also take a file by its last name, as networks name paths of others.
+            let last = need.path.rsplit('/').next().unwrap_or(&need.path);
+            for name in [need.path.as_str(), last] {
+                let Some(path) = inner(name).map(|path| folder.join(path)) else { continue };
+                match path.symlink_metadata() {
+                    Ok(data) if data.is_dir() && name == need.path => walk.folder(&path, name, 0),
+                    Ok(data) if data.is_file() => walk.file(&path, name.to_owned()),
+                    _ => continue,
+                }
+                break;
             }
         }
         self.files = walk.finish()?;
@@ -337,12 +342,12 @@ mod tests {
 
     #[test]
     fn what_lies_beside_a_single_network_is_added_when_needed() {
-        let root = folder(&["a.onnx", "a.data", "w/b.data", "other"]);
+        let root = folder(&["a.onnx", "a.data", "w/b.data", "c.data", "other"]);
         let mut s = Submission::from_paths(&[root.path().join("a.onnx")], &plugins()).unwrap();
         let need = |path: &str| Need { path: path.into(), ..Need::default() };
-        let needs = ["a.data", "w", "absent", "../etc"].map(need);
+        let needs = ["a.data", "w", "far/c.data", "absent", "../etc"].map(need);
         assert!(s.complete(root.path(), &needs).unwrap());
-        assert_eq!(names(&s), ["a.data", "a.onnx", "w/b.data"]);
+        assert_eq!(names(&s), ["a.data", "a.onnx", "c.data", "w/b.data"]);
         assert!(!s.complete(root.path(), &needs[2..]).unwrap());
     }
 
