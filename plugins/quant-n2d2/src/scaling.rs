@@ -223,7 +223,8 @@ impl<'a> Scales<'a> {
             accumulated *= bounds(self.options.bits, true).1 as f64;
         }
         let factor = common / scale * output / accumulated;
-        self.steps[at] = self.weights[at] * scale / output;
+        // Branches of different weights have moved a factor here already.
+        self.steps[at] *= self.weights[at] * scale / output;
         if cell.is_plain_sum() {
             (0..cell.inputs.len()).for_each(|slot| self.push(at, slot, &[factor]));
         } else {
