@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("config", &["diagnostics"]),
     ("ir", &["diagnostics"]),
     ("image", &[]),
+    ("preprocess", &["image"]),
     ("eval", &["diagnostics", "image", "ir"]),
     ("arrays", &["diagnostics", "ir"]),
     ("quant", &["diagnostics", "ir", "eval"]),
@@ -24,7 +25,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("report", &["diagnostics", "proto"]),
     (
         "plugin-sdk",
-        &["arrays", "diagnostics", "ir", "eval", "rewrite", "onnx", "opset", "proto", "plugin-abi"],
+        &[
+            "arrays",
+            "diagnostics",
+            "ir",
+            "eval",
+            "preprocess",
+            "rewrite",
+            "onnx",
+            "opset",
+            "proto",
+            "plugin-abi",
+        ],
     ),
     ("plugin-host", &["diagnostics", "proto", "plugin-abi"]),
     (

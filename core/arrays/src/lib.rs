@@ -1,9 +1,10 @@
-//! Arrays in NumPy's files: `.npz` archives and single `.npy` files.
+//! Arrays in NumPy's files, `.npz` archives and single `.npy` files; and in IDX files, of which only streams are read.
 
+mod idx;
 mod npy;
 mod stream;
 
-pub use stream::{Rows, Stored, stored};
+pub use stream::{Rows, Stored, is_stored, stored};
 
 use npy::{encoded, header, read_npy};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
@@ -156,6 +157,63 @@ mod tests {
         }
         let tensor = read_npy(&mut file.as_slice(), file.len() as u64).unwrap();
         assert_eq!(tensor, Tensor::from_vec(vec![2, 2], vec![1i16, 2, 3, 4]));
+    }
+
+    fn idx(code: u8, dims: &[u32], data: &[u8]) -> Vec<u8> {
+        let mut file = vec![0, 0, code, dims.len() as u8];
+        file.extend(dims.iter().flat_map(|n| n.to_be_bytes()));
+        file.extend(data);
+        file
+    }
+
+    /// Of one array: in pieces of two rows.
+    fn rows(file: Vec<u8>) -> Result<Vec<Tensor>, String> {
+        let arrays = stored(&file.into(), "x")?;
+        assert!(arrays.len() == 1 && arrays[0].is_idx());
+        let mut rows = arrays[0].rows()?;
+        let mut found = Vec::new();
+        while let Some(piece) = rows.take(2)? {
+            found.push(piece);
+        }
+        Ok(found)
+    }
+
+    #[test]
+    fn idx_files_are_read_row_by_row() {
+        let bytes = |dims: &[usize], data: &[u8]| Tensor::from_vec(dims.to_vec(), data.to_vec());
+        let file = idx(8, &[3, 1, 2], &[1, 2, 3, 4, 5, 6]);
+        let expected = vec![bytes(&[2, 1, 2], &[1, 2, 3, 4]), bytes(&[1, 1, 2], &[5, 6])];
+        assert!(is_stored(&file));
+        assert_eq!(rows(file.clone()).unwrap(), expected);
+        assert_eq!(rows(packed(&file)).unwrap(), expected);
+        let words = idx(0x0b, &[1, 2], &[0x01, 0x02, 0xff, 0xfe]);
+        assert_eq!(rows(words).unwrap(), [Tensor::from_vec(vec![1, 2], vec![0x0102i16, -2])]);
+    }
+
+    fn packed(file: &[u8]) -> Vec<u8> {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(file).unwrap();
+        packer.finish().unwrap()
+    }
+
+    #[test]
+    fn idx_files_that_lie_are_refused() {
+        let file = idx(8, &[3, 2, 2], &[7; 11]);
+        assert_eq!(rows(file.clone()).unwrap_err(), "array `x`: the array is larger than its file");
+        assert_eq!(rows(packed(&file)).unwrap_err(), "array `x`: 3 bytes of 4");
+        let sizes = idx(8, &[u32::MAX; 4], &[]);
+        assert!(rows(packed(&sizes)).is_err() && rows(sizes).is_err());
+        let long = packed(&idx(8, &[1, 2], &[7; 3]));
+        assert!(rows(long).unwrap_err().ends_with("more bytes than its header tells"));
+        let mut damaged = packed(&idx(8, &[1, 2], &[7; 2]));
+        let crc = damaged.len() - 6;
+        damaged[crc] ^= 1;
+        assert!(rows(damaged).is_err());
+        assert!(rows(packed(b"no IDX file")).is_err());
+        let whole = packed(&idx(8, &[3, 2], &[7; 6]));
+        for end in 2..whole.len() {
+            assert!(rows(whole[..end].to_vec()).is_err(), "{end}");
+        }
     }
 
     #[test]

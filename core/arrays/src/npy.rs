@@ -132,6 +132,21 @@ impl Layout {
         Ok(layout)
     }
 
+    /// Numbers in row-major order; `swapped` as in the field of that name.
+    pub(crate) fn of_numbers(
+        dtype: DataType,
+        dims: Vec<usize>,
+        swapped: bool,
+        size: u64,
+    ) -> Result<Layout, String> {
+        let (kind, item) = (Kind::Numbers(dtype), dtype.bits() / 8);
+        let layout = Layout { dims, fortran: false, swapped, kind, item };
+        match layout.bytes()? > size {
+            true => Err("the array is larger than its file".into()),
+            false => Ok(layout),
+        }
+    }
+
     /// Type of the elements.
     pub(crate) fn dtype(&self) -> DataType {
         match self.kind {

@@ -2,10 +2,10 @@
 //! in bytes that are mapped or in memory, as they are or deflated.
 
 use crate::npy::{Layout, read_npy};
-use crate::{ARRAYS_MAX, npy};
+use crate::{ARRAYS_MAX, idx, npy};
 use bytes::Bytes;
 use flate2::CrcReader;
-use flate2::read::DeflateDecoder;
+use flate2::read::{DeflateDecoder, GzDecoder};
 use onnxd_ir::{DataType, Tensor};
 use std::io::{Cursor, Read};
 use zip::CompressionMethod;
@@ -17,8 +17,18 @@ pub struct Stored {
     layout: Layout,
     /// The array with its header, as the file has it.
     bytes: Bytes,
-    /// Set for the entry of an archive.
-    entry: Option<Entry>,
+    packing: Packing,
+    /// Whether the header is that of IDX.
+    idx: bool,
+}
+
+/// What lies around an array and its header.
+#[derive(Clone, Copy, Debug)]
+enum Packing {
+    None,
+    /// An archive.
+    Zip(Entry),
+    Gzip,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +39,28 @@ struct Entry {
     crc32: u32,
 }
 
-/// The arrays of a `.npz` archive, or the one of a `.npy` file, which then has the name `stem`.
+/// First bytes of a file that gzip packed.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// Whether a file begins like one that [`stored`] reads.
+#[must_use]
+pub fn is_stored(bytes: &[u8]) -> bool {
+    let starts = [npy::MAGIC, GZIP, b"PK\x03\x04", b"PK\x05\x06"];
+    starts.iter().any(|start| bytes.starts_with(start)) || idx::is_idx(bytes)
+}
+
+/// The arrays of a `.npz` archive, or the one of a `.npy` or IDX file, which then has the name `stem`. An IDX file may
+/// be packed by gzip.
 ///
 /// # Errors
 /// What is wrong with the file.
 pub fn stored(bytes: &Bytes, stem: &str) -> Result<Vec<Stored>, String> {
     if bytes.starts_with(npy::MAGIC) {
-        return Ok(vec![Stored::new(stem.to_owned(), bytes.clone(), None)?]);
+        return Ok(vec![Stored::new(stem.to_owned(), bytes.clone(), Packing::None, false)?]);
+    }
+    let packing = if bytes.starts_with(GZIP) { Packing::Gzip } else { Packing::None };
+    if idx::is_idx(bytes) || matches!(packing, Packing::Gzip) {
+        return Ok(vec![Stored::new(stem.to_owned(), bytes.clone(), packing, true)?]);
     }
     let mut archive =
         zip::ZipArchive::new(Cursor::new(bytes.clone())).map_err(|e| e.to_string())?;
@@ -65,14 +90,20 @@ fn entry(
     let range = start.zip(end).filter(|(_, end)| *end <= bytes.len());
     let (start, end) = range.ok_or_else(|| format!("array `{name}` lies beyond the file's end"))?;
     let entry = Entry { deflated, size: file.size(), crc32: file.crc32() };
-    Stored::new(name, bytes.slice(start..end), Some(entry))
+    Stored::new(name, bytes.slice(start..end), Packing::Zip(entry), false)
 }
 
 impl Stored {
-    fn new(name: String, bytes: Bytes, entry: Option<Entry>) -> Result<Stored, String> {
-        let (mut from, size) = open(&bytes, entry);
-        let layout = Layout::read(&mut from, size).map_err(|e| format!("array `{name}`: {e}"))?;
-        Ok(Stored { name, layout, bytes, entry })
+    fn new(name: String, bytes: Bytes, packing: Packing, idx: bool) -> Result<Stored, String> {
+        let (mut from, size) = open(&bytes, packing);
+        let layout = header(&mut from, size, idx).map_err(|e| format!("array `{name}`: {e}"))?;
+        Ok(Stored { name, layout, bytes, packing, idx })
+    }
+
+    /// Whether it lies in an IDX file.
+    #[must_use]
+    pub fn is_idx(&self) -> bool {
+        self.idx
     }
 
     /// Name of the array.
@@ -99,7 +130,7 @@ impl Stored {
     /// # Errors
     /// What is wrong with the file.
     pub fn rows(&self) -> Result<Rows, String> {
-        let (mut from, size) = open(&self.bytes, self.entry);
+        let (mut from, size) = open(&self.bytes, self.packing);
         let dims = &self.layout.dims;
         let left = dims.first().copied().unwrap_or(1);
         let mut layout = self.layout.clone();
@@ -111,19 +142,28 @@ impl Stored {
             let from = CrcReader::new(Packed::Plain(Cursor::new(bytes)));
             return Ok(Rows { name: self.name.clone(), layout, from, left, crc32: None });
         }
-        Layout::read(&mut from, size).map_err(named)?;
-        let crc32 = self.entry.map(|e| e.crc32);
+        header(&mut from, size, self.idx).map_err(named)?;
+        let crc32 = match self.packing {
+            Packing::Zip(entry) => Some(entry.crc32),
+            _ => None,
+        };
         Ok(Rows { name: self.name.clone(), layout, from, left, crc32 })
     }
 }
 
-/// The bytes of an array as they were before packing, and how many there are.
-fn open(bytes: &Bytes, entry: Option<Entry>) -> (CrcReader<Packed>, u64) {
-    let (packed, size) = match entry {
-        Some(Entry { deflated: true, size, .. }) => {
-            (Packed::Deflated(DeflateDecoder::new(Cursor::new(bytes.clone()))), size)
+fn header(from: &mut dyn Read, size: u64, idx: bool) -> Result<Layout, String> {
+    if idx { idx::read_header(from, size) } else { Layout::read(from, size) }
+}
+
+/// The bytes of an array as they were before packing, and how many there are at most.
+fn open(bytes: &Bytes, packing: Packing) -> (CrcReader<Packed>, u64) {
+    let all = Cursor::new(bytes.clone());
+    let (packed, size): (Packed, u64) = match packing {
+        Packing::Zip(Entry { deflated: true, size, .. }) => {
+            (Packed::Deflated(DeflateDecoder::new(all)), size)
         }
-        _ => (Packed::Plain(Cursor::new(bytes.clone())), bytes.len() as u64),
+        Packing::Gzip => (Packed::Gzip(GzDecoder::new(all)), u64::MAX),
+        _ => (Packed::Plain(all), bytes.len() as u64),
     };
     (CrcReader::new(packed), size)
 }
@@ -132,6 +172,21 @@ fn open(bytes: &Bytes, entry: Option<Entry>) -> (CrcReader<Packed>, u64) {
 enum Packed {
     Plain(Cursor<Bytes>),
     Deflated(DeflateDecoder<Cursor<Bytes>>),
+    Gzip(GzDecoder<Cursor<Bytes>>),
+}
+
+impl Packed {
+    /// Reads what must be the end, which is where gzip has its checksum.
+    fn finish(&mut self) -> Result<(), String> {
+        match self {
+            Packed::Gzip(from) => match from.read(&mut [0]) {
+                Ok(0) => Ok(()),
+                Ok(_) => Err("more bytes than its header tells".into()),
+                Err(e) => Err(e.to_string()),
+            },
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Read for Packed {
@@ -139,6 +194,7 @@ impl Read for Packed {
         match self {
             Packed::Plain(from) => from.read(into),
             Packed::Deflated(from) => from.read(into),
+            Packed::Gzip(from) => from.read(into),
         }
     }
 }
@@ -181,6 +237,9 @@ impl Rows {
             if self.from.crc().sum() != wanted {
                 return Err("its checksum is wrong".into());
             }
+        }
+        if last {
+            self.from.get_mut().finish()?;
         }
         self.layout.tensor(dims, bytes)
     }

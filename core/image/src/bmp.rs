@@ -1,5 +1,5 @@
 //! BMP: 1, 4 and 8 bits with a palette, 16, 24 and 32 bits of colour, from the bottom or the top.
-//! Run lengths are not read.
+//! A palette of greys gives a grey picture. Run lengths are not read.
 
 use crate::read::{i32_at, u16_at, u32_at};
 use crate::{Image, Refused, damaged, room};
@@ -105,5 +105,11 @@ pub(crate) fn decode(bytes: &[u8], samples_max: usize) -> Result<Image, Refused>
             samples.extend(h.pixel(row, x)?);
         }
     }
-    Ok(Image { width: h.width, height: h.height, channels: 3, samples })
+    let (width, height) = (h.width, h.height);
+    let is_grey = |c: &[u8; 3]| c[0] == c[1] && c[1] == c[2];
+    if h.bits <= 8 && h.palette.iter().all(is_grey) {
+        let samples = samples.into_iter().step_by(3).collect();
+        return Ok(Image { width, height, channels: 1, samples });
+    }
+    Ok(Image { width, height, channels: 3, samples })
 }

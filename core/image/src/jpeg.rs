@@ -14,7 +14,7 @@ pub(crate) fn decode(bytes: &[u8], samples_max: usize) -> Result<Image, Refused>
         .set_max_width(SIDE_MAX)
         .set_max_height(SIDE_MAX)
         .jpeg_set_max_scans(SCANS_MAX);
-    let wrong = |e: zune_jpeg::errors::DecodeErrors| damaged(format!("{e:?}"));
+    let wrong = |e: zune_jpeg::errors::DecodeErrors| damaged(e.to_string());
     let mut decoder = JpegDecoder::new_with_options(ZCursor::new(bytes), options);
     decoder.decode_headers().map_err(wrong)?;
     let missing = || damaged("it has no frame");

@@ -1,5 +1,5 @@
-//! Pictures as files hold them, decoded to samples of 8 bits: BMP, JPEG, PNG, WebP and the
-//! portable formats (PBM, PGM, PPM). Alpha is dropped, 16 bits are cut to the upper 8.
+//! Pictures as files hold them: BMP, JPEG, PNG, WebP and the portable formats (PBM, PGM, PPM). Alpha
+//! is dropped. Samples of 16 bits are cut to the upper 8, or kept ([`decode_deep`]).
 //!
 //! The bytes are foreign: sizes are checked against a limit before anything of that size is made.
 
@@ -17,9 +17,9 @@ use std::fmt;
 /// Pictures wider or higher than this are refused.
 pub const SIDE_MAX: usize = 1 << 16;
 
-/// A decoded picture.
+/// A decoded picture, of bytes unless it says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct Image<S = u8> {
     /// Pixels in a row.
     pub width: usize,
     /// Rows.
@@ -27,7 +27,16 @@ pub struct Image {
     /// 1 (grey) or 3 (red, green, blue).
     pub channels: usize,
     /// Rows from the top, pixels from the left, the channels of a pixel together.
-    pub samples: Vec<u8>,
+    pub samples: Vec<S>,
+}
+
+/// A decoded picture with all bits that its file has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deep {
+    /// Samples of up to 8 bits.
+    Bytes(Image),
+    /// Samples of up to 16 bits.
+    Words(Image<u16>),
 }
 
 /// Why a picture is not decoded.
@@ -76,6 +85,31 @@ pub fn decode(bytes: &[u8], samples_max: usize) -> Result<Image, Refused> {
     Ok(image)
 }
 
+/// Decodes a picture like [`decode`], but keeps samples of 16 bits. Those of the portable formats are
+/// the numbers that the file holds, whatever it calls the largest; only bits become 0 and 255.
+///
+/// # Errors
+/// See [`Refused`].
+pub fn decode_deep(bytes: &[u8], samples_max: usize) -> Result<Deep, Refused> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', ..] => png::decode_deep(bytes, samples_max),
+        [b'P', b'1'..=b'6', ..] => pnm::decode_deep(bytes, samples_max),
+        _ => decode(bytes, samples_max).map(Deep::Bytes),
+    }
+}
+
+/// Whether a file begins like a picture of a format that is read.
+#[must_use]
+pub fn is_picture(bytes: &[u8]) -> bool {
+    matches!(
+        bytes,
+        [b'B', b'M', ..]
+            | [0xff, 0xd8, 0xff, ..]
+            | [0x89, b'P', b'N', b'G', ..]
+            | [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..]
+    ) || matches!(bytes, [b'P', b'1'..=b'6', next, ..] if next.is_ascii_whitespace() || *next == b'#')
+}
+
 /// The name of a format that is not read.
 fn other(bytes: &[u8]) -> &'static str {
     match bytes {
@@ -99,9 +133,9 @@ fn room(width: usize, height: usize, channels: usize, most: usize) -> Result<usi
     samples.filter(|n| *n <= most).ok_or_else(too_large)
 }
 
-impl Image {
+impl<S: Copy> Image<S> {
     /// Keeps the first of `given` channels if they are grey (with alpha), the first three otherwise.
-    fn of(width: usize, height: usize, given: usize, samples: Vec<u8>) -> Image {
+    fn of(width: usize, height: usize, given: usize, samples: Vec<S>) -> Image<S> {
         let channels = if given < 3 { 1 } else { 3 };
         let samples = if given == channels {
             samples
@@ -110,7 +144,9 @@ impl Image {
         };
         Image { width, height, channels, samples }
     }
+}
 
+impl Image {
     /// Red, green and blue; grey is all three.
     #[must_use]
     pub fn to_rgb(self) -> Image {

@@ -1,4 +1,4 @@
-use crate::{Image, Refused, decode};
+use crate::{Deep, Image, Refused, decode, decode_deep, is_picture};
 
 const ROOM: usize = 1 << 20;
 
@@ -86,6 +86,48 @@ fn compressed_formats() {
     assert_eq!((jpeg.width, jpeg.height, jpeg.channels), (8, 8, 3));
     let near = |p: &[u8]| p[0].abs_diff(200) < 4 && p[1].abs_diff(100) < 4 && p[2].abs_diff(50) < 4;
     assert!(jpeg.samples.chunks(3).all(near), "{:?}", &jpeg.samples[..3]);
+}
+
+/// 2 x 1 grey pixels of 16 bits: 0x0102 and 0xfffe.
+const DEEP_PNG: &[u8] = &[
+    137, 80, 78, 71, 13, 10, 26, 10, 0, 0, 0, 13, 73, 72, 68, 82, 0, 0, 0, 2, 0, 0, 0, 1, 16, 0, 0,
+    0, 0, 129, 217, 252, 21, 0, 0, 0, 13, 73, 68, 65, 84, 120, 156, 99, 96, 100, 250, 255, 15, 0,
+    3, 11, 2, 1, 132, 145, 232, 19, 0, 0, 0, 0, 73, 69, 78, 68, 174, 66, 96, 130,
+];
+
+#[test]
+fn samples_of_16_bits_are_kept_on_demand() {
+    let words = |samples: &[u16]| {
+        let samples = samples.to_vec();
+        Deep::Words(Image { width: samples.len(), height: 1, channels: 1, samples })
+    };
+    let read = |bytes: &[u8]| decode_deep(bytes, ROOM).unwrap();
+    assert_eq!(read(DEEP_PNG), words(&[0x0102, 0xfffe]));
+    assert_eq!(decode(DEEP_PNG, ROOM).unwrap(), grey(2, 1, &[1, 255]));
+    assert_eq!(read(b"P5 2 1 65535\n\x01\x02\xff\xfe"), words(&[0x0102, 0xfffe]));
+    assert_eq!(read(b"P2 2 1 4095 7 4095"), words(&[7, 4095]));
+    assert_eq!(read(b"P2 2 1 15 7 15"), Deep::Bytes(grey(2, 1, &[7, 15])));
+    assert_eq!(read(b"P1 3 1 101"), Deep::Bytes(grey(3, 1, &[0, 255, 0])));
+    assert_eq!(read(PNG), Deep::Bytes(decode(PNG, ROOM).unwrap()));
+    assert!(matches!(decode_deep(DEEP_PNG, 1), Err(Refused::TooLarge(_))));
+    assert!(decode_deep(b"P2 1 1 4095 4096", ROOM).is_err());
+}
+
+#[test]
+fn pictures_are_told_by_their_first_bytes() {
+    for file in [PNG, JPEG, WEBP, b"P5\n1 1", b"P6#", &bmp(24, 1, &[], &[])] {
+        assert!(is_picture(file));
+    }
+    for file in [&b"PK\x03\x04"[..], b"P7\n", b"P5", b"", b"\x93NUMPY", b"P21"] {
+        assert!(!is_picture(file));
+    }
+}
+
+#[test]
+fn a_palette_of_greys_is_grey() {
+    let palette = [7, 7, 7, 0, 9, 9, 9, 0];
+    let read = decode(&bmp(8, 1, &palette, &[1, 0, 0, 0]), ROOM).unwrap();
+    assert_eq!(read, grey(2, 1, &[9, 7]));
 }
 
 #[test]

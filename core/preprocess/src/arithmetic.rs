@@ -1,0 +1,53 @@
+//! What samples are worth.
+
+use crate::{Depth, Fault, Operator, Picture, fault};
+
+pub(crate) fn apply(
+    mut picture: Picture,
+    operator: Operator,
+    values: &[f64],
+) -> Result<Picture, Fault> {
+    let channels = picture.channels;
+    let numbers: Vec<f32> = match values {
+        [one] => vec![number(operator, *one); channels],
+        several if several.len() >= channels => {
+            several[..channels].iter().map(|v| number(operator, *v)).collect()
+        }
+        few => return Err(fault(format!("{} numbers for {channels} channels", few.len()))),
+    };
+    if numbers.iter().any(|n| !n.is_finite()) {
+        return Err(fault("a number is not finite"));
+    }
+    for pixel in picture.samples.chunks_exact_mut(channels) {
+        for (sample, number) in pixel.iter_mut().zip(&numbers) {
+            match operator {
+                Operator::Plus => *sample += number,
+                Operator::Minus => *sample -= number,
+                Operator::Multiplies | Operator::Divides => *sample *= number,
+            }
+        }
+    }
+    Ok(Picture { depth: Depth::Float, ..picture })
+}
+
+fn number(operator: Operator, value: f64) -> f32 {
+    if operator == Operator::Divides { (1.0 / value) as f32 } else { value as f32 }
+}
+
+pub(crate) fn truncate(mut picture: Picture) -> Picture {
+    picture.samples.iter_mut().for_each(|sample| *sample = sample.trunc());
+    picture
+}
+
+pub(crate) fn scale_integers(picture: Picture, signed: bool) -> Result<Picture, Fault> {
+    match (picture.depth, signed) {
+        (Depth::Float, _) => Ok(picture),
+        (Depth::Byte, false) => apply(picture, Operator::Divides, &[255.0]),
+        (Depth::Word, false) => apply(picture, Operator::Divides, &[65535.0]),
+        (Depth::Byte, true) => {
+            let centred = apply(picture, Operator::Minus, &[128.0])?;
+            apply(centred, Operator::Divides, &[128.0])
+        }
+        (Depth::Word, true) => Err(fault("samples of 16 bits have no signed range")),
+    }
+}

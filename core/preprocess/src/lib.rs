@@ -1,0 +1,89 @@
+//! What happens to a picture before a network sees it: steps that a front-end writes down as data, and their
+//! arithmetic.
+//!
+//! The arithmetic is that of OpenCV, bit for bit where integers are concerned, because that is what networks were
+//! trained with: a resized picture of bytes differs from the ideal one in one pixel of twenty.
+
+mod arithmetic;
+mod colour;
+mod geometry;
+mod picture;
+mod resize;
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub use picture::{Depth, Picture};
+pub use step::{Border, Operator, Order, Sizing, Step};
+
+use std::fmt;
+
+/// Most samples of a picture, as it comes and after each step: 22 million pixels in colour.
+pub const SAMPLES_MAX: usize = 1 << 26;
+/// Most steps.
+const STEPS_MAX: usize = 1000;
+/// Longest text that is read.
+const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Why a picture does not get through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault(String);
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+pub(crate) fn fault(why: impl Into<String>) -> Fault {
+    Fault(why.into())
+}
+
+/// The steps in their order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steps(pub Vec<Step>);
+
+impl Steps {
+    /// Reads what [`Steps::to_json`] wrote.
+    ///
+    /// # Errors
+    /// If the text is something else.
+    pub fn from_json(text: &str) -> Result<Steps, Fault> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(fault("the list of steps is too long"));
+        }
+        let steps: Vec<Step> = serde_json::from_str(text).map_err(|e| fault(e.to_string()))?;
+        match steps.len() > STEPS_MAX {
+            true => Err(fault(format!("more than {STEPS_MAX} steps"))),
+            false => Ok(Steps(steps)),
+        }
+    }
+
+    /// One JSON list, an object with the key `step` for each.
+    ///
+    /// # Panics
+    /// Never: the steps hold texts and numbers.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(&self.0).expect("texts and numbers can be written")
+    }
+
+    /// Why there is no way from a picture to the network, if a step says so.
+    #[must_use]
+    pub fn unavailable(&self) -> Option<&str> {
+        self.0.iter().find_map(|step| match step {
+            Step::Unavailable { why } => Some(why.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Takes a picture through all steps.
+    ///
+    /// # Errors
+    /// The step that does not fit the picture.
+    pub fn apply(&self, picture: Picture) -> Result<Picture, Fault> {
+        self.0.iter().try_fold(picture, |picture, step| step.apply(picture))
+    }
+}

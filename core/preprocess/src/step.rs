@@ -1,0 +1,161 @@
+//! The steps as data.
+
+use crate::{Fault, Picture, arithmetic, colour, fault, geometry, resize};
+use serde::{Deserialize, Serialize};
+
+/// One step. Colours come as red, green, blue.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Step {
+    /// Bilinear, pixel centres at halves.
+    Resize {
+        /// Pixels in a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+        /// What becomes of the proportions.
+        sizing: Sizing,
+    },
+    /// Adds or cuts pixels on all sides, the odd one at the left and the top when it adds.
+    PadCrop {
+        /// Pixels in a row.
+        width: i64,
+        /// Rows.
+        height: i64,
+        /// Whether both are added to the sizes instead of being them.
+        additive: bool,
+        /// What is added.
+        border: Border,
+    },
+    /// A window of the picture.
+    Crop {
+        /// Pixels to the left of it.
+        x: usize,
+        /// Rows above it.
+        y: usize,
+        /// Pixels in a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+    },
+    /// Mirrors.
+    Flip {
+        /// Left and right change places.
+        horizontal: bool,
+        /// Top and bottom change places.
+        vertical: bool,
+    },
+    /// The first and the last of three channels change places; a grey picture stays.
+    ReverseChannels,
+    /// A grey picture gets three equal channels; one in colour stays.
+    Spread,
+    /// The brightness of three channels; a grey picture stays.
+    Grey {
+        /// What the three channels are.
+        order: Order,
+    },
+    /// One of three channels.
+    Channel {
+        /// Which, from 0.
+        index: usize,
+    },
+    /// The samples, from here on real numbers, with one number or one for each channel.
+    Arithmetic {
+        /// What is done.
+        operator: Operator,
+        /// The numbers.
+        values: Vec<f64>,
+    },
+    /// Drops fractions.
+    Truncate,
+    /// If samples are integers still: to `[0, 1]`, or bytes to `[-1, 1)`.
+    ScaleIntegers {
+        /// To `[-1, 1)`.
+        signed: bool,
+    },
+    /// A step that there is no arithmetic for.
+    Unavailable {
+        /// Which, where it stands, and why.
+        why: String,
+    },
+}
+
+/// Proportions of a resized picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sizing {
+    /// Not kept.
+    Exact,
+    /// Kept; the sizes are the largest that fit into the given ones.
+    Fit,
+    /// Kept; the sizes are the smallest that the given ones fit into.
+    Fill,
+}
+
+/// What lies beyond a picture's edge.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Border {
+    /// One number, or one for each channel; none is 0.
+    Constant {
+        /// The numbers.
+        values: Vec<f64>,
+    },
+    /// `aaa|abcd|ddd`.
+    Replicate,
+    /// `cba|abcd|dcb`.
+    Reflect,
+    /// `dcb|abcd|cba`.
+    ReflectInner,
+    /// `bcd|abcd|abc`.
+    Wrap,
+}
+
+/// What three channels are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Red, green, blue.
+    Rgb,
+    /// Blue, green, red.
+    Bgr,
+}
+
+/// `sample OPERATOR number`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operator {
+    /// Sum.
+    Plus,
+    /// Difference.
+    Minus,
+    /// Product.
+    Multiplies,
+    /// Product with the reciprocal in single precision.
+    Divides,
+}
+
+impl Step {
+    pub(crate) fn apply(&self, picture: Picture) -> Result<Picture, Fault> {
+        match self {
+            Step::Resize { width, height, sizing } => {
+                resize::resize(&picture, [*width, *height], *sizing)
+            }
+            Step::PadCrop { width, height, additive, border } => {
+                geometry::pad_crop(&picture, [*width, *height], *additive, border)
+            }
+            Step::Crop { x, y, width, height } => {
+                geometry::crop(&picture, [*x, *y], [*width, *height])
+            }
+            Step::Flip { horizontal, vertical } => geometry::flip(&picture, *horizontal, *vertical),
+            Step::ReverseChannels => Ok(colour::reverse(picture)),
+            Step::Spread => colour::spread(picture),
+            Step::Grey { order } => Ok(colour::grey(picture, *order)),
+            Step::Channel { index } => colour::channel(&picture, *index),
+            Step::Arithmetic { operator, values } => arithmetic::apply(picture, *operator, values),
+            Step::Truncate => Ok(arithmetic::truncate(picture)),
+            Step::ScaleIntegers { signed } => arithmetic::scale_integers(picture, *signed),
+            Step::Unavailable { why } => Err(fault(why.clone())),
+        }
+    }
+}
