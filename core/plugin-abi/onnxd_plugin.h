@@ -64,7 +64,7 @@ extern "C" {
 #endif
 
 #define ONNXD_ABI_MAJOR 1
-#define ONNXD_ABI_MINOR 0
+#define ONNXD_ABI_MINOR 1
 #define ONNXD_MAGIC "ONNXDPLG"
 #define ONNXD_ABI_TAG "onnxd"
 #define ONNXD_PLUGIN_SYMBOL "onnxd_plugin_header"
@@ -221,6 +221,11 @@ typedef struct onnxd_host {
 
   /* A static struct of the host by name, NULL if not offered. Any thread, any time. */
   const void *(*extension)(onnxd_str name);
+
+  /* Gives a mapped file back: its bytes must not be read any more, unless it was mapped more often
+   * than it was given back. Tensors over it stay. For those who read thousands of files one after
+   * the other. Since 1.1. */
+  onnxd_status (*input_unmap)(const onnxd_job *job, uint64_t id);
 } onnxd_host;
 
 /* What a plugin can do. A NULL function is one the plugin does not have. */

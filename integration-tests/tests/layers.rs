@@ -30,6 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "diagnostics",
             "ir",
             "eval",
+            "image",
             "preprocess",
             "rewrite",
             "onnx",

@@ -34,7 +34,7 @@ use core::ffi::{c_char, c_void};
 /// Version of this interface; independent of onnxd's own. Majors must be equal.
 pub const ABI_MAJOR: u16 = 1;
 /// Grows when structs grow.
-pub const ABI_MINOR: u16 = 0;
+pub const ABI_MINOR: u16 = 1;
 /// First bytes of every header.
 pub const MAGIC: [u8; 8] = *b"ONNXDPLG";
 /// Which family of hosts the plugin is for; a fork of the interface changes it.
@@ -369,4 +369,7 @@ pub struct Host {
     pub run_model: Option<unsafe extern "C" fn(job: *const Job, run: *const Run) -> Status>,
     /// A static struct of the host by name, null if not offered. Any thread, any time.
     pub extension: Option<unsafe extern "C" fn(name: Str) -> *const c_void>,
+    /// Gives a mapped file back: its bytes must not be read any more, unless it was mapped more often than it was given
+    /// back. Tensors over it stay. For those who read thousands of files one after the other. Since 1.1.
+    pub input_unmap: Option<unsafe extern "C" fn(job: *const Job, id: u64) -> Status>,
 }

@@ -53,7 +53,8 @@ fn structs() -> Vec<Struct> {
                 artifact,
                 metric,
                 run_model,
-                extension
+                extension,
+                input_unmap
             }
         ),
         layout!("onnxd_plugin", Plugin { struct_size, reserved, create, run, destroy, extension }),

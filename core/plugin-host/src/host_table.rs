@@ -47,6 +47,7 @@ pub(crate) static HOST: abi::Host = abi::Host {
     metric: Some(metric),
     run_model: Some(run_model),
     extension: Some(extension),
+    input_unmap: Some(input_unmap),
 };
 
 /// Runs one function of the table: finds the call, catches panics, logs a refusal.
@@ -208,6 +209,13 @@ unsafe extern "C" fn input_map(
             abi::Bytes { struct_size, reserved: 0, ptr: bytes.as_ptr(), len: bytes.len(), id };
         // SAFETY: long enough, see `sized`.
         unsafe { put(out, view) }
+    })
+}
+
+unsafe extern "C" fn input_unmap(job: *const abi::Job, id: u64) -> abi::Status {
+    serve(job, "input_unmap", |call| {
+        call.own_thread()?;
+        call.tensors.unmap_file(id)
     })
 }
 

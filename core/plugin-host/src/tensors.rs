@@ -57,7 +57,8 @@ struct Entries {
 #[derive(Default)]
 pub struct TensorTable {
     entries: RwLock<Entries>,
-    files: Mutex<HashMap<PathBuf, u64>>,
+    /// By path: the id, and how often it was mapped and not given back.
+    files: Mutex<HashMap<PathBuf, (u64, usize)>>,
     running: AtomicUsize,
 }
 
@@ -89,20 +90,37 @@ impl TensorTable {
         self.add(Entry::Mapped(bytes))
     }
 
-    /// Maps a file read-only, once per path.
+    /// Maps a file read-only, once per path until it is given back.
     ///
     /// # Errors
     /// Status `IO` if it is not a regular file or cannot be mapped.
     pub fn map_file(&self, path: &Path) -> Result<u64, Refusal> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = files.get(path) {
+        if let Some((id, times)) = files.get_mut(path) {
+            *times += 1;
             return Ok(*id);
         }
         let bytes =
             map(path).map_err(|e| Refusal::new(abi::IO, format!("`{}`: {e}", path.display())))?;
         let id = self.insert_mapped(bytes)?;
-        files.insert(path.to_owned(), id);
+        files.insert(path.to_owned(), (id, 1));
         Ok(id)
+    }
+
+    /// Gives a mapped file back. It is forgotten when that was done as often as it was mapped.
+    pub(crate) fn unmap_file(&self, id: u64) -> Result<(), Refusal> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = files.iter().find(|(_, (known, _))| *known == id);
+        let path = found.map(|(path, _)| path.clone()).ok_or_else(|| unknown(id))?;
+        if let Some((_, times)) = files.get_mut(&path)
+            && *times > 1
+        {
+            *times -= 1;
+            return Ok(());
+        }
+        files.remove(&path);
+        self.entries.write().unwrap_or_else(PoisonError::into_inner).by_id.remove(&id);
+        Ok(())
     }
 
     /// A finished tensor.
@@ -330,6 +348,25 @@ mod tests {
         assert_eq!(&table.bytes(id).unwrap()[..], b"weights");
         assert_eq!(table.map_file(folder.path()).unwrap_err().status, abi::IO);
         assert_eq!(table.map_file(Path::new("/nonexistent")).unwrap_err().status, abi::IO);
+    }
+
+    #[test]
+    fn a_file_that_is_given_back_is_forgotten_but_not_its_tensors() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.bin");
+        std::fs::write(&path, b"weights").unwrap();
+        let table = TensorTable::new();
+        let id = table.map_file(&path).unwrap();
+        assert_eq!(table.map_file(&path).unwrap(), id);
+        let part = table.alias(id, 1, 2, &[3]).unwrap();
+        table.unmap_file(id).unwrap();
+        assert!(table.bytes(id).is_some(), "it was mapped twice");
+        table.unmap_file(id).unwrap();
+        assert!(table.bytes(id).is_none());
+        assert_eq!(&table.bytes(part).unwrap()[..], b"eig");
+        assert_eq!(table.unmap_file(id).unwrap_err().status, abi::INVALID);
+        assert_eq!(table.unmap_file(part).unwrap_err().status, abi::INVALID);
+        assert_ne!(table.map_file(&path).unwrap(), id, "ids are never used again");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod column;
 mod files;
+mod pictures;
 
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
@@ -11,6 +12,9 @@ use column::{Column, Reader};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Largest batch that a source may declare.
+const BATCH_MAX: u64 = 1 << 16;
+
 /// Tensors by the names of a model's inputs.
 pub type Feeds = BTreeMap<String, Tensor>;
 
@@ -18,7 +22,9 @@ pub type Feeds = BTreeMap<String, Tensor>;
 /// `calib`, and of these at most `calibration.samples`.
 ///
 /// An array has the samples along its first axis and the name of an input; a single array may have any name. An array
-/// with an axis more than the input has holds whole inputs, one with an axis less is one sample.
+/// with an axis more than the input has holds whole inputs, one with an axis less is one sample. Arrays are taken as they
+/// are. Pictures, also those of IDX files, go through the steps that the front-end left in the model's metadata
+/// ([`crate::preprocess`]).
 #[derive(Debug, Default)]
 pub struct Calibration {
     columns: Vec<Column>,
@@ -26,6 +32,7 @@ pub struct Calibration {
     labels: Option<Column>,
     samples: u64,
     batch_size: usize,
+    at_once: usize,
     used: AtomicU64,
 }
 
@@ -52,10 +59,10 @@ impl Calibration {
         limit: u64,
     ) -> Result<Calibration, Diagnostics> {
         if found.is_empty() {
-            return Ok(Calibration { batch_size: 1, ..Calibration::default() });
+            return Ok(Calibration { batch_size: 1, at_once: 1, ..Calibration::default() });
         }
         let labels = column::labels(model, &mut found)?;
-        let columns = column::columns(model, &found)?;
+        let columns = column::columns(model, &found, submission.job())?;
         let mut counts: Vec<u64> = columns.iter().chain(&labels).map(Column::samples).collect();
         counts.dedup();
         let [count] = counts[..] else {
@@ -65,9 +72,11 @@ impl Calibration {
         };
         let asked = submission.param("calibration", "batch_size").as_u64();
         let own = columns.iter().find_map(Column::batch_size);
-        let batch_size = asked.or(own).and_then(|n| usize::try_from(n).ok()).unwrap_or(1).max(1);
+        let size = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or(1).max(1);
+        let at_once = size(asked.or(own));
+        let batch_size = size(asked.or(own).or_else(|| declared_batch(model)));
         let samples = count.min(limit);
-        Ok(Calibration { columns, labels, samples, batch_size, used: AtomicU64::new(0) })
+        Ok(Calibration { columns, labels, samples, batch_size, at_once, used: AtomicU64::new(0) })
     }
 
     /// How many samples there are.
@@ -82,10 +91,18 @@ impl Calibration {
         self.samples == 0
     }
 
-    /// Samples that run at once: `calibration.batch_size`, else the network's own, else 1.
+    /// The batch of the source: `calibration.batch_size`, else the network's own, be it the size of its input's first
+    /// axis or what the front-end says of the source, else 1. For schemes in which it matters.
     #[must_use]
     pub fn batch_size(&self) -> usize {
         self.batch_size
+    }
+
+    /// Samples that run at once: `calibration.batch_size`, else the size of the input's first axis if it is fixed, else
+    /// 1, for it takes memory. [`Calibration::batch_size`] is a multiple of it.
+    #[must_use]
+    pub fn at_once(&self) -> usize {
+        self.at_once
     }
 
     /// The first `samples_max` samples from the beginning, in batches of `size`; the last batch may be smaller. Where
@@ -119,6 +136,12 @@ impl Calibration {
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
+}
+
+/// What the front-end says of the source's batches.
+fn declared_batch(model: &Model) -> Option<u64> {
+    let (_, text) = model.metadata.iter().find(|(key, _)| key == "onnxd.input.batch_size")?;
+    text.parse().ok().filter(|n| (1..=BATCH_MAX).contains(n))
 }
 
 /// A batch with what its samples are.

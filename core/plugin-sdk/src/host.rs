@@ -67,6 +67,12 @@ pub(crate) struct JobHandle {
     views: Arc<()>,
 }
 
+impl std::fmt::Debug for JobHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("JobHandle")
+    }
+}
+
 // SAFETY: the functions used from other threads (`progress`, tensors) are documented as callable from any.
 unsafe impl Sync for JobHandle {}
 // SAFETY: see `Sync`.
@@ -200,6 +206,24 @@ impl JobHandle {
         let mapped = self.map_input(name)?;
         self.remember(&mapped, None);
         Ok(mapped.bytes)
+    }
+
+    /// What `f` makes of the content of a file, which is mapped only while `f` looks at it, where the host can do that.
+    pub(crate) fn with_input<T>(
+        &self,
+        name: &str,
+        f: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, Diagnostic> {
+        let mapped = self.map_input(name)?;
+        let result = f(&mapped.bytes);
+        if let Some(unmap) = host().input_unmap {
+            // SAFETY: the job is alive; the only view was `f`'s, and goes.
+            match unsafe { unmap(self.job, mapped.id) } {
+                abi::OK => {}
+                status => return Err(refused("input_unmap", status)),
+            }
+        }
+        Ok(result)
     }
 
     /// Notes where lent memory lies; `shape` is element type and sizes of a tensor.

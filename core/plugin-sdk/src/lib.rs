@@ -31,6 +31,7 @@ pub use onnxd_eval as eval;
 pub use onnxd_ir as ir;
 pub use onnxd_onnx as onnx;
 pub use onnxd_opset as opset;
+pub use onnxd_preprocess as preprocess;
 pub use onnxd_rewrite as rewrite;
 pub use serde_json;
 

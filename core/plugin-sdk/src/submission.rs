@@ -5,10 +5,11 @@ use crate::host::JobHandle;
 use bytes::Bytes;
 use onnxd_proto::onnxd as message;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// The dropped files and the resolved params of one conversion.
 pub struct Submission {
-    job: JobHandle,
+    job: Arc<JobHandle>,
     network: String,
     files: Vec<(String, u64)>,
     params: Value,
@@ -22,7 +23,7 @@ impl Submission {
                 .map_err(|e| Diagnostic::new(Code::PluginContract, format!("params: {e}")))?,
         };
         let files = from.files.into_iter().map(|f| (f.path, f.bytes)).collect();
-        Ok(Submission { job, network: from.network, files, params })
+        Ok(Submission { job: Arc::new(job), network: from.network, files, params })
     }
 
     /// Path of the network file, relative to the submission's root, `/` separated.
@@ -74,7 +75,7 @@ impl Submission {
         self.job.threads()
     }
 
-    pub(crate) fn job(&self) -> &JobHandle {
+    pub(crate) fn job(&self) -> &Arc<JobHandle> {
         &self.job
     }
 }

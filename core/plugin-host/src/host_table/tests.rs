@@ -169,6 +169,10 @@ fn inputs_are_those_of_the_submission_only() {
             assert_eq!(input_map(job, s(wrong), &raw mut out), abi::INVALID, "{wrong}");
         }
         assert_eq!(input_map(job, s("gone"), &raw mut out), abi::IO);
+        assert_eq!(input_unmap(job, first), abi::OK);
+        assert_eq!(*out.ptr, 7, "it was mapped twice");
+        assert_eq!(input_unmap(job, first), abi::OK);
+        assert_eq!(input_unmap(job, first), abi::INVALID);
         let mut bytes = abi::Str::EMPTY;
         assert_eq!(submission(job, &raw mut bytes), abi::OK);
         let message = Submission::decode(bytes.as_bytes()).unwrap();

@@ -1,9 +1,13 @@
 //! The samples of one input: parts of files, one after the other.
 
-use super::files::Found;
+use super::files::{Content, Found};
+use super::pictures::{Way, bad as bad_picture};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use crate::host::JobHandle;
 use crate::ir::{DataType, Dim, Model, Tensor, ValueType};
 use onnxd_arrays::{Rows, Stored};
+use onnxd_preprocess::SAMPLES_MAX;
+use std::sync::Arc;
 
 /// Name of the array that says what the samples are.
 const LABELS: &str = "labels";
@@ -15,13 +19,29 @@ pub(super) struct Column {
     dtype: DataType,
     batch_size: Option<u64>,
     parts: Vec<Part>,
+    /// Of pictures, if there are any.
+    way: Option<Way>,
 }
 
 #[derive(Debug)]
 struct Part {
     path: String,
-    array: Stored,
-    form: Form,
+    source: Source,
+}
+
+/// What a file gives.
+#[derive(Debug)]
+enum Source {
+    Array(Stored, Form),
+    Picture,
+    /// Pictures one after the other.
+    Pictures(Stored),
+}
+
+impl Part {
+    fn is_whole(&self) -> bool {
+        matches!(self.source, Source::Array(_, Form::Whole))
+    }
 }
 
 /// What the first axis of an array is.
@@ -36,14 +56,18 @@ enum Form {
 }
 
 /// An input of a model that has to be fed.
-struct Input<'m> {
-    name: &'m str,
-    dtype: DataType,
-    shape: Option<&'m [Dim]>,
+pub(super) struct Input<'m> {
+    pub(super) name: &'m str,
+    pub(super) dtype: DataType,
+    pub(super) shape: Option<&'m [Dim]>,
 }
 
 /// The samples of every input of `model`.
-pub(super) fn columns(model: &Model, files: &[Found]) -> Result<Vec<Column>, Diagnostics> {
+pub(super) fn columns(
+    model: &Model,
+    files: &[Found],
+    job: &Arc<JobHandle>,
+) -> Result<Vec<Column>, Diagnostics> {
     let graph = &model.graph;
     let fed = graph.inputs().iter().map(|v| &graph[*v]).filter(|v| v.initializer().is_none());
     let inputs: Vec<Input> = fed
@@ -56,7 +80,7 @@ pub(super) fn columns(model: &Model, files: &[Found]) -> Result<Vec<Column>, Dia
     let mut wrong = Diagnostics::default();
     let mut columns = Vec::new();
     for input in &inputs {
-        match column(input, inputs.len() == 1, files) {
+        match column(input, inputs.len() == 1, files, &|| Way::of(model, input, job)) {
             Ok(column) => columns.push(column),
             Err(found) => wrong.0.extend(found.0),
         }
@@ -72,36 +96,49 @@ pub(super) fn labels(model: &Model, files: &mut [Found]) -> Result<Option<Column
     }
     let mut parts = Vec::new();
     for file in files {
-        let Some(at) = file.arrays.iter().position(|a| a.name() == LABELS) else { continue };
+        let Content::Arrays(arrays) = &mut file.content else { continue };
+        let Some(at) = arrays.iter().position(|a| a.name() == LABELS) else { continue };
         // A file of that one array holds samples.
-        if file.arrays.len() == 1 {
+        if arrays.len() == 1 {
             continue;
         }
-        let array = file.arrays.remove(at);
+        let array = arrays.remove(at);
         if array.dims().is_empty() || array.dtype().is_float() || array.dtype() == DataType::String
         {
-            let why = format!("{} of {:?} are no labels", array.dtype(), array.dims());
-            return Err(bad(&file.path, &array, &why).into());
+            let (dtype, dims) = (array.dtype(), array.dims());
+            let why = format!("array `{LABELS}`: {dtype} of {dims:?} are no labels");
+            return Err(bad(&file.path, &why).into());
         }
-        parts.push(Part { path: file.path.clone(), array, form: Form::Samples });
+        let source = Source::Array(array, Form::Samples);
+        parts.push(Part { path: file.path.clone(), source });
     }
-    let column = Column { input: LABELS.into(), dtype: DataType::Int64, batch_size: None, parts };
+    let (input, dtype) = (LABELS.into(), DataType::Int64);
+    let column = Column { input, dtype, batch_size: None, parts, way: None };
     Ok((!column.parts.is_empty()).then_some(column))
 }
 
-fn column(input: &Input, alone: bool, files: &[Found]) -> Result<Column, Diagnostics> {
+fn column(
+    input: &Input,
+    alone: bool,
+    files: &[Found],
+    way: &dyn Fn() -> Result<Way, Diagnostic>,
+) -> Result<Column, Diagnostics> {
     let mut parts = Vec::new();
     let mut wrong = Diagnostics::default();
     for file in files {
-        let Some(array) = belonging(input.name, alone, file) else { continue };
-        match input.form(array) {
-            Ok(form) => parts.push(Part { path: file.path.clone(), array: array.clone(), form }),
-            Err(why) => wrong.push(bad(&file.path, array, &why)),
+        let source = match belonging(input.name, alone, file) {
+            None => continue,
+            Some(Belonging::Picture) => Ok(Source::Picture),
+            Some(Belonging::Array(array)) => input.source(array),
+        };
+        match source {
+            Ok(source) => parts.push(Part { path: file.path.clone(), source }),
+            Err(why) => wrong.push(bad(&file.path, &why)),
         }
     }
     wrong.or_ok(())?;
     if parts.is_empty() {
-        let names = files.iter().flat_map(|f| &f.arrays).map(|a| shown(a.name()).to_string());
+        let names = files.iter().flat_map(Found::arrays).map(|a| shown(a.name()).to_string());
         let names: Vec<String> = names.take(10).collect();
         let text = format!(
             "the calibration data has no array for input `{}`; it has {}",
@@ -110,7 +147,7 @@ fn column(input: &Input, alone: bool, files: &[Found]) -> Result<Column, Diagnos
         );
         return Err(Diagnostic::new(Code::EvalInputs, text).into());
     }
-    if parts.iter().any(|p| (p.form == Form::Whole) != (parts[0].form == Form::Whole)) {
+    if parts.iter().any(|p| p.is_whole() != parts[0].is_whole()) {
         let text = format!("arrays for input `{}` have different ranks", shown(input.name));
         return Err(Diagnostic::new(Code::EvalInputs, text).into());
     }
@@ -118,24 +155,58 @@ fn column(input: &Input, alone: bool, files: &[Found]) -> Result<Column, Diagnos
         Some(Dim::Known(n)) => u64::try_from(*n).ok(),
         _ => None,
     };
-    Ok(Column { input: input.name.into(), dtype: input.dtype, batch_size, parts })
+    let pictures = parts.iter().any(|p| !matches!(p.source, Source::Array(..)));
+    let way = if pictures { Some(way()?) } else { None };
+    Ok(Column { input: input.name.into(), dtype: input.dtype, batch_size, parts, way })
 }
 
-/// The array of a file that belongs to an input: the one of its name, or that in the folder of its name; the only one,
-/// if there is one input.
-fn belonging<'f>(input: &str, alone: bool, file: &'f Found) -> Option<&'f Stored> {
-    let named = file.arrays.iter().find(|a| a.name() == input);
-    let only = || match file.arrays.as_slice() {
-        [one] => {
-            let folder = file.path.rsplit('/').nth(1);
-            Some(one).filter(|_| alone || folder == Some(input))
+/// What of a file belongs to an input.
+enum Belonging<'f> {
+    Array(&'f Stored),
+    Picture,
+}
+
+/// The array of the input's name, or that in the folder of its name; the only one, if there is one input. A picture
+/// may also lie deeper in that folder.
+fn belonging<'f>(input: &str, alone: bool, file: &'f Found) -> Option<Belonging<'f>> {
+    let mut folders = file.path.rsplit('/').skip(1);
+    let arrays = match &file.content {
+        Content::Arrays(arrays) => arrays,
+        Content::Picture => {
+            return (alone || folders.any(|name| name == input)).then_some(Belonging::Picture);
         }
+    };
+    let named = arrays.iter().find(|a| a.name() == input);
+    let only = || match arrays.as_slice() {
+        [one] => Some(one).filter(|_| alone || folders.next() == Some(input)),
         _ => None,
     };
-    named.or_else(only)
+    named.or_else(only).map(Belonging::Array)
 }
 
 impl Input<'_> {
+    fn source(&self, array: &Stored) -> Result<Source, String> {
+        if !array.is_idx() {
+            let form = self.form(array);
+            let form = form.map_err(|why| format!("array `{}`: {why}", shown(array.name())))?;
+            return Ok(Source::Array(array.clone(), form));
+        }
+        match (array.dtype(), array.dims()) {
+            (_, dims) if dims.contains(&0) => Err("it is empty".into()),
+            // Of a packed file nobody knows whether it has what it announces.
+            (_, [_, row @ ..])
+                if row.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).is_none_or(|n| n > SAMPLES_MAX) =>
+            {
+                Err(format!("pictures of {row:?} are larger than is read"))
+            }
+            (DataType::Uint8, [_, _, _]) => Ok(Source::Pictures(array.clone())),
+            (dtype, dims) => Err(format!(
+                "an IDX file of {dtype} with {} axes; pictures are bytes with 3",
+                dims.len()
+            )),
+        }
+    }
+
     fn form(&self, array: &Stored) -> Result<Form, String> {
         let dims = array.dims();
         let convertible = self.dtype.is_float() && array.dtype() != DataType::String;
@@ -171,16 +242,17 @@ impl Input<'_> {
     }
 }
 
-fn bad(path: &str, array: &Stored, why: &str) -> Diagnostic {
-    let text = format!("`{}`, array `{}`: {why}", shown(path), shown(array.name()));
-    Diagnostic::new(Code::EvalInputs, text)
+fn bad(path: &str, why: &str) -> Diagnostic {
+    Diagnostic::new(Code::EvalInputs, format!("`{}`, {why}", shown(path)))
 }
 
 impl Part {
     fn samples(&self) -> u64 {
-        match self.form {
-            Form::One => 1,
-            _ => self.array.dims().first().map_or(1, |n| *n as u64),
+        match &self.source {
+            Source::Picture | Source::Array(_, Form::One) => 1,
+            Source::Array(array, _) | Source::Pictures(array) => {
+                array.dims().first().map_or(1, |n| *n as u64)
+            }
         }
     }
 }
@@ -197,7 +269,7 @@ impl Column {
 
     /// Whether each sample is a whole input.
     pub(super) fn is_whole(&self) -> bool {
-        self.parts.iter().any(|p| p.form == Form::Whole)
+        self.parts.iter().any(Part::is_whole)
     }
 }
 
@@ -242,24 +314,50 @@ impl<'c> Reader<'c> {
             let index = self.next.checked_sub(1).filter(|_| self.rows.is_some());
             let Some((part, rows)) = index.map(|i| &self.column.parts[i]).zip(self.rows.as_mut())
             else {
-                let part = self.column.parts.get(self.next).ok_or_else(|| {
-                    Diagnostic::new(Code::Internal, "more samples were asked for than there are")
-                })?;
-                self.rows = Some(part.array.rows().map_err(|why| damaged(part, &why))?);
-                self.next += 1;
+                if let Some(sample) = self.open()? {
+                    return Ok(sample);
+                }
                 continue;
             };
-            let whole = part.form == Form::One;
-            let taken = rows.take(if whole { usize::MAX } else { count });
-            match taken.map_err(|why| damaged(part, &why))? {
-                Some(tensor) if whole => {
-                    let dims: Vec<usize> =
-                        [1].into_iter().chain(tensor.dims().iter().copied()).collect();
-                    return tensor.reshaped(dims).map_err(|e| damaged(part, &e.to_string()));
+            let form = match &part.source {
+                Source::Array(_, form) => Some(*form),
+                _ => None,
+            };
+            let count = match form {
+                Some(Form::One) => usize::MAX,
+                Some(_) => count,
+                // One at a time: each may be large before it is brought to the input's size.
+                None => 1,
+            };
+            let Some(tensor) = rows.take(count).map_err(|why| damaged(part, &why))? else {
+                self.rows = None;
+                continue;
+            };
+            let formed = match (form, &self.column.way) {
+                (Some(Form::One), _) => {
+                    let dims = [&[1], tensor.dims()].concat();
+                    tensor.reshaped(dims).map_err(|e| e.to_string())
                 }
-                Some(tensor) => return Ok(tensor),
-                None => self.rows = None,
+                (None, Some(way)) => way.rows(&tensor),
+                _ => Ok(tensor),
+            };
+            return formed.map_err(|why| damaged(part, &why));
+        }
+    }
+
+    /// Goes to the next part. The sample of a picture is all that it has.
+    fn open(&mut self) -> Result<Option<Tensor>, Diagnostic> {
+        let part = self.column.parts.get(self.next).ok_or_else(|| {
+            Diagnostic::new(Code::Internal, "more samples were asked for than there are")
+        })?;
+        self.next += 1;
+        match (&part.source, &self.column.way) {
+            (Source::Array(array, _) | Source::Pictures(array), _) => {
+                self.rows = Some(array.rows().map_err(|why| damaged(part, &why))?);
+                Ok(None)
             }
+            (Source::Picture, Some(way)) => way.dropped(&part.path).map(Some),
+            (Source::Picture, None) => Err(bad_picture(&part.path, "no way to the input")),
         }
     }
 

@@ -1,16 +1,37 @@
-//! Which of the dropped files hold calibration data, and which arrays lie in them.
+//! Which of the dropped files hold calibration data, and what lies in them.
 
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_arrays::{Stored, stored};
+use onnxd_arrays::{Stored, is_stored, stored};
+use onnxd_image::is_picture;
 
 /// Most files of a submission that are read.
 const FILES_MAX: usize = 50_000;
 
-/// One file and its arrays.
+/// Most files that are named because they hold something else.
+const OTHERS_MAX: usize = 10;
+
+/// One file.
 pub(super) struct Found {
     pub(super) path: String,
-    pub(super) arrays: Vec<Stored>,
+    pub(super) content: Content,
+}
+
+/// What a file holds.
+pub(super) enum Content {
+    Arrays(Vec<Stored>),
+    /// Decoded when its turn comes.
+    Picture,
+}
+
+impl Found {
+    /// None of a picture.
+    pub(super) fn arrays(&self) -> &[Stored] {
+        match &self.content {
+            Content::Arrays(arrays) => arrays,
+            Content::Picture => &[],
+        }
+    }
 }
 
 /// The calibration data of the submission, in the order of the files' names; empty if there is none.
@@ -46,8 +67,12 @@ fn read_all(submission: &Submission, mut paths: Vec<&str>) -> Result<Vec<Found>,
     let mut wrong = Diagnostics::default();
     for path in paths {
         match read(submission, path) {
-            Ok(arrays) => files.push(Found { path: path.to_owned(), arrays }),
+            Ok(Some(content)) => files.push(Found { path: path.to_owned(), content }),
+            Ok(None) => {}
             Err(why) => wrong.push(why),
+        }
+        if wrong.0.len() > OTHERS_MAX {
+            break;
         }
     }
     wrong.or_ok(files)
@@ -61,10 +86,22 @@ fn below<'s>(submission: &'s Submission, path: &str) -> Vec<&'s str> {
     submission.files().map(|(name, _)| name).filter(is).collect()
 }
 
-fn read(submission: &Submission, path: &str) -> Result<Vec<Stored>, Diagnostic> {
+/// Nothing for labels, which lie beside the pictures of IDX files.
+fn read(submission: &Submission, path: &str) -> Result<Option<Content>, Diagnostic> {
+    let wrong = |why: &str| Diagnostic::new(Code::ArrayFile, format!("`{}`: {why}", shown(path)));
+    // A picture is looked at and given back: there may be very many.
+    match submission.job().with_input(path, |b| (is_picture(b), is_stored(b)))? {
+        (true, _) => return Ok(Some(Content::Picture)),
+        (_, true) => {}
+        _ => {
+            let why = "neither arrays (`.npz`, `.npy`, IDX) nor a picture (PNG, JPEG, BMP, WebP, \
+                       PBM, PGM, PPM)";
+            return Err(wrong(why).help("Only calibration data may lie there; move the file away."));
+        }
+    }
     let name = path.rsplit('/').next().unwrap_or(path);
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    let bytes = submission.read(path)?;
-    stored(&bytes, stem)
-        .map_err(|why| Diagnostic::new(Code::ArrayFile, format!("`{}`: {why}", shown(path))))
+    let arrays = stored(&submission.read(path)?, stem).map_err(|why| wrong(&why))?;
+    let labels = |array: &Stored| array.is_idx() && array.dims().len() == 1;
+    Ok((!arrays.iter().any(labels)).then_some(Content::Arrays(arrays)))
 }

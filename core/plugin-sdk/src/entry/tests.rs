@@ -135,6 +135,7 @@ static HOST: abi::Host = abi::Host {
     metric: None,
     run_model: None,
     extension: None,
+    input_unmap: None,
 };
 
 crate::export_plugin! {
