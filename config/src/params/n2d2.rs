@@ -37,6 +37,7 @@ const OPTIONS: &[(&str, Meaning)] = &[
     ("act-rescaling-mode", Key("quantization.n2d2.act_rescaling_mode")),
     ("act-rescale-per-output", Flag("quantization.n2d2.act_rescale_per_output")),
     ("act-quantile-value", Key("quantization.n2d2.act_quantile_value")),
+    ("stimuli-range", Key("quantization.n2d2.stimuli_range")),
     ("no-unsigned", Flag("quantization.n2d2.no_unsigned")),
     ("no-cle", Flag("quantization.n2d2.no_cle")),
     ("db-export", Key("quantization.n2d2.db_export")),

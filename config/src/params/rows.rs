@@ -6,7 +6,7 @@ use Kind::{Bool, Float, Int, List, OneOf, Special, Text};
 
 use super::special::{
     check_dynamic_axes, check_file_name, check_format, check_inner_path, check_nbbits,
-    check_overrides, check_shapes,
+    check_overrides, check_shapes, check_stimuli_range,
 };
 
 macro_rules! params {
@@ -31,6 +31,8 @@ const OVERRIDES: Kind = Special("a table of nodes, each a table of keys", check_
 const FORMAT: Kind =
     Special("\"none\" | \"QDQ\" | \"QLinear\" | \"N2D2\" | id of a quantizer", check_format);
 const NBBITS: Kind = Special("1 to 16, 32 or 64", check_nbbits);
+const STIMULI_RANGE: Kind =
+    Special("\"declared\" | \"data\" | a positive number", check_stimuli_range);
 const ROUND_MODES: Kind = OneOf(&["NONE", "RINTF"]);
 const DTYPE: Kind = OneOf(&[
     "float32",
@@ -184,6 +186,8 @@ params! {
     "quantization.n2d2.act_rescale_per_output": Bool, false;
     /// Share of values kept by `Quantile`.
     "quantization.n2d2.act_quantile_value": Float(0.0, 1.0), 0.9999;
+    /// Range of the inputs: what the network declares, else the data's; the data's; or this number.
+    "quantization.n2d2.stimuli_range": STIMULI_RANGE, "declared";
     /// All activations are signed.
     "quantization.n2d2.no_unsigned": Bool, false;
     /// No equalization of weights across layers.

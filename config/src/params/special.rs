@@ -79,6 +79,15 @@ pub(super) fn check_nbbits(value: Value) -> Checked {
     }
 }
 
+/// Where the range of the inputs comes from, or what it is.
+pub(super) fn check_stimuli_range(value: Value) -> Checked {
+    match (value.as_str(), value.as_f64()) {
+        (Some("declared" | "data"), _) => Ok(value),
+        (_, Some(range)) if range.is_finite() && range > 0.0 => Ok(Value::from(range)),
+        _ => Err(refusal("\"declared\", \"data\" or a positive number", &value)),
+    }
+}
+
 /// A list of shapes; a size is a number or the name of a size left open.
 pub(super) fn check_shapes(value: Value) -> Checked {
     let size = |v: &Value| match v {

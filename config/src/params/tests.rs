@@ -303,3 +303,15 @@ fn windows_lines_and_a_byte_order_mark_are_read() {
     let params = toml("\u{feff}[export]\r\nopset = 18\r\n").unwrap();
     assert_eq!(params.get_int("export.opset"), Some(18));
 }
+
+#[test]
+fn the_range_of_stimuli_is_a_word_or_a_number() {
+    let of = |set: &str| Params::resolve(&[], &[set.to_owned()]);
+    let range = |set: &str| of(set).unwrap().get("quantization.n2d2.stimuli_range").cloned();
+    assert_eq!(range("nbbits=8"), Some(json!("declared")));
+    assert_eq!(range("stimuli-range=data"), Some(json!("data")));
+    assert_eq!(range("quantization.n2d2.stimuli_range=2"), Some(json!(2.0)));
+    for wrong in ["stimuli-range=0", "stimuli-range=-1", "stimuli-range=most", "stimuli-range="] {
+        assert!(of(wrong).is_err(), "{wrong}");
+    }
+}

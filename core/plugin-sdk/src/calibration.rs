@@ -22,8 +22,8 @@ pub type Feeds = BTreeMap<String, Tensor>;
 /// `calib`, and of these at most `calibration.samples`.
 ///
 /// An array has the samples along its first axis and the name of an input; a single array may have any name. An array
-/// with an axis more than the input has holds whole inputs, one with an axis less is one sample. Arrays are taken as they
-/// are. Pictures, also those of IDX files, go through the steps that the front-end left in the model's metadata
+/// with an axis more than the input has holds whole inputs, one with an axis less is one sample. Arrays are taken as
+/// they are. Pictures, also those of IDX files, go through the steps that the front-end left in the model's metadata
 /// ([`crate::preprocess`]).
 #[derive(Debug, Default)]
 pub struct Calibration {
@@ -32,7 +32,7 @@ pub struct Calibration {
     labels: Option<Column>,
     samples: u64,
     batch_size: usize,
-    at_once: usize,
+    source_batch: usize,
     used: AtomicU64,
 }
 
@@ -59,7 +59,7 @@ impl Calibration {
         limit: u64,
     ) -> Result<Calibration, Diagnostics> {
         if found.is_empty() {
-            return Ok(Calibration { batch_size: 1, at_once: 1, ..Calibration::default() });
+            return Ok(Calibration { batch_size: 1, source_batch: 1, ..Calibration::default() });
         }
         let labels = column::labels(model, &mut found)?;
         let columns = column::columns(model, &found, submission.job())?;
@@ -73,10 +73,17 @@ impl Calibration {
         let asked = submission.param("calibration", "batch_size").as_u64();
         let own = columns.iter().find_map(Column::batch_size);
         let size = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or(1).max(1);
-        let at_once = size(asked.or(own));
-        let batch_size = size(asked.or(own).or_else(|| declared_batch(model)));
+        let batch_size = size(asked.or(own));
+        let source_batch = size(asked.or(own).or_else(|| declared_batch(model)));
         let samples = count.min(limit);
-        Ok(Calibration { columns, labels, samples, batch_size, at_once, used: AtomicU64::new(0) })
+        Ok(Calibration {
+            columns,
+            labels,
+            samples,
+            batch_size,
+            source_batch,
+            used: AtomicU64::new(0),
+        })
     }
 
     /// How many samples there are.
@@ -91,18 +98,18 @@ impl Calibration {
         self.samples == 0
     }
 
-    /// The batch of the source: `calibration.batch_size`, else the network's own, be it the size of its input's first
-    /// axis or what the front-end says of the source, else 1. For schemes in which it matters.
+    /// Samples that run at once: `calibration.batch_size`, else the size of the input's first axis if it is fixed, else
+    /// 1, for it takes memory.
     #[must_use]
     pub fn batch_size(&self) -> usize {
         self.batch_size
     }
 
-    /// Samples that run at once: `calibration.batch_size`, else the size of the input's first axis if it is fixed, else
-    /// 1, for it takes memory. [`Calibration::batch_size`] is a multiple of it.
+    /// The batch of the source, a multiple of [`Calibration::batch_size`], for schemes in which it matters: the same,
+    /// else what the front-end says of the source, else 1.
     #[must_use]
-    pub fn at_once(&self) -> usize {
-        self.at_once
+    pub fn source_batch(&self) -> usize {
+        self.source_batch
     }
 
     /// The first `samples_max` samples from the beginning, in batches of `size`; the last batch may be smaller. Where

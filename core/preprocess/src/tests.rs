@@ -14,7 +14,7 @@ fn resized(width: usize, height: usize, sizing: Sizing, picture: Picture) -> Pic
     run(&[Step::Resize { width, height, sizing }], picture)
 }
 
-/// The expected numbers come from another program, which gave every byte of pictures that N2D2 had resized by OpenCV 4.6.
+/// The expected numbers come from another program, which gave every byte of pictures that OpenCV 4.6 had resized.
 #[test]
 fn bytes_are_resized_with_weights_of_11_bits() {
     let at = |x: u32, y: u32| ((31 * y + 17 * x + 3 * x * y * y) % 256) as u8;

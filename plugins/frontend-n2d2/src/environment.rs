@@ -5,6 +5,7 @@
 use crate::build::Size;
 use crate::diag::{Code, Diagnostic};
 use crate::ini::{Ini, SectionRef};
+use crate::preprocessing;
 
 /// Settings of the section that do not concern the network.
 const SILENT: &[&str] = &[
@@ -60,27 +61,46 @@ fn no_depth(section: SectionRef, key: &str) -> Diagnostic {
     Diagnostic::new(Code::FeatureUnsupported, message).at(section.layer())
 }
 
-/// What the report says about the input: the transformations, and the range of its values as far
-/// as images of 8 bits and the transformations' numbers tell it.
-pub(crate) fn metadata(ini: &Ini, environment: SectionRef) -> Vec<(String, String)> {
-    let mut steps: Vec<Step> = Vec::new();
-    // Those that can be cached come first, wherever they stand.
-    for prefix in ["Transformation", "OnTheFlyTransformation"] {
-        let prefixes = [
-            format!("{}.{prefix}", environment.name()),
-            format!("{}.Channel{prefix}", environment.name()),
-            format!("{}.Channels{prefix}", environment.name()),
-        ];
-        let named = |s: &SectionRef| prefixes.iter().any(|prefix| s.name().starts_with(prefix));
-        steps.extend(ini.sections().filter(named).filter_map(Step::read));
+/// The sections of transformations in N2D2's order, and whether each is about whole images rather than single channels.
+/// Those that can be cached come first, wherever they stand.
+pub(crate) fn transformations<'i>(
+    ini: &'i Ini,
+    environment: SectionRef<'i>,
+) -> Vec<(SectionRef<'i>, bool)> {
+    let mut found = Vec::new();
+    for kind in ["Transformation", "OnTheFlyTransformation"] {
+        let prefixes =
+            ["", "Channel", "Channels"].map(|of| format!("{}.{of}{kind}", environment.name()));
+        let named = |s: SectionRef<'i>| {
+            let prefix = prefixes.iter().position(|prefix| s.name().starts_with(prefix));
+            prefix.map(|of| (s, of == 0))
+        };
+        found.extend(ini.sections().filter_map(named));
     }
+    found
+}
+
+/// What the report says about the input: the transformations, and the range of its values as far
+/// as images of 8 bits and the transformations' numbers tell it. Quantizers read the steps that the
+/// transformations are, and the size of a batch.
+pub(crate) fn metadata(ini: &Ini, environment: SectionRef) -> Vec<(String, String)> {
+    let sections = transformations(ini, environment);
+    let steps: Vec<Step> = sections.iter().filter_map(|(s, _)| Step::read(*s)).collect();
     let mut metadata = Vec::new();
     if !steps.is_empty() {
         let texts: Vec<&str> = steps.iter().map(|step| step.text.as_str()).collect();
         metadata.push(("input.preprocessing".to_owned(), texts.join("; ")));
     }
-    if let Some(range) = range(environment, &steps) {
+    let counting = sections.iter().filter(|(s, _)| preprocessing::counts(ini, *s));
+    let counting: Vec<Step> = counting.filter_map(|(s, _)| Step::read(*s)).collect();
+    if let Some(range) = range(environment, &counting) {
         metadata.push(("input.range".to_owned(), range));
+    }
+    let steps = preprocessing::steps(ini, environment).to_json();
+    metadata.push(("input.preprocessing.steps".to_owned(), steps));
+    // A size that nobody gave a number is a matter of the command line that learned.
+    if let Ok(Some(batch)) = environment.get::<usize>("BatchSize") {
+        metadata.push(("input.batch_size".to_owned(), batch.to_string()));
     }
     metadata
 }

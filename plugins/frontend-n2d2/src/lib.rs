@@ -21,6 +21,7 @@ mod mapping;
 mod network;
 mod onnx;
 mod options;
+mod preprocessing;
 mod probe;
 mod quantizers;
 mod targets;

@@ -88,6 +88,7 @@ fn measured(
         Some((min, max)) => Range { min, max },
         None => statistics::input_range(&network.model.graph, samples)?,
     };
+    let inputs = inputs.or_given(options.range);
     let mut statistics = Statistics { inputs, seen: vec![] };
     let wanted = wanted(network, &Signs::of(network, inputs.min < 0.0, options.unsigned));
     let unit = statistics.unit();

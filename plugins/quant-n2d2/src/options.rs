@@ -31,6 +31,9 @@ pub struct Options {
     pub round_weights: bool,
     /// Threads that may be kept busy.
     pub threads: usize,
+    /// The range of the inputs instead of their largest magnitude; `inputs` or the samples then only tell whether they
+    /// have a sign.
+    pub range: Option<f64>,
 }
 
 impl Default for Options {
@@ -49,6 +52,45 @@ impl Default for Options {
             inputs: None,
             round_weights: false,
             threads: 1,
+            range: None,
+        }
+    }
+}
+
+/// Where the range of the inputs comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RangeOrigin {
+    Declared,
+    Data,
+    Given,
+}
+
+impl Options {
+    pub(crate) fn range_origin(&self) -> RangeOrigin {
+        match (self.range, self.inputs) {
+            (Some(_), _) => RangeOrigin::Given,
+            (None, Some(_)) => RangeOrigin::Declared,
+            (None, None) => RangeOrigin::Data,
+        }
+    }
+}
+
+impl RangeOrigin {
+    /// For people.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            RangeOrigin::Declared => "declared by the network",
+            RangeOrigin::Data => "the largest magnitude of the calibration data",
+            RangeOrigin::Given => "given by the params",
+        }
+    }
+
+    /// As the method of a tensor's row.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            RangeOrigin::Declared => "declared",
+            RangeOrigin::Data => "max",
+            RangeOrigin::Given => "given",
         }
     }
 }

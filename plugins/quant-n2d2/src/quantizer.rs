@@ -27,7 +27,8 @@ pub(crate) struct N2d2;
 impl Quantizer for N2d2 {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
         let learned = learned::has_ranges(model);
-        let options = Options { inputs: declared_range(model), ..options(cx)? };
+        let (inputs, range) = stimuli_range(model, cx);
+        let options = Options { inputs, range, ..options(cx)? };
         refuse(cx, learned, options.inputs.is_some())?;
         let casting = match (flag(cx, "fake_quantization"), flag(cx, "implicit_casting")) {
             (true, _) => Casting::Fake,
@@ -51,6 +52,8 @@ impl Quantizer for N2d2 {
             cx.note(Diagnostic::new(Code::OnnxInvalid, text).help(help));
         }
         *model = written.model;
+        let range = format!("{}, {}", plan.range, options.range_origin().text());
+        cx.metadata("quantization.stimuli_range", range);
         for (key, value) in facts(model, &network, &plan) {
             cx.metadata(key, value);
         }
@@ -134,11 +137,21 @@ fn options(cx: &QuantizeContext) -> Result<Options, Diagnostic> {
             true => Branches::Tight,
             false => Branches::AsN2d2,
         },
-        batch: cx.calibration().batch_size(),
+        batch: cx.calibration().source_batch(),
         round_weights: cx.text(&key("wt_round_mode")) == Some("RINTF"),
         threads: cx.threads(),
         ..defaults
     })
+}
+
+/// The smallest and the largest value of the inputs if the network declares them and that counts,
+/// and their range if it is given.
+fn stimuli_range(model: &Model, cx: &QuantizeContext) -> (Option<(f64, f64)>, Option<f64>) {
+    match cx.param(&key("stimuli_range")) {
+        Value::Number(range) => (declared_range(model), range.as_f64()),
+        Value::String(word) if word == "data" => (None, None),
+        _ => (declared_range(model), None),
+    }
 }
 
 /// The range `[a, b]` that the front-end knows of the inputs: calibration samples reach a part of
@@ -216,11 +229,12 @@ fn with_samples<T>(
     work: impl FnOnce(crate::Samples) -> Result<T, Diagnostics>,
 ) -> Result<T, Diagnostics> {
     let calibration = cx.calibration();
-    let batch = options.batch.max(1) as u64;
+    // How many samples run at once changes nothing but memory and time.
+    let size = calibration.batch_size();
     let most = most(cx, options);
-    let total = calibration.samples().min(most).div_ceil(batch);
+    let total = calibration.samples().min(most).div_ceil(size as u64);
     let samples = || -> crate::Pass<'_> {
-        let batches = calibration.batches(options.batch, most).zip(0u64..);
+        let batches = calibration.batches(size, most).zip(0u64..);
         Box::new(batches.map(move |(batch, done)| {
             cx.progress(done, total)?;
             batch

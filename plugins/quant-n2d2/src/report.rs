@@ -28,7 +28,7 @@ pub(crate) fn fill(
     cx.compared(measured.samples);
     let graph = &network.model.graph;
     for (input, output) in graph.inputs().iter().zip(&plan.inputs) {
-        cx.tensor(tensor(&graph[*input].name, *output, "max"));
+        cx.tensor(tensor(&graph[*input].name, *output, options.range_origin().word()));
     }
     for (at, cell) in network.cells.iter().enumerate() {
         let decided = &plan.cells[at];

@@ -29,6 +29,10 @@ pub(crate) fn facts(
         Some((min, max)) => format!("{min:?} to {max:?}"),
         None => "as in the samples".to_owned(),
     };
+    let inputs = match options.range {
+        Some(range) => format!("{range:?} for what is {inputs}"),
+        None => inputs,
+    };
     let mut facts = BTreeMap::from([
         ("network".to_owned(), fingerprint(model)?),
         ("no_cle".to_owned(), (options.equalization == Equalization::Off).to_string()),

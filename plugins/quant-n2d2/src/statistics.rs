@@ -57,6 +57,14 @@ impl Range {
         bounds.map_or(Range::NONE, |(min, max)| Range { min, max })
     }
 
+    /// With another largest magnitude, if it is given; the sign stays.
+    pub(crate) fn or_given(self, reach: Option<f64>) -> Range {
+        match reach {
+            Some(max) => Range { min: if self.min < 0.0 { -max } else { 0.0 }, max },
+            None => self,
+        }
+    }
+
     /// Largest magnitude.
     pub(crate) fn reach(&self) -> f64 {
         if self.min > self.max { 0.0 } else { self.min.abs().max(self.max.abs()) }
@@ -166,6 +174,12 @@ impl Observer for Collector<'_> {
     }
 }
 
+/// Samples that run at once.
+fn count(feeds: &Feeds) -> usize {
+    let axis = feeds.values().filter_map(|tensor| tensor.dims().first()).copied().next();
+    axis.unwrap_or(1).max(1)
+}
+
 /// Runs the network on all samples.
 pub(crate) fn collect(
     network: &Network,
@@ -193,9 +207,15 @@ pub(crate) fn collect(
     // The first batch sets the grid of the histograms, so its range must be known before they are
     // filled.
     let grid = options.activations != Clipping::None && options.batch > 1;
-    for sample in samples().take(if grid { options.batch } else { 0 }) {
+    let mut left = if grid { options.batch } else { 0 };
+    let mut first = samples();
+    while left > 0
+        && let Some(sample) = first.next()
+    {
+        left = left.saturating_sub(sample.as_ref().map_or(1, count));
         run(&mut collector, sample)?;
     }
+    drop(first);
     collector.counts = options.activations != Clipping::None;
     for sample in samples() {
         run(&mut collector, sample)?;

@@ -195,7 +195,10 @@ impl Input<'_> {
             (_, dims) if dims.contains(&0) => Err("it is empty".into()),
             // Of a packed file nobody knows whether it has what it announces.
             (_, [_, row @ ..])
-                if row.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).is_none_or(|n| n > SAMPLES_MAX) =>
+                if row
+                    .iter()
+                    .try_fold(1usize, |n, d| n.checked_mul(*d))
+                    .is_none_or(|n| n > SAMPLES_MAX) =>
             {
                 Err(format!("pictures of {row:?} are larger than is read"))
             }

@@ -4,6 +4,7 @@ mod hostile;
 mod layers;
 mod network;
 mod onnx;
+mod preprocessing;
 mod probing;
 mod quantizers;
 mod random;

@@ -46,6 +46,7 @@ pub(crate) fn plan(
         Some((min, max)) => Range { min, max },
         None => statistics::input_range(&network.model.graph, samples)?,
     };
+    let inputs = inputs.or_given(options.range);
     let range = if inputs.reach() > 0.0 { inputs.reach() } else { 1.0 };
     let (signed, bits) = (inputs.min < 0.0 || !options.unsigned, options.bits);
     let input = Output { signed, bits, scale: range / bounds(bits, signed).1 as f64 };

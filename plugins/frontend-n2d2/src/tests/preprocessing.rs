@@ -1,0 +1,123 @@
+//! What becomes of the sections about transformations.
+
+use onnxd_plugin_sdk::preprocess::{Border, Operator, Order, Sizing, Step, Steps};
+
+use super::{around, random};
+
+/// The steps between the change of the channels' order and the scaling of integers, and the declared batch.
+fn steps(rest: &str) -> (Vec<Step>, Option<String>) {
+    let ini = format!("{}{rest}", around([1, 4, 4], "Type=Softmax"));
+    let metadata = random(&ini).unwrap().metadata;
+    let of = |key: &str| metadata.iter().find(|(k, _)| k == key).map(|(_, text)| text.clone());
+    let Steps(mut steps) = Steps::from_json(&of("input.preprocessing.steps").unwrap()).unwrap();
+    assert_eq!(steps.remove(0), Step::ReverseChannels);
+    (steps, of("input.batch_size"))
+}
+
+/// Of one section of this type.
+fn one(section: &str) -> Vec<Step> {
+    let (mut steps, _) = steps(&format!("[sp.Transformation]\nType={section}\n"));
+    assert_eq!(steps.pop(), Some(Step::ScaleIntegers { signed: false }));
+    steps
+}
+
+#[test]
+fn transformations_become_steps() {
+    let rescale = "RescaleTransformation\nWidth=8\nHeight=[sp]SizeY";
+    let resize = |sizing| vec![Step::Resize { width: 8, height: 4, sizing }];
+    assert_eq!(one(rescale), resize(Sizing::Exact));
+    assert_eq!(one(&format!("{rescale}\nKeepAspectRatio=1")), resize(Sizing::Fit));
+    assert_eq!(one(&format!("{rescale}\nKeepAspectRatio=1\nResizeToFit=0")), resize(Sizing::Fill));
+    let pad = |border| vec![Step::PadCrop { width: 4, height: 4, additive: false, border }];
+    let section = "PadCropTransformation\nWidth=4\nHeight=4\nBorderType=";
+    assert_eq!(one("PadCropTransformation\nWidth=4\nHeight=4"), pad(Border::ReflectInner));
+    assert_eq!(one(&format!("{section}WrapBorder")), pad(Border::Wrap));
+    let values = vec![1.0, 2.0];
+    let constant = one(&format!("{section}ConstantBorder\nBorderValue=1 2"));
+    assert_eq!(constant, pad(Border::Constant { values }));
+    let slice = "SliceExtractionTransformation\nWidth=4\nHeight=2\nOffsetX=$(3 // 2)";
+    assert_eq!(one(slice), [Step::Crop { x: 1, y: 0, width: 4, height: 2 }]);
+    let flip = "FlipTransformation\nVerticalFlip=1\nRandomHorizontalFlip=0";
+    assert_eq!(one(flip), [Step::Flip { horizontal: false, vertical: true }]);
+    let bgr = one("ColorSpaceTransformation\nColorSpace=BGR");
+    assert_eq!(bgr, [Step::Spread]);
+    let rgb = one("ColorSpaceTransformation\nColorSpace=RGB");
+    assert_eq!(rgb, [Step::Spread, Step::ReverseChannels]);
+    let gray = one("ChannelExtractionTransformation\nCSChannel=Gray");
+    assert_eq!(gray, [Step::Grey { order: Order::Bgr }]);
+    let affine = "RangeAffineTransformation\nFirstOperator=Minus\nFirstValue=1 2 3";
+    let first = Step::Arithmetic { operator: Operator::Minus, values: vec![1.0, 2.0, 3.0] };
+    assert_eq!(one(affine), [first.clone()]);
+    let second = Step::Arithmetic { operator: Operator::Plus, values: vec![0.5] };
+    let both = one(&format!("{affine}\nSecondValue=0.5\nTruncate=1"));
+    assert_eq!(both, [first, second, Step::Truncate]);
+}
+
+#[test]
+fn what_has_no_arithmetic_is_named_with_its_section() {
+    for (section, why) in [
+        ("EqualizeTransformation", "EqualizeTransformation"),
+        ("ColorSpaceTransformation\nColorSpace=HSV", "HSV"),
+        ("FlipTransformation\nRandomHorizontalFlip=1", "at random"),
+        ("RescaleTransformation\nWidth=3", "`Height` is missing"),
+        ("RescaleTransformation\nWidth=3\nHeight=3\nSpeed=1", "`Speed`"),
+        ("RangeAffineTransformation\nFirstOperator=Divides\nFirstValue=0", "`FirstValue`"),
+        (
+            "RangeAffineTransformation\nFirstOperator=Minus\nFirstValue=[sp.StimuliData]_Mean\n\
+             [sp.StimuliData]",
+            "statistics of the data set",
+        ),
+    ] {
+        let steps = one(section);
+        let [Step::Unavailable { why: found }] = steps.as_slice() else { panic!("{steps:?}") };
+        assert!(found.starts_with("[sp.Transformation] (net.ini:12"), "{found}");
+        assert!(found.contains(why), "{found}");
+    }
+    let (steps, _) = steps("[sp.ChannelTransformation]\nType=FlipTransformation\n");
+    assert!(matches!(&steps[0], Step::Unavailable { why } if why.contains("single channels")));
+}
+
+#[test]
+fn the_set_that_is_calibrated_on_decides() {
+    let sections = |apply: &[&str]| -> String {
+        let section = |(i, apply): (usize, &&str)| {
+            format!("[sp.Transformation-{i}]\nType=FlipTransformation\nApplyTo={apply}\n")
+        };
+        apply.iter().enumerate().map(section).collect()
+    };
+    let all = ["LearnOnly", "ValidationOnly", "TestOnly", "NoLearn", "NoValidation", "NoTest"];
+    for (database, expected) in [
+        ("", [false, false, true, true, true, false]),
+        ("[database]\nValidation=0\n", [false, false, true, true, true, false]),
+        ("[database]\nValidation=0.2\n", [false, true, false, true, false, true]),
+    ] {
+        for (apply, expected) in all.iter().zip(expected) {
+            let (steps, _) = steps(&format!("{}{database}", sections(&[apply])));
+            assert_eq!(steps.len() == 2, expected, "{database}{apply}");
+        }
+    }
+    let (steps, _) = steps("[sp.Transformation]\nType=FlipTransformation\nApplyTo=Sometimes\n");
+    assert!(matches!(steps[0], Step::Unavailable { .. }));
+}
+
+#[test]
+fn sections_on_the_fly_come_last() {
+    let (steps, batch) = steps(
+        "[sp.OnTheFlyTransformation-a]\nType=ColorSpaceTransformation\nColorSpace=BGR\n\
+         [sp.Transformation-b]\nType=FlipTransformation\n",
+    );
+    let flip = Step::Flip { horizontal: false, vertical: false };
+    assert_eq!(steps, [flip, Step::Spread, Step::ScaleIntegers { signed: false }]);
+    assert_eq!(batch, None);
+}
+
+#[test]
+fn the_environment_is_asked_too() {
+    let ini = around([1, 4, 4], "Type=Softmax");
+    let ini = ini.replace("[sp]\n", "[sp]\nBatchSize=12\nConfigSection=signs\n");
+    let metadata = random(&format!("{ini}[signs]\nDataSignedMapping=1\n")).unwrap().metadata;
+    let of = |key: &str| metadata.iter().find(|(k, _)| k == key).map(|(_, text)| text.as_str());
+    assert_eq!(of("input.batch_size"), Some("12"));
+    let steps = Steps::from_json(of("input.preprocessing.steps").unwrap()).unwrap();
+    assert_eq!(steps.0[1], Step::ScaleIntegers { signed: true });
+}
