@@ -5,6 +5,8 @@
 pub mod accuracy;
 pub mod calibrate;
 mod coded;
+mod dynamic;
+mod emit;
 mod fold;
 mod follower;
 mod forms;
@@ -19,6 +21,7 @@ mod unfold;
 pub mod weight;
 mod weighted;
 
+pub use dynamic::quantize_dynamic;
 pub use fold::{Folded, fold};
 pub use follower::Follower;
 pub use place::{Ranges, place};

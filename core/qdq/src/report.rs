@@ -19,7 +19,8 @@ pub struct QuantizedTensor {
     pub name: String,
     /// Element type of the integers.
     pub dtype: DataType,
-    /// Real value of one step; one, or one for each channel. None where there is one for each block.
+    /// Real value of one step; one, or one for each channel. None where each block or run has its
+    /// own.
     pub scales: Vec<f64>,
     /// Integers that mean zero, as many as scales; none if all are zero.
     pub zero_points: Vec<i64>,

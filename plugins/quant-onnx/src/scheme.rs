@@ -4,7 +4,7 @@ use crate::{params, search};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
-use onnxd_qdq::Done;
+use onnxd_qdq::{Done, Form, quantize_dynamic};
 
 /// The oldest operator set whose `DequantizeLinear` has scales for channels.
 const OPSET_MIN: i64 = 13;
@@ -20,6 +20,7 @@ impl Quantizer for Scheme {
         }
         let done = match params::key(cx, "mode").as_str() {
             None | Some("static") => search::quantize(model, &request, cx)?,
+            Some("dynamic") => quantize_dynamic(model, &request, Form::Qdq)?,
             Some(mode) => {
                 let text = format!("`quantization.mode` = \"{mode}\" is not supported");
                 return Err(Diagnostic::new(Code::FeatureUnsupported, text).into());

@@ -1,5 +1,6 @@
 //! Float graphs, and what becomes of them.
 
+mod dynamic;
 mod placement;
 
 use crate::calibrate::{Method, statistics};

@@ -1,0 +1,237 @@
+//! Activations become integers at run time, with the range that they have there
+//! (`DynamicQuantizeLinear`), so that no calibration data is needed:
+//!
+//! ```text
+//! xq, sx, zx = DynamicQuantizeLinear(x)
+//! y = Cast(MatMulInteger(xq, wq, zx, zw)) * (sx * sw) + bias
+//! ```
+//!
+//! All products that read `x` share its integers. The bias stays in floating point, so nothing but
+//! `x` and the weights is rounded. Tables that are only gathered from become integers as well.
+
+mod product;
+mod table;
+
+use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
+use crate::weight::{self, Quantized, Rule};
+use crate::{Request, Settings, emit};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_ir::{DataType, Graph, Model, NodeId, Origin, Tensor, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Quantizes products with constant weights, in sub-graphs too. The model must have operator set 13
+/// at least.
+///
+/// # Errors
+/// For what no operator on integers takes.
+pub fn quantize_dynamic(
+    model: &mut Model,
+    request: &Request,
+    form: Form,
+) -> Result<Done, Diagnostics> {
+    let mut pass = Pass { request, form, done: Done::default(), microsoft: false };
+    let mut found = Diagnostics::default();
+    graph(&mut model.graph, &mut pass, &BTreeMap::new(), &mut found);
+    found.or_ok(())?;
+    if pass.microsoft {
+        model.opsets.insert(emit::MICROSOFT.to_owned(), 1);
+    }
+    Ok(pass.done)
+}
+
+/// What is the same for all graphs of a model.
+struct Pass<'r> {
+    request: &'r Request,
+    form: Form,
+    done: Done,
+    /// Whether operators of ONNX Runtime were written.
+    microsoft: bool,
+}
+
+/// A graph at work.
+struct Site<'p, 'r> {
+    pass: &'p mut Pass<'r>,
+    /// Integers, scale and zero point of an activation.
+    activations: BTreeMap<ValueId, [ValueId; 3]>,
+    /// Weights that are the same for several nodes become integers once.
+    weights: BTreeMap<(ValueId, Want), Weights>,
+    /// Constants that may have lost their readers.
+    stale: BTreeSet<ValueId>,
+}
+
+/// How weights are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Want {
+    axis: Option<usize>,
+    dtype: DataType,
+    symmetric: bool,
+    reduced: bool,
+    transposed: bool,
+    /// One zero point for all channels.
+    one_zero: bool,
+}
+
+/// Weights as integers.
+#[derive(Clone)]
+struct Weights {
+    integers: ValueId,
+    /// `None` where zero is 0.
+    zero: Option<ValueId>,
+    scales: Vec<f64>,
+}
+
+fn graph(
+    g: &mut Graph,
+    pass: &mut Pass,
+    outer: &BTreeMap<ValueId, Tensor>,
+    found: &mut Diagnostics,
+) {
+    let mut site = Site {
+        pass,
+        activations: BTreeMap::new(),
+        weights: BTreeMap::new(),
+        stale: BTreeSet::new(),
+    };
+    for id in g.topological().unwrap_or_default() {
+        if g[id].subgraphs().next().is_some() {
+            let constants = captured_constants(g, id);
+            g.edit_subgraphs(id, |inner| graph(inner, site.pass, &constants, found));
+        }
+        let node = &g[id];
+        let name = name_of(g, node);
+        let Some(settings) = site.pass.request.of(&name, node) else { continue };
+        let op = node.op.clone();
+        import_weights(g, id, outer);
+        let outcome = match op.as_str() {
+            _ if !g[id].is_standard() => continue,
+            "MatMul" | "Gemm" | "Conv" | "ConvTranspose" => {
+                if let Err(unsupported) = types(&name, settings) {
+                    found.push(unsupported);
+                    continue;
+                }
+                site.product(g, id, settings)
+            }
+            "Gather" => site.table(g, id, settings),
+            _ => continue,
+        };
+        match outcome {
+            Ok(written_as) => site.pass.done.layers.push(QuantizedLayer {
+                name,
+                op,
+                written_as: written_as.to_owned(),
+                sqnr_db: None,
+            }),
+            Err(why) if why.is_empty() => {}
+            Err(why) => site.pass.done.leave(&name, why),
+        }
+    }
+    emit::drop_unread(g, site.stale);
+}
+
+/// What operators on integers take.
+fn types(name: &str, settings: Settings) -> Result<(), Diagnostic> {
+    let bytes = [DataType::Int8, DataType::Uint8];
+    if !bytes.contains(&settings.weight) {
+        let text = format!(
+            "{name}: ranges at run time go with weights of int8 and uint8, not {}",
+            settings.weight
+        );
+        return Err(Diagnostic::new(Code::FeatureUnsupported, text));
+    }
+    Ok(())
+}
+
+/// Constants that the sub-graphs of a node read, by their ids outside.
+fn captured_constants(g: &Graph, id: NodeId) -> BTreeMap<ValueId, Tensor> {
+    let captures = g[id].subgraphs().flat_map(Graph::captures).map(|(_, outer)| outer);
+    captures.filter_map(|v| Some((v, g.constant(v)?.clone()))).collect()
+}
+
+/// Gives a node weights of its own graph where they are a constant of the enclosing one; their
+/// memory is shared.
+fn import_weights(g: &mut Graph, id: NodeId, outer: &BTreeMap<ValueId, Tensor>) {
+    let slot = usize::from(!g[id].is("Gather"));
+    let Some(v) = g[id].input(slot) else { return };
+    let Origin::Captured(from) = g[v].origin() else { return };
+    if let Some(data) = outer.get(&from).filter(|data| data.dtype() == DataType::Float) {
+        let name = g[v].name.clone();
+        let own = g.add_initializer(&name, data.clone());
+        g.set_input(id, slot, Some(own));
+    }
+}
+
+impl Site<'_, '_> {
+    /// `x` as integers from its range at run time: integers, scale, zero point.
+    fn activation(&mut self, g: &mut Graph, x: ValueId) -> [ValueId; 3] {
+        if let Some(known) = self.activations.get(&x) {
+            return *known;
+        }
+        let name = g[x].name.clone();
+        let outs = ["quantized", "scale", "zero_point"]
+            .map(|role| g.add_value(&format!("{name}_{role}"), None));
+        let mut node = onnxd_ir::Node::new("DynamicQuantizeLinear", [x], outs);
+        node.name = format!("{name}_DynamicQuantizeLinear");
+        let by = g.producer(x).or_else(|| g.readers(x).first().copied());
+        node.layers = by.map(|id| g[id].layers.clone()).unwrap_or_default();
+        g.add_node(node);
+        self.pass.done.tensors.push(QuantizedTensor {
+            name,
+            dtype: DataType::Uint8,
+            scales: Vec::new(),
+            zero_points: Vec::new(),
+            range: None,
+            method: "range at run time".to_owned(),
+        });
+        self.activations.insert(x, outs);
+        outs
+    }
+
+    /// The constant `w` as integers.
+    fn weights(&mut self, g: &mut Graph, w: ValueId, want: Want) -> Result<Weights, String> {
+        if let Some(known) = self.weights.get(&(w, want)) {
+            return Ok(known.clone());
+        }
+        let data = g.constant(w).ok_or("its weights are computed")?.clone();
+        let rule = Rule::new(want.dtype, want.symmetric, want.reduced)
+            .ok_or_else(|| format!("weights of {} are not supported", want.dtype))?;
+        // With 8 bits, clipping gains less than what it does to a few outputs.
+        let rule = Rule { search: false, ..rule };
+        let found = match want.axis {
+            Some(axis) => weight::per_channel(&data, axis, rule),
+            None => weight::per_tensor(&data, rule),
+        }?;
+        let name = g[w].name.clone();
+        self.pass.done.tensors.push(found.row(&name));
+        let zero = match found.is_centered() {
+            true => None,
+            false => Some(found.zero_point_tensor().ok_or("its zero points have no tensor")?),
+        };
+        let zero = zero.map(|zero| match zero.to_i64s() {
+            Some(all) if want.one_zero => {
+                onnxd_quant::integers(want.dtype, &[], &all[..1]).unwrap_or(zero)
+            }
+            _ => zero,
+        });
+        let Quantized { integers, scales, .. } = found;
+        let integers = if want.transposed { transposed(&integers)? } else { integers };
+        let made = Weights {
+            integers: g.add_initializer(&format!("{name}_quantized"), integers),
+            zero: zero.map(|zero| g.add_initializer(&format!("{name}_zero_point"), zero)),
+            scales: scales.iter().map(|s| s.scale).collect(),
+        };
+        self.weights.insert((w, want), made.clone());
+        self.stale.insert(w);
+        Ok(made)
+    }
+}
+
+/// A matrix of bytes with its axes exchanged.
+fn transposed(x: &Tensor) -> Result<Tensor, String> {
+    let [rows, columns] = *x.dims() else { return Err("its weights are no matrix".to_owned()) };
+    let bytes = x.bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    for column in 0..columns {
+        out.extend((0..rows).map(|row| bytes[row * columns + column]));
+    }
+    Tensor::new(x.dtype(), vec![columns, rows], out.into()).map_err(|e| e.to_string())
+}

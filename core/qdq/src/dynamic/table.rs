@@ -1,0 +1,64 @@
+//! Tables that are only gathered from: embeddings.
+
+use super::{Site, Want};
+use crate::emit::Emit;
+use crate::request::Settings;
+use onnxd_ir::{Attr, DataType, Graph, Node, NodeId};
+
+/// Elements of a table below which integers save nothing that counts.
+const TABLE_MIN: usize = 4096;
+
+impl Site<'_, '_> {
+    /// `Gather(table, i)` becomes `DequantizeLinear(Gather(integers, i))`, with a scale for each
+    /// column of the table where columns stay together. An empty reason is none worth telling.
+    pub(super) fn table(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        settings: Settings,
+    ) -> Result<&'static str, String> {
+        let node = &g[id];
+        let (Some(table), Some(indices)) = (node.input(0), node.input(1)) else {
+            return Err(String::new());
+        };
+        let data = g.constant(table).filter(|t| t.dtype() == DataType::Float);
+        let Some(data) = data.filter(|t| t.rank() >= 2 && t.len() >= TABLE_MIN) else {
+            return Err(String::new());
+        };
+        if g.readers(table).iter().any(|id| !g[*id].is("Gather")) {
+            return Err("its table is read by others than Gather".to_owned());
+        }
+        let last = data.rank() - 1;
+        let axis = match node.attr("axis") {
+            Some(Attr::Int(axis)) if *axis < 0 => axis + data.rank() as i64,
+            Some(Attr::Int(axis)) => *axis,
+            _ => 0,
+        };
+        let columns = (settings.per_channel && axis != last as i64).then_some(last);
+        let want = Want {
+            axis: columns,
+            dtype: settings.weight,
+            symmetric: settings.symmetric || settings.weight == DataType::Int8,
+            reduced: false,
+            transposed: false,
+            one_zero: false,
+        };
+        let weights = self.weights(g, table, want)?;
+        let mut emit = Emit::replace(g, id);
+        let steps: Vec<f32> = weights.scales.iter().map(|s| *s as f32).collect();
+        let steps = match columns {
+            Some(_) => onnxd_ir::Tensor::vector(steps),
+            None => onnxd_ir::Tensor::scalar(steps[0]),
+        };
+        let scale = emit.constant("scale", steps);
+        let gather = Node::new("Gather", [weights.integers, indices], []);
+        let rows = emit.node(gather.with("axis", Attr::Int(axis)), "integer");
+        let mut back = Node::new("DequantizeLinear", [rows, scale], []);
+        back.inputs.extend(weights.zero.map(Some));
+        if columns.is_some() {
+            back = back.with("axis", Attr::Int(-1));
+        }
+        emit.last(back);
+        Ok("Gather of integers")
+    }
+}
