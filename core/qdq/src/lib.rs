@@ -3,6 +3,7 @@
 //! become operators on integers (`QLinear`), and back.
 
 pub mod accuracy;
+mod bodies;
 pub mod calibrate;
 mod coded;
 mod dynamic;
@@ -19,6 +20,7 @@ mod request;
 mod tests;
 mod unfold;
 pub mod weight;
+mod weight_only;
 mod weighted;
 
 pub use dynamic::quantize_dynamic;
@@ -29,4 +31,5 @@ pub use plan::{Plan, Quantized, name, plan};
 pub use report::{Done, Form, LeftInFloat, QuantizedLayer, QuantizedTensor, name_of};
 pub use request::{Overrides, Request, Settings};
 pub use unfold::{is_quantized, unfold};
+pub use weight_only::{Data, quantize_weights};
 pub use weighted::{Product, Weighted};

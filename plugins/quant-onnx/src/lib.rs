@@ -1,9 +1,10 @@
 //! Quantization in the standard's own operators, for every float graph: as pairs of
-//! `QuantizeLinear` and `DequantizeLinear` (`QDQ`).
+//! `QuantizeLinear` and `DequantizeLinear` (`QDQ`), or with operators on integers (`QLinear`).
 
 mod params;
 mod scheme;
 mod search;
+mod weights;
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.quant-onnx",
@@ -12,7 +13,12 @@ onnxd_plugin_sdk::export_plugin! {
         quantizer(
             "qdq",
             "Float operators between QuantizeLinear and DequantizeLinear" =>
-            || Box::new(scheme::Scheme),
+            || Box::new(scheme::Scheme(onnxd_qdq::Form::Qdq)),
+        ),
+        quantizer(
+            "qlinear",
+            "Operators on integers, such as MatMulIntegerToFloat and MatMulNBits" =>
+            || Box::new(scheme::Scheme(onnxd_qdq::Form::QLinear)),
         ),
     ],
 }

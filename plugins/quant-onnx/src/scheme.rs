@@ -1,6 +1,6 @@
 //! The flow of a quantization: request, ranges, placement, form, report.
 
-use crate::{params, search};
+use crate::{params, search, weights};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
@@ -9,8 +9,8 @@ use onnxd_qdq::{Done, Form, quantize_dynamic};
 /// The oldest operator set whose `DequantizeLinear` has scales for channels.
 const OPSET_MIN: i64 = 13;
 
-/// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`.
-pub(crate) struct Scheme;
+/// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`, or to operators on integers.
+pub(crate) struct Scheme(pub(crate) Form);
 
 impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
@@ -19,10 +19,13 @@ impl Quantizer for Scheme {
             onnxd_opset::convert(model, OPSET_MIN)?;
         }
         let done = match params::key(cx, "mode").as_str() {
-            None | Some("static") => search::quantize(model, &request, cx)?,
-            Some("dynamic") => quantize_dynamic(model, &request, Form::Qdq)?,
-            Some(mode) => {
-                let text = format!("`quantization.mode` = \"{mode}\" is not supported");
+            Some("dynamic") => quantize_dynamic(model, &request, self.0)?,
+            Some("weight_only") => weights::quantize(model, &request, self.0, cx)?,
+            None | Some("static") if self.0 == Form::Qdq => search::quantize(model, &request, cx)?,
+            mode => {
+                let mode = mode.unwrap_or("static");
+                let text =
+                    format!("`quantization.mode` = \"{mode}\" is not supported in this form");
                 return Err(Diagnostic::new(Code::FeatureUnsupported, text).into());
             }
         };

@@ -14,9 +14,9 @@ mod table;
 
 use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
 use crate::weight::{self, Quantized, Rule};
-use crate::{Request, Settings, emit};
+use crate::{Request, Settings, bodies, emit};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_ir::{DataType, Graph, Model, NodeId, Origin, Tensor, ValueId};
+use onnxd_ir::{DataType, Graph, Model, Tensor, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Quantizes products with constant weights, in sub-graphs too. The model must have operator set 13
@@ -94,14 +94,14 @@ fn graph(
     };
     for id in g.topological().unwrap_or_default() {
         if g[id].subgraphs().next().is_some() {
-            let constants = captured_constants(g, id);
+            let constants = bodies::captured_constants(g, id);
             g.edit_subgraphs(id, |inner| graph(inner, site.pass, &constants, found));
         }
         let node = &g[id];
         let name = name_of(g, node);
         let Some(settings) = site.pass.request.of(&name, node) else { continue };
         let op = node.op.clone();
-        import_weights(g, id, outer);
+        bodies::import_weights(g, id, outer);
         let outcome = match op.as_str() {
             _ if !g[id].is_standard() => continue,
             "MatMul" | "Gemm" | "Conv" | "ConvTranspose" => {
@@ -139,25 +139,6 @@ fn types(name: &str, settings: Settings) -> Result<(), Diagnostic> {
         return Err(Diagnostic::new(Code::FeatureUnsupported, text));
     }
     Ok(())
-}
-
-/// Constants that the sub-graphs of a node read, by their ids outside.
-fn captured_constants(g: &Graph, id: NodeId) -> BTreeMap<ValueId, Tensor> {
-    let captures = g[id].subgraphs().flat_map(Graph::captures).map(|(_, outer)| outer);
-    captures.filter_map(|v| Some((v, g.constant(v)?.clone()))).collect()
-}
-
-/// Gives a node weights of its own graph where they are a constant of the enclosing one; their
-/// memory is shared.
-fn import_weights(g: &mut Graph, id: NodeId, outer: &BTreeMap<ValueId, Tensor>) {
-    let slot = usize::from(!g[id].is("Gather"));
-    let Some(v) = g[id].input(slot) else { return };
-    let Origin::Captured(from) = g[v].origin() else { return };
-    if let Some(data) = outer.get(&from).filter(|data| data.dtype() == DataType::Float) {
-        let name = g[v].name.clone();
-        let own = g.add_initializer(&name, data.clone());
-        g.set_input(id, slot, Some(own));
-    }
 }
 
 impl Site<'_, '_> {

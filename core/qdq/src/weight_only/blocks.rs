@@ -1,0 +1,119 @@
+//! Weights in blocks along the axis that a product sums over, each block with its own scale.
+
+use super::gptq::Inverse;
+use crate::weight::{Rule, fit};
+use onnxd_ir::DataType;
+use rayon::prelude::*;
+
+/// Rows that are quantized together, so that what they share is read once.
+const TOGETHER: usize = 16;
+
+/// `n` rows of `k` weights as unsigned integers; the last block of a row may be shorter.
+#[derive(Clone, Debug)]
+pub(super) struct Blocks {
+    pub(super) n: usize,
+    pub(super) k: usize,
+    pub(super) block: usize,
+    pub(super) rule: Rule,
+    /// `[n, k]`, moved up so that the lowest integer of the type is 0.
+    pub(super) integers: Vec<u8>,
+    /// `[n, blocks]`
+    pub(super) scales: Vec<f32>,
+    /// `[n, blocks]`, moved up likewise.
+    pub(super) zeros: Vec<u8>,
+}
+
+impl Blocks {
+    /// Each weight becomes the nearest integer; or, with what is known of the inputs, one that
+    /// makes up for the errors of those before it (GPTQ).
+    pub(super) fn of(
+        weights: &[f32],
+        (n, k): (usize, usize),
+        (block, rule): (usize, Rule),
+        known: Option<&Inverse>,
+    ) -> Blocks {
+        let count = k.div_ceil(block);
+        let mut made = Blocks {
+            n,
+            k,
+            block,
+            rule,
+            integers: vec![0; n * k],
+            scales: vec![1.0; n * count],
+            zeros: vec![0; n * count],
+        };
+        let rows = made.integers.par_chunks_mut(TOGETHER * k);
+        let scales = made.scales.par_chunks_mut(TOGETHER * count);
+        let zeros = made.zeros.par_chunks_mut(TOGETHER * count);
+        let weights = weights.par_chunks(TOGETHER * k);
+        rows.zip(scales).zip(zeros).zip(weights).for_each(|(((q, s), z), w)| {
+            let mut w = w.to_vec();
+            for b in 0..count {
+                let columns = b * block..k.min((b + 1) * block);
+                for (row, w) in w.chunks(k).enumerate() {
+                    let (scale, _) = fit(&w[columns.clone()], rule, DataType::Float);
+                    s[row * count + b] = scale.scale as f32;
+                    z[row * count + b] = (scale.zero_point + offset(rule)) as u8;
+                }
+                for column in columns {
+                    let later = known.map(|known| known.row(column));
+                    for (row, w) in w.chunks_mut(k).enumerate() {
+                        let (scale, zero) = (s[row * count + b], z[row * count + b]);
+                        let integer = nearest(w[column], scale, zero, rule);
+                        q[row * k + column] = integer;
+                        if let Some(later) = later {
+                            let error = w[column] - real(integer, scale, zero);
+                            spread(&mut w[column..], later, error);
+                        }
+                    }
+                }
+            }
+        });
+        made
+    }
+
+    /// Blocks of a row.
+    pub(super) fn count(&self) -> usize {
+        self.k.div_ceil(self.block)
+    }
+
+    /// Row `n` as the reals that it stands for.
+    pub(super) fn row(&self, n: usize) -> impl Iterator<Item = f32> + '_ {
+        let count = self.count();
+        (0..self.k).map(move |k| {
+            let at = n * count + k / self.block;
+            real(self.integers[n * self.k + k], self.scales[at], self.zeros[at])
+        })
+    }
+
+    /// Whether zero is the middle of the integers everywhere, which need not be written.
+    pub(super) fn is_centered(&self) -> bool {
+        let middle = 1u8 << (self.rule.levels.dtype.bits() - 1);
+        self.zeros.iter().all(|z| *z == middle)
+    }
+}
+
+/// How far integers of a type are moved up to be unsigned.
+pub(super) fn offset(rule: Rule) -> i64 {
+    let dtype = rule.levels.dtype;
+    let signed = matches!(dtype, DataType::Int8 | DataType::Int4 | DataType::Int2);
+    if signed { 1 << (dtype.bits() - 1) } else { 0 }
+}
+
+fn nearest(x: f32, scale: f32, zero: u8, rule: Rule) -> u8 {
+    let (lo, hi) = (rule.levels.min + offset(rule), rule.levels.max + offset(rule));
+    let q = (x / scale).round_ties_even() as i64;
+    q.saturating_add(i64::from(zero)).clamp(lo, hi) as u8
+}
+
+fn real(q: u8, scale: f32, zero: u8) -> f32 {
+    (f32::from(q) - f32::from(zero)) * scale
+}
+
+/// Takes the error of the first weight out of the later ones; `later` begins with its own share.
+fn spread(weights: &mut [f32], later: &[f32], error: f32) {
+    let factor = error / later[0];
+    for (w, share) in weights.iter_mut().zip(later).skip(1) {
+        *w -= factor * share;
+    }
+}

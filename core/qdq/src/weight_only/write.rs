@@ -1,0 +1,206 @@
+//! The operators that read weights in blocks.
+
+use super::Place;
+use super::blocks::{Blocks, offset};
+use crate::emit::{Emit, MICROSOFT};
+use crate::report::Form;
+use onnxd_ir::ops::{DequantizeLinear, Gemm, Op};
+use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Tensor, ValueId};
+use onnxd_quant::integers;
+
+/// What was written.
+pub(super) struct Written {
+    pub(super) operator: &'static str,
+    pub(super) microsoft: bool,
+}
+
+/// Whether the form can say it.
+pub(super) fn possible(g: &Graph, id: NodeId, place: &Place, form: Form) -> Result<(), String> {
+    let rank = |v: ValueId| g[v].ty.as_ref().and_then(|t| Some(t.shape()?.len()));
+    let weights = g.constant(place.w).map_or(2, Tensor::rank);
+    let Some(x) = place.x.filter(|_| form == Form::QLinear && g[id].is("MatMul")) else {
+        return Ok(());
+    };
+    // MatMulNBits knows no axes of its weights but two.
+    match rank(x) {
+        Some(rank) if rank >= weights => Ok(()),
+        None if weights == 2 => Ok(()),
+        _ => Err("its weights have more axes than its input".to_owned()),
+    }
+}
+
+/// Makes the node read the weights as integers.
+pub(super) fn write(
+    g: &mut Graph,
+    id: NodeId,
+    place: &Place,
+    made: &Blocks,
+    form: Form,
+) -> Result<Written, String> {
+    match (form, place.x) {
+        (Form::Qdq, _) => dequantize(g, id, place, made)?,
+        (Form::QLinear, Some(x)) => product(g, id, x, made)?,
+        (Form::QLinear, None) => gather(g, id, made)?,
+    }
+    let operator = match (form, place.x) {
+        (Form::Qdq, _) => "DequantizeLinear",
+        (Form::QLinear, Some(_)) => "MatMulNBits",
+        (Form::QLinear, None) => "GatherBlockQuantized",
+    };
+    Ok(Written { operator, microsoft: form == Form::QLinear })
+}
+
+/// A table `[n, columns]` by the axes of the weights.
+fn arranged<T: Copy>(rows: &[T], n: usize, by_rows: bool) -> Vec<T> {
+    let columns = rows.len() / n;
+    match by_rows {
+        true => rows.to_vec(),
+        false => (0..rows.len()).map(|i| rows[i % n * columns + i / n]).collect(),
+    }
+}
+
+/// `DequantizeLinear(integers, scales, zero points){axis, block_size}` in front of the operator.
+fn dequantize(g: &mut Graph, id: NodeId, place: &Place, made: &Blocks) -> Result<(), String> {
+    let dtype = made.rule.levels.dtype;
+    let data = g.constant(place.w).ok_or("its weights are computed")?;
+    let (dims, rank) = (data.dims().to_vec(), data.rank());
+    let axis = if place.by_rows { rank - 1 } else { rank - 2 };
+    let mut few = dims.clone();
+    few[axis] = made.count();
+    let tensor = |dims: &[usize], values: &[u8]| {
+        let values = arranged(values, made.n, place.by_rows);
+        // In parts whose integers fill whole bytes, so that they need not be held twice.
+        let parts = values.chunks(1 << 14).map(|part| {
+            let values: Vec<i64> = part.iter().map(|q| i64::from(*q) - offset(made.rule)).collect();
+            integers(dtype, &[values.len()], &values).map(|t| t.bytes().clone())
+        });
+        let parts: Option<Vec<_>> = parts.collect();
+        let bytes = parts.map(|parts| parts.concat());
+        let made = bytes.and_then(|b| Tensor::new(dtype, dims.to_vec(), b.into()).ok());
+        made.ok_or_else(|| format!("{dtype} is no type of weights"))
+    };
+    let quantized = tensor(&dims, &made.integers)?;
+    let centered = made.zeros.iter().all(|z| i64::from(*z) == offset(made.rule));
+    let zeros = if centered { None } else { Some(tensor(&few, &made.zeros)?) };
+    let scales = Tensor::from_vec(few, arranged(&made.scales, made.n, place.by_rows));
+    let (name, ty) = (g[place.w].name.clone(), g[place.w].ty.clone());
+    let x = g.add_initializer(&format!("{name}_quantized"), quantized);
+    let scale = g.add_initializer(&format!("{name}_scale"), scales);
+    let x_zero_point = zeros.map(|z| g.add_initializer(&format!("{name}_zero_point"), z));
+    let out = g.add_value(&format!("{name}_dequantized"), ty);
+    let (axis, block_size) = (axis as i64, made.block as i64);
+    let op = DequantizeLinear { x_zero_point, axis, block_size, ..DequantizeLinear::new(x, scale) };
+    let mut node = op.into_node(out);
+    node.name = format!("{name}_DequantizeLinear");
+    node.layers.clone_from(&g[id].layers);
+    g.add_node(node);
+    g.set_input(id, place.slot, Some(out));
+    Ok(())
+}
+
+/// Rows of integers, each row filled up to `width`, several to a byte, the first lowest.
+pub(super) fn packed(rows: &[u8], columns: usize, width: usize, bits: usize) -> Vec<u8> {
+    let per_byte = 8 / bits;
+    let bytes = width.div_ceil(per_byte);
+    let mut out = Vec::with_capacity(rows.len() / columns.max(1) * bytes);
+    for row in rows.chunks(columns) {
+        let byte = |i: usize| {
+            let one =
+                |slot: usize| row.get(i * per_byte + slot).copied().unwrap_or(0) << (bits * slot);
+            (0..per_byte).map(one).fold(0, |byte, x| byte | x)
+        };
+        out.extend((0..bytes).map(byte));
+    }
+    out
+}
+
+fn int(value: usize) -> Attr {
+    Attr::Int(value as i64)
+}
+
+/// `MatMulNBits(x, integers, scales, zero points?, , bias?)`.
+fn product(g: &mut Graph, id: NodeId, x: ValueId, made: &Blocks) -> Result<(), String> {
+    let gemm = Gemm::view(&g[id]);
+    let bits = made.rule.levels.dtype.bits();
+    let (n, count) = (made.n, made.count());
+    let bytes = packed(&made.integers, made.k, count * made.block, bits);
+    let per_block = made.block * bits / 8;
+    let alpha = gemm.as_ref().map_or(1.0, |op| op.alpha);
+    let scales: Vec<f32> = made.scales.iter().map(|s| s * alpha).collect();
+    let constant = |v: ValueId| g.constant(v).cloned();
+    let bias = gemm.as_ref().filter(|op| op.beta != 0.0).and_then(|op| op.c);
+    // A row that is added can be so by the operator itself.
+    let row = bias.and_then(constant).filter(|c| c.dims() == [n]);
+    let beta = gemm.as_ref().map_or(1.0, |op| op.beta);
+    let row =
+        row.and_then(|row| row.to_reals()?.map(|x| x * f64::from(beta)).to_tensor(DataType::Float));
+    let mut emit = Emit::replace(g, id);
+    let x = match gemm.as_ref().is_some_and(|op| op.transA != 0) {
+        true => emit.op("Transpose", &[x], "transposed"),
+        false => x,
+    };
+    let b = emit.constant("weights", Tensor::from_vec([n, count, per_block], bytes));
+    let s = emit.constant("scales", Tensor::from_vec([n * count], scales));
+    let zeros = match made.is_centered() {
+        true => None,
+        false => {
+            let zeros = packed(&made.zeros, count, count, bits);
+            Some(emit.constant("zero_points", Tensor::from_vec([zeros.len()], zeros)))
+        }
+    };
+    let mut node = Node::new("MatMulNBits", [x, b, s], []);
+    node.domain = MICROSOFT.to_owned();
+    for (name, value) in [("K", made.k), ("N", n), ("bits", bits), ("block_size", made.block)] {
+        node = node.with(name, int(value));
+    }
+    let folded = row.map(|row| emit.constant("bias", row));
+    match folded {
+        Some(row) => node.inputs.extend([zeros, None, Some(row)]),
+        None => node.inputs.extend(zeros.map(Some)),
+    }
+    let Some(bias) = bias.filter(|_| folded.is_none()) else {
+        emit.last(node);
+        return Ok(());
+    };
+    let product = emit.node(node, "product");
+    let bias = match beta == 1.0 {
+        true => bias,
+        false => {
+            let beta = emit.constant("beta", Tensor::scalar(beta));
+            emit.op("Mul", &[bias, beta], "bias")
+        }
+    };
+    emit.last(Node::new("Add", [product, bias], []));
+    Ok(())
+}
+
+/// `GatherBlockQuantized(integers, indices, scales, zero points)`: rows of a table.
+fn gather(g: &mut Graph, id: NodeId, made: &Blocks) -> Result<(), String> {
+    let indices = g[id].input(1).ok_or("it has no indices")?;
+    let bits = made.rule.levels.dtype.bits();
+    let (n, count) = (made.n, made.count());
+    let dtype = match bits {
+        4 => DataType::Uint4,
+        8 => DataType::Uint8,
+        _ => return Err(format!("tables of {bits} bits are not supported")),
+    };
+    let tensor = |columns: usize, values: &[u8]| {
+        let bytes = packed(values, values.len(), values.len(), bits);
+        Tensor::new(dtype, vec![n, columns], bytes.into()).map_err(|e| e.to_string())
+    };
+    let data = tensor(made.k, &made.integers)?;
+    let zeros = tensor(count, &made.zeros)?;
+    let mut emit = Emit::replace(g, id);
+    let data = emit.constant("table", data);
+    let scales = emit.constant("scales", Tensor::from_vec([n, count], made.scales.clone()));
+    let zeros = emit.constant("zero_points", zeros);
+    let mut node = Node::new("GatherBlockQuantized", [data, indices, scales, zeros], []);
+    node.domain = MICROSOFT.to_owned();
+    for (name, value) in
+        [("bits", bits), ("block_size", made.block), ("gather_axis", 0), ("quantize_axis", 1)]
+    {
+        node = node.with(name, int(value));
+    }
+    emit.last(node);
+    Ok(())
+}
