@@ -105,6 +105,18 @@ impl Graph {
         id
     }
 
+    /// In a sub-graph: ends the capture of a value that nothing reads any more.
+    pub fn release(&mut self, id: ValueId) {
+        let Origin::Captured(outer) = self[id].origin else { return };
+        if self.uses(id) > 0 {
+            return;
+        }
+        self[id].origin = Origin::None;
+        if let Some(inner) = self.captured.get_mut(&outer) {
+            inner.retain(|v| *v != id);
+        }
+    }
+
     /// What stood for value `from` of the enclosing graph stands for `to`.
     fn capture_instead(&mut self, from: ValueId, to: ValueId) {
         let inner = self.captured.remove(&from).unwrap_or_default();

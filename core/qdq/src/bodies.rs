@@ -19,5 +19,6 @@ pub(crate) fn import_weights(g: &mut Graph, id: NodeId, outer: &BTreeMap<ValueId
         let name = g[v].name.clone();
         let own = g.add_initializer(&name, data.clone());
         g.set_input(id, slot, Some(own));
+        g.release(v);
     }
 }

@@ -96,6 +96,7 @@ fn graph(
         if g[id].subgraphs().next().is_some() {
             let constants = bodies::captured_constants(g, id);
             g.edit_subgraphs(id, |inner| graph(inner, site.pass, &constants, found));
+            site.stale.extend(constants.into_keys());
         }
         let node = &g[id];
         let name = name_of(g, node);

@@ -118,6 +118,8 @@ fn bodies_read_constants_of_the_graph_around_them() {
     );
     let (quantized, done) = dynamic(&float, Settings::default(), Form::Qdq);
     assert_eq!(done.layers.len(), 3, "{done:?}");
+    let w = quantized.graph.value_named("w");
+    assert!(w.is_none_or(|v| quantized.graph[v].initializer().is_none()));
     let (_, node) = quantized.graph.nodes().find(|(_, n)| n.is("If")).unwrap();
     for body in node.subgraphs() {
         assert!(body.nodes().any(|(_, n)| n.is("MatMulInteger")));

@@ -2,6 +2,7 @@
 
 mod dynamic;
 mod placement;
+mod weight_only;
 
 use crate::calibrate::{Method, statistics};
 use crate::{Done, Ranges, Request, place, plan};

@@ -231,7 +231,8 @@ mod tests {
         for i in 0..k {
             for j in 0..k {
                 let inverse = |i: usize, l: usize| (0..k).map(|m| at(m, i) * at(m, l)).sum::<f64>();
-                let h = |l: usize| pairs.sums[l * k + j] + if l == j { damping } else { 0.0 };
+                let sum = |l: usize| pairs.sums[l.min(j) * k + l.max(j)];
+                let h = |l: usize| sum(l) + if l == j { damping } else { 0.0 };
                 let found: f64 = (0..k).map(|l| inverse(i, l) * h(l)).sum();
                 assert!((found - f64::from(u8::from(i == j))).abs() < 1e-4, "{i} {j} {found}");
             }

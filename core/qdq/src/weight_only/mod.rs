@@ -240,16 +240,19 @@ fn graph(
     outer: &BTreeMap<ValueId, Tensor>,
     known: &BTreeSet<NodeId>,
 ) {
+    let mut stale = BTreeSet::new();
     for id in g.topological().unwrap_or_default() {
         if g[id].subgraphs().next().is_some() {
             let constants = bodies::captured_constants(g, id);
             g.edit_subgraphs(id, |inner| graph(inner, pass, &constants, &BTreeSet::new()));
+            stale.extend(constants.into_keys());
         }
         bodies::import_weights(g, id, outer);
         if !known.contains(&id) {
             pass.node(g, id, None);
         }
     }
+    emit::drop_unread(g, stale);
 }
 
 impl Pass<'_> {
