@@ -150,12 +150,21 @@ pub fn per_channel(weights: &Tensor, axis: usize, rule: Rule) -> Result<Quantize
         return Err(format!("weights of rank {} have no axis {axis}", dims.len()));
     };
     let inner: usize = dims[axis + 1..].iter().product();
-    let fitted = (0..channels.div_ceil(TOGETHER)).into_par_iter().flat_map_iter(|batch| {
-        let first = batch * TOGETHER;
-        let gathered = gather(&values, (channels, inner), first..channels.min(first + TOGETHER));
-        gathered.into_iter().map(|channel| fit(&channel, rule, weights.dtype()))
-    });
-    let (scales, clipped): (Vec<Scale>, Vec<bool>) = fitted.unzip();
+    let (scales, clipped): (Vec<Scale>, Vec<bool>) = match rule.search {
+        true => {
+            let batches = (0..channels.div_ceil(TOGETHER)).into_par_iter();
+            let fitted = batches.flat_map_iter(|batch| {
+                let which = batch * TOGETHER..channels.min((batch + 1) * TOGETHER);
+                let gathered = gather(&values, (channels, inner), which);
+                gathered.into_iter().map(|channel| fit(&channel, rule, weights.dtype()))
+            });
+            fitted.unzip()
+        }
+        false => {
+            let ends = ends(&values, (channels, inner));
+            ends.iter().map(|ends| fit(ends, rule, weights.dtype())).unzip()
+        }
+    };
     let of = |i: usize| scales[i / inner.max(1) % channels.max(1)];
     let integers = round(weights, &values, rule.levels, &of)?;
     let clipped = clipped.contains(&true);
@@ -178,6 +187,32 @@ pub(crate) fn finite(weights: &Tensor) -> Result<Cow<'_, [f32]>, String> {
         true => Ok(values),
         false => Err("weights are not all finite".to_owned()),
     }
+}
+
+/// The smallest and the largest element of each channel of `[outer, channels, inner]`, and zero.
+fn ends(values: &[f32], (channels, inner): (usize, usize)) -> Vec<[f32; 2]> {
+    let none = || vec![[0f32; 2]; channels];
+    let see = |mut found: Vec<[f32; 2]>, outer: &[f32]| {
+        if inner == 1 {
+            for ([lo, hi], x) in found.iter_mut().zip(outer) {
+                (*lo, *hi) = (lo.min(*x), hi.max(*x));
+            }
+            return found;
+        }
+        for ([lo, hi], run) in found.iter_mut().zip(outer.chunks(inner.max(1))) {
+            *lo = run.iter().fold(*lo, |a, x| a.min(*x));
+            *hi = run.iter().fold(*hi, |a, x| a.max(*x));
+        }
+        found
+    };
+    let merge = |mut a: Vec<[f32; 2]>, b: Vec<[f32; 2]>| {
+        for ([lo, hi], [low, high]) in a.iter_mut().zip(b) {
+            (*lo, *hi) = (lo.min(low), hi.max(high));
+        }
+        a
+    };
+    let outers = values.par_chunks(channels.saturating_mul(inner).max(1));
+    outers.with_min_len(64).fold(none, see).reduce(none, merge)
 }
 
 /// Some channels of `[outer, channels, inner]`, each in one piece.

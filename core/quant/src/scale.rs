@@ -17,6 +17,7 @@ pub struct Levels {
 impl Levels {
     /// All integers of a type of at most 16 bits; `None` for others.
     #[must_use]
+    #[inline]
     pub fn of(dtype: DataType) -> Option<Levels> {
         let (min, max) = match dtype {
             DataType::Uint8 => (0, 255),
@@ -47,6 +48,7 @@ impl Levels {
         }
     }
 
+    #[inline]
     fn full(self) -> Levels {
         Levels::of(self.dtype).unwrap_or(self)
     }
@@ -89,13 +91,18 @@ impl Scale {
         Scale { dtype: levels.dtype, scale, zero_point: zero_point as i64 }
     }
 
-    /// The integer for `x`: divided in `f32` as `QuantizeLinear` does, ties to even, saturated.
+    /// The integer for `x`: divided in `f32` as `QuantizeLinear` does, ties to even, saturated. Not
+    /// a number becomes the zero point.
     #[must_use]
+    #[inline]
     pub fn quantize(&self, x: f32) -> i64 {
+        /// Adding and taking it away leaves the nearest integer, for magnitudes up to 2^22.
+        const ROUND: f32 = 12_582_912.0;
+        /// Beyond the integers of all types.
+        const REACH: f32 = 131_072.0;
         let Levels { min, max, .. } = self.levels();
-        let q = (x / self.scale as f32).round_ties_even();
-        // A float beyond all integers becomes the largest, NaN zero.
-        (q as i64).saturating_add(self.zero_point).clamp(min, max)
+        let q = ((x / self.scale as f32).clamp(-REACH, REACH) + ROUND) - ROUND;
+        (i64::from(q as i32) + self.zero_point).clamp(min, max)
     }
 
     /// The real that `q` stands for.
@@ -111,6 +118,7 @@ impl Scale {
         (self.dequantize(min), self.dequantize(max))
     }
 
+    #[inline]
     fn levels(&self) -> Levels {
         let all = Levels { dtype: self.dtype, min: i64::MIN, max: i64::MAX };
         all.full()

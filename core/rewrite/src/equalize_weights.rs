@@ -8,13 +8,19 @@
 use crate::{Pass, PassContext, REALS_MAX, Skip};
 use onnxd_diagnostics::Diagnostic;
 use onnxd_ir::ops::{Conv, Gemm};
-use onnxd_ir::{At, Attr, Graph, Model, NodeId, Reals, Tensor, ValueId};
-
-/// Ranges that differ by less than this factor are left alone.
-const RATIO_MIN: f64 = 1.001;
+use onnxd_ir::{At, Attr, DataType, Graph, Model, NodeId, Reals, Tensor, ValueId};
 
 /// The pass `equalize-weights`.
-pub struct EqualizeWeights;
+pub struct EqualizeWeights {
+    /// Layers whose channels would all change by less than this factor are left alone.
+    pub ratio_min: f64,
+}
+
+impl Default for EqualizeWeights {
+    fn default() -> Self {
+        EqualizeWeights { ratio_min: 1.001 }
+    }
+}
 
 impl Pass for EqualizeWeights {
     fn name(&self) -> &'static str {
@@ -28,7 +34,7 @@ impl Pass for EqualizeWeights {
                 break;
             }
             let Some(first) = Layer::at(graph, id) else { continue };
-            match equalize(graph, &first) {
+            match equalize(graph, &first, self.ratio_min) {
                 Ok(()) => cx.rewrote(),
                 Err(reason) => cx.skip(&graph[first.out].name.clone(), reason),
             }
@@ -77,7 +83,7 @@ impl Layer {
         Some(Layer { node: id, x, w, w_slot: 1, bias, out, out_axis, group, transposed })
     }
 
-    fn weights(&self, graph: &Graph) -> Result<Reals, Skip> {
+    fn weights<'g>(&self, graph: &'g Graph) -> Result<&'g Tensor, Skip> {
         let name = || &graph[self.w].name;
         let found = graph.constant(self.w).filter(|t| t.dtype().is_float());
         let Some(found) = found else {
@@ -95,28 +101,31 @@ impl Layer {
         if found.len() > REALS_MAX {
             return Skip::because(format!("`{}` has more than {REALS_MAX} elements", name()));
         }
-        found.to_reals().ok_or_else(|| Skip(format!("`{}` has an unusual type", name())))
+        Ok(found)
     }
 }
 
-fn equalize(graph: &mut Graph, first: &Layer) -> Result<(), Skip> {
+fn equalize(graph: &mut Graph, first: &Layer, ratio_min: f64) -> Result<(), Skip> {
     let second = follow(graph, first.out)?;
     if second.w == first.w {
         return Skip::because("both layers share their weights");
     }
     let (w1, w2) = (first.weights(graph)?, second.weights(graph)?);
-    let channels = w1.dims[first.out_axis];
-    let r1 = w1.abs_max_along(first.out_axis);
-    let (r2, input_of) = input_ranges(&w2, &second, channels)?;
+    let channels = w1.dims()[first.out_axis];
+    let inner: usize = w1.dims()[first.out_axis + 1..].iter().product();
+    let r1 = ranges(w1, channels, &|i| i / inner % channels);
+    let input_of = input_of(w2.dims(), &second, channels)?;
+    let r2 = ranges(w2, channels, &input_of);
     let s: Vec<f64> = r1
-        .values
         .iter()
         .zip(&r2)
         .map(|(r1, r2)| if *r1 > 0.0 && *r2 > 0.0 { (r1 * r2).sqrt() / r1 } else { 1.0 })
         .collect();
-    if s.iter().all(|s| (1.0 / RATIO_MIN..RATIO_MIN).contains(s)) {
+    if s.iter().all(|s| (1.0 / ratio_min..ratio_min).contains(s)) {
         return Skip::because("the ranges are even already");
     }
+    let reals = |w: &Tensor| w.to_reals().ok_or_else(|| Skip("weights of an unusual type".into()));
+    let (w1, w2) = (reals(w1)?, reals(w2)?);
     let gain = Reals { dims: vec![channels], values: s };
     let scaled2 = w2.values.iter().enumerate().map(|(i, x)| x / gain.values[input_of(i)]).collect();
     let w2 = Reals { dims: w2.dims.clone(), values: scaled2 };
@@ -200,33 +209,44 @@ fn follow(graph: &Graph, mut v: ValueId) -> Result<Layer, Skip> {
 
 type InputOf = Box<dyn Fn(usize) -> usize>;
 
-/// Per channel of the first layer: largest weight of the second that reads it; and the channel that each weight reads.
-fn input_ranges(w2: &Reals, second: &Layer, channels: usize) -> Result<(Vec<f64>, InputOf), Skip> {
-    let kernel: usize = w2.dims[2..].iter().product();
-    let [d0, d1] = [w2.dims[0], w2.dims[1]];
-    let input_of: InputOf = if w2.dims.len() == 2 {
+/// The largest magnitude of each channel.
+fn ranges(weights: &Tensor, channels: usize, channel: &dyn Fn(usize) -> usize) -> Vec<f64> {
+    let mut ranges = vec![0f64; channels];
+    let mut see = |i: usize, x: f64| {
+        let range = &mut ranges[channel(i)];
+        *range = range.max(x.abs());
+    };
+    match weights.as_slice::<f32>().filter(|_| weights.dtype() == DataType::Float) {
+        Some(floats) => floats.iter().enumerate().for_each(|(i, x)| see(i, f64::from(*x))),
+        None => {
+            let reals = weights.to_reals().map(|r| r.values).unwrap_or_default();
+            reals.iter().enumerate().for_each(|(i, x)| see(i, *x));
+        }
+    }
+    ranges
+}
+
+/// The channel of the first layer that each weight of the second reads.
+fn input_of(w2: &[usize], second: &Layer, channels: usize) -> Result<InputOf, Skip> {
+    let kernel: usize = w2[2..].iter().product();
+    let [d0, d1] = [w2[0], w2[1]];
+    if w2.len() == 2 {
         let inputs = if second.out_axis == 0 { d1 } else { d0 };
         if inputs % channels != 0 {
             return Skip::because(format!("{channels} channels meet {inputs} inputs"));
         }
         // A flattened feature map is a block of consecutive inputs.
         let block = inputs / channels;
-        match second.out_axis {
+        return Ok(match second.out_axis {
             0 => Box::new(move |i| i % d1 / block),
             _ => Box::new(move |i| i / d1 / block),
-        }
-    } else if d1 * second.group == channels {
-        let outputs_per_group = d0 / second.group;
-        Box::new(move |i| i / (d1 * kernel) / outputs_per_group * d1 + i / kernel % d1)
-    } else {
-        return Skip::because(format!("{channels} channels meet {}", d1 * second.group));
-    };
-    let mut ranges = vec![0f64; channels];
-    for (i, x) in w2.values.iter().enumerate() {
-        let range = &mut ranges[input_of(i)];
-        *range = range.max(x.abs());
+        });
     }
-    Ok((ranges, input_of))
+    if d1 * second.group != channels {
+        return Skip::because(format!("{channels} channels meet {}", d1 * second.group));
+    }
+    let outputs_per_group = d0 / second.group;
+    Ok(Box::new(move |i| i / (d1 * kernel) / outputs_per_group * d1 + i / kernel % d1))
 }
 
 #[cfg(test)]
@@ -237,7 +257,7 @@ mod tests {
     #[test]
     fn convolution_into_fully_connected_by_blocks() {
         let model = check_pass_same(
-            &EqualizeWeights,
+            &EqualizeWeights::default(),
             "g (float[1,1,2,2] x) => (float[1,2] y)
              <float[2,1,1,1] w = {0.01, 100.0}, float[2] b = {0.5, -1.0},
               float[2,8] v = {1.0, 2.0, 3.0, 4.0, 0.1, 0.2, 0.3, 0.4, 5.0, 6.0, 7.0, 8.0, 0.5, 0.6, 0.7, 0.8}>
@@ -257,7 +277,7 @@ mod tests {
     #[test]
     fn depthwise_convolution() {
         check_pass_same(
-            &EqualizeWeights,
+            &EqualizeWeights::default(),
             "g (float[1,1,3,3] x) => (float[1,2,3,3] y)
              <float[2,1,1,1] w = {0.01, 100.0}, float[2,1,1,1] v = {3.0, 0.2}>
              {
@@ -279,14 +299,14 @@ mod tests {
                   float[2,1] u = {{3.0, 0.5}}>
                  {{ c = Conv(x, w) f = {flatten} y = {second} }}"
             );
-            check_pass_skip(&EqualizeWeights, reason, &graph);
+            check_pass_skip(&EqualizeWeights::default(), reason, &graph);
         }
     }
 
     #[test]
     fn a_bias_that_would_overflow_keeps_the_layers_as_they_are() {
         check_pass_skip(
-            &EqualizeWeights,
+            &EqualizeWeights::default(),
             "a scaled element of `b` is not finite",
             "g (float16[1,1,1,1] x) => (float16[1,1,1,1] y)
              <float16[1,1,1,1] w = {0.00001}, float16[1] b = {1000.0}, float16[1,1,1,1] v = {1.0}>
@@ -300,7 +320,7 @@ mod tests {
     #[test]
     fn a_clip_does_not_commute() {
         check_pass_skip(
-            &EqualizeWeights,
+            &EqualizeWeights::default(),
             "Clip stands between the two layers",
             "g (float[1,1,3,3] x) => (float[1,1,3,3] y)
              <float[1,1,1,1] w = {0.01}, float[1,1,1,1] v = {3.0}, float lo = {0.0}, float hi = {6.0}>

@@ -31,7 +31,7 @@ onnxd_plugin_sdk::export_plugin! {
         pass(
             "equalize-weights",
             "Evens out weight ranges between consecutive layers (helps quantization)" =>
-            || Box::new(EqualizeWeights),
+            || Box::new(EqualizeWeights::default()),
         ),
     ],
 }

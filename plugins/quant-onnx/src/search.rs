@@ -8,7 +8,7 @@
 use crate::params;
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_sdk::ir::{Model, NodeId};
+use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
 use onnxd_qdq::accuracy::{Base, correct_biases, equalized, layers_db, outputs_db};
 use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Done, Request, Weighted};
@@ -16,8 +16,13 @@ use onnxd_quant::{Feeds, Limits};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-/// Samples on which a choice is measured that everybody makes.
-const FEW: u64 = 16;
+/// Samples on which a choice is measured that everybody makes, and layers for the report: fewer of
+/// models with many weights, whose runs take long.
+fn few(model: &Model) -> u64 {
+    let graph = &model.graph;
+    let sizes = graph.value_ids().filter_map(|v| graph[v].initializer().map(Tensor::len));
+    ((1 << 26) / sizes.sum::<usize>().max(1) as u64).clamp(2, 16)
+}
 
 /// Samples on which choices are measured at most.
 const HELD_MAX: u64 = 64;
@@ -110,13 +115,13 @@ impl<'c> Search<'c> {
     fn new(model: &Model, request: &'c Request, cx: &'c QuantizeContext) -> Outcome<Search<'c>> {
         let none = BTreeSet::new();
         let mut bases = vec![Base::new(model.clone(), request, &none)];
-        if let Some(even) = equalized(model)? {
+        if let Some(even) = equalized(model, request.settings.per_channel)? {
             bases.push(Base::new(even, request, &none));
         }
         let samples = cx.calibration().samples();
         let budget = cx.int("quantization.time_budget_s").and_then(|s| u64::try_from(s).ok());
         let deadline = Instant::now() + Duration::from_secs(budget.unwrap_or(600));
-        let held = (0, samples.min(FEW));
+        let held = (0, samples.min(few(model)));
         Ok(Search {
             data: Data(cx),
             request,
@@ -265,7 +270,7 @@ impl<'c> Search<'c> {
     fn finish(&mut self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<(Model, Done)> {
         let (base, model, mut done) = self.made(trial, floats)?;
         let samples = self.data.0.calibration().samples();
-        let mut few = self.data.batches(0, samples.min(FEW));
+        let mut few = self.data.batches(0, samples.min(few(&model)));
         let found = layers_db(&base, &model, &mut few, Limits::default())?;
         for layer in &mut done.layers {
             layer.sqnr_db = found.get(&layer.name).copied().flatten();

@@ -97,16 +97,19 @@ impl Base {
     }
 }
 
-/// The same function with weights whose channels have even ranges; `None` where nothing is to gain.
+/// The same function with weights whose channels have even ranges; `None` where little is to gain.
+/// With a scale for each channel, weights of uneven ranges lose nothing, only what they compute
+/// does.
 ///
 /// # Errors
 /// That the graph could not be rewritten.
-pub fn equalized(model: &Model) -> Result<Option<Model>, Diagnostic> {
+pub fn equalized(model: &Model, per_channel: bool) -> Result<Option<Model>, Diagnostic> {
     let mut equalized = model.clone();
     let mut rewrites = 0;
+    let pass = EqualizeWeights { ratio_min: if per_channel { 4.0 } else { 1.5 } };
     for _ in 0..SWEEPS {
-        let mut cx = PassContext::new(EqualizeWeights.name(), Fuel::UNLIMITED);
-        EqualizeWeights.run(&mut equalized, &mut cx)?;
+        let mut cx = PassContext::new(pass.name(), Fuel::UNLIMITED);
+        pass.run(&mut equalized, &mut cx)?;
         if cx.report.rewrites == 0 {
             break;
         }
