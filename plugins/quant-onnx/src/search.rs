@@ -9,7 +9,9 @@ use crate::params;
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
-use onnxd_qdq::accuracy::{Base, correct_biases, equalized, layers_db, outputs_db};
+use onnxd_qdq::accuracy::{
+    Base, correct_biases, equalized, layers_db, magnitudes, outputs_db, sites, smoothed,
+};
 use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Done, Request, Weighted};
 use onnxd_quant::{Feeds, Limits};
@@ -30,8 +32,20 @@ const HELD_MAX: u64 = 64;
 /// Samples with which biases are corrected at most.
 const CORRECTED_MAX: u64 = 64;
 
+/// How many times the median a channel of an activation must be for smoothing to be tried by
+/// default: one scale then leaves the others few integers.
+const OUTLIER: f64 = 16.0;
+
 type Outcome<T> = Result<T, Diagnostics>;
 type Batches<'c> = Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'c>;
+
+/// The largest of some magnitudes, in medians.
+fn uneven(channels: &[f64]) -> f64 {
+    let mut sorted = channels.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let median = sorted.get(sorted.len() / 2).copied().unwrap_or(1.0);
+    sorted.last().copied().unwrap_or(1.0) / median.max(f64::MIN_POSITIVE)
+}
 
 /// One way to quantize.
 struct Trial {
@@ -44,9 +58,9 @@ struct Trial {
 }
 
 impl Trial {
-    fn name(&self, equalized: bool) -> String {
+    fn name(&self, change: &'static str) -> String {
         let mut parts = vec![self.method.name()];
-        parts.extend(equalized.then_some("equalized weights"));
+        parts.extend((!change.is_empty()).then_some(change));
         parts.extend(self.clip_weights.then_some("clipped weights"));
         parts.extend(self.correct.then_some("corrected biases"));
         parts.join(", ")
@@ -59,8 +73,10 @@ struct Data<'c>(&'c QuantizeContext);
 struct Search<'c> {
     data: Data<'c>,
     request: &'c Request,
-    /// The float model, and the same with equalized weights if that is something else.
+    /// The float model, and others that compute the same and may lose less.
     bases: Vec<Base>,
+    /// What was done to the bases.
+    changes: Vec<&'static str>,
     /// The samples that ranges are made of come first, those that choices are measured on last.
     learned: u64,
     held: (u64, u64),
@@ -115,8 +131,10 @@ impl<'c> Search<'c> {
     fn new(model: &Model, request: &'c Request, cx: &'c QuantizeContext) -> Outcome<Search<'c>> {
         let none = BTreeSet::new();
         let mut bases = vec![Base::new(model.clone(), request, &none)];
+        let mut changes = vec![""];
         if let Some(even) = equalized(model, request.settings.per_channel)? {
             bases.push(Base::new(even, request, &none));
+            changes.push("equalized weights");
         }
         let samples = cx.calibration().samples();
         let budget = cx.int("quantization.time_budget_s").and_then(|s| u64::try_from(s).ok());
@@ -126,6 +144,7 @@ impl<'c> Search<'c> {
             data: Data(cx),
             request,
             bases,
+            changes,
             learned: samples,
             held,
             deadline,
@@ -165,12 +184,38 @@ impl<'c> Search<'c> {
 
     fn attempt(&mut self, mut trial: Trial) -> Outcome<Trial> {
         trial.db = self.measure(&trial, &BTreeSet::new())?;
-        self.tried.push((trial.name(trial.base > 0), trial.db));
+        self.tried.push((trial.name(self.changes[trial.base]), trial.db));
         Ok(trial)
     }
 
-    /// What the params ask for, with equalized weights where that helps on a few samples.
+    /// Adds bases whose activations are evened out, for each of the shares that the weights take;
+    /// none if no channel is `outlier` times as large as the median.
+    fn smooth(&mut self, outlier: f64, shares: &[(f64, &'static str)]) -> Outcome<()> {
+        let sites = sites(&self.bases[0]);
+        if sites.is_empty() {
+            return Ok(());
+        }
+        let model = &self.bases[0].model;
+        let mut few = self.data.batches(0, few(model).min(self.learned));
+        let found = magnitudes(model, &sites, &mut few, Limits::default())?;
+        drop(few);
+        if !found.values().any(|channels| uneven(channels) >= outlier) {
+            return Ok(());
+        }
+        let made = shares
+            .iter()
+            .filter_map(|(share, name)| Some((smoothed(model, &sites, &found, *share)?, *name)));
+        for (model, name) in made.collect::<Vec<_>>() {
+            self.bases.push(Base::new(model, self.request, &BTreeSet::new()));
+            self.changes.push(name);
+        }
+        Ok(())
+    }
+
+    /// What the params ask for, with equalized weights or smoothed activations where that helps on a
+    /// few samples.
     fn usual(&mut self) -> Outcome<Trial> {
+        self.smooth(OUTLIER, &[(0.5, "smoothed activations")])?;
         let method = params::method(self.data.0);
         let trial = |base| Trial { base, method, clip_weights: false, correct: false, db: 0.0 };
         let mut best = trial(0);
@@ -198,6 +243,7 @@ impl<'c> Search<'c> {
         let share = self.data.0.real("calibration.percentile").unwrap_or(99.999);
         let methods =
             [Method::MinMax, Method::Mse, Method::Percentile(share), Method::MovingAverage];
+        self.smooth(1.0, &[(0.5, "smoothed activations"), (0.75, "activations smoothed by 0.75")])?;
         let mut best: Option<Trial> = None;
         for base in 0..self.bases.len() {
             self.observe(base, Method::Mse, 0, self.learned)?;

@@ -18,4 +18,10 @@ onnx_ops! {
     LpNormalization(x) { axis: i64 = -1, p: i64 = 2 }
     /// <https://onnx.ai/onnx/operators/onnx__Dropout.html>
     Dropout(data; ratio, training_mode) { seed: Option<i64> = None, is_test: i64 = 0 }
+    /// <https://onnx.ai/onnx/operators/onnx__LayerNormalization.html>
+    LayerNormalization(x, scale; b) {
+        axis: i64 = -1,
+        epsilon: f32 = 1e-5,
+        stash_type: i64 = 1,
+    }
 }

@@ -2,8 +2,10 @@
 //! afterwards.
 
 mod bias;
+mod smooth;
 
 pub use bias::correct_biases;
+pub use smooth::{Site, magnitudes, sites, smoothed};
 
 use crate::calibrate::{Method, statistics};
 use crate::place::{Ranges, place};

@@ -2,6 +2,7 @@
 
 mod dynamic;
 mod placement;
+mod smoothing;
 mod weight_only;
 
 use crate::calibrate::{Method, statistics};

@@ -1,0 +1,57 @@
+//! Activations that are evened out before they become integers.
+
+use super::{difference, model, samples};
+use crate::Request;
+use crate::accuracy::{Base, magnitudes, sites, smoothed};
+use crate::calibrate::Method;
+use onnxd_ir::Tensor;
+use onnxd_quant::{Limits, Parts};
+use std::collections::BTreeSet;
+
+/// A normalization by one operator, one by its parts, and a value that somebody else reads as well.
+const NET: &str = "
+net (float[2,3,8] x) => (float[2,3,4] y, float[2,3,4] z, float[2,3,8] p)
+<float[8] g, float[8] b, float[8,4] w1, float[8,4] w2, float[8] h, float[8] c, float[8,4] w3,
+ float[8,8] w4>
+{
+  n = LayerNormalization(x, g, b)
+  y1 = MatMul(n, w1)
+  y2 = MatMul(n, w2)
+  y = Add(y1, y2)
+  m = Mul(x, h)
+  a = Add(m, c)
+  z = MatMul(a, w3)
+  o = Mul(x, h)
+  q = MatMul(o, w4)
+  p = Add(q, o)
+}";
+
+#[test]
+fn smoothing_keeps_the_function_and_evens_the_channels() {
+    let mut float = model(NET, 5);
+    for (name, at) in [("g", 3), ("h", 6)] {
+        let v = float.graph.value_named(name).unwrap();
+        let mut gain = float.graph.constant(v).unwrap().to_reals().unwrap();
+        gain.values[at] = 200.0;
+        let gain = gain.values.iter().map(|x| *x as f32).collect();
+        float.graph.set_initializer(v, Some(Tensor::vector(gain)));
+    }
+    let given = samples(&float, 4, 6);
+    let none = BTreeSet::new();
+    let base = Base::new(float.clone(), &Request::default(), &none);
+    let sites = sites(&base);
+    assert_eq!(sites.len(), 2, "what others read keeps its channels");
+    let feeds = || given.iter().cloned().map(Ok);
+    let found = magnitudes(&float, &sites, &mut feeds(), Limits::default()).unwrap();
+    let smooth = smoothed(&float, &sites, &found, 0.5).expect("something changes");
+    let (worst, largest) = difference(&float, &smooth, &given);
+    assert!(worst < 1e-5 * largest, "{worst} of {largest}");
+    let error = |model: &onnxd_ir::Model| {
+        let mut base = Base::new(model.clone(), &Request::default(), &none);
+        let parts = Parts::default();
+        base.observe(&mut feeds(), &parts, Limits::default()).unwrap();
+        let (quantized, _) = base.quantize(Method::MinMax);
+        difference(&float, &quantized, &given).0
+    };
+    assert!(error(&smooth) < 0.5 * error(&float), "{} {}", error(&smooth), error(&float));
+}
