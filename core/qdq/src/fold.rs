@@ -27,9 +27,26 @@ pub struct Folded {
 /// Turns operators between `DequantizeLinear` and `QuantizeLinear` into operators on integers
 /// (`QLinearConv`, ...), where ONNX Runtime has a kernel for them. Types should be inferred.
 pub fn fold(model: &mut Model) -> Folded {
+    fold_if(model, |graph, told| forms::drop_needless(graph, told), &|_| true)
+}
+
+/// As [`fold`], of products with weights only: `Conv`, `ConvTranspose`, `Gemm` and `MatMul`.
+pub fn fold_products(model: &mut Model) -> Folded {
+    const PRODUCTS: [&str; 4] = ["Conv", "ConvTranspose", "Gemm", "MatMul"];
+    fold_if(model, |_, _| {}, &|node| PRODUCTS.contains(&node.op.as_str()))
+}
+
+fn fold_if(
+    model: &mut Model,
+    first: fn(&mut Graph, &mut Folded),
+    wanted: &dyn Fn(&Node) -> bool,
+) -> Folded {
     let opset = model.opset();
     let mut told = Folded::default();
-    each_graph(&mut model.graph, &mut |graph| fold_graph(graph, opset, &mut told));
+    each_graph(&mut model.graph, &mut |graph| {
+        first(graph, &mut told);
+        fold_graph(graph, opset, wanted, &mut told);
+    });
     let mut uses_microsoft = false;
     model.for_each_graph(|graph| {
         uses_microsoft |= graph.nodes().any(|(_, node)| node.domain == MICROSOFT);
@@ -40,13 +57,12 @@ pub fn fold(model: &mut Model) -> Folded {
     told
 }
 
-fn fold_graph(graph: &mut Graph, opset: i64, told: &mut Folded) {
-    forms::drop_needless(graph, told);
+fn fold_graph(graph: &mut Graph, opset: i64, wanted: &dyn Fn(&Node) -> bool, told: &mut Folded) {
     let Ok(order) = graph.topological() else { return };
     for id in order {
         let Some(node) = graph.node(id).cloned() else { continue };
         let between = node.inputs.iter().flatten().any(|v| decoded(graph, *v).is_ok());
-        if !between || is_linear(&node, "QuantizeLinear") {
+        if !between || is_linear(&node, "QuantizeLinear") || !wanted(&node) {
             continue;
         }
         let (name, op) = (name_of(graph, &node), node.op.clone());
@@ -157,6 +173,28 @@ impl Site<'_> {
         };
         let name = format!("{}_zero_point", self.graph[coded.q].name);
         self.shared(&name, zeros)
+    }
+
+    /// The weights `w` such that products with `x` are exact on every processor. Those without
+    /// instructions for it add two products of `uint8` and `int8` in 16 bits, where large weights
+    /// saturate; as `uint8`, 128 above, the same weights do not.
+    pub(crate) fn exact(&mut self, x: &Coded, w: Coded) -> Coded {
+        const SAFE: i8 = 64;
+        let flipped = |data: &Tensor| {
+            let bytes = data.as_slice::<i8>()?.iter().map(|q| *q as u8 ^ 0x80).collect();
+            Some(Tensor::from_vec(data.dims(), bytes))
+        };
+        let large = |data: &Tensor| {
+            let integers = data.as_slice::<i8>();
+            integers.is_some_and(|all| all.iter().any(|q| !(-SAFE..=SAFE).contains(q)))
+        };
+        let data = self.graph.constant(w.q).filter(|data| large(data)).and_then(flipped);
+        let Some(data) = data.filter(|_| x.dtype == DataType::Uint8) else { return w };
+        let zero = self.zero(&w);
+        let Some(zeros) = self.graph.constant(zero).and_then(flipped) else { return w };
+        let names = [w.q, zero].map(|v| format!("{}_uint8", self.graph[v].name));
+        let [q, zero] = [(&names[0], data), (&names[1], zeros)].map(|(n, t)| self.shared(n, t));
+        Coded { q, dtype: DataType::Uint8, zero: Some(zero), ..w }
     }
 
     /// A scale or zero point without axes, if it is one for all.

@@ -3,6 +3,7 @@
 //! become operators on integers (`QLinear`), and back.
 
 pub mod accuracy;
+mod bake;
 mod bodies;
 pub mod calibrate;
 mod coded;
@@ -14,6 +15,7 @@ mod forms;
 mod place;
 mod plan;
 mod products;
+pub mod recipes;
 mod report;
 mod request;
 #[cfg(test)]
@@ -23,8 +25,9 @@ pub mod weight;
 mod weight_only;
 mod weighted;
 
+pub use bake::bake;
 pub use dynamic::quantize_dynamic;
-pub use fold::{Folded, fold};
+pub use fold::{Folded, fold, fold_products};
 pub use follower::Follower;
 pub use place::{Ranges, place};
 pub use plan::{Plan, Quantized, name, plan};

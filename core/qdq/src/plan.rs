@@ -110,7 +110,7 @@ impl Planner<'_> {
             Err(None) => {}
         }
         let graph = self.graph;
-        match Follower::of(graph, id) {
+        match Follower::of(graph, id).filter(|_| !self.request.products_alone) {
             Some(Follower::Clamps) => self.clamp(id),
             Some(follower) => {
                 let data: Vec<ValueId> = follower.data(&graph[id]).map(|(_, v)| v).collect();
@@ -204,7 +204,12 @@ impl Planner<'_> {
             if let Some(product) = products.get(id) {
                 wanted.insert(product.x);
                 // The others can give their sums in floating point.
-                if product.product == Product::Conv {
+                let at_once = match product.product {
+                    Product::Conv => true,
+                    Product::ConvTranspose | Product::Gemm => self.request.products_alone,
+                    Product::MatMul => false,
+                };
+                if at_once {
                     wanted.insert(product.out);
                 }
             } else if clamps.contains(id) {

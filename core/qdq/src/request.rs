@@ -83,6 +83,9 @@ pub struct Request {
     pub overrides: BTreeMap<String, Overrides>,
     /// What a `MatMul` with constant weights and its bias give is made integers, too.
     pub linear_outputs: bool,
+    /// Nothing but products computes on integers: no operator follows, saturation stands for no
+    /// clamp, and what `Gemm` computes is made integers at once, as with `Conv`.
+    pub products_alone: bool,
 }
 
 impl Request {

@@ -6,7 +6,7 @@ use crate::unfold::Unfolding;
 use onnxd_ir::{DataType, Graph, Reals, Tensor, ValueId};
 
 /// What a step of the sum is worth, for each column or for all: `factor * x_scale * w_scale`.
-pub(super) fn steps(graph: &Graph, scales: [ValueId; 2], factor: f32) -> Result<Vec<f32>, Why> {
+pub(crate) fn steps(graph: &Graph, scales: [ValueId; 2], factor: f32) -> Result<Vec<f32>, Why> {
     let (x, w) = (floats(graph, scales[0])?, floats(graph, scales[1])?);
     let by = factor * x.first().ok_or_else(|| format!("{} is empty", name(graph, scales[0])))?;
     Ok(w.into_iter().map(|w| by * w).collect())

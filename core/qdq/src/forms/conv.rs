@@ -21,6 +21,7 @@ fn conv(site: &mut Site) -> Result<Node, Why> {
         }
         None => None,
     };
+    let w = site.exact(&x, w);
     let mut inputs = [site.triple(&x), site.triple(&w)].concat();
     inputs.extend(site.pair(&y));
     inputs.push(b);

@@ -42,6 +42,7 @@ fn matmul(site: &mut Site) -> Result<Node, Why> {
     if b.axis.is_some() && rank_of(site.graph, b.q) != Some(2) {
         return Err(format!("{} has scales and is no matrix", name(site.graph, b.q)));
     }
+    let b = site.exact(&a, b);
     if let Some(y) = result(site, &a, &b) {
         let mut inputs = [site.triple(&a), site.triple(&b)].concat();
         inputs.extend(site.pair(&y));
@@ -73,6 +74,7 @@ fn gemm(site: &mut Site) -> Result<Node, Why> {
         }
         None => None,
     };
+    let b = site.exact(&a, b);
     let mut inputs = [site.triple(&a), site.triple(&b)].concat();
     inputs.push(c);
     let out = match y {

@@ -2,7 +2,7 @@
 //! each operator and direction, by family.
 
 mod activation;
-mod bias;
+pub(crate) mod bias;
 mod conv;
 mod linear;
 mod math;

@@ -59,6 +59,32 @@ fn convolutions_pass_integers_on() {
 }
 
 #[test]
+fn products_alone_leave_all_else_in_float() {
+    let float = model(CNN, 1);
+    let given = samples(&float, 4, 2);
+    let request = Request { products_alone: true, ..Request::default() };
+    let (quantized, done) = quantized(&float, &request, &given);
+    let ops = operators(&quantized);
+    let count = |op: &str| ops.split(' ').filter(|o| *o == op).count();
+    // The inputs of the first convolution, the second and the last product, and four results; the
+    // result of `c2` is the input of `c3`.
+    assert_eq!((count("Relu"), count("Q"), count("D")), (2, 7, 7 + 4 + 2), "{ops}");
+    assert_eq!(done.layers.len(), 4);
+    let graph = &quantized.graph;
+    let reads = |name: &str| {
+        let node = &graph[graph.producer(graph.value_named(name).unwrap()).unwrap()];
+        let inputs = node.inputs.iter().flatten();
+        inputs.map(|v| graph[*v].name.as_str()).collect::<Vec<_>>()
+    };
+    // The sum reads the clamp's float, not what was rounded for the second convolution.
+    assert_eq!(reads("s"), ["c3", "r1"]);
+    assert_eq!(reads("p"), ["r3"]);
+    assert_eq!(reads("y"), ["y_quantized", "y_scale", "y_zero_point"]);
+    let (worst, largest) = difference(&float, &quantized, &given);
+    assert!(worst < 0.03 * largest, "{worst} of {largest}");
+}
+
+#[test]
 fn sums_and_normalizations_of_a_transformer_stay_as_they_are() {
     let float = model(BLOCK, 3);
     let given = samples(&float, 4, 4);
