@@ -66,6 +66,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("passes-cleanup", &["plugin-sdk"]),
     ("passes-fusion", &["plugin-sdk"]),
     ("quant-n2d2", &["plugin-sdk", "quant"]),
+    ("quant-inc", &["plugin-sdk", "opset", "qdq", "quant"]),
     ("quant-onnx", &["plugin-sdk", "opset", "qdq", "quant"]),
     ("plugin-example", &["plugin-sdk"]),
     ("hostile-plugins", &["plugin-sdk"]),

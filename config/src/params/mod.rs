@@ -2,6 +2,7 @@
 //!
 //! The result is complete, so that the worker and the plugins need to know no default.
 
+mod inc;
 mod ini;
 mod n2d2;
 mod rows;
@@ -62,6 +63,7 @@ impl Params {
             });
         }
         layers.push(read_overrides(&mut reader, overrides));
+        layers.iter_mut().for_each(|layer| inc::implied(&mut reader, layer));
         let mut entries = overlay(rows::ROWS, layers);
         entries.iter_mut().for_each(normalize);
         if reader.is_clean() {

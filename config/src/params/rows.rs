@@ -5,8 +5,8 @@ use crate::table::{Row, default_value};
 use Kind::{Bool, Float, Int, List, OneOf, Special, Text};
 
 use super::special::{
-    check_dynamic_axes, check_file_name, check_format, check_inner_path, check_nbbits,
-    check_overrides, check_shapes, check_stimuli_range,
+    check_dynamic_axes, check_file_name, check_format, check_inc_format, check_inner_path,
+    check_nbbits, check_overrides, check_shapes, check_stimuli_range,
 };
 
 macro_rules! params {
@@ -30,6 +30,8 @@ const DYNAMIC_AXES: Kind = Special(
 const OVERRIDES: Kind = Special("a table of nodes, each a table of keys", check_overrides);
 const FORMAT: Kind =
     Special("\"none\" | \"QDQ\" | \"QLinear\" | \"N2D2\" | id of a quantizer", check_format);
+const INC_FORMAT: Kind = Special("\"QDQ\" | \"QLinear\" | \"QOperator\"", check_inc_format);
+const RECIPE: Kind = OneOf(&["QDQ_OP_FP32_BIAS", "QDQ_OP_INT32_BIAS", "QDQ_OP_FP32_BIAS_QDQ"]);
 const NBBITS: Kind = Special("1 to 16, 32 or 64", check_nbbits);
 const STIMULI_RANGE: Kind =
     Special("\"declared\" | \"data\" | a positive number", check_stimuli_range);
@@ -134,9 +136,7 @@ params! {
     /// Ranges from data, from the input at run time, from training, or weights only.
     "quantization.mode": OneOf(&["static", "dynamic", "qat", "weight_only"]), "static";
     /// How Linear layers are written.
-    "quantization.recipe":
-        OneOf(&["QDQ_OP_FP32_BIAS", "QDQ_OP_INT32_BIAS", "QDQ_OP_FP32_BIAS_QDQ"]),
-        "QDQ_OP_FP32_BIAS";
+    "quantization.recipe": RECIPE, "QDQ_OP_FP32_BIAS";
     /// Type of quantized activations.
     "quantization.activation_type": ACTIVATION_TYPE, "uint8";
     /// Type of quantized weights.
@@ -164,6 +164,22 @@ params! {
     /// Keys of this section for single nodes: activation_type, weight_type, per_channel,
     /// symmetric, reduce_range, block_size.
     "quantization.overrides": OVERRIDES, {};
+
+    /// As in Neural Compressor's export: `fp32` leaves the model in floating point. Any key of this
+    /// section asks for that export.
+    "quantization.inc.dtype": OneOf(&["int8", "fp32"]), unset;
+    /// Form of the quantized model: quantizer inc-qdq, or inc-qlinear for the others.
+    "quantization.inc.quant_format": INC_FORMAT, unset;
+    /// Opset, as `export.opset`; with QDQ at least 13.
+    "quantization.inc.opset_version": Int(7, 30), unset;
+    /// How Linear layers are written, as `quantization.recipe`.
+    "quantization.inc.recipe": RECIPE, unset;
+    /// As `export.input_names`.
+    "quantization.inc.input_names": TEXTS, unset;
+    /// As `export.output_names`.
+    "quantization.inc.output_names": TEXTS, unset;
+    /// As `export.dynamic_axes`.
+    "quantization.inc.dynamic_axes": DYNAMIC_AXES, unset;
 
     /// Bits of weights and activations.
     "quantization.n2d2.nbbits": NBBITS, 8;

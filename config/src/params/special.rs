@@ -56,6 +56,21 @@ pub(super) fn check_file_name(value: Value) -> Checked {
     Ok(text)
 }
 
+/// The quantizers of Neural Compressor's forms.
+pub(super) const INC_QDQ: &str = "inc-qdq";
+pub(super) const INC_QLINEAR: &str = "inc-qlinear";
+
+/// A form in Neural Compressor's words; `QOperator` is what ONNX Runtime calls its second.
+pub(super) fn check_inc_format(value: Value) -> Checked {
+    const KNOWN: [(&str, &str); 3] =
+        [("QDQ", "QDQ"), ("QLinear", "QLinear"), ("QOperator", "QLinear")];
+    let text = Kind::Text.check(value)?;
+    let format = text.as_str().unwrap_or_default();
+    let found = KNOWN.iter().find(|(name, _)| name.eq_ignore_ascii_case(format));
+    let found = found.map(|(_, form)| Value::from(*form));
+    found.ok_or_else(|| refusal("one of QDQ, QLinear, QOperator", &text))
+}
+
 /// A form that these params describe, or a plugin's quantizer: `nibbles`, `org.example.small/nibbles`.
 pub(super) fn check_format(value: Value) -> Checked {
     const KNOWN: [&str; 4] = ["none", "QDQ", "QLinear", "N2D2"];

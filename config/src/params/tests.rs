@@ -106,6 +106,41 @@ fn n2d2_spelling_of_the_command_line() {
 }
 
 #[test]
+fn options_of_neural_compressor_are_those_of_all_conversions() {
+    let text = "[quantization.inc]\nquant_format = \"qoperator\"\nopset_version = 12\n\
+                recipe = \"QDQ_OP_INT32_BIAS\"\ninput_names = [\"x\"]\n\
+                output_names = [\"y\"]\ndynamic_axes = { x = { 0 = \"batch_size\" } }\n";
+    let params = toml(text).unwrap();
+    let expected = [
+        ("quantization.format", json!("inc-qlinear"), "params.toml:2"),
+        ("export.opset", json!(12), "params.toml:3"),
+        ("quantization.recipe", json!("QDQ_OP_INT32_BIAS"), "params.toml:4"),
+        ("export.input_names", json!(["x"]), "params.toml:5"),
+        ("export.output_names", json!(["y"]), "params.toml:6"),
+        ("export.dynamic_axes", json!({"x": {"0": "batch_size"}}), "params.toml:7"),
+    ];
+    for (key, value, origin) in expected {
+        assert_eq!((params.get(key), params.origin(key)), (Some(&value), origin), "{key}");
+    }
+    assert!(params.notes().is_empty());
+    let key = |pairs: &[&str], key: &str| {
+        let pairs: Vec<String> = pairs.iter().map(|p| format!("quantization.{p}")).collect();
+        let found = Params::resolve(&[], &pairs).unwrap();
+        (found.get(key).cloned(), found.notes().len())
+    };
+    let format = "quantization.format";
+    assert_eq!(key(&["inc.dtype=int8"], format).0, Some(json!("inc-qdq")));
+    assert_eq!(key(&["inc.quant_format=QLinear", "inc.dtype=fp32"], format).0, Some(json!("none")));
+    // What is stated wins; QDQ needs scales for channels, and says so.
+    assert_eq!(key(&["inc.dtype=int8", "format=QDQ"], format).0, Some(json!("QDQ")));
+    assert_eq!(key(&["inc.opset_version=11"], "export.opset"), (Some(json!(13)), 1));
+    assert_eq!(key(&["inc.opset_version=14"], "export.opset"), (Some(json!(14)), 0));
+    let wrong = messages(toml("[quantization.inc]\nopset_versoin = 14\ndtype = \"int4\"\n"));
+    assert!(wrong[0].contains("did you mean `quantization.inc.opset_version`?"), "{wrong:?}");
+    assert!(wrong[1].contains("dtype") && wrong[1].contains("fp32"), "{wrong:?}");
+}
+
+#[test]
 fn negative_widths_ask_for_floats() {
     let widths = [("-16", "float16"), ("-32", "float32"), ("-64", "float64")];
     for (nbbits, float) in widths {

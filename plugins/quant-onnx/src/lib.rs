@@ -2,6 +2,7 @@
 //! `QuantizeLinear` and `DequantizeLinear` (`QDQ`), or with operators on integers (`QLinear`).
 
 mod params;
+mod report;
 mod scheme;
 mod search;
 mod weights;

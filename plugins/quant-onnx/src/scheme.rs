@@ -1,10 +1,11 @@
 //! The flow of a quantization: request, ranges, placement, form, report.
 
+use crate::report::report;
 use crate::{params, search, weights};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
-use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
-use onnxd_qdq::{Done, Form, quantize_dynamic};
+use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
+use onnxd_qdq::{Form, quantize_dynamic};
 
 /// The oldest operator set whose `DequantizeLinear` has scales for channels.
 const OPSET_MIN: i64 = 13;
@@ -31,39 +32,5 @@ impl Quantizer for Scheme {
         };
         report(done, cx);
         Ok(())
-    }
-}
-
-fn report(done: Done, cx: &mut QuantizeContext) {
-    if done.layers.is_empty() {
-        let text = "nothing was quantized: the model has no product with constant weights that \
-                    the params choose";
-        cx.note(Diagnostic::new(Code::NumericsMismatch, text));
-    }
-    for note in done.notes {
-        cx.note(note);
-    }
-    for t in done.tensors {
-        cx.tensor(QuantizedTensor {
-            name: t.name,
-            element_type: t.dtype.to_string(),
-            scales: t.scales,
-            zero_points: t.zero_points,
-            range: t.range,
-            method: t.method,
-            ..QuantizedTensor::default()
-        });
-    }
-    for l in done.layers {
-        cx.layer(QuantizedLayer {
-            name: l.name,
-            op: l.op,
-            rescaling: l.written_as,
-            sqnr_db: l.sqnr_db,
-            ..QuantizedLayer::default()
-        });
-    }
-    for left in done.left_in_float {
-        cx.left_in_float(left.name, left.reason);
     }
 }

@@ -1,0 +1,32 @@
+//! Quantized models as Intel's Neural Compressor exports them: only `Conv`, `Gemm` and `MatMul`
+//! compute on integers, all else stays in floating point, and Linear layers are written as one of
+//! three recipes says.
+//!
+//! What params mean, how ranges are searched and what the report tells is the same as for the
+//! operators of the standard; two plugins do not link together, so the sources are shared.
+
+#[path = "../../quant-onnx/src/params.rs"]
+mod params;
+#[path = "../../quant-onnx/src/report.rs"]
+mod report;
+mod scheme;
+#[path = "../../quant-onnx/src/search.rs"]
+mod search;
+mod source;
+
+onnxd_plugin_sdk::export_plugin! {
+    id: "org.onnxd.quant-inc",
+    summary: "Quantized models as Intel's Neural Compressor exports them",
+    components: [
+        quantizer(
+            "inc-qdq",
+            "Conv, Gemm and MatMul between QuantizeLinear and DequantizeLinear, by recipe" =>
+            || Box::new(scheme::Scheme(onnxd_qdq::Form::Qdq)),
+        ),
+        quantizer(
+            "inc-qlinear",
+            "QLinearConv, QGemm and MatMulIntegerToFloat, by recipe" =>
+            || Box::new(scheme::Scheme(onnxd_qdq::Form::QLinear)),
+        ),
+    ],
+}

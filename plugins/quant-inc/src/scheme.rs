@@ -1,0 +1,88 @@
+//! The flow: what is quantized already keeps its integers, all else gets them.
+
+use crate::report::report;
+use crate::{params, search, source};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_plugin_sdk::ir::{Model, infer};
+use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
+use onnxd_qdq::recipes::{self, Recipe};
+use onnxd_qdq::{Done, Folded, Form, Request};
+
+/// The oldest operator set whose `DequantizeLinear` has scales for channels.
+const OPSET_MIN: i64 = 13;
+
+/// Operators that become ones on integers, with ranges known before and found at run time.
+const STATIC: [&str; 3] = ["Conv", "Gemm", "MatMul"];
+const DYNAMIC: [&str; 3] = ["Gather", "Gemm", "MatMul"];
+
+/// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`, or to operators on integers.
+pub(crate) struct Scheme(pub(crate) Form);
+
+impl Quantizer for Scheme {
+    fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        let request = params::request(cx)?;
+        let recipe = params::key(cx, "recipe").as_str().and_then(Recipe::named);
+        let recipe = recipe.unwrap_or(Recipe::Fp32Bias);
+        if model.opset() < OPSET_MIN {
+            onnxd_opset::convert(model, OPSET_MIN)?;
+        }
+        if onnxd_qdq::is_quantized(model) {
+            source::carry(model, recipe, self.0, cx);
+            return Ok(());
+        }
+        let mode = params::key(cx, "mode").as_str();
+        let done = match mode.unwrap_or("static") {
+            "static" => {
+                let request = chosen(request, &STATIC);
+                let mut done = search::quantize(model, &request, cx)?;
+                written(recipes::apply(model, recipe), &mut done);
+                if self.0 == Form::QLinear {
+                    // What is wrong with the types is found when the result is verified.
+                    let _ = infer(model);
+                    written(onnxd_qdq::fold_products(model), &mut done);
+                }
+                done
+            }
+            "dynamic" => {
+                // Neither the form nor the recipe has a say where ranges are found at run time.
+                onnxd_qdq::quantize_dynamic(model, &chosen(request, &DYNAMIC), Form::Qdq)?
+            }
+            mode => return Err(refused(mode).into()),
+        };
+        report(done, cx);
+        Ok(())
+    }
+}
+
+/// Products alone, of the operators that the params name, else of these.
+fn chosen(mut request: Request, operators: &[&str]) -> Request {
+    if request.op_types.is_empty() {
+        request.op_types = operators.iter().map(|op| (*op).to_owned()).collect();
+    }
+    request.products_alone = true;
+    request
+}
+
+fn refused(mode: &str) -> Diagnostic {
+    let (why, help) = match mode {
+        "qat" => (
+            "takes a model that was trained with fake quantization, and this one has no \
+             QuantizeLinear",
+            "Export the model with its fake quantization, or take `quantization.mode` = \"static\".",
+        ),
+        _ => ("is no mode of Neural Compressor's export", "Take the format QDQ or QLinear."),
+    };
+    let text = format!("`quantization.mode` = \"{mode}\" {why}");
+    Diagnostic::new(Code::FeatureUnsupported, text).help(help)
+}
+
+fn written(Folded { folded, left }: Folded, done: &mut Done) {
+    for (name, _, written_as) in folded {
+        if let Some(layer) = done.layers.iter_mut().find(|layer| layer.name == name) {
+            layer.written_as = written_as;
+        }
+    }
+    for (name, why) in left {
+        done.leave(&name, why);
+    }
+}

@@ -1,0 +1,41 @@
+//! Models that are quantized already, by training or by another tool: their integers, scales and
+//! zero points are carried over, and only the form changes.
+
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::ir::{Model, infer};
+use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer};
+use onnxd_qdq::recipes::{self, Recipe};
+use onnxd_qdq::{Form, bake, fold, unfold};
+
+/// Writes a quantized model in the form and with the recipe that are asked for. What was quantized
+/// stays so, and nothing else becomes it.
+pub(crate) fn carry(model: &mut Model, recipe: Recipe, form: Form, cx: &mut QuantizeContext) {
+    // All forms lead to pairs, and from there to each other.
+    let mut told = unfold(model);
+    let baked = bake(model);
+    // What is wrong with the types is found when the result is verified.
+    let _ = infer(model);
+    let recipe = recipes::apply(model, recipe);
+    if form == Form::QLinear {
+        let _ = infer(model);
+        // What only passed through the other form did not change.
+        let folded = fold(model);
+        told.folded = folded.folded;
+        told.left.extend(folded.left);
+    }
+    for (name, op, rescaling) in told.folded.into_iter().chain(recipe.folded) {
+        cx.layer(QuantizedLayer { name, op, rescaling, ..QuantizedLayer::default() });
+    }
+    for (name, why) in told.left.into_iter().chain(recipe.left) {
+        cx.left_in_float(name, why);
+    }
+    cx.metadata("quantized", "the model was so already; its scales and zero points are kept");
+    if !baked.is_empty() {
+        let text = format!("{} constants became the integers that training chose", baked.len());
+        cx.metadata("quantized.trained", text);
+    }
+    if cx.text("quantization.mode") == Some("dynamic") {
+        let text = "the model is quantized already: `quantization.mode` = \"dynamic\" has no say";
+        cx.note(Diagnostic::new(Code::FeatureUnsupported, text));
+    }
+}

@@ -1,0 +1,39 @@
+//! What a quantization did, told to the report.
+
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor};
+use onnxd_qdq::Done;
+
+pub(crate) fn report(done: Done, cx: &mut QuantizeContext) {
+    if done.layers.is_empty() {
+        let text = "nothing was quantized: the model has no product with constant weights that \
+                    the params choose";
+        cx.note(Diagnostic::new(Code::NumericsMismatch, text));
+    }
+    for note in done.notes {
+        cx.note(note);
+    }
+    for t in done.tensors {
+        cx.tensor(QuantizedTensor {
+            name: t.name,
+            element_type: t.dtype.to_string(),
+            scales: t.scales,
+            zero_points: t.zero_points,
+            range: t.range,
+            method: t.method,
+            ..QuantizedTensor::default()
+        });
+    }
+    for l in done.layers {
+        cx.layer(QuantizedLayer {
+            name: l.name,
+            op: l.op,
+            rescaling: l.written_as,
+            sqnr_db: l.sqnr_db,
+            ..QuantizedLayer::default()
+        });
+    }
+    for left in done.left_in_float {
+        cx.left_in_float(left.name, left.reason);
+    }
+}
