@@ -27,7 +27,7 @@ pub struct Folded {
 /// Turns operators between `DequantizeLinear` and `QuantizeLinear` into operators on integers
 /// (`QLinearConv`, ...), where ONNX Runtime has a kernel for them. Types should be inferred.
 pub fn fold(model: &mut Model) -> Folded {
-    fold_if(model, |graph, told| forms::drop_needless(graph, told), &|_| true)
+    fold_if(model, forms::drop_needless, &|_| true)
 }
 
 /// As [`fold`], of products with weights only: `Conv`, `ConvTranspose`, `Gemm` and `MatMul`.
