@@ -18,7 +18,7 @@ use crate::plan::{
 use emit::Emit;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
 use onnxd_plugin_sdk::ir::{Attr, DataType, Dim, Graph, Model, Node, ValueId};
-use rescale::{Accumulator, rescale, rounded, saturate, saturation, storage};
+use rescale::{Accumulator, raised, rescale, rounded, saturate, saturation, storage};
 use std::collections::HashMap;
 
 /// First version of the standard's operators with `Clip` and `MaxPool` on integers.
@@ -225,8 +225,8 @@ impl Writer<'_> {
         main
     }
 
-    /// The mean of a window, rounded down. It is a multiple of `1 / window`; raised by half of that
-    /// it stays below the next integer, and float32 cannot get it wrong.
+    /// The mean of a window, rounded towards zero. It is a multiple of `1 / window`; with its size
+    /// raised by half of that it stays below the next integer, and float32 cannot get it wrong.
     fn average(
         &mut self,
         cell: &Cell,
@@ -249,9 +249,7 @@ impl Writer<'_> {
         let e = &mut self.e;
         let x = e.cast(input.value, input.dtype, DataType::Float, "icast");
         let mean = e.node(Node { inputs: vec![Some(x)], outputs: vec![], ..node }, "mean");
-        let raise = e.reals(&[0.5 / window as f32], 0, "raise");
-        let mean = e.op("Add", &[mean, raise], "raised");
-        let mean = e.op("Floor", &[mean], "floor");
+        let mean = raised(e, mean, 0.5 / window as f32, input.signed());
         let value = e.cast(mean, DataType::Float, input.dtype, "integer");
         Ok(Accumulator { value, ..input })
     }
@@ -283,19 +281,12 @@ impl Writer<'_> {
         node.attrs.push(("group".into(), Attr::Int(cell.channels as i64)));
         let sizes: Vec<usize> = sizes.iter().filter_map(|s| usize::try_from(*s).ok()).collect();
         let sum = self.sums(node, input, cell.channels, &sizes)?;
-        // Integers are divided towards zero; a multiple of the window makes them positive.
-        let steps = if input.signed() { sum.max / window + 1 } else { 0 };
         let e = &mut self.e;
-        let mut x = e.cast(sum.value, sum.dtype, DataType::Int64, "sum_wide");
-        for (op, by, neutral, role) in [
-            ("Add", steps * window, 0, "mean_raise"),
-            ("Div", window, 1, "mean_window"),
-            ("Sub", steps, 0, "mean_offset"),
-        ] {
-            if by != neutral {
-                let by = e.integers(&[by], DataType::Int64, 0, role);
-                x = e.op(op, &[x, by], "mean");
-            }
+        let x = e.cast(sum.value, sum.dtype, DataType::Int64, "sum_wide");
+        let divisor = e.integers(&[window], e.held(DataType::Int64), 0, "mean_window");
+        let mut x = e.op("Div", &[x, divisor], "mean");
+        if e.fake() {
+            x = raised(e, x, 0.5 / window as f32, input.signed());
         }
         let value = e.cast(x, DataType::Int64, input.dtype, "integer");
         Ok(Accumulator { value, ..input })

@@ -109,19 +109,23 @@ fn floating(
 
 /// Rounds float32, halves away from zero, saturates to `range`, and casts to `to`.
 pub(crate) fn rounded(e: &mut Emit, x: ValueId, range: (i64, i64), to: DataType) -> ValueId {
-    let half = e.reals(&[HALF], 0, "act_half");
-    let x = if range.0 < 0 {
-        let sign = e.op("Sign", &[x], "act_sign");
-        let x = e.op("Abs", &[x], "act_abs");
-        let x = e.op("Add", &[x, half], "act_raised");
-        let x = e.op("Floor", &[x], "act_floor");
-        e.op("Mul", &[x, sign], "act_rounded")
-    } else {
-        let x = e.op("Add", &[x, half], "act_raised");
-        e.op("Floor", &[x], "act_rounded")
-    };
+    let x = raised(e, x, HALF, range.0 < 0);
     let x = e.clip(x, DataType::Float, range);
     e.cast(x, DataType::Float, to, "ocast")
+}
+
+/// `floor(|x| + raise)` with the sign of `x`, which only signed values have.
+pub(crate) fn raised(e: &mut Emit, x: ValueId, raise: f32, signed: bool) -> ValueId {
+    let raise = e.reals(&[raise], 0, "act_raise");
+    if !signed {
+        let x = e.op("Add", &[x, raise], "act_raised");
+        return e.op("Floor", &[x], "act_rounded");
+    }
+    let sign = e.op("Sign", &[x], "act_sign");
+    let x = e.op("Abs", &[x], "act_abs");
+    let x = e.op("Add", &[x, raise], "act_raised");
+    let x = e.op("Floor", &[x], "act_floor");
+    e.op("Mul", &[x, sign], "act_rounded")
 }
 
 /// `(acc · m + 2^(s-1)) >> s` with a pair `(m, s)` for all outputs or per output.

@@ -105,7 +105,7 @@ pub(crate) fn run(network: &Network, plan: &Plan, input: &[i64]) -> BTreeMap<Str
             Kind::Sum => Array::make(x.dims, |i| operands.iter().map(|x| x.at(i)).sum()),
             Kind::Max => Array::make(x.dims, |i| operands.iter().map(|x| x.at(i)).max().unwrap()),
             Kind::MaxPool => pool(x, |q| q.into_iter().max().unwrap()),
-            Kind::AveragePool => pool(x, |q| q.iter().sum::<i64>().div_euclid(4)),
+            Kind::AveragePool => pool(x, |q| q.iter().sum::<i64>() / 4),
             Kind::Concat => {
                 let channels = x.dims[1];
                 let dims = [x.dims[0], channels * operands.len(), x.dims[2], x.dims[3]];
