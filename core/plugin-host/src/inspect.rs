@@ -191,6 +191,7 @@ fn is_version(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onnxd_plugin_abi::ABI_MINOR;
 
     fn header() -> RawHeader {
         RawHeader {
@@ -209,9 +210,11 @@ mod tests {
     fn refusals_say_expected_and_found() {
         assert!(check(Path::new("a.so"), &header()).is_ok());
         type Spoil = fn(&mut RawHeader);
+        let other = format!("built for plugin ABI 2.{ABI_MINOR}, this onnxd has 1.{ABI_MINOR}");
+        let older = format!("needs plugin ABI 1.9 or later, this onnxd has 1.{ABI_MINOR}");
         let cases: [(Spoil, &str); 7] = [
-            (|h| h.abi_major = 2, "built for plugin ABI 2.0, this onnxd has 1.0"),
-            (|h| h.min_host_minor = 9, "needs plugin ABI 1.9 or later, this onnxd has 1.0"),
+            (|h| h.abi_major = 2, &other),
+            (|h| h.min_host_minor = 9, &older),
             (|h| h.abi_tag = "fork".into(), "made for `fork`, expected `onnxd`"),
             (|h| h.id = "noDots".into(), "id `noDots`"),
             (|h| h.version = "1.2".into(), "version `1.2`"),

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use onnxd_diagnostics::{Class, Diagnostic};
+use onnxd_plugin_abi::ABI_MINOR;
 use onnxd_plugin_host::call::{CallError, PassCall, import, probe, run_passes};
 use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable, inspect};
 use onnxd_proto::onnxd::{ClaimLevel, Submission};
@@ -77,7 +78,7 @@ fn a_good_plugin_is_inspected() {
     let Some(library) = built(&[]) else { return };
     let info = inspect(&library).unwrap();
     assert_eq!((info.id.as_str(), info.version.as_str()), ("org.example.test", "1.2.3"));
-    assert_eq!((info.abi_major, info.abi_minor, info.sha256.len()), (1, 0, 64));
+    assert_eq!((info.abi_major, info.abi_minor, info.sha256.len()), (1, ABI_MINOR.into(), 64));
     assert_eq!(info.components[0].globs, ["*.toy"]);
     assert_eq!(info.components.len(), 2);
     assert!(Library::open_inspected(&info).is_ok());
@@ -88,10 +89,12 @@ fn a_good_plugin_is_inspected() {
 
 #[test]
 fn bad_headers_are_refused_with_expected_and_found() {
+    let other = format!("built for plugin ABI 2.{ABI_MINOR}, this onnxd has 1.{ABI_MINOR}");
+    let older = format!("needs plugin ABI 1.7 or later, this onnxd has 1.{ABI_MINOR}");
     for (macros, expected) in [
         (&["MAGIC=\"NOTAPLUG\""][..], "begins with \"NOTAPLUG\", expected \"ONNXDPLG\""),
-        (&["MAJOR=2"], "built for plugin ABI 2.0, this onnxd has 1.0"),
-        (&["MIN_HOST_MINOR=7"], "needs plugin ABI 1.7 or later, this onnxd has 1.0"),
+        (&["MAJOR=2"], other.as_str()),
+        (&["MIN_HOST_MINOR=7"], &older),
         (&["HEADER_SIZE=40"], "struct_size is 40, expected 96 or more"),
         (&["ID=\"org.\\xff\\xfe\""], "id in the header is not UTF-8"),
         (&["ID=\"\""], "id in the header is empty"),
