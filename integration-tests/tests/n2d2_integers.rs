@@ -1,5 +1,5 @@
-//! N2D2 networks in integers, one small network per feature that N2D2 itself rejects or gets wrong: the integer model computes nearly what the
-//! float model does, or a diagnostic names the layer.
+//! N2D2 networks in integers, one small network per feature that N2D2 itself rejects or gets wrong:
+//! the integer model computes nearly what the float model does, or a diagnostic names the layer.
 
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_integration_tests::{command, outcome, write_small_model};
@@ -39,8 +39,8 @@ ActivationFunction=Linear
 [y.Target]
 ";
 
-/// Name, properties of the layer `case`, and decibels that must remain. Average pools round down, as N2D2's do: a
-/// bias where the means are small.
+/// Name, properties of the layer `case`, and decibels that must remain. Averages of integers are
+/// rounded towards zero, as N2D2's are: they lose where means are small, as of signed values.
 const WORKS: &[(&str, &str, f64)] = &[
     ("Conv without activation", "Input=plus\nType=Conv\nKernelSize=3\nNbOutputs=4", 28.0),
     (
@@ -92,7 +92,8 @@ const WORKS: &[(&str, &str, f64)] = &[
     ),
     (
         "Saturation",
-        "Input=plus\nType=Conv\nKernelSize=1\nNbOutputs=4\nActivationFunction=Saturation\nActivationFunction.Threshold=0.3",
+        "Input=plus\nType=Conv\nKernelSize=1\nNbOutputs=4\n\
+         ActivationFunction=Saturation\nActivationFunction.Threshold=0.3",
         24.0,
     ),
     (
@@ -102,17 +103,20 @@ const WORKS: &[(&str, &str, f64)] = &[
     ),
     (
         "Rectifier with Clipping",
-        "Input=plus\nType=Conv\nKernelSize=1\nNbOutputs=4\nActivationFunction=Rectifier\nActivationFunction.Clipping=0.3",
+        "Input=plus\nType=Conv\nKernelSize=1\nNbOutputs=4\n\
+         ActivationFunction=Rectifier\nActivationFunction.Clipping=0.3",
         24.0,
     ),
     (
         "Leaky",
-        "Input=plus\nType=Conv\nKernelSize=1\nNbOutputs=4\nActivationFunction=Rectifier\nActivationFunction.LeakSlope=0.1",
+        "Input=plus\nType=Conv\nKernelSize=1\nNbOutputs=4\n\
+         ActivationFunction=Rectifier\nActivationFunction.LeakSlope=0.1",
         26.0,
     ),
     (
         "Leaky and clipped",
-        "Input=plus\nType=Conv\nKernelSize=1\nNbOutputs=4\nActivationFunction=Rectifier\nActivationFunction.LeakSlope=0.1\nActivationFunction.Clipping=0.3",
+        "Input=plus\nType=Conv\nKernelSize=1\nNbOutputs=4\n\
+         ActivationFunction=Rectifier\nActivationFunction.LeakSlope=0.1\nActivationFunction.Clipping=0.3",
         24.0,
     ),
     ("Sum of mixed signs", "Input=plus,both\nType=ElemWise\nNbOutputs=6\nOperation=Sum", 24.0),
@@ -220,8 +224,11 @@ struct Case {
 
 impl Case {
     fn new(layer: &str) -> Case {
+        Case::of(&format!("{HEAD}[case]\n{layer}\n{TAIL}"))
+    }
+
+    fn of(ini: &str) -> Case {
         let folder = tempfile::tempdir().unwrap();
-        let ini = format!("{HEAD}[case]\n{layer}\n{TAIL}");
         fs::write(folder.path().join("net.ini"), ini).unwrap();
         let calibration = vec![("env".to_owned(), samples(1))];
         onnxd_arrays::write(&folder.path().join("calib.npz"), &calibration).unwrap();
@@ -234,7 +241,8 @@ impl Case {
 
     fn convert(&self, out: &str, settings: &[&str]) -> (i32, String) {
         let mut run = command(self.folder.path());
-        run.arg("convert").arg(self.path("net.ini")).arg(self.path("calib.npz"));
+        let files = ["net.ini", "calib.npz", "part.onnx"].map(|name| self.path(name));
+        run.arg("convert").args(files.iter().filter(|file| file.exists()));
         run.arg("--out").arg(self.path(out));
         for setting in ["source.random=true"].iter().chain(settings) {
             run.args(["--set", setting]);
@@ -262,7 +270,8 @@ impl Case {
             return Err("a layer with weights stayed in float".into());
         }
         let got = run(&integers, &quantized(&integers, &x));
-        let step = step(&integers, "output.y").ok_or("no step of the output")?;
+        let output = &integers.graph[integers.graph.outputs()[0]].name;
+        let step = step(&integers, &format!("output.{output}")).ok_or("no step of the output")?;
         Ok(decibels(&want, &got, step))
     }
 }
@@ -373,4 +382,20 @@ fn an_onnx_file_is_part_of_a_network() {
     assert_eq!(status, 0, "{stderr}");
     let ops: Vec<String> = case.model("out").graph.nodes().map(|(_, n)| n.op.clone()).collect();
     assert_eq!(ops, ["Flatten", "Add", "Relu", "Softmax"]);
+}
+
+#[test]
+fn an_onnx_file_within_a_network_becomes_integers() {
+    let part = Case::new("Input=plus\nType=Conv\nKernelSize=3\nNbOutputs=4");
+    assert_eq!(part.convert("float", &[]).0, 0);
+    let case = Case::of(
+        "DefaultModel=Frame\n[sp]\nSizeX=8\nSizeY=8\nNbChannels=2\n\
+         [before]\nInput=sp\nType=Conv\nKernelSize=3\nPadding=1\nNbOutputs=2\n\
+         ActivationFunction=Rectifier\n\
+         [onnx]\nInput=before\nType=ONNX\nFile=part.onnx\n\
+         [last]\nInput=y\nType=Fc\nNbOutputs=5\nActivationFunction=Linear\n[last.Target]\n",
+    );
+    fs::copy(part.path("float/model.onnx"), case.path("part.onnx")).unwrap();
+    let db = case.distance(&["nbbits=8", "act-clipping-mode=None"]);
+    assert!(matches!(db, Ok(db) if db > 24.0), "{db:?}");
 }
