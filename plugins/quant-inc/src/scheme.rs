@@ -3,7 +3,7 @@
 use crate::report::report;
 use crate::{params, search, source};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_sdk::ir::{Model, infer};
+use onnxd_plugin_sdk::ir::{DataType, Model, infer};
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_qdq::recipes::{self, Recipe};
 use onnxd_qdq::{Done, Folded, Form, Request};
@@ -45,7 +45,13 @@ impl Quantizer for Scheme {
             }
             "dynamic" => {
                 // Neither the form nor the recipe has a say where ranges are found at run time.
-                onnxd_qdq::quantize_dynamic(model, &chosen(request, &DYNAMIC), Form::Qdq)?
+                let mut request = chosen(request, &DYNAMIC);
+                // Products of `uint8` and `int8` saturate in 16 bits on processors without
+                // instructions for them, those of two `uint8` do not.
+                if request.settings.weight == DataType::Int8 {
+                    request.settings.weight = DataType::Uint8;
+                }
+                onnxd_qdq::quantize_dynamic(model, &request, Form::Qdq)?
             }
             mode => return Err(refused(mode).into()),
         };
