@@ -157,26 +157,42 @@ fn refused(text: String) -> Diagnostic {
     Diagnostic::new(Code::OnnxExternalData, text)
 }
 
-/// Names of the files that hold data of a model, relative to its folder; nothing of them is read.
+/// What is told of a model without reading its data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outline {
+    /// Names of the files that hold its data, relative to its folder.
+    pub external_files: Vec<String>,
+    /// Types of all its operators, those of sub-graphs and functions included.
+    pub op_types: BTreeSet<String>,
+}
+
+/// What a model uses; nothing of its external data is read.
 ///
 /// # Errors
 /// N0501 and N0213 as [`crate::decode()`]; N0503 if a location would leave the folder.
-pub fn external_files(bytes: Bytes) -> Result<Vec<String>, Diagnostics> {
+pub fn outline(bytes: Bytes) -> Result<Outline, Diagnostics> {
     let packed = parse(bytes)?;
-    let mut files = BTreeSet::new();
-    let mut add = |tensor: &TensorProto| {
+    let (mut files, mut op_types) = (BTreeSet::new(), BTreeSet::new());
+    let mut tensor = |tensor: &TensorProto| {
         let external = tensor.data_location == Some(DataLocation::External as i32);
         let entries = tensor.external_data.iter().filter(|_| external);
         let location = entries.filter(|e| e.key.as_deref() == Some("location"));
         files.extend(location.filter_map(|e| e.value.clone()));
     };
+    let mut node = |node: &NodeProto| {
+        let op = node.op_type.as_deref().unwrap_or_default();
+        if !op_types.contains(op) {
+            op_types.insert(op.to_owned());
+        }
+    };
+    let mut visitor = Visitor { tensor: &mut tensor, node: &mut node };
     if let Some(graph) = &packed.model.graph {
-        graph_tensors(graph, &mut add);
+        visitor.graph(graph);
     }
-    packed.nodes.for_each(|node| attribute_tensors(&node.attribute, &mut add));
+    packed.nodes.for_each(|node| visitor.node(node));
     for function in &packed.model.functions {
-        node_tensors(&function.node, &mut add);
-        attribute_tensors(&function.attribute_proto, &mut add);
+        function.node.iter().for_each(|node| visitor.node(node));
+        visitor.attributes(&function.attribute_proto);
     }
     let mut refusals = Diagnostics::default();
     for location in &files {
@@ -184,28 +200,45 @@ pub fn external_files(bytes: Bytes) -> Result<Vec<String>, Diagnostics> {
             refusals.push(refusal);
         }
     }
-    refusals.or_ok(files.into_iter().collect())
+    refusals.or_ok(Outline { external_files: files.into_iter().collect(), op_types })
 }
 
-fn graph_tensors(graph: &GraphProto, f: &mut dyn FnMut(&TensorProto)) {
-    graph.initializer.iter().for_each(&mut *f);
-    graph.sparse_initializer.iter().for_each(|s| sparse_tensors(s, f));
-    node_tensors(&graph.node, f);
+/// Names of the files that hold data of a model, see [`outline`].
+///
+/// # Errors
+/// As [`outline`].
+pub fn external_files(bytes: Bytes) -> Result<Vec<String>, Diagnostics> {
+    outline(bytes).map(|outline| outline.external_files)
 }
 
-fn node_tensors(nodes: &[NodeProto], f: &mut dyn FnMut(&TensorProto)) {
-    nodes.iter().for_each(|node| attribute_tensors(&node.attribute, f));
+/// Calls a function for every tensor, and one for every node.
+struct Visitor<'f> {
+    tensor: &'f mut dyn FnMut(&TensorProto),
+    node: &'f mut dyn FnMut(&NodeProto),
 }
 
-fn attribute_tensors(attributes: &[AttributeProto], f: &mut dyn FnMut(&TensorProto)) {
-    for attribute in attributes {
-        attribute.t.iter().chain(&attribute.tensors).for_each(&mut *f);
-        let sparse = attribute.sparse_tensor.iter().chain(&attribute.sparse_tensors);
-        sparse.for_each(|s| sparse_tensors(s, f));
-        attribute.g.iter().chain(&attribute.graphs).for_each(|g| graph_tensors(g, f));
+impl Visitor<'_> {
+    fn graph(&mut self, graph: &GraphProto) {
+        graph.initializer.iter().for_each(&mut *self.tensor);
+        graph.sparse_initializer.iter().for_each(|s| self.sparse(s));
+        graph.node.iter().for_each(|node| self.node(node));
     }
-}
 
-fn sparse_tensors(sparse: &SparseTensorProto, f: &mut dyn FnMut(&TensorProto)) {
-    sparse.values.iter().chain(&sparse.indices).for_each(f);
+    fn node(&mut self, node: &NodeProto) {
+        (self.node)(node);
+        self.attributes(&node.attribute);
+    }
+
+    fn attributes(&mut self, attributes: &[AttributeProto]) {
+        for attribute in attributes {
+            attribute.t.iter().chain(&attribute.tensors).for_each(&mut *self.tensor);
+            let sparse = attribute.sparse_tensor.iter().chain(&attribute.sparse_tensors);
+            sparse.for_each(|s| self.sparse(s));
+            attribute.g.iter().chain(&attribute.graphs).for_each(|g| self.graph(g));
+        }
+    }
+
+    fn sparse(&mut self, sparse: &SparseTensorProto) {
+        sparse.values.iter().chain(&sparse.indices).for_each(&mut *self.tensor);
+    }
 }

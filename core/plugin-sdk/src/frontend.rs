@@ -40,12 +40,16 @@ pub struct Probe {
     /// Whether the network brings the ranges of its activations, learned while it was trained:
     /// quantization asks for no calibration data then.
     pub learned_ranges: bool,
+    /// Whether the network computes with quantized integers already: writing them in another of
+    /// the standard's forms takes no calibration data.
+    pub quantized: bool,
 }
 
 impl Probe {
     /// A claim without needs.
     pub fn new(claim: Claim, reason: impl Into<String>) -> Probe {
-        Probe { claim, reason: reason.into(), needs: Vec::new(), learned_ranges: false }
+        let reason = reason.into();
+        Probe { claim, reason, needs: Vec::new(), learned_ranges: false, quantized: false }
     }
 }
 

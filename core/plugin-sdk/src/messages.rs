@@ -37,6 +37,7 @@ pub(crate) fn probe(p: Probe) -> message::Probe {
         reason: p.reason,
         needs: p.needs.into_iter().map(need).collect(),
         learned_ranges: p.learned_ranges,
+        quantized: p.quantized,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::coded::{
 use crate::fold::{Folded, SUFFIX};
 use crate::forms;
 use crate::report::name_of;
+use onnxd_ir::ops::is_quantization;
 use onnxd_ir::{Graph, Model, Node, NodeId, Tensor, ValueId, ValueType};
 
 /// Turns operators on integers (`QLinearConv`, ...) into operators on floats between
@@ -22,26 +23,8 @@ pub fn unfold(model: &mut Model) -> Folded {
 
 /// Whether a model is quantized already: it computes with quantized integers, or makes them.
 pub fn is_quantized(model: &Model) -> bool {
-    const OTHERS: [&str; 12] = [
-        "ConvInteger",
-        "DequantizeLinear",
-        "DynamicQuantizeLinear",
-        "DynamicQuantizeLSTM",
-        "DynamicQuantizeMatMul",
-        "MatMulInteger",
-        "MatMulIntegerToFloat",
-        "MatMulNBits",
-        "QAttention",
-        "QEmbedLayerNormalization",
-        "QGemm",
-        "QuantizeLinear",
-    ];
-    let is = |node: &Node| {
-        let op = node.op.as_str();
-        op.starts_with("QLinear") || OTHERS.contains(&op)
-    };
     let mut found = false;
-    model.for_each_graph(|graph| found |= graph.nodes().any(|(_, node)| is(node)));
+    model.for_each_graph(|graph| found |= graph.nodes().any(|(_, n)| is_quantization(&n.op)));
     found
 }
 

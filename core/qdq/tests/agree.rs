@@ -186,25 +186,29 @@ impl Net {
                 self.line(&format!("{out} = Concat<axis = 1>({f}, {})", self.float));
                 self.dims[1] *= 2;
             }
-            "MaxPool" | "Pad" | "Transpose" => {
-                let pads = self.constant("int64", &[8], &[0., 0., 1., 0., 0., 0., 0., 1.]);
-                let fill = self.constant("float", &[], &[0.7]);
-                self.line(&match op {
-                    "MaxPool" => format!("{out} = MaxPool<kernel_shape = [1, 1]>({f})"),
-                    "Pad" => format!("{out} = Pad({f}, {pads}, {fill})"),
-                    _ => format!("{out} = Transpose<perm = [0, 1, 3, 2]>({f})"),
-                });
-                if op == "Pad" {
-                    (self.dims[2], self.dims[3]) = (dims[2] + 1, dims[3] + 1);
-                }
-                if op == "Transpose" {
-                    self.dims.swap(2, 3);
-                }
-                return self.again(&out);
-            }
+            "MaxPool" | "Pad" | "Transpose" => return self.moved(op),
             _ => self.line(&format!("{out} = {op}({f})")),
         }
         self.quantized(&out);
+    }
+
+    /// Adds an operator that only moves elements.
+    fn moved(&mut self, op: &str) {
+        let (f, out) = (self.float.clone(), self.fresh("t"));
+        let pads = self.constant("int64", &[8], &[0., 0., 1., 0., 0., 0., 0., 1.]);
+        let fill = self.constant("float", &[], &[0.7]);
+        self.line(&match op {
+            "MaxPool" => format!("{out} = MaxPool<kernel_shape = [1, 1]>({f})"),
+            "Pad" => format!("{out} = Pad({f}, {pads}, {fill})"),
+            _ => format!("{out} = Transpose<perm = [0, 1, 3, 2]>({f})"),
+        });
+        if op == "Pad" {
+            (self.dims[2], self.dims[3]) = (self.dims[2] + 1, self.dims[3] + 1);
+        }
+        if op == "Transpose" {
+            self.dims.swap(2, 3);
+        }
+        self.again(&out);
     }
 
     fn model(&self, dims: &[usize]) -> Model {
@@ -270,7 +274,9 @@ proptest! {
         seed: u64,
         signed: bool,
         ops in prop::collection::vec(
-            prop_oneof![prop::sample::select(&ROUNDING[..]), prop::sample::select(&EXACT[..])], 1..6),
+            prop_oneof![prop::sample::select(&ROUNDING[..]), prop::sample::select(&EXACT[..])],
+            1..6,
+        ),
     ) {
         let mut net = Net::new(seed, signed, &DIMS);
         ops.iter().for_each(|op| net.step(op));

@@ -201,6 +201,23 @@ fn integers_are_moved_and_what_is_filled_in_becomes_one() {
     );
 }
 
+#[test]
+fn large_weights_are_unsigned_so_that_no_sum_of_two_products_saturates() {
+    let product = |weights: &str, body: &str| {
+        around("uint8[4,2] x", &format!("{SCALES}, {weights}"), body, "float[4,1] y")
+    };
+    assert_forms(
+        &product(
+            "int8[2,1] w = {-128, 65}, float ws = {0.5}",
+            "xf = DequantizeLinear(x, xs, xz) wf = DequantizeLinear(w, ws) y = MatMul(xf, wf)",
+        ),
+        &product(
+            "uint8[2,1] w = {0, 193}, float ws = {0.5}, uint8 wz = {128}",
+            "y = com.microsoft.MatMulIntegerToFloat(x, w, xs, ws, xz, wz)",
+        ),
+    );
+}
+
 /// What must stay, and the reason that is told.
 #[test]
 fn reasons_to_stay() {

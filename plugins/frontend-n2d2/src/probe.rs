@@ -36,7 +36,8 @@ pub(crate) fn probe(path: &str, files: &dyn Files, options: &Options) -> Probe {
     };
     needs.extend(onnx::sections(&ini).flat_map(|section| onnx_files(section, path, files)));
     needs.extend(weights(&ini, path, files, options));
-    Probe { claim, reason, needs, learned_ranges: learns_ranges(&ini, options) }
+    let learned_ranges = learns_ranges(&ini, options);
+    Probe { needs, learned_ranges, ..Probe::new(claim, reason) }
 }
 
 /// A file with mistakes is still ours: the import says what is wrong with it.

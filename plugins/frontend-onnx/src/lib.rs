@@ -3,6 +3,7 @@
 mod load;
 
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
+use onnxd_plugin_sdk::ir::ops;
 use onnxd_plugin_sdk::{Claim, External, Frontend, Imported, Need, Probe, Submission, onnx};
 
 onnxd_plugin_sdk::export_plugin! {
@@ -20,10 +21,12 @@ impl Frontend for Onnx {
         let bytes = submission.read(submission.network())?;
         let by_name = || Probe::new(Claim::ByExtension, "the file's name ends in .onnx");
         // A damaged file is still ours: the import says what is wrong with it.
-        let Ok(external) = onnx::external_files(bytes) else { return Ok(by_name()) };
-        let needs = external.into_iter().map(|location| need(submission, &location)).collect();
+        let Ok(outline) = onnx::outline(bytes) else { return Ok(by_name()) };
+        let needs = outline.external_files.iter().map(|location| need(submission, location));
+        let needs = needs.collect();
+        let quantized = outline.op_types.iter().any(|op| ops::is_quantization(op));
         let reason = "the file is an ONNX model".to_owned();
-        Ok(Probe { needs, ..Probe::new(Claim::ByContent, reason) })
+        Ok(Probe { needs, quantized, ..Probe::new(Claim::ByContent, reason) })
     }
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {

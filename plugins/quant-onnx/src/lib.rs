@@ -1,7 +1,9 @@
 //! Quantization in the standard's own operators, for every float graph: as pairs of
-//! `QuantizeLinear` and `DequantizeLinear` (`QDQ`), or with operators on integers (`QLinear`).
+//! `QuantizeLinear` and `DequantizeLinear` (`QDQ`), or with operators on integers (`QLinear`). What
+//! is quantized already changes form.
 
 mod params;
+mod reform;
 mod report;
 mod scheme;
 mod search;
@@ -18,7 +20,7 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         quantizer(
             "qlinear",
-            "Operators on integers, such as MatMulIntegerToFloat and MatMulNBits" =>
+            "Operators on integers, such as QLinearConv, QGemm and MatMulNBits" =>
             || Box::new(scheme::Scheme(onnxd_qdq::Form::QLinear)),
         ),
     ],

@@ -1,10 +1,11 @@
 //! The flow of a quantization: request, ranges, placement, form, report.
 
 use crate::report::report;
-use crate::{params, search, weights};
+use crate::{params, reform, search, weights};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
+use onnxd_qdq::recipes::Recipe;
 use onnxd_qdq::{Form, quantize_dynamic};
 
 /// The oldest operator set whose `DequantizeLinear` has scales for channels.
@@ -15,19 +16,35 @@ pub(crate) struct Scheme(pub(crate) Form);
 
 impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        if onnxd_qdq::is_quantized(model) {
+            reform::reform(model, self.0, cx);
+            return Ok(());
+        }
         let request = params::request(cx)?;
         if model.opset() < OPSET_MIN {
             onnxd_opset::convert(model, OPSET_MIN)?;
         }
-        let done = match params::key(cx, "mode").as_str() {
-            Some("dynamic") => quantize_dynamic(model, &request, self.0)?,
-            Some("weight_only") => weights::quantize(model, &request, self.0, cx)?,
-            None | Some("static") if self.0 == Form::Qdq => search::quantize(model, &request, cx)?,
-            mode => {
-                let mode = mode.unwrap_or("static");
-                let text =
-                    format!("`quantization.mode` = \"{mode}\" is not supported in this form");
-                return Err(Diagnostic::new(Code::FeatureUnsupported, text).into());
+        let mode = params::key(cx, "mode").as_str().unwrap_or("static").to_owned();
+        let done = match mode.as_str() {
+            "dynamic" => quantize_dynamic(model, &request, self.0)?,
+            "weight_only" => weights::quantize(model, &request, self.0, cx)?,
+            "static" => {
+                let mut done = search::quantize(model, &request, cx)?;
+                if let Some(recipe) = params::key(cx, "recipe").as_str().and_then(Recipe::named) {
+                    reform::linear(model, recipe, &mut done);
+                }
+                if self.0 == Form::QLinear {
+                    reform::fold(model, &mut done);
+                }
+                done
+            }
+            _ => {
+                let text = format!(
+                    "`quantization.mode` = \"{mode}\" takes a model that was trained with quantizers"
+                );
+                let help = "Drop the model with its QuantizeLinear and DequantizeLinear nodes.";
+                let found = Diagnostic::new(Code::FeatureUnsupported, text).help(help);
+                return Err(found.into());
             }
         };
         report(done, cx);

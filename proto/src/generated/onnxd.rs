@@ -405,6 +405,9 @@ pub struct Probe {
     /// the network brings the ranges of its activations
     #[prost(bool, tag = "4")]
     pub learned_ranges: bool,
+    /// the network computes with quantized integers already
+    #[prost(bool, tag = "5")]
+    pub quantized: bool,
 }
 /// What a list of passes did.
 #[derive(serde::Serialize, serde::Deserialize)]

@@ -2,6 +2,28 @@
 
 use super::onnx_ops;
 
+/// Whether an operator of the standard or of ONNX Runtime computes with quantized integers, or makes
+/// them: a model that uses one is quantized already.
+#[must_use]
+pub fn is_quantization(op: &str) -> bool {
+    const OTHERS: [&str; 13] = [
+        "ConvInteger",
+        "DequantizeLinear",
+        "DynamicQuantizeLSTM",
+        "DynamicQuantizeLinear",
+        "DynamicQuantizeMatMul",
+        "GatherBlockQuantized",
+        "MatMulInteger",
+        "MatMulIntegerToFloat",
+        "MatMulNBits",
+        "QAttention",
+        "QEmbedLayerNormalization",
+        "QGemm",
+        "QuantizeLinear",
+    ];
+    op.starts_with("QLinear") || OTHERS.contains(&op)
+}
+
 onnx_ops! {
     /// <https://onnx.ai/onnx/operators/onnx__QuantizeLinear.html>
     QuantizeLinear(x, y_scale; y_zero_point) {

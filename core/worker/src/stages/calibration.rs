@@ -6,8 +6,12 @@ use serde_json::Value;
 /// Adds the calibration data to what a claimed network needs, if the params ask for ranges from data.
 pub(crate) fn with_calibration(mut probe: Probe, params: &Value, files: &[InputFile]) -> Probe {
     let quantization = &params["quantization"];
-    let learned = probe.learned_ranges && quantization["format"] == "N2D2";
-    if probe.level() != ClaimLevel::ClaimNo && !learned && is_needed(quantization) {
+    let brought = match quantization["format"].as_str() {
+        Some("N2D2") => probe.learned_ranges,
+        // A quantized network only changes form.
+        _ => probe.quantized,
+    };
+    if probe.level() != ClaimLevel::ClaimNo && !brought && is_needed(quantization) {
         let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();
         let reloaded = quantization["n2d2"]["calib_reload"] == true;
         probe.needs.push(match quantization["format"] == "N2D2" && reloaded {
@@ -87,6 +91,15 @@ mod tests {
         let needs = |params| with_calibration(probe.clone(), &params, &[]).needs.len();
         assert_eq!(needs(json!({"quantization": {"format": "N2D2"}})), 0);
         assert_eq!(needs(json!({"quantization": {"format": "QDQ", "mode": "static"}})), 1);
+    }
+
+    #[test]
+    fn a_quantized_network_changes_form_without_data() {
+        let level = ClaimLevel::ClaimByContent.into();
+        let probe = Probe { level, quantized: true, ..Probe::default() };
+        let needs = |params| with_calibration(probe.clone(), &params, &[]).needs.len();
+        assert_eq!(needs(json!({"quantization": {"format": "QLinear", "mode": "static"}})), 0);
+        assert_eq!(needs(json!({"quantization": {"format": "N2D2"}})), 1);
     }
 
     #[test]

@@ -1,0 +1,49 @@
+//! The form of a quantized graph: pairs of `QuantizeLinear` and `DequantizeLinear` around operators
+//! on floats, or operators on integers.
+
+use onnxd_plugin_sdk::ir::{Model, infer};
+use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer};
+use onnxd_qdq::recipes::{self, Recipe};
+use onnxd_qdq::{Done, Folded, Form};
+
+/// Writes a model that is quantized already in the form that is asked for. Its integers, scales and
+/// zero points stay; calibration data, types and the choice of nodes have no say.
+pub(crate) fn reform(model: &mut Model, form: Form, cx: &mut QuantizeContext) {
+    let told = match form {
+        Form::Qdq => onnxd_qdq::unfold(model),
+        Form::QLinear => onnxd_qdq::fold(model),
+    };
+    let Folded { folded, left } = told;
+    let text = format!("the model was so already; {} nodes changed form", folded.len());
+    cx.metadata("quantized", text);
+    for (name, op, written_as) in folded {
+        let rescaling = written_as;
+        cx.layer(QuantizedLayer { name, op, rescaling, ..QuantizedLayer::default() });
+    }
+    for (name, why) in left {
+        cx.left_in_float(name, why);
+    }
+}
+
+/// Writes the Linear layers of what was just quantized as a recipe says.
+pub(crate) fn linear(model: &mut Model, recipe: Recipe, done: &mut Done) {
+    written(recipes::apply(model, recipe), done, "as the recipe says");
+}
+
+/// Writes what was just quantized with operators on integers.
+pub(crate) fn fold(model: &mut Model, done: &mut Done) {
+    // The types of what quantization added; what is wrong is found when the result is verified.
+    let _ = infer(model);
+    written(onnxd_qdq::fold(model), done, "between integers");
+}
+
+fn written(Folded { folded, left }: Folded, done: &mut Done, what: &str) {
+    for (name, _, written_as) in folded {
+        if let Some(layer) = done.layers.iter_mut().find(|layer| layer.name == name) {
+            layer.written_as = written_as;
+        }
+    }
+    for (name, why) in left {
+        done.leave(&name, format!("{what}: {why}"));
+    }
+}
