@@ -89,6 +89,26 @@ impl Quantized {
         }
     }
 
+    /// The same weights such that products with `uint8` are exact on every processor. Those without
+    /// instructions for it add two products of `uint8` and `int8` in 16 bits, where large weights
+    /// saturate; as `uint8`, 128 above, the same weights do not.
+    #[must_use]
+    pub fn exact(self) -> Quantized {
+        const SAFE: i8 = 64;
+        let large = |all: &[i8]| all.iter().any(|q| !(-SAFE..=SAFE).contains(q));
+        let flipped = match self.integers.as_slice::<i8>() {
+            Some(all) if self.integers.dtype() == DataType::Int8 && large(&all) => {
+                let bytes: Vec<u8> = all.iter().map(|q| *q as u8 ^ 0x80).collect();
+                Tensor::from_vec(self.integers.dims(), bytes)
+            }
+            _ => return self,
+        };
+        let above =
+            |s: Scale| Scale { dtype: DataType::Uint8, zero_point: s.zero_point + 128, ..s };
+        let scales = self.scales.into_iter().map(above).collect();
+        Quantized { integers: flipped, scales, ..self }
+    }
+
     /// The same weights with other scales: `scale` gets the channel, its scale, and whether all its
     /// weights are zero.
     ///

@@ -181,7 +181,8 @@ impl Site<'_, '_> {
         let found = match want.axis {
             Some(axis) => weight::per_channel(&data, axis, rule),
             None => weight::per_tensor(&data, rule),
-        }?;
+        }?
+        .exact();
         let name = g[w].name.clone();
         self.pass.done.tensors.push(found.row(&name));
         let zero = match found.is_centered() {
@@ -190,7 +191,7 @@ impl Site<'_, '_> {
         };
         let zero = zero.map(|zero| match zero.to_i64s() {
             Some(all) if want.one_zero => {
-                onnxd_quant::integers(want.dtype, &[], &all[..1]).unwrap_or(zero)
+                onnxd_quant::integers(zero.dtype(), &[], &all[..1]).unwrap_or(zero)
             }
             _ => zero,
         });
