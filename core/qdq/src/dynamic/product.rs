@@ -133,7 +133,8 @@ impl Site<'_, '_> {
         let axis = settings.per_channel.then_some(0);
         // ONNX Runtime's ConvInteger takes one zero point for all weights.
         let want = want(settings, axis);
-        let want = Want { symmetric: want.symmetric || axis.is_some(), one_zero: true, ..want };
+        let symmetric = want.symmetric || axis.is_some() || settings.weight == DataType::Int8;
+        let want = Want { dtype: settings.weight, symmetric, one_zero: true, ..want };
         let weights = self.weights(g, op.w, want)?;
         let [xq, sx, zx] = self.activation(g, op.x);
         self.stale.extend(op.b);
@@ -163,10 +164,15 @@ fn check(g: &Graph, w: ValueId) -> Result<(), String> {
 }
 
 fn want(settings: Settings, axis: Option<usize>) -> Want {
+    // Weights of `int8` are written as `uint8`, see `Quantized::exact`: they may have a zero point.
+    let dtype = match settings.weight {
+        DataType::Int8 if !settings.reduce_range => DataType::Uint8,
+        dtype => dtype,
+    };
     Want {
         axis,
-        dtype: settings.weight,
-        symmetric: settings.symmetric || settings.weight == DataType::Int8,
+        dtype,
+        symmetric: settings.symmetric,
         reduced: settings.reduce_range,
         transposed: false,
         one_zero: false,
