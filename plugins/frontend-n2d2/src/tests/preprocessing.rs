@@ -47,7 +47,7 @@ fn transformations_become_steps() {
     assert_eq!(gray, [Step::Grey { order: Order::Bgr }]);
     let affine = "RangeAffineTransformation\nFirstOperator=Minus\nFirstValue=1 2 3";
     let first = Step::Arithmetic { operator: Operator::Minus, values: vec![1.0, 2.0, 3.0] };
-    assert_eq!(one(affine), [first.clone()]);
+    assert_eq!(one(affine), std::slice::from_ref(&first));
     let second = Step::Arithmetic { operator: Operator::Plus, values: vec![0.5] };
     let both = one(&format!("{affine}\nSecondValue=0.5\nTruncate=1"));
     assert_eq!(both, [first, second, Step::Truncate]);
