@@ -156,6 +156,57 @@ fn what_the_integers_saturate_anyway_is_not_clipped_before() {
 }
 
 #[test]
+fn what_changes_nothing_goes_also_where_it_follows_itself() {
+    let zero = "float xs = {0.5}, uint8 z = {0}";
+    let relu = |from: &str, to: &str| {
+        format!(
+            "{from}f = DequantizeLinear({from}, xs, z) {from}r = Relu({from}f) \
+                 {to} = QuantizeLinear({from}r, xs, z)"
+        )
+    };
+    let twice = format!(
+        "{} {} t = Transpose(bf) y = QuantizeLinear(t, xs, z)",
+        relu("x", "a"),
+        relu("a", "b")
+    )
+    .replace("t = ", "bf = DequantizeLinear(b, xs, z) t = ");
+    assert_forms(
+        &around("uint8[2,3] x", zero, &twice, "uint8[3,2] y"),
+        &around("uint8[2,3] x", zero, "y = Transpose(x)", "uint8[3,2] y"),
+    );
+    // The name of an output stays.
+    assert_forms(
+        &around("uint8[2,3] x", zero, &relu("x", "y"), "uint8[2,3] y"),
+        &around(
+            "uint8[2,3] x",
+            "uint8 low = {0}, uint8 high = {255}",
+            "y = Clip(x, low, high)",
+            "uint8[2,3] y",
+        ),
+    );
+}
+
+/// Nodes may come in any order, and a clip may go because nothing reads what came of it.
+#[test]
+fn a_clip_that_went_with_another_is_not_looked_for() {
+    assert_forms(
+        &around(
+            "uint8[3] x",
+            "float xs = {0.5}, uint8 z = {0}",
+            "cq = QuantizeLinear(c, xs, z)
+             c = Relu(bf)
+             bf = DequantizeLinear(bq, xs, z)
+             bq = QuantizeLinear(b, xs, z)
+             b = Relu(af)
+             af = DequantizeLinear(x, xs, z)
+             y = Identity(x)",
+            "uint8[3] y",
+        ),
+        &around("uint8[3] x", "float xs = {0.5}", "y = Identity(x)", "uint8[3] y"),
+    );
+}
+
+#[test]
 fn bounds_become_integers_where_the_scale_stays() {
     assert_forms(
         &around(

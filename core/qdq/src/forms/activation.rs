@@ -98,7 +98,8 @@ fn clip_back(site: &mut Unfolding) -> Result<Float, Why> {
 /// of its result can mean: those saturate there themselves.
 pub(crate) fn drop_needless(graph: &mut Graph, told: &mut Folded) {
     for id in graph.node_ids() {
-        let node = &graph[id];
+        // It may have gone together with one before it.
+        let Some(node) = graph.node(id) else { continue };
         if node.is_standard() && matches!(node.op.as_str(), "Relu" | "Clip") {
             let (name, op) = (name_of(graph, node), node.op.clone());
             if drop_clip(graph, id).is_some() {
@@ -118,7 +119,11 @@ fn drop_clip(graph: &mut Graph, id: NodeId) -> Option<()> {
     }
     let quantize = *graph.readers(y).first()?;
     let unchanged = decoded(graph, x).ok().filter(|from| from.same(&coded, graph));
-    if let Some(from) = unchanged.filter(|_| !graph.is_output(coded.q)) {
+    if let Some(from) = unchanged {
+        // A graph output keeps its name: bounds on integers compute it.
+        if graph.is_output(coded.q) {
+            return None;
+        }
         graph.replace_uses(coded.q, from.q);
         sweep(graph, vec![coded.q]);
         return Some(());
