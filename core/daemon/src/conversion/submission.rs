@@ -86,6 +86,8 @@ impl Submission {
                 let Some(path) = inner(name).map(|path| folder.join(path)) else { continue };
                 match path.symlink_metadata() {
                     Ok(data) if data.is_dir() && name == need.path => walk.folder(&path, name, 0),
+                    // Another need may have brought it already.
+                    Ok(data) if data.is_file() && walk.files.iter().any(|f| f.name == name) => {}
                     Ok(data) if data.is_file() => walk.file(&path, name.to_owned()),
                     _ => continue,
                 }
