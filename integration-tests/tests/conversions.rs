@@ -185,7 +185,8 @@ fn names_and_axes_as_asked_for() {
     let (status, stderr) = case.convert(&[&case.path("net.onnx")], &["export.export_params=false"]);
     assert_eq!(status, 3, "{stderr}");
     assert!(stderr.contains("export.export_params"), "{stderr}");
-    let (status, stderr) = case.convert(&[&case.path("net.onnx")], &["quantization.format=QDQ"]);
+    let (status, stderr) =
+        case.convert(&[&case.path("net.onnx")], &["quantization.format=none-such"]);
     assert_eq!(status, 3, "{stderr}");
     let (status, stderr) =
         case.convert(&[&case.path("net.onnx")], &["passes.enable=[\"fuse-pd\"]"]);

@@ -16,7 +16,7 @@ const BIAS_STEPS: f64 = 2_147_000_000.0;
 const FREE_STEPS: f64 = (1 << 20) as f64;
 
 /// Weights that are the same for several nodes become integers once.
-type Known = BTreeMap<(ValueId, Option<usize>, DataType, bool), (ValueId, Vec<f64>)>;
+type Known = BTreeMap<(ValueId, Option<usize>, DataType, [bool; 2]), (ValueId, Vec<f64>)>;
 
 /// Gives all products integers for weights and biases.
 pub(crate) fn quantize(placer: &mut Placer, products: &[(Weighted, Settings)]) {
@@ -63,7 +63,7 @@ fn quantize_one(
     // With 8 bits and more, clipping gains less than what it does to a few outputs.
     let rule = Rule { search: settings.clip_weights || settings.weight.bits() < 8, ..rule };
     let floors = bias.as_ref().map(|(_, bias)| floors(bias, axis.is_some(), step));
-    let key = (w, axis, settings.weight, settings.reduce_range);
+    let key = (w, axis, settings.weight, [settings.reduce_range, settings.symmetric]);
     let (to, scales) = match known.get(&key) {
         Some((to, scales)) if fits(scales, floors.as_deref()) => (*to, scales.clone()),
         _ => {

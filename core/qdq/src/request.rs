@@ -89,6 +89,14 @@ pub struct Request {
 }
 
 impl Request {
+    /// Whether some node may get integers of 16 bits.
+    #[must_use]
+    pub fn has_16_bits(&self) -> bool {
+        let all = [Some(self.settings.activation), Some(self.settings.weight)];
+        let single = self.overrides.values().flat_map(|o| [o.activation, o.weight]);
+        all.into_iter().chain(single).flatten().any(|dtype| dtype.bits() == 16)
+    }
+
     /// The settings of a node; `None` if it is to stay in floating point. `name` is what the
     /// report calls it.
     #[must_use]

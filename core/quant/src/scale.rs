@@ -70,7 +70,8 @@ impl Scale {
     /// exactly. With `symmetric`, the range is extended to both sides of zero alike.
     ///
     /// `scale = (max - min) / (levels.max - levels.min)`, `zero_point = levels.min - min / scale`,
-    /// rounded to the nearest, ties to even. A range of nothing has scale 1 and zero point 0.
+    /// rounded to the nearest, ties to even. A range of nothing has scale 1, and its zero is where
+    /// that of positive numbers would be, so that saturation still stands for a `Relu`.
     #[must_use]
     pub fn of_range((min, max): (f64, f64), levels: Levels, symmetric: bool) -> Scale {
         let (min, max) = (min.min(0.0), max.max(0.0));
@@ -80,9 +81,8 @@ impl Scale {
         };
         let (lo, hi) = (levels.min as f64, levels.max as f64);
         let scale = (max - min) / (hi - lo);
-        if !(scale.is_finite() && scale >= f64::from(f32::MIN_POSITIVE)) {
-            return Scale { dtype: levels.dtype, scale: 1.0, zero_point: 0 };
-        }
+        let usable = scale.is_finite() && scale >= f64::from(f32::MIN_POSITIVE);
+        let (min, scale) = if usable { (min, scale) } else { (0.0, 1.0) };
         let zero_point = match symmetric {
             true => ((lo + hi) / 2.0).round_ties_even(),
             false => (lo - min / scale).round_ties_even(),
@@ -195,6 +195,8 @@ mod tests {
         assert_eq!(of((0.0, 12.7), u8s.reduced(), false), (0.1, 0));
         for nothing in [(0.0, 0.0), (0.0, 1e-40), (0.0, f64::INFINITY), (f64::NAN, 0.0)] {
             assert_eq!(of(nothing, u8s, false), (1.0, 0), "{nothing:?}");
+            assert_eq!(of(nothing, i8s, false), (1.0, -128), "{nothing:?}");
+            assert_eq!(of(nothing, u8s, true), (1.0, 128), "{nothing:?}");
         }
     }
 

@@ -11,6 +11,9 @@ use onnxd_qdq::{Form, quantize_dynamic};
 /// The oldest operator set whose `DequantizeLinear` has scales for channels.
 const OPSET_MIN: i64 = 13;
 
+/// The oldest operator set whose `QuantizeLinear` gives integers of 16 bits.
+const OPSET_16_BITS: i64 = 21;
+
 /// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`, or to operators on integers.
 pub(crate) struct Scheme(pub(crate) Form);
 
@@ -21,8 +24,9 @@ impl Quantizer for Scheme {
             return Ok(());
         }
         let request = params::request(cx)?;
-        if model.opset() < OPSET_MIN {
-            onnxd_opset::convert(model, OPSET_MIN)?;
+        let opset = if request.has_16_bits() { OPSET_16_BITS } else { OPSET_MIN };
+        if model.opset() < opset {
+            onnxd_opset::convert(model, opset)?;
         }
         let mode = params::key(cx, "mode").as_str().unwrap_or("static").to_owned();
         let done = match mode.as_str() {
