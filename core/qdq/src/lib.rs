@@ -30,7 +30,7 @@ pub use dynamic::quantize_dynamic;
 pub use fold::{Folded, fold, fold_products};
 pub use follower::Follower;
 pub use place::{Ranges, place};
-pub use plan::{Plan, Quantized, name, plan};
+pub use plan::{Plan, Quantized, plan};
 pub use report::{Done, Form, LeftInFloat, QuantizedLayer, QuantizedTensor, name_of};
 pub use request::{Overrides, Request, Settings};
 pub use unfold::{is_quantized, unfold};

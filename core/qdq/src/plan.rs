@@ -89,18 +89,9 @@ pub fn plan(graph: &Graph, request: &Request, floats: &BTreeSet<NodeId>) -> Plan
     planner.assign(&order, &wanted)
 }
 
-/// What the report calls a node.
-pub fn name(graph: &Graph, id: NodeId) -> &str {
-    let node = &graph[id];
-    match node.name.as_str() {
-        "" => node.output(0).map_or("", |v| graph[v].name.as_str()),
-        name => name,
-    }
-}
-
 impl Planner<'_> {
     fn settings(&self, id: NodeId) -> Option<Settings> {
-        self.request.of(name(self.graph, id), &self.graph[id])
+        self.request.of(self.graph, &self.graph[id])
     }
 
     fn forward(&mut self, id: NodeId) {

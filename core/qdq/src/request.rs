@@ -1,6 +1,7 @@
 //! What a user asks for: settings, exceptions for single nodes, and which nodes it is about.
 
-use onnxd_ir::{DataType, Node};
+use crate::report::name_of;
+use onnxd_ir::{DataType, Graph, Node};
 use std::collections::BTreeMap;
 
 /// How values of a node become integers.
@@ -97,16 +98,21 @@ impl Request {
         all.into_iter().chain(single).flatten().any(|dtype| dtype.bits() == 16)
     }
 
-    /// The settings of a node; `None` if it is to stay in floating point. `name` is what the
-    /// report calls it.
+    /// The settings of a node; `None` if it is to stay in floating point. A node is known by what
+    /// the report calls it; one without a name also by what it computes.
     #[must_use]
-    pub fn of(&self, name: &str, node: &Node) -> Option<Settings> {
-        let named = |list: &[String]| list.iter().any(|glob| fits(glob, name));
+    pub fn of(&self, graph: &Graph, node: &Node) -> Option<Settings> {
+        let reported = name_of(graph, node);
+        let computed = node.output(0).filter(|_| node.name.is_empty());
+        let computed = computed.map(|v| graph[v].name.as_str());
+        let fits =
+            |glob: &str| fits(glob, &reported) || computed.is_some_and(|name| fits(glob, name));
+        let named = |list: &[String]| list.iter().any(|glob| fits(glob));
         let wanted = (self.op_types.is_empty() || self.op_types.contains(&node.op))
             && (self.include.is_empty() || named(&self.include))
             && !named(&self.exclude);
         let over = |settings: Settings| {
-            let fitting = self.overrides.iter().filter(|(glob, _)| fits(glob, name));
+            let fitting = self.overrides.iter().filter(|(glob, _)| fits(glob));
             fitting.fold(settings, |settings, (_, overrides)| overrides.over(settings))
         };
         wanted.then(|| over(self.settings))
@@ -163,12 +169,19 @@ mod tests {
         let mut request = Request { exclude: vec!["last*".into()], ..Request::default() };
         let signed = Overrides { activation: Some(DataType::Int8), ..Overrides::default() };
         request.overrides.insert("conv?".into(), signed);
-        let conv = Node::new("Conv", [], []);
-        let of = |request: &Request, name: &str| Some(request.of(name, &conv)?.activation);
+        let mut graph = Graph::new("g");
+        let y = graph.add_value("y", None);
+        let named = |name: &str| Node { name: name.into(), ..Node::new("Conv", [], [y]) };
+        let of = |request: &Request, name: &str| Some(request.of(&graph, &named(name))?.activation);
         assert_eq!(of(&request, "conv1"), Some(DataType::Int8));
         assert_eq!(of(&request, "other"), Some(DataType::Uint8));
         assert_eq!(of(&request, "last1"), None);
         request.op_types = vec!["Gemm".into()];
         assert_eq!(of(&request, "conv1"), None);
+        for (glob, left) in [("y", true), ("Conv -> y", true), ("x", false)] {
+            let request = Request { exclude: vec![glob.into()], ..Request::default() };
+            assert_eq!(of(&request, "").is_none(), left, "{glob}");
+            assert!(of(&request, "named").is_some(), "what it computes is not its name");
+        }
     }
 }

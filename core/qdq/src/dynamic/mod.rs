@@ -100,7 +100,7 @@ fn graph(
         }
         let node = &g[id];
         let name = name_of(g, node);
-        let Some(settings) = site.pass.request.of(&name, node) else { continue };
+        let Some(settings) = site.pass.request.of(g, node) else { continue };
         let op = node.op.clone();
         bodies::import_weights(g, id, outer);
         let outcome = match op.as_str() {

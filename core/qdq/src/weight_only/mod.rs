@@ -110,7 +110,7 @@ fn groups(g: &Graph, request: &Request) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for id in g.topological().unwrap_or_default() {
         let node = &g[id];
-        let wanted = request.of(&name_of(g, node), node).is_some();
+        let wanted = request.of(g, node).is_some();
         let Some(place) = Place::of(g, id).ok().flatten().filter(|_| wanted) else { continue };
         let Some(x) = place.x.filter(|x| g.constant(*x).is_none()) else { continue };
         let inputs = place.k;
@@ -130,7 +130,7 @@ fn check(g: &Graph, request: &Request, form: Form, found: &mut Diagnostics) {
     for (id, node) in g.nodes() {
         node.subgraphs().for_each(|inner| check(inner, request, form, found));
         let name = name_of(g, node);
-        let Some(settings) = request.of(&name, node) else { continue };
+        let Some(settings) = request.of(g, node) else { continue };
         let Ok(Some(_)) = Place::of(g, id) else { continue };
         let mut refuse = |text: String| {
             found.push(Diagnostic::new(Code::FeatureUnsupported, format!("{name}: {text}")));
@@ -259,7 +259,7 @@ impl Pass<'_> {
     fn node(&mut self, g: &mut Graph, id: NodeId, inputs: Option<(&Pairs, &Inverse)>) {
         let node = &g[id];
         let (name, op) = (name_of(g, node), node.op.clone());
-        let Some(settings) = self.request.of(&name, node) else { return };
+        let Some(settings) = self.request.of(g, node) else { return };
         match self.quantize(g, id, settings, inputs) {
             Ok(None) => {}
             Ok(Some((written_as, sqnr_db))) => {
