@@ -2,9 +2,6 @@
 
 use onnxd_ir::{Graph, Node, NodeId, Tensor, ValueId};
 
-/// ONNX Runtime's own operators.
-pub(crate) const MICROSOFT: &str = "com.microsoft";
-
 /// Takes a node out of the graph and writes others in its place; they get its name and layers.
 pub(crate) struct Emit<'g> {
     pub(crate) graph: &'g mut Graph,

@@ -12,6 +12,7 @@
 use crate::coded::{Coded, MICROSOFT, Why, decoded, each_graph, encoded, is_linear, name, sweep};
 use crate::forms;
 use crate::report::name_of;
+use crate::weight::{flipped, saturates};
 use onnxd_ir::{Attr, DataType, Graph, Model, Node, NodeId, Tensor, ValueId};
 use std::collections::BTreeSet;
 
@@ -175,20 +176,10 @@ impl Site<'_> {
         self.shared(&name, zeros)
     }
 
-    /// The weights `w` such that products with `x` are exact on every processor. Those without
-    /// instructions for it add two products of `uint8` and `int8` in 16 bits, where large weights
-    /// saturate; as `uint8`, 128 above, the same weights do not.
+    /// The weights `w` such that products with `x` are exact on every processor, see
+    /// [`saturates`].
     pub(crate) fn exact(&mut self, x: &Coded, w: Coded) -> Coded {
-        const SAFE: i8 = 64;
-        let flipped = |data: &Tensor| {
-            let bytes = data.as_slice::<i8>()?.iter().map(|q| *q as u8 ^ 0x80).collect();
-            Some(Tensor::from_vec(data.dims(), bytes))
-        };
-        let large = |data: &Tensor| {
-            let integers = data.as_slice::<i8>();
-            integers.is_some_and(|all| all.iter().any(|q| !(-SAFE..=SAFE).contains(q)))
-        };
-        let data = self.graph.constant(w.q).filter(|data| large(data)).and_then(flipped);
+        let data = self.graph.constant(w.q).filter(|data| saturates(data)).and_then(flipped);
         let Some(data) = data.filter(|_| x.dtype == DataType::Uint8) else { return w };
         let zero = self.zero(&w);
         let Some(zeros) = self.graph.constant(zero).and_then(flipped) else { return w };

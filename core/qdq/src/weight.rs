@@ -89,19 +89,12 @@ impl Quantized {
         }
     }
 
-    /// The same weights such that products with `uint8` are exact on every processor. Those without
-    /// instructions for it add two products of `uint8` and `int8` in 16 bits, where large weights
-    /// saturate; as `uint8`, 128 above, the same weights do not.
+    /// The same weights such that products with `uint8` are exact on every processor, see
+    /// [`saturates`].
     #[must_use]
     pub fn exact(self) -> Quantized {
-        const SAFE: i8 = 64;
-        let large = |all: &[i8]| all.iter().any(|q| !(-SAFE..=SAFE).contains(q));
-        let flipped = match self.integers.as_slice::<i8>() {
-            Some(all) if self.integers.dtype() == DataType::Int8 && large(&all) => {
-                let bytes: Vec<u8> = all.iter().map(|q| *q as u8 ^ 0x80).collect();
-                Tensor::from_vec(self.integers.dims(), bytes)
-            }
-            _ => return self,
+        let Some(flipped) = flipped(&self.integers).filter(|_| saturates(&self.integers)) else {
+            return self;
         };
         let above =
             |s: Scale| Scale { dtype: DataType::Uint8, zero_point: s.zero_point + 128, ..s };
@@ -145,6 +138,22 @@ impl Quantized {
     fn zero_points(&self) -> Vec<i64> {
         self.scales.iter().map(|s| s.zero_point).collect()
     }
+}
+
+/// Whether products of these weights, if they are `int8`, with `uint8` may be wrong. Processors
+/// without instructions for them add two such products in 16 bits, where large weights saturate; as
+/// `uint8`, 128 above, the same weights do not.
+pub(crate) fn saturates(weights: &Tensor) -> bool {
+    const SAFE: i8 = 64;
+    let signed = weights.as_slice::<i8>().filter(|_| weights.dtype() == DataType::Int8);
+    signed.is_some_and(|all| all.iter().any(|q| !(-SAFE..=SAFE).contains(q)))
+}
+
+/// `int8` as `uint8`, each 128 above; `None` for other types.
+pub(crate) fn flipped(weights: &Tensor) -> Option<Tensor> {
+    let signed = weights.as_slice::<i8>().filter(|_| weights.dtype() == DataType::Int8)?;
+    let bytes: Vec<u8> = signed.iter().map(|q| *q as u8 ^ 0x80).collect();
+    Some(Tensor::from_vec(weights.dims(), bytes))
 }
 
 /// All elements share one scale.

@@ -12,6 +12,7 @@
 mod product;
 mod table;
 
+use crate::coded::MICROSOFT;
 use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
 use crate::weight::{self, Quantized, Rule};
 use crate::{Request, Settings, bodies, emit};
@@ -34,7 +35,7 @@ pub fn quantize_dynamic(
     graph(&mut model.graph, &mut pass, &BTreeMap::new(), &mut found);
     found.or_ok(())?;
     if pass.microsoft {
-        model.opsets.insert(emit::MICROSOFT.to_owned(), 1);
+        model.opsets.insert(MICROSOFT.to_owned(), 1);
     }
     Ok(pass.done)
 }

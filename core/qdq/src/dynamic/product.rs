@@ -1,7 +1,8 @@
 //! Products of activations and constant weights.
 
 use super::{Site, Want, Weights};
-use crate::emit::{Emit, MICROSOFT};
+use crate::coded::MICROSOFT;
+use crate::emit::Emit;
 use crate::report::Form;
 use crate::request::Settings;
 use onnxd_ir::ops::{Conv, Gemm, MatMul, Op};

@@ -12,6 +12,7 @@ mod blocks;
 mod gptq;
 mod write;
 
+use crate::coded::MICROSOFT;
 use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
 use crate::weight::{Rule, finite};
 use crate::{Request, Settings, bodies, emit};
@@ -94,7 +95,7 @@ pub fn quantize_weights(
     }
     graph(&mut model.graph, &mut pass, &BTreeMap::new(), &known);
     if pass.microsoft {
-        model.opsets.insert(emit::MICROSOFT.to_owned(), 1);
+        model.opsets.insert(MICROSOFT.to_owned(), 1);
     }
     Ok(pass.done)
 }

@@ -2,7 +2,8 @@
 
 use super::Place;
 use super::blocks::{Blocks, offset};
-use crate::emit::{Emit, MICROSOFT};
+use crate::coded::MICROSOFT;
+use crate::emit::Emit;
 use crate::report::Form;
 use onnxd_ir::ops::{DequantizeLinear, Gemm, Op};
 use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Tensor, ValueId};
