@@ -109,6 +109,7 @@ struct Group {
 
 fn groups(g: &Graph, request: &Request) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
+    let mut known = BTreeMap::new();
     for id in g.topological().unwrap_or_default() {
         let node = &g[id];
         let wanted = request.of(g, node).is_some();
@@ -118,10 +119,11 @@ fn groups(g: &Graph, request: &Request) -> Vec<Group> {
         if place.turned || inputs > INPUTS_MAX {
             continue;
         }
-        match groups.iter_mut().find(|group| group.x == x && group.inputs == inputs) {
-            Some(group) => group.nodes.push(id),
-            None => groups.push(Group { x, inputs, nodes: vec![id] }),
+        let at = *known.entry((x, inputs)).or_insert(groups.len());
+        if at == groups.len() {
+            groups.push(Group { x, inputs, nodes: Vec::new() });
         }
+        groups[at].nodes.push(id);
     }
     groups
 }
