@@ -143,6 +143,19 @@ fn a_bias_keeps_its_size() {
     }
 }
 
+#[test]
+fn what_cannot_be_quantized_is_not_touched() {
+    let net = "
+        net (float[1,2] x) => (float[1,2] y, float[1,2] z)
+        <float[2,2] w = {1.0, nan, 2.0, 3.0}, float[2,2] v, float[2] b = {inf, 0.0}>
+        { y = MatMul(x, w) z = Gemm(x, v, b) }";
+    let float = model(net, 1);
+    let (same, done) = quantized(&float, &Request::default(), &samples(&float, 1, 2));
+    assert_eq!(operators(&same), operators(&float));
+    let reasons: Vec<&str> = done.left_in_float.iter().map(|l| l.reason.as_str()).collect();
+    assert!(reasons.iter().all(|why| why.contains("finite")) && reasons.len() == 2, "{reasons:?}");
+}
+
 fn requests() -> impl Strategy<Value = Request> {
     let types = prop::sample::select(vec![DataType::Uint8, DataType::Int8]);
     let made = (types.clone(), types, any::<bool>(), any::<bool>(), any::<bool>());
