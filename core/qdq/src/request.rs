@@ -90,12 +90,16 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whether some node may get integers of 16 bits.
+    /// The oldest operator set whose `QuantizeLinear` and `DequantizeLinear` take the types asked
+    /// for, with scales for channels.
     #[must_use]
-    pub fn has_16_bits(&self) -> bool {
+    pub fn opset_min(&self) -> i64 {
         let all = [Some(self.settings.activation), Some(self.settings.weight)];
         let single = self.overrides.values().flat_map(|o| [o.activation, o.weight]);
-        all.into_iter().chain(single).flatten().any(|dtype| dtype.bits() == 16)
+        match all.into_iter().chain(single).flatten().all(|dtype| dtype.bits() == 8) {
+            true => 13,
+            false => 21,
+        }
     }
 
     /// The settings of a node; `None` if it is to stay in floating point. A node is known by what

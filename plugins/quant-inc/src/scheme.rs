@@ -8,9 +8,6 @@ use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_qdq::recipes::{self, Recipe};
 use onnxd_qdq::{Done, Folded, Form, Request};
 
-/// The oldest operator set whose `DequantizeLinear` has scales for channels.
-const OPSET_MIN: i64 = 13;
-
 /// Operators that become ones on integers, with ranges known before and found at run time.
 const STATIC: [&str; 3] = ["Conv", "Gemm", "MatMul"];
 const DYNAMIC: [&str; 3] = ["Gather", "Gemm", "MatMul"];
@@ -23,8 +20,8 @@ impl Quantizer for Scheme {
         let request = params::request(cx)?;
         let recipe = params::key(cx, "recipe").as_str().and_then(Recipe::named);
         let recipe = recipe.unwrap_or(Recipe::Fp32Bias);
-        if model.opset() < OPSET_MIN {
-            onnxd_opset::convert(model, OPSET_MIN)?;
+        if model.opset() < request.opset_min() {
+            onnxd_opset::convert(model, request.opset_min())?;
         }
         if onnxd_qdq::is_quantized(model) {
             source::carry(model, recipe, self.0, cx);

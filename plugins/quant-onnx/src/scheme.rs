@@ -8,12 +8,6 @@ use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_qdq::recipes::Recipe;
 use onnxd_qdq::{Form, quantize_dynamic};
 
-/// The oldest operator set whose `DequantizeLinear` has scales for channels.
-const OPSET_MIN: i64 = 13;
-
-/// The oldest operator set whose `QuantizeLinear` gives integers of 16 bits.
-const OPSET_16_BITS: i64 = 21;
-
 /// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`, or to operators on integers.
 pub(crate) struct Scheme(pub(crate) Form);
 
@@ -24,7 +18,9 @@ impl Quantizer for Scheme {
             return Ok(());
         }
         let request = params::request(cx)?;
-        let opset = if request.has_16_bits() { OPSET_16_BITS } else { OPSET_MIN };
+        // Weights alone say themselves what they need.
+        let alone = params::key(cx, "mode").as_str() == Some("weight_only");
+        let opset = if alone { 0 } else { request.opset_min() };
         if model.opset() < opset {
             onnxd_opset::convert(model, opset)?;
         }
