@@ -1,17 +1,8 @@
 //! Quantized models as Intel's Neural Compressor exports them: only `Conv`, `Gemm` and `MatMul`
 //! compute on integers, all else stays in floating point, and Linear layers are written as one of
 //! three recipes says.
-//!
-//! What params mean, how ranges are searched and what the report tells is the same as for the
-//! operators of the standard; two plugins do not link together, so the sources are shared.
 
-#[path = "../../quant-onnx/src/params.rs"]
-mod params;
-#[path = "../../quant-onnx/src/report.rs"]
-mod report;
 mod scheme;
-#[path = "../../quant-onnx/src/search.rs"]
-mod search;
 mod source;
 
 onnxd_plugin_sdk::export_plugin! {

@@ -1,12 +1,12 @@
 //! The flow: what is quantized already keeps its integers, all else gets them.
 
-use crate::report::report;
-use crate::{params, search, source};
+use crate::source;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{DataType, Model, infer};
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_qdq::recipes::{self, Recipe};
-use onnxd_qdq::{Done, Folded, Form, Request};
+use onnxd_qdq::{Form, Request};
+use onnxd_schemes as schemes;
 
 /// Operators that become ones on integers, with ranges known before and found at run time.
 const STATIC: [&str; 3] = ["Conv", "Gemm", "MatMul"];
@@ -17,8 +17,8 @@ pub(crate) struct Scheme(pub(crate) Form);
 
 impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
-        let request = params::request(cx)?;
-        let recipe = params::key(cx, "recipe").as_str().and_then(Recipe::named);
+        let request = schemes::request(cx)?;
+        let recipe = schemes::key(cx, "recipe").as_str().and_then(Recipe::named);
         let recipe = recipe.unwrap_or(Recipe::Fp32Bias);
         if model.opset() < request.opset_min() {
             onnxd_opset::convert(model, request.opset_min())?;
@@ -27,16 +27,20 @@ impl Quantizer for Scheme {
             source::carry(model, recipe, self.0, cx);
             return Ok(());
         }
-        let mode = params::key(cx, "mode").as_str();
+        let mode = schemes::key(cx, "mode").as_str();
         let done = match mode.unwrap_or("static") {
             "static" => {
                 let request = chosen(request, &STATIC);
-                let mut done = search::quantize(model, &request, cx)?;
-                written(recipes::apply(model, recipe), &mut done);
+                let mut done = schemes::quantize(model, &request, cx)?;
+                schemes::written(recipes::apply(model, recipe), &mut done, "as the recipe says");
                 if self.0 == Form::QLinear {
                     // What is wrong with the types is found when the result is verified.
                     let _ = infer(model);
-                    written(onnxd_qdq::fold_products(model), &mut done);
+                    schemes::written(
+                        onnxd_qdq::fold_products(model),
+                        &mut done,
+                        "between integers",
+                    );
                 }
                 done
             }
@@ -52,7 +56,7 @@ impl Quantizer for Scheme {
             }
             mode => return Err(refused(mode).into()),
         };
-        report(done, cx);
+        schemes::report(done, cx);
         Ok(())
     }
 }
@@ -77,15 +81,4 @@ fn refused(mode: &str) -> Diagnostic {
     };
     let text = format!("`quantization.mode` = \"{mode}\" {why}");
     Diagnostic::new(Code::FeatureUnsupported, text).help(help)
-}
-
-fn written(Folded { folded, left }: Folded, done: &mut Done) {
-    for (name, _, written_as) in folded {
-        if let Some(layer) = done.layers.iter_mut().find(|layer| layer.name == name) {
-            layer.written_as = written_as;
-        }
-    }
-    for (name, why) in left {
-        done.leave(&name, why);
-    }
 }

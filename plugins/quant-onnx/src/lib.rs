@@ -2,11 +2,8 @@
 //! `QuantizeLinear` and `DequantizeLinear` (`QDQ`), or with operators on integers (`QLinear`). What
 //! is quantized already changes form.
 
-mod params;
 mod reform;
-mod report;
 mod scheme;
-mod search;
 mod weights;
 
 onnxd_plugin_sdk::export_plugin! {

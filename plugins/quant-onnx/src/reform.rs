@@ -5,6 +5,7 @@ use onnxd_plugin_sdk::ir::{Model, infer};
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer};
 use onnxd_qdq::recipes::{self, Recipe};
 use onnxd_qdq::{Done, Folded, Form};
+use onnxd_schemes::written;
 
 /// Writes a model that is quantized already in the form that is asked for. Its integers, scales and
 /// zero points stay; calibration data, types and the choice of nodes have no say.
@@ -35,15 +36,4 @@ pub(crate) fn fold(model: &mut Model, done: &mut Done) {
     // The types of what quantization added; what is wrong is found when the result is verified.
     let _ = infer(model);
     written(onnxd_qdq::fold(model), done, "between integers");
-}
-
-fn written(Folded { folded, left }: Folded, done: &mut Done, what: &str) {
-    for (name, _, written_as) in folded {
-        if let Some(layer) = done.layers.iter_mut().find(|layer| layer.name == name) {
-            layer.written_as = written_as;
-        }
-    }
-    for (name, why) in left {
-        done.leave(&name, format!("{what}: {why}"));
-    }
 }

@@ -1,12 +1,12 @@
 //! The flow of a quantization: request, ranges, placement, form, report.
 
-use crate::report::report;
-use crate::{params, reform, search, weights};
+use crate::{reform, weights};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_qdq::recipes::Recipe;
 use onnxd_qdq::{Form, quantize_dynamic};
+use onnxd_schemes as schemes;
 
 /// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`, or to operators on integers.
 pub(crate) struct Scheme(pub(crate) Form);
@@ -17,20 +17,20 @@ impl Quantizer for Scheme {
             reform::reform(model, self.0, cx);
             return Ok(());
         }
-        let request = params::request(cx)?;
+        let request = schemes::request(cx)?;
         // Weights alone say themselves what they need.
-        let alone = params::key(cx, "mode").as_str() == Some("weight_only");
+        let alone = schemes::key(cx, "mode").as_str() == Some("weight_only");
         let opset = if alone { 0 } else { request.opset_min() };
         if model.opset() < opset {
             onnxd_opset::convert(model, opset)?;
         }
-        let mode = params::key(cx, "mode").as_str().unwrap_or("static").to_owned();
+        let mode = schemes::key(cx, "mode").as_str().unwrap_or("static").to_owned();
         let done = match mode.as_str() {
             "dynamic" => quantize_dynamic(model, &request, self.0)?,
             "weight_only" => weights::quantize(model, &request, self.0, cx)?,
             "static" => {
-                let mut done = search::quantize(model, &request, cx)?;
-                if let Some(recipe) = params::key(cx, "recipe").as_str().and_then(Recipe::named) {
+                let mut done = schemes::quantize(model, &request, cx)?;
+                if let Some(recipe) = schemes::key(cx, "recipe").as_str().and_then(Recipe::named) {
                     reform::linear(model, recipe, &mut done);
                 }
                 if self.0 == Form::QLinear {
@@ -47,7 +47,7 @@ impl Quantizer for Scheme {
                 return Err(found.into());
             }
         };
-        report(done, cx);
+        schemes::report(done, cx);
         Ok(())
     }
 }

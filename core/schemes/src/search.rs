@@ -85,11 +85,10 @@ struct Search<'c> {
 }
 
 /// Quantizes with ranges of activations from calibration data.
-pub(crate) fn quantize(
-    model: &mut Model,
-    request: &Request,
-    cx: &mut QuantizeContext,
-) -> Outcome<Done> {
+///
+/// # Errors
+/// That there are no samples, why they cannot be had, or why the model does not run on them.
+pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) -> Outcome<Done> {
     if cx.calibration().is_empty() {
         let text = "quantization takes calibration data, and there is none";
         let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs, or take \

@@ -8,7 +8,10 @@ use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Overrides, Request, Settings};
 
 /// Settings, exceptions and the choice of nodes.
-pub(crate) fn request(cx: &QuantizeContext) -> Result<Request, Diagnostic> {
+///
+/// # Errors
+/// A type that values are not quantized to.
+pub fn request(cx: &QuantizeContext) -> Result<Request, Diagnostic> {
     let defaults = Settings::default();
     let flag = |name: &str, default: bool| key(cx, name).as_bool().unwrap_or(default);
     let settings = Settings {
@@ -46,7 +49,7 @@ fn overrides(table: &Value) -> Result<Overrides, Diagnostic> {
 }
 
 /// How ranges follow from calibration data.
-pub(crate) fn method(cx: &QuantizeContext) -> Method {
+pub fn method(cx: &QuantizeContext) -> Method {
     match cx.text("calibration.method") {
         Some("entropy") => Method::Entropy,
         Some("percentile") => {
@@ -59,7 +62,7 @@ pub(crate) fn method(cx: &QuantizeContext) -> Method {
 }
 
 /// A param of the section `quantization`.
-pub(crate) fn key<'c>(cx: &'c QuantizeContext, name: &str) -> &'c Value {
+pub fn key<'c>(cx: &'c QuantizeContext, name: &str) -> &'c Value {
     cx.param(&format!("quantization.{name}"))
 }
 

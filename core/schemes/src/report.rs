@@ -2,9 +2,10 @@
 
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor};
-use onnxd_qdq::Done;
+use onnxd_qdq::{Done, Folded};
 
-pub(crate) fn report(done: Done, cx: &mut QuantizeContext) {
+/// Fills the report.
+pub fn report(done: Done, cx: &mut QuantizeContext) {
     if done.layers.is_empty() {
         let text = "nothing was quantized: the model has no product with constant weights that \
                     the params choose";
@@ -35,5 +36,18 @@ pub(crate) fn report(done: Done, cx: &mut QuantizeContext) {
     }
     for left in done.left_in_float {
         cx.left_in_float(left.name, left.reason);
+    }
+}
+
+/// Takes into `done` what became of nodes that changed form; `what` tells which form those that did
+/// not were to get.
+pub fn written(Folded { folded, left }: Folded, done: &mut Done, what: &str) {
+    for (name, _, written_as) in folded {
+        if let Some(layer) = done.layers.iter_mut().find(|layer| layer.name == name) {
+            layer.written_as = written_as;
+        }
+    }
+    for (name, why) in left {
+        done.leave(&name, format!("{what}: {why}"));
     }
 }

@@ -1,0 +1,10 @@
+//! What quantizers of several plugins share, because two plugins do not link together: what params
+//! ask for, the search for the best way to quantize, and what the report says.
+
+mod params;
+mod report;
+mod search;
+
+pub use params::{key, method, request};
+pub use report::{report, written};
+pub use search::quantize;
