@@ -85,6 +85,7 @@ diagnostics! {
     "N0601" NumericsMismatch Input "The outputs differ from the reference by more than the tolerance.";
     "N0602" QuantizationUnavailable Unsupported "No installed plugin quantizes in this format.";
     "N0603" StatisticsUnusable Input "Drop the statistics of the same network and settings, or the samples.";
+    "N0604" QuantizationLoss Input "The message says what quantization gives up; the report shows what that costs.";
     // 07: configuration and usage
     "N0701" ConfigSyntax Environment "Correct the configuration file at the place named.";
     "N0702" ConfigUnknownKey Environment "`onnxd ctl check-config` lists all settings.";

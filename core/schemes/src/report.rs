@@ -9,7 +9,7 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
     if done.layers.is_empty() {
         let text = "nothing was quantized: the model has no product with constant weights that \
                     the params choose";
-        cx.note(Diagnostic::new(Code::NumericsMismatch, text));
+        cx.note(Diagnostic::new(Code::QuantizationLoss, text));
     }
     for note in done.notes {
         cx.note(note);

@@ -23,7 +23,7 @@ pub(crate) fn fill(
     measured: &Measured,
 ) {
     for remark in plan.remarks.iter().chain(&written.remarks) {
-        cx.note(Diagnostic::new(Code::NumericsMismatch, remark.clone()));
+        cx.note(Diagnostic::new(Code::QuantizationLoss, remark.clone()));
     }
     cx.compared(measured.samples);
     let graph = &network.model.graph;
