@@ -14,7 +14,7 @@ use onnxd_qdq::accuracy::{
 };
 use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Done, Request, Weighted};
-use onnxd_quant::{Feeds, Limits};
+use onnxd_quant::{Feeds, Limits, Stats};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,18 @@ const OUTLIER: f64 = 16.0;
 
 type Outcome<T> = Result<T, Diagnostics>;
 type Batches<'c> = Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'c>;
+
+/// That values on the samples are not finite, so that no range holds them.
+fn unusable(base: &Base) -> Option<Diagnostic> {
+    let beyond = |stats: &&Stats| stats.nans + stats.infinities > 0;
+    let count = base.seen.values().filter(beyond).count();
+    let (name, _) = base.seen.iter().find(|(_, stats)| beyond(stats))?;
+    let text = format!(
+        "{count} values, `{name}` among them, are not finite on calibration data; their ranges \
+         leave that out"
+    );
+    Some(Diagnostic::new(Code::QuantizationLoss, text).help("Look for wrong samples."))
+}
 
 /// The largest of some magnitudes, in medians.
 fn uneven(channels: &[f64]) -> f64 {
@@ -317,6 +329,7 @@ impl<'c> Search<'c> {
         let samples = self.data.0.calibration().samples();
         let mut few = self.data.batches(0, samples.min(few(&model)));
         let found = layers_db(&base, &model, &mut few, Limits::default())?;
+        done.notes.extend(unusable(&base));
         for layer in &mut done.layers {
             layer.sqnr_db = found.get(&layer.name).copied().flatten();
         }
