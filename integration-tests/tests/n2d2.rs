@@ -102,6 +102,25 @@ fn saved_statistics_stand_for_the_samples() {
 }
 
 #[test]
+fn samples_beyond_the_declared_range_are_named() {
+    let folder = prepared();
+    let at = folder.path();
+    let warned = |stderr: &str, report: &Value| {
+        stderr.contains("N0604") || report["diagnostics"].to_string().contains("beyond the range")
+    };
+    let (status, stderr, report) = convert(at, "within", &["net.ini", "calib.npz"], &[]);
+    assert!(status == 0 && !warned(&stderr, &report), "{stderr} {}", report["diagnostics"]);
+    // Pictures of bytes are declared to lie in [0, 1].
+    let wide = Tensor::from_vec(vec![1, 1, 6, 6], (0..36).map(|i| i as f32).collect());
+    write_npz(&at.join("calib.npz"), &[("env".into(), wide)]);
+    let (status, stderr, report) = convert(at, "beyond", &["net.ini", "calib.npz"], &[]);
+    assert!(status <= 1 && warned(&stderr, &report), "{stderr} {}", report["diagnostics"]);
+    let data = ["quantization.n2d2.stimuli_range=data"];
+    let (status, stderr, report) = convert(at, "data", &["net.ini", "calib.npz"], &data);
+    assert!(status == 0 && !warned(&stderr, &report), "{stderr} {}", report["diagnostics"]);
+}
+
+#[test]
 fn statistics_of_something_else_are_refused() {
     let folder = prepared();
     let at = folder.path();

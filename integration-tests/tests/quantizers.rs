@@ -1,8 +1,11 @@
 //! Quantizers through the built program: one works, one is missing, and what they say is in the report.
 
+use onnxd_eval::{Executor, RunOptions};
 use onnxd_integration_tests::{command, library, outcome, small_model, write_small_model};
-use onnxd_ir::Tensor;
+use onnxd_ir::{Model, Tensor, text};
+use onnxd_onnx::{WriteOptions, write_model};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -104,4 +107,125 @@ fn a_network_waits_for_calibration_data_that_its_params_ask_for() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("waiting for 1 files"), "{text}");
     assert!(text.contains("calib.npz") && text.contains("calibration data"), "{text}");
+}
+
+/// A convolution, a clamp, a pool, and both kinds of fully connected layers.
+const NETWORK: &str = "
+net (float[2,2,6,6] x) => (float[2,5] y)
+<float[4,2,3,3] w1, float[16,8] w2, float[8] b2, float[8,5] w3>
+{
+  c1 = Conv<kernel_shape = [3, 3]>(x, w1)
+  r1 = Relu(c1)
+  p1 = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(r1)
+  f1 = Flatten(p1)
+  g1 = Gemm(f1, w2, b2)
+  y = MatMul(g1, w3)
+}";
+
+fn weights(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i + seed) * 7919 % 2003) as f32 / 1001.0 - 1.0).collect()
+}
+
+/// A folder with the network, samples, and the plugins of this project's own quantizers.
+fn network() -> (TempDir, Model) {
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = folder.path().join("plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    for name in ["libonnxd_frontend_onnx.so", "libonnxd_quant_onnx.so", "libonnxd_quant_inc.so"] {
+        fs::copy(library(name), plugins.join(name)).unwrap();
+    }
+    let mut graph = text::parse_graph(NETWORK).unwrap();
+    for (name, dims) in
+        [("w1", vec![4, 2, 3, 3]), ("w2", vec![16, 8]), ("b2", vec![8]), ("w3", vec![8, 5])]
+    {
+        let v = graph.value_named(name).unwrap();
+        let values = weights(dims.iter().product(), dims.len());
+        graph.set_initializer(v, Some(Tensor::from_vec(dims, values)));
+    }
+    let model = Model::new(graph, 8, 17);
+    let at = folder.path();
+    write_model(&model, &at.join("net.onnx"), &WriteOptions::default()).unwrap();
+    let samples = Tensor::from_vec(vec![12, 2, 6, 6], weights(12 * 72, 3));
+    onnxd_arrays::write(&at.join("calib.npz"), &vec![("x".into(), samples)]).unwrap();
+    (folder, model)
+}
+
+/// Signal-to-noise ratio of the written model against the float one on samples of their own.
+fn ratio(float: &Model, found: &Model) -> f64 {
+    let x = Tensor::from_vec(vec![2, 2, 6, 6], weights(144, 11));
+    let run = |model: &Model| {
+        let feeds = BTreeMap::from([("x".to_owned(), x.clone())]);
+        let outputs = Executor::new(model).unwrap().run(&feeds, RunOptions::default()).unwrap();
+        outputs[0].1.to_reals().unwrap().values
+    };
+    let (wanted, found) = (run(float), run(found));
+    let signal: f64 = wanted.iter().map(|x| x * x).sum();
+    let noise: f64 = wanted.iter().zip(&found).map(|(x, y)| (x - y) * (x - y)).sum();
+    10.0 * (signal / noise).log10()
+}
+
+#[test]
+fn every_form_and_mode_is_near_the_float_model() {
+    let (folder, float) = network();
+    let data = ["net.onnx", "calib.npz"];
+    for (files, sets, db, operator) in [
+        (&data[..], &["format=QDQ"][..], 30.0, "DequantizeLinear"),
+        (&data[..], &["format=QDQ", "per_channel=false", "symmetric=true"][..], 25.0, "Conv"),
+        (&data[..], &["format=QDQ", "accuracy=auto"][..], 30.0, "QuantizeLinear"),
+        (&data[..], &["format=QDQ", "activation_type=int16"][..], 30.0, "QuantizeLinear"),
+        (&data[..], &["format=QLinear"][..], 30.0, "QLinearConv"),
+        (&data[..], &["format=QLinear", "activation_type=int8"][..], 30.0, "QGemm"),
+        (&data[..], &["format=QDQ", "recipe=QDQ_OP_FP32_BIAS_QDQ"][..], 30.0, "MatMul"),
+        (&data[..], &["format=inc-qlinear"][..], 30.0, "MatMulIntegerToFloat"),
+        (&data[..1], &["format=QDQ", "mode=dynamic"][..], 30.0, "MatMulInteger"),
+        (&data[..1], &["format=inc-qdq", "mode=dynamic"][..], 30.0, "MatMulInteger"),
+        (&data[..1], &["format=QLinear", "mode=weight_only"][..], 25.0, "MatMulNBits"),
+        (&data[..1], &["format=QDQ", "mode=weight_only", "weight_type=uint4"][..], 12.0, "Conv"),
+    ] {
+        let sets: Vec<String> = sets.iter().map(|set| format!("quantization.{set}")).collect();
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        let (status, stderr, report) = convert(folder.path(), files, &sets);
+        assert!(status <= 1, "{sets:?}: {stderr}");
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        let operators: Vec<&str> = model.graph.nodes().map(|(_, n)| n.op.as_str()).collect();
+        assert!(operators.contains(&operator), "{sets:?}: {operators:?}");
+        let found = ratio(&float, &model);
+        assert!(found > db, "{sets:?}: {found} dB");
+        assert!(!report["quantization"]["layers"].as_array().unwrap().is_empty(), "{sets:?}");
+    }
+}
+
+#[test]
+fn the_fewest_products_stay_in_float_for_a_ratio() {
+    let (folder, float) = network();
+    let files = ["net.onnx", "calib.npz"];
+    let left = |db: &str| {
+        let sets = ["quantization.format=QDQ", "quantization.weight_type=int4", db];
+        let (status, stderr, report) = convert(folder.path(), &files, &sets);
+        assert!(status <= 1, "{stderr}");
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        let left = report["quantization"]["left_in_float"].as_array().map_or(0, Vec::len);
+        (left, ratio(&float, &model))
+    };
+    let (none, low) = left("quantization.sqnr_db_min=-50");
+    let (some, middle) = left("quantization.sqnr_db_min=24");
+    let (all, high) = left("quantization.sqnr_db_min=120");
+    assert_eq!((none, all), (0, 3));
+    assert!(
+        (1..3).contains(&some) && low < middle && middle < high,
+        "{some} {low} {middle} {high}"
+    );
+}
+
+#[test]
+fn a_model_without_products_says_so() {
+    let (folder, _) = network();
+    write_small_model(&folder.path().join("net.onnx"), "nothing to quantize");
+    let samples = Tensor::from_vec(vec![2, 4], weights(8, 1));
+    onnxd_arrays::write(&folder.path().join("calib.npz"), &vec![("x".into(), samples)]).unwrap();
+    let (status, stderr, report) =
+        convert(folder.path(), &["net.onnx", "calib.npz"], &["quantization.format=QDQ"]);
+    assert!(status <= 1, "{stderr}");
+    let said = report["diagnostics"].to_string();
+    assert!(said.contains("N0604") && said.contains("nothing was quantized"), "{said}");
 }

@@ -124,10 +124,16 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
 }
 
 impl Data<'_> {
-    /// Samples number `from` to `to`.
+    /// As many samples in whole batches, or a few more: a model may take no others.
+    fn whole(&self, samples: u64) -> u64 {
+        samples.next_multiple_of(self.0.calibration().batch_size().max(1) as u64)
+    }
+
+    /// Samples number `from` to `to`, both in whole batches.
     fn batches(&self, from: u64, to: u64) -> Batches<'_> {
         let calibration = self.0.calibration();
         let size = calibration.batch_size().max(1) as u64;
+        let to = self.whole(to);
         let all = calibration.batches(size as usize, to);
         let part = all.skip(usize::try_from(from.div_ceil(size)).unwrap_or(usize::MAX));
         let total = (to - from.min(to)).div_ceil(size);
@@ -246,9 +252,9 @@ impl<'c> Search<'c> {
     /// of them.
     fn all(&mut self) -> Outcome<Trial> {
         let samples = self.learned;
-        let held = (samples / 4).min(HELD_MAX);
+        let held = self.data.whole((samples / 4).min(HELD_MAX));
         // Too few samples to keep some apart are used twice.
-        if samples >= 8 {
+        if samples >= 8 && held < samples {
             (self.learned, self.held) = (samples - held, (samples - held, samples));
         }
         let share = self.data.0.real("calibration.percentile").unwrap_or(99.999);

@@ -17,6 +17,8 @@ pub(crate) struct Measured {
     pub(crate) samples: u64,
     /// Per cell.
     pub(crate) cells: Vec<Agreement>,
+    /// The value of an input that lies farthest beyond what its integers mean, if one does.
+    pub(crate) beyond: Option<f32>,
 }
 
 /// Compares the results of all cells on the first of the samples that calibrated, `most` at most.
@@ -37,19 +39,39 @@ pub(crate) fn measure(
         true => cx.calibration().batch_size(),
         false => 1,
     };
-    let mut done = 0;
+    let (mut done, mut beyond) = (0, None);
     let mut both = cx.calibration().batches(size, samples).map(|batch| {
         cx.progress(done, samples)?;
         done += size as u64;
         let float = batch?;
         let integers = quantized(&float, integer, plan)?;
+        beyond = farthest(beyond.into_iter().chain(outside(&float, integer, plan)));
         Ok((float, integers))
     });
     let stop = || cx.is_stopped();
     let limits = Limits { stop: Some(&stop), ..Limits::default() };
     let models = (&network.model, integer);
     let cells = agreements(&Builtin, models, &pairs, &mut both, limits)?;
-    Ok(Measured { samples, cells })
+    drop(both);
+    Ok(Measured { samples, cells, beyond })
+}
+
+fn farthest(values: impl Iterator<Item = f32>) -> Option<f32> {
+    values.max_by(|a, b| a.abs().total_cmp(&b.abs()))
+}
+
+/// The value of an input that lies farthest beyond its integers, by more than a step.
+fn outside(samples: &Feeds, integer: &Model, plan: &Plan) -> Option<f32> {
+    let graph = &integer.graph;
+    let inputs = graph.inputs().iter().zip(&plan.inputs);
+    let one = |(input, output): (&ValueId, &Output)| {
+        let (low, high) = output.bounds();
+        let step = plan.range as f32 / high as f32;
+        let (low, high) = ((low - 1) as f32 * step, (high + 1) as f32 * step);
+        let values = floats(samples.get(&graph[*input].name)?)?;
+        farthest(values.iter().copied().filter(|x| *x < low || *x > high))
+    };
+    farthest(inputs.filter_map(one))
 }
 
 /// `value` in float, and the integers of the same name.

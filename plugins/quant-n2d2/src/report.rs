@@ -25,6 +25,16 @@ pub(crate) fn fill(
     for remark in plan.remarks.iter().chain(&written.remarks) {
         cx.note(Diagnostic::new(Code::QuantizationLoss, remark.clone()));
     }
+    if let Some(value) = measured.beyond {
+        let text = format!(
+            "calibration samples reach {value}, beyond the range {} of the inputs ({}), and \
+             saturate there",
+            plan.range,
+            options.range_origin().text()
+        );
+        let help = "With `stimuli-range=data` it is that of the samples.";
+        cx.note(Diagnostic::new(Code::QuantizationLoss, text).help(help));
+    }
     cx.compared(measured.samples);
     let graph = &network.model.graph;
     for (input, output) in graph.inputs().iter().zip(&plan.inputs) {
