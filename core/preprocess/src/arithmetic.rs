@@ -9,9 +9,9 @@ pub(crate) fn apply(
 ) -> Result<Picture, Fault> {
     let channels = picture.channels;
     let numbers: Vec<f32> = match values {
-        [one] => vec![number(operator, *one); channels],
+        [one] => vec![operator.number(*one); channels],
         several if several.len() >= channels => {
-            several[..channels].iter().map(|v| number(operator, *v)).collect()
+            several[..channels].iter().map(|v| operator.number(*v)).collect()
         }
         few => return Err(fault(format!("{} numbers for {channels} channels", few.len()))),
     };
@@ -20,18 +20,31 @@ pub(crate) fn apply(
     }
     for pixel in picture.samples.chunks_exact_mut(channels) {
         for (sample, number) in pixel.iter_mut().zip(&numbers) {
-            match operator {
-                Operator::Plus => *sample += number,
-                Operator::Minus => *sample -= number,
-                Operator::Multiplies | Operator::Divides => *sample *= number,
-            }
+            *sample = operator.with(*sample, *number);
         }
     }
     Ok(Picture { depth: Depth::Float, ..picture })
 }
 
-fn number(operator: Operator, value: f64) -> f32 {
-    if operator == Operator::Divides { (1.0 / value) as f32 } else { value as f32 }
+impl Operator {
+    /// `sample OPERATOR value`, as it is computed in pictures.
+    #[must_use]
+    pub fn apply(self, sample: f32, value: f64) -> f32 {
+        self.with(sample, self.number(value))
+    }
+
+    /// What is added to, taken from or multiplied with samples.
+    fn number(self, value: f64) -> f32 {
+        if self == Operator::Divides { (1.0 / value) as f32 } else { value as f32 }
+    }
+
+    fn with(self, sample: f32, number: f32) -> f32 {
+        match self {
+            Operator::Plus => sample + number,
+            Operator::Minus => sample - number,
+            Operator::Multiplies | Operator::Divides => sample * number,
+        }
+    }
 }
 
 pub(crate) fn truncate(mut picture: Picture) -> Picture {

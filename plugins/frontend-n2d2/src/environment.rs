@@ -2,6 +2,8 @@
 //!
 //! Transformations of images are not part of the model; the report has to tell about them.
 
+use onnxd_plugin_sdk::preprocess;
+
 use crate::build::Size;
 use crate::diag::{Code, Diagnostic};
 use crate::ini::{Ini, SectionRef};
@@ -116,7 +118,7 @@ fn range(environment: SectionRef, steps: &[Step]) -> Option<String> {
     }
     let after = steps.iter().try_fold((0.0, 255.0), |at, step| match &step.change {
         Change::Integer => Some(at),
-        Change::Affine(affine) => Some(affine.interval(at)),
+        Change::Affine(steps) => Some(interval(steps, at)),
         Change::Unknown => None,
     });
     let (lo, hi) = after.filter(|(lo, hi)| lo.is_finite() && hi.is_finite())?;
@@ -133,55 +135,29 @@ struct Step {
 enum Change {
     /// Integers stay integers of the same range.
     Integer,
-    Affine(Affine),
+    /// Operations with numbers.
+    Affine(Vec<preprocess::Step>),
     Unknown,
 }
 
-/// `(x First FirstValue) Second SecondValue`, the values per channel or one for all.
-struct Affine(Vec<(char, Vec<f32>)>);
-
-impl Affine {
-    /// Nothing when a value is not a number, such as the mean of a data set that is not there.
-    fn read(section: SectionRef) -> Option<Affine> {
-        let mut steps = Vec::new();
-        for (operator, values) in
-            [("FirstOperator", "FirstValue"), ("SecondOperator", "SecondValue")]
-        {
-            let operator = section.text(operator).ok().flatten();
-            let symbol = match operator.as_deref() {
-                Some("Plus") | None => '+',
-                Some("Minus") => '-',
-                Some("Multiplies") => '*',
-                Some("Divides") => '/',
-                Some(_) => return None,
-            };
-            // Not `get`: a value that is no number is no error here.
-            let Some(text) = section.raw(values) else { continue };
-            let text = section.text(values).ok().flatten().unwrap_or(text);
-            let numbers: Option<Vec<f32>> =
-                text.split_whitespace().map(|number| number.parse().ok()).collect();
-            steps.push((symbol, numbers.filter(|numbers| !numbers.is_empty())?));
-        }
-        Some(Affine(steps))
-    }
-
-    /// The interval that holds every channel's values.
-    fn interval(&self, (lo, hi): (f32, f32)) -> (f32, f32) {
-        let channels = self.0.iter().map(|(_, values)| values.len()).max().unwrap_or(1);
-        let at = |x: f32, channel: usize| {
-            self.0.iter().fold(x, |x, (symbol, values)| {
-                let value = values[channel.min(values.len() - 1)];
-                match symbol {
-                    '+' => x + value,
-                    '-' => x - value,
-                    '*' => x * value,
-                    _ => x / value,
-                }
-            })
-        };
-        let ends = (0..channels).flat_map(|channel| [at(lo, channel), at(hi, channel)]);
-        ends.fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)))
-    }
+/// The interval that holds every channel's values after operations with one number, or one for each
+/// channel.
+fn interval(steps: &[preprocess::Step], (lo, hi): (f32, f32)) -> (f32, f32) {
+    let numbers = |step: &preprocess::Step| match step {
+        preprocess::Step::Arithmetic { values, .. } => values.len(),
+        _ => 1,
+    };
+    let at = |x: f32, channel: usize| {
+        steps.iter().fold(x, |x, step| match step {
+            preprocess::Step::Arithmetic { operator, values } => {
+                operator.apply(x, values[channel.min(values.len() - 1)])
+            }
+            _ => x,
+        })
+    };
+    let channels = steps.iter().map(numbers).max().unwrap_or(1);
+    let ends = (0..channels).flat_map(|channel| [at(lo, channel), at(hi, channel)]);
+    ends.fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), x| (a.min(x), b.max(x)))
 }
 
 impl Step {
@@ -200,8 +176,9 @@ impl Step {
         let floats = text("ColorSpace").is_some_and(|space| space.ends_with("_Float"));
         let change = match kind.as_str() {
             kind if INTEGER.contains(&kind) && !floats => Change::Integer,
+            // A value may be no number, such as the mean of a data set that is not there.
             "RangeAffineTransformation" => {
-                Affine::read(section).map_or(Change::Unknown, Change::Affine)
+                preprocessing::range_affine(section).map_or(Change::Unknown, Change::Affine)
             }
             _ => Change::Unknown,
         };

@@ -208,7 +208,8 @@ fn pad_crop(section: SectionRef) -> Made {
     }])
 }
 
-fn range_affine(section: SectionRef) -> Made {
+/// Operations with numbers, at least one each.
+pub(crate) fn range_affine(section: SectionRef) -> Made {
     let words = [
         ("Plus", Operator::Plus),
         ("Minus", Operator::Minus),
