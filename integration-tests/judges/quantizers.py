@@ -2,15 +2,17 @@
 """What quantization costs and gives beside ONNX Runtime's own tools: same networks, same samples, one run.
 
     quantizers.py --onnxd target/release/onnxd --shared ../shared [--models DIR] [--match 'digits*'] [--ways 'onnxd*']
-                  [--save table.md]
+                  [--neural-compressor PYTHON] [--save table.md]
 
 Every network of corpus/quantization, and every NAME/ with model.onnx and calib.npz below DIR, is quantized in each way
 by a process of its own, with all of calib.npz: CPU seconds and the peak of memory are those of that process and its
 children. What it wrote runs in ONNX Runtime on test.npz, which no way has seen (without one, on the last quarter of
 calib.npz, which is then kept from all of them). SQNR is against the float network, in dB over all outputs; top-1 is
 against labels where there are some, else against the float network. Both without optimizations; `all` is the SQNR
-of the same file with all of them, where ONNX Runtime's own integer operators saturate on processors without VNNI. Files that Neural Compressor wrote for a network (corpus/quantization/inc_recipes)
-are judged beside them, without time.
+of the same file with all of them, where ONNX Runtime's own integer operators saturate on processors without VNNI.
+Peers are fed up to 16 samples at a time; one with networks of more than 10 MB, which takes less memory. PYTHON is an
+interpreter that has onnx-neural-compressor 1.0 with the versions it needs (onnxruntime 1.18.1, onnx 1.16.2). Files that
+Neural Compressor's export wrote for a network (corpus/quantization/inc_recipes) are judged beside them, without time.
 
 It fails where onnxd writes no model, the checker or ONNX Runtime refuses it, the form of operators on integers is
 farther from the form of pairs than the distance to float minus FORMS_DB, or onnxd's defaults are more than BEHIND_DB
@@ -42,21 +44,30 @@ _, status, usage = os.wait4(child.pid, 0)
 print(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024]))
 """
 
-PEER = """
-import sys, json
+# What both peers are started with: a reader of samples.
+READ = """
+import sys, json, os
 import numpy as np
-from onnxruntime import quantization as q
 source, samples, target, how = sys.argv[1], sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
-BATCH = 16
+batch = 1 if os.path.getsize(source) > 10_000_000 else 16
 
-class Reader(q.CalibrationDataReader):
+class Samples:
     def __init__(self):
+        self.rewind()
+
+    def rewind(self):
         arrays = dict(np.load(samples))
         count = min(len(a) for a in arrays.values())
-        self.rest = iter([{n: a[i:i + BATCH] for n, a in arrays.items()} for i in range(0, count, BATCH)])
+        self.rest = iter([{n: a[i:i + batch] for n, a in arrays.items()} for i in range(0, count, batch)])
 
     def get_next(self):
         return next(self.rest, None)
+"""
+
+PEER = READ + """
+from onnxruntime import quantization as q
+class Reader(Samples, q.CalibrationDataReader):
+    pass
 
 if how["mode"] == "dynamic":
     q.quantize_dynamic(source, target, per_channel=how["per_channel"], weight_type=q.QuantType.QInt8)
@@ -64,6 +75,16 @@ else:
     q.quantize_static(source, target, Reader(), quant_format=q.QuantFormat[how["form"]], per_channel=how["per_channel"],
                       activation_type=q.QuantType.QUInt8, weight_type=q.QuantType.QInt8,
                       calibrate_method=q.CalibrationMethod[how["method"]])
+"""
+
+COMPRESSOR = READ + """
+from onnx_neural_compressor.quantization import QuantFormat, QuantType, config, quantize
+if how["mode"] == "dynamic":
+    asked = config.DynamicQuantConfig(per_channel=how["per_channel"], weight_type=QuantType.QInt8)
+else:
+    asked = config.StaticQuantConfig(Samples(), quant_format=QuantFormat[how["form"]], per_channel=how["per_channel"],
+                                     activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8)
+quantize(source, target, asked)
 """
 
 
@@ -74,8 +95,8 @@ def own(**keys):
     return "\n".join(lines + ([f'[calibration]\nmethod = "{method}"'] if method else [])) + "\n"
 
 
-def peer(mode="static", form="QDQ", per_channel=True, method="MinMax"):
-    return {"mode": mode, "form": form, "per_channel": per_channel, "method": method}
+def peer(mode="static", form="QDQ", per_channel=True, method="MinMax", script=PEER):
+    return {"mode": mode, "form": form, "per_channel": per_channel, "method": method, "script": script}
 
 
 WAYS = {
@@ -100,12 +121,16 @@ WAYS = {
     "ONNX Runtime QDQ, percentile, per tensor": peer(method="Percentile", per_channel=False),
     "ONNX Runtime dynamic": peer(mode="dynamic"),
     "ONNX Runtime dynamic, per tensor": peer(mode="dynamic", per_channel=False),
+    "Neural Compressor QDQ": peer(script=COMPRESSOR),
+    "Neural Compressor QOperator": peer(form="QOperator", script=COMPRESSOR),
+    "Neural Compressor dynamic": peer(mode="dynamic", script=COMPRESSOR),
 }
 # The same request in two forms.
 FORMS = [("onnxd QDQ", "onnxd QLinear"), ("onnxd QDQ, per tensor", "onnxd QLinear, per tensor"),
          ("onnxd QDQ, auto", "onnxd QLinear, auto")]
 RIVALS = [("onnxd QDQ", "ONNX Runtime QDQ"), ("onnxd QDQ, per tensor", "ONNX Runtime QDQ, per tensor"),
-          ("onnxd dynamic", "ONNX Runtime dynamic")]
+          ("onnxd dynamic", "ONNX Runtime dynamic"), ("onnxd QDQ", "Neural Compressor QDQ"),
+          ("onnxd dynamic", "Neural Compressor dynamic")]
 
 
 def measured(command, log):
@@ -115,7 +140,7 @@ def measured(command, log):
     return json.loads(done.stdout)
 
 
-def quantize(onnxd, how, network, work):
+def quantize(programs, how, network, work):
     """The written file or a complaint, and what it cost."""
     log = os.path.join(work, "log")
     if isinstance(how, str):
@@ -123,11 +148,12 @@ def quantize(onnxd, how, network, work):
         with open(params, "w") as f:
             f.write(how)
         sources = [network["model"], network["calib"]]
-        status, *cost = measured([onnxd, "convert", *sources, "--params", params, "--out", out], log)
+        status, *cost = measured([programs["onnxd"], "convert", *sources, "--params", params, "--out", out], log)
         target, fine = os.path.join(out, "model.onnx"), status in (0, 1)
     else:
         target = os.path.join(work, "model.onnx")
-        command = [sys.executable, "-c", PEER, network["model"], network["calib"], target, json.dumps(how)]
+        command = [programs[how["script"]], "-c", how["script"], network["model"], network["calib"], target,
+                   json.dumps({**how, "script": None})]
         status, *cost = measured(command, log)
         fine = status == 0
     if fine:
@@ -204,7 +230,7 @@ def judge(results):
             yield f"{ours}: {results[ours]['db']:.2f} dB, {theirs}: {results[theirs]['db']:.2f} dB"
 
 
-def table(onnxd, network, ways, say):
+def table(programs, network, ways, say):
     """All ways of one network; the complaints."""
     results, complaints = {}, []
     say(f"\n### {network['name']}\n\n| way | SQNR dB | top-1 % | all, dB | CPU s | peak MiB | kB |\n"
@@ -212,7 +238,7 @@ def table(onnxd, network, ways, say):
     for name, how in ways.items():
         with tempfile.TemporaryDirectory(prefix="quantizers-") as work:
             try:
-                path, why, cost = quantize(onnxd, how, network, work)
+                path, why, cost = quantize(programs, how, network, work)
                 if why is None and isinstance(how, str):
                     onnx.checker.check_model(path, full_check=True)
                 if why is None:
@@ -234,23 +260,26 @@ def main():
     parser.add_argument("--models", help="folder of further networks")
     parser.add_argument("--match", default="*", help="names of networks")
     parser.add_argument("--ways", default="*", help="names of ways")
+    parser.add_argument("--neural-compressor", metavar="PYTHON", help="interpreter that has it")
     parser.add_argument("--save", help="writes the tables there, too")
     options = parser.parse_args()
-    onnxd, lines, failed, count = os.path.abspath(options.onnxd), [], 0, 0
+    programs = {"onnxd": os.path.abspath(options.onnxd), PEER: sys.executable, COMPRESSOR: options.neural_compressor}
+    lines, failed, count = [], 0, 0
     corpus = os.path.join(options.shared, "corpus", "quantization")
 
     def say(text):
         lines.append(text)
         print(text, flush=True)
 
-    ways = {name: how for name, how in WAYS.items() if fnmatch.fnmatch(name, options.ways)}
+    ways = {name: how for name, how in WAYS.items()
+            if fnmatch.fnmatch(name, options.ways) and (isinstance(how, str) or programs[how["script"]])}
     folders = [f for base in (corpus, options.models) if base for f in sorted(glob.glob(os.path.join(base, options.match)))]
     for folder in folders:
         if not all(os.path.exists(os.path.join(folder, f)) for f in ("model.onnx", "calib.npz")):
             continue
         with tempfile.TemporaryDirectory(prefix="quantizers-") as work:
             network = load(folder, work)
-            results, complaints = table(onnxd, network, ways, say)
+            results, complaints = table(programs, network, ways, say)
             for path in sorted(glob.glob(os.path.join(corpus, "inc_recipes", f"{network['name']}_static_*.onnx"))):
                 name = os.path.basename(path)[len(network["name"]) + len("_static_"):-len(".onnx")]
                 say(row(f"Neural Compressor 2.1 {name.replace('_', ' ', 1)}", figures(path, network), None))
