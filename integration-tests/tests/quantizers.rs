@@ -196,6 +196,21 @@ fn every_form_and_mode_is_near_the_float_model() {
 }
 
 #[test]
+fn products_that_saturate_are_told() {
+    let (folder, _) = network();
+    for (set, told) in [
+        ("quantization.weight_type=int8", true),
+        ("quantization.weight_type=uint8", false),
+        ("quantization.reduce_range=true", false),
+    ] {
+        let sets = ["quantization.format=QDQ", set];
+        let (status, stderr, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
+        assert_eq!(status, 0, "{stderr}");
+        assert_eq!(report["metadata"].to_string().contains("saturate"), told, "{set}");
+    }
+}
+
+#[test]
 fn the_fewest_products_stay_in_float_for_a_ratio() {
     let (folder, float) = network();
     let files = ["net.onnx", "calib.npz"];

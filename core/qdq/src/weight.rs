@@ -1,10 +1,11 @@
 //! Constant tensors as integers with one scale for all elements, or one for each channel.
 
 use crate::report::QuantizedTensor;
-use onnxd_ir::{DataType, Reals, Tensor};
+use onnxd_ir::{DataType, Graph, Reals, Tensor, ValueId};
 use onnxd_quant::{Levels, Scale, integers};
 use rayon::prelude::*;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// Shares of a range that the search for the least error tries; all of it comes first.
 pub(crate) const CLIPS: usize = 20;
@@ -147,6 +148,15 @@ pub(crate) fn saturates(weights: &Tensor) -> bool {
     const SAFE: i8 = 64;
     let signed = weights.as_slice::<i8>().filter(|_| weights.dtype() == DataType::Int8);
     signed.is_some_and(|all| all.iter().any(|q| !(-SAFE..=SAFE).contains(q)))
+}
+
+/// Weights that [`saturates`] is true of in a graph of pairs: ONNX Runtime's optimizations make
+/// products of them.
+#[must_use]
+pub fn saturating(graph: &Graph) -> usize {
+    let read = graph.nodes().filter(|(_, node)| node.op == "DequantizeLinear");
+    let read: BTreeSet<ValueId> = read.filter_map(|(_, node)| node.input(0)).collect();
+    read.iter().filter(|v| graph[**v].initializer().is_some_and(saturates)).count()
 }
 
 /// `int8` as `uint8`, each 128 above; `None` for other types.

@@ -6,5 +6,5 @@ mod report;
 mod search;
 
 pub use params::{key, method, request};
-pub use report::{report, written};
+pub use report::{report, saturation, written};
 pub use search::quantize;

@@ -1,7 +1,9 @@
 //! What a quantization did, told to the report.
 
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor};
+use onnxd_qdq::weight::saturating;
 use onnxd_qdq::{Done, Folded};
 
 /// Fills the report.
@@ -36,6 +38,19 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
     }
     for left in done.left_in_float {
         cx.left_in_float(left.name, left.reason);
+    }
+}
+
+/// Says what ONNX Runtime will make of pairs on some processors.
+pub fn saturation(model: &Model, cx: &mut QuantizeContext) {
+    let count = saturating(&model.graph);
+    if count > 0 {
+        let text = format!(
+            "{count} weights of int8 are beyond 64 steps: with its optimizations, ONNX Runtime on \
+             x86-64 without VNNI lets sums of their products saturate; `quantization.weight_type` \
+             = \"uint8\" avoids that"
+        );
+        cx.metadata("quantization.saturation", text);
     }
 }
 

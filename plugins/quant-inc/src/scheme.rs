@@ -33,7 +33,9 @@ impl Quantizer for Scheme {
                 let request = chosen(request, &STATIC);
                 let mut done = schemes::quantize(model, &request, cx)?;
                 schemes::written(recipes::apply(model, recipe), &mut done, "as the recipe says");
-                if self.0 == Form::QLinear {
+                if self.0 == Form::Qdq {
+                    schemes::saturation(model, cx);
+                } else {
                     // What is wrong with the types is found when the result is verified.
                     let _ = infer(model);
                     schemes::written(

@@ -33,8 +33,9 @@ impl Quantizer for Scheme {
                 if let Some(recipe) = schemes::key(cx, "recipe").as_str().and_then(Recipe::named) {
                     reform::linear(model, recipe, &mut done);
                 }
-                if self.0 == Form::QLinear {
-                    reform::fold(model, &mut done);
+                match self.0 {
+                    Form::QLinear => reform::fold(model, &mut done),
+                    Form::Qdq => schemes::saturation(model, cx),
                 }
                 done
             }
