@@ -185,7 +185,7 @@ params! {
     "quantization.n2d2.nbbits": NBBITS, 8;
     /// Calibration samples; -1 uses all, 0 none.
     "quantization.n2d2.calib": Int(-1, 4_294_967_295), -1;
-    /// Use the statistics of an earlier calibration that lie in the submission.
+    /// N2D2's name of `calibration.reload`.
     "quantization.n2d2.calib_reload": Bool, false;
     /// How the range of weights is clipped.
     "quantization.n2d2.wt_clipping_mode": OneOf(&["None", "MSE", "KL-Divergence"]), "None";
@@ -240,6 +240,8 @@ params! {
         OneOf(&["minmax", "entropy", "percentile", "mse", "moving_average"]), "minmax";
     /// Share of values, in percent, that `percentile` keeps.
     "calibration.percentile": Float(50.0, 100.0), 99.999;
+    /// Use the statistics of an earlier calibration, `calibration.json`, instead of samples.
+    "calibration.reload": Bool, false;
 
     /// Inputs to run; unset takes `inputs.npz`.
     "check.inputs": INNER_PATH, unset;

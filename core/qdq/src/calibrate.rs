@@ -9,12 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Bins of histograms on each side of zero.
 const BINS: usize = 2048;
 
+/// Samples whose extremes are taken together before they are averaged. One sample alone often
+/// reaches but a part of the range, and how many run at once must not matter.
+const GROUP: u64 = 16;
+
 /// How a range follows from the values seen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
     /// All values.
     MinMax,
-    /// The average range of a sample, later ones with more weight.
+    /// The average range of 16 samples.
     MovingAverage,
     /// This share of the values, in percent; what lies outside is split between the ends that have
     /// values.
@@ -38,11 +42,29 @@ impl Method {
         }
     }
 
-    /// What it has to see.
+    /// The method that the report calls so; `percentile` is the share of values that one keeps.
     #[must_use]
-    pub fn parts(self) -> Parts {
-        let histogram = !matches!(self, Method::MinMax | Method::MovingAverage);
-        Parts { bins: histogram.then_some(BINS), moments: false, ..Parts::default() }
+    pub fn named(name: &str, percentile: f64) -> Option<Method> {
+        let share = Method::Percentile(percentile);
+        let all = [Method::MinMax, Method::MovingAverage, share, Method::Entropy, Method::Mse];
+        all.into_iter().find(|method| method.name() == name)
+    }
+
+    /// What it has to see, where so many samples run at once.
+    #[must_use]
+    pub fn parts(self, batch: u64) -> Parts {
+        Parts {
+            bins: self.counts().then_some(BINS),
+            moments: false,
+            group: GROUP / batch.clamp(1, GROUP),
+            ..Parts::default()
+        }
+    }
+
+    /// Whether it takes histograms.
+    #[must_use]
+    pub fn counts(self) -> bool {
+        !matches!(self, Method::MinMax | Method::MovingAverage)
     }
 
     /// The range to represent with `levels`; `None` if no value was seen.
@@ -52,7 +74,7 @@ impl Method {
         let histogram = seen.histogram.as_ref();
         let range = match self {
             Method::MinMax => Some(all),
-            Method::MovingAverage => seen.moving.range(),
+            Method::MovingAverage => seen.mean.range(),
             Method::Percentile(share) => histogram.map(|h| percentile(h, share)),
             Method::Entropy => histogram.map(|h| {
                 let reach = entropy(&h.magnitudes(), quanta(levels, all)) as f64 * h.width();

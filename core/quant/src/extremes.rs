@@ -148,3 +148,70 @@ impl MovingExtremes {
         (1.0 - self.c).powf(tensors as f64)
     }
 }
+
+/// The mean of the extremes of groups of tensors, one after the other. A group that has fewer
+/// tensors at the end counts less.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeanExtremes {
+    /// Tensors of a group.
+    pub group: u64,
+    /// Tensors that had values.
+    tensors: u64,
+    /// Of whole groups, each as often as it has tensors.
+    sums: (f64, f64),
+    /// Of the group that is not whole yet.
+    open: Extremes,
+    open_tensors: u64,
+}
+
+impl MeanExtremes {
+    /// Without values.
+    #[must_use]
+    pub fn new(group: u64) -> MeanExtremes {
+        let open = Extremes::default();
+        MeanExtremes { group: group.max(1), tensors: 0, sums: (0.0, 0.0), open, open_tensors: 0 }
+    }
+
+    /// Takes in the extremes of one tensor.
+    pub fn see(&mut self, tensor: &Extremes) {
+        if tensor.range().is_none() {
+            return;
+        }
+        self.open.merge(tensor);
+        self.tensors += 1;
+        self.open_tensors += 1;
+        if self.open_tensors >= self.group {
+            self.close();
+        }
+    }
+
+    /// Takes in what another one saw. The groups of both stay what they are.
+    pub fn merge(&mut self, later: &MeanExtremes) {
+        self.close();
+        self.tensors += later.tensors;
+        self.sums = (self.sums.0 + later.sums.0, self.sums.1 + later.sums.1);
+        (self.open, self.open_tensors) = (later.open, later.open_tensors);
+    }
+
+    /// The means, if there were values.
+    #[must_use]
+    pub fn range(&self) -> Option<(f64, f64)> {
+        let mut all = *self;
+        all.close();
+        let n = all.tensors as f64;
+        (all.tensors > 0).then(|| (all.sums.0 / n, all.sums.1 / n))
+    }
+
+    fn close(&mut self) {
+        let n = std::mem::take(&mut self.open_tensors) as f64;
+        if let Some((min, max)) = std::mem::take(&mut self.open).range() {
+            self.sums = (self.sums.0 + n * min, self.sums.1 + n * max);
+        }
+    }
+
+    /// One that has these means.
+    pub(crate) fn of(range: Option<(f64, f64)>) -> MeanExtremes {
+        let (tensors, sums) = range.map_or((0, (0.0, 0.0)), |range| (1, range));
+        MeanExtremes { tensors, sums, ..MeanExtremes::new(1) }
+    }
+}

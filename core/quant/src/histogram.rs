@@ -9,6 +9,8 @@
 //! way in which parts were merged makes a difference. Of the bins of the side that reaches
 //! farther, more than half are in use.
 
+use crate::SavedHistogram;
+
 /// Most bins on one side of zero.
 pub const BINS_MAX: usize = 1 << 20;
 
@@ -168,5 +170,35 @@ impl Histogram {
     pub fn magnitudes(&self) -> Vec<u64> {
         let at = |side: &[u64], i: usize| side.get(i).copied().unwrap_or(0);
         (0..self.half).map(|i| at(&self.negative, i) + at(&self.positive, i)).collect()
+    }
+
+    /// The counts in the form of a file; `None` without values.
+    pub(crate) fn saved(&self) -> Option<SavedHistogram> {
+        let width = self.width();
+        let reach = |side: &[u64]| side.len() as f64 * width;
+        let (low, high) = (-reach(&self.negative), reach(&self.positive));
+        let counts = self.negative.iter().rev().chain(&self.positive).copied().collect();
+        (!self.positive.is_empty()).then_some(SavedHistogram { low, high, width, counts })
+    }
+
+    /// What [`Histogram::saved`] made a file of; `None` if no values can have made it.
+    pub(crate) fn restored(saved: &SavedHistogram) -> Option<Histogram> {
+        let SavedHistogram { low, width, counts, .. } = saved;
+        let exponent = (width.to_bits() >> 52) as i32 - 1023;
+        let below = (-low / width) as usize;
+        let (negative, positive) = counts.split_at_checked(below)?;
+        let half = positive.len();
+        let sound = half.is_power_of_two()
+            && (2..=BINS_MAX).contains(&half)
+            && (below == 0 || below == half)
+            && exponent >= EXPONENT_MIN
+            && *width == 2f64.powi(exponent)
+            && *low == -(below as f64 * width);
+        sound.then(|| Histogram {
+            half,
+            exponent,
+            negative: negative.iter().rev().copied().collect(),
+            positive: positive.to_vec(),
+        })
     }
 }

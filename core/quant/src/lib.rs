@@ -14,11 +14,11 @@ mod stats;
 mod values;
 
 pub use agreement::{Agreement, Pair, agreements};
-pub use extremes::{Channels, Extremes, MovingExtremes};
+pub use extremes::{Channels, Extremes, MeanExtremes, MovingExtremes};
 pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use moments::Moments;
 pub use observer::{Feeds, Limits, Statistic, Wanted, observe};
-pub use saved::{Saved, SavedHistogram, SavedTensor};
+pub use saved::{Choice, Saved, SavedHistogram, SavedTensor};
 pub use scale::{Levels, Scale, integers};
 pub use stats::{Parts, Stats};
 pub use values::blocks;

@@ -27,6 +27,24 @@ pub struct Saved {
     pub samples: u64,
     /// Per tensor.
     pub tensors: Vec<SavedTensor>,
+    /// What was decided with the samples, by schemes that try several ways.
+    pub choice: Option<Choice>,
+}
+
+/// What a scheme that tries several ways took, so that the same is made without the samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Choice {
+    /// What was done to the float network first; the statistics are those of the outcome.
+    pub change: String,
+    /// How ranges follow from the statistics.
+    pub method: String,
+    /// Whether weights are clipped.
+    pub clip_weights: bool,
+    /// Whether biases were corrected, which takes samples.
+    pub correct_biases: bool,
+    /// Names of the nodes that stay in floating point.
+    pub left_in_float: Vec<String>,
 }
 
 /// What was seen of a tensor.
@@ -38,6 +56,14 @@ pub struct SavedTensor {
     pub range: Option<(f64, f64)>,
     /// How often which values were seen, if somebody needs it.
     pub histogram: Option<SavedHistogram>,
+    /// Average of the smallest and of the largest value of parts of the samples.
+    pub average: Option<(f64, f64)>,
+    /// Elements that are zero.
+    pub zeros: u64,
+    /// Elements that are not finite.
+    pub not_finite: u64,
+    /// Largest magnitude of each channel, if somebody needs it.
+    pub channels: Vec<f64>,
 }
 
 /// Counts in bins of equal width.
@@ -59,6 +85,8 @@ struct File {
     quantizer: String,
     facts: BTreeMap<String, String>,
     samples: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    choice: Option<Choice>,
     tensors: Vec<Row>,
 }
 
@@ -68,7 +96,19 @@ struct Row {
     #[serde(default)]
     range: Option<(f64, f64)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    average: Option<(f64, f64)>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    zeros: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    not_finite: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     histogram: Option<Bins>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    channels: Vec<f64>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -98,13 +138,18 @@ impl Saved {
         let row = |t: &SavedTensor| Row {
             name: t.name.clone(),
             range: t.range,
+            average: t.average,
+            zeros: t.zeros,
+            not_finite: t.not_finite,
             histogram: t.histogram.as_ref().map(bins),
+            channels: t.channels.clone(),
         };
         let file = File {
             onnxd_calibration: VERSION,
             quantizer: self.quantizer.clone(),
             facts: self.facts.clone(),
             samples: self.samples,
+            choice: self.choice.clone(),
             tensors: self.tensors.iter().map(row).collect(),
         };
         let mut json = serde_json::to_vec(&file).expect("texts, numbers and lists are JSON");
@@ -157,15 +202,18 @@ fn read(json: &[u8]) -> Result<Saved, String> {
         if !names.insert(row.name.clone()) {
             return Err(wrong("is there twice"));
         }
-        if row.range.is_some_and(|(min, max)| !(min <= max && (max - min).is_finite())) {
+        let is_none = |(min, max): (f64, f64)| !(min <= max && (max - min).is_finite());
+        if [row.range, row.average].into_iter().flatten().any(is_none) {
             return Err(wrong("its range is none"));
         }
         let histogram = row.histogram.map(|bins| unpacked(bins, &mut left)).transpose();
         let histogram = histogram.map_err(|why| wrong(&why))?;
-        tensors.push(SavedTensor { name: row.name, range: row.range, histogram });
+        let Row { name, range, average, zeros, not_finite, channels, .. } = row;
+        let tensor = SavedTensor { name, range, histogram, average, zeros, not_finite, channels };
+        tensors.push(tensor);
     }
-    let File { quantizer, facts, samples, .. } = file;
-    Ok(Saved { quantizer, facts, samples, tensors })
+    let File { quantizer, facts, samples, choice, .. } = file;
+    Ok(Saved { quantizer, facts, samples, tensors, choice })
 }
 
 /// Runs of empty bins become one negative number.
@@ -222,9 +270,18 @@ mod tests {
             facts: BTreeMap::from([("network".into(), "abc".into())]),
             samples: 4,
             tensors: vec![
-                SavedTensor { name: "conv1".into(), range, histogram: Some(histogram) },
-                SavedTensor { name: "unseen".into(), range: None, histogram: None },
+                SavedTensor {
+                    name: "conv1".into(),
+                    range,
+                    histogram: Some(histogram),
+                    average: Some((-0.05, 0.1)),
+                    zeros: 3,
+                    not_finite: 1,
+                    channels: vec![0.1, 1.0 / 3.0],
+                },
+                SavedTensor { name: "unseen".into(), ..SavedTensor::default() },
             ],
+            choice: Some(Choice { method: "MSE".into(), ..Choice::default() }),
         }
     }
 
@@ -259,6 +316,8 @@ mod tests {
             ("7,1", "9223372036854775807,1", "beyond all samples"),
             ("\"width\":0.1", "\"width\":0", "do not lie"),
             ("[-0.1,", "[5,", "its range"),
+            ("[-0.05,", "[5,", "its range"),
+            ("\"zeros\":3", "\"zeros\":-3", "integer"),
             ("unseen", "conv1", "there twice"),
             ("\"high\":0.3", "\"high\":1e999", "number"),
         ] {
@@ -279,7 +338,9 @@ mod tests {
             let low = f64::from(low) % 1e6;
             let high = low + width * counts.len() as f64;
             let histogram = Some(SavedHistogram { low, high, width, counts });
-            let tensor = SavedTensor { name: "x".into(), range: Some((min, max)), histogram };
+            let tensor = SavedTensor {
+                name: "x".into(), range: Some((min, max)), histogram, ..SavedTensor::default()
+            };
             let saved = Saved { tensors: vec![tensor], ..Saved::default() };
             prop_assert_eq!(Saved::from_json("x", &saved.to_json()).unwrap(), saved);
         }

@@ -2,7 +2,7 @@
 
 use crate::observer::Statistic;
 use crate::values::blocks;
-use crate::{Channels, Extremes, Histogram, Moments, MovingExtremes};
+use crate::{Channels, Extremes, Histogram, MeanExtremes, Moments, MovingExtremes, SavedTensor};
 use onnxd_ir::Tensor;
 
 /// Which statistics are kept beside those that cost next to nothing.
@@ -10,6 +10,8 @@ use onnxd_ir::Tensor;
 pub struct Parts {
     /// Weight of a new tensor in moving averages.
     pub moving_c: f64,
+    /// Tensors whose extremes are taken together in means.
+    pub group: u64,
     /// Axis of the channels whose extremes are kept.
     pub channel_axis: Option<i64>,
     /// Bins of a histogram on each side of zero.
@@ -20,7 +22,7 @@ pub struct Parts {
 
 impl Default for Parts {
     fn default() -> Self {
-        Parts { moving_c: 0.01, channel_axis: None, bins: None, moments: true }
+        Parts { moving_c: 0.01, group: 1, channel_axis: None, bins: None, moments: true }
     }
 }
 
@@ -41,6 +43,8 @@ pub struct Stats {
     pub extremes: Extremes,
     /// Averages of the extremes of tensors.
     pub moving: MovingExtremes,
+    /// Means of the extremes of groups of tensors.
+    pub mean: MeanExtremes,
     /// Mean and moments; of no values where they are not wanted.
     pub moments: Moments,
     /// Extremes of channels.
@@ -62,15 +66,47 @@ impl Stats {
             infinities: 0,
             extremes: Extremes::default(),
             moving: MovingExtremes::new(parts.moving_c),
+            mean: MeanExtremes::new(parts.group),
             moments: Moments::default(),
             channels: parts.channel_axis.map(Channels::new),
             histogram: parts.bins.map(Histogram::new),
             with_moments: parts.moments,
         }
     }
-}
 
-impl Stats {
+    /// What ranges follow from, in the form of a file.
+    #[must_use]
+    pub fn saved(&self, name: &str) -> SavedTensor {
+        SavedTensor {
+            name: name.to_owned(),
+            range: self.extremes.range(),
+            histogram: self.histogram.as_ref().and_then(Histogram::saved),
+            average: self.mean.range(),
+            zeros: self.zeros,
+            not_finite: self.nans + self.infinities,
+            channels: Vec::new(),
+        }
+    }
+
+    /// What [`Stats::saved`] made a file of; `None` if no values can have made it.
+    #[must_use]
+    pub fn restored(saved: &SavedTensor) -> Option<Stats> {
+        let (min, max) = saved.range.unwrap_or((f64::INFINITY, f64::NEG_INFINITY));
+        let histogram = saved.histogram.as_ref().map(Histogram::restored);
+        let parts = Parts { moments: false, ..Parts::default() };
+        Some(Stats {
+            zeros: saved.zeros,
+            infinities: saved.not_finite,
+            extremes: Extremes { min, max },
+            mean: MeanExtremes::of(saved.average),
+            histogram: match histogram {
+                Some(histogram) => Some(histogram?),
+                None => None,
+            },
+            ..Stats::new(&parts)
+        })
+    }
+
     /// Whether a float tensor need not be widened for what is kept of it.
     fn is_light(&self) -> bool {
         self.channels.is_none() && self.histogram.is_none() && !self.with_moments
@@ -113,6 +149,7 @@ impl Statistic for Stats {
             self.tensors += 1;
             self.extremes.merge(&own);
             self.moving.see(&own);
+            self.mean.see(&own);
             return;
         }
         let mut own = Extremes::default();
@@ -140,6 +177,7 @@ impl Statistic for Stats {
             self.tensors += 1;
             self.extremes.merge(&own);
             self.moving.see(&own);
+            self.mean.see(&own);
         }
     }
 
@@ -151,6 +189,7 @@ impl Statistic for Stats {
         self.infinities += later.infinities;
         self.extremes.merge(&later.extremes);
         self.moving.merge(&later.moving);
+        self.mean.merge(&later.mean);
         self.moments.merge(&later.moments);
         if let (Some(a), Some(b)) = (&mut self.channels, &later.channels) {
             a.merge(b);

@@ -7,7 +7,8 @@ use onnxd_quant::{Feeds, Limits, Parts, Statistic, Stats, Wanted, blocks, observ
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const PARTS: Parts = Parts { moving_c: 0.1, channel_axis: Some(1), bins: Some(64), moments: true };
+const PARTS: Parts =
+    Parts { moving_c: 0.1, group: 2, channel_axis: Some(1), bins: Some(64), moments: true };
 
 fn of(tensors: &[Tensor]) -> Stats {
     let mut stats = Stats::new(&PARTS);
@@ -80,6 +81,17 @@ proptest! {
     }
 
     #[test]
+    fn what_ranges_follow_from_is_saved_and_read_back(tensors in tensors()) {
+        let stats = of(&tensors);
+        let saved = stats.saved("x");
+        let back = Stats::restored(&saved).unwrap();
+        prop_assert_eq!(back.saved("x"), saved);
+        prop_assert_eq!(back.extremes.range(), stats.extremes.range());
+        let counts = stats.histogram.filter(|h| h.count() > 0);
+        prop_assert_eq!(back.histogram.filter(|h| h.count() > 0), counts);
+    }
+
+    #[test]
     fn they_are_what_they_are_called(tensors in tensors()) {
         let stats = of(&tensors);
         let all: Vec<f64> = tensors.iter().flat_map(|t| t.to_reals().unwrap().values).collect();
@@ -129,6 +141,17 @@ fn moving_averages_are_those_of_the_definition() {
     let (min, max) = stats.moving.range().unwrap();
     assert!((min - step(step(1.0, 5.0), -3.0)).abs() < 1e-12);
     assert!((max - step(step(2.0, 6.0), -2.0)).abs() < 1e-12);
+}
+
+/// Three tensors in groups of two: the second group has half the weight.
+#[test]
+fn means_are_those_of_groups() {
+    let tensors = [1f32, 5.0, -3.0].map(|x| Tensor::from_vec(vec![1, 2], vec![x, x + 1.0]));
+    let expected = Some(((2.0 * 1.0 - 3.0) / 3.0, (2.0 * 6.0 - 2.0) / 3.0));
+    assert_eq!(of(&tensors).mean.range(), expected);
+    let mut parts = of(&tensors[..2]);
+    parts.merge(&of(&tensors[2..]));
+    assert_eq!(parts.mean.range(), expected);
 }
 
 #[test]

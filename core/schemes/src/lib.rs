@@ -2,6 +2,7 @@
 //! ask for, the search for the best way to quantize, and what the report says.
 
 mod params;
+mod reload;
 mod report;
 mod search;
 

@@ -52,13 +52,16 @@ fn overrides(table: &Value) -> Result<Overrides, Diagnostic> {
 pub fn method(cx: &QuantizeContext) -> Method {
     match cx.text("calibration.method") {
         Some("entropy") => Method::Entropy,
-        Some("percentile") => {
-            Method::Percentile(cx.real("calibration.percentile").unwrap_or(99.999))
-        }
+        Some("percentile") => Method::Percentile(percentile(cx)),
         Some("mse") => Method::Mse,
         Some("moving_average") => Method::MovingAverage,
         _ => Method::MinMax,
     }
+}
+
+/// The share of values that percentiles keep.
+pub(crate) fn percentile(cx: &QuantizeContext) -> f64 {
+    cx.real("calibration.percentile").unwrap_or(99.999)
 }
 
 /// A param of the section `quantization`.

@@ -6,6 +6,7 @@
 //! stay in floating point.
 
 use crate::params;
+use crate::reload;
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
@@ -15,7 +16,7 @@ use onnxd_qdq::accuracy::{
 use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Done, Request, Weighted};
 use onnxd_quant::{Feeds, Limits, Stats};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Samples on which a choice is measured that everybody makes, and layers for the report: fewer of
@@ -60,13 +61,13 @@ fn uneven(channels: &[f64]) -> f64 {
 }
 
 /// One way to quantize.
-struct Trial {
+pub(crate) struct Trial {
     /// Of the bases.
-    base: usize,
-    method: Method,
-    clip_weights: bool,
-    correct: bool,
-    db: f64,
+    pub(crate) base: usize,
+    pub(crate) method: Method,
+    pub(crate) clip_weights: bool,
+    pub(crate) correct: bool,
+    pub(crate) db: f64,
 }
 
 impl Trial {
@@ -80,27 +81,40 @@ impl Trial {
 }
 
 /// Samples and params.
-struct Data<'c>(&'c QuantizeContext);
+pub(crate) struct Data<'c>(pub(crate) &'c QuantizeContext);
 
-struct Search<'c> {
-    data: Data<'c>,
-    request: &'c Request,
+/// What was done to a float model so that it loses less.
+pub(crate) const EQUALIZED: &str = "equalized weights";
+/// The same, with the shares that weights take of their activations' ranges.
+pub(crate) const SMOOTHED: [(f64, &str); 2] =
+    [(0.5, "smoothed activations"), (0.75, "activations smoothed by 0.75")];
+
+pub(crate) struct Search<'c> {
+    pub(crate) data: Data<'c>,
+    pub(crate) request: &'c Request,
     /// The float model, and others that compute the same and may lose less.
-    bases: Vec<Base>,
+    pub(crate) bases: Vec<Base>,
     /// What was done to the bases.
-    changes: Vec<&'static str>,
+    pub(crate) changes: Vec<&'static str>,
+    /// Of the channels of activations that were smoothed.
+    pub(crate) magnitudes: BTreeMap<String, Vec<f64>>,
     /// The samples that ranges are made of come first, those that choices are measured on last.
-    learned: u64,
-    held: (u64, u64),
-    deadline: Instant,
-    tried: Vec<(String, f64)>,
+    pub(crate) learned: u64,
+    pub(crate) held: (u64, u64),
+    pub(crate) deadline: Instant,
+    pub(crate) tried: Vec<(String, f64)>,
 }
 
-/// Quantizes with ranges of activations from calibration data.
+/// Quantizes with ranges of activations from calibration data, or from the statistics of an earlier
+/// calibration.
 ///
 /// # Errors
-/// That there are no samples, why they cannot be had, or why the model does not run on them.
+/// That there are no samples, why they cannot be had, or why the model does not run on them; what
+/// is wrong with the statistics.
 pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) -> Outcome<Done> {
+    if cx.flag(reload::ASKED) {
+        return reload::quantize(model, request, cx);
+    }
     if cx.calibration().is_empty() {
         let text = "quantization takes calibration data, and there is none";
         let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs, or take \
@@ -113,6 +127,8 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
         let trial = if auto { search.all()? } else { search.usual()? };
         let floats = search.fallback(&trial)?;
         let (found, done) = search.finish(&trial, &floats)?;
+        let saved = reload::saved(model, &search, &trial, &floats)?;
+        cx.file(reload::STATISTICS, &saved.to_json())?;
         (found, done, search.tried)
     };
     *model = found;
@@ -124,15 +140,20 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
 }
 
 impl Data<'_> {
+    /// Samples that run at once.
+    fn batch(&self) -> u64 {
+        self.0.calibration().batch_size().max(1) as u64
+    }
+
     /// As many samples in whole batches, or a few more: a model may take no others.
     fn whole(&self, samples: u64) -> u64 {
-        samples.next_multiple_of(self.0.calibration().batch_size().max(1) as u64)
+        samples.next_multiple_of(self.batch())
     }
 
     /// Samples number `from` to `to`, both in whole batches.
     fn batches(&self, from: u64, to: u64) -> Batches<'_> {
         let calibration = self.0.calibration();
-        let size = calibration.batch_size().max(1) as u64;
+        let size = self.batch();
         let to = self.whole(to);
         let all = calibration.batches(size as usize, to);
         let part = all.skip(usize::try_from(from.div_ceil(size)).unwrap_or(usize::MAX));
@@ -151,7 +172,7 @@ impl<'c> Search<'c> {
         let mut changes = vec![""];
         if let Some(even) = equalized(model, request.settings.per_channel)? {
             bases.push(Base::new(even, request, &none));
-            changes.push("equalized weights");
+            changes.push(EQUALIZED);
         }
         let samples = cx.calibration().samples();
         let budget = cx.int("quantization.time_budget_s").and_then(|s| u64::try_from(s).ok());
@@ -162,6 +183,7 @@ impl<'c> Search<'c> {
             request,
             bases,
             changes,
+            magnitudes: BTreeMap::new(),
             learned: samples,
             held,
             deadline,
@@ -175,7 +197,8 @@ impl<'c> Search<'c> {
             return Ok(());
         }
         let mut samples = self.data.batches(from, to);
-        self.bases[base].observe(&mut samples, &method.parts(), Limits::default())
+        let parts = method.parts(self.data.batch());
+        self.bases[base].observe(&mut samples, &parts, Limits::default())
     }
 
     fn made(&self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<(Base, Model, Done)> {
@@ -226,13 +249,14 @@ impl<'c> Search<'c> {
             self.bases.push(Base::new(model, self.request, &BTreeSet::new()));
             self.changes.push(name);
         }
+        self.magnitudes = found;
         Ok(())
     }
 
     /// What the params ask for, with equalized weights or smoothed activations where that helps on a
     /// few samples.
     fn usual(&mut self) -> Outcome<Trial> {
-        self.smooth(OUTLIER, &[(0.5, "smoothed activations")])?;
+        self.smooth(OUTLIER, &SMOOTHED[..1])?;
         let method = params::method(self.data.0);
         let trial = |base| Trial { base, method, clip_weights: false, correct: false, db: 0.0 };
         let mut best = trial(0);
@@ -257,10 +281,10 @@ impl<'c> Search<'c> {
         if samples >= 8 && held < samples {
             (self.learned, self.held) = (samples - held, (samples - held, samples));
         }
-        let share = self.data.0.real("calibration.percentile").unwrap_or(99.999);
+        let share = params::percentile(self.data.0);
         let methods =
             [Method::MinMax, Method::Mse, Method::Percentile(share), Method::MovingAverage];
-        self.smooth(1.0, &[(0.5, "smoothed activations"), (0.75, "activations smoothed by 0.75")])?;
+        self.smooth(1.0, &SMOOTHED)?;
         let mut best: Option<Trial> = None;
         for base in 0..self.bases.len() {
             self.observe(base, Method::Mse, 0, self.learned)?;
@@ -330,12 +354,19 @@ impl<'c> Search<'c> {
     }
 
     /// The graph that is kept, with the ratio of every layer.
-    fn finish(&mut self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<(Model, Done)> {
+    pub(crate) fn finish(
+        &self,
+        trial: &Trial,
+        floats: &BTreeSet<NodeId>,
+    ) -> Outcome<(Model, Done)> {
         let (base, model, mut done) = self.made(trial, floats)?;
+        done.notes.extend(unusable(&base));
         let samples = self.data.0.calibration().samples();
+        if samples == 0 {
+            return Ok((model, done));
+        }
         let mut few = self.data.batches(0, samples.min(few(&model)));
         let found = layers_db(&base, &model, &mut few, Limits::default())?;
-        done.notes.extend(unusable(&base));
         for layer in &mut done.layers {
             layer.sqnr_db = found.get(&layer.name).copied().flatten();
         }

@@ -69,6 +69,11 @@ fn flag(cx: &QuantizeContext, name: &str) -> bool {
     cx.flag(&key(name))
 }
 
+/// Whether statistics take the place of samples.
+fn is_reloaded(cx: &QuantizeContext) -> bool {
+    flag(cx, "calib_reload") || cx.flag("calibration.reload")
+}
+
 /// What params can ask for and this quantizer does not do.
 fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), Diagnostic> {
     let unsupported = |text: String| Err(Diagnostic::new(Code::FeatureUnsupported, text));
@@ -99,7 +104,7 @@ fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), 
         return Ok(());
     }
     let without = cx.calibration().is_empty() || cx.int(&key("calib")) == Some(0);
-    if without && !flag(cx, "calib_reload") {
+    if without && !is_reloaded(cx) {
         let text = "quantization takes calibration data, and there is none";
         let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs, and leave \
                     `calib` at -1.";
@@ -193,7 +198,7 @@ fn planned(
     }
     let network = crate::prepared(model, options)?;
     let facts = saved::facts(model, options)?;
-    let statistics = match flag(cx, "calib_reload") {
+    let statistics = match is_reloaded(cx) {
         true => {
             let saved = Saved::from_json(STATISTICS, &cx.submission().read(STATISTICS)?)?;
             let text = format!("of {} samples, reloaded from {STATISTICS}", saved.samples);

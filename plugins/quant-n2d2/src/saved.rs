@@ -59,15 +59,16 @@ pub(crate) fn saved(
     let inputs = graph.inputs().iter().map(|v| SavedTensor {
         name: graph[*v].name.clone(),
         range: statistics.inputs.bounds(),
-        histogram: None,
+        ..SavedTensor::default()
     });
     let cells = network.cells.iter().zip(&statistics.seen).map(|(cell, seen)| SavedTensor {
         name: graph[cell.output].name.clone(),
         range: seen.range.bounds(),
         histogram: seen.histogram.as_ref().map(Histogram::saved),
+        ..SavedTensor::default()
     });
     let tensors = inputs.chain(cells).collect();
-    Saved { quantizer: QUANTIZER.into(), facts, samples, tensors }
+    Saved { quantizer: QUANTIZER.into(), facts, samples, tensors, choice: None }
 }
 
 /// The statistics of a file called `name`.

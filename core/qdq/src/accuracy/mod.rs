@@ -61,13 +61,7 @@ impl Base {
         parts: &Parts,
         limits: Limits,
     ) -> Result<(), Diagnostics> {
-        // What products read, too: it becomes integers when others stay in floating point.
-        let inputs = self.plan.products.iter().map(|(product, _)| product.x);
-        let observed = self.plan.values.values().map(|q| q.observed).chain(inputs);
-        let names: BTreeSet<String> = observed
-            .filter(|v| self.model.graph.constant(*v).is_none())
-            .map(|v| self.shown(v))
-            .collect();
+        let names = self.observed();
         for (name, stats) in statistics(&Builtin, &self.model, names, samples, parts, limits)? {
             match self.seen.get_mut(&name) {
                 Some(before) => before.merge(&stats),
@@ -77,6 +71,16 @@ impl Base {
             }
         }
         Ok(())
+    }
+
+    /// Names of the values whose ranges are wanted.
+    #[must_use]
+    pub fn observed(&self) -> BTreeSet<String> {
+        // What products read, too: it becomes integers when others stay in floating point.
+        let inputs = self.plan.products.iter().map(|(product, _)| product.x);
+        let observed = self.plan.values.values().map(|q| q.observed).chain(inputs);
+        let observed = observed.filter(|v| self.model.graph.constant(*v).is_none());
+        observed.map(|v| self.shown(v)).collect()
     }
 
     /// What the executor calls a value.

@@ -86,7 +86,15 @@ fn vector(graph: &Graph, (node, slot): (NodeId, usize)) -> Option<&Tensor> {
     (data.rank() == 1 && data.dtype() == DataType::Float).then_some(data)
 }
 
-/// The largest magnitude of each channel of the sites' activations.
+impl Site {
+    /// What the executor calls the activation.
+    #[must_use]
+    pub fn name(&self, graph: &Graph) -> String {
+        quoted(&graph[self.value].name)
+    }
+}
+
+/// The largest magnitude of each channel of the sites' activations, by [`Site::name`].
 ///
 /// # Errors
 /// Why samples cannot be had, or the model does not run on them.
@@ -95,16 +103,14 @@ pub fn magnitudes(
     sites: &[Site],
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
     limits: Limits,
-) -> Result<BTreeMap<ValueId, Vec<f64>>, Diagnostics> {
-    let name = |site: &Site| (quoted(&model.graph[site.value].name), site.value);
-    let values: BTreeMap<String, ValueId> = sites.iter().map(name).collect();
+) -> Result<BTreeMap<String, Vec<f64>>, Diagnostics> {
     let parts = Parts { channel_axis: Some(-1), moments: false, ..Parts::default() };
-    let wanted = Wanted::Names(values.keys().cloned().collect());
+    let wanted = Wanted::Names(sites.iter().map(|site| site.name(&model.graph)).collect());
     let seen = observe(&Builtin, model, samples, &wanted, &|_| Stats::new(&parts), limits)?;
     let largest = |c: &Channels| c.extremes.iter().map(onnxd_quant::Extremes::abs_max).collect();
-    let found = seen.iter().map(|(name, stats)| {
-        (values[name], stats.channels.as_ref().map(largest).unwrap_or_default())
-    });
+    let found = seen
+        .into_iter()
+        .map(|(name, stats)| (name, stats.channels.as_ref().map(largest).unwrap_or_default()));
     Ok(found.collect())
 }
 
@@ -115,13 +121,13 @@ pub fn magnitudes(
 pub fn smoothed(
     model: &Model,
     sites: &[Site],
-    magnitudes: &BTreeMap<ValueId, Vec<f64>>,
+    magnitudes: &BTreeMap<String, Vec<f64>>,
     share: f64,
 ) -> Option<Model> {
     let mut smooth = model.clone();
     let mut changed = false;
     for site in sites {
-        let Some(x) = magnitudes.get(&site.value) else { continue };
+        let Some(x) = magnitudes.get(&site.name(&model.graph)) else { continue };
         changed |= smooth_site(&mut smooth.graph, site, x, share).is_some();
     }
     changed.then_some(smooth)

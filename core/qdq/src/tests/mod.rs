@@ -89,7 +89,7 @@ pub(crate) fn quantized(model: &Model, request: &Request, samples: &[Feeds]) -> 
     let names = plan.values.values().map(|q| model.graph[q.observed].name.clone()).collect();
     let mut given = samples.iter().cloned().map(Ok);
     let method = Method::MinMax;
-    let parts = method.parts();
+    let parts = method.parts(1);
     let seen = statistics(&Builtin, model, names, &mut given, &parts, Limits::default());
     let seen = seen.unwrap_or_else(|d| panic!("{d}"));
     let ranges: Ranges = (plan.values.values())

@@ -6,15 +6,15 @@ use serde_json::Value;
 /// Adds the calibration data to what a claimed network needs, if the params ask for ranges from data.
 pub(crate) fn with_calibration(mut probe: Probe, params: &Value, files: &[InputFile]) -> Probe {
     let quantization = &params["quantization"];
-    let brought = match quantization["format"].as_str() {
-        Some("N2D2") => probe.learned_ranges,
+    let brought = match format(quantization).as_str() {
+        "n2d2" => probe.learned_ranges,
         // A quantized network only changes form.
         _ => probe.quantized,
     };
     if probe.level() != ClaimLevel::ClaimNo && !brought && is_needed(quantization) {
         let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();
-        let reloaded = quantization["n2d2"]["calib_reload"] == true;
-        probe.needs.push(match quantization["format"] == "N2D2" && reloaded {
+        let n2d2 = format(quantization) == "n2d2" && quantization["n2d2"]["calib_reload"] == true;
+        probe.needs.push(match n2d2 || params["calibration"]["reload"] == true {
             true => need("statistics of a calibration", Some("calibration.json"), &names),
             false => need("calibration data", params["calibration"]["data"].as_str(), &names),
         });
@@ -32,7 +32,12 @@ pub(crate) fn with_calibration(mut probe: Probe, params: &Value, files: &[InputF
 }
 
 fn is_tested(quantization: &Value) -> bool {
-    quantization["format"] == "N2D2" && quantization["n2d2"]["test"] == true
+    format(quantization) == "n2d2" && quantization["n2d2"]["test"] == true
+}
+
+/// The quantizer's id.
+fn format(quantization: &Value) -> String {
+    quantization["format"].as_str().unwrap_or_default().to_lowercase()
 }
 
 /// Whether labels lie beside the samples of calibration; a damaged file is somebody else's to tell.
@@ -44,9 +49,9 @@ fn has_labels(path: &str) -> bool {
 
 /// Of the formats that the params define; another quantizer says itself what it misses.
 fn is_needed(quantization: &Value) -> bool {
-    match quantization["format"].as_str() {
-        Some("N2D2") => quantization["n2d2"]["qat_sat"] != true,
-        Some("QDQ" | "QLinear") => quantization["mode"] == "static",
+    match format(quantization).as_str() {
+        "n2d2" => quantization["n2d2"]["qat_sat"] != true,
+        "qdq" | "qlinear" | "inc-qdq" | "inc-qlinear" => quantization["mode"] == "static",
         _ => false,
     }
 }
@@ -114,6 +119,14 @@ mod tests {
         let found = vec!["calibration.json".to_owned()];
         let there = ["net.ini", "calibration.json"];
         assert_eq!(needs(&reloaded, &there), [("calibration.json".to_owned(), found)]);
+        for format in ["QDQ", "QLinear", "inc-qdq", "inc-qlinear", "N2D2"] {
+            let reloaded = json!({
+                "quantization": {"format": format, "mode": "static"},
+                "calibration": {"reload": true},
+            });
+            let found = vec!["calibration.json".to_owned()];
+            assert_eq!(needs(&reloaded, &there), [("calibration.json".to_owned(), found)]);
+        }
         let tested = json!({"quantization": {"format": "N2D2", "n2d2": {"test": true}}});
         let missing = ("test.npz".to_owned(), vec![]);
         assert_eq!(needs(&tested, &["calib.npz"])[1], missing);

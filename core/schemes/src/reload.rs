@@ -1,0 +1,251 @@
+//! Statistics of a calibration as a file beside the model, and back: what is read makes the same
+//! integers as the samples did. What was decided with the samples is kept, too.
+
+use crate::params;
+use crate::search::{Data, EQUALIZED, SMOOTHED, Search, Trial};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::ir::{Graph, Model, NodeId};
+use onnxd_plugin_sdk::{QuantizeContext, fingerprint};
+use onnxd_qdq::accuracy::{Base, equalized, sites, smoothed};
+use onnxd_qdq::calibrate::Method;
+use onnxd_qdq::{Done, Request, name_of};
+use onnxd_quant::{Choice, Saved, SavedTensor, Stats};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// The param that asks for it.
+pub(crate) const ASKED: &str = "calibration.reload";
+/// The file, as it is written beside the model and looked for in the submission.
+pub(crate) const STATISTICS: &str = "calibration.json";
+/// Whose statistics these are: those of all forms with ranges from data.
+const QUANTIZER: &str = "static";
+
+type Facts = BTreeMap<String, String>;
+
+/// What the statistics and the choice depend on, where a base was changed so.
+fn facts(
+    model: &Model,
+    change: &str,
+    request: &Request,
+    cx: &QuantizeContext,
+) -> Result<Facts, Diagnostic> {
+    let mut facts = Facts::from([("network".into(), fingerprint(model)?)]);
+    if change == EQUALIZED {
+        facts.insert("per_channel".into(), request.settings.per_channel.to_string());
+    }
+    if params::key(cx, "accuracy").as_str() == Some("auto") {
+        facts.insert("accuracy".into(), "auto".into());
+    }
+    if let Some(least) = cx.real("quantization.sqnr_db_min") {
+        facts.insert("sqnr_db_min".into(), least.to_string());
+    }
+    Ok(facts)
+}
+
+/// What a search saw and chose, in the form of a file.
+pub(crate) fn saved(
+    model: &Model,
+    search: &Search,
+    trial: &Trial,
+    floats: &BTreeSet<NodeId>,
+) -> Result<Saved, Diagnostic> {
+    let (base, change) = (&search.bases[trial.base], search.changes[trial.base]);
+    let cx = search.data.0;
+    let row = |(name, stats): (&String, &Stats)| (name.clone(), stats.saved(name));
+    let mut rows: BTreeMap<String, SavedTensor> = base.seen.iter().map(row).collect();
+    if SMOOTHED.iter().any(|(_, name)| *name == change) {
+        for (name, channels) in &search.magnitudes {
+            let row = rows
+                .entry(name.clone())
+                .or_insert_with(|| SavedTensor { name: name.clone(), ..SavedTensor::default() });
+            row.channels = channels.clone();
+        }
+    }
+    let graph = &base.model.graph;
+    Ok(Saved {
+        quantizer: QUANTIZER.into(),
+        facts: facts(model, change, search.request, cx)?,
+        samples: cx.calibration().samples(),
+        tensors: rows.into_values().collect(),
+        choice: Some(Choice {
+            change: change.into(),
+            method: trial.method.name().into(),
+            clip_weights: trial.clip_weights,
+            correct_biases: trial.correct,
+            left_in_float: floats.iter().map(|id| name_of(graph, &graph[*id])).collect(),
+        }),
+    })
+}
+
+/// Quantizes with the statistics that lie in the submission. What takes samples is left out, unless
+/// there are some.
+pub(crate) fn quantize(
+    model: &mut Model,
+    request: &Request,
+    cx: &mut QuantizeContext,
+) -> Result<Done, Diagnostics> {
+    let saved = Saved::from_json(STATISTICS, &cx.submission().read(STATISTICS)?)?;
+    let choice = checked(&saved, model, request, cx)?;
+    let auto = params::key(cx, "accuracy").as_str() == Some("auto");
+    let method = match auto {
+        true => named(&choice.method, cx)?,
+        false => params::method(cx),
+    };
+    let without = cx.calibration().is_empty();
+    let trial = Trial {
+        base: 0,
+        method,
+        clip_weights: auto && choice.clip_weights,
+        correct: auto && choice.correct_biases && !without,
+        db: 0.0,
+    };
+    let base = restored(&saved, &choice, model, request, method)?;
+    let floats = match cx.real("quantization.sqnr_db_min") {
+        Some(_) => products(&base, &choice.left_in_float),
+        None => BTreeSet::new(),
+    };
+    let change = SMOOTHED.iter().map(|(_, name)| *name).chain([EQUALIZED]);
+    let change = change.into_iter().find(|name| *name == choice.change).unwrap_or("");
+    let samples = cx.calibration().samples();
+    let search = Search {
+        data: Data(cx),
+        request,
+        bases: vec![base],
+        changes: vec![change],
+        magnitudes: BTreeMap::new(),
+        learned: samples,
+        held: (0, 0),
+        deadline: Instant::now(),
+        tried: Vec::new(),
+    };
+    let (found, mut done) = search.finish(&trial, &floats)?;
+    *model = found;
+    let text = format!("of {} samples, reloaded from {STATISTICS}", saved.samples);
+    cx.metadata("quantization.statistics", text);
+    if without {
+        let text = "signal-to-noise ratios were not measured";
+        cx.metadata("quantization.without_samples", text);
+    }
+    if auto && choice.correct_biases && without {
+        let text = "biases were not corrected: that takes samples, and there are only statistics";
+        let help = "Drop the samples beside the statistics.";
+        done.notes.push(Diagnostic::new(Code::QuantizationLoss, text).help(help));
+    }
+    Ok(done)
+}
+
+fn unusable(why: &str) -> Diagnostic {
+    let text = format!("the statistics in `{STATISTICS}` {why}");
+    let help = "Calibrate once more: leave `calibration.reload` out, and drop the samples.";
+    Diagnostic::new(Code::StatisticsUnusable, text).help(help)
+}
+
+/// What was chosen, if the statistics are those of this model and of params like these.
+fn checked(
+    saved: &Saved,
+    model: &Model,
+    request: &Request,
+    cx: &QuantizeContext,
+) -> Result<Choice, Diagnostic> {
+    if saved.quantizer != QUANTIZER {
+        let why = format!("are those of the quantizer `{}`", shown(&saved.quantizer));
+        return Err(unusable(&why));
+    }
+    let choice = saved.choice.clone().unwrap_or_default();
+    let wanted = facts(model, &choice.change, request, cx)?;
+    match saved.differing(&wanted).as_slice() {
+        [] => Ok(choice),
+        differing if differing.iter().any(|(fact, ..)| *fact == "network") => {
+            Err(unusable("belong to another model, or to an earlier form of it"))
+        }
+        differing => {
+            let each = |(fact, own, wanted): &(&str, &str, &str)| {
+                format!("{fact}: {}, now {}", shown(own), shown(wanted))
+            };
+            let each: Vec<String> = differing.iter().map(each).collect();
+            Err(unusable(&format!("were collected otherwise ({})", each.join("; "))))
+        }
+    }
+}
+
+fn named(method: &str, cx: &QuantizeContext) -> Result<Method, Diagnostic> {
+    let found = Method::named(method, params::percentile(cx));
+    found.ok_or_else(|| unusable(&format!("name an unknown method, `{}`", shown(method))))
+}
+
+/// The float model in the form that the statistics are of, with what was seen of its values.
+fn restored(
+    saved: &Saved,
+    choice: &Choice,
+    model: &Model,
+    request: &Request,
+    method: Method,
+) -> Result<Base, Diagnostics> {
+    let none = BTreeSet::new();
+    let own = Base::new(model.clone(), request, &none);
+    let share = SMOOTHED.iter().find(|(_, name)| *name == choice.change);
+    let changed = match (choice.change.as_str(), share) {
+        ("", _) => Some(model.clone()),
+        (EQUALIZED, _) => equalized(model, request.settings.per_channel)?,
+        (_, Some((share, _))) => smooth(saved, &own, *share),
+        _ => None,
+    };
+    let changed = changed.ok_or_else(|| {
+        unusable(&format!(
+            "are those of a model with {}, which this one is not",
+            shown(&choice.change)
+        ))
+    })?;
+    let mut base = Base::new(changed, request, &none);
+    let rows: BTreeMap<&str, &SavedTensor> =
+        saved.tensors.iter().map(|row| (row.name.as_str(), row)).collect();
+    for name in base.observed() {
+        let row = rows.get(name.as_str());
+        let row = row.ok_or_else(|| unusable(&format!("have no value `{}`", shown(&name))))?;
+        let stats = Stats::restored(row).filter(|stats| suffices(stats, method));
+        let stats = stats.ok_or_else(|| {
+            unusable(&format!(
+                "have no usable counts of `{}`, which the method {} takes",
+                shown(&name),
+                method.name()
+            ))
+        })?;
+        base.seen.insert(name, stats);
+    }
+    Ok(base)
+}
+
+/// With the factors that the samples led to.
+fn smooth(saved: &Saved, base: &Base, share: f64) -> Option<Model> {
+    let magnitudes: BTreeMap<String, Vec<f64>> = saved
+        .tensors
+        .iter()
+        .filter(|row| !row.channels.is_empty())
+        .map(|row| (row.name.clone(), row.channels.clone()))
+        .collect();
+    let sites = sites(base);
+    let names: BTreeSet<String> = sites.iter().map(|site| site.name(&base.model.graph)).collect();
+    // Others are not smoothed any more: the values are not those that were seen.
+    let known = magnitudes.keys().all(|name| names.contains(name));
+    known.then(|| smoothed(&base.model, &sites, &magnitudes, share)).flatten()
+}
+
+/// Whether a range follows from them; values that were never there need none.
+fn suffices(stats: &Stats, method: Method) -> bool {
+    let unseen = stats.extremes.range().is_none();
+    let counted = stats.histogram.as_ref().is_some_and(|h| h.count() > 0);
+    let averaged = stats.mean.range().is_some();
+    unseen
+        || match method {
+            Method::MinMax => true,
+            Method::MovingAverage => averaged,
+            _ => counted,
+        }
+}
+
+/// The products of these names.
+fn products(base: &Base, names: &[String]) -> BTreeSet<NodeId> {
+    let graph: &Graph = &base.model.graph;
+    let all = base.plan.products.iter().map(|(product, _)| product.node);
+    all.filter(|id| names.contains(&name_of(graph, &graph[*id]))).collect()
+}
