@@ -3,10 +3,19 @@
 use onnxd_ir::{DataType, Graph, NodeId, Origin, Tensor, ValueId};
 use std::collections::BTreeMap;
 
-/// Constants that the sub-graphs of a node read, by their ids outside.
-pub(crate) fn captured_constants(g: &Graph, id: NodeId) -> BTreeMap<ValueId, Tensor> {
+/// Constants that the sub-graphs of a node read, by their ids outside. `outer` are those that the
+/// graph itself reads from the one around it.
+pub(crate) fn captured_constants(
+    g: &Graph,
+    id: NodeId,
+    outer: &BTreeMap<ValueId, Tensor>,
+) -> BTreeMap<ValueId, Tensor> {
     let captures = g[id].subgraphs().flat_map(Graph::captures).map(|(_, outer)| outer);
-    captures.filter_map(|v| Some((v, g.constant(v)?.clone()))).collect()
+    let constant = |v: ValueId| match g[v].origin() {
+        Origin::Captured(from) => outer.get(&from),
+        _ => g.constant(v),
+    };
+    captures.filter_map(|v| Some((v, constant(v)?.clone()))).collect()
 }
 
 /// Gives a node weights of its own graph where they are a constant of the enclosing one; their

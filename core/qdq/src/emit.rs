@@ -57,7 +57,10 @@ pub(crate) fn drop_unread(graph: &mut Graph, constants: impl IntoIterator<Item =
         }
         match graph.producer(v) {
             Some(node) => drop(graph.remove_node(node)),
-            None => graph.set_initializer(v, None),
+            None => {
+                graph.set_initializer(v, None);
+                graph.release(v);
+            }
         }
     }
 }

@@ -32,9 +32,12 @@ impl Level<'_> {
         self.renamed.get(&id).map_or(&self.graph[id].name, String::as_str)
     }
 
-    /// Whether a value of this graph is written under `name` already.
+    /// Whether a value of this graph is written under `name`, now or later: ONNX Runtime takes no
+    /// value of a sub-graph that is called like one which the graph around it defines after it.
     fn shows(&self, name: &str) -> bool {
-        let own = |id: ValueId| self.defined[id.index()] && !self.renamed.contains_key(&id);
+        let made =
+            |id: ValueId| self.graph[id].origin() != Origin::None || has_data(self.graph, id);
+        let own = |id: ValueId| made(id) && !self.renamed.contains_key(&id);
         self.taken.contains(name) || self.graph.value_named(name).is_some_and(own)
     }
 }

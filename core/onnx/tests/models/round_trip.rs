@@ -123,6 +123,32 @@ fn names_of_a_sub_graph_give_way_to_those_around_it() {
 }
 
 #[test]
+fn names_of_a_sub_graph_give_way_to_those_that_come_after_it() {
+    let mut g = Graph::new("g");
+    let c = g.add_input("c", Some(onnxd_ir::ValueType::tensor(DataType::Bool, [0i64; 0])));
+    let x = g.add_input("x", float(&[1]));
+    let mut inner = Graph::new("inner");
+    let seen = inner.capture(x, "x", None);
+    let twin = inner.add_value("later", None);
+    inner.add_node(Node::new("Relu", [seen], [twin]));
+    inner.mark_output(twin);
+    let y = g.add_value("y", float(&[1]));
+    let branch = |graph: &Graph| Attr::Graph(Box::new(graph.clone()));
+    let node = Node::new("If", [c], [y]);
+    g.add_node(node.with("then_branch", branch(&inner)).with("else_branch", branch(&inner)));
+    let later = g.add_value("later", float(&[1]));
+    g.add_node(Node::new("Neg", [x], [later]));
+    g.mark_output(y);
+    g.mark_output(later);
+    let proto = to_proto(&Model::new(g, 8, 17), &mut onnxd_onnx::Inline).unwrap();
+    let graph = proto.graph.as_ref().unwrap();
+    assert_eq!(graph.node[1].output, ["later"]);
+    for attribute in &graph.node[0].attribute {
+        assert_eq!(attribute.g.as_ref().unwrap().node[0].output, ["later_1"]);
+    }
+}
+
+#[test]
 fn a_captured_value_listed_as_output_passes_through_identity() {
     let mut g = Graph::new("g");
     let c = g.add_input("c", Some(onnxd_ir::ValueType::tensor(DataType::Bool, [0i64; 0])));

@@ -95,7 +95,7 @@ fn graph(
     };
     for id in g.topological().unwrap_or_default() {
         if g[id].subgraphs().next().is_some() {
-            let constants = bodies::captured_constants(g, id);
+            let constants = bodies::captured_constants(g, id, outer);
             g.edit_subgraphs(id, |inner| graph(inner, site.pass, &constants, found));
             site.stale.extend(constants.into_keys());
         }

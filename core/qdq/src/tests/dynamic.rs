@@ -133,6 +133,25 @@ fn bodies_read_constants_of_the_graph_around_them() {
 }
 
 #[test]
+fn bodies_in_bodies_read_constants_of_the_main_graph() {
+    let float = model(
+        "g (float[2,8] x, bool c) => (float[2,8] y) <float[8,8] w>
+         { h = MatMul(x, w)
+           y = If<then_branch = t () => (float[2,8] a) {
+                    a = If<then_branch = u () => (float[2,8] p) { p = MatMul(x, w) },
+                           else_branch = v () => (float[2,8] q) { q = Relu(x) }>(c) },
+                  else_branch = e () => (float[2,8] b) { b = MatMul(h, w) }>(c) }",
+        3,
+    );
+    for form in [Form::Qdq, Form::QLinear] {
+        let (quantized, done) = dynamic(&float, Settings::default(), form);
+        assert_eq!((done.layers.len(), done.left_in_float.len()), (3, 0), "{done:?}");
+        let w = quantized.graph.value_named("w");
+        assert!(w.is_none_or(|v| quantized.graph.uses(v) == 0), "weights in float stay");
+    }
+}
+
+#[test]
 fn what_stays_in_float_is_named() {
     let float = model(
         "g (float[1,2,8,8] x) => (float[1,2,8,8] y, float[1,3,10,10] z) <float[2,3,3,3] w>

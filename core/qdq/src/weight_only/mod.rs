@@ -246,7 +246,7 @@ fn graph(
     let mut stale = BTreeSet::new();
     for id in g.topological().unwrap_or_default() {
         if g[id].subgraphs().next().is_some() {
-            let constants = bodies::captured_constants(g, id);
+            let constants = bodies::captured_constants(g, id, outer);
             g.edit_subgraphs(id, |inner| graph(inner, pass, &constants, &BTreeSet::new()));
             stale.extend(constants.into_keys());
         }
