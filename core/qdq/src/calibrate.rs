@@ -88,7 +88,7 @@ impl Method {
     }
 }
 
-/// Statistics of the values of these names over all samples.
+/// Statistics of the values of these names over all samples; none of those that no run came by.
 ///
 /// # Errors
 /// Why samples cannot be had, or the model does not run on them.
@@ -100,7 +100,7 @@ pub fn statistics(
     parts: &Parts,
     limits: Limits,
 ) -> Result<BTreeMap<String, Stats>, Diagnostics> {
-    observe(engine, model, samples, &Wanted::Names(names), &|_| Stats::new(parts), limits)
+    observe(engine, model, samples, &Wanted::Reached(names), &|_| Stats::new(parts), limits)
 }
 
 /// The range that holds `share` percent of the values.

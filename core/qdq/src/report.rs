@@ -66,6 +66,14 @@ pub struct Done {
 }
 
 impl Done {
+    /// Adds what was done to another graph.
+    pub fn append(&mut self, other: Done) {
+        self.tensors.extend(other.tensors);
+        self.layers.extend(other.layers);
+        self.left_in_float.extend(other.left_in_float);
+        self.notes.extend(other.notes);
+    }
+
     /// Adds a node that stays as it is.
     pub fn leave(&mut self, name: &str, reason: impl Into<String>) {
         self.left_in_float.push(LeftInFloat { name: name.to_owned(), reason: reason.into() });

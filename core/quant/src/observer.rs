@@ -25,6 +25,8 @@ pub enum Wanted {
     All,
     /// Those of these names, see [`Observer`].
     Names(BTreeSet<String>),
+    /// Those of these names that runs come by: sub-graphs may never run.
+    Reached(BTreeSet<String>),
 }
 
 /// What the runs may take.
@@ -52,7 +54,7 @@ impl<S: Statistic> Observer for Collector<'_, S> {
     fn wants(&mut self, value: &str) -> bool {
         match self.wanted {
             Wanted::All => true,
-            Wanted::Names(names) => names.contains(value),
+            Wanted::Names(names) | Wanted::Reached(names) => names.contains(value),
         }
     }
 

@@ -246,6 +246,6 @@ fn suffices(stats: &Stats, method: Method) -> bool {
 /// The products of these names.
 fn products(base: &Base, names: &[String]) -> BTreeSet<NodeId> {
     let graph: &Graph = &base.model.graph;
-    let all = base.plan.products.iter().map(|(product, _)| product.node);
+    let all = base.choices().into_iter();
     all.filter(|id| names.contains(&name_of(graph, &graph[*id]))).collect()
 }

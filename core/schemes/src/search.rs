@@ -329,8 +329,7 @@ impl<'c> Search<'c> {
         let Some(least) = self.data.0.real("quantization.sqnr_db_min") else {
             return Ok(BTreeSet::new());
         };
-        let products: Vec<NodeId> =
-            self.bases[trial.base].plan.products.iter().map(|(p, _)| p.node).collect();
+        let products: Vec<NodeId> = self.bases[trial.base].choices().into_iter().collect();
         let first = |count: usize, ranked: &[NodeId]| ranked[..count].iter().copied().collect();
         if self.measure(trial, &BTreeSet::new())? >= least {
             return Ok(BTreeSet::new());

@@ -7,6 +7,7 @@ mod smooth;
 pub use bias::correct_biases;
 pub use smooth::{Site, magnitudes, sites, smoothed};
 
+use crate::bodies::{self, Path};
 use crate::calibrate::{Method, statistics};
 use crate::place::{Ranges, place};
 use crate::plan::{Plan, plan};
@@ -14,7 +15,7 @@ use crate::report::{Done, name_of};
 use crate::request::Request;
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_eval::{Builtin, quoted};
-use onnxd_ir::{DataType, Model, NodeId, ValueId, ValueType};
+use onnxd_ir::{DataType, Graph, Model, NodeId, ValueId, ValueType};
 use onnxd_quant::{Agreement, Feeds, Levels, Limits, Pair, Parts, Statistic, Stats, agreements};
 use onnxd_rewrite::{EqualizeWeights, Fuel, Pass, PassContext};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,23 +33,43 @@ pub struct Base {
     pub model: Model,
     /// Which nodes compute on integers.
     pub plan: Plan,
+    /// The same for each of its sub-graphs.
+    bodies: Vec<Body>,
     /// By name of value.
     pub seen: BTreeMap<String, Stats>,
 }
 
+/// A sub-graph and what is to become of it.
+#[derive(Clone, Debug)]
+struct Body {
+    path: Path,
+    plan: Plan,
+}
+
 impl Base {
-    /// Plans without having seen anything. The products in `floats` stay as they are.
+    /// Plans without having seen anything. The products in `floats` stay as they are, and those in
+    /// the sub-graphs of nodes in it.
     #[must_use]
-    pub fn new(model: Model, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
-        let plan = plan(&model.graph, request, floats);
-        Base { model, plan, seen: BTreeMap::new() }
+    pub fn new(mut model: Model, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
+        bodies::import_all(&mut model.graph, request, &BTreeMap::new());
+        let (plan, bodies) = plans(&model.graph, request, floats);
+        Base { model, plan, bodies, seen: BTreeMap::new() }
     }
 
     /// The same graph and what was seen of it, with other products left in floating point.
     #[must_use]
     pub fn without(&self, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
-        let plan = plan(&self.model.graph, request, floats);
-        Base { model: self.model.clone(), plan, seen: self.seen.clone() }
+        let (plan, bodies) = plans(&self.model.graph, request, floats);
+        Base { model: self.model.clone(), plan, bodies, seen: self.seen.clone() }
+    }
+
+    /// What can stay in floating point by itself: the products of the main graph, and its nodes
+    /// with products in their sub-graphs.
+    #[must_use]
+    pub fn choices(&self) -> BTreeSet<NodeId> {
+        let bodies = self.bodies.iter().filter(|body| !body.plan.products.is_empty());
+        let owners = bodies.map(|body| body.path[0].0);
+        self.plan.products.iter().map(|(product, _)| product.node).chain(owners).collect()
     }
 
     /// Runs the graph on samples; what was seen before is kept.
@@ -62,7 +83,11 @@ impl Base {
         limits: Limits,
     ) -> Result<(), Diagnostics> {
         let names = self.observed();
-        for (name, stats) in statistics(&Builtin, &self.model, names, samples, parts, limits)? {
+        let unseen = |name: &String| (name.clone(), Stats::new(parts));
+        let unseen: BTreeMap<String, Stats> = names.iter().map(unseen).collect();
+        let found = statistics(&Builtin, &self.model, names, samples, parts, limits)?;
+        // Of a sub-graph that no sample leads to nothing is seen.
+        for (name, stats) in unseen.into_iter().chain(found) {
             match self.seen.get_mut(&name) {
                 Some(before) => before.merge(&stats),
                 None => {
@@ -76,31 +101,67 @@ impl Base {
     /// Names of the values whose ranges are wanted.
     #[must_use]
     pub fn observed(&self) -> BTreeSet<String> {
-        // What products read, too: it becomes integers when others stay in floating point.
-        let inputs = self.plan.products.iter().map(|(product, _)| product.x);
-        let observed = self.plan.values.values().map(|q| q.observed).chain(inputs);
-        let observed = observed.filter(|v| self.model.graph.constant(*v).is_none());
-        observed.map(|v| self.shown(v)).collect()
+        let bodies = self.bodies.iter().flat_map(|body| self.names(&body.path, &body.plan));
+        self.names(&[], &self.plan).into_iter().chain(bodies).collect()
     }
 
-    /// What the executor calls a value.
-    fn shown(&self, v: ValueId) -> String {
-        quoted(&self.model.graph[v].name)
+    fn names(&self, path: &[(NodeId, usize)], plan: &Plan) -> BTreeSet<String> {
+        // What products read, too: it becomes integers when others stay in floating point.
+        let inputs = plan.products.iter().map(|(product, _)| product.x);
+        let observed = plan.values.values().map(|q| q.observed).chain(inputs);
+        observed.filter_map(|v| bodies::shown(&self.model.graph, path, v)).collect()
     }
 
     /// The quantized graph with ranges by `method`.
     #[must_use]
     pub fn quantize(&self, method: Method) -> (Model, Done) {
-        let range = |q: &crate::Quantized| {
-            let levels = Levels::of(q.settings.activation)?;
-            let seen = self.seen.get(&self.shown(q.observed))?;
-            Some((q.observed, method.range(seen, levels, q.settings.symmetric)?))
-        };
-        let ranges: Ranges = self.plan.values.values().filter_map(range).collect();
         let mut model = self.model.clone();
-        let done = place(&mut model.graph, &self.plan, &ranges, method.name());
+        let ranges = self.ranges(&[], &self.plan, method);
+        let mut done = place(&mut model.graph, &self.plan, &ranges, method.name());
+        for Body { path, plan } in &self.bodies {
+            let ranges = self.ranges(path, plan, method);
+            let reached = self.names(path, plan).iter().all(|name| self.is_seen(name));
+            bodies::edit(&mut model.graph, path, &mut |graph| {
+                if reached {
+                    done.append(place(graph, plan, &ranges, method.name()));
+                    return;
+                }
+                let left = plan.left.iter().copied();
+                let products = plan.products.iter().map(|(p, _)| (p.node, "no sample reaches it"));
+                for (node, why) in left.chain(products) {
+                    done.leave(&name_of(graph, &graph[node]), why);
+                }
+            });
+        }
         (model, done)
     }
+
+    fn is_seen(&self, name: &str) -> bool {
+        self.seen.get(name).is_some_and(|stats| stats.tensors > 0)
+    }
+
+    fn ranges(&self, path: &[(NodeId, usize)], plan: &Plan, method: Method) -> Ranges {
+        let range = |q: &crate::Quantized| {
+            let levels = Levels::of(q.settings.activation)?;
+            let name = bodies::shown(&self.model.graph, path, q.observed)?;
+            let seen = self.seen.get(&name)?;
+            Some((q.observed, method.range(seen, levels, q.settings.symmetric)?))
+        };
+        plan.values.values().filter_map(range).collect()
+    }
+}
+
+/// Plans for a graph and its sub-graphs.
+fn plans(graph: &Graph, request: &Request, floats: &BTreeSet<NodeId>) -> (Plan, Vec<Body>) {
+    let body = |path: Path| {
+        let inner = bodies::at(graph, &path);
+        let all = floats.contains(&path[0].0);
+        let floats = inner.node_ids().into_iter().filter(|_| all).collect();
+        let plan = plan(inner, request, &floats);
+        Body { path, plan }
+    };
+    let bodies = bodies::paths(graph).into_iter().map(body).collect();
+    (plan(graph, request, floats), bodies)
 }
 
 /// The same function with weights whose channels have even ranges; `None` where little is to gain.

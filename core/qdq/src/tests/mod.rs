@@ -1,5 +1,6 @@
 //! Float graphs, and what becomes of them.
 
+mod bodies;
 mod dynamic;
 mod placement;
 mod smoothing;
