@@ -81,7 +81,7 @@ impl Scale {
         };
         let (lo, hi) = (levels.min as f64, levels.max as f64);
         let scale = (max - min) / (hi - lo);
-        let usable = scale.is_finite() && scale >= f64::from(f32::MIN_POSITIVE);
+        let usable = (scale as f32).is_finite() && scale >= f64::from(f32::MIN_POSITIVE);
         let (min, scale) = if usable { (min, scale) } else { (0.0, 1.0) };
         let zero_point = match symmetric {
             true => ((lo + hi) / 2.0).round_ties_even(),
