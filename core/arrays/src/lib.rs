@@ -197,6 +197,13 @@ mod tests {
     }
 
     #[test]
+    fn any_number_of_rows_of_nothing_is_refused() {
+        assert_eq!(rows(idx(8, &[3, 5, 0], &[])).unwrap().len(), 2);
+        let why = rows(idx(8, &[0x2a00_0000, 40, 0], &[])).unwrap_err();
+        assert!(why.contains("without elements"), "{why}");
+    }
+
+    #[test]
     fn idx_files_that_lie_are_refused() {
         let file = idx(8, &[3, 2, 2], &[7; 11]);
         assert_eq!(rows(file.clone()).unwrap_err(), "array `x`: the array is larger than its file");

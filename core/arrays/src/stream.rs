@@ -93,6 +93,9 @@ fn entry(
     Stored::new(name, bytes.slice(start..end), Packing::Zip(entry), false)
 }
 
+/// Rows without elements: a few bytes could tell of any number, and reading them takes time.
+const EMPTY_ROWS_MAX: usize = 1 << 16;
+
 impl Stored {
     fn new(name: String, bytes: Bytes, packing: Packing, idx: bool) -> Result<Stored, String> {
         let (mut from, size) = open(&bytes, packing);
@@ -135,6 +138,9 @@ impl Stored {
         let left = dims.first().copied().unwrap_or(1);
         let mut layout = self.layout.clone();
         let named = |e: String| format!("array `{}`: {e}", self.name);
+        if left > EMPTY_ROWS_MAX && dims[1..].contains(&0) {
+            return Err(named(format!("{left} rows without elements")));
+        }
         if layout.fortran && dims.len() > 1 {
             let whole = read_npy(&mut from, size).map_err(named)?;
             (layout.fortran, layout.swapped) = (false, false);
