@@ -253,6 +253,21 @@ fn integers_are_moved_and_what_is_filled_in_becomes_one() {
 }
 
 #[test]
+fn what_is_filled_in_goes_where_nothing_is() {
+    let pad = |body: &str| {
+        let constants =
+            format!("{SCALES}, int64[8] pads = {{0, 0, 1, 1, 0, 0, 1, 1}}, float fill = {{0.5}}");
+        around("uint8[1,1,4,4] x", &constants, body, "uint8[1,1,6,6] y")
+    };
+    assert_forms(
+        &pad("xf = DequantizeLinear(x, xs, xz)
+              p = Pad<mode = \"edge\">(xf, pads, fill)
+              y = QuantizeLinear(p, xs, xz)"),
+        &pad("y = Pad<mode = \"edge\">(x, pads)"),
+    );
+}
+
+#[test]
 fn large_weights_are_unsigned_so_that_no_sum_of_two_products_saturates() {
     let product = |weights: &str, body: &str| {
         around("uint8[4,2] x", &format!("{SCALES}, {weights}"), body, "float[4,1] y")

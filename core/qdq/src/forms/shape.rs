@@ -158,6 +158,13 @@ fn pad(site: &mut Site) -> Result<Node, Why> {
     };
     let mut node = through(site)?;
     if !constant {
+        // Nothing is filled in: a number that is given all the same would be of another type.
+        if let Some(fill) = node.inputs.get_mut(2) {
+            *fill = None;
+        }
+        while node.inputs.last() == Some(&None) {
+            node.inputs.pop();
+        }
         return Ok(node);
     }
     let fill = match site.node.input(2) {
