@@ -9,8 +9,8 @@ use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor, ValueId};
 use onnxd_quant::{Scale, integers};
 use std::collections::BTreeMap;
 
-/// A bias of the largest magnitude must stay below this many steps.
-const BIAS_STEPS: f64 = 2_147_000_000.0;
+/// Sums of products and a bias must stay below this many steps, which 32 bits hold.
+const SUM_MAX: f64 = 2_147_000_000.0;
 
 /// Steps of a bias where no weight says how large they are to be.
 const FREE_STEPS: f64 = (1 << 20) as f64;
@@ -62,12 +62,15 @@ fn quantize_one(
         .ok_or_else(|| format!("weights of {} are not supported", settings.weight))?;
     // With 8 bits and more, clipping gains less than what it does to a few outputs.
     let rule = Rule { search: settings.clip_weights || settings.weight.bits() < 8, ..rule };
-    let floors = bias.as_ref().map(|(_, bias)| floors(bias, axis.is_some(), step));
+    let sizes = sizes(product, &weights)?;
+    let reach = reach(settings);
+    let biases = bias.as_ref().and_then(|(_, b)| b.to_reals()).map(|r| r.values);
+    let floors = floors(&sizes, &biases.unwrap_or_default(), axis.is_some(), (step, reach));
     let key = (w, axis, settings.weight, [settings.reduce_range, settings.symmetric]);
     let (to, scales) = match known.get(&key) {
-        Some((to, scales)) if fits(scales, floors.as_deref()) => (*to, scales.clone()),
+        Some((to, scales)) if fits(scales, &floors) => (*to, scales.clone()),
         _ => {
-            let made = integers_of(placer, product, (w, &weights), (axis, rule), floors)?;
+            let made = integers_of(placer, product, (w, &weights), (axis, rule), &floors)?;
             known.insert(key, made.clone());
             made
         }
@@ -79,21 +82,98 @@ fn quantize_one(
     Ok(())
 }
 
-/// Whether weights with these scales leave enough bits for a bias.
-fn fits(scales: &[f64], floors: Option<&[(f64, f64)]>) -> bool {
-    let floor = |i: usize, floors: &[(f64, f64)]| floors[i.min(floors.len() - 1)].0;
-    floors.is_none_or(|floors| scales.iter().enumerate().all(|(i, s)| *s >= floor(i, floors)))
+/// What is known of a channel's weights, or of all.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    /// Sum of magnitudes.
+    sum: f64,
+    /// How many are added up.
+    count: f64,
 }
 
-/// For each channel, or for all: the smallest scale of weights with which the bias fits 32 bits,
-/// and the one to take where all weights are zero.
-fn floors(bias: &Tensor, per_channel: bool, step: f64) -> Vec<(f64, f64)> {
-    let values = bias.to_reals().map(|r| r.values).unwrap_or_default();
-    let floor = |b: f64| (b.abs() / (BIAS_STEPS * step), b.abs() / (FREE_STEPS * step));
-    if per_channel && !values.is_empty() {
-        return values.into_iter().map(floor).collect();
+/// How small the scale of weights may be.
+#[derive(Clone, Copy, Debug, Default)]
+struct Floor {
+    /// With it sums fit.
+    least: f64,
+    /// The one to take where all weights are zero.
+    free: f64,
+    /// Whether they are.
+    dead: bool,
+}
+
+impl Floor {
+    fn raise(self, scale: f64) -> f64 {
+        let Floor { least, free, dead } = self;
+        let scale = if dead && free > 0.0 { free } else { scale.max(least) };
+        f64::from(scale as f32).max(f64::from(f32::MIN_POSITIVE))
     }
-    vec![floor(values.into_iter().fold(0.0, |most, b| b.abs().max(most)))]
+}
+
+/// Whether weights with these scales leave enough bits for sums.
+fn fits(scales: &[f64], floors: &[Floor]) -> bool {
+    scales.iter().enumerate().all(|(i, s)| *s >= of(floors, i).least)
+}
+
+/// That of a channel, or the last, which is that of all where there is one.
+fn of(floors: &[Floor], i: usize) -> Floor {
+    floors.get(i).or(floors.last()).copied().unwrap_or_default()
+}
+
+/// The size of the weights of each output channel. Where groups or further axes share an index,
+/// it is that of all together.
+fn sizes(product: &Weighted, weights: &Tensor) -> Result<Vec<Size>, String> {
+    let (values, dims) = (weight::finite(weights)?, weights.dims());
+    let axis = product.axis.unwrap_or(match product.product {
+        Product::MatMul => dims.len().saturating_sub(1),
+        _ => 1,
+    });
+    let channels = dims.get(axis).copied().unwrap_or(1);
+    let inner = dims.iter().skip(axis + 1).product::<usize>().max(1);
+    let mut found =
+        vec![Size { count: (values.len() / channels.max(1)) as f64, sum: 0.0 }; channels];
+    for outer in values.chunks(channels.saturating_mul(inner).max(1)) {
+        for (size, run) in found.iter_mut().zip(outer.chunks(inner)) {
+            size.sum += run.iter().map(|w| f64::from(w.abs())).sum::<f64>();
+        }
+    }
+    Ok(found)
+}
+
+/// The largest integer that a weight is multiplied with, if anybody multiplies integers.
+fn reach(settings: Settings) -> f64 {
+    let bytes = settings.activation.bits() == 8 && settings.weight.bits() <= 8;
+    if bytes { 255.0 } else { 0.0 }
+}
+
+/// For each channel, or for all: how small scales may be so that `reach` times every integer of the
+/// weights, and the bias, add up in 32 bits.
+fn floors(
+    sizes: &[Size],
+    bias: &[f64],
+    per_channel: bool,
+    (step, reach): (f64, f64),
+) -> Vec<Floor> {
+    let floor = |(i, size): (usize, &Size)| {
+        let bias = bias.get(i).or(bias.last()).map_or(0.0, |b| b.abs());
+        // Integers of weights are up to half a step larger than these.
+        let rounding = (reach * size.count * 0.5).min(SUM_MAX / 2.0);
+        Floor {
+            least: (bias / step + reach * size.sum) / (SUM_MAX - rounding),
+            free: bias / (FREE_STEPS * step),
+            dead: size.sum == 0.0,
+        }
+    };
+    let each = sizes.iter().enumerate().map(floor);
+    if per_channel {
+        return each.collect();
+    }
+    let largest = |a: Floor, b: Floor| Floor {
+        least: a.least.max(b.least),
+        free: a.free.max(b.free),
+        dead: a.dead && b.dead,
+    };
+    vec![each.reduce(largest).unwrap_or_default()]
 }
 
 /// Weights as integers and back: the value to read, and the scales.
@@ -102,20 +182,14 @@ fn integers_of(
     product: &Weighted,
     (w, weights): (ValueId, &Tensor),
     (axis, rule): (Option<usize>, Rule),
-    floors: Option<Vec<(f64, f64)>>,
+    floors: &[Floor],
 ) -> Result<(ValueId, Vec<f64>), String> {
     let mut found = match axis {
         Some(axis) => weight::per_channel(weights, axis, rule),
         None => weight::per_tensor(weights, rule),
     }?;
-    if let Some(floors) = floors {
-        let raised = |i: usize, s: &Scale, dead: bool| {
-            let (least, free) = floors[i.min(floors.len() - 1)];
-            let scale = if dead && free > 0.0 { free } else { s.scale.max(least) };
-            Scale { scale: f64::from(scale as f32).max(f64::from(f32::MIN_POSITIVE)), ..*s }
-        };
-        found = found.rescaled(weights, rule, &raised)?;
-    }
+    let raised = |i: usize, s: &Scale| Scale { scale: of(floors, i).raise(s.scale), ..*s };
+    found = found.rescaled(weights, rule, &raised)?;
     let graph = &mut *placer.graph;
     let name = graph[w].name.clone();
     let layers = graph[product.node].layers.clone();

@@ -143,6 +143,24 @@ fn put_behind(graph: &mut Graph, add: NodeId, parameters: &[Option<ValueId>]) {
     }
 }
 
+/// For each column of weights, the largest integer to which any sum of its products with 8-bit
+/// integers can be added in 32 bits.
+fn room(graph: &Graph, w: &Coded) -> Result<Vec<f64>, Why> {
+    const REACH: f64 = 255.0;
+    let unknown = || format!("the weights {} are not constant", name(graph, w.q));
+    let q = graph.constant(w.q).and_then(Tensor::to_reals).ok_or_else(unknown)?;
+    let zeros = w.zeros(graph)?;
+    let columns = q.dims.last().copied().unwrap_or(1).max(1);
+    let mut sums = vec![0.0; columns];
+    for row in q.values.chunks(columns) {
+        for (i, (sum, q)) in sums.iter_mut().zip(row).enumerate() {
+            let zero = zeros.get(i).or(zeros.last()).copied().unwrap_or(0);
+            *sum += (q - zero as f64).abs();
+        }
+    }
+    Ok(sums.iter().map(|sum| (f64::from(i32::MAX) - REACH * sum).max(0.0)).collect())
+}
+
 fn int32_bias(site: &mut Site, id: NodeId, linear: &Linear) -> Result<(), Why> {
     let steps = bias::steps(site.graph, [linear.x.scale, linear.w.scale], 1.0)?;
     let dims = if steps.len() == 1 { vec![] } else { vec![steps.len()] };
@@ -150,8 +168,11 @@ fn int32_bias(site: &mut Site, id: NodeId, linear: &Linear) -> Result<(), Why> {
     let unlike = || format!("the bias {} does not fit the product", name(site.graph, linear.bias));
     let given = site.graph.constant(linear.bias).and_then(Tensor::to_reals).ok_or_else(unlike)?;
     let sum = given.zip(&exact, |b, s| (b / s).round_ties_even()).ok_or_else(unlike)?;
-    // A conversion to a smaller type saturates.
-    let integers = Tensor::from_vec(sum.dims, sum.values.iter().map(|q| *q as i32).collect());
+    let room = room(site.graph, &linear.w)?;
+    let of = |i: usize| room[i % room.len()];
+    let saturated = sum.values.iter().enumerate().map(|(i, q)| q.clamp(-of(i), of(i)) as i32);
+    let integers = saturated.collect();
+    let integers = Tensor::from_vec(sum.dims, integers);
     let base = site.graph[linear.bias].name.clone();
     let integers = site.shared(&format!("{base}_quantized"), integers);
     let out = site.graph[linear.add].output(0).ok_or("it has no output")?;

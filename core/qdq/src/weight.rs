@@ -103,8 +103,26 @@ impl Quantized {
         Quantized { integers: flipped, scales, ..self }
     }
 
-    /// The same weights with other scales: `scale` gets the channel, its scale, and whether all its
-    /// weights are zero.
+    /// Whether the magnitudes of a channel's integers, with zero taken for 0, add up to more than
+    /// `most`. `outputs` is the axis of the channels, whether their scales differ or not.
+    pub(crate) fn sums_pass(&self, outputs: usize, most: i64) -> bool {
+        const LARGEST: usize = 255;
+        let dims = self.integers.dims();
+        let channels = dims.get(outputs).copied().unwrap_or(1).max(1);
+        if (self.integers.len() / channels * LARGEST) as i64 <= most {
+            return false;
+        }
+        let inner = dims.iter().skip(outputs + 1).product::<usize>().max(1);
+        let scaled = self.axis.map_or(1, |a| dims[a + 1..].iter().product::<usize>().max(1));
+        let zero = |i: usize| self.scales[i / scaled % self.scales.len()].zero_point;
+        let mut sums = vec![0i64; channels];
+        for (i, q) in self.integers.to_i64s().unwrap_or_default().into_iter().enumerate() {
+            sums[i / inner % channels] += (q - zero(i)).abs();
+        }
+        sums.into_iter().any(|sum| sum > most)
+    }
+
+    /// The same weights with other scales, which `scale` makes of the channel and its own.
     ///
     /// # Errors
     /// As [`per_channel`].
@@ -112,23 +130,18 @@ impl Quantized {
         self,
         weights: &Tensor,
         rule: Rule,
-        scale: &dyn Fn(usize, &Scale, bool) -> Scale,
+        scale: &dyn Fn(usize, &Scale) -> Scale,
     ) -> Result<Quantized, String> {
-        let values = finite(weights)?;
-        let inner: usize =
-            self.axis.map_or(values.len(), |a| weights.dims()[a + 1..].iter().product());
-        let channels = self.scales.len().max(1);
-        let of = move |i: usize| i / inner.max(1) % channels;
-        let mut dead = vec![true; channels];
-        for (i, x) in values.iter().enumerate().filter(|(_, x)| **x != 0.0) {
-            dead[of(i)] &= *x == 0.0;
-        }
-        let given = self.scales.iter().enumerate();
-        let scales: Vec<Scale> = given.map(|(i, s)| scale(i, s, dead[i])).collect();
+        let scales: Vec<Scale> = self.scales.iter().enumerate().map(|(i, s)| scale(i, s)).collect();
         if scales == self.scales {
             return Ok(self);
         }
-        let integers = round(weights, &values, rule.levels, &|i| scales[of(i)])?;
+        let values = finite(weights)?;
+        let inner: usize =
+            self.axis.map_or(values.len(), |a| weights.dims()[a + 1..].iter().product());
+        let channels = scales.len().max(1);
+        let of = |i: usize| scales[i / inner.max(1) % channels];
+        let integers = round(weights, &values, rule.levels, &of)?;
         Ok(Quantized { integers, scales, ..self })
     }
 

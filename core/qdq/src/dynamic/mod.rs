@@ -40,6 +40,9 @@ pub fn quantize_dynamic(
     Ok(pass.done)
 }
 
+/// The largest sum of weights that can be multiplied with 8-bit integers in 32 bits.
+const SUM_MAX: i64 = i32::MAX as i64 / 255;
+
 /// What is the same for all graphs of a model.
 struct Pass<'r> {
     request: &'r Request,
@@ -64,6 +67,8 @@ struct Site<'p, 'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Want {
     axis: Option<usize>,
+    /// The axis of output channels, of weights that are multiplied and summed.
+    outputs: Option<usize>,
     dtype: DataType,
     symmetric: bool,
     reduced: bool,
@@ -184,6 +189,9 @@ impl Site<'_, '_> {
             None => weight::per_tensor(&data, rule),
         }?
         .exact();
+        if want.outputs.is_some_and(|axis| found.sums_pass(axis, SUM_MAX)) {
+            return Err("32 bits may not hold sums of so many products".to_owned());
+        }
         let name = g[w].name.clone();
         self.pass.done.tensors.push(found.row(&name));
         let zero = match found.is_centered() {

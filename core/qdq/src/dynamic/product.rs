@@ -48,7 +48,8 @@ impl Site<'_, '_> {
         // Kernels take scales for the columns of a matrix only.
         let matrix = g.constant(w).is_some_and(|w| w.rank() == 2);
         let axis = (settings.per_channel && matrix).then_some(1);
-        let weights = self.weights(g, w, want(settings, axis))?;
+        let outputs = g.constant(w).map(|w| w.rank().saturating_sub(1));
+        let weights = self.weights(g, w, Want { outputs, ..want(settings, axis) })?;
         let [xq, sx, zx] = self.activation(g, x);
         let integer = self.pass.form == Form::QLinear && matrix;
         self.pass.microsoft |= integer;
@@ -74,8 +75,10 @@ impl Site<'_, '_> {
         settings: Settings,
     ) -> Result<&'static str, String> {
         let transposed = op.transB != 0;
-        let axis = settings.per_channel.then_some(usize::from(!transposed));
-        let weights = self.weights(g, op.b, Want { transposed, ..want(settings, axis) })?;
+        let outputs = Some(usize::from(!transposed));
+        let axis = outputs.filter(|_| settings.per_channel);
+        let want = Want { transposed, outputs, ..want(settings, axis) };
+        let weights = self.weights(g, op.b, want)?;
         let [xq, sx, zx] = self.activation(g, op.a);
         let columns = g.constant(weights.integers).map_or(0, |w| w.dims()[1]);
         let bias = op.c.filter(|_| op.beta != 0.0);
@@ -135,7 +138,8 @@ impl Site<'_, '_> {
         // ONNX Runtime's ConvInteger takes one zero point for all weights.
         let want = want(settings, axis);
         let symmetric = want.symmetric || axis.is_some() || settings.weight == DataType::Int8;
-        let want = Want { dtype: settings.weight, symmetric, one_zero: true, ..want };
+        let outputs = Some(0);
+        let want = Want { dtype: settings.weight, symmetric, one_zero: true, outputs, ..want };
         let weights = self.weights(g, op.w, want)?;
         let [xq, sx, zx] = self.activation(g, op.x);
         self.stale.extend(op.b);
@@ -172,6 +176,7 @@ fn want(settings: Settings, axis: Option<usize>) -> Want {
     };
     Want {
         axis,
+        outputs: None,
         dtype,
         symmetric: settings.symmetric,
         reduced: settings.reduce_range,

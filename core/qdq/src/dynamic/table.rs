@@ -37,6 +37,7 @@ impl Site<'_, '_> {
         let columns = (settings.per_channel && axis != last as i64).then_some(last);
         let want = Want {
             axis: columns,
+            outputs: None,
             dtype: settings.weight,
             symmetric: settings.symmetric || settings.weight == DataType::Int8,
             reduced: false,

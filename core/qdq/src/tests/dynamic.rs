@@ -170,6 +170,23 @@ fn what_stays_in_float_is_named() {
 }
 
 #[test]
+fn sums_that_32_bits_may_not_hold_stay_in_float() {
+    for (k, size, left) in [(70_000, 1.0f32, 1), (70_000, 0.1, 0), (33_000, 1.0, 0)] {
+        let graph =
+            format!("g (float[1,{k}] x) => (float[1,2] y) <float[{k},2] w> {{ y = MatMul(x, w) }}");
+        let mut float = model(&graph, 1);
+        let w = float.graph.value_named("w").unwrap();
+        // One is as large as it gets, so that the others have few steps if they are small.
+        let mut weights = vec![size; 2 * k];
+        weights[0] = 1.0;
+        float.graph.set_initializer(w, Some(Tensor::from_vec([k, 2], weights)));
+        let settings = Settings { per_channel: false, ..Settings::default() };
+        let (_, done) = dynamic(&float, settings, Form::Qdq);
+        assert_eq!(done.left_in_float.len(), left, "{k} {size}: {:?}", done.left_in_float);
+    }
+}
+
+#[test]
 fn reduced_weights_cannot_saturate_16_bits() {
     let float = model("g (float[2,8] x) => (float[2,5] y) <float[8,5] w> { y = MatMul(x, w) }", 1);
     let settings = Settings { reduce_range: true, ..Settings::default() };
