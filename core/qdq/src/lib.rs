@@ -3,6 +3,7 @@
 //! become operators on integers (`QLinear`), and back.
 
 pub mod accuracy;
+mod apart;
 mod bake;
 mod bodies;
 pub mod calibrate;
@@ -25,6 +26,7 @@ pub mod weight;
 mod weight_only;
 mod weighted;
 
+pub use apart::keep_sums_apart;
 pub use bake::bake;
 pub use dynamic::quantize_dynamic;
 pub use fold::{Folded, fold, fold_products};

@@ -33,16 +33,17 @@ impl Quantizer for Scheme {
                 let request = chosen(request, &STATIC);
                 let mut done = schemes::quantize(model, &request, cx)?;
                 schemes::written(recipes::apply(model, recipe), &mut done, "as the recipe says");
-                if self.0 == Form::Qdq {
-                    schemes::saturation(model, cx);
-                } else {
-                    // What is wrong with the types is found when the result is verified.
-                    let _ = infer(model);
-                    schemes::written(
-                        onnxd_qdq::fold_products(model),
-                        &mut done,
-                        "between integers",
-                    );
+                match self.0 {
+                    Form::Qdq => {
+                        onnxd_qdq::keep_sums_apart(model);
+                        schemes::saturation(model, cx);
+                    }
+                    Form::QLinear => {
+                        // What is wrong with the types is found when the result is verified.
+                        let _ = infer(model);
+                        let told = onnxd_qdq::fold_products(model);
+                        schemes::written(told, &mut done, "between integers");
+                    }
                 }
                 done
             }

@@ -35,7 +35,10 @@ impl Quantizer for Scheme {
                 }
                 match self.0 {
                     Form::QLinear => reform::fold(model, &mut done),
-                    Form::Qdq => schemes::saturation(model, cx),
+                    Form::Qdq => {
+                        onnxd_qdq::keep_sums_apart(model);
+                        schemes::saturation(model, cx);
+                    }
                 }
                 done
             }

@@ -156,6 +156,36 @@ fn what_cannot_be_quantized_is_not_touched() {
     assert!(reasons.iter().all(|why| why.contains("finite")) && reasons.len() == 2, "{reasons:?}");
 }
 
+/// See [`crate::keep_sums_apart`].
+#[test]
+fn vectors_added_to_products_of_signed_integers_get_axes() {
+    let settings = crate::Settings { activation: DataType::Int8, ..crate::Settings::default() };
+    let request = Request { settings, ..Request::default() };
+    for (opset, dims) in [(17, vec![8]), (21, vec![1, 1, 8])] {
+        let mut float = model(BLOCK, 3);
+        float.opsets.insert(String::new(), opset);
+        let given = samples(&float, 2, 4);
+        let (mut made, _) = quantized(&float, &request, &given);
+        let before = outputs(&made, &given[0]);
+        crate::keep_sums_apart(&mut made);
+        let graph = &made.graph;
+        let add = graph.producer(graph.value_named("q").unwrap()).unwrap();
+        let bias = graph.constant(graph[add].input(1).unwrap()).unwrap();
+        assert_eq!(bias.dims(), dims, "opset {opset}");
+        assert_eq!(outputs(&made, &given[0]), before);
+    }
+    let text = "g (float[1,2,3] x, float[1] b) => (float[1,2,1] y) <float[3,1] w>
+        { p = MatMul(x, w) y = Add(b, p) }";
+    let mut float = model(text, 3);
+    float.opsets.insert(String::new(), 21);
+    let given = samples(&float, 2, 4);
+    let (mut made, _) = quantized(&float, &request, &given);
+    let before = outputs(&made, &given[0]);
+    crate::keep_sums_apart(&mut made);
+    assert!(operators(&made).contains("Unsqueeze"));
+    assert_eq!(outputs(&made, &given[0]), before);
+}
+
 fn requests() -> impl Strategy<Value = Request> {
     let types = prop::sample::select(vec![DataType::Uint8, DataType::Int8]);
     let made = (types.clone(), types, any::<bool>(), any::<bool>(), any::<bool>());
