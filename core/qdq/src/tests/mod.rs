@@ -1,8 +1,12 @@
 //! Float graphs, and what becomes of them.
 
 mod bodies;
+mod bound;
 mod dynamic;
+mod net;
+mod packing;
 mod placement;
+mod products;
 mod smoothing;
 mod weight_only;
 
@@ -87,7 +91,9 @@ pub(crate) fn outputs(model: &Model, feeds: &Feeds) -> Vec<(String, Tensor)> {
 /// Quantizes with ranges from samples.
 pub(crate) fn quantized(model: &Model, request: &Request, samples: &[Feeds]) -> (Model, Done) {
     let plan = plan(&model.graph, request, &BTreeSet::new());
-    let names = plan.values.values().map(|q| model.graph[q.observed].name.clone()).collect();
+    let observed = plan.values.values().map(|q| q.observed);
+    let computed = observed.filter(|v| model.graph.constant(*v).is_none());
+    let names = computed.map(|v| model.graph[v].name.clone()).collect();
     let mut given = samples.iter().cloned().map(Ok);
     let method = Method::MinMax;
     let parts = method.parts(1);
