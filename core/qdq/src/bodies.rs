@@ -2,6 +2,7 @@
 //! around them, as exporters write loops.
 
 use crate::Request;
+use crate::weighted::{FLOATS, PRODUCTS};
 use onnxd_eval::quoted;
 use onnxd_ir::{DataType, Graph, NodeId, Origin, Tensor, ValueId};
 use std::collections::BTreeMap;
@@ -71,7 +72,6 @@ pub(crate) fn shown(main: &Graph, path: &[(NodeId, usize)], v: ValueId) -> Optio
 /// Gives all products in sub-graphs that a request chooses weights and biases of their own where
 /// they are constants of an enclosing graph.
 pub(crate) fn import_all(g: &mut Graph, request: &Request, outer: &BTreeMap<ValueId, Tensor>) {
-    const PRODUCTS: [&str; 4] = ["Conv", "ConvTranspose", "Gemm", "MatMul"];
     for id in g.node_ids() {
         if g[id].subgraphs().next().is_some() {
             let constants = captured_constants(g, id, outer);
@@ -80,7 +80,7 @@ pub(crate) fn import_all(g: &mut Graph, request: &Request, outer: &BTreeMap<Valu
         let node = &g[id];
         let product = node.is_standard() && PRODUCTS.contains(&node.op.as_str());
         if product && !outer.is_empty() && request.of(g, node).is_some() {
-            (0..g[id].inputs.len()).for_each(|slot| import(g, id, slot, outer));
+            (0..g[id].inputs.len()).for_each(|slot| import(g, id, slot, (outer, &FLOATS)));
         }
     }
 }
@@ -104,17 +104,21 @@ pub(crate) fn captured_constants(
 /// memory is shared.
 pub(crate) fn import_weights(g: &mut Graph, id: NodeId, outer: &BTreeMap<ValueId, Tensor>) {
     let slot = usize::from(!g[id].is("Gather"));
-    import(g, id, slot, outer);
+    let from = (outer, &[DataType::Float][..]);
+    import(g, id, slot, from);
     // The bias of a product.
     if slot == 1 && g[id].is_standard() && ["Conv", "Gemm"].contains(&g[id].op.as_str()) {
-        import(g, id, 2, outer);
+        import(g, id, 2, from);
     }
 }
 
-fn import(g: &mut Graph, id: NodeId, slot: usize, outer: &BTreeMap<ValueId, Tensor>) {
+/// The constants of the graph around, and the types of those that are wanted.
+type Outer<'o> = (&'o BTreeMap<ValueId, Tensor>, &'o [DataType]);
+
+fn import(g: &mut Graph, id: NodeId, slot: usize, (outer, types): Outer) {
     let Some(v) = g[id].input(slot) else { return };
     let Origin::Captured(from) = g[v].origin() else { return };
-    if let Some(data) = outer.get(&from).filter(|data| data.dtype() == DataType::Float) {
+    if let Some(data) = outer.get(&from).filter(|data| types.contains(&data.dtype())) {
         let name = g[v].name.clone();
         let own = g.add_initializer(&name, data.clone());
         match g.is_output(v) {

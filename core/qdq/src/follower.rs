@@ -1,8 +1,9 @@
 //! Operators that are no products but have a form on integers: they follow where their inputs are
 //! integers and their output is wanted as such.
 
+use crate::weighted::FLOATS;
 use onnxd_ir::ops::{Clip, Pad, Relu, Resize};
-use onnxd_ir::{At, DataType, Graph, Node, NodeId, Tensor, ValueId};
+use onnxd_ir::{At, Graph, Node, NodeId, Tensor, ValueId};
 
 /// How an operator treats integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ fn zero_based(graph: &Graph, id: NodeId) -> bool {
     let Some(clip) = At::<Clip>::find(graph, id) else { return false };
     let bound = |v: Option<ValueId>| {
         let tensor = v.and_then(|v| graph.constant(v))?;
-        let reals = tensor.to_reals().filter(|_| tensor.dtype() == DataType::Float)?;
+        let reals = tensor.to_reals().filter(|_| FLOATS.contains(&tensor.dtype()))?;
         reals.values.first().copied()
     };
     bound(clip.min) == Some(0.0) && (clip.max.is_none() || bound(clip.max) > Some(0.0))

@@ -8,9 +8,11 @@ use crate::plan::{Plan, Quantized};
 use crate::products;
 use crate::report::{Done, QuantizedTensor};
 use crate::request::Settings;
+use crate::weight::finite;
+use crate::weighted::FLOATS;
 use onnxd_diagnostics::Layer;
 use onnxd_ir::ops::{DequantizeLinear, Op, QuantizeLinear};
-use onnxd_ir::{DataType, Graph, NodeId, Tensor, ValueId, ValueType};
+use onnxd_ir::{DataType, Graph, NodeId, Reals, Tensor, ValueId, ValueType};
 use onnxd_quant::{Levels, Scale, integers};
 use std::collections::BTreeMap;
 
@@ -59,9 +61,34 @@ fn scales(graph: &Graph, plan: &Plan, ranges: &Ranges) -> BTreeMap<ValueId, Scal
             None => ranges.get(&q.observed).copied().unwrap_or((0.0, 0.0)),
         };
         let Settings { symmetric, .. } = q.settings;
-        Scale::of_range(range, activation_levels(q.settings), symmetric)
+        let scale = Scale::of_range(range, activation_levels(q.settings), symmetric);
+        match real_type(graph, q.provider) {
+            DataType::Float16 => Scale { scale: half_step(scale.scale), ..scale },
+            _ => scale,
+        }
     };
     plan.values.iter().map(|(v, q)| (*v, scale(q))).collect()
+}
+
+/// A scale as a constant.
+fn step(scale: Scale, dtype: DataType) -> Tensor {
+    let step = Reals::scalar(scale.scale).to_tensor(dtype);
+    step.unwrap_or_else(|| Tensor::scalar(scale.scale as f32))
+}
+
+/// The type of the reals of a value, which is that of its scale.
+fn real_type(graph: &Graph, v: ValueId) -> DataType {
+    let declared = || graph[v].ty.as_ref().and_then(ValueType::dtype);
+    let found = graph.constant(v).map(Tensor::dtype).or_else(declared);
+    found.filter(|dtype| FLOATS.contains(dtype)).unwrap_or(DataType::Float)
+}
+
+/// A step as float16 holds it; smaller ones would lose too many digits, or all.
+pub(crate) fn half_step(step: f64) -> f64 {
+    const LEAST: f64 = 1.0 / (1 << 20) as f64;
+    let half = Reals::scalar(step.max(LEAST)).to_tensor(DataType::Float16);
+    let half = half.and_then(|t| t.to_reals()).map(|r| r.values[0]);
+    half.filter(|s| s.is_finite()).unwrap_or(step)
 }
 
 /// The integers that activations use.
@@ -135,7 +162,7 @@ impl Placer<'_> {
             return *known;
         }
         let name = self.graph[provider].name.clone();
-        let step = Tensor::scalar(scale.scale as f32);
+        let step = step(scale, real_type(self.graph, provider));
         let zero = integers(scale.dtype, &[], &[scale.zero_point]);
         let zero = zero.unwrap_or_else(|| Tensor::scalar(0u8));
         let step = self.graph.add_initializer(&format!("{name}_scale"), step);
@@ -183,12 +210,11 @@ impl Placer<'_> {
 
     /// A constant as integers and back.
     fn constant(&mut self, name: &str, constant: &Tensor, scale: Scale) -> Option<ValueId> {
-        let values = constant.as_slice::<f32>()?;
-        let values: Vec<i64> = values.iter().map(|x| scale.quantize(*x)).collect();
+        let values: Vec<i64> = finite(constant).ok()?.iter().map(|x| scale.quantize(*x)).collect();
         let data = integers(scale.dtype, constant.dims(), &values)?;
         let zero = integers(scale.dtype, &[], &[scale.zero_point])?;
         let x = self.graph.add_initializer(&format!("{name}_quantized"), data);
-        let step = Tensor::scalar(scale.scale as f32);
+        let step = step(scale, constant.dtype());
         let step = self.graph.add_initializer(&format!("{name}_scale"), step);
         let zero = self.graph.add_initializer(&format!("{name}_zero_point"), zero);
         let out = self.graph.add_value(&format!("{name}_dequantized"), None);

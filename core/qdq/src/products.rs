@@ -1,6 +1,6 @@
 //! Weights and biases of products as integers.
 
-use crate::place::Placer;
+use crate::place::{Placer, half_step};
 use crate::report::{QuantizedLayer, name_of};
 use crate::request::Settings;
 use crate::weight::{self, Rule};
@@ -56,6 +56,8 @@ fn quantize_one(
         (Product::MatMul, _) | (_, None) => None,
         (_, Some(v)) => Some((v, graph.constant(v).ok_or("its bias is computed")?.clone())),
     };
+    // The steps of sums are too small for float16: the bias stays as it is.
+    let bias = bias.filter(|(_, bias)| bias.dtype() == DataType::Float);
     let step = placer.scales.get(&product.x).map_or(1.0, |s| s.scale);
     let axis = product.axis.filter(|_| settings.per_channel);
     let rule = Rule::new(settings.weight, settings.symmetric, settings.reduce_range)
@@ -188,14 +190,18 @@ fn integers_of(
         Some(axis) => weight::per_channel(weights, axis, rule),
         None => weight::per_tensor(weights, rule),
     }?;
-    let raised = |i: usize, s: &Scale| Scale { scale: of(floors, i).raise(s.scale), ..*s };
+    let half = weights.dtype() == DataType::Float16;
+    let raised = |i: usize, s: &Scale| {
+        let scale = of(floors, i).raise(s.scale);
+        Scale { scale: if half { half_step(scale) } else { scale }, ..*s }
+    };
     found = found.rescaled(weights, rule, &raised)?;
     let graph = &mut *placer.graph;
     let name = graph[w].name.clone();
     let layers = graph[product.node].layers.clone();
     let scales: Vec<f64> = found.scales.iter().map(|s| s.scale).collect();
     let missing = || "its scales have no tensor".to_owned();
-    let step = found.scale_tensor(DataType::Float).ok_or_else(missing)?;
+    let step = found.scale_tensor(weights.dtype()).ok_or_else(missing)?;
     let zero = found.zero_point_tensor().ok_or_else(missing)?;
     placer.done.tensors.push(found.row(&name));
     let x = graph.add_initializer(&format!("{name}_quantized"), found.integers);
@@ -251,8 +257,9 @@ fn fold_factors(graph: &mut Graph, id: NodeId) {
             continue;
         }
         let scaled = graph[id].input(slot).and_then(|v| {
-            let reals = graph.constant(v)?.to_reals()?.map(|x| x * f64::from(factor));
-            Some((graph[v].name.clone(), reals.to_tensor(DataType::Float)?))
+            let data = graph.constant(v)?;
+            let reals = data.to_reals()?.map(|x| x * f64::from(factor));
+            Some((graph[v].name.clone(), reals.to_tensor(data.dtype())?))
         });
         if let Some((name, scaled)) = scaled.filter(|_| factor != 1.0) {
             let to = graph.add_initializer(&format!("{name}_{attribute}"), scaled);

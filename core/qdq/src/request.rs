@@ -1,7 +1,8 @@
 //! What a user asks for: settings, exceptions for single nodes, and which nodes it is about.
 
 use crate::report::name_of;
-use onnxd_ir::{DataType, Graph, Node};
+use crate::weighted::{PRODUCTS, Weighted};
+use onnxd_ir::{DataType, Graph, Model, Node, Tensor, ValueId, ValueType};
 use std::collections::BTreeMap;
 
 /// How values of a node become integers.
@@ -100,6 +101,25 @@ impl Request {
             true => 13,
             false => 21,
         }
+    }
+
+    /// As [`Request::opset_min`], for this model: scales of `float16` came with operator set 19.
+    #[must_use]
+    pub fn opset_for(&self, model: &Model) -> i64 {
+        let mut half = false;
+        model.for_each_graph(|graph| {
+            let is_half = |v: ValueId| {
+                let declared = || graph[v].ty.as_ref().and_then(ValueType::dtype);
+                let dtype = graph.constant(v).map(Tensor::dtype).or_else(declared);
+                dtype == Some(DataType::Float16)
+            };
+            let product = |node: &Node| {
+                PRODUCTS.contains(&node.op.as_str()) && self.of(graph, node).is_some()
+            };
+            half |=
+                graph.nodes().any(|(_, n)| product(n) && n.input(Weighted::W).is_some_and(is_half));
+        });
+        self.opset_min().max(if half { 19 } else { 0 })
     }
 
     /// The settings of a node; `None` if it is to stay in floating point. A node is known by what

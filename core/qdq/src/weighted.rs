@@ -4,6 +4,12 @@ use crate::weight::finite;
 use onnxd_ir::ops::{Conv, ConvTranspose, Gemm, MatMul};
 use onnxd_ir::{At, DataType, Graph, NodeId, Tensor, ValueId};
 
+/// Types of reals for which runtimes have `QuantizeLinear` and `DequantizeLinear`.
+pub(crate) const FLOATS: [DataType; 2] = [DataType::Float, DataType::Float16];
+
+/// The operators that there are of the kind.
+pub(crate) const PRODUCTS: [&str; 4] = ["Conv", "ConvTranspose", "Gemm", "MatMul"];
+
 /// Which operator it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
@@ -26,9 +32,9 @@ pub struct Weighted {
     pub product: Product,
     /// The activations.
     pub x: ValueId,
-    /// The weights, an initializer of float32.
+    /// The weights, an initializer of [`FLOATS`].
     pub w: ValueId,
-    /// A constant of float32 that is added for each output channel.
+    /// A constant of the same type that is added for each output channel.
     pub bias: Option<ValueId>,
     /// What it computes.
     pub out: ValueId,
@@ -48,10 +54,10 @@ impl Weighted {
     /// `None` for other operators, else why its weights cannot be quantized.
     pub fn at(graph: &Graph, node: NodeId) -> Result<Weighted, Option<&'static str>> {
         let found = parts(graph, node).ok_or(None)?;
-        let constant = |v: ValueId| graph.constant(v).filter(|t| t.dtype() == DataType::Float);
+        let constant = |v: ValueId| graph.constant(v).filter(|t| FLOATS.contains(&t.dtype()));
         let Some(weights) = constant(found.w) else {
             return Err(Some(match graph.constant(found.w) {
-                Some(_) => "its weights are not of float32",
+                Some(_) => "its weights are neither of float32 nor of float16",
                 None => "both factors are computed",
             }));
         };

@@ -20,8 +20,9 @@ impl Quantizer for Scheme {
         let request = schemes::request(cx)?;
         let recipe = schemes::key(cx, "recipe").as_str().and_then(Recipe::named);
         let recipe = recipe.unwrap_or(Recipe::Fp32Bias);
-        if model.opset() < request.opset_min() {
-            onnxd_opset::convert(model, request.opset_min())?;
+        let opset = request.opset_for(model);
+        if model.opset() < opset {
+            onnxd_opset::convert(model, opset)?;
         }
         if onnxd_qdq::is_quantized(model) {
             source::carry(model, recipe, self.0, cx);

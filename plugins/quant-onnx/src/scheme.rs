@@ -18,13 +18,16 @@ impl Quantizer for Scheme {
             return Ok(());
         }
         let request = schemes::request(cx)?;
-        // Weights alone say themselves what they need.
-        let alone = schemes::key(cx, "mode").as_str() == Some("weight_only");
-        let opset = if alone { 0 } else { request.opset_min() };
+        let mode = schemes::key(cx, "mode").as_str().unwrap_or("static").to_owned();
+        let opset = match mode.as_str() {
+            // Weights alone say themselves what they need.
+            "weight_only" => 0,
+            "dynamic" => request.opset_min(),
+            _ => request.opset_for(model),
+        };
         if model.opset() < opset {
             onnxd_opset::convert(model, opset)?;
         }
-        let mode = schemes::key(cx, "mode").as_str().unwrap_or("static").to_owned();
         let done = match mode.as_str() {
             "dynamic" => quantize_dynamic(model, &request, self.0)?,
             "weight_only" => weights::quantize(model, &request, self.0, cx)?,

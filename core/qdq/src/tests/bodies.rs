@@ -1,10 +1,10 @@
 //! Static quantization in the bodies of `If`, `Loop` and `Scan`.
 
-use super::{difference, model, samples};
+use super::{difference, model, outputs, samples};
 use crate::accuracy::Base;
 use crate::calibrate::Method;
 use crate::{Done, Request, fold};
-use onnxd_ir::{DataType, Level, Model, Tensor, infer, text, verify};
+use onnxd_ir::{DataType, Level, Model, Reals, Tensor, infer, text, verify};
 use onnxd_quant::{Feeds, Limits};
 use std::collections::BTreeSet;
 
@@ -130,4 +130,34 @@ fn a_node_with_bodies_can_stay_in_floating_point() {
     let owner = base.choices().into_iter().filter(|id| graph[*id].is("If")).collect();
     let (_, done) = base.without(&Request::default(), &owner).quantize(Method::MinMax);
     assert_eq!((done.layers.len(), done.left_in_float.len()), (1, 1), "{done:?}");
+}
+
+#[test]
+fn float16_keeps_its_type() {
+    let mut float = model(
+        "g (float16[2,4] x) => (float16[2,3] y)
+         <float16[4,4] w = {0.5, -1.0, 0.25, 2.0, 1.0, 0.5, -0.5, 0.125, 1.5, -0.25, 1.0, 0.75,
+                            -2.0, 0.5, 0.5, 0.25}, float16[4] b = {0.5, -0.5, 0.25, 1.0},
+          float16[4,3] v = {0.001, 0.002, 0.5, 0.001, -0.002, 0.25, 0.003, 0.001, 1.0, 0.002, 0.001, 0.5}>
+         { a = Gemm(x, w, b) r = Relu(a) y = MatMul(r, v) }",
+        3,
+    );
+    assert_eq!(Request::default().opset_for(&float), 19);
+    float.opsets.insert(String::new(), 19);
+    let values = [0.5f64, -1.0, 2.0, 0.25, 1.5, -0.75, 1.0, 3.0];
+    let x = Reals { dims: vec![2, 4], values: values.to_vec() }.to_tensor(DataType::Float16);
+    let feeds = Feeds::from([("x".to_owned(), x.unwrap())]);
+    let (pairs, done) = base(&float, std::slice::from_ref(&feeds)).quantize(Method::MinMax);
+    let pairs = checked(pairs);
+    assert_eq!((done.layers.len(), done.left_in_float.len()), (2, 0), "{done:?}");
+    let graph = &pairs.graph;
+    for (_, node) in graph.nodes().filter(|(_, n)| n.op.ends_with("Linear")) {
+        let scale = graph.constant(node.input(1).unwrap()).unwrap();
+        assert_eq!(scale.dtype(), DataType::Float16);
+        assert!(scale.to_reals().unwrap().values.iter().all(|s| *s > 0.0));
+    }
+    let of = |model: &Model| outputs(model, &feeds)[0].1.to_reals().unwrap().values;
+    for (a, b) in of(&float).iter().zip(of(&pairs)) {
+        assert!((a - b).abs() < 0.1 && a.is_finite(), "{a} {b}");
+    }
 }
