@@ -45,7 +45,15 @@ const COMPUTES: &[&str] = &[
     "Sigmoid",
 ];
 
+/// Of these some follow.
+const SOMETIMES: &[&str] = &["Clip", "MaxPool", "Pad", "Relu", "Resize"];
+
 impl Follower {
+    /// Whether nodes with this operator of the standard can follow.
+    pub(crate) fn knows(op: &str) -> bool {
+        [MOVES, COMPUTES, SOMETIMES].concat().contains(&op)
+    }
+
     /// What the node is.
     pub fn of(graph: &Graph, id: NodeId) -> Option<Follower> {
         let node = &graph[id];

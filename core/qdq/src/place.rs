@@ -34,7 +34,7 @@ pub(crate) struct Placer<'g> {
 /// Applies a plan to the graph that it was made for.
 pub fn place(graph: &mut Graph, plan: &Plan, ranges: &Ranges, method: &str) -> Done {
     let scales = scales(graph, plan, ranges);
-    let done = Done::default();
+    let done = Done { signed: plan.signed, ..Done::default() };
     let mut placer = Placer { graph, done, scales, parameters: BTreeMap::new(), method };
     placer.remove_clamps(&plan.clamps);
     for (v, quantized) in &plan.values {

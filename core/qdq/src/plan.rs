@@ -26,6 +26,8 @@ pub struct Plan {
     pub clamps: Vec<NodeId>,
     /// Products that stay in floating point, and why.
     pub left: Vec<(NodeId, &'static str)>,
+    /// Products whose weights get another type than was asked for, see [`crate::Done::signed`].
+    pub signed: usize,
 }
 
 /// An activation that becomes integers.
@@ -120,9 +122,10 @@ impl Planner<'_> {
 
     fn product(&mut self, product: Weighted) {
         let id = product.node;
-        let Some(settings) = self.settings(id) else {
+        let Some(asked) = self.settings(id) else {
             return self.plan.left.push((id, "the params leave it in floating point"));
         };
+        let settings = asked.runnable();
         if self.floats.contains(&id) {
             return self.plan.left.push((id, "the demanded accuracy is not reached with it"));
         }
@@ -138,6 +141,7 @@ impl Planner<'_> {
                 self.integers.insert(product.out, settings);
             }
         }
+        self.plan.signed += usize::from(settings != asked);
         self.plan.products.push((product, settings));
     }
 

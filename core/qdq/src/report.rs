@@ -63,6 +63,8 @@ pub struct Done {
     pub left_in_float: Vec<LeftInFloat>,
     /// What a user should know besides.
     pub notes: Vec<Diagnostic>,
+    /// Products of signed activations whose weights are signed where unsigned ones were asked for.
+    pub signed: usize,
 }
 
 impl Done {
@@ -72,6 +74,7 @@ impl Done {
         self.layers.extend(other.layers);
         self.left_in_float.extend(other.left_in_float);
         self.notes.extend(other.notes);
+        self.signed += other.signed;
     }
 
     /// Adds a node that stays as it is.

@@ -1,5 +1,6 @@
 //! What a user asks for: settings, exceptions for single nodes, and which nodes it is about.
 
+use crate::follower::Follower;
 use crate::report::name_of;
 use crate::weighted::{PRODUCTS, Weighted};
 use onnxd_ir::{DataType, Graph, Model, Node, Tensor, ValueId, ValueType};
@@ -23,6 +24,23 @@ pub struct Settings {
     /// The range of weights may be narrower than they are, where that lowers their squared error.
     /// With few bits it always may.
     pub clip_weights: bool,
+}
+
+impl Settings {
+    /// With types of which runtimes have products: none has them of signed activations and unsigned
+    /// weights.
+    #[must_use]
+    pub(crate) fn runnable(self) -> Settings {
+        let signed = |dtype| match dtype {
+            DataType::Uint8 => DataType::Int8,
+            DataType::Uint16 => DataType::Int16,
+            other => other,
+        };
+        match self.activation {
+            DataType::Int8 | DataType::Int16 => Settings { weight: signed(self.weight), ..self },
+            _ => self,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -120,6 +138,18 @@ impl Request {
                 graph.nodes().any(|(_, n)| product(n) && n.input(Weighted::W).is_some_and(is_half));
         });
         self.opset_min().max(if half { 19 } else { 0 })
+    }
+
+    /// The operators among [`Request::op_types`] of which nothing becomes integers in this mode:
+    /// `static`, `dynamic` or `weight_only`.
+    #[must_use]
+    pub fn idle_types(&self, mode: &str) -> Vec<&str> {
+        let known = |op: &str| match mode {
+            "dynamic" => ["Conv", "Gather", "Gemm", "MatMul"].contains(&op),
+            "weight_only" => ["Gather", "Gemm", "MatMul"].contains(&op),
+            _ => PRODUCTS.contains(&op) || Follower::knows(op),
+        };
+        self.op_types.iter().map(String::as_str).filter(|op| !known(op)).collect()
     }
 
     /// The settings of a node; `None` if it is to stay in floating point. A node is known by what

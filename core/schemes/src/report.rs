@@ -1,6 +1,7 @@
 //! What a quantization did, told to the report.
 
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use crate::params;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor};
 use onnxd_qdq::weight::saturating;
@@ -13,7 +14,15 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
                     the params choose";
         cx.note(Diagnostic::new(Code::QuantizationLoss, text));
     }
-    for note in done.notes {
+    if done.signed > 0 {
+        let text = format!(
+            "no kernel multiplies signed activations by unsigned weights: the weights of {} \
+             products are signed",
+            done.signed
+        );
+        cx.note(Diagnostic::new(Code::QuantizationLoss, text));
+    }
+    for note in idle(cx).into_iter().chain(done.notes) {
         cx.note(note);
     }
     for t in done.tensors {
@@ -39,6 +48,18 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
     for left in done.left_in_float {
         cx.left_in_float(left.name, left.reason);
     }
+}
+
+/// That operators were chosen which do not become integers.
+fn idle(cx: &QuantizeContext) -> Option<Diagnostic> {
+    let request = params::request(cx).ok()?;
+    let mode = params::key(cx, "mode").as_str().unwrap_or("static");
+    let idle = request.idle_types(mode);
+    let named = |op: &&str| format!("`{}`", shown(op));
+    let list = idle.iter().map(named).collect::<Vec<_>>().join(", ");
+    let text = format!("`op_types` names {list}: mode {mode} makes no integers of that");
+    let note = Diagnostic::new(Code::QuantizationLoss, text);
+    (!idle.is_empty()).then_some(note)
 }
 
 /// Says what ONNX Runtime will make of pairs on some processors.

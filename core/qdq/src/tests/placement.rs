@@ -1,9 +1,10 @@
 //! Where pairs go, and that what they change stays small.
 
 use super::{difference, model, operators, outputs, quantized, samples};
-use crate::{Overrides, Request};
+use crate::{Overrides, Ranges, Request, Settings, place, plan};
 use onnxd_ir::{DataType, Tensor};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 const CNN: &str = "
 net (float[1,3,8,8] x) => (float[1,5] y)
@@ -218,4 +219,31 @@ proptest! {
         let (worst, largest) = difference(&float, &quantized, &given);
         prop_assert!(worst < 0.15 * largest, "{} of {}", worst, largest);
     }
+}
+
+#[test]
+fn signed_activations_take_signed_weights() {
+    let float = model("g (float[2,4] x) => (float[2,3] y) <float[4,3] w> { y = MatMul(x, w) }", 3);
+    for (activation, weight, found) in [
+        (DataType::Int8, DataType::Uint8, DataType::Int8),
+        (DataType::Int16, DataType::Uint16, DataType::Int16),
+        (DataType::Uint8, DataType::Uint8, DataType::Uint8),
+        (DataType::Int8, DataType::Uint4, DataType::Uint4),
+    ] {
+        let settings = Settings { activation, weight, ..Settings::default() };
+        let request = Request { settings, ..Request::default() };
+        let plan = plan(&float.graph, &request, &BTreeSet::new());
+        let done = place(&mut float.graph.clone(), &plan, &Ranges::new(), "");
+        assert_eq!(done.tensors[1].dtype, found);
+        assert_eq!(done.signed, usize::from(found != weight));
+    }
+}
+
+#[test]
+fn operators_without_integers_are_known() {
+    let op_types = ["Conv", "Gelu", "Add", "Relu", "Gather"].map(str::to_owned).to_vec();
+    let request = Request { op_types, ..Request::default() };
+    assert_eq!(request.idle_types("static"), ["Gelu"]);
+    assert_eq!(request.idle_types("dynamic"), ["Gelu", "Add", "Relu"]);
+    assert_eq!(request.idle_types("weight_only"), ["Conv", "Gelu", "Add", "Relu"]);
 }
