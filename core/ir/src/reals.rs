@@ -49,6 +49,38 @@ impl Tensor {
     }
 }
 
+impl Tensor {
+    /// Whether no element is infinite or not a number; `false` for types that are not real.
+    pub fn is_finite(&self) -> bool {
+        match self.as_slice::<f32>() {
+            Some(floats) => floats.iter().fold(true, |fine, x| fine & x.is_finite()),
+            None => self.to_reals().is_some_and(|r| r.values.iter().all(|x| x.is_finite())),
+        }
+    }
+
+    /// Multiplies slice `i` along `axis` by `gain[i]`, in `f64`, and rounds to the type, which is a
+    /// float type; `None` for any other.
+    ///
+    /// # Panics
+    /// If there are not as many gains as the axis has elements.
+    pub fn scaled_along(&self, axis: usize, gain: &[f64]) -> Option<Tensor> {
+        if self.dtype() != DataType::Float {
+            let gain = Reals { dims: vec![gain.len()], values: gain.to_vec() };
+            return self.to_reals()?.scale_axis(axis, &gain).to_tensor(self.dtype());
+        }
+        assert_eq!(gain.len(), self.dims()[axis], "one gain per slice");
+        let inner: usize = self.dims()[axis + 1..].iter().product();
+        let floats = self.as_slice::<f32>()?;
+        let mut scaled = Vec::with_capacity(floats.len());
+        for slices in floats.chunks((gain.len() * inner).max(1)) {
+            for (run, gain) in slices.chunks(inner.max(1)).zip(gain) {
+                scaled.extend(run.iter().map(|x| (f64::from(*x) * gain) as f32));
+            }
+        }
+        Some(Tensor::from_vec(self.dims(), scaled))
+    }
+}
+
 impl Reals {
     /// A scalar.
     pub fn scalar(value: f64) -> Reals {
@@ -213,5 +245,15 @@ mod tests {
         assert_eq!(w.scale_axis(0, &gain).values, [10.0, 20.0, 300.0, -400.0]);
         assert_eq!(w.scale_axis(1, &gain).values, [10.0, 200.0, 30.0, -400.0]);
         assert_eq!(w.abs_max_along(1).values, [3.0, 4.0]);
+        for dtype in [DataType::Float, DataType::Float16] {
+            let tensor = w.to_tensor(dtype).unwrap();
+            for axis in [0, 1] {
+                let scaled = tensor.scaled_along(axis, &gain.values).unwrap();
+                assert_eq!(scaled.dtype(), dtype);
+                assert_eq!(scaled.to_reals().unwrap(), w.scale_axis(axis, &gain));
+            }
+            assert!(tensor.is_finite());
+            assert!(!tensor.scaled_along(0, &[1.0, f64::INFINITY]).unwrap().is_finite());
+        }
     }
 }

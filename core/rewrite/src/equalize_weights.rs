@@ -8,7 +8,7 @@
 use crate::{Pass, PassContext, REALS_MAX, Skip};
 use onnxd_diagnostics::Diagnostic;
 use onnxd_ir::ops::{Conv, Gemm};
-use onnxd_ir::{At, Attr, DataType, Graph, Model, NodeId, Reals, Tensor, ValueId};
+use onnxd_ir::{At, Attr, Graph, Model, NodeId, Reals, Tensor, ValueId};
 
 /// The pass `equalize-weights`.
 pub struct EqualizeWeights {
@@ -112,10 +112,9 @@ fn equalize(graph: &mut Graph, first: &Layer, ratio_min: f64) -> Result<(), Skip
     }
     let (w1, w2) = (first.weights(graph)?, second.weights(graph)?);
     let channels = w1.dims()[first.out_axis];
-    let inner: usize = w1.dims()[first.out_axis + 1..].iter().product();
-    let r1 = ranges(w1, channels, &|i| i / inner % channels);
-    let input_of = input_of(w2.dims(), &second, channels)?;
-    let r2 = ranges(w2, channels, &input_of);
+    let outputs = Channels::outputs(w1.dims(), first);
+    let inputs = Channels::inputs(w2.dims(), &second, channels)?;
+    let (r1, r2) = (outputs.ranges(w1, channels), inputs.ranges(w2, channels));
     let s: Vec<f64> = r1
         .iter()
         .zip(&r2)
@@ -124,39 +123,33 @@ fn equalize(graph: &mut Graph, first: &Layer, ratio_min: f64) -> Result<(), Skip
     if s.iter().all(|s| (1.0 / ratio_min..ratio_min).contains(s)) {
         return Skip::because("the ranges are even already");
     }
-    let reals = |w: &Tensor| w.to_reals().ok_or_else(|| Skip("weights of an unusual type".into()));
-    let (w1, w2) = (reals(w1)?, reals(w2)?);
+    let unusual = || Skip("weights of an unusual type".into());
+    let w2 = inputs.divided(w2, &s).ok_or_else(unusual)?;
+    let w1 = w1.scaled_along(first.out_axis, &s).ok_or_else(unusual)?;
     let gain = Reals { dims: vec![channels], values: s };
-    let scaled2 = w2.values.iter().enumerate().map(|(i, x)| x / gain.values[input_of(i)]).collect();
-    let w2 = Reals { dims: w2.dims.clone(), values: scaled2 };
     let bias = match first.bias {
         None => None,
         Some(b) => {
-            let old = graph.constant(b).and_then(Tensor::to_reals).filter(|r| r.dims == gain.dims);
-            Some((b, old.ok_or_else(|| Skip("the bias is not one constant per channel".into()))?))
+            let old = graph.constant(b).filter(|b| b.dims() == gain.dims);
+            let scaled = old.and_then(|b| b.scaled_along(0, &gain.values));
+            let scaled =
+                scaled.ok_or_else(|| Skip("the bias is not one constant per channel".into()))?;
+            Some((first.node, 2, b, scaled))
         }
     };
-    let mut scaled = vec![
-        (first.node, first.w_slot, first.w, w1.scale_axis(first.out_axis, &gain)),
-        (second.node, second.w_slot, second.w, w2),
-    ];
-    scaled.extend(bias.map(|(b, old)| (first.node, 2, b, &old * &gain)));
-    put(graph, &scaled)
+    let weights =
+        [(first.node, first.w_slot, first.w, w1), (second.node, second.w_slot, second.w, w2)];
+    put(graph, weights.into_iter().chain(bias).collect())
 }
 
 /// Replaces inputs of nodes, (node, slot, old constant, new elements): all, or none if one of the elements is beyond
 /// its type, as the bias of a channel with tiny weights may be.
-fn put(graph: &mut Graph, scaled: &[(NodeId, usize, ValueId, Reals)]) -> Result<(), Skip> {
-    let rounded = |(node, slot, old, data): &(NodeId, usize, ValueId, Reals)| {
-        let dtype = graph.constant(*old).map(Tensor::dtype);
-        let data = dtype.and_then(|t| data.to_tensor(t));
-        let finite =
-            |t: &Tensor| t.to_reals().is_some_and(|r| r.values.iter().all(|x| x.is_finite()));
-        let beyond = || Skip(format!("a scaled element of `{}` is not finite", graph[*old].name));
-        Ok((*node, *slot, *old, data.filter(finite).ok_or_else(beyond)?))
-    };
-    let rounded: Vec<_> = scaled.iter().map(rounded).collect::<Result<_, Skip>>()?;
-    for (node, slot, old, data) in rounded {
+fn put(graph: &mut Graph, scaled: Vec<(NodeId, usize, ValueId, Tensor)>) -> Result<(), Skip> {
+    if let Some((_, _, old, _)) = scaled.iter().find(|(_, _, _, data)| !data.is_finite()) {
+        let name = &graph[*old].name;
+        return Skip::because(format!("a scaled element of `{name}` is not finite"));
+    }
+    for (node, slot, old, data) in scaled {
         let name = format!("{}_equalized", graph[old].name);
         let new = graph.add_initializer(&name, data);
         graph.set_input(node, slot, Some(new));
@@ -207,46 +200,93 @@ fn follow(graph: &Graph, mut v: ValueId) -> Result<Layer, Skip> {
     }
 }
 
-type InputOf = Box<dyn Fn(usize) -> usize>;
-
-/// The largest magnitude of each channel.
-fn ranges(weights: &Tensor, channels: usize, channel: &dyn Fn(usize) -> usize) -> Vec<f64> {
-    let mut ranges = vec![0f64; channels];
-    let mut see = |i: usize, x: f64| {
-        let range = &mut ranges[channel(i)];
-        *range = range.max(x.abs());
-    };
-    match weights.as_slice::<f32>().filter(|_| weights.dtype() == DataType::Float) {
-        Some(floats) => floats.iter().enumerate().for_each(|(i, x)| see(i, f64::from(*x))),
-        None => {
-            let reals = weights.to_reals().map(|r| r.values).unwrap_or_default();
-            reals.iter().enumerate().for_each(|(i, x)| see(i, *x));
-        }
-    }
-    ranges
+/// Where weights have the channels of the first layer: blocks of `count` runs, each of one channel. The first of a
+/// block is the one after the last of the block before, until `repeat` blocks have been at the same channels.
+struct Channels {
+    count: usize,
+    run: usize,
+    repeat: usize,
 }
 
-/// The channel of the first layer that each weight of the second reads.
-fn input_of(w2: &[usize], second: &Layer, channels: usize) -> Result<InputOf, Skip> {
-    let kernel: usize = w2[2..].iter().product();
-    let [d0, d1] = [w2[0], w2[1]];
-    if w2.len() == 2 {
-        let inputs = if second.out_axis == 0 { d1 } else { d0 };
-        if inputs % channels != 0 {
-            return Skip::because(format!("{channels} channels meet {inputs} inputs"));
+impl Channels {
+    /// That the weights of the first layer compute.
+    fn outputs(w1: &[usize], first: &Layer) -> Channels {
+        let run = w1[first.out_axis + 1..].iter().product();
+        Channels { count: w1[first.out_axis], run, repeat: usize::MAX }
+    }
+
+    /// That the weights of the second layer read.
+    fn inputs(w2: &[usize], second: &Layer, channels: usize) -> Result<Channels, Skip> {
+        let kernel: usize = w2[2..].iter().product();
+        let [d0, d1] = [w2[0], w2[1]];
+        if w2.len() == 2 {
+            let inputs = if second.out_axis == 0 { d1 } else { d0 };
+            if inputs % channels != 0 {
+                return Skip::because(format!("{channels} channels meet {inputs} inputs"));
+            }
+            // A flattened feature map is a block of consecutive inputs.
+            let block = inputs / channels;
+            let run = if second.out_axis == 0 { block } else { d1 * block };
+            return Ok(Channels { count: channels, run, repeat: usize::MAX });
         }
-        // A flattened feature map is a block of consecutive inputs.
-        let block = inputs / channels;
-        return Ok(match second.out_axis {
-            0 => Box::new(move |i| i % d1 / block),
-            _ => Box::new(move |i| i / d1 / block),
-        });
+        if d1 * second.group != channels {
+            return Skip::because(format!("{channels} channels meet {}", d1 * second.group));
+        }
+        Ok(Channels { count: d1, run: kernel, repeat: d0 / second.group })
     }
-    if d1 * second.group != channels {
-        return Skip::because(format!("{channels} channels meet {}", d1 * second.group));
+
+    /// The first channel of a block.
+    fn first(&self, block: usize) -> usize {
+        block / self.repeat.max(1) * self.count
     }
-    let outputs_per_group = d0 / second.group;
-    Ok(Box::new(move |i| i / (d1 * kernel) / outputs_per_group * d1 + i / kernel % d1))
+
+    fn block(&self) -> usize {
+        (self.count * self.run).max(1)
+    }
+
+    /// The largest magnitude of each channel.
+    fn ranges(&self, weights: &Tensor, channels: usize) -> Vec<f64> {
+        if let Some(floats) = weights.as_slice::<f32>() {
+            let mut ranges = vec![0f32; channels];
+            for (block, part) in floats.chunks(self.block()).enumerate() {
+                let runs = part.chunks(self.run.max(1)).zip(&mut ranges[self.first(block)..]);
+                runs.for_each(|(run, range)| {
+                    *range = run
+                        .iter()
+                        .fold(*range, |most, x| if x.abs() > most { x.abs() } else { most });
+                });
+            }
+            return ranges.into_iter().map(f64::from).collect();
+        }
+        let mut ranges = vec![0f64; channels];
+        let reals = weights.to_reals().map(|r| r.values).unwrap_or_default();
+        for (block, part) in reals.chunks(self.block()).enumerate() {
+            let runs = part.chunks(self.run.max(1)).zip(&mut ranges[self.first(block)..]);
+            runs.for_each(|(run, range)| {
+                *range = run.iter().fold(*range, |most, x| most.max(x.abs()))
+            });
+        }
+        ranges
+    }
+
+    /// The weights, each divided by what its channel has; `None` if they are not of a float type.
+    fn divided(&self, weights: &Tensor, by: &[f64]) -> Option<Tensor> {
+        if let Some(floats) = weights.as_slice::<f32>() {
+            let mut found = Vec::with_capacity(floats.len());
+            for (block, part) in floats.chunks(self.block()).enumerate() {
+                for (run, by) in part.chunks(self.run.max(1)).zip(&by[self.first(block)..]) {
+                    found.extend(run.iter().map(|x| (f64::from(*x) / by) as f32));
+                }
+            }
+            return Some(Tensor::from_vec(weights.dims(), found));
+        }
+        let mut reals = weights.to_reals()?;
+        for (block, part) in reals.values.chunks_mut(self.block()).enumerate() {
+            let runs = part.chunks_mut(self.run.max(1)).zip(&by[self.first(block)..]);
+            runs.for_each(|(run, by)| run.iter_mut().for_each(|x| *x /= by));
+        }
+        reals.to_tensor(weights.dtype())
+    }
 }
 
 #[cfg(test)]

@@ -74,13 +74,21 @@ impl<'g> Rewriter<'g> {
 
     /// The elements of the constant `v`, which must be of a floating-point type and not of exceptional size.
     pub fn reals(&self, v: ValueId) -> Result<Reals, Skip> {
+        let reals = self.floats(v)?.to_reals();
+        reals.ok_or_else(|| Skip(format!("{} is not of a float type", self.name(v))))
+    }
+
+    /// The constant `v`, which must be of a floating-point type and not of exceptional size.
+    fn floats(&self, v: ValueId) -> Result<Tensor, Skip> {
         let tensor = self.constant(v)?;
         if tensor.len() > REALS_MAX {
             let name = self.name(v);
             return Skip::because(format!("{name} has more than {REALS_MAX} elements"));
         }
-        let reals = tensor.dtype().is_float().then(|| tensor.to_reals()).flatten();
-        reals.ok_or_else(|| Skip(format!("{} is not of a float type", self.name(v))))
+        match tensor.dtype().is_float() {
+            true => Ok(tensor),
+            false => Skip::because(format!("{} is not of a float type", self.name(v))),
+        }
     }
 
     /// The constant `v` if it has at least `rank_min` axes, as weights have.
@@ -132,13 +140,32 @@ impl<'g> Rewriter<'g> {
         data: &Reals,
         like: ValueId,
     ) -> Result<ValueId, Skip> {
-        let dtype = self.constant(like)?.dtype();
-        let data = data.to_tensor(dtype);
+        let data = data.to_tensor(self.constant(like)?.dtype());
         let data =
             data.ok_or_else(|| Skip(format!("{} is not of a float type", self.name(like))))?;
-        let finite = |r: Reals| r.values.iter().all(|x| x.is_finite());
-        if !data.to_reals().is_some_and(finite) {
-            let name = self.name(from);
+        self.derive_finite(from, role, data)
+    }
+
+    /// The constant `v`, slice `i` along `axis` multiplied by `gain[i]`, of which there must be as many; every element
+    /// must be finite.
+    ///
+    /// # Errors
+    /// That it is no constant of a float type, is of exceptional size, or an element is not finite.
+    pub fn derive_scaled(
+        &mut self,
+        v: ValueId,
+        role: &str,
+        axis: usize,
+        gain: &[f64],
+    ) -> Result<ValueId, Skip> {
+        let scaled = self.floats(v)?.scaled_along(axis, gain);
+        let scaled = scaled.ok_or_else(|| Skip(format!("{} is not real", self.name(v))))?;
+        self.derive_finite(v, role, scaled)
+    }
+
+    fn derive_finite(&mut self, from: ValueId, role: &str, data: Tensor) -> Result<ValueId, Skip> {
+        if !data.is_finite() {
+            let (name, dtype) = (self.name(from), data.dtype());
             return Skip::because(format!("what replaces {name} is beyond the type {dtype}"));
         }
         Ok(self.derive(from, role, data))

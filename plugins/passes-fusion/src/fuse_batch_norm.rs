@@ -36,9 +36,9 @@ pub(crate) fn fuse_batch_norm(cx: &mut Rewriter, bn: At<BatchNormalization>) -> 
         return Skip::because("it does not normalize with constants per channel");
     }
     if let Ok(conv) = cx.sole_producer::<Conv>(bn.x) {
-        let (affine, w) = (Affine::of(cx, &bn, conv.b)?, cx.weights(conv.w, 3)?);
-        affine.fits(w.dims[0])?;
-        let w = cx.derive_reals(conv.w, "folded", &w.scale_axis(0, &affine.gain), conv.w)?;
+        let affine = Affine::of(cx, &bn, conv.b)?;
+        affine.fits(cx.ranked(conv.w, 3)?.dims()[0])?;
+        let w = cx.derive_scaled(conv.w, "folded", 0, &affine.gain.values)?;
         let b = cx.derive_reals(bn.b, "folded", &affine.bias, conv.w)?;
         return cx.replace(bn.out, Conv { w, b: Some(b), ..conv.op });
     }
@@ -53,10 +53,10 @@ pub(crate) fn fuse_batch_norm(cx: &mut Rewriter, bn: At<BatchNormalization>) -> 
         if fc.beta != 1.0 && fc.c.is_some() {
             return Skip::because(format!("Gemm has beta = {}", fc.beta));
         }
-        let (affine, w) = (Affine::of(cx, &bn, fc.c)?, cx.weights(fc.b, 2)?);
+        let affine = Affine::of(cx, &bn, fc.c)?;
         let axis = if fc.transB != 0 { 0 } else { 1 };
-        affine.fits(w.dims[axis])?;
-        let b = cx.derive_reals(fc.b, "folded", &w.scale_axis(axis, &affine.gain), fc.b)?;
+        affine.fits(cx.ranked(fc.b, 2)?.dims()[axis])?;
+        let b = cx.derive_scaled(fc.b, "folded", axis, &affine.gain.values)?;
         let c = cx.derive_reals(bn.b, "folded", &affine.bias, fc.b)?;
         return cx.replace(bn.out, Gemm { b, c: Some(c), beta: 1.0, ..fc.op });
     }
