@@ -19,6 +19,7 @@ mod products;
 pub mod recipes;
 mod report;
 mod request;
+mod rounding;
 #[cfg(test)]
 mod tests;
 mod unfold;

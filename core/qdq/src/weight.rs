@@ -1,6 +1,7 @@
 //! Constant tensors as integers with one scale for all elements, or one for each channel.
 
 use crate::report::QuantizedTensor;
+use crate::rounding::{PART, ROUND, round};
 use onnxd_ir::{DataType, Graph, Reals, Tensor, ValueId};
 use onnxd_quant::{Levels, Scale, integers};
 use rayon::prelude::*;
@@ -15,9 +16,6 @@ const SEARCHED_MAX: usize = 1 << 18;
 
 /// Channels that are looked at together, so that what lies side by side in memory is read once.
 const TOGETHER: usize = 16;
-
-/// Elements that become integers at a time; a multiple of those that share a byte.
-const PART: usize = 1 << 14;
 
 /// How weights become integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,9 +137,7 @@ impl Quantized {
         let values = finite(weights)?;
         let inner: usize =
             self.axis.map_or(values.len(), |a| weights.dims()[a + 1..].iter().product());
-        let channels = scales.len().max(1);
-        let of = |i: usize| scales[i / inner.max(1) % channels];
-        let integers = round(weights, &values, rule.levels, &of)?;
+        let integers = round(weights, &values, rule.levels, (&scales, inner))?;
         Ok(Quantized { integers, scales, ..self })
     }
 
@@ -187,7 +183,7 @@ pub fn per_tensor(weights: &Tensor, rule: Rule) -> Result<Quantized, String> {
     let values = finite(weights)?;
     let (scale, clipped) = fit(&values, rule, weights.dtype());
     let scales = vec![scale];
-    let integers = round(weights, &values, rule.levels, &|_| scale)?;
+    let integers = round(weights, &values, rule.levels, (&scales, values.len()))?;
     Ok(Quantized { integers, scales, axis: None, clipped })
 }
 
@@ -217,8 +213,7 @@ pub fn per_channel(weights: &Tensor, axis: usize, rule: Rule) -> Result<Quantize
             ends.iter().map(|ends| fit(ends, rule, weights.dtype())).unzip()
         }
     };
-    let of = |i: usize| scales[i / inner.max(1) % channels.max(1)];
-    let integers = round(weights, &values, rule.levels, &of)?;
+    let integers = round(weights, &values, rule.levels, (&scales, inner))?;
     let clipped = clipped.contains(&true);
     Ok(Quantized { integers, scales, axis: Some(axis), clipped })
 }
@@ -235,9 +230,11 @@ pub(crate) fn finite(weights: &Tensor) -> Result<Cow<'_, [f32]>, String> {
         _ => None,
     };
     let values = values.ok_or_else(|| format!("weights are of type {}", weights.dtype()))?;
-    match values.iter().all(|x| x.is_finite()) {
-        true => Ok(values),
-        false => Err("weights are not all finite".to_owned()),
+    // Whole blocks without a way out can be computed side by side.
+    let wrong = |block: &[f32]| block.iter().fold(false, |wrong, x| wrong | !x.is_finite());
+    match values.par_chunks(PART).any(wrong) {
+        false => Ok(values),
+        true => Err("weights are not all finite".to_owned()),
     }
 }
 
@@ -252,8 +249,8 @@ fn ends(values: &[f32], (channels, inner): (usize, usize)) -> Vec<[f32; 2]> {
             return found;
         }
         for ([lo, hi], run) in found.iter_mut().zip(outer.chunks(inner.max(1))) {
-            *lo = run.iter().fold(*lo, |a, x| a.min(*x));
-            *hi = run.iter().fold(*hi, |a, x| a.max(*x));
+            let (low, high) = reach(run);
+            (*lo, *hi) = (lo.min(low), hi.max(high));
         }
         found
     };
@@ -265,6 +262,19 @@ fn ends(values: &[f32], (channels, inner): (usize, usize)) -> Vec<[f32; 2]> {
     };
     let outers = values.par_chunks(channels.saturating_mul(inner).max(1));
     outers.with_min_len(64).fold(none, see).reduce(none, merge)
+}
+
+/// The smallest and the largest of some elements and zero.
+fn reach(values: &[f32]) -> (f32, f32) {
+    const LANES: usize = 16;
+    let (mut low, mut high) = ([0f32; LANES], [0f32; LANES]);
+    for row in values.chunks(LANES) {
+        for (lane, x) in row.iter().enumerate() {
+            low[lane] = if *x < low[lane] { *x } else { low[lane] };
+            high[lane] = if *x > high[lane] { *x } else { high[lane] };
+        }
+    }
+    (low.into_iter().fold(0.0, f32::min), high.into_iter().fold(0.0, f32::max))
 }
 
 /// Some channels of `[outer, channels, inner]`, each in one piece.
@@ -286,8 +296,7 @@ fn gather(
 
 /// The scale for elements that share one, and whether its range is narrower than theirs.
 pub(crate) fn fit(values: &[f32], rule: Rule, dtype: DataType) -> (Scale, bool) {
-    let ends = |(lo, hi): (f32, f32), x: &f32| (lo.min(*x), hi.max(*x));
-    let (min, max) = values.iter().fold((0.0, 0.0), ends);
+    let (min, max) = reach(values);
     let scale = |clip: usize| {
         let share = 1.0 - clip as f64 * 0.5 / CLIPS as f64;
         let range = (f64::from(min) * share, f64::from(max) * share);
@@ -328,8 +337,6 @@ fn representable(found: Scale, rule: Rule, dtype: DataType) -> Scale {
 
 /// The sum of squared errors.
 fn error(values: &[f32], s: Scale, levels: Levels) -> f64 {
-    /// Adding and taking it away leaves the nearest integer, for magnitudes up to 2^22.
-    const ROUND: f32 = 12_582_912.0;
     let (scale, inverse) = (s.scale as f32, 1.0 / s.scale as f32);
     let (lo, hi) = ((levels.min - s.zero_point) as f32, (levels.max - s.zero_point) as f32);
     let part = |part: &[f32]| -> f32 {
@@ -341,26 +348,6 @@ fn error(values: &[f32], s: Scale, levels: Levels) -> f64 {
         part.iter().map(one).sum()
     };
     values.chunks(256).map(|p| f64::from(part(p))).sum()
-}
-
-/// All elements as integers.
-fn round(
-    weights: &Tensor,
-    values: &[f32],
-    levels: Levels,
-    scale: &(dyn Fn(usize) -> Scale + Sync),
-) -> Result<Tensor, String> {
-    let parts = values.par_chunks(PART).enumerate().map(|(part, values)| {
-        let one = |(i, x): (usize, &f32)| {
-            scale(part * PART + i).quantize(*x).clamp(levels.min, levels.max)
-        };
-        let values: Vec<i64> = values.iter().enumerate().map(one).collect();
-        integers(levels.dtype, &[values.len()], &values).map(|t| t.bytes().clone())
-    });
-    let parts: Option<Vec<_>> = parts.collect();
-    let bytes = parts.map(|parts| parts.concat());
-    let tensor = bytes.map(|b| Tensor::new(levels.dtype, weights.dims().to_vec(), b.into()));
-    tensor.and_then(Result::ok).ok_or_else(|| format!("{} is no type of weights", levels.dtype))
 }
 
 #[cfg(test)]
