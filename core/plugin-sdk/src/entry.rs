@@ -9,7 +9,7 @@ use crate::messages;
 use crate::quantizer::{QuantizeContext, Quantizer};
 use crate::rewrite::{Fuel, Pass, run_passes};
 use crate::submission::Submission;
-use crate::tensors::HostTensors;
+use crate::tensors::{HostTensors, hand_over};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use prost::Message;
@@ -261,6 +261,7 @@ fn rewrite(
         job.progress(log.passes.len() as u64, total)
     })?;
     if log.passes.iter().any(|p| p.rewrites > 0) {
+        hand_over(&mut model, job)?;
         job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
     }
     Ok(job.artifact(abi::ARTIFACT_PASS_LOG, &log.encode_to_vec())?)
@@ -276,6 +277,7 @@ fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<(), Diagnos
     let mut cx = QuantizeContext::new(submission, calibration);
     quantizer.quantize(&mut model, &mut cx)?;
     let job = cx.submission().job();
+    hand_over(&mut model, job)?;
     job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
     Ok(job.artifact(abi::ARTIFACT_QUANTIZE_LOG, &messages::quantized(&cx).encode_to_vec())?)
 }

@@ -240,6 +240,14 @@ impl JobHandle {
         }
     }
 
+    /// Whether `bytes` lie in lent memory.
+    pub(crate) fn lends(&self, bytes: &[u8]) -> bool {
+        let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = bytes.as_ptr() as usize;
+        let before = regions.range(..=start).next_back();
+        before.is_some_and(|(first, region)| start - first + bytes.len() <= region.len)
+    }
+
     /// The tensor of type `dtype` and sizes `dims` over `bytes`, if they lie in lent memory: the host's own if there is
     /// one, else a new one; nothing is copied.
     pub(crate) fn lent_tensor(
