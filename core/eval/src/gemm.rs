@@ -4,6 +4,7 @@ use crate::num::Num;
 use crate::parallel::{Block, for_each_block, vectorized};
 use crate::steps::Step;
 use rayon::prelude::*;
+use std::cell::Cell;
 
 /// A matrix in memory: element (i, j) lies at `start + i * rows + j * columns`.
 #[derive(Clone, Copy)]
@@ -55,6 +56,16 @@ pub(crate) trait Product: Num {
     /// Applies what follows a product to elements of one channel. Only `f32` is ever followed.
     fn follow(steps: &[Step], channel: usize, run: &mut [Self]) {
         let _ = (steps, channel, run);
+    }
+
+    /// Memory for intermediate results: that of an earlier one, where the type keeps it.
+    fn scratch() -> Vec<Self> {
+        Vec::new()
+    }
+
+    /// Gives memory back to [`Product::scratch`].
+    fn keep(memory: Vec<Self>) {
+        drop(memory);
     }
 
     /// `c += a * b`, where `c` has rows `stride` elements apart.
@@ -157,8 +168,8 @@ fn checked<T>(s: Sizes, a: &Matrix<T>, b: &Matrix<T>, c: &[T], stride: usize) ->
 }
 
 macro_rules! floats {
-    ($($t:ident $gemm:ident $follow:item),*) => { $(impl Product for $t {
-        $follow
+    ($($t:ident $gemm:ident { $($item:item)* }),*) => { $(impl Product for $t {
+        $($item)*
         unsafe fn add_product(s: Sizes, a: Matrix<$t>, b: Matrix<$t>, c: *mut $t, stride: usize) {
             if s.m.min(s.n) == 1 {
                 // SAFETY: the caller's promise.
@@ -187,11 +198,32 @@ macro_rules! floats {
 }
 
 floats!(
-    f32 sgemm fn follow(steps: &[Step], channel: usize, run: &mut [f32]) {
-        steps.iter().for_each(|step| step.apply(channel, run));
+    f32 sgemm {
+        fn follow(steps: &[Step], channel: usize, run: &mut [f32]) {
+            steps.iter().for_each(|step| step.apply(channel, run));
+        }
+
+        fn scratch() -> Vec<f32> {
+            SCRATCH.take()
+        }
+
+        fn keep(memory: Vec<f32>) {
+            if memory.capacity() <= SCRATCH_MAX {
+                SCRATCH.set(memory);
+            }
+        }
     },
-    f64 dgemm fn follow(_: &[Step], _: usize, _: &mut [f64]) {}
+    f64 dgemm {}
 );
+
+/// Elements of memory that each thread keeps at most.
+const SCRATCH_MAX: usize = 1 << 21;
+
+thread_local! {
+    /// Taken while it is in use, as a thread may begin another task while it waits for one. Fresh
+    /// memory would be cleared by the system each time.
+    static SCRATCH: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
+}
 
 /// A product with a vector reads its matrix once, which takes longer than the arithmetic.
 ///

@@ -137,7 +137,8 @@ impl<'a, T: Product> Groups<'a, T> {
         if is_pointwise(&self.plan.window) {
             return Matrix::new(&x[start..], self.area);
         }
-        *memory = vec![T::default(); self.depth * n];
+        // All of it is overwritten.
+        memory.resize(self.depth * n, T::default());
         unroll(&self.plan.window, x, start, n, memory);
         Matrix::new(memory, n)
     }
@@ -145,11 +146,12 @@ impl<'a, T: Product> Groups<'a, T> {
     /// All positions of image and group `i` at once, the filters shared out over the threads.
     fn by_filters(&self, i: usize, y: &mut [T]) {
         let (x, w, first) = self.operands(i);
-        let mut memory = Vec::new();
+        let mut memory = T::scratch();
         let b = self.columns(x, 0, self.area, &mut memory);
         let s = Sizes { m: self.plan.filters, k: self.depth, n: self.area };
         y.chunks_mut(self.area).enumerate().for_each(|(f, run)| self.ends.begin(first + f, run));
         multiply_add(s, Matrix::new(w, self.depth), b, y, self.area);
+        T::keep(memory);
         y.chunks_mut(self.area).enumerate().for_each(|(f, run)| self.ends.end(first + f, run));
     }
 
@@ -158,9 +160,10 @@ impl<'a, T: Product> Groups<'a, T> {
         let (x, w, first) = self.operands(i);
         let (filters, n) = y.sizes();
         (0..filters).for_each(|f| self.ends.begin(first + f, y.row(f)));
-        let mut memory = Vec::new();
+        let mut memory = T::scratch();
         let b = self.columns(x, start, n, &mut memory);
         add_to_block(self.depth, Matrix::new(w, self.depth), b, &mut y);
+        T::keep(memory);
         (0..filters).for_each(|f| self.ends.end(first + f, y.row(f)));
     }
 }
