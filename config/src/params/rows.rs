@@ -151,7 +151,7 @@ params! {
     "quantization.block_size": BLOCK_SIZE, 32;
     /// `auto` tries what may help, measures it on data kept apart and takes the best.
     "quantization.accuracy": OneOf(&["default", "auto"]), "default";
-    /// Time that `accuracy = "auto"` may take.
+    /// Time that `accuracy = "auto"` and `sqnr_db_min` may take; what was left out for it is said.
     "quantization.time_budget_s": Int(1, 2_592_000), 600;
     /// Leave in floating point the fewest operations needed to reach this signal-to-noise ratio.
     "quantization.sqnr_db_min": Float(-100.0, 300.0), unset;

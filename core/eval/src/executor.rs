@@ -15,8 +15,11 @@ pub const BYTES_MAX: usize = 16 << 30;
 /// How to run.
 pub struct RunOptions<'a> {
     /// Bytes of intermediate tensors that may be alive at a time; tensors that share memory count
-    /// each. What only constants feed is kept for later runs beside them, up to a quarter of this.
+    /// each.
     pub bytes_max: usize,
+    /// Bytes of what only constants feed that are kept for later runs beside them; at most a quarter
+    /// of [`RunOptions::bytes_max`].
+    pub kept_max: usize,
     /// Sees the values it wants, those of sub-graphs and functions included.
     pub observer: Option<&'a mut (dyn Observer + 'a)>,
     /// Asked before every node; the run ends with `N0309` when it says so.
@@ -25,7 +28,7 @@ pub struct RunOptions<'a> {
 
 impl Default for RunOptions<'_> {
     fn default() -> Self {
-        RunOptions { bytes_max: BYTES_MAX, observer: None, stop: None }
+        RunOptions { bytes_max: BYTES_MAX, kept_max: usize::MAX, observer: None, stop: None }
     }
 }
 

@@ -321,7 +321,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
     /// Keeps tensors for later runs, as far as a part of the memory goes.
     fn keep(&self, kept: &OnceLock<Vec<Tensor>>, outputs: &[Item]) {
         let bytes: usize = outputs.iter().map(Item::byte_len).sum();
-        let room = self.options.bytes_max / KEPT_PART;
+        let room = self.options.kept_max.min(self.options.bytes_max / KEPT_PART);
         if kept.get().is_some() || self.executor.kept.load(Relaxed).saturating_add(bytes) > room {
             return;
         }

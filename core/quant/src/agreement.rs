@@ -3,9 +3,9 @@
 use crate::observer::{Feeds, Limits};
 use crate::values::blocks;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_eval::{Engine, Observer, RunOptions};
+use onnxd_eval::{Engine, Observer, Prepared};
 use onnxd_ir::{Model, Tensor};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A value of the reference and the one that stands for it, by their names, see [`Observer`].
 #[derive(Clone, Debug, PartialEq)]
@@ -73,15 +73,18 @@ impl Agreement {
     }
 }
 
+/// What the reference computed in one run, by name.
+pub type Kept = HashMap<String, Tensor>;
+
 /// Keeps the reference's values of one run.
 struct Keeper<'p> {
-    wanted: &'p HashMap<&'p str, usize>,
-    kept: HashMap<String, Tensor>,
+    wanted: &'p HashSet<&'p str>,
+    kept: Kept,
 }
 
 impl Observer for Keeper<'_> {
     fn wants(&mut self, value: &str) -> bool {
-        self.wanted.contains_key(value)
+        self.wanted.contains(value)
     }
 
     fn see(&mut self, value: &str, tensor: &Tensor) {
@@ -94,7 +97,7 @@ struct Comparer<'p> {
     pairs: &'p [Pair],
     /// Places of pairs by what is found; several may look at one value.
     wanted: &'p HashMap<&'p str, Vec<usize>>,
-    kept: &'p HashMap<String, Tensor>,
+    kept: &'p Kept,
     agreements: &'p mut [Agreement],
     problem: Option<Diagnostic>,
 }
@@ -138,9 +141,47 @@ fn compare(
     seen.ok_or_else(|| fault("it is not made of numbers".to_owned()))
 }
 
+/// What one run of the reference says to the pairs.
+fn keep(
+    reference: &mut dyn Prepared,
+    pairs: &[Pair],
+    feeds: &Feeds,
+    limits: Limits,
+) -> Result<Kept, Diagnostics> {
+    let wanted = pairs.iter().map(|p| p.reference.as_str()).collect();
+    let mut keeper = Keeper { wanted: &wanted, kept: Kept::new() };
+    reference.run(feeds, limits.options(&mut keeper))?;
+    Ok(keeper.kept)
+}
+
+/// What the reference says to `pairs` on samples, of as many of the first ones as fit `bytes_max`:
+/// for comparing several models with it.
+///
+/// # Errors
+/// Why a sample cannot be had or a run failed.
+pub fn references(
+    engine: &dyn Engine,
+    reference: &Model,
+    pairs: &[Pair],
+    samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+    (bytes_max, limits): (usize, Limits),
+) -> Result<Vec<Kept>, Diagnostics> {
+    let mut prepared = engine.prepare(reference)?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    for sample in samples {
+        let kept = keep(&mut *prepared, pairs, &sample?, limits)?;
+        bytes += kept.values().map(Tensor::byte_len).sum::<usize>();
+        if bytes > bytes_max {
+            break;
+        }
+        found.push(kept);
+    }
+    Ok(found)
+}
+
 /// Runs both models side by side and compares the values of `pairs`, in their order. A sample is
 /// given as the reference takes it and as the other one takes it. The values of one run of the
-/// reference are in memory together.
+/// reference are in memory together; what it says to the first samples may be `known`.
 ///
 /// # Errors
 /// Why a sample cannot be had or a run failed; `N0507` if values have different shapes.
@@ -149,31 +190,29 @@ pub fn agreements(
     (reference, found): (&Model, &Model),
     pairs: &[Pair],
     samples: &mut dyn Iterator<Item = Result<(Feeds, Feeds), Diagnostics>>,
-    limits: Limits,
+    (known, limits): (&[Kept], Limits),
 ) -> Result<Vec<Agreement>, Diagnostics> {
     let mut of_reference = engine.prepare(reference)?;
     let mut of_found = engine.prepare(found)?;
-    let keeps = pairs.iter().enumerate().map(|(at, p)| (p.reference.as_str(), at)).collect();
     let mut wanted: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, pair) in pairs.iter().enumerate() {
         wanted.entry(&pair.found).or_default().push(at);
     }
     let mut agreements = vec![Agreement::default(); pairs.len()];
-    let Limits { bytes_max, stop } = limits;
+    let mut known = known.iter();
     for sample in samples {
         let (for_reference, for_found) = sample?;
-        let mut keeper = Keeper { wanted: &keeps, kept: HashMap::new() };
-        let options = RunOptions { bytes_max, stop, observer: Some(&mut keeper) };
-        of_reference.run(&for_reference, options)?;
-        let mut comparer = Comparer {
-            pairs,
-            wanted: &wanted,
-            kept: &keeper.kept,
-            agreements: &mut agreements,
-            problem: None,
+        let fresh;
+        let kept = match known.next() {
+            Some(kept) => kept,
+            None => {
+                fresh = keep(&mut *of_reference, pairs, &for_reference, limits)?;
+                &fresh
+            }
         };
-        let options = RunOptions { bytes_max, stop, observer: Some(&mut comparer) };
-        of_found.run(&for_found, options)?;
+        let (agreements, wanted) = (&mut agreements[..], &wanted);
+        let mut comparer = Comparer { pairs, wanted, kept, agreements, problem: None };
+        of_found.run(&for_found, limits.options(&mut comparer))?;
         if let Some(problem) = comparer.problem {
             return Err(problem.into());
         }

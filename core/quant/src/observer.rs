@@ -38,6 +38,21 @@ pub struct Limits<'a> {
     pub stop: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
+/// Bytes of dequantized weights and the like that are kept from sample to sample: it takes less time
+/// to compute those of large models anew than their memory is worth.
+const KEPT_MAX: usize = 32 << 20;
+
+impl<'a> Limits<'a> {
+    /// A run that an observer sees.
+    pub(crate) fn options<'o>(self, observer: &'o mut (dyn Observer + 'o)) -> RunOptions<'o>
+    where
+        'a: 'o,
+    {
+        let Limits { bytes_max, stop } = self;
+        RunOptions { bytes_max, kept_max: KEPT_MAX, stop, observer: Some(observer) }
+    }
+}
+
 impl Default for Limits<'_> {
     fn default() -> Self {
         Limits { bytes_max: BYTES_MAX, stop: None }
@@ -85,9 +100,7 @@ pub fn observe<S: Statistic>(
     let mut prepared = engine.prepare(model)?;
     let mut collector = Collector { wanted, make, found: BTreeMap::new() };
     for sample in samples {
-        let Limits { bytes_max, stop } = limits;
-        let options = RunOptions { bytes_max, stop, observer: Some(&mut collector) };
-        prepared.run(&sample?, options)?;
+        prepared.run(&sample?, limits.options(&mut collector))?;
     }
     let found = collector.found;
     let mut missing = Diagnostics::default();

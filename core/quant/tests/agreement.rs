@@ -39,7 +39,7 @@ fn differences_are_summed_over_all_samples() {
     let samples = [vec![1.0f32, -0.25, -0.6], vec![-1.3, -1.24]];
     let mut both = samples.iter().map(|x| Ok((feeds(x), feeds(x))));
     let models = (&float, &steps);
-    let found = agreements(&Builtin, models, &pairs, &mut both, Limits::default()).unwrap();
+    let found = agreements(&Builtin, models, &pairs, &mut both, (&[], Limits::default())).unwrap();
     // -1 stays, 0.25 becomes 0 (halves to even), 0.6 0.5, 1.3 1.5, 1.24 1.0.
     let gaps = [0.0, 0.25, 0.1, 0.2, 0.24];
     let values = [1.0, 0.25, 0.6, 1.3, 1.24];
@@ -61,7 +61,8 @@ fn without_samples_nothing_is_said() {
     let (float, steps) = (parse_model(FLOAT).unwrap(), parse_model(STEPS).unwrap());
     let pairs = [pair("y", 1.0, 0.0, None)];
     let none = &mut std::iter::empty();
-    let found = agreements(&Builtin, (&float, &steps), &pairs, none, Limits::default()).unwrap();
+    let found =
+        agreements(&Builtin, (&float, &steps), &pairs, none, (&[], Limits::default())).unwrap();
     assert_eq!((found[0].sqnr_db(), found[0].clipped()), (None, None));
 }
 
@@ -71,7 +72,7 @@ fn what_is_not_finite_on_one_side_is_infinitely_far() {
     let pairs = [pair("y", 1.0, 0.0, None)];
     let mut both = [Ok((feeds(&[-1.0]), feeds(&[f32::NEG_INFINITY])))].into_iter();
     let models = (&float, &float);
-    let found = agreements(&Builtin, models, &pairs, &mut both, Limits::default()).unwrap();
+    let found = agreements(&Builtin, models, &pairs, &mut both, (&[], Limits::default())).unwrap();
     assert_eq!(found[0].sqnr_db(), Some(f64::NEG_INFINITY));
 }
 
@@ -81,7 +82,7 @@ fn other_shapes_are_refused() {
     let pairs = [pair("y", 1.0, 0.0, None)];
     let mut both = [Ok((feeds(&[1.0, 2.0]), feeds(&[1.0])))].into_iter();
     let models = (&float, &float);
-    let found = agreements(&Builtin, models, &pairs, &mut both, Limits::default());
+    let found = agreements(&Builtin, models, &pairs, &mut both, (&[], Limits::default()));
     let text = found.unwrap_err().to_string();
     assert!(text.contains("`y` cannot be compared: its shape is [2], quantized [1]"), "{text}");
 }

@@ -115,7 +115,9 @@ pub(crate) fn quantize(
         magnitudes: BTreeMap::new(),
         learned: samples,
         held: (0, 0),
+        float: Vec::new(),
         deadline: Instant::now(),
+        untried: 0,
         tried: Vec::new(),
     };
     let (found, mut done) = search.finish(&trial, &floats)?;

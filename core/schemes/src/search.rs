@@ -11,11 +11,12 @@ use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
 use onnxd_qdq::accuracy::{
-    Base, correct_biases, equalized, layers_db, magnitudes, outputs_db, sites, smoothed,
+    Base, correct_biases, equalized, float_outputs, layers_db, magnitudes, outputs_db, sites,
+    smoothed,
 };
 use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Done, Request, Weighted};
-use onnxd_quant::{Feeds, Limits, Stats};
+use onnxd_quant::{Feeds, Kept, Limits, Stats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -101,7 +102,11 @@ pub(crate) struct Search<'c> {
     /// The samples that ranges are made of come first, those that choices are measured on last.
     pub(crate) learned: u64,
     pub(crate) held: (u64, u64),
+    /// What the float model gives on the samples that choices are measured on.
+    pub(crate) float: Vec<Kept>,
     pub(crate) deadline: Instant,
+    /// What there was no time for.
+    pub(crate) untried: usize,
     pub(crate) tried: Vec<(String, f64)>,
 }
 
@@ -186,7 +191,9 @@ impl<'c> Search<'c> {
             magnitudes: BTreeMap::new(),
             learned: samples,
             held,
+            float: Vec::new(),
             deadline,
+            untried: 0,
             tried: Vec::new(),
         })
     }
@@ -216,10 +223,32 @@ impl<'c> Search<'c> {
     }
 
     /// Measures a trial against the float model.
-    fn measure(&self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
+    fn measure(&mut self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
+        let float = &self.bases[0].model;
+        let held = || self.data.batches(self.held.0, self.held.1);
+        if self.float.is_empty() {
+            self.float = float_outputs(float, &mut held(), Limits::default())?;
+        }
         let (_, model, _) = self.made(trial, floats)?;
-        let mut held = self.data.batches(self.held.0, self.held.1);
-        outputs_db((&self.bases[0].model, &model), &mut held, Limits::default())
+        outputs_db((float, &model), &mut held(), &self.float, Limits::default())
+    }
+
+    /// Whether the time is over; what is not tried for that reason is counted.
+    fn late(&mut self) -> bool {
+        let late = Instant::now() > self.deadline;
+        self.untried += usize::from(late);
+        late
+    }
+
+    /// That the time was over before everything was tried.
+    fn unfinished(&self) -> Option<Diagnostic> {
+        let text = match self.untried {
+            0 => return None,
+            1 => "one measurement for a better accuracy was left out".to_owned(),
+            n => format!("{n} measurements for a better accuracy were left out"),
+        };
+        let text = format!("{text}: `quantization.time_budget_s` is over");
+        Some(Diagnostic::new(Code::QuantizationLoss, text).help("Allow more time."))
     }
 
     fn attempt(&mut self, mut trial: Trial) -> Outcome<Trial> {
@@ -262,6 +291,9 @@ impl<'c> Search<'c> {
         let mut best = trial(0);
         if self.bases.len() > 1 {
             for base in 0..self.bases.len() {
+                if base > 0 && self.late() {
+                    continue;
+                }
                 self.observe(base, method, 0, self.held.1)?;
                 let found = self.attempt(trial(base))?;
                 best = if base == 0 || found.db > best.db { found } else { best };
@@ -287,6 +319,9 @@ impl<'c> Search<'c> {
         self.smooth(1.0, &SMOOTHED)?;
         let mut best: Option<Trial> = None;
         for base in 0..self.bases.len() {
+            if best.is_some() && self.late() {
+                continue;
+            }
             self.observe(base, Method::Mse, 0, self.learned)?;
             for method in methods {
                 let trial = Trial { base, method, clip_weights: false, correct: false, db: 0.0 };
@@ -313,7 +348,7 @@ impl<'c> Search<'c> {
 
     /// The better one, as long as there is time.
     fn better(&mut self, best: Option<Trial>, trial: Trial) -> Outcome<Option<Trial>> {
-        if best.is_some() && Instant::now() > self.deadline {
+        if best.is_some() && self.late() {
             return Ok(best);
         }
         let found = self.attempt(trial)?;
@@ -336,13 +371,20 @@ impl<'c> Search<'c> {
         }
         let mut costs: Vec<(f64, NodeId)> = Vec::new();
         for node in &products {
-            let others = products.iter().copied().filter(|p| p != node).collect();
-            costs.push((self.measure(trial, &others)?, *node));
+            // One whose cost is not known stays with the integers longest.
+            let db = match self.late() {
+                true => f64::INFINITY,
+                false => {
+                    let others = products.iter().copied().filter(|p| p != node).collect();
+                    self.measure(trial, &others)?
+                }
+            };
+            costs.push((db, *node));
         }
         costs.sort_by(|a, b| a.0.total_cmp(&b.0));
         let ranked: Vec<NodeId> = costs.into_iter().map(|(_, node)| node).collect();
         let (mut low, mut high) = (0, ranked.len());
-        while high - low > 1 {
+        while high - low > 1 && !self.late() {
             let middle = (low + high) / 2;
             match self.measure(trial, &first(middle, &ranked))? >= least {
                 true => high = middle,
@@ -360,6 +402,7 @@ impl<'c> Search<'c> {
     ) -> Outcome<(Model, Done)> {
         let (base, model, mut done) = self.made(trial, floats)?;
         done.notes.extend(unusable(&base));
+        done.notes.extend(self.unfinished());
         let samples = self.data.0.calibration().samples();
         if samples == 0 {
             return Ok((model, done));

@@ -51,7 +51,7 @@ pub(crate) fn measure(
     let stop = || cx.is_stopped();
     let limits = Limits { stop: Some(&stop), ..Limits::default() };
     let models = (&network.model, integer);
-    let cells = agreements(&Builtin, models, &pairs, &mut both, limits)?;
+    let cells = agreements(&Builtin, models, &pairs, &mut both, (&[], limits))?;
     drop(both);
     Ok(Measured { samples, cells, beyond })
 }

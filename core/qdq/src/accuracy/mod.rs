@@ -16,7 +16,9 @@ use crate::request::Request;
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_eval::{Builtin, quoted};
 use onnxd_ir::{DataType, Graph, Model, NodeId, ValueId, ValueType};
-use onnxd_quant::{Agreement, Feeds, Levels, Limits, Pair, Parts, Statistic, Stats, agreements};
+use onnxd_quant::{
+    Agreement, Feeds, Kept, Levels, Limits, Pair, Parts, Statistic, Stats, agreements, references,
+};
 use onnxd_rewrite::{EqualizeWeights, Fuel, Pass, PassContext};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -185,24 +187,46 @@ pub fn equalized(model: &Model, per_channel: bool) -> Result<Option<Model>, Diag
     Ok((rewrites > 0).then_some(equalized))
 }
 
+/// Outputs of a float model that are kept, in bytes.
+const KEPT_MAX: usize = 256 << 20;
+
+/// The outputs that are floats, and those of a quantized model that stand for them.
+fn outputs(float: &Model) -> Vec<Pair> {
+    let graph = &float.graph;
+    let is_float = |v: &&ValueId| {
+        graph[**v].ty.as_ref().and_then(ValueType::dtype).is_none_or(DataType::is_float)
+    };
+    let pair = |v: &ValueId| plain(quoted(&graph[*v].name), quoted(&graph[*v].name));
+    graph.outputs().iter().filter(is_float).map(pair).collect()
+}
+
+/// What a float model gives on samples, or on the first of them if it is much: several models are
+/// compared with that by [`outputs_db`].
+///
+/// # Errors
+/// Why samples cannot be had, or the model does not run on them.
+pub fn float_outputs(
+    float: &Model,
+    samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+    limits: Limits,
+) -> Result<Vec<Kept>, Diagnostics> {
+    references(&Builtin, float, &outputs(float), samples, (KEPT_MAX, limits))
+}
+
 /// How near the outputs of a quantized model are to those of the float model, in dB: the mean over
-/// the outputs that are floats.
+/// the outputs that are floats. What the float model gives on the first samples may be `known`.
 ///
 /// # Errors
 /// Why samples cannot be had, or a model does not run on them.
 pub fn outputs_db(
     (float, quantized): (&Model, &Model),
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+    known: &[Kept],
     limits: Limits,
 ) -> Result<f64, Diagnostics> {
-    let graph = &float.graph;
-    let is_float = |v: &&ValueId| {
-        graph[**v].ty.as_ref().and_then(ValueType::dtype).is_none_or(DataType::is_float)
-    };
-    let pair = |v: &ValueId| plain(quoted(&graph[*v].name), quoted(&graph[*v].name));
-    let pairs: Vec<Pair> = graph.outputs().iter().filter(is_float).map(pair).collect();
+    let models = (float, quantized);
     let mut both = samples.map(|feeds| feeds.map(|f| (f.clone(), f)));
-    let found = agreements(&Builtin, (float, quantized), &pairs, &mut both, limits)?;
+    let found = agreements(&Builtin, models, &outputs(float), &mut both, (known, limits))?;
     let of = |a: &Agreement| a.sqnr_db().map(|db| db.min(300.0));
     let known: Vec<f64> = found.iter().filter_map(of).collect();
     Ok(known.iter().sum::<f64>() / known.len().max(1) as f64)
@@ -232,7 +256,8 @@ pub fn layers_db(
     });
     let (names, pairs): (Vec<String>, Vec<Pair>) = named.unzip();
     let mut both = samples.map(|feeds| feeds.map(|f| (f.clone(), f)));
-    let found = agreements(&Builtin, (&base.model, quantized), &pairs, &mut both, limits)?;
+    let models = (&base.model, quantized);
+    let found = agreements(&Builtin, models, &pairs, &mut both, (&[], limits))?;
     Ok(names.into_iter().zip(found.iter().map(Agreement::sqnr_db)).collect())
 }
 
