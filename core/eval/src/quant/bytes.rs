@@ -31,21 +31,29 @@ impl Parameters<'_> {
     pub(super) fn dequantize(&self, x: &Tensor) -> Option<Tensor> {
         let mut y = vec![0f32; x.len()];
         match x.dtype() {
-            DataType::Uint8 => {
-                let x = x.as_slice::<u8>()?;
-                self.each(&mut y, &|first, y, (s, z)| {
-                    dequantize_run(&x[first..], s, z, y);
-                })?;
-            }
-            DataType::Int8 => {
-                let x = x.as_slice::<i8>()?;
-                self.each(&mut y, &|first, y, (s, z)| {
-                    dequantize_run(&x[first..], s, z, y);
-                })?;
-            }
+            DataType::Uint8 => self.dequantize_all(&x.as_slice::<u8>()?, &mut y)?,
+            DataType::Int8 => self.dequantize_all(&x.as_slice::<i8>()?, &mut y)?,
             _ => return None,
         }
         Some(Tensor::from_vec(x.dims(), y))
+    }
+
+    fn dequantize_all<T: IntoI32>(&self, x: &[T], y: &mut [f32]) -> Option<()> {
+        if let Layout::PerAxis(size, inner @ 1..RUN_MIN) = *self.layout {
+            // Rows are long where runs are not, as with a matrix that has a scale for each column.
+            let repeated = |i: usize| std::iter::repeat_n(i, inner);
+            let scales: Vec<f32> = (0..size).flat_map(repeated).map(|i| self.scales[i]).collect();
+            let zero = |i: usize| i32::try_from(self.zeros[i]).ok();
+            let zeros: Vec<i32> = (0..size).flat_map(repeated).map(zero).collect::<Option<_>>()?;
+            let row = scales.len().max(1);
+            fill_parts(y, row, 1, &|first, part| {
+                for (y, x) in part.chunks_mut(row).zip(x[first..].chunks(row)) {
+                    dequantize_row(x, &scales, &zeros, y);
+                }
+            });
+            return Some(());
+        }
+        self.each(y, &|first, y, (s, z)| dequantize_run(&x[first..], s, z, y))
     }
 
     /// Fills `y` run by run, where a run has one scale and zero point. `None` if the runs are too
@@ -92,6 +100,14 @@ const ROUNDER: f32 = 12_582_912.0;
 vectorized! {
     fn dequantize_run<T: IntoI32>(x: &[T], scale: f32, zero: i32, y: &mut [f32]) {
         for (y, x) in y.iter_mut().zip(x) {
+            *y = (x.wide() - zero) as f32 * scale;
+        }
+    }
+}
+
+vectorized! {
+    fn dequantize_row<T: IntoI32>(x: &[T], scales: &[f32], zeros: &[i32], y: &mut [f32]) {
+        for ((y, x), (scale, zero)) in y.iter_mut().zip(x).zip(scales.iter().zip(zeros)) {
             *y = (x.wide() - zero) as f32 * scale;
         }
     }
