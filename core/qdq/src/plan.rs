@@ -126,6 +126,10 @@ impl Planner<'_> {
             return self.plan.left.push((id, "the params leave it in floating point"));
         };
         let settings = asked.runnable();
+        let half = self.graph.constant(product.w).is_some_and(|w| w.dtype() == DataType::Float16);
+        if half && (settings.activation.bits() > 8 || settings.weight.bits() > 8) {
+            return self.plan.left.push((id, "float16 has fewer digits than integers of 16 bits"));
+        }
         if self.floats.contains(&id) {
             return self.plan.left.push((id, "the demanded accuracy is not reached with it"));
         }

@@ -145,7 +145,7 @@ impl Request {
     #[must_use]
     pub fn idle_types(&self, mode: &str) -> Vec<&str> {
         let known = |op: &str| match mode {
-            "dynamic" => ["Conv", "Gather", "Gemm", "MatMul"].contains(&op),
+            "dynamic" => ["Conv", "Gather", "Gemm", "LSTM", "MatMul"].contains(&op),
             "weight_only" => ["Gather", "Gemm", "MatMul"].contains(&op),
             _ => PRODUCTS.contains(&op) || Follower::knows(op),
         };

@@ -9,6 +9,7 @@
 //! All products that read `x` share its integers. The bias stays in floating point, so nothing but
 //! `x` and the weights is rounded. Tables that are only gathered from become integers as well.
 
+mod lstm;
 mod product;
 mod table;
 
@@ -119,6 +120,7 @@ fn graph(
                 site.product(g, id, settings)
             }
             "Gather" => site.table(g, id, settings),
+            "LSTM" => site.lstm(g, id, settings),
             _ => continue,
         };
         match outcome {

@@ -3,7 +3,7 @@
 use super::{difference, model, outputs, samples};
 use crate::accuracy::Base;
 use crate::calibrate::Method;
-use crate::{Done, Request, fold};
+use crate::{Done, Request, Settings, fold, plan};
 use onnxd_ir::{DataType, Level, Model, Reals, Tensor, infer, text, verify};
 use onnxd_quant::{Feeds, Limits};
 use std::collections::BTreeSet;
@@ -156,6 +156,10 @@ fn float16_keeps_its_type() {
         assert_eq!(scale.dtype(), DataType::Float16);
         assert!(scale.to_reals().unwrap().values.iter().all(|s| *s > 0.0));
     }
+    let settings = Settings { activation: DataType::Uint16, ..Settings::default() };
+    let request = Request { settings, ..Request::default() };
+    let wide = plan(&float.graph, &request, &BTreeSet::new());
+    assert!(wide.products.is_empty() && wide.left[0].1.contains("fewer digits"), "{wide:?}");
     let of = |model: &Model| outputs(model, &feeds)[0].1.to_reals().unwrap().values;
     for (a, b) in of(&float).iter().zip(of(&pairs)) {
         assert!((a - b).abs() < 0.1 && a.is_finite(), "{a} {b}");

@@ -200,3 +200,29 @@ fn reduced_weights_cannot_saturate_16_bits() {
     let cast = quantized.graph.nodes().find(|(_, n)| n.is("Cast")).unwrap().1;
     assert!(matches!(cast.attr("to"), Some(Attr::Int(1))));
 }
+
+#[test]
+fn recurrent_layers_of_both_directions() {
+    let float = model(
+        "g (float[5,2,4] x) => (float[5,2,2,3] y, float[2,2,3] h)
+         <float[2,12,4] w, float[2,12,3] r, float[2,24] b, float[2,2,3] h0>
+         { y, h = LSTM<direction = \"bidirectional\", hidden_size = 3>(x, w, r, b, , h0) }",
+        3,
+    );
+    let samples = samples(&float, 3, 8);
+    for per_channel in [true, false] {
+        let settings = Settings { per_channel, ..Settings::default() };
+        let (quantized, done) = dynamic(&float, settings, Form::QLinear);
+        assert_eq!(operators(&quantized), "DynamicQuantizeLSTM");
+        assert_eq!((done.layers.len(), done.left_in_float.len()), (1, 0), "{done:?}");
+        let (worst, largest) = difference(&float, &quantized, &samples);
+        assert!(worst > 0.0 && worst < 0.03 * largest, "{worst} of {largest}");
+        let (_, node) = quantized.graph.nodes().next().unwrap();
+        let constant = |slot: usize| quantized.graph.constant(node.input(slot).unwrap()).unwrap();
+        assert_eq!((constant(1).dims(), constant(2).dims()), (&[2, 4, 12][..], &[2, 3, 12][..]));
+        let scales: &[usize] = if per_channel { &[2, 12] } else { &[2] };
+        assert_eq!((constant(8).dims(), constant(11).dims()), (scales, scales));
+    }
+    let (_, done) = dynamic(&float, Settings::default(), Form::Qdq);
+    assert_eq!(done.left_in_float[0].reason, "the standard has no LSTM on integers");
+}
