@@ -6,7 +6,7 @@ use Kind::{Bool, Float, Int, List, OneOf, Special, Text};
 
 use super::special::{
     check_dynamic_axes, check_file_name, check_format, check_inc_format, check_inner_path,
-    check_nbbits, check_overrides, check_shapes, check_stimuli_range,
+    check_nbbits, check_overrides, check_range, check_shapes, check_stimuli_range,
 };
 
 macro_rules! params {
@@ -35,6 +35,8 @@ const RECIPE: Kind = OneOf(&["QDQ_OP_FP32_BIAS", "QDQ_OP_INT32_BIAS", "QDQ_OP_FP
 const NBBITS: Kind = Special("1 to 16, 32 or 64", check_nbbits);
 const STIMULI_RANGE: Kind =
     Special("\"declared\" | \"data\" | a positive number", check_stimuli_range);
+const NUMBERS: Kind = List(&Float(f64::MIN, f64::MAX));
+const RANGE: Kind = Special("a list of two numbers, the smaller first", check_range);
 const ROUND_MODES: Kind = OneOf(&["NONE", "RINTF"]);
 const DTYPE: Kind = OneOf(&[
     "float32",
@@ -242,6 +244,28 @@ params! {
     "calibration.percentile": Float(50.0, 100.0), 99.999;
     /// Use the statistics of an earlier calibration, `calibration.json`, instead of samples.
     "calibration.reload": Bool, false;
+    /// Count values for the report's histograms also where the method takes none; costs time.
+    "calibration.histograms": Bool, false;
+    /// Samples of random numbers in place of data. Ranges are then guesses, and the report says so.
+    "calibration.random": Int(1, 1_000_000), unset;
+    /// Where random numbers lie; unset draws them with mean 0 and standard deviation 1.
+    "calibration.random_range": RANGE, unset;
+    /// Size of axes that the model leaves open, beside the first, in random samples.
+    "calibration.random_size": Int(1, 1_048_576), unset;
+    /// Another seed gives other random numbers.
+    "calibration.random_seed": Int(0, 4_294_967_295), 0;
+    /// Pixels of a picture's shorter side, of which the middle is taken; unset stretches pictures to the input's size.
+    "calibration.resize": Int(1, 65_536), unset;
+    /// Number that bytes of pictures are multiplied with; unset takes 1/255, and 1 for inputs of bytes.
+    "calibration.scale": Float(f64::MIN, f64::MAX), unset;
+    /// Taken from scaled pictures; one number, or one for each channel.
+    "calibration.mean": NUMBERS, [];
+    /// Pictures are divided by it after that; one number, or one for each channel.
+    "calibration.std": NUMBERS, [];
+    /// Order of a picture's channels; unset takes RGB.
+    "calibration.color": OneOf(&["rgb", "bgr"]), unset;
+    /// Axes of an input of pictures; unset finds the axis of 1 or 3 channels.
+    "calibration.layout": OneOf(&["nchw", "nhwc"]), unset;
 
     /// Inputs to run; unset takes `inputs.npz`.
     "check.inputs": INNER_PATH, unset;

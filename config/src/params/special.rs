@@ -103,6 +103,15 @@ pub(super) fn check_stimuli_range(value: Value) -> Checked {
     }
 }
 
+/// Two numbers.
+pub(super) fn check_range(value: Value) -> Checked {
+    let numbers = value.as_array().map(|ends| ends.iter().map(Value::as_f64).collect::<Vec<_>>());
+    match numbers.as_deref() {
+        Some([Some(low), Some(high)]) if low < high && (high - low).is_finite() => Ok(value),
+        _ => Err(refusal("a list of two numbers such as [-1, 1], the smaller first", &value)),
+    }
+}
+
 /// A list of shapes; a size is a number or the name of a size left open.
 pub(super) fn check_shapes(value: Value) -> Checked {
     let size = |v: &Value| match v {

@@ -23,17 +23,24 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// The stream of a seed.
-struct Source {
+#[derive(Clone, Debug)]
+pub struct Source {
     state: u64,
 }
 
 impl Source {
+    /// Equal numbers for equal seeds.
+    #[must_use]
+    pub fn new(seed: u64) -> Source {
+        Source { state: seed }
+    }
+
     fn of(call: &Call) -> Outcome<Source> {
         Ok(Source { state: u64::from(call.float("seed", 0.0)?.to_bits()) })
     }
 
     /// 64 random bits.
-    fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -46,7 +53,8 @@ impl Source {
         (self.bits() >> (64 - digits)) as f64 / (1u64 << digits) as f64
     }
 
-    fn fraction(&mut self) -> f64 {
+    /// From 0 to below 1.
+    pub fn fraction(&mut self) -> f64 {
         self.unit(53)
     }
 
@@ -67,7 +75,7 @@ impl Source {
 
     /// A standard normal number, by rejection after Karney: the whole part k and the fraction x of
     /// its magnitude are kept with probabilities whose product is exp(-(k + x)^2 / 2).
-    fn normal(&mut self) -> f64 {
+    pub fn normal(&mut self) -> f64 {
         loop {
             let mut k = 0u32;
             while self.survives(0.5) {

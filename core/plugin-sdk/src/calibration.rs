@@ -4,6 +4,7 @@
 mod column;
 mod files;
 mod pictures;
+mod random;
 
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
@@ -24,7 +25,8 @@ pub type Feeds = BTreeMap<String, Tensor>;
 /// An array has the samples along its first axis and the name of an input; a single array may have any name. An array
 /// with an axis more than the input has holds whole inputs, one with an axis less is one sample. Arrays are taken as
 /// they are. Pictures, also those of IDX files, go through the steps that the front-end left in the model's metadata
-/// ([`crate::preprocess`]).
+/// ([`crate::preprocess`]), else those that the params of the section `calibration` tell. With `calibration.random`,
+/// samples are random numbers.
 #[derive(Debug, Default)]
 pub struct Calibration {
     columns: Vec<Column>,
@@ -34,13 +36,32 @@ pub struct Calibration {
     batch_size: usize,
     source_batch: usize,
     used: AtomicU64,
+    notes: Vec<Diagnostic>,
+    is_random: bool,
 }
 
 impl Calibration {
     /// Looks at the headers of the files only.
     pub(crate) fn of(submission: &Submission, model: &Model) -> Result<Calibration, Diagnostics> {
         let limit = submission.param("calibration", "samples").as_u64().unwrap_or(u64::MAX);
+        if let Some(asked) = random::Asked::of(submission) {
+            return Calibration::drawn(submission, model, asked);
+        }
         Calibration::read(submission, model, files::found(submission)?, limit)
+    }
+
+    /// Random numbers in place of data.
+    fn drawn(
+        submission: &Submission,
+        model: &Model,
+        asked: random::Asked,
+    ) -> Result<Calibration, Diagnostics> {
+        let columns = column::random(model, asked)?;
+        let drawn: Vec<String> = columns.iter().filter_map(Column::drawn).collect();
+        let text = format!("calibration data were drawn at random: {}", drawn.join(", "));
+        let notes = vec![Diagnostic::new(Code::CalibrationRandom, text)];
+        let all = Calibration { columns, notes, is_random: true, ..Calibration::default() };
+        Ok(all.of_samples(submission, model, asked.samples))
     }
 
     /// Samples that lie elsewhere in the submission, in the same form; empty if there is nothing at `path`.
@@ -62,7 +83,7 @@ impl Calibration {
             return Ok(Calibration { batch_size: 1, source_batch: 1, ..Calibration::default() });
         }
         let labels = column::labels(model, &mut found)?;
-        let columns = column::columns(model, &found, submission.job())?;
+        let columns = column::columns(model, &found, submission)?;
         let mut counts: Vec<u64> = columns.iter().chain(&labels).map(Column::samples).collect();
         counts.dedup();
         let [count] = counts[..] else {
@@ -70,20 +91,30 @@ impl Calibration {
                 format!("the inputs (or labels) have different numbers of samples: {counts:?}");
             return Err(Diagnostic::new(Code::EvalInputs, text).into());
         };
+        let notes = columns.iter().find_map(Column::guess).map(guessed).into_iter().collect();
+        let all = Calibration { columns, labels, notes, ..Calibration::default() };
+        Ok(all.of_samples(submission, model, count.min(limit)))
+    }
+
+    /// With so many samples, in batches as params, network or source have them.
+    fn of_samples(self, submission: &Submission, model: &Model, samples: u64) -> Calibration {
         let asked = submission.param("calibration", "batch_size").as_u64();
-        let own = columns.iter().find_map(Column::batch_size);
+        let own = self.columns.iter().find_map(Column::batch_size);
         let size = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or(1).max(1);
         let batch_size = size(asked.or(own));
         let source_batch = size(asked.or(own).or_else(|| declared_batch(model)));
-        let samples = count.min(limit);
-        Ok(Calibration {
-            columns,
-            labels,
-            samples,
-            batch_size,
-            source_batch,
-            used: AtomicU64::new(0),
-        })
+        Calibration { samples, batch_size, source_batch, ..self }
+    }
+
+    /// What a user should know of how the samples came about.
+    pub(crate) fn notes(&self) -> &[Diagnostic] {
+        &self.notes
+    }
+
+    /// Whether the samples are random numbers instead of data.
+    #[must_use]
+    pub fn is_random(&self) -> bool {
+        self.is_random
     }
 
     /// How many samples there are.
@@ -143,6 +174,15 @@ impl Calibration {
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
+}
+
+/// That nobody said how pictures become samples.
+fn guessed(how: &str) -> Diagnostic {
+    let text = format!("nothing says how pictures become samples of this model; taken is {how}");
+    Diagnostic::new(Code::EvalInputs, text).help(
+        "Say it as the model was trained: `calibration.resize`, `scale`, `mean`, `std`, `color`, \
+         `layout`.",
+    )
 }
 
 /// What the front-end says of the source's batches.

@@ -22,7 +22,9 @@ pub use component::Component;
 pub use external::External;
 pub use fingerprint::fingerprint;
 pub use frontend::{Claim, Frontend, Imported, Need, Probe};
-pub use quantizer::{Accumulator, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
+pub use quantizer::{
+    Accumulator, Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer,
+};
 pub use submission::Submission;
 
 pub use bytes;

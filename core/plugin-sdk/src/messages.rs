@@ -2,7 +2,7 @@
 
 use crate::diagnostics::{Diagnostic, Layer};
 use crate::frontend::{Claim, Need, Probe};
-use crate::quantizer::{QuantizeContext, QuantizedLayer, QuantizedTensor};
+use crate::quantizer::{Attempt, QuantizeContext, QuantizedLayer, QuantizedTensor};
 use crate::rewrite::PassReport;
 use onnxd_proto::onnxd as message;
 
@@ -68,6 +68,11 @@ pub(crate) fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
         seen_min: t.seen.map(|r| r.0),
         seen_max: t.seen.map(|r| r.1),
         clipped: t.clipped,
+        counts: t.counts.as_ref().map(|c| message::Counts {
+            low: c.low,
+            high: c.high,
+            counts: c.counts.clone(),
+        }),
     };
     let layer = |l: &QuantizedLayer| message::QuantizedLayer {
         name: l.name.clone(),
@@ -83,13 +88,22 @@ pub(crate) fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
     };
     let left =
         |(at, reason): &(String, String)| message::Skip { at: at.clone(), reason: reason.clone() };
+    let attempt = |a: &Attempt| message::Attempt {
+        what: a.what.clone(),
+        sqnr_db: a.sqnr_db,
+        chosen: a.chosen,
+    };
+    let notes = cx.calibration().notes().iter().chain(&said.notes);
     message::QuantizeLog {
-        notes: said.notes.iter().map(|d| diagnostic(d, "warning")).collect(),
+        notes: notes.map(|d| diagnostic(d, "warning")).collect(),
         metadata: said.metadata.iter().cloned().collect(),
         tensors: said.tensors.iter().map(tensor).collect(),
         layers: said.layers.iter().map(layer).collect(),
         left_in_float: said.left_in_float.iter().map(left).collect(),
         samples: cx.calibration().used(),
         compared: said.compared,
+        statistics: said.statistics.clone(),
+        random_samples: if cx.calibration().is_random() { cx.calibration().used() } else { 0 },
+        tried: said.tried.iter().map(attempt).collect(),
     }
 }

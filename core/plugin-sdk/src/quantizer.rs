@@ -41,6 +41,30 @@ pub struct QuantizedTensor {
     pub seen: Option<(f64, f64)>,
     /// Share of the values on calibration data that lie beyond the range, if it was measured.
     pub clipped: Option<f64>,
+    /// How often which values were seen, if they were counted.
+    pub counts: Option<Counts>,
+}
+
+/// Counts of values in intervals of equal width; a report draws them, so some dozens do.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Where the first interval begins.
+    pub low: f64,
+    /// Where the last one ends.
+    pub high: f64,
+    /// Values in each.
+    pub counts: Vec<u64>,
+}
+
+/// A way to quantize that was tried, for the report.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attempt {
+    /// What is special about it.
+    pub what: String,
+    /// Signal-to-noise ratio of the outputs against float on calibration data.
+    pub sqnr_db: f64,
+    /// Whether the result was made so.
+    pub chosen: bool,
 }
 
 /// Sums of a quantized layer, before they are brought back to few bits.
@@ -86,6 +110,8 @@ pub(crate) struct Said {
     pub(crate) layers: Vec<QuantizedLayer>,
     pub(crate) left_in_float: Vec<(String, String)>,
     pub(crate) compared: u64,
+    pub(crate) statistics: String,
+    pub(crate) tried: Vec<Attempt>,
 }
 
 /// What a quantizer works with: params, calibration data, and the report it adds to.
@@ -221,6 +247,16 @@ impl QuantizeContext {
     /// Says on how many samples the float and the quantized graph ran side by side.
     pub fn compared(&mut self, samples: u64) {
         self.said.compared = samples;
+    }
+
+    /// Says where ranges come from, if not from samples.
+    pub fn statistics(&mut self, origin: impl Into<String>) {
+        self.said.statistics = origin.into();
+    }
+
+    /// Puts a way that was tried into the report.
+    pub fn tried(&mut self, attempt: Attempt) {
+        self.said.tried.push(attempt);
     }
 
     /// Puts a node that stays in floating point, and why, into the report.

@@ -157,10 +157,15 @@ fn entropy(counts: &[u64], quanta: usize) -> usize {
     best.1
 }
 
-/// Of the counts spread evenly over the bins of each integer from the counts themselves.
+/// Of the counts spread evenly over the bins of each integer from the counts themselves, both as
+/// shares of their sums.
 fn divergence(counts: &[f64], beyond: f64, quanta: usize, total: f64) -> f64 {
     let cut = counts.len();
-    let mut sum = 0.0;
+    let within = total - beyond;
+    if within <= 0.0 {
+        return f64::INFINITY;
+    }
+    let mut sum = (within / total).ln();
     for quantum in 0..quanta {
         let bins = quantum * cut / quanta..(quantum + 1) * cut / quanta;
         let part = &counts[bins.clone()];

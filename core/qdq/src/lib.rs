@@ -34,7 +34,9 @@ pub use fold::{Folded, fold, fold_products};
 pub use follower::Follower;
 pub use place::{Ranges, place};
 pub use plan::{Plan, Quantized, plan};
-pub use report::{Done, Form, LeftInFloat, QuantizedLayer, QuantizedTensor, name_of};
+pub use report::{
+    Attempt, Done, Form, LeftInFloat, QuantizedLayer, QuantizedTensor, Seen, name_of,
+};
 pub use request::{Overrides, Request, Settings};
 pub use unfold::{is_quantized, unfold};
 pub use weight_only::{Data, quantize_weights};

@@ -2,6 +2,8 @@
 
 use onnxd_diagnostics::Diagnostic;
 use onnxd_ir::{DataType, Graph, Node, verify};
+use onnxd_quant::Stats;
+use std::collections::BTreeMap;
 
 /// How the quantized graph is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +54,38 @@ pub struct LeftInFloat {
     pub reason: String,
 }
 
+/// A way to quantize that was tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempt {
+    /// What is special about it.
+    pub what: String,
+    /// Signal-to-noise ratio of the outputs against float.
+    pub sqnr_db: f64,
+    /// Whether the result was made so.
+    pub chosen: bool,
+}
+
+/// What was seen of a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// Smallest and largest value.
+    pub range: Option<(f64, f64)>,
+    /// Where counts begin and end, and the counts, in intervals of equal width.
+    pub counts: Option<(f64, f64, Vec<u64>)>,
+}
+
+impl Seen {
+    /// Intervals of the counts, at most.
+    const INTERVALS: usize = 64;
+
+    /// The part of statistics that a report shows.
+    #[must_use]
+    pub fn of(stats: &Stats) -> Seen {
+        let counts = stats.histogram.as_ref().and_then(|h| h.coarse(Seen::INTERVALS));
+        Seen { range: stats.extremes.range(), counts }
+    }
+}
+
 /// What a quantization did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Done {
@@ -61,6 +95,12 @@ pub struct Done {
     pub layers: Vec<QuantizedLayer>,
     /// Nodes that were not.
     pub left_in_float: Vec<LeftInFloat>,
+    /// What was seen of the values that became integers, by name.
+    pub seen: BTreeMap<String, Seen>,
+    /// Where ranges come from, if not from samples.
+    pub statistics: String,
+    /// Ways that were tried.
+    pub tried: Vec<Attempt>,
     /// What a user should know besides.
     pub notes: Vec<Diagnostic>,
     /// Products of signed activations whose weights are signed where unsigned ones were asked for.

@@ -201,4 +201,21 @@ impl Histogram {
             positive: positive.to_vec(),
         })
     }
+
+    /// The counts in at most `most` intervals of equal width, from the lowest value to the highest:
+    /// where the first begins, where the last ends, and the counts; `None` without values.
+    #[must_use]
+    pub fn coarse(&self, most: usize) -> Option<(f64, f64, Vec<u64>)> {
+        let bins: Vec<Bin> = self.bins().collect();
+        let first = bins.iter().position(|bin| bin.count > 0)?;
+        let last = bins.iter().rposition(|bin| bin.count > 0)?;
+        let each = (last + 1 - first).div_ceil(most.max(1));
+        let counts: Vec<u64> = bins[first..=last]
+            .chunks(each)
+            .map(|bins| bins.iter().map(|bin| bin.count).sum())
+            .collect();
+        let low = bins[first].from;
+        let high = low + (counts.len() * each) as f64 * self.width();
+        Some((low, high, counts))
+    }
 }

@@ -94,7 +94,9 @@ impl Stats {
         let (min, max) = saved.range.unwrap_or((f64::INFINITY, f64::NEG_INFINITY));
         let histogram = saved.histogram.as_ref().map(Histogram::restored);
         let parts = Parts { moments: false, ..Parts::default() };
+        let seen = saved.range.is_some() || saved.not_finite > 0;
         Some(Stats {
+            tensors: u64::from(seen),
             zeros: saved.zeros,
             infinities: saved.not_finite,
             extremes: Extremes { min, max },

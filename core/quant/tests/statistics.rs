@@ -115,6 +115,15 @@ proptest! {
             let within = finite.iter().filter(|x| bin.from <= **x && **x < bin.to).count();
             prop_assert_eq!(bin.count, within as u64, "{:?}", bin);
         }
+        if let Some((low, high, counts)) = histogram.coarse(7) {
+            let width = (high - low) / counts.len() as f64;
+            prop_assert!(counts.len() <= 7 && counts[0] > 0 && counts[counts.len() - 1] > 0);
+            for (i, count) in counts.iter().enumerate() {
+                let (from, to) = (low + i as f64 * width, low + (i + 1) as f64 * width);
+                let within = finite.iter().filter(|x| from <= **x && **x < to).count();
+                prop_assert_eq!(*count, within as u64);
+            }
+        }
         if size > 1e-30 {
             let used = histogram.negative().len().max(histogram.positive().len());
             prop_assert!(size / histogram.width() >= (used / 2) as f64, "bins are not wasted");

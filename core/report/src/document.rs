@@ -3,7 +3,7 @@
 //! The messages' own names are used below the top level, so that there is one list of fields.
 
 use onnxd_proto::onnxd::{
-    Accumulator, Component, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount,
+    Accumulator, Attempt, Component, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount,
     OutputNumerics, Param, Pass, Quantization, QuantizedLayer, QuantizedTensor, Recognition,
     Report, Skip, Stage, ValueSummary,
 };
@@ -79,6 +79,12 @@ struct Quantized {
     tensors: Vec<QuantizedTensor>,
     layers: Vec<Layer>,
     left_in_float: Vec<Skip>,
+    #[serde(default)]
+    statistics: String,
+    #[serde(default)]
+    random_samples: u64,
+    #[serde(default)]
+    tried: Vec<Attempt>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -195,6 +201,9 @@ impl From<Quantization> for Quantized {
             layers,
             left_in_float,
             compared,
+            statistics,
+            random_samples,
+            tried,
         } = q;
         let layers = layers.into_iter().map(|l| Layer {
             name: l.name,
@@ -205,7 +214,19 @@ impl From<Quantization> for Quantized {
             accumulator: l.accumulator,
         });
         let layers = layers.collect();
-        Quantized { format, quantizer, plugin, samples, tensors, layers, left_in_float, compared }
+        Quantized {
+            format,
+            quantizer,
+            plugin,
+            samples,
+            tensors,
+            layers,
+            left_in_float,
+            compared,
+            statistics,
+            random_samples,
+            tried,
+        }
     }
 }
 
@@ -220,6 +241,9 @@ impl From<Quantized> for Quantization {
             layers,
             left_in_float,
             compared,
+            statistics,
+            random_samples,
+            tried,
         } = q;
         let layers = layers.into_iter().map(|l| QuantizedLayer {
             name: l.name,
@@ -239,6 +263,9 @@ impl From<Quantized> for Quantization {
             layers,
             left_in_float,
             compared,
+            statistics,
+            random_samples,
+            tried,
         }
     }
 }

@@ -4,11 +4,15 @@
 
 use crate::FAILED;
 use crate::SUCCEEDED;
-use crate::sections::{Section, sections};
+use crate::sections::{Chart, Section, sections};
 use onnxd_proto::onnxd::Report;
 
 /// Width of the longest bar, in CSS pixels.
 const BAR_WIDTH: f64 = 160.0;
+
+/// Of a drawing of counts, in CSS pixels.
+const CHART_WIDTH: f64 = 256.0;
+const CHART_HEIGHT: f64 = 40.0;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --line: #8884; --bar: #3b7dd8; --good: #1a7f37;
@@ -29,6 +33,8 @@ th, td { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0;
 th { font-weight: 600; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 rect { fill: var(--bar); }
+path { fill: var(--bar); }
+line { stroke: var(--bad); }
 footer { margin-top: 2rem; opacity: .7; font-size: .85rem; }
 ";
 
@@ -63,6 +69,11 @@ fn push_section(out: &mut String, section: &Section) {
         let title = column.trim_start_matches('#');
         out.push_str(&format!("<th{}>{title}</th>", class_of(column)));
     }
+    if !section.charts.is_empty() {
+        out.push_str(
+            "<th>values seen, counts as logarithms; what is kept lies between the lines</th>",
+        );
+    }
     if !section.bars.is_empty() {
         out.push_str("<th></th>");
     }
@@ -72,6 +83,10 @@ fn push_section(out: &mut String, section: &Section) {
         out.push_str("<tr>");
         for (cell, column) in row.iter().zip(section.columns) {
             out.push_str(&format!("<td{}>{}</td>", class_of(column), escape(cell)));
+        }
+        if let Some(counts) = section.charts.get(i) {
+            let drawing = counts.as_ref().map(chart).unwrap_or_default();
+            out.push_str(&format!("<td>{drawing}</td>"));
         }
         if let Some(length) = section.bars.get(i) {
             out.push_str(&format!("<td>{}</td>", bar(*length, longest)));
@@ -91,6 +106,31 @@ fn bar(length: f64, longest: f64) -> String {
     format!(
         "<svg width=\"{BAR_WIDTH}\" height=\"12\" aria-hidden=\"true\">\
          <rect width=\"{width:.1}\" height=\"12\"/></svg>"
+    )
+}
+
+/// Bars over the values that were seen, and lines at the ends of the range that is kept, where
+/// those lie among them.
+fn chart(chart: &Chart) -> String {
+    let log = |n: &u64| (1.0 + *n as f64).ln();
+    let highest = chart.counts.iter().map(log).fold(0.0, f64::max);
+    let step = CHART_WIDTH / chart.counts.len().max(1) as f64;
+    let mut bars = format!("M0 {CHART_HEIGHT}");
+    for count in &chart.counts {
+        let share = if highest > 0.0 { log(count) / highest } else { 0.0 };
+        bars.push_str(&format!("V{:.1}h{step:.2}", CHART_HEIGHT * (1.0 - share)));
+    }
+    bars.push_str(&format!("V{CHART_HEIGHT}Z"));
+    let (low, high) = chart.span;
+    let place = |x: f64| (x - low) / (high - low) * CHART_WIDTH;
+    let ends = [chart.range.0, chart.range.1].map(place);
+    let inside = ends.into_iter().filter(|x| (0.0..=CHART_WIDTH).contains(x));
+    let lines: String = inside
+        .map(|x| format!("<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{CHART_HEIGHT}\"/>"))
+        .collect();
+    format!(
+        "<svg width=\"{CHART_WIDTH}\" height=\"{CHART_HEIGHT}\" role=\"img\">\
+         <title>{low:.4} to {high:.4}</title><path d=\"{bars}\"/>{lines}</svg>"
     )
 }
 

@@ -18,8 +18,18 @@ pub(crate) struct Section {
     pub(crate) columns: &'static [&'static str],
     /// Cells, one line of text each.
     pub(crate) rows: Vec<Vec<String>>,
+    /// A drawing for each row, in the order of the rows; empty for none.
+    pub(crate) charts: Vec<Option<Chart>>,
     /// Lengths of a bar for each row, in the order of the rows; empty for no bars.
     pub(crate) bars: Vec<f64>,
+}
+
+/// How often which values were seen, and what of them is kept.
+pub(crate) struct Chart {
+    /// Where the first interval begins, and where the last one ends.
+    pub(crate) span: (f64, f64),
+    pub(crate) counts: Vec<u64>,
+    pub(crate) range: (f64, f64),
 }
 
 /// All tables that have rows, in reading order: what went wrong comes first.
@@ -31,6 +41,8 @@ pub(crate) fn sections(report: &Report) -> Vec<Section> {
         operators(report),
         passes(report),
         skips(report),
+        quantization(report),
+        tried(report),
         quantized_layers(report),
         quantized_tensors(report),
         left_in_float(report),
@@ -57,7 +69,7 @@ fn table(
     columns: &'static [&'static str],
     rows: Vec<Vec<String>>,
 ) -> Section {
-    Section { key, title, columns, rows, bars: Vec::new() }
+    Section { key, title, columns, rows, bars: Vec::new(), charts: Vec::new() }
 }
 
 fn recognition(report: &Report) -> Section {
@@ -143,6 +155,38 @@ fn skips(report: &Report) -> Section {
     table("skip", "Left as they were", &["pass", "#places", "reason", "at"], rows)
 }
 
+/// What was asked for, and where ranges come from.
+fn quantization(report: &Report) -> Section {
+    let mut rows = Vec::new();
+    let mut row = |key: &str, value: String| rows.push(vec![key.to_owned(), value]);
+    if let Some(q) = &report.quantization {
+        row("format", line(&q.format));
+        row("quantizer", format!("{} of {}", line(&q.quantizer), line(&q.plugin)));
+        if q.random_samples > 0 {
+            row("random samples", format!("{}: no data", count(q.random_samples)));
+        } else {
+            row("calibration samples", count(q.samples));
+        }
+        if !q.statistics.is_empty() {
+            row("statistics", line(&q.statistics));
+        }
+        if q.compared > 0 {
+            row("compared samples", count(q.compared));
+        }
+    }
+    table("quantization", "Quantization", &["property", "value"], rows)
+}
+
+fn tried(report: &Report) -> Section {
+    let tried = report.quantization.iter().flat_map(|q| &q.tried);
+    let row = |a: &onnxd_proto::onnxd::Attempt| {
+        let chosen = if a.chosen { "chosen" } else { "" };
+        vec![line(&a.what), real(a.sqnr_db), chosen.to_owned()]
+    };
+    let columns = &["what", "#SQNR dB", "outcome"];
+    table("tried", "Tried", columns, tried.map(row).collect())
+}
+
 /// Layers, worst first.
 fn quantized_layers(report: &Report) -> Section {
     let layers = report.quantization.iter().flat_map(|q| &q.layers);
@@ -185,7 +229,18 @@ fn quantized_tensors(report: &Report) -> Section {
         vec![line(&t.name), line(&t.r#type), scale, zero, range, seen, line(&t.method)]
     };
     let columns = &["tensor", "type", "#scale", "#zero point", "#range", "#seen", "method"];
-    table("tensor", "Quantized tensors", columns, tensors.map(row).collect())
+    let rows = tensors.clone().map(row).collect();
+    let mut section = table("tensor", "Quantized tensors", columns, rows);
+    if tensors.clone().any(|t| t.counts.is_some()) {
+        section.charts = tensors.map(chart).collect();
+    }
+    section
+}
+
+fn chart(t: &onnxd_proto::onnxd::QuantizedTensor) -> Option<Chart> {
+    let seen = t.counts.as_ref()?;
+    let range = t.min.zip(t.max)?;
+    Some(Chart { span: (seen.low, seen.high), counts: seen.counts.clone(), range })
 }
 
 fn left_in_float(report: &Report) -> Section {

@@ -2,9 +2,9 @@
 
 use crate::{FAILED, LINES_MAX, SCHEMA, SUCCEEDED, from_json, html, json, receipt, text};
 use onnxd_proto::onnxd::{
-    Accumulator, Component, Declined, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount,
-    OutputNumerics, Param, Pass, Quantization, QuantizedLayer, QuantizedTensor, Recognition,
-    Report, Skip, Stage, ValueSummary,
+    Accumulator, Attempt, Component, Counts, Declined, Diagnostic, FileDigest, ModelSummary,
+    Numerics, OpCount, OutputNumerics, Param, Pass, Quantization, QuantizedLayer, QuantizedTensor,
+    Recognition, Report, Skip, Stage, ValueSummary,
 };
 
 fn op(op: &str, source: u64, after_passes: u64, r#final: u64) -> OpCount {
@@ -272,9 +272,15 @@ fn quantization_is_shown_and_reads_back() {
         seen_min: Some(-1.5),
         seen_max: Some(7.25),
         clipped: Some(0.125),
+        min: Some(-1.0),
+        max: Some(6.0),
+        counts: Some(Counts { low: -2.0, high: 8.0, counts: vec![1, 0, 1000, 20, 7] }),
         ..QuantizedTensor::default()
     };
+    let attempt = |what: &str, sqnr_db, chosen| Attempt { what: what.into(), sqnr_db, chosen };
     let quantization = Quantization {
+        statistics: "of 8 samples, reloaded".into(),
+        tried: vec![attempt("min-max", 31.5, false), attempt("MSE <&>", 33.25, true)],
         format: "N2D2".into(),
         quantizer: "n2d2".into(),
         samples: 8,
@@ -300,9 +306,17 @@ fn quantization_is_shown_and_reads_back() {
         "12.50 %",
         "17 of 32",
         "-1.5000 to 7.2500",
+        "of 8 samples, reloaded",
+        "MSE <&>  33.2500  chosen",
     ] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
+    let page = html(&report);
+    assert!(page.contains("MSE &lt;&amp;&gt;"), "{page}");
+    // The drawing begins at -2, each unit has 25.6 pixels.
+    assert!(page.contains("<line x1=\"25.6\"") && page.contains("<line x1=\"204.8\""), "{page}");
+    assert_eq!((page.matches("<path").count(), page.matches("h51.20").count()), (1, 5), "{page}");
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     let told = receipt(&report);
     assert!(told.contains("quantized to N2D2: worst layer conv1, SQNR inf dB"), "{told}");
 }

@@ -122,11 +122,9 @@ pub(crate) fn quantize(
     };
     let (found, mut done) = search.finish(&trial, &floats)?;
     *model = found;
-    let text = format!("of {} samples, reloaded from {STATISTICS}", saved.samples);
-    cx.metadata("quantization.statistics", text);
+    done.statistics = format!("of {} samples, reloaded from {STATISTICS}", saved.samples);
     if without {
-        let text = "signal-to-noise ratios were not measured";
-        cx.metadata("quantization.without_samples", text);
+        done.statistics += "; without samples, ratios of layers are not known";
     }
     if auto && choice.correct_biases && without {
         let text = "biases were not corrected: that takes samples, and there are only statistics";

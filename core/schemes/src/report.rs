@@ -3,7 +3,7 @@
 use crate::params;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::Model;
-use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor};
+use onnxd_plugin_sdk::{Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor};
 use onnxd_qdq::weight::saturating;
 use onnxd_qdq::{Done, Folded};
 
@@ -25,8 +25,19 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
     for note in idle(cx).into_iter().chain(done.notes) {
         cx.note(note);
     }
+    if !done.statistics.is_empty() {
+        cx.statistics(done.statistics);
+    }
+    for a in done.tried {
+        cx.tried(Attempt { what: a.what, sqnr_db: a.sqnr_db, chosen: a.chosen });
+    }
+    let mut all = done.seen;
     for t in done.tensors {
+        let seen = all.remove(&t.name);
+        let counts = seen.as_ref().and_then(|seen| seen.counts.clone());
         cx.tensor(QuantizedTensor {
+            seen: seen.and_then(|seen| seen.range),
+            counts: counts.map(|(low, high, counts)| Counts { low, high, counts }),
             name: t.name,
             element_type: t.dtype.to_string(),
             scales: t.scales,

@@ -15,7 +15,7 @@ use onnxd_qdq::accuracy::{
     smoothed,
 };
 use onnxd_qdq::calibrate::Method;
-use onnxd_qdq::{Done, Request, Weighted};
+use onnxd_qdq::{Attempt, Done, Request, Weighted};
 use onnxd_quant::{Feeds, Kept, Limits, Stats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -126,21 +126,23 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
                     `quantization.mode` = \"dynamic\".";
         return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
     }
-    let (found, done, tried) = {
+    let (found, done) = {
         let mut search = Search::new(model, request, cx)?;
         let auto = cx.text("quantization.accuracy") == Some("auto");
         let trial = if auto { search.all()? } else { search.usual()? };
         let floats = search.fallback(&trial)?;
-        let (found, done) = search.finish(&trial, &floats)?;
+        let chosen = trial.name(search.changes[trial.base]);
+        let (found, mut done) = search.finish(&trial, &floats)?;
         let saved = reload::saved(model, &search, &trial, &floats)?;
         cx.file(reload::STATISTICS, &saved.to_json())?;
-        (found, done, search.tried)
+        let attempt = |(what, sqnr_db): (String, f64)| {
+            let chosen = what == chosen;
+            Attempt { what, sqnr_db, chosen }
+        };
+        done.tried = search.tried.into_iter().map(attempt).collect();
+        (found, done)
     };
     *model = found;
-    for (i, (name, db)) in tried.iter().enumerate() {
-        let text = format!("{db:.2} dB with {name}");
-        cx.metadata(format!("quantization.tried.{}", i + 1), text);
-    }
     Ok(done)
 }
 
@@ -204,7 +206,10 @@ impl<'c> Search<'c> {
             return Ok(());
         }
         let mut samples = self.data.batches(from, to);
-        let parts = method.parts(self.data.batch());
+        let mut parts = method.parts(self.data.batch());
+        if self.data.0.flag("calibration.histograms") {
+            parts.bins = Method::Mse.parts(1).bins;
+        }
         self.bases[base].observe(&mut samples, &parts, Limits::default())
     }
 

@@ -207,6 +207,36 @@ pub struct QuantizedTensor {
     /// share of the compared values that lie beyond the range
     #[prost(double, optional, tag = "10")]
     pub clipped: ::core::option::Option<f64>,
+    /// how often which values were seen, if they were counted
+    #[prost(message, optional, tag = "11")]
+    pub counts: ::core::option::Option<Counts>,
+}
+/// Counts of values in intervals of equal width.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Counts {
+    /// where the first interval begins
+    #[prost(double, tag = "1")]
+    pub low: f64,
+    /// where the last one ends
+    #[prost(double, tag = "2")]
+    pub high: f64,
+    #[prost(uint64, repeated, tag = "3")]
+    pub counts: ::prost::alloc::vec::Vec<u64>,
+}
+/// A way to quantize that was tried.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Attempt {
+    #[prost(string, tag = "1")]
+    pub what: ::prost::alloc::string::String,
+    /// of the outputs, against float, on calibration data
+    #[prost(double, tag = "2")]
+    pub sqnr_db: f64,
+    #[prost(bool, tag = "3")]
+    pub chosen: bool,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -269,6 +299,14 @@ pub struct Quantization {
     /// samples that the float and the quantized graph ran on side by side
     #[prost(uint64, tag = "8")]
     pub compared: u64,
+    /// where ranges come from, if not from samples
+    #[prost(string, tag = "9")]
+    pub statistics: ::prost::alloc::string::String,
+    /// samples that were random numbers instead of data
+    #[prost(uint64, tag = "10")]
+    pub random_samples: u64,
+    #[prost(message, repeated, tag = "11")]
+    pub tried: ::prost::alloc::vec::Vec<Attempt>,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -438,6 +476,14 @@ pub struct QuantizeLog {
     /// samples that the float and the quantized graph ran on side by side
     #[prost(uint64, tag = "7")]
     pub compared: u64,
+    /// where ranges come from, if not from samples
+    #[prost(string, tag = "8")]
+    pub statistics: ::prost::alloc::string::String,
+    /// samples that were random numbers instead of data
+    #[prost(uint64, tag = "9")]
+    pub random_samples: u64,
+    #[prost(message, repeated, tag = "10")]
+    pub tried: ::prost::alloc::vec::Vec<Attempt>,
 }
 /// What a front-end has to say besides the graph.
 #[derive(serde::Serialize, serde::Deserialize)]

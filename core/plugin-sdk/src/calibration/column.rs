@@ -2,12 +2,13 @@
 
 use super::files::{Content, Found};
 use super::pictures::{Way, bad as bad_picture};
+use super::random::{Asked, Random, numbers};
+use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use crate::host::JobHandle;
-use crate::ir::{DataType, Dim, Model, Tensor, ValueType};
+use crate::eval::RandomSource;
+use crate::ir::{DataType, Dim, Model, Tensor, ValueId, ValueType};
 use onnxd_arrays::{Rows, Stored};
 use onnxd_preprocess::SAMPLES_MAX;
-use std::sync::Arc;
 
 /// Name of the array that says what the samples are.
 const LABELS: &str = "labels";
@@ -21,6 +22,8 @@ pub(super) struct Column {
     parts: Vec<Part>,
     /// Of pictures, if there are any.
     way: Option<Way>,
+    /// What takes the place of the parts.
+    random: Option<Random>,
 }
 
 #[derive(Debug)]
@@ -66,26 +69,50 @@ pub(super) struct Input<'m> {
 pub(super) fn columns(
     model: &Model,
     files: &[Found],
-    job: &Arc<JobHandle>,
+    submission: &Submission,
 ) -> Result<Vec<Column>, Diagnostics> {
-    let graph = &model.graph;
-    let fed = graph.inputs().iter().map(|v| &graph[*v]).filter(|v| v.initializer().is_none());
-    let inputs: Vec<Input> = fed
-        .map(|v| Input {
-            name: &v.name,
-            dtype: v.ty.as_ref().and_then(ValueType::dtype).unwrap_or(DataType::Float),
-            shape: v.ty.as_ref().and_then(ValueType::shape),
-        })
-        .collect();
+    let inputs = inputs(model);
     let mut wrong = Diagnostics::default();
     let mut columns = Vec::new();
-    for input in &inputs {
-        match column(input, inputs.len() == 1, files, &|| Way::of(model, input, job)) {
+    for (_, input) in &inputs {
+        match column(input, inputs.len() == 1, files, &|| Way::of(model, input, submission)) {
             Ok(column) => columns.push(column),
             Err(found) => wrong.0.extend(found.0),
         }
     }
     wrong.or_ok(columns)
+}
+
+/// Random samples of every input of `model`.
+pub(super) fn random(model: &Model, asked: Asked) -> Result<Vec<Column>, Diagnostics> {
+    let mut wrong = Diagnostics::default();
+    let mut columns = Vec::new();
+    for ((v, input), index) in inputs(model).iter().zip(0..) {
+        match Random::of((&model.graph, *v, index), input, asked) {
+            Ok(random) => columns.push(Column {
+                input: input.name.into(),
+                dtype: input.dtype,
+                batch_size: input.batch_size(),
+                parts: Vec::new(),
+                way: None,
+                random: Some(random),
+            }),
+            Err(why) => wrong.push(why),
+        }
+    }
+    wrong.or_ok(columns)
+}
+
+/// What has to be fed.
+fn inputs(model: &Model) -> Vec<(ValueId, Input<'_>)> {
+    let graph = &model.graph;
+    let fed = graph.inputs().iter().filter(|v| graph[**v].initializer().is_none());
+    let input = |v: &ValueId| {
+        let (id, v) = (*v, &graph[*v]);
+        let dtype = v.ty.as_ref().and_then(ValueType::dtype).unwrap_or(DataType::Float);
+        (id, Input { name: &v.name, dtype, shape: v.ty.as_ref().and_then(ValueType::shape) })
+    };
+    fed.map(input).collect()
 }
 
 /// Takes the arrays called `labels` out of the files, unless an input is called so.
@@ -113,7 +140,7 @@ pub(super) fn labels(model: &Model, files: &mut [Found]) -> Result<Option<Column
         parts.push(Part { path: file.path.clone(), source });
     }
     let (input, dtype) = (LABELS.into(), DataType::Int64);
-    let column = Column { input, dtype, batch_size: None, parts, way: None };
+    let column = Column { input, dtype, batch_size: None, parts, way: None, random: None };
     Ok((!column.parts.is_empty()).then_some(column))
 }
 
@@ -151,13 +178,11 @@ fn column(
         let text = format!("arrays for input `{}` have different ranks", shown(input.name));
         return Err(Diagnostic::new(Code::EvalInputs, text).into());
     }
-    let batch_size = match input.shape.and_then(<[Dim]>::first) {
-        Some(Dim::Known(n)) => u64::try_from(*n).ok(),
-        _ => None,
-    };
+    let batch_size = input.batch_size();
     let pictures = parts.iter().any(|p| !matches!(p.source, Source::Array(..)));
     let way = if pictures { Some(way()?) } else { None };
-    Ok(Column { input: input.name.into(), dtype: input.dtype, batch_size, parts, way })
+    let (name, dtype) = (input.name.into(), input.dtype);
+    Ok(Column { input: name, dtype, batch_size, parts, way, random: None })
 }
 
 /// What of a file belongs to an input.
@@ -185,6 +210,14 @@ fn belonging<'f>(input: &str, alone: bool, file: &'f Found) -> Option<Belonging<
 }
 
 impl Input<'_> {
+    /// The size of the first axis, if it is fixed.
+    fn batch_size(&self) -> Option<u64> {
+        match self.shape.and_then(<[Dim]>::first) {
+            Some(Dim::Known(n)) => u64::try_from(*n).ok(),
+            _ => None,
+        }
+    }
+
     fn source(&self, array: &Stored) -> Result<Source, String> {
         if !array.is_idx() {
             let form = self.form(array);
@@ -262,7 +295,21 @@ impl Part {
 
 impl Column {
     pub(super) fn samples(&self) -> u64 {
-        self.parts.iter().map(Part::samples).sum()
+        match &self.random {
+            Some(random) => random.samples(),
+            None => self.parts.iter().map(Part::samples).sum(),
+        }
+    }
+
+    /// How pictures become samples, in words, where nobody said it.
+    pub(super) fn guess(&self) -> Option<&str> {
+        self.way.as_ref()?.guess()
+    }
+
+    /// How random numbers are drawn, in words, with the name of the input.
+    pub(super) fn drawn(&self) -> Option<String> {
+        let random = self.random.as_ref()?;
+        Some(format!("`{}` {}", shown(&self.input), random.told()))
     }
 
     /// The size that the network's own first axis has, if it is fixed.
@@ -281,11 +328,13 @@ pub(super) struct Reader<'c> {
     column: &'c Column,
     next: usize,
     rows: Option<Rows>,
+    stream: Option<RandomSource>,
 }
 
 impl<'c> Reader<'c> {
     pub(super) fn new(column: &'c Column) -> Reader<'c> {
-        Reader { column, next: 0, rows: None }
+        let stream = column.random.as_ref().map(Random::stream);
+        Reader { column, next: 0, rows: None, stream }
     }
 
     pub(super) fn input(&self) -> &'c str {
@@ -294,6 +343,10 @@ impl<'c> Reader<'c> {
 
     /// The next `count` samples, which there must be, as one tensor of the input's type.
     pub(super) fn take(&mut self, count: usize) -> Result<Tensor, Diagnostic> {
+        let random = self.column.random.as_ref().zip(self.stream.as_mut());
+        if let Some((random, stream)) = random {
+            return random.take(stream, count).map_err(|why| bad("random numbers", &why));
+        }
         let mut pieces: Vec<Tensor> = Vec::new();
         let mut left = count;
         while left > 0 {
@@ -373,7 +426,9 @@ impl<'c> Reader<'c> {
         if tensor.dtype() == self.column.dtype {
             return Ok(tensor);
         }
-        let converted = tensor.to_reals().and_then(|reals| reals.to_tensor(self.column.dtype));
+        let converted = tensor
+            .to_reals()
+            .and_then(|reals| numbers(self.column.dtype, reals.dims, reals.values));
         converted.ok_or_else(|| format!("{} as {}", tensor.dtype(), self.column.dtype))
     }
 }

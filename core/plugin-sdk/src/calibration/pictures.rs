@@ -1,10 +1,11 @@
 //! Pictures as samples: decoded one by one, taken through the steps that the front-end wrote into the model.
 
 use super::column::Input;
+use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, shown};
 use crate::host::JobHandle;
-use crate::ir::{Dim, Model, Tensor};
-use onnxd_preprocess::{Picture, Steps};
+use crate::ir::{DataType, Dim, Model, Tensor};
+use onnxd_preprocess::{Border, Operator, Order, Picture, Sizing, Step, Steps};
 use std::sync::Arc;
 
 /// Where a front-end leaves the steps from a picture to the network's input.
@@ -16,6 +17,12 @@ pub(super) struct Way {
     steps: Steps,
     /// Channels, height, width.
     dims: [usize; 3],
+    /// Channels come last in the input.
+    channels_last: bool,
+    /// The input takes bytes.
+    bytes: bool,
+    /// What was taken because nobody said.
+    guess: Option<String>,
     job: Arc<JobHandle>,
 }
 
@@ -23,36 +30,59 @@ impl Way {
     pub(super) fn of(
         model: &Model,
         input: &Input,
-        job: &Arc<JobHandle>,
+        submission: &Submission,
     ) -> Result<Way, Diagnostic> {
+        let job = submission.job().clone();
         let no_way = |code: Code, why: String| {
             let name = shown(input.name);
             let text = format!("pictures cannot be calibration data of input `{name}`: {why}");
             let help = "Give the samples as arrays, in `calib.npz` or in `.npy` files.";
             Diagnostic::new(code, text).help(help)
         };
-        let Some((_, text)) = model.metadata.iter().find(|(key, _)| key == STEPS) else {
-            let why = "the network does not say how they are brought to its form";
-            return Err(no_way(Code::EvalInputs, why.into()));
-        };
-        let steps = Steps::from_json(text).map_err(|e| {
-            Diagnostic::new(Code::PluginContract, format!("metadata `{STEPS}`: {e}"))
-        })?;
-        if let Some(why) = steps.unavailable() {
-            return Err(no_way(Code::FeatureUnsupported, why.into()));
-        }
         let known = |dim: &Dim| match dim {
             Dim::Known(n) => usize::try_from(*n).ok(),
             _ => None,
         };
         let sizes = input.shape.unwrap_or_default().get(1..).unwrap_or_default();
         let sizes: Option<Vec<usize>> = sizes.iter().map(known).collect();
-        let dims = sizes.and_then(|sizes| <[usize; 3]>::try_from(sizes).ok());
-        let dims = dims.filter(|_| input.dtype.is_float()).ok_or_else(|| {
+        let sizes = sizes.and_then(|sizes| <[usize; 3]>::try_from(sizes).ok());
+        let bytes = input.dtype == DataType::Uint8;
+        let asked = Asked::of(submission);
+        let Some((_, text)) = model.metadata.iter().find(|(key, _)| key == STEPS) else {
+            let sizes = sizes.filter(|_| bytes || input.dtype.is_float()).ok_or_else(|| {
+                let why = "its sizes are not known, or it is not made of real numbers or bytes on \
+                           axes of batch, channels, height and width";
+                no_way(Code::EvalInputs, why.into())
+            })?;
+            let found = asked.steps(sizes, bytes);
+            let (steps, dims, channels_last) =
+                found.map_err(|why| no_way(Code::EvalInputs, why))?;
+            let guess = (!asked.says()).then(|| asked.told(dims, bytes));
+            return Ok(Way { steps, dims, channels_last, bytes, guess, job });
+        };
+        if asked.says() {
+            let why = "the network says itself what becomes of pictures, and so do the params";
+            let text = format!("input `{}`: {why}", shown(input.name));
+            let help = "Leave out what params say of it: `calibration.resize`, `scale`, `mean`, \
+                        `std`, `color`, `layout`.";
+            return Err(Diagnostic::new(Code::EvalInputs, text).help(help));
+        }
+        let steps = Steps::from_json(text).map_err(|e| {
+            Diagnostic::new(Code::PluginContract, format!("metadata `{STEPS}`: {e}"))
+        })?;
+        if let Some(why) = steps.unavailable() {
+            return Err(no_way(Code::FeatureUnsupported, why.into()));
+        }
+        let dims = sizes.filter(|_| input.dtype.is_float()).ok_or_else(|| {
             let why = "it is not made of real numbers on axes of batch, channels, height and width";
             no_way(Code::EvalInputs, why.into())
         })?;
-        Ok(Way { steps, dims, job: job.clone() })
+        Ok(Way { steps, dims, channels_last: false, bytes: false, guess: None, job })
+    }
+
+    /// What was taken because nobody said what becomes of pictures.
+    pub(super) fn guess(&self) -> Option<&str> {
+        self.guess.as_deref()
     }
 
     /// The sample that a dropped picture is.
@@ -93,11 +123,129 @@ impl Way {
                  network's preprocessing, and its input has {width_in} x {height_in} of {channels_in}"
             ));
         }
-        Ok(picture.planes())
+        let mut values = match self.channels_last {
+            true => picture.samples,
+            false => picture.planes(),
+        };
+        if self.bytes {
+            values.iter_mut().for_each(|x| *x = x.round_ties_even().clamp(0.0, 255.0));
+        }
+        Ok(values)
     }
 
     fn tensor(&self, values: Vec<f32>, count: usize) -> Tensor {
-        Tensor::from_vec([&[count], &self.dims[..]].concat(), values)
+        let [channels, height, width] = self.dims;
+        let dims = match self.channels_last {
+            true => [count, height, width, channels],
+            false => [count, channels, height, width],
+        };
+        Tensor::from_vec(dims.to_vec(), values)
+    }
+}
+
+/// What the params say of pictures.
+struct Asked {
+    resize: Option<usize>,
+    scale: Option<f64>,
+    mean: Vec<f64>,
+    std: Vec<f64>,
+    color: Option<String>,
+    layout: Option<String>,
+}
+
+impl Asked {
+    fn of(submission: &Submission) -> Asked {
+        let param = |key| submission.param("calibration", key);
+        let numbers = |key| {
+            let list = param(key).as_array().into_iter().flatten();
+            list.filter_map(serde_json::Value::as_f64).collect()
+        };
+        let text = |key| param(key).as_str().map(str::to_owned);
+        Asked {
+            resize: param("resize").as_u64().and_then(|n| usize::try_from(n).ok()),
+            scale: param("scale").as_f64(),
+            mean: numbers("mean"),
+            std: numbers("std"),
+            color: text("color"),
+            layout: text("layout"),
+        }
+    }
+
+    /// Whether they say anything.
+    fn says(&self) -> bool {
+        self.resize.is_some()
+            || self.scale.is_some()
+            || !(self.mean.is_empty() && self.std.is_empty())
+            || self.color.is_some()
+            || self.layout.is_some()
+    }
+
+    /// The steps to an input of these sizes; its channels, height and width, and whether channels
+    /// come last.
+    fn steps(&self, sizes: [usize; 3], bytes: bool) -> Result<(Steps, [usize; 3], bool), String> {
+        let [a, b, c] = sizes;
+        let colours = |n: usize| n == 1 || n == 3;
+        let last = match self.layout.as_deref() {
+            Some(layout) => layout == "nhwc",
+            None => !colours(a) && colours(c),
+        };
+        let dims = if last { [c, a, b] } else { sizes };
+        let [channels, height, width] = dims;
+        if !colours(channels) {
+            return Err(format!("it has {channels} channels; pictures have 1 or 3"));
+        }
+        for (name, numbers) in [("mean", &self.mean), ("std", &self.std)] {
+            if ![0, 1, channels].contains(&numbers.len()) {
+                let count = numbers.len();
+                return Err(format!(
+                    "`calibration.{name}` has {count} numbers for {channels} channels"
+                ));
+            }
+        }
+        if self.std.contains(&0.0) {
+            return Err("a number of `calibration.std` is 0".into());
+        }
+        let mut steps = match channels {
+            1 => vec![Step::Grey { order: Order::Rgb }],
+            _ => vec![Step::Spread],
+        };
+        if self.color.as_deref() == Some("bgr") {
+            steps.push(Step::ReverseChannels);
+        }
+        match self.resize {
+            Some(side) if side < height.max(width) => {
+                return Err(format!("`calibration.resize` is {side}, less than its sides"));
+            }
+            Some(side) => {
+                steps.push(Step::Resize { width: side, height: side, sizing: Sizing::Fill });
+                let border = Border::Constant { values: Vec::new() };
+                let (width, height) = (width as i64, height as i64);
+                steps.push(Step::PadCrop { width, height, additive: false, border });
+            }
+            None => steps.push(Step::Resize { width, height, sizing: Sizing::Exact }),
+        }
+        steps.push(Step::ScaleIntegers { signed: false });
+        let mut with = |operator, values: &[f64]| {
+            if !values.is_empty() {
+                steps.push(Step::Arithmetic { operator, values: values.to_vec() });
+            }
+        };
+        let white = 255.0 * self.scale(bytes);
+        with(Operator::Multiplies, if white == 1.0 { &[] } else { std::slice::from_ref(&white) });
+        with(Operator::Minus, &self.mean);
+        with(Operator::Divides, &self.std);
+        Ok((Steps(steps), dims, last))
+    }
+
+    fn scale(&self, bytes: bool) -> f64 {
+        self.scale.unwrap_or(if bytes { 1.0 } else { 1.0 / 255.0 })
+    }
+
+    /// What is done, in words.
+    fn told(&self, [channels, height, width]: [usize; 3], bytes: bool) -> String {
+        let colours = if channels == 1 { "grey" } else { "RGB" };
+        let values = if bytes { "as bytes" } else { "from 0 to 1" };
+        format!("{colours} {values}, stretched to {width} x {height} pixels")
     }
 }
 

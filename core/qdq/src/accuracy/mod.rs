@@ -11,7 +11,7 @@ use crate::bodies::{self, Path};
 use crate::calibrate::{Method, statistics};
 use crate::place::{Ranges, place};
 use crate::plan::{Plan, plan};
-use crate::report::{Done, name_of};
+use crate::report::{Done, Seen, name_of};
 use crate::request::Request;
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_eval::{Builtin, quoted};
@@ -135,6 +135,11 @@ impl Base {
                 }
             });
         }
+        let values = self.plan.values.iter().filter_map(|(v, q)| {
+            let name = bodies::shown(&self.model.graph, &[], q.observed)?;
+            Some((self.model.graph[*v].name.clone(), Seen::of(self.seen.get(&name)?)))
+        });
+        done.seen = values.collect();
         (model, done)
     }
 

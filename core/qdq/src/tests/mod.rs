@@ -3,6 +3,7 @@
 mod bodies;
 mod bound;
 mod dynamic;
+mod methods;
 mod net;
 mod packing;
 mod placement;

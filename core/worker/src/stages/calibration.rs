@@ -11,7 +11,8 @@ pub(crate) fn with_calibration(mut probe: Probe, params: &Value, files: &[InputF
         // A quantized network only changes form.
         _ => probe.quantized,
     };
-    if probe.level() != ClaimLevel::ClaimNo && !brought && is_needed(quantization) {
+    let random = params["calibration"]["random"].is_u64();
+    if probe.level() != ClaimLevel::ClaimNo && !brought && !random && is_needed(quantization) {
         let names: Vec<&str> = files.iter().map(|f| f.name.as_str()).collect();
         let n2d2 = format(quantization) == "n2d2" && quantization["n2d2"]["calib_reload"] == true;
         probe.needs.push(match n2d2 || params["calibration"]["reload"] == true {
@@ -142,6 +143,7 @@ mod tests {
             json!({"quantization": {"format": "none"}}),
             json!({"quantization": {"format": "QDQ", "mode": "weight_only"}}),
             json!({"quantization": {"format": "N2D2", "n2d2": {"qat_sat": true}}}),
+            json!({"quantization": {"format": "N2D2"}, "calibration": {"random": 8}}),
         ] {
             assert_eq!(needs(&none, &files), []);
         }

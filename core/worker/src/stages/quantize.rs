@@ -53,6 +53,15 @@ fn said(session: &mut Session, plugin: &PluginInfo, quantizer: &str, log: Quanti
     for note in &log.notes {
         session.note(&from_message(note), "warning");
     }
+    if log.random_samples > 0 {
+        let text = format!(
+            "the model was calibrated on {} samples of random numbers: its ranges are guesses, \
+             and what it computes on data may be far off",
+            log.random_samples
+        );
+        // Nobody asked for wrong numbers: that is a finding, not a remark.
+        session.note(&Diagnostic::new(Code::CalibrationRandom, text), "error");
+    }
     session.report.metadata.extend(log.metadata.iter().map(|(k, v)| format!("{k} = {v}")));
     let mut layers = log.layers;
     // Worst first; what was not measured comes last.
@@ -69,6 +78,9 @@ fn said(session: &mut Session, plugin: &PluginInfo, quantizer: &str, log: Quanti
         layers,
         left_in_float: log.left_in_float,
         compared: log.compared,
+        statistics: log.statistics,
+        random_samples: log.random_samples,
+        tried: log.tried,
     });
 }
 
