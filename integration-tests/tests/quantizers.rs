@@ -173,6 +173,9 @@ fn every_form_and_mode_is_near_the_float_model() {
         (&data[..], &["format=QDQ", "per_channel=false", "symmetric=true"][..], 25.0, "Conv"),
         (&data[..], &["format=QDQ", "accuracy=auto"][..], 30.0, "QuantizeLinear"),
         (&data[..], &["format=QDQ", "activation_type=int16"][..], 30.0, "QuantizeLinear"),
+        (&data[..], &["format=QDQ", "rounding=adaround"][..], 30.0, "DequantizeLinear"),
+        (&data[..], &["format=QLinear", "rounding=adaround"][..], 30.0, "QLinearConv"),
+        (&data[..], &["format=inc-qdq", "rounding=adaround"][..], 30.0, "QuantizeLinear"),
         (&data[..], &["format=QLinear"][..], 30.0, "QLinearConv"),
         (&data[..], &["format=QLinear", "activation_type=int8"][..], 30.0, "QGemm"),
         (&data[..], &["format=QDQ", "recipe=QDQ_OP_FP32_BIAS_QDQ"][..], 30.0, "MatMul"),
@@ -207,6 +210,35 @@ fn products_that_saturate_are_told() {
         let (status, stderr, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
         assert_eq!(status, 0, "{stderr}");
         assert_eq!(report["metadata"].to_string().contains("saturate"), told, "{set}");
+    }
+}
+
+#[test]
+fn learned_rounding_is_told_and_refused_where_nothing_is_rounded_so() {
+    let (folder, float) = network();
+    let of = |rounding: &str| {
+        let sets = ["quantization.format=QDQ", "quantization.weight_type=int4", rounding];
+        let (status, stderr, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
+        assert!(status <= 1, "{stderr}");
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        (report["quantization"]["tensors"].to_string(), ratio(&float, &model))
+    };
+    let (nearest, learned) =
+        (of("quantization.rounding=nearest"), of("quantization.rounding=adaround"));
+    assert!(learned.0.contains("learned rounding") && !nearest.0.contains("learned"));
+    assert!(learned.1 > nearest.1, "{} {}", learned.1, nearest.1);
+    fs::copy(folder.path().join("out/model.onnx"), folder.path().join("done.onnx")).unwrap();
+    for (file, sets) in [
+        ("net.onnx", &["format=QDQ", "mode=dynamic"][..]),
+        ("net.onnx", &["format=QLinear", "mode=weight_only"][..]),
+        ("done.onnx", &["format=QLinear"][..]),
+        ("done.onnx", &["format=inc-qdq"][..]),
+    ] {
+        let sets: Vec<String> = sets.iter().map(|set| format!("quantization.{set}")).collect();
+        let mut sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        sets.push("quantization.rounding=adaround");
+        let (status, stderr, _) = convert(folder.path(), &[file, "calib.npz"], &sets);
+        assert!(status == 3 && stderr.contains("quantization.rounding"), "{sets:?}: {stderr}");
     }
 }
 

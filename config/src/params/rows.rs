@@ -151,6 +151,8 @@ params! {
     "quantization.reduce_range": Bool, false;
     /// Elements that share a scale in mode `weight_only`.
     "quantization.block_size": BLOCK_SIZE, 32;
+    /// `adaround` learns from calibration data which integers next to a weight change outputs least.
+    "quantization.rounding": OneOf(&["nearest", "adaround"]), "nearest";
     /// `auto` tries what may help, measures it on data kept apart and takes the best.
     "quantization.accuracy": OneOf(&["default", "auto"]), "default";
     /// Time that `accuracy = "auto"` and `sqnr_db_min` may take; what was left out for it is said.

@@ -13,6 +13,7 @@ mod emit;
 mod fold;
 mod follower;
 mod forms;
+mod gram;
 mod place;
 mod plan;
 mod products;

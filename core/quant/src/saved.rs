@@ -43,6 +43,8 @@ pub struct Choice {
     pub clip_weights: bool,
     /// Whether biases were corrected, which takes samples.
     pub correct_biases: bool,
+    /// Whether the rounding of weights was learned, which takes samples.
+    pub learned_rounding: bool,
     /// Names of the nodes that stay in floating point.
     pub left_in_float: Vec<String>,
 }

@@ -6,6 +6,6 @@ mod reload;
 mod report;
 mod search;
 
-pub use params::{key, method, request};
+pub use params::{key, method, nearest_alone, request};
 pub use report::{report, saturation, written};
 pub use search::quantize;

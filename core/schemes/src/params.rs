@@ -10,8 +10,11 @@ use onnxd_qdq::{Overrides, Request, Settings};
 /// Settings, exceptions and the choice of nodes.
 ///
 /// # Errors
-/// A type that values are not quantized to.
+/// A type that values are not quantized to, or a rounding that the mode does not have.
 pub fn request(cx: &QuantizeContext) -> Result<Request, Diagnostic> {
+    if key(cx, "mode").as_str().is_some_and(|mode| mode != "static") {
+        nearest_alone(cx, "takes `quantization.mode` = \"static\"")?;
+    }
     let defaults = Settings::default();
     let flag = |name: &str, default: bool| key(cx, name).as_bool().unwrap_or(default);
     let settings = Settings {
@@ -46,6 +49,23 @@ fn overrides(table: &Value) -> Result<Overrides, Diagnostic> {
         reduce_range: table["reduce_range"].as_bool(),
         block_size: count(&table["block_size"]),
     })
+}
+
+/// Whether integers of weights are to be learned from samples.
+pub(crate) fn learns(cx: &QuantizeContext) -> bool {
+    key(cx, "rounding").as_str() == Some("adaround")
+}
+
+/// Refuses that integers are learned, which `why` continues.
+///
+/// # Errors
+/// If the params ask for it.
+pub fn nearest_alone(cx: &QuantizeContext, why: &str) -> Result<(), Diagnostic> {
+    if !learns(cx) {
+        return Ok(());
+    }
+    let text = format!("`quantization.rounding` = \"adaround\" {why}");
+    Err(Diagnostic::new(Code::FeatureUnsupported, text).help("Leave the param out."))
 }
 
 /// How ranges follow from calibration data.

@@ -2,7 +2,7 @@
 //! integers as the samples did. What was decided with the samples is kept, too.
 
 use crate::params;
-use crate::search::{Data, EQUALIZED, SMOOTHED, Search, Trial};
+use crate::search::{Data, EQUALIZED, SMOOTHED, Search, Trial, deadline};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::{Graph, Model, NodeId};
 use onnxd_plugin_sdk::{QuantizeContext, fingerprint};
@@ -11,7 +11,6 @@ use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Done, Request, name_of};
 use onnxd_quant::{Choice, Saved, SavedTensor, Stats};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
 
 /// The param that asks for it.
 pub(crate) const ASKED: &str = "calibration.reload";
@@ -72,6 +71,7 @@ pub(crate) fn saved(
             method: trial.method.name().into(),
             clip_weights: trial.clip_weights,
             correct_biases: trial.correct,
+            learned_rounding: trial.rounding.is_some(),
             left_in_float: floats.iter().map(|id| name_of(graph, &graph[*id])).collect(),
         }),
     })
@@ -92,12 +92,11 @@ pub(crate) fn quantize(
         false => params::method(cx),
     };
     let without = cx.calibration().is_empty();
-    let trial = Trial {
-        base: 0,
-        method,
+    let learns = params::learns(cx) || auto && choice.learned_rounding;
+    let mut trial = Trial {
         clip_weights: auto && choice.clip_weights,
         correct: auto && choice.correct_biases && !without,
-        db: 0.0,
+        ..Trial::new(0, method)
     };
     let base = restored(&saved, &choice, model, request, method)?;
     let floats = match cx.real("quantization.sqnr_db_min") {
@@ -107,29 +106,38 @@ pub(crate) fn quantize(
     let change = SMOOTHED.iter().map(|(_, name)| *name).chain([EQUALIZED]);
     let change = change.into_iter().find(|name| *name == choice.change).unwrap_or("");
     let samples = cx.calibration().samples();
-    let search = Search {
+    let mut search = Search {
         data: Data(cx),
         request,
         bases: vec![base],
         changes: vec![change],
         magnitudes: BTreeMap::new(),
+        roundings: Vec::new(),
         learned: samples,
         held: (0, 0),
         float: Vec::new(),
-        deadline: Instant::now(),
+        deadline: deadline(cx),
         untried: 0,
         tried: Vec::new(),
     };
+    if learns && !without {
+        trial.rounding = Some(search.learn(&trial)?);
+    }
     let (found, mut done) = search.finish(&trial, &floats)?;
     *model = found;
     done.statistics = format!("of {} samples, reloaded from {STATISTICS}", saved.samples);
     if without {
         done.statistics += "; without samples, ratios of layers are not known";
     }
-    if auto && choice.correct_biases && without {
-        let text = "biases were not corrected: that takes samples, and there are only statistics";
-        let help = "Drop the samples beside the statistics.";
-        done.notes.push(Diagnostic::new(Code::QuantizationLoss, text).help(help));
+    for (asked, what) in [
+        (auto && choice.correct_biases, "biases were not corrected"),
+        (learns, "weights were rounded to the nearest"),
+    ] {
+        if asked && without {
+            let text = format!("{what}: more takes samples, and there are only statistics");
+            let help = "Drop the samples beside the statistics.";
+            done.notes.push(Diagnostic::new(Code::QuantizationLoss, text).help(help));
+        }
     }
     Ok(done)
 }

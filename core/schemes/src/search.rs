@@ -11,8 +11,8 @@ use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
 use onnxd_qdq::accuracy::{
-    Base, correct_biases, equalized, float_outputs, layers_db, magnitudes, outputs_db, sites,
-    smoothed,
+    Base, Learning, Rounding, correct_biases, equalized, float_outputs, layers_db, learn_rounding,
+    magnitudes, outputs_db, sites, smoothed,
 };
 use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Attempt, Done, Request, Weighted};
@@ -33,6 +33,9 @@ const HELD_MAX: u64 = 64;
 
 /// Samples with which biases are corrected at most.
 const CORRECTED_MAX: u64 = 64;
+
+/// Samples from which rounding is learned at most.
+const ROUNDED_MAX: u64 = 128;
 
 /// How many times the median a channel of an activation must be for smoothing to be tried by
 /// default: one scale then leaves the others few integers.
@@ -61,21 +64,35 @@ fn uneven(channels: &[f64]) -> f64 {
     sorted.last().copied().unwrap_or(1.0) / median.max(f64::MIN_POSITIVE)
 }
 
+/// When what is tried must end.
+pub(crate) fn deadline(cx: &QuantizeContext) -> Instant {
+    let budget = cx.int("quantization.time_budget_s").and_then(|s| u64::try_from(s).ok());
+    Instant::now() + Duration::from_secs(budget.unwrap_or(600))
+}
+
 /// One way to quantize.
+#[derive(Clone, Copy)]
 pub(crate) struct Trial {
     /// Of the bases.
     pub(crate) base: usize,
     pub(crate) method: Method,
     pub(crate) clip_weights: bool,
+    /// Of the learned integers of weights; `None` for the nearest.
+    pub(crate) rounding: Option<usize>,
     pub(crate) correct: bool,
     pub(crate) db: f64,
 }
 
 impl Trial {
+    pub(crate) fn new(base: usize, method: Method) -> Trial {
+        Trial { base, method, clip_weights: false, rounding: None, correct: false, db: 0.0 }
+    }
+
     fn name(&self, change: &'static str) -> String {
         let mut parts = vec![self.method.name()];
         parts.extend((!change.is_empty()).then_some(change));
         parts.extend(self.clip_weights.then_some("clipped weights"));
+        parts.extend(self.rounding.map(|_| "learned rounding"));
         parts.extend(self.correct.then_some("corrected biases"));
         parts.join(", ")
     }
@@ -99,6 +116,8 @@ pub(crate) struct Search<'c> {
     pub(crate) changes: Vec<&'static str>,
     /// Of the channels of activations that were smoothed.
     pub(crate) magnitudes: BTreeMap<String, Vec<f64>>,
+    /// Integers of weights that trials have learned.
+    pub(crate) roundings: Vec<Rounding>,
     /// The samples that ranges are made of come first, those that choices are measured on last.
     pub(crate) learned: u64,
     pub(crate) held: (u64, u64),
@@ -129,7 +148,10 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
     let (found, done) = {
         let mut search = Search::new(model, request, cx)?;
         let auto = cx.text("quantization.accuracy") == Some("auto");
-        let trial = if auto { search.all()? } else { search.usual()? };
+        let mut trial = if auto { search.all()? } else { search.usual()? };
+        if trial.rounding.is_none() && params::learns(cx) {
+            trial.rounding = Some(search.learn(&trial)?);
+        }
         let floats = search.fallback(&trial)?;
         let chosen = trial.name(search.changes[trial.base]);
         let (found, mut done) = search.finish(&trial, &floats)?;
@@ -182,8 +204,6 @@ impl<'c> Search<'c> {
             changes.push(EQUALIZED);
         }
         let samples = cx.calibration().samples();
-        let budget = cx.int("quantization.time_budget_s").and_then(|s| u64::try_from(s).ok());
-        let deadline = Instant::now() + Duration::from_secs(budget.unwrap_or(600));
         let held = (0, samples.min(few(model)));
         Ok(Search {
             data: Data(cx),
@@ -191,10 +211,11 @@ impl<'c> Search<'c> {
             bases,
             changes,
             magnitudes: BTreeMap::new(),
+            roundings: Vec::new(),
             learned: samples,
             held,
             float: Vec::new(),
-            deadline,
+            deadline: deadline(cx),
             untried: 0,
             tried: Vec::new(),
         })
@@ -217,7 +238,11 @@ impl<'c> Search<'c> {
         let mut request = self.request.clone();
         request.settings.clip_weights = trial.clip_weights;
         let base = self.bases[trial.base].without(&request, floats);
-        let (mut model, done) = base.quantize(trial.method);
+        let (mut model, mut done) = base.quantize(trial.method);
+        if let Some(rounding) = trial.rounding.and_then(|at| self.roundings.get(at)) {
+            rounding.apply(&mut model.graph, &mut done);
+            done.notes.extend(rounding.notes.iter().cloned());
+        }
         if trial.correct {
             let products: Vec<Weighted> =
                 base.plan.products.iter().map(|(product, _)| product.clone()).collect();
@@ -225,6 +250,21 @@ impl<'c> Search<'c> {
             correct_biases((&base.model, &mut model), &products, &samples, Limits::default())?;
         }
         Ok((base, model, done))
+    }
+
+    /// Learns the rounding of weights for a trial; its number among the roundings.
+    pub(crate) fn learn(&mut self, trial: &Trial) -> Outcome<usize> {
+        let nearest = Trial { rounding: None, correct: false, ..*trial };
+        let (base, model, _) = self.made(&nearest, &BTreeSet::new())?;
+        let learning = Learning {
+            samples: &|| self.data.batches(0, self.learned.min(ROUNDED_MAX)),
+            limits: Limits::default(),
+            corrected: trial.correct,
+            go_on: &|| Instant::now() < self.deadline,
+        };
+        let rounding = learn_rounding((&base.model, &model), &base.plan.products, &learning)?;
+        self.roundings.push(rounding);
+        Ok(self.roundings.len() - 1)
     }
 
     /// Measures a trial against the float model.
@@ -292,7 +332,7 @@ impl<'c> Search<'c> {
     fn usual(&mut self) -> Outcome<Trial> {
         self.smooth(OUTLIER, &SMOOTHED[..1])?;
         let method = params::method(self.data.0);
-        let trial = |base| Trial { base, method, clip_weights: false, correct: false, db: 0.0 };
+        let trial = |base| Trial::new(base, method);
         let mut best = trial(0);
         if self.bases.len() > 1 {
             for base in 0..self.bases.len() {
@@ -329,8 +369,7 @@ impl<'c> Search<'c> {
             }
             self.observe(base, Method::Mse, 0, self.learned)?;
             for method in methods {
-                let trial = Trial { base, method, clip_weights: false, correct: false, db: 0.0 };
-                best = self.better(best, trial)?;
+                best = self.better(best, Trial::new(base, method))?;
             }
         }
         let Some(mut best) = best else { return self.usual() };
@@ -345,8 +384,22 @@ impl<'c> Search<'c> {
                 None => return self.usual(),
             };
         }
+        best = self.rounded(best)?;
         if self.held.0 > 0 {
             self.observe(best.base, Method::Mse, self.held.0, self.held.1)?;
+        }
+        Ok(best)
+    }
+
+    /// The best one with learned rounding, and with corrected biases too, where that is better.
+    fn rounded(&mut self, mut best: Trial) -> Outcome<Trial> {
+        for correct in [false, true] {
+            if self.late() {
+                continue;
+            }
+            let trial = Trial { correct, ..best };
+            let trial = Trial { rounding: Some(self.learn(&trial)?), ..trial };
+            best = self.better(Some(best), trial)?.unwrap_or(best);
         }
         Ok(best)
     }

@@ -63,8 +63,8 @@ pub fn correct_biases(
             .enumerate()
             .map(|(at, id)| (id, at))
             .collect();
-    let has_bias = |p: &&Weighted| Bias::of(&quantized.graph, p).is_some();
-    let mut layers: Vec<&Weighted> = products.iter().filter(has_bias).collect();
+    let corrected = |p: &&Weighted| has_bias(&quantized.graph, p);
+    let mut layers: Vec<&Weighted> = products.iter().filter(corrected).collect();
     layers.sort_by_key(|p| order.get(&p.node));
     if layers.is_empty() {
         return Ok(0);
@@ -81,6 +81,11 @@ pub fn correct_biases(
         }
     }
     Ok(layers.len())
+}
+
+/// Whether a product of a quantized graph has a bias that can be corrected.
+pub(super) fn has_bias(graph: &Graph, product: &Weighted) -> bool {
+    Bias::of(graph, product).is_some()
 }
 
 /// The constant that is a product's bias.

@@ -2,9 +2,11 @@
 //! afterwards.
 
 mod bias;
+mod rounding;
 mod smooth;
 
 pub use bias::correct_biases;
+pub use rounding::{Learning, Rounding, learn_rounding};
 pub use smooth::{Site, magnitudes, sites, smoothed};
 
 use crate::bodies::{self, Path};

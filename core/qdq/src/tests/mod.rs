@@ -8,6 +8,7 @@ mod net;
 mod packing;
 mod placement;
 mod products;
+mod rounding;
 mod smoothing;
 mod weight_only;
 

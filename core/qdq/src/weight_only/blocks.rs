@@ -1,6 +1,6 @@
 //! Weights in blocks along the axis that a product sums over, each block with its own scale.
 
-use super::gptq::Inverse;
+use crate::gram::Inverse;
 use crate::weight::{Rule, fit};
 use onnxd_ir::DataType;
 use rayon::prelude::*;

@@ -9,15 +9,14 @@
 //! the error of the output.
 
 mod blocks;
-mod gptq;
 mod write;
 
 use crate::coded::MICROSOFT;
+use crate::gram::{DAMPING, Inverse, Pairs};
 use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
 use crate::weight::{Rule, finite};
 use crate::{Request, Settings, bodies, emit};
 use blocks::Blocks;
-use gptq::{Inverse, Pairs};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Engine, quoted};
 use onnxd_ir::ops::{Gemm, MatMul, Op};
@@ -86,7 +85,7 @@ pub fn quantize_weights(
         let seen = observe(data.engine, float, &mut *samples, &wanted, &make, data.limits)?;
         for group in now {
             let pairs = seen.get(&quoted(&float.graph[group.x].name)).filter(|p| !p.is_empty());
-            let inverse = pairs.and_then(Inverse::of);
+            let inverse = pairs.and_then(|pairs| Inverse::of(pairs, DAMPING));
             let inputs = pairs.zip(inverse.as_ref());
             for id in group.nodes {
                 pass.node(&mut model.graph, id, inputs);

@@ -1,5 +1,6 @@
 //! What samples say about the inputs of a product, and how errors of some weights are made up for
-//! by others (GPTQ, <https://arxiv.org/abs/2210.17323>).
+//! by others (GPTQ, <https://arxiv.org/abs/2210.17323>): for weights alone in blocks, and for the
+//! rounding of weights that is learned.
 //!
 //! With inputs `X`, the outputs of a row of weights `w` change by `d H d'` in the sum of squares if
 //! the weights change by `d`, where `H = X' X`. If weight `j` is rounded with the error `e`, those
@@ -10,8 +11,8 @@ use onnxd_ir::Tensor;
 use onnxd_quant::Statistic;
 use rayon::prelude::*;
 
-/// Share of the mean of the diagonal that is added to it.
-const DAMPING: f64 = 0.01;
+/// Share of the mean of the diagonal that is added to it at least.
+pub(crate) const DAMPING: f64 = 0.01;
 
 /// Rows that one task works on.
 const PART: usize = 64;
@@ -21,7 +22,7 @@ const SAMPLES: usize = 512;
 
 /// Sums of the products of all pairs of inputs, over samples.
 #[derive(Clone, Debug)]
-pub(super) struct Pairs {
+pub(crate) struct Pairs {
     k: usize,
     /// `[k, k]`, of which the upper triangle counts; empty until something was seen.
     sums: Vec<f64>,
@@ -29,17 +30,63 @@ pub(super) struct Pairs {
 
 impl Pairs {
     /// For rows of `k` inputs.
-    pub(super) fn new(k: usize) -> Pairs {
+    pub(crate) fn new(k: usize) -> Pairs {
         Pairs { k, sums: Vec::new() }
     }
 
     /// Whether no finite sample was seen.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         !self.sums.iter().any(|x| *x > 0.0) || !self.sums.iter().all(|x| x.is_finite())
     }
 
+    /// Takes in whole rows.
+    pub(crate) fn add(&mut self, rows: &[f64]) {
+        if self.sums.is_empty() {
+            self.sums = vec![0.0; self.k * self.k];
+        }
+        add(&mut self.sums, (rows, self.k), rows, true);
+    }
+
+    /// Takes `count` times the products of these means away: what is left is about the mean.
+    pub(crate) fn center(&mut self, means: &[f64], count: f64) {
+        for (row, mean) in self.sums.chunks_mut(self.k).zip(means) {
+            row.iter_mut().zip(means).for_each(|(sum, other)| *sum -= count * mean * other);
+        }
+    }
+
+    /// What [`Inverse`] is the inverse of.
+    pub(crate) fn damped(&self, share: f64) -> Vec<f32> {
+        let (k, damping) = (self.k, self.damping(share));
+        let mut all = vec![0f32; k * k];
+        all.par_chunks_mut(k).enumerate().with_min_len(PART).for_each(|(i, row)| {
+            for (j, x) in row.iter_mut().enumerate() {
+                *x = self.sums[i.min(j) * k + i.max(j)] as f32;
+            }
+            row[i] = (self.sums[i * k + i] + damping) as f32;
+        });
+        all
+    }
+
+    /// What each row of weights makes of the inputs, summed with every input over the samples.
+    pub(crate) fn times(&self, rows: &[&[f32]]) -> Vec<Vec<f64>> {
+        let mut found = vec![vec![0.0; self.k]; rows.len()];
+        for (i, sums) in self.sums.chunks(self.k).enumerate() {
+            for (found, row) in found.iter_mut().zip(rows) {
+                let x = f64::from(row[i]);
+                found[i] += dot32(&sums[i..], &row[i..]);
+                let later = found[i + 1..].iter_mut().zip(&sums[i + 1..]);
+                later.for_each(|(to, sum)| *to += x * sum);
+            }
+        }
+        found
+    }
+
+    fn damping(&self, share: f64) -> f64 {
+        share * (0..self.k).map(|i| self.sums[i * self.k + i]).sum::<f64>() / self.k as f64
+    }
+
     /// The sum of squares of what rows of `k` differences make of the samples.
-    pub(super) fn energy(&self, rows: &(dyn Fn(usize) -> Vec<f32> + Sync), n: usize) -> f64 {
+    pub(crate) fn energy(&self, rows: &(dyn Fn(usize) -> Vec<f32> + Sync), n: usize) -> f64 {
         let part = |first: usize| -> f64 {
             let rows: Vec<Vec<f32>> = (first..n.min(first + PART)).map(rows).collect();
             let mut sum = vec![0.0; rows.len()];
@@ -64,19 +111,16 @@ impl Statistic for Pairs {
         if tensor.dims().last() != Some(&k) || k == 0 {
             return;
         }
-        if self.sums.is_empty() {
-            self.sums = vec![0.0; k * k];
-        }
         let mut pending: Vec<f64> = Vec::new();
         onnxd_quant::blocks(tensor, |_, block| {
             pending.extend_from_slice(block);
             let whole = pending.len() / k;
             if whole >= SAMPLES {
-                add(&mut self.sums, &pending[..whole * k], k);
+                self.add(&pending[..whole * k]);
                 pending.drain(..whole * k);
             }
         });
-        add(&mut self.sums, &pending, k);
+        self.add(&pending);
     }
 
     fn merge(&mut self, later: &Self) {
@@ -87,40 +131,42 @@ impl Statistic for Pairs {
     }
 }
 
-/// Adds the upper triangle of `x' x` for rows of `k` numbers.
-fn add(sums: &mut [f64], x: &[f64], k: usize) {
+/// Adds `left' right` for the same number of rows of both, rows of the right ones as long as those
+/// of the sums; of the upper triangle alone if they are the same.
+pub(crate) fn add(sums: &mut [f64], (left, n): (&[f64], usize), right: &[f64], triangle: bool) {
+    let k = sums.len() / n;
     sums.par_chunks_mut(k).enumerate().with_min_len(PART).for_each(|(i, sums)| {
-        let sums = &mut sums[i..];
+        let first = if triangle { i } else { 0 };
+        let sums = &mut sums[first..];
         // Four rows at a time, so that the sums are read and written less often.
-        let mut fours = x.chunks_exact(4 * k);
-        for rows in &mut fours {
-            let ([a, b], [c, d]) = ([0, k], [2 * k, 3 * k]);
-            let factors = [a, b, c, d].map(|row| rows[row + i]);
-            let [a, b, c, d] = [a, b, c, d].map(|row| &rows[row + i..row + k]);
+        let mut fours = left.chunks_exact(4 * n).zip(right.chunks_exact(4 * k));
+        for (left, right) in &mut fours {
+            let factors = [0, n, 2 * n, 3 * n].map(|row| left[row + i]);
+            let [a, b, c, d] = [0, k, 2 * k, 3 * k].map(|row| &right[row + first..row + k]);
             for (j, sum) in sums.iter_mut().enumerate() {
                 *sum += (factors[0] * a[j] + factors[1] * b[j])
                     + (factors[2] * c[j] + factors[3] * d[j]);
             }
         }
-        for row in fours.remainder().chunks_exact(k) {
-            sums.iter_mut().zip(&row[i..]).for_each(|(sum, x)| *sum += row[i] * x);
+        let rest = left.chunks_exact(4 * n).remainder().chunks_exact(n);
+        for (left, right) in rest.zip(right.chunks_exact(4 * k).remainder().chunks_exact(k)) {
+            sums.iter_mut().zip(&right[first..]).for_each(|(sum, x)| *sum += left[i] * x);
         }
     });
 }
 
 /// `U` of the head of this file.
 #[derive(Clone, Debug)]
-pub(super) struct Inverse {
+pub(crate) struct Inverse {
     k: usize,
     values: Vec<f32>,
 }
 
 impl Inverse {
-    /// `None` if the sums have no inverse even when damped.
-    pub(super) fn of(pairs: &Pairs) -> Option<Inverse> {
+    /// With this share of the mean of the diagonal added to it; `None` if there is none even so.
+    pub(crate) fn of(pairs: &Pairs, share: f64) -> Option<Inverse> {
         let k = pairs.k;
-        let diagonal = |i: usize| pairs.sums[i * k + i];
-        let damping = DAMPING * (0..k).map(diagonal).sum::<f64>() / k as f64;
+        let damping = pairs.damping(share);
         // With the order reversed, inverse(H) = U' U follows from H = L L': U is L's inverse.
         let mut l = vec![0.0; k * k];
         for (i, row) in l.chunks_mut(k).enumerate() {
@@ -143,7 +189,7 @@ impl Inverse {
     }
 
     /// Row `i` from its diagonal on.
-    pub(super) fn row(&self, i: usize) -> &[f32] {
+    pub(crate) fn row(&self, i: usize) -> &[f32] {
         &self.values[i * self.k + i..(i + 1) * self.k]
     }
 }
@@ -224,7 +270,7 @@ mod tests {
         pairs.see(&Tensor::from_vec([20, 2, k], x.clone()));
         let by_hand: f32 = x.chunks(k).map(|row| row[3] * row[7]).sum();
         assert!((pairs.sums[3 * k + 7] - f64::from(by_hand)).abs() < 1e-4);
-        let u = Inverse::of(&pairs).unwrap();
+        let u = Inverse::of(&pairs, DAMPING).unwrap();
         let damping = DAMPING * (0..k).map(|i| pairs.sums[i * k + i]).sum::<f64>() / k as f64;
         // U' U H is the identity.
         let at = |i: usize, j: usize| f64::from(u.values[i * k + j]);
@@ -252,7 +298,7 @@ mod tests {
         assert!(pairs.is_empty());
         pairs.see(&Tensor::from_vec([2, 3], vec![1f32, 0.0, 1.0, 2.0, 0.0, 2.0]));
         assert!(!pairs.is_empty());
-        let u = Inverse::of(&pairs).unwrap();
+        let u = Inverse::of(&pairs, DAMPING).unwrap();
         assert!(u.values.iter().all(|x| x.is_finite()));
         pairs.see(&Tensor::from_vec([1, 3], vec![f32::NAN, 0.0, 1.0]));
         assert!(pairs.is_empty());
