@@ -6,7 +6,7 @@
 use crate::Refusal;
 use crate::element::tensor_bytes;
 use bytes::Bytes;
-use memmap2::{Mmap, MmapMut};
+use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 use onnxd_plugin_abi as abi;
 use rustix::fs::OFlags;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 /// What a table holds at most, more than a file may define; beyond it there is no memory.
 const ENTRIES_MAX: usize = 1 << 23;
@@ -59,6 +59,8 @@ pub struct TensorTable {
     entries: RwLock<Entries>,
     /// By path: the id, and how often it was mapped and not given back.
     files: Mutex<HashMap<PathBuf, (u64, usize)>>,
+    /// The maps of files, as long as somebody holds them.
+    maps: Mutex<Vec<Weak<Mmap>>>,
     running: AtomicUsize,
 }
 
@@ -100,11 +102,29 @@ impl TensorTable {
             *times += 1;
             return Ok(*id);
         }
-        let bytes =
+        let map =
             map(path).map_err(|e| Refusal::new(abi::IO, format!("`{}`: {e}", path.display())))?;
+        let bytes = map.map_or_else(Bytes::new, |map| {
+            let map = Arc::new(map);
+            let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+            maps.retain(|known| known.strong_count() > 0);
+            maps.push(Arc::downgrade(&map));
+            Bytes::from_owner(MappedFile(map))
+        });
         let id = self.insert_mapped(bytes)?;
         files.insert(path.to_owned(), (id, 1));
         Ok(id)
+    }
+
+    /// Lets go of the memory that was taken up by reading mapped files; they are read again when
+    /// somebody looks.
+    pub fn release_pages(&self) {
+        let maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        for map in maps.iter().filter_map(Weak::upgrade) {
+            // SAFETY: nobody writes to the map, so that its pages are those of the file again.
+            // Where the system refuses, they stay.
+            let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+        }
     }
 
     /// Gives a mapped file back. It is forgotten when that was done as often as it was mapped.
@@ -285,7 +305,17 @@ fn room(bytes: u64, len: usize) -> Result<(Room, *mut u8), Refusal> {
     Ok((Room::Heap(buffer, begin), first))
 }
 
-fn map(path: &Path) -> std::io::Result<Bytes> {
+/// A mapped file that several parts of are held.
+struct MappedFile(Arc<Mmap>);
+
+impl AsRef<[u8]> for MappedFile {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// `None` for an empty file.
+fn map(path: &Path) -> std::io::Result<Option<Mmap>> {
     // Not blocking: opening a named pipe would wait for a writer for ever.
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).map_err(std::io::Error::other)?;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -294,12 +324,11 @@ fn map(path: &Path) -> std::io::Result<Bytes> {
         return Err(std::io::Error::other("not a regular file"));
     }
     if metadata.len() == 0 {
-        return Ok(Bytes::new());
+        return Ok(None);
     }
     // SAFETY: the file belongs to the job's own folder, where nothing writes while a worker runs;
     // should it be cut short nevertheless, the worker dies by SIGBUS, which is reported as a crash.
-    let map = unsafe { Mmap::map(&file)? };
-    Ok(Bytes::from_owner(map))
+    Ok(Some(unsafe { Mmap::map(&file)? }))
 }
 
 #[cfg(test)]
@@ -346,6 +375,8 @@ mod tests {
         let id = table.map_file(&path).unwrap();
         assert_eq!(table.map_file(&path).unwrap(), id);
         assert_eq!(&table.bytes(id).unwrap()[..], b"weights");
+        table.release_pages();
+        assert_eq!(&table.bytes(id).unwrap()[..], b"weights", "it is read again");
         assert_eq!(table.map_file(folder.path()).unwrap_err().status, abi::IO);
         assert_eq!(table.map_file(Path::new("/nonexistent")).unwrap_err().status, abi::IO);
     }

@@ -28,6 +28,8 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
         session.keep_files(&mut context);
         if let Some(model) = passed.model {
             session.graph = model;
+            // What was read to be replaced is not read any more.
+            session.tensors.release_pages();
             components::verified(session, &group.plugin, &names.join(", "))?;
         }
     }
