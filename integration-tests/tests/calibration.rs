@@ -243,6 +243,38 @@ fn pictures_become_samples_as_params_say() {
     }
 }
 
+/// A step of a recurrent network: what it remembers has no axis of samples first.
+#[test]
+fn inputs_of_different_first_sizes_are_filled_together() {
+    let folder = network(1.0, 1.0);
+    let step = "
+step (float[1,4] x, float[2,1,3] h) => (float[2,1,5] y)
+<float[4,3] w, float[3,5] v>
+{
+  p = MatMul(x, w)
+  s = Add(h, p)
+  y = MatMul(s, v)
+}";
+    let mut graph = text::parse_graph(step).unwrap();
+    for (name, dims) in [("w", vec![4, 3]), ("v", vec![3, 5])] {
+        let v = graph.value_named(name).unwrap();
+        let data = values(dims.iter().product(), 5);
+        graph.set_initializer(v, Some(Tensor::from_vec(dims, data)));
+    }
+    let at = folder.path();
+    write_model(&Model::new(graph, 8, 17), &at.join("net.onnx"), &WriteOptions::default()).unwrap();
+    let (x, h) = (values(7 * 4, 1), values(14 * 3, 2));
+    let arrays = vec![
+        ("x".into(), Tensor::from_vec(vec![7, 4], x)),
+        ("h".into(), Tensor::from_vec(vec![14, 1, 3], h)),
+    ];
+    onnxd_arrays::write(&at.join("calib.npz"), &arrays).unwrap();
+    let sets = ["quantization.format=QLinear"];
+    let (status, stderr, report) = convert(at, "out", &["net.onnx", "calib.npz"], &sets);
+    assert_eq!(status, 0, "{stderr}");
+    assert_eq!(report["quantization"]["samples"], 7);
+}
+
 #[test]
 fn random_samples_are_a_loud_finding() {
     let folder = network(1.0, 1.0);

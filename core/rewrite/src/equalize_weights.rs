@@ -263,7 +263,7 @@ impl Channels {
         for (block, part) in reals.chunks(self.block()).enumerate() {
             let runs = part.chunks(self.run.max(1)).zip(&mut ranges[self.first(block)..]);
             runs.for_each(|(run, range)| {
-                *range = run.iter().fold(*range, |most, x| most.max(x.abs()))
+                *range = run.iter().fold(*range, |most, x| most.max(x.abs()));
             });
         }
         ranges

@@ -19,6 +19,8 @@ pub(super) struct Column {
     input: String,
     dtype: DataType,
     batch_size: Option<u64>,
+    /// Along the first axis, of one sample.
+    rows: u64,
     parts: Vec<Part>,
     /// Of pictures, if there are any.
     way: Option<Way>,
@@ -80,7 +82,7 @@ pub(super) fn columns(
             Err(found) => wrong.0.extend(found.0),
         }
     }
-    wrong.or_ok(columns)
+    wrong.or_ok(columns).map(matched)
 }
 
 /// Random samples of every input of `model`.
@@ -93,6 +95,7 @@ pub(super) fn random(model: &Model, asked: Asked) -> Result<Vec<Column>, Diagnos
                 input: input.name.into(),
                 dtype: input.dtype,
                 batch_size: input.batch_size(),
+                rows: 1,
                 parts: Vec::new(),
                 way: None,
                 random: Some(random),
@@ -100,7 +103,7 @@ pub(super) fn random(model: &Model, asked: Asked) -> Result<Vec<Column>, Diagnos
             Err(why) => wrong.push(why),
         }
     }
-    wrong.or_ok(columns)
+    wrong.or_ok(columns).map(matched)
 }
 
 /// What has to be fed.
@@ -140,7 +143,7 @@ pub(super) fn labels(model: &Model, files: &mut [Found]) -> Result<Option<Column
         parts.push(Part { path: file.path.clone(), source });
     }
     let (input, dtype) = (LABELS.into(), DataType::Int64);
-    let column = Column { input, dtype, batch_size: None, parts, way: None, random: None };
+    let column = Column { input, dtype, batch_size: None, rows: 1, parts, way: None, random: None };
     Ok((!column.parts.is_empty()).then_some(column))
 }
 
@@ -182,7 +185,7 @@ fn column(
     let pictures = parts.iter().any(|p| !matches!(p.source, Source::Array(..)));
     let way = if pictures { Some(way()?) } else { None };
     let (name, dtype) = (input.name.into(), input.dtype);
-    Ok(Column { input: name, dtype, batch_size, parts, way, random: None })
+    Ok(Column { input: name, dtype, batch_size, rows: 1, parts, way, random: None })
 }
 
 /// What of a file belongs to an input.
@@ -297,7 +300,7 @@ impl Column {
     pub(super) fn samples(&self) -> u64 {
         match &self.random {
             Some(random) => random.samples(),
-            None => self.parts.iter().map(Part::samples).sum(),
+            None => self.parts.iter().map(Part::samples).sum::<u64>() / self.rows,
         }
     }
 
@@ -314,13 +317,27 @@ impl Column {
 
     /// The size that the network's own first axis has, if it is fixed.
     pub(super) fn batch_size(&self) -> Option<u64> {
-        self.batch_size.filter(|_| !self.is_whole())
+        self.batch_size.filter(|_| !self.is_whole() && self.rows == 1)
+    }
+
+    /// Takes all that the input holds at once for one sample, if it holds as much as is fixed.
+    fn in_runs(&mut self) {
+        self.rows = self.batch_size().unwrap_or(1).max(1);
     }
 
     /// Whether each sample is a whole input.
     pub(super) fn is_whole(&self) -> bool {
         self.parts.iter().any(Part::is_whole)
     }
+}
+
+/// Inputs whose first axes are fixed to different sizes have no samples there: what fills all of them once is one sample.
+fn matched(mut columns: Vec<Column>) -> Vec<Column> {
+    let sizes: Option<Vec<u64>> = columns.iter().map(Column::batch_size).collect();
+    if sizes.is_some_and(|sizes| sizes.iter().any(|size| *size != sizes[0])) {
+        columns.iter_mut().for_each(Column::in_runs);
+    }
+    columns
 }
 
 /// Reads a column from its beginning.
@@ -343,6 +360,7 @@ impl<'c> Reader<'c> {
 
     /// The next `count` samples, which there must be, as one tensor of the input's type.
     pub(super) fn take(&mut self, count: usize) -> Result<Tensor, Diagnostic> {
+        let count = count.saturating_mul(usize::try_from(self.column.rows).unwrap_or(usize::MAX));
         let random = self.column.random.as_ref().zip(self.stream.as_mut());
         if let Some((random, stream)) = random {
             return random.take(stream, count).map_err(|why| bad("random numbers", &why));
