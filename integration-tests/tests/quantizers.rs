@@ -243,6 +243,23 @@ fn learned_rounding_is_told_and_refused_where_nothing_is_rounded_so() {
 }
 
 #[test]
+fn an_export_in_float_refuses_integers() {
+    let (folder, _) = network();
+    let float = ["quantization.inc.dtype=fp32"];
+    let (status, stderr, _) = convert(folder.path(), &["net.onnx"], &float);
+    assert_eq!(status, 0, "{stderr}");
+    fs::remove_dir_all(folder.path().join("out")).unwrap();
+    let quantized = ["quantization.format=QDQ", "quantization.mode=dynamic"];
+    let (status, stderr, _) = convert(folder.path(), &["net.onnx"], &quantized);
+    assert_eq!(status, 0, "{stderr}");
+    fs::copy(folder.path().join("out/model.onnx"), folder.path().join("integers.onnx")).unwrap();
+    fs::remove_dir_all(folder.path().join("out")).unwrap();
+    let (status, stderr, _) = convert(folder.path(), &["integers.onnx"], &float);
+    assert_ne!(status, 0);
+    assert!(stderr.contains("the model is quantized"), "{stderr}");
+}
+
+#[test]
 fn the_fewest_products_stay_in_float_for_a_ratio() {
     let (folder, float) = network();
     let files = ["net.onnx", "calib.npz"];

@@ -3,11 +3,12 @@
 use super::components;
 use super::session::{Session, findings};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_ir::ops::is_quantization;
 use onnxd_plugin_host::{call, from_message};
 use onnxd_proto::onnxd::{PluginInfo, Quantization, QuantizeLog};
 
 pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
-    let Some((plugin, quantizer)) = chosen(session)? else { return Ok(()) };
+    let Some((plugin, quantizer)) = chosen(session)? else { return Ok(float_asked(session)?) };
     session.entered("quantize", &plugin.id, &quantizer);
     session.library(&plugin)?;
     let mut context = session.context(&session.submission(&session.request.network));
@@ -26,6 +27,25 @@ pub(super) fn chosen(session: &Session) -> Result<Option<(PluginInfo, String)>, 
         None | Some("none") => Ok(None),
         Some(format) => find(&session.request.plugins, format).map(Some),
     }
+}
+
+/// As Neural Compressor's export, that for floats refuses integers, which no longer say what the
+/// floats were.
+fn float_asked(session: &Session) -> Result<(), Diagnostic> {
+    if session.param("quantization", "inc")["dtype"].as_str() != Some("fp32") {
+        return Ok(());
+    }
+    let mut found = None;
+    // What cannot be read is told by the export.
+    let Ok(model) = session.model() else { return Ok(()) };
+    model.for_each_graph(|graph| {
+        let first = || graph.nodes().map(|(_, node)| node).find(|n| is_quantization(&n.op));
+        found = found.take().or_else(|| first().map(|n| format!("{} {}", n.op, shown(&n.name))));
+    });
+    let Some(node) = found else { return Ok(()) };
+    let text = format!("`quantization.inc.dtype` = \"fp32\", and the model is quantized: {node}");
+    let help = "Drop the float model, or take `quantization.format` = \"none\".";
+    Err(Diagnostic::new(Code::FeatureUnsupported, text).help(help))
 }
 
 /// The quantizer of a format: its name in lower case, or what the params name like a pass.
