@@ -35,7 +35,12 @@ impl Rule {
         let levels = Levels::of(dtype)?;
         let symmetric = symmetric || levels.min < 0;
         let levels = if reduce_range { levels.reduced() } else { levels };
-        let levels = if symmetric { levels.symmetric() } else { levels };
+        let levels = match symmetric {
+            // As many on both sides of the middle; of few levels, none is given up.
+            true if levels.min == 0 && dtype.bits() >= 8 => Levels { min: 1, ..levels },
+            true => levels.symmetric(),
+            false => levels,
+        };
         Some(Rule { levels, symmetric, search: true })
     }
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Samples on which a choice is measured that everybody makes, and layers for the report: fewer of
 /// models with many weights, whose runs take long.
-fn few(model: &Model) -> u64 {
+pub(crate) fn few(model: &Model) -> u64 {
     let graph = &model.graph;
     let sizes = graph.value_ids().filter_map(|v| graph[v].initializer().map(Tensor::len));
     ((1 << 26) / sizes.sum::<usize>().max(1) as u64).clamp(2, 16)
@@ -37,12 +37,16 @@ const CORRECTED_MAX: u64 = 64;
 /// Samples from which rounding is learned at most.
 const ROUNDED_MAX: u64 = 128;
 
+/// By how many dB on one sample another choice must be better than the plain one to be taken; by less
+/// on more samples, as their mean tells more.
+const MARGIN: f64 = 0.4;
+
 /// How many times the median a channel of an activation must be for smoothing to be tried by
 /// default: one scale then leaves the others few integers.
-const OUTLIER: f64 = 16.0;
+pub(crate) const OUTLIER: f64 = 16.0;
 
-type Outcome<T> = Result<T, Diagnostics>;
-type Batches<'c> = Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'c>;
+pub(crate) type Outcome<T> = Result<T, Diagnostics>;
+pub(crate) type Batches<'c> = Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'c>;
 
 /// That values on the samples are not finite, so that no range holds them.
 fn unusable(base: &Base) -> Option<Diagnostic> {
@@ -57,7 +61,7 @@ fn unusable(base: &Base) -> Option<Diagnostic> {
 }
 
 /// The largest of some magnitudes, in medians.
-fn uneven(channels: &[f64]) -> f64 {
+pub(crate) fn uneven(channels: &[f64]) -> f64 {
     let mut sorted = channels.to_vec();
     sorted.sort_by(f64::total_cmp);
     let median = sorted.get(sorted.len() / 2).copied().unwrap_or(1.0);
@@ -180,7 +184,7 @@ impl Data<'_> {
     }
 
     /// Samples number `from` to `to`, both in whole batches.
-    fn batches(&self, from: u64, to: u64) -> Batches<'_> {
+    pub(crate) fn batches(&self, from: u64, to: u64) -> Batches<'_> {
         let calibration = self.0.calibration();
         let size = self.batch();
         let to = self.whole(to);
@@ -296,6 +300,22 @@ impl<'c> Search<'c> {
         Some(Diagnostic::new(Code::QuantizationLoss, text).help("Allow more time."))
     }
 
+    /// Whether what is better on the samples kept apart is no worse on those that ranges are made
+    /// of: rare values that a narrower range gives up need not be among the former.
+    fn confirmed(&self, found: &Trial, best: &Trial) -> Outcome<bool> {
+        if self.held.0 == 0 {
+            return Ok(true);
+        }
+        let float = &self.bases[0].model;
+        let part = || self.data.batches(0, self.learned.min(HELD_MAX));
+        let kept = float_outputs(float, &mut part(), Limits::default())?;
+        let db = |trial: &Trial| {
+            let (_, model, _) = self.made(trial, &BTreeSet::new())?;
+            outputs_db((float, &model), &mut part(), &kept, Limits::default())
+        };
+        Ok(db(found)? >= db(best)?)
+    }
+
     fn attempt(&mut self, mut trial: Trial) -> Outcome<Trial> {
         trial.db = self.measure(&trial, &BTreeSet::new())?;
         self.tried.push((trial.name(self.changes[trial.base]), trial.db));
@@ -404,14 +424,18 @@ impl<'c> Search<'c> {
         Ok(best)
     }
 
-    /// The better one, as long as there is time.
+    /// The clearly better one, as long as there is time: what a few samples say of small differences
+    /// need not hold for others.
     fn better(&mut self, best: Option<Trial>, trial: Trial) -> Outcome<Option<Trial>> {
         if best.is_some() && self.late() {
             return Ok(best);
         }
         let found = self.attempt(trial)?;
+        let measured = (self.held.1 - self.held.0).max(1);
+        let margin = MARGIN / (measured as f64).sqrt();
         Ok(match best {
-            Some(best) if best.db >= found.db => Some(best),
+            Some(best) if best.db + margin >= found.db => Some(best),
+            Some(best) if !self.confirmed(&found, &best)? => Some(best),
             _ => Some(found),
         })
     }

@@ -57,7 +57,7 @@ impl Quantizer for Scheme {
                 if request.settings.weight == DataType::Int8 {
                     request.settings.weight = DataType::Uint8;
                 }
-                onnxd_qdq::quantize_dynamic(model, &request, Form::Qdq)?
+                schemes::quantize_dynamic(model, &request, Form::Qdq, cx)?
             }
             mode => return Err(refused(mode).into()),
         };

@@ -5,7 +5,7 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_qdq::recipes::Recipe;
-use onnxd_qdq::{Form, quantize_dynamic};
+use onnxd_qdq::Form;
 use onnxd_schemes as schemes;
 
 /// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`, or to operators on integers.
@@ -30,7 +30,7 @@ impl Quantizer for Scheme {
             onnxd_opset::convert(model, opset)?;
         }
         let done = match mode.as_str() {
-            "dynamic" => quantize_dynamic(model, &request, self.0)?,
+            "dynamic" => schemes::quantize_dynamic(model, &request, self.0, cx)?,
             "weight_only" => weights::quantize(model, &request, self.0, cx)?,
             "static" => {
                 let mut done = schemes::quantize(model, &request, cx)?;

@@ -7,7 +7,7 @@ mod smooth;
 
 pub use bias::correct_biases;
 pub use rounding::{Learning, Rounding, learn_rounding};
-pub use smooth::{Site, magnitudes, sites, smoothed};
+pub use smooth::{Site, expected, magnitudes, sites, smoothed};
 
 use crate::bodies::{self, Path};
 use crate::calibrate::{Method, statistics};

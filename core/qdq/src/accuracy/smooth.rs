@@ -36,13 +36,16 @@ pub fn sites(base: &Base) -> Vec<Site> {
 
 fn site(graph: &Graph, plan: &Plan, value: ValueId) -> Option<Site> {
     let mut times = Vec::new();
-    for reader in graph.readers(value) {
+    // Who takes but the sizes is not concerned.
+    let (shapes, readers): (Vec<NodeId>, Vec<NodeId>) =
+        graph.readers(value).iter().partition(|id| graph[**id].is("Shape"));
+    for reader in &readers {
         let at = plan.products.binary_search_by_key(reader, |(p, _)| p.node).ok()?;
         let product = &plan.products[at].0;
         times.push((product.node, rows(graph, product)?));
     }
     let over = gain(graph, value)?;
-    (graph.uses(value) == times.len()).then_some(Site { value, over, times })
+    (graph.uses(value) == times.len() + shapes.len()).then_some(Site { value, over, times })
 }
 
 /// The axis of the weights along which a product sums.
@@ -112,6 +115,34 @@ pub fn magnitudes(
         .into_iter()
         .map(|(name, stats)| (name, stats.channels.as_ref().map(largest).unwrap_or_default()));
     Ok(found.collect())
+}
+
+/// The largest magnitude of each channel that is to be expected without samples: what a
+/// normalization computes has a variance of one before its gain. By [`Site::name`]; sites after
+/// something else are missing.
+#[must_use]
+pub fn expected(model: &Model, sites: &[Site]) -> BTreeMap<String, Vec<f64>> {
+    /// Values beyond so many deviations are rare.
+    const DEVIATIONS: f64 = 4.0;
+    let graph = &model.graph;
+    let channels = |site: &Site| {
+        let (gain, _) = *site.over.first()?;
+        let normal = graph[gain].is("LayerNormalization") || normalized(graph, gain);
+        let mut each = site.over.iter().map(|at| Some(vector(graph, *at)?.to_reals()?.values));
+        let (gain, offset) = (each.next().filter(|_| normal)??, each.next().flatten());
+        let offset = offset.unwrap_or_else(|| vec![0.0; gain.len()]);
+        let reach = |(g, b): (&f64, &f64)| DEVIATIONS * g.abs() + b.abs();
+        Some((site.name(graph), gain.iter().zip(&offset).map(reach).collect()))
+    };
+    sites.iter().filter_map(channels).collect()
+}
+
+/// Whether a node multiplies what was divided by a root.
+fn normalized(graph: &Graph, node: NodeId) -> bool {
+    let by = |v: Option<ValueId>| v.and_then(|v| graph.producer(v));
+    let divided = graph[node].inputs.iter().filter_map(|v| by(*v)).find(|id| graph[*id].is("Div"));
+    let divisor = divided.and_then(|id| by(graph[id].input(1)));
+    divisor.is_some_and(|id| graph[id].is("Sqrt"))
 }
 
 /// The same function with even activations: `factor = |x|^share / |w|^(1 - share)` for each

@@ -2,7 +2,7 @@
 
 use super::{difference, model, samples};
 use crate::Request;
-use crate::accuracy::{Base, magnitudes, sites, smoothed};
+use crate::accuracy::{Base, expected, magnitudes, sites, smoothed};
 use crate::calibrate::Method;
 use onnxd_ir::Tensor;
 use onnxd_quant::{Limits, Parts};
@@ -54,4 +54,33 @@ fn smoothing_keeps_the_function_and_evens_the_channels() {
         difference(&float, &quantized, &given).0
     };
     assert!(error(&smooth) < 0.5 * error(&float), "{} {}", error(&smooth), error(&float));
+}
+
+/// What a normalization computes is known without samples; who reads the sizes of it alone is not
+/// in the way, and what is behind an unknown value stays.
+#[test]
+fn normalized_channels_are_known_without_samples() {
+    let text = "
+    net (float[2,3,4] x) => (float[2,3,2] y, float[2,3,2] z, float[3] sizes)
+    <float[4] g = {1, -2, 30, 0.5}, float[4] b = {0, 1, -5, 0}, float[4,2] w1, float[4] h,
+     float[4,2] w2>
+    {
+      n = LayerNormalization(x, g, b)
+      s = Shape(n)
+      sizes = Cast<to = 1>(s)
+      y = MatMul(n, w1)
+      o = Mul(x, h)
+      z = MatMul(o, w2)
+    }";
+    let float = model(text, 7);
+    let base = Base::new(float.clone(), &Request::default(), &BTreeSet::new());
+    let sites = sites(&base);
+    assert_eq!(sites.len(), 2);
+    let found = expected(&float, &sites);
+    assert_eq!(found.into_values().collect::<Vec<_>>(), [[4.0, 9.0, 125.0, 2.0]]);
+    let given = samples(&float, 4, 6);
+    let found = expected(&float, &sites);
+    let smooth = smoothed(&float, &sites, &found, 0.5).expect("something changes");
+    let (worst, largest) = difference(&float, &smooth, &given);
+    assert!(worst < 1e-5 * largest, "{worst} of {largest}");
 }
