@@ -4,8 +4,8 @@ use crate::{reform, weights};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
-use onnxd_qdq::recipes::Recipe;
 use onnxd_qdq::Form;
+use onnxd_qdq::recipes::Recipe;
 use onnxd_schemes as schemes;
 
 /// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`, or to operators on integers.
