@@ -1,7 +1,8 @@
 //! What a quantization did, for the report.
 
-use onnxd_diagnostics::Diagnostic;
-use onnxd_ir::{DataType, Graph, Node, verify};
+use crate::weighted::PRODUCTS;
+use onnxd_diagnostics::{Diagnostic, shown};
+use onnxd_ir::{DataType, Graph, Model, Node, verify};
 use onnxd_quant::Stats;
 use std::collections::BTreeMap;
 
@@ -115,6 +116,18 @@ impl Done {
         self.left_in_float.extend(other.left_in_float);
         self.notes.extend(other.notes);
         self.signed += other.signed;
+    }
+
+    /// Adds the products in local functions, which stay as they are.
+    pub fn leave_functions(&mut self, model: &Model) {
+        for function in &model.functions {
+            let products = function.graph.nodes().map(|(_, node)| node);
+            let is = |node: &&Node| node.is_standard() && PRODUCTS.contains(&node.op.as_str());
+            for node in products.filter(is) {
+                let why = format!("it stands in the local function `{}`", shown(&function.name));
+                self.leave(&name_of(&function.graph, node), why);
+            }
+        }
     }
 
     /// Adds a node that stays as it is.

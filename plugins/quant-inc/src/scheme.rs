@@ -30,7 +30,7 @@ impl Quantizer for Scheme {
             return Ok(());
         }
         let mode = schemes::key(cx, "mode").as_str();
-        let done = match mode.unwrap_or("static") {
+        let mut done = match mode.unwrap_or("static") {
             "static" => {
                 let request = chosen(request, &STATIC);
                 let mut done = schemes::quantize(model, &request, cx)?;
@@ -61,6 +61,7 @@ impl Quantizer for Scheme {
             }
             mode => return Err(refused(mode).into()),
         };
+        done.leave_functions(model);
         schemes::report(done, cx);
         Ok(())
     }

@@ -29,7 +29,7 @@ impl Quantizer for Scheme {
         if model.opset() < opset {
             onnxd_opset::convert(model, opset)?;
         }
-        let done = match mode.as_str() {
+        let mut done = match mode.as_str() {
             "dynamic" => schemes::quantize_dynamic(model, &request, self.0, cx)?,
             "weight_only" => weights::quantize(model, &request, self.0, cx)?,
             "static" => {
@@ -55,6 +55,7 @@ impl Quantizer for Scheme {
                 return Err(found.into());
             }
         };
+        done.leave_functions(model);
         schemes::report(done, cx);
         Ok(())
     }

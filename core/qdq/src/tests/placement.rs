@@ -247,3 +247,17 @@ fn operators_without_integers_are_known() {
     assert_eq!(request.idle_types("dynamic"), ["Gelu", "Add", "Relu"]);
     assert_eq!(request.idle_types("weight_only"), ["Conv", "Gelu", "Add", "Relu"]);
 }
+
+#[test]
+fn products_in_local_functions_are_named() {
+    let text = "f (x, w) => (y) { m = MatMul(x, w) y = Relu(m) }";
+    let mut float =
+        model("g (float[2,4] x) => (float[2,3] y) <float[4,3] w> { y = MatMul(x, w) }", 3);
+    let graph = onnxd_ir::text::parse_graph(text).unwrap();
+    let name = "Linear".to_owned();
+    float.functions.push(onnxd_ir::Function { name, graph, ..Default::default() });
+    let mut done = crate::Done::default();
+    done.leave_functions(&float);
+    let [left] = &done.left_in_float[..] else { panic!("{done:?}") };
+    assert!(left.reason.contains("Linear") && left.name.contains("MatMul"), "{left:?}");
+}
