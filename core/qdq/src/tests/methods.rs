@@ -51,7 +51,7 @@ fn divergence(counts: &[u64], cut: usize, quanta: usize) -> f64 {
     }
     let (all_p, all_q): (f64, f64) = (p.iter().sum(), q.iter().sum());
     let term = |(p, q): (&f64, &f64)| match (*p, *q) {
-        (p, _) if p == 0.0 => 0.0,
+        (0.0, _) => 0.0,
         // As little as the method takes for nothing.
         (p, q) => p / all_p * ((p / all_p) / ((if q == 0.0 { 1e-4 } else { q }) / all_q)).ln(),
     };
