@@ -331,7 +331,8 @@ impl Column {
     }
 }
 
-/// Inputs whose first axes are fixed to different sizes have no samples there: what fills all of them once is one sample.
+/// Inputs whose first axes are fixed to different sizes have no samples there: what fills all of them once is one
+/// sample.
 fn matched(mut columns: Vec<Column>) -> Vec<Column> {
     let sizes: Option<Vec<u64>> = columns.iter().map(Column::batch_size).collect();
     if sizes.is_some_and(|sizes| sizes.iter().any(|size| *size != sizes[0])) {

@@ -78,19 +78,20 @@ fn each_alone(graph: &str, axis: Option<usize>, settings: Settings, seed: u64) {
         let own = || (0..weights.len()).filter(|i| channel(&dims, axis, *i) == c);
         let reals = || own().map(|i| f64::from(weights[i]));
         let (low, high) = (reals().fold(0.0, f64::min), reals().fold(0.0, f64::max));
-        let steps = match (settings.reduce_range, settings.weight) {
-            (false, DataType::Int8) => 254.0,
-            (true, DataType::Int8) => 128.0,
-            (false, _) => 255.0,
-            (true, _) => 127.0,
+        // As many integers on both sides of zero leave one of 256 out.
+        let steps = match (settings.reduce_range, settings.weight, symmetric) {
+            (false, _, true) => 254.0,
+            (true, DataType::Int8, _) => 128.0,
+            (true, _, true) => 126.0,
+            (false, ..) => 255.0,
+            (true, ..) => 127.0,
         };
         let span = if symmetric { 2.0 * high.max(-low) } else { high - low };
         assert!((scale / (span / steps) - 1.0).abs() < 1e-6, "{graph} channel {c}");
         for (i, w) in own().zip(reals()) {
             let error = (integers[i] - zeros[c]) * scale - w;
-            // What a zero point in the middle of an odd number of integers leaves out.
-            let most = if symmetric && settings.weight == DataType::Uint8 { 1.0 } else { 0.51 };
-            let most = if symmetric { most } else { 1.01 };
+            // A zero point between two integers is rounded.
+            let most = if symmetric { 0.51 } else { 1.01 };
             assert!(error.abs() <= most * scale, "{graph}: {w} is off by {error} of {scale}");
         }
     }
