@@ -153,11 +153,11 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
         let mut search = Search::new(model, request, cx)?;
         let auto = cx.text("quantization.accuracy") == Some("auto");
         let mut trial = if auto { search.all()? } else { search.usual()? };
+        let chosen = trial.name(search.changes[trial.base]);
         if trial.rounding.is_none() && params::learns(cx) {
             trial.rounding = Some(search.learn(&trial)?);
         }
         let floats = search.fallback(&trial)?;
-        let chosen = trial.name(search.changes[trial.base]);
         let (found, mut done) = search.finish(&trial, &floats)?;
         let saved = reload::saved(model, &search, &trial, &floats)?;
         cx.file(reload::STATISTICS, &saved.to_json())?;
