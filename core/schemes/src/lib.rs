@@ -6,6 +6,7 @@ mod params;
 mod reload;
 mod report;
 mod search;
+mod trial;
 
 pub use dynamic::quantize_dynamic;
 pub use params::{key, method, nearest_alone, request};

@@ -2,7 +2,8 @@
 //! integers as the samples did. What was decided with the samples is kept, too.
 
 use crate::params;
-use crate::search::{Data, EQUALIZED, SMOOTHED, Search, Trial, deadline};
+use crate::search::{Data, EQUALIZED, SMOOTHED, Search, deadline};
+use crate::trial::Trial;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::{Graph, Model, NodeId};
 use onnxd_plugin_sdk::{QuantizeContext, fingerprint};
@@ -116,6 +117,7 @@ pub(crate) fn quantize(
         learned: samples,
         held: (0, 0),
         float: Vec::new(),
+        float_elsewhere: Vec::new(),
         deadline: deadline(cx),
         untried: 0,
         tried: Vec::new(),

@@ -7,6 +7,7 @@
 
 use crate::params;
 use crate::reload;
+use crate::trial::Trial;
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
@@ -74,34 +75,6 @@ pub(crate) fn deadline(cx: &QuantizeContext) -> Instant {
     Instant::now() + Duration::from_secs(budget.unwrap_or(600))
 }
 
-/// One way to quantize.
-#[derive(Clone, Copy)]
-pub(crate) struct Trial {
-    /// Of the bases.
-    pub(crate) base: usize,
-    pub(crate) method: Method,
-    pub(crate) clip_weights: bool,
-    /// Of the learned integers of weights; `None` for the nearest.
-    pub(crate) rounding: Option<usize>,
-    pub(crate) correct: bool,
-    pub(crate) db: f64,
-}
-
-impl Trial {
-    pub(crate) fn new(base: usize, method: Method) -> Trial {
-        Trial { base, method, clip_weights: false, rounding: None, correct: false, db: 0.0 }
-    }
-
-    fn name(&self, change: &'static str) -> String {
-        let mut parts = vec![self.method.name()];
-        parts.extend((!change.is_empty()).then_some(change));
-        parts.extend(self.clip_weights.then_some("clipped weights"));
-        parts.extend(self.rounding.map(|_| "learned rounding"));
-        parts.extend(self.correct.then_some("corrected biases"));
-        parts.join(", ")
-    }
-}
-
 /// Samples and params.
 pub(crate) struct Data<'c>(pub(crate) &'c QuantizeContext);
 
@@ -127,6 +100,8 @@ pub(crate) struct Search<'c> {
     pub(crate) held: (u64, u64),
     /// What the float model gives on the samples that choices are measured on.
     pub(crate) float: Vec<Kept>,
+    /// The same on samples that ranges are made of.
+    pub(crate) float_elsewhere: Vec<Kept>,
     pub(crate) deadline: Instant,
     /// What there was no time for.
     pub(crate) untried: usize,
@@ -219,6 +194,7 @@ impl<'c> Search<'c> {
             learned: samples,
             held,
             float: Vec::new(),
+            float_elsewhere: Vec::new(),
             deadline: deadline(cx),
             untried: 0,
             tried: Vec::new(),
@@ -300,24 +276,24 @@ impl<'c> Search<'c> {
         Some(Diagnostic::new(Code::QuantizationLoss, text).help("Allow more time."))
     }
 
-    /// Whether what is better on the samples kept apart is no worse on those that ranges are made
-    /// of: rare values that a narrower range gives up need not be among the former.
-    fn confirmed(&self, found: &Trial, best: &Trial) -> Outcome<bool> {
-        if self.held.0 == 0 {
-            return Ok(true);
+    /// Measures a trial on samples that ranges are made of: rare values that a narrower range gives
+    /// up need not be among those kept apart.
+    fn elsewhere(&mut self, trial: &Trial) -> Outcome<f64> {
+        if let Some(db) = trial.elsewhere {
+            return Ok(db);
         }
         let float = &self.bases[0].model;
         let part = || self.data.batches(0, self.learned.min(HELD_MAX));
-        let kept = float_outputs(float, &mut part(), Limits::default())?;
-        let db = |trial: &Trial| {
-            let (_, model, _) = self.made(trial, &BTreeSet::new())?;
-            outputs_db((float, &model), &mut part(), &kept, Limits::default())
-        };
-        Ok(db(found)? >= db(best)?)
+        if self.float_elsewhere.is_empty() {
+            self.float_elsewhere = float_outputs(float, &mut part(), Limits::default())?;
+        }
+        let (_, model, _) = self.made(trial, &BTreeSet::new())?;
+        outputs_db((float, &model), &mut part(), &self.float_elsewhere, Limits::default())
     }
 
     fn attempt(&mut self, mut trial: Trial) -> Outcome<Trial> {
         trial.db = self.measure(&trial, &BTreeSet::new())?;
+        trial.elsewhere = None;
         self.tried.push((trial.name(self.changes[trial.base]), trial.db));
         Ok(trial)
     }
@@ -382,27 +358,26 @@ impl<'c> Search<'c> {
         let methods =
             [Method::MinMax, Method::Mse, Method::Percentile(share), Method::MovingAverage];
         self.smooth(1.0, &SMOOTHED)?;
-        let mut best: Option<Trial> = None;
+        self.observe(0, Method::Mse, 0, self.learned)?;
+        let mut best = self.attempt(Trial::new(0, methods[0]))?;
         for base in 0..self.bases.len() {
-            if best.is_some() && self.late() {
-                continue;
+            if base > 0 {
+                if self.late() {
+                    continue;
+                }
+                self.observe(base, Method::Mse, 0, self.learned)?;
             }
-            self.observe(base, Method::Mse, 0, self.learned)?;
-            for method in methods {
+            for method in methods.into_iter().skip(usize::from(base == 0)) {
                 best = self.better(best, Trial::new(base, method))?;
             }
         }
-        let Some(mut best) = best else { return self.usual() };
         for (clip_weights, correct) in [(true, false), (false, true)] {
             let trial = Trial {
                 clip_weights: best.clip_weights || clip_weights,
                 correct: best.correct || correct,
                 ..best
             };
-            best = match self.better(Some(best), trial)? {
-                Some(best) => best,
-                None => return self.usual(),
-            };
+            best = self.better(best, trial)?;
         }
         best = self.rounded(best)?;
         if self.held.0 > 0 {
@@ -419,25 +394,28 @@ impl<'c> Search<'c> {
             }
             let trial = Trial { correct, ..best };
             let trial = Trial { rounding: Some(self.learn(&trial)?), ..trial };
-            best = self.better(Some(best), trial)?.unwrap_or(best);
+            best = self.better(best, trial)?;
         }
         Ok(best)
     }
 
-    /// The clearly better one, as long as there is time: what a few samples say of small differences
-    /// need not hold for others.
-    fn better(&mut self, best: Option<Trial>, trial: Trial) -> Outcome<Option<Trial>> {
-        if best.is_some() && self.late() {
+    /// The clearly better one that is no worse elsewhere, as long as there is time: what a few
+    /// samples say of small differences need not hold for others.
+    fn better(&mut self, mut best: Trial, trial: Trial) -> Outcome<Trial> {
+        if self.late() {
             return Ok(best);
         }
-        let found = self.attempt(trial)?;
+        let mut found = self.attempt(trial)?;
         let measured = (self.held.1 - self.held.0).max(1);
-        let margin = MARGIN / (measured as f64).sqrt();
-        Ok(match best {
-            Some(best) if best.db + margin >= found.db => Some(best),
-            Some(best) if !self.confirmed(&found, &best)? => Some(best),
-            _ => Some(found),
-        })
+        if best.db + MARGIN / (measured as f64).sqrt() >= found.db {
+            return Ok(best);
+        }
+        if self.held.0 == 0 {
+            return Ok(found);
+        }
+        let (old, new) = (self.elsewhere(&best)?, self.elsewhere(&found)?);
+        (best.elsewhere, found.elsewhere) = (Some(old), Some(new));
+        Ok(if new >= old { found } else { best })
     }
 
     /// The fewest products, those that cost most first, without which the demanded ratio is

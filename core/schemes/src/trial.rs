@@ -1,0 +1,35 @@
+//! One way among those that a search tries.
+
+use onnxd_qdq::calibrate::Method;
+
+/// One way to quantize.
+#[derive(Clone, Copy)]
+pub(crate) struct Trial {
+    /// Of the bases of a search.
+    pub(crate) base: usize,
+    pub(crate) method: Method,
+    pub(crate) clip_weights: bool,
+    /// Of the learned integers of weights; `None` for the nearest.
+    pub(crate) rounding: Option<usize>,
+    pub(crate) correct: bool,
+    pub(crate) db: f64,
+    /// The same on samples that ranges are made of, once it was asked for.
+    pub(crate) elsewhere: Option<f64>,
+}
+
+impl Trial {
+    pub(crate) fn new(base: usize, method: Method) -> Trial {
+        let (clip_weights, rounding, correct) = (false, None, false);
+        Trial { base, method, clip_weights, rounding, correct, db: 0.0, elsewhere: None }
+    }
+
+    /// What the report calls it, where so was done to the base.
+    pub(crate) fn name(&self, change: &'static str) -> String {
+        let mut parts = vec![self.method.name()];
+        parts.extend((!change.is_empty()).then_some(change));
+        parts.extend(self.clip_weights.then_some("clipped weights"));
+        parts.extend(self.rounding.map(|_| "learned rounding"));
+        parts.extend(self.correct.then_some("corrected biases"));
+        parts.join(", ")
+    }
+}
