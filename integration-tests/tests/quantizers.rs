@@ -199,6 +199,26 @@ fn every_form_and_mode_is_near_the_float_model() {
 }
 
 #[test]
+fn auto_without_anything_to_measure_is_told() {
+    let (folder, _) = network();
+    for (mode, files, told) in [
+        ("quantization.mode=dynamic", &["net.onnx"][..], true),
+        ("quantization.mode=dynamic", &["net.onnx", "calib.npz"], false),
+        ("quantization.mode=weight_only", &["net.onnx"], true),
+        ("quantization.mode=static", &["net.onnx", "calib.npz"], false),
+    ] {
+        let sets = ["quantization.format=QDQ", "quantization.accuracy=auto", mode];
+        let (status, stderr, report) = convert(folder.path(), files, &sets);
+        assert!(status <= 1, "{stderr}");
+        let said = report["diagnostics"].to_string();
+        assert_eq!(said.contains("changes nothing"), told, "{mode} {files:?} {said}");
+        let tried = report["quantization"]["tried"].as_array().cloned().unwrap_or_default();
+        let chosen = tried.iter().filter(|way| way["chosen"] == true).count();
+        assert_eq!(chosen, usize::from(!told), "{mode} {tried:?}");
+    }
+}
+
+#[test]
 fn products_that_saturate_are_told() {
     let (folder, _) = network();
     for (set, told) in [

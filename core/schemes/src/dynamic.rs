@@ -39,26 +39,24 @@ pub fn quantize_dynamic(
         return onnxd_qdq::quantize_dynamic(model, request, form);
     }
     let float = float_outputs(model, &mut Data(cx).batches(0, count), Limits::default())?;
-    let mut tried = Vec::new();
-    let mut best: Option<(f64, Model, Done)> = None;
+    let mut tried: Vec<Attempt> = Vec::new();
+    let mut best: Option<(usize, Model, Done)> = None;
     for (mut way, change) in ways(model, request, &Data(cx), count)? {
         let done = onnxd_qdq::quantize_dynamic(&mut way, request, form)?;
         let data = Data(cx);
         let mut samples = data.batches(0, count);
         let db = outputs_db((model, &way), &mut samples, &float, Limits::default())?;
         let change = if change.is_empty() { "nothing changed before" } else { change };
-        tried.push((change, db));
-        if best.as_ref().is_none_or(|(most, ..)| db > *most) {
-            best = Some((db, way, done));
+        if best.as_ref().is_none_or(|(at, ..)| db > tried[*at].sqnr_db) {
+            best = Some((tried.len(), way, done));
         }
+        tried.push(Attempt { what: change.to_owned(), sqnr_db: db, chosen: false });
     }
-    let Some((most, found, mut done)) = best else {
+    let Some((at, found, mut done)) = best else {
         return onnxd_qdq::quantize_dynamic(model, request, form);
     };
-    done.tried = tried
-        .into_iter()
-        .map(|(what, db)| Attempt { what: what.to_owned(), sqnr_db: db, chosen: db >= most })
-        .collect();
+    tried[at].chosen = true;
+    done.tried = tried;
     *model = found;
     Ok(done)
 }

@@ -22,7 +22,7 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
         );
         cx.note(Diagnostic::new(Code::QuantizationLoss, text));
     }
-    for note in idle(cx).into_iter().chain(done.notes) {
+    for note in idle(cx).into_iter().chain(unmeasured(cx)).chain(done.notes) {
         cx.note(note);
     }
     if !done.statistics.is_empty() {
@@ -59,6 +59,20 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
     for left in done.left_in_float {
         cx.left_in_float(left.name, left.reason);
     }
+}
+
+/// That `accuracy = "auto"` had nothing to try, or nothing to measure on.
+fn unmeasured(cx: &QuantizeContext) -> Option<Diagnostic> {
+    let (why, help) = match params::key(cx, "mode").as_str() {
+        _ if params::key(cx, "accuracy").as_str() != Some("auto") => return None,
+        Some("weight_only") => ("mode weight_only has nothing to try", "Leave the param out."),
+        Some("dynamic") if cx.calibration().is_empty() => {
+            ("there are no samples to measure on", "Drop samples, or leave the param out.")
+        }
+        _ => return None,
+    };
+    let text = format!("`quantization.accuracy` = \"auto\" changes nothing: {why}");
+    Some(Diagnostic::new(Code::QuantizationLoss, text).help(help))
 }
 
 /// That operators were chosen which do not become integers.
