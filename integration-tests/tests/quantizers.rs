@@ -231,6 +231,10 @@ fn products_that_saturate_are_told() {
         assert_eq!(status, 0, "{stderr}");
         assert_eq!(report["metadata"].to_string().contains("saturate"), told, "{set}");
     }
+    let sets = ["quantization.format=QDQ", "quantization.activation_type=int8"];
+    let (_, _, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
+    let said = report["metadata"].to_string();
+    assert!(said.contains("reduce_range` avoids"), "{said}");
 }
 
 #[test]

@@ -91,10 +91,14 @@ fn idle(cx: &QuantizeContext) -> Option<Diagnostic> {
 pub fn saturation(model: &Model, cx: &mut QuantizeContext) {
     let count = saturating(&model.graph);
     if count > 0 {
+        // Signed activations take signed weights.
+        let way = match params::key(cx, "activation_type").as_str() {
+            Some("int8") => "`quantization.reduce_range`",
+            _ => "`quantization.weight_type` = \"uint8\"",
+        };
         let text = format!(
             "{count} weights of int8 are beyond 64 steps: with its optimizations, ONNX Runtime on \
-             x86-64 without VNNI lets sums of their products saturate; `quantization.weight_type` \
-             = \"uint8\" avoids that"
+             x86-64 without VNNI lets sums of their products saturate; {way} avoids that"
         );
         cx.metadata("quantization.saturation", text);
     }
