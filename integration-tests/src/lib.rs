@@ -3,8 +3,11 @@
 use onnxd_ir::ops::Relu;
 use onnxd_ir::{DataType, Dim, Graph, Model, Tensor, ValueType};
 use onnxd_onnx::{WriteOptions, write_model};
+use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use tempfile::TempDir;
 
 /// The repository's root.
 pub fn root() -> PathBuf {
@@ -73,4 +76,36 @@ pub fn write_small_model(path: &Path, mark: &str) {
 pub fn outcome(output: &Output) -> (i32, String) {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     (output.status.code().unwrap_or(-1), text)
+}
+
+/// A folder of a test's own whose folder `plugins` holds these and no others.
+///
+/// # Panics
+/// If one was not built, or the folder cannot be made.
+pub fn folder_with(plugins: &[&str]) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = folder.path().join("plugins");
+    fs::create_dir_all(&at).expect("a folder for plugins");
+    for name in plugins {
+        fs::copy(library(name), at.join(name)).expect("a copy of a plugin");
+    }
+    folder
+}
+
+/// Exit status, standard error and report (null without one) of a conversion of `files` to the folder `out`, with the
+/// params `sets` and the plugins of the folder.
+///
+/// # Panics
+/// If the program cannot be started.
+pub fn converted(folder: &Path, out: &str, files: &[&str], sets: &[&str]) -> (i32, String, Value) {
+    let out = folder.join(out);
+    let mut run = command(folder);
+    run.env("ONNXD_PLUGINS_PATH", folder.join("plugins")).arg("convert");
+    run.args(files.iter().map(|f| folder.join(f))).arg("--out").arg(&out);
+    for set in sets {
+        run.args(["--set", set]);
+    }
+    let (status, stderr) = outcome(&run.output().expect("the program starts"));
+    let report = fs::read(out.join("report.json")).unwrap_or_default();
+    (status, stderr, serde_json::from_slice(&report).unwrap_or(Value::Null))
 }

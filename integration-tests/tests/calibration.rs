@@ -1,6 +1,6 @@
 //! Calibration through the built program: where samples come from, and what is kept of them.
 
-use onnxd_integration_tests::{command, library, outcome};
+use onnxd_integration_tests::{converted, folder_with};
 use onnxd_ir::{DataType, Dim, Model, Tensor, ValueType, text};
 use onnxd_onnx::{WriteOptions, write_model};
 use serde_json::Value;
@@ -29,12 +29,11 @@ fn values(count: usize, seed: usize) -> Vec<f32> {
 /// A folder with a network whose first channel and whose first gain are so many times as large as
 /// the others (the weights that read the channel are as much smaller), and the plugins that it takes.
 fn network(channel: f32, gain: f32) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let plugins = folder.path().join("plugins");
-    fs::create_dir_all(&plugins).unwrap();
-    for name in ["libonnxd_frontend_onnx.so", "libonnxd_quant_onnx.so", "libonnxd_quant_inc.so"] {
-        fs::copy(library(name), plugins.join(name)).unwrap();
-    }
+    let folder = folder_with(&[
+        "libonnxd_frontend_onnx.so",
+        "libonnxd_quant_onnx.so",
+        "libonnxd_quant_inc.so",
+    ]);
     let mut graph = text::parse_graph(NETWORK).unwrap();
     for (name, dims, large, factor) in [
         ("w1", vec![4, 2, 3, 3], 18, channel),
@@ -60,16 +59,8 @@ fn network(channel: f32, gain: f32) -> TempDir {
 
 /// Exit status, standard error and report of a conversion into `out`.
 fn convert(folder: &Path, out: &str, files: &[&str], sets: &[&str]) -> (i32, String, Value) {
-    let out = folder.join(out);
-    let mut run = command(folder);
-    run.env("ONNXD_PLUGINS_PATH", folder.join("plugins")).arg("convert");
-    run.args(files.iter().map(|f| folder.join(f))).arg("--out").arg(&out);
-    for set in ["passes.profile=none"].iter().chain(sets) {
-        run.args(["--set", set]);
-    }
-    let (status, stderr) = outcome(&run.output().unwrap());
-    let report = fs::read(out.join("report.json")).unwrap_or_default();
-    (status, stderr, serde_json::from_slice(&report).unwrap_or(Value::Null))
+    let sets = [&["passes.profile=none"][..], sets].concat();
+    converted(folder, out, files, &sets)
 }
 
 #[test]

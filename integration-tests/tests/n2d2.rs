@@ -1,6 +1,6 @@
 //! Quantization in N2D2's way through the built program, with all that lies beside the model.
 
-use onnxd_integration_tests::{command, library, outcome};
+use onnxd_integration_tests::{converted, folder_with};
 use onnxd_ir::Tensor;
 use serde_json::Value;
 use std::fs;
@@ -48,12 +48,7 @@ fn write_npz(path: &Path, arrays: &[(String, Tensor)]) {
 
 /// A folder with the plugins, the network and ten calibration samples.
 fn prepared() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let plugins = folder.path().join("plugins");
-    fs::create_dir_all(&plugins).unwrap();
-    for name in ["libonnxd_frontend_n2d2.so", "libonnxd_quant_n2d2.so"] {
-        fs::copy(library(name), plugins.join(name)).unwrap();
-    }
+    let folder = folder_with(&["libonnxd_frontend_n2d2.so", "libonnxd_quant_n2d2.so"]);
     fs::write(folder.path().join("net.ini"), NETWORK).unwrap();
     write_npz(&folder.path().join("calib.npz"), &[("env".into(), pictures(10, 0))]);
     folder
@@ -61,16 +56,8 @@ fn prepared() -> TempDir {
 
 /// Exit status, standard error and report of a conversion of `files` to the folder `out`.
 fn convert(folder: &Path, out: &str, files: &[&str], sets: &[&str]) -> (i32, String, Value) {
-    let out = folder.join(out);
-    let mut run = command(folder);
-    run.env("ONNXD_PLUGINS_PATH", folder.join("plugins")).arg("convert");
-    run.args(files.iter().map(|f| folder.join(f))).arg("--out").arg(&out);
-    for set in ["passes.profile=none", "source.random=true", "nbbits=8"].iter().chain(sets) {
-        run.args(["--set", set]);
-    }
-    let (status, stderr) = outcome(&run.output().unwrap());
-    let report = fs::read(out.join("report.json")).unwrap_or_default();
-    (status, stderr, serde_json::from_slice(&report).unwrap_or(Value::Null))
+    let sets = [&["passes.profile=none", "source.random=true", "nbbits=8"][..], sets].concat();
+    converted(folder, out, files, &sets)
 }
 
 /// The written model, apart from what it says about its making.

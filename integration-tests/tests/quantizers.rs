@@ -1,7 +1,7 @@
 //! Quantizers through the built program: one works, one is missing, and what they say is in the report.
 
 use onnxd_eval::{Executor, RunOptions};
-use onnxd_integration_tests::{command, library, outcome, small_model, write_small_model};
+use onnxd_integration_tests::{command, converted, folder_with, small_model, write_small_model};
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{WriteOptions, write_model};
 use serde_json::Value;
@@ -12,12 +12,7 @@ use tempfile::TempDir;
 
 /// A folder with the example's plugin, the small model, and seven calibration samples.
 fn prepared() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let plugins = folder.path().join("plugins");
-    fs::create_dir_all(&plugins).unwrap();
-    for name in ["libexample_plugin.so", "libonnxd_frontend_onnx.so"] {
-        fs::copy(library(name), plugins.join(name)).unwrap();
-    }
+    let folder = folder_with(&["libexample_plugin.so", "libonnxd_frontend_onnx.so"]);
     write_small_model(&folder.path().join("net.onnx"), "to be quantized");
     let samples: Vec<f32> = (0..28).map(|i| i as f32 / 4.0 - 2.0).collect();
     let samples = Tensor::from_vec(vec![7, 4], samples);
@@ -27,17 +22,8 @@ fn prepared() -> TempDir {
 
 /// Exit status, standard error and report of a conversion with `sets`.
 fn convert(folder: &Path, files: &[&str], sets: &[&str]) -> (i32, String, Value) {
-    let out = folder.join("out");
-    let mut run = command(folder);
-    run.env("ONNXD_PLUGINS_PATH", folder.join("plugins")).arg("convert");
-    run.args(files.iter().map(|f| folder.join(f))).arg("--out").arg(&out);
-    run.args(["--set", "passes.profile=none"]);
-    for set in sets {
-        run.args(["--set", set]);
-    }
-    let (status, stderr) = outcome(&run.output().unwrap());
-    let report = fs::read(out.join("report.json")).unwrap_or_default();
-    (status, stderr, serde_json::from_slice(&report).unwrap_or(Value::Null))
+    let sets = [&["passes.profile=none"][..], sets].concat();
+    converted(folder, "out", files, &sets)
 }
 
 #[test]
@@ -128,12 +114,11 @@ fn weights(count: usize, seed: usize) -> Vec<f32> {
 
 /// A folder with the network, samples, and the plugins of this project's own quantizers.
 fn network() -> (TempDir, Model) {
-    let folder = tempfile::tempdir().unwrap();
-    let plugins = folder.path().join("plugins");
-    fs::create_dir_all(&plugins).unwrap();
-    for name in ["libonnxd_frontend_onnx.so", "libonnxd_quant_onnx.so", "libonnxd_quant_inc.so"] {
-        fs::copy(library(name), plugins.join(name)).unwrap();
-    }
+    let folder = folder_with(&[
+        "libonnxd_frontend_onnx.so",
+        "libonnxd_quant_onnx.so",
+        "libonnxd_quant_inc.so",
+    ]);
     let mut graph = text::parse_graph(NETWORK).unwrap();
     for (name, dims) in
         [("w1", vec![4, 2, 3, 3]), ("w2", vec![16, 8]), ("b2", vec![8]), ("w3", vec![8, 5])]
