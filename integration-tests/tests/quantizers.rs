@@ -201,6 +201,14 @@ fn auto_without_anything_to_measure_is_told() {
         let chosen = tried.iter().filter(|way| way["chosen"] == true).count();
         assert_eq!(chosen, usize::from(!told), "{mode} {tried:?}");
     }
+    fs::copy(folder.path().join("out/model.onnx"), folder.path().join("done.onnx")).unwrap();
+    for format in ["quantization.format=QLinear", "quantization.format=inc-qdq"] {
+        let sets = [format, "quantization.accuracy=auto"];
+        let (status, stderr, report) = convert(folder.path(), &["done.onnx", "calib.npz"], &sets);
+        assert!(status <= 1, "{stderr}");
+        let said = report["diagnostics"].to_string();
+        assert!(said.contains("changes nothing: the model has its integers"), "{said}");
+    }
 }
 
 #[test]
@@ -288,6 +296,84 @@ fn the_fewest_products_stay_in_float_for_a_ratio() {
         (1..3).contains(&some) && low < middle && middle < high,
         "{some} {low} {middle} {high}"
     );
+}
+
+/// The classes that a model names for the calibration data of [`network`].
+fn classes(model: &Model) -> Vec<usize> {
+    let values = weights(12 * 72, 3);
+    let executor = Executor::new(model).unwrap();
+    let of = |batch: &[f32]| {
+        let x = Tensor::from_vec(vec![2, 2, 6, 6], batch.to_vec());
+        let feeds = BTreeMap::from([("x".to_owned(), x)]);
+        let outputs = executor.run(&feeds, RunOptions::default()).unwrap();
+        let rows = outputs[0].1.to_reals().unwrap().values;
+        let largest = |row: &[f64]| (0..5).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap();
+        rows.chunks(5).map(largest).collect::<Vec<_>>()
+    };
+    values.chunks(144).flat_map(of).collect()
+}
+
+#[test]
+fn the_fewest_products_stay_in_float_for_a_loss() {
+    let (folder, float) = network();
+    let files = ["net.onnx", "calib.npz"];
+    let wanted = classes(&float);
+    let left = |sets: &[&str]| {
+        let few = [
+            "quantization.format=QDQ",
+            "quantization.weight_type=int4",
+            "quantization.per_channel=false",
+            "quantization.reduce_range=true",
+        ];
+        let (status, stderr, report) = convert(folder.path(), &files, &[&few[..], sets].concat());
+        assert!(status <= 1, "{stderr}");
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        let left = report["quantization"]["left_in_float"].as_array().map_or(0, Vec::len);
+        (left, classes(&model), report["metadata"].to_string())
+    };
+    let same = |found: &[usize]| found.iter().zip(&wanted).filter(|(a, b)| a == b).count();
+    let (none, lossy, told) = left(&["quantization.top1_loss_max=100"]);
+    assert!(none == 0 && same(&lossy) < 12, "{lossy:?} {wanted:?}");
+    assert!(told.contains(&format!("{} of 12 classes as in float", same(&lossy))), "{told}");
+    let (some, exact, _) = left(&["quantization.top1_loss_max=0"]);
+    assert!(same(&exact) == 12 && (1..3).contains(&some), "{some} {exact:?} {wanted:?}");
+    // Labels that the lossy model happens to get right ask for nothing.
+    let x = Tensor::from_vec(vec![12, 2, 6, 6], weights(12 * 72, 3));
+    let labels: Vec<i64> = lossy.iter().map(|class| *class as i64).collect();
+    let arrays = vec![("x".into(), x), ("labels".into(), Tensor::vector(labels))];
+    onnxd_arrays::write(&folder.path().join("calib.npz"), &arrays).unwrap();
+    let (labelled, _, told) = left(&["quantization.top1_loss_max=0"]);
+    assert!(labelled == 0 && told.contains("12 of 12 labels right"), "{labelled} {told}");
+}
+
+#[test]
+fn bounds_hold_where_ranges_are_found_at_run_time() {
+    let (folder, float) = network();
+    let files = ["net.onnx", "calib.npz"];
+    let left = |set: &str| {
+        let sets = ["quantization.format=QDQ", "quantization.mode=dynamic", set];
+        let (status, stderr, report) = convert(folder.path(), &files, &sets);
+        assert!(status <= 1, "{stderr}");
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        let left = report["quantization"]["left_in_float"].as_array().map_or(0, Vec::len);
+        (left, ratio(&float, &model), classes(&float) == classes(&model))
+    };
+    let (none, low, _) = left("quantization.sqnr_db_min=-50");
+    let (some, middle, _) = left(&format!("quantization.sqnr_db_min={}", low + 3.0));
+    let (all, high, _) = left("quantization.sqnr_db_min=250");
+    assert!(none == 0 && (1..3).contains(&some) && all == 3, "{none} {some} {all}");
+    assert!(low < middle && middle < high, "{low} {middle} {high}");
+    assert!(left("quantization.top1_loss_max=0").2);
+    // Without samples, nothing can be kept, which is said.
+    let sets = [
+        "quantization.format=QDQ",
+        "quantization.mode=dynamic",
+        "quantization.sqnr_db_min=40",
+        "quantization.top1_loss_max=1",
+    ];
+    let (_, _, report) = convert(folder.path(), &files[..1], &sets);
+    let said = report["diagnostics"].to_string();
+    assert!(said.contains("top1_loss_max` change nothing"), "{said}");
 }
 
 #[test]

@@ -155,10 +155,14 @@ params! {
     "quantization.rounding": OneOf(&["nearest", "adaround"]), "nearest";
     /// `auto` tries what may help, measures it on data kept apart and takes the best.
     "quantization.accuracy": OneOf(&["default", "auto"]), "default";
-    /// Time that `accuracy = "auto"` and `sqnr_db_min` may take; what was left out for it is said.
+    /// Time that `accuracy = "auto"`, `sqnr_db_min` and `top1_loss_max` may take; what was left out
+    /// for it is said.
     "quantization.time_budget_s": Int(1, 2_592_000), 600;
     /// Leave in floating point the fewest operations needed to reach this signal-to-noise ratio.
     "quantization.sqnr_db_min": Float(-100.0, 300.0), unset;
+    /// The same for top-1: percent of the samples whose class may be lost, by array `labels` of the
+    /// calibration data, else against the float model.
+    "quantization.top1_loss_max": Float(0.0, 100.0), unset;
     /// Operator types to quantize; empty is all that can be.
     "quantization.op_types": TEXTS, [];
     /// Names of nodes to quantize, `*` and `?` allowed; empty is all.

@@ -1,6 +1,7 @@
 //! What quantizers of several plugins share, because two plugins do not link together: what params
 //! ask for, the search for the best way to quantize, and what the report says.
 
+mod bound;
 mod dynamic;
 mod params;
 mod reload;
@@ -9,6 +10,6 @@ mod search;
 mod trial;
 
 pub use dynamic::quantize_dynamic;
-pub use params::{key, method, nearest_alone, request};
-pub use report::{report, saturation, written};
+pub use params::{key, method, request};
+pub use report::{quantized_already, report, saturation, written};
 pub use search::quantize;

@@ -60,7 +60,7 @@ pub(crate) fn learns(cx: &QuantizeContext) -> bool {
 ///
 /// # Errors
 /// If the params ask for it.
-pub fn nearest_alone(cx: &QuantizeContext, why: &str) -> Result<(), Diagnostic> {
+pub(crate) fn nearest_alone(cx: &QuantizeContext, why: &str) -> Result<(), Diagnostic> {
     if !learns(cx) {
         return Ok(());
     }

@@ -1,6 +1,7 @@
 //! Statistics of a calibration as a file beside the model, and back: what is read makes the same
 //! integers as the samples did. What was decided with the samples is kept, too.
 
+use crate::bound::{self, Bound};
 use crate::params;
 use crate::search::{Data, EQUALIZED, SMOOTHED, Search, deadline};
 use crate::trial::Trial;
@@ -36,8 +37,10 @@ fn facts(
     if params::key(cx, "accuracy").as_str() == Some("auto") {
         facts.insert("accuracy".into(), "auto".into());
     }
-    if let Some(least) = cx.real("quantization.sqnr_db_min") {
-        facts.insert("sqnr_db_min".into(), least.to_string());
+    for name in bound::PARAMS {
+        if let Some(asked) = params::key(cx, name).as_f64() {
+            facts.insert(name.into(), asked.to_string());
+        }
     }
     Ok(facts)
 }
@@ -100,7 +103,7 @@ pub(crate) fn quantize(
         ..Trial::new(0, method)
     };
     let base = restored(&saved, &choice, model, request, method)?;
-    let floats = match cx.real("quantization.sqnr_db_min") {
+    let floats = match Bound::of(cx) {
         Some(_) => products(&base, &choice.left_in_float),
         None => BTreeSet::new(),
     };

@@ -1,6 +1,6 @@
 //! What a quantization did, told to the report.
 
-use crate::params;
+use crate::{bound, params};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor};
@@ -61,18 +61,42 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
     }
 }
 
-/// That `accuracy = "auto"` had nothing to try, or nothing to measure on.
+/// That what was asked for had nothing to try, or nothing to measure on.
 fn unmeasured(cx: &QuantizeContext) -> Option<Diagnostic> {
     let (why, help) = match params::key(cx, "mode").as_str() {
-        _ if params::key(cx, "accuracy").as_str() != Some("auto") => return None,
         Some("weight_only") => ("mode weight_only has nothing to try", "Leave the param out."),
         Some("dynamic") if cx.calibration().is_empty() => {
             ("there are no samples to measure on", "Drop samples, or leave the param out.")
         }
         _ => return None,
     };
-    let text = format!("`quantization.accuracy` = \"auto\" changes nothing: {why}");
-    Some(Diagnostic::new(Code::QuantizationLoss, text).help(help))
+    without_effect(cx, why, help)
+}
+
+/// That what was asked for changes nothing for that reason.
+fn without_effect(cx: &QuantizeContext, why: &str, help: &'static str) -> Option<Diagnostic> {
+    let auto = params::key(cx, "accuracy").as_str() == Some("auto");
+    let bounds = bound::PARAMS.into_iter().filter(|name| !params::key(cx, name).is_null());
+    let bounds = bounds.map(|name| format!("`quantization.{name}`"));
+    let auto = auto.then(|| "`quantization.accuracy` = \"auto\"".to_owned());
+    let asked: Vec<String> = auto.into_iter().chain(bounds).collect();
+    let verb = if asked.len() > 1 { "change" } else { "changes" };
+    let text = format!("{} {verb} nothing: {why}", asked.join(" and "));
+    let note = Diagnostic::new(Code::QuantizationLoss, text).help(help);
+    (!asked.is_empty()).then_some(note)
+}
+
+/// What a model that is quantized already makes of the params.
+///
+/// # Errors
+/// For what takes a float model.
+pub fn quantized_already(cx: &mut QuantizeContext) -> Result<(), Diagnostic> {
+    params::nearest_alone(cx, "takes a float model, and this one has its integers")?;
+    let why = "the model has its integers already, and keeps them";
+    if let Some(note) = without_effect(cx, why, "Drop the float model, or leave the param out.") {
+        cx.note(note);
+    }
+    Ok(())
 }
 
 /// That operators were chosen which do not become integers.

@@ -5,6 +5,7 @@
 //! measured on another. Where a signal-to-noise ratio is demanded, the fewest products that reach it
 //! stay in floating point.
 
+use crate::bound::{Bound, Way, fewest, told};
 use crate::params;
 use crate::reload;
 use crate::trial::Trial;
@@ -75,6 +76,17 @@ pub(crate) fn deadline(cx: &QuantizeContext) -> Instant {
     Instant::now() + Duration::from_secs(budget.unwrap_or(600))
 }
 
+/// That the time was over before everything was tried.
+pub(crate) fn unfinished(untried: usize) -> Option<Diagnostic> {
+    let text = match untried {
+        0 => return None,
+        1 => "one measurement for a better accuracy was left out".to_owned(),
+        n => format!("{n} measurements for a better accuracy were left out"),
+    };
+    let text = format!("{text}: `quantization.time_budget_s` is over");
+    Some(Diagnostic::new(Code::QuantizationLoss, text).help("Allow more time."))
+}
+
 /// Samples and params.
 pub(crate) struct Data<'c>(pub(crate) &'c QuantizeContext);
 
@@ -124,7 +136,7 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
                     `quantization.mode` = \"dynamic\".";
         return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
     }
-    let (found, done) = {
+    let (found, done, kept) = {
         let mut search = Search::new(model, request, cx)?;
         let auto = cx.text("quantization.accuracy") == Some("auto");
         let mut trial = if auto { search.all()? } else { search.usual()? };
@@ -132,7 +144,10 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
         if trial.rounding.is_none() && params::learns(cx) {
             trial.rounding = Some(search.learn(&trial)?);
         }
-        let floats = search.fallback(&trial)?;
+        let (floats, kept) = match Bound::of(cx) {
+            Some(bound) => fewest(bound, &mut Fallback { search: &mut search, trial: &trial })?,
+            None => (BTreeSet::new(), String::new()),
+        };
         let (found, mut done) = search.finish(&trial, &floats)?;
         let saved = reload::saved(model, &search, &trial, &floats)?;
         cx.file(reload::STATISTICS, &saved.to_json())?;
@@ -141,9 +156,10 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
             Attempt { what, sqnr_db, chosen }
         };
         done.tried = search.tried.into_iter().map(attempt).collect();
-        (found, done)
+        (found, done, kept)
     };
     *model = found;
+    told(kept, cx);
     Ok(done)
 }
 
@@ -263,17 +279,6 @@ impl<'c> Search<'c> {
         let late = Instant::now() > self.deadline;
         self.untried += usize::from(late);
         late
-    }
-
-    /// That the time was over before everything was tried.
-    fn unfinished(&self) -> Option<Diagnostic> {
-        let text = match self.untried {
-            0 => return None,
-            1 => "one measurement for a better accuracy was left out".to_owned(),
-            n => format!("{n} measurements for a better accuracy were left out"),
-        };
-        let text = format!("{text}: `quantization.time_budget_s` is over");
-        Some(Diagnostic::new(Code::QuantizationLoss, text).help("Allow more time."))
     }
 
     /// Measures a trial on samples that ranges are made of: rare values that a narrower range gives
@@ -418,42 +423,6 @@ impl<'c> Search<'c> {
         Ok(if new >= old { found } else { best })
     }
 
-    /// The fewest products, those that cost most first, without which the demanded ratio is
-    /// reached.
-    fn fallback(&mut self, trial: &Trial) -> Outcome<BTreeSet<NodeId>> {
-        let Some(least) = self.data.0.real("quantization.sqnr_db_min") else {
-            return Ok(BTreeSet::new());
-        };
-        let products: Vec<NodeId> = self.bases[trial.base].choices().into_iter().collect();
-        let first = |count: usize, ranked: &[NodeId]| ranked[..count].iter().copied().collect();
-        if self.measure(trial, &BTreeSet::new())? >= least {
-            return Ok(BTreeSet::new());
-        }
-        let mut costs: Vec<(f64, NodeId)> = Vec::new();
-        for node in &products {
-            // One whose cost is not known stays with the integers longest.
-            let db = match self.late() {
-                true => f64::INFINITY,
-                false => {
-                    let others = products.iter().copied().filter(|p| p != node).collect();
-                    self.measure(trial, &others)?
-                }
-            };
-            costs.push((db, *node));
-        }
-        costs.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let ranked: Vec<NodeId> = costs.into_iter().map(|(_, node)| node).collect();
-        let (mut low, mut high) = (0, ranked.len());
-        while high - low > 1 && !self.late() {
-            let middle = (low + high) / 2;
-            match self.measure(trial, &first(middle, &ranked))? >= least {
-                true => high = middle,
-                false => low = middle,
-            }
-        }
-        Ok(first(high, &ranked))
-    }
-
     /// The graph that is kept, with the ratio of every layer.
     pub(crate) fn finish(
         &self,
@@ -462,7 +431,7 @@ impl<'c> Search<'c> {
     ) -> Outcome<(Model, Done)> {
         let (base, model, mut done) = self.made(trial, floats)?;
         done.notes.extend(unusable(&base));
-        done.notes.extend(self.unfinished());
+        done.notes.extend(unfinished(self.untried));
         let samples = self.data.0.calibration().samples();
         if samples == 0 {
             return Ok((model, done));
@@ -473,5 +442,37 @@ impl<'c> Search<'c> {
             layer.sqnr_db = found.get(&layer.name).copied().flatten();
         }
         Ok((model, done))
+    }
+}
+
+/// A trial of which products can be left out.
+struct Fallback<'s, 'c> {
+    search: &'s mut Search<'c>,
+    trial: &'s Trial,
+}
+
+impl Way for Fallback<'_, '_> {
+    fn choices(&self) -> Vec<NodeId> {
+        self.search.bases[self.trial.base].choices().into_iter().collect()
+    }
+
+    fn ratio(&mut self, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
+        self.search.measure(self.trial, floats)
+    }
+
+    fn model(&self, floats: &BTreeSet<NodeId>) -> Outcome<Model> {
+        Ok(self.search.made(self.trial, floats)?.1)
+    }
+
+    fn float(&self) -> &Model {
+        &self.search.bases[0].model
+    }
+
+    fn data(&self) -> &Data<'_> {
+        &self.search.data
+    }
+
+    fn late(&mut self) -> bool {
+        self.search.late()
     }
 }

@@ -25,7 +25,7 @@ impl Quantizer for Scheme {
             onnxd_opset::convert(model, opset)?;
         }
         if onnxd_qdq::is_quantized(model) {
-            schemes::nearest_alone(cx, "takes a float model, and this one has its integers")?;
+            schemes::quantized_already(cx)?;
             source::carry(model, recipe, self.0, cx);
             return Ok(());
         }

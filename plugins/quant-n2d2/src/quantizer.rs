@@ -77,7 +77,7 @@ fn is_reloaded(cx: &QuantizeContext) -> bool {
 /// What params can ask for and this quantizer does not do.
 fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), Diagnostic> {
     let unsupported = |text: String| Err(Diagnostic::new(Code::FeatureUnsupported, text));
-    for name in ["op_types", "include", "exclude", "overrides", "sqnr_db_min"] {
+    for name in ["op_types", "include", "exclude", "overrides", "sqnr_db_min", "top1_loss_max"] {
         let name = format!("quantization.{name}");
         let set = match cx.param(&name) {
             Value::Null => false,

@@ -14,7 +14,7 @@ pub(crate) struct Scheme(pub(crate) Form);
 impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
         if onnxd_qdq::is_quantized(model) {
-            schemes::nearest_alone(cx, "takes a float model, and this one has its integers")?;
+            schemes::quantized_already(cx)?;
             reform::reform(model, self.0, cx);
             return Ok(());
         }

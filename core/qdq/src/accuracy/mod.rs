@@ -2,10 +2,12 @@
 //! afterwards.
 
 mod bias;
+mod classes;
 mod rounding;
 mod smooth;
 
 pub use bias::correct_biases;
+pub use classes::classes;
 pub use rounding::{Learning, Rounding, learn_rounding};
 pub use smooth::{Site, expected, magnitudes, sites, smoothed};
 

@@ -18,7 +18,7 @@ use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
 use crate::weight::{self, Quantized, Rule};
 use crate::{Request, Settings, bodies, emit};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_ir::{DataType, Graph, Model, Tensor, ValueId};
+use onnxd_ir::{DataType, Graph, Model, NodeId, Tensor, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Quantizes products with constant weights, in sub-graphs too. The model must have operator set 13
@@ -31,7 +31,21 @@ pub fn quantize_dynamic(
     request: &Request,
     form: Form,
 ) -> Result<Done, Diagnostics> {
-    let mut pass = Pass { request, form, done: Done::default(), microsoft: false };
+    quantize_dynamic_but(model, request, form, &BTreeSet::new())
+}
+
+/// As [`quantize_dynamic`]. The nodes in `floats` and what is in their sub-graphs stay as they are.
+///
+/// # Errors
+/// As [`quantize_dynamic`].
+pub fn quantize_dynamic_but(
+    model: &mut Model,
+    request: &Request,
+    form: Form,
+    floats: &BTreeSet<NodeId>,
+) -> Result<Done, Diagnostics> {
+    let done = Done::default();
+    let mut pass = Pass { request, form, floats: floats.clone(), done, microsoft: false };
     let mut found = Diagnostics::default();
     graph(&mut model.graph, &mut pass, &BTreeMap::new(), &mut found);
     found.or_ok(())?;
@@ -44,10 +58,15 @@ pub fn quantize_dynamic(
 /// The largest sum of weights that can be multiplied with 8-bit integers in 32 bits.
 const SUM_MAX: i64 = i32::MAX as i64 / 255;
 
+/// Why a node stays in floating point that could have been quantized.
+const ASKED: &str = "the demanded accuracy is not reached with it";
+
 /// What is the same for all graphs of a model.
 struct Pass<'r> {
     request: &'r Request,
     form: Form,
+    /// Nodes of the graph at hand that stay as they are.
+    floats: BTreeSet<NodeId>,
     done: Done,
     /// Whether operators of ONNX Runtime were written.
     microsoft: bool,
@@ -93,6 +112,7 @@ fn graph(
     outer: &BTreeMap<ValueId, Tensor>,
     found: &mut Diagnostics,
 ) {
+    let floats = std::mem::take(&mut pass.floats);
     let mut site = Site {
         pass,
         activations: BTreeMap::new(),
@@ -100,6 +120,10 @@ fn graph(
         stale: BTreeSet::new(),
     };
     for id in g.topological().unwrap_or_default() {
+        if floats.contains(&id) {
+            site.pass.done.leave(&name_of(g, &g[id]), ASKED);
+            continue;
+        }
         if g[id].subgraphs().next().is_some() {
             let constants = bodies::captured_constants(g, id, outer);
             g.edit_subgraphs(id, |inner| graph(inner, site.pass, &constants, found));

@@ -1,0 +1,231 @@
+//! What a quantized model must keep of the float model, and the fewest operations that stay in
+//! floating point for it.
+
+use crate::search::{Data, Outcome};
+use onnxd_plugin_sdk::QuantizeContext;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
+use onnxd_qdq::accuracy::classes;
+use onnxd_quant::Limits;
+use std::collections::BTreeSet;
+
+/// Samples whose classes are compared at most.
+const CLASSIFIED_MAX: u64 = 4096;
+
+/// The params that demand something.
+pub(crate) const PARAMS: [&str; 2] = ["sqnr_db_min", "top1_loss_max"];
+
+/// What params demand; at least one of both.
+#[derive(Clone, Copy)]
+pub(crate) struct Bound {
+    /// Signal-to-noise ratio of the outputs.
+    sqnr_db_min: Option<f64>,
+    /// Percent of the samples whose class may be lost.
+    top1_loss_max: Option<f64>,
+}
+
+impl Bound {
+    /// `None` if nothing is demanded.
+    pub(crate) fn of(cx: &QuantizeContext) -> Option<Bound> {
+        let [sqnr_db_min, top1_loss_max] =
+            PARAMS.map(|name| cx.real(&format!("quantization.{name}")));
+        let some = sqnr_db_min.is_some() || top1_loss_max.is_some();
+        some.then_some(Bound { sqnr_db_min, top1_loss_max })
+    }
+}
+
+/// Classes of the samples by the float model, and what they are if somebody said so.
+pub(crate) struct Truth {
+    float: Vec<usize>,
+    labels: Option<Vec<i64>>,
+}
+
+impl Truth {
+    /// What the float model says.
+    fn of(float: &Model, data: &Data) -> Outcome<Truth> {
+        let said = classes(float, &mut data.batches(0, CLASSIFIED_MAX), Limits::default())?;
+        if said.is_empty() {
+            let text = "`quantization.top1_loss_max` takes an output that tells classes apart";
+            let help = "Leave the param out, or take `quantization.sqnr_db_min`.";
+            return Err(Diagnostic::new(Code::FeatureUnsupported, text).help(help).into());
+        }
+        let labels = data.labels(CLASSIFIED_MAX)?;
+        match &labels {
+            Some(labels) if labels.len() != said.len() => {
+                let text = format!(
+                    "the output names {} classes where there are {} labels",
+                    said.len(),
+                    labels.len()
+                );
+                Err(Diagnostic::new(Code::EvalInputs, text).into())
+            }
+            _ => Ok(Truth { float: said, labels }),
+        }
+    }
+
+    /// How many are right, of the float model and of another one; without labels, the float model's
+    /// are taken for right.
+    fn right(&self, found: &[usize]) -> (usize, usize) {
+        let count = |said: &[usize]| match &self.labels {
+            Some(labels) => said.iter().zip(labels).filter(|(c, l)| **c as i64 == **l).count(),
+            None => said.iter().zip(&self.float).filter(|(a, b)| a == b).count(),
+        };
+        (count(&self.float), count(found))
+    }
+
+    /// Percent of the samples whose class is lost.
+    fn loss(&self, found: &[usize]) -> f64 {
+        let (float, found) = self.right(found);
+        100.0 * (float as f64 - found as f64) / self.float.len() as f64
+    }
+}
+
+/// A way to quantize of which operations can be left out.
+pub(crate) trait Way {
+    /// What can stay in floating point by itself.
+    fn choices(&self) -> Vec<NodeId>;
+
+    /// Signal-to-noise ratio of the outputs with these in floating point.
+    fn ratio(&mut self, floats: &BTreeSet<NodeId>) -> Outcome<f64>;
+
+    /// The model with these in floating point.
+    fn model(&self, floats: &BTreeSet<NodeId>) -> Outcome<Model>;
+
+    /// The float model.
+    fn float(&self) -> &Model;
+
+    /// Samples.
+    fn data(&self) -> &Data<'_>;
+
+    /// Whether the time is over; what is not measured for that reason is counted.
+    fn late(&mut self) -> bool;
+}
+
+/// The fewest operations, those that cost most first, without which what is demanded is kept; and
+/// what they keep, for the report.
+pub(crate) fn fewest(bound: Bound, way: &mut dyn Way) -> Outcome<(BTreeSet<NodeId>, String)> {
+    let truth = bound.top1_loss_max.map(|_| Truth::of(way.float(), way.data())).transpose()?;
+    let search = Fewest { bound, truth };
+    let floats = search.found(way)?;
+    let told = search.told(way, &floats)?;
+    Ok((floats, told))
+}
+
+/// Says in the report what was kept.
+pub(crate) fn told(kept: String, cx: &mut QuantizeContext) {
+    if !kept.is_empty() {
+        cx.metadata("quantization.top1", kept);
+    }
+}
+
+struct Fewest {
+    bound: Bound,
+    truth: Option<Truth>,
+}
+
+impl Fewest {
+    fn classes(&self, way: &dyn Way, floats: &BTreeSet<NodeId>) -> Outcome<Vec<usize>> {
+        let mut samples = way.data().batches(0, CLASSIFIED_MAX);
+        classes(&way.model(floats)?, &mut samples, Limits::default())
+    }
+
+    fn holds(&self, way: &mut dyn Way, floats: &BTreeSet<NodeId>) -> Outcome<bool> {
+        if let Some(least) = self.bound.sqnr_db_min
+            && way.ratio(floats)? < least
+        {
+            return Ok(false);
+        }
+        Ok(match (self.bound.top1_loss_max, &self.truth) {
+            (Some(most), Some(truth)) => truth.loss(&self.classes(way, floats)?) <= most,
+            _ => true,
+        })
+    }
+
+    fn found(&self, way: &mut dyn Way) -> Outcome<BTreeSet<NodeId>> {
+        if self.holds(way, &BTreeSet::new())? {
+            return Ok(BTreeSet::new());
+        }
+        let ranked = ranked(way)?;
+        let first =
+            |count: usize| -> BTreeSet<NodeId> { ranked[..count].iter().copied().collect() };
+        let (mut low, mut high) = (0, ranked.len());
+        while high - low > 1 && !way.late() {
+            let middle = (low + high) / 2;
+            match self.holds(way, &first(middle))? {
+                true => high = middle,
+                false => low = middle,
+            }
+        }
+        let mut floats = first(high);
+        // What costs much by itself may cost little beside others.
+        for node in ranked[..high.saturating_sub(1)].iter().rev() {
+            if way.late() {
+                break;
+            }
+            floats.remove(node);
+            if !self.holds(way, &floats)? {
+                floats.insert(*node);
+            }
+        }
+        Ok(floats)
+    }
+
+    /// What the classes became.
+    fn told(&self, way: &dyn Way, floats: &BTreeSet<NodeId>) -> Outcome<String> {
+        let Some(truth) = &self.truth else { return Ok(String::new()) };
+        let (float, found) = truth.right(&self.classes(way, floats)?);
+        let of = truth.float.len();
+        Ok(match truth.labels {
+            Some(_) => format!("{found} of {of} labels right, {float} in float"),
+            None => format!("{found} of {of} classes as in float"),
+        })
+    }
+}
+
+/// What can stay in floating point, what costs most first.
+fn ranked(way: &mut dyn Way) -> Outcome<Vec<NodeId>> {
+    let all = way.choices();
+    let mut costs: Vec<(f64, NodeId)> = Vec::new();
+    for node in &all {
+        // One whose cost is not known stays with the integers longest.
+        let db = match way.late() {
+            true => f64::INFINITY,
+            false => way.ratio(&all.iter().copied().filter(|other| other != node).collect())?,
+        };
+        costs.push((db, *node));
+    }
+    costs.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Ok(costs.into_iter().map(|(_, node)| node).collect())
+}
+
+impl Data<'_> {
+    /// What the first samples are, if somebody said so.
+    fn labels(&self, samples_max: u64) -> Outcome<Option<Vec<i64>>> {
+        let calibration = self.0.calibration();
+        let mut all = Vec::new();
+        for batch in calibration.labelled(calibration.batch_size(), samples_max) {
+            match batch?.labels.as_ref().and_then(Tensor::to_i64s) {
+                Some(labels) => all.extend(labels),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(all))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_of_labels_or_of_what_float_says() {
+        let mut truth = Truth { float: vec![1, 2, 3, 4], labels: Some(vec![1, 2, 0, 0]) };
+        assert_eq!(truth.right(&[1, 0, 0, 4]), (2, 2));
+        assert_eq!(truth.loss(&[1, 0, 0, 4]), 0.0);
+        assert_eq!(truth.loss(&[0, 0, 3, 4]), 50.0);
+        // More than the float model knew is no loss.
+        assert_eq!(truth.loss(&[1, 2, 0, 4]), -25.0);
+        truth.labels = None;
+        assert_eq!(truth.loss(&[1, 2, 0, 4]), 25.0);
+    }
+}
