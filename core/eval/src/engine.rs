@@ -34,6 +34,23 @@ pub trait Prepared {
         inputs: &BTreeMap<String, Tensor>,
         options: RunOptions,
     ) -> Result<Vec<(String, Tensor)>, Diagnostics>;
+
+    /// How many samples are best given to [`Prepared::run_all`]. It may change with what runs took.
+    fn at_once(&self) -> usize {
+        1
+    }
+
+    /// Runs the model on several samples, at once where that takes less time. What is observed does
+    /// not depend on it.
+    ///
+    /// # Errors
+    /// Those of the first sample that fails; others may have run or not.
+    fn run_all(
+        &mut self,
+        runs: Vec<(&BTreeMap<String, Tensor>, RunOptions)>,
+    ) -> Result<(), Diagnostics> {
+        runs.into_iter().try_for_each(|(inputs, options)| self.run(inputs, options).map(drop))
+    }
 }
 
 /// The executor of this crate.
@@ -61,5 +78,16 @@ impl Prepared for Executor<'_> {
         options: RunOptions,
     ) -> Result<Vec<(String, Tensor)>, Diagnostics> {
         Executor::run(self, inputs, options)
+    }
+
+    fn at_once(&self) -> usize {
+        Executor::at_once(self)
+    }
+
+    fn run_all(
+        &mut self,
+        runs: Vec<(&BTreeMap<String, Tensor>, RunOptions)>,
+    ) -> Result<(), Diagnostics> {
+        Executor::run_all(self, runs)
     }
 }

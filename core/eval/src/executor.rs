@@ -2,15 +2,24 @@
 //! node.
 
 use crate::frame::{Plan, Runner};
+use crate::parallel::alone;
 use crate::watch::Observer;
 use crate::{inputs, support};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_ir::{Function, Graph, Model, Tensor};
+use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes of intermediate tensors that a run may hold unless the caller says otherwise.
 pub const BYTES_MAX: usize = 16 << 30;
+
+/// Bytes of intermediate tensors of samples that run at once.
+const AT_ONCE_MAX: usize = 128 << 20;
+
+/// Tensors by the names of a model's inputs.
+type Feeds = BTreeMap<String, Tensor>;
 
 /// How to run.
 pub struct RunOptions<'a> {
@@ -21,7 +30,7 @@ pub struct RunOptions<'a> {
     /// of [`RunOptions::bytes_max`].
     pub kept_max: usize,
     /// Sees the values it wants, those of sub-graphs and functions included.
-    pub observer: Option<&'a mut (dyn Observer + 'a)>,
+    pub observer: Option<&'a mut (dyn Observer + Send + 'a)>,
     /// Asked before every node; the run ends with `N0309` when it says so.
     pub stop: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
@@ -41,6 +50,8 @@ pub struct Executor<'m> {
     plans: HashMap<usize, Plan>,
     /// Bytes of values that are kept from run to run.
     pub(crate) kept: AtomicUsize,
+    /// The most bytes of values alive at a time in a run so far.
+    peak: AtomicUsize,
 }
 
 impl<'m> Executor<'m> {
@@ -54,8 +65,8 @@ impl<'m> Executor<'m> {
             .iter()
             .map(|f| ((standard(&f.domain), f.name.as_str(), f.overload.as_str()), f))
             .collect();
-        let mut executor =
-            Executor { model, functions, plans: HashMap::new(), kept: AtomicUsize::new(0) };
+        let (kept, peak) = Default::default();
+        let mut executor = Executor { model, functions, plans: HashMap::new(), kept, peak };
         support::check(&executor)?;
         let mut problems = Diagnostics::default();
         model.for_each_graph(|graph| match Plan::new(graph) {
@@ -75,15 +86,42 @@ impl<'m> Executor<'m> {
     /// named.
     pub fn run(
         &self,
-        inputs: &BTreeMap<String, Tensor>,
+        inputs: &Feeds,
         options: RunOptions,
     ) -> Result<Vec<(String, Tensor)>, Diagnostics> {
         inputs::check(&self.model.graph, inputs)?;
         let graph = &self.model.graph;
         let fed = graph.inputs().iter().map(|v| inputs.get(&graph[*v].name).cloned()).collect();
-        let outputs = Runner::new(self, options).main(fed)?;
+        let mut runner = Runner::new(self, options);
+        let outputs = runner.main(fed)?;
+        self.peak.fetch_max(runner.peak, Relaxed);
         let names = graph.outputs().iter().map(|v| graph[*v].name.clone());
         Ok(names.zip(outputs).collect())
+    }
+
+    /// Whether nothing has run yet.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.peak.load(Relaxed) == 0
+    }
+
+    /// As many samples as there are threads, as far as memory goes. How much a sample takes is not
+    /// known before the first one ran.
+    pub(crate) fn at_once(&self) -> usize {
+        match self.peak.load(Relaxed) {
+            0 => 1,
+            peak => (AT_ONCE_MAX / peak).clamp(1, rayon::current_num_threads()),
+        }
+    }
+
+    /// Runs the model on each sample, all at once.
+    pub(crate) fn run_all(&self, runs: Vec<(&Feeds, RunOptions)>) -> Result<(), Diagnostics> {
+        let one = runs.len() == 1;
+        let run = |(inputs, options)| match one {
+            true => self.run(inputs, options),
+            false => alone(|| self.run(inputs, options)),
+        };
+        let done: Vec<_> = runs.into_par_iter().map(run).collect();
+        done.into_iter().try_for_each(|done| done.map(drop))
     }
 
     pub(crate) fn plan(&self, graph: &Graph) -> Result<&Plan, Diagnostic> {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Observer;
 use onnxd_ir::{Attr, DataType, Node, Opsets, ValueType};
 
 fn feeds(list: &[(&str, Tensor)]) -> BTreeMap<String, Tensor> {
@@ -210,6 +211,45 @@ fn what_follows_a_convolution_changes_no_bit() {
     let alone = executor.run(&inputs, options).unwrap();
     assert_eq!(seen, ["x", "a", "c", "d", "y"]);
     assert_eq!(executor.run(&inputs, RunOptions::default()).unwrap(), alone);
+    let mut one = One { name: "c", seen: Vec::new() };
+    let options = RunOptions { observer: Some(&mut one), ..RunOptions::default() };
+    assert_eq!(executor.run(&inputs, options).unwrap(), alone);
+    let mut all = One { name: "", seen: Vec::new() };
+    let options = RunOptions { observer: Some(&mut all), ..RunOptions::default() };
+    executor.run(&inputs, options).unwrap();
+    assert_eq!(one.seen, all.seen[2..3], "what is between is there if it is wanted");
+    several(&executor, &inputs);
+}
+
+/// Runs that are made at once show what they show one by one.
+fn several(executor: &Executor, inputs: &BTreeMap<String, Tensor>) {
+    assert!(executor.at_once() >= 1);
+    let mut observers: Vec<One> = (0..5).map(|_| One { name: "y", seen: Vec::new() }).collect();
+    let runs = observers
+        .iter_mut()
+        .map(|observer| (inputs, RunOptions { observer: Some(observer), ..RunOptions::default() }));
+    executor.run_all(runs.collect()).unwrap();
+    let alone = executor.run(inputs, RunOptions::default()).unwrap();
+    assert!(observers.iter().all(|observer| observer.seen == [alone[0].1.clone()]));
+    let none = BTreeMap::new();
+    let wrong = [inputs, &none].map(|inputs| (inputs, RunOptions::default()));
+    assert_eq!(executor.run_all(wrong.into()).unwrap_err().0[0].code, "N0507");
+}
+
+/// Wants one value, or all without a name.
+struct One {
+    name: &'static str,
+    seen: Vec<Tensor>,
+}
+
+impl Observer for One {
+    fn wants(&mut self, value: &str) -> bool {
+        self.name.is_empty() || self.name == value
+    }
+
+    fn see(&mut self, _: &str, tensor: &Tensor) {
+        self.seen.push(tensor.clone());
+    }
 }
 
 #[test]

@@ -139,13 +139,15 @@ pub(crate) struct Runner<'e, 'm, 'o> {
     watch: Watch<'o>,
     /// Bytes of the values alive in all frames.
     live: usize,
+    /// The most of them so far.
+    pub(crate) peak: usize,
     depth: usize,
 }
 
 impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
     pub(crate) fn new(executor: &'e Executor<'m>, mut options: RunOptions<'o>) -> Self {
         let watch = Watch::new(options.observer.take());
-        Runner { executor, options, watch, live: 0, depth: 0 }
+        Runner { executor, options, watch, live: 0, peak: 0, depth: 0 }
     }
 
     /// Runs the main graph.
@@ -229,10 +231,10 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
     }
 
     /// The nodes behind the one at `place` that are computed along with it.
-    fn chain(&self, frame: &Frame, plan: &Plan, place: usize) -> Chain {
+    fn chain(&mut self, frame: &Frame, plan: &Plan, place: usize) -> Chain {
         let mut chain = Chain::default();
         let node = &frame.graph[plan.order[place]];
-        let fuses = node.op == "Conv" && !self.watch.watches();
+        let fuses = node.op == "Conv";
         let first = plan.followers[place].filter(|_| fuses);
         let weights = first.and_then(|_| frame.value(node.input(1)?));
         let weights = weights.as_ref().and_then(Item::tensor);
@@ -242,6 +244,11 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         let mut behind = first.filter(|_| self.executor.function(node).is_none());
         while let Some(place) = behind {
             let node = &frame.graph[plan.order[place]];
+            // What an observer wants must be there.
+            let mut wanted = |v| self.watch.wants(frame.place, frame.graph, v);
+            if node.inputs[0].is_some_and(&mut wanted) {
+                break;
+            }
             let inputs = node.inputs.iter().map(|v| frame.value((*v)?));
             let inputs = steps::others(inputs);
             let missing = node.inputs.iter().zip(&inputs).skip(1);
@@ -290,6 +297,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
             self.live += item.byte_len();
             frame.values[v.index()] = Some(item);
         }
+        self.peak = self.peak.max(self.live);
         if self.live > self.options.bytes_max {
             let text = format!("live tensors exceed {} bytes", self.options.bytes_max);
             return Err(Fault::memory(text).at(node, layer_of(node, Some(frame.graph))));
@@ -318,8 +326,12 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         outputs.map_err(|fault| fault.at(node, layer_of(node, Some(frame.graph))))
     }
 
-    /// Keeps tensors for later runs, as far as a part of the memory goes.
+    /// Keeps tensors for later runs, as far as a part of the memory goes; not in the first run, which
+    /// may be the only one.
     fn keep(&self, kept: &OnceLock<Vec<Tensor>>, outputs: &[Item]) {
+        if self.executor.is_fresh() {
+            return;
+        }
         let bytes: usize = outputs.iter().map(Item::byte_len).sum();
         let room = self.options.kept_max.min(self.options.bytes_max / KEPT_PART);
         if kept.get().is_some() || self.executor.kept.load(Relaxed).saturating_add(bytes) > room {

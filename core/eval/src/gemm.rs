@@ -1,7 +1,7 @@
 //! Matrix products of every element type: floats through `matrixmultiply`, integers exactly.
 
 use crate::num::Num;
-use crate::parallel::{Block, for_each_block, vectorized};
+use crate::parallel::{Block, for_each_block, threads, vectorized};
 use crate::steps::Step;
 use rayon::prelude::*;
 use std::cell::Cell;
@@ -106,7 +106,7 @@ pub(crate) fn multiply_add<T: Product>(
         return;
     }
     let small = s.m.saturating_mul(s.n).saturating_mul(s.k) < PARALLEL_MIN;
-    let threads = if small { 1 } else { rayon::current_num_threads() };
+    let threads = if small { 1 } else { threads() };
     if s.n < s.m {
         let part = s.m.div_ceil(threads).next_multiple_of(ALIGNED);
         let rows = |(i, c): (usize, &mut [T])| {
@@ -131,6 +131,30 @@ pub(crate) fn multiply_add<T: Product>(
     for_each_block(&mut c[..s.m * s.n], (s.m, s.n), part, &|_, first, mut block| {
         add_to_block(s.k, a, b.skip(first * b.columns), &mut block);
     });
+}
+
+/// Rows of a panel: as many as products take at a time.
+const PANEL: usize = 256;
+
+/// `c += a * b` of row-major matrices without gaps. Where the numbers of `b` lie at odd places, as
+/// in files that are mapped, they are copied a panel at a time, which is in the cache when it is read.
+///
+/// # Panics
+/// If a matrix does not lie within its memory.
+pub(crate) fn multiply_add_rows<T: Product>(s: Sizes, a: &[T], b: &[u8], c: &mut [T]) {
+    let a = Matrix::new(a, s.k);
+    if let Ok(b) = bytemuck::try_cast_slice(b) {
+        return multiply_add(s, a, Matrix::new(b, s.n), c, s.n);
+    }
+    let mut panel = T::scratch();
+    for (i, bytes) in b.chunks(PANEL * s.n.max(1) * size_of::<T>()).enumerate() {
+        // All of it is overwritten.
+        panel.resize(bytes.len() / size_of::<T>(), T::default());
+        bytemuck::cast_slice_mut(&mut panel).copy_from_slice(bytes);
+        let k = panel.len() / s.n.max(1);
+        multiply_add(Sizes { k, ..s }, a.skip(i * PANEL), Matrix::new(&panel, s.n), c, s.n);
+    }
+    T::keep(panel);
 }
 
 /// `block += a * b`, on one thread; `k` is the length of the rows of `a`.

@@ -4,7 +4,7 @@ use crate::call::{Call, Row, one, raw, row};
 use crate::cells::expanded;
 use crate::dims::{broadcast, broadcast_strides, for_each_index};
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Product, Sizes, multiply_add};
+use crate::gemm::{Matrix, Product, Sizes, multiply_add, multiply_add_rows};
 use crate::num::{Num, slice};
 use onnxd_ir::{DataType, Tensor};
 use rayon::prelude::*;
@@ -127,15 +127,16 @@ pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Out
     dims.extend((a.rank() > 1).then_some(m));
     dims.extend((b.rank() > 1).then_some(n));
     let total = call.room(T::DTYPE, &dims)?;
-    let (x, w) = (slice::<T>(a)?, slice::<T>(b)?);
+    let x = slice::<T>(a)?;
     let mut y = vec![T::default(); total];
     let s = Sizes { m, k, n };
     if batch_b.iter().all(|d| *d == 1) && batch == batch_a {
         // One right side for all: a single tall product.
         let s = Sizes { m: m * batch.iter().product::<usize>(), ..s };
-        multiply_add(s, Matrix::new(&x, k), Matrix::new(&w, n), &mut y, n);
+        multiply_add_rows(s, &x, b.bytes(), &mut y);
         return Ok(Tensor::from_vec(dims, y));
     }
+    let w = slice::<T>(b)?;
     let starts = |own: &[usize], area: usize| {
         let steps = broadcast_strides(own, &batch);
         let mut starts = Vec::new();
@@ -226,6 +227,21 @@ mod tests {
         let zb = Tensor::vector(vec![-128i8, 127]);
         let y = run("MatMulInteger", 10, &[], &[&a, &b, &za, &zb]);
         assert_eq!(y.to_i64s().unwrap(), [-1290, 1280, 129, -128]);
+    }
+
+    /// A matrix that lies at odd places, as in a file, gives what it gives elsewhere.
+    #[test]
+    fn matrices_lie_anywhere() {
+        let (m, k, n) = (3, 600, 5);
+        let fill = |n: usize| (0..n).map(|i| (i * 7 % 11) as f32 - 5.3).collect::<Vec<_>>();
+        let (a, b) = (Tensor::from_vec(vec![m, k], fill(m * k)), fill(k * n));
+        let mut bytes = vec![0u8; 4 * k * n + 8];
+        let gap = 1 + bytes.as_ptr().align_offset(4);
+        bytes[gap..][..4 * k * n].copy_from_slice(bytemuck::cast_slice(&b));
+        let odd = bytes::Bytes::from(bytes).slice(gap..gap + 4 * k * n);
+        let odd = Tensor::new(onnxd_ir::DataType::Float, vec![k, n], odd).unwrap();
+        let wanted = run("MatMul", 13, &[], &[&a, &Tensor::from_vec(vec![k, n], b)]);
+        assert_eq!(reals(&run("MatMul", 13, &[], &[&a, &odd])), reals(&wanted));
     }
 
     proptest! {

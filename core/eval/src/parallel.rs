@@ -2,10 +2,29 @@
 //! the processor.
 
 use rayon::prelude::*;
+use std::cell::Cell;
 use std::marker::PhantomData;
 
 /// Steps of work of one task; less than a few of these are not shared out.
 const PART: usize = 1 << 14;
+
+thread_local! {
+    /// Whether the work of this thread is one of several that run at once.
+    static ALONE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does `work` without sharing it out: others keep the other threads busy.
+pub(crate) fn alone<T>(work: impl FnOnce() -> T) -> T {
+    let before = ALONE.replace(true);
+    let done = work();
+    ALONE.set(before);
+    done
+}
+
+/// Threads among which work is shared out.
+pub(crate) fn threads() -> usize {
+    if ALONE.get() { 1 } else { rayon::current_num_threads() }
+}
 
 /// Fills `out` in parts that are multiples of `unit` elements, each of which takes `cost` steps of
 /// work: `fill(first, part)` is told the index of the part's first element.
@@ -17,7 +36,7 @@ pub(crate) fn fill_parts<T: Send>(
 ) {
     let unit = unit.max(1);
     let size = (PART / unit.saturating_mul(cost).max(1)).max(1) * unit;
-    if out.len().saturating_mul(cost) < 4 * PART || out.len() <= size {
+    if threads() == 1 || out.len().saturating_mul(cost) < 4 * PART || out.len() <= size {
         fill(0, out);
         return;
     }
@@ -71,14 +90,18 @@ pub(crate) fn for_each_block<T: Send>(
     let blocks = width.div_ceil(columns);
     let count = memory.len() / (rows * width) * blocks;
     let start = Start(memory.as_mut_ptr());
-    (0..count).into_par_iter().for_each(|i| {
+    let block = |i: usize| {
         let (matrix, first) = (i / blocks, i % blocks * columns);
         let columns = columns.min(width - first);
         // SAFETY: the place lies within `memory`, which is borrowed until all blocks are done; the
         // blocks are disjoint.
         let start = unsafe { start.at(matrix * rows * width + first) };
         f(matrix, first, Block { start, rows, columns, stride: width, memory: PhantomData });
-    });
+    };
+    match threads() {
+        1 => (0..count).for_each(block),
+        _ => (0..count).into_par_iter().for_each(block),
+    }
 }
 
 /// Memory that tasks write to, each to places of its own.

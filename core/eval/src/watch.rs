@@ -64,21 +64,16 @@ pub(crate) const MAIN: usize = 0;
 
 /// What an observer wants of a run.
 pub(crate) struct Watch<'o> {
-    observer: Option<&'o mut (dyn Observer + 'o)>,
+    observer: Option<&'o mut (dyn Observer + Send + 'o)>,
     places: Vec<Place>,
     /// The place within a place, by address of the sub-graph or of the calling node.
     inner: HashMap<(usize, usize), usize>,
 }
 
 impl<'o> Watch<'o> {
-    pub(crate) fn new(observer: Option<&'o mut (dyn Observer + 'o)>) -> Self {
+    pub(crate) fn new(observer: Option<&'o mut (dyn Observer + Send + 'o)>) -> Self {
         let main = Place { path: String::new(), asked: Vec::new() };
         Watch { observer, places: vec![main], inner: HashMap::new() }
-    }
-
-    /// Whether anyone looks on.
-    pub(crate) fn watches(&self) -> bool {
-        self.observer.is_some()
     }
 
     /// The place of a graph that `node`, standing in `graph` at `outer`, runs under `name`. What is
@@ -102,9 +97,27 @@ impl<'o> Watch<'o> {
         })
     }
 
+    /// Whether anyone wants to see a value.
+    pub(crate) fn wants(&mut self, at: usize, graph: &Graph, value: ValueId) -> bool {
+        self.asked(at, graph, value).is_some()
+    }
+
     /// Shows a value if it is wanted.
     pub(crate) fn show(&mut self, at: usize, graph: &Graph, value: ValueId, item: &Item) {
-        let (Some(observer), Item::Tensor(tensor)) = (&mut self.observer, item) else { return };
+        let Item::Tensor(tensor) = item else { return };
+        if let Some((observer, name)) = self.asked(at, graph, value) {
+            observer.see(name, tensor);
+        }
+    }
+
+    /// Who wants to see a value, and under which name.
+    fn asked(
+        &mut self,
+        at: usize,
+        graph: &Graph,
+        value: ValueId,
+    ) -> Option<(&mut (dyn Observer + Send + 'o), &str)> {
+        let observer = self.observer.as_deref_mut()?;
         let Place { path, asked } = &mut self.places[at];
         if asked.is_empty() {
             asked.resize(graph.value_ids().len(), Asked::Not);
@@ -117,8 +130,9 @@ impl<'o> Watch<'o> {
                 false => Asked::Unwanted,
             };
         }
-        if let Asked::Wanted(name) = asked {
-            observer.see(name, tensor);
+        match asked {
+            Asked::Wanted(name) => Some((observer, name)),
+            _ => None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::Engine;
 use onnxd_ir::Model;
-use onnxd_quant::{Feeds, Histogram, Levels, Limits, Parts, Stats, Wanted, observe};
+use onnxd_quant::{Feeds, Histogram, Levels, Limits, Parts, Stats, Wanted, observe_more};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bins of histograms on each side of zero.
@@ -88,19 +88,21 @@ impl Method {
     }
 }
 
-/// Statistics of the values of these names over all samples; none of those that no run came by.
+/// Statistics of the values of these names over all samples, added to those of earlier ones; none
+/// of those that no run came by.
 ///
 /// # Errors
 /// Why samples cannot be had, or the model does not run on them.
 pub fn statistics(
-    engine: &dyn Engine,
-    model: &Model,
+    (engine, model): (&dyn Engine, &Model),
     names: BTreeSet<String>,
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
     parts: &Parts,
+    seen: &mut BTreeMap<String, Stats>,
     limits: Limits,
-) -> Result<BTreeMap<String, Stats>, Diagnostics> {
-    observe(engine, model, samples, &Wanted::Reached(names), &|_| Stats::new(parts), limits)
+) -> Result<(), Diagnostics> {
+    let wanted = Wanted::Reached(names);
+    observe_more(engine, model, samples, (&wanted, &|_| Stats::new(parts)), seen, limits)
 }
 
 /// The range that holds `share` percent of the values.

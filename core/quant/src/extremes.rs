@@ -151,7 +151,7 @@ impl MovingExtremes {
 
 /// The mean of the extremes of groups of tensors, one after the other. A group that has fewer
 /// tensors at the end counts less.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MeanExtremes {
     /// Tensors of a group.
     pub group: u64,
@@ -162,20 +162,37 @@ pub struct MeanExtremes {
     /// Of the group that is not whole yet.
     open: Extremes,
     open_tensors: u64,
+    /// Of the tensors of a part, whose groups begin before it.
+    part: Option<Vec<Extremes>>,
 }
 
 impl MeanExtremes {
     /// Without values.
     #[must_use]
     pub fn new(group: u64) -> MeanExtremes {
-        let open = Extremes::default();
-        MeanExtremes { group: group.max(1), tensors: 0, sums: (0.0, 0.0), open, open_tensors: 0 }
+        MeanExtremes {
+            group: group.max(1),
+            tensors: 0,
+            sums: (0.0, 0.0),
+            open: Extremes::default(),
+            open_tensors: 0,
+            part: None,
+        }
+    }
+
+    /// Without values, to be merged with what saw the tensors before it. Keeps the extremes of
+    /// every tensor.
+    pub(crate) fn part() -> MeanExtremes {
+        MeanExtremes { part: Some(Vec::new()), ..MeanExtremes::new(1) }
     }
 
     /// Takes in the extremes of one tensor.
     pub fn see(&mut self, tensor: &Extremes) {
         if tensor.range().is_none() {
             return;
+        }
+        if let Some(part) = &mut self.part {
+            return part.push(*tensor);
         }
         self.open.merge(tensor);
         self.tensors += 1;
@@ -187,6 +204,9 @@ impl MeanExtremes {
 
     /// Takes in what another one saw. The groups of both stay what they are.
     pub fn merge(&mut self, later: &MeanExtremes) {
+        if let Some(part) = &later.part {
+            return part.iter().for_each(|tensor| self.see(tensor));
+        }
         self.close();
         self.tensors += later.tensors;
         self.sums = (self.sums.0 + later.sums.0, self.sums.1 + later.sums.1);
@@ -196,7 +216,7 @@ impl MeanExtremes {
     /// The means, if there were values.
     #[must_use]
     pub fn range(&self) -> Option<(f64, f64)> {
-        let mut all = *self;
+        let mut all = self.clone();
         all.close();
         let n = all.tensors as f64;
         (all.tensors > 0).then(|| (all.sums.0 / n, all.sums.1 / n))

@@ -17,7 +17,7 @@ pub use agreement::{Agreement, Kept, Pair, agreements, references};
 pub use extremes::{Channels, Extremes, MeanExtremes, MovingExtremes};
 pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use moments::Moments;
-pub use observer::{Feeds, Limits, Statistic, Wanted, observe};
+pub use observer::{Feeds, Limits, Statistic, Wanted, observe, observe_more};
 pub use saved::{Choice, Saved, SavedHistogram, SavedTensor};
 pub use scale::{Levels, Scale, integers};
 pub use stats::{Parts, Stats};

@@ -1,8 +1,7 @@
-//! Runs a model on samples, one after the other, and keeps statistics of its values instead of the
-//! values.
+//! Runs a model on samples and keeps statistics of its values instead of the values.
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_eval::{BYTES_MAX, Engine, Observer, RunOptions};
+use onnxd_eval::{BYTES_MAX, Engine, Observer, Prepared, RunOptions};
 use onnxd_ir::{Model, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub type Feeds = BTreeMap<String, Tensor>;
 
 /// What is kept of a value. It depends on the tensors and their order alone.
-pub trait Statistic {
+pub trait Statistic: Send + Sized {
+    /// Whether it takes little memory and can be put together from parts, so that several samples
+    /// may run at once.
+    const PARTS: bool = false;
+
+    /// One without values, for some of the tensors: parts that are merged in the order of their
+    /// tensors give what the tensors one after the other would have given.
+    #[must_use]
+    fn part(self) -> Self {
+        self
+    }
+
     /// Takes in one tensor.
     fn see(&mut self, tensor: &Tensor);
 
@@ -44,7 +54,7 @@ const KEPT_MAX: usize = 32 << 20;
 
 impl<'a> Limits<'a> {
     /// A run that an observer sees.
-    pub(crate) fn options<'o>(self, observer: &'o mut (dyn Observer + 'o)) -> RunOptions<'o>
+    pub(crate) fn options<'o>(self, observer: &'o mut (dyn Observer + Send + 'o)) -> RunOptions<'o>
     where
         'a: 'o,
     {
@@ -61,9 +71,12 @@ impl Default for Limits<'_> {
 
 struct Collector<'a, S> {
     wanted: &'a Wanted,
-    make: &'a dyn Fn(&str) -> S,
+    make: Make<'a, S>,
     found: BTreeMap<String, S>,
 }
+
+/// Makes a statistic without values for the value of a name.
+type Make<'a, S> = &'a (dyn Fn(&str) -> S + Sync);
 
 impl<S: Statistic> Observer for Collector<'_, S> {
     fn wants(&mut self, value: &str) -> bool {
@@ -94,15 +107,37 @@ pub fn observe<S: Statistic>(
     model: &Model,
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
     wanted: &Wanted,
-    make: &dyn Fn(&str) -> S,
+    make: Make<S>,
     limits: Limits,
 ) -> Result<BTreeMap<String, S>, Diagnostics> {
+    let mut found = BTreeMap::new();
+    observe_more(engine, model, samples, (wanted, make), &mut found, limits)?;
+    Ok(found)
+}
+
+/// The same, where `found` has seen earlier samples.
+///
+/// # Errors
+/// As [`observe`].
+pub fn observe_more<S: Statistic>(
+    engine: &dyn Engine,
+    model: &Model,
+    samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+    (wanted, make): (&Wanted, Make<S>),
+    found: &mut BTreeMap<String, S>,
+    limits: Limits,
+) -> Result<(), Diagnostics> {
     let mut prepared = engine.prepare(model)?;
-    let mut collector = Collector { wanted, make, found: BTreeMap::new() };
-    for sample in samples {
-        prepared.run(&sample?, limits.options(&mut collector))?;
+    match S::PARTS {
+        true => in_parts(&mut *prepared, samples, (wanted, make), found, limits)?,
+        false => {
+            let mut collector = Collector { wanted, make, found: std::mem::take(found) };
+            for sample in samples {
+                prepared.run(&sample?, limits.options(&mut collector))?;
+            }
+            *found = collector.found;
+        }
     }
-    let found = collector.found;
     let mut missing = Diagnostics::default();
     if let Wanted::Names(names) = wanted {
         for name in names.iter().filter(|name| !found.contains_key(*name)) {
@@ -111,5 +146,32 @@ pub fn observe<S: Statistic>(
             missing.push(Diagnostic::new(Code::EvalInputs, text).help(help));
         }
     }
-    missing.or_ok(found)
+    missing.or_ok(())
+}
+
+/// Runs as many samples at once as the engine takes; what each of them shows is merged in their
+/// order.
+fn in_parts<S: Statistic>(
+    prepared: &mut dyn Prepared,
+    samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+    (wanted, make): (&Wanted, Make<S>),
+    found: &mut BTreeMap<String, S>,
+    limits: Limits,
+) -> Result<(), Diagnostics> {
+    loop {
+        let now = samples.take(prepared.at_once());
+        let now = now.collect::<Result<Vec<Feeds>, Diagnostics>>()?;
+        if now.is_empty() {
+            return Ok(());
+        }
+        let part = |name: &str| make(name).part();
+        let collector = |_| Collector { wanted, make: &part, found: BTreeMap::new() };
+        let mut seen: Vec<Collector<S>> = now.iter().map(collector).collect();
+        let runs = now.iter().zip(&mut seen).map(|(feeds, seen)| (feeds, limits.options(seen)));
+        prepared.run_all(runs.collect())?;
+        for (name, part) in seen.into_iter().flat_map(|seen| seen.found) {
+            let all = found.entry(name);
+            all.or_insert_with_key(|name| make(name)).merge(&part);
+        }
+    }
 }

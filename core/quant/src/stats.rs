@@ -144,6 +144,13 @@ impl Stats {
 }
 
 impl Statistic for Stats {
+    const PARTS: bool = true;
+
+    fn part(mut self) -> Stats {
+        self.mean = MeanExtremes::part();
+        self
+    }
+
     fn see(&mut self, tensor: &Tensor) {
         if let Some(floats) = tensor.as_slice::<f32>().filter(|_| self.is_light())
             && let Some(own) = self.see_floats(&floats)

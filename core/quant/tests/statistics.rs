@@ -163,6 +163,26 @@ fn means_are_those_of_groups() {
     assert_eq!(parts.mean.range(), expected);
 }
 
+/// Wherever the parts begin, groups go on through them.
+#[test]
+fn parts_give_what_all_tensors_give() {
+    let values = |i: usize| [i, 3 * i % 7, 9 - i].map(|x| x as f32).to_vec();
+    let tensor = |i: usize| Tensor::from_vec(vec![1, 3], values(i));
+    let tensors: Vec<Tensor> = (0..8).map(tensor).collect();
+    let expected = of(&tensors);
+    for cut in 0..8 {
+        let mut all = of(&tensors[..cut]);
+        for tensors in tensors[cut..].chunks(3) {
+            let mut part = Stats::new(&PARTS).part();
+            tensors.iter().for_each(|tensor| part.see(tensor));
+            all.merge(&part);
+        }
+        assert_eq!(all.mean, expected.mean);
+        assert_eq!((all.extremes, all.zeros), (expected.extremes, expected.zeros));
+        assert_eq!(all.histogram, expected.histogram);
+    }
+}
+
 #[test]
 fn every_type_of_numbers_is_read() {
     for dtype in [DataType::Float16, DataType::Bfloat16, DataType::Double] {

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Samples that a model runs on in next to no time, see [`few`].
-const QUICK: u64 = 16;
+const QUICK: u64 = 8;
 
 /// A model, and what was done to it.
 type Way = (Model, &'static str);
@@ -35,8 +35,9 @@ pub fn quantize_dynamic(
 ) -> Outcome<Done> {
     let auto = cx.text("quantization.accuracy") == Some("auto");
     let bound = Bound::of(cx).filter(|_| !cx.calibration().is_empty());
-    let count = cx.calibration().samples().min(few(model));
-    let measured = count > 0 && (auto || count == QUICK);
+    let few = few(model);
+    let count = cx.calibration().samples().min(few);
+    let measured = count > 0 && (auto || count == few && few >= QUICK);
     let (found, done, kept) = {
         let mut search = Search {
             data: Data(cx),

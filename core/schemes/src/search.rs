@@ -13,12 +13,12 @@ use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
 use onnxd_qdq::accuracy::{
-    Base, Learning, Rounding, correct_biases, equalized, float_outputs, layers_db, learn_rounding,
-    magnitudes, outputs_db, sites, smoothed,
+    Base, Learning, Rounding, Site, correct_biases, equalized, float_outputs, layers_db,
+    learn_rounding, magnitudes, outputs_db, sites, smoothed,
 };
 use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Attempt, Done, Request, Weighted};
-use onnxd_quant::{Feeds, Kept, Limits, Stats};
+use onnxd_quant::{Feeds, Kept, Limits, Parts, Stats};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 pub(crate) fn few(model: &Model) -> u64 {
     let graph = &model.graph;
     let sizes = graph.value_ids().filter_map(|v| graph[v].initializer().map(Tensor::len));
-    ((1 << 26) / sizes.sum::<usize>().max(1) as u64).clamp(2, 16)
+    ((1 << 25) / sizes.sum::<usize>().max(1) as u64).clamp(1, 16)
 }
 
 /// Samples on which choices are measured at most.
@@ -223,11 +223,17 @@ impl<'c> Search<'c> {
             return Ok(());
         }
         let mut samples = self.data.batches(from, to);
+        let parts = self.parts(method);
+        self.bases[base].observe(&mut samples, &parts, Limits::default())
+    }
+
+    /// What statistics are made of.
+    fn parts(&self, method: Method) -> Parts {
         let mut parts = method.parts(self.data.batch());
         if self.data.0.flag("calibration.histograms") {
             parts.bins = Method::Mse.parts(1).bins;
         }
-        self.bases[base].observe(&mut samples, &parts, Limits::default())
+        parts
     }
 
     fn made(&self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<(Base, Model, Done)> {
@@ -305,48 +311,51 @@ impl<'c> Search<'c> {
 
     /// Adds bases whose activations are evened out, for each of the shares that the weights take;
     /// none if no channel is `outlier` times as large as the median.
-    fn smooth(&mut self, outlier: f64, shares: &[(f64, &'static str)]) -> Outcome<()> {
-        let sites = sites(&self.bases[0]);
-        if sites.is_empty() {
-            return Ok(());
+    fn smooth(
+        &mut self,
+        sites: &[Site],
+        found: BTreeMap<String, Vec<f64>>,
+        outlier: f64,
+        shares: &[(f64, &'static str)],
+    ) {
+        if !found.values().any(|channels| uneven(channels) >= outlier) {
+            return;
         }
         let model = &self.bases[0].model;
-        let mut few = self.data.batches(0, few(model).min(self.learned));
-        let found = magnitudes(model, &sites, &mut few, Limits::default())?;
-        drop(few);
-        if !found.values().any(|channels| uneven(channels) >= outlier) {
-            return Ok(());
-        }
         let made = shares
             .iter()
-            .filter_map(|(share, name)| Some((smoothed(model, &sites, &found, *share)?, *name)));
+            .filter_map(|(share, name)| Some((smoothed(model, sites, &found, *share)?, *name)));
         for (model, name) in made.collect::<Vec<_>>() {
             self.bases.push(Base::new(model, self.request, &BTreeSet::new()));
             self.changes.push(name);
         }
         self.magnitudes = found;
-        Ok(())
     }
 
     /// What the params ask for, with equalized weights or smoothed activations where that helps on a
     /// few samples.
     fn usual(&mut self) -> Outcome<Trial> {
-        self.smooth(OUTLIER, &SMOOTHED[..1])?;
         let method = params::method(self.data.0);
-        let trial = |base| Trial::new(base, method);
-        let mut best = trial(0);
+        let sites = sites(&self.bases[0]);
+        let parts = self.parts(method);
+        let mut few = self.data.batches(0, self.held.1);
+        let first = self.bases[0].observe_first(&mut few, &parts, &sites, Limits::default())?;
+        drop(few);
+        self.float = first.outputs;
+        self.smooth(&sites, first.magnitudes, OUTLIER, &SMOOTHED[..1]);
+        let mut best = Trial::new(0, method);
         if self.bases.len() > 1 {
-            for base in 0..self.bases.len() {
-                if base > 0 && self.late() {
+            best = self.attempt(best)?;
+            for base in 1..self.bases.len() {
+                if self.late() {
                     continue;
                 }
                 self.observe(base, method, 0, self.held.1)?;
-                let found = self.attempt(trial(base))?;
-                best = if base == 0 || found.db > best.db { found } else { best };
+                let found = self.attempt(Trial::new(base, method))?;
+                best = if found.db > best.db { found } else { best };
             }
         }
-        let seen = if self.bases.len() > 1 { self.held.1 } else { 0 };
-        self.observe(best.base, method, seen, self.learned)?;
+        self.observe(best.base, method, self.held.1, self.learned)?;
         Ok(best)
     }
 
@@ -362,7 +371,14 @@ impl<'c> Search<'c> {
         let share = params::percentile(self.data.0);
         let methods =
             [Method::MinMax, Method::Mse, Method::Percentile(share), Method::MovingAverage];
-        self.smooth(1.0, &SMOOTHED)?;
+        let sites = sites(&self.bases[0]);
+        if !sites.is_empty() {
+            let model = &self.bases[0].model;
+            let mut few = self.data.batches(0, few(model).min(self.learned));
+            let found = magnitudes(model, &sites, &mut few, Limits::default())?;
+            drop(few);
+            self.smooth(&sites, found, 1.0, &SMOOTHED);
+        }
         self.observe(0, Method::Mse, 0, self.learned)?;
         let mut best = self.attempt(Trial::new(0, methods[0]))?;
         for base in 0..self.bases.len() {

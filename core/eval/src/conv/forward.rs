@@ -7,7 +7,7 @@ use crate::call::Call;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, PARALLEL_MIN, Product, Sizes, add_to_block, multiply_add};
 use crate::num::slice;
-use crate::parallel::{Block, fill_parts, for_each_block};
+use crate::parallel::{Block, fill_parts, for_each_block, threads};
 use crate::steps::Step;
 use onnxd_ir::Tensor;
 
@@ -103,7 +103,7 @@ fn grouped<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>, y: &mut [T
     let images = plan.batch * plan.groups;
     debug_assert_eq!(y.len(), images * plan.filters * area);
     let groups = Groups { plan, x, w, ends, area, depth };
-    let threads = rayon::current_num_threads();
+    let threads = threads();
     if images < threads && area < plan.filters && area < AREA_SMALL {
         y.chunks_mut(plan.filters * area).enumerate().for_each(|(i, y)| groups.by_filters(i, y));
         return;

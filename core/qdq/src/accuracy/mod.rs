@@ -3,11 +3,13 @@
 
 mod bias;
 mod classes;
+mod first;
 mod rounding;
 mod smooth;
 
 pub use bias::correct_biases;
 pub use classes::classes;
+pub use first::First;
 pub use rounding::{Learning, Rounding, learn_rounding};
 pub use smooth::{Site, expected, magnitudes, sites, smoothed};
 
@@ -21,7 +23,7 @@ use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_eval::{Builtin, quoted};
 use onnxd_ir::{DataType, Graph, Model, NodeId, ValueId, ValueType};
 use onnxd_quant::{
-    Agreement, Feeds, Kept, Levels, Limits, Pair, Parts, Statistic, Stats, agreements, references,
+    Agreement, Feeds, Kept, Levels, Limits, Pair, Parts, Stats, agreements, references,
 };
 use onnxd_rewrite::{EqualizeWeights, Fuel, Pass, PassContext};
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,19 +91,16 @@ impl Base {
         limits: Limits,
     ) -> Result<(), Diagnostics> {
         let names = self.observed();
-        let unseen = |name: &String| (name.clone(), Stats::new(parts));
-        let unseen: BTreeMap<String, Stats> = names.iter().map(unseen).collect();
-        let found = statistics(&Builtin, &self.model, names, samples, parts, limits)?;
-        // Of a sub-graph that no sample leads to nothing is seen.
-        for (name, stats) in unseen.into_iter().chain(found) {
-            match self.seen.get_mut(&name) {
-                Some(before) => before.merge(&stats),
-                None => {
-                    self.seen.insert(name, stats);
-                }
-            }
-        }
+        statistics((&Builtin, &self.model), names, samples, parts, &mut self.seen, limits)?;
+        self.add_unseen(parts);
         Ok(())
+    }
+
+    /// Of a sub-graph that no sample leads to nothing is seen.
+    fn add_unseen(&mut self, parts: &Parts) {
+        for name in self.observed() {
+            self.seen.entry(name).or_insert_with(|| Stats::new(parts));
+        }
     }
 
     /// Names of the values whose ranges are wanted.

@@ -99,8 +99,10 @@ pub(crate) fn quantized(model: &Model, request: &Request, samples: &[Feeds]) -> 
     let mut given = samples.iter().cloned().map(Ok);
     let method = Method::MinMax;
     let parts = method.parts(1);
-    let seen = statistics(&Builtin, model, names, &mut given, &parts, Limits::default());
-    let seen = seen.unwrap_or_else(|d| panic!("{d}"));
+    let mut seen = BTreeMap::new();
+    let done =
+        statistics((&Builtin, model), names, &mut given, &parts, &mut seen, Limits::default());
+    done.unwrap_or_else(|d| panic!("{d}"));
     let ranges: Ranges = (plan.values.values())
         .filter_map(|q| {
             let levels = Levels::of(q.settings.activation)?;

@@ -90,7 +90,10 @@ pub(crate) struct Run {
 
 impl Run {
     /// The options for a run with this observer.
-    pub(crate) fn options<'a>(&'a self, observer: Option<&'a mut dyn Observer>) -> RunOptions<'a> {
+    pub(crate) fn options<'a>(
+        &'a self,
+        observer: Option<&'a mut (dyn Observer + Send)>,
+    ) -> RunOptions<'a> {
         let (bytes_max, stop) = (self.bytes_max, self.over.as_deref());
         RunOptions { bytes_max, observer, stop, ..RunOptions::default() }
     }

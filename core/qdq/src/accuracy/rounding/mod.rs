@@ -313,7 +313,7 @@ impl Shape {
 /// Shows values of these names to a function.
 struct Shown<'f> {
     names: BTreeSet<String>,
-    see: &'f mut dyn FnMut(&str, &Tensor),
+    see: &'f mut (dyn FnMut(&str, &Tensor) + Send),
 }
 
 impl Observer for Shown<'_> {

@@ -1,0 +1,110 @@
+//! What the first samples tell at once: ranges, what the float model gives, and how large the
+//! channels of activations are that can be smoothed.
+
+use super::{Base, KEPT_MAX, Site, outputs};
+use onnxd_diagnostics::Diagnostics;
+use onnxd_eval::Builtin;
+use onnxd_ir::Tensor;
+use onnxd_quant::{Channels, Extremes, Feeds, Kept, Limits, Parts};
+use onnxd_quant::{Statistic, Stats, Wanted, observe};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What the float model told on the first samples, beside ranges.
+#[derive(Clone, Debug, Default)]
+pub struct First {
+    /// Its outputs, see [`super::float_outputs`].
+    pub outputs: Vec<Kept>,
+    /// The largest magnitude of each channel of the sites' activations, by [`Site::name`].
+    pub magnitudes: BTreeMap<String, Vec<f64>>,
+}
+
+/// Statistics of a value, its tensors themselves, or both.
+struct Seen {
+    stats: Option<Stats>,
+    kept: Option<Vec<Tensor>>,
+    /// Bytes that may still be kept.
+    room: usize,
+}
+
+impl Seen {
+    fn keep(&mut self, tensor: &Tensor) {
+        let Some(kept) = &mut self.kept else { return };
+        // Once there is no room, later ones would stand for other samples.
+        self.room = self.room.checked_sub(tensor.byte_len()).unwrap_or(0);
+        if self.room > 0 {
+            kept.push(tensor.clone());
+        }
+    }
+}
+
+impl Statistic for Seen {
+    const PARTS: bool = true;
+
+    fn part(self) -> Seen {
+        Seen { stats: self.stats.map(Stats::part), ..self }
+    }
+
+    fn see(&mut self, tensor: &Tensor) {
+        if let Some(stats) = &mut self.stats {
+            stats.see(tensor);
+        }
+        self.keep(tensor);
+    }
+
+    fn merge(&mut self, later: &Self) {
+        if let (Some(stats), Some(more)) = (&mut self.stats, &later.stats) {
+            stats.merge(more);
+        }
+        later.kept.iter().flatten().for_each(|tensor| self.keep(tensor));
+    }
+}
+
+impl Base {
+    /// Runs the graph on the first samples: as [`Base::observe`] of nothing seen before, and tells
+    /// what else they show.
+    ///
+    /// # Errors
+    /// Why samples cannot be had, or the graph does not run on them.
+    pub fn observe_first(
+        &mut self,
+        samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+        parts: &Parts,
+        sites: &[Site],
+        limits: Limits,
+    ) -> Result<First, Diagnostics> {
+        let graph = &self.model.graph;
+        let names = self.observed();
+        let sites: BTreeSet<String> = sites.iter().map(|site| site.name(graph)).collect();
+        let results: BTreeSet<String> =
+            outputs(&self.model).into_iter().map(|pair| pair.reference).collect();
+        let make = |name: &str| {
+            let channel_axis = sites.contains(name).then_some(-1);
+            let stats = || Stats::new(&Parts { channel_axis, ..*parts });
+            Seen {
+                stats: (names.contains(name) || sites.contains(name)).then(stats),
+                kept: results.contains(name).then(Vec::new),
+                room: KEPT_MAX / results.len().max(1),
+            }
+        };
+        let wanted = names.iter().chain(&sites).chain(&results).cloned().collect();
+        let wanted = Wanted::Reached(wanted);
+        let found = observe(&Builtin, &self.model, samples, &wanted, &make, limits)?;
+        let first = first(&found);
+        let stats = found.into_iter().filter_map(|(name, seen)| Some((name, seen.stats?)));
+        self.seen.extend(stats.filter(|(name, _)| names.contains(name)));
+        self.add_unseen(parts);
+        Ok(first)
+    }
+}
+
+fn first(found: &BTreeMap<String, Seen>) -> First {
+    let largest = |c: &Channels| c.extremes.iter().map(Extremes::abs_max).collect();
+    let channels = found.iter().filter_map(|(name, seen)| {
+        Some((name.clone(), largest(seen.stats.as_ref()?.channels.as_ref()?)))
+    });
+    let kept = found.iter().filter_map(|(name, seen)| Some((name, seen.kept.as_ref()?)));
+    let kept: Vec<(&String, &Vec<Tensor>)> = kept.collect();
+    let whole = kept.iter().map(|(_, tensors)| tensors.len()).min().unwrap_or(0);
+    let sample = |at: usize| kept.iter().map(|(n, t)| ((*n).clone(), t[at].clone())).collect();
+    First { outputs: (0..whole).map(sample).collect(), magnitudes: channels.collect() }
+}
