@@ -163,8 +163,10 @@ params! {
     /// The same for top-1: percent of the samples whose class may be lost, by array `labels` of the
     /// calibration data, else against the float model.
     "quantization.top1_loss_max": Float(0.0, 100.0), unset;
-    /// Operator types to quantize; empty is all that can be.
+    /// Operator types to quantize; empty is all that usually gain by it.
     "quantization.op_types": TEXTS, [];
+    /// `false` quantizes products of two computed factors, too.
+    "quantization.matmul_const_b_only": Bool, true;
     /// Names of nodes to quantize, `*` and `?` allowed; empty is all.
     "quantization.include": TEXTS, [];
     /// Names of nodes to leave in floating point, `*` and `?` allowed.

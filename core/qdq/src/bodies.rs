@@ -1,8 +1,9 @@
 //! Sub-graphs: the bodies of `If`, `Loop` and `Scan`. Their weights may be constants of the graph
 //! around them, as exporters write loops.
 
-use crate::Request;
+use crate::dynamic::embed::TABLES;
 use crate::weighted::{FLOATS, PRODUCTS};
+use crate::{Request, asked};
 use onnxd_eval::quoted;
 use onnxd_ir::{DataType, Graph, NodeId, Origin, Tensor, ValueId};
 use std::collections::BTreeMap;
@@ -79,7 +80,8 @@ pub(crate) fn import_all(g: &mut Graph, request: &Request, outer: &BTreeMap<Valu
         }
         let node = &g[id];
         let product = node.is_standard() && PRODUCTS.contains(&node.op.as_str());
-        if product && !outer.is_empty() && request.of(g, node).is_some() {
+        let named = asked::named(g, node, request);
+        if (product || named) && !outer.is_empty() && request.of(g, node).is_some() {
             (0..g[id].inputs.len()).for_each(|slot| import(g, id, slot, (outer, &FLOATS)));
         }
     }
@@ -103,12 +105,15 @@ pub(crate) fn captured_constants(
 /// Gives a node weights of its own graph where they are a constant of the enclosing one; their
 /// memory is shared.
 pub(crate) fn import_weights(g: &mut Graph, id: NodeId, outer: &BTreeMap<ValueId, Tensor>) {
-    let slot = usize::from(!g[id].is("Gather"));
-    let from = (outer, &[DataType::Float][..]);
-    import(g, id, slot, from);
-    // The bias of a product.
-    if slot == 1 && g[id].is_standard() && ["Conv", "Gemm"].contains(&g[id].op.as_str()) {
-        import(g, id, 2, from);
+    let slots: &[usize] = match g[id].op.as_str() {
+        "Gather" => &[0],
+        // With the bias, or the weights of the state.
+        "Conv" | "Gemm" | "LSTM" => &[1, 2],
+        "EmbedLayerNormalization" => &TABLES,
+        _ => &[1],
+    };
+    for slot in slots {
+        import(g, id, *slot, (outer, &[DataType::Float]));
     }
 }
 

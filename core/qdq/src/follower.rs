@@ -1,6 +1,7 @@
 //! Operators that are no products but have a form on integers: they follow where their inputs are
 //! integers and their output is wanted as such.
 
+use crate::asked;
 use crate::weighted::FLOATS;
 use onnxd_ir::ops::{Clip, Pad, Relu, Resize};
 use onnxd_ir::{At, Graph, Node, NodeId, Tensor, ValueId};
@@ -14,6 +15,8 @@ pub enum Follower {
     Computes,
     /// Keeps values within bounds; saturation does the same.
     Clamps,
+    /// Computes on integers because params name it, whatever computes its inputs.
+    Asked,
 }
 
 const MOVES: &[&str] = &[
@@ -30,6 +33,7 @@ const MOVES: &[&str] = &[
     "Split",
     "Squeeze",
     "Tile",
+    "TopK",
     "Transpose",
     "Unsqueeze",
 ];
@@ -77,13 +81,27 @@ impl Follower {
         clamps.then_some(Follower::Clamps)
     }
 
+    /// The outputs that become integers.
+    pub(crate) fn results(self, node: &Node) -> impl Iterator<Item = ValueId> + '_ {
+        let most = match self {
+            Follower::Asked => usize::from(!asked::is_place(node)),
+            // The others hold places.
+            _ if node.is("TopK") => 1,
+            _ => usize::MAX,
+        };
+        node.outputs.iter().take(most).flatten().copied()
+    }
+
     /// The inputs that are to be integers.
-    pub fn data<'n>(self, node: &'n Node) -> impl Iterator<Item = (usize, ValueId)> + 'n {
+    pub fn data(self, graph: &Graph, node: &Node) -> Vec<(usize, ValueId)> {
+        if self == Follower::Asked {
+            return asked::data(graph, node);
+        }
         let most = if self == Follower::Computes { usize::MAX } else { 1 };
         // The axes of a reduction are no data.
         let most = if node.is("ReduceMean") { 1 } else { most };
         let slots = node.inputs.iter().enumerate().take(most);
-        slots.filter_map(|(slot, value)| Some((slot, (*value)?)))
+        slots.filter_map(|(slot, value)| Some((slot, (*value)?))).collect()
     }
 }
 

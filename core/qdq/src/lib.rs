@@ -4,6 +4,7 @@
 
 pub mod accuracy;
 mod apart;
+mod asked;
 mod bake;
 mod bodies;
 pub mod calibrate;

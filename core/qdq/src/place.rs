@@ -3,10 +3,11 @@
 //! A value that an operator on integers computes is rounded for everybody, because in the integer
 //! form there is nothing else; any other value only for those that want integers.
 
+use crate::asked;
 use crate::follower::clamped;
 use crate::plan::{Plan, Quantized};
 use crate::products;
-use crate::report::{Done, QuantizedTensor};
+use crate::report::{Done, QuantizedLayer, QuantizedTensor, name_of};
 use crate::request::Settings;
 use crate::weight::finite;
 use crate::weighted::FLOATS;
@@ -41,9 +42,10 @@ pub fn place(graph: &mut Graph, plan: &Plan, ranges: &Ranges, method: &str) -> D
         placer.value(*v, quantized, plan);
     }
     products::quantize(&mut placer, &plan.products);
+    placer.asked(plan);
     let mut done = placer.done;
     for (node, why) in &plan.left {
-        done.leave(&crate::report::name_of(graph, &graph[*node]), *why);
+        done.leave(&name_of(graph, &graph[*node]), *why);
     }
     done
 }
@@ -58,7 +60,7 @@ fn scales(graph: &Graph, plan: &Plan, ranges: &Ranges) -> BTreeMap<ValueId, Scal
                 let ends = |(lo, hi): (f64, f64), x: &f64| (lo.min(*x), hi.max(*x));
                 constant.values.iter().fold((0.0, 0.0), ends)
             }
-            None => ranges.get(&q.observed).copied().unwrap_or((0.0, 0.0)),
+            None => q.known.or(ranges.get(&q.observed).copied()).unwrap_or((0.0, 0.0)),
         };
         let Settings { symmetric, .. } = q.settings;
         let scale = Scale::of_range(range, activation_levels(q.settings), symmetric);
@@ -99,6 +101,26 @@ pub(crate) fn activation_levels(settings: Settings) -> Levels {
 }
 
 impl Placer<'_> {
+    /// What params name: the factors of normalizations, and a row of the report for each.
+    fn asked(&mut self, plan: &Plan) {
+        let mut norms = Vec::new();
+        for (id, settings) in &plan.asked {
+            match asked::norm(self.graph, *id) {
+                Some(norm) => norms.push((norm, *settings)),
+                None => {
+                    let node = &self.graph[*id];
+                    self.done.layers.push(QuantizedLayer {
+                        name: name_of(self.graph, node),
+                        op: node.op.clone(),
+                        written_as: format!("{} on {}", node.op, settings.activation),
+                        sqnr_db: None,
+                    });
+                }
+            }
+        }
+        products::quantize(self, &norms);
+    }
+
     /// What came out of a clamp comes out of what computed its input.
     fn remove_clamps(&mut self, clamps: &[NodeId]) {
         for id in clamps {

@@ -7,6 +7,7 @@
 //! somebody wants what they compute as such. So no value is rounded for an operator that gains
 //! nothing by it, such as the sums and the normalizations between the products of a transformer.
 
+use crate::asked;
 use crate::follower::{Follower, clamped};
 use crate::weighted::{Product, Weighted};
 use crate::{Request, Settings};
@@ -18,6 +19,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Plan {
     /// Products by node, with their settings.
     pub products: Vec<(Weighted, Settings)>,
+    /// Followers that params name, whose inputs become integers whatever computes them.
+    pub asked: BTreeMap<NodeId, Settings>,
     /// Others that compute on integers, by node.
     pub followers: Vec<(NodeId, Follower)>,
     /// Activations that become integers.
@@ -37,6 +40,8 @@ pub struct Quantized {
     pub provider: ValueId,
     /// The value whose range counts: itself, or what a clamp makes of it.
     pub observed: ValueId,
+    /// The range that it has by what computes it.
+    pub known: Option<(f64, f64)>,
     /// Whether an operator on integers computes it. Else who wants no integers reads it as it was.
     pub computed: bool,
     /// How it becomes integers.
@@ -44,13 +49,20 @@ pub struct Quantized {
 }
 
 impl Plan {
+    /// What can stay in floating point by itself: products, and what params name.
+    pub(crate) fn choices(&self) -> Vec<NodeId> {
+        let products = self.products.iter().map(|(product, _)| product.node);
+        products.chain(self.asked.keys().copied()).collect()
+    }
+
     /// The inputs of a node that are to be integers; `None` for a node that stays as it is.
     pub(crate) fn data(&self, graph: &Graph, id: NodeId) -> Option<Vec<usize>> {
         if self.products.binary_search_by_key(&id, |(p, _)| p.node).is_ok() {
             return Some(vec![0]);
         }
         let at = self.followers.binary_search_by_key(&id, |(node, _)| *node).ok()?;
-        Some(self.followers[at].1.data(&graph[id]).map(|(slot, _)| slot).collect())
+        let data = self.followers[at].1.data(graph, &graph[id]);
+        Some(data.into_iter().map(|(slot, _)| slot).collect())
     }
 }
 
@@ -97,26 +109,48 @@ impl Planner<'_> {
     }
 
     fn forward(&mut self, id: NodeId) {
-        match Weighted::at(self.graph, id) {
+        let graph = self.graph;
+        let asked = asked::named(graph, &graph[id], self.request);
+        match Weighted::at(graph, id) {
             Ok(product) => return self.product(product),
+            _ if asked => return self.ask(id),
             Err(Some(why)) => return self.plan.left.push((id, why)),
             Err(None) => {}
         }
-        let graph = self.graph;
         match Follower::of(graph, id).filter(|_| !self.request.products_alone) {
             Some(Follower::Clamps) => self.clamp(id),
             Some(follower) => {
-                let data: Vec<ValueId> = follower.data(&graph[id]).map(|(_, v)| v).collect();
+                let data = follower.data(graph, &graph[id]).into_iter().map(|(_, v)| v);
+                let data: Vec<ValueId> = data.collect();
                 let fits = |v: &ValueId| self.integers.contains_key(v) || self.is_constant(*v);
                 let first = data.iter().find_map(|v| self.integers.get(v)).copied();
                 let Some(settings) = first.filter(|_| data.iter().all(fits)) else { return };
                 if self.settings(id).is_some() {
                     self.candidates.insert(id, follower);
-                    let out = graph[id].outputs.iter().flatten();
-                    self.integers.extend(out.map(|v| (*v, settings)));
+                    let out = follower.results(&graph[id]);
+                    self.integers.extend(out.map(|v| (v, settings)));
                 }
             }
             None => {}
+        }
+    }
+
+    /// An operator that params name.
+    fn ask(&mut self, id: NodeId) {
+        let node = &self.graph[id];
+        let Some(settings) = self.settings(id) else {
+            return self.plan.left.push((id, "the params leave it in floating point"));
+        };
+        if self.floats.contains(&id) {
+            return self.plan.left.push((id, "the demanded accuracy is not reached with it"));
+        }
+        match asked::check(self.graph, node, settings.activation) {
+            Ok(()) => {
+                self.candidates.insert(id, Follower::Asked);
+                self.integers.extend(Follower::Asked.results(node).map(|v| (v, settings)));
+                self.plan.asked.insert(id, settings);
+            }
+            Err(why) => self.plan.left.extend(why.map(|why| (id, why))),
         }
     }
 
@@ -206,7 +240,7 @@ impl Planner<'_> {
                 let at_once = match product.product {
                     Product::Conv => true,
                     Product::ConvTranspose | Product::Gemm => self.request.products_alone,
-                    Product::MatMul => false,
+                    Product::MatMul | Product::Normalization => false,
                 };
                 if at_once {
                     wanted.insert(product.out);
@@ -217,8 +251,13 @@ impl Planner<'_> {
                 wanted.extend(node.input(0).filter(|_| out));
             } else if let Some(follower) = self.candidates.get(id) {
                 let node = &graph[*id];
-                if node.outputs.iter().flatten().any(|v| wanted.contains(v)) {
-                    wanted.extend(follower.data(node).map(|(_, v)| v));
+                let asked = *follower == Follower::Asked;
+                // Products give their sums in floating point, too.
+                if asked && !asked::computed_product(graph, node) {
+                    wanted.extend(follower.results(node));
+                }
+                if asked || follower.results(node).any(|v| wanted.contains(&v)) {
+                    wanted.extend(follower.data(graph, node).into_iter().map(|(_, v)| v));
                 } else {
                     self.candidates.remove(id);
                 }
@@ -237,8 +276,13 @@ impl Planner<'_> {
         self.plan.clamps.retain(|id| out(id).is_some());
         let clamps = self.plan.clamps.iter();
         let clamped = clamps.filter_map(|id| Some((clamped(graph, *id)?, out(id)?))).collect();
+        let asked = self.plan.asked.iter().rev().flat_map(|(id, settings)| {
+            let data = asked::data(graph, &graph[*id]).into_iter();
+            data.map(|(_, v)| (v, *settings))
+        });
         let products = self.plan.products.iter().rev();
-        let settings = products.map(|(product, settings)| (product.x, *settings)).collect();
+        let products = products.map(|(product, settings)| (product.x, *settings));
+        let settings = asked.chain(products).collect();
         let readers = Readers { settings, computed, clamped };
         // In the order in which they come to be: what is moved before where it goes.
         let first = graph.value_ids().filter(|v| graph.producer(*v).is_none());
@@ -259,9 +303,10 @@ impl Planner<'_> {
     fn computed(&self) -> BTreeSet<ValueId> {
         let products = self.plan.products.iter().map(|(p, _)| p);
         let products = products.filter(|p| p.product != Product::MatMul).map(|p| p.out);
-        let followers = self.candidates.keys().flat_map(|id| self.graph[*id].outputs.iter());
+        let followers = self.candidates.iter();
+        let followers = followers.flat_map(|(id, follower)| follower.results(&self.graph[*id]));
         let linear = self.linear.iter().copied();
-        products.chain(followers.flatten().copied()).chain(linear).collect()
+        products.chain(followers).chain(linear).collect()
     }
 
     fn quantized(&self, v: ValueId, at: ValueId, readers: &Readers) -> Quantized {
@@ -273,10 +318,12 @@ impl Planner<'_> {
                 return Quantized { computed: true, ..*base };
             }
         }
+        let asked = producer.filter(|id| self.plan.asked.contains_key(id));
         let settings = self.integers.get(&at).or_else(|| readers.settings.get(&v));
         Quantized {
             provider: v,
             observed: self.clamp_of.get(&at).copied().unwrap_or(v),
+            known: asked.and_then(|id| asked::range(&self.graph[id])),
             computed: readers.computed.contains(&at),
             settings: settings.copied().unwrap_or(self.request.settings),
         }

@@ -3,8 +3,12 @@
 use crate::follower::Follower;
 use crate::report::name_of;
 use crate::weighted::{PRODUCTS, Weighted};
+use crate::{asked, dynamic};
 use onnxd_ir::{DataType, Graph, Model, Node, Tensor, ValueId, ValueType};
 use std::collections::BTreeMap;
+
+/// ONNX Runtime's first layer of BERT.
+const EMBEDDINGS: &str = "EmbedLayerNormalization";
 
 /// How values of a node become integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +93,7 @@ impl Overrides {
 }
 
 /// Settings for all nodes, and for which.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// For nodes without exceptions.
     pub settings: Settings,
@@ -103,9 +107,26 @@ pub struct Request {
     pub overrides: BTreeMap<String, Overrides>,
     /// What a `MatMul` with constant weights and its bias give is made integers, too.
     pub linear_outputs: bool,
+    /// Of two computed factors, `MatMul` and `Gemm` make no integers.
+    pub matmul_const_b_only: bool,
     /// Nothing but products computes on integers: no operator follows, saturation stands for no
     /// clamp, and what `Gemm` computes is made integers at once, as with `Conv`.
     pub products_alone: bool,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Request {
+            settings: Settings::default(),
+            op_types: Vec::new(),
+            include: Vec::new(),
+            exclude: Vec::new(),
+            overrides: BTreeMap::new(),
+            linear_outputs: false,
+            matmul_const_b_only: true,
+            products_alone: false,
+        }
+    }
 }
 
 impl Request {
@@ -134,8 +155,12 @@ impl Request {
             let product = |node: &Node| {
                 PRODUCTS.contains(&node.op.as_str()) && self.of(graph, node).is_some()
             };
-            half |=
-                graph.nodes().any(|(_, n)| product(n) && n.input(Weighted::W).is_some_and(is_half));
+            let asked =
+                |node: &Node| asked::named(graph, node, self) && self.of(graph, node).is_some();
+            half |= graph.nodes().any(|(_, n)| {
+                product(n) && n.input(Weighted::W).is_some_and(is_half)
+                    || asked(n) && n.inputs.iter().flatten().any(|v| is_half(*v))
+            });
         });
         self.opset_min().max(if half { 19 } else { 0 })
     }
@@ -145,11 +170,26 @@ impl Request {
     #[must_use]
     pub fn idle_types(&self, mode: &str) -> Vec<&str> {
         let known = |op: &str| match mode {
-            "dynamic" => ["Conv", "Gather", "Gemm", "LSTM", "MatMul"].contains(&op),
+            "dynamic" => dynamic::TYPES.contains(&op),
             "weight_only" => ["Gather", "Gemm", "MatMul"].contains(&op),
-            _ => PRODUCTS.contains(&op) || Follower::knows(op),
+            _ => [PRODUCTS.contains(&op), Follower::knows(op), asked::knows(op), op == EMBEDDINGS]
+                .contains(&true),
         };
         self.op_types.iter().map(String::as_str).filter(|op| !known(op)).collect()
+    }
+
+    /// The same for tables of constants alone, if operators that read them are named: they become
+    /// integers without samples in every mode.
+    #[must_use]
+    pub fn tables(&self) -> Option<Request> {
+        let named = [EMBEDDINGS, "Gather"].into_iter().filter(|op| self.names(op));
+        let op_types: Vec<String> = named.map(str::to_owned).collect();
+        (!op_types.is_empty()).then(|| Request { op_types, ..self.clone() })
+    }
+
+    /// Whether [`Request::op_types`] names an operator.
+    pub(crate) fn names(&self, op: &str) -> bool {
+        self.op_types.iter().any(|named| named == op)
     }
 
     /// The settings of a node; `None` if it is to stay in floating point. A node is known by what

@@ -7,6 +7,15 @@ use onnxd_ir::{At, DataType, Graph, NodeId, Tensor, ValueId};
 /// Types of reals for which runtimes have `QuantizeLinear` and `DequantizeLinear`.
 pub(crate) const FLOATS: [DataType; 2] = [DataType::Float, DataType::Float16];
 
+/// Why reals of a type other than [`FLOATS`] stay as they are.
+pub(crate) fn no_pair(dtype: DataType) -> &'static str {
+    match dtype {
+        DataType::Double => "QuantizeLinear takes no double",
+        DataType::Bfloat16 => "ONNX Runtime has no kernel of QuantizeLinear for bfloat16",
+        _ => "its weights are neither of float32 nor of float16",
+    }
+}
+
 /// The operators that there are of the kind.
 pub(crate) const PRODUCTS: [&str; 4] = ["Conv", "ConvTranspose", "Gemm", "MatMul"];
 
@@ -21,6 +30,8 @@ pub enum Product {
     Gemm,
     /// `MatMul`; a bias is added by another node.
     MatMul,
+    /// A normalization, which multiplies each channel by a number; only where params name it.
+    Normalization,
 }
 
 /// A node that multiplies its first input by weights.
@@ -57,7 +68,7 @@ impl Weighted {
         let constant = |v: ValueId| graph.constant(v).filter(|t| FLOATS.contains(&t.dtype()));
         let Some(weights) = constant(found.w) else {
             return Err(Some(match graph.constant(found.w) {
-                Some(_) => "its weights are neither of float32 nor of float16",
+                Some(w) => no_pair(w.dtype()),
                 None => "both factors are computed",
             }));
         };

@@ -31,6 +31,7 @@ pub fn request(cx: &QuantizeContext) -> Result<Request, Diagnostic> {
         op_types: texts(key(cx, "op_types")),
         include: texts(key(cx, "include")),
         exclude: texts(key(cx, "exclude")),
+        matmul_const_b_only: flag("matmul_const_b_only", true),
         linear_outputs: key(cx, "recipe").as_str() == Some("QDQ_OP_FP32_BIAS_QDQ"),
         ..Request::default()
     };

@@ -34,6 +34,10 @@ impl Quantizer for Scheme {
             "weight_only" => weights::quantize(model, &request, self.0, cx)?,
             "static" => {
                 let mut done = schemes::quantize(model, &request, cx)?;
+                // They take no samples, and lose accuracy to save memory only where somebody asks.
+                if let Some(tables) = request.tables() {
+                    done.append(onnxd_qdq::quantize_dynamic(model, &tables, self.0)?);
+                }
                 if let Some(recipe) = schemes::key(cx, "recipe").as_str().and_then(Recipe::named) {
                     reform::linear(model, recipe, &mut done);
                 }

@@ -13,6 +13,7 @@ pub use first::First;
 pub use rounding::{Learning, Rounding, learn_rounding};
 pub use smooth::{Site, expected, magnitudes, sites, smoothed};
 
+use crate::asked;
 use crate::bodies::{self, Path};
 use crate::calibrate::{Method, statistics};
 use crate::place::{Ranges, place};
@@ -75,9 +76,10 @@ impl Base {
     /// with products in their sub-graphs.
     #[must_use]
     pub fn choices(&self) -> BTreeSet<NodeId> {
-        let bodies = self.bodies.iter().filter(|body| !body.plan.products.is_empty());
-        let owners = bodies.map(|body| body.path[0].0);
-        self.plan.products.iter().map(|(product, _)| product.node).chain(owners).collect()
+        let bodies = self.bodies.iter().map(|body| (body, body.plan.choices()));
+        let owners = bodies.filter(|(_, choices)| !choices.is_empty());
+        let owners = owners.map(|(body, _)| body.path[0].0);
+        self.plan.choices().into_iter().chain(owners).collect()
     }
 
     /// Runs the graph on samples; what was seen before is kept.
@@ -132,8 +134,8 @@ impl Base {
                     return;
                 }
                 let left = plan.left.iter().copied();
-                let products = plan.products.iter().map(|(p, _)| (p.node, "no sample reaches it"));
-                for (node, why) in left.chain(products) {
+                let others = plan.choices().into_iter().map(|node| (node, "no sample reaches it"));
+                for (node, why) in left.chain(others) {
                     done.leave(&name_of(graph, &graph[node]), why);
                 }
             });
@@ -240,7 +242,7 @@ pub fn outputs_db(
     Ok(known.iter().sum::<f64>() / known.len().max(1) as f64)
 }
 
-/// How near what each product computes is to what it computes in the float graph, worst first, as
+/// How near what each product, and each operator that params name, computes is to what it computes in the float graph, worst first, as
 /// name and dB. Where a clamp went into a product, that of the clamp.
 ///
 /// # Errors
@@ -257,10 +259,11 @@ pub fn layers_db(
         [reader] if clamps.contains(reader) => graph[*reader].output(0).unwrap_or(out),
         _ => out,
     };
-    let products = base.plan.products.iter().map(|(product, _)| product);
-    let named = products.map(|p| {
-        let value = quoted(&graph[result(p.out)].name);
-        (name_of(graph, &graph[p.node]), plain(value.clone(), value))
+    let choices = base.plan.choices().into_iter();
+    let named = choices.filter_map(|id| {
+        let out = graph[id].output(0).filter(|_| !asked::is_place(&graph[id]))?;
+        let value = quoted(&graph[result(out)].name);
+        Some((name_of(graph, &graph[id]), plain(value.clone(), value)))
     });
     let (names, pairs): (Vec<String>, Vec<Pair>) = named.unzip();
     let mut both = samples.map(|feeds| feeds.map(|f| (f.clone(), f)));

@@ -7,8 +7,12 @@
 //! ```
 //!
 //! All products that read `x` share its integers. The bias stays in floating point, so nothing but
-//! `x` and the weights is rounded. Tables that are only gathered from become integers as well.
+//! `x` and the weights is rounded. Tables that are only gathered from become integers as well, and so do
+//! the weights of ONNX Runtime's layers of transformers.
 
+mod attention;
+mod computed;
+pub(crate) mod embed;
 mod lstm;
 mod product;
 mod table;
@@ -54,6 +58,10 @@ pub fn quantize_dynamic_but(
     }
     Ok(pass.done)
 }
+
+/// The operators of which something becomes integers.
+pub(crate) const TYPES: [&str; 7] =
+    ["Attention", "Conv", "EmbedLayerNormalization", "Gather", "Gemm", "LSTM", "MatMul"];
 
 /// The largest sum of weights that can be multiplied with 8-bit integers in 32 bits.
 const SUM_MAX: i64 = i32::MAX as i64 / 255;
@@ -135,6 +143,8 @@ fn graph(
         let op = node.op.clone();
         bodies::import_weights(g, id, outer);
         let outcome = match op.as_str() {
+            "Attention" if g[id].domain == MICROSOFT => site.attention(g, id, settings),
+            "EmbedLayerNormalization" => site.embeddings(g, id, settings),
             _ if !g[id].is_standard() => continue,
             "MatMul" | "Gemm" | "Conv" | "ConvTranspose" => {
                 if let Err(unsupported) = types(&name, settings) {

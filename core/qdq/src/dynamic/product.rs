@@ -1,6 +1,7 @@
 //! Products of activations and constant weights.
 
 use super::{Site, Want, Weights};
+use crate::asked;
 use crate::coded::MICROSOFT;
 use crate::emit::Emit;
 use crate::report::Form;
@@ -21,6 +22,9 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         let node = &g[id];
         if let Some(op) = MatMul::view(node) {
+            if asked::computed_product(g, node) && !self.pass.request.matmul_const_b_only {
+                return self.computed(g, id, (op.a, op.b));
+            }
             check(g, op.b)?;
             return self.matmul(g, id, (op.a, op.b), settings);
         }
@@ -159,16 +163,19 @@ impl Site<'_, '_> {
 }
 
 /// Whether weights can become integers.
-fn check(g: &Graph, w: ValueId) -> Result<(), String> {
+pub(super) fn check(g: &Graph, w: ValueId) -> Result<(), String> {
     match g.constant(w) {
         None => Err("both factors are computed".to_owned()),
-        Some(w) if w.dtype() != DataType::Float => Err("its weights are not of float32".to_owned()),
+        Some(w) if w.dtype() != DataType::Float => Err(format!(
+            "DynamicQuantizeLinear takes float32, and its weights are of {}",
+            w.dtype()
+        )),
         Some(w) if w.is_empty() => Err("its weights are empty".to_owned()),
         Some(_) => Ok(()),
     }
 }
 
-fn want(settings: Settings, axis: Option<usize>) -> Want {
+pub(super) fn want(settings: Settings, axis: Option<usize>) -> Want {
     // Weights of `int8` are written as `uint8`, see `Quantized::exact`: they may have a zero point.
     let dtype = match settings.weight {
         DataType::Int8 if !settings.reduce_range => DataType::Uint8,
@@ -186,7 +193,7 @@ fn want(settings: Settings, axis: Option<usize>) -> Want {
 }
 
 /// The scales of weights as a constant, followed by `axes` axes.
-fn scales(emit: &mut Emit, weights: &Weights, factor: f64, axes: usize) -> ValueId {
+pub(super) fn scales(emit: &mut Emit, weights: &Weights, factor: f64, axes: usize) -> ValueId {
     let values: Vec<f64> = weights.scales.iter().map(|s| s * factor).collect();
     let dims = match values.len() {
         1 => vec![],
@@ -218,7 +225,7 @@ fn to_float(
     node
 }
 
-fn cast(emit: &mut Emit, sum: ValueId) -> ValueId {
+pub(super) fn cast(emit: &mut Emit, sum: ValueId) -> ValueId {
     let to = Attr::Int(i64::from(DataType::Float.number()));
     emit.node(Node::new("Cast", [sum], []).with("to", to), "cast")
 }

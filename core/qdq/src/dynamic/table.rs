@@ -23,7 +23,9 @@ impl Site<'_, '_> {
         };
         let data = g.constant(table).filter(|t| t.dtype() == DataType::Float);
         let Some(data) = data.filter(|t| t.rank() >= 2 && t.len() >= TABLE_MIN) else {
-            return Err(String::new());
+            let named = data.is_some() && self.pass.request.names("Gather");
+            let why = format!("its table has less than {TABLE_MIN} elements, or one axis");
+            return Err(if named { why } else { String::new() });
         };
         if g.readers(table).iter().any(|id| !g[*id].is("Gather")) {
             return Err("its table is read by others than Gather".to_owned());

@@ -4,7 +4,7 @@ use super::{difference, model, operators, samples};
 use crate::{Done, Form, Request, Settings, quantize_dynamic};
 use onnxd_ir::{Attr, DataType, Graph, Level, Model, Tensor, infer, text, verify};
 
-fn dynamic(model: &Model, settings: Settings, form: Form) -> (Model, Done) {
+pub(super) fn dynamic(model: &Model, settings: Settings, form: Form) -> (Model, Done) {
     let request = Request { settings, ..Request::default() };
     let mut quantized = model.clone();
     let done = quantize_dynamic(&mut quantized, &request, form).unwrap_or_else(|d| panic!("{d}"));

@@ -1,9 +1,11 @@
 //! Float graphs, and what becomes of them.
 
+mod asked;
 mod bodies;
 mod bound;
 mod dynamic;
 mod methods;
+mod microsoft;
 mod net;
 mod packing;
 mod placement;
@@ -13,6 +15,7 @@ mod smoothing;
 mod weight_only;
 
 use crate::calibrate::{Method, statistics};
+use crate::coded::MICROSOFT;
 use crate::{Done, Ranges, Request, place, plan};
 use onnxd_eval::{Builtin, Executor, RunOptions};
 use onnxd_ir::{DataType, Level, Model, Tensor, infer, text, verify};
@@ -63,7 +66,9 @@ pub(crate) fn model(graph: &str, seed: u64) -> Model {
         let data = dice.tensor(&dims);
         graph.set_initializer(v, Some(data));
     }
+    let runtime = graph.nodes().any(|(_, node)| node.domain == MICROSOFT);
     let mut model = Model::new(graph, 8, 17);
+    model.opsets.extend(runtime.then(|| (MICROSOFT.to_owned(), 1)));
     let found = infer(&mut model);
     assert!(found.0.is_empty(), "{found}");
     model

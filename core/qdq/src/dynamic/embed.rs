@@ -1,0 +1,98 @@
+//! The first layer of BERT: ONNX Runtime's `EmbedLayerNormalization` becomes
+//! `QEmbedLayerNormalization`, whose tables are integers. It reads no activations, so that it is the
+//! same with ranges of samples.
+
+use super::{Site, Want};
+use crate::coded::MICROSOFT;
+use crate::emit::Emit;
+use crate::report::Form;
+use crate::request::Settings;
+use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
+
+/// The inputs that are tables, of which that of segments may be missing, and the factors and
+/// summands of the normalization.
+pub(crate) const TABLES: [usize; 5] = [2, 3, 4, 5, 6];
+const MASK: usize = 7;
+const POSITIONS: usize = 8;
+
+/// What the operator takes of a table: integers, scale, zero point.
+type Table = [Option<ValueId>; 3];
+
+impl Site<'_, '_> {
+    /// Writes embeddings; says as what, or why not.
+    pub(super) fn embeddings(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        settings: Settings,
+    ) -> Result<&'static str, String> {
+        let node = &g[id];
+        let used = |slot: usize| node.output(slot).is_some_and(|v| g.uses(v) > 0);
+        if self.pass.form != Form::QLinear {
+            return Err("the standard has no embeddings on integers".to_owned());
+        }
+        if node.input(POSITIONS).is_some() {
+            return Err("QEmbedLayerNormalization counts positions by itself".to_owned());
+        }
+        if used(2) {
+            return Err("QEmbedLayerNormalization does not give the sum".to_owned());
+        }
+        let mut tables: Vec<Table> = Vec::new();
+        let given = TABLES.map(|slot| g[id].input(slot));
+        for v in given {
+            tables.push(match v {
+                Some(v) => self.embedding(g, v, settings)?,
+                None => [None; 3],
+            });
+        }
+        let part = |i: usize| tables.iter().map(move |table| table[i]);
+        let mut made = Node::new("QEmbedLayerNormalization", [], []);
+        made.inputs = vec![g[id].input(0), g[id].input(1)];
+        made.inputs.extend(part(0));
+        made.inputs.push(g[id].input(MASK));
+        made.inputs.extend(part(1).chain(part(2)));
+        made.attrs = g[id].attrs.clone();
+        made.attrs.retain(|(name, _)| name == "epsilon");
+        made.domain = MICROSOFT.to_owned();
+        self.pass.microsoft = true;
+        // It always counts the words.
+        let counted = g[id].output(1).unwrap_or_else(|| {
+            let name = g[id].output(0).map_or_else(String::new, |v| g[v].name.clone());
+            g.add_value(&format!("{name}_mask_index"), None)
+        });
+        let first = g[id].outputs.first().copied().flatten();
+        g.set_node_outputs(id, vec![first, Some(counted)]);
+        Emit::replace(g, id).last(made);
+        Ok("QEmbedLayerNormalization")
+    }
+
+    fn embedding(
+        &mut self,
+        g: &mut Graph,
+        v: ValueId,
+        settings: Settings,
+    ) -> Result<Table, String> {
+        let data = g.constant(v).ok_or("one of its tables is computed")?;
+        if data.dtype() != DataType::Float {
+            return Err(format!("a table is of {}: kernels take float32", data.dtype()));
+        }
+        // One scale for all: a zero point of its own spares half of the steps.
+        let want = Want {
+            axis: None,
+            outputs: None,
+            dtype: DataType::Uint8,
+            symmetric: settings.symmetric,
+            reduced: false,
+            transposed: false,
+            one_zero: false,
+        };
+        let made = self.weights(g, v, want)?;
+        let name = g[v].name.clone();
+        let scale = Tensor::scalar(made.scales.first().map_or(1.0, |s| *s as f32));
+        let scale = g.add_initializer(&format!("{name}_scale"), scale);
+        let zero = made.zero.unwrap_or_else(|| {
+            g.add_initializer(&format!("{name}_zero_point"), Tensor::scalar(0u8))
+        });
+        Ok([Some(made.integers), Some(scale), Some(zero)])
+    }
+}
