@@ -169,6 +169,8 @@ fn every_form_and_mode_is_near_the_float_model() {
         (&data[..1], &["format=inc-qdq", "mode=dynamic"][..], 30.0, "MatMulInteger"),
         (&data[..1], &["format=QLinear", "mode=weight_only"][..], 25.0, "MatMulNBits"),
         (&data[..1], &["format=QDQ", "mode=weight_only", "weight_type=uint4"][..], 12.0, "Conv"),
+        (&data[..], &["format=QDQ", "mode=weight_only", "rounding=awq"][..], 25.0, "Gemm"),
+        (&data[..], &["format=QLinear", "mode=weight_only", "rounding=gptq"][..], 25.0, "Conv"),
     ] {
         let sets: Vec<String> = sets.iter().map(|set| format!("quantization.{set}")).collect();
         let sets: Vec<&str> = sets.iter().map(String::as_str).collect();

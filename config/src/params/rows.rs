@@ -151,8 +151,9 @@ params! {
     "quantization.reduce_range": Bool, false;
     /// Elements that share a scale in mode `weight_only`.
     "quantization.block_size": BLOCK_SIZE, 32;
-    /// `adaround` learns from calibration data which integers next to a weight change outputs least.
-    "quantization.rounding": OneOf(&["nearest", "adaround"]), "nearest";
+    /// How calibration data help to round weights: `adaround` learns it (mode `static`), `gptq` and `awq`
+    /// are for mode `weight_only`. Unset is both of these there, where they help, and `nearest` elsewhere.
+    "quantization.rounding": OneOf(&["nearest", "adaround", "gptq", "awq"]), unset;
     /// `auto` tries what may help, measures it on data kept apart and takes the best.
     "quantization.accuracy": OneOf(&["default", "auto"]), "default";
     /// Time that `accuracy = "auto"`, `sqnr_db_min` and `top1_loss_max` may take; what was left out

@@ -81,8 +81,13 @@ impl Pairs {
         found
     }
 
+    /// The sum of the squares of each input; empty until something was seen.
+    pub(crate) fn squares(&self) -> Vec<f64> {
+        self.sums.iter().step_by(self.k + 1).copied().collect()
+    }
+
     fn damping(&self, share: f64) -> f64 {
-        share * (0..self.k).map(|i| self.sums[i * self.k + i]).sum::<f64>() / self.k as f64
+        share * self.squares().iter().sum::<f64>() / self.k as f64
     }
 
     /// The sum of squares of what rows of `k` differences make of the samples.
@@ -186,6 +191,15 @@ impl Inverse {
         });
         let fine = (0..k).all(|i| values[i * k + i] > 0.0) && values.iter().all(|x| x.is_finite());
         fine.then_some(Inverse { k, values })
+    }
+
+    /// For inputs that are divided by these factors.
+    pub(crate) fn divided(&self, factors: &[f64]) -> Inverse {
+        let mut values = self.values.clone();
+        for row in values.chunks_mut(self.k) {
+            row.iter_mut().zip(factors).for_each(|(x, f)| *x = (f64::from(*x) * f) as f32);
+        }
+        Inverse { k: self.k, values }
     }
 
     /// Row `i` from its diagonal on.

@@ -22,6 +22,7 @@ pub mod recipes;
 mod report;
 mod request;
 mod rounding;
+mod scaling;
 #[cfg(test)]
 mod tests;
 mod unfold;
@@ -41,5 +42,5 @@ pub use report::{
 };
 pub use request::{Overrides, Request, Settings};
 pub use unfold::{is_quantized, unfold};
-pub use weight_only::{Data, quantize_weights};
+pub use weight_only::{Data, Ways, quantize_weights};
 pub use weighted::{Product, Weighted};

@@ -270,7 +270,7 @@ fn ends(values: &[f32], (channels, inner): (usize, usize)) -> Vec<[f32; 2]> {
 }
 
 /// The smallest and the largest of some elements and zero.
-fn reach(values: &[f32]) -> (f32, f32) {
+pub(crate) fn reach(values: &[f32]) -> (f32, f32) {
     const LANES: usize = 16;
     let (mut low, mut high) = ([0f32; LANES], [0f32; LANES]);
     for row in values.chunks(LANES) {
@@ -329,7 +329,7 @@ pub(crate) fn fit(values: &[f32], rule: Rule, dtype: DataType) -> (Scale, bool) 
 
 /// The scale in the precision that the operators get it in, and zero in the middle of a symmetric
 /// range also where there is nothing.
-fn representable(found: Scale, rule: Rule, dtype: DataType) -> Scale {
+pub(crate) fn representable(found: Scale, rule: Rule, dtype: DataType) -> Scale {
     let Levels { min, max, .. } = rule.levels;
     let zero_point = match rule.symmetric {
         true => ((min + max) as f64 / 2.0).round_ties_even() as i64,

@@ -12,8 +12,14 @@ use onnxd_qdq::{Overrides, Request, Settings};
 /// # Errors
 /// A type that values are not quantized to, or a rounding that the mode does not have.
 pub fn request(cx: &QuantizeContext) -> Result<Request, Diagnostic> {
-    if key(cx, "mode").as_str().is_some_and(|mode| mode != "static") {
-        nearest_alone(cx, "takes `quantization.mode` = \"static\"")?;
+    let mode = key(cx, "mode").as_str().unwrap_or("static");
+    let wanted = match key(cx, "rounding").as_str() {
+        Some("adaround") => "static",
+        Some("gptq" | "awq") => "weight_only",
+        _ => mode,
+    };
+    if wanted != mode {
+        nearest_alone(cx, &format!("takes `quantization.mode` = \"{wanted}\""))?;
     }
     let defaults = Settings::default();
     let flag = |name: &str, default: bool| key(cx, name).as_bool().unwrap_or(default);
@@ -57,15 +63,14 @@ pub(crate) fn learns(cx: &QuantizeContext) -> bool {
     key(cx, "rounding").as_str() == Some("adaround")
 }
 
-/// Refuses that integers are learned, which `why` continues.
+/// Refuses any other rounding than to the nearest, which `why` continues.
 ///
 /// # Errors
-/// If the params ask for it.
+/// If the params ask for one.
 pub(crate) fn nearest_alone(cx: &QuantizeContext, why: &str) -> Result<(), Diagnostic> {
-    if !learns(cx) {
-        return Ok(());
-    }
-    let text = format!("`quantization.rounding` = \"adaround\" {why}");
+    let asked = key(cx, "rounding").as_str().filter(|rounding| *rounding != "nearest");
+    let Some(rounding) = asked else { return Ok(()) };
+    let text = format!("`quantization.rounding` = \"{rounding}\" {why}");
     Err(Diagnostic::new(Code::FeatureUnsupported, text).help("Leave the param out."))
 }
 

@@ -94,8 +94,8 @@ fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), 
     if cx.text("quantization.accuracy") == Some("auto") {
         return unsupported("`quantization.accuracy` = \"auto\" is not supported".to_owned());
     }
-    if cx.text("quantization.rounding") == Some("adaround") {
-        return unsupported("`quantization.rounding` = \"adaround\" is not supported".to_owned());
+    if let Some(rounding) = cx.text("quantization.rounding").filter(|how| *how != "nearest") {
+        return unsupported(format!("`quantization.rounding` = \"{rounding}\" is not supported"));
     }
     if flag(cx, "qat_sat") && !learned {
         let text = format!("`{}` is set, and the network has learned no ranges", key("qat_sat"));

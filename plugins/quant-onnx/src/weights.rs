@@ -1,11 +1,12 @@
 //! Weights alone become integers, so that no ranges of activations are needed.
 
 use onnxd_plugin_sdk::QuantizeContext;
-use onnxd_plugin_sdk::diagnostics::Diagnostics;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::eval::Builtin;
 use onnxd_plugin_sdk::ir::Model;
-use onnxd_qdq::{Data, Done, Form, Request, quantize_weights};
+use onnxd_qdq::{Data, Done, Form, Request, Ways, quantize_weights};
 use onnxd_quant::{Feeds, Limits};
+use onnxd_schemes as schemes;
 
 /// The oldest operator set whose `DequantizeLinear` has blocks.
 const BLOCKS_SINCE: i64 = 21;
@@ -15,23 +16,52 @@ pub(crate) fn quantize(
     model: &mut Model,
     request: &Request,
     form: Form,
-    cx: &QuantizeContext,
+    cx: &mut QuantizeContext,
 ) -> Result<Done, Diagnostics> {
     if form == Form::Qdq && model.opset() < BLOCKS_SINCE {
         onnxd_opset::convert(model, BLOCKS_SINCE)?;
     }
-    let calibration = cx.calibration();
-    if calibration.is_empty() {
+    let Some(ways) = ways(cx)? else {
         return quantize_weights(model, request, form, None);
-    }
+    };
+    let told: &QuantizeContext = cx;
+    let calibration = told.calibration();
     let size = calibration.batch_size().max(1);
     let total = calibration.samples().div_ceil(size as u64);
     let samples = || -> Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + '_> {
         Box::new(calibration.batches(size, u64::MAX).zip(0u64..).map(move |(batch, done)| {
-            cx.progress(done, total)?;
+            told.progress(done, total)?;
             batch
         }))
     };
-    let data = Data { engine: &Builtin, samples: &samples, limits: Limits::default() };
-    quantize_weights(model, request, form, Some(&data))
+    let data = Data { engine: &Builtin, samples: &samples, limits: Limits::default(), ways };
+    let done = quantize_weights(model, request, form, Some(&data))?;
+    if ways.scale {
+        let scaled = done.tensors.iter().filter(|t| t.method.starts_with("AWQ")).count();
+        let text = format!(
+            "{scaled} of {} weights; before the others nothing takes factors, or they do not help",
+            done.tensors.len()
+        );
+        cx.metadata("quantization.scaled_inputs", text);
+    }
+    Ok(done)
+}
+
+/// What samples are used for; `None` for nothing.
+fn ways(cx: &QuantizeContext) -> Result<Option<Ways>, Diagnostic> {
+    let rounding = schemes::key(cx, "rounding").as_str();
+    let (compensate, scale) = match rounding {
+        Some("nearest") => return Ok(None),
+        Some("gptq") => (true, false),
+        Some("awq") => (false, true),
+        _ => (true, true),
+    };
+    if !cx.calibration().is_empty() {
+        return Ok(Some(Ways { compensate, scale }));
+    }
+    let Some(rounding) = rounding else { return Ok(None) };
+    let text = format!("`quantization.rounding` = \"{rounding}\" takes calibration data");
+    let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs, or leave the \
+                param out.";
+    Err(Diagnostic::new(Code::FileMissing, text).help(help))
 }

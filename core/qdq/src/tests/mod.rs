@@ -11,6 +11,7 @@ mod packing;
 mod placement;
 mod products;
 mod rounding;
+mod scaling;
 mod smoothing;
 mod weight_only;
 

@@ -1,7 +1,7 @@
 //! Weights alone.
 
 use super::{Dice, difference, model, operators, outputs, samples};
-use crate::{Data, Done, Form, Request, Settings, quantize_weights};
+use crate::{Data, Done, Form, Request, Settings, Ways, quantize_weights};
 use onnxd_eval::Builtin;
 use onnxd_ir::{Attr, DataType, Level, Model, Tensor, infer, text, verify};
 use onnxd_quant::{Feeds, Limits};
@@ -12,7 +12,8 @@ fn quantized(float: &Model, settings: Settings, form: Form, feeds: &[Feeds]) -> 
     let mut made = float.clone();
     made.opsets.insert(String::new(), 21);
     let given = || -> Box<dyn Iterator<Item = _> + '_> { Box::new(feeds.iter().cloned().map(Ok)) };
-    let data = Data { engine: &Builtin, samples: &given, limits: Limits::default() };
+    let ways = Ways { compensate: true, scale: true };
+    let data = Data { engine: &Builtin, samples: &given, limits: Limits::default(), ways };
     let data = (!feeds.is_empty()).then_some(&data);
     let done = quantize_weights(&mut made, &request, form, data);
     let done = done.unwrap_or_else(|d| panic!("{d}"));

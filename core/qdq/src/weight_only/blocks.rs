@@ -1,12 +1,27 @@
 //! Weights in blocks along the axis that a product sums over, each block with its own scale.
 
+use super::range::range;
 use crate::gram::Inverse;
-use crate::weight::{Rule, fit};
+use crate::weight::Rule;
 use onnxd_ir::DataType;
 use rayon::prelude::*;
 
 /// Rows that are quantized together, so that what they share is read once.
 const TOGETHER: usize = 16;
+
+/// How weights become integers.
+#[derive(Clone, Copy)]
+pub(super) struct Way<'a> {
+    /// Weights that share a scale.
+    pub(super) block: usize,
+    pub(super) rule: Rule,
+    /// The type of the scales.
+    pub(super) dtype: DataType,
+    /// How much the squared error of each weight of a row counts; `None` for all alike.
+    pub(super) matters: Option<&'a [f32]>,
+    /// Who makes up for the error of a weight (GPTQ).
+    pub(super) later: Option<&'a Inverse>,
+}
 
 /// `n` rows of `k` weights as unsigned integers; the last block of a row may be shorter.
 #[derive(Clone, Debug)]
@@ -24,14 +39,12 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Each weight becomes the nearest integer; or, with what is known of the inputs, one that
-    /// makes up for the errors of those before it (GPTQ).
-    pub(super) fn of(
-        weights: &[f32],
-        (n, k): (usize, usize),
-        (block, rule): (usize, Rule),
-        known: Option<&Inverse>,
-    ) -> Blocks {
+    /// Each weight becomes the nearest integer, or one that makes up for the errors of those before
+    /// it.
+    pub(super) fn of(weights: &[f32], (n, k): (usize, usize), way: &Way) -> Blocks {
+        let (block, rule) = (way.block, way.rule);
+        let alike = vec![1.0; if way.matters.is_some() { 0 } else { k }];
+        let matters = way.matters.unwrap_or(&alike);
         let count = k.div_ceil(block);
         let mut made = Blocks {
             n,
@@ -51,12 +64,13 @@ impl Blocks {
             for b in 0..count {
                 let columns = b * block..k.min((b + 1) * block);
                 for (row, w) in w.chunks(k).enumerate() {
-                    let (scale, _) = fit(&w[columns.clone()], rule, DataType::Float);
+                    let columns = columns.clone();
+                    let scale = range(&w[columns.clone()], &matters[columns], rule, way.dtype);
                     s[row * count + b] = scale.scale as f32;
                     z[row * count + b] = (scale.zero_point + offset(rule)) as u8;
                 }
                 for column in columns {
-                    let later = known.map(|known| known.row(column));
+                    let later = way.later.map(|known| known.row(column));
                     for (row, w) in w.chunks_mut(k).enumerate() {
                         let (scale, zero) = (s[row * count + b], z[row * count + b]);
                         let integer = nearest(w[column], scale, zero, rule);

@@ -9,19 +9,26 @@
 //! the error of the output.
 
 mod blocks;
+mod known;
+mod place;
+mod range;
 mod write;
 
+pub use known::Ways;
+
 use crate::coded::MICROSOFT;
-use crate::gram::{DAMPING, Inverse, Pairs};
+use crate::gram::Pairs;
 use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
-use crate::weight::{Rule, finite};
-use crate::{Request, Settings, bodies, emit};
-use blocks::Blocks;
+use crate::scaling::Site;
+use crate::weight::Rule;
+use crate::{Request, bodies, emit};
+use blocks::{Blocks, Way};
+use known::{Known, Part};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Engine, quoted};
-use onnxd_ir::ops::{Gemm, MatMul, Op};
-use onnxd_ir::{Attr, DataType, Graph, Model, NodeId, Tensor, ValueId};
+use onnxd_ir::{Graph, Model, NodeId, Tensor, ValueId};
 use onnxd_quant::{Feeds, Limits, Wanted, observe};
+use place::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use write::Written;
 
@@ -30,9 +37,6 @@ const SUMS_MAX: usize = 1 << 30;
 
 /// Inputs of a product above which they are not looked at: the work grows with the third power.
 const INPUTS_MAX: usize = 8192;
-
-/// Elements of a table below which integers save nothing that counts.
-const TABLE_MIN: usize = 4096;
 
 /// Samples, and what runs the model on them.
 pub struct Data<'a> {
@@ -43,6 +47,8 @@ pub struct Data<'a> {
     pub samples: &'a dyn Fn() -> Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'a>,
     /// What the runs may take.
     pub limits: Limits<'a>,
+    /// What the samples are for.
+    pub ways: Ways,
 }
 
 /// Quantizes constant weights of products and tables, in sub-graphs too. For [`Form::Qdq`] the model
@@ -85,13 +91,14 @@ pub fn quantize_weights(
         let seen = observe(data.engine, float, &mut *samples, &wanted, &make, data.limits)?;
         for group in now {
             let pairs = seen.get(&quoted(&float.graph[group.x].name)).filter(|p| !p.is_empty());
-            let inverse = pairs.and_then(|pairs| Inverse::of(pairs, DAMPING));
-            let inputs = pairs.zip(inverse.as_ref());
-            for id in group.nodes {
-                pass.node(&mut model.graph, id, inputs);
-            }
+            let known = pairs.map(|pairs| Known::of(pairs, data.ways));
+            let scale = data.ways.scale;
+            pass.group(&mut model.graph, &group, known.as_ref().map(|known| (known, scale)));
         }
     }
+    pass.done.layers.reverse();
+    pass.done.tensors.reverse();
+    pass.done.left_in_float.reverse();
     graph(&mut model.graph, &mut pass, &BTreeMap::new(), &known);
     if pass.microsoft {
         model.opsets.insert(MICROSOFT.to_owned(), 1);
@@ -99,7 +106,8 @@ pub fn quantize_weights(
     Ok(pass.done)
 }
 
-/// Products of the main graph that read the same value.
+/// Products of the main graph that read the same value, the last first: factors of inputs change
+/// weights before them, which are not integers yet then.
 struct Group {
     x: ValueId,
     inputs: usize,
@@ -122,8 +130,9 @@ fn groups(g: &Graph, request: &Request) -> Vec<Group> {
         if at == groups.len() {
             groups.push(Group { x, inputs, nodes: Vec::new() });
         }
-        groups[at].nodes.push(id);
+        groups[at].nodes.insert(0, id);
     }
+    groups.reverse();
     groups
 }
 
@@ -150,80 +159,6 @@ fn check(g: &Graph, request: &Request, form: Form, found: &mut Diagnostics) {
             let text = "ONNX Runtime's operators take blocks of a power of two, 16 at least, not";
             refuse(format!("{text} {}", settings.block_size));
         }
-    }
-}
-
-/// Weights of a node as the rows that blocks run along.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    /// The input of a product; `None` for a table.
-    x: Option<ValueId>,
-    /// The weights.
-    w: ValueId,
-    /// Their input of the node.
-    slot: usize,
-    n: usize,
-    k: usize,
-    /// Whether the weights are stored by rows already.
-    by_rows: bool,
-    /// Whether the product reads its input with axes exchanged.
-    turned: bool,
-}
-
-impl Place {
-    /// `None` for what has no weights; else why they stay in floating point.
-    fn of(g: &Graph, id: NodeId) -> Result<Option<Place>, String> {
-        let node = &g[id];
-        let (x, w, slot, by_rows, turned) = if let Some(op) = MatMul::view(node) {
-            (Some(op.a), op.b, 1, false, false)
-        } else if let Some(op) = Gemm::view(node) {
-            (Some(op.a), op.b, 1, op.transB != 0, op.transA != 0)
-        } else if let (true, Some(table)) = (node.is("Gather"), node.input(0)) {
-            (None, table, 0, true, false)
-        } else {
-            return Ok(None);
-        };
-        let Some(data) = g.constant(w) else {
-            return if x.is_some() {
-                Err("both factors are computed".to_owned())
-            } else {
-                Ok(None)
-            };
-        };
-        let dims = data.dims();
-        let by_axis = matches!(node.attr("axis"), None | Some(Attr::Int(0)));
-        if x.is_none() && !(dims.len() == 2 && by_axis && data.len() >= TABLE_MIN) {
-            return Ok(None);
-        }
-        if data.dtype() != DataType::Float {
-            return if x.is_some() {
-                Err("its weights are not of float32".to_owned())
-            } else {
-                Ok(None)
-            };
-        }
-        let rank = dims.len();
-        if rank < 2 || dims[..rank - 2].iter().any(|d| *d != 1) || data.is_empty() {
-            return Err("its weights are no matrix".to_owned());
-        }
-        let (n, k) = match by_rows {
-            true => (dims[rank - 2], dims[rank - 1]),
-            false => (dims[rank - 1], dims[rank - 2]),
-        };
-        Ok(Some(Place { x, w, slot, n, k, by_rows, turned }))
-    }
-
-    /// The weights by rows.
-    fn rows(&self, data: &Tensor) -> Result<Vec<f32>, String> {
-        let values = finite(data)?;
-        if self.by_rows {
-            return Ok(values.into_owned());
-        }
-        let mut rows = vec![0.0; values.len()];
-        for (k, line) in values.chunks(self.n).enumerate() {
-            line.iter().enumerate().for_each(|(n, x)| rows[n * self.k + k] = *x);
-        }
-        Ok(rows)
     }
 }
 
@@ -258,11 +193,46 @@ fn graph(
 }
 
 impl Pass<'_> {
-    fn node(&mut self, g: &mut Graph, id: NodeId, inputs: Option<(&Pairs, &Inverse)>) {
+    /// Products that read the same, of which something is known; with whether it may be scaled.
+    fn group(&mut self, g: &mut Graph, group: &Group, known: Option<(&Known, bool)>) {
+        let factors = known.filter(|(_, scale)| *scale).and_then(|(known, _)| {
+            let site = Site::find(g, group.x, group.inputs)?;
+            let part = |id: &NodeId| self.part(g, *id, &Place::of(g, *id).ok()??).ok();
+            let parts: Vec<Part> = group.nodes.iter().filter_map(part).collect();
+            let factors = known.factors(&parts)?;
+            site.apply(g, &factors)?;
+            Some(factors)
+        });
+        let known = known.map(|(known, _)| known.with(factors.as_deref()));
+        for id in &group.nodes {
+            self.node(g, *id, known.as_ref());
+        }
+    }
+
+    /// Weights of a node that are to become integers, by rows.
+    fn part(&self, g: &Graph, id: NodeId, place: &Place) -> Result<Part<'static>, String> {
+        let settings = self.request.of(g, &g[id]).unwrap_or(self.request.settings);
+        write::possible(g, id, place, self.form)?;
+        let rule = Rule::new(settings.weight, settings.symmetric, settings.reduce_range);
+        let rule =
+            rule.ok_or_else(|| format!("weights of {} are not supported", settings.weight))?;
+        let block = match self.form {
+            // A block that reaches beyond the axis is all of it.
+            Form::Qdq => settings.block_size.min(place.k),
+            Form::QLinear => settings.block_size,
+        };
+        let rows = place.rows(g.constant(place.w).ok_or("its weights are computed")?)?;
+        let way = Way { block, rule, dtype: place.dtype, matters: None, later: None };
+        Ok(Part { rows: rows.into(), n: place.n, k: place.k, way })
+    }
+
+    fn node(&mut self, g: &mut Graph, id: NodeId, known: Option<&Known>) {
         let node = &g[id];
         let (name, op) = (name_of(g, node), node.op.clone());
-        let Some(settings) = self.request.of(g, node) else { return };
-        match self.quantize(g, id, settings, inputs) {
+        if self.request.of(g, node).is_none() {
+            return;
+        }
+        match self.quantize(g, id, known) {
             Ok(None) => {}
             Ok(Some((written_as, sqnr_db))) => {
                 let written_as = written_as.to_owned();
@@ -276,41 +246,14 @@ impl Pass<'_> {
         &mut self,
         g: &mut Graph,
         id: NodeId,
-        settings: Settings,
-        inputs: Option<(&Pairs, &Inverse)>,
+        known: Option<&Known>,
     ) -> Result<Option<(&'static str, Option<f64>)>, String> {
         let Some(place) = Place::of(g, id)? else { return Ok(None) };
-        let data = g.constant(place.w).ok_or("its weights are computed")?.clone();
-        write::possible(g, id, &place, self.form)?;
-        let rule = Rule::new(settings.weight, settings.symmetric, settings.reduce_range);
-        let rule =
-            rule.ok_or_else(|| format!("weights of {} are not supported", settings.weight))?;
-        let rows = place.rows(&data)?;
-        let sizes = (place.n, place.k);
-        let block = match self.form {
-            // A block that reaches beyond the axis is all of it.
-            Form::Qdq => settings.block_size.min(place.k),
-            Form::QLinear => settings.block_size,
+        let part = self.part(g, id, &place)?;
+        let (made, method, sqnr_db) = match known {
+            None => (Blocks::of(&part.rows, (part.n, part.k), &part.way), "MSE", None),
+            Some(known) => known.quantize(&part),
         };
-        let mut made = Blocks::of(&rows, sizes, (block, rule), None);
-        let (mut method, mut sqnr_db) = ("MSE", None);
-        if let Some((pairs, inverse)) = inputs {
-            let error = |made: &Blocks| {
-                let row = |n: usize| -> Vec<f32> {
-                    let row = &rows[n * place.k..][..place.k];
-                    row.iter().zip(made.row(n)).map(|(w, q)| w - q).collect()
-                };
-                pairs.energy(&row, place.n)
-            };
-            let corrected = Blocks::of(&rows, sizes, (block, rule), Some(inverse));
-            let (plain, better) = (error(&made), error(&corrected));
-            if better < plain {
-                (made, method) = (corrected, "GPTQ");
-            }
-            let signal = pairs.energy(&|n| rows[n * place.k..][..place.k].to_vec(), place.n);
-            let noise = plain.min(better);
-            sqnr_db = (signal > 0.0 && noise > 0.0).then(|| 10.0 * (signal / noise).log10());
-        }
         self.done.tensors.push(row(&g[place.w].name, &made, method));
         let Written { operator, microsoft } = write::write(g, id, &place, &made, self.form)?;
         self.microsoft |= microsoft;
