@@ -122,6 +122,7 @@ impl<T> Start<T> {
 
 /// Compiles a function's loops a second time for processors with 256-bit vectors, and chooses when
 /// called. Both give the same results to the bit: products and sums are not fused.
+#[macro_export]
 macro_rules! vectorized {
     ($(#[$doc:meta])* $vis:vis fn $name:ident$(<$t:ident: $bound:path>)?(
         $($arg:ident: $ty:ty),* $(,)?

@@ -1,7 +1,7 @@
 //! How far a quantized model is from the model it was made of, value by value, on samples.
 
 use crate::observer::{Feeds, Limits};
-use crate::values::blocks;
+use crate::values::{BLOCK, blocks};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_eval::{Engine, Observer, Prepared};
 use onnxd_ir::{Model, Tensor};
@@ -76,9 +76,26 @@ impl Agreement {
 /// What the reference computed in one run, by name.
 pub type Kept = HashMap<String, Tensor>;
 
+/// At most so many elements of a tensor of floats: one from each of as many parts, at a place that
+/// differs from part to part, so that every channel has some. Other tensors stay whole.
+#[must_use]
+pub fn selected(tensor: &Tensor, most: usize) -> Tensor {
+    let many = tensor.len() > most;
+    let Some(values) = tensor.as_slice::<f32>().filter(|_| many) else { return tensor.clone() };
+    let begin = |part: usize| (part as u128 * values.len() as u128 / most as u128) as usize;
+    // The fractions of multiples of the golden ratio are spread evenly.
+    let spread = |part: usize| (part as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let place = |part: usize| {
+        let size = (begin(part + 1) - begin(part)) as u64;
+        begin(part) + (spread(part) * size >> 32) as usize
+    };
+    Tensor::vector((0..most).map(|part| values[place(part)]).collect::<Vec<f32>>())
+}
+
 /// Keeps the reference's values of one run.
 struct Keeper<'p> {
     wanted: &'p HashSet<&'p str>,
+    most: usize,
     kept: Kept,
 }
 
@@ -88,7 +105,7 @@ impl Observer for Keeper<'_> {
     }
 
     fn see(&mut self, value: &str, tensor: &Tensor) {
-        self.kept.insert(value.to_owned(), tensor.clone());
+        self.kept.insert(value.to_owned(), selected(tensor, self.most));
     }
 }
 
@@ -98,6 +115,7 @@ struct Comparer<'p> {
     /// Places of pairs by what is found; several may look at one value.
     wanted: &'p HashMap<&'p str, Vec<usize>>,
     kept: &'p Kept,
+    most: usize,
     agreements: &'p mut [Agreement],
     problem: Option<Diagnostic>,
 }
@@ -108,6 +126,7 @@ impl Observer for Comparer<'_> {
     }
 
     fn see(&mut self, value: &str, tensor: &Tensor) {
+        let tensor = &selected(tensor, self.most);
         for at in self.wanted.get(value).into_iter().flatten() {
             let pair = &self.pairs[*at];
             let Some(reference) = self.kept.get(&pair.reference) else { continue };
@@ -132,6 +151,15 @@ fn compare(
         let text = format!("its shape is {:?}, quantized {:?}", reference.dims(), found.dims());
         return Err(fault(text));
     }
+    if let (Some(found), Some(reference)) = (found.as_slice::<f32>(), reference.as_slice::<f32>()) {
+        let (mut q, mut x) = ([0.0; BLOCK], [0.0; BLOCK]);
+        for (found, reference) in found.chunks(BLOCK).zip(reference.chunks(BLOCK)) {
+            q.iter_mut().zip(found).for_each(|(q, v)| *q = f64::from(*v));
+            x.iter_mut().zip(reference).for_each(|(x, v)| *x = f64::from(*v));
+            agreement.see(pair, &q[..found.len()], &x[..found.len()]);
+        }
+        return Ok(());
+    }
     // Both are read in blocks, which do not come at the same time.
     let mut values = Vec::with_capacity(found.len());
     let read = blocks(found, |_, part| values.extend_from_slice(part));
@@ -149,7 +177,8 @@ fn keep(
     limits: Limits,
 ) -> Result<Kept, Diagnostics> {
     let wanted = pairs.iter().map(|p| p.reference.as_str()).collect();
-    let mut keeper = Keeper { wanted: &wanted, kept: Kept::new() };
+    let most = limits.compared_max;
+    let mut keeper = Keeper { wanted: &wanted, most, kept: Kept::new() };
     reference.run(feeds, limits.options(&mut keeper))?;
     Ok(keeper.kept)
 }
@@ -211,7 +240,8 @@ pub fn agreements(
             }
         };
         let (agreements, wanted) = (&mut agreements[..], &wanted);
-        let mut comparer = Comparer { pairs, wanted, kept, agreements, problem: None };
+        let most = limits.compared_max;
+        let mut comparer = Comparer { pairs, wanted, kept, most, agreements, problem: None };
         of_found.run(&for_found, limits.options(&mut comparer))?;
         if let Some(problem) = comparer.problem {
             return Err(problem.into());

@@ -46,6 +46,8 @@ pub struct Limits<'a> {
     pub bytes_max: usize,
     /// Whether it is time to stop.
     pub stop: Option<&'a (dyn Fn() -> bool + Sync)>,
+    /// Elements of a value that are compared with others, see [`crate::selected`].
+    pub compared_max: usize,
 }
 
 /// Bytes of dequantized weights and the like that are kept from sample to sample: it takes less time
@@ -58,14 +60,14 @@ impl<'a> Limits<'a> {
     where
         'a: 'o,
     {
-        let Limits { bytes_max, stop } = self;
+        let Limits { bytes_max, stop, .. } = self;
         RunOptions { bytes_max, kept_max: KEPT_MAX, stop, observer: Some(observer) }
     }
 }
 
 impl Default for Limits<'_> {
     fn default() -> Self {
-        Limits { bytes_max: BYTES_MAX, stop: None }
+        Limits { bytes_max: BYTES_MAX, stop: None, compared_max: usize::MAX }
     }
 }
 

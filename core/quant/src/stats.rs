@@ -116,30 +116,54 @@ impl Stats {
 
     /// Extremes and counts of finite floats; `None` if there are others.
     fn see_floats(&mut self, values: &[f32]) -> Option<Extremes> {
-        const LANES: usize = 16;
-        let (mut min, mut max) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-        // A number times zero is zero unless it is infinite or none.
-        let (mut zeros, mut wrong) = ([0u32; LANES], [0u32; LANES]);
-        let mut counted = 0;
+        let (mut all, mut zeros) = (Extremes::default(), 0);
         for part in values.chunks(1 << 20) {
-            for row in part.chunks(LANES) {
-                for (lane, x) in row.iter().enumerate() {
-                    min[lane] = min[lane].min(*x);
-                    max[lane] = max[lane].max(*x);
-                    zeros[lane] += u32::from(*x == 0.0);
-                    wrong[lane] |= u32::from(x * 0.0 != 0.0);
-                }
+            let seen = floats(part);
+            if !seen.finite {
+                return None;
             }
-            counted += std::mem::take(&mut zeros).iter().map(|n| u64::from(*n)).sum::<u64>();
-        }
-        if wrong.contains(&1) {
-            return None;
+            all.merge(&Extremes { min: f64::from(seen.min), max: f64::from(seen.max) });
+            zeros += seen.zeros;
         }
         self.elements += values.len() as u64;
-        self.zeros += counted;
-        let min = min.into_iter().fold(f32::INFINITY, f32::min);
-        let max = max.into_iter().fold(f32::NEG_INFINITY, f32::max);
-        Some(Extremes { min: f64::from(min), max: f64::from(max) })
+        self.zeros += zeros;
+        Some(all)
+    }
+}
+
+/// What was seen of some floats.
+struct Floats {
+    min: f32,
+    max: f32,
+    zeros: u64,
+    finite: bool,
+}
+
+onnxd_eval::vectorized! {
+    fn floats(values: &[f32]) -> Floats {
+        const LANES: usize = 16;
+        let (mut min, mut max) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
+        let (mut zeros, mut wrong) = ([0u32; LANES], [0u32; LANES]);
+        let (rows, rest) = values.as_chunks::<LANES>();
+        // What is missing in the last row repeats a value, and is not counted.
+        let mut last = [rest.first().copied().unwrap_or(1.0); LANES];
+        last[..rest.len()].copy_from_slice(rest);
+        for row in rows.iter().chain((!rest.is_empty()).then_some(&last)) {
+            for (lane, x) in row.iter().enumerate() {
+                min[lane] = if *x < min[lane] { *x } else { min[lane] };
+                max[lane] = if *x > max[lane] { *x } else { max[lane] };
+                zeros[lane] += u32::from(*x == 0.0);
+                // A number times zero is zero unless it is infinite or none.
+                wrong[lane] |= u32::from(x * 0.0 != 0.0);
+            }
+        }
+        let repeated = last[rest.len()..].iter().filter(|x| **x == 0.0).count() as u64;
+        Floats {
+            min: min.into_iter().fold(f32::INFINITY, f32::min),
+            max: max.into_iter().fold(f32::NEG_INFINITY, f32::max),
+            zeros: zeros.iter().map(|n| u64::from(*n)).sum::<u64>() - repeated,
+            finite: wrong == [0; LANES],
+        }
     }
 }
 

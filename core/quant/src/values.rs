@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use onnxd_ir::{DataType, Tensor};
 
 /// Elements of a block.
-const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 
 /// Calls `f` with the elements of `x` in order, in blocks, and the place of the first of each;
 /// `None` if they are not real numbers.

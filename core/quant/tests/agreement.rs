@@ -3,7 +3,7 @@
 use onnxd_eval::Builtin;
 use onnxd_ir::Tensor;
 use onnxd_ir::text::parse_model;
-use onnxd_quant::{Feeds, Limits, Pair, agreements};
+use onnxd_quant::{Feeds, Limits, Pair, agreements, selected};
 use std::collections::BTreeMap;
 
 const FLOAT: &str = r#"<ir_version: 8, opset_import: ["" : 17]>
@@ -85,4 +85,23 @@ fn other_shapes_are_refused() {
     let found = agreements(&Builtin, models, &pairs, &mut both, (&[], Limits::default()));
     let text = found.unwrap_err().to_string();
     assert!(text.contains("`y` cannot be compared: its shape is [2], quantized [1]"), "{text}");
+}
+
+/// Every channel has its share, wherever the channels lie.
+#[test]
+fn a_selection_is_spread_over_all_channels() {
+    let (rows, columns, most) = (96, 192, 2048);
+    let x: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
+    let x = Tensor::from_vec(vec![rows, columns], x);
+    let y = selected(&x, most);
+    let y = y.as_slice::<f32>().unwrap();
+    assert!(y.len() == most && y.is_sorted_by(|a, b| a < b));
+    let mut counts = (vec![0; rows], vec![0; columns]);
+    for v in y.iter().map(|v| *v as usize) {
+        counts.0[v / columns] += 1;
+        counts.1[v % columns] += 1;
+    }
+    assert!(counts.0.iter().all(|n| (20..=23).contains(n)), "{:?}", counts.0);
+    assert!(counts.1.iter().all(|n| (4..=20).contains(n)), "{:?}", counts.1);
+    assert_eq!(selected(&x, rows * columns), x);
 }

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
 use onnxd_qdq::accuracy::{
-    Base, Learning, Rounding, Site, correct_biases, equalized, float_outputs, layers_db,
+    Base, First, Learning, Rounding, Site, correct_biases, equalized, float_outputs, layers_db,
     learn_rounding, magnitudes, outputs_db, sites, smoothed,
 };
 use onnxd_qdq::calibrate::Method;
@@ -227,6 +227,13 @@ impl<'c> Search<'c> {
         self.bases[base].observe(&mut samples, &parts, Limits::default())
     }
 
+    /// What the first samples tell of one base.
+    fn first(&mut self, base: usize, method: Method, sites: &[Site]) -> Outcome<First> {
+        let parts = self.parts(method);
+        let mut few = self.data.batches(0, self.held.1);
+        self.bases[base].observe_first(&mut few, &parts, sites, Limits::default())
+    }
+
     /// What statistics are made of.
     fn parts(&self, method: Method) -> Parts {
         let mut parts = method.parts(self.data.batch());
@@ -337,10 +344,7 @@ impl<'c> Search<'c> {
     fn usual(&mut self) -> Outcome<Trial> {
         let method = params::method(self.data.0);
         let sites = sites(&self.bases[0]);
-        let parts = self.parts(method);
-        let mut few = self.data.batches(0, self.held.1);
-        let first = self.bases[0].observe_first(&mut few, &parts, &sites, Limits::default())?;
-        drop(few);
+        let first = self.first(0, method, &sites)?;
         self.float = first.outputs;
         self.smooth(&sites, first.magnitudes, OUTLIER, &SMOOTHED[..1]);
         let mut best = Trial::new(0, method);
@@ -350,7 +354,7 @@ impl<'c> Search<'c> {
                 if self.late() {
                     continue;
                 }
-                self.observe(base, method, 0, self.held.1)?;
+                self.first(base, method, &[])?;
                 let found = self.attempt(Trial::new(base, method))?;
                 best = if found.db > best.db { found } else { best };
             }
@@ -452,7 +456,7 @@ impl<'c> Search<'c> {
         if samples == 0 {
             return Ok((model, done));
         }
-        let mut few = self.data.batches(0, samples.min(few(&model)));
+        let mut few = self.data.batches(0, samples.min(few(&base.model)));
         let found = layers_db(&base, &model, &mut few, Limits::default())?;
         for layer in &mut done.layers {
             layer.sqnr_db = found.get(&layer.name).copied().flatten();

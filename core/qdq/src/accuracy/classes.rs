@@ -16,7 +16,7 @@ pub fn classes(
     limits: Limits,
 ) -> Result<Vec<usize>, Diagnostics> {
     let mut prepared = Builtin.prepare(model)?;
-    let Limits { bytes_max, stop } = limits;
+    let Limits { bytes_max, stop, .. } = limits;
     let mut found = Vec::new();
     for feeds in samples {
         let options = RunOptions { bytes_max, stop, ..RunOptions::default() };

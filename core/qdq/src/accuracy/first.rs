@@ -1,12 +1,12 @@
 //! What the first samples tell at once: ranges, what the float model gives, and how large the
 //! channels of activations are that can be smoothed.
 
-use super::{Base, KEPT_MAX, Site, outputs};
+use super::{Base, COMPARED_MAX, KEPT_MAX, Site, layers, outputs};
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::Builtin;
 use onnxd_ir::Tensor;
 use onnxd_quant::{Channels, Extremes, Feeds, Kept, Limits, Parts};
-use onnxd_quant::{Statistic, Stats, Wanted, observe};
+use onnxd_quant::{Statistic, Stats, Wanted, observe, selected};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the float model told on the first samples, beside ranges.
@@ -18,10 +18,11 @@ pub struct First {
     pub magnitudes: BTreeMap<String, Vec<f64>>,
 }
 
-/// Statistics of a value, its tensors themselves, or both.
+/// Statistics of a value, its tensors themselves, some of their elements.
 struct Seen {
     stats: Option<Stats>,
     kept: Option<Vec<Tensor>>,
+    elements: Option<Vec<Tensor>>,
     /// Bytes that may still be kept.
     room: usize,
 }
@@ -30,7 +31,7 @@ impl Seen {
     fn keep(&mut self, tensor: &Tensor) {
         let Some(kept) = &mut self.kept else { return };
         // Once there is no room, later ones would stand for other samples.
-        self.room = self.room.checked_sub(tensor.byte_len()).unwrap_or(0);
+        self.room = self.room.saturating_sub(tensor.byte_len());
         if self.room > 0 {
             kept.push(tensor.clone());
         }
@@ -49,6 +50,9 @@ impl Statistic for Seen {
             stats.see(tensor);
         }
         self.keep(tensor);
+        if let Some(elements) = &mut self.elements {
+            elements.push(selected(tensor, COMPARED_MAX));
+        }
     }
 
     fn merge(&mut self, later: &Self) {
@@ -56,6 +60,9 @@ impl Statistic for Seen {
             stats.merge(more);
         }
         later.kept.iter().flatten().for_each(|tensor| self.keep(tensor));
+        if let (Some(elements), Some(more)) = (&mut self.elements, &later.elements) {
+            elements.extend(more.iter().cloned());
+        }
     }
 }
 
@@ -77,19 +84,24 @@ impl Base {
         let sites: BTreeSet<String> = sites.iter().map(|site| site.name(graph)).collect();
         let results: BTreeSet<String> =
             outputs(&self.model).into_iter().map(|pair| pair.reference).collect();
+        let layers: BTreeSet<String> =
+            layers(self).1.into_iter().map(|pair| pair.reference).collect();
         let make = |name: &str| {
             let channel_axis = sites.contains(name).then_some(-1);
             let stats = || Stats::new(&Parts { channel_axis, ..*parts });
             Seen {
                 stats: (names.contains(name) || sites.contains(name)).then(stats),
                 kept: results.contains(name).then(Vec::new),
+                elements: layers.contains(name).then(Vec::new),
                 room: KEPT_MAX / results.len().max(1),
             }
         };
-        let wanted = names.iter().chain(&sites).chain(&results).cloned().collect();
+        let wanted = [&names, &sites, &results, &layers].into_iter().flatten().cloned().collect();
         let wanted = Wanted::Reached(wanted);
         let found = observe(&Builtin, &self.model, samples, &wanted, &make, limits)?;
-        let first = first(&found);
+        self.layers = samples_of(&found, |seen| seen.elements.as_ref());
+        let outputs = samples_of(&found, |seen| seen.kept.as_ref());
+        let first = First { outputs, magnitudes: channels(&found) };
         let stats = found.into_iter().filter_map(|(name, seen)| Some((name, seen.stats?)));
         self.seen.extend(stats.filter(|(name, _)| names.contains(name)));
         self.add_unseen(parts);
@@ -97,14 +109,22 @@ impl Base {
     }
 }
 
-fn first(found: &BTreeMap<String, Seen>) -> First {
+fn channels(found: &BTreeMap<String, Seen>) -> BTreeMap<String, Vec<f64>> {
     let largest = |c: &Channels| c.extremes.iter().map(Extremes::abs_max).collect();
     let channels = found.iter().filter_map(|(name, seen)| {
         Some((name.clone(), largest(seen.stats.as_ref()?.channels.as_ref()?)))
     });
-    let kept = found.iter().filter_map(|(name, seen)| Some((name, seen.kept.as_ref()?)));
+    channels.collect()
+}
+
+/// What was kept of each sample, of as many as there is something of all values.
+fn samples_of(
+    found: &BTreeMap<String, Seen>,
+    tensors: impl Fn(&Seen) -> Option<&Vec<Tensor>>,
+) -> Vec<Kept> {
+    let kept = found.iter().filter_map(|(name, seen)| Some((name, tensors(seen)?)));
     let kept: Vec<(&String, &Vec<Tensor>)> = kept.collect();
     let whole = kept.iter().map(|(_, tensors)| tensors.len()).min().unwrap_or(0);
     let sample = |at: usize| kept.iter().map(|(n, t)| ((*n).clone(), t[at].clone())).collect();
-    First { outputs: (0..whole).map(sample).collect(), magnitudes: channels.collect() }
+    (0..whole).map(sample).collect()
 }

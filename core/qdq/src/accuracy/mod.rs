@@ -46,6 +46,8 @@ pub struct Base {
     bodies: Vec<Body>,
     /// By name of value.
     pub seen: BTreeMap<String, Stats>,
+    /// What products computed on the first samples, see [`layers_db`].
+    layers: Vec<Kept>,
 }
 
 /// A sub-graph and what is to become of it.
@@ -62,14 +64,14 @@ impl Base {
     pub fn new(mut model: Model, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
         bodies::import_all(&mut model.graph, request, &BTreeMap::new());
         let (plan, bodies) = plans(&model.graph, request, floats);
-        Base { model, plan, bodies, seen: BTreeMap::new() }
+        Base { model, plan, bodies, seen: BTreeMap::new(), layers: Vec::new() }
     }
 
     /// The same graph and what was seen of it, with other products left in floating point.
     #[must_use]
     pub fn without(&self, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
         let (plan, bodies) = plans(&self.model.graph, request, floats);
-        Base { model: self.model.clone(), plan, bodies, seen: self.seen.clone() }
+        Base { plan, bodies, ..self.clone() }
     }
 
     /// What can stay in floating point by itself: the products of the main graph, and its nodes
@@ -242,17 +244,12 @@ pub fn outputs_db(
     Ok(known.iter().sum::<f64>() / known.len().max(1) as f64)
 }
 
-/// How near what each product, and each operator that params name, computes is to what it computes in the float graph, worst first, as
-/// name and dB. Where a clamp went into a product, that of the clamp.
-///
-/// # Errors
-/// Why samples cannot be had, or a model does not run on them.
-pub fn layers_db(
-    base: &Base,
-    quantized: &Model,
-    samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
-    limits: Limits,
-) -> Result<BTreeMap<String, Option<f64>>, Diagnostics> {
+/// Elements of what a product computes on a sample that are compared with those of the float graph.
+const COMPARED_MAX: usize = 1 << 15;
+
+/// What each product, and each operator that params name, computes, by the name that the report
+/// gives it. Where a clamp went into a product, that of the clamp.
+fn layers(base: &Base) -> (Vec<String>, Vec<Pair>) {
     let graph = &base.model.graph;
     let clamps: BTreeSet<NodeId> = base.plan.clamps.iter().copied().collect();
     let result = |out: ValueId| match graph.readers(out) {
@@ -265,10 +262,26 @@ pub fn layers_db(
         let value = quoted(&graph[result(out)].name);
         Some((name_of(graph, &graph[id]), plain(value.clone(), value)))
     });
-    let (names, pairs): (Vec<String>, Vec<Pair>) = named.unzip();
+    named.unzip()
+}
+
+/// How near what each of [`layers`] computes is to what it computes in the float graph, as name and
+/// dB, on up to 32,768 elements of each sample. The samples are the first ones; of those that
+/// [`Base::observe_first`] saw the float graph need not run again.
+///
+/// # Errors
+/// Why samples cannot be had, or a model does not run on them.
+pub fn layers_db(
+    base: &Base,
+    quantized: &Model,
+    samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+    limits: Limits,
+) -> Result<BTreeMap<String, Option<f64>>, Diagnostics> {
+    let (names, pairs) = layers(base);
     let mut both = samples.map(|feeds| feeds.map(|f| (f.clone(), f)));
     let models = (&base.model, quantized);
-    let found = agreements(&Builtin, models, &pairs, &mut both, (&[], limits))?;
+    let limits = Limits { compared_max: COMPARED_MAX, ..limits };
+    let found = agreements(&Builtin, models, &pairs, &mut both, (&base.layers, limits))?;
     Ok(names.into_iter().zip(found.iter().map(Agreement::sqnr_db)).collect())
 }
 

@@ -2,7 +2,7 @@
 
 use super::{difference, model, samples};
 use crate::Request;
-use crate::accuracy::{Base, expected, magnitudes, sites, smoothed};
+use crate::accuracy::{Base, expected, float_outputs, layers_db, magnitudes, sites, smoothed};
 use crate::calibrate::Method;
 use onnxd_ir::Tensor;
 use onnxd_quant::{Limits, Parts};
@@ -54,6 +54,30 @@ fn smoothing_keeps_the_function_and_evens_the_channels() {
         difference(&float, &quantized, &given).0
     };
     assert!(error(&smooth) < 0.5 * error(&float), "{} {}", error(&smooth), error(&float));
+}
+
+/// One run for each of the first samples tells what runs for each purpose tell.
+#[test]
+fn first_samples_tell_everything_at_once() {
+    let float = model(NET, 5);
+    let given = samples(&float, 40, 6);
+    let feeds = || given.iter().cloned().map(Ok);
+    let none = BTreeSet::new();
+    let parts = Parts::default();
+    let mut base = Base::new(float.clone(), &Request::default(), &none);
+    let mut first = Base::new(float.clone(), &Request::default(), &none);
+    let sites = sites(&base);
+    let limits = Limits::default();
+    base.observe(&mut feeds(), &parts, limits).unwrap();
+    let found = first.observe_first(&mut feeds(), &parts, &sites, limits).unwrap();
+    assert_eq!(found.outputs, float_outputs(&float, &mut feeds(), limits).unwrap());
+    assert_eq!(found.magnitudes, magnitudes(&float, &sites, &mut feeds(), limits).unwrap());
+    let (quantized, _) = base.quantize(Method::MinMax);
+    let print = onnxd_ir::text::print_model;
+    assert_eq!(print(&first.quantize(Method::MinMax).0), print(&quantized));
+    let layers = |base: &Base| layers_db(base, &quantized, &mut feeds(), limits).unwrap();
+    assert_eq!(layers(&first).len(), 4);
+    assert_eq!(layers(&first), layers(&base));
 }
 
 /// What a normalization computes is known without samples; who reads the sizes of it alone is not

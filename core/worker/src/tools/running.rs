@@ -102,7 +102,7 @@ impl Run {
 impl Run {
     /// The same for statistics over samples.
     pub(crate) fn limits(&self) -> Limits<'_> {
-        Limits { bytes_max: self.bytes_max, stop: self.over.as_deref() }
+        Limits { bytes_max: self.bytes_max, stop: self.over.as_deref(), ..Limits::default() }
     }
 }
 

@@ -332,7 +332,7 @@ fn run(
     sites: &[Site],
     learning: &Learning,
 ) -> Result<Vec<Vec<Sums>>, Diagnostics> {
-    let Limits { bytes_max, stop } = learning.limits;
+    let Limits { bytes_max, stop, .. } = learning.limits;
     let mut of_float = Builtin.prepare(float)?;
     let mut of_quantized = Builtin.prepare(quantized)?;
     let empty = |s: &Site| vec![Sums::new(s.shape.n, s.shape.k); s.shape.groups];
