@@ -359,6 +359,8 @@ impl<'c> Search<'c> {
                 best = if found.db > best.db { found } else { best };
             }
         }
+        // Of several, the first one's weights are those of the model.
+        self.bases.truncate(best.base + 1);
         self.observe(best.base, method, self.held.1, self.learned)?;
         Ok(best)
     }
