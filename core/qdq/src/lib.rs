@@ -15,6 +15,7 @@ mod fold;
 mod follower;
 mod forms;
 mod gram;
+mod lanes;
 mod place;
 mod plan;
 mod products;

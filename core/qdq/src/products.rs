@@ -1,5 +1,6 @@
 //! Weights and biases of products as integers.
 
+use crate::lanes::{add_magnitudes, sum_magnitudes};
 use crate::place::{Placer, half_step};
 use crate::report::{QuantizedLayer, name_of};
 use crate::request::Settings;
@@ -7,6 +8,7 @@ use crate::weight::{self, Rule};
 use crate::weighted::{Product, Weighted};
 use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor, ValueId};
 use onnxd_quant::{Scale, integers};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Sums of products and a bias must stay below this many steps, which 32 bits hold.
@@ -51,7 +53,7 @@ fn quantize_one(
     let (w, bias) = (node.input(Weighted::W), node.input(Weighted::BIAS));
     let w = w.ok_or("it has no weights")?;
     let graph = &placer.graph;
-    let weights = graph.constant(w).ok_or("its weights are computed")?.clone();
+    let weights = aligned(graph.constant(w).ok_or("its weights are computed")?);
     let bias = match (product.product, bias) {
         (Product::MatMul, _) | (_, None) => None,
         (_, Some(v)) => Some((v, graph.constant(v).ok_or("its bias is computed")?.clone())),
@@ -82,6 +84,14 @@ fn quantize_one(
         add_bias(placer, product, (v, &bias), &scales, step)?;
     }
     Ok(())
+}
+
+/// Floats of a mapped file may lie at odd places, where each look at them would take a copy.
+fn aligned(weights: &Tensor) -> Tensor {
+    match weights.as_slice::<f32>() {
+        Some(Cow::Owned(copy)) => Tensor::from_vec(weights.dims(), copy),
+        _ => weights.clone(),
+    }
 }
 
 /// What is known of a channel's weights, or of all.
@@ -132,14 +142,18 @@ fn sizes(product: &Weighted, weights: &Tensor) -> Result<Vec<Size>, String> {
     });
     let channels = dims.get(axis).copied().unwrap_or(1);
     let inner = dims.iter().skip(axis + 1).product::<usize>().max(1);
-    let mut found =
-        vec![Size { count: (values.len() / channels.max(1)) as f64, sum: 0.0 }; channels];
+    let mut sums = vec![0.0; channels];
     for outer in values.chunks(channels.saturating_mul(inner).max(1)) {
-        for (size, run) in found.iter_mut().zip(outer.chunks(inner)) {
-            size.sum += run.iter().map(|w| f64::from(w.abs())).sum::<f64>();
+        match inner {
+            1 => add_magnitudes(&mut sums, outer),
+            _ => sums
+                .iter_mut()
+                .zip(outer.chunks(inner))
+                .for_each(|(sum, run)| *sum += sum_magnitudes(run)),
         }
     }
-    Ok(found)
+    let count = (values.len() / channels.max(1)) as f64;
+    Ok(sums.into_iter().map(|sum| Size { sum, count }).collect())
 }
 
 /// The largest integer that a weight is multiplied with, if anybody multiplies integers.

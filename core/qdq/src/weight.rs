@@ -1,7 +1,8 @@
 //! Constant tensors as integers with one scale for all elements, or one for each channel.
 
+use crate::lanes::{self, ROUND, reach};
 use crate::report::QuantizedTensor;
-use crate::rounding::{PART, ROUND, round};
+use crate::rounding::round;
 use onnxd_ir::{DataType, Graph, Reals, Tensor, ValueId};
 use onnxd_quant::{Levels, Scale, integers};
 use rayon::prelude::*;
@@ -235,51 +236,44 @@ pub(crate) fn finite(weights: &Tensor) -> Result<Cow<'_, [f32]>, String> {
         _ => None,
     };
     let values = values.ok_or_else(|| format!("weights are of type {}", weights.dtype()))?;
-    // Whole blocks without a way out can be computed side by side.
-    let wrong = |block: &[f32]| block.iter().fold(false, |wrong, x| wrong | !x.is_finite());
-    match values.par_chunks(PART).any(wrong) {
-        false => Ok(values),
-        true => Err("weights are not all finite".to_owned()),
+    match is_finite(weights) {
+        true => Ok(values),
+        false => Err("weights are not all finite".to_owned()),
     }
+}
+
+/// Whether all elements are finite. It takes no copy of floats that lie at odd places of a file.
+pub(crate) fn is_finite(weights: &Tensor) -> bool {
+    if weights.dtype() == DataType::Float {
+        return lanes::finite(weights.bytes());
+    }
+    let mut finite = true;
+    let read = onnxd_quant::blocks(weights, |_, x| finite &= x.iter().all(|x| x.is_finite()));
+    finite && read.is_some()
 }
 
 /// The smallest and the largest element of each channel of `[outer, channels, inner]`, and zero.
 fn ends(values: &[f32], (channels, inner): (usize, usize)) -> Vec<[f32; 2]> {
-    let none = || vec![[0f32; 2]; channels];
-    let see = |mut found: Vec<[f32; 2]>, outer: &[f32]| {
+    let none = || (vec![0f32; channels], vec![0f32; channels]);
+    let see = |(mut low, mut high): (Vec<f32>, Vec<f32>), outer: &[f32]| {
         if inner == 1 {
-            for ([lo, hi], x) in found.iter_mut().zip(outer) {
-                (*lo, *hi) = (lo.min(*x), hi.max(*x));
-            }
-            return found;
+            lanes::widen(&mut low, &mut high, outer);
+            return (low, high);
         }
-        for ([lo, hi], run) in found.iter_mut().zip(outer.chunks(inner.max(1))) {
-            let (low, high) = reach(run);
-            (*lo, *hi) = (lo.min(low), hi.max(high));
+        for ((low, high), run) in low.iter_mut().zip(&mut high).zip(outer.chunks(inner.max(1))) {
+            let ends = reach(run);
+            (*low, *high) = (low.min(ends.0), high.max(ends.1));
         }
-        found
+        (low, high)
     };
-    let merge = |mut a: Vec<[f32; 2]>, b: Vec<[f32; 2]>| {
-        for ([lo, hi], [low, high]) in a.iter_mut().zip(b) {
-            (*lo, *hi) = (lo.min(low), hi.max(high));
-        }
-        a
+    let merge = |(mut low, mut high): (Vec<f32>, Vec<f32>), other: (Vec<f32>, Vec<f32>)| {
+        lanes::widen(&mut low, &mut high, &other.0);
+        lanes::widen(&mut low, &mut high, &other.1);
+        (low, high)
     };
     let outers = values.par_chunks(channels.saturating_mul(inner).max(1));
-    outers.with_min_len(64).fold(none, see).reduce(none, merge)
-}
-
-/// The smallest and the largest of some elements and zero.
-pub(crate) fn reach(values: &[f32]) -> (f32, f32) {
-    const LANES: usize = 16;
-    let (mut low, mut high) = ([0f32; LANES], [0f32; LANES]);
-    for row in values.chunks(LANES) {
-        for (lane, x) in row.iter().enumerate() {
-            low[lane] = if *x < low[lane] { *x } else { low[lane] };
-            high[lane] = if *x > high[lane] { *x } else { high[lane] };
-        }
-    }
-    (low.into_iter().fold(0.0, f32::min), high.into_iter().fold(0.0, f32::max))
+    let (low, high) = outers.with_min_len(64).fold(none, see).reduce(none, merge);
+    low.into_iter().zip(high).map(|(low, high)| [low, high]).collect()
 }
 
 /// Some channels of `[outer, channels, inner]`, each in one piece.

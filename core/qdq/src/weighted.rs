@@ -1,6 +1,6 @@
 //! Operators that multiply by constant weights: convolutions and matrix products.
 
-use crate::weight::finite;
+use crate::weight::is_finite;
 use onnxd_ir::ops::{Conv, ConvTranspose, Gemm, MatMul};
 use onnxd_ir::{At, DataType, Graph, NodeId, Tensor, ValueId};
 
@@ -75,12 +75,12 @@ impl Weighted {
         if weights.is_empty() {
             return Err(Some("its weights are empty"));
         }
-        if finite(weights).is_err() {
+        if !is_finite(weights) {
             return Err(Some("its weights are not all finite"));
         }
         if let Some(bias) = found.bias {
             let channels = found.channels(graph, weights);
-            let fits = |b: &Tensor| channels.is_some_and(|n| spread(b, n)) && finite(b).is_ok();
+            let fits = |b: &Tensor| channels.is_some_and(|n| spread(b, n)) && is_finite(b);
             if !constant(bias).is_some_and(fits) {
                 return Err(Some("what it adds is not a finite constant for each output channel"));
             }

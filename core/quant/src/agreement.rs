@@ -87,7 +87,7 @@ pub fn selected(tensor: &Tensor, most: usize) -> Tensor {
     let spread = |part: usize| (part as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let place = |part: usize| {
         let size = (begin(part + 1) - begin(part)) as u64;
-        begin(part) + (spread(part) * size >> 32) as usize
+        begin(part) + ((spread(part) * size) >> 32) as usize
     };
     Tensor::vector((0..most).map(|part| values[place(part)]).collect::<Vec<f32>>())
 }

@@ -1,7 +1,7 @@
 //! The range of a block of weights.
 
-use crate::rounding::ROUND;
-use crate::weight::{CLIPS, Rule, reach, representable};
+use crate::lanes::{ROUND, reach};
+use crate::weight::{CLIPS, Rule, representable};
 use onnxd_ir::DataType;
 use onnxd_quant::Scale;
 
