@@ -174,6 +174,8 @@ unsafe extern "C" fn log(job: *const abi::Job, level: i32, target: abi::Str, lin
 unsafe extern "C" fn progress(job: *const abi::Job, done: u64, total: u64) -> abi::Status {
     serve(job, "progress", |call| {
         call.emit(HostEvent::Progress { done, total });
+        // What was read since is not read any more.
+        call.tensors.release_inputs();
         if call.cancel.load(Ordering::Relaxed) {
             return Err(Refusal::new(abi::CANCELLED, ""));
         }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 use onnxd_plugin_abi as abi;
 use rustix::fs::OFlags;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -59,8 +59,10 @@ pub struct TensorTable {
     entries: RwLock<Entries>,
     /// By path: the id, and how often it was mapped and not given back.
     files: Mutex<HashMap<PathBuf, (u64, usize)>>,
-    /// The maps of files, as long as somebody holds them.
-    maps: Mutex<Vec<Weak<Mmap>>>,
+    /// The maps of files, by id, as long as somebody holds them.
+    maps: Mutex<Vec<(u64, Weak<Mmap>)>>,
+    /// Entries that tensors lie in.
+    aliased: Mutex<HashSet<u64>>,
     running: AtomicUsize,
 }
 
@@ -104,14 +106,13 @@ impl TensorTable {
         }
         let map =
             map(path).map_err(|e| Refusal::new(abi::IO, format!("`{}`: {e}", path.display())))?;
-        let bytes = map.map_or_else(Bytes::new, |map| {
-            let map = Arc::new(map);
-            let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
-            maps.retain(|known| known.strong_count() > 0);
-            maps.push(Arc::downgrade(&map));
-            Bytes::from_owner(MappedFile(map))
-        });
+        let map = map.map(Arc::new);
+        let bytes = map.clone().map_or_else(Bytes::new, |map| Bytes::from_owner(MappedFile(map)));
         let id = self.insert_mapped(bytes)?;
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        maps.retain(|(_, known)| known.strong_count() > 0);
+        maps.extend(map.map(|map| (id, Arc::downgrade(&map))));
+        drop(maps);
         files.insert(path.to_owned(), (id, 1));
         Ok(id)
     }
@@ -119,8 +120,20 @@ impl TensorTable {
     /// Lets go of the memory that was taken up by reading mapped files; they are read again when
     /// somebody looks.
     pub fn release_pages(&self) {
+        self.release(|_| true);
+    }
+
+    /// The same for files that no tensor lies in, such as calibration data, which are read from the
+    /// beginning to the end.
+    pub(crate) fn release_inputs(&self) {
+        let aliased = self.aliased.lock().unwrap_or_else(PoisonError::into_inner);
+        self.release(|id| !aliased.contains(&id));
+    }
+
+    fn release(&self, which: impl Fn(u64) -> bool) {
         let maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
-        for map in maps.iter().filter_map(Weak::upgrade) {
+        let maps = maps.iter().filter(|(id, _)| which(*id));
+        for map in maps.filter_map(|(_, map)| map.upgrade()) {
             // SAFETY: nobody writes to the map, so that its pages are those of the file again.
             // Where the system refuses, they stay.
             let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
@@ -253,6 +266,7 @@ impl TensorTable {
                 "{len} bytes at offset {offset} are beyond the {size} bytes of {source}"
             )));
         };
+        self.aliased.lock().unwrap_or_else(PoisonError::into_inner).insert(source);
         // Both are at most `bytes.len()`, a usize.
         let part = bytes.slice(offset as usize..end as usize);
         self.add(Entry::Sealed(Array { dtype, dims: dims.into(), bytes: part }))
@@ -376,9 +390,38 @@ mod tests {
         assert_eq!(table.map_file(&path).unwrap(), id);
         assert_eq!(&table.bytes(id).unwrap()[..], b"weights");
         table.release_pages();
+        table.release_inputs();
         assert_eq!(&table.bytes(id).unwrap()[..], b"weights", "it is read again");
         assert_eq!(table.map_file(folder.path()).unwrap_err().status, abi::IO);
         assert_eq!(table.map_file(Path::new("/nonexistent")).unwrap_err().status, abi::IO);
+    }
+
+    /// Kilobytes of a mapped file that are in this process's memory.
+    fn resident(path: &Path) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let name = path.to_str().unwrap();
+        let of = |line: &str| line.strip_prefix("Rss:")?.trim().strip_suffix(" kB")?.parse().ok();
+        let mut lines = maps.lines().skip_while(|line| !line.ends_with(name));
+        lines.find_map(of).expect("the file is mapped")
+    }
+
+    #[test]
+    fn what_was_read_of_an_input_is_let_go_unless_tensors_lie_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("calib.npz");
+        std::fs::write(&path, vec![1u8; 1 << 20]).unwrap();
+        let table = TensorTable::new();
+        let id = table.map_file(&path).unwrap();
+        let read = || table.bytes(id).unwrap().iter().map(|b| u64::from(*b)).sum::<u64>();
+        assert_eq!((read(), resident(&path)), (1 << 20, 1024));
+        table.release_inputs();
+        assert_eq!(resident(&path), 0);
+        let _tensor = table.alias(id, 0, 2, &[16]).unwrap();
+        assert_eq!(read(), 1 << 20);
+        table.release_inputs();
+        assert_eq!(resident(&path), 1024);
+        table.release_pages();
+        assert_eq!(resident(&path), 0);
     }
 
     #[test]
