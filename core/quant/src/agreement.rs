@@ -54,6 +54,14 @@ impl Agreement {
         (self.elements > 0).then(|| self.beyond as f64 / self.elements as f64)
     }
 
+    fn merge(&mut self, other: &Agreement) {
+        self.elements += other.elements;
+        self.signal += other.signal;
+        self.noise += other.noise;
+        self.max_abs = self.max_abs.max(other.max_abs);
+        self.beyond += other.beyond;
+    }
+
     fn see(&mut self, pair: &Pair, found: &[f64], reference: &[f64]) {
         let (low, high) = pair.range.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
         let (low, high) = (low - pair.scale / 2.0, high + pair.scale / 2.0);
@@ -72,6 +80,9 @@ impl Agreement {
         self.elements += reference.len() as u64;
     }
 }
+
+/// Bytes of what the reference says to samples that are compared at once.
+const AT_ONCE_MAX: usize = 128 << 20;
 
 /// What the reference computed in one run, by name.
 pub type Kept = HashMap<String, Tensor>;
@@ -116,7 +127,7 @@ struct Comparer<'p> {
     wanted: &'p HashMap<&'p str, Vec<usize>>,
     kept: &'p Kept,
     most: usize,
-    agreements: &'p mut [Agreement],
+    agreements: Vec<Agreement>,
     problem: Option<Diagnostic>,
 }
 
@@ -169,18 +180,20 @@ fn compare(
     seen.ok_or_else(|| fault("it is not made of numbers".to_owned()))
 }
 
-/// What one run of the reference says to the pairs.
+/// What runs of the reference say to the pairs.
 fn keep(
     reference: &mut dyn Prepared,
     pairs: &[Pair],
-    feeds: &Feeds,
+    samples: &[&Feeds],
     limits: Limits,
-) -> Result<Kept, Diagnostics> {
+) -> Result<Vec<Kept>, Diagnostics> {
     let wanted = pairs.iter().map(|p| p.reference.as_str()).collect();
     let most = limits.compared_max;
-    let mut keeper = Keeper { wanted: &wanted, most, kept: Kept::new() };
-    reference.run(feeds, limits.options(&mut keeper))?;
-    Ok(keeper.kept)
+    let keeper = |_| Keeper { wanted: &wanted, most, kept: Kept::new() };
+    let mut keepers: Vec<Keeper> = samples.iter().map(keeper).collect();
+    let runs = samples.iter().zip(&mut keepers).map(|(feeds, k)| (*feeds, limits.options(k)));
+    reference.run_all(runs.collect())?;
+    Ok(keepers.into_iter().map(|keeper| keeper.kept).collect())
 }
 
 /// What the reference says to `pairs` on samples, of as many of the first ones as fit `bytes_max`:
@@ -197,20 +210,26 @@ pub fn references(
 ) -> Result<Vec<Kept>, Diagnostics> {
     let mut prepared = engine.prepare(reference)?;
     let (mut found, mut bytes) = (Vec::new(), 0);
-    for sample in samples {
-        let kept = keep(&mut *prepared, pairs, &sample?, limits)?;
-        bytes += kept.values().map(Tensor::byte_len).sum::<usize>();
-        if bytes > bytes_max {
-            break;
+    loop {
+        let now = samples.take(prepared.at_once());
+        let now = now.collect::<Result<Vec<Feeds>, Diagnostics>>()?;
+        if now.is_empty() {
+            return Ok(found);
         }
-        found.push(kept);
+        for kept in keep(&mut *prepared, pairs, &now.iter().collect::<Vec<_>>(), limits)? {
+            bytes += kept.values().map(Tensor::byte_len).sum::<usize>();
+            if bytes > bytes_max {
+                return Ok(found);
+            }
+            found.push(kept);
+        }
     }
-    Ok(found)
 }
 
 /// Runs both models side by side and compares the values of `pairs`, in their order. A sample is
-/// given as the reference takes it and as the other one takes it. The values of one run of the
-/// reference are in memory together; what it says to the first samples may be `known`.
+/// given as the reference takes it and as the other one takes it. The values of the runs of the
+/// reference that are made at once are in memory together; what it says to the first samples may be
+/// `known`.
 ///
 /// # Errors
 /// Why a sample cannot be had or a run failed; `N0507` if values have different shapes.
@@ -227,25 +246,38 @@ pub fn agreements(
     for (at, pair) in pairs.iter().enumerate() {
         wanted.entry(&pair.found).or_default().push(at);
     }
-    let mut agreements = vec![Agreement::default(); pairs.len()];
+    let mut all = vec![Agreement::default(); pairs.len()];
     let mut known = known.iter();
-    for sample in samples {
-        let (for_reference, for_found) = sample?;
-        let fresh;
-        let kept = match known.next() {
-            Some(kept) => kept,
-            None => {
-                fresh = keep(&mut *of_reference, pairs, &for_reference, limits)?;
-                &fresh
-            }
+    let mut largest = 1;
+    loop {
+        let now = samples.take(of_found.at_once().min(AT_ONCE_MAX / largest).max(1));
+        let now = now.collect::<Result<Vec<(Feeds, Feeds)>, Diagnostics>>()?;
+        if now.is_empty() {
+            return Ok(all);
+        }
+        let mut kept: Vec<&Kept> = known.by_ref().take(now.len()).collect();
+        let unknown: Vec<&Feeds> = now[kept.len()..].iter().map(|(feeds, _)| feeds).collect();
+        let fresh = match unknown.is_empty() {
+            true => Vec::new(),
+            false => keep(&mut *of_reference, pairs, &unknown, limits)?,
         };
-        let (agreements, wanted) = (&mut agreements[..], &wanted);
-        let most = limits.compared_max;
-        let mut comparer = Comparer { pairs, wanted, kept, most, agreements, problem: None };
-        of_found.run(&for_found, limits.options(&mut comparer))?;
-        if let Some(problem) = comparer.problem {
-            return Err(problem.into());
+        kept.extend(&fresh);
+        let bytes = |kept: &&Kept| kept.values().map(Tensor::byte_len).sum();
+        largest = kept.iter().map(bytes).fold(largest, usize::max);
+        let (wanted, most) = (&wanted, limits.compared_max);
+        let comparer = |kept| {
+            let agreements = vec![Agreement::default(); pairs.len()];
+            Comparer { pairs, wanted, kept, most, agreements, problem: None }
+        };
+        let mut comparers: Vec<Comparer> = kept.into_iter().map(comparer).collect();
+        let runs = now.iter().zip(&mut comparers);
+        let runs = runs.map(|((_, feeds), comparer)| (feeds, limits.options(comparer)));
+        of_found.run_all(runs.collect())?;
+        for comparer in comparers {
+            if let Some(problem) = comparer.problem {
+                return Err(problem.into());
+            }
+            all.iter_mut().zip(&comparer.agreements).for_each(|(all, one)| all.merge(one));
         }
     }
-    Ok(agreements)
 }

@@ -21,6 +21,8 @@ struct Means {
 }
 
 impl Statistic for Means {
+    const PARTS: bool = true;
+
     fn see(&mut self, tensor: &Tensor) {
         let Some(values) = tensor.as_slice::<f32>() else { return };
         let axis = self.axis.unwrap_or(tensor.rank().saturating_sub(1));
