@@ -5,6 +5,7 @@ use crate::parallel::{Block, for_each_block, threads, vectorized};
 use crate::steps::Step;
 use rayon::prelude::*;
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 
 /// A matrix in memory: element (i, j) lies at `start + i * rows + j * columns`.
 #[derive(Clone, Copy)]
@@ -68,14 +69,20 @@ pub(crate) trait Product: Num {
         drop(memory);
     }
 
-    /// `c += a * b`, where `c` has rows `stride` elements apart.
+    /// `c = a * b`, or `c += a * b`, where `c` has rows `stride` elements apart.
     ///
     /// # Safety
-    /// All three lie within their memory, and nothing else touches the elements of `c`.
-    unsafe fn add_product(s: Sizes, a: Matrix<Self>, b: Matrix<Self>, c: *mut Self, stride: usize) {
+    /// All three lie within their memory, and nothing else touches the elements of `c`, which hold
+    /// something if the product is added.
+    unsafe fn product(s: Sizes, a: Matrix<Self>, b: Matrix<Self>, to: To<Self>) {
         for i in 0..s.m {
-            // SAFETY: a row of `c` lies within its memory, which is ours alone.
-            let row = unsafe { std::slice::from_raw_parts_mut(c.add(i * stride), s.n) };
+            let row = to.start.wrapping_add(i * to.stride);
+            if !to.adds {
+                // SAFETY: a row of `c` lies within its memory, which is ours alone.
+                (0..s.n).for_each(|j| unsafe { row.add(j).write(Self::default()) });
+            }
+            // SAFETY: as above, and it holds something.
+            let row = unsafe { std::slice::from_raw_parts_mut(row, s.n) };
             for k in 0..s.k {
                 let factor = a.data[i * a.rows + k * a.columns];
                 if factor == Self::default() {
@@ -90,6 +97,16 @@ pub(crate) trait Product: Num {
     }
 }
 
+/// Where a product goes.
+#[derive(Clone, Copy)]
+pub(crate) struct To<T> {
+    start: *mut T,
+    /// Distance of two rows.
+    stride: usize,
+    /// Whether it is added to what is there.
+    adds: bool,
+}
+
 /// `c += a * b`, where `c` has rows `stride` elements apart. The longer side of the product is
 /// shared out over the threads.
 ///
@@ -102,18 +119,33 @@ pub(crate) fn multiply_add<T: Product>(
     c: &mut [T],
     stride: usize,
 ) {
+    let (start, len) = (c.as_mut_ptr().cast(), c.len());
+    // SAFETY: the same memory, which keeps holding something.
+    let c = unsafe { std::slice::from_raw_parts_mut(start, len) };
+    multiply(s, a, b, (c, stride), true);
+}
+
+/// The same, or `c = a * b`, after which all of `c` that the product covers holds something.
+fn multiply<T: Product>(
+    s: Sizes,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    (c, stride): (&mut [MaybeUninit<T>], usize),
+    adds: bool,
+) {
     if !checked(s, &a, &b, c, stride) {
         return;
     }
+    let to = |c: *mut MaybeUninit<T>| To { start: c.cast(), stride, adds };
     let small = s.m.saturating_mul(s.n).saturating_mul(s.k) < PARALLEL_MIN;
     let threads = if small { 1 } else { threads() };
     if s.n < s.m {
         let part = s.m.div_ceil(threads).next_multiple_of(ALIGNED);
-        let rows = |(i, c): (usize, &mut [T])| {
+        let rows = |(i, c): (usize, &mut [MaybeUninit<T>])| {
             let m = part.min(s.m - i * part);
             // SAFETY: `checked` has shown that the whole product lies within its memory.
             let a = a.skip(i * part * a.rows);
-            unsafe { T::add_product(Sizes { m, ..s }, a, b, c.as_mut_ptr(), stride) };
+            unsafe { T::product(Sizes { m, ..s }, a, b, to(c.as_mut_ptr())) };
         };
         let used = (s.m - 1) * stride + s.n;
         match part >= s.m {
@@ -125,36 +157,50 @@ pub(crate) fn multiply_add<T: Product>(
     let part = s.n.div_ceil(threads).next_multiple_of(ALIGNED);
     if part >= s.n || stride != s.n {
         // SAFETY: as above.
-        unsafe { T::add_product(s, a, b, c.as_mut_ptr(), stride) };
+        unsafe { T::product(s, a, b, to(c.as_mut_ptr())) };
         return;
     }
     for_each_block(&mut c[..s.m * s.n], (s.m, s.n), part, &|_, first, mut block| {
-        add_to_block(s.k, a, b.skip(first * b.columns), &mut block);
+        let ((_, n), (c, _)) = (block.sizes(), block.parts());
+        // SAFETY: as above; the block is ours alone.
+        unsafe { T::product(Sizes { n, ..s }, a, b.skip(first * b.columns), to(c)) };
     });
 }
 
 /// Rows of a panel: as many as products take at a time.
 const PANEL: usize = 256;
 
-/// `c += a * b` of row-major matrices without gaps. Where the numbers of `b` lie at odd places, as
-/// in files that are mapped, they are copied a panel at a time, which is in the cache when it is read.
+/// `a * b` of row-major matrices without gaps. Where the numbers of `b` lie at odd places, as in
+/// files that are mapped, they are copied a panel at a time, which is in the cache when it is read.
 ///
 /// # Panics
 /// If a matrix does not lie within its memory.
-pub(crate) fn multiply_add_rows<T: Product>(s: Sizes, a: &[T], b: &[u8], c: &mut [T]) {
+pub(crate) fn multiplied_rows<T: Product>(s: Sizes, a: &[T], b: &[u8]) -> Vec<T> {
+    assert_eq!(b.len(), s.k * s.n * size_of::<T>(), "all of the right factor");
+    if s.k == 0 {
+        return vec![T::default(); s.m * s.n];
+    }
+    let mut product = Vec::with_capacity(s.m * s.n);
+    let c = &mut product.spare_capacity_mut()[..s.m * s.n];
     let a = Matrix::new(a, s.k);
     if let Ok(b) = bytemuck::try_cast_slice(b) {
-        return multiply_add(s, a, Matrix::new(b, s.n), c, s.n);
+        multiply(s, a, Matrix::new(b, s.n), (c, s.n), false);
+    } else {
+        let mut panel = T::scratch();
+        for (i, bytes) in b.chunks(PANEL * s.n.max(1) * size_of::<T>()).enumerate() {
+            // All of it is overwritten.
+            panel.resize(bytes.len() / size_of::<T>(), T::default());
+            bytemuck::cast_slice_mut(&mut panel).copy_from_slice(bytes);
+            let k = panel.len() / s.n.max(1);
+            let b = Matrix::new(&panel, s.n);
+            multiply(Sizes { k, ..s }, a.skip(i * PANEL), b, (c, s.n), i > 0);
+        }
+        T::keep(panel);
     }
-    let mut panel = T::scratch();
-    for (i, bytes) in b.chunks(PANEL * s.n.max(1) * size_of::<T>()).enumerate() {
-        // All of it is overwritten.
-        panel.resize(bytes.len() / size_of::<T>(), T::default());
-        bytemuck::cast_slice_mut(&mut panel).copy_from_slice(bytes);
-        let k = panel.len() / s.n.max(1);
-        multiply_add(Sizes { k, ..s }, a.skip(i * PANEL), Matrix::new(&panel, s.n), c, s.n);
-    }
-    T::keep(panel);
+    // SAFETY: the product has rows and columns of one size without gaps, and `multiply` has written
+    // all of it; without any, there is nothing to write.
+    unsafe { product.set_len(s.m * s.n) };
+    product
 }
 
 /// `block += a * b`, on one thread; `k` is the length of the rows of `a`.
@@ -168,8 +214,9 @@ pub(crate) fn add_to_block<T: Product>(k: usize, a: Matrix<T>, b: Matrix<T>, blo
     }
     assert!(a.holds(m, k) && b.holds(k, n), "factors lie within their memory");
     let (c, stride) = block.parts();
+    let to = To { start: c, stride, adds: true };
     // SAFETY: all three have just been checked; the block is borrowed exclusively.
-    unsafe { T::add_product(Sizes { m, k, n }, a, b, c, stride) };
+    unsafe { T::product(Sizes { m, k, n }, a, b, to) };
 }
 
 /// Multiplications below which one thread does the work alone.
@@ -181,7 +228,7 @@ const ALIGNED: usize = 16;
 ///
 /// # Panics
 /// If a matrix does not lie within its memory.
-fn checked<T>(s: Sizes, a: &Matrix<T>, b: &Matrix<T>, c: &[T], stride: usize) -> bool {
+fn checked<T, C>(s: Sizes, a: &Matrix<T>, b: &Matrix<T>, c: &[C], stride: usize) -> bool {
     if s.m == 0 || s.k == 0 || s.n == 0 {
         return false;
     }
@@ -194,26 +241,27 @@ fn checked<T>(s: Sizes, a: &Matrix<T>, b: &Matrix<T>, c: &[T], stride: usize) ->
 macro_rules! floats {
     ($($t:ident $gemm:ident { $($item:item)* }),*) => { $(impl Product for $t {
         $($item)*
-        unsafe fn add_product(s: Sizes, a: Matrix<$t>, b: Matrix<$t>, c: *mut $t, stride: usize) {
+        unsafe fn product(s: Sizes, a: Matrix<$t>, b: Matrix<$t>, to: To<$t>) {
             if s.m.min(s.n) == 1 {
                 // SAFETY: the caller's promise.
-                return unsafe { add_vector_product(s, a, b, c, stride) };
+                return unsafe { vector_product(s, a, b, to) };
             }
             let signed = |n: usize| isize::try_from(n).expect("strides lie within memory");
             let (ra, ca, rb, cb) = (a.rows, a.columns, b.rows, b.columns);
-            let [ra, ca, rb, cb, rc] = [ra, ca, rb, cb, stride].map(signed);
-            let (a, b) = (a.data.as_ptr(), b.data.as_ptr());
+            let [ra, ca, rb, cb, rc] = [ra, ca, rb, cb, to.stride].map(signed);
+            // With a zero, the library does not read what is there.
+            let (a, b, c, old) = (a.data.as_ptr(), b.data.as_ptr(), to.start, to.adds.into());
             // The library packs its left factor in blocks that fit a core's own cache, so the longer
             // side goes left: `a * b` is the transpose of `b' * a'`.
             // SAFETY: the caller's promise.
             unsafe {
                 if s.n > s.m {
                     matrixmultiply::$gemm(
-                        s.n, s.k, s.m, 1.0, b, cb, rb, a, ca, ra, 1.0, c, 1, rc,
+                        s.n, s.k, s.m, 1.0, b, cb, rb, a, ca, ra, old, c, 1, rc,
                     );
                 } else {
                     matrixmultiply::$gemm(
-                        s.m, s.k, s.n, 1.0, a, ra, ca, b, rb, cb, 1.0, c, rc, 1,
+                        s.m, s.k, s.n, 1.0, a, ra, ca, b, rb, cb, old, c, rc, 1,
                     );
                 }
             }
@@ -252,20 +300,14 @@ thread_local! {
 /// A product with a vector reads its matrix once, which takes longer than the arithmetic.
 ///
 /// # Safety
-/// As [`Product::add_product`]; `m` or `n` is one.
-unsafe fn add_vector_product<T: Product>(
-    s: Sizes,
-    a: Matrix<T>,
-    b: Matrix<T>,
-    c: *mut T,
-    stride: usize,
-) {
+/// As [`Product::product`]; `m` or `n` is one.
+unsafe fn vector_product<T: Product>(s: Sizes, a: Matrix<T>, b: Matrix<T>, to: To<T>) {
     // The vector is put to the left: `a * b` is the transpose of `b' * a'`.
     let flipped = |x: Matrix<'_, T>| (x.rows, x.columns);
     let (n, (vector, step), matrix, (columns, rows), gap) = if s.m == 1 {
         (s.n, (a.data, a.columns), b.data, (b.columns, b.rows), 1)
     } else {
-        (s.m, (b.data, b.rows), a.data, flipped(a), stride)
+        (s.m, (b.data, b.rows), a.data, flipped(a), to.stride)
     };
     let vector: Vec<T> = vector.iter().step_by(step.max(1)).take(s.k).copied().collect();
     let mut sums = vec![T::default(); n];
@@ -284,9 +326,12 @@ unsafe fn add_vector_product<T: Product>(
         }
     }
     for (j, sum) in sums.iter().enumerate() {
-        // SAFETY: the product's elements lie within its memory, which is ours alone.
-        let y = unsafe { &mut *c.add(j * gap) };
-        *y = y.plus(*sum);
+        // SAFETY: the product's elements lie within its memory, which is ours alone, and are read
+        // only where they hold something.
+        unsafe {
+            let y = to.start.add(j * gap);
+            y.write(if to.adds { y.read().plus(*sum) } else { *sum });
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::call::{Call, Row, one, raw, row};
 use crate::cells::expanded;
 use crate::dims::{broadcast, broadcast_strides, for_each_index};
 use crate::fault::{Fault, Outcome};
-use crate::gemm::{Matrix, Product, Sizes, multiply_add, multiply_add_rows};
+use crate::gemm::{Matrix, Product, Sizes, multiplied_rows, multiply_add};
 use crate::num::{Num, slice};
 use onnxd_ir::{DataType, Tensor};
 use rayon::prelude::*;
@@ -119,7 +119,7 @@ pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Out
         [k] => (&[][..], *k, 1),
         [batch @ .., k, n] => (batch, *k, *n),
     };
-    if k != k_b {
+    if k != k_b || a.dtype() != b.dtype() {
         return Err(misfit());
     }
     let batch = broadcast(batch_a, batch_b)?;
@@ -128,15 +128,13 @@ pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Out
     dims.extend((b.rank() > 1).then_some(n));
     let total = call.room(T::DTYPE, &dims)?;
     let x = slice::<T>(a)?;
-    let mut y = vec![T::default(); total];
     let s = Sizes { m, k, n };
     if batch_b.iter().all(|d| *d == 1) && batch == batch_a {
         // One right side for all: a single tall product.
         let s = Sizes { m: m * batch.iter().product::<usize>(), ..s };
-        multiply_add_rows(s, &x, b.bytes(), &mut y);
-        return Ok(Tensor::from_vec(dims, y));
+        return Ok(Tensor::from_vec(dims, multiplied_rows(s, &x, b.bytes())));
     }
-    let w = slice::<T>(b)?;
+    let (w, mut y) = (slice::<T>(b)?, vec![T::default(); total]);
     let starts = |own: &[usize], area: usize| {
         let steps = broadcast_strides(own, &batch);
         let mut starts = Vec::new();
