@@ -113,7 +113,7 @@ pub(crate) fn import_weights(g: &mut Graph, id: NodeId, outer: &BTreeMap<ValueId
         _ => &[1],
     };
     for slot in slots {
-        import(g, id, *slot, (outer, &[DataType::Float]));
+        import(g, id, *slot, (outer, &FLOATS));
     }
 }
 

@@ -208,20 +208,30 @@ impl Inverse {
     }
 }
 
-/// The lower triangle becomes `L` of `L L'`, column by column.
+/// Columns of a triangle that are found together, so that what they read stays near.
+const PANEL: usize = 32;
+
+/// The lower triangle becomes `L` of `L L'`.
 fn factor(a: &mut [f64], k: usize) -> Option<()> {
-    for j in 0..k {
-        let (above, below) = a.split_at_mut((j + 1) * k);
-        let row = &mut above[j * k..];
-        let square = row[j] - dot(&row[..j], &row[..j]);
-        if square.is_nan() || square <= 0.0 {
-            return None;
+    for first in (0..k).step_by(PANEL) {
+        let last = k.min(first + PANEL);
+        for j in first..last {
+            let (above, row) = a[first * k..].split_at_mut((j - first) * k);
+            for (i, other) in (first..j).zip(above.chunks(k)) {
+                row[i] = (row[i] - dot(&other[..i], &row[..i])) / other[i];
+            }
+            let square = row[j] - dot(&row[..j], &row[..j]);
+            if square.is_nan() || square <= 0.0 {
+                return None;
+            }
+            row[j] = square.sqrt();
         }
-        let root = square.sqrt();
-        row[j] = root;
-        let row = &*row;
-        below.par_chunks_mut(k).with_min_len(64).for_each(|other| {
-            other[j] = (other[j] - dot(&other[..j], &row[..j])) / root;
+        let (above, below) = a.split_at_mut(last * k);
+        let panel = &above[first * k..];
+        below.par_chunks_mut(k).with_min_len(16).for_each(|row| {
+            for (j, other) in (first..last).zip(panel.chunks(k)) {
+                row[j] = (row[j] - dot(&row[..j], &other[..j])) / other[j];
+            }
         });
     }
     Some(())
@@ -230,11 +240,16 @@ fn factor(a: &mut [f64], k: usize) -> Option<()> {
 /// The inverse of a lower triangle; row `c` of the result is its column `c`.
 fn inverse(l: &[f64], k: usize) -> Vec<f64> {
     let mut columns = vec![0.0; k * k];
-    columns.par_chunks_mut(k).enumerate().for_each(|(c, column)| {
-        column[c] = 1.0 / l[c * k + c];
-        for i in c + 1..k {
+    columns.par_chunks_mut(PANEL * k).enumerate().for_each(|(panel, columns)| {
+        let first = panel * PANEL;
+        for i in first..k {
             let row = &l[i * k..];
-            column[i] = -dot(&row[c..i], &column[c..i]) / row[i];
+            for (c, column) in (first..=i).zip(columns.chunks_mut(k)) {
+                column[i] = match i == c {
+                    true => 1.0 / row[i],
+                    false => -dot(&row[c..i], &column[c..i]) / row[i],
+                };
+            }
         }
     });
     columns
@@ -271,7 +286,8 @@ mod tests {
 
     #[test]
     fn the_inverse_is_one() {
-        let k = 13;
+        // More than one panel.
+        let k = 45;
         let mut seed = 1u64;
         let mut next = || {
             seed = seed

@@ -65,7 +65,9 @@ pub(crate) fn model(graph: &str, seed: u64) -> Model {
             .map(|d| d.known().expect("a size") as usize)
             .collect();
         let data = dice.tensor(&dims);
-        graph.set_initializer(v, Some(data));
+        let dtype = ty.dtype().filter(|dtype| dtype.is_float()).unwrap_or(DataType::Float);
+        let data = data.to_reals().and_then(|reals| reals.to_tensor(dtype));
+        graph.set_initializer(v, data);
     }
     let runtime = graph.nodes().any(|(_, node)| node.domain == MICROSOFT);
     let mut model = Model::new(graph, 8, 17);

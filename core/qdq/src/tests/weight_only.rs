@@ -8,11 +8,19 @@ use onnxd_quant::{Feeds, Limits};
 use proptest::prelude::*;
 
 fn quantized(float: &Model, settings: Settings, form: Form, feeds: &[Feeds]) -> (Model, Done) {
+    by(float, settings, form, (feeds, Ways { compensate: true, scale: true }))
+}
+
+fn by(
+    float: &Model,
+    settings: Settings,
+    form: Form,
+    (feeds, ways): (&[Feeds], Ways),
+) -> (Model, Done) {
     let request = Request { settings, ..Request::default() };
     let mut made = float.clone();
     made.opsets.insert(String::new(), 21);
     let given = || -> Box<dyn Iterator<Item = _> + '_> { Box::new(feeds.iter().cloned().map(Ok)) };
-    let ways = Ways { compensate: true, scale: true };
     let data = Data { engine: &Builtin, samples: &given, limits: Limits::default(), ways };
     let data = (!feeds.is_empty()).then_some(&data);
     let done = quantize_weights(&mut made, &request, form, data);
@@ -134,6 +142,108 @@ fn samples_lower_the_error_of_outputs() {
         .sum();
     let db = 10.0 * (signal / noise).log10();
     assert!((done.layers[0].sqnr_db.unwrap() - db).abs() < 0.05, "{done:?} {db}");
+}
+
+/// Scales are of the type of the weights.
+#[test]
+fn half_precision() {
+    let float = model(
+        "g (float[8,40] x) => (float[8,5] y)
+         <float16[150,40] t, float16[40,6] w, float16[6,5] v, float16[5] c,
+          int64[8] i = {0, 149, -1, 3, 9, 9, 2, 1}>
+         { r = Gather(t, i) h = Cast<to = 10>(x) s = Add(r, h) m = MatMul(s, w)
+           z = Gemm<alpha = 0.5, beta = 2.0>(m, v, c) y = Cast<to = 1>(z) }",
+        5,
+    );
+    let feeds = samples(&float, 3, 6);
+    for (weight, share) in [(DataType::Uint4, 0.3), (DataType::Int8, 0.03)] {
+        for known in [&[][..], &feeds] {
+            let of = |form| quantized(&float, settings(weight, 16), form, known);
+            let ((qdq, done), (own, _)) = (of(Form::Qdq), of(Form::QLinear));
+            assert!(done.left_in_float.is_empty(), "{:?}", done.left_in_float);
+            for made in [&qdq, &own] {
+                let (worst, largest) = difference(&float, made, &feeds);
+                assert!(worst > 0.0 && worst < share * largest, "{weight}: {worst} of {largest}");
+            }
+            let (worst, largest) = difference(&qdq, &own, &feeds);
+            assert!(worst <= 4e-3 * largest, "{weight}: forms differ by {worst} of {largest}");
+            assert!(!operators(&own).contains("D "), "{}", operators(&own));
+        }
+    }
+    let none = model(
+        "g (float[8,4] x) => (float[8,6] y) <bfloat16[4,6] w>
+         { h = Cast<to = 16>(x) z = MatMul(h, w) y = Cast<to = 1>(z) }",
+        5,
+    );
+    let (_, done) = quantized(&none, settings(DataType::Uint4, 16), Form::Qdq, &[]);
+    assert!(done.left_in_float[0].reason.contains("bfloat16"), "{:?}", done.left_in_float);
+}
+
+/// What several nodes read becomes integers once, by what all of them make of it.
+#[test]
+fn shared_weights_are_written_once() {
+    let float = model(
+        "g (float[4,16] x) => (float[4,300] y)
+         <float[300,16] t, float[16,16] w, int64[4] i = {0, 7, 299, 3}>
+         { a = MatMul(x, w) b = Relu(a) c = MatMul(b, w) r = Gather(t, i) s = Add(r, c)
+           y = Gemm<transB = 1>(s, t) }",
+        8,
+    );
+    let feeds = samples(&float, 3, 6);
+    for known in [&[][..], &feeds] {
+        let (made, done) = quantized(&float, settings(DataType::Uint4, 16), Form::Qdq, known);
+        assert_eq!(done.layers.len(), 4);
+        assert_eq!(done.tensors.len(), 2);
+        assert_eq!(operators(&made).matches('D').count(), 2, "{}", operators(&made));
+        let (worst, largest) = difference(&float, &made, &feeds);
+        assert!(worst < 0.3 * largest, "{worst} of {largest}");
+        let (made, _) = quantized(&float, settings(DataType::Uint4, 16), Form::QLinear, known);
+        let nodes = made.graph.nodes().filter(|(_, n)| n.op == "MatMulNBits");
+        let mut weights: Vec<_> = nodes.map(|(_, n)| n.input(1).unwrap()).collect();
+        weights.sort();
+        weights.dedup();
+        assert_eq!(weights.len(), 2, "of the three products two share theirs");
+        let floats = made.graph.value_ids().filter_map(|v| made.graph[v].initializer());
+        assert!(floats.filter(|t| t.dtype() == DataType::Float).all(|t| t.len() <= 300));
+    }
+}
+
+/// Large channels of an input get finer weights, and a normalization pays for it.
+#[test]
+fn inputs_are_scaled_where_that_helps() {
+    for (erf, helps) in [("n", true), ("Erf(n)", false)] {
+        let mut float = model(
+            &format!(
+                "g (float[64,32] x) => (float[64,16] y)
+                 <float[32] g, float[32] b, float[32,16] w>
+                 {{ n = LayerNormalization(x, g, b) e = {erf} y = MatMul(e, w) }}"
+            )
+            .replace("e = n y = MatMul(e", "y = MatMul(n"),
+            2,
+        );
+        let g = float.graph.value_named("g").unwrap();
+        let gain: Vec<f32> = (0..32).map(|i| if i % 16 == 3 { 30.0 } else { 0.7 }).collect();
+        float.graph.set_initializer(g, Some(Tensor::vector(gain)));
+        let feeds = samples(&float, 5, 6);
+        let error = |scale: bool, known: &[Feeds]| {
+            let ways = Ways { compensate: false, scale };
+            let (made, done) = by(&float, settings(DataType::Uint4, 32), Form::Qdq, (known, ways));
+            let scaled = done.tensors.iter().filter(|t| t.method.starts_with("AWQ")).count();
+            let db = |d: &Done| d.layers.iter().filter_map(|l| l.sqnr_db).sum::<f64>();
+            let of = |m: &Model| outputs(m, &feeds[4]).remove(0).1.to_reals().unwrap().values;
+            let pairs = of(&float).into_iter().zip(of(&made));
+            (pairs.map(|(a, b)| (a - b).powi(2)).sum::<f64>(), scaled, db(&done))
+        };
+        let (plain, scaled) = (error(false, &feeds[..4]), error(true, &feeds[..4]));
+        assert_eq!(plain.1, 0);
+        match helps {
+            true => {
+                assert!(scaled.1 == 1 && scaled.0 < 0.9 * plain.0, "{scaled:?} {plain:?}");
+                assert!(scaled.2 > plain.2 + 0.5, "{scaled:?} {plain:?}");
+            }
+            false => assert_eq!(scaled, plain, "Erf takes no factors"),
+        }
+    }
 }
 
 #[test]

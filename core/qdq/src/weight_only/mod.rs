@@ -27,10 +27,10 @@ use known::{Known, Part};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Engine, quoted};
 use onnxd_ir::{Graph, Model, NodeId, Tensor, ValueId};
-use onnxd_quant::{Feeds, Limits, Wanted, observe};
+use onnxd_quant::{Feeds, Limits, Statistic, Wanted, observe};
 use place::Place;
 use std::collections::{BTreeMap, BTreeSet};
-use write::Written;
+use write::{Integers, Written};
 
 /// Bytes of what is remembered of inputs in one reading of the samples.
 const SUMS_MAX: usize = 1 << 30;
@@ -62,7 +62,8 @@ pub fn quantize_weights(
     form: Form,
     data: Option<&Data>,
 ) -> Result<Done, Diagnostics> {
-    let mut pass = Pass { request, form, done: Done::default(), microsoft: false };
+    let mut pass =
+        Pass { request, form, done: Done::default(), microsoft: false, shared: Vec::new() };
     let mut found = Diagnostics::default();
     check(&model.graph, request, form, &mut found);
     found.or_ok(())?;
@@ -76,24 +77,29 @@ pub fn quantize_weights(
     while let Some((data, float)) = float.as_ref().filter(|_| !groups.is_empty()) {
         let mut room = SUMS_MAX;
         let take = groups.iter().take_while(|g| {
-            let bytes = g.inputs * g.inputs * size_of::<f64>();
+            let bytes = g.inputs.pow(2).saturating_mul(size_of::<f64>() * g.read.len());
             let fits = bytes <= room;
             room = room.saturating_sub(bytes);
             fits
         });
         let rest = groups.split_off(take.count().max(1));
         let now = std::mem::replace(&mut groups, rest);
+        let shown = |v: &ValueId| quoted(&float.graph[*v].name);
         let sizes: BTreeMap<String, usize> =
-            now.iter().map(|g| (quoted(&float.graph[g.x].name), g.inputs)).collect();
+            now.iter().flat_map(|g| g.read.iter().map(|v| (shown(v), g.inputs))).collect();
         let wanted = Wanted::Names(sizes.keys().cloned().collect());
         let make = |name: &str| Pairs::new(sizes.get(name).copied().unwrap_or(0));
         let mut samples = (data.samples)();
-        let seen = observe(data.engine, float, &mut *samples, &wanted, &make, data.limits)?;
+        let mut seen = observe(data.engine, float, &mut *samples, &wanted, &make, data.limits)?;
         for group in now {
-            let pairs = seen.get(&quoted(&float.graph[group.x].name)).filter(|p| !p.is_empty());
-            let known = pairs.map(|pairs| Known::of(pairs, data.ways));
-            let scale = data.ways.scale;
-            pass.group(&mut model.graph, &group, known.as_ref().map(|known| (known, scale)));
+            let pairs = group.read.iter().filter_map(|v| seen.remove(&shown(v)));
+            let pairs = pairs.reduce(|mut all, one| {
+                all.merge(&one);
+                all
+            });
+            let pairs = pairs.filter(|pairs| !pairs.is_empty());
+            let known = pairs.as_ref().map(|pairs| Known::of(pairs, data.ways));
+            pass.group(&mut model.graph, &group, (known.as_ref(), data.ways.scale));
         }
     }
     pass.done.layers.reverse();
@@ -106,17 +112,19 @@ pub fn quantize_weights(
     Ok(pass.done)
 }
 
-/// Products of the main graph that read the same value, the last first: factors of inputs change
-/// weights before them, which are not integers yet then.
+/// Products of the main graph that read the same value or share weights, the last first: factors of
+/// inputs change weights before them, which are not integers yet then.
 struct Group {
-    x: ValueId,
+    read: Vec<ValueId>,
     inputs: usize,
     nodes: Vec<NodeId>,
 }
 
 fn groups(g: &Graph, request: &Request) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
+    // By what is read and by weights: a group, which may have gone into an earlier one.
     let mut known = BTreeMap::new();
+    let mut into: Vec<usize> = Vec::new();
     for id in g.topological().unwrap_or_default() {
         let node = &g[id];
         let wanted = request.of(g, node).is_some();
@@ -126,14 +134,41 @@ fn groups(g: &Graph, request: &Request) -> Vec<Group> {
         if place.turned || inputs > INPUTS_MAX {
             continue;
         }
-        let at = *known.entry((x, inputs)).or_insert(groups.len());
+        let keys = [(x, inputs), (place.w, inputs)];
+        let found: Vec<usize> =
+            keys.iter().filter_map(|key| Some(root(&mut into, *known.get(key)?))).collect();
+        let at = found.iter().copied().min().unwrap_or(groups.len());
         if at == groups.len() {
-            groups.push(Group { x, inputs, nodes: Vec::new() });
+            groups.push(Group { read: Vec::new(), inputs, nodes: Vec::new() });
+            into.push(at);
         }
-        groups[at].nodes.insert(0, id);
+        for other in found.into_iter().filter(|other| *other != at) {
+            into[other] = at;
+            let Group { read, nodes, .. } = &mut groups[other];
+            let (read, nodes) = (std::mem::take(read), std::mem::take(nodes));
+            groups[at].read.extend(read);
+            groups[at].nodes.extend(nodes);
+        }
+        let group = &mut groups[at];
+        if !known.contains_key(&keys[0]) {
+            group.read.push(x);
+        }
+        group.nodes.push(id);
+        known.extend(keys.map(|key| (key, at)));
     }
+    groups.retain(|group| !group.nodes.is_empty());
+    groups.iter_mut().for_each(|group| group.nodes.reverse());
     groups.reverse();
     groups
+}
+
+/// Where a group has gone.
+fn root(into: &mut [usize], mut at: usize) -> usize {
+    while into[at] != at {
+        into[at] = into[into[at]];
+        at = into[at];
+    }
+    at
 }
 
 /// What the operators take, by the settings of all nodes that would get them.
@@ -169,6 +204,19 @@ struct Pass<'r> {
     done: Done,
     /// Whether operators of ONNX Runtime were written.
     microsoft: bool,
+    /// Weights of this graph that others read, too.
+    shared: Vec<(Key, Integers, Option<f64>)>,
+}
+
+/// What becomes the same integers for several nodes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Key {
+    w: ValueId,
+    by_rows: bool,
+    table: bool,
+    block: usize,
+    rule: Rule,
+    alpha: f32,
 }
 
 fn graph(
@@ -181,7 +229,12 @@ fn graph(
     for id in g.topological().unwrap_or_default() {
         if g[id].subgraphs().next().is_some() {
             let constants = bodies::captured_constants(g, id, outer);
-            g.edit_subgraphs(id, |inner| graph(inner, pass, &constants, &BTreeSet::new()));
+            let own = std::mem::take(&mut pass.shared);
+            g.edit_subgraphs(id, |inner| {
+                graph(inner, pass, &constants, &BTreeSet::new());
+                pass.shared.clear();
+            });
+            pass.shared = own;
             stale.extend(constants.into_keys());
         }
         bodies::import_weights(g, id, outer);
@@ -194,16 +247,16 @@ fn graph(
 
 impl Pass<'_> {
     /// Products that read the same, of which something is known; with whether it may be scaled.
-    fn group(&mut self, g: &mut Graph, group: &Group, known: Option<(&Known, bool)>) {
-        let factors = known.filter(|(_, scale)| *scale).and_then(|(known, _)| {
-            let site = Site::find(g, group.x, group.inputs)?;
+    fn group(&mut self, g: &mut Graph, group: &Group, (known, scale): (Option<&Known>, bool)) {
+        let factors = known.filter(|_| scale && group.read.len() == 1).and_then(|known| {
+            let site = Site::find(g, group.read[0], group.inputs)?;
             let part = |id: &NodeId| self.part(g, *id, &Place::of(g, *id).ok()??).ok();
             let parts: Vec<Part> = group.nodes.iter().filter_map(part).collect();
             let factors = known.factors(&parts)?;
             site.apply(g, &factors)?;
             Some(factors)
         });
-        let known = known.map(|(known, _)| known.with(factors.as_deref()));
+        let known = known.map(|known| known.with(factors.as_deref()));
         for id in &group.nodes {
             self.node(g, *id, known.as_ref());
         }
@@ -250,12 +303,30 @@ impl Pass<'_> {
     ) -> Result<Option<(&'static str, Option<f64>)>, String> {
         let Some(place) = Place::of(g, id)? else { return Ok(None) };
         let part = self.part(g, id, &place)?;
+        let key = Key {
+            w: place.w,
+            by_rows: place.by_rows,
+            table: place.x.is_none() && self.form == Form::QLinear,
+            block: part.way.block,
+            rule: part.way.rule,
+            alpha: write::alpha(&g[id]),
+        };
+        let found = self.shared.iter().find(|(other, ..)| *other == key);
+        if let Some((_, integers, sqnr_db)) = found.copied() {
+            let Written { operator, .. } = write::write(g, id, &place, &integers, self.form)?;
+            emit::drop_unread(g, [place.w]);
+            return Ok(Some((operator, sqnr_db)));
+        }
         let (made, method, sqnr_db) = match known {
             None => (Blocks::of(&part.rows, (part.n, part.k), &part.way), "MSE", None),
             Some(known) => known.quantize(&part),
         };
         self.done.tensors.push(row(&g[place.w].name, &made, method));
-        let Written { operator, microsoft } = write::write(g, id, &place, &made, self.form)?;
+        let integers = write::integers_of(g, id, &place, &made, self.form)?;
+        if g.uses(place.w) > 1 {
+            self.shared.push((key, integers, sqnr_db));
+        }
+        let Written { operator, microsoft } = write::write(g, id, &place, &integers, self.form)?;
         self.microsoft |= microsoft;
         emit::drop_unread(g, [place.w]);
         Ok(Some((operator, sqnr_db)))

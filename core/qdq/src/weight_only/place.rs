@@ -1,6 +1,7 @@
 //! Where weights stand.
 
 use crate::weight::finite;
+use crate::weighted::FLOATS;
 use onnxd_ir::ops::{Gemm, MatMul, Op};
 use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor, ValueId};
 
@@ -51,11 +52,13 @@ impl Place {
         if x.is_none() && !(dims.len() == 2 && by_axis && data.len() >= TABLE_MIN) {
             return Ok(None);
         }
-        if data.dtype() != DataType::Float {
-            return if x.is_some() {
-                Err("its weights are not of float32".to_owned())
-            } else {
+        let dtype = data.dtype();
+        if !FLOATS.contains(&dtype) {
+            let table = x.is_none() && !dtype.is_float();
+            return if table {
                 Ok(None)
+            } else {
+                Err(format!("ONNX Runtime makes no weights of {dtype} from integers"))
             };
         }
         let rank = dims.len();
@@ -66,7 +69,7 @@ impl Place {
             true => (dims[rank - 2], dims[rank - 1]),
             false => (dims[rank - 1], dims[rank - 2]),
         };
-        Ok(Some(Place { x, w, slot, n, k, by_rows, turned, dtype: data.dtype() }))
+        Ok(Some(Place { x, w, slot, n, k, by_rows, turned, dtype }))
     }
 
     /// The weights by rows.

@@ -30,25 +30,90 @@ pub(super) fn possible(g: &Graph, id: NodeId, place: &Place, form: Form) -> Resu
     }
 }
 
-/// Makes the node read the weights as integers.
-pub(super) fn write(
+/// Weights as integers in a graph: `weights` alone are what `DequantizeLinear` gives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Integers {
+    weights: ValueId,
+    scales: Option<ValueId>,
+    zeros: Option<ValueId>,
+    n: usize,
+    k: usize,
+    block: usize,
+    bits: usize,
+}
+
+/// Puts the weights of a node into the graph as integers.
+pub(super) fn integers_of(
     g: &mut Graph,
     id: NodeId,
     place: &Place,
     made: &Blocks,
     form: Form,
-) -> Result<Written, String> {
-    match (form, place.x) {
-        (Form::Qdq, _) => dequantize(g, id, place, made)?,
-        (Form::QLinear, Some(x)) => product(g, id, x, made)?,
-        (Form::QLinear, None) => gather(g, id, made)?,
-    }
-    let operator = match (form, place.x) {
-        (Form::Qdq, _) => "DequantizeLinear",
-        (Form::QLinear, Some(_)) => "MatMulNBits",
-        (Form::QLinear, None) => "GatherBlockQuantized",
+) -> Result<Integers, String> {
+    let alone = |weights| Integers {
+        weights,
+        scales: None,
+        zeros: None,
+        n: made.n,
+        k: made.k,
+        block: made.block,
+        bits: made.rule.levels.dtype.bits(),
     };
-    Ok(Written { operator, microsoft: form == Form::QLinear })
+    if form == Form::Qdq {
+        return dequantize(g, id, place, made).map(alone);
+    }
+    let name = g[id].output(0).map_or_else(String::new, |v| g[v].name.clone());
+    let [weights, scales, zeros] = match place.x {
+        Some(_) => for_product(place, made, alpha(&g[id]))?.map(|t| t.map(|t| ("weights", t))),
+        None => for_gather(place, made)?.map(|t| t.map(|t| ("table", t))),
+    };
+    let mut add = |t: Option<(&str, Tensor)>, role: Option<&str>| {
+        t.map(|(own, t)| g.add_initializer(&format!("{name}_{}", role.unwrap_or(own)), t))
+    };
+    let weights = add(weights, None).ok_or("it has no weights")?;
+    let (scales, zeros) = (add(scales, Some("scales")), add(zeros, Some("zero_points")));
+    Ok(Integers { scales, zeros, ..alone(weights) })
+}
+
+/// Makes the node read the weights as integers.
+pub(super) fn write(
+    g: &mut Graph,
+    id: NodeId,
+    place: &Place,
+    made: &Integers,
+    form: Form,
+) -> Result<Written, String> {
+    let microsoft = form == Form::QLinear;
+    let operator = match (form, place.x) {
+        (Form::Qdq, _) => {
+            g.set_input(id, place.slot, Some(made.weights));
+            "DequantizeLinear"
+        }
+        (Form::QLinear, Some(x)) => {
+            product(g, id, (x, place), made);
+            "MatMulNBits"
+        }
+        (Form::QLinear, None) => {
+            gather(g, id, made)?;
+            "GatherBlockQuantized"
+        }
+    };
+    Ok(Written { operator, microsoft })
+}
+
+/// What a product is multiplied by.
+pub(super) fn alpha(node: &Node) -> f32 {
+    Gemm::view(node).map_or(1.0, |op| op.alpha)
+}
+
+/// Scales in the type of the weights.
+fn steps(dims: &[usize], scales: Vec<f32>, dtype: DataType) -> Result<Tensor, String> {
+    let steps = Tensor::from_vec(dims.to_vec(), scales);
+    let made = match dtype {
+        DataType::Float => Some(steps),
+        _ => steps.to_reals().and_then(|steps| steps.to_tensor(dtype)),
+    };
+    made.filter(Tensor::is_finite).ok_or_else(|| format!("its scales are beyond {dtype}"))
 }
 
 /// A table `[n, columns]` by the axes of the weights.
@@ -61,7 +126,7 @@ fn arranged<T: Copy>(rows: &[T], n: usize, by_rows: bool) -> Vec<T> {
 }
 
 /// `DequantizeLinear(integers, scales, zero points){axis, block_size}` in front of the operator.
-fn dequantize(g: &mut Graph, id: NodeId, place: &Place, made: &Blocks) -> Result<(), String> {
+fn dequantize(g: &mut Graph, id: NodeId, place: &Place, made: &Blocks) -> Result<ValueId, String> {
     let dtype = made.rule.levels.dtype;
     let data = g.constant(place.w).ok_or("its weights are computed")?;
     let (dims, rank) = (data.dims().to_vec(), data.rank());
@@ -83,7 +148,7 @@ fn dequantize(g: &mut Graph, id: NodeId, place: &Place, made: &Blocks) -> Result
     let quantized = tensor(&dims, &made.integers)?;
     let centered = made.zeros.iter().all(|z| i64::from(*z) == offset(made.rule));
     let zeros = if centered { None } else { Some(tensor(&few, &made.zeros)?) };
-    let scales = Tensor::from_vec(few, arranged(&made.scales, made.n, place.by_rows));
+    let scales = steps(&few, arranged(&made.scales, made.n, place.by_rows), place.dtype)?;
     let (name, ty) = (g[place.w].name.clone(), g[place.w].ty.clone());
     let x = g.add_initializer(&format!("{name}_quantized"), quantized);
     let scale = g.add_initializer(&format!("{name}_scale"), scales);
@@ -95,8 +160,7 @@ fn dequantize(g: &mut Graph, id: NodeId, place: &Place, made: &Blocks) -> Result
     node.name = format!("{name}_DequantizeLinear");
     node.layers.clone_from(&g[id].layers);
     g.add_node(node);
-    g.set_input(id, place.slot, Some(out));
-    Ok(())
+    Ok(out)
 }
 
 /// Rows of integers, each row filled up to `width`, several to a byte, the first lowest.
@@ -119,65 +183,70 @@ fn int(value: usize) -> Attr {
     Attr::Int(value as i64)
 }
 
-/// `MatMulNBits(x, integers, scales, zero points?, , bias?)`.
-fn product(g: &mut Graph, id: NodeId, x: ValueId, made: &Blocks) -> Result<(), String> {
-    let gemm = Gemm::view(&g[id]);
+/// Integers, scales and zero points, if those are not the middle.
+type Constants = [Option<Tensor>; 3];
+
+/// As `MatMulNBits` takes them.
+fn for_product(place: &Place, made: &Blocks, alpha: f32) -> Result<Constants, String> {
     let bits = made.rule.levels.dtype.bits();
     let (n, count) = (made.n, made.count());
     let bytes = packed(&made.integers, made.k, count * made.block, bits);
-    let per_block = made.block * bits / 8;
-    let alpha = gemm.as_ref().map_or(1.0, |op| op.alpha);
-    let scales: Vec<f32> = made.scales.iter().map(|s| s * alpha).collect();
+    let scales = steps(&[n * count], made.scales.iter().map(|s| s * alpha).collect(), place.dtype)?;
+    let zeros = packed(&made.zeros, count, count, bits);
+    let zeros = (!made.is_centered()).then(|| Tensor::from_vec([zeros.len()], zeros));
+    let weights = Tensor::from_vec([n, count, made.block * bits / 8], bytes);
+    Ok([Some(weights), Some(scales), zeros])
+}
+
+/// `MatMulNBits(x, integers, scales, zero points?, , bias?)`.
+fn product(g: &mut Graph, id: NodeId, (x, place): (ValueId, &Place), made: &Integers) {
+    let gemm = Gemm::view(&g[id]);
     let constant = |v: ValueId| g.constant(v).cloned();
     let bias = gemm.as_ref().filter(|op| op.beta != 0.0).and_then(|op| op.c);
     // A row that is added can be so by the operator itself.
-    let row = bias.and_then(constant).filter(|c| c.dims() == [n]);
+    let row = bias.and_then(constant).filter(|c| c.dims() == [made.n]);
     let beta = gemm.as_ref().map_or(1.0, |op| op.beta);
-    let row =
-        row.and_then(|row| row.to_reals()?.map(|x| x * f64::from(beta)).to_tensor(DataType::Float));
+    let real = |t: Tensor| t.to_reals()?.map(|x| x * f64::from(beta)).to_tensor(place.dtype);
+    let row = row.and_then(real);
     let mut emit = Emit::replace(g, id);
     let x = match gemm.as_ref().is_some_and(|op| op.transA != 0) {
         true => emit.op("Transpose", &[x], "transposed"),
         false => x,
     };
-    let b = emit.constant("weights", Tensor::from_vec([n, count, per_block], bytes));
-    let s = emit.constant("scales", Tensor::from_vec([n * count], scales));
-    let zeros = match made.is_centered() {
-        true => None,
-        false => {
-            let zeros = packed(&made.zeros, count, count, bits);
-            Some(emit.constant("zero_points", Tensor::from_vec([zeros.len()], zeros)))
-        }
-    };
-    let mut node = Node::new("MatMulNBits", [x, b, s], []);
+    let mut node = Node::new(
+        "MatMulNBits",
+        [Some(x), Some(made.weights), made.scales].into_iter().flatten(),
+        [],
+    );
     node.domain = MICROSOFT.to_owned();
-    for (name, value) in [("K", made.k), ("N", n), ("bits", bits), ("block_size", made.block)] {
+    for (name, value) in
+        [("K", made.k), ("N", made.n), ("bits", made.bits), ("block_size", made.block)]
+    {
         node = node.with(name, int(value));
     }
     let folded = row.map(|row| emit.constant("bias", row));
     match folded {
-        Some(row) => node.inputs.extend([zeros, None, Some(row)]),
-        None => node.inputs.extend(zeros.map(Some)),
+        Some(row) => node.inputs.extend([made.zeros, None, Some(row)]),
+        None => node.inputs.extend(made.zeros.map(Some)),
     }
     let Some(bias) = bias.filter(|_| folded.is_none()) else {
-        emit.last(node);
-        return Ok(());
+        return emit.last(node);
     };
     let product = emit.node(node, "product");
     let bias = match beta == 1.0 {
         true => bias,
         false => {
-            let beta = emit.constant("beta", Tensor::scalar(beta));
+            let beta = Tensor::scalar(beta);
+            let beta = beta.to_reals().and_then(|b| b.to_tensor(place.dtype)).unwrap_or(beta);
+            let beta = emit.constant("beta", beta);
             emit.op("Mul", &[bias, beta], "bias")
         }
     };
     emit.last(Node::new("Add", [product, bias], []));
-    Ok(())
 }
 
-/// `GatherBlockQuantized(integers, indices, scales, zero points)`: rows of a table.
-fn gather(g: &mut Graph, id: NodeId, made: &Blocks) -> Result<(), String> {
-    let indices = g[id].input(1).ok_or("it has no indices")?;
+/// As `GatherBlockQuantized` takes them.
+fn for_gather(place: &Place, made: &Blocks) -> Result<Constants, String> {
     let bits = made.rule.levels.dtype.bits();
     let (n, count) = (made.n, made.count());
     let dtype = match bits {
@@ -189,16 +258,20 @@ fn gather(g: &mut Graph, id: NodeId, made: &Blocks) -> Result<(), String> {
         let bytes = packed(values, values.len(), values.len(), bits);
         Tensor::new(dtype, vec![n, columns], bytes.into()).map_err(|e| e.to_string())
     };
-    let data = tensor(made.k, &made.integers)?;
-    let zeros = tensor(count, &made.zeros)?;
-    let mut emit = Emit::replace(g, id);
-    let data = emit.constant("table", data);
-    let scales = emit.constant("scales", Tensor::from_vec([n, count], made.scales.clone()));
-    let zeros = emit.constant("zero_points", zeros);
-    let mut node = Node::new("GatherBlockQuantized", [data, indices, scales, zeros], []);
+    let (data, zeros) = (tensor(made.k, &made.integers)?, tensor(count, &made.zeros)?);
+    let scales = steps(&[n, count], made.scales.clone(), place.dtype)?;
+    Ok([Some(data), Some(scales), Some(zeros)])
+}
+
+/// `GatherBlockQuantized(integers, indices, scales, zero points)`: rows of a table.
+fn gather(g: &mut Graph, id: NodeId, made: &Integers) -> Result<(), String> {
+    let indices = g[id].input(1).ok_or("it has no indices")?;
+    let emit = Emit::replace(g, id);
+    let inputs = [Some(made.weights), Some(indices), made.scales, made.zeros];
+    let mut node = Node::new("GatherBlockQuantized", inputs.into_iter().flatten(), []);
     node.domain = MICROSOFT.to_owned();
     for (name, value) in
-        [("bits", bits), ("block_size", made.block), ("gather_axis", 0), ("quantize_axis", 1)]
+        [("bits", made.bits), ("block_size", made.block), ("gather_axis", 0), ("quantize_axis", 1)]
     {
         node = node.with(name, int(value));
     }
