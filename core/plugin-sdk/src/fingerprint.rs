@@ -6,9 +6,9 @@ use crate::rewrite::for_each_graph_mut;
 use onnxd_onnx::Placement;
 use xxhash_rust::xxh3::Xxh3;
 
-/// A digest of what `model` computes and of all its names, in hexadecimal. Where it came from, documentation and other
-/// metadata make no difference. It tells models apart by accident, not by intent: for that, weights are read at the speed
-/// of memory.
+/// A digest of what `model` computes and of all its names, in hexadecimal. Where it came from, documentation and
+/// other metadata make no difference. It tells models apart that differ by accident, not by intent: for that,
+/// weights are read at the speed of memory.
 ///
 /// # Errors
 /// If the model cannot be encoded.
