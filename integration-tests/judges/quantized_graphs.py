@@ -5,8 +5,8 @@
 
 Every seed gives one float model, always the same (chains of what is quantized and of what is not, with weights that are
 shared, values that several read, residual branches, sub-graphs, outputs in the middle) and a few samples. It is
-quantized in pairs of forms, each with settings at random: static to 8 bits, static with 16 and 4 bits, dynamic, weights alone, and as
-Neural Compressor writes it. Every file must
+quantized in pairs of forms, each with settings at random: static to 8 bits, static with every operator that can be named, static with 16
+and 4 bits, dynamic, weights alone, and as Neural Compressor writes it. Every file must
 - pass `onnx.checker` with full_check, and run in ONNX Runtime without and with all graph optimizations;
 - be computed alike by `onnxd eval` and ONNX Runtime, and in both forms: cut at all integers that are computed, so that
   every part starts from the same ones, integers differ by one step at most, at few places, and floats by FLOATS;
@@ -44,6 +44,10 @@ DRAWS, NOISE = 8, 4.0
 OPTIMIZED = 0.5
 # Power below which nothing counts, relative to that of the outputs.
 NOTHING = 1e-9
+# Operators that compute on integers where they are named, and some that do so by themselves.
+NAMED = """Conv ConvTranspose Gemm MatMul Add Mul Relu Clip Concat Transpose Reshape Flatten Split Slice Gather GatherElements TopK MaxPool
+    AveragePool GlobalAveragePool Pad Softmax Where Sub Div CumSum ArgMax PRelu Tanh HardSigmoid Sigmoid Max Neg BatchNormalization
+    InstanceNormalization LayerNormalization EmbedLayerNormalization""".split()
 RECIPES = ("QDQ_OP_FP32_BIAS", "QDQ_OP_INT32_BIAS", "QDQ_OP_FP32_BIAS_QDQ")
 LEVEL = onnxruntime.GraphOptimizationLevel
 onnxruntime.set_default_logger_severity(4)
@@ -64,6 +68,9 @@ class Network(random_graphs.Maker):
             return
         choices = [self.linear, self.linear, self.linear_bias, self.activation, self.activation, self.residual, self.moved]
         choices += [self.moved, self.joined, self.split, self.arithmetic, self.softmax, self.mean, self.same, self.branch, self.pad]
+        choices += [self.function, self.choice, self.places, self.normalization]
+        if len(v[1]) == 3:
+            choices += [self.projections, self.projections, self.words]
         if len(v[1]) > 2:
             choices += [self.conv, self.conv, self.conv, self.conv_transpose, self.batch_norm, self.pool, self.relu_pad_pool]
             choices += [self.pair, self.flatten, self.matmul, self.attention, self.global_pool]
@@ -92,6 +99,67 @@ class Network(random_graphs.Maker):
         scores = s.add("MatMul", [name, other], (*shape[:-1], shape[-2]))
         s.add("Softmax", [scores], (*shape[:-1], shape[-2]), axis=len(shape) - 1)
         return s.add("MatMul", [s.last[0], name], shape)
+
+    def function(self, s, v):
+        name, shape = v
+        op = self.pick(["Sub", "Div", "PRelu", "Max", "Neg", "CumSum", "Tanh"])
+        if op == "CumSum":
+            return s.add(op, [name, s.const(np.array(self.int(1, len(shape) - 1)))], shape)
+        if op in ("Neg", "Tanh"):
+            return s.add(op, [name], shape)
+        if op == "Div":
+            return s.add(op, [name, s.const(self.rng.uniform(0.5, 4, shape[-1:]).astype(np.float32))], shape)
+        others = [u[0] for u in s.values if u[1] == shape] if op in ("Sub", "Max") else []
+        return s.add(op, [name, self.pick(others + [s.weights(shape[-1])])], shape)
+
+    def choice(self, s, v):
+        """Of two values, by constants."""
+        name, shape = v
+        others = [u[0] for u in s.values if u[1] == shape]
+        pair = [name, self.pick(others + [s.weights(shape[-1])])]
+        return s.add("Where", [s.const(self.rng.random(shape[1:]) < 0.5), *pair[::self.pick([1, -1])]], shape)
+
+    def places(self, s, v):
+        """The largest of an axis, elements at places, and where the largest are."""
+        name, shape = v
+        axis = self.int(1, len(shape) - 1)
+        out = lambda n: [n if i == axis else d for i, d in enumerate(shape)]
+        op = self.pick(["TopK", "GatherElements", "ArgMax"])
+        if op == "TopK":
+            k = self.int(1, shape[axis])
+            return s.add(op, [name, s.const(np.array([k]))], out(k), outputs=2, axis=axis)
+        if op == "GatherElements":
+            places = self.rng.integers(0, shape[axis], out(3))
+            return s.add(op, [name, s.const(places)], out(3), axis=axis)
+        found = s.add(op, [name], None, axis=axis)
+        if s is self.main:
+            s.extra_outputs.append(found)
+        return found
+
+    def normalization(self, s, v):
+        name, shape = v
+        if len(shape) < 3 or self.chance(0.3):
+            return self.softmax(s, v)
+        factors = [self.rng.uniform(0.5, 2, shape[1]), self.rng.standard_normal(shape[1])]
+        return s.add("InstanceNormalization", [name, *(s.const(f.astype(np.float32)) for f in factors)], shape)
+
+    def projections(self, s, v):
+        """Attention with its projections, as ONNX Runtime has it."""
+        name, shape = v
+        heads = self.int(1, 2)
+        hidden = heads * 4
+        given = [name, s.weights(shape[2], 3 * hidden), s.weights(3 * hidden)]
+        return s.add("Attention", given, (*shape[:2], hidden), domain="com.microsoft", num_heads=heads, unidirectional=self.int(0, 1))
+
+    def words(self, s, v):
+        """The first layer of BERT, for words that are always the same, though no constants."""
+        name, shape = v
+        like = s.add("IsNaN", [s.add("Gather", [name, s.const(np.array(0))], None, axis=2)], None)
+        ids = s.add("Cast", [like], None, to=onnx.TensorProto.INT32)
+        ids = s.add("Add", [ids, s.const(self.rng.integers(0, 20, shape[:2]).astype(np.int32))], None)
+        tables = [s.weights(20, shape[2]), s.weights(shape[1] + 1, shape[2]), "", s.weights(shape[2]), s.weights(shape[2])]
+        rows = s.add("EmbedLayerNormalization", [ids, "", *tables], None, outputs=2, domain="com.microsoft")[0]
+        return s.add("Add", [name, rows], shape)
 
     def joined(self, s, v):
         name, shape = v
@@ -159,6 +227,8 @@ def network(seed):
     make = Network(seed)
     model, rng = make.model(), np.random.default_rng(seed + 1)
     batch = make.main.values[0][1][0]
+    if not any(o.domain == "com.microsoft" for o in model.opset_import):
+        model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     for i in list(model.graph.input):
         first = i.type.tensor_type.shape.dim[:1]
         if i.name == "cond":
@@ -373,10 +443,11 @@ def ways(make):
     wide = settings(activation_type=pick(["uint16", "int16", "uint8"]), weight_type=pick(["int8", "int16", "uint16", "int4", "uint4"]))
     dynamic = settings(mode="dynamic", weight_type=pick(["int8", "uint8"]))
     alone = settings(mode="weight_only", weight_type=pick(["int4", "uint4", "int8", "uint8"]), block_size=pick([16, 32, 64]), reduce_range=False)
+    named = {**byte, "op_types": NAMED, "matmul_const_b_only": False}
     recipe = pick(RECIPES)
     inc = {"recipe": recipe, "reduce_range": chance(0.6), "per_channel": chance(0.8)}
     forms = ("QDQ", "QLinear")
-    return [("static", forms, byte), ("wide", forms, wide), ("dynamic", forms, dynamic), ("weights", forms, alone),
+    return [("static", forms, byte), ("named", forms, named), ("wide", forms, wide), ("dynamic", forms, dynamic), ("weights", forms, alone),
             ("inc", ("inc-qdq", "inc-qlinear"), inc), ("inc dynamic", ("inc-qdq", "inc-qlinear"), {"mode": "dynamic"})]
 
 

@@ -560,9 +560,9 @@ def fill_type(model, name):
     """The declared type of an output whose shape only inference knows."""
     info = next(o for o in model.graph.output if o.name == name)
     node = next(n for n in model.graph.node if name in n.output)
-    mask = node.op_type == "Dropout"
+    kinds = {"Dropout": TensorProto.BOOL, "ArgMax": TensorProto.INT64}
     like = next(o for o in model.graph.output if o.type.WhichOneof("value"))
-    info.type.tensor_type.elem_type = TensorProto.BOOL if mask else like.type.tensor_type.elem_type
+    info.type.tensor_type.elem_type = kinds.get(node.op_type, like.type.tensor_type.elem_type)
 
 
 # ---- judging ----

@@ -390,3 +390,31 @@ fn a_model_without_products_says_so() {
     let said = report["diagnostics"].to_string();
     assert!(said.contains("N0604") && said.contains("nothing was quantized"), "{said}");
 }
+
+#[test]
+fn operators_that_are_named_become_integers() {
+    let folder = folder_with(&["libonnxd_frontend_onnx.so", "libonnxd_quant_onnx.so"]);
+    let net = "net (float[2,4,6] x) => (float[2,4,6] y)
+        { t = Transpose<perm = [0, 2, 1]>(x) s = MatMul(x, t) a = Softmax(s) y = MatMul(a, x) }";
+    let model = Model::new(text::parse_graph(net).unwrap(), 8, 17);
+    write_model(&model, &folder.path().join("net.onnx"), &WriteOptions::default()).unwrap();
+    let samples = Tensor::from_vec(vec![12, 4, 6], weights(12 * 24, 3));
+    onnxd_arrays::write(&folder.path().join("calib.npz"), &vec![("x".into(), samples)]).unwrap();
+    let named = "quantization.op_types=[\"MatMul\",\"Softmax\",\"GRU\"]";
+    for (format, op, count) in [("QDQ", "QuantizeLinear", 4), ("QLinear", "QLinearSoftmax", 1)] {
+        let sets = [
+            &format!("quantization.format={format}"),
+            named,
+            "quantization.matmul_const_b_only=false",
+        ];
+        let (status, stderr, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
+        assert!(status <= 1, "{stderr}");
+        assert!(report["diagnostics"].to_string().contains("`GRU`"), "{report}");
+        let layers = report["quantization"]["layers"].as_array().unwrap();
+        assert!(layers.iter().all(|l| l["sqnr_db"].as_f64().is_some_and(|db| db > 20.0)));
+        assert_eq!(layers.len(), 3);
+        let made = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        let found = made.graph.nodes().filter(|(_, node)| node.op == op).count();
+        assert_eq!(found, count, "{format}");
+    }
+}

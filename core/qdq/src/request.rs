@@ -172,6 +172,7 @@ impl Request {
         let known = |op: &str| match mode {
             "dynamic" => dynamic::TYPES.contains(&op),
             "weight_only" => ["Gather", "Gemm", "MatMul"].contains(&op),
+            _ if self.products_alone => PRODUCTS.contains(&op),
             _ => [PRODUCTS.contains(&op), Follower::knows(op), asked::knows(op), op == EMBEDDINGS]
                 .contains(&true),
         };

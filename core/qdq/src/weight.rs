@@ -171,7 +171,9 @@ pub(crate) fn saturates(weights: &Tensor) -> bool {
 pub fn saturating(graph: &Graph) -> usize {
     let read = graph.nodes().filter(|(_, node)| node.op == "DequantizeLinear");
     let read: BTreeSet<ValueId> = read.filter_map(|(_, node)| node.input(0)).collect();
-    read.iter().filter(|v| graph[**v].initializer().is_some_and(saturates)).count()
+    // Factors of normalizations are vectors; nobody makes products of those.
+    let products = |w: &Tensor| w.rank() > 1 && saturates(w);
+    read.iter().filter(|v| graph[**v].initializer().is_some_and(products)).count()
 }
 
 /// `int8` as `uint8`, each 128 above; `None` for other types.

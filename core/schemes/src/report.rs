@@ -101,7 +101,9 @@ pub fn quantized_already(cx: &mut QuantizeContext) -> Result<(), Diagnostic> {
 
 /// That operators were chosen which do not become integers.
 fn idle(cx: &QuantizeContext) -> Option<Diagnostic> {
-    let request = params::request(cx).ok()?;
+    let mut request = params::request(cx).ok()?;
+    let format = params::key(cx, "format").as_str().unwrap_or_default();
+    request.products_alone = format.starts_with("inc-");
     let mode = params::key(cx, "mode").as_str().unwrap_or("static");
     let idle = request.idle_types(mode);
     let named = |op: &&str| format!("`{}`", shown(op));

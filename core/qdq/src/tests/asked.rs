@@ -247,6 +247,8 @@ fn what_is_named_and_cannot_be_done_is_told() {
     let idle = naming(&["Softmax", "Where", "TopK", "EmbedLayerNormalization", "Attention", "If"]);
     assert_eq!(idle.idle_types("static"), ["Attention", "If"]);
     assert_eq!(idle.idle_types("dynamic"), ["Softmax", "Where", "TopK", "If"]);
+    let alone = Request { products_alone: true, ..naming(&["Conv", "Softmax", "Relu"]) };
+    assert_eq!(alone.idle_types("static"), ["Softmax", "Relu"]);
 }
 
 #[test]
