@@ -185,7 +185,10 @@ impl Request {
     pub fn tables(&self) -> Option<Request> {
         let named = [EMBEDDINGS, "Gather"].into_iter().filter(|op| self.names(op));
         let op_types: Vec<String> = named.map(str::to_owned).collect();
-        (!op_types.is_empty()).then(|| Request { op_types, ..self.clone() })
+        // What gathers takes whole bytes everywhere.
+        let weight = Some(self.settings.weight).filter(|dtype| dtype.bits() == 8);
+        let settings = Settings { weight: weight.unwrap_or(DataType::Int8), ..self.settings };
+        (!op_types.is_empty()).then(|| Request { op_types, settings, ..self.clone() })
     }
 
     /// Whether [`Request::op_types`] names an operator.
