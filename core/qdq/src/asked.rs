@@ -5,7 +5,8 @@
 //! and what it computes becomes integers.
 
 use crate::coded::{dtype_of, int};
-use crate::request::Request;
+use crate::place::activation_levels;
+use crate::request::{Request, Settings};
 use crate::weight::finite;
 use crate::weighted::{FLOATS, Product, Weighted, no_pair};
 use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
@@ -102,9 +103,13 @@ pub(crate) fn is_place(node: &Node) -> bool {
     PLACES.contains(&node.op.as_str())
 }
 
-/// The range of what a node computes, where that is known without samples.
-pub(crate) fn range(node: &Node) -> Option<(f64, f64)> {
-    node.is("Softmax").then_some((0.0, 1.0))
+/// The range of what a node computes, where that is known without samples. That of `Softmax` ends a
+/// step before 1, so that the step is a power of two: `QLinearSoftmax` takes the whole part of what
+/// there is of them in 1.
+pub(crate) fn range(node: &Node, settings: Settings) -> Option<(f64, f64)> {
+    let levels = activation_levels(settings);
+    let all = (1u64 << settings.activation.bits()) as f64;
+    node.is("Softmax").then_some((0.0, (levels.max - levels.min) as f64 / all))
 }
 
 /// Whether a node that is named can compute on integers.

@@ -323,7 +323,7 @@ impl Planner<'_> {
         Quantized {
             provider: v,
             observed: self.clamp_of.get(&at).copied().unwrap_or(v),
-            known: asked.and_then(|id| asked::range(&self.graph[id])),
+            known: asked.and_then(|id| asked::range(&self.graph[id], self.plan.asked[&id])),
             computed: readers.computed.contains(&at),
             settings: settings.copied().unwrap_or(self.request.settings),
         }

@@ -102,10 +102,19 @@ fn divisors_that_may_become_zero_stay_as_they_are() {
 fn probabilities_have_the_range_that_they_can_have() {
     let graph = "g (float[2,6] x) => (float[2,6] y) { y = Softmax(x) }";
     let float = model(graph, 5);
-    let (_, done) = quantized(&float, &naming(&["Softmax"]), &samples(&float, 4, 8));
-    let y = done.tensors.iter().find(|t| t.name == "y").unwrap();
-    assert_eq!((y.zero_points[0], y.range), (0, Some((0.0, 255.0 * y.scales[0]))));
-    assert!((y.scales[0] - 1.0 / 255.0).abs() < 1e-9);
+    for (activation, symmetric, zero, steps) in [
+        (DataType::Uint8, false, 0, 256.0),
+        (DataType::Int8, false, -128, 256.0),
+        (DataType::Int8, true, 0, 128.0),
+        (DataType::Uint8, true, 128, 128.0),
+        (DataType::Uint16, false, 0, 65536.0),
+    ] {
+        let settings = Settings { activation, symmetric, ..Settings::default() };
+        let request = Request { settings, ..naming(&["Softmax"]) };
+        let (_, done) = quantized(&float, &request, &samples(&float, 4, 8));
+        let y = done.tensors.iter().find(|t| t.name == "y").unwrap();
+        assert_eq!((y.zero_points[0], y.scales[0]), (zero, 1.0 / steps), "{activation}");
+    }
 }
 
 #[test]
