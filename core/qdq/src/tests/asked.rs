@@ -101,7 +101,8 @@ fn divisors_that_may_become_zero_stay_as_they_are() {
 #[test]
 fn probabilities_have_the_range_that_they_can_have() {
     let graph = "g (float[2,6] x) => (float[2,6] y) { y = Softmax(x) }";
-    let float = model(graph, 5);
+    let mut float = model(graph, 5);
+    float.opsets.insert(String::new(), 21);
     for (activation, symmetric, zero, steps) in [
         (DataType::Uint8, false, 0, 256.0),
         (DataType::Int8, false, -128, 256.0),
