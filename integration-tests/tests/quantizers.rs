@@ -349,6 +349,30 @@ fn the_fewest_products_stay_in_float_for_a_loss() {
 }
 
 #[test]
+fn samples_round_weights_better_where_ranges_are_found_at_run_time() {
+    let (folder, float) = network();
+    let samples = Tensor::from_vec(vec![80, 2, 6, 6], weights(80 * 72, 5));
+    onnxd_arrays::write(&folder.path().join("calib.npz"), &vec![("x".into(), samples)]).unwrap();
+    let of = |files: &[&str], sets: &[&str]| {
+        let mode = ["quantization.format=QDQ", "quantization.mode=dynamic"];
+        let (status, stderr, report) = convert(folder.path(), files, &[&mode[..], sets].concat());
+        assert!(status <= 1, "{stderr}");
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        let tried = report["quantization"]["tried"].as_array().cloned().unwrap_or_default();
+        let chosen = tried.iter().find(|way| way["chosen"] == true).cloned().unwrap_or_default();
+        let rows = report["quantization"]["tensors"].to_string();
+        (ratio(&float, &model), chosen["what"].to_string(), rows)
+    };
+    let (without, chosen, _) = of(&["net.onnx"], &[]);
+    assert_eq!(chosen, "null");
+    for sets in [&[][..], &["quantization.accuracy=auto"]] {
+        let (with, chosen, rows) = of(&["net.onnx", "calib.npz"], sets);
+        assert!(chosen.contains("learned rounding") && rows.contains("learned rounding"), "{rows}");
+        assert!(with > without + 0.5, "{with} {without}");
+    }
+}
+
+#[test]
 fn bounds_hold_where_ranges_are_found_at_run_time() {
     let (folder, float) = network();
     let files = ["net.onnx", "calib.npz"];

@@ -107,6 +107,33 @@ pub(crate) struct To<T> {
     adds: bool,
 }
 
+/// Some columns of rows of `width` elements.
+#[derive(Clone, Debug)]
+pub struct Columns<'a> {
+    /// The rows, one after the other.
+    pub rows: &'a [f32],
+    /// Elements of a row.
+    pub width: usize,
+    /// Which columns.
+    pub columns: std::ops::Range<usize>,
+}
+
+/// Adds to `sums`, for all pairs of a left and a right column, their product summed over the rows.
+///
+/// # Panics
+/// If columns are not within the rows, or `sums` is too small.
+pub fn add_products(sums: &mut [f32], left: &Columns, right: &Columns) {
+    let (m, n) = (left.columns.len(), right.columns.len());
+    let count = |c: &Columns| c.rows.len() / c.width.max(1);
+    let sizes = Sizes { m, k: count(left).min(count(right)), n };
+    if m == 0 || n == 0 || sizes.k == 0 {
+        return;
+    }
+    let a = Matrix::transposed(left.rows, left.width).skip(left.columns.start);
+    let b = Matrix::new(right.rows, right.width).skip(right.columns.start);
+    multiply_add(sizes, a, b, sums, n);
+}
+
 /// `c += a * b`, where `c` has rows `stride` elements apart. The longer side of the product is
 /// shared out over the threads.
 ///

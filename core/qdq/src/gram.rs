@@ -7,6 +7,7 @@
 //! after it change best by `-e / U[j,j] * U[j,j+1..]`, where `inverse(H) = U' U` and `U` is upper
 //! triangular.
 
+use onnxd_eval::{Columns, add_products};
 use onnxd_ir::Tensor;
 use onnxd_quant::Statistic;
 use rayon::prelude::*;
@@ -24,33 +25,63 @@ const SAMPLES: usize = 512;
 #[derive(Clone, Debug)]
 pub(crate) struct Pairs {
     k: usize,
-    /// `[k, k]`, of which the upper triangle counts; empty until something was seen.
-    sums: Vec<f64>,
+    /// Each holds the sums of [`PART`] inputs with the first of them and all later ones; none until
+    /// something was seen.
+    parts: Vec<Vec<f32>>,
 }
 
 impl Pairs {
     /// For rows of `k` inputs.
     pub(crate) fn new(k: usize) -> Pairs {
-        Pairs { k, sums: Vec::new() }
+        Pairs { k, parts: Vec::new() }
+    }
+
+    /// Bytes that are taken for `k` inputs; too many for what no memory holds.
+    pub(crate) fn bytes(k: usize) -> usize {
+        let half = k.checked_add(PART).and_then(|more| k.checked_mul(more)).map(|n| n / 2);
+        half.and_then(|n| n.checked_mul(size_of::<f32>())).unwrap_or(usize::MAX)
     }
 
     /// Whether no finite sample was seen.
     pub(crate) fn is_empty(&self) -> bool {
-        !self.sums.iter().any(|x| *x > 0.0) || !self.sums.iter().all(|x| x.is_finite())
+        let all = || self.parts.iter().flatten();
+        !all().any(|x| *x > 0.0) || !all().all(|x| x.is_finite())
+    }
+
+    /// Of input `i` with itself and all later ones.
+    fn row(&self, i: usize) -> &[f32] {
+        let width = self.k - i / PART * PART;
+        let row = &self.parts[i / PART][i % PART * width..][..width];
+        &row[i % PART..]
+    }
+
+    /// Of two inputs.
+    fn sum(&self, i: usize, j: usize) -> f64 {
+        f64::from(self.row(i.min(j))[i.abs_diff(j)])
     }
 
     /// Takes in whole rows.
-    pub(crate) fn add(&mut self, rows: &[f64]) {
-        if self.sums.is_empty() {
-            self.sums = vec![0.0; self.k * self.k];
+    pub(crate) fn add(&mut self, rows: &[f32]) {
+        let k = self.k;
+        if self.parts.is_empty() {
+            let part = |first: usize| vec![0f32; PART.min(k - first) * (k - first)];
+            self.parts = (0..k).step_by(PART).map(part).collect();
         }
-        add(&mut self.sums, (rows, self.k), rows, true);
+        self.parts.par_iter_mut().enumerate().for_each(|(part, sums)| {
+            let (first, width) = (part * PART, k);
+            let left = Columns { rows, width, columns: first..k.min(first + PART) };
+            add_products(sums, &left, &Columns { rows, width, columns: first..k });
+        });
     }
 
     /// Takes `count` times the products of these means away: what is left is about the mean.
     pub(crate) fn center(&mut self, means: &[f64], count: f64) {
-        for (row, mean) in self.sums.chunks_mut(self.k).zip(means) {
-            row.iter_mut().zip(means).for_each(|(sum, other)| *sum -= count * mean * other);
+        for (part, sums) in self.parts.iter_mut().enumerate() {
+            let first = part * PART;
+            for (row, mean) in sums.chunks_mut(self.k - first).zip(&means[first..]) {
+                let others = row.iter_mut().zip(&means[first..]);
+                others.for_each(|(sum, other)| *sum -= (count * mean * other) as f32);
+            }
         }
     }
 
@@ -59,10 +90,11 @@ impl Pairs {
         let (k, damping) = (self.k, self.damping(share));
         let mut all = vec![0f32; k * k];
         all.par_chunks_mut(k).enumerate().with_min_len(PART).for_each(|(i, row)| {
-            for (j, x) in row.iter_mut().enumerate() {
-                *x = self.sums[i.min(j) * k + i.max(j)] as f32;
+            row[i..].copy_from_slice(self.row(i));
+            for (j, x) in row.iter_mut().enumerate().take(i) {
+                *x = self.row(j)[i - j];
             }
-            row[i] = (self.sums[i * k + i] + damping) as f32;
+            row[i] = (self.sum(i, i) + damping) as f32;
         });
         all
     }
@@ -70,12 +102,13 @@ impl Pairs {
     /// What each row of weights makes of the inputs, summed with every input over the samples.
     pub(crate) fn times(&self, rows: &[&[f32]]) -> Vec<Vec<f64>> {
         let mut found = vec![vec![0.0; self.k]; rows.len()];
-        for (i, sums) in self.sums.chunks(self.k).enumerate() {
+        for i in 0..self.k {
+            let sums = self.row(i);
             for (found, row) in found.iter_mut().zip(rows) {
                 let x = f64::from(row[i]);
-                found[i] += dot32(&sums[i..], &row[i..]);
-                let later = found[i + 1..].iter_mut().zip(&sums[i + 1..]);
-                later.for_each(|(to, sum)| *to += x * sum);
+                found[i] += dot32(sums, &row[i..]);
+                let later = found[i + 1..].iter_mut().zip(&sums[1..]);
+                later.for_each(|(to, sum)| *to += x * f64::from(*sum));
             }
         }
         found
@@ -83,7 +116,8 @@ impl Pairs {
 
     /// The sum of the squares of each input; empty until something was seen.
     pub(crate) fn squares(&self) -> Vec<f64> {
-        self.sums.iter().step_by(self.k + 1).copied().collect()
+        let seen = if self.parts.is_empty() { 0 } else { self.k };
+        (0..seen).map(|i| self.sum(i, i)).collect()
     }
 
     fn damping(&self, share: f64) -> f64 {
@@ -95,10 +129,11 @@ impl Pairs {
         let part = |first: usize| -> f64 {
             let rows: Vec<Vec<f32>> = (first..n.min(first + PART)).map(rows).collect();
             let mut sum = vec![0.0; rows.len()];
-            for (i, pairs) in self.sums.chunks(self.k).enumerate() {
+            for i in 0..self.k {
+                let pairs = self.row(i);
                 for (sum, row) in sum.iter_mut().zip(&rows) {
                     let x = f64::from(row[i]);
-                    *sum += x * (2.0 * dot32(&pairs[i..], &row[i..]) - pairs[i] * x);
+                    *sum += x * (2.0 * dot32(pairs, &row[i..]) - f64::from(pairs[0]) * x);
                 }
             }
             sum.iter().sum()
@@ -116,9 +151,9 @@ impl Statistic for Pairs {
         if tensor.dims().last() != Some(&k) || k == 0 {
             return;
         }
-        let mut pending: Vec<f64> = Vec::new();
+        let mut pending: Vec<f32> = Vec::new();
         onnxd_quant::blocks(tensor, |_, block| {
-            pending.extend_from_slice(block);
+            pending.extend(block.iter().map(|x| *x as f32));
             let whole = pending.len() / k;
             if whole >= SAMPLES {
                 self.add(&pending[..whole * k]);
@@ -129,35 +164,14 @@ impl Statistic for Pairs {
     }
 
     fn merge(&mut self, later: &Self) {
-        match self.sums.is_empty() {
-            true => self.sums.clone_from(&later.sums),
-            false => self.sums.iter_mut().zip(&later.sums).for_each(|(a, b)| *a += b),
-        }
-    }
-}
-
-/// Adds `left' right` for the same number of rows of both, rows of the right ones as long as those
-/// of the sums; of the upper triangle alone if they are the same.
-pub(crate) fn add(sums: &mut [f64], (left, n): (&[f64], usize), right: &[f64], triangle: bool) {
-    let k = sums.len() / n;
-    sums.par_chunks_mut(k).enumerate().with_min_len(PART).for_each(|(i, sums)| {
-        let first = if triangle { i } else { 0 };
-        let sums = &mut sums[first..];
-        // Four rows at a time, so that the sums are read and written less often.
-        let mut fours = left.chunks_exact(4 * n).zip(right.chunks_exact(4 * k));
-        for (left, right) in &mut fours {
-            let factors = [0, n, 2 * n, 3 * n].map(|row| left[row + i]);
-            let [a, b, c, d] = [0, k, 2 * k, 3 * k].map(|row| &right[row + first..row + k]);
-            for (j, sum) in sums.iter_mut().enumerate() {
-                *sum += (factors[0] * a[j] + factors[1] * b[j])
-                    + (factors[2] * c[j] + factors[3] * d[j]);
+        match self.parts.is_empty() {
+            true => self.parts.clone_from(&later.parts),
+            false => {
+                let both = self.parts.iter_mut().flatten().zip(later.parts.iter().flatten());
+                both.for_each(|(a, b)| *a += b);
             }
         }
-        let rest = left.chunks_exact(4 * n).remainder().chunks_exact(n);
-        for (left, right) in rest.zip(right.chunks_exact(4 * k).remainder().chunks_exact(k)) {
-            sums.iter_mut().zip(&right[first..]).for_each(|(sum, x)| *sum += left[i] * x);
-        }
-    });
+    }
 }
 
 /// `U` of the head of this file.
@@ -176,7 +190,7 @@ impl Inverse {
         let mut l = vec![0.0; k * k];
         for (i, row) in l.chunks_mut(k).enumerate() {
             for (j, x) in row.iter_mut().enumerate().take(i + 1) {
-                *x = pairs.sums[(k - 1 - i) * k + (k - 1 - j)];
+                *x = pairs.sum(k - 1 - i, k - 1 - j);
             }
             row[i] += damping;
         }
@@ -267,14 +281,14 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     rest + sums.iter().sum::<f64>()
 }
 
-fn dot32(a: &[f64], b: &[f32]) -> f64 {
+fn dot32(a: &[f32], b: &[f32]) -> f64 {
     let mut sums = [0.0; 8];
     let (a8, b8) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest = a8.remainder().iter().zip(b8.remainder()).map(|(a, b)| a * f64::from(*b));
+    let rest = a8.remainder().iter().zip(b8.remainder()).map(|(a, b)| f64::from(a * b));
     let rest: f64 = rest.sum();
     for (a, b) in a8.zip(b8) {
         for i in 0..8 {
-            sums[i] += a[i] * f64::from(b[i]);
+            sums[i] += f64::from(a[i]) * f64::from(b[i]);
         }
     }
     rest + sums.iter().sum::<f64>()
@@ -299,15 +313,15 @@ mod tests {
         let mut pairs = Pairs::new(k);
         pairs.see(&Tensor::from_vec([20, 2, k], x.clone()));
         let by_hand: f32 = x.chunks(k).map(|row| row[3] * row[7]).sum();
-        assert!((pairs.sums[3 * k + 7] - f64::from(by_hand)).abs() < 1e-4);
+        assert!((pairs.sum(3, 7) - f64::from(by_hand)).abs() < 1e-4);
         let u = Inverse::of(&pairs, DAMPING).unwrap();
-        let damping = DAMPING * (0..k).map(|i| pairs.sums[i * k + i]).sum::<f64>() / k as f64;
+        let damping = DAMPING * (0..k).map(|i| pairs.sum(i, i)).sum::<f64>() / k as f64;
         // U' U H is the identity.
         let at = |i: usize, j: usize| f64::from(u.values[i * k + j]);
         for i in 0..k {
             for j in 0..k {
                 let inverse = |i: usize, l: usize| (0..k).map(|m| at(m, i) * at(m, l)).sum::<f64>();
-                let sum = |l: usize| pairs.sums[l.min(j) * k + l.max(j)];
+                let sum = |l: usize| pairs.sum(l, j);
                 let h = |l: usize| sum(l) + if l == j { damping } else { 0.0 };
                 let found: f64 = (0..k).map(|l| inverse(i, l) * h(l)).sum();
                 assert!((found - f64::from(u8::from(i == j))).abs() < 1e-4, "{i} {j} {found}");

@@ -33,7 +33,7 @@ mod weighted;
 
 pub use apart::keep_sums_apart;
 pub use bake::bake;
-pub use dynamic::{quantize_dynamic, quantize_dynamic_but};
+pub use dynamic::{LearnedWeights, quantize_dynamic, quantize_dynamic_but};
 pub use fold::{Folded, fold, fold_products};
 pub use follower::Follower;
 pub use place::{Ranges, place};

@@ -48,18 +48,19 @@ impl Agreement {
         (self.elements > 0).then(ratio)
     }
 
-    /// Share of elements beyond the range; `None` if there were none.
-    #[must_use]
-    pub fn clipped(&self) -> Option<f64> {
-        (self.elements > 0).then(|| self.beyond as f64 / self.elements as f64)
-    }
-
-    fn merge(&mut self, other: &Agreement) {
+    /// Takes in what was seen elsewhere.
+    pub fn merge(&mut self, other: &Agreement) {
         self.elements += other.elements;
         self.signal += other.signal;
         self.noise += other.noise;
         self.max_abs = self.max_abs.max(other.max_abs);
         self.beyond += other.beyond;
+    }
+
+    /// Share of elements beyond the range; `None` if there were none.
+    #[must_use]
+    pub fn clipped(&self) -> Option<f64> {
+        (self.elements > 0).then(|| self.beyond as f64 / self.elements as f64)
     }
 
     fn see(&mut self, pair: &Pair, found: &[f64], reference: &[f64]) {
@@ -235,25 +236,42 @@ pub fn references(
 /// Why a sample cannot be had or a run failed; `N0507` if values have different shapes.
 pub fn agreements(
     engine: &dyn Engine,
+    models: (&Model, &Model),
+    pairs: &[Pair],
+    samples: &mut dyn Iterator<Item = Result<(Feeds, Feeds), Diagnostics>>,
+    known: (&[Kept], Limits),
+) -> Result<Vec<Agreement>, Diagnostics> {
+    let mut all = vec![Agreement::default(); pairs.len()];
+    let mut add = |run: &[Agreement]| all.iter_mut().zip(run).for_each(|(all, one)| all.merge(one));
+    each_agreement(engine, models, pairs, samples, known, &mut add)?;
+    Ok(all)
+}
+
+/// As [`agreements`], of each run by itself.
+///
+/// # Errors
+/// As [`agreements`].
+pub fn each_agreement(
+    engine: &dyn Engine,
     (reference, found): (&Model, &Model),
     pairs: &[Pair],
     samples: &mut dyn Iterator<Item = Result<(Feeds, Feeds), Diagnostics>>,
     (known, limits): (&[Kept], Limits),
-) -> Result<Vec<Agreement>, Diagnostics> {
+    see: &mut dyn FnMut(&[Agreement]),
+) -> Result<(), Diagnostics> {
     let mut of_reference = engine.prepare(reference)?;
     let mut of_found = engine.prepare(found)?;
     let mut wanted: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, pair) in pairs.iter().enumerate() {
         wanted.entry(&pair.found).or_default().push(at);
     }
-    let mut all = vec![Agreement::default(); pairs.len()];
     let mut known = known.iter();
     let mut largest = 1;
     loop {
         let now = samples.take(of_found.at_once().min(AT_ONCE_MAX / largest).max(1));
         let now = now.collect::<Result<Vec<(Feeds, Feeds)>, Diagnostics>>()?;
         if now.is_empty() {
-            return Ok(all);
+            return Ok(());
         }
         let mut kept: Vec<&Kept> = known.by_ref().take(now.len()).collect();
         let unknown: Vec<&Feeds> = now[kept.len()..].iter().map(|(feeds, _)| feeds).collect();
@@ -277,7 +295,7 @@ pub fn agreements(
             if let Some(problem) = comparer.problem {
                 return Err(problem.into());
             }
-            all.iter_mut().zip(&comparer.agreements).for_each(|(all, one)| all.merge(one));
+            see(&comparer.agreements);
         }
     }
 }

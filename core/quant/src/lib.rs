@@ -13,7 +13,7 @@ mod scale;
 mod stats;
 mod values;
 
-pub use agreement::{Agreement, Kept, Pair, agreements, references, selected};
+pub use agreement::{Agreement, Kept, Pair, agreements, each_agreement, references, selected};
 pub use extremes::{Channels, Extremes, MeanExtremes, MovingExtremes};
 pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use moments::Moments;

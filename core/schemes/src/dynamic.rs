@@ -9,9 +9,9 @@ use crate::search::{
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::ir::{Model, NodeId};
 use onnxd_qdq::accuracy::{
-    Base, equalized, expected, float_outputs, magnitudes, outputs_db, sites, smoothed,
+    Base, Learning, Score, equalized, expected, float_outputs, magnitudes, score, sites, smoothed,
 };
-use onnxd_qdq::{Attempt, Done, Form, Request, name_of, quantize_dynamic_but};
+use onnxd_qdq::{Attempt, Done, Form, LearnedWeights, Request, name_of, quantize_dynamic_but};
 use onnxd_quant::{Kept, Limits};
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -19,8 +19,14 @@ use std::time::Instant;
 /// Samples that a model runs on in next to no time, see [`few`].
 const QUICK: u64 = 8;
 
-/// A model, and what was done to it.
-type Way = (Model, &'static str);
+/// Samples that ways are measured on at most with `accuracy = "auto"`.
+const HELD_MAX: u64 = 64;
+
+/// Samples from which rounding is learned at most.
+const ROUNDED_MAX: u64 = 128;
+
+/// Multiplications that learning may take without being asked for.
+const EFFORT_MAX: f64 = (1u64 << 32) as f64;
 
 /// Quantizes with ranges of activations that are found at run time.
 ///
@@ -33,38 +39,25 @@ pub fn quantize_dynamic(
     form: Form,
     cx: &mut QuantizeContext,
 ) -> Outcome<Done> {
+    let samples = cx.calibration().samples();
     let auto = cx.text("quantization.accuracy") == Some("auto");
-    let bound = Bound::of(cx).filter(|_| !cx.calibration().is_empty());
-    let few = few(model);
-    let count = cx.calibration().samples().min(few);
-    let measured = count > 0 && (auto || count == few && few >= QUICK);
-    let (found, done, kept) = {
-        let mut search = Search {
-            data: Data(cx),
-            float: model,
-            request,
-            form,
-            count,
-            outputs: Vec::new(),
-            deadline: deadline(cx),
-            untried: 0,
-        };
-        let mut tried = Vec::new();
+    let bound = Bound::of(cx).filter(|_| samples > 0);
+    let measured = samples > 0 && (auto || few(model) >= QUICK);
+    let (found, done, change, kept) = {
+        let mut search = Search::new(model, request, form, Data(cx), auto);
         let base = match measured {
-            true => search.best(&mut tried)?,
-            false => evident(model, request),
+            true => search.best(auto)?,
+            false => evident(model, request).unwrap_or_else(|| Way::of(model.clone(), "")),
         };
-        let base = base.unwrap_or_else(|| (model.clone(), ""));
         let (floats, kept) = match bound {
-            Some(bound) => fewest(bound, &mut Fallback { base: &base.0, search: &mut search })?,
+            Some(bound) => fewest(bound, &mut Fallback { base: &base, search: &mut search })?,
             None => (BTreeSet::new(), String::new()),
         };
-        let (found, mut done) = search.made(&base.0, &floats)?;
-        done.tried = tried;
+        let (found, mut done) = search.made(&base, &floats)?;
+        done.tried = search.tried;
         done.notes.extend(unfinished(search.untried));
-        (found, done, (base.1, kept))
+        (found, done, base.change, kept)
     };
-    let (change, kept) = kept;
     if !change.is_empty() && !measured {
         cx.metadata("quantization.changed", change);
     }
@@ -73,34 +66,88 @@ pub fn quantize_dynamic(
     Ok(done)
 }
 
+/// A float model that computes the same as the one that was given and may lose less.
+struct Way {
+    model: Model,
+    /// What was done to it.
+    change: &'static str,
+    weights: LearnedWeights,
+}
+
+impl Way {
+    fn of(model: Model, change: &'static str) -> Way {
+        Way { model, change, weights: LearnedWeights::default() }
+    }
+
+    /// What the report calls it.
+    fn name(&self) -> String {
+        let mut parts =
+            vec![if self.change.is_empty() { "nothing changed before" } else { self.change }];
+        parts.extend((!self.weights.is_empty()).then_some("learned rounding"));
+        parts.join(", ")
+    }
+}
+
+/// A way that was measured, and its place among what was tried.
+struct Found {
+    at: usize,
+    way: Way,
+    score: Score,
+}
+
 struct Search<'c> {
     data: Data<'c>,
     float: &'c Model,
     request: &'c Request,
     form: Form,
-    /// Samples that ways are measured on.
-    count: u64,
-    /// What the float model gives on them.
+    /// Samples up to here say what to do, those between these say what it gives.
+    learned: u64,
+    held: (u64, u64),
+    /// What the float model gives on the samples that ways are measured on.
     outputs: Vec<Kept>,
     deadline: Instant,
     /// What there was no time for.
     untried: usize,
+    tried: Vec<Attempt>,
 }
 
-impl Search<'_> {
-    fn made(&self, base: &Model, floats: &BTreeSet<NodeId>) -> Outcome<(Model, Done)> {
-        let mut model = base.clone();
-        let done = quantize_dynamic_but(&mut model, self.request, self.form, floats)?;
+impl<'c> Search<'c> {
+    fn new(
+        float: &'c Model,
+        request: &'c Request,
+        form: Form,
+        data: Data<'c>,
+        auto: bool,
+    ) -> Search<'c> {
+        let samples = data.0.calibration().samples();
+        let most = if auto { HELD_MAX } else { few(float) };
+        let apart = data.whole((samples / 4).min(most));
+        // Too few samples to keep some apart are used twice.
+        let (learned, held) = match samples >= 8 && apart < samples {
+            true => (samples - apart, (samples - apart, samples)),
+            false => (samples, (0, samples.min(most))),
+        };
+        let (outputs, tried, untried) = (Vec::new(), Vec::new(), 0);
+        let deadline = deadline(data.0);
+        Search { data, float, request, form, learned, held, outputs, deadline, untried, tried }
+    }
+
+    fn made(&self, way: &Way, floats: &BTreeSet<NodeId>) -> Outcome<(Model, Done)> {
+        let mut model = way.model.clone();
+        way.weights.apply(&mut model, floats);
+        let mut done = quantize_dynamic_but(&mut model, self.request, self.form, floats)?;
+        way.weights.tell(&way.model, &mut done);
+        done.notes.extend(way.weights.notes.iter().cloned());
         Ok((model, done))
     }
 
-    fn measure(&mut self, base: &Model, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
-        let samples = || self.data.batches(0, self.count);
+    fn score(&mut self, way: &Way, floats: &BTreeSet<NodeId>) -> Outcome<Score> {
+        let samples = || self.data.batches(self.held.0, self.held.1);
         if self.outputs.is_empty() {
             self.outputs = float_outputs(self.float, &mut samples(), Limits::default())?;
         }
-        let (made, _) = self.made(base, floats)?;
-        outputs_db((self.float, &made), &mut samples(), &self.outputs, Limits::default())
+        let (made, _) = self.made(way, floats)?;
+        score((self.float, &made), &mut samples(), &self.outputs, Limits::default())
     }
 
     fn late(&mut self) -> bool {
@@ -109,30 +156,56 @@ impl Search<'_> {
         late
     }
 
-    /// What loses least on the samples, as long as there is time.
-    fn best(&mut self, tried: &mut Vec<Attempt>) -> Outcome<Option<Way>> {
-        let mut best: Option<(usize, Way)> = None;
-        for way in ways(self.float, self.request, &self.data, self.count)? {
-            if best.is_some() && self.late() {
-                continue;
-            }
-            let sqnr_db = self.measure(&way.0, &BTreeSet::new())?;
-            let what = if way.1.is_empty() { "nothing changed before" } else { way.1 };
-            if best.as_ref().is_none_or(|(at, _)| sqnr_db > tried[*at].sqnr_db) {
-                best = Some((tried.len(), way));
-            }
-            tried.push(Attempt { what: what.to_owned(), sqnr_db, chosen: false });
+    /// What clearly loses least, as long as there is time.
+    fn best(&mut self, auto: bool) -> Outcome<Way> {
+        let mut best = self.tell(Way::of(self.float.clone(), ""))?;
+        for way in ways(self.float, self.request, &self.data, self.learned.min(HELD_MAX))? {
+            best = self.better(best, way)?;
         }
-        Ok(best.map(|(at, way)| {
-            tried[at].chosen = true;
-            way
-        }))
+        let samples = self.learned.min(ROUNDED_MAX);
+        let little = LearnedWeights::effort(&best.way.model, self.request, samples) <= EFFORT_MAX;
+        let apart = self.learned <= self.held.0;
+        if apart && (auto || little) && !self.late() {
+            let learning = Learning {
+                samples: &|| self.data.batches(0, samples),
+                limits: Limits::default(),
+                corrected: false,
+                together: !auto,
+                go_on: &|| Instant::now() < self.deadline,
+            };
+            let mut weights = LearnedWeights::of(&best.way.model, self.request, &learning)?;
+            if !auto {
+                // Nobody asked for it.
+                weights.notes.clear();
+            }
+            let way = Way { model: best.way.model.clone(), change: best.way.change, weights };
+            best = self.better(best, way)?;
+        }
+        self.tried[best.at].chosen = true;
+        Ok(best.way)
+    }
+
+    /// The clearly better one.
+    fn better(&mut self, best: Found, way: Way) -> Outcome<Found> {
+        if self.late() {
+            return Ok(best);
+        }
+        let found = self.tell(way)?;
+        Ok(if best.score.is_beaten_by(&found.score) { found } else { best })
+    }
+
+    /// Measures a way and keeps for the report what it gives.
+    fn tell(&mut self, way: Way) -> Outcome<Found> {
+        let score = self.score(&way, &BTreeSet::new())?;
+        let (what, sqnr_db) = (way.name(), score.db());
+        self.tried.push(Attempt { what, sqnr_db, chosen: false });
+        Ok(Found { at: self.tried.len() - 1, way, score })
     }
 }
 
 /// A base of which nodes can be left out.
 struct Fallback<'s, 'c> {
-    base: &'s Model,
+    base: &'s Way,
     search: &'s mut Search<'c>,
 }
 
@@ -142,7 +215,7 @@ impl bound::Way for Fallback<'_, '_> {
             return Vec::new();
         };
         let names: BTreeSet<&str> = done.layers.iter().map(|l| l.name.as_str()).collect();
-        let graph = &self.base.graph;
+        let graph = &self.base.model.graph;
         let is = |id: &NodeId| {
             let inner = graph[*id].subgraphs().next().is_some();
             inner || names.contains(name_of(graph, &graph[*id]).as_str())
@@ -151,7 +224,7 @@ impl bound::Way for Fallback<'_, '_> {
     }
 
     fn ratio(&mut self, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
-        self.search.measure(self.base, floats)
+        Ok(self.search.score(self.base, floats)?.db())
     }
 
     fn model(&self, floats: &BTreeSet<NodeId>) -> Outcome<Model> {
@@ -178,20 +251,19 @@ fn evident(model: &Model, request: &Request) -> Option<Way> {
     let mut channels = expected(model, &sites);
     channels.retain(|_, channels| uneven(channels) >= OUTLIER);
     let (share, name) = SMOOTHED[0];
-    smoothed(model, &sites, &channels, share).map(|even| (even, name))
+    smoothed(model, &sites, &channels, share).map(|even| Way::of(even, name))
 }
 
 /// What may help.
 fn ways(model: &Model, request: &Request, data: &Data, samples: u64) -> Outcome<Vec<Way>> {
-    let mut ways = vec![(model.clone(), "")];
     let even = equalized(model, request.settings.per_channel)?;
-    ways.extend(even.map(|even| (even, EQUALIZED)));
+    let mut ways: Vec<Way> = even.into_iter().map(|even| Way::of(even, EQUALIZED)).collect();
     let base = Base::new(model.clone(), request, &BTreeSet::new());
     let sites = sites(&base);
     if !sites.is_empty() {
         let mut samples = data.batches(0, samples);
         let found = magnitudes(model, &sites, &mut samples, Limits::default())?;
-        let smooth = |(share, name)| Some((smoothed(model, &sites, &found, share)?, name));
+        let smooth = |(share, name)| Some(Way::of(smoothed(model, &sites, &found, share)?, name));
         ways.extend(SMOOTHED.into_iter().filter_map(smooth));
     }
     Ok(ways)

@@ -1,6 +1,7 @@
 //! What quantizers of several plugins share, because two plugins do not link together: what params
 //! ask for, the search for the best way to quantize, and what the report says.
 
+mod auto;
 mod bound;
 mod dynamic;
 mod params;

@@ -120,7 +120,6 @@ pub(crate) fn quantize(
         learned: samples,
         held: (0, 0),
         float: Vec::new(),
-        float_elsewhere: Vec::new(),
         deadline: deadline(cx),
         untried: 0,
         tried: Vec::new(),

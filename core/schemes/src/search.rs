@@ -1,9 +1,8 @@
 //! Static quantization: what is tried, what is measured, and what is taken.
 //!
-//! By default, weights are equalized where that is measured to help on a few samples. With
-//! `accuracy = "auto"`, everything that may help is tried on one part of the calibration data and
-//! measured on another. Where a signal-to-noise ratio is demanded, the fewest products that reach it
-//! stay in floating point.
+//! By default, weights are equalized where that is measured to help on a few samples; for
+//! `accuracy = "auto"` see `auto`. Where something is demanded of the outputs, the fewest products
+//! that keep it stay in floating point, see `bound`.
 
 use crate::bound::{Bound, Way, fewest, told};
 use crate::params;
@@ -30,18 +29,11 @@ pub(crate) fn few(model: &Model) -> u64 {
     ((1 << 25) / sizes.sum::<usize>().max(1) as u64).clamp(1, 16)
 }
 
-/// Samples on which choices are measured at most.
-const HELD_MAX: u64 = 64;
-
 /// Samples with which biases are corrected at most.
 const CORRECTED_MAX: u64 = 64;
 
 /// Samples from which rounding is learned at most.
 const ROUNDED_MAX: u64 = 128;
-
-/// By how many dB on one sample another choice must be better than the plain one to be taken; by less
-/// on more samples, as their mean tells more.
-const MARGIN: f64 = 0.4;
 
 /// How many times the median a channel of an activation must be for smoothing to be tried by
 /// default: one scale then leaves the others few integers.
@@ -112,8 +104,6 @@ pub(crate) struct Search<'c> {
     pub(crate) held: (u64, u64),
     /// What the float model gives on the samples that choices are measured on.
     pub(crate) float: Vec<Kept>,
-    /// The same on samples that ranges are made of.
-    pub(crate) float_elsewhere: Vec<Kept>,
     pub(crate) deadline: Instant,
     /// What there was no time for.
     pub(crate) untried: usize,
@@ -170,7 +160,7 @@ impl Data<'_> {
     }
 
     /// As many samples in whole batches, or a few more: a model may take no others.
-    fn whole(&self, samples: u64) -> u64 {
+    pub(crate) fn whole(&self, samples: u64) -> u64 {
         samples.next_multiple_of(self.batch())
     }
 
@@ -210,7 +200,6 @@ impl<'c> Search<'c> {
             learned: samples,
             held,
             float: Vec::new(),
-            float_elsewhere: Vec::new(),
             deadline: deadline(cx),
             untried: 0,
             tried: Vec::new(),
@@ -218,7 +207,13 @@ impl<'c> Search<'c> {
     }
 
     /// Ranges from samples, for one base.
-    fn observe(&mut self, base: usize, method: Method, from: u64, to: u64) -> Outcome<()> {
+    pub(crate) fn observe(
+        &mut self,
+        base: usize,
+        method: Method,
+        from: u64,
+        to: u64,
+    ) -> Outcome<()> {
         if from >= to {
             return Ok(());
         }
@@ -243,7 +238,11 @@ impl<'c> Search<'c> {
         parts
     }
 
-    fn made(&self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<(Base, Model, Done)> {
+    pub(crate) fn made(
+        &self,
+        trial: &Trial,
+        floats: &BTreeSet<NodeId>,
+    ) -> Outcome<(Base, Model, Done)> {
         let mut request = self.request.clone();
         request.settings.clip_weights = trial.clip_weights;
         let base = self.bases[trial.base].without(&request, floats);
@@ -269,6 +268,7 @@ impl<'c> Search<'c> {
             samples: &|| self.data.batches(0, self.learned.min(ROUNDED_MAX)),
             limits: Limits::default(),
             corrected: trial.correct,
+            together: false,
             go_on: &|| Instant::now() < self.deadline,
         };
         let rounding = learn_rounding((&base.model, &model), &base.plan.products, &learning)?;
@@ -288,30 +288,14 @@ impl<'c> Search<'c> {
     }
 
     /// Whether the time is over; what is not tried for that reason is counted.
-    fn late(&mut self) -> bool {
+    pub(crate) fn late(&mut self) -> bool {
         let late = Instant::now() > self.deadline;
         self.untried += usize::from(late);
         late
     }
 
-    /// Measures a trial on samples that ranges are made of: rare values that a narrower range gives
-    /// up need not be among those kept apart.
-    fn elsewhere(&mut self, trial: &Trial) -> Outcome<f64> {
-        if let Some(db) = trial.elsewhere {
-            return Ok(db);
-        }
-        let float = &self.bases[0].model;
-        let part = || self.data.batches(0, self.learned.min(HELD_MAX));
-        if self.float_elsewhere.is_empty() {
-            self.float_elsewhere = float_outputs(float, &mut part(), Limits::default())?;
-        }
-        let (_, model, _) = self.made(trial, &BTreeSet::new())?;
-        outputs_db((float, &model), &mut part(), &self.float_elsewhere, Limits::default())
-    }
-
     fn attempt(&mut self, mut trial: Trial) -> Outcome<Trial> {
         trial.db = self.measure(&trial, &BTreeSet::new())?;
-        trial.elsewhere = None;
         self.tried.push((trial.name(self.changes[trial.base]), trial.db));
         Ok(trial)
     }
@@ -365,84 +349,24 @@ impl<'c> Search<'c> {
         Ok(best)
     }
 
-    /// Everything that may help: first the base with its ranges, then what can be added to the best
-    /// of them.
-    fn all(&mut self) -> Outcome<Trial> {
-        let samples = self.learned;
-        let held = self.data.whole((samples / 4).min(HELD_MAX));
-        // Too few samples to keep some apart are used twice.
-        if samples >= 8 && held < samples {
-            (self.learned, self.held) = (samples - held, (samples - held, samples));
-        }
-        let share = params::percentile(self.data.0);
-        let methods =
-            [Method::MinMax, Method::Mse, Method::Percentile(share), Method::MovingAverage];
+    /// As [`Search::smooth`], of all channels that are uneven at all on a few samples.
+    pub(crate) fn smooth_all(&mut self) -> Outcome<()> {
         let sites = sites(&self.bases[0]);
-        if !sites.is_empty() {
-            let model = &self.bases[0].model;
-            let mut few = self.data.batches(0, few(model).min(self.learned));
-            let found = magnitudes(model, &sites, &mut few, Limits::default())?;
-            drop(few);
-            self.smooth(&sites, found, 1.0, &SMOOTHED);
+        if sites.is_empty() {
+            return Ok(());
         }
-        self.observe(0, Method::Mse, 0, self.learned)?;
-        let mut best = self.attempt(Trial::new(0, methods[0]))?;
-        for base in 0..self.bases.len() {
-            if base > 0 {
-                if self.late() {
-                    continue;
-                }
-                self.observe(base, Method::Mse, 0, self.learned)?;
-            }
-            for method in methods.into_iter().skip(usize::from(base == 0)) {
-                best = self.better(best, Trial::new(base, method))?;
-            }
-        }
-        for (clip_weights, correct) in [(true, false), (false, true)] {
-            let trial = Trial {
-                clip_weights: best.clip_weights || clip_weights,
-                correct: best.correct || correct,
-                ..best
-            };
-            best = self.better(best, trial)?;
-        }
-        best = self.rounded(best)?;
-        if self.held.0 > 0 {
-            self.observe(best.base, Method::Mse, self.held.0, self.held.1)?;
-        }
-        Ok(best)
+        let model = &self.bases[0].model;
+        let mut few = self.data.batches(0, few(model).min(self.learned));
+        let found = magnitudes(model, &sites, &mut few, Limits::default())?;
+        drop(few);
+        self.smooth(&sites, found, 1.0, &SMOOTHED);
+        Ok(())
     }
 
-    /// The best one with learned rounding, and with corrected biases too, where that is better.
-    fn rounded(&mut self, mut best: Trial) -> Outcome<Trial> {
-        for correct in [false, true] {
-            if self.late() {
-                continue;
-            }
-            let trial = Trial { correct, ..best };
-            let trial = Trial { rounding: Some(self.learn(&trial)?), ..trial };
-            best = self.better(best, trial)?;
-        }
-        Ok(best)
-    }
-
-    /// The clearly better one that is no worse elsewhere, as long as there is time: what a few
-    /// samples say of small differences need not hold for others.
-    fn better(&mut self, mut best: Trial, trial: Trial) -> Outcome<Trial> {
-        if self.late() {
-            return Ok(best);
-        }
-        let mut found = self.attempt(trial)?;
-        let measured = (self.held.1 - self.held.0).max(1);
-        if best.db + MARGIN / (measured as f64).sqrt() >= found.db {
-            return Ok(best);
-        }
-        if self.held.0 == 0 {
-            return Ok(found);
-        }
-        let (old, new) = (self.elsewhere(&best)?, self.elsewhere(&found)?);
-        (best.elsewhere, found.elsewhere) = (Some(old), Some(new));
-        Ok(if new >= old { found } else { best })
+    /// Samples of each part that ways are measured on at most: where many ways are tried, fewer of
+    /// models whose runs take long.
+    pub(crate) fn fold_max(&self) -> u64 {
+        4 * few(&self.bases[0].model)
     }
 
     /// The graph that is kept, with the ratio of every layer.

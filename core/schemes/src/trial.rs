@@ -13,14 +13,12 @@ pub(crate) struct Trial {
     pub(crate) rounding: Option<usize>,
     pub(crate) correct: bool,
     pub(crate) db: f64,
-    /// The same on samples that ranges are made of, once it was asked for.
-    pub(crate) elsewhere: Option<f64>,
 }
 
 impl Trial {
     pub(crate) fn new(base: usize, method: Method) -> Trial {
         let (clip_weights, rounding, correct) = (false, None, false);
-        Trial { base, method, clip_weights, rounding, correct, db: 0.0, elsewhere: None }
+        Trial { base, method, clip_weights, rounding, correct, db: 0.0 }
     }
 
     /// What the report calls it, where so was done to the base.

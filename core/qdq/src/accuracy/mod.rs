@@ -5,12 +5,14 @@ mod bias;
 mod classes;
 mod first;
 mod rounding;
+mod score;
 mod smooth;
 
 pub use bias::correct_biases;
 pub use classes::classes;
 pub use first::First;
 pub use rounding::{Learning, Rounding, learn_rounding};
+pub use score::Score;
 pub use smooth::{Site, expected, magnitudes, sites, smoothed};
 
 use crate::asked;
@@ -24,7 +26,8 @@ use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_eval::{Builtin, quoted};
 use onnxd_ir::{DataType, Graph, Model, NodeId, ValueId, ValueType};
 use onnxd_quant::{
-    Agreement, Feeds, Kept, Levels, Limits, Pair, Parts, Stats, agreements, references,
+    Agreement, Feeds, Kept, Levels, Limits, Pair, Parts, Stats, agreements, each_agreement,
+    references,
 };
 use onnxd_rewrite::{EqualizeWeights, Fuel, Pass, PassContext};
 use std::collections::{BTreeMap, BTreeSet};
@@ -225,23 +228,37 @@ pub fn float_outputs(
     references(&Builtin, float, &outputs(float), samples, (KEPT_MAX, limits))
 }
 
-/// How near the outputs of a quantized model are to those of the float model, in dB: the mean over
-/// the outputs that are floats. What the float model gives on the first samples may be `known`.
+/// How near the outputs of a quantized model are to those of the float model. What the float model
+/// gives on the first samples may be `known`.
 ///
 /// # Errors
 /// Why samples cannot be had, or a model does not run on them.
-pub fn outputs_db(
+pub fn score(
     (float, quantized): (&Model, &Model),
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
     known: &[Kept],
     limits: Limits,
-) -> Result<f64, Diagnostics> {
+) -> Result<Score, Diagnostics> {
     let models = (float, quantized);
     let mut both = samples.map(|feeds| feeds.map(|f| (f.clone(), f)));
-    let found = agreements(&Builtin, models, &outputs(float), &mut both, (known, limits))?;
-    let of = |a: &Agreement| a.sqnr_db().map(|db| db.min(300.0));
-    let known: Vec<f64> = found.iter().filter_map(of).collect();
-    Ok(known.iter().sum::<f64>() / known.len().max(1) as f64)
+    let mut score = Score::default();
+    let mut see = |run: &[Agreement]| score.runs.push(run.to_vec());
+    let pairs = outputs(float);
+    each_agreement(&Builtin, models, &pairs, &mut both, (known, limits), &mut see)?;
+    Ok(score)
+}
+
+/// As [`score`], in dB.
+///
+/// # Errors
+/// As [`score`].
+pub fn outputs_db(
+    models: (&Model, &Model),
+    samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
+    known: &[Kept],
+    limits: Limits,
+) -> Result<f64, Diagnostics> {
+    Ok(score(models, samples, known, limits)?.db())
 }
 
 /// Elements of what a product computes on a sample that are compared with those of the float graph.

@@ -1,12 +1,13 @@
 //! Attention with its projections: ONNX Runtime's `Attention` becomes `QAttention`, which projects
 //! integers; its scores stay in floating point.
 
-use super::Site;
-use super::product::{check, scales, want};
+use super::product::{check, scales};
+use super::{Site, Want};
 use crate::coded::{MICROSOFT, int};
 use crate::emit::Emit;
 use crate::report::Form;
 use crate::request::Settings;
+use crate::weighted::Product;
 use onnxd_ir::{Attr, Graph, Node, NodeId, Tensor};
 
 /// Attributes of `Attention` that `QAttention` lacks.
@@ -33,8 +34,8 @@ impl Site<'_, '_> {
             return Err("its weights are no matrix".to_owned());
         };
         let axis = Some(1);
-        let made = want(settings, axis.filter(|_| settings.per_channel));
-        let weights = self.weights(g, w, super::Want { outputs: axis, ..made })?;
+        let made = Want::of(Product::MatMul, axis, settings);
+        let weights = self.weights(g, w, Want { outputs: axis, ..made })?;
         let [xq, sx, zx] = self.activation(g, x);
         let [bias, mask, past] = [2, 3, 4].map(|slot| g[id].input(slot));
         let mut attrs = g[id].attrs.clone();

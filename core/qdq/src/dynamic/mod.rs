@@ -13,9 +13,12 @@
 mod attention;
 mod computed;
 pub(crate) mod embed;
+mod learned;
 mod lstm;
 mod product;
 mod table;
+
+pub use learned::LearnedWeights;
 
 use crate::coded::MICROSOFT;
 use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
@@ -103,6 +106,20 @@ struct Want {
     transposed: bool,
     /// One zero point for all channels.
     one_zero: bool,
+}
+
+impl Want {
+    /// Weights as the nearest integers.
+    fn integers(&self, weights: &Tensor) -> Result<Quantized, String> {
+        let rule = Rule::new(self.dtype, self.symmetric, self.reduced)
+            .ok_or_else(|| format!("weights of {} are not supported", self.dtype))?;
+        // With 8 bits, clipping gains less than what it does to a few outputs.
+        let rule = Rule { search: false, ..rule };
+        match self.axis {
+            Some(axis) => weight::per_channel(weights, axis, rule),
+            None => weight::per_tensor(weights, rule),
+        }
+    }
 }
 
 /// Weights as integers.
@@ -216,15 +233,7 @@ impl Site<'_, '_> {
             return Ok(known.clone());
         }
         let data = g.constant(w).ok_or("its weights are computed")?.clone();
-        let rule = Rule::new(want.dtype, want.symmetric, want.reduced)
-            .ok_or_else(|| format!("weights of {} are not supported", want.dtype))?;
-        // With 8 bits, clipping gains less than what it does to a few outputs.
-        let rule = Rule { search: false, ..rule };
-        let found = match want.axis {
-            Some(axis) => weight::per_channel(&data, axis, rule),
-            None => weight::per_tensor(&data, rule),
-        }?
-        .exact();
+        let found = want.integers(&data)?.exact();
         if want.outputs.is_some_and(|axis| found.sums_pass(axis, SUM_MAX)) {
             return Err("32 bits may not hold sums of so many products".to_owned());
         }

@@ -6,6 +6,7 @@ use crate::coded::MICROSOFT;
 use crate::emit::Emit;
 use crate::report::Form;
 use crate::request::Settings;
+use crate::weighted::Product;
 use onnxd_ir::ops::{Conv, Gemm, MatMul, Op};
 use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Tensor, ValueId};
 
@@ -51,9 +52,9 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         // Kernels take scales for the columns of a matrix only.
         let matrix = g.constant(w).is_some_and(|w| w.rank() == 2);
-        let axis = (settings.per_channel && matrix).then_some(1);
+        let want = Want::of(Product::MatMul, matrix.then_some(1), settings);
         let outputs = g.constant(w).map(|w| w.rank().saturating_sub(1));
-        let weights = self.weights(g, w, Want { outputs, ..want(settings, axis) })?;
+        let weights = self.weights(g, w, Want { outputs, ..want })?;
         let [xq, sx, zx] = self.activation(g, x);
         let integer = self.pass.form == Form::QLinear && matrix;
         self.pass.microsoft |= integer;
@@ -80,8 +81,7 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         let transposed = op.transB != 0;
         let outputs = Some(usize::from(!transposed));
-        let axis = outputs.filter(|_| settings.per_channel);
-        let want = Want { transposed, outputs, ..want(settings, axis) };
+        let want = Want { transposed, outputs, ..Want::of(Product::Gemm, outputs, settings) };
         let weights = self.weights(g, op.b, want)?;
         let [xq, sx, zx] = self.activation(g, op.a);
         let columns = g.constant(weights.integers).map_or(0, |w| w.dims()[1]);
@@ -138,13 +138,8 @@ impl Site<'_, '_> {
                 Some(data.reshaped(dims).map_err(|e| e.to_string())?)
             }
         };
-        let axis = settings.per_channel.then_some(0);
-        // ONNX Runtime's ConvInteger takes one zero point for all weights.
-        let want = want(settings, axis);
-        let symmetric = want.symmetric || axis.is_some() || settings.weight == DataType::Int8;
-        let outputs = Some(0);
-        let want = Want { dtype: settings.weight, symmetric, one_zero: true, outputs, ..want };
-        let weights = self.weights(g, op.w, want)?;
+        let want = Want::of(Product::Conv, Some(0), settings);
+        let weights = self.weights(g, op.w, Want { outputs: Some(0), ..want })?;
         let [xq, sx, zx] = self.activation(g, op.x);
         self.stale.extend(op.b);
         let attrs = g[id].attrs.clone();
@@ -175,20 +170,27 @@ pub(super) fn check(g: &Graph, w: ValueId) -> Result<(), String> {
     }
 }
 
-pub(super) fn want(settings: Settings, axis: Option<usize>) -> Want {
-    // Weights of `int8` are written as `uint8`, see `Quantized::exact`: they may have a zero point.
-    let dtype = match settings.weight {
-        DataType::Int8 if !settings.reduce_range => DataType::Uint8,
-        dtype => dtype,
-    };
-    Want {
-        axis,
-        outputs: None,
-        dtype,
-        symmetric: settings.symmetric,
-        reduced: settings.reduce_range,
-        transposed: false,
-        one_zero: false,
+impl Want {
+    /// What a product wants whose output channels run along `axis`, if one axis does.
+    pub(super) fn of(product: Product, axis: Option<usize>, settings: Settings) -> Want {
+        let axis = axis.filter(|_| settings.per_channel);
+        // Weights of `int8` are written as `uint8`, see `Quantized::exact`: they may have a zero
+        // point. ONNX Runtime's ConvInteger takes one zero point for all weights.
+        let one_zero = product == Product::Conv;
+        let dtype = match settings.weight {
+            DataType::Int8 if !settings.reduce_range && !one_zero => DataType::Uint8,
+            dtype => dtype,
+        };
+        let alike = one_zero && (axis.is_some() || settings.weight == DataType::Int8);
+        Want {
+            axis,
+            outputs: None,
+            dtype,
+            symmetric: settings.symmetric || alike,
+            reduced: settings.reduce_range,
+            transposed: false,
+            one_zero,
+        }
     }
 }
 

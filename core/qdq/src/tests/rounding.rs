@@ -58,7 +58,8 @@ impl Case {
         };
         let go_on = || in_time;
         let limits = Limits::default();
-        let learning = Learning { samples: &samples, limits, corrected, go_on: &go_on };
+        let together = false;
+        let learning = Learning { samples: &samples, limits, corrected, together, go_on: &go_on };
         let found =
             learn_rounding((&self.float, &self.nearest), &self.base.plan.products, &learning);
         found.unwrap_or_else(|d| panic!("{d}"))

@@ -77,7 +77,7 @@ pub fn quantize_weights(
     while let Some((data, float)) = float.as_ref().filter(|_| !groups.is_empty()) {
         let mut room = SUMS_MAX;
         let take = groups.iter().take_while(|g| {
-            let bytes = g.inputs.pow(2).saturating_mul(size_of::<f64>() * g.read.len());
+            let bytes = Pairs::bytes(g.inputs).saturating_mul(g.read.len());
             let fits = bytes <= room;
             room = room.saturating_sub(bytes);
             fits

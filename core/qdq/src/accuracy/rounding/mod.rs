@@ -15,6 +15,7 @@ mod solve;
 mod sums;
 
 use crate::coded::{decoded, floats};
+use crate::gram::Pairs;
 use crate::report::{Done, name_of};
 use crate::request::Settings;
 use crate::weight::Rule;
@@ -33,7 +34,7 @@ use sums::Sums;
 const ONE_BY_ONE_MAX: usize = 24;
 
 /// Bytes of what is remembered of inputs at a time.
-const SUMS_MAX: usize = 1 << 30;
+const SUMS_MAX: usize = 1 << 28;
 
 /// Inputs of a layer above which nothing is learned: what is remembered grows with the square.
 const INPUTS_MAX: usize = 4608;
@@ -56,6 +57,8 @@ pub struct Learning<'s> {
     pub limits: Limits<'s>,
     /// Biases are corrected afterwards, so that constant errors do not count where there are some.
     pub corrected: bool,
+    /// Few layers are learned at once, too, each for its own errors only: that takes fewer runs.
+    pub together: bool,
     /// Whether there is time for more layers.
     pub go_on: &'s dyn Fn() -> bool,
 }
@@ -81,6 +84,11 @@ impl Rounding {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.integers.is_empty()
+    }
+
+    /// The integers of a product's weights.
+    pub(crate) fn integers(&self, node: NodeId) -> Option<&Tensor> {
+        self.integers.get(&node)
     }
 
     /// Writes the integers into a graph that was quantized with the same weights, and names them in
@@ -124,7 +132,7 @@ pub fn learn_rounding(
     let mut learned = Rounding::default();
     let mut quantized = quantized.clone();
     let (mut sites, left) = sites((&float.graph, &quantized.graph), products, learning.corrected);
-    let one_by_one = sites.len() <= ONE_BY_ONE_MAX;
+    let one_by_one = sites.len() <= ONE_BY_ONE_MAX && !learning.together;
     let together = if one_by_one { 1 } else { sites.len() };
     let mut late = 0;
     while !sites.is_empty() {
@@ -134,14 +142,14 @@ pub fn learn_rounding(
         }
         let mut room = SUMS_MAX;
         let take = sites.iter().take(together).take_while(|site| {
-            let bytes = site.bytes();
+            let bytes = site.shape.bytes(one_by_one);
             let fits = bytes <= room;
             room = room.saturating_sub(bytes);
             fits
         });
         let rest = sites.split_off(take.count().max(1));
         let now = std::mem::replace(&mut sites, rest);
-        let seen = run((float, &quantized), &now, learning)?;
+        let seen = run((float, &quantized), &now, one_by_one, learning)?;
         let mut found = Rounding::default();
         for (site, sums) in now.iter().zip(seen) {
             let tensor = site.learn((&float.graph, &quantized.graph), sums, one_by_one);
@@ -222,7 +230,7 @@ fn site(
     }
     let dims = weights.dims().to_vec();
     let shape = Shape::of(float, product, &dims).ok_or(OTHER)?;
-    if shape.k > INPUTS_MAX || shape.bytes() > SUMS_MAX {
+    if shape.k > INPUTS_MAX || shape.bytes(true) > SUMS_MAX {
         return Err("what they read has too many channels");
     }
     let node = &quantized[product.node];
@@ -258,10 +266,6 @@ fn bias(graph: &Graph, product: &Weighted) -> Option<Vec<f64>> {
 }
 
 impl Site {
-    fn bytes(&self) -> usize {
-        self.shape.bytes()
-    }
-
     /// The weights of all groups as they are now.
     fn rows(&self, (float, quantized): (&Graph, &Graph)) -> Option<Vec<Weights>> {
         let (shape, node) = (&self.shape, self.readers.first()?.node);
@@ -303,10 +307,13 @@ impl Site {
 }
 
 impl Shape {
-    /// Of what is remembered; too many for what no memory holds.
-    fn bytes(&self) -> usize {
-        let one = self.k.checked_mul(self.k + self.n).and_then(|n| n.checked_mul(self.groups));
-        one.and_then(|n| n.checked_mul(size_of::<f64>())).unwrap_or(usize::MAX)
+    /// Of what is remembered, of outputs too if errors `before` count; too many for what no memory
+    /// holds.
+    fn bytes(&self, before: bool) -> usize {
+        let cross = self.k.checked_mul(if before { self.n } else { 0 });
+        let cross = cross.and_then(|n| n.checked_mul(size_of::<f32>()));
+        let one = cross.and_then(|cross| Pairs::bytes(self.k).checked_add(cross));
+        one.and_then(|n| n.checked_mul(self.groups)).unwrap_or(usize::MAX)
     }
 }
 
@@ -330,12 +337,13 @@ impl Observer for Shown<'_> {
 fn run(
     (float, quantized): (&Model, &Model),
     sites: &[Site],
+    before: bool,
     learning: &Learning,
 ) -> Result<Vec<Vec<Sums>>, Diagnostics> {
     let Limits { bytes_max, stop, .. } = learning.limits;
     let mut of_float = Builtin.prepare(float)?;
     let mut of_quantized = Builtin.prepare(quantized)?;
-    let empty = |s: &Site| vec![Sums::new(s.shape.n, s.shape.k); s.shape.groups];
+    let empty = |s: &Site| vec![Sums::new(s.shape.n, s.shape.k, before); s.shape.groups];
     let mut sums: Vec<Vec<Sums>> = sites.iter().map(empty).collect();
     let readers =
         || sites.iter().enumerate().flat_map(|(i, s)| s.readers.iter().map(move |r| (i, r)));

@@ -77,9 +77,8 @@ impl Shape {
         if x.len() / self.k != y.len() / self.n || x.len() % self.k + y.len() % self.n != 0 {
             return None;
         }
-        let wide = |part: &[f32]| part.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>();
         for (x, y) in x.chunks(TOGETHER * self.k).zip(y.chunks(TOGETHER * self.n)) {
-            sums.add(&wide(x), &wide(y), 0);
+            sums.add(x, y, 0);
         }
         Some(())
     }
@@ -114,10 +113,10 @@ impl Shape {
                     let (item, place) = chosen(*i);
                     for channel in g * channels..(g + 1) * channels {
                         let plane = &x[(item * c + channel) * area..][..area];
-                        let tap = |at: &Option<usize>| at.map_or(0.0, |at| f64::from(plane[at]));
+                        let tap = |at: &Option<usize>| at.map_or(0.0, |at| plane[at]);
                         rows.extend(taps.iter().map(tap));
                     }
-                    let out = |r: usize| f64::from(y[(item * m + g * self.n + r) * places + place]);
+                    let out = |r: usize| y[(item * m + g * self.n + r) * places + place];
                     outs.extend((0..self.n).map(out));
                 }
                 sums.add(&rows, &outs, g * self.n);

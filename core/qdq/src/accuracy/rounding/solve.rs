@@ -214,10 +214,10 @@ mod tests {
         let (mut found, mut nearest, mut least) = (0.0, 0.0, 0.0);
         for _ in 0..40 {
             let mut pairs = Pairs::new(K);
-            let samples: Vec<f64> = (0..20)
+            let samples: Vec<f32> = (0..20)
                 .flat_map(|_| {
                     let common = next();
-                    [(); K].map(|()| f64::from(common + 0.4 * next()))
+                    [(); K].map(|()| common + 0.4 * next())
                 })
                 .collect();
             pairs.add(&samples);

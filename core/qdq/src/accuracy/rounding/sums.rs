@@ -1,7 +1,8 @@
 //! What is kept of the rows that a product reads: the same memory for ten samples as for a million.
 
 use super::solve::{Task, Weights, settle};
-use crate::gram::{DAMPING, Inverse, Pairs, add};
+use crate::gram::{DAMPING, Inverse, Pairs};
+use onnxd_eval::{Columns, add_products};
 use rayon::prelude::*;
 
 /// Rows of weights that are worked on together, so that what they share is read once.
@@ -19,8 +20,8 @@ const UNKNOWN: f64 = 1.0;
 pub(super) struct Sums {
     k: usize,
     pairs: Pairs,
-    /// `[n, k]`: of outputs by inputs.
-    cross: Vec<f64>,
+    /// `[n, k]`: of outputs by inputs; nothing where only the layer's own errors count.
+    cross: Vec<f32>,
     inputs: Vec<f64>,
     outputs: Vec<f64>,
     count: f64,
@@ -29,11 +30,12 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    pub(super) fn new(n: usize, k: usize) -> Sums {
+    /// Outputs are looked at if errors that came `before` count.
+    pub(super) fn new(n: usize, k: usize, before: bool) -> Sums {
         Sums {
             k,
             pairs: Pairs::new(k),
-            cross: vec![0.0; n * k],
+            cross: vec![0.0; if before { n * k } else { 0 }],
             inputs: vec![0.0; k],
             outputs: vec![0.0; n],
             count: 0.0,
@@ -47,21 +49,23 @@ impl Sums {
     }
 
     /// Takes in rows; the outputs are those from `first` on.
-    pub(super) fn add(&mut self, x: &[f64], y: &[f64], first: usize) {
+    pub(super) fn add(&mut self, x: &[f32], y: &[f32], first: usize) {
+        self.pairs.add(x);
+        sum_rows(&mut self.inputs, x);
+        self.count += (x.len() / self.k) as f64;
+        if self.cross.is_empty() {
+            return;
+        }
         let n = self.outputs.len();
         let mut y = y.to_vec();
         if let Some(last) = self.bias.len().checked_sub(1) {
-            let of = |r: usize| self.bias[(first + r).min(last)];
+            let of = |r: usize| self.bias[(first + r).min(last)] as f32;
             y.chunks_mut(n).for_each(|y| y.iter_mut().enumerate().for_each(|(r, y)| *y -= of(r)));
         }
-        self.pairs.add(x);
-        add(&mut self.cross, (&y, n), x, false);
-        for (sums, rows) in [(&mut self.inputs, x), (&mut self.outputs, &y)] {
-            for row in rows.chunks(sums.len()) {
-                sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
-            }
-        }
-        self.count += (x.len() / self.k) as f64;
+        let left = Columns { rows: &y, width: n, columns: 0..n };
+        let right = Columns { rows: x, width: self.k, columns: 0..self.k };
+        add_products(&mut self.cross, &left, &right);
+        sum_rows(&mut self.outputs, &y);
     }
 
     /// Leaves what is about the means, where a bias takes up the rest.
@@ -70,7 +74,7 @@ impl Sums {
         let means = mean(&self.inputs);
         self.pairs.center(&means, self.count);
         for (row, sum) in self.cross.chunks_mut(self.k).zip(&self.outputs) {
-            row.iter_mut().zip(&means).for_each(|(to, mean)| *to -= sum * mean);
+            row.iter_mut().zip(&means).for_each(|(to, mean)| *to -= (sum * mean) as f32);
         }
     }
 
@@ -94,10 +98,11 @@ impl Sums {
         let share = DAMPING + UNKNOWN * self.k as f64 / self.count;
         let inverse = (self.k <= INVERTED_MAX).then(|| Inverse::of(&self.pairs, share)).flatten();
         let gram = self.pairs.damped(share);
-        let parts = rows.par_chunks(TOGETHER).zip(self.cross.par_chunks(TOGETHER * self.k));
-        let found = parts.flat_map_iter(|(rows, cross)| {
+        let parts = rows.par_chunks(TOGETHER).enumerate();
+        let found = parts.flat_map_iter(|(part, rows)| {
+            let first = part * TOGETHER * self.k;
             let slopes = match before {
-                true => self.slopes(rows, cross),
+                true => self.slopes(rows, &self.cross[first..first + rows.len() * self.k]),
                 false => vec![vec![0.0; self.k]; rows.len()],
             };
             let tasks = rows.iter().zip(slopes).map(|(row, slope)| Task::new(row, slope));
@@ -107,12 +112,19 @@ impl Sums {
     }
 
     /// What is missing in the outputs of rows, summed with the inputs.
-    fn slopes(&self, rows: &[Weights], cross: &[f64]) -> Vec<Vec<f32>> {
+    fn slopes(&self, rows: &[Weights], cross: &[f32]) -> Vec<Vec<f32>> {
         let weights: Vec<&[f32]> = rows.iter().map(|row| row.values.as_slice()).collect();
         let made = self.pairs.times(&weights);
-        let slope = |(cross, made): (&[f64], Vec<f64>)| -> Vec<f32> {
-            cross.iter().zip(made).map(|(c, m)| (c - m) as f32).collect()
+        let slope = |(cross, made): (&[f32], Vec<f64>)| -> Vec<f32> {
+            cross.iter().zip(made).map(|(c, m)| (f64::from(*c) - m) as f32).collect()
         };
         cross.chunks(self.k).zip(made).map(slope).collect()
+    }
+}
+
+/// Adds rows to sums, one for each column.
+fn sum_rows(sums: &mut [f64], rows: &[f32]) {
+    for row in rows.chunks(sums.len()) {
+        sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += f64::from(*x));
     }
 }

@@ -1,0 +1,221 @@
+//! `accuracy = "auto"` of static quantization: everything that may help is tried, and what clearly
+//! helps is taken.
+//!
+//! Ranges are made of some samples and measured on others: samples are dealt to folds, each of which
+//! is measured with the ranges of all others, so that every sample counts once and none for itself
+//! (cross-validation). In the end, ranges are those of all samples. What takes long to learn is
+//! learned once, without the last fold, and measured on that.
+
+use crate::params;
+use crate::search::{Outcome, Search};
+use crate::trial::Trial;
+use onnxd_qdq::accuracy::{Score, float_outputs};
+use onnxd_qdq::calibrate::Method;
+use onnxd_quant::{Kept, Limits, Statistic, Stats};
+use std::collections::{BTreeMap, BTreeSet};
+use std::slice::SliceIndex;
+
+/// Folds that samples are dealt to.
+const FOLDS: u64 = 4;
+
+/// What was seen of the values of a base in some samples.
+type Seen = BTreeMap<String, Stats>;
+
+/// Samples that are measured with the ranges of all others.
+struct Fold {
+    from: u64,
+    to: u64,
+    /// What the float model gives on them.
+    float: Vec<Kept>,
+}
+
+/// How samples are dealt: those before the folds are in all ranges.
+struct Folds {
+    all: Vec<Fold>,
+    /// By base, what was seen before the folds, and in each.
+    seen: BTreeMap<usize, Vec<Seen>>,
+}
+
+/// A trial and what it gives on each fold.
+#[derive(Clone)]
+struct Found {
+    trial: Trial,
+    scores: Vec<Score>,
+}
+
+/// The best of those that clearly lose less than what would be done without being asked for the
+/// best. Among these, the mean decides.
+struct Best {
+    plain: Found,
+    found: Found,
+}
+
+impl Found {
+    /// What some of the folds say together.
+    fn score(&self, folds: impl SliceIndex<[Score], Output = [Score]>) -> Score {
+        let mut all = Score::default();
+        self.scores[folds].iter().for_each(|score| all.append(score.clone()));
+        all
+    }
+}
+
+impl Search<'_> {
+    /// Everything that may help: first the base with its ranges, then what can be added to the best
+    /// of them.
+    pub(crate) fn all(&mut self) -> Outcome<Trial> {
+        let mut folds = self.dealt();
+        let share = params::percentile(self.data.0);
+        let mut methods =
+            vec![Method::MinMax, Method::Mse, Method::Percentile(share), Method::MovingAverage];
+        // What would be done without being asked for the best is among what is tried.
+        let own = params::method(self.data.0);
+        methods.retain(|method| *method != own);
+        methods.insert(0, own);
+        self.smooth_all()?;
+        self.see(0, &mut folds)?;
+        let mut plain = Found { trial: Trial::new(0, own), scores: Vec::new() };
+        for at in 0..folds.all.len() {
+            plain.scores.push(self.score(&plain.trial, at, &mut folds)?);
+        }
+        let db = plain.score(..).db();
+        self.tell(&mut plain.trial, db);
+        let mut best = Best { found: plain.clone(), plain };
+        for base in 0..self.bases.len() {
+            if base > 0 {
+                if self.late() {
+                    continue;
+                }
+                self.see(base, &mut folds)?;
+            }
+            for method in methods.iter().skip(usize::from(base == 0)) {
+                best = self.better(best, Trial::new(base, *method), &mut folds)?;
+            }
+            let taken = best.found.trial.base;
+            folds.seen.retain(|base, _| *base == taken);
+        }
+        let clipped = Trial { clip_weights: true, ..best.found.trial };
+        best = self.better(best, clipped, &mut folds)?;
+        let trial = self.learned_too(best.found, &mut folds)?;
+        self.bases[trial.base].seen = folds.ranges(trial.base, None);
+        Ok(trial)
+    }
+
+    /// Samples in folds; too few of them are used twice.
+    fn dealt(&mut self) -> Folds {
+        let samples = self.learned;
+        let size = self.data.whole((samples / FOLDS).min(self.fold_max()).max(1));
+        let count = (samples / size).min(FOLDS);
+        let fold = |i: u64| {
+            let from = samples - (count - i) * size;
+            Fold { from, to: from + size, float: Vec::new() }
+        };
+        let whole = || vec![Fold { from: 0, to: samples, float: Vec::new() }];
+        let all = if samples < 8 || count < 2 { whole() } else { (0..count).map(fold).collect() };
+        Folds { all, seen: BTreeMap::new() }
+    }
+
+    /// Sees what values a base has.
+    fn see(&mut self, base: usize, folds: &mut Folds) -> Outcome<()> {
+        let mut parts = Vec::new();
+        let first = folds.all.first().map_or(0, |fold| fold.from);
+        let ends = folds.all.iter().map(|fold| (fold.from, fold.to));
+        for (from, to) in std::iter::once((0, first)).chain(ends) {
+            self.bases[base].seen = Seen::new();
+            self.observe(base, Method::Mse, from, to)?;
+            parts.push(std::mem::take(&mut self.bases[base].seen));
+        }
+        folds.seen.insert(base, parts);
+        Ok(())
+    }
+
+    /// What a trial gives on fold number `at`, with the ranges of the others.
+    fn score(&mut self, trial: &Trial, at: usize, folds: &mut Folds) -> Outcome<Score> {
+        self.bases[trial.base].seen = folds.ranges(trial.base, Some(at));
+        let fold = &mut folds.all[at];
+        let float = &self.bases[0].model;
+        let samples = || self.data.batches(fold.from, fold.to);
+        if fold.float.is_empty() {
+            fold.float = float_outputs(float, &mut samples(), Limits::default())?;
+        }
+        let (_, model, _) = self.made(trial, &BTreeSet::new())?;
+        let known = &fold.float;
+        onnxd_qdq::accuracy::score((float, &model), &mut samples(), known, Limits::default())
+    }
+
+    /// The better one, as long as there is time. What is clearly worse on some folds is not measured
+    /// on more.
+    fn better(&mut self, best: Best, trial: Trial, folds: &mut Folds) -> Outcome<Best> {
+        if self.late() {
+            return Ok(best);
+        }
+        let Best { plain, found: before } = best;
+        let mut found = Found { trial, scores: Vec::new() };
+        for at in 0..folds.all.len() {
+            found.scores.push(self.score(&trial, at, folds)?);
+            if found.score(..).is_beaten_by(&before.score(..=at)) {
+                break;
+            }
+        }
+        let (same, score) = (before.score(..found.scores.len()), found.score(..));
+        let gain = score.db() - same.db();
+        self.tell(&mut found.trial, before.trial.db + gain);
+        let whole = found.scores.len() == folds.all.len();
+        let better = whole && gain > 0.0 && plain.score(..).is_beaten_by(&score);
+        Ok(Best { plain, found: if better { found } else { before } })
+    }
+
+    /// Keeps for the report what a trial gives.
+    fn tell(&mut self, trial: &mut Trial, db: f64) {
+        trial.db = db;
+        self.tried.push((trial.name(self.changes[trial.base]), db));
+    }
+
+    /// The best one with corrected biases, learned rounding or both, where that is better: learned
+    /// from the samples before the last fold, and measured on that.
+    fn learned_too(&mut self, best: Found, folds: &mut Folds) -> Outcome<Trial> {
+        let last = folds.all.len() - 1;
+        if last > 0 {
+            (self.learned, self.held) =
+                (folds.all[last].from, (folds.all[last].from, folds.all[last].to));
+        }
+        let (plain, before) = (best.score(last..), best.trial);
+        let mut best = before;
+        for (round, correct) in [(false, true), (true, false), (true, true)] {
+            if self.late() {
+                continue;
+            }
+            self.bases[before.base].seen = folds.ranges(before.base, Some(last));
+            let mut trial = Trial { correct, ..before };
+            if round {
+                trial.rounding = Some(self.learn(&trial)?);
+            }
+            let score = self.score(&trial, last, folds)?;
+            self.tell(&mut trial, before.db + score.db() - plain.db());
+            if plain.is_beaten_by(&score) && trial.db > best.db {
+                best = trial;
+            }
+        }
+        Ok(best)
+    }
+}
+
+impl Folds {
+    /// What was seen of a base's values in all samples but those of one fold.
+    fn ranges(&self, base: usize, without: Option<usize>) -> Seen {
+        let mut all = Seen::new();
+        let parts = self.seen.get(&base).into_iter().flatten().enumerate();
+        let alone = self.all.len() == 1;
+        for (_, part) in parts.filter(|(at, _)| alone || without.is_none_or(|fold| *at != fold + 1))
+        {
+            for (name, stats) in part {
+                match all.get_mut(name) {
+                    Some(before) => before.merge(stats),
+                    None => {
+                        all.insert(name.clone(), stats.clone());
+                    }
+                }
+            }
+        }
+        all
+    }
+}
