@@ -34,6 +34,17 @@ pub struct Ways {
     pub scale: bool,
 }
 
+/// How weights become integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// To the nearest, in ranges with the least error of the weights.
+    Alike,
+    /// The same, where the errors of large inputs count more.
+    Weighed,
+    /// Errors are made up for.
+    Compensated,
+}
+
 /// What is known of the inputs of a product.
 #[derive(Clone)]
 pub(super) struct Known<'p> {
@@ -59,37 +70,32 @@ impl<'p> Known<'p> {
         self.factors.as_ref().map_or(1.0, |factors| factors[input])
     }
 
-    /// Whether errors of these weights are better made up for, and the sum of squared errors of the
-    /// product so.
-    fn better(&self, part: &Part) -> (bool, f64) {
-        let plain = self.error(part, &self.made(part, false));
-        match &self.inverse {
-            None => (false, plain),
-            Some(_) => {
-                let left = self.error(part, &self.made(part, true));
-                (left < plain, left.min(plain))
-            }
-        }
+    /// The way with the least sum of squared errors of the product, and that.
+    fn better(&self, part: &Part) -> (How, f64) {
+        let error = |how| (how, self.error(part, &self.made(part, how)));
+        let (alike, weighed) = (error(How::Alike), error(How::Weighed));
+        let compensated = self.inverse.as_ref().map(|_| error(How::Compensated));
+        let all = [Some(alike), Some(weighed), compensated].into_iter().flatten();
+        all.fold(alike, |best, other| if other.1 < best.1 { other } else { best })
     }
 
-    /// Weights as integers, with errors made up for or not.
-    fn made(&self, part: &Part, compensate: bool) -> Blocks {
+    /// Weights as integers.
+    fn made(&self, part: &Part, how: How) -> Blocks {
         let (way, sizes) = (part.way, (part.n, part.k));
-        match self.inverse.as_ref().filter(|_| compensate) {
-            None => {
-                let squares = self.pairs.squares();
-                let squares = squares.iter().enumerate().map(|(i, x)| x / self.factor(i).powi(2));
-                let matters = even(squares.collect());
-                Blocks::of(&part.rows, sizes, &Way { matters: Some(&matters), ..way })
+        let later = self.inverse.as_deref().filter(|_| how == How::Compensated);
+        let matters = match (how, later) {
+            (How::Alike, _) => return Blocks::of(&part.rows, sizes, &way),
+            // What is left of an error once it is made up for.
+            (_, Some(inverse)) => {
+                (0..part.k).map(|i| f64::from(inverse.row(i)[0]).powi(-2)).collect()
             }
-            Some(inverse) => {
-                // What is left of an error once it is made up for.
-                let left = |i: usize| f64::from(inverse.row(i)[0]).powi(-2);
-                let matters = even((0..part.k).map(left).collect());
-                let way = Way { matters: Some(&matters), later: Some(inverse), ..way };
-                Blocks::of(&part.rows, sizes, &way)
+            (_, None) => {
+                let squares = self.pairs.squares().into_iter().enumerate();
+                squares.map(|(i, x)| x / self.factor(i).powi(2)).collect()
             }
-        }
+        };
+        let matters = even(matters);
+        Blocks::of(&part.rows, sizes, &Way { matters: Some(&matters), later, ..way })
     }
 
     fn error(&self, part: &Part, made: &Blocks) -> f64 {
@@ -113,9 +119,9 @@ impl<'p> Known<'p> {
     /// product gives.
     pub(super) fn quantize(&self, part: &Part) -> (Blocks, &'static str, Option<f64>) {
         let some = part.sample(part.n, MEASURED_MAX);
-        let (compensated, noise) = self.better(&some);
+        let (how, noise) = self.better(&some);
         let signal = self.signal(&some);
-        let method = match (self.factors.is_some(), compensated) {
+        let method = match (self.factors.is_some(), how == How::Compensated) {
             (true, true) => "AWQ, GPTQ",
             (true, false) => "AWQ",
             (false, true) => "GPTQ",
@@ -123,7 +129,7 @@ impl<'p> Known<'p> {
         };
         let ratio = signal > 0.0 && noise > 0.0;
         let sqnr_db = ratio.then(|| 10.0 * (signal / noise).log10());
-        (self.made(part, compensated), method, sqnr_db)
+        (self.made(part, how), method, sqnr_db)
     }
 
     /// The factors with the least error of some products, if that is clearly less than without.
