@@ -95,7 +95,7 @@ impl Search<'_> {
         }
         let clipped = Trial { clip_weights: true, ..best.found.trial };
         best = self.better(best, clipped, &mut folds)?;
-        let trial = self.learned_too(best.found, &mut folds)?;
+        let trial = self.learned_too(&best.found, &mut folds)?;
         self.bases[trial.base].seen = folds.ranges(trial.base, None);
         Ok(trial)
     }
@@ -172,7 +172,7 @@ impl Search<'_> {
 
     /// The best one with corrected biases, learned rounding or both, where that is better: learned
     /// from the samples before the last fold, and measured on that.
-    fn learned_too(&mut self, best: Found, folds: &mut Folds) -> Outcome<Trial> {
+    fn learned_too(&mut self, best: &Found, folds: &mut Folds) -> Outcome<Trial> {
         let last = folds.all.len() - 1;
         if last > 0 {
             (self.learned, self.held) =

@@ -11,6 +11,7 @@ use crate::{Request, Settings};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_ir::ops::{Conv, DequantizeLinear, Gemm, Op};
 use onnxd_ir::{At, DataType, Graph, Model, NodeId, Tensor, ValueId};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Weights that were learned, for products of the main graph.
@@ -123,14 +124,15 @@ fn code(graph: &mut Graph, products: &[(Weighted, Settings)]) -> BTreeMap<NodeId
     for (product, settings) in products {
         let want = Want::of(product.product, product.axis, *settings);
         let key = (product.w, want);
-        if !known.contains_key(&key) {
-            let Some(found) = graph.constant(product.w).and_then(|w| want.integers(w).ok()) else {
-                continue;
-            };
-            let Some(read) = read(graph, product.w, &found) else { continue };
-            known.insert(key, (read, found));
-        }
-        let (read, found) = &known[&key];
+        let (read, found) = match known.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let weights = graph.constant(product.w);
+                let Some(found) = weights.and_then(|w| want.integers(w).ok()) else { continue };
+                let Some(read) = read(graph, product.w, &found) else { continue };
+                new.insert((read, found))
+            }
+        };
         graph.set_input(product.node, Weighted::W, Some(*read));
         nearest.insert(product.node, found.clone());
     }
