@@ -30,24 +30,30 @@ pub(crate) struct Placer<'g> {
     parameters: BTreeMap<ValueId, (ValueId, ValueId)>,
     /// What the report says about ranges.
     method: &'g str,
+    /// Names of nodes as the float graph has them: those without one are called by their outputs,
+    /// which change.
+    names: BTreeMap<NodeId, String>,
 }
 
 /// Applies a plan to the graph that it was made for.
 pub fn place(graph: &mut Graph, plan: &Plan, ranges: &Ranges, method: &str) -> Done {
     let scales = scales(graph, plan, ranges);
     let done = Done { signed: plan.signed, ..Done::default() };
-    let mut placer = Placer { graph, done, scales, parameters: BTreeMap::new(), method };
+    let left = plan.left.iter().map(|(node, _)| *node);
+    let named = plan.choices().into_iter().chain(left);
+    let names = named.map(|id| (id, name_of(graph, &graph[id]))).collect();
+    let mut placer = Placer { graph, done, scales, parameters: BTreeMap::new(), method, names };
     placer.remove_clamps(&plan.clamps);
     for (v, quantized) in &plan.values {
         placer.value(*v, quantized, plan);
     }
     products::quantize(&mut placer, &plan.products);
     placer.asked(plan);
-    let mut done = placer.done;
     for (node, why) in &plan.left {
-        done.leave(&name_of(graph, &graph[*node]), *why);
+        let name = placer.name(*node);
+        placer.done.leave(&name, *why);
     }
-    done
+    placer.done
 }
 
 /// The scale of every value that becomes integers. One without a range, because no sample reached
@@ -101,6 +107,12 @@ pub(crate) fn activation_levels(settings: Settings) -> Levels {
 }
 
 impl Placer<'_> {
+    /// What the report calls a node.
+    pub(crate) fn name(&self, node: NodeId) -> String {
+        let name = || name_of(self.graph, &self.graph[node]);
+        self.names.get(&node).cloned().unwrap_or_else(name)
+    }
+
     /// What params name: the factors of normalizations, and a row of the report for each.
     fn asked(&mut self, plan: &Plan) {
         let mut norms = Vec::new();
@@ -108,9 +120,9 @@ impl Placer<'_> {
             match asked::norm(self.graph, *id) {
                 Some(norm) => norms.push((norm, *settings)),
                 None => {
-                    let node = &self.graph[*id];
+                    let (name, node) = (self.name(*id), &self.graph[*id]);
                     self.done.layers.push(QuantizedLayer {
-                        name: name_of(self.graph, node),
+                        name,
                         op: node.op.clone(),
                         written_as: format!("{} on {}", node.op, settings.activation),
                         sqnr_db: None,

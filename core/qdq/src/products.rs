@@ -2,7 +2,7 @@
 
 use crate::lanes::{add_magnitudes, sum_magnitudes};
 use crate::place::{Placer, half_step};
-use crate::report::{QuantizedLayer, name_of};
+use crate::report::QuantizedLayer;
 use crate::request::Settings;
 use crate::weight::{self, Rule};
 use crate::weighted::{Product, Weighted};
@@ -24,20 +24,14 @@ type Known = BTreeMap<(ValueId, Option<usize>, DataType, [bool; 2]), (ValueId, V
 pub(crate) fn quantize(placer: &mut Placer, products: &[(Weighted, Settings)]) {
     let mut known = Known::new();
     for (product, settings) in products {
+        let name = placer.name(product.node);
         match quantize_one(placer, product, *settings, &mut known) {
             Ok(()) => {
-                let node = &placer.graph[product.node];
-                placer.done.layers.push(QuantizedLayer {
-                    name: name_of(placer.graph, node),
-                    op: node.op.clone(),
-                    written_as: format!("{} on {}", node.op, settings.weight),
-                    sqnr_db: None,
-                });
+                let op = placer.graph[product.node].op.clone();
+                let written_as = format!("{op} on {}", settings.weight);
+                placer.done.layers.push(QuantizedLayer { name, op, written_as, sqnr_db: None });
             }
-            Err(why) => {
-                let name = name_of(placer.graph, &placer.graph[product.node]);
-                placer.done.leave(&name, why);
-            }
+            Err(why) => placer.done.leave(&name, why),
         }
     }
 }

@@ -72,11 +72,13 @@ fn first_samples_tell_everything_at_once() {
     let found = first.observe_first(&mut feeds(), &parts, &sites, limits).unwrap();
     assert_eq!(found.outputs, float_outputs(&float, &mut feeds(), limits).unwrap());
     assert_eq!(found.magnitudes, magnitudes(&float, &sites, &mut feeds(), limits).unwrap());
-    let (quantized, _) = base.quantize(Method::MinMax);
+    let (quantized, done) = base.quantize(Method::MinMax);
     let print = onnxd_ir::text::print_model;
     assert_eq!(print(&first.quantize(Method::MinMax).0), print(&quantized));
     let layers = |base: &Base| layers_db(base, &quantized, &mut feeds(), limits).unwrap();
     assert_eq!(layers(&first).len(), 4);
+    let known = layers(&first);
+    assert!(done.layers.iter().all(|l| known.contains_key(&l.name)), "{:?} {known:?}", done.layers);
     assert_eq!(layers(&first), layers(&base));
 }
 
