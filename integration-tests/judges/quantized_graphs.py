@@ -373,6 +373,8 @@ def noisy(float_model, constants, computed, shapes, rng):
     """The float model with noise of half a step in all that became integers; None if weights are others."""
     copy = onnx.ModelProto.FromString(float_model.SerializeToString())
     graph, count = copy.graph, 0
+    # Weights that are inputs too are quantized as such where nothing is fed.
+    shapes = {t.name: tuple(t.dims) for t in graph.initializer} | shapes
     if set(constants) - {t.name for t in graph.initializer}:
         return None, 0
     for t in graph.initializer:
