@@ -269,3 +269,29 @@ fn only_what_no_input_overrides_is_kept() {
     }
     assert_eq!(executor.kept.load(std::sync::atomic::Ordering::Relaxed), 8);
 }
+
+/// What is the same in each round of a loop is computed once, in the first run too.
+#[test]
+fn constants_of_a_body_are_kept_from_round_to_round() {
+    let model = parsed(
+        r#"<ir_version: 8, opset_import: ["" : 17]>
+        g (float[2] x) => (float[2] y) <int64 n = {3}, bool c = {1}, float[2] k = {3, 4}> {
+            b = Neg(k)
+            z = Add(x, b)
+            y = Loop(n, c, z) <body = b (int64 i, bool keep, float[2] s)
+                => (bool again, float[2] t) <float[2] k = {1, 2}> {
+                again = Identity(keep)
+                a = Neg(k)
+                t = Add(s, a)
+            }>
+        }"#,
+    );
+    let executor = Executor::new(&model).unwrap();
+    let fed = feeds(&[("x", Tensor::vector(vec![10f32, 20.0]))]);
+    let run = || executor.run(&fed, RunOptions::default()).unwrap()[0].1.clone();
+    let kept = || executor.kept.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(run(), Tensor::vector(vec![4f32, 10.0]));
+    assert_eq!(kept(), 8, "the body's, which ran three times");
+    assert_eq!(run(), Tensor::vector(vec![4f32, 10.0]));
+    assert_eq!(kept(), 16, "and that of the main graph, which ran twice");
+}

@@ -326,10 +326,10 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         outputs.map_err(|fault| fault.at(node, layer_of(node, Some(frame.graph))))
     }
 
-    /// Keeps tensors for later runs, as far as a part of the memory goes; not in the first run, which
-    /// may be the only one.
+    /// Keeps tensors for later runs of the same graph, as far as a part of the memory goes; those of
+    /// the main graph not in its first run, which may be the only one.
     fn keep(&self, kept: &OnceLock<Vec<Tensor>>, outputs: &[Item]) {
-        if self.executor.is_fresh() {
+        if self.depth == 1 && self.executor.is_fresh() {
             return;
         }
         let bytes: usize = outputs.iter().map(Item::byte_len).sum();
