@@ -82,7 +82,7 @@ impl Search<'_> {
         let mut best = Best { found: plain.clone(), plain };
         for base in 0..self.bases.len() {
             if base > 0 {
-                if self.late() {
+                if self.clock.late() {
                     continue;
                 }
                 self.see(base, &mut folds)?;
@@ -145,7 +145,7 @@ impl Search<'_> {
     /// The better one, as long as there is time. What is clearly worse on some folds is not measured
     /// on more.
     fn better(&mut self, best: Best, trial: Trial, folds: &mut Folds) -> Outcome<Best> {
-        if self.late() {
+        if self.clock.late() {
             return Ok(best);
         }
         let Best { plain, found: before } = best;
@@ -181,7 +181,7 @@ impl Search<'_> {
         let (plain, before) = (best.score(last..), best.trial);
         let mut best = before;
         for (round, correct) in [(false, true), (true, false), (true, true)] {
-            if self.late() {
+            if self.clock.late() {
                 continue;
             }
             self.bases[before.base].seen = folds.ranges(before.base, Some(last));

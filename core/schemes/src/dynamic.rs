@@ -3,9 +3,8 @@
 //! `accuracy = "auto"`.
 
 use crate::bound::{self, Bound, fewest, told};
-use crate::search::{
-    Data, EQUALIZED, OUTLIER, Outcome, SMOOTHED, deadline, few, uneven, unfinished,
-};
+use crate::clock::Clock;
+use crate::search::{Data, EQUALIZED, OUTLIER, Outcome, ROUNDED_MAX, SMOOTHED, few, uneven};
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::ir::{Model, NodeId};
 use onnxd_qdq::accuracy::{
@@ -14,16 +13,12 @@ use onnxd_qdq::accuracy::{
 use onnxd_qdq::{Attempt, Done, Form, LearnedWeights, Request, name_of, quantize_dynamic_but};
 use onnxd_quant::{Kept, Limits};
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 /// Samples that a model runs on in next to no time, see [`few`].
 const QUICK: u64 = 8;
 
 /// Samples that ways are measured on at most with `accuracy = "auto"`.
 const HELD_MAX: u64 = 64;
-
-/// Samples from which rounding is learned at most.
-const ROUNDED_MAX: u64 = 128;
 
 /// Multiplications that learning may take without being asked for.
 const EFFORT_MAX: f64 = (1u64 << 32) as f64;
@@ -55,7 +50,7 @@ pub fn quantize_dynamic(
         };
         let (found, mut done) = search.made(&base, &floats)?;
         done.tried = search.tried;
-        done.notes.extend(unfinished(search.untried));
+        done.notes.extend(search.clock.unfinished());
         (found, done, base.change, kept)
     };
     if !change.is_empty() && !measured {
@@ -105,9 +100,7 @@ struct Search<'c> {
     held: (u64, u64),
     /// What the float model gives on the samples that ways are measured on.
     outputs: Vec<Kept>,
-    deadline: Instant,
-    /// What there was no time for.
-    untried: usize,
+    clock: Clock,
     tried: Vec<Attempt>,
 }
 
@@ -127,9 +120,8 @@ impl<'c> Search<'c> {
             true => (samples - apart, (samples - apart, samples)),
             false => (samples, (0, samples.min(most))),
         };
-        let (outputs, tried, untried) = (Vec::new(), Vec::new(), 0);
-        let deadline = deadline(data.0);
-        Search { data, float, request, form, learned, held, outputs, deadline, untried, tried }
+        let (outputs, tried, clock) = (Vec::new(), Vec::new(), Clock::of(data.0));
+        Search { data, float, request, form, learned, held, outputs, clock, tried }
     }
 
     fn made(&self, way: &Way, floats: &BTreeSet<NodeId>) -> Outcome<(Model, Done)> {
@@ -150,12 +142,6 @@ impl<'c> Search<'c> {
         score((self.float, &made), &mut samples(), &self.outputs, Limits::default())
     }
 
-    fn late(&mut self) -> bool {
-        let late = Instant::now() > self.deadline;
-        self.untried += usize::from(late);
-        late
-    }
-
     /// What clearly loses least, as long as there is time.
     fn best(&mut self, auto: bool) -> Outcome<Way> {
         let mut best = self.tell(Way::of(self.float.clone(), ""))?;
@@ -165,13 +151,13 @@ impl<'c> Search<'c> {
         let samples = self.learned.min(ROUNDED_MAX);
         let little = LearnedWeights::effort(&best.way.model, self.request, samples) <= EFFORT_MAX;
         let apart = self.learned <= self.held.0;
-        if apart && (auto || little) && !self.late() {
+        if apart && (auto || little) && !self.clock.late() {
             let learning = Learning {
                 samples: &|| self.data.batches(0, samples),
                 limits: Limits::default(),
                 corrected: false,
                 together: !auto,
-                go_on: &|| Instant::now() < self.deadline,
+                go_on: &|| !self.clock.is_over(),
             };
             let mut weights = LearnedWeights::of(&best.way.model, self.request, &learning)?;
             if !auto {
@@ -187,7 +173,7 @@ impl<'c> Search<'c> {
 
     /// The clearly better one.
     fn better(&mut self, best: Found, way: Way) -> Outcome<Found> {
-        if self.late() {
+        if self.clock.late() {
             return Ok(best);
         }
         let found = self.tell(way)?;
@@ -240,7 +226,7 @@ impl bound::Way for Fallback<'_, '_> {
     }
 
     fn late(&mut self) -> bool {
-        self.search.late()
+        self.search.clock.late()
     }
 }
 

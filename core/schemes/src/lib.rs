@@ -3,6 +3,7 @@
 
 mod auto;
 mod bound;
+mod clock;
 mod dynamic;
 mod params;
 mod reload;

@@ -2,8 +2,9 @@
 //! integers as the samples did. What was decided with the samples is kept, too.
 
 use crate::bound::{self, Bound};
+use crate::clock::Clock;
 use crate::params;
-use crate::search::{Data, EQUALIZED, SMOOTHED, Search, deadline};
+use crate::search::{Data, EQUALIZED, SMOOTHED, Search};
 use crate::trial::Trial;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::{Graph, Model, NodeId};
@@ -120,8 +121,7 @@ pub(crate) fn quantize(
         learned: samples,
         held: (0, 0),
         float: Vec::new(),
-        deadline: deadline(cx),
-        untried: 0,
+        clock: Clock::of(cx),
         tried: Vec::new(),
     };
     if learns && !without {

@@ -5,6 +5,7 @@
 //! that keep it stay in floating point, see `bound`.
 
 use crate::bound::{Bound, Way, fewest, told};
+use crate::clock::Clock;
 use crate::params;
 use crate::reload;
 use crate::trial::Trial;
@@ -19,7 +20,6 @@ use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Attempt, Done, Request, Weighted};
 use onnxd_quant::{Feeds, Kept, Limits, Parts, Stats};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
 
 /// Samples on which a choice is measured that everybody makes, and layers for the report: fewer of
 /// models with many weights, whose runs take long.
@@ -33,7 +33,7 @@ pub(crate) fn few(model: &Model) -> u64 {
 const CORRECTED_MAX: u64 = 64;
 
 /// Samples from which rounding is learned at most.
-const ROUNDED_MAX: u64 = 128;
+pub(crate) const ROUNDED_MAX: u64 = 128;
 
 /// How many times the median a channel of an activation must be for smoothing to be tried by
 /// default: one scale then leaves the others few integers.
@@ -62,23 +62,6 @@ pub(crate) fn uneven(channels: &[f64]) -> f64 {
     sorted.last().copied().unwrap_or(1.0) / median.max(f64::MIN_POSITIVE)
 }
 
-/// When what is tried must end.
-pub(crate) fn deadline(cx: &QuantizeContext) -> Instant {
-    let budget = cx.int("quantization.time_budget_s").and_then(|s| u64::try_from(s).ok());
-    Instant::now() + Duration::from_secs(budget.unwrap_or(600))
-}
-
-/// That the time was over before everything was tried.
-pub(crate) fn unfinished(untried: usize) -> Option<Diagnostic> {
-    let text = match untried {
-        0 => return None,
-        1 => "one measurement for a better accuracy was left out".to_owned(),
-        n => format!("{n} measurements for a better accuracy were left out"),
-    };
-    let text = format!("{text}: `quantization.time_budget_s` is over");
-    Some(Diagnostic::new(Code::QuantizationLoss, text).help("Allow more time."))
-}
-
 /// Samples and params.
 pub(crate) struct Data<'c>(pub(crate) &'c QuantizeContext);
 
@@ -104,9 +87,7 @@ pub(crate) struct Search<'c> {
     pub(crate) held: (u64, u64),
     /// What the float model gives on the samples that choices are measured on.
     pub(crate) float: Vec<Kept>,
-    pub(crate) deadline: Instant,
-    /// What there was no time for.
-    pub(crate) untried: usize,
+    pub(crate) clock: Clock,
     pub(crate) tried: Vec<(String, f64)>,
 }
 
@@ -200,8 +181,7 @@ impl<'c> Search<'c> {
             learned: samples,
             held,
             float: Vec::new(),
-            deadline: deadline(cx),
-            untried: 0,
+            clock: Clock::of(cx),
             tried: Vec::new(),
         })
     }
@@ -269,7 +249,7 @@ impl<'c> Search<'c> {
             limits: Limits::default(),
             corrected: trial.correct,
             together: false,
-            go_on: &|| Instant::now() < self.deadline,
+            go_on: &|| !self.clock.is_over(),
         };
         let rounding = learn_rounding((&base.model, &model), &base.plan.products, &learning)?;
         self.roundings.push(rounding);
@@ -285,13 +265,6 @@ impl<'c> Search<'c> {
         }
         let (_, model, _) = self.made(trial, floats)?;
         outputs_db((float, &model), &mut held(), &self.float, Limits::default())
-    }
-
-    /// Whether the time is over; what is not tried for that reason is counted.
-    pub(crate) fn late(&mut self) -> bool {
-        let late = Instant::now() > self.deadline;
-        self.untried += usize::from(late);
-        late
     }
 
     fn attempt(&mut self, mut trial: Trial) -> Outcome<Trial> {
@@ -335,7 +308,7 @@ impl<'c> Search<'c> {
         if self.bases.len() > 1 {
             best = self.attempt(best)?;
             for base in 1..self.bases.len() {
-                if self.late() {
+                if self.clock.late() {
                     continue;
                 }
                 self.first(base, method, &[])?;
@@ -377,7 +350,7 @@ impl<'c> Search<'c> {
     ) -> Outcome<(Model, Done)> {
         let (base, model, mut done) = self.made(trial, floats)?;
         done.notes.extend(unusable(&base));
-        done.notes.extend(unfinished(self.untried));
+        done.notes.extend(self.clock.unfinished());
         let samples = self.data.0.calibration().samples();
         if samples == 0 {
             return Ok((model, done));
@@ -419,6 +392,6 @@ impl Way for Fallback<'_, '_> {
     }
 
     fn late(&mut self) -> bool {
-        self.search.late()
+        self.search.clock.late()
     }
 }
