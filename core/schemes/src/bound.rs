@@ -83,7 +83,7 @@ impl Truth {
 /// A way to quantize of which operations can be left out.
 pub(crate) trait Way {
     /// What can stay in floating point by itself.
-    fn choices(&self) -> Vec<NodeId>;
+    fn choices(&self) -> Outcome<Vec<NodeId>>;
 
     /// Signal-to-noise ratio of the outputs with these in floating point.
     fn ratio(&mut self, floats: &BTreeSet<NodeId>) -> Outcome<f64>;
@@ -184,7 +184,7 @@ impl Fewest {
 
 /// What can stay in floating point, what costs most first.
 fn ranked(way: &mut dyn Way) -> Outcome<Vec<NodeId>> {
-    let all = way.choices();
+    let all = way.choices()?;
     let mut costs: Vec<(f64, NodeId)> = Vec::new();
     for node in &all {
         // One whose cost is not known stays with the integers longest.

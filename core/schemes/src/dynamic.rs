@@ -196,17 +196,15 @@ struct Fallback<'s, 'c> {
 }
 
 impl bound::Way for Fallback<'_, '_> {
-    fn choices(&self) -> Vec<NodeId> {
-        let Ok((_, done)) = self.search.made(self.base, &BTreeSet::new()) else {
-            return Vec::new();
-        };
+    fn choices(&self) -> Outcome<Vec<NodeId>> {
+        let (_, done) = self.search.made(self.base, &BTreeSet::new())?;
         let names: BTreeSet<&str> = done.layers.iter().map(|l| l.name.as_str()).collect();
         let graph = &self.base.model.graph;
         let is = |id: &NodeId| {
             let inner = graph[*id].subgraphs().next().is_some();
             inner || names.contains(name_of(graph, &graph[*id]).as_str())
         };
-        graph.node_ids().into_iter().filter(is).collect()
+        Ok(graph.node_ids().into_iter().filter(is).collect())
     }
 
     fn ratio(&mut self, floats: &BTreeSet<NodeId>) -> Outcome<f64> {

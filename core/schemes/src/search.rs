@@ -316,7 +316,7 @@ impl<'c> Search<'c> {
                 best = if found.db > best.db { found } else { best };
             }
         }
-        // Of several, the first one's weights are those of the model.
+        // Weights of bases behind the chosen one are not needed any more.
         self.bases.truncate(best.base + 1);
         self.observe(best.base, method, self.held.1, self.learned)?;
         Ok(best)
@@ -371,8 +371,8 @@ struct Fallback<'s, 'c> {
 }
 
 impl Way for Fallback<'_, '_> {
-    fn choices(&self) -> Vec<NodeId> {
-        self.search.bases[self.trial.base].choices().into_iter().collect()
+    fn choices(&self) -> Outcome<Vec<NodeId>> {
+        Ok(self.search.bases[self.trial.base].choices().into_iter().collect())
     }
 
     fn ratio(&mut self, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
