@@ -1,11 +1,12 @@
 //! What the first samples tell at once: ranges, what the float model gives, and how large the
 //! channels of activations are that can be smoothed.
 
+use super::smooth::largest;
 use super::{Base, COMPARED_MAX, KEPT_MAX, Site, layers, outputs};
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::Builtin;
 use onnxd_ir::Tensor;
-use onnxd_quant::{Channels, Extremes, Feeds, Kept, Limits, Parts};
+use onnxd_quant::{Feeds, Kept, Limits, Parts};
 use onnxd_quant::{Statistic, Stats, Wanted, observe, selected};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,11 +111,8 @@ impl Base {
 }
 
 fn channels(found: &BTreeMap<String, Seen>) -> BTreeMap<String, Vec<f64>> {
-    let largest = |c: &Channels| c.extremes.iter().map(Extremes::abs_max).collect();
-    let channels = found.iter().filter_map(|(name, seen)| {
-        Some((name.clone(), largest(seen.stats.as_ref()?.channels.as_ref()?)))
-    });
-    channels.collect()
+    let of = |seen: &Seen| largest(seen.stats.as_ref()?);
+    found.iter().filter_map(|(name, seen)| Some((name.clone(), of(seen)?))).collect()
 }
 
 /// What was kept of each sample, of as many as there is something of all values.

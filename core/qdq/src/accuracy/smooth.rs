@@ -9,7 +9,7 @@ use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::{Builtin, quoted};
 use onnxd_ir::ops::{Gemm, LayerNormalization};
 use onnxd_ir::{At, DataType, Graph, Model, NodeId, Reals, Tensor, ValueId};
-use onnxd_quant::{Channels, Feeds, Limits, Parts, Stats, Wanted, observe};
+use onnxd_quant::{Extremes, Feeds, Limits, Parts, Stats, Wanted, observe};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Factors stay within this of one.
@@ -110,11 +110,13 @@ pub fn magnitudes(
     let parts = Parts { channel_axis: Some(-1), moments: false, ..Parts::default() };
     let wanted = Wanted::Names(sites.iter().map(|site| site.name(&model.graph)).collect());
     let seen = observe(&Builtin, model, samples, &wanted, &|_| Stats::new(&parts), limits)?;
-    let largest = |c: &Channels| c.extremes.iter().map(onnxd_quant::Extremes::abs_max).collect();
-    let found = seen
-        .into_iter()
-        .map(|(name, stats)| (name, stats.channels.as_ref().map(largest).unwrap_or_default()));
-    Ok(found.collect())
+    Ok(seen.into_iter().map(|(name, stats)| (name, largest(&stats).unwrap_or_default())).collect())
+}
+
+/// The largest magnitude of each channel, if channels were told apart.
+pub(super) fn largest(seen: &Stats) -> Option<Vec<f64>> {
+    let channels = seen.channels.as_ref()?;
+    Some(channels.extremes.iter().map(Extremes::abs_max).collect())
 }
 
 /// The largest magnitude of each channel that is to be expected without samples: what a

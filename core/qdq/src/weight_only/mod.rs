@@ -4,9 +4,10 @@
 //! `QLinear` writes `MatMulNBits` and `GatherBlockQuantized` of ONNX Runtime, `QDQ` the standard's
 //! `DequantizeLinear` with `block_size` in front of the float operator. Both hold the same numbers.
 //!
-//! Every block has the range with the least squared error among its own and narrower ones. With
-//! calibration data, errors of weights are made up for by later weights (GPTQ), where that lowers
-//! the error of the output.
+//! Every block has the range with the least squared error among its own, narrower ones, and the best
+//! ones for the integers that these lead to. With calibration data, errors of weights are made up
+//! for by later weights (GPTQ), and inputs are divided by factors that their weights take (AWQ), each
+//! where that lowers the error of the output.
 
 mod blocks;
 mod known;
