@@ -419,6 +419,28 @@ fn a_model_without_products_says_so() {
 }
 
 #[test]
+fn products_of_computed_factors_are_told_to_stay_where_they_do() {
+    let (folder, _) = network();
+    for (format, mode, told) in [
+        ("QDQ", "static", false),
+        ("QDQ", "dynamic", false),
+        ("QDQ", "weight_only", true),
+        ("inc-qdq", "static", true),
+        ("inc-qdq", "dynamic", false),
+    ] {
+        let sets = [
+            &format!("quantization.format={format}"),
+            &format!("quantization.mode={mode}"),
+            "quantization.matmul_const_b_only=false",
+        ];
+        let (status, stderr, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
+        assert!(status <= 1, "{stderr}");
+        let said = report["diagnostics"].to_string();
+        assert_eq!(said.contains("matmul_const_b_only"), told, "{format} {mode} {said}");
+    }
+}
+
+#[test]
 fn operators_that_are_named_become_integers() {
     let folder = folder_with(&["libonnxd_frontend_onnx.so", "libonnxd_quant_onnx.so"]);
     let net = "net (float[2,4,6] x) => (float[2,4,6] y)

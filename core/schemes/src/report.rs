@@ -22,7 +22,8 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
         );
         cx.note(Diagnostic::new(Code::QuantizationLoss, text));
     }
-    for note in idle(cx).into_iter().chain(unmeasured(cx)).chain(done.notes) {
+    let asked = [idle(cx), unmeasured(cx), computed(cx)].into_iter().flatten();
+    for note in asked.chain(done.notes) {
         cx.note(note);
     }
     if !done.statistics.is_empty() {
@@ -97,6 +98,20 @@ pub fn quantized_already(cx: &mut QuantizeContext) -> Result<(), Diagnostic> {
         cx.note(note);
     }
     Ok(())
+}
+
+/// That products of two computed factors stay in float where they were asked for.
+fn computed(cx: &QuantizeContext) -> Option<Diagnostic> {
+    let inc = params::key(cx, "format").as_str().is_some_and(|format| format.starts_with("inc-"));
+    let why = match params::key(cx, "mode").as_str() {
+        Some("weight_only") => "mode weight_only knows weights alone",
+        Some("dynamic") => return None,
+        _ if inc => "the format has products with constant weights alone",
+        _ => return None,
+    };
+    let text = format!("`quantization.matmul_const_b_only` = false changes nothing: {why}");
+    let note = Diagnostic::new(Code::QuantizationLoss, text).help("Leave the param out.");
+    (params::key(cx, "matmul_const_b_only").as_bool() == Some(false)).then_some(note)
 }
 
 /// That operators were chosen which do not become integers.
