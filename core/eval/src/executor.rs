@@ -113,10 +113,11 @@ impl<'m> Executor<'m> {
         }
     }
 
-    /// Runs the model on each sample, all at once.
+    /// Runs the model on each sample, all at once. Where there are threads for each and more, they
+    /// share the work of the samples, too.
     pub(crate) fn run_all(&self, runs: Vec<(&Feeds, RunOptions)>) -> Result<(), Diagnostics> {
-        let one = runs.len() == 1;
-        let run = |(inputs, options)| match one {
+        let share = runs.len() < rayon::current_num_threads();
+        let run = |(inputs, options)| match share {
             true => self.run(inputs, options),
             false => alone(|| self.run(inputs, options)),
         };
