@@ -113,9 +113,13 @@ pub(crate) fn import_weights(g: &mut Graph, id: NodeId, outer: &BTreeMap<ValueId
         _ => &[1],
     };
     for slot in slots {
-        import(g, id, *slot, (outer, &FLOATS));
+        import(g, id, *slot, (outer, &REALS));
     }
 }
+
+/// What products and tables may be of, whether all ways take it or not.
+const REALS: [DataType; 4] =
+    [DataType::Float, DataType::Float16, DataType::Bfloat16, DataType::Double];
 
 /// The constants of the graph around, and the types of those that are wanted.
 type Outer<'o> = (&'o BTreeMap<ValueId, Tensor>, &'o [DataType]);

@@ -87,7 +87,7 @@ impl Site<'_, '_> {
             one_zero: false,
         };
         let made = self.weights(g, v, want)?;
-        let name = g[v].name.clone();
+        let name = self.name(g, v);
         let scale = Tensor::scalar(made.scales.first().map_or(1.0, |s| *s as f32));
         let scale = g.add_initializer(&format!("{name}_scale"), scale);
         let zero = made.zero.unwrap_or_else(|| {

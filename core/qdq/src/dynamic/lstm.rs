@@ -74,7 +74,8 @@ impl Site<'_, '_> {
         let rule = Rule { search: false, ..rule.ok_or("its weights have no type")? };
         let rows = data.reshaped(vec![groups, data.len() / groups]).map_err(|e| e.to_string())?;
         let found = per_channel(&rows, 0, rule)?.exact();
-        self.pass.done.tensors.push(found.row(&g[v].name));
+        let name = self.name(g, v);
+        self.pass.done.tensors.push(found.row(&name));
         let mut turned = Vec::with_capacity(data.len());
         for direction in found.integers.bytes().chunks(gates * width) {
             let column = |k: usize| direction.iter().skip(k).step_by(width).copied();

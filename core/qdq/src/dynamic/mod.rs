@@ -16,6 +16,7 @@ pub(crate) mod embed;
 mod learned;
 mod lstm;
 mod product;
+mod real;
 mod table;
 
 pub use learned::LearnedWeights;
@@ -23,9 +24,10 @@ pub use learned::LearnedWeights;
 use crate::coded::MICROSOFT;
 use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
 use crate::weight::{self, Quantized, Rule};
+use crate::weighted::PRODUCTS;
 use crate::{Request, Settings, bodies, emit};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_ir::{DataType, Graph, Model, NodeId, Tensor, ValueId};
+use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Tensor, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Quantizes products with constant weights, in sub-graphs too. The model must have operator set 13
@@ -90,6 +92,8 @@ struct Site<'p, 'r> {
     activations: BTreeMap<ValueId, [ValueId; 3]>,
     /// Weights that are the same for several nodes become integers once.
     weights: BTreeMap<(ValueId, Want), Weights>,
+    /// Values of other types in float32.
+    wide: BTreeMap<ValueId, ValueId>,
     /// Constants that may have lost their readers.
     stale: BTreeSet<ValueId>,
 }
@@ -142,6 +146,7 @@ fn graph(
         pass,
         activations: BTreeMap::new(),
         weights: BTreeMap::new(),
+        wide: BTreeMap::new(),
         stale: BTreeSet::new(),
     };
     for id in g.topological().unwrap_or_default() {
@@ -156,25 +161,18 @@ fn graph(
         }
         let node = &g[id];
         let name = name_of(g, node);
-        let Some(settings) = site.pass.request.of(g, node) else { continue };
+        let Some(settings) = site.pass.request.of(g, node).filter(|_| known(node)) else {
+            continue;
+        };
         let op = node.op.clone();
         bodies::import_weights(g, id, outer);
-        let outcome = match op.as_str() {
-            "Attention" if g[id].domain == MICROSOFT => site.attention(g, id, settings),
-            "EmbedLayerNormalization" => site.embeddings(g, id, settings),
-            _ if !g[id].is_standard() => continue,
-            "MatMul" | "Gemm" | "Conv" | "ConvTranspose" => {
-                if let Err(unsupported) = types(&name, settings) {
-                    found.push(unsupported);
-                    continue;
-                }
-                site.product(g, id, settings)
-            }
-            "Gather" => site.table(g, id, settings),
-            "LSTM" => site.lstm(g, id, settings),
-            _ => continue,
-        };
-        match outcome {
+        if PRODUCTS.contains(&op.as_str())
+            && let Err(unsupported) = types(&name, settings)
+        {
+            found.push(unsupported);
+            continue;
+        }
+        match site.node(g, id, settings) {
             Ok(written_as) => site.pass.done.layers.push(QuantizedLayer {
                 name,
                 op,
@@ -186,6 +184,15 @@ fn graph(
         }
     }
     emit::drop_unread(g, site.stale);
+}
+
+/// Whether something becomes integers of nodes with this operator.
+fn known(node: &Node) -> bool {
+    match node.op.as_str() {
+        "Attention" => node.domain == MICROSOFT,
+        "EmbedLayerNormalization" => true,
+        op => node.is_standard() && (TYPES.contains(&op) || PRODUCTS.contains(&op)),
+    }
 }
 
 /// What operators on integers take.
@@ -202,15 +209,39 @@ fn types(name: &str, settings: Settings) -> Result<(), Diagnostic> {
 }
 
 impl Site<'_, '_> {
+    /// Writes a node on integers; says as what, or why not.
+    fn node(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        settings: Settings,
+    ) -> Result<&'static str, String> {
+        let op = g[id].op.clone();
+        if op == "Gather" {
+            return self.table(g, id, settings);
+        }
+        let before = self.widen(g, id)?;
+        let outcome = match op.as_str() {
+            "Attention" => self.attention(g, id, settings),
+            "EmbedLayerNormalization" => self.embeddings(g, id, settings),
+            "LSTM" => self.lstm(g, id, settings),
+            _ => self.product(g, id, settings),
+        };
+        if let Some(before) = before.filter(|_| outcome.is_err()) {
+            self.narrow(g, before);
+        }
+        outcome
+    }
+
     /// `x` as integers from its range at run time: integers, scale, zero point.
     fn activation(&mut self, g: &mut Graph, x: ValueId) -> [ValueId; 3] {
         if let Some(known) = self.activations.get(&x) {
             return *known;
         }
-        let name = g[x].name.clone();
+        let name = self.name(g, x);
         let outs = ["quantized", "scale", "zero_point"]
             .map(|role| g.add_value(&format!("{name}_{role}"), None));
-        let mut node = onnxd_ir::Node::new("DynamicQuantizeLinear", [x], outs);
+        let mut node = Node::new("DynamicQuantizeLinear", [x], outs);
         node.name = format!("{name}_DynamicQuantizeLinear");
         let by = g.producer(x).or_else(|| g.readers(x).first().copied());
         node.layers = by.map(|id| g[id].layers.clone()).unwrap_or_default();
@@ -237,7 +268,7 @@ impl Site<'_, '_> {
         if want.outputs.is_some_and(|axis| found.sums_pass(axis, SUM_MAX)) {
             return Err("32 bits may not hold sums of so many products".to_owned());
         }
-        let name = g[w].name.clone();
+        let name = self.name(g, w);
         self.pass.done.tensors.push(found.row(&name));
         let zero = match found.is_centered() {
             true => None,

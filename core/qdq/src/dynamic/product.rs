@@ -1,5 +1,6 @@
 //! Products of activations and constant weights.
 
+use super::real::number;
 use super::{Site, Want, Weights};
 use crate::asked;
 use crate::coded::MICROSOFT;
@@ -8,7 +9,7 @@ use crate::report::Form;
 use crate::request::Settings;
 use crate::weighted::Product;
 use onnxd_ir::ops::{Conv, Gemm, MatMul, Op};
-use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Tensor, ValueId};
+use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
 
 /// The attributes that `ConvInteger` has from `Conv`.
 const CONV: [&str; 6] = ["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
@@ -161,10 +162,9 @@ impl Site<'_, '_> {
 pub(super) fn check(g: &Graph, w: ValueId) -> Result<(), String> {
     match g.constant(w) {
         None => Err("both factors are computed".to_owned()),
-        Some(w) if w.dtype() != DataType::Float => Err(format!(
-            "DynamicQuantizeLinear takes float32, and its weights are of {}",
-            w.dtype()
-        )),
+        Some(w) if w.dtype() != DataType::Float => {
+            Err(format!("its weights are of {}, which is no type of reals", w.dtype()))
+        }
         Some(w) if w.is_empty() => Err("its weights are empty".to_owned()),
         Some(_) => Ok(()),
     }
@@ -228,8 +228,7 @@ fn to_float(
 }
 
 pub(super) fn cast(emit: &mut Emit, sum: ValueId) -> ValueId {
-    let to = Attr::Int(i64::from(DataType::Float.number()));
-    emit.node(Node::new("Cast", [sum], []).with("to", to), "cast")
+    emit.node(Node::new("Cast", [sum], []).with("to", number(DataType::Float)), "cast")
 }
 
 fn finish(mut emit: Emit, factors: [ValueId; 2], bias: Option<ValueId>) {

@@ -1,5 +1,6 @@
 //! Tables that are only gathered from: embeddings.
 
+use super::real::number;
 use super::{Site, Want};
 use crate::emit::Emit;
 use crate::request::Settings;
@@ -21,7 +22,7 @@ impl Site<'_, '_> {
         let (Some(table), Some(indices)) = (node.input(0), node.input(1)) else {
             return Err(String::new());
         };
-        let data = g.constant(table).filter(|t| t.dtype() == DataType::Float);
+        let data = g.constant(table).filter(|t| t.dtype().is_float());
         let Some(data) = data.filter(|t| t.rank() >= 2 && t.len() >= TABLE_MIN) else {
             let named = data.is_some() && self.pass.request.names("Gather");
             let why = format!("its table has less than {TABLE_MIN} elements, or one axis");
@@ -30,7 +31,7 @@ impl Site<'_, '_> {
         if g.readers(table).iter().any(|id| !g[*id].is("Gather")) {
             return Err("its table is read by others than Gather".to_owned());
         }
-        let last = data.rank() - 1;
+        let (last, real) = (data.rank() - 1, data.dtype());
         let axis = match node.attr("axis") {
             Some(Attr::Int(axis)) if *axis < 0 => axis + data.rank() as i64,
             Some(Attr::Int(axis)) => *axis,
@@ -61,7 +62,12 @@ impl Site<'_, '_> {
         if columns.is_some() {
             back = back.with("axis", Attr::Int(-1));
         }
-        emit.last(back);
+        if real == DataType::Float {
+            emit.last(back);
+        } else {
+            let wide = emit.node(back, "float32");
+            emit.last(Node::new("Cast", [wide], []).with("to", number(real)));
+        }
         Ok("Gather of integers")
     }
 }

@@ -263,9 +263,9 @@ fn what_is_named_and_cannot_be_done_is_told() {
 
 #[test]
 fn products_of_other_types_say_why() {
-    for (dtype, stat, run) in [
-        ("double", "QuantizeLinear takes no double", "its weights are of double"),
-        ("bfloat16", "no kernel of QuantizeLinear for bfloat16", "its weights are of bfloat16"),
+    for (dtype, why) in [
+        ("double", "QuantizeLinear takes no double"),
+        ("bfloat16", "no kernel of QuantizeLinear for bfloat16"),
     ] {
         let text = format!(
             "g ({dtype}[1,2] x) => ({dtype}[1,2] y) <{dtype}[2,2] w = {{1.0, 2.0, 3.0, 4.0}}>
@@ -273,10 +273,7 @@ fn products_of_other_types_say_why() {
         );
         let graph = onnxd_ir::text::parse_graph(&text).unwrap();
         let plan = crate::plan(&graph, &Request::default(), &BTreeSet::new());
-        assert!(plan.left[0].1.contains(stat), "{plan:?}");
-        let mut model = Model::new(graph, 8, 17);
-        let done = quantize_dynamic(&mut model, &Request::default(), Form::Qdq).unwrap();
-        assert!(done.left_in_float[0].reason.contains(run), "{done:?}");
+        assert!(plan.left[0].1.contains(why), "{plan:?}");
     }
 }
 

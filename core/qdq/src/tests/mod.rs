@@ -10,6 +10,7 @@ mod net;
 mod packing;
 mod placement;
 mod products;
+mod reals;
 mod rounding;
 mod scaling;
 mod smoothing;
