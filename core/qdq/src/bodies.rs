@@ -2,7 +2,7 @@
 //! around them, as exporters write loops.
 
 use crate::dynamic::embed::TABLES;
-use crate::weighted::{FLOATS, PRODUCTS};
+use crate::weighted::{FLOATS, is_product};
 use crate::{Request, asked};
 use onnxd_eval::quoted;
 use onnxd_ir::{DataType, Graph, NodeId, Origin, Tensor, ValueId};
@@ -79,7 +79,7 @@ pub(crate) fn import_all(g: &mut Graph, request: &Request, outer: &BTreeMap<Valu
             g.edit_subgraphs(id, |inner| import_all(inner, request, &constants));
         }
         let node = &g[id];
-        let product = node.is_standard() && PRODUCTS.contains(&node.op.as_str());
+        let product = is_product(node);
         let named = asked::named(g, node, request);
         if (product || named) && !outer.is_empty() && request.of(g, node).is_some() {
             (0..g[id].inputs.len()).for_each(|slot| import(g, id, slot, (outer, &FLOATS)));

@@ -13,7 +13,7 @@ use crate::coded::{Coded, MICROSOFT, Why, decoded, each_graph, encoded, is_linea
 use crate::forms;
 use crate::report::name_of;
 use crate::weight::{flipped, saturates};
-use crate::weighted::PRODUCTS;
+use crate::weighted::is_product;
 use onnxd_ir::{Attr, DataType, Graph, Model, Node, NodeId, Tensor, ValueId};
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub fn fold(model: &mut Model) -> Folded {
 
 /// As [`fold`], of products with weights only: `Conv`, `ConvTranspose`, `Gemm` and `MatMul`.
 pub fn fold_products(model: &mut Model) -> Folded {
-    fold_if(model, |_, _| {}, &|node| PRODUCTS.contains(&node.op.as_str()))
+    fold_if(model, |_, _| {}, &is_product)
 }
 
 fn fold_if(

@@ -9,7 +9,7 @@
 
 use crate::asked;
 use crate::follower::{Follower, clamped};
-use crate::weighted::{Product, Weighted};
+use crate::weighted::{Product, Weighted, is_attention};
 use crate::{Request, Settings};
 use onnxd_ir::{DataType, Graph, NodeId, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,7 +111,9 @@ impl Planner<'_> {
     fn forward(&mut self, id: NodeId) {
         let graph = self.graph;
         let asked = asked::named(graph, &graph[id], self.request);
+        let others = self.request.products_alone && is_attention(&graph[id]);
         match Weighted::at(graph, id) {
+            _ if others => return,
             Ok(product) => return self.product(product),
             _ if asked => return self.ask(id),
             Err(Some(why)) => return self.plan.left.push((id, why)),
@@ -174,7 +176,7 @@ impl Planner<'_> {
             Product::MatMul if self.request.linear_outputs => {
                 self.linear.insert(self.with_bias(product.out));
             }
-            Product::MatMul => {}
+            _ if product.in_float() => {}
             _ => {
                 self.integers.insert(product.out, settings);
             }
@@ -240,7 +242,7 @@ impl Planner<'_> {
                 let at_once = match product.product {
                     Product::Conv => true,
                     Product::ConvTranspose | Product::Gemm => self.request.products_alone,
-                    Product::MatMul | Product::Normalization => false,
+                    Product::Attention | Product::MatMul | Product::Normalization => false,
                 };
                 if at_once {
                     wanted.insert(product.out);
@@ -302,7 +304,7 @@ impl Planner<'_> {
     /// Values that operators on integers compute.
     fn computed(&self) -> BTreeSet<ValueId> {
         let products = self.plan.products.iter().map(|(p, _)| p);
-        let products = products.filter(|p| p.product != Product::MatMul).map(|p| p.out);
+        let products = products.filter(|p| !p.in_float()).map(|p| p.out);
         let followers = self.candidates.iter();
         let followers = followers.flat_map(|(id, follower)| follower.results(&self.graph[*id]));
         let linear = self.linear.iter().copied();

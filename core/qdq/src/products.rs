@@ -49,7 +49,7 @@ fn quantize_one(
     let graph = &placer.graph;
     let weights = aligned(graph.constant(w).ok_or("its weights are computed")?);
     let bias = match (product.product, bias) {
-        (Product::MatMul, _) | (_, None) => None,
+        (Product::Attention | Product::MatMul, _) | (_, None) => None,
         (_, Some(v)) => Some((v, graph.constant(v).ok_or("its bias is computed")?.clone())),
     };
     // The steps of sums are too small for float16: the bias stays as it is.

@@ -2,7 +2,7 @@
 
 use crate::follower::Follower;
 use crate::report::name_of;
-use crate::weighted::{PRODUCTS, Weighted};
+use crate::weighted::{PRODUCTS, Weighted, is_product};
 use crate::{asked, dynamic};
 use onnxd_ir::{DataType, Graph, Model, Node, Tensor, ValueId, ValueType};
 use std::collections::BTreeMap;
@@ -152,9 +152,7 @@ impl Request {
                 let dtype = graph.constant(v).map(Tensor::dtype).or_else(declared);
                 dtype == Some(DataType::Float16)
             };
-            let product = |node: &Node| {
-                PRODUCTS.contains(&node.op.as_str()) && self.of(graph, node).is_some()
-            };
+            let product = |node: &Node| is_product(node) && self.of(graph, node).is_some();
             let asked =
                 |node: &Node| asked::named(graph, node, self) && self.of(graph, node).is_some();
             half |= graph.nodes().any(|(_, n)| {
@@ -173,8 +171,11 @@ impl Request {
             "dynamic" => dynamic::TYPES.contains(&op),
             "weight_only" => ["Gather", "Gemm", "MatMul"].contains(&op),
             _ if self.products_alone => PRODUCTS.contains(&op),
-            _ => [PRODUCTS.contains(&op), Follower::knows(op), asked::knows(op), op == EMBEDDINGS]
-                .contains(&true),
+            _ => {
+                [EMBEDDINGS, "Attention"].contains(&op)
+                    || [PRODUCTS.contains(&op), Follower::knows(op), asked::knows(op)]
+                        .contains(&true)
+            }
         };
         self.op_types.iter().map(String::as_str).filter(|op| !known(op)).collect()
     }

@@ -1,8 +1,9 @@
 //! Operators that multiply by constant weights: convolutions and matrix products.
 
+use crate::coded::MICROSOFT;
 use crate::weight::is_finite;
 use onnxd_ir::ops::{Conv, ConvTranspose, Gemm, MatMul};
-use onnxd_ir::{At, DataType, Graph, NodeId, Tensor, ValueId};
+use onnxd_ir::{At, DataType, Graph, Node, NodeId, Tensor, ValueId};
 
 /// Types of reals for which runtimes have `QuantizeLinear` and `DequantizeLinear`.
 pub(crate) const FLOATS: [DataType; 2] = [DataType::Float, DataType::Float16];
@@ -16,12 +17,24 @@ pub(crate) fn no_pair(dtype: DataType) -> &'static str {
     }
 }
 
-/// The operators that there are of the kind.
+/// The operators of the standard that there are of the kind.
 pub(crate) const PRODUCTS: [&str; 4] = ["Conv", "ConvTranspose", "Gemm", "MatMul"];
+
+/// Whether a node multiplies its first input by its second, which may be weights.
+pub(crate) fn is_product(node: &Node) -> bool {
+    is_attention(node) || node.is_standard() && PRODUCTS.contains(&node.op.as_str())
+}
+
+/// ONNX Runtime's attention with its projections.
+pub(crate) fn is_attention(node: &Node) -> bool {
+    node.op == "Attention" && node.domain == MICROSOFT
+}
 
 /// Which operator it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Product {
+    /// ONNX Runtime's `Attention`: its projections, whose bias stays in float.
+    Attention,
     /// `Conv`.
     Conv,
     /// `ConvTranspose`.
@@ -88,6 +101,11 @@ impl Weighted {
         Ok(found)
     }
 
+    /// Whether it computes floats even if it multiplies integers, because something is added to them.
+    pub(crate) fn in_float(&self) -> bool {
+        matches!(self.product, Product::Attention | Product::MatMul)
+    }
+
     /// Number of output channels.
     fn channels(&self, graph: &Graph, weights: &Tensor) -> Option<usize> {
         let group = match At::<ConvTranspose>::find(graph, self.node) {
@@ -122,8 +140,13 @@ fn parts(graph: &Graph, node: NodeId) -> Option<Weighted> {
         let axis = usize::from(g.transB == 0);
         return Some(make(Product::Gemm, g.a, g.b, g.c, g.out, Some(axis)));
     }
-    let m = At::<MatMul>::find(graph, node)?;
     // Kernels take scales for the columns of a matrix only.
-    let axis = graph.constant(m.b).filter(|w| w.rank() == 2).map(|_| 1);
-    Some(make(Product::MatMul, m.a, m.b, None, m.out, axis))
+    let columns = |w: ValueId| graph.constant(w).filter(|w| w.rank() == 2).map(|_| 1);
+    if is_attention(&graph[node]) {
+        let node = &graph[node];
+        let (x, w, out) = (node.input(0)?, node.input(1)?, node.output(0)?);
+        return Some(make(Product::Attention, x, w, None, out, columns(w)));
+    }
+    let m = At::<MatMul>::find(graph, node)?;
+    Some(make(Product::MatMul, m.a, m.b, None, m.out, columns(m.b)))
 }

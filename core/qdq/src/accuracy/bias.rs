@@ -148,7 +148,7 @@ fn means(
     let graph = &model.graph;
     // The channels of a `MatMul` are the last axis.
     let axis = |p: &Weighted| match p.product {
-        Product::MatMul => None,
+        _ if p.in_float() => None,
         _ => Some(1),
     };
     let name =

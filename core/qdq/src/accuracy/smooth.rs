@@ -51,7 +51,7 @@ fn site(graph: &Graph, plan: &Plan, value: ValueId) -> Option<Site> {
 /// The axis of the weights along which a product sums.
 fn rows(graph: &Graph, product: &Weighted) -> Option<usize> {
     match product.product {
-        Product::MatMul => product.axis.map(|_| 0),
+        Product::Attention | Product::MatMul => product.axis.map(|_| 0),
         Product::Gemm => {
             let gemm = At::<Gemm>::find(graph, product.node)?;
             (gemm.transA == 0).then_some(usize::from(gemm.transB != 0))

@@ -3,15 +3,13 @@
 
 use super::product::{check, scales};
 use super::{Site, Want};
-use crate::coded::{MICROSOFT, int};
+use crate::coded::MICROSOFT;
 use crate::emit::Emit;
+use crate::forms::attention::{DROPPED, no_bias, plain};
 use crate::report::Form;
 use crate::request::Settings;
 use crate::weighted::Product;
-use onnxd_ir::{Attr, Graph, Node, NodeId, Tensor};
-
-/// Attributes of `Attention` that `QAttention` lacks.
-const DROPPED: [&str; 2] = ["qkv_hidden_sizes", "rotary_embedding_dim"];
+use onnxd_ir::{Graph, Node, NodeId, Tensor};
 
 impl Site<'_, '_> {
     /// Writes attention; says as what, or why not.
@@ -30,9 +28,9 @@ impl Site<'_, '_> {
         let x = node.input(0).ok_or_else(missing)?;
         let w = node.input(1).ok_or_else(missing)?;
         check(g, w)?;
-        let [_, columns] = *g.constant(w).map_or(&[][..], Tensor::dims) else {
+        if g.constant(w).map(Tensor::rank) != Some(2) {
             return Err("its weights are no matrix".to_owned());
-        };
+        }
         let axis = Some(1);
         let made = Want::of(Product::MatMul, axis, settings);
         let weights = self.weights(g, w, Want { outputs: axis, ..made })?;
@@ -41,11 +39,12 @@ impl Site<'_, '_> {
         let mut attrs = g[id].attrs.clone();
         attrs.retain(|(name, _)| !DROPPED.contains(&name.as_str()));
         self.pass.microsoft = true;
+        let bias = match bias {
+            Some(bias) => bias,
+            None => no_bias(g, weights.integers)?,
+        };
         let mut emit = Emit::replace(g, id);
         let sw = scales(&mut emit, &weights, 1.0, 0);
-        let bias = bias.unwrap_or_else(|| {
-            emit.constant("bias", Tensor::from_vec([columns], vec![0f32; columns]))
-        });
         let mut made = Node::new("QAttention", [xq, weights.integers, bias, sx, sw], []);
         made.inputs.extend([mask, Some(zx), weights.zero, past]);
         while made.inputs.last() == Some(&None) {
@@ -55,22 +54,4 @@ impl Site<'_, '_> {
         emit.last(made);
         Ok("QAttention")
     }
-}
-
-/// Demands that a node has nothing that `QAttention` does not know.
-fn plain(node: &Node) -> Result<(), String> {
-    if [5, 6].iter().any(|slot| node.input(*slot).is_some()) {
-        return Err("QAttention has no bias of scores, and no length of what went before".into());
-    }
-    if let Some(Attr::Ints(sizes)) = node.attr("qkv_hidden_sizes")
-        && sizes.windows(2).any(|pair| pair[0] != pair[1])
-    {
-        return Err("QAttention has queries, keys and values of one size".into());
-    }
-    for flag in ["do_rotary", "past_present_share_buffer"] {
-        if int(node, flag, 0) != 0 {
-            return Err(format!("no kernel of QAttention has `{flag}`"));
-        }
-    }
-    Ok(())
 }

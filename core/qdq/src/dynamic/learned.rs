@@ -112,7 +112,8 @@ fn products(graph: &Graph, request: &Request) -> Vec<(Weighted, Settings)> {
         let float = graph.constant(product.w).is_some_and(|w| w.dtype() == DataType::Float);
         let plain =
             At::<Gemm>::find(graph, id).is_none_or(|gemm| gemm.alpha == 1.0 && gemm.beta == 1.0);
-        (float && plain && product.product != Product::ConvTranspose).then_some((product, settings))
+        let known = ![Product::Attention, Product::ConvTranspose].contains(&product.product);
+        (float && plain && known).then_some((product, settings))
     };
     graph.node_ids().into_iter().filter_map(of).collect()
 }

@@ -24,7 +24,7 @@ pub use learned::LearnedWeights;
 use crate::coded::MICROSOFT;
 use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
 use crate::weight::{self, Quantized, Rule};
-use crate::weighted::PRODUCTS;
+use crate::weighted::{PRODUCTS, is_attention};
 use crate::{Request, Settings, bodies, emit};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Tensor, ValueId};
@@ -189,7 +189,7 @@ fn graph(
 /// Whether something becomes integers of nodes with this operator.
 fn known(node: &Node) -> bool {
     match node.op.as_str() {
-        "Attention" => node.domain == MICROSOFT,
+        "Attention" => is_attention(node),
         "EmbedLayerNormalization" => true,
         op => node.is_standard() && (TYPES.contains(&op) || PRODUCTS.contains(&op)),
     }

@@ -101,7 +101,7 @@ fn gemm_back(site: &mut Unfolding) -> Result<Float, Why> {
 }
 
 /// Demands that the scale of input `i` is one, or one for each column of a matrix.
-fn columns(site: &Unfolding, i: usize, scale: usize) -> Result<Option<i64>, Why> {
+pub(super) fn columns(site: &Unfolding, i: usize, scale: usize) -> Result<Option<i64>, Why> {
     let (q, scale) = (site.given(i)?, site.given(scale)?);
     let several = site.graph.constant(scale).is_some_and(|s| s.len() > 1);
     match (several, site.rank(q)) {

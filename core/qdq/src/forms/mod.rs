@@ -2,6 +2,7 @@
 //! each operator and direction, by family.
 
 mod activation;
+pub(crate) mod attention;
 pub(crate) mod bias;
 mod conv;
 mod linear;
@@ -41,6 +42,7 @@ const FOLDS: &[Folds] = &[
 
 const UNFOLDS: &[Unfolds] = &[
     activation::UNFOLDS,
+    attention::UNFOLDS,
     conv::UNFOLDS,
     linear::UNFOLDS,
     math::UNFOLDS,
@@ -50,7 +52,9 @@ const UNFOLDS: &[Unfolds] = &[
 ];
 
 pub(crate) fn fold_of(node: &Node) -> Option<Fold> {
-    let mut rows = FOLDS.iter().copied().flatten().filter(|_| node.is_standard());
+    let standard = FOLDS.iter().copied().flatten().filter(|_| node.is_standard());
+    let own = attention::FOLDS.iter().filter(|_| node.domain == MICROSOFT);
+    let mut rows = standard.chain(own);
     rows.find(|(op, _)| *op == node.op).map(|(_, rule)| *rule)
 }
 

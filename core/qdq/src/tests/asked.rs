@@ -255,7 +255,7 @@ fn what_is_named_and_cannot_be_done_is_told() {
     let plan = crate::plan(&model(graph, 1).graph, &naming(&["Sub"]), &BTreeSet::new());
     assert!(plan.left.is_empty() && plan.asked.is_empty());
     let idle = naming(&["Softmax", "Where", "TopK", "EmbedLayerNormalization", "Attention", "If"]);
-    assert_eq!(idle.idle_types("static"), ["Attention", "If"]);
+    assert_eq!(idle.idle_types("static"), ["If"]);
     assert_eq!(idle.idle_types("dynamic"), ["Softmax", "Where", "TopK", "If"]);
     let alone = Request { products_alone: true, ..naming(&["Conv", "Softmax", "Relu"]) };
     assert_eq!(alone.idle_types("static"), ["Softmax", "Relu"]);

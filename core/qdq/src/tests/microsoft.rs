@@ -1,9 +1,9 @@
 //! Layers of transformers that are one operator of ONNX Runtime.
 
 use super::dynamic::dynamic;
-use super::{difference, model, operators, samples};
-use crate::{Form, Request, Settings, quantize_dynamic};
-use onnxd_ir::DataType;
+use super::{difference, model, operators, quantized, samples};
+use crate::{Form, Request, Settings, fold, quantize_dynamic, unfold};
+use onnxd_ir::{DataType, Level, infer, verify};
 
 const ATTENTION: &str = "
     g (float[2,3,8] x, float[2,2,2,3,4] past) => (float[2,3,8] y, float[2,2,2,6,4] p)
@@ -39,6 +39,48 @@ fn attention_projects_integers() {
             assert!(worst > 0.0 && worst < share * largest, "{settings:?}: {worst} of {largest}");
         }
     }
+}
+
+/// With ranges from samples: pairs around the operator, and the operator on integers.
+#[test]
+fn attention_reads_ranges_of_samples() {
+    for graph in [ATTENTION, BARE] {
+        let float = model(graph, 3);
+        let given = samples(&float, 3, 8);
+        for (activation, weight, per_channel) in [
+            (DataType::Uint8, DataType::Int8, true),
+            (DataType::Uint8, DataType::Uint8, false),
+            (DataType::Int8, DataType::Int8, true),
+        ] {
+            let settings = Settings { activation, weight, per_channel, ..Settings::default() };
+            let request = Request { settings, ..Request::default() };
+            let (pairs, done) = quantized(&float, &request, &given);
+            assert_eq!((done.layers.len(), done.left_in_float.len()), (1, 0), "{done:?}");
+            let (worst, largest) = difference(&float, &pairs, &given);
+            assert!(worst > 0.0 && worst < 0.03 * largest, "{settings:?}: {worst} of {largest}");
+            let mut own = pairs.clone();
+            let told = fold(&mut own);
+            if activation == DataType::Int8 {
+                assert!(told.left[0].1.contains("no kernel of QAttention"), "{told:?}");
+                continue;
+            }
+            assert_eq!(operators(&own).matches(" QAttention").count(), 1, "{told:?}");
+            assert!(infer(&mut own).0.is_empty() && verify(&own, Level::Full).0.is_empty());
+            let (worst, largest) = difference(&pairs, &own, &given);
+            assert!(worst < 1e-5 * largest, "{worst} of {largest}");
+            unfold(&mut own);
+            assert_eq!(operators(&own).matches("Attention").count(), 1);
+            assert!(!operators(&own).contains("QAttention"), "{}", operators(&own));
+            assert!(infer(&mut own).0.is_empty() && verify(&own, Level::Full).0.is_empty());
+            let (worst, largest) = difference(&pairs, &own, &given);
+            assert!(worst < 1e-5 * largest, "{worst} of {largest}");
+        }
+    }
+    // A quantizer that writes products alone leaves what is no product in its sense.
+    let request = Request { products_alone: true, ..Request::default() };
+    let float = model(ATTENTION, 3);
+    let (_, done) = quantized(&float, &request, &samples(&float, 1, 8));
+    assert!(done.layers.is_empty() && done.left_in_float.is_empty(), "{done:?}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Shape {
                 gemm.transB != 0
             }
             Product::MatMul => false,
-            Product::ConvTranspose | Product::Normalization => return None,
+            Product::Attention | Product::ConvTranspose | Product::Normalization => return None,
         };
         let [a, b] = *dims else { return None };
         let (n, k) = if by_rows { (a, b) } else { (b, a) };
