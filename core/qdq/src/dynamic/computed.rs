@@ -1,10 +1,11 @@
 //! Products of two activations: both have the range that they have at run time.
 
-use super::product::cast;
+use super::product::{bias_of, cast, conv_integer, finish_conv};
 use super::{SUM_MAX, Site};
-use crate::coded::{MICROSOFT, dtype_of};
+use crate::coded::{MICROSOFT, dtype_of, rank_of};
 use crate::emit::Emit;
 use crate::report::Form;
+use onnxd_ir::ops::Conv;
 use onnxd_ir::{DataType, Graph, Node, NodeId, ValueId, ValueType};
 
 impl Site<'_, '_> {
@@ -15,13 +16,7 @@ impl Site<'_, '_> {
         id: NodeId,
         (a, b): (ValueId, ValueId),
     ) -> Result<&'static str, String> {
-        if [a, b].iter().any(|v| dtype_of(g, *v) != Some(DataType::Float)) {
-            return Err("DynamicQuantizeLinear takes float32, and its factors are not".to_owned());
-        }
-        let of_zero = i64::from(u8::MAX);
-        if summed(g, a, b).is_none_or(|n| n > SUM_MAX / of_zero) {
-            return Err("32 bits may not hold sums of so many products".to_owned());
-        }
+        check([a, b].map(|v| dtype_of(g, v)), summed(g, a, b))?;
         let ([aq, sa, za], [bq, sb, zb]) = (self.activation(g, a), self.activation(g, b));
         let integer = self.pass.form == Form::QLinear;
         self.pass.microsoft |= integer;
@@ -37,6 +32,44 @@ impl Site<'_, '_> {
         let scale = emit.op("Mul", &[sa, sb], "scales");
         emit.last(Node::new("Mul", [real, scale], []));
         Ok("MatMulInteger")
+    }
+}
+
+impl Site<'_, '_> {
+    /// Writes `Conv` of computed weights; says as what, or why not.
+    pub(super) fn computed_conv(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        op: &Conv,
+    ) -> Result<&'static str, String> {
+        let summed = || {
+            let dims = g[op.w].ty.as_ref().and_then(ValueType::shape)?;
+            let known = dims.get(1..)?.iter().map(|dim| dim.known());
+            known.into_iter().try_fold(1i64, |size, dim| size.checked_mul(dim?))
+        };
+        check([op.x, op.w].map(|v| dtype_of(g, v)), summed())?;
+        let rank = rank_of(g, op.w).and_then(|rank| rank.checked_sub(2));
+        let bias = bias_of(g, op, rank.ok_or("its weights lack axes")?)?;
+        let ([xq, sx, zx], [wq, sw, zw]) = (self.activation(g, op.x), self.activation(g, op.w));
+        self.stale.extend(op.b);
+        let conv = conv_integer(g, id, [xq, wq, zx], Some(zw));
+        finish_conv(Emit::replace(g, id), conv, [sx, sw], bias);
+        Ok("ConvInteger")
+    }
+}
+
+/// Demands reals, and sums of so few products that 32 bits hold them.
+fn check(types: [Option<DataType>; 2], summed: Option<i64>) -> Result<(), String> {
+    if types != [Some(DataType::Float); 2] {
+        return Err("DynamicQuantizeLinear takes float32, and its factors are not".to_owned());
+    }
+    match summed {
+        None => Err("it is not known how many products it sums".to_owned()),
+        Some(n) if n > SUM_MAX / i64::from(u8::MAX) => {
+            Err("32 bits may not hold sums of so many products".to_owned())
+        }
+        Some(_) => Ok(()),
     }
 }
 

@@ -35,6 +35,9 @@ impl Site<'_, '_> {
             return self.gemm(g, id, &op, settings);
         }
         if let Some(op) = Conv::view(node) {
+            if g.constant(op.w).is_none() && !self.pass.request.matmul_const_b_only {
+                return self.computed_conv(g, id, &op);
+            }
             check(g, op.w)?;
             return self.conv(g, id, &op, settings);
         }
@@ -131,31 +134,49 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         let rank = g.constant(op.w).map_or(0, Tensor::rank);
         let spatial = rank.checked_sub(2).ok_or("its weights lack axes")?;
-        let bias = match op.b {
-            None => None,
-            Some(b) => {
-                let data = g.constant(b).ok_or("its bias is computed")?;
-                let dims = [&[data.len()][..], &vec![1; spatial]].concat();
-                Some(data.reshaped(dims).map_err(|e| e.to_string())?)
-            }
-        };
+        let bias = bias_of(g, op, spatial)?;
         let want = Want::of(Product::Conv, Some(0), settings);
         let weights = self.weights(g, op.w, Want { outputs: Some(0), ..want })?;
         let [xq, sx, zx] = self.activation(g, op.x);
         self.stale.extend(op.b);
-        let attrs = g[id].attrs.clone();
+        let conv = conv_integer(g, id, [xq, weights.integers, zx], weights.zero);
         let mut emit = Emit::replace(g, id);
         let sw = scales(&mut emit, &weights, 1.0, spatial);
-        let mut conv = Node::new("ConvInteger", [xq, weights.integers, zx], []);
-        conv.inputs.extend(weights.zero.map(Some));
-        conv.attrs = attrs.into_iter().filter(|(n, _)| CONV.contains(&n.as_str())).collect();
-        let sum = emit.node(conv, "integer");
-        let real = cast(&mut emit, sum);
-        let scale = emit.op("Mul", &[sx, sw], "scales");
-        let bias = bias.map(|bias| emit.constant("bias", bias));
-        finish(emit, [real, scale], bias);
+        finish_conv(emit, conv, [sx, sw], bias);
         Ok("ConvInteger")
     }
+}
+
+/// A constant bias, followed by as many axes as a picture has.
+pub(super) fn bias_of(g: &Graph, op: &Conv, spatial: usize) -> Result<Option<Tensor>, String> {
+    let Some(b) = op.b else { return Ok(None) };
+    let data = g.constant(b).ok_or("its bias is computed")?;
+    let dims = [&[data.len()][..], &vec![1; spatial]].concat();
+    data.reshaped(dims).map(Some).map_err(|e| e.to_string())
+}
+
+/// The convolution on integers, of data, weights and the zero point of the data, that stands for a
+/// node.
+pub(super) fn conv_integer(
+    g: &Graph,
+    id: NodeId,
+    inputs: [ValueId; 3],
+    zero: Option<ValueId>,
+) -> Node {
+    let mut conv = Node::new("ConvInteger", inputs, []);
+    conv.inputs.extend(zero.map(Some));
+    let attrs = g[id].attrs.iter().filter(|(name, _)| CONV.contains(&name.as_str()));
+    conv.attrs = attrs.cloned().collect();
+    conv
+}
+
+/// Makes reals of the sums of a convolution, by both scales, and adds the bias.
+pub(super) fn finish_conv(mut emit: Emit, conv: Node, scales: [ValueId; 2], bias: Option<Tensor>) {
+    let sum = emit.node(conv, "integer");
+    let real = cast(&mut emit, sum);
+    let scale = emit.op("Mul", &scales, "scales");
+    let bias = bias.map(|bias| emit.constant("bias", bias));
+    finish(emit, [real, scale], bias);
 }
 
 /// Whether weights can become integers.

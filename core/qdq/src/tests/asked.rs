@@ -261,6 +261,38 @@ fn what_is_named_and_cannot_be_done_is_told() {
     assert_eq!(alone.idle_types("static"), ["Softmax", "Relu"]);
 }
 
+/// Of convolutions only ranges at run time make integers whose weights are computed.
+#[test]
+fn convolutions_with_computed_weights() {
+    let float = "g (float[2,4,6,6] x, float[1,3] s) => (float[2,3,3,3] y)
+             <float[3,4,3,3] k, float[3] b, int64[4] d = {3, 1, 1, 1}>
+             { t = Reshape(s, d) w = Mul(k, t)
+                y = Conv<strides = [2, 2], pads = [1, 1, 1, 1], kernel_shape = [3, 3]>(x, w, b) }";
+    let float = model(float, 5);
+    let given = samples(&float, 3, 8);
+    let request = Request { matmul_const_b_only: false, ..Request::default() };
+    for form in [Form::Qdq, Form::QLinear] {
+        let mut made = float.clone();
+        let done = quantize_dynamic(&mut made, &request, form).unwrap();
+        assert_eq!((done.layers.len(), done.left_in_float.len()), (1, 0), "{done:?}");
+        assert!(infer(&mut made).0.is_empty() && verify(&made, Level::Full).0.is_empty());
+        let found = operators(&made);
+        assert_eq!(found.matches("DynamicQuantizeLinear").count(), 2, "{found}");
+        assert!(found.contains("ConvInteger") && !found.contains("Conv "), "{found}");
+        let (worst, largest) = difference(&float, &made, &given);
+        assert!(worst > 0.0 && worst < 0.03 * largest, "{worst} of {largest}");
+        let done = quantize_dynamic(&mut float.clone(), &Request::default(), form).unwrap();
+        assert_eq!(done.left_in_float[0].reason, "both factors are computed");
+    }
+    // Sums that 32 bits may not hold.
+    let float = model(
+        "g (float[1,9000,2,2] x, float[1,9000,2,2] w) => (float[1,1,1,1] y) { y = Conv(x, w) }",
+        5,
+    );
+    let done = quantize_dynamic(&mut float.clone(), &request, Form::Qdq).unwrap();
+    assert!(done.left_in_float[0].reason.contains("32 bits"), "{done:?}");
+}
+
 #[test]
 fn products_of_other_types_say_why() {
     for (dtype, why) in [
