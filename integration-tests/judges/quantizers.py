@@ -16,7 +16,7 @@ Neural Compressor's export wrote for a network (corpus/quantization/inc_recipes)
 
 It fails where onnxd writes no model, the checker or ONNX Runtime refuses it, the form of operators on integers is
 farther from the form of pairs than the distance to float minus FORMS_DB, or onnxd's defaults are more than BEHIND_DB
-worse than ONNX Runtime's of the same granularity. Needs numpy, onnx, onnxruntime.
+worse than ONNX Runtime's of the same granularity. Needs numpy, onnx, onnxruntime, for its weights of 4 bits onnx_ir.
 """
 import argparse
 import fnmatch
@@ -77,6 +77,17 @@ else:
                       calibrate_method=q.CalibrationMethod[how["method"]])
 """
 
+# Of its further algorithms GPTQ and HQQ take torch.
+WEIGHTS = READ + """
+import onnx
+from onnxruntime.quantization import matmul_nbits_quantizer as n
+made = {"default": lambda: n.DefaultWeightOnlyQuantConfig(block_size=32, is_symmetric=how["symmetric"], bits=4),
+        "k-quant": n.KQuantWeightOnlyQuantConfig, "RTN": n.RTNWeightOnlyQuantConfig}[how["algorithm"]]()
+work = n.MatMulNBitsQuantizer(onnx.load(source), block_size=32, is_symmetric=how["symmetric"], algo_config=made)
+work.process()
+work.model.save_model_to_file(target)
+"""
+
 COMPRESSOR = READ + """
 from onnx_neural_compressor.quantization import QuantFormat, QuantType, config, quantize
 if how["mode"] == "dynamic":
@@ -99,6 +110,16 @@ def peer(mode="static", form="QDQ", per_channel=True, method="MinMax", script=PE
     return {"mode": mode, "form": form, "per_channel": per_channel, "method": method, "script": script}
 
 
+def weights(rounding=None, dtype="uint4"):
+    """Params of onnxd for weights of 4 bits alone, in the operators that MatMulNBitsQuantizer writes."""
+    keys = {"rounding": rounding} if rounding else {}
+    return own(format="QLinear", mode="weight_only", weight_type=dtype, block_size=32, **keys)
+
+
+def nbits(algorithm, symmetric=False):
+    return {"script": WEIGHTS, "algorithm": algorithm, "symmetric": symmetric}
+
+
 WAYS = {
     "onnxd QDQ": own(format="QDQ"),
     "onnxd QDQ, per tensor": own(format="QDQ", per_channel=False),
@@ -113,6 +134,15 @@ WAYS = {
     "onnxd QLinear, auto": own(format="QLinear", accuracy="auto"),
     "onnxd dynamic": own(format="QDQ", mode="dynamic"),
     "onnxd dynamic, per tensor": own(format="QDQ", mode="dynamic", per_channel=False),
+    "onnxd 4-bit weights": weights(),
+    "onnxd 4-bit weights, symmetric": weights(dtype="int4"),
+    "onnxd 4-bit weights, nearest": weights("nearest"),
+    "onnxd 4-bit weights, GPTQ": weights("gptq"),
+    "onnxd 4-bit weights, AWQ": weights("awq"),
+    "ONNX Runtime 4-bit weights": nbits("default"),
+    "ONNX Runtime 4-bit weights, symmetric": nbits("default", True),
+    "ONNX Runtime 4-bit weights, k-quant": nbits("k-quant"),
+    "ONNX Runtime 4-bit weights, RTN": nbits("RTN"),
     "ONNX Runtime QDQ": peer(),
     "ONNX Runtime QDQ, per tensor": peer(per_channel=False),
     "ONNX Runtime QOperator": peer(form="QOperator"),
@@ -129,7 +159,7 @@ WAYS = {
 FORMS = [("onnxd QDQ", "onnxd QLinear"), ("onnxd QDQ, per tensor", "onnxd QLinear, per tensor"),
          ("onnxd QDQ, auto", "onnxd QLinear, auto")]
 RIVALS = [("onnxd QDQ", "ONNX Runtime QDQ"), ("onnxd QDQ, per tensor", "ONNX Runtime QDQ, per tensor"),
-          ("onnxd dynamic", "ONNX Runtime dynamic"), ("onnxd QDQ", "Neural Compressor QDQ"),
+          ("onnxd dynamic", "ONNX Runtime dynamic"), ("onnxd 4-bit weights", "ONNX Runtime 4-bit weights"), ("onnxd QDQ", "Neural Compressor QDQ"),
           ("onnxd dynamic", "Neural Compressor dynamic")]
 
 
@@ -226,7 +256,9 @@ def judge(results):
             if apart < results[a]["db"] + FORMS_DB:
                 yield f"{a} and {b} are {apart:.1f} dB apart, and {results[a]['db']:.1f} dB from float"
     for ours, theirs in RIVALS:
-        if ours in results and theirs in results and results[ours]["db"] < results[theirs]["db"] - BEHIND_DB:
+        both = ours in results and theirs in results
+        # A network in which a tool finds nothing to quantize is none to compare.
+        if both and results[ours]["db"] < results[theirs]["db"] - BEHIND_DB and np.isfinite(results[theirs]["db"]):
             yield f"{ours}: {results[ours]['db']:.2f} dB, {theirs}: {results[theirs]['db']:.2f} dB"
 
 
@@ -263,7 +295,8 @@ def main():
     parser.add_argument("--neural-compressor", metavar="PYTHON", help="interpreter that has it")
     parser.add_argument("--save", help="writes the tables there, too")
     options = parser.parse_args()
-    programs = {"onnxd": os.path.abspath(options.onnxd), PEER: sys.executable, COMPRESSOR: options.neural_compressor}
+    programs = {"onnxd": os.path.abspath(options.onnxd), PEER: sys.executable, WEIGHTS: sys.executable,
+                COMPRESSOR: options.neural_compressor}
     lines, failed, count = [], 0, 0
     corpus = os.path.join(options.shared, "corpus", "quantization")
 
