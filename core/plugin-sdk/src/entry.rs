@@ -275,12 +275,24 @@ fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<(), Diagnos
     let _ = onnxd_ir::infer::infer(&mut model);
     let calibration = Calibration::of(&submission, &model)?;
     let mut cx = QuantizeContext::new(submission, calibration);
+    keep_freed_memory();
     quantizer.quantize(&mut model, &mut cx)?;
     give_back_freed_memory();
     let job = cx.submission().job();
     hand_over(&mut model, job)?;
     job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
     Ok(job.artifact(abi::ARTIFACT_QUANTIZE_LOG, &messages::quantized(&cx).encode_to_vec())?)
+}
+
+/// Lets the allocator keep what is freed, up to some: running a model on samples frees and takes
+/// tensors all the time, and new pages from the kernel took an eighth of a transformer's time.
+fn keep_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: these change only how the allocator grows and shrinks.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
+    }
 }
 
 /// Running a model on samples leaves freed memory behind, beside which the result is copied.

@@ -41,8 +41,7 @@ vectorized! {
     /// Widens the range of each element by the next of `values`.
     pub(crate) fn widen(low: &mut [f32], high: &mut [f32], values: &[f32]) {
         for ((low, high), x) in low.iter_mut().zip(high).zip(values) {
-            *low = if *x < *low { *x } else { *low };
-            *high = if *x > *high { *x } else { *high };
+            (*low, *high) = (low.min(*x), high.max(*x));
         }
     }
 }

@@ -140,31 +140,27 @@ struct Floats {
 }
 
 onnxd_eval::vectorized! {
+    /// Integers are compared, as their least and largest are found several at a time, and those of
+    /// floats are not.
     fn floats(values: &[f32]) -> Floats {
-        const LANES: usize = 16;
-        let (mut min, mut max) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-        let (mut zeros, mut wrong) = ([0u32; LANES], [0u32; LANES]);
-        let (rows, rest) = values.as_chunks::<LANES>();
-        // What is missing in the last row repeats a value, and is not counted.
-        let mut last = [rest.first().copied().unwrap_or(1.0); LANES];
-        last[..rest.len()].copy_from_slice(rest);
-        for row in rows.iter().chain((!rest.is_empty()).then_some(&last)) {
-            for (lane, x) in row.iter().enumerate() {
-                min[lane] = if *x < min[lane] { *x } else { min[lane] };
-                max[lane] = if *x > max[lane] { *x } else { max[lane] };
-                zeros[lane] += u32::from(*x == 0.0);
-                // A number times zero is zero unless it is infinite or none.
-                wrong[lane] |= u32::from(x * 0.0 != 0.0);
-            }
+        let (mut least, mut largest, mut zeros) = (i32::MAX, i32::MIN, 0);
+        for x in values {
+            let place = in_order(x.to_bits().cast_signed());
+            least = least.min(place);
+            largest = largest.max(place);
+            zeros += u32::from(*x == 0.0);
         }
-        let repeated = last[rest.len()..].iter().filter(|x| **x == 0.0).count() as u64;
-        Floats {
-            min: min.into_iter().fold(f32::INFINITY, f32::min),
-            max: max.into_iter().fold(f32::NEG_INFINITY, f32::max),
-            zeros: zeros.iter().map(|n| u64::from(*n)).sum::<u64>() - repeated,
-            finite: wrong == [0; LANES],
-        }
+        // The sum makes zero of minus zero.
+        let float = |place| f32::from_bits(in_order(place).cast_unsigned()) + 0.0;
+        let (min, max) = (float(least), float(largest));
+        Floats { min, max, zeros: zeros.into(), finite: min.is_finite() && max.is_finite() }
     }
+}
+
+/// Bits of a float as an integer that is ordered as floats are, with what is no number at the ends;
+/// and back.
+fn in_order(bits: i32) -> i32 {
+    bits ^ ((bits >> 31) & i32::MAX)
 }
 
 impl Statistic for Stats {
