@@ -291,7 +291,7 @@ fn keep_freed_memory() {
     // SAFETY: these change only how the allocator grows and shrinks.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 64 << 20);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, 32 << 20);
     }
 }
 
