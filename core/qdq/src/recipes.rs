@@ -1,6 +1,6 @@
 //! How a Linear, `DQ(x), DQ(W) -> MatMul -> Add(bias)`, is written: the three recipes of Intel's
 //! Neural Compressor. Convolutions and `Gemm` have no recipe, as there. Other than there, a bias may
-//! have any name, saturates instead of overflowing, and nodes come in an order of evaluation.
+//! have any name, one that 32 bits do not hold stays in float, and nodes come in an order of evaluation.
 
 use crate::coded::{Coded, Why, decoded, encoded, name, rank_of, sweep};
 use crate::fold::{Folded, Site};
@@ -161,17 +161,37 @@ fn room(graph: &Graph, w: &Coded) -> Result<Vec<f64>, Why> {
     Ok(sums.iter().map(|sum| (f64::from(i32::MAX) - REACH * sum).max(0.0)).collect())
 }
 
+/// Steps of a bias where no weight says how large they are to be.
+const FREE_STEPS: f64 = (1 << 30) as f64;
+
+/// Where all weights are zero, sums have the steps that suit the bias.
+fn free(steps: &mut [f32], bias: &[f64], room: &[f64]) {
+    let of = |list: &[f64], i: usize| list[i % list.len()];
+    let count = steps.len();
+    for (i, step) in steps.iter_mut().enumerate() {
+        let all = || (i..room.len().max(bias.len())).step_by(count);
+        let largest = all().map(|i| of(bias, i).abs()).fold(0.0, f64::max);
+        if largest > 0.0 && all().all(|i| of(room, i) == f64::from(i32::MAX)) {
+            *step = ((largest / FREE_STEPS) as f32).max(f32::MIN_POSITIVE);
+        }
+    }
+}
+
 fn int32_bias(site: &mut Site, id: NodeId, linear: &Linear) -> Result<(), Why> {
-    let steps = bias::steps(site.graph, [linear.x.scale, linear.w.scale], 1.0)?;
+    let mut steps = bias::steps(site.graph, [linear.x.scale, linear.w.scale], 1.0)?;
     let dims = if steps.len() == 1 { vec![] } else { vec![steps.len()] };
-    let exact = Reals { dims: dims.clone(), values: steps.iter().map(|s| f64::from(*s)).collect() };
     let unlike = || format!("the bias {} does not fit the product", name(site.graph, linear.bias));
-    let given = site.graph.constant(linear.bias).and_then(Tensor::to_reals).ok_or_else(unlike)?;
-    let sum = given.zip(&exact, |b, s| (b / s).round_ties_even()).ok_or_else(unlike)?;
+    let given = site.graph.constant(linear.bias).and_then(Tensor::to_reals);
+    let given = given.filter(|b| !b.values.is_empty()).ok_or_else(unlike)?;
     let room = room(site.graph, &linear.w)?;
-    let of = |i: usize| room[i % room.len()];
-    let saturated = sum.values.iter().enumerate().map(|(i, q)| q.clamp(-of(i), of(i)) as i32);
-    let integers = saturated.collect();
+    free(&mut steps, &given.values, &room);
+    let exact = Reals { dims: dims.clone(), values: steps.iter().map(|s| f64::from(*s)).collect() };
+    let sum = given.zip(&exact, |b, s| (b / s).round_ties_even()).ok_or_else(unlike)?;
+    // What is beyond is so much larger than the products that no step holds both.
+    if sum.values.iter().enumerate().any(|(i, q)| q.is_nan() || q.abs() > room[i % room.len()]) {
+        return Err("32 bits do not hold its bias, which stays in float".into());
+    }
+    let integers = sum.values.iter().map(|q| *q as i32).collect();
     let integers = Tensor::from_vec(sum.dims, integers);
     let base = site.graph[linear.bias].name.clone();
     let integers = site.shared(&format!("{base}_quantized"), integers);
