@@ -90,6 +90,108 @@ fn attention_gates_and_convolutions_take_factors() {
     kept(&model(picture, 3), &["f"], 4);
 }
 
+/// Attention whose queries, keys and values one product computes, in the ways that they are taken
+/// apart. The product has as many columns as `parts` says.
+fn fused(apart: &str, parts: usize) -> String {
+    format!(
+        "g (float[2,3,8] x) => (float[2,3,5] y)
+         <float[8] g, float[8] b, float[8,{columns}] w, float[{columns}] c, float[8,5] wo,
+          int64[4] split = {{0, 0, 2, 4}}, int64[5] five = {{0, 0, 3, 2, 4}},
+          int64[5] inner = {{0, 0, 2, 3, 4}}, int64[3] merged = {{0, 0, -1}},
+          int64 i0 = {{0}}, int64 i1 = {{1}}, int64 i2 = {{-1}}, int64[1] ax0 = {{0}},
+          int64[1] ax3 = {{3}}, int64[1] last = {{-1}}, int64[1] a = {{8}}, int64[1] z = {{16}},
+          int64[1] n0 = {{0}}, int64[1] n1 = {{8}}, int64[1] n2 = {{16}}, int64[1] end = {{99}}>
+         {{
+           n = LayerNormalization(x, g, b)
+           p = MatMul(n, w)
+           f = Add(p, c)
+           {apart}
+           s0 = Softmax(s)
+           o1 = MatMul(s0, v)
+           o2 = Transpose<perm = [0, 2, 1, 3]>(o1)
+           o = Reshape(o2, merged)
+           y = MatMul(o, wo)
+         }}",
+        columns = 8 * parts
+    )
+}
+
+const HEADS: &str = "q1 = Reshape(q0, split) k1 = Reshape(k0, split) v1 = Reshape(v0, split)
+    q = Transpose<perm = [0, 2, 1, 3]>(q1) k = Transpose<perm = [0, 2, 3, 1]>(k1)
+    v = Transpose<perm = [0, 2, 1, 3]>(v1) s = MatMul(q, k)";
+
+#[test]
+fn one_product_for_queries_keys_and_values_takes_factors() {
+    let turned = "k = Transpose<perm = [0, 1, 3, 2]>(k0) s = MatMul(q, k)";
+    for apart in [
+        format!("q0, k0, v0 = Split<axis = -1>(f) {HEADS}"),
+        // Each takes its own, from the fifth axis of [batch, rows, 3, heads, columns].
+        format!(
+            "q0 = Slice(f, n0, a, last) k0 = Slice(f, a, z, last) v0 = Slice(f, z, end, last) {HEADS}"
+        ),
+        format!(
+            "r = Reshape(f, five) t = Transpose<perm = [2, 0, 3, 1, 4]>(r)
+             q = Gather<axis = 0>(t, i0) k0 = Gather<axis = 0>(t, i1) v = Gather<axis = 0>(t, i2)
+             {turned}"
+        ),
+        format!(
+            "r = Reshape(f, five) t = Transpose<perm = [2, 0, 3, 1, 4]>(r)
+             q4, k4, v4 = Split<axis = 0>(t)
+             q = Squeeze(q4, ax0) k0 = Squeeze(k4, ax0) v = Squeeze(v4, ax0) {turned}"
+        ),
+        // Heads have their queries, keys and values side by side.
+        format!(
+            "r = Reshape(f, inner) t = Transpose<perm = [0, 2, 3, 1, 4]>(r)
+             q = Gather<axis = 2>(t, i0) k0 = Gather<axis = 2>(t, i1) v = Gather<axis = 2>(t, i2)
+             {turned}"
+        ),
+    ] {
+        kept(&model(&fused(&apart, 3), 3), &["n", "o"], 4);
+    }
+    // What a query reads is scores, and what two read is not one's own.
+    for apart in [
+        format!("q0, k0, v9 = Split<axis = -1>(f) v0 = Add(v9, q0) {HEADS}"),
+        format!(
+            "q0 = Slice(f, n0, a, last) k0 = Slice(f, a, z, last) v0 = Slice(f, a, z, last) {HEADS}"
+        ),
+        format!("q0, k0, v0 = Split<axis = -1>(f) {HEADS}")
+            .replace("v1 = Reshape(v0", "e = Exp(v0) v1 = Reshape(e"),
+    ] {
+        kept(&model(&fused(&apart, 3), 3), &["n"], 4);
+    }
+    let gate = "
+    g (float[2,3,8] x) => (float[2,3,4] y) <float[8,12] w, float[6,4] v>
+    {
+      f = MatMul(x, w)
+      a, b = Split<axis = 2>(f)
+      s = Sigmoid(a)
+      h = Mul(a, s)
+      m = Mul(h, b)
+      y = MatMul(m, v)
+    }";
+    kept(&model(gate, 3), &["m"], 4);
+}
+
+#[test]
+fn attention_that_is_one_operator_takes_factors() {
+    let projected = "
+    g (float[2,3,8] x) => (float[2,3,5] y) <float[8,20] w, float[20] b, float[8,5] v>
+    {
+      a = com.microsoft.Attention<num_heads = 2, qkv_hidden_sizes = [6, 6, 8]>(x, w, b)
+      y = MatMul(a, v)
+    }";
+    kept(&model(projected, 3), &["a"], 4);
+    let several = "
+    g (float[2,3,8] x) => (float[2,3,5] y) <float[8,24] w, float[8,5] v>
+    {
+      f = MatMul(x, w)
+      q, k, u = Split<axis = -1>(f)
+      a = com.microsoft.MultiHeadAttention<num_heads = 2>(q, k, u)
+      y = MatMul(a, v)
+    }";
+    kept(&model(several, 3), &["a"], 4);
+}
+
 /// What is no longer the same function, or would take memory, is left.
 #[test]
 fn what_others_read_or_bend_takes_none() {
