@@ -6,7 +6,7 @@ use crate::coded::{MICROSOFT, dtype_of, rank_of};
 use crate::emit::Emit;
 use crate::report::Form;
 use onnxd_ir::ops::Conv;
-use onnxd_ir::{DataType, Graph, Node, NodeId, ValueId, ValueType};
+use onnxd_ir::{DataType, Dim, Graph, Node, NodeId, ValueId, ValueType};
 
 impl Site<'_, '_> {
     /// Writes `MatMul` of two computed factors; says as what, or why not.
@@ -45,7 +45,7 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         let summed = || {
             let dims = g[op.w].ty.as_ref().and_then(ValueType::shape)?;
-            let known = dims.get(1..)?.iter().map(|dim| dim.known());
+            let known = dims.get(1..)?.iter().map(Dim::known);
             known.into_iter().try_fold(1i64, |size, dim| size.checked_mul(dim?))
         };
         check([op.x, op.w].map(|v| dtype_of(g, v)), summed())?;
