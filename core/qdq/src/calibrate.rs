@@ -88,7 +88,7 @@ impl Method {
     }
 }
 
-/// Statistics of the values of these names over all samples, added to those of earlier ones; none
+/// Statistics of the values of these names over all samples, as `make` makes them, added to those of earlier ones; none
 /// of those that no run came by.
 ///
 /// # Errors
@@ -97,12 +97,12 @@ pub fn statistics(
     (engine, model): (&dyn Engine, &Model),
     names: BTreeSet<String>,
     samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
-    parts: &Parts,
+    make: &(dyn Fn(&str) -> Stats + Sync),
     seen: &mut BTreeMap<String, Stats>,
     limits: Limits,
 ) -> Result<(), Diagnostics> {
     let wanted = Wanted::Reached(names);
-    observe_more(engine, model, samples, (&wanted, &|_| Stats::new(parts)), seen, limits)
+    observe_more(engine, model, samples, (&wanted, make), seen, limits)
 }
 
 /// The range that holds `share` percent of the values.

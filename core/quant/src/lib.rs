@@ -6,6 +6,7 @@
 mod agreement;
 mod extremes;
 mod histogram;
+mod means;
 mod moments;
 mod observer;
 mod saved;
@@ -16,6 +17,7 @@ mod values;
 pub use agreement::{Agreement, Kept, Pair, agreements, each_agreement, references, selected};
 pub use extremes::{Channels, Extremes, MeanExtremes, MovingExtremes};
 pub use histogram::{BINS_MAX, Bin, Histogram};
+pub use means::ChannelMeans;
 pub use moments::Moments;
 pub use observer::{Feeds, Limits, Statistic, Wanted, observe, observe_more};
 pub use saved::{Choice, Saved, SavedHistogram, SavedTensor};

@@ -66,6 +66,8 @@ pub struct SavedTensor {
     pub not_finite: u64,
     /// Largest magnitude of each channel, if somebody needs it.
     pub channels: Vec<f64>,
+    /// What each channel is on average, as far as samples told, if somebody needs it.
+    pub means: Vec<f32>,
 }
 
 /// Counts in bins of equal width.
@@ -107,6 +109,8 @@ struct Row {
     histogram: Option<Bins>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     channels: Vec<f64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    means: Vec<f32>,
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -145,6 +149,7 @@ impl Saved {
             not_finite: t.not_finite,
             histogram: t.histogram.as_ref().map(bins),
             channels: t.channels.clone(),
+            means: t.means.clone(),
         };
         let file = File {
             onnxd_calibration: VERSION,
@@ -210,9 +215,17 @@ fn read(json: &[u8]) -> Result<Saved, String> {
         }
         let histogram = row.histogram.map(|bins| unpacked(bins, &mut left)).transpose();
         let histogram = histogram.map_err(|why| wrong(&why))?;
-        let Row { name, range, average, zeros, not_finite, channels, .. } = row;
-        let tensor = SavedTensor { name, range, histogram, average, zeros, not_finite, channels };
-        tensors.push(tensor);
+        let Row { name, range, average, zeros, not_finite, channels, means, .. } = row;
+        tensors.push(SavedTensor {
+            name,
+            range,
+            histogram,
+            average,
+            zeros,
+            not_finite,
+            channels,
+            means,
+        });
     }
     let File { quantizer, facts, samples, choice, .. } = file;
     Ok(Saved { quantizer, facts, samples, tensors, choice })
@@ -280,6 +293,7 @@ mod tests {
                     zeros: 3,
                     not_finite: 1,
                     channels: vec![0.1, 1.0 / 3.0],
+                    means: vec![0.1, 1.0 / 3.0],
                 },
                 SavedTensor { name: "unseen".into(), ..SavedTensor::default() },
             ],

@@ -2,7 +2,8 @@
 
 use crate::observer::Statistic;
 use crate::values::blocks;
-use crate::{Channels, Extremes, Histogram, MeanExtremes, Moments, MovingExtremes, SavedTensor};
+use crate::{ChannelMeans, Channels, Extremes, Histogram, MeanExtremes, Moments};
+use crate::{MovingExtremes, SavedTensor};
 use onnxd_ir::Tensor;
 
 /// Which statistics are kept beside those that cost next to nothing.
@@ -14,6 +15,8 @@ pub struct Parts {
     pub group: u64,
     /// Axis of the channels whose extremes are kept.
     pub channel_axis: Option<i64>,
+    /// Axis of the channels whose means are kept.
+    pub means_axis: Option<i64>,
     /// Bins of a histogram on each side of zero.
     pub bins: Option<usize>,
     /// Mean and moments.
@@ -22,7 +25,14 @@ pub struct Parts {
 
 impl Default for Parts {
     fn default() -> Self {
-        Parts { moving_c: 0.01, group: 1, channel_axis: None, bins: None, moments: true }
+        Parts {
+            moving_c: 0.01,
+            group: 1,
+            channel_axis: None,
+            means_axis: None,
+            bins: None,
+            moments: true,
+        }
     }
 }
 
@@ -49,6 +59,8 @@ pub struct Stats {
     pub moments: Moments,
     /// Extremes of channels.
     pub channels: Option<Channels>,
+    /// Means of channels; floats of 64 and 16 bits are left out.
+    pub means: Option<ChannelMeans>,
     /// Counts in bins.
     pub histogram: Option<Histogram>,
     with_moments: bool,
@@ -69,6 +81,7 @@ impl Stats {
             mean: MeanExtremes::new(parts.group),
             moments: Moments::default(),
             channels: parts.channel_axis.map(Channels::new),
+            means: parts.means_axis.map(ChannelMeans::new),
             histogram: parts.bins.map(Histogram::new),
             with_moments: parts.moments,
         }
@@ -85,6 +98,7 @@ impl Stats {
             zeros: self.zeros,
             not_finite: self.nans + self.infinities,
             channels: Vec::new(),
+            means: self.means.as_ref().map(ChannelMeans::known).unwrap_or_default(),
         }
     }
 
@@ -101,6 +115,7 @@ impl Stats {
             infinities: saved.not_finite,
             extremes: Extremes { min, max },
             mean: MeanExtremes::of(saved.average),
+            means: (!saved.means.is_empty()).then(|| ChannelMeans::of(&saved.means)),
             histogram: match histogram {
                 Some(histogram) => Some(histogram?),
                 None => None,
@@ -172,6 +187,9 @@ impl Statistic for Stats {
     }
 
     fn see(&mut self, tensor: &Tensor) {
+        if let Some(means) = &mut self.means {
+            means.see(tensor);
+        }
         if let Some(floats) = tensor.as_slice::<f32>().filter(|_| self.is_light())
             && let Some(own) = self.see_floats(&floats)
         {
@@ -221,6 +239,9 @@ impl Statistic for Stats {
         self.mean.merge(&later.mean);
         self.moments.merge(&later.moments);
         if let (Some(a), Some(b)) = (&mut self.channels, &later.channels) {
+            a.merge(b);
+        }
+        if let (Some(a), Some(b)) = (&mut self.means, &later.means) {
             a.merge(b);
         }
         if let (Some(a), Some(b)) = (&mut self.histogram, &later.histogram) {

@@ -7,8 +7,14 @@ use onnxd_quant::{Feeds, Limits, Parts, Statistic, Stats, Wanted, blocks, observ
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-const PARTS: Parts =
-    Parts { moving_c: 0.1, group: 2, channel_axis: Some(1), bins: Some(64), moments: true };
+const PARTS: Parts = Parts {
+    moving_c: 0.1,
+    group: 2,
+    channel_axis: Some(1),
+    means_axis: Some(1),
+    bins: Some(64),
+    moments: true,
+};
 
 fn of(tensors: &[Tensor]) -> Stats {
     let mut stats = Stats::new(&PARTS);

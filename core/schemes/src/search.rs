@@ -13,8 +13,8 @@ use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
 use onnxd_qdq::accuracy::{
-    Base, First, Learning, Rounding, Site, correct_biases, equalized, float_outputs, layers_db,
-    learn_rounding, magnitudes, outputs_db, sites, smoothed,
+    Base, First, Learning, Rounding, Score, Site, correct_biases, equalized, float_outputs,
+    layers_db, learn_rounding, magnitudes, score, settle_biases, sites, smoothed,
 };
 use onnxd_qdq::calibrate::Method;
 use onnxd_qdq::{Attempt, Done, Request, Weighted};
@@ -223,13 +223,12 @@ impl<'c> Search<'c> {
         trial: &Trial,
         floats: &BTreeSet<NodeId>,
     ) -> Outcome<(Base, Model, Done)> {
-        let mut request = self.request.clone();
-        request.settings.clip_weights = trial.clip_weights;
-        let base = self.bases[trial.base].without(&request, floats);
-        let (mut model, mut done) = base.quantize(trial.method);
+        let (base, mut model, mut done) = self.nearest(trial, floats);
         if let Some(rounding) = trial.rounding.and_then(|at| self.roundings.get(at)) {
             rounding.apply(&mut model.graph, &mut done);
             done.notes.extend(rounding.notes.iter().cloned());
+        } else {
+            settle_biases(&base, &mut model);
         }
         if trial.correct {
             let products: Vec<Weighted> =
@@ -240,10 +239,18 @@ impl<'c> Search<'c> {
         Ok((base, model, done))
     }
 
+    /// With the nearest integers, and biases as they are.
+    fn nearest(&self, trial: &Trial, floats: &BTreeSet<NodeId>) -> (Base, Model, Done) {
+        let mut request = self.request.clone();
+        request.settings.clip_weights = trial.clip_weights;
+        let base = self.bases[trial.base].without(&request, floats);
+        let (model, done) = base.quantize(trial.method);
+        (base, model, done)
+    }
+
     /// Learns the rounding of weights for a trial; its number among the roundings.
     pub(crate) fn learn(&mut self, trial: &Trial) -> Outcome<usize> {
-        let nearest = Trial { rounding: None, correct: false, ..*trial };
-        let (base, model, _) = self.made(&nearest, &BTreeSet::new())?;
+        let (base, model, _) = self.nearest(trial, &BTreeSet::new());
         let learning = Learning {
             samples: &|| self.data.batches(0, self.learned.min(ROUNDED_MAX)),
             limits: Limits::default(),
@@ -257,20 +264,31 @@ impl<'c> Search<'c> {
     }
 
     /// Measures a trial against the float model.
-    fn measure(&mut self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
+    fn measure(&mut self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<Score> {
         let float = &self.bases[0].model;
         let held = || self.data.batches(self.held.0, self.held.1);
         if self.float.is_empty() {
             self.float = float_outputs(float, &mut held(), Limits::default())?;
         }
         let (_, model, _) = self.made(trial, floats)?;
-        outputs_db((float, &model), &mut held(), &self.float, Limits::default())
+        score((float, &model), &mut held(), &self.float, Limits::default())
     }
 
-    fn attempt(&mut self, mut trial: Trial) -> Outcome<Trial> {
-        trial.db = self.measure(&trial, &BTreeSet::new())?;
+    fn attempt(&mut self, mut trial: Trial) -> Outcome<(Trial, Score)> {
+        let score = self.measure(&trial, &BTreeSet::new())?;
+        trial.db = score.db();
         self.tried.push((trial.name(self.changes[trial.base]), trial.db));
-        Ok(trial)
+        Ok((trial, score))
+    }
+
+    /// Whether one way is taken rather than another, both measured on a few samples. Where weights
+    /// share one scale, even ones lose less as a rule, and more only if samples clearly say so.
+    fn is_taken(&self, one: &(Trial, Score), other: &(Trial, Score)) -> bool {
+        let even = self.changes[one.0.base] == EQUALIZED;
+        match even && !self.request.settings.per_channel {
+            true => !one.1.is_beaten_by(&other.1),
+            false => one.0.db > other.0.db,
+        }
     }
 
     /// Adds bases whose activations are evened out, for each of the shares that the weights take;
@@ -304,19 +322,20 @@ impl<'c> Search<'c> {
         let first = self.first(0, method, &sites)?;
         self.float = first.outputs;
         self.smooth(&sites, first.magnitudes, OUTLIER, &SMOOTHED[..1]);
-        let mut best = Trial::new(0, method);
+        let mut best = (Trial::new(0, method), Score::default());
         if self.bases.len() > 1 {
-            best = self.attempt(best)?;
+            best = self.attempt(best.0)?;
             for base in 1..self.bases.len() {
                 if self.clock.late() {
                     continue;
                 }
                 self.first(base, method, &[])?;
                 let found = self.attempt(Trial::new(base, method))?;
-                best = if found.db > best.db { found } else { best };
+                best = if self.is_taken(&found, &best) { found } else { best };
             }
         }
         // Weights of bases behind the chosen one are not needed any more.
+        let (best, _) = best;
         self.bases.truncate(best.base + 1);
         self.observe(best.base, method, self.held.1, self.learned)?;
         Ok(best)
@@ -376,7 +395,7 @@ impl Way for Fallback<'_, '_> {
     }
 
     fn ratio(&mut self, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
-        self.search.measure(self.trial, floats)
+        Ok(self.search.measure(self.trial, floats)?.db())
     }
 
     fn model(&self, floats: &BTreeSet<NodeId>) -> Outcome<Model> {

@@ -162,7 +162,7 @@ fn means(
     Ok(found.iter().map(|(name, m)| (nodes[name].0, mean(m))).collect())
 }
 
-fn subtract(graph: &mut Graph, layer: &Weighted, errors: &[f64]) {
+pub(super) fn subtract(graph: &mut Graph, layer: &Weighted, errors: &[f64]) {
     let Some(bias) = Bias::of(graph, layer) else { return };
     // A bias of one number for all channels stays one.
     let Some(data) = bias.minus(errors) else { return };

@@ -2,7 +2,7 @@
 //! channels of activations are that can be smoothed.
 
 use super::smooth::largest;
-use super::{Base, COMPARED_MAX, KEPT_MAX, Site, layers, outputs};
+use super::{Base, COMPARED_MAX, KEPT_MAX, Site, layers, outputs, settle};
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::Builtin;
 use onnxd_ir::Tensor;
@@ -87,9 +87,11 @@ impl Base {
             outputs(&self.model).into_iter().map(|pair| pair.reference).collect();
         let layers: BTreeSet<String> =
             layers(self).1.into_iter().map(|pair| pair.reference).collect();
+        let axes = settle::axes(self);
         let make = |name: &str| {
             let channel_axis = sites.contains(name).then_some(-1);
-            let stats = || Stats::new(&Parts { channel_axis, ..*parts });
+            let means_axis = axes.get(name).copied();
+            let stats = || Stats::new(&Parts { channel_axis, means_axis, ..*parts });
             Seen {
                 stats: (names.contains(name) || sites.contains(name)).then(stats),
                 kept: results.contains(name).then(Vec::new),

@@ -6,6 +6,7 @@ mod classes;
 mod first;
 mod rounding;
 mod score;
+mod settle;
 mod smooth;
 
 pub use bias::correct_biases;
@@ -13,6 +14,7 @@ pub use classes::classes;
 pub use first::First;
 pub use rounding::{Learning, Rounding, learn_rounding};
 pub use score::Score;
+pub use settle::settle_biases;
 pub use smooth::{Site, expected, magnitudes, sites, smoothed};
 
 use crate::asked;
@@ -98,7 +100,10 @@ impl Base {
         limits: Limits,
     ) -> Result<(), Diagnostics> {
         let names = self.observed();
-        statistics((&Builtin, &self.model), names, samples, parts, &mut self.seen, limits)?;
+        let axes = settle::axes(self);
+        let make =
+            |name: &str| Stats::new(&Parts { means_axis: axes.get(name).copied(), ..*parts });
+        statistics((&Builtin, &self.model), names, samples, &make, &mut self.seen, limits)?;
         self.add_unseen(parts);
         Ok(())
     }

@@ -13,6 +13,7 @@ mod products;
 mod reals;
 mod rounding;
 mod scaling;
+mod settling;
 mod smoothing;
 mod weight_only;
 
@@ -21,7 +22,7 @@ use crate::coded::MICROSOFT;
 use crate::{Done, Ranges, Request, place, plan};
 use onnxd_eval::{Builtin, Executor, RunOptions};
 use onnxd_ir::{DataType, Level, Model, Tensor, infer, text, verify};
-use onnxd_quant::{Levels, Limits};
+use onnxd_quant::{Levels, Limits, Stats};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Tensors by the names of a model's inputs.
@@ -108,9 +109,10 @@ pub(crate) fn quantized(model: &Model, request: &Request, samples: &[Feeds]) -> 
     let mut given = samples.iter().cloned().map(Ok);
     let method = Method::MinMax;
     let parts = method.parts(1);
+    let make = |_: &str| Stats::new(&parts);
     let mut seen = BTreeMap::new();
     let done =
-        statistics((&Builtin, model), names, &mut given, &parts, &mut seen, Limits::default());
+        statistics((&Builtin, model), names, &mut given, &make, &mut seen, Limits::default());
     done.unwrap_or_else(|d| panic!("{d}"));
     let ranges: Ranges = (plan.values.values())
         .filter_map(|q| {

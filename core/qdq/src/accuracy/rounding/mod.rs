@@ -25,7 +25,7 @@ use onnxd_eval::{Builtin, Engine, Observer, RunOptions, quoted};
 use onnxd_ir::ops::Gemm;
 use onnxd_ir::{At, DataType, Graph, Model, NodeId, Tensor, ValueId};
 use onnxd_quant::{Levels, Limits, integers};
-use rows::Shape;
+pub(super) use rows::Shape;
 use solve::Weights;
 use std::collections::{BTreeMap, BTreeSet};
 use sums::Sums;

@@ -14,12 +14,12 @@ const POSITIONS_MAX: usize = 256;
 
 /// `groups` times `n` rows of `k` weights; each group of a convolution reads inputs of its own.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
-    pub(super) groups: usize,
-    pub(super) n: usize,
-    pub(super) k: usize,
+pub(in crate::accuracy) struct Shape {
+    pub(in crate::accuracy) groups: usize,
+    pub(in crate::accuracy) n: usize,
+    pub(in crate::accuracy) k: usize,
     /// Whether the weights are stored by rows; else by columns.
-    pub(super) by_rows: bool,
+    pub(in crate::accuracy) by_rows: bool,
     window: Option<Window>,
 }
 
@@ -35,7 +35,11 @@ struct Window {
 
 impl Shape {
     /// For weights of these sizes.
-    pub(super) fn of(graph: &Graph, product: &Weighted, dims: &[usize]) -> Option<Shape> {
+    pub(in crate::accuracy) fn of(
+        graph: &Graph,
+        product: &Weighted,
+        dims: &[usize],
+    ) -> Option<Shape> {
         let by_rows = match product.product {
             Product::Conv => {
                 let (conv, [n, rest @ ..]) = (At::<Conv>::find(graph, product.node)?, dims) else {
@@ -59,7 +63,7 @@ impl Shape {
     }
 
     /// Where weight `i` of row `row` is, counted over all groups.
-    pub(super) fn at(&self, row: usize, i: usize) -> usize {
+    pub(in crate::accuracy) fn at(&self, row: usize, i: usize) -> usize {
         if self.by_rows { row * self.k + i } else { i * self.n + row }
     }
 
