@@ -29,6 +29,8 @@ pub(crate) struct Call<'a> {
     pub(crate) bytes_max: usize,
     /// What else is done to the output; only convolutions are asked to.
     pub(crate) steps: &'a [Step],
+    /// See [`crate::RunOptions::winograd`].
+    pub(crate) winograd: bool,
 }
 
 /// Runs a sub-graph of the node on values for its inputs; gives its outputs.

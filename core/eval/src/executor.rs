@@ -29,6 +29,11 @@ pub struct RunOptions<'a> {
     /// Bytes of what only constants feed that are kept for later runs beside them; at most a quarter
     /// of [`RunOptions::bytes_max`].
     pub kept_max: usize,
+    /// Whether float convolutions of 3x3 with stride 1 may be computed by Winograd's algorithm where
+    /// that takes less time. Results are then off by up to some millionths of the largest magnitude,
+    /// about five times as much as else, and where sums of integers were exact, they are not: this
+    /// is for statistics of float networks, never for results that are compared to the bit.
+    pub winograd: bool,
     /// Sees the values it wants, those of sub-graphs and functions included.
     pub observer: Option<&'a mut (dyn Observer + Send + 'a)>,
     /// Asked before every node; the run ends with `N0309` when it says so.
@@ -37,7 +42,13 @@ pub struct RunOptions<'a> {
 
 impl Default for RunOptions<'_> {
     fn default() -> Self {
-        RunOptions { bytes_max: BYTES_MAX, kept_max: usize::MAX, observer: None, stop: None }
+        RunOptions {
+            bytes_max: BYTES_MAX,
+            kept_max: usize::MAX,
+            winograd: false,
+            observer: None,
+            stop: None,
+        }
     }
 }
 

@@ -45,7 +45,8 @@ pub fn eval_node(
     let row = table::find(node, opset);
     let missing = || Fault::unsupported(format!("opset {opset} has no kernel"));
     let scope = Scope::new();
-    let call = Call { node, opset, inputs, scope: &scope, bytes_max, steps: &[] };
+    let (scope, steps, winograd) = (&scope, &[], false);
+    let call = Call { node, opset, inputs, scope, bytes_max, steps, winograd };
     let given: Vec<Option<Item>> = inputs.iter().cloned().map(|x| x.map(Item::Tensor)).collect();
     let refuse = |_: &_, _| Err(Fault::unsupported("a node with sub-graphs is not folded"));
     let outputs = row.ok_or_else(missing).and_then(|row| row.run(&call, &given, &mut { refuse }));

@@ -271,8 +271,8 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         opset: i64,
         inputs: &'a [Option<Tensor>],
     ) -> Call<'a> {
-        let bytes_max = self.room();
-        Call { node, opset, inputs, scope: frame.scope, bytes_max, steps: &[] }
+        let (bytes_max, winograd) = (self.room(), self.options.winograd);
+        Call { node, opset, inputs, scope: frame.scope, bytes_max, steps: &[], winograd }
     }
 
     /// Computes one node and the steps behind it, unless `kept` has what it gives, and stores the

@@ -194,6 +194,22 @@ fn multiply<T: Product>(
     });
 }
 
+/// `c = a * b`, where `c` has rows `stride` elements apart.
+///
+/// # Panics
+/// If a matrix does not lie within its memory.
+pub(crate) fn multiply_into<T: Product>(
+    s: Sizes,
+    a: Matrix<T>,
+    b: Matrix<T>,
+    c: &mut [T],
+    stride: usize,
+) {
+    let (start, len) = (c.as_mut_ptr().cast(), c.len());
+    // SAFETY: the same memory, which keeps holding something.
+    multiply(s, a, b, (unsafe { std::slice::from_raw_parts_mut(start, len) }, stride), false);
+}
+
 /// Rows of a panel: as many as products take at a time.
 const PANEL: usize = 256;
 

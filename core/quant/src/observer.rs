@@ -48,6 +48,8 @@ pub struct Limits<'a> {
     pub stop: Option<&'a (dyn Fn() -> bool + Sync)>,
     /// Elements of a value that are compared with others, see [`crate::selected`].
     pub compared_max: usize,
+    /// Whether convolutions may round a little more, see [`RunOptions::winograd`].
+    pub winograd: bool,
 }
 
 /// Bytes of dequantized weights and the like that are kept from sample to sample: it takes less time
@@ -55,19 +57,26 @@ pub struct Limits<'a> {
 const KEPT_MAX: usize = 32 << 20;
 
 impl<'a> Limits<'a> {
+    /// Those of float networks and of what is compared with them: convolutions may round a little
+    /// more and take less time.
+    #[must_use]
+    pub fn of_floats() -> Limits<'a> {
+        Limits { winograd: true, ..Limits::default() }
+    }
+
     /// A run that an observer sees.
     pub(crate) fn options<'o>(self, observer: &'o mut (dyn Observer + Send + 'o)) -> RunOptions<'o>
     where
         'a: 'o,
     {
-        let Limits { bytes_max, stop, .. } = self;
-        RunOptions { bytes_max, kept_max: KEPT_MAX, stop, observer: Some(observer) }
+        let Limits { bytes_max, stop, winograd, .. } = self;
+        RunOptions { bytes_max, kept_max: KEPT_MAX, winograd, stop, observer: Some(observer) }
     }
 }
 
 impl Default for Limits<'_> {
     fn default() -> Self {
-        Limits { bytes_max: BYTES_MAX, stop: None, compared_max: usize::MAX }
+        Limits { bytes_max: BYTES_MAX, stop: None, compared_max: usize::MAX, winograd: false }
     }
 }
 

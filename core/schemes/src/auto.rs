@@ -135,11 +135,11 @@ impl Search<'_> {
         let float = &self.bases[0].model;
         let samples = || self.data.batches(fold.from, fold.to);
         if fold.float.is_empty() {
-            fold.float = float_outputs(float, &mut samples(), Limits::default())?;
+            fold.float = float_outputs(float, &mut samples(), Limits::of_floats())?;
         }
         let (_, model, _) = self.made(trial, &BTreeSet::new())?;
         let known = &fold.float;
-        onnxd_qdq::accuracy::score((float, &model), &mut samples(), known, Limits::default())
+        onnxd_qdq::accuracy::score((float, &model), &mut samples(), known, Limits::of_floats())
     }
 
     /// The better one, as long as there is time. What is clearly worse on some folds is not measured

@@ -43,7 +43,7 @@ pub(crate) struct Truth {
 impl Truth {
     /// What the float model says.
     fn of(float: &Model, data: &Data) -> Outcome<Truth> {
-        let said = classes(float, &mut data.batches(0, CLASSIFIED_MAX), Limits::default())?;
+        let said = classes(float, &mut data.batches(0, CLASSIFIED_MAX), Limits::of_floats())?;
         if said.is_empty() {
             let text = "`quantization.top1_loss_max` takes an output that tells classes apart";
             let help = "Leave the param out, or take `quantization.sqnr_db_min`.";
@@ -126,7 +126,7 @@ struct Fewest {
 impl Fewest {
     fn classes(&self, way: &dyn Way, floats: &BTreeSet<NodeId>) -> Outcome<Vec<usize>> {
         let mut samples = way.data().batches(0, CLASSIFIED_MAX);
-        classes(&way.model(floats)?, &mut samples, Limits::default())
+        classes(&way.model(floats)?, &mut samples, Limits::of_floats())
     }
 
     fn holds(&self, way: &mut dyn Way, floats: &BTreeSet<NodeId>) -> Outcome<bool> {

@@ -136,10 +136,10 @@ impl<'c> Search<'c> {
     fn score(&mut self, way: &Way, floats: &BTreeSet<NodeId>) -> Outcome<Score> {
         let samples = || self.data.batches(self.held.0, self.held.1);
         if self.outputs.is_empty() {
-            self.outputs = float_outputs(self.float, &mut samples(), Limits::default())?;
+            self.outputs = float_outputs(self.float, &mut samples(), Limits::of_floats())?;
         }
         let (made, _) = self.made(way, floats)?;
-        score((self.float, &made), &mut samples(), &self.outputs, Limits::default())
+        score((self.float, &made), &mut samples(), &self.outputs, Limits::of_floats())
     }
 
     /// What clearly loses least, as long as there is time.
@@ -154,7 +154,7 @@ impl<'c> Search<'c> {
         if apart && (auto || little) && !self.clock.late() {
             let learning = Learning {
                 samples: &|| self.data.batches(0, samples),
-                limits: Limits::default(),
+                limits: Limits::of_floats(),
                 corrected: false,
                 together: !auto,
                 go_on: &|| !self.clock.is_over(),
@@ -246,7 +246,7 @@ fn ways(model: &Model, request: &Request, data: &Data, samples: u64) -> Outcome<
     let sites = sites(&base);
     if !sites.is_empty() {
         let mut samples = data.batches(0, samples);
-        let found = magnitudes(model, &sites, &mut samples, Limits::default())?;
+        let found = magnitudes(model, &sites, &mut samples, Limits::of_floats())?;
         let smooth = |(share, name)| Some(Way::of(smoothed(model, &sites, &found, share)?, name));
         ways.extend(SMOOTHED.into_iter().filter_map(smooth));
     }

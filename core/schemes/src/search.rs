@@ -199,14 +199,14 @@ impl<'c> Search<'c> {
         }
         let mut samples = self.data.batches(from, to);
         let parts = self.parts(method);
-        self.bases[base].observe(&mut samples, &parts, Limits::default())
+        self.bases[base].observe(&mut samples, &parts, Limits::of_floats())
     }
 
     /// What the first samples tell of one base.
     fn first(&mut self, base: usize, method: Method, sites: &[Site]) -> Outcome<First> {
         let parts = self.parts(method);
         let mut few = self.data.batches(0, self.held.1);
-        self.bases[base].observe_first(&mut few, &parts, sites, Limits::default())
+        self.bases[base].observe_first(&mut few, &parts, sites, Limits::of_floats())
     }
 
     /// What statistics are made of.
@@ -234,7 +234,7 @@ impl<'c> Search<'c> {
             let products: Vec<Weighted> =
                 base.plan.products.iter().map(|(product, _)| product.clone()).collect();
             let samples = || self.data.batches(0, self.learned.min(CORRECTED_MAX));
-            correct_biases((&base.model, &mut model), &products, &samples, Limits::default())?;
+            correct_biases((&base.model, &mut model), &products, &samples, Limits::of_floats())?;
         }
         Ok((base, model, done))
     }
@@ -253,7 +253,7 @@ impl<'c> Search<'c> {
         let (base, model, _) = self.nearest(trial, &BTreeSet::new());
         let learning = Learning {
             samples: &|| self.data.batches(0, self.learned.min(ROUNDED_MAX)),
-            limits: Limits::default(),
+            limits: Limits::of_floats(),
             corrected: trial.correct,
             together: false,
             go_on: &|| !self.clock.is_over(),
@@ -268,10 +268,10 @@ impl<'c> Search<'c> {
         let float = &self.bases[0].model;
         let held = || self.data.batches(self.held.0, self.held.1);
         if self.float.is_empty() {
-            self.float = float_outputs(float, &mut held(), Limits::default())?;
+            self.float = float_outputs(float, &mut held(), Limits::of_floats())?;
         }
         let (_, model, _) = self.made(trial, floats)?;
-        score((float, &model), &mut held(), &self.float, Limits::default())
+        score((float, &model), &mut held(), &self.float, Limits::of_floats())
     }
 
     fn attempt(&mut self, mut trial: Trial) -> Outcome<(Trial, Score)> {
@@ -349,7 +349,7 @@ impl<'c> Search<'c> {
         }
         let model = &self.bases[0].model;
         let mut few = self.data.batches(0, few(model).min(self.learned));
-        let found = magnitudes(model, &sites, &mut few, Limits::default())?;
+        let found = magnitudes(model, &sites, &mut few, Limits::of_floats())?;
         drop(few);
         self.smooth(&sites, found, 1.0, &SMOOTHED);
         Ok(())
@@ -375,7 +375,7 @@ impl<'c> Search<'c> {
             return Ok((model, done));
         }
         let mut few = self.data.batches(0, samples.min(few(&base.model)));
-        let found = layers_db(&base, &model, &mut few, Limits::default())?;
+        let found = layers_db(&base, &model, &mut few, Limits::of_floats())?;
         for layer in &mut done.layers {
             layer.sqnr_db = found.get(&layer.name).copied().flatten();
         }

@@ -34,7 +34,7 @@ pub(crate) fn quantize(
             batch
         }))
     };
-    let data = Data { engine: &Builtin, samples: &samples, limits: Limits::default(), ways };
+    let data = Data { engine: &Builtin, samples: &samples, limits: Limits::of_floats(), ways };
     let done = quantize_weights(model, request, form, Some(&data))?;
     if ways.scale {
         let scaled = done.tensors.iter().filter(|t| t.method.starts_with("AWQ")).count();

@@ -3,13 +3,14 @@
 
 use super::depthwise::depthwise;
 use super::window::{Walk, Window};
+use super::winograd::Winograd;
 use crate::call::Call;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, PARALLEL_MIN, Product, Sizes, add_to_block, multiply_add};
 use crate::num::slice;
 use crate::parallel::{Block, fill_parts, for_each_block, threads};
 use crate::steps::Step;
-use onnxd_ir::Tensor;
+use onnxd_ir::{DataType, Tensor};
 
 /// Elements of the buffer of unrolled windows: small beside the caches of a machine, yet wide
 /// enough that packing the weights anew for every tile costs little (2^18 took 40 % more processor
@@ -29,7 +30,7 @@ pub(super) struct Plan {
     pub(super) batch: usize,
     pub(super) groups: usize,
     /// Input channels per group.
-    channels: usize,
+    pub(super) channels: usize,
     /// Output channels per group.
     pub(super) filters: usize,
 }
@@ -57,7 +58,28 @@ pub(crate) fn convolved<T: Product>(
     Ok(Tensor::from_vec(dims, y))
 }
 
-fn plan(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<(Plan, Vec<usize>)> {
+/// [`convolved`] by Winograd's algorithm; `None` where it cannot be used or takes more time, and
+/// where infinities, NaN, or numbers near the largest ones would spread within a tile.
+pub(super) fn convolved_by_tiles(
+    call: &Call,
+    x: &Tensor,
+    w: &Tensor,
+    bias: Option<&[f32]>,
+) -> Outcome<Option<Tensor>> {
+    let (plan, dims) = plan(call, x, w)?;
+    let total = call.room(DataType::Float, &dims)?;
+    let (x, w) = (slice::<f32>(x)?, slice::<f32>(w)?);
+    let ends = Ends { bias, steps: call.steps };
+    let tiles = Winograd { plan: &plan, x: &x, w: &w, ends: &ends };
+    if total == 0 || !tiles.is_worth_it() || !tiles.is_finite() {
+        return Ok(None);
+    }
+    let mut y = vec![0.0; total];
+    tiles.fill(&mut y);
+    Ok(Some(Tensor::from_vec(dims, y)))
+}
+
+pub(super) fn plan(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<(Plan, Vec<usize>)> {
     let misfit = |why: &str| Fault::invalid(format!("input {x:?} and weights {w:?}: {why}"));
     if x.rank() < 3 || x.rank() != w.rank() {
         return Err(misfit("ranks differ or leave no spatial axis"));
@@ -93,8 +115,8 @@ struct Groups<'a, T> {
 
 /// What stands at the beginning and at the end of every output channel.
 pub(super) struct Ends<'a, T> {
-    bias: Option<&'a [T]>,
-    steps: &'a [Step],
+    pub(super) bias: Option<&'a [T]>,
+    pub(super) steps: &'a [Step],
 }
 
 fn grouped<T: Product>(plan: &Plan, x: &[T], w: &[T], ends: &Ends<T>, y: &mut [T]) {

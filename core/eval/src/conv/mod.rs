@@ -6,13 +6,14 @@ mod depthwise;
 mod forward;
 mod transpose;
 pub(crate) mod window;
+mod winograd;
 
 use crate::call::{Call, Row, one, raw, row};
 use crate::fault::{Fault, Outcome};
 use crate::gemm::Product;
 use crate::linear::centered;
 use crate::num::{float, slice};
-use onnxd_ir::Tensor;
+use onnxd_ir::{DataType, Tensor};
 
 pub(crate) use forward::convolved;
 
@@ -28,6 +29,12 @@ fn conv(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, w) = (call.x(0)?, call.x(1)?);
     if x.dtype() != w.dtype() {
         return Err(Fault::invalid(format!("{x:?} and {w:?} differ in element type")));
+    }
+    if call.winograd && x.dtype() == DataType::Float {
+        let bias = bias_of::<f32>(call, 2, w)?;
+        if let Some(y) = forward::convolved_by_tiles(call, x, w, bias.as_deref())? {
+            return one(y);
+        }
     }
     float!(x.dtype(), T => {
         let bias = bias_of::<T>(call, 2, w)?;
@@ -65,3 +72,5 @@ pub(crate) fn centered_weights(w: &Tensor, zero: Option<&Tensor>) -> Outcome<Ten
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod winograd_tests;

@@ -16,10 +16,10 @@ pub fn classes(
     limits: Limits,
 ) -> Result<Vec<usize>, Diagnostics> {
     let mut prepared = Builtin.prepare(model)?;
-    let Limits { bytes_max, stop, .. } = limits;
+    let Limits { bytes_max, stop, winograd, .. } = limits;
     let mut found = Vec::new();
     for feeds in samples {
-        let options = RunOptions { bytes_max, stop, ..RunOptions::default() };
+        let options = RunOptions { bytes_max, stop, winograd, ..RunOptions::default() };
         let outputs = prepared.run(&feeds?, options)?;
         found.extend(outputs.iter().find_map(|(_, output)| largest(output)).unwrap_or_default());
     }
