@@ -167,6 +167,12 @@ fn every_form_and_mode_is_near_the_float_model() {
         (&data[..], &["format=inc-qlinear"][..], 30.0, "MatMulIntegerToFloat"),
         (&data[..1], &["format=QDQ", "mode=dynamic"][..], 30.0, "MatMulInteger"),
         (&data[..1], &["format=inc-qdq", "mode=dynamic"][..], 30.0, "MatMulInteger"),
+        (
+            &data[..],
+            &["mode=dynamic", "rounding=adaround", "format=QDQ"][..],
+            30.0,
+            "MatMulInteger",
+        ),
         (&data[..1], &["format=QLinear", "mode=weight_only"][..], 25.0, "MatMulNBits"),
         (&data[..1], &["format=QDQ", "mode=weight_only", "weight_type=uint4"][..], 12.0, "Conv"),
         (&data[..], &["format=QDQ", "mode=weight_only", "rounding=awq"][..], 25.0, "Gemm"),
@@ -248,7 +254,6 @@ fn learned_rounding_is_told_and_refused_where_nothing_is_rounded_so() {
     assert!(learned.1 > nearest.1, "{} {}", learned.1, nearest.1);
     fs::copy(folder.path().join("out/model.onnx"), folder.path().join("done.onnx")).unwrap();
     for (file, sets) in [
-        ("net.onnx", &["format=QDQ", "mode=dynamic"][..]),
         ("net.onnx", &["format=QLinear", "mode=weight_only"][..]),
         ("done.onnx", &["format=QLinear"][..]),
         ("done.onnx", &["format=inc-qdq"][..]),
@@ -259,6 +264,13 @@ fn learned_rounding_is_told_and_refused_where_nothing_is_rounded_so() {
         let (status, stderr, _) = convert(folder.path(), &[file, "calib.npz"], &sets);
         assert!(status == 3 && stderr.contains("quantization.rounding"), "{sets:?}: {stderr}");
     }
+    let sets = ["quantization.format=QDQ", "quantization.mode=dynamic"];
+    let sets = [&sets[..], &["quantization.rounding=adaround"]].concat();
+    let (status, stderr, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
+    assert!(status <= 1, "{stderr}");
+    assert!(report["quantization"]["tensors"].to_string().contains("learned rounding"));
+    let (status, stderr, _) = convert(folder.path(), &["net.onnx"], &sets);
+    assert!(status > 1 && stderr.contains("takes calibration data"), "{stderr}");
 }
 
 #[test]

@@ -151,8 +151,8 @@ params! {
     "quantization.reduce_range": Bool, false;
     /// Elements that share a scale in mode `weight_only`.
     "quantization.block_size": BLOCK_SIZE, 32;
-    /// How calibration data help to round weights: `adaround` learns it (mode `static`), `gptq` and `awq`
-    /// are for mode `weight_only`. Unset is both of these there, where they help, and `nearest` elsewhere.
+    /// How calibration data help to round weights: `adaround` learns it (modes `static` and `dynamic`), `gptq`
+    /// and `awq` are for mode `weight_only`. Unset is both of these there, where they help, and `nearest` elsewhere.
     "quantization.rounding": OneOf(&["nearest", "adaround", "gptq", "awq"]), unset;
     /// `auto` tries what may help, measures it on data kept apart and takes the best.
     "quantization.accuracy": OneOf(&["default", "auto"]), "default";

@@ -4,8 +4,10 @@
 
 use crate::bound::{self, Bound, fewest, told};
 use crate::clock::Clock;
+use crate::params;
 use crate::search::{Data, EQUALIZED, OUTLIER, Outcome, ROUNDED_MAX, SMOOTHED, few, uneven};
 use onnxd_plugin_sdk::QuantizeContext;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{Model, NodeId};
 use onnxd_qdq::accuracy::{
     Base, Learning, Score, equalized, expected, float_outputs, magnitudes, score, sites, smoothed,
@@ -36,14 +38,24 @@ pub fn quantize_dynamic(
 ) -> Outcome<Done> {
     let samples = cx.calibration().samples();
     let auto = cx.text("quantization.accuracy") == Some("auto");
+    let learns = params::learns(cx);
+    if learns && samples == 0 {
+        let text =
+            "`quantization.rounding` = \"adaround\" takes calibration data, and there is none";
+        let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs.";
+        return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
+    }
     let bound = Bound::of(cx).filter(|_| samples > 0);
     let measured = samples > 0 && (auto || few(model) >= QUICK);
     let (found, done, change, kept) = {
         let mut search = Search::new(model, request, form, Data(cx), auto);
-        let base = match measured {
-            true => search.best(auto)?,
+        let mut base = match measured {
+            true => search.best(auto, learns)?,
             false => evident(model, request).unwrap_or_else(|| Way::of(model.clone(), "")),
         };
+        if learns {
+            base.weights = search.learn(&base.model, false)?;
+        }
         let (floats, kept) = match bound {
             Some(bound) => fewest(bound, &mut Fallback { base: &base, search: &mut search })?,
             None => (BTreeSet::new(), String::new()),
@@ -142,8 +154,22 @@ impl<'c> Search<'c> {
         score((self.float, &made), &mut samples(), &self.outputs, Limits::of_floats())
     }
 
-    /// What clearly loses least, as long as there is time.
-    fn best(&mut self, auto: bool) -> Outcome<Way> {
+    /// Learns the rounding of weights, of few layers `together` or one after the other.
+    fn learn(&self, model: &Model, together: bool) -> Outcome<LearnedWeights> {
+        let samples = self.learned.min(ROUNDED_MAX);
+        let learning = Learning {
+            samples: &|| self.data.batches(0, samples),
+            limits: Limits::of_floats(),
+            corrected: false,
+            together,
+            go_on: &|| !self.clock.is_over(),
+        };
+        LearnedWeights::of(model, self.request, &learning)
+    }
+
+    /// What clearly loses least, as long as there is time. Rounding that is `asked` for is left to
+    /// who asked.
+    fn best(&mut self, auto: bool, asked: bool) -> Outcome<Way> {
         let mut best = self.tell(Way::of(self.float.clone(), ""))?;
         for way in ways(self.float, self.request, &self.data, self.learned.min(HELD_MAX))? {
             best = self.better(best, way)?;
@@ -151,15 +177,8 @@ impl<'c> Search<'c> {
         let samples = self.learned.min(ROUNDED_MAX);
         let little = LearnedWeights::effort(&best.way.model, self.request, samples) <= EFFORT_MAX;
         let apart = self.learned <= self.held.0;
-        if apart && (auto || little) && !self.clock.late() {
-            let learning = Learning {
-                samples: &|| self.data.batches(0, samples),
-                limits: Limits::of_floats(),
-                corrected: false,
-                together: !auto,
-                go_on: &|| !self.clock.is_over(),
-            };
-            let mut weights = LearnedWeights::of(&best.way.model, self.request, &learning)?;
+        if apart && (auto || little) && !asked && !self.clock.late() {
+            let mut weights = self.learn(&best.way.model, !auto)?;
             if !auto {
                 // Nobody asked for it.
                 weights.notes.clear();

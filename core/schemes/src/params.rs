@@ -14,6 +14,7 @@ use onnxd_qdq::{Overrides, Request, Settings};
 pub fn request(cx: &QuantizeContext) -> Result<Request, Diagnostic> {
     let mode = key(cx, "mode").as_str().unwrap_or("static");
     let wanted = match key(cx, "rounding").as_str() {
+        Some("adaround") if mode == "dynamic" => mode,
         Some("adaround") => "static",
         Some("gptq" | "awq") => "weight_only",
         _ => mode,
