@@ -5,9 +5,16 @@ use crate::gram::Inverse;
 use crate::weight::Rule;
 use onnxd_ir::DataType;
 use rayon::prelude::*;
+use std::ops::Range;
 
 /// Rows that are quantized together, so that what they share is read once.
 const TOGETHER: usize = 16;
+
+/// Columns whose errors are taken out of those after them at once.
+const BATCH: usize = 32;
+
+/// Columns that errors are taken out of at a time.
+const NEAR: usize = 64;
 
 /// How weights become integers.
 #[derive(Clone, Copy)]
@@ -69,16 +76,25 @@ impl Blocks {
                     s[row * count + b] = scale.scale as f32;
                     z[row * count + b] = (scale.zero_point + offset(rule)) as u8;
                 }
-                for column in columns {
-                    let later = way.later.map(|known| known.row(column));
-                    for (row, w) in w.chunks_mut(k).enumerate() {
-                        let (scale, zero) = (s[row * count + b], z[row * count + b]);
-                        let integer = nearest(w[column], scale, zero, rule);
-                        q[row * k + column] = integer;
-                        if let Some(later) = later {
-                            let error = w[column] - real(integer, scale, zero);
-                            spread(&mut w[column..], later, error);
+                for first in columns.clone().step_by(BATCH) {
+                    let batch = first..columns.end.min(first + BATCH);
+                    let mut factors = [0f32; TOGETHER * BATCH];
+                    for column in batch.clone() {
+                        let later = way.later.map(|known| known.row(column));
+                        for (row, w) in w.chunks_mut(k).enumerate() {
+                            let (scale, zero) = (s[row * count + b], z[row * count + b]);
+                            let integer = nearest(w[column], scale, zero, rule);
+                            q[row * k + column] = integer;
+                            if let Some(later) = later {
+                                let error = w[column] - real(integer, scale, zero);
+                                let factor = error / later[0];
+                                factors[row * BATCH + column - first] = factor;
+                                spread(&mut w[column + 1..batch.end], &later[1..], factor);
+                            }
                         }
+                    }
+                    if let Some(later) = way.later {
+                        settle(&mut w, k, later, batch, &factors);
                     }
                 }
             }
@@ -124,10 +140,23 @@ fn real(q: u8, scale: f32, zero: u8) -> f32 {
     (f32::from(q) - f32::from(zero)) * scale
 }
 
-/// Takes the error of the first weight out of the later ones; `later` begins with its own share.
-fn spread(weights: &mut [f32], later: &[f32], error: f32) {
-    let factor = error / later[0];
-    for (w, share) in weights.iter_mut().zip(later).skip(1) {
+/// Takes shares of an error out of the weights after it.
+fn spread(weights: &mut [f32], shares: &[f32], factor: f32) {
+    for (w, share) in weights.iter_mut().zip(shares) {
         *w -= factor * share;
+    }
+}
+
+/// Takes the errors of some columns out of all columns after them: few columns at a time, so that
+/// what rows share stays near. Each weight loses the shares in the order of the columns.
+fn settle(weights: &mut [f32], k: usize, later: &Inverse, batch: Range<usize>, factors: &[f32]) {
+    for first in (batch.end..k).step_by(NEAR) {
+        let near = first..k.min(first + NEAR);
+        for (w, factors) in weights.chunks_mut(k).zip(factors.chunks(BATCH)) {
+            let w = &mut w[near.clone()];
+            for (column, factor) in batch.clone().zip(factors) {
+                spread(w, &later.row(column)[first - column..], *factor);
+            }
+        }
     }
 }
