@@ -29,6 +29,12 @@ onnxd_eval::vectorized! {
     }
 }
 
+onnxd_eval::vectorized! {
+    fn add(sums: &mut [f64], values: &[f32]) {
+        sums.iter_mut().zip(values).for_each(|(sum, x)| *sum += f64::from(*x));
+    }
+}
+
 impl ChannelMeans {
     /// Without values.
     #[must_use]
@@ -61,8 +67,13 @@ impl ChannelMeans {
         let share = channels as f64 / row as f64;
         for row in values.chunks(row) {
             let mut means = vec![0f64; channels];
-            for (i, run) in row.chunks(inner).enumerate() {
-                means[i % channels] += f64::from(if inner == 1 { run[0] } else { sum(run) });
+            for all in row.chunks(channels * inner) {
+                match inner {
+                    1 => add(&mut means, all),
+                    _ => means.iter_mut().zip(all.chunks(inner)).for_each(|(m, run)| {
+                        *m += f64::from(sum(run));
+                    }),
+                }
             }
             let both = self.sums.iter_mut().zip(&mut self.squares);
             for ((sum, square), mean) in both.zip(means) {

@@ -15,6 +15,7 @@ use onnxd_eval::quoted;
 use onnxd_ir::ops::Gemm;
 use onnxd_ir::{At, Model};
 use std::collections::BTreeMap;
+use std::iter::repeat_n;
 
 /// The products whose biases are settled.
 fn products(base: &Base) -> impl Iterator<Item = &Weighted> {
@@ -52,35 +53,85 @@ fn errors(base: &Base, quantized: &Model, product: &Weighted) -> Option<Vec<f64>
     let integers = graph.constant(coded.q)?.to_i64s()?;
     let weights = weights.as_slice::<f32>()?;
     let alpha = At::<Gemm>::find(float, product.node).map_or(1.0, |gemm| gemm.alpha);
-    let off = |row: usize, at: usize| {
-        let step = steps.get(row).or(steps.first()).copied().unwrap_or(0.0);
-        let zero = zeros.get(row).or(zeros.first()).copied().unwrap_or(0);
-        let weight = f64::from(weights[at]) * f64::from(alpha);
-        (integers[at] - zero) as f64 * f64::from(step) - weight
-    };
-    let (rows, channels) = (shape.groups * shape.n, means.len() / shape.groups);
+    let channels = means.len() / shape.groups;
     if channels == 0 || means.len() % shape.groups != 0 || shape.k % channels != 0 {
         return None;
     }
-    let taps = shape.k / channels;
-    let mut errors = vec![0f64; rows];
+    let rows = shape.groups * shape.n;
     if integers.len() != weights.len() || integers.len() != rows * shape.k {
         return None;
     }
-    // In the order in which the weights lie.
-    if !shape.by_rows {
+    let taps = shape.k / channels;
+    if taps > 1 && !shape.by_rows {
+        return None;
+    }
+    // Of all integers and of all weights times the means of what they are multiplied by.
+    let (mut coded, mut real) = (vec![0f64; rows], vec![0f64; rows]);
+    let mut total = vec![0f64; shape.groups];
+    for (group, means) in means.chunks(channels).enumerate() {
+        total[group] = taps as f64 * means.iter().map(|m| f64::from(*m)).sum::<f64>();
+    }
+    if shape.by_rows {
+        let mean = |group: usize| means[group * channels..][..channels].iter();
+        let each: Vec<Vec<f64>> = (0..shape.groups)
+            .map(|g| mean(g).flat_map(|m| repeat_n(f64::from(*m), taps)).collect())
+            .collect();
+        for row in 0..rows {
+            let (run, means) = (row * shape.k..(row + 1) * shape.k, &each[row / shape.n]);
+            coded[row] = product_of_integers(&integers[run.clone()], means);
+            real[row] = product_of_floats(&weights[run], means);
+        }
+    } else {
         for (i, mean) in means.iter().enumerate() {
-            let each = errors.iter_mut().enumerate();
-            each.for_each(|(row, error)| *error += off(row, shape.at(row, i)) * f64::from(*mean));
-        }
-        return Some(errors);
-    }
-    for (row, error) in errors.iter_mut().enumerate() {
-        let means = &means[row / shape.n * channels..][..channels];
-        for (channel, mean) in means.iter().enumerate() {
-            let taps = (channel * taps..(channel + 1) * taps).map(|i| off(row, shape.at(row, i)));
-            *error += taps.sum::<f64>() * f64::from(*mean);
+            let run = i * rows..(i + 1) * rows;
+            add_integers(&mut coded, &integers[run.clone()], f64::from(*mean));
+            add_floats(&mut real, &weights[run], f64::from(*mean));
         }
     }
-    Some(errors)
+    let of_row = |row: usize| {
+        let step = f64::from(*steps.get(row).or(steps.first())?);
+        let zero = zeros.get(row).or(zeros.first()).copied().unwrap_or(0) as f64;
+        let coded = coded[row] - zero * total[row / shape.n];
+        Some(step * coded - f64::from(alpha) * real[row])
+    };
+    (0..rows).map(of_row).collect()
+}
+
+onnxd_eval::vectorized! {
+    fn product_of_integers(integers: &[i64], factors: &[f64]) -> f64 {
+        lanes(integers, factors, |q| f64::from(q as i32))
+    }
+}
+
+onnxd_eval::vectorized! {
+    fn product_of_floats(values: &[f32], factors: &[f64]) -> f64 {
+        lanes(values, factors, f64::from)
+    }
+}
+
+onnxd_eval::vectorized! {
+    fn add_integers(sums: &mut [f64], integers: &[i64], factor: f64) {
+        sums.iter_mut().zip(integers).for_each(|(sum, q)| *sum += f64::from(*q as i32) * factor);
+    }
+}
+
+onnxd_eval::vectorized! {
+    fn add_floats(sums: &mut [f64], values: &[f32], factor: f64) {
+        sums.iter_mut().zip(values).for_each(|(sum, x)| *sum += f64::from(*x) * factor);
+    }
+}
+
+/// The sum of products, several at a time.
+#[inline(always)]
+fn lanes<T: Copy>(values: &[T], factors: &[f64], real: impl Fn(T) -> f64) -> f64 {
+    const LANES: usize = 8;
+    let mut sums = [0f64; LANES];
+    let (rows, rest) = values.as_chunks::<LANES>();
+    let (others, other) = factors.as_chunks::<LANES>();
+    for (row, others) in rows.iter().zip(others) {
+        for ((sum, x), y) in sums.iter_mut().zip(row).zip(others) {
+            *sum += real(*x) * y;
+        }
+    }
+    sums.iter().sum::<f64>() + rest.iter().zip(other).map(|(x, y)| real(*x) * y).sum::<f64>()
 }
