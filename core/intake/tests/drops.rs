@@ -168,13 +168,16 @@ fn a_companion_under_a_temporary_name_is_waited_for() {
         let mut bench = Bench::new();
         bench.write("a.onnx", "1");
         bench.poll();
+        let mut taken = 0;
         for text in ["1", "12", "123", "1234"] {
             bench.write(temporary, text);
             let written = Instant::now();
             let ready = bench.run(SETTLE / 2);
             assert!(ready.is_empty() || written.elapsed() >= SETTLE, "{temporary}");
+            taken += ready.len();
         }
-        assert_eq!(bench.settle().len(), 1, "{temporary}: an orphan must not wait for ever");
+        taken += bench.settle().len();
+        assert_eq!(taken, 1, "{temporary}: an orphan must not wait for ever");
     }
 }
 
