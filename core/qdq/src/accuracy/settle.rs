@@ -65,6 +65,11 @@ fn errors(base: &Base, quantized: &Model, product: &Weighted) -> Option<Vec<f64>
     if taps > 1 && !shape.by_rows {
         return None;
     }
+    // One for all rows, or one for each.
+    let fits = |count: usize| count == 1 || count == rows;
+    if !fits(steps.len()) || !(zeros.is_empty() || fits(zeros.len())) {
+        return None;
+    }
     // Of all integers and of all weights times the means of what they are multiplied by.
     let (mut coded, mut real) = (vec![0f64; rows], vec![0f64; rows]);
     let mut total = vec![0f64; shape.groups];

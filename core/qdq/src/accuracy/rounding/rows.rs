@@ -63,7 +63,7 @@ impl Shape {
     }
 
     /// Where weight `i` of row `row` is, counted over all groups.
-    pub(in crate::accuracy) fn at(&self, row: usize, i: usize) -> usize {
+    pub(super) fn at(&self, row: usize, i: usize) -> usize {
         if self.by_rows { row * self.k + i } else { i * self.n + row }
     }
 
