@@ -336,6 +336,7 @@ mod tests {
             ("\"zeros\":3", "\"zeros\":-3", "integer"),
             ("unseen", "conv1", "there twice"),
             ("\"high\":0.3", "\"high\":1e999", "number"),
+            ("\"means\":[0.1", "\"means\":[1e39", "number"),
         ] {
             let message = why(from, to);
             assert!(message.contains(expected) && message.starts_with("`a.json`"), "{message}");
