@@ -159,8 +159,8 @@ WAYS = {
 FORMS = [("onnxd QDQ", "onnxd QLinear"), ("onnxd QDQ, per tensor", "onnxd QLinear, per tensor"),
          ("onnxd QDQ, auto", "onnxd QLinear, auto")]
 RIVALS = [("onnxd QDQ", "ONNX Runtime QDQ"), ("onnxd QDQ, per tensor", "ONNX Runtime QDQ, per tensor"),
-          ("onnxd dynamic", "ONNX Runtime dynamic"), ("onnxd 4-bit weights", "ONNX Runtime 4-bit weights"), ("onnxd QDQ", "Neural Compressor QDQ"),
-          ("onnxd dynamic", "Neural Compressor dynamic")]
+          ("onnxd dynamic", "ONNX Runtime dynamic"), ("onnxd 4-bit weights", "ONNX Runtime 4-bit weights"),
+          ("onnxd QDQ", "Neural Compressor QDQ"), ("onnxd dynamic", "Neural Compressor dynamic")]
 
 
 def measured(command, log):

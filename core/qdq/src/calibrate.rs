@@ -88,8 +88,8 @@ impl Method {
     }
 }
 
-/// Statistics of the values of these names over all samples, as `make` makes them, added to those of earlier ones; none
-/// of those that no run came by.
+/// Statistics of the values of these names over all samples, as `make` makes them, added to those
+/// of earlier ones; none of those that no run came by.
 ///
 /// # Errors
 /// Why samples cannot be had, or the model does not run on them.
