@@ -223,16 +223,20 @@ fn auto_without_anything_to_measure_is_told() {
 fn products_that_saturate_are_told() {
     let (folder, _) = network();
     for (set, told) in [
+        ("calibration.method=minmax", false),
         ("quantization.weight_type=int8", true),
         ("quantization.weight_type=uint8", false),
         ("quantization.reduce_range=true", false),
+        ("quantization.reduce_range=false", true),
+        ("quantization.activation_type=int8", false),
     ] {
         let sets = ["quantization.format=QDQ", set];
         let (status, stderr, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
         assert_eq!(status, 0, "{stderr}");
         assert_eq!(report["metadata"].to_string().contains("saturate"), told, "{set}");
     }
-    let sets = ["quantization.format=QDQ", "quantization.activation_type=int8"];
+    let int8 = ["quantization.activation_type=int8", "quantization.weight_type=int8"];
+    let sets = ["quantization.format=QDQ", int8[0], int8[1]];
     let (_, _, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
     let said = report["metadata"].to_string();
     assert!(said.contains("reduce_range` avoids"), "{said}");

@@ -141,14 +141,16 @@ params! {
     "quantization.recipe": RECIPE, "QDQ_OP_FP32_BIAS";
     /// Type of quantized activations.
     "quantization.activation_type": ACTIVATION_TYPE, "uint8";
-    /// Type of quantized weights.
-    "quantization.weight_type": WEIGHT_TYPE, "int8";
+    /// Type of quantized weights; unset is `int8`, held as `uint8` with the zero point 128 where products of
+    /// `int8` may saturate on processors without VNNI.
+    "quantization.weight_type": WEIGHT_TYPE, unset;
     /// One scale for each output channel of a weight instead of one for all.
     "quantization.per_channel": Bool, true;
     /// Ranges of activations are symmetric around zero.
     "quantization.symmetric": Bool, false;
-    /// Weights use one bit less, for processors whose 8-bit products saturate.
-    "quantization.reduce_range": Bool, false;
+    /// Weights use one bit less, for processors whose 8-bit products saturate; unset is true with
+    /// activations of `int8` where `weight_type` is unset, too.
+    "quantization.reduce_range": Bool, unset;
     /// Elements that share a scale in mode `weight_only`.
     "quantization.block_size": BLOCK_SIZE, 32;
     /// How calibration data help to round weights: `adaround` learns it (modes `static` and `dynamic`), `gptq`

@@ -181,7 +181,7 @@ impl Planner<'_> {
                 self.integers.insert(product.out, settings);
             }
         }
-        self.plan.signed += usize::from(settings != asked);
+        self.plan.signed += usize::from(settings.weight != asked.weight);
         self.plan.products.push((product, settings));
     }
 

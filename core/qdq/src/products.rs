@@ -18,7 +18,7 @@ const SUM_MAX: f64 = 2_147_000_000.0;
 const FREE_STEPS: f64 = (1 << 20) as f64;
 
 /// Weights that are the same for several nodes become integers once.
-type Known = BTreeMap<(ValueId, Option<usize>, DataType, [bool; 2]), (ValueId, Vec<f64>)>;
+type Known = BTreeMap<(ValueId, Option<usize>, DataType, [bool; 3]), (ValueId, Vec<f64>)>;
 
 /// Gives all products integers for weights and biases.
 pub(crate) fn quantize(placer: &mut Placer, products: &[(Weighted, Settings)]) {
@@ -28,7 +28,9 @@ pub(crate) fn quantize(placer: &mut Placer, products: &[(Weighted, Settings)]) {
         match quantize_one(placer, product, *settings, &mut known) {
             Ok(()) => {
                 let op = placer.graph[product.node].op.clone();
-                let written_as = format!("{op} on {}", settings.weight);
+                let above = settings.held_above() && product.product != Product::Normalization;
+                let held = if above { DataType::Uint8 } else { settings.weight };
+                let written_as = format!("{op} on {held}");
                 placer.done.layers.push(QuantizedLayer { name, op, written_as, sqnr_db: None });
             }
             Err(why) => placer.done.leave(&name, why),
@@ -64,11 +66,12 @@ fn quantize_one(
     let reach = reach(settings);
     let biases = bias.as_ref().and_then(|(_, b)| b.to_reals()).map(|r| r.values);
     let floors = floors(&sizes, &biases.unwrap_or_default(), axis.is_some(), (step, reach));
-    let key = (w, axis, settings.weight, [settings.reduce_range, settings.symmetric]);
+    let above = settings.held_above() && product.product != Product::Normalization;
+    let key = (w, axis, settings.weight, [settings.reduce_range, settings.symmetric, above]);
     let (to, scales) = match known.get(&key) {
         Some((to, scales)) if fits(scales, &floors) => (*to, scales.clone()),
         _ => {
-            let made = integers_of(placer, product, (w, &weights), (axis, rule), &floors)?;
+            let made = integers_of(placer, product, (w, &weights), (axis, rule, above), &floors)?;
             known.insert(key, made.clone());
             made
         }
@@ -191,7 +194,7 @@ fn integers_of(
     placer: &mut Placer,
     product: &Weighted,
     (w, weights): (ValueId, &Tensor),
-    (axis, rule): (Option<usize>, Rule),
+    (axis, rule, above): (Option<usize>, Rule, bool),
     floors: &[Floor],
 ) -> Result<(ValueId, Vec<f64>), String> {
     let mut found = match axis {
@@ -204,6 +207,9 @@ fn integers_of(
         Scale { scale: if half { half_step(scale) } else { scale }, ..*s }
     };
     found = found.rescaled(weights, rule, &raised)?;
+    if above {
+        found = found.above();
+    }
     let graph = &mut *placer.graph;
     let name = graph[w].name.clone();
     let layers = graph[product.node].layers.clone();

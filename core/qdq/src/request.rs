@@ -23,6 +23,9 @@ pub struct Settings {
     pub symmetric: bool,
     /// Weights use one bit less.
     pub reduce_range: bool,
+    /// Products are to be exact on every processor: weights of `int8` are held as `uint8`, and those
+    /// of signed activations use one bit less.
+    pub exact: bool,
     /// Elements along an axis that share a scale, where weights are in blocks.
     pub block_size: usize,
     /// The range of weights may be narrower than they are, where that lowers their squared error.
@@ -41,9 +44,20 @@ impl Settings {
             other => other,
         };
         match self.activation {
-            DataType::Int8 | DataType::Int16 => Settings { weight: signed(self.weight), ..self },
+            DataType::Int8 | DataType::Int16 => {
+                let reduced = self.exact && self.activation == DataType::Int8;
+                let reduce_range = self.reduce_range || reduced;
+                Settings { weight: signed(self.weight), reduce_range, ..self }
+            }
             _ => self,
         }
+    }
+
+    /// Whether weights of `int8` are held as `uint8`: sums of two products with `uint8` saturate on
+    /// processors without instructions for them, unless weights use one bit less.
+    pub(crate) fn held_above(self) -> bool {
+        let bytes = (self.activation, self.weight) == (DataType::Uint8, DataType::Int8);
+        self.exact && bytes && !self.reduce_range
     }
 }
 
@@ -55,6 +69,7 @@ impl Default for Settings {
             per_channel: true,
             symmetric: false,
             reduce_range: false,
+            exact: false,
             block_size: 32,
             clip_weights: false,
         }
@@ -86,6 +101,7 @@ impl Overrides {
             per_channel: self.per_channel.unwrap_or(all.per_channel),
             symmetric: self.symmetric.unwrap_or(all.symmetric),
             reduce_range: self.reduce_range.unwrap_or(all.reduce_range),
+            exact: all.exact && self.weight.is_none() && self.reduce_range.is_none(),
             block_size: self.block_size.unwrap_or(all.block_size),
             ..all
         }

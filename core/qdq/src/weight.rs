@@ -98,9 +98,13 @@ impl Quantized {
     /// [`saturates`].
     #[must_use]
     pub fn exact(self) -> Quantized {
-        let Some(flipped) = flipped(&self.integers).filter(|_| saturates(&self.integers)) else {
-            return self;
-        };
+        if saturates(&self.integers) { self.above() } else { self }
+    }
+
+    /// Weights of `int8` as `uint8`, each 128 above; others as they are.
+    #[must_use]
+    pub fn above(self) -> Quantized {
+        let Some(flipped) = flipped(&self.integers) else { return self };
         let above =
             |s: Scale| Scale { dtype: DataType::Uint8, zero_point: s.zero_point + 128, ..s };
         let scales = self.scales.into_iter().map(above).collect();

@@ -17,7 +17,9 @@ pub(crate) struct Scheme(pub(crate) Form);
 
 impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
-        let request = schemes::request(cx)?;
+        let mut request = schemes::request(cx)?;
+        // Weights are `int8`, as Neural Compressor writes them.
+        request.settings.exact = false;
         let recipe = schemes::key(cx, "recipe").as_str().and_then(Recipe::named);
         let recipe = recipe.unwrap_or(Recipe::Fp32Bias);
         let opset = request.opset_for(model);
