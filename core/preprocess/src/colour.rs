@@ -1,7 +1,7 @@
 //! Channels.
 
 use crate::picture::room;
-use crate::{Depth, Fault, Order, Picture, fault};
+use crate::{Depth, Fault, Order, Picture, Step, fault};
 
 pub(crate) fn reverse(mut picture: Picture) -> Picture {
     if picture.channels == 3 {
@@ -49,4 +49,29 @@ pub(crate) fn channel(picture: &Picture, index: usize) -> Result<Picture, Fault>
     }
     let samples = picture.samples.iter().skip(index).step_by(3).copied().collect();
     Ok(Picture { channels: 1, samples, ..*picture })
+}
+
+/// Every list of steps makes a channel of the picture.
+pub(crate) fn split(picture: &Picture, channels: &[Vec<Step>]) -> Result<Picture, Fault> {
+    let count = channels.len();
+    let way = |steps: &Vec<Step>| steps.iter().try_fold(picture.clone(), |p, step| step.apply(p));
+    let first = way(channels.first().ok_or_else(|| fault("a picture without channels"))?)?;
+    let (width, height, depth) = (first.width, first.height, first.depth);
+    let mut samples = vec![0.0; room(width, height, count)?];
+    let mut put = |at: usize, found: &Picture| {
+        if found.channels != 1 {
+            return Err(fault(format!("channel {at} is a picture of {} channels", found.channels)));
+        }
+        if (found.width, found.height, found.depth) != (width, height, depth) {
+            return Err(fault(format!("channel {at} differs from the first in size or kind")));
+        }
+        let places = samples.iter_mut().skip(at).step_by(count);
+        places.zip(&found.samples).for_each(|(place, sample)| *place = *sample);
+        Ok(())
+    };
+    put(0, &first)?;
+    for (at, steps) in channels.iter().enumerate().skip(1) {
+        put(at, &way(steps)?)?;
+    }
+    Ok(Picture { width, height, channels: count, depth, samples })
 }

@@ -55,7 +55,7 @@ impl Steps {
             return Err(fault("the list of steps is too long"));
         }
         let steps: Vec<Step> = serde_json::from_str(text).map_err(|e| fault(e.to_string()))?;
-        match steps.len() > STEPS_MAX {
+        match steps.iter().map(Step::count).sum::<usize>() > STEPS_MAX {
             true => Err(fault(format!("more than {STEPS_MAX} steps"))),
             false => Ok(Steps(steps)),
         }
@@ -73,10 +73,7 @@ impl Steps {
     /// Why there is no way from a picture to the network, if a step says so.
     #[must_use]
     pub fn unavailable(&self) -> Option<&str> {
-        self.0.iter().find_map(|step| match step {
-            Step::Unavailable { why } => Some(why.as_str()),
-            _ => None,
-        })
+        self.0.iter().find_map(Step::unavailable)
     }
 
     /// Takes a picture through all steps.

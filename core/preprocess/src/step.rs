@@ -59,6 +59,11 @@ pub enum Step {
         /// Which, from 0.
         index: usize,
     },
+    /// One channel from each list of steps, which all start from this picture.
+    Split {
+        /// The steps of each channel.
+        channels: Vec<Vec<Step>>,
+    },
     /// The samples, from here on real numbers, with one number or one for each channel.
     Arithmetic {
         /// What is done.
@@ -136,6 +141,25 @@ pub enum Operator {
 }
 
 impl Step {
+    /// Why there is no way through this step, if it says so.
+    pub(crate) fn unavailable(&self) -> Option<&str> {
+        match self {
+            Step::Unavailable { why } => Some(why.as_str()),
+            Step::Split { channels } => channels.iter().flatten().find_map(Step::unavailable),
+            _ => None,
+        }
+    }
+
+    /// How many steps it is, with those of its channels.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Step::Split { channels } => {
+                1 + channels.iter().flatten().map(Step::count).sum::<usize>() + channels.len()
+            }
+            _ => 1,
+        }
+    }
+
     pub(crate) fn apply(&self, picture: Picture) -> Result<Picture, Fault> {
         match self {
             Step::Resize { width, height, sizing } => {
@@ -152,6 +176,7 @@ impl Step {
             Step::Spread => colour::spread(picture),
             Step::Grey { order } => Ok(colour::grey(picture, *order)),
             Step::Channel { index } => colour::channel(&picture, *index),
+            Step::Split { channels } => colour::split(&picture, channels),
             Step::Arithmetic { operator, values } => arithmetic::apply(picture, *operator, values),
             Step::Truncate => Ok(arithmetic::truncate(picture)),
             Step::ScaleIntegers { signed } => arithmetic::scale_integers(picture, *signed),

@@ -181,3 +181,27 @@ fn sizes_are_limited() {
     assert!(Steps(vec![pad]).apply(bytes(1, 1, &[1])).is_err());
     assert!(Picture::grey(2, 2, &[0; 3]).is_err());
 }
+
+#[test]
+fn channels_go_their_own_way() {
+    let channel = |index| Step::Channel { index };
+    let half = Step::Arithmetic { operator: Operator::Multiplies, values: vec![0.5] };
+    let split =
+        |ways: &[&[Step]]| Step::Split { channels: ways.iter().map(|w| w.to_vec()).collect() };
+    let picture = || bytes(2, 3, &[10, 20, 30, 40, 50, 60]);
+    let swapped = split(&[&[channel(2)], &[channel(0)]]);
+    let found = run(std::slice::from_ref(&swapped), picture());
+    assert_eq!((found.channels, found.depth), (2, Depth::Byte));
+    assert_eq!(found.samples, [30.0, 10.0, 60.0, 40.0]);
+    let steps = Steps(vec![swapped]);
+    assert_eq!(Steps::from_json(&steps.to_json()).unwrap(), steps);
+    let wrong =
+        |ways: &[&[Step]]| Steps(vec![split(ways)]).apply(picture()).unwrap_err().to_string();
+    assert!(wrong(&[]).contains("without channels"));
+    assert!(wrong(&[&[]]).contains("3 channels"));
+    assert!(wrong(&[&[channel(0)], &[channel(1), half]]).contains("channel 1 differs"));
+    let crop = Step::Crop { x: 0, y: 0, width: 1, height: 1 };
+    assert!(wrong(&[&[channel(0)], &[channel(1), crop]]).contains("channel 1 differs"));
+    let hidden = split(&[&[Step::Unavailable { why: "no way".into() }]]);
+    assert_eq!(Steps(vec![hidden]).unavailable(), Some("no way"));
+}

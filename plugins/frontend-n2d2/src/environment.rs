@@ -35,8 +35,8 @@ const INTEGER: &[&str] = &[
     "TrimTransformation",
 ];
 
-/// The size of the network's input.
-pub(crate) fn size(section: SectionRef) -> Result<Size, Diagnostic> {
+/// The size of the network's input. Sections that bring channels count instead of `NbChannels`.
+pub(crate) fn size(ini: &Ini, section: SectionRef) -> Result<Size, Diagnostic> {
     let channels = section.get::<usize>("NbChannels")?;
     let (plane, channels) = match section.get::<Vec<usize>>("Size")? {
         Some(list) => match list[..] {
@@ -55,7 +55,12 @@ pub(crate) fn size(section: SectionRef) -> Result<Size, Diagnostic> {
         }
     };
     section.warn_unread(KEYS, SILENT);
-    Size::new(channels, plane).check(&section.layer())
+    let added = transformations(ini, section).iter().filter(|t| t.brings_channel()).count();
+    if added > 0 && added != channels && section.has("NbChannels") {
+        let message = format!("has no effect beside {added} sections that each bring a channel");
+        section.warn_ignored("NbChannels", &message, "Remove the line.");
+    }
+    Size::new(if added > 0 { added } else { channels }, plane).check(&section.layer())
 }
 
 fn no_depth(section: SectionRef, key: &str) -> Diagnostic {
@@ -63,42 +68,100 @@ fn no_depth(section: SectionRef, key: &str) -> Diagnostic {
     Diagnostic::new(Code::FeatureUnsupported, message).at(section.layer())
 }
 
-/// The sections of transformations in N2D2's order, and whether each is about whole images rather than single channels.
-/// Those that can be cached come first, wherever they stand.
+/// What a section of a transformation is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The whole image.
+    Whole,
+    /// Every channel by itself.
+    Channels,
+    /// One channel, which is there without the section.
+    Channel(usize),
+    /// The channel of the input that the section brings.
+    Brings(usize),
+}
+
+/// A section of a transformation.
+pub(crate) struct Transformation<'i> {
+    pub(crate) section: SectionRef<'i>,
+    /// Nothing if what stands there is no channel.
+    pub(crate) scope: Result<Scope, Diagnostic>,
+}
+
+impl Transformation<'_> {
+    fn brings_channel(&self) -> bool {
+        matches!(self.scope, Ok(Scope::Brings(_)))
+    }
+
+    /// The only channel of the input that it is about.
+    pub(crate) fn channel(&self) -> Option<usize> {
+        match self.scope {
+            Ok(Scope::Channel(own) | Scope::Brings(own)) => Some(own),
+            _ => None,
+        }
+    }
+
+    /// Whether it is about channel `channel` of the input.
+    pub(crate) fn concerns(&self, channel: usize) -> bool {
+        self.channel().is_none_or(|own| own == channel)
+    }
+}
+
+/// The sections of transformations in N2D2's order. Those that can be cached come first, wherever
+/// they stand. A section of a channel brings one unless it says by `Channel` which one is meant.
 pub(crate) fn transformations<'i>(
     ini: &'i Ini,
     environment: SectionRef<'i>,
-) -> Vec<(SectionRef<'i>, bool)> {
+) -> Vec<Transformation<'i>> {
     let mut found = Vec::new();
+    let mut brought = 0;
     for kind in ["Transformation", "OnTheFlyTransformation"] {
-        let prefixes =
-            ["", "Channel", "Channels"].map(|of| format!("{}.{of}{kind}", environment.name()));
-        let named = |s: SectionRef<'i>| {
-            let prefix = prefixes.iter().position(|prefix| s.name().starts_with(prefix));
-            prefix.map(|of| (s, of == 0))
-        };
-        found.extend(ini.sections().filter_map(named));
+        for section in ini.sections() {
+            let rest = section.name().strip_prefix(environment.name());
+            let Some(rest) = rest.and_then(|rest| rest.strip_prefix('.')) else { continue };
+            let scope = if rest.starts_with(kind) {
+                Ok(Scope::Whole)
+            } else if rest.strip_prefix("Channels").is_some_and(|rest| rest.starts_with(kind)) {
+                Ok(Scope::Channels)
+            } else if rest.strip_prefix("Channel").is_some_and(|rest| rest.starts_with(kind)) {
+                section.get::<usize>("Channel").map(|channel| match channel {
+                    Some(channel) => Scope::Channel(channel),
+                    None => {
+                        brought += 1;
+                        Scope::Brings(brought - 1)
+                    }
+                })
+            } else {
+                continue;
+            };
+            found.push(Transformation { section, scope });
+        }
     }
     found
 }
 
-/// What the report says about the input: the transformations, and the range of its values as far
-/// as images of 8 bits and the transformations' numbers tell it. Quantizers read the steps that the
-/// transformations are, and the size of a batch.
-pub(crate) fn metadata(ini: &Ini, environment: SectionRef) -> Vec<(String, String)> {
+/// What the report says about the input of `channels` channels: the transformations, and the range
+/// of its values as far as images of 8 bits and the transformations' numbers tell it. Quantizers
+/// read the steps that the transformations are, and the size of a batch.
+pub(crate) fn metadata(
+    ini: &Ini,
+    environment: SectionRef,
+    channels: usize,
+) -> Vec<(String, String)> {
     let sections = transformations(ini, environment);
-    let steps: Vec<Step> = sections.iter().filter_map(|(s, _)| Step::read(*s)).collect();
+    let text = |t: &Transformation| {
+        let text = Step::read(t.section)?.text;
+        Some(t.channel().map_or(text.clone(), |channel| format!("channel {channel}: {text}")))
+    };
+    let texts: Vec<String> = sections.iter().filter_map(text).collect();
     let mut metadata = Vec::new();
-    if !steps.is_empty() {
-        let texts: Vec<&str> = steps.iter().map(|step| step.text.as_str()).collect();
+    if !texts.is_empty() {
         metadata.push(("input.preprocessing".to_owned(), texts.join("; ")));
     }
-    let counting = sections.iter().filter(|(s, _)| preprocessing::counts(ini, *s));
-    let counting: Vec<Step> = counting.filter_map(|(s, _)| Step::read(*s)).collect();
-    if let Some(range) = range(environment, &counting) {
+    if let Some(range) = range(ini, environment, &sections, channels) {
         metadata.push(("input.range".to_owned(), range));
     }
-    let steps = preprocessing::steps(ini, environment).to_json();
+    let steps = preprocessing::steps(ini, environment, channels).to_json();
     metadata.push(("input.preprocessing.steps".to_owned(), steps));
     // A size that nobody gave a number is a matter of the command line that learned.
     if let Ok(Some(batch)) = environment.get::<usize>("BatchSize") {
@@ -107,22 +170,52 @@ pub(crate) fn metadata(ini: &Ini, environment: SectionRef) -> Vec<(String, Strin
     metadata
 }
 
-/// The interval that images of 8 bits reach after the steps.
-fn range(environment: SectionRef, steps: &[Step]) -> Option<String> {
-    if steps.iter().all(|step| matches!(step.change, Change::Integer)) {
+/// The interval that 8-bit images reach after the steps that count, every channel after its own.
+fn range(
+    ini: &Ini,
+    environment: SectionRef,
+    sections: &[Transformation],
+    channels: usize,
+) -> Option<String> {
+    let counting: Vec<(&Transformation, Step)> = sections
+        .iter()
+        .filter(|t| preprocessing::counts(ini, t.section))
+        .filter_map(|t| Step::read(t.section).map(|step| (t, step)))
+        .collect();
+    let misplaced =
+        |t: &Transformation| t.scope.is_err() || t.channel().is_some_and(|own| own >= channels);
+    if counting.iter().any(|(t, _)| misplaced(t)) {
+        return None;
+    }
+    if counting.iter().all(|(_, step)| matches!(step.change, Change::Integer)) {
         let signed = environment.parameter::<bool>("DataSignedMapping").ok().flatten();
         return Some(match signed {
             Some(true) => "[-1, 1]: 8-bit images are taken as (x - 128) / 128".to_owned(),
             _ => "[0, 1]: 8-bit images are divided by 255, 16-bit images by 65535".to_owned(),
         });
     }
-    let after = steps.iter().try_fold((0.0, 255.0), |at, step| match &step.change {
-        Change::Integer => Some(at),
-        Change::Affine(steps) => Some(interval(steps, at)),
-        Change::Unknown => None,
-    });
-    let (lo, hi) = after.filter(|(lo, hi)| lo.is_finite() && hi.is_finite())?;
-    Some(format!("[{lo}, {hi}]: of images of 8 bits after the transformations"))
+    let of = |channel: usize| {
+        let mut integers = true;
+        let own = counting.iter().filter(|(t, _)| t.concerns(channel));
+        let reached =
+            own.map(|(_, step)| step).try_fold((0.0, 255.0), |at, step| match &step.change {
+                Change::Integer => Some(at),
+                Change::Affine(steps) => {
+                    integers = false;
+                    Some(interval(steps, at))
+                }
+                Change::Unknown => None,
+            });
+        // What becomes of integers beside channels of real numbers nobody says.
+        reached.filter(|_| !integers)
+    };
+    // Channels that no section names are alike.
+    let named = counting.iter().filter_map(|(t, _)| t.channel()).max().map_or(0, |last| last + 1);
+    let all = (0..channels.min(named + 1)).map(of).collect::<Option<Vec<_>>>()?;
+    let union = |(a, b): (f32, f32), (lo, hi): (f32, f32)| (a.min(lo), b.max(hi));
+    let (lo, hi) = all.into_iter().reduce(union)?;
+    let finite = lo.is_finite() && hi.is_finite();
+    finite.then(|| format!("[{lo}, {hi}]: of images of 8 bits after the transformations"))
 }
 
 /// A transformation of images.

@@ -51,10 +51,17 @@ pub(crate) fn import(
     let results = found.iter().map(|target| target.name.clone()).chain(names_of(&network, &wanted));
     let mut build = Build::new(stem(path), options.dtype, weights, names, results);
     let built = Built { features: vec![None; network.cells.len()], results: HashMap::new() };
-    let mut walk =
-        Walk { ini: &ini, network: &network, build: &mut build, wanted, built, problems };
+    let mut walk = Walk {
+        ini: &ini,
+        network: &network,
+        build: &mut build,
+        wanted,
+        built,
+        problems,
+        channels: 0,
+    };
     walk.run(progress)?;
-    let Walk { mut problems, built, .. } = walk;
+    let Walk { mut problems, built, channels, .. } = walk;
     problems.0.extend(build.resolve_shares());
     problems.0.truncate(PROBLEMS_MAX);
     problems.or_ok(())?;
@@ -65,7 +72,7 @@ pub(crate) fn import(
     if options.strict && !warnings.is_empty() {
         return Err(Diagnostics(warnings));
     }
-    let mut metadata = environment::metadata(&ini, network.environment);
+    let mut metadata = environment::metadata(&ini, network.environment, channels);
     metadata.extend(weights_note.map(|note| ("source.weights".to_owned(), note)));
     let mut notes = warnings;
     notes.append(&mut build.notes);
@@ -146,12 +153,17 @@ struct Walk<'w, 'f, 'i> {
     wanted: Wanted,
     built: Built,
     problems: Diagnostics,
+    /// Of the environment.
+    channels: usize,
 }
 
 impl Walk<'_, '_, '_> {
     fn run(&mut self, progress: &Progress) -> Result<(), Diagnostics> {
-        let input = match environment::size(self.network.environment) {
-            Ok(size) => Some(self.build.input(size)),
+        let input = match environment::size(self.ini, self.network.environment) {
+            Ok(size) => {
+                self.channels = size.channels;
+                Some(self.build.input(size))
+            }
             Err(problem) => {
                 self.problems.push(problem);
                 None

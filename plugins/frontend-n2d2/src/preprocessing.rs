@@ -6,7 +6,7 @@
 use onnxd_plugin_sdk::preprocess::{Border, Operator, Order, Sizing, Step, Steps};
 
 use crate::diag::{Diagnostic, shown};
-use crate::environment::transformations;
+use crate::environment::{Scope, Transformation, transformations};
 use crate::ini::{Ini, SectionRef};
 
 type Made = Result<Vec<Step>, Diagnostic>;
@@ -87,8 +87,8 @@ pub(crate) fn counts(ini: &Ini, section: SectionRef) -> bool {
     applies(section, calibration_set(ini)).unwrap_or(true)
 }
 
-/// All steps from a picture (red, green, blue) to the network's input.
-pub(crate) fn steps(ini: &Ini, environment: SectionRef) -> Steps {
+/// All steps from a picture (red, green, blue) to the network's input of `channels` channels.
+pub(crate) fn steps(ini: &Ini, environment: SectionRef, channels: usize) -> Steps {
     let set = calibration_set(ini);
     let mut steps = vec![Step::ReverseChannels];
     if let Some(slicing) = ini.section("database.slicing")
@@ -96,22 +96,39 @@ pub(crate) fn steps(ini: &Ini, environment: SectionRef) -> Steps {
     {
         steps.push(unavailable(slicing, "pictures that are cut into slices are not supported"));
     }
-    for (section, whole) in transformations(ini, environment) {
-        match applies(section, set) {
-            Ok(false) => {}
-            Ok(true) if whole => match transformation(section) {
-                Ok(made) => steps.extend(made),
-                Err(problem) => steps.push(unavailable(section, &problem.message)),
-            },
-            Ok(true) => steps.push(unavailable(section, "single channels are not supported")),
-            Err(problem) => steps.push(unavailable(section, &problem.message)),
-        }
+    let found = transformations(ini, environment);
+    let brings = |t: &Transformation| matches!(t.scope, Ok(Scope::Brings(_)));
+    // From there on each channel goes its own way.
+    let split = found.iter().position(brings).unwrap_or(found.len());
+    let (whole, apart) = found.split_at(split);
+    steps.extend(whole.iter().flat_map(|t| of_section(t, set, None)));
+    if !apart.is_empty() {
+        let way = |channel| {
+            let own = apart.iter().filter(|t| t.concerns(channel));
+            own.flat_map(|t| of_section(t, set, Some(channels))).collect()
+        };
+        steps.push(Step::Split { channels: (0..channels).map(way).collect() });
     }
     match environment.parameter::<bool>("DataSignedMapping") {
         Ok(signed) => steps.push(Step::ScaleIntegers { signed: signed.unwrap_or(false) }),
         Err(problem) => steps.push(unavailable(environment, &problem.message)),
     }
     Steps(steps)
+}
+
+/// The steps of one section. `brought` is how many channels there are where sections bring them.
+fn of_section(t: &Transformation, set: Set, brought: Option<usize>) -> Vec<Step> {
+    let section = t.section;
+    let made = match (applies(section, set), t.scope.clone()) {
+        (Ok(false), _) => return vec![],
+        (Err(problem), _) | (_, Err(problem)) => Err(problem),
+        (_, Ok(Scope::Channel(at))) if brought.is_none_or(|channels| at >= channels) => {
+            let what = format!("is {at}, and no section brings that channel");
+            Err(section.problem("Channel", what))
+        }
+        _ => transformation(section),
+    };
+    made.unwrap_or_else(|problem| vec![unavailable(section, &problem.message)])
 }
 
 fn unavailable(section: SectionRef, why: &str) -> Step {
@@ -139,7 +156,8 @@ fn transformation(section: SectionRef) -> Made {
     let Some(row) = ROWS.iter().find(|row| row.kind == name) else {
         return Err(section.problem("Type", format!("`{}` is not supported", shown(&kind))));
     };
-    let known = |key: &str| row.keys.contains(&key) || matches!(key, "Type" | "ApplyTo");
+    let known =
+        |key: &str| row.keys.contains(&key) || matches!(key, "Type" | "ApplyTo" | "Channel");
     if let Some(key) = section.keys().find(|key| !known(key) && !key.starts_with('$')) {
         return Err(section.problem(key, "is not a setting of this transformation"));
     }

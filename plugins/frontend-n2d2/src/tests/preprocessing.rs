@@ -2,7 +2,7 @@
 
 use onnxd_plugin_sdk::preprocess::{Border, Operator, Order, Sizing, Step, Steps};
 
-use super::{around, random};
+use super::{around, close, random};
 
 /// The steps between the change of the channels' order and the scaling of integers, and the declared batch.
 fn steps(rest: &str) -> (Vec<Step>, Option<String>) {
@@ -73,8 +73,61 @@ fn what_has_no_arithmetic_is_named_with_its_section() {
         assert!(found.starts_with("[sp.Transformation] (net.ini:12"), "{found}");
         assert!(found.contains(why), "{found}");
     }
-    let (steps, _) = steps("[sp.ChannelTransformation]\nType=FlipTransformation\n");
-    assert!(matches!(&steps[0], Step::Unavailable { why } if why.contains("single channels")));
+    let (steps, _) = steps("[sp.ChannelTransformation]\nType=FlipTransformation\nChannel=0\n");
+    assert!(matches!(&steps[0], Step::Unavailable { why } if why.contains("brings that channel")));
+}
+
+/// Sections of channels as a network has them whose weights were made for three.
+const CHANNELS: &str = "[sp.Transformation]\nType=RescaleTransformation\nWidth=4\nHeight=4\n\
+    [sp.ChannelTransformation-r]\nType=ChannelExtractionTransformation\nCSChannel=Red\n\
+    [sp.ChannelTransformation-g]\nType=ChannelExtractionTransformation\nCSChannel=Green\n\
+    [sp.ChannelTransformation-b]\nType=ChannelExtractionTransformation\nCSChannel=Blue\n\
+    [sp.ChannelOnTheFlyTransformation-r]\nType=RangeAffineTransformation\nChannel=0\n\
+    FirstOperator=Minus\nFirstValue=123\nSecondOperator=Divides\nSecondValue=255\n\
+    [sp.ChannelOnTheFlyTransformation-g]\nType=RangeAffineTransformation\nChannel=1\n\
+    FirstOperator=Minus\nFirstValue=51\nSecondOperator=Divides\nSecondValue=255\n\
+    [sp.ChannelsOnTheFlyTransformation]\nType=FlipTransformation\n";
+
+#[test]
+fn sections_bring_channels() {
+    let own = "[sp.ChannelOnTheFlyTransformation-b]\nType=RangeAffineTransformation\nChannel=2\n\
+               FirstOperator=Divides\nFirstValue=255\n";
+    let ini = around([1, 4, 4], "Type=Softmax").replace("NbChannels=1\n", "");
+    let imported = random(&format!("{ini}{CHANNELS}{own}")).unwrap();
+    assert!(imported.notes.is_empty(), "{:?}", imported.notes);
+    let graph = &imported.model.graph;
+    let shape = graph[graph.inputs()[0]].ty.as_ref().unwrap().shape().unwrap();
+    assert_eq!(shape[1].known(), Some(3));
+    let of = |key: &str| imported.metadata.iter().find(|(k, _)| k == key).map(|(_, text)| text);
+    // The union of the three channels' ranges, not one after the other.
+    let range = of("input.range").unwrap();
+    let (bounds, _) = range.strip_prefix('[').unwrap().split_once(']').unwrap();
+    let bounds: Vec<f32> = bounds.split(", ").map(|n| n.parse().unwrap()).collect();
+    assert!(close(&bounds, &[-123.0 / 255.0, 1.0]), "{range}");
+    let steps = Steps::from_json(of("input.preprocessing.steps").unwrap()).unwrap();
+    let flip = Step::Flip { horizontal: false, vertical: false };
+    let minus = |value| Step::Arithmetic { operator: Operator::Minus, values: vec![value] };
+    let divides = Step::Arithmetic { operator: Operator::Divides, values: vec![255.0] };
+    let way = |index, affine: &[Step]| {
+        [&[Step::Channel { index }], affine, std::slice::from_ref(&flip)].concat()
+    };
+    let red = way(2, &[minus(123.0), divides.clone()]);
+    let green = way(1, &[minus(51.0), divides.clone()]);
+    // It stands last in the file.
+    let blue = vec![Step::Channel { index: 0 }, flip, divides];
+    let channels = vec![red, green, blue];
+    assert_eq!(steps.0[2..], [Step::Split { channels }, Step::ScaleIntegers { signed: false }]);
+    // Of channels of which some stay integers nothing is known.
+    let imported = random(&format!("{ini}{CHANNELS}")).unwrap();
+    assert!(imported.metadata.iter().all(|(key, _)| key != "input.range"));
+}
+
+#[test]
+fn channels_that_do_not_count_are_pointed_out() {
+    let ini = around([1, 4, 4], "Type=Softmax");
+    let imported = random(&format!("{ini}{CHANNELS}")).unwrap();
+    let notes: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
+    assert!(notes.len() == 1 && notes[0].contains("`NbChannels`"), "{notes:?}");
 }
 
 #[test]
