@@ -49,15 +49,8 @@ const SUB_SAMPLE: Names = Names {
 type Pair<T> = Result<[T; 2], Diagnostic>;
 
 impl Window {
-    /// The window of a convolution. Sub-sampling its result is the same as a larger stride.
+    /// The window of a convolution or of its transpose.
     pub(crate) fn conv(section: SectionRef) -> Result<Window, Diagnostic> {
-        let window = Window::deconv(section)?;
-        let every = positive(section, &SUB_SAMPLE, Some(1))?;
-        let stride = [window.stride[0] * every[0], window.stride[1] * every[1]];
-        Ok(Window { stride, ..window })
-    }
-
-    pub(crate) fn deconv(section: SectionRef) -> Result<Window, Diagnostic> {
         Ok(Window {
             size: positive(section, &KERNEL, None)?,
             stride: positive(section, &STRIDE, Some(1))?,
@@ -136,6 +129,11 @@ impl Window {
             [y, x] => vec![y, x, y, x],
         }
     }
+}
+
+/// How many results of a convolution along each axis are summed up.
+pub(crate) fn sub_sample(section: SectionRef) -> Pair<usize> {
+    positive(section, &SUB_SAMPLE, Some(1))
 }
 
 fn integers(pair: [usize; 2]) -> Vec<i64> {
@@ -239,21 +237,13 @@ mod tests {
     }
 
     #[test]
-    fn sub_sampling_is_a_larger_stride() {
-        // ceil(floor((10 - 3 + 2) / 2) / 3) = ceil(4 / 3)
-        let text = "KernelSize=3\nStride=2\nSubSample=3";
-        let found = with(text, |s| Window::conv(s).unwrap().positions(s, [10, 10]).unwrap());
-        assert_eq!(found, [2, 2]);
-    }
-
-    #[test]
     fn sizes() {
         let conv = |text: &str, input| with(text, |s| Window::conv(s)?.positions(s, input)).ok();
         assert_eq!(conv("KernelSize=3\nDilation=2", [7, 5]), Some([3, 1]));
         assert_eq!(conv("KernelSize=3\nDilation=2", [7, 4]), None);
         assert_eq!(conv("KernelSize=3\nPaddingX=1\nStrideY=2", [5, 5]), Some([2, 5]));
         assert_eq!(conv("KernelSize=1\nPadding=-2", [5, 5]), Some([1, 1]));
-        let deconv = |text: &str, input| with(text, |s| Window::deconv(s)?.spread(s, input)).ok();
+        let deconv = |text: &str, input| with(text, |s| Window::conv(s)?.spread(s, input)).ok();
         assert_eq!(deconv("KernelSize=3\nStride=2\nPadding=1", [4, 4]), Some([7, 7]));
         assert_eq!(deconv("KernelSize=1\nPadding=1", [2, 2]), None);
     }

@@ -2,10 +2,10 @@
 
 use onnxd_plugin_sdk::ir::{ValueId, ops};
 
-use crate::build::Size;
+use crate::build::{Feature, Size};
 use crate::cell::{Cell, Lowered, Pads};
 use crate::diag::{Code, Diagnostic};
-use crate::geometry::Window;
+use crate::geometry::{Window, sub_sample};
 use crate::ini::SectionRef;
 use crate::mapping::{Map, Pattern};
 use crate::quantizers;
@@ -53,10 +53,12 @@ pub(super) fn conv(cell: &mut Cell) -> Lowered {
     }
     let plane = window.positions(cell.section, x.size.plane())?;
     let size = Size::new(outputs, plane).check(&cell.layer)?;
+    let blocks = sub_sample(cell.section)?;
     let map = cell.connections(outputs)?;
     let (w, b) = kernels(cell, &map, window.size, false)?;
+    let sums = blocks != [1, 1];
     let conv = ops::Conv {
-        b,
+        b: b.filter(|_| !sums),
         dilations: window.dilations(),
         group: map.groups() as i64,
         kernel_shape: window.sizes(),
@@ -64,13 +66,36 @@ pub(super) fn conv(cell: &mut Cell) -> Lowered {
         strides: window.strides(),
         ..ops::Conv::new(x.value, w)
     };
-    Ok(cell.image(size, conv))
+    let x = cell.image(size, conv);
+    if sums { block_sums(cell, x, blocks, b) } else { Ok(x) }
+}
+
+/// `SubSample`: the sums of blocks, those at the end cut off where the map ends, and the biases once.
+fn block_sums(cell: &mut Cell, x: Feature, blocks: [usize; 2], b: Option<ValueId>) -> Lowered {
+    let plane = x.size.plane();
+    let block = [blocks[0].min(plane[0]), blocks[1].min(plane[1])];
+    let sums = [plane[0].div_ceil(block[0]), plane[1].div_ceil(block[1])];
+    let [below, right] = [sums[0] * block[0] - plane[0], sums[1] * block[1] - plane[1]];
+    let channels = x.size.channels;
+    let dims = vec![channels, 1, block[0], block[1]];
+    cell.build.claim(channels.checked_mul(block[0] * block[1]), &cell.layer)?;
+    let ones = cell.build.reals(dims.clone(), vec![1.0; dims.iter().product()]);
+    let w = cell.constant("ones", ones);
+    let conv = ops::Conv {
+        b,
+        group: channels as i64,
+        kernel_shape: block.map(|n| n as i64).to_vec(),
+        pads: vec![0, 0, below as i64, right as i64],
+        strides: block.map(|n| n as i64).to_vec(),
+        ..ops::Conv::new(x.value, w)
+    };
+    Ok(cell.image(Size::new(channels, sums), conv))
 }
 
 /// Computed as the gradient of a convolution: `ConvTranspose` as it is.
 pub(super) fn deconv(cell: &mut Cell) -> Lowered {
     let outputs = cell.outputs()?;
-    let window = Window::deconv(cell.section)?;
+    let window = Window::conv(cell.section)?;
     if window.padding.iter().any(|n| *n < 0) {
         let message = "a Deconv with negative `Padding` cannot be converted";
         return Err(cell.problem(Code::FeatureUnsupported, message));

@@ -20,7 +20,6 @@ enum Operation {
 /// What a list of coefficients has one number for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    Layer,
     Input,
     Channel,
 }
@@ -76,29 +75,28 @@ struct Coefficients {
 }
 
 impl Coefficients {
+    /// What a list does not say has its default, as in N2D2: a short list is never spread. N2D2
+    /// computes `PerLayer` as `PerInput`.
     fn read(cell: &Cell, inputs: usize, channels: usize) -> Result<Coefficients, Diagnostic> {
         const MODES: &[(&str, Mode)] =
-            &[("PerLayer", Mode::Layer), ("PerInput", Mode::Input), ("PerChannel", Mode::Channel)];
+            &[("PerLayer", Mode::Input), ("PerInput", Mode::Input), ("PerChannel", Mode::Channel)];
         let mode = cell.section.choice("CoeffMode", MODES)?.unwrap_or(Mode::Input);
         let list = |key: &str, default: f32| {
-            let found = cell.section.or(key, Vec::<f32>::new())?;
-            let (wanted, what) = match mode {
-                Mode::Layer => (1, "one"),
+            let mut found = cell.section.or(key, Vec::<f32>::new())?;
+            let (most, what) = match mode {
                 Mode::Input => (inputs, "one for each input"),
                 Mode::Channel => (channels, "one for each channel"),
             };
-            match (mode, found.len()) {
-                (_, 0) => Ok(vec![vec![default]; inputs]),
-                (_, 1) => Ok(vec![found; inputs]),
-                (Mode::Input, n) if n == wanted => {
-                    Ok(found.into_iter().map(|value| vec![value]).collect())
-                }
-                (Mode::Channel, n) if n == wanted => Ok(vec![found; inputs]),
-                (_, n) => {
-                    let message = format!("has {n} numbers, {wanted} are expected: {what}");
-                    Err(cell.section.problem(key, message))
-                }
+            if found.len() > most {
+                let count = found.len();
+                let message = format!("has {count} numbers, {most} are expected: {what}");
+                return Err(cell.section.problem(key, message));
             }
+            found.resize(most, default);
+            Ok(match mode {
+                Mode::Input => found.into_iter().map(|value| vec![value]).collect(),
+                Mode::Channel => vec![found; inputs],
+            })
         };
         Ok(Coefficients { weights: list("Weights", 1.0)?, shifts: list("Shifts", 0.0)? })
     }

@@ -22,8 +22,9 @@ fn conv_geometry() {
     let one = "Type=Conv\nNbOutputs=1\nKernelDims=1 1\nConfigSection=plain\n";
     let row = [1.0, 2.0, 3.0, 4.0, 5.0];
     for (more, y) in [
-        ("SubSampleX=2", &[2.0, 6.0, 10.0][..]),
-        ("StrideX=2\nSubSampleX=2", &[2.0, 10.0]),
+        ("SubSampleX=2", &[6.0, 14.0, 10.0][..]),
+        ("SubSampleDims=9 3", &[30.0]),
+        ("StrideX=2\nSubSampleX=2", &[8.0, 10.0]),
         ("PaddingX=1", &[0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 0.0]),
         ("PaddingDims=-1 0", &[4.0, 6.0, 8.0]),
         ("InputOffsetX=1\nInputWidth=2", &[4.0, 6.0]),
@@ -31,6 +32,16 @@ fn conv_geometry() {
     ] {
         check_with([1, 1, 5], &format!("{one}{more}"), &files, &row, &[1, 1, y.len()], y);
     }
+}
+
+/// Blocks are summed before the bias comes once.
+#[test]
+fn sub_sampling() {
+    let files = [(W, "1"), (B, "10")];
+    let layer = "Type=Conv\nNbOutputs=1\nKernelSize=1\nSubSample=2\nActivationFunction=Rectifier";
+    check_with([1, 3, 3], layer, &files, &NINE, &[1, 2, 2], &[22.0, 19.0, 25.0, 19.0]);
+    let least = NINE.map(|x| x - 20.0);
+    check_with([1, 3, 3], layer, &files, &least, &[1, 2, 2], &[0.0, 0.0, 0.0, 0.0]);
 }
 
 #[test]
@@ -128,7 +139,11 @@ fn elementwise() {
         ("Operation=Sum\nInput=sp,sp", -3.0, -6.0),
         ("Operation=Sum\nInput=sp,sp,sp", -3.0, -9.0),
         ("Operation=Sum\nInput=sp,sp\nWeights=2 10\nShifts=1 0.5", 3.0, 37.5),
-        ("Operation=Sum\nInput=sp,sp\nCoeffMode=PerLayer\nWeights=2\nShifts=1", 3.0, 14.0),
+        // Lists that are too short go on with ones and zeros.
+        ("Operation=Sum\nInput=sp,sp\nWeights=2\nShifts=1", 3.0, 10.0),
+        ("Operation=Sum\nInput=sp,sp,sp\nCoeffMode=PerLayer\nWeights=2 5\nShifts=1", 3.0, 25.0),
+        ("Operation=AbsSum\nInput=sp,sp\nWeights=2", -3.0, 9.0),
+        ("Operation=EuclideanSum\nInput=sp,sp\nWeights=0", -3.0, 3.0),
         ("Operation=AbsSum\nInput=sp,sp\nWeights=2 -1\nShifts=5 5", -3.0, 3.0),
         ("Operation=EuclideanSum\nInput=sp,sp\nWeights=1 2\nShifts=0 2", -3.0, 7.0),
         ("Operation=Prod\nInput=sp,sp,sp\nWeights=2 2 2", 2.0, 8.0),
@@ -140,6 +155,9 @@ fn elementwise() {
     let layer = "Type=ElemWise\nNbOutputs=2\nOperation=Sum\nInput=sp,sp\nCoeffMode=PerChannel\n\
                  Weights=2 3\nShifts=1 0";
     check([2, 1, 1], layer, &[1.0, 2.0], &[2, 1, 1], &[6.0, 12.0]);
+    let layer = "Type=ElemWise\nNbOutputs=2\nOperation=Sum\nInput=sp,sp\nCoeffMode=PerChannel\n\
+                 Weights=2\nShifts=1";
+    check([2, 1, 1], layer, &[1.0, 2.0], &[2, 1, 1], &[6.0, 4.0]);
 }
 
 #[test]
