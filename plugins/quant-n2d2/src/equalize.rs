@@ -51,7 +51,8 @@ fn pairs(network: &Network, how: Equalization) -> Vec<Pair> {
         let (mut at, mut moved) = (second, 1usize);
         let first = loop {
             let [Source::Cell(before)] = cells[at].inputs[..] else { break None };
-            if network.readers(before) != 1 {
+            // What leaves the network is not scaled.
+            if network.readers(before) != 1 || network.leaves(before) {
                 break None;
             }
             match cells[before].kind {
@@ -185,6 +186,19 @@ mod tests {
         assert_eq!(equalize(&mut network, how).len(), usize::from(how != Equalization::Off));
         network.write_back();
         (run(&model), run(&network.model))
+    }
+
+    /// Factors of channels are nobody's to know who reads an output.
+    #[test]
+    fn outputs_stay_what_they_are() {
+        for output in ["c", "r", "f"] {
+            let mut graph = text::parse_graph(SPATIAL).unwrap();
+            graph.mark_output(graph.value_named(output).unwrap());
+            let mut model = Model::new(graph, 8, 17);
+            infer(&mut model);
+            let mut network = recognize(&model).unwrap();
+            assert!(equalize(&mut network, Equalization::Exact).is_empty(), "{output}");
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ use signs::Signs;
 use statistics::{Range, Seen, Statistics};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use statistics::{Feeds, Pass, Samples};
+pub use statistics::{Data, Feeds, Pass, Samples};
 
 /// Bits that branches may lose without a word.
 const LOST_MIN: f64 = 1.5;
@@ -56,16 +56,12 @@ onnxd_plugin_sdk::export_plugin! {
 ///
 /// # Errors
 /// What cannot be quantized, and what is wrong with the samples.
-pub fn plan(
-    model: &Model,
-    samples: Samples,
-    options: &Options,
-) -> Result<(Network, Plan), Diagnostics> {
+pub fn plan(model: &Model, data: Data, options: &Options) -> Result<(Network, Plan), Diagnostics> {
     if learned::has_ranges(model) {
-        return learned::plan(model, samples, options);
+        return learned::plan(model, data, options);
     }
     let network = prepared(model, options)?;
-    let statistics = measured(&network, samples, options)?;
+    let statistics = measured(&network, data, options)?;
     let plan = decided(&network, &statistics, options)?;
     Ok((network, plan))
 }
@@ -79,20 +75,16 @@ fn prepared(model: &Model, options: &Options) -> Result<Network, Diagnostics> {
     Ok(network)
 }
 
-fn measured(
-    network: &Network,
-    samples: Samples,
-    options: &Options,
-) -> Result<Statistics, Diagnostics> {
+fn measured(network: &Network, data: Data, options: &Options) -> Result<Statistics, Diagnostics> {
     let inputs = match options.inputs {
         Some((min, max)) => Range { min, max },
-        None => statistics::input_range(&network.model.graph, samples)?,
+        None => statistics::input_range(&network.model.graph, data.all)?,
     };
     let inputs = inputs.or_given(options.range);
     let mut statistics = Statistics { inputs, seen: vec![] };
     let wanted = wanted(network, &Signs::of(network, inputs.min < 0.0, options.unsigned));
     let unit = statistics.unit();
-    statistics.seen = statistics::collect(network, samples, &wanted, unit, options)?;
+    statistics.seen = statistics::collect(network, data.calibrating, &wanted, unit, options)?;
     Ok(statistics)
 }
 

@@ -301,6 +301,11 @@ impl Network {
         }
     }
 
+    /// Whether the result is an output of the network.
+    pub(crate) fn leaves(&self, cell: usize) -> bool {
+        self.model.graph.is_output(self.cells[cell].output)
+    }
+
     /// Whether a cell of integers reads the result.
     pub(crate) fn feeds_integers(&self, cell: usize) -> bool {
         let reads = |c: &Cell| c.kind != Kind::Float && c.inputs.contains(&Source::Cell(cell));

@@ -47,7 +47,7 @@ impl Default for Options {
             quantile: 0.9999,
             rescaling: Rescaling::FloatingPoint,
             per_output: false,
-            branches: Branches::AsN2d2,
+            branches: Branches::Auto,
             batch: 1,
             inputs: None,
             round_weights: false,
@@ -139,6 +139,9 @@ pub enum Rescaling {
 /// The common scale of branches that meet in a sum or concatenation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branches {
+    /// N2D2's where N2D2 itself can export the network, so that integers are the same; else that
+    /// of the widest branch.
+    Auto,
     /// N2D2's: the product of the largest weight scale and the largest activation scale of the
     /// branches, up to some bits too wide where their weights differ.
     AsN2d2,

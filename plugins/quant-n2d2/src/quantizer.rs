@@ -7,7 +7,7 @@ use crate::options::{Branches, Clipping, Equalization, Options, Rescaling};
 use crate::plan::{Network, Output, Plan};
 use crate::report::{self, type_text};
 use crate::saved;
-use crate::statistics::Statistics;
+use crate::statistics::{Data, Statistics};
 use crate::{accuracy, stimuli};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::Model;
@@ -141,9 +141,10 @@ fn options(cx: &QuantizeContext) -> Result<Options, Diagnostic> {
             _ => Rescaling::SingleShift,
         },
         per_output: flag(cx, "act_rescale_per_output"),
-        branches: match flag(cx, "tight_branches") {
-            true => Branches::Tight,
-            false => Branches::AsN2d2,
+        branches: match cx.param(&key("tight_branches")).as_bool() {
+            Some(true) => Branches::Tight,
+            Some(false) => Branches::AsN2d2,
+            None => Branches::Auto,
         },
         batch: cx.calibration().source_batch(),
         round_weights: cx.text(&key("wt_round_mode")) == Some("RINTF"),
@@ -197,7 +198,7 @@ fn planned(
     options: &Options,
 ) -> Result<(Network, Plan), Diagnostics> {
     if learned::has_ranges(model) {
-        return with_samples(cx, options, |samples| learned::plan(model, samples, options));
+        return with_samples(cx, options, |data| learned::plan(model, data, options));
     }
     let network = crate::prepared(model, options)?;
     let facts = saved::facts(model, options)?;
@@ -225,30 +226,29 @@ fn measured(
     cx: &QuantizeContext,
     options: &Options,
 ) -> Result<(Statistics, u64), Diagnostics> {
-    let statistics =
-        with_samples(cx, options, |samples| crate::measured(network, samples, options))?;
+    let statistics = with_samples(cx, options, |data| crate::measured(network, data, options))?;
     Ok((statistics, cx.calibration().samples().min(most(cx, options))))
 }
 
-/// Hands on the samples that calibrate.
+/// Hands on the samples.
 fn with_samples<T>(
     cx: &QuantizeContext,
     options: &Options,
-    work: impl FnOnce(crate::Samples) -> Result<T, Diagnostics>,
+    work: impl FnOnce(Data) -> Result<T, Diagnostics>,
 ) -> Result<T, Diagnostics> {
     let calibration = cx.calibration();
     // How many samples run at once changes nothing but memory and time.
     let size = calibration.batch_size();
-    let most = most(cx, options);
-    let total = calibration.samples().min(most).div_ceil(size as u64);
-    let samples = || -> crate::Pass<'_> {
+    let pass = |most: u64| -> crate::Pass<'_> {
+        let total = calibration.samples().min(most).div_ceil(size as u64);
         let batches = calibration.batches(size, most).zip(0u64..);
         Box::new(batches.map(move |(batch, done)| {
             cx.progress(done, total)?;
             batch
         }))
     };
-    work(&samples)
+    let most = most(cx, options);
+    work(Data { all: &|| pass(u64::MAX), calibrating: &|| pass(most) })
 }
 
 /// Exports stimuli and measures the accuracy on them, if asked: on those of the test, else on

@@ -60,6 +60,8 @@ pub(crate) struct Scales<'a> {
     network: &'a Network,
     signs: &'a Signs,
     options: &'a Options,
+    /// Whether branches that meet take the scale of the widest.
+    tight: bool,
     readers: Vec<usize>,
     /// Scale of weights and scale of activations of each cell's result.
     weights: Vec<f64>,
@@ -85,11 +87,29 @@ impl<'a> Scales<'a> {
         thresholds: &[f64],
         options: &'a Options,
     ) -> Scales<'a> {
+        let with = |tight| Scales::with(network, signs, thresholds, options, tight);
+        match options.branches {
+            Branches::Tight => with(true),
+            Branches::AsN2d2 => with(false),
+            Branches::Auto => {
+                Some(with(false)).filter(Scales::can_leave_n2d2).unwrap_or_else(|| with(true))
+            }
+        }
+    }
+
+    fn with(
+        network: &'a Network,
+        signs: &'a Signs,
+        thresholds: &[f64],
+        options: &'a Options,
+        tight: bool,
+    ) -> Scales<'a> {
         let count = network.cells.len();
         let mut scales = Scales {
             network,
             signs,
             options,
+            tight,
             readers: (0..count).map(|i| network.readers(i)).collect(),
             weights: vec![1.0; count],
             activations: vec![1.0; count],
@@ -107,6 +127,24 @@ impl<'a> Scales<'a> {
         }
         scales.pass_on();
         scales
+    }
+
+    /// Whether N2D2 can export such a network: it has no form for a branch that is rescaled by
+    /// itself, refuses branches of which some have a sign, writes the weights of one parent only
+    /// for a convolution of several, and knows no function but Softmax.
+    fn can_leave_n2d2(&self) -> bool {
+        let cells = &self.network.cells;
+        let joined = |source: &Source| match source {
+            Source::Cell(i) => cells[*i].kind == Kind::Concat,
+            Source::Input(_) => false,
+        };
+        let written = |cell: &Cell| match cell.kind {
+            Kind::Conv => !cell.inputs.iter().any(joined),
+            Kind::Float => self.network.model.graph[cell.node].is("Softmax"),
+            _ => true,
+        };
+        let whole = self.edges.iter().flatten().all(Option::is_none);
+        whole && self.signs.forced.is_empty() && cells.iter().all(written)
     }
 
     fn levels(&self, signed: bool) -> f64 {
@@ -200,12 +238,12 @@ impl<'a> Scales<'a> {
             cell.inputs.iter().map(|s| Self::of_source(&self.activations, *s)).collect();
         let mut common = of.iter().copied().fold(0.0, f64::max);
         if of.len() > 1 {
-            let tight = self.tight(cell);
-            match self.options.branches {
-                Branches::Tight => common = tight,
+            let widest = self.widest(cell);
+            if self.tight {
+                common = widest;
+            } else if !cell.is_plain_sum() {
                 // Above a plain sum the factors join those of the branches, and nothing is lost.
-                Branches::AsN2d2 if cell.is_plain_sum() => {}
-                Branches::AsN2d2 => self.wide.push((at, (common / tight).log2())),
+                self.wide.push((at, (common / widest).log2()));
             }
         }
         self.unite(at, &of, common);
@@ -233,7 +271,7 @@ impl<'a> Scales<'a> {
     }
 
     /// The scale of activations with which no branch is wider than the widest.
-    fn tight(&self, cell: &Cell) -> f64 {
+    fn widest(&self, cell: &Cell) -> f64 {
         let both = cell
             .inputs
             .iter()

@@ -19,6 +19,22 @@ pub type Pass<'a> = Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'a>;
 /// Calibration samples, which can be had several times.
 pub type Samples<'a> = &'a dyn Fn() -> Pass<'a>;
 
+/// Samples for two ends.
+#[derive(Clone, Copy)]
+pub struct Data<'a> {
+    /// All there are: N2D2 takes the range of the inputs from its whole set.
+    pub all: Samples<'a>,
+    /// Those that the network runs on to find ranges.
+    pub calibrating: Samples<'a>,
+}
+
+impl<'a> Data<'a> {
+    /// The same samples for both.
+    pub fn of(samples: Samples<'a>) -> Data<'a> {
+        Data { all: samples, calibrating: samples }
+    }
+}
+
 /// Smallest and largest of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Range {

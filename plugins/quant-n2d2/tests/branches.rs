@@ -1,8 +1,8 @@
 //! The steps of branches that meet.
 
 use onnxd_plugin_sdk::ir::{Model, Tensor, infer, text};
-use onnxd_quant_n2d2::options::{Clipping, Options};
-use onnxd_quant_n2d2::{Feeds, Pass, plan};
+use onnxd_quant_n2d2::options::{Branches, Clipping, Options};
+use onnxd_quant_n2d2::{Data, Feeds, Pass, plan};
 
 /// Two branches, one of which has weights four times as large.
 const NET: &str = "
@@ -14,10 +14,37 @@ net (float[1,1,1,2] env) => (float[1,1,1,2] s)
   s = Add(a, b)
 }";
 
-#[test]
-fn branches_of_a_sum_have_the_step_of_the_sum() {
-    let mut graph = text::parse_graph(NET).unwrap_or_else(|d| panic!("{d}"));
-    for (name, weight) in [("a_w", 0.5f32), ("b_w", 2.0)] {
+/// A branch that two layers read.
+const SHARED: &str = "
+net (float[1,1,1,2] env) => (float[1,1,1,2] s, float[1,1,1,1] p)
+<float[1,1,1,1] a_w, float[1,1,1,1] b_w>
+{
+  a_sum = Conv<kernel_shape = [1, 1]>(env, a_w)
+  a = Relu(a_sum)
+  b_sum = Conv<kernel_shape = [1, 1]>(env, b_w)
+  b = Relu(b_sum)
+  joined = Add(a, b)
+  s = Relu(joined)
+  p = MaxPool<kernel_shape = [1, 2]>(a)
+}";
+
+/// Two branches of which N2D2 can write the concatenation.
+const POOLED: &str = "
+net (float[1,1,1,2] env) => (float[1,2,1,1] s)
+<float[1,1,1,1] a_w, float[1,1,1,1] b_w>
+{
+  a_sum = Conv<kernel_shape = [1, 1]>(env, a_w)
+  a = Relu(a_sum)
+  b_sum = Conv<kernel_shape = [1, 1]>(env, b_w)
+  b = Relu(b_sum)
+  joined = Concat<axis = 1>(a, b)
+  s = MaxPool<kernel_shape = [1, 2]>(joined)
+}";
+
+/// What the steps of all cells are.
+fn steps(text: &str, weights: [f32; 2], branches: Branches, per_output: bool) -> Vec<f64> {
+    let mut graph = text::parse_graph(text).unwrap_or_else(|d| panic!("{d}"));
+    for (name, weight) in ["a_w", "b_w"].into_iter().zip(weights) {
         let id = graph.value_named(name).unwrap();
         graph.set_initializer(id, Some(Tensor::from_vec(vec![1; 4], vec![weight])));
     }
@@ -26,12 +53,27 @@ fn branches_of_a_sum_have_the_step_of_the_sum() {
     let image = Tensor::from_vec(vec![1, 1, 1, 2], vec![-1.0f32, 0.5]);
     let samples =
         || -> Pass { Box::new([Ok(Feeds::from([("env".to_owned(), image.clone())]))].into_iter()) };
+    let options =
+        Options { activations: Clipping::None, per_output, branches, ..Options::default() };
+    let (_, plan) = plan(&model, Data::of(&samples), &options).unwrap();
+    plan.cells.iter().map(|cell| cell.output.unwrap().scale).collect()
+}
+
+#[test]
+fn branches_of_a_sum_have_the_step_of_the_sum() {
     for per_output in [false, true] {
-        let options = Options { activations: Clipping::None, per_output, ..Options::default() };
-        let (_, plan) = plan(&model, &samples, &options).unwrap();
-        for cell in &plan.cells {
-            let step = cell.output.unwrap().scale;
+        for step in steps(NET, [0.5, 2.0], Branches::Auto, per_output) {
             assert!((step - 2.5 / 127.0).abs() < 1e-6, "{step} is not {}", 2.5 / 127.0);
         }
+    }
+}
+
+/// Integers are N2D2's where N2D2 makes a model of them, and lose nothing where it makes none.
+#[test]
+fn only_networks_that_n2d2_can_export_have_its_common_scale() {
+    let of = |text, branches| steps(text, [-0.25, 2.0], branches, false);
+    for (text, like) in [(SHARED, Branches::Tight), (POOLED, Branches::AsN2d2)] {
+        assert_ne!(of(text, Branches::Tight), of(text, Branches::AsN2d2), "{text}");
+        assert_eq!(of(text, Branches::Auto), of(text, like), "{text}");
     }
 }

@@ -17,7 +17,7 @@ use crate::plan::{
     Activation, Cell, CellPlan, How, Integers, Kind, Network, Output, Parameters, Plan, Rescale,
     Source, Threshold, bounds,
 };
-use crate::statistics::{self, Range, Samples};
+use crate::statistics::{self, Data, Range};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::Model;
 use read::Learned;
@@ -36,7 +36,7 @@ pub(crate) fn has_ranges(model: &Model) -> bool {
 /// Decides how a network with learned ranges becomes one of integers.
 pub(crate) fn plan(
     model: &Model,
-    samples: Samples,
+    data: Data,
     options: &Options,
 ) -> Result<(Network, Plan), Diagnostics> {
     let mut model = model.clone();
@@ -44,7 +44,7 @@ pub(crate) fn plan(
     let mut network = recognize(&model)?;
     let inputs = match options.inputs {
         Some((min, max)) => Range { min, max },
-        None => statistics::input_range(&network.model.graph, samples)?,
+        None => statistics::input_range(&network.model.graph, data.all)?,
     };
     let inputs = inputs.or_given(options.range);
     let range = if inputs.reach() > 0.0 { inputs.reach() } else { 1.0 };

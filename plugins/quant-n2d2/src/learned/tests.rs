@@ -110,7 +110,8 @@ fn options(rescaling: Rescaling) -> Options {
 
 fn integers(model: &Model, options: &Options, casting: Casting) -> (Network, Plan, Written) {
     let none = || -> crate::Pass<'_> { Box::new(std::iter::empty()) };
-    let (network, plan) = crate::plan(model, &none, options).unwrap_or_else(|d| panic!("{d}"));
+    let (network, plan) =
+        crate::plan(model, crate::Data::of(&none), options).unwrap_or_else(|d| panic!("{d}"));
     let mut written = write(&network, &plan, casting).unwrap_or_else(|d| panic!("{d}"));
     let found = infer(&mut written.model);
     assert!(found.0.is_empty(), "{found}\n{}", text::print_model(&written.model));

@@ -1,6 +1,6 @@
 //! What N2D2 wrote about a run.
 
-use onnxd_quant_n2d2::options::{Clipping, Equalization, Options, Rescaling};
+use onnxd_quant_n2d2::options::{Branches, Clipping, Equalization, Options, Rescaling};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -57,6 +57,7 @@ pub(crate) fn read(folder: &Path, batch: usize) -> Run {
         quantile: number("act-quantile-value", 0.9999),
         rescaling,
         per_output: number("act-rescale-per-output", 0.0) == 1.0,
+        branches: Branches::AsN2d2,
         batch,
         inputs: Some((if unsigned { 0.0 } else { -precise(range) }, precise(range))),
         ..Options::default()

@@ -9,7 +9,7 @@ use onnxd_arrays::Arrays;
 use onnxd_plugin_sdk::ir::{Model, Reals, Tensor};
 use onnxd_plugin_sdk::onnx;
 use onnxd_quant_n2d2::plan::{CellPlan, How, Network, Plan, Source};
-use onnxd_quant_n2d2::{Feeds, Pass, plan};
+use onnxd_quant_n2d2::{Data, Feeds, Pass, plan};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -253,7 +253,7 @@ fn check(folder: &Path, only: Option<&str>) -> (usize, usize, usize) {
             incomplete += 1;
             continue;
         }
-        let made = plan(&model, &samples, &run.options);
+        let made = plan(&model, Data::of(&samples), &run.options);
         let verdict = match made {
             Ok((network, plan)) => compare(&path, &run, &network, &plan),
             Err(problem) => {
