@@ -13,6 +13,7 @@ mod deconv;
 mod equalize;
 pub mod graph;
 mod learned;
+mod least_error;
 mod measure;
 mod moves;
 pub mod network;

@@ -1,5 +1,6 @@
 //! Histograms of values on N2D2's grid of bins, and what value the largest integer shall stand for.
 
+use crate::least_error;
 use crate::options::Clipping;
 use crate::plan::bounds;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
@@ -9,7 +10,7 @@ const REACH_MIN: f64 = 0.1;
 /// Most bins: beyond, an outlier among the values has made the grid useless.
 const BINS_MAX: usize = 1 << 24;
 /// Steps from the largest threshold to zero.
-const STEPS: f64 = 1000.0;
+pub(crate) const STEPS: f64 = 1000.0;
 
 /// Counts of values in bins of equal width, between `low` and `high`.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,9 +97,14 @@ impl Histogram {
     }
 
     /// Centres of the bins with their counts.
-    fn bins(&self) -> Vec<(f64, f64)> {
+    pub(crate) fn bins(&self) -> impl Iterator<Item = (f64, f64)> {
         let bins = self.counts.iter().enumerate();
-        bins.map(|(i, n)| (self.low + (i as f64 + 0.5) * self.width, *n as f64)).collect()
+        bins.map(|(i, n)| (self.low + (i as f64 + 0.5) * self.width, *n as f64))
+    }
+
+    /// The largest magnitude of the grid.
+    pub(crate) fn reach_of_grid(&self) -> f64 {
+        self.high.max(-self.low)
     }
 
     pub(crate) fn signed(&self) -> bool {
@@ -107,67 +113,45 @@ impl Histogram {
 
     /// The threshold that `clipping` chooses for integers of `bits` bits.
     pub(crate) fn threshold(&self, clipping: Clipping, bits: u32, quantile: f64) -> f64 {
-        let mut bins = self.bins();
-        let total: f64 = bins.iter().map(|(_, n)| n).sum();
+        let total: f64 = self.bins().map(|(_, n)| n).sum();
         if total == 0.0 {
             return 0.0;
         }
-        if clipping != Clipping::KlDivergence {
-            bins.retain(|(_, n)| *n > 0.0);
-        }
-        let reach = self.high.max(-self.low);
+        let reach = self.reach_of_grid();
         match clipping {
             Clipping::None => reach,
-            Clipping::Mse => {
-                let (low, high) = bounds(bits, self.signed());
-                best(reach, |t, limit| mse(&bins, total, t, (low as f64, high as f64), limit))
-            }
+            Clipping::Mse => least_error::threshold(self, bounds(bits, self.signed())),
             Clipping::KlDivergence => {
                 let low = if self.signed() { -1.0 } else { 0.0 };
-                let mut coarse = Coarse::new(bits);
-                best(reach, |t, _| coarse.divergence(&bins, total, low * t, t))
+                let (mut coarse, bins) = (Coarse::new(bits), self.bins().collect::<Vec<_>>());
+                best(reach, |t| coarse.divergence(&bins, total, low * t, t))
             }
             Clipping::Quantile => {
                 let wanted = (quantile * total).trunc();
+                let filled = || self.bins().filter(|(_, n)| *n > 0.0);
                 let mut seen = 0.0;
-                let reached = bins.iter().find(|(_, n)| {
+                let reached = filled().find(|(_, n)| {
                     seen += n;
                     seen >= wanted
                 });
-                reached.or(bins.last()).map_or(0.0, |(x, _)| *x)
+                reached.or(filled().last()).map_or(0.0, |(x, _)| x)
             }
         }
     }
 }
 
-/// The candidate with the least score: `reach`, and down to zero in equal steps. A score may be
-/// given up as soon as it is not below the limit.
-fn best(reach: f64, mut score: impl FnMut(f64, f64) -> f64) -> f64 {
+/// The candidate with the least score: `reach`, and down to zero in equal steps.
+fn best(reach: f64, mut score: impl FnMut(f64) -> f64) -> f64 {
     let (mut least, mut chosen) = (f64::INFINITY, reach);
     let mut t = reach;
     while t > 0.0 {
-        let found = score(t, least);
+        let found = score(t);
         if found < least {
             (least, chosen) = (found, t);
         }
         t -= reach / STEPS;
     }
     chosen
-}
-
-/// Mean square error of integers up to `high` that stand for values up to `t`.
-fn mse(bins: &[(f64, f64)], total: f64, t: f64, (low, high): (f64, f64), limit: f64) -> f64 {
-    let scale = high / t;
-    let mut sum = 0.0;
-    for (x, n) in bins {
-        let q = (x * scale).round().clamp(low, high);
-        let error = x - q / scale;
-        sum += error * error * n / total;
-        if sum >= limit {
-            return sum;
-        }
-    }
-    sum
 }
 
 /// A coarse histogram, kept to be filled again.
