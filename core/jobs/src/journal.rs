@@ -187,10 +187,15 @@ impl Reading {
 
 impl Journal {
     /// Continues after what was read: in the same file behind its last readable record, or, after
-    /// damage, in a new file that starts with a sound image.
-    pub(crate) fn resume(dir: &Path, reading: &Reading) -> Result<Journal, StoreError> {
+    /// damage or if `afresh`, in a new file that starts with a sound image.
+    pub(crate) fn resume(
+        dir: &Path,
+        reading: &Reading,
+        afresh: bool,
+    ) -> Result<Journal, StoreError> {
+        let afresh = afresh || reading.damaged;
         let number = reading.newest.as_ref().map_or(0, |newest| newest.number);
-        let Some(newest) = reading.newest.as_ref().filter(|_| !reading.damaged) else {
+        let Some(newest) = reading.newest.as_ref().filter(|_| !afresh) else {
             let image = reading.live.values().map(|e| (e.seq, e.record.as_slice()));
             return Journal::begin(dir, number + 1, reading.last_seq, image);
         };

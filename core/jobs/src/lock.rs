@@ -7,6 +7,12 @@ use onnxd_diagnostics::{Code, Diagnostic, shown};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Write};
 use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// For the remains of a killed process to end.
+const RELEASE_MAX: Duration = Duration::from_secs(1);
+const RELEASE_POLL: Duration = Duration::from_millis(10);
 
 /// Held as long as the store is open.
 #[derive(Debug)]
@@ -24,10 +30,15 @@ impl Lock {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(locked(dir, &mut file)),
-            Err(TryLockError::Error(e)) => return Err(failed(e)),
+        let given_up = Instant::now() + RELEASE_MAX;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                // A killed process may leave a child that holds the lock until it has ended too.
+                Err(TryLockError::WouldBlock) if Instant::now() < given_up => sleep(RELEASE_POLL),
+                Err(TryLockError::WouldBlock) => return Err(locked(dir, &mut file)),
+                Err(TryLockError::Error(e)) => return Err(failed(e)),
+            }
         }
         file.set_len(0).map_err(failed)?;
         write!(file, "process {}", std::process::id()).map_err(failed)?;

@@ -38,7 +38,7 @@ pub fn expired<'a>(jobs: &'a [Job], retention: &Retention, now_ms: u64) -> Vec<&
 
 /// Drops the expired jobs and returns them, so that their folders can be removed too.
 pub fn drop_expired(
-    store: &mut impl Store,
+    store: &mut (impl Store + ?Sized),
     retention: &Retention,
     now_ms: u64,
 ) -> Result<Vec<Job>, StoreError> {

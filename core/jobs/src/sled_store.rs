@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -31,11 +31,17 @@ const RELEASE_POLL: Duration = Duration::from_millis(2);
 
 /// Jobs in a state folder. One process at a time.
 pub struct SledStore {
-    index: Index,
-    journal: Journal,
-    /// Set by the first failure of the index: what it holds is no longer known.
+    dir: PathBuf,
+    /// None while `mend` fails.
+    files: Option<Files>,
+    /// Set by a failure after which nobody knows what the files hold.
     broken: Option<Diagnostic>,
     _lock: Lock,
+}
+
+struct Files {
+    index: Index,
+    journal: Journal,
 }
 
 impl SledStore {
@@ -46,29 +52,17 @@ impl SledStore {
         };
         fs::create_dir_all(dir).map_err(folder)?;
         let lock = Lock::take(dir)?;
-        let journal_dir = dir.join("journal");
-        let mut truth = journal::read(&journal_dir)?;
-
-        let place = Place { dir: dir.to_owned() };
-        let (index, rows) = place.open_index(&mut truth.notes)?;
-        let (known, known_seq) =
-            parse_rows(&rows).map_err(|_: RecordError| journal::newer(&place.index()))?;
-        if truth.damaged || known_seq > truth.last_seq {
-            truth.notes.push(format!(
-                "journal completed from the index: the journal ended with change {}, the index \
-                 with {known_seq}",
-                truth.last_seq
-            ));
-            truth.merge(&known, known_seq);
-        }
-        // The journal first: should the process end here, it already is the whole truth.
-        let journal = Journal::resume(&journal_dir, &truth).map_err(|e| e.diagnostic)?;
-        let index = place.agree(index, &rows, known_seq, &mut truth)?;
-        Ok((SledStore { index, journal, broken: None, _lock: lock }, truth.notes))
+        let (files, notes) = Files::open(dir, false)?;
+        let store =
+            SledStore { dir: dir.to_owned(), files: Some(files), broken: None, _lock: lock };
+        Ok((store, notes))
     }
 
-    fn usable(&self) -> Result<(), StoreError> {
-        self.broken.clone().map_or(Ok(()), |why| Err(StoreError::fatal(why)))
+    fn files(&self) -> Result<&Files, StoreError> {
+        match (&self.broken, &self.files) {
+            (None, Some(files)) => Ok(files),
+            (why, _) => Err(StoreError::fatal(why.clone().unwrap_or_else(closed))),
+        }
     }
 
     /// Journal, then index. Nothing is acknowledged before both have it.
@@ -81,12 +75,13 @@ impl SledStore {
     }
 
     fn write(&mut self, changes: &[(Change<'_>, RowChange)]) -> Result<(), StoreError> {
-        self.usable()?;
-        if self.journal.is_full() {
-            self.journal.rotate(&self.image()?)?;
+        if self.files()?.journal.is_full() {
+            let image = self.image()?;
+            self.files_mut()?.journal.rotate(&image)?;
         }
         let records: Vec<Change<'_>> = changes.iter().map(|(change, _)| *change).collect();
-        let first = self.journal.append(&records)?;
+        let files = self.files_mut()?;
+        let first = files.journal.append(&records)?;
         let mut rows = RowChange::default();
         for (seq, (change, row_change)) in (first..).zip(changes) {
             rows.remove.extend_from_slice(&row_change.remove);
@@ -97,12 +92,17 @@ impl SledStore {
         }
         let last_seq = first + changes.len() as u64 - 1;
         rows.insert.push((LAST_SEQ.to_vec(), last_seq.to_be_bytes().to_vec()));
-        self.index.write(&rows).map_err(unusable)
+        files.index.write(&rows).map_err(unusable)
+    }
+
+    fn files_mut(&mut self) -> Result<&mut Files, StoreError> {
+        self.files()?;
+        self.files.as_mut().ok_or_else(|| StoreError::fatal(closed()))
     }
 
     /// All live jobs; never fewer.
     fn image(&self) -> Result<Entries, StoreError> {
-        let rows = self.index.rows().map_err(unusable)?;
+        let rows = self.files()?.index.rows().map_err(unusable)?;
         let jobs = rows.keys().filter(|key| key.starts_with(JOBS)).count();
         match parse_rows(&rows) {
             Ok((live, _)) if live.len() == jobs => Ok(live),
@@ -111,14 +111,14 @@ impl SledStore {
     }
 
     fn load(&self, id: &str) -> Result<Option<Job>, StoreError> {
-        let Some(value) = self.index.get(&job_key(id)).map_err(unusable)? else { return Ok(None) };
+        let value = self.files()?.index.get(&job_key(id)).map_err(unusable)?;
+        let Some(value) = value else { return Ok(None) };
         job_of(&value).map(Some)
     }
 }
 
 impl Store for SledStore {
     fn get(&self, id: &str) -> Result<Option<Job>, StoreError> {
-        self.usable()?;
         self.load(id)
     }
 
@@ -142,19 +142,18 @@ impl Store for SledStore {
     }
 
     fn scan(&self, state: Option<JobState>) -> Result<Vec<Job>, StoreError> {
-        self.usable()?;
+        let index = &self.files()?.index;
         let Some(state) = state else {
-            let rows = self.index.prefix(JOBS).map_err(unusable)?;
+            let rows = index.prefix(JOBS).map_err(unusable)?;
             return rows.iter().map(|(_, value)| job_of(value)).collect();
         };
-        let keys = self.index.prefix(&state_prefix(state)).map_err(unusable)?;
+        let keys = index.prefix(&state_prefix(state)).map_err(unusable)?;
         let jobs = keys.iter().map(|(key, _)| self.load(id_of(key))?.ok_or_else(dangling));
         jobs.collect()
     }
 
     fn find_identity(&self, identity: &str) -> Result<Option<Job>, StoreError> {
-        self.usable()?;
-        let keys = self.index.prefix(&identity_prefix(identity)).map_err(unusable)?;
+        let keys = self.files()?.index.prefix(&identity_prefix(identity)).map_err(unusable)?;
         let Some((key, _)) = keys.last() else { return Ok(None) };
         self.load(id_of(key))?.ok_or_else(dangling).map(Some)
     }
@@ -171,11 +170,49 @@ impl Store for SledStore {
         }
         Ok(changes.len())
     }
+
+    fn mend(&mut self) -> Result<Vec<String>, StoreError> {
+        // The index holds a lock of its own until it is dropped.
+        self.files = None;
+        let (files, notes) = Files::open(&self.dir, true).map_err(StoreError::fatal)?;
+        self.files = Some(files);
+        self.broken = None;
+        Ok(notes)
+    }
+}
+
+impl Files {
+    /// Opens both and makes them agree. `afresh` goes on in a new file of the journal: after a
+    /// failed sync the memory of the system may show what the disk does not hold.
+    fn open(dir: &Path, afresh: bool) -> Result<(Files, Vec<String>), Diagnostic> {
+        let journal_dir = dir.join("journal");
+        let mut truth = journal::read(&journal_dir)?;
+        let place = Place { dir: dir.to_owned() };
+        let (index, rows) = place.open_index(&mut truth.notes)?;
+        let (known, known_seq) =
+            parse_rows(&rows).map_err(|_: RecordError| journal::newer(&place.index()))?;
+        if truth.damaged || known_seq > truth.last_seq {
+            truth.notes.push(format!(
+                "journal completed from the index: the journal ended with change {}, the index \
+                 with {known_seq}",
+                truth.last_seq
+            ));
+            truth.merge(&known, known_seq);
+        }
+        // The journal first: should the process end here, it already is the whole truth.
+        let journal = Journal::resume(&journal_dir, &truth, afresh).map_err(|e| e.diagnostic)?;
+        let index = place.agree(index, &rows, known_seq, &mut truth)?;
+        Ok((Files { index, journal }, truth.notes))
+    }
 }
 
 fn job_of(value: &[u8]) -> Result<Job, StoreError> {
     let job = parse_value(value).and_then(|(_, record)| decode(record).ok());
     job.ok_or_else(|| unusable("a record is unreadable".to_owned()))
+}
+
+fn closed() -> Diagnostic {
+    Diagnostic::new(Code::Disk, "The job store could not be opened again")
 }
 
 fn dangling() -> StoreError {
@@ -188,7 +225,7 @@ fn dangling() -> StoreError {
 fn unusable(why: String) -> StoreError {
     StoreError::fatal(
         Diagnostic::new(Code::Disk, format!("The index of the job store failed: {why}"))
-            .help("Start onnxd again; the index is built again from the journal."),
+            .help("It is opened again and built anew from the journal once the disk permits."),
     )
 }
 

@@ -200,7 +200,8 @@ pub fn state_word(state: JobState) -> &'static str {
 
 fn outside_attempt(job: &mut Job, event: &Event) -> Option<JobState> {
     use JobState::{
-        Cancelled, Claimed, Claiming, Duplicate, Failed, Quarantined, Queued, RetryWait, Running,
+        Cancelled, Claimed, Claiming, Duplicate, Failed, Publishing, Quarantined, Queued,
+        RetryWait, Running,
     };
     match (job.state(), &event.what) {
         (Claiming, What::Claimed) => Some(Claimed),
@@ -220,6 +221,10 @@ fn outside_attempt(job: &mut Job, event: &Event) -> Option<JobState> {
         (Queued, What::Started) => Some(start(job)),
         (RetryWait, What::Started) if job.not_before_ms <= event.unix_ms => Some(start(job)),
         (Claimed | Queued | RetryWait | Running, What::CancelAsked { .. }) => Some(Cancelled),
+        (Publishing, What::CancelAsked { .. }) => {
+            job.published.clear();
+            Some(Cancelled)
+        }
         (Failed | Cancelled, What::RetryAsked { .. }) => Some(begin_again(job)),
         (Quarantined, What::Released { .. }) => Some(begin_again(job)),
         _ => None,

@@ -6,7 +6,7 @@
 use crate::id::is_id;
 use crate::record::{RECORD_BYTES_MAX, encode};
 use crate::step::{Event, Policy, step};
-use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_diagnostics::{Class, Code, Diagnostic, shown};
 use onnxd_proto::onnxd::{Job, JobState};
 use std::fmt;
 
@@ -15,8 +15,8 @@ const IDENTITY_BYTES_MAX: usize = 128;
 /// Why the store did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
-    /// The process must end and open the store anew; otherwise nothing was changed and the same
-    /// call may be tried again.
+    /// The store answers no more before [`Store::mend`], and whether the change was made is not
+    /// known; otherwise nothing was changed and the same call may be tried again.
     pub fatal: bool,
     pub diagnostic: Diagnostic,
 }
@@ -28,6 +28,13 @@ impl StoreError {
 
     pub(crate) fn fatal(diagnostic: Diagnostic) -> StoreError {
         StoreError { fatal: true, diagnostic }
+    }
+}
+
+impl StoreError {
+    /// Whether the same call may be accepted later: the machine refused it, not the store's rules.
+    pub fn may_pass(&self) -> bool {
+        self.diagnostic.class == Class::Environment
     }
 }
 
@@ -58,6 +65,11 @@ pub trait Store {
 
     /// Drops jobs; the number of those that were there.
     fn remove(&mut self, ids: &[&str]) -> Result<usize, StoreError>;
+
+    /// Opens the store anew after a fatal error, and says what had to be repaired.
+    fn mend(&mut self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
 
     /// Takes one step; `None` if there is no such job or the event is stale.
     fn apply(

@@ -14,7 +14,7 @@ fn id(n: u32) -> String {
 
 fn open(dir: &Path) -> (Journal, Reading) {
     let reading = read(dir).unwrap();
-    (Journal::resume(dir, &reading).unwrap(), reading)
+    (Journal::resume(dir, &reading, false).unwrap(), reading)
 }
 
 fn put(journal: &mut Journal, n: u32, name: &str) -> u64 {

@@ -290,6 +290,29 @@ fn a_failed_index_ends_the_store() {
 }
 
 #[test]
+fn a_failed_store_is_mended_without_being_closed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut store, _) = open(dir.path());
+    store.put_new(&new_job(1)).unwrap();
+    // In the journal, but not in the index: the process knows nothing of this job.
+    let record = admit(&new_job(2)).unwrap();
+    let files = store.files.as_mut().unwrap();
+    files.journal.append(&[Change::Put { record: &record }]).unwrap();
+    store.broken = Some(unusable("test".into()).diagnostic);
+    // No place for a new file of the journal: what is there stays, and nothing answers.
+    fs::create_dir(dir.path().join("journal/0002.new")).unwrap();
+    assert!(store.mend().unwrap_err().fatal);
+    assert!(store.get(&new_job(1).id).unwrap_err().fatal);
+    fs::remove_dir(dir.path().join("journal/0002.new")).unwrap();
+    store.mend().unwrap();
+    assert_eq!(store.scan(None).unwrap(), [new_job(1), new_job(2)]);
+    assert!(store.put_new(&new_job(3)).unwrap());
+    assert!(SledStore::open(dir.path()).is_err(), "the lock was held all the time");
+    drop(store);
+    check(dir.path(), &[new_job(1), new_job(2), new_job(3)]);
+}
+
+#[test]
 fn quarantine_is_bounded() {
     let dir = tempfile::tempdir().unwrap();
     filled(dir.path());

@@ -85,10 +85,7 @@ fn table() -> Vec<(What, Vec<(JobState, JobState)>)> {
         (failed("environment", false, true), in_attempt(RetryWait)),
         (What::Interrupted { lease }, in_attempt(Queued)),
         (What::GivenBack { lease }, vec![(Running, Queued)]),
-        (
-            What::CancelAsked { actor: actor() },
-            [before(Cancelled), vec![(Running, Cancelled)]].concat(),
-        ),
+        (What::CancelAsked { actor: actor() }, [before(Cancelled), in_attempt(Cancelled)].concat()),
         (What::RetryAsked { actor: actor() }, vec![(Failed, Queued), (Cancelled, Queued)]),
         (What::Released { actor: actor() }, vec![(Quarantined, Queued)]),
     ]
