@@ -2,6 +2,7 @@
 
 pub(crate) use onnxd_plugin_host::file_digest as digest;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use sha2::Digest;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
@@ -50,7 +51,7 @@ pub(crate) fn move_folder(from: &Path, to: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {}
         done => return done.and_then(|()| sync_parent(to)),
     }
-    let unfinished = beside(to);
+    let unfinished = unfinished(from, to);
     remove_folder(&unfinished)?;
     copy_folder(from, &unfinished)?;
     sync(&unfinished, None)?;
@@ -91,6 +92,13 @@ pub(crate) fn remove_file(file: &Path) -> io::Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done,
     }
+}
+
+/// A hidden name beside `to` that is of `from` alone: two folders may be on their way to the same
+/// name, and a copy that was interrupted is found again wherever it goes next.
+fn unfinished(from: &Path, to: &Path) -> PathBuf {
+    let digest = sha2::Sha256::digest(from.as_os_str().as_encoded_bytes());
+    to.with_file_name(format!(".onnxd-{}.part", super::plugins::hex(&digest[..8])))
 }
 
 /// A hidden name in the same folder.

@@ -31,6 +31,12 @@ impl Launcher {
         Launcher { program: PathBuf::from("/proc/self/exe"), mode }
     }
 
+    /// A launcher of another program.
+    #[cfg(test)]
+    pub(crate) fn of(settings: &Settings, program: &str) -> Launcher {
+        Launcher { program: program.into(), ..Launcher::new(settings) }
+    }
+
     /// Starts a worker.
     pub(crate) fn spawn(&self, request: &Request) -> Result<WorkerProcess, Diagnostic> {
         spawn(request, &self.program, self.mode)

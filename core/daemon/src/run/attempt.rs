@@ -18,7 +18,7 @@ use onnxd_proto::onnxd::{InputFile, Job, WorkerEvent};
 use onnxd_worker::confine::parent::Killer;
 
 use super::event::Event;
-use super::layout::{Folders, JobDir, make_dir};
+use super::layout::JobDir;
 use super::prober::Tools;
 use crate::conversion::{Attempt, Order, Outcome, Submission, Verdict, files, publish};
 
@@ -98,19 +98,17 @@ pub(crate) struct Work {
     pub(crate) events: Sender<Event>,
 }
 
-/// Starts the thread. Its last event is [`Event::Ended`].
-pub(crate) fn spawn(work: Work) -> std::io::Result<()> {
-    let name = format!("job {}", work.job.id);
-    std::thread::Builder::new().name(name).spawn(move || {
-        let ending = Box::new(work.run());
-        let ended = Event::Ended { job: work.job.id.clone(), lease: work.job.lease, ending };
-        // Without a receiver the daemon has ended; the next one begins again.
-        let _ = work.events.send(ended);
-    })?;
-    Ok(())
-}
-
 impl Work {
+    /// What the thread of the attempt does. Its last event is [`Event::Ended`].
+    pub(crate) fn into_thread(self) -> impl FnOnce() + Send + 'static {
+        move || {
+            let ending = Box::new(self.run());
+            let ended = Event::Ended { job: self.job.id.clone(), lease: self.job.lease, ending };
+            // Without a receiver the daemon has ended; the next one begins again.
+            let _ = self.events.send(ended);
+        }
+    }
+
     fn run(&self) -> Ending {
         let outcome = self.convert();
         let mut outcome = match outcome {
@@ -211,26 +209,4 @@ fn order(job: &Job, dir: &JobDir, tools: &Tools) -> Order {
         work_dir: dir.work(),
         rewrites_max: 0,
     }
-}
-
-/// Brings a result to the outbox in a thread of its own: across file systems that is a copy.
-pub(crate) fn spawn_publish(
-    job: &Job,
-    result: PathBuf,
-    folders: &Folders,
-    events: Sender<Event>,
-) -> std::io::Result<()> {
-    let (id, lease, name) = (job.id.clone(), job.lease, job.name.clone());
-    let folder = folders.outbox.join(&job.folder);
-    std::thread::Builder::new().name(format!("publish {id}")).spawn(move || {
-        let disk = |e: std::io::Error| {
-            Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", folder.display()))
-        };
-        let done = make_dir(&folder)
-            .map_err(disk)
-            .and_then(|()| publish::to_outbox(&result, &folder, &name, &id));
-        // Without a receiver the daemon has ended; the next one finds the result.
-        let _ = events.send(Event::Published { job: id, lease, done: Box::new(done) });
-    })?;
-    Ok(())
 }

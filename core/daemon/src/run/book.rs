@@ -79,7 +79,12 @@ impl Book {
         self.live.values().filter(waiting).map(|e| e.summary.not_before_ms).min()
     }
 
-    /// Jobs that are not finished.
+    /// Jobs that are not finished, and their states.
+    pub(crate) fn states(&self) -> impl Iterator<Item = (&str, JobState)> {
+        self.live.iter().map(|(id, entry)| (id.as_str(), entry.summary.state))
+    }
+
+    /// How many jobs are not finished.
     pub(crate) fn live(&self) -> usize {
         self.live.len()
     }

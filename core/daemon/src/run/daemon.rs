@@ -3,16 +3,18 @@
 //! A change of a job is durable before its effect. The loop waits for events and for nothing else;
 //! what takes time happens in other threads, which answer with events.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::thread::JoinHandle;
+use std::time::{Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, never, select};
 use onnxd_config::Settings;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_intake::{Control, Found, Intake};
-use onnxd_jobs::{Ids, Policy, SledStore, Store, StoreError, What, state_word, step};
+use onnxd_jobs::{Ids, Policy, Store, StoreError, What, state_word, step};
 use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::Value;
 
@@ -22,18 +24,33 @@ use super::event::Event;
 use super::housekeeping::{Order, Ordered};
 use super::layout::Folders;
 use super::mailbox::Mailbox;
+use super::outbox::Unpublished;
 use super::prober::SharedTools;
+use super::refused::Refused;
 use super::systemd::{self, Watchdog};
 use super::timers::Timers;
 use super::{Source, log};
 
 /// Drops that are moved and hashed at the same time; the inbox holds the others.
 const TAKING_MAX: usize = 4;
-/// Before something the store refused is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
 
-/// One turn of the loop, or why the process must end.
-pub(crate) type Turn<T = ()> = Result<T, StoreError>;
+/// A step of the loop, or what stops it.
+pub(crate) type Turn<T = ()> = Result<T, Halt>;
+
+/// What stops a step of the loop.
+#[derive(Debug)]
+pub(crate) enum Halt {
+    /// The store refuses a change.
+    Store(StoreError),
+    /// Only a new start repairs this.
+    End(Diagnostic),
+}
+
+impl From<StoreError> for Halt {
+    fn from(e: StoreError) -> Halt {
+        Halt::Store(e)
+    }
+}
 
 /// An attempt under way.
 #[derive(Debug)]
@@ -66,11 +83,12 @@ pub(crate) struct Surroundings {
     /// The inbox and its thread; none before the recovery is done.
     pub(crate) watched: Option<Intake>,
     pub(crate) keeper: Mailbox<Ordered>,
+    pub(crate) housekeeping: JoinHandle<()>,
 }
 
 /// The state of the loop.
 pub(crate) struct Daemon {
-    pub(crate) store: SledStore,
+    pub(crate) store: Box<dyn Store>,
     pub(crate) book: Book,
     pub(crate) ids: Ids,
     pub(crate) settings: Arc<Settings>,
@@ -84,10 +102,14 @@ pub(crate) struct Daemon {
     /// Claimed jobs that wait for their files to be read.
     pub(crate) to_hash: VecDeque<String>,
     pub(crate) running: HashMap<String, Running>,
+    /// Claimed jobs whose files could not be read for reasons of the machine, and which.
+    pub(crate) unread: BTreeMap<String, String>,
     /// Jobs whose folders the housekeeping thread has in hand.
     pub(crate) busy: HashSet<String>,
-    /// Finished jobs whose originals could not be moved.
-    pub(crate) unsettled: HashSet<String>,
+    /// Finished jobs whose originals could not be moved, and why.
+    pub(crate) unsettled: BTreeMap<String, String>,
+    /// Jobs whose results wait for the outbox.
+    pub(crate) unpublished: BTreeMap<String, Unpublished>,
     /// Duplicates whose earlier result could not be copied: they are converted.
     pub(crate) no_copy: HashSet<String>,
     /// Who waits for originals to come back: actor and answer.
@@ -99,8 +121,9 @@ pub(crate) struct Daemon {
     pub(crate) phase: Phase,
     pub(crate) timers: Timers,
     pub(crate) watchdog: Watchdog,
-    /// Events that the store refused for now.
-    pub(crate) deferred: Vec<(Instant, Event)>,
+    pub(crate) refused: Refused,
+    /// Folders that results and originals go to, and why they cannot be written now.
+    pub(crate) unwritable: Vec<String>,
     /// End when nothing is left to do.
     pub(crate) once: bool,
     /// A job failed since the start.
@@ -112,16 +135,19 @@ impl Daemon {
     /// Runs until told to stop. The error is one that only a new start repairs.
     pub(crate) fn run(&mut self) -> Result<(), Diagnostic> {
         loop {
-            self.turn().map_err(|e| e.diagnostic)?;
+            let now = Instant::now();
+            self.try_refused(now)?;
+            let turned = self.turn(now);
+            self.outlive(turned, None)?;
             if self.has_ended() {
                 return Ok(());
             }
             let event = self.next();
-            self.handle(event).map_err(|e| e.diagnostic)?;
+            self.handle(event)?;
         }
     }
 
-    fn next(&mut self) -> Event {
+    pub(crate) fn next(&mut self) -> Event {
         let never = never();
         let found = if self.may_take() { &self.around.found } else { &never };
         let wait = self.next_due().saturating_duration_since(Instant::now());
@@ -144,13 +170,17 @@ impl Daemon {
             && self.taking.len() < TAKING_MAX
             && self.paused_by.is_none()
             && self.disk_low.is_none()
+            && self.refused.why().is_none()
     }
 
     /// What follows every event: messages go out, due work begins.
-    fn turn(&mut self) -> Turn {
-        let now = Instant::now();
+    pub(crate) fn turn(&mut self, now: Instant) -> Turn {
         self.around.intake.flush();
         self.around.keeper.flush();
+        self.watch_over(now)?;
+        if self.refused.why().is_some() {
+            return Ok(());
+        }
         self.due(now)?;
         while self.taking.len() < TAKING_MAX && self.phase == Phase::Working {
             let Some(id) = self.to_hash.pop_front() else { break };
@@ -158,12 +188,7 @@ impl Daemon {
         }
         self.schedule()?;
         if self.once && self.phase == Phase::Working {
-            if self.is_idle() {
-                self.begin_shutdown("nothing is left to do");
-            } else if self.disk_low.is_some() && self.is_finished() {
-                self.any_failed = true;
-                self.begin_shutdown("there is too little disk space");
-            }
+            self.end_once();
         }
         let status = self.status_line();
         if status != self.told_systemd {
@@ -173,19 +198,24 @@ impl Daemon {
         Ok(())
     }
 
-    /// A refusal of the store that may pass is answered by trying again.
-    fn handle(&mut self, event: Event) -> Turn {
-        match self.dispatch(&event) {
-            Err(e) if !e.fatal => {
-                tracing::error!(reason = %e, "the store refused a change; it is tried again");
-                self.deferred.push((Instant::now() + AGAIN, event));
-                Ok(())
-            }
-            done => done,
+    fn end_once(&mut self) {
+        if self.is_idle() {
+            return self.begin_shutdown("nothing is left to do");
+        }
+        let stuck = if self.disk_low.is_some() {
+            "there is too little disk space"
+        } else if self.waits_for_outbox() {
+            "results cannot be brought to the outbox"
+        } else {
+            return;
+        };
+        if self.is_finished() {
+            self.any_failed = true;
+            self.begin_shutdown(stuck);
         }
     }
 
-    fn dispatch(&mut self, event: &Event) -> Turn {
+    pub(crate) fn dispatch(&mut self, event: &Event) -> Turn {
         match event {
             Event::Found(Found::Ready(submission)) => self.take(submission),
             Event::Found(Found::Unmatched(unmatched)) => {
@@ -201,6 +231,7 @@ impl Daemon {
             Event::Ended { job, lease, ending } => self.on_ended(job, *lease, ending),
             Event::Published { job, lease, done } => self.on_published(job, *lease, done),
             Event::Kept(kept) => self.on_kept(kept),
+            Event::Abandoned { job } => self.on_abandoned(job),
             Event::Asked(asked) => self.on_asked(asked),
             Event::Reloaded(reloaded) => {
                 self.on_reloaded(reloaded);
@@ -236,6 +267,7 @@ impl Daemon {
         if !self.store.swap(&old, &next)? {
             return Ok(None);
         }
+        self.was_recorded();
         self.book.note(Some(&old), &next);
         log_change(&next);
         let bad = matches!(next.state(), JobState::Failed | JobState::Quarantined);
@@ -253,6 +285,21 @@ impl Daemon {
     /// Gives the housekeeping thread an order.
     pub(crate) fn order(&mut self, order: Order) {
         self.around.keeper.post((order, Arc::clone(&self.settings)));
+    }
+
+    /// Starts a thread for a job; [`Daemon::on_abandoned`] hears of its panic.
+    pub(crate) fn spawn(&mut self, id: &str, name: &str, work: impl FnOnce() + Send + 'static) {
+        let (job, events) = (id.to_owned(), self.around.events.clone());
+        let thread = std::thread::Builder::new().name(format!("{name} {id}"));
+        let guarded = move || {
+            if catch_unwind(AssertUnwindSafe(work)).is_err() {
+                // Without a receiver the daemon has ended; the next one begins again.
+                let _ = events.send(Event::Abandoned { job });
+            }
+        };
+        if let Err(e) = thread.spawn(guarded) {
+            self.no_owner(id, &e);
+        }
     }
 
     /// The originals of a job that has ended leave its folder. A quarantined job keeps them.
@@ -285,6 +332,7 @@ impl Daemon {
             (Phase::Draining { .. }, ..) => "stopping; ",
             (_, Some(_), _) => "paused; ",
             (_, _, Some(_)) => "waiting for disk space; ",
+            _ if self.refused.why().is_some() => "waiting for the job store; ",
             _ => "",
         };
         let failed = self.book.count(JobState::Failed) + self.book.count(JobState::Quarantined);
@@ -311,8 +359,8 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A system that cannot start a thread cannot run a daemon; another start may be luckier.
-pub(crate) fn no_thread(e: &std::io::Error) -> StoreError {
-    let diagnostic = Diagnostic::new(Code::WorkerStart, format!("A thread could not start: {e}"));
-    StoreError { fatal: true, diagnostic }
+/// The daemon cannot begin without its threads; another start may be luckier.
+#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
+pub(crate) fn no_thread(e: std::io::Error) -> Diagnostic {
+    Diagnostic::new(Code::WorkerStart, format!("A thread could not start: {e}"))
 }

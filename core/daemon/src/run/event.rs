@@ -25,6 +25,8 @@ pub(crate) enum Event {
     Ended { job: String, lease: u64, ending: Box<Ending> },
     /// A result is in the outbox, or not.
     Published { job: String, lease: u64, done: Box<Result<PathBuf, Diagnostic>> },
+    /// The thread of a job ended without an answer.
+    Abandoned { job: String },
     /// The housekeeping thread has done something.
     Kept(Kept),
     /// Somebody asks over the control socket.
@@ -35,4 +37,13 @@ pub(crate) enum Event {
     Signal(i32),
     /// Something may be due.
     Tick,
+}
+
+impl Event {
+    /// Whether carrying it out records a change of a job, so that it must not be lost. Whoever asks
+    /// over the socket is told of a refusal instead.
+    pub(crate) fn changes_jobs(&self) -> bool {
+        use Event::{Asked, Reloaded, Signal, Stage, Tick};
+        !matches!(self, Stage { .. } | Asked(_) | Reloaded(_) | Signal(_) | Tick)
+    }
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use onnxd_config::Settings;
 use onnxd_proto::onnxd::Job;
+use rustix::fs::access;
 use rustix::io::Errno;
 
 use super::originals::is_result_of;
@@ -58,6 +59,14 @@ impl Folders {
             done: settings.output.done.clone(),
             unmatched: settings.output.unmatched.clone(),
         }
+    }
+
+    /// What onnxd may not write at the moment, and why.
+    pub(crate) fn unwritable(&self) -> Vec<String> {
+        let all = [&self.state, &self.outbox, &self.failed, &self.done, &self.unmatched];
+        let may = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        let refused = all.iter().filter_map(|folder| Some((folder, access(*folder, may).err()?)));
+        refused.map(|(folder, e)| format!("{} cannot be written: {e}", folder.display())).collect()
     }
 
     pub(crate) fn jobs(&self) -> PathBuf {
@@ -124,6 +133,15 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     match File::open(path)?.sync_all() {
         Err(e) if e.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(()),
         done => done,
+    }
+}
+
+/// Whether a folder exists and holds anything; an error where that cannot be told.
+pub(crate) fn holds(folder: &Path) -> io::Result<bool> {
+    match fs::read_dir(folder) {
+        Ok(mut entries) => Ok(entries.next().transpose()?.is_some()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(e) => Err(e),
     }
 }
 

@@ -25,6 +25,14 @@ impl Handle {
     }
 }
 
+#[cfg(test)]
+impl Handle {
+    /// Of a log that nobody reads.
+    pub(crate) fn quiet() -> Handle {
+        Handle(reload::Layer::new(LevelFilter::ERROR).1)
+    }
+}
+
 /// Starts the log. To be called once per process.
 pub(crate) fn init(log: &Log) -> Handle {
     let (level, handle) = reload::Layer::new(filter(log.level));

@@ -18,12 +18,17 @@ mod log;
 mod mailbox;
 mod moving;
 mod originals;
+mod outbox;
+mod owners;
 mod prepare;
 mod prober;
 mod recover;
+mod refused;
 mod requests;
 mod restart;
 mod scheduler;
+#[cfg(test)]
+mod simulation_tests;
 mod systemd;
 mod taking;
 mod timers;
@@ -41,11 +46,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::conversion::{Launcher, Plugins};
-use daemon::{Daemon, Phase, Surroundings};
+use daemon::{Daemon, Phase, Surroundings, no_thread};
 use event::Event;
 use layout::{Folders, make_dir};
 use mailbox::Mailbox;
 use prober::{FrontendProber, SharedTools, Tools};
+use refused::Refused;
 use systemd::Watchdog;
 use timers::Timers;
 
@@ -96,7 +102,7 @@ pub(crate) fn run(source: Source, settings: Settings, once: bool) -> Result<bool
 
     let (events, received) = bounded(EVENTS_MAX);
     let (orders, ordered) = bounded(MESSAGES_MAX);
-    let _housekeeping = housekeeping::spawn(ordered, events.clone()).map_err(no_thread)?;
+    let housekeeping = housekeeping::spawn(ordered, events.clone()).map_err(no_thread)?;
     let (to_intake, control) = bounded(MESSAGES_MAX);
     let (found_by_intake, found) = bounded(1);
     let around = Surroundings {
@@ -106,9 +112,12 @@ pub(crate) fn run(source: Source, settings: Settings, once: bool) -> Result<bool
         intake: Mailbox::new(to_intake),
         watched: None,
         keeper: Mailbox::new(orders),
+        housekeeping,
     };
+    let store = Box::new(store);
     let mut daemon = new_daemon(store, source, settings, log, tools, folders, around, once)?;
-    daemon.restart().map_err(|e| e.diagnostic)?;
+    let recovered = daemon.restart();
+    daemon.outlive(recovered, None)?;
     let prober = FrontendProber { tools: daemon.tools.clone() };
     let watched = onnxd_intake::spawn(inbox, prober, found_by_intake, control);
     daemon.around.watched = Some(watched.map_err(no_thread)?);
@@ -124,7 +133,7 @@ pub(crate) fn run(source: Source, settings: Settings, once: bool) -> Result<bool
 
 #[allow(clippy::too_many_arguments)] // the parts of the daemon, each made by somebody else
 fn new_daemon(
-    store: SledStore,
+    store: Box<dyn Store>,
     source: Source,
     settings: Settings,
     log: log::Handle,
@@ -151,6 +160,8 @@ fn new_daemon(
         running: Default::default(),
         busy: Default::default(),
         unsettled: Default::default(),
+        unpublished: Default::default(),
+        unread: Default::default(),
         no_copy: Default::default(),
         asking: Default::default(),
         paused_by: None,
@@ -158,7 +169,8 @@ fn new_daemon(
         phase: Phase::Working,
         timers: Timers::new(now),
         watchdog: Watchdog::new(now),
-        deferred: Vec::new(),
+        refused: Refused::new(now),
+        unwritable: Vec::new(),
         once,
         any_failed: false,
         told_systemd: String::new(),
@@ -216,9 +228,4 @@ fn listen_to_signals(events: Sender<Event>) -> Result<(), Diagnostic> {
     };
     let thread = std::thread::Builder::new().name("signals".into());
     thread.spawn(listen).map(drop).map_err(no_thread)
-}
-
-#[allow(clippy::needless_pass_by_value)] // as `map_err` gives it
-fn no_thread(e: std::io::Error) -> Diagnostic {
-    daemon::no_thread(&e).diagnostic
 }

@@ -10,9 +10,9 @@ use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_intake::Plan;
 use onnxd_proto::onnxd::{FileDigest, Job, JobState, Report};
 
-use super::layout::{Folders, JobDir, is_filled, make_dir, sync_dir};
+use super::layout::{Folders, JobDir, holds, is_filled, make_dir, sync_dir};
 use super::moving::move_new;
-use crate::conversion::files::{remove_file, remove_folder};
+use crate::conversion::files::{digest, remove_file, remove_folder};
 
 /// Largest receipt that is read to recognise a result.
 const RECEIPT_BYTES_MAX: u64 = 64 * 1024;
@@ -27,7 +27,7 @@ pub(crate) fn put_away(
     keep_work: bool,
 ) -> io::Result<()> {
     let dir = folders.job(&job.id);
-    if is_filled(&dir.input()) {
+    if holds(&dir.input())? {
         let succeeded = matches!(job.state(), JobState::Succeeded | JobState::Duplicate);
         match (succeeded, policy) {
             (true, Originals::Delete) => {}
@@ -36,8 +36,7 @@ pub(crate) fn put_away(
                     JobState::Duplicate => duplicate_receipt(job),
                     _ => success_receipt(job),
                 };
-                write_beside_originals(&dir, &[(RECEIPT, words)])?;
-                move_new(&dir.input(), &folders.done_job(job))?;
+                bring(job, &dir, &folders.done_job(job), &[(RECEIPT, words)])?;
             }
             (false, _) => {
                 let report = report_of(job, &dir);
@@ -47,25 +46,92 @@ pub(crate) fn put_away(
                     ("report.html", onnxd_report::html(&report)),
                     (RECEIPT, onnxd_report::receipt(&report)),
                 ];
-                write_beside_originals(&dir, &views)?;
-                move_new(&dir.input(), &folders.failed_job(job))?;
+                bring(job, &dir, &folders.failed_job(job), &views)?;
             }
         }
     }
-    remove_folder(&dir.input())?;
-    if !keep_work {
-        remove_folder(&dir.work())?;
+    for path in leftovers(&dir, keep_work)? {
+        match fs::symlink_metadata(&path)?.is_dir() {
+            true => remove_folder(&path)?,
+            false => remove_file(&path)?,
+        }
     }
     Ok(())
+}
+
+/// What the folder of a finished job holds besides what is kept of it: the claim and the report.
+pub(crate) fn leftovers(dir: &JobDir, keep_work: bool) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(dir.path()) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let kept = |path: &PathBuf| {
+        *path == dir.claim() || *path == dir.report() || (keep_work && *path == dir.work())
+    };
+    let paths = entries.map(|e| Ok(e?.path()));
+    let paths = paths.collect::<io::Result<Vec<PathBuf>>>()?;
+    Ok(paths.into_iter().filter(|path| !kept(path)).collect())
+}
+
+/// Moves the originals to `to`, with words beside them. Across file systems a crash may leave a part
+/// of what was moved already: that part goes, whichever side it is on.
+fn bring(job: &Job, dir: &JobDir, to: &Path, words: &[(&str, String)]) -> io::Result<()> {
+    let (input, own) = (dir.input(), own_names(&original_names(dir), job));
+    let mut to = to.to_owned();
+    if to.symlink_metadata().is_ok() {
+        if is_part(&input, &to, &own)? {
+            return remove_folder(&input);
+        }
+        match is_part(&to, &input, &own)? {
+            true => remove_folder(&to)?,
+            // Somebody else's files have this name: both stay.
+            false => to = free_beside(&to),
+        }
+    }
+    write_beside_originals(dir, words)?;
+    move_new(&input, &to)
+}
+
+fn free_beside(path: &Path) -> PathBuf {
+    let numbered = |n: u32| PathBuf::from(format!("{}.{n}", path.display()));
+    (1..).map(numbered).find(|p| p.symlink_metadata().is_err()).unwrap_or_default()
+}
+
+/// Whether `whole` has every file of `part` with the same content; what onnxd wrote is not compared.
+fn is_part(part: &Path, whole: &Path, own: &[String]) -> io::Result<bool> {
+    for entry in fs::read_dir(part)? {
+        let entry = entry?;
+        let (here, there) = (entry.path(), whole.join(entry.file_name()));
+        let same = match (entry.file_type()?, fs::symlink_metadata(&there)) {
+            (_, Err(e)) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            (kind, Ok(found)) if kind.is_dir() && found.is_dir() => is_part(&here, &there, &[])?,
+            _ if own.iter().any(|name| entry.file_name() == name.as_str()) => true,
+            (kind, Ok(found)) if kind.is_file() && found.is_file() => {
+                digest(&here)? == digest(&there)?
+            }
+            _ => false,
+        };
+        if !same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Brings the originals of a failed job back for another attempt.
 pub(crate) fn fetch(job: &Job, folders: &Folders) -> Result<(), Diagnostic> {
     let dir = folders.job(&job.id);
+    let failed = folders.failed_job(job);
     if is_filled(&dir.input()) {
+        // Brought back before a crash, which may have left a part of the other side.
+        let own = own_names(&original_names(&dir), job);
+        if is_part(&failed, &dir.input(), &own).is_ok_and(|part| part)
+            && let Err(e) = remove_folder(&failed)
+        {
+            tracing::warn!(folder = %failed.display(), reason = %e, "it stays");
+        }
         return Ok(());
     }
-    let failed = folders.failed_job(job);
     let gone = |why: String| {
         let message =
             format!("The originals of job {} are not in {}: {why}", job.id, failed.display());
@@ -83,7 +149,7 @@ pub(crate) fn fetch(job: &Job, folders: &Folders) -> Result<(), Diagnostic> {
         Diagnostic::new(Code::Disk, format!("Moving {} back: {e}", failed.display()))
     };
     // What was written beside the originals is not theirs; the copy of the report stays.
-    let own = own_names(&plan, job);
+    let own = own_names(&plan.files.iter().map(|f| f.name.clone()).collect(), job);
     for name in own {
         remove_file(&failed.join(name)).map_err(disk)?;
     }
@@ -191,8 +257,8 @@ fn free_name(name: &str, taken: &HashSet<PathBuf>, dir: &JobDir) -> String {
     format!("{stem}.{id}.{suffix}")
 }
 
-fn own_names(plan: &Plan, job: &Job) -> Vec<String> {
-    let taken = |name: &str| plan.files.iter().any(|f| f.name == Path::new(name));
+fn own_names(originals: &HashSet<PathBuf>, job: &Job) -> Vec<String> {
+    let taken = |name: &str| originals.contains(Path::new(name));
     let all = ["report.json", "report.txt", "report.html", RECEIPT];
     let own = all.iter().map(|name| match (taken(name), name.rsplit_once('.')) {
         (true, Some((stem, suffix))) => format!("{stem}.{}.{suffix}", job.id),
@@ -210,4 +276,77 @@ pub(crate) fn set_aside(folders: &Folders, name: &Path) -> io::Result<()> {
     });
     let target = target.into_iter().find(|t| !t.exists()).unwrap_or_default();
     move_new(&folders.jobs().join(name), &target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site() -> (tempfile::TempDir, Folders, Job) {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let folders = Folders {
+            state: at("state"),
+            outbox: at("outbox"),
+            failed: at("failed"),
+            done: at("done"),
+            unmatched: at("unmatched"),
+        };
+        let mut job = Job { id: "01J".into(), name: "net".into(), ..Job::default() };
+        job.set_state(JobState::Succeeded);
+        (dir, folders, job)
+    }
+
+    fn fill(folder: &Path, files: &[(&str, &str)]) {
+        for (name, text) in files {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+
+    /// A copy to another file system that was complete, and a removal that was not.
+    #[test]
+    fn the_remainder_of_a_move_goes() {
+        let (_dir, folders, job) = site();
+        let (dir, done) = (folders.job("01J"), folders.done_job(&job));
+        fill(&done, &[("model.onnx", "m"), ("w/a", "1"), ("receipt.txt", "job: 01J\n")]);
+        fill(&dir.input(), &[("w/a", "1"), ("receipt.txt", "job: 01J")]);
+        fill(dir.path(), &[("claim", ""), ("report.json", ""), ("work/out/x", ""), ("y.part", "")]);
+        put_away(&job, &folders, Originals::Move, false).unwrap();
+        assert!(leftovers(&dir, false).unwrap().is_empty(), "only claim and report stay");
+        assert!(dir.claim().exists() && dir.report().exists());
+        assert_eq!(fs::read_dir(&folders.done).unwrap().count(), 1);
+        assert!(done.join("model.onnx").exists());
+    }
+
+    #[test]
+    fn files_of_others_are_not_taken_for_a_remainder() {
+        let (_dir, folders, job) = site();
+        let (dir, done) = (folders.job("01J"), folders.done_job(&job));
+        fill(&done, &[("model.onnx", "somebody's")]);
+        fill(&dir.input(), &[("model.onnx", "m"), ("w/a", "1")]);
+        put_away(&job, &folders, Originals::Move, false).unwrap();
+        assert_eq!(fs::read(done.join("model.onnx")).unwrap(), b"somebody's");
+        let beside = free_beside(&done).with_file_name("net.01J.1");
+        assert_eq!(fs::read(beside.join("model.onnx")).unwrap(), b"m");
+    }
+
+    /// Originals on their way back for another try, and the removal that was not complete.
+    #[test]
+    fn a_part_of_the_originals_gives_way_to_the_whole() {
+        let (_dir, folders, mut job) = site();
+        job.set_state(JobState::Failed);
+        let (dir, failed) = (folders.job("01J"), folders.failed_job(&job));
+        fill(&failed, &[("w/a", "1")]);
+        fill(&dir.input(), &[("model.onnx", "m"), ("w/a", "1")]);
+        put_away(&job, &folders, Originals::Move, false).unwrap();
+        assert!(failed.join("model.onnx").exists() && failed.join("receipt.txt").exists());
+        assert_eq!(fs::read_dir(&folders.failed).unwrap().count(), 1);
+
+        fill(&dir.input(), &[("model.onnx", "m"), ("w/a", "1")]);
+        fs::remove_file(failed.join("model.onnx")).unwrap();
+        fetch(&job, &folders).unwrap();
+        assert!(!failed.exists() && dir.input().join("w/a").exists());
+    }
 }

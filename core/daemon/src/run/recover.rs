@@ -22,6 +22,8 @@ pub(crate) struct OnDisk {
 pub(crate) enum Action {
     /// Execute the plan of the claim, again or for the first time.
     Claim,
+    /// Nothing was moved, and nothing says what should be: there never was a job.
+    Vanish,
     /// Compute the digests.
     Hash,
     /// It waits for its turn, or for somebody's decision.
@@ -46,6 +48,7 @@ pub(crate) fn action(state: JobState, disk: OnDisk) -> Action {
     };
     match state {
         Claiming if disk.plan => Action::Claim,
+        Claiming if !disk.input => Action::Vanish,
         Claiming => Action::Lost,
         Claimed if disk.plan && disk.input => Action::Hash,
         Queued | RetryWait if disk.input => Action::Nothing,
@@ -72,6 +75,7 @@ mod tests {
             (Claiming, WHOLE, Action::Claim),
             (Claiming, OnDisk { input: false, ..WHOLE }, Action::Claim),
             (Claiming, OnDisk { plan: false, ..WHOLE }, Action::Lost),
+            (Claiming, OnDisk { plan: false, input: false, ..WHOLE }, Action::Vanish),
             (Claimed, WHOLE, Action::Hash),
             (Claimed, OnDisk { input: false, ..WHOLE }, Action::Lost),
             (Queued, WHOLE, Action::Nothing),

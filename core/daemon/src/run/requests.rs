@@ -4,16 +4,17 @@ use std::time::Instant;
 
 use crossbeam_channel::Sender;
 use onnxd_config::{Entry, Loaded};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_intake::Control;
-use onnxd_jobs::{Store, What, is_finished, state_word};
+use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, shown};
+use onnxd_intake::{Control, Item, State, Status};
+use onnxd_jobs::{What, is_finished, state_word};
 use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::{Value, json};
 
 use super::control::protocol::{JOBS_MAX, Request, diagnostic, granted, refused};
 use super::control::{Asked, inbox_json, job_json, summary_json};
-use super::daemon::{Daemon, Phase, Turn};
+use super::daemon::{Daemon, Halt, Phase, Running, Turn};
 use super::housekeeping::Order;
+use super::outbox::PUBLISHING;
 use super::prober::Tools;
 use super::timers::free_mib;
 use crate::conversion::{Launcher, Plugins};
@@ -40,6 +41,15 @@ pub(crate) struct Reloaded {
 
 impl Daemon {
     pub(crate) fn on_asked(&mut self, asked: &Asked) -> Turn {
+        let done = self.answer(asked);
+        if let Err(Halt::Store(e)) = &done {
+            // Whoever does not wait for the answer does not get it.
+            let _ = asked.answer.try_send(refused(&e.diagnostic));
+        }
+        done
+    }
+
+    fn answer(&mut self, asked: &Asked) -> Turn {
         let actor = &asked.actor;
         let answer = match &asked.request {
             Request::List { state, limit } => self.list(state.as_deref(), *limit)?,
@@ -101,7 +111,8 @@ impl Daemon {
     }
 
     fn cancel(&mut self, id: &str, actor: &str) -> Turn<Value> {
-        if self.busy.contains(id) {
+        let moving = |running: &Running| running.stage == PUBLISHING;
+        if self.busy.contains(id) || self.running.get(id).is_some_and(moving) {
             return Ok(refused(&in_hand(id)));
         }
         let actor = actor.to_owned();
@@ -109,6 +120,8 @@ impl Daemon {
             return self.not_possible(id, "cancelled");
         };
         self.to_hash.retain(|waiting| waiting != id);
+        self.unread.remove(id);
+        self.unpublished.remove(id);
         match self.running.get(id) {
             Some(running) => running.stop.stop(),
             // Files that are being read are moved afterwards.
@@ -272,19 +285,20 @@ impl Daemon {
         let mut problems: Vec<String> = Vec::new();
         problems.extend(self.paused_by.iter().map(|actor| format!("paused by {actor}")));
         problems.extend(self.disk_low.iter().cloned());
+        problems.extend(self.refused.why().map(|why| format!("the job store waits: {why}")));
+        problems.extend(self.unwritable.iter().cloned());
         if let Some(watched) = &self.around.watched {
-            let inbox = watched.status.get();
-            problems.extend(inbox.offline.iter().map(|why| format!("inbox offline: {why}")));
+            problems.extend(inbox_problems(&watched.status.get()));
         }
+        problems.extend(several(self.unread.values(), "taken drops cannot be read"));
+        let results = self.unpublished.values().map(|u| &u.why);
+        problems.extend(several(results, "results wait for the outbox"));
         let plugins = self.tools.get().plugins;
         if plugins.frontend_globs().is_empty() {
             problems.push("no front-end is installed: nothing can be converted".into());
         }
         problems.extend(plugins.refused.iter().map(|why| why.message.clone()));
-        if !self.unsettled.is_empty() {
-            let count = self.unsettled.len();
-            problems.push(format!("originals of {count} jobs could not be moved; see the log"));
-        }
+        problems.extend(several(self.unsettled.values(), "jobs keep their originals"));
         if self.phase != Phase::Working {
             problems.push("stopping".into());
         }
@@ -325,6 +339,30 @@ impl Daemon {
 /// Findings of an earlier try say nothing about the next one.
 fn forget_findings(job: &mut Job) {
     job.diagnostics.clear();
+}
+
+/// How many there are, and why the first one is there.
+fn several<'a>(whys: impl ExactSizeIterator<Item = &'a String>, what: &str) -> Option<String> {
+    let count = whys.len();
+    whys.into_iter().next().map(|why| format!("{count} {what}: {why}"))
+}
+
+/// What keeps drops from being taken that their owners did not cause.
+fn inbox_problems(inbox: &Status) -> Vec<String> {
+    let mut problems: Vec<String> =
+        inbox.offline.iter().map(|why| format!("inbox offline: {why}")).collect();
+    let blocked: Vec<String> = inbox.items.iter().filter_map(hindrance).collect();
+    problems.extend(several(blocked.iter(), "drops are blocked"));
+    problems
+}
+
+fn hindrance(item: &Item) -> Option<String> {
+    let why = match &item.state {
+        State::Blocked { reason } => reason.clone(),
+        State::Refused { reason } if reason.class == Class::Environment => reason.to_string(),
+        _ => return None,
+    };
+    Some(format!("{}: {why}", item.id.display()))
 }
 
 fn changed<'a>(old: &[Entry], new: &'a [Entry]) -> Vec<&'a str> {

@@ -3,17 +3,18 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_intake::{ClaimError, Plan};
-use onnxd_jobs::{Store, What, is_finished, state_word};
+use onnxd_jobs::{What, is_finished, state_word};
 use onnxd_plugin_host::to_message;
 use onnxd_proto::onnxd::{Job, JobState};
 
 use super::daemon::{Daemon, Turn};
-use super::layout::{Folders, is_filled, make_dir};
-use super::originals::set_aside;
+use super::layout::{Folders, holds, is_filled};
+use super::originals::{leftovers, set_aside};
 use super::recover::{Action, OnDisk, action};
 use super::systemd;
 use crate::conversion::files::remove_folder;
@@ -38,9 +39,20 @@ impl Daemon {
         Ok(())
     }
 
-    fn recover(&mut self, job: &Job) -> Turn {
+    /// Gives a job an owner, by its state and what is on the disk: after a start, and whenever it
+    /// has lost the one it had.
+    pub(crate) fn recover(&mut self, job: &Job) -> Turn {
         let id = &job.id;
-        let disk = on_disk(job, &self.folders, self.settings.output.keep_work);
+        let disk = match on_disk(job, &self.folders, self.settings.output.keep_work) {
+            Ok(disk) => disk,
+            Err(why) => {
+                // Says nothing about the job: the next round looks again.
+                tracing::warn!(job = %id, reason = %why, "its folder cannot be read now");
+                self.unread.insert(id.clone(), why.to_string());
+                return Ok(());
+            }
+        };
+        self.unread.remove(id);
         let action = action(job.state(), disk);
         if action != Action::Nothing {
             let state = state_word(job.state());
@@ -48,16 +60,30 @@ impl Daemon {
         }
         match action {
             Action::Nothing => {}
-            Action::Claim => self.claim_again(job)?,
+            Action::Claim if self.around.watched.is_none() => self.claim_again(job)?,
+            Action::Claim => {
+                if let Ok(plan) = Plan::load(&self.folders.job(id).claim()) {
+                    self.taking.insert(id.clone(), None);
+                    self.spawn_taking(job.clone(), plan, true);
+                }
+            }
+            Action::Vanish => {
+                let folder = self.folders.job(id).path().to_owned();
+                self.give_up(id, &ClaimError::Gone(folder))?;
+            }
             Action::Hash => self.to_hash.push_back(id.clone()),
             Action::Interrupt => {
+                self.unpublished.remove(id);
                 self.apply(id, What::Interrupted { lease: job.lease })?;
             }
             Action::Confirm => {
                 let found = published(job, &self.folders);
                 self.confirm(job, &found.unwrap_or_else(|| job.published.clone().into()))?;
             }
-            Action::Publish => self.publish_again(job)?,
+            Action::Publish => {
+                let out = self.folders.job(id).work().join("out");
+                self.bring_out(job, out);
+            }
             Action::PutAway => self.settle(job.clone()),
             Action::Lost => self.lost(job)?,
         }
@@ -76,10 +102,8 @@ impl Daemon {
                 self.to_hash.push_back(job.id.clone());
                 Ok(())
             }
-            // All is in the inbox as before: intake offers it again.
-            Err(e) if !is_filled(&dir.input()) && !matches!(e, ClaimError::Gone(_)) => {
-                self.give_up(&job.id)
-            }
+            // All is in the inbox as before, or somebody else has it.
+            Err(e) if !is_filled(&dir.input()) => self.give_up(&job.id, &e),
             Err(e) => self.reject(&job.id, &e.diagnostic().into()),
         }
     }
@@ -87,25 +111,11 @@ impl Daemon {
     fn confirm(&mut self, job: &Job, path: &Path) -> Turn {
         let path = path.to_string_lossy().into_owned();
         let what = What::Published { lease: job.lease };
+        self.unpublished.remove(&job.id);
         if let Some(job) = self.apply_with(&job.id, what, |j| j.published = path)? {
             self.settle(job);
         }
         Ok(())
-    }
-
-    fn publish_again(&mut self, job: &Job) -> Turn {
-        let folder = self.folders.outbox.join(&job.folder);
-        let out = self.folders.job(&job.id).work().join("out");
-        let moved = make_dir(&folder)
-            .map_err(|e| Diagnostic::new(Code::Disk, format!("{}: {e}", folder.display())))
-            .and_then(|()| publish::to_outbox(&out, &folder, &job.name, &job.id));
-        match moved {
-            Ok(path) => self.confirm(job, &path),
-            Err(why) => {
-                tracing::warn!(job = job.id, reason = %why, "converted again");
-                self.apply(&job.id, What::Interrupted { lease: job.lease }).map(drop)
-            }
-        }
     }
 
     /// Files that were taken are no longer there: somebody removed them from the state folder.
@@ -150,17 +160,17 @@ fn published(job: &Job, folders: &Folders) -> Option<PathBuf> {
     publish::published(&folders.outbox.join(&job.folder), &job.name, &job.id)
 }
 
-fn on_disk(job: &Job, folders: &Folders, keep_work: bool) -> OnDisk {
+fn on_disk(job: &Job, folders: &Folders, keep_work: bool) -> io::Result<OnDisk> {
     let dir = folders.job(&job.id);
     let unfinished = !is_finished(job.state());
     let publishing = job.state() == JobState::Publishing;
     let report = dir.work().join("out").join(publish::REPORT);
-    OnDisk {
-        plan: unfinished && Plan::load(&dir.claim()).is_ok(),
-        // Putting away ends with the work folder.
-        input: is_filled(&dir.input()) || (!unfinished && !keep_work && dir.work().exists()),
+    Ok(OnDisk {
+        plan: unfinished && dir.claim().try_exists()? && Plan::load(&dir.claim()).is_ok(),
+        // Putting away ends with what is not kept.
+        input: holds(&dir.input())? || (!unfinished && !leftovers(&dir, keep_work)?.is_empty()),
         // A name taken by another result is no obstacle: the job's id is added to it.
         published: publishing && published(job, folders).is_some(),
         staged: publishing && publish::read_report(&report).is_ok_and(|r| r.job == job.id),
-    }
+    })
 }

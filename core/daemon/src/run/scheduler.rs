@@ -1,24 +1,22 @@
 //! Which job runs now, and what becomes of an attempt.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use onnxd_diagnostics::Diagnostic;
-use onnxd_jobs::{Store, What, is_finished};
-use onnxd_plugin_host::to_message;
-use onnxd_proto::onnxd::{Job, JobState};
+use onnxd_jobs::{What, is_finished};
+use onnxd_proto::onnxd::JobState;
 use serde_json::Value;
 
 use super::attempt::{self, Ending, Stop, Work};
-use super::daemon::{Daemon, Phase, Running, Turn, no_thread, now_ms};
+use super::daemon::{Daemon, Phase, Running, Turn, now_ms};
+use super::outbox::PUBLISHING;
 use super::prepare::identity;
-
-/// Shown as the stage of a job whose result is being moved to the outbox.
-const PUBLISHING: &str = "publish";
 
 impl Daemon {
     pub(crate) fn may_start(&self) -> bool {
-        self.phase == Phase::Working && self.paused_by.is_none() && self.disk_low.is_none()
+        self.phase == Phase::Working
+            && self.paused_by.is_none()
+            && self.disk_low.is_none()
+            && self.refused.why().is_none()
     }
 
     /// Starts jobs as long as there is room.
@@ -56,7 +54,8 @@ impl Daemon {
         let (stop, events) = (running.stop.clone(), self.around.events.clone());
         self.running.insert(id.to_owned(), running);
         let settings = std::sync::Arc::clone(&self.settings);
-        attempt::spawn(Work { job, dir, settings, tools, stop, events }).map_err(|e| no_thread(&e))
+        self.spawn(id, "job", Work { job, dir, settings, tools, stop, events }.into_thread());
+        Ok(())
     }
 
     /// A stage is shown, not recorded: a crash during the attempt begins it again anyway.
@@ -75,7 +74,7 @@ impl Daemon {
         let state = self.store.get(id)?.map_or(JobState::Unknown, |job| job.state());
         match ending {
             _ if is_finished(state) => self.end_attempt(id),
-            Ending::Ready { out_dir } => self.publish(id, lease, out_dir.clone()),
+            Ending::Ready { out_dir } => self.publish(id, lease, out_dir),
             Ending::Failed { stopped: true, .. } if given_back => {
                 self.apply(id, What::GivenBack { lease })?;
                 self.running.remove(id);
@@ -89,43 +88,7 @@ impl Daemon {
         }
     }
 
-    fn publish(&mut self, id: &str, lease: u64, out_dir: PathBuf) -> Turn {
-        let Some(job) = self.store.get(id)? else { return Ok(()) };
-        let dest = self.folders.outbox.join(&job.folder).join(&job.name);
-        let dest = dest.to_string_lossy().into_owned();
-        // Recorded before the rename, so that a start after a crash looks for the result.
-        let ready = self.apply(id, What::ReadyToPublish { lease, dest })?;
-        let Some(job) = ready.or(self.publishing(id)?) else { return self.end_attempt(id) };
-        self.on_stage(id, lease, PUBLISHING);
-        let events = self.around.events.clone();
-        attempt::spawn_publish(&job, out_dir, &self.folders, events).map_err(|e| no_thread(&e))
-    }
-
-    fn publishing(&self, id: &str) -> Turn<Option<Job>> {
-        Ok(self.store.get(id)?.filter(|job| job.state() == JobState::Publishing))
-    }
-
-    pub(crate) fn on_published(
-        &mut self,
-        id: &str,
-        lease: u64,
-        done: &Result<PathBuf, Diagnostic>,
-    ) -> Turn {
-        match done {
-            Ok(path) => {
-                let path = path.to_string_lossy().into_owned();
-                self.apply_with(id, What::Published { lease }, |job| job.published = path)?;
-            }
-            Err(why) => {
-                let diagnostics = vec![to_message(why)];
-                let (crashed, timed_out) = (false, false);
-                self.apply(id, What::Failed { lease, diagnostics, crashed, timed_out })?;
-            }
-        }
-        self.end_attempt(id)
-    }
-
-    fn end_attempt(&mut self, id: &str) -> Turn {
+    pub(crate) fn end_attempt(&mut self, id: &str) -> Turn {
         self.running.remove(id);
         if let Some(job) = self.store.get(id)? {
             self.settle(job);

@@ -7,13 +7,13 @@
 
 use std::path::{Path, PathBuf};
 
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use onnxd_intake::{ClaimError, Control, Plan, Submission};
-use onnxd_jobs::{Store, What};
+use onnxd_jobs::What;
 use onnxd_plugin_host::to_message;
 use onnxd_proto::onnxd::{Job, JobFile, JobState};
 
-use super::daemon::{Daemon, Turn, no_thread, now_ms};
+use super::daemon::{Daemon, Halt, Turn, now_ms};
 use super::event::Event;
 use super::housekeeping::{Kept, Order};
 use super::layout::make_dir;
@@ -35,19 +35,25 @@ impl Daemon {
         let job = new_job(&id, submission);
         match self.store.put_new(&job) {
             Ok(_) => {}
-            Err(e) if e.fatal => return Err(e),
+            // Recorded or not: the next start, or the round, finds out.
+            Err(e) if e.fatal => return Err(e.into()),
             Err(e) => {
                 // What is left over holds nothing of anybody.
                 let _ = remove_folder(dir.path());
+                if e.may_pass() {
+                    return Err(e.into());
+                }
                 self.leave(&submission.id, &e.diagnostic);
                 return Ok(());
             }
         }
+        self.was_recorded();
         self.book.note(None, &job);
         let (name, drop) = (&job.name, submission.id.display());
         tracing::info!(job = %id, %name, to = "claiming", %drop, "job claiming");
         self.taking.insert(id, Some(submission.id.clone()));
-        self.spawn_taking(job, plan, true)
+        self.spawn_taking(job, plan, true);
+        Ok(())
     }
 
     /// The drop stays in the inbox, with the reason.
@@ -59,21 +65,23 @@ impl Daemon {
 
     /// Begins to read the files of a claimed job.
     pub(crate) fn hash(&mut self, id: &str) -> Turn {
+        self.unread.remove(id);
         let Some(job) = self.store.get(id)? else { return Ok(()) };
         match Plan::load(&self.folders.job(id).claim()) {
             Ok(plan) => {
                 self.taking.insert(id.to_owned(), None);
-                self.spawn_taking(job, plan, false)
+                self.spawn_taking(job, plan, false);
+                Ok(())
             }
             Err(why) => self.reject(id, &why.into()),
         }
     }
 
-    fn spawn_taking(&self, job: Job, plan: Plan, claim: bool) -> Turn {
+    pub(crate) fn spawn_taking(&mut self, job: Job, plan: Plan, claim: bool) {
         let dir = self.folders.job(&job.id);
         let plugins = self.tools.get().plugins;
         let events = self.around.events.clone();
-        let thread = std::thread::Builder::new().name(format!("take {}", job.id));
+        let id = job.id.clone();
         let work = move || {
             // Without a receiver the daemon has ended; the next one goes on from the plan.
             if claim {
@@ -87,7 +95,7 @@ impl Daemon {
             let done = prepare(&job, &plan, &dir, &plugins).map(Box::new);
             let _ = events.send(Event::Prepared { job: job.id, done });
         };
-        thread.spawn(work).map(drop).map_err(|e| no_thread(&e))
+        self.spawn(&id, "take", work);
     }
 
     pub(crate) fn on_claimed(&mut self, id: &str, done: &Result<(), ClaimError>) -> Turn {
@@ -96,17 +104,18 @@ impl Daemon {
             Ok(()) => {
                 self.apply(id, What::Claimed)?;
             }
-            Err(e @ (ClaimError::Changed(_) | ClaimError::Blocked(_) | ClaimError::Failed(_))) => {
-                self.give_up(id)?;
+            // The older of two files stayed in the job's folder: somebody has to hear of it.
+            Err(e @ ClaimError::Kept(_)) => {
+                self.reject(id, &e.diagnostic().into())?;
+                self.taking.remove(id);
+            }
+            Err(e) => {
+                self.give_up(id, e)?;
                 self.taking.remove(id);
                 if let (Some(drop), ClaimError::Blocked(_) | ClaimError::Failed(_)) = (&drop, e) {
                     self.leave(drop, &e.diagnostic());
                     return Ok(());
                 }
-            }
-            Err(e @ (ClaimError::Gone(_) | ClaimError::Kept(_))) => {
-                self.taking.remove(id);
-                self.reject(id, &e.diagnostic().into())?;
             }
         }
         if let Some(drop) = drop {
@@ -115,12 +124,14 @@ impl Daemon {
         Ok(())
     }
 
-    /// Nothing was moved, so there never was a job.
-    pub(crate) fn give_up(&mut self, id: &str) -> Turn {
+    /// Nothing was moved, so there never was a job: the drop is in the inbox as before, or somebody
+    /// else has taken it.
+    pub(crate) fn give_up(&mut self, id: &str, why: &ClaimError) -> Turn {
         if let Some(job) = self.store.get(id)? {
             self.store.remove(&[id])?;
             self.book.forget(&job);
-            tracing::info!(job = id, name = job.name, "not taken: it changed meanwhile");
+            let reason = why.diagnostic().message;
+            tracing::info!(job = id, name = job.name, reason, "not taken");
         }
         let dir = self.folders.job(id);
         self.order(Order::Remove(vec![dir.path().to_owned()]));
@@ -152,8 +163,19 @@ impl Daemon {
             return Ok(());
         }
         match done {
+            // Says nothing about the files: they are read again in the next round.
+            Err(found) if found.class() == Class::Environment => {
+                tracing::warn!(job = id, reason = %found, "its files cannot be read now");
+                self.unread.insert(id.to_owned(), found.to_string());
+            }
             Err(found) => self.reject(id, found)?,
-            Ok(prepared) => self.identify(&job, prepared)?,
+            Ok(prepared) => match self.identify(&job, prepared) {
+                // A record that is too large will not be accepted later either.
+                Err(Halt::Store(e)) if !e.fatal && !e.may_pass() => {
+                    self.reject(id, &e.diagnostic.into())?;
+                }
+                done => done?,
+            },
         }
         self.taking.remove(id);
         Ok(())
@@ -217,7 +239,7 @@ impl Daemon {
                 self.busy.remove(job);
                 if let Err(reason) = done {
                     tracing::error!(job, reason, "the originals stay in the job's folder for now");
-                    self.unsettled.insert(job.clone());
+                    self.unsettled.insert(job.clone(), reason.clone());
                 }
             }
             Kept::Fetched { job, done } => self.on_fetched(job, done)?,

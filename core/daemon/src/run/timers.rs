@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_intake::{Control, Intake};
-use onnxd_jobs::{Retention, Store, drop_expired};
+use onnxd_jobs::{Retention, drop_expired};
 use onnxd_proto::onnxd::JobState;
 
-use super::daemon::{Daemon, Phase, Turn, now_ms};
+use super::daemon::{Daemon, Halt, Phase, Turn, now_ms};
 use super::housekeeping::Order;
+use super::owners::ROUND;
 use super::systemd;
 
 const DISK: Duration = Duration::from_secs(10);
@@ -30,13 +32,20 @@ pub(crate) struct Timers {
     disk: Instant,
     retention: Instant,
     move_again: Instant,
+    round: Instant,
     /// Something in the inbox could not be moved.
     pub(crate) blocked: bool,
 }
 
 impl Timers {
     pub(crate) fn new(now: Instant) -> Timers {
-        Timers { disk: now, retention: now, move_again: now + MOVE_AGAIN, blocked: false }
+        Timers {
+            disk: now,
+            retention: now,
+            move_again: now + MOVE_AGAIN,
+            round: now + ROUND,
+            blocked: false,
+        }
     }
 }
 
@@ -54,25 +63,45 @@ impl Daemon {
             Phase::Draining { until } => Some(until + LAST),
             Phase::Working => self.once.then(|| now + ONCE),
         };
-        let deferred = self.deferred.iter().map(|(at, _)| *at).min();
         let again =
             (self.timers.blocked || !self.unsettled.is_empty()).then_some(self.timers.move_again);
-        let due = [retry, drain, deferred, again, self.watchdog.due(), Some(self.timers.disk)];
+        let publish = self.next_publication();
+        let round = (self.book.live() > 0).then_some(self.timers.round);
+        let (watchdog, disk) = (self.watchdog.due(), Some(self.timers.disk));
+        let refused = self.refused.due();
+        let due = [retry, drain, refused, again, publish, round, watchdog, disk];
         due.into_iter().flatten().min().unwrap_or(now).min(now + LONGEST)
     }
 
-    /// Does what is due.
-    pub(crate) fn due(&mut self, now: Instant) -> Turn {
-        self.watch_over(now);
+    /// What needs no store, and goes on also while it refuses changes.
+    pub(crate) fn watch_over(&mut self, now: Instant) -> Turn {
+        self.watch_intake(now);
         let has_ended = |watched: &Intake| watched.thread.is_finished();
+        let ended = |what: &str| {
+            let text = format!("The thread that {what} has ended");
+            Err(Halt::End(Diagnostic::new(Code::Internal, text)))
+        };
         if self.phase == Phase::Working && self.around.watched.as_ref().is_some_and(has_ended) {
-            let why = std::io::Error::other("the thread that watches the inbox has ended");
-            return Err(super::daemon::no_thread(&why));
+            return ended("watches the inbox");
+        }
+        if self.around.housekeeping.is_finished() {
+            return ended("moves files away");
         }
         if now >= self.timers.disk {
             self.timers.disk = now + DISK;
             self.look_at_disk();
+            self.unwritable = self.folders.unwritable();
         }
+        if let Phase::Draining { until } = self.phase
+            && now >= until
+        {
+            self.give_back_running();
+        }
+        Ok(())
+    }
+
+    /// Does what is due.
+    pub(crate) fn due(&mut self, now: Instant) -> Turn {
         if now >= self.timers.retention {
             self.timers.retention = now + RETENTION;
             self.forget_expired()?;
@@ -81,23 +110,17 @@ impl Daemon {
             self.timers.move_again = now + MOVE_AGAIN;
             self.move_again()?;
         }
-        if let Phase::Draining { until } = self.phase
-            && now >= until
-        {
-            self.give_back_running();
+        if self.phase == Phase::Working {
+            self.publish_waiting(now)?;
         }
-        let (due, later) = std::mem::take(&mut self.deferred).into_iter().partition(|d| d.0 <= now);
-        self.deferred = later;
-        for (_, event) in due {
-            // The channel may be full; then the event is due again in the next turn.
-            if let Err(e) = self.around.events.try_send(event) {
-                self.deferred.push((now + Duration::from_millis(50), e.into_inner()));
-            }
+        if now >= self.timers.round {
+            self.timers.round = now + ROUND;
+            self.adopt()?;
         }
         Ok(())
     }
 
-    fn watch_over(&mut self, now: Instant) {
+    fn watch_intake(&mut self, now: Instant) {
         let Some(inbox) = self.around.watched.as_ref().map(|watched| watched.status.get()) else {
             return;
         };
@@ -141,7 +164,7 @@ impl Daemon {
             days_max: jobs.retain_days.into(),
             finished_max: usize::try_from(jobs.retain_max).unwrap_or(usize::MAX),
         };
-        let dropped = drop_expired(&mut self.store, &retention, now_ms())?;
+        let dropped = drop_expired(self.store.as_mut(), &retention, now_ms())?;
         if dropped.is_empty() {
             return Ok(());
         }
@@ -160,10 +183,11 @@ impl Daemon {
         if std::mem::take(&mut self.timers.blocked) {
             self.around.intake.post(Control::Unblock);
         }
-        for id in std::mem::take(&mut self.unsettled) {
-            if let Some(job) = self.store.get(&id)? {
-                self.settle(job);
-            }
+        let again: Vec<String> = self.unsettled.keys().cloned().collect();
+        for id in again {
+            let job = self.store.get(&id)?;
+            self.unsettled.remove(&id);
+            job.into_iter().for_each(|job| self.settle(job));
         }
         Ok(())
     }
@@ -198,6 +222,16 @@ impl Daemon {
             Phase::Working => false,
             Phase::Draining { until } => self.is_finished() || (Instant::now() >= until + LAST),
         }
+    }
+}
+
+#[cfg(test)]
+impl Daemon {
+    /// All that waits for a time is due at once.
+    pub(crate) fn hurry(&mut self) {
+        let now = Instant::now();
+        (self.timers.round, self.timers.move_again) = (now, now);
+        self.unpublished.values_mut().for_each(|waiting| waiting.hurry(now));
     }
 }
 

@@ -1,0 +1,134 @@
+//! The way of a complete result into the outbox, also where that takes a while.
+//!
+//! A result that cannot be put there keeps its job in `publishing`, and its name: nothing about the
+//! job is wrong. It is tried again until the outbox permits, or until somebody cancels the job.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_jobs::What;
+use onnxd_proto::onnxd::{Job, JobState};
+
+use super::attempt::Stop;
+use super::daemon::{Daemon, Running, Turn};
+use super::event::Event;
+use super::layout::make_dir;
+use crate::conversion::publish;
+
+/// Shown as the stage of a job whose result is being moved to the outbox.
+pub(crate) const PUBLISHING: &str = "publish";
+/// First and longest wait before a result is moved again.
+const AGAIN_MIN: Duration = Duration::from_secs(5);
+const AGAIN_MAX: Duration = Duration::from_secs(60);
+/// Tries after which `once` leaves a result to the next start.
+const ONCE_TRIES: u32 = 3;
+
+/// A result that waits for the outbox.
+#[derive(Clone, Debug)]
+pub(crate) struct Unpublished {
+    pub(crate) why: String,
+    at: Instant,
+    tries: u32,
+}
+
+#[cfg(test)]
+impl Unpublished {
+    pub(crate) fn hurry(&mut self, now: Instant) {
+        self.at = now;
+    }
+}
+
+impl Daemon {
+    /// Recorded before the rename, so that a start after a crash looks for the result.
+    pub(crate) fn publish(&mut self, id: &str, lease: u64, out_dir: &Path) -> Turn {
+        let Some(job) = self.store.get(id)? else { return Ok(()) };
+        let dest = self.folders.outbox.join(&job.folder).join(&job.name);
+        let dest = dest.to_string_lossy().into_owned();
+        let ready = self.apply(id, What::ReadyToPublish { lease, dest })?;
+        let Some(job) = ready.or(self.publishing(id)?) else { return self.end_attempt(id) };
+        self.on_stage(id, lease, PUBLISHING);
+        self.bring_out(&job, out_dir.to_owned());
+        Ok(())
+    }
+
+    fn publishing(&self, id: &str) -> Turn<Option<Job>> {
+        Ok(self.store.get(id)?.filter(|job| job.state() == JobState::Publishing))
+    }
+
+    /// Moves a complete result in a thread of its own: across file systems that is a copy.
+    pub(crate) fn bring_out(&mut self, job: &Job, result: PathBuf) {
+        let folder = self.folders.outbox.join(&job.folder);
+        let (id, lease, name) = (job.id.clone(), job.lease, job.name.clone());
+        self.running.entry(id.clone()).or_insert_with(|| Running {
+            lease,
+            name: name.clone(),
+            stage: PUBLISHING.into(),
+            since: Instant::now(),
+            stop: Stop::default(),
+            given_back: false,
+        });
+        let events = self.around.events.clone();
+        let work = move || {
+            let done = make_dir(&folder)
+                .map_err(|e| {
+                    let text = format!("`{}` could not be made: {e}", folder.display());
+                    Diagnostic::new(Code::Disk, text)
+                })
+                .and_then(|()| publish::to_outbox(&result, &folder, &name, &id));
+            // Without a receiver the daemon has ended; the next one finds the result.
+            let _ = events.send(Event::Published { job: id, lease, done: Box::new(done) });
+        };
+        self.spawn(&job.id, "publish", work);
+    }
+
+    pub(crate) fn on_published(
+        &mut self,
+        id: &str,
+        lease: u64,
+        done: &Result<PathBuf, Diagnostic>,
+    ) -> Turn {
+        match done {
+            Ok(path) => {
+                let path = path.to_string_lossy().into_owned();
+                self.apply_with(id, What::Published { lease }, |job| job.published = path)?;
+                self.unpublished.remove(id);
+                self.end_attempt(id)
+            }
+            Err(why) => {
+                self.running.remove(id);
+                let tries = self.unpublished.get(id).map_or(0, |u| u.tries) + 1;
+                let wait = AGAIN_MIN.saturating_mul(1 << tries.min(10) >> 1).min(AGAIN_MAX);
+                tracing::warn!(job = id, reason = %why, "the result waits for the outbox");
+                let (why, at) = (why.message.clone(), Instant::now() + wait);
+                self.unpublished.insert(id.to_owned(), Unpublished { why, at, tries });
+                Ok(())
+            }
+        }
+    }
+
+    /// Tries again what is due. A result that somebody removed has to be made anew.
+    pub(crate) fn publish_waiting(&mut self, now: Instant) -> Turn {
+        let waits = |id: &str| !self.running.contains_key(id);
+        let due = self.unpublished.iter().filter(|(id, u)| u.at <= now && waits(id));
+        let due: Vec<String> = due.map(|(id, _)| id.clone()).collect();
+        for id in due {
+            match self.publishing(&id)? {
+                Some(job) => self.recover(&job)?,
+                None => drop(self.unpublished.remove(&id)),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn next_publication(&self) -> Option<Instant> {
+        let waits = |id: &str| !self.running.contains_key(id);
+        self.unpublished.iter().filter(|(id, _)| waits(id)).map(|(_, u)| u.at).min()
+    }
+
+    /// Nothing but the outbox keeps the remaining jobs, and it was asked often enough for `once`.
+    pub(crate) fn waits_for_outbox(&self) -> bool {
+        let stuck = self.unpublished.values().filter(|u| u.tries >= ONCE_TRIES).count();
+        stuck > 0 && stuck == self.book.live()
+    }
+}

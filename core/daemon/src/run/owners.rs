@@ -1,0 +1,153 @@
+//! Who continues each job, and the round that finds an owner for those that have lost theirs.
+//!
+//! | state | owner | when the owner fails |
+//! | --- | --- | --- |
+//! | `claiming` | the thread that moves the files | it gives the job up, or the round executes the plan again |
+//! | `claimed` | the thread that reads the files, or its queue | the round reads them again |
+//! | `queued`, `retry_wait` | the scheduler | it looks at all waiting jobs in every turn |
+//! | `running` | the thread of the attempt | the attempt counts as interrupted or crashed |
+//! | `publishing` | the thread that renames the result | tried again later; the result and its place stay |
+//! | finished, originals here | the housekeeping thread | tried again every minute |
+//! | `quarantined` | a person | its files stay where they are |
+//!
+//! An event that the store refuses keeps its job: it waits, with all events after it, until the
+//! store takes changes again. So a job without an owner is rare; it has lost a thread that could
+//! not start, or its change was recorded by a store that failed right after.
+
+use std::time::Duration;
+
+use onnxd_jobs::{What, is_finished};
+use onnxd_plugin_host::to_message;
+use onnxd_proto::onnxd::JobState;
+use tracing::{error, warn};
+
+use super::daemon::{Daemon, Turn};
+use onnxd_diagnostics::{Code, Diagnostic};
+
+/// Between two rounds.
+pub(crate) const ROUND: Duration = Duration::from_secs(5);
+
+/// Who goes on with a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A thread that moves or reads its files, or the queue for one.
+    Taking,
+    Scheduler,
+    /// The thread of an attempt, or the one that publishes.
+    Attempt,
+    /// The clock: the result is published when the outbox permits.
+    Outbox,
+    Housekeeping,
+    /// Nobody has to do anything, or a person decides.
+    Person,
+}
+
+/// What the loop knows about one job.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct InHand {
+    pub(crate) taking: bool,
+    pub(crate) attempt: bool,
+    pub(crate) outbox: bool,
+    pub(crate) housekeeping: bool,
+}
+
+/// The owner of a job in `state`; without one the job would stay as it is for ever.
+pub(crate) fn owner(state: JobState, hand: InHand) -> Option<Owner> {
+    use JobState::{Claimed, Claiming, Publishing, Queued, RetryWait, Running};
+    match state {
+        _ if hand.housekeeping => Some(Owner::Housekeeping),
+        _ if hand.taking => Some(Owner::Taking),
+        Running | Publishing if hand.attempt => Some(Owner::Attempt),
+        Publishing if hand.outbox => Some(Owner::Outbox),
+        Queued | RetryWait => Some(Owner::Scheduler),
+        Claiming | Claimed | Running | Publishing => None,
+        state if is_finished(state) => Some(Owner::Person),
+        _ => None,
+    }
+}
+
+impl Daemon {
+    pub(crate) fn owner(&self, id: &str, state: JobState) -> Option<Owner> {
+        let hand = InHand {
+            taking: self.taking.contains_key(id) || self.to_hash.iter().any(|j| j == id),
+            attempt: self.running.contains_key(id),
+            outbox: self.unpublished.contains_key(id),
+            housekeeping: self.busy.contains(id),
+        };
+        owner(state, hand)
+    }
+
+    /// Every job without an owner is treated as one of an earlier run.
+    pub(crate) fn adopt(&mut self) -> Turn {
+        let lost = self.book.states().filter(|(id, state)| self.owner(id, *state).is_none());
+        let lost: Vec<String> = lost.map(|(id, _)| id.to_owned()).collect();
+        for id in lost {
+            if let Some(job) = self.store.get(&id)? {
+                self.recover(&job)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The thread of a job has ended without an answer: a defect of ours, or of a library.
+    pub(crate) fn on_abandoned(&mut self, id: &str) -> Turn {
+        let why = Diagnostic::new(Code::Internal, format!("The thread of job {id} panicked"));
+        error!(job = id, reason = %why, "abandoned");
+        let Some(job) = self.store.get(id)? else { return Ok(()) };
+        match job.state() {
+            JobState::Running | JobState::Publishing => {
+                let (lease, diagnostics) = (job.lease, vec![to_message(&why)]);
+                let (crashed, timed_out) = (true, false);
+                self.apply(id, What::Failed { lease, diagnostics, crashed, timed_out })?;
+                self.end_attempt(id)?;
+            }
+            _ => self.reject(id, &why.into())?,
+        }
+        self.taking.remove(id);
+        Ok(())
+    }
+
+    /// A thread could not start. The job loses this owner and gets another in the next round.
+    pub(crate) fn no_owner(&mut self, id: &str, e: &std::io::Error) {
+        warn!(job = id, reason = %e, "a thread could not start; it is tried again");
+        self.taking.remove(id);
+        self.running.remove(id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use JobState::*;
+
+    #[test]
+    fn every_state_has_an_owner_or_is_found_by_the_round() {
+        let states = [
+            Claiming,
+            Claimed,
+            Queued,
+            Running,
+            Publishing,
+            Succeeded,
+            Failed,
+            Cancelled,
+            Quarantined,
+            Duplicate,
+            RetryWait,
+        ];
+        for state in states {
+            let nobody = owner(state, InHand::default());
+            let found = matches!(state, Claiming | Claimed | Running | Publishing);
+            assert_eq!(nobody.is_none(), found, "{state:?}");
+            let busy = InHand { housekeeping: true, ..InHand::default() };
+            assert_eq!(owner(state, busy), Some(Owner::Housekeeping));
+        }
+        let taking = InHand { taking: true, ..InHand::default() };
+        assert_eq!(owner(Claimed, taking), Some(Owner::Taking));
+        let attempt = InHand { attempt: true, ..InHand::default() };
+        assert_eq!(owner(Running, attempt), Some(Owner::Attempt));
+        assert_eq!(owner(Claimed, attempt), None, "an attempt does not read files");
+        let outbox = InHand { outbox: true, ..InHand::default() };
+        assert_eq!(owner(Publishing, outbox), Some(Owner::Outbox));
+    }
+}

@@ -1,0 +1,137 @@
+//! A store that refuses changes, for instance because the disk is full: what had to be recorded
+//! waits in order, nothing new begins, and `health` names the reason.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use onnxd_diagnostics::Diagnostic;
+use onnxd_jobs::StoreError;
+
+use super::book::Book;
+use super::daemon::{Daemon, Halt, Turn};
+use super::event::Event;
+
+/// First and longest wait before a refused change is tried again.
+const AGAIN_MIN: Duration = Duration::from_secs(1);
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+
+/// What waits for the store.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    /// In the order in which they happened: a later event of a job says nothing without the earlier.
+    events: VecDeque<Event>,
+    why: Option<Diagnostic>,
+    /// The store has to be opened anew first.
+    closed: bool,
+    again: Instant,
+    wait: Duration,
+}
+
+impl Refused {
+    pub(crate) fn new(now: Instant) -> Refused {
+        let (events, wait) = (VecDeque::new(), AGAIN_MIN);
+        Refused { events, why: None, closed: false, again: now, wait }
+    }
+
+    /// Why nothing may begin that has to be recorded.
+    pub(crate) fn why(&self) -> Option<&Diagnostic> {
+        self.why.as_ref()
+    }
+
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.why.as_ref().map(|_| self.again)
+    }
+
+    /// What waits is due at once.
+    #[cfg(test)]
+    pub(crate) fn hurry(&mut self) {
+        self.again = Instant::now();
+    }
+
+    fn note(&mut self, e: StoreError) {
+        let begins = self.why.is_none();
+        if begins || e.fatal {
+            tracing::error!(reason = %e, "the store refuses changes; they are tried again");
+        }
+        if !begins {
+            self.wait = (self.wait * 2).min(AGAIN_MAX);
+        }
+        self.closed |= e.fatal;
+        self.again = Instant::now() + self.wait;
+        self.why = Some(e.diagnostic);
+    }
+}
+
+impl Daemon {
+    /// Carries an event out, or keeps it until the store takes changes again.
+    pub(crate) fn handle(&mut self, event: Event) -> Result<(), Diagnostic> {
+        if self.refused.why.is_some() && event.changes_jobs() {
+            self.refused.events.push_back(event);
+            return Ok(());
+        }
+        let done = self.dispatch(&event);
+        self.outlive(done, event.changes_jobs().then_some(event))
+    }
+
+    /// Goes on after a refusal of the store. The error is one that only a new start repairs.
+    pub(crate) fn outlive(&mut self, done: Turn, event: Option<Event>) -> Result<(), Diagnostic> {
+        match done {
+            Ok(()) => Ok(()),
+            Err(Halt::End(why)) => Err(why),
+            Err(Halt::Store(e)) if e.fatal || e.may_pass() => {
+                self.refused.note(e);
+                event.into_iter().for_each(|event| self.refused.events.push_front(event));
+                Ok(())
+            }
+            Err(Halt::Store(e)) => {
+                // The same change would be refused for ever; whom it concerns is found by `adopt`.
+                tracing::error!(reason = %e, "the store does not accept a change");
+                Ok(())
+            }
+        }
+    }
+
+    /// Tries again what was refused, in order, up to the first refusal.
+    pub(crate) fn try_refused(&mut self, now: Instant) -> Result<(), Diagnostic> {
+        if self.refused.why.is_none() || now < self.refused.again {
+            return Ok(());
+        }
+        if self.refused.closed {
+            let mended = self.mend();
+            self.outlive(mended, None)?;
+            if self.refused.closed {
+                return Ok(());
+            }
+        }
+        while let Some(event) = self.refused.events.pop_front() {
+            let left = self.refused.events.len();
+            let done = self.dispatch(&event);
+            self.outlive(done, Some(event))?;
+            if self.refused.events.len() > left {
+                return Ok(());
+            }
+        }
+        tracing::info!("the store is asked for changes again");
+        let wait = self.refused.wait;
+        // A refusal right after this one waits longer; after a while it is a new one.
+        self.refused = Refused { wait: (wait * 2).min(AGAIN_MAX), ..Refused::new(now) };
+        Ok(())
+    }
+
+    /// Opens the store anew. What it recorded last may be news to the loop.
+    fn mend(&mut self) -> Turn {
+        let repairs = self.store.mend()?;
+        repairs.iter().for_each(|repair| tracing::warn!(repair, "store"));
+        self.book = Book::default();
+        self.store.scan(None)?.iter().for_each(|job| self.book.note(None, job));
+        self.refused.closed = false;
+        Ok(())
+    }
+
+    /// A change was recorded: the next refusal is a new one.
+    pub(crate) fn was_recorded(&mut self) {
+        if self.refused.why.is_none() {
+            self.refused.wait = AGAIN_MIN;
+        }
+    }
+}

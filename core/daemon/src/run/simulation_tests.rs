@@ -1,0 +1,254 @@
+//! The loop with a store that refuses, breaks and forgets, threads that are lost, and an outbox that
+//! cannot be written: every drop still ends in one result, and nothing is left over.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::bounded;
+use onnxd_config::{Environment, load};
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_intake::{File, Found, Submission};
+use onnxd_jobs::{Ids, MemoryStore, Store, StoreError};
+use onnxd_proto::onnxd::{Job, JobState, Report};
+use rustix::fs::stat;
+
+use super::attempt::Ending;
+use super::daemon::{Daemon, Surroundings};
+use super::event::Event;
+use super::layout::JobDir;
+use super::mailbox::Mailbox;
+use super::prober::Tools;
+use super::{Source, housekeeping, log, make_folders, new_daemon};
+use crate::conversion::{Launcher, Plugins};
+
+const DROPS: usize = 24;
+const FAULTS: usize = 400;
+/// Longer than any healthy run takes on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(100);
+
+/// Faults as they fall; equal seeds give equal faults.
+struct Dice {
+    state: u64,
+    left: usize,
+}
+
+impl Dice {
+    fn fault(&mut self, percent: u64) -> bool {
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let hit = self.left > 0 && (self.state >> 33) % 100 < percent;
+        self.left -= usize::from(hit);
+        hit
+    }
+}
+
+/// Refuses changes, or makes them and breaks before it says so.
+struct Faulty {
+    jobs: MemoryStore,
+    dice: std::cell::RefCell<Dice>,
+    broken: bool,
+}
+
+impl Faulty {
+    fn fails(&self, fatal: bool) -> StoreError {
+        StoreError { fatal, diagnostic: Diagnostic::new(Code::Disk, "No space left on device") }
+    }
+
+    fn read(&self) -> Result<&MemoryStore, StoreError> {
+        if self.broken { Err(self.fails(true)) } else { Ok(&self.jobs) }
+    }
+
+    fn write<T>(
+        &mut self,
+        change: impl FnOnce(&mut MemoryStore) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.read()?;
+        if self.dice.get_mut().fault(20) {
+            return Err(self.fails(false));
+        }
+        if self.dice.get_mut().fault(6) {
+            if self.dice.get_mut().fault(50) {
+                change(&mut self.jobs)?;
+            }
+            self.broken = true;
+            return Err(self.fails(true));
+        }
+        change(&mut self.jobs)
+    }
+}
+
+impl Store for Faulty {
+    fn get(&self, id: &str) -> Result<Option<Job>, StoreError> {
+        self.read()?.get(id)
+    }
+    fn put_new(&mut self, job: &Job) -> Result<bool, StoreError> {
+        self.write(|jobs| jobs.put_new(job))
+    }
+    fn swap(&mut self, old: &Job, new: &Job) -> Result<bool, StoreError> {
+        self.write(|jobs| jobs.swap(old, new))
+    }
+    fn scan(&self, state: Option<JobState>) -> Result<Vec<Job>, StoreError> {
+        self.read()?.scan(state)
+    }
+    fn find_identity(&self, identity: &str) -> Result<Option<Job>, StoreError> {
+        self.read()?.find_identity(identity)
+    }
+    fn remove(&mut self, ids: &[&str]) -> Result<usize, StoreError> {
+        self.write(|jobs| jobs.remove(ids))
+    }
+    fn mend(&mut self) -> Result<Vec<String>, StoreError> {
+        if self.dice.get_mut().fault(50) {
+            return Err(self.fails(true));
+        }
+        self.broken = false;
+        Ok(Vec::new())
+    }
+}
+
+fn daemon(root: &Path, store: Faulty) -> Daemon {
+    let environment = Environment { cores: 2, ..Environment::default() };
+    let sets = [
+        format!("paths.root={}", root.display()),
+        format!("state.dir={}", root.join("state").display()),
+        "jobs.min_free_mib=0".into(),
+        "worker.parallel_max=2".into(),
+    ];
+    let settings = load(None, &environment, &sets).unwrap().settings;
+    let source = Source { file: None, overrides: Vec::new(), environment, entries: Vec::new() };
+    let folders = make_folders(&settings).unwrap();
+    let (log, launcher) = (log::Handle::quiet(), Launcher::of(&settings, "/bin/false"));
+    let tools = Tools { launcher, plugins: Arc::new(Plugins::default()) };
+    let (events, received) = bounded(256);
+    let (orders, ordered) = bounded(64);
+    let (to_intake, _) = bounded(64);
+    let around = Surroundings {
+        housekeeping: housekeeping::spawn(ordered, events.clone()).unwrap(),
+        events,
+        received,
+        found: bounded(1).1,
+        intake: Mailbox::new(to_intake),
+        watched: None,
+        keeper: Mailbox::new(orders),
+    };
+    let mut daemon =
+        new_daemon(Box::new(store), source, settings, log, tools, folders, around, false).unwrap();
+    daemon.ids = Ids::default();
+    daemon
+}
+
+fn submission(inbox: &Path, n: usize) -> Submission {
+    let name = PathBuf::from(format!("net{n}.onnx"));
+    fs::write(inbox.join(&name), format!("{n}")).unwrap();
+    let stamp = (&stat(inbox.join(&name)).unwrap()).into();
+    Submission {
+        id: name.clone(),
+        inbox: inbox.to_owned(),
+        folder: PathBuf::new(),
+        name: format!("net{n}").into(),
+        root: PathBuf::new(),
+        network: name.clone(),
+        files: vec![File { name, stamp }],
+        whole: None,
+        marker: None,
+        problem: None,
+    }
+}
+
+/// There is no worker here: every attempt leaves a complete result.
+fn converted(job: &str, dir: &JobDir) -> Box<Ending> {
+    let out_dir = dir.work().join("out");
+    fs::create_dir_all(&out_dir).unwrap();
+    let report = Report {
+        schema: onnxd_report::SCHEMA,
+        job: job.to_owned(),
+        verdict: onnxd_report::SUCCEEDED.to_owned(),
+        ..Report::default()
+    };
+    fs::write(out_dir.join("report.json"), onnxd_report::json(&report)).unwrap();
+    fs::write(out_dir.join("receipt.txt"), format!("job: {job}\n")).unwrap();
+    Box::new(Ending::Ready { out_dir })
+}
+
+/// Event by event, with faults.
+fn run(daemon: &mut Daemon, dice: &mut Dice, mut drops: Vec<Submission>) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        daemon.refused.hurry();
+        daemon.hurry();
+        let now = Instant::now();
+        let stuck = || {
+            let states = daemon.book.states();
+            let owners = states.map(|(id, state)| (id, state, daemon.owner(id, state)));
+            format!("{:?} {:?}", owners.collect::<Vec<_>>(), daemon.refused.why())
+        };
+        assert!(now < until, "stuck: {}", stuck());
+        daemon.try_refused(now).unwrap();
+        let turned = daemon.turn(now);
+        daemon.outlive(turned, None).unwrap();
+        if daemon.taking.len() < 4
+            && daemon.refused.why().is_none()
+            && let Some(drop) = drops.pop()
+        {
+            daemon.handle(Event::Found(Found::Ready(Box::new(drop)))).unwrap();
+        }
+        let idle = drops.is_empty() && daemon.book.live() == 0 && daemon.is_finished();
+        if idle && daemon.refused.why().is_none() && daemon.unsettled.is_empty() {
+            return;
+        }
+        let mut event = match daemon.around.received.recv_timeout(Duration::from_millis(2)) {
+            Ok(event) => event,
+            Err(_) => Event::Tick,
+        };
+        match &mut event {
+            Event::Ended { job, ending, .. } => {
+                *ending = converted(job, &daemon.folders.job(job));
+            }
+            Event::Published { done, .. } if dice.fault(20) => {
+                **done = Err(Diagnostic::new(Code::Disk, "Permission denied"));
+            }
+            _ => {}
+        }
+        // As if the thread had never started: its answer is lost.
+        let lost = match &event {
+            Event::Claimed { job, .. } | Event::Prepared { job, .. } => Some(job.clone()),
+            Event::Published { job, .. } => Some(job.clone()),
+            _ => None,
+        };
+        match lost.filter(|_| dice.fault(8)) {
+            Some(job) => daemon.no_owner(&job, &std::io::Error::other("no thread")),
+            None => daemon.handle(event).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn every_drop_ends_in_one_result_whatever_fails() {
+    for seed in 0..4 {
+        let root = tempfile::tempdir().unwrap();
+        let dice = || Dice { state: seed * 7919 + 1, left: FAULTS };
+        let store = Faulty { jobs: MemoryStore::default(), dice: dice().into(), broken: false };
+        let mut daemon = daemon(root.path(), store);
+        let inbox = root.path().join("inbox");
+        fs::create_dir_all(&inbox).unwrap();
+        let drops: Vec<Submission> = (0..DROPS).map(|n| submission(&inbox, n)).collect();
+        run(&mut daemon, &mut dice(), drops);
+
+        let mut results = BTreeMap::new();
+        for job in daemon.store.scan(None).unwrap() {
+            assert_eq!(job.state(), JobState::Succeeded, "seed {seed}: {:?}", job.events);
+            *results.entry(job.name.clone()).or_insert(0) += 1;
+            let left = fs::read_dir(daemon.folders.job(&job.id).path()).unwrap();
+            let mut left: Vec<_> = left.map(|e| e.unwrap().file_name()).collect();
+            left.sort();
+            assert_eq!(left, ["claim", "report.json"], "seed {seed}: {}", job.name);
+        }
+        let expected: BTreeMap<String, i32> = (0..DROPS).map(|n| (format!("net{n}"), 1)).collect();
+        assert_eq!(results, expected, "seed {seed}");
+        let count = |folder: &Path| fs::read_dir(folder).unwrap().count();
+        assert_eq!(count(&daemon.folders.outbox), DROPS, "seed {seed}");
+        assert_eq!(count(&daemon.folders.done), DROPS, "seed {seed}");
+        assert_eq!((count(&inbox), count(&daemon.folders.failed)), (0, 0), "seed {seed}");
+    }
+}
