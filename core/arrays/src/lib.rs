@@ -90,6 +90,16 @@ pub fn belonging<'a>(arrays: &'a Arrays, outputs: &[&str]) -> Vec<Option<&'a Ten
     outputs.iter().enumerate().map(of).collect()
 }
 
+/// The archive's comment, which NumPy neither reads nor keeps: who wrote the file.
+const COMMENT: &str = "onnxd";
+
+/// Whether the file is an archive that [`write`] made, and no other program has written since.
+#[must_use]
+pub fn is_own(path: &Path) -> bool {
+    let archive = File::open(path).ok().map(|file| zip::ZipArchive::new(BufReader::new(file)));
+    archive.is_some_and(|archive| archive.is_ok_and(|a| a.comment() == COMMENT.as_bytes()))
+}
+
 /// Writes an archive of stored (not compressed) arrays.
 ///
 /// # Errors
@@ -109,6 +119,7 @@ pub fn write(path: &Path, arrays: &Arrays) -> Result<(), Diagnostic> {
         archive.write_all(&header(&descr, tensor.dims())).map_err(disk)?;
         archive.write_all(&bytes).map_err(disk)?;
     }
+    archive.set_comment(COMMENT).map_err(|e| disk(io::Error::other(e)))?;
     let mut file = archive.finish().map_err(|e| disk(io::Error::other(e)))?;
     file.flush().map_err(disk)
 }
@@ -133,6 +144,9 @@ mod tests {
         ];
         write(&path, &arrays).unwrap();
         assert_eq!(read(&path).unwrap(), arrays);
+        assert!(is_own(&path));
+        std::fs::write(&path, "a person's").unwrap();
+        assert!(!is_own(&path));
     }
 
     #[test]

@@ -92,6 +92,7 @@ diagnostics! {
     "N0702" ConfigUnknownKey Environment "`onnxd ctl check-config` lists all settings.";
     "N0703" ConfigBadValue Environment "Correct the setting named.";
     "N0704" Usage Input "See `--help`.";
+    "N0705" OutputTaken Input "Name another place with `--out`, or move these files away.";
     // 09: defects of onnxd
     "N0901" InvariantBroken Internal "A pass left the graph inconsistent; please report it with the job folder.";
     "N0902" Internal Internal "This is a defect of onnxd; please report it with the job folder.";

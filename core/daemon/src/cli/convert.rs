@@ -5,9 +5,10 @@ use super::failure::line;
 use super::progress::Progress;
 use super::scratch::Scratch;
 use super::{Ended, out};
+use crate::conversion::attempt::listed;
 use crate::conversion::probe::{choose, probe};
-use crate::conversion::publish::{prepare, remove_stale, to_folder};
-use crate::conversion::{Attempt, Order, Outcome, Plugins, Submission, Verdict};
+use crate::conversion::publish::{own_naming, prepare};
+use crate::conversion::{Attempt, Order, Outcome, Plugins, Submission, Target, Verdict};
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_worker::confine::parent::{GRACE, Killer};
@@ -27,9 +28,10 @@ names; the first file that a front-end may read is the network, the others belon
 
 What a network that is named alone refers to is looked for beside it.
 
-DIR gets model.onnx, report.json, report.txt, report.html and receipt.txt. If DIR does not exist it
-appears with all of them at once; else the files in it are replaced. A model of an earlier run does
-not stay when a conversion fails; the reports are written then too.";
+DIR gets model.onnx, report.json, report.txt, report.html, receipt.txt and manifest.sha256. If DIR
+does not exist it appears with all of them at once; else files of an earlier result are replaced, as
+far as its manifest.sha256 names them and nobody changed them since. If any other file is in the
+way, nothing is converted. The reports of a failure go to DIR/failed if DIR holds a result.";
 
 /// Converts one network, without the daemon.
 #[derive(clap::Args)]
@@ -62,37 +64,68 @@ impl Convert {
     pub(crate) fn run(&self) -> Ended {
         let stop = Stop::on_signals()?;
         let context = Context::load(self.config.as_deref())?;
+        let mut target = Target::new(&self.out)?;
         let job = ulid::Ulid::generate().to_string();
-        let scratch = Scratch::new(beside(&self.out, &job)?)?;
-        let mut outcome = self.attempt(&context, &job, scratch.path(), &stop).unwrap_or_else(|e| {
+        let work = self.work(&context, &target, &job, &stop);
+        if let Ok((work, submission)) = &work {
+            self.protect(&mut target, submission);
+            target.check_early(own_naming(&listed(&work.params)).as_deref())?;
+        }
+        let scratch = Scratch::new(target.scratch(&job))?;
+        let converted = work.and_then(|(work, mut submission)| {
+            let outcome = self.attempt(&work, &mut submission, scratch.path());
+            self.protect(&mut target, &submission);
+            outcome
+        });
+        let mut outcome = converted.unwrap_or_else(|e| {
             let name = self.paths[0].file_name().unwrap_or_default().to_string_lossy();
             Outcome::failed(&job, &name, &e, scratch.path().join("out"))
         });
-        // Whatever happens from here on, an old model is not taken for the new one.
-        if matches!(outcome.verdict, Verdict::Failed { .. }) {
-            remove_stale(&self.out).map_err(|e| {
-                let text = format!("an earlier model in `{}`: {e}", self.out.display());
-                Diagnostic::new(Code::Disk, text)
-            })?;
-        }
         prepare(&mut outcome, None)?;
-        to_folder(&outcome.out_dir, &outcome.report, &self.out)?;
-        self.show(&outcome);
+        match outcome.verdict {
+            Verdict::Failed { .. } => {
+                let folder = target.publish_failure(&outcome)?;
+                self.show(&outcome);
+                let report = folder.join("report.html");
+                out::error(&format!("The report is `{}`.", report.display()));
+            }
+            _ => {
+                target.publish(&outcome)?;
+                self.show(&outcome);
+            }
+        }
         Ok(outcome.verdict.exit_code())
+    }
+
+    /// What is to be done, and on which files.
+    fn work<'a>(
+        &self,
+        context: &'a Context,
+        target: &Target,
+        job: &'a str,
+        stop: &'a Stop,
+    ) -> Result<(Work<'a>, Submission), Diagnostics> {
+        let plugins = context.plugins()?;
+        let ours = |file: &Path| target.wrote(file);
+        let submission = Submission::from_paths(&self.paths, &plugins, &ours)?;
+        let params = submission.params(self.params.as_deref(), &self.set)?;
+        Ok((Work { context, plugins, params, job, stop }, submission))
+    }
+
+    /// What this run reads is never written.
+    fn protect(&self, target: &mut Target, submission: &Submission) {
+        let files = submission.files.iter().map(|f| Path::new(&f.path));
+        let named = [&self.params, &self.config].into_iter().flatten().map(PathBuf::as_path);
+        target.protect(files.chain(named));
     }
 
     fn attempt(
         &self,
-        context: &Context,
-        job: &str,
+        work: &Work,
+        submission: &mut Submission,
         scratch: &Path,
-        stop: &Stop,
     ) -> Result<Outcome, Diagnostics> {
-        let plugins = context.plugins()?;
-        let mut submission = Submission::from_paths(&self.paths, &plugins)?;
-        let params = submission.params(self.params.as_deref(), &self.set)?;
-        let work = Work { context, plugins, params, job, stop };
-        let outcome = self.once(&work, &submission, scratch.to_owned())?;
+        let outcome = self.once(work, submission, scratch.to_owned())?;
         let lacks_file =
             outcome.report.diagnostics.iter().any(|d| d.code == Code::FileMissing.as_str());
         let Some(folder) = self.folder_of_single_file().filter(|_| lacks_file) else {
@@ -100,14 +133,14 @@ impl Convert {
         };
         // What a network named alone refers to is looked for beside it; only then, because most
         // networks need nothing and the question costs a process.
-        if !work.completed(&mut submission, folder)? {
+        if !work.completed(submission, folder)? {
             return Ok(outcome);
         }
         let again = scratch.join("again");
         std::fs::create_dir(&again).map_err(|e| {
             Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", again.display()))
         })?;
-        self.once(&work, &submission, again)
+        self.once(work, submission, again)
     }
 
     fn once(
@@ -168,28 +201,6 @@ impl Work<'_> {
         }
         Ok(any)
     }
-}
-
-/// A hidden name beside `out`, so that the result gets there by a rename.
-fn beside(out: &Path, job: &str) -> Result<PathBuf, Diagnostic> {
-    let unusable = |why: String| {
-        let text = format!("`{}` cannot be the folder for the result{why}", out.display());
-        Diagnostic::new(Code::Usage, text)
-    };
-    let absolute = std::path::absolute(out).map_err(|e| unusable(format!(": {e}")))?;
-    if absolute.exists() && !absolute.is_dir() {
-        return Err(unusable(": it is a file".to_owned()));
-    }
-    let folder = match absolute.canonicalize() {
-        Ok(there) => there,
-        Err(_) => absolute,
-    };
-    let name = folder.file_name().ok_or_else(|| unusable(String::new()))?.to_string_lossy();
-    let scratch = folder.with_file_name(format!(".{name}.{job}"));
-    if scratch.to_str().is_none() {
-        return Err(unusable(": its path is not valid UTF-8".to_owned()));
-    }
-    Ok(scratch)
 }
 
 /// Stops the worker when this process is told to stop, so that nothing unfinished is left.

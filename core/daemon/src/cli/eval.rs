@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::failure::Failure;
+use super::place::Place;
 use super::{Ended, out};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_worker::tools::{
@@ -22,7 +23,7 @@ pub(crate) struct Eval {
     /// with one axis more in front, for as many samples.
     #[arg(long, value_name = "IN.npz", required = true, num_args = 1..)]
     inputs: Vec<PathBuf>,
-    /// File for the outputs, under their names.
+    /// File for the outputs, under their names. A file that onnxd did not write is never replaced.
     #[arg(long, value_name = "OUT.npz", required_unless_present_any = ["bench", "observe"])]
     out: Option<PathBuf>,
     /// What runs the model.
@@ -88,6 +89,14 @@ enum Level {
     All,
 }
 
+/// Marks what `--observe` writes as such, for the next run that is to write to the same file.
+const OBSERVATION: &str = "onnxd_observation";
+
+fn is_observation(path: &Path) -> bool {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    serde_json::from_str::<Value>(&text).is_ok_and(|value| value.get(OBSERVATION).is_some())
+}
+
 fn bins(text: &str) -> Result<usize, String> {
     let bins = text.parse::<usize>().map_err(|e| e.to_string())?;
     let most = onnxd_worker::tools::BINS_MAX;
@@ -149,10 +158,12 @@ impl Eval {
             self.observe(file)?;
             return Ok(0);
         }
+        // A place that is taken is refused before anything is computed.
+        let place = self.out.as_deref().map(|out| self.place(out, arrays::is_own)).transpose()?;
         if let Some(runs) = self.bench {
             self.bench(runs)?;
         }
-        self.out.as_deref().map_or(Ok(()), |out| self.write(out))?;
+        place.map_or(Ok(()), |place| self.write(place))?;
         Ok(0)
     }
 
@@ -166,7 +177,13 @@ impl Eval {
         }
     }
 
+    fn place(&self, file: &Path, is_own: fn(&Path) -> bool) -> Result<Place, Diagnostic> {
+        let named = self.inputs.iter().chain([&self.model]).chain(&self.config);
+        Place::new(file, named.map(PathBuf::as_path), is_own)
+    }
+
     fn observe(&self, file: &Path) -> Result<(), Failure> {
+        let place = self.place(file, is_observation)?;
         let task = Observation {
             model: self.model.clone(),
             samples: self.inputs.clone(),
@@ -176,9 +193,9 @@ impl Eval {
         };
         let found = observe(task, &self.running()?)?;
         let values: Vec<Value> = found.iter().map(|(name, s)| statistics(name, s)).collect();
-        let text = format!("{:#}\n", json!({ "values": values }));
-        std::fs::write(file, text)
-            .map_err(|e| Diagnostic::new(Code::Disk, format!("`{}`: {e}", file.display())))?;
+        let text = format!("{:#}\n", json!({ OBSERVATION: 1, "values": values }));
+        std::fs::write(place.part(), text).map_err(|e| place.disk(&e))?;
+        place.done()?;
         if self.json {
             out::json(&json!({ "out": file, "values": found.len() }));
         }
@@ -223,7 +240,7 @@ impl Eval {
         Ok(())
     }
 
-    fn write(&self, file: &Path) -> Result<(), Failure> {
+    fn write(&self, place: Place) -> Result<(), Failure> {
         let evaluated = evaluate(self.task()?, &self.running()?, self.all_tensors)?;
         let mut arrays = evaluated.outputs;
         for (name, tensor) in evaluated.all {
@@ -231,14 +248,15 @@ impl Eval {
                 arrays.push((name, tensor));
             }
         }
-        arrays::write(file, &arrays)?;
+        arrays::write(place.part(), &arrays)?;
+        place.done()?;
         if self.bench.is_some() {
             return Ok(());
         }
         let shapes = arrays.iter().map(|(name, t)| (name, t.dtype().to_string(), t.dims()));
         if self.json {
             let shapes = shapes.map(|(n, t, d)| json!({ "name": n, "type": t, "shape": d }));
-            out::json(&json!({ "out": file, "arrays": shapes.collect::<Vec<_>>() }));
+            out::json(&json!({ "out": self.out, "arrays": shapes.collect::<Vec<_>>() }));
         } else {
             let rows = shapes.map(|(n, t, d)| vec![n.clone(), t, format!("{d:?}")]);
             out::print(&out::table(&rows.collect::<Vec<_>>()));

@@ -43,7 +43,7 @@ impl Explain {
     pub(crate) fn run(&self) -> Ended {
         let context = Context::load(self.config.as_deref())?;
         let plugins = context.plugins()?;
-        let submission = Submission::from_paths(&self.paths, &plugins)?;
+        let submission = Submission::from_paths(&self.paths, &plugins, &|_| false)?;
         let params = submission.params(self.params.as_deref(), &self.set)?;
         let (files, network) = (&submission.files, &submission.network);
         let params_json = params.json().to_string();

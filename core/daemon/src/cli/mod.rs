@@ -13,6 +13,7 @@ mod failure;
 mod jobs;
 mod once;
 mod out;
+mod place;
 mod plugins;
 mod print;
 mod progress;

@@ -107,11 +107,6 @@ impl Order {
         plugins: &Plugins,
         work_dir: PathBuf,
     ) -> Order {
-        let param = |e: &onnxd_config::Entry| Param {
-            key: e.key.to_owned(),
-            value: e.toml(),
-            origin: e.origin.clone(),
-        };
         let note = |d: &Diagnostic| message::Diagnostic {
             severity: "warning".to_owned(),
             ..to_message(d)
@@ -124,7 +119,7 @@ impl Order {
             files: submission.files.clone(),
             network: submission.network.clone(),
             params_json: params.json().to_string(),
-            params: params.entries().iter().map(param).collect(),
+            params: listed(params),
             notes: params.notes().iter().map(note).collect(),
             work_dir,
             rewrites_max: 0,
@@ -155,6 +150,16 @@ impl Order {
             ..failure(&self.job, &self.name, found)
         }
     }
+}
+
+/// Params as reports list them.
+pub(crate) fn listed(params: &Params) -> Vec<Param> {
+    let param = |e: &onnxd_config::Entry| Param {
+        key: e.key.to_owned(),
+        value: e.toml(),
+        origin: e.origin.clone(),
+    };
+    params.entries().iter().map(param).collect()
 }
 
 /// A report that says only what went wrong.

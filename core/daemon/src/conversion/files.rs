@@ -1,8 +1,9 @@
 //! Files of a result: their digests, their way to the disk, and the way to their destination.
 
+use super::plugins::hex;
 pub(crate) use onnxd_plugin_host::file_digest as digest;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use sha2::Digest;
+use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
@@ -65,17 +66,12 @@ pub(crate) fn move_folder(from: &Path, to: &Path) -> io::Result<()> {
     remove_folder(from)
 }
 
-/// Puts the file `from` in the place of `to` in one step, also across file systems.
-pub(crate) fn replace_file(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::rename(from, to) {
-        Err(e) if e.kind() == io::ErrorKind::CrossesDevices => {}
-        done => return done,
-    }
-    let unfinished = beside(to);
-    fs::copy(from, &unfinished)?;
-    File::open(&unfinished)?.sync_all()?;
-    fs::rename(&unfinished, to)?;
-    fs::remove_file(from)
+/// Moves a file to a free name on the same file system.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if there is something at `to`; else the system's.
+pub(crate) fn move_file(from: &Path, to: &Path) -> io::Result<()> {
+    rename_new(from, to)
 }
 
 /// Removes a folder with all that is in it; it is no error if there is none.
@@ -96,17 +92,9 @@ pub(crate) fn remove_file(file: &Path) -> io::Result<()> {
 
 /// A hidden name beside `to` that is of `from` alone: two folders may be on their way to the same
 /// name, and a copy that was interrupted is found again wherever it goes next.
-fn unfinished(from: &Path, to: &Path) -> PathBuf {
-    let digest = sha2::Sha256::digest(from.as_os_str().as_encoded_bytes());
-    to.with_file_name(format!(".onnxd-{}.part", super::plugins::hex(&digest[..8])))
-}
-
-/// A hidden name in the same folder.
-fn beside(path: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".part");
-    path.with_file_name(name)
+pub(crate) fn unfinished(from: &Path, to: &Path) -> PathBuf {
+    let digest = Sha256::digest(from.as_os_str().as_encoded_bytes());
+    to.with_file_name(format!(".onnxd-{}.part", hex(&digest[..8])))
 }
 
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {

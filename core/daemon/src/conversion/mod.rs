@@ -9,13 +9,19 @@
 pub(crate) mod attempt;
 pub(crate) mod files;
 pub(crate) mod launch;
+mod manifest;
 pub(crate) mod plugins;
 pub(crate) mod probe;
 pub(crate) mod publish;
 pub(crate) mod submission;
+pub(crate) mod target;
 mod verify;
 
 pub(crate) use attempt::{Attempt, Order, Outcome, Verdict};
 pub(crate) use launch::Launcher;
 pub(crate) use plugins::Plugins;
 pub(crate) use submission::Submission;
+pub(crate) use target::Target;
+
+#[cfg(test)]
+mod testing;

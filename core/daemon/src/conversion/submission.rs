@@ -37,8 +37,9 @@ impl Submission {
     pub(crate) fn from_paths(
         paths: &[PathBuf],
         plugins: &Plugins,
+        ours: &dyn Fn(&Path) -> bool,
     ) -> Result<Submission, Diagnostics> {
-        let mut walk = Walk::default();
+        let mut walk = Walk::new(ours);
         let mut named = Vec::new();
         for path in paths {
             match (fs::metadata(path), paths.len()) {
@@ -77,7 +78,7 @@ impl Submission {
     /// # Errors
     /// Everything that is wrong with what would be added.
     pub(crate) fn complete(&mut self, folder: &Path, needs: &[Need]) -> Result<bool, Diagnostics> {
-        let mut walk = Walk { files: std::mem::take(&mut self.files), ..Walk::default() };
+        let mut walk = Walk { files: std::mem::take(&mut self.files), ..Walk::new(&|_| false) };
         let before = walk.files.len();
         for need in needs.iter().filter(|need| !need.found) {
             // A front-end may also take a file by its last name, as networks name paths of others.
@@ -135,14 +136,18 @@ impl Submission {
 }
 
 /// Collects files, and everything that is wrong with them.
-#[derive(Default)]
-struct Walk {
+struct Walk<'a> {
     files: Vec<InputFile>,
     found: Diagnostics,
     full: bool,
+    ours: &'a dyn Fn(&Path) -> bool,
 }
 
-impl Walk {
+impl<'a> Walk<'a> {
+    fn new(ours: &'a dyn Fn(&Path) -> bool) -> Walk<'a> {
+        Walk { files: Vec::new(), found: Diagnostics::default(), full: false, ours }
+    }
+
     fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) {
         if depth > DEPTH_MAX {
             let text = format!("`{}` is more than {DEPTH_MAX} folders deep", folder.display());
@@ -171,6 +176,7 @@ impl Walk {
                     let text = format!("`{}` is a symbolic link", shown(&name));
                     self.found.push(Diagnostic::new(Code::SymlinkRefused, text));
                 }
+                Ok(_) if path.canonicalize().is_ok_and(|path| (self.ours)(&path)) => {}
                 Ok(_) => self.file(&path, name),
                 Err(e) => self.unreadable(&path, &e),
             }
@@ -320,7 +326,8 @@ mod tests {
     fn one_folder_is_the_root() {
         let root =
             folder(&["lenet/net.ini", "lenet/params.ini", "lenet/weights/a.ini", "lenet/.x"]);
-        let s = Submission::from_paths(&[root.path().join("lenet")], &plugins()).unwrap();
+        let s =
+            Submission::from_paths(&[root.path().join("lenet")], &plugins(), &|_| false).unwrap();
         assert_eq!((s.name.as_str(), s.network.as_str()), ("lenet", "net.ini"));
         assert_eq!(names(&s), ["net.ini", "params.ini", "weights/a.ini"]);
         assert_eq!(s.params_files()[0].name, "params.ini");
@@ -330,7 +337,7 @@ mod tests {
     fn several_paths_lie_side_by_side() {
         let root = folder(&["n/net.ini", "w/weights/a.syntxt", "block.ini.tpl"]);
         let paths = ["block.ini.tpl", "n/net.ini", "w/weights"].map(|p| root.path().join(p));
-        let s = Submission::from_paths(&paths, &plugins()).unwrap();
+        let s = Submission::from_paths(&paths, &plugins(), &|_| false).unwrap();
         assert_eq!((s.name.as_str(), s.network.as_str()), ("net", "net.ini"));
         assert_eq!(names(&s), ["block.ini.tpl", "net.ini", "weights/a.syntxt"]);
     }
@@ -338,14 +345,16 @@ mod tests {
     #[test]
     fn a_single_file_is_the_network_whatever_its_name() {
         let root = folder(&["x.bin"]);
-        let s = Submission::from_paths(&[root.path().join("x.bin")], &plugins()).unwrap();
+        let s =
+            Submission::from_paths(&[root.path().join("x.bin")], &plugins(), &|_| false).unwrap();
         assert_eq!(s.network, "x.bin");
     }
 
     #[test]
     fn what_lies_beside_a_single_network_is_added_when_needed() {
         let root = folder(&["a.onnx", "a.data", "w/b.data", "c.data", "other"]);
-        let mut s = Submission::from_paths(&[root.path().join("a.onnx")], &plugins()).unwrap();
+        let mut s =
+            Submission::from_paths(&[root.path().join("a.onnx")], &plugins(), &|_| false).unwrap();
         let need = |path: &str| Need { path: path.into(), ..Need::default() };
         let needs = ["a.data", "w", "far/c.data", "absent", "../etc"].map(need);
         assert!(s.complete(root.path(), &needs).unwrap());
@@ -356,7 +365,7 @@ mod tests {
     #[test]
     fn params_of_the_network_come_before_those_of_the_folder() {
         let root = folder(&["net.onnx", "params.toml", "net.params.toml", "net.params.ini"]);
-        let s = Submission::from_paths(&[root.path().to_owned()], &plugins()).unwrap();
+        let s = Submission::from_paths(&[root.path().to_owned()], &plugins(), &|_| false).unwrap();
         let found: Vec<&str> = s.params_files().iter().map(|f| f.name.as_str()).collect();
         assert_eq!(found, ["net.params.ini", "net.params.toml"]);
     }
@@ -367,7 +376,7 @@ mod tests {
         symlink("/etc/passwd", root.path().join("z/link")).unwrap();
         let at = |names: &[&str]| -> Diagnostic {
             let paths: Vec<PathBuf> = names.iter().map(|n| root.path().join(n)).collect();
-            Submission::from_paths(&paths, &plugins()).unwrap_err().0.remove(0)
+            Submission::from_paths(&paths, &plugins(), &|_| false).unwrap_err().0.remove(0)
         };
         for (paths, code, text) in [
             (&["missing"][..], "N0107", "No such file"),

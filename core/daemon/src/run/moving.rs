@@ -2,10 +2,10 @@
 
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::layout::{make_dir, sync_dir};
-use crate::conversion::files::{move_folder, remove_folder};
+use crate::conversion::files::{move_folder, remove_folder, unfinished};
 
 /// Moves a folder to a place that is free, also across file systems, and makes both ends durable.
 /// Repeating it after a crash is safe.
@@ -23,7 +23,7 @@ pub(crate) fn link_new(
     change: impl Fn(&Path) -> io::Result<()>,
 ) -> io::Result<()> {
     make_dir(parent(to))?;
-    let part = part_of(to);
+    let part = unfinished(from, to);
     remove_folder(&part)?;
     let linked = link_tree(from, &part).and_then(|()| change(&part));
     let done = linked.and_then(|()| move_folder(&part, to));
@@ -49,14 +49,6 @@ fn link_tree(from: &Path, to: &Path) -> io::Result<()> {
     sync_dir(to)
 }
 
-/// Hidden, so that nobody takes it for a result.
-fn part_of(to: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(".");
-    name.push(to.file_name().unwrap_or_default());
-    name.push(".part");
-    to.with_file_name(name)
-}
-
 fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("/"))
 }
@@ -76,7 +68,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         tree(&from);
-        fs::create_dir_all(part_of(&to).join("left over")).unwrap();
+        fs::create_dir_all(unfinished(&from, &to).join("left over")).unwrap();
         link_new(&from, &to, |part| fs::write(part.join("c"), "3")).unwrap();
         assert_eq!(fs::read(to.join("c")).unwrap(), b"3");
         assert_eq!(fs::read(to.join("a")).unwrap(), b"1");

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 
 use super::attempt::submission;
 use super::layout::JobDir;
+use crate::conversion::attempt::listed;
 use crate::conversion::{Plugins, Submission, files, plugins::hex};
 
 /// What becomes known of a job by reading its files.
@@ -45,15 +46,10 @@ pub(crate) fn prepare(
     }
     let submission = submission(&job, dir);
     let params = submission.params(None, &[])?;
-    let entry = |e: &onnxd_config::Entry| Param {
-        key: e.key.to_owned(),
-        value: e.toml(),
-        origin: e.origin.clone(),
-    };
     Ok(Prepared {
         identity: identity(&submission, params.json(), plugins),
         params_json: params.json().to_string(),
-        params: params.entries().iter().map(entry).collect(),
+        params: listed(&params),
         name: params.get_str("job.name").map(str::to_owned),
         priority: priority(&params),
         files: job.files,

@@ -4,7 +4,7 @@
 //! who may open the socket can make the daemon grow or wait.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,9 +60,12 @@ pub(crate) fn listen(path: &Path, events: Sender<Event>) -> Result<Server, Diagn
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != ErrorKind::NotFound => return Err(failed(e)),
-        _ => {}
+    match path.symlink_metadata() {
+        Ok(data) if data.file_type().is_socket() => std::fs::remove_file(path).map_err(failed)?,
+        // Whoever wrote that file still wants it.
+        Ok(_) => return Err(failed(std::io::Error::other("there is a file that is no socket"))),
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        Err(e) => return Err(failed(e)),
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
     std::fs::set_permissions(path, PermissionsExt::from_mode(SOCKET_MODE)).map_err(failed)?;
@@ -220,8 +223,13 @@ mod tests {
     fn a_request_reaches_the_loop_with_its_actor() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("c.sock");
-        std::fs::write(&path, "left over").unwrap();
         let (events, received) = bounded(1);
+        std::fs::write(&path, "a person's").unwrap();
+        assert!(listen(&path, events.clone()).unwrap_err().message.contains("no socket"));
+        assert_eq!(std::fs::read(&path).unwrap(), b"a person's");
+        std::fs::remove_file(&path).unwrap();
+        // The socket of a daemon that was killed.
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         let server = listen(&path, events).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, SOCKET_MODE);
         let mut stream = UnixStream::connect(&path).unwrap();

@@ -1,0 +1,156 @@
+//! `manifest.sha256`: every file that onnxd wrote into a result folder, with its digest.
+//!
+//! A later conversion to the same folder replaces or removes only files that are still what the
+//! manifest says. The form is that of `sha256sum`, so `sha256sum -c manifest.sha256` checks a result.
+
+use super::files::{digest, inner};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Its name in a result folder.
+pub(crate) const MANIFEST: &str = "manifest.sha256";
+/// Its first line; `sha256sum` takes it for a comment. Another first line means another author.
+const HEAD: &str = "# onnxd result 1";
+/// Largest manifest that is read, in bytes.
+const BYTES_MAX: u64 = 64 << 20;
+/// Hexadecimal digits of a digest.
+const DIGITS: usize = 64;
+
+/// Files of a result by their names, relative to its folder. A name has several digests while a
+/// result is being replaced by another one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Manifest(BTreeMap<String, BTreeSet<String>>);
+
+impl Manifest {
+    /// The manifest of `folder`; `None` if there is none that onnxd wrote.
+    pub(crate) fn read(folder: &Path) -> io::Result<Option<Manifest>> {
+        let path = folder.join(MANIFEST);
+        match path.symlink_metadata() {
+            Ok(data) if data.is_file() && data.len() <= BYTES_MAX => {}
+            Ok(_) => return Ok(None),
+            Err(e)
+                if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
+                return Ok(None);
+            }
+            Err(e) => return Err(e),
+        }
+        let mut bytes = Vec::new();
+        File::open(path)?.take(BYTES_MAX).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8(bytes).ok().and_then(|text| Manifest::parse(&text)))
+    }
+
+    fn parse(text: &str) -> Option<Manifest> {
+        let mut lines = text.lines();
+        let mut manifest = Manifest::default();
+        if lines.next() != Some(HEAD) {
+            return None;
+        }
+        for line in lines {
+            let (escaped, line) = line.strip_prefix('\\').map_or((false, line), |l| (true, l));
+            let (digest, name) = line.split_once("  ")?;
+            let name = if escaped { unescaped(name)? } else { name.to_owned() };
+            let is_digest = digest.len() == DIGITS && digest.bytes().all(|b| b.is_ascii_hexdigit());
+            if !is_digest || inner(&name).is_none() {
+                return None;
+            }
+            manifest.add(&name, digest);
+        }
+        Some(manifest)
+    }
+
+    /// Its text: one line for each file, in the order of the names.
+    pub(crate) fn text(&self) -> String {
+        let line = |name: &str, digest: &str| match escaped(name) {
+            Some(name) => format!("\\{digest}  {name}\n"),
+            None => format!("{digest}  {name}\n"),
+        };
+        let lines = self.0.iter().flat_map(|(name, all)| all.iter().map(|d| line(name, d)));
+        format!("{HEAD}\n{}", lines.collect::<String>())
+    }
+
+    pub(crate) fn add(&mut self, name: &str, digest: &str) {
+        self.0.entry(name.to_owned()).or_default().insert(digest.to_owned());
+    }
+
+    /// What either of the two says.
+    pub(crate) fn with(mut self, other: &Manifest) -> Manifest {
+        for (name, digests) in &other.0 {
+            digests.iter().for_each(|digest| self.add(name, digest));
+        }
+        self
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub(crate) fn names_file(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Whether the file `name` in `folder` is what the manifest says.
+    pub(crate) fn fits(&self, folder: &Path, name: &str) -> bool {
+        let Some(known) = self.0.get(name) else { return false };
+        digest(&folder.join(name)).is_ok_and(|(_, sha256)| known.contains(&sha256))
+    }
+}
+
+/// A name that would break its line, as `sha256sum` writes it.
+fn escaped(name: &str) -> Option<String> {
+    let pairs = [("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r")];
+    let any = name.contains(['\\', '\n', '\r']);
+    any.then(|| pairs.iter().fold(name.to_owned(), |text, (from, to)| text.replace(from, to)))
+}
+
+fn unescaped(name: &str) -> Option<String> {
+    let mut text = String::new();
+    let mut chars = name.chars();
+    while let Some(c) = chars.next() {
+        text.push(match c {
+            '\\' => match chars.next()? {
+                '\\' => '\\',
+                'n' => '\n',
+                'r' => '\r',
+                _ => return None,
+            },
+            c => c,
+        });
+    }
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_comes_back() {
+        let mut manifest = Manifest::default();
+        for (i, name) in ["model.onnx", "a b/c", "new\nline", "back\\n", "\r"].iter().enumerate() {
+            manifest.add(name, &format!("{i:064x}"));
+        }
+        manifest.add("model.onnx", &"f".repeat(DIGITS));
+        let text = manifest.text();
+        assert_eq!(text.lines().count(), 7, "{text}");
+        assert_eq!(Manifest::parse(&text), Some(manifest));
+    }
+
+    #[test]
+    fn what_onnxd_did_not_write_is_no_manifest() {
+        let line = |name: &str| format!("{}  {name}\n", "0".repeat(DIGITS));
+        let bad = [
+            line("model.onnx"),
+            format!("{HEAD}\n{}notes\n", line("model.onnx")),
+            format!("{HEAD}\n{}", line("../model.onnx")),
+            format!("{HEAD}\n{}", line("/etc/passwd")),
+            format!("{HEAD}\nabc  model.onnx\n"),
+            String::new(),
+        ];
+        for text in bad {
+            assert_eq!(Manifest::parse(&text), None, "{text}");
+        }
+    }
+}
