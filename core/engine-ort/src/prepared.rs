@@ -107,7 +107,7 @@ impl Prepared for Ready<'_> {
                 self.plain = Some(self.session(true, &[])?);
             }
             let Some(session) = &mut self.plain else { return Ok(Vec::new()) };
-            return Ok(named(graph, &own, run(session, graph, feeds, &own, stop)?)?);
+            return Ok(run(session, graph, feeds, &own, stop)?.concat());
         };
         for id in graph.inputs() {
             let name = &graph[*id].name;
@@ -126,27 +126,30 @@ impl Prepared for Ready<'_> {
             let ids: Vec<ValueId> =
                 if i == 0 { own.iter().copied().chain(more).collect() } else { more.collect() };
             let found = run(session, graph, fed, &ids, stop)?;
-            for (id, tensor) in ids.iter().zip(&found) {
-                if let (Some(tensor), true) = (tensor, batch.contains(id)) {
-                    observer.see(&quoted(&graph[*id].name), tensor);
+            for (id, parts) in ids.iter().zip(&found) {
+                // Observers see tensors only.
+                if let ([(name, tensor)], true) = (&parts[..], batch.contains(id))
+                    && *name == graph[*id].name
+                {
+                    observer.see(&quoted(name), tensor);
                 }
             }
             if i == 0 {
-                outputs = named(graph, &own, found)?;
+                outputs = found[..own.len()].concat();
             }
         }
         Ok(outputs)
     }
 }
 
-/// Runs a session; gives the values of these ids, `None` for one that is not a tensor.
+/// Runs a session; gives the values of these ids, of those that are not tensors their parts.
 fn run(
     session: &mut Session,
     graph: &Graph,
     feeds: Vec<(String, SessionInputValue)>,
     ids: &[ValueId],
     stop: Option<&(dyn Fn() -> bool + Sync)>,
-) -> Result<Vec<Option<Tensor>>, Diagnostic> {
+) -> Result<Vec<Vec<(String, Tensor)>>, Diagnostic> {
     let options = ort::session::RunOptions::new().map_err(|e| refused(&e))?;
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -179,28 +182,10 @@ fn run(
         };
         let one = |id: &ValueId| {
             let name = graph[*id].name.as_str();
-            value::taken(found.get(name).ok_or_else(|| missing(name))?)
+            value::taken(found.get(name).ok_or_else(|| missing(name))?, name)
         };
         ids.iter().map(one).collect()
     })
-}
-
-/// Outputs with their names.
-fn named(
-    graph: &Graph,
-    ids: &[ValueId],
-    found: Vec<Option<Tensor>>,
-) -> Result<Vec<(String, Tensor)>, Diagnostic> {
-    let pairs = ids.iter().map(|id| graph[*id].name.clone()).zip(found);
-    pairs
-        .map(|(name, tensor)| match tensor {
-            Some(tensor) => Ok((name, tensor)),
-            None => {
-                let text = format!("output `{name}` is not a tensor");
-                Err(Diagnostic::new(Code::OperatorUnsupported, text))
-            }
-        })
-        .collect()
 }
 
 /// How much memory values take, as far as their types tell.

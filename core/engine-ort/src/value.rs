@@ -3,10 +3,12 @@
 use crate::refused;
 use bytes::Bytes;
 use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_eval::parts;
 use onnxd_ir::{DataType, Element, Tensor};
 use ort::memory::Allocator;
 use ort::value::{
-    DynTensor, DynTensorValueType, DynValue, PrimitiveTensorElementType, Shape, TensorElementType,
+    DynMapRef, DynMapValueType, DynSequenceValueType, DynTensor, DynTensorValueType, DynValue,
+    PrimitiveTensorElementType, Shape, TensorElementType,
 };
 use std::fmt::Debug;
 
@@ -95,8 +97,72 @@ fn owned<T: PrimitiveTensorElementType + Element + Debug>(
     Some(made.map(ort::value::Value::into_dyn))
 }
 
-/// A copy of a value of ONNX Runtime; `None` for sequences and other kinds of values.
-pub(crate) fn taken(value: &DynValue) -> Result<Option<Tensor>, Diagnostic> {
+/// Copies of what a value of ONNX Runtime holds, under the names that [`onnxd_eval::parts`] gives.
+pub(crate) fn taken(value: &DynValue, name: &str) -> Result<Vec<(String, Tensor)>, Diagnostic> {
+    if let Some(tensor) = tensor(value)? {
+        return Ok(vec![(name.to_owned(), tensor)]);
+    }
+    if let Ok(map) = value.view().downcast::<DynMapValueType>() {
+        return maps(name, &[map.view()], false);
+    }
+    let sequence = value.view().downcast::<DynSequenceValueType>();
+    let sequence = sequence.map_err(|_| unlike_ours(name))?;
+    if let Ok(list) = sequence.try_extract_sequence::<DynMapValueType>() {
+        let views: Vec<_> = list.iter().map(|map| map.view()).collect();
+        return maps(name, &views, true);
+    }
+    let list = sequence.try_extract_sequence::<DynTensorValueType>().map_err(|e| refused(&e))?;
+    let elements = list.into_iter().enumerate().map(|(i, x)| {
+        let x = tensor(&x.into_dyn())?.ok_or_else(|| unlike_ours(name))?;
+        Ok((parts::element(name, i), x))
+    });
+    elements.collect()
+}
+
+fn unlike_ours(name: &str) -> Diagnostic {
+    let text = format!("ONNX Runtime gives a value `{name}` of a kind that is not read");
+    Diagnostic::new(Code::OperatorUnsupported, text)
+}
+
+/// Maps with the same keys: the keys in ascending order, and the values, of a sequence a row for
+/// each map.
+fn maps(name: &str, maps: &[DynMapRef], rows: bool) -> Result<Vec<(String, Tensor)>, Diagnostic> {
+    let named = |keys: Tensor, width: usize, values: Vec<f32>| {
+        let dims = if rows { vec![maps.len(), width] } else { vec![width] };
+        let values = Tensor::from_vec(dims, values);
+        vec![(parts::keys(name), keys), (parts::values(name), values)]
+    };
+    let numbers = maps.iter().map(|map| map.try_extract_key_values::<i64, f32>());
+    if let Ok(numbers) = numbers.collect::<Result<Vec<_>, _>>() {
+        let (keys, values) = columns(name, numbers)?;
+        return Ok(named(Tensor::vector(keys.clone()), keys.len(), values));
+    }
+    let texts = maps.iter().map(|map| map.try_extract_key_values::<String, f32>());
+    let texts = texts.collect::<Result<Vec<_>, _>>().map_err(|e| refused(&e))?;
+    let (keys, values) = columns(name, texts)?;
+    let width = keys.len();
+    let keys = Tensor::strings(vec![width], keys.into_iter().map(Bytes::from).collect());
+    let keys = keys.map_err(|why| Diagnostic::new(Code::Internal, why.to_string()))?;
+    Ok(named(keys, width, values))
+}
+
+/// The keys that all maps have, and the values of one map after the other.
+fn columns<K: Ord>(name: &str, maps: Vec<Vec<(K, f32)>>) -> Result<(Vec<K>, Vec<f32>), Diagnostic> {
+    let (mut keys, mut values) = (Vec::new(), Vec::new());
+    for (i, mut map) in maps.into_iter().enumerate() {
+        map.sort_by(|a, b| a.0.cmp(&b.0));
+        let (own, row): (Vec<K>, Vec<f32>) = map.into_iter().unzip();
+        if i > 0 && own != keys {
+            let text = format!("the maps of `{name}` differ in their keys");
+            return Err(Diagnostic::new(Code::OperatorUnsupported, text));
+        }
+        keys = own;
+        values.extend(row);
+    }
+    Ok((keys, values))
+}
+
+fn tensor(value: &DynValue) -> Result<Option<Tensor>, Diagnostic> {
     let Ok(value) = value.view().downcast::<DynTensorValueType>() else { return Ok(None) };
     let dims: Vec<usize> =
         value.shape().iter().map(|d| usize::try_from(*d)).collect::<Result<_, _>>().map_err(

@@ -1,6 +1,7 @@
 //! How far two tensors are apart, in the measures reports use.
 
 use crate::fault::Fault;
+use bytes::Bytes;
 use onnxd_ir::{DataType, Reals, Tensor};
 
 /// Differences of a tensor from its reference.
@@ -38,6 +39,9 @@ fn both(found: &Tensor, reference: &Tensor) -> Result<(Reals, Reals), Incomparab
             reference.dims()
         )));
     }
+    if let (Some(a), Some(b)) = (found.as_strings(), reference.as_strings()) {
+        return Ok(told_apart(found.dims(), a, b));
+    }
     let reals = |x: &Tensor| {
         let wide = crate::shape::cast(x, DataType::Double).map_err(|f| match f {
             Fault::Here(_, text) => Incomparable(text),
@@ -46,6 +50,13 @@ fn both(found: &Tensor, reference: &Tensor) -> Result<(Reals, Reals), Incomparab
         wide.to_reals().ok_or_else(|| Incomparable(format!("{x:?} holds no numbers")))
     };
     Ok((reals(found)?, reals(reference)?))
+}
+
+/// Strings as numbers: all of the reference are 1, those that differ from it 0.
+fn told_apart(dims: &[usize], found: &[Bytes], reference: &[Bytes]) -> (Reals, Reals) {
+    let same = found.iter().zip(reference).map(|(a, b)| f64::from(u8::from(a == b)));
+    let reals = |values: Vec<f64>| Reals { values, dims: dims.to_vec() };
+    (reals(same.collect()), reals(vec![1.0; reference.len()]))
 }
 
 /// The difference of two elements: zero if both are NaN or the same infinity.
@@ -59,7 +70,8 @@ fn gap(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Compares `found` with `reference`, which may differ in element type but not in shape.
+/// Compares `found` with `reference`, which may differ in element type but not in shape. Strings are
+/// apart by 1 where they differ.
 pub fn compare(found: &Tensor, reference: &Tensor) -> Result<Comparison, Incomparable> {
     let (a, b) = both(found, reference)?;
     let pairs = || a.values.iter().copied().zip(b.values.iter().copied());
@@ -93,7 +105,8 @@ pub fn within(
         let gap = gap(*a, *b);
         gap == 0.0 || (gap.is_finite() && gap <= atol + rtol * b.abs())
     };
-    Ok(a.values.iter().zip(&b.values).all(near))
+    let texts = found.as_strings().is_some();
+    Ok(a.values.iter().zip(&b.values).all(|(a, b)| if texts { a == b } else { near((a, b)) }))
 }
 
 /// Share of rows (along the last axis) whose largest element stands at the same place; `None`
@@ -136,6 +149,20 @@ mod tests {
         let b = Tensor::vector(vec![0f32, f32::INFINITY]);
         assert_eq!(compare(&a, &b).unwrap().max_abs, f64::INFINITY);
         assert!(!within(&a, &b, 1e9, 1.0).unwrap());
+    }
+
+    #[test]
+    fn strings_are_equal_or_not() {
+        let texts = |list: &[&'static str]| {
+            let list: Vec<Bytes> = list.iter().map(|s| Bytes::from(*s)).collect();
+            Tensor::strings(vec![list.len()], list).unwrap()
+        };
+        let (a, b) = (texts(&["cat", "dog", "", "dog"]), texts(&["cat", "dog", "", "cat"]));
+        assert!(compare(&a, &a).unwrap().equal && within(&a, &a, 0.0, 0.0).unwrap());
+        let c = compare(&a, &b).unwrap();
+        assert_eq!((c.equal, c.max_abs, c.mean_abs), (false, 1.0, 0.25));
+        assert!(!within(&a, &b, 9.0, 9.0).unwrap());
+        assert!(compare(&a, &Tensor::vector(vec![0f32; 4])).is_err());
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub trait Engine {
 
 /// A model that an engine has made ready.
 pub trait Prepared {
-    /// Runs the model on tensors by input name; gives the outputs in the graph's order. Inputs that
-    /// have an initializer may be left out.
+    /// Runs the model on tensors by input name; gives the outputs in the graph's order, those that are
+    /// not tensors as [`crate::parts`] says. Inputs that have an initializer may be left out.
     ///
     /// # Errors
     /// All that is wrong with the inputs at once (`N0507`), or why the run failed.

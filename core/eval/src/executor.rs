@@ -5,7 +5,7 @@ use crate::frame::{Plan, Runner};
 use crate::parallel::alone;
 use crate::watch::Observer;
 use crate::{inputs, support};
-use onnxd_diagnostics::{Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Function, Graph, Model, Tensor};
 use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
@@ -89,8 +89,8 @@ impl<'m> Executor<'m> {
         problems.or_ok(executor)
     }
 
-    /// Runs the model on tensors by input name; gives the outputs in the graph's order. Inputs that
-    /// have an initializer may be left out.
+    /// Runs the model on tensors by input name; gives the outputs in the graph's order, those that are
+    /// not tensors as [`crate::parts`] says. Inputs that have an initializer may be left out.
     ///
     /// # Errors
     /// All that is wrong with the inputs at once (`N0507`), or the first node that fails, which is
@@ -106,8 +106,16 @@ impl<'m> Executor<'m> {
         let mut runner = Runner::new(self, options);
         let outputs = runner.main(fed)?;
         self.peak.fetch_max(runner.peak, Relaxed);
-        let names = graph.outputs().iter().map(|v| graph[*v].name.clone());
-        Ok(names.zip(outputs).collect())
+        let mut named = Vec::with_capacity(outputs.len());
+        for (item, v) in outputs.into_iter().zip(graph.outputs()) {
+            let name = &graph[*v].name;
+            let kind = item.kind();
+            named.extend(item.named(name).ok_or_else(|| {
+                let text = format!("output `{}` is {kind}, which has no arrays", shown(name));
+                Diagnostic::new(Code::OperatorUnsupported, text)
+            })?);
+        }
+        Ok(named)
     }
 
     /// Whether nothing has run yet.
@@ -138,10 +146,7 @@ impl<'m> Executor<'m> {
 
     pub(crate) fn plan(&self, graph: &Graph) -> Result<&Plan, Diagnostic> {
         self.plans.get(&address(graph)).ok_or_else(|| {
-            Diagnostic::new(
-                onnxd_diagnostics::Code::Internal,
-                format!("graph `{}` was not prepared", graph.name),
-            )
+            Diagnostic::new(Code::Internal, format!("graph `{}` was not prepared", graph.name))
         })
     }
 }

@@ -28,7 +28,7 @@ pub fn is_deterministic(node: &Node) -> bool {
     known && node.subgraphs().all(all_are)
 }
 
-/// Computes one node without sub-graphs; `opset` is the version of the standard's own domain.
+/// Computes one node without sub-graphs; `opset` is the version of the node's domain.
 /// Outputs larger than `bytes_max` bytes are refused before they are made.
 ///
 /// # Errors
@@ -40,8 +40,6 @@ pub fn eval_node(
     inputs: &[Option<Tensor>],
     bytes_max: usize,
 ) -> Result<Vec<Tensor>, Diagnostic> {
-    // Kernels of other domains do not differ by version.
-    let opset = if node.is_standard() { opset } else { i64::MAX };
     let row = table::find(node, opset);
     let missing = || Fault::unsupported(format!("opset {opset} has no kernel"));
     let scope = Scope::new();

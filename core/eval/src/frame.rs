@@ -151,17 +151,13 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
     }
 
     /// Runs the main graph.
-    pub(crate) fn main(&mut self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>, Diagnostic> {
+    pub(crate) fn main(&mut self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Item>, Diagnostic> {
         let model = self.executor.model;
         let inputs = inputs.into_iter().map(|x| x.map(Item::Tensor)).collect();
         self.graph(&model.graph, &model.opsets, &Scope::new(), inputs, (MAIN, None))?
             .into_iter()
             .zip(model.graph.outputs())
-            .map(|(y, v)| match y {
-                Some(Item::Tensor(y)) => Ok(y),
-                Some(other) => Err(not_a_tensor(&model.graph, *v, &other)),
-                None => Err(undefined(&model.graph, *v)),
-            })
+            .map(|(y, v)| y.ok_or_else(|| undefined(&model.graph, *v)))
             .collect()
     }
 
@@ -428,11 +424,6 @@ fn attribute_of<'n>(node: &'n Node, scope: &Scope, graph: &Graph) -> &'n str {
 
 fn is(attr: &Attr, graph: &Graph) -> bool {
     matches!(attr, Attr::Graph(held) if std::ptr::eq(held.as_ref(), graph))
-}
-
-fn not_a_tensor(graph: &Graph, v: ValueId, found: &Item) -> Diagnostic {
-    let text = format!("output `{}` is {}, not a tensor", shown(&graph[v].name), found.kind());
-    Diagnostic::new(Code::OperatorUnsupported, text)
 }
 
 fn undefined(graph: &Graph, v: ValueId) -> Diagnostic {

@@ -1,7 +1,9 @@
-//! What a value of a graph holds while it runs: a tensor, a sequence of tensors, or the empty
+//! What a value of a graph holds while it runs: a tensor, a sequence of tensors, a map, or the empty
 //! optional. An optional that has an element is that element.
 
+use crate::cells::take;
 use crate::fault::{Fault, Outcome};
+use crate::parts;
 use onnxd_ir::Tensor;
 use std::sync::Arc;
 
@@ -9,6 +11,7 @@ use std::sync::Arc;
 pub(crate) enum Item {
     Tensor(Tensor),
     Sequence(Arc<Vec<Tensor>>),
+    Map(Arc<Map>),
     /// The optional without an element.
     Empty,
 }
@@ -40,7 +43,26 @@ impl Item {
         match self {
             Item::Tensor(_) => "a tensor",
             Item::Sequence(_) => "a sequence",
+            Item::Map(map) if map.rows().is_some() => "a sequence of maps",
+            Item::Map(_) => "a map",
             Item::Empty => "an empty optional",
+        }
+    }
+
+    /// As tensors with names, which is how files and reports hold it: see [`crate::parts`]. Nothing of
+    /// an empty optional.
+    pub(crate) fn named(self, name: &str) -> Option<Vec<(String, Tensor)>> {
+        match self {
+            Item::Tensor(x) => Some(vec![(name.to_owned(), x)]),
+            Item::Sequence(list) => {
+                let named = list.iter().enumerate();
+                Some(named.map(|(i, x)| (parts::element(name, i), x.clone())).collect())
+            }
+            Item::Map(map) => {
+                let (keys, values) = (map.keys.clone(), map.values.clone());
+                Some(vec![(parts::keys(name), keys), (parts::values(name), values)])
+            }
+            Item::Empty => None,
         }
     }
 
@@ -49,8 +71,58 @@ impl Item {
         match self {
             Item::Tensor(x) => x.byte_len(),
             Item::Sequence(list) => list.iter().map(|x| x.byte_len() + size_of::<Tensor>()).sum(),
+            Item::Map(map) => map.keys.byte_len() + map.values.byte_len(),
             Item::Empty => 0,
         }
+    }
+}
+
+/// A map, or a sequence of maps with the same keys.
+#[derive(Debug)]
+pub(crate) struct Map {
+    /// In ascending order, each once.
+    keys: Tensor,
+    /// One for each key, of a sequence of maps a row of them for each.
+    values: Tensor,
+}
+
+impl Map {
+    /// Sorts the columns of `values` by their keys; the last of equal keys stays.
+    pub(crate) fn new(keys: &Tensor, values: &Tensor) -> Outcome<Map> {
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        let same = |a: usize, b: usize| match (keys.as_strings(), keys.to_i64s()) {
+            (Some(texts), _) => texts[a] == texts[b],
+            (_, Some(numbers)) => numbers[a] == numbers[b],
+            _ => false,
+        };
+        match (keys.as_strings(), keys.to_i64s()) {
+            (Some(texts), _) => order.sort_by_key(|i| (&texts[*i], *i)),
+            (_, Some(numbers)) => order.sort_by_key(|i| (numbers[*i], *i)),
+            _ => return Err(Fault::invalid(format!("{keys:?} are no keys of a map"))),
+        }
+        order.reverse();
+        order.dedup_by(|a, b| same(*a, *b));
+        order.reverse();
+        let fits = keys.rank() == 1 && values.dims().last() == Some(&keys.len());
+        let tables = match *values.dims() {
+            [_] if fits => vec![order.clone()],
+            [rows, _] if fits => vec![(0..rows).collect(), order.clone()],
+            _ => return Err(Fault::invalid(format!("{keys:?} and {values:?} are no map"))),
+        };
+        Ok(Map { values: take(values, &tables, None)?, keys: take(keys, &[order], None)? })
+    }
+
+    pub(crate) fn keys(&self) -> &Tensor {
+        &self.keys
+    }
+
+    pub(crate) fn values(&self) -> &Tensor {
+        &self.values
+    }
+
+    /// How many maps a sequence has.
+    pub(crate) fn rows(&self) -> Option<usize> {
+        if self.values.rank() == 2 { Some(self.values.dims()[0]) } else { None }
     }
 }
 

@@ -42,6 +42,7 @@ mod ml;
 mod norm;
 mod num;
 mod parallel;
+pub mod parts;
 mod pool;
 mod quant;
 mod random;

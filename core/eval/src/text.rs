@@ -7,6 +7,7 @@ use crate::fault::{Fault, Outcome};
 use bytes::Bytes;
 use onnxd_diagnostics::shown;
 use onnxd_ir::{Attr, DataType, Tensor};
+use regex_lite::{Regex, RegexBuilder};
 use std::collections::{HashMap, HashSet};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -20,27 +21,29 @@ pub(crate) const ROWS: &[Row] = &[
 /// Bytes that a compiled pattern may take; repetitions of repetitions take many.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-fn strings(x: &Tensor) -> Outcome<&[Bytes]> {
+pub(crate) fn strings(x: &Tensor) -> Outcome<&[Bytes]> {
     x.as_strings().ok_or_else(|| Fault::invalid(format!("{x:?} where strings are needed")))
 }
 
-fn utf8(text: &Bytes) -> Outcome<&str> {
+pub(crate) fn utf8(text: &Bytes) -> Outcome<&str> {
     std::str::from_utf8(text).map_err(|_| Fault::invalid("a string is not UTF-8"))
 }
 
-/// Whether the whole of each string matches. Patterns are those of RE2 without classes of Unicode.
+/// A pattern of RE2 without classes of Unicode.
+pub(crate) fn compiled(pattern: &str) -> Outcome<Regex> {
+    RegexBuilder::new(pattern)
+        .size_limit(PATTERN_BYTES_MAX)
+        .build()
+        .map_err(|e| Fault::invalid(format!("pattern `{}`: {e}", shown(pattern))))
+}
+
+/// Whether the whole of each string matches.
 fn regex_full_match(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let pattern = call.string("pattern", "")?;
-    let build = |pattern: &str| {
-        regex_lite::RegexBuilder::new(pattern)
-            .size_limit(PATTERN_BYTES_MAX)
-            .build()
-            .map_err(|e| Fault::invalid(format!("pattern `{}`: {e}", shown(pattern))))
-    };
     // Alone first: parentheses that it lacks must not be found in what is put around it.
-    build(pattern)?;
-    let whole = build(&format!(r"\A(?:{pattern})\z"))?;
+    compiled(pattern)?;
+    let whole = compiled(&format!(r"\A(?:{pattern})\z"))?;
     call.room(DataType::Bool, x.dims())?;
     let found = strings(x)?
         .iter()
@@ -108,7 +111,8 @@ fn string_concat(call: &Call) -> Outcome<Vec<Tensor>> {
     one(Tensor::strings(dims, y)?)
 }
 
-/// The parts of every string, filled up with empty ones to the largest number; their numbers.
+/// The parts of every string, filled up with empty ones to the largest number; their numbers. The
+/// empty string has no parts, as in ONNX Runtime.
 fn string_split(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
     let delimiter = call.string("delimiter", "")?;
@@ -121,6 +125,7 @@ fn string_split(call: &Call) -> Outcome<Vec<Tensor>> {
         let text = utf8(text)?;
         let part = |s: &str| Bytes::copy_from_slice(s.as_bytes());
         rows.push(match delimiter {
+            _ if text.is_empty() => vec![],
             "" => words(text, splits).into_iter().map(part).collect(),
             by => text.splitn(splits.saturating_add(1), by).map(part).collect(),
         });
@@ -133,9 +138,10 @@ fn string_split(call: &Call) -> Outcome<Vec<Tensor>> {
     Ok(vec![Tensor::strings(dims, rows.concat())?, Tensor::from_vec(x.dims(), counts)])
 }
 
-/// Words between runs of white space; the last one keeps what is left after `splits` splits.
+/// Words between runs of white space; the last one keeps what is left after `splits` splits, but for
+/// white space at its end.
 fn words(text: &str, splits: usize) -> Vec<&str> {
-    let (mut rest, mut found) = (text.trim_start(), Vec::new());
+    let (mut rest, mut found) = (text.trim(), Vec::new());
     while !rest.is_empty() {
         let end = rest.find(char::is_whitespace).filter(|_| found.len() < splits);
         let Some(end) = end else {
@@ -152,6 +158,8 @@ fn words(text: &str, splits: usize) -> Vec<&str> {
 struct Pool {
     columns: HashMap<Vec<i64>, usize>,
     width: usize,
+    /// What the count in each column is multiplied by.
+    weights: Vec<f32>,
     lengths: std::ops::RangeInclusive<usize>,
 }
 
@@ -180,7 +188,16 @@ fn pool(call: &Call, tokens: &[i64]) -> Outcome<Pool> {
     let length = |name: &str| -> Outcome<usize> { size(call.int(name, 1)?) };
     let (least, most) = (length("min_gram_length")?.max(1), length("max_gram_length")?);
     let width = columns.iter().max().map_or(0, |c| c.saturating_add(1));
-    let mut found = Pool { columns: HashMap::new(), width, lengths: least..=most };
+    // Weights stand in the order of the pool, like the columns.
+    let given = call.floats("weights")?;
+    if given.is_some_and(|w| w.len() != columns.len()) {
+        return Err(Fault::invalid("there are not as many weights as ngram_indexes"));
+    }
+    let mut weights = vec![1f32; call.room(DataType::Float, &[width])?];
+    for (column, weight) in columns.iter().zip(given.unwrap_or_default()) {
+        weights[*column] = *weight;
+    }
+    let mut found = Pool { columns: HashMap::new(), width, weights, lengths: least..=most };
     let mut next = columns.iter();
     for (i, start) in starts.iter().enumerate() {
         let end = starts.get(i + 1).copied().unwrap_or(tokens.len());
@@ -223,11 +240,7 @@ fn tf_idf_vectorizer(call: &Call) -> Outcome<Vec<Tensor>> {
             }
         }
     }
-    let weights = call.floats("weights")?;
-    if weights.is_some_and(|w| w.len() < pool.width) {
-        return Err(Fault::invalid("there are fewer weights than columns"));
-    }
-    let weight = |i: usize| weights.map_or(1.0, |w| w[i % pool.width]);
+    let weight = |i: usize| pool.weights[i % pool.width];
     match call.string("mode", "TF")? {
         "TF" => {}
         "IDF" => y.iter_mut().enumerate().for_each(|(i, v)| *v = v.min(1.0) * weight(i)),
@@ -256,10 +269,22 @@ mod tests {
         let limit = [("maxsplit", Attr::Int(1))];
         let found = try_all("StringSplit", 20, &limit, std::slice::from_ref(&x), 2).unwrap();
         assert_eq!(found[1].to_i64s().unwrap(), [2, 1]);
-        assert_eq!(found[0].as_strings().unwrap(), ["hello", "big world ", "x", ""]);
+        assert_eq!(found[0].as_strings().unwrap(), ["hello", "big world", "x", ""]);
         let by = [("delimiter", word(" "))];
         let found = try_all("StringSplit", 20, &by, &[x], 2).unwrap();
         assert_eq!(found[1].to_i64s().unwrap(), [6, 1]);
+    }
+
+    /// As ONNX Runtime has it; Python's `split` would make one part of it.
+    #[test]
+    fn the_empty_string_has_no_parts() {
+        for delimiter in ["", ","] {
+            let x = [Some(texts(&["", "a"]))];
+            let by = [("delimiter", word(delimiter))];
+            let found = try_all("StringSplit", 20, &by, &x, 2).unwrap();
+            assert_eq!(found[1].to_i64s().unwrap(), [0, 1]);
+            assert_eq!(found[0].as_strings().unwrap(), ["", "a"]);
+        }
     }
 
     #[test]
@@ -314,5 +339,22 @@ mod tests {
         let y = run("TfIdfVectorizer", 9, &attrs(5, 1), &[&x]);
         let first = [0.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0];
         assert_near(&y, &[first, [0.0, 0.0, 1.0, 0.0, 1.0, 1.0, 1.0]].concat(), 0.0);
+    }
+
+    #[test]
+    fn weights_stand_in_the_order_of_the_pool() {
+        let x = Tensor::vector(vec![7i64, 8, 8]);
+        let attrs = [
+            ("mode", word("TFIDF")),
+            ("min_gram_length", Attr::Int(1)),
+            ("max_gram_length", Attr::Int(1)),
+            ("max_skip_count", Attr::Int(0)),
+            ("ngram_counts", ints(&[0])),
+            ("ngram_indexes", ints(&[3, 0])),
+            ("pool_int64s", ints(&[7, 8])),
+            ("weights", Attr::Floats(vec![0.5, 10.0])),
+        ];
+        let y = run("TfIdfVectorizer", 9, &attrs, &[&x]);
+        assert_near(&y, &[20.0, 0.0, 0.0, 0.5], 0.0);
     }
 }

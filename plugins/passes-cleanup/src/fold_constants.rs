@@ -6,7 +6,7 @@
 
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::eval;
-use onnxd_plugin_sdk::ir::{Attr, Graph, Model, Node, NodeId, Tensor};
+use onnxd_plugin_sdk::ir::{Attr, Graph, Model, Node, NodeId, Opsets, Tensor};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip, for_graphs_in};
 
 /// How much larger a folded result may be than its operands.
@@ -32,14 +32,15 @@ impl Pass for FoldConstants {
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
         let mut left = initializer_bytes(model) * FOLDED_FACTOR + FOLDED_BYTES_MAX;
         let opset = model.opset();
-        for_graphs_in(&mut model.graph, opset, &mut |graph, opset| {
-            fold(graph, opset, false, &mut left, cx);
+        let opsets = &model.opsets;
+        for_graphs_in(&mut model.graph, opset, &mut |graph, _| {
+            fold(graph, opsets, false, &mut left, cx);
         });
         for function in &mut model.functions {
-            let opset = function.opsets.get("").copied().unwrap_or(opset);
-            for_graphs_in(&mut function.graph, opset, &mut |graph, opset| {
+            let opsets = &function.opsets;
+            for_graphs_in(&mut function.graph, opset, &mut |graph, _| {
                 // A function has no initializers: its constants would be written as nodes again.
-                fold(graph, opset, true, &mut left, cx);
+                fold(graph, opsets, true, &mut left, cx);
             });
         }
         Ok(())
@@ -55,7 +56,19 @@ fn initializer_bytes(model: &Model) -> usize {
     bytes
 }
 
-fn fold(graph: &mut Graph, opset: i64, in_function: bool, left: &mut usize, cx: &mut PassContext) {
+/// The version of the node's domain; 0 if none is imported.
+fn version(opsets: &Opsets, node: &Node) -> i64 {
+    let names = if node.is_standard() { ["", "ai.onnx"] } else { [node.domain.as_str(); 2] };
+    names.iter().find_map(|name| opsets.get(*name)).copied().unwrap_or(0)
+}
+
+fn fold(
+    graph: &mut Graph,
+    opsets: &Opsets,
+    in_function: bool,
+    left: &mut usize,
+    cx: &mut PassContext,
+) {
     for id in graph.topological().unwrap_or_default() {
         if cx.fuel.is_empty() {
             break;
@@ -66,7 +79,8 @@ fn fold(graph: &mut Graph, opset: i64, in_function: bool, left: &mut usize, cx: 
         }
         let Some(operands) = operands(graph, &graph[id]) else { continue };
         let at = graph[id].output(0).map(|v| graph[v].name.clone()).unwrap_or_default();
-        match compute(graph, id, opset, &operands, *left) {
+        let version = version(opsets, &graph[id]);
+        match compute(graph, id, version, &operands, *left) {
             Ok(results) => {
                 *left -= results.iter().map(Tensor::byte_len).sum::<usize>().min(*left);
                 replace(graph, id, results);
@@ -94,7 +108,7 @@ fn operands(graph: &Graph, node: &Node) -> Option<Vec<Option<Tensor>>> {
 fn compute(
     graph: &Graph,
     id: NodeId,
-    opset: i64,
+    version: i64,
     operands: &[Option<Tensor>],
     left: usize,
 ) -> Result<Vec<Tensor>, Skip> {
@@ -104,7 +118,7 @@ fn compute(
     }
     let operand_bytes: usize = operands.iter().flatten().map(Tensor::byte_len).sum();
     let bytes_max = (operand_bytes + GROWTH_BYTES_MAX).min(left);
-    eval::eval_node(node, opset, operands, bytes_max).map_err(|d| Skip(d.message))
+    eval::eval_node(node, version, operands, bytes_max).map_err(|d| Skip(d.message))
 }
 
 fn replace(graph: &mut Graph, id: NodeId, results: Vec<Tensor>) {
@@ -204,6 +218,24 @@ mod tests {
         let body = &model.functions[0].graph;
         assert_eq!((cx.report.rewrites, body.node_count()), (1, 2));
         assert!(body.constant(body.value_named("z").unwrap()).is_some());
+    }
+
+    /// The first version of LabelEncoder numbers classes, later ones have keys and values.
+    #[test]
+    fn operators_of_other_domains_have_versions_of_their_own() {
+        let mut model = Model::new(Graph::new("g"), 8, 17);
+        model.opsets.insert("ai.onnx.ml".into(), 1);
+        let words = |list: &[&'static str]| list.iter().map(|s| (*s).into()).collect::<Vec<_>>();
+        let g = &mut model.graph;
+        let x = Tensor::strings(vec![2], words(&["b", "a"])).unwrap();
+        let (x, y) = (g.add_initializer("x", x), g.add_value("y", None));
+        let node = Node { domain: "ai.onnx.ml".into(), ..Node::new("LabelEncoder", [x], [y]) };
+        g.add_node(node.with("classes_strings", Attr::Strs(words(&["a", "b"]))));
+        let z = g.add("z", onnxd_plugin_sdk::ir::ops::Neg::new(y));
+        g.mark_output(z);
+        let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
+        FoldConstants.run(&mut model, &mut cx).unwrap();
+        assert_eq!(model.graph.constant(y).unwrap().to_i64s().unwrap(), [1, 0]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod product;
 mod softmax;
 #[cfg(test)]
 mod tests;
+mod tokenizer;
 
 use crate::call::{Call, Row, raw, row, scalar};
 use crate::fault::{Fault, Outcome};
@@ -79,6 +80,7 @@ pub(crate) const ROWS: &[Row] = &[
     row("SimplifiedLayerNormalization", norm::simplified_layer_normalization),
     wide("SkipLayerNormalization", norm::skip_layer_normalization),
     wide("SkipSimplifiedLayerNormalization", norm::skip_simplified_layer_normalization),
+    own("Tokenizer", tokenizer::tokenizer),
     own("Trilu", crate::shape::trilu),
 ];
 

@@ -5,6 +5,7 @@ use crate::cells::{Cell, celled, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, numeric, slice};
+use bytes::Bytes;
 use onnxd_ir::{DataType, Tensor};
 use std::cmp::Ordering;
 
@@ -112,9 +113,10 @@ pub(super) fn unique(call: &Call) -> Outcome<Vec<Tensor>> {
     let mut perm: Vec<usize> = (0..x.rank()).filter(|a| *a != axis).collect();
     perm.insert(0, axis);
     let turned = crate::cells::transposed(&x, &perm)?;
+    let turned = turned.as_strings().map(ranks).unwrap_or(turned);
     let sorted = call.flag("sorted", true)?;
     let count = x.dims()[axis];
-    numeric!(x.dtype(), T => {
+    numeric!(turned.dtype(), T => {
         let values = slice::<T>(&turned)?;
         let run = values.len() / count.max(1);
         let row = |i: usize| &values[i * run..(i + 1) * run];
@@ -147,6 +149,14 @@ pub(super) fn unique(call: &Call) -> Outcome<Vec<Tensor>> {
             Tensor::vector(counts),
         ])
     })
+}
+
+/// Numbers that are ordered as strings are by their bytes.
+fn ranks(list: &[Bytes]) -> Tensor {
+    let mut order: Vec<&Bytes> = list.iter().collect();
+    order.sort_unstable();
+    order.dedup();
+    Tensor::vector(list.iter().map(|s| order.partition_point(|o| *o < s) as i64).collect())
 }
 
 /// Element by element; what is not a number comes last and counts as one value.

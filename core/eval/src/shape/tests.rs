@@ -1,4 +1,5 @@
-use crate::testing::{assert_near, bools, ints, reals, run, try_run, word};
+use crate::testing::{assert_near, bools, ints, reals, run, try_all, try_run, word};
+use bytes::Bytes;
 use onnxd_ir::{Attr, DataType, Tensor};
 
 fn matrix() -> Tensor {
@@ -183,4 +184,17 @@ fn distinct_values_have_one_order_with_nan_last() {
     let values: Vec<f32> = (0..60).map(|i| [nan, 2.0, -1.0, nan, 0.5][i * 7 % 5]).collect();
     let found = run("Unique", 17, &[], &[&Tensor::vector(values)]);
     assert_near(&found, &[-1.0, 0.5, 2.0, f64::NAN], 0.0);
+}
+
+#[test]
+fn distinct_strings_are_ordered_by_their_bytes() {
+    let words = |list: &[&'static str]| -> Tensor {
+        let list: Vec<Bytes> = list.iter().map(|s| Bytes::from(*s)).collect();
+        Tensor::strings(vec![list.len()], list).unwrap()
+    };
+    let x = words(&["b", "ä", "", "b", "B"]);
+    let found = try_all("Unique", 11, &[], &[Some(x)], 4).unwrap();
+    assert_eq!(found[0], words(&["", "B", "b", "ä"]));
+    let numbers: Vec<Vec<i64>> = found[1..].iter().map(|t| t.to_i64s().unwrap()).collect();
+    assert_eq!(numbers, [vec![2, 4, 0, 1], vec![2, 3, 0, 2, 1], vec![1, 1, 2, 1]]);
 }

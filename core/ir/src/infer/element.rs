@@ -2,7 +2,7 @@
 //! attributes.
 
 use super::site::Site;
-use super::{ML, learning, microsoft};
+use super::{ML, microsoft, ml};
 use crate::schema::{Param, ParamKind, ParamType};
 use crate::{Attr, DataType, Dim, Shape, ValueType};
 
@@ -43,7 +43,7 @@ fn bound_type<'a>(site: &Site<'a>, slot: usize) -> Option<&'a ValueType> {
 fn by_attribute(site: &Site<'_>, slot: usize) -> Option<DataType> {
     let number = |name: &str| DataType::from_number(i32::try_from(site.int(name, 0)).ok()?);
     if site.node.domain == ML {
-        return learning::label_type(site).filter(|_| slot == 0);
+        return ml::label_type(site).filter(|_| slot == 0);
     }
     if site.node.domain == microsoft::DOMAIN {
         return microsoft::dtype(site);

@@ -47,8 +47,15 @@ pub(super) const RULES: Rules = &[
     ("QuickGelu", same),
     ("SkipLayerNormalization", skip_normalization),
     ("SkipSimplifiedLayerNormalization", skip_normalization),
+    ("Tokenizer", tokens),
     ("Trilu", same),
 ];
+
+/// As many tokens as the longest string has.
+fn tokens(site: &Site<'_>) -> Shapes {
+    let Some(shape) = site.shape(0) else { return unknown() };
+    one([shape, &[Dim::Unknown]].concat())
+}
 
 /// Element types of outputs that no letter binds.
 pub(super) fn dtype(site: &Site<'_>) -> Option<DataType> {

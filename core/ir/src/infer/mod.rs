@@ -16,13 +16,13 @@ mod element;
 #[cfg(test)]
 mod family_tests;
 mod index;
-mod learning;
 mod linear;
 mod logic;
 mod loss;
 mod math;
 mod merge;
 mod microsoft;
+mod ml;
 mod norm;
 mod pool;
 mod quant;
@@ -120,7 +120,7 @@ const FAMILIES: &[(&str, Rules)] = &[
     ("", signal::RULES),
     ("", text::RULES),
     ("", vision::RULES),
-    (ML, learning::RULES),
+    (ML, ml::RULES),
     (microsoft::DOMAIN, microsoft::RULES),
     ("ai.onnx.preview", attention::PREVIEW),
 ];
@@ -128,8 +128,8 @@ const FAMILIES: &[(&str, Rules)] = &[
 const TYPE_FAMILIES: &[(&str, TypeRules)] = &[
     ("", control::TYPES),
     ("", sequence::TYPES),
-    (ML, learning::TYPES),
-    ("ai.onnx.preview.training", learning::TRAINING),
+    (ML, ml::TYPES),
+    ("ai.onnx.preview.training", ml::TRAINING),
 ];
 
 type Table<F> = HashMap<(&'static str, &'static str), F>;

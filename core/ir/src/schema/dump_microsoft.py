@@ -23,7 +23,7 @@ MICROSOFT = set("""
     QAttention QEmbedLayerNormalization QGemm QLinearAdd QLinearAveragePool QLinearConcat
     QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean
     QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear QuickGelu
-    SkipLayerNormalization SkipSimplifiedLayerNormalization Trilu
+    SkipLayerNormalization SkipSimplifiedLayerNormalization Tokenizer Trilu
 """.split())
 
 
