@@ -103,6 +103,9 @@ impl Entry {
     }
 }
 
+/// The origin of a value that nobody set.
+pub(crate) const DEFAULT: &str = "default";
+
 /// The value given to a key by one layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Given {
@@ -134,7 +137,7 @@ pub(crate) fn overlay<'a>(
 
 fn default_entry(row: &Row) -> Entry {
     match row.default_value() {
-        Some(value) => Entry { key: row.key, value, origin: "default".to_owned() },
+        Some(value) => Entry { key: row.key, value, origin: DEFAULT.to_owned() },
         None => Entry { key: row.key, value: Value::Null, origin: String::new() },
     }
 }

@@ -7,7 +7,7 @@ use super::special::{INC_QDQ, INC_QLINEAR};
 use crate::source::Reader;
 use crate::table::Given;
 
-const SECTION: &str = "quantization.inc.";
+pub(super) const SECTION: &str = "quantization.inc";
 const FORMAT: &str = "quantization.format";
 const OPSET: &str = "export.opset";
 /// The oldest opset in which a weight has a scale for each channel.
@@ -28,7 +28,7 @@ pub(super) fn implied(reader: &mut Reader, layer: &mut Vec<Given>) {
     let options: Vec<(&str, Value, String)> = layer
         .iter()
         .filter_map(|given| {
-            let option = given.row.key.strip_prefix(SECTION)?;
+            let option = given.row.key.strip_prefix(SECTION)?.strip_prefix('.')?;
             Some((option, given.value.clone(), given.origin.clone()))
         })
         .collect();

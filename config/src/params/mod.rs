@@ -5,15 +5,15 @@
 mod inc;
 mod ini;
 mod n2d2;
+mod passes;
 mod rows;
 mod special;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use serde_json::Value;
 
-use crate::profile::profile;
 use crate::source::{Codes, Reader};
 use crate::table::{Entry, Given, Row, overlay, sections, suggestion};
 
@@ -25,9 +25,6 @@ const CODES: Codes = Codes {
     unknown_key: Code::ParamsUnknownKey,
     bad_value: Code::ParamsBadValue,
 };
-
-/// Key of the passes that result from profile, enable and disable. Nobody sets it directly.
-const PASSES_ORDER: &str = "passes.order";
 
 /// The resolved params of one conversion.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +38,12 @@ impl Params {
     /// The rows of all keys, for help.
     pub fn rows() -> &'static [Row] {
         rows::ROWS
+    }
+
+    /// The keys that have their effect when params are resolved: they stand for others. One stands
+    /// for all keys below it.
+    pub fn read_on_resolution() -> impl Iterator<Item = &'static str> {
+        [passes::PROFILE, passes::ENABLE, passes::DISABLE, inc::SECTION].into_iter()
     }
 
     /// Overlays the defaults with files (name and text; `.toml` or `.ini`), in their order, and
@@ -71,7 +74,7 @@ impl Params {
         }
         let notes = reader.take_notes();
         reader.finish(())?;
-        let order = passes_order(&entries)?;
+        let order = passes::order(&entries)?;
         let after = entries.iter().rposition(|e| e.key.starts_with("passes."));
         entries.insert(after.map_or(entries.len(), |at| at + 1), order);
         Ok(Params { json: sections(&entries), entries, notes })
@@ -91,6 +94,12 @@ impl Params {
     /// Findings that stop nothing, such as options of N2D2 that have no effect here.
     pub fn notes(&self) -> &[Diagnostic] {
         &self.notes
+    }
+
+    /// Keys of resolved params that change nothing although they were looked at, each with what goes
+    /// on after its key and value.
+    pub fn idle(params: &Value) -> Vec<(&'static str, String)> {
+        passes::idle(params)
     }
 
     /// The value of a key; `None` if it is unset or no key.
@@ -207,22 +216,6 @@ fn check_together(reader: &mut Reader, entries: &[Entry]) {
         let what = format!("`export.input_dtypes` has {n} items, `export.input_shapes` has {m}");
         reader.bad_value(&dtypes.origin, &what);
     }
-}
-
-/// The passes of the profile, then the enabled ones; each once, and none that is disabled.
-fn passes_order(entries: &[Entry]) -> Result<Entry, Diagnostics> {
-    let of = |key: &str| entries.iter().find(|e| e.key == key).map_or(&Value::Null, |e| &e.value);
-    let name = of("passes.profile").as_str().unwrap_or_default();
-    let listed = |key: &str| -> Vec<String> {
-        let passes = of(key).as_array().into_iter().flatten();
-        passes.filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let mut left_out: HashSet<String> = listed("passes.disable").into_iter().collect();
-    let wanted = profile(name)?.into_iter().chain(listed("passes.enable"));
-    let order: Vec<Value> =
-        wanted.filter(|pass| left_out.insert(pass.clone())).map(Value::from).collect();
-    let origin = format!("profile {name}, passes.enable, passes.disable");
-    Ok(Entry { key: PASSES_ORDER, value: Value::Array(order), origin })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use onnxd_diagnostics::{nearest, shown};
 
 use crate::source::Reader;
-use crate::table::Given;
+use crate::table::{DEFAULT, Given};
 
 /// What an option of N2D2 means here.
 #[derive(Clone, Copy)]
@@ -24,6 +24,9 @@ enum Meaning {
     Refused(&'static str),
 }
 use Meaning::{Export, Flag, Key, NbBits, NoEffect, Refused, Weights};
+
+/// The key of the integers' width.
+const WIDTH: &str = "quantization.n2d2.nbbits";
 
 const TRAINING: &str = "onnxd converts trained networks and does not train";
 const NO_LOG: &str = "onnxd's report is always complete";
@@ -161,7 +164,7 @@ fn flag(reader: &mut Reader, place: &str, option: &str, text: &str) -> Option<bo
 /// A positive width asks for integers, a negative one for floating point.
 fn nbbits(reader: &mut Reader, place: &str, text: &str) -> Vec<Given> {
     let (format, detail, value) = match text.parse::<i64>() {
-        Ok(1..=16 | 32 | 64) => ("N2D2", "quantization.n2d2.nbbits", text),
+        Ok(1..=16 | 32 | 64) => ("N2D2", WIDTH, text),
         Ok(-16) => ("none", "export.float_type", "float16"),
         Ok(-32) => ("none", "export.float_type", "float32"),
         Ok(-64) => ("none", "export.float_type", "float64"),
@@ -172,6 +175,12 @@ fn nbbits(reader: &mut Reader, place: &str, text: &str) -> Vec<Given> {
         }
     };
     let mut given: Vec<Given> = reader.text(place, detail, value).into_iter().collect();
+    if format == "none" {
+        // Takes the place of a width that was asked for before.
+        let row = reader.row(WIDTH).expect("the width is a row; a test checks each");
+        let value = row.default_value().unwrap_or_default();
+        given.push(Given { row, value, origin: DEFAULT.to_owned(), implied: false });
+    }
     if let Some(format) = reader.text(place, "quantization.format", format) {
         given.push(Given { implied: true, origin: format!("nbbits in {place}"), ..format });
     }

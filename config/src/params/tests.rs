@@ -25,7 +25,9 @@ fn messages(result: Result<Params, Diagnostics>) -> Vec<String> {
 fn defaults_are_complete() {
     let params = Params::resolve(&[], &[]).unwrap();
     assert_eq!(params.entries().len(), ROWS.len() + 1);
-    assert!(params.entries().iter().all(|e| e.origin == "default" || e.key == PASSES_ORDER));
+    assert!(
+        params.entries().iter().all(|e| e.origin == "default" || e.key == super::passes::ORDER)
+    );
     let json = params.json();
     assert_eq!(json["export"]["opset"], Value::Null);
     assert_eq!(json["export"]["constant_folding"], true);
@@ -349,4 +351,12 @@ fn the_range_of_stimuli_is_a_word_or_a_number() {
     for wrong in ["stimuli-range=0", "stimuli-range=-1", "stimuli-range=most", "stimuli-range="] {
         assert!(of(wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn a_negative_width_takes_back_a_positive_one() {
+    let both = set(&["nbbits=4", "nbbits=-64"]).unwrap();
+    assert_eq!(both.get_str("quantization.format"), Some("none"));
+    assert_eq!(both.get_int("quantization.n2d2.nbbits"), Some(8));
+    assert_eq!(both.origin("quantization.n2d2.nbbits"), "default");
 }

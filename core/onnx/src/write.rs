@@ -15,8 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// The largest message that other readers of protobuf accept.
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
-/// Smaller tensors stay in the message.
-const EXTERNAL_BYTES_MIN: usize = 1024;
+
 /// Tensors from this size on are aligned for mapping, smaller ones for vector instructions.
 const PAGE_ALIGNED_BYTES_MIN: usize = 64 * 1024;
 const SMALL_ALIGNMENT: u64 = 64;
@@ -40,6 +39,8 @@ pub struct WriteOptions {
     pub external: External,
     /// Size of the message above which [`External::Auto`] chooses it.
     pub threshold_bytes: u64,
+    /// Size of the tensors that go there at least; smaller ones stay in the message.
+    pub tensor_bytes_min: u64,
     /// Offsets of tensors of at least 64 KiB are multiples of this, at least 64.
     pub alignment_bytes: u64,
 }
@@ -47,7 +48,12 @@ pub struct WriteOptions {
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
         let threshold_bytes = 1_500_000_000;
-        WriteOptions { external: External::Auto, threshold_bytes, alignment_bytes: 4096 }
+        WriteOptions {
+            external: External::Auto,
+            threshold_bytes,
+            tensor_bytes_min: 1024,
+            alignment_bytes: 4096,
+        }
     }
 }
 
@@ -142,6 +148,7 @@ struct DataFile<'a> {
     target: &'a Target,
     writer: StreamWriter,
     alignment: u64,
+    tensor_bytes_min: u64,
     /// Offsets of memory that was written already: shared tensors are written once.
     known: HashMap<(*const u8, usize), u64>,
 }
@@ -150,7 +157,8 @@ impl<'a> DataFile<'a> {
     fn new(target: &'a Target, options: &WriteOptions) -> Result<DataFile<'a>, Diagnostic> {
         let writer = create(&target.data)?;
         let alignment = options.alignment_bytes.max(SMALL_ALIGNMENT);
-        Ok(DataFile { target, writer, alignment, known: HashMap::new() })
+        let tensor_bytes_min = options.tensor_bytes_min;
+        Ok(DataFile { target, writer, alignment, tensor_bytes_min, known: HashMap::new() })
     }
 
     fn finish(self) -> Result<u64, Diagnostic> {
@@ -172,7 +180,7 @@ impl<'a> DataFile<'a> {
 impl TensorSink for DataFile<'_> {
     fn place(&mut self, tensor: &Tensor) -> Result<Placement, Diagnostic> {
         let bytes = tensor.bytes();
-        if bytes.len() < EXTERNAL_BYTES_MIN {
+        if (bytes.len() as u64) < self.tensor_bytes_min {
             return Ok(Placement::Inline);
         }
         let key = (bytes.as_ptr(), bytes.len());

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::{FileDigest, Submission};
 use prost::Message;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -61,6 +61,8 @@ pub(crate) struct State {
     pub(crate) artifacts: BTreeMap<String, Artifact>,
     pub(crate) files: Files,
     pub(crate) metrics: BTreeMap<String, f64>,
+    /// Names of the inputs that plugins mapped.
+    pub(crate) mapped: BTreeSet<String>,
     /// The thread that called `run`.
     pub(crate) thread: Option<ThreadId>,
 }
@@ -183,6 +185,11 @@ impl JobContext {
     /// The files written since they were last taken, by name.
     pub fn take_files(&mut self) -> Vec<FileDigest> {
         self.call.state().files.take()
+    }
+
+    /// The names of the inputs that plugins looked into since they were last taken.
+    pub fn take_mapped(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.call.state().mapped)
     }
 
     /// The metrics handed over since they were last taken, by key.

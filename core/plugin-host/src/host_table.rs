@@ -206,6 +206,7 @@ unsafe extern "C" fn input_map(
             Refusal::invalid(format!("the submission has no file `{}`", name.escape_debug()))
         })?;
         let id = call.tensors.map_file(path)?;
+        call.state().mapped.insert(name.to_owned());
         let bytes = call.tensors.bytes(id).unwrap_or_default();
         let view =
             abi::Bytes { struct_size, reserved: 0, ptr: bytes.as_ptr(), len: bytes.len(), id };

@@ -1,6 +1,5 @@
 //! The functions behind a plugin's table: each catches panics, turns errors into statuses, and frees what it made.
 
-use crate::calibration::Calibration;
 use crate::component::Component;
 use crate::diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use crate::frontend::Frontend;
@@ -14,6 +13,7 @@ use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use prost::Message;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -241,6 +241,7 @@ fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diagnostics> {
     let log = message::ImportLog {
         notes: imported.notes.iter().map(|d| messages::diagnostic(d, "warning")).collect(),
         metadata: imported.metadata.into_iter().collect(),
+        params_read: Some(submission.params_read(&BTreeSet::new())),
     };
     Ok(job.artifact(abi::ARTIFACT_IMPORT_LOG, &log.encode_to_vec())?)
 }
@@ -253,7 +254,9 @@ fn rewrite(
     let mut model = onnxd_onnx::decode(job.graph()?, &mut HostTensors(job))?.model;
     let passes: Vec<&dyn Pass> = passes.iter().map(AsRef::as_ref).collect();
     let total = passes.len() as u64;
-    let mut log = message::PassLog::default();
+    // Passes see no params.
+    let params_read = Some(message::ParamsRead::default());
+    let mut log = message::PassLog { params_read, ..message::PassLog::default() };
     let mut started = Instant::now();
     run_passes(&mut model, &passes, Fuel::limited(rewrites_max), &mut |report, _| {
         log.passes.push(messages::pass(report, started.elapsed().as_secs_f64()));
@@ -273,8 +276,7 @@ fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<(), Diagnos
     let mut model = onnxd_onnx::decode(graph, &mut HostTensors(submission.job()))?.model;
     // Contradictions are the host's to report.
     let _ = onnxd_ir::infer::infer(&mut model);
-    let calibration = Calibration::of(&submission, &model)?;
-    let mut cx = QuantizeContext::new(submission, calibration);
+    let mut cx = QuantizeContext::new(submission, &model)?;
     keep_freed_memory();
     quantizer.quantize(&mut model, &mut cx)?;
     give_back_freed_memory();

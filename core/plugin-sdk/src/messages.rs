@@ -105,5 +105,6 @@ pub(crate) fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
         statistics: said.statistics.clone(),
         random_samples: if cx.calibration().is_random() { cx.calibration().used() } else { 0 },
         tried: said.tried.iter().map(attempt).collect(),
+        params_read: Some(cx.params_read()),
     }
 }

@@ -3,7 +3,9 @@
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::Model;
 use crate::{Calibration, Submission};
+use onnxd_proto::onnxd as message;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -120,6 +122,8 @@ pub struct QuantizeContext {
     calibration: Calibration,
     pub(crate) said: Said,
     reported: Mutex<Reported>,
+    /// Keys of params that say what the samples are: they count where samples were used.
+    of_samples: BTreeSet<String>,
 }
 
 /// The last progress, and when the host heard of it.
@@ -131,18 +135,33 @@ struct Reported {
 }
 
 impl QuantizeContext {
-    pub(crate) fn new(submission: Submission, calibration: Calibration) -> QuantizeContext {
-        QuantizeContext {
+    pub(crate) fn new(submission: Submission, model: &Model) -> Result<Self, Diagnostics> {
+        let (calibration, of_samples) = submission.apart(|| Calibration::of(&submission, model));
+        Ok(QuantizeContext {
+            calibration: calibration?,
+            of_samples,
             submission,
-            calibration,
             said: Said::default(),
             reported: Mutex::default(),
-        }
+        })
     }
 
-    /// A resolved param by its dotted key: `param("quantization.n2d2.nbbits")`. Null if it is unset.
+    /// The params that had a say.
+    pub(crate) fn params_read(&self) -> message::ParamsRead {
+        let none = BTreeSet::new();
+        let used = self.calibration.used() > 0;
+        self.submission.params_read(if used { &self.of_samples } else { &none })
+    }
+
+    /// See [`Submission::without_effect`].
+    pub fn without_effect(&self, key: &str, why: impl Into<String>) {
+        self.submission.without_effect(key, why);
+    }
+
+    /// A resolved param by its dotted key: `param("quantization.n2d2.nbbits")`. Null if it is unset. As with
+    /// [`Submission::param`], looking at it says that its value counts.
     pub fn param(&self, key: &str) -> &Value {
-        key.split('.').fold(self.submission.params(), |at, part| &at[part])
+        self.submission.param_at(key)
     }
 
     /// A param that is a whole number.

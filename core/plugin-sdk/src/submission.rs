@@ -5,7 +5,8 @@ use crate::host::JobHandle;
 use bytes::Bytes;
 use onnxd_proto::onnxd as message;
 use serde_json::Value;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The dropped files and the resolved params of one conversion.
 pub struct Submission {
@@ -13,6 +14,10 @@ pub struct Submission {
     network: String,
     files: Vec<(String, u64)>,
     params: Value,
+    /// Dotted keys that somebody looked at; the empty one stands for all.
+    read: Mutex<BTreeSet<String>>,
+    /// Keys that were looked at in vain, and why.
+    idle: Mutex<BTreeSet<(String, String)>>,
 }
 
 impl Submission {
@@ -23,7 +28,8 @@ impl Submission {
                 .map_err(|e| Diagnostic::new(Code::PluginContract, format!("params: {e}")))?,
         };
         let files = from.files.into_iter().map(|f| (f.path, f.bytes)).collect();
-        Ok(Submission { job: Arc::new(job), network: from.network, files, params })
+        let (read, idle) = Default::default();
+        Ok(Submission { job: Arc::new(job), network: from.network, files, params, read, idle })
     }
 
     /// Path of the network file, relative to the submission's root, `/` separated.
@@ -53,13 +59,51 @@ impl Submission {
     }
 
     /// A resolved param by section and key: `param("source", "weights")`. Null if there is none.
+    ///
+    /// A param that a user set and that no component looked at is a finding of the conversion. So look at a param only
+    /// where its value counts: the seed of random numbers only if there are any.
     pub fn param(&self, section: &str, key: &str) -> &Value {
-        &self.params[section][key]
+        self.param_at(&format!("{section}.{key}"))
     }
 
-    /// All resolved params.
+    /// All resolved params. Whoever takes them all is taken to have looked at each.
     pub fn params(&self) -> &Value {
-        &self.params
+        self.param_at("")
+    }
+
+    /// A resolved param by its dotted key, or all below a section.
+    pub(crate) fn param_at(&self, key: &str) -> &Value {
+        self.reads(|read| read.insert(key.to_owned()));
+        let names = key.split('.').filter(|name| !name.is_empty());
+        names.fold(&self.params, |at, name| &at[name])
+    }
+
+    /// Says that a param, or a part of it, changes nothing although it was looked at. `why` goes on after its key and
+    /// value: "has no effect: ...", "names ..., which ...". The user hears of it if the param was set.
+    pub fn without_effect(&self, key: &str, why: impl Into<String>) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.insert((key.to_owned(), why.into()));
+    }
+
+    /// The params that somebody looked at so far, beside `others`.
+    pub(crate) fn params_read(&self, others: &BTreeSet<String>) -> message::ParamsRead {
+        let keys = self.reads(|read| read.union(others).cloned().collect());
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = idle.iter().cloned().map(|(key, why)| message::IdleParam { key, why });
+        message::ParamsRead { keys, idle: idle.collect() }
+    }
+
+    /// What `f` gives, and the keys that it looked at, which do not count as read.
+    pub(crate) fn apart<T>(&self, f: impl FnOnce() -> T) -> (T, BTreeSet<String>) {
+        let before = self.reads(std::mem::take);
+        let given = f();
+        let mut during = before;
+        self.reads(|read| std::mem::swap(read, &mut during));
+        (given, during)
+    }
+
+    fn reads<T>(&self, f: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
+        f(&mut self.read.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Reports progress (`total` 0 = unknown). To be called at least once per second of work.

@@ -27,6 +27,7 @@ mod scaling;
 #[cfg(test)]
 mod tests;
 mod unfold;
+mod unmatched;
 pub mod weight;
 mod weight_only;
 mod weighted;
@@ -43,5 +44,6 @@ pub use report::{
 };
 pub use request::{Overrides, Request, Settings};
 pub use unfold::{is_quantized, unfold};
+pub use unmatched::Unmatched;
 pub use weight_only::{Data, Ways, quantize_weights};
 pub use weighted::{Product, Weighted};

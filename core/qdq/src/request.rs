@@ -235,7 +235,7 @@ impl Request {
 }
 
 /// Whether `name` is what `glob` stands for: `*` is any text, `?` any character.
-fn fits(glob: &str, name: &str) -> bool {
+pub(crate) fn fits(glob: &str, name: &str) -> bool {
     let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
     let (mut g, mut n) = (0, 0);
     // Where the last `*` stands, and how far its text reaches.

@@ -4,8 +4,8 @@
 
 use onnxd_proto::onnxd::{
     Accumulator, Attempt, Component, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount,
-    OutputNumerics, Param, Pass, Quantization, QuantizedLayer, QuantizedTensor, Recognition,
-    Report, Skip, Stage, ValueSummary,
+    OutputNumerics, Param, Pass, PluginLine, Quantization, QuantizedLayer, QuantizedTensor,
+    Recognition, Report, Skip, Stage, ValueSummary,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -47,6 +47,10 @@ pub(crate) struct Document {
     diagnostics: Vec<Diagnostic>,
     #[serde(default)]
     metadata: Vec<String>,
+    #[serde(default)]
+    plugin_log: Vec<PluginLine>,
+    #[serde(default)]
+    plugin_log_dropped: u64,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -146,6 +150,8 @@ impl From<Report> for Document {
             numerics: r.numerics.map(Compared::from),
             diagnostics: r.diagnostics,
             metadata: r.metadata,
+            plugin_log: r.plugin_log,
+            plugin_log_dropped: r.plugin_log_dropped,
         }
     }
 }
@@ -172,6 +178,8 @@ impl From<Document> for Report {
             numerics: d.numerics.map(Numerics::from),
             diagnostics: d.diagnostics,
             metadata: d.metadata,
+            plugin_log: d.plugin_log,
+            plugin_log_dropped: d.plugin_log_dropped,
         }
     }
 }

@@ -5,6 +5,7 @@ mod auto;
 mod bound;
 mod clock;
 mod dynamic;
+mod idle;
 mod params;
 mod reload;
 mod report;
@@ -12,6 +13,7 @@ mod search;
 mod trial;
 
 pub use dynamic::quantize_dynamic;
+pub use idle::unmatched;
 pub use params::{key, method, request};
 pub use report::{quantized_already, report, saturation, written};
 pub use search::quantize;

@@ -1,5 +1,6 @@
 //! What the params of a conversion ask for.
 
+use crate::idle;
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::DataType;
@@ -13,6 +14,7 @@ use onnxd_qdq::{Overrides, Request, Settings};
 /// A type that values are not quantized to, or a rounding that the mode does not have.
 pub fn request(cx: &QuantizeContext) -> Result<Request, Diagnostic> {
     let mode = key(cx, "mode").as_str().unwrap_or("static");
+    idle::of_mode(cx, mode);
     let wanted = match key(cx, "rounding").as_str() {
         Some("adaround") if mode == "dynamic" => mode,
         Some("adaround") => "static",

@@ -1,7 +1,7 @@
 //! What a quantization did, told to the report.
 
-use crate::{bound, params};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use crate::{idle, params};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor};
 use onnxd_qdq::weight::saturating;
@@ -22,8 +22,8 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
         );
         cx.note(Diagnostic::new(Code::QuantizationLoss, text));
     }
-    let asked = [idle(cx), unmeasured(cx), computed(cx)].into_iter().flatten();
-    for note in asked.chain(done.notes) {
+    unmeasured(cx);
+    for note in done.notes {
         cx.note(note);
     }
     if !done.statistics.is_empty() {
@@ -62,70 +62,25 @@ pub fn report(done: Done, cx: &mut QuantizeContext) {
     }
 }
 
-/// That what was asked for had nothing to try, or nothing to measure on.
-fn unmeasured(cx: &QuantizeContext) -> Option<Diagnostic> {
-    let (why, help) = match params::key(cx, "mode").as_str() {
-        Some("weight_only") => ("mode weight_only has nothing to try", "Leave the param out."),
+/// Says which params had nothing to try, or nothing to measure on.
+fn unmeasured(cx: &QuantizeContext) {
+    match params::key(cx, "mode").as_str() {
+        Some("weight_only") => idle::search(cx, "mode weight_only has nothing to try"),
         Some("dynamic") if cx.calibration().is_empty() => {
-            ("there are no samples to measure on", "Drop samples, or leave the param out.")
+            idle::search(cx, "there are no samples to measure on");
         }
-        _ => return None,
-    };
-    without_effect(cx, why, help)
-}
-
-/// That what was asked for changes nothing for that reason.
-fn without_effect(cx: &QuantizeContext, why: &str, help: &'static str) -> Option<Diagnostic> {
-    let auto = params::key(cx, "accuracy").as_str() == Some("auto");
-    let bounds = bound::PARAMS.into_iter().filter(|name| !params::key(cx, name).is_null());
-    let bounds = bounds.map(|name| format!("`quantization.{name}`"));
-    let auto = auto.then(|| "`quantization.accuracy` = \"auto\"".to_owned());
-    let asked: Vec<String> = auto.into_iter().chain(bounds).collect();
-    let verb = if asked.len() > 1 { "change" } else { "changes" };
-    let text = format!("{} {verb} nothing: {why}", asked.join(" and "));
-    let note = Diagnostic::new(Code::QuantizationLoss, text).help(help);
-    (!asked.is_empty()).then_some(note)
+        _ => {}
+    }
 }
 
 /// What a model that is quantized already makes of the params.
 ///
 /// # Errors
 /// For what takes a float model.
-pub fn quantized_already(cx: &mut QuantizeContext) -> Result<(), Diagnostic> {
+pub fn quantized_already(cx: &QuantizeContext) -> Result<(), Diagnostic> {
     params::nearest_alone(cx, "takes a float model, and this one has its integers")?;
-    let why = "the model has its integers already, and keeps them";
-    if let Some(note) = without_effect(cx, why, "Drop the float model, or leave the param out.") {
-        cx.note(note);
-    }
+    idle::search(cx, "the model has its integers already, and keeps them");
     Ok(())
-}
-
-/// That products of two computed factors stay in float where they were asked for.
-fn computed(cx: &QuantizeContext) -> Option<Diagnostic> {
-    let inc = params::key(cx, "format").as_str().is_some_and(|format| format.starts_with("inc-"));
-    let why = match params::key(cx, "mode").as_str() {
-        Some("weight_only") => "mode weight_only knows weights alone",
-        Some("dynamic") => return None,
-        _ if inc => "the format has products with constant weights alone",
-        _ => return None,
-    };
-    let text = format!("`quantization.matmul_const_b_only` = false changes nothing: {why}");
-    let note = Diagnostic::new(Code::QuantizationLoss, text).help("Leave the param out.");
-    (params::key(cx, "matmul_const_b_only").as_bool() == Some(false)).then_some(note)
-}
-
-/// That operators were chosen which do not become integers.
-fn idle(cx: &QuantizeContext) -> Option<Diagnostic> {
-    let mut request = params::request(cx).ok()?;
-    let format = params::key(cx, "format").as_str().unwrap_or_default();
-    request.products_alone = format.starts_with("inc-");
-    let mode = params::key(cx, "mode").as_str().unwrap_or("static");
-    let idle = request.idle_types(mode);
-    let named = |op: &&str| format!("`{}`", shown(op));
-    let list = idle.iter().map(named).collect::<Vec<_>>().join(", ");
-    let text = format!("`op_types` names {list}: mode {mode} makes no integers of that");
-    let note = Diagnostic::new(Code::QuantizationLoss, text);
-    (!idle.is_empty()).then_some(note)
 }
 
 /// Says what ONNX Runtime will make of pairs on some processors.

@@ -31,7 +31,7 @@ impl Files for Dropped<'_> {
 
 /// Says what the network needs.
 pub fn probe(network: &str, files: &Dropped, params: &Value) -> Probe {
-    crate::probe::probe(network, files, &Options::read(params))
+    crate::probe::probe(network, files, &options(params))
 }
 
 /// Reads the network.
@@ -39,5 +39,9 @@ pub fn probe(network: &str, files: &Dropped, params: &Value) -> Probe {
 /// # Errors
 /// Everything that is wrong with the files.
 pub fn import(network: &str, files: &Dropped, params: &Value) -> Result<Imported, Diagnostics> {
-    crate::import::import(network, files, &Options::read(params), &|_, _| Ok(()))
+    crate::import::import(network, files, &options(params), &|_, _| Ok(()))
+}
+
+pub(crate) fn options(params: &Value) -> Options {
+    Options::read(|section, key| &params[section][key])
 }

@@ -22,17 +22,21 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    pub(crate) fn read(params: &Value) -> Options {
-        let source = &params["source"];
-        let flag = |key: &str| source[key].as_bool().unwrap_or(false);
+    /// Looks only at what counts: whoever looks at a param says that it has an effect.
+    pub(crate) fn read<'p>(param: impl Fn(&str, &str) -> &'p Value) -> Options {
+        let flag = |key: &str| param("source", key).as_bool().unwrap_or(false);
+        let random = flag("random");
+        let weights_ignore = !random && flag("weights_ignore");
+        let seed = (random || weights_ignore).then(|| param("source", "seed").as_u64()).flatten();
+        let weights = (!random).then(|| param("source", "weights").as_str()).flatten();
         Options {
-            weights: source["weights"].as_str().map(|path| path.trim_end_matches('/').to_owned()),
-            random: flag("random"),
-            weights_ignore: flag("weights_ignore"),
-            seed: source["seed"].as_u64().unwrap_or(1),
-            ignore_quantizers: source["quantizers"] == "ignored",
+            weights: weights.map(|path| path.trim_end_matches('/').to_owned()),
+            random,
+            weights_ignore,
+            seed: seed.unwrap_or(1),
+            ignore_quantizers: param("source", "quantizers") == "ignored",
             strict: flag("strict"),
-            dtype: match params["export"]["float_type"].as_str() {
+            dtype: match param("export", "float_type").as_str() {
                 Some("float16") => DataType::Float16,
                 Some("float64") => DataType::Double,
                 _ => DataType::Float,

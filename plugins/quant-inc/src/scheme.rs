@@ -20,6 +20,7 @@ impl Quantizer for Scheme {
         let mut request = schemes::request(cx)?;
         // Weights are `int8`, as Neural Compressor writes them.
         request.settings.exact = false;
+        schemes::unmatched(model, &request, cx);
         let recipe = schemes::key(cx, "recipe").as_str().and_then(Recipe::named);
         let recipe = recipe.unwrap_or(Recipe::Fp32Bias);
         let opset = request.opset_for(model);

@@ -28,7 +28,7 @@ impl Quantizer for N2d2 {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
         let learned = learned::has_ranges(model);
         let (inputs, range) = stimuli_range(model, cx);
-        let options = Options { inputs, range, ..options(cx)? };
+        let options = Options { inputs, range, ..options(cx, learned)? };
         refuse(cx, learned, options.inputs.is_some())?;
         let casting = match (flag(cx, "fake_quantization"), flag(cx, "implicit_casting")) {
             (true, _) => Casting::Fake,
@@ -71,7 +71,7 @@ fn flag(cx: &QuantizeContext, name: &str) -> bool {
 
 /// Whether statistics take the place of samples.
 fn is_reloaded(cx: &QuantizeContext) -> bool {
-    flag(cx, "calib_reload") || cx.flag("calibration.reload")
+    flag(cx, "calib_reload") | cx.flag("calibration.reload")
 }
 
 /// What params can ask for and this quantizer does not do.
@@ -116,23 +116,39 @@ fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), 
     Ok(())
 }
 
-fn options(cx: &QuantizeContext) -> Result<Options, Diagnostic> {
+/// Params are looked at only where they count, so that the others are told as without effect: learned
+/// ranges leave nothing to equalize, to clip or to bring to a common scale.
+fn options(cx: &QuantizeContext, learned: bool) -> Result<Options, Diagnostic> {
     let defaults = Options::default();
     let bits = cx.int(&key("nbbits")).unwrap_or(8);
     let Some(bits) = u32::try_from(bits).ok().filter(|bits| (2..=16).contains(bits)) else {
         let text = format!("`{}` is {bits}; integers have 2 to 16 bits", key("nbbits"));
         return Err(Diagnostic::new(Code::FeatureUnsupported, text));
     };
+    let asked = |name: &str| if learned { &Value::Null } else { cx.param(&key(name)) };
+    let chosen = |name: &str| asked(name).as_bool().unwrap_or(false);
+    let clipping = |name: &str, default| match learned {
+        true => default,
+        false => clipping(cx, name, default),
+    };
+    if learned {
+        // Both are done whatever is asked for.
+        for name in ["b_round_mode", "c_round_mode"] {
+            cx.param(&key(name));
+        }
+    }
+    let activations = clipping("act_clipping_mode", defaults.activations);
+    let quantile = (activations == Clipping::Quantile).then(|| cx.real(&key("act_quantile_value")));
     Ok(Options {
         bits,
         unsigned: !flag(cx, "no_unsigned"),
-        equalization: match flag(cx, "no_cle") {
+        equalization: match chosen("no_cle") {
             true => Equalization::Off,
             false => Equalization::Exact,
         },
-        weights: clipping(cx, "wt_clipping_mode", defaults.weights),
-        activations: clipping(cx, "act_clipping_mode", defaults.activations),
-        quantile: cx.real(&key("act_quantile_value")).unwrap_or(defaults.quantile),
+        weights: clipping("wt_clipping_mode", defaults.weights),
+        activations,
+        quantile: quantile.flatten().unwrap_or(defaults.quantile),
         rescaling: match cx.text(&key("act_rescaling_mode")) {
             Some("Floating-point") => Rescaling::FloatingPoint,
             Some("Fixed-point16") => Rescaling::FixedPoint16,
@@ -140,14 +156,14 @@ fn options(cx: &QuantizeContext) -> Result<Options, Diagnostic> {
             Some("Double-shift") => Rescaling::DoubleShift,
             _ => Rescaling::SingleShift,
         },
-        per_output: flag(cx, "act_rescale_per_output"),
-        branches: match cx.param(&key("tight_branches")).as_bool() {
+        per_output: chosen("act_rescale_per_output"),
+        branches: match asked("tight_branches").as_bool() {
             Some(true) => Branches::Tight,
             Some(false) => Branches::AsN2d2,
             None => Branches::Auto,
         },
         batch: cx.calibration().source_batch(),
-        round_weights: cx.text(&key("wt_round_mode")) == Some("RINTF"),
+        round_weights: learned && cx.text(&key("wt_round_mode")) == Some("RINTF"),
         threads: cx.threads(),
         ..defaults
     })

@@ -19,6 +19,7 @@ impl Quantizer for Scheme {
             return Ok(());
         }
         let request = schemes::request(cx)?;
+        schemes::unmatched(model, &request, cx);
         let mode = schemes::key(cx, "mode").as_str().unwrap_or("static").to_owned();
         let opset = match mode.as_str() {
             // Weights alone say themselves what they need.

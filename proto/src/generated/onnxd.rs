@@ -341,6 +341,23 @@ pub struct Numerics {
     #[prost(double, optional, tag = "5")]
     pub top1_agreement: ::core::option::Option<f64>,
 }
+/// A line that a plugin logged.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PluginLine {
+    /// plugin id
+    #[prost(string, tag = "1")]
+    pub plugin: ::prost::alloc::string::String,
+    /// error | warning | info
+    #[prost(string, tag = "2")]
+    pub level: ::prost::alloc::string::String,
+    /// part of the plugin that speaks
+    #[prost(string, tag = "3")]
+    pub target: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub text: ::prost::alloc::string::String,
+}
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -386,6 +403,11 @@ pub struct Report {
     pub metadata: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(message, optional, tag = "19")]
     pub quantization: ::core::option::Option<Quantization>,
+    #[prost(message, repeated, tag = "30")]
+    pub plugin_log: ::prost::alloc::vec::Vec<PluginLine>,
+    /// lines beyond what is kept
+    #[prost(uint64, tag = "31")]
+    pub plugin_log_dropped: u64,
 }
 /// One file of a submission.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -447,6 +469,29 @@ pub struct Probe {
     #[prost(bool, tag = "5")]
     pub quantized: bool,
 }
+/// The params that a component looked at. A component that sends none may have looked at all.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ParamsRead {
+    /// dotted: "source.weights"; a section stands for all below it
+    #[prost(string, repeated, tag = "1")]
+    pub keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// of these, what has no effect although somebody looked at it
+    #[prost(message, repeated, tag = "2")]
+    pub idle: ::prost::alloc::vec::Vec<IdleParam>,
+}
+/// A param, or a part of it, that changes nothing.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct IdleParam {
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// goes on after key and value: "has no effect: ...", "names `conv9`, ..."
+    #[prost(string, tag = "2")]
+    pub why: ::prost::alloc::string::String,
+}
 /// What a list of passes did.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -454,6 +499,8 @@ pub struct Probe {
 pub struct PassLog {
     #[prost(message, repeated, tag = "1")]
     pub passes: ::prost::alloc::vec::Vec<Pass>,
+    #[prost(message, optional, tag = "2")]
+    pub params_read: ::core::option::Option<ParamsRead>,
 }
 /// What a quantizer has to say besides the graph.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -484,6 +531,8 @@ pub struct QuantizeLog {
     pub random_samples: u64,
     #[prost(message, repeated, tag = "10")]
     pub tried: ::prost::alloc::vec::Vec<Attempt>,
+    #[prost(message, optional, tag = "15")]
+    pub params_read: ::core::option::Option<ParamsRead>,
 }
 /// What a front-end has to say besides the graph.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -494,6 +543,8 @@ pub struct ImportLog {
     pub notes: ::prost::alloc::vec::Vec<Diagnostic>,
     #[prost(btree_map = "string, string", tag = "2")]
     pub metadata: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    #[prost(message, optional, tag = "3")]
+    pub params_read: ::core::option::Option<ParamsRead>,
 }
 /// How sure a front-end is that a network is its own.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -679,6 +730,9 @@ pub struct ConvertRequest {
     /// with origins, for the report
     #[prost(message, repeated, tag = "10")]
     pub params: ::prost::alloc::vec::Vec<Param>,
+    /// what was looked at before the worker started
+    #[prost(message, optional, tag = "11")]
+    pub params_read: ::core::option::Option<ParamsRead>,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]

@@ -28,9 +28,10 @@ impl Asked {
     /// Nothing if data are to be used.
     pub(super) fn of(submission: &Submission) -> Option<Asked> {
         let param = |key| submission.param("calibration", key);
+        let samples = param("random").as_u64()?;
         let ends = param("random_range");
         Some(Asked {
-            samples: param("random").as_u64()?,
+            samples,
             range: ends[0].as_f64().zip(ends[1].as_f64()),
             size: param("random_size").as_u64().and_then(|n| usize::try_from(n).ok()),
             seed: param("random_seed").as_u64().unwrap_or(0),

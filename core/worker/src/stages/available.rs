@@ -12,6 +12,7 @@ const NOT_YET: &[(&str, &str, Idle)] = &[
     ("export", "input_dtypes", is_empty),
     ("export", "export_params", |v| *v != Value::Bool(false)),
     ("export", "operator_fallback", |v| v.is_null() || v == "error"),
+    ("export", "verbose", |v| *v != Value::Bool(true)),
     ("check", "labels", is_empty),
 ];
 

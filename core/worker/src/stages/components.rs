@@ -30,9 +30,9 @@ pub(super) fn verified(
 /// How much of the standard the model has to keep to. Whoever asks for implicit casts asks for types
 /// that do not fit; the quantizer's note says so.
 pub(super) fn level(session: &Session) -> verify::Level {
+    // Only that quantizer writes a graph without casts, and it says so.
     let quantizes = session.param("quantization", "format") != "none";
-    let n2d2 = session.param("quantization", "n2d2");
-    match quantizes && n2d2["implicit_casting"] == true {
+    match quantizes && session.params["quantization"]["n2d2"]["implicit_casting"] == true {
         true => verify::Level::Structure,
         false => verify::Level::Full,
     }

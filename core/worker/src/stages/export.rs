@@ -64,6 +64,10 @@ fn options(session: &Session) -> WriteOptions {
         Some("never") => options.external = External::Never,
         _ => {}
     }
+    if options.external != External::Never {
+        let bytes = session.param("export", "external_data_threshold_bytes").as_u64();
+        options.tensor_bytes_min = bytes.unwrap_or(options.tensor_bytes_min);
+    }
     options
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     let imported =
         call::import(session.loaded(&plugin), &frontend, &mut context).map_err(findings)?;
     session.graph = imported.model;
-    session.keep_files(&mut context);
+    session.keep(&mut context, imported.log.params_read.as_ref());
     for note in &imported.log.notes {
         session.note(&from_message(note), "warning");
     }

@@ -6,12 +6,14 @@ mod calibration;
 mod check;
 mod components;
 mod export;
+mod idle;
 mod import;
 mod opset;
 mod optimize;
 mod outputs;
 mod quantize;
 mod session;
+mod spoken;
 pub(crate) mod summary;
 
 pub(crate) use calibration::with_calibration;
@@ -36,5 +38,7 @@ fn run(session: &mut Session) -> Result<(), Diagnostics> {
     session.stage("optimize", optimize::optimize)?;
     session.stage("quantize", quantize::quantize)?;
     session.stage("export", export::export)?;
-    session.stage("check", check::check)
+    session.stage("check", check::check)?;
+    idle::tell(session);
+    Ok(())
 }

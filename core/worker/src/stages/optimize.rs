@@ -25,7 +25,7 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
             call::run_passes(library, &group.passes, left, &mut context).map_err(findings)?;
         rewrites += passed.log.passes.iter().map(|p| p.rewrites).sum::<u64>();
         session.report.passes.extend(passed.log.passes);
-        session.keep_files(&mut context);
+        session.keep(&mut context, passed.log.params_read.as_ref());
         if let Some(model) = passed.model {
             session.graph = model;
             // What was read to be replaced is not read any more.

@@ -16,7 +16,7 @@ pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
     let library = session.loaded(&plugin.id);
     let quantized = call::quantize(library, &quantizer, &mut context).map_err(findings)?;
     session.graph = quantized.model;
-    session.keep_files(&mut context);
+    session.keep(&mut context, quantized.log.params_read.as_ref());
     said(session, &plugin, &quantizer, quantized.log);
     components::verified(session, &plugin, &quantizer)
 }
@@ -32,7 +32,7 @@ pub(super) fn chosen(session: &Session) -> Result<Option<(PluginInfo, String)>, 
 /// As Neural Compressor's export, that for floats refuses integers, which no longer say what the
 /// floats were.
 fn float_asked(session: &Session) -> Result<(), Diagnostic> {
-    if session.param("quantization", "inc")["dtype"].as_str() != Some("fp32") {
+    if session.params["quantization"]["inc"]["dtype"].as_str() != Some("fp32") {
         return Ok(());
     }
     let mut found = None;

@@ -1,6 +1,8 @@
 //! What the stages of one conversion share.
 
 use super::export::out_dir;
+use super::idle::Looked;
+use super::spoken::Spoken;
 use super::{Events, summary};
 use bytes::Bytes;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
@@ -12,6 +14,7 @@ use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What;
 use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, PluginInfo, Report, WorkerEvent};
 use serde_json::Value;
+use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,6 +38,10 @@ pub(crate) struct Session {
     libraries: BTreeMap<String, Library>,
     threads: u32,
     events: Events,
+    /// What the conversion took notice of.
+    looked: RefCell<Looked>,
+    /// What plugins logged.
+    spoken: Spoken,
 }
 
 impl Session {
@@ -49,12 +56,16 @@ impl Session {
             params: request.params.clone(),
             ..Report::default()
         };
+        let mut looked = Looked::default();
+        looked.by_plugin(BTreeSet::new(), Some(&request.params_read.clone().unwrap_or_default()));
         Session {
             request,
             params,
             report,
             events,
             threads,
+            looked: RefCell::new(looked),
+            spoken: Spoken::default(),
             graph: Bytes::new(),
             tensors: TensorTable::new(),
             outputs: Vec::new(),
@@ -82,6 +93,7 @@ impl Session {
 
     /// Says who is in charge from now on, so that a crash can be laid at the right door.
     pub(crate) fn entered(&self, stage: &str, plugin: &str, component: &str) {
+        self.spoken.by(plugin);
         let started = message::StageStarted {
             stage: stage.into(),
             plugin: plugin.into(),
@@ -90,9 +102,16 @@ impl Session {
         (self.events)(WorkerEvent { what: Some(What::Stage(started)) });
     }
 
-    /// A param by section and key; null if there is none.
+    /// A param by section and key; null if there is none. Whoever asks says that its value counts: a param that a user
+    /// set and that nothing asked for is a finding.
     pub(crate) fn param(&self, section: &str, key: &str) -> &Value {
+        self.looked.borrow_mut().at_param(format!("{section}.{key}"));
         &self.params[section][key]
+    }
+
+    /// What was taken notice of so far.
+    pub(crate) fn looked(&self) -> RefMut<'_, Looked> {
+        self.looked.borrow_mut()
     }
 
     /// What the plugins see of the submission.
@@ -112,15 +131,22 @@ impl Session {
     pub(crate) fn context(&self, submission: &message::Submission) -> JobContext {
         let files = self.request.files.iter();
         let inputs = files.map(|f| (f.name.clone(), PathBuf::from(&f.path))).collect();
-        let events = self.events.clone();
-        let sink = move |event| events(WorkerEvent { what: Some(host_event(event)) });
+        let (events, spoken) = (self.events.clone(), self.spoken.clone());
+        let sink = move |event| {
+            if let HostEvent::Log { level, target, text } = &event {
+                spoken.log(*level, target, text);
+            }
+            events(WorkerEvent { what: Some(host_event(event)) });
+        };
         let cancel = Arc::new(AtomicBool::new(false));
         JobContext::new(submission, inputs, self.tensors.clone(), self.threads, cancel, sink)
             .with_outputs(out_dir(self))
     }
 
-    /// Adds the files that a plugin handed over to the result.
-    pub(crate) fn keep_files(&mut self, context: &mut JobContext) {
+    /// Keeps what a call left beside the graph: the files that a plugin handed over belong to the result, and what it
+    /// looked at was not given in vain.
+    pub(crate) fn keep(&mut self, context: &mut JobContext, read: Option<&message::ParamsRead>) {
+        self.looked().by_plugin(context.take_mapped(), read);
         let files = context.take_files();
         let names: BTreeSet<&str> = files.iter().map(|f| f.path.as_str()).collect();
         self.outputs.retain(|known| !names.contains(known.path.as_str()));
@@ -178,6 +204,7 @@ impl Session {
         // The model first, whoever wrote files before it.
         self.outputs.sort_by_key(|f| f.role != "model" && f.role != "external_data");
         report.outputs = self.outputs.clone();
+        self.spoken.into_report(report);
         let model = report.model.get_or_insert_default();
         model.op_counts = summary::op_counts(&self.op_counts);
         ConvertResult { report: Some(self.report), outputs: self.outputs }

@@ -18,15 +18,15 @@ use onnxd_plugin_sdk::ir::{DataType, Reals, Tensor};
 use onnxd_plugin_sdk::serde_json::{Value, json};
 
 use crate::diag::Diagnostics;
+use crate::fuzzing::options;
 use crate::import::import;
 use crate::ini::testing::Texts;
-use crate::options::Options;
 
 type File<'a> = (&'static str, &'a str);
 
 fn import_with(params: &Value, ini: &str, files: &[File]) -> Result<Imported, Diagnostics> {
     let all = [("net.ini", ini)].into_iter().chain(files.iter().copied()).collect();
-    let imported = import("net.ini", &Texts(all), &Options::read(params), &|_, _| Ok(()))?;
+    let imported = import("net.ini", &Texts(all), &options(params), &|_, _| Ok(()))?;
     let findings = verify(&imported.model, Level::Full);
     assert!(findings.0.is_empty(), "{findings}");
     Ok(imported)

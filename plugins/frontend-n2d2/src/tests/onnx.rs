@@ -27,7 +27,7 @@ fn encoded(text: &str) -> Vec<u8> {
 
 fn import_files(ini: &str, file: &str, params: &Value) -> Result<Imported, Diagnostics> {
     let files = Texts(vec![("net.ini", ini.as_bytes().to_vec()), ("net.onnx", encoded(file))]);
-    let imported = import("net.ini", &files, &Options::read(params), &|_, _| Ok(()))?;
+    let imported = import("net.ini", &files, &options(params), &|_, _| Ok(()))?;
     let findings = verify(&imported.model, Level::Full);
     assert!(findings.0.is_empty(), "{findings}\n{}", print_model(&imported.model));
     Ok(imported)
@@ -216,7 +216,7 @@ fn files_are_waited_for() {
     let ini = format!("{ENV}{ONNX}");
     let needs = |files: Vec<(&'static str, Vec<u8>)>| {
         let files = [("n/net.ini", ini.clone().into_bytes())].into_iter().chain(files).collect();
-        let probe = probe("n/net.ini", &Texts(files), &Options::read(&json!({})));
+        let probe = probe("n/net.ini", &Texts(files), &options(&json!({})));
         let need = |n: onnxd_plugin_sdk::Need| (n.path, n.found_as.len());
         probe.needs.into_iter().map(need).collect::<Vec<_>>()
     };

@@ -6,7 +6,7 @@ use super::*;
 use crate::probe::probe;
 
 fn probed(params: &Value, files: &[File]) -> Probe {
-    probe("n/net.ini", &Texts(files.to_vec()), &Options::read(params))
+    probe("n/net.ini", &Texts(files.to_vec()), &options(params))
 }
 
 /// Paths that are missing and that are there.

@@ -1,0 +1,256 @@
+//! What was given and changed nothing: params that nobody looked at, and files whose names promise a part that files of
+//! other names play. Both look like success unless somebody says so.
+
+use super::session::Session;
+use onnxd_diagnostics::{Code, Diagnostic, nearest, shown};
+use onnxd_proto::onnxd::{IdleParam, Param, ParamsRead};
+use std::collections::BTreeSet;
+
+/// The origin of a param that nobody set.
+const UNSET: &str = "default";
+
+/// What a conversion took notice of.
+#[derive(Debug, Default)]
+pub(crate) struct Looked {
+    /// Dotted keys; one stands for all below it.
+    params: BTreeSet<String>,
+    /// A plugin does not tell what it looks at.
+    at_all_params: bool,
+    /// What was looked at in vain.
+    idle: Vec<IdleParam>,
+    files: BTreeSet<String>,
+}
+
+impl Looked {
+    pub(crate) fn at_param(&mut self, key: String) {
+        self.params.insert(key);
+    }
+
+    /// What a plugin mapped, and the params that it read; one that does not say may have read all.
+    pub(crate) fn by_plugin(&mut self, files: BTreeSet<String>, params: Option<&ParamsRead>) {
+        self.files.extend(files);
+        match params {
+            // The empty key stands for all of them.
+            Some(read) if !read.keys.iter().any(String::is_empty) => {
+                self.params.extend(read.keys.iter().cloned());
+                self.idle.extend(read.idle.iter().cloned());
+            }
+            _ => self.at_all_params = true,
+        }
+    }
+
+    fn has_param(&self, key: &str) -> bool {
+        let within = |long: &str, short: &str| {
+            long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        self.at_all_params || self.params.iter().any(|seen| within(key, seen) || within(seen, key))
+    }
+}
+
+/// Adds what had no effect to the findings.
+pub(crate) fn tell(session: &mut Session) {
+    let set = session.request.params.iter().filter(|p| p.origin != UNSET);
+    let mut found: Vec<Diagnostic> = set.flat_map(|param| idle(session, param)).collect();
+    found.extend(misnamed(session));
+    for finding in found {
+        session.note(&finding, "error");
+    }
+}
+
+/// Who had a say in the conversion.
+fn who(session: &Session) -> String {
+    let frontend = session.report.recognition.as_ref().map_or("", |r| r.frontend.as_str());
+    match &session.report.quantization {
+        None => format!("front-end `{frontend}`, no quantization"),
+        Some(done) => {
+            let mode = session.params["quantization"]["mode"].as_str().unwrap_or_default();
+            format!("front-end `{frontend}`, quantizer `{}`, mode {mode}", done.quantizer)
+        }
+    }
+}
+
+/// What of a param had no effect, and why.
+fn idle(session: &Session, param: &Param) -> Vec<Diagnostic> {
+    let looked = session.looked();
+    let mut why: Vec<String> =
+        looked.idle.iter().filter(|i| i.key == param.key).map(|i| i.why.clone()).collect();
+    if why.is_empty() && !looked.has_param(&param.key) {
+        why.push(format!("has no effect in this conversion ({})", who(session)));
+    }
+    let (key, origin) = (&param.key, shown(&param.origin));
+    let value = shown(&param.value).replace("\\\"", "\"");
+    let told = why.into_iter().map(|why| {
+        let text = format!("`{key}` = {value} ({origin}) {why}");
+        Diagnostic::new(Code::ParamsWithoutEffect, text)
+    });
+    told.collect()
+}
+
+/// A part that a file plays by its name.
+struct Role {
+    /// Stems that are taken for its own, misspelt or not.
+    stems: &'static [&'static str],
+    endings: &'static [&'static str],
+    /// What is read, and from where.
+    read: &'static str,
+}
+
+const ROLES: [Role; 3] = [
+    Role {
+        stems: &["params", "parameters"],
+        endings: &["", "toml", "ini", "txt", "yaml", "yml", "json", "cfg", "conf"],
+        read: "params are read from `params.toml` or `params.ini` beside the network",
+    },
+    Role {
+        stems: &["calib", "calibration"],
+        endings: &["npz", "npy", "zip", "csv", "txt", "bin", "h5", "pt", "pkl"],
+        read: "calibration data are read from `calib.npz` or the folder `calib`, or from where \
+               `calibration.data` says",
+    },
+    Role {
+        stems: &["inputs", "outputs"],
+        endings: &["npz", "npy", "zip", "csv", "txt", "bin", "pb"],
+        read: "references are read from `inputs.npz` and `outputs.npz` beside the network, or from \
+               where `check.inputs` and `check.outputs` say",
+    },
+];
+
+/// Files under names that are read, wherever the rules for them look.
+const NAMES: [&str; 4] = ["calib.npz", "calibration.json", "inputs.npz", "outputs.npz"];
+
+/// Files that nothing read, under a name that is nearly one which is.
+fn misnamed(session: &Session) -> Vec<Diagnostic> {
+    let looked = session.looked();
+    let names: Vec<&str> = session.request.files.iter().map(|f| f.name.as_str()).collect();
+    let unread = names.iter().filter(|name| !looked.files.contains(**name));
+    let mut told = BTreeSet::new();
+    let found = unread.filter_map(|name| {
+        let (what, read) = near_miss(name, &session.request.network, &names)?;
+        told.insert(what.clone()).then(|| {
+            let text = format!("`{}` was not read: {read}", shown(&what));
+            Diagnostic::new(Code::FileNotRead, text)
+        })
+    });
+    found.collect()
+}
+
+/// The file or folder that was probably meant to be read, and what is read.
+fn near_miss(name: &str, network: &str, all: &[&str]) -> Option<(String, String)> {
+    let folder = network.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let inner = match folder {
+        "" => name,
+        folder => name.strip_prefix(folder)?.strip_prefix('/')?,
+    };
+    if name == network || NAMES.contains(&inner) {
+        return None;
+    }
+    if let Some((top, _)) = inner.split_once('/') {
+        let near = top != "calib" && nearest(top, ROLES[1].stems.iter().copied()).is_some();
+        let whole = &name[..name.len() - inner.len() + top.len()];
+        return near.then(|| (format!("{whole}/"), ROLES[1].read.to_owned()));
+    }
+    let stem = network.rsplit('/').next().and_then(|n| Some(n.rsplit_once('.')?.0));
+    let is = |base: &str, name: &str| base.eq_ignore_ascii_case(name);
+    let own = |base: &str| {
+        let named = |ending| stem.is_some_and(|stem| is(base, &format!("{stem}.params.{ending}")));
+        named("toml") || named("ini")
+    };
+    if own(inner) {
+        return None;
+    }
+    if is(inner, "params.toml") || is(inner, "params.ini") {
+        let first = all.iter().find(|n| own(n.rsplit('/').next().unwrap_or(n)))?;
+        return Some((name.to_owned(), format!("`{}` is read instead", shown(first))));
+    }
+    let (stem, ending) = inner.rsplit_once('.').unwrap_or((inner, ""));
+    let word = stem.rsplit('.').next().unwrap_or(stem);
+    let ending = ending.to_lowercase();
+    let fits = |role: &&Role| {
+        role.endings.contains(&ending.as_str())
+            && nearest(word, role.stems.iter().copied()).is_some()
+    };
+    ROLES.iter().find(fits).map(|role| (name.to_owned(), role.read.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_of_names_that_are_read() {
+        let of = |name: &str| near_miss(name, "net.onnx", &[name]).map(|(what, _)| what);
+        for name in [
+            "params.txt",
+            "param.toml",
+            "params.yaml",
+            "parms.ini",
+            "PARAMS",
+            "net.params.yml",
+            "other.params.toml",
+            "parameters.json",
+            "calib.npy",
+            "calibration.npz",
+            "input.npz",
+            "output.npz",
+            "inputs.npy",
+            "outputs.npy",
+        ] {
+            assert_eq!(of(name).as_deref(), Some(name), "{name}");
+        }
+        assert_eq!(of("calibration/1.png").as_deref(), Some("calibration/"));
+        for name in [
+            "params.toml",
+            "Params.toml",
+            "net.params.ini",
+            "calib.npz",
+            "calib/1.png",
+            "calibration.json",
+            "inputs.npz",
+            "outputs.npz",
+            "README.md",
+            "weights/params.txt",
+            "block.ini",
+            "net.data",
+            "labels.txt",
+            "report.txt",
+            "input.png",
+            "test.npz",
+            "format.txt",
+        ] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_count_beside_the_network() {
+        let of = |name: &str| near_miss(name, "a/net.ini", &[name]).map(|(what, _)| what);
+        assert_eq!(of("a/params.txt").as_deref(), Some("a/params.txt"));
+        assert_eq!(of("a/calibs/1.png").as_deref(), Some("a/calibs/"));
+        assert_eq!(of("params.txt"), None);
+    }
+
+    #[test]
+    fn params_of_the_network_displace_those_of_the_folder() {
+        let all = ["net.onnx", "net.params.toml", "params.toml"];
+        let (what, why) = near_miss("params.toml", "net.onnx", &all).unwrap();
+        assert_eq!(
+            (what.as_str(), why.as_str()),
+            ("params.toml", "`net.params.toml` is read instead")
+        );
+        assert_eq!(near_miss("params.toml", "net.onnx", &["net.onnx", "params.toml"]), None);
+    }
+
+    #[test]
+    fn a_key_stands_for_what_is_below_it() {
+        let mut looked = Looked::default();
+        looked.at_param("quantization.inc".into());
+        looked.at_param("quantization.overrides.conv1".into());
+        assert!(looked.has_param("quantization.inc.dtype"));
+        assert!(looked.has_param("quantization.overrides"));
+        assert!(!looked.has_param("quantization.incidental"));
+        looked.by_plugin(BTreeSet::new(), Some(&ParamsRead::default()));
+        assert!(!looked.has_param("job.name"));
+        looked.by_plugin(BTreeSet::new(), None);
+        assert!(looked.has_param("job.name"));
+    }
+}

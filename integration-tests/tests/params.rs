@@ -1,0 +1,250 @@
+//! Every param in five kinds of conversions: it counts, or a finding names it, or it is refused. And files that are not
+//! read although their names say that they should be.
+
+use onnxd_integration_tests::{converted, folder_with};
+use onnxd_ir::{Model, Tensor, text};
+use onnxd_onnx::{WriteOptions, write_model};
+use rayon::prelude::*;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+const TABLE: &str = include_str!("params/counts.txt");
+
+const NETWORK: &str = "
+net (float[N,2,6,6] x) => (float[N,5] y)
+<float[4,2,3,3] w1, float[64,5] w2>
+{
+  c1 = Conv<kernel_shape = [3, 3]>(x, w1)
+  r1 = Relu(c1)
+  f1 = Flatten(r1)
+  y = MatMul(f1, w2)
+}";
+
+const N2D2: &str = "DefaultModel=Frame
+[sp]
+SizeX=6
+SizeY=6
+NbChannels=2
+[conv1]
+Input=sp
+Type=Conv
+KernelSize=3
+NbOutputs=4
+ActivationFunction=Rectifier
+[fc]
+Input=conv1
+Type=Fc
+NbOutputs=5
+ActivationFunction=Linear
+[fc.Target]
+";
+
+/// A kind of conversion, in the order of the table's columns.
+struct Way {
+    files: &'static [&'static str],
+    sets: &'static [&'static str],
+    frontend: &'static str,
+    output: &'static str,
+}
+
+const WAYS: [Way; 5] = [
+    Way { files: &["net.onnx"], sets: &[], frontend: "onnx", output: "y" },
+    Way {
+        files: &["net.onnx", "calib.npz"],
+        sets: &["quantization.format=QDQ"],
+        frontend: "onnx",
+        output: "y",
+    },
+    Way {
+        files: &["net.onnx"],
+        sets: &["quantization.format=QDQ", "quantization.mode=weight_only"],
+        frontend: "onnx",
+        output: "y",
+    },
+    Way { files: &["net.ini"], sets: &["source.random=true"], frontend: "n2d2", output: "fc" },
+    Way {
+        files: &["net.ini", "calib.npz"],
+        sets: &["source.random=true", "nbbits=8"],
+        frontend: "n2d2",
+        output: "fc",
+    },
+];
+
+/// Params that make another conversion of it, or keep others from counting; each is set alone.
+const ALONE: [&str; 9] = [
+    "export.dynamic_axes",
+    "passes.profile",
+    "quantization.format",
+    "quantization.mode",
+    "quantization.inc.",
+    "quantization.rounding",
+    "calibration.random",
+    "calibration.data",
+    "check.",
+];
+
+struct Row {
+    key: &'static str,
+    value: &'static str,
+    cells: Vec<&'static str>,
+}
+
+fn rows() -> Vec<Row> {
+    let lines = TABLE.lines().filter(|l| !l.starts_with('#'));
+    let row = |line: &'static str| {
+        let (set, cells) = line.split_once(" | ").expect("a row has cells");
+        let (key, value) = set.split_once(" = ").expect("a row has a value");
+        let cells: Vec<_> = cells.split_whitespace().collect();
+        assert_eq!(cells.len(), WAYS.len(), "{line}");
+        Row { key, value: value.trim(), cells }
+    };
+    lines.map(row).collect()
+}
+
+fn values(count: usize) -> Vec<f32> {
+    (0..count).map(|i| (i * 7919 % 2003) as f32 / 1001.0 - 1.0).collect()
+}
+
+fn prepared() -> TempDir {
+    let folder = folder_with(&[
+        "libonnxd_frontend_onnx.so",
+        "libonnxd_frontend_n2d2.so",
+        "libonnxd_passes_cleanup.so",
+        "libonnxd_passes_fusion.so",
+        "libonnxd_quant_onnx.so",
+        "libonnxd_quant_inc.so",
+        "libonnxd_quant_n2d2.so",
+    ]);
+    let mut graph = text::parse_graph(NETWORK).unwrap();
+    for (name, dims) in [("w1", vec![4, 2, 3, 3]), ("w2", vec![64, 5])] {
+        let v = graph.value_named(name).unwrap();
+        let data = values(dims.iter().product());
+        graph.set_initializer(v, Some(Tensor::from_vec(dims, data)));
+    }
+    let at = folder.path();
+    write_model(&Model::new(graph, 8, 17), &at.join("net.onnx"), &WriteOptions::default()).unwrap();
+    fs::write(at.join("net.ini"), N2D2).unwrap();
+    let samples = Tensor::from_vec(vec![8, 2, 6, 6], values(8 * 72));
+    onnxd_arrays::write(&at.join("calib.npz"), &vec![("x".into(), samples)]).unwrap();
+    folder
+}
+
+/// Exit status, standard error and report of a conversion with these params beside the way's own.
+fn with(folder: &Path, out: &str, way: &Way, params: &[&Row]) -> (i32, String, Value) {
+    let set = |row: &&Row| {
+        let value = row.value.replace("@frontend", way.frontend).replace("@output", way.output);
+        format!("{}={value}", row.key)
+    };
+    let sets: Vec<String> = params.iter().map(set).collect();
+    let sets: Vec<&str> = way.sets.iter().copied().chain(sets.iter().map(String::as_str)).collect();
+    converted(folder, out, way.files, &sets)
+}
+
+/// The params that are told to have no effect.
+fn idle(report: &Value) -> BTreeSet<String> {
+    let found = report["diagnostics"].as_array().into_iter().flatten();
+    let found = found.filter(|d| d["code"] == "N0111" && d["severity"] == "error");
+    let key = |d: &Value| d["message"].as_str().unwrap().split('`').nth(1).unwrap().to_owned();
+    found.map(key).collect()
+}
+
+#[test]
+fn every_param_counts_or_is_told() {
+    let folder = prepared();
+    let (folder, rows) = (folder.path(), rows());
+    let (_, stderr, report) = with(folder, "all", &WAYS[0], &[]);
+    let known = report["params"].as_array().expect(&stderr).iter();
+    let known: Vec<&str> = known.map(|p| p["key"].as_str().unwrap()).collect();
+    let listed: BTreeSet<&str> = rows.iter().map(|r| r.key).collect();
+    let missing: Vec<_> =
+        known.iter().filter(|k| **k != "passes.order" && !listed.contains(**k)).collect();
+    assert!(missing.is_empty(), "counts.txt lacks {missing:?}");
+    let wrong: Vec<String> =
+        (0..WAYS.len()).into_par_iter().flat_map_iter(|at| wrong(folder, at, &rows)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Cells of a column that are not what the program does.
+fn wrong(folder: &Path, at: usize, rows: &[Row]) -> Vec<String> {
+    let way = &WAYS[at];
+    let alone = |row: &&Row| ALONE.iter().any(|key| row.key.starts_with(key));
+    let all = |cell: &str| rows.iter().filter(|r| r.cells[at] == cell && !alone(r)).collect();
+    let mut groups: Vec<Vec<&Row>> = vec![all("x"), all("-")];
+    let refused = |row: &&Row| !["x", "-"].contains(&row.cells[at]);
+    groups.extend(rows.iter().filter(|r| alone(r) || refused(r)).map(|row| vec![row]));
+    let done = groups.par_iter().enumerate().flat_map_iter(|(i, group)| {
+        let (status, stderr, report) = with(folder, &format!("out-{at}-{i}"), way, group);
+        let idle = idle(&report);
+        group.iter().filter_map(move |row| {
+            let is = match (status, idle.contains(row.key)) {
+                (0 | 1, true) => "-",
+                (0 | 1, false) => "x",
+                _ => stderr.get(..5).unwrap_or_default(),
+            };
+            let cell = row.cells[at];
+            (is != cell).then(|| format!("{} in column {at}: {is}, not {cell}\n{stderr}", row.key))
+        })
+    });
+    done.collect()
+}
+
+#[test]
+fn names_that_match_nothing_are_told_with_the_nearest() {
+    let folder = prepared();
+    let sets = [
+        "quantization.format=QDQ",
+        "quantization.exclude=[\"c1\", \"c2\"]",
+        "quantization.op_types=Conv,MatMull",
+        "passes.disable=fuse-pads",
+    ];
+    let files = ["net.onnx", "calib.npz"];
+    let (status, stderr, _) = converted(folder.path(), "out", &files, &sets);
+    assert_eq!(status, 1, "{stderr}");
+    for words in [
+        "names `c2`, and the model has no such node; nodes that it has: `c1`",
+        "names `MatMull`, and the model has no such operator; operators that it has: `MatMul`",
+        "names `fuse-pads`, which does not run in the profile default; did you mean `fuse-pad`?",
+    ] {
+        assert!(stderr.contains(words), "{words}: {stderr}");
+    }
+    assert!(!stderr.contains("names `c1`") && !stderr.contains("names `Conv`"), "{stderr}");
+}
+
+#[test]
+fn files_that_nearly_have_a_name_that_is_read_are_told() {
+    let folder = prepared();
+    let drop = folder.path().join("drop");
+    fs::create_dir(&drop).unwrap();
+    fs::copy(folder.path().join("net.onnx"), drop.join("net.onnx")).unwrap();
+    let misses =
+        ["params.txt", "param.toml", "params.yaml", "calib.npy", "input.npz", "output.npz"];
+    for name in misses.iter().chain(&["README.md", "params.toml"]) {
+        fs::write(drop.join(name), "").unwrap();
+    }
+    let (status, stderr, _) = converted(folder.path(), "out", &["drop"], &[]);
+    assert_eq!(status, 1, "{stderr}");
+    for name in misses {
+        assert!(
+            stderr.contains(&format!("N0112 input: `{name}` was not read")),
+            "{name}: {stderr}"
+        );
+    }
+    assert_eq!(stderr.matches("N0112").count(), misses.len(), "{stderr}");
+}
+
+#[test]
+fn where_weights_go_is_decided_by_their_size() {
+    let folder = prepared();
+    let sizes = ["100000", "1000", "16"].map(|bytes| {
+        let threshold = format!("export.external_data_threshold_bytes={bytes}");
+        let sets = ["export.external_data=always", &threshold];
+        let (status, stderr, _) = converted(folder.path(), bytes, &["net.onnx"], &sets);
+        assert_eq!(status, 0, "{stderr}");
+        let data = folder.path().join(bytes).join("model.onnx.data");
+        fs::metadata(data).map_or(0, |m| m.len())
+    });
+    assert!(sizes[0] == 0 && 0 < sizes[1] && sizes[1] < sizes[2], "{sizes:?}");
+}
