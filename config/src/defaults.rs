@@ -70,7 +70,8 @@ impl Environment {
         })
     }
 
-    fn plugin_dirs(&self) -> Vec<PathBuf> {
+    /// The built-in folders for plugins, the program's own first.
+    pub fn plugin_dirs(&self) -> Vec<PathBuf> {
         let beside = self.program_dir.clone();
         beside.into_iter().chain([PathBuf::from("/usr/lib/onnxd/plugins")]).collect()
     }
@@ -100,7 +101,6 @@ impl Environment {
                 let parallel = of("worker.parallel_max").as_u64().unwrap_or(1).max(1);
                 json!((self.cores as u64 / parallel).max(1))
             }
-            "plugins.path" => self.plugin_dirs().into_iter().map(path).collect(),
             _ => return None,
         })
     }

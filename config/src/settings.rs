@@ -129,9 +129,10 @@ settings! {
     }
     /// Which plugins are loaded.
     plugins: Plugins {
-        /// Folders that are searched for plugins, in this order.
-        path: Vec<PathBuf> = List(&Path),
-            computed "the program's own folder, then /usr/lib/onnxd/plugins";
+        /// Folders that are searched for plugins, in this order, before the built-in ones.
+        path: Vec<PathBuf> = List(&Path), [];
+        /// Search the built-in folders, too: the program's own, then `/usr/lib/onnxd/plugins`.
+        builtin: bool = Bool, true;
         /// Ids of plugins that are not used.
         disable: Vec<String> = List(&Text), [];
     }

@@ -62,7 +62,8 @@ fn defaults_of_a_service_and_of_a_user() {
     assert_eq!(s.worker.confine, Confine::BestEffort);
     assert_eq!((s.log.level, s.log.format), (Level::Info, LogFormat::Auto));
     let places = ["/usr/bin", "/usr/lib/onnxd/plugins"].map(PathBuf::from);
-    assert_eq!(s.plugins.path, places);
+    assert_eq!(service().plugin_dirs(), places);
+    assert!(s.plugins.path.is_empty() && s.plugins.builtin);
 
     let mut user = Environment { cores: 1, current_dir: "/work".into(), ..Default::default() };
     user.vars.insert("HOME".into(), "/home/eva".into());

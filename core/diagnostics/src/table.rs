@@ -35,6 +35,8 @@ diagnostics! {
     "N0108" SymlinkRefused Input "Copy the file itself; symbolic links are not followed out of a submission.";
     "N0109" ComponentUnknown Input "`onnxd plugins list` shows the components that are installed.";
     "N0110" SubmissionTooLarge Input "Raise the limit named in the message, or drop a smaller submission.";
+    "N0111" ParamsWithoutEffect Input "Leave the param out, or choose the front-end, format or mode that it is for.";
+    "N0112" FileNotRead Input "Rename the file to what is read, or take it away.";
     // 02: the network as its author wrote it
     "N0201" SourceSyntax Input "Correct the file at the place named.";
     "N0202" SourceTruncated Input "The file ends early; copy it again completely.";
@@ -70,6 +72,7 @@ diagnostics! {
     "N0404" PluginFailed Internal "The plugin named reported a failure.";
     "N0405" PluginHung Internal "The plugin named did not return in time and was stopped.";
     "N0406" PluginContract Internal "The plugin broke the rules of the plugin interface; report it to its author.";
+    "N0407" FrontendMissing Environment "Put the plugins beside the program, or name their folder in `plugins.path`; `onnxd plugins list` shows what is there.";
     // 05: ONNX models
     "N0501" OnnxMalformed Input "The file is not a valid ONNX protobuf; export or copy it again.";
     "N0502" OnnxInvalid Input "The model breaks the ONNX standard at the node named; export it again.";

@@ -5,9 +5,11 @@
 
 use crate::inspect::refused;
 use onnxd_diagnostics::Diagnostic;
+use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::PluginInfo;
 use std::collections::BTreeMap;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +26,9 @@ pub enum Folder {
 }
 
 impl Folder {
-    fn path(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         match self {
             Folder::Program(path) | Folder::Plugins(path) => path,
         }
@@ -45,6 +49,8 @@ pub struct Discovery {
     pub libraries: Vec<PathBuf>,
     /// Files that were left out, and why.
     pub refused: Vec<Diagnostic>,
+    /// Libraries that are no plugins, and whose names do not say so: plugins may need them.
+    pub bystanders: Vec<PathBuf>,
 }
 
 /// A plugin that is not used because another one with the same id comes first.
@@ -77,6 +83,9 @@ pub fn discover(folders: &[Folder]) -> Discovery {
             let path = folder.path().join(name);
             match trusted(&path) {
                 Ok(path) if found.libraries.contains(&path) => {}
+                Ok(path) if matches!(folder, Folder::Plugins(_)) && is_bystander(&path) => {
+                    found.bystanders.push(path);
+                }
                 Ok(path) => found.libraries.push(path),
                 Err(refusal) => found.refused.push(refusal),
             }
@@ -115,6 +124,42 @@ fn names(folder: &Folder) -> std::io::Result<Vec<String>> {
     names.sort();
     Ok(names)
 }
+
+/// Whether a file is a library without a word of the plugin's symbol. It cannot be a plugin then,
+/// not even a broken one; what has the word, or is no library at all, is left to the inspection.
+fn is_bystander(path: &Path) -> bool {
+    fn scan(path: &Path) -> std::io::Result<bool> {
+        let mut file = File::open(path)?;
+        let mut magic = [0; ELF.len()];
+        file.read_exact(&mut magic)?;
+        if magic != *ELF {
+            return Ok(false);
+        }
+        let symbol = memchr::memmem::Finder::new(abi::PLUGIN_SYMBOL);
+        let (mut window, mut kept) = (vec![0; SCANNED_BYTES], 0);
+        loop {
+            let read = file.read(&mut window[kept..])?;
+            let known = &window[..kept + read];
+            if symbol.find(known).is_some() {
+                return Ok(false);
+            }
+            if read == 0 {
+                return Ok(true);
+            }
+            // The word may begin at the end of this piece.
+            let end = known.len();
+            kept = abi::PLUGIN_SYMBOL.len().min(end);
+            window.copy_within(end - kept..end, 0);
+        }
+    }
+    // Whoever cannot read it now is told when it is opened.
+    scan(path).unwrap_or(false)
+}
+
+/// How files of libraries begin.
+const ELF: &[u8; 4] = b"\x7fELF";
+/// Bytes of a file that are looked at at once.
+const SCANNED_BYTES: usize = 1 << 20;
 
 /// The file behind a candidate's path, if nobody but its owner can have written it.
 fn trusted(path: &Path) -> Result<PathBuf, Diagnostic> {
@@ -186,6 +231,28 @@ mod tests {
         let expected = [a.join("libonnxd_z.so"), b.join("one.so"), b.join("two.so")];
         assert_eq!(found.libraries, expected);
         assert_eq!(found.refused, []);
+    }
+
+    #[test]
+    fn a_library_that_no_plugin_is_stands_by() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let library = |name: &str, words: &[u8], padding: usize| {
+            let bytes = [ELF.as_slice(), &vec![0; padding], words].concat();
+            fs::write(folder.join(name), bytes).unwrap();
+        };
+        library("libdep.so", b"some_symbol", 3 * SCANNED_BYTES);
+        // The word lies across the border of two pieces.
+        library("plugin.so", abi::PLUGIN_SYMBOL.as_bytes(), SCANNED_BYTES - 7);
+        fs::write(folder.join("text.so"), "no library").unwrap();
+        fs::write(folder.join("empty.so"), "").unwrap();
+        let found = discover(&[Folder::Plugins(folder.clone())]);
+        assert_eq!(found.bystanders, [folder.join("libdep.so")]);
+        let left: Vec<_> = ["empty.so", "plugin.so", "text.so"].map(|n| folder.join(n)).into();
+        assert_eq!(found.libraries, left);
+        library("libonnxd_none.so", b"some_symbol", 0);
+        let beside = discover(&[Folder::Program(folder.clone())]);
+        assert_eq!(beside.libraries, [folder.join("libonnxd_none.so")]);
     }
 
     #[test]

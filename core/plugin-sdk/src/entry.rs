@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Instant;
 
 /// What [`crate::export_plugin!`] says about a plugin.
@@ -36,6 +36,7 @@ enum Instance {
 /// # Safety
 /// `host` is null or points to a host table that lives as long as the process.
 pub unsafe fn entry(host: *const abi::Host, plugin: &'static abi::Plugin) -> *const abi::Plugin {
+    remember_places();
     // SAFETY: as the caller promises.
     match unsafe { host::install(host) } {
         true => plugin,
@@ -324,13 +325,32 @@ fn fail(err: *mut abi::ErrorBuffer, found: &Diagnostics) -> abi::Status {
     }
 }
 
+/// Where the last panic began, as only the hook is told.
+static PANICKED_AT: Mutex<Option<String>> = Mutex::new(None);
+
+/// Has every panic of this plugin, in any thread, leave its place; the library has a hook of its own.
+fn remember_places() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let mut place = PANICKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+            *place = info.location().map(ToString::to_string);
+            drop(place);
+            before(info);
+        }));
+    });
+}
+
 fn panicked(err: *mut abi::ErrorBuffer, panic: &(dyn std::any::Any + Send)) -> abi::Status {
+    let place = PANICKED_AT.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let place = place.map(|place| format!(" at {place}")).unwrap_or_default();
     let text = panic
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no message");
-    write(err, &format!("panic: {text}"));
+    write(err, &format!("panic{place}: {text}"));
     abi::INTERNAL
 }
 

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::failure::line;
 use super::progress::Progress;
 use super::scratch::Scratch;
-use super::{Ended, out};
+use super::{Ended, logged, out};
 use crate::conversion::attempt::listed;
 use crate::conversion::probe::{choose, probe};
 use crate::conversion::publish::{own_naming, prepare};
@@ -52,6 +52,9 @@ pub(crate) struct Convert {
     /// Stops rewriting after N rewrites, to find the one that breaks a network.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     stop_after_rewrite: u64,
+    /// Shows what plugins log as information, beside their errors and warnings.
+    #[arg(long, short)]
+    verbose: bool,
     /// Prints report.json instead of the receipt.
     #[arg(long)]
     json: bool,
@@ -106,6 +109,7 @@ impl Convert {
         stop: &'a Stop,
     ) -> Result<(Work<'a>, Submission), Diagnostics> {
         let plugins = context.plugins()?;
+        plugins.has_frontend()?;
         let ours = |file: &Path| target.wrote(file);
         let submission = Submission::from_paths(&self.paths, &plugins, &ours)?;
         let params = submission.params(self.params.as_deref(), &self.set)?;
@@ -154,7 +158,10 @@ impl Convert {
         let attempt = Attempt::start(&work.context.launcher, &work.context.settings, order)?;
         work.stop.watch(attempt.killer());
         let mut progress = Progress::new();
-        Ok(attempt.finish(|event| progress.event(event)))
+        Ok(attempt.finish(|event| {
+            progress.event(event);
+            logged::show(event, self.verbose);
+        }))
     }
 
     fn folder_of_single_file(&self) -> Option<&Path> {

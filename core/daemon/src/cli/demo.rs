@@ -3,6 +3,7 @@
 //! The daemon is the same program, started as a person would start it, so what the demo shows is
 //! what an installation does.
 
+use super::context::Context;
 use super::failure::Failure;
 use super::{Ended, out};
 use crate::conversion::publish::{REPORT, read_report};
@@ -70,6 +71,8 @@ impl Demo {
             Some(dir) => std::path::absolute(dir).map_err(|e| disk(dir, &e))?,
             None => std::env::temp_dir().join(format!("onnxd-demo-{}", ulid::Ulid::generate())),
         };
+        // The daemon of the demo would wait for plugins that somebody brings.
+        Context::load(None)?.plugins()?.has_frontend()?;
         fs::create_dir(&dir).map_err(|e| disk(&dir, &e))?;
         let mut daemon = Daemon::start(&dir)?;
         let root = dir.join("root");

@@ -102,9 +102,7 @@ fn plugins(context: &Context) -> Vec<Checked> {
         .iter()
         .map(|s| bad("plugin", format!("{} is not used: {} has the same id", s.plugin.path, s.by)));
     let mut checks: Vec<Checked> = used.chain(refused).chain(shadowed).collect();
-    if found.frontend_globs().is_empty() {
-        checks.push(bad("plugins", "no front-end is installed: nothing can be converted".into()));
-    }
+    checks.extend(found.has_frontend().err().map(|why| bad("plugins", why.to_string())));
     checks
 }
 

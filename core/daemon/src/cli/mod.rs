@@ -11,6 +11,7 @@ mod eval;
 mod explain;
 mod failure;
 mod jobs;
+mod logged;
 mod once;
 mod out;
 mod place;

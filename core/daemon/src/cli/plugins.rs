@@ -5,7 +5,7 @@ pub(super) mod conformance;
 mod new;
 
 use super::context::Context;
-use super::{Ended, out};
+use super::{Ended, FINDINGS, out};
 use crate::conversion::Plugins as Installed;
 use crate::conversion::plugins::inspect;
 use onnxd_diagnostics::{Code, Diagnostic, shown};
@@ -24,9 +24,13 @@ pub(crate) enum Plugins {
     New(new::New),
 }
 
-/// Lists the plugins on the search path, what they provide, and what cannot be used.
+/// Lists the plugins on the search path, what they provide, and what cannot be used; with status 1 if
+/// there is such a file.
 #[derive(clap::Args)]
 pub(crate) struct List {
+    /// Lists the folders that were searched and libraries that are no plugins, too.
+    #[arg(long)]
+    all: bool,
     /// Prints the list as JSON.
     #[arg(long)]
     json: bool,
@@ -64,9 +68,10 @@ impl List {
     fn run(&self) -> Ended {
         let Context { environment, settings, launcher } = Context::load(self.config.as_deref())?;
         let found = Installed::discover(&settings, &environment, &launcher)?;
+        let ended = Ok(if found.refused.is_empty() { 0 } else { FINDINGS });
         if self.json {
             out::json(&as_json(&found));
-            return Ok(0);
+            return ended;
         }
         let mut rows = vec![row(&["PLUGIN", "VERSION", "KIND", "COMPONENT", "SUMMARY"])];
         for p in &found.used {
@@ -80,10 +85,18 @@ impl List {
         for s in &found.shadowed {
             out::error(&format!("{} is not used: {} has the same id", s.plugin.path, s.by));
         }
+        if self.all {
+            for folder in &found.searched {
+                out::print(&format!("searched: {}\n", folder.display()));
+            }
+            for library in &found.bystanders {
+                out::print(&format!("no plugin: {}\n", library.display()));
+            }
+        }
         for refused in &found.refused {
             out::error(&refused.to_string());
         }
-        Ok(0)
+        ended
     }
 }
 
@@ -93,6 +106,8 @@ fn as_json(found: &Installed) -> Value {
         "plugins": found.used.iter().map(info).collect::<Vec<_>>(),
         "disabled": found.disabled.iter().map(info).collect::<Vec<_>>(),
         "shadowed": found.shadowed.iter().map(|s| info(&s.plugin)).collect::<Vec<_>>(),
+        "searched": found.searched,
+        "no_plugins": found.bystanders,
         "refused": found.refused.iter().map(to_message).collect::<Vec<_>>(),
     })
 }

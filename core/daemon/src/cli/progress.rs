@@ -35,6 +35,8 @@ impl Progress {
                 let percent = p.done.min(p.total) * 100 / p.total;
                 out::status(&format!("{CLEAR}{} {percent} %", self.stage));
             }
+            // Others write their line into the place.
+            Some(What::Log(_)) => out::status(CLEAR),
             _ => {}
         }
     }

@@ -27,6 +27,10 @@ pub(crate) struct Plugins {
     pub(crate) disabled: Vec<PluginInfo>,
     /// Files that cannot be used, and why.
     pub(crate) refused: Vec<Diagnostic>,
+    /// Libraries that are no plugins, and do not claim to be: plugins may need them.
+    pub(crate) bystanders: Vec<PathBuf>,
+    /// Folders that were looked through.
+    pub(crate) searched: Vec<PathBuf>,
 }
 
 impl Plugins {
@@ -39,9 +43,18 @@ impl Plugins {
         environment: &Environment,
         launcher: &Launcher,
     ) -> Result<Plugins, Diagnostic> {
-        let found = discover(&folders(settings, environment));
+        let folders = folders(settings, environment);
+        let found = discover(&folders);
         let cache = cache_folder(settings, environment).map(Cache::new);
-        let mut plugins = Plugins { refused: found.refused, ..Plugins::default() };
+        let mut plugins = Plugins {
+            refused: found.refused,
+            bystanders: found.bystanders,
+            searched: folders.iter().map(|f| f.path().to_owned()).collect(),
+            ..Plugins::default()
+        };
+        for library in &plugins.bystanders {
+            tracing::debug!(path = %library.display(), "a library that is no plugin");
+        }
         let mut good = Vec::new();
         for library in &found.libraries {
             if let Some(known) = cache.as_ref().and_then(|c| c.get(library)) {
@@ -72,6 +85,30 @@ impl Plugins {
             self.used.iter().map(|p| format!("{} {} {}\n", p.id, p.version, p.sha256)).collect();
         lines.sort();
         hex(&Sha256::digest(lines.concat()))
+    }
+
+    /// Whether networks can be read at all.
+    ///
+    /// # Errors
+    /// `N0407` with where was looked.
+    pub(crate) fn has_frontend(&self) -> Result<(), Diagnostic> {
+        let mut components = self.used.iter().flat_map(|p| &p.components);
+        if components.any(|c| c.kind == "frontend") {
+            return Ok(());
+        }
+        let searched: Vec<String> =
+            self.searched.iter().map(|folder| format!("`{}`", folder.display())).collect();
+        let refused = match self.refused.len() {
+            0 => String::new(),
+            1 => "; one library was refused".to_owned(),
+            n => format!("; {n} libraries were refused"),
+        };
+        let text = format!(
+            "no front-end is installed, so that nothing can be converted: plugins were looked for \
+             in {}{refused}",
+            searched.join(", ")
+        );
+        Err(Diagnostic::new(Code::FrontendMissing, text))
     }
 
     /// File names that front-ends may claim.
@@ -139,7 +176,8 @@ pub(crate) fn inspect(launcher: &Launcher, library: &Path) -> Result<PluginInfo,
 /// The search path. Beside the program lie other libraries too, so names count there.
 fn folders(settings: &Settings, environment: &Environment) -> Vec<Folder> {
     let mut folders = Vec::new();
-    for path in &settings.plugins.path {
+    let builtin = if settings.plugins.builtin { environment.plugin_dirs() } else { Vec::new() };
+    for path in settings.plugins.path.iter().chain(&builtin) {
         if Some(path) == environment.program_dir.as_ref() {
             folders.push(Folder::Program(path.clone()));
             folders.push(Folder::Plugins(path.join("plugins")));

@@ -333,6 +333,7 @@ impl Daemon {
             (_, Some(_), _) => "paused; ",
             (_, _, Some(_)) => "waiting for disk space; ",
             _ if self.refused.why().is_some() => "waiting for the job store; ",
+            _ if self.tools.get().plugins.has_frontend().is_err() => "no front-end; ",
             _ => "",
         };
         let failed = self.book.count(JobState::Failed) + self.book.count(JobState::Quarantined);

@@ -95,7 +95,7 @@ pub(crate) fn run(source: Source, settings: Settings, once: bool) -> Result<bool
     let folders = make_folders(&settings)?;
     let (store, repairs) = SledStore::open(&settings.state.dir)?;
     repairs.iter().for_each(|repair| tracing::warn!(repair, "store"));
-    let tools = tools(&settings, &source.environment)?;
+    let tools = tools(&settings, &source.environment, once)?;
     let (inbox_config, socket) = (inbox_config(&settings), settings.control.socket.clone());
     // Before anything is moved: an inbox that cannot be used is a wrong configuration.
     let inbox = Inbox::open(inbox_config)?;
@@ -190,7 +190,7 @@ fn make_folders(settings: &Settings) -> Result<Folders, Diagnostic> {
     Ok(folders)
 }
 
-fn tools(settings: &Settings, environment: &Environment) -> Result<Tools, Diagnostic> {
+fn tools(settings: &Settings, environment: &Environment, once: bool) -> Result<Tools, Diagnostic> {
     let launcher = Launcher::new(settings);
     let plugins = Plugins::discover(settings, environment, &launcher)?;
     for refused in &plugins.refused {
@@ -198,6 +198,13 @@ fn tools(settings: &Settings, environment: &Environment) -> Result<Tools, Diagno
     }
     for plugin in &plugins.used {
         tracing::info!(id = plugin.id, version = plugin.version, path = plugin.path, "plugin");
+    }
+    match plugins.has_frontend() {
+        // What it was to convert would only be left lying.
+        Err(why) if once => return Err(why),
+        // A reload can bring plugins, and until then `health` says so.
+        Err(why) => tracing::error!(reason = %why, "nothing can be converted"),
+        Ok(()) => {}
     }
     Ok(Tools { launcher, plugins: Arc::new(plugins) })
 }

@@ -294,9 +294,7 @@ impl Daemon {
         let results = self.unpublished.values().map(|u| &u.why);
         problems.extend(several(results, "results wait for the outbox"));
         let plugins = self.tools.get().plugins;
-        if plugins.frontend_globs().is_empty() {
-            problems.push("no front-end is installed: nothing can be converted".into());
-        }
+        problems.extend(plugins.has_frontend().err().map(|why| why.message));
         problems.extend(plugins.refused.iter().map(|why| why.message.clone()));
         problems.extend(several(self.unsettled.values(), "jobs keep their originals"));
         if self.phase != Phase::Working {
