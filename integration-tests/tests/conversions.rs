@@ -296,3 +296,24 @@ fn operators_of_other_domains_pass() {
     assert_eq!(kept, given);
     assert_eq!(model.opsets, source.opsets);
 }
+
+#[test]
+fn the_front_ends_say_which_file_of_a_folder_is_the_network() {
+    let case = Case::new();
+    let folder = case.path("net");
+    fs::create_dir(&folder).unwrap();
+    write(&small_model(), &folder.join("part.onnx"));
+    let ini = "DefaultModel=Frame\n[sp]\nSizeX=1\nSizeY=1\nNbChannels=4\n\
+               [onnx]\nInput=sp\nType=ONNX\nFile=part.onnx\n\
+               [soft]\nInput=y\nType=Softmax\n[soft.Target]\n";
+    fs::write(folder.join("network.ini"), ini).unwrap();
+    fs::write(folder.join("desk.ini"), "[.ShellClassInfo]\nIconIndex=0\n").unwrap();
+    let (status, stderr) = case.convert(&[&folder], &[]);
+    assert_eq!(status, 0, "{stderr}");
+    let explained = command(case.folder.path()).arg("explain").arg(&folder).output().unwrap();
+    let text = String::from_utf8_lossy(&explained.stdout).into_owned();
+    assert!(explained.status.success() && text.contains("network.ini"), "{text}");
+    write(&small_model(), &folder.join("other.onnx"));
+    let (status, stderr) = case.convert(&[&folder], &[]);
+    assert!(status == 2 && stderr.contains("`network.ini`, `other.onnx`"), "{stderr}");
+}

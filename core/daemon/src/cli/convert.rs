@@ -6,7 +6,7 @@ use super::progress::Progress;
 use super::scratch::Scratch;
 use super::{Ended, logged, out};
 use crate::conversion::attempt::listed;
-use crate::conversion::probe::{choose, probe};
+use crate::conversion::probe::ask;
 use crate::conversion::publish::{own_naming, prepare};
 use crate::conversion::{Attempt, Order, Outcome, Plugins, Submission, Target, Verdict};
 use onnxd_config::Params;
@@ -22,7 +22,7 @@ const ROUNDS_MAX: usize = 16;
 
 const AFTER_HELP: &str = "\
 One folder is a submission as it would be dropped. Several paths lie side by side by their last
-names; the first file that a front-end may read is the network, the others belong to it:
+names; the first file that a front-end takes is the network, the others belong to it:
 
     onnxd convert net.ini weights/ block.ini.tpl --params params.ini --out result/
 
@@ -111,7 +111,11 @@ impl Convert {
         let plugins = context.plugins()?;
         plugins.has_frontend()?;
         let ours = |file: &Path| target.wrote(file);
-        let submission = Submission::from_paths(&self.paths, &plugins, &ours)?;
+        let about = |submission: &Submission| {
+            let params = submission.params(self.params.as_deref(), &self.set)?;
+            ask(&context.launcher, &plugins, submission, &params)
+        };
+        let submission = Submission::from_paths(&self.paths, &plugins, &ours, &about)?;
         let params = submission.params(self.params.as_deref(), &self.set)?;
         Ok((Work { context, plugins, params, job, stop }, submission))
     }
@@ -194,13 +198,9 @@ struct Work<'a> {
 impl Work<'_> {
     /// Adds what the network needs and what lies in `folder`; a companion may need others.
     fn completed(&self, submission: &mut Submission, folder: &Path) -> Result<bool, Diagnostics> {
-        let params_json = self.params.json().to_string();
         let mut any = false;
         for _ in 0..ROUNDS_MAX {
-            let network = submission.network.clone();
-            let launcher = &self.context.launcher;
-            let asked = probe(launcher, &self.plugins, &submission.files, &network, &params_json)?;
-            let choice = choose(&asked, &network, self.params.get_str("job.frontend"))?;
+            let choice = ask(&self.context.launcher, &self.plugins, submission, &self.params)?;
             if !submission.complete(folder, &choice.needs)? {
                 break;
             }

@@ -4,7 +4,7 @@ use super::context::Context;
 use super::failure::Failure;
 use super::{Ended, FINDINGS, out};
 use crate::conversion::Submission;
-use crate::conversion::probe::{Choice, choose, level, probe, why};
+use crate::conversion::probe::{Choice, ask, choose, level, probe, why};
 use onnxd_config::Params;
 use onnxd_diagnostics::Diagnostic;
 use onnxd_plugin_host::to_message;
@@ -43,7 +43,11 @@ impl Explain {
     pub(crate) fn run(&self) -> Ended {
         let context = Context::load(self.config.as_deref())?;
         let plugins = context.plugins()?;
-        let submission = Submission::from_paths(&self.paths, &plugins, &|_| false)?;
+        let about = |submission: &Submission| {
+            let params = submission.params(self.params.as_deref(), &self.set)?;
+            ask(&context.launcher, &plugins, submission, &params)
+        };
+        let submission = Submission::from_paths(&self.paths, &plugins, &|_| false, &about)?;
         let params = submission.params(self.params.as_deref(), &self.set)?;
         let (files, network) = (&submission.files, &submission.network);
         let params_json = params.json().to_string();

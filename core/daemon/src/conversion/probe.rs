@@ -1,6 +1,7 @@
 //! Which front-end takes a network and what is missing, asked in a confined child.
 
-use super::{Launcher, Plugins};
+use super::{Launcher, Plugins, Submission};
+use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
@@ -56,6 +57,21 @@ pub(crate) fn probe(
             Err(Diagnostic::new(Code::WorkerNoResult, text).into())
         }
     }
+}
+
+/// Asks the front-ends about a submission's network: the one that takes it, and what it refers to.
+///
+/// # Errors
+/// As [`probe`] and [`choose`].
+pub(crate) fn ask(
+    launcher: &Launcher,
+    plugins: &Plugins,
+    submission: &Submission,
+    params: &Params,
+) -> Result<Choice, Diagnostics> {
+    let (files, network) = (&submission.files, &submission.network);
+    let asked = probe(launcher, plugins, files, network, &params.json().to_string())?;
+    Ok(choose(&asked, network, params.get_str("job.frontend"))?)
 }
 
 /// The strongest claim, or the front-end that the params name.

@@ -4,6 +4,7 @@
 
 use super::Plugins;
 use super::files::inner;
+use super::probe::Choice;
 use onnxd_config::{PARAMS_BYTES_MAX, Params};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_intake::names::{NameClass, classify, is_params, is_role_file, is_role_folder};
@@ -17,6 +18,9 @@ use std::path::{Path, PathBuf};
 /// Most files of one submission.
 pub(crate) const FILES_MAX: usize = 100_000;
 
+/// Asks the front-ends about a submission.
+type Ask<'a> = &'a dyn Fn(&Submission) -> Result<Choice, Diagnostics>;
+
 /// What one conversion works on.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Submission {
@@ -29,6 +33,12 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
+    /// What the front-ends are asked about when `network` may be one.
+    fn of(network: &str, files: &[InputFile]) -> Submission {
+        let (name, network) = (stem(network).to_owned(), network.to_owned());
+        Submission { name, network, files: files.to_vec() }
+    }
+
     /// Files and folders that a person named. One folder is the root; several paths lie side by
     /// side by their last names, and the first file that may be a network is it.
     ///
@@ -38,6 +48,7 @@ impl Submission {
         paths: &[PathBuf],
         plugins: &Plugins,
         ours: &dyn Fn(&Path) -> bool,
+        ask: Ask<'_>,
     ) -> Result<Submission, Diagnostics> {
         let mut walk = Walk::new(ours);
         let mut named = Vec::new();
@@ -60,11 +71,14 @@ impl Submission {
             }
         }
         let files = walk.finish()?;
-        let network = match named.iter().find(|name| is_candidate(name, plugins)) {
-            Some(network) => network.clone(),
+        let of_named = named.iter().filter(|name| is_candidate(name, plugins));
+        let of_named: Vec<&String> = of_named.collect();
+        let network = match of_named.as_slice() {
             // The front-ends say why they do not take what was named.
-            None if files.len() == 1 && named.len() == 1 => named[0].clone(),
-            None => only_network(&files, plugins)?,
+            [] if files.len() == 1 && named.len() == 1 => named[0].clone(),
+            [] => only_network(&files, nearest_candidates(&files, plugins), plugins, ask)?,
+            [one] => (*one).clone(),
+            [first, ..] => first_network(&files, &of_named, ask).unwrap_or(first).clone(),
         };
         let folder = paths.first().filter(|p| paths.len() == 1 && p.is_dir());
         let folder = folder.and_then(|p| base_name(&p.canonicalize().ok()?));
@@ -225,31 +239,83 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The only candidate among the files nearest to the root.
-fn only_network(files: &[InputFile], plugins: &Plugins) -> Result<String, Diagnostics> {
+/// The first of the named files that a front-end takes.
+fn first_network<'a>(
+    files: &[InputFile],
+    named: &[&'a String],
+    ask: Ask<'_>,
+) -> Option<&'a String> {
+    named.iter().copied().find(|network| ask(&Submission::of(network, files)).is_ok())
+}
+
+/// Candidates nearest to the root.
+fn nearest_candidates(files: &[InputFile], plugins: &Plugins) -> Vec<String> {
     let candidates: Vec<&str> =
         files.iter().map(|f| f.name.as_str()).filter(|n| is_candidate(n, plugins)).collect();
     let depth = |name: &str| name.matches('/').count();
     let nearest = candidates.iter().map(|n| depth(n)).min().unwrap_or(0);
-    let top: Vec<&str> = candidates.into_iter().filter(|n| depth(n) == nearest).collect();
-    match top.as_slice() {
-        [one] => Ok((*one).to_owned()),
-        [] => {
-            let globs = plugins.frontend_globs().join(", ");
-            let globs =
-                if globs.is_empty() { "nothing: no front-end is installed" } else { &globs };
-            let text = format!("none of the files may be a network; front-ends read {globs}");
-            Err(Diagnostic::new(Code::NoFrontend, text).into())
-        }
-        several => {
-            const NAMES_SHOWN: usize = 10;
-            let names: Vec<String> =
-                several.iter().take(NAMES_SHOWN).map(|n| format!("`{}`", shown(n))).collect();
-            let text = format!("{} files may be the network: {}", several.len(), names.join(", "));
-            let help = "Name the network's file first, then what belongs to it.";
-            Err(Diagnostic::new(Code::Usage, text).help(help).into())
+    candidates.into_iter().filter(|n| depth(n) == nearest).map(str::to_owned).collect()
+}
+
+/// The only network among `candidates`, as the inbox finds it: what no front-end takes is none, and
+/// what another network uses is a part of that one.
+fn only_network(
+    files: &[InputFile],
+    candidates: Vec<String>,
+    plugins: &Plugins,
+    ask: Ask<'_>,
+) -> Result<String, Diagnostics> {
+    let mut left: Vec<(String, Result<Choice, Diagnostics>)> = Vec::new();
+    let mut declined = Diagnostics::default();
+    match candidates.as_slice() {
+        [] => return Err(no_candidate(plugins).into()),
+        // The front-ends are asked when it is converted.
+        [one] => return Ok(one.clone()),
+        _ => {}
+    }
+    for network in candidates {
+        match ask(&Submission::of(&network, files)) {
+            Err(found) if found.0.iter().all(|d| d.code == Code::NoFrontend.as_str()) => {
+                declined.0.extend(found.0);
+            }
+            asked => left.push((network, asked)),
         }
     }
+    let used = |name: &str| {
+        let needs = left.iter().filter(|(other, _)| other != name);
+        let mut needs = needs.flat_map(|(_, asked)| asked.iter().flat_map(|c| &c.needs));
+        needs.any(|need| need.found_as.iter().any(|found| found == name))
+    };
+    let mut alone: Vec<&(String, Result<Choice, Diagnostics>)> =
+        left.iter().filter(|(name, _)| !used(name)).collect();
+    if alone.is_empty() {
+        // Networks that use each other.
+        alone = left.iter().collect();
+    }
+    match alone.as_slice() {
+        [(one, _)] => Ok(one.clone()),
+        [] => Err(declined),
+        several => Err(several
+            .iter()
+            .find_map(|(_, asked)| asked.clone().err())
+            .unwrap_or_else(|| too_many(&several.iter().map(|(n, _)| n).collect::<Vec<_>>()))),
+    }
+}
+
+fn no_candidate(plugins: &Plugins) -> Diagnostic {
+    let globs = plugins.frontend_globs().join(", ");
+    let globs = if globs.is_empty() { "nothing: no front-end is installed" } else { &globs };
+    let text = format!("none of the files may be a network; front-ends read {globs}");
+    Diagnostic::new(Code::NoFrontend, text)
+}
+
+fn too_many(networks: &[&String]) -> Diagnostics {
+    const NAMES_SHOWN: usize = 10;
+    let names = networks.iter().take(NAMES_SHOWN).map(|n| format!("`{}`", shown(n)));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let text = format!("the front-ends take {} files for networks: {names}", networks.len());
+    let help = "Name the network's file first, then what belongs to it.";
+    Diagnostic::new(Code::Usage, text).help(help).into()
 }
 
 /// Whether a file may be a network by its name and place.
@@ -292,103 +358,5 @@ fn not_text(path: &Path) -> Diagnostic {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use onnxd_proto::onnxd::{PluginComponent, PluginInfo};
-    use std::os::unix::fs::symlink;
-
-    fn plugins() -> Plugins {
-        let frontend = PluginComponent {
-            kind: "frontend".into(),
-            id: "any".into(),
-            globs: vec!["*.ini".into(), "*.onnx".into()],
-            ..Default::default()
-        };
-        let used = vec![PluginInfo { components: vec![frontend], ..Default::default() }];
-        Plugins { used, ..Plugins::default() }
-    }
-
-    fn folder(files: &[&str]) -> tempfile::TempDir {
-        let root = tempfile::tempdir().unwrap();
-        for file in files {
-            let path = root.path().join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, b"").unwrap();
-        }
-        root
-    }
-
-    fn names(s: &Submission) -> Vec<&str> {
-        s.files.iter().map(|f| f.name.as_str()).collect()
-    }
-
-    #[test]
-    fn one_folder_is_the_root() {
-        let root =
-            folder(&["lenet/net.ini", "lenet/params.ini", "lenet/weights/a.ini", "lenet/.x"]);
-        let s =
-            Submission::from_paths(&[root.path().join("lenet")], &plugins(), &|_| false).unwrap();
-        assert_eq!((s.name.as_str(), s.network.as_str()), ("lenet", "net.ini"));
-        assert_eq!(names(&s), ["net.ini", "params.ini", "weights/a.ini"]);
-        assert_eq!(s.params_files()[0].name, "params.ini");
-    }
-
-    #[test]
-    fn several_paths_lie_side_by_side() {
-        let root = folder(&["n/net.ini", "w/weights/a.syntxt", "block.ini.tpl"]);
-        let paths = ["block.ini.tpl", "n/net.ini", "w/weights"].map(|p| root.path().join(p));
-        let s = Submission::from_paths(&paths, &plugins(), &|_| false).unwrap();
-        assert_eq!((s.name.as_str(), s.network.as_str()), ("net", "net.ini"));
-        assert_eq!(names(&s), ["block.ini.tpl", "net.ini", "weights/a.syntxt"]);
-    }
-
-    #[test]
-    fn a_single_file_is_the_network_whatever_its_name() {
-        let root = folder(&["x.bin"]);
-        let s =
-            Submission::from_paths(&[root.path().join("x.bin")], &plugins(), &|_| false).unwrap();
-        assert_eq!(s.network, "x.bin");
-    }
-
-    #[test]
-    fn what_lies_beside_a_single_network_is_added_when_needed() {
-        let root = folder(&["a.onnx", "a.data", "w/b.data", "c.data", "other"]);
-        let mut s =
-            Submission::from_paths(&[root.path().join("a.onnx")], &plugins(), &|_| false).unwrap();
-        let need = |path: &str| Need { path: path.into(), ..Need::default() };
-        let needs = ["a.data", "w", "far/c.data", "absent", "../etc"].map(need);
-        assert!(s.complete(root.path(), &needs).unwrap());
-        assert_eq!(names(&s), ["a.data", "a.onnx", "c.data", "w/b.data"]);
-        assert!(!s.complete(root.path(), &needs[2..]).unwrap());
-    }
-
-    #[test]
-    fn params_of_the_network_come_before_those_of_the_folder() {
-        let root = folder(&["net.onnx", "params.toml", "net.params.toml", "net.params.ini"]);
-        let s = Submission::from_paths(&[root.path().to_owned()], &plugins(), &|_| false).unwrap();
-        let found: Vec<&str> = s.params_files().iter().map(|f| f.name.as_str()).collect();
-        assert_eq!(found, ["net.params.ini", "net.params.toml"]);
-    }
-
-    #[test]
-    fn what_is_wrong_is_said() {
-        let root = folder(&["a.onnx", "b.onnx", "d/e.txt", "x/c.onnx", "y/c.onnx", "z/c.onnx"]);
-        symlink("/etc/passwd", root.path().join("z/link")).unwrap();
-        let at = |names: &[&str]| -> Diagnostic {
-            let paths: Vec<PathBuf> = names.iter().map(|n| root.path().join(n)).collect();
-            Submission::from_paths(&paths, &plugins(), &|_| false).unwrap_err().0.remove(0)
-        };
-        for (paths, code, text) in [
-            (&["missing"][..], "N0107", "No such file"),
-            (&["z"], "N0108", "`link` is a symbolic link"),
-            (&["d"], "N0101", "front-ends read *.ini, *.onnx"),
-            (&["x/c.onnx", "y/c.onnx"], "N0704", "would both be `c.onnx`"),
-        ] {
-            let why = at(paths);
-            assert_eq!(why.code, code, "{why}");
-            assert!(why.message.contains(text), "{why}");
-        }
-        fs::remove_file(root.path().join("z/link")).unwrap();
-        assert!(at(&["."]).message.contains("2 files may be the network: `a.onnx`, `b.onnx`"));
-    }
-}
+#[path = "submission_tests.rs"]
+mod tests;

@@ -10,7 +10,7 @@ use onnxd_intake::{Candidate, ProbeOutcome, Prober};
 use onnxd_proto::onnxd::InputFile;
 use serde_json::Value;
 
-use crate::conversion::probe::{choose, probe};
+use crate::conversion::probe::ask;
 use crate::conversion::{Launcher, Plugins, Submission};
 
 /// Most missing files that are named to a person.
@@ -60,18 +60,14 @@ impl Prober for FrontendProber {
             Ok(params) => params,
             Err(found) => return ProbeOutcome::Failed(first(found)),
         };
-        let (files, network) = (&submission.files, &submission.network);
-        let json = params.json().to_string();
-        let answers = match probe(&tools.launcher, &tools.plugins, files, network, &json) {
-            Ok(answers) => answers,
-            Err(found) => return ProbeOutcome::Failed(first(found)),
-        };
-        let choice = match choose(&answers, network, params.get_str("job.frontend")) {
+        let choice = match ask(&tools.launcher, &tools.plugins, &submission, &params) {
             Ok(choice) => choice,
-            Err(why) if why.code == Code::NoFrontend.as_str() => {
-                return ProbeOutcome::NotMine(why.message);
-            }
-            Err(why) => return ProbeOutcome::Failed(why),
+            Err(found) => match first(found) {
+                why if why.code == Code::NoFrontend.as_str() => {
+                    return ProbeOutcome::NotMine(why.message);
+                }
+                why => return ProbeOutcome::Failed(why),
+            },
         };
         let missing = choice.needs.iter().filter(|need| !need.found);
         let missing: Vec<String> =
