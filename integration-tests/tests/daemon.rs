@@ -6,7 +6,7 @@ use onnxd_integration_tests::{library, write_small_model};
 use rustix::process::Signal;
 use site::{Daemon, Site, report};
 use std::fs;
-use std::os::unix::net::UnixDatagram;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -323,6 +323,19 @@ fn old_jobs_are_forgotten_with_their_folders() {
     assert_eq!((jobs.len(), &jobs[0]["name"]), (1, &"c".into()));
     assert_eq!(site.names("outbox"), ["a", "b", "c"], "results are never touched");
     assert!(site.state().join("orphans/STRANGE/input/file").is_file(), "what nobody knows is kept");
+    stop(daemon);
+}
+
+#[test]
+fn many_connections_shut_nobody_out() {
+    let site = Site::new();
+    let daemon = site.start();
+    let connect = || UnixStream::connect(site.state().join("control.sock")).unwrap();
+    let idle: Vec<UnixStream> = (0..1_000).map(|_| connect()).collect();
+    let (status, stdout, stderr) = site.run(&["ctl", "health"]);
+    assert_eq!(status, 0, "{stdout}{stderr}");
+    assert!(site.jobs().is_empty());
+    drop(idle);
     stop(daemon);
 }
 

@@ -2,6 +2,7 @@
 
 mod answers;
 pub(crate) mod client;
+mod places;
 pub(crate) mod protocol;
 mod server;
 

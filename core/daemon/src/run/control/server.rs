@@ -1,25 +1,24 @@
 //! The control socket: accepts connections, reads lines, passes requests to the event loop.
 //!
-//! One thread per connection, a few at most, each line bounded in length and time, so that nobody
-//! who may open the socket can make the daemon grow or wait.
+//! One thread per connection, a few at most and fewer for one user, each line bounded in length and
+//! time, so that nobody who may open the socket can make the daemon grow or wait.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
 use onnxd_diagnostics::{Class, Code, Diagnostic};
 use serde_json::Value;
 
+use super::places::{Place, Places};
 use super::protocol::{LINE_BYTES_MAX, Request, parse, refused};
 use crate::run::event::Event;
 
-/// Connections at the same time; more are told to come back.
-const CONNECTIONS_MAX: usize = 32;
+/// For the first request of a connection to come.
+const FIRST: Duration = Duration::from_secs(10);
 /// A connection that says nothing for this long is closed.
 const IDLE: Duration = Duration::from_secs(60);
 /// For one answer to be taken.
@@ -74,59 +73,63 @@ pub(crate) fn listen(path: &Path, events: Sender<Event>) -> Result<Server, Diagn
     Ok(Server { path: path.to_owned() })
 }
 
-/// Counts one connection for as long as it lives.
-struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 fn accept_all(listener: &UnixListener, events: &Sender<Event>) {
-    let count = Arc::new(AtomicUsize::new(0));
+    let places = Places::default();
+    let owner = rustix::process::geteuid().as_raw();
     loop {
         let Ok((mut stream, _)) = listener.accept() else {
             // Most likely too many open files: others have to close theirs first.
             std::thread::sleep(Duration::from_millis(100));
             continue;
         };
-        let busy = count.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX;
-        let place = Place(Arc::clone(&count));
-        if busy {
-            let message = format!("{CONNECTIONS_MAX} connections are open already");
+        let user = peer(&stream);
+        // An unknown user shares the places of all unknown ones.
+        let Some(place) = places.take(&stream, user.unwrap_or(u32::MAX), owner) else {
+            let message = "All connections that this user may have are being answered";
             let why = Diagnostic::new(Code::NotRunning, message).help("Try again in a moment.");
             // Whoever does not read the refusal is refused all the same.
+            let _ = stream.set_nonblocking(true);
             let _ = write_line(&mut stream, &refused(&why));
             continue;
-        }
+        };
         let events = events.clone();
         let serve = move || {
-            let _place = place;
             // A connection that breaks concerns nobody but its other side.
-            let _ = serve(stream, &events);
+            let _ = serve(stream, user, &place, &events);
         };
         // Without a thread the connection is closed, which its other side notices.
         let _ = std::thread::Builder::new().name("connection".into()).spawn(serve);
     }
 }
 
-fn serve(stream: UnixStream, events: &Sender<Event>) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(IDLE))?;
-    let actor = actor(&stream);
+fn serve(
+    stream: UnixStream,
+    user: Option<u32>,
+    place: &Place,
+    events: &Sender<Event>,
+) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(FIRST))?;
+    let mut actor = None;
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     while let Some(line) = read_line(&mut reader)? {
+        place.asks();
         let parsed = line.and_then(|line| parse(&line));
         let unusable = parsed.is_err();
         let answer = match parsed {
-            Ok(request) => ask(request, &actor, events),
+            Ok(request) => {
+                let actor = actor
+                    .get_or_insert_with(|| user.map_or_else(|| "unknown user".into(), user_name));
+                ask(request, actor, events)
+            }
             Err(why) => refused(&why),
         };
         write_line(&mut writer, &answer)?;
         if unusable {
             break;
         }
+        place.answered();
+        writer.set_read_timeout(Some(IDLE))?;
     }
     Ok(())
 }
@@ -170,11 +173,8 @@ fn ask(request: Request, actor: &str, events: &Sender<Event>) -> Value {
 }
 
 /// Who is at the other end, as the kernel says.
-fn actor(stream: &UnixStream) -> String {
-    match rustix::net::sockopt::socket_peercred(stream) {
-        Ok(peer) => user_name(peer.uid.as_raw()),
-        Err(_) => "unknown user".into(),
-    }
+fn peer(stream: &UnixStream) -> Option<u32> {
+    rustix::net::sockopt::socket_peercred(stream).ok().map(|peer| peer.uid.as_raw())
 }
 
 /// `alice (user 1000)`, or only the number where the machine's list does not have it.
