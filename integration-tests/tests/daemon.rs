@@ -6,6 +6,7 @@ use onnxd_integration_tests::{library, write_small_model};
 use rustix::process::Signal;
 use site::{Daemon, Site, report};
 use std::fs;
+use std::io::Read;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::time::Duration;
@@ -287,6 +288,43 @@ fn a_crashing_plugin_costs_its_own_jobs_only() {
     assert!(receipt(&site.at("failed").join(format!("panics.{job}"))).contains("panic"));
     drop_model(&site, "after.onnx", "after");
     site.wait_for("after", "succeeded");
+    stop(daemon);
+}
+
+#[test]
+fn a_front_end_that_hangs_keeps_its_own_drops_only() {
+    let site = hostile_site();
+    let daemon = site.start();
+    fs::write(site.at("alone.hang"), "no end").unwrap();
+    let (file, out) = (site.at("alone.hang"), site.at("alone"));
+    let args = ["convert", file.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let mut convert = site.onnxd(&args).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    for name in ["one.hang", "two.hang"] {
+        fs::write(site.inbox().join(name), name).unwrap();
+        site.wait_for_drop(name, "asked");
+    }
+    drop_model(&site, "good.onnx", "good");
+    site.wait_for("good", "succeeded");
+    for name in ["one.hang", "two.hang"] {
+        site.wait_for_drop(name, "asked");
+    }
+    // The truth about its own drops: which plugin, and what it did.
+    for name in ["one", "two"] {
+        let job = id(&site.wait_for(name, "failed"));
+        let text = receipt(&site.at("failed").join(format!("{name}.{job}")));
+        assert!(text.contains("N0405") && text.contains("component hang-probe"), "{text}");
+        assert!(text.contains("stage `probe`"), "{text}");
+    }
+    // It hung twice: nobody waits for it any more.
+    let (status, stdout, _) = site.run(&["ctl", "health"]);
+    assert!(status == 1 && stdout.contains("`hang-probe` of org.onnxd.hostile hung"), "{stdout}");
+    fs::write(site.inbox().join("three.hang"), "three").unwrap();
+    let why = site.wait_for_drop("three.hang", "blocked");
+    assert!(why.contains("not asked any more"), "{why}");
+    let mut stderr = String::new();
+    convert.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(convert.wait().unwrap().code(), Some(4), "{stderr}");
+    assert!(stderr.contains("hang-probe, in stage `probe`: it did not end"), "{stderr}");
     stop(daemon);
 }
 

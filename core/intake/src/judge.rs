@@ -148,7 +148,10 @@ impl Round<'_> {
         if let Some(reason) = self.ledger.blocked(id, set) {
             return Verdict::State(State::Blocked { reason });
         }
-        match self.outcome(set, id, &pool) {
+        let Some(outcome) = self.outcome(set, id, &pool) else {
+            return Verdict::State(State::Asked);
+        };
+        match outcome {
             ProbeOutcome::NotMine(reason) => {
                 let stamp = set.network.stamp;
                 self.decline(network_path(set), Declined { stamp, reason, part_of: None })
@@ -221,8 +224,8 @@ impl Round<'_> {
         }
     }
 
-    /// The front-ends' answer, from the last time if nothing changed since.
-    fn outcome(&mut self, set: &Set<'_>, id: &Path, pool: &Pool) -> ProbeOutcome {
+    /// The front-ends' answer, from the last time if nothing changed since; `None` before it comes.
+    fn outcome(&mut self, set: &Set<'_>, id: &Path, pool: &Pool) -> Option<ProbeOutcome> {
         let narrow = match &set.extent {
             Extent::Whole => pool.all,
             Extent::Beside { own, .. } => {
@@ -235,7 +238,7 @@ impl Round<'_> {
         {
             let (outcome, retry_at) = (probed.outcome.clone(), probed.retry_at);
             retry_at.into_iter().for_each(|at| self.judged.look_again(at));
-            return outcome;
+            return Some(outcome);
         }
         let candidate = Candidate {
             root: self.rules.inbox.join(&set.place.path),
@@ -243,13 +246,15 @@ impl Round<'_> {
             name: set.name(),
             network: PathBuf::from(&set.network.name),
             files: pool.files.clone(),
+            narrow,
+            wide: pool.all,
         };
-        let outcome = self.prober.probe(&candidate);
+        let outcome = self.prober.probe(&candidate)?;
         let probed = Probed::new(outcome, narrow, pool.all, self.ledger.probes.get(id), self.now);
         let outcome = probed.outcome.clone();
         probed.retry_at.into_iter().for_each(|at| self.judged.look_again(at));
         self.ledger.probes.insert(id.to_owned(), probed);
-        outcome
+        Some(outcome)
     }
 
     fn ready(

@@ -69,6 +69,8 @@ pub enum State {
         /// What is in the way, and what to do.
         reason: String,
     },
+    /// The front-ends have been asked about it and have not answered yet.
+    Asked,
     /// Given to the daemon, which has not answered yet.
     HandedOver,
 }
@@ -82,6 +84,7 @@ impl State {
             State::Unmatched { .. } => "unmatched",
             State::Refused { .. } => "refused",
             State::Blocked { .. } => "blocked",
+            State::Asked => "asked",
             State::HandedOver => "handed-over",
         }
     }
@@ -93,6 +96,7 @@ impl State {
             State::WaitingFor { missing } => format!("waiting for {}", missing.join(", ")),
             State::Unmatched { reason } | State::Blocked { reason } => reason.clone(),
             State::Refused { reason } => reason.to_string(),
+            State::Asked => "the front-ends are looking at it".to_owned(),
             State::HandedOver => "being taken".to_owned(),
         }
     }
@@ -113,9 +117,10 @@ impl Status {
         }
     }
 
-    /// Nothing will change without somebody's doing: no set is arriving or being taken.
+    /// Nothing will change without somebody's doing: no set is arriving, looked at or being taken.
     pub fn is_quiet(&self) -> bool {
-        let moving = |s: &State| matches!(s, State::Arriving { .. } | State::HandedOver);
+        let moving =
+            |s: &State| matches!(s, State::Arriving { .. } | State::Asked | State::HandedOver);
         !self.items.iter().any(|item| moving(&item.state))
     }
 }

@@ -71,6 +71,11 @@ pub struct Candidate {
     pub network: PathBuf,
     /// Settled files in `root` and below, sorted by name; the network is one of them.
     pub files: Arc<[File]>,
+    /// Of the network's own files and those that are no networks: an answer holds as long as these
+    /// stay the same,
+    pub narrow: Fingerprint,
+    /// and one that names missing files as long as the networks around do, too.
+    pub wide: Fingerprint,
 }
 
 /// The front-ends' answer about a candidate.
@@ -90,8 +95,11 @@ pub enum ProbeOutcome {
 pub trait Prober {
     /// Whether a file of this name may be a network, by the front-ends' globs.
     fn is_network(&self, name: &OsStr) -> bool;
-    /// What the network needs. Called for settled files only, again only if they changed.
-    fn probe(&mut self, candidate: &Candidate) -> ProbeOutcome;
+    /// What the network needs. Called for settled files only, again only if they changed. `None`
+    /// while the answer is on its way: the question is asked again at every look, and whoever
+    /// implements this asks for a look once the answer is there. One network whose front-end takes
+    /// long must not keep the others.
+    fn probe(&mut self, candidate: &Candidate) -> Option<ProbeOutcome>;
 }
 
 /// A complete set, ready to be claimed.

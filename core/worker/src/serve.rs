@@ -77,7 +77,7 @@ fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResu
     let asked = frontends.filter(|(_, component)| fits(component));
     let answers = asked.map(|(plugin, component)| {
         let started = message::StageStarted {
-            stage: "probe".into(),
+            stage: confine::parent::PROBE.into(),
             plugin: plugin.id.clone(),
             component: component.id.clone(),
         };

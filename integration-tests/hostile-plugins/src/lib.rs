@@ -11,6 +11,7 @@ onnxd_plugin_sdk::export_plugin! {
     summary: "Misbehaves on purpose",
     components: [
         frontend("bad-probe", "Panics when asked whether a model is its own"; "*.onnx" => || Box::new(BadProbe)),
+        frontend("hang-probe", "Never says whether a model is its own"; "*.hang" => || Box::new(HangProbe)),
         pass("panic", "Panics" => || Box::new(Hostile("panic"))),
         pass("segfault", "Reads address 8" => || Box::new(Hostile("segfault"))),
         pass("abort", "Aborts" => || Box::new(Hostile("abort"))),
@@ -35,6 +36,20 @@ impl Frontend for BadProbe {
 
     fn import(&self, _: &Submission) -> Result<Imported, Diagnostics> {
         panic!("an import that panics on purpose")
+    }
+}
+
+struct HangProbe;
+
+impl Frontend for HangProbe {
+    fn probe(&self, _: &Submission) -> Result<Probe, Diagnostics> {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    fn import(&self, _: &Submission) -> Result<Imported, Diagnostics> {
+        panic!("nobody knows whether this is its own")
     }
 }
 

@@ -8,9 +8,10 @@ use super::{Ended, logged, out};
 use crate::conversion::attempt::listed;
 use crate::conversion::probe::ask;
 use crate::conversion::publish::{own_naming, prepare};
-use crate::conversion::{Attempt, Order, Outcome, Plugins, Submission, Target, Verdict};
+use crate::conversion::{Order, Outcome, Plugins, Submission, Target, Verdict, convert};
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_proto::onnxd::WorkerEvent;
 use onnxd_worker::confine::parent::{GRACE, Killer};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -159,13 +160,14 @@ impl Convert {
     ) -> Result<Outcome, Diagnostics> {
         let mut order = Order::new(work.job, submission, &work.params, &work.plugins, folder);
         order.rewrites_max = self.stop_after_rewrite;
-        let attempt = Attempt::start(&work.context.launcher, &work.context.settings, order)?;
-        work.stop.watch(attempt.killer());
+        let (launcher, settings) = (&work.context.launcher, &work.context.settings);
         let mut progress = Progress::new();
-        Ok(attempt.finish(|event| {
+        let on_start = |killer| work.stop.watch(killer);
+        let on_event = |event: &WorkerEvent| {
             progress.event(event);
             logged::show(event, self.verbose);
-        }))
+        };
+        Ok(convert(launcher, settings, order, on_start, on_event)?)
     }
 
     fn folder_of_single_file(&self) -> Option<&Path> {

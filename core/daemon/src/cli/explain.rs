@@ -4,11 +4,11 @@ use super::context::Context;
 use super::failure::Failure;
 use super::{Ended, FINDINGS, out};
 use crate::conversion::Submission;
-use crate::conversion::probe::{Choice, ask, choose, level, probe, why};
+use crate::conversion::probe::{Asked, Choice, ask, choose, level, probe, why};
 use onnxd_config::Params;
 use onnxd_diagnostics::Diagnostic;
 use onnxd_plugin_host::to_message;
-use onnxd_proto::onnxd::{ClaimLevel, ProbeResult};
+use onnxd_proto::onnxd::ClaimLevel;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -35,7 +35,7 @@ pub(crate) struct Explain {
 struct Explanation {
     submission: Submission,
     params: Params,
-    asked: ProbeResult,
+    asked: Asked,
     choice: Result<Choice, Diagnostic>,
 }
 

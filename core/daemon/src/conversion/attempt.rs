@@ -3,6 +3,7 @@
 //! Exit status alone is never proof of success: that takes the result message, status 0, and files
 //! that are what the message announces.
 
+use super::probe::{Died, leave_out};
 use super::{Launcher, Plugins, Submission, verify};
 use onnxd_config::{Params, Settings};
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
@@ -16,7 +17,7 @@ use onnxd_proto::onnxd::{
 };
 use onnxd_report::{FAILED, SCHEMA, SUCCEEDED, SUCCEEDED_WITH_FINDINGS};
 use onnxd_worker::confine::outcome::{self, End, Exit};
-use onnxd_worker::confine::parent::{Killer, WorkerProcess};
+use onnxd_worker::confine::parent::{Killer, PROBE, WorkerProcess};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -60,8 +61,37 @@ pub(crate) struct Order {
     pub(crate) rewrites_max: u64,
 }
 
+/// Converts in a worker. A front-end that hangs or crashes when it is asked whether the network is
+/// its own keeps no other one from it: the conversion begins again without it.
+///
+/// # Errors
+/// `N0303` if no worker can be started, `N0304` if its folder for outputs cannot be made.
+pub(crate) fn convert(
+    launcher: &Launcher,
+    settings: &Settings,
+    mut order: Order,
+    mut on_start: impl FnMut(Killer),
+    mut on_event: impl FnMut(&WorkerEvent),
+) -> Result<Outcome, Diagnostic> {
+    loop {
+        let attempt = Attempt::start(launcher, settings, order.clone())?;
+        on_start(attempt.killer());
+        let (outcome, died) = attempt.finish(&mut on_event);
+        let Some(died) = died.filter(|d| order.goes_on_without(d)) else { return Ok(outcome) };
+        order
+            .notes
+            .push(message::Diagnostic { severity: "warning".to_owned(), ..to_message(&died.why) });
+        super::files::remove_folder(&outcome.out_dir)
+            .map_err(|e| no_folder(&outcome.out_dir, &e))?;
+    }
+}
+
+fn no_folder(out: &std::path::Path, e: &std::io::Error) -> Diagnostic {
+    Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", out.display()))
+}
+
 /// A running attempt.
-pub(crate) struct Attempt {
+struct Attempt {
     worker: WorkerProcess,
     order: Order,
 }
@@ -134,6 +164,18 @@ impl Order {
             work_dir,
             rewrites_max: 0,
         }
+    }
+
+    /// Takes the front-end away, if another one may claim the network's name.
+    fn goes_on_without(&mut self, died: &Died) -> bool {
+        let mut plugins = self.plugins.clone();
+        let left = leave_out(&mut plugins, &died.plugin, &died.frontend);
+        let rest = Plugins { used: plugins, ..Plugins::default() };
+        let goes_on = left && rest.may_be_network(&self.network);
+        if goes_on {
+            self.plugins = rest.used;
+        }
+        goes_on
     }
 
     fn request(&self, limits: Limits) -> Request {
@@ -229,32 +271,40 @@ impl Attempt {
     ///
     /// # Errors
     /// `N0303` if it cannot be started, `N0304` if its folder for outputs cannot be made.
-    pub(crate) fn start(
+    fn start(
         launcher: &Launcher,
         settings: &Settings,
         order: Order,
     ) -> Result<Attempt, Diagnostic> {
         let out = order.work_dir.join(OUT);
-        std::fs::create_dir(&out).map_err(|e| {
-            Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", out.display()))
-        })?;
+        std::fs::create_dir(&out).map_err(|e| no_folder(&out, &e))?;
         let limits = limits(settings, &order.params_json);
         Ok(Attempt { worker: launcher.spawn(&order.request(limits))?, order })
     }
 
     /// A handle that stops the worker and all that it started, from any thread.
-    pub(crate) fn killer(&self) -> Killer {
+    fn killer(&self) -> Killer {
         self.worker.killer()
     }
 
-    /// Passes the worker's news on until it has ended, then judges what it left. Blocks.
-    pub(crate) fn finish(self, on_event: impl FnMut(&WorkerEvent)) -> Outcome {
+    /// Passes the worker's news on until it has ended, then judges what it left, and says which
+    /// front-end died over the question whether the network is its own. Blocks.
+    fn finish(self, on_event: impl FnMut(&WorkerEvent)) -> (Outcome, Option<Died>) {
         let Attempt { worker, order } = self;
         let end = worker.follow(on_event);
         let out_dir = order.work_dir.join(OUT);
         let (report, verdict) = judge(&end, &order, &out_dir);
-        Outcome { report: with_notes(report, order.notes), verdict, out_dir }
+        let died = died_probing(&end);
+        (Outcome { report: with_notes(report, order.notes), verdict, out_dir }, died)
     }
+}
+
+fn died_probing(end: &outcome::Outcome) -> Option<Died> {
+    let stage = end.stage.as_ref().filter(|s| s.stage == PROBE && !end.stopped)?;
+    let why = outcome::conclude(end).err()?.0.into_iter().next()?;
+    // What the worker itself reports concerns no single front-end.
+    let (plugin, frontend) = (stage.plugin.clone(), stage.component.clone());
+    (end.answer.is_none()).then_some(Died { plugin, frontend, why })
 }
 
 fn judge(end: &outcome::Outcome, order: &Order, out_dir: &std::path::Path) -> (Report, Verdict) {

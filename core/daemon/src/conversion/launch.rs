@@ -7,6 +7,7 @@ use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{Limits, Request};
 use onnxd_worker::confine::Mode;
+use onnxd_worker::confine::outcome::Outcome;
 use onnxd_worker::confine::parent::{WorkerProcess, spawn};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +45,11 @@ impl Launcher {
 
     /// Asks one question and waits for the answer.
     pub(crate) fn ask(&self, what: What, limit: Duration) -> Result<Event, Diagnostics> {
+        self.follow(what, limit)?.answer()
+    }
+
+    /// The same, with all that is known about the end of the child.
+    pub(crate) fn follow(&self, what: What, limit: Duration) -> Result<Outcome, Diagnostic> {
         let limits = Limits {
             memory_bytes: QUESTION_MEMORY_BYTES,
             cpu_seconds: limit.as_secs().max(1),
@@ -52,6 +58,6 @@ impl Launcher {
             threads: 1,
         };
         let request = Request { limits: Some(limits), what: Some(what) };
-        self.spawn(&request)?.follow(|_| {}).answer()
+        Ok(self.spawn(&request)?.follow(|_| {}))
     }
 }

@@ -17,7 +17,7 @@ pub(crate) mod submission;
 pub(crate) mod target;
 mod verify;
 
-pub(crate) use attempt::{Attempt, Order, Outcome, Verdict};
+pub(crate) use attempt::{Order, Outcome, Verdict, convert};
 pub(crate) use launch::Launcher;
 pub(crate) use plugins::Plugins;
 pub(crate) use submission::Submission;

@@ -5,11 +5,30 @@ use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
-use onnxd_proto::onnxd::{ClaimLevel, InputFile, Need, ProbeAnswer, ProbeRequest, ProbeResult};
+use onnxd_proto::onnxd::{ClaimLevel, InputFile, Need, PluginInfo, ProbeAnswer, ProbeRequest};
+use onnxd_worker::confine::parent::PROBE;
 use std::time::Duration;
 
-/// For all front-ends to look at one network.
-const PROBE_LIMIT: Duration = Duration::from_secs(30);
+/// For all front-ends to look at one network; each alone has `confine::parent::PROBE_LIMIT`.
+const PROBES_LIMIT: Duration = Duration::from_secs(60);
+
+/// What the front-ends said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Asked {
+    pub(crate) answers: Vec<ProbeAnswer>,
+    /// Those whose process hung or crashed over the question; their answers hold the reason, too.
+    pub(crate) died: Vec<Died>,
+}
+
+/// A front-end that gave no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Died {
+    /// Plugin id.
+    pub(crate) plugin: String,
+    /// Component id.
+    pub(crate) frontend: String,
+    pub(crate) why: Diagnostic,
+}
 
 /// The front-end that takes a network.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,29 +52,50 @@ impl Choice {
     }
 }
 
-/// Asks every front-end that may claim the network's name.
+/// Asks every front-end that may claim the network's name. One that hangs or crashes keeps no other
+/// one from it: they are asked again without it.
 ///
 /// # Errors
-/// What stopped the child; the answers of single front-ends are in the result.
+/// What stopped the child where no front-end was in charge.
 pub(crate) fn probe(
     launcher: &Launcher,
     plugins: &Plugins,
     files: &[InputFile],
     network: &str,
     params_json: &str,
-) -> Result<ProbeResult, Diagnostics> {
-    let request = ProbeRequest {
+) -> Result<Asked, Diagnostics> {
+    let mut request = ProbeRequest {
         plugins: plugins.used.clone(),
         files: files.to_vec(),
         network: network.to_owned(),
         params_json: params_json.to_owned(),
     };
-    match launcher.ask(What::Probe(request), PROBE_LIMIT)? {
-        Event::Probed(result) => Ok(result),
-        _ => {
-            let text = "the worker answered another question than was asked";
-            Err(Diagnostic::new(Code::WorkerNoResult, text).into())
+    let mut died: Vec<Died> = Vec::new();
+    loop {
+        let outcome = launcher.follow(What::Probe(request.clone()), PROBES_LIMIT)?;
+        let why = match outcome.answer() {
+            Ok(Event::Probed(result)) => {
+                let without_answer = died.iter().map(|d| ProbeAnswer {
+                    frontend: d.frontend.clone(),
+                    plugin: d.plugin.clone(),
+                    probe: None,
+                    error: d.why.to_string(),
+                });
+                let answers = result.answers.into_iter().chain(without_answer).collect();
+                return Ok(Asked { answers, died });
+            }
+            Ok(_) => {
+                let text = "the worker answered another question than was asked";
+                return Err(Diagnostic::new(Code::WorkerNoResult, text).into());
+            }
+            Err(why) => why,
+        };
+        let stage = outcome.stage.filter(|s| s.stage == PROBE && !outcome.stopped);
+        let Some((stage, first)) = stage.zip(why.0.first().cloned()) else { return Err(why) };
+        if !leave_out(&mut request.plugins, &stage.plugin, &stage.component) {
+            return Err(why);
         }
+        died.push(Died { plugin: stage.plugin, frontend: stage.component, why: first });
     }
 }
 
@@ -74,13 +114,21 @@ pub(crate) fn ask(
     Ok(choose(&asked, network, params.get_str("job.frontend"))?)
 }
 
+/// Takes a front-end away; its plugin's other components stay. False if it is not there.
+pub(crate) fn leave_out(plugins: &mut [PluginInfo], plugin: &str, frontend: &str) -> bool {
+    let Some(plugin) = plugins.iter_mut().find(|p| p.id == plugin) else { return false };
+    let before = plugin.components.len();
+    plugin.components.retain(|c| c.kind != "frontend" || c.id != frontend);
+    plugin.components.len() < before
+}
+
 /// The strongest claim, or the front-end that the params name.
 ///
 /// # Errors
-/// `N0102` for a tie, `N0101` with everybody's reason if nobody takes it, `N0404` if the only ones
-/// that might have failed.
+/// `N0102` for a tie, `N0101` with everybody's reason if nobody takes it. Where one that might hung
+/// or crashed, that is the reason; `N0404` if all that might have failed.
 pub(crate) fn choose(
-    result: &ProbeResult,
+    result: &Asked,
     network: &str,
     wanted: Option<&str>,
 ) -> Result<Choice, Diagnostic> {
@@ -112,7 +160,10 @@ pub(crate) fn choose(
                 needs: probe.needs,
             })
         }
-        [] => Err(nobody(asked(), network, wanted)),
+        [] => {
+            let died = result.died.iter().find(|d| wanted.is_none_or(|w| d.frontend == w));
+            Err(died.map_or_else(|| nobody(asked(), network, wanted), |d| d.why.clone()))
+        }
     }
 }
 
@@ -184,8 +235,25 @@ mod tests {
         }
     }
 
-    fn result(answers: &[(&str, ClaimLevel)]) -> ProbeResult {
-        ProbeResult { answers: answers.iter().map(|(f, l)| answer(f, *l)).collect() }
+    fn result(answers: &[(&str, ClaimLevel)]) -> Asked {
+        let answers = answers.iter().map(|(f, l)| answer(f, *l)).collect();
+        Asked { answers, died: Vec::new() }
+    }
+
+    #[test]
+    fn a_front_end_that_hangs_costs_no_other_one_its_claim() {
+        let why = Diagnostic::new(Code::PluginHung, "plugin p.b hung");
+        let died = Died { plugin: "p.b".into(), frontend: "b".into(), why };
+        let with = |mut asked: Asked| {
+            asked.died.push(died.clone());
+            asked
+        };
+        let choice = choose(&with(result(&[("a", Content)])), "net", None).unwrap();
+        assert_eq!(choice.frontend, "a");
+        // Nobody knows whose the file is: that is no word about the file.
+        let unknown = with(result(&[("a", No)]));
+        assert_eq!(choose(&unknown, "net", None).unwrap_err().code, "N0405");
+        assert_eq!(choose(&unknown, "net", Some("a")).unwrap_err().code, "N0101");
     }
 
     use ClaimLevel::{ClaimByContent as Content, ClaimByExtension as Extension, ClaimNo as No};

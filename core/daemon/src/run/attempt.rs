@@ -20,7 +20,7 @@ use onnxd_worker::confine::parent::Killer;
 use super::event::Event;
 use super::layout::JobDir;
 use super::prober::Tools;
-use crate::conversion::{Attempt, Order, Outcome, Submission, Verdict, files, publish};
+use crate::conversion::{Order, Outcome, Submission, Verdict, convert, files, publish};
 
 /// Between asking a worker to end and killing it.
 const GRACE: Duration = Duration::from_millis(500);
@@ -146,9 +146,9 @@ impl Work {
         files::remove_folder(&work_dir).map_err(disk)?;
         fs::create_dir(&work_dir).map_err(disk)?;
         let order = order(&self.job, &self.dir, &self.tools);
-        let attempt = Attempt::start(&self.tools.launcher, &self.settings, order)?;
-        self.stop.started(attempt.killer());
-        Ok(attempt.finish(|event| self.pass_on(event)))
+        let on_start = |killer| self.stop.started(killer);
+        let on_event = |event: &WorkerEvent| self.pass_on(event);
+        Ok(convert(&self.tools.launcher, &self.settings, order, on_start, on_event)?)
     }
 
     fn pass_on(&self, event: &WorkerEvent) {

@@ -27,6 +27,7 @@ use super::mailbox::Mailbox;
 use super::outbox::Unpublished;
 use super::prober::SharedTools;
 use super::refused::Refused;
+use super::set_aside::SetAside;
 use super::systemd::{self, Watchdog};
 use super::timers::Timers;
 use super::{Source, log};
@@ -82,6 +83,7 @@ pub(crate) struct Surroundings {
     pub(crate) intake: Mailbox<Control>,
     /// The inbox and its thread; none before the recovery is done.
     pub(crate) watched: Option<Intake>,
+    pub(crate) set_aside: SetAside,
     pub(crate) keeper: Mailbox<Ordered>,
     pub(crate) housekeeping: JoinHandle<()>,
 }

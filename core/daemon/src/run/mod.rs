@@ -27,6 +27,7 @@ mod refused;
 mod requests;
 mod restart;
 mod scheduler;
+mod set_aside;
 #[cfg(test)]
 mod simulation_tests;
 mod systemd;
@@ -52,6 +53,7 @@ use layout::{Folders, make_dir};
 use mailbox::Mailbox;
 use prober::{FrontendProber, SharedTools, Tools};
 use refused::Refused;
+use set_aside::SetAside;
 use systemd::Watchdog;
 use timers::Timers;
 
@@ -105,12 +107,14 @@ pub(crate) fn run(source: Source, settings: Settings, once: bool) -> Result<bool
     let housekeeping = housekeeping::spawn(ordered, events.clone()).map_err(no_thread)?;
     let (to_intake, control) = bounded(MESSAGES_MAX);
     let (found_by_intake, found) = bounded(1);
+    let (for_prober, set_aside) = (to_intake.clone(), SetAside::default());
     let around = Surroundings {
         events: events.clone(),
         received,
         found,
         intake: Mailbox::new(to_intake),
         watched: None,
+        set_aside: set_aside.clone(),
         keeper: Mailbox::new(orders),
         housekeeping,
     };
@@ -118,7 +122,7 @@ pub(crate) fn run(source: Source, settings: Settings, once: bool) -> Result<bool
     let mut daemon = new_daemon(store, source, settings, log, tools, folders, around, once)?;
     let recovered = daemon.restart();
     daemon.outlive(recovered, None)?;
-    let prober = FrontendProber { tools: daemon.tools.clone() };
+    let prober = FrontendProber::new(daemon.tools.clone(), for_prober, set_aside);
     let watched = onnxd_intake::spawn(inbox, prober, found_by_intake, control);
     daemon.around.watched = Some(watched.map_err(no_thread)?);
     let _server = control::listen(&socket, events.clone())?;

@@ -1,18 +1,29 @@
 //! Answers intake's questions about a candidate by asking the front-ends in a confined child.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use crossbeam_channel::{Sender, bounded};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::names::{is_params, is_role_file, is_role_folder};
-use onnxd_intake::{Candidate, ProbeOutcome, Prober};
+use onnxd_intake::{Candidate, Control, Fingerprint, ProbeOutcome, Prober};
 use onnxd_proto::onnxd::InputFile;
 use serde_json::Value;
 
-use crate::conversion::probe::ask;
+use super::set_aside::SetAside;
+use crate::conversion::probe::{choose, probe};
 use crate::conversion::{Launcher, Plugins, Submission};
 
+/// Networks that front-ends look at, at the same time.
+const QUESTIONS_MAX: usize = 4;
+/// Answers that wait to be fetched; of drops that went away meanwhile none is.
+const ANSWERS_MAX: usize = 4_096;
+/// How long an answer is waited for before intake looks at other drops.
+const PROMPT: Duration = Duration::from_millis(250);
 /// Most missing files that are named to a person.
 const MISSING_MAX: usize = 20;
 
@@ -41,10 +52,99 @@ impl SharedTools {
     }
 }
 
-/// Asks front-ends.
+/// Asks front-ends, each question in a thread of its own.
 #[derive(Debug)]
 pub(crate) struct FrontendProber {
     pub(crate) tools: SharedTools,
+    /// To ask for a look once an answer is there.
+    pub(crate) intake: Sender<Control>,
+    pub(crate) set_aside: SetAside,
+    questions: Questions,
+}
+
+/// Questions on their way and answers that nobody has fetched yet, by network.
+type Questions = Arc<Mutex<HashMap<PathBuf, Question>>>;
+
+#[derive(Debug)]
+struct Question {
+    /// Of the files that were asked about: others are another question.
+    narrow: Fingerprint,
+    wide: Fingerprint,
+    answer: Option<ProbeOutcome>,
+}
+
+impl FrontendProber {
+    pub(crate) fn new(tools: SharedTools, intake: Sender<Control>, set_aside: SetAside) -> Self {
+        FrontendProber { tools, intake, set_aside, questions: Questions::default() }
+    }
+
+    /// The answer to this question, if it was asked and has come.
+    fn fetch(&self, network: &Path, candidate: &Candidate) -> Fetched {
+        let mut all = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.remove(network) {
+            Some(Question { narrow, wide, answer: Some(answer) })
+                if narrow == candidate.narrow
+                    && (wide == candidate.wide
+                        || !matches!(answer, ProbeOutcome::Waiting { .. })) =>
+            {
+                Fetched::Answer(answer)
+            }
+            // An answer about files that have changed since helps nobody.
+            Some(Question { answer: Some(_), .. }) | None => {
+                let pending = all.values().filter(|q| q.answer.is_none()).count();
+                if pending < QUESTIONS_MAX { Fetched::Unasked } else { Fetched::Pending }
+            }
+            Some(pending) => {
+                all.insert(network.to_owned(), pending);
+                Fetched::Pending
+            }
+        }
+    }
+
+    fn ask(&self, candidate: &Candidate, network: &Path) {
+        let (narrow, wide) = (candidate.narrow, candidate.wide);
+        let (tools, set_aside) = (self.tools.get(), self.set_aside.clone());
+        let (questions, intake) = (Arc::clone(&self.questions), self.intake.clone());
+        let lock = |questions: &Questions, answer: Option<ProbeOutcome>| {
+            let mut all = questions.lock().unwrap_or_else(PoisonError::into_inner);
+            if all.len() > ANSWERS_MAX {
+                all.retain(|_, question| question.answer.is_none());
+            }
+            all.insert(network.to_owned(), Question { narrow, wide, answer });
+        };
+        lock(&questions, None);
+        let (done, prompt) = bounded(1);
+        let (candidate, asked) = (candidate.clone(), network.to_owned());
+        let work = move || {
+            let answer = catch_unwind(AssertUnwindSafe(|| answer(&tools, &set_aside, &candidate)));
+            let answer = answer.unwrap_or_else(|_| {
+                let text = "the thread that asks the front-ends panicked";
+                ProbeOutcome::Failed(Diagnostic::new(Code::Internal, text))
+            });
+            let mut all = questions.lock().unwrap_or_else(PoisonError::into_inner);
+            all.insert(asked, Question { narrow, wide, answer: Some(answer) });
+            drop(all);
+            // Either somebody still waits for it, or the next look finds it.
+            if done.send(()).is_err() {
+                let _ = intake.send(Control::Rescan);
+            }
+        };
+        match std::thread::Builder::new().name("probe".into()).spawn(work) {
+            // Most answers come at once, and save a look.
+            Ok(_) => drop(prompt.recv_timeout(PROMPT)),
+            Err(e) => {
+                let text = format!("A thread could not start: {e}");
+                let why = Diagnostic::new(Code::WorkerStart, text);
+                lock(&self.questions, Some(ProbeOutcome::Failed(why)));
+            }
+        }
+    }
+}
+
+enum Fetched {
+    Answer(ProbeOutcome),
+    Pending,
+    Unasked,
 }
 
 impl Prober for FrontendProber {
@@ -53,36 +153,58 @@ impl Prober for FrontendProber {
         name.to_str().is_some_and(|name| plugins.may_be_network(name))
     }
 
-    fn probe(&mut self, candidate: &Candidate) -> ProbeOutcome {
-        let tools = self.tools.get();
-        let submission = submission(candidate);
-        let params = match submission.params(None, &[]) {
-            Ok(params) => params,
-            Err(found) => return ProbeOutcome::Failed(first(found)),
-        };
-        let choice = match ask(&tools.launcher, &tools.plugins, &submission, &params) {
-            Ok(choice) => choice,
-            Err(found) => match first(found) {
-                why if why.code == Code::NoFrontend.as_str() => {
-                    return ProbeOutcome::NotMine(why.message);
-                }
-                why => return ProbeOutcome::Failed(why),
-            },
-        };
-        let missing = choice.needs.iter().filter(|need| !need.found);
-        let missing: Vec<String> =
-            missing.take(MISSING_MAX).map(|n| format!("{} ({})", n.path, n.what)).collect();
-        if !missing.is_empty() {
-            return ProbeOutcome::Waiting { missing };
+    fn probe(&mut self, candidate: &Candidate) -> Option<ProbeOutcome> {
+        let network = candidate.root.join(&candidate.network);
+        let mut fetched = self.fetch(&network, candidate);
+        if matches!(fetched, Fetched::Unasked) {
+            self.ask(candidate, &network);
+            fetched = self.fetch(&network, candidate);
         }
-        let mut used: Vec<PathBuf> =
-            choice.needs.iter().flat_map(|n| &n.found_as).map(PathBuf::from).collect();
-        used.extend(submission.params_files().iter().map(|f| PathBuf::from(&f.name)));
-        used.extend(roles(candidate, params.json()));
-        used.sort();
-        used.dedup();
-        ProbeOutcome::Complete { used }
+        match fetched {
+            Fetched::Answer(answer) => Some(answer),
+            Fetched::Pending | Fetched::Unasked => None,
+        }
     }
+}
+
+fn answer(tools: &Tools, set_aside: &SetAside, candidate: &Candidate) -> ProbeOutcome {
+    let submission = submission(candidate);
+    let params = match submission.params(None, &[]) {
+        Ok(params) => params,
+        Err(found) => return ProbeOutcome::Failed(first(found)),
+    };
+    let (files, network) = (&submission.files, &submission.network);
+    let json = params.json().to_string();
+    let plugins = set_aside.without(&tools.plugins);
+    let asked = match probe(&tools.launcher, &plugins, files, network, &json) {
+        Ok(asked) => asked,
+        Err(found) => return ProbeOutcome::Failed(first(found)),
+    };
+    asked.died.iter().for_each(|died| set_aside.note(died));
+    let choice = match choose(&asked, network, params.get_str("job.frontend")) {
+        Ok(choice) => choice,
+        Err(why) if why.code == Code::NoFrontend.as_str() => {
+            // One that is not asked any more might have taken it.
+            return match set_aside.concerns(&tools.plugins, network) {
+                Some(why) => ProbeOutcome::Failed(why),
+                None => ProbeOutcome::NotMine(why.message),
+            };
+        }
+        Err(why) => return ProbeOutcome::Failed(why),
+    };
+    let missing = choice.needs.iter().filter(|need| !need.found);
+    let missing: Vec<String> =
+        missing.take(MISSING_MAX).map(|n| format!("{} ({})", n.path, n.what)).collect();
+    if !missing.is_empty() {
+        return ProbeOutcome::Waiting { missing };
+    }
+    let mut used: Vec<PathBuf> =
+        choice.needs.iter().flat_map(|n| &n.found_as).map(PathBuf::from).collect();
+    used.extend(submission.params_files().iter().map(|f| PathBuf::from(&f.name)));
+    used.extend(roles(candidate, params.json()));
+    used.sort();
+    used.dedup();
+    ProbeOutcome::Complete { used }
 }
 
 /// The candidate as a conversion sees it. A name that is not text cannot be told to a front-end;

@@ -263,7 +263,9 @@ impl Daemon {
         let used = |tools: &Tools| tools.plugins.digest();
         let plugins_changed = used(&self.tools.get()) != used(tools);
         self.tools.set(tools.clone());
-        if plugins_changed {
+        let asked_again = !self.around.set_aside.problems().is_empty();
+        self.around.set_aside.clear();
+        if plugins_changed || asked_again {
             self.around.intake.post(Control::ForgetProbes);
         }
         let kept = |e: &Entry| later.contains(&e.key);
@@ -295,6 +297,7 @@ impl Daemon {
         problems.extend(several(results, "results wait for the outbox"));
         let plugins = self.tools.get().plugins;
         problems.extend(plugins.has_frontend().err().map(|why| why.message));
+        problems.extend(self.around.set_aside.problems());
         problems.extend(plugins.refused.iter().map(|why| why.message.clone()));
         problems.extend(several(self.unsettled.values(), "jobs keep their originals"));
         if self.phase != Phase::Working {

@@ -10,6 +10,7 @@ use super::attempt::{self, Ending, Stop, Work};
 use super::daemon::{Daemon, Phase, Running, Turn, now_ms};
 use super::outbox::PUBLISHING;
 use super::prepare::identity;
+use super::prober::Tools;
 
 impl Daemon {
     pub(crate) fn may_start(&self) -> bool {
@@ -51,6 +52,8 @@ impl Daemon {
             stop: Stop::default(),
             given_back: false,
         };
+        let tools =
+            Tools { plugins: self.around.set_aside.without(&tools.plugins).into(), ..tools };
         let (stop, events) = (running.stop.clone(), self.around.events.clone());
         self.running.insert(id.to_owned(), running);
         let settings = std::sync::Arc::clone(&self.settings);

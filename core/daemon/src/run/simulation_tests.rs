@@ -130,6 +130,7 @@ fn daemon(root: &Path, store: Faulty) -> Daemon {
         found: bounded(1).1,
         intake: Mailbox::new(to_intake),
         watched: None,
+        set_aside: Default::default(),
         keeper: Mailbox::new(orders),
     };
     let mut daemon =

@@ -13,6 +13,8 @@ use onnxd_intake::{Candidate, Config, Found, Inbox, ProbeOutcome, Prober, State,
 pub struct FrontEnds {
     /// Ids of the networks asked about, in order.
     pub asked: Vec<PathBuf>,
+    /// Networks about which no answer comes.
+    pub late: Vec<&'static str>,
     /// Given instead of the real answer.
     pub answer: Option<ProbeOutcome>,
 }
@@ -22,10 +24,13 @@ impl Prober for FrontEnds {
         [".onnx", ".ini"].iter().any(|ext| name.to_string_lossy().ends_with(ext))
     }
 
-    fn probe(&mut self, candidate: &Candidate) -> ProbeOutcome {
+    fn probe(&mut self, candidate: &Candidate) -> Option<ProbeOutcome> {
+        if self.late.iter().any(|late| candidate.network == Path::new(late)) {
+            return None;
+        }
         self.asked.push(candidate.network.clone());
         if let Some(answer) = &self.answer {
-            return answer.clone();
+            return Some(answer.clone());
         }
         let has = |name: &Path| candidate.files.iter().any(|f| f.name.starts_with(name));
         let mut used: Vec<PathBuf> =
@@ -34,16 +39,16 @@ impl Prober for FrontEnds {
             let text = fs::read_to_string(candidate.root.join(&candidate.network)).unwrap();
             let mut lines = text.lines();
             if lines.next() != Some("[sp]") {
-                return ProbeOutcome::NotMine("no [sp] section".to_owned());
+                return Some(ProbeOutcome::NotMine("no [sp] section".to_owned()));
             }
             used.extend(lines.map(PathBuf::from));
         }
         let missing: Vec<String> =
             used.iter().filter(|p| !has(p)).map(|p| p.display().to_string()).collect();
-        match missing.is_empty() {
+        Some(match missing.is_empty() {
             true => ProbeOutcome::Complete { used },
             false => ProbeOutcome::Waiting { missing },
-        }
+        })
     }
 }
 

@@ -34,6 +34,11 @@ const MESSAGE: Duration = Duration::from_secs(60);
 /// For a worker to end after it has closed the connection.
 const ENDING: Duration = Duration::from_secs(10);
 
+/// The stage in which front-ends are asked whether a network is theirs.
+pub const PROBE: &str = "probe";
+/// For one front-end to say so: it looks at a network, and converts nothing.
+pub const PROBE_LIMIT: Duration = Duration::from_secs(30);
+
 /// Environment that a worker inherits; the rest could change what a conversion gives.
 const ENVIRONMENT: [&str; 3] = ["LD_LIBRARY_PATH", "RUST_BACKTRACE", "TZ"];
 
@@ -121,12 +126,16 @@ impl WorkerProcess {
     #[must_use]
     pub fn follow(mut self, mut on_event: impl FnMut(&WorkerEvent)) -> Outcome {
         let (mut stage, mut answer) = (None, None);
+        let whole = (self.deadline, self.wall_ms);
         let end = loop {
             let event = match self.next() {
                 Ok(event) => event,
                 Err(end) => break end,
             };
             on_event(&event);
+            if let Some(Event::Stage(started)) = &event.what {
+                (self.deadline, self.wall_ms) = limited(whole, &started.stage);
+            }
             note(event, &mut stage, &mut answer);
         };
         let exit = self.exit(&end);
@@ -271,6 +280,16 @@ impl Killer {
         let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         *reaped || !matches!(waitid(WaitId::Pid(self.pid), options), Ok(None))
+    }
+}
+
+/// The deadline in a stage, and the limit that it comes from in milliseconds.
+fn limited(whole: (Option<Instant>, u64), stage: &str) -> (Option<Instant>, u64) {
+    let asked = Instant::now() + PROBE_LIMIT;
+    match whole.0 {
+        Some(deadline) if deadline <= asked => whole,
+        _ if stage != PROBE => whole,
+        _ => (Some(asked), PROBE_LIMIT.as_millis().try_into().unwrap_or(u64::MAX)),
     }
 }
 

@@ -4,6 +4,7 @@ use super::calibration::with_calibration;
 use super::outputs::complete_outputs;
 use super::session::{Session, findings};
 use super::summary;
+use crate::confine::parent::PROBE;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Model, verify};
 use onnxd_plugin_host::{call, from_message};
@@ -130,7 +131,7 @@ fn probe(
     component: &PluginComponent,
     network: &str,
 ) -> Result<Probe, Diagnostics> {
-    session.entered("import", &plugin.id, &component.id);
+    session.entered(PROBE, &plugin.id, &component.id);
     session.library(plugin)?;
     let mut context = session.context(&session.submission(network));
     let probe =

@@ -1,0 +1,118 @@
+//! Front-ends that hang again and again when they are asked about a network.
+//!
+//! Each such question costs half a minute and a process. After the second one the front-end is not
+//! asked any more, whatever is dropped, and `health` says so; reading the plugins again gives it
+//! another chance.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use onnxd_diagnostics::{Class, Code, Diagnostic};
+
+use crate::conversion::Plugins;
+use crate::conversion::probe::{Died, leave_out};
+
+/// Questions that a front-end may hang over.
+const HANGS_MAX: usize = 2;
+
+/// Plugin and front-end.
+type Name = (String, String);
+
+/// The front-ends that hung, and how often; shared by the threads that ask.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SetAside(Arc<Mutex<BTreeMap<Name, usize>>>);
+
+impl SetAside {
+    pub(crate) fn note(&self, died: &Died) {
+        if died.why.code == Code::PluginHung.as_str() {
+            let name = (died.plugin.clone(), died.frontend.clone());
+            self.with(|all| *all.entry(name).or_default() += 1);
+        }
+    }
+
+    /// All are asked again.
+    pub(crate) fn clear(&self) {
+        self.with(BTreeMap::clear);
+    }
+
+    /// The plugins without the front-ends that are not asked any more.
+    pub(crate) fn without(&self, plugins: &Plugins) -> Plugins {
+        let mut rest = plugins.clone();
+        for (plugin, frontend) in self.names() {
+            leave_out(&mut rest.used, &plugin, &frontend);
+        }
+        rest
+    }
+
+    /// Why nobody knows whether a file of this name is a network: one that might take it is set
+    /// aside. The machine's problem, so that the drop stays and is looked at again.
+    pub(crate) fn concerns(&self, plugins: &Plugins, network: &str) -> Option<Diagnostic> {
+        let (plugin, frontend) = self.names().into_iter().find(|(plugin, frontend)| {
+            let mut only = plugins.clone();
+            only.used.retain(|p| p.id == *plugin);
+            only.used.iter_mut().for_each(|p| p.components.retain(|c| c.id == *frontend));
+            only.may_be_network(network)
+        })?;
+        let text = format!("front-end `{frontend}` of {plugin} is not asked any more: it hung");
+        let why = Diagnostic::new(Code::PluginHung, text)
+            .help("Replace or disable the plugin; `onnxd ctl reload` has it asked again.");
+        Some(Diagnostic { class: Class::Environment, ..why })
+    }
+
+    /// For `health`.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let say = |(plugin, frontend): Name| {
+            format!(
+                "front-end `{frontend}` of {plugin} hung over {HANGS_MAX} drops and is not asked \
+                 any more; `onnxd ctl reload` has it asked again"
+            )
+        };
+        self.names().into_iter().map(say).collect()
+    }
+
+    fn names(&self) -> Vec<Name> {
+        self.with(|all| {
+            all.iter().filter(|(_, n)| **n >= HANGS_MAX).map(|(k, _)| k.clone()).collect()
+        })
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut BTreeMap<Name, usize>) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_proto::onnxd::{PluginComponent, PluginInfo};
+
+    #[test]
+    fn a_front_end_that_hangs_twice_is_not_asked_any_more() {
+        let component = |id: &str, glob: &str| PluginComponent {
+            kind: "frontend".into(),
+            id: id.into(),
+            globs: vec![glob.into()],
+            ..Default::default()
+        };
+        let components = vec![component("slow", "*.onnx"), component("good", "*.ini")];
+        let used = vec![PluginInfo { id: "p".into(), components, ..Default::default() }];
+        let plugins = Plugins { used, ..Plugins::default() };
+        let set_aside = SetAside::default();
+        let hung = |code| {
+            let why = Diagnostic::new(code, "it did not end");
+            set_aside.note(&Died { plugin: "p".into(), frontend: "slow".into(), why });
+        };
+        hung(Code::PluginHung);
+        hung(Code::PluginCrashed);
+        assert!(set_aside.problems().is_empty(), "a crash takes no time");
+        hung(Code::PluginHung);
+        let rest = set_aside.without(&plugins);
+        assert!(!rest.may_be_network("a.onnx") && rest.may_be_network("a.ini"));
+        let why = set_aside.concerns(&plugins, "a.onnx").unwrap();
+        assert_eq!(why.class, Class::Environment);
+        assert!(set_aside.concerns(&plugins, "a.ini").is_none());
+        assert!(set_aside.problems()[0].contains("`slow` of p"));
+        set_aside.clear();
+        assert!(set_aside.problems().is_empty());
+    }
+}
