@@ -72,6 +72,11 @@ pub fn write_small_model(path: &Path, mark: &str) {
     write_model(&model, path, &WriteOptions::default()).expect("the model can be written");
 }
 
+/// Has a command use the plugins of one folder and no others.
+pub fn with_plugins_of(command: &mut Command, folder: &Path) {
+    command.env("ONNXD_PLUGINS_PATH", folder).env("ONNXD_PLUGINS_BUILTIN", "false");
+}
+
 /// Exit status and standard error.
 pub fn outcome(output: &Output) -> (i32, String) {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -100,7 +105,8 @@ pub fn folder_with(plugins: &[&str]) -> TempDir {
 pub fn converted(folder: &Path, out: &str, files: &[&str], sets: &[&str]) -> (i32, String, Value) {
     let out = folder.join(out);
     let mut run = command(folder);
-    run.env("ONNXD_PLUGINS_PATH", folder.join("plugins")).arg("convert");
+    with_plugins_of(&mut run, &folder.join("plugins"));
+    run.arg("convert");
     run.args(files.iter().map(|f| folder.join(f))).arg("--out").arg(&out);
     for set in sets {
         run.args(["--set", set]);

@@ -1,7 +1,7 @@
 //! Pictures as calibration data of an N2D2 network, through the built program: what they come to is what the same
 //! samples come to as arrays.
 
-use onnxd_integration_tests::{command, library, outcome};
+use onnxd_integration_tests::{command, library, outcome, with_plugins_of};
 use onnxd_ir::Tensor;
 use serde_json::Value;
 use std::fs;
@@ -162,7 +162,8 @@ fn convert(folder: &Path, sets: &[&str]) -> (i32, String, Value, Vec<u8>) {
     drop_empty(&drop.join("calib"));
     let _ = fs::remove_dir_all(&out);
     let mut run = command(folder);
-    run.env("ONNXD_PLUGINS_PATH", folder.join("plugins")).arg("convert");
+    with_plugins_of(&mut run, &folder.join("plugins"));
+    run.arg("convert");
     let mut files: Vec<PathBuf> =
         fs::read_dir(&drop).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort_by_key(|path| path.extension() != Some("ini".as_ref()));

@@ -1,9 +1,11 @@
 //! Plugins through the built program: ours work, one in C works, and hostile ones cost one attempt and nothing else.
 
-use onnxd_integration_tests::{command, library, outcome, root, write_small_model};
+use onnxd_integration_tests::{
+    command, library, outcome, root, with_plugins_of, write_small_model,
+};
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -24,7 +26,7 @@ fn convert(folder: &TempDir, plugin: &Path, pass: &str, settings: &[(&str, &str)
     write_small_model(&model, "words to be dropped");
     let out = folder.path().join("out");
     let mut run = command(folder.path());
-    run.env("ONNXD_PLUGINS_PATH", &plugins);
+    with_plugins_of(&mut run, &plugins);
     run.envs(settings.iter().copied());
     run.arg("convert").arg(&model).arg("--out").arg(&out);
     run.args(["--set", "passes.profile=none", "--set"]);
@@ -45,7 +47,8 @@ fn hostile(pass: &str, settings: &[(&str, &str)]) -> Run {
 #[test]
 fn crashes_name_the_plugin_and_the_cause() {
     let cases = [
-        ("panic", "panic: hostile on purpose"),
+        ("panic", "hostile-plugins/src/lib.rs:"),
+        ("panic", ": hostile on purpose"),
         ("segfault", "SIGSEGV"),
         ("abort", "SIGABRT"),
         ("overflow-stack", "SIG"),
@@ -100,18 +103,52 @@ fn the_outside_is_out_of_reach() {
     }
 }
 
-#[test]
-fn a_plugin_in_c() {
-    let folder = tempfile::tempdir().unwrap();
-    let built = folder.path().join("libstrip_doc.so");
+/// The example in C, with `more` before it says what it did.
+fn in_c(folder: &TempDir, more: &str) -> PathBuf {
+    let source = fs::read_to_string(root().join("plugins/example-c/strip_doc.c")).unwrap();
+    let last = "  return host->artifact(job, text(\"onnxd.pass-log\")";
+    let changed = source.replace(last, &format!("{more}\n{last}"));
+    assert!(changed.len() > source.len());
+    let (from, built) = (folder.path().join("strip_doc.c"), folder.path().join("libstrip_doc.so"));
+    fs::write(&from, changed).unwrap();
     let status = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", "-I"])
         .arg(root().join("core/plugin-abi"))
         .arg("-o")
-        .arg(&built)
-        .arg(root().join("plugins/example-c/strip_doc.c"))
+        .args([&built, &from])
         .status();
     assert!(status.unwrap().success(), "the example in C does not compile");
+    built
+}
+
+#[test]
+fn what_a_plugin_logs_is_shown_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |level: i32, words: &str| {
+        format!("  host->log(job, {level}, text(\"stripper\"), text(\"{words}\"));\n")
+    };
+    let lines = [line(2, "a hazard"), line(3, "some chatter"), line(4, "for the author")];
+    let built = in_c(&folder, &lines.concat());
+    let run = convert(&folder, &built, "strip-doc", &[]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    assert!(run.stderr.contains("stripper: warning: a hazard"), "{}", run.stderr);
+    assert!(!run.stderr.contains("chatter"), "{}", run.stderr);
+    let kept: Vec<String> = run.report["plugin_log"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|l| format!("{} {} {}", l["plugin"], l["level"], l["text"]).replace('"', ""))
+        .collect();
+    assert_eq!(
+        kept,
+        ["org.onnxd.example-c warning a hazard", "org.onnxd.example-c info some chatter"]
+    );
+}
+
+#[test]
+fn a_plugin_in_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = in_c(&folder, "");
     let run = convert(&folder, &built, "strip-doc", &[]);
     assert_eq!(run.status, 0, "{}", run.stderr);
     assert_eq!(run.report["passes"][0]["name"], "strip-doc");
@@ -129,7 +166,8 @@ fn the_example_in_rust() {
     fs::write(&network, "scale 1 2\nclip 0 5\n").unwrap();
     let out = folder.path().join("out");
     let mut run = command(folder.path());
-    run.env("ONNXD_PLUGINS_PATH", &plugins).arg("convert").arg(&network).arg("--out").arg(&out);
+    with_plugins_of(&mut run, &plugins);
+    run.arg("convert").arg(&network).arg("--out").arg(&out);
     run.args(["--set", "passes.profile=none"]);
     let (status, stderr) = outcome(&run.output().unwrap());
     assert_eq!(status, 0, "{stderr}");

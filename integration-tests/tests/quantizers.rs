@@ -1,7 +1,9 @@
 //! Quantizers through the built program: one works, one is missing, and what they say is in the report.
 
 use onnxd_eval::{Executor, RunOptions};
-use onnxd_integration_tests::{command, converted, folder_with, small_model, write_small_model};
+use onnxd_integration_tests::{
+    command, converted, folder_with, small_model, with_plugins_of, write_small_model,
+};
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{WriteOptions, write_model};
 use serde_json::Value;
@@ -87,7 +89,8 @@ fn a_network_waits_for_calibration_data_that_its_params_ask_for() {
     let folder = prepared();
     fs::remove_file(folder.path().join("calib.npz")).unwrap();
     let mut run = command(folder.path());
-    run.env("ONNXD_PLUGINS_PATH", folder.path().join("plugins")).arg("explain");
+    with_plugins_of(&mut run, &folder.path().join("plugins"));
+    run.arg("explain");
     let output =
         run.arg(folder.path().join("net.onnx")).args(["--set", "nbbits=8"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -125,14 +125,15 @@ fn names(folder: &Folder) -> std::io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Whether a file is a library without a word of the plugin's symbol. It cannot be a plugin then,
-/// not even a broken one; what has the word, or is no library at all, is left to the inspection.
+/// Whether a file is a whole library without a word of the plugin's symbol. It cannot be a plugin
+/// then, not even a broken one; what has the word, or is no library or a part of one, is left to the
+/// inspection.
 fn is_bystander(path: &Path) -> bool {
     fn scan(path: &Path) -> std::io::Result<bool> {
         let mut file = File::open(path)?;
-        let mut magic = [0; ELF.len()];
-        file.read_exact(&mut magic)?;
-        if magic != *ELF {
+        let mut header = [0; ELF_HEADER_BYTES];
+        file.read_exact(&mut header)?;
+        if !header.starts_with(ELF) || sections_end(&header) > file.metadata()?.len() {
             return Ok(false);
         }
         let symbol = memchr::memmem::Finder::new(abi::PLUGIN_SYMBOL);
@@ -156,8 +157,18 @@ fn is_bystander(path: &Path) -> bool {
     scan(path).unwrap_or(false)
 }
 
-/// How files of libraries begin.
-const ELF: &[u8; 4] = b"\x7fELF";
+/// Where the table of sections ends, which linkers write last: a copy that broke off is shorter.
+fn sections_end(header: &[u8; ELF_HEADER_BYTES]) -> u64 {
+    let number = |at: usize, bytes: usize| {
+        header[at..at + bytes].iter().rev().fold(0u64, |n, b| n << 8 | u64::from(*b))
+    };
+    // `e_shoff`, `e_shentsize` and `e_shnum` of a file of 64 bits, little-endian.
+    number(40, 8).saturating_add(number(58, 2) * number(60, 2))
+}
+
+/// How files of libraries begin, and how long their header is.
+const ELF: &[u8] = b"\x7fELF";
+const ELF_HEADER_BYTES: usize = 64;
 /// Bytes of a file that are looked at at once.
 const SCANNED_BYTES: usize = 1 << 20;
 
@@ -238,9 +249,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         let library = |name: &str, words: &[u8], padding: usize| {
-            let bytes = [ELF.as_slice(), &vec![0; padding], words].concat();
+            let header = [ELF, &[0; ELF_HEADER_BYTES - 4]].concat();
+            let bytes = [&header, &vec![0; padding][..], words].concat();
             fs::write(folder.join(name), bytes).unwrap();
         };
+        let mut cut = [ELF, &[0; ELF_HEADER_BYTES - 4]].concat();
+        cut[40] = 255;
+        fs::write(folder.join("cut.so"), cut).unwrap();
         library("libdep.so", b"some_symbol", 3 * SCANNED_BYTES);
         // The word lies across the border of two pieces.
         library("plugin.so", abi::PLUGIN_SYMBOL.as_bytes(), SCANNED_BYTES - 7);
@@ -248,7 +263,8 @@ mod tests {
         fs::write(folder.join("empty.so"), "").unwrap();
         let found = discover(&[Folder::Plugins(folder.clone())]);
         assert_eq!(found.bystanders, [folder.join("libdep.so")]);
-        let left: Vec<_> = ["empty.so", "plugin.so", "text.so"].map(|n| folder.join(n)).into();
+        let left: Vec<_> =
+            ["cut.so", "empty.so", "plugin.so", "text.so"].map(|n| folder.join(n)).into();
         assert_eq!(found.libraries, left);
         library("libonnxd_none.so", b"some_symbol", 0);
         let beside = discover(&[Folder::Program(folder.clone())]);

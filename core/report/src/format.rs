@@ -54,7 +54,12 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// Foreign text in one bounded line: control characters are escaped.
+/// Whether a character changes the direction of the text around it.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Foreign text in one bounded line: control characters are escaped, and what turns its direction.
 pub(crate) fn line(text: &str) -> String {
     let mut out = String::new();
     for (i, c) in text.chars().enumerate() {
@@ -62,7 +67,8 @@ pub(crate) fn line(text: &str) -> String {
             out.push_str("...");
             break;
         }
-        if c.is_control() { out.extend(c.escape_debug()) } else { out.push(c) }
+        let hidden = c.is_control() || turns(c);
+        if hidden { out.extend(c.escape_debug()) } else { out.push(c) }
     }
     out
 }
@@ -85,6 +91,7 @@ mod tests {
     #[test]
     fn foreign_text_stays_in_its_line() {
         assert_eq!(line("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
+        assert_eq!(line("a\u{202e}b"), "a\\u{202e}b");
         assert_eq!(line(&"x".repeat(1000)).len(), CELL_CHARS_MAX + 3);
     }
 }

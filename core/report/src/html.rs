@@ -1,10 +1,11 @@
 //! `report.html`: one file without scripts or references, light or dark as the reader's system is.
 //!
-//! Every text is escaped: names come from files that anybody may have written.
+//! Every text is escaped: names come from files that anybody may have written. The page's own policy lets a browser run
+//! nothing and load nothing, should an escape ever be forgotten.
 
-use crate::FAILED;
-use crate::SUCCEEDED;
-use crate::sections::{Chart, Section, sections};
+use crate::findings::{Finding, findings};
+use crate::head::{Head, Tone, head};
+use crate::sections::{Chart, Section, column_title, is_long, is_number, sections};
 use onnxd_proto::onnxd::Report;
 
 /// Width of the longest bar, in CSS pixels.
@@ -14,71 +15,101 @@ const BAR_WIDTH: f64 = 160.0;
 const CHART_WIDTH: f64 = 256.0;
 const CHART_HEIGHT: f64 = 40.0;
 
-const STYLE: &str = "
-:root { color-scheme: light dark; --line: #8884; --bar: #3b7dd8; --good: #1a7f37;
-  --warn: #9a6700; --bad: #c62828; }
-@media (prefers-color-scheme: dark) {
-  :root { --bar: #6ea8fe; --good: #56d364; --warn: #e3b341; --bad: #ff7b72; }
-}
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem;
-  padding: 0 1rem; }
-h1 { font-size: 1.5rem; margin-bottom: 0; }
-h2 { font-size: 1.1rem; margin: 2rem 0 .4rem; }
-.verdict { font-weight: 600; }
-.good { color: var(--good); } .warn { color: var(--warn); } .bad { color: var(--bad); }
-.scroll { overflow-x: auto; }
-table { border-collapse: collapse; }
-th, td { text-align: left; vertical-align: top; padding: .2rem .8rem .2rem 0;
-  border-bottom: 1px solid var(--line); overflow-wrap: anywhere; }
-th { font-weight: 600; }
-.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-rect { fill: var(--bar); }
-path { fill: var(--bar); }
-line { stroke: var(--bad); }
-footer { margin-top: 2rem; opacity: .7; font-size: .85rem; }
-";
+/// What a drawing of counts shows.
+const LEGEND: &str = "values seen, counts as logarithms; what is kept lies between the lines";
+
+const STYLE: &str = include_str!("report.css");
+/// Digest of [`STYLE`], the only thing that the page's policy allows; a test holds it.
+const STYLE_SHA256: &str = "sha256-+WdTgDwKyHS4I99pVxXhVUxTpMM4H0fFMyD/sRVCWc8=";
 
 /// The report as one HTML page.
 #[must_use]
 pub fn html(report: &Report) -> String {
-    let name = escape(&report.name);
-    let tone = match report.verdict.as_str() {
-        SUCCEEDED => "good",
-        FAILED => "bad",
-        _ => "warn",
-    };
-    let verdict = escape(&report.verdict.replace('_', " "));
+    let head = head(report);
+    let (name, verdict) = (escape(&report.name), escape(&head.verdict));
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src '{STYLE_SHA256}'; base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>{name}: {verdict}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <h1>{name}</h1>\n<p><span class=\"verdict {tone}\">{verdict}</span> {}</p>\n",
-        escape(&report.summary)
+         <title>{name}: {verdict}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
     );
+    push_head(&mut out, &name, &head);
+    out.push_str("<main>\n");
+    push_findings(&mut out, &findings(report));
     for section in sections(report) {
         push_section(&mut out, &section);
     }
     let (job, version) = (escape(&report.job), escape(&report.onnxd_version));
-    out.push_str(&format!("<footer>job {job}, onnxd {version}</footer>\n</body>\n</html>\n"));
+    out.push_str(&format!(
+        "</main>\n<footer>job {job}, onnxd {version}</footer>\n</body>\n</html>\n"
+    ));
     out
 }
 
+fn push_head(out: &mut String, name: &str, head: &Head) {
+    let tone = match head.tone {
+        Tone::Good => "good",
+        Tone::Warn => "warn",
+        Tone::Bad => "bad",
+    };
+    let (verdict, summary) = (escape(&head.verdict), escape(&head.summary));
+    out.push_str(&format!(
+        "<header class=\"{tone}\">\n<h1>{name}</h1>\n<p class=\"verdict\">{verdict}</p>\n\
+         <p>{summary}</p>\n"
+    ));
+    if !head.facts.is_empty() {
+        out.push_str("<dl>\n");
+        for (what, much) in &head.facts {
+            let much = escape(&much.replace("->", "\u{2192}"));
+            out.push_str(&format!("<div><dt>{what}</dt><dd>{much}</dd></div>\n"));
+        }
+        out.push_str("</dl>\n");
+    }
+    out.push_str("</header>\n");
+}
+
+fn push_findings(out: &mut String, found: &[Finding]) {
+    if found.is_empty() {
+        return;
+    }
+    let count = found.len();
+    out.push_str(&format!("<section>\n<h2>Findings ({count})</h2>\n<ol class=\"findings\">\n"));
+    for f in found {
+        let part = |class: &str, text: &str| match text {
+            "" => String::new(),
+            text => format!("<p class=\"{class}\">{}</p>", escape(text)),
+        };
+        let (severity, code, class) = (f.severity, escape(&f.code), escape(&f.class));
+        let label = format!("<p class=\"label\">{severity} {code} <span>{class}</span></p>");
+        let (message, place) = (part("message", &f.message), part("place", &f.place));
+        let help = part("help", &f.help);
+        out.push_str(&format!("<li class=\"{severity}\">{label}{message}{place}{help}</li>\n"));
+    }
+    out.push_str("</ol>\n</section>\n");
+}
+
 fn push_section(out: &mut String, section: &Section) {
-    out.push_str(&format!("<h2>{}</h2>\n<div class=\"scroll\"><table>\n<tr>", section.title));
+    let (key, title) = (section.key, section.title);
+    out.push_str(&format!(
+        "<section>\n<h2 id=\"{key}\">{title}</h2>\n\
+         <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{key}\">\n\
+         <table>\n<caption>{}</caption>\n<thead><tr>",
+        caption(section)
+    ));
+    let cell = |out: &mut String, title: &str, class: &str| {
+        out.push_str(&format!("<th scope=\"col\"{class}>{title}</th>"));
+    };
     for column in section.columns {
-        let title = column.trim_start_matches('#');
-        out.push_str(&format!("<th{}>{title}</th>", class_of(column)));
+        cell(out, column_title(column), class_of(column));
     }
     if !section.charts.is_empty() {
-        out.push_str(
-            "<th>values seen, counts as logarithms; what is kept lies between the lines</th>",
-        );
+        cell(out, "histogram", "");
     }
     if !section.bars.is_empty() {
-        out.push_str("<th></th>");
+        cell(out, "share", "");
     }
-    out.push_str("</tr>\n");
-    let longest = section.bars.iter().copied().fold(0.0, f64::max);
+    out.push_str("</tr></thead>\n<tbody>\n");
     for (i, row) in section.rows.iter().enumerate() {
         out.push_str("<tr>");
         for (cell, column) in row.iter().zip(section.columns) {
@@ -88,23 +119,36 @@ fn push_section(out: &mut String, section: &Section) {
             let drawing = counts.as_ref().map(chart).unwrap_or_default();
             out.push_str(&format!("<td>{drawing}</td>"));
         }
-        if let Some(length) = section.bars.get(i) {
-            out.push_str(&format!("<td>{}</td>", bar(*length, longest)));
+        if let Some(share) = section.bars.get(i) {
+            out.push_str(&format!("<td>{}</td>", bar(*share)));
         }
         out.push_str("</tr>\n");
     }
-    out.push_str("</table></div>\n");
+    out.push_str("</tbody>\n</table>\n</div>\n</section>\n");
+}
+
+/// How many rows there are, and what drawings mean.
+fn caption(section: &Section) -> String {
+    let rows = section.rows.len();
+    let noun = if rows == 1 { "row" } else { "rows" };
+    let legend = if section.charts.is_empty() { "" } else { "; histogram: " };
+    let explained = if section.charts.is_empty() { "" } else { LEGEND };
+    format!("{rows} {noun}{legend}{explained}")
 }
 
 fn class_of(column: &str) -> &'static str {
-    if column.starts_with('#') { " class=\"number\"" } else { "" }
+    match (is_number(column), is_long(column)) {
+        (true, _) => " class=\"number\"",
+        (_, true) => " class=\"long\"",
+        _ => "",
+    }
 }
 
-fn bar(length: f64, longest: f64) -> String {
-    let share = if longest > 0.0 { (length / longest).clamp(0.0, 1.0) } else { 0.0 };
+fn bar(share: f64) -> String {
     let width = BAR_WIDTH * share;
     format!(
         "<svg width=\"{BAR_WIDTH}\" height=\"12\" aria-hidden=\"true\">\
+         <rect class=\"rail\" width=\"{BAR_WIDTH}\" height=\"12\"/>\
          <rect width=\"{width:.1}\" height=\"12\"/></svg>"
     )
 }
@@ -149,4 +193,31 @@ fn escape(text: &str) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sha2::{Digest, Sha256};
+
+    fn base64(bytes: &[u8]) -> String {
+        const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let group = |chunk: &[u8]| {
+            let bits = (0..3).fold(0, |n, i| n << 8 | u32::from(*chunk.get(i).unwrap_or(&0)));
+            let digit = |i: usize| match i <= chunk.len() {
+                true => char::from(DIGITS[(bits >> (18 - 6 * i) & 63) as usize]),
+                false => '=',
+            };
+            (0..4).map(digit).collect::<String>()
+        };
+        bytes.chunks(3).map(group).collect()
+    }
+
+    #[test]
+    fn the_policy_allows_the_style_and_nothing_else() {
+        assert_eq!(base64(b"Man") + &base64(b"Ma") + &base64(b"M"), "TWFuTWE=TQ==");
+        let digest = base64(&Sha256::digest(STYLE));
+        assert_eq!(STYLE_SHA256, format!("sha256-{digest}"));
+        assert!(!STYLE.contains("url(") && !STYLE.contains("@import"));
+    }
 }

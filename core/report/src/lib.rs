@@ -4,8 +4,10 @@
 //! back from JSON renders like a fresh one.
 
 mod document;
+mod findings;
 mod format;
 mod from_json;
+mod head;
 mod html;
 mod json;
 mod receipt;

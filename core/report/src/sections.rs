@@ -1,12 +1,14 @@
 //! What a report shows, as tables: the text and the HTML view draw the same ones.
 
-use crate::FAILED;
 use crate::format::{bytes, count, line, percent, real, seconds};
-use onnxd_proto::onnxd::{Diagnostic, Report};
+use onnxd_proto::onnxd::Report;
 use std::collections::BTreeMap;
 
 /// Places that are named for one reason of a pass; the rest is counted.
 const PLACES_SHOWN: usize = 3;
+
+/// Signal-to-noise ratio of a bar of full length; more is no better to a person.
+const SQNR_DB_FULL: f64 = 60.0;
 
 /// One table.
 pub(crate) struct Section {
@@ -14,13 +16,13 @@ pub(crate) struct Section {
     pub(crate) key: &'static str,
     /// Heading.
     pub(crate) title: &'static str,
-    /// Names of the columns; a leading `#` marks numbers.
+    /// Names of the columns; a leading `#` marks numbers, a `~` what may be broken anywhere.
     pub(crate) columns: &'static [&'static str],
     /// Cells, one line of text each.
     pub(crate) rows: Vec<Vec<String>>,
     /// A drawing for each row, in the order of the rows; empty for none.
     pub(crate) charts: Vec<Option<Chart>>,
-    /// Lengths of a bar for each row, in the order of the rows; empty for no bars.
+    /// Length of a bar for each row, from 0 to 1, in the order of the rows; empty for no bars.
     pub(crate) bars: Vec<f64>,
 }
 
@@ -32,35 +34,44 @@ pub(crate) struct Chart {
     pub(crate) range: (f64, f64),
 }
 
-/// All tables that have rows, in reading order: what went wrong comes first.
+/// The title of a column without the mark of its kind.
+pub(crate) fn column_title(column: &str) -> &str {
+    column.trim_start_matches(['#', '~'])
+}
+
+pub(crate) fn is_number(column: &str) -> bool {
+    column.starts_with('#')
+}
+
+/// Digests, paths and values, which may be broken anywhere; words may not.
+pub(crate) fn is_long(column: &str) -> bool {
+    column.starts_with('~')
+}
+
+/// All tables that have rows, in reading order: what became of the numbers comes first, what it was
+/// made with comes last.
 pub(crate) fn sections(report: &Report) -> Vec<Section> {
     let mut all = vec![
-        recognition(report),
+        numerics(report),
+        quantization(report),
+        quantized_layers(report),
+        left_in_float(report),
+        tried(report),
         values(report),
         model(report),
         operators(report),
         passes(report),
         skips(report),
-        quantization(report),
-        tried(report),
-        quantized_layers(report),
         quantized_tensors(report),
-        left_in_float(report),
-        numerics(report),
-        diagnostics(report),
         params(report),
+        plugin_log(report),
+        recognition(report),
         stages(report),
         files(report),
         versions(report),
     ];
-    let (found, others): (Vec<_>, Vec<_>) = all.drain(..).partition(|s| s.key == "diagnostic");
-    let mut ordered = if report.verdict == FAILED {
-        found.into_iter().chain(others).collect::<Vec<_>>()
-    } else {
-        others.into_iter().chain(found).collect()
-    };
-    ordered.retain(|s| !s.rows.is_empty());
-    ordered
+    all.retain(|s| !s.rows.is_empty());
+    all
 }
 
 fn table(
@@ -70,6 +81,12 @@ fn table(
     rows: Vec<Vec<String>>,
 ) -> Section {
     Section { key, title, columns, rows, bars: Vec::new(), charts: Vec::new() }
+}
+
+/// Each as a share of the largest.
+fn shares(all: impl Iterator<Item = f64> + Clone) -> Vec<f64> {
+    let most = all.clone().fold(0.0, f64::max);
+    all.map(|x| if most > 0.0 { (x / most).clamp(0.0, 1.0) } else { 0.0 }).collect()
 }
 
 fn recognition(report: &Report) -> Section {
@@ -92,14 +109,14 @@ fn values(report: &Report) -> Section {
     let inputs = model.inputs.iter().map(|v| row("input", v));
     let outputs = model.outputs.iter().map(|v| row("output", v));
     let rows = inputs.chain(outputs).collect();
-    table("value", "Inputs and outputs", &["direction", "name", "type"], rows)
+    table("value", "Inputs and outputs", &["direction", "name", "~type"], rows)
 }
 
 fn model(report: &Report) -> Section {
     // A conversion that failed early knows no more of the model than its operators.
     let known = report.model.as_ref().filter(|m| m.ir_version > 0);
     let Some(model) = known else {
-        return table("model", "Model", &["property", "value"], Vec::new());
+        return table("model", "Model", &["property", "~value"], Vec::new());
     };
     let mut rows = vec![vec!["ir version".to_owned(), model.ir_version.to_string()]];
     rows.extend(model.opset.iter().map(|(domain, version)| {
@@ -109,7 +126,7 @@ fn model(report: &Report) -> Section {
     rows.push(vec!["parameters".to_owned(), count(model.parameters)]);
     rows.push(vec!["size".to_owned(), bytes(model.bytes)]);
     rows.extend(report.metadata.iter().map(|m| vec!["metadata".to_owned(), line(m)]));
-    table("model", "Model", &["property", "value"], rows)
+    table("model", "Model", &["property", "~value"], rows)
 }
 
 fn operators(report: &Report) -> Section {
@@ -121,7 +138,7 @@ fn operators(report: &Report) -> Section {
     };
     let columns = &["type", "#source", "#after passes", "#final"];
     let mut section = table("op", "Operators", columns, counts.iter().map(row).collect());
-    section.bars = counts.iter().map(|c| c.r#final as f64).collect();
+    section.bars = shares(counts.iter().map(|c| c.r#final as f64));
     section
 }
 
@@ -201,7 +218,11 @@ fn quantized_layers(report: &Report) -> Section {
         vec![line(&l.name), line(&l.op), line(&l.rescaling), clipped, sums, sqnr]
     };
     let columns = &["layer", "op", "rescaling", "#clipped", "#bits of sums", "#SQNR dB"];
-    table("layer", "Quantized layers", columns, layers.map(row).collect())
+    let mut section = table("layer", "Quantized layers, worst first", columns, Vec::new());
+    let share = |l: &onnxd_proto::onnxd::QuantizedLayer| l.sqnr_db.unwrap_or(0.0) / SQNR_DB_FULL;
+    section.bars = layers.clone().map(|l| share(l).clamp(0.0, 1.0)).collect();
+    section.rows = layers.map(row).collect();
+    section
 }
 
 fn quantized_tensors(report: &Report) -> Section {
@@ -275,28 +296,24 @@ fn numerics(report: &Report) -> Section {
     table("numerics", "Against the reference", columns, rows)
 }
 
-fn diagnostics(report: &Report) -> Section {
-    let row = |d: &Diagnostic| {
-        let severity = if d.severity.is_empty() { "error" } else { &d.severity };
-        let kind = if d.layer_kind.is_empty() {
-            String::new()
-        } else {
-            format!(" ({})", line(&d.layer_kind))
-        };
-        let at = format!("{}{kind} {}", line(&d.layer), line(&d.place));
-        let class = line(&d.class);
-        let at = at.trim().to_owned();
-        vec![line(&d.code), line(severity), class, line(&d.message), at, line(&d.help)]
+/// What plugins logged.
+fn plugin_log(report: &Report) -> Section {
+    let row = |l: &onnxd_proto::onnxd::PluginLine| {
+        vec![line(&l.plugin), line(&l.level), line(&l.target), line(&l.text)]
     };
-    let columns = &["code", "severity", "class", "message", "at", "what to do"];
-    table("diagnostic", "Diagnostics", columns, report.diagnostics.iter().map(row).collect())
+    let mut rows: Vec<_> = report.plugin_log.iter().map(row).collect();
+    if report.plugin_log_dropped > 0 {
+        let more = format!("{} lines more are not kept", count(report.plugin_log_dropped));
+        rows.push(vec![String::new(), String::new(), String::new(), more]);
+    }
+    table("log", "What plugins logged", &["plugin", "level", "part", "text"], rows)
 }
 
 /// Params that somebody set; the complete list is in `report.json`.
 fn params(report: &Report) -> Section {
     let set = report.params.iter().filter(|p| !is_default(&p.origin));
     let rows = set.map(|p| vec![line(&p.key), line(&p.value), line(&p.origin)]).collect();
-    table("param", "Params that differ from the defaults", &["key", "value", "origin"], rows)
+    table("param", "Params that differ from the defaults", &["key", "~value", "origin"], rows)
 }
 
 /// The order of the passes is derived from other params and shown by the passes themselves.
@@ -310,7 +327,7 @@ fn stages(report: &Report) -> Section {
     };
     let columns = &["name", "#time", "#peak memory"];
     let mut section = table("stage", "Stages", columns, report.stages.iter().map(row).collect());
-    section.bars = report.stages.iter().map(|s| s.seconds).collect();
+    section.bars = shares(report.stages.iter().map(|s| s.seconds));
     section
 }
 
@@ -334,7 +351,7 @@ fn files(report: &Report) -> Section {
             vec!["output".to_owned(), line(&many[0].role), path, size, String::new()]
         }
     });
-    let columns = &["direction", "role", "path", "#size", "sha256"];
+    let columns = &["direction", "role", "~path", "#size", "~sha256"];
     table("file", "Files", columns, source.chain(outputs).collect())
 }
 
@@ -343,5 +360,5 @@ fn versions(report: &Report) -> Section {
     let plugins = report.plugins.iter().map(|p| vec![&p.id, &p.version, &p.sha256]);
     let plugins = plugins.map(|cells| cells.into_iter().map(|c| line(c)).collect());
     let rows = std::iter::once(own).chain(plugins).collect();
-    table("version", "Versions", &["component", "version", "sha256"], rows)
+    table("version", "Versions", &["component", "version", "~sha256"], rows)
 }

@@ -3,8 +3,8 @@
 use crate::{FAILED, LINES_MAX, SCHEMA, SUCCEEDED, from_json, html, json, receipt, text};
 use onnxd_proto::onnxd::{
     Accumulator, Attempt, Component, Counts, Declined, Diagnostic, FileDigest, ModelSummary,
-    Numerics, OpCount, OutputNumerics, Param, Pass, Quantization, QuantizedLayer, QuantizedTensor,
-    Recognition, Report, Skip, Stage, ValueSummary,
+    Numerics, OpCount, OutputNumerics, Param, Pass, PluginLine, Quantization, QuantizedLayer,
+    QuantizedTensor, Recognition, Report, Skip, Stage, ValueSummary,
 };
 
 fn op(op: &str, source: u64, after_passes: u64, r#final: u64) -> OpCount {
@@ -92,8 +92,8 @@ fn good() -> Report {
     }
 }
 
-fn bad() -> Report {
-    let found = Diagnostic {
+fn found() -> Diagnostic {
+    Diagnostic {
         code: "N0203".into(),
         class: "unsupported".into(),
         message: "no counterpart for `<Foo>`\nat all".into(),
@@ -102,13 +102,16 @@ fn bad() -> Report {
         place: "net.ini:12".into(),
         help: "Leave it out.".into(),
         severity: String::new(),
-    };
+    }
+}
+
+fn bad() -> Report {
     Report {
         schema: SCHEMA,
         job: "01J1".into(),
         name: "<b>&'".into(),
         verdict: FAILED.into(),
-        diagnostics: vec![found.clone(), found],
+        diagnostics: vec![found(), found()],
         onnxd_version: "0.1.0".into(),
         ..Default::default()
     }
@@ -116,17 +119,20 @@ fn bad() -> Report {
 
 #[test]
 fn text_of_a_success() {
-    let hex = |two: &str| two.repeat(32);
-    let expected = format!(
-        "\
+    let expected = "\
 name      digits
 verdict   succeeded
 summary   3 Conv, 2 Relu.
+quality   equal against the reference, within the tolerance (output soft)
+size      50.0 kB -> 50.0 kB (100 %)
+time      20.0 ms
 job       01J0
 
-recognition  FRONT-END  ANSWER    REASON
-recognition  n2d2       took it   sections [sp] and [conv1]
-recognition  onnx       declined  no protobuf
+numerics  OUTPUT           MAX ABS  MEAN ABS  COSINE  SQNR DB  TOLERANCE
+numerics  soft                   0         0  1.0000      inf  within 1.000e-4
+numerics                                                       absolute, 0.0010
+numerics                                                       relative
+numerics  top-1 agreement                                      99.50 %
 
 value  DIRECTION  NAME  TYPE
 value  input      env   float[1,1,16,16]
@@ -149,38 +155,111 @@ pass  fuse-batch-norm         2             4  0.5 ms
 skip  PASS             PLACES  REASON                AT
 skip  fuse-batch-norm       4  the weight is shared  conv1, conv2, conv3, ...
 
-numerics  OUTPUT           MAX ABS  MEAN ABS  COSINE  SQNR DB  TOLERANCE
-numerics  soft                   0         0  1.0000      inf  within 1.000e-4 absolute, \
-0.0010 relative
-numerics  top-1 agreement                                      99.50 %
-
 param  KEY             VALUE   ORIGIN
 param  passes.profile  \"none\"  params.toml:3
+
+recognition  FRONT-END  ANSWER    REASON
+recognition  n2d2       took it   sections [sp] and [conv1]
+recognition  onnx       declined  no protobuf
 
 stage  NAME       TIME  PEAK MEMORY
 stage  import  20.0 ms      12.0 MB
 
 file  DIRECTION  ROLE     PATH           SIZE  SHA256
-file  source     network  net.ini     50.0 kB  {0}
-file  output     model    model.onnx  50.0 kB  {0}
+file  source     network  net.ini     50.0 kB  abababababababab
+file  output     model    model.onnx  50.0 kB  abababababababab
 
 version  COMPONENT                VERSION  SHA256
 version  onnxd                    0.1.0
-version  org.onnxd.frontend-n2d2  0.1.0    {1}
-",
-        hex("ab"),
-        hex("cd")
-    );
+version  org.onnxd.frontend-n2d2  0.1.0    cdcdcdcdcdcdcdcd
+";
     assert_eq!(text(&good()), expected);
 }
 
 #[test]
-fn a_failure_begins_with_its_diagnostics() {
-    let text = text(&Report { model: Some(ModelSummary::default()), ..bad() });
-    assert!(!text.contains("ir version"), "{text}");
-    let after_head = text.split("\n\n").nth(1).unwrap();
-    assert!(after_head.starts_with("diagnostic  CODE   SEVERITY"), "{text}");
-    assert!(after_head.contains("`<Foo>`\\nat all  c\"1 (Foo) net.ini:12  Leave it out."));
+fn findings_come_before_tables_and_errors_before_notes() {
+    let note = Diagnostic { severity: "note".into(), message: "by the way".into(), ..found() };
+    let warning = Diagnostic { severity: "warning".into(), message: "beware".into(), ..found() };
+    let diagnostics = vec![note, warning, found()];
+    for report in [Report { diagnostics: diagnostics.clone(), ..good() }, bad()] {
+        let shown = text(&report);
+        let after_head = shown.split("\n\n").nth(1).unwrap();
+        let first = "finding  N0203 error unsupported at c\"1 (Foo) net.ini:12\n\
+                     finding  no counterpart for `<Foo>`\\nat all\nfinding  Leave it out.";
+        assert!(after_head.starts_with(first), "{shown}");
+        let page = html(&report);
+        let places = ["<header", "<ol class=\"findings\">", "<table"].map(|w| page.find(w));
+        assert!(places[0] < places[1] && (places[2].is_none() || places[1] < places[2]));
+    }
+    let page = html(&Report { diagnostics, ..good() });
+    let order = ["no counterpart", "beware", "by the way"].map(|w| page.find(w).unwrap());
+    assert!(order.is_sorted(), "{order:?}");
+    let early = text(&Report { model: Some(ModelSummary::default()), ..bad() });
+    assert!(!early.contains("ir version"), "{early}");
+}
+
+#[test]
+fn the_head_has_verdict_quality_size_and_time() {
+    let page = html(&good());
+    let head = &page[page.find("<header").unwrap()..page.find("</header>").unwrap()];
+    for words in [
+        "<p class=\"verdict\">succeeded</p>",
+        "<dt>quality</dt><dd>equal against the reference",
+        "<dt>size</dt><dd>50.0 kB \u{2192} 50.0 kB (100 %)</dd>",
+        "<dt>time</dt><dd>20.0 ms</dd>",
+    ] {
+        assert!(head.contains(words), "{words}: {head}");
+    }
+    let failed = html(&bad());
+    assert!(failed.contains("<header class=\"bad\">") && !failed.contains("<dt>quality"));
+}
+
+/// What keeps a page readable on a telephone and for a program that reads it aloud.
+#[test]
+fn tables_scroll_inside_themselves_and_words_stay_whole() {
+    let page = html(&good());
+    let tables = page.matches("<table>").count();
+    assert!(tables > 5);
+    let scrolled = page.matches("<div class=\"scroll\" tabindex=\"0\" role=\"region\"").count();
+    let captions = page.matches("<caption>").count();
+    let headings = page.matches("<h2 id=").count();
+    assert_eq!([scrolled, captions, headings], [tables; 3]);
+    assert_eq!(page.matches("<h1>").count(), 1);
+    assert!(!page.contains("<th>") && page.contains("<th scope=\"col\""), "{page}");
+    let style = &page[page.find("<style>").unwrap()..page.find("</style>").unwrap()];
+    // Text may be broken in mid-word in digests and long values alone.
+    let anywhere: Vec<&str> =
+        style.split('}').filter(|rule| rule.contains("overflow-wrap: anywhere")).collect();
+    assert!(anywhere.iter().all(|r| r.contains("td.long") || r.contains("footer")), "{anywhere:?}");
+    assert!(!style.contains("break-all"), "{style}");
+    assert!(page.contains(&format!("<td class=\"long\">{}</td>", "ab".repeat(32))));
+}
+
+#[test]
+fn text_keeps_to_eighty_columns_where_words_allow() {
+    let long = "many words that are longer than a line of a terminal would be, and then some more";
+    let diagnostics = vec![Diagnostic { message: long.into(), help: long.into(), ..found() }];
+    let metadata = vec![format!("note = {long}")];
+    let report = Report { summary: long.into(), diagnostics, metadata, ..good() };
+    for line in text(&report).lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn what_plugins_log_is_shown() {
+    let line = PluginLine {
+        plugin: "org.example".into(),
+        level: "warning".into(),
+        target: "reader".into(),
+        text: "<odd>".into(),
+    };
+    let report = Report { plugin_log: vec![line], plugin_log_dropped: 7, ..good() };
+    assert_eq!(from_json(&json(&report)).unwrap(), report);
+    let shown = text(&report);
+    assert!(shown.contains("log  org.example  warning  reader  <odd>"), "{shown}");
+    assert!(shown.contains("7 lines more are not kept"), "{shown}");
+    assert!(html(&report).contains("<td>&lt;odd&gt;</td>"));
 }
 
 #[test]
@@ -302,12 +381,9 @@ fn quantization_is_shown_and_reads_back() {
     for words in [
         "Single-shift by 9",
         "conv1_w",
-        "0.2500 to 0.5000",
-        "-64.0000 to 63.5000",
         "Softmax has no",
         "12.50 %",
         "17 of 32",
-        "-1.5000 to 7.2500",
         "of 8 samples, reloaded",
         "MSE <&>  33.2500  chosen",
     ] {
@@ -315,6 +391,9 @@ fn quantization_is_shown_and_reads_back() {
     }
     let page = html(&report);
     assert!(page.contains("MSE &lt;&amp;&gt;"), "{page}");
+    for words in ["0.2500 to 0.5000", "-64.0000 to 63.5000", "-1.5000 to 7.2500"] {
+        assert!(page.contains(words), "{words}: {page}");
+    }
     // The drawing begins at -2, each unit has 25.6 pixels.
     assert!(page.contains("<line x1=\"25.6\"") && page.contains("<line x1=\"204.8\""), "{page}");
     assert_eq!((page.matches("<path").count(), page.matches("h51.20").count()), (1, 5), "{page}");
@@ -337,9 +416,10 @@ fn html_is_escaped_and_self_contained() {
     assert!(page.contains("`&lt;Foo&gt;`\\nat all"));
     assert!(!page.contains("<b>") && !page.contains("<Foo"));
     for page in [page, html(&good())] {
-        for word in ["<script", "src=", "href=", "http"] {
+        for word in ["<script", "src=", "href=", "http:", "https:", "style=", "<link", "<iframe"] {
             assert!(!page.contains(word), "{word}");
         }
+        assert!(page.contains("content=\"default-src 'none'; style-src 'sha256-"), "{page}");
         assert_eq!(page.matches("<tr>").count(), page.matches("</tr>").count());
     }
     assert!(html(&good()).contains("<rect width=\"160.0\" height=\"12\"/>"));
