@@ -46,6 +46,11 @@ pub(crate) fn real(x: f64) -> String {
     }
 }
 
+/// A signal-to-noise ratio without its unit; more digits mean nothing.
+pub(crate) fn decibels(db: f64) -> String {
+    if db.is_finite() { format!("{db:.1}") } else { real(db) }
+}
+
 /// A share; what is hardly anything is not nothing.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {

@@ -1,6 +1,6 @@
 //! What a report says first: the verdict and the figures that a person asks for.
 
-use crate::format::{bytes, line, real, seconds};
+use crate::format::{bytes, decibels, line, seconds};
 use crate::{FAILED, SUCCEEDED};
 use onnxd_proto::onnxd::{FileDigest, Quantization, Report};
 
@@ -64,23 +64,19 @@ fn reference(report: &Report) -> Option<String> {
     let numerics = report.numerics.as_ref()?;
     let worst = numerics.outputs.iter().min_by(|a, b| a.sqnr_db.total_cmp(&b.sqnr_db))?;
     let verdict = if worst.within { "within" } else { "outside" };
-    let (name, db) = (line(&worst.output), decibels(worst.sqnr_db));
+    let (name, db) = (line(&worst.output), ratio(worst.sqnr_db));
     Some(format!("{db} against the reference, {verdict} the tolerance (output {name})"))
 }
 
 /// The worst layer; layers are listed worst first.
 fn layers(quantization: &Quantization) -> Option<String> {
     let worst = quantization.layers.iter().find_map(|l| Some((&l.name, l.sqnr_db?)))?;
-    Some(format!("worst layer {} against float ({})", decibels(worst.1), line(worst.0)))
+    Some(format!("worst layer {} against float ({})", ratio(worst.1), line(worst.0)))
 }
 
 /// A ratio with its unit; what is equal has no noise.
-fn decibels(db: f64) -> String {
-    match db {
-        f64::INFINITY => "equal".to_owned(),
-        db if db.is_finite() => format!("{db:.1} dB"),
-        db => format!("{} dB", real(db)),
-    }
+fn ratio(db: f64) -> String {
+    if db == f64::INFINITY { "equal".to_owned() } else { format!("{} dB", decibels(db)) }
 }
 
 /// The network and its weights before, the model and its weights after.

@@ -4,6 +4,7 @@
 //! nothing and load nothing, should an escape ever be forgotten.
 
 use crate::findings::{Finding, findings};
+use crate::format::line;
 use crate::head::{Head, Tone, head};
 use crate::sections::{Chart, Section, column_title, is_long, is_number, sections};
 use onnxd_proto::onnxd::Report;
@@ -15,18 +16,23 @@ const BAR_WIDTH: f64 = 160.0;
 const CHART_WIDTH: f64 = 256.0;
 const CHART_HEIGHT: f64 = 40.0;
 
+/// Longer cells with blanks are sentences.
+const SENTENCE_BYTES: usize = 24;
+/// Longest name in a first column that stays in one line, hyphens or not.
+const NAME_BYTES_MAX: usize = 40;
+
 /// What a drawing of counts shows.
 const LEGEND: &str = "values seen, counts as logarithms; what is kept lies between the lines";
 
 const STYLE: &str = include_str!("report.css");
 /// Digest of [`STYLE`], the only thing that the page's policy allows; a test holds it.
-const STYLE_SHA256: &str = "sha256-+WdTgDwKyHS4I99pVxXhVUxTpMM4H0fFMyD/sRVCWc8=";
+const STYLE_SHA256: &str = "sha256-AeW+B5K8VEiHhELkYXzFgE5fMF0aQPjzUhBgdhYdcb8=";
 
 /// The report as one HTML page.
 #[must_use]
 pub fn html(report: &Report) -> String {
     let head = head(report);
-    let (name, verdict) = (escape(&report.name), escape(&head.verdict));
+    let (name, verdict) = (escape(&line(&report.name)), escape(&head.verdict));
     let mut out = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
@@ -40,7 +46,7 @@ pub fn html(report: &Report) -> String {
     for section in sections(report) {
         push_section(&mut out, &section);
     }
-    let (job, version) = (escape(&report.job), escape(&report.onnxd_version));
+    let [job, version] = [&report.job, &report.onnxd_version].map(|text| escape(&line(text)));
     out.push_str(&format!(
         "</main>\n<footer>job {job}, onnxd {version}</footer>\n</body>\n</html>\n"
     ));
@@ -94,52 +100,56 @@ fn push_section(out: &mut String, section: &Section) {
     out.push_str(&format!(
         "<section>\n<h2 id=\"{key}\">{title}</h2>\n\
          <div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{key}\">\n\
-         <table>\n<caption>{}</caption>\n<thead><tr>",
+         <table>\n{}\n<thead><tr>",
         caption(section)
     ));
     let cell = |out: &mut String, title: &str, class: &str| {
         out.push_str(&format!("<th scope=\"col\"{class}>{title}</th>"));
     };
-    for column in section.columns {
-        cell(out, column_title(column), class_of(column));
+    let has_bar = |column: usize| !section.bars.is_empty() && section.bar_after == column;
+    for (at, column) in section.columns.iter().enumerate() {
+        cell(out, column_title(column), class_of(at, column, ""));
+        if has_bar(at) {
+            cell(out, section.bar_title, "");
+        }
     }
     if !section.charts.is_empty() {
         cell(out, "histogram", "");
     }
-    if !section.bars.is_empty() {
-        cell(out, "share", "");
-    }
     out.push_str("</tr></thead>\n<tbody>\n");
     for (i, row) in section.rows.iter().enumerate() {
         out.push_str("<tr>");
-        for (cell, column) in row.iter().zip(section.columns) {
-            out.push_str(&format!("<td{}>{}</td>", class_of(column), escape(cell)));
+        for (at, (cell, column)) in row.iter().zip(section.columns).enumerate() {
+            out.push_str(&format!("<td{}>{}</td>", class_of(at, column, cell), escape(cell)));
+            if let Some(share) = section.bars.get(i).filter(|_| has_bar(at)) {
+                out.push_str(&format!("<td>{}</td>", bar(*share)));
+            }
         }
         if let Some(counts) = section.charts.get(i) {
             let drawing = counts.as_ref().map(chart).unwrap_or_default();
             out.push_str(&format!("<td>{drawing}</td>"));
-        }
-        if let Some(share) = section.bars.get(i) {
-            out.push_str(&format!("<td>{}</td>", bar(*share)));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody>\n</table>\n</div>\n</section>\n");
 }
 
-/// How many rows there are, and what drawings mean.
+/// What drawings mean; else only for programs that read aloud, as the heading says it already.
 fn caption(section: &Section) -> String {
-    let rows = section.rows.len();
-    let noun = if rows == 1 { "row" } else { "rows" };
-    let legend = if section.charts.is_empty() { "" } else { "; histogram: " };
-    let explained = if section.charts.is_empty() { "" } else { LEGEND };
-    format!("{rows} {noun}{legend}{explained}")
+    let (title, rows) = (section.title, section.rows.len());
+    match section.charts.is_empty() {
+        true => format!("<caption class=\"heard\">{title}, {rows} rows</caption>"),
+        false => format!("<caption>Histogram: {LEGEND}</caption>"),
+    }
 }
 
-fn class_of(column: &str) -> &'static str {
+/// Names stay in one line, and sentences get room even where there is little: the table scrolls.
+fn class_of(at: usize, column: &str, cell: &str) -> &'static str {
     match (is_number(column), is_long(column)) {
         (true, _) => " class=\"number\"",
         (_, true) => " class=\"long\"",
+        _ if at == 0 && cell.len() <= NAME_BYTES_MAX => " class=\"name\"",
+        _ if cell.contains(' ') && cell.len() > SENTENCE_BYTES => " class=\"wide\"",
         _ => "",
     }
 }

@@ -1,6 +1,6 @@
 //! What a report shows, as tables: the text and the HTML view draw the same ones.
 
-use crate::format::{bytes, count, line, percent, real, seconds};
+use crate::format::{bytes, count, decibels, line, percent, real, seconds};
 use onnxd_proto::onnxd::Report;
 use std::collections::BTreeMap;
 
@@ -22,6 +22,9 @@ pub(crate) struct Section {
     pub(crate) rows: Vec<Vec<String>>,
     /// A drawing for each row, in the order of the rows; empty for none.
     pub(crate) charts: Vec<Option<Chart>>,
+    /// The column that bars stand after, and what they show.
+    pub(crate) bar_after: usize,
+    pub(crate) bar_title: &'static str,
     /// Length of a bar for each row, from 0 to 1, in the order of the rows; empty for no bars.
     pub(crate) bars: Vec<f64>,
 }
@@ -80,7 +83,17 @@ fn table(
     columns: &'static [&'static str],
     rows: Vec<Vec<String>>,
 ) -> Section {
-    Section { key, title, columns, rows, bars: Vec::new(), charts: Vec::new() }
+    let bar_after = columns.len().saturating_sub(1);
+    Section {
+        key,
+        title,
+        columns,
+        rows,
+        bar_after,
+        bar_title: "",
+        bars: Vec::new(),
+        charts: Vec::new(),
+    }
 }
 
 /// Each as a share of the largest.
@@ -138,6 +151,7 @@ fn operators(report: &Report) -> Section {
     };
     let columns = &["type", "#source", "#after passes", "#final"];
     let mut section = table("op", "Operators", columns, counts.iter().map(row).collect());
+    section.bar_title = "final";
     section.bars = shares(counts.iter().map(|c| c.r#final as f64));
     section
 }
@@ -213,13 +227,14 @@ fn quantized_layers(report: &Report) -> Section {
         let made = tensors.get(l.output.as_str());
         let clipped = made.and_then(|t| t.clipped).map(percent).unwrap_or_default();
         let sums = l.accumulator.as_ref().map(|a| format!("{} of {}", a.bits, a.bits_held));
-        let sqnr = l.sqnr_db.map(real).unwrap_or_default();
+        let sqnr = l.sqnr_db.map(decibels).unwrap_or_default();
         let sums = sums.unwrap_or_default();
-        vec![line(&l.name), line(&l.op), line(&l.rescaling), clipped, sums, sqnr]
+        vec![line(&l.name), sqnr, line(&l.op), line(&l.rescaling), clipped, sums]
     };
-    let columns = &["layer", "op", "rescaling", "#clipped", "#bits of sums", "#SQNR dB"];
+    let columns = &["layer", "#SQNR dB", "op", "rescaling", "#clipped", "#bits of sums"];
     let mut section = table("layer", "Quantized layers, worst first", columns, Vec::new());
     let share = |l: &onnxd_proto::onnxd::QuantizedLayer| l.sqnr_db.unwrap_or(0.0) / SQNR_DB_FULL;
+    (section.bar_after, section.bar_title) = (1, "of 60 dB");
     section.bars = layers.clone().map(|l| share(l).clamp(0.0, 1.0)).collect();
     section.rows = layers.map(row).collect();
     section
@@ -327,6 +342,7 @@ fn stages(report: &Report) -> Section {
     };
     let columns = &["name", "#time", "#peak memory"];
     let mut section = table("stage", "Stages", columns, report.stages.iter().map(row).collect());
+    section.bar_title = "time";
     section.bars = shares(report.stages.iter().map(|s| s.seconds));
     section
 }

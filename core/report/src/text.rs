@@ -13,6 +13,8 @@ use onnxd_proto::onnxd::Report;
 const WIDTH: usize = 80;
 /// Digits of a digest that are enough to tell files apart; `report.json` has all.
 const DIGEST_DIGITS: usize = 16;
+/// Cells up to here, such as `18 of 32`, stay in one line.
+const SHORT: usize = 8;
 /// Between two cells.
 const GAP: usize = 2;
 
@@ -80,7 +82,10 @@ fn fitted(rows: &[Vec<String>], columns: usize, budget: usize) -> Vec<usize> {
         (0..columns).map(column).collect()
     };
     let mut widths = most(|cell| cell.chars().count());
-    let least = most(|cell| cell.split(' ').map(|w| w.chars().count()).max().unwrap_or(0));
+    let least = most(|cell| match cell.chars().count() {
+        few if few <= SHORT => few,
+        _ => cell.split(' ').map(|w| w.chars().count()).max().unwrap_or(0),
+    });
     while widths.iter().sum::<usize>() > budget {
         let narrower = (0..columns).filter(|i| widths[*i] > least[*i]);
         let Some(widest) = narrower.max_by_key(|i| widths[*i]) else { break };
@@ -141,5 +146,6 @@ mod tests {
         assert_eq!(fitted(&rows, 2, 100), [5, 22]);
         assert_eq!(fitted(&rows, 2, 15), [5, 10]);
         assert_eq!(fitted(&rows, 2, 3), [5, 5]);
+        assert_eq!(fitted(&[vec!["18 of 32".to_owned()]], 1, 3), [8]);
     }
 }
