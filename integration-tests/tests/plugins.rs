@@ -178,5 +178,8 @@ fn the_example_in_rust() {
     let (status, stderr) = outcome(&run.output().unwrap());
     assert_eq!(status, 3, "{stderr}");
     assert!(stderr.contains("line2") && stderr.contains("line3"), "{stderr}");
-    assert!(!out.join("model.onnx").exists(), "a failed run leaves no model");
+    // The result of the run before stays.
+    let failed = out.join("failed");
+    assert!(failed.join("report.json").exists());
+    assert!(!failed.join("model.onnx").exists(), "a failed run leaves no model");
 }
