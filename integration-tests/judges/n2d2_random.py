@@ -4,8 +4,9 @@
     n2d2_random.py --onnxd target/release/onnxd [--seeds 0:200] [--keep DIR]
 
 Every seed gives one network, always the same: convolutions with strides, paddings, dilations, groups and partial maps,
-BatchNorm, pools, Padding, sums, concatenations, residual branches and fully connected layers, with weights files and
-random images, with and without sign. For each,
+BatchNorm, pools, Padding, sums (with short lists of weights, too), sub-sampling, concatenations, residual branches and
+fully connected layers, outputs in the middle, and channels that sections bring, with weights files and random images,
+with and without sign. For each,
 - the float export must give what NumPy computes from the definitions of the layers;
 - integer exports with random options must pass `onnx.checker`, load in ONNX Runtime, and give the same integers there
   (in the twin without signs, see `integer_graphs.py`) and in `onnxd eval`;
@@ -35,6 +36,7 @@ class Cell:
     def __init__(self, name, kind, inputs, shape, **more):
         self.name, self.kind, self.inputs, self.shape = name, kind, inputs, shape
         self.relu, self.text, self.weights, self.bias, self.window = False, [], None, None, None
+        self.blocks = self.lists = None
         self.__dict__.update(more)
 
 
@@ -43,7 +45,7 @@ class Maker:
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
-        self.signed = self.chance(0.4)
+        self.signed, self.brought, self.float_only = self.chance(0.4), self.chance(0.2), False
         self.env = Cell("sp", "env", [], (self.int(1, 3), self.int(5, 10), self.int(5, 10)))
         self.cells = [self.env]
         at = self.conv(self.env)
@@ -52,7 +54,8 @@ class Maker:
         if self.chance(0.5):
             at = self.fc(self.fc(at, True) if self.chance(0.4) else at, self.chance(0.2))
         used = {i for c in self.cells for i in c.inputs}
-        self.targets = [c for c in self.cells[1:] if c.name not in used]
+        inner = self.pick([None] * 4 + self.cells[1:])
+        self.targets = [c for c in self.cells[1:] if c.name not in used or c is inner]
 
     def chance(self, p):
         return self.rng.random() < p
@@ -76,7 +79,7 @@ class Maker:
         if min(at.shape[1:]) < 3:
             return self.pick([self.conv, self.batch_norm, self.residual, self.concat])(at)
         pool = [self.pool]
-        return self.pick([self.conv] * 4 + pool * 2 + [self.batch_norm, self.padding, self.residual, self.concat])(at)
+        return self.pick([self.conv] * 4 + [self.summed] + pool * 2 + [self.batch_norm, self.padding, self.residual, self.concat])(at)
 
     def conv(self, *inputs, outputs=None, same=False, relu=None):
         channels, (height, width) = sum(i.shape[0] for i in inputs), inputs[0].shape[1:]
@@ -101,6 +104,14 @@ class Maker:
             cell.bias = self.floats(outputs) * np.float32(0.1)
         else:
             cell.text.append("ConfigSection=plain")
+        return cell
+
+    def summed(self, at):
+        """A convolution whose results are summed in blocks."""
+        cell = self.conv(at, relu=True)
+        cell.blocks, (channels, *plane) = (self.int(1, 3), self.int(1, 3)), cell.shape
+        cell.shape = (channels, *(-(-n // b) for n, b in zip(plane, cell.blocks)))
+        cell.text.append(f"SubSampleDims={cell.blocks[1]} {cell.blocks[0]}")
         return cell
 
     def map(self, inputs, channels, outputs):
@@ -157,7 +168,22 @@ class Maker:
             inputs += [third] if third.shape == at.shape else []
         cell = self.add("Sum", inputs, at.shape, relu=self.chance(0.5))
         cell.text = [f"NbOutputs={at.shape[0]}", "Operation=Sum"] + ["ActivationFunction=Rectifier"] * cell.relu
+        if self.chance(0.15):
+            self.coefficients(cell)
         return cell
+
+    def coefficients(self, cell):
+        """Weights and shifts; lists that are too short go on with ones and zeros."""
+        self.float_only = True
+        mode = self.pick(["PerLayer", "PerInput", "PerChannel"])
+        count = cell.shape[0] if mode == "PerChannel" else len(cell.inputs)
+        given = [self.floats(self.int(0, count)).round(3) for _ in range(2)]
+        cell.lists = [np.full(count, default, np.float64) for default in (1, 0)]
+        for values, own in zip(cell.lists, given):
+            values[:len(own)] = own
+        cell.per_channel = mode == "PerChannel"
+        cell.text += [f"CoeffMode={mode}"]
+        cell.text += [f"{key}={' '.join(map(str, own))}" for key, own in zip(("Weights", "Shifts"), given) if len(own)]
 
     def concat(self, at):
         branch = [self.conv(at, same=True) for _ in range(self.int(1, 2))]
@@ -171,9 +197,13 @@ class Maker:
 
     def write(self, folder):
         c, h, w = self.env.shape
-        lines = ["DefaultModel=Frame", "[sp]", f"SizeX={w}", f"SizeY={h}", f"NbChannels={c}", "BatchSize=2"]
-        if self.signed:
-            lines += ["[sp.Transformation]", "Type=RangeAffineTransformation", "FirstOperator=Minus", "FirstValue=127.5",
+        lines = ["DefaultModel=Frame", "[sp]", f"SizeX={w}", f"SizeY={h}", "BatchSize=2"]
+        lines += [] if self.brought else [f"NbChannels={c}"]
+        for at in range(c if self.brought else 0):
+            lines += [f"[sp.ChannelTransformation-{at}]", "Type=ChannelExtractionTransformation", "CSChannel=Green"]
+        for at in range(c if self.signed and self.brought else 1 if self.signed else 0):
+            name = [f"[sp.ChannelOnTheFlyTransformation-{at}]", f"Channel={at}"] if self.brought else ["[sp.Transformation]"]
+            lines += [*name, "Type=RangeAffineTransformation", "FirstOperator=Minus", "FirstValue=127.5",
                       "SecondOperator=Divides", "SecondValue=127.5"]
         types = {"Max": "Pool", "Average": "Pool", "Sum": "ElemWise"}
         for cell in self.cells[1:]:
@@ -211,6 +241,13 @@ def weighted(cell, weights, x):
     return sum(parts)
 
 
+def block_sums(cell, x):
+    """The sums of blocks; those at the end have what is left."""
+    for axis, size in zip((2, 3), cell.blocks or ()):
+        x = np.add.reduceat(x, np.arange(0, x.shape[axis], size), axis)
+    return x
+
+
 def channels(values):
     return np.asarray(values, np.float64)[None, :, None, None]
 
@@ -225,11 +262,14 @@ def forward(cell, inputs):
     """What the cell computes before its activation, in double precision."""
     x = np.concatenate(inputs, 1) if cell.kind in ("Conv", "Fc") else inputs[0]
     if cell.kind in ("Conv", "Fc"):
-        y = weighted(cell, cell.weights.astype(np.float64), x)
+        y = block_sums(cell, weighted(cell, cell.weights.astype(np.float64), x))
         return y if cell.bias is None else y + channels(cell.bias)
     if cell.kind == "BatchNorm":
         g, b = gain(cell)
         return x * channels(g) + channels(b)
+    if cell.kind == "Sum" and cell.lists:
+        w, s = (list(map(channels, [v] * len(inputs))) if cell.per_channel else v for v in cell.lists)
+        return sum(w * x + s for w, x, s in zip(w, inputs, s))
     if cell.kind == "Sum":
         return sum(inputs)
     if cell.kind == "Padding":
@@ -307,6 +347,8 @@ class Bound:
             errors, step = self.branches(cell)
             x = np.concatenate([self.values[i] for i in cell.inputs], 1)
             error = self.sum(cell, cell.weights.astype(np.float64), x, np.concatenate(errors, 1), step)
+            if cell.blocks not in (None, (1, 1)):
+                error = self.blocks(cell, error, weighted(cell, cell.weights.astype(np.float64), x))
         elif cell.kind == "BatchNorm":
             (e,), step = self.branches(cell)
             g = np.abs(gain(cell)[0])
@@ -315,6 +357,14 @@ class Bound:
         else:
             return self.other(cell)
         self.settle(cell, error + self.factor(cell, error))
+
+    def blocks(self, cell, error, parts):
+        """Parts are rescaled by themselves before they are summed."""
+        name = f"{cell.name}_conv"
+        self.values[name] = self.raw[name] = parts
+        self.settle(Cell(name, "Conv", [], parts.shape[1:]), error + self.factor(Cell(name, "Conv", [], ()), error))
+        error, half = self.errors[name], 0.5 * self.weight_steps(np.ones((parts.shape[1], 1)))
+        return block_sums(cell, error + (np.abs(parts) + error) * channels(half)) + self.steps[name] * channels(half)
 
     def weight_steps(self, weights):
         """Of every output; a shift makes up for its gain in the weights, which may be halved."""
@@ -381,6 +431,8 @@ def judge(onnxd, seed, folder):
         want = expected[name].reshape(value.shape)
         if np.abs(value - want).max() > 1e-5 * (1 + np.abs(want).max()) * 4:
             raise Wrong(f"float: {name} differs by {np.abs(value - want).max():.3g} of {np.abs(want).max():.3g}")
+    if net.float_only:
+        return 0.0
     np.savez(os.path.join(drop, "calib.npz"), env=images)
     options = {"bits": net.int(4, 8), "mode": net.pick(MODES), "per_output": net.chance(0.5)}
     sets = [f'nbbits={options["bits"]}', f'act-rescaling-mode={options["mode"]}']

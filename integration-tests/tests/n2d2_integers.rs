@@ -346,6 +346,21 @@ fn histograms_of_any_kind_clip_a_logistic_network() {
     }
 }
 
+/// N2D2 takes the range of the inputs from its whole set, however few samples calibrate.
+#[test]
+fn the_range_of_the_data_is_that_of_all_samples() {
+    let case = Case::new("Input=plus\nType=Conv\nKernelSize=3\nNbOutputs=4");
+    let Reals { dims, mut values } = samples(1).to_reals().unwrap();
+    *values.last_mut().unwrap() = 4.0;
+    let all = Tensor::from_vec(dims, values.iter().map(|v| *v as f32).collect());
+    onnxd_arrays::write(&case.path("calib.npz"), &vec![("env".to_owned(), all)]).unwrap();
+    let (status, stderr) = case.convert("out", &["nbbits=8", "calib=2", "stimuli-range=data"]);
+    assert_eq!(status, 0, "{stderr}");
+    let model = case.model("out");
+    let found = model.metadata.iter().find(|(k, _)| k == "onnxd.quantization.stimuli_range");
+    assert!(found.unwrap().1.starts_with("4, "), "{found:?}");
+}
+
 #[test]
 fn what_cannot_be_said_names_the_layer() {
     for (name, layer, setting, code) in REFUSED {

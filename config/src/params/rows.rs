@@ -222,7 +222,7 @@ params! {
     /// No equalization of weights across layers.
     "quantization.n2d2.no_cle": Bool, false;
     /// Branches that meet share the scale of the widest, not N2D2's, which can be bits wider; unset
-    /// does so in networks that N2D2 cannot export.
+    /// does so in networks that N2D2 cannot export or spoils.
     "quantization.n2d2.tight_branches": Bool, unset;
     /// Leave out the Cast nodes that strict ONNX needs.
     "quantization.n2d2.implicit_casting": Bool, false;

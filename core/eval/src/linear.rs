@@ -155,10 +155,11 @@ pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Out
 /// 8-bit integers minus their zero point; the zero point is a scalar or has one element per row or
 /// column.
 pub(crate) fn centered(x: &Tensor, zero: Option<&Tensor>, per_row: bool) -> Outcome<Tensor> {
-    if !matches!(x.dtype(), DataType::Int8 | DataType::Uint8) {
-        return Err(Fault::invalid(format!("{x:?} where 8-bit integers are needed")));
-    }
-    let wide: Vec<i32> = crate::call::integers(x)?.into_iter().map(|v| v as i32).collect();
+    let wide: Vec<i32> = match x.dtype() {
+        DataType::Int8 => x.bytes().iter().map(|b| i32::from(b.cast_signed())).collect(),
+        DataType::Uint8 => x.bytes().iter().map(|b| i32::from(*b)).collect(),
+        _ => return Err(Fault::invalid(format!("{x:?} where 8-bit integers are needed"))),
+    };
     let wide = Tensor::from_vec(x.dims(), wide);
     let Some(zero) = zero else { return Ok(wide) };
     if zero.dtype() != x.dtype() {

@@ -238,6 +238,7 @@ fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diagnostics> {
         imported.model.set_metadata(&format!("onnxd.{key}"), value.clone());
     }
     let job = submission.job();
+    hand_over(&mut imported.model, job)?;
     job.put_graph(&onnxd_onnx::encode_to_bytes(&imported.model, &mut HostTensors(job))?)?;
     let log = message::ImportLog {
         notes: imported.notes.iter().map(|d| messages::diagnostic(d, "warning")).collect(),

@@ -4,7 +4,7 @@ use crate::observer::{Feeds, Limits};
 use crate::values::{BLOCK, blocks};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_eval::{Engine, Observer, Prepared};
-use onnxd_ir::{Model, Tensor};
+use onnxd_ir::{DataType, Element, Model, Tensor};
 use std::collections::{HashMap, HashSet};
 
 /// A value of the reference and the one that stands for it, by their names, see [`Observer`].
@@ -88,12 +88,27 @@ const AT_ONCE_MAX: usize = 128 << 20;
 /// What the reference computed in one run, by name.
 pub type Kept = HashMap<String, Tensor>;
 
-/// At most so many elements of a tensor of floats: one from each of as many parts, at a place that
-/// differs from part to part, so that every channel has some. Other tensors stay whole.
+/// At most so many elements of a tensor of floats or of integers of 8 or 16 bits: one from each of
+/// as many parts, at a place that differs from part to part, so that every channel has some. Other
+/// tensors stay whole.
 #[must_use]
 pub fn selected(tensor: &Tensor, most: usize) -> Tensor {
-    let many = tensor.len() > most;
-    let Some(values) = tensor.as_slice::<f32>().filter(|_| many) else { return tensor.clone() };
+    if tensor.len() <= most {
+        return tensor.clone();
+    }
+    let found = match tensor.dtype() {
+        DataType::Float => tensor.as_slice::<f32>().map(|values| picked(&values, most)),
+        DataType::Uint8 => tensor.as_slice::<u8>().map(|values| picked(&values, most)),
+        DataType::Int8 => tensor.as_slice::<i8>().map(|values| picked(&values, most)),
+        DataType::Uint16 => tensor.as_slice::<u16>().map(|values| picked(&values, most)),
+        DataType::Int16 => tensor.as_slice::<i16>().map(|values| picked(&values, most)),
+        _ => None,
+    };
+    found.unwrap_or_else(|| tensor.clone())
+}
+
+/// One of each of `most` parts.
+fn picked<T: Element>(values: &[T], most: usize) -> Tensor {
     let begin = |part: usize| (part as u128 * values.len() as u128 / most as u128) as usize;
     // The fractions of multiples of the golden ratio are spread evenly.
     let spread = |part: usize| (part as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -101,7 +116,7 @@ pub fn selected(tensor: &Tensor, most: usize) -> Tensor {
         let size = (begin(part + 1) - begin(part)) as u64;
         begin(part) + ((spread(part) * size) >> 32) as usize
     };
-    Tensor::vector((0..most).map(|part| values[place(part)]).collect::<Vec<f32>>())
+    Tensor::vector((0..most).map(|part| values[place(part)]).collect::<Vec<T>>())
 }
 
 /// Keeps the reference's values of one run.
@@ -268,7 +283,8 @@ pub fn each_agreement(
     let mut known = known.iter();
     let mut largest = 1;
     loop {
-        let now = samples.take(of_found.at_once().min(AT_ONCE_MAX / largest).max(1));
+        let at_once = of_found.at_once().min(limits.at_once_max);
+        let now = samples.take(at_once.min(AT_ONCE_MAX / largest).max(1));
         let now = now.collect::<Result<Vec<(Feeds, Feeds)>, Diagnostics>>()?;
         if now.is_empty() {
             return Ok(());

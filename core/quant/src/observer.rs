@@ -48,6 +48,8 @@ pub struct Limits<'a> {
     pub stop: Option<&'a (dyn Fn() -> bool + Sync)>,
     /// Elements of a value that are compared with others, see [`crate::selected`].
     pub compared_max: usize,
+    /// Samples that run at the same time when values are compared: the values of each take memory.
+    pub at_once_max: usize,
     /// Whether convolutions may round a little more, see [`RunOptions::winograd`].
     pub winograd: bool,
 }
@@ -76,7 +78,13 @@ impl<'a> Limits<'a> {
 
 impl Default for Limits<'_> {
     fn default() -> Self {
-        Limits { bytes_max: BYTES_MAX, stop: None, compared_max: usize::MAX, winograd: false }
+        Limits {
+            bytes_max: BYTES_MAX,
+            stop: None,
+            compared_max: usize::MAX,
+            at_once_max: usize::MAX,
+            winograd: false,
+        }
     }
 }
 

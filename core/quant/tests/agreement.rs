@@ -93,8 +93,8 @@ fn a_selection_is_spread_over_all_channels() {
     let (rows, columns, most) = (96, 192, 2048);
     let x: Vec<f32> = (0..rows * columns).map(|i| i as f32).collect();
     let x = Tensor::from_vec(vec![rows, columns], x);
-    let y = selected(&x, most);
-    let y = y.as_slice::<f32>().unwrap();
+    let found = selected(&x, most);
+    let y = found.as_slice::<f32>().unwrap();
     assert!(y.len() == most && y.is_sorted_by(|a, b| a < b));
     let mut counts = (vec![0; rows], vec![0; columns]);
     for v in y.iter().map(|v| *v as usize) {
@@ -104,4 +104,10 @@ fn a_selection_is_spread_over_all_channels() {
     assert!(counts.0.iter().all(|n| (20..=23).contains(n)), "{:?}", counts.0);
     assert!(counts.1.iter().all(|n| (4..=20).contains(n)), "{:?}", counts.1);
     assert_eq!(selected(&x, rows * columns), x);
+    // Integers are taken from the same places.
+    let values = x.as_slice::<f32>().unwrap();
+    let bytes: Vec<u8> = values.iter().map(|v| *v as i64 as u8).collect();
+    let of_bytes = selected(&Tensor::from_vec(vec![rows, columns], bytes), most);
+    let wanted: Vec<u8> = y.iter().map(|v| *v as i64 as u8).collect();
+    assert_eq!(&*of_bytes.as_slice::<u8>().unwrap(), wanted.as_slice());
 }

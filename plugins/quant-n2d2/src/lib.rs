@@ -34,15 +34,12 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::Model;
 use options::{Clipping, Options, Rescaling};
 use plan::{CellPlan, Kind, Network, Output, Plan, Source, Threshold};
-use scaling::Scales;
+use scaling::{LOST_MIN, Scales};
 use signs::Signs;
 use statistics::{Range, Seen, Statistics};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use statistics::{Data, Feeds, Pass, Samples};
-
-/// Bits that branches may lose without a word.
-const LOST_MIN: f64 = 1.5;
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.quant-n2d2",
@@ -225,7 +222,7 @@ fn lost(network: &Network, scales: &Scales, bits: u32) -> Vec<String> {
         let lost = lost.round().min(f64::from(bits));
         format!(
             "`{name}` reads branches in a common scale that leaves {lost} of {bits} bits unused, \
-             as in N2D2; with `quantization.n2d2.tight_branches` it is that of the widest branch"
+             as in N2D2; without `tight_branches = false` it is that of the widest branch"
         )
     })
     .collect()

@@ -10,6 +10,8 @@ use onnxd_quant::{Agreement, Limits, Pair, agreements};
 
 /// Samples that both run on, at most.
 const SAMPLES_MAX: u64 = 32;
+/// Elements of a result that are compared.
+const COMPARED_MAX: usize = 1 << 15;
 
 /// What was measured.
 pub(crate) struct Measured {
@@ -17,8 +19,32 @@ pub(crate) struct Measured {
     pub(crate) samples: u64,
     /// Per cell.
     pub(crate) cells: Vec<Agreement>,
-    /// The value of an input that lies farthest beyond what its integers mean, if one does.
-    pub(crate) beyond: Option<f32>,
+    /// Values of inputs beyond what their integers mean.
+    pub(crate) beyond: Beyond,
+}
+
+/// Values of inputs that saturate by more than a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beyond {
+    /// The one that lies farthest beyond.
+    pub(crate) farthest: Option<f32>,
+    count: usize,
+    of: usize,
+}
+
+impl Beyond {
+    fn see(&mut self, values: &[f32], (low, high): (f32, f32)) {
+        self.of += values.len();
+        for x in values.iter().filter(|x| **x < low || **x > high) {
+            self.count += 1;
+            self.farthest = self.farthest.filter(|f| f.abs() >= x.abs()).or(Some(*x));
+        }
+    }
+
+    /// In percent of all values.
+    pub(crate) fn share(&self) -> f64 {
+        100.0 * self.count as f64 / self.of.max(1) as f64
+    }
 }
 
 /// Compares the results of all cells on the first of the samples that calibrated, `most` at most.
@@ -39,39 +65,39 @@ pub(crate) fn measure(
         true => cx.calibration().batch_size(),
         false => 1,
     };
-    let (mut done, mut beyond) = (0, None);
+    let (mut done, mut beyond) = (0, Beyond::default());
     let mut both = cx.calibration().batches(size, samples).map(|batch| {
         cx.progress(done, samples)?;
         done += size as u64;
         let float = batch?;
         let integers = quantized(&float, integer, plan)?;
-        beyond = farthest(beyond.into_iter().chain(outside(&float, integer, plan)));
+        look_beyond(&mut beyond, &float, integer, plan);
         Ok((float, integers))
     });
     let stop = || cx.is_stopped();
-    let limits = Limits { stop: Some(&stop), ..Limits::default() };
+    let limits = Limits {
+        stop: Some(&stop),
+        compared_max: COMPARED_MAX,
+        at_once_max: 1,
+        ..Limits::default()
+    };
     let models = (&network.model, integer);
     let cells = agreements(&Builtin, models, &pairs, &mut both, (&[], limits))?;
     drop(both);
     Ok(Measured { samples, cells, beyond })
 }
 
-fn farthest(values: impl Iterator<Item = f32>) -> Option<f32> {
-    values.max_by(|a, b| a.abs().total_cmp(&b.abs()))
-}
-
-/// The value of an input that lies farthest beyond its integers, by more than a step.
-fn outside(samples: &Feeds, integer: &Model, plan: &Plan) -> Option<f32> {
+/// Looks for values of inputs that lie beyond their integers.
+fn look_beyond(beyond: &mut Beyond, samples: &Feeds, integer: &Model, plan: &Plan) {
     let graph = &integer.graph;
-    let inputs = graph.inputs().iter().zip(&plan.inputs);
-    let one = |(input, output): (&ValueId, &Output)| {
+    for (input, output) in graph.inputs().iter().zip(&plan.inputs) {
         let (low, high) = output.bounds();
         let step = plan.range as f32 / high as f32;
-        let (low, high) = ((low - 1) as f32 * step, (high + 1) as f32 * step);
-        let values = floats(samples.get(&graph[*input].name)?)?;
-        farthest(values.iter().copied().filter(|x| *x < low || *x > high))
-    };
-    farthest(inputs.filter_map(one))
+        let bounds = ((low - 1) as f32 * step, (high + 1) as f32 * step);
+        if let Some(values) = samples.get(&graph[*input].name).and_then(floats) {
+            beyond.see(&values, bounds);
+        }
+    }
 }
 
 /// `value` in float, and the integers of the same name.

@@ -3,10 +3,11 @@
 use crate::canonical::{canonicalize, exchange, reals, transposed};
 use crate::moves;
 use crate::plan::{Activation, Cell, Kind, Network, Parameters, Source};
+use crate::statistics;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::ops::{Clip, Gemm, Relu};
 use onnxd_plugin_sdk::ir::{
-    At, Attr, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId,
+    At, Attr, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId,
 };
 use std::collections::{BTreeSet, HashMap};
 
@@ -156,20 +157,23 @@ impl Reader<'_> {
     fn weighted(&self, node: &Node, kind: Kind) -> Option<Found> {
         let graph = self.graph;
         let (x, w) = (node.input(0)?, node.input(1)?);
-        let mut weights = reals(graph, w)?;
+        let stored = graph.constant(w).filter(|t| t.dtype().is_float())?;
         if node.is("Gemm") {
             let gemm = Gemm::view(node)?;
             if gemm.transA != 0 || gemm.transB == 0 || gemm.alpha != 1.0 || gemm.beta != 1.0 {
                 return None;
             }
         }
-        if node.is("MatMul") {
-            weights = (weights.dims.len() == 2).then(|| transposed(&weights))?;
-        }
-        if graph.constant(x).is_some() || weights.values.is_empty() {
+        let (dims, weights) = if node.is("MatMul") {
+            let turned = stored.to_reals().filter(|w| w.dims.len() == 2).map(|w| transposed(&w))?;
+            (turned.dims, floats(&turned.values))
+        } else {
+            (stored.dims().to_vec(), statistics::floats(stored)?.into_owned())
+        };
+        if graph.constant(x).is_some() || weights.is_empty() {
             return None;
         }
-        let outputs = weights.dims[0];
+        let outputs = *dims.first()?;
         let bias = match node.input(2) {
             None => None,
             Some(b) => {
@@ -183,11 +187,7 @@ impl Reader<'_> {
             Some(None) => None,
             Some(some) => Some(some),
         };
-        let parameters = Parameters {
-            dims: weights.dims.clone(),
-            weights: floats(&weights.values),
-            bias: bias?,
-        };
+        let parameters = Parameters { dims, weights, bias: bias? };
         Some(Found { parameters: Some(parameters), ..Found::plain(kind, vec![x]) })
     }
 
@@ -317,12 +317,15 @@ impl Network {
 fn put(graph: &mut Graph, node: NodeId, slot: usize, dims: Vec<usize>, values: &[f32]) {
     let Some(old) = graph[node].input(slot) else { return };
     let Some(dtype) = graph.constant(old).map(Tensor::dtype) else { return };
-    let mut data = Reals { dims, values: values.iter().map(|x| f64::from(*x)).collect() };
-    if graph[node].is("MatMul") {
-        data = transposed(&data);
-    }
+    let turned = graph[node].is("MatMul");
+    let data = if dtype == DataType::Float && !turned {
+        Some(Tensor::from_vec(dims, values.to_vec()))
+    } else {
+        let data = Reals { dims, values: values.iter().map(|x| f64::from(*x)).collect() };
+        if turned { transposed(&data) } else { data }.to_tensor(dtype)
+    };
     let name = graph[old].name.clone();
-    if let Some(data) = data.to_tensor(dtype) {
+    if let Some(data) = data {
         let new = graph.add_initializer(&name, data);
         graph.set_input(node, slot, Some(new));
     }

@@ -139,8 +139,8 @@ pub enum Rescaling {
 /// The common scale of branches that meet in a sum or concatenation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Branches {
-    /// N2D2's where N2D2 itself can export the network, so that integers are the same; else that
-    /// of the widest branch.
+    /// N2D2's where N2D2 itself can export the network and loses little, so that integers are the
+    /// same; else that of the widest branch.
     Auto,
     /// N2D2's: the product of the largest weight scale and the largest activation scale of the
     /// branches, up to some bits too wide where their weights differ.

@@ -18,6 +18,14 @@ pub struct Network {
     pub cells: Vec<Cell>,
 }
 
+impl Network {
+    /// Gives back the memory of the weights, which the model holds as well.
+    pub(crate) fn forget_weights(&mut self) {
+        let parameters = self.cells.iter_mut().filter_map(|cell| cell.parameters.as_mut());
+        parameters.for_each(|p| p.weights = Vec::new());
+    }
+}
+
 /// A layer: what N2D2 calls a cell. Its activation is part of it.
 #[derive(Clone, Debug)]
 pub struct Cell {
@@ -122,6 +130,14 @@ pub struct Plan {
     pub cells: Vec<CellPlan>,
     /// What the user should know: a cell that fell back to another mode of rescaling, and so on.
     pub remarks: Vec<String>,
+}
+
+impl Plan {
+    /// Gives back the memory of the weights, once they are written.
+    pub(crate) fn forget_weights(&mut self) {
+        let integers = self.cells.iter_mut().filter_map(|cell| cell.integers.as_mut());
+        integers.for_each(|i| i.weights = Vec::new());
+    }
 }
 
 /// How a tensor is represented: `real value = q · scale`, `q` in `bits` with or without sign.

@@ -35,13 +35,15 @@ impl Quantizer for N2d2 {
             (false, true) => Casting::Implicit,
             (false, false) => Casting::Explicit,
         };
-        let (network, plan) = planned(model, cx, &options)?;
+        let (mut network, mut plan) = planned(model, cx, &options)?;
+        network.forget_weights();
         let written = write(&network, &plan, casting)?;
         // A graph without casts does not run.
         let runs = match casting {
             Casting::Implicit => &write(&network, &plan, Casting::Explicit)?,
             _ => &written,
         };
+        plan.forget_weights();
         let measured = measure(&network, &plan, &runs.model, cx, most(cx, &options))?;
         report::fill(cx, &options, learned, (&network, &plan, &written), &measured);
         on_stimuli(model, &runs.model, &plan, cx)?;

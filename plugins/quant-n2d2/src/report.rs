@@ -25,12 +25,13 @@ pub(crate) fn fill(
     for remark in plan.remarks.iter().chain(&written.remarks) {
         cx.note(Diagnostic::new(Code::QuantizationLoss, remark.clone()));
     }
-    if let Some(value) = measured.beyond {
+    if let Some(value) = measured.beyond.farthest {
         let text = format!(
             "calibration samples reach {value}, beyond the range {} of the inputs ({}), and \
-             saturate there",
+             saturate there: {:.3} % of their values",
             plan.range,
-            options.range_origin().text()
+            options.range_origin().text(),
+            measured.beyond.share()
         );
         let help = "With `stimuli-range=data` it is that of the samples.";
         cx.note(Diagnostic::new(Code::QuantizationLoss, text).help(help));

@@ -13,6 +13,8 @@ use crate::weights::{Gains, abs_max};
 
 /// Channels with smaller weights share one scale, see [`Scales::parameters`].
 const CHANNEL_MAX: f32 = 0.1;
+/// Bits that branches may lose without a word.
+pub(crate) const LOST_MIN: f64 = 1.5;
 
 impl Cell {
     /// Whether integers pass through it.
@@ -92,7 +94,7 @@ impl<'a> Scales<'a> {
             Branches::Tight => with(true),
             Branches::AsN2d2 => with(false),
             Branches::Auto => {
-                Some(with(false)).filter(Scales::can_leave_n2d2).unwrap_or_else(|| with(true))
+                Some(with(false)).filter(Scales::is_fine_in_n2d2).unwrap_or_else(|| with(true))
             }
         }
     }
@@ -129,10 +131,10 @@ impl<'a> Scales<'a> {
         scales
     }
 
-    /// Whether N2D2 can export such a network: it has no form for a branch that is rescaled by
-    /// itself, refuses branches of which some have a sign, writes the weights of one parent only
-    /// for a convolution of several, and knows no function but Softmax.
-    fn can_leave_n2d2(&self) -> bool {
+    /// Whether N2D2 can export such a network, and its common scales lose little: it has no form for
+    /// a branch that is rescaled by itself, refuses branches of which some have a sign, writes the
+    /// weights of one parent only for a convolution of several, and knows no function but Softmax.
+    fn is_fine_in_n2d2(&self) -> bool {
         let cells = &self.network.cells;
         let joined = |source: &Source| match source {
             Source::Cell(i) => cells[*i].kind == Kind::Concat,
@@ -144,7 +146,8 @@ impl<'a> Scales<'a> {
             _ => true,
         };
         let whole = self.edges.iter().flatten().all(Option::is_none);
-        whole && self.signs.forced.is_empty() && cells.iter().all(written)
+        let narrow = self.wide.iter().all(|(_, lost)| *lost < LOST_MIN);
+        whole && narrow && self.signs.forced.is_empty() && cells.iter().all(written)
     }
 
     fn levels(&self, signed: bool) -> f64 {

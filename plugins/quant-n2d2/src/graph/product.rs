@@ -11,6 +11,7 @@ use super::rescale::Accumulator;
 use super::{Writer, transposed};
 use crate::plan::{Cell, Integers, Kind};
 use onnxd_plugin_sdk::ir::{DataType, Node, Tensor, ValueId, ValueType};
+use std::borrow::Cow;
 
 /// Zero point of weights without sign.
 const ZERO: i32 = 128;
@@ -60,8 +61,8 @@ impl Writer<'_> {
         }
         let fc = cell.kind == Kind::Fc;
         let weights = match fc {
-            true => transposed(&integers.weights, dims[0], dims[1]),
-            false => integers.weights.clone(),
+            true => Cow::Owned(transposed(&integers.weights, dims[0], dims[1])),
+            false => Cow::Borrowed(integers.weights.as_slice()),
         };
         let max = accumulator_max(integers, dims[0], range(input));
         let axes = if fc { 0 } else { dims.len() - 2 };
