@@ -1,5 +1,7 @@
 //! Passes that do what no plugin should, to show that each costs one attempt of one job and nothing else.
 
+mod escapes;
+
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, Node};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
@@ -24,6 +26,7 @@ onnxd_plugin_sdk::export_plugin! {
         pass("write-outside", "Writes outside the job" => || Box::new(Hostile("write-outside"))),
         pass("connect", "Opens a socket" => || Box::new(Hostile("connect"))),
         pass("fork", "Starts a process" => || Box::new(Hostile("fork"))),
+        pass("escapes", "Tries to harm the daemon and the user's files" => || Box::new(Hostile("escapes"))),
     ],
 }
 
@@ -83,6 +86,7 @@ impl Pass for Hostile {
                 model.graph.mark_output(out);
                 cx.rewrote();
             }
+            "escapes" => cx.report.notes.extend(escapes::all()),
             what => cx.report.notes.push(format!("{what}: {}", attempt(what))),
         }
         Ok(())

@@ -1,10 +1,10 @@
 //! Which files a worker may touch: libraries and inputs to read, its work folder to write.
 //!
-//! Only rights of the file system are handled; the system call filter covers network and signals.
+//! The system call filter covers network and signals; newer kernels hold signals back a second time here.
 
 use landlock::{
-    ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus,
-    path_beneath_rules,
+    ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 use std::path::PathBuf;
 
@@ -53,7 +53,7 @@ pub enum Level {
 /// The library's.
 pub fn restrict(paths: &Paths) -> Result<Level, RulesetError> {
     let (read, all) = (AccessFs::from_read(WANTED), AccessFs::from_all(WANTED));
-    let status = Ruleset::default()
+    let status = with_signals_inside()
         .handle_access(all)?
         .create()?
         .add_rules(path_beneath_rules(SYSTEM, read))?
@@ -66,4 +66,14 @@ pub fn restrict(paths: &Paths) -> Result<Level, RulesetError> {
         RulesetStatus::PartiallyEnforced => Level::Partial,
         RulesetStatus::NotEnforced => Level::None,
     })
+}
+
+/// Where the kernel can, since Linux 6.12, signals go to this process only, whichever way they are sent. Elsewhere the
+/// system call filter stands alone; its absence is not held against the confinement.
+fn with_signals_inside() -> Ruleset {
+    let strict = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    match strict.scope(Scope::Signal) {
+        Ok(scoped) => scoped.set_compatibility(CompatLevel::BestEffort),
+        Err(_) => Ruleset::default(),
+    }
 }
