@@ -7,7 +7,7 @@ mod table;
 mod text;
 
 pub use table::Code;
-pub use text::{nearest, shown};
+pub use text::{escaped, escaped_json, escaped_lines, is_unsafe, nearest, shown};
 
 use std::borrow::Cow;
 use std::fmt;
@@ -118,16 +118,18 @@ impl Diagnostic {
     }
 }
 
+/// One line, whatever foreign text is in it.
 impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.code, self.class.as_str(), self.message)?;
+        let message = escaped(&self.message);
+        write!(f, "{} {}: {message}", escaped(&self.code), self.class.as_str())?;
         if let Some(Layer { name, kind, place }) = &self.layer {
-            write!(f, " [layer {name}")?;
+            write!(f, " [layer {}", escaped(name))?;
             if !kind.is_empty() {
-                write!(f, " ({kind})")?;
+                write!(f, " ({})", escaped(kind))?;
             }
             if !place.is_empty() {
-                write!(f, " at {place}")?;
+                write!(f, " at {}", escaped(place))?;
             }
             write!(f, "]")?;
         }
@@ -135,7 +137,7 @@ impl fmt::Display for Diagnostic {
             return Ok(());
         }
         let ended = self.layer.is_none() && self.message.ends_with(['.', '!', '?']);
-        write!(f, "{} {}", if ended { "" } else { "." }, self.help)
+        write!(f, "{} {}", if ended { "" } else { "." }, escaped(&self.help))
     }
 }
 

@@ -1,5 +1,7 @@
 //! Numbers and foreign texts as people read them.
 
+use onnxd_diagnostics::escaped;
+
 /// Longest text of one table cell, in characters.
 const CELL_CHARS_MAX: usize = 400;
 
@@ -59,23 +61,11 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// Whether a character changes the direction of the text around it.
-fn turns(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Foreign text in one bounded line: control characters are escaped, and what turns its direction.
+/// Foreign text in one bounded line.
 pub(crate) fn line(text: &str) -> String {
-    let mut out = String::new();
-    for (i, c) in text.chars().enumerate() {
-        if i == CELL_CHARS_MAX {
-            out.push_str("...");
-            break;
-        }
-        let hidden = c.is_control() || turns(c);
-        if hidden { out.extend(c.escape_debug()) } else { out.push(c) }
-    }
-    out
+    let bounded: String = text.chars().take(CELL_CHARS_MAX).collect();
+    let more = if text.chars().nth(CELL_CHARS_MAX).is_some() { "..." } else { "" };
+    escaped(&bounded).into_owned() + more
 }
 
 #[cfg(test)]

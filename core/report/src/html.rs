@@ -7,6 +7,7 @@ use crate::findings::{Finding, findings};
 use crate::format::line;
 use crate::head::{Head, Tone, head};
 use crate::sections::{Chart, Section, column_title, is_long, is_number, sections};
+use onnxd_diagnostics::is_unsafe;
 use onnxd_proto::onnxd::Report;
 
 /// Width of the longest bar, in CSS pixels.
@@ -198,7 +199,7 @@ fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            c if c.is_control() => out.push('\u{fffd}'),
+            c if is_unsafe(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

@@ -1,6 +1,7 @@
 //! `onnxd check`: everything that is wrong with an ONNX file, at once.
 
 use super::{Ended, FINDINGS, out};
+use onnxd_diagnostics::escaped;
 use onnxd_plugin_host::to_message;
 use serde_json::json;
 use std::path::PathBuf;
@@ -30,7 +31,8 @@ impl Check {
                 0 => "valid".to_owned(),
                 n => format!("{n} findings"),
             };
-            out::print(&format!("{}: {verdict}", self.model.display()));
+            let model = self.model.display().to_string();
+            out::print(&format!("{}: {verdict}", escaped(&model)));
         }
         Ok(if found.is_empty() { 0 } else { FINDINGS })
     }

@@ -181,7 +181,7 @@ impl Convert {
             out::error(&line(found));
         }
         if self.json {
-            out::print(&onnxd_report::json(&outcome.report));
+            out::json_text(&onnxd_report::json(&outcome.report));
         } else {
             out::print(&onnxd_report::receipt(&outcome.report));
         }

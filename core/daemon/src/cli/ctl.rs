@@ -5,7 +5,7 @@ use super::{Ended, FINDINGS, Failure, out};
 use crate::run::control::protocol::Request;
 use crate::run::control::{class_of, client};
 use onnxd_config::{Entry, Environment, load};
-use onnxd_diagnostics::{Class, Code, Diagnostic};
+use onnxd_diagnostics::{Class, Code, Diagnostic, escaped};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -135,6 +135,7 @@ pub(crate) fn text_of(value: &Value) -> String {
 /// Nested objects as indented lines.
 fn lines(value: &Value, depth: usize) -> String {
     let indent = "  ".repeat(depth);
+    let text_of = |value: &Value| escaped(&text_of(value)).into_owned();
     let mut text = String::new();
     for (name, value) in value.as_object().into_iter().flatten().filter(|(name, _)| *name != "ok") {
         match value {

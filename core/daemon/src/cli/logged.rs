@@ -24,16 +24,7 @@ fn line(event: &WorkerEvent, all: bool) -> Option<String> {
     }
     let levels = &LEVELS[..if all { LEVELS.len() } else { SHOWN }];
     let level = levels.get(usize::try_from(log.level).ok()?.checked_sub(1)?)?;
-    Some(format!("{}: {level}: {}", escaped(&log.target), escaped(&log.text)))
-}
-
-/// Foreign text in one line; the host has bounded it.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() { out.extend(c.escape_debug()) } else { out.push(c) }
-    }
-    out
+    Some(format!("{}: {level}: {}", log.target, log.text))
 }
 
 #[cfg(test)]
@@ -44,11 +35,11 @@ mod tests {
     #[test]
     fn warnings_are_shown_and_information_where_it_is_asked_for() {
         let of = |level, target: &str, all| {
-            let log = LogLine { level, target: target.into(), text: "a\n\u{1b}[2J".into() };
+            let log = LogLine { level, target: target.into(), text: "a".into() };
             line(&WorkerEvent { what: Some(What::Log(log)) }, all)
         };
-        assert_eq!(of(1, "p", false).unwrap(), "p: error: a\\n\\u{1b}[2J");
-        assert_eq!(of(2, "p", false).unwrap(), "p: warning: a\\n\\u{1b}[2J");
+        assert_eq!(of(1, "p", false).unwrap(), "p: error: a");
+        assert_eq!(of(2, "p", false).unwrap(), "p: warning: a");
         assert_eq!(of(3, "p", false), None);
         assert!(of(3, "p", true).unwrap().starts_with("p: info: "));
         for (level, target) in [(0, "p"), (4, "p"), (-1, "p"), (1, LOG_TARGET)] {

@@ -1,10 +1,24 @@
 //! Where output goes: results to standard output, everything else to standard error.
+//!
+//! Names and texts come from files that anybody may have written, so nothing leaves here unescaped:
+//! neither a terminal nor a reader of lines obeys them.
 
+use onnxd_diagnostics::{escaped, escaped_json, escaped_lines};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write, stderr, stdout};
 
-/// Prints a result. A reader that has gone away, such as `head`, is no error.
+/// Prints a result of whole lines. A reader that has gone away, such as `head`, is no error.
 pub(crate) fn print(text: &str) {
+    write_out(&escaped_lines(text));
+}
+
+/// Prints JSON, whose values stay what they are.
+pub(crate) fn json_text(json: &str) {
+    write_out(&escaped_json(json));
+}
+
+fn write_out(text: &str) {
     let mut out = stdout().lock();
     let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
     // Nobody is left to be told.
@@ -14,7 +28,7 @@ pub(crate) fn print(text: &str) {
 /// Prints a result for programs.
 pub(crate) fn json(value: &impl Serialize) {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => print(&text),
+        Ok(text) => json_text(&text),
         Err(why) => error(&format!("the result cannot be written as JSON: {why}")),
     }
 }
@@ -22,10 +36,10 @@ pub(crate) fn json(value: &impl Serialize) {
 /// Prints a line beside the result.
 pub(crate) fn error(line: &str) {
     // Nobody is left to be told.
-    let _ = writeln!(stderr().lock(), "{line}");
+    let _ = writeln!(stderr().lock(), "{}", escaped(line));
 }
 
-/// Prints text beside the result without ending the line.
+/// Prints text and commands for the terminal beside the result, without ending the line.
 pub(crate) fn status(text: &str) {
     let mut err = stderr().lock();
     let _ = write!(err, "{text}").and_then(|()| err.flush());
@@ -39,8 +53,10 @@ pub(crate) fn is_watched() -> bool {
 /// Cells that are longer do not push the other rows apart.
 const PADDED_MAX: usize = 60;
 
-/// Rows as text, columns padded to equal width, two blanks between them.
+/// Rows as text, columns padded to equal width, two blanks between them. A cell is one line.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<Cow<'_, str>>> =
+        rows.iter().map(|row| row.iter().map(|cell| escaped(cell)).collect()).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |i: usize| {
         let longest = rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max();
@@ -48,7 +64,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
-    for row in rows {
+    for row in &rows {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');

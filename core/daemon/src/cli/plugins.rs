@@ -8,7 +8,7 @@ use super::context::Context;
 use super::{Ended, FINDINGS, out};
 use crate::conversion::Plugins as Installed;
 use crate::conversion::plugins::inspect;
-use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_diagnostics::{Code, Diagnostic, escaped, shown};
 use onnxd_plugin_host::descriptor::Descriptor;
 use onnxd_plugin_host::to_message;
 use onnxd_proto::onnxd::PluginInfo;
@@ -87,10 +87,10 @@ impl List {
         }
         if self.all {
             for folder in &found.searched {
-                out::print(&format!("searched: {}\n", folder.display()));
+                out::print(&format!("searched: {}\n", escaped(&folder.display().to_string())));
             }
             for library in &found.bystanders {
-                out::print(&format!("no plugin: {}\n", library.display()));
+                out::print(&format!("no plugin: {}\n", escaped(&library.display().to_string())));
             }
         }
         for refused in &found.refused {

@@ -42,12 +42,12 @@ impl Report {
     pub(crate) fn run(&self) -> Ended {
         let report = read_report(&self.path()?)?;
         let format = if self.json { Format::Json } else { self.format };
-        out::print(&match format {
-            Format::Text => onnxd_report::text(&report),
-            Format::Html => onnxd_report::html(&report),
-            Format::Json => onnxd_report::json(&report),
-            Format::Receipt => onnxd_report::receipt(&report),
-        });
+        match format {
+            Format::Text => out::print(&onnxd_report::text(&report)),
+            Format::Html => out::print(&onnxd_report::html(&report)),
+            Format::Json => out::json_text(&onnxd_report::json(&report)),
+            Format::Receipt => out::print(&onnxd_report::receipt(&report)),
+        }
         Ok(0)
     }
 

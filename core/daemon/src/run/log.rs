@@ -1,13 +1,16 @@
 //! The log on standard error: text for people, JSON for programs, bare lines for the journal.
 
 use std::fmt;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::os::linux::fs::MetadataExt;
 
 use onnxd_config::settings::{Level, Log, LogFormat};
+use onnxd_diagnostics::{escaped, escaped_json};
+use tracing::field::Field;
 use tracing::{Event, Subscriber};
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::format::{Writer, debug_fn};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
@@ -39,13 +42,45 @@ pub(crate) fn init(log: &Log) -> Handle {
     let terminal = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(terminal);
     let lines = match log.format {
-        LogFormat::Json => lines.json().flatten_event(true).with_target(false).boxed(),
-        LogFormat::Auto if is_journal() => lines.event_format(Journal).boxed(),
-        LogFormat::Auto | LogFormat::Text => lines.with_target(false).boxed(),
+        LogFormat::Json => {
+            let lines = lines.with_writer(|| EscapedJson(std::io::stderr()));
+            lines.json().flatten_event(true).with_target(false).boxed()
+        }
+        LogFormat::Auto if is_journal() => {
+            lines.fmt_fields(debug_fn(field).delimited(" ")).event_format(Journal).boxed()
+        }
+        LogFormat::Auto | LogFormat::Text => {
+            lines.fmt_fields(debug_fn(field).delimited(" ")).with_target(false).boxed()
+        }
     };
     // A second start in one process happens in tests only; the first log stays.
     let _ = tracing_subscriber::registry().with(level).with(lines).try_init();
     Handle(handle)
+}
+
+/// One field of a line; names in it come from outside.
+fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    let text = format!("{value:?}");
+    match field.name() {
+        "message" => write!(writer, "{}", escaped(&text)),
+        name => write!(writer, "{name}={}", escaped(&text)),
+    }
+}
+
+/// Escapes what JSON itself leaves as it is and a terminal would obey.
+struct EscapedJson<W>(W);
+
+impl<W: Write> Write for EscapedJson<W> {
+    /// The log writes one whole event at a time.
+    fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        self.0.write_all(escaped_json(&text).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 fn filter(level: Level) -> LevelFilter {

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use onnxd_config::settings::Originals;
-use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_diagnostics::{Code, Diagnostic, escaped};
 use onnxd_intake::Plan;
 use onnxd_proto::onnxd::{FileDigest, Job, JobState, Report};
 
@@ -210,9 +210,9 @@ pub(crate) fn duplicate_receipt(job: &Job) -> String {
         "onnxd {}: {}\nresult: duplicate of job {}: the same files, params and plugins\n\
          model: {}\nnext: nothing; the result is the earlier one\njob: {}\n",
         env!("CARGO_PKG_VERSION"),
-        one_line(&job.name),
+        escaped(&job.name),
         job.duplicate_of,
-        one_line(&job.published),
+        escaped(&job.published),
         job.id
     )
 }
@@ -221,14 +221,10 @@ fn success_receipt(job: &Job) -> String {
     format!(
         "onnxd {}: {}\nresult: succeeded\nmodel: {}\njob: {}\n",
         env!("CARGO_PKG_VERSION"),
-        one_line(&job.name),
-        one_line(&job.published),
+        escaped(&job.name),
+        escaped(&job.published),
         job.id
     )
-}
-
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Writes into the folder of the originals before it is moved, so that both appear together.
