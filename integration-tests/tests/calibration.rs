@@ -357,7 +357,7 @@ fn reports_draw_what_was_counted_and_list_what_was_tried() {
     let best = tried.iter().map(|t| t["sqnr_db"].as_f64().unwrap()).fold(0.0, f64::max);
     assert_eq!(chosen.len(), 1, "{tried:?}");
     assert_eq!(chosen[0]["sqnr_db"].as_f64(), Some(best));
-    assert!(page.contains("<h2>Tried</h2>"), "{page}");
+    assert!(page.contains("<h2 id=\"tried\">Tried</h2>"), "{page}");
     assert!(!report["metadata"].to_string().contains("tried"), "{report}");
 }
 

@@ -142,6 +142,14 @@ impl JobHandle {
         }
     }
 
+    /// Writes a line to the log; a host without one hears nothing.
+    pub(crate) fn log(&self, level: i32, part: &str, text: &str) {
+        let Some(f) = host().log else { return };
+        let [part, text] = [part, text].map(|text| abi::Str::of(text.as_bytes()));
+        // SAFETY: the job is alive during the call; the host copies both texts.
+        unsafe { f(self.job, level, part, text) }
+    }
+
     fn text(
         &self,
         what: &str,

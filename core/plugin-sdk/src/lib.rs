@@ -25,7 +25,7 @@ pub use frontend::{Claim, Frontend, Imported, Need, Probe};
 pub use quantizer::{
     Accumulator, Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer,
 };
-pub use submission::Submission;
+pub use submission::{LogLevel, Submission};
 
 pub use bytes;
 pub use onnxd_diagnostics as diagnostics;

@@ -3,10 +3,24 @@
 use crate::diagnostics::{Code, Diagnostic};
 use crate::host::JobHandle;
 use bytes::Bytes;
+use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// How grave a line of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something went wrong.
+    Error,
+    /// Somebody should look at it.
+    Warning,
+    /// For whoever asks for it.
+    Info,
+    /// For the plugin's author.
+    Debug,
+}
 
 /// The dropped files and the resolved params of one conversion.
 pub struct Submission {
@@ -112,6 +126,19 @@ impl Submission {
     /// When the conversion was cancelled; return at once.
     pub fn progress(&self, done: u64, total: u64) -> Result<(), Diagnostic> {
         self.job.progress(done, total)
+    }
+
+    /// Writes a line to the log, for `part` of the plugin. `onnxd convert` shows errors and warnings, and the report
+    /// keeps them; [`Imported::notes`](crate::Imported) and [`QuantizeContext::note`](crate::QuantizeContext::note) are
+    /// for what concerns the network.
+    pub fn log(&self, level: LogLevel, part: &str, text: &str) {
+        let level = match level {
+            LogLevel::Error => abi::LOG_ERROR,
+            LogLevel::Warning => abi::LOG_WARN,
+            LogLevel::Info => abi::LOG_INFO,
+            LogLevel::Debug => abi::LOG_DEBUG,
+        };
+        self.job.log(level, part, text);
     }
 
     /// How many threads may be kept busy.

@@ -21,6 +21,7 @@ struct Fake {
     tensors: BTreeMap<u64, Vec<u8>>,
     aliases: Vec<(u64, u64)>,
     artifacts: BTreeMap<String, Vec<u8>>,
+    logged: Vec<(i32, String)>,
     cancelled: bool,
 }
 
@@ -33,6 +34,12 @@ thread_local! {
 
 fn fake<T>(f: impl FnOnce(&mut Fake) -> T) -> T {
     FAKE.with(|fake| f(&mut fake.borrow_mut()))
+}
+
+unsafe extern "C" fn log(_: *const abi::Job, level: i32, part: abi::Str, text: abi::Str) {
+    let [part, text]: [String; 2] =
+        [part, text].map(|s| String::from_utf8_lossy(unsafe { s.as_bytes() }).into());
+    fake(|f| f.logged.push((level, [part, text].join(": "))));
 }
 
 unsafe extern "C" fn progress(_: *const abi::Job, _: u64, _: u64) -> abi::Status {
@@ -121,7 +128,7 @@ static HOST: abi::Host = abi::Host {
     struct_size: size_of::<abi::Host>() as u32,
     abi_major: abi::ABI_MAJOR,
     abi_minor: abi::ABI_MINOR,
-    log: None,
+    log: Some(log),
     progress: Some(progress),
     submission: Some(submission_get),
     input_map: Some(input_map),
@@ -182,6 +189,9 @@ impl Frontend for Raw {
             _ => {}
         }
         submission.progress(1, 1)?;
+        submission.log(crate::LogLevel::Warning, "raw", "eight bytes");
+        submission.param("source", "weights");
+        submission.without_effect("source.seed", "has no effect: nothing is random");
         let mut g = Graph::new("g");
         let x = g.add_input("x", Some(ValueType::tensor(DataType::Float, [2])));
         let lent = Tensor::new(DataType::Float, vec![2], bytes.slice(4..12)).unwrap();
@@ -325,7 +335,13 @@ fn an_import_aliases_the_file_and_copies_only_what_is_new() {
         assert_eq!(f.tensors[&1], [1.5f32, 2.5].map(f32::to_le_bytes).concat());
         assert!(f.put.is_some());
     });
-    assert!(artifact_of::<message::ImportLog>(abi::ARTIFACT_IMPORT_LOG).is_some());
+    let log: message::ImportLog = artifact_of(abi::ARTIFACT_IMPORT_LOG).unwrap();
+    let read = log.params_read.unwrap();
+    assert_eq!(
+        (read.keys.as_slice(), &*read.idle[0].key),
+        (&["source.weights".into()][..], "source.seed")
+    );
+    fake(|f| assert_eq!(f.logged, [(abi::LOG_WARN, "raw: eight bytes".into())]));
 }
 
 #[test]
