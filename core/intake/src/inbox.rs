@@ -12,6 +12,7 @@ use rustix::fs::{Access, access};
 
 use crate::judge::{Rules, judge};
 use crate::ledger::Ledger;
+use crate::place::Place;
 use crate::scan::{Limits, scan};
 use crate::settle::{carry_over, has_new_folder, next_settled};
 use crate::status::Status;
@@ -42,6 +43,9 @@ pub struct Config {
     pub ready_required: bool,
     /// What no front-end wants is reported after this long, or only shown in the status.
     pub unmatched_after: Option<Duration>,
+    /// A file that remembers the mount that the inbox lies on, so that the empty folder in its place
+    /// is not taken for the inbox.
+    pub memory: Option<PathBuf>,
     /// Bounds of a scan.
     pub limits: Limits,
 }
@@ -60,6 +64,7 @@ impl Config {
             ready_markers: true,
             ready_required: false,
             unmatched_after: Some(Duration::from_secs(3_600)),
+            memory: None,
             limits: Limits::default(),
         }
     }
@@ -83,6 +88,7 @@ const OFFLINE_RETRY: Duration = Duration::from_secs(1);
 pub struct Inbox {
     config: Config,
     rules: Rules,
+    place: Place,
     watch: Watch,
     dirty: Receiver<()>,
     ledger: Ledger,
@@ -111,11 +117,13 @@ impl Inbox {
             paused: None,
         };
         let (watch, dirty) = Watch::new(&inbox, config.poll_only);
+        let place = Place::new(&inbox, config.memory.clone());
         let status = Status::new(&inbox, watch.mode().clone());
         let now = Instant::now();
         Ok(Inbox {
             config,
             rules,
+            place,
             watch,
             dirty,
             ledger: Ledger::default(),
@@ -196,12 +204,15 @@ impl Inbox {
         let offline = |e: rustix::io::Errno| format!("{}: {e}", inbox.display());
         let stat = rustix::fs::lstat(inbox).map_err(offline)?;
         #[allow(clippy::unnecessary_cast)] // field widths differ between architectures
-        self.watch.keep((stat.st_dev as u64, stat.st_ino as u64), now);
+        let folder = (stat.st_dev as u64, stat.st_ino as u64);
+        self.place.check(folder)?;
+        self.watch.keep(folder, now);
         scan(inbox, self.config.limits).map_err(offline)
     }
 
     fn go_offline(&mut self, why: String, now: Instant) {
         self.watch.lost();
+        self.place.lost();
         self.tree = None;
         self.echoes.clear();
         self.status.watch_mode = self.watch.mode().clone();

@@ -6,18 +6,20 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use onnxd_diagnostics::{Class, Code, Diagnostic};
+use onnxd_diagnostics::{Class, Diagnostic};
 
+use crate::formats;
 use crate::group::{Extent, Groups, Leftover, Set, group};
 use crate::ledger::{Declined, Ledger, Probed};
 use crate::names::{is_params, is_role_file, is_role_folder};
 use crate::pool::{self, Pool, Pools};
+use crate::refusal::{link_refused, refusal, refused_folder, special_refused, unread, unreadable};
 use crate::settle::{folder_settled, is_settled};
 use crate::status::{Item, State};
 use crate::submission::{
     Candidate, File, Fingerprint, Found, ProbeOutcome, Prober, Submission, Unmatched, fingerprint,
 };
-use crate::tree::{FileEntry, Folder, Seen, Unread};
+use crate::tree::{FileEntry, Folder, Seen};
 
 /// What judging needs to know besides the tree.
 #[derive(Clone, Debug)]
@@ -249,12 +251,25 @@ impl Round<'_> {
             narrow,
             wide: pool.all,
         };
+        // Nothing is remembered: permissions may change without the files.
+        if let Some(why) = unreadable(&candidate.root, &self.own_files(set, pool)) {
+            return Some(ProbeOutcome::Failed(why));
+        }
         let outcome = self.prober.probe(&candidate)?;
         let probed = Probed::new(outcome, narrow, pool.all, self.ledger.probes.get(id), self.now);
         let outcome = probed.outcome.clone();
         probed.retry_at.into_iter().for_each(|at| self.judged.look_again(at));
         self.ledger.probes.insert(id.to_owned(), probed);
         Some(outcome)
+    }
+
+    /// Files that certainly belong to the set.
+    fn own_files(&self, set: &Set<'_>, pool: &Pool) -> Vec<File> {
+        let is_own = |f: &&File| match &set.extent {
+            Extent::Whole => true,
+            Extent::Beside { own, .. } => own.iter().any(|o| f.name.as_os_str() == o.name),
+        };
+        pool.files.iter().filter(is_own).cloned().collect()
     }
 
     fn ready(
@@ -365,7 +380,18 @@ impl Round<'_> {
         }
     }
 
-    fn unmatched_reason(&self, leftover: &Leftover<'_>, id: &Path) -> String {
+    /// Why nobody takes it, and what it is, if its content tells.
+    fn unmatched_reason(&mut self, leftover: &Leftover<'_>, id: &Path) -> String {
+        let why = self.declined_reason(leftover, id);
+        let path = self.rules.inbox.join(id);
+        let files = fingerprint(&listed(leftover));
+        match self.ledger.recognised(id, files, || formats::sentence(&path)) {
+            Some(what) => format!("{what} ({why})"),
+            None => why,
+        }
+    }
+
+    fn declined_reason(&self, leftover: &Leftover<'_>, id: &Path) -> String {
         let inside = |path: &PathBuf| match leftover {
             Leftover::Folder(_) => path.starts_with(id),
             Leftover::File(..) => path == id,
@@ -382,10 +408,11 @@ impl Round<'_> {
         if self.now < at {
             return self.judged.look_again(at);
         }
-        let (root, files, whole) = match *leftover {
-            Leftover::Folder(f) => (f.path.clone(), pool::list(f, f), Some(f.stamp)),
-            Leftover::File(f, file) => (f.path.clone(), vec![pool::named(f, f, file)], None),
+        let (root, whole) = match *leftover {
+            Leftover::Folder(f) => (f.path.clone(), Some(f.stamp)),
+            Leftover::File(f, _) => (f.path.clone(), None),
         };
+        let files = listed(leftover);
         if self.rules.paused.is_none() && self.ledger.announce(id, fingerprint(&files)) {
             let (id, reason) = (id.to_owned(), reason.to_owned());
             let inbox = self.rules.inbox.clone();
@@ -413,6 +440,13 @@ impl Round<'_> {
     }
 }
 
+fn listed(leftover: &Leftover<'_>) -> Vec<File> {
+    match *leftover {
+        Leftover::Folder(f) => pool::list(f, f),
+        Leftover::File(f, file) => vec![pool::named(f, f, file)],
+    }
+}
+
 fn network_path(set: &Set<'_>) -> PathBuf {
     set.place.path.join(&set.network.name)
 }
@@ -437,40 +471,4 @@ fn latest_seen(leftover: &Leftover<'_>) -> Seen {
             latest
         }
     }
-}
-
-fn refusal(set: &Set<'_>) -> Option<Diagnostic> {
-    match set.extent {
-        Extent::Whole => {
-            let problem = set.place.first_unread().map(|(folder, why)| unread(folder, why));
-            problem.or_else(|| set.place.first_link().map(|path| link_refused(&path)))
-        }
-        // A listing that is not complete may hide files the network needs.
-        Extent::Beside { .. } => set.place.unread.as_ref().map(|why| unread(set.place, why)),
-    }
-}
-
-fn refused_folder(folder: &Folder) -> Option<State> {
-    let problem = folder.first_unread().map(|(f, why)| unread(f, why));
-    let reason = problem.or_else(|| folder.first_link().map(|path| link_refused(&path)))?;
-    Some(State::Refused { reason })
-}
-
-fn unread(folder: &Folder, unread: &Unread) -> Diagnostic {
-    let place = match folder.path.as_os_str().is_empty() {
-        true => "the inbox".to_owned(),
-        false => folder.path.display().to_string(),
-    };
-    let message = format!("{place} was not read completely: {}", unread.why);
-    Diagnostic::new(unread.code, message)
-        .help("Correct the permissions, or drop fewer files and folders at a time.")
-}
-
-fn link_refused(path: &Path) -> Diagnostic {
-    Diagnostic::new(Code::SymlinkRefused, format!("{} is a symbolic link", path.display()))
-}
-
-fn special_refused(path: &Path) -> Diagnostic {
-    let message = format!("{} is no regular file", path.display());
-    Diagnostic::new(Code::Unreadable, message).help("Drop regular files and folders only.")
 }

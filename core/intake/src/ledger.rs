@@ -80,6 +80,7 @@ pub(crate) struct Ledger {
     handed_over: HashMap<PathBuf, Submission>,
     blocked: HashMap<PathBuf, Blocked>,
     announced: HashMap<PathBuf, Fingerprint>,
+    recognised: HashMap<PathBuf, (Fingerprint, Option<String>)>,
 }
 
 impl Ledger {
@@ -97,6 +98,7 @@ impl Ledger {
         self.probes.retain(|id, _| ids.contains(id.as_path()));
         self.blocked.retain(|id, _| ids.contains(id.as_path()));
         self.announced.retain(|id, _| ids.contains(id.as_path()));
+        self.recognised.retain(|id, _| ids.contains(id.as_path()));
     }
 
     /// Every front-end is asked again.
@@ -151,6 +153,23 @@ impl Ledger {
         }
         self.blocked.remove(id);
         None
+    }
+
+    /// What `look` says about these files; it is asked once.
+    pub(crate) fn recognised(
+        &mut self,
+        id: &Path,
+        files: Fingerprint,
+        look: impl FnOnce() -> Option<String>,
+    ) -> Option<String> {
+        match self.recognised.get(id) {
+            Some((of, what)) if *of == files => what.clone(),
+            _ => {
+                let what = look();
+                self.recognised.insert(id.to_owned(), (files, what.clone()));
+                what
+            }
+        }
     }
 
     /// True the first time for these files.

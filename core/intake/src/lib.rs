@@ -13,13 +13,16 @@
 
 pub mod claim;
 mod copy;
+pub mod formats;
 pub mod group;
 mod inbox;
 mod judge;
 mod ledger;
 pub mod names;
+mod place;
 mod plan_file;
 mod pool;
+mod refusal;
 pub mod scan;
 pub mod settle;
 mod status;

@@ -1,0 +1,290 @@
+//! What a file is that no front-end takes, by its content: whoever dropped it should read its name,
+//! not a guess about its ending.
+//!
+//! Looks at the first and last bytes of a file and at the names in an archive, never at more.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// What is read of a file's begin, and of the list of names at the end of an archive.
+const BEGIN_BYTES: usize = 64 * 1024;
+const END_BYTES: u64 = 1 << 20;
+/// Names of an archive that are looked at.
+const NAMES_MAX: usize = 10_000;
+/// Entries of a folder that are looked at, and how deep.
+const ENTRIES_MAX: usize = 64;
+const DEPTH_MAX: usize = 2;
+
+/// What lies at `path`, a file or a folder, in the words of its framework; `None` if that is not
+/// known, or if it cannot be read.
+pub fn recognise(path: &Path) -> Option<&'static str> {
+    look(path, 0)
+}
+
+/// The sentence that goes with it.
+pub fn sentence(path: &Path) -> Option<String> {
+    recognise(path).map(|what| format!("it is {what}; not read by this version"))
+}
+
+fn look(path: &Path, depth: usize) -> Option<&'static str> {
+    let kind = fs::symlink_metadata(path).ok()?;
+    if kind.is_file() {
+        return of_file(path);
+    }
+    if !kind.is_dir() || depth > DEPTH_MAX {
+        return None;
+    }
+    if path.join("saved_model.pb").is_file() || path.join("saved_model.pbtxt").is_file() {
+        return Some("a TensorFlow SavedModel");
+    }
+    if path.join("Data/com.apple.CoreML").is_dir() {
+        return Some("a Core ML package");
+    }
+    let mut entries: Vec<_> =
+        fs::read_dir(path).ok()?.filter_map(Result::ok).take(ENTRIES_MAX).collect();
+    entries.sort_by_key(fs::DirEntry::file_name);
+    entries.iter().find_map(|entry| look(&entry.path(), depth + 1))
+}
+
+fn of_file(path: &Path) -> Option<&'static str> {
+    let mut file = File::open(path).ok()?;
+    let bytes = file.metadata().ok()?.len();
+    let mut begin = Vec::new();
+    (&mut file).take(BEGIN_BYTES as u64).read_to_end(&mut begin).ok()?;
+    if begin.starts_with(b"PK\x03\x04") {
+        let from = bytes.saturating_sub(END_BYTES);
+        file.seek(SeekFrom::Start(from)).ok()?;
+        let mut end = Vec::new();
+        file.take(END_BYTES).read_to_end(&mut end).ok()?;
+        return of_archive(&names(&end, from));
+    }
+    of_content(&begin, bytes)
+}
+
+/// What a file of `bytes` bytes is that begins like this.
+pub fn of_content(begin: &[u8], bytes: u64) -> Option<&'static str> {
+    of_magic(begin, bytes).or_else(|| of_text(begin)).or_else(|| of_protobuf(begin))
+}
+
+/// What an archive with these members is.
+fn of_archive(names: &[String]) -> Option<&'static str> {
+    let any = |end: &str| names.iter().any(|n| n == end || n.ends_with(&format!("/{end}")));
+    let inside = |folder: &str| names.iter().any(|n| n.split('/').any(|part| part == folder));
+    Some(if any("serialized_exported_program.json") || any("archive_format") {
+        "an exported PyTorch program (`torch.export`, .pt2)"
+    } else if any("bytecode.pkl") {
+        "a TorchScript archive for mobile devices"
+    } else if any("constants.pkl") || (any("data.pkl") || any("attributes.pkl")) && inside("code") {
+        "a TorchScript archive"
+    } else if any("data.pkl") {
+        "a file of `torch.save` (pickled Python objects)"
+    } else if any("config.json") && (any("model.weights.h5") || any("metadata.json")) {
+        "a Keras model (.keras)"
+    } else if any("saved_model.pb") {
+        "a TensorFlow SavedModel in an archive"
+    } else if inside("com.apple.CoreML") {
+        "a Core ML package in an archive"
+    } else if any("keras_metadata.pb") {
+        "a Keras model in an archive"
+    } else {
+        return None;
+    })
+}
+
+fn of_magic(begin: &[u8], bytes: u64) -> Option<&'static str> {
+    let has = |text: &str| contains(begin, text);
+    Some(match begin {
+        [_, _, _, _, b'T', b'F', b'L', b'3', ..] => "a TensorFlow Lite model",
+        [0x89, b'H', b'D', b'F', b'\r', b'\n', 0x1a, b'\n', ..] => {
+            match has("keras") || has("layer_names") || has("model_weights") {
+                true => "a Keras model or its weights (HDF5)",
+                false => "an HDF5 file, as Keras writes models and weights",
+            }
+        }
+        [b'G', b'G', b'U', b'F', ..] => "a GGUF file (llama.cpp)",
+        [b'p' | b'f', b't', b'r', b't', ..] => "a TensorRT engine",
+        [0x80, 2..=5, ..] => of_pickle(begin),
+        _ if is_safetensors(begin, bytes) => "a safetensors file (weights without a network)",
+        _ => return None,
+    })
+}
+
+/// The head of a pickle names the modules that its objects come from.
+fn of_pickle(begin: &[u8]) -> &'static str {
+    let has = |text: &str| contains(begin, text);
+    // Files of `torch.save` before its archives begin with a number of their own.
+    if begin
+        .get(2..)
+        .is_some_and(|b| b.starts_with(b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"))
+    {
+        "a file of `torch.save` in its old form (pickled Python objects)"
+    } else if has("sklearn") {
+        "a pickled scikit-learn model"
+    } else if has("xgboost") {
+        "a pickled XGBoost model"
+    } else if has("lightgbm") {
+        "a pickled LightGBM model"
+    } else if has("torch") {
+        "pickled PyTorch objects"
+    } else {
+        "a file of pickled Python objects"
+    }
+}
+
+/// A length, and JSON of that length that says where tensors lie.
+fn is_safetensors(begin: &[u8], bytes: u64) -> bool {
+    let Some((length, rest)) = begin.split_first_chunk::<8>() else { return false };
+    let length = u64::from_le_bytes(*length);
+    let fits = (2..=bytes.saturating_sub(8)).contains(&length);
+    fits && rest.starts_with(b"{\"") && contains(rest, "data_offsets")
+}
+
+fn of_text(begin: &[u8]) -> Option<&'static str> {
+    // A character may be cut at the end.
+    let text = match str::from_utf8(begin) {
+        Ok(text) => text,
+        Err(e) if e.error_len().is_none() => str::from_utf8(&begin[..e.valid_up_to()]).ok()?,
+        Err(_) => return None,
+    };
+    let head = text.trim_start_matches('\u{feff}').trim_start();
+    let has = |word: &str| text.contains(word);
+    let layers = ["layer {", "layer{", "layers {", "layers{"].iter().any(|l| has(l));
+    Some(if head.starts_with('<') && has("<net ") && has("<layers>") {
+        "an OpenVINO network (XML, with weights in a .bin file)"
+    } else if layers && has("type:") && (has("bottom:") || has("top:")) {
+        "a Caffe network (prototxt)"
+    } else if head.starts_with('{') && has("\"modelTopology\"") {
+        "a TensorFlow.js model"
+    } else if head.starts_with('{') && has("\"learner\"") && has("gradient_booster") {
+        "an XGBoost model (JSON)"
+    } else if head.starts_with("tree\n") && has("version=") {
+        "a LightGBM model (text)"
+    } else if has("[net]") && has("[convolutional]") {
+        "a Darknet network (cfg)"
+    } else if head.starts_with("7767517\n") {
+        "an ncnn network (param)"
+    } else if head.starts_with("node {") && has("op:") {
+        "a TensorFlow graph (GraphDef as text)"
+    } else {
+        return None;
+    })
+}
+
+/// The messages of frameworks differ in the numbers of their fields.
+fn of_protobuf(begin: &[u8]) -> Option<&'static str> {
+    let fields = fields(begin);
+    let has = |number: u64, wire: u64| fields.iter().any(|f| (f.number, f.wire) == (number, wire));
+    let first = fields.first()?;
+    let says = |text: &str| contains(begin, text);
+    Some(match (first.number, first.wire) {
+        (1, 0) if fields.iter().any(|f| f.number >= 200 && f.wire == 2) || says("coremltools") => {
+            "a Core ML model"
+        }
+        (1, 0)
+            if says("VarHandleOp")
+                || says("saved_model_main_op")
+                || says("StatefulPartitionedCall") =>
+        {
+            "a TensorFlow SavedModel (saved_model.pb, without its folder)"
+        }
+        // The version of the format is a small number.
+        (1, 0) if first.payload.len() == 1 && (has(7, 2) || (has(8, 2) && says("ai.onnx"))) => {
+            "an ONNX model under another name: give it the ending `.onnx`"
+        }
+        (1, 2) if is_graph_def(first.payload) => "a TensorFlow graph (GraphDef, frozen or not)",
+        (1, 2) if has(100, 2) || (has(2, 2) && says("InnerProduct")) => {
+            "weights of a Caffe network (caffemodel)"
+        }
+        _ => return None,
+    })
+}
+
+/// A node of TensorFlow: a name, then an operator that is a plain word.
+fn is_graph_def(node: &[u8]) -> bool {
+    let fields = fields(node);
+    let plain = |b: &[u8]| !b.is_empty() && b.iter().all(u8::is_ascii_graphic);
+    let word = |b: &[u8]| {
+        b.first().is_some_and(u8::is_ascii_uppercase) && b.iter().all(u8::is_ascii_alphanumeric)
+    };
+    matches!(fields.as_slice(), [name, op, ..]
+        if name.number == 1 && plain(name.payload) && op.number == 2 && word(op.payload))
+}
+
+struct Field<'b> {
+    number: u64,
+    wire: u64,
+    /// As far as it was read.
+    payload: &'b [u8],
+}
+
+/// The fields at the begin of a message; none after the first that is no field.
+fn fields(mut bytes: &[u8]) -> Vec<Field<'_>> {
+    let mut found = Vec::new();
+    while let Some((tag, rest)) = varint(bytes) {
+        let (number, wire) = (tag >> 3, tag & 7);
+        let (length, rest) = match wire {
+            0 => match varint(rest) {
+                Some((_, after)) => (rest.len() - after.len(), rest),
+                None => break,
+            },
+            1 => (8, rest),
+            2 => match varint(rest) {
+                Some((length, after)) => (usize::try_from(length).unwrap_or(usize::MAX), after),
+                None => break,
+            },
+            5 => (4, rest),
+            _ => break,
+        };
+        if number == 0 {
+            break;
+        }
+        let (payload, rest) = rest.split_at(length.min(rest.len()));
+        found.push(Field { number, wire, payload });
+        bytes = rest;
+    }
+    found
+}
+
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0;
+    for (i, byte) in bytes.iter().enumerate().take(10) {
+        value |= u64::from(byte & 0x7f) << (7 * i).min(63);
+        if byte & 0x80 == 0 {
+            return Some((value, &bytes[i + 1..]));
+        }
+    }
+    None
+}
+
+/// Names in the directory at an archive's end; `from` is where `end` begins in the file.
+fn names(end: &[u8], from: u64) -> Vec<String> {
+    const ENTRY: &[u8] = b"PK\x01\x02";
+    const HEAD: usize = 46;
+    let u16_at = |at: usize| Some(usize::from(u16::from_le_bytes(*end.get(at..)?.first_chunk()?)));
+    let mut names = Vec::new();
+    let directory = end.windows(4).rposition(|w| w == b"PK\x05\x06").and_then(|at| {
+        let offset = u32::from_le_bytes(*end.get(at + 16..)?.first_chunk()?);
+        usize::try_from(u64::from(offset).checked_sub(from)?).ok()
+    });
+    // A directory that is longer than what was read begins somewhere before: its tail will do.
+    let first = || end.windows(4).position(|w| w == ENTRY);
+    let mut at =
+        directory.filter(|at| end[(*at).min(end.len())..].starts_with(ENTRY)).or_else(first);
+    while let Some(entry) = at.filter(|at| names.len() < NAMES_MAX && end[*at..].starts_with(ENTRY))
+    {
+        let lengths = [28, 30, 32].map(|offset| u16_at(entry + offset));
+        let [Some(name), Some(extra), Some(comment)] = lengths else { break };
+        let Some(bytes) = end.get(entry + HEAD..entry + HEAD + name) else { break };
+        names.push(String::from_utf8_lossy(bytes).into_owned());
+        at = Some(entry + HEAD + name + extra + comment).filter(|at| *at < end.len());
+    }
+    names
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|w| w == text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+use super::*;
+
+/// An archive whose members are empty; only its directory is looked at.
+fn archive(names: &[&str]) -> Vec<u8> {
+    let mut bytes = b"PK\x03\x04 members".to_vec();
+    let offset = u32::try_from(bytes.len()).unwrap();
+    for name in names {
+        let mut entry = [0; 46];
+        entry[..4].copy_from_slice(b"PK\x01\x02");
+        entry[28..30].copy_from_slice(&u16::try_from(name.len()).unwrap().to_le_bytes());
+        bytes.extend(entry);
+        bytes.extend(name.bytes());
+    }
+    let mut end = [0; 22];
+    end[..4].copy_from_slice(b"PK\x05\x06");
+    end[16..20].copy_from_slice(&offset.to_le_bytes());
+    bytes.extend(end);
+    bytes
+}
+
+fn length_delimited(number: u64, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for mut value in [number << 3 | 2, payload.len() as u64] {
+        while value > 0x7f {
+            bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+    }
+    [bytes, payload.to_vec()].concat()
+}
+
+fn safetensors() -> Vec<u8> {
+    let head = br#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    [&(head.len() as u64).to_le_bytes()[..], head, &[0; 4]].concat()
+}
+
+fn graph_def() -> Vec<u8> {
+    let node = [length_delimited(1, b"input"), length_delimited(2, b"Placeholder")].concat();
+    length_delimited(1, &node)
+}
+
+#[test]
+fn files_of_frameworks_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let onnx =
+        [vec![8, 8], length_delimited(2, b"pytorch"), length_delimited(7, b"graph")].concat();
+    let caffe = [length_delimited(1, b"net"), length_delimited(100, b"layer")].concat();
+    let coreml = [vec![8, 4], length_delimited(2, b"d"), length_delimited(500, b"n")].concat();
+    let saved = [vec![8, 1], length_delimited(2, b"..VarHandleOp..")].concat();
+    for (bytes, what) in [
+        (
+            archive(&["net/data.pkl", "net/code/__torch__.py", "net/constants.pkl"]),
+            "a TorchScript archive",
+        ),
+        (archive(&["m/data.pkl", "m/data/0", "m/version"]), "a file of `torch.save` (pickled"),
+        (archive(&["serialized_exported_program.json", "version"]), "an exported PyTorch program"),
+        (archive(&["m/archive_format", "m/models/model.json"]), "an exported PyTorch program"),
+        (archive(&["metadata.json", "config.json", "model.weights.h5"]), "a Keras model (.keras)"),
+        (
+            archive(&["m/saved_model.pb", "m/variables/variables.index"]),
+            "a TensorFlow SavedModel in",
+        ),
+        (b"\x1c\0\0\0TFL3....".to_vec(), "a TensorFlow Lite model"),
+        (b"\x89HDF\r\n\x1a\n..model_weights".to_vec(), "a Keras model or its weights (HDF5)"),
+        (b"\x89HDF\r\n\x1a\n..".to_vec(), "an HDF5 file"),
+        (b"GGUF\x03\0\0\0".to_vec(), "a GGUF file"),
+        (safetensors(), "a safetensors file"),
+        (b"\x80\x04\x95\x8c\x08builtins".to_vec(), "a file of pickled Python objects"),
+        ([&b"\x80\x04\x95"[..], b"\x8c\x14sklearn.svm"].concat(), "a pickled scikit-learn model"),
+        (
+            [&b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."[..]].concat(),
+            "a file of `torch.save` in its old",
+        ),
+        (
+            b"<?xml version=\"1.0\"?>\n<net name=\"a\" version=\"11\">\n<layers>".to_vec(),
+            "an OpenVINO network",
+        ),
+        (
+            b"name: \"n\"\nlayer {\n type: \"Data\"\n top: \"data\"\n}".to_vec(),
+            "a Caffe network (prototxt)",
+        ),
+        (caffe, "weights of a Caffe network"),
+        (coreml, "a Core ML model"),
+        (saved, "a TensorFlow SavedModel (saved_model.pb"),
+        (graph_def(), "a TensorFlow graph (GraphDef"),
+        (onnx, "an ONNX model under another name"),
+        (b"tree\nversion=v4\nnum_class=1".to_vec(), "a LightGBM model"),
+    ] {
+        fs::write(&path, &bytes).unwrap();
+        let found = recognise(&path).unwrap_or("nothing");
+        assert!(found.starts_with(what), "{what}: {found}");
+    }
+}
+
+#[test]
+fn other_files_are_not_guessed_at() {
+    let others: [&[u8]; 12] = [
+        b"",
+        b"\0",
+        b"PK",
+        b"dear reader",
+        b"\x89PNG\r\n\x1a\n",
+        b"[net]\nname=x",
+        b"{\"a\": 1}",
+        b"\x08\x01",
+        b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\xff\xd8\xff\xe0",
+        b"<html>",
+        b"\x0a\x03abc",
+    ];
+    for bytes in others {
+        assert_eq!(of_content(bytes, bytes.len() as u64), None, "{bytes:?}");
+    }
+    assert!(names(&archive(&["a", "b"]), 0).len() == 2);
+    assert_eq!(of_archive(&names(&archive(&["word/document.xml", "a.npy"]), 0)), None);
+    // A directory that begins before what was read.
+    let long = archive(&["first", "second", "net/constants.pkl"]);
+    let cut = long.len() / 2;
+    let tail = names(&long[cut..], cut as u64);
+    assert_eq!(of_archive(&tail), Some("a TorchScript archive"), "{tail:?}");
+}
+
+#[test]
+fn folders_are_named_by_what_they_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("saved/variables")).unwrap();
+    fs::write(at("saved/saved_model.pb"), "").unwrap();
+    assert_eq!(recognise(&at("saved")), Some("a TensorFlow SavedModel"));
+    fs::create_dir_all(at("drop/inner")).unwrap();
+    fs::write(at("drop/a.txt"), "hello").unwrap();
+    fs::write(at("drop/inner/x.bin"), b"\x1c\0\0\0TFL3").unwrap();
+    assert_eq!(recognise(&at("drop")), Some("a TensorFlow Lite model"));
+    assert_eq!(
+        sentence(&at("drop")).unwrap(),
+        "it is a TensorFlow Lite model; not read by this version"
+    );
+    assert_eq!(recognise(&at("nothing")), None);
+}
