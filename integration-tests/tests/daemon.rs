@@ -226,6 +226,29 @@ fn two_daemons_do_not_share_a_state_folder() {
 }
 
 #[test]
+fn one_inbox_has_one_daemon_at_a_time() {
+    let (site, mut other) = (Site::new(), Site::new());
+    other.set("INTAKE_INBOX", &site.inbox().display().to_string());
+    let first = site.start();
+    drop_model(&site, "early.onnx", "early");
+    site.wait_for("early", "succeeded");
+    let second = other.start();
+    site::wait("the second one to say why it waits", || {
+        other.run(&["ctl", "health"]).1.contains("another onnxd").then_some(())
+    });
+    for n in 0..12 {
+        drop_model(&site, &format!("net{n}.onnx"), &format!("{n}"));
+    }
+    (0..12).for_each(|n| drop(site.wait_for(&format!("net{n}"), "succeeded")));
+    assert!(other.jobs().is_empty(), "nobody's drops");
+    stop(first);
+    drop_model(&site, "late.onnx", "late");
+    other.wait_for("late", "succeeded");
+    assert_eq!(other.run(&["ctl", "health"]).0, 0);
+    stop(second);
+}
+
+#[test]
 fn once_finishes_what_lies_there() {
     let site = Site::new();
     drop_model(&site, "net.onnx", "one");
@@ -325,6 +348,33 @@ fn a_front_end_that_hangs_keeps_its_own_drops_only() {
     convert.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert_eq!(convert.wait().unwrap().code(), Some(4), "{stderr}");
     assert!(stderr.contains("hang-probe, in stage `probe`: it did not end"), "{stderr}");
+    stop(daemon);
+}
+
+/// Whatever is in the way of a result: it keeps its job, its only attempt and its name.
+#[test]
+fn a_result_waits_for_its_place_in_the_outbox() {
+    let site = Site::new();
+    let daemon = site.start();
+    for folder in ["team", "other"] {
+        fs::write(site.outbox().join(folder), "no folder").unwrap();
+        drop_model(&site, &format!("{folder}/{folder}-net/model.onnx"), folder);
+        site.wait_for(&format!("{folder}-net"), "publishing");
+    }
+    let health = || site.run(&["ctl", "health"]).1;
+    site::wait("health to say so", || {
+        health().contains("2 results wait for the outbox").then_some(())
+    });
+    drop_model(&site, "net.onnx", "one");
+    site.wait_for("net", "succeeded");
+    let (status, _, stderr) = site.run(&["jobs", "cancel", &id(&site.jobs_named("other-net")[0])]);
+    assert_eq!(status, 0, "{stderr}");
+    fs::remove_file(site.outbox().join("team")).unwrap();
+    let job = site.wait_for("team-net", "succeeded");
+    assert_eq!(job["attempts"], 1);
+    assert!(site.at("outbox/team/team-net/model.onnx").is_file());
+    site.wait_for("other-net", "cancelled");
+    assert_eq!(site.run(&["ctl", "health"]).0, 0);
     stop(daemon);
 }
 

@@ -149,6 +149,53 @@ fn what_is_missing_is_shown() {
     assert_eq!(daemon.stop().code(), Some(0));
 }
 
+/// Whoever sees the folders only learns why a drop is not taken, and what it is.
+#[test]
+fn drops_that_stay_have_receipts() {
+    let site = Site::new();
+    let daemon = site.start();
+    let inbox = site.inbox();
+    fs::create_dir_all(inbox.join("bob/digits")).unwrap();
+    fs::copy(root().join("core/daemon/demo/digits.ini"), inbox.join("bob/digits/digits.ini"))
+        .unwrap();
+    fs::write(inbox.join("phone.tflite"), b"\x1c\0\0\0TFL3 and so on").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", inbox.join("link.onnx")).unwrap();
+    let receipt = |name: &str| {
+        let path = site.outbox().join(format!("{name}.receipt.txt"));
+        site::wait(name, || fs::read_to_string(&path).ok())
+    };
+    let waiting = receipt("bob/digits");
+    assert!(waiting.contains("result: waiting") && waiting.contains("weights"), "{waiting}");
+    let unmatched = receipt("phone.tflite");
+    let what = "it is a TensorFlow Lite model; not read by this version";
+    assert!(unmatched.contains("result: unmatched") && unmatched.contains(what), "{unmatched}");
+    assert!(receipt("link.onnx").contains("result: refused"));
+    // The same words on the command line.
+    let path = inbox.join("phone.tflite").display().to_string();
+    for args in
+        [&["explain", &path][..], &["convert", &path, "--out", &site.at("o").display().to_string()]]
+    {
+        let (status, _, stderr) = site.run(args);
+        assert!(status == 2 && stderr.contains(what), "{args:?} {status} {stderr}");
+    }
+    // Also after a start the daemon knows which receipts are its own.
+    assert_eq!(daemon.stop().code(), Some(0));
+    fs::remove_file(inbox.join("link.onnx")).unwrap();
+    fs::write(site.outbox().join("mine.receipt.txt"), "not onnxd's").unwrap();
+    let daemon = site.start();
+    let weights = root().join("core/daemon/demo/weights");
+    fs::create_dir(site.at("weights")).unwrap();
+    for name in site::names(&weights) {
+        fs::copy(weights.join(&name), site.at("weights").join(&name)).unwrap();
+    }
+    fs::rename(site.at("weights"), inbox.join("bob/digits/weights")).unwrap();
+    assert_converted(&site, "bob", "digits");
+    let left = ["bob", "mine.receipt.txt", "phone.tflite.receipt.txt"];
+    site::wait("receipts to go", || (site.names("outbox") == left).then_some(()));
+    site::wait("the receipt to go", || (site.names("outbox/bob") == ["digits"]).then_some(()));
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
 #[test]
 fn what_nobody_wants_goes_aside() {
     let mut site = Site::new();
@@ -160,7 +207,8 @@ fn what_nobody_wants_goes_aside() {
     let (cat, letter) = (site.at("unmatched/pictures/cat.jpg"), site.at("unmatched/letter.doc"));
     site::wait("both to be moved", || (cat.is_file() && letter.is_file()).then_some(()));
     assert!(site.jobs().is_empty());
-    assert_eq!(site.names("unmatched"), ["letter.doc", "pictures"]);
+    let wanted = ["letter.doc", "letter.doc.receipt.txt", "pictures", "pictures.receipt.txt"];
+    site::wait("the receipts", || (site.names("unmatched") == wanted).then_some(()));
     fs::write(site.inbox().join("letter.doc"), "dear again").unwrap();
     let second = site.at("unmatched/letter.doc.1/letter.doc");
     site::wait("the second letter", || second.is_file().then_some(()));

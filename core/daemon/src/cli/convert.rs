@@ -8,6 +8,7 @@ use super::{Ended, logged, out};
 use crate::conversion::attempt::listed;
 use crate::conversion::probe::ask;
 use crate::conversion::publish::{own_naming, prepare};
+use crate::conversion::recognised::tell;
 use crate::conversion::{Order, Outcome, Plugins, Submission, Target, Verdict, convert};
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
@@ -82,6 +83,7 @@ impl Convert {
             outcome
         });
         let mut outcome = converted.unwrap_or_else(|e| {
+            let e = tell(&self.paths, e);
             let name = self.paths[0].file_name().unwrap_or_default().to_string_lossy();
             Outcome::failed(&job, &name, &e, scratch.path().join("out"))
         });

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::{Ended, FINDINGS, out};
 use crate::conversion::Submission;
 use crate::conversion::probe::{Asked, Choice, ask, choose, level, probe, why};
+use crate::conversion::recognised::tell;
 use onnxd_config::Params;
 use onnxd_diagnostics::Diagnostic;
 use onnxd_plugin_host::to_message;
@@ -47,12 +48,17 @@ impl Explain {
             let params = submission.params(self.params.as_deref(), &self.set)?;
             ask(&context.launcher, &plugins, submission, &params)
         };
-        let submission = Submission::from_paths(&self.paths, &plugins, &|_| false, &about)?;
+        let submission = Submission::from_paths(&self.paths, &plugins, &|_| false, &about)
+            .map_err(|e| tell(&self.paths, e))?;
         let params = submission.params(self.params.as_deref(), &self.set)?;
         let (files, network) = (&submission.files, &submission.network);
         let params_json = params.json().to_string();
         let asked = probe(&context.launcher, &plugins, files, network, &params_json)?;
         let choice = choose(&asked, network, params.get_str("job.frontend"));
+        let choice = choice.map_err(|why| {
+            let told = tell(&self.paths, why.clone().into());
+            told.0.into_iter().next().unwrap_or(why)
+        });
         let explained = Explanation { submission, params, asked, choice };
         if self.json {
             out::json(&explained.json());

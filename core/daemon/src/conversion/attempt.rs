@@ -4,6 +4,7 @@
 //! that are what the message announces.
 
 use super::probe::{Died, leave_out};
+use super::recognised::tell_in_report;
 use super::{Launcher, Plugins, Submission, verify};
 use onnxd_config::{Params, Settings};
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
@@ -76,8 +77,13 @@ pub(crate) fn convert(
     loop {
         let attempt = Attempt::start(launcher, settings, order.clone())?;
         on_start(attempt.killer());
-        let (outcome, died) = attempt.finish(&mut on_event);
-        let Some(died) = died.filter(|d| order.goes_on_without(d)) else { return Ok(outcome) };
+        let (mut outcome, died) = attempt.finish(&mut on_event);
+        let Some(died) = died.filter(|d| order.goes_on_without(d)) else {
+            if let Some(network) = order.files.iter().find(|f| f.name == order.network) {
+                tell_in_report(network.path.as_ref(), &mut outcome.report);
+            }
+            return Ok(outcome);
+        };
         order
             .notes
             .push(message::Diagnostic { severity: "warning".to_owned(), ..to_message(&died.why) });

@@ -13,6 +13,7 @@ mod manifest;
 pub(crate) mod plugins;
 pub(crate) mod probe;
 pub(crate) mod publish;
+pub(crate) mod recognised;
 pub(crate) mod submission;
 pub(crate) mod target;
 mod verify;

@@ -26,6 +26,7 @@ use super::layout::Folders;
 use super::mailbox::Mailbox;
 use super::outbox::Unpublished;
 use super::prober::SharedTools;
+use super::receipts::Receipts;
 use super::refused::Refused;
 use super::set_aside::SetAside;
 use super::systemd::{self, Watchdog};
@@ -124,6 +125,8 @@ pub(crate) struct Daemon {
     pub(crate) timers: Timers,
     pub(crate) watchdog: Watchdog,
     pub(crate) refused: Refused,
+    /// Receipts of drops that stay, as they were written last.
+    pub(crate) receipts: Receipts,
     /// Folders that results and originals go to, and why they cannot be written now.
     pub(crate) unwritable: Vec<String>,
     /// End when nothing is left to do.

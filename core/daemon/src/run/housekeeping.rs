@@ -13,7 +13,7 @@ use onnxd_proto::onnxd::Job;
 
 use super::event::Event;
 use super::layout::{Folders, is_filled, make_dir};
-use super::{moving, originals};
+use super::{moving, originals, receipts};
 use crate::conversion::files::{remove_file, remove_folder};
 
 /// Something to be done on the disk.
@@ -27,6 +27,8 @@ pub(crate) enum Order {
     Republish { job: Box<Job>, earlier: PathBuf, dest: PathBuf },
     /// What no front-end wants is moved away.
     Unmatched(Box<Unmatched>),
+    /// Receipts of drops that stay.
+    Receipts(receipts::Change),
     /// Folders of jobs that are forgotten.
     Remove(Vec<PathBuf>),
 }
@@ -88,6 +90,10 @@ fn carry_out(order: Order, settings: &Settings) -> Kept {
             }
             Kept::Removed
         }
+        Order::Receipts(change) => {
+            receipts::carry_out(&change, &folders);
+            Kept::Removed
+        }
     }
 }
 
@@ -120,5 +126,14 @@ fn put_aside(unmatched: &Unmatched, folders: &Folders) -> Result<PathBuf, ClaimE
         ClaimError::Failed(Diagnostic::new(Code::Disk, format!("{}: {e}", above.display())))
     })?;
     unmatched.plan(dest).execute()?;
+    // A single file lies in the numbered folder under its own name.
+    let moved = match (&free, unmatched.whole) {
+        (Some(folder), None) => folder.join(unmatched.id.file_name().unwrap_or_default()),
+        (Some(folder), Some(_)) => folder.clone(),
+        (None, _) => plain.clone(),
+    };
+    if let Err(e) = receipts::beside_unmatched(&moved, &unmatched.id, &unmatched.reason) {
+        tracing::warn!(drop = %unmatched.id.display(), reason = %e, "no receipt");
+    }
     Ok(free.unwrap_or(plain))
 }

@@ -22,6 +22,7 @@ mod outbox;
 mod owners;
 mod prepare;
 mod prober;
+mod receipts;
 mod recover;
 mod refused;
 mod requests;
@@ -148,7 +149,7 @@ fn new_daemon(
 ) -> Result<Daemon, Diagnostic> {
     let newest = store.scan(None).map_err(|e: StoreError| e.diagnostic)?;
     let ids = Ids::after(newest.last().map(|job| job.id.as_str()));
-    let now = Instant::now();
+    let (now, receipts) = (Instant::now(), receipts::left(&folders));
     Ok(Daemon {
         store,
         book: book::Book::default(),
@@ -174,6 +175,7 @@ fn new_daemon(
         timers: Timers::new(now),
         watchdog: Watchdog::new(now),
         refused: Refused::new(now),
+        receipts,
         unwritable: Vec::new(),
         once,
         any_failed: false,
@@ -223,6 +225,7 @@ fn inbox_config(settings: &Settings) -> Config {
         rescan: Duration::from_secs(intake.rescan_s),
         poll_only: intake.poll,
         ready_required: intake.ready_markers,
+        memory: Some(settings.state.dir.join("inbox")),
         unmatched_after: (!unmatched.is_zero()).then_some(unmatched),
         ..Config::new(&intake.inbox)
     }

@@ -66,7 +66,10 @@ impl Daemon {
         let again =
             (self.timers.blocked || !self.unsettled.is_empty()).then_some(self.timers.move_again);
         let publish = self.next_publication();
-        let round = (self.book.live() > 0).then_some(self.timers.round);
+        let waits =
+            || self.around.watched.as_ref().is_some_and(|w| !w.status.get().items.is_empty());
+        let round = self.book.live() > 0 || !self.receipts.is_empty() || waits();
+        let round = round.then_some(self.timers.round);
         let (watchdog, disk) = (self.watchdog.due(), Some(self.timers.disk));
         let refused = self.refused.due();
         let due = [retry, drain, refused, again, publish, round, watchdog, disk];
@@ -116,6 +119,7 @@ impl Daemon {
         if now >= self.timers.round {
             self.timers.round = now + ROUND;
             self.adopt()?;
+            self.write_receipts()?;
         }
         Ok(())
     }

@@ -1,0 +1,199 @@
+//! Receipts for drops that stay: whoever dropped them sees folders only, no socket and no log.
+//!
+//! `outbox/<path below the inbox>.receipt.txt` says why a drop is not taken, and goes when that is
+//! over; a quarantined job has `outbox/<folder>/<name>.<job>.receipt.txt`. They lie in the outbox
+//! because in the inbox they would be taken for a part of the drop.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onnxd_intake::{Item, State};
+use onnxd_proto::onnxd::{Job, JobState};
+
+use super::daemon::{Daemon, Turn};
+use super::housekeeping::Order;
+use super::layout::{Folders, make_dir};
+use crate::conversion::files::remove_file;
+
+/// A drop that is on its way has no receipt.
+const AFTER: Duration = Duration::from_secs(10);
+/// Most receipts at a time; a thousandth drop that waits says nothing new.
+const RECEIPTS_MAX: usize = 1_000;
+const ENDING: &str = ".receipt.txt";
+/// How every receipt begins, so that nothing else is taken for one.
+const HEAD: &str = "onnxd ";
+
+/// Texts by their paths below the outbox.
+pub(crate) type Receipts = BTreeMap<PathBuf, String>;
+
+/// What has to be written and removed.
+#[derive(Debug)]
+pub(crate) struct Change {
+    write: Receipts,
+    remove: Vec<PathBuf>,
+    /// All that are there afterwards.
+    all: Vec<PathBuf>,
+}
+
+impl Daemon {
+    /// Brings the receipts up to date, if anything about them has changed.
+    pub(crate) fn write_receipts(&mut self) -> Turn {
+        let Some(watched) = &self.around.watched else { return Ok(()) };
+        let inbox = watched.status.get();
+        // What lies in an inbox that is not there is not known.
+        if inbox.offline.is_some() || inbox.scans == 0 {
+            return Ok(());
+        }
+        let mut wanted: Receipts =
+            inbox.items.iter().filter_map(of_drop).take(RECEIPTS_MAX).collect();
+        if self.book.count(JobState::Quarantined) > 0 {
+            let jobs = self.store.scan(Some(JobState::Quarantined))?;
+            wanted.extend(jobs.iter().take(RECEIPTS_MAX).map(of_job));
+        }
+        if wanted == self.receipts {
+            return Ok(());
+        }
+        let news = wanted.iter().filter(|(path, text)| self.receipts.get(*path) != Some(*text));
+        let write = news.map(|(path, text)| (path.clone(), text.clone())).collect();
+        let gone = self.receipts.keys().filter(|path| !wanted.contains_key(*path));
+        let change = Change {
+            write,
+            remove: gone.cloned().collect(),
+            all: wanted.keys().cloned().collect(),
+        };
+        self.receipts = wanted;
+        self.order(Order::Receipts(change));
+        Ok(())
+    }
+}
+
+/// Those of an earlier run, to be removed once they are not wanted any more.
+pub(crate) fn left(folders: &Folders) -> Receipts {
+    let text = fs::read_to_string(list(folders)).unwrap_or_default();
+    let paths: Vec<PathBuf> = serde_json::from_str(&text).unwrap_or_default();
+    paths.into_iter().filter(|path| is_below(path)).map(|path| (path, String::new())).collect()
+}
+
+fn list(folders: &Folders) -> PathBuf {
+    folders.state.join("receipts.json")
+}
+
+/// The list is ours, but paths in it are used to remove files.
+fn is_below(path: &Path) -> bool {
+    let plain = |c| matches!(c, std::path::Component::Normal(_));
+    path.components().all(plain) && path.as_os_str().as_encoded_bytes().ends_with(ENDING.as_bytes())
+}
+
+fn of_drop(item: &Item) -> Option<(PathBuf, String)> {
+    let next = match &item.state {
+        State::WaitingFor { .. } => {
+            "add what is missing; what lies there stays as it is".to_owned()
+        }
+        State::Unmatched { .. } => {
+            "convert it to ONNX or N2D2, or remove it; see `onnxd plugins list`".to_owned()
+        }
+        State::Refused { reason } if !reason.help.is_empty() => reason.help.to_string(),
+        State::Refused { .. } => "correct what the reason says".to_owned(),
+        State::Blocked { .. } => {
+            "if the reason is not yours, ask whoever runs onnxd; it is tried again".to_owned()
+        }
+        State::Arriving { .. } | State::Asked | State::HandedOver => return None,
+    };
+    if item.since.elapsed() < AFTER {
+        return None;
+    }
+    let name = item.id.to_str()?;
+    let text = format!(
+        "{}result: {}, not taken yet\nreason: {}\nnext: {}\ndrop: {}\n",
+        head(name),
+        item.state.word(),
+        line(&item.state.sentence()),
+        line(&next),
+        line(name)
+    );
+    Some((PathBuf::from(format!("{name}{ENDING}")), text))
+}
+
+fn of_job(job: &Job) -> (PathBuf, String) {
+    let why = job.diagnostics.first().map_or("its worker ended again and again", |d| &d.message);
+    let text = format!(
+        "{}result: quarantined\nreason: {}\nnext: ask whoever runs onnxd; `onnxd jobs release` \
+         tries it again\njob: {}\n",
+        head(&job.name),
+        line(why),
+        job.id
+    );
+    (Path::new(&job.folder).join(format!("{}.{}{ENDING}", job.name, job.id)), text)
+}
+
+fn head(name: &str) -> String {
+    format!("{HEAD}{}: {}\n", env!("CARGO_PKG_VERSION"), line(name))
+}
+
+/// Names and reasons of others cannot add lines.
+pub(crate) fn line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The receipt that goes with what was moved to `unmatched/`.
+pub(crate) fn beside_unmatched(moved: &Path, name: &Path, reason: &str) -> io::Result<()> {
+    let name = name.to_string_lossy();
+    let text = format!(
+        "{}result: unmatched, moved out of the inbox\nreason: {}\nnext: convert it to ONNX or N2D2 \
+         and drop that; see `onnxd plugins list`\n",
+        head(&name),
+        line(reason)
+    );
+    let mut path = moved.as_os_str().to_owned();
+    path.push(ENDING);
+    replace(Path::new(&path), &text)
+}
+
+/// Carries a change out; what failed is said once, in the log.
+pub(crate) fn carry_out(change: &Change, folders: &Folders) {
+    // The list first: a receipt that nobody remembers would stay for ever.
+    let all: Vec<&PathBuf> = change.all.iter().chain(&change.remove).collect();
+    let listed = serde_json::to_string(&all).map_err(io::Error::other);
+    let mut done = listed.and_then(|text| replace_file(&list(folders), &text));
+    for (path, text) in &change.write {
+        done = done.and(replace(&folders.outbox.join(path), text));
+    }
+    for path in change.remove.iter().map(|path| folders.outbox.join(path)) {
+        if is_receipt(&path) {
+            done = done.and(remove_file(&path));
+        }
+    }
+    if let Err(e) = done {
+        tracing::warn!(reason = %e, "receipts of drops that wait could not be written");
+    }
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    if path.symlink_metadata().is_ok() && !is_receipt(path) {
+        return Err(io::Error::other(format!("{} is not onnxd's", path.display())));
+    }
+    make_dir(path.parent().unwrap_or(Path::new("/")))?;
+    replace_file(path, text)
+}
+
+/// Appears whole, under a hidden name before.
+fn replace_file(path: &Path, text: &str) -> io::Result<()> {
+    let mut part = std::ffi::OsString::from(".");
+    part.push(path.file_name().unwrap_or_default());
+    part.push(".part");
+    let part = path.with_file_name(part);
+    remove_file(&part)?;
+    let mut file = fs::File::options().write(true).create_new(true).open(&part)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(&part, path)
+}
+
+fn is_receipt(path: &Path) -> bool {
+    let mut head = [0; HEAD.len()];
+    let regular = path.symlink_metadata().is_ok_and(|found| found.is_file());
+    let read = regular.then(|| fs::File::open(path)?.read_exact(&mut head));
+    matches!(read, Some(Ok(()))) && head == HEAD.as_bytes()
+}
