@@ -238,6 +238,15 @@ mod tests {
     }
 
     #[test]
+    fn a_few_bytes_that_become_very_many_are_refused() {
+        // Only the header is read for this.
+        let zeros = |rows: u32| packed(&idx(8, &[rows, 1 << 10, 1 << 10], &[]));
+        assert!(stored(&zeros(64).into(), "x").is_ok());
+        let found = stored(&zeros(65).into(), "x").unwrap_err();
+        assert!(found.contains("more than 200 times"), "{found}");
+    }
+
+    #[test]
     fn damage_is_named() {
         let mut file = header("<f4", &[1 << 40]);
         let found = read_npy(&mut file.as_slice(), file.len() as u64);

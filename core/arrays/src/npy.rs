@@ -155,7 +155,8 @@ impl Layout {
         }
     }
 
-    fn bytes(&self) -> Result<u64, String> {
+    /// How many bytes the elements take, unpacked.
+    pub(crate) fn bytes(&self) -> Result<u64, String> {
         self.bytes_of(&self.dims)
     }
 

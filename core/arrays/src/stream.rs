@@ -31,6 +31,26 @@ enum Packing {
     Gzip,
 }
 
+impl Packing {
+    fn is_deflated(self) -> bool {
+        matches!(self, Packing::Gzip | Packing::Zip(Entry { deflated: true, .. }))
+    }
+}
+
+/// Refuses an array that a few packed bytes blow up: to read it takes time and shows nothing.
+fn no_bomb(layout: &Layout, packed: usize) -> Result<(), String> {
+    let most = UNPACKED_BYTES_FREE.max(packed as u64 * UNPACKED_RATIO_MAX);
+    match layout.bytes()? {
+        bytes if bytes <= most => Ok(()),
+        _ => Err(format!(
+            "{packed} packed bytes should become an array of {:?}, and more than \
+             {UNPACKED_RATIO_MAX} times their number is no data; write it unpacked, as \
+             `numpy.savez` does, if it is meant",
+            layout.dims
+        )),
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     deflated: bool,
@@ -38,6 +58,12 @@ struct Entry {
     size: u64,
     crc32: u32,
 }
+
+/// Bytes up to which an array may unpack from any number of bytes.
+const UNPACKED_BYTES_FREE: u64 = 64 << 20;
+/// How many times its packed size an array beyond that may be. Deflate reaches 1032 with equal bytes; samples and
+/// even masks that are mostly zero stay below 100.
+const UNPACKED_RATIO_MAX: u64 = 200;
 
 /// First bytes of a file that gzip packed.
 const GZIP: &[u8] = &[0x1f, 0x8b];
@@ -100,6 +126,9 @@ impl Stored {
     fn new(name: String, bytes: Bytes, packing: Packing, idx: bool) -> Result<Stored, String> {
         let (mut from, size) = open(&bytes, packing);
         let layout = header(&mut from, size, idx).map_err(|e| format!("array `{name}`: {e}"))?;
+        if packing.is_deflated() {
+            no_bomb(&layout, bytes.len()).map_err(|e| format!("array `{name}`: {e}"))?;
+        }
         Ok(Stored { name, layout, bytes, packing, idx })
     }
 

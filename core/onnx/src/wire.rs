@@ -11,6 +11,9 @@ const NESTING_MAX: usize = 100;
 /// Memory of the decoded structure, tensor data not counted. A few bytes of protobuf become
 /// hundreds in memory, so a small file could otherwise exhaust the machine.
 const STRUCTURE_BYTES_MAX: usize = 1 << 30;
+/// Local functions. Each is a graph with tables of its own, which take far more than the function's
+/// message; exporters write some thousands.
+const FUNCTIONS_MAX: usize = 100_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
@@ -88,6 +91,13 @@ const LEAF_BYTES: usize = size_of::<bytes::Bytes>();
 struct Walk<'a> {
     bytes: &'a [u8],
     structure_bytes: usize,
+    functions: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn new(bytes: &'a [u8]) -> Walk<'a> {
+        Walk { bytes, structure_bytes: 0, functions: 0 }
+    }
 }
 
 /// Checks the structure of an encoded `ModelProto`.
@@ -98,7 +108,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), Diagnostic> {
     if bytes.is_empty() {
         return Err(Diagnostic::new(Code::OnnxMalformed, "the file is empty"));
     }
-    Walk { bytes, structure_bytes: 0 }.message(Model, 0, bytes.len(), 1)
+    Walk::new(bytes).message(Model, 0, bytes.len(), 1)
 }
 
 /// One field of an encoded message.
@@ -114,7 +124,7 @@ pub(crate) struct Field {
 pub(crate) fn fields(bytes: Bytes) -> impl Iterator<Item = Field> {
     let mut start = 0;
     std::iter::from_fn(move || {
-        let (end, walk) = (bytes.len(), Walk { bytes: &bytes, structure_bytes: 0 });
+        let (end, walk) = (bytes.len(), Walk::new(&bytes));
         let mut at = start;
         let key = walk.varint(&mut at, end, Model).ok()?;
         let mut content = at;
@@ -146,6 +156,10 @@ impl Walk<'_> {
             return Err(limit(start, &format!("more than {NESTING_MAX} messages are nested")));
         }
         self.count(start, footprint(kind))?;
+        self.functions += usize::from(kind == Function);
+        if self.functions > FUNCTIONS_MAX {
+            return Err(limit(start, &format!("more than {FUNCTIONS_MAX} local functions")));
+        }
         let mut at = start;
         while at < end {
             let field = at;
@@ -280,5 +294,14 @@ mod tests {
     fn small_files_cannot_demand_unbounded_memory() {
         let nodes = [0x0a, 0].repeat(STRUCTURE_BYTES_MAX / size_of::<onnx::NodeProto>() + 1);
         assert_eq!(check(&model(&nodes)).unwrap_err().code, "N0213");
+    }
+
+    #[test]
+    fn functions_are_limited() {
+        let functions = |count| [0xca, 1, 0].repeat(count);
+        assert_eq!(check(&functions(FUNCTIONS_MAX)), Ok(()));
+        let found = check(&functions(FUNCTIONS_MAX + 1)).unwrap_err();
+        assert_eq!(found.code, "N0213");
+        assert!(found.message.contains("100000 local functions"), "{}", found.message);
     }
 }

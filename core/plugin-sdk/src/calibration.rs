@@ -19,6 +19,9 @@ const BATCH_MAX: u64 = 1 << 16;
 /// Tensors by the names of a model's inputs.
 pub type Feeds = BTreeMap<String, Tensor>;
 
+/// Most samples that are read: a file of two numbers a sample could ask for a run of days.
+const SAMPLES_MAX: u64 = 10_000_000;
+
 /// The samples of a submission: the file or folder that `calibration.data` names, else `calib.npz`, else the folder
 /// `calib`, and of these at most `calibration.samples`.
 ///
@@ -92,6 +95,11 @@ impl Calibration {
                 format!("the inputs (or labels) have different numbers of samples: {counts:?}");
             return Err(Diagnostic::new(Code::EvalInputs, text).into());
         };
+        if count.min(limit) > SAMPLES_MAX {
+            let text = format!("{count} calibration samples, the limit is {SAMPLES_MAX}");
+            let help = "`calibration.samples` takes fewer of them.";
+            return Err(Diagnostic::new(Code::SourceLimit, text).help(help).into());
+        }
         let notes = columns.iter().find_map(Column::guess).map(guessed).into_iter().collect();
         let all = Calibration { columns, labels, notes, ..Calibration::default() };
         Ok(all.of_samples(submission, model, count.min(limit)))
