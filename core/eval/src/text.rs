@@ -52,17 +52,28 @@ fn regex_full_match(call: &Call) -> Outcome<Vec<Tensor>> {
     one(Tensor::from_vec_as(DataType::Bool, x.dims().to_vec(), found))
 }
 
-/// Upper or lower case, character by character: what becomes several characters stays.
+/// Upper or lower case, character by character, as locales have it: by the simple mappings of Unicode.
 fn cased(text: &str, action: &str) -> String {
-    let single = |c: char, mut cased: std::vec::IntoIter<char>| match (cased.next(), cased.next()) {
+    let simple = |c: char| match (c, action) {
+        ('\u{130}', "LOWER") => 'i',
+        ('\u{1f80}'..='\u{1f87}' | '\u{1f90}'..='\u{1f97}' | '\u{1fa0}'..='\u{1fa7}', "UPPER") => {
+            char::from_u32(u32::from(c) + 8).unwrap_or(c)
+        }
+        ('\u{1fb3}', "UPPER") => '\u{1fbc}',
+        ('\u{1fc3}', "UPPER") => '\u{1fcc}',
+        ('\u{1ff3}', "UPPER") => '\u{1ffc}',
+        (c, "UPPER") => single(c, c.to_uppercase()),
+        (c, _) => single(c, c.to_lowercase()),
+    };
+    text.chars().map(simple).collect()
+}
+
+/// What becomes several characters stays.
+fn single(c: char, mut cased: impl Iterator<Item = char>) -> char {
+    match (cased.next(), cased.next()) {
         (Some(only), None) => only,
         _ => c,
-    };
-    let all = |c: char| match action {
-        "UPPER" => single(c, c.to_uppercase().collect::<Vec<_>>().into_iter()),
-        _ => single(c, c.to_lowercase().collect::<Vec<_>>().into_iter()),
-    };
-    text.chars().map(all).collect()
+    }
 }
 
 /// Drops the stop words, then changes the case. Of nothing, an empty string is left.
@@ -313,6 +324,8 @@ mod tests {
         };
         assert_eq!(run(&x, "UPPER", 1, &["tuesday"]), texts(&["MONDAY", "TUESDAY", "STRAßE"]));
         assert_eq!(run(&x, "LOWER", 0, &["tuesday"]), texts(&["monday", "straße"]));
+        assert_eq!(run(&texts(&["İ", "ᾳﬁ"]), "LOWER", 1, &[]), texts(&["i", "ᾳﬁ"]));
+        assert_eq!(run(&texts(&["ᾀ", "ᾳﬁ"]), "UPPER", 1, &[]), texts(&["ᾈ", "ᾼﬁ"]));
         let row = x.reshaped([1, 3]).unwrap();
         assert_eq!(run(&row, "NONE", 0, &["MONDAY"]).dims(), [1, 2]);
         let none = run(&row, "NONE", 1, &["monday", "Tuesday", "straße"]);

@@ -59,9 +59,8 @@ fn linear_classifier(call: &Call) -> Outcome<Vec<Tensor>> {
     }
     let two = labels.len() == 2;
     let places = scores.iter().map(|v| usize::from(*v > 0.0)).collect();
-    let signed = transform == Transform::Logistic;
     let scores: Vec<f64> = match two {
-        true => scores.iter().flat_map(|v| transform.shared(*v, signed)).collect(),
+        true => scores.iter().flat_map(|v| transform.shared(*v, false)).collect(),
         false => scores.iter().map(|v| transform.apply_to_one(*v)).collect(),
     };
     let y = stored(DataType::Float, &[rows, 1 + usize::from(two)], scores)?;

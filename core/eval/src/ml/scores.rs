@@ -140,7 +140,7 @@ impl Transform {
     /// probability. The standard is silent on it; this is what ONNX Runtime does.
     pub(super) fn shared(self, score: f64, signed: bool) -> Vec<f64> {
         match self {
-            Transform::Logistic if signed => vec![logistic(-score), logistic(score)],
+            Transform::Logistic => vec![logistic(-score), logistic(score)],
             Transform::Probit => vec![1.0 - probit(score), probit(score)],
             _ if signed => vec![-score, score],
             _ => vec![1.0 - score, score],

@@ -235,8 +235,7 @@ fn svm_classifier(call: &Call) -> Outcome<Vec<Tensor>> {
                 transform.apply(&mut scores);
             }
             (None, &[score]) => {
-                let signed = matches!(transform, Transform::None | Transform::Logistic);
-                scores = transform.shared(score, signed);
+                scores = transform.shared(score, transform == Transform::None);
             }
             (None, _) => transform.apply(&mut scores),
         }

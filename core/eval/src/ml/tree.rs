@@ -150,7 +150,7 @@ fn regressor(call: &Call) -> Outcome<Vec<Tensor>> {
 struct Classes {
     count: usize,
     base: Vec<f64>,
-    /// All leaves of a classifier of two classes speak of one of them.
+    /// All leaves of a classifier of two classes speak of the first, whose score is the second's.
     binary: bool,
     /// No leaf has a negative weight, so that a score is a probability.
     positive: bool,
@@ -168,7 +168,7 @@ fn classifier(call: &Call) -> Outcome<Vec<Tensor>> {
     let classes = Classes {
         count,
         base: numbers(call, "base_values")?,
-        binary: count == 2 && !ids.is_empty() && ids.iter().all(|id| *id == ids[0]),
+        binary: count == 2 && ids.iter().all(|id| *id == 0),
         positive: numbers(call, "class_weights")?.iter().all(|w| *w >= 0.0),
         transform: Transform::of(call)?,
         rounding: rounding(call.x(0)?),
@@ -194,7 +194,7 @@ impl Classes {
         let added = |i: usize, base: Option<&f64>| {
             self.rounding.round(row.score(i) + base.copied().unwrap_or(0.0))
         };
-        if self.count > 2 {
+        if self.count > 1 && !self.binary {
             let mut scores: Vec<f64> =
                 (0..self.count).map(|i| added(i, self.base.get(i))).collect();
             let counts = |i: usize| row.has(i) || i < self.base.len();
@@ -204,30 +204,27 @@ impl Classes {
             self.transform.apply(&mut scores);
             return (place, scores);
         }
-        self.of_two(row, added)
+        self.of_two(&added)
     }
 
-    /// Two classes, of which leaves may speak of one only. Where the standard is silent, this is
-    /// what ONNX Runtime does.
-    fn of_two(&self, row: &Sums, added: impl Fn(usize, Option<&f64>) -> f64) -> (usize, Vec<f64>) {
+    /// Two classes that share a score, or one. The standard is silent on it; this is what ONNX
+    /// Runtime does.
+    fn of_two(&self, added: &dyn Fn(usize, Option<&f64>) -> f64) -> (usize, Vec<f64>) {
         let mut scores = match self.base[..] {
-            [_, ref second] if self.count == 1 || row.has(1) => {
+            [_, ref second] => {
                 let score = added(0, Some(second));
                 vec![-score, score]
             }
-            [ref first, ref second] => vec![added(0, Some(first)), added(1, Some(second))],
-            _ if row.has(1) => vec![added(0, self.base.first()), added(1, None)],
             _ => vec![added(0, self.base.first())],
         };
-        let deciding = if row.has(1) && scores.len() == 2 { scores[1] } else { scores[0] };
+        let deciding = scores[scores.len() - 1];
         let limit = if self.binary && self.positive { 0.5 } else { 0.0 };
-        let place = usize::from(deciding > limit);
         match scores[..] {
             [score] if self.count == 1 => scores[0] = self.transform.apply_to_one(score),
-            [score] => scores = self.transform.shared(score, !self.binary || !self.positive),
+            [score] => scores = self.transform.shared(score, !self.positive),
             _ => self.transform.apply(&mut scores),
         }
-        (place, scores)
+        (usize::from(deciding > limit), scores)
     }
 }
 
