@@ -55,11 +55,10 @@ fn rows_of(node: &Node) -> impl Iterator<Item = &'static Row> {
     rows.filter(move |r| r.op == node.op && r.domain == standard(&node.domain))
 }
 
-/// The operators of the standard's domain that have a kernel; one with several rows is named as
-/// often.
-pub fn operators() -> impl Iterator<Item = &'static str> {
+/// The operators of a domain that have a kernel; one with several rows is named as often.
+pub fn operators(domain: &str) -> impl Iterator<Item = &'static str> {
     let rows = FAMILIES.iter().flat_map(|rows| rows.iter());
-    rows.filter(|row| row.domain.is_empty()).map(|row| row.op)
+    rows.filter(move |row| row.domain == domain).map(|row| row.op)
 }
 
 #[cfg(test)]

@@ -106,7 +106,8 @@ impl Case {
     /// The outputs of the node: on its own, with sub-graphs as the only node of a model.
     fn run(&self) -> Result<Vec<Tensor>, String> {
         let mut g = Graph::new("g");
-        let mut node = Node::new(&self.op, [], []);
+        let (domain, op) = self.op.rsplit_once('.').unwrap_or(("", &self.op));
+        let mut node = Node { domain: domain.into(), ..Node::new(op, [], []) };
         node.attrs.clone_from(&self.attrs);
         let mut fed = BTreeMap::new();
         for (i, x) in self.inputs.iter().enumerate() {
