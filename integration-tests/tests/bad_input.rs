@@ -119,6 +119,24 @@ fn an_invalid_model_names_node_and_rule() {
     assert_refused("an unknown operator", &[("m.onnx", &bytes)], &["N0502"], "Frobnicate");
 }
 
+/// What `check` finds, a conversion finds too, and names the node.
+#[test]
+fn a_model_that_contradicts_itself() {
+    for (body, code, names) in [
+        ("g (float[4] x, float[3] z) => (float[4] y) { [sum] y = Add(x, z) }", "N0215", "sum"),
+        (
+            "g (float[2,3] x, float[4,5] z) => (float[2,5] y) { y = MatMul(x, z) }",
+            "N0215",
+            "MatMul",
+        ),
+        ("g (float[2] x) => (int64[2] y) { [neg] y = Neg(x) }", "N0502", "neg"),
+        ("g (float[2] x) => () { y = Neg(x) }", "N0502", "no outputs"),
+    ] {
+        let bytes = encoded(&Model::new(text::parse_graph(body).unwrap(), 8, 17));
+        assert_refused(body, &[("m.onnx", &bytes)], &[code], names);
+    }
+}
+
 #[test]
 fn deeply_nested_subgraphs() {
     let mut inner = Graph::new("leaf");

@@ -264,6 +264,30 @@ fn the_program_can_be_moved() {
     assert_eq!(case.model().graph.node_count(), 2);
 }
 
+/// Runtimes run it, so it is converted; the written model says what is true.
+#[test]
+fn declared_shapes_that_are_wrong_are_settled() {
+    let source = text::parse_model(
+        r#"<ir_version: 8, opset_import: ["" : 17]>
+        net (float[2,3] x) => (float[9] y) <float[3,2] a> { [first] a = Relu(x) y = Neg(a) }"#,
+    );
+    let case = Case::new();
+    write(&source.unwrap(), &case.path("net.onnx"));
+    let (status, stderr) = case.convert(&[&case.path("net.onnx")], &[]);
+    assert_eq!(status, 0, "{stderr}");
+    let model = case.model();
+    let y = model.graph.outputs()[0];
+    assert_eq!(model.graph[y].ty.as_ref().unwrap().to_string(), "float[2,3]");
+    let report = case.report();
+    let said = report["diagnostics"].as_array().unwrap().iter();
+    let layers: Vec<&str> = said
+        .filter(|d| d["code"] == "N0511" && d["severity"] == "warning")
+        .filter_map(|d| d["layer"].as_str().or(d["layer"]["name"].as_str()))
+        .collect();
+    assert_eq!(layers.len(), 2, "{report}");
+    assert_eq!(layers[0], "first");
+}
+
 /// Classical machine learning and what no table lists go through as they are, attributes included.
 #[test]
 fn operators_of_other_domains_pass() {

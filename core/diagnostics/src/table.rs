@@ -84,6 +84,7 @@ diagnostics! {
     "N0508" ArrayFile Input "Arrays are read from `.npy` and `.npz` files.";
     "N0509" EngineRefused Unsupported "Another engine may run the model; see `--engine`.";
     "N0510" PictureFile Input "Calibration pictures must be sound and of a size that the network's preprocessing fits.";
+    "N0511" ShapeDeclared Input "Runtimes take the computed shape, and so does onnxd; export the model again.";
     // 06: outcome
     "N0601" NumericsMismatch Input "The outputs differ from the reference by more than the tolerance.";
     "N0602" QuantizationUnavailable Unsupported "No installed plugin quantizes in this format.";

@@ -9,6 +9,7 @@
 pub(crate) mod attr;
 mod dtype;
 mod element;
+mod examine;
 mod graph;
 pub mod infer;
 mod model;
@@ -27,6 +28,7 @@ pub mod verify;
 pub use attr::Attr;
 pub use dtype::DataType;
 pub use element::Element;
+pub use examine::{by_gravity, examine, settle_shapes};
 pub use graph::Graph;
 pub use infer::infer;
 pub use model::{Function, Model, Opsets};

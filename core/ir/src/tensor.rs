@@ -253,6 +253,34 @@ pub struct SparseTensor {
     pub dims: Vec<usize>,
 }
 
+impl SparseTensor {
+    /// The dense tensor that it stands for; `None` if that takes more than `bytes_max`, or has elements that are no
+    /// whole bytes.
+    pub fn to_dense(&self, bytes_max: usize) -> Option<Tensor> {
+        let dtype = self.values.dtype();
+        if dtype == DataType::String || dtype.bits() < 8 {
+            return None;
+        }
+        let count = self.dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+        let len = dtype.byte_len(count).filter(|len| *len <= bytes_max)?;
+        let numbers = self.indices.as_slice::<i64>()?;
+        let sizes = match self.indices.rank() {
+            1 => &[count][..],
+            _ => &self.dims[..],
+        };
+        let (size, mut bytes) = (dtype.bits() / 8, vec![0; len]);
+        let places = numbers.chunks_exact(sizes.len().max(1));
+        for (value, at) in self.values.bytes().chunks_exact(size).zip(places) {
+            let place = at.iter().zip(sizes).try_fold(0usize, |place, (i, size)| {
+                let i = usize::try_from(*i).ok().filter(|i| i < size)?;
+                Some(place * size + i)
+            })?;
+            bytes[place * size..][..size].copy_from_slice(value);
+        }
+        Tensor::new(dtype, self.dims.clone(), bytes.into()).ok()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

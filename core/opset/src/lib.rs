@@ -11,6 +11,7 @@
 #![allow(clippy::result_large_err)]
 
 mod carry;
+mod early;
 mod row;
 mod site;
 mod step;
@@ -31,6 +32,8 @@ mod recurrent;
 mod reduce;
 mod resize;
 mod shape;
+
+pub use early::settle_early;
 
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::{Graph, Model, infer, schema, verify};

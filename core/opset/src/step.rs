@@ -116,7 +116,7 @@ impl Walk {
 }
 
 /// What each sub-graph of a node knows of the constants around it.
-fn captured(graph: &Graph, id: NodeId, known: &Known) -> Vec<Known> {
+pub(crate) fn captured(graph: &Graph, id: NodeId, known: &Known) -> Vec<Known> {
     let of = |inner: &Graph| {
         let found = inner.captures().filter_map(|(own, outer)| {
             let constant = graph.constant(outer).or_else(|| known.get(&outer));

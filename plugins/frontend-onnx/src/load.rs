@@ -1,7 +1,8 @@
 //! Reading a model whose tensors may lie in other files of the submission.
 
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
-use onnxd_plugin_sdk::ir::Model;
+use onnxd_plugin_sdk::ir::{Model, settle_shapes};
+use onnxd_plugin_sdk::opset::settle_early;
 use onnxd_plugin_sdk::rewrite::for_each_graph_mut;
 use onnxd_plugin_sdk::{External, Imported, Submission, onnx};
 
@@ -14,7 +15,40 @@ pub(crate) fn load(submission: &Submission) -> Result<Imported, Diagnostics> {
     let mut model = decoded.model;
     name_layers(&mut model);
     let note = |text: String| Diagnostic::new(Code::LayerParameterIgnored, text).help("");
-    Ok(Imported { model, notes: decoded.notes.into_iter().map(note).collect(), metadata: vec![] })
+    let mut notes: Vec<Diagnostic> = decoded.notes.into_iter().map(note).collect();
+    let dense = write_out_sparse(&mut model);
+    if dense > 0 {
+        notes.push(note(format!(
+            "{dense} sparse initializers were written out, because the standard's operators take none"
+        )));
+    }
+    notes.extend(settle_early(&mut model));
+    notes.extend(settle_shapes(&mut model).0);
+    Ok(Imported { model, notes, metadata: vec![] })
+}
+
+/// Bytes that sparse initializers may take when they are written out.
+const DENSE_BYTES_MAX: usize = 1 << 30;
+
+/// Makes sparse initializers dense, as ONNX Runtime does: the checker takes them for tensors without sizes. How many
+/// there were.
+fn write_out_sparse(model: &mut Model) -> usize {
+    let (mut count, mut left) = (0, DENSE_BYTES_MAX);
+    for_each_graph_mut(model, &mut |graph, _| {
+        for (id, sparse) in std::mem::take(&mut graph.sparse) {
+            match sparse.to_dense(left) {
+                Some(dense) => {
+                    left -= dense.byte_len();
+                    count += 1;
+                    graph.set_initializer(id, Some(dense));
+                }
+                None => {
+                    graph.sparse.insert(id, sparse);
+                }
+            }
+        }
+    });
+    count
 }
 
 /// The nodes of the file, those of sub-graphs and functions too, are the layers that later diagnostics and the report
@@ -39,7 +73,25 @@ fn name_layers(model: &mut Model) {
 mod tests {
     use super::*;
     use onnxd_plugin_sdk::ir::ops::Relu;
-    use onnxd_plugin_sdk::ir::{Attr, Graph, Node};
+    use onnxd_plugin_sdk::ir::{Attr, Graph, Node, SparseTensor, Tensor};
+
+    #[test]
+    fn sparse_initializers_are_written_out() {
+        let mut graph = Graph::new("g");
+        let w = graph.add_value("w", None);
+        let (values, indices) = (Tensor::vector(vec![1.5f32]), Tensor::vector(vec![2i64]));
+        graph.sparse.insert(w, SparseTensor { values, indices, dims: vec![2, 2] });
+        let mut model = Model::new(graph, 8, 17);
+        assert_eq!(write_out_sparse(&mut model), 1);
+        let dense = Tensor::from_vec(vec![2, 2], vec![0f32, 0.0, 1.5, 0.0]);
+        assert_eq!(model.graph[w].initializer(), Some(&dense));
+        assert!(model.graph.sparse.is_empty());
+        let (values, indices) = (Tensor::vector(vec![1.5f32]), Tensor::vector(vec![2i64]));
+        let huge = SparseTensor { values, indices, dims: vec![1 << 20, 1 << 20] };
+        model.graph.sparse.insert(w, huge);
+        assert_eq!(write_out_sparse(&mut model), 0);
+        assert_eq!(model.graph.sparse.len(), 1);
+    }
 
     #[test]
     fn nodes_of_subgraphs_are_layers_too() {

@@ -1,7 +1,7 @@
 //! Activations: one value in, one of the same shape out.
 
 use super::Rules;
-use super::site::{Shapes, Site, broadcast, one, unknown};
+use super::site::{Shapes, Site, axis, broadcast, one, unknown};
 
 pub(super) const RULES: Rules = &[
     ("Celu", same),
@@ -10,16 +10,16 @@ pub(super) const RULES: Rules = &[
     ("Gelu", same),
     ("HardSigmoid", same),
     ("HardSwish", same),
-    ("Hardmax", same),
+    ("Hardmax", along_axis),
     ("LeakyRelu", same),
-    ("LogSoftmax", same),
+    ("LogSoftmax", along_axis),
     ("Mish", same),
     ("PRelu", prelu),
     ("Relu", same),
     ("Selu", same),
     ("Shrink", same),
     ("Sigmoid", same),
-    ("Softmax", same),
+    ("Softmax", along_axis),
     ("Softplus", same),
     ("Softsign", same),
     ("SwiGLU", same),
@@ -34,6 +34,18 @@ pub(super) fn same(site: &Site<'_>) -> Shapes {
         Some(shape) => one(shape.to_vec()),
         None => unknown(),
     }
+}
+
+/// As the input, of which the axis must exist; before opset 13 it may be the end of the shape too.
+fn along_axis(site: &Site<'_>) -> Shapes {
+    if let Some(shape) = site.shape(0) {
+        let (default, end) = if site.opset >= 13 { (-1, 0) } else { (1, 1) };
+        let wanted = site.int("axis", default);
+        if !shape.is_empty() && wanted != default {
+            axis(wanted, shape.len() + end)?;
+        }
+    }
+    same(site)
 }
 
 /// The slope broadcasts to the input, never the other way.

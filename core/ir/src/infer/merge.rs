@@ -33,6 +33,18 @@ pub(super) fn types(
     })
 }
 
+/// Whether two types can be one if sizes are left aside.
+pub(super) fn same_but_for_shapes(a: &ValueType, b: &ValueType) -> bool {
+    match (a, b) {
+        (ValueType::Tensor { dtype: a, .. }, ValueType::Tensor { dtype: b, .. }) => {
+            a.is_none() || b.is_none() || a == b
+        }
+        (ValueType::Sequence(a), ValueType::Sequence(b))
+        | (ValueType::Optional(a), ValueType::Optional(b)) => same_but_for_shapes(a, b),
+        _ => false,
+    }
+}
+
 /// `Some(None)` where nothing is known.
 fn shapes(declared: Option<&Shape>, inferred: Option<&Shape>, keep: bool) -> Option<Option<Shape>> {
     let (Some(declared), Some(inferred)) = (declared, inferred) else {

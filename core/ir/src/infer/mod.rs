@@ -67,12 +67,13 @@ type TypeRule = fn(&Site<'_>) -> Types;
 /// Such rules of one family.
 type TypeRules = &'static [(&'static str, TypeRule)];
 
-/// Fills in types and shapes that follow from others. Declared ones stay; a declared symbol or
-/// unknown size of an inner value gives way to a number. Values inside a local function get what
-/// all its applications have in common.
+/// Fills in types and shapes that follow from others. Declared ones stay where they can be true; a
+/// declared symbol or unknown size of an inner value gives way to a number. Values inside a local
+/// function get what all its applications have in common.
 ///
-/// Findings: `N0215` where shapes cannot meet, `N0502` where types cannot. A model with cycles is
-/// left as it is, see [`crate::verify`].
+/// Findings: `N0215` where shapes cannot meet, `N0502` where types cannot, `N0511` where a declared
+/// shape is not the computed one, which takes its place, as in runtimes. A model with cycles is left
+/// as it is, see [`crate::verify`].
 pub fn infer(model: &mut Model) -> Diagnostics {
     let mut findings = Findings::new(Code::ShapeMismatch);
     let mut pass = Pass {
@@ -242,7 +243,9 @@ impl<'m> Pass<'m> {
     ) -> Option<(Types, Vec<Option<site::Data>>)> {
         let domain = if node.is_standard() { "" } else { node.domain.as_str() };
         let opset = self.opset(domain)?;
-        let schema = schema::find(domain, &node.op, opset)?;
+        // An operator before its time is the verification's to report.
+        let first = || schema::history(domain, &node.op).first();
+        let schema = schema::find(domain, &node.op, opset).or_else(first)?;
         let site = Site { graph: g, node, schema, known, opset, fresh };
         let key = (domain, node.op.as_str());
         let shapes = match rules().get(&key) {
@@ -263,21 +266,21 @@ impl<'m> Pass<'m> {
 
     /// Adds what was inferred to what is declared.
     fn declare(&mut self, g: &mut Graph, id: NodeId, v: ValueId, ty: &ValueType, keep: bool) {
-        match merge::types(g[v].ty.as_ref(), ty, keep) {
-            Some(merged) => g[v].ty = Some(merged),
-            None => {
-                let declared = g[v].ty.as_ref().map(readable).unwrap_or_default();
-                let op = &g[id].op;
-                let name = shown(&g[v].name);
-                let given = readable(ty);
-                let message = format!("`{name}` is declared as {declared}, {op} gives {given}.");
-                let code = match g[v].ty.as_ref().and_then(ValueType::dtype) == ty.dtype() {
-                    true => Code::ShapeMismatch,
-                    false => Code::OnnxInvalid,
-                };
-                let finding = Diagnostic::new(code, message);
-                self.findings.push(finding.at(layer(g, &g[id])));
-            }
+        let declared = g[v].ty.as_ref();
+        if let Some(merged) = merge::types(declared, ty, keep) {
+            g[v].ty = Some(merged);
+            return;
+        }
+        let op = &g[id].op;
+        let (name, given) = (shown(&g[v].name), readable(ty));
+        let text = declared.map(readable).unwrap_or_default();
+        let message = format!("`{name}` is declared as {text}, {op} gives {given}.");
+        let only_shape = declared.is_some_and(|d| merge::same_but_for_shapes(d, ty));
+        let code = if only_shape { Code::ShapeDeclared } else { Code::OnnxInvalid };
+        let finding = Diagnostic::new(code, message).at(layer(g, &g[id]));
+        self.findings.push(finding);
+        if only_shape {
+            g[v].ty = Some(ty.clone());
         }
     }
 }

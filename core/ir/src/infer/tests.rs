@@ -207,7 +207,7 @@ fn contradictions_name_both_shapes() {
     let cases = [
         (
             "g (float[2,3] x) => (float[2,4] y) { y = Relu(x) }",
-            "N0215 input: `y` is declared as float[2,4], Relu gives float[2,3]. [layer Relu -> y",
+            "N0511 input: `y` is declared as float[2,4], Relu gives float[2,3]. [layer Relu -> y",
         ),
         (
             "g (float[2,3] x) => (int64[2,3] y) { y = Relu(x) }",

@@ -10,6 +10,9 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Inputs and outputs of the main graph have a type.
 pub(super) fn check_interface(graph: &Graph, findings: &mut Findings) {
+    if graph.outputs().is_empty() {
+        findings.add("The graph has no outputs, so it computes nothing.".to_owned());
+    }
     for (what, values) in [("input", graph.inputs()), ("output", graph.outputs())] {
         for v in values {
             let typed = match &graph[*v].ty {

@@ -31,7 +31,7 @@ fn a_domain_that_is_known_in_part() {
     let model = |node: &str| {
         format!(
             r#"<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
-            g (uint8[2] x, float s, uint8 z, float[2] f) => () {{ {node} }}"#
+            g (uint8[2] x, float s, uint8 z, float[2] f) => (float[2] f) {{ {node} }}"#
         )
     };
     for sound in [

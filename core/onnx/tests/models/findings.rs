@@ -246,6 +246,22 @@ fn versions() {
     finds(m, "N0502", &["no graph"]);
 }
 
+/// The checker and the runtimes take the last one.
+#[test]
+fn a_domain_may_be_imported_twice() {
+    let import = |domain: &str, version| OperatorSetIdProto {
+        domain: Some(domain.to_owned()),
+        version: Some(version),
+    };
+    for second in ["", "ai.onnx"] {
+        let mut m = model(graph(vec![]));
+        m.opset_import = vec![import("", 17), import("ai.onnx.ml", 1), import(second, 13)];
+        let decoded = run(m).unwrap();
+        assert_eq!(decoded.model.opset(), 13);
+        assert!(decoded.notes.iter().any(|note| note.contains("imported twice")));
+    }
+}
+
 #[test]
 fn everything_is_found_at_once() {
     let mut g = graph(vec![node("Relu", &["q"], &["y"]), node("", &["x"], &["y"])]);

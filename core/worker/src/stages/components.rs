@@ -2,7 +2,7 @@
 
 use super::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, nearest, shown};
-use onnxd_ir::{infer, verify};
+use onnxd_ir::{Level, by_gravity, infer, verify};
 use onnxd_proto::onnxd::PluginInfo;
 
 /// A graph that is wrong after a plugin worked on it, and was not before, is the plugin's fault.
@@ -13,9 +13,13 @@ pub(super) fn verified(
 ) -> Result<(), Diagnostics> {
     let found = match session.model() {
         Ok(mut model) => {
-            // Outputs may lack types in the source; contradictions are the verification's to report.
-            let _ = infer::infer(&mut model);
-            verify::verify(&model, level(session))
+            // Outputs may lack types in the source. Wrong shapes are settled when the model is written.
+            let inferred = infer(&mut model);
+            let mut found = verify(&model, level(session));
+            if level(session) == Level::Full {
+                found.0.extend(by_gravity(inferred).0.0);
+            }
+            found
         }
         Err(found) => found,
     };
@@ -29,12 +33,12 @@ pub(super) fn verified(
 
 /// How much of the standard the model has to keep to. Whoever asks for implicit casts asks for types
 /// that do not fit; the quantizer's note says so.
-pub(super) fn level(session: &Session) -> verify::Level {
+pub(super) fn level(session: &Session) -> Level {
     // Only that quantizer writes a graph without casts, and it says so.
     let quantizes = session.param("quantization", "format") != "none";
     match quantizes && session.params["quantization"]["n2d2"]["implicit_casting"] == true {
-        true => verify::Level::Structure,
-        false => verify::Level::Full,
+        true => Level::Structure,
+        false => Level::Full,
     }
 }
 

@@ -5,7 +5,7 @@ use super::outputs::{complete_outputs, distinct_node_names};
 use super::session::Session;
 use super::summary;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, nearest, shown};
-use onnxd_ir::{Dim, Graph, Model, ValueId, ValueType};
+use onnxd_ir::{Dim, Graph, Model, ValueId, ValueType, settle_shapes};
 use onnxd_onnx::{External, WriteOptions};
 use onnxd_proto::onnxd::FileDigest;
 use serde_json::Value;
@@ -17,6 +17,9 @@ pub(crate) const MODEL: &str = "model.onnx";
 pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     let mut model = session.model()?;
     complete_outputs(&mut model);
+    for finding in settle_shapes(&mut model).0 {
+        session.note(&finding, "warning");
+    }
     opset::choose(session, &mut model)?;
     let ir_version = session.param("export", "ir_version").as_i64();
     model.ir_version = onnxd_onnx::choose_ir(&model, ir_version);

@@ -6,7 +6,7 @@ use super::session::{Session, findings};
 use super::summary;
 use crate::confine::parent::PROBE;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_ir::{Model, verify};
+use onnxd_ir::{Level, Model, by_gravity, examine};
 use onnxd_plugin_host::{call, from_message};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::{ClaimLevel, PluginComponent, PluginInfo, Probe};
@@ -43,13 +43,17 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
         let text = "types or shapes of outputs are not declared; they are inferred where possible";
         session.note(&Diagnostic::new(Code::LayerParameterIgnored, text).help(""), "warning");
     }
-    verified(&model, &frontend)
+    verified(model, &frontend)
 }
 
-/// A front-end other than that for ONNX files is at fault itself if its graph is invalid.
-fn verified(model: &Model, frontend: &str) -> Result<(), Diagnostics> {
-    let mut found = verify::verify(model, verify::Level::Full);
-    if frontend != "onnx" {
+/// What keeps the graph from being run anywhere. A front-end other than that for ONNX files is at fault itself if its
+/// graph is invalid.
+fn verified(mut model: Model, frontend: &str) -> Result<(), Diagnostics> {
+    let mut found = examine(&mut model, Level::Full);
+    if frontend == "onnx" {
+        // It took the computed shapes, and said so.
+        found = by_gravity(found).0;
+    } else {
         for diagnostic in &mut found.0 {
             diagnostic.code = Code::PluginContract.as_str().into();
             diagnostic.class = Code::PluginContract.class();
