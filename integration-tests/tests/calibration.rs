@@ -98,7 +98,7 @@ fn saved_statistics_make_the_same_model_without_samples() {
         let model = |out: &str| fs::read(at.join(out).join("model.onnx")).unwrap();
         assert!(model("out") == model("again"), "{sets:?}");
         let said = report["quantization"]["statistics"].as_str().unwrap();
-        assert!(said.contains("of 24 samples, reloaded") && said.contains("not known"), "{said}");
+        assert!(said.contains("of 21 samples, reloaded") && said.contains("not known"), "{said}");
     }
 }
 
@@ -347,7 +347,8 @@ fn reports_draw_what_was_counted_and_list_what_was_tried() {
     for set in ["calibration.histograms=true", "calibration.method=percentile"] {
         let (x, _, page) = counts(&[set]);
         let seen: Vec<u64> = serde_json::from_value(x["counts"].clone()).unwrap();
-        assert_eq!(seen.iter().sum::<u64>(), 24 * 72, "{set}: {x}");
+        // The last three samples are kept apart.
+        assert_eq!(seen.iter().sum::<u64>(), 21 * 72, "{set}: {x}");
         assert!(seen.len() <= 64 && page.contains("<path d=\"M0 40V"), "{set}: {seen:?}");
     }
     let (_, report, page) = counts(&["quantization.accuracy=auto"]);

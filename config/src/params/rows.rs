@@ -161,6 +161,9 @@ params! {
     /// Time that `accuracy = "auto"`, `sqnr_db_min` and `top1_loss_max` may take; what was left out
     /// for it is said.
     "quantization.time_budget_s": Int(1, 2_592_000), 600;
+    /// Least signal-to-noise ratio of the outputs of a good result: below it, the few operations that ruin it stay
+    /// in floating point, and where that does not help the verdict is `succeeded_with_findings`.
+    "quantization.sqnr_db_floor": Float(-300.0, 300.0), 10.0;
     /// Leave in floating point the fewest operations needed to reach this signal-to-noise ratio.
     "quantization.sqnr_db_min": Float(-100.0, 300.0), unset;
     /// The same for top-1: percent of the samples whose class may be lost, by array `labels` of the

@@ -91,6 +91,7 @@ diagnostics! {
     "N0603" StatisticsUnusable Input "Drop the statistics of the same network and settings, or the samples.";
     "N0604" QuantizationLoss Input "The message says what quantization gives up; the report shows what that costs.";
     "N0605" CalibrationRandom Input "Calibrate on data: drop samples, and leave `calibration.random` out.";
+    "N0606" QuantizationPoor Input "Look at the layers' ratios in the report, and at the samples.";
     // 07: configuration and usage
     "N0701" ConfigSyntax Environment "Correct the configuration file at the place named.";
     "N0702" ConfigUnknownKey Environment "`onnxd ctl check-config` lists all settings.";

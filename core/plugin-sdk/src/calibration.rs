@@ -5,6 +5,7 @@ mod column;
 mod files;
 mod pictures;
 mod random;
+mod seen;
 
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics};
@@ -40,6 +41,7 @@ pub struct Calibration {
     batch_size: usize,
     source_batch: usize,
     used: AtomicU64,
+    seen: seen::Seen,
     notes: Vec<Diagnostic>,
     is_random: bool,
 }
@@ -66,6 +68,15 @@ impl Calibration {
         let notes = vec![Diagnostic::new(Code::CalibrationRandom, text)];
         let all = Calibration { columns, notes, is_random: true, ..Calibration::default() };
         Ok(all.of_samples(submission, model, asked.samples))
+    }
+
+    /// Random numbers where there are no data.
+    pub(crate) fn random(
+        submission: &Submission,
+        model: &Model,
+        samples: u64,
+    ) -> Result<Calibration, Diagnostics> {
+        Calibration::drawn(submission, model, random::Asked::instead(submission, samples))
     }
 
     /// Samples that lie elsewhere in the submission, in the same form; empty if there is nothing at `path`.
@@ -159,7 +170,14 @@ impl Calibration {
         let readers = self.columns.iter().map(Reader::new).collect();
         let whole = self.columns.iter().any(Column::is_whole);
         let size = if whole { 1 } else { size.max(1) };
-        Batches { of: self, readers, size, left: self.samples.min(samples_max), seen: 0 }
+        Batches {
+            of: self,
+            readers,
+            size,
+            left: self.samples.min(samples_max),
+            seen: 0,
+            counts: true,
+        }
     }
 
     /// The same batches with their labels.
@@ -177,6 +195,16 @@ impl Calibration {
             let labels = labels.as_mut().map(|l| l.take(samples)).transpose();
             Some(feeds.and_then(|feeds| Ok(Labelled { feeds, labels: labels?, samples })))
         })
+    }
+
+    /// Samples with numbers that are not finite, of those that were read.
+    pub(crate) fn not_finite(&self) -> u64 {
+        self.seen.not_finite()
+    }
+
+    /// Whether those that were read hold one and the same number everywhere.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.seen.is_constant()
     }
 
     /// Samples that the longest reading saw.
@@ -217,9 +245,16 @@ pub struct Batches<'c> {
     size: usize,
     left: u64,
     seen: u64,
+    counts: bool,
 }
 
 impl Batches<'_> {
+    /// The same, for looking at a result: they are no samples that calibrated.
+    #[must_use]
+    pub fn apart(self) -> Self {
+        Batches { counts: false, ..self }
+    }
+
     fn read(&mut self, count: usize) -> Result<Feeds, Diagnostics> {
         let one = |r: &mut Reader| Ok((r.input().to_owned(), r.take(count)?));
         self.readers.iter_mut().map(one).collect::<Result<Feeds, Diagnostic>>().map_err(Into::into)
@@ -235,9 +270,14 @@ impl Iterator for Batches<'_> {
             return None;
         }
         let feeds = self.read(count as usize);
+        if let Ok(feeds) = &feeds {
+            self.of.seen.see((self.seen, self.seen + count), feeds);
+        }
         self.left = if feeds.is_ok() { self.left - count } else { 0 };
         self.seen += count;
-        self.of.used.fetch_max(self.seen, Ordering::Relaxed);
+        if self.counts {
+            self.of.used.fetch_max(self.seen, Ordering::Relaxed);
+        }
         Some(feeds)
     }
 }

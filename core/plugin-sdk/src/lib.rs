@@ -13,6 +13,7 @@ mod fingerprint;
 mod frontend;
 mod host;
 mod messages;
+mod quality;
 mod quantizer;
 mod submission;
 mod tensors;
@@ -22,6 +23,7 @@ pub use component::Component;
 pub use external::External;
 pub use fingerprint::fingerprint;
 pub use frontend::{Claim, Frontend, Imported, Need, Probe};
+pub use quality::{Coverage, Origin, Quality};
 pub use quantizer::{
     Accumulator, Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer,
 };

@@ -2,6 +2,7 @@
 
 use crate::diagnostics::{Diagnostic, Layer};
 use crate::frontend::{Claim, Need, Probe};
+use crate::quality::Origin;
 use crate::quantizer::{Attempt, QuantizeContext, QuantizedLayer, QuantizedTensor};
 use crate::rewrite::PassReport;
 use onnxd_proto::onnxd as message;
@@ -106,5 +107,45 @@ pub(crate) fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
         random_samples: if cx.calibration().is_random() { cx.calibration().used() } else { 0 },
         tried: said.tried.iter().map(attempt).collect(),
         params_read: Some(cx.params_read()),
+        quality: Some(quality(cx)),
     }
+}
+
+/// What was measured of the whole network, and what is to be known of the samples.
+fn quality(cx: &QuantizeContext) -> message::Quality {
+    const DB_MAX: f64 = 300.0;
+    let (whole, samples) = (&cx.said.whole, cx.calibration());
+    let mut all = message::Quality {
+        top1_loss: whole.top1_loss,
+        not_finite: samples.not_finite(),
+        constant: samples.is_constant(),
+        ..message::Quality::default()
+    };
+    match &whole.quality {
+        None => {}
+        Some(Err(why)) => all.unmeasured.clone_from(why),
+        Some(Ok(found)) => {
+            let dbs: Vec<f64> =
+                found.outputs.iter().map(|(_, db)| db.clamp(-DB_MAX, DB_MAX)).collect();
+            let outputs = found.outputs.iter().zip(&dbs);
+            let worst = outputs.min_by(|a, b| a.1.total_cmp(b.1));
+            if let Some(((name, _), db)) = worst {
+                (all.worst, all.worst_db) = (name.clone(), *db);
+                all.sqnr_db = Some(dbs.iter().sum::<f64>() / dbs.len() as f64);
+            }
+            (all.outputs, all.samples) = (dbs.len() as u64, found.samples);
+            let random = samples.is_random() || found.origin == Origin::Random;
+            all.origin = match found.origin {
+                _ if random => "random",
+                Origin::Apart => "apart",
+                _ => "calibration",
+            }
+            .into();
+        }
+    }
+    if let Some(coverage) = whole.coverage {
+        all.products = Some(coverage.products);
+        (all.quantized, all.weights) = (coverage.quantized, coverage.weights);
+    }
+    all
 }

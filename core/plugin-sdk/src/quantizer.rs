@@ -2,6 +2,7 @@
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::Model;
+use crate::quality::Whole;
 use crate::{Calibration, Submission};
 use onnxd_proto::onnxd as message;
 use serde_json::Value;
@@ -114,6 +115,7 @@ pub(crate) struct Said {
     pub(crate) compared: u64,
     pub(crate) statistics: String,
     pub(crate) tried: Vec<Attempt>,
+    pub(crate) whole: Whole,
 }
 
 /// What a quantizer works with: params, calibration data, and the report it adds to.
@@ -196,6 +198,14 @@ impl QuantizeContext {
     /// What is wrong with them.
     pub fn samples(&self, path: &str, model: &Model) -> Result<Calibration, Diagnostics> {
         Calibration::at(&self.submission, model, path)
+    }
+
+    /// So many samples of random numbers for the inputs of `model`, for a quantizer that has no data to measure on.
+    ///
+    /// # Errors
+    /// Why none can be drawn.
+    pub fn random_samples(&self, model: &Model, samples: u64) -> Result<Calibration, Diagnostics> {
+        Calibration::random(&self.submission, model, samples)
     }
 
     /// The dropped files and all params.

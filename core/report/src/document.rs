@@ -4,8 +4,8 @@
 
 use onnxd_proto::onnxd::{
     Accumulator, Attempt, Component, Diagnostic, FileDigest, ModelSummary, Numerics, OpCount,
-    OutputNumerics, Param, Pass, PluginLine, Quantization, QuantizedLayer, QuantizedTensor,
-    Recognition, Report, Skip, Stage, ValueSummary,
+    OutputNumerics, Param, Pass, PluginLine, Quality, Quantization, QuantizedLayer,
+    QuantizedTensor, Recognition, Report, Skip, Stage, ValueSummary,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -89,6 +89,8 @@ struct Quantized {
     random_samples: u64,
     #[serde(default)]
     tried: Vec<Attempt>,
+    #[serde(default)]
+    quality: Option<Quality>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -212,6 +214,7 @@ impl From<Quantization> for Quantized {
             statistics,
             random_samples,
             tried,
+            quality,
         } = q;
         let layers = layers.into_iter().map(|l| Layer {
             name: l.name,
@@ -234,6 +237,7 @@ impl From<Quantization> for Quantized {
             statistics,
             random_samples,
             tried,
+            quality,
         }
     }
 }
@@ -252,6 +256,7 @@ impl From<Quantized> for Quantization {
             statistics,
             random_samples,
             tried,
+            quality,
         } = q;
         let layers = layers.into_iter().map(|l| QuantizedLayer {
             name: l.name,
@@ -274,6 +279,7 @@ impl From<Quantized> for Quantization {
             statistics,
             random_samples,
             tried,
+            quality,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a report says first: the verdict and the figures that a person asks for.
 
 use crate::format::{bytes, decibels, line, seconds};
+use crate::sections::outputs;
 use crate::{FAILED, SUCCEEDED};
 use onnxd_proto::onnxd::{FileDigest, Quantization, Report};
 
@@ -68,10 +69,14 @@ fn reference(report: &Report) -> Option<String> {
     Some(format!("{db} against the reference, {verdict} the tolerance (output {name})"))
 }
 
-/// The worst layer; layers are listed worst first.
+/// The outputs of the whole network, and the worst layer; layers are listed worst first.
 fn layers(quantization: &Quantization) -> Option<String> {
-    let worst = quantization.layers.iter().find_map(|l| Some((&l.name, l.sqnr_db?)))?;
-    Some(format!("worst layer {} against float ({})", ratio(worst.1), line(worst.0)))
+    let worst = quantization.layers.iter().find_map(|l| Some((&l.name, l.sqnr_db?)));
+    let worst =
+        worst.map(|(name, db)| format!("worst layer {} against float ({})", ratio(db), line(name)));
+    let whole = quantization.quality.as_ref().map(outputs);
+    let told: Vec<String> = [whole, worst].into_iter().flatten().collect();
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 /// A ratio with its unit; what is equal has no noise.

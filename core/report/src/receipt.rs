@@ -3,8 +3,9 @@
 //! What was recognised, the result or the reason in one sentence, what to do next, the job's id.
 
 use crate::format::{bytes, line, real};
+use crate::sections::outputs;
 use crate::{FAILED, SUCCEEDED_WITH_FINDINGS};
-use onnxd_proto::onnxd::{Diagnostic, Report};
+use onnxd_proto::onnxd::{Diagnostic, Quality, Report};
 
 /// Most lines of a receipt.
 pub const LINES_MAX: usize = 10;
@@ -33,10 +34,13 @@ pub fn receipt(report: &Report) -> String {
     if !failed {
         lines.extend(report.outputs.iter().find(|f| f.role == "model").map(|f| {
             let digest = f.sha256.get(..16).unwrap_or(&f.sha256);
-            format!("model: {}, {}, sha256 {digest}", line(&f.path), bytes(f.bytes))
+            let meant = quality(report).map_or("", |q| q.meant_for.as_str());
+            let meant =
+                if meant.is_empty() { String::new() } else { format!(", for {}", line(meant)) };
+            format!("model: {}, {}, sha256 {digest}{meant}", line(&f.path), bytes(f.bytes))
         }));
         lines.extend(worst_output(report));
-        lines.extend(worst_layer(report));
+        lines.extend(quantized(report));
     }
     lines.push(format!("next: {}", next(report, findings().next())));
     lines.push(format!("job: {}", line(&report.job)));
@@ -76,12 +80,20 @@ fn worst_output(report: &Report) -> Option<String> {
     Some(format!("against the reference: {name} differs by at most {max_abs}, SQNR {db} dB"))
 }
 
-/// Layers are listed worst first.
-fn worst_layer(report: &Report) -> Option<String> {
+fn quality(report: &Report) -> Option<&Quality> {
+    report.quantization.as_ref()?.quality.as_ref()
+}
+
+/// How good the whole network is, and its worst layer; layers are listed worst first.
+fn quantized(report: &Report) -> Option<String> {
     let quantization = report.quantization.as_ref()?;
-    let worst = quantization.layers.iter().find(|l| l.sqnr_db.is_some())?;
-    let (name, db) = (line(&worst.name), real(worst.sqnr_db?));
-    Some(format!("quantized to {}: worst layer {name}, SQNR {db} dB", line(&quantization.format)))
+    let worst = quantization.layers.iter().find(|l| l.sqnr_db.is_some());
+    let worst = worst
+        .and_then(|l| Some(format!("worst layer {}, SQNR {} dB", line(&l.name), real(l.sqnr_db?))));
+    let all = [quality(report).map(outputs), worst].into_iter().flatten();
+    let all: Vec<String> = all.collect();
+    let format = line(&quantization.format);
+    (!all.is_empty()).then(|| format!("quantized to {format}: {}", all.join("; ")))
 }
 
 fn next(report: &Report, first: Option<&Diagnostic>) -> String {

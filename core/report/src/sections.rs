@@ -1,7 +1,7 @@
 //! What a report shows, as tables: the text and the HTML view draw the same ones.
 
 use crate::format::{bytes, count, decibels, line, percent, real, seconds};
-use onnxd_proto::onnxd::Report;
+use onnxd_proto::onnxd::{Quality, Report};
 use std::collections::BTreeMap;
 
 /// Places that are named for one reason of a pass; the rest is counted.
@@ -204,8 +204,54 @@ fn quantization(report: &Report) -> Section {
         if q.compared > 0 {
             row("compared samples", count(q.compared));
         }
+        if let Some(quality) = &q.quality {
+            row("outputs against float", outputs(quality));
+            let demanded =
+                quality.sqnr_db_min.map(|db| ("demanded of the outputs", format!("{db:.1} dB")));
+            let floor = ("floor of the outputs", format!("{:.1} dB", quality.sqnr_db_floor));
+            let (key, value) = demanded.unwrap_or(floor);
+            row(key, value);
+            if let Some(most) = quality.top1_loss_max {
+                let loss =
+                    quality.top1_loss.map_or("not measured".into(), |loss| format!("{loss:.2} %"));
+                row("classes lost", format!("{loss}, {most:.2} % may be"));
+            }
+            if let Some(products) = quality.products {
+                let weights = percent(quality.weights);
+                row(
+                    "operators on integers",
+                    format!(
+                        "{} of {products} with weights, {weights} of the weights",
+                        quality.quantized
+                    ),
+                );
+            }
+            if !quality.meant_for.is_empty() {
+                row("meant for", line(&quality.meant_for));
+            }
+        }
     }
     table("quantization", "Quantization", &["property", "value"], rows)
+}
+
+/// How near the outputs are to those of the float network, and on what samples that was measured.
+pub(crate) fn outputs(quality: &Quality) -> String {
+    let Some(db) = quality.sqnr_db else {
+        let why = if quality.unmeasured.is_empty() { "" } else { ": " };
+        return format!("outputs were not compared with float{why}{}", line(&quality.unmeasured));
+    };
+    let on = match quality.origin.as_str() {
+        "apart" => "samples kept apart",
+        "random" => "samples of random numbers",
+        _ => "of the samples that it was made of",
+    };
+    let worst = match quality.outputs > 1 {
+        true => format!(" (worst {} {:.1} dB)", line(&quality.worst), quality.worst_db),
+        false => String::new(),
+    };
+    // The largest ratio that is told stands for no difference at all.
+    let ratio = if db >= 300.0 { "equal to float".to_owned() } else { format!("SQNR {db:.1} dB") };
+    format!("outputs {ratio}{worst} on {} {on}", quality.samples)
 }
 
 fn tried(report: &Report) -> Section {

@@ -3,9 +3,10 @@
 
 use crate::search::{Data, Outcome};
 use onnxd_plugin_sdk::QuantizeContext;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
 use onnxd_qdq::accuracy::classes;
+use onnxd_qdq::name_of;
 use onnxd_quant::Limits;
 use std::collections::BTreeSet;
 
@@ -97,24 +98,37 @@ pub(crate) trait Way {
     /// Samples.
     fn data(&self) -> &Data<'_>;
 
+    /// Leaves little time from now on.
+    fn hurry(&mut self);
+
     /// Whether the time is over; what is not measured for that reason is counted.
     fn late(&mut self) -> bool;
 }
 
 /// The fewest operations, those that cost most first, without which what is demanded is kept; and
 /// what they keep, for the report.
-pub(crate) fn fewest(bound: Bound, way: &mut dyn Way) -> Outcome<(BTreeSet<NodeId>, String)> {
+pub(crate) fn fewest(bound: Bound, way: &mut dyn Way) -> Outcome<Left> {
     let truth = bound.top1_loss_max.map(|_| Truth::of(way.float(), way.data())).transpose()?;
     let search = Fewest { bound, truth };
     let floats = search.found(way)?;
-    let told = search.told(way, &floats)?;
-    Ok((floats, told))
+    search.told(way, floats)
+}
+
+/// What stays in floating point so that outputs keep what is wanted of them.
+#[derive(Default)]
+pub(crate) struct Left {
+    pub(crate) floats: BTreeSet<NodeId>,
+    /// That nobody asked for it.
+    pub(crate) note: Option<Diagnostic>,
+    /// What the classes became, and percent of the samples whose class is lost.
+    top1: Option<(String, f64)>,
 }
 
 /// Says in the report what was kept.
-pub(crate) fn told(kept: String, cx: &mut QuantizeContext) {
-    if !kept.is_empty() {
-        cx.metadata("quantization.top1", kept);
+pub(crate) fn told(left: Left, cx: &mut QuantizeContext) {
+    if let Some((text, loss)) = left.top1 {
+        cx.metadata("quantization.top1", text);
+        cx.top1_loss(loss);
     }
 }
 
@@ -171,15 +185,65 @@ impl Fewest {
     }
 
     /// What the classes became.
-    fn told(&self, way: &dyn Way, floats: &BTreeSet<NodeId>) -> Outcome<String> {
-        let Some(truth) = &self.truth else { return Ok(String::new()) };
-        let (float, found) = truth.right(&self.classes(way, floats)?);
+    fn told(&self, way: &dyn Way, floats: BTreeSet<NodeId>) -> Outcome<Left> {
+        let Some(truth) = &self.truth else { return Ok(Left { floats, ..Left::default() }) };
+        let classes = self.classes(way, &floats)?;
+        let (float, found) = truth.right(&classes);
         let of = truth.float.len();
-        Ok(match truth.labels {
+        let text = match truth.labels {
             Some(_) => format!("{found} of {of} labels right, {float} in float"),
             None => format!("{found} of {of} classes as in float"),
-        })
+        };
+        Ok(Left { floats, note: None, top1: Some((text, truth.loss(&classes))) })
     }
+}
+
+/// The least ratio of outputs that are good for something, by the params.
+pub(crate) fn floor(cx: &QuantizeContext) -> f64 {
+    cx.real("quantization.sqnr_db_floor").unwrap_or(10.0)
+}
+
+/// What alone ruins outputs, of which the ratio is `db`: the few operations, half of all at most,
+/// without which the ratio is clearly above the floor, else just above it.
+pub(crate) fn rescued(db: f64, way: &mut dyn Way) -> Outcome<Left> {
+    const CLEARLY_DB: f64 = 10.0;
+    let floor = floor(way.data().0);
+    let most = way.choices()?.len() / 2;
+    if db >= floor || most == 0 {
+        return Ok(Left::default());
+    }
+    way.hurry();
+    let ranked = ranked(way)?;
+    let first = |count: usize| -> BTreeSet<NodeId> { ranked[..count].iter().copied().collect() };
+    let reached = way.ratio(&first(most))?;
+    if reached.is_nan() || reached < floor {
+        return Ok(Left::default());
+    }
+    let wanted = if reached >= floor + CLEARLY_DB { floor + CLEARLY_DB } else { floor };
+    let (mut low, mut high, mut reached) = (0, most, reached);
+    while high - low > 1 && !way.late() {
+        let middle = (low + high) / 2;
+        let found = way.ratio(&first(middle))?;
+        match found >= wanted {
+            true => (high, reached) = (middle, found),
+            false => low = middle,
+        }
+    }
+    let floats = first(high);
+    let graph = &way.float().graph;
+    let names: Vec<String> = ranked[..high.min(3)]
+        .iter()
+        .map(|id| format!("`{}`", shown(&name_of(graph, &graph[*id]))))
+        .collect();
+    let text = format!(
+        "{high} operations stay in floating point, {} among them: with integers there the outputs \
+         have {db:.1} dB, without {reached:.1} dB",
+        names.join(", ")
+    );
+    let help =
+        "`quantization.sqnr_db_floor` says what outputs must keep; a lower one takes integers.";
+    let note = Diagnostic::new(Code::QuantizationLoss, text).help(help);
+    Ok(Left { floats, note: Some(note), top1: None })
 }
 
 /// What can stay in floating point, what costs most first.
@@ -201,7 +265,7 @@ fn ranked(way: &mut dyn Way) -> Outcome<Vec<NodeId>> {
 impl Data<'_> {
     /// What the first samples are, if somebody said so.
     fn labels(&self, samples_max: u64) -> Outcome<Option<Vec<i64>>> {
-        let calibration = self.0.calibration();
+        let calibration = self.1;
         let mut all = Vec::new();
         for batch in calibration.labelled(calibration.batch_size(), samples_max) {
             match batch?.labels.as_ref().and_then(Tensor::to_i64s) {

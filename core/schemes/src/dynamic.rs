@@ -2,9 +2,10 @@
 //! plain that it helps. Samples decide where they take next to no time to run, and with
 //! `accuracy = "auto"`.
 
-use crate::bound::{self, Bound, fewest, told};
+use crate::bound::{self, Bound, Left, Way as _, fewest, rescued, told};
 use crate::clock::Clock;
 use crate::params;
+use crate::quality::Held;
 use crate::search::{Data, EQUALIZED, OUTLIER, Outcome, ROUNDED_MAX, SMOOTHED, few, uneven};
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
@@ -35,7 +36,7 @@ pub fn quantize_dynamic(
     request: &Request,
     form: Form,
     cx: &mut QuantizeContext,
-) -> Outcome<Done> {
+) -> Outcome<(Done, Option<Held>)> {
     let samples = cx.calibration().samples();
     let auto = cx.text("quantization.accuracy") == Some("auto");
     let learns = params::learns(cx);
@@ -47,8 +48,10 @@ pub fn quantize_dynamic(
     }
     let bound = Bound::of(cx).filter(|_| samples > 0);
     let measured = samples > 0 && (auto || few(model) >= QUICK);
-    let (found, done, change, kept) = {
-        let mut search = Search::new(model, request, form, Data(cx), auto);
+    let drawn = if samples == 0 { cx.random_samples(model, few(model)).ok() } else { None };
+    let (found, done, change, kept, held) = {
+        let data = Data(cx, drawn.as_ref().unwrap_or(cx.calibration()), u64::MAX);
+        let mut search = Search::new(model, request, form, data, auto);
         let mut base = match measured {
             true => search.best(auto, learns)?,
             false => evident(model, request).unwrap_or_else(|| Way::of(model.clone(), "")),
@@ -56,21 +59,32 @@ pub fn quantize_dynamic(
         if learns {
             base.weights = search.learn(&base.model, false)?;
         }
-        let (floats, kept) = match bound {
-            Some(bound) => fewest(bound, &mut Fallback { base: &base, search: &mut search })?,
-            None => (BTreeSet::new(), String::new()),
+        let mut way = Fallback { base: &base, search: &mut search };
+        let left = match bound {
+            Some(bound) => fewest(bound, &mut way)?,
+            None if data.1.is_empty() => Left::default(),
+            None => match way.ratio(&BTreeSet::new()).and_then(|db| rescued(db, &mut way)) {
+                Ok(left) => left,
+                Err(found) if cx.is_stopped() => return Err(found),
+                // No range depends on samples: why they are no good is told where all is measured.
+                Err(_) => Left::default(),
+            },
         };
-        let (found, mut done) = search.made(&base, &floats)?;
-        done.tried = search.tried;
+        let (found, mut done) = search.made(&base, &left.floats)?;
+        done.notes.extend(left.note.clone());
+        done.tried = std::mem::take(&mut search.tried);
         done.notes.extend(search.clock.unfinished());
-        (found, done, base.change, kept)
+        let apart = search.learned <= search.held.0 || !(measured || learns);
+        let (from, to) = search.held;
+        let held = Held { from, to, apart, float: search.outputs };
+        (found, done, base.change, left, (samples > 0).then_some(held))
     };
     if !change.is_empty() && !measured {
         cx.metadata("quantization.changed", change);
     }
     told(kept, cx);
     *model = found;
-    Ok(done)
+    Ok((done, held))
 }
 
 /// A float model that computes the same as the one that was given and may lose less.
@@ -124,7 +138,7 @@ impl<'c> Search<'c> {
         data: Data<'c>,
         auto: bool,
     ) -> Search<'c> {
-        let samples = data.0.calibration().samples();
+        let samples = data.1.samples();
         let most = if auto { HELD_MAX } else { few(float) };
         let apart = data.whole((samples / 4).min(most));
         // Too few samples to keep some apart are used twice.
@@ -240,6 +254,10 @@ impl bound::Way for Fallback<'_, '_> {
 
     fn data(&self) -> &Data<'_> {
         &self.search.data
+    }
+
+    fn hurry(&mut self) {
+        self.search.clock.hurry();
     }
 
     fn late(&mut self) -> bool {

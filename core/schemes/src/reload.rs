@@ -1,9 +1,10 @@
 //! Statistics of a calibration as a file beside the model, and back: what is read makes the same
 //! integers as the samples did. What was decided with the samples is kept, too.
 
-use crate::bound::{self, Bound};
+use crate::bound;
 use crate::clock::Clock;
 use crate::params;
+use crate::quality::Held;
 use crate::search::{Data, EQUALIZED, SMOOTHED, Search};
 use crate::trial::Trial;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
@@ -69,7 +70,7 @@ pub(crate) fn saved(
     Ok(Saved {
         quantizer: QUANTIZER.into(),
         facts: facts(model, change, search.request, cx)?,
-        samples: cx.calibration().samples(),
+        samples: search.judged.learned(&search.data),
         tensors: rows.into_values().collect(),
         choice: Some(Choice {
             change: change.into(),
@@ -88,7 +89,7 @@ pub(crate) fn quantize(
     model: &mut Model,
     request: &Request,
     cx: &mut QuantizeContext,
-) -> Result<Done, Diagnostics> {
+) -> Result<(Done, Held), Diagnostics> {
     let saved = Saved::from_json(STATISTICS, &cx.submission().read(STATISTICS)?)?;
     let choice = checked(&saved, model, request, cx)?;
     let auto = params::key(cx, "accuracy").as_str() == Some("auto");
@@ -104,15 +105,16 @@ pub(crate) fn quantize(
         ..Trial::new(0, method)
     };
     let base = restored(&saved, &choice, model, request, method)?;
-    let floats = match Bound::of(cx) {
-        Some(_) => products(&base, &choice.left_in_float),
-        None => BTreeSet::new(),
-    };
+    let floats = products(&base, &choice.left_in_float);
     let change = SMOOTHED.iter().map(|(_, name)| *name).chain([EQUALIZED]);
     let change = change.into_iter().find(|name| *name == choice.change).unwrap_or("");
     let samples = cx.calibration().samples();
+    let data = Data::of(cx);
+    // The statistics may be of the same samples.
+    let held = Held::first(&data, model, false);
     let mut search = Search {
-        data: Data(cx),
+        data,
+        judged: held.clone(),
         request,
         bases: vec![base],
         changes: vec![change],
@@ -143,7 +145,7 @@ pub(crate) fn quantize(
             done.notes.push(Diagnostic::new(Code::QuantizationLoss, text).help(help));
         }
     }
-    Ok(done)
+    Ok((done, held))
 }
 
 fn unusable(why: &str) -> Diagnostic {

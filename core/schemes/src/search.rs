@@ -4,14 +4,15 @@
 //! `accuracy = "auto"` see `auto`. Where something is demanded of the outputs, the fewest products
 //! that keep it stay in floating point, see `bound`.
 
-use crate::bound::{Bound, Way, fewest, told};
+use crate::bound::{Bound, Left, Way, fewest, rescued, told};
 use crate::clock::Clock;
 use crate::params;
+use crate::quality::Held;
 use crate::reload;
 use crate::trial::Trial;
-use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
+use onnxd_plugin_sdk::{Calibration, QuantizeContext};
 use onnxd_qdq::accuracy::{
     Base, First, Learning, Rounding, Score, Site, correct_biases, equalized, float_outputs,
     layers_db, learn_rounding, magnitudes, score, settle_biases, sites, smoothed,
@@ -63,7 +64,13 @@ pub(crate) fn uneven(channels: &[f64]) -> f64 {
 }
 
 /// Samples and params.
-pub(crate) struct Data<'c>(pub(crate) &'c QuantizeContext);
+#[derive(Clone, Copy)]
+pub struct Data<'c>(
+    pub(crate) &'c QuantizeContext,
+    pub(crate) &'c Calibration,
+    /// Where samples begin that only look at results.
+    pub(crate) u64,
+);
 
 /// What was done to a float model so that it loses less.
 pub(crate) const EQUALIZED: &str = "equalized weights";
@@ -85,6 +92,8 @@ pub(crate) struct Search<'c> {
     /// The samples that ranges are made of come first, those that choices are measured on last.
     pub(crate) learned: u64,
     pub(crate) held: (u64, u64),
+    /// Those that the result is measured on.
+    pub(crate) judged: Held,
     /// What the float model gives on the samples that choices are measured on.
     pub(crate) float: Vec<Kept>,
     pub(crate) clock: Clock,
@@ -97,7 +106,11 @@ pub(crate) struct Search<'c> {
 /// # Errors
 /// That there are no samples, why they cannot be had, or why the model does not run on them; what
 /// is wrong with the statistics.
-pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) -> Outcome<Done> {
+pub fn quantize(
+    model: &mut Model,
+    request: &Request,
+    cx: &mut QuantizeContext,
+) -> Outcome<(Done, Held)> {
     if cx.flag(reload::ASKED) {
         return reload::quantize(model, request, cx);
     }
@@ -107,7 +120,7 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
                     `quantization.mode` = \"dynamic\".";
         return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
     }
-    let (found, done, kept) = {
+    let (found, done, kept, held) = {
         let mut search = Search::new(model, request, cx)?;
         let auto = cx.text("quantization.accuracy") == Some("auto");
         let mut trial = if auto { search.all()? } else { search.usual()? };
@@ -115,29 +128,31 @@ pub fn quantize(model: &mut Model, request: &Request, cx: &mut QuantizeContext) 
         if trial.rounding.is_none() && params::learns(cx) {
             trial.rounding = Some(search.learn(&trial)?);
         }
-        let (floats, kept) = match Bound::of(cx) {
-            Some(bound) => fewest(bound, &mut Fallback { search: &mut search, trial: &trial })?,
-            None => (BTreeSet::new(), String::new()),
-        };
-        let (found, mut done) = search.finish(&trial, &floats)?;
-        let saved = reload::saved(model, &search, &trial, &floats)?;
+        let (found, mut done, kept) = search.kept(&trial, cx)?;
+        let saved = reload::saved(model, &search, &trial, &kept.floats)?;
         cx.file(reload::STATISTICS, &saved.to_json())?;
         let attempt = |(what, sqnr_db): (String, f64)| {
             let chosen = what == chosen;
             Attempt { what, sqnr_db, chosen }
         };
         done.tried = search.tried.into_iter().map(attempt).collect();
-        (found, done, kept)
+        (found, done, kept, Held { float: search.float, ..search.judged })
     };
     *model = found;
     told(kept, cx);
-    Ok(done)
+    Ok((done, held))
 }
 
-impl Data<'_> {
+impl<'c> Data<'c> {
+    /// Those of the submission.
+    #[must_use]
+    pub fn of(cx: &'c QuantizeContext) -> Data<'c> {
+        Data(cx, cx.calibration(), u64::MAX)
+    }
+
     /// Samples that run at once.
     fn batch(&self) -> u64 {
-        self.0.calibration().batch_size().max(1) as u64
+        self.1.batch_size().max(1) as u64
     }
 
     /// As many samples in whole batches, or a few more: a model may take no others.
@@ -147,10 +162,10 @@ impl Data<'_> {
 
     /// Samples number `from` to `to`, both in whole batches.
     pub(crate) fn batches(&self, from: u64, to: u64) -> Batches<'_> {
-        let calibration = self.0.calibration();
         let size = self.batch();
         let to = self.whole(to);
-        let all = calibration.batches(size as usize, to);
+        let all = self.1.batches(size as usize, to);
+        let all = if from >= self.2 { all.apart() } else { all };
         let part = all.skip(usize::try_from(from.div_ceil(size)).unwrap_or(usize::MAX));
         let total = (to - from.min(to)).div_ceil(size);
         Box::new(part.zip(0u64..).map(move |(batch, done)| {
@@ -169,16 +184,20 @@ impl<'c> Search<'c> {
             bases.push(Base::new(even, request, &none));
             changes.push(EQUALIZED);
         }
-        let samples = cx.calibration().samples();
-        let held = (0, samples.min(few(model)));
+        let data = Data::of(cx);
+        let judged = Held::last(&data, model);
+        let learned = judged.learned(&data);
+        let data = Data(cx, data.1, if judged.apart { judged.from } else { u64::MAX });
+        let held = (0, learned.min(few(model)));
         Ok(Search {
-            data: Data(cx),
+            data,
+            judged,
             request,
             bases,
             changes,
             magnitudes: BTreeMap::new(),
             roundings: Vec::new(),
-            learned: samples,
+            learned,
             held,
             float: Vec::new(),
             clock: Clock::of(cx),
@@ -265,13 +284,17 @@ impl<'c> Search<'c> {
 
     /// Measures a trial against the float model.
     fn measure(&mut self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<Score> {
+        let (_, model, _) = self.made(trial, floats)?;
+        self.score_of(&model)
+    }
+
+    fn score_of(&mut self, model: &Model) -> Outcome<Score> {
         let float = &self.bases[0].model;
         let held = || self.data.batches(self.held.0, self.held.1);
         if self.float.is_empty() {
             self.float = float_outputs(float, &mut held(), Limits::of_floats())?;
         }
-        let (_, model, _) = self.made(trial, floats)?;
-        score((float, &model), &mut held(), &self.float, Limits::of_floats())
+        score((float, model), &mut held(), &self.float, Limits::of_floats())
     }
 
     fn attempt(&mut self, mut trial: Trial) -> Outcome<(Trial, Score)> {
@@ -361,6 +384,31 @@ impl<'c> Search<'c> {
         4 * few(&self.bases[0].model)
     }
 
+    /// The graph that is kept, and what stays in floating point in it: what is demanded of the
+    /// outputs is measured on the samples that the result is, and else what ruins them is kept out.
+    fn kept(&mut self, trial: &Trial, cx: &QuantizeContext) -> Outcome<(Model, Done, Left)> {
+        let samples = (self.judged.from, self.judged.to);
+        if self.held != samples {
+            self.held = samples;
+            self.float.clear();
+        }
+        let left = match Bound::of(cx) {
+            Some(bound) => fewest(bound, &mut Fallback { search: self, trial })?,
+            None => {
+                let (found, done) = self.finish(trial, &BTreeSet::new())?;
+                let db = self.score_of(&found)?.db();
+                let left = rescued(db, &mut Fallback { search: self, trial })?;
+                if left.floats.is_empty() {
+                    return Ok((found, done, left));
+                }
+                left
+            }
+        };
+        let (found, mut done) = self.finish(trial, &left.floats)?;
+        done.notes.extend(left.note.clone());
+        Ok((found, done, left))
+    }
+
     /// The graph that is kept, with the ratio of every layer.
     pub(crate) fn finish(
         &self,
@@ -408,6 +456,10 @@ impl Way for Fallback<'_, '_> {
 
     fn data(&self) -> &Data<'_> {
         &self.search.data
+    }
+
+    fn hurry(&mut self) {
+        self.search.clock.hurry();
     }
 
     fn late(&mut self) -> bool {

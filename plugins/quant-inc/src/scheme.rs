@@ -27,16 +27,17 @@ impl Quantizer for Scheme {
         if model.opset() < opset {
             onnxd_opset::convert(model, opset)?;
         }
+        let float = model.clone();
         if onnxd_qdq::is_quantized(model) {
             schemes::quantized_already(cx)?;
             source::carry(model, recipe, self.0, cx);
-            return Ok(());
+            return schemes::measure(&float, model, None, cx);
         }
         let mode = schemes::key(cx, "mode").as_str();
-        let mut done = match mode.unwrap_or("static") {
+        let (mut done, held) = match mode.unwrap_or("static") {
             "static" => {
                 let request = chosen(request, &STATIC);
-                let mut done = schemes::quantize(model, &request, cx)?;
+                let (mut done, held) = schemes::quantize(model, &request, cx)?;
                 schemes::written(recipes::apply(model, recipe), &mut done, "as the recipe says");
                 match self.0 {
                     Form::Qdq => {
@@ -50,7 +51,7 @@ impl Quantizer for Scheme {
                         schemes::written(told, &mut done, "between integers");
                     }
                 }
-                done
+                (done, Some(held))
             }
             "dynamic" => {
                 // Neither the form nor the recipe has a say where ranges are found at run time.
@@ -66,7 +67,8 @@ impl Quantizer for Scheme {
         };
         done.leave_functions(model);
         schemes::report(done, cx);
-        Ok(())
+        schemes::cover(&float, model, cx);
+        schemes::measure(&float, model, held.as_ref(), cx)
     }
 }
 

@@ -2,11 +2,12 @@
 
 use crate::plan::{Network, Output, Plan};
 use crate::statistics::{Feeds, floats, unusable};
-use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::eval::{Builtin, quoted};
 use onnxd_plugin_sdk::ir::{DataType, Graph, Model, Tensor, ValueId, ValueType};
+use onnxd_plugin_sdk::{Origin, Quality, QuantizeContext};
 use onnxd_quant::{Agreement, Limits, Pair, agreements};
+use std::collections::BTreeMap;
 
 /// Samples that both run on, at most.
 const SAMPLES_MAX: u64 = 32;
@@ -85,6 +86,47 @@ pub(crate) fn measure(
     let cells = agreements(&Builtin, models, &pairs, &mut both, (&[], limits))?;
     drop(both);
     Ok(Measured { samples, cells, beyond })
+}
+
+/// Compares the outputs with those of the network as it was before anything was done to it: on the
+/// samples after the first `most`, which calibrated, or on these if there are no others.
+pub(crate) fn whole(
+    float: &Model,
+    (network, plan): (&Network, &Plan),
+    integer: &Model,
+    cx: &QuantizeContext,
+    most: u64,
+) -> Result<Quality, Diagnostics> {
+    let graph = &network.model.graph;
+    let cells = network.cells.iter().zip(&plan.cells);
+    let outputs: BTreeMap<&str, Option<Output>> =
+        cells.map(|(c, p)| (graph[c.output].name.as_str(), p.output)).collect();
+    let is_float = |v: &&ValueId| {
+        float.graph[**v].ty.as_ref().and_then(ValueType::dtype).is_none_or(DataType::is_float)
+    };
+    let values: Vec<ValueId> = float.graph.outputs().iter().filter(is_float).copied().collect();
+    let made = |v: &ValueId| outputs.get(float.graph[*v].name.as_str()).copied().flatten();
+    let pairs: Vec<Pair> = values.iter().map(|v| pair(&float.graph, *v, made(v))).collect();
+    let (size, total) = (cx.calibration().batch_size(), cx.calibration().samples());
+    let from = most.next_multiple_of(size as u64);
+    let (from, origin) = match from < total {
+        true => (from, Origin::Apart),
+        false => (0, Origin::Calibration),
+    };
+    let to = total.min(from.saturating_add(SAMPLES_MAX));
+    let skipped = usize::try_from(from / size as u64).unwrap_or(usize::MAX);
+    let mut both = cx.calibration().batches(size, to).apart().skip(skipped).map(|batch| {
+        cx.progress(0, 0)?;
+        let samples = batch?;
+        let integers = quantized(&samples, integer, plan)?;
+        Ok((samples, integers))
+    });
+    let stop = || cx.is_stopped();
+    let limits = Limits { stop: Some(&stop), ..Limits::default() };
+    let found = agreements(&Builtin, (float, integer), &pairs, &mut both, (&[], limits))?;
+    let named = values.iter().zip(&found).filter(|(_, seen)| seen.signal > 0.0);
+    let named = named.filter_map(|(v, seen)| Some((float.graph[*v].name.clone(), seen.sqnr_db()?)));
+    Ok(Quality { outputs: named.collect(), samples: to - from, origin })
 }
 
 /// Looks for values of inputs that lie beyond their integers.

@@ -2,7 +2,7 @@
 
 use crate::graph::{Casting, write};
 use crate::learned;
-use crate::measure::measure;
+use crate::measure::{measure, whole};
 use crate::options::{Branches, Clipping, Equalization, Options, Rescaling};
 use crate::plan::{Network, Output, Plan};
 use crate::report::{self, type_text};
@@ -46,6 +46,8 @@ impl Quantizer for N2d2 {
         plan.forget_weights();
         let measured = measure(&network, &plan, &runs.model, cx, most(cx, &options))?;
         report::fill(cx, &options, learned, (&network, &plan, &written), &measured);
+        let most = if learned { 0 } else { most(cx, &options) };
+        tell_quality(model, (&network, &plan), &runs.model, cx, most)?;
         on_stimuli(model, &runs.model, &plan, cx)?;
         if casting == Casting::Implicit {
             let text = "the model was written without casts, and its types do not fit together: \
@@ -61,6 +63,29 @@ impl Quantizer for N2d2 {
         }
         Ok(())
     }
+}
+
+/// Says how near the outputs are to those of the float network, or why that is not known.
+fn tell_quality(
+    float: &Model,
+    planned: (&Network, &Plan),
+    integer: &Model,
+    cx: &mut QuantizeContext,
+    most: u64,
+) -> Result<(), Diagnostics> {
+    if cx.calibration().is_empty() {
+        cx.unmeasured("there are no samples");
+        return Ok(());
+    }
+    match whole(float, planned, integer, cx, most) {
+        Ok(quality) => cx.quality(quality),
+        Err(found) if cx.is_stopped() => return Err(found),
+        Err(found) => {
+            let first = found.0.into_iter().next();
+            cx.unmeasured(first.map(|d| d.message).unwrap_or_default());
+        }
+    }
+    Ok(())
 }
 
 fn key(name: &str) -> String {

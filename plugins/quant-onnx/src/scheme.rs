@@ -13,10 +13,11 @@ pub(crate) struct Scheme(pub(crate) Form);
 
 impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        let float = model.clone();
         if onnxd_qdq::is_quantized(model) {
             schemes::quantized_already(cx)?;
             reform::reform(model, self.0, cx);
-            return Ok(());
+            return schemes::measure(&float, model, None, cx);
         }
         let request = schemes::request(cx)?;
         schemes::unmatched(model, &request, cx);
@@ -30,11 +31,11 @@ impl Quantizer for Scheme {
         if model.opset() < opset {
             onnxd_opset::convert(model, opset)?;
         }
-        let mut done = match mode.as_str() {
+        let (mut done, held) = match mode.as_str() {
             "dynamic" => schemes::quantize_dynamic(model, &request, self.0, cx)?,
             "weight_only" => weights::quantize(model, &request, self.0, cx)?,
             "static" => {
-                let mut done = schemes::quantize(model, &request, cx)?;
+                let (mut done, held) = schemes::quantize(model, &request, cx)?;
                 // They take no samples, and lose accuracy to save memory only where somebody asks.
                 if let Some(tables) = request.tables() {
                     done.append(onnxd_qdq::quantize_dynamic(model, &tables, self.0)?);
@@ -49,7 +50,7 @@ impl Quantizer for Scheme {
                         schemes::saturation(model, cx);
                     }
                 }
-                done
+                (done, Some(held))
             }
             _ => {
                 let text = format!(
@@ -62,6 +63,7 @@ impl Quantizer for Scheme {
         };
         done.leave_functions(model);
         schemes::report(done, cx);
-        Ok(())
+        schemes::cover(&float, model, cx);
+        schemes::measure(&float, model, held.as_ref(), cx)
     }
 }

@@ -7,6 +7,7 @@ use onnxd_plugin_sdk::ir::Model;
 use onnxd_qdq::{Data, Done, Form, Request, Ways, quantize_weights};
 use onnxd_quant::{Feeds, Limits};
 use onnxd_schemes as schemes;
+use onnxd_schemes::Held;
 
 /// The oldest operator set whose `DequantizeLinear` has blocks.
 const BLOCKS_SINCE: i64 = 21;
@@ -17,19 +18,21 @@ pub(crate) fn quantize(
     request: &Request,
     form: Form,
     cx: &mut QuantizeContext,
-) -> Result<Done, Diagnostics> {
+) -> Result<(Done, Option<Held>), Diagnostics> {
     if form == Form::Qdq && model.opset() < BLOCKS_SINCE {
         onnxd_opset::convert(model, BLOCKS_SINCE)?;
     }
     let Some(ways) = ways(cx)? else {
-        return quantize_weights(model, request, form, None);
+        return Ok((quantize_weights(model, request, form, None)?, None));
     };
     let told: &QuantizeContext = cx;
     let calibration = told.calibration();
     let size = calibration.batch_size().max(1);
-    let total = calibration.samples().div_ceil(size as u64);
+    let held = Held::last(&schemes::Data::of(told), model);
+    let most = held.learned(&schemes::Data::of(told));
+    let total = most.div_ceil(size as u64);
     let samples = || -> Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + '_> {
-        Box::new(calibration.batches(size, u64::MAX).zip(0u64..).map(move |(batch, done)| {
+        Box::new(calibration.batches(size, most).zip(0u64..).map(move |(batch, done)| {
             told.progress(done, total)?;
             batch
         }))
@@ -44,7 +47,7 @@ pub(crate) fn quantize(
         );
         cx.metadata("quantization.scaled_inputs", text);
     }
-    Ok(done)
+    Ok((done, Some(held)))
 }
 
 /// What samples are used for; `None` for nothing.

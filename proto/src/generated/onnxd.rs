@@ -274,6 +274,62 @@ pub struct Accumulator {
     #[prost(uint32, tag = "3")]
     pub bits_held: u32,
 }
+/// How near the outputs of a whole quantized network are to those of the float network, and how much of it was
+/// quantized.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Quality {
+    /// mean of the outputs, from -300 to 300; unset: nothing was measured
+    #[prost(double, optional, tag = "1")]
+    pub sqnr_db: ::core::option::Option<f64>,
+    /// of the output that is farthest from float
+    #[prost(double, tag = "2")]
+    pub worst_db: f64,
+    /// its name
+    #[prost(string, tag = "3")]
+    pub worst: ::prost::alloc::string::String,
+    /// that were compared
+    #[prost(uint64, tag = "4")]
+    pub outputs: u64,
+    /// that both networks ran on
+    #[prost(uint64, tag = "5")]
+    pub samples: u64,
+    /// apart | calibration | random: what these samples were used for before
+    #[prost(string, tag = "6")]
+    pub origin: ::prost::alloc::string::String,
+    /// why nothing was measured
+    #[prost(string, tag = "7")]
+    pub unmeasured: ::prost::alloc::string::String,
+    /// percent of the samples whose class is lost
+    #[prost(double, optional, tag = "8")]
+    pub top1_loss: ::core::option::Option<f64>,
+    /// operators with weights in the float network
+    #[prost(uint64, optional, tag = "9")]
+    pub products: ::core::option::Option<u64>,
+    /// of these, those whose weights became integers
+    #[prost(uint64, tag = "10")]
+    pub quantized: u64,
+    /// the share of all weights that became integers
+    #[prost(double, tag = "11")]
+    pub weights: f64,
+    /// samples with numbers that are not finite
+    #[prost(uint64, tag = "12")]
+    pub not_finite: u64,
+    /// all samples hold one and the same number
+    #[prost(bool, tag = "13")]
+    pub constant: bool,
+    /// what the params demand
+    #[prost(double, tag = "14")]
+    pub sqnr_db_floor: f64,
+    #[prost(double, optional, tag = "15")]
+    pub sqnr_db_min: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "16")]
+    pub top1_loss_max: ::core::option::Option<f64>,
+    /// runtimes and processors
+    #[prost(string, tag = "17")]
+    pub meant_for: ::prost::alloc::string::String,
+}
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -307,6 +363,8 @@ pub struct Quantization {
     pub random_samples: u64,
     #[prost(message, repeated, tag = "11")]
     pub tried: ::prost::alloc::vec::Vec<Attempt>,
+    #[prost(message, optional, tag = "12")]
+    pub quality: ::core::option::Option<Quality>,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -533,6 +591,8 @@ pub struct QuantizeLog {
     pub tried: ::prost::alloc::vec::Vec<Attempt>,
     #[prost(message, optional, tag = "15")]
     pub params_read: ::core::option::Option<ParamsRead>,
+    #[prost(message, optional, tag = "11")]
+    pub quality: ::core::option::Option<Quality>,
 }
 /// What a front-end has to say besides the graph.
 #[derive(serde::Serialize, serde::Deserialize)]

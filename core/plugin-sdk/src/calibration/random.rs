@@ -9,6 +9,8 @@ use crate::ir::{At, DataType, Dim, Graph, Reals, Tensor, ValueId, element_count}
 
 /// Elements of a sample at most.
 const ELEMENTS_MAX: usize = 1 << 26;
+/// Size of axes that a model leaves open, where no one says one.
+const OPEN_SIZE: usize = 32;
 /// Integers stay below this where nothing tells more.
 const INTEGERS: usize = 10;
 /// Nodes that are looked at for the tables that an input indexes.
@@ -27,15 +29,25 @@ pub(super) struct Asked {
 impl Asked {
     /// Nothing if data are to be used.
     pub(super) fn of(submission: &Submission) -> Option<Asked> {
+        let samples = submission.param("calibration", "random").as_u64()?;
+        Some(Asked::told(submission, samples))
+    }
+
+    /// Where there are no data, and no one asked for random numbers: sizes that the model leaves open are small.
+    pub(super) fn instead(submission: &Submission, samples: u64) -> Asked {
+        let told = Asked::told(submission, samples);
+        Asked { size: told.size.or(Some(OPEN_SIZE)), ..told }
+    }
+
+    fn told(submission: &Submission, samples: u64) -> Asked {
         let param = |key| submission.param("calibration", key);
-        let samples = param("random").as_u64()?;
         let ends = param("random_range");
-        Some(Asked {
+        Asked {
             samples,
             range: ends[0].as_f64().zip(ends[1].as_f64()),
             size: param("random_size").as_u64().and_then(|n| usize::try_from(n).ok()),
             seed: param("random_seed").as_u64().unwrap_or(0),
-        })
+        }
     }
 }
 

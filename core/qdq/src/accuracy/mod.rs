@@ -213,11 +213,23 @@ const KEPT_MAX: usize = 256 << 20;
 /// The outputs that are floats, and those of a quantized model that stand for them.
 fn outputs(float: &Model) -> Vec<Pair> {
     let graph = &float.graph;
-    let is_float = |v: &&ValueId| {
-        graph[**v].ty.as_ref().and_then(ValueType::dtype).is_none_or(DataType::is_float)
+    let pair = |v: ValueId| plain(quoted(&graph[v].name), quoted(&graph[v].name));
+    output_values(graph).map(pair).collect()
+}
+
+/// Names of the outputs that [`score`] compares.
+#[must_use]
+pub fn output_names(float: &Model) -> Vec<String> {
+    let graph = &float.graph;
+    output_values(graph).map(|v| graph[v].name.clone()).collect()
+}
+
+/// The outputs that are floats.
+fn output_values(graph: &Graph) -> impl Iterator<Item = ValueId> + '_ {
+    let is_float = |v: &ValueId| {
+        graph[*v].ty.as_ref().and_then(ValueType::dtype).is_none_or(DataType::is_float)
     };
-    let pair = |v: &ValueId| plain(quoted(&graph[*v].name), quoted(&graph[*v].name));
-    graph.outputs().iter().filter(is_float).map(pair).collect()
+    graph.outputs().iter().copied().filter(is_float)
 }
 
 /// What a float model gives on samples, or on the first of them if it is much: several models are

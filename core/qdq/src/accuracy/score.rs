@@ -25,6 +25,14 @@ impl Score {
         known.iter().sum::<f64>() / known.len().max(1) as f64
     }
 
+    /// That of each output, from -infinity to infinity; `None` where the float model gives zeros
+    /// alone.
+    #[must_use]
+    pub fn each_db(&self) -> Vec<Option<f64>> {
+        let of = |a: &Agreement| a.sqnr_db().filter(|_| a.signal > 0.0);
+        self.totals().iter().map(of).collect()
+    }
+
     fn totals(&self) -> Vec<Agreement> {
         let mut totals = vec![Agreement::default(); self.runs.first().map_or(0, Vec::len)];
         for run in &self.runs {

@@ -11,6 +11,7 @@ mod import;
 mod opset;
 mod optimize;
 mod outputs;
+mod quality;
 mod quantize;
 mod session;
 mod spoken;

@@ -1,6 +1,7 @@
 //! Has a plugin apply the quantization that the params ask for.
 
 use super::components;
+use super::quality;
 use super::session::{Session, findings};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::ops::is_quantization;
@@ -82,6 +83,7 @@ fn said(session: &mut Session, plugin: &PluginInfo, quantizer: &str, log: Quanti
         // Nobody asked for wrong numbers: that is a finding, not a remark.
         session.note(&Diagnostic::new(Code::CalibrationRandom, text), "error");
     }
+    let quality = quality::judge(session, &log);
     session.report.metadata.extend(log.metadata.iter().map(|(k, v)| format!("{k} = {v}")));
     let mut layers = log.layers;
     // Worst first; what was not measured comes last.
@@ -101,6 +103,7 @@ fn said(session: &mut Session, plugin: &PluginInfo, quantizer: &str, log: Quanti
         statistics: log.statistics,
         random_samples: log.random_samples,
         tried: log.tried,
+        quality: Some(quality),
     });
 }
 

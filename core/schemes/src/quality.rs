@@ -1,0 +1,148 @@
+//! How near the outputs of a result are to those of the float network, on samples that had no say
+//! in it where there are enough, and how much of the network became integers.
+
+use crate::search::{Data, Outcome, few};
+use onnxd_plugin_sdk::ir::{Graph, Model, Node, Tensor};
+use onnxd_plugin_sdk::{Coverage, Origin, Quality, QuantizeContext};
+use onnxd_qdq::accuracy::{output_names, score};
+use onnxd_quant::{Kept, Limits};
+
+/// With fewer samples, all are needed for ranges.
+const APART_MIN: u64 = 16;
+
+/// The share of the samples that is kept apart.
+const APART: u64 = 8;
+
+/// Samples that results are measured on.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Whether they had no say in the result.
+    pub(crate) apart: bool,
+    /// What the float network gives on the first of them, if it is known.
+    pub(crate) float: Vec<Kept>,
+}
+
+impl Held {
+    /// The last samples, which nothing is made of; few samples are used twice.
+    #[must_use]
+    pub fn last(data: &Data, model: &Model) -> Held {
+        let samples = data.1.samples();
+        let count = data.whole((samples / APART).min(few(model)).max(1));
+        let enough = samples >= APART_MIN && count * 4 <= samples;
+        match enough && !data.1.is_random() {
+            true => Held { from: samples - count, to: samples, apart: true, float: Vec::new() },
+            false => Held::first(data, model, false),
+        }
+    }
+
+    /// The first samples. They may have had a say.
+    #[must_use]
+    pub fn first(data: &Data, model: &Model, apart: bool) -> Held {
+        let to = data.1.samples().min(data.whole(few(model)));
+        Held { from: 0, to, apart, float: Vec::new() }
+    }
+
+    /// Samples that a result may be made of: those before.
+    #[must_use]
+    pub fn learned(&self, data: &Data) -> u64 {
+        if self.apart { self.from } else { data.1.samples() }
+    }
+}
+
+/// Tells how near the outputs of `found` are to those of the float network, and how much of that
+/// became integers.
+///
+/// # Errors
+/// When the conversion was cancelled.
+pub fn measure(
+    float: &Model,
+    found: &Model,
+    held: Option<&Held>,
+    cx: &mut QuantizeContext,
+) -> Outcome<()> {
+    match measured(float, found, held, cx) {
+        Ok(Ok(quality)) => cx.quality(quality),
+        Ok(Err(why)) => cx.unmeasured(why),
+        Err(found) if cx.is_stopped() => return Err(found),
+        Err(found) => {
+            let first = found.0.into_iter().next();
+            cx.unmeasured(first.map(|d| d.message).unwrap_or_default());
+        }
+    }
+    Ok(())
+}
+
+/// Tells how much of the float network became integers.
+pub fn cover(float: &Model, found: &Model, cx: &mut QuantizeContext) {
+    let ((products, weights), (left, floats)) = (weighted(float), weighted(found));
+    let quantized = products.saturating_sub(left);
+    let share = if weights > 0.0 { (1.0 - floats / weights).clamp(0.0, 1.0) } else { 0.0 };
+    cx.coverage(Coverage { products, quantized, weights: share });
+}
+
+/// On random numbers where there are no samples.
+fn measured(
+    float: &Model,
+    found: &Model,
+    held: Option<&Held>,
+    cx: &QuantizeContext,
+) -> Outcome<Result<Quality, String>> {
+    let names = output_names(float);
+    if names.is_empty() {
+        return Ok(Err("no output of the network holds real numbers".into()));
+    }
+    let drawn = match cx.calibration().is_empty() {
+        true => Some(cx.random_samples(float, few(float))?),
+        false => None,
+    };
+    let data = Data(cx, drawn.as_ref().unwrap_or(cx.calibration()), u64::MAX);
+    let first;
+    let held = match held.filter(|_| drawn.is_none()) {
+        Some(held) => held,
+        None => {
+            first = Held::first(&data, float, true);
+            &first
+        }
+    };
+    let data = Data(cx, data.1, if held.apart { held.from } else { u64::MAX });
+    let mut samples = data.batches(held.from, held.to);
+    let score = score((float, found), &mut samples, &held.float, Limits::of_floats())?;
+    let outputs: Vec<(String, f64)> =
+        names.into_iter().zip(score.each_db()).filter_map(|(n, db)| Some((n, db?))).collect();
+    if outputs.is_empty() {
+        return Ok(Err("all outputs of the float network are zero on the samples".into()));
+    }
+    let origin = match held.apart {
+        _ if drawn.is_some() => Origin::Random,
+        true => Origin::Apart,
+        false => Origin::Calibration,
+    };
+    Ok(Ok(Quality { outputs, samples: held.to - held.from, origin }))
+}
+
+/// Operators with constant weights in floating point, and how many these are.
+fn weighted(model: &Model) -> (u64, f64) {
+    let (mut count, mut elements) = (0, 0.0);
+    model.for_each_graph(|graph| {
+        for (_, node) in graph.nodes() {
+            let found = weights(graph, node);
+            count += u64::from(found > 0);
+            elements += found as f64;
+        }
+    });
+    (count, elements)
+}
+
+/// Elements of the constant weights in floating point that a node multiplies with.
+fn weights(graph: &Graph, node: &Node) -> usize {
+    let slots: &[usize] = match node.op.as_str() {
+        "Attention" | "Conv" | "ConvTranspose" => &[1],
+        "Gemm" | "MatMul" => &[0, 1],
+        "GRU" | "LSTM" | "RNN" => &[1, 2],
+        _ => return 0,
+    };
+    let constants = slots.iter().filter_map(|slot| graph.constant(node.input(*slot)?));
+    constants.filter(|w| w.dtype().is_float() && w.rank() > 1).map(Tensor::len).sum()
+}

@@ -1,0 +1,224 @@
+//! The verdict on a quantization: whether its outputs are good for something, whether much of the network was
+//! quantized, and whether the samples could tell. Quantizers measure; what that means is decided here, for all alike.
+
+use super::session::Session;
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_ir::{DataType, Graph, Model, Node, Tensor};
+use onnxd_proto::onnxd::{Quality, QuantizeLog};
+use std::collections::BTreeMap;
+
+/// Share of the weights that must be integers unless params choose nodes.
+const WEIGHTS_MIN: f64 = 0.5;
+
+/// Differences of ratios below this are not told.
+const SAME_DB: f64 = 0.05;
+
+/// Adds what params demand to what was measured, and what is wrong to the findings.
+pub(super) fn judge(session: &mut Session, log: &QuantizeLog) -> Quality {
+    let real = |key: &str| session.param("quantization", key).as_f64();
+    let quality = Quality {
+        sqnr_db_floor: real("sqnr_db_floor").unwrap_or(10.0),
+        sqnr_db_min: real("sqnr_db_min"),
+        top1_loss_max: real("top1_loss_max"),
+        meant_for: session.model().map(|model| meant_for(&model)).unwrap_or_default(),
+        ..log.quality.clone().unwrap_or_default()
+    };
+    let chosen = ["op_types", "include", "exclude"].iter().any(|key| {
+        session.param("quantization", key).as_array().is_some_and(|list| !list.is_empty())
+    });
+    let found = samples(&quality).into_iter().chain(coverage(&quality, log, chosen));
+    let found: Vec<Diagnostic> = found.chain(outputs(&quality)).collect();
+    for finding in &found {
+        session.note(finding, "error");
+    }
+    if quality.sqnr_db.is_none() {
+        let why = match quality.unmeasured.as_str() {
+            "" => "the quantizer does not measure it",
+            why => why,
+        };
+        let text = format!(
+            "how near the outputs are to those of the float network was not measured: {}",
+            shown(why)
+        );
+        let help = "Drop samples as `calib.npz`, or compare by `onnxd compare`.";
+        session.note(&Diagnostic::new(Code::QuantizationLoss, text).help(help), "warning");
+    }
+    quality
+}
+
+fn poor(text: String, help: &'static str) -> Diagnostic {
+    Diagnostic::new(Code::QuantizationPoor, text).help(help)
+}
+
+/// Samples that say nothing of the values that a network has on data.
+fn samples(quality: &Quality) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    if quality.not_finite > 0 {
+        let text = format!(
+            "{} calibration samples hold numbers that are not finite, which no range holds",
+            quality.not_finite
+        );
+        found.push(poor(text, "Look for wrong samples: NaN or infinities in the arrays."));
+    } else if quality.constant {
+        let text =
+            "all calibration samples hold one and the same number, which says nothing of data";
+        found.push(poor(text.to_owned(), "Drop samples of the data that the network will see."));
+    }
+    found
+}
+
+/// Nothing or little that became integers, unless params have `chosen` what is to.
+fn coverage(quality: &Quality, log: &QuantizeLog, chosen: bool) -> Option<Diagnostic> {
+    let products = quality.products?;
+    let help = "See the report for what stays in floating point and why, and take another \
+                `quantization.mode` or `format`.";
+    if quality.quantized == 0 && log.layers.is_empty() {
+        let why = match products {
+            0 => "the model has no operator with constant weights in floating point".to_owned(),
+            _ => most_frequent(log).unwrap_or_else(|| "the mode has no form for them".to_owned()),
+        };
+        let text = format!("nothing was quantized, of {products} operators with weights: {why}");
+        return Some(poor(text, help));
+    }
+    let little = products > 0 && quality.weights < WEIGHTS_MIN && !chosen;
+    little.then(|| {
+        let why = most_frequent(log).map(|why| format!(": {why}")).unwrap_or_default();
+        let text = format!(
+            "little was quantized: {} of {products} operators with weights, {:.1} % of the weights{why}",
+            quality.quantized,
+            quality.weights * 100.0
+        );
+        poor(text, help)
+    })
+}
+
+/// The reason why most nodes stay in floating point.
+fn most_frequent(log: &QuantizeLog) -> Option<String> {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for left in &log.left_in_float {
+        *counts.entry(&left.reason).or_default() += 1;
+    }
+    let (reason, count) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    Some(format!("{} ({count} nodes)", shown(reason)))
+}
+
+/// Outputs that keep less than the params demand.
+fn outputs(quality: &Quality) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let on = match quality.origin.as_str() {
+        "apart" => "samples kept apart",
+        "random" => "samples of random numbers",
+        _ => "of the samples that it was made of",
+    };
+    let on = format!("on {} {on}", quality.samples);
+    let help = "Look at the layers' ratios in the report, leave the worst ones in floating point \
+                (`quantization.exclude`, `sqnr_db_min`), take more samples, or `accuracy = \"auto\"`.";
+    match (quality.sqnr_db, quality.sqnr_db_min) {
+        (Some(db), Some(least)) if db < least - SAME_DB => {
+            let text = format!("the outputs reach {db:.1} dB of the {least:.1} demanded, {on}");
+            found.push(poor(text, help));
+        }
+        (Some(_), None) if quality.worst_db < quality.sqnr_db_floor - SAME_DB => {
+            let text = format!(
+                "output `{}` has {:.1} dB against the float network, {on}: below {:.1} it is good \
+                 for little",
+                shown(&quality.worst),
+                quality.worst_db,
+                quality.sqnr_db_floor
+            );
+            found.push(poor(text, help));
+        }
+        _ => {}
+    }
+    if let (Some(loss), Some(most)) = (quality.top1_loss, quality.top1_loss_max)
+        && loss > most
+    {
+        let text = format!("{loss:.2} % of the samples lose their class, of {most:.2} % that may");
+        found.push(poor(text, help));
+    }
+    found
+}
+
+/// Runtimes and processors for which a quantized model is meant.
+fn meant_for(model: &Model) -> String {
+    let (mut own, mut saturates) = (false, false);
+    model.for_each_graph(|graph| {
+        for (_, node) in graph.nodes() {
+            own |= node.domain == "com.microsoft";
+            saturates |= saturating(graph, node);
+        }
+    });
+    let runtime = if own { "ONNX Runtime" } else { "runtimes of the ONNX standard" };
+    match saturates {
+        true => format!(
+            "{runtime} on ARM and on x86-64 with VNNI; without VNNI, sums of int8 products saturate in ONNX Runtime"
+        ),
+        false => format!("{runtime} on every processor"),
+    }
+}
+
+/// Whether a node reads weights of `int8` of which two products may not fit 16 bits.
+fn saturating(graph: &Graph, node: &Node) -> bool {
+    const SAFE: i8 = 64;
+    let large = |w: &Tensor| {
+        let bytes = w.as_slice::<i8>().filter(|_| w.dtype() == DataType::Int8 && w.rank() > 1);
+        bytes.is_some_and(|all| all.iter().any(|q| !(-SAFE..=SAFE).contains(q)))
+    };
+    // They multiply with floats.
+    const OTHERS: [&str; 4] = ["Cast", "Gather", "GatherBlockQuantized", "MatMulNBits"];
+    let mut read = node.inputs.iter().flatten().filter_map(|v| graph.constant(*v));
+    !OTHERS.contains(&node.op.as_str()) && read.any(large)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_proto::onnxd::Skip;
+
+    fn good() -> Quality {
+        Quality {
+            sqnr_db: Some(30.0),
+            worst_db: 29.0,
+            worst: "y".into(),
+            samples: 4,
+            origin: "apart".into(),
+            products: Some(4),
+            quantized: 4,
+            weights: 1.0,
+            sqnr_db_floor: 10.0,
+            ..Quality::default()
+        }
+    }
+
+    fn found(quality: &Quality, chosen: bool) -> String {
+        let skip = Skip { at: "fc".into(), reason: "its weights are computed".into() };
+        let log = QuantizeLog { left_in_float: vec![skip], ..QuantizeLog::default() };
+        let all = samples(quality).into_iter().chain(coverage(quality, &log, chosen));
+        all.chain(outputs(quality)).map(|d| d.message + "; ").collect()
+    }
+
+    #[test]
+    fn what_is_poor_is_a_finding() {
+        assert_eq!(found(&good(), false), "");
+        let text = found(&Quality { worst_db: -1.4, ..good() }, false);
+        assert!(
+            text.contains("`y` has -1.4 dB") && text.contains("4 samples kept apart"),
+            "{text}"
+        );
+        let text = found(&Quality { sqnr_db_min: Some(40.0), ..good() }, false);
+        assert!(text.contains("30.0 dB of the 40.0 demanded"), "{text}");
+        // What is demanded may be below the floor.
+        let low = Quality { sqnr_db: Some(6.0), worst_db: 5.0, sqnr_db_min: Some(5.5), ..good() };
+        assert_eq!(found(&low, false), "");
+        let lost = Quality { top1_loss: Some(3.0), top1_loss_max: Some(1.0), ..good() };
+        assert!(found(&lost, false).contains("3.00 % of the samples"));
+        let text = found(&Quality { quantized: 0, weights: 0.0, ..good() }, true);
+        assert!(text.contains("nothing was quantized") && text.contains("computed"), "{text}");
+        let little = Quality { quantized: 1, weights: 0.125, ..good() };
+        assert!(found(&little, false).contains("1 of 4 operators with weights, 12.5 %"));
+        assert_eq!(found(&little, true), "");
+        let text = found(&Quality { not_finite: 8, constant: true, ..good() }, false);
+        assert!(text.contains("8 calibration samples") && !text.contains("same number"), "{text}");
+        assert!(found(&Quality { constant: true, ..good() }, false).contains("same number"));
+    }
+}

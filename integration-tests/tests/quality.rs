@@ -1,0 +1,147 @@
+//! What the verdict says of a quantized network, through the built program.
+
+use onnxd_integration_tests::{converted, folder_with};
+use onnxd_ir::{Model, Tensor, text};
+use onnxd_onnx::{WriteOptions, write_model};
+use serde_json::Value;
+use std::fs;
+use tempfile::TempDir;
+
+const NETWORK: &str = "net (float[n,2,6,6] x) => (float[n,8] y)
+<float[4,2,3,3] w1, float[4,4,3,3] w2, float[16,8] w3> {
+  c1 = Conv <pads = [1,1,1,1]> (x, w1)
+  r1 = Relu (c1)
+  c2 = Conv (r1, w2)
+  p = AveragePool <kernel_shape = [2,2], strides = [2,2]> (c2)
+  f = Flatten (p)
+  y = MatMul (f, w3)
+}";
+
+/// Numbers from -1 to 1.
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    let mut next = || {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// A folder with a network of three products, the first of which has weights times `gains`.
+fn network(gains: [f32; 4]) -> TempDir {
+    let folder = folder_with(&[
+        "libonnxd_frontend_onnx.so",
+        "libonnxd_quant_onnx.so",
+        "libonnxd_quant_inc.so",
+    ]);
+    let mut graph = text::parse_graph(NETWORK).unwrap();
+    for (seed, (name, dims)) in
+        (1u64..).zip([("w1", vec![4, 2, 3, 3]), ("w2", vec![4, 4, 3, 3]), ("w3", vec![16, 8])])
+    {
+        let v = graph.value_named(name).unwrap();
+        let mut values = numbers(dims.iter().product(), seed);
+        let each = values.len() / 4;
+        match name {
+            "w1" => values.iter_mut().enumerate().for_each(|(i, w)| *w *= gains[i / each]),
+            "w2" => values.iter_mut().enumerate().for_each(|(i, w)| *w /= gains[i / 9 % 4]),
+            _ => {}
+        }
+        graph.set_initializer(v, Some(Tensor::from_vec(dims, values)));
+    }
+    let model = Model::new(graph, 8, 17);
+    write_model(&model, &folder.path().join("net.onnx"), &WriteOptions::default()).unwrap();
+    folder
+}
+
+fn samples(folder: &TempDir, count: usize, of: impl Fn(f32) -> f32) {
+    let values = numbers(count * 72, 9).into_iter().map(of).collect::<Vec<f32>>();
+    let samples = Tensor::from_vec(vec![count, 2, 6, 6], values);
+    onnxd_arrays::write(&folder.path().join("calib.npz"), &vec![("x".into(), samples)]).unwrap();
+}
+
+/// Exit status, findings and quality of a quantization.
+fn quantized(folder: &TempDir, data: bool, sets: &[&str]) -> (i32, String, Value) {
+    let files = if data { &["net.onnx", "calib.npz"][..] } else { &["net.onnx"] };
+    let sets: Vec<String> = sets.iter().map(|set| format!("quantization.{set}")).collect();
+    let mut sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+    sets.push("passes.profile=none");
+    let (status, stderr, report) = converted(folder.path(), "out", files, &sets);
+    assert!(report.is_object(), "{stderr}");
+    let all = report["diagnostics"].as_array().unwrap();
+    let found = all.iter().filter(|d| d["code"] == "N0606");
+    let text = found.map(|d| format!("{}; ", d["message"].as_str().unwrap())).collect();
+    (status, text, report["quantization"]["quality"].clone())
+}
+
+#[test]
+fn the_whole_network_is_measured_on_samples_kept_apart() {
+    let folder = network([1.0; 4]);
+    samples(&folder, 32, |x| x);
+    for way in [
+        &["format=QDQ"][..],
+        &["format=QLinear"],
+        &["format=inc-qdq"],
+        &["format=QDQ", "mode=dynamic"],
+        &["format=QDQ", "accuracy=auto"],
+        &["format=QDQ", "sqnr_db_min=30"],
+    ] {
+        let (status, found, quality) = quantized(&folder, true, way);
+        assert_eq!((status, found.as_str()), (0, ""), "{way:?}");
+        assert_eq!(quality["origin"], "apart", "{way:?}: {quality}");
+        assert!(quality["sqnr_db"].as_f64().unwrap() > 25.0, "{way:?}: {quality}");
+        assert_eq!(
+            (&quality["products"], &quality["weights"]),
+            (&3.into(), &1.0.into()),
+            "{way:?}"
+        );
+        let receipt = fs::read_to_string(folder.path().join("out/receipt.txt")).unwrap();
+        assert!(receipt.contains("samples kept apart"), "{receipt}");
+        let processors = ["on every processor", "with VNNI"];
+        assert!(receipt.contains(processors[usize::from(way[0] == "format=inc-qdq")]), "{receipt}");
+    }
+    let (_, _, quality) = quantized(&folder, false, &["format=QDQ", "mode=dynamic"]);
+    assert_eq!(quality["origin"], "random", "{quality}");
+    samples(&folder, 8, |x| x);
+    let (_, _, quality) = quantized(&folder, true, &["format=QDQ"]);
+    assert_eq!((&quality["origin"], &quality["samples"]), (&"calibration".into(), &8.into()));
+}
+
+#[test]
+fn what_is_good_for_little_is_a_finding() {
+    let folder = network([1.0; 4]);
+    samples(&folder, 32, |x| x);
+    for (way, why) in [
+        (&["format=QDQ", "sqnr_db_floor=200"][..], "below 200.0"),
+        (&["format=QDQ", "sqnr_db_min=300"], "nothing was quantized"),
+        (&["format=QDQ", "exclude=[\"*\"]"], "nothing was quantized"),
+        (&["format=QLinear", "mode=weight_only"], "1 of 3 operators with weights"),
+        (&["format=inc-qdq", "mode=dynamic"], "1 of 3 operators with weights"),
+    ] {
+        let (status, found, _) = quantized(&folder, true, way);
+        assert!(status == 1 && found.contains(why), "{way:?}: {status} {found}");
+    }
+    for (of, why) in [
+        (&(|_| f32::NAN) as &dyn Fn(f32) -> f32, "32 calibration samples"),
+        (&|_| 0.0, "one and the same number"),
+    ] {
+        samples(&folder, 32, of);
+        let (status, found, quality) = quantized(&folder, true, &["format=QDQ"]);
+        assert!(status == 1 && found.contains(why), "{status} {found} {quality}");
+    }
+}
+
+#[test]
+fn the_operation_that_ruins_outputs_stays_in_float() {
+    // One scale for all weights leaves the channels that count without integers.
+    let folder = network([1.0, 4000.0, 4000.0, 4000.0]);
+    let way = ["format=QDQ", "mode=dynamic", "per_channel=false"];
+    let (status, found, quality) = quantized(&folder, false, &way);
+    assert_eq!((status, found.as_str()), (0, ""), "{quality}");
+    assert!(quality["sqnr_db"].as_f64().unwrap() >= 10.0, "{quality}");
+    assert_eq!(quality["quantized"], 2, "{quality}");
+    let (status, found, quality) =
+        quantized(&folder, false, &[&way[..], &["sqnr_db_floor=-300"]].concat());
+    assert_eq!((status, found.as_str(), &quality["quantized"]), (0, "", &3.into()));
+    assert!(quality["sqnr_db"].as_f64().unwrap() < 10.0, "{quality}");
+}
