@@ -241,6 +241,13 @@ fn one_inbox_has_one_daemon_at_a_time() {
     }
     (0..12).for_each(|n| drop(site.wait_for(&format!("net{n}"), "succeeded")));
     assert!(other.jobs().is_empty(), "nobody's drops");
+    let mut third = Site::new();
+    third.set("INTAKE_INBOX", &site.inbox().display().to_string());
+    assert_eq!(
+        third.run(&["once"]).0,
+        1,
+        "it does not wait for ever, and does not say that all is done"
+    );
     stop(first);
     drop_model(&site, "late.onnx", "late");
     other.wait_for("late", "succeeded");

@@ -51,7 +51,8 @@ impl Place {
         let Some(now) = fs::read(MOUNTS).ok().and_then(|list| mount_of(&self.inbox, &list)) else {
             return Ok(());
         };
-        let before = fs::read(memory).ok().and_then(|text| remembered(&text, &self.inbox));
+        let written = fs::read(memory).unwrap_or_default();
+        let before = remembered(&written, &self.inbox);
         if let Some(before) = before.filter(|before| is_missing(before, &now)) {
             return Err(format!(
                 "the file system at {} is not mounted, and the folder {} in its place is not the \
@@ -62,10 +63,10 @@ impl Place {
             ));
         }
         let text = [self.inbox.as_os_str().as_bytes(), b"\0", now.as_os_str().as_bytes()].concat();
-        // Without it an inbox that is not mounted looks empty after the next start.
-        if let Err(e) = fs::write(memory, text) {
-            let file = memory.display();
-            return Err(format!("{file}, which remembers its file system, cannot be written: {e}"));
+        if text != written {
+            let new = memory.with_extension("new");
+            // On a full disk the next start, or the next mount, remembers it.
+            let _ = fs::write(&new, text).and_then(|()| fs::rename(&new, memory));
         }
         Ok(())
     }

@@ -3,8 +3,8 @@
 //! ```text
 //! Launcher -> Plugins -> Submission -> (probe) -> Order -> Attempt -> Outcome -> publish
 //! ```
-//! Everything that runs foreign code happens in a confined child; this process reads names, params
-//! and messages only.
+//! Everything that runs foreign code happens in a confined child; this process reads names, params,
+//! messages, and as much of a file as tells its format.
 
 pub(crate) mod attempt;
 pub(crate) mod files;

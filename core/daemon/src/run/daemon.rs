@@ -209,6 +209,8 @@ impl Daemon {
         }
         let stuck = if self.disk_low.is_some() {
             "there is too little disk space"
+        } else if self.is_offline() {
+            "the inbox is offline"
         } else if self.waits_for_outbox() {
             "results cannot be brought to the outbox"
         } else {
@@ -320,7 +322,16 @@ impl Daemon {
     fn is_idle(&self) -> bool {
         let Some(watched) = &self.around.watched else { return false };
         let inbox = watched.status.get();
-        self.is_finished() && self.book.live() == 0 && inbox.scans > 0 && inbox.is_quiet()
+        let seen = inbox.scans > 0 && inbox.offline.is_none();
+        self.is_finished() && self.book.live() == 0 && seen && inbox.is_quiet()
+    }
+
+    /// The inbox cannot be looked into, and that was not the remains of a killed daemon.
+    fn is_offline(&self) -> bool {
+        const LOOKS: u64 = 3;
+        let inbox = self.around.watched.as_ref().map(|watched| watched.status.get());
+        inbox.is_some_and(|inbox| inbox.offline.is_some() && inbox.scans >= LOOKS)
+            && self.book.live() == 0
     }
 
     /// No other thread works for a job.

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::Diagnostic;
-use onnxd_jobs::StoreError;
+use onnxd_jobs::{StoreError, is_finished};
 
 use super::book::Book;
 use super::daemon::{Daemon, Halt, Turn};
 use super::event::Event;
+use super::owners::Owner;
 
 /// First and longest wait before a refused change is tried again.
 const AGAIN_MIN: Duration = Duration::from_secs(1);
@@ -123,8 +124,15 @@ impl Daemon {
         let repairs = self.store.mend()?;
         repairs.iter().for_each(|repair| tracing::warn!(repair, "store"));
         self.book = Book::default();
-        self.store.scan(None)?.iter().for_each(|job| self.book.note(None, job));
+        let jobs = self.store.scan(None)?;
+        jobs.iter().for_each(|job| self.book.note(None, job));
         self.refused.closed = false;
+        // Jobs that were finished by the change that failed: their originals are still here.
+        for job in jobs.iter().filter(|job| is_finished(job.state())) {
+            if self.owner(&job.id, job.state()) == Some(Owner::Person) {
+                self.recover(job)?;
+            }
+        }
         Ok(())
     }
 

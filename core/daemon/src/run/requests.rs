@@ -99,6 +99,9 @@ impl Daemon {
 
     /// What the job's worker is about; a cancelled job is only cancelled once that has ended.
     fn now_doing(&self, job: &Job) -> Option<&str> {
+        if let Some(waiting) = self.unpublished.get(&job.id) {
+            return Some(&waiting.why);
+        }
         let running = self.running.get(&job.id)?;
         Some(if is_finished(job.state()) { "cancelling" } else { &running.stage })
     }
