@@ -163,3 +163,21 @@ fn the_manual_installs_every_plugin() {
     let missing: Vec<_> = shipped.iter().filter(|library| !fits(library)).collect();
     assert!(missing.is_empty(), "the manual's table lacks {missing:?}");
 }
+
+#[test]
+fn components_of_every_kind_are_put_through_cases() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, least) in [
+        ("libonnxd_frontend_onnx.so", 6),
+        ("libonnxd_quant_n2d2.so", 6),
+        ("libonnxd_quant_onnx.so", 9),
+        ("libonnxd_quant_inc.so", 9),
+    ] {
+        let mut run = command(folder.path());
+        let output = run.args(["plugins", "check"]).arg(library(name)).output().unwrap();
+        let (status, stderr) = outcome(&output);
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(status, 0, "{told}{stderr}");
+        assert_eq!(told.matches("pass  ").count(), least, "{told}");
+    }
+}

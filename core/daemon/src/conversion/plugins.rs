@@ -13,8 +13,8 @@ use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// For a library to be opened and to say what it is.
-const INSPECT_LIMIT: Duration = Duration::from_secs(2);
+/// For a library to be opened and to say what it is; a busy machine takes its time.
+const INSPECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// All plugins that were found, and what became of each.
 #[derive(Clone, Debug, Default)]

@@ -3,6 +3,7 @@
 //! The process confines itself like a worker, does one thing with the library, and says in one line
 //! what it saw. A crash or a hang is seen by whoever started it.
 
+use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_plugin_host::call::{self, CallError, PassCall};
 use onnxd_plugin_host::{JobContext, Library, TensorTable};
 use onnxd_proto::onnx::{
@@ -52,6 +53,7 @@ impl Case {
             "pass" => {
                 &[Case::UnknownComponent, Case::GarbageGraph, Case::TruncatedGraph, Case::SameBytes]
             }
+            "quantizer" => &[Case::UnknownComponent, Case::GarbageGraph, Case::TruncatedGraph],
             _ => &[],
         }
     }
@@ -122,27 +124,34 @@ impl Conformance {
         let library = Library::open(self.library.as_ref()).map_err(|e| e.message)?;
         match self.case {
             Case::UnknownComponent if self.kind == "frontend" => {
-                refused(call::probe(&library, "no-such-component", &mut self.context()))
+                let probed = call::probe(&library, "no-such-component", &mut self.context());
+                refused(probed.map(|_| ()))
             }
-            Case::UnknownComponent => {
-                refused(passed(&library, "no-such-component", graph(), &mut self.context()))
-            }
+            Case::UnknownComponent => refused(self.given(&library, "no-such-component", graph())),
             Case::GarbageNetwork => refused(self.import(&library)),
-            Case::EmptyNetwork => Ok(match self.import(&library) {
-                Ok(_) => "an empty file is a network".to_owned(),
-                Err(why) => said(&why),
-            }),
+            Case::EmptyNetwork => match self.import(&library) {
+                Ok(_) => Ok("an empty file is a network".to_owned()),
+                answer => refused(answer),
+            },
             Case::GarbageGraph => {
-                let garbage = Bytes::from(garbage());
-                refused(passed(&library, &self.component, garbage, &mut self.context()))
+                refused(self.given(&library, &self.component, Bytes::from(garbage())))
             }
             Case::TruncatedGraph => {
                 let graph = graph();
-                let short = graph.slice(..graph.len() - 3);
-                refused(passed(&library, &self.component, short, &mut self.context()))
+                refused(self.given(&library, &self.component, graph.slice(..graph.len() - 3)))
             }
             Case::SameBytes => self.same_bytes(&library),
         }
+    }
+
+    /// What a pass or a quantizer makes of a graph.
+    fn given(&self, library: &Library, component: &str, graph: Bytes) -> Result<(), CallError> {
+        let mut context = self.context();
+        if self.kind == "quantizer" {
+            context.set_graph(graph);
+            return call::quantize(library, component, &mut context).map(|_| ());
+        }
+        passed(library, component, graph, &mut context).map(|_| ())
     }
 
     /// Probes and, unless the front-end declines, imports.
@@ -150,8 +159,7 @@ impl Conformance {
         let mut context = self.context();
         let probe = call::probe(library, &self.component, &mut context)?;
         if probe.level() == ClaimLevel::ClaimNo {
-            let declined = onnxd_diagnostics::Code::NoFrontend;
-            return Err(onnxd_diagnostics::Diagnostic::new(declined, probe.reason).into());
+            return Err(Diagnostic::new(Code::NoFrontend, probe.reason).into());
         }
         call::import(library, &self.component, &mut context).map(|_| ())
     }
@@ -191,11 +199,18 @@ fn passed(
     call::run_passes(library, &[pass], u64::MAX, context).map(|done| done.model)
 }
 
-fn refused<T>(answer: Result<T, CallError>) -> Result<String, String> {
+/// A refusal passes; a panic is none, and neither is an answer.
+fn refused(answer: Result<(), CallError>) -> Result<String, String> {
     match answer {
-        Ok(_) => Err("it was accepted".to_owned()),
+        Ok(()) => Err("it was accepted".to_owned()),
+        Err(why) if is_panic(&why) => Err(said(&why)),
         Err(why) => Ok(said(&why)),
     }
+}
+
+fn is_panic(why: &CallError) -> bool {
+    let panicked = Code::PluginPanicked.as_str();
+    matches!(why, CallError::Failed(found) if found.0.iter().any(|d| d.code == panicked))
 }
 
 fn said(why: &CallError) -> String {
@@ -245,4 +260,17 @@ fn graph() -> Bytes {
         ..ModelProto::default()
     };
     model.encode_to_vec().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_no_refusal() {
+        let failed = |code| Err(CallError::from(Diagnostic::new(code, "why")));
+        assert!(refused(failed(Code::SourceSyntax)).is_ok());
+        assert!(refused(failed(Code::PluginPanicked)).unwrap_err().contains("N0402"));
+        assert!(refused(Ok(())).is_err());
+    }
 }
