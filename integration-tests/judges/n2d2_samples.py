@@ -252,13 +252,6 @@ class Sample:
         self.row["int8"] = "WRONG"
         ratios = self.ratios(tuned, path, feeds)
         self.row["dB"] = ",".join(f"{r:.0f}" for r in ratios)
-        with open(self.path("int8/report.json"), encoding="utf-8") as file:
-            warned = any("tight_branches" in d["message"] for d in json.load(file)["diagnostics"])
-        if warned:
-            tight = "quantization.n2d2.tight_branches=true"
-            path, _ = convert(self.onnxd, self.drop, self.path("tight"), "nbbits=8", tight)
-            ratios = self.ratios(tuned, path, feeds)
-            self.row["dB"] += "|" + ",".join(f"{r:.0f}" for r in ratios)
         if min(ratios) < NOISE_MAX_DB:
             raise Wrong(f"the integers have {min(ratios):.1f} dB")
         self.row["int8"] = "ok"

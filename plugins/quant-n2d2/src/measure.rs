@@ -198,3 +198,19 @@ fn held_in(held: DataType, dims: &[usize], values: Vec<f32>) -> Tensor {
         _ => Tensor::from_vec(dims, values),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_saturates_is_a_share_of_all_values() {
+        let mut beyond = Beyond::default();
+        beyond.see(&[0.0, 1.0, 1.5, -0.5], (-0.1, 1.1));
+        beyond.see(&[0.5, 2.0, 0.5, 0.5], (-0.1, 1.1));
+        assert_eq!((beyond.farthest, beyond.share()), (Some(2.0), 37.5));
+        let mut none = Beyond::default();
+        none.see(&[0.0, 1.0], (0.0, 1.0));
+        assert_eq!((none.farthest, none.share()), (None, 0.0));
+    }
+}
