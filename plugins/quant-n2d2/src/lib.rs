@@ -184,13 +184,20 @@ fn assemble(
             }
         });
         let branches = edges.collect::<Result<_, _>>()?;
+        let own = output(signs.cells[at], scales.steps[at]);
+        let is_real = network.is_read_as_real(at);
         let mut gains = scales.gains[at].clone();
         let rescale = match &scales.factors[at] {
             None => None,
             Some(factors) => {
-                let weighted = gains.is_some();
-                let mode = if weighted { options.rescaling } else { scales.edge_mode() };
-                let found = approximated(cell, factors, mode, &mut remarks)?;
+                let mode = match gains {
+                    _ if is_real => Rescaling::FloatingPoint,
+                    Some(_) => options.rescaling,
+                    None => scales.edge_mode(),
+                };
+                let step = if is_real { own.scale } else { 1.0 };
+                let factors: Vec<f64> = factors.iter().map(|f| f * step).collect();
+                let found = approximated(cell, &factors, mode, &mut remarks)?;
                 if let Some(gains) = &mut gains {
                     gains.widen(&found.gains);
                 }
@@ -205,7 +212,7 @@ fn assemble(
             integers,
             branches,
             rescale,
-            output: (!leaves).then(|| output(signs.cells[at], scales.steps[at])),
+            output: (!leaves && !is_real).then_some(own),
             threshold: Threshold { min, max, threshold: thresholds[at] },
         });
     }
