@@ -122,7 +122,7 @@ pub(crate) fn whole(
         Ok((samples, integers))
     });
     let stop = || cx.is_stopped();
-    let limits = Limits { stop: Some(&stop), ..Limits::default() };
+    let limits = Limits { stop: Some(&stop), at_once_max: 1, ..Limits::default() };
     let found = agreements(&Builtin, (float, integer), &pairs, &mut both, (&[], limits))?;
     let named = values.iter().zip(&found).filter(|(_, seen)| seen.signal > 0.0);
     let named = named.filter_map(|(v, seen)| Some((float.graph[*v].name.clone(), seen.sqnr_db()?)));
