@@ -31,13 +31,14 @@ fn main() {
 }
 
 fn all() {
-    let tests: [(&str, fn()); 11] = [
+    let tests: [(&str, fn()); 12] = [
         ("what_a_worker_may_not_do", what_a_worker_may_not_do),
         ("limits_hold", limits_hold),
         ("success_needs_a_result", success_needs_a_result),
         ("every_crash_is_attributed", every_crash_is_attributed),
         ("a_hanging_worker_is_stopped_in_time", a_hanging_worker_is_stopped_in_time),
         ("nonsense_on_the_link_ends_the_worker", nonsense_on_the_link_ends_the_worker),
+        ("floods_of_messages_are_held_back", floods_are_held_back),
         ("standard_error_is_bounded", standard_error_is_bounded),
         ("a_worker_is_stopped_on_request", a_worker_is_stopped_on_request),
         ("a_worker_outlives_the_thread_that_started_it", outlives_the_thread),
@@ -188,6 +189,23 @@ fn nonsense_on_the_link_ends_the_worker() {
     let one = only(&Place::new().run("nonsense", usual()));
     assert_eq!(one.code, "N0903");
     assert!(one.message.contains("the connection broke"), "{one}");
+}
+
+fn floods_are_held_back() {
+    let (mut lines, mut stages, mut progress, mut last) = (0, 0, 0, String::new());
+    let outcome = Place::new().start("floods", usual()).follow(|event| match &event.what {
+        Some(Event::Log(line)) => {
+            lines += 1;
+            last.clone_from(&line.text);
+        }
+        Some(Event::Stage(_)) => stages += 1,
+        Some(Event::Progress(_)) => progress += 1,
+        _ => {}
+    });
+    assert!(conclude(&outcome).is_ok(), "{outcome:?}");
+    // Of 20,000 each, sent within some seconds.
+    assert!(lines <= 2002 && stages < 10_000 && progress < 10_000, "{lines} {stages} {progress}");
+    assert!(last.contains("of this worker's log were dropped"), "{last}");
 }
 
 fn standard_error_is_bounded() {

@@ -5,6 +5,7 @@
 
 pub mod landlock;
 pub mod limits;
+pub mod meter;
 pub mod outcome;
 pub mod parent;
 pub mod seccomp;

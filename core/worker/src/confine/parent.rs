@@ -3,6 +3,7 @@
 //! Whatever runs in a worker may crash, hang, lie, or leave the connection open, so each wait here
 //! has an end as soon as the request has a time limit, and memory is bounded.
 
+use super::meter::{Meter, Window};
 use super::outcome::{End, Exit, Outcome};
 use super::{Mode, SUBCOMMAND};
 use crate::link::Link;
@@ -27,6 +28,8 @@ use std::time::{Duration, Instant};
 
 /// What is kept of a worker's standard error: its end, in bytes.
 pub const STDERR_BYTES_MAX: usize = 16 * 1024;
+/// What is read of it in a second; the worker waits meanwhile.
+const STDERR_BYTES_PER_SECOND: u64 = 16 << 20;
 /// Between the polite and the final signal.
 pub const GRACE: Duration = Duration::from_secs(2);
 /// For one message to arrive completely, and for a request to be taken.
@@ -125,19 +128,25 @@ impl WorkerProcess {
     /// by a [`Killer`], or because it sent nonsense. Blocks.
     #[must_use]
     pub fn follow(mut self, mut on_event: impl FnMut(&WorkerEvent)) -> Outcome {
-        let (mut stage, mut answer) = (None, None);
+        let (mut stage, mut answer, mut meter) = (None, None, Meter::default());
         let whole = (self.deadline, self.wall_ms);
         let end = loop {
             let event = match self.next() {
                 Ok(event) => event,
                 Err(end) => break end,
             };
-            on_event(&event);
+            if meter.admits(&event, Instant::now()) {
+                on_event(&event);
+            }
+            self.pause(meter.pause(Instant::now()));
             if let Some(Event::Stage(started)) = &event.what {
                 (self.deadline, self.wall_ms) = limited(whole, &started.stage);
             }
             note(event, &mut stage, &mut answer);
         };
+        if let Some(line) = meter.dropped() {
+            on_event(&line);
+        }
         let exit = self.exit(&end);
         Outcome {
             exit,
@@ -170,6 +179,12 @@ impl WorkerProcess {
                 _ => broken(e),
             }),
         }
+    }
+
+    /// Lets a worker wait that sends faster than is read, until the deadline at most.
+    fn pause(&self, pause: Duration) {
+        let left = self.deadline.map(|d| d.saturating_duration_since(Instant::now()));
+        std::thread::sleep(left.map_or(pause, |left| left.min(pause)));
     }
 
     fn is_late(&self) -> bool {
@@ -320,12 +335,14 @@ impl Tail {
         let target = Arc::clone(&bytes);
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            let mut stream = stream;
+            let (mut stream, mut read) = (stream, Window::default());
             while let Some(Ok(n @ 1..)) = stream.as_mut().map(|s| s.read(&mut buffer)) {
                 let mut tail = target.lock().unwrap_or_else(PoisonError::into_inner);
                 tail.extend(&buffer[..n]);
                 let surplus = tail.len().saturating_sub(STDERR_BYTES_MAX);
                 tail.drain(..surplus);
+                drop(tail);
+                std::thread::sleep(read.pause(n as u64, STDERR_BYTES_PER_SECOND, Instant::now()));
             }
             // Nobody listens any more if the worker was dropped.
             let _ = finished.send(());

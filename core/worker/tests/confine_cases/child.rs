@@ -1,7 +1,10 @@
 //! The worker's side: each case tries something from inside the confinement.
 
 use super::{Event, MEMORY_BYTES, What, stage};
-use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, Diagnostic, Diagnostics, WorkerEvent};
+use onnxd_proto::onnxd::{
+    ConvertRequest, ConvertResult, Diagnostic, Diagnostics, LogLine, Progress, StageStarted,
+    WorkerEvent,
+};
 use onnxd_worker::confine::start;
 use onnxd_worker::link::Link;
 use rustix::process::{Resource, Rlimit, Signal, getpid, getppid, kill_process, setrlimit};
@@ -54,6 +57,7 @@ fn case(convert: &ConvertRequest, link: &mut Link) -> std::result::Result<(), St
         },
         "closes_and_sleeps" => closes_and_sleeps(link),
         "nonsense" => nonsense(link),
+        "floods" => floods(link),
         "chatter" => {
             eprintln!("{}", "x".repeat(100_000));
             eprintln!("last line");
@@ -198,6 +202,19 @@ fn nonsense(link: &mut Link) -> std::result::Result<(), String> {
     loop {
         thread::sleep(Duration::from_secs(1));
     }
+}
+
+fn floods(link: &mut Link) -> std::result::Result<(), String> {
+    for i in 0..20_000 {
+        let text = format!("line {i}");
+        let line = LogLine { text, ..Default::default() };
+        let started = StageStarted { stage: format!("stage {i}"), ..Default::default() };
+        let progress = Event::Progress(Progress { done: i, total: 0 });
+        for what in [Event::Log(line), Event::Stage(started), progress] {
+            link.send(&WorkerEvent { what: Some(what) }).map_err(|e| e.to_string())?;
+        }
+    }
+    Ok(())
 }
 
 fn duplicate(link: &Link) -> std::result::Result<std::os::unix::net::UnixStream, String> {
