@@ -6,6 +6,8 @@ mod stream;
 
 pub use stream::{Rows, Stored, is_stored, stored};
 
+use stream::Unpacked;
+
 use npy::{encoded, header, read_npy};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::{Model, Tensor};
@@ -45,6 +47,7 @@ pub fn read(path: &Path) -> Result<Arrays, Diagnostic> {
         return Err(bad(path, format!("more than {ARRAYS_MAX} arrays")));
     }
     let mut arrays = Vec::with_capacity(archive.len());
+    let mut unpacked = Unpacked::of(size);
     let mut left = ARRAYS_BYTES_MAX;
     for i in 0..archive.len() {
         let mut entry = archive.by_index(i).map_err(|e| bad(path, e))?;
@@ -53,6 +56,7 @@ pub fn read(path: &Path) -> Result<Arrays, Diagnostic> {
         let size = entry.size();
         let much = || bad(path, format!("more than {ARRAYS_BYTES_MAX} bytes of arrays"));
         left = left.checked_sub(size).ok_or_else(much)?;
+        unpacked.add(size).map_err(|e| bad(path, e))?;
         let tensor = read_npy(&mut entry, size)
             .map_err(|e| bad(path, format!("array `{}`: {e}", shown(&name))))?;
         arrays.push((name, tensor));
@@ -215,6 +219,27 @@ mod tests {
         assert_eq!(rows(idx(8, &[3, 5, 0], &[])).unwrap().len(), 2);
         let why = rows(idx(8, &[0x2a00_0000, 40, 0], &[])).unwrap_err();
         assert!(why.contains("without elements"), "{why}");
+    }
+
+    #[test]
+    fn archives_whose_arrays_blow_up_together_are_refused() {
+        let options = zip::write::SimpleFileOptions::default()
+            .compression_method(zip::CompressionMethod::Deflated);
+        let mut archive = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+        for i in 0..5 {
+            archive.start_file(format!("{i}.npy"), options).unwrap();
+            archive.write_all(&header("|u1", &[60 << 20])).unwrap();
+            archive.write_all(&vec![0; 60 << 20]).unwrap();
+        }
+        let bytes = archive.finish().unwrap().into_inner();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npz");
+        std::fs::write(&path, &bytes).unwrap();
+        let words = "bytes unpacked, the limit of a file of this size";
+        let why = stored(&bytes.into(), "a").unwrap_err();
+        assert!(why.contains(words), "{why}");
+        let one = read(&path).unwrap_err();
+        assert!(one.code == "N0508" && one.message.contains(words), "{one}");
     }
 
     #[test]

@@ -93,7 +93,42 @@ pub fn stored(bytes: &Bytes, stem: &str) -> Result<Vec<Stored>, String> {
     if archive.len() > ARRAYS_MAX {
         return Err(format!("more than {ARRAYS_MAX} arrays"));
     }
-    (0..archive.len()).map(|i| entry(&mut archive, i, bytes)).collect()
+    let mut unpacked = Unpacked::of(bytes.len() as u64);
+    let mut arrays = Vec::with_capacity(archive.len());
+    for i in 0..archive.len() {
+        let array = entry(&mut archive, i, bytes)?;
+        unpacked.add(array.layout.bytes()?)?;
+        arrays.push(array);
+    }
+    Ok(arrays)
+}
+
+/// Bytes up to which all arrays of an archive may unpack from any number of bytes.
+const ARCHIVE_BYTES_FREE: u64 = 256 << 20;
+
+/// What the arrays of an archive take, summed up: one part of a file can be told to be many arrays.
+pub(crate) struct Unpacked {
+    left: u64,
+    max: u64,
+}
+
+impl Unpacked {
+    /// For a file of so many bytes.
+    pub(crate) fn of(file_bytes: u64) -> Unpacked {
+        let max = file_bytes.saturating_mul(UNPACKED_RATIO_MAX).max(ARCHIVE_BYTES_FREE);
+        Unpacked { left: max, max }
+    }
+
+    /// Takes the bytes of one more array.
+    pub(crate) fn add(&mut self, bytes: u64) -> Result<(), String> {
+        self.left = self.left.checked_sub(bytes).ok_or_else(|| {
+            format!(
+                "its arrays take more than {} bytes unpacked, the limit of a file of this size",
+                self.max
+            )
+        })?;
+        Ok(())
+    }
 }
 
 fn entry(

@@ -14,6 +14,8 @@ const STRUCTURE_BYTES_MAX: usize = 1 << 30;
 /// Local functions. Each is a graph with tables of its own, which take far more than the function's
 /// message; exporters write some thousands.
 const FUNCTIONS_MAX: usize = 100_000;
+/// Nodes of all graphs and functions together; large language models have some 10,000.
+const NODES_MAX: usize = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
@@ -92,11 +94,12 @@ struct Walk<'a> {
     bytes: &'a [u8],
     structure_bytes: usize,
     functions: usize,
+    nodes: usize,
 }
 
 impl<'a> Walk<'a> {
     fn new(bytes: &'a [u8]) -> Walk<'a> {
-        Walk { bytes, structure_bytes: 0, functions: 0 }
+        Walk { bytes, structure_bytes: 0, functions: 0, nodes: 0 }
     }
 }
 
@@ -159,6 +162,10 @@ impl Walk<'_> {
         self.functions += usize::from(kind == Function);
         if self.functions > FUNCTIONS_MAX {
             return Err(limit(start, &format!("more than {FUNCTIONS_MAX} local functions")));
+        }
+        self.nodes += usize::from(kind == Node);
+        if self.nodes > NODES_MAX {
+            return Err(limit(start, &format!("more than {NODES_MAX} nodes")));
         }
         let mut at = start;
         while at < end {
@@ -292,8 +299,17 @@ mod tests {
 
     #[test]
     fn small_files_cannot_demand_unbounded_memory() {
-        let nodes = [0x0a, 0].repeat(STRUCTURE_BYTES_MAX / size_of::<onnx::NodeProto>() + 1);
-        assert_eq!(check(&model(&nodes)).unwrap_err().code, "N0213");
+        let infos = [0x5a, 0].repeat(STRUCTURE_BYTES_MAX / size_of::<onnx::ValueInfoProto>() + 1);
+        assert_eq!(check(&model(&infos)).unwrap_err().code, "N0213");
+    }
+
+    #[test]
+    fn nodes_are_limited() {
+        let nodes = |count| model(&[0x0a, 0].repeat(count));
+        assert_eq!(check(&nodes(NODES_MAX)), Ok(()));
+        let found = check(&nodes(NODES_MAX + 1)).unwrap_err();
+        assert_eq!(found.code, "N0213");
+        assert!(found.message.contains("1000000 nodes"), "{}", found.message);
     }
 
     #[test]
