@@ -259,3 +259,56 @@ fn nothing_to_convert() {
     let (status, stderr) = outcome(&run.output().unwrap());
     assert_eq!(status, 2, "{stderr}");
 }
+
+/// A gigabyte that takes a megabyte, as samples: refused before it is read, as a fault of the file.
+#[test]
+fn samples_that_unpack_to_absurd_sizes() {
+    const ROWS: u32 = 1 << 26;
+    let graph = text::parse_graph(
+        "g (float[n,4] x) => (float[n,2] y) <float[4,2] w = {1, 2, 3, 4, 5, 6, 7, 8}> { y = MatMul (x, w) }",
+    );
+    let model = encoded(&Model::new(graph.unwrap(), 8, 17));
+    let params = b"[quantization]\nformat = \"QDQ\"\n";
+    let mut idx = vec![0, 0, 0x0d, 2];
+    idx.extend([ROWS, 4].iter().flat_map(|n| n.to_be_bytes()));
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packer, &idx).unwrap();
+    for _ in 0..64 {
+        std::io::Write::write_all(&mut packer, &[0; 1 << 20]).unwrap();
+    }
+    let bomb = packer.finish().unwrap();
+    let files: [(&str, &[u8]); 3] =
+        [("m.onnx", &model), ("params.toml", params), ("calib/x.idx.gz", &bomb)];
+    assert_refused("a bomb of samples", &files, &["N0508", "N0219", "N0213"], "unpacked");
+}
+
+#[test]
+fn more_functions_than_any_network_has() {
+    let mut bytes = encoded(&small_model());
+    bytes.extend([0xca, 0x01, 0].repeat(3_000_000));
+    assert_refused("three million functions", &[("m.onnx", &bytes)], &["N0213"], "functions");
+}
+
+/// Constants in a branch that double 25 times: the result stays small.
+#[test]
+fn constants_that_double() {
+    let chain: Vec<String> =
+        (0..25).map(|i| format!("a{} = Concat <axis = 0> (a{i}, a{i})", i + 1)).collect();
+    let graph = format!(
+        "g (float[2] x) => (float[2] y) <bool c = {{1}}>
+         {{ s = If (c) <then_branch = t () => (float z) <float[2] a0 = {{1, 2}}>
+              {{ {} z = ReduceSum <keepdims = 0> (a25) }},
+            else_branch = e () => (float w) <float w0 = {{1}}> {{ w = Identity (w0) }}>
+            y = Add (x, s) }}",
+        chain.join(" ")
+    );
+    let graph = text::parse_graph(&graph).unwrap_or_else(|d| panic!("{d}"));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("m.onnx"), encoded(&Model::new(graph, 8, 17))).unwrap();
+    let mut run = command(folder.path());
+    run.arg("convert").arg(folder.path().join("m.onnx")).arg("--out").arg(folder.path().join("o"));
+    let (status, stderr) = outcome(&run.output().unwrap());
+    assert!(status <= 1, "{stderr}");
+    let bytes = std::fs::metadata(folder.path().join("o/model.onnx")).unwrap().len();
+    assert!(bytes < 1 << 20, "{bytes} bytes of model");
+}
