@@ -63,7 +63,9 @@ fn non_max_suppression(call: &Call) -> Outcome<Vec<Tensor>> {
         let areas = &areas[image * count..(image + 1) * count];
         let mut order: Vec<usize> =
             (0..count).filter(|i| score_min.is_none_or(|min| row[*i] > min)).collect();
-        order.sort_by(|i, j| row[*j].total_cmp(&row[*i]));
+        // Of equal scores, zeros of both signs among them, the first box comes first.
+        let score = |i: &usize| row[*i] + 0.0;
+        order.sort_by(|i, j| score(j).total_cmp(&score(i)));
         let mut chosen: Vec<usize> = Vec::new();
         for i in order {
             if chosen.len() >= chosen_max {
@@ -102,6 +104,17 @@ mod tests {
         assert_eq!(chosen(3, 0.4), [0, 0, 3, 0, 0, 0]);
         assert_eq!(chosen(1, 0.0), [0, 0, 3]);
         assert!(chosen(0, 0.0).is_empty());
+    }
+
+    /// As in ONNX Runtime.
+    #[test]
+    fn of_equal_scores_the_first_box_wins() {
+        let boxes: Vec<f32> = (0..4).flat_map(|i| [0.0, i as f32, 1.0, i as f32 + 0.9]).collect();
+        let boxes = Tensor::from_vec(vec![1, 4, 4], boxes);
+        let scores = Tensor::from_vec(vec![1, 1, 4], vec![-0.0f32, 0.0, 0.5, 0.5]);
+        let found = run("NonMaxSuppression", 11, &[], &[&boxes, &scores, &Tensor::scalar(4i64)]);
+        let chosen: Vec<i64> = found.to_i64s().unwrap().chunks(3).map(|c| c[2]).collect();
+        assert_eq!(chosen, [2, 3, 0, 1]);
     }
 
     #[test]
