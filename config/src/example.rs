@@ -11,22 +11,43 @@ const WIDTH: usize = 96;
 
 /// The text of `onnxd.example.toml`: every setting, commented out, with its default as a service.
 pub fn example() -> String {
-    let entries = service_entries();
-    let mut out = String::from(
-        "# Settings of onnxd. Every key is shown with its default as a service; remove the `#`\n\
+    let about = "Every key is shown with its default as a service";
+    print(about, &service_entries(), &[])
+}
+
+/// The text of a settings file for a folder of one's own: everything lies beside the file.
+pub fn starter(cores: usize) -> String {
+    let here = ("STATE_DIRECTORY".to_owned(), ".".to_owned());
+    let surroundings = Environment { vars: BTreeMap::from([here]), cores, ..service() };
+    let mut entries = crate::load::defaults(&surroundings);
+    for entry in &mut entries {
+        match entry.key {
+            "state.dir" => entry.value = "./state".into(),
+            "control.socket" => entry.value = "./state/control.sock".into(),
+            _ => {}
+        }
+    }
+    print("Every key is shown with its value", &entries, &["paths.root", "state.dir"])
+}
+
+/// All settings, commented out but for those that are `set`.
+fn print(about: &str, entries: &[Entry], set: &[&str]) -> String {
+    let mut out = format!(
+        "# Settings of onnxd. {about}; remove the `#`\n\
          # before a key to change it. Relative paths are relative to this file. A variable named\n\
          # like ONNXD_INTAKE_SETTLE_MS wins over this file, `--set KEY=VALUE` over both.\n",
     );
     for (section, about) in SECTIONS {
         out += &format!("\n# {}\n[{section}]\n", about.trim());
-        for (row, entry) in ROWS.iter().zip(&entries).filter(|(r, _)| r.section() == *section) {
+        for (row, entry) in ROWS.iter().zip(entries).filter(|(r, _)| r.section() == *section) {
             let mut help = row.help().to_owned();
             if let DefaultValue::Computed(words) = row.default {
                 help += &format!(" Default: {words}.");
             }
             help += &format!(" ({})", row.kind);
             out += &wrapped(&help);
-            out += &format!("#{} = {}\n", row.name(), entry.toml());
+            let off = if set.contains(&entry.key) { "" } else { "#" };
+            out += &format!("{off}{} = {}\n", row.name(), entry.toml());
         }
     }
     out
@@ -90,6 +111,22 @@ mod tests {
         let kept = std::fs::read_to_string(path).unwrap();
         assert_eq!(kept, example(), "run with UPDATE_EXPECT=1 to rewrite onnxd.example.toml");
         assert!(example().lines().all(|l| l.len() <= 100));
+    }
+
+    #[test]
+    fn the_starter_keeps_everything_beside_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("onnxd.toml");
+        std::fs::write(&file, starter(4)).unwrap();
+        let settings = load(Some(&file), &service(), &[]).unwrap().settings;
+        let folders = [&settings.intake.inbox, &settings.output.outbox, &settings.state.dir];
+        for folder in folders {
+            assert!(folder.starts_with(dir.path()), "{}", folder.display());
+        }
+        let shown = starter(4);
+        let commented = shown.lines().filter(|l| l.starts_with('#') && !l.starts_with("# "));
+        assert_eq!(commented.count(), ROWS.len() - 2);
+        assert!(shown.contains("\n#inbox = \"./inbox\"\n"), "{shown}");
     }
 
     #[test]

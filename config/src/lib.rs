@@ -16,7 +16,7 @@ mod table;
 pub mod settings;
 
 pub use defaults::Environment;
-pub use example::example;
+pub use example::{example, starter};
 pub use kind::Kind;
 pub use load::{Loaded, default_files, load};
 pub use params::{BYTES_MAX as PARAMS_BYTES_MAX, Params};

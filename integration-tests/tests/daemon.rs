@@ -396,7 +396,9 @@ fn too_little_space_pauses_visibly() {
     assert_eq!(site.run(&["ctl", "health"]).0, 1);
     assert!(site.jobs().is_empty());
     stop(daemon);
-    assert_eq!(site.run(&["once"]).0, 1, "it does not wait for space for ever");
+    let (status, _, stderr) = site.run(&["once"]);
+    assert_eq!(status, 75, "it does not wait for space for ever: {stderr}");
+    assert!(stderr.contains("left blocked: net.onnx"), "{stderr}");
     assert_eq!(site.names("inbox"), ["net.onnx"]);
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The order of ids is the order of arrival; the store and the queue rely on it.
 
+use onnxd_diagnostics::{Code, Diagnostic, shown};
 use ulid::{Generator, Ulid};
 
 /// Makes ids, each greater than the one before.
@@ -41,6 +42,40 @@ pub(crate) fn is_id(id: &str) -> bool {
     Ulid::from_string(id).is_ok_and(|parsed| parsed.to_string() == id)
 }
 
+/// Fewer first letters of an id name no job.
+const PREFIX_MIN: usize = 4;
+/// Ids that are named where several begin alike.
+const NAMED_MAX: usize = 5;
+
+/// The only one of `ids` that is `given` or begins with it, letter case aside.
+///
+/// # Errors
+/// `N0704` with those that begin so, if there are several.
+pub fn one_id<'a>(
+    given: &str,
+    ids: impl IntoIterator<Item = &'a str>,
+) -> Result<Option<&'a str>, Diagnostic> {
+    let prefix = given.to_ascii_uppercase();
+    if prefix.len() < PREFIX_MIN {
+        return Ok(None);
+    }
+    let mut found: Vec<&str> = ids.into_iter().filter(|id| id.starts_with(&prefix)).collect();
+    found.sort_unstable();
+    found.dedup();
+    match found.as_slice() {
+        [] => Ok(None),
+        [one] => Ok(Some(one)),
+        [first, ..] if *first == prefix => Ok(Some(first)),
+        several => {
+            let names = several[..several.len().min(NAMED_MAX)].join(", ");
+            let more = if several.len() > NAMED_MAX { ", ..." } else { "" };
+            let text =
+                format!("{} jobs begin with `{}`: {names}{more}", several.len(), shown(given));
+            Err(Diagnostic::new(Code::Usage, text).help("Give more letters of the id."))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +96,18 @@ mod tests {
         let mut ids = Ids::after(Some(&newest));
         let (a, b) = (ids.next_id(), ids.next_id());
         assert!(newest < a && a < b);
+    }
+
+    #[test]
+    fn first_letters_that_only_one_id_has_are_enough() {
+        let ids = ["01ARZ3NDEK", "01ARZ3NDXX", "01BXX"];
+        let of = |given: &str| one_id(given, ids).map_err(|d| d.message);
+        assert_eq!(of("01bx").unwrap(), Some("01BXX"));
+        assert_eq!(of("01ARZ3NDX").unwrap(), Some("01ARZ3NDXX"));
+        assert_eq!((of("01B").unwrap(), of("").unwrap(), of("02AA").unwrap()), (None, None, None));
+        assert!(
+            of("01ARZ").unwrap_err().contains("2 jobs begin with `01ARZ`: 01ARZ3NDEK, 01ARZ3NDXX")
+        );
     }
 
     #[test]

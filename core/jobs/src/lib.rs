@@ -20,7 +20,7 @@ mod sled_store;
 mod step;
 mod store;
 
-pub use id::Ids;
+pub use id::{Ids, one_id};
 pub use memory_store::MemoryStore;
 pub use queue::{Summary, next_job};
 pub use record::SCHEMA;

@@ -182,10 +182,12 @@ impl Convert {
         for found in &outcome.report.diagnostics {
             out::error(&line(found));
         }
-        if self.json {
-            out::json_text(&onnxd_report::json(&outcome.report));
-        } else {
-            out::print(&onnxd_report::receipt(&outcome.report));
+        let failed = matches!(outcome.verdict, Verdict::Failed { .. });
+        match (self.json, failed) {
+            (true, _) => out::json_text(&onnxd_report::json(&outcome.report)),
+            // Its findings say all that a receipt does.
+            (false, true) => {}
+            (false, false) => out::print(&onnxd_report::receipt(&outcome.report)),
         }
     }
 }

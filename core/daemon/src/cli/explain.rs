@@ -25,6 +25,9 @@ pub(crate) struct Explain {
     /// Sets one param; wins over the files.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Shows the params that have their defaults, too, and what each is for.
+    #[arg(long)]
+    all: bool,
     /// Prints everything as JSON.
     #[arg(long)]
     json: bool,
@@ -32,6 +35,9 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
+
+/// The passes that run, as they follow from the profile and the other params.
+const PASSES: &str = "passes.order";
 
 struct Explanation {
     submission: Submission,
@@ -63,18 +69,27 @@ impl Explain {
         if self.json {
             out::json(&explained.json());
         } else {
-            out::print(&explained.text());
+            // What is wrong comes first.
+            explained
+                .choice
+                .iter()
+                .flat_map(Choice::missing)
+                .for_each(|d| out::error(&d.to_string()));
+            if let Err(why) = &explained.choice {
+                out::error(&why.to_string());
+            }
+            out::print(&explained.text(self.all));
         }
-        match &explained.choice {
-            Err(why) => Err(Failure::from(why.clone())),
-            Ok(choice) if choice.missing().is_empty() => Ok(0),
-            Ok(_) => Ok(FINDINGS),
-        }
+        Ok(match &explained.choice {
+            Err(why) => Failure::from(why.clone()).exit_code(),
+            Ok(choice) if choice.missing().is_empty() => 0,
+            Ok(_) => FINDINGS,
+        })
     }
 }
 
 impl Explanation {
-    fn text(&self) -> String {
+    fn text(&self, all: bool) -> String {
         let row = |cells: &[&str]| cells.iter().map(|&c| c.to_owned()).collect::<Vec<_>>();
         let mut head = vec![
             row(&["name", &self.submission.name]),
@@ -102,14 +117,31 @@ impl Explanation {
                 row(&["need", if n.found { "found" } else { "missing" }, &n.path, &n.what])
             });
         let notes = self.params.notes().iter().map(|n| row(&["note", &n.message]));
-        let params = self
-            .params
-            .entries()
-            .iter()
-            .map(|e| row(&["param", e.key, &e.toml(), &e.origin, help(e.key)]));
-        let tables = [head, claims.collect(), needs.collect(), notes.collect(), params.collect()];
+        let entries = self.params.entries().iter();
+        let own = |e: &&onnxd_config::Entry| {
+            // What follows from the other keys of its section says nothing new without them.
+            e.origin != "default" && (e.key != PASSES || self.asks_for_passes())
+        };
+        let shown = entries.clone().filter(|e| all || own(e));
+        let param = |e: &onnxd_config::Entry| {
+            let help = if all { help(e.key) } else { "" };
+            row(&["param", e.key, &e.toml(), &e.origin, help])
+        };
+        let mut params: Vec<_> = shown.map(param).collect();
+        let defaults = entries.filter(|e| !own(e)).count();
+        if !all && defaults > 0 {
+            let more = format!("{defaults} more have their defaults; `--all` shows them");
+            params.push(row(&["param", &more]));
+        }
+        let tables = [head, claims.collect(), needs.collect(), notes.collect(), params];
         let tables = tables.iter().filter(|t| !t.is_empty()).map(|t| out::table(t));
         tables.collect::<Vec<_>>().join("\n")
+    }
+
+    fn asks_for_passes(&self) -> bool {
+        let entries = self.params.entries().iter();
+        let of_passes = |e: &&onnxd_config::Entry| e.key.starts_with("passes.") && e.key != PASSES;
+        entries.filter(of_passes).any(|e| e.origin != "default")
     }
 
     fn json(&self) -> Value {

@@ -20,7 +20,7 @@ impl Failure {
         self.exit_code()
     }
 
-    fn exit_code(&self) -> u8 {
+    pub(super) fn exit_code(&self) -> u8 {
         let configuration =
             [Code::ConfigSyntax, Code::ConfigUnknownKey, Code::ConfigBadValue].map(Code::as_str);
         if self.0.0.iter().any(|d| configuration.contains(&d.code.as_ref())) {

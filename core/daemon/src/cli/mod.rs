@@ -10,6 +10,7 @@ mod doctor;
 mod eval;
 mod explain;
 mod failure;
+mod init;
 mod jobs;
 mod logged;
 mod once;
@@ -47,6 +48,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Demo),
+    Init(init::Init),
     Run(run::Run),
     Once(once::Once),
     Convert(Box<convert::Convert>),
@@ -79,6 +81,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Worker { fd, mode } => return onnxd_worker::worker_main(&fd, &mode),
         Command::Conformance(c) => return c.run(),
         Command::Demo(c) => c.run(),
+        Command::Init(c) => c.run(),
         Command::Run(c) => c.run(),
         Command::Once(c) => c.run(),
         Command::Jobs(c) => c.run(),

@@ -72,9 +72,42 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Columns of the terminal that `stream` is; `None` if it is none.
+fn columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+}
+
+/// Lines that fit the terminal, if standard output is one.
+pub(crate) fn fitted(text: &str) -> String {
+    let Some(columns) = columns(stdout()) else { return text.to_owned() };
+    text.lines().map(|line| cut(line, columns) + "\n").collect()
+}
+
+/// The line that is overwritten, cut to the terminal that standard error is. A terminal wraps when
+/// its last column is used.
+pub(crate) fn fitted_status(line: &str) -> String {
+    const COLUMNS: usize = 80;
+    cut(&escaped(line), columns(stderr()).unwrap_or(COLUMNS).saturating_sub(1))
+}
+
+fn cut(line: &str, columns: usize) -> String {
+    if line.chars().count() <= columns {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(columns.saturating_sub(3)).collect();
+    kept.trim_end().to_owned() + "..."
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_are_cut() {
+        assert_eq!(cut("0123456789", 10), "0123456789");
+        assert_eq!(cut("0123 56789 ", 8), "0123...");
+    }
 
     #[test]
     fn columns_line_up() {

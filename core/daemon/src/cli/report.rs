@@ -4,6 +4,7 @@ use super::context::Context;
 use super::{Ended, out};
 use crate::conversion::publish::{REPORT, read_report};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_jobs::one_id;
 use std::path::{Path, PathBuf};
 
 /// Folders below outbox and failed that are looked through for a job.
@@ -12,7 +13,7 @@ const FOLDERS_MAX: usize = 100_000;
 /// Prints the report of a job or a result, as text, HTML, JSON or receipt.
 #[derive(clap::Args)]
 pub(crate) struct Report {
-    /// Id of a job, or a report.json, or the folder it lies in.
+    /// Id of a job or its first letters, or a report.json, or the folder it lies in.
     #[arg(value_name = "JOB|PATH")]
     what: String,
     /// Form of the report.
@@ -61,12 +62,18 @@ impl Report {
         }
         let context = Context::load(self.config.as_deref())?;
         let output = &context.settings.output;
+        let mut found: Vec<(String, PathBuf)> =
+            [&output.outbox, &output.failed].into_iter().flat_map(|root| reports(root)).collect();
         // A quarantined job has its report in its own folder only.
-        let kept = context.settings.state.dir.join("jobs").join(&self.what).join(REPORT);
-        let roots = [&output.outbox, &output.failed];
-        let found = roots.into_iter().find_map(|root| find(root, &self.what));
-        let found = found.or_else(|| kept.is_file().then_some(kept));
-        found.ok_or_else(|| {
+        let jobs = std::fs::read_dir(context.settings.state.dir.join("jobs"));
+        let kept = jobs.into_iter().flatten().flatten().map(|entry| {
+            let id = entry.file_name().to_string_lossy().into_owned();
+            (id, entry.path().join(REPORT))
+        });
+        found.extend(kept.filter(|(_, report)| report.is_file()));
+        let id = one_id(&self.what, found.iter().map(|(id, _)| id.as_str()))?.map(str::to_owned);
+        let of_job = found.into_iter().find(|(job, _)| Some(job) == id.as_ref());
+        of_job.map(|(_, report)| report).ok_or_else(|| {
             let text = format!("no file and no job `{}`", shown(&self.what));
             let help = "Name a job's id, a report.json, or the folder it lies in.";
             Diagnostic::new(Code::Unreadable, text).help(help).into()
@@ -74,22 +81,20 @@ impl Report {
     }
 }
 
-/// The report of `job` somewhere below `root`.
-fn find(root: &Path, job: &str) -> Option<PathBuf> {
-    let mut folders = vec![root.to_owned()];
+/// The reports below `root` with the jobs that they are of.
+fn reports(root: &Path) -> Vec<(String, PathBuf)> {
+    let (mut folders, mut found) = (vec![root.to_owned()], Vec::new());
     let mut looked_at = 0;
     while let Some(folder) = folders.pop() {
         looked_at += 1;
         let report = folder.join(REPORT);
         if report.is_file() {
-            if read_report(&report).is_ok_and(|r| r.job == job) {
-                return Some(report);
-            }
+            found.extend(read_report(&report).ok().map(|r| (r.job, report)));
             continue;
         }
         let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
         let below = entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir()));
         folders.extend(below.map(|e| e.path()).take(FOLDERS_MAX.saturating_sub(looked_at)));
     }
-    None
+    found
 }

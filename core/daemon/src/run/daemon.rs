@@ -216,7 +216,7 @@ impl Daemon {
         } else {
             return;
         };
-        if self.is_finished() {
+        if self.is_finished() && (self.is_offline() || self.is_inbox_quiet()) {
             self.any_failed = true;
             self.begin_shutdown(stuck);
         }
@@ -320,10 +320,14 @@ impl Daemon {
 
     /// No event is outstanding and none will come by itself.
     fn is_idle(&self) -> bool {
+        self.is_finished() && self.book.live() == 0 && self.is_inbox_quiet()
+    }
+
+    /// The inbox was looked through, and nothing in it is on its way.
+    fn is_inbox_quiet(&self) -> bool {
         let Some(watched) = &self.around.watched else { return false };
         let inbox = watched.status.get();
-        let seen = inbox.scans > 0 && inbox.offline.is_none();
-        self.is_finished() && self.book.live() == 0 && seen && inbox.is_quiet()
+        inbox.scans > 0 && inbox.offline.is_none() && inbox.is_quiet()
     }
 
     /// The inbox cannot be looked into, and that was not the remains of a killed daemon.

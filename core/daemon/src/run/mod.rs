@@ -14,6 +14,7 @@ mod daemon;
 mod event;
 mod housekeeping;
 mod layout;
+pub(crate) mod left;
 mod log;
 mod mailbox;
 mod moving;
@@ -90,9 +91,12 @@ impl Source {
     }
 }
 
-/// Runs the daemon until it is told to stop, or with `once` until nothing is left to do. The
-/// answer says whether a job failed.
-pub(crate) fn run(source: Source, settings: Settings, once: bool) -> Result<bool, Diagnostics> {
+/// Runs the daemon until it is told to stop, or with `once` until nothing is left to do.
+pub(crate) fn run(
+    source: Source,
+    settings: Settings,
+    once: bool,
+) -> Result<left::Ended, Diagnostics> {
     let log = log::init(&settings.log);
     systemd::still_starting("opening the store");
     let folders = make_folders(&settings)?;
@@ -133,7 +137,7 @@ pub(crate) fn run(source: Source, settings: Settings, once: bool) -> Result<bool
     tracing::info!(inbox = %inbox.display(), socket = %socket.display(), "ready");
     daemon.run()?;
     tracing::info!("ended");
-    Ok(daemon.any_failed)
+    Ok(daemon.ended()?)
 }
 
 #[allow(clippy::too_many_arguments)] // the parts of the daemon, each made by somebody else

@@ -6,7 +6,7 @@ use crossbeam_channel::Sender;
 use onnxd_config::{Entry, Loaded};
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, shown};
 use onnxd_intake::{Control, Item, State, Status};
-use onnxd_jobs::{What, is_finished, state_word};
+use onnxd_jobs::{What, is_finished, one_id, state_word};
 use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::{Value, json};
 
@@ -51,7 +51,15 @@ impl Daemon {
 
     fn answer(&mut self, asked: &Asked) -> Turn {
         let actor = &asked.actor;
-        let answer = match &asked.request {
+        let request = match self.full_id(&asked.request)? {
+            Ok(request) => request,
+            Err(why) => {
+                // Whoever does not wait for the answer does not get it.
+                let _ = asked.answer.try_send(refused(&why));
+                return Ok(());
+            }
+        };
+        let answer = match &request {
             Request::List { state, limit } => self.list(state.as_deref(), *limit)?,
             Request::Show { job } => self.show(job)?,
             Request::Cancel { job } => self.cancel(job, actor)?,
@@ -75,6 +83,28 @@ impl Daemon {
         // Whoever does not wait for the answer does not get it.
         let _ = asked.answer.try_send(answer);
         Ok(())
+    }
+
+    /// The request with the whole id of its job in place of the first letters.
+    fn full_id(&self, request: &Request) -> Turn<Result<Request, Diagnostic>> {
+        let mut request = request.clone();
+        let (Request::Show { job }
+        | Request::Cancel { job }
+        | Request::Release { job }
+        | Request::Retry { job }) = &mut request
+        else {
+            return Ok(Ok(request));
+        };
+        if self.store.get(job)?.is_some() {
+            return Ok(Ok(request));
+        }
+        let all = self.store.scan(None)?;
+        match one_id(job, all.iter().map(|j| j.id.as_str())) {
+            Ok(Some(id)) => *job = id.to_owned(),
+            Ok(None) => {}
+            Err(why) => return Ok(Err(why)),
+        }
+        Ok(Ok(request))
     }
 
     fn list(&self, state: Option<&str>, limit: Option<usize>) -> Turn<Value> {
