@@ -228,6 +228,12 @@ fn eval_and_compare() {
     let w = other.graph.value_named("w").unwrap();
     other.graph.set_initializer(w, Some(Tensor::vector(vec![1.0f32, -2.0, 3.0, -4.5])));
     write(&other, &case.path("other.onnx"));
+    let made_up = command(case.folder.path())
+        .arg("compare")
+        .args([case.path("net.onnx"), case.path("net.onnx")])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&made_up.stdout).contains("made up by a fixed rule"));
     for (second, status) in [("net.onnx", 0), ("other.onnx", 1)] {
         let mut run = command(case.folder.path());
         run.arg("compare").arg(case.path("net.onnx")).arg(case.path(second)).arg("--json");

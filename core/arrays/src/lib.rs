@@ -10,7 +10,7 @@ use stream::Unpacked;
 
 use npy::{encoded, header, read_npy};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
-use onnxd_ir::{Model, Tensor};
+use onnxd_ir::{Model, Tensor, ValueId, ValueType};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
@@ -64,17 +64,17 @@ pub fn read(path: &Path) -> Result<Arrays, Diagnostic> {
     Ok(arrays)
 }
 
-/// Arrays by the names of a model's inputs. A single array fits a single input whatever its name.
+/// Arrays by the names of a model's inputs. A single array fits a single input whatever its name, unless that is no
+/// tensor and the array a part of it.
 pub fn feeds(model: &Model, arrays: &Arrays) -> BTreeMap<String, Tensor> {
     let graph = &model.graph;
-    let fed: Vec<&String> = graph
-        .inputs()
-        .iter()
-        .filter(|v| graph[**v].initializer().is_none())
-        .map(|v| &graph[*v].name)
-        .collect();
+    let fed: Vec<_> =
+        graph.inputs().iter().filter(|v| graph[**v].initializer().is_none()).collect();
+    let is_tensor = |v: ValueId| matches!(graph[v].ty, None | Some(ValueType::Tensor { .. }));
     match (fed.as_slice(), arrays.as_slice()) {
-        ([name], [(_, tensor)]) => BTreeMap::from([((*name).clone(), tensor.clone())]),
+        ([v], [(_, tensor)]) if is_tensor(**v) => {
+            BTreeMap::from([(graph[**v].name.clone(), tensor.clone())])
+        }
         _ => arrays.iter().cloned().collect(),
     }
 }

@@ -96,6 +96,7 @@ impl Prepared for Ready<'_> {
     ) -> Result<Vec<(String, Tensor)>, Diagnostics> {
         let graph = &self.model.graph;
         check_inputs(graph, inputs)?;
+        refuse_parts(graph, inputs)?;
         let feeds: Vec<(String, SessionInputValue)> = inputs
             .iter()
             .map(|(name, tensor)| Ok((name.clone(), value::fed(tensor)?.into())))
@@ -139,6 +140,18 @@ impl Prepared for Ready<'_> {
             }
         }
         Ok(outputs)
+    }
+}
+
+/// Sequences and maps are given to the built-in executor only.
+fn refuse_parts(graph: &Graph, inputs: &BTreeMap<String, Tensor>) -> Result<(), Diagnostic> {
+    let whole = |name: &String| graph.inputs().iter().any(|v| graph[*v].name == *name);
+    match inputs.keys().find(|name| !whole(name)) {
+        None => Ok(()),
+        Some(part) => {
+            let text = format!("`{part}` is part of an input that is no tensor");
+            Err(Diagnostic::new(Code::EngineRefused, text).help("Use `--engine builtin`."))
+        }
     }
 }
 

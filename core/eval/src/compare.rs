@@ -32,7 +32,7 @@ impl std::fmt::Display for Incomparable {
 impl std::error::Error for Incomparable {}
 
 fn both(found: &Tensor, reference: &Tensor) -> Result<(Reals, Reals), Incomparable> {
-    if found.dims() != reference.dims() {
+    if long(found) != long(reference) {
         return Err(Incomparable(format!(
             "shape {:?}, expected {:?}",
             found.dims(),
@@ -50,6 +50,18 @@ fn both(found: &Tensor, reference: &Tensor) -> Result<(Reals, Reals), Incomparab
         wide.to_reals().ok_or_else(|| Incomparable(format!("{x:?} holds no numbers")))
     };
     Ok((reals(found)?, reals(reference)?))
+}
+
+/// Sizes of the axes that are longer than 1.
+fn long(x: &Tensor) -> Vec<usize> {
+    x.dims().iter().copied().filter(|n| *n != 1).collect()
+}
+
+/// What was passed over when two tensors of unequal shapes were compared.
+pub fn passed_over(found: &Tensor, reference: &Tensor) -> Option<String> {
+    let (a, b) = (found.dims(), reference.dims());
+    let differ = a != b && long(found) == long(reference);
+    differ.then(|| format!("shape {a:?} was compared with {b:?}, axes of size 1 aside"))
 }
 
 /// Strings as numbers: all of the reference are 1, those that differ from it 0.
@@ -70,7 +82,7 @@ fn gap(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Compares `found` with `reference`, which may differ in element type but not in shape. Strings are
+/// Compares `found` with `reference`, which may differ in element type and in axes of size 1. Strings are
 /// apart by 1 where they differ.
 pub fn compare(found: &Tensor, reference: &Tensor) -> Result<Comparison, Incomparable> {
     let (a, b) = both(found, reference)?;
@@ -167,7 +179,15 @@ mod tests {
 
     #[test]
     fn shapes_must_agree() {
-        assert!(compare(&Tensor::vector(vec![1f32]), &Tensor::scalar(1f32)).is_err());
+        let x = |dims: &[usize]| Tensor::from_vec(dims.to_vec(), vec![1f32; 6]);
+        assert!(compare(&x(&[2, 3]), &x(&[3, 2])).is_err());
+        assert!(compare(&x(&[6]), &Tensor::scalar(1f32)).is_err());
+        for dims in [&[2, 3, 1, 1][..], &[1, 2, 1, 3]] {
+            assert!(compare(&x(dims), &x(&[2, 3])).unwrap().equal);
+            let said = passed_over(&x(dims), &x(&[2, 3])).unwrap();
+            assert!(said.contains("[2, 3]"), "{said}");
+        }
+        assert_eq!(passed_over(&x(&[2, 3]), &x(&[2, 3])), None);
     }
 
     #[test]

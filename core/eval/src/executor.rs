@@ -100,9 +100,8 @@ impl<'m> Executor<'m> {
         inputs: &Feeds,
         options: RunOptions,
     ) -> Result<Vec<(String, Tensor)>, Diagnostics> {
-        inputs::check(&self.model.graph, inputs)?;
         let graph = &self.model.graph;
-        let fed = graph.inputs().iter().map(|v| inputs.get(&graph[*v].name).cloned()).collect();
+        let fed = inputs::items(graph, inputs)?;
         let mut runner = Runner::new(self, options);
         let outputs = runner.main(fed)?;
         self.peak.fetch_max(runner.peak, Relaxed);

@@ -151,9 +151,8 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
     }
 
     /// Runs the main graph.
-    pub(crate) fn main(&mut self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Item>, Diagnostic> {
+    pub(crate) fn main(&mut self, inputs: Vec<Option<Item>>) -> Result<Vec<Item>, Diagnostic> {
         let model = self.executor.model;
-        let inputs = inputs.into_iter().map(|x| x.map(Item::Tensor)).collect();
         self.graph(&model.graph, &model.opsets, &Scope::new(), inputs, (MAIN, None))?
             .into_iter()
             .zip(model.graph.outputs())

@@ -1,37 +1,138 @@
-//! Compares the tensors a caller brings with what the graph declares.
+//! Compares the tensors a caller brings with what the graph declares, and puts together what is not a
+//! tensor: see [`crate::parts`].
 
+use crate::item::{Item, Map};
+use crate::parts;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, nearest, shown};
 use onnxd_ir::{Dim, Graph, Tensor, ValueId, ValueType};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+type Feeds = BTreeMap<String, Tensor>;
 
 /// Everything that is wrong with the inputs of a graph, at once.
 ///
 /// # Errors
 /// `N0507`, one for each input.
-pub fn check(graph: &Graph, inputs: &BTreeMap<String, Tensor>) -> Result<(), Diagnostics> {
+pub fn check(graph: &Graph, inputs: &Feeds) -> Result<(), Diagnostics> {
+    items(graph, inputs).map(drop)
+}
+
+/// What each input of the graph is given; nothing where it has an initializer instead.
+///
+/// # Errors
+/// Those of [`check`].
+pub(crate) fn items(graph: &Graph, inputs: &Feeds) -> Result<Vec<Option<Item>>, Diagnostics> {
+    let mut given = Given { inputs, used: BTreeSet::new() };
     let mut problems = Diagnostics::default();
-    let mut report = |text: String| problems.push(Diagnostic::new(Code::EvalInputs, text));
+    let report = |text: String| Diagnostic::new(Code::EvalInputs, text);
+    let mut found = Vec::with_capacity(graph.inputs().len());
+    for id in graph.inputs() {
+        match given.item(graph, *id) {
+            Ok(item) => found.push(item),
+            Err(why) => {
+                problems.push(report(format!("input `{}` {why}", shown(&graph[*id].name))));
+            }
+        }
+    }
     let declared: Vec<&str> = graph.inputs().iter().map(|v| graph[*v].name.as_str()).collect();
-    for name in inputs.keys().filter(|n| !declared.contains(&n.as_str())) {
+    let unknown = inputs.keys().filter(|name| !given.used.contains(name.as_str()));
+    let unknown = unknown.map(|name| {
         let hint = match nearest(name, declared.iter().copied()) {
             Some(near) => format!("; did you mean `{}`?", shown(near)),
             None => format!("; its inputs are {}", listed(&declared)),
         };
-        report(format!("the model has no input `{}`{hint}", shown(name)));
+        report(format!("the model has no input `{}`{hint}", shown(name)))
+    });
+    problems.0.splice(0..0, unknown.collect::<Vec<_>>());
+    problems.or_ok(found)
+}
+
+/// What a caller brings, and what of it belongs to an input.
+struct Given<'i> {
+    inputs: &'i Feeds,
+    used: BTreeSet<&'i str>,
+}
+
+impl<'i> Given<'i> {
+    fn take(&mut self, name: &str) -> Option<&'i Tensor> {
+        let (name, tensor) = self.inputs.get_key_value(name)?;
+        self.used.insert(name);
+        Some(tensor)
     }
-    for id in graph.inputs() {
-        let value = &graph[*id];
-        match inputs.get(&value.name) {
-            Some(tensor) => {
-                if let Some(why) = misfit(graph, *id, tensor) {
-                    report(format!("input `{}` {why}", shown(&value.name)));
-                }
+
+    fn item(&mut self, graph: &Graph, id: ValueId) -> Result<Option<Item>, String> {
+        let value = &graph[id];
+        let (mut ty, mut optional) = (value.ty.as_ref(), false);
+        // An optional that has an element is its element.
+        while let Some(ValueType::Optional(element)) = ty {
+            (ty, optional) = (Some(element.as_ref()), true);
+        }
+        let found = match ty {
+            Some(ValueType::Sequence(of)) if !matches!(**of, ValueType::Map(..)) => {
+                self.sequence(&value.name, of, optional)?
             }
-            None if value.initializer().is_some() => {}
-            None => report(format!("input `{}` is missing", shown(&value.name))),
+            Some(ValueType::Sequence(_) | ValueType::Map(..)) => self.map(&value.name)?,
+            _ => match self.take(&value.name) {
+                Some(tensor) => match ty.and_then(|ty| misfit(ty, tensor)) {
+                    Some(why) => return Err(why),
+                    None => Some(Item::Tensor(tensor.clone())),
+                },
+                None => None,
+            },
+        };
+        match found {
+            None if optional => Ok(Some(Item::Empty)),
+            None if value.initializer().is_some() => Ok(None),
+            None => Err("is missing".into()),
+            found => Ok(found),
         }
     }
-    problems.or_ok(())
+
+    fn sequence(
+        &mut self,
+        name: &str,
+        of: &ValueType,
+        optional: bool,
+    ) -> Result<Option<Item>, String> {
+        if self.take(name).is_some() {
+            return Err(format!("is a sequence; its elements are {}", first_elements(name)));
+        }
+        let mut list = Vec::new();
+        while let Some(element) = self.take(&parts::element(name, list.len())) {
+            if let Some(why) = misfit(of, element) {
+                return Err(format!("{why} as element {}", list.len()));
+            }
+            list.push(element.clone());
+        }
+        let later = self.inputs.keys().find(|key| {
+            let number = key.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
+            let number = number.and_then(|n| n.parse::<usize>().ok());
+            number.is_some() && !self.used.contains(key.as_str())
+        });
+        if let Some(later) = later {
+            self.used.insert(later);
+            let count = list.len();
+            return Err(format!("has `{}`, but no element {count} before it", shown(later)));
+        }
+        // A sequence without elements has no arrays.
+        Ok((!list.is_empty() || !optional).then(|| Item::sequence(list)))
+    }
+
+    fn map(&mut self, name: &str) -> Result<Option<Item>, String> {
+        let (keys, values) = (self.take(&parts::keys(name)), self.take(&parts::values(name)));
+        let (Some(keys), Some(values)) = (keys, values) else {
+            let (keys, values) = (shown(&parts::keys(name)), shown(&parts::values(name)));
+            return Err(format!("is a map; its arrays are `{keys}` and `{values}`"));
+        };
+        let map = Map::new(keys, values);
+        let map = map.map_err(|_| format!("cannot be made of {keys:?} and {values:?}"))?;
+        Ok(Some(Item::Map(std::sync::Arc::new(map))))
+    }
+}
+
+fn first_elements(name: &str) -> String {
+    let [a, b] = [0, 1].map(|i| shown(&parts::element(name, i)));
+    format!("`{a}`, `{b}` and so on")
 }
 
 fn listed(names: &[&str]) -> String {
@@ -43,14 +144,9 @@ fn listed(names: &[&str]) -> String {
 }
 
 /// How `tensor` contradicts the declared type.
-fn misfit(graph: &Graph, id: ValueId, tensor: &Tensor) -> Option<String> {
-    let mut ty = graph[id].ty.as_ref()?;
-    // An optional that has an element is its element.
-    while let ValueType::Optional(element) = ty {
-        ty = element;
-    }
+fn misfit(ty: &ValueType, tensor: &Tensor) -> Option<String> {
     let ValueType::Tensor { dtype, shape } = ty else {
-        return Some(format!("is declared as {ty}; only tensors can be given"));
+        return Some(format!("is declared as {ty}, which cannot be given"));
     };
     if dtype.is_some_and(|d| d != tensor.dtype()) {
         return Some(format!("must be {ty}, found {tensor:?}"));
@@ -61,4 +157,42 @@ fn misfit(graph: &Graph, id: ValueId, tensor: &Tensor) -> Option<String> {
         return Some(format!("must be {ty}, found {tensor:?}"));
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_ir::text::parse_graph;
+
+    fn given(inputs: &str, names: &[&str]) -> Result<Vec<&'static str>, String> {
+        let text = format!("g ({inputs}) => (float[2] z) {{ }}");
+        let graph = parse_graph(&text).unwrap();
+        let arrays = names.iter().map(|n| ((*n).to_owned(), Tensor::vector(vec![1f32, 2.0])));
+        let found = items(&graph, &arrays.collect()).map_err(|e| e.0[0].message.clone())?;
+        Ok(found.iter().map(|item| item.as_ref().map_or("nothing", Item::kind)).collect())
+    }
+
+    #[test]
+    fn sequences_have_an_array_for_each_element() {
+        let xs = "seq(float[n]) xs, float[2] z";
+        assert_eq!(given(xs, &["xs.0", "xs.1", "z"]).unwrap(), ["a sequence", "a tensor"]);
+        assert_eq!(given(xs, &["z"]).unwrap(), ["a sequence", "a tensor"], "an empty one");
+        let gap = given(xs, &["xs.0", "xs.2", "z"]).unwrap_err();
+        assert_eq!(gap, "input `xs` has `xs.2`, but no element 1 before it");
+        let whole = given(xs, &["xs", "z"]).unwrap_err();
+        assert!(whole.contains("its elements are `xs.0`, `xs.1` and so on"), "{whole}");
+        let wrong = given("seq(float[3]) xs, float[2] z", &["xs.0", "z"]).unwrap_err();
+        assert!(wrong.contains("as element 0"), "{wrong}");
+    }
+
+    #[test]
+    fn optionals_may_be_left_out() {
+        let x = "optional(float[2]) x, float[2] z";
+        assert_eq!(given(x, &["x", "z"]).unwrap(), ["a tensor", "a tensor"]);
+        assert_eq!(given(x, &["z"]).unwrap(), ["an empty optional", "a tensor"]);
+        let xs = "optional(seq(float[2])) xs, float[2] z";
+        assert_eq!(given(xs, &["xs.0", "z"]).unwrap(), ["a sequence", "a tensor"]);
+        assert_eq!(given(xs, &["z"]).unwrap(), ["an empty optional", "a tensor"]);
+        assert_eq!(given("float[2] z", &[]).unwrap_err(), "input `z` is missing");
+    }
 }

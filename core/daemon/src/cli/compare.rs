@@ -34,15 +34,19 @@ impl Compare {
         let inputs = self.inputs.as_deref();
         let found = onnxd_worker::tools::compare(&self.a, &self.b, inputs, tolerance)?;
         if self.json {
-            let rows: Vec<Value> = found.iter().map(as_json).collect();
-            out::json(&json!({ "a": self.a, "b": self.b, "values": rows }));
+            let rows: Vec<Value> = found.values.iter().map(as_json).collect();
+            let notes = &found.notes;
+            out::json(&json!({ "a": self.a, "b": self.b, "notes": notes, "values": rows }));
         } else {
             let head = ["KIND", "NAME", "MAX ABS", "MEAN ABS", "COSINE", "SQNR DB", "VERDICT"];
             let mut rows = vec![head.map(str::to_owned).to_vec()];
-            rows.extend(found.iter().map(as_row));
+            rows.extend(found.values.iter().map(as_row));
             out::print(&out::table(&rows));
+            for note in &found.notes {
+                out::print(note);
+            }
         }
-        let equal = found.iter().filter(|c| c.output).all(|c| c.within);
+        let equal = found.values.iter().filter(|c| c.output).all(|c| c.within);
         Ok(if equal { 0 } else { FINDINGS })
     }
 }

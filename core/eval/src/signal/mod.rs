@@ -175,8 +175,11 @@ fn dft(call: &Call) -> Outcome<Vec<Tensor>> {
 /// The transforms of windowed frames: `[batch, frames, frequencies, 2]`.
 fn stft(call: &Call) -> Outcome<Vec<Tensor>> {
     let x = call.x(0)?;
-    let [batch, signal, parts @ 1..=2] = *x.dims() else {
-        return Err(Fault::invalid(format!("{x:?} is not a batch of signals")));
+    // ONNX Runtime and the reference evaluator take real signals without the last axis, too.
+    let (batch, signal, parts) = match *x.dims() {
+        [batch, signal] => (batch, signal, 1),
+        [batch, signal, parts @ 1..=2] => (batch, signal, parts),
+        _ => return Err(Fault::invalid(format!("{x:?} is not a batch of signals"))),
     };
     let step = length(call.x(1)?)?;
     let window = call.opt(2).map(reals).transpose()?;

@@ -4,12 +4,16 @@ use super::components;
 use super::export::{MODEL, out_dir, own_fault};
 use super::session::Session;
 use crate::tools::arrays::{self, Arrays};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_eval::compare::{Comparison, compare as difference, within};
+use crate::tools::integers;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_eval::compare::{Comparison, compare as difference, passed_over, within};
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::{Model, Tensor, examine};
 use onnxd_proto::onnxd as message;
 use std::path::PathBuf;
+
+/// Inputs that the report names.
+const SHOWN_MAX: usize = 8;
 
 pub(crate) fn check(session: &mut Session) -> Result<(), Diagnostics> {
     let path = out_dir(session).join(MODEL);
@@ -24,7 +28,8 @@ fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
     let inputs = reference(session, "inputs", "inputs.npz")?;
     let outputs = reference(session, "outputs", "outputs.npz")?;
     let (Some(inputs), Some(outputs)) = (inputs, outputs) else { return Ok(()) };
-    let (inputs, wanted) = (arrays::read(&inputs)?, arrays::read(&outputs)?);
+    let (mut inputs, wanted) = (arrays::read(&inputs)?, arrays::read(&outputs)?);
+    let made = integers::inputs(model, &mut inputs);
     let got = match run(model, &inputs) {
         Ok(got) => got,
         Err(found) => {
@@ -51,6 +56,12 @@ fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
             session.note(&Diagnostic::new(Code::EvalInputs, text).help(help), "warning");
             continue;
         };
+        let numbers = integers::output(model, name, got, wanted);
+        let said = numbers.as_ref().map(|(_, text)| text.clone());
+        let got = numbers.as_ref().map_or(got, |(numbers, _)| numbers);
+        for text in said.into_iter().chain(passed_over(got, wanted)) {
+            session.note(&remark(&format!("output `{name}`: {text}")), "note");
+        }
         match difference(got, wanted).and_then(|d| Ok((d, within(got, wanted, atol, rtol)?))) {
             Ok((d, near)) => {
                 let within = near && sqnr_db_min.is_none_or(|min| d.sqnr_db >= min);
@@ -65,8 +76,27 @@ fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
             }
         }
     }
+    session.note(&remark(&compared_on(&inputs, numerics.outputs.len(), &made)), "note");
     session.report.numerics = Some(numerics);
     Ok(())
+}
+
+/// Nothing to be done about.
+fn remark(text: &str) -> Diagnostic {
+    Diagnostic::new(Code::EvalInputs, text).help("")
+}
+
+/// On what the outputs were compared, in words.
+fn compared_on(inputs: &Arrays, outputs: usize, made: &[String]) -> String {
+    let shapes = inputs.iter().map(|(name, x)| format!("`{}` {:?}", shown(name), x.dims()));
+    let shapes: Vec<String> = shapes.take(SHOWN_MAX).collect();
+    let noun = if outputs == 1 { "output was" } else { "outputs were" };
+    let text =
+        format!("{outputs} {noun} compared with the reference on its inputs {}", shapes.join(", "));
+    match made {
+        [] => text,
+        made => format!("{text}; of {} integers were made by the declared step", made.join(", ")),
+    }
 }
 
 fn run(model: &Model, inputs: &Arrays) -> Result<Vec<(String, Tensor)>, Diagnostics> {

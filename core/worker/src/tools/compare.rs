@@ -2,8 +2,9 @@
 
 use super::arrays::{self, Arrays};
 use super::evaluate::run;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_eval::compare::{Comparison as Difference, compare as difference, within};
+use super::integers;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_eval::compare::{Comparison as Difference, compare as difference, passed_over, within};
 use onnxd_ir::{DataType, Model, Tensor, ValueId, ValueType};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -12,6 +13,9 @@ use std::path::Path;
 const FREE_DIM: usize = 2;
 /// Elements of a made-up input.
 const ELEMENTS_MAX: usize = 1 << 27;
+
+const MADE_UP: &str = "compared on values between -1 and 1 that were made up by a fixed rule; \
+                       give `--inputs` to compare on data";
 
 /// One value of both models.
 #[derive(Clone, Debug)]
@@ -26,6 +30,15 @@ pub struct Comparison {
     pub within: bool,
 }
 
+/// Both models on the same inputs.
+#[derive(Clone, Debug)]
+pub struct Compared {
+    /// Outputs first, then values that have the same names.
+    pub values: Vec<Comparison>,
+    /// On what they were compared, and what was passed over; in words.
+    pub notes: Vec<String>,
+}
+
 /// Runs both models on the arrays of `inputs`, or on made-up ones, and compares what they give. `tolerance` is absolute
 /// and relative.
 ///
@@ -36,19 +49,31 @@ pub fn compare(
     b: &Path,
     inputs: Option<&Path>,
     tolerance: (f64, f64),
-) -> Result<Vec<Comparison>, Diagnostics> {
-    let (a, b) = (onnxd_onnx::load(a)?.model, onnxd_onnx::load(b)?.model);
-    let inputs = match inputs {
-        Some(path) => arrays::read(path)?,
-        None => made_up(&a)?,
+) -> Result<Compared, Diagnostics> {
+    let (first, second) = (onnxd_onnx::load(a)?.model, onnxd_onnx::load(b)?.model);
+    let (mut notes, mut inputs) = match inputs {
+        Some(path) => {
+            (vec![format!("compared on the arrays of `{}`", path.display())], arrays::read(path)?)
+        }
+        None => (vec![MADE_UP.to_owned()], made_up(&first)?),
     };
-    let for_b = renamed(&inputs, &a, &b);
-    let (a, b) = (run(&a, &inputs, true)?, run(&b, &for_b, true)?);
+    notes.extend(leave_out(&first, &mut inputs));
+    let mut for_b = renamed(&inputs, &first, &second);
+    for (model, arrays) in [(&first, &mut inputs), (&second, &mut for_b)] {
+        for name in integers::inputs(model, arrays) {
+            notes.push(format!("integers for the input `{name}` were made by the declared step"));
+        }
+    }
+    let (a, b) = (run(&first, &inputs, true)?, run(&second, &for_b, true)?);
     let mut found = Vec::new();
     let outputs: Vec<&str> = a.outputs.iter().map(|(name, _)| name.as_str()).collect();
     for ((name, x), y) in a.outputs.iter().zip(arrays::belonging(&b.outputs, &outputs)) {
         found.push(match y {
-            Some(y) => one(name, true, x, y, tolerance),
+            Some(y) => {
+                let (found, said) = output(&first, &second, name, x, y, tolerance);
+                notes.extend(said);
+                found
+            }
             None => Comparison {
                 name: name.clone(),
                 output: true,
@@ -66,7 +91,48 @@ pub fn compare(
             found.push(one(name, false, x, y, tolerance));
         }
     }
-    Ok(found)
+    Ok(Compared { values: found, notes })
+}
+
+/// Compares an output; integers beside numbers by the scale that their model declares.
+fn output(
+    first: &Model,
+    second: &Model,
+    name: &str,
+    x: &Tensor,
+    y: &Tensor,
+    tolerance: (f64, f64),
+) -> (Comparison, Vec<String>) {
+    let own = |model: &Model| {
+        let at = first.graph.outputs().iter().position(|v| first.graph[*v].name == name)?;
+        let named = model.graph.outputs().iter().find(|v| model.graph[**v].name == name);
+        let id = named.or_else(|| model.graph.outputs().get(at))?;
+        Some(model.graph[*id].name.clone())
+    };
+    let of_x = integers::output(first, name, x, y);
+    let of_y = own(second).and_then(|name| integers::output(second, &name, y, x));
+    let said = of_x.iter().chain(&of_y).map(|(_, text)| text.clone());
+    let said = said.chain(passed_over(y, x)).map(|text| format!("output `{name}`: {text}"));
+    let said = said.collect();
+    let x = of_x.as_ref().map_or(x, |(numbers, _)| numbers);
+    let y = of_y.as_ref().map_or(y, |(numbers, _)| numbers);
+    (one(name, true, x, y, tolerance), said)
+}
+
+/// Takes arrays away that no input has the name of, where the others suffice; says which.
+fn leave_out(model: &Model, inputs: &mut Arrays) -> Option<String> {
+    let graph = &model.graph;
+    let part = |array: &str, input: &str| {
+        array == input || array.strip_prefix(input).is_some_and(|rest| rest.starts_with('.'))
+    };
+    let known = |array: &str| graph.inputs().iter().any(|v| part(array, &graph[*v].name));
+    if !fed(model).iter().all(|v| inputs.iter().any(|(array, _)| part(array, &graph[*v].name))) {
+        return None;
+    }
+    let (kept, left): (Arrays, Arrays) = inputs.drain(..).partition(|(name, _)| known(name));
+    *inputs = kept;
+    let names: Vec<String> = left.iter().map(|(name, _)| format!("`{}`", shown(name))).collect();
+    (!names.is_empty()).then(|| format!("no input has the name of {}", names.join(", ")))
 }
 
 fn one(name: &str, output: bool, x: &Tensor, y: &Tensor, (atol, rtol): (f64, f64)) -> Comparison {

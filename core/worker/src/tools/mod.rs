@@ -3,12 +3,13 @@
 mod check;
 mod compare;
 mod evaluate;
+pub(crate) mod integers;
 mod observe;
 mod print;
 mod running;
 
 pub use check::check;
-pub use compare::{Comparison, compare};
+pub use compare::{Compared, Comparison, compare};
 pub use evaluate::{Evaluated, Task, Timed, bench, evaluate};
 pub use observe::{Observation, observe};
 pub use onnxd_arrays as arrays;
