@@ -361,6 +361,16 @@ fn the_range_of_the_data_is_that_of_all_samples() {
     assert!(found.unwrap().1.starts_with("4, "), "{found:?}");
 }
 
+/// A range that is far too small spoils all inputs, which no verdict passes over.
+#[test]
+fn inputs_that_saturate_are_a_finding() {
+    let case = Case::new("Input=plus\nType=Conv\nKernelSize=3\nNbOutputs=4");
+    let (status, stderr) = case.convert("out", &["nbbits=8", "stimuli-range=0.001"]);
+    assert_eq!(status, 1, "{stderr}");
+    assert!(stderr.contains("saturate there: 99."), "{stderr}");
+    assert!(stderr.contains("N0606"), "{stderr}");
+}
+
 #[test]
 fn what_cannot_be_said_names_the_layer() {
     for (name, layer, setting, code) in REFUSED {
