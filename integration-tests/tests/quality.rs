@@ -28,6 +28,24 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
+#[test]
+fn initializers_among_the_inputs_are_weights() {
+    let folder = network([1.0; 4]);
+    samples(&folder, 32, |x| x);
+    let at = folder.path().join("net.onnx");
+    let mut model = onnxd_onnx::load(&at).unwrap().model;
+    for name in ["w1", "w2", "w3"] {
+        let v = model.graph.value_named(name).unwrap();
+        model.graph.mark_input(v);
+    }
+    write_model(&model, &at, &WriteOptions::default()).unwrap();
+    for way in [&["format=QDQ"][..], &["format=inc-qdq"], &["format=QLinear", "mode=dynamic"]] {
+        let (status, found, quality) = quantized(&folder, true, way);
+        assert_eq!((status, found.as_str()), (0, ""), "{way:?}: {quality}");
+        assert_eq!(quality["quantized"], 3, "{way:?}: {quality}");
+    }
+}
+
 /// A folder with a network of three products, the first of which has weights times `gains`.
 fn network(gains: [f32; 4]) -> TempDir {
     let folder = folder_with(&[

@@ -12,6 +12,7 @@ mod reload;
 mod report;
 mod search;
 mod trial;
+mod weights;
 
 pub use dynamic::quantize_dynamic;
 pub use idle::unmatched;
@@ -19,3 +20,4 @@ pub use params::{key, method, request};
 pub use quality::{Held, cover, measure};
 pub use report::{quantized_already, report, saturation, written};
 pub use search::{Data, quantize};
+pub use weights::fix_weights;

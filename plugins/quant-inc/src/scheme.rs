@@ -27,6 +27,7 @@ impl Quantizer for Scheme {
         if model.opset() < opset {
             onnxd_opset::convert(model, opset)?;
         }
+        schemes::fix_weights(model, cx);
         let float = model.clone();
         if onnxd_qdq::is_quantized(model) {
             schemes::quantized_already(cx)?;

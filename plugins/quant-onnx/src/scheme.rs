@@ -13,6 +13,7 @@ pub(crate) struct Scheme(pub(crate) Form);
 
 impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        schemes::fix_weights(model, cx);
         let float = model.clone();
         if onnxd_qdq::is_quantized(model) {
             schemes::quantized_already(cx)?;

@@ -74,11 +74,14 @@ fn coverage(quality: &Quality, log: &QuantizeLog, chosen: bool) -> Option<Diagno
     let help = "See the report for what stays in floating point and why, and take another \
                 `quantization.mode` or `format`.";
     if quality.quantized == 0 && log.layers.is_empty() {
-        let why = match products {
-            0 => "the model has no operator with constant weights in floating point".to_owned(),
-            _ => most_frequent(log).unwrap_or_else(|| "the mode has no form for them".to_owned()),
-        };
-        let text = format!("nothing was quantized, of {products} operators with weights: {why}");
+        let why = most_frequent(log).unwrap_or_else(|| {
+            match products {
+                0 => "the model has no operator with constant weights in floating point",
+                _ => "the mode has no form for its operators with weights",
+            }
+            .to_owned()
+        });
+        let text = format!("nothing was quantized: {why}");
         return Some(poor(text, help));
     }
     let little = products > 0 && quality.weights < WEIGHTS_MIN && !chosen;
