@@ -152,7 +152,7 @@ fn control_over_the_socket() {
     let job = id(&site.wait_for("net", "succeeded"));
 
     let (_, stdout, _) = site.run(&["jobs", "list"]);
-    assert!(stdout.contains(&job) && stdout.contains("succeeded"), "{stdout}");
+    assert!(stdout.contains(&job[..10]) && stdout.contains("succeeded"), "{stdout}");
     let (_, stdout, _) = site.run(&["jobs", "show", &job, "--json"]);
     let shown: serde_json::Value = serde_json::from_str(&stdout).unwrap();
     let states: Vec<&str> = shown["job"]["events"]
@@ -245,7 +245,7 @@ fn one_inbox_has_one_daemon_at_a_time() {
     third.set("INTAKE_INBOX", &site.inbox().display().to_string());
     assert_eq!(
         third.run(&["once"]).0,
-        1,
+        75,
         "it does not wait for ever, and does not say that all is done"
     );
     stop(first);
