@@ -212,7 +212,8 @@ def interface():
                                                    [x, tensor("w", F, [2, 3])], [y], [w]))
     yield Case("initializer_is_input_and_output", graph_model([helper.make_node("Add", ["x", "w"], ["y"])],
                                                               [x, tensor("w", F, [2, 3])], [y, tensor("w", F, [2, 3])], [w]))
-    yield Case("output_named_twice", graph_model([helper.make_node("Relu", ["x"], ["y"])], [x], [y, y]))
+    # An archive holds a name once.
+    yield Case("output_named_twice", graph_model([helper.make_node("Relu", ["x"], ["y"])], [x], [y, y]), evaluates=False)
     yield Case("unused_input", graph_model([helper.make_node("Relu", ["x"], ["y"])], [x, tensor("u", F, [5])], [y]))
     yield Case("unused_initializer", graph_model([helper.make_node("Relu", ["x"], ["y"])], [x], [y], [w]))
     yield Case("scalar", model_of("g (float x) => (float y) { y = Relu(x) }"))
@@ -282,7 +283,9 @@ def element_types():
                 to = TensorProto.FLOAT
                 nodes = [helper.make_node("Cast", ["w"], ["y"], to=to)]
                 model = graph_model(nodes, [], [tensor("y", to, dims)], [w], ir, opset)
-                yield Case(f"{name}_{'raw' if raw else 'typed'}_{len(dims)}", model)
+                # The executor does not cast from scales without sign and mantissa.
+                evaluates = name != "float8e8m0"
+                yield Case(f"{name}_{'raw' if raw else 'typed'}_{len(dims)}", model, evaluates=evaluates)
     words = helper.make_tensor("w", TensorProto.STRING, [2], ["a", "ö"])
     nodes = [helper.make_node("Identity", ["w"], ["y"])]
     yield Case("strings", graph_model(nodes, [], [tensor("y", TensorProto.STRING, [2])], [words]))
@@ -358,7 +361,8 @@ def functions():
     model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "l" : 1]>
         g (float[2,3] x) => (float[2,3] y) { y = l.Clip2(x) }
         <domain: "l", opset_import: ["" : 17]> Clip2 (a, low) => (b) { b = Clip(a, low) }""")
-    yield Case("function_input_left_out", model)
+    # The executor takes an input of a function that is left out for one that nothing defines.
+    yield Case("function_input_left_out", model, evaluates=False)
     yield Case("function_unused", parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "l" : 1]>
         g (float[2,3] x) => (float[2,3] y) { y = Relu(x) }
         <domain: "l", opset_import: ["" : 17]> Twice (a) => (b) { b = Add(a, a) }"""))
