@@ -287,9 +287,11 @@ proptest! {
             if next.state() == Running {
                 prop_assert!(next.attempts > 0 && next.lease > 0);
             }
-            if job.state() == Publishing {
-                prop_assert_ne!(next.state(), Cancelled);
-            }
+            let asked = matches!(what, What::CancelAsked { .. });
+            prop_assert_eq!(next.state() == Cancelled, asked);
+            // No other state has a place in the outbox; a cancelled job has given it up.
+            let has_place = matches!(next.state(), Publishing | Succeeded);
+            prop_assert_eq!(!next.published.is_empty(), has_place);
             prop_assert!(next.events.len() <= EVENTS_MAX);
             prop_assert_eq!(next.events.last().unwrap().from(), job.state());
             prop_assert_eq!(next.finished_ms > 0, is_finished(next.state()) && now_ms > 0);
