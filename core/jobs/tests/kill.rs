@@ -9,9 +9,16 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write, stdout};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 const ROUNDS: u64 = 20;
+/// Most changes that a round waits for before it kills the writer.
+const CHANGES_MAX: u64 = 80;
+/// Longest time from the last of them to the kill: a few changes, so that it hits any part of one.
+const LATER_US_MAX: u64 = 10_000;
+/// A writer that acknowledges nothing for so long is stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// Steps of a job that succeeds; only such jobs are dropped.
 const STEPS: usize = 5;
 const STATE_DIR: &str = "ONNXD_JOBS_KILL_TEST_DIR";
@@ -64,8 +71,16 @@ fn next_event(job: &Job) -> Option<What> {
     })
 }
 
-/// Runs the writer for a while and kills it; the number of changes it has acknowledged.
-fn run_and_kill(dir: &Path, after: Duration, acknowledged: &mut Acknowledged) -> usize {
+/// When the writer is killed.
+enum Moment {
+    /// So long after its start, perhaps while the store is being opened.
+    Started(Duration),
+    /// After so many changes, and so much later. A slow machine makes as many as a fast one.
+    Acknowledged(usize, Duration),
+}
+
+/// Runs the writer until `moment` and kills it; the number of changes it has acknowledged.
+fn run_and_kill(dir: &Path, moment: &Moment, acknowledged: &mut Acknowledged) -> usize {
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["writer", "--exact", "--ignored", "--nocapture"])
         .env(STATE_DIR, dir)
@@ -74,18 +89,30 @@ fn run_and_kill(dir: &Path, after: Duration, acknowledged: &mut Acknowledged) ->
         .spawn()
         .unwrap();
     let output = BufReader::new(writer.stdout.take().unwrap());
+    let (sender, changes) = channel();
     let reader = std::thread::spawn(move || {
-        let lines = output.lines().map_while(Result::ok).map(|line| {
+        for line in output.lines().map_while(Result::ok) {
             let words: Vec<String> = line.split(' ').map(Into::into).collect();
-            words
-        });
-        lines.filter(|words| words[0] == ACKNOWLEDGED && words.len() == 3).collect::<Vec<_>>()
+            if words[0] == ACKNOWLEDGED && words.len() == 3 {
+                sender.send(words).unwrap();
+            }
+        }
     });
-    std::thread::sleep(after);
+    let mut lines = Vec::new();
+    let later = match *moment {
+        Moment::Started(later) => later,
+        Moment::Acknowledged(count, later) => {
+            let next = || changes.recv_timeout(PATIENCE).expect("the writer goes on");
+            lines.extend(std::iter::repeat_with(next).take(count));
+            later
+        }
+    };
+    std::thread::sleep(later);
     assert_eq!(writer.try_wait().unwrap(), None, "the writer ended by itself");
     writer.kill().unwrap();
     writer.wait().unwrap();
-    let lines = reader.join().unwrap();
+    reader.join().unwrap();
+    lines.extend(changes);
     for words in &lines {
         acknowledged.insert(words[1].clone(), words[2].parse().ok());
     }
@@ -131,12 +158,17 @@ fn kill_at_random_moments_loses_nothing_acknowledged() {
     let (mut random, mut changes) = (0x9e37_79b9_7f4a_7c15_u64, 0);
     for round in 0..ROUNDS {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+        let drawn = random >> 33;
         // Every fifth time while the store is being opened.
-        let longest_ms = if round % 5 == 4 { 20 } else { 300 };
-        let after = Duration::from_millis(2 + (random >> 33) % longest_ms);
-        changes += run_and_kill(dir.path(), after, &mut acknowledged);
+        let moment = if round % 5 == 4 {
+            Moment::Started(Duration::from_millis(2 + drawn % 20))
+        } else {
+            let count = 1 + usize::try_from(drawn % CHANGES_MAX).unwrap();
+            Moment::Acknowledged(count, Duration::from_micros(drawn % LATER_US_MAX))
+        };
+        changes += run_and_kill(dir.path(), &moment, &mut acknowledged);
         let (store, _) = SledStore::open(dir.path()).unwrap();
         check(&store, &mut acknowledged);
     }
-    assert!(changes > 50, "the writer hardly wrote: {changes} changes");
+    assert!(changes > 500, "the writer hardly wrote: {changes} changes");
 }
