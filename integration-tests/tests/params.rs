@@ -169,6 +169,12 @@ fn every_param_counts_or_is_told() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The code of the first line that begins with one; lines about progress come before it.
+fn first_code(stderr: &str) -> &str {
+    let line = stderr.lines().find(|l| l.starts_with("N0") && l.get(5..6) == Some(" "));
+    line.map_or("", |line| &line[..5])
+}
+
 /// Cells of a column that are not what the program does.
 fn wrong(folder: &Path, at: usize, rows: &[Row]) -> Vec<String> {
     let way = &WAYS[at];
@@ -188,7 +194,7 @@ fn wrong(folder: &Path, at: usize, rows: &[Row]) -> Vec<String> {
             let is = match (status, idle.contains(row.key)) {
                 (0 | 1, true) => "-",
                 (0 | 1, false) => "x",
-                _ => stderr.get(..5).unwrap_or_default(),
+                _ => first_code(&stderr),
             };
             let cell = row.cells[at];
             (is != cell).then(|| format!("{} in column {at}: {is}, not {cell}\n{stderr}", row.key))

@@ -115,6 +115,8 @@ struct Compared {
     tolerance_rel: f64,
     outputs: Vec<ComparedOutput>,
     top1_agreement: Option<f64>,
+    #[serde(default)]
+    inputs: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -286,7 +288,7 @@ impl From<Quantized> for Quantization {
 
 impl From<Numerics> for Compared {
     fn from(n: Numerics) -> Compared {
-        let Numerics { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement } = n;
+        let Numerics { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement, inputs } = n;
         let outputs = outputs.into_iter().map(|o| ComparedOutput {
             output: o.output,
             max_abs: o.max_abs,
@@ -296,13 +298,13 @@ impl From<Numerics> for Compared {
             within: o.within,
         });
         let outputs = outputs.collect();
-        Compared { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement }
+        Compared { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement, inputs }
     }
 }
 
 impl From<Compared> for Numerics {
     fn from(n: Compared) -> Numerics {
-        let Compared { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement } = n;
+        let Compared { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement, inputs } = n;
         let outputs = outputs.into_iter().map(|o| OutputNumerics {
             output: o.output,
             max_abs: o.max_abs,
@@ -312,7 +314,7 @@ impl From<Compared> for Numerics {
             within: o.within,
         });
         let outputs = outputs.collect();
-        Numerics { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement }
+        Numerics { engine, tolerance_abs, tolerance_rel, outputs, top1_agreement, inputs }
     }
 }
 

@@ -77,7 +77,9 @@ fn worst_output(report: &Report) -> Option<String> {
     let numerics = report.numerics.as_ref()?;
     let worst = numerics.outputs.iter().max_by(|a, b| a.max_abs.total_cmp(&b.max_abs))?;
     let (name, max_abs, db) = (line(&worst.output), real(worst.max_abs), real(worst.sqnr_db));
-    Some(format!("against the reference: {name} differs by at most {max_abs}, SQNR {db} dB"))
+    let on = if numerics.inputs.is_empty() { "" } else { " on " };
+    let on = format!("{on}{}", line(&numerics.inputs));
+    Some(format!("against the reference{on}: {name} differs by at most {max_abs}, SQNR {db} dB"))
 }
 
 fn quality(report: &Report) -> Option<&Quality> {

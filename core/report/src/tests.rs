@@ -86,6 +86,7 @@ fn good() -> Report {
             tolerance_rel: 1e-3,
             outputs: vec![compared],
             top1_agreement: Some(0.995),
+            inputs: "`x` [1, 2]".into(),
         }),
         attempt: 1,
         ..Default::default()
@@ -270,7 +271,7 @@ recognised: n2d2 by org.onnxd.frontend-n2d2: sections [sp] and [conv1]
 result: succeeded
 summary: 3 Conv, 2 Relu.
 model: model.onnx, 50.0 kB, sha256 abababababababab
-against the reference: soft differs by at most 0, SQNR inf dB
+against the reference on `x` [1, 2]: soft differs by at most 0, SQNR inf dB
 next: nothing; details are in report.html
 job: 01J0
 ";

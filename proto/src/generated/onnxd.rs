@@ -398,6 +398,9 @@ pub struct Numerics {
     pub outputs: ::prost::alloc::vec::Vec<OutputNumerics>,
     #[prost(double, optional, tag = "5")]
     pub top1_agreement: ::core::option::Option<f64>,
+    /// what both were run on, in words: names and shapes
+    #[prost(string, tag = "6")]
+    pub inputs: ::prost::alloc::string::String,
 }
 /// A line that a plugin logged.
 #[derive(serde::Serialize, serde::Deserialize)]

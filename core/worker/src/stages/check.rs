@@ -76,7 +76,9 @@ fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
             }
         }
     }
-    session.note(&remark(&compared_on(&inputs, numerics.outputs.len(), &made)), "note");
+    numerics.inputs = in_words(&inputs);
+    let text = compared_on(&numerics.inputs, numerics.outputs.len(), &made);
+    session.note(&remark(&text), "note");
     session.report.numerics = Some(numerics);
     Ok(())
 }
@@ -86,13 +88,17 @@ fn remark(text: &str) -> Diagnostic {
     Diagnostic::new(Code::EvalInputs, text).help("")
 }
 
-/// On what the outputs were compared, in words.
-fn compared_on(inputs: &Arrays, outputs: usize, made: &[String]) -> String {
+/// Names and shapes of the first of them.
+fn in_words(inputs: &Arrays) -> String {
     let shapes = inputs.iter().map(|(name, x)| format!("`{}` {:?}", shown(name), x.dims()));
     let shapes: Vec<String> = shapes.take(SHOWN_MAX).collect();
+    shapes.join(", ")
+}
+
+/// On what the outputs were compared.
+fn compared_on(inputs: &str, outputs: usize, made: &[String]) -> String {
     let noun = if outputs == 1 { "output was" } else { "outputs were" };
-    let text =
-        format!("{outputs} {noun} compared with the reference on its inputs {}", shapes.join(", "));
+    let text = format!("{outputs} {noun} compared with the reference on its inputs {inputs}");
     match made {
         [] => text,
         made => format!("{text}; of {} integers were made by the declared step", made.join(", ")),

@@ -34,9 +34,8 @@ pub(super) fn verified(
 /// How much of the standard the model has to keep to. Whoever asks for implicit casts asks for types
 /// that do not fit; the quantizer's note says so.
 pub(super) fn level(session: &Session) -> Level {
-    // Only that quantizer writes a graph without casts, and it says so.
-    let quantizes = session.param("quantization", "format") != "none";
-    match quantizes && session.params["quantization"]["n2d2"]["implicit_casting"] == true {
+    let integers = session.param("quantization", "format") == "N2D2";
+    match integers && session.params["quantization"]["n2d2"]["implicit_casting"] == true {
         true => Level::Structure,
         false => Level::Full,
     }
