@@ -93,15 +93,14 @@ impl Daemon {
     pub(crate) fn on_abandoned(&mut self, id: &str) -> Turn {
         let why = Diagnostic::new(Code::Internal, format!("The thread of job {id} panicked"));
         error!(job = id, reason = %why, "abandoned");
-        let Some(job) = self.store.get(id)? else { return Ok(()) };
-        match job.state() {
-            JobState::Running | JobState::Publishing => {
-                let (lease, diagnostics) = (job.lease, vec![to_message(&why)]);
+        match self.running.get(id).map(|running| running.lease) {
+            Some(lease) => {
+                let diagnostics = vec![to_message(&why)];
                 let (crashed, timed_out) = (true, false);
                 self.apply(id, What::Failed { lease, diagnostics, crashed, timed_out })?;
                 self.end_attempt(id)?;
             }
-            _ => self.reject(id, &why.into())?,
+            None => self.reject(id, &why.into())?,
         }
         self.taking.remove(id);
         Ok(())

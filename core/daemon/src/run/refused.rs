@@ -24,6 +24,8 @@ pub(crate) struct Refused {
     why: Option<Diagnostic>,
     /// The store has to be opened anew first.
     closed: bool,
+    /// It was, and what its last change finished has to be settled.
+    reopened: bool,
     again: Instant,
     wait: Duration,
 }
@@ -31,7 +33,7 @@ pub(crate) struct Refused {
 impl Refused {
     pub(crate) fn new(now: Instant) -> Refused {
         let (events, wait) = (VecDeque::new(), AGAIN_MIN);
-        Refused { events, why: None, closed: false, again: now, wait }
+        Refused { events, why: None, closed: false, reopened: false, again: now, wait }
     }
 
     /// Why nothing may begin that has to be recorded.
@@ -112,6 +114,12 @@ impl Daemon {
                 return Ok(());
             }
         }
+        if self.refused.reopened {
+            let settled = self.settle_finished();
+            if settled.is_err() {
+                return self.outlive(settled, None);
+            }
+        }
         tracing::info!("the store is asked for changes again");
         let wait = self.refused.wait;
         // A refusal right after this one waits longer; after a while it is a new one.
@@ -126,10 +134,16 @@ impl Daemon {
         self.book = Book::default();
         let jobs = self.store.scan(None)?;
         jobs.iter().for_each(|job| self.book.note(None, job));
-        self.refused.closed = false;
-        // Jobs that were finished by the change that failed: their originals are still here.
-        for job in jobs.iter().filter(|job| is_finished(job.state())) {
-            if self.owner(&job.id, job.state()) == Some(Owner::Person) {
+        (self.refused.closed, self.refused.reopened) = (false, true);
+        Ok(())
+    }
+
+    /// Jobs that were finished by the change that failed: their originals are still here. Events
+    /// that waited come first, because their jobs had an owner until then.
+    fn settle_finished(&mut self) -> Turn {
+        for job in self.store.scan(None)?.iter().filter(|job| is_finished(job.state())) {
+            let is_left = self.owner(&job.id, job.state()) == Some(Owner::Person);
+            if is_left && !self.running.contains_key(&job.id) {
                 self.recover(job)?;
             }
         }

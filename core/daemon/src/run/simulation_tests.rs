@@ -15,8 +15,8 @@ use onnxd_jobs::{Ids, MemoryStore, Store, StoreError};
 use onnxd_proto::onnxd::{Job, JobState, Report};
 use rustix::fs::stat;
 
-use super::attempt::Ending;
-use super::daemon::{Daemon, Surroundings};
+use super::attempt::{Ending, Stop};
+use super::daemon::{Daemon, Running, Surroundings};
 use super::event::Event;
 use super::layout::JobDir;
 use super::mailbox::Mailbox;
@@ -258,4 +258,68 @@ fn every_drop_ends_in_one_result_whatever_fails() {
         assert_eq!(count(&daemon.folders.done), DROPS, "seed {seed}");
         assert_eq!((count(&inbox), count(&daemon.folders.failed)), (0, 0), "seed {seed}");
     }
+}
+
+/// Faults for a store that makes the next change, breaks before it says so, and then is well.
+fn breaks_once() -> Dice {
+    let dice = |state| Dice { state, left: 2 };
+    let breaks = |dice: &mut Dice| !dice.fault(20) && dice.fault(6) && dice.fault(50);
+    (0..).map(dice).find(|dice| breaks(&mut Dice { ..*dice })).unwrap()
+}
+
+/// A panic that the store records before it breaks: the event comes again, and is stale then.
+fn abandoned_twice(job: &Job, is_attempt: bool) -> (tempfile::TempDir, Daemon) {
+    let root = tempfile::tempdir().unwrap();
+    let mut jobs = MemoryStore::default();
+    assert!(jobs.put_new(job).unwrap());
+    let store = Faulty { jobs, dice: breaks_once().into(), broken: false };
+    let mut daemon = daemon(root.path(), store);
+    daemon.book.note(None, job);
+    let input = daemon.folders.job(&job.id).input();
+    fs::create_dir_all(&input).unwrap();
+    fs::write(input.join("net.onnx"), "").unwrap();
+    if is_attempt {
+        let running = Running {
+            lease: job.lease,
+            name: job.name.clone(),
+            stage: String::new(),
+            since: Instant::now(),
+            stop: Stop::default(),
+            given_back: false,
+        };
+        daemon.running.insert(job.id.clone(), running);
+    } else {
+        daemon.taking.insert(job.id.clone(), None);
+    }
+    daemon.handle(Event::Abandoned { job: job.id.clone() }).unwrap();
+    assert!(daemon.refused.why().is_some(), "the store has broken");
+    daemon.refused.hurry();
+    daemon.try_refused(Instant::now()).unwrap();
+    assert!(daemon.refused.why().is_none(), "the store is well");
+    (root, daemon)
+}
+
+fn job_in(state: JobState) -> Job {
+    let (id, name) = ("01ARZ3NDEKTSV4RRFFQ69G5FAV".to_owned(), "net".to_owned());
+    let mut job = Job { id, name, lease: 1, attempts: 1, ..Job::default() };
+    job.set_state(state);
+    job
+}
+
+#[test]
+fn originals_leave_after_a_rejection_that_broke_the_store() {
+    let job = job_in(JobState::Claimed);
+    let (_root, daemon) = abandoned_twice(&job, false);
+    let now = daemon.store.get(&job.id).unwrap().unwrap();
+    assert_eq!(now.state(), JobState::Failed);
+    assert!(daemon.taking.is_empty() && daemon.busy.contains(&job.id), "put away");
+}
+
+#[test]
+fn an_attempt_whose_end_broke_the_store_ends_once() {
+    let job = job_in(JobState::Running);
+    let (_root, daemon) = abandoned_twice(&job, true);
+    let now = daemon.store.get(&job.id).unwrap().unwrap();
+    assert_eq!(now.state(), JobState::RetryWait, "{:?}", now.events);
+    assert!(daemon.running.is_empty(), "another attempt has room");
 }
