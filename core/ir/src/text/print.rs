@@ -3,7 +3,7 @@
 use super::names::{Id, Quoted, Word, subgraph_name};
 use super::print_literal::{write_float, write_tensor};
 use super::{KINDS, NESTING_MAX};
-use crate::{Attr, Function, Graph, Model, Node, Opsets, Origin, ValueId, ValueType};
+use crate::{Attr, Function, Graph, Model, Node, Opsets, Origin, Tensor, ValueId, ValueType};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::{self, Write};
@@ -13,6 +13,8 @@ use std::fmt::{self, Write};
 pub struct PrintOptions {
     /// Constants with more elements show the first few and `...`; such text cannot be parsed.
     pub elements_max: Option<usize>,
+    /// What stands after the `...` of such a constant, for example a digest.
+    pub digest: Option<fn(&Tensor) -> String>,
 }
 
 /// The model as text that [`super::parse_model`] reads.
@@ -189,7 +191,7 @@ impl Printer<'_> {
         for v in graph.value_ids() {
             if let Some(tensor) = graph[v].initializer() {
                 lead(self)?;
-                write_tensor(self.out, tensor, Some(names.of(v)), self.options.elements_max)?;
+                write_tensor(self.out, tensor, Some(names.of(v)), self.options)?;
             }
         }
         for v in graph.value_ids().filter(|v| !outputs.contains(v)) {
@@ -269,13 +271,13 @@ impl Printer<'_> {
             write!(self.out, ": {kind}")?;
         }
         self.out.write_str(" = ")?;
-        let max = self.options.elements_max;
+        let options = self.options;
         match attr {
             Attr::Ref { name, .. } => write!(self.out, "@{}", Word(name)),
             Attr::Int(x) => write!(self.out, "{x}"),
             Attr::Float(x) => write_float(self.out, f64::from(*x), format_args!("{x:?}")),
             Attr::Str(text) => write!(self.out, "{}", Quoted(&String::from_utf8_lossy(text))),
-            Attr::Tensor(tensor) => write_tensor(self.out, tensor, None, max),
+            Attr::Tensor(tensor) => write_tensor(self.out, tensor, None, options),
             Attr::Type(ty) => write!(self.out, "{ty}"),
             Attr::Graph(graph) => self.subgraph(graph, names, depth),
             Attr::Ints(xs) => self.bracketed(xs, |p, x| write!(p.out, "{x}")),
@@ -285,7 +287,7 @@ impl Printer<'_> {
             Attr::Strs(xs) => {
                 self.bracketed(xs, |p, x| write!(p.out, "{}", Quoted(&String::from_utf8_lossy(x))))
             }
-            Attr::Tensors(xs) => self.bracketed(xs, |p, x| write_tensor(p.out, x, None, max)),
+            Attr::Tensors(xs) => self.bracketed(xs, |p, x| write_tensor(p.out, x, None, options)),
             Attr::Types(xs) => self.bracketed(xs, |p, x| write!(p.out, "{x}")),
             Attr::Graphs(xs) => self.bracketed(xs, |p, x| p.subgraph(x, names, depth)),
             Attr::Sparses(xs) if xs.is_empty() => self.out.write_str("[]"),

@@ -1,5 +1,6 @@
 //! Tensors and numbers in text.
 
+use super::PrintOptions;
 use super::names::{Id, Quoted};
 use crate::{DataType, Element, Tensor};
 use half::{bf16, f16};
@@ -23,7 +24,7 @@ pub(super) fn write_tensor(
     out: &mut String,
     tensor: &Tensor,
     name: Option<Id<'_>>,
-    elements_max: Option<usize>,
+    options: &PrintOptions,
 ) -> fmt::Result {
     out.write_str(tensor.dtype().word())?;
     if tensor.rank() > 0 {
@@ -34,8 +35,11 @@ pub(super) fn write_tensor(
         Some(name) => write!(out, " {name} = {{")?,
         None => out.write_str(" {")?,
     }
-    let limit = elements_max.filter(|max| tensor.len() > *max).map(|_| SHOWN);
+    let limit = options.elements_max.filter(|max| tensor.len() > *max).map(|_| SHOWN);
     write_elements(out, tensor, limit)?;
+    if let Some(digest) = options.digest.filter(|_| limit.is_some()) {
+        write!(out, " {}", digest(tensor))?;
+    }
     out.write_str("}")
 }
 

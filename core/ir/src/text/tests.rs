@@ -112,8 +112,12 @@ fn captured_values_print_under_their_outer_name() {
 #[test]
 fn abbreviated_text_says_so() {
     let g = parse_graph("g () => () <float[4] w = {1, 2, 3, 4}, int32[2] k = {5, 6}> {}").unwrap();
-    let text = print_graph_with(&g, &PrintOptions { elements_max: Some(3) });
+    let options = PrintOptions { elements_max: Some(3), ..PrintOptions::default() };
+    let text = print_graph_with(&g, &options);
     assert!(text.contains("w = {1.0, 2.0, 3.0, ...}"), "{text}");
+    let options = PrintOptions { digest: Some(|t| format!("of {}", t.len())), ..options };
+    let text = print_graph_with(&g, &options);
+    assert!(text.contains("w = {1.0, 2.0, 3.0, ... of 4}"), "{text}");
     assert!(text.contains("k = {5, 6}"), "{text}");
     assert!(error(&text).contains("abbreviated"));
 }

@@ -16,7 +16,9 @@ const ELEMENTS_MAX: usize = 16;
 /// Findings that keep it from being read.
 pub fn print(path: &Path) -> Result<String, Diagnostics> {
     let model = onnxd_onnx::load(path)?.model;
-    Ok(text::print_model_with(&model, &text::PrintOptions { elements_max: Some(ELEMENTS_MAX) }))
+    let options =
+        text::PrintOptions { elements_max: Some(ELEMENTS_MAX), ..text::PrintOptions::default() };
+    Ok(text::print_model_with(&model, &options))
 }
 
 /// Figures of a model.

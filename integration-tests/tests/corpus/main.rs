@@ -1,0 +1,106 @@
+//! The golden corpus: every folder `integration-tests/corpus/<front-end>/<case>` is a case. The built program converts
+//! its files, and what it writes and says must be what the case expects.
+//!
+//! `UPDATE_EXPECT=1` writes the expectations anew, `CORPUS=n2d2/conv` takes only cases whose path contains that text.
+
+mod difference;
+mod files;
+mod shown;
+
+use onnxd_integration_tests::{command, folder_with, outcome, with_plugins_of};
+use rayon::prelude::*;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const PLUGINS: [&str; 7] = [
+    "libonnxd_frontend_onnx.so",
+    "libonnxd_frontend_n2d2.so",
+    "libonnxd_passes_cleanup.so",
+    "libonnxd_passes_fusion.so",
+    "libonnxd_quant_onnx.so",
+    "libonnxd_quant_inc.so",
+    "libonnxd_quant_n2d2.so",
+];
+
+const MODEL: &str = "expected.onnx.txt";
+const DIAGNOSTICS: &str = "expected.diagnostics.txt";
+
+/// What a conversion gave: the model, if one was written, and what was said.
+struct Given {
+    model: Option<String>,
+    diagnostics: String,
+}
+
+/// All folders of cases that were asked for, sorted by name.
+fn cases() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let folders = |at: &Path| -> Vec<PathBuf> {
+        let entries = fs::read_dir(at).unwrap().map(|e| e.unwrap().path());
+        entries.filter(|path| path.is_dir()).collect()
+    };
+    let mut cases: Vec<PathBuf> = folders(&root).iter().flat_map(|f| folders(f)).collect();
+    cases.sort();
+    let wanted = std::env::var("CORPUS").unwrap_or_default();
+    cases.retain(|case| name(case).contains(&wanted));
+    cases
+}
+
+/// `<front-end>/<case>`
+fn name(case: &Path) -> String {
+    let parts: Vec<_> = case.iter().rev().take(2).map(|part| part.to_string_lossy()).collect();
+    format!("{}/{}", parts[1], parts[0])
+}
+
+fn converted(case: &Path, common: &Path) -> Given {
+    let folder = tempfile::tempdir().unwrap();
+    let drop = folder.path().join("drop");
+    files::prepare(case, &drop);
+    let out = folder.path().join("out");
+    let mut run = command(common);
+    with_plugins_of(&mut run, &common.join("plugins"));
+    run.arg("convert").arg(&drop).arg("--out").arg(&out);
+    let (status, stderr) = outcome(&run.output().unwrap());
+    let report = fs::read(out.join("report.json")).unwrap_or_default();
+    let report: Value = serde_json::from_slice(&report).unwrap_or(Value::Null);
+    let model = shown::model(&out, &report);
+    Given { model, diagnostics: shown::diagnostics(status, &stderr, &report, folder.path()) }
+}
+
+/// What differs from the expectation that `name` holds; rewrites it where that was asked for.
+fn compared(case: &Path, file: &str, found: Option<&str>) -> Option<String> {
+    let path = case.join(file);
+    let wanted = fs::read_to_string(&path).ok();
+    if wanted.as_deref() == found {
+        return None;
+    }
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        match found {
+            Some(text) => fs::write(&path, text).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        return None;
+    }
+    let lines = difference::of(wanted.as_deref().unwrap_or(""), found.unwrap_or(""));
+    Some(format!("--- {}/{file}\n{lines}", name(case)))
+}
+
+#[test]
+fn conversions_give_what_is_expected() {
+    let common = folder_with(&PLUGINS);
+    let cases = cases();
+    assert!(!cases.is_empty(), "no case has that name");
+    let check = |case: &PathBuf| {
+        let given = converted(case, common.path());
+        let model = compared(case, MODEL, given.model.as_deref());
+        let diagnostics = compared(case, DIAGNOSTICS, Some(&given.diagnostics));
+        [model, diagnostics].into_iter().flatten().collect::<Vec<String>>()
+    };
+    let wrong: Vec<String> = cases.par_iter().flat_map_iter(check).collect();
+    let count = wrong.len();
+    assert!(
+        wrong.is_empty(),
+        "{count} expectations differ; if that is intended, UPDATE_EXPECT=1 writes them anew.\n{}",
+        wrong.join("\n")
+    );
+}
