@@ -2,9 +2,10 @@
 
 use super::merge::{either, restore, types as merged};
 use super::site::{Data, Known, data_of};
-use super::{Pass, Types, control};
+use super::{Inference, Types, control};
 use crate::text::NESTING_MAX;
 use crate::{Attr, Dim, Function, Graph, Node, NodeId, ValueId, ValueType};
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// How often all nodes may be looked at again, because functions are applied several times and what
@@ -29,25 +30,46 @@ fn count(graph: &Graph) -> usize {
     total
 }
 
-/// What is known about a graph besides types.
-pub(super) struct Scope {
-    pub known: Known,
+/// As [`nodes_max`], for the graphs that one node holds or applies.
+pub(super) fn nodes_max_of<'g>(inner: impl Iterator<Item = &'g Graph>) -> usize {
+    inner.map(count).sum::<usize>().saturating_mul(REPEATS_MAX)
+}
+
+/// What is known about a graph besides the types of its values: the elements of small integer
+/// tensors, and the names of sizes as they were declared.
+#[derive(Default)]
+pub struct Scope {
+    pub(super) known: Known,
+    /// Graphs around this one.
+    pub(super) depth: usize,
     /// Types as declared, where they name sizes.
     declared: HashMap<ValueId, ValueType>,
 }
 
 impl Scope {
-    pub(super) fn of(g: &Graph, known: Known) -> Scope {
+    pub(super) fn of(g: &Graph, known: Known, depth: usize) -> Scope {
         let named = |ty: &ValueType| {
             ty.shape().is_some_and(|s| s.iter().any(|d| matches!(d, Dim::Symbol(_))))
         };
         let types = g.value_ids().filter_map(|v| Some((v, g[v].ty.as_ref().filter(|t| named(t))?)));
-        Scope { known, declared: types.map(|(v, ty)| (v, ty.clone())).collect() }
+        Scope { known, depth, declared: types.map(|(v, ty)| (v, ty.clone())).collect() }
     }
 
-    /// Gives computed sizes names for readers.
-    pub(super) fn restore(&self, g: &mut Graph) {
-        for v in g.value_ids() {
+    /// The elements of `v`, if it is a small tensor of rank 0 or 1 whose elements are all known:
+    /// whether it is a scalar, and the elements. They were followed through the graph, no kernel ran.
+    pub fn elements(&self, v: ValueId) -> Option<(bool, Vec<i64>)> {
+        let data = self.known.get(&v)?;
+        Some((data.scalar, data.items.iter().map(Dim::known).collect::<Option<_>>()?))
+    }
+
+    /// Gives computed sizes of all values of `g` names for readers.
+    pub fn restore(&self, g: &mut Graph) {
+        self.restore_values(g, g.value_ids());
+    }
+
+    /// As [`Scope::restore`], for some values of `g`.
+    pub fn restore_values(&self, g: &mut Graph, values: impl Iterator<Item = ValueId>) {
+        for v in values {
             if let Some(ty) = &mut g[v].ty {
                 restore(ty, self.declared.get(&v));
             }
@@ -74,7 +96,7 @@ pub(super) fn write_back(g: &mut Graph, types: Types) {
     }
 }
 
-impl Pass<'_> {
+impl Inference<'_> {
     /// Types what the sub-graphs of a node see, then what they compute.
     pub(super) fn subgraphs(
         &mut self,
@@ -192,7 +214,7 @@ impl Pass<'_> {
                 body.set_initializer(*own, Some(tensor.clone()));
             }
         }
-        let opsets = std::mem::replace(&mut self.opsets, &function.opsets);
+        let opsets = std::mem::replace(&mut self.opsets, Cow::Borrowed(&function.opsets));
         let scope = self.graph(&mut body, body_known, depth + 1);
         self.opsets = opsets;
         self.remember(f, &body);

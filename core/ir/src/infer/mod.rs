@@ -43,10 +43,11 @@ use crate::verify::{Findings, Functions, layer};
 use crate::{
     Dim, Function, Graph, Model, Node, NodeId, Opsets, Origin, Value, ValueId, ValueType, schema,
 };
-use body::Scope;
+pub use body::Scope;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use site::{Known, Shapes, Site};
-use std::collections::{HashMap, HashSet};
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// Elements of computed shapes that are kept for one model.
@@ -75,19 +76,10 @@ type TypeRules = &'static [(&'static str, TypeRule)];
 /// shape is not the computed one, which takes its place, as in runtimes. A model with cycles is left
 /// as it is, see [`crate::verify`].
 pub fn infer(model: &mut Model) -> Diagnostics {
-    let mut findings = Findings::new(Code::ShapeMismatch);
-    let mut pass = Pass {
-        opsets: &model.opsets,
-        functions: &model.functions,
-        applied: Functions::of(&model.functions),
-        bodies: vec![None; model.functions.len()],
-        findings: &mut findings,
-        items_left: ITEMS_MAX,
-        nodes_left: body::nodes_max(&model.graph, &model.functions),
-        fresh: 0,
-    };
-    let scope = pass.graph(&mut model.graph, Known::new(), 0);
-    let bodies = pass.bodies;
+    let mut inference = Inference::new(Cow::Borrowed(&model.opsets), &model.functions);
+    inference.nodes_left = body::nodes_max(&model.graph, &model.functions);
+    let scope = inference.graph(&mut model.graph, Known::new(), 0);
+    let Inference { bodies, findings, .. } = inference;
     scope.restore(&mut model.graph);
     for (function, types) in model.functions.iter_mut().zip(bodies) {
         body::write_back(&mut function.graph, types.unwrap_or_default());
@@ -150,15 +142,17 @@ fn type_rules() -> &'static Table<TypeRule> {
     RULES.get_or_init(|| table(TYPE_FAMILIES))
 }
 
-struct Pass<'m> {
+/// Inference over the nodes of one model, one at a time. [`infer`] is a loop over all its nodes; who
+/// builds a graph takes a step after each node that is added.
+pub struct Inference<'m> {
     /// Of the model, or of the function that is looked at.
-    opsets: &'m Opsets,
+    opsets: Cow<'m, Opsets>,
     functions: &'m [Function],
     /// Which of them a node applies; they may have the names of operators.
     applied: Functions<'m>,
     /// What is known of the values of each function, by their index.
     bodies: Vec<Option<Types>>,
-    findings: &'m mut Findings,
+    findings: Findings,
     /// Elements of computed shapes that may still be kept.
     items_left: usize,
     /// Nodes in functions and loops that may still be looked at.
@@ -167,7 +161,52 @@ struct Pass<'m> {
     fresh: usize,
 }
 
-impl<'m> Pass<'m> {
+impl<'m> Inference<'m> {
+    /// Inference for graphs whose operators are those of `opsets`, and `functions`, the model's own.
+    pub fn new(opsets: Cow<'m, Opsets>, functions: &'m [Function]) -> Inference<'m> {
+        Inference {
+            opsets,
+            functions,
+            applied: Functions::of(functions),
+            bodies: vec![None; functions.len()],
+            findings: Findings::new(Code::ShapeMismatch),
+            items_left: ITEMS_MAX,
+            nodes_left: 0,
+            fresh: 0,
+        }
+    }
+
+    /// Prepares the declared type of an input of a graph that is built.
+    pub fn input(&mut self, value: &mut Value) {
+        prepare(value);
+        self.number(value);
+    }
+
+    /// Infers what node `id` of `g` computes from what is known of its inputs, sub-graphs included.
+    /// `scope` holds what is known of `g` besides types and must be the same in every step.
+    ///
+    /// Types get names of sizes that only inference understands, equal where the sizes are;
+    /// [`Scope::restore`] turns them back.
+    ///
+    /// # Errors
+    /// The findings of [`infer`] about this node. Its outputs then have the types that follow anyway.
+    pub fn step(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        scope: &mut Scope,
+    ) -> Result<(), Diagnostics> {
+        let applied = self.applied.applied(&g[id]).map(|f| &self.functions[f].graph);
+        let inner = body::nodes_max_of(g[id].subgraphs().chain(applied));
+        self.nodes_left = self.nodes_left.saturating_add(inner);
+        self.visit(g, id, scope);
+        match std::mem::replace(&mut self.findings, Findings::new(Code::ShapeMismatch)).into_list()
+        {
+            none if none.0.is_empty() => Ok(()),
+            found => Err(found),
+        }
+    }
+
     fn opset(&self, domain: &str) -> Option<i64> {
         let other = if domain.is_empty() { "ai.onnx" } else { domain };
         self.opsets.get(domain).or_else(|| self.opsets.get(other)).copied()
@@ -175,7 +214,7 @@ impl<'m> Pass<'m> {
 
     /// What it leaves has the names of [`symbolic`] until the scope is restored.
     fn graph(&mut self, g: &mut Graph, known: Known, depth: usize) -> Scope {
-        let mut scope = Scope::of(g, known);
+        let mut scope = Scope::of(g, known, depth);
         let Ok(order) = g.topological() else { return scope };
         for v in g.value_ids() {
             prepare(&mut g[v]);
@@ -183,14 +222,17 @@ impl<'m> Pass<'m> {
                 self.number(&mut g[v]);
             }
         }
-        let interface: HashSet<ValueId> = g.outputs().iter().copied().collect();
         for id in order {
-            let fresh = self.fresh;
-            let bodies = self.subgraphs(g, id, &scope.known, depth);
-            self.node(g, id, &mut scope.known, &interface, (fresh, depth));
-            body::restore_all(g, id, &bodies);
+            self.visit(g, id, &mut scope);
         }
         scope
+    }
+
+    fn visit(&mut self, g: &mut Graph, id: NodeId, scope: &mut Scope) {
+        let fresh = self.fresh;
+        let bodies = self.subgraphs(g, id, &scope.known, scope.depth);
+        self.node(g, id, scope, fresh);
+        body::restore_all(g, id, &bodies);
     }
 
     /// Gives the sizes of which nothing is known a number each, so that equal ones are seen.
@@ -203,16 +245,10 @@ impl<'m> Pass<'m> {
         }
     }
 
-    fn node(
-        &mut self,
-        g: &mut Graph,
-        id: NodeId,
-        known: &mut Known,
-        interface: &HashSet<ValueId>,
-        (fresh, depth): (usize, usize),
-    ) {
+    fn node(&mut self, g: &mut Graph, id: NodeId, scope: &mut Scope, fresh: usize) {
+        let Scope { known, depth, .. } = scope;
         let (types, data) = match self.applied.applied(&g[id]) {
-            Some(f) => self.application(g, &g[id], f, known, depth),
+            Some(f) => self.application(g, &g[id], f, known, *depth),
             None => match self.operator(g, &g[id], known, fresh) {
                 Some(found) => found,
                 None => return,
@@ -222,7 +258,7 @@ impl<'m> Pass<'m> {
         for (slot, v) in outputs.into_iter().enumerate() {
             let Some(v) = v else { continue };
             if let Some(ty) = types.get(slot).and_then(Option::as_ref) {
-                self.declare(g, id, v, ty, interface.contains(&v));
+                self.declare(g, id, v, ty, g.is_output(v));
             }
             self.number(&mut g[v]);
             let Some(data) = data.get(slot).cloned().flatten() else { continue };

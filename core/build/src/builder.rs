@@ -1,0 +1,476 @@
+//! The graph under construction: sub-graphs, layers, names, constants.
+
+use crate::call::snake;
+use crate::{Operand, Result};
+use bytes::Bytes;
+use onnxd_diagnostics::{Code, Diagnostic, Layer, shown};
+use onnxd_ir::infer::{Inference, Scope};
+use onnxd_ir::schema::{self, OpSchema};
+use onnxd_ir::{DataType, Dim, Graph, Node, NodeId, Opsets, Origin, Tensor, ValueId, ValueType};
+use std::borrow::Cow;
+use std::cell::{Ref, RefCell};
+use std::collections::{HashMap, HashSet};
+
+/// Constants up to this size are held once in a graph, however often they are needed.
+const SHARED_BYTES_MAX: usize = 256;
+
+/// A value of the graph that is built, or of a sub-graph of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Var {
+    /// Number of the graph that it belongs to; the main graph is 0.
+    pub(crate) frame: u32,
+    pub(crate) id: ValueId,
+}
+
+/// One graph, the main one or a sub-graph under construction.
+pub(crate) struct Frame {
+    serial: u32,
+    pub(crate) graph: Graph,
+    pub(crate) scope: Scope,
+    shared: HashMap<(DataType, Vec<usize>, Bytes), ValueId>,
+    /// Values below this bound were there before.
+    first_new: usize,
+}
+
+pub(crate) struct State {
+    /// The main graph, then the sub-graphs inside which nodes are added at present.
+    pub(crate) frames: Vec<Frame>,
+    serial: u32,
+    pub(crate) opsets: Opsets,
+    inference: Inference<'static>,
+    /// Layers that nodes are added for; the last list counts.
+    layers: Vec<Vec<Layer>>,
+    /// Names of new values start with it.
+    prefix: String,
+    reserved: HashSet<String>,
+    folding: bool,
+}
+
+/// Adds nodes to a graph. All methods take `&self`, so that calls nest like a formula.
+pub struct GraphBuilder {
+    pub(crate) state: RefCell<State>,
+}
+
+impl GraphBuilder {
+    /// A builder that adds to `graph`, whose operators are those of `opsets`.
+    pub fn new(graph: Graph, opsets: Opsets) -> GraphBuilder {
+        let state = State {
+            frames: vec![],
+            serial: 0,
+            inference: Inference::new(Cow::Owned(opsets.clone()), &[]),
+            opsets,
+            layers: vec![],
+            prefix: String::new(),
+            reserved: HashSet::new(),
+            folding: true,
+        };
+        let builder = GraphBuilder { state: RefCell::new(state) };
+        builder.push(graph);
+        builder
+    }
+
+    /// Lets `f` add to `graph`, which is then as `f` left it.
+    pub fn edit<R>(graph: &mut Graph, opsets: &Opsets, f: impl FnOnce(&GraphBuilder) -> R) -> R {
+        let builder = GraphBuilder::new(std::mem::take(graph), opsets.clone());
+        let result = f(&builder);
+        *graph = builder.finish();
+        result
+    }
+
+    /// The graph that was built. Sizes of the values that were added have names for readers.
+    pub fn finish(self) -> Graph {
+        self.pop().0
+    }
+
+    /// Keeps shape arithmetic whose result is known as nodes.
+    #[must_use]
+    pub fn without_folding(self) -> GraphBuilder {
+        self.state.borrow_mut().folding = false;
+        self
+    }
+
+    /// Names that no value which is added may get, as others will have them.
+    pub fn reserve(&self, names: impl IntoIterator<Item = String>) {
+        self.state.borrow_mut().reserved.extend(names);
+    }
+
+    // ---- where nodes are added ----
+
+    /// Begins a sub-graph; nodes are added to it until [`GraphBuilder::pop`].
+    pub(crate) fn push(&self, graph: Graph) {
+        let mut state = self.state.borrow_mut();
+        let first_new = graph.value_ids().len();
+        let (serial, scope, shared) = (state.serial, Scope::default(), HashMap::new());
+        state.frames.push(Frame { serial, graph, scope, shared, first_new });
+        state.serial += 1;
+    }
+
+    /// Ends the innermost graph.
+    pub(crate) fn pop(&self) -> (Graph, u32) {
+        let mut state = self.state.borrow_mut();
+        let Frame { mut graph, scope, first_new, serial, .. } =
+            state.frames.pop().expect("a graph is open");
+        let new = graph.value_ids().skip(first_new);
+        scope.restore_values(&mut graph, new);
+        (graph, serial)
+    }
+
+    /// What `f` adds belongs to `layer` of the source network, and its names start with the layer's.
+    pub fn in_layer<R>(&self, layer: Layer, f: impl FnOnce(&GraphBuilder) -> R) -> R {
+        let name = layer.name.clone();
+        self.in_layers(vec![layer], &name, f)
+    }
+
+    /// As [`GraphBuilder::in_layer`], for nodes that stand for several layers; new names start with
+    /// `prefix`.
+    pub fn in_layers<R>(
+        &self,
+        layers: Vec<Layer>,
+        prefix: &str,
+        f: impl FnOnce(&GraphBuilder) -> R,
+    ) -> R {
+        let before = {
+            let mut state = self.state.borrow_mut();
+            state.layers.push(layers);
+            std::mem::replace(&mut state.prefix, prefix.to_owned())
+        };
+        let result = f(self);
+        let mut state = self.state.borrow_mut();
+        state.layers.pop();
+        state.prefix = before;
+        result
+    }
+
+    /// The layer that nodes are added for.
+    pub fn layer(&self) -> Option<Layer> {
+        self.state.borrow().layers.last().and_then(|layers| layers.first().cloned())
+    }
+
+    /// A finding about the layer that nodes are added for.
+    pub fn diagnostic(&self, code: Code, message: impl Into<String>) -> Diagnostic {
+        let found = Diagnostic::new(code, message);
+        match self.layer() {
+            Some(layer) => found.at(layer),
+            None => found,
+        }
+    }
+
+    /// Version of the standard's operators; 0 if the graph has none.
+    pub fn opset(&self) -> i64 {
+        self.version("").unwrap_or(0)
+    }
+
+    /// Version of the operators of `domain`.
+    pub fn version(&self, domain: &str) -> Option<i64> {
+        let opsets = &self.state.borrow().opsets;
+        let other = if domain.is_empty() { "ai.onnx" } else { domain };
+        opsets.get(domain).or_else(|| opsets.get(other)).copied()
+    }
+
+    // ---- values ----
+
+    /// The graph that nodes are added to, to be looked at. It must be let go before the next node is
+    /// added.
+    pub fn graph(&self) -> Ref<'_, Graph> {
+        Ref::map(self.state.borrow(), |s| &s.frames.last().expect("a graph is open").graph)
+    }
+
+    /// A value that was in the graph before, or was added to it by other means.
+    pub fn var(&self, id: ValueId) -> Var {
+        let frame = self.state.borrow().frames.last().expect("a graph is open").serial;
+        Var { frame, id }
+    }
+
+    /// `v` as a value of the graph that nodes are added to; a value of an enclosing graph is
+    /// captured.
+    ///
+    /// # Errors
+    /// `N0901` if it belongs to a sub-graph that is finished, or to another builder.
+    pub fn id(&self, v: Var) -> Result<ValueId> {
+        let mut state = self.state.borrow_mut();
+        let Some(at) = state.frames.iter().position(|f| f.serial == v.frame) else {
+            drop(state);
+            let message = "A value is used outside of the sub-graph that it belongs to.";
+            return Err(self.diagnostic(Code::InvariantBroken, message));
+        };
+        let mut id = v.id;
+        for i in at + 1..state.frames.len() {
+            let (name, ty) = {
+                let outer = &state.frames[i - 1].graph[id];
+                (outer.name.clone(), outer.ty.clone())
+            };
+            id = state.frames[i].graph.capture(id, &name, ty);
+        }
+        Ok(id)
+    }
+
+    /// Type of `v` as far as known. Equal sizes without name have equal marked names.
+    pub fn type_of(&self, v: Var) -> Option<ValueType> {
+        let state = self.state.borrow();
+        let frame = state.frames.iter().find(|f| f.serial == v.frame)?;
+        frame.graph[v.id].ty.clone()
+    }
+
+    /// Element type of `v`.
+    pub fn dtype_of(&self, v: Var) -> Option<DataType> {
+        self.type_of(v)?.dtype()
+    }
+
+    /// Shape of `v`, if its rank is known.
+    pub fn shape_of(&self, v: Var) -> Option<Vec<Dim>> {
+        self.type_of(v)?.shape().map(<[Dim]>::to_vec)
+    }
+
+    /// Number of axes of `v`.
+    pub fn rank_of(&self, v: Var) -> Option<usize> {
+        self.type_of(v)?.shape().map(<[Dim]>::len)
+    }
+
+    /// All sizes of `v`, if they are known.
+    pub fn dims_of(&self, v: Var) -> Option<Vec<i64>> {
+        self.type_of(v)?.dims()
+    }
+
+    /// `v` as a constant, also one of an enclosing graph.
+    pub fn constant_of(&self, v: Var) -> Option<Tensor> {
+        let state = self.state.borrow();
+        let mut at = state.frames.iter().position(|f| f.serial == v.frame)?;
+        let mut id = v.id;
+        while let (Origin::Captured(outer), 1..) = (state.frames[at].graph[id].origin(), at) {
+            (id, at) = (outer, at - 1);
+        }
+        state.frames[at].graph.constant(id).cloned()
+    }
+
+    /// The elements of a small integer tensor of rank 0 or 1, if they are known: a constant, or what
+    /// follows from known shapes.
+    pub fn ints_of(&self, v: Var) -> Option<Vec<i64>> {
+        if let Some(tensor) = self.constant_of(v) {
+            return tensor.to_i64s().filter(|_| tensor.rank() <= 1);
+        }
+        let state = self.state.borrow();
+        let frame = state.frames.iter().find(|f| f.serial == v.frame)?;
+        Some(frame.scope.elements(v.id)?.1)
+    }
+
+    /// Adds an input to the graph.
+    pub fn input(&self, name: &str, ty: ValueType) -> Var {
+        let mut state = self.state.borrow_mut();
+        let State { frames, inference, .. } = &mut *state;
+        let frame = frames.last_mut().expect("a graph is open");
+        let id = frame.graph.add_input(name, Some(ty));
+        inference.input(&mut frame.graph[id]);
+        Var { frame: frame.serial, id }
+    }
+
+    /// Lists `v` as an output of the graph, under the name `name`.
+    ///
+    /// # Errors
+    /// Those of [`GraphBuilder::id`].
+    pub fn output(&self, v: Var, name: &str) -> Result<()> {
+        let id = self.own_output(v)?;
+        let mut state = self.state.borrow_mut();
+        let graph = &mut state.frames.last_mut().expect("a graph is open").graph;
+        if graph[id].name != name {
+            let name = graph.fresh_name(name);
+            graph.rename(id, &name);
+        }
+        graph.mark_output(id);
+        Ok(())
+    }
+
+    /// `v` as a value that can be listed as an output: one that no node of the graph computes, or that
+    /// is listed already, goes through `Identity`, as runtimes demand.
+    pub(crate) fn own_output(&self, v: Var) -> Result<ValueId> {
+        let id = self.id(v)?;
+        let (direct, name) = {
+            let graph = self.graph();
+            let computed = matches!(graph[id].origin(), Origin::Node(..));
+            (computed && !graph.is_output(id), graph[id].name.clone())
+        };
+        if direct {
+            return Ok(id);
+        }
+        let out = self.value(&name);
+        self.add_node(Node::new("Identity", [id], [out]))?;
+        Ok(out)
+    }
+
+    /// A new value that nothing computes yet.
+    pub(crate) fn value(&self, name: &str) -> ValueId {
+        let mut state = self.state.borrow_mut();
+        state.frames.last_mut().expect("a graph is open").graph.add_value(name, None)
+    }
+
+    /// A constant. Small ones are held once.
+    pub fn constant(&self, tensor: Tensor) -> Var {
+        self.shared("constant", tensor)
+    }
+
+    /// A constant, named `<prefix>_<role>` unless the graph holds one like it already.
+    pub(crate) fn shared(&self, role: &str, tensor: Tensor) -> Var {
+        let small = tensor.as_strings().is_none() && tensor.byte_len() <= SHARED_BYTES_MAX;
+        let key = small.then(|| (tensor.dtype(), tensor.dims().to_vec(), tensor.bytes().clone()));
+        let found = {
+            let state = self.state.borrow();
+            let frame = state.frames.last().expect("a graph is open");
+            key.as_ref().and_then(|key| frame.shared.get(key)).map(|id| (frame.serial, *id))
+        };
+        if let Some((frame, id)) = found {
+            return Var { frame, id };
+        }
+        let v = self.parameter(role, tensor);
+        if let Some(key) = key {
+            let mut state = self.state.borrow_mut();
+            state.frames.last_mut().expect("a graph is open").shared.insert(key, v.id);
+        }
+        v
+    }
+
+    /// A constant `<prefix>_<role>` of its own, as weights have.
+    pub fn parameter(&self, role: &str, tensor: Tensor) -> Var {
+        let name = self.fresh(role);
+        let mut state = self.state.borrow_mut();
+        let frame = state.frames.last_mut().expect("a graph is open");
+        let id = frame.graph.add_initializer(&name, tensor);
+        Var { frame: frame.serial, id }
+    }
+
+    /// `v` under the name `<prefix>_<role>`, if a node that was added computes it.
+    pub fn named(&self, role: &str, v: Var) -> Var {
+        let name = self.fresh(role);
+        self.rename(v, &name);
+        v
+    }
+
+    /// `v` under the name `name`, or one derived from it, if a node that was added computes it.
+    pub fn rename(&self, v: Var, name: &str) {
+        let mut state = self.state.borrow_mut();
+        let Some(frame) = state.frames.iter_mut().find(|f| f.serial == v.frame) else { return };
+        let new = v.id.index() >= frame.first_new;
+        if new && frame.graph.producer(v.id).is_some() && frame.graph[v.id].name != name {
+            let name = frame.graph.fresh_name(name);
+            frame.graph.rename(v.id, &name);
+        }
+    }
+
+    /// Lets the node that computes `v` compute the existing value `out`, which nothing computes yet;
+    /// an `Identity` does where `v` is read already.
+    ///
+    /// # Errors
+    /// Those of [`GraphBuilder::id`].
+    pub fn settle(&self, v: Var, out: ValueId) -> Result<()> {
+        let id = self.id(v)?;
+        let mut state = self.state.borrow_mut();
+        let Frame { graph, first_new, .. } = state.frames.last_mut().expect("a graph is open");
+        match graph[id].origin() {
+            Origin::Node(node, slot) if graph.uses(id) == 0 && id.index() >= *first_new => {
+                graph.set_output(node, slot, out);
+                Ok(())
+            }
+            _ => {
+                drop(state);
+                self.add_node(Node::new("Identity", [id], [out])).map(|_| ())
+            }
+        }
+    }
+
+    /// A free name `<prefix>_<role>`.
+    pub(crate) fn fresh(&self, role: &str) -> String {
+        let state = self.state.borrow();
+        let base = match state.prefix.as_str() {
+            "" => role.to_owned(),
+            prefix => format!("{prefix}_{role}"),
+        };
+        let graph = &state.frames.last().expect("a graph is open").graph;
+        let mut name = graph.fresh_name(&base);
+        let mut n = 1;
+        while state.reserved.contains(&name) {
+            name = graph.fresh_name(&format!("{base}_{n}"));
+            n += 1;
+        }
+        name
+    }
+
+    // ---- nodes ----
+
+    /// Adds a node that is complete: its values are those of the graph that nodes are added to. Its
+    /// layers are those of the builder.
+    ///
+    /// # Errors
+    /// `N0502` and `N0215` where it contradicts the standard or its inputs; then it is not added.
+    pub fn add_node(&self, mut node: Node) -> Result<NodeId> {
+        if let Some(layers) = self.state.borrow().layers.last() {
+            node.add_layers(layers.iter().cloned());
+        }
+        self.check(&node)?;
+        let mut state = self.state.borrow_mut();
+        let State { frames, inference, .. } = &mut *state;
+        let frame = frames.last_mut().expect("a graph is open");
+        let id = frame.graph.add_node(node);
+        let inferred = inference.step(&mut frame.graph, id, &mut frame.scope);
+        let Err(found) = inferred else { return Ok(id) };
+        frame.graph.remove_node(id);
+        drop(state);
+        Err(self.at_layer(found.0.into_iter().next().expect("a finding")))
+    }
+
+    /// The operator in the version of its domain; `None` if no table lists it, as in foreign domains.
+    pub(crate) fn schema(&self, domain: &str, op: &str) -> Result<Option<&'static OpSchema>> {
+        let Some(version) = self.version(domain) else {
+            let message = format!("The graph has no operators of the domain `{}`.", shown(domain));
+            return Err(self.diagnostic(Code::OnnxInvalid, message));
+        };
+        let found = schema::find(domain, op, version);
+        let unknown = !domain.is_empty() && schema::history(domain, op).is_empty();
+        if found.is_some() || unknown {
+            return Ok(found);
+        }
+        let message = format!("{} does not exist at opset {version}.", shown(op));
+        Err(self.diagnostic(Code::OnnxInvalid, message))
+    }
+
+    /// Counts, attributes and types, where the operator is known.
+    fn check(&self, node: &Node) -> Result<()> {
+        let domain = if node.is_standard() { "" } else { node.domain.as_str() };
+        let Some(schema) = self.schema(domain, &node.op)? else { return Ok(()) };
+        let findings = onnxd_ir::verify::verify_node(&self.graph(), node, schema);
+        findings.0.into_iter().next().map_or(Ok(()), |first| Err(self.at_layer(first)))
+    }
+
+    /// The finding about a node, at the layer that it was built for.
+    fn at_layer(&self, mut found: Diagnostic) -> Diagnostic {
+        if let Some(layer) = self.layer() {
+            let node = found.layer.replace(layer).map(|l| l.kind).unwrap_or_default();
+            if !node.is_empty() && !found.message.contains(&node) {
+                found.message = format!("{node}: {}", found.message);
+            }
+        }
+        found
+    }
+
+    pub(crate) fn folds(&self) -> bool {
+        self.state.borrow().folding
+    }
+
+    /// What is given as an operand, as a value of the element type `dtype`.
+    pub(crate) fn materialize(
+        &self,
+        operand: &Operand,
+        dtype: Option<DataType>,
+        (op, role): (&str, &str),
+    ) -> Result<Option<ValueId>> {
+        match operand {
+            Operand::Absent => Ok(None),
+            Operand::Var(v) => self.id(*v).map(Some),
+            other => match other.to_tensor(dtype) {
+                Some(tensor) => self.id(self.shared(&snake(role), tensor)).map(Some),
+                None => {
+                    let dtype = dtype.map_or("a tensor", DataType::word);
+                    let message = format!("{op}: `{role}` cannot be {dtype}: {other:?}.");
+                    Err(self.diagnostic(Code::OnnxInvalid, message))
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! One operator on its way into the graph.
+
+use crate::{GraphBuilder, Operand, Var, promoted};
+use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_ir::schema::{self, AttrSchema, OpSchema, Param, ParamKind, ParamType};
+use onnxd_ir::{Attr, DataType, Node, ValueId};
+use std::marker::PhantomData;
+
+/// What building gives, or what contradicts and the layer it was built for.
+pub type Result<T> = std::result::Result<T, Diagnostic>;
+
+/// Names that inputs or attributes have in older versions of the standard.
+const FORMERLY: &[(&str, &str, &str)] = &[
+    ("Pad", "constant_value", "value"),
+    ("Pad", "pads", "paddings"),
+    ("Upsample", "scales", "height_scale"),
+];
+
+/// Elements of a constant that is cast when it is read, and not by a node.
+const CAST_MAX: usize = 64;
+
+/// An operator `O` that lacks its outputs. Optional inputs and attributes are set by methods of
+/// their names; [`Call::one`], [`Call::outputs`], [`Call::list`] and [`Call::only`] add the node.
+#[must_use = "the node is added by `one`, `outputs`, `list` or `only`"]
+pub struct Call<'b, O> {
+    builder: &'b GraphBuilder,
+    domain: &'b str,
+    op: &'b str,
+    /// By the name in the newest version; unnamed ones by position.
+    given: Vec<(&'b str, Operand)>,
+    variadic: Vec<Operand>,
+    name: Option<String>,
+    of: PhantomData<O>,
+}
+
+impl<'b, O> Call<'b, O> {
+    /// Required inputs by their names, then any number of variadic ones.
+    pub(crate) fn new(
+        builder: &'b GraphBuilder,
+        (domain, op): (&'b str, &'b str),
+        inputs: impl IntoIterator<Item = (&'b str, Operand)>,
+        variadic: Vec<Operand>,
+    ) -> Call<'b, O> {
+        let given = inputs.into_iter().collect();
+        Call { builder, domain, op, given, variadic, name: None, of: PhantomData }
+    }
+
+    /// Sets an input or attribute by its name in the newest version of the standard.
+    pub fn set(mut self, name: &'b str, to: impl Into<Operand>) -> Self {
+        self.given.retain(|(n, _)| *n != name);
+        self.given.push((name, to.into()));
+        self
+    }
+
+    /// Names the first output `<prefix>_<role>`; without it, the role is the operator's name.
+    pub fn role(mut self, role: &str) -> Self {
+        self.name = Some(self.builder.fresh(role));
+        self
+    }
+
+    /// Names the first output.
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Adds the node and gives its only output, or the first one.
+    ///
+    /// # Errors
+    /// `N0502` where the operator, an attribute or an input does not exist in this version or is of
+    /// another type; `N0215` where shapes cannot meet.
+    pub fn one(self) -> Result<Var> {
+        Ok(self.emit(&[true])?.remove(0))
+    }
+
+    /// As [`Call::one`], for the first `N` outputs.
+    ///
+    /// # Errors
+    /// Those of [`Call::one`].
+    pub fn outputs<const N: usize>(self) -> Result<[Var; N]> {
+        let all = self.emit(&[true; N])?;
+        Ok(std::array::from_fn(|i| all[i]))
+    }
+
+    /// As [`Call::one`], for `n` outputs.
+    ///
+    /// # Errors
+    /// Those of [`Call::one`].
+    pub fn list(self, n: usize) -> Result<Vec<Var>> {
+        self.emit(&vec![true; n])
+    }
+
+    /// As [`Call::one`], for output number `slot` alone; the others are left out.
+    ///
+    /// # Errors
+    /// Those of [`Call::one`].
+    pub fn only(self, slot: usize) -> Result<Var> {
+        let wanted: Vec<bool> = (0..=slot).map(|i| i == slot).collect();
+        Ok(self.emit(&wanted)?.remove(0))
+    }
+
+    fn wrong(&self, what: impl std::fmt::Display) -> Diagnostic {
+        let message = format!("{}: {what}.", shown(self.op));
+        self.builder.diagnostic(Code::OnnxInvalid, message)
+    }
+
+    /// Adds the node; gives the outputs that are wanted.
+    fn emit(mut self, wanted: &[bool]) -> Result<Vec<Var>> {
+        let node = match self.builder.schema(self.domain, self.op)? {
+            Some(schema) => self.placed(schema)?,
+            None => self.as_given()?,
+        };
+        let (node, outputs) = self.with_outputs(node, wanted);
+        let id = self.builder.add_node(node)?;
+        if let Some(constants) = self.builder.folded(id) {
+            return Ok(constants);
+        }
+        Ok(outputs)
+    }
+
+    fn with_outputs(&mut self, mut node: Node, wanted: &[bool]) -> (Node, Vec<Var>) {
+        let role = snake(self.op);
+        let mut outputs = vec![];
+        for wanted in wanted {
+            let name = self.name.take().unwrap_or_else(|| self.builder.fresh(&role));
+            let id = wanted.then(|| self.builder.value(&name));
+            outputs.extend(id.map(|id| self.builder.var(id)));
+            node.outputs.push(id);
+        }
+        (node, outputs)
+    }
+
+    /// The node of an operator that no table lists: inputs in the order given, attributes by name.
+    fn as_given(&mut self) -> Result<Node> {
+        let mut node = Node { domain: self.domain.to_owned(), ..Node::new(self.op, [], []) };
+        for input in &std::mem::take(&mut self.variadic) {
+            node.inputs.push(self.builder.materialize(input, None, (self.op, "input"))?);
+        }
+        for (name, operand) in std::mem::take(&mut self.given) {
+            let attr = (1..=14).find_map(|kind| operand.to_attr(kind));
+            let attr = attr.ok_or_else(|| self.wrong(format_args!("`{name}` is no attribute")))?;
+            node.attrs.push((name.to_owned(), attr));
+        }
+        Ok(node)
+    }
+
+    /// The node with each operand where this version of the operator has it.
+    fn placed(&mut self, schema: &'static OpSchema) -> Result<Node> {
+        let mut operands: Vec<Operand> = vec![];
+        let mut attrs = vec![];
+        for (name, operand) in std::mem::take(&mut self.given) {
+            if matches!(operand, Operand::Absent) {
+                continue;
+            }
+            match self.place_of(schema, name) {
+                Some(Place::Input(i)) => {
+                    operands.resize(operands.len().max(i + 1), Operand::Absent);
+                    operands[i] = operand;
+                }
+                Some(Place::Attribute(attribute)) => {
+                    attrs.extend(self.attribute(attribute, &operand)?);
+                }
+                None => {
+                    let version = self.builder.version(self.domain).unwrap_or(0);
+                    let what = format_args!("there is no `{name}` at opset {version}");
+                    return Err(self.wrong(what));
+                }
+            }
+        }
+        if !self.variadic.is_empty() {
+            let fixed = schema.inputs.iter().filter(|p| !is_variadic(p)).count();
+            operands.resize(operands.len().max(fixed), Operand::Absent);
+            operands.append(&mut self.variadic);
+        }
+        attrs.sort_by(|a, b| a.0.cmp(&b.0));
+        let inputs = self.inputs(schema, &operands)?;
+        let domain = self.domain.to_owned();
+        Ok(Node { domain, inputs, attrs, ..Node::new(self.op, [], []) })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_place(&self, schema: &'static OpSchema, name: &str) -> bool {
+        self.place_of(schema, name).is_some()
+    }
+
+    fn place_of(&self, schema: &'static OpSchema, name: &str) -> Option<Place> {
+        let formerly = FORMERLY.iter().find(|(op, new, _)| *op == self.op && *new == name);
+        for name in [Some(name), formerly.map(|f| f.2)].into_iter().flatten() {
+            let input = schema.inputs.iter().position(|p| p.name.eq_ignore_ascii_case(name));
+            let input = input.map(Place::Input);
+            let mut attributes = schema.attributes.iter();
+            let mut attribute = || attributes.find(|a| a.name.eq_ignore_ascii_case(name));
+            if let Some(place) = input.or_else(|| attribute().map(Place::Attribute)) {
+                return Some(place);
+            }
+        }
+        // Some inputs have had another name at the same position.
+        let newest = &schema::history(self.domain, self.op).last()?.inputs;
+        let at = newest.iter().position(|p| p.name == name)?;
+        let old = schema.inputs.get(at)?;
+        let other = newest.iter().any(|p| p.name.eq_ignore_ascii_case(old.name));
+        (!other).then_some(Place::Input(at))
+    }
+
+    /// The attribute, unless it is at its default.
+    fn attribute(
+        &self,
+        attribute: &'static AttrSchema,
+        operand: &Operand,
+    ) -> Result<Option<(String, Attr)>> {
+        let constant = match operand {
+            Operand::Var(v) => self
+                .builder
+                .constant_of(*v)
+                .map(Operand::Tensor)
+                .or_else(|| self.builder.ints_of(*v).map(Operand::Ints)),
+            other => Some(other.clone()),
+        };
+        let name = attribute.name;
+        let Some(constant) = constant else {
+            let what = format!("`{name}` is an attribute at this opset, and is computed here");
+            return Err(self.wrong(what));
+        };
+        let Some(attr) = constant.to_attr(attribute.kind) else {
+            return Err(self.wrong(format_args!("`{name}` is of another kind")));
+        };
+        let is_default = attribute.default.is_some_and(|text| match &attr {
+            Attr::Int(x) => text.parse() == Ok(*x),
+            Attr::Float(x) => text.parse() == Ok(*x),
+            Attr::Str(x) => text.as_bytes() == x.as_ref(),
+            _ => false,
+        });
+        Ok((!is_default).then(|| (name.to_owned(), attr)))
+    }
+
+    /// Inputs as values. Those that have one element type by the standard are brought to one.
+    fn inputs(&self, schema: &OpSchema, operands: &[Operand]) -> Result<Vec<Option<ValueId>>> {
+        let mut values = vec![];
+        for (i, operand) in operands.iter().enumerate() {
+            let param = schema.input(i);
+            let common = param.and_then(|p| self.common(schema, p, operands));
+            let role = param.map_or("input", |p| p.name);
+            let fixed = param.and_then(|p| fixed(p, operand));
+            let mut operand = operand.clone();
+            if let (Operand::Var(v), Some(to)) = (&operand, common) {
+                let from = self.builder.dtype_of(*v);
+                if from.is_some_and(|from| from != to) {
+                    operand = Operand::Var(self.builder.cast(*v, to)?);
+                }
+            }
+            values.push(self.builder.materialize(&operand, common.or(fixed), (self.op, role))?);
+        }
+        while values.last() == Some(&None) {
+            values.pop();
+        }
+        Ok(values)
+    }
+
+    /// The element type of all inputs that share the type letter of `param`.
+    fn common(&self, schema: &OpSchema, param: &Param, operands: &[Operand]) -> Option<DataType> {
+        let ParamType::Letter(letter) = &param.ty else { return None };
+        if matches!(param.kind, ParamKind::Variadic { homogeneous: false, .. }) {
+            return None;
+        }
+        let mut found: Option<DataType> = None;
+        let mut weak_float = false;
+        for (i, operand) in operands.iter().enumerate() {
+            let same = schema.input(i).map(|p| &p.ty);
+            if !matches!(same, Some(ParamType::Letter(l)) if l == letter) {
+                continue;
+            }
+            let dtype = match operand {
+                Operand::Var(v) => self.builder.dtype_of(*v)?,
+                Operand::Tensor(tensor) => tensor.dtype(),
+                Operand::Float(_) | Operand::Floats(_) => {
+                    weak_float = true;
+                    continue;
+                }
+                _ => continue,
+            };
+            found = Some(match found {
+                Some(so_far) => promoted(so_far, dtype)?,
+                None => dtype,
+            });
+        }
+        // A fraction beside integers makes them float32, as in frameworks.
+        match found {
+            Some(dtype) if weak_float && dtype.is_integer() => Some(DataType::Float),
+            found => found,
+        }
+    }
+}
+
+/// Where an operator takes an operand.
+enum Place {
+    Input(usize),
+    Attribute(&'static AttrSchema),
+}
+
+fn is_variadic(param: &Param) -> bool {
+    matches!(param.kind, ParamKind::Variadic { .. })
+}
+
+/// The element type that a number gets where the standard allows one type only.
+fn fixed(param: &Param, operand: &Operand) -> Option<DataType> {
+    let ParamType::Fixed(types) = &param.ty else { return None };
+    let number = !matches!(operand, Operand::Var(_) | Operand::Tensor(_) | Operand::Absent);
+    number.then(|| types.only_tensor()).flatten()
+}
+
+/// `reduce_mean` for `ReduceMean`.
+pub(crate) fn snake(op: &str) -> String {
+    let mut name = String::new();
+    let chars: Vec<char> = op.chars().collect();
+    for (i, c) in chars.iter().enumerate() {
+        let after_small = i > 0 && !chars[i - 1].is_ascii_uppercase();
+        let before_small = chars.get(i + 1).is_some_and(char::is_ascii_lowercase);
+        if c.is_ascii_uppercase() && i > 0 && (after_small || before_small) {
+            name.push('_');
+        }
+        name.extend(c.to_lowercase());
+    }
+    name
+}
+
+/// An operator of any domain.
+pub struct AnyOp;
+
+impl GraphBuilder {
+    /// An operator of another domain than the standard's. Inputs are by position; attributes are set
+    /// by [`Call::set`].
+    pub fn op<'b>(
+        &'b self,
+        domain: &'b str,
+        op: &'b str,
+        inputs: impl IntoIterator<Item = Operand>,
+    ) -> Call<'b, AnyOp> {
+        Call::new(self, (domain, op), [], inputs.into_iter().collect())
+    }
+
+    /// `x` as elements of type `to`; `x` itself if it has that type.
+    ///
+    /// # Errors
+    /// Those of [`Call::one`].
+    pub fn cast(&self, x: impl Into<Operand>, to: DataType) -> Result<Var> {
+        match x.into() {
+            Operand::Var(v) if self.dtype_of(v) == Some(to) => Ok(v),
+            Operand::Var(v) => {
+                let small = self.constant_of(v).filter(|t| t.len() <= CAST_MAX && to.is_float());
+                if let Some(tensor) = small.and_then(|t| t.to_reals()?.to_tensor(to)) {
+                    return Ok(self.constant(tensor));
+                }
+                let given = [("input", Operand::Var(v)), ("to", to.into())];
+                Call::<AnyOp>::new(self, ("", "Cast"), given, vec![]).one()
+            }
+            other => {
+                let id = self.materialize(&other, Some(to), ("Cast", "constant"))?;
+                id.map(|id| self.var(id))
+                    .ok_or_else(|| self.diagnostic(Code::OnnxInvalid, "There is nothing to cast."))
+            }
+        }
+    }
+}

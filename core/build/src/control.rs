@@ -1,0 +1,184 @@
+//! Operators with sub-graphs, which closures build. A value of an enclosing graph may be used in
+//! them like any other; it is captured.
+
+use crate::{Call, GraphBuilder, Operand, Result, Var};
+use onnxd_diagnostics::Code;
+use onnxd_ir::{Attr, DataType, Dim, Graph, ValueType};
+
+/// What one repetition of a `Loop` ends with.
+pub struct Turn {
+    /// Whether there is another repetition: a bool scalar.
+    pub condition: Var,
+    /// The carried values, as many as go in.
+    pub carried: Vec<Var>,
+    /// Values that are stacked along a new first axis over all repetitions.
+    pub scanned: Vec<Var>,
+}
+
+/// Operators of this module.
+struct Control;
+
+impl GraphBuilder {
+    /// `If`: what one of two closures gives; they must give as many values. A condition that is known
+    /// adds its branch to the graph without a node.
+    ///
+    /// # Errors
+    /// Those of the closures and of [`Call::one`]; `N0502` if the branches give different numbers of
+    /// values.
+    pub fn if_(
+        &self,
+        condition: impl Into<Operand>,
+        then: impl FnOnce(&GraphBuilder) -> Result<Vec<Var>>,
+        otherwise: impl FnOnce(&GraphBuilder) -> Result<Vec<Var>>,
+    ) -> Result<Vec<Var>> {
+        let condition = condition.into();
+        let known = match &condition {
+            Operand::Int(x) => Some(*x != 0),
+            Operand::Var(v) => self.known_bool(*v),
+            _ => None,
+        };
+        match known.filter(|_| self.folds()) {
+            Some(true) => return then(self),
+            Some(false) => return otherwise(self),
+            None => {}
+        }
+        let (then, n) = self.subgraph("then", |b| then(b))?;
+        let (otherwise, m) = self.subgraph("else", |b| otherwise(b))?;
+        if n != m {
+            let message = format!("The branches of If give {n} and {m} values.");
+            return Err(self.diagnostic(Code::OnnxInvalid, message));
+        }
+        Call::<Control>::new(self, ("", "If"), [("cond", condition)], vec![])
+            .set("then_branch", Attr::Graph(Box::new(then)))
+            .set("else_branch", Attr::Graph(Box::new(otherwise)))
+            .list(n)
+    }
+
+    /// `Loop`: repeats `body` at most `trips` times, while `condition` holds. `body` gets the number
+    /// of the repetition, the condition and the carried values, of which only the element types are
+    /// known. Gives the carried values at the end, then the stacked ones.
+    ///
+    /// # Errors
+    /// Those of the closure and of [`Call::one`]; `N0502` if another number of values is carried.
+    pub fn loop_(
+        &self,
+        trips: impl Into<Operand>,
+        condition: impl Into<Operand>,
+        carried: &[Var],
+        body: impl FnOnce(&GraphBuilder, Var, Var, &[Var]) -> Result<Turn>,
+    ) -> Result<Vec<Var>> {
+        let types: Vec<Option<DataType>> = carried.iter().map(|v| self.dtype_of(*v)).collect();
+        let scalar = |dtype| ValueType::tensor(dtype, Vec::<Dim>::new());
+        let (body, n) = self.subgraph("body", |b| {
+            let i = b.input("iteration", scalar(DataType::Int64));
+            let go_on = b.input("condition", scalar(DataType::Bool));
+            let states: Vec<Var> = types.iter().map(|dtype| b.state_input(*dtype)).collect();
+            let turn = body(b, i, go_on, &states)?;
+            if turn.carried.len() != states.len() {
+                let (n, m) = (states.len(), turn.carried.len());
+                let message = format!("The body of Loop gets {n} values and gives {m}.");
+                return Err(b.diagnostic(Code::OnnxInvalid, message));
+            }
+            Ok([turn.condition].into_iter().chain(turn.carried).chain(turn.scanned).collect())
+        })?;
+        let inputs = [("M", trips.into()), ("cond", condition.into())];
+        let carried = carried.iter().map(Operand::from).collect();
+        Call::<Control>::new(self, ("", "Loop"), inputs, carried)
+            .set("body", Attr::Graph(Box::new(body)))
+            .list(n - 1)
+    }
+
+    /// `Scan` along the first axis: `body` gets the states and one slice of each of `scanned`, and
+    /// gives the new states, then slices that are stacked. Gives the states at the end, then the
+    /// stacked ones.
+    ///
+    /// # Errors
+    /// Those of the closure and of [`Call::one`].
+    pub fn scan(
+        &self,
+        states: &[Var],
+        scanned: &[Var],
+        body: impl FnOnce(&GraphBuilder, &[Var], &[Var]) -> Result<Vec<Var>>,
+    ) -> Result<Vec<Var>> {
+        let slice = |v: &Var| match self.type_of(*v)? {
+            ValueType::Tensor { dtype, shape } => {
+                let shape = shape.map(|s| s.into_iter().skip(1).collect());
+                Some(ValueType::Tensor { dtype, shape })
+            }
+            _ => None,
+        };
+        let dtypes: Vec<_> = states.iter().map(|v| self.dtype_of(*v)).collect();
+        let slices: Vec<_> = scanned.iter().map(slice).collect();
+        let (body, n) = self.subgraph("body", |b| {
+            let states: Vec<Var> = dtypes.iter().map(|dtype| b.state_input(*dtype)).collect();
+            let unknown = ValueType::Tensor { dtype: None, shape: None };
+            let slices =
+                slices.into_iter().map(|ty| b.input("slice", ty.unwrap_or(unknown.clone())));
+            let slices: Vec<Var> = slices.collect();
+            body(b, &states, &slices)
+        })?;
+        let inputs = states.iter().chain(scanned).map(Operand::from).collect();
+        Call::<Control>::new(self, ("", "Scan"), [], inputs)
+            .set("num_scan_inputs", scanned.len() as i64)
+            .set("body", Attr::Graph(Box::new(body)))
+            .list(n)
+    }
+
+    /// `SequenceMap`: `body` gets an element of `sequence` and what corresponds to it in each of
+    /// `more` (the element of a sequence, the whole of a tensor); gives a sequence for each value
+    /// that it gives.
+    ///
+    /// # Errors
+    /// Those of the closure and of [`Call::one`].
+    pub fn sequence_map(
+        &self,
+        sequence: Var,
+        more: &[Var],
+        body: impl FnOnce(&GraphBuilder, &[Var]) -> Result<Vec<Var>>,
+    ) -> Result<Vec<Var>> {
+        let unknown = ValueType::Tensor { dtype: None, shape: None };
+        let element = |v: &Var| match self.type_of(*v) {
+            Some(ValueType::Sequence(of)) => *of,
+            Some(other) => other,
+            None => unknown.clone(),
+        };
+        let all: Vec<Var> = std::iter::once(sequence).chain(more.iter().copied()).collect();
+        let types: Vec<ValueType> = all.iter().map(element).collect();
+        let (body, n) = self.subgraph("body", |b| {
+            let elements: Vec<Var> = types.into_iter().map(|ty| b.input("element", ty)).collect();
+            body(b, &elements)
+        })?;
+        let more = more.iter().map(Operand::from).collect();
+        Call::<Control>::new(self, ("", "SequenceMap"), [("input_sequence", sequence.into())], more)
+            .set("body", Attr::Graph(Box::new(body)))
+            .list(n)
+    }
+
+    fn known_bool(&self, v: Var) -> Option<bool> {
+        let tensor = self.constant_of(v)?;
+        Some(tensor.len() == 1 && *tensor.bytes().first()? != 0)
+    }
+
+    fn state_input(&self, dtype: Option<DataType>) -> Var {
+        self.input("state", ValueType::Tensor { dtype, shape: None })
+    }
+
+    /// Builds a sub-graph; gives it and the number of its outputs.
+    fn subgraph(
+        &self,
+        name: &str,
+        body: impl FnOnce(&GraphBuilder) -> Result<Vec<Var>>,
+    ) -> Result<(Graph, usize)> {
+        self.push(Graph::new(self.fresh(name)));
+        let listed = body(self).and_then(|outputs| {
+            for v in &outputs {
+                let id = self.own_output(*v)?;
+                let mut state = self.state.borrow_mut();
+                state.frames.last_mut().expect("a graph is open").graph.mark_output(id);
+            }
+            Ok(outputs.len())
+        });
+        let (graph, _) = self.pop();
+        listed.map(|n| (graph, n))
+    }
+}

@@ -1,0 +1,40 @@
+//! Building graphs: [`GraphBuilder`] adds nodes so that a lowering reads like its formula.
+//!
+//! ```ignore
+//! let mean = b.reduce_mean(x).axes(&axes).one()?;
+//! let d = b.sub(x, mean)?;
+//! let variance = b.reduce_mean(b.mul(d, d)?).axes(&axes).one()?;
+//! b.div(d, b.sqrt(b.add(variance, 1e-5)?)?)
+//! ```
+//!
+//! Each node is checked against the operator table when it is added: counts, attributes, types and
+//! shapes. What contradicts is an error at once, with the layer that the node was built for. The
+//! builder knows the version of the operators, so one call gives the right form in each of them:
+//! `axes` above is an attribute before opset 18 and an input since. Shape arithmetic whose result is
+//! known becomes a constant, and operands of different element types are cast as NumPy does.
+//!
+//! `operators.rs` has a method for each operator of the standard; it is written from the operator
+//! table by `tests.rs`.
+
+// A diagnostic is built at most once per failing call; boxing it would only hide it.
+#![allow(clippy::result_large_err)]
+
+mod builder;
+mod call;
+mod control;
+mod fold;
+mod macros;
+mod operand;
+mod operators;
+mod operators_ml;
+mod promote;
+#[cfg(test)]
+mod tests;
+
+pub use builder::{GraphBuilder, Var};
+pub use call::{Call, Result};
+pub use control::Turn;
+pub use operand::Operand;
+pub use operators::op;
+pub use operators_ml::op as ml;
+pub use promote::promoted;

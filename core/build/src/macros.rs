@@ -1,0 +1,52 @@
+//! The notation of `operators.rs`.
+
+/// `direct name = Op(required: "input", ...; ..variadic)` is an operator of one output without
+/// further inputs and attributes, and gives that output; `call ... { setter: "input or attribute" }`
+/// gives a [`crate::Call`].
+macro_rules! operators {
+    ($domain:literal $(
+        $(#[$doc:meta])*
+        $kind:ident $f:ident = $op:ident ( $($req:ident : $name:literal),* $(; .. $var:ident)? )
+        $({ $($set:ident : $key:literal),* $(,)? })?
+    )*) => { $(
+        impl $crate::GraphBuilder {
+            $(#[$doc])*
+            #[allow(clippy::too_many_arguments)]
+            pub fn $f(
+                &self,
+                $($req: impl Into<$crate::Operand>,)*
+                $($var: impl IntoIterator<Item = impl Into<$crate::Operand>>,)?
+            ) -> operators!(@returns $kind $op) {
+                #[allow(unused_mut, unused_assignments)]
+                let mut variadic = vec![];
+                $(variadic = $var.into_iter().map(Into::into).collect();)?
+                let inputs = [$(($name, $req.into())),*];
+                let call = $crate::Call::<op::$op>::new(self, ($domain, stringify!($op)), inputs, variadic);
+                operators!(@result $kind call)
+            }
+        }
+        $(
+            #[allow(missing_docs)]
+            impl $crate::Call<'_, op::$op> {
+                $(
+                    pub fn $set(self, to: impl Into<$crate::Operand>) -> Self {
+                        self.set($key, to)
+                    }
+                )*
+            }
+        )?
+    )*
+        operators!(@markers $($op)*);
+    };
+    (@returns direct $op:ident) => { $crate::Result<$crate::Var> };
+    (@returns call $op:ident) => { $crate::Call<'_, op::$op> };
+    (@result direct $call:ident) => { $call.one() };
+    (@result call $call:ident) => { $call };
+    (@markers $($op:ident)*) => {
+        /// The operators as types, by which [`crate::Call`] knows what may be set.
+        pub mod op {
+            $(#[allow(missing_docs)] pub struct $op;)*
+        }
+    };
+}
+pub(crate) use operators;
