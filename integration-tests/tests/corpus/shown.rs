@@ -28,7 +28,7 @@ pub(crate) fn model(out: &Path, report: &Value) -> Option<String> {
     let mut text = String::new();
     for (key, value) in std::mem::take(&mut model.metadata) {
         if !VOLATILE.contains(&key.as_str()) {
-            writeln!(text, "{key} = {value}").unwrap();
+            writeln!(text, "{key} = {}", said(&value, report)).unwrap();
         }
     }
     let options = PrintOptions { elements_max: Some(ELEMENTS_MAX), digest: Some(digest) };
@@ -107,11 +107,37 @@ fn rounded(tensor: &Tensor) -> Option<Tensor> {
     reals.map(five_digits).to_tensor(tensor.dtype())
 }
 
+/// Text of the report or of metadata; its numbers are as exact as those of the model.
+fn said(text: &str, report: &Value) -> String {
+    if is_calibrated(report) { with_five_digits(text) } else { text.to_owned() }
+}
+
+/// The text with fractions of more digits rounded, unless they belong to a name.
+fn with_five_digits(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric() || c == '_') {
+        let (before, word) = rest.split_at(start);
+        let inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        let (word, after) = word.split_at(word.find(|c| !inner(c)).unwrap_or(word.len()));
+        let fraction = word.split_once('.').filter(|(whole, part)| (whole.len() + part.len()) > 5);
+        let number = fraction.and_then(|_| word.parse::<f64>().ok());
+        shown += before;
+        match number {
+            Some(x) => write!(shown, "{}", five_digits(x)).unwrap(),
+            None => shown += word,
+        }
+        rest = after;
+    }
+    shown + rest
+}
+
 fn five_digits(x: f64) -> f64 {
     format!("{x:.4e}").parse().unwrap_or(x)
 }
 
-/// Exit status, verdict, findings in their order, what passes did and why not, and what a quantizer left in float.
+/// Exit status, verdict, findings in their order, what passes did and why not, what a quantizer left in float, what it
+/// tried and how good the result is.
 pub(crate) fn diagnostics(status: i32, stderr: &str, report: &Value, folder: &Path) -> String {
     let mut text = format!("exit status {status}");
     match report["verdict"].as_str() {
@@ -148,9 +174,36 @@ pub(crate) fn diagnostics(status: i32, stderr: &str, report: &Value, folder: &Pa
     for skip in rows(&report["quantization"]["left_in_float"]) {
         writeln!(text, "in float {}: {}", plain(&skip["at"]), plain(&skip["reason"])).unwrap();
     }
-    text.replace(&*folder.to_string_lossy(), "<folder>")
+    for way in rows(&report["quantization"]["tried"]) {
+        let chosen = if way["chosen"] == true { ", chosen" } else { "" };
+        writeln!(text, "tried {}{chosen}", plain(&way["what"])).unwrap();
+    }
+    quality(&report["quantization"]["quality"], &mut text);
+    said(&text.replace(&*folder.to_string_lossy(), "<folder>"), report)
+}
+
+fn quality(quality: &Value, text: &mut String) {
+    if let Some(why) = quality["unmeasured"].as_str().filter(|why| !why.is_empty()) {
+        writeln!(text, "quality: not measured, {why}").unwrap();
+    }
+    if let Some(db) = quality["sqnr_db"].as_f64() {
+        let [samples, origin] = ["samples", "origin"].map(|key| &quality[key]);
+        writeln!(text, "quality: {db:.0} dB on {samples} samples, {}", plain(origin)).unwrap();
+    }
+    if let Some(products) = quality["products"].as_u64() {
+        writeln!(text, "quantized: {} of {products} weighted operators", quality["quantized"])
+            .unwrap();
+    }
 }
 
 fn plain(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+#[test]
+fn names_keep_their_digits() {
+    let text =
+        "w.1234567 and conv1.25: one step is 0.00392156862745098, 1.5 of -12.3456789; v1.234567";
+    let shown = "w.1234567 and conv1.25: one step is 0.0039216, 1.5 of -12.346; v1.234567";
+    assert_eq!(with_five_digits(text), shown);
 }

@@ -108,11 +108,9 @@ pub(crate) fn whole(
     let made = |v: &ValueId| outputs.get(float.graph[*v].name.as_str()).copied().flatten();
     let pairs: Vec<Pair> = values.iter().map(|v| pair(&float.graph, *v, made(v))).collect();
     let (size, total) = (cx.calibration().batch_size(), cx.calibration().samples());
-    let from = most.next_multiple_of(size as u64);
-    let (from, origin) = match from < total {
-        true => (from, Origin::Apart),
-        false => (0, Origin::Calibration),
-    };
+    // Without a limit there is no next multiple.
+    let after = most.checked_next_multiple_of(size as u64).filter(|from| *from < total);
+    let (from, origin) = after.map_or((0, Origin::Calibration), |from| (from, Origin::Apart));
     let to = total.min(from.saturating_add(SAMPLES_MAX));
     let skipped = usize::try_from(from / size as u64).unwrap_or(usize::MAX);
     let mut both = cx.calibration().batches(size, to).apart().skip(skipped).map(|batch| {
