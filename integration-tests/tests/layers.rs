@@ -28,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "plugin-sdk",
         &[
             "arrays",
+            "build",
             "diagnostics",
             "ir",
             "eval",

@@ -211,6 +211,13 @@ impl GraphBuilder {
         frame.graph[v.id].ty.clone()
     }
 
+    /// Name of `v`; empty if it belongs to a sub-graph that is finished.
+    pub fn name_of(&self, v: Var) -> String {
+        let state = self.state.borrow();
+        let frame = state.frames.iter().find(|f| f.serial == v.frame);
+        frame.map_or_else(String::new, |f| f.graph[v.id].name.clone())
+    }
+
     /// Element type of `v`.
     pub fn dtype_of(&self, v: Var) -> Option<DataType> {
         self.type_of(v)?.dtype()
@@ -294,6 +301,16 @@ impl GraphBuilder {
         let out = self.value(&name);
         self.add_node(Node::new("Identity", [id], [out]))?;
         Ok(out)
+    }
+
+    /// A value that nothing computes, for graphs that are thrown away: a front-end looks at what reads
+    /// an operator that it cannot lower.
+    pub fn placeholder(&self, ty: Option<ValueType>) -> Var {
+        let id = self.value("placeholder");
+        let mut state = self.state.borrow_mut();
+        let frame = state.frames.last_mut().expect("a graph is open");
+        frame.graph[id].ty = ty;
+        Var { frame: frame.serial, id }
     }
 
     /// A new value that nothing computes yet.

@@ -12,6 +12,7 @@ mod external;
 mod fingerprint;
 mod frontend;
 mod host;
+pub mod lower;
 mod messages;
 mod quality;
 mod quantizer;
@@ -30,6 +31,7 @@ pub use quantizer::{
 pub use submission::{LogLevel, Submission};
 
 pub use bytes;
+pub use onnxd_build as build;
 pub use onnxd_diagnostics as diagnostics;
 pub use onnxd_eval as eval;
 pub use onnxd_ir as ir;

@@ -1,8 +1,10 @@
 //! The front-end for line files. Every error names the line it is about; all are reported at once.
 
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer, shown};
-use onnxd_plugin_sdk::ir::ops::{Add, Clip, Mul, Op};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Model, Tensor, ValueId, ValueType};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Model, Opsets, ValueType};
+use onnxd_plugin_sdk::lower::{Driver, Fallback, Lower, Lowered, Lowering, Table, Value};
 use onnxd_plugin_sdk::{Claim, Frontend, Imported, Probe, Submission};
 
 /// Longer files are refused.
@@ -25,90 +27,78 @@ impl Frontend for Line {
         let text = std::str::from_utf8(&bytes).map_err(|e| {
             Diagnostic::new(Code::SourceSyntax, format!("not UTF-8 at byte {}", e.valid_up_to()))
         })?;
-        let model = import(submission.network(), text)?;
-        Ok(Imported { model, ..Imported::default() })
+        let (model, notes) = import(submission.network(), text)?;
+        Ok(Imported { model, notes, ..Imported::default() })
     }
 }
 
-fn vector() -> Option<ValueType> {
-    Some(ValueType::tensor(DataType::Float, [Dim::from("n")]))
+arguments! {
+    /// `scale OFFSET GAIN`
+    struct Scale { x: Var, offset: f64, gain: f64 }
+    /// `clip MIN MAX`
+    struct Clip { x: Var, min: f64, max: f64 }
 }
 
-fn import(file: &str, text: &str) -> Result<Model, Diagnostics> {
+fn scale(b: &Lower, a: Scale) -> Lowered<Var> {
+    b.mul(b.add(a.x, a.offset)?, a.gain)
+}
+
+fn clip(b: &Lower, a: Clip) -> Lowered<Var> {
+    b.clip(a.x).min(a.min).max(a.max).one()
+}
+
+fn table() -> Table {
+    Table::new().row("scale", scale).row("clip", clip)
+}
+
+/// The model, and what a user should know.
+fn import(file: &str, text: &str) -> Result<(Model, Vec<Diagnostic>), Diagnostics> {
     if text.lines().count() > LINES_MAX {
         let text = format!("`{file}` has more than {LINES_MAX} lines");
         return Err(Diagnostic::new(Code::SourceLimit, text).into());
     }
-    let mut graph = Graph::new("line");
-    let mut found = Diagnostics::default();
-    let mut value = graph.add_input("x", vector());
-    for (i, line) in text.lines().enumerate().filter(|(_, l)| !l.trim().is_empty()) {
-        let number = i + 1;
-        let place = Layer {
-            name: format!("line{number}"),
-            kind: line.split_whitespace().next().unwrap_or_default().to_owned(),
-            place: format!("{file}:{number}"),
+    let table = table();
+    let opsets = Opsets::from([(String::new(), 17)]);
+    let mut driver = Driver::new(&table, &(), Graph::new("line"), opsets, Fallback::Error);
+    let vector = ValueType::tensor(DataType::Float, [Dim::from("n")]);
+    let mut value = Value::Var(driver.builder().input("x", vector));
+    for (i, line) in text.lines().enumerate() {
+        let mut words = line.split_whitespace();
+        let Some(op) = words.next() else { continue };
+        let name = format!("line{}", i + 1);
+        let place = format!("{file}:{}", i + 1);
+        let layer = Layer { name: name.clone(), kind: op.to_owned(), place };
+        let arguments = [value].into_iter().chain(words.map(argument)).collect();
+        let item = Lowering {
+            op: op.to_owned(),
+            layer,
+            arguments,
+            results: vec![name],
+            ..Lowering::default()
         };
-        match lower(&mut graph, value, line, number) {
-            Ok(next) => value = named(&mut graph, next, place),
-            Err(problem) => found.push(problem.at(place)),
-        }
+        value = driver.lower(item).remove(0);
     }
-    graph.mark_output(value);
-    found.or_ok(Model::new(graph, 8, 17))
+    if let Value::Var(v) = value {
+        let name = driver.builder().name_of(v);
+        driver.builder().output(v, &name)?;
+    }
+    let (graph, notes) = driver.finish()?;
+    Ok((Model::new(graph, 8, 17), notes))
 }
 
-fn lower(g: &mut Graph, x: ValueId, line: &str, number: usize) -> Result<ValueId, Diagnostic> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let constant = |g: &mut Graph, role: &str, word: &str| {
-        let value: f32 = word.parse().map_err(|_| {
-            Diagnostic::new(Code::LayerParameter, format!("`{}` is not a number", shown(word)))
-        })?;
-        Ok(g.add_initializer(&format!("line{number}_{role}"), Tensor::scalar(value)))
-    };
-    match words.as_slice() {
-        ["scale", offset, gain] => {
-            let (offset, gain) = (constant(g, "offset", offset)?, constant(g, "gain", gain)?);
-            let sum = add(g, &format!("line{number}_sum"), Add::new(x, offset));
-            Ok(add(g, &format!("line{number}"), Mul::new(sum, gain)))
-        }
-        ["clip", min, max] => {
-            let (min, max) = (constant(g, "min", min)?, constant(g, "max", max)?);
-            let clip = Clip { min: Some(min), max: Some(max), ..Clip::new(x) };
-            Ok(add(g, &format!("line{number}"), clip))
-        }
-        [kind, ..] => {
-            let text = format!("`{}` is neither a scale nor a clip of two numbers", shown(kind));
-            Err(Diagnostic::new(Code::LayerUnsupported, text))
-        }
-        [] => Ok(x),
-    }
-}
-
-fn add<O: Op>(g: &mut Graph, name: &str, op: O) -> ValueId {
-    let out = g.add(name, op);
-    g[out].ty = vector();
-    out
-}
-
-/// Lets the nodes of one line know where they come from.
-fn named(graph: &mut Graph, value: ValueId, layer: Layer) -> ValueId {
-    for id in graph.node_ids() {
-        if graph[id].layers.is_empty() {
-            graph.node_mut(id).layers.push(layer.clone());
-        }
-    }
-    value
+fn argument(word: &str) -> Value {
+    word.parse().map_or_else(|_| Value::from(word), Value::Float)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use onnxd_plugin_sdk::eval::{Executor, RunOptions};
+    use onnxd_plugin_sdk::ir::Tensor;
 
     #[test]
     fn a_file_computes_what_it_says() {
-        let model = import("a.line", "scale 1 2\n\nclip 0 5\n").unwrap();
+        let (model, _) = import("a.line", "scale 1 2\n\nclip 0 5\n").unwrap();
         let feeds = [("x".to_owned(), Tensor::vector(vec![-3.0f32, 0.5, 9.0]))].into();
         let executor = Executor::new(&model).unwrap();
         let outputs = executor.run(&feeds, RunOptions::default()).unwrap();

@@ -1,0 +1,267 @@
+//! Arguments taken out into the struct of the function that reads them.
+
+use super::Value;
+use crate::build::{GraphBuilder, Operand, Var};
+use crate::diagnostics::shown;
+
+/// Longest list that is taken out of a constant of the graph.
+const ITEMS_MAX: usize = 1 << 16;
+
+/// The arguments of one operator: by position, then by name.
+pub struct Reader<'b> {
+    positional: Vec<Value>,
+    named: Vec<(String, Value)>,
+    next: usize,
+    holed: bool,
+    hole_at_fault: bool,
+    builder: Option<&'b GraphBuilder>,
+}
+
+impl<'b> Reader<'b> {
+    /// Arguments whose tensors are of the graph that `builder` builds.
+    pub fn new(
+        builder: &'b GraphBuilder,
+        positional: Vec<Value>,
+        named: Vec<(String, Value)>,
+    ) -> Reader<'b> {
+        let builder = Some(builder);
+        Reader { positional, named, next: 0, holed: false, hole_at_fault: false, builder }
+    }
+
+    /// Whether an argument that was taken is a hole, or has one inside.
+    pub(super) fn holed(&self) -> bool {
+        self.holed
+    }
+
+    /// Whether a hole is why [`Reader::take`] failed.
+    pub(super) fn hole_at_fault(&self) -> bool {
+        self.hole_at_fault
+    }
+
+    /// Takes the next argument, which is called `name`.
+    ///
+    /// # Errors
+    /// That it is missing and has no default, or is of another kind.
+    pub fn take<T: Argument>(&mut self, name: &str, default: Option<T>) -> Result<T, String> {
+        let found = match self.positional.get_mut(self.next) {
+            Some(value) => Some(std::mem::replace(value, Value::None)),
+            None => {
+                let at = self.named.iter().position(|(n, _)| n == name);
+                at.map(|at| self.named.remove(at).1)
+            }
+        };
+        self.next += 1;
+        let Some(value) = found else {
+            let absent = T::absent().or(default);
+            return absent.ok_or_else(|| format!("the argument `{name}` is missing"));
+        };
+        if value == Value::None
+            && let Some(default) = T::absent().or(default)
+        {
+            return Ok(default);
+        }
+        self.holed |= value.has_hole();
+        let builder = self.builder;
+        T::of(&value, builder).ok_or_else(|| {
+            self.hole_at_fault = value.has_hole();
+            let what = T::WHAT;
+            format!("the argument `{name}` must be {what}, found {}", value.kind())
+        })
+    }
+
+    /// Names of the arguments that were not taken; those by position are `argument 3`.
+    pub fn unread(&self) -> Vec<String> {
+        let rest = self.next.min(self.positional.len())..self.positional.len();
+        let positional = rest.map(|i| format!("argument {}", i + 1));
+        positional.chain(self.named.iter().map(|(n, _)| format!("`{}`", shown(n)))).collect()
+    }
+
+    /// All arguments by position that are left, for operators that take any number of them.
+    pub fn rest(&mut self) -> Vec<Value> {
+        let rest = self.positional.split_off(self.next.min(self.positional.len()));
+        self.holed |= rest.iter().any(Value::has_hole);
+        self.next = self.positional.len();
+        rest
+    }
+}
+
+/// A struct of arguments; [`arguments!`](crate::arguments) writes this.
+pub trait Arguments: Sized {
+    /// Takes all arguments.
+    ///
+    /// # Errors
+    /// What is missing or of another kind.
+    fn take(reader: &mut Reader<'_>) -> Result<Self, String>;
+}
+
+impl Arguments for () {
+    fn take(_: &mut Reader<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// The arguments that are left, as they are.
+impl Arguments for Vec<Value> {
+    fn take(reader: &mut Reader<'_>) -> Result<Vec<Value>, String> {
+        Ok(reader.rest())
+    }
+}
+
+/// A kind of argument.
+pub trait Argument: Sized {
+    /// What it is, for messages.
+    const WHAT: &'static str;
+
+    /// The argument, if the value is of this kind. Numbers and lists may be constants of the graph.
+    fn of(value: &Value, builder: Option<&GraphBuilder>) -> Option<Self>;
+
+    /// What it is where it is left out, if it may be.
+    fn absent() -> Option<Self> {
+        None
+    }
+}
+
+/// The integers of a constant of rank 0 or 1.
+fn ints(value: &Value, builder: Option<&GraphBuilder>) -> Option<Vec<i64>> {
+    match value {
+        Value::Var(v) => builder?.ints_of(*v).filter(|items| items.len() <= ITEMS_MAX),
+        _ => None,
+    }
+}
+
+fn reals(value: &Value, builder: Option<&GraphBuilder>) -> Option<Vec<f64>> {
+    let Value::Var(v) = value else { return None };
+    let tensor = builder?.constant_of(*v).filter(|t| t.rank() <= 1 && t.len() <= ITEMS_MAX)?;
+    Some(tensor.to_reals()?.values)
+}
+
+fn single<T>(items: Vec<T>) -> Option<T> {
+    let mut items = items.into_iter();
+    items.next().filter(|_| items.next().is_none())
+}
+
+macro_rules! arguments_of {
+    ($($ty:ty, $what:literal: |$value:ident, $builder:ident| $body:expr;)*) => {
+        $(impl Argument for $ty {
+            const WHAT: &'static str = $what;
+            fn of($value: &Value, $builder: Option<&GraphBuilder>) -> Option<Self> { $body }
+        })*
+    };
+}
+
+arguments_of! {
+    Value, "anything": |value, _builder| Some(value.clone());
+    Var, "a tensor": |value, builder| match value {
+        Value::Var(v) => Some(*v),
+        // Only the other arguments are looked at then.
+        Value::Hole => Some(builder?.placeholder(None)),
+        _ => None,
+    };
+    i64, "an integer": |value, builder| match value {
+        Value::Int(x) => Some(*x),
+        Value::Bool(x) => Some(i64::from(*x)),
+        other => single(ints(other, builder)?),
+    };
+    bool, "a truth value": |value, builder| match value {
+        Value::Bool(x) => Some(*x),
+        Value::Int(x) => Some(*x != 0),
+        other => single(ints(other, builder)?).map(|x| x != 0),
+    };
+    f64, "a number": |value, builder| match value {
+        Value::Float(x) => Some(*x),
+        Value::Int(x) => Some(*x as f64),
+        other => single(reals(other, builder)?),
+    };
+    String, "a word": |value, _builder| match value {
+        Value::Text(x) => Some(x.clone()),
+        _ => None,
+    };
+    Operand, "a tensor or a number": |value, builder| Some(match value {
+        Value::Var(v) => Operand::Var(*v),
+        Value::Int(x) => Operand::Int(*x),
+        Value::Bool(x) => Operand::Int(i64::from(*x)),
+        Value::Float(x) => Operand::Float(*x),
+        Value::List(_) => Operand::Ints(Vec::of(value, builder)?),
+        Value::None => Operand::Absent,
+        _ => return None,
+    });
+}
+
+/// A list; a constant of the graph where its items are integers.
+impl<T: Argument + FromInt> Argument for Vec<T> {
+    const WHAT: &'static str = "a list";
+
+    fn of(value: &Value, builder: Option<&GraphBuilder>) -> Option<Vec<T>> {
+        match value {
+            Value::List(items) => items.iter().map(|item| T::of(item, builder)).collect(),
+            other => ints(other, builder)?.into_iter().map(T::from_int).collect(),
+        }
+    }
+}
+
+/// Items that a constant list of integers may hold.
+pub trait FromInt: Sized {
+    /// The item, if it can be one.
+    fn from_int(x: i64) -> Option<Self>;
+}
+
+macro_rules! from_int {
+    ($($ty:ty: |$x:ident| $body:expr;)*) => {
+        $(impl FromInt for $ty {
+            fn from_int($x: i64) -> Option<Self> { $body }
+        })*
+    };
+}
+
+from_int! {
+    i64: |x| Some(x);
+    bool: |x| Some(x != 0);
+    f64: |x| Some(x as f64);
+    Var: |_x| None;
+    Value: |x| Some(Value::Int(x));
+    String: |_x| None;
+}
+
+impl<T: Argument> Argument for Option<T> {
+    const WHAT: &'static str = T::WHAT;
+
+    fn of(value: &Value, builder: Option<&GraphBuilder>) -> Option<Option<T>> {
+        match value {
+            Value::None => Some(None),
+            other => T::of(other, builder).map(Some),
+        }
+    }
+
+    fn absent() -> Option<Option<T>> {
+        Some(None)
+    }
+}
+
+/// Declares the arguments of a source's operator as a struct: name, kind and default of each, in the
+/// order of the source. The source's own signature belongs into the comment.
+#[macro_export]
+macro_rules! arguments {
+    ($(
+        $(#[$doc:meta])*
+        $vis:vis struct $name:ident { $($field:ident : $ty:ty $(= $default:expr)?),* $(,)? }
+    )*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        #[allow(missing_docs)]
+        $vis struct $name { $($vis $field: $ty),* }
+
+        impl $crate::lower::Arguments for $name {
+            fn take(
+                #[allow(unused_variables)] reader: &mut $crate::lower::Reader<'_>,
+            ) -> Result<Self, String> {
+                $(
+                    #[allow(unused_mut, unused_assignments)]
+                    let mut default: Option<$ty> = None;
+                    $(default = Some($default.into());)?
+                    let $field = reader.take(stringify!($field), default)?;
+                )*
+                Ok($name { $($field),* })
+            }
+        }
+    )* };
+}

@@ -1,0 +1,247 @@
+//! Applies a table to the operators of a network, one after the other.
+
+use super::table::missing;
+use super::{Lowered, Reader, Table, Value};
+use crate::build::{GraphBuilder, Operand};
+use crate::diagnostics::{Diagnostic, Diagnostics, Layer, shown};
+use crate::ir::{Attr, Graph, Opsets, ValueType};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Deref;
+
+/// Places of an operator that are named when it cannot be lowered.
+const PLACES_MAX: usize = 3;
+
+/// What functions of a table see: the graph builder, and what the source gives them.
+pub struct Lower<'s, C = ()> {
+    builder: GraphBuilder,
+    /// What the functions of this source need besides the graph.
+    pub source: &'s C,
+    notes: RefCell<Vec<Diagnostic>>,
+}
+
+impl<C> Lower<'_, C> {
+    /// Tells users something; it does not keep the network from being converted.
+    pub fn note(&self, note: Diagnostic) {
+        self.notes.borrow_mut().push(note);
+    }
+}
+
+impl<C> Deref for Lower<'_, C> {
+    type Target = GraphBuilder;
+    fn deref(&self) -> &GraphBuilder {
+        &self.builder
+    }
+}
+
+/// What becomes of operators that are not in the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Fallback {
+    /// They are errors, all at once.
+    #[default]
+    Error,
+    /// They become operators of this domain, with the source's name: their tensors are inputs, their
+    /// other arguments attributes.
+    Domain(String),
+}
+
+/// An operator of the source as it is read.
+#[derive(Clone, Debug, Default)]
+pub struct Lowering {
+    /// Its name in the source's own spelling (`aten::conv2d`).
+    pub op: String,
+    /// The layer it belongs to: module path, kind, file and line.
+    pub layer: Layer,
+    /// Its arguments by position.
+    pub arguments: Vec<Value>,
+    /// Those with names.
+    pub named: Vec<(String, Value)>,
+    /// Names of its results, which the values get; an empty one leaves the name to the builder.
+    pub results: Vec<String>,
+    /// Types that the source declares for its results, as far as it does. If the operator cannot be
+    /// lowered, values of these types stand for its results, so that what reads them is looked at as
+    /// if it could.
+    pub types: Vec<Option<ValueType>>,
+}
+
+/// An operator without a row.
+#[derive(Default)]
+struct Missing {
+    count: usize,
+    places: Vec<Layer>,
+}
+
+/// Builds the graph of a network from its operators.
+pub struct Driver<'s, C = ()> {
+    table: &'s Table<C>,
+    lower: Lower<'s, C>,
+    fallback: Fallback,
+    missing: BTreeMap<String, Missing>,
+    found: Diagnostics,
+}
+
+impl<'s, C: 'static> Driver<'s, C> {
+    /// A driver that adds to `graph`, for the operators of `opsets`.
+    pub fn new(
+        table: &'s Table<C>,
+        source: &'s C,
+        graph: Graph,
+        mut opsets: Opsets,
+        fallback: Fallback,
+    ) -> Driver<'s, C> {
+        if let Fallback::Domain(domain) = &fallback {
+            opsets.entry(domain.clone()).or_insert(1);
+        }
+        let builder = GraphBuilder::new(graph, opsets);
+        let lower = Lower { builder, source, notes: RefCell::default() };
+        let (missing, found) = (BTreeMap::new(), Diagnostics::default());
+        Driver { table, lower, fallback, missing, found }
+    }
+
+    /// The graph builder, for inputs, outputs and parameters.
+    pub fn builder(&self) -> &Lower<'s, C> {
+        &self.lower
+    }
+
+    /// Adds a finding that keeps the network from being converted.
+    pub fn report(&mut self, found: Diagnostic) {
+        self.found.push(found);
+    }
+
+    /// Lowers one operator. What cannot be lowered gives holes and is reported at the end.
+    pub fn lower(&mut self, item: Lowering) -> Vec<Value> {
+        let Lowering { op, layer, arguments, named, results, types } = item;
+        let holes = || -> Vec<Value> {
+            let ty = |i| {
+                types
+                    .get(i)
+                    .and_then(Option::clone)
+                    .map(|ty: ValueType| Value::Var(self.lower.builder.placeholder(Some(ty))))
+            };
+            (0..results.len()).map(|i| ty(i).unwrap_or(Value::Hole)).collect()
+        };
+        let given = match (self.table.find(&op), &self.fallback) {
+            (Some(row), _) => {
+                let mut reader = Reader::new(&self.lower.builder, arguments, named);
+                self.lower.in_layer(layer, |_| row(&self.lower, &mut reader))
+            }
+            (None, Fallback::Domain(domain)) => self
+                .lower
+                .in_layer(layer, |b| apart(b, domain, &op, &arguments, &named, results.len())),
+            (None, Fallback::Error) => {
+                let missing = self.missing.entry(op).or_default();
+                missing.count += 1;
+                if missing.places.len() < PLACES_MAX {
+                    missing.places.push(layer);
+                }
+                return holes();
+            }
+        };
+        let given = match given {
+            Ok(Some(given)) => given,
+            Ok(None) => return holes(),
+            Err(found) => {
+                let holes = holes();
+                self.found.push(found);
+                return holes;
+            }
+        };
+        for (value, name) in given.iter().zip(&results) {
+            if let (Value::Var(v), false) = (value, name.is_empty()) {
+                self.lower.rename(*v, name);
+            }
+        }
+        given
+    }
+
+    /// The graph and what users should know, once all operators were lowered.
+    ///
+    /// # Errors
+    /// Everything that kept operators from being lowered. One without a row is one finding, with the
+    /// number of its places; it names the first, and the help the next ones.
+    pub fn finish(mut self) -> Result<(Graph, Vec<Diagnostic>), Diagnostics> {
+        let errors = std::mem::take(&mut self.found);
+        for (op, Missing { count, places }) in std::mem::take(&mut self.missing) {
+            let mut found = missing(&op, self.table.reason(&op), count);
+            let mut places = places.into_iter();
+            found.layer = places.next();
+            let more: Vec<String> =
+                places.map(|p| format!("`{}` {}", shown(&p.name), p.place)).collect();
+            if !more.is_empty() {
+                let more: Vec<&str> = more.iter().map(|m| m.trim()).collect();
+                found.help = format!("It also occurs at {}.", more.join(", ")).into();
+            }
+            self.found.push(found);
+        }
+        self.found.0.extend(errors.0);
+        self.found.or_ok((self.lower.builder.finish(), self.lower.notes.into_inner()))
+    }
+}
+
+/// An operator of a domain of its own.
+fn apart(
+    b: &GraphBuilder,
+    domain: &str,
+    op: &str,
+    arguments: &[Value],
+    named: &[(String, Value)],
+    results: usize,
+) -> Lowered<Option<Vec<Value>>> {
+    if arguments.iter().chain(named.iter().map(|(_, v)| v)).any(Value::has_hole) {
+        return Ok(None);
+    }
+    let numbered = arguments.iter().enumerate().map(|(i, v)| (format!("argument_{i}"), v));
+    let all: Vec<(String, &Value)> =
+        numbered.chain(named.iter().map(|(n, v)| (n.clone(), v))).collect();
+    let mut inputs = vec![];
+    let mut attributes = vec![];
+    for (name, value) in &all {
+        match value {
+            Value::Var(v) => inputs.push(Operand::Var(*v)),
+            Value::List(items) if items.iter().any(|i| matches!(i, Value::Var(_))) => {
+                inputs.extend(items.iter().filter_map(|item| match item {
+                    Value::Var(v) => Some(Operand::Var(*v)),
+                    _ => None,
+                }));
+            }
+            other => attributes.extend(attribute(other).map(|a| (name.as_str(), a))),
+        }
+    }
+    // ONNX's names of operators are identifiers.
+    let name = crate::ir::text::plain_identifier(op);
+    let mut call = b.op(domain, &name, inputs);
+    for (name, attr) in attributes {
+        call = call.set(name, attr);
+    }
+    Ok(Some(call.list(results)?.into_iter().map(Value::from).collect()))
+}
+
+fn attribute(value: &Value) -> Option<Attr> {
+    let ints = |items: &[Value]| -> Option<Vec<i64>> {
+        let int = |item: &Value| match item {
+            Value::Int(x) => Some(*x),
+            Value::Bool(x) => Some(i64::from(*x)),
+            _ => None,
+        };
+        items.iter().map(int).collect()
+    };
+    let floats = |items: &[Value]| -> Option<Vec<f32>> {
+        let float = |item: &Value| match item {
+            Value::Float(x) => Some(*x as f32),
+            Value::Int(x) => Some(*x as f32),
+            _ => None,
+        };
+        items.iter().map(float).collect()
+    };
+    Some(match value {
+        Value::Bool(x) => Attr::Int(i64::from(*x)),
+        Value::Int(x) => Attr::Int(*x),
+        Value::Float(x) => Attr::Float(*x as f32),
+        Value::Text(x) => Attr::Str(x.clone().into()),
+        Value::List(items) => match ints(items) {
+            Some(ints) => Attr::Ints(ints),
+            None => Attr::Floats(floats(items)?),
+        },
+        _ => return None,
+    })
+}

@@ -1,0 +1,133 @@
+//! Which function lowers which operator.
+
+use super::{Arguments, Lower, Lowered, Reader, Value};
+use crate::diagnostics::{Code, Diagnostic, shown};
+use std::collections::HashMap;
+
+/// Lowers one operator: adds nodes, gives its results; `None` if it reads a hole.
+type Row<C> =
+    Box<dyn Fn(&Lower<'_, C>, &mut Reader<'_>) -> Lowered<Option<Vec<Value>>> + Send + Sync>;
+
+/// The operators of a source; `C` is what its functions need besides the graph.
+pub struct Table<C = ()> {
+    rows: HashMap<&'static str, Row<C>>,
+    refused: HashMap<&'static str, &'static str>,
+}
+
+impl<C> Default for Table<C> {
+    fn default() -> Table<C> {
+        Table { rows: HashMap::new(), refused: HashMap::new() }
+    }
+}
+
+impl<C: 'static> Table<C> {
+    /// No operators.
+    pub fn new() -> Table<C> {
+        Table::default()
+    }
+
+    /// Adds an operator. Arguments that `lower` does not take are a finding of the driver.
+    ///
+    /// # Panics
+    /// If the operator has a row already: a family of two functions would hide a mistake.
+    #[must_use]
+    pub fn row<A, R>(mut self, op: &'static str, lower: fn(&Lower<'_, C>, A) -> Lowered<R>) -> Self
+    where
+        A: Arguments + 'static,
+        R: Results + 'static,
+    {
+        let run: Row<C> = Box::new(move |b, reader| {
+            let arguments = A::take(reader);
+            // What a hole is the cause of was reported where the hole is.
+            let arguments = match arguments {
+                Ok(arguments) => arguments,
+                Err(_) if reader.hole_at_fault() => return Ok(None),
+                Err(what) => return Err(b.diagnostic(Code::LayerParameter, format!("{what}."))),
+            };
+            note_unread(b, reader);
+            if reader.holed() {
+                return Ok(None);
+            }
+            Ok(Some(lower(b, arguments)?.results()))
+        });
+        assert!(self.rows.insert(op, run).is_none(), "{op} has two rows");
+        self
+    }
+
+    /// Adds an operator that has no counterpart in ONNX, with the reason as the end of a sentence.
+    #[must_use]
+    pub fn refused(mut self, op: &'static str, reason: &'static str) -> Self {
+        self.refused.insert(op, reason);
+        self
+    }
+
+    /// Adds the rows of another table; its own win.
+    #[must_use]
+    pub fn with(mut self, others: Table<C>) -> Self {
+        for (op, row) in others.rows {
+            self.rows.entry(op).or_insert(row);
+        }
+        for (op, reason) in others.refused {
+            self.refused.entry(op).or_insert(reason);
+        }
+        self
+    }
+
+    /// Names of all operators that can be lowered, sorted.
+    pub fn operators(&self) -> Vec<&'static str> {
+        let mut all: Vec<&str> = self.rows.keys().copied().collect();
+        all.sort_unstable();
+        all
+    }
+
+    pub(super) fn find(&self, op: &str) -> Option<&Row<C>> {
+        self.rows.get(op)
+    }
+
+    pub(super) fn reason(&self, op: &str) -> Option<&'static str> {
+        self.refused.get(op).copied()
+    }
+}
+
+fn note_unread<C>(b: &Lower<'_, C>, reader: &Reader<'_>) {
+    let unread = reader.unread();
+    if !unread.is_empty() {
+        let message = format!("{} has no effect.", unread.join(", "));
+        b.note(b.diagnostic(Code::LayerParameterIgnored, message));
+    }
+}
+
+/// What functions of a table give.
+pub trait Results {
+    /// As a list of results.
+    fn results(self) -> Vec<Value>;
+}
+
+impl<T: Into<Value>> Results for T {
+    fn results(self) -> Vec<Value> {
+        vec![self.into()]
+    }
+}
+
+impl<const N: usize> Results for [crate::build::Var; N] {
+    fn results(self) -> Vec<Value> {
+        self.into_iter().map(Value::from).collect()
+    }
+}
+
+impl Results for () {
+    fn results(self) -> Vec<Value> {
+        vec![]
+    }
+}
+
+/// A finding about an operator that is not in the table.
+pub(super) fn missing(op: &str, reason: Option<&str>, count: usize) -> Diagnostic {
+    let op = shown(op);
+    let places = if count == 1 { String::new() } else { format!(" ({count} places)") };
+    let message = match reason {
+        Some(reason) => format!("`{op}` cannot be converted{places}: {reason}."),
+        None => format!("`{op}` is not known to this front-end{places}."),
+    };
+    Diagnostic::new(Code::LayerUnsupported, message)
+}
