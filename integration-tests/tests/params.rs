@@ -1,7 +1,7 @@
 //! Every param in five kinds of conversions: it counts, or a finding names it, or it is refused. And files that are not
 //! read although their names say that they should be.
 
-use onnxd_integration_tests::{converted, folder_with};
+use onnxd_integration_tests::{command, converted, folder_with};
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{WriteOptions, write_model};
 use rayon::prelude::*;
@@ -223,6 +223,53 @@ fn names_that_match_nothing_are_told_with_the_nearest() {
         assert!(stderr.contains(words), "{words}: {stderr}");
     }
     assert!(!stderr.contains("names `c1`") && !stderr.contains("names `Conv`"), "{stderr}");
+}
+
+#[test]
+fn keys_of_single_nodes_that_do_nothing_are_told() {
+    let folder = prepared();
+    let files = ["net.onnx", "calib.npz"];
+    let keys = ["block_size=16", "activation_type=uint16", "per_channel=false"];
+    let keys = keys.map(|key| format!("quantization.overrides.\"*\".{key}"));
+    for (mode, idle) in [
+        ("static", &["block_size"][..]),
+        ("dynamic", &["block_size", "activation_type"]),
+        ("weight_only", &["activation_type", "per_channel"]),
+    ] {
+        let mode = format!("quantization.mode={mode}");
+        let mut sets = vec!["quantization.format=QDQ", &mode];
+        sets.extend(keys.iter().map(String::as_str));
+        let (status, stderr, _) = converted(folder.path(), "out", &files, &sets);
+        assert_eq!(status, 1, "{mode}: {stderr}");
+        for key in ["block_size", "activation_type", "per_channel"] {
+            let told = stderr.contains(&format!("sets `{key}` of `*`, which has no effect"));
+            assert_eq!(told, idle.contains(&key), "{mode}: {key}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn params_beside_a_network_that_is_named_alone_are_told() {
+    let folder = prepared();
+    let at = folder.path();
+    fs::write(at.join("params.toml"), "[export]\nopset = 18\n").unwrap();
+    let beside = "N0112 input: `params.toml` lies beside the network and was not read";
+    let (status, stderr, report) = converted(at, "alone", &["net.onnx"], &[]);
+    assert_eq!((status, stderr.matches(beside).count()), (0, 1), "{stderr}");
+    assert_eq!(report["verdict"], "succeeded");
+    assert!(fs::read_to_string(at.join("alone/report.txt")).unwrap().contains("was not read"));
+    let explained = command(at).arg("explain").arg(at.join("net.onnx")).output().unwrap();
+    assert!(String::from_utf8_lossy(&explained.stdout).contains("`params.toml` lies beside"));
+    let (status, stderr, report) = converted(at, "both", &["net.onnx", "params.toml"], &[]);
+    assert_eq!((status, stderr.contains("N0112")), (0, false), "{stderr}");
+    let opset = report["params"].as_array().unwrap().iter().find(|p| p["key"] == "export.opset");
+    assert_eq!(opset.unwrap()["value"], "18", "{report}");
+    // Those of another network are not meant, and the network's own displace those of the folder.
+    fs::write(at.join("other.params.toml"), "").unwrap();
+    fs::write(at.join("net.params.ini"), "").unwrap();
+    let (_, stderr, _) = converted(at, "own", &["net.onnx"], &[]);
+    assert!(stderr.contains("`net.params.ini` lies beside"), "{stderr}");
+    assert_eq!(stderr.matches("N0112").count(), 1, "{stderr}");
 }
 
 #[test]

@@ -52,6 +52,7 @@ fn network(gains: [f32; 4]) -> TempDir {
         "libonnxd_frontend_onnx.so",
         "libonnxd_quant_onnx.so",
         "libonnxd_quant_inc.so",
+        "libonnxd_quant_n2d2.so",
     ]);
     let mut graph = text::parse_graph(NETWORK).unwrap();
     for (seed, (name, dims)) in
@@ -140,13 +141,69 @@ fn what_is_good_for_little_is_a_finding() {
         assert!(status == 1 && found.contains(why), "{way:?}: {status} {found}");
     }
     for (of, why) in [
-        (&(|_| f32::NAN) as &dyn Fn(f32) -> f32, "32 calibration samples"),
+        (&(|_| f32::NAN) as &dyn Fn(f32) -> f32, "the first is number 0 of `calib.npz`, input `x`"),
         (&|_| 0.0, "one and the same number"),
     ] {
         samples(&folder, 32, of);
         let (status, found, quality) = quantized(&folder, true, &["format=QDQ"]);
         assert!(status == 1 && found.contains(why), "{status} {found} {quality}");
+        if why.contains("first") {
+            assert_eq!(quality["unmeasured"], "samples hold numbers that are not finite");
+        }
     }
+}
+
+/// The receipt of a quantization.
+fn receipt(folder: &TempDir, sets: &[&str]) -> String {
+    let (status, _, quality) = quantized(folder, true, sets);
+    assert!([0, 1].contains(&status), "{sets:?}: {quality}");
+    fs::read_to_string(folder.path().join("out/receipt.txt")).unwrap()
+}
+
+#[test]
+fn receipts_warn_of_what_runtimes_do_and_of_nothing_else() {
+    let folder = network([1.0; 4]);
+    samples(&folder, 32, |x| x);
+    let without = |receipt: &str| !receipt.contains("VNNI") && !receipt.contains("optimizations");
+    for way in [
+        &["format=QDQ"][..],
+        &["format=QDQ", "activation_type=uint16"],
+        &["format=QDQ", "mode=dynamic"],
+        &["format=QDQ", "mode=weight_only", "weight_type=int4", "block_size=16"],
+        &["format=QLinear", "mode=weight_only", "weight_type=int8"],
+        &["format=inc-qlinear"],
+        // Weights become `uint8` there, whatever is asked for.
+        &["format=QDQ", "mode=dynamic", "weight_type=int8"],
+    ] {
+        let receipt = receipt(&folder, way);
+        assert!(without(&receipt), "{way:?}: {receipt}");
+    }
+    let large = receipt(&folder, &["format=QDQ", "weight_type=int8"]);
+    let text = "without VNNI, sums of products of int8 in 3 nodes (Conv -> r1_float, Conv -> c2_float, ...) saturate";
+    assert!(large.contains(text) && large.contains("x64quantprecision"), "{large}");
+    let receipt = receipt(&folder, &["format=QDQ", "mode=weight_only", "weight_type=int8"]);
+    assert!(
+        receipt.contains(
+            "on every processor; ONNX Runtime's optimizations round to 8 bits what 1 node"
+        ),
+        "{receipt}"
+    );
+}
+
+#[test]
+fn a_result_that_was_not_measured_says_what_to_do() {
+    let folder = network([1.0; 4]);
+    samples(&folder, 32, |x| x);
+    let at = folder.path();
+    let (status, _, quality) = quantized(&folder, true, &["format=N2D2"]);
+    assert_eq!((status, &quality["unmeasured"]), (0, &"".into()), "{quality}");
+    fs::copy(at.join("out/calibration.json"), at.join("calibration.json")).unwrap();
+    let sets = ["quantization.format=N2D2", "calibration.reload=true", "passes.profile=none"];
+    let files = ["net.onnx", "calibration.json"];
+    let (status, stderr, report) = converted(at, "again", &files, &sets);
+    assert_eq!((status, &report["verdict"]), (0, &"succeeded".into()), "{stderr}");
+    let receipt = fs::read_to_string(at.join("again/receipt.txt")).unwrap();
+    assert!(receipt.contains("there are no samples; drop some as `calib.npz`"), "{receipt}");
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod node;
 pub mod ops;
 mod readers;
 mod reals;
+pub mod runtime;
 pub mod schema;
 mod tensor;
 pub mod text;

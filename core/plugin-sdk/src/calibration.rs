@@ -8,7 +8,7 @@ mod random;
 mod seen;
 
 use crate::Submission;
-use crate::diagnostics::{Code, Diagnostic, Diagnostics};
+use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::ir::{Model, Tensor};
 use column::{Column, Reader};
 use std::collections::BTreeMap;
@@ -200,6 +200,17 @@ impl Calibration {
     /// Samples with numbers that are not finite, of those that were read.
     pub(crate) fn not_finite(&self) -> u64 {
         self.seen.not_finite()
+    }
+
+    /// Where the first of them lies: the number in its file, counted from 0, the file and the input.
+    pub(crate) fn not_finite_at(&self) -> Option<String> {
+        let (input, number) = self.seen.first_not_finite()?;
+        let column = self.columns.iter().find(|column| column.input() == input);
+        let at = match column.and_then(|column| column.file_of(number)) {
+            Some((number, file)) => format!("number {number} of `{}`", shown(file)),
+            None => format!("number {number}"),
+        };
+        Some(format!("{at}, input `{}`", shown(&input)))
     }
 
     /// Whether those that were read hold one and the same number everywhere.

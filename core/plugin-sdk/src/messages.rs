@@ -118,11 +118,15 @@ fn quality(cx: &QuantizeContext) -> message::Quality {
     let mut all = message::Quality {
         top1_loss: whole.top1_loss,
         not_finite: samples.not_finite(),
+        not_finite_at: samples.not_finite_at().unwrap_or_default(),
         constant: samples.is_constant(),
         ..message::Quality::default()
     };
     match &whole.quality {
         None => {}
+        Some(Err(_)) if all.not_finite > 0 => {
+            all.unmeasured = "samples hold numbers that are not finite".into();
+        }
         Some(Err(why)) => all.unmeasured.clone_from(why),
         Some(Ok(found)) => {
             let dbs: Vec<f64> =

@@ -12,8 +12,9 @@
 use crate::coded::{Coded, MICROSOFT, Why, decoded, each_graph, encoded, is_linear, name, sweep};
 use crate::forms;
 use crate::report::name_of;
-use crate::weight::{flipped, saturates};
+use crate::weight::flipped;
 use crate::weighted::is_product;
+use onnxd_ir::runtime::beyond_16_bits;
 use onnxd_ir::{Attr, DataType, Graph, Model, Node, NodeId, Tensor, ValueId};
 use std::collections::BTreeSet;
 
@@ -177,9 +178,9 @@ impl Site<'_> {
     }
 
     /// The weights `w` such that products with `x` are exact on every processor, see
-    /// [`saturates`].
+    /// [`beyond_16_bits`].
     pub(crate) fn exact(&mut self, x: &Coded, w: Coded) -> Coded {
-        let data = self.graph.constant(w.q).filter(|data| saturates(data)).and_then(flipped);
+        let data = self.graph.constant(w.q).filter(|data| beyond_16_bits(data)).and_then(flipped);
         let Some(data) = data.filter(|_| x.dtype == DataType::Uint8) else { return w };
         let zero = self.zero(&w);
         let Some(zeros) = self.graph.constant(zero).and_then(flipped) else { return w };

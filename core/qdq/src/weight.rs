@@ -3,11 +3,11 @@
 use crate::lanes::{self, ROUND, reach};
 use crate::report::QuantizedTensor;
 use crate::rounding::round;
-use onnxd_ir::{DataType, Graph, Reals, Tensor, ValueId};
+use onnxd_ir::runtime::beyond_16_bits;
+use onnxd_ir::{DataType, Reals, Tensor};
 use onnxd_quant::{Levels, Scale, integers};
 use rayon::prelude::*;
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 /// Shares of a range that the search for the least error tries; all of it comes first.
 pub(crate) const CLIPS: usize = 20;
@@ -95,10 +95,10 @@ impl Quantized {
     }
 
     /// The same weights such that products with `uint8` are exact on every processor, see
-    /// [`saturates`].
+    /// [`beyond_16_bits`].
     #[must_use]
     pub fn exact(self) -> Quantized {
-        if saturates(&self.integers) { self.above() } else { self }
+        if beyond_16_bits(&self.integers) { self.above() } else { self }
     }
 
     /// Weights of `int8` as `uint8`, each 128 above; others as they are.
@@ -158,26 +158,6 @@ impl Quantized {
     fn zero_points(&self) -> Vec<i64> {
         self.scales.iter().map(|s| s.zero_point).collect()
     }
-}
-
-/// Whether products of these weights, if they are `int8`, with `uint8` may be wrong. Processors
-/// without instructions for them add two such products in 16 bits, where large weights saturate; as
-/// `uint8`, 128 above, the same weights do not.
-pub(crate) fn saturates(weights: &Tensor) -> bool {
-    const SAFE: i8 = 64;
-    let signed = weights.as_slice::<i8>().filter(|_| weights.dtype() == DataType::Int8);
-    signed.is_some_and(|all| all.iter().any(|q| !(-SAFE..=SAFE).contains(q)))
-}
-
-/// Weights that [`saturates`] is true of in a graph of pairs: ONNX Runtime's optimizations make
-/// products of them.
-#[must_use]
-pub fn saturating(graph: &Graph) -> usize {
-    let read = graph.nodes().filter(|(_, node)| node.op == "DequantizeLinear");
-    let read: BTreeSet<ValueId> = read.filter_map(|(_, node)| node.input(0)).collect();
-    // Factors of normalizations are vectors; nobody makes products of those.
-    let products = |w: &Tensor| w.rank() > 1 && saturates(w);
-    read.iter().filter(|v| graph[**v].initializer().is_some_and(products)).count()
 }
 
 /// `int8` as `uint8`, each 128 above; `None` for other types.

@@ -21,12 +21,22 @@ pub(crate) fn of_mode(cx: &QuantizeContext, mode: &str) {
     for (name, modes, why) in OF_MODES {
         if !modes.contains(&mode) {
             without_effect(cx, name, why);
+            of_nodes(cx, name, why);
         }
     }
     let format = params::key(cx, "format").as_str().unwrap_or_default();
     if format.starts_with("inc-") && mode != "dynamic" {
         let why = "the format has products with constant weights alone";
         without_effect(cx, "matmul_const_b_only", why);
+    }
+}
+
+/// Tells for which nodes a param is set that has no effect.
+fn of_nodes(cx: &QuantizeContext, name: &str, why: &str) {
+    let nodes = params::key(cx, "overrides").as_object().into_iter().flatten();
+    for (node, _) in nodes.filter(|(_, keys)| !keys[name].is_null()) {
+        let text = format!("sets `{name}` of `{}`, which has no effect: {why}", shown(node));
+        cx.without_effect("quantization.overrides", text);
     }
 }
 

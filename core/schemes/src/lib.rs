@@ -18,6 +18,6 @@ pub use dynamic::quantize_dynamic;
 pub use idle::unmatched;
 pub use params::{key, method, request};
 pub use quality::{Held, cover, measure};
-pub use report::{quantized_already, report, saturation, written};
+pub use report::{quantized_already, report, written};
 pub use search::{Data, quantize};
 pub use weights::fix_weights;

@@ -112,7 +112,9 @@ fn measured(
     let outputs: Vec<(String, f64)> =
         names.into_iter().zip(score.each_db()).filter_map(|(n, db)| Some((n, db?))).collect();
     if outputs.is_empty() {
-        return Ok(Err("all outputs of the float network are zero on the samples".into()));
+        return Ok(Err(
+            "all outputs of the float network are zero or not finite on the samples".into()
+        ));
     }
     let origin = match held.apart {
         _ if drawn.is_some() => Origin::Random,

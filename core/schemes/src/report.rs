@@ -2,9 +2,7 @@
 
 use crate::{idle, params};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
-use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor};
-use onnxd_qdq::weight::saturating;
 use onnxd_qdq::{Done, Folded};
 
 /// Fills the report.
@@ -81,23 +79,6 @@ pub fn quantized_already(cx: &QuantizeContext) -> Result<(), Diagnostic> {
     params::nearest_alone(cx, "takes a float model, and this one has its integers")?;
     idle::search(cx, "the model has its integers already, and keeps them");
     Ok(())
-}
-
-/// Says what ONNX Runtime will make of pairs on some processors.
-pub fn saturation(model: &Model, cx: &mut QuantizeContext) {
-    let count = saturating(&model.graph);
-    if count > 0 {
-        // Signed activations take signed weights.
-        let way = match params::key(cx, "activation_type").as_str() {
-            Some("int8") => "`quantization.reduce_range`",
-            _ => "`quantization.weight_type` = \"uint8\"",
-        };
-        let text = format!(
-            "{count} weights of int8 are beyond 64 steps: with its optimizations, ONNX Runtime on \
-             x86-64 without VNNI lets sums of their products saturate; {way} avoids that"
-        );
-        cx.metadata("quantization.saturation", text);
-    }
 }
 
 /// Takes into `done` what became of nodes that changed form; `what` tells which form those that did

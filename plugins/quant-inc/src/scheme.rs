@@ -41,10 +41,7 @@ impl Quantizer for Scheme {
                 let (mut done, held) = schemes::quantize(model, &request, cx)?;
                 schemes::written(recipes::apply(model, recipe), &mut done, "as the recipe says");
                 match self.0 {
-                    Form::Qdq => {
-                        onnxd_qdq::keep_sums_apart(model);
-                        schemes::saturation(model, cx);
-                    }
+                    Form::Qdq => onnxd_qdq::keep_sums_apart(model),
                     Form::QLinear => {
                         // What is wrong with the types is found when the result is verified.
                         let _ = infer(model);

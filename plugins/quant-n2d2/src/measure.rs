@@ -124,7 +124,12 @@ pub(crate) fn whole(
     let found = agreements(&Builtin, (float, integer), &pairs, &mut both, (&[], limits))?;
     let named = values.iter().zip(&found).filter(|(_, seen)| seen.signal > 0.0);
     let named = named.filter_map(|(v, seen)| Some((float.graph[*v].name.clone(), seen.sqnr_db()?)));
-    Ok(Quality { outputs: named.collect(), samples: to - from, origin })
+    let outputs: Vec<(String, f64)> = named.collect();
+    if outputs.is_empty() {
+        let text = "all outputs of the float network are zero or not finite on the samples";
+        return Err(Diagnostic::new(Code::EvalInputs, text).into());
+    }
+    Ok(Quality { outputs, samples: to - from, origin })
 }
 
 /// Looks for values of inputs that lie beyond their integers.

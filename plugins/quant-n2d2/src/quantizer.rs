@@ -74,7 +74,7 @@ fn tell_quality(
     most: u64,
 ) -> Result<(), Diagnostics> {
     if cx.calibration().is_empty() {
-        cx.unmeasured("there are no samples");
+        cx.unmeasured("there are no samples; drop some as `calib.npz`, too");
         return Ok(());
     }
     match whole(float, planned, integer, cx, most) {

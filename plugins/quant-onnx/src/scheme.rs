@@ -46,10 +46,7 @@ impl Quantizer for Scheme {
                 }
                 match self.0 {
                     Form::QLinear => reform::fold(model, &mut done),
-                    Form::Qdq => {
-                        onnxd_qdq::keep_sums_apart(model);
-                        schemes::saturation(model, cx);
-                    }
+                    Form::Qdq => onnxd_qdq::keep_sums_apart(model),
                 }
                 (done, Some(held))
             }

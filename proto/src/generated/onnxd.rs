@@ -329,6 +329,9 @@ pub struct Quality {
     /// runtimes and processors
     #[prost(string, tag = "17")]
     pub meant_for: ::prost::alloc::string::String,
+    /// where the first of these samples lies
+    #[prost(string, tag = "18")]
+    pub not_finite_at: ::prost::alloc::string::String,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]

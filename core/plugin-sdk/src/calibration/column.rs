@@ -304,6 +304,21 @@ impl Column {
         }
     }
 
+    pub(super) fn input(&self) -> &str {
+        &self.input
+    }
+
+    /// The file that sample `number` begins in, and its number there.
+    pub(super) fn file_of(&self, number: u64) -> Option<(u64, &str)> {
+        let mut left = number * self.rows;
+        let part = self.parts.iter().find(|part| {
+            let within = left < part.samples();
+            left -= if within { 0 } else { part.samples() };
+            within
+        })?;
+        Some((left / self.rows, &part.path))
+    }
+
     /// How pictures become samples, in words, where nobody said it.
     pub(super) fn guess(&self) -> Option<&str> {
         self.way.as_ref()?.guess()

@@ -15,6 +15,8 @@ struct Facts {
     /// Samples that were looked at.
     samples: u64,
     not_finite: u64,
+    /// Of these, the first: its input and number.
+    first_bad: Option<(String, u64)>,
     /// By input, its first number.
     first: BTreeMap<String, f64>,
     varies: bool,
@@ -39,8 +41,12 @@ impl Seen {
             let first = *facts.first.entry(name.clone()).or_insert(*first);
             facts.varies |= values.iter().any(|x| *x != first && !(x.is_nan() && first.is_nan()));
             let each = values.len().div_ceil(count);
-            for (bad, sample) in bad.iter_mut().zip(values.chunks(each)) {
-                *bad |= sample.iter().any(|x| !x.is_finite());
+            for ((bad, sample), at) in bad.iter_mut().zip(values.chunks(each)).zip(from..) {
+                let is_bad = sample.iter().any(|x| !x.is_finite());
+                *bad |= is_bad;
+                if is_bad && facts.first_bad.as_ref().is_none_or(|(_, first)| at < *first) {
+                    facts.first_bad = Some((name.clone(), at));
+                }
             }
         }
         facts.not_finite += bad.iter().filter(|bad| **bad).count() as u64;
@@ -49,6 +55,11 @@ impl Seen {
     /// Samples with numbers that are not finite.
     pub(super) fn not_finite(&self) -> u64 {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).not_finite
+    }
+
+    /// Input and number of the first of them, counted from 0.
+    pub(super) fn first_not_finite(&self) -> Option<(String, u64)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).first_bad.clone()
     }
 
     /// Whether every input holds one and the same number in all samples.
@@ -90,6 +101,9 @@ mod tests {
         assert_eq!(facts(seen(&[&[0.0; 4], &[0.0; 4]])), (0, true));
         assert_eq!(facts(seen(&[&[0.0; 4], &[0.0, 0.0, 0.0, 1.0]])), (0, false));
         assert_eq!(facts(seen(&[&[1.0, 2.0, f32::NAN, 4.0], &[1.0, 2.0, 3.0, 4.0]])), (1, false));
+        let third = seen(&[&[1.0, 2.0], &[f32::NAN, 4.0]]);
+        assert_eq!(third.first_not_finite(), Some(("x".to_owned(), 2)));
+        assert_eq!(seen(&[&[1.0, 2.0]]).first_not_finite(), None);
         assert_eq!(facts(seen(&[&[f32::NAN; 4], &[f32::NAN; 4]])), (4, true));
         assert_eq!(facts(seen(&[&[f32::INFINITY, 1.0, 1.0, 1.0]])), (1, false));
     }

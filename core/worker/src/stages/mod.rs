@@ -8,6 +8,7 @@ mod components;
 mod export;
 mod idle;
 mod import;
+mod meant;
 mod opset;
 mod optimize;
 mod outputs;

@@ -1,9 +1,9 @@
 //! The verdict on a quantization: whether its outputs are good for something, whether much of the network was
 //! quantized, and whether the samples could tell. Quantizers measure; what that means is decided here, for all alike.
 
+use super::meant::meant_for;
 use super::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, shown};
-use onnxd_ir::{DataType, Graph, Model, Node, Tensor};
 use onnxd_proto::onnxd::{Quality, QuantizeLog};
 use std::collections::BTreeMap;
 
@@ -56,8 +56,10 @@ fn samples(quality: &Quality) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     if quality.not_finite > 0 {
         let text = format!(
-            "{} calibration samples hold numbers that are not finite, which no range holds",
-            quality.not_finite
+            "{} calibration samples hold numbers that are not finite, which no range holds; the first \
+             is {}",
+            quality.not_finite,
+            shown(&quality.not_finite_at)
         );
         found.push(poor(text, "Look for wrong samples: NaN or infinities in the arrays."));
     } else if quality.constant {
@@ -143,37 +145,6 @@ fn outputs(quality: &Quality) -> Vec<Diagnostic> {
     found
 }
 
-/// Runtimes and processors for which a quantized model is meant.
-fn meant_for(model: &Model) -> String {
-    let (mut own, mut saturates) = (false, false);
-    model.for_each_graph(|graph| {
-        for (_, node) in graph.nodes() {
-            own |= node.domain == "com.microsoft";
-            saturates |= saturating(graph, node);
-        }
-    });
-    let runtime = if own { "ONNX Runtime" } else { "runtimes of the ONNX standard" };
-    match saturates {
-        true => format!(
-            "{runtime} on ARM and on x86-64 with VNNI; without VNNI, sums of int8 products saturate in ONNX Runtime"
-        ),
-        false => format!("{runtime} on every processor"),
-    }
-}
-
-/// Whether a node reads weights of `int8` of which two products may not fit 16 bits.
-fn saturating(graph: &Graph, node: &Node) -> bool {
-    const SAFE: i8 = 64;
-    let large = |w: &Tensor| {
-        let bytes = w.as_slice::<i8>().filter(|_| w.dtype() == DataType::Int8 && w.rank() > 1);
-        bytes.is_some_and(|all| all.iter().any(|q| !(-SAFE..=SAFE).contains(q)))
-    };
-    // They multiply with floats.
-    const OTHERS: [&str; 4] = ["Cast", "Gather", "GatherBlockQuantized", "MatMulNBits"];
-    let mut read = node.inputs.iter().flatten().filter_map(|v| graph.constant(*v));
-    !OTHERS.contains(&node.op.as_str()) && read.any(large)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -221,8 +192,21 @@ mod tests {
         let little = Quality { quantized: 1, weights: 0.125, ..good() };
         assert!(found(&little, false).contains("1 of 4 operators with weights, 12.5 %"));
         assert_eq!(found(&little, true), "");
-        let text = found(&Quality { not_finite: 8, constant: true, ..good() }, false);
-        assert!(text.contains("8 calibration samples") && !text.contains("same number"), "{text}");
+        let text = found(
+            &Quality {
+                not_finite: 8,
+                not_finite_at: "number 2 of `c.npz`".into(),
+                constant: true,
+                ..good()
+            },
+            false,
+        );
+        assert!(
+            text.contains("8 calibration samples")
+                && text.contains("number 2 of `c.npz`")
+                && !text.contains("same number"),
+            "{text}"
+        );
         assert!(found(&Quality { constant: true, ..good() }, false).contains("same number"));
     }
 }

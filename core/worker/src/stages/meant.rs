@@ -1,0 +1,56 @@
+//! The runtimes and processors that a quantized model is meant for, and what ONNX Runtime makes of it elsewhere.
+
+use onnxd_ir::runtime::{rounds_input, saturates};
+use onnxd_ir::{Model, verify};
+
+/// Nodes that are named, of those that something is said of.
+const NAMED_MAX: usize = 2;
+
+/// What the receipt says behind `for`.
+pub(super) fn meant_for(model: &Model) -> String {
+    // Whether its option keeps them from saturating.
+    let (mut own, mut help) = (false, true);
+    let (mut saturating, mut rounded) = (Vec::new(), Vec::new());
+    model.for_each_graph(|graph| {
+        for (_, node) in graph.nodes() {
+            own |= node.domain == "com.microsoft";
+            let name = || verify::layer(graph, node).name;
+            if saturates(graph, node) {
+                help &= node.op != "QLinearMatMul";
+                saturating.push(name());
+            }
+            rounded.extend(rounds_input(graph, node).then(name));
+        }
+    });
+    let runtime = if own { "ONNX Runtime" } else { "runtimes of the ONNX standard" };
+    let processors =
+        if saturating.is_empty() { "every processor" } else { "ARM and on x86-64 with VNNI" };
+    let mut text = format!("{runtime} on {processors}");
+    if !saturating.is_empty() {
+        // The option turns weights of `int8` into `uint8`, but not those of this operator.
+        let option = match help {
+            true => " unless its option `session.x64quantprecision` is 1",
+            false => "",
+        };
+        let nodes = named(&saturating);
+        text += &format!(
+            "; without VNNI, sums of products of int8 in {nodes} saturate in ONNX Runtime{option}"
+        );
+    }
+    if !rounded.is_empty() {
+        text += &format!(
+            "; ONNX Runtime's optimizations round to 8 bits what {} read, unless its option \
+             `session.qdq_matmulnbits_accuracy_level` is 1",
+            named(&rounded)
+        );
+    }
+    text
+}
+
+/// How many nodes, and the first of them by name.
+fn named(nodes: &[String]) -> String {
+    let some = nodes[..nodes.len().min(NAMED_MAX)].join(", ");
+    let more = if nodes.len() > NAMED_MAX { ", ..." } else { "" };
+    let count = if nodes.len() == 1 { "1 node" } else { &format!("{} nodes", nodes.len()) };
+    format!("{count} ({some}{more})")
+}
