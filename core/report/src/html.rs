@@ -19,6 +19,8 @@ const CHART_HEIGHT: f64 = 40.0;
 
 /// Longer cells with blanks are sentences.
 const SENTENCE_BYTES: usize = 24;
+/// Digits of a digest.
+const DIGEST_BYTES: usize = 64;
 /// Longest name in a first column that stays in one line, hyphens or not.
 const NAME_BYTES_MAX: usize = 40;
 
@@ -27,7 +29,7 @@ const LEGEND: &str = "values seen, counts as logarithms; what is kept lies betwe
 
 const STYLE: &str = include_str!("report.css");
 /// Digest of [`STYLE`], the only thing that the page's policy allows; a test holds it.
-const STYLE_SHA256: &str = "sha256-AeW+B5K8VEiHhELkYXzFgE5fMF0aQPjzUhBgdhYdcb8=";
+const STYLE_SHA256: &str = "sha256-E0oYChpTW5FbIei6JeUUlZ0bPibCi7X/UmSwrRhIe30=";
 
 /// The report as one HTML page.
 #[must_use]
@@ -108,7 +110,10 @@ fn push_section(out: &mut String, section: &Section) {
         out.push_str(&format!("<th scope=\"col\"{class}>{title}</th>"));
     };
     let has_bar = |column: usize| !section.bars.is_empty() && section.bar_after == column;
-    for (at, column) in section.columns.iter().enumerate() {
+    // A column without a word in any row says nothing.
+    let says = |column: usize| section.rows.iter().any(|row| !row[column].is_empty());
+    let shown: Vec<usize> = (0..section.columns.len()).filter(|at| says(*at)).collect();
+    for (at, column) in shown.iter().map(|at| (*at, section.columns[*at])) {
         cell(out, column_title(column), class_of(at, column, ""));
         if has_bar(at) {
             cell(out, section.bar_title, "");
@@ -120,8 +125,12 @@ fn push_section(out: &mut String, section: &Section) {
     out.push_str("</tr></thead>\n<tbody>\n");
     for (i, row) in section.rows.iter().enumerate() {
         out.push_str("<tr>");
-        for (at, (cell, column)) in row.iter().zip(section.columns).enumerate() {
-            out.push_str(&format!("<td{}>{}</td>", class_of(at, column, cell), escape(cell)));
+        for (at, cell) in shown.iter().map(|at| (*at, &row[*at])) {
+            let class = class_of(at, section.columns[at], cell);
+            // Browsers would break what stays in one line, too.
+            let whole = class.contains("name") || class.contains("number");
+            let text = if whole { escape(cell) } else { breakable(cell) };
+            out.push_str(&format!("<td{class}>{text}</td>"));
             if let Some(share) = section.bars.get(i).filter(|_| has_bar(at)) {
                 out.push_str(&format!("<td>{}</td>", bar(*share)));
             }
@@ -148,11 +157,37 @@ fn caption(section: &Section) -> String {
 fn class_of(at: usize, column: &str, cell: &str) -> &'static str {
     match (is_number(column), is_long(column)) {
         (true, _) => " class=\"number\"",
+        (_, true) if is_digest(cell) => " class=\"name\"",
         (_, true) => " class=\"long\"",
         _ if at == 0 && cell.len() <= NAME_BYTES_MAX => " class=\"name\"",
-        _ if cell.contains(' ') && cell.len() > SENTENCE_BYTES => " class=\"wide\"",
+        _ if cell.len() <= SENTENCE_BYTES => " class=\"name\"",
+        _ if cell.contains(' ') => " class=\"wide\"",
         _ => "",
     }
+}
+
+fn is_digest(cell: &str) -> bool {
+    cell.len() == DIGEST_BYTES && cell.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// Escaped text that may break between the parts of long words: behind marks, and before capitals.
+fn breakable(text: &str) -> String {
+    let mut parts = vec![String::new()];
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        parts.last_mut().expect("there is one from the start").push(c);
+        let Some(next) =
+            chars.peek().filter(|next| next.is_alphanumeric() || "{[\"".contains(**next))
+        else {
+            continue;
+        };
+        let is_mark = ",;:=/_(".contains(c) || (c == '.' && next.is_alphabetic());
+        if is_mark || (c.is_lowercase() && next.is_uppercase()) {
+            parts.push(String::new());
+        }
+    }
+    let parts: Vec<String> = parts.iter().map(|part| escape(part)).collect();
+    parts.join("<wbr>")
 }
 
 fn bar(share: f64) -> String {
@@ -222,6 +257,22 @@ mod tests {
             (0..4).map(digit).collect::<String>()
         };
         bytes.chunks(3).map(group).collect()
+    }
+
+    #[test]
+    fn long_words_break_between_their_parts() {
+        assert_eq!(
+            breakable("RescaleTransformation(Height=29)"),
+            "Rescale<wbr>Transformation(<wbr>Height=<wbr>29)"
+        );
+        assert_eq!(
+            breakable(r#"[{"sizing":"exact"},{"a":1}]"#),
+            "[{&quot;sizing&quot;:<wbr>&quot;exact&quot;},<wbr>{&quot;a&quot;:<wbr>1}]"
+        );
+        assert_eq!(breakable("session.x64quantprecision"), "session.<wbr>x64quantprecision");
+        for whole in ["one, two", "<b>", "ab".repeat(32).as_str(), "ONNX", "a = b", "100.00 %"] {
+            assert_eq!(breakable(whole), escape(whole));
+        }
     }
 
     #[test]

@@ -233,7 +233,7 @@ fn tables_scroll_inside_themselves_and_words_stay_whole() {
         style.split('}').filter(|rule| rule.contains("overflow-wrap: anywhere")).collect();
     assert!(anywhere.iter().all(|r| r.contains("td.long") || r.contains("footer")), "{anywhere:?}");
     assert!(!style.contains("break-all"), "{style}");
-    assert!(page.contains(&format!("<td class=\"long\">{}</td>", "ab".repeat(32))));
+    assert!(page.contains(&format!("<td class=\"name\">{}</td>", "ab".repeat(32))));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn what_plugins_log_is_shown() {
     let shown = text(&report);
     assert!(shown.contains("log  org.example  warning  reader  <odd>"), "{shown}");
     assert!(shown.contains("7 lines more are not kept"), "{shown}");
-    assert!(html(&report).contains("<td>&lt;odd&gt;</td>"));
+    assert!(html(&report).contains("<td class=\"name\">&lt;odd&gt;</td>"));
 }
 
 #[test]
@@ -328,6 +328,19 @@ fn json_has_the_keys_of_the_contract_and_reads_back() {
     let value: serde_json::Value = serde_json::from_str(&failed).unwrap();
     assert_eq!(value["diagnostics"][0]["severity"], "error");
     assert!(value["model"].is_null());
+}
+
+#[test]
+fn columns_without_a_word_are_left_out_of_the_page() {
+    let page = |accumulator| {
+        let layers =
+            vec![QuantizedLayer { name: "conv".into(), accumulator, ..QuantizedLayer::default() }];
+        let quantization = Some(Quantization { layers, ..Quantization::default() });
+        html(&Report { quantization, ..good() })
+    };
+    let has = |page: &str| page.contains(">bits of sums</th>");
+    let sums = Some(Accumulator { max: 40_000, bits: 17, bits_held: 32 });
+    assert!(has(&page(sums)) && !has(&page(None)), "{}", page(None));
 }
 
 #[test]
