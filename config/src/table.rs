@@ -116,7 +116,7 @@ pub(crate) struct Given {
     pub(crate) implied: bool,
 }
 
-/// The values in the order of the rows; later layers win, tables are merged entry by entry.
+/// The values in the order of the rows; later layers win, tables are merged, those inside them, too.
 /// Keys whose default is computed are left `null`, with an empty origin, if no layer sets them.
 pub(crate) fn overlay<'a>(
     rows: impl IntoIterator<Item = &'a Row>,
@@ -144,7 +144,11 @@ fn default_entry(row: &Row) -> Entry {
 
 fn merge(old: &mut Value, new: Value) {
     match (old, new) {
-        (Value::Object(old), Value::Object(new)) => old.extend(new),
+        (Value::Object(old), Value::Object(new)) => {
+            for (key, value) in new {
+                merge(old.entry(key).or_insert(Value::Null), value);
+            }
+        }
         (old, new) => *old = new,
     }
 }

@@ -276,6 +276,8 @@ fn overrides_reach_into_tables_and_lists() {
         "export.dynamic_axes.x=[0]",
         "export.dynamic_axes.y={ 1 = \"n\" }",
         "quantization.overrides.\"conv1.1\".weight_type=uint8",
+        "quantization.overrides.\"conv1.1\".per_channel=true",
+        "quantization.overrides.\"conv1.1\".per_channel=false",
         "export.input_names=a,b",
         "export.input_shapes=[[1, \"h\"], []]",
         "job.name=2024",
@@ -284,7 +286,7 @@ fn overrides_reach_into_tables_and_lists() {
     .unwrap();
     let axes = json!({ "x": { "0": "x_dynamic_axes_1" }, "y": { "1": "n" } });
     assert_eq!(params.get("export.dynamic_axes"), Some(&axes));
-    let nodes = json!({ "conv1.1": { "weight_type": "uint8" } });
+    let nodes = json!({ "conv1.1": { "weight_type": "uint8", "per_channel": false } });
     assert_eq!(params.get("quantization.overrides"), Some(&nodes));
     assert_eq!(params.get_list("export.input_names"), ["a", "b"]);
     assert_eq!(params.get("export.input_shapes"), Some(&json!([[1, "h"], []])));

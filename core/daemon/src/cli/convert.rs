@@ -9,10 +9,12 @@ use crate::conversion::attempt::listed;
 use crate::conversion::probe::ask;
 use crate::conversion::publish::{own_naming, prepare};
 use crate::conversion::recognised::tell;
+use crate::conversion::submission::folder_of_single_file;
 use crate::conversion::{Order, Outcome, Plugins, Submission, Target, Verdict, convert};
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_proto::onnxd::WorkerEvent;
+use onnxd_plugin_host::to_message;
+use onnxd_proto::onnxd::{self as message, WorkerEvent};
 use onnxd_worker::confine::parent::{GRACE, Killer};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -28,7 +30,7 @@ names; the first file that a front-end takes is the network, the others belong t
 
     onnxd convert net.ini weights/ block.ini.tpl --params params.ini --out result/
 
-What a network that is named alone refers to is looked for beside it.
+What a network that is named alone refers to is looked for beside it; params are not.
 
 DIR gets model.onnx, report.json, report.txt, report.html, receipt.txt and manifest.sha256. If DIR
 does not exist it appears with all of them at once; else files of an earlier result are replaced, as
@@ -76,6 +78,8 @@ impl Convert {
             self.protect(&mut target, submission);
             target.check_early(own_naming(&listed(&work.params)).as_deref())?;
         }
+        let unread: Vec<_> =
+            work.iter().flat_map(|(_, submission)| self.unread_params(submission)).collect();
         let scratch = Scratch::new(target.scratch(&job))?;
         let converted = work.and_then(|(work, mut submission)| {
             let outcome = self.attempt(&work, &mut submission, scratch.path());
@@ -87,6 +91,7 @@ impl Convert {
             let name = self.paths[0].file_name().unwrap_or_default().to_string_lossy();
             Outcome::failed(&job, &name, &e, scratch.path().join("out"))
         });
+        outcome.report.diagnostics.extend(unread);
         prepare(&mut outcome, None)?;
         match outcome.verdict {
             Verdict::Failed { .. } => {
@@ -139,7 +144,7 @@ impl Convert {
         let outcome = self.once(work, submission, scratch.to_owned())?;
         let lacks_file =
             outcome.report.diagnostics.iter().any(|d| d.code == Code::FileMissing.as_str());
-        let Some(folder) = self.folder_of_single_file().filter(|_| lacks_file) else {
+        let Some(folder) = folder_of_single_file(&self.paths).filter(|_| lacks_file) else {
             return Ok(outcome);
         };
         // What a network named alone refers to is looked for beside it; only then, because most
@@ -172,10 +177,11 @@ impl Convert {
         Ok(convert(launcher, settings, order, on_start, on_event)?)
     }
 
-    fn folder_of_single_file(&self) -> Option<&Path> {
-        let [path] = self.paths.as_slice() else { return None };
-        let folder = path.parent().filter(|_| path.is_file())?;
-        Some(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
+    /// Params that may have been meant, and were not named.
+    fn unread_params(&self, submission: &Submission) -> Vec<message::Diagnostic> {
+        let unread = submission.unread_params(&self.paths, self.params.as_deref());
+        let told = unread.iter();
+        told.map(|d| message::Diagnostic { severity: "warning".into(), ..to_message(d) }).collect()
     }
 
     fn show(&self, outcome: &Outcome) {

@@ -42,6 +42,8 @@ const PASSES: &str = "passes.order";
 struct Explanation {
     submission: Submission,
     params: Params,
+    /// Params that may have been meant.
+    unread: Vec<Diagnostic>,
     asked: Asked,
     choice: Result<Choice, Diagnostic>,
 }
@@ -57,6 +59,7 @@ impl Explain {
         let submission = Submission::from_paths(&self.paths, &plugins, &|_| false, &about)
             .map_err(|e| tell(&self.paths, e))?;
         let params = submission.params(self.params.as_deref(), &self.set)?;
+        let unread = submission.unread_params(&self.paths, self.params.as_deref());
         let (files, network) = (&submission.files, &submission.network);
         let params_json = params.json().to_string();
         let asked = probe(&context.launcher, &plugins, files, network, &params_json)?;
@@ -65,7 +68,7 @@ impl Explain {
             let told = tell(&self.paths, why.clone().into());
             told.0.into_iter().next().unwrap_or(why)
         });
-        let explained = Explanation { submission, params, asked, choice };
+        let explained = Explanation { submission, params, unread, asked, choice };
         if self.json {
             out::json(&explained.json());
         } else {
@@ -116,7 +119,8 @@ impl Explanation {
             self.choice.iter().flat_map(|c| &c.needs).map(|n| {
                 row(&["need", if n.found { "found" } else { "missing" }, &n.path, &n.what])
             });
-        let notes = self.params.notes().iter().map(|n| row(&["note", &n.message]));
+        let notes = self.params.notes().iter().chain(&self.unread);
+        let notes = notes.map(|n| row(&["note", &n.message]));
         let entries = self.params.entries().iter();
         let own = |e: &&onnxd_config::Entry| {
             // What follows from the other keys of its section says nothing new without them.
@@ -168,7 +172,7 @@ impl Explanation {
             "needs": choice.map(|c| &c.needs),
             "missing": choice.map(|c| c.missing().iter().map(to_message).collect::<Vec<_>>()),
             "params": params.collect::<Vec<_>>(),
-            "notes": self.params.notes().iter().map(to_message).collect::<Vec<_>>(),
+            "notes": self.params.notes().iter().chain(&self.unread).map(to_message).collect::<Vec<_>>(),
             "error": self.choice.as_ref().err().map(to_message),
         })
     }

@@ -133,6 +133,28 @@ impl Submission {
         Params::resolve(&texts, overrides)
     }
 
+    /// Params files beside a network that was named alone, without `given` ones. They may be of another network, so
+    /// they are not read.
+    pub(crate) fn unread_params(&self, paths: &[PathBuf], given: Option<&Path>) -> Vec<Diagnostic> {
+        let folder = folder_of_single_file(paths).filter(|_| given.is_none());
+        let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let params = names.filter(|name| is_params(OsStr::new(name)));
+        let files: Vec<InputFile> =
+            params.map(|name| InputFile { name, ..InputFile::default() }).collect();
+        let there = Submission::of(&self.network, &files);
+        let told = there.params_files().into_iter().map(|file| {
+            let name = shown(&file.name);
+            let text = format!("`{name}` lies beside the network and was not read");
+            let help = format!(
+                "A network that is named alone takes no params from its folder. Name `{name}`, \
+                 too, or the folder, or give `--params`."
+            );
+            Diagnostic::new(Code::FileNotRead, text).help(help)
+        });
+        told.collect()
+    }
+
     /// `<stem>.params.ini|toml`, else `params.ini|toml` beside the network; TOML wins over INI.
     pub(crate) fn params_files(&self) -> Vec<&InputFile> {
         let (folder, network) = match self.network.rsplit_once('/') {
@@ -147,6 +169,13 @@ impl Submission {
         let own = find(&format!("{}.", stem(network)));
         if own.is_empty() { find("") } else { own }
     }
+}
+
+/// The folder of the only file that was named.
+pub(crate) fn folder_of_single_file(paths: &[PathBuf]) -> Option<&Path> {
+    let [path] = paths else { return None };
+    let folder = path.parent().filter(|_| path.is_file())?;
+    Some(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
 }
 
 /// Collects files, and everything that is wrong with them.
