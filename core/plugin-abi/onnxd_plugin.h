@@ -20,8 +20,8 @@
  *
  * Threads
  *   `create`, `run`, `probe` and `destroy` of one instance are called by one thread at a time.
- *   During `run` any thread may call `log`, `progress`, `metric`, `extension` and the `tensor_*`
- *   functions; everything else is for the thread that called `run`. All threads of a plugin are
+ *   During `run` any thread may call `log`, `progress`, `progress_about`, `metric`, `extension` and
+ *   the `tensor_*` functions; everything else is for the thread that called `run`. All threads of a plugin are
  *   joined before `run` returns, and there are never more than `job->threads` at work.
  *
  * Unwinding
@@ -64,7 +64,7 @@ extern "C" {
 #endif
 
 #define ONNXD_ABI_MAJOR 1
-#define ONNXD_ABI_MINOR 1
+#define ONNXD_ABI_MINOR 2
 #define ONNXD_MAGIC "ONNXDPLG"
 #define ONNXD_ABI_TAG "onnxd"
 #define ONNXD_PLUGIN_SYMBOL "onnxd_plugin_header"
@@ -79,6 +79,7 @@ extern "C" {
 
 #define ONNXD_HANDLE_KEY "handle" /* key of the external_data entry that holds a tensor's id */
 #define ONNXD_RANK_MAX 32
+#define ONNXD_ABOUT_BYTES_MAX 160 /* of the text that progress_about shows; a longer one is cut */
 #define ONNXD_TENSOR_ALIGNED_64 1u /* flag: data is aligned to 64; without it nothing is promised */
 
 /* What a call came to; other values are reserved and read as ONNXD_INTERNAL. */
@@ -87,7 +88,7 @@ typedef int32_t onnxd_status;
 #define ONNXD_DECLINED 1      /* not mine, or nothing to do; not an error */
 #define ONNXD_INVALID 2       /* the input (or an argument) is wrong */
 #define ONNXD_INTERNAL 3      /* a defect of the callee; "panic" in the text marks a caught panic */
-#define ONNXD_CANCELLED 4     /* stopped because progress asked for it */
+#define ONNXD_CANCELLED 4     /* stopped because progress or progress_about asked for it */
 #define ONNXD_UNSUPPORTED 5   /* operator, feature or function is not available */
 #define ONNXD_OUT_OF_MEMORY 6 /* memory ran out */
 #define ONNXD_IO 7            /* a file could not be read or written */
@@ -226,6 +227,14 @@ typedef struct onnxd_host {
    * than it was given back. Tensors over it stay. For those who read thousands of files one after
    * the other. Since 1.1. */
   onnxd_status (*input_unmap)(const onnxd_job *job, uint64_t id);
+
+  /* As `progress`, and says in words what `done` of `total` count: "candidate 3 of 7, sample". The
+   * host shows them with the one that is being worked on: "candidate 3 of 7, sample 12 of 64"; with
+   * `done` and `total` 0 the text alone. What is new has another text: within one text, counts only
+   * grow. The host shows the first ONNXD_ABOUT_BYTES_MAX bytes, in one line. Any thread during
+   * `run`. Since 1.2. */
+  onnxd_status (*progress_about)(const onnxd_job *job, uint64_t done, uint64_t total,
+                                 onnxd_str about);
 } onnxd_host;
 
 /* What a plugin can do. A NULL function is one the plugin does not have. */

@@ -16,8 +16,8 @@
 //!
 //! # Threads
 //! `create`, `run`, `probe` and `destroy` of one instance are called by one thread at a time.
-//! During `run` any thread may call `log`, `progress`, `metric`, `extension` and the `tensor_*`
-//! functions; everything else is for the thread that called `run`. All threads of a plugin are
+//! During `run` any thread may call `log`, `progress`, `progress_about`, `metric`, `extension` and the
+//! `tensor_*` functions; everything else is for the thread that called `run`. All threads of a plugin are
 //! joined before `run` returns, and there are never more than [`Job::threads`] at work.
 //!
 //! # Unwinding
@@ -34,7 +34,7 @@ use core::ffi::{c_char, c_void};
 /// Version of this interface; independent of onnxd's own. Majors must be equal.
 pub const ABI_MAJOR: u16 = 1;
 /// Grows when structs grow.
-pub const ABI_MINOR: u16 = 1;
+pub const ABI_MINOR: u16 = 2;
 /// First bytes of every header.
 pub const MAGIC: [u8; 8] = *b"ONNXDPLG";
 /// Which family of hosts the plugin is for; a fork of the interface changes it.
@@ -59,6 +59,8 @@ pub const ARTIFACT_DIAGNOSTICS: &str = "onnxd.diagnostics";
 pub const HANDLE_KEY: &str = "handle";
 /// Largest rank of a tensor.
 pub const RANK_MAX: u32 = 32;
+/// Bytes of the text that [`Host::progress_about`] shows; a longer one is cut.
+pub const ABOUT_BYTES_MAX: u32 = 160;
 /// Bit of [`Tensor::flags`]: `data` is aligned to 64 bytes. Without it, nothing is promised.
 pub const TENSOR_ALIGNED_64: u32 = 1;
 
@@ -72,7 +74,7 @@ pub const DECLINED: Status = 1;
 pub const INVALID: Status = 2;
 /// A defect of the callee. A text that contains "panic" marks a caught panic.
 pub const INTERNAL: Status = 3;
-/// Stopped because `progress` asked for it.
+/// Stopped because `progress` or `progress_about` asked for it.
 pub const CANCELLED: Status = 4;
 /// The operator, feature or function is not available.
 pub const UNSUPPORTED: Status = 5;
@@ -372,4 +374,11 @@ pub struct Host {
     /// Gives a mapped file back: its bytes must not be read any more, unless it was mapped more often than it was given
     /// back. Tensors over it stay. For those who read thousands of files one after the other. Since 1.1.
     pub input_unmap: Option<unsafe extern "C" fn(job: *const Job, id: u64) -> Status>,
+    /// As `progress`, and says in words what `done` of `total` count: `candidate 3 of 7, sample`. The
+    /// host shows them with the one that is being worked on: `candidate 3 of 7, sample 12 of 64`; with
+    /// `done` and `total` 0 the text alone. What is new has another text: within one text, counts
+    /// only grow. The host shows the first [`ABOUT_BYTES_MAX`] bytes, in one line. Any thread during
+    /// `run`. Since 1.2.
+    pub progress_about:
+        Option<unsafe extern "C" fn(job: *const Job, done: u64, total: u64, about: Str) -> Status>,
 }

@@ -54,7 +54,8 @@ fn structs() -> Vec<Struct> {
                 metric,
                 run_model,
                 extension,
-                input_unmap
+                input_unmap,
+                progress_about
             }
         ),
         layout!("onnxd_plugin", Plugin { struct_size, reserved, create, run, destroy, extension }),
@@ -83,6 +84,7 @@ fn numbers() -> Vec<(&'static str, i64)> {
         ("ONNXD_ABI_MAJOR", abi::ABI_MAJOR.into()),
         ("ONNXD_ABI_MINOR", abi::ABI_MINOR.into()),
         ("ONNXD_RANK_MAX", abi::RANK_MAX.into()),
+        ("ONNXD_ABOUT_BYTES_MAX", abi::ABOUT_BYTES_MAX.into()),
         ("ONNXD_TENSOR_ALIGNED_64", abi::TENSOR_ALIGNED_64.into()),
         ("ONNXD_OK", abi::OK.into()),
         ("ONNXD_DECLINED", abi::DECLINED.into()),

@@ -20,6 +20,8 @@ use std::thread::ThreadId;
 pub const LOG_LINES_MAX: u32 = 10_000;
 /// Bytes of one log line; the rest is cut off.
 pub const LOG_LINE_BYTES_MAX: usize = 4096;
+/// Bytes of the text of progress; the rest is cut off.
+pub const ABOUT_BYTES_MAX: usize = abi::ABOUT_BYTES_MAX as usize;
 
 /// News from a running plugin.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +32,8 @@ pub enum HostEvent {
         done: u64,
         /// All work.
         total: u64,
+        /// What both count, in words, which are the plugin's own; empty if it did not say.
+        about: String,
     },
     /// One line for the log; levels are the `LOG_` constants of the ABI.
     Log {
@@ -111,7 +115,8 @@ impl Call {
 }
 
 /// The first bytes of a text, at a character's end.
-pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+#[must_use]
+pub fn cut(text: &str, bytes_max: usize) -> &str {
     let mut end = text.len().min(bytes_max);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -4,7 +4,7 @@
 //! What cannot be checked is whether a pointer points to what it claims: a worker may crash there.
 
 use crate::Refusal;
-use crate::context::{Artifact, Call, HostEvent, find};
+use crate::context::{ABOUT_BYTES_MAX, Artifact, Call, HostEvent, find};
 use crate::files;
 use bytes::Bytes;
 use onnxd_plugin_abi as abi;
@@ -48,6 +48,7 @@ pub(crate) static HOST: abi::Host = abi::Host {
     run_model: Some(run_model),
     extension: Some(extension),
     input_unmap: Some(input_unmap),
+    progress_about: Some(progress_about),
 };
 
 /// Runs one function of the table: finds the call, catches panics, logs a refusal.
@@ -94,6 +95,23 @@ unsafe fn text<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a str,
     // SAFETY: passed on.
     let bytes = unsafe { bytes(s, what, bytes_max) }?;
     std::str::from_utf8(bytes).map_err(|_| Refusal::invalid(format!("{what} is not UTF-8")))
+}
+
+/// The first bytes of the text that a plugin passed, at a character's end; the others are not looked at.
+///
+/// # Safety
+/// See [`bytes`].
+unsafe fn beginning<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a str, Refusal> {
+    let part = abi::Str { len: s.len.min(bytes_max), ..s };
+    // SAFETY: passed on.
+    let bytes = unsafe { bytes(part, what, bytes_max) }?;
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(e) if part.len < s.len && e.error_len().is_none() => {
+            Ok(std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or_default())
+        }
+        Err(_) => Err(Refusal::invalid(format!("{what} is not UTF-8"))),
+    }
 }
 
 /// Writes a result through a plugin's pointer.
@@ -172,15 +190,31 @@ unsafe extern "C" fn log(job: *const abi::Job, level: i32, target: abi::Str, lin
 }
 
 unsafe extern "C" fn progress(job: *const abi::Job, done: u64, total: u64) -> abi::Status {
-    serve(job, "progress", |call| {
-        call.emit(HostEvent::Progress { done, total });
-        // What was read since is not read any more.
-        call.tensors.release_inputs();
-        if call.cancel.load(Ordering::Relaxed) {
-            return Err(Refusal::new(abi::CANCELLED, ""));
-        }
-        Ok(())
+    serve(job, "progress", |call| went_on(call, done, total, String::new()))
+}
+
+unsafe extern "C" fn progress_about(
+    job: *const abi::Job,
+    done: u64,
+    total: u64,
+    about: abi::Str,
+) -> abi::Status {
+    serve(job, "progress_about", |call| {
+        // SAFETY: text as the ABI demands.
+        let about = unsafe { beginning(about, "text", ABOUT_BYTES_MAX) }?;
+        went_on(call, done, total, about.to_owned())
     })
+}
+
+/// Passes progress on, and tells of cancellation.
+fn went_on(call: &Call, done: u64, total: u64, about: String) -> Result<(), Refusal> {
+    call.emit(HostEvent::Progress { done, total, about });
+    // What was read since is not read any more.
+    call.tensors.release_inputs();
+    if call.cancel.load(Ordering::Relaxed) {
+        return Err(Refusal::new(abi::CANCELLED, ""));
+    }
+    Ok(())
 }
 
 unsafe extern "C" fn submission(job: *const abi::Job, out: *mut abi::Str) -> abi::Status {

@@ -165,7 +165,7 @@ unsafe fn call(
             let items = found.0.iter().map(|d| messages::diagnostic(d, "error")).collect();
             let bytes = message::Diagnostics { items }.encode_to_vec();
             let _ = reporter.artifact(abi::ARTIFACT_DIAGNOSTICS, &bytes);
-            match reporter.progress(0, 0) {
+            match reporter.progress(0, 0, "") {
                 Err(_) => abi::CANCELLED,
                 Ok(()) => fail(err, &found),
             }
@@ -255,15 +255,16 @@ fn rewrite(
 ) -> Result<(), Diagnostics> {
     let mut model = onnxd_onnx::decode(job.graph()?, &mut HostTensors(job))?.model;
     let passes: Vec<&dyn Pass> = passes.iter().map(AsRef::as_ref).collect();
-    let total = passes.len() as u64;
     // Passes see no params.
     let params_read = Some(message::ParamsRead::default());
     let mut log = message::PassLog { params_read, ..message::PassLog::default() };
     let mut started = Instant::now();
+    let works_on = |at: usize| job.progress(0, 0, passes.get(at).map_or("", |pass| pass.name()));
+    works_on(0)?;
     run_passes(&mut model, &passes, Fuel::limited(rewrites_max), &mut |report, _| {
         log.passes.push(messages::pass(report, started.elapsed().as_secs_f64()));
         started = Instant::now();
-        job.progress(log.passes.len() as u64, total)
+        works_on(log.passes.len())
     })?;
     if log.passes.iter().any(|p| p.rewrites > 0) {
         hand_over(&mut model, job)?;

@@ -22,25 +22,49 @@ unsafe impl Send for HostTable {}
 /// # Safety
 /// `host` is null or points to at least `struct_size` readable bytes of a host table.
 pub(crate) unsafe fn install(host: *const abi::Host) -> bool {
+    // SAFETY: passed on.
+    let table = unsafe { copied(host) }.filter(|table| table.abi_major == abi::ABI_MAJOR);
+    table.is_some_and(|table| HOST.set(HostTable(table)).is_ok() || HOST.get().is_some())
+}
+
+/// # Safety
+/// See [`install`].
+unsafe fn copied(host: *const abi::Host) -> Option<abi::Host> {
     if host.is_null() {
-        return false;
+        return None;
     }
     // SAFETY: the first field is readable in every version of the table.
     let size = unsafe { (*host).struct_size } as usize;
     if size < offset_of!(abi::Host, log) {
-        return false;
+        return None;
     }
     let mut table = std::mem::MaybeUninit::<abi::Host>::zeroed();
     // SAFETY: both sides have the bytes copied, whole functions only; all-zero is a valid table whose functions are
     // all absent.
-    let table = unsafe {
+    Some(unsafe {
         let bytes = size.min(size_of::<abi::Host>());
         let bytes = bytes - bytes % size_of::<usize>();
         std::ptr::copy_nonoverlapping(host.cast::<u8>(), table.as_mut_ptr().cast(), bytes);
         table.assume_init()
-    };
-    table.abi_major == abi::ABI_MAJOR
-        && (HOST.set(HostTable(table)).is_ok() || HOST.get().is_some())
+    })
+}
+
+/// Tells of progress; a host that takes no words hears the numbers alone.
+///
+/// # Safety
+/// The functions of `host` may be called with `job`.
+unsafe fn tell(
+    host: &abi::Host,
+    job: *const abi::Job,
+    (done, total): (u64, u64),
+    about: &str,
+) -> abi::Status {
+    // SAFETY: as the caller promises; the host copies the text.
+    match (host.progress_about.filter(|_| !about.is_empty()), host.progress) {
+        (Some(f), _) => unsafe { f(job, done, total, abi::Str::of(about.as_bytes())) },
+        (None, Some(f)) => unsafe { f(job, done, total) },
+        (None, None) => abi::OK,
+    }
 }
 
 fn host() -> &'static abi::Host {
@@ -131,10 +155,9 @@ impl JobHandle {
         unsafe { (*self.job).threads.max(1) as usize }
     }
 
-    pub(crate) fn progress(&self, done: u64, total: u64) -> Result<(), Diagnostic> {
-        let Some(f) = host().progress else { return Ok(()) };
+    pub(crate) fn progress(&self, done: u64, total: u64, about: &str) -> Result<(), Diagnostic> {
         // SAFETY: the job is alive during the call.
-        match unsafe { f(self.job, done, total) } {
+        match unsafe { tell(host(), self.job, (done, total), about) } {
             abi::CANCELLED => {
                 Err(Diagnostic::new(Code::WorkerTimeout, "the conversion was cancelled"))
             }
@@ -343,5 +366,39 @@ fn descriptor(dtype: i32, dims: &[i64]) -> abi::Tensor {
         dims: dims.as_ptr(),
         data: std::ptr::null(),
         nbytes: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static HEARD: AtomicU64 = AtomicU64::new(0);
+
+    unsafe extern "C" fn progress(_: *const abi::Job, done: u64, total: u64) -> abi::Status {
+        HEARD.store(10 * done + total, Ordering::SeqCst);
+        abi::OK
+    }
+
+    #[test]
+    fn an_older_host_hears_the_numbers() {
+        let mut host: abi::Host = unsafe { std::mem::zeroed() };
+        host.progress = Some(progress);
+        host.progress_about = {
+            unsafe extern "C" fn never(
+                _: *const abi::Job,
+                _: u64,
+                _: u64,
+                _: abi::Str,
+            ) -> abi::Status {
+                panic!("beyond what the host says it has")
+            }
+            Some(never)
+        };
+        host.struct_size = offset_of!(abi::Host, progress_about) as u32;
+        let table = unsafe { copied(&raw const host) }.unwrap();
+        assert_eq!(unsafe { tell(&table, std::ptr::null(), (3, 7), "layer") }, abi::OK);
+        assert_eq!(HEARD.load(Ordering::SeqCst), 37);
     }
 }

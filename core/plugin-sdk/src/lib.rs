@@ -14,6 +14,7 @@ mod frontend;
 mod host;
 pub mod lower;
 mod messages;
+mod progress;
 mod quality;
 mod quantizer;
 mod submission;
@@ -24,6 +25,7 @@ pub use component::Component;
 pub use external::External;
 pub use fingerprint::fingerprint;
 pub use frontend::{Claim, Frontend, Imported, Need, Probe};
+pub use progress::Part;
 pub use quality::{Coverage, Origin, Quality};
 pub use quantizer::{
     Accumulator, Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer,

@@ -2,16 +2,12 @@
 
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::Model;
+use crate::progress::{Part, Reporter};
 use crate::quality::Whole;
 use crate::{Calibration, Submission};
 use onnxd_proto::onnxd as message;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-/// The host hears of progress at most so often.
-const REPORT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Turns a float graph into a quantized one. Its id in lower case is the `quantization.format` that asks for it: the
 /// format `N2D2` is made by the quantizer `n2d2`.
@@ -123,17 +119,9 @@ pub struct QuantizeContext {
     submission: Submission,
     calibration: Calibration,
     pub(crate) said: Said,
-    reported: Mutex<Reported>,
+    reporter: Reporter,
     /// Keys of params that say what the samples are: they count where samples were used.
     of_samples: BTreeSet<String>,
-}
-
-/// The last progress, and when the host heard of it.
-#[derive(Default)]
-struct Reported {
-    done: u64,
-    total: u64,
-    at: Option<Instant>,
 }
 
 impl QuantizeContext {
@@ -144,7 +132,7 @@ impl QuantizeContext {
             of_samples,
             submission,
             said: Said::default(),
-            reported: Mutex::default(),
+            reporter: Reporter::default(),
         })
     }
 
@@ -214,29 +202,35 @@ impl QuantizeContext {
     }
 
     /// Reports progress (`total` 0 = unknown). To be called at least once per second of work; the host hears of it
-    /// a few times per second.
+    /// a few times per second. Prefer [`QuantizeContext::count`], which says what is counted.
     ///
     /// # Errors
     /// When the conversion was cancelled; return at once.
     pub fn progress(&self, done: u64, total: u64) -> Result<(), Diagnostic> {
-        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = total != reported.total || (done == total && done != reported.done);
-        (reported.done, reported.total) = (done, total);
-        if !changed && reported.at.is_some_and(|at| at.elapsed() < REPORT_PAUSE) {
-            return Ok(());
-        }
-        reported.at = Some(Instant::now());
-        self.submission.progress(done, total)
+        self.count("", done, total)
+    }
+
+    /// As [`QuantizeContext::progress`], and says in the singular what is counted: `count("sample", 11, 64)` is shown
+    /// as `sample 12 of 64`, after the parts of the work that it belongs to.
+    ///
+    /// # Errors
+    /// When the conversion was cancelled; return at once.
+    pub fn count(&self, noun: &str, done: u64, total: u64) -> Result<(), Diagnostic> {
+        self.reporter.count(self.submission.job(), noun, done, total)
+    }
+
+    /// Begins a part of the work, which ends when the result is dropped: what is counted meanwhile belongs to it, and
+    /// so do parts that begin meanwhile. `candidate 3 of 7`, `calibration` and `count("sample", 11, 64)` are shown as
+    /// `candidate 3 of 7, calibration, sample 12 of 64`. To users nothing must seem to run back: let parts that follow
+    /// each other have different texts.
+    pub fn part(&self, text: impl Into<String>) -> Part {
+        self.reporter.part(text.into())
     }
 
     /// Whether the conversion was cancelled, for loops that cannot tell how far they are, such as
     /// [`crate::eval::RunOptions::stop`]. It may be asked often, from any thread.
     pub fn is_stopped(&self) -> bool {
-        let last = {
-            let reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
-            (reported.done, reported.total)
-        };
-        self.progress(last.0, last.1).is_err()
+        self.reporter.is_stopped(self.submission.job())
     }
 
     /// How many threads may be kept busy.

@@ -125,7 +125,16 @@ impl Submission {
     /// # Errors
     /// When the conversion was cancelled; return at once.
     pub fn progress(&self, done: u64, total: u64) -> Result<(), Diagnostic> {
-        self.job.progress(done, total)
+        self.job.progress(done, total, "")
+    }
+
+    /// As [`Submission::progress`], and says in the singular what is counted: `count("layer", 4, 21)` is shown as
+    /// `layer 5 of 21`.
+    ///
+    /// # Errors
+    /// When the conversion was cancelled; return at once.
+    pub fn count(&self, noun: &str, done: u64, total: u64) -> Result<(), Diagnostic> {
+        self.job.progress(done, total, noun)
     }
 
     /// Writes a line to the log, for `part` of the plugin. `onnxd convert` shows errors and warnings, and the report

@@ -141,11 +141,14 @@ mod tests {
         let long = LogLine { text: "x".repeat(3 << 20), ..Default::default() };
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                there.send(&Progress { done: 1, total: 2 }).unwrap();
+                there.send(&Progress { done: 1, total: 2, about: "a".into() }).unwrap();
                 there.send(&long).unwrap();
                 there.send(&Progress::default()).unwrap();
             });
-            assert_eq!(here.receive().unwrap(), Some(Progress { done: 1, total: 2 }));
+            assert_eq!(
+                here.receive().unwrap(),
+                Some(Progress { done: 1, total: 2, about: "a".into() })
+            );
             assert_eq!(here.receive::<LogLine>().unwrap().unwrap().text.len(), 3 << 20);
             assert_eq!(here.receive().unwrap(), Some(Progress::default()));
             assert_eq!(here.receive::<Progress>().unwrap(), None);

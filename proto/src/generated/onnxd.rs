@@ -835,12 +835,16 @@ pub struct StageStarted {
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Progress {
     #[prost(uint64, tag = "1")]
     pub done: u64,
+    /// 0 = unknown
     #[prost(uint64, tag = "2")]
     pub total: u64,
+    /// what both count, in words of the plugin
+    #[prost(string, tag = "3")]
+    pub about: ::prost::alloc::string::String,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]

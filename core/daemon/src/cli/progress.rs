@@ -1,37 +1,58 @@
-//! What a worker is doing: one line that is overwritten where a person watches, else a line for each
-//! stage.
+//! What a worker is doing: one line that is overwritten where a person watches; else a line for each
+//! stage, and now and then one that tells how far a long stage is.
 
 use super::out;
+use crate::conversion::doing::Doing;
 use onnxd_proto::onnxd::WorkerEvent;
 use onnxd_proto::onnxd::worker_event::What;
+use std::time::{Duration, Instant};
 
 /// Go to the begin of the line and clear it.
 const CLEAR: &str = "\r\x1b[2K";
+/// A line that is overwritten stays so long, so that it can be read and a flood costs little.
+const SHOWN: Duration = Duration::from_millis(50);
+/// Between lines that stay.
+const QUIET: Duration = Duration::from_secs(10);
 
 /// Shows the news of a worker.
 pub(crate) struct Progress {
     watched: bool,
-    line: Line,
+    doing: Doing,
+    said: Option<Instant>,
 }
 
 impl Progress {
     pub(crate) fn new() -> Progress {
-        Progress { watched: out::is_watched(), line: Line::default() }
+        Progress { watched: out::is_watched(), doing: Doing::default(), said: None }
     }
 
     /// Shows one event.
     pub(crate) fn event(&mut self, event: &WorkerEvent) {
-        match (&event.what, self.watched) {
+        let Some(what) = &event.what else { return };
+        if self.watched && matches!(what, What::Log(_)) {
             // Others write their line into the place.
-            (Some(What::Log(_)), true) => out::status(CLEAR),
-            (Some(what), true) if self.line.take(what) => {
-                out::status(&format!("{CLEAR}{}", out::fitted_status(&self.line.text())));
-            }
-            (Some(what @ What::Stage(_)), false) if self.line.take(what) => {
-                out::error(&self.line.text());
-            }
-            _ => {}
+            out::status(CLEAR);
         }
+        if !self.is_due(what, Instant::now()) {
+            return;
+        }
+        let line = self.doing.line();
+        match self.watched {
+            true => out::status(&format!("{CLEAR}{}", out::fitted_status(&line))),
+            false => out::error(&line),
+        }
+    }
+
+    /// Whether there is something new, and it is time to say it.
+    fn is_due(&mut self, what: &What, now: Instant) -> bool {
+        let pause = if self.watched { SHOWN } else { QUIET };
+        let is_early = self.said.is_some_and(|said| now.saturating_duration_since(said) < pause);
+        let is_new = self.doing.take(what);
+        let is_due = is_new && (!is_early || matches!(what, What::Stage(_)));
+        if is_due {
+            self.said = Some(now);
+        }
+        is_due
     }
 }
 
@@ -43,73 +64,31 @@ impl Drop for Progress {
     }
 }
 
-/// What the line says. A stage may go through its samples several times; each pass counts up to its
-/// end, and the passes are counted, so that nothing seems to run back.
-#[derive(Default)]
-struct Line {
-    stage: String,
-    pass: u32,
-    done: u64,
-    total: u64,
-}
-
-impl Line {
-    /// Whether there is something new to say.
-    fn take(&mut self, what: &What) -> bool {
-        match what {
-            What::Stage(started) => {
-                let of = if started.component.is_empty() { "" } else { ": " };
-                let stage = format!("{}{of}{}", started.stage, started.component);
-                *self = Line { stage, ..Line::default() };
-                true
-            }
-            What::Progress(p) if p.total > 0 => {
-                if self.pass == 0 || p.total != self.total || p.done < self.done {
-                    self.pass += 1;
-                }
-                let before = (self.percent(), self.total);
-                (self.done, self.total) = (p.done.min(p.total), p.total);
-                (self.percent(), self.total) != before || self.done == 0
-            }
-            _ => false,
-        }
-    }
-
-    fn percent(&self) -> u64 {
-        self.done.saturating_mul(100).checked_div(self.total).unwrap_or(0)
-    }
-
-    fn text(&self) -> String {
-        match self.pass {
-            0 => self.stage.clone(),
-            1 => format!("{}, {} %", self.stage, self.percent()),
-            pass => format!("{}, pass {pass}, {} %", self.stage, self.percent()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use onnxd_proto::onnxd::{Progress as Counted, StageStarted};
 
     #[test]
-    fn a_new_pass_is_counted_and_does_not_run_back() {
-        let mut line = Line::default();
-        let started = StageStarted {
-            stage: "quantize".into(),
-            component: "qdq".into(),
-            ..StageStarted::default()
+    fn stages_are_said_at_once_and_counts_now_and_then() {
+        let begin = Instant::now();
+        let stage = What::Stage(StageStarted { stage: "quantize".into(), ..Default::default() });
+        let sample = |done| What::Progress(Counted { done, total: 64, about: "sample".into() });
+        let due = |watched| {
+            let mut progress = Progress { watched, doing: Doing::default(), said: None };
+            let mut at = |what: &What, ms| progress.is_due(what, begin + Duration::from_millis(ms));
+            let due = [
+                at(&stage, 0),
+                at(&sample(0), 1),
+                at(&sample(1), 60),
+                at(&sample(1), 600),
+                at(&stage, 601),
+                at(&sample(2), 11_000),
+            ];
+            std::mem::forget(progress);
+            due
         };
-        assert!(line.take(&What::Stage(started)));
-        assert_eq!(line.text(), "quantize: qdq");
-        let mut texts = Vec::new();
-        for (done, total) in [(0, 4), (2, 4), (2, 4), (0, 8), (4, 8), (1, 8)] {
-            if line.take(&What::Progress(Counted { done, total })) {
-                texts.push(line.text());
-            }
-        }
-        let tail: Vec<&str> = texts.iter().map(|t| &t["quantize: qdq, ".len()..]).collect();
-        assert_eq!(tail, ["0 %", "50 %", "pass 2, 0 %", "pass 2, 50 %", "pass 3, 12 %"]);
+        assert_eq!(due(true), [true, false, true, false, true, true]);
+        assert_eq!(due(false), [true, false, false, false, true, true]);
     }
 }

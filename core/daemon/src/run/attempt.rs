@@ -20,6 +20,7 @@ use onnxd_worker::confine::parent::Killer;
 use super::event::Event;
 use super::layout::JobDir;
 use super::prober::Tools;
+use crate::conversion::doing::Shared;
 use crate::conversion::{Order, Outcome, Submission, Verdict, convert, files, publish};
 
 /// Between asking a worker to end and killing it.
@@ -95,6 +96,7 @@ pub(crate) struct Work {
     pub(crate) settings: Arc<Settings>,
     pub(crate) tools: Tools,
     pub(crate) stop: Stop,
+    pub(crate) doing: Shared,
     pub(crate) events: Sender<Event>,
 }
 
@@ -153,6 +155,9 @@ impl Work {
 
     fn pass_on(&self, event: &WorkerEvent) {
         let job = &self.job.id;
+        if let Some(what) = &event.what {
+            self.doing.take(what);
+        }
         match &event.what {
             Some(News::Stage(started)) => {
                 let stage = started.stage.clone();

@@ -32,6 +32,7 @@ use super::set_aside::SetAside;
 use super::systemd::{self, Watchdog};
 use super::timers::Timers;
 use super::{Source, log};
+use crate::conversion::doing::Shared;
 
 /// Drops that are moved and hashed at the same time; the inbox holds the others.
 const TAKING_MAX: usize = 4;
@@ -62,6 +63,8 @@ pub(crate) struct Running {
     pub(crate) stage: String,
     pub(crate) since: Instant,
     pub(crate) stop: Stop,
+    /// What its worker says.
+    pub(crate) doing: Shared,
     /// The daemon stops, so the attempt does not count.
     pub(crate) given_back: bool,
 }

@@ -14,6 +14,7 @@ use super::attempt::Stop;
 use super::daemon::{Daemon, Running, Turn};
 use super::event::Event;
 use super::layout::make_dir;
+use crate::conversion::doing::Shared;
 use crate::conversion::publish;
 
 /// Shown as the stage of a job whose result is being moved to the outbox.
@@ -66,6 +67,7 @@ impl Daemon {
             stage: PUBLISHING.into(),
             since: Instant::now(),
             stop: Stop::default(),
+            doing: Shared::default(),
             given_back: false,
         });
         let events = self.around.events.clone();

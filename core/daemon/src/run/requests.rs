@@ -11,7 +11,7 @@ use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::{Value, json};
 
 use super::control::protocol::{JOBS_MAX, Request, diagnostic, granted, refused};
-use super::control::{Asked, inbox_json, job_json, summary_json};
+use super::control::{Asked, Now, inbox_json, job_json, summary_json};
 use super::daemon::{Daemon, Halt, Phase, Running, Turn};
 use super::housekeeping::Order;
 use super::outbox::PUBLISHING;
@@ -123,22 +123,24 @@ impl Daemon {
         let total = jobs.len();
         jobs.sort_by(|a, b| b.id.cmp(&a.id));
         jobs.truncate(limit.unwrap_or(JOBS_MAX).min(JOBS_MAX));
-        let jobs: Vec<Value> = jobs.iter().map(|j| summary_json(j, self.now_doing(j))).collect();
+        let jobs: Vec<Value> =
+            jobs.iter().map(|j| summary_json(j, self.now_doing(j).as_ref())).collect();
         Ok(granted(json!({"total": total, "jobs": jobs})))
     }
 
     /// What the job's worker is about; a cancelled job is only cancelled once that has ended.
-    fn now_doing(&self, job: &Job) -> Option<&str> {
+    fn now_doing(&self, job: &Job) -> Option<Now<'_>> {
         if let Some(waiting) = self.unpublished.get(&job.id) {
-            return Some(&waiting.why);
+            return Some(Now { stage: &waiting.why, progress: String::new() });
         }
         let running = self.running.get(&job.id)?;
-        Some(if is_finished(job.state()) { "cancelling" } else { &running.stage })
+        let stage = if is_finished(job.state()) { "cancelling" } else { &running.stage };
+        Some(Now { stage, progress: running.doing.progress_in(stage) })
     }
 
     fn show(&self, id: &str) -> Turn<Value> {
         Ok(match self.store.get(id)? {
-            Some(job) => granted(json!({"job": job_json(&job, self.now_doing(&job))})),
+            Some(job) => granted(json!({"job": job_json(&job, self.now_doing(&job).as_ref())})),
             None => no_such(id),
         })
     }
@@ -345,7 +347,8 @@ impl Daemon {
             .iter()
             .map(|(id, r)| {
                 let seconds = Instant::now().duration_since(r.since).as_secs();
-                json!({"job": id, "name": r.name, "stage": r.stage, "seconds": seconds})
+                json!({"job": id, "name": r.name, "stage": r.stage,
+                    "progress": r.doing.progress_in(&r.stage), "seconds": seconds})
             })
             .collect();
         let plugins = self.tools.get().plugins;

@@ -11,6 +11,7 @@ use super::daemon::{Daemon, Phase, Running, Turn, now_ms};
 use super::outbox::PUBLISHING;
 use super::prepare::identity;
 use super::prober::Tools;
+use crate::conversion::doing::Shared;
 
 impl Daemon {
     pub(crate) fn may_start(&self) -> bool {
@@ -50,14 +51,20 @@ impl Daemon {
             stage: "start".into(),
             since: Instant::now(),
             stop: Stop::default(),
+            doing: Shared::default(),
             given_back: false,
         };
         let tools =
             Tools { plugins: self.around.set_aside.without(&tools.plugins).into(), ..tools };
         let (stop, events) = (running.stop.clone(), self.around.events.clone());
+        let doing = running.doing.clone();
         self.running.insert(id.to_owned(), running);
         let settings = std::sync::Arc::clone(&self.settings);
-        self.spawn(id, "job", Work { job, dir, settings, tools, stop, events }.into_thread());
+        self.spawn(
+            id,
+            "job",
+            Work { job, dir, settings, tools, stop, doing, events }.into_thread(),
+        );
         Ok(())
     }
 

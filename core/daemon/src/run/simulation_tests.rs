@@ -22,6 +22,7 @@ use super::layout::JobDir;
 use super::mailbox::Mailbox;
 use super::prober::Tools;
 use super::{Source, housekeeping, log, make_folders, new_daemon};
+use crate::conversion::doing::Shared;
 use crate::conversion::{Launcher, Plugins};
 
 const DROPS: usize = 24;
@@ -285,6 +286,7 @@ fn abandoned_twice(job: &Job, is_attempt: bool) -> (tempfile::TempDir, Daemon) {
             stage: String::new(),
             since: Instant::now(),
             stop: Stop::default(),
+            doing: Shared::default(),
             given_back: false,
         };
         daemon.running.insert(job.id.clone(), running);

@@ -223,7 +223,34 @@ fn threads_may_log_and_read_but_not_put() {
             assert_eq!(graph_put(job, s("g")), abi::INVALID);
         });
     });
-    assert_eq!(events.lock().unwrap()[0], HostEvent::Progress { done: 1, total: 2 });
+    assert_eq!(
+        events.lock().unwrap()[0],
+        HostEvent::Progress { done: 1, total: 2, about: String::new() }
+    );
+}
+
+#[test]
+fn the_text_of_progress_is_bounded() {
+    let (mut context, events) = context(BTreeMap::new());
+    let running = context.start();
+    let (job, most) = (std::ptr::from_ref(running.job), ABOUT_BYTES_MAX);
+    let long = format!("a{}", "\u{e9}".repeat(1 << 20));
+    let cut_off = abi::Str::of(&[b'a', 0xc3]);
+    unsafe {
+        assert_eq!(progress_about(job, 1, 2, s("layer")), abi::OK);
+        assert_eq!(progress_about(job, 1, 2, s(&long)), abi::OK);
+        assert_eq!(progress_about(job, 1, 2, abi::Str::EMPTY), abi::OK);
+        assert_eq!(progress_about(job, 1, 2, cut_off), abi::INVALID);
+        assert_eq!(progress_about(job, 1, 2, abi::Str::of(&[0xff; 1000])), abi::INVALID);
+        assert_eq!(progress_about(job, 1, 2, WILD), abi::INVALID);
+        assert_eq!(progress_about(job, 1, 2, LONG), abi::INVALID);
+    }
+    let about = |event: &HostEvent| match event {
+        HostEvent::Progress { about, .. } => Some(about.clone()),
+        HostEvent::Log { .. } => None,
+    };
+    let told: Vec<String> = events.lock().unwrap().iter().filter_map(about).collect();
+    assert_eq!(told, ["layer", &long[..most - 1], ""]);
 }
 
 #[test]

@@ -22,6 +22,7 @@ struct Fake {
     aliases: Vec<(u64, u64)>,
     artifacts: BTreeMap<String, Vec<u8>>,
     logged: Vec<(i32, String)>,
+    told: Vec<String>,
     cancelled: bool,
 }
 
@@ -43,6 +44,17 @@ unsafe extern "C" fn log(_: *const abi::Job, level: i32, part: abi::Str, text: a
 }
 
 unsafe extern "C" fn progress(_: *const abi::Job, _: u64, _: u64) -> abi::Status {
+    fake(|f| if f.cancelled { abi::CANCELLED } else { abi::OK })
+}
+
+unsafe extern "C" fn progress_about(
+    _: *const abi::Job,
+    done: u64,
+    total: u64,
+    about: abi::Str,
+) -> abi::Status {
+    let about = String::from_utf8_lossy(unsafe { about.as_bytes() }).into_owned();
+    fake(|f| f.told.push(format!("{about}: {done}/{total}")));
     fake(|f| if f.cancelled { abi::CANCELLED } else { abi::OK })
 }
 
@@ -143,6 +155,7 @@ static HOST: abi::Host = abi::Host {
     run_model: None,
     extension: None,
     input_unmap: None,
+    progress_about: Some(progress_about),
 };
 
 crate::export_plugin! {
@@ -152,6 +165,7 @@ crate::export_plugin! {
         frontend("raw", "Bytes as weights"; "*.raw", "*.bin" => || Box::new(Raw)),
         pass("remove-double-neg", "Removes two negations" => || rule("remove-double-neg", double)),
         pass("broken", "Panics" => || rule("broken", panics)),
+        quantizer("parts", "Counts samples" => || Box::new(Parts)),
     ],
 }
 
@@ -164,6 +178,27 @@ fn double(cx: &mut Rewriter, outer: At<Neg>) -> Rewrite {
 #[allow(clippy::needless_pass_by_value)]
 fn panics(_: &mut Rewriter, at: At<Neg>) -> Rewrite {
     panic!("at {:?}", at.node);
+}
+
+/// Two candidates of two samples, the first of which are calibrated with.
+struct Parts;
+
+impl Quantizer for Parts {
+    fn quantize(&mut self, _: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        let candidate = cx.part("candidate 1 of 2");
+        {
+            let _part = cx.part("calibration");
+            cx.count("sample", 0, 2)?;
+            cx.count("sample", 2, 2)?;
+        }
+        cx.count("sample", 0, 2)?;
+        candidate.now("candidate 2 of 2");
+        assert!(!cx.is_stopped());
+        cx.count("sample", 2, 2)?;
+        drop(candidate);
+        cx.count("sample", 0, 3)?;
+        Ok(())
+    }
 }
 
 /// What the front-end keeps although it must not.
@@ -345,6 +380,25 @@ fn an_import_aliases_the_file_and_copies_only_what_is_new() {
 }
 
 #[test]
+fn progress_names_the_parts_that_it_belongs_to() {
+    give_graph(0);
+    give_file(b"");
+    assert_eq!(drive("quantizer/parts", "{}", run), (abi::OK, String::new()));
+    let told = [
+        "candidate 1 of 2, calibration, sample: 0/2",
+        "candidate 1 of 2, calibration, sample: 2/2",
+        "candidate 1 of 2, sample: 0/2",
+        "candidate 2 of 2, sample: 2/2",
+        "sample: 0/3",
+    ];
+    fake(|f| assert_eq!(f.told, told));
+    give_graph(2);
+    fake(|f| f.told.clear());
+    assert_eq!(drive("pass", &passes(&["remove-double-neg"]), run).0, abi::OK);
+    fake(|f| assert_eq!(f.told, ["remove-double-neg: 0/0"]));
+}
+
+#[test]
 fn a_probe_answers_by_artifact() {
     give_file(b"?");
     assert_eq!(drive("frontend/raw", "", probe).0, abi::OK);
@@ -389,7 +443,7 @@ fn the_descriptor_is_json_and_the_probe_is_an_extension() {
     let header = unsafe { &HEADER };
     let descriptor: Value =
         serde_json::from_slice(unsafe { header.descriptor.as_bytes() }).unwrap();
-    assert_eq!(descriptor["components"].as_array().unwrap().len(), 3);
+    assert_eq!(descriptor["components"].as_array().unwrap().len(), 4);
     let raw = &descriptor["components"][0];
     assert_eq!((&raw["kind"], &raw["id"]), (&"frontend".into(), &"raw".into()));
     assert_eq!(raw["globs"], serde_json::json!(["*.raw", "*.bin"]));

@@ -2,6 +2,7 @@
 //! room in the log.
 
 use super::LOG_TARGET;
+use onnxd_plugin_host::context::{ABOUT_BYTES_MAX, cut};
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{LogLine, StageStarted, WorkerEvent};
 use std::time::{Duration, Instant};
@@ -35,6 +36,14 @@ pub(super) struct Meter {
 }
 
 impl Meter {
+    /// Cuts what a worker says too long: whoever broke out of its host's functions sends what it likes.
+    pub(super) fn bound(event: &mut WorkerEvent) {
+        if let Some(Event::Progress(progress)) = &mut event.what {
+            let end = cut(&progress.about, ABOUT_BYTES_MAX).len();
+            progress.about.truncate(end);
+        }
+    }
+
     /// Whether a message is passed on.
     pub(super) fn admits(&mut self, event: &WorkerEvent, now: Instant) -> bool {
         match &event.what {
@@ -153,6 +162,16 @@ mod tests {
     }
 
     #[test]
+    fn texts_of_progress_are_cut() {
+        let about = "\u{20ac}".repeat(1 << 20);
+        let progress = Progress { about, ..Progress::default() };
+        let mut event = WorkerEvent { what: Some(Event::Progress(progress)) };
+        Meter::bound(&mut event);
+        let Some(Event::Progress(Progress { about, .. })) = event.what else { panic!() };
+        assert_eq!(about, "\u{20ac}".repeat(ABOUT_BYTES_MAX / 3));
+    }
+
+    #[test]
     fn news_are_thinned_and_messages_slowed() {
         let (mut meter, now) = (Meter::default(), Instant::now());
         let stage = |stage: &str| {
@@ -163,7 +182,9 @@ mod tests {
         assert!(!meter.admits(&stage("import"), now), "nothing new");
         let changes = (0..5000).filter(|i| meter.admits(&stage(&i.to_string()), now)).count();
         assert_eq!(changes as u64, NEWS_PER_SECOND - 1);
-        let progress = WorkerEvent { what: Some(Event::Progress(Progress { done: 1, total: 1 })) };
+        let progress = WorkerEvent {
+            what: Some(Event::Progress(Progress { done: 1, total: 1, ..Progress::default() })),
+        };
         let progress = (0..5000).filter(|_| meter.admits(&progress, now)).count();
         assert_eq!(progress as u64, NEWS_PER_SECOND);
         let pauses = (0..MESSAGES_PER_SECOND).map(|_| meter.pause(now)).filter(|p| !p.is_zero());

@@ -131,10 +131,11 @@ impl WorkerProcess {
         let (mut stage, mut answer, mut meter) = (None, None, Meter::default());
         let whole = (self.deadline, self.wall_ms);
         let end = loop {
-            let event = match self.next() {
+            let mut event = match self.next() {
                 Ok(event) => event,
                 Err(end) => break end,
             };
+            Meter::bound(&mut event);
             if meter.admits(&event, Instant::now()) {
                 on_event(&event);
             }

@@ -222,7 +222,9 @@ fn failure(found: &Diagnostics) -> String {
 
 fn host_event(event: HostEvent) -> What {
     match event {
-        HostEvent::Progress { done, total } => What::Progress(message::Progress { done, total }),
+        HostEvent::Progress { done, total, about } => {
+            What::Progress(message::Progress { done, total, about })
+        }
         HostEvent::Log { level, target, text } => {
             What::Log(message::LogLine { level, target, text })
         }

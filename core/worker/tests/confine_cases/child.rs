@@ -209,7 +209,7 @@ fn floods(link: &mut Link) -> std::result::Result<(), String> {
         let text = format!("line {i}");
         let line = LogLine { text, ..Default::default() };
         let started = StageStarted { stage: format!("stage {i}"), ..Default::default() };
-        let progress = Event::Progress(Progress { done: i, total: 0 });
+        let progress = Event::Progress(Progress { done: i, total: 0, about: "x".repeat(1 << 10) });
         for what in [Event::Log(line), Event::Stage(started), progress] {
             link.send(&WorkerEvent { what: Some(what) }).map_err(|e| e.to_string())?;
         }

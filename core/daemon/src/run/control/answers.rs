@@ -5,15 +5,24 @@ use onnxd_jobs::state_word;
 use onnxd_proto::onnxd::{Diagnostic, Job, JobState};
 use serde_json::{Value, json};
 
-/// A job in one line of a list. `now` is what its worker does, or `cancelling`.
-pub(crate) fn summary_json(job: &Job, now: Option<&str>) -> Value {
+/// What is done for a job right now.
+pub(crate) struct Now<'d> {
+    /// The stage of its worker, or `cancelling`, or why its result waits.
+    pub(crate) stage: &'d str,
+    /// How far that is, if it is known.
+    pub(crate) progress: String,
+}
+
+/// A job in one line of a list.
+pub(crate) fn summary_json(job: &Job, now: Option<&Now>) -> Value {
     let reason = job.events.last().map(|e| e.reason.as_str()).unwrap_or_default();
     json!({
         "job": job.id,
         "name": job.name,
         "folder": job.folder,
         "state": state_word(job.state()),
-        "stage": now.unwrap_or_default(),
+        "stage": now.map_or("", |now| now.stage),
+        "progress": now.map_or("", |now| &now.progress),
         "attempts": job.attempts,
         "priority": job.priority,
         "created_ms": job.created_ms,
@@ -25,7 +34,7 @@ pub(crate) fn summary_json(job: &Job, now: Option<&str>) -> Value {
 }
 
 /// A job with its files, findings and history.
-pub(crate) fn job_json(job: &Job, now: Option<&str>) -> Value {
+pub(crate) fn job_json(job: &Job, now: Option<&Now>) -> Value {
     let files = job
         .files
         .iter()

@@ -6,5 +6,5 @@ mod places;
 pub(crate) mod protocol;
 mod server;
 
-pub(crate) use answers::{inbox_json, job_json, summary_json};
+pub(crate) use answers::{Now, inbox_json, job_json, summary_json};
 pub(crate) use server::{Asked, class_of, listen};
