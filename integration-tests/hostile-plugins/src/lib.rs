@@ -5,7 +5,7 @@ mod escapes;
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, Node};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
-use onnxd_plugin_sdk::{Frontend, Imported, Probe, Submission};
+use onnxd_plugin_sdk::{Frontend, Imported, Probe, QuantizeContext, Quantizer, Submission};
 use std::time::Duration;
 
 onnxd_plugin_sdk::export_plugin! {
@@ -26,6 +26,7 @@ onnxd_plugin_sdk::export_plugin! {
         pass("write-outside", "Writes outside the job" => || Box::new(Hostile("write-outside"))),
         pass("connect", "Opens a socket" => || Box::new(Hostile("connect"))),
         pass("fork", "Starts a process" => || Box::new(Hostile("fork"))),
+        quantizer("talk", "Says of its work what floods, forges lines and commands terminals" => || Box::new(Talk)),
         pass("escapes", "Tries to harm the daemon and the user's files" => || Box::new(Hostile("escapes"))),
     ],
 }
@@ -53,6 +54,23 @@ impl Frontend for HangProbe {
 
     fn import(&self, _: &Submission) -> Result<Imported, Diagnostics> {
         panic!("nobody knows whether this is its own")
+    }
+}
+
+struct Talk;
+
+impl Quantizer for Talk {
+    fn quantize(&mut self, _: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        let evil = "a\x1b[2J\x1b]0;title\x07\r\nN0901 internal: forged\u{9b}31m\u{202e}";
+        cx.count(evil, 0, 3)?;
+        let _part = cx.part(evil);
+        cx.count(&"long ".repeat(1 << 20), 1, 3)?;
+        cx.count(&"\u{1f600}".repeat(1 << 10), u64::MAX, u64::MAX)?;
+        // Another total is news.
+        for i in 0..100_000 {
+            cx.count("flood", i, u64::MAX - i)?;
+        }
+        Ok(())
     }
 }
 

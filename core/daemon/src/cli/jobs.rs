@@ -1,7 +1,7 @@
 //! `onnxd jobs`: the queue of the running daemon.
 
 use super::ctl::{DaemonArgs, text_of};
-use super::{Ended, out};
+use super::{Ended, layout, out};
 use crate::run::control::protocol::Request;
 use serde_json::Value;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -59,16 +59,16 @@ impl Jobs {
             What::Release { job } => Request::Release { job },
         };
         self.daemon.ask(&request, |answer| {
-            let now = now_ms();
+            let (now, columns) = (now_ms(), out::columns());
             match is_list {
-                true => list(answer, now),
-                false => answer.get("job").map_or_else(String::new, |job| shown(job, now)),
+                true => list(answer, now, columns),
+                false => answer.get("job").map_or_else(String::new, |job| shown(job, now, columns)),
             }
         })
     }
 }
 
-fn list(answer: &Value, now_ms: u64) -> String {
+fn list(answer: &Value, now_ms: u64, columns: Option<usize>) -> String {
     let head = ["JOB", "STATE", "AGE", "TOOK", "NAME", "REASON"].map(str::to_owned).to_vec();
     let jobs: Vec<&Value> = answer["jobs"].as_array().into_iter().flatten().collect();
     let ids: Vec<String> = jobs.iter().map(|job| text_of(&job["job"])).collect();
@@ -83,12 +83,15 @@ fn list(answer: &Value, now_ms: u64) -> String {
         let (created, finished) = (ms("created_ms"), ms("finished_ms"));
         let age = created.map(|c| span(now_ms.saturating_sub(c))).unwrap_or_default();
         let took = created.zip(finished).map(|(c, f)| span(f.saturating_sub(c)));
-        vec![id, state, age, took.unwrap_or_default(), name, text_of(&job["reason"])]
+        // Of a job that runs, how far it is says more than why it was started.
+        let progress = text_of(&job["progress"]);
+        let why = if progress.is_empty() { text_of(&job["reason"]) } else { progress };
+        vec![id, state, age, took.unwrap_or_default(), name, why]
     };
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(jobs.iter().map(row)).collect();
     let (count, total) = (jobs.len() as u64, answer["total"].as_u64().unwrap_or_default());
     let more = if total > count { format!("{count} of {total} jobs\n") } else { String::new() };
-    out::fitted(&out::table(&rows)) + &more
+    layout::table(&rows, columns) + &more
 }
 
 /// First letters of ids that tell them apart. The first ten are the time of arrival.
@@ -124,7 +127,7 @@ fn now_ms() -> u64 {
 }
 
 /// A job's fields, one per line; lists below their names.
-fn shown(job: &Value, now_ms: u64) -> String {
+fn shown(job: &Value, now_ms: u64, columns: Option<usize>) -> String {
     let Some(fields) = job.as_object() else { return format!("job {}\n", text_of(job)) };
     let text = |name: &str, value: &Value| match (name.ends_with("_ms"), value.as_u64()) {
         (true, Some(0)) => String::new(),
@@ -145,7 +148,7 @@ fn shown(job: &Value, now_ms: u64) -> String {
             value => rows.push(vec![name.trim_end_matches("_ms").to_owned(), text(name, value)]),
         }
     }
-    out::table(&rows)
+    layout::table(&rows, columns)
 }
 
 #[cfg(test)]
@@ -160,7 +163,7 @@ mod tests {
                 "name": "net", "reason": "started", "created_ms": 1000, "finished_ms": 4500})
         };
         let jobs = [job("01ARZ3NDEKTSV4RRFFQ69G5FAV"), job("01ARZ3NDEKTSX4RRFFQ69G5FAV")];
-        let text = list(&json!({"total": 3, "jobs": jobs}), 7_201_000);
+        let text = list(&json!({"total": 3, "jobs": jobs}), 7_201_000, None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1], "01ARZ3NDEKTSV  running (import)  2 h  3 s   a/net  started");
         assert!(lines[2].starts_with("01ARZ3NDEKTSX  "), "{text}");
@@ -172,10 +175,10 @@ mod tests {
         let event = json!({"unix_ms": 60_000, "from": "queued", "to": "running"});
         let job = json!({"job": "01J", "stage": "", "created_ms": 1000, "finished_ms": 0,
             "events": [event]});
-        let text = shown(&job, 90_061_000);
+        let text = shown(&job, 90_061_000, None);
         assert!(text.contains("created  1970-01-01T00:00:01Z (1 d ago)\n"), "{text}");
         assert!(text.contains("(1 d ago)  queued  running\n") || text.contains("queued  running"));
         assert!(!text.contains("finished"), "{text}");
-        assert_eq!(shown(&json!("01J"), 0), "job 01J\n");
+        assert_eq!(shown(&json!("01J"), 0, None), "job 01J\n");
     }
 }

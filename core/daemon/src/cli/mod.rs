@@ -12,6 +12,7 @@ mod explain;
 mod failure;
 mod init;
 mod jobs;
+mod layout;
 mod logged;
 mod once;
 mod out;

@@ -3,13 +3,20 @@
 //! Names and texts come from files that anybody may have written, so nothing leaves here unescaped:
 //! neither a terminal nor a reader of lines obeys them.
 
+use super::layout;
 use onnxd_diagnostics::{escaped, escaped_json, escaped_lines};
 use serde::Serialize;
-use std::borrow::Cow;
 use std::io::{IsTerminal, Write, stderr, stdout};
+use std::os::fd::AsFd;
 
-/// Prints a result of whole lines. A reader that has gone away, such as `head`, is no error.
+/// Prints a result of whole lines for people; a terminal breaks them between words. A reader that
+/// has gone away, such as `head`, is no error.
 pub(crate) fn print(text: &str) {
+    write_out(&layout::wrapped(&escaped_lines(text), columns()));
+}
+
+/// Prints text that has a syntax, whose lines stay what they are.
+pub(crate) fn source_text(text: &str) {
     write_out(&escaped_lines(text));
 }
 
@@ -35,8 +42,9 @@ pub(crate) fn json(value: &impl Serialize) {
 
 /// Prints a line beside the result.
 pub(crate) fn error(line: &str) {
+    let line = escaped(line);
     // Nobody is left to be told.
-    let _ = writeln!(stderr().lock(), "{}", escaped(line));
+    let _ = writeln!(stderr().lock(), "{}", layout::wrapped(&line, columns_of(stderr())));
 }
 
 /// Prints text and commands for the terminal beside the result, without ending the line.
@@ -50,68 +58,24 @@ pub(crate) fn is_watched() -> bool {
     stderr().is_terminal()
 }
 
-/// Cells that are longer do not push the other rows apart.
-const PADDED_MAX: usize = 60;
-
-/// Rows as text, columns padded to equal width, two blanks between them. A cell is one line.
+/// Rows as lines for standard output.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
-    let rows: Vec<Vec<Cow<'_, str>>> =
-        rows.iter().map(|row| row.iter().map(|cell| escaped(cell)).collect()).collect();
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |i: usize| {
-        let longest = rows.iter().filter_map(|r| r.get(i)).map(|c| c.chars().count()).max();
-        longest.unwrap_or(0).min(PADDED_MAX)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
-    }
-    text
+    layout::table(rows, columns())
 }
 
-/// Columns of the terminal that `stream` is; `None` if it is none.
-fn columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
+/// Columns of the terminal that standard output is; `None` if it is none.
+pub(crate) fn columns() -> Option<usize> {
+    columns_of(stdout())
+}
+
+fn columns_of(stream: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(stream).ok()?;
     (size.ws_col > 0).then_some(usize::from(size.ws_col))
-}
-
-/// Lines that fit the terminal, if standard output is one.
-pub(crate) fn fitted(text: &str) -> String {
-    let Some(columns) = columns(stdout()) else { return text.to_owned() };
-    text.lines().map(|line| cut(line, columns) + "\n").collect()
 }
 
 /// The line that is overwritten, cut to the terminal that standard error is. A terminal wraps when
 /// its last column is used.
 pub(crate) fn fitted_status(line: &str) -> String {
     const COLUMNS: usize = 80;
-    cut(&escaped(line), columns(stderr()).unwrap_or(COLUMNS).saturating_sub(1))
-}
-
-fn cut(line: &str, columns: usize) -> String {
-    if line.chars().count() <= columns {
-        return line.to_owned();
-    }
-    let kept: String = line.chars().take(columns.saturating_sub(3)).collect();
-    kept.trim_end().to_owned() + "..."
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_lines_are_cut() {
-        assert_eq!(cut("0123456789", 10), "0123456789");
-        assert_eq!(cut("0123 56789 ", 8), "0123...");
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let rows = [["a", "long cell"], ["bcd", ""]].map(|r| r.map(str::to_owned).to_vec());
-        assert_eq!(table(&rows), "a    long cell\nbcd\n");
-    }
+    layout::cut(&escaped(line), columns_of(stderr()).unwrap_or(COLUMNS).saturating_sub(1))
 }

@@ -27,7 +27,7 @@ impl Print {
             return self.print_types();
         }
         if !self.summary && !self.json {
-            out::print(&onnxd_worker::tools::print(&self.model)?);
+            out::source_text(&onnxd_worker::tools::print(&self.model)?);
             return Ok(0);
         }
         let onnxd_worker::tools::Summary { model, ops } =

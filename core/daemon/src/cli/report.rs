@@ -45,7 +45,7 @@ impl Report {
         let format = if self.json { Format::Json } else { self.format };
         match format {
             Format::Text => out::print(&onnxd_report::text(&report)),
-            Format::Html => out::print(&onnxd_report::html(&report)),
+            Format::Html => out::source_text(&onnxd_report::html(&report)),
             Format::Json => out::json_text(&onnxd_report::json(&report)),
             Format::Receipt => out::print(&onnxd_report::receipt(&report)),
         }
