@@ -7,6 +7,7 @@
 //! learned once, without the last fold, and measured on that.
 
 use crate::params;
+use crate::parts::Candidates;
 use crate::search::{Outcome, Search};
 use crate::trial::Trial;
 use onnxd_qdq::accuracy::{Score, float_outputs};
@@ -17,6 +18,9 @@ use std::slice::SliceIndex;
 
 /// Folds that samples are dealt to.
 const FOLDS: u64 = 4;
+
+/// What is tried with the best of the others: learned rounding, corrected biases.
+const LEARNED: [(bool, bool); 3] = [(false, true), (true, false), (true, true)];
 
 /// What was seen of the values of a base in some samples.
 type Seen = BTreeMap<String, Stats>;
@@ -34,6 +38,7 @@ struct Folds {
     all: Vec<Fold>,
     /// By base, what was seen before the folds, and in each.
     seen: BTreeMap<usize, Vec<Seen>>,
+    candidates: Candidates,
 }
 
 /// A trial and what it gives on each fold.
@@ -72,6 +77,9 @@ impl Search<'_> {
         methods.retain(|method| *method != own);
         methods.insert(0, own);
         self.smooth_all()?;
+        folds.candidates =
+            Candidates::of(self.data.0, methods.len() * self.bases.len() + 1 + LEARNED.len());
+        folds.candidates.next();
         self.see(0, &mut folds)?;
         let mut plain = Found { trial: Trial::new(0, own), scores: Vec::new() };
         for at in 0..folds.all.len() {
@@ -83,16 +91,22 @@ impl Search<'_> {
         for base in 0..self.bases.len() {
             if base > 0 {
                 if self.clock.late() {
+                    folds.candidates.skip(methods.len());
                     continue;
                 }
+                folds.candidates.next();
                 self.see(base, &mut folds)?;
             }
-            for method in methods.iter().skip(usize::from(base == 0)) {
+            for (at, method) in methods.iter().enumerate().skip(usize::from(base == 0)) {
+                if at > 0 {
+                    folds.candidates.next();
+                }
                 best = self.better(best, Trial::new(base, *method), &mut folds)?;
             }
             let taken = best.found.trial.base;
             folds.seen.retain(|base, _| *base == taken);
         }
+        folds.candidates.next();
         let clipped = Trial { clip_weights: true, ..best.found.trial };
         best = self.better(best, clipped, &mut folds)?;
         let trial = self.learned_too(&best.found, &mut folds)?;
@@ -111,7 +125,7 @@ impl Search<'_> {
         };
         let whole = || vec![Fold { from: 0, to: samples, float: Vec::new() }];
         let all = if samples < 8 || count < 2 { whole() } else { (0..count).map(fold).collect() };
-        Folds { all, seen: BTreeMap::new() }
+        Folds { all, seen: BTreeMap::new(), candidates: Candidates::of(self.data.0, 0) }
     }
 
     /// Sees what values a base has.
@@ -119,7 +133,9 @@ impl Search<'_> {
         let mut parts = Vec::new();
         let first = folds.all.first().map_or(0, |fold| fold.from);
         let ends = folds.all.iter().map(|fold| (fold.from, fold.to));
-        for (from, to) in std::iter::once((0, first)).chain(ends) {
+        let part = self.data.0.part("");
+        for (at, (from, to)) in std::iter::once((0, first)).chain(ends).enumerate() {
+            part.now(format!("part {} of {}", at + 1, folds.all.len() + 1));
             self.bases[base].seen = Seen::new();
             self.observe(base, Method::Mse, from, to)?;
             parts.push(std::mem::take(&mut self.bases[base].seen));
@@ -131,14 +147,17 @@ impl Search<'_> {
     /// What a trial gives on fold number `at`, with the ranges of the others.
     fn score(&mut self, trial: &Trial, at: usize, folds: &mut Folds) -> Outcome<Score> {
         self.bases[trial.base].seen = folds.ranges(trial.base, Some(at));
+        let _fold = self.data.0.part(format!("fold {} of {}", at + 1, folds.all.len()));
         let fold = &mut folds.all[at];
         let float = &self.bases[0].model;
         let samples = || self.data.batches(fold.from, fold.to);
         if fold.float.is_empty() {
+            let _part = self.data.0.part("float outputs");
             fold.float = float_outputs(float, &mut samples(), Limits::of_floats())?;
         }
         let (_, model, _) = self.made(trial, &BTreeSet::new())?;
         let known = &fold.float;
+        let _part = self.data.0.part("comparison");
         onnxd_qdq::accuracy::score((float, &model), &mut samples(), known, Limits::of_floats())
     }
 
@@ -180,7 +199,8 @@ impl Search<'_> {
         }
         let (plain, before) = (best.score(last..), best.trial);
         let mut best = before;
-        for (round, correct) in [(false, true), (true, false), (true, true)] {
+        for (round, correct) in LEARNED {
+            folds.candidates.next();
             if self.clock.late() {
                 continue;
             }

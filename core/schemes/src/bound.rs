@@ -8,6 +8,7 @@ use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
 use onnxd_qdq::accuracy::classes;
 use onnxd_qdq::name_of;
 use onnxd_quant::Limits;
+use std::cell::Cell;
 use std::collections::BTreeSet;
 
 /// Samples whose classes are compared at most.
@@ -44,6 +45,7 @@ pub(crate) struct Truth {
 impl Truth {
     /// What the float model says.
     fn of(float: &Model, data: &Data) -> Outcome<Truth> {
+        let _part = data.0.part("classes in float");
         let said = classes(float, &mut data.batches(0, CLASSIFIED_MAX), Limits::of_floats())?;
         if said.is_empty() {
             let text = "`quantization.top1_loss_max` takes an output that tells classes apart";
@@ -109,7 +111,7 @@ pub(crate) trait Way {
 /// what they keep, for the report.
 pub(crate) fn fewest(bound: Bound, way: &mut dyn Way) -> Outcome<Left> {
     let truth = bound.top1_loss_max.map(|_| Truth::of(way.float(), way.data())).transpose()?;
-    let search = Fewest { bound, truth };
+    let search = Fewest { bound, truth, tries: Cell::new(0) };
     let floats = search.found(way)?;
     search.told(way, floats)
 }
@@ -135,15 +137,19 @@ pub(crate) fn told(left: Left, cx: &mut QuantizeContext) {
 struct Fewest {
     bound: Bound,
     truth: Option<Truth>,
+    tries: Cell<u64>,
 }
 
 impl Fewest {
     fn classes(&self, way: &dyn Way, floats: &BTreeSet<NodeId>) -> Outcome<Vec<usize>> {
+        let _part = way.data().0.part("classes");
         let mut samples = way.data().batches(0, CLASSIFIED_MAX);
         classes(&way.model(floats)?, &mut samples, Limits::of_floats())
     }
 
     fn holds(&self, way: &mut dyn Way, floats: &BTreeSet<NodeId>) -> Outcome<bool> {
+        self.tries.set(self.tries.get() + 1);
+        let _part = way.data().0.part(format!("try {}", self.tries.get()));
         if let Some(least) = self.bound.sqnr_db_min
             && way.ratio(floats)? < least
         {
@@ -215,6 +221,7 @@ pub(crate) fn rescued(db: f64, way: &mut dyn Way) -> Outcome<Left> {
     way.hurry();
     let ranked = ranked(way)?;
     let first = |count: usize| -> BTreeSet<NodeId> { ranked[..count].iter().copied().collect() };
+    let (attempt, mut tries) = (way.data().0.part("try 1"), 1);
     let reached = way.ratio(&first(most))?;
     if reached.is_nan() || reached < floor {
         return Ok(Left::default());
@@ -223,6 +230,8 @@ pub(crate) fn rescued(db: f64, way: &mut dyn Way) -> Outcome<Left> {
     let (mut low, mut high, mut reached) = (0, most, reached);
     while high - low > 1 && !way.late() {
         let middle = (low + high) / 2;
+        tries += 1;
+        attempt.now(format!("try {tries}"));
         let found = way.ratio(&first(middle))?;
         match found >= wanted {
             true => (high, reached) = (middle, found),
@@ -250,7 +259,9 @@ pub(crate) fn rescued(db: f64, way: &mut dyn Way) -> Outcome<Left> {
 fn ranked(way: &mut dyn Way) -> Outcome<Vec<NodeId>> {
     let all = way.choices()?;
     let mut costs: Vec<(f64, NodeId)> = Vec::new();
-    for node in &all {
+    let part = way.data().0.part("");
+    for (at, node) in all.iter().enumerate() {
+        part.now(format!("operation {} of {}", at + 1, all.len()));
         // One whose cost is not known stays with the integers longest.
         let db = match way.late() {
             true => f64::INFINITY,

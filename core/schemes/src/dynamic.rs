@@ -5,6 +5,7 @@
 use crate::bound::{self, Bound, Left, Way as _, fewest, rescued, told};
 use crate::clock::Clock;
 use crate::params;
+use crate::parts::{Candidates, layers};
 use crate::quality::Held;
 use crate::search::{Data, EQUALIZED, OUTLIER, Outcome, ROUNDED_MAX, SMOOTHED, few, uneven};
 use onnxd_plugin_sdk::QuantizeContext;
@@ -162,21 +163,28 @@ impl<'c> Search<'c> {
     fn score(&mut self, way: &Way, floats: &BTreeSet<NodeId>) -> Outcome<Score> {
         let samples = || self.data.batches(self.held.0, self.held.1);
         if self.outputs.is_empty() {
+            let _part = self.data.0.part("float outputs");
             self.outputs = float_outputs(self.float, &mut samples(), Limits::of_floats())?;
         }
         let (made, _) = self.made(way, floats)?;
+        let _part = self.data.0.part("comparison");
         score((self.float, &made), &mut samples(), &self.outputs, Limits::of_floats())
     }
 
     /// Learns the rounding of weights, of few layers `together` or one after the other.
     fn learn(&self, model: &Model, together: bool) -> Outcome<LearnedWeights> {
         let samples = self.learned.min(ROUNDED_MAX);
+        let _part = self.data.0.part("rounding");
+        let layer = self.data.0.part("");
         let learning = Learning {
             samples: &|| self.data.batches(0, samples),
             limits: Limits::of_floats(),
             corrected: false,
             together,
-            go_on: &|| !self.clock.is_over(),
+            go_on: &|now, total| {
+                layer.now(layers(&now, total));
+                !self.clock.is_over()
+            },
         };
         LearnedWeights::of(model, self.request, &learning)
     }
@@ -184,14 +192,20 @@ impl<'c> Search<'c> {
     /// What clearly loses least, as long as there is time. Rounding that is `asked` for is left to
     /// who asked.
     fn best(&mut self, auto: bool, asked: bool) -> Outcome<Way> {
+        let ways = ways(self.float, self.request, &self.data, self.learned.min(HELD_MAX))?;
+        // The last one learns its rounding.
+        let mut candidates = Candidates::of(self.data.0, ways.len() + 2);
+        candidates.next();
         let mut best = self.tell(Way::of(self.float.clone(), ""))?;
-        for way in ways(self.float, self.request, &self.data, self.learned.min(HELD_MAX))? {
+        for way in ways {
+            candidates.next();
             best = self.better(best, way)?;
         }
         let samples = self.learned.min(ROUNDED_MAX);
         let little = LearnedWeights::effort(&best.way.model, self.request, samples) <= EFFORT_MAX;
         let apart = self.learned <= self.held.0;
         if apart && (auto || little) && !asked && !self.clock.late() {
+            candidates.next();
             let mut weights = self.learn(&best.way.model, !auto)?;
             if !auto {
                 // Nobody asked for it.
@@ -282,6 +296,7 @@ fn ways(model: &Model, request: &Request, data: &Data, samples: u64) -> Outcome<
     let base = Base::new(model.clone(), request, &BTreeSet::new());
     let sites = sites(&base);
     if !sites.is_empty() {
+        let _part = data.0.part("uneven channels");
         let mut samples = data.batches(0, samples);
         let found = magnitudes(model, &sites, &mut samples, Limits::of_floats())?;
         let smooth = |(share, name)| Some(Way::of(smoothed(model, &sites, &found, share)?, name));

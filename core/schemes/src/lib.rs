@@ -7,6 +7,7 @@ mod clock;
 mod dynamic;
 mod idle;
 mod params;
+mod parts;
 mod quality;
 mod reload;
 mod report;

@@ -107,6 +107,7 @@ fn measured(
         }
     };
     let data = Data(cx, data.1, if held.apart { held.from } else { u64::MAX });
+    let _part = cx.part("quality");
     let mut samples = data.batches(held.from, held.to);
     let score = score((float, found), &mut samples, &held.float, Limits::of_floats())?;
     let outputs: Vec<(String, f64)> =

@@ -7,6 +7,7 @@
 use crate::bound::{Bound, Left, Way, fewest, rescued, told};
 use crate::clock::Clock;
 use crate::params;
+use crate::parts::{Candidates, layers};
 use crate::quality::Held;
 use crate::reload;
 use crate::trial::Trial;
@@ -167,9 +168,9 @@ impl<'c> Data<'c> {
         let all = self.1.batches(size as usize, to);
         let all = if from >= self.2 { all.apart() } else { all };
         let part = all.skip(usize::try_from(from.div_ceil(size)).unwrap_or(usize::MAX));
-        let total = (to - from.min(to)).div_ceil(size);
+        let total = to - from.min(to);
         Box::new(part.zip(0u64..).map(move |(batch, done)| {
-            self.0.progress(done, total)?;
+            self.0.count("sample", done * size, total)?;
             batch
         }))
     }
@@ -216,6 +217,7 @@ impl<'c> Search<'c> {
         if from >= to {
             return Ok(());
         }
+        let _part = self.data.0.part("calibration");
         let mut samples = self.data.batches(from, to);
         let parts = self.parts(method);
         self.bases[base].observe(&mut samples, &parts, Limits::of_floats())
@@ -223,6 +225,7 @@ impl<'c> Search<'c> {
 
     /// What the first samples tell of one base.
     fn first(&mut self, base: usize, method: Method, sites: &[Site]) -> Outcome<First> {
+        let _part = self.data.0.part("first calibration");
         let parts = self.parts(method);
         let mut few = self.data.batches(0, self.held.1);
         self.bases[base].observe_first(&mut few, &parts, sites, Limits::of_floats())
@@ -250,6 +253,7 @@ impl<'c> Search<'c> {
             settle_biases(&base, &mut model);
         }
         if trial.correct {
+            let _part = self.data.0.part("correction of biases");
             let products: Vec<Weighted> =
                 base.plan.products.iter().map(|(product, _)| product.clone()).collect();
             let samples = || self.data.batches(0, self.learned.min(CORRECTED_MAX));
@@ -270,12 +274,17 @@ impl<'c> Search<'c> {
     /// Learns the rounding of weights for a trial; its number among the roundings.
     pub(crate) fn learn(&mut self, trial: &Trial) -> Outcome<usize> {
         let (base, model, _) = self.nearest(trial, &BTreeSet::new());
+        let _part = self.data.0.part("rounding");
+        let layer = self.data.0.part("");
         let learning = Learning {
             samples: &|| self.data.batches(0, self.learned.min(ROUNDED_MAX)),
             limits: Limits::of_floats(),
             corrected: trial.correct,
             together: false,
-            go_on: &|| !self.clock.is_over(),
+            go_on: &|now, total| {
+                layer.now(layers(&now, total));
+                !self.clock.is_over()
+            },
         };
         let rounding = learn_rounding((&base.model, &model), &base.plan.products, &learning)?;
         self.roundings.push(rounding);
@@ -292,8 +301,10 @@ impl<'c> Search<'c> {
         let float = &self.bases[0].model;
         let held = || self.data.batches(self.held.0, self.held.1);
         if self.float.is_empty() {
+            let _part = self.data.0.part("float outputs");
             self.float = float_outputs(float, &mut held(), Limits::of_floats())?;
         }
+        let _part = self.data.0.part("comparison");
         score((float, model), &mut held(), &self.float, Limits::of_floats())
     }
 
@@ -346,9 +357,12 @@ impl<'c> Search<'c> {
         self.float = first.outputs;
         self.smooth(&sites, first.magnitudes, OUTLIER, &SMOOTHED[..1]);
         let mut best = (Trial::new(0, method), Score::default());
+        let mut candidates = Candidates::of(self.data.0, self.bases.len());
         if self.bases.len() > 1 {
+            candidates.next();
             best = self.attempt(best.0)?;
             for base in 1..self.bases.len() {
+                candidates.next();
                 if self.clock.late() {
                     continue;
                 }
@@ -357,6 +371,7 @@ impl<'c> Search<'c> {
                 best = if self.is_taken(&found, &best) { found } else { best };
             }
         }
+        drop(candidates);
         // Weights of bases behind the chosen one are not needed any more.
         let (best, _) = best;
         self.bases.truncate(best.base + 1);
@@ -371,6 +386,7 @@ impl<'c> Search<'c> {
             return Ok(());
         }
         let model = &self.bases[0].model;
+        let _part = self.data.0.part("uneven channels");
         let mut few = self.data.batches(0, few(model).min(self.learned));
         let found = magnitudes(model, &sites, &mut few, Limits::of_floats())?;
         drop(few);
@@ -393,10 +409,14 @@ impl<'c> Search<'c> {
             self.float.clear();
         }
         let left = match Bound::of(cx) {
-            Some(bound) => fewest(bound, &mut Fallback { search: self, trial })?,
+            Some(bound) => {
+                let _part = cx.part("what is demanded");
+                fewest(bound, &mut Fallback { search: self, trial })?
+            }
             None => {
                 let (found, done) = self.finish(trial, &BTreeSet::new())?;
                 let db = self.score_of(&found)?.db();
+                let _part = cx.part("what ruins outputs");
                 let left = rescued(db, &mut Fallback { search: self, trial })?;
                 if left.floats.is_empty() {
                     return Ok((found, done, left));
@@ -404,6 +424,7 @@ impl<'c> Search<'c> {
                 left
             }
         };
+        let _part = cx.part("result");
         let (found, mut done) = self.finish(trial, &left.floats)?;
         done.notes.extend(left.note.clone());
         Ok((found, done, left))
@@ -422,6 +443,7 @@ impl<'c> Search<'c> {
         if samples == 0 {
             return Ok((model, done));
         }
+        let _part = self.data.0.part("comparison of layers");
         let mut few = self.data.batches(0, samples.min(few(&base.model)));
         let found = layers_db(&base, &model, &mut few, Limits::of_floats())?;
         for layer in &mut done.layers {

@@ -1,7 +1,7 @@
 //! A quantizer: rounds weights to the levels that `quantization.weight_type` has, symmetric around zero, and leaves
 //! them in floating point. On calibration data, if there is any, it measures what that costs.
 
-use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics};
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::{Model, Tensor};
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
@@ -60,8 +60,11 @@ fn measure(float: &Model, rounded: &Model, cx: &mut QuantizeContext) -> Result<(
     let (float, rounded) = (Executor::new(float)?, Executor::new(rounded)?);
     let (mut signal, mut noise) = (0f64, 0f64);
     let calibration = cx.calibration();
-    let mut seen = 0;
-    for feeds in calibration.batches(calibration.batch_size(), u64::MAX) {
+    let (size, mut seen) = (calibration.batch_size(), 0);
+    let batches = calibration.samples().div_ceil(size as u64);
+    for feeds in calibration.batches(size, u64::MAX) {
+        // What is shown as `batch 3 of 8`.
+        cx.count("batch", seen, batches)?;
         let feeds = feeds?;
         let wanted = float.run(&feeds, RunOptions::default())?;
         let found = rounded.run(&feeds, RunOptions::default())?;
@@ -73,7 +76,6 @@ fn measure(float: &Model, rounded: &Model, cx: &mut QuantizeContext) -> Result<(
             }
         }
         seen += 1;
-        cx.progress(seen, 0).map_err(|e: Diagnostic| Diagnostics::from(e))?;
     }
     if seen > 0 {
         cx.layer(QuantizedLayer {

@@ -58,7 +58,7 @@ impl Frontend for N2d2 {
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
         let files = Dropped::new(submission);
         let options = Options::read(|section, key| submission.param(section, key));
-        let progress = |done, total| submission.progress(done, total);
+        let progress = |done, total| submission.count("layer", done, total);
         let imported = import::import(submission.network(), &files, &options, &progress);
         files.check()?;
         imported

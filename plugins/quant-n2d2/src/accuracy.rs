@@ -68,7 +68,7 @@ pub(crate) fn measure(
     let mut scores: Vec<Score> = Vec::new();
     let mut done = 0u64;
     for batch in data.labelled(data.batch_size(), u64::MAX) {
-        cx.progress(done, data.samples())?;
+        cx.count("accuracy, sample", done, data.samples())?;
         let batch = batch?;
         done += batch.samples as u64;
         let labels = batch.labels.as_ref().and_then(Tensor::to_reals).ok_or_else(|| {

@@ -68,7 +68,7 @@ pub(crate) fn measure(
     };
     let (mut done, mut beyond) = (0, Beyond::default());
     let mut both = cx.calibration().batches(size, samples).map(|batch| {
-        cx.progress(done, samples)?;
+        cx.count("comparison of layers, sample", done, samples)?;
         done += size as u64;
         let float = batch?;
         let integers = quantized(&float, integer, plan)?;
@@ -113,8 +113,10 @@ pub(crate) fn whole(
     let (from, origin) = after.map_or((0, Origin::Calibration), |from| (from, Origin::Apart));
     let to = total.min(from.saturating_add(SAMPLES_MAX));
     let skipped = usize::try_from(from / size as u64).unwrap_or(usize::MAX);
+    let mut done = 0;
     let mut both = cx.calibration().batches(size, to).apart().skip(skipped).map(|batch| {
-        cx.progress(0, 0)?;
+        cx.count("quality, sample", done, to - from)?;
+        done += size as u64;
         let samples = batch?;
         let integers = quantized(&samples, integer, plan)?;
         Ok((samples, integers))

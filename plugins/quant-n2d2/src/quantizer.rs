@@ -14,6 +14,7 @@ use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::serde_json::Value;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quant::Saved;
+use std::cell::Cell;
 
 const SECTION: &str = "quantization.n2d2";
 /// The file of the statistics, as it is written beside the model and looked for in the submission.
@@ -282,11 +283,17 @@ fn with_samples<T>(
     let calibration = cx.calibration();
     // How many samples run at once changes nothing but memory and time.
     let size = calibration.batch_size();
+    let readings = Cell::new(0);
     let pass = |most: u64| -> crate::Pass<'_> {
-        let total = calibration.samples().min(most).div_ceil(size as u64);
+        let total = calibration.samples().min(most);
+        readings.set(readings.get() + 1);
+        let noun = match readings.get() {
+            1 => "calibration, sample".to_owned(),
+            reading => format!("calibration (reading {reading}), sample"),
+        };
         let batches = calibration.batches(size, most).zip(0u64..);
         Box::new(batches.map(move |(batch, done)| {
-            cx.progress(done, total)?;
+            cx.count(&noun, done * size as u64, total)?;
             batch
         }))
     };

@@ -57,7 +57,7 @@ pub(crate) fn export(
         };
         let inputs = graph.inputs().iter().map(reals).collect::<Result<Vec<_>, Diagnostic>>()?;
         for (row, labels) in labels.iter().enumerate().take((end - done) as usize) {
-            cx.progress(done, end)?;
+            cx.count("stimulus", done, end)?;
             for ((input, values), output) in inputs.iter().zip(&plan.inputs) {
                 let (bytes, kind) = picture(values, row, output.bits, labels);
                 let path = format!("stimuli/{input}{done:0digits$}.{kind}");

@@ -8,6 +8,7 @@ use onnxd_qdq::{Data, Done, Form, Request, Ways, quantize_weights};
 use onnxd_quant::{Feeds, Limits};
 use onnxd_schemes as schemes;
 use onnxd_schemes::Held;
+use std::cell::Cell;
 
 /// The oldest operator set whose `DequantizeLinear` has blocks.
 const BLOCKS_SINCE: i64 = 21;
@@ -30,14 +31,26 @@ pub(crate) fn quantize(
     let size = calibration.batch_size().max(1);
     let held = Held::last(&schemes::Data::of(told), model);
     let most = held.learned(&schemes::Data::of(told));
-    let total = most.div_ceil(size as u64);
+    let readings = Cell::new(0);
     let samples = || -> Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + '_> {
+        readings.set(readings.get() + 1);
+        let noun = match readings.get() {
+            1 => "calibration, sample".to_owned(),
+            reading => format!("calibration (reading {reading}), sample"),
+        };
         Box::new(calibration.batches(size, most).zip(0u64..).map(move |(batch, done)| {
-            told.progress(done, total)?;
+            told.count(&noun, done * size as u64, most)?;
             batch
         }))
     };
-    let data = Data { engine: &Builtin, samples: &samples, limits: Limits::of_floats(), ways };
+    let told = |done, total| told.count("product", done, total);
+    let data = Data {
+        engine: &Builtin,
+        samples: &samples,
+        limits: Limits::of_floats(),
+        ways,
+        told: &told,
+    };
     let done = quantize_weights(model, request, form, Some(&data))?;
     if ways.scale {
         let scaled = done.tensors.iter().filter(|t| t.method.starts_with("AWQ")).count();

@@ -226,7 +226,7 @@ mod tests {
                 limits,
                 corrected: false,
                 together: per_channel,
-                go_on: &|| true,
+                go_on: &|_, _| true,
             };
             let learned = LearnedWeights::of(&float, &request, &learning).unwrap();
             assert_eq!(learned.weights.len(), 2);

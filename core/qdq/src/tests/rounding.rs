@@ -56,7 +56,7 @@ impl Case {
         let samples = || -> Box<dyn Iterator<Item = _> + '_> {
             Box::new(self.feeds[..8].iter().cloned().map(Ok))
         };
-        let go_on = || in_time;
+        let go_on = |_, _| in_time;
         let limits = Limits::default();
         let together = false;
         let learning = Learning { samples: &samples, limits, corrected, together, go_on: &go_on };

@@ -21,7 +21,13 @@ fn by(
     let mut made = float.clone();
     made.opsets.insert(String::new(), 21);
     let given = || -> Box<dyn Iterator<Item = _> + '_> { Box::new(feeds.iter().cloned().map(Ok)) };
-    let data = Data { engine: &Builtin, samples: &given, limits: Limits::default(), ways };
+    let data = Data {
+        engine: &Builtin,
+        samples: &given,
+        limits: Limits::default(),
+        ways,
+        told: &|_, _| Ok(()),
+    };
     let data = (!feeds.is_empty()).then_some(&data);
     let done = quantize_weights(&mut made, &request, form, data);
     let done = done.unwrap_or_else(|d| panic!("{d}"));

@@ -50,6 +50,8 @@ pub struct Data<'a> {
     pub limits: Limits<'a>,
     /// What the samples are for.
     pub ways: Ways,
+    /// Hears how many products of how many are done; an error ends the work.
+    pub told: &'a dyn Fn(u64, u64) -> Result<(), Diagnostic>,
 }
 
 /// Quantizes constant weights of products and tables, in sub-graphs too. For [`Form::Qdq`] the model
@@ -75,6 +77,7 @@ pub fn quantize_weights(
     // What nothing is known of comes last, with the sub-graphs.
     let known: BTreeSet<NodeId> = groups.iter().flat_map(|g| g.nodes.iter().copied()).collect();
     let float = data.map(|data| (data, model.clone()));
+    let mut at = 0;
     while let Some((data, float)) = float.as_ref().filter(|_| !groups.is_empty()) {
         let mut room = SUMS_MAX;
         let take = groups.iter().take_while(|g| {
@@ -93,6 +96,8 @@ pub fn quantize_weights(
         let mut samples = (data.samples)();
         let mut seen = observe(data.engine, float, &mut *samples, &wanted, &make, data.limits)?;
         for group in now {
+            (data.told)(at, known.len() as u64)?;
+            at += group.nodes.len() as u64;
             let pairs = group.read.iter().filter_map(|v| seen.remove(&shown(v)));
             let pairs = pairs.reduce(|mut all, one| {
                 all.merge(&one);

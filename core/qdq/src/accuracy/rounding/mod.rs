@@ -28,6 +28,7 @@ use onnxd_quant::{Levels, Limits, integers};
 pub(super) use rows::Shape;
 use solve::Weights;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use sums::Sums;
 
 /// Layers up to which each is learned after those before it.
@@ -59,8 +60,8 @@ pub struct Learning<'s> {
     pub corrected: bool,
     /// Few layers are learned at once, too, each for its own errors only: that takes fewer runs.
     pub together: bool,
-    /// Whether there is time for more layers.
-    pub go_on: &'s dyn Fn() -> bool,
+    /// Whether there is time for the next layers, of so many.
+    pub go_on: &'s dyn Fn(Range<usize>, usize) -> bool,
 }
 
 /// Weights of the quantized graph, and all who read them.
@@ -134,12 +135,8 @@ pub fn learn_rounding(
     let (mut sites, left) = sites((&float.graph, &quantized.graph), products, learning.corrected);
     let one_by_one = sites.len() <= ONE_BY_ONE_MAX && !learning.together;
     let together = if one_by_one { 1 } else { sites.len() };
-    let mut late = 0;
+    let (mut late, total) = (0, sites.len());
     while !sites.is_empty() {
-        if !(learning.go_on)() {
-            late = sites.len();
-            break;
-        }
         let mut room = SUMS_MAX;
         let take = sites.iter().take(together).take_while(|site| {
             let bytes = site.shape.bytes(one_by_one);
@@ -147,7 +144,12 @@ pub fn learn_rounding(
             room = room.saturating_sub(bytes);
             fits
         });
-        let rest = sites.split_off(take.count().max(1));
+        let (begin, count) = (total - sites.len(), take.count().max(1));
+        if !(learning.go_on)(begin..begin + count, total) {
+            late = sites.len();
+            break;
+        }
+        let rest = sites.split_off(count);
         let now = std::mem::replace(&mut sites, rest);
         let seen = run((float, &quantized), &now, one_by_one, learning)?;
         let mut found = Rounding::default();
