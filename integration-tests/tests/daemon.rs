@@ -2,47 +2,14 @@
 
 mod site;
 
-use onnxd_integration_tests::{library, write_small_model};
+use onnxd_integration_tests::write_small_model;
 use rustix::process::Signal;
-use site::{Daemon, Site, report};
+use site::{Daemon, Site, drop_hostile, drop_model, hostile_site, report};
 use std::fs;
 use std::io::Read;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::time::Duration;
-
-/// A drop of a model that is unlike those with another mark.
-fn drop_model(site: &Site, path: &str, mark: &str) {
-    let staged = site.at("staged.onnx");
-    write_small_model(&staged, mark);
-    let to = site.inbox().join(path);
-    fs::create_dir_all(to.parent().unwrap()).unwrap();
-    fs::rename(&staged, to).unwrap();
-}
-
-/// A folder with a model and params that use a plugin which misbehaves.
-fn drop_hostile(site: &Site, name: &str, pass: &str) {
-    let staged = site.at("staged").join(name);
-    fs::create_dir_all(&staged).unwrap();
-    write_small_model(&staged.join("model.onnx"), name);
-    let params = format!("[passes]\nprofile = \"none\"\nenable = [\"{pass}\"]\n");
-    fs::write(staged.join("params.toml"), params).unwrap();
-    fs::rename(&staged, site.inbox().join(name)).unwrap();
-}
-
-/// A site whose daemon also has the plugin that misbehaves.
-fn hostile_site() -> Site {
-    let mut site = Site::new();
-    let plugins = site.at("plugins");
-    fs::create_dir(&plugins).unwrap();
-    let shipped = ["frontend_onnx", "passes_cleanup", "passes_fusion"];
-    let shipped = shipped.map(|name| format!("libonnxd_{name}.so"));
-    for name in shipped.iter().map(String::as_str).chain(["libhostile_plugins.so"]) {
-        fs::copy(library(name), plugins.join(name)).unwrap();
-    }
-    site.set("PLUGINS_PATH", &plugins.display().to_string());
-    site
-}
 
 fn id(job: &serde_json::Value) -> String {
     job["job"].as_str().unwrap().to_owned()

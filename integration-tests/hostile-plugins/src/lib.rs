@@ -1,6 +1,7 @@
 //! Passes that do what no plugin should, to show that each costs one attempt of one job and nothing else.
 
 mod escapes;
+mod floods;
 
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, Node};
@@ -27,6 +28,8 @@ onnxd_plugin_sdk::export_plugin! {
         pass("connect", "Opens a socket" => || Box::new(Hostile("connect"))),
         pass("fork", "Starts a process" => || Box::new(Hostile("fork"))),
         quantizer("talk", "Says of its work what floods, forges lines and commands terminals" => || Box::new(Talk)),
+        pass("flood-log", "Sends lines for the log without end" => || Box::new(Hostile("flood-log"))),
+        pass("flood-stages", "Sends stages without end" => || Box::new(Hostile("flood-stages"))),
         pass("escapes", "Tries to harm the daemon and the user's files" => || Box::new(Hostile("escapes"))),
     ],
 }
@@ -103,6 +106,10 @@ impl Pass for Hostile {
                 model.graph.add_node(Node::new("Relu", [nothing], [out]));
                 model.graph.mark_output(out);
                 cx.rewrote();
+            }
+            "flood-log" | "flood-stages" => {
+                let ended = floods::without_end(self.0 == "flood-log");
+                cx.report.notes.push(format!("{ended:?}"));
             }
             "escapes" => cx.report.notes.extend(escapes::all()),
             what => cx.report.notes.push(format!("{what}: {}", attempt(what))),

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use onnxd_integration_tests::{command, onnxd};
+use onnxd_integration_tests::{command, library, onnxd, write_small_model};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -237,4 +237,37 @@ pub(crate) fn report(folder: &Path) -> Value {
     let text = fs::read(folder.join("report.json"))
         .unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     serde_json::from_slice(&text).unwrap()
+}
+
+/// A drop of a model that is unlike those with another mark.
+pub(crate) fn drop_model(site: &Site, path: &str, mark: &str) {
+    let staged = site.at("staged.onnx");
+    write_small_model(&staged, mark);
+    let to = site.inbox().join(path);
+    fs::create_dir_all(to.parent().unwrap()).unwrap();
+    fs::rename(&staged, to).unwrap();
+}
+
+/// A folder with a model and params that use a plugin which misbehaves.
+pub(crate) fn drop_hostile(site: &Site, name: &str, pass: &str) {
+    let staged = site.at("staged").join(name);
+    fs::create_dir_all(&staged).unwrap();
+    write_small_model(&staged.join("model.onnx"), name);
+    let params = format!("[passes]\nprofile = \"none\"\nenable = [\"{pass}\"]\n");
+    fs::write(staged.join("params.toml"), params).unwrap();
+    fs::rename(&staged, site.inbox().join(name)).unwrap();
+}
+
+/// A site whose daemon also has the plugin that misbehaves.
+pub(crate) fn hostile_site() -> Site {
+    let mut site = Site::new();
+    let plugins = site.at("plugins");
+    fs::create_dir(&plugins).unwrap();
+    let shipped = ["frontend_onnx", "passes_cleanup", "passes_fusion"];
+    let shipped = shipped.map(|name| format!("libonnxd_{name}.so"));
+    for name in shipped.iter().map(String::as_str).chain(["libhostile_plugins.so"]) {
+        fs::copy(library(name), plugins.join(name)).unwrap();
+    }
+    site.set("PLUGINS_PATH", &plugins.display().to_string());
+    site
 }
