@@ -91,6 +91,18 @@ pub struct Diagnostic {
     pub help: Cow<'static, str>,
 }
 
+impl Code {
+    /// The code for what could not be written. A full disk is nobody's fault and passes.
+    pub fn of_write(error: &std::io::Error) -> Code {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        if matches!(error.kind(), StorageFull | QuotaExceeded) {
+            Code::DiskFull
+        } else {
+            Code::Disk
+        }
+    }
+}
+
 impl Diagnostic {
     /// A diagnostic with class and help taken from the table.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {

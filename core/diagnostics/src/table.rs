@@ -65,6 +65,7 @@ diagnostics! {
     "N0308" StoreVersion Environment "Start the onnxd that wrote the state folder, or a newer one.";
     "N0309" RunStopped Environment "Allow the run more time; a loop may have no end.";
     "N0310" EngineMissing Environment "`onnxd doctor` says which engines are there and how to get them.";
+    "N0311" DiskFull Environment "Free space on the disk; the job goes on by itself, and the attempt does not count.";
     // 04: plugins
     "N0401" PluginCrashed Internal "The plugin named crashed; report it to its author with the job folder.";
     "N0402" PluginPanicked Internal "The plugin named hit a bug; report it to its author.";

@@ -356,6 +356,9 @@ pub(crate) fn system(path: &Path, e: Errno) -> ClaimError {
                  it is one; a shared inbox needs a common group and umask 002.",
             ),
         ),
-        e => ClaimError::Failed(Diagnostic::new(Code::Disk, format!("moving {shown} failed: {e}"))),
+        e => {
+            let code = Code::of_write(&e.into());
+            ClaimError::Failed(Diagnostic::new(code, format!("moving {shown} failed: {e}")))
+        }
     }
 }

@@ -26,5 +26,5 @@ pub use queue::{Summary, next_job};
 pub use record::SCHEMA;
 pub use retention::{Retention, drop_expired, expired};
 pub use sled_store::SledStore;
-pub use step::{Event, Policy, What, is_finished, state_word, step};
+pub use step::{Event, Policy, What, is_finished, lacks_room, state_word, step};
 pub use store::{Store, StoreError};

@@ -10,7 +10,7 @@
 //!                          +-- duplicate, cancelled, failed (retried by hand)
 //! ```
 
-use onnxd_diagnostics::{Class, shown};
+use onnxd_diagnostics::{Class, Code, shown};
 use onnxd_proto::onnxd::{Diagnostic, Job, JobEvent, JobFile, JobState};
 
 /// Events kept per job: the first ones tell how it came in, the last ones what happens now.
@@ -37,6 +37,8 @@ pub struct Policy {
     pub retry_first_ms: u64,
     /// No wait is longer.
     pub retry_longest_ms: u64,
+    /// Wait for room on a full disk, unless somebody sees that there is room before.
+    pub room_wait_ms: u64,
 }
 
 impl Default for Policy {
@@ -47,6 +49,7 @@ impl Default for Policy {
             interrupted_max: 10,
             retry_first_ms: 5_000,
             retry_longest_ms: 600_000,
+            room_wait_ms: 60_000,
         }
     }
 }
@@ -81,6 +84,8 @@ pub enum What {
     Failed { lease: u64, diagnostics: Vec<Diagnostic>, crashed: bool, timed_out: bool },
     /// The daemon died during the attempt.
     Interrupted { lease: u64 },
+    /// The disk that was full has room again.
+    RoomAgain,
     /// The daemon was shut down in order and gives the job back.
     GivenBack { lease: u64 },
     /// Somebody no longer wants the result.
@@ -139,6 +144,7 @@ impl What {
                 format!("{how}{}", first_message(diagnostics))
             }
             What::Interrupted { .. } => "the daemon ended during the attempt".into(),
+            What::RoomAgain => "there is room on the disk again".into(),
             What::GivenBack { .. } => "the daemon was shut down; the attempt does not count".into(),
             What::CancelAsked { .. } => "cancel asked".into(),
             What::RetryAsked { .. } => "retry asked".into(),
@@ -225,6 +231,10 @@ fn outside_attempt(job: &mut Job, event: &Event) -> Option<JobState> {
             job.published.clear();
             Some(Cancelled)
         }
+        (RetryWait, What::RoomAgain) => {
+            job.not_before_ms = 0;
+            Some(Queued)
+        }
         (Failed | Cancelled, What::RetryAsked { .. }) => Some(begin_again(job)),
         (Quarantined, What::Released { .. }) => Some(begin_again(job)),
         _ => None,
@@ -283,6 +293,12 @@ fn begin_again(job: &mut Job) -> JobState {
 
 /// Failures of the environment may pass, a dead worker gets one more chance, the rest is final.
 fn after_failure(job: &mut Job, died: bool, unix_ms: u64, policy: &Policy) -> JobState {
+    if !died && lacks_room(&job.diagnostics).is_some() {
+        // Says nothing about the job: it waits, and the attempt does not count.
+        job.attempts = job.attempts.saturating_sub(1);
+        job.not_before_ms = unix_ms.saturating_add(policy.room_wait_ms);
+        return JobState::RetryWait;
+    }
     job.crashes += u32::from(died);
     if died && job.crashes >= policy.crashes_max {
         return JobState::Quarantined;
@@ -304,6 +320,12 @@ fn retry_wait_ms(job: &Job, policy: &Policy) -> u64 {
     let half_ms = longest_ms / 2;
     let jitter = crc32c::crc32c_append(job.attempts, job.id.as_bytes());
     half_ms + u64::from(jitter) % (longest_ms - half_ms + 1)
+}
+
+/// The first error, if nothing but a full disk is to blame.
+pub fn lacks_room(diagnostics: &[Diagnostic]) -> Option<&Diagnostic> {
+    let errors = || diagnostics.iter().filter(|d| is_error(d));
+    errors().next().filter(|_| errors().all(|d| d.code == Code::DiskFull.as_str()))
 }
 
 /// The gravest class among the errors; a failure that names none is a defect of ours.

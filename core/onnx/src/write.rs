@@ -217,5 +217,5 @@ fn publish(path: &Path) -> Result<(), Diagnostic> {
 }
 
 fn failed(path: &Path, error: &io::Error) -> Diagnostic {
-    Diagnostic::new(Code::Disk, format!("{}: {error}", path.display()))
+    Diagnostic::new(Code::of_write(error), format!("{}: {error}", path.display()))
 }

@@ -231,6 +231,9 @@ impl<'a> Who<'a> {
         if *status == abi::CANCELLED && context.is_cancelled() {
             return CallError::Cancelled;
         }
+        if let Some(why) = context.take_unwritten() {
+            return CallError::Failed(why.into());
+        }
         let own = self.decoded::<message::Diagnostics>(context, abi::ARTIFACT_DIAGNOSTICS);
         match own {
             Ok(Some(own)) if !own.items.is_empty() => {

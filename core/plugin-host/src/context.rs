@@ -7,6 +7,7 @@ use crate::Refusal;
 use crate::files::Files;
 use crate::tensors::{Lent, TensorTable};
 use bytes::Bytes;
+use onnxd_diagnostics::Diagnostic;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::{FileDigest, Submission};
 use prost::Message;
@@ -185,6 +186,11 @@ impl JobContext {
     /// One artifact, if it was handed over.
     pub fn take_artifact(&mut self, name: &str) -> Option<Artifact> {
         self.call.state().artifacts.remove(name)
+    }
+
+    /// Why a file could not be written since that was last asked.
+    pub(crate) fn take_unwritten(&mut self) -> Option<Diagnostic> {
+        self.call.state().files.take_unwritten()
     }
 
     /// The files written since they were last taken, by name.

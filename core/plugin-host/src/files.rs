@@ -1,6 +1,7 @@
 //! Files that a plugin adds to the result. Each is written when it comes, so that thousands take no memory.
 
 use crate::{Refusal, inspect};
+use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::FileDigest;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ const OWN: [&str; 3] = ["model", "report", "receipt"];
 pub(crate) struct Files {
     written: BTreeMap<String, FileDigest>,
     bytes: u64,
+    /// Why one could not be written: a reason of the machine, whatever the plugin makes of it.
+    unwritten: Option<Diagnostic>,
 }
 
 impl Files {
@@ -44,9 +47,11 @@ impl Files {
         }
         let path = folder.join(name);
         let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        parent
-            .and_then(|()| std::fs::write(&path, data))
-            .map_err(|e| Refusal::new(abi::IO, format!("`{name}`: {e}")))?;
+        parent.and_then(|()| std::fs::write(&path, data)).map_err(|e| {
+            let text = format!("`{name}`: {e}");
+            self.unwritten = Some(Diagnostic::new(Code::of_write(&e), text.as_str()));
+            Refusal::new(abi::IO, text)
+        })?;
         let file = FileDigest {
             path: name.to_owned(),
             bytes: data.len() as u64,
@@ -62,6 +67,11 @@ impl Files {
     pub(crate) fn take(&mut self) -> Vec<FileDigest> {
         self.bytes = 0;
         std::mem::take(&mut self.written).into_values().collect()
+    }
+
+    /// Why a file could not be written, if one could not.
+    pub(crate) fn take_unwritten(&mut self) -> Option<Diagnostic> {
+        self.unwritten.take()
     }
 }
 
@@ -102,6 +112,11 @@ mod tests {
             files.put(Some(&folder), name, data.as_bytes()).unwrap();
         }
         assert_eq!(files.put(Some(&folder), "a/b", b"").unwrap_err().status, abi::IO);
+        assert_eq!(files.take_unwritten().unwrap().code, "N0304");
+        assert_eq!(files.take_unwritten(), None);
+        std::os::unix::fs::symlink("/dev/full", folder.join("full")).unwrap();
+        assert_eq!(files.put(Some(&folder), "full", b"1").unwrap_err().status, abi::IO);
+        assert_eq!(files.take_unwritten().unwrap().code, "N0311");
         assert_eq!(files.bytes, 4);
         let taken = files.take();
         let names: Vec<(&str, u64)> = taken.iter().map(|f| (f.path.as_str(), f.bytes)).collect();
@@ -109,7 +124,7 @@ mod tests {
         assert!(taken[0].sha256.starts_with("6b86b273ff34fce1"), "{}", taken[0].sha256);
         assert_eq!(std::fs::read(folder.join("b/c")).unwrap(), b"123");
         let many = (0..FILES_MAX).map(|i| (format!("{i}"), FileDigest::default()));
-        let mut files = Files { written: many.collect(), bytes: 0 };
+        let mut files = Files { written: many.collect(), ..Files::default() };
         assert_eq!(files.put(Some(&folder), "one-more", b"").unwrap_err().status, abi::INVALID);
         files.put(Some(&folder), "7", b"in the place of another").unwrap();
     }

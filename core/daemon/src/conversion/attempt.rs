@@ -93,7 +93,7 @@ pub(crate) fn convert(
 }
 
 fn no_folder(out: &std::path::Path, e: &std::io::Error) -> Diagnostic {
-    Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", out.display()))
+    Diagnostic::new(Code::of_write(e), format!("`{}` could not be made: {e}", out.display()))
 }
 
 /// A running attempt.

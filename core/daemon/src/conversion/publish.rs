@@ -139,7 +139,7 @@ pub(crate) fn read_report(path: &Path) -> Result<Report, Diagnostic> {
 
 fn disk(what: &str, path: &Path, error: &io::Error) -> Diagnostic {
     let text = format!("`{}` could not be {what}: {error}", path.display());
-    Diagnostic::new(Code::Disk, text)
+    Diagnostic::new(Code::of_write(error), text)
 }
 
 #[cfg(test)]

@@ -143,7 +143,7 @@ impl Work {
     fn convert(&self) -> Result<Outcome, Diagnostics> {
         let work_dir = self.dir.work();
         let disk = |e: std::io::Error| {
-            Diagnostic::new(Code::Disk, format!("`{}`: {e}", work_dir.display()))
+            Diagnostic::new(Code::of_write(&e), format!("`{}`: {e}", work_dir.display()))
         };
         files::remove_folder(&work_dir).map_err(disk)?;
         fs::create_dir(&work_dir).map_err(disk)?;

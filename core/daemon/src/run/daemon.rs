@@ -28,6 +28,7 @@ use super::outbox::Unpublished;
 use super::prober::SharedTools;
 use super::receipts::Receipts;
 use super::refused::Refused;
+use super::room::Room;
 use super::set_aside::SetAside;
 use super::systemd::{self, Watchdog};
 use super::timers::Timers;
@@ -128,6 +129,7 @@ pub(crate) struct Daemon {
     pub(crate) timers: Timers,
     pub(crate) watchdog: Watchdog,
     pub(crate) refused: Refused,
+    pub(crate) room: Room,
     /// Receipts of drops that stay, as they were written last.
     pub(crate) receipts: Receipts,
     /// Folders that results and originals go to, and why they cannot be written now.
@@ -210,7 +212,7 @@ impl Daemon {
         if self.is_idle() {
             return self.begin_shutdown("nothing is left to do");
         }
-        let stuck = if self.disk_low.is_some() {
+        let stuck = if self.disk_low.is_some() || self.waits_for_room() {
             "there is too little disk space"
         } else if self.is_offline() {
             "the inbox is offline"

@@ -36,7 +36,7 @@ pub(crate) enum Order {
 /// What became of an order.
 #[derive(Debug)]
 pub(crate) enum Kept {
-    PutAway { job: String, done: Result<(), String> },
+    PutAway { job: String, done: Result<(), Diagnostic> },
     Fetched { job: String, done: Result<(), Diagnostic> },
     Republished { job: Box<Job>, done: Result<(), String> },
     Unmatched { id: PathBuf, done: Result<PathBuf, ClaimError> },
@@ -67,7 +67,8 @@ fn carry_out(order: Order, settings: &Settings) -> Kept {
         Order::PutAway(job) => {
             let (policy, keep_work) = (settings.output.originals, settings.output.keep_work);
             let done = originals::put_away(&job, &folders, policy, keep_work);
-            Kept::PutAway { job: job.id, done: done.map_err(|e| e.to_string()) }
+            let done = done.map_err(|e| Diagnostic::new(Code::of_write(&e), e.to_string()));
+            Kept::PutAway { job: job.id, done }
         }
         Order::Fetch(job) => {
             let done = originals::fetch(&job, &folders);
@@ -123,7 +124,7 @@ fn put_aside(unmatched: &Unmatched, folders: &Folders) -> Result<PathBuf, ClaimE
     };
     let above = dest.parent().unwrap_or(Path::new("/"));
     make_dir(above).map_err(|e| {
-        ClaimError::Failed(Diagnostic::new(Code::Disk, format!("{}: {e}", above.display())))
+        ClaimError::Failed(Diagnostic::new(Code::of_write(&e), format!("{}: {e}", above.display())))
     })?;
     unmatched.plan(dest).execute()?;
     // A single file lies in the numbered folder under its own name.

@@ -28,6 +28,7 @@ mod recover;
 mod refused;
 mod requests;
 mod restart;
+mod room;
 mod scheduler;
 mod set_aside;
 #[cfg(test)]
@@ -55,6 +56,7 @@ use layout::{Folders, make_dir};
 use mailbox::Mailbox;
 use prober::{FrontendProber, SharedTools, Tools};
 use refused::Refused;
+use room::Room;
 use set_aside::SetAside;
 use systemd::Watchdog;
 use timers::Timers;
@@ -179,6 +181,7 @@ fn new_daemon(
         timers: Timers::new(now),
         watchdog: Watchdog::new(now),
         refused: Refused::new(now),
+        room: Room::new(now),
         receipts,
         unwritable: Vec::new(),
         once,

@@ -33,7 +33,6 @@ pub(crate) struct Unpublished {
     tries: u32,
 }
 
-#[cfg(test)]
 impl Unpublished {
     pub(crate) fn hurry(&mut self, now: Instant) {
         self.at = now;
@@ -75,7 +74,7 @@ impl Daemon {
             let done = make_dir(&folder)
                 .map_err(|e| {
                     let text = format!("`{}` could not be made: {e}", folder.display());
-                    Diagnostic::new(Code::Disk, text)
+                    Diagnostic::new(Code::of_write(&e), text)
                 })
                 .and_then(|()| publish::to_outbox(&result, &folder, &name, &id));
             // Without a receiver the daemon has ended; the next one finds the result.
@@ -102,6 +101,7 @@ impl Daemon {
                 let tries = self.unpublished.get(id).map_or(0, |u| u.tries) + 1;
                 let wait = AGAIN_MIN.saturating_mul(1 << tries.min(10) >> 1).min(AGAIN_MAX);
                 tracing::warn!(job = id, reason = %why, "the result waits for the outbox");
+                self.room.blocks(why);
                 let (why, at) = (why.message.clone(), Instant::now() + wait);
                 self.unpublished.insert(id.to_owned(), Unpublished { why, at, tries });
                 Ok(())
@@ -128,9 +128,16 @@ impl Daemon {
         self.unpublished.iter().filter(|(id, _)| waits(id)).map(|(_, u)| u.at).min()
     }
 
-    /// Nothing but the outbox keeps the remaining jobs, and it was asked often enough for `once`.
+    /// Nothing but outbox and disk keep the remaining jobs, and the outbox was asked often enough
+    /// for `once`.
     pub(crate) fn waits_for_outbox(&self) -> bool {
         let stuck = self.unpublished.values().filter(|u| u.tries >= ONCE_TRIES).count();
-        stuck > 0 && stuck == self.book.live()
+        stuck > 0 && stuck + self.room.whys().len() == self.book.live()
+    }
+
+    /// Nothing but a full disk keeps the remaining jobs.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        let waiting = self.room.whys().len();
+        waiting > 0 && waiting == self.book.live()
     }
 }

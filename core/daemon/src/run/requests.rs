@@ -157,6 +157,7 @@ impl Daemon {
         self.to_hash.retain(|waiting| waiting != id);
         self.unread.remove(id);
         self.unpublished.remove(id);
+        self.room.forget(id);
         match self.running.get(id) {
             Some(running) => running.stop.stop(),
             // Files that are being read are moved afterwards.
@@ -328,6 +329,7 @@ impl Daemon {
             problems.extend(inbox_problems(&watched.status.get()));
         }
         problems.extend(several(self.unread.values(), "taken drops cannot be read"));
+        problems.extend(several(self.room.whys(), "jobs wait for room on the disk"));
         let results = self.unpublished.values().map(|u| &u.why);
         problems.extend(several(results, "results wait for the outbox"));
         let plugins = self.tools.get().plugins;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use onnxd_jobs::{What, is_finished};
+use onnxd_jobs::{What, is_finished, lacks_room};
 use onnxd_proto::onnxd::JobState;
 use serde_json::Value;
 
@@ -45,6 +45,7 @@ impl Daemon {
         let identity = job.identity;
         let started = self.apply_with(id, What::Started, |j| j.identity = identity)?;
         let Some(job) = started else { return Ok(()) };
+        self.room.forget(id);
         let running = Running {
             lease: job.lease,
             name: job.name.clone(),
@@ -92,7 +93,11 @@ impl Daemon {
             }
             Ending::Failed { diagnostics, crashed, timed_out, .. } => {
                 let (diagnostics, crashed, timed_out) = (diagnostics.clone(), *crashed, *timed_out);
-                self.apply(id, What::Failed { lease, diagnostics, crashed, timed_out })?;
+                let why = lacks_room(&diagnostics).map(|d| d.message.clone());
+                let what = What::Failed { lease, diagnostics, crashed, timed_out };
+                let next = self.apply(id, what)?;
+                let waits = next.is_some_and(|job| job.state() == JobState::RetryWait);
+                why.filter(|_| waits).into_iter().for_each(|why| self.room.lacks(id, why));
                 self.end_attempt(id)
             }
         }

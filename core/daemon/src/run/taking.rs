@@ -28,7 +28,7 @@ impl Daemon {
         let dir = self.folders.job(&id);
         let plan = submission.plan(&dir.input());
         if let Err(e) = make_dir(dir.path()).and_then(|()| plan.save(&dir.claim())) {
-            let why = Diagnostic::new(Code::Disk, format!("{}: {e}", dir.path().display()));
+            let why = Diagnostic::new(Code::of_write(&e), format!("{}: {e}", dir.path().display()));
             self.leave(&submission.id, &why);
             return Ok(());
         }
@@ -60,6 +60,7 @@ impl Daemon {
     fn leave(&mut self, drop: &Path, why: &Diagnostic) {
         tracing::warn!(drop = %drop.display(), reason = %why, "not taken");
         self.timers.blocked = true;
+        self.room.blocks(why);
         self.around.intake.post(Control::Block(drop.to_owned(), why.to_string()));
     }
 
@@ -237,7 +238,9 @@ impl Daemon {
         match kept {
             Kept::PutAway { job, done } => {
                 self.busy.remove(job);
-                if let Err(reason) = done {
+                if let Err(why) = done {
+                    self.room.blocks(why);
+                    let reason = &why.message;
                     tracing::error!(job, reason, "the originals stay in the job's folder for now");
                     self.unsettled.insert(job.clone(), reason.clone());
                 }

@@ -11,7 +11,7 @@ use onnxd_proto::onnxd::JobState;
 use super::daemon::{Daemon, Halt, Phase, Turn, now_ms};
 use super::housekeeping::Order;
 use super::owners::ROUND;
-use super::systemd;
+use super::{room, systemd};
 
 const DISK: Duration = Duration::from_secs(10);
 const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
@@ -72,7 +72,7 @@ impl Daemon {
         let round = round.then_some(self.timers.round);
         let (watchdog, disk) = (self.watchdog.due(), Some(self.timers.disk));
         let refused = self.refused.due();
-        let due = [retry, drain, refused, again, publish, round, watchdog, disk];
+        let due = [retry, drain, refused, self.room.due(), again, publish, round, watchdog, disk];
         due.into_iter().flatten().min().unwrap_or(now).min(now + LONGEST)
     }
 
@@ -91,10 +91,11 @@ impl Daemon {
             return ended("moves files away");
         }
         if now >= self.timers.disk {
-            self.timers.disk = now + DISK;
             self.look_at_disk();
+            self.timers.disk = now + if self.disk_low.is_some() { room::LOOK } else { DISK };
             self.unwritable = self.folders.unwritable();
         }
+        self.look_for_room(now);
         if let Phase::Draining { until } = self.phase
             && now >= until
         {
@@ -109,6 +110,7 @@ impl Daemon {
             self.timers.retention = now + RETENTION;
             self.forget_expired()?;
         }
+        self.use_room(now)?;
         if now >= self.timers.move_again {
             self.timers.move_again = now + MOVE_AGAIN;
             self.move_again()?;
@@ -229,18 +231,23 @@ impl Daemon {
     }
 }
 
-#[cfg(test)]
 impl Daemon {
+    /// What could not be moved is due at once.
+    pub(crate) fn move_at_once(&mut self, now: Instant) {
+        self.timers.move_again = now;
+        self.unpublished.values_mut().for_each(|waiting| waiting.hurry(now));
+    }
+
     /// All that waits for a time is due at once.
+    #[cfg(test)]
     pub(crate) fn hurry(&mut self) {
         let now = Instant::now();
-        (self.timers.round, self.timers.move_again) = (now, now);
-        self.unpublished.values_mut().for_each(|waiting| waiting.hurry(now));
+        self.timers.round = now;
+        self.move_at_once(now);
     }
 }
 
 /// Free space for this user, where the system tells.
 pub(crate) fn free_mib(folder: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(folder).ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_frsize) >> 20)
+    room::free_bytes(folder).map(|bytes| bytes >> 20)
 }

@@ -83,6 +83,7 @@ fn table() -> Vec<(What, Vec<(JobState, JobState)>)> {
         (failed("environment", false, false), in_attempt(RetryWait)),
         (failed("internal", true, false), in_attempt(RetryWait)),
         (failed("environment", false, true), in_attempt(RetryWait)),
+        (What::RoomAgain, vec![(RetryWait, Queued)]),
         (What::Interrupted { lease }, in_attempt(Queued)),
         (What::GivenBack { lease }, vec![(Running, Queued)]),
         (What::CancelAsked { actor: actor() }, [before(Cancelled), in_attempt(Cancelled)].concat()),
@@ -149,6 +150,28 @@ fn attempts_of_the_environment_end() {
     let last = Job { attempts: Policy::default().attempts_max, ..job(Running) };
     let next = after(&last, failed("environment", false, false)).unwrap();
     assert_eq!(next.state(), Failed);
+}
+
+#[test]
+fn attempts_on_a_full_disk_do_not_count() {
+    let policy = Policy::default();
+    let mut job = Job { attempts: policy.attempts_max, ..job(Running) };
+    let mut full = finding("environment");
+    full[0].code = Code::DiskFull.as_str().into();
+    for _ in 0..20 {
+        let lease = job.lease;
+        let what =
+            |diagnostics| What::Failed { lease, diagnostics, crashed: false, timed_out: false };
+        job = step(&job, &what(full.clone()).at(NOW_MS), &policy).unwrap();
+        assert_eq!((job.state(), job.attempts), (RetryWait, policy.attempts_max - 1));
+        assert_eq!(job.not_before_ms, NOW_MS + policy.room_wait_ms);
+        job = step(&job, &What::RoomAgain.at(NOW_MS), &policy).unwrap();
+        job = step(&job, &What::Started.at(NOW_MS), &policy).unwrap();
+        assert_eq!((job.state(), job.attempts), (Running, policy.attempts_max));
+    }
+    // Something else went wrong, too.
+    let both = [full, finding("input")].concat();
+    assert_eq!((lacks_room(&both), lacks_room(&[])), (None, None));
 }
 
 #[test]

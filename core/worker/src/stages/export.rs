@@ -57,7 +57,7 @@ pub(crate) fn out_dir(session: &Session) -> PathBuf {
 }
 
 fn disk(path: &Path, error: &std::io::Error) -> Diagnostic {
-    Diagnostic::new(Code::Disk, format!("`{}`: {error}", path.display()))
+    Diagnostic::new(Code::of_write(error), format!("`{}`: {error}", path.display()))
 }
 
 fn options(session: &Session) -> WriteOptions {
