@@ -245,16 +245,21 @@ impl JobHandle {
         name: &str,
         f: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, Diagnostic> {
-        let mapped = self.map_input(name)?;
-        let result = f(&mapped.bytes);
-        if let Some(unmap) = host().input_unmap {
-            // SAFETY: the job is alive; the only view was `f`'s, and goes.
-            match unsafe { unmap(self.job, mapped.id) } {
-                abi::OK => {}
-                status => return Err(refused("input_unmap", status)),
-            }
-        }
+        let Mapped { id, bytes } = self.map_input(name)?;
+        let result = f(&bytes);
+        drop(bytes);
+        self.unmap_input(id)?;
         Ok(result)
+    }
+
+    /// Gives back what [`JobHandle::map_input`] mapped, where the host can do that. The caller has no view of it left.
+    pub(crate) fn unmap_input(&self, id: u64) -> Result<(), Diagnostic> {
+        let Some(unmap) = host().input_unmap else { return Ok(()) };
+        // SAFETY: the job is alive, and nothing reads the bytes any more.
+        match unsafe { unmap(self.job, id) } {
+            abi::OK => Ok(()),
+            status => Err(refused("input_unmap", status)),
+        }
     }
 
     /// Notes where lent memory lies; `shape` is element type and sizes of a tensor.
@@ -326,23 +331,42 @@ impl JobHandle {
         dims: &[i64],
         bytes: &[u8],
     ) -> Result<u64, Diagnostic> {
+        let (id, data) = self.open_tensor(dtype, dims, bytes.len())?;
+        if !bytes.is_empty() {
+            // SAFETY: the host gave so many writable bytes.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len()) };
+        }
+        self.seal_tensor(id)?;
+        Ok(id)
+    }
+
+    /// A new tensor of the host, and its `len` zeroed bytes, which are to be written until it is sealed.
+    pub(crate) fn open_tensor(
+        &self,
+        dtype: i32,
+        dims: &[i64],
+        len: usize,
+    ) -> Result<(u64, *mut u8), Diagnostic> {
         let new = host().tensor_new.ok_or_else(|| refused("tensor_new", abi::UNSUPPORTED))?;
-        let seal = host().tensor_seal.ok_or_else(|| refused("tensor_seal", abi::UNSUPPORTED))?;
         let (mut id, mut data) = (0u64, std::ptr::null_mut());
         let mut desc = descriptor(dtype, dims);
-        desc.nbytes = bytes.len() as u64;
-        // SAFETY: the host checks the description and gives `nbytes` writable bytes until the tensor is sealed.
-        let status = unsafe {
-            match new(self.job, &desc, &mut id, &mut data) {
-                abi::OK if data.is_null() && !bytes.is_empty() => abi::OUT_OF_MEMORY,
-                abi::OK => {
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), data.cast(), bytes.len());
-                    seal(self.job, id)
-                }
-                status => status,
-            }
-        };
-        if status == abi::OK { Ok(id) } else { Err(refused("tensor_new", status)) }
+        desc.nbytes = len as u64;
+        // SAFETY: the host checks the description.
+        match unsafe { new(self.job, &desc, &mut id, &mut data) } {
+            abi::OK if data.is_null() && len > 0 => Err(refused("tensor_new", abi::OUT_OF_MEMORY)),
+            abi::OK => Ok((id, data.cast())),
+            status => Err(refused("tensor_new", status)),
+        }
+    }
+
+    /// Ends writing to a tensor.
+    pub(crate) fn seal_tensor(&self, id: u64) -> Result<(), Diagnostic> {
+        let seal = host().tensor_seal.ok_or_else(|| refused("tensor_seal", abi::UNSUPPORTED))?;
+        // SAFETY: the host checks the id.
+        match unsafe { seal(self.job, id) } {
+            abi::OK => Ok(()),
+            status => Err(refused("tensor_seal", status)),
+        }
     }
 
     /// A tensor over part of a tensor or mapped file; nothing is copied.

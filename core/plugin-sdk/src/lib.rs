@@ -17,6 +17,8 @@ mod messages;
 mod progress;
 mod quality;
 mod quantizer;
+mod reader;
+mod room;
 mod submission;
 mod tensors;
 
@@ -30,6 +32,8 @@ pub use quality::{Coverage, Origin, Quality};
 pub use quantizer::{
     Accumulator, Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer,
 };
+pub use reader::InputReader;
+pub use room::Room;
 pub use submission::{LogLevel, Submission};
 
 pub use bytes;

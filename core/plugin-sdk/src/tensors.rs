@@ -37,7 +37,7 @@ impl TensorSink for HostTensors<'_> {
 }
 
 /// Bytes from which on a constant is handed over by itself.
-const LARGE_BYTES: usize = 1 << 16;
+pub(crate) const LARGE_BYTES: usize = 1 << 16;
 
 /// Moves constants that a plugin made into the memory of the host, one after the other, lest all of them are held twice
 /// while the model is written.
@@ -60,6 +60,6 @@ pub(crate) fn hand_over(model: &mut Model, job: &JobHandle) -> Result<(), Diagno
     Ok(())
 }
 
-fn sizes(dims: &[usize]) -> Vec<i64> {
+pub(crate) fn sizes(dims: &[usize]) -> Vec<i64> {
     dims.iter().map(|d| *d as i64).collect()
 }

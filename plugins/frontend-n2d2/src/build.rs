@@ -19,6 +19,8 @@ pub(crate) const BATCH: &str = "batch";
 const VALUES_MAX: usize = 1 << 31;
 /// Most pairs of channels and outputs in the connection maps of a network.
 const CONNECTIONS_MAX: usize = 1 << 31;
+/// Numbers that are brought to another type at a time.
+const PART_NUMBERS: usize = 1 << 16;
 /// Longest chain of layers that share a parameter; a longer one goes in a circle.
 const SHARE_DEPTH_MAX: usize = 64;
 
@@ -286,6 +288,23 @@ impl<'f> Build<'f> {
         let values = values.into_iter().map(f64::from).collect();
         let reals = Reals { dims, values };
         reals.to_tensor(self.dtype).expect("the network's element type is a float type")
+    }
+
+    /// Many numbers in the element type of the network.
+    pub(crate) fn in_type(&self, floats: Tensor) -> Result<Tensor, Diagnostic> {
+        if self.dtype == DataType::Float {
+            return Ok(floats);
+        }
+        let values = floats.as_slice::<f32>().expect("weights are read as float");
+        let mut room = self.weights.files().room(self.dtype, floats.dims())?;
+        let mut rest = room.bytes_mut();
+        for part in values.chunks(PART_NUMBERS) {
+            let part = self.reals(vec![part.len()], part.to_vec());
+            let (to, behind) = rest.split_at_mut(part.byte_len());
+            to.copy_from_slice(part.bytes());
+            rest = behind;
+        }
+        room.seal()
     }
 
     /// A parameter of a layer, which other layers may share.

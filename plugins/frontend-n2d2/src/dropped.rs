@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
-use onnxd_plugin_sdk::Submission;
 use onnxd_plugin_sdk::bytes::Bytes;
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::{Room, Submission};
 
-use crate::diag::Diagnostics;
-use crate::ini::Files;
+use crate::diag::{Diagnostic, Diagnostics};
+use crate::ini::{Files, Opened};
 
 /// Files that are mapped when they are first read, and what went wrong with that.
 pub(crate) struct Dropped<'s> {
@@ -29,13 +30,11 @@ impl<'s> Dropped<'s> {
     }
 
     fn map(&self, path: &str) -> Option<Bytes> {
-        match self.submission.read(path) {
-            Ok(bytes) => Some(bytes),
-            Err(failure) => {
-                self.failures.borrow_mut().push(failure);
-                None
-            }
-        }
+        self.or_failure(self.submission.read(path))
+    }
+
+    fn or_failure<T>(&self, found: Result<T, Diagnostic>) -> Option<T> {
+        found.map_err(|failure| self.failures.borrow_mut().push(failure)).ok()
     }
 }
 
@@ -47,6 +46,16 @@ impl Files for Dropped<'_> {
 
     fn bytes(&self, path: &str) -> Option<Bytes> {
         self.contents.get(path)?.get_or_init(|| self.map(path)).clone()
+    }
+
+    fn open(&self, path: &str) -> Option<Opened<'_>> {
+        self.contents.get(path)?;
+        let parts = self.or_failure(self.submission.open(path))?;
+        Some(Opened { bytes: parts.byte_len(), content: Box::new(parts) })
+    }
+
+    fn room(&self, dtype: DataType, dims: &[usize]) -> Result<Room, Diagnostic> {
+        self.submission.room(dtype, dims)
     }
 
     fn has(&self, path: &str) -> bool {

@@ -11,6 +11,7 @@ use crate::build::Feature;
 use crate::cell::{Cell, Lowered};
 use crate::diag::{Code, Diagnostic};
 use crate::ini::SectionRef;
+use crate::weights::Fate;
 
 /// What a section says about weights.
 pub(crate) const WEIGHTS: &str = "QWeight";
@@ -107,24 +108,33 @@ enum Weights {
     Reals(Vec<f32>),
 }
 
-/// The parameter `w` of a layer: its numbers, or what its quantizer makes of them. `spread` is the
-/// number of outputs times the size of the kernel.
+/// The quantizer of a layer's weights, and what becomes of the numbers in its files.
+pub(crate) fn of_weights(cell: &Cell) -> Result<(Option<Method>, Fate), Diagnostic> {
+    let method = wanted(cell, WEIGHTS)?;
+    let kept = method.is_none() && cell.build.dtype == DataType::Float;
+    Ok((method, if kept { Fate::Kept } else { Fate::Changed }))
+}
+
+/// The parameter `w` of a layer: its numbers, or what its quantizer `method` makes of them.
+/// `spread` is the number of outputs times the size of the kernel.
 pub(crate) fn weights(
     cell: &mut Cell,
-    dims: Vec<usize>,
-    values: Vec<f32>,
+    method: Option<Method>,
+    read: Tensor,
     spread: usize,
 ) -> Result<ValueId, Diagnostic> {
-    let found = match wanted(cell, WEIGHTS)? {
+    let dims = read.dims().to_vec();
+    let values = || read.as_slice::<f32>().expect("weights are read as float");
+    let found = match method {
         Some(Method::Lsq) => {
             let range = range(cell.section, WEIGHTS)?;
             match learned(cell, WEIGHTS, Method::Lsq)? {
-                Some(step) => lsq(&values, step, range),
-                None => Weights::Reals(values),
+                Some(step) => lsq(&values(), step, range),
+                None => return plain(cell, read),
             }
         }
-        Some(_) => Sat::of(cell.section)?.weights(&values, spread),
-        None => Weights::Reals(values),
+        Some(_) => Sat::of(cell.section)?.weights(&values(), spread),
+        None => return plain(cell, read),
     };
     match found {
         Weights::Steps(integers, step) if cell.build.dtype == DataType::Float => {
@@ -132,9 +142,9 @@ pub(crate) fn weights(
         }
         Weights::Steps(integers, step) => {
             let values = integers.iter().map(|q| *q as f32 * step).collect();
-            Ok(plain(cell, dims, values))
+            plain(cell, Tensor::from_vec(dims, values))
         }
-        Weights::Reals(values) => Ok(plain(cell, dims, values)),
+        Weights::Reals(values) => plain(cell, Tensor::from_vec(dims, values)),
     }
 }
 
@@ -149,9 +159,9 @@ pub(crate) fn check_shared(cell: &mut Cell) -> Result<(), Diagnostic> {
     }
 }
 
-fn plain(cell: &mut Cell, dims: Vec<usize>, values: Vec<f32>) -> ValueId {
-    let data = cell.build.reals(dims, values);
-    cell.build.parameter(&cell.layer, "w", data)
+fn plain(cell: &mut Cell, floats: Tensor) -> Result<ValueId, Diagnostic> {
+    let data = cell.build.in_type(floats)?;
+    Ok(cell.build.parameter(&cell.layer, "w", data))
 }
 
 fn dequantized(cell: &mut Cell, dims: Vec<usize>, integers: Vec<i32>, step: f32) -> ValueId {

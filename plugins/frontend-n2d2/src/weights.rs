@@ -9,13 +9,17 @@ mod random;
 mod state;
 mod text;
 
-use std::borrow::Cow;
 use std::cell::RefCell;
+
+use onnxd_plugin_sdk::Room;
+use onnxd_plugin_sdk::bytes::Bytes;
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
 use crate::diag::{Code, Diagnostic, Layer};
 use crate::ini::{Files, Ini};
 use crate::mapping::Map;
 use crate::options::Options;
+use text::{Numbers, Wrong};
 
 pub(crate) use layout::{Layout, Order, remap};
 pub(crate) use location::{Location, Wanted, locate, path as path_of};
@@ -30,7 +34,8 @@ const RANDOM_MAX: usize = 1 << 29;
 
 /// Where parameters come from.
 pub(crate) struct Weights<'f> {
-    source: Source<'f>,
+    source: Source,
+    files: &'f dyn Files,
     /// Seed of random numbers for what is missing in the folder, if that is allowed.
     fallback: Option<u64>,
     /// Whether quantizers of training are left out.
@@ -38,16 +43,24 @@ pub(crate) struct Weights<'f> {
     notes: RefCell<Vec<Diagnostic>>,
 }
 
-enum Source<'f> {
-    Folder { files: &'f dyn Files, folder: String },
+enum Source {
+    Folder(String),
     Random { seed: u64 },
 }
 
+/// What becomes of the weights of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// They are a tensor of the model.
+    Kept,
+    /// Something is made of them.
+    Changed,
+}
+
 /// Kernels and biases of one layer.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct Parameters {
-    pub(crate) weights: Vec<f32>,
-    pub(crate) dims: Vec<usize>,
+    pub(crate) weights: Tensor,
     pub(crate) bias: Option<Vec<f32>>,
 }
 
@@ -132,7 +145,7 @@ impl<'f> Weights<'f> {
     ) -> (Weights<'f>, Option<String>) {
         let (location, note) = locate(ini, network, files, options);
         let weights = match location {
-            Location::Random => Weights::random(options.seed),
+            Location::Random => Weights::random(files, options.seed),
             Location::Folder(folder) => Weights::folder(files, folder),
         };
         let fallback = options.weights_ignore.then_some(options.seed);
@@ -141,22 +154,36 @@ impl<'f> Weights<'f> {
 
     /// Files in a folder of the submission.
     pub(crate) fn folder(files: &'f dyn Files, folder: impl Into<String>) -> Weights<'f> {
-        Weights::new(Source::Folder { files, folder: folder.into() })
+        Weights::new(Source::Folder(folder.into()), files)
     }
 
     /// Random numbers that depend on `seed` and the layers' names only.
-    pub(crate) fn random(seed: u64) -> Weights<'f> {
-        Weights::new(Source::Random { seed })
+    pub(crate) fn random(files: &'f dyn Files, seed: u64) -> Weights<'f> {
+        Weights::new(Source::Random { seed }, files)
     }
 
-    fn new(source: Source<'f>) -> Weights<'f> {
-        Weights { source, fallback: None, ignore_quantizers: false, notes: RefCell::default() }
+    fn new(source: Source, files: &'f dyn Files) -> Weights<'f> {
+        let notes = RefCell::default();
+        Weights { source, files, fallback: None, ignore_quantizers: false, notes }
+    }
+
+    /// The dropped files, and room for tensors.
+    pub(crate) fn files(&self) -> &'f dyn Files {
+        self.files
+    }
+
+    /// Room for weights: where the model has them, if they are to be there.
+    fn room(&self, dims: &[usize], fate: Fate) -> Result<Room, Diagnostic> {
+        match fate {
+            Fate::Kept => self.files.room(DataType::Float, dims),
+            Fate::Changed => Room::new(DataType::Float, dims),
+        }
     }
 
     /// Most numbers that the layers of a network may have together.
     pub(crate) fn numbers_max(&self) -> usize {
         match self.source {
-            Source::Folder { .. } if self.fallback.is_none() => READ_MAX,
+            Source::Folder(_) if self.fallback.is_none() => READ_MAX,
             _ => RANDOM_MAX,
         }
     }
@@ -172,47 +199,53 @@ impl<'f> Weights<'f> {
         layer: &Layer,
         kernels: Kernels,
         layout: &Layout,
+        fate: Fate,
     ) -> Result<Parameters, Diagnostic> {
         kernels.check(layer)?;
-        let random = |seed| random::conv(seed, layer, kernels, layout);
+        let room = || self.room(&kernels.dims(), fate);
+        let random = |seed| random::conv(seed, layer, kernels, layout, room()?);
         let store = match self.store(layer) {
             Ok(store) => store,
-            Err(seed) => return Ok(random(seed)),
+            Err(seed) => return random(seed),
         };
-        let records = layout.records_of(kernels);
-        let (weights, bias) = match store.text_pair(layout, &records, kernels.kind())? {
-            TextPair::Found(weights, bias) => (layout.arrange(kernels, weights), bias),
-            TextPair::State(path, bytes) => {
-                return state::conv(&store.at(&path), &bytes, kernels, layout);
+        let (count, outputs) = (layout.count_of(kernels), kernels.map.outputs());
+        let found = match store.text(layout, count, outputs, kernels.kind())? {
+            Text::Pair(found) => found,
+            Text::State(path, bytes) => {
+                return state::conv(&store.at(&path), &bytes, kernels, layout, room);
             }
-            TextPair::Nothing(seed) => return Ok(random(seed)),
+            Text::Nothing(seed) => return random(seed),
         };
-        let bias = bias.map(|bias| layout.arrange_bias(bias));
-        Ok(Parameters { weights, dims: kernels.dims(), bias })
+        store.parameters(layout, found, outputs, room, |numbers, weights, bias| {
+            layout.place(kernels, numbers, weights, bias);
+        })
     }
 
     /// Parameters of a fully connected layer: weights `[outputs, inputs]`.
     pub(crate) fn fc(
         &self,
         layer: &Layer,
-        [outputs, inputs]: [usize; 2],
+        sizes: [usize; 2],
         layout: &Layout,
+        fate: Fate,
     ) -> Result<Parameters, Diagnostic> {
-        check_count(outputs.checked_mul(inputs), layer)?;
-        let random = |seed| random::fc(seed, layer, [outputs, inputs], layout);
+        let [outputs, inputs] = sizes;
+        let count = outputs.checked_mul(inputs);
+        check_count(count, layer)?;
+        let room = || self.room(&sizes, fate);
+        let random = |seed| random::fc(seed, layer, sizes, layout, room()?);
         let store = match self.store(layer) {
             Ok(store) => store,
-            Err(seed) => return Ok(random(seed)),
+            Err(seed) => return random(seed),
         };
-        let (weights, bias) = match store.text_pair(layout, &vec![inputs; outputs], "Fc")? {
-            TextPair::Found(weights, bias) => (layout.arrange_fc(inputs, weights), bias),
-            TextPair::State(path, bytes) => {
-                return state::fc(&store.at(&path), &bytes, [outputs, inputs], layout);
-            }
-            TextPair::Nothing(seed) => return Ok(random(seed)),
+        let found = match store.text(layout, count.unwrap_or(0), outputs, "Fc")? {
+            Text::Pair(found) => found,
+            Text::State(path, bytes) => return state::fc(&store.at(&path), &bytes, sizes, layout),
+            Text::Nothing(seed) => return random(seed),
         };
-        let bias = bias.map(|bias| layout.arrange_bias(bias));
-        Ok(Parameters { weights, dims: vec![outputs, inputs], bias })
+        store.parameters(layout, found, outputs, room, |numbers, weights, bias| {
+            layout.place_fc(sizes, numbers, weights, bias);
+        })
     }
 
     /// Parameters of a `BatchNorm` layer.
@@ -246,7 +279,7 @@ impl<'f> Weights<'f> {
     pub(crate) fn learned(&self, layer: &Layer, suffix: &str) -> Result<Option<f32>, Diagnostic> {
         let Ok(store) = self.store(layer) else { return Ok(None) };
         let path = store.path(suffix);
-        let Some(bytes) = store.files.read(&path) else {
+        let Some(file) = store.files.open(&path) else {
             let missing = store.missing(&[&path]);
             if self.fallback.is_some() {
                 let help = "The layer is not quantized there, as the params allow.";
@@ -256,16 +289,16 @@ impl<'f> Weights<'f> {
             let help = "Put the file there, or set `source.quantizers` to `ignored`.";
             return Err(missing.help(help));
         };
-        Ok(text::numbers(&store.at(&path), &bytes, 1)?.first().copied())
+        Ok(text::numbers(&store.at(&path), file, 1)?.first().copied())
     }
 
     /// The layer's files, or the seed of random numbers.
     fn store<'a>(&'a self, layer: &'a Layer) -> Result<Store<'a>, u64> {
         match &self.source {
             Source::Random { seed } => Err(*seed),
-            Source::Folder { files, folder } => {
-                let (fallback, notes) = (self.fallback, &self.notes);
-                Ok(Store { files: *files, folder, layer, fallback, notes })
+            Source::Folder(folder) => {
+                let (files, fallback, notes) = (self.files, self.fallback, &self.notes);
+                Ok(Store { files, folder, layer, fallback, notes })
             }
         }
     }
@@ -292,13 +325,27 @@ impl At<'_> {
     }
 }
 
-enum TextPair<'a> {
-    /// Weights and biases in file order.
-    Found(Vec<f32>, Option<Vec<f32>>),
+/// Where the numbers of a layer are.
+enum Text {
+    Pair(Found),
     /// There is only a binary file.
-    State(String, Cow<'a, [u8]>),
+    State(String, Bytes),
     /// There is no file, and random numbers of this seed are allowed instead.
     Nothing(u64),
+}
+
+/// Text files with weights, and how many there are.
+struct Found {
+    path: String,
+    count: usize,
+    bias: Bias,
+}
+
+enum Bias {
+    /// In a file of their own, or nowhere.
+    Apart(Option<Vec<f32>>),
+    /// In the file of the weights.
+    Beside,
 }
 
 impl<'a> Store<'a> {
@@ -321,57 +368,82 @@ impl<'a> Store<'a> {
         At { path, layer: self.layer }
     }
 
-    /// Weights and biases of outputs with `records` numbers each, in file order.
-    fn text_pair(
+    /// Which files have `count` weights and the biases of so many outputs. Biases that lie in a
+    /// file of their own are read, in the order of the outputs.
+    fn text(
         &self,
         layout: &Layout,
-        records: &[usize],
+        count: usize,
+        outputs: usize,
         kind: &str,
-    ) -> Result<TextPair<'a>, Diagnostic> {
-        let count = records.iter().sum::<usize>();
-        let biases = if layout.bias { records.len() } else { 0 };
+    ) -> Result<Text, Diagnostic> {
+        let pair = |path, bias| Ok(Text::Pair(Found { path, count, bias }));
         let single = self.path(".syntxt");
-        if let Some(bytes) = self.files.read(&single) {
-            let at = self.at(&single);
-            let numbers = text::numbers(&at, &bytes, count + biases)
-                .map_err(|problem| bias_hint(problem, layout.bias, &bytes, count, records.len()))?;
-            let (weights, bias) = layout.split(numbers, records);
-            return Ok(TextPair::Found(weights, bias));
+        if self.files.has(&single) {
+            return pair(single, if layout.bias { Bias::Beside } else { Bias::Apart(None) });
         }
         let [weights, state] = [self.path("_weights.syntxt"), self.path(&format!("/{kind}.syn"))];
-        let Some(bytes) = self.files.read(&weights) else {
-            let found = self.files.read(&state);
-            return match found {
-                Some(bytes) => Ok(TextPair::State(state, bytes)),
-                None => self.or_random(&[&weights, &single, &state]).map(TextPair::Nothing),
+        if !self.files.has(&weights) {
+            return match self.files.bytes(&state) {
+                Some(bytes) => Ok(Text::State(state, bytes)),
+                None => self.or_random(&[&weights, &single, &state]).map(Text::Nothing),
             };
-        };
-        let numbers = text::numbers(&self.at(&weights), &bytes, count)?;
+        }
         if !layout.bias {
-            return Ok(TextPair::Found(numbers, None));
+            return pair(weights, Bias::Apart(None));
         }
         let path = self.path("_biases.syntxt");
-        let Some(bytes) = self.files.read(&path) else {
-            let help = "Put the file there, or set `NoBias=1` in the layer's `ConfigSection`.";
-            let seed = self.or_random(&[&path]).map_err(|missing| missing.help(help))?;
-            return Ok(TextPair::Found(numbers, Some(random::bias(seed, self.layer, biases))));
+        let biases = match self.files.open(&path) {
+            Some(file) => text::numbers(&self.at(&path), file, outputs)?,
+            None => {
+                let help = "Put the file there, or set `NoBias=1` in the layer's `ConfigSection`.";
+                let seed = self.or_random(&[&path]).map_err(|missing| missing.help(help))?;
+                random::bias(seed, self.layer, outputs)
+            }
         };
-        let bias = text::numbers(&self.at(&path), &bytes, biases)?;
-        Ok(TextPair::Found(numbers, Some(bias)))
+        let mut arranged = vec![0.0; outputs];
+        layout.place_bias(&mut biases.into_iter(), &mut arranged);
+        pair(weights, Bias::Apart(Some(arranged)))
+    }
+
+    /// Reads the weights into `room`, and the biases that lie beside them; `place` says where each
+    /// number belongs.
+    fn parameters(
+        &self,
+        layout: &Layout,
+        found: Found,
+        outputs: usize,
+        room: impl FnOnce() -> Result<Room, Diagnostic>,
+        place: impl FnOnce(&mut Numbers, &mut [f32], &mut [f32]),
+    ) -> Result<Parameters, Diagnostic> {
+        let Found { path, count, bias } = found;
+        let (mut beside, apart) = match bias {
+            Bias::Beside => (vec![0.0; outputs], None),
+            Bias::Apart(bias) => (Vec::new(), bias),
+        };
+        let at = self.at(&path);
+        let hint = |wrong| bias_hint(wrong, layout.bias, count, outputs);
+        let file = self.files.open(&path).ok_or_else(|| self.missing(&[&path]))?;
+        let mut numbers = Numbers::of(&at, file, count + beside.len()).map_err(hint)?;
+        let mut room = room()?;
+        place(&mut numbers, room.elements_mut(), &mut beside);
+        numbers.end().map_err(hint)?;
+        let bias = if beside.is_empty() { apart } else { Some(beside) };
+        Ok(Parameters { weights: room.seal()?, bias })
     }
 
     fn batch_norm(&self, channels: usize) -> Result<Normalization, Diagnostic> {
         let single = self.path(".syntxt");
-        if let Some(bytes) = self.files.read(&single) {
-            let numbers = text::numbers(&self.at(&single), &bytes, 4 * channels)?;
+        if let Some(file) = self.files.open(&single) {
+            let numbers = text::numbers(&self.at(&single), file, 4 * channels)?;
             let column = |i: usize| numbers.chunks_exact(4).map(|row| row[i]).collect();
             let [scale, bias, mean, variance] = [0, 1, 2, 3].map(column);
             return Ok(Normalization { scale, bias, mean, variance });
         }
         let scales = self.path("_scales.syntxt");
         let state = self.path("/BatchNorm.syn");
-        if self.files.read(&scales).is_none() {
-            return match self.files.read(&state) {
+        if !self.files.has(&scales) {
+            return match self.files.bytes(&state) {
                 Some(bytes) => state::batch_norm(&self.at(&state), &bytes, channels),
                 None => {
                     let seed = self.or_random(&[&scales, &single, &state])?;
@@ -381,8 +453,8 @@ impl<'a> Store<'a> {
         }
         let read = |suffix| {
             let path = self.path(suffix);
-            let bytes = self.files.read(&path).ok_or_else(|| self.missing(&[&path]))?;
-            text::numbers(&self.at(&path), &bytes, channels)
+            let file = self.files.open(&path).ok_or_else(|| self.missing(&[&path]))?;
+            text::numbers(&self.at(&path), file, channels)
         };
         Ok(Normalization {
             scale: read("_scales.syntxt")?,
@@ -406,23 +478,16 @@ impl<'a> Store<'a> {
 }
 
 /// Points out a file whose size differs from what is expected by the biases alone.
-fn bias_hint(
-    problem: Diagnostic,
-    bias: bool,
-    bytes: &[u8],
-    weights: usize,
-    outputs: usize,
-) -> Diagnostic {
-    let found = text::count(bytes);
-    match bias {
-        true if found == weights => problem.help(
+fn bias_hint(wrong: Wrong, bias: bool, weights: usize, outputs: usize) -> Diagnostic {
+    match wrong {
+        Wrong::Count(problem, found) if bias && found == weights => problem.help(
             "The file holds the weights without biases: set `NoBias=1` in the layer's \
              `ConfigSection`.",
         ),
-        false if found == weights + outputs => {
+        Wrong::Count(problem, found) if !bias && found == weights + outputs => {
             problem.help("The file also holds biases: remove `NoBias=1`.")
         }
-        _ => problem,
+        other => other.problem(),
     }
 }
 

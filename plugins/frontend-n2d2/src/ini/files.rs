@@ -4,8 +4,20 @@
 //! neither, so only its own folder is searched.
 
 use std::borrow::Cow;
+use std::io::{BufRead, Cursor};
 
+use onnxd_plugin_sdk::Room;
 use onnxd_plugin_sdk::bytes::Bytes;
+use onnxd_plugin_sdk::ir::DataType;
+
+use crate::diag::Diagnostic;
+
+/// A file to be read once, from its beginning to its end.
+pub(crate) struct Opened<'f> {
+    pub(crate) content: Box<dyn BufRead + 'f>,
+    /// Its size.
+    pub(crate) bytes: usize,
+}
 
 /// The files that were dropped, by path relative to the submission's root, separated by `/`.
 pub(crate) trait Files {
@@ -14,6 +26,15 @@ pub(crate) trait Files {
     /// As [`Files::read`], to be shared.
     fn bytes(&self, path: &str) -> Option<Bytes> {
         self.read(path).map(|content| Bytes::copy_from_slice(&content))
+    }
+    /// As [`Files::read`], for a file that is large and read once.
+    fn open(&self, path: &str) -> Option<Opened<'_>> {
+        let content = self.read(path)?;
+        Some(Opened { bytes: content.len(), content: Box::new(Cursor::new(content)) })
+    }
+    /// Room for a tensor of the model.
+    fn room(&self, dtype: DataType, dims: &[usize]) -> Result<Room, Diagnostic> {
+        Room::new(dtype, dims)
     }
     /// Whether there is such a file.
     fn has(&self, path: &str) -> bool;

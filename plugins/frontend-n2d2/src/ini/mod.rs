@@ -31,7 +31,7 @@ use std::rc::Rc;
 
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, nearest, shown};
 
-pub(crate) use files::{Files, candidates, file_name_of, folder_of, join};
+pub(crate) use files::{Files, Opened, candidates, file_name_of, folder_of, join};
 pub(crate) use section::{SectionRef, is_training_key};
 pub(crate) use value::FromText;
 

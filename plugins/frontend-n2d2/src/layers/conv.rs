@@ -9,7 +9,7 @@ use crate::geometry::{Window, sub_sample};
 use crate::ini::SectionRef;
 use crate::mapping::{Map, Pattern};
 use crate::quantizers;
-use crate::weights::{Kernels, Layout, Order, remap};
+use crate::weights::{Fate, Kernels, Layout, Order, remap};
 
 pub(super) const CONV_KEYS: &[&str] = &[
     "KernelDims",
@@ -136,20 +136,26 @@ fn kernels(
         return Err(cell.problem(Code::SourceLimit, message));
     }
     let own_bias = layout.bias && shared_bias.is_none();
+    let (method, fate) = match shared_weights {
+        None => quantizers::of_weights(cell)?,
+        Some(_) => {
+            quantizers::check_shared(cell)?;
+            (None, Fate::Changed)
+        }
+    };
     let mut found = None;
     if shared_weights.is_none() || own_bias {
         cell.build.claim(numbers, &cell.layer)?;
         let layout = Layout { bias: own_bias, ..layout };
-        found = Some(cell.build.weights.conv(&cell.layer, kernels, &layout)?);
+        found = Some(cell.build.weights.conv(&cell.layer, kernels, &layout, fate)?);
     }
     let (weights, bias) = found.map_or((None, None), |f| (Some(f.weights), f.bias));
     let w = match (shared_weights, weights) {
         (None, Some(weights)) => {
             let spread = map.outputs().saturating_mul(window[0] * window[1]);
-            quantizers::weights(cell, kernels.dims(), weights, spread)?
+            quantizers::weights(cell, method, weights, spread)?
         }
         (owner, _) => {
-            quantizers::check_shared(cell)?;
             let owner = owner.unwrap_or_default();
             cell.build.share(&cell.layer, "w", owner, kernels.dims())
         }

@@ -21,8 +21,9 @@ pub(super) fn fc(cell: &mut Cell) -> Lowered {
     let size = Size::new(outputs, [1, 1]).check(&cell.layer)?;
     let inputs = x.size.count();
     cell.build.claim(outputs.checked_mul(inputs), &cell.layer)?;
-    let found = cell.build.weights.fc(&cell.layer, [outputs, inputs], &layout)?;
-    let w = quantizers::weights(cell, found.dims, found.weights, outputs)?;
+    let (method, fate) = quantizers::of_weights(cell)?;
+    let found = cell.build.weights.fc(&cell.layer, [outputs, inputs], &layout, fate)?;
+    let w = quantizers::weights(cell, method, found.weights, outputs)?;
     let b = found.bias.map(|bias| {
         let data = cell.build.reals(vec![bias.len()], bias);
         cell.build.parameter(&cell.layer, "b", data)

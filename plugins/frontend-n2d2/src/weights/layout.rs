@@ -62,123 +62,110 @@ impl Layout {
         self.remap.as_ref().map_or(record, |remap| remap[record])
     }
 
-    fn is_plain(&self) -> bool {
-        self.order == Order::OutputFirst && self.remap.is_none()
-    }
-
-    /// How many numbers each record of a file of kernels has.
-    pub(super) fn records_of(&self, kernels: Kernels) -> Vec<usize> {
+    /// How many numbers a file of kernels has.
+    pub(super) fn count_of(&self, kernels: Kernels) -> usize {
         let outputs = 0..kernels.map.outputs();
-        outputs.map(|record| kernels.map.fan_in(self.output(record)) * kernels.area()).collect()
+        outputs.map(|output| kernels.map.fan_in(output) * kernels.area()).sum()
     }
 
-    /// Separates the biases of a file that holds everything: one after each record, or all at
-    /// the end when the outputs vary fastest.
-    pub(super) fn split(
+    /// Puts the numbers of a file of kernels where ONNX has them; what no pair of a partial map
+    /// connects stays as it is. `bias` is empty if the file holds no biases: else there is one
+    /// after each record, or all are at the end when the outputs vary fastest. Numbers may end
+    /// early.
+    pub(super) fn place(
         &self,
-        mut numbers: Vec<f32>,
-        records: &[usize],
-    ) -> (Vec<f32>, Option<Vec<f32>>) {
-        if !self.bias {
-            return (numbers, None);
-        }
-        if self.order == Order::OutputLast {
-            let bias = numbers.split_off(numbers.len() - records.len());
-            return (numbers, Some(bias));
-        }
-        let mut weights = Vec::with_capacity(numbers.len() - records.len());
-        let mut bias = Vec::with_capacity(records.len());
-        let mut rest = numbers.as_slice();
-        for length in records {
-            let (record, tail) = rest.split_at(*length);
-            weights.extend_from_slice(record);
-            bias.push(tail[0]);
-            rest = &tail[1..];
-        }
-        (weights, Some(bias))
-    }
-
-    pub(super) fn arrange_bias(&self, bias: Vec<f32>) -> Vec<f32> {
-        if self.remap.is_none() {
-            return bias;
-        }
-        let mut arranged = vec![0.0; bias.len()];
-        for (record, value) in bias.into_iter().enumerate() {
-            arranged[self.output(record)] = value;
-        }
-        arranged
-    }
-
-    pub(super) fn arrange_fc(&self, inputs: usize, weights: Vec<f32>) -> Vec<f32> {
-        if self.is_plain() || inputs == 0 {
-            return weights;
-        }
-        let outputs = weights.len() / inputs;
-        let mut arranged = vec![0.0; weights.len()];
-        for record in 0..outputs {
-            let row = &mut arranged[self.output(record) * inputs..][..inputs];
-            match self.order {
-                Order::OutputFirst => row.copy_from_slice(&weights[record * inputs..][..inputs]),
-                Order::OutputLast => {
-                    let column = weights.iter().skip(record).step_by(outputs);
-                    row.iter_mut().zip(column).for_each(|(to, from)| *to = *from);
-                }
-            }
-        }
-        arranged
-    }
-
-    /// Brings kernels into ONNX order; unconnected pairs of a partial map become zeros.
-    pub(super) fn arrange(&self, kernels: Kernels, weights: Vec<f32>) -> Vec<f32> {
-        let dims = kernels.dims();
-        let numbers: usize = dims.iter().product();
-        let complete = weights.len() == numbers;
-        if self.is_plain() && complete && !kernels.transposed && !self.flip {
-            return weights;
-        }
-        let mut arranged = vec![0.0; numbers];
+        kernels: Kernels,
+        numbers: &mut impl Iterator<Item = f32>,
+        weights: &mut [f32],
+        bias: &mut [f32],
+    ) {
         match self.order {
-            Order::OutputFirst => self.records_first(kernels, &weights, &mut arranged),
-            Order::OutputLast => self.outputs_last(kernels, &weights, &mut arranged),
-        }
-        arranged
-    }
-
-    fn records_first(&self, kernels: Kernels, mut weights: &[f32], arranged: &mut [f32]) {
-        let area = kernels.area();
-        for record in 0..kernels.map.outputs() {
-            let output = self.output(record);
-            for channel in kernels.map.channels_of(output) {
-                let (kernel, rest) = weights.split_at(area);
-                weights = rest;
-                let target = &mut arranged[kernels.position(output, channel) * area..][..area];
-                target.copy_from_slice(kernel);
-                if self.flip {
-                    target.reverse();
-                }
+            Order::OutputFirst => self.records_first(kernels, numbers, weights, bias),
+            Order::OutputLast => {
+                self.outputs_last(kernels, numbers, weights);
+                self.place_bias(numbers, bias);
             }
         }
     }
 
-    fn outputs_last(&self, kernels: Kernels, weights: &[f32], arranged: &mut [f32]) {
+    /// The same for a fully connected layer.
+    pub(super) fn place_fc(
+        &self,
+        [outputs, inputs]: [usize; 2],
+        numbers: &mut impl Iterator<Item = f32>,
+        weights: &mut [f32],
+        bias: &mut [f32],
+    ) {
+        match self.order {
+            Order::OutputFirst => {
+                for output in (0..outputs).map(|record| self.output(record)) {
+                    fill(&mut weights[output * inputs..][..inputs], numbers);
+                    fill(bias.get_mut(output), numbers);
+                }
+            }
+            Order::OutputLast => {
+                for input in 0..inputs {
+                    let column = (0..outputs).map(|record| self.output(record) * inputs + input);
+                    column.zip(numbers.by_ref()).for_each(|(at, number)| weights[at] = number);
+                }
+                self.place_bias(numbers, bias);
+            }
+        }
+    }
+
+    /// Biases in the order of the records.
+    pub(super) fn place_bias(&self, numbers: &mut impl Iterator<Item = f32>, bias: &mut [f32]) {
+        let places = (0..bias.len()).map(|record| self.output(record));
+        places.zip(numbers).for_each(|(at, number)| bias[at] = number);
+    }
+
+    fn records_first(
+        &self,
+        kernels: Kernels,
+        numbers: &mut impl Iterator<Item = f32>,
+        weights: &mut [f32],
+        bias: &mut [f32],
+    ) {
+        let area = kernels.area();
+        for output in (0..kernels.map.outputs()).map(|record| self.output(record)) {
+            for channel in kernels.map.channels_of(output) {
+                let kernel = &mut weights[kernels.position(output, channel) * area..][..area];
+                fill(&mut *kernel, numbers);
+                if self.flip {
+                    kernel.reverse();
+                }
+            }
+            fill(bias.get_mut(output), numbers);
+        }
+    }
+
+    fn outputs_last(
+        &self,
+        kernels: Kernels,
+        numbers: &mut impl Iterator<Item = f32>,
+        weights: &mut [f32],
+    ) {
         let Kernels { map, .. } = kernels;
         let area = kernels.area();
-        let mut weights = weights.iter();
         for point in 0..area {
             let point = if self.flip { area - 1 - point } else { point };
             for channel in 0..map.channels() {
-                for record in 0..map.outputs() {
-                    let output = self.output(record);
-                    if !map.connected(output, channel) {
-                        continue;
-                    }
-                    if let Some(weight) = weights.next() {
-                        arranged[kernels.position(output, channel) * area + point] = *weight;
-                    }
+                let outputs = (0..map.outputs()).map(|record| self.output(record));
+                for output in outputs.filter(|output| map.connected(*output, channel)) {
+                    let at = kernels.position(output, channel) * area + point;
+                    fill(weights.get_mut(at), numbers);
                 }
             }
         }
     }
+}
+
+/// Puts the next numbers into `places`, as far as there are some.
+fn fill<'p>(
+    places: impl IntoIterator<Item = &'p mut f32>,
+    numbers: &mut impl Iterator<Item = f32>,
+) {
+    places.into_iter().zip(numbers).for_each(|(place, number)| *place = number);
 }
 
 impl Kernels<'_> {

@@ -3,8 +3,10 @@
 //! Scaled by the number of inputs (He et al., 2015), so that values neither vanish nor explode
 //! over many layers.
 
+use onnxd_plugin_sdk::Room;
+
 use super::{Kernels, Layout, Normalization, Parameters};
-use crate::diag::Layer;
+use crate::diag::{Diagnostic, Layer};
 
 /// SplitMix64 (Steele, Lea, Flood, 2014).
 struct Generator(u64);
@@ -41,11 +43,16 @@ fn reach(inputs: usize) -> f32 {
 
 const BIAS_REACH: f32 = 0.05;
 
-pub(super) fn conv(seed: u64, layer: &Layer, kernels: Kernels, layout: &Layout) -> Parameters {
+pub(super) fn conv(
+    seed: u64,
+    layer: &Layer,
+    kernels: Kernels,
+    layout: &Layout,
+    mut room: Room,
+) -> Result<Parameters, Diagnostic> {
     let mut generator = Generator::new(seed, layer);
-    let dims = kernels.dims();
     let area = kernels.area();
-    let mut weights = vec![0.0; dims.iter().product()];
+    let weights = room.elements_mut::<f32>();
     for output in 0..kernels.map.outputs() {
         let reach = reach(kernels.map.fan_in(output) * area);
         for channel in kernels.map.channels_of(output) {
@@ -55,7 +62,7 @@ pub(super) fn conv(seed: u64, layer: &Layer, kernels: Kernels, layout: &Layout) 
     }
     let outputs = kernels.map.outputs();
     let bias = layout.bias.then(|| generator.around(0.0, BIAS_REACH, outputs));
-    Parameters { weights, dims, bias }
+    Ok(Parameters { weights: room.seal()?, bias })
 }
 
 pub(super) fn fc(
@@ -63,11 +70,13 @@ pub(super) fn fc(
     layer: &Layer,
     [outputs, inputs]: [usize; 2],
     layout: &Layout,
-) -> Parameters {
+    mut room: Room,
+) -> Result<Parameters, Diagnostic> {
     let mut generator = Generator::new(seed, layer);
-    let weights = generator.around(0.0, reach(inputs), outputs * inputs);
+    let reach = reach(inputs);
+    room.elements_mut::<f32>().fill_with(|| reach * generator.next());
     let bias = layout.bias.then(|| generator.around(0.0, BIAS_REACH, outputs));
-    Parameters { weights, dims: vec![outputs, inputs], bias }
+    Ok(Parameters { weights: room.seal()?, bias })
 }
 
 pub(super) fn bias(seed: u64, layer: &Layer, outputs: usize) -> Vec<f32> {

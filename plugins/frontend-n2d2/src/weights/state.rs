@@ -1,7 +1,12 @@
 //! N2D2's binary state (`.syn`): a run of tensors, dimensions with the fastest axis first.
 //!
 //! Each tensor is a count of dimensions, the sizes, a count of elements (all u64) and the
-//! elements as f32, little-endian throughout. The layout options of text files do not apply.
+//! elements as f32, little-endian throughout: as ONNX has them, so that a tensor of the model may lie
+//! in the mapped file. The layout options of text files do not apply.
+
+use onnxd_plugin_sdk::Room;
+use onnxd_plugin_sdk::bytes::{Buf, Bytes};
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
 use super::{At, Kernels, Layout, Normalization, Parameters};
 use crate::diag::{Code, Diagnostic};
@@ -9,32 +14,39 @@ use crate::diag::{Code, Diagnostic};
 /// Most dimensions of a tensor.
 const DIMS_MAX: u64 = 8;
 
-struct Tensor {
+struct Found {
     /// Slowest axis first, as in ONNX.
     dims: Vec<u64>,
-    values: Vec<f32>,
+    values: Bytes,
 }
 
 pub(super) fn conv(
     at: &At,
-    bytes: &[u8],
+    bytes: &Bytes,
     kernels: Kernels,
     layout: &Layout,
+    room: impl FnOnce() -> Result<Room, Diagnostic>,
 ) -> Result<Parameters, Diagnostic> {
-    let mut tensors = Tensors { at, rest: bytes };
-    let dims = kernels.dims();
-    let mut weights = tensors.next(&dims)?.values;
-    zero_unconnected(kernels, &mut weights);
+    let mut tensors = Tensors { at, rest: bytes.clone() };
+    let mut weights = tensors.next(&kernels.dims())?;
+    if has_gaps(kernels) {
+        let mut room = room()?;
+        room.bytes_mut().copy_from_slice(weights.bytes());
+        zero_unconnected(kernels, room.elements_mut());
+        weights = room.seal()?;
+    }
     let bias = tensors.bias(kernels.map.outputs(), layout)?;
-    Ok(Parameters { weights, dims, bias })
+    Ok(Parameters { weights, bias })
+}
+
+fn has_gaps(kernels: Kernels) -> bool {
+    let Kernels { map, .. } = kernels;
+    kernels.groups == 1 && map.connections() != map.outputs() * map.channels()
 }
 
 /// The state keeps whatever an unconnected kernel was initialized with.
 fn zero_unconnected(kernels: Kernels, weights: &mut [f32]) {
     let Kernels { map, .. } = kernels;
-    if kernels.groups != 1 || map.connections() == map.outputs() * map.channels() {
-        return;
-    }
     let area = kernels.area();
     for output in 0..map.outputs() {
         for channel in (0..map.channels()).filter(|channel| !map.connected(output, *channel)) {
@@ -45,50 +57,55 @@ fn zero_unconnected(kernels: Kernels, weights: &mut [f32]) {
 
 pub(super) fn fc(
     at: &At,
-    bytes: &[u8],
+    bytes: &Bytes,
     [outputs, inputs]: [usize; 2],
     layout: &Layout,
 ) -> Result<Parameters, Diagnostic> {
-    let mut tensors = Tensors { at, rest: bytes };
-    let weights = tensors.next(&[outputs, inputs])?.values;
+    let mut tensors = Tensors { at, rest: bytes.clone() };
+    let weights = tensors.next(&[outputs, inputs])?;
     let bias = tensors.bias(outputs, layout)?;
-    Ok(Parameters { weights, dims: vec![outputs, inputs], bias })
+    Ok(Parameters { weights, bias })
 }
 
 pub(super) fn batch_norm(
     at: &At,
-    bytes: &[u8],
+    bytes: &Bytes,
     channels: usize,
 ) -> Result<Normalization, Diagnostic> {
-    let mut tensors = Tensors { at, rest: bytes };
-    let mut next = || Ok(tensors.next(&[channels])?.values);
+    let mut tensors = Tensors { at, rest: bytes.clone() };
+    let mut next = || Ok(numbers(&tensors.next(&[channels])?));
     let (scale, bias, mean, variance) = (next()?, next()?, next()?, next()?);
     tensors.end()?;
     Ok(Normalization { scale, bias, mean, variance })
 }
 
+fn numbers(tensor: &Tensor) -> Vec<f32> {
+    tensor.as_slice().unwrap_or_default().into_owned()
+}
+
 struct Tensors<'a> {
     at: &'a At<'a>,
-    rest: &'a [u8],
+    rest: Bytes,
 }
 
 impl Tensors<'_> {
     /// The next tensor, whose dimensions other than 1 must be those of `expected`.
     fn next(&mut self, expected: &[usize]) -> Result<Tensor, Diagnostic> {
-        let tensor = self.tensor()?;
-        let real = tensor.dims.iter().copied().filter(|d| *d != 1);
+        let found = self.tensor()?;
+        let real = found.dims.iter().copied().filter(|d| *d != 1);
         let wanted = expected.iter().map(|d| *d as u64).filter(|d| *d != 1);
         if real.eq(wanted) {
-            return Ok(tensor);
+            let tensor = Tensor::new(DataType::Float, expected.to_vec(), found.values);
+            return Ok(tensor.expect("sizes other than 1 are the same"));
         }
-        let message = format!("a tensor {expected:?} is expected, found {:?}", tensor.dims);
+        let message = format!("a tensor {expected:?} is expected, found {:?}", found.dims);
         Err(self.at.problem(Code::WeightsSize, message))
     }
 
     /// The biases, which end the file. A layer without them may have saved some nonetheless.
     fn bias(&mut self, outputs: usize, layout: &Layout) -> Result<Option<Vec<f32>>, Diagnostic> {
         if layout.bias {
-            let bias = self.next(&[outputs])?.values;
+            let bias = numbers(&self.next(&[outputs])?);
             self.end()?;
             return Ok(Some(bias));
         }
@@ -109,7 +126,7 @@ impl Tensors<'_> {
         }
     }
 
-    fn tensor(&mut self) -> Result<Tensor, Diagnostic> {
+    fn tensor(&mut self) -> Result<Found, Diagnostic> {
         let rank = self.u64()?;
         if rank > DIMS_MAX {
             let message = format!("a tensor of {rank} dimensions, at most {DIMS_MAX} are known");
@@ -125,30 +142,24 @@ impl Tensors<'_> {
             return Err(self.at.problem(Code::WeightsSyntax, message));
         }
         let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(4));
-        let elements = self.take(length)?;
-        let values: Vec<f32> = elements
-            .chunks_exact(4)
-            .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-            .collect();
-        if let Some(bad) = values.iter().find(|v| !v.is_finite()) {
+        let values = self.take(length)?;
+        let mut numbers =
+            values.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        if let Some(bad) = numbers.find(|v| !v.is_finite()) {
             let message = format!("an element is {bad}, not a finite number");
             return Err(self.at.problem(Code::WeightsSyntax, message));
         }
-        Ok(Tensor { dims, values })
+        Ok(Found { dims, values })
     }
 
     fn u64(&mut self) -> Result<u64, Diagnostic> {
-        let mut number = [0; 8];
-        number.copy_from_slice(self.take(Some(8))?);
-        Ok(u64::from_le_bytes(number))
+        Ok(self.take(Some(8))?.get_u64_le())
     }
 
-    fn take(&mut self, length: Option<usize>) -> Result<&[u8], Diagnostic> {
-        let split = length.and_then(|length| self.rest.split_at_checked(length));
-        let Some((taken, rest)) = split else {
-            return Err(self.at.problem(Code::SourceTruncated, "the file ends within a tensor"));
-        };
-        self.rest = rest;
-        Ok(taken)
+    fn take(&mut self, length: Option<usize>) -> Result<Bytes, Diagnostic> {
+        match length.filter(|length| *length <= self.rest.len()) {
+            Some(length) => Ok(self.rest.split_to(length)),
+            None => Err(self.at.problem(Code::SourceTruncated, "the file ends within a tensor")),
+        }
     }
 }

@@ -32,7 +32,11 @@ fn conv(
     kernels: Kernels,
     layout: &Layout,
 ) -> Result<Parameters, Diagnostic> {
-    Weights::folder(&Texts(files), "w").conv(&layer("c"), kernels, layout)
+    Weights::folder(&Texts(files), "w").conv(&layer("c"), kernels, layout, Fate::Kept)
+}
+
+fn values(found: &Parameters) -> Vec<f32> {
+    found.weights.as_slice().unwrap().into_owned()
 }
 
 #[test]
@@ -41,8 +45,8 @@ fn dense_kernels_are_taken_as_they_are() {
     let files =
         vec![("w/c_weights.syntxt", counting(12)), ("w/c_biases.syntxt", "0.5\n-1e-3\n".into())];
     let found = conv(files, Kernels::new(&map, [1, 2], false), &plain(true)).unwrap();
-    assert_eq!(found.dims, [2, 3, 1, 2]);
-    assert_eq!(found.weights, (1..=12).map(|n| n as f32).collect::<Vec<_>>());
+    assert_eq!(found.weights.dims(), [2, 3, 1, 2]);
+    assert_eq!(values(&found), (1..=12).map(|n| n as f32).collect::<Vec<_>>());
     assert_eq!(found.bias, Some(vec![0.5, -1e-3]));
 }
 
@@ -51,7 +55,10 @@ fn groups_keep_their_own_channels() {
     let map = map(&["1100", "0011"]);
     let files = vec![("w/c_weights.syntxt", counting(4))];
     let found = conv(files, Kernels::new(&map, [1, 1], false), &plain(false)).unwrap();
-    assert_eq!((found.dims, found.weights), (vec![2, 2, 1, 1], vec![1.0, 2.0, 3.0, 4.0]));
+    assert_eq!(
+        (found.weights.dims().to_vec(), values(&found)),
+        (vec![2, 2, 1, 1], vec![1.0, 2.0, 3.0, 4.0])
+    );
 }
 
 #[test]
@@ -59,8 +66,8 @@ fn partial_maps_are_filled_with_zeros() {
     let map = map(&["101", "010"]);
     let files = vec![("w/c_weights.syntxt", counting(6))];
     let found = conv(files, Kernels::new(&map, [1, 2], false), &plain(false)).unwrap();
-    assert_eq!(found.dims, [2, 3, 1, 2]);
-    assert_eq!(found.weights, [1.0, 2.0, 0.0, 0.0, 3.0, 4.0, 0.0, 0.0, 5.0, 6.0, 0.0, 0.0]);
+    assert_eq!(found.weights.dims(), [2, 3, 1, 2]);
+    assert_eq!(values(&found), [1.0, 2.0, 0.0, 0.0, 3.0, 4.0, 0.0, 0.0, 5.0, 6.0, 0.0, 0.0]);
 }
 
 #[test]
@@ -71,9 +78,9 @@ fn outputs_fastest() {
     let kernels = Kernels::new(&map, [2, 1], false);
     let file = || vec![("w/c_weights.syntxt", counting(8))];
     let found = conv(file(), kernels, &layout).unwrap();
-    assert_eq!(found.weights, [1.0, 5.0, 3.0, 7.0, 2.0, 6.0, 4.0, 8.0]);
+    assert_eq!(values(&found), [1.0, 5.0, 3.0, 7.0, 2.0, 6.0, 4.0, 8.0]);
     let flipped = conv(file(), kernels, &Layout { flip: true, ..layout }).unwrap();
-    assert_eq!(flipped.weights, [5.0, 1.0, 7.0, 3.0, 6.0, 2.0, 8.0, 4.0]);
+    assert_eq!(values(&flipped), [5.0, 1.0, 7.0, 3.0, 6.0, 2.0, 8.0, 4.0]);
 }
 
 #[test]
@@ -82,7 +89,10 @@ fn outputs_fastest_over_groups() {
     let layout = Layout { order: Order::OutputLast, ..plain(false) };
     let files = vec![("w/c_weights.syntxt", counting(4))];
     let found = conv(files, Kernels::new(&map, [1, 2], false), &layout).unwrap();
-    assert_eq!((found.dims, found.weights), (vec![2, 1, 1, 2], vec![1.0, 3.0, 2.0, 4.0]));
+    assert_eq!(
+        (found.weights.dims().to_vec(), values(&found)),
+        (vec![2, 1, 1, 2], vec![1.0, 3.0, 2.0, 4.0])
+    );
 }
 
 #[test]
@@ -91,7 +101,7 @@ fn flipped_kernels() {
     let layout = Layout { flip: true, ..plain(false) };
     let files = vec![("w/c_weights.syntxt", counting(8))];
     let found = conv(files, Kernels::new(&map, [2, 2], false), &layout).unwrap();
-    assert_eq!(found.weights, [4.0, 3.0, 2.0, 1.0, 8.0, 7.0, 6.0, 5.0]);
+    assert_eq!(values(&found), [4.0, 3.0, 2.0, 1.0, 8.0, 7.0, 6.0, 5.0]);
 }
 
 #[test]
@@ -99,12 +109,18 @@ fn deconvolutions_swap_the_outer_axes() {
     let dense = Map::dense(2, 3).unwrap();
     let files = vec![("w/c_weights.syntxt", counting(6))];
     let found = conv(files, Kernels::new(&dense, [1, 1], true), &plain(false)).unwrap();
-    assert_eq!((found.dims, found.weights), (vec![3, 2, 1, 1], vec![1., 4., 2., 5., 3., 6.]));
+    assert_eq!(
+        (found.weights.dims().to_vec(), values(&found)),
+        (vec![3, 2, 1, 1], vec![1., 4., 2., 5., 3., 6.])
+    );
 
     let grouped = map(&["10", "10", "01", "01"]);
     let files = vec![("w/c_weights.syntxt", counting(4))];
     let found = conv(files, Kernels::new(&grouped, [1, 1], true), &plain(false)).unwrap();
-    assert_eq!((found.dims, found.weights), (vec![2, 2, 1, 1], vec![1., 2., 3., 4.]));
+    assert_eq!(
+        (found.weights.dims().to_vec(), values(&found)),
+        (vec![2, 2, 1, 1], vec![1., 2., 3., 4.])
+    );
 }
 
 #[test]
@@ -112,15 +128,15 @@ fn one_file_with_everything() {
     let map = map(&["11", "01"]);
     let kernels = Kernels::new(&map, [1, 1], false);
     let found = conv(vec![("w/c.syntxt", counting(5))], kernels, &plain(true)).unwrap();
-    assert_eq!(found.weights, [1.0, 2.0, 0.0, 4.0]);
+    assert_eq!(values(&found), [1.0, 2.0, 0.0, 4.0]);
     assert_eq!(found.bias, Some(vec![3.0, 5.0]));
 
     let found = conv(vec![("w/c.syntxt", counting(3))], kernels, &plain(false)).unwrap();
-    assert_eq!((found.weights, found.bias), (vec![1.0, 2.0, 0.0, 3.0], None));
+    assert_eq!((values(&found), found.bias), (vec![1.0, 2.0, 0.0, 3.0], None));
 
     let last = Layout { order: Order::OutputLast, ..plain(true) };
     let found = conv(vec![("w/c.syntxt", counting(5))], kernels, &last).unwrap();
-    assert_eq!(found.weights, [1.0, 2.0, 0.0, 3.0]);
+    assert_eq!(values(&found), [1.0, 2.0, 0.0, 3.0]);
     assert_eq!(found.bias, Some(vec![4.0, 5.0]));
 
     let without = conv(vec![("w/c.syntxt", counting(3))], kernels, &plain(true)).unwrap_err();
@@ -139,7 +155,7 @@ fn remapped_outputs() {
     let files = vec![("w/c_weights.syntxt", counting(4)), ("w/c_biases.syntxt", "10 20 30".into())];
     let found = conv(files, Kernels::new(&map, [1, 1], false), &layout).unwrap();
     // Records: output 0 has one number, output 2 one, output 1 two.
-    assert_eq!(found.weights, [1.0, 0.0, 3.0, 4.0, 0.0, 2.0]);
+    assert_eq!(values(&found), [1.0, 0.0, 3.0, 4.0, 0.0, 2.0]);
     assert_eq!(found.bias, Some(vec![10.0, 30.0, 20.0]));
 }
 
@@ -164,16 +180,19 @@ fn remap_must_visit_every_output_once() {
 fn fully_connected() {
     let fc = |text: &str, layout: &Layout| {
         let files = Texts(vec![("f_weights.syntxt", text.to_owned())]);
-        Weights::folder(&files, "").fc(&layer("f"), [2, 3], layout).unwrap()
+        Weights::folder(&files, "").fc(&layer("f"), [2, 3], layout, Fate::Kept).unwrap()
     };
     let found = fc("1 2 3\n4 5 6\n", &plain(false));
-    assert_eq!((found.dims, found.weights), (vec![2, 3], vec![1., 2., 3., 4., 5., 6.]));
+    assert_eq!(
+        (found.weights.dims().to_vec(), values(&found)),
+        (vec![2, 3], vec![1., 2., 3., 4., 5., 6.])
+    );
     let last = Layout { order: Order::OutputLast, ..plain(false) };
-    assert_eq!(fc("1 2 3 4 5 6", &last).weights, [1., 3., 5., 2., 4., 6.]);
+    assert_eq!(values(&fc("1 2 3 4 5 6", &last)), [1., 3., 5., 2., 4., 6.]);
     let swapped = Layout { remap: Some(vec![1, 0]), ..plain(false) };
-    assert_eq!(fc("1 2 3 4 5 6", &swapped).weights, [4., 5., 6., 1., 2., 3.]);
+    assert_eq!(values(&fc("1 2 3 4 5 6", &swapped)), [4., 5., 6., 1., 2., 3.]);
     let both = Layout { remap: Some(vec![1, 0]), ..last };
-    assert_eq!(fc("1 2 3 4 5 6", &both).weights, [2., 4., 6., 1., 3., 5.]);
+    assert_eq!(values(&fc("1 2 3 4 5 6", &both)), [2., 4., 6., 1., 3., 5.]);
 }
 
 #[test]
@@ -231,11 +250,70 @@ fn text_errors() {
     assert!(missing.message.contains("`w/c_biases.syntxt` is missing"), "{missing}");
 }
 
+/// Files that arrive a few bytes at a time.
+struct Drops(&'static str, usize);
+
+impl Files for Drops {
+    fn read(&self, _: &str) -> Option<std::borrow::Cow<'_, [u8]>> {
+        panic!("files of weights are not read as a whole")
+    }
+
+    fn open(&self, path: &str) -> Option<crate::ini::Opened<'_>> {
+        let content = std::io::BufReader::with_capacity(self.1, self.0.as_bytes());
+        let found = crate::ini::Opened { bytes: self.0.len(), content: Box::new(content) };
+        self.has(path).then_some(found)
+    }
+
+    fn has(&self, path: &str) -> bool {
+        path == "c.syntxt"
+    }
+
+    fn has_folder(&self, _: &str) -> bool {
+        false
+    }
+}
+
+#[test]
+fn numbers_may_lie_across_two_parts_of_a_file() {
+    let map = Map::dense(2, 1).unwrap();
+    let kernels = Kernels::new(&map, [1, 2], false);
+    let read = |text, part| {
+        let files = Drops(text, part);
+        let found =
+            Weights::folder(&files, "").conv(&layer("c"), kernels, &plain(true), Fate::Kept);
+        found.map(|found| (values(&found), found.bias.unwrap()))
+    };
+    for part in 1..40 {
+        let found = read("-1.25 2e-1\r\n 1000000\n\n 3.5 4 -0.0625", part).unwrap();
+        assert_eq!(found, (vec![-1.25, 0.2, 3.5, 4.0], vec![1e6, -0.0625]), "{part}");
+        let problem = read("1 2 3\n4 5\n\n6x \n", part).unwrap_err();
+        assert!(problem.message.contains("line 4: `6x`"), "{part}: {problem}");
+        let problem = read("1 2 3 4 5 6 \n77 8 9", part).unwrap_err();
+        assert!(problem.message.contains("the file holds 9"), "{part}: {problem}");
+        let problem = read("1 2 3\n4 5          ", part).unwrap_err();
+        assert!(problem.message.contains("the file holds 5"), "{part}: {problem}");
+    }
+}
+
+#[test]
+fn no_number_is_longer_than_a_page() {
+    let map = Map::dense(1, 1).unwrap();
+    let kernels = Kernels::new(&map, [1, 1], false);
+    for (zeros, accepted) in [(4000, true), (5000, false)] {
+        let text = format!("0.{}1", "0".repeat(zeros));
+        let found = conv(vec![("w/c.syntxt", text)], kernels, &plain(false));
+        assert_eq!(found.as_ref().is_ok_and(|found| values(found) == [0.0]), accepted);
+        assert!(accepted || found.unwrap_err().code == "N0210");
+    }
+}
+
 #[test]
 fn names_that_no_file_can_have() {
     let files = Texts(vec![("w/a/b_0_weights.syntxt", "7")]);
-    let found = Weights::folder(&files, "w").fc(&layer("a/b:0"), [1, 1], &plain(false)).unwrap();
-    assert_eq!(found.weights, [7.0]);
+    let found = Weights::folder(&files, "w")
+        .fc(&layer("a/b:0"), [1, 1], &plain(false), Fate::Kept)
+        .unwrap();
+    assert_eq!(values(&found), [7.0]);
 }
 
 #[test]
@@ -244,8 +322,11 @@ fn absurd_geometries_are_refused() {
     let weights = Weights::folder(&files, "");
     let map = Map::dense(1, 1).unwrap();
     let huge = Kernels::new(&map, [usize::MAX, 2], false);
-    assert_eq!(weights.conv(&layer("c"), huge, &plain(false)).unwrap_err().code, "N0213");
-    let fc = weights.fc(&layer("c"), [1 << 20, 1 << 20], &plain(false));
+    assert_eq!(
+        weights.conv(&layer("c"), huge, &plain(false), Fate::Kept).unwrap_err().code,
+        "N0213"
+    );
+    let fc = weights.fc(&layer("c"), [1 << 20, 1 << 20], &plain(false), Fate::Kept);
     assert_eq!(fc.unwrap_err().code, "N0213");
     assert!(weights.batch_norm(&layer("c"), usize::MAX).is_err());
 }
@@ -270,11 +351,11 @@ fn binary_state() {
     let both = [tensor(&[2, 1, 2, 2], counted(8)), tensor(&[1, 1, 2, 1], [0.5, 0.25])].concat();
     let read = |bytes: &[u8], bias| {
         let files = Texts(vec![("w/c/Conv.syn", bytes.to_vec())]);
-        Weights::folder(&files, "w").conv(&layer("c"), kernels, &plain(bias))
+        Weights::folder(&files, "w").conv(&layer("c"), kernels, &plain(bias), Fate::Kept)
     };
     let found = read(&both, true).unwrap();
-    assert_eq!(found.dims, [2, 2, 1, 2]);
-    assert_eq!(found.weights, [1., 2., 0., 0., 5., 6., 7., 8.]);
+    assert_eq!(found.weights.dims(), [2, 2, 1, 2]);
+    assert_eq!(values(&found), [1., 2., 0., 0., 5., 6., 7., 8.]);
     assert_eq!(found.bias, Some(vec![0.5, 0.25]));
     assert_eq!(read(&both, false).unwrap().bias, None);
     assert_eq!(read(&both[..both.len() - 1], true).unwrap_err().code, "N0202");
@@ -286,14 +367,39 @@ fn binary_state() {
     assert_eq!(read(&u64::MAX.to_le_bytes(), false).unwrap_err().code, "N0210");
 }
 
+/// Weights of a state that need no change lie in the file.
+#[test]
+fn binary_state_is_not_copied() {
+    struct Shared(Bytes);
+    impl Files for Shared {
+        fn read(&self, _: &str) -> Option<std::borrow::Cow<'_, [u8]>> {
+            panic!("a state is shared")
+        }
+        fn bytes(&self, _: &str) -> Option<Bytes> {
+            Some(self.0.clone())
+        }
+        fn has(&self, _: &str) -> bool {
+            false
+        }
+        fn has_folder(&self, _: &str) -> bool {
+            false
+        }
+    }
+    let files = Shared(tensor(&[1, 1, 3, 2], counted(6)).into());
+    let found = Weights::folder(&files, "").fc(&layer("f"), [2, 3], &plain(false), Fate::Kept);
+    let found = found.unwrap();
+    assert_eq!(values(&found), counted(6).collect::<Vec<_>>());
+    assert!(files.0.as_ptr_range().contains(&found.weights.bytes().as_ptr()));
+}
+
 #[test]
 fn binary_state_of_other_layers() {
     let fc = [tensor(&[1, 1, 3, 2], counted(6)), tensor(&[2, 1, 1, 1], [7.0, 8.0])].concat();
     let norm: Vec<u8> = (1..=4).flat_map(|n| tensor(&[1, 1, 1, 1], [n as f32])).collect();
     let files = Texts(vec![("f/Fc.syn", fc), ("b/BatchNorm.syn", norm)]);
     let weights = Weights::folder(&files, "");
-    let found = weights.fc(&layer("f"), [2, 3], &plain(true)).unwrap();
-    assert_eq!((found.weights.len(), found.bias), (6, Some(vec![7.0, 8.0])));
+    let found = weights.fc(&layer("f"), [2, 3], &plain(true), Fate::Kept).unwrap();
+    assert_eq!((values(&found).len(), found.bias), (6, Some(vec![7.0, 8.0])));
     let found = weights.batch_norm(&layer("b"), 1).unwrap();
     assert_eq!((found.scale, found.variance), (vec![1.0], vec![4.0]));
 }
@@ -302,18 +408,22 @@ fn binary_state_of_other_layers() {
 fn random_parameters_are_reproducible_and_bounded() {
     let map = map(&["110", "011"]);
     let kernels = Kernels::new(&map, [3, 3], false);
-    let draw =
-        |seed, name| Weights::random(seed).conv(&layer(name), kernels, &plain(true)).unwrap();
+    let files = Texts::<&str>(vec![]);
+    let random = |seed| Weights::random(&files, seed);
+    let draw = |seed, name| {
+        let found = random(seed).conv(&layer(name), kernels, &plain(true), Fate::Kept).unwrap();
+        (values(&found), found.bias)
+    };
     let first = draw(1, "c");
     assert_eq!(first, draw(1, "c"));
     assert_ne!(first, draw(1, "d"));
     assert_ne!(first, draw(2, "c"));
-    assert!(first.weights[18..27].iter().all(|w| *w == 0.0), "unconnected");
+    assert!(first.0[18..27].iter().all(|w| *w == 0.0), "unconnected");
     let limit = (6.0_f32 / 18.0).sqrt();
-    assert!(first.weights.iter().all(|w| w.abs() <= limit));
-    let found = Weights::random(1).fc(&layer("f"), [100, 50], &plain(false)).unwrap();
-    let square: f32 = found.weights.iter().map(|w| w * w).sum::<f32>() / 5000.0;
+    assert!(first.0.iter().all(|w| w.abs() <= limit));
+    let found = random(1).fc(&layer("f"), [100, 50], &plain(false), Fate::Kept).unwrap();
+    let square: f32 = values(&found).iter().map(|w| w * w).sum::<f32>() / 5000.0;
     assert!((square / (2.0 / 50.0) - 1.0).abs() < 0.1, "variance {square}");
-    let norm = Weights::random(1).batch_norm(&layer("b"), 64).unwrap();
+    let norm = random(1).batch_norm(&layer("b"), 64).unwrap();
     assert!(norm.variance.iter().all(|v| (0.8..=1.2).contains(v)));
 }
