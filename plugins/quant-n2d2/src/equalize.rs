@@ -114,7 +114,7 @@ fn even_out(network: &mut Network, pair: &Pair) -> f32 {
     let mut factors = vec![1f32; channels];
     let mut delta = 0f32;
     for (o, factor) in factors.iter_mut().enumerate() {
-        let weights = &mut first.weights[o * per_output..][..per_output];
+        let weights = &mut first.weights.to_mut()[o * per_output..][..per_output];
         let bias = first.bias.as_mut().map(|b| &mut b[o]);
         let (r1, r2) = (weights.iter().fold(0f32, |m, w| m.max(w.abs())), after[o]);
         if !(r1 > 0.0 || bias.as_ref().is_none_or(|b| **b == 0.0)) {
@@ -126,7 +126,7 @@ fn even_out(network: &mut Network, pair: &Pair) -> f32 {
         *factor = if r2 > 0.0 { even / r2 } else { 0.0 };
         weights.iter_mut().chain(bias).for_each(|x| *x *= s1);
     }
-    for (i, w) in second.weights.iter_mut().enumerate() {
+    for (i, w) in second.weights.to_mut().iter_mut().enumerate() {
         *w *= factors.get(input_of.at(i) / pair.block).unwrap_or(&1.0);
     }
     delta

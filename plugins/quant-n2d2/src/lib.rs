@@ -11,6 +11,7 @@ mod accuracy;
 mod canonical;
 mod deconv;
 mod equalize;
+mod floats;
 pub mod graph;
 mod learned;
 mod least_error;
@@ -39,6 +40,7 @@ use signs::Signs;
 use statistics::{Range, Seen, Statistics};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use floats::Floats;
 pub use statistics::{Data, Feeds, Pass, Samples};
 
 onnxd_plugin_sdk::export_plugin! {

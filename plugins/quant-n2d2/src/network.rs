@@ -1,5 +1,6 @@
 //! Recognises the cells of a float graph.
 
+use crate::Floats;
 use crate::canonical::{canonicalize, exchange, reals, transposed};
 use crate::moves;
 use crate::plan::{Activation, Cell, Kind, Network, Parameters, Source};
@@ -166,9 +167,13 @@ impl Reader<'_> {
         }
         let (dims, weights) = if node.is("MatMul") {
             let turned = stored.to_reals().filter(|w| w.dims.len() == 2).map(|w| transposed(&w))?;
-            (turned.dims, floats(&turned.values))
+            (turned.dims, Floats::from(floats(&turned.values)))
         } else {
-            (stored.dims().to_vec(), statistics::floats(stored)?.into_owned())
+            let weights = match Floats::of(stored) {
+                Some(shared) => shared,
+                None => statistics::floats(stored)?.into_owned().into(),
+            };
+            (stored.dims().to_vec(), weights)
         };
         if graph.constant(x).is_some() || weights.is_empty() {
             return None;
@@ -293,8 +298,8 @@ impl Network {
             {
                 *last = exchange(graph, *last, Relu::new(x));
             }
-            let Some(parameters) = &cell.parameters else { continue };
-            put(graph, cell.node, 1, parameters.dims.clone(), &parameters.weights);
+            let Some(parameters) = &mut cell.parameters else { continue };
+            put_weights(graph, cell.node, parameters);
             if let Some(bias) = &parameters.bias {
                 put(graph, cell.node, 2, vec![bias.len()], bias);
             }
@@ -324,6 +329,16 @@ impl Network {
 }
 
 /// Gives a node a constant of its own for an input, of the type of the old one.
+fn put_weights(graph: &mut Graph, node: NodeId, parameters: &mut Parameters) {
+    let Parameters { dims, weights, .. } = parameters;
+    let old = graph[node].input(1).filter(|_| !graph[node].is("MatMul"));
+    let held = old.and_then(|v| graph.constant(v)).is_some_and(|t| t.dtype() == DataType::Float);
+    match old.filter(|_| held) {
+        Some(old) => exchange_constant(graph, (node, 1), old, weights.tensor(dims)),
+        None => put(graph, node, 1, dims.clone(), weights),
+    }
+}
+
 fn put(graph: &mut Graph, node: NodeId, slot: usize, dims: Vec<usize>, values: &[f32]) {
     let Some(old) = graph[node].input(slot) else { return };
     let Some(dtype) = graph.constant(old).map(Tensor::dtype) else { return };
@@ -334,9 +349,13 @@ fn put(graph: &mut Graph, node: NodeId, slot: usize, dims: Vec<usize>, values: &
         let data = Reals { dims, values: values.iter().map(|x| f64::from(*x)).collect() };
         if turned { transposed(&data) } else { data }.to_tensor(dtype)
     };
-    let name = graph[old].name.clone();
     if let Some(data) = data {
-        let new = graph.add_initializer(&name, data);
-        graph.set_input(node, slot, Some(new));
+        exchange_constant(graph, (node, slot), old, data);
     }
+}
+
+fn exchange_constant(graph: &mut Graph, (node, slot): (NodeId, usize), old: ValueId, data: Tensor) {
+    let name = graph[old].name.clone();
+    let new = graph.add_initializer(&name, data);
+    graph.set_input(node, slot, Some(new));
 }

@@ -5,6 +5,7 @@
 //! `q = clip(rescale(acc))`. There is no zero point: a real value is `q · scale`, with the scale of
 //! [`Output`].
 
+use crate::floats::Floats;
 use onnxd_plugin_sdk::ir::{Model, NodeId, ValueId};
 
 /// The float network as cells, in an order in which a cell follows those that it reads.
@@ -22,7 +23,7 @@ impl Network {
     /// Gives back the memory of the weights, which the model holds as well.
     pub(crate) fn forget_weights(&mut self) {
         let parameters = self.cells.iter_mut().filter_map(|cell| cell.parameters.as_mut());
-        parameters.for_each(|p| p.weights = Vec::new());
+        parameters.for_each(|p| p.weights = Floats::from(Vec::new()));
     }
 }
 
@@ -111,7 +112,7 @@ pub struct Parameters {
     /// whatever the layout in the model.
     pub dims: Vec<usize>,
     /// The weights in the order of `dims`.
-    pub weights: Vec<f32>,
+    pub weights: Floats,
     /// One bias per output.
     pub bias: Option<Vec<f32>>,
 }

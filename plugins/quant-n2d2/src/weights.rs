@@ -18,7 +18,7 @@ pub(crate) fn clip(network: &mut Network, options: &Options) {
         let mut histogram = Histogram::between(-reach, reach, bins);
         histogram.see(parameters.weights.iter().map(|w| f64::from(*w)));
         let t = histogram.threshold(options.weights, options.bits, options.quantile).abs() as f32;
-        parameters.weights.iter_mut().for_each(|w| *w = w.clamp(-t, t));
+        parameters.weights.to_mut().iter_mut().for_each(|w| *w = w.clamp(-t, t));
     }
 }
 

@@ -82,7 +82,7 @@ fn network() -> Network {
     let relu = Activation::Rectifier { clipping: None };
     let weights = |dims: &[usize]| {
         let dims = dims.to_vec();
-        Some(Parameters { dims, weights: vec![], bias: None })
+        Some(Parameters { dims, weights: vec![].into(), bias: None })
     };
     let cell = |kind, names: &[&str], inputs: &[Source], activation, channels, parameters| {
         let graph = &model.graph;
