@@ -114,7 +114,12 @@ pub fn write(path: &Path, arrays: &Arrays) -> Result<(), Diagnostic> {
     let options = zip::write::SimpleFileOptions::default()
         .compression_method(zip::CompressionMethod::Stored)
         .large_file(true);
+    let mut written: HashMap<&str, &Tensor> = HashMap::new();
     for (name, tensor) in arrays {
+        // What a graph lists twice among its outputs is there once.
+        if written.insert(name, tensor).is_some_and(|before| before == tensor) {
+            continue;
+        }
         let started = archive.start_file(format!("{name}.npy"), options);
         started.map_err(|e| disk(io::Error::other(e)))?;
         let (descr, bytes) = encoded(tensor).ok_or_else(|| {
@@ -133,6 +138,17 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use onnxd_ir::DataType;
+
+    #[test]
+    fn equal_arrays_of_one_name_are_written_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.npz");
+        let named = |name: &str, x: f32| (name.to_owned(), Tensor::vector(vec![x, f32::NAN]));
+        write(&path, &vec![named("y", 1.0), named("z", 1.0), named("y", 1.0)]).unwrap();
+        assert_eq!(read(&path).unwrap().len(), 2);
+        let found = write(&path, &vec![named("y", 1.0), named("y", 2.0)]).unwrap_err();
+        assert!(found.message.contains("uplicate"), "{found}");
+    }
 
     #[test]
     fn what_is_written_is_read_again() {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Observer;
+use onnxd_ir::text::parse_model;
 use onnxd_ir::{Attr, DataType, Node, Opsets, ValueType};
 
 fn feeds(list: &[(&str, Tensor)]) -> BTreeMap<String, Tensor> {
@@ -96,6 +97,26 @@ fn functions_are_applied_with_their_attributes() {
         let found = Executor::new(&model).unwrap().run(&inputs, RunOptions::default()).unwrap();
         assert_eq!(found[0].1, Tensor::from_vec(vec![1, 2], vec![expected, 1.0]));
     }
+}
+
+#[test]
+fn inputs_of_functions_may_be_left_out() {
+    let text = r#"<ir_version: 8, opset_import: ["" : 17, "l" : 1]>
+        g (float[2] x) => (float[2] y, float[2] z) { y = l.Outer(x) z = l.Outer(x, , y) }
+        <domain: "l", opset_import: ["" : 17]> Clamp (a, low, high) => (b) {
+            c = Constant<value = bool {1}>()
+            b = If(c) <then_branch = t () => (p) { p = Clip(a, low, high) }, else_branch = e () => (q) { q = Neg(a) }> }
+        <domain: "l", opset_import: ["" : 17, "l" : 1]> Outer (a, low, high) => (c) {
+            b = l.Clamp(a, low, low) m = ReduceSum(b, high) c = Add(b, b) }"#;
+    let mut model = parse_model(text).unwrap();
+    let inputs = feeds(&[("x", Tensor::vector(vec![-2f32, 1.0]))]);
+    let wrong = Executor::new(&model).unwrap().run(&inputs, RunOptions::default()).unwrap_err();
+    assert!(wrong.0[0].message.contains("ReduceSum"), "what is given is read: {wrong}");
+    let id = model.graph.node_ids()[1];
+    model.graph.set_input(id, 2, None);
+    let found = Executor::new(&model).unwrap().run(&inputs, RunOptions::default()).unwrap();
+    assert_eq!(found[0].1, Tensor::vector(vec![-4f32, 2.0]));
+    assert_eq!(found[1].1, found[0].1);
 }
 
 #[test]

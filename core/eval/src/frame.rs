@@ -123,6 +123,8 @@ struct Frame<'a> {
     /// Where it runs.
     place: usize,
     values: Vec<Option<Item>>,
+    /// Inputs that whoever applies the function leaves out, and what stands for them in its sub-graphs.
+    left_out: Vec<ValueId>,
 }
 
 impl Frame<'_> {
@@ -176,7 +178,8 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         }
         let executor = self.executor;
         let plan = executor.plan(graph)?;
-        let mut frame = Frame { graph, opsets, scope, place, values: vec![None; plan.values] };
+        let (values, left_out) = (vec![None; plan.values], left_out(graph, plan, &inputs, outer));
+        let mut frame = Frame { graph, opsets, scope, place, values, left_out };
         for (id, sparse) in &graph.sparse {
             let dense = densified(sparse, self.room());
             let dense =
@@ -305,6 +308,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         let node = work.node;
         let read = |v: &Option<ValueId>| match v {
             None => Ok(None),
+            Some(v) if frame.left_out.contains(v) => Ok(None),
             Some(v) => frame.value(*v).map(Some).ok_or_else(|| undefined(frame.graph, *v)),
         };
         let inputs: Vec<Option<Item>> = node
@@ -410,6 +414,20 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         }
         Ok(found)
     }
+}
+
+/// Inputs that are given nothing and have no initializer, and captures of such.
+fn left_out(
+    graph: &Graph,
+    plan: &Plan,
+    inputs: &[Option<Item>],
+    outer: Option<&Frame>,
+) -> Vec<ValueId> {
+    let given = graph.inputs().iter().zip(inputs);
+    let left = given.filter(|(v, x)| x.is_none() && graph[**v].initializer().is_none());
+    let around = |v: &ValueId| outer.is_some_and(|outer| outer.left_out.contains(v));
+    let captured = plan.captures.iter().filter(|(_, from)| around(from)).map(|(own, _)| *own);
+    left.map(|(v, _)| *v).chain(captured).collect()
 }
 
 /// The attribute of `node` that holds `graph`.

@@ -167,7 +167,8 @@ pub(crate) fn dequantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     let (scales, zeros) = parameters(scale, zero)?;
     call.room(DataType::Int64, x.dims())?;
     // A scale that holds nothing but powers of two is no type for results.
-    let default = if format(scale.dtype()).is_some() { DataType::Float } else { scale.dtype() };
+    let powers = scale.dtype() == DataType::Float8E8M0;
+    let default = if powers { DataType::Float } else { scale.dtype() };
     let dtype = named(call, "output_dtype")?.unwrap_or(default);
     let parameters = Parameters { layout: &layout, scales: &scales, zeros: &zeros };
     if let Some(y) = parameters.dequantize(x) {

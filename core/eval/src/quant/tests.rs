@@ -26,6 +26,14 @@ fn four_bits() {
 }
 
 #[test]
+fn scales_that_are_powers_of_two() {
+    let scale = Tensor::new(DataType::Float8E8M0, vec![2], Bytes::from_static(&[0x80, 0x7e]));
+    let x = Tensor::from_vec(vec![1, 2], vec![3i8, 5]);
+    let y = run("DequantizeLinear", 25, &[], &[&x, &scale.unwrap()]);
+    assert_eq!((y.dtype(), reals(&y)), (DataType::Float, vec![6.0, 2.5]));
+}
+
+#[test]
 fn per_axis_and_blocked() {
     let x = Tensor::from_vec(vec![2, 2], vec![10i8, 20, 30, 40]);
     let scale = Tensor::vector(vec![1f32, 0.5]);

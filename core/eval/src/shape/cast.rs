@@ -1,6 +1,7 @@
 //! Conversion between element types.
 
 use super::minifloat::format;
+use super::minifloat::powers::{self, Rounding};
 use crate::call::{Call, one, widened};
 use crate::cells::{Cell, Packed, celled};
 use crate::fault::{Fault, Outcome};
@@ -19,22 +20,35 @@ pub(super) fn cast_op(call: &Call) -> Outcome<Vec<Tensor>> {
     let to = dtype_attr(call, "to")?.ok_or_else(|| Fault::invalid("attribute `to` is missing"))?;
     let x = call.x(0)?;
     call.room(to, x.dims())?;
-    one(converted(x, to, call.flag("saturate", true)?)?)
+    one(converted(x, to, call.flag("saturate", true)?, rounding(call)?)?)
 }
 
 pub(super) fn cast_like(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, to) = (call.x(0)?, call.x(1)?.dtype());
     call.room(to, x.dims())?;
-    one(converted(x, to, call.flag("saturate", true)?)?)
+    one(converted(x, to, call.flag("saturate", true)?, rounding(call)?)?)
+}
+
+/// How numbers become powers of two.
+fn rounding(call: &Call) -> Outcome<Rounding> {
+    match call.string("round_mode", "up")? {
+        "up" => Ok(Rounding::Up),
+        "down" => Ok(Rounding::Down),
+        "nearest" => Ok(Rounding::Nearest),
+        other => {
+            let other = onnxd_diagnostics::shown(other);
+            Err(Fault::invalid(format!("`round_mode` = \"{other}\"")))
+        }
+    }
 }
 
 /// `x` as elements of type `to`: floats to integers truncate and saturate, integers to integers
 /// keep the low bits.
 pub(crate) fn cast(x: &Tensor, to: DataType) -> Outcome<Tensor> {
-    converted(x, to, true)
+    converted(x, to, true, Rounding::Up)
 }
 
-fn converted(x: &Tensor, to: DataType, saturate: bool) -> Outcome<Tensor> {
+fn converted(x: &Tensor, to: DataType, saturate: bool, rounding: Rounding) -> Outcome<Tensor> {
     use DataType as D;
     if x.dtype() == to {
         return Ok(x.clone());
@@ -50,6 +64,10 @@ fn converted(x: &Tensor, to: DataType, saturate: bool) -> Outcome<Tensor> {
             crate::elementwise::test(x, |v: T| v != T::default())
         }),
         D::Int4 | D::Uint4 | D::Int2 | D::Uint2 => packed(x, to),
+        D::Float8E8M0 => numeric!(x.dtype(), T => {
+            let power = |v: &T| powers::encode(*v as f64, saturate, rounding);
+            stored(to, x.dims(), slice::<T>(x)?.iter().map(power).collect())
+        }),
         _ if format(to).is_some() => numeric!(x.dtype(), T => {
             let format = format(to).ok_or_else(|| Fault::dtype(to))?;
             let bits = slice::<T>(x)?.iter().map(|v| format.encode(*v as f64, saturate)).collect();
@@ -94,6 +112,11 @@ fn plain(x: &Tensor) -> Outcome<Tensor> {
         }
         D::Int4 | D::Uint4 | D::Int2 | D::Uint2 => {
             Ok(Tensor::from_vec(x.dims(), crate::call::integers(x)?))
+        }
+        D::Float8E8M0 => {
+            let bits = <u8 as Cell>::load(x);
+            let values = bits.iter().map(|b| powers::decode(*b) as f32).collect();
+            Ok(Tensor::from_vec(x.dims(), values))
         }
         dtype => match format(dtype) {
             Some(format) => {

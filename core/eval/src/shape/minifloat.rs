@@ -2,7 +2,7 @@
 
 use onnxd_ir::DataType;
 
-/// A format of few bits. All have a sign but `Float8E8M0`.
+/// A format of few bits with a sign.
 #[derive(Clone, Copy)]
 pub(crate) struct Format {
     exponent_bits: u32,
@@ -124,9 +124,71 @@ impl Format {
     }
 }
 
+/// `Float8E8M0`: powers of two from 2^-127 on, no sign and no zero.
+pub(super) mod powers {
+    const BIAS: i32 = 127;
+    const NAN: u8 = 0xff;
+    const MAX: u8 = 0xfe;
+
+    /// Where a number between two powers goes.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum Rounding {
+        Up,
+        Down,
+        /// Ties go up.
+        Nearest,
+    }
+
+    pub(crate) fn decode(bits: u8) -> f64 {
+        if bits == NAN { f64::NAN } else { 2f64.powi(i32::from(bits) - BIAS) }
+    }
+
+    /// The power of the magnitude. Beyond the smallest and the largest: those if `saturate`, else NaN.
+    pub(crate) fn encode(x: f64, saturate: bool, rounding: Rounding) -> u8 {
+        let a = x.abs();
+        let beyond = |nearest: u8| if saturate { nearest } else { NAN };
+        if a.is_nan() {
+            return NAN;
+        }
+        if a < decode(0) || a > decode(MAX) {
+            return beyond(if a < 1.0 { 0 } else { MAX });
+        }
+        // Doubles of this range are normal: the exponent is in their bits.
+        let exponent = (a.to_bits() >> 52) as i32 - 1023;
+        let fraction = a / 2f64.powi(exponent);
+        let up = match rounding {
+            Rounding::Up => fraction > 1.0,
+            Rounding::Down => false,
+            Rounding::Nearest => fraction >= 1.5,
+        };
+        (exponent + BIAS + i32::from(up)) as u8
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::powers::Rounding::{Down, Nearest, Up};
     use super::*;
+
+    #[test]
+    fn powers_of_two() {
+        for bits in 0..=0xfe {
+            let x = powers::decode(bits);
+            for rounding in [Up, Down, Nearest] {
+                assert_eq!(powers::encode(x, false, rounding), bits, "{bits} {rounding:?}");
+            }
+        }
+        assert!(powers::decode(0xff).is_nan());
+        assert_eq!([0x7f, 0x80, 0x7e, 0].map(powers::decode), [1.0, 2.0, 0.5, 2f64.powi(-127)]);
+        let of = |x: f64| [Up, Down, Nearest].map(|rounding| powers::encode(x, true, rounding));
+        assert_eq!(of(1.25), [0x80, 0x7f, 0x7f]);
+        assert_eq!(of(3.0), [0x81, 0x80, 0x81]);
+        for (x, nearest) in [(0.0, 0), (1e-45, 0), (f64::MAX, 0xfe), (f64::INFINITY, 0xfe)] {
+            assert_eq!(powers::encode(x, true, Up), nearest, "{x}");
+            assert_eq!(powers::encode(x, false, Nearest), 0xff, "{x}");
+        }
+        assert_eq!(powers::encode(f64::NAN, true, Up), 0xff);
+    }
 
     #[test]
     fn every_number_survives() {
