@@ -46,7 +46,7 @@ mod tests {
             profile(name).unwrap();
         }
         let order = profile("default").unwrap();
-        let expected = "remove-dropout fold-constants remove-identity merge-duplicates \
+        let expected = "inline-functions remove-dropout fold-constants remove-identity merge-duplicates \
                         remove-dead-code fuse-batch-norm fuse-pad";
         assert_eq!(order.join(" "), expected);
         assert_eq!(profile("none").unwrap(), Vec::<String>::new());

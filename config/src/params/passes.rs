@@ -14,12 +14,25 @@ pub(super) const PROFILE: &str = "passes.profile";
 pub(super) const ENABLE: &str = "passes.enable";
 pub(super) const DISABLE: &str = "passes.disable";
 
+/// The pass of the profile that runs only where a model is quantized: a float model keeps its
+/// functions.
+const QUANTIZED_ONLY: &str = "inline-functions";
+const FORMAT: &str = "quantization.format";
+
+/// The passes of the profile that run with this form of the result.
+fn of_profile(name: &str, format: &Value) -> Result<Vec<String>, Diagnostics> {
+    let float = format.as_str().is_none_or(|format| format == "none");
+    let mut passes = profile(name)?;
+    passes.retain(|pass| !float || pass != QUANTIZED_ONLY);
+    Ok(passes)
+}
+
 /// The passes of the profile, then the enabled ones; each once, and none that is disabled.
 pub(super) fn order(entries: &[Entry]) -> Result<Entry, Diagnostics> {
     let of = |key: &str| entries.iter().find(|e| e.key == key).map_or(&Value::Null, |e| &e.value);
     let name = of(PROFILE).as_str().unwrap_or_default();
     let mut left_out: HashSet<String> = listed(of(DISABLE)).into_iter().collect();
-    let wanted = profile(name)?.into_iter().chain(listed(of(ENABLE)));
+    let wanted = of_profile(name, of(FORMAT))?.into_iter().chain(listed(of(ENABLE)));
     let order: Vec<Value> =
         wanted.filter(|pass| left_out.insert(pass.clone())).map(Value::from).collect();
     let origin = format!("profile {name}, {ENABLE}, {DISABLE}");
@@ -30,7 +43,9 @@ pub(super) fn order(entries: &[Entry]) -> Result<Entry, Diagnostics> {
 pub(super) fn idle(params: &Value) -> Vec<(&'static str, String)> {
     let passes = &params["passes"];
     let name = passes["profile"].as_str().unwrap_or_default();
-    let Ok(profile) = profile(name) else { return Vec::new() };
+    let Ok(profile) = of_profile(name, &params["quantization"]["format"]) else {
+        return Vec::new();
+    };
     let (enabled, disabled) = (listed(&passes["enable"]), listed(&passes["disable"]));
     let mut idle = Vec::new();
     for pass in &enabled {

@@ -104,7 +104,7 @@ fn n2d2_spelling_of_the_command_line() {
     for (key, value, origin) in expected {
         assert_eq!((params.get(key), params.origin(key)), (Some(&value), origin), "{key}");
     }
-    assert_eq!(params.json()["passes"]["order"].as_array().unwrap().len(), 7);
+    assert_eq!(params.json()["passes"]["order"].as_array().unwrap().len(), 8);
 }
 
 #[test]
@@ -317,6 +317,13 @@ fn passes_follow_profile_enable_and_disable() {
     assert_eq!(order, expected);
     let none = toml("[passes]\nprofile = \"none\"\nenable = [\"fuse-pad\"]\n").unwrap();
     assert_eq!(none.get_list("passes.order"), ["fuse-pad"]);
+    let quantized = toml("quantization.format = \"QDQ\"\n").unwrap();
+    let quantized = quantized.get_list("passes.order");
+    assert_eq!(
+        quantized[..2],
+        ["inline-functions", "remove-dropout"],
+        "functions stay in float only"
+    );
     let direct = messages(toml("passes.order = []"));
     assert!(direct[0].starts_with("N0104 "), "{direct:?}");
 }

@@ -128,7 +128,9 @@ impl Graph {
 
     /// In a sub-graph: changes what its captured values stand for.
     pub(crate) fn recapture(&mut self, outer: impl Fn(ValueId) -> ValueId) {
-        for (old, inner) in std::mem::take(&mut self.captured) {
+        let all = std::mem::take(&mut self.captured).into_iter();
+        // What was released leaves an empty list behind.
+        for (old, inner) in all.filter(|(_, inner)| !inner.is_empty()) {
             let new = outer(old);
             for id in &inner {
                 self[*id].origin = Origin::Captured(new);

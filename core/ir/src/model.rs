@@ -1,6 +1,7 @@
 //! A model: graph, functions, operator set versions, provenance.
 
-use crate::{Attr, Graph};
+use crate::text::NESTING_MAX;
+use crate::{Attr, Graph, Node};
 use std::collections::BTreeMap;
 
 /// Version of each operator domain a model or function uses; the standard's own domain is `""`.
@@ -84,4 +85,34 @@ pub struct Function {
     pub doc: String,
     /// `metadata_props`.
     pub metadata: Vec<(String, String)>,
+}
+
+impl Function {
+    /// The body as `node` applies it: references to attributes of the function are what the node
+    /// gives, else their defaults. Those to attributes that nothing gives are left out, and those to
+    /// sub-graphs, because a graph would see the values around the node.
+    pub fn body_for(&self, node: &Node) -> Graph {
+        let given = |name: &str| {
+            let default = || self.defaults.iter().find(|(n, _)| n == name).map(|(_, a)| a);
+            node.attr(name).or_else(default).filter(|a| a.graphs().is_empty()).cloned()
+        };
+        let mut body = self.graph.clone();
+        replace_references(&mut body, &given, 0);
+        body
+    }
+}
+
+fn replace_references(graph: &mut Graph, given: &dyn Fn(&str) -> Option<Attr>, depth: usize) {
+    for id in graph.node_ids() {
+        let attrs = &mut graph.node_mut(id).attrs;
+        attrs.retain_mut(|(_, attr)| {
+            let Attr::Ref { name, .. } = attr else { return true };
+            let found = given(name);
+            found.map(|found| *attr = found).is_some()
+        });
+        if depth < NESTING_MAX {
+            let inner = attrs.iter_mut().flat_map(|(_, a)| a.graphs_mut());
+            inner.for_each(|inner| replace_references(inner, given, depth + 1));
+        }
+    }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::needless_pass_by_value)]
 
 mod fold_constants;
+mod inline_functions;
 mod merge_duplicates;
 mod remove_dead_code;
 mod remove_dropout;
@@ -15,6 +16,11 @@ onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.passes-cleanup",
     summary: "Removes what does not change the result",
     components: [
+        pass(
+            "inline-functions",
+            "Puts the bodies of local functions where they are applied" =>
+            || Box::new(inline_functions::InlineFunctions),
+        ),
         pass(
             "remove-dropout",
             "Removes Dropout, which is the identity at inference" =>

@@ -30,7 +30,7 @@ fn remove_nodes(graph: &mut Graph, cx: &mut PassContext) {
     }
 }
 
-fn remove_functions(model: &mut Model, cx: &mut PassContext) {
+pub(crate) fn remove_functions(model: &mut Model, cx: &mut PassContext) {
     loop {
         let mut applied: HashSet<(String, String)> = HashSet::new();
         model.for_each_graph(|graph| {

@@ -4,7 +4,7 @@ use super::merge::{either, restore, types as merged};
 use super::site::{Data, Known, data_of};
 use super::{Inference, Types, control};
 use crate::text::NESTING_MAX;
-use crate::{Attr, Dim, Function, Graph, Node, NodeId, ValueId, ValueType};
+use crate::{Dim, Function, Graph, Node, NodeId, ValueId, ValueType};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -202,8 +202,7 @@ impl Inference<'_> {
             return (vec![], vec![]);
         }
         self.nodes_left -= size;
-        let mut body = function.graph.clone();
-        bind(&mut body, function, node);
+        let mut body = function.body_for(node);
         let mut body_known = Known::new();
         for (i, own) in function.graph.inputs().iter().enumerate() {
             let Some(given) = node.input(i) else { continue };
@@ -231,30 +230,5 @@ impl Inference<'_> {
             None => types.collect(),
         };
         self.bodies[f] = Some(common);
-    }
-}
-
-/// Replaces references to attributes of the function by what `node` gives.
-fn bind(body: &mut Graph, function: &Function, node: &Node) {
-    let given = |name: &str| {
-        let default = || function.defaults.iter().find(|(n, _)| n == name).map(|(_, a)| a);
-        // A graph would see the values around the node.
-        node.attr(name).or_else(default).filter(|a| a.graphs().is_empty()).cloned()
-    };
-    replace(body, &given, 0);
-}
-
-fn replace(graph: &mut Graph, given: &dyn Fn(&str) -> Option<Attr>, depth: usize) {
-    for id in graph.node_ids() {
-        let attrs = &mut graph.node_mut(id).attrs;
-        attrs.retain_mut(|(_, attr)| {
-            let Attr::Ref { name, .. } = attr else { return true };
-            let found = given(name);
-            found.map(|found| *attr = found).is_some()
-        });
-        if depth < NESTING_MAX {
-            let inner = attrs.iter_mut().flat_map(|(_, a)| a.graphs_mut());
-            inner.for_each(|inner| replace(inner, given, depth + 1));
-        }
     }
 }
