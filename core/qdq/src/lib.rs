@@ -24,6 +24,7 @@ mod report;
 mod request;
 mod rounding;
 mod scaling;
+mod single;
 #[cfg(test)]
 mod tests;
 mod unfold;
@@ -43,6 +44,7 @@ pub use report::{
     Attempt, Done, Form, LeftInFloat, QuantizedLayer, QuantizedTensor, Seen, name_of,
 };
 pub use request::{Overrides, Request, Settings};
+pub use single::to_float32;
 pub use unfold::{is_quantized, unfold};
 pub use unmatched::Unmatched;
 pub use weight_only::{Data, Ways, quantize_weights};

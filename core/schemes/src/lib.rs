@@ -21,4 +21,4 @@ pub use params::{key, method, request};
 pub use quality::{Held, cover, measure};
 pub use report::{quantized_already, report, written};
 pub use search::{Data, quantize};
-pub use weights::fix_weights;
+pub use weights::{fix_weights, in_float32};

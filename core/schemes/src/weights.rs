@@ -1,4 +1,4 @@
-//! Weights that a model lists among its inputs, too, as files of old IR versions do.
+//! What is done to a model before it is quantized: weights are constants, and computed with in `float32`.
 
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
@@ -18,4 +18,21 @@ pub fn fix_weights(model: &mut Model, cx: &mut QuantizeContext) {
         );
         cx.note(Diagnostic::new(Code::QuantizationLoss, text));
     }
+}
+
+/// Lets a model of `double` or `bfloat16` compute in `float32`, of which integers can be made.
+pub fn in_float32(model: &mut Model, cx: &mut QuantizeContext) {
+    let text = match onnxd_qdq::to_float32(model) {
+        Ok(types) if types.is_empty() => return,
+        Ok(types) => {
+            let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+            format!(
+                "integers are made of float32 alone: what the model computes in {} is computed in \
+                 float32, between `Cast` nodes at inputs and outputs, which keep their types",
+                types.join(" and ")
+            )
+        }
+        Err(why) => format!("the model cannot be made one of float32: {why}"),
+    };
+    cx.note(Diagnostic::new(Code::QuantizationLoss, text));
 }

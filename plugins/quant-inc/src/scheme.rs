@@ -34,6 +34,7 @@ impl Quantizer for Scheme {
             source::carry(model, recipe, self.0, cx);
             return schemes::measure(&float, model, None, cx);
         }
+        schemes::in_float32(model, cx);
         let mode = schemes::key(cx, "mode").as_str();
         let (mut done, held) = match mode.unwrap_or("static") {
             "static" => {

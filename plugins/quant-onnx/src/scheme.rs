@@ -23,6 +23,7 @@ impl Quantizer for Scheme {
         let request = schemes::request(cx)?;
         schemes::unmatched(model, &request, cx);
         let mode = schemes::key(cx, "mode").as_str().unwrap_or("static").to_owned();
+        schemes::in_float32(model, cx);
         let opset = match mode.as_str() {
             // Weights alone say themselves what they need.
             "weight_only" => 0,

@@ -14,6 +14,7 @@ mod reals;
 mod rounding;
 mod scaling;
 mod settling;
+mod single;
 mod smoothing;
 mod weight_only;
 
