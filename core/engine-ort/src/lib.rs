@@ -1,6 +1,7 @@
 //! ONNX Runtime as an engine. Its library is looked for when it is asked for, never at build time;
 //! nothing is downloaded, and without the library everything else works.
 
+mod given;
 mod library;
 mod message;
 mod prepared;

@@ -2,7 +2,7 @@
 //! as its values take, so that only some of them are held at a time.
 
 use crate::message::Message;
-use crate::{OnnxRuntime, refused, value};
+use crate::{OnnxRuntime, given, refused, value};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Observer, Prepared, RunOptions, engine::check_inputs, quoted};
 use onnxd_ir::{Dim, Graph, Model, Tensor, ValueId, ValueType};
@@ -96,11 +96,9 @@ impl Prepared for Ready<'_> {
     ) -> Result<Vec<(String, Tensor)>, Diagnostics> {
         let graph = &self.model.graph;
         check_inputs(graph, inputs)?;
-        refuse_parts(graph, inputs)?;
-        let feeds: Vec<(String, SessionInputValue)> = inputs
-            .iter()
-            .map(|(name, tensor)| Ok((name.clone(), value::fed(tensor)?.into())))
-            .collect::<Result<_, Diagnostic>>()?;
+        let feeds = given::inputs(graph, inputs)?.into_iter();
+        let feeds: Vec<(String, SessionInputValue)> =
+            feeds.map(|(name, value)| (name, value.into())).collect();
         let own: Vec<ValueId> = graph.outputs().to_vec();
         let stop = options.stop;
         let Some(observer) = options.observer else {
@@ -140,18 +138,6 @@ impl Prepared for Ready<'_> {
             }
         }
         Ok(outputs)
-    }
-}
-
-/// Sequences and maps are given to the built-in executor only.
-fn refuse_parts(graph: &Graph, inputs: &BTreeMap<String, Tensor>) -> Result<(), Diagnostic> {
-    let whole = |name: &String| graph.inputs().iter().any(|v| graph[*v].name == *name);
-    match inputs.keys().find(|name| !whole(name)) {
-        None => Ok(()),
-        Some(part) => {
-            let text = format!("`{part}` is part of an input that is no tensor");
-            Err(Diagnostic::new(Code::EngineRefused, text).help("Use `--engine builtin`."))
-        }
     }
 }
 

@@ -193,6 +193,49 @@ fn what_is_wrong_is_said() {
 }
 
 #[test]
+fn sequences_and_maps_are_given_by_their_parts() {
+    let text = r#"<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 3]>
+        main (seq(float[n, 2]) xs, map(int64, float) m, map(string, double) w)
+            => (float[k, 2] y, seq(float[n, 2]) zs, float[1, l] v, double[1, 2] u) {
+            y = ConcatFromSequence <axis = 0> (xs)
+            p = Constant <value_int = 0> ()
+            zs = SequenceErase (xs, p)
+            v = ai.onnx.ml.CastMap <cast_to = "TO_FLOAT", map_form = "SPARSE", max_map = 6> (m)
+            u = ai.onnx.ml.DictVectorizer <string_vocabulary = ["b", "a"]> (w)
+        }"#;
+    let model = parse_model(text).unwrap();
+    let words = Tensor::strings(vec![2], ["a", "b"].map(bytes::Bytes::from).to_vec()).unwrap();
+    let inputs = feeds(&[
+        ("xs.0", Tensor::from_vec(vec![1, 2], vec![1f32, 2.0])),
+        ("xs.1", Tensor::from_vec(vec![2, 2], vec![3f32, 4.0, 5.0, 6.0])),
+        ("m.keys", Tensor::vector(vec![4i64, 1])),
+        ("m.values", Tensor::vector(vec![0.5f32, -2.0])),
+        ("w.keys", words),
+        ("w.values", Tensor::vector(vec![0.25f64, 8.0])),
+    ]);
+    let Some(engine) = engine(Options::default()) else { return };
+    let (outputs, seen) = everything(&Builtin, &model, &inputs);
+    let (found, same) = everything(&engine, &model, &inputs);
+    assert_eq!(outputs, found);
+    assert_eq!(outputs["y"].dims(), [3, 2]);
+    assert_eq!(outputs["v"].to_reals().unwrap().values, [0.0, -2.0, 0.0, 0.0, 0.5, 0.0]);
+    assert_eq!(outputs["u"].to_reals().unwrap().values, [8.0, 0.25]);
+    assert!(same.iter().all(|(name, tensor)| seen[name] == *tensor), "{same:?} {seen:?}");
+}
+
+#[test]
+fn a_sequence_without_elements_is_refused() {
+    let text = r#"<ir_version: 8, opset_import: ["" : 17]>
+        main (seq(float[n]) xs) => (int64 n) { n = SequenceLength (xs) }"#;
+    let model = parse_model(text).unwrap();
+    let Some(engine) = engine(Options::default()) else { return };
+    let mut prepared = engine.prepare(&model).unwrap();
+    let found = prepared.run(&Feeds::new(), RunOptions::default()).unwrap_err();
+    assert_eq!(found.0[0].code, "N0509");
+    assert!(found.0[0].message.contains("`xs` is a sequence without elements"), "{found}");
+}
+
+#[test]
 fn an_endless_loop_is_stopped() {
     let text = r#"<ir_version: 8, opset_import: ["" : 17]>
         main (float[2] x) => (float[2] y) {
