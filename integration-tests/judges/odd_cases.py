@@ -6,6 +6,7 @@ import typing
 import ml_dtypes
 import numpy as np
 import onnx
+import onnx.inliner
 import onnxruntime
 from onnx import AttributeProto, TensorProto, helper, numpy_helper, parser
 
@@ -25,6 +26,8 @@ class Case:
     settings: tuple = ()
     # Exit status of a conversion beside 0.
     status: int = 0
+    # How near what is quantized by the settings must be to the original; 0 asks for equal numbers.
+    sqnr_db: float = 0.0
     # Whether the built-in executor must run it.
     evaluates: bool = True
     # Texts of the report.
@@ -96,7 +99,7 @@ def imported_twice():
     model = model_of("g (float[2,3] x) => (float[2,3] y) { y = ai.onnx.ml.Scaler<offset = [1.0], scale = [2.0]>(x) }",
                      more=', "ai.onnx.ml" : 1')
     model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
-    yield Case("import_of_ml_twice", model, evaluates=False)
+    yield Case("import_of_ml_twice", model)
     model = model_of("g (float[2,3] x) => (float[2,3] y) { y = Relu(x) }")
     model.opset_import[0].domain = "ai.onnx"
     yield Case("import_as_ai_onnx", model)
@@ -212,8 +215,7 @@ def interface():
                                                    [x, tensor("w", F, [2, 3])], [y], [w]))
     yield Case("initializer_is_input_and_output", graph_model([helper.make_node("Add", ["x", "w"], ["y"])],
                                                               [x, tensor("w", F, [2, 3])], [y, tensor("w", F, [2, 3])], [w]))
-    # An archive holds a name once.
-    yield Case("output_named_twice", graph_model([helper.make_node("Relu", ["x"], ["y"])], [x], [y, y]), evaluates=False)
+    yield Case("output_named_twice", graph_model([helper.make_node("Relu", ["x"], ["y"])], [x], [y, y]))
     yield Case("unused_input", graph_model([helper.make_node("Relu", ["x"], ["y"])], [x, tensor("u", F, [5])], [y]))
     yield Case("unused_initializer", graph_model([helper.make_node("Relu", ["x"], ["y"])], [x], [y], [w]))
     yield Case("scalar", model_of("g (float x) => (float y) { y = Relu(x) }"))
@@ -283,9 +285,7 @@ def element_types():
                 to = TensorProto.FLOAT
                 nodes = [helper.make_node("Cast", ["w"], ["y"], to=to)]
                 model = graph_model(nodes, [], [tensor("y", to, dims)], [w], ir, opset)
-                # The executor does not cast from scales without sign and mantissa.
-                evaluates = name != "float8e8m0"
-                yield Case(f"{name}_{'raw' if raw else 'typed'}_{len(dims)}", model, evaluates=evaluates)
+                yield Case(f"{name}_{'raw' if raw else 'typed'}_{len(dims)}", model)
     words = helper.make_tensor("w", TensorProto.STRING, [2], ["a", "ö"])
     nodes = [helper.make_node("Identity", ["w"], ["y"])]
     yield Case("strings", graph_model(nodes, [], [tensor("y", TensorProto.STRING, [2])], [words]))
@@ -293,7 +293,7 @@ def element_types():
         number = getattr(TensorProto, name.upper())
         w = numpy_helper.from_array(np.array([1 + 2j, -1j], dtype=name), "w")
         nodes = [helper.make_node("Identity", ["w"], ["y"])]
-        yield Case(name, graph_model(nodes, [], [tensor("y", number, [2])], [w]), evaluates=False)
+        yield Case(name, graph_model(nodes, [], [tensor("y", number, [2])], [w]))
 
 
 @cases
@@ -361,8 +361,7 @@ def functions():
     model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "l" : 1]>
         g (float[2,3] x) => (float[2,3] y) { y = l.Clip2(x) }
         <domain: "l", opset_import: ["" : 17]> Clip2 (a, low) => (b) { b = Clip(a, low) }""")
-    # The executor takes an input of a function that is left out for one that nothing defines.
-    yield Case("function_input_left_out", model, evaluates=False)
+    yield Case("function_input_left_out", model)
     yield Case("function_unused", parser.parse_model("""<ir_version: 8, opset_import: ["" : 17, "l" : 1]>
         g (float[2,3] x) => (float[2,3] y) { y = Relu(x) }
         <domain: "l", opset_import: ["" : 17]> Twice (a) => (b) { b = Add(a, a) }"""))
@@ -426,6 +425,54 @@ def doubles():
     yield Case("float64_conv", model_of("""g (double[1,1,4,4] x) => (double[1,1,2,2] y) <double[1,1,3,3] w = {1,2,3,4,5,6,7,8,9}>
         { y = Conv(x, w) }""", opset=11, ir=6))
     yield Case("float64_gemm", model_of("g (double[2,3] x) => (double[2,2] y) <double[3,2] w = {1,2,3,4,5,6}, double[2] b = {1,2}> { y = Gemm(x, w, b) }"))
+
+
+# -- what is quantized in spite of its form --
+
+FORMS = (("QDQ", "static"), ("QLinear", "static"), ("inc-qdq", "static"), ("QDQ", "dynamic"), ("QLinear", "dynamic"),
+         ("QDQ", "weight_only"), ("QLinear", "weight_only"))
+
+
+def quantized_cases(name, model, note):
+    for form, mode in FORMS:
+        settings = ("--set", f"quantization.format={form}", "--set", f"quantization.mode={mode}")
+        yield Case(f"quantized_{name}_{form}_{mode}", model, settings=settings, status=1 if mode == "weight_only" else 0, sqnr_db=25.0,
+                   evaluates=False, notes=(note,) if note else ())
+
+
+def small_network(dtype, functions):
+    """Convolutions, a residual, a branch and products; its parts may be local functions."""
+    # Convolutions of bfloat16 came with opset 22.
+    opset, ir = (22, 10) if dtype == "bfloat16" else (17, 9)
+    # NumPy hands none of them to ONNX Runtime.
+    ends = "float" if dtype == "bfloat16" else dtype
+    into, first, onto = ("xb = Cast<to = 16>(x)", "xb", "Cast<to = 1>") if ends != dtype else ("", "x", "Identity")
+    model = parser.parse_model(f'''<ir_version: {ir}, opset_import: ["" : {opset}, "l" : 1]>
+        net ({ends}[n,3,8,8] x) => ({ends}[n,10] y, {ends}[n,8,8,8] c) {{
+            {into} c0 = l.Stem({first}, w1, b1) c = {onto}(c0) r = l.Residual<slope = 0.1>(c0, w2)
+            big = Constant<value = bool {{1}}>()
+            s = If(big) <then_branch = t () => (u) {{ u = l.Leaky<slope = 0.3>(r) }}, else_branch = e () => (v) {{ v = Neg(r) }}>
+            p = AveragePool<kernel_shape = [4,4], strides = [4,4]>(s) f = Flatten(p) h = l.Linear(f, w3) y0 = MatMul(h, w4) y = {onto}(y0) }}
+        <domain: "l", opset_import: ["" : {opset}, "l" : 1]> Stem (a, w, b) => (o) {{ k = Conv<pads = [1,1,1,1]>(a, w, b) o = Relu(k) }}
+        <domain: "l", opset_import: ["" : {opset}]> Leaky<slope: float = 0.2>(a) => (o) {{ o = LeakyRelu<alpha: float = @slope>(a) }}
+        <domain: "l", opset_import: ["" : {opset}, "l" : 1]> Residual<slope>(a, w) => (o)
+            {{ k = l.Stem(a, w) q = l.Leaky<slope: float = @slope>(k) o = Add(q, a) }}
+        <domain: "l", opset_import: ["" : {18 if functions else opset}]> Linear (a, w, b) => (o)
+            {{ m = Gemm(a, w, b) o = Relu(m) }}''')
+    shapes = {"w1": (8, 3, 3, 3), "b1": (8,), "w2": (8, 8, 3, 3), "w3": (32, 64), "w4": (64, 10)}
+    kind = {"float": np.float32, "double": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}[dtype]
+    for seed, (name, shape) in enumerate(shapes.items()):
+        array = random(*shape, seed=seed) / np.sqrt(np.prod(shape[1:]) if len(shape) > 2 else shape[0])
+        model.graph.initializer.append(numpy_helper.from_array(array.astype(kind), name))
+    return model if functions else onnx.inliner.inline_local_functions(model)
+
+
+@cases
+def quantized():
+    yield from quantized_cases("functions", small_network("float", True), "inlined functions: 4; nodes that applied them: 6")
+    for dtype in ("double", "float16", "bfloat16"):
+        note = "" if dtype == "float16" else f"what the model computes in {dtype} is computed in float32"
+        yield from quantized_cases(dtype, small_network(dtype, False), note)
 
 
 # -- what ONNX Runtime saved --

@@ -97,8 +97,18 @@ def same(found, wanted, what):
     if wanted.dtype.kind in "OUST":
         if found.astype(str).tolist() != wanted.astype(str).tolist():
             raise Wrong(f"{what}: {found} instead of {wanted}")
-    elif not np.allclose(found.astype(np.float64), wanted.astype(np.float64), RTOL, ATOL, equal_nan=True):
+        return
+    kind = np.complex128 if wanted.dtype.kind == "c" else np.float64
+    if not np.allclose(found.astype(kind), wanted.astype(kind), RTOL, ATOL, equal_nan=True):
         raise Wrong(f"{what}: {found} instead of {wanted}")
+
+
+def near(found, wanted, what, least_db):
+    found, wanted = np.asarray(found).astype(np.float64), np.asarray(wanted).astype(np.float64)
+    noise = np.sum((found - wanted) ** 2)
+    db = 10 * np.log10(np.sum(wanted ** 2) / noise) if noise > 0 else np.inf
+    if found.shape != wanted.shape or not db >= least_db:
+        raise Wrong(f"{what}: {db:.1f} dB, shape {found.shape} for {wanted.shape}")
 
 
 def flat(feeds):
@@ -133,7 +143,13 @@ def accepted(program, case, path, folder):
     wanted, by = reference(path, feeds)
     if wanted is None:
         raise Wrong(f"no other program runs the original: {by}")
-    status, said = onnxd(program, "convert", path, "--out", folder / "out", *case.settings)
+    given = [path]
+    if case.sqnr_db:
+        rng = np.random.default_rng(1)
+        kept = {n: rng.standard_normal((32, *x.shape[1:])).astype(np.float32) for n, x in feeds.items()}
+        np.savez(folder / "calib.npz", **kept)
+        given.append(folder / "calib.npz")
+    status, said = onnxd(program, "convert", *given, "--out", folder / "out", *case.settings)
     if status not in (0, case.status):
         raise Wrong(f"convert gives {status}: {said.strip()}")
     written = folder / "out" / "model.onnx"
@@ -150,7 +166,8 @@ def accepted(program, case, path, folder):
         raise Wrong(f"only {told} runs what was written, {by} ran the original")
     names = [o.name for o in model.graph.output]
     for name, f, w in zip(names, found, wanted, strict=True):
-        same(f, w, f"`{name}` of what was written")
+        what = f"`{name}` of what was written"
+        near(f, w, what, case.sqnr_db) if case.sqnr_db else same(f, w, what)
     # NumPy's files hold none of the standard's small types.
     plain = lambda x: isinstance(x, list) or x is not None and np.asarray(x).dtype.kind != "V" and np.asarray(x).dtype.isbuiltin
     if case.evaluates and all(map(plain, [*feeds.values(), *wanted])):
