@@ -191,6 +191,50 @@ fn receipts_warn_of_what_runtimes_do_and_of_nothing_else() {
 }
 
 #[test]
+fn advice_names_the_worst_layer_and_what_the_quantizer_has() {
+    let folder = network([1.0; 4]);
+    samples(&folder, 32, |x| x);
+    for (way, advice) in [
+        (&["format=N2D2"][..], "act-clipping-mode"),
+        (&["format=QDQ", "mode=weight_only"], "block_size"),
+        (&["format=QDQ"], "sqnr_db_min"),
+    ] {
+        let sets = way.iter().chain(&["sqnr_db_floor=200"]);
+        let sets: Vec<String> = sets.map(|set| format!("quantization.{set}")).collect();
+        let mut sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        sets.push("passes.profile=none");
+        let (_, stderr, _) = converted(folder.path(), "out", &["net.onnx", "calib.npz"], &sets);
+        let next = stderr.lines().find(|line| line.contains("below 200.0")).expect(&stderr);
+        assert!(next.contains("the worst one is `") && next.contains(advice), "{way:?}: {next}");
+        for other in ["act-clipping-mode", "block_size", "sqnr_db_min"] {
+            assert_eq!(next.contains(other), other == advice, "{way:?}: {next}");
+        }
+    }
+}
+
+#[test]
+fn renamed_inputs_and_outputs_keep_their_scales() {
+    let folder = network([1.0; 4]);
+    samples(&folder, 32, |x| x);
+    let at = folder.path();
+    let sets = [
+        "quantization.format=N2D2",
+        "passes.profile=none",
+        "export.input_names=pixels",
+        "export.output_names=scores",
+    ];
+    let (status, stderr, _) = converted(at, "out", &["net.onnx", "calib.npz"], &sets);
+    assert_eq!(status, 0, "{stderr}");
+    let model = onnxd_onnx::load(&at.join("out/model.onnx")).unwrap().model;
+    for key in ["input.pixels", "output.scores"] {
+        let key = format!("onnxd.quantization.{key}");
+        let fact = model.metadata.iter().find(|(known, _)| *known == key);
+        assert!(fact.is_some_and(|(_, text)| text.contains("one step is")), "{:?}", model.metadata);
+    }
+    assert!(!model.metadata.iter().any(|(key, _)| key.ends_with(".x") || key.ends_with(".y")));
+}
+
+#[test]
 fn a_result_that_was_not_measured_says_what_to_do() {
     let folder = network([1.0; 4]);
     samples(&folder, 32, |x| x);

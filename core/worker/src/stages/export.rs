@@ -23,8 +23,10 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     opset::choose(session, &mut model)?;
     let ir_version = session.param("export", "ir_version").as_i64();
     model.ir_version = onnxd_onnx::choose_ir(&model, ir_version);
-    rename(&mut model.graph, Side::Inputs, names(session.param("export", "input_names")))?;
-    rename(&mut model.graph, Side::Outputs, names(session.param("export", "output_names")))?;
+    for (side, key) in [(Side::Inputs, "input_names"), (Side::Outputs, "output_names")] {
+        let renamed = rename(&mut model.graph, side, names(session.param("export", key)))?;
+        rename_facts(&mut session.report.metadata, side, &renamed);
+    }
     dynamic_axes(&mut model.graph, session.param("export", "dynamic_axes"))?;
     if session.param("export", "strip_doc_string") != &Value::Bool(false) {
         strip_docs(&mut model);
@@ -89,8 +91,28 @@ fn bad(key: &str, message: &str) -> Diagnostic {
     Diagnostic::new(Code::ParamsBadValue, format!("export.{key}: {message}"))
 }
 
-/// Gives the first inputs or outputs new names, in order.
-fn rename(graph: &mut Graph, side: Side, wanted: Vec<String>) -> Result<(), Diagnostic> {
+/// Keeps what is said of inputs or outputs, such as their scales, with their new names.
+fn rename_facts(facts: &mut [String], side: Side, renamed: &[(String, String)]) {
+    let of = match side {
+        Side::Inputs => "quantization.input.",
+        Side::Outputs => "quantization.output.",
+    };
+    for fact in facts {
+        let Some((name, value)) = fact.strip_prefix(of).and_then(|f| f.rsplit_once(" = ")) else {
+            continue;
+        };
+        if let Some((_, new)) = renamed.iter().find(|(old, _)| old == name) {
+            *fact = format!("{of}{new} = {value}");
+        }
+    }
+}
+
+/// Gives the first inputs or outputs new names, in order; says which names changed to what.
+fn rename(
+    graph: &mut Graph,
+    side: Side,
+    wanted: Vec<String>,
+) -> Result<Vec<(String, String)>, Diagnostic> {
     let (key, values) = match side {
         Side::Inputs => ("input_names", graph.inputs().to_vec()),
         Side::Outputs => ("output_names", graph.outputs().to_vec()),
@@ -99,6 +121,7 @@ fn rename(graph: &mut Graph, side: Side, wanted: Vec<String>) -> Result<(), Diag
         let text = format!("{} names for {} values", wanted.len(), values.len());
         return Err(bad(key, &text));
     }
+    let mut renamed = Vec::new();
     for (value, name) in values.into_iter().zip(wanted) {
         if graph[value].name == name {
             continue;
@@ -111,9 +134,10 @@ fn rename(graph: &mut Graph, side: Side, wanted: Vec<String>) -> Result<(), Diag
             let free = graph.fresh_name(&name);
             graph.rename(other, &free);
         }
+        renamed.push((graph[value].name.clone(), name.clone()));
         graph.rename(value, &name);
     }
-    Ok(())
+    Ok(renamed)
 }
 
 /// `{"input": {"0": "batch"}}`: names for sizes that may vary.

@@ -5,6 +5,7 @@ use super::meant::meant_for;
 use super::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_proto::onnxd::{Quality, QuantizeLog};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Share of the weights that must be integers unless params choose nodes.
@@ -28,7 +29,7 @@ pub(super) fn judge(session: &mut Session, log: &QuantizeLog) -> Quality {
         session.params["quantization"][*key].as_array().is_some_and(|list| !list.is_empty())
     });
     let found = samples(&quality).into_iter().chain(coverage(&quality, log, chosen));
-    let found: Vec<Diagnostic> = found.chain(outputs(&quality)).collect();
+    let found: Vec<Diagnostic> = found.chain(outputs(&quality, help(session, log))).collect();
     for finding in &found {
         session.note(finding, "error");
     }
@@ -47,7 +48,7 @@ pub(super) fn judge(session: &mut Session, log: &QuantizeLog) -> Quality {
     quality
 }
 
-fn poor(text: String, help: &'static str) -> Diagnostic {
+fn poor(text: String, help: impl Into<Cow<'static, str>>) -> Diagnostic {
     Diagnostic::new(Code::QuantizationPoor, text).help(help)
 }
 
@@ -108,8 +109,31 @@ fn most_frequent(log: &QuantizeLog) -> Option<String> {
     Some(format!("{} ({count} nodes)", shown(reason)))
 }
 
+/// What may make outputs better, by what the params have: the quantizer of N2D2 leaves no layer in floating point.
+fn help(session: &Session, log: &QuantizeLog) -> String {
+    let text = |key: &str| session.params["quantization"][key].as_str().unwrap_or_default();
+    let measured = log.layers.iter().filter_map(|l| Some((l.sqnr_db?, l.name.as_str())));
+    let worst = measured.min_by(|a, b| a.0.total_cmp(&b.0));
+    let worst = worst.map(|(db, name)| format!("; the worst one is `{}`, {db:.1} dB", shown(name)));
+    let ways = match (text("format"), text("mode")) {
+        ("N2D2" | "n2d2", _) => {
+            "Take more bits (`nbbits`), scales for each output (`act-rescale-per-output`), another \
+             `act-clipping-mode`, or more samples"
+        }
+        (_, "weight_only") => {
+            "Leave the worst layers in floating point (`quantization.exclude`), take smaller blocks \
+             (`block_size`), weights of 8 bits, or samples that help to round them"
+        }
+        _ => {
+            "Leave the worst layers in floating point (`quantization.exclude`, `sqnr_db_min`), take \
+             more samples, or `accuracy = \"auto\"`"
+        }
+    };
+    format!("Look at the layers' ratios in the report{}. {ways}.", worst.unwrap_or_default())
+}
+
 /// Outputs that keep less than the params demand.
-fn outputs(quality: &Quality) -> Vec<Diagnostic> {
+fn outputs(quality: &Quality, help: String) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let on = match quality.origin.as_str() {
         "apart" => "samples kept apart",
@@ -117,12 +141,10 @@ fn outputs(quality: &Quality) -> Vec<Diagnostic> {
         _ => "of the samples that it was made of",
     };
     let on = format!("on {} {on}", quality.samples);
-    let help = "Look at the layers' ratios in the report, leave the worst ones in floating point \
-                (`quantization.exclude`, `sqnr_db_min`), take more samples, or `accuracy = \"auto\"`.";
     match (quality.sqnr_db, quality.sqnr_db_min) {
         (Some(db), Some(least)) if db < least - SAME_DB => {
             let text = format!("the outputs reach {db:.1} dB of the {least:.1} demanded, {on}");
-            found.push(poor(text, help));
+            found.push(poor(text, help.clone()));
         }
         (Some(_), None) if quality.worst_db < quality.sqnr_db_floor - SAME_DB => {
             let text = format!(
@@ -132,7 +154,7 @@ fn outputs(quality: &Quality) -> Vec<Diagnostic> {
                 quality.worst_db,
                 quality.sqnr_db_floor
             );
-            found.push(poor(text, help));
+            found.push(poor(text, help.clone()));
         }
         _ => {}
     }
@@ -140,7 +162,7 @@ fn outputs(quality: &Quality) -> Vec<Diagnostic> {
         && loss > most
     {
         let text = format!("{loss:.2} % of the samples lose their class, of {most:.2} % that may");
-        found.push(poor(text, help));
+        found.push(poor(text, help.clone()));
     }
     found
 }
@@ -169,7 +191,7 @@ mod tests {
         let skip = Skip { at: "fc".into(), reason: "its weights are computed".into() };
         let log = QuantizeLog { left_in_float: vec![skip], ..QuantizeLog::default() };
         let all = samples(quality).into_iter().chain(coverage(quality, &log, chosen));
-        all.chain(outputs(quality)).map(|d| d.message + "; ").collect()
+        all.chain(outputs(quality, String::new())).map(|d| d.message + "; ").collect()
     }
 
     #[test]
