@@ -114,6 +114,9 @@ fn goes_on(told: &[Told], what: &str) {
                 assert_eq!(known.1, of, "{what}: `{about}`");
                 known.0 = at;
             }
+            let nouns = about.split(", ").filter_map(numbered).map(|(noun, ..)| noun);
+            let known: BTreeSet<&str> = nouns.clone().collect();
+            assert_eq!(nouns.count(), known.len(), "{what}: `{about}` names something twice");
             path += part;
         }
         last = Some(now);

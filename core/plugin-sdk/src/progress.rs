@@ -11,8 +11,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The last progress, and when the host heard of it.
 #[derive(Default)]
 struct Reported {
-    /// The parts of the work that have begun, the outermost first.
-    parts: Vec<String>,
+    /// The parts of the work that have begun, the outermost first, each with its number.
+    parts: Vec<(u64, String)>,
+    begun: u64,
     /// What is counted.
     noun: String,
     done: u64,
@@ -25,7 +26,8 @@ struct Reported {
 impl Reported {
     /// `candidate 3 of 7, calibration, sample`
     fn about(&self) -> String {
-        let words = self.parts.iter().chain(std::iter::once(&self.noun));
+        let parts = self.parts.iter().map(|(_, text)| text);
+        let words = parts.chain(std::iter::once(&self.noun));
         let words: Vec<&str> = words.map(String::as_str).filter(|w| !w.is_empty()).collect();
         words.join(", ")
     }
@@ -42,10 +44,11 @@ pub(crate) struct Reporter(Arc<Mutex<Reported>>);
 impl Reporter {
     pub(crate) fn part(&self, text: String) -> Part {
         let mut reported = locked(&self.0);
-        let depth = reported.parts.len();
-        reported.parts.push(text);
+        reported.begun += 1;
+        let number = reported.begun;
+        reported.parts.push((number, text));
         reported.is_other = true;
-        Part { reported: Arc::clone(&self.0), depth }
+        Part { reported: Arc::clone(&self.0), number }
     }
 
     /// What is new is told at once, and counts a few times per second.
@@ -90,15 +93,17 @@ impl Reporter {
 #[must_use = "the part ends when this is dropped"]
 pub struct Part {
     reported: Arc<Mutex<Reported>>,
-    depth: usize,
+    number: u64,
 }
 
 impl Part {
     /// Says what is worked on from now on instead, such as the next of several candidates.
     pub fn now(&self, text: impl Into<String>) {
         let mut reported = locked(&self.reported);
-        reported.parts.truncate(self.depth);
-        reported.parts.push(text.into());
+        let own = reported.parts.iter_mut().find(|(number, _)| *number == self.number);
+        if let Some((_, own)) = own {
+            *own = text.into();
+        }
         reported.is_other = true;
     }
 }
@@ -106,7 +111,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         let mut reported = locked(&self.reported);
-        reported.parts.truncate(self.depth);
+        reported.parts.retain(|(number, _)| *number != self.number);
         reported.is_other = true;
     }
 }

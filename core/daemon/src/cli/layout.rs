@@ -44,7 +44,7 @@ pub(crate) fn wrapped(text: &str, columns: Option<usize>) -> Cow<'_, str> {
         let content = line.trim_end_matches('\n');
         let indent = content.len() - content.trim_start_matches(' ').len();
         let mut flow = Flow { columns, hang: indent + GAP.len(), ..Flow::default() };
-        flow.cells(content);
+        flow.cells(content, 0);
         all.push_str(flow.text.trim_end_matches(' '));
         all.push_str(&line[content.len()..]);
     }
@@ -81,7 +81,7 @@ fn laid_out(row: &[Cow<'_, str>], widths: &[usize], columns: usize) -> String {
                 true => flow.begin_at(begin),
                 false => flow.next_line(0),
             }
-            rest.iter().for_each(|cell| flow.cell(cell, GAP.len()));
+            rest.iter().for_each(|cell| flow.cells(cell, GAP.len()));
             break;
         }
         flow.word(cell, gap);
@@ -136,9 +136,9 @@ impl Flow {
         self.is_fresh = false;
     }
 
-    /// A line whose cells lie two or more blanks apart.
-    fn cells(&mut self, line: &str) {
-        let (mut rest, mut gap) = (line, 0);
+    /// Cells that lie two or more blanks apart.
+    fn cells(&mut self, line: &str, gap: usize) {
+        let (mut rest, mut gap) = (line, gap);
         loop {
             let begin = rest.len() - rest.trim_start_matches(' ').len();
             gap += begin;
@@ -248,11 +248,14 @@ mod tests {
         assert_eq!(table(&row, Some(33)), hanging);
         let narrow = "key\n    what the setting\n    is for in some\n    words\n";
         assert_eq!(table(&row, Some(20)), narrow);
-        let row = rows(&[["param", "a.long.key", "\"value\"", "default", help]]);
-        let text = table(&row, Some(40));
+        let long = rows(&[["param", "a.long.key", "\"value\"", "default", help]]);
+        let text = table(&long, Some(40));
         assert!(text.starts_with("param  a.long.key  \"value\"  default\n    what "), "{text}");
         assert!(text.lines().all(|line| width(line) <= 40), "{text}");
+        let row = rows(&[["files", "net.onnx  /srv/my drops/net.onnx  5  0123456789abcdef"]]);
+        let inner = "files\n    net.onnx\n    /srv/my drops/net.onnx  5\n    0123456789abcdef\n";
+        assert_eq!(table(&row, Some(30)), inner, "cells within a cell stay apart");
         let same = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(same(&text), same(&table(&row, None)), "nothing is lost");
+        assert_eq!(same(&text), same(&table(&long, None)), "nothing is lost");
     }
 }

@@ -195,7 +195,10 @@ struct Parts;
 
 impl Quantizer for Parts {
     fn quantize(&mut self, _: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        // One that ends later than the next has begun takes nothing else with it.
+        let earlier = cx.part("");
         let candidate = cx.part("candidate 1 of 2");
+        drop(earlier);
         {
             let _part = cx.part("calibration");
             cx.count("sample", 0, 2)?;
