@@ -289,6 +289,33 @@ fn more_functions_than_any_network_has() {
     assert_refused("three million functions", &[("m.onnx", &bytes)], &["N0213"], "functions");
 }
 
+#[test]
+fn more_nodes_than_any_network_has() {
+    // A second part of the graph, which a reader joins to the first.
+    let nodes = [0x0a, 0].repeat(300_000);
+    let mut bytes = [encoded(&small_model()), vec![0x3a]].concat();
+    prost::encoding::encode_varint(nodes.len() as u64, &mut bytes);
+    bytes.extend(nodes);
+    assert_refused("300,000 nodes", &[("m.onnx", &bytes)], &["N0213"], "250000 nodes");
+}
+
+/// What is said about a name repeats it: it must not fill reports and terminals.
+#[test]
+fn names_of_a_megabyte() {
+    let name = "n".repeat(1 << 20);
+    for (op, domain) in [(name.as_str(), ""), ("Neg", name.as_str())] {
+        let mut proto = ModelProto::decode(encoded(&small_model()).as_slice()).unwrap();
+        let node = &mut proto.graph.as_mut().unwrap().node[0];
+        (node.op_type, node.domain) = (Some(op.into()), Some(domain.into()));
+        let bytes = proto.encode_to_vec();
+        let (status, stderr) = convert(&[("m.onnx", &bytes)]);
+        assert!(
+            status == 2 && stderr.contains("N0213") && stderr.len() < 2000,
+            "{status} {stderr}"
+        );
+    }
+}
+
 /// Constants in a branch that double 25 times: the result stays small.
 #[test]
 fn constants_that_double() {

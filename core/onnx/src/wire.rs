@@ -10,12 +10,15 @@ use std::mem::size_of;
 const NESTING_MAX: usize = 100;
 /// Memory of the decoded structure, tensor data not counted. A few bytes of protobuf become
 /// hundreds in memory, so a small file could otherwise exhaust the machine.
-const STRUCTURE_BYTES_MAX: usize = 1 << 30;
+const STRUCTURE_BYTES_MAX: usize = 1 << 29;
 /// Local functions. Each is a graph with tables of its own, which take far more than the function's
 /// message; exporters write some thousands.
 const FUNCTIONS_MAX: usize = 100_000;
-/// Nodes of all graphs and functions together; large language models have some 10,000.
-const NODES_MAX: usize = 1_000_000;
+/// Nodes of all graphs and functions together; large language models have some 10,000. A conversion
+/// takes about 2 KiB for each.
+const NODES_MAX: usize = 250_000;
+/// Bytes of a name: of values, nodes, operators, domains, attributes and sizes. Messages repeat names.
+const NAME_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Message {
@@ -64,6 +67,20 @@ fn child(parent: Message, number: u32) -> Option<Message> {
         (Shape, 1) => Dimension,
         _ => return None,
     })
+}
+
+/// Whether field `number` of `parent` is a name.
+fn is_name(parent: Message, number: u32) -> bool {
+    match parent {
+        Node => matches!(number, 1..=4 | 7 | 8),
+        Attribute => matches!(number, 1 | 21),
+        Graph => number == 2,
+        ValueInfo | OperatorSet => number == 1,
+        Tensor => number == 8,
+        Dimension => number == 2,
+        Function => matches!(number, 1 | 4 | 5 | 6 | 10),
+        _ => false,
+    }
 }
 
 /// Bytes one message takes in memory, the messages inside it not counted.
@@ -185,6 +202,10 @@ impl Walk<'_> {
                     let length = self.varint(&mut at, end, kind)?;
                     let content = at;
                     self.skip(&mut at, length, end, kind)?;
+                    if at - content > NAME_BYTES_MAX && is_name(kind, number) {
+                        let text = format!("a name of more than {NAME_BYTES_MAX} bytes");
+                        return Err(limit(field, &text));
+                    }
                     if let Some(inner) = inner {
                         self.message(inner, content, at, depth + 1)?;
                         continue;
@@ -309,7 +330,26 @@ mod tests {
         assert_eq!(check(&nodes(NODES_MAX)), Ok(()));
         let found = check(&nodes(NODES_MAX + 1)).unwrap_err();
         assert_eq!(found.code, "N0213");
-        assert!(found.message.contains("1000000 nodes"), "{}", found.message);
+        assert!(found.message.contains("250000 nodes"), "{}", found.message);
+    }
+
+    #[test]
+    fn names_are_limited() {
+        let node = |field: u8, bytes: usize| {
+            let mut name = vec![field << 3 | 2];
+            prost::encoding::encode_varint(bytes as u64, &mut name);
+            name.resize(name.len() + bytes, b'n');
+            let mut node = vec![0x0a];
+            prost::encoding::encode_varint(name.len() as u64, &mut node);
+            node.extend(name);
+            model(&node)
+        };
+        for field in [1, 2, 3, 4, 7] {
+            assert_eq!(check(&node(field, NAME_BYTES_MAX)), Ok(()));
+            let found = check(&node(field, NAME_BYTES_MAX + 1)).unwrap_err();
+            assert_eq!(found.code, "N0213", "{}", found.message);
+        }
+        assert_eq!(check(&node(6, NAME_BYTES_MAX + 1)), Ok(()), "a text is no name");
     }
 
     #[test]

@@ -180,7 +180,8 @@ pub(crate) fn dequantize_linear(call: &Call) -> Outcome<Vec<Tensor>> {
     } else {
         let real = |(i, v): (usize, i64)| {
             let k = layout.index(i);
-            (v - zeros[k]) as f32 * scales[k]
+            // Types that the standard does not allow here may hold any number.
+            v.saturating_sub(zeros[k]) as f32 * scales[k]
         };
         crate::call::integers(x)?.into_iter().enumerate().map(real).collect()
     };

@@ -107,3 +107,13 @@ fn quantized_products_with_scales_per_batch() {
     let inputs = [&a, &rows, &zero, &b, &scales, &zeros, &one, &zero];
     assert!(try_run("QLinearMatMul", 10, &[], &inputs).is_err());
 }
+
+/// The standard allows no such type; a model may have it all the same.
+#[test]
+fn zero_points_far_from_the_integers() {
+    let x = Tensor::vector(vec![i64::MIN, i64::MAX]);
+    let (scale, zero) = (Tensor::scalar(1f32), Tensor::scalar(1i64));
+    let y = try_run("DequantizeLinear", 13, &[], &[&x, &scale, &zero]);
+    let ends = [i64::MIN as f64, i64::MAX as f64];
+    assert!(y.is_err() || reals(&y.unwrap()) == ends);
+}

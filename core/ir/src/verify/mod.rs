@@ -98,7 +98,7 @@ impl Findings {
         self.list.0.truncate(count);
     }
 
-    fn full(&self) -> bool {
+    pub(crate) fn full(&self) -> bool {
         self.list.0.len() >= FINDINGS_MAX
     }
 }

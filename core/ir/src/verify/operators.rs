@@ -41,6 +41,10 @@ pub(super) fn check(model: &Model, findings: &mut Findings) {
         context.check_imports(&start, findings);
         walk(start, findings, |visit, findings| {
             for (_, node) in visit.graph.nodes() {
+                // What would not be kept is not looked for: each finding takes a while.
+                if findings.full() {
+                    return;
+                }
                 context.node(visit, node, findings);
             }
         });
