@@ -1,5 +1,7 @@
 //! The functions of a plugin's table, driven through a host made of two tables in memory.
 
+mod parts;
+
 use super::*;
 use crate::ir::ops::{Neg, Relu};
 use crate::ir::{At, DataType, Graph, Model, Tensor, ValueType};
@@ -175,7 +177,7 @@ crate::export_plugin! {
         frontend("raw", "Bytes as weights"; "*.raw", "*.bin" => || Box::new(Raw)),
         pass("remove-double-neg", "Removes two negations" => || rule("remove-double-neg", double)),
         pass("broken", "Panics" => || rule("broken", panics)),
-        quantizer("parts", "Counts samples" => || Box::new(Parts)),
+        quantizer("parts", "Counts samples" => || Box::new(parts::Parts)),
     ],
 }
 
@@ -188,30 +190,6 @@ fn double(cx: &mut Rewriter, outer: At<Neg>) -> Rewrite {
 #[allow(clippy::needless_pass_by_value)]
 fn panics(_: &mut Rewriter, at: At<Neg>) -> Rewrite {
     panic!("at {:?}", at.node);
-}
-
-/// Two candidates of two samples, the first of which are calibrated with.
-struct Parts;
-
-impl Quantizer for Parts {
-    fn quantize(&mut self, _: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
-        // One that ends later than the next has begun takes nothing else with it.
-        let earlier = cx.part("");
-        let candidate = cx.part("candidate 1 of 2");
-        drop(earlier);
-        {
-            let _part = cx.part("calibration");
-            cx.count("sample", 0, 2)?;
-            cx.count("sample", 2, 2)?;
-        }
-        cx.count("sample", 0, 2)?;
-        candidate.now("candidate 2 of 2");
-        assert!(!cx.is_stopped());
-        cx.count("sample", 2, 2)?;
-        drop(candidate);
-        cx.count("sample", 0, 3)?;
-        Ok(())
-    }
 }
 
 /// What the front-end keeps although it must not.
@@ -408,25 +386,6 @@ fn an_import_aliases_the_file_and_copies_only_what_is_new() {
         (&["source.weights".into()][..], "source.seed")
     );
     fake(|f| assert_eq!(f.logged, [(abi::LOG_WARN, "raw: eight bytes".into())]));
-}
-
-#[test]
-fn progress_names_the_parts_that_it_belongs_to() {
-    give_graph(0);
-    give_file(b"");
-    assert_eq!(drive("quantizer/parts", "{}", run), (abi::OK, String::new()));
-    let told = [
-        "candidate 1 of 2, calibration, sample: 0/2",
-        "candidate 1 of 2, calibration, sample: 2/2",
-        "candidate 1 of 2, sample: 0/2",
-        "candidate 2 of 2, sample: 2/2",
-        "sample: 0/3",
-    ];
-    fake(|f| assert_eq!(f.told, told));
-    give_graph(2);
-    fake(|f| f.told.clear());
-    assert_eq!(drive("pass", &passes(&["remove-double-neg"]), run).0, abi::OK);
-    fake(|f| assert_eq!(f.told, ["remove-double-neg: 0/0"]));
 }
 
 #[test]
