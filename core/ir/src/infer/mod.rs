@@ -39,7 +39,7 @@ mod tests;
 mod text;
 mod vision;
 
-use crate::verify::{Findings, Functions, layer};
+use crate::verify::{Findings, Functions, source_layer};
 use crate::{
     Dim, Function, Graph, Model, Node, NodeId, Opsets, Origin, Value, ValueId, ValueType, schema,
 };
@@ -313,7 +313,7 @@ impl<'m> Inference<'m> {
         let message = format!("`{name}` is declared as {text}, {op} gives {given}.");
         let only_shape = declared.is_some_and(|d| merge::same_but_for_shapes(d, ty));
         let code = if only_shape { Code::ShapeDeclared } else { Code::OnnxInvalid };
-        let finding = Diagnostic::new(code, message).at(layer(g, &g[id]));
+        let finding = Diagnostic::new(code, message).at(source_layer(g, &g[id]));
         self.findings.push(finding);
         if only_shape {
             g[v].ty = Some(ty.clone());

@@ -75,7 +75,7 @@ impl Findings {
     }
 
     pub(crate) fn add_at(&mut self, graph: &Graph, node: &Node, message: String) {
-        self.push(Diagnostic::new(self.code, message).at(layer(graph, node)));
+        self.push(Diagnostic::new(self.code, message).at(source_layer(graph, node)));
     }
 
     pub(crate) fn into_list(self) -> Diagnostics {
@@ -114,6 +114,23 @@ pub fn layer(graph: &Graph, node: &Node) -> Layer {
         _ => node.op.clone(),
     };
     Layer::new(name, &node.op)
+}
+
+/// Where a diagnostic about a node points: to the layer of the source network that it came from, as
+/// its author wrote it, and to the node itself by its type; to the node alone where no layer is known.
+pub fn source_layer(graph: &Graph, node: &Node) -> Layer {
+    let own = layer(graph, node);
+    let Some(source) = node.layers.first() else { return own };
+    if source.name == own.name {
+        return Layer { place: source.place.clone(), ..own };
+    }
+    let name = match node.layers.len() {
+        1 => source.name.clone(),
+        n => format!("{} and {} more", source.name, n - 1),
+    };
+    let separator = if source.kind.is_empty() { "" } else { ", " };
+    let kind = format!("{}{separator}node {}", source.kind, own.name);
+    Layer { name, kind, place: source.place.clone() }
 }
 
 /// A graph to be visited.
