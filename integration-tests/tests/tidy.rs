@@ -83,7 +83,9 @@ fn code(name: &str, text: &str) -> String {
 #[test]
 fn files_and_lines_are_short() {
     let mut wrong = Vec::new();
-    for (name, text) in sources() {
+    // A file that a test writes is as long as what it is written from.
+    let written = |text: &str| text.lines().next().is_some_and(|l| l.contains("UPDATE_EXPECT=1"));
+    for (name, text) in sources().into_iter().filter(|(_, text)| !written(text)) {
         let lines = text.lines().count();
         if lines > LINES_MAX && !name.contains("/tests/") {
             wrong.push(format!("{name} has {lines} lines"));

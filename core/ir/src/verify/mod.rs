@@ -121,7 +121,8 @@ pub fn layer(graph: &Graph, node: &Node) -> Layer {
 pub fn source_layer(graph: &Graph, node: &Node) -> Layer {
     let own = layer(graph, node);
     let Some(source) = node.layers.first() else { return own };
-    if source.name == own.name {
+    // The node of an ONNX file is its own layer.
+    if node.layers.len() == 1 && source.kind == node.op {
         return Layer { place: source.place.clone(), ..own };
     }
     let name = match node.layers.len() {
