@@ -186,7 +186,8 @@ fn deep_nesting_is_reported() {
 /// Whoever reads a finding knows the layer of his own file, not the node.
 #[test]
 fn findings_point_to_the_layer_of_the_source() {
-    let mut graph = parse_graph("g (float[2] x) => (float[2] y) { y = Relu<what = 1>(x) }").unwrap();
+    let mut graph =
+        parse_graph("g (float[2] x) => (float[2] y) { y = Relu<what = 1>(x) }").unwrap();
     let id = graph.node_ids()[0];
     let conv = Layer { place: "net.ini:7".into(), ..Layer::new("conv1", "Conv") };
     graph.node_mut(id).layers = vec![conv, Layer::new("relu1", "Activation")];
