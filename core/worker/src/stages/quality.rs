@@ -29,7 +29,7 @@ pub(super) fn judge(session: &mut Session, log: &QuantizeLog) -> Quality {
         session.params["quantization"][*key].as_array().is_some_and(|list| !list.is_empty())
     });
     let found = samples(&quality).into_iter().chain(coverage(&quality, log, chosen));
-    let found: Vec<Diagnostic> = found.chain(outputs(&quality, help(session, log))).collect();
+    let found: Vec<Diagnostic> = found.chain(outputs(&quality, &help(session, log))).collect();
     for finding in &found {
         session.note(finding, "error");
     }
@@ -133,7 +133,7 @@ fn help(session: &Session, log: &QuantizeLog) -> String {
 }
 
 /// Outputs that keep less than the params demand.
-fn outputs(quality: &Quality, help: String) -> Vec<Diagnostic> {
+fn outputs(quality: &Quality, help: &str) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let on = match quality.origin.as_str() {
         "apart" => "samples kept apart",
@@ -144,7 +144,7 @@ fn outputs(quality: &Quality, help: String) -> Vec<Diagnostic> {
     match (quality.sqnr_db, quality.sqnr_db_min) {
         (Some(db), Some(least)) if db < least - SAME_DB => {
             let text = format!("the outputs reach {db:.1} dB of the {least:.1} demanded, {on}");
-            found.push(poor(text, help.clone()));
+            found.push(poor(text, help.to_owned()));
         }
         (Some(_), None) if quality.worst_db < quality.sqnr_db_floor - SAME_DB => {
             let text = format!(
@@ -154,7 +154,7 @@ fn outputs(quality: &Quality, help: String) -> Vec<Diagnostic> {
                 quality.worst_db,
                 quality.sqnr_db_floor
             );
-            found.push(poor(text, help.clone()));
+            found.push(poor(text, help.to_owned()));
         }
         _ => {}
     }
@@ -162,7 +162,7 @@ fn outputs(quality: &Quality, help: String) -> Vec<Diagnostic> {
         && loss > most
     {
         let text = format!("{loss:.2} % of the samples lose their class, of {most:.2} % that may");
-        found.push(poor(text, help.clone()));
+        found.push(poor(text, help.to_owned()));
     }
     found
 }
@@ -191,7 +191,7 @@ mod tests {
         let skip = Skip { at: "fc".into(), reason: "its weights are computed".into() };
         let log = QuantizeLog { left_in_float: vec![skip], ..QuantizeLog::default() };
         let all = samples(quality).into_iter().chain(coverage(quality, &log, chosen));
-        all.chain(outputs(quality, String::new())).map(|d| d.message + "; ").collect()
+        all.chain(outputs(quality, "")).map(|d| d.message + "; ").collect()
     }
 
     #[test]
