@@ -14,6 +14,9 @@ use std::collections::{HashMap, HashSet};
 /// Constants up to this size are held once in a graph, however often they are needed.
 const SHARED_BYTES_MAX: usize = 256;
 
+/// Nodes of type `Identity` between a value and its constant that are looked through.
+const IDENTITIES_MAX: usize = 16;
+
 /// A value of the graph that is built, or of a sub-graph of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Var {
@@ -24,12 +27,22 @@ pub struct Var {
 
 /// One graph, the main one or a sub-graph under construction.
 pub(crate) struct Frame {
-    serial: u32,
+    pub(crate) serial: u32,
     pub(crate) graph: Graph,
     pub(crate) scope: Scope,
     shared: HashMap<(DataType, Vec<usize>, Bytes), ValueId>,
     /// Values below this bound were there before.
-    first_new: usize,
+    pub(crate) first_new: usize,
+    /// Those of them that inference looked at again.
+    pub(crate) touched: Vec<ValueId>,
+}
+
+impl Frame {
+    /// Notes that the types of what `id` computes have marked names from now on.
+    pub(crate) fn touch(&mut self, id: NodeId) {
+        let outputs = self.graph[id].outputs.iter().flatten();
+        self.touched.extend(outputs.filter(|v| v.index() < self.first_new));
+    }
 }
 
 pub(crate) struct State {
@@ -37,13 +50,14 @@ pub(crate) struct State {
     pub(crate) frames: Vec<Frame>,
     serial: u32,
     pub(crate) opsets: Opsets,
-    inference: Inference<'static>,
+    pub(crate) inference: Inference<'static>,
     /// Layers that nodes are added for; the last list counts.
     layers: Vec<Vec<Layer>>,
     /// Names of new values start with it.
     prefix: String,
     reserved: HashSet<String>,
     folding: bool,
+    strict: bool,
 }
 
 /// Adds nodes to a graph. All methods take `&self`, so that calls nest like a formula.
@@ -63,18 +77,11 @@ impl GraphBuilder {
             prefix: String::new(),
             reserved: HashSet::new(),
             folding: true,
+            strict: true,
         };
         let builder = GraphBuilder { state: RefCell::new(state) };
         builder.push(graph);
         builder
-    }
-
-    /// Lets `f` add to `graph`, which is then as `f` left it.
-    pub fn edit<R>(graph: &mut Graph, opsets: &Opsets, f: impl FnOnce(&GraphBuilder) -> R) -> R {
-        let builder = GraphBuilder::new(std::mem::take(graph), opsets.clone());
-        let result = f(&builder);
-        *graph = builder.finish();
-        result
     }
 
     /// The graph that was built. Sizes of the values that were added have names for readers.
@@ -86,6 +93,14 @@ impl GraphBuilder {
     #[must_use]
     pub fn without_folding(self) -> GraphBuilder {
         self.state.borrow_mut().folding = false;
+        self
+    }
+
+    /// Adds nodes also where shapes contradict. A graph that is edited may contradict itself, as in
+    /// branches that no run takes; whoever verifies it reports that.
+    #[must_use]
+    pub fn lenient(self) -> GraphBuilder {
+        self.state.borrow_mut().strict = false;
         self
     }
 
@@ -101,17 +116,18 @@ impl GraphBuilder {
         let mut state = self.state.borrow_mut();
         let first_new = graph.value_ids().len();
         let (serial, scope, shared) = (state.serial, Scope::default(), HashMap::new());
-        state.frames.push(Frame { serial, graph, scope, shared, first_new });
+        let touched = vec![];
+        state.frames.push(Frame { serial, graph, scope, shared, first_new, touched });
         state.serial += 1;
     }
 
     /// Ends the innermost graph.
     pub(crate) fn pop(&self) -> (Graph, u32) {
         let mut state = self.state.borrow_mut();
-        let Frame { mut graph, scope, first_new, serial, .. } =
+        let Frame { mut graph, scope, first_new, touched, serial, .. } =
             state.frames.pop().expect("a graph is open");
         let new = graph.value_ids().skip(first_new);
-        scope.restore_values(&mut graph, new);
+        scope.restore_values(&mut graph, new.chain(touched));
         (graph, serial)
     }
 
@@ -238,15 +254,24 @@ impl GraphBuilder {
         self.type_of(v)?.dims()
     }
 
-    /// `v` as a constant, also one of an enclosing graph.
+    /// `v` as a constant, also one of an enclosing graph, and one that `Identity` passes on.
     pub fn constant_of(&self, v: Var) -> Option<Tensor> {
         let state = self.state.borrow();
         let mut at = state.frames.iter().position(|f| f.serial == v.frame)?;
         let mut id = v.id;
-        while let (Origin::Captured(outer), 1..) = (state.frames[at].graph[id].origin(), at) {
-            (id, at) = (outer, at - 1);
+        for _ in 0..at + IDENTITIES_MAX {
+            let graph = &state.frames[at].graph;
+            match graph[id].origin() {
+                Origin::Captured(outer) if at > 0 => (id, at) = (outer, at - 1),
+                Origin::Node(node, _) if graph[node].is("Identity") => id = graph[node].input(0)?,
+                Origin::Node(node, _) if graph[node].is("Constant") => {
+                    let (_, attr) = graph[node].attrs.first()?;
+                    return Operand::from(attr.clone()).to_tensor(None);
+                }
+                _ => return graph.constant(id).cloned(),
+            }
         }
-        state.frames[at].graph.constant(id).cloned()
+        None
     }
 
     /// The elements of a small integer tensor of rank 0 or 1, if they are known: a constant, or what
@@ -353,45 +378,6 @@ impl GraphBuilder {
         Var { frame: frame.serial, id }
     }
 
-    /// `v` under the name `<prefix>_<role>`, if a node that was added computes it.
-    pub fn named(&self, role: &str, v: Var) -> Var {
-        let name = self.fresh(role);
-        self.rename(v, &name);
-        v
-    }
-
-    /// `v` under the name `name`, or one derived from it, if a node that was added computes it.
-    pub fn rename(&self, v: Var, name: &str) {
-        let mut state = self.state.borrow_mut();
-        let Some(frame) = state.frames.iter_mut().find(|f| f.serial == v.frame) else { return };
-        let new = v.id.index() >= frame.first_new;
-        if new && frame.graph.producer(v.id).is_some() && frame.graph[v.id].name != name {
-            let name = frame.graph.fresh_name(name);
-            frame.graph.rename(v.id, &name);
-        }
-    }
-
-    /// Lets the node that computes `v` compute the existing value `out`, which nothing computes yet;
-    /// an `Identity` does where `v` is read already.
-    ///
-    /// # Errors
-    /// Those of [`GraphBuilder::id`].
-    pub fn settle(&self, v: Var, out: ValueId) -> Result<()> {
-        let id = self.id(v)?;
-        let mut state = self.state.borrow_mut();
-        let Frame { graph, first_new, .. } = state.frames.last_mut().expect("a graph is open");
-        match graph[id].origin() {
-            Origin::Node(node, slot) if graph.uses(id) == 0 && id.index() >= *first_new => {
-                graph.set_output(node, slot, out);
-                Ok(())
-            }
-            _ => {
-                drop(state);
-                self.add_node(Node::new("Identity", [id], [out])).map(|_| ())
-            }
-        }
-    }
-
     /// A free name `<prefix>_<role>`.
     pub(crate) fn fresh(&self, role: &str) -> String {
         let state = self.state.borrow();
@@ -422,11 +408,12 @@ impl GraphBuilder {
         }
         self.check(&node)?;
         let mut state = self.state.borrow_mut();
-        let State { frames, inference, .. } = &mut *state;
+        let State { frames, inference, strict, .. } = &mut *state;
         let frame = frames.last_mut().expect("a graph is open");
         let id = frame.graph.add_node(node);
         let inferred = inference.step(&mut frame.graph, id, &mut frame.scope);
-        let Err(found) = inferred else { return Ok(id) };
+        frame.touch(id);
+        let Some(found) = inferred.err().filter(|_| *strict) else { return Ok(id) };
         frame.graph.remove_node(id);
         drop(state);
         Err(self.at_layer(found.0.into_iter().next().expect("a finding")))
@@ -481,7 +468,12 @@ impl GraphBuilder {
             Operand::Absent => Ok(None),
             Operand::Var(v) => self.id(*v).map(Some),
             other => match other.to_tensor(dtype) {
-                Some(tensor) => self.id(self.shared(&snake(role), tensor)).map(Some),
+                Some(tensor) => {
+                    // The names of operands tell nothing about a number.
+                    let plain = other.is_number() && matches!(role, "A" | "B" | "X" | "Y");
+                    let role = if plain { "constant" } else { role };
+                    self.id(self.shared(&snake(role), tensor)).map(Some)
+                }
                 None => {
                     let dtype = dtype.map_or("a tensor", DataType::word);
                     let message = format!("{op}: `{role}` cannot be {dtype}: {other:?}.");

@@ -4,6 +4,7 @@ use crate::{GraphBuilder, Operand, Var, promoted};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::schema::{self, AttrSchema, OpSchema, Param, ParamKind, ParamType};
 use onnxd_ir::{Attr, DataType, Node, ValueId};
+use std::collections::HashMap;
 use std::marker::PhantomData;
 
 /// What building gives, or what contradicts and the layer it was built for.
@@ -183,9 +184,11 @@ impl<'b, O> Call<'b, O> {
         self.place_of(schema, name).is_some()
     }
 
-    fn place_of(&self, schema: &'static OpSchema, name: &str) -> Option<Place> {
-        let formerly = FORMERLY.iter().find(|(op, new, _)| *op == self.op && *new == name);
-        for name in [Some(name), formerly.map(|f| f.2)].into_iter().flatten() {
+    pub(crate) fn place_of(&self, schema: &'static OpSchema, name: &str) -> Option<Place> {
+        let other = FORMERLY.iter().filter(|(op, ..)| *op == self.op).find_map(|(_, new, old)| {
+            if *new == name { Some(*old) } else { (*old == name).then_some(*new) }
+        });
+        for name in [Some(name), other].into_iter().flatten() {
             let input = schema.inputs.iter().position(|p| p.name.eq_ignore_ascii_case(name));
             let input = input.map(Place::Input);
             let mut attributes = schema.attributes.iter();
@@ -203,7 +206,7 @@ impl<'b, O> Call<'b, O> {
     }
 
     /// The attribute, unless it is at its default.
-    fn attribute(
+    pub(crate) fn attribute(
         &self,
         attribute: &'static AttrSchema,
         operand: &Operand,
@@ -218,7 +221,13 @@ impl<'b, O> Call<'b, O> {
         };
         let name = attribute.name;
         let Some(constant) = constant else {
-            let what = format!("`{name}` is an attribute at this opset, and is computed here");
+            let version = self.builder.version(self.domain).unwrap_or(0);
+            let given = match operand {
+                Operand::Var(v) => shown(&self.builder.name_of(*v)),
+                _ => String::new(),
+            };
+            let what =
+                format!("`{name}` is an attribute at opset {version}, `{given}` is computed");
             return Err(self.wrong(what));
         };
         let Some(attr) = constant.to_attr(attribute.kind) else {
@@ -234,11 +243,22 @@ impl<'b, O> Call<'b, O> {
     }
 
     /// Inputs as values. Those that have one element type by the standard are brought to one.
-    fn inputs(&self, schema: &OpSchema, operands: &[Operand]) -> Result<Vec<Option<ValueId>>> {
+    pub(crate) fn inputs(
+        &self,
+        schema: &OpSchema,
+        operands: &[Operand],
+    ) -> Result<Vec<Option<ValueId>>> {
         let mut values = vec![];
+        let mut types: HashMap<&str, Option<DataType>> = HashMap::new();
         for (i, operand) in operands.iter().enumerate() {
             let param = schema.input(i);
-            let common = param.and_then(|p| self.common(schema, p, operands));
+            let letter = param.and_then(shared_type);
+            let common = letter.and_then(|letter| {
+                *types.entry(letter).or_insert_with(|| self.common(schema, letter, operands))
+            });
+            if common.is_none() && operand.is_number() {
+                self.has_types(schema, letter, operands)?;
+            }
             let role = param.map_or("input", |p| p.name);
             let fixed = param.and_then(|p| fixed(p, operand));
             let mut operand = operand.clone();
@@ -256,17 +276,29 @@ impl<'b, O> Call<'b, O> {
         Ok(values)
     }
 
-    /// The element type of all inputs that share the type letter of `param`.
-    fn common(&self, schema: &OpSchema, param: &Param, operands: &[Operand]) -> Option<DataType> {
-        let ParamType::Letter(letter) = &param.ty else { return None };
-        if matches!(param.kind, ParamKind::Variadic { homogeneous: false, .. }) {
-            return None;
-        }
+    /// A number that must have the element type of values, of which one is not known.
+    fn has_types(
+        &self,
+        schema: &OpSchema,
+        letter: Option<&str>,
+        operands: &[Operand],
+    ) -> Result<()> {
+        let same = |i| letter.is_some() && schema.input(i).and_then(shared_type) == letter;
+        let unknown = operands.iter().enumerate().find_map(|(i, operand)| match operand {
+            Operand::Var(v) if same(i) && self.builder.dtype_of(*v).is_none() => Some(*v),
+            _ => None,
+        });
+        let Some(v) = unknown else { return Ok(()) };
+        let name = shown(&self.builder.name_of(v));
+        Err(self.wrong(format_args!("the element type of `{name}` is not known")))
+    }
+
+    /// The element type of all inputs that share the type letter.
+    fn common(&self, schema: &OpSchema, letter: &str, operands: &[Operand]) -> Option<DataType> {
         let mut found: Option<DataType> = None;
         let mut weak_float = false;
         for (i, operand) in operands.iter().enumerate() {
-            let same = schema.input(i).map(|p| &p.ty);
-            if !matches!(same, Some(ParamType::Letter(l)) if l == letter) {
+            if schema.input(i).and_then(shared_type) != Some(letter) {
                 continue;
             }
             let dtype = match operand {
@@ -292,12 +324,19 @@ impl<'b, O> Call<'b, O> {
 }
 
 /// Where an operator takes an operand.
-enum Place {
+pub(crate) enum Place {
     Input(usize),
     Attribute(&'static AttrSchema),
 }
 
-fn is_variadic(param: &Param) -> bool {
+/// The letter for the element type that `param` has in common with others.
+fn shared_type(param: &Param) -> Option<&'static str> {
+    let ParamType::Letter(letter) = &param.ty else { return None };
+    let mixed = matches!(param.kind, ParamKind::Variadic { homogeneous: false, .. });
+    (!mixed).then_some(*letter)
+}
+
+pub(crate) fn is_variadic(param: &Param) -> bool {
     matches!(param.kind, ParamKind::Variadic { .. })
 }
 
@@ -311,7 +350,7 @@ fn fixed(param: &Param, operand: &Operand) -> Option<DataType> {
 /// `reduce_mean` for `ReduceMean`.
 pub(crate) fn snake(op: &str) -> String {
     let mut name = String::new();
-    let chars: Vec<char> = op.chars().collect();
+    let chars: Vec<char> = op.replace("NaN", "Nan").chars().collect();
     for (i, c) in chars.iter().enumerate() {
         let after_small = i > 0 && !chars[i - 1].is_ascii_uppercase();
         let before_small = chars.get(i + 1).is_some_and(char::is_ascii_lowercase);

@@ -13,6 +13,10 @@
 //! `axes` above is an attribute before opset 18 and an input since. Shape arithmetic whose result is
 //! known becomes a constant, and operands of different element types are cast as NumPy does.
 //!
+//! A graph that exists is changed by the same builder (`edit.rs`): [`GraphBuilder::replace`] lets what
+//! was built compute what a node did, [`GraphBuilder::detach`] puts nodes behind one, and
+//! [`GraphBuilder::restate`] moves attributes and inputs to where another version takes them.
+//!
 //! `operators.rs` has a method for each operator of the standard; it is written from the operator
 //! table by `tests.rs`.
 
@@ -22,6 +26,7 @@
 mod builder;
 mod call;
 mod control;
+mod edit;
 mod fold;
 mod macros;
 mod operand;

@@ -79,6 +79,15 @@ impl<T: Into<Operand>> From<Option<T>> for Operand {
 }
 
 impl Operand {
+    /// Whether it is a number without element type.
+    pub(crate) fn is_number(&self) -> bool {
+        match self {
+            Operand::Int(_) | Operand::Ints(_) | Operand::Float(_) | Operand::Floats(_) => true,
+            Operand::Attr(attr) => !matches!(attr, Attr::Tensor(_)),
+            _ => false,
+        }
+    }
+
     /// The attribute of the kind `kind` (a number of `AttributeProto.AttributeType`) that says this;
     /// `None` if it is of another kind.
     pub(crate) fn to_attr(&self, kind: i32) -> Option<Attr> {
@@ -97,9 +106,24 @@ impl Operand {
             (Operand::Tensor(x), 4) => Attr::Tensor(x.clone()),
             (Operand::Tensor(x), _) => Operand::of_tensor(x)?.to_attr(kind)?,
             (Operand::Attr(x), _) if x.kind() == kind => x.clone(),
+            (Operand::Attr(x), _) => Operand::of_attr(x)?.to_attr(kind)?,
             _ => return None,
         };
         Some(attr)
+    }
+
+    /// An attribute that numbers, words or a tensor can say.
+    fn of_attr(attr: &Attr) -> Option<Operand> {
+        Some(match attr {
+            Attr::Int(x) => Operand::Int(*x),
+            Attr::Ints(x) => Operand::Ints(x.clone()),
+            Attr::Float(x) => Operand::Float(f64::from(*x)),
+            Attr::Floats(x) => x.as_slice().into(),
+            Attr::Str(x) => Operand::Text(x.clone()),
+            Attr::Strs(x) => Operand::Texts(x.clone()),
+            Attr::Tensor(x) => Operand::Tensor(x.clone()),
+            _ => return None,
+        })
     }
 
     /// The elements of a constant of rank 0 or 1.
@@ -117,10 +141,10 @@ impl Operand {
 
     /// The constant that says this, of the element type `dtype` if that is known; `None` if it is
     /// not a number, or none of that type.
-    pub(crate) fn to_tensor(&self, dtype: Option<DataType>) -> Option<Tensor> {
+    pub fn to_tensor(&self, dtype: Option<DataType>) -> Option<Tensor> {
         let (dims, ints, reals): (Vec<usize>, Option<Vec<i64>>, Vec<f64>) = match self {
             Operand::Tensor(tensor) => return Some(tensor.clone()),
-            Operand::Attr(Attr::Tensor(tensor)) => return Some(tensor.clone()),
+            Operand::Attr(attr) => return Operand::of_attr(attr)?.to_tensor(dtype),
             Operand::Text(x) => return Tensor::strings(vec![], vec![x.clone()]).ok(),
             Operand::Texts(x) => return Tensor::strings(vec![x.len()], x.clone()).ok(),
             Operand::Int(x) => (vec![], Some(vec![*x]), vec![*x as f64]),

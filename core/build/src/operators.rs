@@ -359,7 +359,7 @@ operators! { ""
         detect_positive: "detect_positive",
     }
     /// `IsNaN(X) -> Y`, <https://onnx.ai/onnx/operators/onnx__IsNaN.html>
-    direct is_na_n = IsNaN(x: "X")
+    direct is_nan = IsNaN(x: "X")
     /// `LRN(X) -> Y`, <https://onnx.ai/onnx/operators/onnx__LRN.html>
     call lrn = LRN(x: "X") {
         alpha: "alpha",

@@ -1,8 +1,9 @@
 //! Activations.
 
+use crate::context::{Done, LowerContext, axis};
 use crate::row::{Row, both, down};
-use crate::site::{Done, Site, axis};
-use onnxd_ir::{Attr, Dim};
+use onnxd_ir::Dim;
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
 const SOFT: &[&str] = &["Softmax", "LogSoftmax", "Hardmax"];
 
@@ -18,129 +19,85 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// Up to 12 the axes from `axis` on are taken together; from 13 on there is one axis, by default
 /// the last. Both are the same if `axis` is the last.
-fn softmax_13_up(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
+fn softmax_13_up(s: &mut LowerContext<'_>) -> Done {
+    let (b, x) = (s.b, s.var(0)?);
     let wanted = s.int("axis")?.unwrap_or(1);
-    let rank = s.rank(x).ok();
-    if wanted == -1 || rank.is_some_and(|r| r > 0 && wanted == r as i64 - 1) {
-        s.set("axis", Attr::Int(wanted));
+    if wanted == -1 || b.rank_of(x).is_some_and(|r| r > 0 && wanted == r as i64 - 1) {
+        s.set_int("axis", wanted);
         return Ok(());
     }
-    if s.shape(x).is_ok_and(|shape| shape.contains(&Dim::Known(0))) {
+    if b.shape_of(x).is_some_and(|shape| shape.contains(&Dim::Known(0))) {
         // Nothing is normalized, and a 0 would stand for another size in Reshape.
-        s.set("axis", Attr::Int(-1));
+        s.set_int("axis", -1);
         return Ok(());
     }
-    let flat = s.add("Flatten", "flat", &[x], &[("axis", Attr::Int(wanted))]);
-    s.set_input(0, Some(flat));
-    s.set("axis", Attr::Int(1));
-    let shape = s.add("Shape", "shape", &[x], &[]);
-    let (rows, out) = s.detach(0, "rows")?;
-    s.add_to(out, "Reshape", &[rows, shape], &[]);
-    Ok(())
+    s.set_input(0, Some(b.flatten(x).axis(wanted).one()?))?;
+    s.set_int("axis", 1);
+    s.then(0, |b, rows| b.reshape(rows, b.shape(x).one()?).one())
 }
 
-fn softmax_13_down(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
+fn softmax_13_down(s: &mut LowerContext<'_>) -> Done {
+    let (b, x) = (s.b, s.var(0)?);
     let rank = s.rank(x)?;
     let wanted = axis(s.int("axis")?.unwrap_or(-1), rank)?;
     let last = rank.max(1) as i64 - 1;
+    s.set_int("axis", last);
     if wanted == last {
-        s.set("axis", Attr::Int(last));
         return Ok(());
     }
     // The transposition that swaps two axes is its own inverse.
     let mut perm: Vec<i64> = (0..rank as i64).collect();
     perm.swap(wanted as usize, last as usize);
-    let moved = s.transpose("moved", x, &perm);
-    s.set_input(0, Some(moved));
-    s.set("axis", Attr::Int(last));
-    let (inner, out) = s.detach(0, "inner")?;
-    s.add_to(out, "Transpose", &[inner], &[("perm", Attr::Ints(perm))]);
-    Ok(())
+    s.set_input(0, Some(b.transpose(x).perm(&perm).one()?))?;
+    s.then(0, |b, y| b.transpose(y).perm(perm).one())
 }
 
 /// x HardSigmoid(x / 6 + 1 / 2)
-fn hard_swish(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
-    let attrs = [("alpha", Attr::Float(1.0 / 6.0)), ("beta", Attr::Float(0.5))];
-    let gate = s.add("HardSigmoid", "gate", &[x], &attrs);
-    s.become_node("Mul", &[x, gate], &[]);
-    Ok(())
+fn hard_swish(s: &mut LowerContext<'_>) -> Done {
+    let (b, x) = (s.b, s.var(0)?);
+    s.becomes(b.mul(x, b.hard_sigmoid(x).alpha(1.0 / 6.0).beta(0.5).one()?)?)
 }
 
 /// alpha Elu(x / alpha)
-fn celu(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
+fn celu(s: &mut LowerContext<'_>) -> Done {
+    let (b, x) = (s.b, s.var(0)?);
     let alpha = s.float("alpha")?.unwrap_or(1.0);
     if alpha == 1.0 {
-        s.become_node("Elu", &[x], &[]);
-        return Ok(());
+        return s.becomes(b.elu(x).one()?);
     }
-    let alpha = s.scalar("alpha", f64::from(alpha), s.dtype(x)?)?;
-    let scaled = s.add("Div", "scaled", &[x, alpha], &[]);
-    let elu = s.add("Elu", "elu", &[scaled], &[]);
-    s.become_node("Mul", &[elu, alpha], &[]);
-    Ok(())
+    s.becomes(b.mul(b.elu(b.div(x, alpha)?).one()?, alpha)?)
 }
 
 /// x Tanh(Softplus(x))
-fn mish(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
-    let soft = s.add("Softplus", "soft", &[x], &[]);
-    let gate = s.add("Tanh", "gate", &[soft], &[]);
-    s.become_node("Mul", &[x, gate], &[]);
-    Ok(())
+fn mish(s: &mut LowerContext<'_>) -> Done {
+    let (b, x) = (s.b, s.var(0)?);
+    s.becomes(b.mul(x, b.tanh(b.softplus(x)?)?)?)
 }
 
 /// x / 2 (1 + Erf(x / √2)), or its approximation by Tanh.
-fn gelu(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
-    let dtype = s.dtype(x)?;
-    let approximate = s.word("approximate", "none")?;
-    let half = s.scalar("half", 0.5, dtype)?;
-    let one = s.scalar("one", 1.0, dtype)?;
-    let bent = if approximate == "tanh" {
-        let cubic = s.scalar("cubic", 0.044715, dtype)?;
-        let gain = s.scalar("gain", (2.0 / std::f64::consts::PI).sqrt(), dtype)?;
-        let square = s.add("Mul", "square", &[x, x], &[]);
-        let cube = s.add("Mul", "cube", &[square, x], &[]);
-        let term = s.add("Mul", "term", &[cube, cubic], &[]);
-        let sum = s.add("Add", "sum", &[x, term], &[]);
-        let scaled = s.add("Mul", "scaled", &[sum, gain], &[]);
-        s.add("Tanh", "bent", &[scaled], &[])
+fn gelu(s: &mut LowerContext<'_>) -> Done {
+    let (b, x) = (s.b, s.var(0)?);
+    let bent = if s.word("approximate", "none")? == "tanh" {
+        let cube = b.mul(b.mul(x, x)?, x)?;
+        let sum = b.add(x, b.mul(cube, 0.044715)?)?;
+        b.tanh(b.mul(sum, FRAC_2_PI.sqrt())?)?
     } else {
-        let gain = s.scalar("gain", std::f64::consts::FRAC_1_SQRT_2, dtype)?;
-        let scaled = s.add("Mul", "scaled", &[x, gain], &[]);
-        s.add("Erf", "bent", &[scaled], &[])
+        b.erf(b.mul(x, FRAC_1_SQRT_2)?)?
     };
-    let gate = s.add("Add", "gate", &[bent, one], &[]);
-    let halved = s.add("Mul", "halved", &[x, half], &[]);
-    s.become_node("Mul", &[halved, gate], &[]);
-    Ok(())
+    s.becomes(b.mul(b.mul(x, 0.5)?, b.add(bent, 1.0)?)?)
 }
 
 /// x Sigmoid(alpha x)
-fn swish(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
+fn swish(s: &mut LowerContext<'_>) -> Done {
+    let (b, x) = (s.b, s.var(0)?);
     let alpha = s.float("alpha")?.unwrap_or(1.0);
-    let mut scaled = x;
-    if alpha != 1.0 {
-        let alpha = s.scalar("alpha", f64::from(alpha), s.dtype(x)?)?;
-        scaled = s.add("Mul", "scaled", &[x, alpha], &[]);
-    }
-    let gate = s.add("Sigmoid", "gate", &[scaled], &[]);
-    s.become_node("Mul", &[x, gate], &[]);
-    Ok(())
+    let scaled = if alpha == 1.0 { x } else { b.mul(x, alpha)? };
+    s.becomes(b.mul(x, b.sigmoid(scaled)?)?)
 }
 
 /// x where it is above alpha, else 0
-fn thresholded_relu(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
-    let dtype = s.dtype(x)?;
-    let alpha = s.scalar("alpha", f64::from(s.float("alpha")?.unwrap_or(1.0)), dtype)?;
-    let zero = s.scalar("zero", 0.0, dtype)?;
-    let above = s.add("Greater", "above", &[x, alpha], &[]);
-    s.become_node("Where", &[above, x, zero], &[]);
-    Ok(())
+fn thresholded_relu(s: &mut LowerContext<'_>) -> Done {
+    let (b, x) = (s.b, s.var(0)?);
+    let alpha = s.float("alpha")?.unwrap_or(1.0);
+    s.becomes(b.where_(b.greater(x, alpha)?, x, 0.0)?)
 }

@@ -1,7 +1,7 @@
 //! What the operator table alone tells about a change: attributes and their defaults, and how many
 //! inputs and outputs there may be.
 
-use crate::site::{Done, Site, word};
+use crate::context::{Done, LowerContext, refuse};
 use onnxd_ir::Attr;
 use onnxd_ir::schema::{AttrSchema, OpSchema};
 
@@ -11,40 +11,37 @@ const FORGOTTEN: &[&str] = &["consumed_inputs"];
 const ONES: &[&str] = &["dilations", "strides"];
 
 /// Writes defaults out that differ, and leaves attributes out that say what is so without them.
-pub(crate) fn attributes(
-    site: &mut Site<'_>,
-    old: &OpSchema,
-    new: &OpSchema,
-) -> Result<(), String> {
+pub(crate) fn attributes(s: &LowerContext<'_>, old: &OpSchema, new: &OpSchema) -> Done {
+    let given = s.attr_names();
     for attr in &old.attributes {
-        if site.node().attr(attr.name).is_some() {
+        if given.iter().any(|name| name == attr.name) {
             continue;
         }
         let Some(other) = new.attribute(attr.name) else { continue };
         if let Some(value) = default_of(attr)
             && (other.required || other.default != attr.default)
         {
-            site.set(attr.name, value);
+            s.set(attr.name, value);
         }
     }
-    let unknown: Vec<String> = site.node().attrs.iter().map(|(n, _)| n.clone()).collect();
-    for name in unknown.iter().filter(|n| new.attribute(n).is_none() && !n.starts_with("__")) {
-        if !says_nothing(site, old, name) {
-            return Err(format!("there is no attribute `{name}`"));
+    for name in given.iter().filter(|n| new.attribute(n).is_none() && !n.starts_with("__")) {
+        if !says_nothing(s, old, name) {
+            return refuse(format!("there is no attribute `{name}`"));
         }
-        site.drop(name);
+        s.drop(name);
     }
     Ok(())
 }
 
 /// Whether the node means the same without the attribute.
-fn says_nothing(site: &Site<'_>, old: &OpSchema, name: &str) -> bool {
+fn says_nothing(s: &LowerContext<'_>, old: &OpSchema, name: &str) -> bool {
     let default = old.attribute(name).and_then(default_of);
-    match site.node().attr(name) {
+    match s.attr(name) {
         _ if FORGOTTEN.contains(&name) => true,
-        Some(Attr::Ints(list)) if ONES.contains(&name) => list.iter().all(|x| *x == 1),
-        Some(given) => default.is_some_and(|d| same(&d, given)),
-        None => true,
+        Ok(Some(Attr::Ints(list))) if ONES.contains(&name) => list.iter().all(|x| *x == 1),
+        Ok(Some(given)) => default.is_some_and(|d| same(&d, &given)),
+        Ok(None) => true,
+        Err(_) => false,
     }
 }
 
@@ -64,30 +61,36 @@ fn default_of(attr: &AttrSchema) -> Option<Attr> {
     Some(match attr.kind {
         1 => Attr::Float(text.parse().ok()?),
         2 => Attr::Int(text.parse().ok()?),
-        3 => word(text),
+        3 => Attr::Str(text.as_bytes().into()),
         7 => Attr::Ints(text.split(',').map(|x| x.parse().ok()).collect::<Option<_>>()?),
         _ => return None,
     })
 }
 
 /// Takes off inputs that are absent anyway, and outputs that nobody reads.
-pub(crate) fn trim(site: &mut Site<'_>, new: &OpSchema) {
-    let inputs = site.node().inputs.clone();
+pub(crate) fn trim(s: &LowerContext<'_>, new: &OpSchema) -> Done {
+    let inputs = s.inputs();
     if inputs.len() > new.inputs_max && inputs[new.inputs_max..].iter().all(Option::is_none) {
-        site.set_inputs(inputs[..new.inputs_max].to_vec());
+        s.set_inputs(&inputs[..new.inputs_max])?;
     }
-    let outputs = site.node().outputs.len();
-    if outputs > new.outputs_max && (new.outputs_max..outputs).all(|i| !site.wants(i)) {
-        site.keep_outputs(new.outputs_max);
+    let outputs = s.output_count();
+    if outputs > new.outputs_max && (new.outputs_max..outputs).all(|i| !s.wants(i)) {
+        s.keep_outputs(new.outputs_max);
     }
+    Ok(())
 }
 
 /// Spells the attribute `name` as the other version does; words without a pair are refused.
-pub(crate) fn respell(s: &mut Site<'_>, name: &str, default: &str, pairs: &[(&str, &str)]) -> Done {
+pub(crate) fn respell(
+    s: &LowerContext<'_>,
+    name: &str,
+    default: &str,
+    pairs: &[(&str, &str)],
+) -> Done {
     let old = s.word(name, default)?;
     let Some((_, new)) = pairs.iter().find(|(from, _)| *from == old) else {
-        return Err(format!("there is no `{name}` \"{old}\""));
+        return refuse(format!("there is no `{name}` \"{old}\""));
     };
-    s.set(name, word(new));
+    s.set_word(name, new);
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Operators with sub-graphs.
 
+use crate::context::{Done, LowerContext, refuse};
 use crate::row::{Row, both};
-use crate::site::{Done, Site};
-use onnxd_ir::{Attr, Dim, Node, Tensor, ValueId};
+use onnxd_build::{Operand, Result, Var};
+use onnxd_ir::{Attr, Dim};
 
 pub(crate) const ROWS: &[Row] = &[both(&["Scan"], 9, scan_9_up, scan_9_down)];
 
@@ -11,54 +12,40 @@ const BATCH_MAX: i64 = 64;
 
 /// Up to opset 8 the first axis of everything is a batch. Its elements are scanned by nodes of
 /// their own.
-fn scan_9_up(s: &mut Site<'_>) -> Done {
+fn scan_9_up(s: &mut LowerContext<'_>) -> Done {
     if s.has(0) {
-        return Err("its sequences may have different lengths".into());
+        return refuse("its sequences may have different lengths");
     }
-    let inputs: Vec<ValueId> =
-        (1..s.node().inputs.len()).map(|i| s.input(i)).collect::<Result<_, _>>()?;
-    let sizes = inputs.iter().filter_map(|v| s.shape(*v).ok()?.first().and_then(Dim::known));
+    let b = s.b;
+    let inputs: Vec<Var> = s.inputs().into_iter().flatten().collect();
+    let sizes = inputs.iter().filter_map(|v| b.shape_of(*v)?.first().and_then(Dim::known));
     let batch = sizes.max().ok_or("the size of its batch is not known")?;
     if !(1..=BATCH_MAX).contains(&batch) {
-        return Err(format!("its batch has {batch} elements; 1 to {BATCH_MAX} can be unrolled"));
+        return refuse(format!("its batch has {batch} elements; 1 to {BATCH_MAX} can be unrolled"));
     }
     if let Some(directions) = s.ints("directions")? {
         s.drop("directions");
         s.set("scan_input_directions", Attr::Ints(directions));
     }
-    let outputs = s.node().outputs.clone();
-    let mut parts: Vec<Vec<ValueId>> = vec![Vec::new(); outputs.len()];
-    s.keep_outputs(0);
+    let attrs = s.attrs();
+    let mut parts: Vec<Vec<Var>> = vec![vec![]; s.output_count()];
     for element in 0..batch {
-        let at = s.tensor("element", Tensor::scalar(element));
-        let of = inputs.iter().map(|v| Some(s.add("Gather", "element", &[*v, at], &[]))).collect();
-        let own: Vec<ValueId> = outputs.iter().map(|_| s.value("element")).collect();
-        for (list, v) in parts.iter_mut().zip(&own) {
-            list.push(s.squeeze("Unsqueeze", "element", *v, &[0]));
-        }
-        let outputs = own.into_iter().map(Some).collect();
-        let node = Node { inputs: of, outputs, ..s.node().clone() };
-        if element + 1 < batch {
-            s.graph.add_node(Node { name: String::new(), ..node });
-        } else {
-            s.set_inputs(node.inputs);
-            s.graph.set_node_outputs(s.id, node.outputs);
+        let of = inputs.iter().map(|v| b.gather(*v, element).one().map(Operand::from));
+        let scan = b.op("", "Scan", of.collect::<Result<Vec<_>>>()?);
+        let scan = attrs.iter().fold(scan, |scan, (name, attr)| scan.set(name, attr.clone()));
+        for (list, y) in parts.iter_mut().zip(scan.list(s.output_count())?) {
+            list.push(b.unsqueeze(y, [0])?);
         }
     }
-    for (out, parts) in outputs.into_iter().zip(parts) {
-        if let Some(out) = out {
-            s.add_to(out, "Concat", &parts, &[("axis", Attr::Int(0))]);
-        }
-    }
-    Ok(())
+    let whole = parts.iter().map(|parts| b.concat(parts).axis(0).one().map(Some));
+    s.becomes_all(&whole.collect::<Result<Vec<_>>>()?)
 }
 
 /// A batch of one.
-fn scan_9_down(s: &mut Site<'_>) -> Done {
-    let zeros = ["scan_input_axes", "scan_output_axes", "scan_output_directions"];
-    for name in zeros {
+fn scan_9_down(s: &mut LowerContext<'_>) -> Done {
+    for name in ["scan_input_axes", "scan_output_axes", "scan_output_directions"] {
         if s.ints(name)?.is_some_and(|list| list.iter().any(|x| *x != 0)) {
-            return Err(format!("there is no `{name}`"));
+            return refuse(format!("there is no `{name}`"));
         }
         s.drop(name);
     }
@@ -67,16 +54,9 @@ fn scan_9_down(s: &mut Site<'_>) -> Done {
         s.set("directions", Attr::Ints(directions));
     }
     let mut inputs = vec![None];
-    for i in 0..s.node().inputs.len() {
-        let v = s.input(i)?;
-        inputs.push(Some(s.squeeze("Unsqueeze", "batch", v, &[0])));
+    for v in s.inputs().into_iter().flatten() {
+        inputs.push(Some(s.b.unsqueeze(v, [0])?));
     }
-    s.set_inputs(inputs);
-    for i in 0..s.node().outputs.len() {
-        if s.node().output(i).is_some() {
-            let (inner, out) = s.detach(i, "batch")?;
-            s.add_to(out, "Squeeze", &[inner], &[("axes", Attr::Ints(vec![0]))]);
-        }
-    }
-    Ok(())
+    s.set_inputs(&inputs)?;
+    (0..s.output_count()).try_for_each(|i| s.then(i, |b, y| b.squeeze(y).axes([0]).one()))
 }

@@ -1,9 +1,9 @@
 //! Constants, and what is constant when the shapes are known.
 
+use crate::context::{Done, LowerContext, Refusal, refuse};
 use crate::row::{Row, down, up};
-use crate::site::{Done, Site, written_out};
-use bytes::Bytes;
-use onnxd_ir::{Attr, DataType, SparseTensor, Tensor, ValueId};
+use onnxd_build::Operand;
+use onnxd_ir::{Attr, DataType, SparseTensor, Tensor, element_count};
 
 pub(crate) const ROWS: &[Row] = &[
     up(&["Cast"], 6, cast_6),
@@ -20,46 +20,45 @@ pub(crate) const ROWS: &[Row] = &[
 const ELEMENTS_MAX: usize = 1 << 20;
 
 /// Up to opset 5 the type is a word.
-fn cast_6(s: &mut Site<'_>) -> Done {
+fn cast_6(s: &mut LowerContext<'_>) -> Done {
     let to = s.word("to", "")?.to_lowercase();
     let dtype = DataType::parse(&to).ok_or_else(|| format!("there is no type `{to}`"))?;
-    s.set("to", Attr::Int(i64::from(dtype.number())));
+    s.set_int("to", dtype.number().into());
     Ok(())
 }
 
 /// Before opset 9 only an initializer can be of another type than a floating-point one.
-fn constant_9_down(s: &mut Site<'_>) -> Done {
-    match s.node().attr("value") {
-        Some(Attr::Tensor(tensor)) if !tensor.dtype().is_float() => {
-            let tensor = tensor.clone();
-            let constant = s.tensor("constant", tensor);
-            s.become_node("Identity", &[constant], &[]);
+fn constant_9_down(s: &mut LowerContext<'_>) -> Done {
+    match s.attr("value") {
+        Ok(Some(Attr::Tensor(tensor))) if !tensor.dtype().is_float() => {
+            s.becomes(s.b.constant(tensor))
         }
-        _ => {}
+        _ => Ok(()),
     }
-    Ok(())
 }
 
-fn constant_12_down(s: &mut Site<'_>) -> Done {
-    let Some((name, attr)) = s.node().attrs.first().cloned() else { return Ok(()) };
+fn constant_12_down(s: &mut LowerContext<'_>) -> Done {
+    let Some((name, attr)) = s.attrs().into_iter().next() else { return Ok(()) };
     if name.starts_with("value_") {
-        let tensor = written_out(&attr).ok_or("it has no value")?;
-        s.become_node("Constant", &[], &[("value", Attr::Tensor(tensor))]);
+        let tensor = Operand::from(attr).to_tensor(None).ok_or("it has no value")?;
+        s.drop(&name);
+        s.set("value", Attr::Tensor(tensor));
     }
     Ok(())
 }
 
-fn constant_11_down(s: &mut Site<'_>) -> Done {
-    if let Some(Attr::Sparse(sparse)) = s.node().attr("sparse_value") {
-        let dense = dense(sparse).ok_or("its sparse value is too large or wrong")?;
-        s.become_node("Constant", &[], &[("value", Attr::Tensor(dense))]);
+fn constant_11_down(s: &mut LowerContext<'_>) -> Done {
+    if let Ok(Some(Attr::Sparse(sparse))) = s.attr("sparse_value") {
+        let dense = dense(&sparse).ok_or("its sparse value is too large or wrong")?;
+        s.drop("sparse_value");
+        s.set("value", Attr::Tensor(dense));
     }
     Ok(())
 }
 
 /// The tensor with all its zeros.
 fn dense(sparse: &SparseTensor) -> Option<Tensor> {
-    let count = sparse.dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d))?;
+    let count = element_count(&sparse.dims)?;
     let size = sparse.values.dtype().bits() / 8;
     if count > ELEMENTS_MAX || size == 0 {
         return None;
@@ -80,93 +79,81 @@ fn dense(sparse: &SparseTensor) -> Option<Tensor> {
     Tensor::new(sparse.values.dtype(), sparse.dims.clone(), bytes.into()).ok()
 }
 
-/// The node becomes a constant.
-fn become_constant(s: &mut Site<'_>, tensor: Tensor) {
-    let constant = s.tensor("constant", tensor);
-    s.become_node("Identity", &[constant], &[]);
-}
-
-fn sizes(dims: &[i64]) -> Result<(Vec<usize>, usize), String> {
+fn sizes(dims: &[i64]) -> Result<Vec<usize>, Refusal> {
     let dims: Option<Vec<usize>> = dims.iter().map(|d| usize::try_from(*d).ok()).collect();
     let dims = dims.ok_or("its shape has a negative size")?;
-    let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
-    let count = count.filter(|n| *n <= ELEMENTS_MAX);
-    Ok((dims, count.ok_or_else(|| format!("it has more than {ELEMENTS_MAX} elements"))?))
+    let few = element_count(&dims).is_some_and(|n| n <= ELEMENTS_MAX);
+    if few { Ok(dims) } else { refuse(format!("it has more than {ELEMENTS_MAX} elements")) }
 }
 
-fn constant_of_shape(s: &mut Site<'_>) -> Done {
+fn number(x: i64, dtype: DataType) -> Result<Tensor, Refusal> {
+    let tensor = Operand::Int(x).to_tensor(Some(dtype));
+    tensor.ok_or_else(|| format!("{dtype} has no {x}").into())
+}
+
+/// The constant of the sizes `dims` whose elements are all `x`.
+pub(crate) fn filled(x: i64, dtype: DataType, dims: &[i64]) -> Result<Tensor, Refusal> {
+    repeated(&number(x, dtype)?, dims)
+}
+
+/// The constant of the sizes `dims` whose elements are all `one`.
+fn repeated(one: &Tensor, dims: &[i64]) -> Result<Tensor, Refusal> {
+    let dims = sizes(dims)?;
+    let bytes = one.bytes().repeat(dims.iter().product());
+    Tensor::new(one.dtype(), dims, bytes.into()).map_err(|e| Refusal(e.to_string()))
+}
+
+fn constant_of_shape(s: &mut LowerContext<'_>) -> Done {
     let shape = s.fixed_ints(0)?.ok_or("it has no shape")?;
-    let (dims, count) = sizes(&shape)?;
-    let one = match s.node().attr("value") {
-        Some(Attr::Tensor(tensor)) => tensor.clone(),
-        Some(_) => return Err("its value is not known".into()),
+    let one = match s.attr("value")? {
+        Some(Attr::Tensor(tensor)) => tensor,
+        Some(_) => return refuse("its value is not known"),
         None => Tensor::scalar(0f32),
     };
-    let bytes = one.bytes().repeat(count);
-    let tensor = Tensor::new(one.dtype(), dims, bytes.into()).map_err(|e| e.to_string())?;
-    become_constant(s, tensor);
-    Ok(())
+    s.becomes(s.b.constant(repeated(&one, &shape)?))
 }
 
-fn eye_like(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
-    let (dims, count) = sizes(&s.dims(x)?)?;
-    let [_, columns] = dims[..] else { return Err("its input is not of rank 2".into()) };
+fn eye_like(s: &mut LowerContext<'_>) -> Done {
+    let x = s.var(0)?;
+    let dims = sizes(&s.dims(x)?)?;
+    let [rows, columns] = dims[..] else { return refuse("its input is not of rank 2") };
     let dtype = match s.int("dtype")? {
         Some(number) => i32::try_from(number).ok().and_then(DataType::from_number),
         None => Some(s.dtype(x)?),
     };
     let dtype = dtype.ok_or("its `dtype` is unknown")?;
-    let one = match dtype {
-        DataType::Bool => Bytes::from_static(&[1]),
-        other => crate::site::number(1.0, other).ok_or("its type has no 1")?.bytes().clone(),
-    };
+    let one = number(1, dtype)?;
+    let one = one.bytes();
     let k = s.int("k")?.unwrap_or(0);
-    let mut bytes = vec![0; count * one.len()];
+    let mut bytes = vec![0; rows * columns * one.len()];
     for (i, element) in bytes.chunks_mut(one.len()).enumerate() {
         let (row, column) = (i / columns.max(1), i % columns.max(1));
         if (row as i64).saturating_add(k) == column as i64 {
-            element.copy_from_slice(&one);
+            element.copy_from_slice(one);
         }
     }
     let tensor = Tensor::new(dtype, dims, bytes.into()).map_err(|e| e.to_string())?;
-    become_constant(s, tensor);
-    Ok(())
+    s.becomes(s.b.constant(tensor))
 }
 
 /// Chooses between the input and zero by a mask.
-fn trilu(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
+fn trilu(s: &mut LowerContext<'_>) -> Done {
+    let x = s.var(0)?;
     let dims = s.dims(x)?;
-    let [.., rows, columns] = dims[..] else { return Err("its input has no matrices".into()) };
-    let (dims, _) = sizes(&[rows, columns])?;
+    let [.., rows, columns] = dims[..] else { return refuse("its input has no matrices") };
+    let dims = sizes(&[rows, columns])?;
     let k = s.fixed_ints(1)?.and_then(|k| k.first().copied()).unwrap_or(0);
-    let upper = s.int("upper")?.unwrap_or(1) != 0;
+    let upper = s.flag("upper", true)?;
     let keep = |(i, j): (i64, i64)| {
         let distance = (j - i).saturating_sub(k);
         u8::from(if upper { distance >= 0 } else { distance <= 0 })
     };
     let places = (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
     let mask = Tensor::from_vec_as(DataType::Bool, dims, places.map(keep).collect());
-    let mask = s.tensor("mask", mask);
-    let zero = zero(s, x)?;
-    s.become_node("Where", &[mask, x, zero], &[]);
-    Ok(())
+    s.becomes(s.b.where_(mask, x, 0)?)
 }
 
-fn zero(s: &mut Site<'_>, like: ValueId) -> Result<ValueId, String> {
-    let dtype = s.dtype(like)?;
-    let zero = match dtype {
-        DataType::Bool => Some(Tensor::from_vec_as(DataType::Bool, vec![], vec![0u8])),
-        other => crate::site::number(0.0, other),
-    };
-    let zero = zero.ok_or_else(|| format!("{dtype} has no zero"))?;
-    Ok(s.tensor("zero", zero))
-}
-
-fn cast_like(s: &mut Site<'_>) -> Done {
-    let (x, like) = (s.input(0)?, s.input(1)?);
-    let to = Attr::Int(i64::from(s.dtype(like)?.number()));
-    s.become_node("Cast", &[x], &[("to", to)]);
-    Ok(())
+fn cast_like(s: &mut LowerContext<'_>) -> Done {
+    let [x, like] = s.vars()?;
+    s.becomes(s.b.cast(x, s.dtype(like)?)?)
 }

@@ -1,11 +1,12 @@
 //! Operators that ONNX Runtime writes into the standard's domain although the imported version, or any, has none of
 //! that name. It reads them; nothing else does. They are said with operators that the version has.
 
-use crate::site::{Known, Site};
-use crate::step::{captured, standard};
+use crate::context::{LowerContext, Step};
+use crate::step::{edit, in_layers_of, standard};
 use crate::{forget_types, row, typed};
+use onnxd_build::GraphBuilder;
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_ir::{Graph, Model, NodeId, infer, schema, verify};
+use onnxd_ir::{Model, NodeId, infer, schema, verify};
 
 /// How ONNX Runtime calls them, what the standard calls them, and in which version it took them up.
 const EARLY: [(&str, &str, i64); 2] = [
@@ -26,10 +27,10 @@ pub fn settle_early(model: &mut Model) -> Vec<Diagnostic> {
     let _ = infer::infer(model);
     let mut found = Vec::new();
     let opset = standard(&model.opsets).unwrap_or(0);
-    settle_graph(&mut model.graph, opset, &Known::new(), &mut found);
+    edit(&mut model.graph, &model.opsets, |b| settle_graph(b, opset, &mut found));
     for function in &mut model.functions {
         let opset = standard(&function.opsets).unwrap_or(opset);
-        settle_graph(&mut function.graph, opset, &Known::new(), &mut found);
+        edit(&mut function.graph, &function.opsets, |b| settle_graph(b, opset, &mut found));
     }
     forget_types(model, &typed);
     found
@@ -39,31 +40,38 @@ fn early(op: &str) -> Option<&'static (&'static str, &'static str, i64)> {
     EARLY.iter().find(|(name, ..)| *name == op)
 }
 
-fn settle_graph(graph: &mut Graph, opset: i64, known: &Known, found: &mut Vec<Diagnostic>) {
-    for id in graph.node_ids() {
-        if graph[id].subgraphs().next().is_some() {
-            let mut captured = captured(graph, id, known).into_iter();
-            graph.edit_subgraphs(id, |inner| {
-                settle_graph(inner, opset, &captured.next().unwrap_or_default(), found);
-            });
+fn settle_graph(b: &GraphBuilder, opset: i64, found: &mut Vec<Diagnostic>) {
+    let all = b.graph().node_ids();
+    for id in all {
+        let inner = b.graph()[id].subgraphs().next().is_some();
+        if inner {
+            b.in_subgraphs(id, |b| settle_graph(b, opset, found));
         }
-        found.extend(settle_node(graph, id, opset, known));
+        found.extend(settle_node(b, id, opset));
     }
 }
 
-fn settle_node(graph: &mut Graph, id: NodeId, opset: i64, known: &Known) -> Option<Diagnostic> {
-    let node = &graph[id];
-    let (op, name, since) = *early(&node.op).filter(|_| node.is_standard())?;
-    let exists = op == name && schema::find("", name, opset).is_some();
-    // The statistics have no name in the standard's simplified one.
-    let more = name == "RMSNormalization" && node.outputs.iter().skip(1).any(Option::is_some);
-    if exists || more {
+fn settle_node(b: &GraphBuilder, id: NodeId, opset: i64) -> Option<Diagnostic> {
+    let (op, adapter, layer) = {
+        let graph = b.graph();
+        let node = &graph[id];
+        let (op, name, since) = *early(&node.op).filter(|_| node.is_standard())?;
+        let exists = op == name && schema::find("", name, opset).is_some();
+        // The statistics have no name in the standard's simplified one.
+        let more = name == "RMSNormalization" && node.outputs.iter().skip(1).any(Option::is_some);
+        if exists || more {
+            return None;
+        }
+        (op, row::find(name, since)?.down?, verify::layer(&graph, node))
+    };
+    let step = Step { from: opset, to: opset, target: opset };
+    // Types that are not known are the only reason why it cannot be said.
+    let bound = b.graph().node_bound();
+    if in_layers_of(b, id, || adapter(&mut LowerContext::new(b, id, step))).is_err() {
+        let added = b.graph().nodes_from(bound);
+        added.into_iter().for_each(|id| drop(b.graph_mut().remove_node(id)));
         return None;
     }
-    let layer = verify::layer(graph, node);
-    let adapter = row::find(name, since)?.down?;
-    // Types that are not known are the only reason why it cannot be said.
-    adapter(&mut Site { graph, id, to: opset, target: opset, known }).ok()?;
     let text = format!(
         "opset {opset} has no `{op}`, which ONNX Runtime writes into models that it saves; it was \
          written with operators that opset {opset} has"

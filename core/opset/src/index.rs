@@ -1,17 +1,18 @@
 //! Choosing and placing elements by index, and transforms along an axis.
 
 use crate::carry::respell;
-use crate::row::{Row, both, down, up};
+use crate::context::{Done, LowerContext, axis, refuse};
+use crate::row::{Row, both, down, restate, up};
 use crate::shape::axis_from_front;
-use crate::site::{Done, Site, axis};
-use onnxd_ir::{Attr, Tensor};
+use onnxd_build::GraphBuilder;
+use onnxd_ir::{Attr, Dim, Tensor};
 
 pub(crate) const ROWS: &[Row] = &[
     down(&["Gather"], 11, gather_11_down),
     down(&["Compress"], 11, axis_from_front),
     up(&["Scatter"], 11, scatter_11_up),
     down(&["ScatterElements"], 11, scatter_11_down),
-    both(&["TopK"], 10, top_k_10_up, top_k_10_down),
+    both(&["TopK"], 10, top_k_10_up, restate),
     down(&["TopK"], 11, top_k_11_down),
     down(&["OneHot"], 11, one_hot_11_down),
     both(&["GridSample"], 20, grid_sample_20_up, grid_sample_20_down),
@@ -19,7 +20,7 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// Before opset 11 indices are counted from the front.
-fn gather_11_down(s: &mut Site<'_>) -> Done {
+fn gather_11_down(s: &mut LowerContext<'_>) -> Done {
     axis_from_front(s)?;
     let Ok(Some(indices)) = s.fixed(1) else { return Ok(()) };
     let items = indices.to_i64s().unwrap_or_default();
@@ -27,61 +28,48 @@ fn gather_11_down(s: &mut Site<'_>) -> Done {
         return Ok(());
     }
     let at = s.int("axis")?.unwrap_or(0);
-    let size = s.shape(s.input(0)?)?.get(at as usize).and_then(onnxd_ir::Dim::known);
+    let size = s.shape(s.var(0)?)?.get(at as usize).and_then(Dim::known);
     let size = size.ok_or("its indices are negative, and the size of the axis is not known")?;
     let items: Vec<i64> = items.iter().map(|i| if *i < 0 { i + size } else { *i }).collect();
-    let front = s.tensor("indices", Tensor::from_vec(indices.dims(), items));
-    s.set_input(1, Some(front));
-    Ok(())
+    let front = s.b.parameter("indices", Tensor::from_vec(indices.dims(), items));
+    s.set_input(1, Some(front))
 }
 
-fn scatter_11_up(s: &mut Site<'_>) -> Done {
+fn scatter_11_up(s: &mut LowerContext<'_>) -> Done {
     s.rename("ScatterElements");
     Ok(())
 }
 
-fn scatter_11_down(s: &mut Site<'_>) -> Done {
+fn scatter_11_down(s: &mut LowerContext<'_>) -> Done {
     axis_from_front(s)?;
     s.rename("Scatter");
     Ok(())
 }
 
-fn top_k_10_up(s: &mut Site<'_>) -> Done {
+fn top_k_10_up(s: &mut LowerContext<'_>) -> Done {
     let k = s.int("k")?.ok_or("it has no attribute `k`")?;
-    let k = s.vector("k", &[k]);
-    s.set_input(1, Some(k));
-    s.drop("k");
-    Ok(())
-}
-
-fn top_k_10_down(s: &mut Site<'_>) -> Done {
-    let k = s.fixed_ints(1)?.and_then(|k| k.first().copied()).ok_or("it has no `K`")?;
-    s.set_inputs(vec![Some(s.input(0)?)]);
-    s.set("k", Attr::Int(k));
-    Ok(())
+    s.set("k", Attr::Ints(vec![k]));
+    s.restate()
 }
 
 /// The smallest are the largest of the negated.
-fn top_k_11_down(s: &mut Site<'_>) -> Done {
+fn top_k_11_down(s: &mut LowerContext<'_>) -> Done {
     axis_from_front(s)?;
     s.drop("sorted");
-    let smallest = s.int("largest")?.unwrap_or(1) == 0;
+    let largest = s.flag("largest", true)?;
     s.drop("largest");
-    if smallest {
-        let x = s.input(0)?;
-        let negated = s.add("Neg", "negated", &[x], &[]);
-        s.set_input(0, Some(negated));
-        let (values, out) = s.detach(0, "negated")?;
-        s.add_to(out, "Neg", &[values], &[]);
+    if largest {
+        return Ok(());
     }
-    Ok(())
+    s.set_input(0, Some(s.b.neg(s.var(0)?)?))?;
+    s.then(0, GraphBuilder::neg)
 }
 
 /// Before opset 11 only the last axis is counted from the back.
-fn one_hot_11_down(s: &mut Site<'_>) -> Done {
+fn one_hot_11_down(s: &mut LowerContext<'_>) -> Done {
     if let Some(at) = s.int("axis")?.filter(|a| *a < -1) {
-        let rank = s.rank(s.input(0)?)? + 1;
-        s.set("axis", Attr::Int(axis(at, rank)?));
+        let rank = s.rank(s.var(0)?)? + 1;
+        s.set_int("axis", axis(at, rank)?);
     }
     Ok(())
 }
@@ -89,30 +77,27 @@ fn one_hot_11_down(s: &mut Site<'_>) -> Done {
 const MODES: &[(&str, &str)] =
     &[("bilinear", "linear"), ("bicubic", "cubic"), ("nearest", "nearest")];
 
-fn grid_sample_20_up(s: &mut Site<'_>) -> Done {
+fn grid_sample_20_up(s: &mut LowerContext<'_>) -> Done {
     respell(s, "mode", "bilinear", MODES)
 }
 
-fn grid_sample_20_down(s: &mut Site<'_>) -> Done {
-    if s.rank(s.input(0)?)? != 4 {
-        return Err("only two spatial axes are possible".into());
+fn grid_sample_20_down(s: &mut LowerContext<'_>) -> Done {
+    if s.rank(s.var(0)?)? != 4 {
+        return refuse("only two spatial axes are possible");
     }
     let back: Vec<(&str, &str)> = MODES.iter().map(|(old, new)| (*new, *old)).collect();
     respell(s, "mode", "linear", &back)
 }
 
-fn dft_20_up(s: &mut Site<'_>) -> Done {
-    let at = s.int("axis")?.unwrap_or(1);
-    let at = s.tensor("axis", Tensor::scalar(at));
-    s.set_input(2, Some(at));
-    s.drop("axis");
-    Ok(())
+fn dft_20_up(s: &mut LowerContext<'_>) -> Done {
+    s.set_int("axis", s.int("axis")?.unwrap_or(1));
+    s.restate()
 }
 
-fn dft_20_down(s: &mut Site<'_>) -> Done {
+fn dft_20_down(s: &mut LowerContext<'_>) -> Done {
     let at = s.fixed_ints(2)?.and_then(|a| a.first().copied()).unwrap_or(-2);
-    s.set_input(2, None);
-    let at = s.rank(s.input(0)?).map_or(Ok(at), |rank| axis(at, rank))?;
-    s.set("axis", Attr::Int(at));
+    s.set_input(2, None)?;
+    let rank = s.b.rank_of(s.var(0)?);
+    s.set_int("axis", rank.map_or(Ok(at), |rank| axis(at, rank))?);
     Ok(())
 }

@@ -11,9 +11,9 @@
 #![allow(clippy::result_large_err)]
 
 mod carry;
+mod context;
 mod early;
 mod row;
-mod site;
 mod step;
 #[cfg(test)]
 mod tests;

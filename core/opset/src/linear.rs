@@ -1,20 +1,19 @@
 //! Matrix products.
 
+use crate::context::{Done, LowerContext};
 use crate::row::{Row, down, up};
-use crate::site::{Done, Site};
 
 pub(crate) const ROWS: &[Row] = &[up(&["Gemm"], 7, gemm_7), down(&["Gemm"], 11, gemm_11_down)];
 
 /// From opset 7 on the third input broadcasts without being told to.
-fn gemm_7(s: &mut Site<'_>) -> Done {
+fn gemm_7(s: &mut LowerContext<'_>) -> Done {
     s.drop("broadcast");
     Ok(())
 }
 
-fn gemm_11_down(s: &mut Site<'_>) -> Done {
-    if !s.has(2) {
-        let zero = s.scalar("c", 0.0, s.dtype(s.input(0)?)?)?;
-        s.set_input(2, Some(zero));
+fn gemm_11_down(s: &mut LowerContext<'_>) -> Done {
+    if s.has(2) {
+        return Ok(());
     }
-    Ok(())
+    s.set_input(2, Some(s.b.cast(0.0, s.dtype(s.var(0)?)?)?))
 }

@@ -1,15 +1,16 @@
 //! Arithmetic, element by element.
 
-use crate::row::{Row, both, down, up};
-use crate::site::{Done, Site, axis};
-use onnxd_ir::{Attr, DataType, ValueId};
+use crate::context::{Done, LowerContext, axis, refuse};
+use crate::row::{Row, both, down, restate, up};
+use onnxd_build::Var;
+use onnxd_ir::{Attr, DataType};
 
 pub(crate) const ROWS: &[Row] = &[
     up(&["Add", "Sub", "Mul", "Div", "Pow"], 7, broadcast_7),
     up(&["PRelu"], 7, prelu_7),
     down(&["Sum", "Mean", "Max", "Min"], 8, merge_8_down),
     down(&["Mod"], 10, mod_10_down),
-    both(&["Clip"], 11, clip_11_up, clip_11_down),
+    both(&["Clip"], 11, restate, clip_11_down),
     down(&["Max", "Min", "Clip"], 12, integers_as_double),
     down(&["Pow"], 12, pow_12_down),
     down(&["Add", "Sub", "Mul", "Div"], 14, integers_as_int64),
@@ -18,121 +19,94 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// Up to opset 6 the second input is laid along the first one's axes from `axis` on.
-pub(crate) fn broadcast_7(s: &mut Site<'_>) -> Done {
-    let on = s.int("broadcast")?.unwrap_or(0) != 0;
+pub(crate) fn broadcast_7(s: &mut LowerContext<'_>) -> Done {
+    let on = s.flag("broadcast", false)?;
     let at = s.int("axis")?;
     s.drop("broadcast");
     s.drop("axis");
     let Some(at) = at.filter(|_| on) else { return Ok(()) };
-    let (a, b) = (s.input(0)?, s.input(1)?);
-    let (rank, own) = (s.rank(a)?, s.rank(b)?);
+    let [x, y] = s.vars()?;
+    let (rank, own) = (s.rank(x)?, s.rank(y)?);
     let after = rank as i64 - axis(at, rank)? - own as i64;
     if after < 0 {
-        return Err(format!("its second input does not fit from axis {at} on"));
+        return refuse(format!("its second input does not fit from axis {at} on"));
     }
-    trailing_ones(s, 1, own, after as usize);
-    Ok(())
+    s.set_input(1, Some(trailing_ones(s, y, own, after as usize)?))
 }
 
-/// Appends axes of size 1 to an input of rank `rank`.
-fn trailing_ones(s: &mut Site<'_>, input: usize, rank: usize, count: usize) {
-    if count > 0
-        && let Some(v) = s.node().input(input)
-    {
-        let axes: Vec<i64> = (rank as i64..(rank + count) as i64).collect();
-        let aligned = s.squeeze("Unsqueeze", "aligned", v, &axes);
-        s.set_input(input, Some(aligned));
-    }
+/// `v`, which has the rank `rank`, with further axes of size 1.
+fn trailing_ones(
+    s: &LowerContext<'_>,
+    v: Var,
+    rank: usize,
+    count: usize,
+) -> onnxd_build::Result<Var> {
+    let axes: Vec<i64> = (rank as i64..(rank + count) as i64).collect();
+    if axes.is_empty() { Ok(v) } else { s.b.unsqueeze(v, axes) }
 }
 
 /// The slopes of channels lie along axis 1.
-fn prelu_7(s: &mut Site<'_>) -> Done {
-    let slope = s.input(1)?;
+fn prelu_7(s: &mut LowerContext<'_>) -> Done {
+    let [x, slope] = s.vars()?;
     let dims = s.dims(slope)?;
-    if dims.len() == 1 && dims[0] != 1 {
-        let rank = s.rank(s.input(0)?)?;
-        trailing_ones(s, 1, 1, rank.saturating_sub(2));
+    if dims.len() != 1 || dims[0] == 1 {
+        return Ok(());
     }
-    Ok(())
+    let after = s.rank(x)?.saturating_sub(2);
+    s.set_input(1, Some(trailing_ones(s, slope, 1, after)?))
 }
 
 /// Before opset 8 all inputs have the same shape.
-fn merge_8_down(s: &mut Site<'_>) -> Done {
-    let inputs: Vec<ValueId> = s.node().inputs.iter().flatten().copied().collect();
-    let shapes: Vec<_> = inputs.iter().map(|v| s.dims(*v)).collect();
-    if inputs.len() < 2 || shapes[0].is_ok() && shapes.iter().all(|d| *d == shapes[0]) {
+fn merge_8_down(s: &mut LowerContext<'_>) -> Done {
+    let b = s.b;
+    let inputs: Vec<Var> = s.inputs().into_iter().flatten().collect();
+    let shapes: Vec<_> = inputs.iter().map(|v| b.dims_of(*v)).collect();
+    if inputs.len() < 2 || shapes[0].is_some() && shapes.iter().all(|d| *d == shapes[0]) {
         return Ok(());
     }
-    let op = s.node().op.clone();
+    let op = s.op();
     if !matches!(op.as_str(), "Sum" | "Mean") {
-        return Err("its inputs may have different shapes".into());
+        return refuse("its inputs may have different shapes");
     }
-    let (last, rest) = inputs.split_last().expect("there are two");
-    let mut sum = rest[0];
-    for v in &rest[1..] {
-        sum = s.add("Add", "part", &[sum, *v], &[]);
-    }
-    if op == "Sum" {
-        s.become_node("Add", &[sum, *last], &[]);
-        return Ok(());
-    }
-    let sum = s.add("Add", "sum", &[sum, *last], &[]);
-    let count = s.scalar("count", inputs.len() as f64, s.dtype(inputs[0])?)?;
-    s.become_node("Div", &[sum, count], &[]);
-    Ok(())
+    let sum = inputs[1..].iter().try_fold(inputs[0], |sum, v| b.add(sum, *v))?;
+    s.becomes(if op == "Sum" { sum } else { b.div(sum, inputs.len() as f64)? })
 }
 
-/// The remainder with the divisor's sign: (r + b) mod b for the remainder r with the dividend's.
-fn mod_10_down(s: &mut Site<'_>) -> Done {
-    let (a, b) = (s.input(0)?, s.input(1)?);
-    if s.int("fmod")?.unwrap_or(0) != 0 || !s.dtype(a)?.is_integer() {
-        return Err("there is no remainder of floats".into());
+/// The remainder with the divisor's sign: (r + y) mod y for the remainder r with the dividend's.
+fn mod_10_down(s: &mut LowerContext<'_>) -> Done {
+    let (b, [x, y]) = (s.b, s.vars()?);
+    if s.flag("fmod", false)? || !s.dtype(x)?.is_integer() {
+        return refuse("there is no remainder of floats");
     }
-    let whole = s.add("Div", "whole", &[a, b], &[]);
-    let part = s.add("Mul", "part", &[whole, b], &[]);
-    let rest = s.add("Sub", "rest", &[a, part], &[]);
-    let above = s.add("Add", "above", &[rest, b], &[]);
-    let whole = s.add("Div", "whole", &[above, b], &[]);
-    let part = s.add("Mul", "part", &[whole, b], &[]);
-    s.become_node("Sub", &[above, part], &[]);
-    Ok(())
-}
-
-fn clip_11_up(s: &mut Site<'_>) -> Done {
-    for (i, name) in [(1, "min"), (2, "max")] {
-        if let Some(limit) = s.float(name)? {
-            let limit = s.scalar(name, f64::from(limit), s.dtype(s.input(0)?)?)?;
-            s.set_input(i, Some(limit));
-            s.drop(name);
-        }
-    }
-    Ok(())
+    let rest = |x: Var| b.sub(x, b.mul(b.div(x, y)?, y)?);
+    s.becomes(rest(b.add(rest(x)?, y)?)?)
 }
 
 /// Limits that are computed are taken by `Max` and `Min`.
-fn clip_11_down(s: &mut Site<'_>) -> Done {
-    let x = s.input(0)?;
-    let mut limits = Vec::new();
-    for (i, name) in [(1, "min"), (2, "max")] {
-        let Some(v) = s.node().input(i) else { continue };
-        let exact = s.fixed_floats(i).ok().flatten().and_then(|l| l.first().copied());
-        let exact = exact.filter(|l| f64::from(*l as f32) == *l);
-        limits.push((name, v, exact.map(|l| l as f32)));
-    }
-    let known: Option<Vec<_>> = limits.iter().map(|(n, _, l)| Some((*n, (*l)?))).collect();
-    if let Some(known) = known {
-        s.set_inputs(vec![Some(x)]);
-        known.into_iter().for_each(|(name, limit)| s.set(name, Attr::Float(limit)));
+fn clip_11_down(s: &mut LowerContext<'_>) -> Done {
+    let (b, x) = (s.b, s.var(0)?);
+    let exact = |i| -> Option<Option<Attr>> {
+        if !s.has(i) {
+            return Some(None);
+        }
+        let limit = *s.fixed_floats(i).ok()??.first()?;
+        (f64::from(limit as f32) == limit).then_some(Some(Attr::Float(limit as f32)))
+    };
+    if let (Some(min), Some(max)) = (exact(1), exact(2)) {
+        s.set_inputs(&[Some(x)])?;
+        for (name, limit) in [("min", min), ("max", max)] {
+            limit.into_iter().for_each(|limit| s.set(name, limit));
+        }
         return Ok(());
     }
-    let mut inner = x;
-    let op = |name: &str| if name == "min" { "Max" } else { "Min" };
-    let (last, rest) = limits.split_last().expect("one is not known");
-    for (name, v, _) in rest {
-        inner = s.add(op(name), "above", &[inner, *v], &[]);
+    let mut y = x;
+    if let Some(min) = s.optional(1) {
+        y = b.max([y, min])?;
     }
-    s.become_node(op(last.0), &[inner, last.1], &[]);
-    Ok(())
+    if let Some(max) = s.optional(2) {
+        y = b.min([y, max])?;
+    }
+    s.becomes(y)
 }
 
 /// Whether every value of the type is a double.
@@ -140,43 +114,39 @@ fn is_small_integer(dtype: DataType) -> bool {
     dtype.is_integer() && dtype.bits() <= 32
 }
 
-fn all_inputs(s: &Site<'_>) -> Vec<usize> {
-    (0..s.node().inputs.len()).collect()
+fn all_inputs(s: &LowerContext<'_>) -> Vec<usize> {
+    (0..s.inputs().len()).collect()
 }
 
 /// Where only floating-point types were allowed.
-pub(crate) fn integers_as_double(s: &mut Site<'_>) -> Done {
-    if is_small_integer(s.dtype(s.input(0)?)?) {
-        s.through(DataType::Double, &all_inputs(s), &[0])?;
+pub(crate) fn integers_as_double(s: &mut LowerContext<'_>) -> Done {
+    match is_small_integer(s.dtype(s.var(0)?)?) {
+        true => s.through(DataType::Double, &all_inputs(s), &[0]),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Where integers of fewer than 32 bits were not allowed; casting back wraps as they do.
-fn integers_as_int64(s: &mut Site<'_>) -> Done {
-    let dtype = s.dtype(s.input(0)?)?;
-    if dtype.is_integer() && dtype.bits() < 32 {
-        s.through(DataType::Int64, &all_inputs(s), &[0])?;
+fn integers_as_int64(s: &mut LowerContext<'_>) -> Done {
+    let dtype = s.dtype(s.var(0)?)?;
+    match dtype.is_integer() && dtype.bits() < 32 {
+        true => s.through(DataType::Int64, &all_inputs(s), &[0]),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Before opset 12 base and exponent have the same type.
-fn pow_12_down(s: &mut Site<'_>) -> Done {
-    let (base, exponent) = (s.input(0)?, s.input(1)?);
-    let (of, to) = (s.dtype(exponent)?, s.dtype(base)?);
-    if is_small_integer(to) {
+fn pow_12_down(s: &mut LowerContext<'_>) -> Done {
+    let [base, exponent] = s.vars()?;
+    let dtype = s.dtype(base)?;
+    if is_small_integer(dtype) {
         return s.through(DataType::Double, &[0, 1], &[0]);
     }
-    if of != to {
-        let same = s.cast("exponent", exponent, to);
-        s.set_input(1, Some(same));
-    }
-    Ok(())
+    s.set_input(1, Some(s.b.cast(exponent, dtype)?))
 }
 
-fn half_as_float(s: &mut Site<'_>) -> Done {
-    match s.dtype(s.input(0)?)? {
+fn half_as_float(s: &mut LowerContext<'_>) -> Done {
+    match s.dtype(s.var(0)?)? {
         DataType::Float16 | DataType::Bfloat16 => s.through(DataType::Float, &[0], &[]),
         _ => Ok(()),
     }

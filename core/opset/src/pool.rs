@@ -1,7 +1,7 @@
 //! Pooling.
 
+use crate::context::{Done, LowerContext, Refusal, refuse};
 use crate::row::{Row, both, down, up};
-use crate::site::{Done, Site, word};
 use onnxd_ir::{Attr, DataType};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -13,12 +13,12 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// From opset 2 on the exponent is an integer.
-fn whole_p(s: &mut Site<'_>) -> Done {
+fn whole_p(s: &mut LowerContext<'_>) -> Done {
     let p = s.float("p")?.unwrap_or(2.0);
     if p.fract() != 0.0 || p.abs() > 1e6 {
-        return Err(format!("its exponent {p} is no integer"));
+        return refuse(format!("its exponent {p} is no integer"));
     }
-    s.set("p", Attr::Int(p as i64));
+    s.set_int("p", p as i64);
     Ok(())
 }
 
@@ -33,20 +33,20 @@ struct Windows {
     beyond: bool,
 }
 
-fn windows(s: &Site<'_>) -> Result<Windows, String> {
+fn windows(s: &LowerContext<'_>) -> Result<Windows, Refusal> {
     let kernel = s.ints("kernel_shape")?.ok_or("it has no `kernel_shape`")?;
     let n = kernel.len();
-    let list = |name: &str, len: usize, or: i64| -> Result<Vec<i64>, String> {
+    let list = |name: &str, len: usize, or: i64| -> Result<Vec<i64>, Refusal> {
         let list = s.ints(name)?.unwrap_or_else(|| vec![or; len]);
         let fits = list.len() == len && list.iter().all(|x| (0..1 << 31).contains(x));
-        fits.then_some(list).ok_or_else(|| format!("its `{name}` does not fit"))
+        if fits { Ok(list) } else { refuse(format!("its `{name}` does not fit")) }
     };
     let (strides, dilations) = (list("strides", n, 1)?, list("dilations", n, 1)?);
     let pads = list("pads", 2 * n, 0)?;
-    let dims = s.dims(s.input(0)?)?;
+    let dims = s.dims(s.var(0)?)?;
     let sane = |x: &i64| (0..1 << 31).contains(x);
     if dims.len() != n + 2 || strides.contains(&0) || !kernel.iter().chain(&dims).all(sane) {
-        return Err("its attributes do not fit its input".into());
+        return refuse("its attributes do not fit its input");
     }
     let mut found = Windows { wider: pads.clone(), pads, kernel, beyond: false };
     for i in 0..n {
@@ -65,8 +65,8 @@ fn windows(s: &Site<'_>) -> Result<Windows, String> {
 }
 
 /// A larger padding at the end gives the windows that `ceil_mode` adds.
-fn ceil_by_padding(s: &mut Site<'_>) -> Done {
-    if s.int("ceil_mode")?.unwrap_or(0) == 0 {
+fn ceil_by_padding(s: &mut LowerContext<'_>) -> Done {
+    if !s.flag("ceil_mode", false)? {
         return Ok(());
     }
     s.drop("ceil_mode");
@@ -77,42 +77,42 @@ fn ceil_by_padding(s: &mut Site<'_>) -> Done {
     if pads == wider {
         return Ok(());
     }
-    if s.int("count_include_pad")?.unwrap_or(0) != 0 {
-        return Err("there is no `ceil_mode`, and padding counts in its means".into());
+    if s.flag("count_include_pad", false)? {
+        return refuse("there is no `ceil_mode`, and padding counts in its means");
     }
     if wider.iter().skip(kernel.len()).zip(&kernel).any(|(pad, k)| pad >= k) {
-        return Err("there is no `ceil_mode`, and no padding does the same".into());
+        return refuse("there is no `ceil_mode`, and no padding does the same");
     }
     s.set("pads", Attr::Ints(wider));
     Ok(())
 }
 
 /// Before opset 22 a window that begins behind the data counted.
-fn ceil_22_down(s: &mut Site<'_>) -> Done {
-    let ceil = s.int("ceil_mode")?.unwrap_or(0) != 0 && s.word("auto_pad", "NOTSET")? == "NOTSET";
+fn ceil_22_down(s: &mut LowerContext<'_>) -> Done {
+    let ceil = s.flag("ceil_mode", false)? && s.word("auto_pad", "NOTSET")? == "NOTSET";
     match ceil && windows(s).is_ok_and(|w| w.beyond) {
         true => ceil_by_padding(s),
         false => Ok(()),
     }
 }
 
-fn bytes_as_float(s: &mut Site<'_>) -> Done {
-    match s.dtype(s.input(0)?)? {
+fn bytes_as_float(s: &mut LowerContext<'_>) -> Done {
+    match s.dtype(s.var(0)?)? {
         DataType::Int8 | DataType::Uint8 => s.through(DataType::Float, &[0], &[0]),
         _ => Ok(()),
     }
 }
 
 /// Up to opset 15 coordinates are not shifted by half a pixel.
-fn roi_align_16_up(s: &mut Site<'_>) -> Done {
-    s.set("coordinate_transformation_mode", word("output_half_pixel"));
+fn roi_align_16_up(s: &mut LowerContext<'_>) -> Done {
+    s.set_word("coordinate_transformation_mode", "output_half_pixel");
     Ok(())
 }
 
-fn roi_align_16_down(s: &mut Site<'_>) -> Done {
+fn roi_align_16_down(s: &mut LowerContext<'_>) -> Done {
     let mode = s.word("coordinate_transformation_mode", "half_pixel")?;
     if mode != "output_half_pixel" {
-        return Err(format!("there is no `coordinate_transformation_mode` \"{mode}\""));
+        return refuse(format!("there is no `coordinate_transformation_mode` \"{mode}\""));
     }
     s.drop("coordinate_transformation_mode");
     Ok(())

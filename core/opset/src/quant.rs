@@ -1,8 +1,10 @@
 //! Quantization.
 
+use crate::context::{Done, LowerContext, Refusal, axis, refuse};
+use crate::data::filled;
 use crate::row::{Row, down};
-use crate::site::{Done, Site, axis, number};
-use onnxd_ir::{Attr, DataType, Tensor, ValueId};
+use onnxd_build::Var;
+use onnxd_ir::DataType;
 
 pub(crate) const ROWS: &[Row] = &[
     down(&["DequantizeLinear"], 10, dequantize),
@@ -13,12 +15,12 @@ pub(crate) const ROWS: &[Row] = &[
 ];
 
 /// Whether there is one scale for the whole tensor.
-fn per_tensor(s: &Site<'_>) -> Result<bool, String> {
-    let shape = s.shape(s.input(1)?)?;
+fn per_tensor(s: &LowerContext<'_>) -> Result<bool, Refusal> {
+    let shape = s.shape(s.var(1)?)?;
     Ok(shape.is_empty() || shape.len() == 1 && shape[0].known() == Some(1))
 }
 
-fn dequantize_13_down(s: &mut Site<'_>) -> Done {
+fn dequantize_13_down(s: &mut LowerContext<'_>) -> Done {
     match per_tensor(s)? {
         true => s.drop("axis"),
         false => dequantize(s)?,
@@ -27,85 +29,71 @@ fn dequantize_13_down(s: &mut Site<'_>) -> Done {
 }
 
 /// Gives scale or zero point, which lie along `axis`, the axes of size 1 behind it.
-fn aligned(s: &mut Site<'_>, v: ValueId) -> Result<ValueId, String> {
+fn aligned(s: &LowerContext<'_>, v: Var) -> Result<Var, Refusal> {
     if s.shape(v)?.is_empty() || per_tensor(s)? {
         return Ok(v);
     }
-    let rank = s.rank(s.input(0)?)?;
+    let rank = s.rank(s.var(0)?)?;
     let at = axis(s.int("axis")?.unwrap_or(1), rank)?;
     let axes: Vec<i64> = (1..rank as i64 - at).collect();
-    Ok(if axes.is_empty() { v } else { s.squeeze("Unsqueeze", "aligned", v, &axes) })
+    Ok(if axes.is_empty() { v } else { s.b.unsqueeze(v, axes)? })
+}
+
+/// The zero point in float; `None` if there is none.
+fn zero_point(s: &LowerContext<'_>) -> Result<Option<Var>, Refusal> {
+    let Some(zero) = s.optional(2) else { return Ok(None) };
+    Ok(Some(s.b.cast(aligned(s, zero)?, DataType::Float)?))
 }
 
 /// (x - zero point) scale
-fn dequantize(s: &mut Site<'_>) -> Done {
-    let (x, scale, zero) = (s.input(0)?, s.input(1)?, s.node().input(2));
-    let scale = aligned(s, scale)?;
-    let mut wide = s.cast("wide", x, DataType::Float);
-    if let Some(zero) = zero {
-        let zero = aligned(s, zero)?;
-        let zero = s.cast("zero", zero, DataType::Float);
-        wide = s.add("Sub", "centred", &[wide, zero], &[]);
+fn dequantize(s: &mut LowerContext<'_>) -> Done {
+    let (b, [x, scale]) = (s.b, s.vars()?);
+    let mut steps = b.cast(x, DataType::Float)?;
+    if let Some(zero) = zero_point(s)? {
+        steps = b.sub(steps, zero)?;
     }
-    s.become_node("Mul", &[wide, scale], &[]);
-    Ok(())
+    s.becomes(b.mul(steps, aligned(s, scale)?)?)
 }
 
 /// Round(x / scale) + zero point, within the type.
-fn quantize_13_down(s: &mut Site<'_>) -> Done {
+fn quantize_13_down(s: &mut LowerContext<'_>) -> Done {
     if per_tensor(s)? {
         s.drop("axis");
         return Ok(());
     }
-    let (mut x, scale, zero) = (s.input(0)?, s.input(1)?, s.node().input(2));
-    let to = zero.map_or(Ok(DataType::Uint8), |z| s.dtype(z))?;
+    let (b, [x, scale]) = (s.b, s.vars()?);
+    let to = s.optional(2).map_or(Ok(DataType::Uint8), |zero| s.dtype(zero))?;
     let (low, high) = match to {
-        DataType::Uint8 => (0.0, 255.0),
-        DataType::Int8 => (-128.0, 127.0),
-        other => return Err(format!("there is no scale per axis for {other}")),
+        DataType::Uint8 => (0, 255),
+        DataType::Int8 => (-128, 127),
+        other => return refuse(format!("there is no scale per axis for {other}")),
     };
-    if s.dtype(x)? != DataType::Float {
-        x = s.cast("wide", x, DataType::Float);
+    let mut y = b.round(b.div(b.cast(x, DataType::Float)?, aligned(s, scale)?)?)?;
+    if let Some(zero) = zero_point(s)? {
+        y = b.add(y, zero)?;
     }
-    let scale = aligned(s, scale)?;
-    let steps = s.add("Div", "steps", &[x, scale], &[]);
-    let mut y = s.add("Round", "whole", &[steps], &[]);
-    if let Some(zero) = zero {
-        let zero = aligned(s, zero)?;
-        let zero = s.cast("zero", zero, DataType::Float);
-        y = s.add("Add", "shifted", &[y, zero], &[]);
-    }
-    let low = s.scalar("low", low, DataType::Float)?;
-    let high = s.scalar("high", high, DataType::Float)?;
-    let y = s.add("Clip", "within", &[y, low, high], &[]);
-    s.become_node("Cast", &[y], &[("to", Attr::Int(i64::from(to.number())))]);
-    Ok(())
+    s.becomes(b.cast(b.clip(y).min(low).max(high).one()?, to)?)
 }
 
 /// A zero point says the type that `output_dtype` says.
-fn quantize_21_down(s: &mut Site<'_>) -> Done {
-    let number_of = s.int("output_dtype")?.unwrap_or(0);
-    if number_of == 0 {
+fn quantize_21_down(s: &mut LowerContext<'_>) -> Done {
+    let number = s.int("output_dtype")?.unwrap_or(0);
+    if number == 0 {
         return Ok(());
     }
     if !s.has(2) {
-        let to = i32::try_from(number_of).ok().and_then(DataType::from_number);
-        let zero = to.and_then(|to| number(0.0, to));
-        let zero = zero.ok_or("its `output_dtype` has no zero point")?;
-        let dims: Vec<usize> = s.dims(s.input(1)?)?.iter().map(|d| *d as usize).collect();
-        let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d)).filter(|n| *n < 1 << 24);
-        let bytes = zero.bytes().repeat(count.ok_or("its scale is too large")?);
-        let zeros = Tensor::new(zero.dtype(), dims, bytes.into()).map_err(|e| e.to_string())?;
-        let zeros = s.tensor("zero", zeros);
-        s.set_input(2, Some(zeros));
+        let to = i32::try_from(number).ok().and_then(DataType::from_number);
+        let to = to.ok_or("its `output_dtype` has no zero point")?;
+        let zeros = filled(0, to, &s.dims(s.var(1)?)?)?;
+        s.set_input(2, Some(s.b.parameter("zero", zeros)))?;
     }
     s.drop("output_dtype");
     Ok(())
 }
 
-fn dequantize_23_down(s: &mut Site<'_>) -> Done {
+fn dequantize_23_down(s: &mut LowerContext<'_>) -> Done {
     let to = s.int("output_dtype")?.unwrap_or(0);
-    if to != 0 && to == i64::from(s.dtype(s.input(1)?)?.number()) {
+    if to != 0 && to == i64::from(s.dtype(s.var(1)?)?.number()) {
         s.drop("output_dtype");
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! The table of adapters: what a change of an operator means for its nodes.
 
-use crate::site::{Done, Site};
+use crate::context::{Done, LowerContext};
 use crate::{
     activation, control, data, index, linear, logic, math, norm, pool, quant, recurrent, reduce,
     resize, shape,
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// Changes a node from one version to the next, or back.
-pub(crate) type Adapter = fn(&mut Site<'_>) -> Done;
+pub(crate) type Adapter = fn(&mut LowerContext<'_>) -> Done;
 
 /// Operators that the standard changed in the same way in version `since`.
 pub(crate) struct Row {
@@ -37,6 +37,16 @@ pub(crate) const fn both(
     down: Adapter,
 ) -> Row {
     Row { ops, since, up: Some(up), down: Some(down) }
+}
+
+/// Attributes became inputs, or the other way round, and nothing else changed.
+pub(crate) const fn moved(ops: &'static [&'static str], since: i64) -> Row {
+    both(ops, since, restate, restate)
+}
+
+/// What the node reads and is told goes where the new version takes it.
+pub(crate) fn restate(s: &mut LowerContext<'_>) -> Done {
+    s.restate()
 }
 
 const FAMILIES: &[&[Row]] = &[

@@ -1,11 +1,11 @@
 //! Walks a model from one version to another, node by node.
 
 use crate::carry;
+use crate::context::{Done, LowerContext, Refusal, Step, refuse};
 use crate::row::{self, Row};
-use crate::site::{Known, Site};
+use onnxd_build::GraphBuilder;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_ir::schema::{self, OpSchema};
-use onnxd_ir::{Graph, Model, NodeId, Opsets, infer, verify};
+use onnxd_ir::{Graph, Model, Node, NodeId, Opsets, schema, verify};
 use std::collections::HashSet;
 
 /// The domain that nodes are moved to which cannot be converted: no later step looks at them.
@@ -21,157 +21,127 @@ fn set_standard(opsets: &mut Opsets, version: i64) {
     opsets.insert(String::new(), version);
 }
 
-/// One version up or down.
-#[derive(Clone, Copy)]
-struct Step {
-    from: i64,
-    to: i64,
-    target: i64,
-}
-
-impl Step {
-    fn up(self) -> bool {
-        self.to > self.from
-    }
-
-    /// The version whose changes are made or taken back.
-    fn since(self) -> i64 {
-        self.from.max(self.to)
-    }
-}
-
 /// Converts every graph; what cannot be converted is in the answer, and the model then is broken.
 pub(crate) fn convert(model: &mut Model, to: i64) -> Diagnostics {
     let functions: HashSet<(String, String)> =
         model.functions.iter().map(|f| (f.domain.clone(), f.name.clone())).collect();
-    let mut walk = Walk { functions, found: Diagnostics::default(), changed: false };
-    while let Some(from) = standard(&model.opsets).filter(|v| *v != to) {
-        let step = Step { from, to: from + (to - from).signum(), target: to };
-        set_standard(&mut model.opsets, step.to);
-        walk.changed = false;
-        walk.graph(&mut model.graph, step, &Known::new());
-        if walk.changed {
-            // Later steps look at the types of what was added. Contradictions show in the end.
-            let _ = infer::infer(model);
-        }
-    }
+    let mut walk = Walk { functions, found: Diagnostics::default() };
+    walk.all_steps(&mut model.graph, &mut model.opsets, to);
     for function in &mut model.functions {
-        while let Some(from) = standard(&function.opsets).filter(|v| *v != to) {
-            let step = Step { from, to: from + (to - from).signum(), target: to };
-            set_standard(&mut function.opsets, step.to);
-            walk.graph(&mut function.graph, step, &Known::new());
-        }
+        walk.all_steps(&mut function.graph, &mut function.opsets, to);
     }
     walk.found
+}
+
+/// Lets `f` edit `graph` with operators of `opsets`. Sizes that are known now need not be those of
+/// every caller, so shapes are computed where they were, and nothing is folded.
+pub(crate) fn edit(graph: &mut Graph, opsets: &Opsets, f: impl FnOnce(&GraphBuilder)) {
+    let builder = GraphBuilder::new(std::mem::take(graph), opsets.clone());
+    let builder = builder.without_folding().lenient();
+    f(&builder);
+    *graph = builder.finish();
 }
 
 struct Walk {
     /// Domain and name of local functions: they may have the names of operators.
     functions: HashSet<(String, String)>,
     found: Diagnostics,
-    changed: bool,
 }
 
 impl Walk {
-    /// Takes one step in a graph and, before that, in its sub-graphs.
-    fn graph(&mut self, graph: &mut Graph, step: Step, known: &Known) {
-        for id in graph.node_ids() {
-            // Adapters remove constants that nothing reads any more.
-            if graph.node(id).is_none() {
-                continue;
-            }
-            if graph[id].subgraphs().next().is_some() {
-                let captured = captured(graph, id, known);
-                let mut captured = captured.into_iter();
-                graph.edit_subgraphs(id, |inner| {
-                    let known = captured.next().unwrap_or_default();
-                    self.graph(inner, step, &known);
-                });
-            }
-            self.node(graph, id, step, known);
+    fn all_steps(&mut self, graph: &mut Graph, opsets: &mut Opsets, target: i64) {
+        while let Some(from) = standard(opsets).filter(|v| *v != target) {
+            let step = Step { from, to: from + (target - from).signum(), target };
+            set_standard(opsets, step.to);
+            edit(graph, opsets, |b| self.graph(b, step));
         }
     }
 
-    fn node(&mut self, graph: &mut Graph, id: NodeId, step: Step, known: &Known) {
-        let node = &graph[id];
+    /// Takes one step in a graph and, before that, in its sub-graphs.
+    fn graph(&mut self, b: &GraphBuilder, step: Step) {
+        let all = b.graph().node_ids();
+        for id in all {
+            // Adapters remove constants that nothing reads any more.
+            let inner = b.graph().node(id).map(|node| node.subgraphs().next().is_some());
+            let Some(inner) = inner else { continue };
+            if inner {
+                b.in_subgraphs(id, |b| self.graph(b, step));
+            }
+            self.node(b, id, step);
+        }
+    }
+
+    fn node(&mut self, b: &GraphBuilder, id: NodeId, step: Step) {
+        let Some((row, op)) = self.change(&b.graph()[id], step) else { return };
+        let mut s = LowerContext::new(b, id, step);
+        if let Err(Refusal(why)) = in_layers_of(b, id, || adapt(&mut s, row, &op)) {
+            self.found.push(refusal(b, s, &why));
+            let is_there = b.graph().node(id).is_some();
+            if is_there {
+                STUCK.clone_into(&mut b.graph_mut().node_mut(id).domain);
+            }
+        }
+    }
+
+    /// What the standard changed in the operator of a node, and the operator, if anything.
+    fn change(&self, node: &Node, step: Step) -> Option<(Option<&'static Row>, String)> {
         let is_function = || self.functions.contains(&(node.domain.clone(), node.op.clone()));
         if !node.is_standard() || (!self.functions.is_empty() && is_function()) {
-            return;
+            return None;
         }
         let row = row::find(&node.op, step.since());
         let history = schema::history("", &node.op);
-        if row.is_none() && history.iter().all(|s| s.since != step.since()) {
-            return;
-        }
-        let before = graph.node_bound();
-        let site = Site { graph, id, to: step.to, target: step.target, known };
-        let outcome = adapt(site, row, step);
-        self.changed |= row.is_some() || graph.node_bound() > before;
-        if let Err(why) = outcome {
-            let finding = refusal(graph, id, step, &why);
-            self.found.push(finding);
-            graph.node_mut(id).domain = STUCK.into();
-        }
+        let changed = row.is_some() || history.iter().any(|s| s.since == step.since());
+        changed.then(|| (row, node.op.clone()))
     }
 }
 
-/// What each sub-graph of a node knows of the constants around it.
-pub(crate) fn captured(graph: &Graph, id: NodeId, known: &Known) -> Vec<Known> {
-    let of = |inner: &Graph| {
-        let found = inner.captures().filter_map(|(own, outer)| {
-            let constant = graph.constant(outer).or_else(|| known.get(&outer));
-            Some((own, constant?.clone()))
-        });
-        found.collect()
+/// Lets `f` add nodes that come from the layers of node `id` and are named after what it computes.
+pub(crate) fn in_layers_of<R>(b: &GraphBuilder, id: NodeId, f: impl FnOnce() -> R) -> R {
+    let (layers, prefix) = {
+        let graph = b.graph();
+        let node = &graph[id];
+        let first = node.outputs.iter().flatten().next();
+        (node.layers.clone(), first.map_or(&node.op, |v| &graph[*v].name).clone())
     };
-    graph[id].subgraphs().map(of).collect()
+    b.in_layers(layers, &prefix, |_| f())
 }
 
-fn adapt(mut site: Site<'_>, row: Option<&Row>, step: Step) -> Result<(), String> {
-    let op = site.node().op.clone();
-    let old = schema::find("", &op, step.from);
-    let adapter = row.and_then(|r| if step.up() { r.up } else { r.down });
-    if let Some(adapter) = adapter {
-        adapter(&mut site)?;
+fn adapt(s: &mut LowerContext<'_>, row: Option<&Row>, op: &str) -> Done {
+    let step = s.step;
+    let old = schema::find("", op, step.from);
+    if let Some(adapter) = row.and_then(|r| if step.up() { r.up } else { r.down }) {
+        adapter(s)?;
     }
-    let now = site.node().op.clone();
+    if s.is_replaced() {
+        // The builder has looked at each node that it added.
+        return Ok(());
+    }
+    let now = s.op();
     let Some(new) = schema::find("", &now, step.to) else {
-        return Err(format!("`{now}` exists since opset {}", first_version(&now)));
+        return refuse(format!("`{now}` exists since opset {}", first_version(&now)));
     };
     if new.deprecated && step.to == step.target {
-        return Err(format!("`{now}` is deprecated"));
+        return refuse(format!("`{now}` is deprecated"));
     }
-    if now == op
-        && let Some(old) = old
-    {
-        carry::attributes(&mut site, old, new)?;
+    if let Some(old) = old.filter(|_| now == op) {
+        carry::attributes(s, old, new)?;
     }
-    carry::trim(&mut site, new);
-    fits(site.graph, site.id, new)
+    carry::trim(s, new)?;
+    s.fits(new)
 }
 
 fn first_version(op: &str) -> i64 {
     schema::history("", op).first().map_or(0, |s| s.since)
 }
 
-/// Whether a node is what the standard describes.
-fn fits(graph: &Graph, id: NodeId, schema: &OpSchema) -> Result<(), String> {
-    let found = verify::verify_node(graph, &graph[id], schema);
-    match found.0.as_slice() {
-        [] => Ok(()),
-        all => {
-            let texts: Vec<&str> = all.iter().map(|d| d.message.trim_end_matches('.')).collect();
-            Err(texts.join("; "))
-        }
-    }
-}
-
-fn refusal(graph: &Graph, id: NodeId, step: Step, why: &str) -> Diagnostic {
+fn refusal(b: &GraphBuilder, s: LowerContext<'_>, why: &str) -> Diagnostic {
+    let step = s.step;
     let limit = if step.up() { "highest" } else { "lowest" };
-    let node = &graph[id];
+    let node = s.into_node();
     let message =
         format!("`{}` cannot be converted from opset {} to {}: {why}", node.op, step.from, step.to);
     let help = format!("The {limit} opset that this node can have is {}.", step.from);
-    let layer = verify::layer(graph, node);
+    let layer = verify::layer(&b.graph(), &node);
     Diagnostic::new(Code::OpsetConversion, message).at(layer).help(help)
 }

@@ -118,10 +118,10 @@ fn softmax_of_flattened_axes() {
         13,
         "g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax(x) }",
         "g (float[2,3,4] x) => (float[2,3,4] y) {
-            y_flat = Flatten<axis = 1>(x)
-            y_rows = Softmax<axis = 1>(y_flat)
+            y_flatten = Flatten(x)
+            y_softmax = Softmax<axis = 1>(y_flatten)
             y_shape = Shape(x)
-            y = Reshape(y_rows, y_shape)
+            y = Reshape(y_softmax, y_shape)
         }",
     );
     check(
@@ -135,9 +135,9 @@ fn softmax_of_flattened_axes() {
         11,
         "g (float[2,3,4] x) => (float[2,3,4] y) { y = Softmax<axis = 0>(x) }",
         "g (float[2,3,4] x) => (float[2,3,4] y) {
-            y_moved = Transpose<perm = [2, 1, 0]>(x)
-            y_inner = Softmax<axis = 2>(y_moved)
-            y = Transpose<perm = [2, 1, 0]>(y_inner)
+            y_transpose = Transpose<perm = [2, 1, 0]>(x)
+            y_softmax = Softmax<axis = 2>(y_transpose)
+            y = Transpose<perm = [2, 1, 0]>(y_softmax)
         }",
     );
 }
@@ -187,7 +187,7 @@ fn upsampling_divides_coordinates() {
         "g (float[1,1,2,3] x) => (float[1,1,4,6] y) <float[4] s = {1.0, 1.0, 2.0, 2.0}>
          { y = Upsample<mode = \"nearest\">(x, s) }",
         "g (float[1,1,2,3] x) => (float[1,1,4,6] y) <float[4] s = {1.0, 1.0, 2.0, 2.0}>
-         { y = Resize<mode = \"nearest\", coordinate_transformation_mode = \"asymmetric\",
+         { y = Resize<coordinate_transformation_mode = \"asymmetric\",
              nearest_mode = \"floor\">(x, , s) }",
     );
 }
@@ -211,8 +211,8 @@ fn new_operators_are_decomposed() {
         13,
         "g (float[2,3] x) => (float[2,3] y) { y = HardSwish(x) }",
         "g (float[2,3] x) => (float[2,3] y) {
-            y_gate = HardSigmoid<alpha = 0.16666667, beta = 0.5>(x)
-            y = Mul(x, y_gate)
+            y_hard_sigmoid = HardSigmoid<alpha = 0.16666667>(x)
+            y = Mul(x, y_hard_sigmoid)
         }",
     );
 }
@@ -226,7 +226,7 @@ fn every_node_that_cannot_be_said_is_named() {
     }";
     let reasons = [
         ("round", "exists since opset 11"),
-        ("top", "`k` must be a constant there"),
+        ("top", "`k` is an attribute at opset 9, `k` is computed"),
         ("erf", "exists since opset 9"),
     ];
     check_refused(17, 7, graph, &reasons);
@@ -247,6 +247,68 @@ fn new_nodes_come_from_the_layer_of_the_old() {
     convert(&mut m, 13).unwrap();
     assert_eq!(m.graph.node_count(), 4);
     assert!(m.graph.nodes().all(|(_, n)| n.layers == [layer.clone()]));
+}
+
+#[test]
+fn what_is_new_keeps_name_and_place_of_the_old() {
+    check(
+        17,
+        9,
+        "g (float[2,3] x, float[3] s) => (float[2,3] y, float[2,1] m) {
+            [norm] y, m = LayerNormalization<axis = -1>(x, s)
+        }",
+        "g (float[2,3] x, float[3] s) => (float[2,3] y, float[2,1] m) <float y_constant = {0.00001}> {
+            y_reduce_mean = ReduceMean<axes = [1]>(x)
+            y_sub = Sub(x, y_reduce_mean)
+            y_mul = Mul(y_sub, y_sub)
+            y_reduce_mean_1 = ReduceMean<axes = [1]>(y_mul)
+            y_add = Add(y_reduce_mean_1, y_constant)
+            y_sqrt = Sqrt(y_add)
+            y_div = Div(y_sub, y_sqrt)
+            [norm] y = Mul(y_div, s)
+            m = Identity(y_reduce_mean)
+        }",
+    );
+}
+
+#[test]
+fn constants_around_a_branch_are_seen_in_it() {
+    let graph = |split: &str, call: &str| {
+        format!(
+            "g (float[4,2] x, bool c) => (float[?,?] y) <int64[2] k = {{1, 3}}> {{
+                {split}
+                y = If(c) <then_branch = t () => (float[1,2] p) {{ p, r = {call} }},
+                           else_branch = e () => (float[4,2] q) {{ q = Identity(x) }}>
+            }}"
+        )
+    };
+    let mut m = model(13, &graph("s = Identity(k)", "Split(x, s)"));
+    convert(&mut m, 11).unwrap();
+    let text = text::print_graph(&m.graph);
+    assert!(text.contains("Split<split = [1, 3]>(x)"), "{text}");
+}
+
+#[test]
+fn a_type_that_is_not_known_is_not_guessed() {
+    let function = "<ir_version: 8, opset_import: [\"\" : 20, \"l\" : 1]>
+        g (float16[2] x) => (float16[2] y) { y = l.F(x) }
+        <domain: \"l\", opset_import: [\"\" : 20]> F (a) => (b) { t = Foo(a) b = Gelu(t) }";
+    let mut m = text::parse_model(&function.replace("t = Foo(a)", "t = l.G(a)")).unwrap();
+    let found = convert(&mut m, 18).unwrap_err();
+    assert!(found.0[0].message.contains("the element type of `t` is not known"), "{found}");
+}
+
+/// A branch that no run takes may contradict itself; what it is made of can be converted all the same.
+#[test]
+fn contradicting_branches_are_converted() {
+    let graph = "g (float[2,3] x) => (float[?,?] y) <bool c = {1}> {
+        y = If(c) <then_branch = t () => (float[2,3] p) { p = Identity(x) },
+                   else_branch = e () => (float[?,?] q) { w = Concat<axis = 0>(x, x) z = Transpose(x)
+                                                          a = Add(w, z) q = HardSwish(a) }>
+    }";
+    let mut m = model(14, graph);
+    convert(&mut m, 13).unwrap();
+    assert!(text::print_graph(&m.graph).contains("HardSigmoid"));
 }
 
 /// Chains of operators that every opset from 7 on has in some form.

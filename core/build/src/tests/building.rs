@@ -1,7 +1,7 @@
 use super::{builder, float, text};
 use crate::{GraphBuilder, Operand, Result, Var};
 use onnxd_diagnostics::Layer;
-use onnxd_ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType, schema};
+use onnxd_ir::{DataType, Dim, Tensor, ValueType, schema};
 
 /// LayerNormalization over the last axis, said in each opset.
 fn layer_norm(b: &GraphBuilder, x: Var, scale: &[f32], bias: &[f32]) -> Result<Var> {
@@ -136,25 +136,6 @@ fn constants_are_held_once_and_names_are_free() {
     assert_ne!(graph[y.id].name, graph[z.id].name);
     assert_ne!(graph[y.id].name, "a_mul");
     assert_eq!(graph.nodes().next().unwrap().1.layers, [Layer::new("a", "Scale")]);
-}
-
-#[test]
-fn a_graph_is_edited_in_place() {
-    let b = builder(18);
-    let x = b.input("x", float([2]));
-    b.output(b.relu(x).unwrap(), "y").unwrap();
-    let mut graph = b.finish();
-    let (old, y) = (graph.node_ids()[0], graph.outputs()[0]);
-    let stale = graph.remove_node(old);
-    GraphBuilder::edit(&mut graph, &Opsets::from([(String::new(), 18)]), |b| {
-        let x = b.var(stale.input(0).unwrap());
-        b.settle(b.max([Operand::from(x), 0.0.into()])?, y)
-    })
-    .unwrap();
-    assert_eq!(graph.node_count(), 1);
-    assert_eq!(graph[graph.producer(y).unwrap()].op, "Max");
-    let b = GraphBuilder::new(Graph::new("g"), Opsets::new());
-    assert_eq!(b.opset(), 0);
 }
 
 /// Whatever version is asked for, required inputs find their place.

@@ -1,4 +1,5 @@
 mod building;
+mod editing;
 mod generated;
 mod nesting;
 

@@ -1,0 +1,195 @@
+//! Changing a graph that exists: its nodes, what computes its values, its sub-graphs.
+
+use crate::builder::{Frame, State};
+use crate::call::{AnyOp, Place, is_variadic, snake};
+use crate::{Call, GraphBuilder, Operand, Result, Var};
+use onnxd_diagnostics::{Code, shown};
+use onnxd_ir::schema::OpSchema;
+use onnxd_ir::{Graph, Node, NodeId, Opsets, Origin, ValueId};
+use std::cell::RefMut;
+
+impl GraphBuilder {
+    /// Lets `f` add to `graph`, which is then as `f` left it.
+    pub fn edit<R>(graph: &mut Graph, opsets: &Opsets, f: impl FnOnce(&GraphBuilder) -> R) -> R {
+        let builder = GraphBuilder::new(std::mem::take(graph), opsets.clone());
+        let result = f(&builder);
+        *graph = builder.finish();
+        result
+    }
+
+    /// The graph that nodes are added to, to be changed by other means. It must be let go before the
+    /// next node is added.
+    pub fn graph_mut(&self) -> RefMut<'_, Graph> {
+        RefMut::map(self.state.borrow_mut(), |s| {
+            &mut s.frames.last_mut().expect("a graph is open").graph
+        })
+    }
+
+    /// Lets `f` edit each sub-graph of node `id`, as the graph that nodes are added to.
+    pub fn in_subgraphs(&self, id: NodeId, mut f: impl FnMut(&GraphBuilder)) {
+        let mut inner = vec![];
+        self.graph_mut().edit_subgraphs(id, |graph| inner.push(std::mem::take(graph)));
+        for graph in &mut inner {
+            self.push(std::mem::take(graph));
+            f(self);
+            *graph = self.pop().0;
+        }
+        let mut edited = inner.into_iter();
+        self.graph_mut().edit_subgraphs(id, |graph| *graph = edited.next().expect("as many"));
+    }
+
+    /// `v` under the name `<prefix>_<role>`, if a node that was added computes it.
+    pub fn named(&self, role: &str, v: Var) -> Var {
+        let name = self.fresh(role);
+        self.rename(v, &name);
+        v
+    }
+
+    /// `v` under the name `name`, or one derived from it, if a node that was added computes it.
+    pub fn rename(&self, v: Var, name: &str) {
+        let mut state = self.state.borrow_mut();
+        let Some(frame) = state.frames.iter_mut().find(|f| f.serial == v.frame) else { return };
+        let new = v.id.index() >= frame.first_new;
+        if new && frame.graph.producer(v.id).is_some() && frame.graph[v.id].name != name {
+            let name = frame.graph.fresh_name(name);
+            frame.graph.rename(v.id, &name);
+        }
+    }
+
+    /// Lets the node that computes `v` compute the existing value `out`, which nothing computes yet;
+    /// an `Identity` does where `v` is read already.
+    ///
+    /// # Errors
+    /// Those of [`GraphBuilder::id`].
+    pub fn settle(&self, v: Var, out: ValueId) -> Result<()> {
+        let id = self.id(v)?;
+        let mut state = self.state.borrow_mut();
+        let Frame { graph, first_new, touched, .. } =
+            state.frames.last_mut().expect("a graph is open");
+        match graph[id].origin() {
+            Origin::Node(node, slot) if graph.uses(id) == 0 && id.index() >= *first_new => {
+                graph.set_output(node, slot, out);
+                if graph[out].ty.is_none() {
+                    graph[out].ty = graph[id].ty.take();
+                    touched.push(out);
+                }
+                Ok(())
+            }
+            _ => {
+                drop(state);
+                self.add_node(Node::new("Identity", [id], [out])).map(|_| ())
+            }
+        }
+    }
+
+    /// Lets the node that computes `out` compute a new value, which this gives. Nothing computes
+    /// `out` until it is settled.
+    ///
+    /// # Errors
+    /// `N0901` if no node computes it.
+    pub fn detach(&self, out: ValueId) -> Result<Var> {
+        let found = {
+            let graph = self.graph();
+            match graph[out].origin() {
+                Origin::Node(node, slot) => Ok((node, slot, snake(&graph[node].op))),
+                _ => Err(format!("No node computes `{}`.", shown(&graph[out].name))),
+            }
+        };
+        let (node, slot, role) =
+            found.map_err(|text| self.diagnostic(Code::InvariantBroken, text))?;
+        let new = self.value(&self.fresh(&role));
+        let mut state = self.state.borrow_mut();
+        let State { frames, inference, .. } = &mut *state;
+        let frame = frames.last_mut().expect("a graph is open");
+        frame.graph.set_output(node, slot, new);
+        // What contradicts in a node that was there before is not found here first.
+        let _ = inference.step(&mut frame.graph, node, &mut frame.scope);
+        frame.touch(node);
+        drop(state);
+        Ok(self.var(new))
+    }
+
+    /// Node `id` goes, and `by` are what it computed: its outputs in order. One that is not given must
+    /// not be read by anything. Its name and other texts go to the node that computes the first. Gives
+    /// the node that went.
+    ///
+    /// # Errors
+    /// Those of [`GraphBuilder::settle`].
+    pub fn replace(&self, id: NodeId, by: &[Option<Var>]) -> Result<Node> {
+        let stale = self.graph_mut().remove_node(id);
+        for (out, v) in stale.outputs.iter().zip(by) {
+            if let (Some(out), Some(v)) = (out, v) {
+                self.settle(*v, *out)?;
+            }
+        }
+        let mut graph = self.graph_mut();
+        let first = stale.outputs.iter().flatten().next().and_then(|v| graph.producer(*v));
+        if let Some(first) = first {
+            let node = graph.node_mut(first);
+            node.name.clone_from(&stale.name);
+            node.doc.clone_from(&stale.doc);
+            node.metadata.clone_from(&stale.metadata);
+        }
+        drop(graph);
+        self.sweep(&stale.inputs);
+        Ok(stale)
+    }
+
+    /// Sets the inputs of node `id`; absent ones at the end are left out, and so are nodes `Constant`
+    /// that nothing reads any more.
+    pub fn set_inputs(&self, id: NodeId, mut inputs: Vec<Option<ValueId>>) {
+        while inputs.last() == Some(&None) {
+            inputs.pop();
+        }
+        let before = self.graph()[id].inputs.clone();
+        self.graph_mut().set_inputs(id, inputs);
+        self.sweep(&before);
+    }
+
+    fn sweep(&self, inputs: &[Option<ValueId>]) {
+        let mut graph = self.graph_mut();
+        for v in inputs.iter().flatten() {
+            let producer = graph.producer(*v).filter(|n| graph[*n].is("Constant"));
+            if let Some(node) = producer.filter(|_| graph.uses(*v) == 0) {
+                graph.remove_node(node);
+            }
+        }
+    }
+
+    /// Moves what node `id` reads and is told, as `old` describes it, to where this version of the
+    /// operator takes it: an attribute may have become an input, or the other way round. What this
+    /// version does not take at all stays.
+    ///
+    /// # Errors
+    /// `N0502` where an input must be an attribute and is not a constant.
+    pub fn restate(&self, id: NodeId, old: &OpSchema) -> Result<()> {
+        let node = self.graph()[id].clone();
+        let Some(new) = self.schema("", &node.op)? else { return Ok(()) };
+        let call = Call::<AnyOp>::new(self, ("", &node.op), [], vec![]);
+        let (mut operands, mut attrs): (Vec<Operand>, _) = (vec![], vec![]);
+        let mut put = |i: usize, operand| {
+            operands.resize(operands.len().max(i + 1), Operand::Absent);
+            operands[i] = operand;
+        };
+        for (name, attr) in node.attrs.iter().cloned() {
+            match call.place_of(new, &name) {
+                Some(Place::Input(at)) => put(at, Operand::Attr(attr)),
+                Some(Place::Attribute(now)) => attrs.push((now.name.to_owned(), attr)),
+                None => attrs.push((name, attr)),
+            }
+        }
+        for (i, v) in node.inputs.iter().enumerate() {
+            let Some(v) = v.map(|v| Operand::Var(self.var(v))) else { continue };
+            let param = old.input(i).filter(|p| !is_variadic(p));
+            match param.and_then(|p| call.place_of(new, p.name)) {
+                Some(Place::Input(at)) => put(at, v),
+                Some(Place::Attribute(attribute)) => attrs.extend(call.attribute(attribute, &v)?),
+                None => put(i, v),
+            }
+        }
+        let inputs = call.inputs(new, &operands)?;
+        self.graph_mut().node_mut(id).attrs = attrs;
+        self.set_inputs(id, inputs);
+        Ok(())
+    }
+}
