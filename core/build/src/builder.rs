@@ -1,6 +1,7 @@
 //! The graph under construction: sub-graphs, layers, names, constants.
 
 use crate::call::snake;
+use crate::names::NodeNames;
 use crate::{Operand, Result};
 use bytes::Bytes;
 use onnxd_diagnostics::{Code, Diagnostic, Layer, shown};
@@ -38,6 +39,11 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// Forgets constants that are to go.
+    pub(crate) fn forget_shared(&mut self, bound: usize) {
+        self.shared.retain(|_, v| v.index() < bound);
+    }
+
     /// Notes that the types of what `id` computes have marked names from now on.
     pub(crate) fn touch(&mut self, id: NodeId) {
         let outputs = self.graph[id].outputs.iter().flatten();
@@ -54,10 +60,12 @@ pub(crate) struct State {
     /// Layers that nodes are added for; the last list counts.
     layers: Vec<Vec<Layer>>,
     /// Names of new values start with it.
-    prefix: String,
-    reserved: HashSet<String>,
+    pub(crate) prefix: String,
+    pub(crate) reserved: HashSet<String>,
     folding: bool,
     strict: bool,
+    pub(crate) checked: bool,
+    pub(crate) node_names: NodeNames,
 }
 
 /// Adds nodes to a graph. All methods take `&self`, so that calls nest like a formula.
@@ -78,6 +86,8 @@ impl GraphBuilder {
             reserved: HashSet::new(),
             folding: true,
             strict: true,
+            checked: true,
+            node_names: NodeNames::Absent,
         };
         let builder = GraphBuilder { state: RefCell::new(state) };
         builder.push(graph);
@@ -104,9 +114,12 @@ impl GraphBuilder {
         self
     }
 
-    /// Names that no value which is added may get, as others will have them.
-    pub fn reserve(&self, names: impl IntoIterator<Item = String>) {
-        self.state.borrow_mut().reserved.extend(names);
+    /// Adds nodes as they are told, for graphs that no runtime accepts: types need not fit, none are
+    /// inferred, and nothing is cast.
+    #[must_use]
+    pub fn unchecked(self) -> GraphBuilder {
+        self.state.borrow_mut().checked = false;
+        self
     }
 
     // ---- where nodes are added ----
@@ -126,7 +139,7 @@ impl GraphBuilder {
         let mut state = self.state.borrow_mut();
         let Frame { mut graph, scope, first_new, touched, serial, .. } =
             state.frames.pop().expect("a graph is open");
-        let new = graph.value_ids().skip(first_new);
+        let new = graph.values_from(first_new);
         scope.restore_values(&mut graph, new.chain(touched));
         (graph, serial)
     }
@@ -305,8 +318,11 @@ impl GraphBuilder {
         let graph = &mut state.frames.last_mut().expect("a graph is open").graph;
         if graph[id].name != name {
             let name = graph.fresh_name(name);
+            let old = graph[id].name.clone();
             graph.rename(id, &name);
+            state.rename_node(id, &old);
         }
+        let graph = &mut state.frames.last_mut().expect("a graph is open").graph;
         graph.mark_output(id);
         Ok(())
     }
@@ -378,23 +394,6 @@ impl GraphBuilder {
         Var { frame: frame.serial, id }
     }
 
-    /// A free name `<prefix>_<role>`.
-    pub(crate) fn fresh(&self, role: &str) -> String {
-        let state = self.state.borrow();
-        let base = match state.prefix.as_str() {
-            "" => role.to_owned(),
-            prefix => format!("{prefix}_{role}"),
-        };
-        let graph = &state.frames.last().expect("a graph is open").graph;
-        let mut name = graph.fresh_name(&base);
-        let mut n = 1;
-        while state.reserved.contains(&name) {
-            name = graph.fresh_name(&format!("{base}_{n}"));
-            n += 1;
-        }
-        name
-    }
-
     // ---- nodes ----
 
     /// Adds a node that is complete: its values are those of the graph that nodes are added to. Its
@@ -405,6 +404,14 @@ impl GraphBuilder {
     pub fn add_node(&self, mut node: Node) -> Result<NodeId> {
         if let Some(layers) = self.state.borrow().layers.last() {
             node.add_layers(layers.iter().cloned());
+        }
+        if let Some(out) = node.outputs.iter().flatten().next().filter(|_| node.name.is_empty()) {
+            let state = self.state.borrow();
+            let graph = &state.frames.last().expect("a graph is open").graph;
+            node.name = state.node_name(&graph[*out].name);
+        }
+        if !self.state.borrow().checked {
+            return Ok(self.graph_mut().add_node(node));
         }
         self.check(&node)?;
         let mut state = self.state.borrow_mut();

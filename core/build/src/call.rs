@@ -30,6 +30,10 @@ pub struct Call<'b, O> {
     /// By the name in the newest version; unnamed ones by position.
     given: Vec<(&'b str, Operand)>,
     variadic: Vec<Operand>,
+    /// Whether `variadic` are all inputs from the first on.
+    positional: bool,
+    /// Attributes as another node has them.
+    kept: Vec<(String, Attr)>,
     name: Option<String>,
     of: PhantomData<O>,
 }
@@ -43,13 +47,20 @@ impl<'b, O> Call<'b, O> {
         variadic: Vec<Operand>,
     ) -> Call<'b, O> {
         let given = inputs.into_iter().collect();
-        Call { builder, domain, op, given, variadic, name: None, of: PhantomData }
+        let (positional, kept, name) = (false, vec![], None);
+        Call { builder, domain, op, given, variadic, positional, kept, name, of: PhantomData }
     }
 
     /// Sets an input or attribute by its name in the newest version of the standard.
     pub fn set(mut self, name: &'b str, to: impl Into<Operand>) -> Self {
         self.given.retain(|(n, _)| *n != name);
         self.given.push((name, to.into()));
+        self
+    }
+
+    /// Attributes to be taken over from another node, at their defaults too.
+    pub fn attrs(mut self, attrs: impl IntoIterator<Item = (impl Into<String>, Attr)>) -> Self {
+        self.kept.extend(attrs.into_iter().map(|(name, attr)| (name.into(), attr)));
         self
     }
 
@@ -100,6 +111,16 @@ impl<'b, O> Call<'b, O> {
         Ok(self.emit(&wanted)?.remove(0))
     }
 
+    /// As [`Call::one`], for the outputs that `node` has; those that it leaves out are left out.
+    ///
+    /// # Errors
+    /// Those of [`Call::one`].
+    pub fn outputs_of(self, node: &Node) -> Result<Vec<Option<Var>>> {
+        let wanted: Vec<bool> = node.outputs.iter().map(Option::is_some).collect();
+        let mut found = self.emit(&wanted)?.into_iter();
+        Ok(wanted.iter().map(|wanted| wanted.then(|| found.next()).flatten()).collect())
+    }
+
     fn wrong(&self, what: impl std::fmt::Display) -> Diagnostic {
         let message = format!("{}: {what}.", shown(self.op));
         self.builder.diagnostic(Code::OnnxInvalid, message)
@@ -133,7 +154,8 @@ impl<'b, O> Call<'b, O> {
 
     /// The node of an operator that no table lists: inputs in the order given, attributes by name.
     fn as_given(&mut self) -> Result<Node> {
-        let mut node = Node { domain: self.domain.to_owned(), ..Node::new(self.op, [], []) };
+        let (domain, attrs) = (self.domain.to_owned(), std::mem::take(&mut self.kept));
+        let mut node = Node { domain, attrs, ..Node::new(self.op, [], []) };
         for input in &std::mem::take(&mut self.variadic) {
             node.inputs.push(self.builder.materialize(input, None, (self.op, "input"))?);
         }
@@ -149,6 +171,9 @@ impl<'b, O> Call<'b, O> {
     fn placed(&mut self, schema: &'static OpSchema) -> Result<Node> {
         let mut operands: Vec<Operand> = vec![];
         let mut attrs = vec![];
+        if self.positional {
+            operands.append(&mut self.variadic);
+        }
         for (name, operand) in std::mem::take(&mut self.given) {
             if matches!(operand, Operand::Absent) {
                 continue;
@@ -174,6 +199,7 @@ impl<'b, O> Call<'b, O> {
             operands.append(&mut self.variadic);
         }
         attrs.sort_by(|a, b| a.0.cmp(&b.0));
+        attrs.splice(0..0, std::mem::take(&mut self.kept));
         let inputs = self.inputs(schema, &operands)?;
         let domain = self.domain.to_owned();
         Ok(Node { domain, inputs, attrs, ..Node::new(self.op, [], []) })
@@ -295,6 +321,9 @@ impl<'b, O> Call<'b, O> {
 
     /// The element type of all inputs that share the type letter.
     fn common(&self, schema: &OpSchema, letter: &str, operands: &[Operand]) -> Option<DataType> {
+        if !self.builder.state.borrow().checked {
+            return None;
+        }
         let mut found: Option<DataType> = None;
         let mut weak_float = false;
         for (i, operand) in operands.iter().enumerate() {
@@ -366,15 +395,16 @@ pub(crate) fn snake(op: &str) -> String {
 pub struct AnyOp;
 
 impl GraphBuilder {
-    /// An operator of another domain than the standard's. Inputs are by position; attributes are set
-    /// by [`Call::set`].
+    /// An operator of any domain. Inputs are by position; attributes are set by [`Call::set`], and so
+    /// are inputs of an operator that a table lists.
     pub fn op<'b>(
         &'b self,
         domain: &'b str,
         op: &'b str,
-        inputs: impl IntoIterator<Item = Operand>,
+        inputs: impl IntoIterator<Item = impl Into<Operand>>,
     ) -> Call<'b, AnyOp> {
-        Call::new(self, (domain, op), [], inputs.into_iter().collect())
+        let inputs = inputs.into_iter().map(Into::into).collect();
+        Call { positional: true, ..Call::new(self, (domain, op), [], inputs) }
     }
 
     /// `x` as elements of type `to`; `x` itself if it has that type.

@@ -2,6 +2,7 @@
 
 use crate::builder::{Frame, State};
 use crate::call::{AnyOp, Place, is_variadic, snake};
+use crate::names::NodeNames;
 use crate::{Call, GraphBuilder, Operand, Result, Var};
 use onnxd_diagnostics::{Code, shown};
 use onnxd_ir::schema::OpSchema;
@@ -38,24 +39,6 @@ impl GraphBuilder {
         self.graph_mut().edit_subgraphs(id, |graph| *graph = edited.next().expect("as many"));
     }
 
-    /// `v` under the name `<prefix>_<role>`, if a node that was added computes it.
-    pub fn named(&self, role: &str, v: Var) -> Var {
-        let name = self.fresh(role);
-        self.rename(v, &name);
-        v
-    }
-
-    /// `v` under the name `name`, or one derived from it, if a node that was added computes it.
-    pub fn rename(&self, v: Var, name: &str) {
-        let mut state = self.state.borrow_mut();
-        let Some(frame) = state.frames.iter_mut().find(|f| f.serial == v.frame) else { return };
-        let new = v.id.index() >= frame.first_new;
-        if new && frame.graph.producer(v.id).is_some() && frame.graph[v.id].name != name {
-            let name = frame.graph.fresh_name(name);
-            frame.graph.rename(v.id, &name);
-        }
-    }
-
     /// Lets the node that computes `v` compute the existing value `out`, which nothing computes yet;
     /// an `Identity` does where `v` is read already.
     ///
@@ -73,6 +56,8 @@ impl GraphBuilder {
                     graph[out].ty = graph[id].ty.take();
                     touched.push(out);
                 }
+                let old = graph[id].name.clone();
+                state.rename_node(out, &old);
                 Ok(())
             }
             _ => {
@@ -133,6 +118,56 @@ impl GraphBuilder {
         drop(graph);
         self.sweep(&stale.inputs);
         Ok(stale)
+    }
+
+    /// Lets `f` add what computes the outputs of node `id` from now on, in their order; the node goes,
+    /// as in [`GraphBuilder::replace`]. What is added has the layers of the node. Names of values
+    /// start with that of its first output, and names of nodes with its own, if it has one.
+    ///
+    /// # Errors
+    /// Those of `f`; then what it added is gone, and the node is not.
+    pub fn stand_in<V>(
+        &self,
+        id: NodeId,
+        f: impl FnOnce(&GraphBuilder, &Node) -> Result<V>,
+    ) -> Result<Node>
+    where
+        V: IntoIterator<Item: Into<Option<Var>>>,
+    {
+        let (node, first, values, nodes) = {
+            let graph = self.graph();
+            let node = graph[id].clone();
+            let first = node.outputs.iter().flatten().next().map(|v| graph[*v].name.clone());
+            (node, first.unwrap_or_default(), graph.value_ids().len(), graph.node_bound())
+        };
+        let names = match node.name.as_str() {
+            "" => NodeNames::Absent,
+            name => NodeNames::After(name.to_owned()),
+        };
+        let before = std::mem::replace(&mut self.state.borrow_mut().node_names, names);
+        let made = self.in_layers(node.layers.clone(), &first, |b| f(b, &node));
+        self.state.borrow_mut().node_names = before;
+        match made {
+            Ok(by) => {
+                let by: Vec<Option<Var>> = by.into_iter().map(Into::into).collect();
+                self.replace(id, &by)
+            }
+            Err(found) => {
+                self.take_back(values, nodes);
+                Err(found)
+            }
+        }
+    }
+
+    /// Removes nodes and constants that were added since the graph had so many values and nodes.
+    fn take_back(&self, values: usize, nodes: usize) {
+        let mut state = self.state.borrow_mut();
+        let frame = state.frames.last_mut().expect("a graph is open");
+        frame.forget_shared(values);
+        let graph = &mut frame.graph;
+        graph.nodes_from(nodes).into_iter().rev().for_each(|id| drop(graph.remove_node(id)));
+        let new = graph.values_from(values);
+        graph.drop_unread(new);
     }
 
     /// Sets the inputs of node `id`; absent ones at the end are left out, and so are nodes `Constant`

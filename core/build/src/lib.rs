@@ -13,9 +13,10 @@
 //! `axes` above is an attribute before opset 18 and an input since. Shape arithmetic whose result is
 //! known becomes a constant, and operands of different element types are cast as NumPy does.
 //!
-//! A graph that exists is changed by the same builder (`edit.rs`): [`GraphBuilder::replace`] lets what
-//! was built compute what a node did, [`GraphBuilder::detach`] puts nodes behind one, and
-//! [`GraphBuilder::restate`] moves attributes and inputs to where another version takes them.
+//! A graph that exists is changed by the same builder (`edit.rs`): [`GraphBuilder::stand_in`] builds
+//! what computes what a node did, [`GraphBuilder::replace`] lets what was built do so,
+//! [`GraphBuilder::detach`] puts nodes behind one, and [`GraphBuilder::restate`] moves attributes and
+//! inputs to where another version takes them.
 //!
 //! `operators.rs` has a method for each operator of the standard; it is written from the operator
 //! table by `tests.rs`.
@@ -29,6 +30,7 @@ mod control;
 mod edit;
 mod fold;
 mod macros;
+mod names;
 mod operand;
 mod operators;
 mod operators_ml;

@@ -117,6 +117,23 @@ impl Graph {
         }
     }
 
+    /// Removes those of `values` that nothing reads any more: the data of constants, captures, and the
+    /// nodes that compute the others.
+    pub fn drop_unread(&mut self, values: impl IntoIterator<Item = ValueId>) {
+        for v in values {
+            if self.uses(v) > 0 {
+                continue;
+            }
+            match self.producer(v) {
+                Some(node) => drop(self.remove_node(node)),
+                None => {
+                    self.set_initializer(v, None);
+                    self.release(v);
+                }
+            }
+        }
+    }
+
     /// What stood for value `from` of the enclosing graph stands for `to`.
     fn capture_instead(&mut self, from: ValueId, to: ValueId) {
         let inner = self.captured.remove(&from).unwrap_or_default();
@@ -172,7 +189,12 @@ impl Graph {
 
     /// All value ids, also of values nothing reads any more.
     pub fn value_ids(&self) -> impl ExactSizeIterator<Item = ValueId> + use<> {
-        (0..self.values.len() as u32).map(ValueId)
+        self.values_from(0)
+    }
+
+    /// Ids of the values that were added since there were `bound` of them.
+    pub fn values_from(&self, bound: usize) -> impl ExactSizeIterator<Item = ValueId> + use<> {
+        (bound as u32..self.values.len() as u32).map(ValueId)
     }
 
     /// The value called `name`.

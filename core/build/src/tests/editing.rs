@@ -150,3 +150,110 @@ fn contradictions_may_be_left_to_others() {
     assert!(b.add(x, y).is_ok());
     assert_eq!(b.graph().node_count(), 1);
 }
+
+#[test]
+fn what_stands_in_has_names_and_layers_of_the_node() {
+    let mut graph =
+        parsed("g (float[2] x) => (float[2] y, float[2] z) { [fc] y = Relu(x) z = Abs(x) }");
+    let ids = graph.node_ids();
+    graph.node_mut(ids[0]).layers = vec![Layer::new("a", "Scale")];
+    GraphBuilder::edit(&mut graph, &opsets(18), |b| {
+        for id in &ids {
+            b.stand_in(*id, |b, node| {
+                let x = b.var(node.input(0).unwrap());
+                let scaled =
+                    b.named("scaled", b.mul(x, b.parameter("scale", Tensor::scalar(2f32)))?);
+                Ok([b.named("last", b.neg(scaled)?)])
+            })?;
+        }
+        Ok::<_, onnxd_diagnostics::Diagnostic>(())
+    })
+    .unwrap();
+    let text = print_graph(&graph);
+    for line in [
+        "[fc_scaled] y_scaled = Mul(x, y_scale)",
+        "[fc] y = Neg(y_scaled)",
+        "  z_scaled = Mul(x, z_scale)",
+        "  z = Neg(z_scaled)",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    let layers = graph.nodes().map(|(_, node)| node.layers.len());
+    assert_eq!(layers.collect::<Vec<_>>(), [1, 1, 0, 0]);
+}
+
+#[test]
+fn what_cannot_stand_in_leaves_no_trace() {
+    let before = parsed("g (float[2] x) => (float[2] y) { y = Relu(x) }");
+    let mut graph = before.clone();
+    let id = graph.node_ids()[0];
+    GraphBuilder::edit(&mut graph, &opsets(18), |b| {
+        let found = b.stand_in(id, |b, node| {
+            let x = b.var(node.input(0).unwrap());
+            let sum = b.add(b.mul(x, 2.0)?, Tensor::vector(vec![1f32, 2.0]))?;
+            Ok([b.add(sum, Tensor::vector(vec![1f32, 2.0, 3.0]))?])
+        });
+        assert_eq!(found.unwrap_err().code, "N0215");
+        // A constant that went is made again.
+        b.stand_in(id, |b, node| Ok([b.mul(b.var(node.input(0).unwrap()), 2.0)?])).unwrap();
+    });
+    let text = print_graph(&graph);
+    assert_eq!(text.matches(" = {").count(), 1, "{text}");
+    assert_eq!(graph.node_count(), 1, "{text}");
+}
+
+#[test]
+fn outputs_and_attributes_are_taken_over() {
+    let mut graph = parsed(
+        "g (float[1,3,8] x) => (float[1,3,8] y, float[1,1,3,4] c) {
+            y, \"\", c = LSTM<hidden_size = 4>(x, w, r)
+        }",
+    );
+    let id = graph.node_ids()[0];
+    let opsets = Opsets::from([(String::new(), 18), ("com.microsoft".to_owned(), 1)]);
+    GraphBuilder::edit(&mut graph, &opsets, |b| {
+        b.stand_in(id, |b, node| {
+            let [x, w, r] = [0, 1, 2].map(|slot| b.var(node.input(slot).unwrap()));
+            let lstm = b.op("com.microsoft", "DynamicQuantizeLSTM", [x, w, r]);
+            let lstm = lstm.attrs(node.attrs.iter().cloned()).set("input_forget", 1);
+            let zero = b.parameter("zero", Tensor::vector(vec![1u8]));
+            let lstm = lstm.set("W_scale", x).set("W_zero_point", zero);
+            lstm.set("R_scale", x).set("R_zero_point", zero).outputs_of(node)
+        })
+        .unwrap();
+    });
+    let text = print_graph(&graph);
+    let inputs = "(x, w, r, \"\", \"\", \"\", \"\", \"\", x, y_zero, x, y_zero)";
+    let line = format!(
+        "y, \"\", c = com.microsoft.DynamicQuantizeLSTM<hidden_size = 4, input_forget = 1>{inputs}"
+    );
+    assert!(text.contains(&line), "{text}");
+}
+
+#[test]
+fn nodes_are_named_like_their_outputs() {
+    let b = GraphBuilder::new(Graph::new("g"), opsets(13)).with_node_names();
+    let x = b.input("x", float([3]));
+    let y = b.in_layer(Layer::new("a", "Act"), |b| {
+        let first = b.named("act", b.abs(x).unwrap());
+        b.named("act", b.neg(first).unwrap())
+    });
+    b.output(y, "y").unwrap();
+    let text = print_graph(&b.finish());
+    assert!(
+        text.contains("[a_act] a_act = Abs(x)") && text.contains("[y] y = Neg(a_act)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn graphs_without_casts_are_added_as_they_are_told() {
+    let b = GraphBuilder::new(Graph::new("g"), opsets(13));
+    let (x, y) = (b.input("x", float([3])), b.input("y", ValueType::tensor(DataType::Int8, [4])));
+    assert!(b.and(x, y).is_err());
+    let b = b.unchecked();
+    let before = b.graph().node_count();
+    let (both, sum) = (b.and(x, y).unwrap(), b.add(x, y).unwrap());
+    assert_eq!([both, sum].map(|v| b.type_of(v)), [None, None]);
+    assert_eq!(b.graph().node_count(), before + 2);
+}

@@ -1,0 +1,93 @@
+//! Names of what is added: values, and nodes where they have any.
+
+use crate::builder::State;
+use crate::{GraphBuilder, Var};
+use onnxd_ir::{Origin, ValueId};
+
+/// What nodes that are added are called.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum NodeNames {
+    Absent,
+    /// Like their first outputs.
+    Outputs,
+    /// This, followed by what their first outputs have behind the prefix of values.
+    After(String),
+}
+
+impl State {
+    /// What a node is called whose first output is `output`.
+    pub(crate) fn node_name(&self, output: &str) -> String {
+        match &self.node_names {
+            NodeNames::Absent => String::new(),
+            NodeNames::Outputs => output.to_owned(),
+            NodeNames::After(base) => match output.strip_prefix(&self.prefix) {
+                Some(rest) => format!("{base}{rest}"),
+                None => format!("{base}_{output}"),
+            },
+        }
+    }
+
+    /// Lets a node that has the name that its first output, once `old`, gave it follow that output.
+    pub(crate) fn rename_node(&mut self, output: ValueId, old: &str) {
+        let old = self.node_name(old);
+        let frame = self.frames.last().expect("a graph is open");
+        let Origin::Node(id, _) = frame.graph[output].origin() else { return };
+        if old.is_empty() || frame.graph[id].name != old {
+            return;
+        }
+        let name = self.node_name(&frame.graph[output].name);
+        let frame = self.frames.last_mut().expect("a graph is open");
+        frame.graph.node_mut(id).name = name;
+    }
+}
+
+impl GraphBuilder {
+    /// Gives nodes that are added the names of their first outputs.
+    #[must_use]
+    pub fn with_node_names(self) -> GraphBuilder {
+        self.state.borrow_mut().node_names = NodeNames::Outputs;
+        self
+    }
+
+    /// Names that no value which is added may get, as others will have them.
+    pub fn reserve(&self, names: impl IntoIterator<Item = String>) {
+        self.state.borrow_mut().reserved.extend(names);
+    }
+
+    /// `v` under the name `<prefix>_<role>`, if a node that was added computes it.
+    pub fn named(&self, role: &str, v: Var) -> Var {
+        let name = self.fresh(role);
+        self.rename(v, &name);
+        v
+    }
+
+    /// `v` under the name `name`, or one derived from it, if a node that was added computes it.
+    pub fn rename(&self, v: Var, name: &str) {
+        let mut state = self.state.borrow_mut();
+        let Some(frame) = state.frames.iter_mut().find(|f| f.serial == v.frame) else { return };
+        let new = v.id.index() >= frame.first_new;
+        if new && frame.graph.producer(v.id).is_some() && frame.graph[v.id].name != name {
+            let name = frame.graph.fresh_name(name);
+            let old = frame.graph[v.id].name.clone();
+            frame.graph.rename(v.id, &name);
+            state.rename_node(v.id, &old);
+        }
+    }
+
+    /// A free name `<prefix>_<role>`.
+    pub(crate) fn fresh(&self, role: &str) -> String {
+        let state = self.state.borrow();
+        let base = match state.prefix.as_str() {
+            "" => role.to_owned(),
+            prefix => format!("{prefix}_{role}"),
+        };
+        let graph = &state.frames.last().expect("a graph is open").graph;
+        let mut name = graph.fresh_name(&base);
+        let mut n = 1;
+        while state.reserved.contains(&name) {
+            name = graph.fresh_name(&format!("{base}_{n}"));
+            n += 1;
+        }
+        name
+    }
+}
