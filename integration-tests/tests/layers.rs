@@ -17,7 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("arrays", &["diagnostics", "ir"]),
     ("quant", &["diagnostics", "ir", "eval"]),
     ("qdq", &["diagnostics", "ir", "eval", "quant", "rewrite"]),
-    ("rewrite", &["diagnostics", "ir", "eval"]),
+    ("rewrite", &["build", "diagnostics", "ir", "eval"]),
     ("onnx", &["diagnostics", "ir", "proto"]),
     ("opset", &["build", "diagnostics", "ir"]),
     ("engine-ort", &["diagnostics", "ir", "eval", "onnx", "proto"]),

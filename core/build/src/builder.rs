@@ -63,7 +63,7 @@ pub(crate) struct State {
     pub(crate) prefix: String,
     pub(crate) reserved: HashSet<String>,
     folding: bool,
-    strict: bool,
+    pub(crate) strict: bool,
     pub(crate) checked: bool,
     pub(crate) node_names: NodeNames,
 }

@@ -10,9 +10,10 @@ use onnxd_ir::{Graph, Node, NodeId, Opsets, Origin, ValueId};
 use std::cell::RefMut;
 
 impl GraphBuilder {
-    /// Lets `f` add to `graph`, which is then as `f` left it.
+    /// Lets `f` add to `graph`, which is then as `f` left it. Nothing is folded: the sizes that a
+    /// graph declares need not be those of every run.
     pub fn edit<R>(graph: &mut Graph, opsets: &Opsets, f: impl FnOnce(&GraphBuilder) -> R) -> R {
-        let builder = GraphBuilder::new(std::mem::take(graph), opsets.clone());
+        let builder = GraphBuilder::new(std::mem::take(graph), opsets.clone()).without_folding();
         let result = f(&builder);
         *graph = builder.finish();
         result
@@ -43,8 +44,9 @@ impl GraphBuilder {
     /// an `Identity` does where `v` is read already.
     ///
     /// # Errors
-    /// Those of [`GraphBuilder::id`].
+    /// Those of [`GraphBuilder::id`]; `N0502` if `out` is of another element type.
     pub fn settle(&self, v: Var, out: ValueId) -> Result<()> {
+        self.fits(v, out)?;
         let id = self.id(v)?;
         let mut state = self.state.borrow_mut();
         let Frame { graph, first_new, touched, .. } =
@@ -64,6 +66,19 @@ impl GraphBuilder {
                 drop(state);
                 self.add_node(Node::new("Identity", [id], [out])).map(|_| ())
             }
+        }
+    }
+
+    /// Whether `v` can be what `out` was declared to be.
+    fn fits(&self, v: Var, out: ValueId) -> Result<()> {
+        let (given, declared) = (self.dtype_of(v), self.dtype_of(self.var(out)));
+        match (given, declared) {
+            (Some(given), Some(declared)) if given != declared && self.state.borrow().strict => {
+                let name = shown(&self.graph()[out].name);
+                let message = format!("`{name}` is declared as {declared}, not {given}.");
+                Err(self.diagnostic(Code::OnnxInvalid, message))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -101,12 +116,11 @@ impl GraphBuilder {
     /// # Errors
     /// Those of [`GraphBuilder::settle`].
     pub fn replace(&self, id: NodeId, by: &[Option<Var>]) -> Result<Node> {
+        let outputs = self.graph()[id].outputs.clone();
+        let pairs = || outputs.iter().zip(by).filter_map(|(out, v)| Some(((*out)?, (*v)?)));
+        pairs().try_for_each(|(out, v)| self.fits(v, out))?;
         let stale = self.graph_mut().remove_node(id);
-        for (out, v) in stale.outputs.iter().zip(by) {
-            if let (Some(out), Some(v)) = (out, v) {
-                self.settle(*v, *out)?;
-            }
-        }
+        pairs().try_for_each(|(out, v)| self.settle(v, out))?;
         let mut graph = self.graph_mut();
         let first = stale.outputs.iter().flatten().next().and_then(|v| graph.producer(*v));
         if let Some(first) = first {
@@ -147,16 +161,11 @@ impl GraphBuilder {
         let before = std::mem::replace(&mut self.state.borrow_mut().node_names, names);
         let made = self.in_layers(node.layers.clone(), &first, |b| f(b, &node));
         self.state.borrow_mut().node_names = before;
-        match made {
-            Ok(by) => {
-                let by: Vec<Option<Var>> = by.into_iter().map(Into::into).collect();
-                self.replace(id, &by)
-            }
-            Err(found) => {
-                self.take_back(values, nodes);
-                Err(found)
-            }
-        }
+        let replaced = made.and_then(|by| {
+            let by: Vec<Option<Var>> = by.into_iter().map(Into::into).collect();
+            self.replace(id, &by)
+        });
+        replaced.inspect_err(|_| self.take_back(values, nodes))
     }
 
     /// Removes nodes and constants that were added since the graph had so many values and nodes.

@@ -1,8 +1,11 @@
 //! What a rule sees: the graph around its root, and the few ways to change it.
 
 use crate::{Rewrite, Skip};
+use onnxd_build::{GraphBuilder, Var};
 use onnxd_diagnostics::Layer;
-use onnxd_ir::{At, DataType, Graph, NodeId, Op, Origin, Reals, Tensor, ValueId, ValueType};
+use onnxd_ir::{
+    At, DataType, Graph, NodeId, Op, Opsets, Origin, Reals, Tensor, ValueId, ValueType,
+};
 
 /// The graph as a rule may look at and change it. Every accessor's error is the reason for the report.
 pub struct Rewriter<'g> {
@@ -171,12 +174,6 @@ impl<'g> Rewriter<'g> {
         Ok(self.derive(from, role, data))
     }
 
-    /// Computes a new value named after `from`.
-    pub fn add<O: Op>(&mut self, from: ValueId, role: &str, op: O) -> ValueId {
-        let name = format!("{}_{role}", self.graph[from].name);
-        self.graph.add(&name, op)
-    }
-
     /// The node that computes `old` and nothing else that is read.
     fn only_for(&self, old: ValueId) -> Result<NodeId, Skip> {
         let Some(node) = self.graph.producer(old) else {
@@ -197,6 +194,32 @@ impl<'g> Rewriter<'g> {
         let mut node = op.into_node(old);
         node.name.clone_from(&stale.name);
         self.graph.add_node(node);
+        let reads = stale.reads().collect();
+        self.absorbed.extend(stale.layers);
+        self.sweep(reads);
+        Ok(())
+    }
+
+    /// Computes `old` with what `f` builds from now on: several nodes, written like a formula. `b.var(v)` is a value of
+    /// the graph. Name and type of `old` are kept, what nothing reads any more is removed.
+    ///
+    /// # Errors
+    /// What contradicts the standard or the shapes that are known; the graph then computes what it did.
+    pub fn rebuild(
+        &mut self,
+        old: ValueId,
+        f: impl FnOnce(&GraphBuilder) -> onnxd_build::Result<Var>,
+    ) -> Rewrite {
+        let id = self.only_for(old)?;
+        let opsets = Opsets::from([(String::new(), self.opset)]);
+        let stale = GraphBuilder::edit(self.graph, &opsets, |b| {
+            b.stand_in(id, |b, node| {
+                let v = f(b)?;
+                let outputs = node.outputs.iter().map(|out| (*out == Some(old)).then_some(v));
+                Ok(outputs.collect::<Vec<_>>())
+            })
+        });
+        let stale = stale.map_err(|found| Skip(found.message.trim_end_matches('.').to_owned()))?;
         let reads = stale.reads().collect();
         self.absorbed.extend(stale.layers);
         self.sweep(reads);

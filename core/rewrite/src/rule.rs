@@ -181,6 +181,41 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_builds_a_formula() {
+        fn positive(cx: &mut Rewriter, relu: At<Relu>) -> Rewrite {
+            cx.rebuild(relu.out, |b| {
+                let x = b.var(relu.x);
+                b.mul(b.add(b.abs(x)?, x)?, 0.5)
+            })
+        }
+        let text = "g (float16[2] x) => (float16[2] y) { [act] a = Relu(x) y = Neg(a) }";
+        let mut model = model(text);
+        let relu = model.graph.node_ids()[0];
+        let layer = onnxd_diagnostics::Layer::new("act", "ReLU");
+        model.graph.node_mut(relu).layers.push(layer.clone());
+        assert_eq!(run(positive, &mut model).unwrap().report.rewrites, 1);
+        let text = text::print_graph(&model.graph);
+        for line in ["a_abs = Abs(x)", "a_add = Add(a_abs, x)", "a = Mul(a_add, a_constant)"] {
+            assert!(text.contains(line), "{text}");
+        }
+        let layers = model.graph.nodes().map(|(_, node)| node.layers.len());
+        assert_eq!(layers.sum::<usize>(), 3);
+    }
+
+    #[test]
+    fn what_cannot_be_built_is_the_reason() {
+        fn wrong(cx: &mut Rewriter, relu: At<Relu>) -> Rewrite {
+            cx.rebuild(relu.out, |b| b.add(b.neg(b.var(relu.x))?, vec![1.0f32, 2.0, 3.0]))
+        }
+        let text = "g (float[2] x) => (float[2] y) { y = Relu(x) }";
+        let mut model = model(text);
+        let before = text::print_graph(&model.graph);
+        let cx = run(wrong, &mut model).unwrap();
+        assert!(cx.report.skipped[0].1.0.contains("do not broadcast"), "{:?}", cx.report.skipped);
+        assert_eq!(text::print_graph(&model.graph), before);
+    }
+
+    #[test]
     fn a_rule_without_end_is_stopped() {
         fn again(cx: &mut Rewriter, neg: At<Neg>) -> Rewrite {
             cx.replace(neg.out, Neg::new(neg.x))

@@ -31,6 +31,18 @@ fn a_graph_is_edited_in_place() {
 }
 
 #[test]
+fn a_value_keeps_its_element_type() {
+    let mut graph = parsed("g (float[2] x) => (float[2] y) { y = Relu(x) }");
+    let old = graph.node_ids()[0];
+    let found = GraphBuilder::edit(&mut graph, &opsets(18), |b| {
+        let x = b.var(b.graph().inputs()[0]);
+        b.replace(old, &[Some(b.cast(x, DataType::Int32)?)])
+    });
+    assert!(found.unwrap_err().message.contains("`y` is declared as float, not int32"));
+    assert!(print_graph(&graph).contains("y = Relu(x)"));
+}
+
+#[test]
 fn what_is_read_elsewhere_is_passed_on() {
     let mut graph =
         parsed("g (float[2] x) => (float[2] y, float[2] z) { y = Relu(x) z, m = Dropout(x) }");
