@@ -209,7 +209,8 @@ fn assemble(
         let limit = plan::bounds(bits, true).1 as i32;
         let integers = cell.parameters.as_ref().zip(gains).map(|(p, g)| g.apply(p, range, limit));
         let Range { min, max } = seen[at].range.over(range);
-        let leaves = cell.kind == Kind::Float && !network.feeds_integers(at);
+        let leaves = cell.kind == Kind::Float
+            && !(network.feeds_integers(at) && network::is_real(&network.model.graph, cell.output));
         cells.push(CellPlan {
             integers,
             branches,

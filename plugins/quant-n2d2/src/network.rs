@@ -9,6 +9,7 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::ops::{Clip, Gemm, Relu};
 use onnxd_plugin_sdk::ir::{
     At, Attr, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId,
+    ValueType,
 };
 use std::collections::{BTreeSet, HashMap};
 
@@ -121,7 +122,8 @@ impl Reader<'_> {
 
     fn find(&self, id: NodeId) -> Option<Found> {
         let (graph, node) = (self.graph, &self.graph[id]);
-        if !node.is_standard() {
+        // Shapes and indices are no activations.
+        if !node.is_standard() || !is_real(self.graph, node.output(0)?) {
             return None;
         }
         let first = node.input(0)?;
@@ -231,6 +233,12 @@ fn floats(values: &[f64]) -> Vec<f32> {
 }
 
 /// Inputs that are not constant.
+/// Whether `v` holds reals as far as is known: what else a network computes has no scale.
+pub(crate) fn is_real(graph: &Graph, v: ValueId) -> bool {
+    let dtype = graph[v].ty.as_ref().and_then(ValueType::dtype);
+    dtype.is_none_or(DataType::is_float)
+}
+
 fn flowing(graph: &Graph, node: &Node) -> Vec<ValueId> {
     let reads = node.inputs.iter().flatten().copied();
     reads.filter(|v| graph.constant(*v).is_none()).collect()
