@@ -26,6 +26,9 @@ pub struct Settings {
     /// Products are to be exact on every processor: weights of `int8` are held as `uint8`, and those
     /// of signed activations use one bit less.
     pub exact: bool,
+    /// The type of weights was asked for by name: it is taken at its word, also where another would
+    /// be exact on more processors.
+    pub named: bool,
     /// Elements along an axis that share a scale, where weights are in blocks.
     pub block_size: usize,
     /// The range of weights may be narrower than they are, where that lowers their squared error.
@@ -70,6 +73,7 @@ impl Default for Settings {
             symmetric: false,
             reduce_range: false,
             exact: false,
+            named: false,
             block_size: 32,
             clip_weights: false,
         }
@@ -101,6 +105,7 @@ impl Overrides {
             per_channel: self.per_channel.unwrap_or(all.per_channel),
             symmetric: self.symmetric.unwrap_or(all.symmetric),
             reduce_range: self.reduce_range.unwrap_or(all.reduce_range),
+            named: all.named || self.weight.is_some(),
             exact: all.exact && self.weight.is_none() && self.reduce_range.is_none(),
             block_size: self.block_size.unwrap_or(all.block_size),
             ..all

@@ -35,6 +35,7 @@ pub fn request(cx: &QuantizeContext) -> Result<Request, Diagnostic> {
         block_size: count(key(cx, "block_size")).unwrap_or(defaults.block_size),
         // What is asked for by name is taken at its word.
         exact: key(cx, "weight_type").is_null() && key(cx, "reduce_range").is_null(),
+        named: !key(cx, "weight_type").is_null(),
         ..defaults
     };
     let mut request = Request {

@@ -85,6 +85,7 @@ impl Site<'_, '_> {
             reduced: false,
             transposed: false,
             one_zero: false,
+            exact: true,
         };
         let made = self.weights(g, v, want)?;
         let name = self.name(g, v);

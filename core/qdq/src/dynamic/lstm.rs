@@ -73,7 +73,8 @@ impl Site<'_, '_> {
         let rule = Rule::new(DataType::Int8, true, settings.reduce_range);
         let rule = Rule { search: false, ..rule.ok_or("its weights have no type")? };
         let rows = data.reshaped(vec![groups, data.len() / groups]).map_err(|e| e.to_string())?;
-        let found = per_channel(&rows, 0, rule)?.exact();
+        let found = per_channel(&rows, 0, rule)?;
+        let found = if settings.named { found } else { found.exact() };
         let name = self.name(g, v);
         self.pass.done.tensors.push(found.row(&name));
         let mut turned = Vec::with_capacity(data.len());

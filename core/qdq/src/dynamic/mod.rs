@@ -110,6 +110,8 @@ struct Want {
     transposed: bool,
     /// One zero point for all channels.
     one_zero: bool,
+    /// Held such that products are exact on every processor.
+    exact: bool,
 }
 
 impl Want {
@@ -264,7 +266,8 @@ impl Site<'_, '_> {
             return Ok(known.clone());
         }
         let data = g.constant(w).ok_or("its weights are computed")?.clone();
-        let found = want.integers(&data)?.exact();
+        let found = want.integers(&data)?;
+        let found = if want.exact { found.exact() } else { found };
         if want.outputs.is_some_and(|axis| found.sums_pass(axis, SUM_MAX)) {
             return Err("32 bits may not hold sums of so many products".to_owned());
         }

@@ -195,11 +195,13 @@ impl Want {
     /// What a product wants whose output channels run along `axis`, if one axis does.
     pub(super) fn of(product: Product, axis: Option<usize>, settings: Settings) -> Want {
         let axis = axis.filter(|_| settings.per_channel);
-        // Weights of `int8` are written as `uint8`, see `Quantized::exact`: they may have a zero
-        // point. ONNX Runtime's ConvInteger takes one zero point for all weights.
+        // Weights of `int8` are written as `uint8` unless they are asked for by name, see
+        // `Quantized::exact`: they may have a zero point. ONNX Runtime's ConvInteger takes one zero point for all weights.
         let one_zero = product == Product::Conv;
         let dtype = match settings.weight {
-            DataType::Int8 if !settings.reduce_range && !one_zero => DataType::Uint8,
+            DataType::Int8 if !settings.named && !settings.reduce_range && !one_zero => {
+                DataType::Uint8
+            }
             dtype => dtype,
         };
         let alike = one_zero && (axis.is_some() || settings.weight == DataType::Int8);
@@ -211,6 +213,7 @@ impl Want {
             reduced: settings.reduce_range,
             transposed: false,
             one_zero,
+            exact: !settings.named,
         }
     }
 }

@@ -46,6 +46,7 @@ impl Site<'_, '_> {
             reduced: false,
             transposed: false,
             one_zero: false,
+            exact: true,
         };
         let weights = self.weights(g, table, want)?;
         let mut emit = Emit::replace(g, id);
