@@ -172,8 +172,6 @@ fn receipts_warn_of_what_runtimes_do_and_of_nothing_else() {
         &["format=QDQ", "mode=weight_only", "weight_type=int4", "block_size=16"],
         &["format=QLinear", "mode=weight_only", "weight_type=int8"],
         &["format=inc-qlinear"],
-        // Weights become `uint8` there, whatever is asked for.
-        &["format=QDQ", "mode=dynamic", "weight_type=int8"],
     ] {
         let receipt = receipt(&folder, way);
         assert!(without(&receipt), "{way:?}: {receipt}");
