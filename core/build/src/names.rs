@@ -76,13 +76,18 @@ impl GraphBuilder {
 
     /// A free name `<prefix>_<role>`.
     pub(crate) fn fresh(&self, role: &str) -> String {
-        let state = self.state.borrow();
-        let base = match state.prefix.as_str() {
+        let base = match self.state.borrow().prefix.as_str() {
             "" => role.to_owned(),
             prefix => format!("{prefix}_{role}"),
         };
+        self.free_name(&base)
+    }
+
+    /// A name made from `base` that neither a value has nor [`GraphBuilder::reserve`] keeps.
+    pub fn free_name(&self, base: &str) -> String {
+        let state = self.state.borrow();
         let graph = &state.frames.last().expect("a graph is open").graph;
-        let mut name = graph.fresh_name(&base);
+        let mut name = graph.fresh_name(base);
         let mut n = 1;
         while state.reserved.contains(&name) {
             name = graph.fresh_name(&format!("{base}_{n}"));

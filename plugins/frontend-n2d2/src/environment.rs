@@ -4,8 +4,8 @@
 
 use onnxd_plugin_sdk::preprocess;
 
-use crate::build::Size;
 use crate::diag::{Code, Diagnostic};
+use crate::geometry::Size;
 use crate::ini::{Ini, SectionRef};
 use crate::preprocessing;
 

@@ -1,13 +1,99 @@
-//! Windows of convolutions and poolings: how a section writes them, and the sizes that result.
+//! Sizes of images, and the windows of convolutions and poolings: how a section writes them, and the
+//! sizes that result.
 //!
 //! Sections give both axes at once, each of them, or as a list with X first; all pairs here are
 //! `[height, width]`, the order of ONNX.
 
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, Layer};
 use crate::ini::{FromText, SectionRef};
 
 /// Largest size, stride or padding of an axis.
 const AXIS_MAX: i64 = 1 << 24;
+/// Most numbers that a layer computes for one image.
+const VALUES_MAX: usize = 1 << 31;
+
+/// Size of what a layer computes for one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) channels: usize,
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+}
+
+impl Size {
+    pub(crate) fn new(channels: usize, [height, width]: [usize; 2]) -> Size {
+        Size { channels, height, width }
+    }
+
+    /// The sizes of an image's axes.
+    pub(crate) fn plane(self) -> [usize; 2] {
+        [self.height, self.width]
+    }
+
+    /// Numbers; sizes that overflow are refused where they come from.
+    pub(crate) fn count(self) -> usize {
+        self.channels * self.height * self.width
+    }
+
+    /// Refuses sizes that no program can compute.
+    pub(crate) fn check(self, layer: &Layer) -> Result<Size, Diagnostic> {
+        let plane = self.height.checked_mul(self.width);
+        let count = plane.and_then(|plane| plane.checked_mul(self.channels));
+        let Size { channels, height, width } = self;
+        let (code, message) = match count {
+            Some(1..=VALUES_MAX) => return Ok(self),
+            Some(0) => {
+                let message = format!("the result is empty: {width} x {height} x {channels}");
+                (Code::ShapeMismatch, message)
+            }
+            _ => {
+                let message = format!(
+                    "{width} x {height} x {channels} (width x height x channels) are more than \
+                     {VALUES_MAX} numbers"
+                );
+                (Code::SourceLimit, message)
+            }
+        };
+        Err(Diagnostic::new(code, message).at(layer.clone()))
+    }
+}
+
+/// How much is added on each side; negative values cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pads {
+    pub(crate) top: i64,
+    pub(crate) left: i64,
+    pub(crate) bottom: i64,
+    pub(crate) right: i64,
+}
+
+impl Pads {
+    pub(crate) fn symmetric([y, x]: [i64; 2]) -> Pads {
+        Pads { top: y, left: x, bottom: y, right: x }
+    }
+
+    pub(crate) fn map(self, f: impl Fn(i64) -> i64) -> Pads {
+        Pads { top: f(self.top), left: f(self.left), bottom: f(self.bottom), right: f(self.right) }
+    }
+
+    /// The size of an image with these borders.
+    pub(crate) fn around(self, size: Size, layer: &Layer) -> Result<Size, Diagnostic> {
+        let along = |n: usize, before: i64, after: i64| {
+            let sum = n as i128 + i128::from(before) + i128::from(after);
+            (sum > 0).then(|| usize::try_from(sum).unwrap_or(usize::MAX))
+        };
+        let height = along(size.height, self.top, self.bottom);
+        let width = along(size.width, self.left, self.right);
+        match (height, width) {
+            (Some(height), Some(width)) => Size { height, width, ..size }.check(layer),
+            _ => {
+                let message =
+                    format!("cuts more off than the input of {} x {} has", size.width, size.height);
+                Err(Diagnostic::new(Code::ShapeMismatch, message).at(layer.clone()))
+            }
+        }
+    }
+}
 
 /// A window that moves over both axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,22 +198,20 @@ impl Window {
         integers(self.size)
     }
 
-    /// Empty where it is the default of ONNX.
-    pub(crate) fn strides(&self) -> Vec<i64> {
+    /// `None` where they are the default of ONNX.
+    pub(crate) fn strides(&self) -> Option<Vec<i64>> {
         unless_ones(self.stride)
     }
 
-    /// Empty where it is the default of ONNX.
-    pub(crate) fn dilations(&self) -> Vec<i64> {
+    /// `None` where they are the default of ONNX.
+    pub(crate) fn dilations(&self) -> Option<Vec<i64>> {
         unless_ones(self.dilation)
     }
 
-    /// `top, left, bottom, right`; empty where there is none.
-    pub(crate) fn pads(&self) -> Vec<i64> {
-        match self.padding {
-            [0, 0] => vec![],
-            [y, x] => vec![y, x, y, x],
-        }
+    /// `top, left, bottom, right`; `None` where there is none.
+    pub(crate) fn pads(&self) -> Option<[i64; 4]> {
+        let [y, x] = self.padding;
+        (self.padding != [0, 0]).then_some([y, x, y, x])
     }
 }
 
@@ -140,8 +224,8 @@ fn integers(pair: [usize; 2]) -> Vec<i64> {
     pair.iter().map(|n| *n as i64).collect()
 }
 
-fn unless_ones(pair: [usize; 2]) -> Vec<i64> {
-    if pair == [1, 1] { vec![] } else { integers(pair) }
+fn unless_ones(pair: [usize; 2]) -> Option<Vec<i64>> {
+    (pair != [1, 1]).then(|| integers(pair))
 }
 
 fn positive(section: SectionRef, names: &Names, default: Option<usize>) -> Pair<usize> {

@@ -6,14 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use onnxd_plugin_sdk::Imported;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::ValueId;
 
-use crate::build::{Build, Feature};
-use crate::cell::Cell;
+use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::ini::{Files, Ini};
 use crate::network::{Network, Parent};
 use crate::options::Options;
+use crate::source::{INPUT, Source};
 use crate::targets::Target;
 use crate::weights::Weights;
 use crate::{environment, layers, onnx, targets};
@@ -49,12 +50,14 @@ pub(crate) fn import(
     let names = network.cells.iter().map(|cell| cell.section.name().to_owned());
     let wanted = wanted(&network, &found);
     let results = found.iter().map(|target| target.name.clone()).chain(names_of(&network, &wanted));
-    let mut build = Build::new(stem(path), options.dtype, weights, names, results);
+    let source = Source::new(options.dtype, weights, names);
+    let builder = source.builder(stem(path), OPSET, results);
     let built = Built { features: vec![None; network.cells.len()], results: HashMap::new() };
     let mut walk = Walk {
         ini: &ini,
         network: &network,
-        build: &mut build,
+        source: &source,
+        builder: &builder,
         wanted,
         built,
         problems,
@@ -62,10 +65,10 @@ pub(crate) fn import(
     };
     walk.run(progress)?;
     let Walk { mut problems, built, channels, .. } = walk;
-    problems.0.extend(build.resolve_shares());
+    problems.0.extend(source.resolve_shares(&builder));
     problems.0.truncate(PROBLEMS_MAX);
     problems.or_ok(())?;
-    targets::mark(&mut build, &network, &found, &built);
+    targets::mark(&builder, &source, &network, &found, &built)?;
     warn_unread_parameters(&network);
     onnx::warn_overrides(&ini, &network);
     let warnings = ini.warnings();
@@ -75,14 +78,14 @@ pub(crate) fn import(
     let mut metadata = environment::metadata(&ini, network.environment, channels);
     metadata.extend(weights_note.map(|note| ("source.weights".to_owned(), note)));
     let mut notes = warnings;
-    notes.append(&mut build.notes);
-    notes.append(&mut build.weights.notes());
+    notes.append(&mut source.notes.take());
+    notes.append(&mut source.weights.notes());
     notes.extend(network.names.files().flat_map(|(cell, file)| {
         let note = |text: &String| Diagnostic::new(Code::LayerParameterIgnored, text.clone());
         let layer = network.cells[cell].section.layer();
         file.notes.iter().map(move |text| note(text).at(layer.clone()).help(""))
     }));
-    Ok(Imported { model: build.model(IR_VERSION, OPSET), notes, metadata })
+    Ok(Imported { model: source.model(builder.finish(), IR_VERSION, OPSET), notes, metadata })
 }
 
 /// By layer, the results of its ONNX file that layers and targets use.
@@ -114,7 +117,7 @@ fn names_of(network: &Network, wanted: &Wanted) -> Vec<String> {
 pub(crate) struct Built {
     pub(crate) features: Vec<Option<Feature>>,
     /// By layer and value of its ONNX file.
-    pub(crate) results: HashMap<(usize, ValueId), ValueId>,
+    pub(crate) results: HashMap<(usize, ValueId), Var>,
 }
 
 /// Name of the file without folder and extension.
@@ -149,7 +152,8 @@ fn warn_unread_parameters(network: &Network) {
 struct Walk<'w, 'f, 'i> {
     ini: &'i Ini,
     network: &'w Network<'i>,
-    build: &'w mut Build<'f>,
+    source: &'w Source<'f>,
+    builder: &'w GraphBuilder,
     wanted: Wanted,
     built: Built,
     problems: Diagnostics,
@@ -162,7 +166,9 @@ impl Walk<'_, '_, '_> {
         let input = match environment::size(self.ini, self.network.environment) {
             Ok(size) => {
                 self.channels = size.channels;
-                Some(self.build.input(size))
+                let sizes = [size.channels, size.height, size.width];
+                let value = self.builder.input(INPUT, self.source.shaped(&sizes));
+                Some(Feature { value, size, flat: false })
             }
             Err(problem) => {
                 self.problems.push(problem);
@@ -202,12 +208,13 @@ impl Walk<'_, '_, '_> {
             inputs.push(feature);
         }
         let Some(row) = row else { return self.file(index, inputs) };
-        let nodes = self.build.graph.node_bound();
-        let layer = cell.section.layer();
-        let inputs_before = inputs.clone();
-        let mut under = Cell { build: self.build, section: cell.section, layer, inputs, parents };
-        let feature = layers::lower(row, &mut under)?;
-        self.finish(index, nodes, &inputs_before, feature);
+        let nodes = self.builder.graph().node_bound();
+        let read = inputs.clone();
+        let feature = self.in_cell(index, inputs, parents, |b| {
+            let value = layers::lower(row, b)?;
+            Ok(b.feature(value)?)
+        })?;
+        self.finish(index, nodes, &read, feature)?;
         cell.section.warn_unread(row.keys, layers::COMMON_KEYS);
         self.built.features[index] = Some(feature);
         Ok(())
@@ -222,7 +229,7 @@ impl Walk<'_, '_, '_> {
     ) -> Result<Option<(String, Feature)>, Diagnostic> {
         match parent {
             Parent::Missing => Ok(None),
-            Parent::Environment => Ok(input.map(|x| (crate::build::INPUT.to_owned(), x))),
+            Parent::Environment => Ok(input.map(|x| (INPUT.to_owned(), x))),
             Parent::Cell(cell) => {
                 let name = self.network.cells[cell].section.name();
                 Ok(self.built.features[cell].map(|x| (name.to_owned(), x)))
@@ -232,8 +239,11 @@ impl Walk<'_, '_, '_> {
                     return Ok(None);
                 };
                 let layer = self.network.cells[index].section.layer();
-                let name = self.build.graph[value].name.clone();
-                Ok(Some((name, self.build.feature(value, &layer)?)))
+                let name = self.builder.name_of(value);
+                let x = Feature::of(self.builder, value, &layer)?;
+                let cast = |b: &GraphBuilder| b.cast(value, self.source.dtype);
+                let value = self.builder.in_layer(layer, cast)?;
+                Ok(Some((name, Feature { value, ..x })))
             }
         }
     }
@@ -245,25 +255,44 @@ impl Walk<'_, '_, '_> {
         let Some(wanted) = self.wanted.get(&index) else {
             let message = "no layer and no target uses what the ONNX file computes";
             let note = Diagnostic::new(Code::LayerParameterIgnored, message).at(section.layer());
-            self.build.notes.push(note.help("Remove the section, or add a target."));
+            self.source.note(note.help("Remove the section, or add a target."));
             return Ok(());
         };
         let wanted: Vec<ValueId> = wanted.iter().copied().collect();
-        let layer = section.layer();
-        let parents = Vec::new();
-        let mut under = Cell { build: self.build, section, layer, inputs, parents };
-        let placed = onnx::lower(&mut under, file, &wanted)?;
+        let placed = self.in_cell(index, inputs, Vec::new(), |b| onnx::lower(b, file, &wanted))?;
         self.built.results.extend(placed.into_iter().map(|(v, place)| ((index, v), place)));
         section.warn_unread(onnx::KEYS, layers::COMMON_KEYS);
         Ok(())
     }
 
-    /// Names the result, and sets what expressions may ask for.
-    fn finish(&mut self, index: usize, nodes: usize, inputs: &[Feature], result: Feature) {
+    /// Lets `f` add what layer `index` computes.
+    fn in_cell<R>(
+        &self,
+        index: usize,
+        inputs: Vec<Feature>,
+        parents: Vec<String>,
+        f: impl FnOnce(&mut Cell) -> Result<R, Diagnostics>,
+    ) -> Result<R, Diagnostics> {
         let section = self.network.cells[index].section;
-        let producer = self.build.graph.producer(result.value);
+        let layer = section.layer();
+        self.builder.in_layer(layer.clone(), |builder| {
+            f(&mut Cell { builder, source: self.source, section, layer, inputs, parents })
+        })
+    }
+
+    /// Names the result, and sets what expressions may ask for.
+    fn finish(
+        &mut self,
+        index: usize,
+        nodes: usize,
+        inputs: &[Feature],
+        result: Feature,
+    ) -> Lowered<()> {
+        let section = self.network.cells[index].section;
+        let id = self.builder.id(result.value)?;
+        let producer = self.builder.graph().producer(id);
         if producer.is_some_and(|node| node.index() >= nodes) {
-            self.build.graph.rename(result.value, section.name());
+            self.builder.rename(result.value, section.name());
         }
         let channels: usize = inputs.iter().map(|x| x.size.channels).sum();
         let plane = inputs.iter().map(|x| x.size.plane()).max().unwrap_or([1, 1]);
@@ -277,5 +306,6 @@ impl Walk<'_, '_, '_> {
         ] {
             self.ini.set_property(section, key, value);
         }
+        Ok(())
     }
 }

@@ -7,7 +7,6 @@
 #![allow(clippy::result_large_err)]
 
 mod activation;
-mod build;
 mod cell;
 mod dropped;
 mod environment;
@@ -24,6 +23,7 @@ mod options;
 mod preprocessing;
 mod probe;
 mod quantizers;
+mod source;
 mod targets;
 mod weights;
 

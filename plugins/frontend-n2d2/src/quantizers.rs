@@ -5,9 +5,9 @@
 //! `DequantizeLinear` with N2D2's step sizes, so that a quantizer of this program and those of
 //! runtimes find the integers again.
 
-use onnxd_plugin_sdk::ir::{DataType, Node, Op, Tensor, ValueId, ValueType, ops};
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
-use crate::build::Feature;
 use crate::cell::{Cell, Lowered};
 use crate::diag::{Code, Diagnostic};
 use crate::ini::SectionRef;
@@ -62,39 +62,39 @@ fn range(section: SectionRef, key: &str) -> Result<u32, Diagnostic> {
 }
 
 /// The only number of a file, which must be positive.
-fn learned(cell: &mut Cell, key: &str, method: Method) -> Result<Option<f32>, Diagnostic> {
+fn learned(b: &Cell, key: &str, method: Method) -> Result<Option<f32>, Diagnostic> {
     let Some(suffix) = file(key, method) else { return Ok(None) };
-    let Some(found) = cell.build.weights.learned(&cell.layer, suffix)? else { return Ok(None) };
+    let Some(found) = b.source.weights.learned(&b.layer, suffix)? else { return Ok(None) };
     // SAT clips at the magnitude.
     let value = if method == Method::Sat { found.abs() } else { found };
     if value > 0.0 && value.is_finite() {
         return Ok(Some(value));
     }
-    let message = format!("`{}{suffix}` holds {found}: a range must be positive", cell.layer.name);
-    Err(cell.problem(Code::WeightsSyntax, message))
+    let message = format!("`{}{suffix}` holds {found}: a range must be positive", b.layer.name);
+    Err(b.problem(Code::WeightsSyntax, message))
 }
 
-fn ignored(cell: &Cell, key: &str, why: &str) {
+fn ignored(b: &Cell, key: &str, why: &str) {
     let help = "Quantization after training is set in the params.";
-    cell.section.warn_ignored(key, &format!("is ignored: {why}"), help);
+    b.section.warn_ignored(key, &format!("is ignored: {why}"), help);
 }
 
 /// The quantizer of a layer that is not left out by the params or by made-up weights.
-fn wanted(cell: &Cell, key: &str) -> Result<Option<Method>, Diagnostic> {
-    if !cell.section.has(key) {
+fn wanted(b: &Cell, key: &str) -> Result<Option<Method>, Diagnostic> {
+    if !b.section.has(key) {
         return Ok(None);
     }
-    if cell.build.weights.ignore_quantizers {
-        ignored(cell, key, "the params ask for the layer in floating point");
+    if b.source.weights.ignore_quantizers {
+        ignored(b, key, "the params ask for the layer in floating point");
         return Ok(None);
     }
-    if cell.build.weights.are_random() {
-        ignored(cell, key, "random weights have learned nothing");
+    if b.source.weights.are_random() {
+        ignored(b, key, "random weights have learned nothing");
         return Ok(None);
     }
-    let found = method(cell.section, key)?;
+    let found = method(b.section, key)?;
     if found == Some(Method::Prune) {
-        ignored(cell, key, "the weights are taken as the files hold them");
+        ignored(b, key, "the weights are taken as the files hold them");
         return Ok(None);
     }
     Ok(found)
@@ -109,74 +109,65 @@ enum Weights {
 }
 
 /// The quantizer of a layer's weights, and what becomes of the numbers in its files.
-pub(crate) fn of_weights(cell: &Cell) -> Result<(Option<Method>, Fate), Diagnostic> {
-    let method = wanted(cell, WEIGHTS)?;
-    let kept = method.is_none() && cell.build.dtype == DataType::Float;
+pub(crate) fn of_weights(b: &Cell) -> Result<(Option<Method>, Fate), Diagnostic> {
+    let method = wanted(b, WEIGHTS)?;
+    let kept = method.is_none() && b.source.dtype == DataType::Float;
     Ok((method, if kept { Fate::Kept } else { Fate::Changed }))
 }
 
 /// The parameter `w` of a layer: its numbers, or what its quantizer `method` makes of them.
 /// `spread` is the number of outputs times the size of the kernel.
-pub(crate) fn weights(
-    cell: &mut Cell,
-    method: Option<Method>,
-    read: Tensor,
-    spread: usize,
-) -> Result<ValueId, Diagnostic> {
+pub(crate) fn weights(b: &Cell, method: Option<Method>, read: Tensor, spread: usize) -> Lowered {
     let dims = read.dims().to_vec();
     let values = || read.as_slice::<f32>().expect("weights are read as float");
     let found = match method {
         Some(Method::Lsq) => {
-            let range = range(cell.section, WEIGHTS)?;
-            match learned(cell, WEIGHTS, Method::Lsq)? {
+            let range = range(b.section, WEIGHTS)?;
+            match learned(b, WEIGHTS, Method::Lsq)? {
                 Some(step) => lsq(&values(), step, range),
-                None => return plain(cell, read),
+                None => return plain(b, read),
             }
         }
-        Some(_) => Sat::of(cell.section)?.weights(&values(), spread),
-        None => return plain(cell, read),
+        Some(_) => Sat::of(b.section)?.weights(&values(), spread),
+        None => return plain(b, read),
     };
     match found {
-        Weights::Steps(integers, step) if cell.build.dtype == DataType::Float => {
-            Ok(dequantized(cell, dims, integers, step))
+        Weights::Steps(integers, step) if b.source.dtype == DataType::Float => {
+            dequantized(b, dims, integers, step)
         }
         Weights::Steps(integers, step) => {
             let values = integers.iter().map(|q| *q as f32 * step).collect();
-            plain(cell, Tensor::from_vec(dims, values))
+            plain(b, Tensor::from_vec(dims, values))
         }
-        Weights::Reals(values) => plain(cell, Tensor::from_vec(dims, values)),
+        Weights::Reals(values) => plain(b, Tensor::from_vec(dims, values)),
     }
 }
 
 /// A quantizer of weights that belong to another layer would need a step of its own.
-pub(crate) fn check_shared(cell: &mut Cell) -> Result<(), Diagnostic> {
-    match wanted(cell, WEIGHTS)? {
+pub(crate) fn check_shared(b: &Cell) -> Result<(), Diagnostic> {
+    match wanted(b, WEIGHTS)? {
         None => Ok(()),
         Some(_) => {
             let message = format!("`{WEIGHTS}` together with `WeightsSharing`");
-            Err(cell.problem(Code::FeatureUnsupported, message))
+            Err(b.problem(Code::FeatureUnsupported, message))
         }
     }
 }
 
-fn plain(cell: &mut Cell, floats: Tensor) -> Result<ValueId, Diagnostic> {
-    let data = cell.build.in_type(floats)?;
-    Ok(cell.build.parameter(&cell.layer, "w", data))
+fn plain(b: &Cell, floats: Tensor) -> Lowered {
+    Ok(b.weights("w", b.source.in_type(floats)?))
 }
 
-fn dequantized(cell: &mut Cell, dims: Vec<usize>, integers: Vec<i32>, step: f32) -> ValueId {
-    let ty = ValueType::tensor(DataType::Float, dims.iter().map(|n| *n as i64));
+fn dequantized(b: &Cell, dims: Vec<usize>, integers: Vec<i32>, step: f32) -> Lowered {
     let narrow = integers.iter().all(|q| i8::try_from(*q).is_ok());
     let data = match narrow {
         true => Tensor::from_vec(dims, integers.iter().map(|q| *q as i8).collect()),
         false => Tensor::from_vec(dims, integers),
     };
-    let w = cell.constant("w", data);
-    let scale = cell.scalar("w_step", step);
+    let (w, step) = (b.parameter("w", data), b.scalar("w_step", step));
     // The standard wants none for 32 bits.
-    let x_zero_point = narrow.then(|| cell.constant("w_zero", Tensor::scalar(0_i8)));
-    let op = ops::DequantizeLinear { x_zero_point, ..ops::DequantizeLinear::new(w, scale) };
-    cell.node("w_real", ty, |out| op.into_node(out))
+    let zero = narrow.then(|| b.parameter("w_zero", Tensor::scalar(0_i8)));
+    b.dequantize_linear(w, step).x_zero_point(zero).role("w_real").one()
 }
 
 /// `s · clamp(round(w / s), -(R + 1) / 2, (R - 1) / 2)`
@@ -271,47 +262,23 @@ impl Sat {
 }
 
 /// What the quantizer of a layer's activations makes of its result.
-pub(crate) fn activation(cell: &mut Cell, x: Feature) -> Lowered {
-    let Some(method) = wanted(cell, ACTIVATIONS)? else { return Ok(x) };
-    let range = range(cell.section, ACTIVATIONS)? as f32;
-    let Some(value) = learned(cell, ACTIVATIONS, method)? else { return Ok(x) };
+pub(crate) fn activation(b: &Cell, x: Var) -> Lowered {
+    let Some(method) = wanted(b, ACTIVATIONS)? else { return Ok(x) };
+    let range = range(b.section, ACTIVATIONS)? as f32;
+    let Some(value) = learned(b, ACTIVATIONS, method)? else { return Ok(x) };
     let step = if method == Method::Sat { value / range } else { value };
     if step < f32::MIN_POSITIVE {
         let message = format!("a learned range of {value} is too small");
-        return Err(cell.problem(Code::WeightsSyntax, message));
+        return Err(b.problem(Code::WeightsSyntax, message));
     }
-    if cell.build.dtype != DataType::Float {
-        return Ok(rounded(cell, x, step, range));
+    let scale = b.scalar("q_step", step);
+    if b.source.dtype != DataType::Float {
+        // The operators of quantization take `float32` alone.
+        let rounded = b.clip(b.round(b.div(x, scale)?)?).min(0.0).max(range).one()?;
+        return b.mul(rounded, scale);
     }
-    let x = match range {
-        255.0 => x,
-        _ => {
-            let [min, max] = [("q_min", 0.0), ("q_max", step * range)];
-            let [min, max] = [min, max].map(|(role, bound)| Some(cell.scalar(role, bound)));
-            cell.same(x, ops::Clip { min, max, ..ops::Clip::new(x.value) })
-        }
-    };
-    let scale = cell.scalar("q_step", step);
-    let zero = Some(cell.constant("q_zero", Tensor::scalar(0_u8)));
-    let shape = cell.build.value_type(x.size, x.flat).shape().map(<[_]>::to_vec);
-    let stored = ValueType::Tensor { dtype: Some(DataType::Uint8), shape };
-    let quantize =
-        ops::QuantizeLinear { y_zero_point: zero, ..ops::QuantizeLinear::new(x.value, scale) };
-    let integers = cell.node("quantized", stored, |out| quantize.into_node(out));
-    let dequantize =
-        ops::DequantizeLinear { x_zero_point: zero, ..ops::DequantizeLinear::new(integers, scale) };
-    Ok(cell.same(x, dequantize))
-}
-
-/// The same without the operators of quantization, which take `float32` alone.
-fn rounded(cell: &mut Cell, x: Feature, step: f32, range: f32) -> Feature {
-    let step = cell.scalar("q_step", step);
-    let [min, max] = [("q_min", 0.0), ("q_max", range)];
-    let [min, max] = [min, max].map(|(role, bound)| Some(cell.scalar(role, bound)));
-    let x = cell.same(x, ops::Div::new(x.value, step));
-    let ty = cell.build.value_type(x.size, x.flat);
-    let value = cell.node("round", ty, |out| Node::new("Round", [x.value], [out]));
-    let x = Feature { value, ..x };
-    let x = cell.same(x, ops::Clip { min, max, ..ops::Clip::new(x.value) });
-    cell.same(x, ops::Mul::new(x.value, step))
+    let x = if range == 255.0 { x } else { b.clip(x).min(0.0).max(step * range).one()? };
+    let zero = b.parameter("q_zero", Tensor::scalar(0_u8));
+    let integers = b.quantize_linear(x, scale).y_zero_point(zero).role("quantized").one()?;
+    b.dequantize_linear(integers, scale).x_zero_point(zero).one()
 }

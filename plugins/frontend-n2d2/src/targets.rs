@@ -1,12 +1,14 @@
 //! Target sections: the layers whose results are the outputs of the model.
 
-use onnxd_plugin_sdk::ir::{Node, ValueId};
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::ir::ValueId;
 
-use crate::build::Build;
+use crate::cell::Lowered;
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
 use crate::import::Built;
 use crate::ini::{Ini, SectionRef};
 use crate::network::{Network, Parent};
+use crate::source::Source;
 
 pub(crate) const SUFFIX: &str = ".Target";
 
@@ -100,51 +102,58 @@ pub(crate) fn find<'i>(
 }
 
 /// Lists the results of targeted layers as outputs, each under its layer's name.
-pub(crate) fn mark(build: &mut Build, network: &Network, targets: &[Target], built: &Built) {
+pub(crate) fn mark(
+    b: &GraphBuilder,
+    source: &Source,
+    network: &Network,
+    targets: &[Target],
+    built: &Built,
+) -> Lowered<()> {
     for target in targets {
         let output = match target.of {
-            Parent::Cell(cell) => of_cell(build, network, cell, built),
+            Parent::Cell(cell) => built.features[cell].map(|x| (cell, x.value)),
             Parent::Result(cell, value) => {
-                let layer =
-                    Layer { name: target.name.clone(), ..network.cells[cell].section.layer() };
-                let placed = built.results.get(&(cell, value)).copied();
-                placed.map(|value| named(build, value, &layer))
+                built.results.get(&(cell, value)).map(|value| (cell, *value))
             }
             Parent::Environment | Parent::Missing => None,
         };
-        let Some(output) = output else { continue };
-        match (build.graph.is_output(output), target.section) {
-            (false, _) => build.graph.mark_output(output),
-            (true, Some(section)) => build.notes.push(repeated(section)),
-            (true, None) => {}
+        let Some((cell, value)) = output else { continue };
+        let cell = &network.cells[cell];
+        let layer = match target.of {
+            Parent::Result(..) => Layer { name: target.name.clone(), ..cell.section.layer() },
+            _ => cell.section.layer(),
+        };
+        let (id, name) = (b.id(value)?, b.name_of(value));
+        // A dropout is not part of the model: its target moves to what it reads.
+        let moves = matches!(target.of, Parent::Cell(_))
+            && name != layer.name
+            && cell.kind == "Dropout"
+            && b.graph().producer(id).is_some();
+        let output = if moves {
+            source.note(moved(&layer, &name));
+            id
+        } else {
+            b.id(named(b, value, &layer)?)?
+        };
+        let listed = b.graph().is_output(output);
+        match target.section {
+            Some(section) if listed => source.note(repeated(section)),
+            _ if listed => {}
+            _ => b.graph_mut().mark_output(output),
         }
     }
-}
-
-fn of_cell(build: &mut Build, network: &Network, cell: usize, built: &Built) -> Option<ValueId> {
-    let value = built.features[cell]?.value;
-    let cell = &network.cells[cell];
-    let layer = cell.section.layer();
-    let from_node = build.graph.producer(value).is_some();
-    let name = build.graph[value].name.clone();
-    // A dropout is not part of the model: its target moves to what it reads.
-    if name != layer.name && cell.kind == "Dropout" && from_node {
-        build.notes.push(moved(&layer, &name));
-        return Some(value);
-    }
-    Some(named(build, value, &layer))
+    Ok(())
 }
 
 /// A layer that does nothing still has to show up under its own name.
-fn named(build: &mut Build, value: ValueId, layer: &Layer) -> ValueId {
-    if let Some(value) = build.graph.value_named(&layer.name) {
-        return value;
+fn named(b: &GraphBuilder, value: Var, layer: &Layer) -> Lowered {
+    let known = b.graph().value_named(&layer.name);
+    if let Some(id) = known {
+        return Ok(b.var(id));
     }
-    let ty = build.graph[value].ty.clone();
-    let out = build.graph.add_value(&layer.name, ty);
-    let node = Node::new("Identity", [value], [out]);
-    build.graph.add_node(Node { layers: vec![layer.clone()], ..node });
-    out
+    let out = b.in_layer(layer.clone(), |b| b.identity(value))?;
+    b.rename(out, &layer.name);
+    Ok(out)
 }
 
 fn moved(layer: &Layer, name: &str) -> Diagnostic {

@@ -153,3 +153,12 @@ fn required_inputs_have_a_place_in_each_version() {
         }
     }
 }
+
+#[test]
+fn free_names_leave_values_and_reserved_names_alone() {
+    let b = builder(17);
+    b.input("x", float([2]));
+    b.reserve(["y".to_owned(), "y_1".to_owned()]);
+    let names = ["x", "y", "z"].map(|name| b.free_name(name));
+    assert_eq!(names, ["x_1", "y_2", "z"]);
+}

@@ -1,11 +1,10 @@
 //! Convolutions and their transposes.
 
-use onnxd_plugin_sdk::ir::{ValueId, ops};
+use onnxd_plugin_sdk::build::Var;
 
-use crate::build::{Feature, Size};
-use crate::cell::{Cell, Lowered, Pads};
+use crate::cell::{Cell, Lowered};
 use crate::diag::{Code, Diagnostic};
-use crate::geometry::{Window, sub_sample};
+use crate::geometry::{Pads, Size, Window, sub_sample};
 use crate::ini::SectionRef;
 use crate::mapping::{Map, Pattern};
 use crate::quantizers;
@@ -43,131 +42,118 @@ pub(super) const DECONV_KEYS: &[&str] = CONV_KEYS;
 /// Most numbers of a tensor that is mostly zeros, because its map has gaps.
 const SPARSE_NUMBERS_MAX: usize = 1 << 26;
 
-pub(super) fn conv(cell: &mut Cell) -> Lowered {
-    let outputs = cell.outputs()?;
-    let mut window = Window::conv(cell.section)?;
-    let mut x = cell.image_input()?;
+pub(super) fn conv(b: &Cell) -> Lowered {
+    let outputs = b.outputs()?;
+    let mut window = Window::conv(b.section)?;
+    let mut x = b.image()?;
     if window.padding.iter().any(|n| *n < 0) {
-        x = cell.pad(x, Pads::symmetric(window.padding), 0.0)?;
+        x = b.padded(x, Pads::symmetric(window.padding), 0.0)?;
         window.padding = [0, 0];
     }
-    let plane = window.positions(cell.section, x.size.plane())?;
-    let size = Size::new(outputs, plane).check(&cell.layer)?;
-    let blocks = sub_sample(cell.section)?;
-    let map = cell.connections(outputs)?;
-    let (w, b) = kernels(cell, &map, window.size, false)?;
+    let plane = window.positions(b.section, x.size.plane())?;
+    Size::new(outputs, plane).check(&b.layer)?;
+    let blocks = sub_sample(b.section)?;
+    let map = b.connections(outputs)?;
+    let (w, bias) = kernels(b, &map, window.size, false)?;
     let sums = blocks != [1, 1];
-    let conv = ops::Conv {
-        b: b.filter(|_| !sums),
-        dilations: window.dilations(),
-        group: map.groups() as i64,
-        kernel_shape: window.sizes(),
-        pads: window.pads(),
-        strides: window.strides(),
-        ..ops::Conv::new(x.value, w)
-    };
-    let x = cell.image(size, conv);
-    if sums { block_sums(cell, x, blocks, b) } else { Ok(x) }
+    let y = b
+        .conv(x, w)
+        .b(bias.filter(|_| !sums))
+        .dilations(window.dilations())
+        .group(map.groups() as i64)
+        .kernel_shape(window.sizes())
+        .pads(window.pads())
+        .strides(window.strides())
+        .one()?;
+    if sums { block_sums(b, y, blocks, bias) } else { Ok(y) }
 }
 
 /// `SubSample`: the sums of blocks, those at the end cut off where the map ends, and the biases once.
-fn block_sums(cell: &mut Cell, x: Feature, blocks: [usize; 2], b: Option<ValueId>) -> Lowered {
-    let plane = x.size.plane();
-    let block = [blocks[0].min(plane[0]), blocks[1].min(plane[1])];
-    let sums = [plane[0].div_ceil(block[0]), plane[1].div_ceil(block[1])];
-    let [below, right] = [sums[0] * block[0] - plane[0], sums[1] * block[1] - plane[1]];
-    let channels = x.size.channels;
+fn block_sums(b: &Cell, x: Var, blocks: [usize; 2], bias: Option<Var>) -> Lowered {
+    let Size { channels, height, width } = b.feature(x)?.size;
+    let block = [blocks[0].min(height), blocks[1].min(width)];
+    let missing = |n: usize, block: usize| (n.next_multiple_of(block) - n) as i64;
+    let (below, right) = (missing(height, block[0]), missing(width, block[1]));
     let dims = vec![channels, 1, block[0], block[1]];
-    cell.build.claim(channels.checked_mul(block[0] * block[1]), &cell.layer)?;
-    let ones = cell.build.reals(dims.clone(), vec![1.0; dims.iter().product()]);
-    let w = cell.constant("ones", ones);
-    let conv = ops::Conv {
-        b,
-        group: channels as i64,
-        kernel_shape: block.map(|n| n as i64).to_vec(),
-        pads: vec![0, 0, below as i64, right as i64],
-        strides: block.map(|n| n as i64).to_vec(),
-        ..ops::Conv::new(x.value, w)
-    };
-    Ok(cell.image(Size::new(channels, sums), conv))
+    b.source.claim(channels.checked_mul(block[0] * block[1]), &b.layer)?;
+    let ones = b.source.reals(dims.clone(), vec![1.0; dims.iter().product()]);
+    b.conv(x, b.parameter("ones", ones))
+        .b(bias)
+        .group(channels as i64)
+        .kernel_shape(block.map(|n| n as i64))
+        .pads([0, 0, below, right])
+        .strides(block.map(|n| n as i64))
+        .one()
 }
 
 /// Computed as the gradient of a convolution: `ConvTranspose` as it is.
-pub(super) fn deconv(cell: &mut Cell) -> Lowered {
-    let outputs = cell.outputs()?;
-    let window = Window::conv(cell.section)?;
+pub(super) fn deconv(b: &Cell) -> Lowered {
+    let outputs = b.outputs()?;
+    let window = Window::conv(b.section)?;
     if window.padding.iter().any(|n| *n < 0) {
         let message = "a Deconv with negative `Padding` cannot be converted";
-        return Err(cell.problem(Code::FeatureUnsupported, message));
+        return Err(b.problem(Code::FeatureUnsupported, message));
     }
-    let x = cell.image_input()?;
-    let plane = window.spread(cell.section, x.size.plane())?;
-    let size = Size::new(outputs, plane).check(&cell.layer)?;
-    let map = cell.connections(outputs)?;
-    let (w, b) = kernels(cell, &map, window.size, true)?;
-    let conv = ops::ConvTranspose {
-        b,
-        dilations: window.dilations(),
-        group: map.groups() as i64,
-        kernel_shape: window.sizes(),
-        pads: window.pads(),
-        strides: window.strides(),
-        ..ops::ConvTranspose::new(x.value, w)
-    };
-    Ok(cell.image(size, conv))
+    let x = b.image()?;
+    let plane = window.spread(b.section, x.size.plane())?;
+    Size::new(outputs, plane).check(&b.layer)?;
+    let map = b.connections(outputs)?;
+    let (w, bias) = kernels(b, &map, window.size, true)?;
+    b.conv_transpose(x, w)
+        .b(bias)
+        .dilations(window.dilations())
+        .group(map.groups() as i64)
+        .kernel_shape(window.sizes())
+        .pads(window.pads())
+        .strides(window.strides())
+        .one()
 }
 
 /// Weights and biases, the layer's own or those of the layers it shares them with.
 fn kernels(
-    cell: &mut Cell,
+    b: &Cell,
     map: &Map,
     window: [usize; 2],
     transposed: bool,
-) -> Result<(ValueId, Option<ValueId>), Diagnostic> {
-    let layout = layout(cell.section, map.outputs(), ["OCHW", "HWCO"])?;
-    let shared_weights = cell.section.text("WeightsSharing")?;
-    let shared_bias = cell.section.text("BiasesSharing")?.filter(|_| layout.bias);
+) -> Lowered<(Var, Option<Var>)> {
+    let layout = layout(b.section, map.outputs(), ["OCHW", "HWCO"])?;
+    let shared_weights = b.section.text("WeightsSharing")?;
+    let shared_bias = b.section.text("BiasesSharing")?.filter(|_| layout.bias);
     let kernels = Kernels::new(map, window, transposed);
-    let numbers = kernels.count();
+    let (numbers, dims) = (kernels.count(), kernels.dims());
     if map.pattern() == Pattern::Partial && numbers.is_none_or(|n| n > SPARSE_NUMBERS_MAX) {
         let message = format!(
             "weights with gaps in their connections have more than {SPARSE_NUMBERS_MAX} entries"
         );
-        return Err(cell.problem(Code::SourceLimit, message));
+        return Err(b.problem(Code::SourceLimit, message));
     }
     let own_bias = layout.bias && shared_bias.is_none();
     let (method, fate) = match shared_weights {
-        None => quantizers::of_weights(cell)?,
+        None => quantizers::of_weights(b)?,
         Some(_) => {
-            quantizers::check_shared(cell)?;
+            quantizers::check_shared(b)?;
             (None, Fate::Changed)
         }
     };
-    let mut found = None;
+    let mut own = (None, None);
     if shared_weights.is_none() || own_bias {
-        cell.build.claim(numbers, &cell.layer)?;
+        b.source.claim(numbers, &b.layer)?;
         let layout = Layout { bias: own_bias, ..layout };
-        found = Some(cell.build.weights.conv(&cell.layer, kernels, &layout, fate)?);
+        let found = b.source.weights.conv(&b.layer, kernels, &layout, fate)?;
+        own = (Some(found.weights), found.bias);
     }
-    let (weights, bias) = found.map_or((None, None), |f| (Some(f.weights), f.bias));
-    let w = match (shared_weights, weights) {
+    let w = match (shared_weights, own.0) {
         (None, Some(weights)) => {
             let spread = map.outputs().saturating_mul(window[0] * window[1]);
-            quantizers::weights(cell, method, weights, spread)?
+            quantizers::weights(b, method, weights, spread)?
         }
-        (owner, _) => {
-            let owner = owner.unwrap_or_default();
-            cell.build.share(&cell.layer, "w", owner, kernels.dims())
-        }
+        (owner, _) => b.shared("w", owner.unwrap_or_default(), dims),
     };
-    let b = match (shared_bias, bias) {
-        (Some(owner), _) => Some(cell.build.share(&cell.layer, "b", owner, vec![map.outputs()])),
-        (None, bias) => bias.map(|bias| {
-            let data = cell.build.reals(vec![bias.len()], bias);
-            cell.build.parameter(&cell.layer, "b", data)
-        }),
+    let bias = match shared_bias {
+        Some(owner) => Some(b.shared("b", owner, vec![map.outputs()])),
+        None => own.1.map(|bias| b.weights("b", b.source.reals(vec![bias.len()], bias))),
     };
-    Ok((w, b))
+    Ok((w, bias))
 }
 
 /// How the files of a layer are laid out; `formats` are the words for outputs first and last.

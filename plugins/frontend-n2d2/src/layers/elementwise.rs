@@ -1,10 +1,8 @@
 //! Operations between layers of one size, value by value.
 
-use onnxd_plugin_sdk::ir::{ValueId, ops};
+use onnxd_plugin_sdk::build::Var;
 
-use crate::build::Feature;
-use crate::cell::{Cell, Lowered};
-use crate::diag::Diagnostic;
+use crate::cell::{Cell, Feature, Lowered};
 
 pub(super) const KEYS: &[&str] = &["Operation", "CoeffMode", "Weights", "Shifts"];
 
@@ -24,7 +22,7 @@ enum Mode {
     Channel,
 }
 
-pub(super) fn elementwise(cell: &mut Cell) -> Lowered {
+pub(super) fn elementwise(b: &Cell) -> Lowered {
     const OPERATIONS: &[(&str, Operation)] = &[
         ("Sum", Operation::Sum),
         ("AbsSum", Operation::AbsSum),
@@ -32,40 +30,50 @@ pub(super) fn elementwise(cell: &mut Cell) -> Lowered {
         ("Prod", Operation::Prod),
         ("Max", Operation::Max),
     ];
-    let Some(operation) = cell.section.choice("Operation", OPERATIONS)? else {
+    let Some(operation) = b.section.choice("Operation", OPERATIONS)? else {
         let help = "Set it to Sum, AbsSum, EuclideanSum, Prod or Max.";
-        return Err(cell.section.problem("Operation", "is missing").help(help));
+        return Err(b.section.problem("Operation", "is missing").help(help));
     };
-    let inputs = inputs(cell)?;
+    let inputs = inputs(b)?;
     let x = inputs[0];
-    cell.check_outputs(x)?;
-    let coefficients = Coefficients::read(cell, inputs.len(), x.size.channels)?;
+    b.check_outputs(x)?;
+    let Coefficients { weights, shifts } = Coefficients::read(b, inputs.len(), x.size.channels)?;
+    let values: Vec<Var> = inputs.iter().map(|x| x.value).collect();
     match operation {
-        Operation::Sum => sum(cell, &inputs, &coefficients),
-        Operation::AbsSum => abs_sum(cell, &inputs, &coefficients),
-        Operation::EuclideanSum => euclidean_sum(cell, &inputs, &coefficients),
-        Operation::Prod => Ok(inputs[1..]
-            .iter()
-            .fold(x, |product, factor| cell.same(x, ops::Mul::new(product.value, factor.value)))),
-        Operation::Max => Ok(match inputs.len() {
-            1 => x,
-            _ => cell.same(x, ops::Max::new(values(&inputs))),
-        }),
+        // `Σ (w x + s)`
+        Operation::Sum => {
+            let sum = weighted_sum(b, x, &values, &weights)?;
+            shifted(b, x, sum, &shifts)
+        }
+        // `Σ w |x|`
+        Operation::AbsSum => {
+            let terms = values.iter().map(|v| b.abs(v)).collect::<Lowered<Vec<Var>>>()?;
+            weighted_sum(b, x, &terms, &weights)
+        }
+        // `sqrt(Σ (w² x² + s²))`
+        Operation::EuclideanSum => {
+            let terms = values.iter().map(|v| b.mul(v, v)).collect::<Lowered<Vec<Var>>>()?;
+            let sum = weighted_sum(b, x, &terms, &squares(&weights))?;
+            b.sqrt(shifted(b, x, sum, &squares(&shifts))?)
+        }
+        Operation::Prod => values[1..].iter().try_fold(values[0], |product, v| b.mul(product, v)),
+        Operation::Max => {
+            if let [v] = values[..] {
+                Ok(v)
+            } else {
+                b.max(values)
+            }
+        }
     }
-}
-
-fn values(inputs: &[Feature]) -> Vec<ValueId> {
-    inputs.iter().map(|x| x.value).collect()
 }
 
 /// All inputs, of one size and one rank.
-fn inputs(cell: &mut Cell) -> Result<Vec<Feature>, Diagnostic> {
-    let inputs = cell.inputs.clone();
-    if inputs.iter().any(|x| x.size != inputs[0].size) {
-        return Err(cell.different_inputs());
+fn inputs(b: &Cell) -> Lowered<Vec<Feature>> {
+    if b.inputs.iter().any(|x| x.size != b.inputs[0].size) {
+        return Err(b.different_inputs());
     }
-    let flat = inputs.iter().all(|x| x.flat);
-    Ok(inputs.into_iter().map(|x| if flat { x } else { cell.unsqueezed(x) }).collect())
+    let flat = b.inputs.iter().all(|x| x.flat);
+    b.inputs.iter().map(|x| if flat { Ok(*x) } else { b.unsqueezed(*x) }).collect()
 }
 
 /// `Weights` and `Shifts`: for each input, one number or one for each channel.
@@ -77,12 +85,12 @@ struct Coefficients {
 impl Coefficients {
     /// What a list does not say has its default, as in N2D2: a short list is never spread. N2D2
     /// computes `PerLayer` as `PerInput`.
-    fn read(cell: &Cell, inputs: usize, channels: usize) -> Result<Coefficients, Diagnostic> {
+    fn read(b: &Cell, inputs: usize, channels: usize) -> Lowered<Coefficients> {
         const MODES: &[(&str, Mode)] =
             &[("PerLayer", Mode::Input), ("PerInput", Mode::Input), ("PerChannel", Mode::Channel)];
-        let mode = cell.section.choice("CoeffMode", MODES)?.unwrap_or(Mode::Input);
+        let mode = b.section.choice("CoeffMode", MODES)?.unwrap_or(Mode::Input);
         let list = |key: &str, default: f32| {
-            let mut found = cell.section.or(key, Vec::<f32>::new())?;
+            let mut found = b.section.or(key, Vec::<f32>::new())?;
             let (most, what) = match mode {
                 Mode::Input => (inputs, "one for each input"),
                 Mode::Channel => (channels, "one for each channel"),
@@ -90,7 +98,7 @@ impl Coefficients {
             if found.len() > most {
                 let count = found.len();
                 let message = format!("has {count} numbers, {most} are expected: {what}");
-                return Err(cell.section.problem(key, message));
+                return Err(b.section.problem(key, message));
             }
             found.resize(most, default);
             Ok(match mode {
@@ -100,67 +108,34 @@ impl Coefficients {
         };
         Ok(Coefficients { weights: list("Weights", 1.0)?, shifts: list("Shifts", 0.0)? })
     }
+}
 
-    /// The sum of the shifts of all inputs after `f`; nothing if it is zero.
-    fn total_shift(&self, f: impl Fn(f32) -> f32) -> Option<Vec<f32>> {
-        let mut total = self.shifts[0].iter().map(|s| f(*s)).collect::<Vec<f32>>();
-        for shifts in &self.shifts[1..] {
-            total.iter_mut().zip(shifts).for_each(|(total, s)| *total += f(*s));
-        }
-        total.iter().any(|s| *s != 0.0).then_some(total)
+fn squares(numbers: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    numbers.iter().map(|of| of.iter().map(|x| x * x).collect()).collect()
+}
+
+/// `Σ w x` of values like `x`.
+fn weighted_sum(b: &Cell, x: Feature, terms: &[Var], weights: &[Vec<f32>]) -> Lowered {
+    let weighted = |(term, w): (&Var, &Vec<f32>)| match w.iter().all(|w| *w == 1.0) {
+        true => Ok(*term),
+        false => b.mul(term, b.per_channel("weight", x, w.clone())),
+    };
+    let terms = terms.iter().zip(weights).map(weighted).collect::<Lowered<Vec<Var>>>()?;
+    match terms[..] {
+        [term] => Ok(term),
+        [first, second] => b.add(first, second),
+        _ => b.sum(terms),
     }
 }
 
-/// `w x` for each input.
-fn weighted(cell: &mut Cell, inputs: &[Feature], weights: &[Vec<f32>]) -> Vec<Feature> {
-    let pairs = inputs.iter().zip(weights);
-    pairs.map(|(x, w)| if w.iter().all(|w| *w == 1.0) { *x } else { scaled(cell, *x, w) }).collect()
-}
-
-fn scaled(cell: &mut Cell, x: Feature, w: &[f32]) -> Feature {
-    let w = cell.per_channel("weight", x, w.to_vec());
-    cell.same(x, ops::Mul::new(x.value, w))
-}
-
-fn added(cell: &mut Cell, inputs: &[Feature]) -> Feature {
-    match inputs {
-        [x] => *x,
-        [a, b] => cell.same(*a, ops::Add::new(a.value, b.value)),
-        [first, ..] => cell.same(*first, ops::Sum::new(values(inputs))),
-        [] => unreachable!("a layer has at least one input"),
+/// A value like `x` with the sum of the shifts of all inputs, unless that is zero.
+fn shifted(b: &Cell, x: Feature, sum: Var, shifts: &[Vec<f32>]) -> Lowered {
+    let mut total = shifts[0].clone();
+    for shifts in &shifts[1..] {
+        total.iter_mut().zip(shifts).for_each(|(total, s)| *total += s);
     }
-}
-
-fn shifted(cell: &mut Cell, x: Feature, shift: Option<Vec<f32>>) -> Feature {
-    let Some(shift) = shift else { return x };
-    let shift = cell.per_channel("shift", x, shift);
-    cell.same(x, ops::Add::new(x.value, shift))
-}
-
-/// `Σ (w x + s)`
-fn sum(cell: &mut Cell, inputs: &[Feature], coefficients: &Coefficients) -> Lowered {
-    let terms = weighted(cell, inputs, &coefficients.weights);
-    let sum = added(cell, &terms);
-    Ok(shifted(cell, sum, coefficients.total_shift(|s| s)))
-}
-
-/// `Σ w |x|`
-fn abs_sum(cell: &mut Cell, inputs: &[Feature], coefficients: &Coefficients) -> Lowered {
-    let terms: Vec<Feature> =
-        inputs.iter().map(|x| cell.same(*x, ops::Abs::new(x.value))).collect();
-    let terms = weighted(cell, &terms, &coefficients.weights);
-    Ok(added(cell, &terms))
-}
-
-/// `sqrt(Σ (w² x² + s²))`
-fn euclidean_sum(cell: &mut Cell, inputs: &[Feature], coefficients: &Coefficients) -> Lowered {
-    let square = |x: f32| x * x;
-    let terms: Vec<Feature> =
-        inputs.iter().map(|x| cell.same(*x, ops::Mul::new(x.value, x.value))).collect();
-    let squares: Vec<Vec<f32>> =
-        coefficients.weights.iter().map(|w| w.iter().map(|w| square(*w)).collect()).collect();
-    let terms = weighted(cell, &terms, &squares);
-    let sum = added(cell, &terms);
-    let sum = shifted(cell, sum, coefficients.total_shift(square));
-    Ok(cell.same(sum, ops::Sqrt::new(sum.value)))
+    match total.iter().all(|s| *s == 0.0) {
+        true => Ok(sum),
+        false => b.add(sum, b.per_channel("shift", x, total)),
+    }
 }

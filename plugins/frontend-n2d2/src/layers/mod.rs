@@ -21,7 +21,7 @@ use crate::quantizers;
 /// A type of layer.
 pub(crate) struct Row {
     pub(crate) kind: &'static str,
-    pub(crate) lower: fn(&mut Cell) -> Lowered,
+    pub(crate) lower: fn(&Cell) -> Lowered,
     /// Whether an activation function may follow.
     activates: bool,
     /// Which parameters the layer's files hold.
@@ -41,7 +41,7 @@ pub(crate) enum Parameters {
 
 const fn row(
     kind: &'static str,
-    lower: fn(&mut Cell) -> Lowered,
+    lower: fn(&Cell) -> Lowered,
     keys: &'static [&'static str],
 ) -> Row {
     Row { kind, lower, activates: false, parameters: Parameters::None, keys }
@@ -147,31 +147,26 @@ pub(crate) fn refusal(kind: &str, layer: Layer) -> Diagnostic {
 }
 
 /// Builds a layer with its activation function.
-pub(crate) fn lower(row: &Row, cell: &mut Cell) -> Lowered {
-    let model = cell.section.model()?;
+pub(crate) fn lower(row: &Row, b: &mut Cell) -> Lowered {
+    let model = b.section.model()?;
     if model.starts_with("Spike") {
         let message = format!("`Model` is {model}: spiking networks cannot be converted");
-        return Err(cell.problem(Code::FeatureUnsupported, message));
+        return Err(b.problem(Code::FeatureUnsupported, message));
     }
-    cell.cut_inputs()?;
-    let computed = (row.lower)(cell)?;
+    b.inputs = b.cut_inputs()?;
+    let computed = (row.lower)(b)?;
     if !row.activates {
         return Ok(computed);
     }
-    let activated = activation::apply(cell, computed, None)?;
-    quantizers::activation(cell, activated)
+    quantizers::activation(b, activation::apply(b, computed, None)?)
 }
 
-fn activation_layer(cell: &mut Cell) -> Lowered {
-    let x = cell.input()?;
-    cell.check_outputs(x)?;
-    let activated = activation::apply(cell, x, Some("Tanh"))?;
-    quantizers::activation(cell, activated)
+fn activation_layer(b: &Cell) -> Lowered {
+    let activated = activation::apply(b, b.kept()?.value, Some("Tanh"))?;
+    quantizers::activation(b, activated)
 }
 
 /// Dropout does nothing once a network is trained.
-fn dropout(cell: &mut Cell) -> Lowered {
-    let x = cell.input()?;
-    cell.check_outputs(x)?;
-    Ok(x)
+fn dropout(b: &Cell) -> Lowered {
+    Ok(b.kept()?.value)
 }

@@ -3,12 +3,11 @@
 //! Every channel is pooled on its own first; what an output reads of the results follows from the
 //! map. For both kinds that is the same as pooling over all of them at once.
 
-use onnxd_plugin_sdk::ir::{Attr, DataType, Node, ops};
+use onnxd_plugin_sdk::ir::DataType;
 
-use crate::build::{Feature, Size};
-use crate::cell::{Cell, Lowered, Pads};
+use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::Code;
-use crate::geometry::Window;
+use crate::geometry::{Pads, Size, Window};
 use crate::mapping::{Map, Pattern};
 
 pub(super) const KEYS: &[&str] = &[
@@ -39,85 +38,69 @@ enum Pooling {
     Average,
 }
 
-pub(super) fn pool(cell: &mut Cell) -> Lowered {
+pub(super) fn pool(b: &Cell) -> Lowered {
     const KINDS: &[(&str, Pooling)] = &[("Max", Pooling::Max), ("Average", Pooling::Average)];
-    let outputs = cell.outputs()?;
-    let Some(kind) = cell.section.choice("Pooling", KINDS)? else {
-        return Err(cell
-            .section
-            .problem("Pooling", "is missing")
-            .help("Set it to Max or Average."));
+    let outputs = b.outputs()?;
+    let Some(kind) = b.section.choice("Pooling", KINDS)? else {
+        return Err(b.section.problem("Pooling", "is missing").help("Set it to Max or Average."));
     };
-    let window = Window::pool(cell.section)?;
-    let x = cell.image_input()?;
-    let plane = window.positions(cell.section, x.size.plane())?;
-    Size::new(outputs, plane).check(&cell.layer)?;
-    let map = cell.connections(outputs)?;
-    let pooled = pool_planes(cell, x, window, plane, kind)?;
+    let window = Window::pool(b.section)?;
+    let x = b.image()?;
+    let plane = window.positions(b.section, x.size.plane())?;
+    Size::new(outputs, plane).check(&b.layer)?;
+    let map = b.connections(outputs)?;
+    let pooled = pool_planes(b, x, window, plane, kind)?;
     if map.is_identity() {
-        return Ok(pooled);
+        return Ok(pooled.value);
     }
     if let Some(output) = (0..outputs).find(|output| map.fan_in(*output) == 0) {
         let message = format!("output {output} is connected to no channel");
-        return Err(cell.problem(Code::LayerParameter, message));
+        return Err(b.problem(Code::LayerParameter, message));
     }
     match (map.pattern(), kind) {
-        (Pattern::Dense, _) => Ok(over_all_channels(cell, pooled, outputs, kind)),
-        (_, Pooling::Average) => Ok(mean_of_channels(cell, pooled, &map)),
-        (_, Pooling::Max) => max_of_channels(cell, pooled, &map),
+        (Pattern::Dense, _) => over_all_channels(b, pooled, outputs, kind),
+        (_, Pooling::Average) => mean_of_channels(b, pooled, &map),
+        (_, Pooling::Max) => max_of_channels(b, pooled, &map),
     }
 }
 
 /// Pools every channel on its own.
 fn pool_planes(
-    cell: &mut Cell,
+    b: &Cell,
     x: Feature,
     window: Window,
     plane: [usize; 2],
     kind: Pooling,
-) -> Lowered {
-    let mut reach = [Reach::default(); 2];
-    for axis in [0, 1] {
+) -> Lowered<Feature> {
+    let reach = |axis: usize| {
         let found = Reach::new(&window, axis, x.size.plane()[axis], plane[axis]);
-        reach[axis] = found.ok_or_else(|| {
-            let message = "no window of the pooling reaches the image";
-            cell.problem(Code::FeatureUnsupported, message)
-        })?;
-    }
-    let [along_y, along_x] = reach;
-    let cut = |n: i64| n.min(0);
-    let [top, bottom] = along_y.pads;
-    let [left, right] = along_x.pads;
-    let border = Pads { top: cut(top), left: cut(left), bottom: cut(bottom), right: cut(right) };
-    let x = cell.pad(x, border, 0.0)?;
-    let pads = [top, left, bottom, right].map(|n| n.max(0)).to_vec();
-    let pads = if pads == [0; 4] { vec![] } else { pads };
-    let size = Size::new(x.size.channels, [along_y.windows, along_x.windows]).check(&cell.layer)?;
-    let (kernel_shape, strides) = (window.sizes(), window.strides());
+        let message = "no window of the pooling reaches the image";
+        found.ok_or_else(|| b.problem(Code::FeatureUnsupported, message))
+    };
+    let (along_y, along_x) = (reach(0)?, reach(1)?);
+    let ([top, bottom], [left, right]) = (along_y.pads, along_x.pads);
+    let borders = Pads { top, left, bottom, right };
+    let x = b.padded(x, borders.map(|n| n.min(0)), 0.0)?;
+    let pads = Some([top, left, bottom, right].map(|n| n.max(0))).filter(|pads| *pads != [0; 4]);
+    let (sizes, strides) = (window.sizes(), window.strides());
     let (pooled, fill) = match kind {
         Pooling::Max => {
-            let pool = ops::MaxPool::new(x.value, kernel_shape);
-            let pooled = cell.image(size, ops::MaxPool { pads, strides, ..pool });
-            (pooled, lowest(cell.build.dtype))
+            let pool = b.max_pool(x).kernel_shape(sizes).pads(pads).strides(strides);
+            (pool.one()?, lowest(b.source.dtype))
         }
         Pooling::Average => {
             // The divisor is the area of the window, padding or not.
-            let count_include_pad = i64::from(!pads.is_empty());
-            let pool = ops::AveragePool::new(x.value, kernel_shape);
-            let pool = ops::AveragePool { count_include_pad, pads, strides, ..pool };
-            (cell.image(size, pool), 0.0)
+            let pool = b.average_pool(x).count_include_pad(pads.is_some());
+            (pool.kernel_shape(sizes).pads(pads).strides(strides).one()?, 0.0)
         }
     };
-    let [top, bottom] = along_y.outside;
-    let [left, right] = along_x.outside;
-    cell.pad(pooled, Pads { top, left, bottom, right }, fill)
+    let ([top, bottom], [left, right]) = (along_y.outside, along_x.outside);
+    b.padded(b.feature(pooled)?, Pads { top, left, bottom, right }, fill)
 }
 
 /// The windows along an axis that see something of the image. ONNX refuses others, and padding
 /// the image instead would be undone by runtimes that fuse it into the pooling.
-#[derive(Clone, Copy, Default)]
 struct Reach {
-    windows: usize,
     /// Padding of the image before and after; negative values cut off.
     pads: [i64; 2],
     /// Windows before and after that see nothing but padding.
@@ -132,15 +115,15 @@ impl Reach {
         let before = if first + size > 0 { 0 } else { (-first - size) / stride + 1 };
         let last = first + (windows - 1) * stride;
         let after = if last < image { 0 } else { (last - image) / stride + 1 };
-        let inside = usize::try_from(windows - before - after).ok().filter(|n| *n > 0)?;
+        let inside = Some(windows - before - after).filter(|n| *n > 0)?;
         let start = first + before * stride;
-        let end = start + (inside as i64 - 1) * stride + size;
+        let end = start + (inside - 1) * stride + size;
         // Less padding than before must not cut off what no window reaches.
         let behind = match before + after {
             0 => window.padding[axis],
             _ => (end - image).max(0),
         };
-        Some(Reach { windows: inside, pads: [-start, behind], outside: [before, after] })
+        Some(Reach { pads: [-start, behind], outside: [before, after] })
     }
 }
 
@@ -153,47 +136,35 @@ fn lowest(dtype: DataType) -> f32 {
 }
 
 /// All outputs are the same.
-fn over_all_channels(cell: &mut Cell, x: Feature, outputs: usize, kind: Pooling) -> Feature {
-    let one = Size { channels: 1, ..x.size };
-    let ty = cell.build.value_type(one, false);
-    let op = match kind {
-        Pooling::Max => "ReduceMax",
-        Pooling::Average => "ReduceMean",
+fn over_all_channels(b: &Cell, x: Feature, outputs: usize, kind: Pooling) -> Lowered {
+    let reduced = match kind {
+        Pooling::Max => b.reduce_max(x).axes([1]).one()?,
+        Pooling::Average => b.reduce_mean(x).axes([1]).one()?,
     };
-    let reduced = cell.node(&op.to_lowercase(), ty, |out| {
-        Node::new(op, [x.value], [out]).with("axes", Attr::Ints(vec![1]))
-    });
-    if outputs == 1 {
-        return Feature { value: reduced, size: one, flat: false };
-    }
-    let shape = cell.integers("shape", vec![1, outputs as i64, 1, 1]);
-    cell.image(Size { channels: outputs, ..x.size }, ops::Expand::new(reduced, shape))
+    if outputs == 1 { Ok(reduced) } else { b.expand(reduced, [1, outputs as i64, 1, 1]) }
 }
 
 /// A convolution by one pixel averages any choice of channels.
-fn mean_of_channels(cell: &mut Cell, x: Feature, map: &Map) -> Feature {
+fn mean_of_channels(b: &Cell, x: Feature, map: &Map) -> Lowered {
     let share = |output: usize, channel: usize| match map.connected(output, channel) {
         true => 1.0 / map.fan_in(output) as f32,
         false => 0.0,
     };
-    let channels = map.channels();
-    let weights =
-        (0..map.outputs()).flat_map(|output| (0..channels).map(move |c| share(output, c)));
-    let weights = cell.build.reals(vec![map.outputs(), channels, 1, 1], weights.collect());
-    let w = cell.constant("mean", weights);
-    let size = Size { channels: map.outputs(), ..x.size };
-    cell.image(size, ops::Conv { kernel_shape: vec![1, 1], ..ops::Conv::new(x.value, w) })
+    let (outputs, channels) = (map.outputs(), map.channels());
+    let weights = (0..outputs).flat_map(|output| (0..channels).map(move |c| share(output, c)));
+    let w = b.source.reals(vec![outputs, channels, 1, 1], weights.collect());
+    b.conv(x, b.parameter("mean", w)).kernel_shape([1, 1]).one()
 }
 
 /// Gathers what each output reads, and takes the maximum. An output that reads fewer channels
 /// than others reads its last one several times, which changes no maximum.
-fn max_of_channels(cell: &mut Cell, x: Feature, map: &Map) -> Lowered {
+fn max_of_channels(b: &Cell, x: Feature, map: &Map) -> Lowered {
     let outputs = map.outputs();
     let most = (0..outputs).map(|output| map.fan_in(output)).max().unwrap_or(1);
     let gathered = outputs.checked_mul(most).filter(|n| *n <= GATHERED_MAX);
     let Some(gathered) = gathered else {
         let message = format!("outputs that read more than {GATHERED_MAX} channels together");
-        return Err(cell.problem(Code::SourceLimit, message));
+        return Err(b.problem(Code::SourceLimit, message));
     };
     let mut indices = Vec::with_capacity(gathered);
     for output in 0..outputs {
@@ -201,22 +172,13 @@ fn max_of_channels(cell: &mut Cell, x: Feature, map: &Map) -> Lowered {
         let last = *indices.last().expect("every output reads a channel");
         indices.resize((output + 1) * most, last);
     }
-    let indices = cell.integers("channels", indices);
-    let size = Size { channels: gathered, ..x.size }.check(&cell.layer)?;
-    let gather = cell.image(size, ops::Gather { axis: 1, ..ops::Gather::new(x.value, indices) });
+    Size { channels: gathered, ..x.size }.check(&b.layer)?;
+    let gather = b.gather(x, indices).axis(1).one()?;
     if most == 1 {
         return Ok(gather);
     }
-    let Size { height, width, .. } = x.size;
-    let dims = [outputs, most, height, width];
-    let shape = [0].into_iter().chain(dims.iter().map(|n| *n as i64)).collect();
-    let shape = cell.integers("shape", shape);
-    let split = cell.op(&dims, ops::Reshape::new(gather.value, shape));
-    let size = Size { channels: outputs, ..x.size };
-    let ty = cell.build.value_type(size, false);
-    let value = cell.node("reducemax", ty, |out| {
-        let node = Node::new("ReduceMax", [split], [out]);
-        node.with("axes", Attr::Ints(vec![2])).with("keepdims", Attr::Int(0))
-    });
-    Ok(Feature { value, size, flat: false })
+    let [outputs, most, height, width] =
+        [outputs, most, x.size.height, x.size.width].map(|n| n as i64);
+    let groups = b.reshape(gather, [0, outputs, most, height, width]).one()?;
+    b.reduce_max(groups).axes([2]).keepdims(false).one()
 }

@@ -1,10 +1,10 @@
 //! Resizing of images.
 
-use onnxd_plugin_sdk::ir::{Tensor, ValueId, ops};
+use onnxd_plugin_sdk::build::Var;
 
-use crate::build::{Feature, Size};
-use crate::cell::{Cell, Lowered};
+use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::Code;
+use crate::geometry::Size;
 
 pub(super) const KEYS: &[&str] = &["OutputWidth", "OutputHeight", "Mode", "AlignCorners"];
 
@@ -18,79 +18,62 @@ enum Mode {
     Nearest,
 }
 
-pub(super) fn resize(cell: &mut Cell) -> Lowered {
+pub(super) fn resize(b: &Cell) -> Lowered {
     const MODES: &[(&str, Mode)] = &[
         ("Bilinear", Mode::Bilinear),
         ("BilinearTF", Mode::BilinearTf),
         ("NearestNeighbor", Mode::Nearest),
     ];
-    let section = cell.section;
+    let section = b.section;
     let width = section.required::<usize>("OutputWidth")?;
     let height = section.required::<usize>("OutputHeight")?;
     let Some(mode) = section.choice("Mode", MODES)? else {
         return Err(section.problem("Mode", "is missing").help("Set it to Bilinear."));
     };
     let align = section.parameter("AlignCorners")?.unwrap_or(true);
-    let x = cell.image_input()?;
-    cell.check_outputs(x)?;
-    let size = Size { height, width, ..x.size }.check(&cell.layer)?;
+    let x = b.image()?;
+    b.check_outputs(x)?;
+    let size = Size { height, width, ..x.size }.check(&b.layer)?;
     if size == x.size {
-        return Ok(x);
+        return Ok(x.value);
     }
-    match mode {
-        Mode::Nearest => nearest(cell, x, size),
-        Mode::Bilinear if !align => Ok(interpolated(cell, x, size, "half_pixel")),
-        Mode::BilinearTf if !align => Ok(interpolated(cell, x, size, "asymmetric")),
-        Mode::Bilinear | Mode::BilinearTf => Ok(interpolated(cell, x, size, "align_corners")),
-    }
-}
-
-fn interpolated(cell: &mut Cell, x: Feature, size: Size, coordinates: &str) -> Feature {
-    let scales = scales(cell, x.size, size);
-    let resize = ops::Resize {
-        scales: Some(scales),
-        coordinate_transformation_mode: coordinates.into(),
-        mode: "linear".into(),
-        ..ops::Resize::new(x.value)
+    let coordinates = match mode {
+        Mode::Nearest => return nearest(b, x, size),
+        Mode::Bilinear if !align => "half_pixel",
+        Mode::BilinearTf if !align => "asymmetric",
+        Mode::Bilinear | Mode::BilinearTf => "align_corners",
     };
-    cell.image(size, resize)
+    let scales = scales(x.size, size);
+    b.resize(x).scales(scales).coordinate_transformation_mode(coordinates).mode("linear").one()
 }
 
 /// Pixel `i` is pixel `i * old / new` of the source, rounded down. A fractional scale would make
 /// runtimes that round differently take different pixels, so they are listed instead.
-fn nearest(cell: &mut Cell, x: Feature, size: Size) -> Lowered {
+fn nearest(b: &Cell, x: Feature, size: Size) -> Lowered {
     let whole = |new: usize, old: usize| new.is_multiple_of(old);
     if whole(size.height, x.size.height) && whole(size.width, x.size.width) {
-        let resize = ops::Resize {
-            scales: Some(scales(cell, x.size, size)),
-            coordinate_transformation_mode: "asymmetric".into(),
-            nearest_mode: "floor".into(),
-            ..ops::Resize::new(x.value)
-        };
-        return Ok(cell.image(size, resize));
+        let resize = b.resize(x).scales(scales(x.size, size)).nearest_mode("floor");
+        return resize.coordinate_transformation_mode("asymmetric").one();
     }
     if size.height.max(size.width) > PIXELS_MAX {
         let message = format!("an axis is resized to more than {PIXELS_MAX} pixels");
-        return Err(cell.problem(Code::SourceLimit, message));
+        return Err(b.problem(Code::SourceLimit, message));
     }
-    let rows = Size { height: size.height, ..x.size };
-    let x = gathered(cell, x, rows, 2, [size.height, x.size.height]);
-    Ok(gathered(cell, x, size, 3, [size.width, x.size.width]))
+    let rows = gathered(b, x.value, 2, [size.height, x.size.height])?;
+    gathered(b, rows, 3, [size.width, x.size.width])
 }
 
-fn gathered(cell: &mut Cell, x: Feature, size: Size, axis: i64, [new, old]: [usize; 2]) -> Feature {
+fn gathered(b: &Cell, x: Var, axis: i64, [new, old]: [usize; 2]) -> Lowered {
     if new == old {
-        return x;
+        return Ok(x);
     }
-    let pixels = (0..new).map(|i| (i * old / new) as i64).collect();
-    let indices = cell.integers("pixels", pixels);
-    cell.image(size, ops::Gather { axis, ..ops::Gather::new(x.value, indices) })
+    let pixels: Vec<i64> = (0..new).map(|i| (i * old / new) as i64).collect();
+    b.gather(x, pixels).axis(axis).one()
 }
 
 /// The number of images is not known, so that scales have to say what sizes would.
-fn scales(cell: &mut Cell, old: Size, new: Size) -> ValueId {
-    let scales = vec![1.0, 1.0, scale(new.height, old.height), scale(new.width, old.width)];
-    cell.constant("scales", Tensor::vector(scales))
+fn scales(old: Size, new: Size) -> [f32; 4] {
+    [1.0, 1.0, scale(new.height, old.height), scale(new.width, old.width)]
 }
 
 /// The least scale from which a runtime, which cuts off the fraction, gets the new size.

@@ -1,25 +1,22 @@
 //! Multiplication by constants, and thresholds.
 
-use onnxd_plugin_sdk::ir::{DataType, Op, ValueType, ops};
+use onnxd_plugin_sdk::build::Operand;
 
 use crate::cell::{Cell, Lowered};
-use crate::diag::Diagnostic;
 use crate::ini::similar;
 
 pub(super) const THRESHOLD_KEYS: &[&str] = &["Threshold", "Operation", "MaxValue"];
 
 /// `Factor` times the input; one for all channels, or one each.
-pub(super) fn scaling(cell: &mut Cell) -> Lowered {
-    let factors = cell.section.required::<Vec<f32>>("Factor")?;
-    let x = cell.input()?;
-    cell.check_outputs(x)?;
+pub(super) fn scaling(b: &Cell) -> Lowered {
+    let factors = b.section.required::<Vec<f32>>("Factor")?;
+    let x = b.kept()?;
     if factors.len() != 1 && factors.len() != x.size.channels {
         let message =
             format!("has {} numbers, the input has {} channels", factors.len(), x.size.channels);
-        return Err(cell.section.problem("Factor", message));
+        return Err(b.section.problem("Factor", message));
     }
-    let factor = cell.per_channel("factor", x, factors);
-    Ok(cell.same(x, ops::Mul::new(x.value, factor)))
+    b.mul(x, b.per_channel("factor", x, factors))
 }
 
 /// What becomes of a value above the threshold, and of the others.
@@ -39,35 +36,30 @@ const OPERATIONS: &[(&str, [Side; 2])] = &[
     ("ToZeroInverted", [Side::Zero, Side::Input]),
 ];
 
-pub(super) fn threshold(cell: &mut Cell) -> Lowered {
-    let threshold = cell.section.required::<f32>("Threshold")?;
-    let max = cell.section.parameter("MaxValue")?.unwrap_or(1.0_f32);
-    let name = cell.section.parameter::<String>("Operation")?.unwrap_or_else(|| "Binary".into());
-    let sides = operation(cell, &name)?;
-    let x = cell.input()?;
-    cell.check_outputs(x)?;
-    let bound = cell.scalar("threshold", threshold);
-    let ty = cell.build.value_type(x.size, x.flat);
-    let ty =
-        ValueType::Tensor { dtype: Some(DataType::Bool), shape: ty.shape().map(<[_]>::to_vec) };
-    let above = cell.node("greater", ty, |out| ops::Greater::new(x.value, bound).into_node(out));
+pub(super) fn threshold(b: &Cell) -> Lowered {
+    let threshold = b.section.required::<f32>("Threshold")?;
+    let max = b.section.parameter("MaxValue")?.unwrap_or(1.0_f32);
+    let name = b.section.parameter::<String>("Operation")?.unwrap_or_else(|| "Binary".into());
+    let sides = operation(b, &name)?;
+    let x = b.kept()?;
+    let bound = b.scalar("threshold", threshold);
     let [then, other] = sides.map(|side| match side {
-        Side::Input => x.value,
-        Side::Threshold => bound,
-        Side::Zero => cell.scalar("zero", 0.0),
-        Side::Max => cell.scalar("max", max),
+        Side::Input => Operand::from(x),
+        Side::Threshold => bound.into(),
+        Side::Zero => b.scalar("zero", 0.0).into(),
+        Side::Max => b.scalar("max", max).into(),
     });
-    Ok(cell.same(x, ops::Where::new(above, then, other)))
+    b.where_(b.greater(x, bound)?, then, other)
 }
 
-fn operation(cell: &Cell, name: &str) -> Result<[Side; 2], Diagnostic> {
+fn operation(b: &Cell, name: &str) -> Lowered<[Side; 2]> {
     if let Some((_, sides)) = OPERATIONS.iter().find(|(known, _)| *known == name) {
         return Ok(*sides);
     }
     let names: Vec<&str> = OPERATIONS.iter().map(|(known, _)| *known).collect();
     let message =
         format!("must be one of {}, found `{}`", names.join(", "), crate::diag::shown(name));
-    let problem = cell.section.problem("Operation", message);
+    let problem = b.section.problem("Operation", message);
     Err(match similar(name, names) {
         Some(near) => problem.help(format!("Did you mean `{near}`?")),
         None => problem,

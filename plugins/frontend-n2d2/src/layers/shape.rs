@@ -1,50 +1,37 @@
 //! Layers that only move values: borders, axes, and how the axes are divided.
 
-use onnxd_plugin_sdk::ir::ops;
-
-use crate::build::{Feature, Size};
-use crate::cell::{Cell, Lowered, Pads};
-use crate::diag::Diagnostic;
+use crate::cell::{Cell, Lowered};
+use crate::geometry::{Pads, Size};
 
 pub(super) const PADDING_KEYS: &[&str] =
     &["TopPadding", "BottomPadding", "LeftPadding", "RightPadding"];
 
 /// Zeros around the image; negative amounts cut off.
-pub(super) fn padding(cell: &mut Cell) -> Lowered {
-    let amount = |key: &str| cell.section.or(key, 0_i64);
-    let [top, bottom, left, right] = PADDING_KEYS else { unreachable!("there are four sides") };
-    let pads = Pads {
-        top: amount(top)?,
-        left: amount(left)?,
-        bottom: amount(bottom)?,
-        right: amount(right)?,
-    };
-    let x = cell.input()?;
-    cell.check_outputs(x)?;
+pub(super) fn padding(b: &Cell) -> Lowered {
+    let amount = |side: &str| b.section.or(&format!("{side}Padding"), 0_i64);
+    let [top, bottom, left, right] = ["Top", "Bottom", "Left", "Right"].map(amount);
+    let pads = Pads { top: top?, bottom: bottom?, left: left?, right: right? };
+    let x = b.kept()?;
     if pads == Pads::default() {
-        return Ok(x);
+        return Ok(x.value);
     }
-    let x = cell.unsqueezed(x);
-    cell.pad(x, pads, 0.0)
+    Ok(b.padded(b.unsqueezed(x)?, pads, 0.0)?.value)
 }
 
 /// `Dims` are width, height, channels; 0 keeps a size, -1 takes what remains.
-pub(super) fn reshape(cell: &mut Cell) -> Lowered {
-    let dims = cell.section.required::<Vec<i64>>("Dims")?;
-    let x = cell.input()?;
+pub(super) fn reshape(b: &Cell) -> Lowered {
+    let dims = b.section.required::<Vec<i64>>("Dims")?;
+    let x = b.joined()?;
     let old = [x.size.width, x.size.height, x.size.channels];
-    let [width, height, channels] = reshaped(cell, &dims, old)?;
-    let size = Size { channels, height, width };
-    if size == x.size {
-        return Ok(x);
+    let [width, height, channels] = reshaped(b, &dims, old)?;
+    if (Size { channels, height, width }) == x.size {
+        return Ok(x.value);
     }
-    let shape = vec![0, channels as i64, height as i64, width as i64];
-    let shape = cell.integers("shape", shape);
-    Ok(cell.image(size, ops::Reshape::new(x.value, shape)))
+    b.reshape(x, [0, channels as i64, height as i64, width as i64]).one()
 }
 
-fn reshaped(cell: &Cell, dims: &[i64], old: [usize; 3]) -> Result<[usize; 3], Diagnostic> {
-    let wrong = |message: String| cell.section.problem("Dims", message);
+fn reshaped(b: &Cell, dims: &[i64], old: [usize; 3]) -> Lowered<[usize; 3]> {
+    let wrong = |message: String| b.section.problem("Dims", message);
     let dims: [i64; 3] = match *dims {
         [w, h, c] | [w, h, c, 0 | -1] => [w, h, c],
         _ => return Err(wrong("must be width, height and channels".into())),
@@ -77,26 +64,22 @@ fn reshaped(cell: &Cell, dims: &[i64], old: [usize; 3]) -> Result<[usize; 3], Di
 }
 
 /// `Perm` counts axes as X, Y, channel, batch: the reverse of ONNX.
-pub(super) fn transpose(cell: &mut Cell) -> Lowered {
-    let perm = cell.section.required::<Vec<usize>>("Perm")?;
+pub(super) fn transpose(b: &Cell) -> Lowered {
+    let perm = b.section.required::<Vec<usize>>("Perm")?;
     let perm: [usize; 3] = match *perm {
         [x, y, c] | [x, y, c, 3] => [x, y, c],
-        _ => return Err(cell.section.problem("Perm", "must be three axes: X, Y and channel")),
+        _ => return Err(b.section.problem("Perm", "must be three axes: X, Y and channel")),
     };
     let mut sorted = perm;
     sorted.sort_unstable();
     if sorted != [0, 1, 2] {
         let message = "must name each of the axes 0, 1 and 2 once; the batch stays where it is";
-        return Err(cell.section.problem("Perm", message));
+        return Err(b.section.problem("Perm", message));
     }
-    let x = cell.image_input()?;
+    let x = b.image()?;
     if perm == [0, 1, 2] {
-        return Ok(x);
+        return Ok(x.value);
     }
-    let old = [x.size.width, x.size.height, x.size.channels];
-    let [width, height, channels] = perm.map(|axis| old[axis]);
-    let [a, b, c] = perm.map(|axis| 3 - axis as i64);
-    let transpose = ops::Transpose { perm: vec![0, c, b, a], ..ops::Transpose::new(x.value) };
-    let Feature { value, .. } = cell.image(Size { channels, height, width }, transpose);
-    Ok(Feature { value, size: Size { channels, height, width }, flat: false })
+    let [w, h, c] = perm.map(|axis| 3 - axis as i64);
+    b.transpose(x).perm([0, c, h, w]).one()
 }

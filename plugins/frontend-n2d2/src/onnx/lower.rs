@@ -3,35 +3,37 @@
 
 use std::collections::{HashMap, HashSet};
 
+use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::infer::infer;
-use onnxd_plugin_sdk::ir::ops::{self, Reshape};
+use onnxd_plugin_sdk::ir::ops::Reshape;
 use onnxd_plugin_sdk::ir::text::inline;
 use onnxd_plugin_sdk::ir::{At, DataType, Dim, Graph, Model, Tensor, ValueId, ValueType};
 use onnxd_plugin_sdk::opset;
 use onnxd_plugin_sdk::rewrite::for_each_graph_mut;
 
 use super::OnnxFile;
-use crate::build::{BATCH, Feature, Size};
-use crate::cell::Cell;
+use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
+use crate::geometry::Size;
 use crate::import::OPSET;
+use crate::source::BATCH;
 
 /// Where results of the file are in the network's graph.
-type Placed = HashMap<ValueId, ValueId>;
+type Placed = HashMap<ValueId, Var>;
 
 /// Adds what computes the `wanted` results.
 pub(crate) fn lower(
-    cell: &mut Cell,
+    b: &mut Cell,
     file: &OnnxFile,
     wanted: &[ValueId],
 ) -> Result<Placed, Diagnostics> {
-    cell.cut_inputs()?;
-    let swaps = cell.section.or("Transpose", false)?;
-    cell.section.get::<bool>("CNTK")?;
+    b.inputs = b.cut_inputs()?;
+    let swaps = b.section.or("Transpose", false)?;
+    b.section.get::<bool>("CNTK")?;
     let mut model = file.model.clone();
     let names: Vec<String> = wanted.iter().map(|v| model.graph[*v].name.clone()).collect();
-    keep_only(&mut model.graph, wanted).map_err(|text| cell.problem(Code::OnnxInvalid, text))?;
-    let layer = cell.layer.clone();
+    keep_only(&mut model.graph, wanted).map_err(|text| b.problem(Code::OnnxInvalid, text))?;
+    let layer = b.layer.clone();
     let at = |d: Diagnostic| named(d, &layer);
     opset::convert(&mut model, OPSET).map_err(|found| mapped(found, at))?;
     let batch = declared_batch(&model.graph);
@@ -39,7 +41,7 @@ pub(crate) fn lower(
         let _ = infer(&mut model);
         free_batch(&mut model.graph, batch);
     }
-    let bound = entries(cell, &model.graph, swaps)?;
+    let bound = entries(b, &model.graph, swaps)?;
     set_inputs(&mut model, &bound, &Dim::from(BATCH));
     let mut found = infer(&mut model);
     let results = |model: &Model| -> Vec<ValueId> {
@@ -49,19 +51,19 @@ pub(crate) fn lower(
         && !(found.0.is_empty() && results(&model).iter().all(|v| follows(&model.graph, *v)))
     {
         // Nodes that count on the file's batch leave no choice.
-        cell.build.fix_batch(batch, &cell.layer)?;
+        b.source.fix_batch(batch, &b.layer)?;
         set_inputs(&mut model, &bound, &Dim::Known(batch));
         found = infer(&mut model);
     }
     mapped(found, at).or_ok(())?;
-    cell.build.adopt(&model, &cell.layer)?;
+    b.source.adopt(&model, &b.layer)?;
     let results = results(&model);
-    let placed = expand(cell, &mut model.graph, &bound, &results)?;
+    let placed = expand(b, &mut model.graph, &bound, &results)?;
     let mut all = Placed::new();
     for ((before, inner), name) in wanted.iter().zip(&results).zip(&names) {
         let mut value = placed[inner];
         if swaps {
-            value = swapped_back(cell, value, name);
+            value = swapped_back(b, value, name)?;
         }
         all.insert(*before, value);
     }
@@ -120,7 +122,7 @@ fn free_batch(graph: &mut Graph, batch: i64) {
 }
 
 /// Gives the inputs the types of what is bound to them, and forgets all that follows from others.
-fn set_inputs(model: &mut Model, bound: &[(ValueId, ValueType)], batch: &Dim) {
+fn set_inputs(model: &mut Model, bound: &[(Var, ValueType)], batch: &Dim) {
     for_each_graph_mut(model, &mut |graph, _| {
         for v in graph.value_ids().filter(|v| graph[*v].initializer().is_none()).collect::<Vec<_>>()
         {
@@ -146,25 +148,20 @@ fn follows(graph: &Graph, v: ValueId) -> bool {
 // ---- inputs -------------------------------------------------------------------------------------
 
 /// What is bound to the file's inputs, in their order, with types.
-fn entries(
-    cell: &mut Cell,
-    graph: &Graph,
-    swaps: bool,
-) -> Result<Vec<(ValueId, ValueType)>, Diagnostic> {
+fn entries(b: &Cell, graph: &Graph, swaps: bool) -> Lowered<Vec<(Var, ValueType)>> {
     let inputs = graph.inputs();
-    if inputs.len() != cell.inputs.len() {
+    if inputs.len() != b.inputs.len() {
         let names: Vec<_> =
             inputs.iter().take(8).map(|v| format!("`{}`", shown(&graph[*v].name))).collect();
         let message = format!(
             "names {}, but the file has {}: {}",
-            counted(cell.inputs.len()),
+            counted(b.inputs.len()),
             counted(inputs.len()),
             names.join(", ")
         );
-        return Err(cell.section.problem("Input", message));
+        return Err(b.section.problem("Input", message));
     }
-    let pairs: Vec<_> = cell.inputs.iter().copied().zip(inputs.iter().copied()).collect();
-    pairs.into_iter().map(|(x, input)| entry(cell, x, graph, input, swaps)).collect()
+    b.inputs.iter().zip(inputs).map(|(x, input)| entry(b, *x, graph, *input, swaps)).collect()
 }
 
 fn counted(n: usize) -> String {
@@ -173,54 +170,45 @@ fn counted(n: usize) -> String {
 
 /// Brings `x` into the form that an input of the file has.
 fn entry(
-    cell: &mut Cell,
+    b: &Cell,
     x: Feature,
     graph: &Graph,
     input: ValueId,
     swaps: bool,
-) -> Result<(ValueId, ValueType), Diagnostic> {
+) -> Lowered<(Var, ValueType)> {
     let declared = graph[input].ty.as_ref();
     let dtype = declared.and_then(ValueType::dtype).unwrap_or(DataType::Float);
     let shape = declared.and_then(ValueType::shape);
     let sizes: Vec<Option<i64>> =
         shape.unwrap_or_default().iter().skip(1).map(Dim::known).collect();
     let name = &graph[input].name;
-    let (value, sizes) = match shape.map(<[Dim]>::len) {
-        None | Some(4) => image_entry(cell, x, &sizes, name, swaps)?,
-        Some(2) if fits(&sizes, &[x.size.count()]) => {
-            let count = x.size.count();
-            let flat = if x.flat { x.value } else { cell.op(&[count], ops::Flatten::new(x.value)) };
-            (flat, vec![count])
-        }
-        Some(_) => return Err(misfit(cell, x, &sizes, name)),
+    let value = match shape.map(<[Dim]>::len) {
+        None | Some(4) => image_entry(b, x, &sizes, name, swaps)?,
+        Some(2) if fits(&sizes, &[x.size.count()]) => match x.flat {
+            true => x.value,
+            false => b.flatten(x).one()?,
+        },
+        Some(_) => return Err(misfit(b, x, &sizes, name)),
     };
-    let value = cell.cast(value, cell.build.dtype, dtype, &sizes);
-    let dims = sizes.iter().map(|n| Dim::Known(*n as i64));
-    Ok((value, ValueType::tensor(dtype, [Dim::from(BATCH)].into_iter().chain(dims))))
+    let value = b.cast(value, dtype)?;
+    let ty = b.type_of(value).unwrap_or(ValueType::Tensor { dtype: Some(dtype), shape: None });
+    Ok((value, ty))
 }
 
-fn image_entry(
-    cell: &mut Cell,
-    x: Feature,
-    sizes: &[Option<i64>],
-    name: &str,
-    swaps: bool,
-) -> Result<(ValueId, Vec<usize>), Diagnostic> {
-    let x = cell.unsqueezed(x);
-    let x = if swaps { swapped(cell, x) } else { x };
+fn image_entry(b: &Cell, x: Feature, sizes: &[Option<i64>], name: &str, swaps: bool) -> Lowered {
+    let x = b.unsqueezed(x)?;
+    let x = if swaps { swapped(b, x)? } else { x };
     let Size { channels, height, width } = x.size;
-    let any_size = cell.section.or("IgnoreInputSize", false)?;
+    let any_size = b.section.or("IgnoreInputSize", false)?;
     let first = sizes.first().copied().flatten();
     if fits(sizes, &[channels, height, width]) || (any_size && fits(&[first], &[channels])) {
-        return Ok((x.value, vec![channels, height, width]));
+        return Ok(x.value);
     }
     // Other frameworks put the channels last.
-    let last = [height, width, channels];
-    if fits(sizes, &last) {
-        let transpose = ops::Transpose { perm: vec![0, 2, 3, 1], ..ops::Transpose::new(x.value) };
-        return Ok((cell.op(&last, transpose), last.to_vec()));
+    if fits(sizes, &[height, width, channels]) {
+        return b.transpose(x).perm([0, 2, 3, 1]).one();
     }
-    Err(misfit(cell, x, sizes, name))
+    Err(misfit(b, x, sizes, name))
 }
 
 fn fits(declared: &[Option<i64>], sizes: &[usize]) -> bool {
@@ -228,7 +216,7 @@ fn fits(declared: &[Option<i64>], sizes: &[usize]) -> bool {
     declared.is_empty() || (declared.len() == sizes.len() && declared.iter().zip(sizes).all(same))
 }
 
-fn misfit(cell: &Cell, x: Feature, sizes: &[Option<i64>], name: &str) -> Diagnostic {
+fn misfit(b: &Cell, x: Feature, sizes: &[Option<i64>], name: &str) -> Diagnostic {
     let show = |d: &Option<i64>| d.map_or("?".to_owned(), |d| d.to_string());
     let declared: Vec<String> = sizes.iter().map(show).collect();
     let Size { channels, height, width } = x.size;
@@ -238,40 +226,30 @@ fn misfit(cell: &Cell, x: Feature, sizes: &[Option<i64>], name: &str) -> Diagnos
         declared.join(", ")
     );
     let help = "Set `SizeX`, `SizeY` and `NbChannels` as the file has them.";
-    cell.problem(Code::ShapeMismatch, message).help(help)
+    b.problem(Code::ShapeMismatch, message).help(help)
 }
 
 // ---- height and width exchanged -----------------------------------------------------------------
 
 const SWAP: [i64; 4] = [0, 1, 3, 2];
 
-fn swapped(cell: &mut Cell, x: Feature) -> Feature {
-    let Size { channels, height, width } = x.size;
-    if [height, width] == [1, 1] {
-        return x;
+fn swapped(b: &Cell, x: Feature) -> Lowered<Feature> {
+    match x.size.plane() {
+        [1, 1] => Ok(x),
+        _ => b.feature(b.transpose(x).perm(SWAP).one()?),
     }
-    let transpose = ops::Transpose { perm: SWAP.to_vec(), ..ops::Transpose::new(x.value) };
-    cell.image(Size { channels, height: width, width: height }, transpose)
 }
 
 /// The result under its name, with the axes of the network.
-fn swapped_back(cell: &mut Cell, value: ValueId, name: &str) -> ValueId {
-    let graph = &cell.build.graph;
-    let Some(ValueType::Tensor { dtype, shape: Some(shape) }) = graph[value].ty.clone() else {
-        return value;
-    };
-    let [n, c, h, w] = shape.as_slice() else { return value };
-    if (h.known(), w.known()) == (Some(1), Some(1)) {
-        return value;
+fn swapped_back(b: &Cell, value: Var, name: &str) -> Lowered {
+    match b.shape_of(value).as_deref() {
+        Some([_, _, h, w]) if (h.known(), w.known()) != (Some(1), Some(1)) => {}
+        _ => return Ok(value),
     }
-    let ty =
-        ValueType::Tensor { dtype, shape: Some(vec![n.clone(), c.clone(), w.clone(), h.clone()]) };
-    let transpose = ops::Transpose { perm: SWAP.to_vec(), ..ops::Transpose::new(value) };
-    let out = cell.node("transpose", ty, |out| ops::Op::into_node(transpose, out));
-    let inner = cell.build.fresh(&format!("{name}_swapped"));
-    cell.build.graph.rename(value, &inner);
-    cell.build.graph.rename(out, name);
-    out
+    let out = b.transpose(value).perm(SWAP).one()?;
+    b.rename(value, &b.free_name(&format!("{name}_swapped")));
+    b.rename(out, name);
+    Ok(out)
 }
 
 // ---- nodes --------------------------------------------------------------------------------------
@@ -279,43 +257,46 @@ fn swapped_back(cell: &mut Cell, value: ValueId, name: &str) -> ValueId {
 /// Adds the file's nodes; gives where its results are. Values keep their names as far as nothing
 /// of the network is called so.
 fn expand(
-    cell: &mut Cell,
+    b: &Cell,
     inner: &mut Graph,
-    bound: &[(ValueId, ValueType)],
+    bound: &[(Var, ValueType)],
     results: &[ValueId],
-) -> Result<HashMap<ValueId, ValueId>, Diagnostic> {
+) -> Lowered<Placed> {
     for id in inner.node_ids() {
         let node = &inner[id];
         let name = node.output(0).map_or(&node.name, |v| &inner[v].name);
-        let place = cell.layer.place.clone();
+        let place = b.layer.place.clone();
         let layer = Layer { name: name.clone(), kind: node.op.clone(), place };
         let layers = &mut inner.node_mut(id).layers;
         layers.retain(|l| l.name != layer.name);
         layers.insert(0, layer);
     }
     let inputs = inner.inputs().to_vec();
-    let bindings: Vec<(&str, ValueId)> =
-        inputs.iter().zip(bound).map(|(v, (x, _))| (inner[*v].name.as_str(), *x)).collect();
+    let outer = bound.iter().map(|(x, _)| b.id(*x)).collect::<Lowered<Vec<ValueId>>>()?;
+    let names = inputs.iter().map(|v| inner[*v].name.as_str());
+    let bindings: Vec<(&str, ValueId)> = names.zip(outer).collect();
     let used = |v: &ValueId| inner.uses(*v) > 0 && !inputs.contains(v);
     let kept: Vec<ValueId> = inner.value_ids().filter(used).collect();
     let mut body = inner.clone();
     body.set_outputs(kept.iter().chain(&inputs).copied().collect());
-    let build = &mut *cell.build;
-    let new =
-        inline(&mut build.graph, "", &body, &bindings).map_err(|d| d.at(cell.layer.clone()))?;
+    let new = inline(&mut b.graph_mut(), "", &body, &bindings);
+    let new = new.map_err(|d| d.at(b.layer.clone()))?;
     // All names are given up before the first is taken.
     for value in &new[..kept.len()] {
-        let name = build.graph.fresh_name("file_value");
-        build.graph.rename(*value, &name);
+        let mut graph = b.graph_mut();
+        let name = graph.fresh_name("file_value");
+        graph.rename(*value, &name);
     }
     let results: HashSet<&ValueId> = results.iter().collect();
     for (old, new) in kept.iter().zip(&new) {
         let name = &inner[*old].name;
         let exact = results.contains(old);
-        let name = if exact { build.result_name(name) } else { build.fresh(name) };
-        build.graph.rename(*new, &name);
+        let name = if exact { b.source.result_name(b, name) } else { b.free_name(name) };
+        let mut graph = b.graph_mut();
+        graph.rename(*new, &name);
         let ty = inner[*old].ty.clone();
-        build.graph[*new].ty = ty.or(build.graph[*new].ty.take());
+        graph[*new].ty = ty.or(graph[*new].ty.take());
     }
+    let new = new.into_iter().map(|v| b.var(v));
     Ok(kept.iter().chain(&inputs).copied().zip(new).collect())
 }
