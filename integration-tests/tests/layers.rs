@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("eval", &["diagnostics", "image", "ir"]),
     ("arrays", &["diagnostics", "ir"]),
     ("quant", &["diagnostics", "ir", "eval"]),
-    ("qdq", &["diagnostics", "ir", "eval", "quant", "rewrite"]),
+    ("qdq", &["build", "diagnostics", "ir", "eval", "quant", "rewrite"]),
     ("rewrite", &["build", "diagnostics", "ir", "eval"]),
     ("onnx", &["diagnostics", "ir", "proto"]),
     ("opset", &["build", "diagnostics", "ir"]),

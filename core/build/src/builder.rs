@@ -62,9 +62,10 @@ pub(crate) struct State {
     /// Names of new values start with it.
     pub(crate) prefix: String,
     pub(crate) reserved: HashSet<String>,
-    folding: bool,
+    pub(crate) folding: bool,
     pub(crate) strict: bool,
     pub(crate) checked: bool,
+    pub(crate) typed: bool,
     pub(crate) node_names: NodeNames,
 }
 
@@ -87,6 +88,7 @@ impl GraphBuilder {
             folding: true,
             strict: true,
             checked: true,
+            typed: true,
             node_names: NodeNames::Absent,
         };
         let builder = GraphBuilder { state: RefCell::new(state) };
@@ -97,29 +99,6 @@ impl GraphBuilder {
     /// The graph that was built. Sizes of the values that were added have names for readers.
     pub fn finish(self) -> Graph {
         self.pop().0
-    }
-
-    /// Keeps shape arithmetic whose result is known as nodes.
-    #[must_use]
-    pub fn without_folding(self) -> GraphBuilder {
-        self.state.borrow_mut().folding = false;
-        self
-    }
-
-    /// Adds nodes also where shapes contradict. A graph that is edited may contradict itself, as in
-    /// branches that no run takes; whoever verifies it reports that.
-    #[must_use]
-    pub fn lenient(self) -> GraphBuilder {
-        self.state.borrow_mut().strict = false;
-        self
-    }
-
-    /// Adds nodes as they are told, for graphs that no runtime accepts: types need not fit, none are
-    /// inferred, and nothing is cast.
-    #[must_use]
-    pub fn unchecked(self) -> GraphBuilder {
-        self.state.borrow_mut().checked = false;
-        self
     }
 
     // ---- where nodes are added ----
@@ -140,7 +119,10 @@ impl GraphBuilder {
         let Frame { mut graph, scope, first_new, touched, serial, .. } =
             state.frames.pop().expect("a graph is open");
         let new = graph.values_from(first_new);
-        scope.restore_values(&mut graph, new.chain(touched));
+        scope.restore_values(&mut graph, new.clone().chain(touched));
+        let computed = |v: &ValueId| graph.producer(*v).is_some();
+        let untyped: Vec<ValueId> = new.filter(|_| !state.typed).filter(computed).collect();
+        untyped.into_iter().for_each(|v| graph[v].ty = None);
         (graph, serial)
     }
 
@@ -474,6 +456,7 @@ impl GraphBuilder {
         match operand {
             Operand::Absent => Ok(None),
             Operand::Var(v) => self.id(*v).map(Some),
+            Operand::Value(id) => Ok(Some(*id)),
             other => match other.to_tensor(dtype) {
                 Some(tensor) => {
                     // The names of operands tell nothing about a number.

@@ -4,7 +4,7 @@ use crate::{GraphBuilder, Operand, Var, promoted};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::schema::{self, AttrSchema, OpSchema, Param, ParamKind, ParamType};
 use onnxd_ir::{Attr, DataType, Node, ValueId};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::marker::PhantomData;
 
 /// What building gives, or what contradicts and the layer it was built for.
@@ -34,7 +34,9 @@ pub struct Call<'b, O> {
     positional: bool,
     /// Attributes as another node has them.
     kept: Vec<(String, Attr)>,
-    name: Option<String>,
+    /// Of the first outputs.
+    names: VecDeque<String>,
+    called: Option<String>,
     of: PhantomData<O>,
 }
 
@@ -47,8 +49,9 @@ impl<'b, O> Call<'b, O> {
         variadic: Vec<Operand>,
     ) -> Call<'b, O> {
         let given = inputs.into_iter().collect();
-        let (positional, kept, name) = (false, vec![], None);
-        Call { builder, domain, op, given, variadic, positional, kept, name, of: PhantomData }
+        let (positional, kept, names, called) = (false, vec![], VecDeque::new(), None);
+        let of = PhantomData;
+        Call { builder, domain, op, given, variadic, positional, kept, names, called, of }
     }
 
     /// Sets an input or attribute by its name in the newest version of the standard.
@@ -66,13 +69,25 @@ impl<'b, O> Call<'b, O> {
 
     /// Names the first output `<prefix>_<role>`; without it, the role is the operator's name.
     pub fn role(mut self, role: &str) -> Self {
-        self.name = Some(self.builder.fresh(role));
+        self.names = VecDeque::from([self.builder.fresh(role)]);
+        self
+    }
+
+    /// As [`Call::role`], for the first outputs in their order.
+    pub fn roles<const N: usize>(mut self, roles: [&str; N]) -> Self {
+        self.names = roles.map(|role| self.builder.fresh(role)).into();
         self
     }
 
     /// Names the first output.
     pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
+        self.names = VecDeque::from([name.into()]);
+        self
+    }
+
+    /// Names the node.
+    pub fn called(mut self, name: impl Into<String>) -> Self {
+        self.called = Some(name.into());
         self
     }
 
@@ -128,6 +143,8 @@ impl<'b, O> Call<'b, O> {
 
     /// Adds the node; gives the outputs that are wanted.
     fn emit(mut self, wanted: &[bool]) -> Result<Vec<Var>> {
+        let given = self.given.iter_mut().map(|(_, operand)| operand);
+        given.chain(&mut self.variadic).for_each(|operand| self.builder.locate(operand));
         let node = match self.builder.schema(self.domain, self.op)? {
             Some(schema) => self.placed(schema)?,
             None => self.as_given()?,
@@ -142,9 +159,10 @@ impl<'b, O> Call<'b, O> {
 
     fn with_outputs(&mut self, mut node: Node, wanted: &[bool]) -> (Node, Vec<Var>) {
         let role = snake(self.op);
+        node.name = self.called.take().unwrap_or_default();
         let mut outputs = vec![];
         for wanted in wanted {
-            let name = self.name.take().unwrap_or_else(|| self.builder.fresh(&role));
+            let name = self.names.pop_front().unwrap_or_else(|| self.builder.fresh(&role));
             let id = wanted.then(|| self.builder.value(&name));
             outputs.extend(id.map(|id| self.builder.var(id)));
             node.outputs.push(id);
@@ -412,7 +430,9 @@ impl GraphBuilder {
     /// # Errors
     /// Those of [`Call::one`].
     pub fn cast(&self, x: impl Into<Operand>, to: DataType) -> Result<Var> {
-        match x.into() {
+        let mut x = x.into();
+        self.locate(&mut x);
+        match x {
             Operand::Var(v) if self.dtype_of(v) == Some(to) => Ok(v),
             Operand::Var(v) => {
                 let small = self.constant_of(v).filter(|t| t.len() <= CAST_MAX && to.is_float());

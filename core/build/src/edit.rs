@@ -40,6 +40,13 @@ impl GraphBuilder {
         self.graph_mut().edit_subgraphs(id, |graph| *graph = edited.next().expect("as many"));
     }
 
+    /// Says of a value which graph it belongs to: the one that nodes are added to.
+    pub(crate) fn locate(&self, operand: &mut Operand) {
+        if let Operand::Value(id) = operand {
+            *operand = Operand::Var(self.var(*id));
+        }
+    }
+
     /// Lets the node that computes `v` compute the existing value `out`, which nothing computes yet;
     /// an `Identity` does where `v` is read already.
     ///
@@ -49,12 +56,13 @@ impl GraphBuilder {
         self.fits(v, out)?;
         let id = self.id(v)?;
         let mut state = self.state.borrow_mut();
+        let typed = state.typed;
         let Frame { graph, first_new, touched, .. } =
             state.frames.last_mut().expect("a graph is open");
         match graph[id].origin() {
             Origin::Node(node, slot) if graph.uses(id) == 0 && id.index() >= *first_new => {
                 graph.set_output(node, slot, out);
-                if graph[out].ty.is_none() {
+                if typed && graph[out].ty.is_none() {
                     graph[out].ty = graph[id].ty.take();
                     touched.push(out);
                 }

@@ -30,6 +30,7 @@ mod control;
 mod edit;
 mod fold;
 mod macros;
+mod modes;
 mod names;
 mod operand;
 mod operators;

@@ -15,6 +15,13 @@ pub(crate) enum NodeNames {
 }
 
 impl State {
+    fn prefixed(&self, role: &str) -> String {
+        match self.prefix.as_str() {
+            "" => role.to_owned(),
+            prefix => format!("{prefix}_{role}"),
+        }
+    }
+
     /// What a node is called whose first output is `output`.
     pub(crate) fn node_name(&self, output: &str) -> String {
         match &self.node_names {
@@ -56,8 +63,12 @@ impl GraphBuilder {
 
     /// `v` under the name `<prefix>_<role>`, if a node that was added computes it.
     pub fn named(&self, role: &str, v: Var) -> Var {
-        let name = self.fresh(role);
-        self.rename(v, &name);
+        let base = self.state.borrow().prefixed(role);
+        let name = self.name_of(v);
+        let number = |rest: &str| rest.strip_prefix('_').is_some_and(|n| n.parse::<u64>().is_ok());
+        if !name.strip_prefix(&base).is_some_and(|rest| rest.is_empty() || number(rest)) {
+            self.rename(v, &self.fresh(role));
+        }
         v
     }
 
@@ -76,10 +87,7 @@ impl GraphBuilder {
 
     /// A free name `<prefix>_<role>`.
     pub(crate) fn fresh(&self, role: &str) -> String {
-        let base = match self.state.borrow().prefix.as_str() {
-            "" => role.to_owned(),
-            prefix => format!("{prefix}_{role}"),
-        };
+        let base = self.state.borrow().prefixed(role);
         self.free_name(&base)
     }
 

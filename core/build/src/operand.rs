@@ -2,7 +2,7 @@
 
 use crate::Var;
 use bytes::Bytes;
-use onnxd_ir::{Attr, DataType, Tensor};
+use onnxd_ir::{Attr, DataType, Tensor, ValueId};
 
 /// What an input or an attribute of a node is given as. The operator table decides which of both it
 /// becomes: a list of integers for `axes` of `Squeeze` is an attribute before opset 13 and an
@@ -11,6 +11,8 @@ use onnxd_ir::{Attr, DataType, Tensor};
 pub enum Operand {
     /// A value of the graph.
     Var(Var),
+    /// A value that was in the graph before.
+    Value(ValueId),
     /// A number without element type: as an input it takes that of the other operands, else int64.
     Int(i64),
     /// Numbers of rank 1, otherwise as [`Operand::Int`].
@@ -42,6 +44,7 @@ macro_rules! operands {
 operands! {
     Var: x => Operand::Var(x);
     &Var: x => Operand::Var(*x);
+    ValueId: x => Operand::Value(x);
     i64: x => Operand::Int(x);
     i32: x => Operand::Int(x.into());
     bool: x => Operand::Int(x.into());

@@ -193,7 +193,10 @@ impl Graph {
     }
 
     /// Ids of the values that were added since there were `bound` of them.
-    pub fn values_from(&self, bound: usize) -> impl ExactSizeIterator<Item = ValueId> + use<> {
+    pub fn values_from(
+        &self,
+        bound: usize,
+    ) -> impl ExactSizeIterator<Item = ValueId> + Clone + use<> {
         (bound as u32..self.values.len() as u32).map(ValueId)
     }
 

@@ -55,6 +55,6 @@ fn widen(graph: &mut Graph, add: NodeId, slot: usize, rank: usize) {
     };
     graph.set_input(add, slot, Some(wide));
     if graph.constant(v).is_some() {
-        crate::emit::drop_unread(graph, [v]);
+        graph.drop_unread([v]);
     }
 }

@@ -2,6 +2,9 @@
 //! `DequantizeLinear` pairs where values are to be integers (`QDQ`); operators between such pairs
 //! become operators on integers (`QLinear`), and back.
 
+// A diagnostic is built at most once per failing call; boxing it would only hide it.
+#![allow(clippy::result_large_err)]
+
 pub mod accuracy;
 mod apart;
 mod asked;
@@ -10,7 +13,7 @@ mod bodies;
 pub mod calibrate;
 mod coded;
 mod dynamic;
-mod emit;
+mod edit;
 mod fold;
 mod follower;
 mod forms;

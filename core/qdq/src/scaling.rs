@@ -3,7 +3,6 @@
 
 mod back;
 
-use crate::emit::drop_unread;
 use crate::weighted::FLOATS;
 use back::Back;
 use onnxd_ir::ops::{Gemm, MatMul, Op};
@@ -77,7 +76,7 @@ impl Site {
             let name = format!("{}_scaled", graph[old].name);
             let new = graph.add_initializer(&name, data);
             graph.set_input(spot.node, spot.slot, Some(new));
-            drop_unread(graph, [old]);
+            graph.drop_unread([old]);
         }
         Some(())
     }

@@ -1,8 +1,8 @@
-use super::float;
+use super::{builder, float};
 use crate::{GraphBuilder, Operand, Result};
 use onnxd_diagnostics::Layer;
 use onnxd_ir::text::{parse_graph, print_graph};
-use onnxd_ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType, schema};
+use onnxd_ir::{DataType, Dim, Graph, Opsets, Tensor, ValueId, ValueType, schema};
 
 fn parsed(graph: &str) -> Graph {
     parse_graph(graph).unwrap()
@@ -172,7 +172,7 @@ fn what_stands_in_has_names_and_layers_of_the_node() {
     GraphBuilder::edit(&mut graph, &opsets(18), |b| {
         for id in &ids {
             b.stand_in(*id, |b, node| {
-                let x = b.var(node.input(0).unwrap());
+                let x = node.input(0).unwrap();
                 let scaled =
                     b.named("scaled", b.mul(x, b.parameter("scale", Tensor::scalar(2f32)))?);
                 Ok([b.named("last", b.neg(scaled)?)])
@@ -259,6 +259,38 @@ fn nodes_are_named_like_their_outputs() {
 }
 
 #[test]
+fn a_name_that_fits_stays() {
+    let b = builder(13);
+    let x = b.input("x", float([3]));
+    b.in_layer(Layer::new("a", "Act"), |b| {
+        for name in ["a_abs", "a_abs_1"] {
+            let v = b.abs(x).unwrap();
+            assert_eq!(b.name_of(b.named("abs", v)), name);
+        }
+        let v = b.neg(x).unwrap();
+        assert_eq!(b.name_of(b.named("ne", v)), "a_ne");
+    });
+}
+
+#[test]
+fn types_can_be_left_to_readers() {
+    let mut graph = parsed("g (float[3] x) => (float[3] y) { y = Relu(x) }");
+    let id = graph.node_ids()[0];
+    let b = GraphBuilder::new(graph, opsets(13)).untyped();
+    b.stand_in(id, |b, node| {
+        let twice = b.mul(node.input(0).unwrap(), 2.0)?;
+        assert_eq!(b.dims_of(twice), Some(vec![3]));
+        Ok([b.neg(twice)?])
+    })
+    .unwrap();
+    graph = b.finish();
+    let read = |v: &ValueId| graph.uses(*v) > 0 || graph.producer(*v).is_some();
+    let typed = graph.value_ids().filter(read).filter(|v| graph[*v].ty.is_some());
+    let names: Vec<&str> = typed.map(|v| graph[v].name.as_str()).collect();
+    assert_eq!(names, ["x", "y", "y_constant"]);
+}
+
+#[test]
 fn graphs_without_casts_are_added_as_they_are_told() {
     let b = GraphBuilder::new(Graph::new("g"), opsets(13));
     let (x, y) = (b.input("x", float([3])), b.input("y", ValueType::tensor(DataType::Int8, [4])));
@@ -268,4 +300,23 @@ fn graphs_without_casts_are_added_as_they_are_told() {
     let (both, sum) = (b.and(x, y).unwrap(), b.add(x, y).unwrap());
     assert_eq!([both, sum].map(|v| b.type_of(v)), [None, None]);
     assert_eq!(b.graph().node_count(), before + 2);
+}
+
+#[test]
+fn values_are_given_by_their_ids_and_outputs_by_their_roles() {
+    let mut graph = parsed("g (float[3] x) => (float[3] y) { y = Relu(x) }");
+    let x = graph.inputs()[0];
+    GraphBuilder::edit(&mut graph, &opsets(13), |b| {
+        b.in_layer(Layer::new("a", "Act"), |b| {
+            let call =
+                b.dynamic_quantize_linear(x).roles(["quantized", "scale"]).called("quantize");
+            let [q, scale, _] = call.outputs()?;
+            b.dequantize_linear(q, scale).one()
+        })
+    })
+    .unwrap();
+    let text = print_graph(&graph);
+    let first =
+        "[quantize] a_quantized, a_scale, a_dynamic_quantize_linear = DynamicQuantizeLinear(x)";
+    assert!(text.contains(first) && text.contains("Linear(a_quantized, a_scale)"), "{text}");
 }

@@ -1,15 +1,15 @@
 //! Attention with its projections: ONNX Runtime's `Attention` becomes `QAttention`, which projects
 //! integers; its scores stay in floating point.
 
-use super::product::{check, scales};
+use super::product::check;
 use super::{Site, Want};
 use crate::coded::MICROSOFT;
-use crate::emit::Emit;
 use crate::forms::attention::{DROPPED, no_bias, plain};
 use crate::report::Form;
 use crate::request::Settings;
 use crate::weighted::Product;
-use onnxd_ir::{Graph, Node, NodeId, Tensor};
+use onnxd_build::Operand;
+use onnxd_ir::{Graph, NodeId, Tensor};
 
 impl Site<'_, '_> {
     /// Writes attention; says as what, or why not.
@@ -34,7 +34,7 @@ impl Site<'_, '_> {
         let axis = Some(1);
         let made = Want::of(Product::MatMul, axis, settings);
         let weights = self.weights(g, w, Want { outputs: axis, ..made })?;
-        let [xq, sx, zx] = self.activation(g, x);
+        let [xq, sx, zx] = self.activation(g, x)?;
         let [bias, mask, past] = [2, 3, 4].map(|slot| g[id].input(slot));
         let mut attrs = g[id].attrs.clone();
         attrs.retain(|(name, _)| !DROPPED.contains(&name.as_str()));
@@ -43,15 +43,14 @@ impl Site<'_, '_> {
             Some(bias) => bias,
             None => no_bias(g, weights.integers)?,
         };
-        let mut emit = Emit::replace(g, id);
-        let sw = scales(&mut emit, &weights, 1.0, 0);
-        let mut made = Node::new("QAttention", [xq, weights.integers, bias, sx, sw], []);
-        made.inputs.extend([mask, Some(zx), weights.zero, past]);
-        while made.inputs.last() == Some(&None) {
-            made.inputs.pop();
-        }
-        (made.domain, made.attrs) = (MICROSOFT.to_owned(), attrs);
-        emit.last(made);
+        self.stand_in(g, id, |b, node| {
+            let sw = b.parameter("weight_scale", weights.scales(1.0, 0));
+            let inputs = [xq, weights.integers, bias].map(Operand::from).into_iter();
+            let attention = b.op(MICROSOFT, "QAttention", inputs.chain([sx.into(), sw.into()]));
+            let attention = attention.attrs(attrs).set("input_zero_point", zx);
+            let attention = attention.set("weight_zero_point", weights.zero);
+            attention.set("mask_index", mask).set("past", past).outputs_of(node)
+        })?;
         Ok("QAttention")
     }
 }

@@ -1,12 +1,11 @@
 //! Products of two activations: both have the range that they have at run time.
 
-use super::product::{bias_of, cast, conv_integer, finish_conv};
+use super::product::{bias_of, conv_integer, real};
 use super::{SUM_MAX, Site};
 use crate::coded::{MICROSOFT, dtype_of, rank_of};
-use crate::emit::Emit;
 use crate::report::Form;
 use onnxd_ir::ops::Conv;
-use onnxd_ir::{DataType, Dim, Graph, Node, NodeId, ValueId, ValueType};
+use onnxd_ir::{DataType, Dim, Graph, NodeId, ValueId, ValueType};
 
 impl Site<'_, '_> {
     /// Writes `MatMul` of two computed factors; says as what, or why not.
@@ -17,21 +16,20 @@ impl Site<'_, '_> {
         (a, b): (ValueId, ValueId),
     ) -> Result<&'static str, String> {
         check([a, b].map(|v| dtype_of(g, v)), summed(g, a, b))?;
-        let ([aq, sa, za], [bq, sb, zb]) = (self.activation(g, a), self.activation(g, b));
+        let ([aq, sa, za], [bq, sb, zb]) = (self.activation(g, a)?, self.activation(g, b)?);
         let integer = self.pass.form == Form::QLinear;
         self.pass.microsoft |= integer;
-        let mut emit = Emit::replace(g, id);
-        if integer {
-            let mut made = Node::new("MatMulIntegerToFloat", [aq, bq, sa, sb, za, zb], []);
-            made.domain = MICROSOFT.to_owned();
-            emit.last(made);
-            return Ok("MatMulIntegerToFloat");
-        }
-        let sum = emit.op("MatMulInteger", &[aq, bq, za, zb], "integer");
-        let real = cast(&mut emit, sum);
-        let scale = emit.op("Mul", &[sa, sb], "scales");
-        emit.last(Node::new("Mul", [real, scale], []));
-        Ok("MatMulInteger")
+        self.stand_in(g, id, |b, _| match integer {
+            true => {
+                let op = "MatMulIntegerToFloat";
+                Ok([b.op(MICROSOFT, op, [aq, bq, sa, sb, za, zb]).one()?])
+            }
+            false => {
+                let sum = b.mat_mul_integer(aq, bq).a_zero_point(za).b_zero_point(zb);
+                Ok([real(b, sum.role("integer").one()?, [sa, sb], None)?])
+            }
+        })?;
+        Ok(if integer { "MatMulIntegerToFloat" } else { "MatMulInteger" })
     }
 }
 
@@ -51,10 +49,13 @@ impl Site<'_, '_> {
         check([op.x, op.w].map(|v| dtype_of(g, v)), summed())?;
         let rank = rank_of(g, op.w).and_then(|rank| rank.checked_sub(2));
         let bias = bias_of(g, op, rank.ok_or("its weights lack axes")?)?;
-        let ([xq, sx, zx], [wq, sw, zw]) = (self.activation(g, op.x), self.activation(g, op.w));
+        let ([xq, sx, zx], [wq, sw, zw]) = (self.activation(g, op.x)?, self.activation(g, op.w)?);
         self.stale.extend(op.b);
-        let conv = conv_integer(g, id, [xq, wq, zx], Some(zw));
-        finish_conv(Emit::replace(g, id), conv, [sx, sw], bias);
+        self.stand_in(g, id, |b, node| {
+            let sum = conv_integer(b, node, [xq, wq, zx], Some(zw))?;
+            let bias = bias.map(|bias| b.parameter("bias", bias));
+            Ok([real(b, sum, [sx, sw], bias)?])
+        })?;
         Ok("ConvInteger")
     }
 }

@@ -4,10 +4,9 @@
 
 use super::{Site, Want};
 use crate::coded::MICROSOFT;
-use crate::emit::Emit;
 use crate::report::Form;
 use crate::request::Settings;
-use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
+use onnxd_ir::{DataType, Graph, NodeId, Tensor, ValueId};
 
 /// The inputs that are tables, of which that of segments may be missing, and the factors and
 /// summands of the normalization.
@@ -46,23 +45,19 @@ impl Site<'_, '_> {
             });
         }
         let part = |i: usize| tables.iter().map(move |table| table[i]);
-        let mut made = Node::new("QEmbedLayerNormalization", [], []);
-        made.inputs = vec![g[id].input(0), g[id].input(1)];
-        made.inputs.extend(part(0));
-        made.inputs.push(g[id].input(MASK));
-        made.inputs.extend(part(1).chain(part(2)));
-        made.attrs = g[id].attrs.clone();
-        made.attrs.retain(|(name, _)| name == "epsilon");
-        made.domain = MICROSOFT.to_owned();
+        let node = &g[id];
+        let mut inputs = vec![node.input(0), node.input(1)];
+        inputs.extend(part(0));
+        inputs.push(node.input(MASK));
+        inputs.extend(part(1).chain(part(2)));
         self.pass.microsoft = true;
-        // It always counts the words.
-        let counted = g[id].output(1).unwrap_or_else(|| {
-            let name = g[id].output(0).map_or_else(String::new, |v| g[v].name.clone());
-            g.add_value(&format!("{name}_mask_index"), None)
-        });
-        let first = g[id].outputs.first().copied().flatten();
-        g.set_node_outputs(id, vec![first, Some(counted)]);
-        Emit::replace(g, id).last(made);
+        self.stand_in(g, id, |b, node| {
+            let epsilon = node.attrs.iter().filter(|(name, _)| name == "epsilon");
+            let embeddings = b.op(MICROSOFT, "QEmbedLayerNormalization", inputs);
+            // It always counts the words.
+            let embeddings = embeddings.attrs(epsilon.cloned()).roles(["norm", "mask_index"]);
+            Ok(embeddings.list(2)?.into_iter().take(node.outputs.len()).map(Some))
+        })?;
         Ok("QEmbedLayerNormalization")
     }
 

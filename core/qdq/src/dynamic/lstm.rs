@@ -3,11 +3,11 @@
 
 use super::Site;
 use crate::coded::{MICROSOFT, int};
-use crate::emit::Emit;
 use crate::report::Form;
 use crate::request::Settings;
 use crate::weight::{Rule, per_channel};
-use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
+use onnxd_build::Operand;
+use onnxd_ir::{DataType, Graph, NodeId, Tensor, ValueId};
 use onnxd_quant::integers;
 
 /// Weights of all directions and gates as the operator takes them.
@@ -36,24 +36,22 @@ impl Site<'_, '_> {
         }
         let weights = [1, 2].map(|slot| node.input(slot));
         let [Some(w), Some(r)] = weights else { return Err("it has no weights".to_owned()) };
-        let (mut inputs, attrs) = (node.inputs.clone(), node.attrs.clone());
+        let (mut inputs, mut attrs) = (node.inputs.clone(), node.attrs.clone());
+        attrs.retain(|(name, _)| name != "layout");
         let made = [self.gates(g, w, settings)?, self.gates(g, r, settings)?];
         self.stale.extend([w, r]);
         self.pass.microsoft = true;
-        let mut emit = Emit::replace(g, id);
-        // Sequence lengths, first states and peepholes come between.
-        inputs.resize(8, None);
-        for (slot, (role, gates)) in [1, 2].into_iter().zip(["w", "r"].into_iter().zip(made)) {
-            let parts = [("", gates.integers), ("_scale", gates.scales), ("_zero", gates.zeros)];
-            let [x, scale, zero] =
-                parts.map(|(part, data)| emit.constant(&format!("{role}{part}"), data));
-            inputs[slot] = Some(x);
-            inputs.extend([Some(scale), Some(zero)]);
-        }
-        let mut lstm = Node { inputs, attrs, ..Node::new("DynamicQuantizeLSTM", [], []) };
-        lstm.attrs.retain(|(name, _)| name != "layout");
-        lstm.domain = MICROSOFT.to_owned();
-        emit.last(lstm);
+        self.stand_in(g, id, |b, node| {
+            // Sequence lengths, first states and peepholes come between.
+            inputs.resize(8, None);
+            let mut inputs: Vec<Operand> = inputs.into_iter().map(Operand::from).collect();
+            for (slot, (role, gates)) in [1, 2].into_iter().zip(["w", "r"].into_iter().zip(made)) {
+                let constant = |part, data| b.parameter(&format!("{role}{part}"), data).into();
+                inputs[slot] = constant("", gates.integers);
+                inputs.extend([constant("_scale", gates.scales), constant("_zero", gates.zeros)]);
+            }
+            b.op(MICROSOFT, "DynamicQuantizeLSTM", inputs).attrs(attrs).outputs_of(node)
+        })?;
         Ok("DynamicQuantizeLSTM")
     }
 

@@ -25,9 +25,10 @@ use crate::coded::MICROSOFT;
 use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
 use crate::weight::{self, Quantized, Rule};
 use crate::weighted::{PRODUCTS, is_attention};
-use crate::{Request, Settings, bodies, emit};
+use crate::{Request, Settings, bodies, edit};
+use onnxd_build::{GraphBuilder, Var};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Tensor, ValueId};
+use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Opsets, Tensor, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Quantizes products with constant weights, in sub-graphs too. The model must have operator set 13
@@ -54,7 +55,9 @@ pub fn quantize_dynamic_but(
     floats: &BTreeSet<NodeId>,
 ) -> Result<Done, Diagnostics> {
     let done = Done::default();
-    let mut pass = Pass { request, form, floats: floats.clone(), done, microsoft: false };
+    let opsets = edit::with_microsoft(&model.opsets);
+    let floats = floats.clone();
+    let mut pass = Pass { request, form, opsets, floats, done, microsoft: false };
     let mut found = Diagnostics::default();
     graph(&mut model.graph, &mut pass, &BTreeMap::new(), &mut found);
     found.or_ok(())?;
@@ -78,6 +81,7 @@ const ASKED: &str = "the demanded accuracy is not reached with it";
 struct Pass<'r> {
     request: &'r Request,
     form: Form,
+    opsets: Opsets,
     /// Nodes of the graph at hand that stay as they are.
     floats: BTreeSet<NodeId>,
     done: Done,
@@ -185,7 +189,7 @@ fn graph(
             Err(why) => site.pass.done.leave(&name, why),
         }
     }
-    emit::drop_unread(g, site.stale);
+    g.drop_unread(site.stale);
 }
 
 /// Whether something becomes integers of nodes with this operator.
@@ -235,19 +239,37 @@ impl Site<'_, '_> {
         outcome
     }
 
+    /// Lets `f` build what computes the outputs of node `id` instead of it.
+    fn stand_in<V>(
+        &self,
+        g: &mut Graph,
+        id: NodeId,
+        f: impl FnOnce(&GraphBuilder, &Node) -> onnxd_build::Result<V>,
+    ) -> Result<(), String>
+    where
+        V: IntoIterator<Item: Into<Option<Var>>>,
+    {
+        edit::stand_in(g, &self.pass.opsets, id, f)
+    }
+
     /// `x` as integers from its range at run time: integers, scale, zero point.
-    fn activation(&mut self, g: &mut Graph, x: ValueId) -> [ValueId; 3] {
+    fn activation(&mut self, g: &mut Graph, x: ValueId) -> Result<[ValueId; 3], String> {
         if let Some(known) = self.activations.get(&x) {
-            return *known;
+            return Ok(*known);
         }
         let name = self.name(g, x);
-        let outs = ["quantized", "scale", "zero_point"]
-            .map(|role| g.add_value(&format!("{name}_{role}"), None));
-        let mut node = Node::new("DynamicQuantizeLinear", [x], outs);
-        node.name = format!("{name}_DynamicQuantizeLinear");
         let by = g.producer(x).or_else(|| g.readers(x).first().copied());
-        node.layers = by.map(|id| g[id].layers.clone()).unwrap_or_default();
-        g.add_node(node);
+        let layers = by.map(|id| g[id].layers.clone()).unwrap_or_default();
+        let outs = edit::edit(g, &self.pass.opsets, |b| {
+            b.in_layers(layers, &name, |b| {
+                let quantized =
+                    b.dynamic_quantize_linear(x).roles(["quantized", "scale", "zero_point"]);
+                let outs = quantized.called(format!("{name}_DynamicQuantizeLinear")).outputs()?;
+                let [q, scale, zero] = outs.map(|v| b.id(v));
+                Ok([q?, scale?, zero?])
+            })
+        });
+        let outs = outs.map_err(|found| edit::why(&found))?;
         self.pass.done.tensors.push(QuantizedTensor {
             name,
             dtype: DataType::Uint8,
@@ -257,7 +279,7 @@ impl Site<'_, '_> {
             method: "range at run time".to_owned(),
         });
         self.activations.insert(x, outs);
-        outs
+        Ok(outs)
     }
 
     /// The constant `w` as integers.

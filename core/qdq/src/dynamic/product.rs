@@ -1,13 +1,12 @@
 //! Products of activations and constant weights.
 
-use super::real::number;
 use super::{Site, Want, Weights};
 use crate::asked;
 use crate::coded::MICROSOFT;
-use crate::emit::Emit;
 use crate::report::Form;
 use crate::request::Settings;
 use crate::weighted::Product;
+use onnxd_build::{GraphBuilder, Operand, Var};
 use onnxd_ir::ops::{Conv, Gemm, MatMul, Op};
 use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
 
@@ -59,20 +58,13 @@ impl Site<'_, '_> {
         let want = Want::of(Product::MatMul, matrix.then_some(1), settings);
         let outputs = g.constant(w).map(|w| w.rank().saturating_sub(1));
         let weights = self.weights(g, w, Want { outputs, ..want })?;
-        let [xq, sx, zx] = self.activation(g, x);
+        let [xq, sx, zx] = self.activation(g, x)?;
         let integer = self.pass.form == Form::QLinear && matrix;
         self.pass.microsoft |= integer;
-        let mut emit = Emit::replace(g, id);
-        let sw = scales(&mut emit, &weights, 1.0, 0);
-        if integer {
-            emit.last(to_float([xq, sx, zx], &weights, sw, None));
-            return Ok("MatMulIntegerToFloat");
-        }
-        let sum = emit.node(matmul_integer([xq, zx], &weights), "integer");
-        let real = cast(&mut emit, sum);
-        let scale = emit.op("Mul", &[sx, sw], "scales");
-        emit.last(Node::new("Mul", [real, scale], []));
-        Ok("MatMulInteger")
+        self.stand_in(g, id, |b, _| {
+            Ok([weights.product(b, [xq, sx, zx].map(|v| b.var(v)), 1.0, None, integer)?])
+        })?;
+        Ok(if integer { "MatMulIntegerToFloat" } else { "MatMulInteger" })
     }
 
     /// `alpha * A' * B' + beta * C`: `alpha` goes into the scales of the weights.
@@ -87,7 +79,7 @@ impl Site<'_, '_> {
         let outputs = Some(usize::from(!transposed));
         let want = Want { transposed, outputs, ..Want::of(Product::Gemm, outputs, settings) };
         let weights = self.weights(g, op.b, want)?;
-        let [xq, sx, zx] = self.activation(g, op.a);
+        let [xq, sx, zx] = self.activation(g, op.a)?;
         let columns = g.constant(weights.integers).map_or(0, |w| w.dims()[1]);
         let bias = op.c.filter(|_| op.beta != 0.0);
         let constant = bias.and_then(|c| g.constant(c)).cloned();
@@ -95,34 +87,28 @@ impl Site<'_, '_> {
         let integer = self.pass.form == Form::QLinear && (bias.is_none() || row.is_some());
         self.pass.microsoft |= integer;
         self.stale.extend(bias);
-        let mut emit = Emit::replace(g, id);
-        let sw = scales(&mut emit, &weights, f64::from(op.alpha), 0);
-        let xq = match op.transA {
-            0 => xq,
-            _ => emit.op("Transpose", &[xq], "transposed"),
-        };
-        let bias = match (bias, constant) {
-            (Some(c), _) if op.beta == 1.0 => Some(c),
-            (Some(_), Some(constant)) => {
-                let scaled = constant.to_reals().map(|c| c.map(|x| x * f64::from(op.beta)));
-                let scaled = scaled.and_then(|c| c.to_tensor(DataType::Float));
-                Some(emit.constant("bias", scaled.unwrap_or(constant)))
-            }
-            (Some(c), None) => {
-                let beta = emit.constant("beta", Tensor::scalar(op.beta));
-                Some(emit.op("Mul", &[c, beta], "bias"))
-            }
-            (None, _) => None,
-        };
-        if integer {
-            emit.last(to_float([xq, sx, zx], &weights, sw, bias));
-            return Ok("MatMulIntegerToFloat");
-        }
-        let sum = emit.node(matmul_integer([xq, zx], &weights), "integer");
-        let real = cast(&mut emit, sum);
-        let scale = emit.op("Mul", &[sx, sw], "scales");
-        finish(emit, [real, scale], bias);
-        Ok("MatMulInteger")
+        self.stand_in(g, id, |b, _| {
+            let [xq, sx, zx] = [xq, sx, zx].map(|v| b.var(v));
+            let xq = match op.transA {
+                0 => xq,
+                _ => b.transpose(xq).role("transposed").one()?,
+            };
+            let bias = match (bias, constant) {
+                (Some(c), _) if op.beta == 1.0 => Some(b.var(c)),
+                (Some(_), Some(constant)) => {
+                    let scaled = constant.to_reals().map(|c| c.map(|x| x * f64::from(op.beta)));
+                    let scaled = scaled.and_then(|c| c.to_tensor(DataType::Float));
+                    Some(b.parameter("bias", scaled.unwrap_or(constant)))
+                }
+                (Some(c), None) => {
+                    let beta = b.parameter("beta", Tensor::scalar(op.beta));
+                    Some(b.named("bias", b.mul(c, beta)?))
+                }
+                (None, _) => None,
+            };
+            Ok([weights.product(b, [xq, sx, zx], f64::from(op.alpha), bias, integer)?])
+        })?;
+        Ok(if integer { "MatMulIntegerToFloat" } else { "MatMulInteger" })
     }
 
     fn conv(
@@ -137,12 +123,14 @@ impl Site<'_, '_> {
         let bias = bias_of(g, op, spatial)?;
         let want = Want::of(Product::Conv, Some(0), settings);
         let weights = self.weights(g, op.w, Want { outputs: Some(0), ..want })?;
-        let [xq, sx, zx] = self.activation(g, op.x);
+        let [xq, sx, zx] = self.activation(g, op.x)?;
         self.stale.extend(op.b);
-        let conv = conv_integer(g, id, [xq, weights.integers, zx], weights.zero);
-        let mut emit = Emit::replace(g, id);
-        let sw = scales(&mut emit, &weights, 1.0, spatial);
-        finish_conv(emit, conv, [sx, sw], bias);
+        self.stand_in(g, id, |b, node| {
+            let sw = b.parameter("weight_scale", weights.scales(1.0, spatial));
+            let sum = conv_integer(b, node, [xq, weights.integers, zx], weights.zero)?;
+            let bias = bias.map(|bias| b.parameter("bias", bias));
+            Ok([real(b, sum, [b.var(sx), sw], bias)?])
+        })?;
         Ok("ConvInteger")
     }
 }
@@ -158,25 +146,29 @@ pub(super) fn bias_of(g: &Graph, op: &Conv, spatial: usize) -> Result<Option<Ten
 /// The convolution on integers, of data, weights and the zero point of the data, that stands for a
 /// node.
 pub(super) fn conv_integer(
-    g: &Graph,
-    id: NodeId,
-    inputs: [ValueId; 3],
-    zero: Option<ValueId>,
-) -> Node {
-    let mut conv = Node::new("ConvInteger", inputs, []);
-    conv.inputs.extend(zero.map(Some));
-    let attrs = g[id].attrs.iter().filter(|(name, _)| CONV.contains(&name.as_str()));
-    conv.attrs = attrs.cloned().collect();
-    conv
+    b: &GraphBuilder,
+    node: &Node,
+    [x, w, x_zero]: [ValueId; 3],
+    w_zero: Option<ValueId>,
+) -> onnxd_build::Result<Var> {
+    let attrs = node.attrs.iter().filter(|(name, _)| CONV.contains(&name.as_str()));
+    let conv = b.conv_integer(x, w).x_zero_point(x_zero).w_zero_point(w_zero);
+    conv.attrs(attrs.cloned()).role("integer").one()
 }
 
-/// Makes reals of the sums of a convolution, by both scales, and adds the bias.
-pub(super) fn finish_conv(mut emit: Emit, conv: Node, scales: [ValueId; 2], bias: Option<Tensor>) {
-    let sum = emit.node(conv, "integer");
-    let real = cast(&mut emit, sum);
-    let scale = emit.op("Mul", &scales, "scales");
-    let bias = bias.map(|bias| emit.constant("bias", bias));
-    finish(emit, [real, scale], bias);
+/// Makes reals of sums of products, by both scales, and adds the bias.
+pub(super) fn real(
+    b: &GraphBuilder,
+    sum: Var,
+    [sx, sw]: [impl Into<Operand>; 2],
+    bias: Option<Var>,
+) -> onnxd_build::Result<Var> {
+    let sum = b.named("cast", b.cast(sum, DataType::Float)?);
+    let scaled = b.mul(sum, b.named("scales", b.mul(sx, sw)?))?;
+    match bias {
+        None => Ok(scaled),
+        Some(bias) => b.add(b.named("scaled", scaled), bias),
+    }
 }
 
 /// Whether weights can become integers.
@@ -218,49 +210,34 @@ impl Want {
     }
 }
 
-/// The scales of weights as a constant, followed by `axes` axes.
-pub(super) fn scales(emit: &mut Emit, weights: &Weights, factor: f64, axes: usize) -> ValueId {
-    let values: Vec<f64> = weights.scales.iter().map(|s| s * factor).collect();
-    let dims = match values.len() {
-        1 => vec![],
-        n => [&[n][..], &vec![1; axes]].concat(),
-    };
-    let data: Vec<f32> = values.iter().map(|x| *x as f32).collect();
-    emit.constant("weight_scale", Tensor::from_vec(dims, data))
-}
-
-fn matmul_integer([xq, zx]: [ValueId; 2], weights: &Weights) -> Node {
-    let mut node = Node::new("MatMulInteger", [xq, weights.integers, zx], []);
-    node.inputs.extend(weights.zero.map(Some));
-    node
-}
-
-/// The product, its scales and its bias in one operator of ONNX Runtime.
-fn to_float(
-    [xq, sx, zx]: [ValueId; 3],
-    weights: &Weights,
-    sw: ValueId,
-    bias: Option<ValueId>,
-) -> Node {
-    let mut node = Node::new("MatMulIntegerToFloat", [xq, weights.integers, sx, sw, zx], []);
-    node.domain = MICROSOFT.to_owned();
-    if weights.zero.is_some() || bias.is_some() {
-        node.inputs.push(weights.zero);
+impl Weights {
+    /// The scales times `factor`, followed by `axes` axes.
+    pub(super) fn scales(&self, factor: f64, axes: usize) -> Tensor {
+        let values: Vec<f32> = self.scales.iter().map(|s| (s * factor) as f32).collect();
+        let dims = match values.len() {
+            1 => vec![],
+            n => [&[n][..], &vec![1; axes]].concat(),
+        };
+        Tensor::from_vec(dims, values)
     }
-    node.inputs.extend(bias.map(Some));
-    node
-}
 
-pub(super) fn cast(emit: &mut Emit, sum: ValueId) -> ValueId {
-    emit.node(Node::new("Cast", [sum], []).with("to", number(DataType::Float)), "cast")
-}
-
-fn finish(mut emit: Emit, factors: [ValueId; 2], bias: Option<ValueId>) {
-    match bias {
-        None => emit.last(Node::new("Mul", factors, [])),
-        Some(bias) => {
-            let scaled = emit.op("Mul", &factors, "scaled");
-            emit.last(Node::new("Add", [scaled, bias], []));
+    /// `factor · x · weights + bias`, in one operator of ONNX Runtime if `microsoft`.
+    fn product(
+        &self,
+        b: &GraphBuilder,
+        [xq, sx, zx]: [Var; 3],
+        factor: f64,
+        bias: Option<Var>,
+        microsoft: bool,
+    ) -> onnxd_build::Result<Var> {
+        let sw = b.parameter("weight_scale", self.scales(factor, 0));
+        if microsoft {
+            let product =
+                b.op(MICROSOFT, "MatMulIntegerToFloat", [xq, b.var(self.integers), sx, sw]);
+            let product = product.set("a_zero_point", zx).set("b_zero_point", self.zero);
+            return product.set("bias", bias).one();
         }
+        let sum = b.mat_mul_integer(xq, self.integers).a_zero_point(zx).b_zero_point(self.zero);
+        real(b, sum.role("integer").one()?, [sx, sw], bias)
     }
 }

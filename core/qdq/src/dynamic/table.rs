@@ -1,10 +1,8 @@
 //! Tables that are only gathered from: embeddings.
 
-use super::real::number;
 use super::{Site, Want};
-use crate::emit::Emit;
 use crate::request::Settings;
-use onnxd_ir::{Attr, DataType, Graph, Node, NodeId};
+use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor};
 
 /// Elements of a table below which integers save nothing that counts.
 const TABLE_MIN: usize = 4096;
@@ -49,26 +47,21 @@ impl Site<'_, '_> {
             exact: true,
         };
         let weights = self.weights(g, table, want)?;
-        let mut emit = Emit::replace(g, id);
-        let steps: Vec<f32> = weights.scales.iter().map(|s| *s as f32).collect();
         let steps = match columns {
-            Some(_) => onnxd_ir::Tensor::vector(steps),
-            None => onnxd_ir::Tensor::scalar(steps[0]),
+            Some(_) => weights.scales(1.0, 0).reshaped(vec![weights.scales.len()]),
+            None => Ok(Tensor::scalar(weights.scales[0] as f32)),
         };
-        let scale = emit.constant("scale", steps);
-        let gather = Node::new("Gather", [weights.integers, indices], []);
-        let rows = emit.node(gather.with("axis", Attr::Int(axis)), "integer");
-        let mut back = Node::new("DequantizeLinear", [rows, scale], []);
-        back.inputs.extend(weights.zero.map(Some));
-        if columns.is_some() {
-            back = back.with("axis", Attr::Int(-1));
-        }
-        if real == DataType::Float {
-            emit.last(back);
-        } else {
-            let wide = emit.node(back, "float32");
-            emit.last(Node::new("Cast", [wide], []).with("to", number(real)));
-        }
+        let steps = steps.map_err(|e| e.to_string())?;
+        self.stand_in(g, id, |b, _| {
+            let scale = b.parameter("scale", steps);
+            let rows = b.gather(weights.integers, indices).axis(axis).role("integer").one()?;
+            let reals = b.dequantize_linear(rows, scale).x_zero_point(weights.zero);
+            let reals = if columns.is_some() { reals.axis(-1) } else { reals };
+            match real {
+                DataType::Float => Ok([reals.one()?]),
+                real => Ok([b.cast(reals.role("float32").one()?, real)?]),
+            }
+        })?;
         Ok("Gather of integers")
     }
 }

@@ -22,12 +22,12 @@ use crate::gram::Pairs;
 use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
 use crate::scaling::Site;
 use crate::weight::Rule;
-use crate::{Request, bodies, emit};
+use crate::{Request, bodies, edit};
 use blocks::{Blocks, Way};
 use known::{Known, Part};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Engine, quoted};
-use onnxd_ir::{Graph, Model, NodeId, Tensor, ValueId};
+use onnxd_ir::{Graph, Model, NodeId, Opsets, Tensor, ValueId};
 use onnxd_quant::{Feeds, Limits, Statistic, Wanted, observe};
 use place::Place;
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,8 +65,9 @@ pub fn quantize_weights(
     form: Form,
     data: Option<&Data>,
 ) -> Result<Done, Diagnostics> {
+    let opsets = edit::with_microsoft(&model.opsets);
     let mut pass =
-        Pass { request, form, done: Done::default(), microsoft: false, shared: Vec::new() };
+        Pass { request, form, opsets, done: Done::default(), microsoft: false, shared: Vec::new() };
     let mut found = Diagnostics::default();
     check(&model.graph, request, form, &mut found);
     found.or_ok(())?;
@@ -207,6 +208,7 @@ fn check(g: &Graph, request: &Request, form: Form, found: &mut Diagnostics) {
 struct Pass<'r> {
     request: &'r Request,
     form: Form,
+    opsets: Opsets,
     done: Done,
     /// Whether operators of ONNX Runtime were written.
     microsoft: bool,
@@ -248,7 +250,7 @@ fn graph(
             pass.node(g, id, None);
         }
     }
-    emit::drop_unread(g, stale);
+    g.drop_unread(stale);
 }
 
 impl Pass<'_> {
@@ -319,8 +321,9 @@ impl Pass<'_> {
         };
         let found = self.shared.iter().find(|(other, ..)| *other == key);
         if let Some((_, integers, sqnr_db)) = found.copied() {
-            let Written { operator, .. } = write::write(g, id, &place, &integers, self.form)?;
-            emit::drop_unread(g, [place.w]);
+            let Written { operator, .. } =
+                write::write(g, &self.opsets, id, &place, &integers, self.form)?;
+            g.drop_unread([place.w]);
             return Ok(Some((operator, sqnr_db)));
         }
         let (made, method, sqnr_db) = match known {
@@ -328,13 +331,14 @@ impl Pass<'_> {
             Some(known) => known.quantize(&part),
         };
         self.done.tensors.push(row(&g[place.w].name, &made, method));
-        let integers = write::integers_of(g, id, &place, &made, self.form)?;
+        let integers = write::integers_of(g, &self.opsets, id, &place, &made, self.form)?;
         if g.uses(place.w) > 1 {
             self.shared.push((key, integers, sqnr_db));
         }
-        let Written { operator, microsoft } = write::write(g, id, &place, &integers, self.form)?;
+        let Written { operator, microsoft } =
+            write::write(g, &self.opsets, id, &place, &integers, self.form)?;
         self.microsoft |= microsoft;
-        emit::drop_unread(g, [place.w]);
+        g.drop_unread([place.w]);
         Ok(Some((operator, sqnr_db)))
     }
 }

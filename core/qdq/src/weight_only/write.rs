@@ -3,10 +3,11 @@
 use super::Place;
 use super::blocks::{Blocks, offset};
 use crate::coded::MICROSOFT;
-use crate::emit::Emit;
+use crate::edit;
 use crate::report::Form;
-use onnxd_ir::ops::{DequantizeLinear, Gemm, Op};
-use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Tensor, ValueId};
+use onnxd_build::Operand;
+use onnxd_ir::ops::{Gemm, Op};
+use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Opsets, Tensor, ValueId};
 use onnxd_quant::integers;
 
 /// What was written.
@@ -45,6 +46,7 @@ pub(super) struct Integers {
 /// Puts the weights of a node into the graph as integers.
 pub(super) fn integers_of(
     g: &mut Graph,
+    opsets: &Opsets,
     id: NodeId,
     place: &Place,
     made: &Blocks,
@@ -60,7 +62,7 @@ pub(super) fn integers_of(
         bits: made.rule.levels.dtype.bits(),
     };
     if form == Form::Qdq {
-        return dequantize(g, id, place, made).map(alone);
+        return dequantize(g, opsets, id, place, made).map(alone);
     }
     let name = g[id].output(0).map_or_else(String::new, |v| g[v].name.clone());
     let [weights, scales, zeros] = match place.x {
@@ -78,6 +80,7 @@ pub(super) fn integers_of(
 /// Makes the node read the weights as integers.
 pub(super) fn write(
     g: &mut Graph,
+    opsets: &Opsets,
     id: NodeId,
     place: &Place,
     made: &Integers,
@@ -90,11 +93,11 @@ pub(super) fn write(
             "DequantizeLinear"
         }
         (Form::QLinear, Some(x)) => {
-            product(g, id, (x, place), made);
+            product(g, opsets, id, (x, place), made)?;
             "MatMulNBits"
         }
         (Form::QLinear, None) => {
-            gather(g, id, made)?;
+            gather(g, opsets, id, made)?;
             "GatherBlockQuantized"
         }
     };
@@ -126,7 +129,13 @@ fn arranged<T: Copy>(rows: &[T], n: usize, by_rows: bool) -> Vec<T> {
 }
 
 /// `DequantizeLinear(integers, scales, zero points){axis, block_size}` in front of the operator.
-fn dequantize(g: &mut Graph, id: NodeId, place: &Place, made: &Blocks) -> Result<ValueId, String> {
+fn dequantize(
+    g: &mut Graph,
+    opsets: &Opsets,
+    id: NodeId,
+    place: &Place,
+    made: &Blocks,
+) -> Result<ValueId, String> {
     let dtype = made.rule.levels.dtype;
     let data = g.constant(place.w).ok_or("its weights are computed")?;
     let (dims, rank) = (data.dims().to_vec(), data.rank());
@@ -149,17 +158,18 @@ fn dequantize(g: &mut Graph, id: NodeId, place: &Place, made: &Blocks) -> Result
     let centered = made.zeros.iter().all(|z| i64::from(*z) == offset(made.rule));
     let zeros = if centered { None } else { Some(tensor(&few, &made.zeros)?) };
     let scales = steps(&few, arranged(&made.scales, made.n, place.by_rows), place.dtype)?;
-    let (name, ty) = (g[place.w].name.clone(), g[place.w].ty.clone());
-    let x = g.add_initializer(&format!("{name}_quantized"), quantized);
-    let scale = g.add_initializer(&format!("{name}_scale"), scales);
-    let x_zero_point = zeros.map(|z| g.add_initializer(&format!("{name}_zero_point"), z));
-    let out = g.add_value(&format!("{name}_dequantized"), ty);
-    let (axis, block_size) = (axis as i64, made.block as i64);
-    let op = DequantizeLinear { x_zero_point, axis, block_size, ..DequantizeLinear::new(x, scale) };
-    let mut node = op.into_node(out);
-    node.name = format!("{name}_DequantizeLinear");
-    node.layers.clone_from(&g[id].layers);
-    g.add_node(node);
+    let (name, layers) = (g[place.w].name.clone(), g[id].layers.clone());
+    let out = edit::edit(g, opsets, |b| {
+        b.in_layers(layers, &name, |b| {
+            let (x, scale) = (b.parameter("quantized", quantized), b.parameter("scale", scales));
+            let reals = b.dequantize_linear(x, scale).axis(axis as i64);
+            let reals = reals.block_size(made.block as i64).role("dequantized");
+            let reals = reals.x_zero_point(zeros.map(|zeros| b.parameter("zero_point", zeros)));
+            b.id(reals.called(format!("{name}_DequantizeLinear")).one()?)
+        })
+    });
+    let out = out.map_err(|found| edit::why(&found))?;
+    g[out].ty = g[place.w].ty.clone();
     Ok(out)
 }
 
@@ -179,8 +189,8 @@ pub(super) fn packed(rows: &[u8], columns: usize, width: usize, bits: usize) -> 
     out
 }
 
-fn int(value: usize) -> Attr {
-    Attr::Int(value as i64)
+fn int((name, value): (&str, usize)) -> (String, Attr) {
+    (name.to_owned(), Attr::Int(value as i64))
 }
 
 /// Integers, scales and zero points, if those are not the middle.
@@ -199,7 +209,13 @@ fn for_product(place: &Place, made: &Blocks, alpha: f32) -> Result<Constants, St
 }
 
 /// `MatMulNBits(x, integers, scales, zero points?, , bias?)`.
-fn product(g: &mut Graph, id: NodeId, (x, place): (ValueId, &Place), made: &Integers) {
+fn product(
+    g: &mut Graph,
+    opsets: &Opsets,
+    id: NodeId,
+    (x, place): (ValueId, &Place),
+    made: &Integers,
+) -> Result<(), String> {
     let gemm = Gemm::view(&g[id]);
     let constant = |v: ValueId| g.constant(v).cloned();
     let bias = gemm.as_ref().filter(|op| op.beta != 0.0).and_then(|op| op.c);
@@ -208,41 +224,27 @@ fn product(g: &mut Graph, id: NodeId, (x, place): (ValueId, &Place), made: &Inte
     let beta = gemm.as_ref().map_or(1.0, |op| op.beta);
     let real = |t: Tensor| t.to_reals()?.map(|x| x * f64::from(beta)).to_tensor(place.dtype);
     let row = row.and_then(real);
-    let mut emit = Emit::replace(g, id);
-    let x = match gemm.as_ref().is_some_and(|op| op.transA != 0) {
-        true => emit.op("Transpose", &[x], "transposed"),
-        false => x,
-    };
-    let mut node = Node::new(
-        "MatMulNBits",
-        [Some(x), Some(made.weights), made.scales].into_iter().flatten(),
-        [],
-    );
-    node.domain = MICROSOFT.to_owned();
-    for (name, value) in
-        [("K", made.k), ("N", made.n), ("bits", made.bits), ("block_size", made.block)]
-    {
-        node = node.with(name, int(value));
-    }
-    let folded = row.map(|row| emit.constant("bias", row));
-    match folded {
-        Some(row) => node.inputs.extend([made.zeros, None, Some(row)]),
-        None => node.inputs.extend(made.zeros.map(Some)),
-    }
-    let Some(bias) = bias.filter(|_| folded.is_none()) else {
-        return emit.last(node);
-    };
-    let product = emit.node(node, "product");
-    let bias = match beta == 1.0 {
-        true => bias,
-        false => {
-            let beta = Tensor::scalar(beta);
-            let beta = beta.to_reals().and_then(|b| b.to_tensor(place.dtype)).unwrap_or(beta);
-            let beta = emit.constant("beta", beta);
-            emit.op("Mul", &[bias, beta], "bias")
-        }
-    };
-    emit.last(Node::new("Add", [product, bias], []));
+    edit::stand_in(g, opsets, id, |b, _| {
+        let x = match gemm.as_ref().is_some_and(|op| op.transA != 0) {
+            true => b.transpose(x).role("transposed").one()?,
+            false => b.var(x),
+        };
+        let row = row.map(|row| b.parameter("bias", row));
+        let inputs = [Operand::from(x), made.weights.into(), made.scales.into()];
+        let product = b.op(MICROSOFT, "MatMulNBits", inputs).set("zero_points", made.zeros);
+        let sizes = [("K", made.k), ("N", made.n), ("bits", made.bits), ("block_size", made.block)];
+        let product = product.set("bias", row).attrs(sizes.map(int)).role("product").one()?;
+        let Some(bias) = bias.filter(|_| row.is_none()) else { return Ok([product]) };
+        let bias = match beta == 1.0 {
+            true => b.var(bias),
+            false => {
+                let beta = Tensor::scalar(beta);
+                let beta = beta.to_reals().and_then(|b| b.to_tensor(place.dtype)).unwrap_or(beta);
+                b.named("bias", b.mul(bias, b.parameter("beta", beta))?)
+            }
+        };
+        Ok([b.add(product, bias)?])
+    })
 }
 
 /// As `GatherBlockQuantized` takes them.
@@ -264,17 +266,12 @@ fn for_gather(place: &Place, made: &Blocks) -> Result<Constants, String> {
 }
 
 /// `GatherBlockQuantized(integers, indices, scales, zero points)`: rows of a table.
-fn gather(g: &mut Graph, id: NodeId, made: &Integers) -> Result<(), String> {
+fn gather(g: &mut Graph, opsets: &Opsets, id: NodeId, made: &Integers) -> Result<(), String> {
     let indices = g[id].input(1).ok_or("it has no indices")?;
-    let emit = Emit::replace(g, id);
-    let inputs = [Some(made.weights), Some(indices), made.scales, made.zeros];
-    let mut node = Node::new("GatherBlockQuantized", inputs.into_iter().flatten(), []);
-    node.domain = MICROSOFT.to_owned();
-    for (name, value) in
-        [("bits", made.bits), ("block_size", made.block), ("gather_axis", 0), ("quantize_axis", 1)]
-    {
-        node = node.with(name, int(value));
-    }
-    emit.last(node);
-    Ok(())
+    edit::stand_in(g, opsets, id, |b, _| {
+        let inputs = [Some(made.weights), Some(indices), made.scales, made.zeros];
+        let axes = [("gather_axis", 0), ("quantize_axis", 1)];
+        let sizes = [("bits", made.bits), ("block_size", made.block)].into_iter().chain(axes);
+        Ok([b.op(MICROSOFT, "GatherBlockQuantized", inputs).attrs(sizes.map(int)).one()?])
+    })
 }
