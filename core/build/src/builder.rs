@@ -222,6 +222,14 @@ impl GraphBuilder {
         frame.graph[v.id].ty.clone()
     }
 
+    /// Declares the type of `v`, which an operator of a foreign domain computes: nothing else says it.
+    pub fn declare(&self, v: Var, ty: ValueType) {
+        let mut state = self.state.borrow_mut();
+        if let Some(frame) = state.frames.iter_mut().find(|f| f.serial == v.frame) {
+            frame.graph[v.id].ty = Some(ty);
+        }
+    }
+
     /// Name of `v`; empty if it belongs to a sub-graph that is finished.
     pub fn name_of(&self, v: Var) -> String {
         let state = self.state.borrow();

@@ -178,7 +178,7 @@ impl<'b, O> Call<'b, O> {
             node.inputs.push(self.builder.materialize(input, None, (self.op, "input"))?);
         }
         for (name, operand) in std::mem::take(&mut self.given) {
-            let attr = (1..=14).find_map(|kind| operand.to_attr(kind));
+            let attr = operand.kind().and_then(|kind| operand.to_attr(kind));
             let attr = attr.ok_or_else(|| self.wrong(format_args!("`{name}` is no attribute")))?;
             node.attrs.push((name.to_owned(), attr));
         }

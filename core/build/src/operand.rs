@@ -91,6 +91,21 @@ impl Operand {
         }
     }
 
+    /// The kind of attribute (a number of `AttributeProto.AttributeType`) that says it as it is.
+    pub(crate) fn kind(&self) -> Option<i32> {
+        Some(match self {
+            Operand::Float(_) => 1,
+            Operand::Int(_) => 2,
+            Operand::Text(_) => 3,
+            Operand::Tensor(_) => 4,
+            Operand::Floats(_) => 6,
+            Operand::Ints(_) => 7,
+            Operand::Texts(_) => 8,
+            Operand::Attr(attr) => attr.kind(),
+            Operand::Var(_) | Operand::Value(_) | Operand::Absent => return None,
+        })
+    }
+
     /// The attribute of the kind `kind` (a number of `AttributeProto.AttributeType`) that says this;
     /// `None` if it is of another kind.
     pub(crate) fn to_attr(&self, kind: i32) -> Option<Attr> {

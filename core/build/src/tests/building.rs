@@ -1,7 +1,7 @@
 use super::{builder, float, text};
 use crate::{GraphBuilder, Operand, Result, Var};
 use onnxd_diagnostics::Layer;
-use onnxd_ir::{DataType, Dim, Tensor, ValueType, schema};
+use onnxd_ir::{DataType, Dim, Graph, Opsets, Tensor, ValueType, schema};
 
 /// LayerNormalization over the last axis, said in each opset.
 fn layer_norm(b: &GraphBuilder, x: Var, scale: &[f32], bias: &[f32]) -> Result<Var> {
@@ -122,6 +122,19 @@ impl GraphBuilder {
     fn matmul_or_fail(&self, x: Var, w: Var) -> Result<Var> {
         self.mat_mul(x, w)
     }
+}
+
+#[test]
+fn an_operator_of_no_table_takes_attributes_as_they_are() {
+    let opsets = Opsets::from([(String::new(), 18), ("my.ops".to_owned(), 1)]);
+    let b = GraphBuilder::new(Graph::new("g"), opsets);
+    let x = b.input("x", float([2]));
+    let call = b.op("my.ops", "Warp", [Operand::from(x)]);
+    let y = call.set("n", 2).set("axes", [0, 1]).set("by", 0.5).set("how", "far").one().unwrap();
+    let graph = b.graph();
+    let node = &graph[graph.producer(y.id).unwrap()];
+    let kinds: Vec<i32> = node.attrs.iter().map(|(_, attr)| attr.kind()).collect();
+    assert_eq!(kinds, [2, 7, 1, 3], "int, ints, float, string");
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub struct Lowering {
     pub results: Vec<String>,
     /// Types that the source declares for its results, as far as it does. If the operator cannot be
     /// lowered, values of these types stand for its results, so that what reads them is looked at as
-    /// if it could.
+    /// if it could. An operator of a foreign domain gives values of these types.
     pub types: Vec<Option<ValueType>>,
 }
 
@@ -125,9 +125,13 @@ impl<'s, C: 'static> Driver<'s, C> {
                 let mut reader = Reader::new(&self.lower.builder, arguments, named);
                 self.lower.in_layer(layer, |_| row(&self.lower, &mut reader))
             }
-            (None, Fallback::Domain(domain)) => self
-                .lower
-                .in_layer(layer, |b| apart(b, domain, &op, &arguments, &named, results.len())),
+            (None, Fallback::Domain(domain)) => self.lower.in_layer(layer, |b| {
+                let found = apart(b, (domain, &op), &arguments, &named, results.len());
+                if let Ok(Some(values)) = &found {
+                    declare(b, values, &types);
+                }
+                found
+            }),
             (None, Fallback::Error) => {
                 let missing = self.missing.entry(op).or_default();
                 missing.count += 1;
@@ -178,11 +182,19 @@ impl<'s, C: 'static> Driver<'s, C> {
     }
 }
 
+/// Gives values the types that the source declares for them.
+fn declare(b: &GraphBuilder, values: &[Value], types: &[Option<ValueType>]) {
+    for (value, ty) in values.iter().zip(types) {
+        if let (Value::Var(v), Some(ty)) = (value, ty) {
+            b.declare(*v, ty.clone());
+        }
+    }
+}
+
 /// An operator of a domain of its own.
 fn apart(
     b: &GraphBuilder,
-    domain: &str,
-    op: &str,
+    (domain, op): (&str, &str),
     arguments: &[Value],
     named: &[(String, Value)],
     results: usize,

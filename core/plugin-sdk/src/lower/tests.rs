@@ -133,6 +133,7 @@ fn what_reads_a_hole_is_looked_at() {
 fn an_unknown_operator_becomes_one_of_a_domain_on_demand() {
     let warp = Lowering {
         named: vec![("mode".into(), "far".into())],
+        types: vec![Some(ValueType::unranked(DataType::Float))],
         ..item("vision::warp", 1, vec![vec![1i64, 2].into()])
     };
     let items = vec![warp, item("clip", 2, vec![Value::Int(0)])];

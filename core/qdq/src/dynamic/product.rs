@@ -188,7 +188,8 @@ impl Want {
     pub(super) fn of(product: Product, axis: Option<usize>, settings: Settings) -> Want {
         let axis = axis.filter(|_| settings.per_channel);
         // Weights of `int8` are written as `uint8` unless they are asked for by name, see
-        // `Quantized::exact`: they may have a zero point. ONNX Runtime's ConvInteger takes one zero point for all weights.
+        // `Quantized::exact`: they may have a zero point. ONNX Runtime's ConvInteger takes one zero
+        // point for all weights.
         let one_zero = product == Product::Conv;
         let dtype = match settings.weight {
             DataType::Int8 if !settings.named && !settings.reduce_range && !one_zero => {
