@@ -21,7 +21,6 @@ const SILENT: &[&str] = &[
     "TargetSizeY",
     "TargetSizeD",
 ];
-const KEYS: &[&str] = &["SizeX", "SizeY", "NbChannels", "Size"];
 
 /// Transformations after which images still hold integers.
 const INTEGER: &[&str] = &[
@@ -54,7 +53,8 @@ pub(crate) fn size(ini: &Ini, section: SectionRef) -> Result<Size, Diagnostic> {
             ([section.required("SizeY")?, width], channels.unwrap_or(1))
         }
     };
-    section.warn_unread(KEYS, SILENT);
+    ["SizeX", "SizeY"].iter().for_each(|key| section.asked(key));
+    section.warn_unread(SILENT);
     let added = transformations(ini, section).iter().filter(|t| t.brings_channel()).count();
     if added > 0 && added != channels && section.has("NbChannels") {
         let message = format!("has no effect beside {added} sections that each bring a channel");

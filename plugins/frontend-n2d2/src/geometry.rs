@@ -256,6 +256,7 @@ impl Names<'_> {
     where
         T: FromText + Copy + PartialEq,
     {
+        [self.list, self.both].iter().chain(&self.axes).for_each(|name| section.asked(name));
         if let Some(list) = section.get::<Vec<T>>(self.list)? {
             return match list[..] {
                 [x, y] => Ok([y, x]),

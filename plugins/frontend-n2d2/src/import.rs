@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use onnxd_plugin_sdk::Imported;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::ValueId;
+use onnxd_plugin_sdk::lower::Missing;
 
 use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -61,10 +62,13 @@ pub(crate) fn import(
         wanted,
         built,
         problems,
+        missing: Missing::default(),
         channels: 0,
     };
     walk.run(progress)?;
-    let Walk { mut problems, built, channels, .. } = walk;
+    let Walk { problems: found_in_layers, missing, built, channels, .. } = walk;
+    let mut problems = Diagnostics(missing.findings(layers::refusal));
+    problems.0.extend(found_in_layers.0);
     problems.0.extend(source.resolve_shares(&builder));
     problems.0.truncate(PROBLEMS_MAX);
     problems.or_ok(())?;
@@ -143,7 +147,7 @@ fn check_globals(ini: &Ini, problems: &mut Diagnostics) {
 fn warn_unread_parameters(network: &Network) {
     for cell in &network.cells {
         for section in cell.section.config_sections().unwrap_or_default() {
-            section.warn_unread(layers::PARAMETER_KEYS, layers::SILENT_PARAMETERS);
+            section.warn_unread(layers::SILENT_PARAMETERS);
         }
     }
 }
@@ -157,6 +161,8 @@ struct Walk<'w, 'f, 'i> {
     wanted: Wanted,
     built: Built,
     problems: Diagnostics,
+    /// Types of layers that cannot be converted.
+    missing: Missing,
     /// Of the environment.
     channels: usize,
 }
@@ -196,7 +202,8 @@ impl Walk<'_, '_, '_> {
         }
         let row = match layers::find(&cell.kind) {
             None if cell.kind != onnx::KIND => {
-                return Err(layers::refusal(&cell.kind, cell.section.layer()).into());
+                self.missing.add(&cell.kind, cell.section.layer());
+                return Ok(());
             }
             row => row,
         };
@@ -215,7 +222,7 @@ impl Walk<'_, '_, '_> {
             Ok(b.feature(value)?)
         })?;
         self.finish(index, nodes, &read, feature)?;
-        cell.section.warn_unread(row.keys, layers::COMMON_KEYS);
+        cell.section.warn_unread(layers::COMMON_KEYS);
         self.built.features[index] = Some(feature);
         Ok(())
     }
@@ -261,7 +268,8 @@ impl Walk<'_, '_, '_> {
         let wanted: Vec<ValueId> = wanted.iter().copied().collect();
         let placed = self.in_cell(index, inputs, Vec::new(), |b| onnx::lower(b, file, &wanted))?;
         self.built.results.extend(placed.into_iter().map(|(v, place)| ((index, v), place)));
-        section.warn_unread(onnx::KEYS, layers::COMMON_KEYS);
+        section.asked("IgnoreInputSize");
+        section.warn_unread(layers::COMMON_KEYS);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
 use crate::cell::{Cell, Lowered};
 use crate::diag::{Code, Diagnostic};
-use crate::ini::SectionRef;
+use crate::ini::{SectionRef, words};
 use crate::weights::Fate;
 
 /// What a section says about weights.
@@ -177,13 +177,9 @@ fn lsq(values: &[f32], step: f32, range: u32) -> Weights {
     Weights::Steps(values.iter().map(round).collect(), step)
 }
 
-/// The levels of SAT weights.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Default,
-    Symmetric,
-    Asymmetric,
-    FullRange,
+words! {
+    /// The levels of SAT weights.
+    Mode { Default, Symmetric, Asymmetric, FullRange }
 }
 
 /// What a section says about SAT weights.
@@ -198,14 +194,8 @@ struct Sat {
 
 impl Sat {
     fn of(section: SectionRef) -> Result<Sat, Diagnostic> {
-        let modes = [
-            ("Default", Mode::Default),
-            ("Symmetric", Mode::Symmetric),
-            ("Asymmetric", Mode::Asymmetric),
-            ("FullRange", Mode::FullRange),
-        ];
         let key = format!("{WEIGHTS}.QuantMode");
-        let mode = section.choice(&key, &modes)?.unwrap_or(Mode::Default);
+        let mode = section.or(&key, Mode::Default)?;
         let range = range(section, WEIGHTS)?;
         if range == 1 && matches!(mode, Mode::Symmetric | Mode::Asymmetric) {
             return Err(section.problem(&key, "needs three levels at least, and the range is 1"));

@@ -82,7 +82,7 @@ pub(crate) fn find<'i>(
         let kind = section.text("Type").ok().flatten();
         // Other kinds of targets have settings of their own.
         if kind.is_none_or(|kind| kind == "TargetScore") {
-            section.warn_unread(SILENT, SILENT);
+            section.warn_unread(SILENT);
         }
         Some(Target { section: Some(section), name: of.to_owned(), of: found })
     };

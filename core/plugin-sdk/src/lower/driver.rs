@@ -1,16 +1,12 @@
 //! Applies a table to the operators of a network, one after the other.
 
 use super::table::missing;
-use super::{Lowered, Reader, Table, Value};
+use super::{Lowered, Missing, Reader, Table, Value};
 use crate::build::{GraphBuilder, Operand};
-use crate::diagnostics::{Diagnostic, Diagnostics, Layer, shown};
+use crate::diagnostics::{Diagnostic, Diagnostics, Layer};
 use crate::ir::{Attr, Graph, Opsets, ValueType};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::Deref;
-
-/// Places of an operator that are named when it cannot be lowered.
-const PLACES_MAX: usize = 3;
 
 /// What functions of a table see: the graph builder, and what the source gives them.
 pub struct Lower<'s, C = ()> {
@@ -64,19 +60,12 @@ pub struct Lowering {
     pub types: Vec<Option<ValueType>>,
 }
 
-/// An operator without a row.
-#[derive(Default)]
-struct Missing {
-    count: usize,
-    places: Vec<Layer>,
-}
-
 /// Builds the graph of a network from its operators.
 pub struct Driver<'s, C = ()> {
     table: &'s Table<C>,
     lower: Lower<'s, C>,
     fallback: Fallback,
-    missing: BTreeMap<String, Missing>,
+    missing: Missing,
     found: Diagnostics,
 }
 
@@ -94,7 +83,7 @@ impl<'s, C: 'static> Driver<'s, C> {
         }
         let builder = GraphBuilder::new(graph, opsets);
         let lower = Lower { builder, source, notes: RefCell::default() };
-        let (missing, found) = (BTreeMap::new(), Diagnostics::default());
+        let (missing, found) = (Missing::default(), Diagnostics::default());
         Driver { table, lower, fallback, missing, found }
     }
 
@@ -133,11 +122,7 @@ impl<'s, C: 'static> Driver<'s, C> {
                 found
             }),
             (None, Fallback::Error) => {
-                let missing = self.missing.entry(op).or_default();
-                missing.count += 1;
-                if missing.places.len() < PLACES_MAX {
-                    missing.places.push(layer);
-                }
+                self.missing.add(op, layer);
                 return holes();
             }
         };
@@ -163,22 +148,11 @@ impl<'s, C: 'static> Driver<'s, C> {
     /// # Errors
     /// Everything that kept operators from being lowered. One without a row is one finding, with the
     /// number of its places; it names the first, and the help the next ones.
-    pub fn finish(mut self) -> Result<(Graph, Vec<Diagnostic>), Diagnostics> {
-        let errors = std::mem::take(&mut self.found);
-        for (op, Missing { count, places }) in std::mem::take(&mut self.missing) {
-            let mut found = missing(&op, self.table.reason(&op), count);
-            let mut places = places.into_iter();
-            found.layer = places.next();
-            let more: Vec<String> =
-                places.map(|p| format!("`{}` {}", shown(&p.name), p.place)).collect();
-            if !more.is_empty() {
-                let more: Vec<&str> = more.iter().map(|m| m.trim()).collect();
-                found.help = format!("It also occurs at {}.", more.join(", ")).into();
-            }
-            self.found.push(found);
-        }
-        self.found.0.extend(errors.0);
-        self.found.or_ok((self.lower.builder.finish(), self.lower.notes.into_inner()))
+    pub fn finish(self) -> Result<(Graph, Vec<Diagnostic>), Diagnostics> {
+        let say = |op: &str, places: &str| missing(op, self.table.reason(op), places);
+        let mut found = Diagnostics(self.missing.findings(say));
+        found.0.extend(self.found.0);
+        found.or_ok((self.lower.builder.finish(), self.lower.notes.into_inner()))
     }
 }
 

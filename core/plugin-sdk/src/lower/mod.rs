@@ -23,6 +23,7 @@
 
 mod arguments;
 mod driver;
+mod missing;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ mod value;
 
 pub use arguments::{Argument, Arguments, Reader};
 pub use driver::{Driver, Fallback, Lower, Lowering};
+pub use missing::Missing;
 pub use table::{Results, Table};
 pub use value::Value;
 

@@ -122,9 +122,8 @@ impl Results for () {
 }
 
 /// A finding about an operator that is not in the table.
-pub(super) fn missing(op: &str, reason: Option<&str>, count: usize) -> Diagnostic {
+pub(super) fn missing(op: &str, reason: Option<&str>, places: &str) -> Diagnostic {
     let op = shown(op);
-    let places = if count == 1 { String::new() } else { format!(" ({count} places)") };
     let message = match reason {
         Some(reason) => format!("`{op}` cannot be converted{places}: {reason}."),
         None => format!("`{op}` is not known to this front-end{places}."),

@@ -33,7 +33,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Layer, nearest, shown};
 
 pub(crate) use files::{Files, Opened, candidates, file_name_of, folder_of, join};
 pub(crate) use section::{SectionRef, is_training_key};
-pub(crate) use value::FromText;
+pub(crate) use value::{FromText, words};
 
 /// Largest INI or template file, in bytes.
 const FILE_BYTES_MAX: usize = 16 << 20;
@@ -58,6 +58,8 @@ struct Section {
     properties: BTreeMap<Rc<str>, Rc<Property>>,
     /// Names of the properties written in the section itself.
     own: HashSet<Rc<str>>,
+    /// Names that were asked for, for suggestions.
+    asked: RefCell<HashSet<Box<str>>>,
 }
 
 struct Property {

@@ -53,6 +53,7 @@ fn empty(place: Place) -> Ini {
         parent: None,
         properties: BTreeMap::new(),
         own: HashSet::new(),
+        asked: RefCell::default(),
     };
     Ini {
         sections: vec![global],
@@ -144,7 +145,9 @@ impl Reader<'_> {
         let name: Rc<str> = name.into();
         let (properties, own) = (BTreeMap::new(), HashSet::new());
         self.ini.by_name.insert(Rc::clone(&name), index);
-        self.ini.sections.push(Section { name, place: place.clone(), parent, properties, own });
+        let at = place.clone();
+        let asked = RefCell::default();
+        self.ini.sections.push(Section { name, place: at, parent, properties, own, asked });
         for inherited in inherits {
             self.inherit(index, inherited, &place)?;
         }

@@ -49,7 +49,16 @@ impl<'a> SectionRef<'a> {
     }
 
     pub(crate) fn has(self, key: &str) -> bool {
+        self.asked(key);
         self.data().properties.contains_key(key)
+    }
+
+    /// Remembers that a section like this may have `key`.
+    pub(crate) fn asked(self, key: &str) {
+        let mut asked = self.data().asked.borrow_mut();
+        if !asked.contains(key) {
+            asked.insert(key.into());
+        }
     }
 
     /// Names of all properties, inherited ones included, in alphabetical order.
@@ -59,6 +68,7 @@ impl<'a> SectionRef<'a> {
 
     /// The resolved text of a property.
     pub(crate) fn text(self, key: &str) -> Read<Option<String>> {
+        self.asked(key);
         resolve::property(self.ini, self.index, key)
     }
 
@@ -72,7 +82,7 @@ impl<'a> SectionRef<'a> {
         let Some(text) = self.text(key)? else { return Ok(None) };
         match T::from_text(&text) {
             Some(value) => Ok(Some(value)),
-            None => Err(self.unreadable(key, &text, &T::what())),
+            None => Err(self.unreadable(key, &text, &T::what(), T::WORDS)),
         }
     }
 
@@ -80,7 +90,7 @@ impl<'a> SectionRef<'a> {
     pub(crate) fn required<T: FromText>(self, key: &str) -> Read<T> {
         match self.get(key)? {
             Some(value) => Ok(value),
-            None => Err(self.missing(key)),
+            None => Err(self.missing(key, T::WORDS)),
         }
     }
 
@@ -96,11 +106,7 @@ impl<'a> SectionRef<'a> {
             return Ok(Some(meaning.clone()));
         }
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-        let problem = self.unreadable(key, &text, &format!("one of {}", names.join(", ")));
-        Err(match similar(&text, names) {
-            Some(near) => problem.help(format!("Did you mean `{near}`?")),
-            None => problem,
-        })
+        Err(self.unreadable(key, &text, &format!("one of {}", names.join(", ")), &names))
     }
 
     /// Names separated by commas. N2D2 does not trim them; blanks are removed here from a name
@@ -127,16 +133,19 @@ impl<'a> SectionRef<'a> {
         self.ini.warn(place, warning);
     }
 
-    /// Warns about properties that nobody has read, other than `silent` ones; `known` are the
-    /// names a section like this may have, for suggestions.
-    pub(crate) fn warn_unread(self, known: &[&str], silent: &[&str]) {
+    /// Warns about properties that were not read, other than `silent` ones. What was asked for is
+    /// suggested instead.
+    pub(crate) fn warn_unread(self, silent: &[&str]) {
+        let asked = self.data().asked.borrow();
+        let mut asked: Vec<&str> = asked.iter().map(|key| &**key).collect();
+        asked.sort_unstable();
         for (key, property) in &self.data().properties {
             let key: &str = key;
             let passed = property.read.get() || key.starts_with('$') || silent.contains(&key);
             if passed || is_training_key(key) {
                 continue;
             }
-            let known = known.iter().chain(silent).copied().filter(|k| *k != key);
+            let known = asked.iter().chain(silent).copied().filter(|k| *k != key);
             let help = match similar(key, known) {
                 Some(near) => format!("Did you mean `{near}`?"),
                 None => "Remove the line, or check its spelling.".into(),
@@ -161,16 +170,17 @@ impl<'a> SectionRef<'a> {
         self.property(key).map_or(&self.data().place, |p| &p.place)
     }
 
-    fn missing(self, key: &str) -> Diagnostic {
+    fn missing(self, key: &str, words: &[&str]) -> Diagnostic {
         let problem = self.problem(key, "is missing");
-        let help = match similar(key, self.keys()) {
-            Some(near) => format!("Set `{key}`; did you mean it by `{near}`?"),
-            None => format!("Set `{key}` in this section."),
+        let help = match (similar(key, self.keys()), words) {
+            (Some(near), _) => format!("Set `{key}`; did you mean it by `{near}`?"),
+            (None, [most @ .., last]) => format!("Set it to {} or {last}.", most.join(", ")),
+            (None, []) => format!("Set `{key}` in this section."),
         };
         problem.help(help)
     }
 
-    fn unreadable(self, key: &str, text: &str, what: &str) -> Diagnostic {
+    fn unreadable(self, key: &str, text: &str, what: &str, words: &[&str]) -> Diagnostic {
         let problem = self.problem(key, format!("must be {what}, found `{}`", shown(text)));
         if text.contains("${") {
             return problem.help("The variable in `${…}` is not defined: set it as `$NAME=value`.");
@@ -178,7 +188,10 @@ impl<'a> SectionRef<'a> {
         if text.contains('[') {
             return problem.help("There is no section of the name in `[…]`.");
         }
-        problem
+        match similar(text, words.iter().copied()) {
+            Some(near) => problem.help(format!("Did you mean `{near}`?")),
+            None => problem,
+        }
     }
 }
 

@@ -4,11 +4,36 @@
 
 /// A type that a property can be read as.
 pub(crate) trait FromText: Sized {
+    /// The words that it can be, if there are only a few.
+    const WORDS: &'static [&'static str] = &[];
     /// What is expected, for messages: "0 or 1".
     fn what() -> String;
     /// The value, or nothing if the text as a whole is not one.
     fn from_text(text: &str) -> Option<Self>;
 }
+
+/// Declares a setting that is one of a few words, which the variants are called like.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$note:meta])* $word:ident),* $(,)? }) => {
+        $(#[$doc])*
+        // The variants are spelled as the source spells them.
+        #[allow(clippy::upper_case_acronyms, clippy::enum_variant_names)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        enum $name { $($(#[$note])* $word),* }
+
+        impl $crate::ini::FromText for $name {
+            const WORDS: &'static [&'static str] = &[$(stringify!($word)),*];
+            fn what() -> String {
+                format!("one of {}", Self::WORDS.join(", "))
+            }
+            fn from_text(text: &str) -> Option<$name> {
+                $(if text == stringify!($word) { return Some($name::$word); })*
+                None
+            }
+        }
+    };
+}
+pub(crate) use words;
 
 impl FromText for String {
     fn what() -> String {
@@ -78,7 +103,7 @@ impl<T: FromText> FromText for Vec<T> {
         format!("a list separated by blanks, each {}", T::what())
     }
     fn from_text(text: &str) -> Option<Vec<T>> {
-        words(text)?.into_iter().map(T::from_text).collect()
+        listed(text)?.into_iter().map(T::from_text).collect()
     }
 }
 
@@ -100,7 +125,7 @@ fn without_separators(text: &str) -> Option<String> {
 }
 
 /// Splits at blanks; a double-quoted item may contain them. Nothing if a quote stays open.
-fn words(text: &str) -> Option<Vec<&str>> {
+fn listed(text: &str) -> Option<Vec<&str>> {
     let mut found = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {

@@ -3,41 +3,17 @@
 use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Lowered};
-use crate::diag::{Code, Diagnostic};
+use crate::diag::Code;
 use crate::geometry::{Pads, Size, Window, sub_sample};
-use crate::ini::SectionRef;
+use crate::ini::{SectionRef, words};
 use crate::mapping::{Map, Pattern};
 use crate::quantizers;
 use crate::weights::{Fate, Kernels, Layout, Order, remap};
 
-pub(super) const CONV_KEYS: &[&str] = &[
-    "KernelDims",
-    "KernelSize",
-    "KernelWidth",
-    "KernelHeight",
-    "StrideDims",
-    "Stride",
-    "StrideX",
-    "StrideY",
-    "PaddingDims",
-    "Padding",
-    "PaddingX",
-    "PaddingY",
-    "DilationDims",
-    "Dilation",
-    "SubSampleDims",
-    "SubSample",
-    "Mapping.Size",
-    "Mapping.NbGroups",
-    "Mapping.ChannelsPerGroup",
-    "WeightsSharing",
-    "BiasesSharing",
-    "NoBias",
-    "WeightsExportFormat",
-    "WeightsExportFlip",
-    "OutputsRemap",
-];
-pub(super) const DECONV_KEYS: &[&str] = CONV_KEYS;
+words! {
+    /// The axes of weights in files.
+    Format { OCHW, HWCO }
+}
 
 /// Most numbers of a tensor that is mostly zeros, because its map has gaps.
 const SPARSE_NUMBERS_MAX: usize = 1 << 26;
@@ -116,7 +92,8 @@ fn kernels(
     window: [usize; 2],
     transposed: bool,
 ) -> Lowered<(Var, Option<Var>)> {
-    let layout = layout(b.section, map.outputs(), ["OCHW", "HWCO"])?;
+    let last = b.section.parameter("WeightsExportFormat")? == Some(Format::HWCO);
+    let layout = layout(b.section, map.outputs(), last)?;
     let shared_weights = b.section.text("WeightsSharing")?;
     let shared_bias = b.section.text("BiasesSharing")?.filter(|_| layout.bias);
     let kernels = Kernels::new(map, window, transposed);
@@ -156,27 +133,12 @@ fn kernels(
     Ok((w, bias))
 }
 
-/// How the files of a layer are laid out; `formats` are the words for outputs first and last.
-pub(super) fn layout(
-    section: SectionRef,
-    outputs: usize,
-    formats: [&str; 2],
-) -> Result<Layout, Diagnostic> {
-    const FORMAT: &str = "WeightsExportFormat";
+/// How the files of a layer are laid out, whose outputs come first or `last`.
+pub(super) fn layout(section: SectionRef, outputs: usize, last: bool) -> Lowered<Layout> {
     const REMAP: &str = "OutputsRemap";
-    let order = match section.parameter::<String>(FORMAT)? {
-        None => Order::OutputFirst,
-        Some(word) if word == formats[0] => Order::OutputFirst,
-        Some(word) if word == formats[1] => Order::OutputLast,
-        Some(word) => {
-            let word = crate::diag::shown(&word);
-            let message = format!("must be {} or {}, found `{word}`", formats[0], formats[1]);
-            return Err(section.problem(FORMAT, message));
-        }
-    };
     let pairs = section.parameter::<String>(REMAP)?.unwrap_or_default();
     Ok(Layout {
-        order,
+        order: if last { Order::OutputLast } else { Order::OutputFirst },
         flip: section.parameter("WeightsExportFlip")?.unwrap_or(false),
         remap: remap(&pairs, outputs).map_err(|reason| section.problem(REMAP, reason))?,
         bias: !section.parameter("NoBias")?.unwrap_or(false),

@@ -3,37 +3,16 @@
 use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Feature, Lowered};
+use crate::ini::words;
 
-pub(super) const KEYS: &[&str] = &["Operation", "CoeffMode", "Weights", "Shifts"];
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Operation {
-    Sum,
-    AbsSum,
-    EuclideanSum,
-    Prod,
-    Max,
-}
-
-/// What a list of coefficients has one number for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Input,
-    Channel,
+words! { Operation { Sum, AbsSum, EuclideanSum, Prod, Max } }
+words! {
+    /// What a list of coefficients has one number for. N2D2 computes `PerLayer` as `PerInput`.
+    Mode { PerLayer, PerInput, PerChannel }
 }
 
 pub(super) fn elementwise(b: &Cell) -> Lowered {
-    const OPERATIONS: &[(&str, Operation)] = &[
-        ("Sum", Operation::Sum),
-        ("AbsSum", Operation::AbsSum),
-        ("EuclideanSum", Operation::EuclideanSum),
-        ("Prod", Operation::Prod),
-        ("Max", Operation::Max),
-    ];
-    let Some(operation) = b.section.choice("Operation", OPERATIONS)? else {
-        let help = "Set it to Sum, AbsSum, EuclideanSum, Prod or Max.";
-        return Err(b.section.problem("Operation", "is missing").help(help));
-    };
+    let operation = b.section.required::<Operation>("Operation")?;
     let inputs = inputs(b)?;
     let x = inputs[0];
     b.check_outputs(x)?;
@@ -83,17 +62,15 @@ struct Coefficients {
 }
 
 impl Coefficients {
-    /// What a list does not say has its default, as in N2D2: a short list is never spread. N2D2
-    /// computes `PerLayer` as `PerInput`.
+    /// What a list does not say has its default, as in N2D2: a short list is never spread.
     fn read(b: &Cell, inputs: usize, channels: usize) -> Lowered<Coefficients> {
-        const MODES: &[(&str, Mode)] =
-            &[("PerLayer", Mode::Input), ("PerInput", Mode::Input), ("PerChannel", Mode::Channel)];
-        let mode = b.section.choice("CoeffMode", MODES)?.unwrap_or(Mode::Input);
+        let mode = b.section.or("CoeffMode", Mode::PerInput)?;
+        let per_channel = mode == Mode::PerChannel;
         let list = |key: &str, default: f32| {
             let mut found = b.section.or(key, Vec::<f32>::new())?;
-            let (most, what) = match mode {
-                Mode::Input => (inputs, "one for each input"),
-                Mode::Channel => (channels, "one for each channel"),
+            let (most, what) = match per_channel {
+                false => (inputs, "one for each input"),
+                true => (channels, "one for each channel"),
             };
             if found.len() > most {
                 let count = found.len();
@@ -101,9 +78,9 @@ impl Coefficients {
                 return Err(b.section.problem(key, message));
             }
             found.resize(most, default);
-            Ok(match mode {
-                Mode::Input => found.into_iter().map(|value| vec![value]).collect(),
-                Mode::Channel => vec![found; inputs],
+            Ok(match per_channel {
+                false => found.into_iter().map(|value| vec![value]).collect(),
+                true => vec![found; inputs],
             })
         };
         Ok(Coefficients { weights: list("Weights", 1.0)?, shifts: list("Shifts", 0.0)? })

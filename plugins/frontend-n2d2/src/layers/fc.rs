@@ -4,14 +4,18 @@ use super::conv::layout;
 use crate::cell::{Cell, Lowered};
 use crate::diag::Code;
 use crate::geometry::Size;
+use crate::ini::words;
 use crate::quantizers;
 
-pub(super) const KEYS: &[&str] =
-    &["NoBias", "Normalize", "WeightsExportFormat", "OutputsRemap", "DropConnect"];
+words! {
+    /// The axes of weights in files.
+    Format { OC, CO }
+}
 
 pub(super) fn fc(b: &Cell) -> Lowered {
     let outputs = b.outputs()?;
-    let layout = layout(b.section, outputs, ["OC", "CO"])?;
+    let last = b.section.parameter("WeightsExportFormat")? == Some(Format::CO);
+    let layout = layout(b.section, outputs, last)?;
     if b.section.parameter("Normalize")?.unwrap_or(false) {
         let message = "`Normalize` of a fully connected layer cannot be converted";
         return Err(b.problem(Code::FeatureUnsupported, message));

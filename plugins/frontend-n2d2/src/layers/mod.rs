@@ -14,7 +14,7 @@ mod softmax;
 
 use crate::activation;
 use crate::cell::{Cell, Lowered};
-use crate::diag::{Code, Diagnostic, Layer, shown};
+use crate::diag::{Code, Diagnostic, shown};
 use crate::ini::similar;
 use crate::quantizers;
 
@@ -26,8 +26,6 @@ pub(crate) struct Row {
     activates: bool,
     /// Which parameters the layer's files hold.
     pub(crate) parameters: Parameters,
-    /// Names of its settings, for suggestions.
-    pub(crate) keys: &'static [&'static str],
 }
 
 /// Parameters that are learned, by the files they lie in.
@@ -39,12 +37,8 @@ pub(crate) enum Parameters {
     BatchNorm,
 }
 
-const fn row(
-    kind: &'static str,
-    lower: fn(&Cell) -> Lowered,
-    keys: &'static [&'static str],
-) -> Row {
-    Row { kind, lower, activates: false, parameters: Parameters::None, keys }
+const fn row(kind: &'static str, lower: fn(&Cell) -> Lowered) -> Row {
+    Row { kind, lower, activates: false, parameters: Parameters::None }
 }
 
 impl Row {
@@ -58,25 +52,23 @@ impl Row {
 }
 
 const ROWS: &[Row] = &[
-    row("Activation", activation_layer, &[]),
-    row("BatchNorm", norm::batch_norm, norm::BATCH_NORM_KEYS)
-        .with(Parameters::BatchNorm)
-        .activates(),
-    row("Conv", conv::conv, conv::CONV_KEYS).with(Parameters::Weights).activates(),
-    row("Deconv", conv::deconv, conv::DECONV_KEYS).with(Parameters::Weights).activates(),
-    row("Dropout", dropout, &[]),
-    row("ElemWise", elementwise::elementwise, elementwise::KEYS).activates(),
-    row("Fc", fc::fc, fc::KEYS).with(Parameters::Weights).activates(),
-    row("LRN", norm::lrn, norm::LRN_KEYS),
-    row("Normalize", norm::normalize, &["Norm"]),
-    row("Padding", shape::padding, shape::PADDING_KEYS),
-    row("Pool", pool::pool, pool::KEYS).activates(),
-    row("Reshape", shape::reshape, &["Dims"]),
-    row("Resize", resize::resize, resize::KEYS),
-    row("Scaling", scale::scaling, &["Factor"]),
-    row("Softmax", softmax::softmax, &["WithLoss", "GroupSize"]),
-    row("Threshold", scale::threshold, scale::THRESHOLD_KEYS),
-    row("Transpose", shape::transpose, &["Perm"]),
+    row("Activation", activation_layer),
+    row("BatchNorm", norm::batch_norm).with(Parameters::BatchNorm).activates(),
+    row("Conv", conv::conv).with(Parameters::Weights).activates(),
+    row("Deconv", conv::deconv).with(Parameters::Weights).activates(),
+    row("Dropout", dropout),
+    row("ElemWise", elementwise::elementwise).activates(),
+    row("Fc", fc::fc).with(Parameters::Weights).activates(),
+    row("LRN", norm::lrn),
+    row("Normalize", norm::normalize),
+    row("Padding", shape::padding),
+    row("Pool", pool::pool).activates(),
+    row("Reshape", shape::reshape),
+    row("Resize", resize::resize),
+    row("Scaling", scale::scaling),
+    row("Softmax", softmax::softmax),
+    row("Threshold", scale::threshold),
+    row("Transpose", shape::transpose),
 ];
 
 /// Types that N2D2 knows and ONNX has no counterpart for, with the reason.
@@ -95,17 +87,6 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 ];
 const DETECTION: &str = "post-processing of detections is not supported";
 const LOSS: &str = "it computes a loss for training; remove it and what follows it";
-
-/// Parameters of layers that are not settings of learning.
-pub(crate) const PARAMETER_KEYS: &[&str] = &[
-    "NoBias",
-    "Epsilon",
-    "WeightsExportFormat",
-    "WeightsExportFlip",
-    "OutputsRemap",
-    "AlignCorners",
-    "Normalize",
-];
 
 /// Parameters that concern training or spikes, wherever they stand.
 pub(crate) const SILENT_PARAMETERS: &[&str] =
@@ -131,14 +112,14 @@ pub(crate) fn find(kind: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.kind == kind)
 }
 
-/// Why a type of layer cannot be converted.
-pub(crate) fn refusal(kind: &str, layer: Layer) -> Diagnostic {
+/// Why a type of layer cannot be converted; `places` says how often it occurs.
+pub(crate) fn refusal(kind: &str, places: &str) -> Diagnostic {
     if let Some((_, reason)) = UNSUPPORTED.iter().find(|(name, _)| *name == kind) {
-        let message = format!("layers of type {kind} cannot be converted: {reason}");
-        return Diagnostic::new(Code::LayerUnsupported, message).at(layer);
+        let message = format!("layers of type {kind} cannot be converted{places}: {reason}");
+        return Diagnostic::new(Code::LayerUnsupported, message);
     }
-    let message = format!("`Type`: there is no type of layer called `{}`", shown(kind));
-    let problem = Diagnostic::new(Code::LayerParameter, message).at(layer);
+    let message = format!("`Type`: there is no type of layer called `{}`{places}", shown(kind));
+    let problem = Diagnostic::new(Code::LayerParameter, message);
     let known = ROWS.iter().map(|row| row.kind).chain(UNSUPPORTED.iter().map(|(name, _)| *name));
     match similar(kind, known.clone()) {
         Some(near) => problem.help(format!("Did you mean `{near}`?")),

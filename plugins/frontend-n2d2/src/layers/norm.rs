@@ -3,16 +3,9 @@
 use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Lowered};
+use crate::ini::words;
 
-pub(super) const BATCH_NORM_KEYS: &[&str] = &[
-    "Epsilon",
-    "MovingAverageMomentum",
-    "ScalesSharing",
-    "BiasesSharing",
-    "MeansSharing",
-    "VariancesSharing",
-];
-pub(super) const LRN_KEYS: &[&str] = &["N", "Alpha", "Beta", "K"];
+words! { Norm { L1, L2 } }
 
 /// Setting that shares a parameter, and the parameter's suffix.
 const SHARED: [(&str, &str); 4] = [
@@ -63,8 +56,6 @@ pub(super) fn lrn(b: &Cell) -> Lowered {
 }
 
 pub(super) fn normalize(b: &Cell) -> Lowered {
-    let Some(p) = b.section.choice("Norm", &[("L1", 1), ("L2", 2)])? else {
-        return Err(b.section.problem("Norm", "is missing").help("Set it to L1 or L2."));
-    };
-    b.lp_normalization(b.kept()?).axis(1).p(p).one()
+    let norm = b.section.required::<Norm>("Norm")?;
+    b.lp_normalization(b.kept()?).axis(1).p(if norm == Norm::L1 { 1 } else { 2 }).one()
 }

@@ -8,42 +8,17 @@ use onnxd_plugin_sdk::ir::DataType;
 use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::Code;
 use crate::geometry::{Pads, Size, Window};
+use crate::ini::words;
 use crate::mapping::{Map, Pattern};
-
-pub(super) const KEYS: &[&str] = &[
-    "PoolDims",
-    "PoolSize",
-    "PoolWidth",
-    "PoolHeight",
-    "StrideDims",
-    "Stride",
-    "StrideX",
-    "StrideY",
-    "PaddingDims",
-    "Padding",
-    "PaddingX",
-    "PaddingY",
-    "Pooling",
-    "Mapping.Size",
-    "Mapping.NbGroups",
-    "Mapping.ChannelsPerGroup",
-];
 
 /// Most channels that are gathered for the outputs of a layer, repetitions included.
 const GATHERED_MAX: usize = 1 << 20;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Pooling {
-    Max,
-    Average,
-}
+words! { Pooling { Max, Average } }
 
 pub(super) fn pool(b: &Cell) -> Lowered {
-    const KINDS: &[(&str, Pooling)] = &[("Max", Pooling::Max), ("Average", Pooling::Average)];
     let outputs = b.outputs()?;
-    let Some(kind) = b.section.choice("Pooling", KINDS)? else {
-        return Err(b.section.problem("Pooling", "is missing").help("Set it to Max or Average."));
-    };
+    let kind = b.section.required::<Pooling>("Pooling")?;
     let window = Window::pool(b.section)?;
     let x = b.image()?;
     let plane = window.positions(b.section, x.size.plane())?;

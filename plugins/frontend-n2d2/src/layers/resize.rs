@@ -5,31 +5,18 @@ use onnxd_plugin_sdk::build::Var;
 use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::Code;
 use crate::geometry::Size;
-
-pub(super) const KEYS: &[&str] = &["OutputWidth", "OutputHeight", "Mode", "AlignCorners"];
+use crate::ini::words;
 
 /// Most pixels of an axis that are listed.
 const PIXELS_MAX: usize = 1 << 20;
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    Bilinear,
-    BilinearTf,
-    Nearest,
-}
+words! { Mode { Bilinear, BilinearTF, NearestNeighbor } }
 
 pub(super) fn resize(b: &Cell) -> Lowered {
-    const MODES: &[(&str, Mode)] = &[
-        ("Bilinear", Mode::Bilinear),
-        ("BilinearTF", Mode::BilinearTf),
-        ("NearestNeighbor", Mode::Nearest),
-    ];
     let section = b.section;
     let width = section.required::<usize>("OutputWidth")?;
     let height = section.required::<usize>("OutputHeight")?;
-    let Some(mode) = section.choice("Mode", MODES)? else {
-        return Err(section.problem("Mode", "is missing").help("Set it to Bilinear."));
-    };
+    let mode = section.required::<Mode>("Mode")?;
     let align = section.parameter("AlignCorners")?.unwrap_or(true);
     let x = b.image()?;
     b.check_outputs(x)?;
@@ -38,10 +25,10 @@ pub(super) fn resize(b: &Cell) -> Lowered {
         return Ok(x.value);
     }
     let coordinates = match mode {
-        Mode::Nearest => return nearest(b, x, size),
+        Mode::NearestNeighbor => return nearest(b, x, size),
         Mode::Bilinear if !align => "half_pixel",
-        Mode::BilinearTf if !align => "asymmetric",
-        Mode::Bilinear | Mode::BilinearTf => "align_corners",
+        Mode::BilinearTF if !align => "asymmetric",
+        Mode::Bilinear | Mode::BilinearTF => "align_corners",
     };
     let scales = scales(x.size, size);
     b.resize(x).scales(scales).coordinate_transformation_mode(coordinates).mode("linear").one()

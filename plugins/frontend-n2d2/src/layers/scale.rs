@@ -3,9 +3,7 @@
 use onnxd_plugin_sdk::build::Operand;
 
 use crate::cell::{Cell, Lowered};
-use crate::ini::similar;
-
-pub(super) const THRESHOLD_KEYS: &[&str] = &["Threshold", "Operation", "MaxValue"];
+use crate::ini::words;
 
 /// `Factor` times the input; one for all channels, or one each.
 pub(super) fn scaling(b: &Cell) -> Lowered {
@@ -19,49 +17,22 @@ pub(super) fn scaling(b: &Cell) -> Lowered {
     b.mul(x, b.per_channel("factor", x, factors))
 }
 
-/// What becomes of a value above the threshold, and of the others.
-#[derive(Clone, Copy)]
-enum Side {
-    Input,
-    Zero,
-    Max,
-    Threshold,
-}
-
-const OPERATIONS: &[(&str, [Side; 2])] = &[
-    ("Binary", [Side::Max, Side::Zero]),
-    ("BinaryInverted", [Side::Zero, Side::Max]),
-    ("Truncate", [Side::Threshold, Side::Input]),
-    ("ToZero", [Side::Input, Side::Zero]),
-    ("ToZeroInverted", [Side::Zero, Side::Input]),
-];
+words! { Operation { Binary, BinaryInverted, Truncate, ToZero, ToZeroInverted } }
 
 pub(super) fn threshold(b: &Cell) -> Lowered {
     let threshold = b.section.required::<f32>("Threshold")?;
     let max = b.section.parameter("MaxValue")?.unwrap_or(1.0_f32);
-    let name = b.section.parameter::<String>("Operation")?.unwrap_or_else(|| "Binary".into());
-    let sides = operation(b, &name)?;
+    let operation = b.section.parameter("Operation")?.unwrap_or(Operation::Binary);
     let x = b.kept()?;
     let bound = b.scalar("threshold", threshold);
-    let [then, other] = sides.map(|side| match side {
-        Side::Input => Operand::from(x),
-        Side::Threshold => bound.into(),
-        Side::Zero => b.scalar("zero", 0.0).into(),
-        Side::Max => b.scalar("max", max).into(),
-    });
-    b.where_(b.greater(x, bound)?, then, other)
-}
-
-fn operation(b: &Cell, name: &str) -> Lowered<[Side; 2]> {
-    if let Some((_, sides)) = OPERATIONS.iter().find(|(known, _)| *known == name) {
-        return Ok(*sides);
-    }
-    let names: Vec<&str> = OPERATIONS.iter().map(|(known, _)| *known).collect();
-    let message =
-        format!("must be one of {}, found `{}`", names.join(", "), crate::diag::shown(name));
-    let problem = b.section.problem("Operation", message);
-    Err(match similar(name, names) {
-        Some(near) => problem.help(format!("Did you mean `{near}`?")),
-        None => problem,
-    })
+    let constant = |role, value| Operand::from(b.scalar(role, value));
+    let (zero, max) = (|| constant("zero", 0.0), || constant("max", max));
+    let (above, below): (Operand, Operand) = match operation {
+        Operation::Binary => (max(), zero()),
+        Operation::BinaryInverted => (zero(), max()),
+        Operation::Truncate => (bound.into(), x.into()),
+        Operation::ToZero => (x.into(), zero()),
+        Operation::ToZeroInverted => (zero(), x.into()),
+    };
+    b.where_(b.greater(x, bound)?, above, below)
 }

@@ -3,9 +3,6 @@
 use crate::cell::{Cell, Lowered};
 use crate::geometry::{Pads, Size};
 
-pub(super) const PADDING_KEYS: &[&str] =
-    &["TopPadding", "BottomPadding", "LeftPadding", "RightPadding"];
-
 /// Zeros around the image; negative amounts cut off.
 pub(super) fn padding(b: &Cell) -> Lowered {
     let amount = |side: &str| b.section.or(&format!("{side}Padding"), 0_i64);

@@ -29,6 +29,7 @@ pub(crate) fn lower(
 ) -> Result<Placed, Diagnostics> {
     b.inputs = b.cut_inputs()?;
     let swaps = b.section.or("Transpose", false)?;
+    // Conventions of CNTK only concern how N2D2 splits nodes into cells.
     b.section.get::<bool>("CNTK")?;
     let mut model = file.model.clone();
     let names: Vec<String> = wanted.iter().map(|v| model.graph[*v].name.clone()).collect();

@@ -23,9 +23,6 @@ pub(crate) use outside::warn_overrides;
 
 /// `Type` of such a section.
 pub(crate) const KIND: &str = "ONNX";
-/// Its settings. Conventions of CNTK (`CNTK`) only concern how N2D2 splits nodes into cells.
-pub(crate) const KEYS: &[&str] =
-    &["File", "Ignore", "Transpose", "CNTK", "IgnoreInputSize", "ONNX_init"];
 /// Operators that N2D2 leaves out because they compute nothing.
 const BYPASSED: &[&str] =
     &["Cast", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"];

@@ -17,7 +17,8 @@ fn unsupported_layers_are_listed_together() {
         .iter()
         .map(|p| (p.code.as_ref(), p.layer.as_ref().unwrap().name.as_str()))
         .collect();
-    let expected = [("N0203", "a"), ("N0203", "c"), ("N0204", "d"), ("N0215", "e"), ("N0204", "f")];
+    // By type of layer, then what is wrong with single layers.
+    let expected = [("N0204", "f"), ("N0204", "d"), ("N0203", "a"), ("N0203", "c"), ("N0215", "e")];
     assert_eq!(found, expected, "{problems}");
 }
 
