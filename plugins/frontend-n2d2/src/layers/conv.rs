@@ -1,4 +1,4 @@
-//! Convolutions and their transposes.
+//! Layers with weights: convolutions, their transposes, and fully connected layers.
 
 use onnxd_plugin_sdk::build::Var;
 
@@ -11,8 +11,13 @@ use crate::quantizers;
 use crate::weights::{Fate, Kernels, Layout, Order, remap};
 
 words! {
+    /// The axes of kernels in files.
+    ConvFormat { OCHW, HWCO }
+}
+
+words! {
     /// The axes of weights in files.
-    Format { OCHW, HWCO }
+    FcFormat { OC, CO }
 }
 
 /// Most numbers of a tensor that is mostly zeros, because its map has gaps.
@@ -85,14 +90,34 @@ pub(super) fn deconv(b: &Cell) -> Lowered {
         .one()
 }
 
-/// Weights and biases, the layer's own or those of the layers it shares them with.
+pub(super) fn fc(b: &Cell) -> Lowered {
+    let outputs = b.outputs()?;
+    let last = b.section.parameter("WeightsExportFormat")? == Some(FcFormat::CO);
+    let layout = layout(b.section, outputs, last)?;
+    if b.section.parameter("Normalize")?.unwrap_or(false) {
+        let message = "`Normalize` of a fully connected layer cannot be converted";
+        return Err(b.problem(Code::FeatureUnsupported, message));
+    }
+    let x = b.joined()?;
+    Size::new(outputs, [1, 1]).check(&b.layer)?;
+    let inputs = x.size.count();
+    b.source.claim(outputs.checked_mul(inputs), &b.layer)?;
+    let (method, fate) = quantizers::of_weights(b)?;
+    let found = b.source.weights.fc(&b.layer, [outputs, inputs], &layout, fate)?;
+    let w = quantizers::weights(b, method, found.weights, outputs)?;
+    let bias = found.bias.map(|bias| b.weights("b", b.source.reals(vec![outputs], bias)));
+    let rows = if x.flat { x.value } else { b.flatten(x).one()? };
+    b.gemm(rows, w).c(bias).trans_b(true).one()
+}
+
+/// Weights and biases of a convolution, the layer's own or those of the layers it shares them with.
 fn kernels(
     b: &Cell,
     map: &Map,
     window: [usize; 2],
     transposed: bool,
 ) -> Lowered<(Var, Option<Var>)> {
-    let last = b.section.parameter("WeightsExportFormat")? == Some(Format::HWCO);
+    let last = b.section.parameter("WeightsExportFormat")? == Some(ConvFormat::HWCO);
     let layout = layout(b.section, map.outputs(), last)?;
     let shared_weights = b.section.text("WeightsSharing")?;
     let shared_bias = b.section.text("BiasesSharing")?.filter(|_| layout.bias);
@@ -134,7 +159,7 @@ fn kernels(
 }
 
 /// How the files of a layer are laid out, whose outputs come first or `last`.
-pub(super) fn layout(section: SectionRef, outputs: usize, last: bool) -> Lowered<Layout> {
+fn layout(section: SectionRef, outputs: usize, last: bool) -> Lowered<Layout> {
     const REMAP: &str = "OutputsRemap";
     let pairs = section.parameter::<String>(REMAP)?.unwrap_or_default();
     Ok(Layout {

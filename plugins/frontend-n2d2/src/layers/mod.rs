@@ -4,13 +4,11 @@
 
 mod conv;
 mod elementwise;
-mod fc;
 mod norm;
 mod pool;
 mod resize;
 mod scale;
 mod shape;
-mod softmax;
 
 use crate::activation;
 use crate::cell::{Cell, Lowered};
@@ -58,7 +56,7 @@ const ROWS: &[Row] = &[
     row("Deconv", conv::deconv).with(Parameters::Weights).activates(),
     row("Dropout", dropout),
     row("ElemWise", elementwise::elementwise).activates(),
-    row("Fc", fc::fc).with(Parameters::Weights).activates(),
+    row("Fc", conv::fc).with(Parameters::Weights).activates(),
     row("LRN", norm::lrn),
     row("Normalize", norm::normalize),
     row("Padding", shape::padding),
@@ -66,7 +64,7 @@ const ROWS: &[Row] = &[
     row("Reshape", shape::reshape),
     row("Resize", resize::resize),
     row("Scaling", scale::scaling),
-    row("Softmax", softmax::softmax),
+    row("Softmax", norm::softmax),
     row("Threshold", scale::threshold),
     row("Transpose", shape::transpose),
 ];

@@ -1,4 +1,4 @@
-//! Normalization: over batches, over neighbouring channels, over all channels.
+//! Normalization: over batches, over neighbouring channels, over all channels; softmax.
 
 use onnxd_plugin_sdk::build::Var;
 
@@ -58,4 +58,28 @@ pub(super) fn lrn(b: &Cell) -> Lowered {
 pub(super) fn normalize(b: &Cell) -> Lowered {
     let norm = b.section.required::<Norm>("Norm")?;
     b.lp_normalization(b.kept()?).axis(1).p(if norm == Norm::L1 { 1 } else { 2 }).one()
+}
+
+/// Softmax over the channels of each pixel, or over groups of them.
+pub(super) fn softmax(b: &Cell) -> Lowered {
+    let x = b.kept()?;
+    // The loss is for training only.
+    b.section.get::<bool>("WithLoss")?;
+    let group = b.section.or("GroupSize", 0_usize)?;
+    let channels = x.size.channels;
+    if group == 0 || group == channels {
+        return b.softmax(x).axis(1).one();
+    }
+    if !channels.is_multiple_of(group) {
+        let message = format!("is {group}, which does not divide the {channels} channels");
+        return Err(b.section.problem("GroupSize", message));
+    }
+    let plane = x.size.plane().map(|n| n as i64);
+    let plane = if x.flat { &[] } else { &plane[..] };
+    let sizes = |channels: &[usize]| {
+        let channels = channels.iter().map(|n| *n as i64);
+        [0].into_iter().chain(channels).chain(plane.iter().copied()).collect::<Vec<i64>>()
+    };
+    let groups = b.reshape(x, sizes(&[channels / group, group])).one()?;
+    b.reshape(b.softmax(groups).axis(2).one()?, sizes(&[channels])).one()
 }
