@@ -37,6 +37,8 @@ pub struct Call<'b, O> {
     /// Of the first outputs.
     names: VecDeque<String>,
     called: Option<String>,
+    /// A node whose texts it has.
+    like: Option<&'b Node>,
     of: PhantomData<O>,
 }
 
@@ -49,9 +51,9 @@ impl<'b, O> Call<'b, O> {
         variadic: Vec<Operand>,
     ) -> Call<'b, O> {
         let given = inputs.into_iter().collect();
-        let (positional, kept, names, called) = (false, vec![], VecDeque::new(), None);
-        let of = PhantomData;
-        Call { builder, domain, op, given, variadic, positional, kept, names, called, of }
+        let (positional, kept, names) = (false, vec![], VecDeque::new());
+        let (called, like, of) = (None, None, PhantomData);
+        Call { builder, domain, op, given, variadic, positional, kept, names, called, like, of }
     }
 
     /// Sets an input or attribute by its name in the newest version of the standard.
@@ -159,6 +161,10 @@ impl<'b, O> Call<'b, O> {
 
     fn with_outputs(&mut self, mut node: Node, wanted: &[bool]) -> (Node, Vec<Var>) {
         let role = snake(self.op);
+        if let Some(like) = self.like {
+            node.doc.clone_from(&like.doc);
+            node.metadata.clone_from(&like.metadata);
+        }
         node.name = self.called.take().unwrap_or_default();
         let mut outputs = vec![];
         for wanted in wanted {
@@ -423,6 +429,17 @@ impl GraphBuilder {
     ) -> Call<'b, AnyOp> {
         let inputs = inputs.into_iter().map(Into::into).collect();
         Call { positional: true, ..Call::new(self, (domain, op), [], inputs) }
+    }
+
+    /// The operator of `node` on other inputs, with its name and attributes.
+    pub fn again<'b>(
+        &'b self,
+        node: &'b Node,
+        inputs: impl IntoIterator<Item = impl Into<Operand>>,
+    ) -> Call<'b, AnyOp> {
+        let domain = if node.is_standard() { "" } else { node.domain.as_str() };
+        let call = self.op(domain, &node.op, inputs).attrs(node.attrs.iter().cloned());
+        Call { like: Some(node), ..call.called(node.name.as_str()) }
     }
 
     /// `x` as elements of type `to`; `x` itself if it has that type.

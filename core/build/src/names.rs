@@ -85,6 +85,19 @@ impl GraphBuilder {
         }
     }
 
+    /// What names of new values start with.
+    pub fn prefix(&self) -> String {
+        self.state.borrow().prefix.clone()
+    }
+
+    /// Names of what `f` adds start with `prefix`.
+    pub fn under<R>(&self, prefix: &str, f: impl FnOnce(&GraphBuilder) -> R) -> R {
+        let before = std::mem::replace(&mut self.state.borrow_mut().prefix, prefix.to_owned());
+        let result = f(self);
+        self.state.borrow_mut().prefix = before;
+        result
+    }
+
     /// A free name `<prefix>_<role>`.
     pub(crate) fn fresh(&self, role: &str) -> String {
         let base = self.state.borrow().prefixed(role);

@@ -320,3 +320,23 @@ fn values_are_given_by_their_ids_and_outputs_by_their_roles() {
         "[quantize] a_quantized, a_scale, a_dynamic_quantize_linear = DynamicQuantizeLinear(x)";
     assert!(text.contains(first) && text.contains("Linear(a_quantized, a_scale)"), "{text}");
 }
+
+#[test]
+fn an_operator_is_applied_again() {
+    let mut graph =
+        parsed("g (float[4] x, float[2,2] z) => (float[4] y) { [soft] y = Softmax<axis = -1>(x) }");
+    let (id, z) = (graph.node_ids()[0], graph.inputs()[1]);
+    graph.node_mut(id).doc = "old".into();
+    let node = graph[id].clone();
+    GraphBuilder::edit(&mut graph, &opsets(13), |b| {
+        b.in_layer(Layer::new("a", "Act"), |b| {
+            assert_eq!(b.under("b", GraphBuilder::prefix), "b");
+            let again = b.under("b", |b| b.again(&node, [z]).role("again").one()).unwrap();
+            assert_eq!((b.name_of(again).as_str(), b.prefix().as_str()), ("b_again", "a"));
+        });
+    });
+    let (_, again) = graph.nodes().last().unwrap();
+    assert_eq!((again.doc.as_str(), again.layers.len()), ("old", 1));
+    let text = print_graph(&graph);
+    assert!(text.contains("[soft] b_again = Softmax<axis = -1>(z)"), "{text}");
+}

@@ -1,64 +1,64 @@
 //! Where branches meet: sums, maxima and concatenations, and the rescaling of single branches.
 
-use super::emit::Emit;
 use super::rescale::{Accumulator, rescale, saturate, saturation, storage};
+use super::types::{Result, Types};
 use crate::plan::{Kind, Output, Rescale};
-use onnxd_plugin_sdk::ir::{DataType, Node, ValueId};
+use onnxd_plugin_sdk::build::{Result as Built, Var};
+use onnxd_plugin_sdk::ir::{DataType, Node};
 
 /// The integers of `value`, rescaled before one cell only if `branch` says so.
 pub(crate) fn operand(
-    e: &mut Emit,
-    value: ValueId,
+    t: &Types,
+    value: Var,
     output: Output,
     branch: Option<&Rescale>,
-) -> Result<Accumulator, String> {
+) -> Result<Accumulator> {
     let (lo, hi) = output.bounds();
-    let (dtype, axes) = (storage(output), e.axes(value));
+    let (dtype, axes) = (storage(output), t.axes(value));
     let operand = Accumulator { value, dtype, max: hi.max(-lo), axes };
     let Some(branch) = branch else { return Ok(operand) };
-    let name = format!("{}_rescale_branch", e.graph[value].name);
-    let prefix = std::mem::replace(&mut e.prefix, name);
+    let prefix = format!("{}_rescale_branch", t.b.name_of(value));
     let range = saturation(output.bits, output.signed, false);
-    let rescaled = rescale(e, operand, &branch.how, range, dtype);
-    e.prefix = prefix;
-    Ok(Accumulator { value: rescaled?, ..operand })
+    let value = t.b.under(&prefix, |_| rescale(t, operand, &branch.how, range, dtype))?;
+    Ok(Accumulator { value, ..operand })
 }
 
 /// The sum or maximum of integers, in 32 bits.
-pub(crate) fn elementwise(
-    e: &mut Emit,
-    kind: Kind,
-    inputs: &[Accumulator],
-) -> Result<Accumulator, String> {
-    let wide: Vec<ValueId> =
-        inputs.iter().map(|x| e.cast(x.value, x.dtype, DataType::Int32, "icast")).collect();
-    let (op, max) = match kind {
-        Kind::Sum => ("Add", inputs.iter().map(|x| x.max).sum()),
-        _ => ("Max", inputs.iter().map(|x| x.max).max().unwrap_or(0)),
+pub(crate) fn elementwise(t: &Types, kind: Kind, inputs: &[Accumulator]) -> Result<Accumulator> {
+    let wide = inputs.iter().map(|x| t.cast(x.value, x.dtype, DataType::Int32, "icast"));
+    let wide = wide.collect::<Built<Vec<Var>>>()?;
+    let max = match kind {
+        Kind::Sum => inputs.iter().map(|x| x.max).sum(),
+        _ => inputs.iter().map(|x| x.max).max().unwrap_or(0),
     };
     let axes = inputs.iter().map(|x| x.axes).collect::<Option<Vec<_>>>();
     let axes = axes.and_then(|axes| axes.into_iter().max());
-    let value = wide.into_iter().reduce(|a, b| e.op(op, &[a, b], "act"));
-    let value = value.ok_or("it reads nothing")?;
+    let met = |a: Var, b: Var| match kind {
+        Kind::Sum => t.b.add(a, b),
+        _ => t.b.max([a, b]),
+    };
+    let (first, others) = wide.split_first().ok_or("it reads nothing")?;
+    let met = |a, b: &Var| met(a, *b).map(|both| t.b.named("act", both));
+    let value = others.iter().try_fold(*first, met)?;
     Ok(Accumulator { value, dtype: DataType::Int32, max, axes })
 }
 
 /// The concatenation of integers, all as `output` says.
 pub(crate) fn concat(
-    e: &mut Emit,
-    node: Node,
+    t: &Types,
+    node: &Node,
     inputs: &[Accumulator],
     to: DataType,
     output: Output,
-) -> Result<Accumulator, String> {
+) -> Result<Accumulator> {
     let range = saturation(output.bits, output.signed, false);
-    let mut alike = |x: &Accumulator| match x.dtype == to {
-        true => x.value,
-        false => saturate(e, *x, range, to),
+    let alike = |x: &Accumulator| match x.dtype == to {
+        true => Ok(x.value),
+        false => saturate(t, *x, range, to),
     };
-    let values: Vec<ValueId> = inputs.iter().map(&mut alike).collect();
-    let node = Node { inputs: values.into_iter().map(Some).collect(), outputs: vec![], ..node };
+    let values = inputs.iter().map(alike).collect::<Result<Vec<Var>>>()?;
     let first = inputs.first().ok_or("it reads nothing")?;
     let max = range.1.max(-range.0);
-    Ok(Accumulator { value: e.node(node, "act"), dtype: to, max, axes: first.axes })
+    let value = t.b.again(node, values).role("act").one()?;
+    Ok(Accumulator { value, dtype: to, max, axes: first.axes })
 }

@@ -2,24 +2,26 @@
 //! the value of the same name.
 
 mod branches;
-mod emit;
 mod product;
 mod proof;
 mod rescale;
 #[cfg(test)]
 mod tests;
+mod types;
 
-pub use emit::Casting;
+pub use types::Casting;
 
 use crate::network::int;
 use crate::plan::{
     Activation, Cell, CellPlan, How, Kind, Network, Output, Plan, Rescale, Source, bounds,
 };
-use emit::Emit;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
 use onnxd_plugin_sdk::ir::{Attr, DataType, Dim, Graph, Model, Node, ValueId};
 use rescale::{Accumulator, raised, rescale, rounded, saturate, saturation, storage};
+use std::cell::RefCell;
 use std::collections::HashMap;
+use types::{Refusal, Result, Types};
 
 /// First version of the standard's operators with `Clip` and `MaxPool` on integers.
 const OPSET_MIN: i64 = 12;
@@ -45,7 +47,11 @@ pub struct Written {
 ///
 /// # Errors
 /// Every cell that has no form in integers, with its layer.
-pub fn write(network: &Network, plan: &Plan, casting: Casting) -> Result<Written, Diagnostics> {
+pub fn write(
+    network: &Network,
+    plan: &Plan,
+    casting: Casting,
+) -> std::result::Result<Written, Diagnostics> {
     let mut model = network.model.clone();
     if model.opset() < OPSET_MIN {
         let text =
@@ -53,55 +59,56 @@ pub fn write(network: &Network, plan: &Plan, casting: Casting) -> Result<Written
         return Err(Diagnostic::new(Code::FeatureUnsupported, text).into());
     }
     let graph = std::mem::replace(&mut model.graph, Graph::new(""));
-    let emit = Emit::new(graph, casting);
+    let builder = GraphBuilder::new(graph, model.opsets.clone());
+    let builder = builder.without_folding().untyped().with_node_names();
+    let builder = if casting == Casting::Implicit { builder.unchecked() } else { builder };
     let mut writer = Writer {
         network,
         plan,
-        e: emit,
-        layers: Vec::new(),
+        t: Types { b: &builder, casting, remarks: RefCell::default() },
         floats: HashMap::new(),
         accumulators: vec![None; network.cells.len()],
     };
     writer.inputs();
     let mut problems = Diagnostics::default();
     for index in 0..network.cells.len() {
-        if let Err(text) = writer.cell(index) {
-            let cell = &network.cells[index];
-            let layer = writer.layers.first().cloned();
+        let cell = &network.cells[index];
+        let layers = writer.layers(cell);
+        let done = builder.in_layers(layers.clone(), &cell.name, |_| writer.cell(index));
+        if let Err(why) = done {
+            let layer = layers.into_iter().next();
             let layer = layer.unwrap_or_else(|| Layer::new(&cell.name, format!("{:?}", cell.kind)));
-            let text = format!("`{}` cannot be written in integers: {text}", cell.name);
+            let text = format!("`{}` cannot be written in integers: {}", cell.name, why.0);
             problems.push(Diagnostic::new(Code::FeatureUnsupported, text).at(layer));
         }
     }
-    let Writer { e, accumulators, .. } = writer;
-    model.graph = e.graph;
-    problems.or_ok(Written { model, accumulators, remarks: e.remarks })
+    let Writer { t, accumulators, .. } = writer;
+    let remarks = t.remarks.into_inner();
+    model.graph = builder.finish();
+    problems.or_ok(Written { model, accumulators, remarks })
 }
 
 pub(crate) struct Writer<'n> {
     pub(crate) network: &'n Network,
     pub(crate) plan: &'n Plan,
-    pub(crate) e: Emit,
-    /// Layers of the cell at hand.
-    layers: Vec<Layer>,
+    t: Types<'n>,
     /// Real values of integers, where something is computed in float.
-    floats: HashMap<Source, ValueId>,
+    floats: HashMap<Source, Var>,
     accumulators: Vec<Option<i64>>,
 }
 
 impl Writer<'_> {
     fn inputs(&mut self) {
-        let inputs = self.e.graph.inputs().to_vec();
+        let inputs = self.t.b.graph().inputs().to_vec();
         for (input, output) in inputs.into_iter().zip(&self.plan.inputs) {
-            let dtype = self.e.held(storage(*output));
-            self.e.retype(input, dtype);
+            self.t.retype(input, storage(*output));
         }
     }
 
     /// The value that holds what `source` computes.
     pub(crate) fn value(&self, source: Source) -> ValueId {
         match source {
-            Source::Input(i) => self.e.graph.inputs()[i],
+            Source::Input(i) => self.t.b.graph().inputs()[i],
             Source::Cell(i) => self.network.cells[i].output,
         }
     }
@@ -114,21 +121,32 @@ impl Writer<'_> {
         }
     }
 
-    fn cell(&mut self, index: usize) -> Result<(), String> {
-        let network = self.network;
-        let (cell, plan) = (&network.cells[index], &self.plan.cells[index]);
-        self.e.begin(&cell.name);
-        let done = match cell.kind {
-            Kind::Float => self.float(cell, plan),
-            _ => self.integer(index, cell, plan),
-        };
-        let layers = std::mem::take(&mut self.layers);
-        self.e.end(&layers);
-        self.layers = layers;
-        done
+    /// The layers of a cell; of one in integers that of its last node, which it is called by, first.
+    fn layers(&self, cell: &Cell) -> Vec<Layer> {
+        let graph = self.t.b.graph();
+        let mut nodes: Vec<&Node> = cell.nodes.iter().filter_map(|id| graph.node(*id)).collect();
+        if cell.kind != Kind::Float {
+            nodes.reverse();
+        }
+        let mut layers: Vec<Layer> = Vec::new();
+        for layer in nodes.iter().flat_map(|node| &node.layers) {
+            if !layers.contains(layer) {
+                layers.push(layer.clone());
+            }
+        }
+        layers
     }
 
-    fn integer(&mut self, index: usize, cell: &Cell, plan: &CellPlan) -> Result<(), String> {
+    fn cell(&mut self, index: usize) -> Result<()> {
+        let (network, plan) = (self.network, self.plan);
+        let (cell, plan) = (&network.cells[index], &plan.cells[index]);
+        match cell.kind {
+            Kind::Float => self.float(cell, plan),
+            _ => self.integer(index, cell, plan),
+        }
+    }
+
+    fn integer(&mut self, index: usize, cell: &Cell, plan: &CellPlan) -> Result<()> {
         let Some(output) = plan.output else { return self.dequantized(index, cell, plan) };
         let inputs = self.operands(cell, plan)?;
         let node = self.take(cell);
@@ -139,9 +157,9 @@ impl Writer<'_> {
                 self.product(cell, node, inputs[0], integers)?
             }
             Kind::AveragePool => self.average(cell, node, inputs[0])?,
-            Kind::Sum | Kind::Max => branches::elementwise(&mut self.e, cell.kind, &inputs)?,
-            Kind::Concat => branches::concat(&mut self.e, node, &inputs, to, output)?,
-            Kind::MaxPool | Kind::Move => self.moved(node, inputs[0]),
+            Kind::Sum | Kind::Max => branches::elementwise(&self.t, cell.kind, &inputs)?,
+            Kind::Concat => branches::concat(&self.t, &node, &inputs, to, output)?,
+            Kind::MaxPool | Kind::Move => self.moved(node, inputs[0])?,
             Kind::Activation | Kind::Float => inputs[0],
         };
         if matches!(cell.kind, Kind::Conv | Kind::Fc | Kind::Sum) {
@@ -149,19 +167,17 @@ impl Writer<'_> {
         }
         let rectifier = matches!(cell.activation, Activation::Rectifier { .. });
         let range = saturation(output.bits, output.signed, rectifier);
-        let e = &mut self.e;
+        let t = &self.t;
         let result = match &plan.rescale {
-            Some(how) => rescale(e, accumulator, &how.how, range, to)?,
-            None => saturate(e, accumulator, range, to),
+            Some(how) => rescale(t, accumulator, &how.how, range, to)?,
+            None => saturate(t, accumulator, range, to)?,
         };
-        e.settle(result, cell.output);
-        let held = e.held(to);
-        e.retype(cell.output, held);
-        Ok(())
+        t.retype(cell.output, to);
+        Ok(t.settle(result, cell.output)?)
     }
 
     /// A sum of products of integers whose result is real.
-    fn dequantized(&mut self, index: usize, cell: &Cell, plan: &CellPlan) -> Result<(), String> {
+    fn dequantized(&mut self, index: usize, cell: &Cell, plan: &CellPlan) -> Result<()> {
         let (Some(integers), Some(Rescale { how: How::FloatingPoint(factors), .. })) =
             (&plan.integers, &plan.rescale)
         else {
@@ -171,10 +187,10 @@ impl Writer<'_> {
         let node = self.take(cell);
         let acc = self.product(cell, node, input, integers)?;
         self.accumulators[index] = Some(acc.max);
-        let e = &mut self.e;
-        let x = e.cast(acc.value, acc.dtype, DataType::Float, "act_icast");
-        let factors = e.reals(factors, acc.axes.unwrap_or(0), "act_w");
-        let x = e.op("Mul", &[x, factors], "act_scaled");
+        let (t, b) = (&self.t, self.t.b);
+        let x = t.cast(acc.value, acc.dtype, DataType::Float, "act_icast")?;
+        let factors = t.reals(factors, acc.axes.unwrap_or(0), "act_w");
+        let x = b.named("act_scaled", b.mul(x, factors)?);
         let bounds = match cell.activation {
             Activation::Linear => None,
             Activation::Rectifier { clipping } => Some((0.0, clipping.unwrap_or(f32::MAX))),
@@ -183,23 +199,22 @@ impl Writer<'_> {
         let x = match bounds {
             None => x,
             Some((lo, hi)) => {
-                let [lo, hi] = [lo, hi].map(|bound| e.reals(&[bound], 0, "act_bound"));
-                e.op("Clip", &[x, lo, hi], "act_clip")
+                let [lo, hi] = [lo, hi].map(|bound| t.reals(&[bound], 0, "act_bound"));
+                b.clip(x).min(lo).max(hi).role("act_clip").one()?
             }
         };
-        e.settle(x, cell.output);
-        Ok(())
+        Ok(t.settle(x, cell.output)?)
     }
 
     /// The inputs of a cell, each rescaled where the plan says so.
-    fn operands(&mut self, cell: &Cell, plan: &CellPlan) -> Result<Vec<Accumulator>, String> {
+    fn operands(&mut self, cell: &Cell, plan: &CellPlan) -> Result<Vec<Accumulator>> {
         let mut operands = Vec::with_capacity(cell.inputs.len());
         for (slot, source) in cell.inputs.iter().enumerate() {
             let name = || format!("its input {slot} is not in integers");
             let output = self.represented(*source).ok_or_else(name)?;
-            let value = self.value(*source);
+            let value = self.t.b.var(self.value(*source));
             let branch = plan.branches.get(slot).and_then(Option::as_ref);
-            operands.push(branches::operand(&mut self.e, value, output, branch)?);
+            operands.push(branches::operand(&self.t, value, output, branch)?);
         }
         if operands.is_empty() {
             return Err("it reads nothing".into());
@@ -209,15 +224,10 @@ impl Writer<'_> {
 
     /// Removes a cell's nodes and gives the main one.
     fn take(&mut self, cell: &Cell) -> Node {
-        self.layers.clear();
+        let mut graph = self.t.b.graph_mut();
         let mut main = Node::default();
         for id in cell.nodes.iter().rev() {
-            let node = self.e.graph.remove_node(*id);
-            for layer in &node.layers {
-                if !self.layers.contains(layer) {
-                    self.layers.push(layer.clone());
-                }
-            }
+            let node = graph.remove_node(*id);
             if *id == cell.node {
                 main = node;
             }
@@ -227,12 +237,7 @@ impl Writer<'_> {
 
     /// The mean of a window, rounded towards zero. It is a multiple of `1 / window`; with its size
     /// raised by half of that it stays below the next integer, and float32 cannot get it wrong.
-    fn average(
-        &mut self,
-        cell: &Cell,
-        node: Node,
-        input: Accumulator,
-    ) -> Result<Accumulator, String> {
+    fn average(&mut self, cell: &Cell, node: Node, input: Accumulator) -> Result<Accumulator> {
         let sizes = match node.attr("kernel_shape") {
             Some(Attr::Ints(sizes)) => Some(sizes.clone()),
             _ => self.plane(input.value),
@@ -246,11 +251,11 @@ impl Writer<'_> {
         if window.checked_mul(width).is_none_or(|n| n >= WINDOW_MAX) {
             return self.wide_average(cell, node, input, &sizes, window);
         }
-        let e = &mut self.e;
-        let x = e.cast(input.value, input.dtype, DataType::Float, "icast");
-        let mean = e.node(Node { inputs: vec![Some(x)], outputs: vec![], ..node }, "mean");
-        let mean = raised(e, mean, 0.5 / window as f32, input.signed());
-        let value = e.cast(mean, DataType::Float, input.dtype, "integer");
+        let t = &self.t;
+        let x = t.cast(input.value, input.dtype, DataType::Float, "icast")?;
+        let mean = t.b.again(&node, [x]).role("mean").one()?;
+        let mean = raised(t, mean, 0.5 / window as f32, input.signed())?;
+        let value = t.cast(mean, DataType::Float, input.dtype, "integer")?;
         Ok(Accumulator { value, ..input })
     }
 
@@ -262,7 +267,7 @@ impl Writer<'_> {
         input: Accumulator,
         sizes: &[i64],
         window: i64,
-    ) -> Result<Accumulator, String> {
+    ) -> Result<Accumulator> {
         let pads = match node.attr("pads") {
             Some(Attr::Ints(pads)) => pads.iter().any(|p| *p != 0),
             _ => false,
@@ -271,7 +276,7 @@ impl Writer<'_> {
             && node.attr("auto_pad").is_none()
             && (!pads || int(&node, "count_include_pad", 0) == 1);
         if !plain {
-            return Err(format!("windows of {window} values that reach over the edge"));
+            return Err(format!("windows of {window} values that reach over the edge").into());
         }
         let kept = |name: &str| ["dilations", "kernel_shape", "pads", "strides"].contains(&name);
         node.attrs.retain(|(name, _)| kept(name));
@@ -281,25 +286,24 @@ impl Writer<'_> {
         node.attrs.push(("group".into(), Attr::Int(cell.channels as i64)));
         let sizes: Vec<usize> = sizes.iter().filter_map(|s| usize::try_from(*s).ok()).collect();
         let sum = self.sums(node, input, cell.channels, &sizes)?;
-        let e = &mut self.e;
-        let x = e.cast(sum.value, sum.dtype, DataType::Int64, "sum_wide");
-        let divisor = e.integers(&[window], e.held(DataType::Int64), 0, "mean_window");
-        let mut x = e.op("Div", &[x, divisor], "mean");
-        if e.fake() {
-            x = raised(e, x, 0.5 / window as f32, input.signed());
+        let (t, b) = (&self.t, self.t.b);
+        let x = t.cast(sum.value, sum.dtype, DataType::Int64, "sum_wide")?;
+        let divisor = t.integers(&[window], t.held(DataType::Int64), 0, "mean_window")?;
+        let mut x = b.named("mean", b.div(x, divisor)?);
+        if t.fake() {
+            x = raised(t, x, 0.5 / window as f32, input.signed())?;
         }
-        let value = e.cast(x, DataType::Int64, input.dtype, "integer");
+        let value = t.cast(x, DataType::Int64, input.dtype, "integer")?;
         Ok(Accumulator { value, ..input })
     }
 
     /// The sizes of all axes of `v` behind the channels.
-    fn plane(&self, v: ValueId) -> Option<Vec<i64>> {
-        let shape = self.e.graph[v].ty.as_ref()?.shape()?;
-        shape.get(2..)?.iter().map(Dim::known).collect()
+    fn plane(&self, v: Var) -> Option<Vec<i64>> {
+        self.t.b.shape_of(v)?.get(2..)?.iter().map(Dim::known).collect()
     }
 
     /// What `node` makes of the same integers.
-    fn moved(&mut self, mut node: Node, input: Accumulator) -> Accumulator {
+    fn moved(&self, mut node: Node, input: Accumulator) -> Result<Accumulator> {
         match node.op.as_str() {
             // In inference it is one, and it takes floats only.
             "Dropout" => node = Node { name: node.name, ..Node::new("Identity", [], []) },
@@ -307,69 +311,60 @@ impl Writer<'_> {
             "Pad" if node.inputs.len() > 2 => node.inputs[2] = None,
             _ => {}
         }
-        while node.inputs.last() == Some(&None) {
-            node.inputs.pop();
-        }
         let wide = matches!(input.dtype, DataType::Int16 | DataType::Uint16);
         let moved_as = match wide && !ANY_TYPE.contains(&node.op.as_str()) {
             // Exact, and every runtime has it.
             true => DataType::Float,
             false => input.dtype,
         };
-        let x = self.e.cast(input.value, input.dtype, moved_as, "moved_icast");
-        match node.inputs.first_mut() {
-            Some(slot) => *slot = Some(x),
-            None => node.inputs.push(Some(x)),
-        }
-        let value = self.e.node(node, "moved");
-        let value = self.e.cast(value, moved_as, input.dtype, "moved_ocast");
-        Accumulator { value, axes: None, ..input }
+        let t = &self.t;
+        let x = t.cast(input.value, input.dtype, moved_as, "moved_icast")?;
+        let others = node.inputs.iter().skip(1).map(|v| Operand::from(*v));
+        let inputs = std::iter::once(x.into()).chain(others);
+        let value = t.b.again(&node, inputs).role("moved").one()?;
+        let value = t.cast(value, moved_as, input.dtype, "moved_ocast")?;
+        Ok(Accumulator { value, axes: None, ..input })
     }
 
     /// A cell that computes in float, on the real values of its inputs.
-    fn float(&mut self, cell: &Cell, plan: &CellPlan) -> Result<(), String> {
-        let ids = cell.nodes.iter().filter_map(|id| self.e.graph.node(*id));
-        self.layers = ids.flat_map(|node| node.layers.clone()).collect();
+    fn float(&mut self, cell: &Cell, plan: &CellPlan) -> Result<()> {
         for source in &cell.inputs {
-            let (from, to) = (self.value(*source), self.real(*source));
+            let (from, to) = (self.value(*source), self.real(*source)?);
+            let to = self.t.b.id(to)?;
+            let mut graph = self.t.b.graph_mut();
             for id in &cell.nodes {
-                let inputs = self.e.graph[*id].inputs.clone();
+                let inputs = graph[*id].inputs.clone();
                 for slot in (0..inputs.len()).filter(|slot| inputs[*slot] == Some(from)) {
-                    self.e.graph.set_input(*id, slot, Some(to));
+                    graph.set_input(*id, slot, Some(to));
                 }
             }
         }
         let Some(output) = plan.output else { return Ok(()) };
-        let last = self.e.graph.producer(cell.output).ok_or("no node computes it")?;
-        let slot = self.e.graph[last].outputs.iter().position(|o| *o == Some(cell.output));
-        let real = self.e.graph.add_value(&format!("{}_real", cell.name), None);
-        self.e.graph.set_output(last, slot.unwrap_or(0), real);
-        let e = &mut self.e;
-        let scale = e.reals(&[(1.0 / output.scale) as f32], 0, "act_w");
-        let scaled = e.op("Mul", &[real, scale], "act_scaled");
+        let (t, b) = (&self.t, self.t.b);
+        let real = b.named("real", b.detach(cell.output)?);
+        let scale = t.reals(&[(1.0 / output.scale) as f32], 0, "act_w");
+        let scaled = b.named("act_scaled", b.mul(real, scale)?);
         let to = storage(output);
-        let result = rounded(e, scaled, bounds(output.bits, output.signed), to);
-        e.settle(result, cell.output);
-        let held = e.held(to);
-        e.retype(cell.output, held);
-        Ok(())
+        let result = rounded(t, scaled, bounds(output.bits, output.signed), to)?;
+        t.retype(cell.output, to);
+        Ok(t.settle(result, cell.output)?)
     }
 
     /// The real value of what `source` computes.
-    fn real(&mut self, source: Source) -> ValueId {
-        let value = self.value(source);
-        let Some(output) = self.represented(source) else { return value };
+    fn real(&mut self, source: Source) -> Result<Var> {
+        let (t, b) = (&self.t, self.t.b);
+        let value = b.var(self.value(source));
+        let Some(output) = self.represented(source) else { return Ok(value) };
         if let Some(known) = self.floats.get(&source) {
-            return *known;
+            return Ok(*known);
         }
-        let name = self.e.graph[value].name.clone();
-        let prefix = std::mem::replace(&mut self.e.prefix, name);
-        let float = self.e.cast(value, storage(output), DataType::Float, "float");
-        let scale = self.e.reals(&[output.scale as f32], 0, "scale");
-        let real = self.e.op("Mul", &[float, scale], "real");
-        self.e.prefix = prefix;
+        let real = b.under(&b.name_of(value), |b| {
+            let float = t.cast(value, storage(output), DataType::Float, "float")?;
+            let scale = t.reals(&[output.scale as f32], 0, "scale");
+            Ok::<_, Refusal>(b.named("real", b.mul(float, scale)?))
+        })?;
         self.floats.insert(source, real);
-        real
+        Ok(real)
     }
 }
 

@@ -8,9 +8,11 @@
 
 use super::proof::accumulator_max;
 use super::rescale::Accumulator;
+use super::types::{Casting, Result};
 use super::{Writer, transposed};
 use crate::plan::{Cell, Integers, Kind};
-use onnxd_plugin_sdk::ir::{DataType, Node, Tensor, ValueId, ValueType};
+use onnxd_plugin_sdk::build::{Operand, Var};
+use onnxd_plugin_sdk::ir::{Attr, DataType, Node, Tensor, ValueId, ValueType};
 use std::borrow::Cow;
 
 /// Zero point of weights without sign.
@@ -52,12 +54,12 @@ impl Writer<'_> {
         node: Node,
         input: Accumulator,
         integers: &Integers,
-    ) -> Result<Accumulator, String> {
+    ) -> Result<Accumulator> {
         let parameters = cell.parameters.as_ref().ok_or("it has no parameters")?;
         let dims = &parameters.dims;
         let count = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
         if dims.len() < 2 || count != Some(integers.weights.len()) {
-            return Err(format!("its integers do not fill {dims:?}"));
+            return Err(format!("its integers do not fill {dims:?}").into());
         }
         let fc = cell.kind == Kind::Fc;
         let weights = match fc {
@@ -71,9 +73,9 @@ impl Writer<'_> {
         let factors = Factors { node, fc, dims, weights: &weights, input, role };
         let (mut value, dtype) = self.sum(&factors, max)?;
         if let Some(bias) = &integers.bias {
-            let held = self.e.held(dtype);
-            let bias = self.e.integers(bias, held, axes, "b");
-            value = self.e.op("Add", &[value, bias], "act");
+            let t = &self.t;
+            let bias = t.integers(bias, t.held(dtype), axes, "b")?;
+            value = t.b.named("act", t.b.add(value, bias)?);
         }
         Ok(Accumulator { value, dtype, max, axes: Some(axes) })
     }
@@ -85,7 +87,7 @@ impl Writer<'_> {
         input: Accumulator,
         channels: usize,
         window: &[usize],
-    ) -> Result<Accumulator, String> {
+    ) -> Result<Accumulator> {
         let count = window.iter().try_fold(channels, |n, d| n.checked_mul(*d));
         let count = count.filter(|n| *n < 1 << 26).ok_or("its windows are too large")?;
         let ones = Integers { weights: vec![1; count], bias: None };
@@ -99,16 +101,16 @@ impl Writer<'_> {
 
     /// Sums of products, which with what is added to them have no larger magnitude than `max`, and
     /// their type.
-    fn sum(&mut self, f: &Factors, max: i64) -> Result<(ValueId, DataType), String> {
+    fn sum(&mut self, f: &Factors, max: i64) -> Result<(Var, DataType)> {
         let bytes = matches!(f.input.dtype, DataType::Uint8 | DataType::Int8)
             && f.weights.iter().all(|w| i8::try_from(*w).is_ok());
-        if max <= i64::from(i32::MAX) && (bytes || self.e.fake()) {
-            return Ok((self.product_of_bytes(f), DataType::Int32));
+        if max <= i64::from(i32::MAX) && (bytes || self.t.fake()) {
+            return Ok((self.product_of_bytes(f)?, DataType::Int32));
         }
         if max > SUM_MAX {
-            return Err(format!("its sums may reach {max}, which takes more than 61 bits"));
+            return Err(format!("its sums may reach {max}, which takes more than 61 bits").into());
         }
-        if self.e.casting != super::Casting::Explicit {
+        if self.t.casting != Casting::Explicit {
             return Err("it takes more than 8 bits, or sums of more than 32, and those take the \
                         casts that `FakeQuantization` and `ImplicitCasting` leave out"
                 .into());
@@ -116,36 +118,37 @@ impl Writer<'_> {
         Ok((self.product_of_parts(f)?, DataType::Int64))
     }
 
-    fn product_of_bytes(&mut self, f: &Factors) -> ValueId {
-        let op = match (f.fc, self.e.fake()) {
+    fn product_of_bytes(&mut self, f: &Factors) -> Result<Var> {
+        let op = match (f.fc, self.t.fake()) {
             (false, false) => "ConvInteger",
             (false, true) => "Conv",
             (true, false) => "MatMulInteger",
             (true, true) => "MatMul",
         };
-        let offset = f.fc && !self.e.fake() && f.input.dtype == DataType::Uint8;
+        let offset = f.fc && !self.t.fake() && f.input.dtype == DataType::Uint8;
         let (dims, w) = (f.dims.clone(), f.weights.iter());
-        let weights = match (self.e.fake(), offset) {
+        let weights = match (self.t.fake(), offset) {
             (true, _) => Tensor::from_vec(dims, w.map(|w| *w as f32).collect()),
             (_, true) => Tensor::from_vec(dims, w.map(|w| (w + ZERO) as u8).collect()),
             _ => Tensor::from_vec(dims, w.map(|w| *w as i8).collect()),
         };
         let weights = self.parameter(f.node.input(1), weights, "w");
-        let mut node = multiplication(f, op, [f.input.value, weights]);
-        node.name.clone_from(&f.node.name);
-        if offset {
-            let zero = self.e.constant(Tensor::scalar(ZERO as u8), "w_zero");
-            node.inputs.extend([None, Some(zero)]);
-        }
-        self.e.node(node, f.role)
+        let b = self.t.b;
+        let zero = offset.then(|| b.parameter("w_zero", Tensor::scalar(ZERO as u8)));
+        let product = b.op("", op, [f.input.value, weights]).attrs(f.attrs());
+        let product = match zero {
+            Some(zero) => product.set("b_zero_point", zero),
+            None => product,
+        };
+        Ok(product.called(f.node.name.as_str()).role(f.role).one()?)
     }
 
-    fn product_of_parts(&mut self, f: &Factors) -> Result<ValueId, String> {
+    fn product_of_parts(&mut self, f: &Factors) -> Result<Var> {
         let op = if f.fc { "MatMulInteger" } else { "ConvInteger" };
-        let xs = self.input_parts(f.input);
+        let xs = self.input_parts(f.input)?;
         let ws = weight_parts(f.weights)?;
-        let zero = self.e.constant(Tensor::scalar(ZERO as u8), "zero");
-        let mut total: Option<ValueId> = None;
+        let zero = self.t.b.parameter("zero", Tensor::scalar(ZERO as u8));
+        let mut total: Option<Var> = None;
         for (at, w) in ws.into_iter().enumerate() {
             let terms = f.dims.iter().product::<usize>() / f.outputs().max(1);
             let data = Tensor::from_vec(f.dims.clone(), w.value);
@@ -155,24 +158,21 @@ impl Writer<'_> {
                 // Checked against what any weights of this size could make of it.
                 let bound = i128::from(x.max) * i128::from(w.max) * terms as i128;
                 if bound > i128::from(i32::MAX) {
-                    return Err(format!("it adds {terms} products, too many for 32 bits"));
+                    return Err(format!("it adds {terms} products, too many for 32 bits").into());
                 }
-                let mut node = multiplication(f, op, [x.value, weights]);
-                let [x_zero, w_zero] = [x.zero, w.zero].map(|zeroed| zeroed.then_some(zero));
-                node.inputs.extend([x_zero, w_zero]);
-                while node.inputs.last() == Some(&None) {
-                    node.inputs.pop();
-                }
-                let product = self.e.node(node, "part");
-                let mut part = self.e.cast(product, DataType::Int32, DataType::Int64, "wide");
+                let (t, b) = (&self.t, self.t.b);
+                let zero = |zeroed: bool| Operand::from(zeroed.then_some(zero));
+                let inputs = [x.value.into(), weights.into(), zero(x.zero), zero(w.zero)];
+                let product = b.op("", op, inputs).attrs(f.attrs()).role("part").one()?;
+                let mut part = t.cast(product, DataType::Int32, DataType::Int64, "wide")?;
                 let shift = x.shift + w.shift;
                 if shift > 0 {
-                    let by = self.e.integers(&[1 << shift], DataType::Int64, 0, "part_by");
-                    part = self.e.op("Mul", &[part, by], "part_wide");
+                    let by = t.integers(&[1 << shift], DataType::Int64, 0, "part_by")?;
+                    part = b.named("part_wide", b.mul(part, by)?);
                 }
                 total = Some(match total {
                     None => part,
-                    Some(sum) => self.e.op("Add", &[sum, part], f.role),
+                    Some(sum) => b.named(f.role, b.add(sum, part)?),
                 });
             }
         }
@@ -180,59 +180,58 @@ impl Writer<'_> {
     }
 
     /// The bytes of what is multiplied.
-    fn input_parts(&mut self, input: Accumulator) -> Vec<Part<ValueId>> {
-        let e = &mut self.e;
+    fn input_parts(&self, input: Accumulator) -> Result<Vec<Part<Var>>> {
+        let (t, b) = (&self.t, self.t.b);
         let wide = matches!(input.dtype, DataType::Uint16 | DataType::Int16);
         let signed = matches!(input.dtype, DataType::Int8 | DataType::Int16);
         let part = |value, zero, shift, max| Part { value, zero, shift, max };
         if input.dtype == DataType::Uint8 {
-            return vec![part(input.value, false, 0, BYTE - 1)];
+            return Ok(vec![part(input.value, false, 0, BYTE - 1)]);
         }
-        let mut x = e.cast(input.value, input.dtype, DataType::Int32, "x_icast");
+        let mut x = t.cast(input.value, input.dtype, DataType::Int32, "x_icast")?;
         if signed {
             let offset = if wide { OFFSET } else { ZERO };
-            let offset = e.integers(&[offset.into()], DataType::Int32, 0, "x_offset");
-            x = e.op("Add", &[x, offset], "x_raised");
+            let offset = t.integers(&[offset.into()], DataType::Int32, 0, "x_offset")?;
+            x = b.named("x_raised", b.add(x, offset)?);
         }
         if !wide {
-            let x = e.cast(x, DataType::Int32, DataType::Uint8, "x_ocast");
-            return vec![part(x, true, 0, BYTE / 2)];
+            let x = t.cast(x, DataType::Int32, DataType::Uint8, "x_ocast")?;
+            return Ok(vec![part(x, true, 0, BYTE / 2)]);
         }
-        let byte = e.integers(&[BYTE], DataType::Int32, 0, "x_byte");
-        let low = e.op("Mod", &[x, byte], "x_low");
-        let high = e.op("Div", &[x, byte], "x_high");
-        let low = e.cast(low, DataType::Int32, DataType::Uint8, "x_low_ocast");
-        let high = e.cast(high, DataType::Int32, DataType::Uint8, "x_high_ocast");
+        let byte = t.integers(&[BYTE], DataType::Int32, 0, "x_byte")?;
+        let low = b.mod_(x, byte).role("x_low").one()?;
+        let high = b.named("x_high", b.div(x, byte)?);
+        let low = t.cast(low, DataType::Int32, DataType::Uint8, "x_low_ocast")?;
+        let high = t.cast(high, DataType::Int32, DataType::Uint8, "x_high_ocast")?;
         let highest = if signed { BYTE / 2 } else { BYTE - 1 };
-        vec![part(high, signed, 8, highest), part(low, false, 0, BYTE - 1)]
+        Ok(vec![part(high, signed, 8, highest), part(low, false, 0, BYTE - 1)])
     }
 
     /// Puts `data` in the place of a float parameter that nothing else reads, or beside it.
-    fn parameter(&mut self, old: Option<ValueId>, data: Tensor, role: &str) -> ValueId {
-        let graph = &mut self.e.graph;
+    fn parameter(&self, old: Option<ValueId>, data: Tensor, role: &str) -> Var {
+        let mut graph = self.t.b.graph_mut();
         let free = |v: &ValueId| graph[*v].initializer().is_some() && graph.uses(*v) == 0;
-        match old.filter(free).filter(|v| !graph.inputs().contains(v)) {
-            Some(v) => {
-                let dims = data.dims().iter().map(|d| *d as i64);
-                let ty = ValueType::tensor(data.dtype(), dims);
-                graph[v].ty = Some(ty);
-                graph.set_initializer(v, Some(data));
-                v
-            }
-            None => self.e.constant(data, role),
-        }
+        let Some(v) = old.filter(free).filter(|v| !graph.inputs().contains(v)) else {
+            drop(graph);
+            return self.t.b.parameter(role, data);
+        };
+        let dims = data.dims().iter().map(|d| *d as i64);
+        graph[v].ty = Some(ValueType::tensor(data.dtype(), dims));
+        graph.set_initializer(v, Some(data));
+        drop(graph);
+        self.t.b.var(v)
     }
 }
 
 impl Factors<'_> {
+    /// Attributes of the product.
+    fn attrs(&self) -> impl Iterator<Item = (String, Attr)> {
+        self.node.attrs.iter().filter(|_| !self.fc).cloned()
+    }
+
     fn outputs(&self) -> usize {
         if self.fc { self.dims[1] } else { self.dims[0] }
     }
-}
-
-fn multiplication(f: &Factors, op: &str, inputs: [ValueId; 2]) -> Node {
-    let attrs = if f.fc { vec![] } else { f.node.attrs.clone() };
-    Node { attrs, ..Node::new(op, inputs, []) }
 }
 
 /// What integers can be; one below the lowest is counted too, so that the range is symmetric.
@@ -243,14 +242,14 @@ fn range(input: Accumulator) -> (i64, i64) {
     }
 }
 
-fn weight_parts(weights: &[i32]) -> Result<Vec<Part<Vec<u8>>>, String> {
+fn weight_parts(weights: &[i32]) -> Result<Vec<Part<Vec<u8>>>> {
     let all = |f: fn(i32) -> u8| weights.iter().map(|w| f(*w)).collect();
     if weights.iter().all(|w| i8::try_from(*w).is_ok()) {
         let value = all(|w| (w + ZERO) as u8);
         return Ok(vec![Part { value, zero: true, shift: 0, max: BYTE / 2 }]);
     }
     if let Some(wide) = weights.iter().find(|w| i16::try_from(**w).is_err()) {
-        return Err(format!("a weight is {wide}, which takes more than 16 bits"));
+        return Err(format!("a weight is {wide}, which takes more than 16 bits").into());
     }
     let most = |f: &dyn Fn(i32) -> i32| weights.iter().map(|w| f(*w).abs()).max().unwrap_or(0);
     Ok(vec![
