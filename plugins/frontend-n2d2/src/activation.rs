@@ -19,12 +19,16 @@ const ROWS: &[Row] = &[
     Row { name: "Linear", parameters: &["Clipping"], lower: linear },
     Row { name: "Rectifier", parameters: &["LeakSlope", "Clipping"], lower: rectifier },
     Row { name: "Saturation", parameters: &["Threshold"], lower: saturation },
-    Row { name: "Tanh", parameters: &["Alpha"], lower: tanh },
+    Row {
+        name: "Tanh",
+        parameters: &["Alpha"],
+        lower: |b, x| scaled_tanh(b, x, parameter(b, "Alpha", 1.0)?),
+    },
     Row { name: "TanhLeCun", parameters: &[], lower: tanh_lecun },
-    Row { name: "Logistic", parameters: &[], lower: logistic },
+    Row { name: "Logistic", parameters: &[], lower: |b, x| b.sigmoid(x) },
     Row { name: "LogisticWithLoss", parameters: &[], lower: logistic_with_loss },
-    Row { name: "Softplus", parameters: &[], lower: softplus },
-    Row { name: "Swish", parameters: &[], lower: swish },
+    Row { name: "Softplus", parameters: &[], lower: |b, x| b.softplus(x) },
+    Row { name: "Swish", parameters: &[], lower: |b, x| b.mul(x, b.sigmoid(x)?) },
 ];
 
 /// Applies the layer's activation function, or `default` if it names none.
@@ -116,10 +120,6 @@ fn saturation(b: &Cell, x: Var) -> Lowered {
     clipped(b, x, Some(-threshold), Some(threshold))
 }
 
-fn tanh(b: &Cell, x: Var) -> Lowered {
-    scaled_tanh(b, x, parameter(b, "Alpha", 1.0)?)
-}
-
 /// N2D2 scales the input as LeCun et al. (1998) do, and leaves the output as it is.
 fn tanh_lecun(b: &Cell, x: Var) -> Lowered {
     scaled_tanh(b, x, 1.7159 * (2.0 / 3.0))
@@ -129,21 +129,9 @@ fn scaled_tanh(b: &Cell, x: Var, alpha: f32) -> Lowered {
     if alpha == 1.0 { b.tanh(x) } else { b.tanh(b.mul(x, b.scalar("alpha", alpha))?) }
 }
 
-fn logistic(b: &Cell, x: Var) -> Lowered {
-    b.sigmoid(x)
-}
-
 fn logistic_with_loss(b: &Cell, x: Var) -> Lowered {
     let message =
         format!("`{KEY}` LogisticWithLoss is Logistic here: the loss is for training only");
     b.source.note(b.problem(Code::LayerParameterIgnored, message).help(""));
     b.sigmoid(x)
-}
-
-fn softplus(b: &Cell, x: Var) -> Lowered {
-    b.softplus(x)
-}
-
-fn swish(b: &Cell, x: Var) -> Lowered {
-    b.mul(x, b.sigmoid(x)?)
 }
