@@ -60,16 +60,8 @@ pub(crate) fn around(dims: &[usize], axis: usize) -> (usize, usize, usize) {
 
 /// The common shape under ONNX's multidirectional broadcasting.
 pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Outcome<Vec<usize>> {
-    let rank = a.len().max(b.len());
-    let size = |dims: &[usize], i: usize| (i + dims.len()).checked_sub(rank).map_or(1, |k| dims[k]);
-    (0..rank)
-        .map(|i| match (size(a, i), size(b, i)) {
-            (x, y) if x == y => Ok(x),
-            (1, y) => Ok(y),
-            (x, 1) => Ok(x),
-            _ => Err(Fault::invalid(format!("shapes {a:?} and {b:?} do not broadcast"))),
-        })
-        .collect()
+    let unlike = || Fault::invalid(format!("shapes {a:?} and {b:?} do not broadcast"));
+    onnxd_ir::broadcast(a, b).ok_or_else(unlike)
 }
 
 /// Strides that read a tensor of sizes `from` as if it had the broadcast sizes `to`.

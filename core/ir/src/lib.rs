@@ -35,7 +35,7 @@ pub use infer::infer;
 pub use model::{Function, Model, Opsets};
 pub use node::{Node, NodeId};
 pub use ops::{At, Op};
-pub use reals::{Reals, nearest_bf16, nearest_f16};
+pub use reals::{Reals, broadcast, nearest_bf16, nearest_f16};
 pub use tensor::{SparseTensor, Tensor, TensorError, element_count};
 pub use types::{Dim, Shape, ValueType};
 pub use value::{Origin, Value, ValueId};

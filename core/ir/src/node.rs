@@ -77,6 +77,14 @@ impl Node {
         self.attrs.iter().find(|(n, _)| n == name).map(|(_, a)| a)
     }
 
+    /// The attribute called `name`, if it is an integer; `default` otherwise.
+    pub fn int(&self, name: &str, default: i64) -> i64 {
+        match self.attr(name) {
+            Some(Attr::Int(x)) => *x,
+            _ => default,
+        }
+    }
+
     /// Input `i`, if present.
     pub fn input(&self, i: usize) -> Option<ValueId> {
         self.inputs.get(i).copied().flatten()

@@ -163,8 +163,8 @@ impl Reals {
     }
 }
 
-/// The common shape of two shapes under ONNX's multidirectional broadcasting.
-pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+/// The common shape of two shapes under ONNX's multidirectional broadcasting; `None` without one.
+pub fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let size = |dims: &[usize], i: usize| (i + dims.len()).checked_sub(rank).map_or(1, |k| dims[k]);
     (0..rank)

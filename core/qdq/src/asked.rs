@@ -4,7 +4,7 @@
 //! but hardware that takes integers only. One that is named reads integers whatever computes them,
 //! and what it computes becomes integers.
 
-use crate::coded::{dtype_of, int};
+use crate::coded::dtype_of;
 use crate::place::activation_levels;
 use crate::request::{Request, Settings};
 use crate::weight::finite;
@@ -162,7 +162,7 @@ fn factors(graph: &Graph, node: &Node) -> Result<(), Option<&'static str>> {
         let found = graph.constant(v).filter(|t| FLOATS.contains(&t.dtype()));
         found.is_some_and(|t| t.rank() == 1 && !t.is_empty() && finite(t).is_ok())
     };
-    if int(node, "training_mode", 0) != 0 {
+    if node.int("training_mode", 0) != 0 {
         return Err(Some("it is being trained"));
     }
     let given = [Weighted::W, Weighted::BIAS].map(|slot| node.input(slot));

@@ -1,6 +1,6 @@
 //! Integers and the reals that they stand for, as `QuantizeLinear` and `DequantizeLinear` say it.
 
-use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Origin, Tensor, ValueId, ValueType};
+use onnxd_ir::{DataType, Graph, Node, NodeId, Origin, Tensor, ValueId, ValueType};
 
 /// Why something stays as it is, in words for the report.
 pub(crate) type Why = String;
@@ -31,14 +31,6 @@ pub(crate) fn is_linear(node: &Node, op: &str) -> bool {
 /// Name of a value, quoted for a reason.
 pub(crate) fn name(graph: &Graph, v: ValueId) -> String {
     format!("`{}`", graph[v].name)
-}
-
-/// An attribute that is a whole number.
-pub(crate) fn int(node: &Node, name: &str, default: i64) -> i64 {
-    match node.attr(name) {
-        Some(Attr::Int(n)) => *n,
-        _ => default,
-    }
 }
 
 /// What `v` was made of by `DequantizeLinear`, to `float`.
@@ -75,9 +67,9 @@ fn coded(graph: &Graph, node: &Node, q: Option<ValueId>) -> Result<Coded, Why> {
     };
     let zero = node.input(2);
     let float = i64::from(DataType::Float.number());
-    let plain = int(node, "block_size", 0) == 0
-        && [0, float].contains(&int(node, "precision", 0))
-        && (node.op == "QuantizeLinear" || [0, float].contains(&int(node, "output_dtype", 0)));
+    let plain = node.int("block_size", 0) == 0
+        && [0, float].contains(&node.int("precision", 0))
+        && (node.op == "QuantizeLinear" || [0, float].contains(&node.int("output_dtype", 0)));
     if !plain {
         return Err(format!("{} has a scale for each block, or other types", name(graph, q)));
     }
@@ -89,7 +81,7 @@ fn coded(graph: &Graph, node: &Node, q: Option<ValueId>) -> Result<Coded, Why> {
             return Err(format!("the scale {} is not of type float", name(graph, scale)));
         }
         Some(s) if s.len() == 1 => None,
-        Some(_) => Some(int(node, "axis", 1)),
+        Some(_) => Some(node.int("axis", 1)),
         None if is_dynamic(graph, scale) => None,
         None => return Err(format!("the scale {} is not a constant", name(graph, scale))),
     };

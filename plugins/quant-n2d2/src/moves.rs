@@ -1,6 +1,6 @@
 //! Operators that put the same values elsewhere, so that integers pass through them as they are.
 
-use crate::network::{int, scalar};
+use crate::network::scalar;
 use onnxd_plugin_sdk::ir::{Attr, Dim, Graph, Node, ValueId};
 
 /// Operators whose first input alone holds values that reach the result.
@@ -58,7 +58,7 @@ pub(crate) fn block(graph: &Graph, node: &Node) -> Option<usize> {
     let (from, to) = (shape(node.input(0))?, shape(node.output(0))?);
     let keeps = match node.op.as_str() {
         "Identity" | "Dropout" => true,
-        "Flatten" => int(node, "axis", 1) == 1,
+        "Flatten" => node.int("axis", 1) == 1,
         "Reshape" | "Squeeze" => true,
         _ => false,
     };

@@ -8,8 +8,7 @@ use crate::statistics;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::ops::{Clip, Gemm, Relu};
 use onnxd_plugin_sdk::ir::{
-    At, Attr, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId,
-    ValueType,
+    At, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId, ValueType,
 };
 use std::collections::{BTreeSet, HashMap};
 
@@ -284,14 +283,6 @@ fn activation(graph: &Graph, id: NodeId) -> Option<Activation> {
 pub(crate) fn scalar(t: &Tensor) -> Option<f32> {
     let values = t.to_reals()?.values;
     (values.len() == 1).then(|| values[0] as f32)
-}
-
-/// An attribute that is one integer.
-pub(crate) fn int(node: &Node, name: &str, default: i64) -> i64 {
-    match node.attr(name) {
-        Some(Attr::Int(i)) => *i,
-        _ => default,
-    }
 }
 
 impl Network {

@@ -84,10 +84,7 @@ impl<'a> Site<'a> {
     }
 
     pub(super) fn int(&self, name: &str, default: i64) -> i64 {
-        match self.node.attr(name) {
-            Some(Attr::Int(x)) => *x,
-            _ => default,
-        }
+        self.node.int(name, default)
     }
 
     pub(super) fn list(&self, name: &str) -> Option<&'a [i64]> {

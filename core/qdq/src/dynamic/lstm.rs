@@ -2,7 +2,7 @@
 //! input and of its state while it runs.
 
 use super::Site;
-use crate::coded::{MICROSOFT, int};
+use crate::coded::MICROSOFT;
 use crate::report::Form;
 use crate::request::Settings;
 use crate::weight::{Rule, per_channel};
@@ -31,7 +31,7 @@ impl Site<'_, '_> {
         if self.pass.form != Form::QLinear {
             return Err("the standard has no LSTM on integers".to_owned());
         }
-        if int(node, "layout", 0) != 0 {
+        if node.int("layout", 0) != 0 {
             return Err("its batch comes first, which DynamicQuantizeLSTM does not know".to_owned());
         }
         let weights = [1, 2].map(|slot| node.input(slot));

@@ -1,7 +1,7 @@
 //! Functions of one element, and softmax.
 
 use super::{Folds, Unfolds, elementwise, elementwise_back, shape};
-use crate::coded::{Coded, Why, decoded, encoded, floats, int, sweep};
+use crate::coded::{Coded, Why, decoded, encoded, floats, sweep};
 use crate::fold::{Folded, Site};
 use crate::report::name_of;
 use crate::unfold::{Float, Unfolding};
@@ -28,12 +28,12 @@ fn softmax(site: &mut Site) -> Result<Node, Why> {
     if y.step(site.graph)? > 1.0 {
         return Err("a step of its result is more than the largest result".into());
     }
-    let axis = int(&site.node, "axis", if site.opset < 13 { 1 } else { -1 });
+    let axis = site.node.int("axis", if site.opset < 13 { 1 } else { -1 });
     elementwise(site, "QLinearSoftmax", 1, &[("axis", axis), ("opset", site.opset)])
 }
 
 fn softmax_back(site: &mut Unfolding) -> Result<Float, Why> {
-    if (int(&site.node, "opset", 13) < 13) != (site.opset < 13) {
+    if (site.node.int("opset", 13) < 13) != (site.opset < 13) {
         return Err("it follows another version of Softmax than the model".into());
     }
     elementwise_back(site, "Softmax", 1, &["opset"])

@@ -3,7 +3,7 @@
 
 use super::linear::{columns, has_kernel};
 use super::{Folds, Unfolds};
-use crate::coded::{MICROSOFT, Why, int, name};
+use crate::coded::{MICROSOFT, Why, name};
 use crate::fold::Site;
 use crate::unfold::{Float, Unfolding};
 use onnxd_ir::{Attr, DataType, Graph, Node, Tensor, ValueId};
@@ -67,7 +67,7 @@ pub(crate) fn plain(node: &Node) -> Result<(), Why> {
         return Err("QAttention has queries, keys and values of one size".into());
     }
     for flag in ["do_rotary", "past_present_share_buffer"] {
-        if int(node, flag, 0) != 0 {
+        if node.int(flag, 0) != 0 {
             return Err(format!("no kernel of QAttention has `{flag}`"));
         }
     }

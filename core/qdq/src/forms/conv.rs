@@ -1,7 +1,7 @@
 //! Convolution: `DQ(x), DQ(w), DQ(b) -> Conv -> Q` is `QLinearConv`.
 
 use super::{Folds, Unfolds, bias, linear};
-use crate::coded::{Why, int};
+use crate::coded::Why;
 use crate::fold::Site;
 use crate::unfold::{Float, Unfolding};
 use onnxd_ir::Node;
@@ -29,7 +29,7 @@ fn conv(site: &mut Site) -> Result<Node, Why> {
 }
 
 fn conv_back(site: &mut Unfolding) -> Result<Float, Why> {
-    if int(&site.node, "channels_last", 0) != 0 {
+    if site.node.int("channels_last", 0) != 0 {
         return Err("its channels are the last axis, which Conv does not know".into());
     }
     let steps = match (site.node.input(8), site.given(1)?, site.given(4)?) {

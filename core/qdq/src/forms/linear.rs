@@ -1,7 +1,7 @@
 //! Products of matrices: `MatMul` and `Gemm`.
 
 use super::{Folds, Unfolds, bias};
-use crate::coded::{Coded, MICROSOFT, Why, floats, int, is_dynamic, name, rank_of};
+use crate::coded::{Coded, MICROSOFT, Why, floats, is_dynamic, name, rank_of};
 use crate::fold::Site;
 use crate::unfold::{Float, Unfolding};
 use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, ValueId};
@@ -62,7 +62,7 @@ fn real(node: &Node, name: &str) -> f32 {
 }
 
 fn gemm(site: &mut Site) -> Result<Node, Why> {
-    let columns = if int(&site.node, "transB", 0) == 0 { 1 } else { 0 };
+    let columns = if site.node.int("transB", 0) == 0 { 1 } else { 0 };
     let (a, b) = (site.input(0)?, site.weight(1)?.along(site.graph, columns)?);
     has_kernel(site.graph, &a, &b, None)?;
     let y = result(site, &a, &b);
@@ -93,7 +93,7 @@ fn gemm_back(site: &mut Unfolding) -> Result<Float, Why> {
         (Some(_), a, b) => bias::steps(site.graph, [a, b], alpha)?,
         _ => vec![],
     };
-    let columns = if int(&site.node, "transB", 0) == 0 { 1 } else { 0 };
+    let columns = if site.node.int("transB", 0) == 0 { 1 } else { 0 };
     let a = site.real([0, 1, 2], None)?;
     let b = site.real([3, 4, 5], Some(columns))?;
     let c = bias::real(site, 6, &steps)?;
@@ -195,7 +195,7 @@ impl Chain {
             v = sum;
         }
         let (id, cast, _) = next(v, "Cast").ok_or_else(unlike)?;
-        if int(&graph[id], "to", 0) != i64::from(DataType::Float.number()) {
+        if graph[id].int("to", 0) != i64::from(DataType::Float.number()) {
             return Err(unlike());
         }
         nodes.push(id);

@@ -1,7 +1,7 @@
 //! Averages over windows and areas.
 
 use super::{Folds, Unfolds, elementwise, elementwise_back};
-use crate::coded::{Why, int};
+use crate::coded::Why;
 use crate::fold::Site;
 use crate::unfold::{Float, Unfolding};
 use onnxd_ir::{Attr, Node};
@@ -29,7 +29,7 @@ fn average(site: &mut Site) -> Result<Node, Why> {
 }
 
 fn back(site: &mut Unfolding, op: &str) -> Result<Float, Why> {
-    if int(&site.node, "channels_last", 0) != 0 {
+    if site.node.int("channels_last", 0) != 0 {
         return Err(format!("its channels are the last axis, which {op} does not know"));
     }
     elementwise_back(site, op, 1, &["channels_last"])

@@ -1,7 +1,7 @@
 //! Means along axes.
 
 use super::{Folds, Unfolds, elementwise_back};
-use crate::coded::{Why, int, rank_of};
+use crate::coded::{Why, rank_of};
 use crate::fold::Site;
 use crate::unfold::{Float, Unfolding};
 use onnxd_ir::{Attr, Node, Tensor, ValueId};
@@ -31,7 +31,7 @@ fn mean(site: &mut Site) -> Result<Node, Why> {
     if rank < 3 || found.len() != given.len() || !found.iter().copied().eq(2..rank) {
         return Err("no kernel on integers takes the mean of these axes".into());
     }
-    let kept = int(&site.node, "keepdims", 1) != 0;
+    let kept = site.node.int("keepdims", 1) != 0;
     if !kept && site.opset < 13 {
         return Err("without its axes in opsets before 13".into());
     }

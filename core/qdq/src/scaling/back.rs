@@ -1,7 +1,7 @@
 //! The way back from an activation to the constants that give it its channels.
 
 use super::{Spot, matrix, reals};
-use crate::coded::{MICROSOFT, int};
+use crate::coded::MICROSOFT;
 use crate::weighted::is_attention;
 use onnxd_ir::ops::{Gemm, Op};
 use onnxd_ir::{Attr, Graph, Node, NodeId, Tensor, ValueId, ValueType};
@@ -181,7 +181,7 @@ impl Back<'_> {
         };
         match node.op.as_str() {
             "Gather" => {
-                let (axis, picked) = (axis(int(node, "axis", 0))?, one(1)?);
+                let (axis, picked) = (axis(node.int("axis", 0))?, one(1)?);
                 let scalar = graph.constant(node.input(1)?)?.rank();
                 let (size, gone) = (known(axis)?, scalar == 0);
                 let i = index(picked, size).filter(|i| scalar < 2 && *i < size)?;
@@ -195,7 +195,7 @@ impl Back<'_> {
                 Some(Part { axis, range: start..end.max(start), size, gone: false })
             }
             "Split" => {
-                let axis = axis(int(node, "axis", 0))?;
+                let axis = axis(node.int("axis", 0))?;
                 let mut range = 0..0;
                 for out in &node.outputs {
                     range = range.end..range.end + shape(graph, (*out)?)?.get(axis).copied()??;
@@ -284,7 +284,7 @@ impl Back<'_> {
 
     /// Gain and offset of a normalization over the last axis.
     fn normalization(&mut self, id: NodeId, v: ValueId, place: &Place) -> Option<()> {
-        let axis = int(&self.graph[id], "axis", -1);
+        let axis = self.graph[id].int("axis", -1);
         let over_last = axis == -1 || self.rank(v).is_some_and(|rank| axis + 1 == rank as i64);
         over_last.then_some(()).and_then(|()| self.constants(id, place))
     }

@@ -11,7 +11,6 @@ mod types;
 
 pub use types::Casting;
 
-use crate::network::int;
 use crate::plan::{
     Activation, Cell, CellPlan, How, Kind, Network, Output, Plan, Rescale, Source, bounds,
 };
@@ -272,9 +271,9 @@ impl Writer<'_> {
             Some(Attr::Ints(pads)) => pads.iter().any(|p| *p != 0),
             _ => false,
         };
-        let plain = int(&node, "ceil_mode", 0) == 0
+        let plain = node.int("ceil_mode", 0) == 0
             && node.attr("auto_pad").is_none()
-            && (!pads || int(&node, "count_include_pad", 0) == 1);
+            && (!pads || node.int("count_include_pad", 0) == 1);
         if !plain {
             return Err(format!("windows of {window} values that reach over the edge").into());
         }

@@ -2,7 +2,7 @@
 
 use crate::canonical::canonicalize;
 use crate::graph::transposed;
-use crate::network::{int, scalar};
+use crate::network::scalar;
 use crate::plan::Output;
 use onnxd_plugin_sdk::ir::ops::{Clip, DequantizeLinear, QuantizeLinear};
 use onnxd_plugin_sdk::ir::{At, DataType, Graph, Node, NodeId, Tensor, ValueId};
@@ -69,7 +69,7 @@ impl Learned {
         for reader in graph.readers(dq.out).to_vec() {
             let rows_last = match graph[reader].op.as_str() {
                 "Conv" => false,
-                "Gemm" => int(&graph[reader], "transB", 0) == 0,
+                "Gemm" => graph[reader].int("transB", 0) == 0,
                 "MatMul" if rank == 2 => true,
                 _ => continue,
             };
