@@ -7,12 +7,14 @@
 
 pub mod check;
 mod equalize_weights;
+mod equivalence;
 mod fuel;
 mod pass;
 mod rewriter;
 mod rule;
 
 pub use equalize_weights::EqualizeWeights;
+pub use equivalence::{Difference, Effort, Equivalence, equivalence};
 pub use fuel::Fuel;
 pub use pass::{Pass, PassContext, PassReport, for_each_graph_mut, for_graphs_in, run_passes};
 pub use rewriter::{REALS_MAX, Rewriter};

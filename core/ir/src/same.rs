@@ -1,0 +1,110 @@
+//! Whether nodes of two graphs do the same.
+
+use crate::text::NESTING_MAX;
+use crate::{Attr, Graph, NodeId, Origin, SparseTensor, Tensor, ValueId};
+
+/// Whether node `a` of one graph and node `b` of another one apply the same operator with the same attributes to the
+/// same values. `pair` gives for a value of the second graph the one of the first that it stands for.
+#[must_use]
+pub fn same_node(
+    a: (&Graph, NodeId),
+    b: (&Graph, NodeId),
+    pair: &dyn Fn(ValueId) -> Option<ValueId>,
+) -> bool {
+    same_nodes(a, b, pair, 0)
+}
+
+fn same_nodes(
+    (old, a): (&Graph, NodeId),
+    (new, b): (&Graph, NodeId),
+    pair: &dyn Fn(ValueId) -> Option<ValueId>,
+    depth: usize,
+) -> bool {
+    let (a, b) = (&old[a], &new[b]);
+    let read = |mine: &Option<ValueId>, other: &Option<ValueId>| match (mine, other) {
+        (Some(mine), Some(other)) => pair(*other) == Some(*mine),
+        (None, None) => true,
+        _ => false,
+    };
+    let inputs = || {
+        a.inputs.len() == b.inputs.len() && a.inputs.iter().zip(&b.inputs).all(|(a, b)| read(a, b))
+    };
+    let named = |name: &str| b.attrs.iter().find(|(n, _)| n == name).map(|(_, attr)| attr);
+    let attrs = || {
+        a.attrs.len() == b.attrs.len()
+            && a.attrs.iter().all(|(name, attr)| {
+                named(name).is_some_and(|other| same_attr(attr, other, pair, depth))
+            })
+    };
+    (&a.domain, &a.op, &a.overload) == (&b.domain, &b.op, &b.overload) && inputs() && attrs()
+}
+
+fn same_attr(a: &Attr, b: &Attr, pair: &dyn Fn(ValueId) -> Option<ValueId>, depth: usize) -> bool {
+    match (a, b) {
+        (Attr::Int(a), Attr::Int(b)) => a == b,
+        (Attr::Float(a), Attr::Float(b)) => a.to_bits() == b.to_bits(),
+        (Attr::Str(a), Attr::Str(b)) => a == b,
+        (Attr::Tensor(a), Attr::Tensor(b)) => same_data(a, b),
+        (Attr::Sparse(a), Attr::Sparse(b)) => a == b,
+        (Attr::Type(a), Attr::Type(b)) => a == b,
+        (Attr::Ints(a), Attr::Ints(b)) => a == b,
+        (Attr::Floats(a), Attr::Floats(b)) => {
+            a.iter().map(|x| x.to_bits()).eq(b.iter().map(|x| x.to_bits()))
+        }
+        (Attr::Strs(a), Attr::Strs(b)) => a == b,
+        (Attr::Tensors(a), Attr::Tensors(b)) => all(a, b, same_data),
+        (Attr::Sparses(a), Attr::Sparses(b)) => all(a, b, |a: &SparseTensor, b| a == b),
+        (Attr::Types(a), Attr::Types(b)) => a == b,
+        (Attr::Ref { name: a, kind: i }, Attr::Ref { name: b, kind: j }) => (a, i) == (b, j),
+        (Attr::Graph(_) | Attr::Graphs(_), Attr::Graph(_) | Attr::Graphs(_)) => {
+            all(a.graphs(), b.graphs(), |a, b| same_graph(a, b, pair, depth + 1))
+        }
+        _ => false,
+    }
+}
+
+fn all<T>(a: &[T], b: &[T], same: impl Fn(&T, &T) -> bool) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+}
+
+/// Equal type, sizes and bits; tensors that are one in memory are not read.
+#[must_use]
+pub fn same_data(a: &Tensor, b: &Tensor) -> bool {
+    let place = |t: &Tensor| t.as_strings().is_none().then(|| t.bytes().as_ptr());
+    let one = place(a).is_some() && place(a) == place(b);
+    a.dtype() == b.dtype() && a.dims() == b.dims() && (one || a == b)
+}
+
+/// Sub-graphs that nobody changed: the same nodes in the same order, names included.
+fn same_graph(
+    a: &Graph,
+    b: &Graph,
+    pair: &dyn Fn(ValueId) -> Option<ValueId>,
+    depth: usize,
+) -> bool {
+    let names =
+        |g: &Graph, list: &[ValueId]| list.iter().map(|v| g[*v].name.clone()).collect::<Vec<_>>();
+    let inner = |v: ValueId| {
+        let mine = a.value_named(&b[v].name)?;
+        let same = match (a[mine].origin(), b[v].origin()) {
+            (Origin::Captured(outer), Origin::Captured(other)) => pair(other) == Some(outer),
+            (Origin::None, Origin::None) => match (a[mine].initializer(), b[v].initializer()) {
+                (Some(x), Some(y)) => same_data(x, y),
+                _ => false,
+            },
+            (Origin::Input, Origin::Input) | (Origin::Node(..), Origin::Node(..)) => true,
+            _ => false,
+        };
+        same.then_some(mine)
+    };
+    let outputs = |g: &Graph, id: NodeId| {
+        g[id].outputs.iter().map(|v| v.map(|v| g[v].name.clone())).collect::<Vec<_>>()
+    };
+    depth < NESTING_MAX
+        && names(a, a.inputs()) == names(b, b.inputs())
+        && names(a, a.outputs()) == names(b, b.outputs())
+        && a.node_count() == b.node_count()
+        && a.nodes().zip(b.nodes()).all(|((x, _), (y, _))| {
+            outputs(a, x) == outputs(b, y) && same_nodes((a, x), (b, y), &inner, depth)
+        })
+}
