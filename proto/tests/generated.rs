@@ -2,6 +2,16 @@
 
 use std::{env, fs, path::Path};
 
+/// Fields that may be infinite or not a number.
+const REALS: [&str; 6] = [
+    "Numerics.tolerance_abs",
+    "Numerics.tolerance_rel",
+    "OutputNumerics.max_abs",
+    "OutputNumerics.mean_abs",
+    "OutputNumerics.cosine",
+    "OutputNumerics.sqnr_db",
+];
+
 #[test]
 fn generated_code_is_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -9,15 +19,23 @@ fn generated_code_is_current() {
     let own = ["report", "plugin", "worker", "job"].map(|n| format!("onnxd/{n}.proto"));
     let files: Vec<String> = own.into_iter().chain(["onnx/onnx.proto".into()]).collect();
     let set = protox::compile(&files, [root]).unwrap();
-    prost_build::Config::new()
+    let mut config = prost_build::Config::new();
+    config
         .out_dir(out.path())
         .bytes(["."])
         .btree_map(["."])
         .disable_comments([".onnx"])
         .type_attribute(".onnxd", "#[derive(serde::Serialize, serde::Deserialize)]")
-        .message_attribute(".onnxd", "#[serde(default)]")
-        .compile_fds(set)
-        .unwrap();
+        .message_attribute(".onnxd", "#[serde(default)]");
+    for field in REALS {
+        let with = "#[serde(with = \"crate::real\")]";
+        config.field_attribute(format!("onnxd.{field}"), with);
+    }
+    config.field_attribute(
+        "onnxd.QuantizedLayer.sqnr_db",
+        "#[serde(with = \"crate::real::optional\")]",
+    );
+    config.compile_fds(set).unwrap();
     for name in ["onnx.rs", "onnxd.rs"] {
         let fresh = fs::read_to_string(out.path().join(name)).unwrap();
         let path = root.join("src/generated").join(name);

@@ -1,9 +1,15 @@
 //! Numbers and foreign texts as people read them.
 
 use onnxd_diagnostics::escaped;
+use onnxd_proto::onnxd::Report;
 
 /// Longest text of one table cell, in characters.
 const CELL_CHARS_MAX: usize = 400;
+
+/// Version of the program that made a report.
+pub(crate) fn made_by(report: &Report) -> &str {
+    report.versions.as_ref().map_or("", |versions| &versions.onnxd)
+}
 
 /// `1234567` as `1,234,567`.
 pub(crate) fn count(n: u64) -> String {

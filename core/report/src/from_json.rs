@@ -1,7 +1,6 @@
 //! Reads `report.json` back, so that an old result can be shown in another form.
 
 use crate::SCHEMA;
-use crate::document::Document;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_proto::onnxd::Report;
 
@@ -16,9 +15,8 @@ pub fn from_json(text: &str) -> Result<Report, Diagnostic> {
     let refuse = |why: String| {
         Diagnostic::new(Code::Unreadable, why).help("Name a `report.json` that onnxd wrote.")
     };
-    let document: Document =
+    let report: Report =
         serde_json::from_str(text).map_err(|e| refuse(format!("not a report: {e}")))?;
-    let report = Report::from(document);
     if !(1..=SCHEMA).contains(&report.schema) {
         let found = report.schema;
         return Err(refuse(format!("a report of layout {found}, this onnxd knows 1 to {SCHEMA}")));

@@ -4,7 +4,7 @@
 //! nothing and load nothing, should an escape ever be forgotten.
 
 use crate::findings::{Finding, findings};
-use crate::format::line;
+use crate::format::{line, made_by};
 use crate::head::{Head, Tone, head};
 use crate::sections::{Chart, Section, column_title, is_long, is_number, sections};
 use onnxd_diagnostics::is_unsafe;
@@ -49,7 +49,7 @@ pub fn html(report: &Report) -> String {
     for section in sections(report) {
         push_section(&mut out, &section);
     }
-    let [job, version] = [&report.job, &report.onnxd_version].map(|text| escape(&line(text)));
+    let [job, version] = [report.job.as_str(), made_by(report)].map(|text| escape(&line(text)));
     out.push_str(&format!(
         "</main>\n<footer>job {job}, onnxd {version}</footer>\n</body>\n</html>\n"
     ));

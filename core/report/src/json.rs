@@ -1,6 +1,5 @@
 //! `report.json`: what scripts read, and the source of the other views.
 
-use crate::document::Document;
 use onnxd_proto::onnxd::Report;
 
 /// The report as JSON, indented, keys in a fixed order, with a final line break.
@@ -12,7 +11,7 @@ pub fn json(report: &Report) -> String {
             "error".clone_into(&mut diagnostic.severity);
         }
     }
-    let text = serde_json::to_string_pretty(&Document::from(report));
+    let text = serde_json::to_string_pretty(&report);
     let mut text = text.expect("the document has text keys only, and all its numbers are JSON's");
     text.push('\n');
     text

@@ -3,7 +3,6 @@
 //! Everything is made from the message [`onnxd_proto::onnxd::Report`], so a report that was read
 //! back from JSON renders like a fresh one.
 
-mod document;
 mod findings;
 mod format;
 mod from_json;

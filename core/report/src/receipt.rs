@@ -2,7 +2,7 @@
 //!
 //! What was recognised, the result or the reason in one sentence, what to do next, the job's id.
 
-use crate::format::{bytes, line, real};
+use crate::format::{bytes, line, made_by, real};
 use crate::sections::outputs;
 use crate::{FAILED, SUCCEEDED_WITH_FINDINGS};
 use onnxd_proto::onnxd::{Diagnostic, Quality, Report};
@@ -14,7 +14,7 @@ pub const LINES_MAX: usize = 10;
 #[must_use]
 pub fn receipt(report: &Report) -> String {
     let failed = report.verdict == FAILED;
-    let mut lines = vec![format!("onnxd {}: {}", report.onnxd_version, line(&report.name))];
+    let mut lines = vec![format!("onnxd {}: {}", made_by(report), line(&report.name))];
     lines.push(format!("recognised: {}", recognised(report)));
     lines.push(format!("result: {}", report.verdict.replace('_', " ")));
     let findings = || report.diagnostics.iter().filter(is_finding);

@@ -418,8 +418,9 @@ fn files(report: &Report) -> Section {
 }
 
 fn versions(report: &Report) -> Section {
-    let own = vec!["onnxd".to_owned(), line(&report.onnxd_version), String::new()];
-    let plugins = report.plugins.iter().map(|p| vec![&p.id, &p.version, &p.sha256]);
+    let versions = report.versions.clone().unwrap_or_default();
+    let own = vec!["onnxd".to_owned(), line(&versions.onnxd), String::new()];
+    let plugins = versions.plugins.iter().map(|p| vec![&p.id, &p.version, &p.sha256]);
     let plugins = plugins.map(|cells| cells.into_iter().map(|c| line(c)).collect());
     let rows = std::iter::once(own).chain(plugins).collect();
     table("version", "Versions", &["component", "version", "~sha256"], rows)

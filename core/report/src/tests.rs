@@ -4,7 +4,7 @@ use crate::{FAILED, LINES_MAX, SCHEMA, SUCCEEDED, from_json, html, json, receipt
 use onnxd_proto::onnxd::{
     Accumulator, Attempt, Component, Counts, Declined, Diagnostic, FileDigest, ModelSummary,
     Numerics, OpCount, OutputNumerics, Param, Pass, PluginLine, Quantization, QuantizedLayer,
-    QuantizedTensor, Recognition, Report, Skip, Stage, ValueSummary,
+    QuantizedTensor, Recognition, Report, Skip, Stage, ValueSummary, Versions,
 };
 
 fn op(op: &str, source: u64, after_passes: u64, r#final: u64) -> OpCount {
@@ -69,12 +69,14 @@ fn good() -> Report {
             param("export.opset", "unset", "default"),
             param("passes.profile", "\"none\"", "params.toml:3"),
         ],
-        onnxd_version: "0.1.0".into(),
-        plugins: vec![Component {
-            id: "org.onnxd.frontend-n2d2".into(),
-            version: "0.1.0".into(),
-            sha256: "cd".repeat(32),
-        }],
+        versions: Some(Versions {
+            onnxd: "0.1.0".into(),
+            plugins: vec![Component {
+                id: "org.onnxd.frontend-n2d2".into(),
+                version: "0.1.0".into(),
+                sha256: "cd".repeat(32),
+            }],
+        }),
         source: vec![digest("net.ini", "network")],
         outputs: vec![digest("model.onnx", "model")],
         model: Some(model),
@@ -113,7 +115,7 @@ fn bad() -> Report {
         name: "<b>&'".into(),
         verdict: FAILED.into(),
         diagnostics: vec![found(), found()],
-        onnxd_version: "0.1.0".into(),
+        versions: Some(Versions { onnxd: "0.1.0".into(), plugins: Vec::new() }),
         ..Default::default()
     }
 }

@@ -124,10 +124,10 @@ pub struct OpCount {
 #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ModelSummary {
-    #[prost(int64, tag = "1")]
-    pub ir_version: i64,
     #[prost(btree_map = "string, int64", tag = "2")]
     pub opset: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, i64>,
+    #[prost(int64, tag = "1")]
+    pub ir_version: i64,
     #[prost(message, repeated, tag = "3")]
     pub inputs: ::prost::alloc::vec::Vec<ValueSummary>,
     #[prost(message, repeated, tag = "4")]
@@ -252,6 +252,7 @@ pub struct QuantizedLayer {
     pub rescaling: ::prost::alloc::string::String,
     /// against float, on calibration data
     #[prost(double, optional, tag = "4")]
+    #[serde(with = "crate::real::optional")]
     pub sqnr_db: ::core::option::Option<f64>,
     /// the tensor that it makes
     #[prost(string, tag = "5")]
@@ -348,6 +349,9 @@ pub struct Quantization {
     /// calibration samples that were read
     #[prost(uint64, tag = "4")]
     pub samples: u64,
+    /// samples that the float and the quantized graph ran on side by side
+    #[prost(uint64, tag = "8")]
+    pub compared: u64,
     #[prost(message, repeated, tag = "5")]
     pub tensors: ::prost::alloc::vec::Vec<QuantizedTensor>,
     /// worst first
@@ -355,9 +359,6 @@ pub struct Quantization {
     pub layers: ::prost::alloc::vec::Vec<QuantizedLayer>,
     #[prost(message, repeated, tag = "7")]
     pub left_in_float: ::prost::alloc::vec::Vec<Skip>,
-    /// samples that the float and the quantized graph ran on side by side
-    #[prost(uint64, tag = "8")]
-    pub compared: u64,
     /// where ranges come from, if not from samples
     #[prost(string, tag = "9")]
     pub statistics: ::prost::alloc::string::String,
@@ -376,12 +377,16 @@ pub struct OutputNumerics {
     #[prost(string, tag = "1")]
     pub output: ::prost::alloc::string::String,
     #[prost(double, tag = "2")]
+    #[serde(with = "crate::real")]
     pub max_abs: f64,
     #[prost(double, tag = "3")]
+    #[serde(with = "crate::real")]
     pub mean_abs: f64,
     #[prost(double, tag = "4")]
+    #[serde(with = "crate::real")]
     pub cosine: f64,
     #[prost(double, tag = "5")]
+    #[serde(with = "crate::real")]
     pub sqnr_db: f64,
     #[prost(bool, tag = "6")]
     pub within: bool,
@@ -394,8 +399,10 @@ pub struct Numerics {
     #[prost(string, tag = "1")]
     pub engine: ::prost::alloc::string::String,
     #[prost(double, tag = "2")]
+    #[serde(with = "crate::real")]
     pub tolerance_abs: f64,
     #[prost(double, tag = "3")]
+    #[serde(with = "crate::real")]
     pub tolerance_rel: f64,
     #[prost(message, repeated, tag = "4")]
     pub outputs: ::prost::alloc::vec::Vec<OutputNumerics>,
@@ -422,6 +429,17 @@ pub struct PluginLine {
     #[prost(string, tag = "4")]
     pub text: ::prost::alloc::string::String,
 }
+/// What made a report.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Versions {
+    #[prost(string, tag = "1")]
+    pub onnxd: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub plugins: ::prost::alloc::vec::Vec<Component>,
+}
+/// Declared in the order of the keys of report.json.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -439,14 +457,14 @@ pub struct Report {
     /// the verdict in one sentence
     #[prost(string, tag = "5")]
     pub summary: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "17")]
+    pub attempt: u32,
     #[prost(message, optional, tag = "6")]
     pub recognition: ::core::option::Option<Recognition>,
     #[prost(message, repeated, tag = "7")]
     pub params: ::prost::alloc::vec::Vec<Param>,
-    #[prost(string, tag = "8")]
-    pub onnxd_version: ::prost::alloc::string::String,
-    #[prost(message, repeated, tag = "9")]
-    pub plugins: ::prost::alloc::vec::Vec<Component>,
+    #[prost(message, optional, tag = "32")]
+    pub versions: ::core::option::Option<Versions>,
     #[prost(message, repeated, tag = "10")]
     pub source: ::prost::alloc::vec::Vec<FileDigest>,
     #[prost(message, repeated, tag = "11")]
@@ -457,16 +475,14 @@ pub struct Report {
     pub stages: ::prost::alloc::vec::Vec<Stage>,
     #[prost(message, repeated, tag = "14")]
     pub passes: ::prost::alloc::vec::Vec<Pass>,
+    #[prost(message, optional, tag = "19")]
+    pub quantization: ::core::option::Option<Quantization>,
     #[prost(message, optional, tag = "15")]
     pub numerics: ::core::option::Option<Numerics>,
     #[prost(message, repeated, tag = "16")]
     pub diagnostics: ::prost::alloc::vec::Vec<Diagnostic>,
-    #[prost(uint32, tag = "17")]
-    pub attempt: u32,
     #[prost(string, repeated, tag = "18")]
     pub metadata: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    #[prost(message, optional, tag = "19")]
-    pub quantization: ::core::option::Option<Quantization>,
     #[prost(message, repeated, tag = "30")]
     pub plugin_log: ::prost::alloc::vec::Vec<PluginLine>,
     /// lines beyond what is kept

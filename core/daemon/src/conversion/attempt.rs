@@ -241,7 +241,10 @@ fn failure(job: &str, name: &str, found: &Diagnostics) -> Report {
         name: name.to_owned(),
         verdict: FAILED.to_owned(),
         summary: first + &more,
-        onnxd_version: env!("CARGO_PKG_VERSION").to_owned(),
+        versions: Some(message::Versions {
+            onnxd: env!("CARGO_PKG_VERSION").to_owned(),
+            plugins: Vec::new(),
+        }),
         diagnostics: found.0.iter().map(to_message).collect(),
         attempt: 1,
         ..Report::default()
@@ -318,7 +321,8 @@ fn judge(end: &outcome::Outcome, order: &Order, out_dir: &std::path::Path) -> (R
         Ok(result) => result,
         Err(found) => {
             let mut report = order.failure(&found);
-            report.plugins = in_charge(end.stage.as_ref(), &order.plugins);
+            report.versions.get_or_insert_default().plugins =
+                in_charge(end.stage.as_ref(), &order.plugins);
             return (report, failed(found.class(), end));
         }
     };
@@ -336,8 +340,8 @@ fn judge(end: &outcome::Outcome, order: &Order, out_dir: &std::path::Path) -> (R
         Ok(()) => (Report { outputs: result.outputs, ..report }, verdict),
         Err(why) => {
             let found = Diagnostics::from(why);
-            let plugins = report.plugins;
-            (Report { plugins, ..order.failure(&found) }, failed(found.class(), end))
+            let versions = report.versions;
+            (Report { versions, ..order.failure(&found) }, failed(found.class(), end))
         }
     }
 }
@@ -427,7 +431,7 @@ mod tests {
 
         let (report, verdict) = judged(Exit::Signal(11), good());
         assert!(matches!(verdict, Verdict::Failed { crashed: true, .. }), "{verdict:?}");
-        assert_eq!(report.plugins[0].version, "1.2.3");
+        assert_eq!(report.versions.unwrap().plugins[0].version, "1.2.3");
         assert_eq!(report.diagnostics[0].code, "N0401");
 
         let (_, verdict) = judged(Exit::Code(0), None);

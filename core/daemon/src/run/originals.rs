@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use onnxd_config::settings::Originals;
 use onnxd_diagnostics::{Code, Diagnostic, escaped};
 use onnxd_intake::Plan;
-use onnxd_proto::onnxd::{FileDigest, Job, JobState, Report};
+use onnxd_proto::onnxd::{FileDigest, Job, JobState, Report, Versions};
 
 use super::layout::{Folders, JobDir, holds, is_filled, make_dir, sync_dir};
 use super::moving::move_new;
@@ -196,7 +196,10 @@ pub(crate) fn bare_report(job: &Job) -> Report {
         verdict: onnxd_report::FAILED.to_owned(),
         summary,
         params: job.params.clone(),
-        onnxd_version: env!("CARGO_PKG_VERSION").to_owned(),
+        versions: Some(Versions {
+            onnxd: env!("CARGO_PKG_VERSION").to_owned(),
+            plugins: Vec::new(),
+        }),
         source: source.collect(),
         diagnostics: job.diagnostics.clone(),
         attempt: job.attempts,

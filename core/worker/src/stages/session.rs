@@ -52,7 +52,10 @@ impl Session {
             job: request.job.clone(),
             name: request.name.clone(),
             attempt: request.attempt,
-            onnxd_version: env!("CARGO_PKG_VERSION").into(),
+            versions: Some(message::Versions {
+                onnxd: env!("CARGO_PKG_VERSION").into(),
+                plugins: Vec::new(),
+            }),
             params: request.params.clone(),
             ..Report::default()
         };
@@ -158,7 +161,7 @@ impl Session {
         if !self.libraries.contains_key(&plugin.id) {
             let library = Library::open_inspected(plugin)?;
             self.libraries.insert(plugin.id.clone(), library);
-            self.report.plugins.push(message::Component {
+            self.report.versions.get_or_insert_default().plugins.push(message::Component {
                 id: plugin.id.clone(),
                 version: plugin.version.clone(),
                 sha256: plugin.sha256.clone(),
