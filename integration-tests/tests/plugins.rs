@@ -103,6 +103,34 @@ fn the_outside_is_out_of_reach() {
     }
 }
 
+/// Both passes are of one library and run in one call; the one at fault is named.
+#[test]
+fn a_pass_that_changes_the_result_is_named() {
+    let more = "keep-result\", \"wrong-result";
+    let run = hostile(more, &[]);
+    assert_eq!(run.status, 1, "{}", run.stderr);
+    assert_eq!(run.report["verdict"], "succeeded_with_findings");
+    let told = "before wrong-result of plugin org.onnxd.hostile";
+    assert!(run.stderr.contains("N0607") && run.stderr.contains(told), "{}", run.stderr);
+    let row = &run.report["comparisons"][0];
+    assert_eq!(row["passes"], serde_json::json!(["keep-result", "wrong-result"]));
+    assert_eq!(row["different"], 1, "{row}");
+
+    let run = hostile("keep-result", &[]);
+    assert_eq!((run.status, &run.report["verdict"]), (0, &"succeeded".into()), "{}", run.stderr);
+    let row = &run.report["comparisons"][0];
+    assert_eq!((row["different"].as_u64(), row["not_compared"].as_u64()), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_graph_that_changed_without_a_word_is_a_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = in_c(&folder, "  if (rewrites < 200) return ONNXD_OK;\n");
+    let run = convert(&folder, &built, "strip-doc", &[]);
+    assert_eq!(run.status, 1, "{}", run.stderr);
+    assert!(run.stderr.contains("N0406") && run.stderr.contains("did not say"), "{}", run.stderr);
+}
+
 /// The example in C, with `more` before it says what it did.
 fn in_c(folder: &TempDir, more: &str) -> PathBuf {
     let source = fs::read_to_string(root().join("plugins/example-c/strip_doc.c")).unwrap();

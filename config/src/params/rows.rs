@@ -128,6 +128,8 @@ params! {
 
     /// The passes that run, and their order.
     "passes.profile": OneOf(crate::profile::PROFILES), "default";
+    /// How much of what passes changed is compared with what was before.
+    "passes.compare": OneOf(&["none", "some", "all"]), "some";
     /// Passes that run in addition, after those of the profile.
     "passes.enable": TEXTS, [];
     /// Passes of the profile that do not run.

@@ -64,6 +64,7 @@ pub(crate) fn sections(report: &Report) -> Vec<Section> {
         model(report),
         operators(report),
         passes(report),
+        comparisons(report),
         skips(report),
         quantized_tensors(report),
         params(report),
@@ -164,6 +165,22 @@ fn passes(report: &Report) -> Section {
     };
     let columns = &["name", "#rewrites", "#near-matches", "#time", "notes"];
     table("pass", "Passes", columns, report.passes.iter().map(row).collect())
+}
+
+/// How what passes changed compares with what was before.
+fn comparisons(report: &Report) -> Section {
+    let row = |c: &onnxd_proto::onnxd::PassComparison| {
+        let worst = match c.worst_max_abs {
+            Some(most) => format!("{}: by up to {}", line(&c.worst), real(most)),
+            None => String::new(),
+        };
+        let values = [c.unchanged, c.equal, c.different, c.not_compared].map(count);
+        std::iter::once(line(&c.passes.join(", "))).chain(values).chain([worst]).collect()
+    };
+    let columns =
+        &["~passes", "#unchanged", "#equal", "#different", "#not compared", "~farthest value"];
+    let rows = report.comparisons.iter().map(row).collect();
+    table("comparison", "Values before and after passes", columns, rows)
 }
 
 /// Why near-matches were left, grouped by pass and reason.

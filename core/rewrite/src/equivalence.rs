@@ -182,7 +182,7 @@ impl<'m> Search<'m> {
         match self.compared(v, false) {
             Ok(Verdict::Equal(how)) => self.equal(v, how),
             // Random numbers in the middle of a network may be such that never occur there.
-            Ok(Verdict::Apart(_)) | Err(_) => match self.from_inputs(v) {
+            Ok(Verdict::Apart(_)) | Err(_) => match self.compared_whole(v) {
                 Ok(Verdict::Equal(how)) => self.equal(v, how),
                 Ok(Verdict::Apart(what)) => self.suspects.push((v, what)),
                 Err(why) => self.pass_over(v, &why),
@@ -191,7 +191,7 @@ impl<'m> Search<'m> {
     }
 
     /// Compares a value as it follows from the inputs of the network.
-    fn from_inputs(&self, v: ValueId) -> Result<Verdict, String> {
+    fn compared_whole(&self, v: ValueId) -> Result<Verdict, String> {
         let pair = self.pairs[v.index()].ok_or("it is new")?;
         let (old, new) = self.parts(v, pair, true);
         let work = work(self.before, &old).saturating_add(work(self.after, &new));
@@ -236,7 +236,7 @@ impl<'m> Search<'m> {
         };
         let mut unknown = None;
         for v in self.after.graph.outputs().to_vec() {
-            match self.from_inputs(v) {
+            match self.compared_whole(v) {
                 Ok(Verdict::Equal(_)) => {}
                 Ok(Verdict::Apart(what)) => self.differs(v, what),
                 Err(why) => unknown = Some(why),

@@ -30,6 +30,8 @@ onnxd_plugin_sdk::export_plugin! {
         quantizer("talk", "Says of its work what floods, forges lines and commands terminals" => || Box::new(Talk)),
         pass("flood-log", "Sends lines for the log without end" => || Box::new(Hostile("flood-log"))),
         pass("flood-stages", "Sends stages without end" => || Box::new(Hostile("flood-stages"))),
+        pass("keep-result", "Counts a rewrite that changes nothing" => || Box::new(Hostile("keep-result"))),
+        pass("wrong-result", "Turns Relu into Neg" => || Box::new(Hostile("wrong-result"))),
         pass("escapes", "Tries to harm the daemon and the user's files" => || Box::new(Hostile("escapes"))),
     ],
 }
@@ -106,6 +108,16 @@ impl Pass for Hostile {
                 model.graph.add_node(Node::new("Relu", [nothing], [out]));
                 model.graph.mark_output(out);
                 cx.rewrote();
+            }
+            "keep-result" => cx.rewrote(),
+            "wrong-result" => {
+                for id in model.graph.node_ids() {
+                    let node = model.graph.node_mut(id);
+                    if node.op == "Relu" {
+                        "Neg".clone_into(&mut node.op);
+                        cx.rewrote();
+                    }
+                }
             }
             "flood-log" | "flood-stages" => {
                 let ended = floods::without_end(self.0 == "flood-log");

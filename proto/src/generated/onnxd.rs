@@ -176,6 +176,39 @@ pub struct Pass {
     #[prost(string, repeated, tag = "5")]
     pub notes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
+/// What passes of one plugin changed, compared before and after on random numbers.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PassComparison {
+    #[prost(string, repeated, tag = "1")]
+    pub passes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    #[prost(string, tag = "2")]
+    pub plugin: ::prost::alloc::string::String,
+    /// values that the same nodes compute of the same values
+    #[prost(uint64, tag = "3")]
+    pub unchanged: u64,
+    /// values that were compared and are equal, but for rounding
+    #[prost(uint64, tag = "4")]
+    pub equal: u64,
+    /// values that are not: findings name them
+    #[prost(uint64, tag = "5")]
+    pub different: u64,
+    #[prost(uint64, tag = "6")]
+    pub not_compared: u64,
+    /// the equal value that is farthest from what it was
+    #[prost(string, tag = "7")]
+    pub worst: ::prost::alloc::string::String,
+    #[prost(double, optional, tag = "8")]
+    #[serde(with = "crate::real::optional")]
+    pub worst_sqnr_db: ::core::option::Option<f64>,
+    #[prost(double, optional, tag = "9")]
+    #[serde(with = "crate::real::optional")]
+    pub worst_max_abs: ::core::option::Option<f64>,
+    /// why values were not compared
+    #[prost(message, repeated, tag = "10")]
+    pub reasons: ::prost::alloc::vec::Vec<Skip>,
+}
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -475,6 +508,8 @@ pub struct Report {
     pub stages: ::prost::alloc::vec::Vec<Stage>,
     #[prost(message, repeated, tag = "14")]
     pub passes: ::prost::alloc::vec::Vec<Pass>,
+    #[prost(message, repeated, tag = "33")]
+    pub comparisons: ::prost::alloc::vec::Vec<PassComparison>,
     #[prost(message, optional, tag = "19")]
     pub quantization: ::core::option::Option<Quantization>,
     #[prost(message, optional, tag = "15")]

@@ -2,15 +2,17 @@
 
 use super::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, nearest, shown};
-use onnxd_ir::{Level, by_gravity, infer, verify};
+use onnxd_ir::{Level, Model, by_gravity, infer, verify};
 use onnxd_proto::onnxd::PluginInfo;
 
-/// A graph that is wrong after a plugin worked on it, and was not before, is the plugin's fault.
+/// A graph that is wrong after a plugin worked on it, and was not before, is the plugin's fault. Gives the model with
+/// inferred types.
 pub(super) fn verified(
     session: &Session,
     plugin: &PluginInfo,
     components: &str,
-) -> Result<(), Diagnostics> {
+) -> Result<Model, Diagnostics> {
+    let mut typed = Model::default();
     let found = match session.model() {
         Ok(mut model) => {
             // Outputs may lack types in the source. Wrong shapes are settled when the model is written.
@@ -19,6 +21,7 @@ pub(super) fn verified(
             if level(session) == Level::Full {
                 found.0.extend(by_gravity(inferred).0.0);
             }
+            typed = model;
             found
         }
         Err(found) => found,
@@ -28,7 +31,7 @@ pub(super) fn verified(
         let text = format!("{} {by}", d.message);
         Diagnostic { layer: d.layer, ..Diagnostic::new(Code::PluginContract, text) }
     });
-    Diagnostics(blamed.collect()).or_ok(())
+    Diagnostics(blamed.collect()).or_ok(typed)
 }
 
 /// How much of the standard the model has to keep to. Whoever asks for implicit casts asks for types

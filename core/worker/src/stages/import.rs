@@ -43,13 +43,15 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
         let text = "types or shapes of outputs are not declared; they are inferred where possible";
         session.note(&Diagnostic::new(Code::LayerParameterIgnored, text).help(""), "warning");
     }
-    verified(model, &frontend)
+    verified(&mut model, &frontend)?;
+    session.typed = Some(model);
+    Ok(())
 }
 
 /// What keeps the graph from being run anywhere. A front-end other than that for ONNX files is at fault itself if its
 /// graph is invalid.
-fn verified(mut model: Model, frontend: &str) -> Result<(), Diagnostics> {
-    let mut found = examine(&mut model, Level::Full);
+fn verified(model: &mut Model, frontend: &str) -> Result<(), Diagnostics> {
+    let mut found = examine(model, Level::Full);
     if frontend == "onnx" {
         // It took the computed shapes, and said so.
         found = by_gravity(found).0;

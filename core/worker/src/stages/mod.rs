@@ -4,6 +4,7 @@
 mod available;
 mod calibration;
 mod check;
+mod compared;
 mod components;
 mod export;
 mod idle;

@@ -1,8 +1,10 @@
 //! Runs the passes that the params ask for, in their order.
 
+use super::compared::{self, Ran};
 use super::session::{Session, findings};
 use super::{components, summary};
-use onnxd_diagnostics::Diagnostics;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_ir::infer;
 use onnxd_plugin_host::call::{self, PassCall};
 use onnxd_proto::onnxd::PluginInfo;
 use serde_json::{Value, json};
@@ -17,6 +19,15 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
         let names: Vec<&str> = group.passes.iter().map(|p| p.id.as_str()).collect();
         session.entered("optimize", &group.plugin.id, &names.join(","));
         session.library(&group.plugin)?;
+        let before = match session.typed.take() {
+            Some(typed) => typed,
+            None => {
+                let mut model = session.model()?;
+                // Contradictions were told when the graph came.
+                let _ = infer(&mut model);
+                model
+            }
+        };
         let mut context = session.context(&session.submission(&session.request.network));
         context.set_graph(session.graph.clone());
         let library = session.loaded(&group.plugin.id);
@@ -24,20 +35,40 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
         let passed =
             call::run_passes(library, &group.passes, left, &mut context).map_err(findings)?;
         rewrites += passed.log.passes.iter().map(|p| p.rewrites).sum::<u64>();
-        session.report.passes.extend(passed.log.passes);
         session.keep(&mut context, passed.log.params_read.as_ref());
-        if let Some(model) = passed.model {
-            session.graph = model;
-            // What was read to be replaced is not read any more.
-            session.tensors.release_pages();
-            components::verified(session, &group.plugin, &names.join(", "))?;
+        let Some(model) = passed.model else {
+            session.report.passes.extend(passed.log.passes);
+            session.typed = Some(before);
+            continue;
+        };
+        let graph = std::mem::replace(&mut session.graph, model);
+        // What was read to be replaced is not read any more.
+        session.tensors.release_pages();
+        let after = components::verified(session, &group.plugin, &names.join(", "))?;
+        if passed.log.passes.iter().all(|p| p.rewrites == 0) {
+            session.note(&untold(&group.plugin, &names.join(", ")), "error");
         }
+        let before = &before;
+        let ran = Ran { plugin: &group.plugin, passes: &group.passes, graph, before };
+        compared::passes(session, &ran, &after)?;
+        session.report.passes.extend(passed.log.passes);
+        session.typed = Some(after);
     }
+    session.typed = None;
     session.op_counts[1] = match rewrites {
         0 => session.op_counts[0].clone(),
         _ => summary::count_ops(&session.model()?),
     };
     Ok(())
+}
+
+/// A graph that changed while nothing in the report says what did.
+fn untold(plugin: &PluginInfo, names: &str) -> Diagnostic {
+    let text = format!(
+        "{names} of plugin {} {} handed over a graph and did not say what changed",
+        plugin.id, plugin.version
+    );
+    Diagnostic::new(Code::PluginContract, text)
 }
 
 /// Passes of one plugin that follow each other: one call runs them all.

@@ -19,7 +19,7 @@ pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
     session.graph = quantized.model;
     session.keep(&mut context, quantized.log.params_read.as_ref());
     said(session, &plugin, &quantizer, quantized.log);
-    components::verified(session, &plugin, &quantizer)
+    components::verified(session, &plugin, &quantizer).map(drop)
 }
 
 /// The quantizer that the params ask for, if they do.

@@ -30,6 +30,8 @@ pub(crate) struct Session {
     pub(crate) params: Value,
     /// The graph between stages: an encoded `ModelProto` with handles into `tensors`.
     pub(crate) graph: Bytes,
+    /// The same graph with inferred types, if a stage left it.
+    pub(crate) typed: Option<Model>,
     pub(crate) tensors: Arc<TensorTable>,
     pub(crate) report: Report,
     pub(crate) outputs: Vec<message::FileDigest>,
@@ -70,6 +72,7 @@ impl Session {
             looked: RefCell::new(looked),
             spoken: Spoken::default(),
             graph: Bytes::new(),
+            typed: None,
             tensors: TensorTable::new(),
             outputs: Vec::new(),
             op_counts: Default::default(),
@@ -177,7 +180,12 @@ impl Session {
 
     /// The graph, decoded; its weights stay where they are.
     pub(crate) fn model(&self) -> Result<Model, Diagnostics> {
-        Ok(onnxd_onnx::decode(self.graph.clone(), &mut Handles(&self.tensors))?.model)
+        self.decoded(self.graph.clone())
+    }
+
+    /// A graph whose weights are handles into the table.
+    pub(crate) fn decoded(&self, graph: Bytes) -> Result<Model, Diagnostics> {
+        Ok(onnxd_onnx::decode(graph, &mut Handles(&self.tensors))?.model)
     }
 
     /// Adds a finding that does not end the conversion.

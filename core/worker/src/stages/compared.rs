@@ -1,0 +1,135 @@
+//! Whether passes kept what the model computes. They compare nothing themselves; the host does, with its own executor.
+
+use super::session::{Session, findings};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_ir::{Model, infer};
+use onnxd_plugin_host::call::{self, PassCall};
+use onnxd_proto::onnxd::{self as message, PluginInfo};
+use onnxd_rewrite::{Difference, Effort, Equivalence, equivalence};
+use std::time::{Duration, Instant};
+
+/// What `passes.compare` allows: enough for the small parts of every network, which is where passes go wrong.
+const SOME: Effort = Effort { work: 50_000_000, bytes_max: 64 << 20, until: None };
+const SOME_TIME: Duration = Duration::from_secs(2);
+const ALL: Effort = Effort { work: u64::MAX, bytes_max: 4 << 30, until: None };
+
+/// How much is compared; nothing if the params say so.
+pub(super) fn effort(session: &Session) -> Option<Effort> {
+    match session.param("passes", "compare").as_str() {
+        Some("none") => None,
+        Some("all") => Some(ALL),
+        _ => Some(Effort { until: Some(Instant::now() + SOME_TIME), ..SOME }),
+    }
+}
+
+/// What ran, and on what.
+pub(super) struct Ran<'a> {
+    pub(super) plugin: &'a PluginInfo,
+    pub(super) passes: &'a [PassCall],
+    /// The graph before, as it was handed over and with inferred types.
+    pub(super) graph: bytes::Bytes,
+    pub(super) before: &'a Model,
+}
+
+/// Puts into the report how the model after some passes compares with the one before.
+pub(super) fn passes(session: &mut Session, ran: &Ran, after: &Model) -> Result<(), Diagnostics> {
+    interface(session, ran, after);
+    let Some(effort) = effort(session) else { return Ok(()) };
+    let found = equivalence(ran.before, after, effort);
+    session.tensors.release_pages();
+    let mut names: Vec<&str> = ran.passes.iter().map(|p| p.id.as_str()).collect();
+    if !found.different.is_empty()
+        && let Some(first) = first_at_fault(session, ran, effort)?
+    {
+        names = vec![first];
+    }
+    for difference in &found.different {
+        session.note(&at_fault(difference, &names.join(", "), ran.plugin), "error");
+    }
+    session.report.comparisons.push(row(ran, &found));
+    Ok(())
+}
+
+fn at_fault(difference: &Difference, names: &str, plugin: &PluginInfo) -> Diagnostic {
+    let text = format!(
+        "`{}` is not what it was before {names} of plugin {} {}: {}",
+        shown(&difference.value),
+        plugin.id,
+        plugin.version,
+        difference.what
+    );
+    let found = Diagnostic::new(Code::ResultChanged, text);
+    match &difference.layer {
+        Some(layer) => found.at(layer.clone()),
+        None => found,
+    }
+}
+
+/// Passes keep the inputs and outputs of a network.
+fn interface(session: &mut Session, ran: &Ran, after: &Model) {
+    let names = |model: &Model| {
+        let graph = &model.graph;
+        let of = |list: &[onnxd_ir::ValueId]| {
+            list.iter().map(|v| shown(&graph[*v].name)).collect::<Vec<_>>().join(", ")
+        };
+        [("inputs", of(graph.inputs())), ("outputs", of(graph.outputs()))]
+    };
+    for ((what, old), (_, new)) in names(ran.before).into_iter().zip(names(after)) {
+        if old != new {
+            let passes: Vec<&str> = ran.passes.iter().map(|p| p.id.as_str()).collect();
+            let text = format!(
+                "the {what} were {old} before {} of plugin {} {}, and are {new}",
+                passes.join(", "),
+                ran.plugin.id,
+                ran.plugin.version
+            );
+            session.note(&Diagnostic::new(Code::ResultChanged, text), "error");
+        }
+    }
+}
+
+/// The first of several passes after which the model computes something else: they run again, one more each time.
+fn first_at_fault<'a>(
+    session: &mut Session,
+    ran: &Ran<'a>,
+    effort: Effort,
+) -> Result<Option<&'a str>, Diagnostics> {
+    let effort = Effort { until: effort.until.map(|_| Instant::now() + SOME_TIME), ..effort };
+    for last in 1..ran.passes.len() {
+        let mut context = session.context(&session.submission(&session.request.network));
+        context.set_graph(ran.graph.clone());
+        let library = session.loaded(&ran.plugin.id);
+        let passed =
+            call::run_passes(library, &ran.passes[..last], 0, &mut context).map_err(findings)?;
+        let Some(graph) = passed.model else { continue };
+        let mut after = session.decoded(graph)?;
+        let _ = infer(&mut after);
+        if !equivalence(ran.before, &after, effort).different.is_empty() {
+            return Ok(Some(&ran.passes[last - 1].id));
+        }
+    }
+    Ok(ran.passes.last().map(|p| p.id.as_str()))
+}
+
+fn row(ran: &Ran, found: &Equivalence) -> message::PassComparison {
+    let (worst, how) = match &found.worst {
+        Some((name, how)) => (name.clone(), Some(how)),
+        None => (String::new(), None),
+    };
+    message::PassComparison {
+        passes: ran.passes.iter().map(|p| p.id.clone()).collect(),
+        plugin: ran.plugin.id.clone(),
+        unchanged: found.unchanged as u64,
+        equal: found.equal as u64,
+        different: found.different.len() as u64,
+        not_compared: found.not_compared as u64,
+        worst,
+        worst_sqnr_db: how.map(|h| h.sqnr_db),
+        worst_max_abs: how.map(|h| h.max_abs),
+        reasons: found
+            .reasons
+            .iter()
+            .map(|(at, reason)| message::Skip { at: at.clone(), reason: reason.clone() })
+            .collect(),
+    }
+}
