@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onnxd_quant::Saved;
+use onnxd_quantize::observe::Saved;
 
 fuzz_target!(|json: &[u8]| {
     let Ok(saved) = Saved::from_json("calibration.json", json) else { return };

@@ -2,6 +2,8 @@
 
 use cargo_metadata::{DependencyKind, MetadataCommand};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Crate (without prefix) and the crates of this workspace that it may use outside its tests.
 const ALLOWED: &[(&str, &[&str])] = &[
@@ -15,8 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("preprocess", &["image"]),
     ("eval", &["diagnostics", "image", "ir"]),
     ("arrays", &["diagnostics", "ir"]),
-    ("quant", &["diagnostics", "ir", "eval"]),
-    ("qdq", &["build", "diagnostics", "ir", "eval", "quant", "rewrite"]),
+    ("quantize", &["build", "diagnostics", "ir", "eval", "rewrite"]),
     ("rewrite", &["build", "diagnostics", "ir", "eval"]),
     ("onnx", &["diagnostics", "ir", "proto"]),
     ("opset", &["build", "diagnostics", "ir"]),
@@ -50,7 +51,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "eval",
             "engine-ort",
             "arrays",
-            "quant",
+            "quantize",
             "rewrite",
             "onnx",
             "opset",
@@ -67,10 +68,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("frontend-n2d2", &["plugin-sdk"]),
     ("passes-cleanup", &["plugin-sdk"]),
     ("passes-fusion", &["plugin-sdk"]),
-    ("quant-n2d2", &["plugin-sdk", "quant"]),
-    ("schemes", &["plugin-sdk", "qdq", "quant"]),
-    ("quant-inc", &["plugin-sdk", "opset", "qdq", "schemes"]),
-    ("quant-onnx", &["plugin-sdk", "opset", "qdq", "quant", "schemes"]),
+    ("quant-n2d2", &["plugin-sdk", "quantize"]),
+    ("schemes", &["plugin-sdk", "quantize"]),
+    ("quant-inc", &["plugin-sdk", "opset", "quantize", "schemes"]),
+    ("quant-onnx", &["plugin-sdk", "opset", "quantize", "schemes"]),
     ("plugin-example", &["plugin-sdk"]),
     ("hostile-plugins", &["plugin-sdk"]),
     ("integration-tests", &["ir", "onnx"]),
@@ -110,5 +111,39 @@ fn crates_use_only_what_lies_above_them() {
     }
     let stale = ALLOWED.iter().filter(|(name, _)| !seen.contains(*name));
     wrong.extend(stale.map(|(name, _)| format!("the row {name} has no crate")));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// The rooms of `core/quantize`; each may use those before it.
+const ROOMS: &[&str] =
+    &["observe", "report", "range", "graph", "plan", "emit", "accuracy", "search"];
+
+#[test]
+fn rooms_of_quantize_use_only_rooms_before_them() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("core/quantize/src");
+    let mut wrong = Vec::new();
+    let mut pending: Vec<(usize, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(&source).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        match ROOMS.iter().position(|room| *room == name) {
+            Some(at) => pending.push((at, path)),
+            None if ["lib", "tests"].contains(&name.as_str()) => {}
+            None => wrong.push(format!("{name} is no room")),
+        }
+    }
+    assert_eq!(pending.len(), ROOMS.len());
+    while let Some((at, path)) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(fs::read_dir(path).unwrap().map(|entry| (at, entry.unwrap().path())));
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap();
+        for later in ROOMS[at + 1..].iter().filter(|room| code.contains(&format!("crate::{room}")))
+        {
+            wrong.push(format!("{} uses {later}", path.display()));
+        }
+    }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -20,7 +20,7 @@ const BANNED: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Crates that are pure functions over graphs.
-const PURE: &[&str] = &["core/ir/src", "core/rewrite/src", "core/eval/src", "core/quant/src"];
+const PURE: &[&str] = &["core/ir/src", "core/rewrite/src", "core/eval/src", "core/quantize/src"];
 const IMPURE: &[&str] = &["std::fs", "std::net", "std::thread", "std::time::Instant", "std::env"];
 
 /// Where `unsafe` may stand.
@@ -34,7 +34,7 @@ const UNSAFE: &[&str] = &[
     "core/eval/src/gemm.rs",
     "core/engine-ort",
     "core/eval/src/parallel.rs",
-    "core/quant/tests/memory.rs",
+    "core/quantize/tests/memory.rs",
     "integration-tests",
 ];
 

@@ -10,9 +10,10 @@ use crate::params;
 use crate::parts::Candidates;
 use crate::search::{Outcome, Search};
 use crate::trial::Trial;
-use onnxd_qdq::accuracy::{Score, float_outputs};
-use onnxd_qdq::calibrate::Method;
-use onnxd_quant::{Kept, Limits, Statistic, Stats};
+use onnxd_quantize::accuracy::Kept;
+use onnxd_quantize::accuracy::{Score, float_outputs};
+use onnxd_quantize::observe::{Limits, Statistic, Stats};
+use onnxd_quantize::range::Method;
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice::SliceIndex;
 
@@ -158,7 +159,7 @@ impl Search<'_> {
         let (_, model, _) = self.made(trial, &BTreeSet::new())?;
         let known = &fold.float;
         let _part = self.data.0.part("comparison");
-        onnxd_qdq::accuracy::score((float, &model), &mut samples(), known, Limits::of_floats())
+        onnxd_quantize::accuracy::score((float, &model), &mut samples(), known, Limits::of_floats())
     }
 
     /// The better one, as long as there is time. What is clearly worse on some folds is not measured

@@ -5,9 +5,9 @@ use crate::search::{Data, Outcome};
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
-use onnxd_qdq::accuracy::classes;
-use onnxd_qdq::name_of;
-use onnxd_quant::Limits;
+use onnxd_quantize::accuracy::classes;
+use onnxd_quantize::observe::Limits;
+use onnxd_quantize::report::name_of;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 

@@ -11,11 +11,14 @@ use crate::search::{Data, EQUALIZED, OUTLIER, Outcome, ROUNDED_MAX, SMOOTHED, fe
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{Model, NodeId};
-use onnxd_qdq::accuracy::{
-    Base, Learning, Score, equalized, expected, float_outputs, magnitudes, score, sites, smoothed,
-};
-use onnxd_qdq::{Attempt, Done, Form, LearnedWeights, Request, name_of, quantize_dynamic_but};
-use onnxd_quant::{Kept, Limits};
+use onnxd_quantize::accuracy::Kept;
+use onnxd_quantize::accuracy::{Base, Score, float_outputs, score};
+use onnxd_quantize::emit::quantize_dynamic_but;
+use onnxd_quantize::observe::Limits;
+use onnxd_quantize::plan::Request;
+use onnxd_quantize::report::{Attempt, Done, Form, name_of};
+use onnxd_quantize::search::LearnedWeights;
+use onnxd_quantize::search::{Learning, equalized, expected, magnitudes, sites, smoothed};
 use std::collections::BTreeSet;
 
 /// Samples that a model runs on in next to no time, see [`few`].

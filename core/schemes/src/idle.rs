@@ -5,7 +5,7 @@ use crate::params;
 use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::shown;
 use onnxd_plugin_sdk::ir::Model;
-use onnxd_qdq::Request;
+use onnxd_quantize::plan::Request;
 
 /// Params that count in these modes alone, and why.
 const OF_MODES: [(&str, &[&str], &str); 5] = [

@@ -5,8 +5,8 @@ use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::serde_json::Value;
-use onnxd_qdq::calibrate::Method;
-use onnxd_qdq::{Overrides, Request, Settings};
+use onnxd_quantize::plan::{Overrides, Request, Settings};
+use onnxd_quantize::range::Method;
 
 /// Settings, exceptions and the choice of nodes.
 ///

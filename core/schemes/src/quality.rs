@@ -4,8 +4,9 @@
 use crate::search::{Data, Outcome, few};
 use onnxd_plugin_sdk::ir::{Graph, Model, Node, Tensor};
 use onnxd_plugin_sdk::{Coverage, Origin, Quality, QuantizeContext};
-use onnxd_qdq::accuracy::{output_names, score};
-use onnxd_quant::{Kept, Limits};
+use onnxd_quantize::accuracy::Kept;
+use onnxd_quantize::accuracy::{output_names, score};
+use onnxd_quantize::observe::Limits;
 
 /// With fewer samples, all are needed for ranges.
 const APART_MIN: u64 = 16;

@@ -10,10 +10,12 @@ use crate::trial::Trial;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::{Graph, Model, NodeId};
 use onnxd_plugin_sdk::{QuantizeContext, fingerprint};
-use onnxd_qdq::accuracy::{Base, equalized, sites, smoothed};
-use onnxd_qdq::calibrate::Method;
-use onnxd_qdq::{Done, Request, name_of};
-use onnxd_quant::{Choice, Saved, SavedTensor, Stats};
+use onnxd_quantize::accuracy::Base;
+use onnxd_quantize::observe::{Choice, Saved, SavedTensor, Stats};
+use onnxd_quantize::plan::Request;
+use onnxd_quantize::range::Method;
+use onnxd_quantize::report::{Done, name_of};
+use onnxd_quantize::search::{equalized, sites, smoothed};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The param that asks for it.

@@ -3,7 +3,8 @@
 use crate::{idle, params};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::{Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor};
-use onnxd_qdq::{Done, Folded};
+use onnxd_quantize::emit::Folded;
+use onnxd_quantize::report::Done;
 
 /// Fills the report.
 pub fn report(done: Done, cx: &mut QuantizeContext) {

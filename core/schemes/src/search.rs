@@ -14,13 +14,17 @@ use crate::trial::Trial;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
 use onnxd_plugin_sdk::{Calibration, QuantizeContext};
-use onnxd_qdq::accuracy::{
-    Base, First, Learning, Rounding, Score, Site, correct_biases, equalized, float_outputs,
-    layers_db, learn_rounding, magnitudes, score, settle_biases, sites, smoothed,
+use onnxd_quantize::accuracy::Kept;
+use onnxd_quantize::accuracy::{Base, First, Score, float_outputs, layers_db, score};
+use onnxd_quantize::graph::Weighted;
+use onnxd_quantize::observe::{Feeds, Limits, Parts, Stats};
+use onnxd_quantize::plan::Request;
+use onnxd_quantize::range::Method;
+use onnxd_quantize::report::{Attempt, Done};
+use onnxd_quantize::search::{
+    Learning, Rounding, Site, correct_biases, equalized, learn_rounding, magnitudes, settle_biases,
+    sites, smoothed,
 };
-use onnxd_qdq::calibrate::Method;
-use onnxd_qdq::{Attempt, Done, Request, Weighted};
-use onnxd_quant::{Feeds, Kept, Limits, Parts, Stats};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Samples on which a choice is measured that everybody makes, and layers for the report: fewer of
@@ -228,7 +232,9 @@ impl<'c> Search<'c> {
         let _part = self.data.0.part("first calibration");
         let parts = self.parts(method);
         let mut few = self.data.batches(0, self.held.1);
-        self.bases[base].observe_first(&mut few, &parts, sites, Limits::of_floats())
+        let base = &mut self.bases[base];
+        let sites = sites.iter().map(|site| site.name(&base.model.graph)).collect();
+        base.observe_first(&mut few, &parts, &sites, Limits::of_floats())
     }
 
     /// What statistics are made of.

@@ -22,7 +22,7 @@ pub fn fix_weights(model: &mut Model, cx: &mut QuantizeContext) {
 
 /// Lets a model of `double` or `bfloat16` compute in `float32`, of which integers can be made.
 pub fn in_float32(model: &mut Model, cx: &mut QuantizeContext) {
-    let text = match onnxd_qdq::to_float32(model) {
+    let text = match onnxd_quantize::graph::to_float32(model) {
         Ok(types) if types.is_empty() => return,
         Ok(types) => {
             let types: Vec<String> = types.iter().map(ToString::to_string).collect();

@@ -12,12 +12,12 @@ onnxd_plugin_sdk::export_plugin! {
         quantizer(
             "inc-qdq",
             "Conv, Gemm and MatMul between QuantizeLinear and DequantizeLinear, by recipe" =>
-            || Box::new(scheme::Scheme(onnxd_qdq::Form::Qdq)),
+            || Box::new(scheme::Scheme(onnxd_quantize::report::Form::Qdq)),
         ),
         quantizer(
             "inc-qlinear",
             "QLinearConv, QGemm and MatMulIntegerToFloat, by recipe" =>
-            || Box::new(scheme::Scheme(onnxd_qdq::Form::QLinear)),
+            || Box::new(scheme::Scheme(onnxd_quantize::report::Form::QLinear)),
         ),
     ],
 }

@@ -4,8 +4,9 @@ use crate::source;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{DataType, Model, infer};
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
-use onnxd_qdq::recipes::{self, Recipe};
-use onnxd_qdq::{Form, Request};
+use onnxd_quantize::emit::recipes::{self, Recipe};
+use onnxd_quantize::plan::Request;
+use onnxd_quantize::report::Form;
 use onnxd_schemes as schemes;
 
 /// Operators that become ones on integers, with ranges known before and found at run time.
@@ -29,7 +30,7 @@ impl Quantizer for Scheme {
         }
         schemes::fix_weights(model, cx);
         let float = model.clone();
-        if onnxd_qdq::is_quantized(model) {
+        if onnxd_quantize::emit::is_quantized(model) {
             schemes::quantized_already(cx)?;
             source::carry(model, recipe, self.0, cx);
             return schemes::measure(&float, model, None, cx);
@@ -42,11 +43,11 @@ impl Quantizer for Scheme {
                 let (mut done, held) = schemes::quantize(model, &request, cx)?;
                 schemes::written(recipes::apply(model, recipe), &mut done, "as the recipe says");
                 match self.0 {
-                    Form::Qdq => onnxd_qdq::keep_sums_apart(model),
+                    Form::Qdq => onnxd_quantize::emit::keep_sums_apart(model),
                     Form::QLinear => {
                         // What is wrong with the types is found when the result is verified.
                         let _ = infer(model);
-                        let told = onnxd_qdq::fold_products(model);
+                        let told = onnxd_quantize::emit::fold_products(model);
                         schemes::written(told, &mut done, "between integers");
                     }
                 }

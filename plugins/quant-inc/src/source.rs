@@ -4,8 +4,9 @@
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{Model, infer};
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer};
-use onnxd_qdq::recipes::{self, Recipe};
-use onnxd_qdq::{Form, bake, fold, unfold};
+use onnxd_quantize::emit::recipes::{self, Recipe};
+use onnxd_quantize::emit::{bake, fold, unfold};
+use onnxd_quantize::report::Form;
 
 /// Writes a quantized model in the form and with the recipe that are asked for. What was quantized
 /// stays so, and nothing else becomes it.

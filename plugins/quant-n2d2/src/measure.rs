@@ -6,7 +6,8 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::eval::{Builtin, quoted};
 use onnxd_plugin_sdk::ir::{DataType, Graph, Model, Tensor, ValueId, ValueType};
 use onnxd_plugin_sdk::{Origin, Quality, QuantizeContext};
-use onnxd_quant::{Agreement, Limits, Pair, agreements};
+use onnxd_quantize::accuracy::{Agreement, Pair, agreements};
+use onnxd_quantize::observe::Limits;
 use std::collections::BTreeMap;
 
 /// Samples that both run on, at most.

@@ -13,7 +13,7 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::serde_json::Value;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
-use onnxd_quant::Saved;
+use onnxd_quantize::observe::Saved;
 use std::cell::Cell;
 
 const SECTION: &str = "quantization.n2d2";

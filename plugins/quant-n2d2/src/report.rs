@@ -7,7 +7,7 @@ use crate::options::{Clipping, Options};
 use crate::plan::{CellPlan, How, Kind, Network, Output, Plan, Threshold};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::{Accumulator, QuantizeContext, QuantizedLayer, QuantizedTensor};
-use onnxd_quant::Agreement;
+use onnxd_quantize::accuracy::Agreement;
 
 /// Bits of accumulators whose sums reach `max`.
 fn bits_held(max: i64) -> u32 {

@@ -9,7 +9,7 @@ use crate::{signs, wanted};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::fingerprint;
 use onnxd_plugin_sdk::ir::Model;
-use onnxd_quant::{Saved, SavedHistogram, SavedTensor};
+use onnxd_quantize::observe::{Saved, SavedHistogram, SavedTensor};
 use std::collections::{BTreeMap, HashMap};
 
 /// Whose statistics these are.

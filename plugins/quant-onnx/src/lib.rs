@@ -13,12 +13,12 @@ onnxd_plugin_sdk::export_plugin! {
         quantizer(
             "qdq",
             "Float operators between QuantizeLinear and DequantizeLinear" =>
-            || Box::new(scheme::Scheme(onnxd_qdq::Form::Qdq)),
+            || Box::new(scheme::Scheme(onnxd_quantize::report::Form::Qdq)),
         ),
         quantizer(
             "qlinear",
             "Operators on integers, such as QLinearConv, QGemm and MatMulNBits" =>
-            || Box::new(scheme::Scheme(onnxd_qdq::Form::QLinear)),
+            || Box::new(scheme::Scheme(onnxd_quantize::report::Form::QLinear)),
         ),
     ],
 }

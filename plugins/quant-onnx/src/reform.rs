@@ -3,16 +3,17 @@
 
 use onnxd_plugin_sdk::ir::{Model, infer};
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer};
-use onnxd_qdq::recipes::{self, Recipe};
-use onnxd_qdq::{Done, Folded, Form};
+use onnxd_quantize::emit::Folded;
+use onnxd_quantize::emit::recipes::{self, Recipe};
+use onnxd_quantize::report::{Done, Form};
 use onnxd_schemes::written;
 
 /// Writes a model that is quantized already in the form that is asked for. Its integers, scales and
 /// zero points stay; calibration data, types and the choice of nodes have no say.
 pub(crate) fn reform(model: &mut Model, form: Form, cx: &mut QuantizeContext) {
     let told = match form {
-        Form::Qdq => onnxd_qdq::unfold(model),
-        Form::QLinear => onnxd_qdq::fold(model),
+        Form::Qdq => onnxd_quantize::emit::unfold(model),
+        Form::QLinear => onnxd_quantize::emit::fold(model),
     };
     let Folded { folded, left } = told;
     let text = format!("the model was so already; {} nodes changed form", folded.len());
@@ -35,5 +36,5 @@ pub(crate) fn linear(model: &mut Model, recipe: Recipe, done: &mut Done) {
 pub(crate) fn fold(model: &mut Model, done: &mut Done) {
     // The types of what quantization added; what is wrong is found when the result is verified.
     let _ = infer(model);
-    written(onnxd_qdq::fold(model), done, "between integers");
+    written(onnxd_quantize::emit::fold(model), done, "between integers");
 }

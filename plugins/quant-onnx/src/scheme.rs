@@ -4,8 +4,8 @@ use crate::{reform, weights};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
-use onnxd_qdq::Form;
-use onnxd_qdq::recipes::Recipe;
+use onnxd_quantize::emit::recipes::Recipe;
+use onnxd_quantize::report::Form;
 use onnxd_schemes as schemes;
 
 /// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`, or to operators on integers.
@@ -15,7 +15,7 @@ impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
         schemes::fix_weights(model, cx);
         let float = model.clone();
-        if onnxd_qdq::is_quantized(model) {
+        if onnxd_quantize::emit::is_quantized(model) {
             schemes::quantized_already(cx)?;
             reform::reform(model, self.0, cx);
             return schemes::measure(&float, model, None, cx);
@@ -40,14 +40,14 @@ impl Quantizer for Scheme {
                 let (mut done, held) = schemes::quantize(model, &request, cx)?;
                 // They take no samples, and lose accuracy to save memory only where somebody asks.
                 if let Some(tables) = request.tables() {
-                    done.append(onnxd_qdq::quantize_dynamic(model, &tables, self.0)?);
+                    done.append(onnxd_quantize::emit::quantize_dynamic(model, &tables, self.0)?);
                 }
                 if let Some(recipe) = schemes::key(cx, "recipe").as_str().and_then(Recipe::named) {
                     reform::linear(model, recipe, &mut done);
                 }
                 match self.0 {
                     Form::QLinear => reform::fold(model, &mut done),
-                    Form::Qdq => onnxd_qdq::keep_sums_apart(model),
+                    Form::Qdq => onnxd_quantize::emit::keep_sums_apart(model),
                 }
                 (done, Some(held))
             }

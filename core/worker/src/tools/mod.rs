@@ -13,6 +13,6 @@ pub use compare::{Compared, Comparison, compare};
 pub use evaluate::{Evaluated, Task, Timed, bench, evaluate};
 pub use observe::{Observation, observe};
 pub use onnxd_arrays as arrays;
-pub use onnxd_quant::{BINS_MAX, Stats};
+pub use onnxd_quantize::observe::{BINS_MAX, Stats};
 pub use print::{Summary, Typed, print, summary, types};
 pub use running::{EngineName, Found, Optimization, Running, engines};

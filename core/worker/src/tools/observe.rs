@@ -4,7 +4,8 @@ use super::arrays;
 use super::running::{Run, Running};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{DataType, Model, Tensor, ValueType};
-use onnxd_quant::{Feeds, Parts, Stats, Wanted, observe as over_samples};
+use onnxd_quantize::observe::observe as over_samples;
+use onnxd_quantize::observe::{Feeds, Parts, Stats, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

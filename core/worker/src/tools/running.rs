@@ -4,7 +4,7 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 #[cfg(feature = "ort")]
 pub use onnxd_engine_ort::Optimization;
 use onnxd_eval::{BYTES_MAX, Builtin, Engine, Observer, RunOptions};
-use onnxd_quant::Limits;
+use onnxd_quantize::observe::Limits;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};

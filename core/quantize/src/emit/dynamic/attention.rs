@@ -1,0 +1,56 @@
+//! Attention with its projections: ONNX Runtime's `Attention` becomes `QAttention`, which projects
+//! integers; its scores stay in floating point.
+
+use super::product::check;
+use super::{Site, Want};
+use crate::emit::forms::attention::{DROPPED, no_bias, plain};
+use crate::graph::quantized::MICROSOFT;
+use crate::graph::weighted::Product;
+use crate::plan::request::Settings;
+use crate::report::Form;
+use onnxd_build::Operand;
+use onnxd_ir::{Graph, NodeId, Tensor};
+
+impl Site<'_, '_> {
+    /// Writes attention; says as what, or why not.
+    pub(crate) fn attention(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        settings: Settings,
+    ) -> Result<&'static str, String> {
+        if self.pass.form != Form::QLinear {
+            return Err("the standard has no attention with its projections".to_owned());
+        }
+        let node = &g[id];
+        plain(node)?;
+        let missing = || "it has no input or no weights".to_owned();
+        let x = node.input(0).ok_or_else(missing)?;
+        let w = node.input(1).ok_or_else(missing)?;
+        check(g, w)?;
+        if g.constant(w).map(Tensor::rank) != Some(2) {
+            return Err("its weights are no matrix".to_owned());
+        }
+        let axis = Some(1);
+        let made = Want::of(Product::MatMul, axis, settings);
+        let weights = self.weights(g, w, Want { outputs: axis, ..made })?;
+        let [xq, sx, zx] = self.activation(g, x)?;
+        let [bias, mask, past] = [2, 3, 4].map(|slot| g[id].input(slot));
+        let mut attrs = g[id].attrs.clone();
+        attrs.retain(|(name, _)| !DROPPED.contains(&name.as_str()));
+        self.pass.microsoft = true;
+        let bias = match bias {
+            Some(bias) => bias,
+            None => no_bias(g, weights.integers)?,
+        };
+        self.stand_in(g, id, |b, node| {
+            let sw = b.parameter("weight_scale", weights.scales(1.0, 0));
+            let inputs = [xq, weights.integers, bias].map(Operand::from).into_iter();
+            let attention = b.op(MICROSOFT, "QAttention", inputs.chain([sx.into(), sw.into()]));
+            let attention = attention.attrs(attrs).set("input_zero_point", zx);
+            let attention = attention.set("weight_zero_point", weights.zero);
+            attention.set("mask_index", mask).set("past", past).outputs_of(node)
+        })?;
+        Ok("QAttention")
+    }
+}

@@ -1,0 +1,40 @@
+//! The quantized graph. A float graph gets pairs of `QuantizeLinear` and `DequantizeLinear` where
+//! values are to be integers (`QDQ`); operators between such pairs become operators on integers
+//! (`QLinear`), and back.
+
+pub(crate) mod dynamic;
+mod fake_quant;
+pub(crate) mod fold;
+pub(crate) mod forms;
+pub(crate) mod pairs;
+pub mod recipes;
+mod runtime_faults;
+pub(crate) mod unfold;
+mod weights;
+
+pub use dynamic::{quantize_dynamic, quantize_dynamic_but};
+pub use fake_quant::bake;
+pub use fold::{fold, fold_products};
+pub use forms::Folded;
+pub use pairs::{Ranges, place};
+pub use runtime_faults::keep_sums_apart;
+pub use unfold::{is_quantized, unfold};
+
+use crate::graph::weighted::PRODUCTS;
+use crate::report::{Done, name_of};
+use onnxd_diagnostics::shown;
+use onnxd_ir::{Model, Node};
+
+impl Done {
+    /// Adds the products in local functions, which stay as they are.
+    pub fn leave_functions(&mut self, model: &Model) {
+        for function in &model.functions {
+            let products = function.graph.nodes().map(|(_, node)| node);
+            let is = |node: &&Node| node.is_standard() && PRODUCTS.contains(&node.op.as_str());
+            for node in products.filter(is) {
+                let why = format!("it stands in the local function `{}`", shown(&function.name));
+                self.leave(&name_of(&function.graph, node), why);
+            }
+        }
+    }
+}

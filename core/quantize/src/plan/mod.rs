@@ -1,0 +1,12 @@
+//! What is asked for, and which values and operators therefore become integers.
+
+pub(crate) mod checks;
+pub(crate) mod opt_in;
+pub(crate) mod planner;
+pub(crate) mod propagation;
+pub(crate) mod request;
+
+pub use checks::Unmatched;
+pub use planner::{Plan, Quantized, plan};
+pub use propagation::Follower;
+pub use request::{Overrides, Request, Settings};

@@ -1,0 +1,192 @@
+//! The rows that a product multiplies by its weights, and what it makes of them.
+
+use super::sums::Sums;
+use crate::graph::weighted::{Product, Weighted};
+use onnxd_ir::ops::{Conv, Gemm};
+use onnxd_ir::{At, Graph, Tensor};
+use rayon::prelude::*;
+
+/// Rows that are taken in at a time.
+const TOGETHER: usize = 512;
+
+/// Positions of a picture that are looked at: neighbours say much the same.
+const POSITIONS_MAX: usize = 256;
+
+/// `groups` times `n` rows of `k` weights; each group of a convolution reads inputs of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) groups: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    /// Whether the weights are stored by rows; else by columns.
+    pub(crate) by_rows: bool,
+    window: Option<Window>,
+}
+
+/// How a convolution walks over its input.
+#[derive(Clone, Debug)]
+struct Window {
+    kernel: Vec<usize>,
+    strides: Vec<usize>,
+    dilations: Vec<usize>,
+    /// Padding in front of each axis; else whether the odd element of it comes first.
+    before: Result<Vec<usize>, bool>,
+}
+
+impl Shape {
+    /// For weights of these sizes.
+    pub(crate) fn of(graph: &Graph, product: &Weighted, dims: &[usize]) -> Option<Shape> {
+        let by_rows = match product.product {
+            Product::Conv => {
+                let (conv, [n, rest @ ..]) = (At::<Conv>::find(graph, product.node)?, dims) else {
+                    return None;
+                };
+                let groups = usize::try_from(conv.group).ok().filter(|g| *g > 0 && n % g == 0)?;
+                let window = Some(Window::of(&conv, rest.get(1..)?)?);
+                let k = rest.iter().product();
+                return Some(Shape { groups, n: n / groups, k, by_rows: true, window });
+            }
+            Product::Gemm => {
+                let gemm = At::<Gemm>::find(graph, product.node).filter(|g| g.transA == 0)?;
+                gemm.transB != 0
+            }
+            Product::MatMul => false,
+            Product::Attention | Product::ConvTranspose | Product::Normalization => return None,
+        };
+        let [a, b] = *dims else { return None };
+        let (n, k) = if by_rows { (a, b) } else { (b, a) };
+        Some(Shape { groups: 1, n, k, by_rows, window: None })
+    }
+
+    /// Where weight `i` of row `row` is, counted over all groups.
+    pub(crate) fn at(&self, row: usize, i: usize) -> usize {
+        if self.by_rows { row * self.k + i } else { i * self.n + row }
+    }
+
+    /// Takes in what the product reads and what it is to compute, a `Sums` for each group; `None`
+    /// for sizes that do not fit.
+    pub(crate) fn see(&self, sums: &mut [Sums], x: &Tensor, y: &Tensor) -> Option<()> {
+        match &self.window {
+            Some(window) => self.see_windows(window, sums, x, y),
+            None => self.see_rows(sums.first_mut()?, x, y),
+        }
+    }
+
+    fn see_rows(&self, sums: &mut Sums, x: &Tensor, y: &Tensor) -> Option<()> {
+        let (x, y) = (x.as_slice::<f32>()?, y.as_slice::<f32>()?);
+        if x.len() / self.k != y.len() / self.n || x.len() % self.k + y.len() % self.n != 0 {
+            return None;
+        }
+        for (x, y) in x.chunks(TOGETHER * self.k).zip(y.chunks(TOGETHER * self.n)) {
+            sums.add(x, y, 0);
+        }
+        Some(())
+    }
+
+    fn see_windows(&self, w: &Window, sums: &mut [Sums], x: &Tensor, y: &Tensor) -> Option<()> {
+        let ([items, c, input @ ..], [items_y, m, output @ ..]) = (x.dims(), y.dims()) else {
+            return None;
+        };
+        let taps: usize = w.kernel.iter().product();
+        let fits = items == items_y
+            && *m == self.groups * self.n
+            && c * taps == self.groups * self.k
+            && input.len() == w.kernel.len()
+            && output.len() == w.kernel.len();
+        if !fits {
+            return None;
+        }
+        let (area, places) = (input.iter().product::<usize>(), output.iter().product::<usize>());
+        let (x, y) = (x.as_slice::<f32>()?, y.as_slice::<f32>()?);
+        let before = w.padding(input, output);
+        let count = places.min(POSITIONS_MAX);
+        let chosen = |i: usize| (i / count, i % count * places / count);
+        let all: Vec<usize> = (0..items * count).collect();
+        let channels = c / self.groups;
+        for part in all.chunks(TOGETHER) {
+            let taken: Vec<Vec<Option<usize>>> =
+                part.iter().map(|i| w.taps(chosen(*i).1, input, output, &before)).collect();
+            sums.par_iter_mut().enumerate().for_each(|(g, sums)| {
+                let mut rows = Vec::with_capacity(part.len() * self.k);
+                let mut outs = Vec::with_capacity(part.len() * self.n);
+                for (i, taps) in part.iter().zip(&taken) {
+                    let (item, place) = chosen(*i);
+                    for channel in g * channels..(g + 1) * channels {
+                        let plane = &x[(item * c + channel) * area..][..area];
+                        let tap = |at: &Option<usize>| at.map_or(0.0, |at| plane[at]);
+                        rows.extend(taps.iter().map(tap));
+                    }
+                    let out = |r: usize| y[(item * m + g * self.n + r) * places + place];
+                    outs.extend((0..self.n).map(out));
+                }
+                sums.add(&rows, &outs, g * self.n);
+            });
+        }
+        Some(())
+    }
+}
+
+impl Window {
+    fn of(conv: &Conv, kernel: &[usize]) -> Option<Window> {
+        let axes = kernel.len();
+        let list = |list: &[i64], count: usize, default: usize| -> Option<Vec<usize>> {
+            if list.is_empty() {
+                return Some(vec![default; count]);
+            }
+            let found: Option<Vec<usize>> = list.iter().map(|n| usize::try_from(*n).ok()).collect();
+            found.filter(|list| list.len() == count)
+        };
+        let mut before = list(&conv.pads, 2 * axes, 0)?;
+        before.truncate(axes);
+        let before = match conv.auto_pad.as_str() {
+            "SAME_UPPER" => Err(false),
+            "SAME_LOWER" => Err(true),
+            "VALID" => Ok(vec![0; axes]),
+            _ => Ok(before),
+        };
+        let (strides, dilations) = (list(&conv.strides, axes, 1)?, list(&conv.dilations, axes, 1)?);
+        Some(Window { kernel: kernel.to_vec(), strides, dilations, before })
+    }
+
+    fn padding(&self, input: &[usize], output: &[usize]) -> Vec<usize> {
+        let lower = match &self.before {
+            Ok(before) => return before.clone(),
+            Err(lower) => usize::from(*lower),
+        };
+        let one = |i: usize| {
+            let reach = (self.kernel[i] - 1) * self.dilations[i] + 1;
+            let needed = (output[i].max(1) - 1) * self.strides[i] + reach;
+            (needed.saturating_sub(input[i]) + lower) / 2
+        };
+        (0..input.len()).map(one).collect()
+    }
+
+    /// The elements of a channel that are under the kernel at a place of the output; none in the
+    /// padding.
+    fn taps(
+        &self,
+        place: usize,
+        input: &[usize],
+        output: &[usize],
+        before: &[usize],
+    ) -> Vec<Option<usize>> {
+        let split = |mut at: usize, sizes: &[usize]| -> Vec<usize> {
+            let mut found = vec![0; sizes.len()];
+            for (to, size) in found.iter_mut().zip(sizes).rev() {
+                (*to, at) = (at % size, at / size);
+            }
+            found
+        };
+        let corner = split(place, output);
+        let tap = |tap: usize| {
+            let mut at = 0;
+            for (i, offset) in split(tap, &self.kernel).into_iter().enumerate() {
+                let x = corner[i] * self.strides[i] + offset * self.dilations[i];
+                let x = x.checked_sub(before[i]).filter(|x| *x < input[i])?;
+                at = at * input[i] + x;
+            }
+            Some(at)
+        };
+        (0..self.kernel.iter().product()).map(tap).collect()
+    }
+}

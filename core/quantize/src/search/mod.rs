@@ -1,0 +1,18 @@
+//! What makes integers more accurate.
+
+mod adaround;
+mod bias_correction;
+mod bias_from_means;
+pub(crate) mod channel_scales;
+mod equalize;
+mod learned_weights;
+mod smooth_quant;
+mod weight_only;
+
+pub use adaround::{Learning, Rounding, learn_rounding};
+pub use bias_correction::correct_biases;
+pub use bias_from_means::settle_biases;
+pub use equalize::equalized;
+pub use learned_weights::LearnedWeights;
+pub use smooth_quant::{Site, expected, magnitudes, sites, smoothed};
+pub use weight_only::{Data, Ways, quantize_weights};

@@ -1,0 +1,360 @@
+//! Weights alone become integers, in blocks along the axis that a product sums over, and the
+//! activations stay as they are: what is gained is size.
+//!
+//! `QLinear` writes `MatMulNBits` and `GatherBlockQuantized` of ONNX Runtime, `QDQ` the standard's
+//! `DequantizeLinear` with `block_size` in front of the float operator. Both hold the same numbers.
+//!
+//! Every block has the range with the least squared error among its own, narrower ones, and the best
+//! ones for the integers that these lead to. With calibration data, errors of weights are made up
+//! for by later weights (GPTQ), and inputs are divided by factors that their weights take (AWQ), each
+//! where that lowers the error of the output.
+
+mod blocks;
+mod known;
+mod place;
+mod range;
+mod write;
+
+pub use known::Ways;
+
+use crate::graph::edit;
+use crate::graph::quantized::MICROSOFT;
+use crate::graph::subgraphs;
+use crate::observe::hessian::Pairs;
+use crate::observe::{Feeds, Limits, Statistic, Wanted, observe};
+use crate::plan::Request;
+use crate::range::weights::Rule;
+use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
+use crate::search::channel_scales::Site;
+use blocks::{Blocks, Way};
+use known::{Known, Part};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_eval::{Engine, quoted};
+use onnxd_ir::{Graph, Model, NodeId, Opsets, Tensor, ValueId};
+use place::Place;
+use std::collections::{BTreeMap, BTreeSet};
+use write::{Integers, Written};
+
+/// Bytes of what is remembered of inputs in one reading of the samples.
+const SUMS_MAX: usize = 1 << 30;
+
+/// Inputs of a product above which they are not looked at: the work grows with the third power.
+const INPUTS_MAX: usize = 8192;
+
+/// Samples, and what runs the model on them.
+pub struct Data<'a> {
+    /// Runs the float model.
+    pub engine: &'a dyn Engine,
+    /// All samples from the first; may be asked for several times.
+    #[allow(clippy::type_complexity)]
+    pub samples: &'a dyn Fn() -> Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'a>,
+    /// What the runs may take.
+    pub limits: Limits<'a>,
+    /// What the samples are for.
+    pub ways: Ways,
+    /// Hears how many products of how many are done; an error ends the work.
+    pub told: &'a dyn Fn(u64, u64) -> Result<(), Diagnostic>,
+}
+
+/// Quantizes constant weights of products and tables, in sub-graphs too. For [`Form::Qdq`] the model
+/// must have operator set 21 at least.
+///
+/// # Errors
+/// For what no operator takes; why the model does not run on the samples.
+pub fn quantize_weights(
+    model: &mut Model,
+    request: &Request,
+    form: Form,
+    data: Option<&Data>,
+) -> Result<Done, Diagnostics> {
+    let opsets = edit::with_microsoft(&model.opsets);
+    let mut pass =
+        Pass { request, form, opsets, done: Done::default(), microsoft: false, shared: Vec::new() };
+    let mut found = Diagnostics::default();
+    check(&model.graph, request, form, &mut found);
+    found.or_ok(())?;
+    let mut groups = match data {
+        Some(_) => groups(&model.graph, request),
+        None => Vec::new(),
+    };
+    // What nothing is known of comes last, with the sub-graphs.
+    let known: BTreeSet<NodeId> = groups.iter().flat_map(|g| g.nodes.iter().copied()).collect();
+    let float = data.map(|data| (data, model.clone()));
+    let mut at = 0;
+    while let Some((data, float)) = float.as_ref().filter(|_| !groups.is_empty()) {
+        let mut room = SUMS_MAX;
+        let take = groups.iter().take_while(|g| {
+            let bytes = Pairs::bytes(g.inputs).saturating_mul(g.read.len());
+            let fits = bytes <= room;
+            room = room.saturating_sub(bytes);
+            fits
+        });
+        let rest = groups.split_off(take.count().max(1));
+        let now = std::mem::replace(&mut groups, rest);
+        let shown = |v: &ValueId| quoted(&float.graph[*v].name);
+        let sizes: BTreeMap<String, usize> =
+            now.iter().flat_map(|g| g.read.iter().map(|v| (shown(v), g.inputs))).collect();
+        let wanted = Wanted::Names(sizes.keys().cloned().collect());
+        let make = |name: &str| Pairs::new(sizes.get(name).copied().unwrap_or(0));
+        let mut samples = (data.samples)();
+        let mut seen = observe(data.engine, float, &mut *samples, &wanted, &make, data.limits)?;
+        for group in now {
+            (data.told)(at, known.len() as u64)?;
+            at += group.nodes.len() as u64;
+            let pairs = group.read.iter().filter_map(|v| seen.remove(&shown(v)));
+            let pairs = pairs.reduce(|mut all, one| {
+                all.merge(&one);
+                all
+            });
+            let pairs = pairs.filter(|pairs| !pairs.is_empty());
+            let known = pairs.as_ref().map(|pairs| Known::of(pairs, data.ways));
+            pass.group(&mut model.graph, &group, (known.as_ref(), data.ways.scale));
+        }
+    }
+    pass.done.layers.reverse();
+    pass.done.tensors.reverse();
+    pass.done.left_in_float.reverse();
+    graph(&mut model.graph, &mut pass, &BTreeMap::new(), &known);
+    if pass.microsoft {
+        model.opsets.insert(MICROSOFT.to_owned(), 1);
+    }
+    Ok(pass.done)
+}
+
+/// Products of the main graph that read the same value or share weights, the last first: factors of
+/// inputs change weights before them, which are not integers yet then.
+struct Group {
+    read: Vec<ValueId>,
+    inputs: usize,
+    nodes: Vec<NodeId>,
+}
+
+fn groups(g: &Graph, request: &Request) -> Vec<Group> {
+    let mut groups: Vec<Group> = Vec::new();
+    // By what is read and by weights: a group, which may have gone into an earlier one.
+    let mut known = BTreeMap::new();
+    let mut into: Vec<usize> = Vec::new();
+    for id in g.topological().unwrap_or_default() {
+        let node = &g[id];
+        let wanted = request.of(g, node).is_some();
+        let Some(place) = Place::of(g, id).ok().flatten().filter(|_| wanted) else { continue };
+        let Some(x) = place.x.filter(|x| g.constant(*x).is_none()) else { continue };
+        let inputs = place.k;
+        if place.turned || inputs > INPUTS_MAX {
+            continue;
+        }
+        let keys = [(x, inputs), (place.w, inputs)];
+        let found: Vec<usize> =
+            keys.iter().filter_map(|key| Some(root(&mut into, *known.get(key)?))).collect();
+        let at = found.iter().copied().min().unwrap_or(groups.len());
+        if at == groups.len() {
+            groups.push(Group { read: Vec::new(), inputs, nodes: Vec::new() });
+            into.push(at);
+        }
+        for other in found.into_iter().filter(|other| *other != at) {
+            into[other] = at;
+            let Group { read, nodes, .. } = &mut groups[other];
+            let (read, nodes) = (std::mem::take(read), std::mem::take(nodes));
+            groups[at].read.extend(read);
+            groups[at].nodes.extend(nodes);
+        }
+        let group = &mut groups[at];
+        if !known.contains_key(&keys[0]) {
+            group.read.push(x);
+        }
+        group.nodes.push(id);
+        known.extend(keys.map(|key| (key, at)));
+    }
+    groups.retain(|group| !group.nodes.is_empty());
+    groups.iter_mut().for_each(|group| group.nodes.reverse());
+    groups.reverse();
+    groups
+}
+
+/// Where a group has gone.
+fn root(into: &mut [usize], mut at: usize) -> usize {
+    while into[at] != at {
+        into[at] = into[into[at]];
+        at = into[at];
+    }
+    at
+}
+
+/// What the operators take, by the settings of all nodes that would get them.
+fn check(g: &Graph, request: &Request, form: Form, found: &mut Diagnostics) {
+    for (id, node) in g.nodes() {
+        node.subgraphs().for_each(|inner| check(inner, request, form, found));
+        let name = name_of(g, node);
+        let Some(settings) = request.of(g, node) else { continue };
+        let Ok(Some(_)) = Place::of(g, id) else { continue };
+        let mut refuse = |text: String| {
+            found.push(Diagnostic::new(Code::FeatureUnsupported, format!("{name}: {text}")));
+        };
+        if settings.weight.bits() > 8 {
+            refuse(format!(
+                "weights alone become integers of 4 or 8 bits, not {}",
+                settings.weight
+            ));
+        } else if settings.block_size == 0 {
+            refuse("a block has one element at least".to_owned());
+        } else if form == Form::QLinear
+            && !(settings.block_size >= 16 && settings.block_size.is_power_of_two())
+        {
+            let text = "ONNX Runtime's operators take blocks of a power of two, 16 at least, not";
+            refuse(format!("{text} {}", settings.block_size));
+        }
+    }
+}
+
+/// What is the same for all graphs of a model.
+struct Pass<'r> {
+    request: &'r Request,
+    form: Form,
+    opsets: Opsets,
+    done: Done,
+    /// Whether operators of ONNX Runtime were written.
+    microsoft: bool,
+    /// Weights of this graph that others read, too.
+    shared: Vec<(Key, Integers, Option<f64>)>,
+}
+
+/// What becomes the same integers for several nodes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Key {
+    w: ValueId,
+    by_rows: bool,
+    table: bool,
+    block: usize,
+    rule: Rule,
+    alpha: f32,
+}
+
+fn graph(
+    g: &mut Graph,
+    pass: &mut Pass,
+    outer: &BTreeMap<ValueId, Tensor>,
+    known: &BTreeSet<NodeId>,
+) {
+    let mut stale = BTreeSet::new();
+    for id in g.topological().unwrap_or_default() {
+        if g[id].subgraphs().next().is_some() {
+            let constants = subgraphs::captured_constants(g, id, outer);
+            let own = std::mem::take(&mut pass.shared);
+            g.edit_subgraphs(id, |inner| {
+                graph(inner, pass, &constants, &BTreeSet::new());
+                pass.shared.clear();
+            });
+            pass.shared = own;
+            stale.extend(constants.into_keys());
+        }
+        subgraphs::import_weights(g, id, outer);
+        if !known.contains(&id) {
+            pass.node(g, id, None);
+        }
+    }
+    g.drop_unread(stale);
+}
+
+impl Pass<'_> {
+    /// Products that read the same, of which something is known; with whether it may be scaled.
+    fn group(&mut self, g: &mut Graph, group: &Group, (known, scale): (Option<&Known>, bool)) {
+        let factors = known.filter(|_| scale && group.read.len() == 1).and_then(|known| {
+            let site = Site::find(g, group.read[0], group.inputs)?;
+            let part = |id: &NodeId| self.part(g, *id, &Place::of(g, *id).ok()??).ok();
+            let parts: Vec<Part> = group.nodes.iter().filter_map(part).collect();
+            let factors = known.factors(&parts)?;
+            site.apply(g, &factors)?;
+            Some(factors)
+        });
+        let known = known.map(|known| known.with(factors.as_deref()));
+        for id in &group.nodes {
+            self.node(g, *id, known.as_ref());
+        }
+    }
+
+    /// Weights of a node that are to become integers, by rows.
+    fn part(&self, g: &Graph, id: NodeId, place: &Place) -> Result<Part<'static>, String> {
+        let settings = self.request.of(g, &g[id]).unwrap_or(self.request.settings);
+        write::possible(g, id, place, self.form)?;
+        let rule = Rule::new(settings.weight, settings.symmetric, settings.reduce_range);
+        let rule =
+            rule.ok_or_else(|| format!("weights of {} are not supported", settings.weight))?;
+        let block = match self.form {
+            // A block that reaches beyond the axis is all of it.
+            Form::Qdq => settings.block_size.min(place.k),
+            Form::QLinear => settings.block_size,
+        };
+        let rows = place.rows(g.constant(place.w).ok_or("its weights are computed")?)?;
+        let way = Way { block, rule, dtype: place.dtype, matters: None, later: None };
+        Ok(Part { rows: rows.into(), n: place.n, k: place.k, way })
+    }
+
+    fn node(&mut self, g: &mut Graph, id: NodeId, known: Option<&Known>) {
+        let node = &g[id];
+        let (name, op) = (name_of(g, node), node.op.clone());
+        if self.request.of(g, node).is_none() {
+            return;
+        }
+        match self.quantize(g, id, known) {
+            Ok(None) => {}
+            Ok(Some((written_as, sqnr_db))) => {
+                let written_as = written_as.to_owned();
+                self.done.layers.push(QuantizedLayer { name, op, written_as, sqnr_db });
+            }
+            Err(why) => self.done.leave(&name, why),
+        }
+    }
+
+    fn quantize(
+        &mut self,
+        g: &mut Graph,
+        id: NodeId,
+        known: Option<&Known>,
+    ) -> Result<Option<(&'static str, Option<f64>)>, String> {
+        let Some(place) = Place::of(g, id)? else { return Ok(None) };
+        let part = self.part(g, id, &place)?;
+        let key = Key {
+            w: place.w,
+            by_rows: place.by_rows,
+            table: place.x.is_none() && self.form == Form::QLinear,
+            block: part.way.block,
+            rule: part.way.rule,
+            alpha: write::alpha(&g[id]),
+        };
+        let found = self.shared.iter().find(|(other, ..)| *other == key);
+        if let Some((_, integers, sqnr_db)) = found.copied() {
+            let Written { operator, .. } =
+                write::write(g, &self.opsets, id, &place, &integers, self.form)?;
+            g.drop_unread([place.w]);
+            return Ok(Some((operator, sqnr_db)));
+        }
+        let (made, method, sqnr_db) = match known {
+            None => (Blocks::of(&part.rows, (part.n, part.k), &part.way), "MSE", None),
+            Some(known) => known.quantize(&part),
+        };
+        self.done.tensors.push(row(&g[place.w].name, &made, method));
+        let integers = write::integers_of(g, &self.opsets, id, &place, &made, self.form)?;
+        if g.uses(place.w) > 1 {
+            self.shared.push((key, integers, sqnr_db));
+        }
+        let Written { operator, microsoft } =
+            write::write(g, &self.opsets, id, &place, &integers, self.form)?;
+        self.microsoft |= microsoft;
+        g.drop_unread([place.w]);
+        Ok(Some((operator, sqnr_db)))
+    }
+}
+
+/// The row of the report.
+fn row(name: &str, made: &Blocks, method: &str) -> QuantizedTensor {
+    let ends = (0..made.n).flat_map(|n| made.row(n)).map(f64::from);
+    let range = ends.fold((0.0, 0.0), |(lo, hi): (f64, f64), x| (lo.min(x), hi.max(x)));
+    QuantizedTensor {
+        name: name.to_owned(),
+        dtype: made.rule.levels.dtype,
+        scales: Vec::new(),
+        zero_points: Vec::new(),
+        range: Some(range),
+        method: format!("{method} in blocks of {}", made.block),
+    }
+}

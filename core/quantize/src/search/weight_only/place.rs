@@ -1,0 +1,87 @@
+//! Where weights stand.
+
+use crate::graph::weighted::FLOATS;
+use crate::range::weights::finite;
+use onnxd_ir::ops::{Gemm, MatMul, Op};
+use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor, ValueId};
+
+/// Elements of a table below which integers save nothing that counts.
+const TABLE_MIN: usize = 4096;
+
+/// Weights of a node as the rows that blocks run along.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The input of a product; `None` for a table.
+    pub(crate) x: Option<ValueId>,
+    /// The weights.
+    pub(crate) w: ValueId,
+    /// Their input of the node.
+    pub(crate) slot: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+    /// Whether the weights are stored by rows already.
+    pub(crate) by_rows: bool,
+    /// Whether the product reads its input with axes exchanged.
+    pub(crate) turned: bool,
+    /// The type of the weights.
+    pub(crate) dtype: DataType,
+}
+
+impl Place {
+    /// `None` for what has no weights; else why they stay in floating point.
+    pub(crate) fn of(g: &Graph, id: NodeId) -> Result<Option<Place>, String> {
+        let node = &g[id];
+        let (x, w, slot, by_rows, turned) = if let Some(op) = MatMul::view(node) {
+            (Some(op.a), op.b, 1, false, false)
+        } else if let Some(op) = Gemm::view(node) {
+            (Some(op.a), op.b, 1, op.transB != 0, op.transA != 0)
+        } else if let (true, Some(table)) = (node.is("Gather"), node.input(0)) {
+            (None, table, 0, true, false)
+        } else {
+            return Ok(None);
+        };
+        let Some(data) = g.constant(w) else {
+            return if x.is_some() {
+                Err("both factors are computed".to_owned())
+            } else {
+                Ok(None)
+            };
+        };
+        let dims = data.dims();
+        let by_axis = matches!(node.attr("axis"), None | Some(Attr::Int(0)));
+        if x.is_none() && !(dims.len() == 2 && by_axis && data.len() >= TABLE_MIN) {
+            return Ok(None);
+        }
+        let dtype = data.dtype();
+        if !FLOATS.contains(&dtype) {
+            let table = x.is_none() && !dtype.is_float();
+            return if table {
+                Ok(None)
+            } else {
+                Err(format!("ONNX Runtime makes no weights of {dtype} from integers"))
+            };
+        }
+        let rank = dims.len();
+        if rank < 2 || dims[..rank - 2].iter().any(|d| *d != 1) || data.is_empty() {
+            return Err("its weights are no matrix".to_owned());
+        }
+        let (n, k) = match by_rows {
+            true => (dims[rank - 2], dims[rank - 1]),
+            false => (dims[rank - 1], dims[rank - 2]),
+        };
+        Ok(Some(Place { x, w, slot, n, k, by_rows, turned, dtype }))
+    }
+
+    /// The weights by rows.
+    pub(crate) fn rows(&self, data: &Tensor) -> Result<Vec<f32>, String> {
+        let values = finite(data)?;
+        if self.by_rows {
+            return Ok(values.into_owned());
+        }
+        let mut rows = vec![0.0; values.len()];
+        for (k, line) in values.chunks(self.n).enumerate() {
+            line.iter().enumerate().for_each(|(n, x)| rows[n * self.k + k] = *x);
+        }
+        Ok(rows)
+    }
+}
