@@ -147,3 +147,21 @@ fn rooms_of_quantize_use_only_rooms_before_them() {
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
+
+/// A front-end of a third party is built from what the SDK needs without features.
+#[test]
+fn the_sdk_of_a_front_end_is_small() {
+    const CRATES_MAX: usize = 40;
+    let arguments = "tree --offline -p onnxd-plugin-sdk -e normal,build --prefix none --no-dedupe";
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    let tree = cargo.args(arguments.split(' ')).args(["-f", "{p}"]).output().unwrap();
+    assert!(tree.status.success(), "{}", String::from_utf8_lossy(&tree.stderr));
+    let text = String::from_utf8(tree.stdout).unwrap();
+    let names: BTreeSet<&str> = text.lines().filter_map(|l| l.split(' ').next()).collect();
+    assert!(names.contains("onnxd-build"), "{names:?}");
+    for heavy in ["arrays", "eval", "image", "opset", "preprocess", "rewrite"] {
+        assert!(!names.contains(format!("onnxd-{heavy}").as_str()), "{heavy} is in {names:?}");
+    }
+    let crates = text.lines().collect::<BTreeSet<_>>().len();
+    assert!(crates <= CRATES_MAX, "{crates} crates: {names:?}");
+}

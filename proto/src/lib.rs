@@ -3,6 +3,7 @@
 //! Every `bytes` field is a [`bytes::Bytes`], so a model decoded from a memory map shares the map instead of copying.
 //! The generated files are committed; `tests/generated.rs` holds them equal to the `.proto` files.
 
+#[cfg(feature = "serde")]
 mod real;
 
 /// ONNX's messages in their proto2 form: field presence survives a round trip.

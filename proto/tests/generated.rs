@@ -16,6 +16,14 @@ const REALS: [&str; 6] = [
 const OPTIONAL_REALS: [&str; 3] =
     ["QuantizedLayer.sqnr_db", "PassComparison.worst_sqnr_db", "PassComparison.worst_max_abs"];
 
+/// Plugins need no JSON of the messages.
+const DERIVED: &str =
+    "#[cfg_attr(feature = \"serde\", derive(serde::Serialize, serde::Deserialize))]";
+
+fn with(module: &str) -> String {
+    format!("#[cfg_attr(feature = \"serde\", serde(with = \"{module}\"))]")
+}
+
 #[test]
 fn generated_code_is_current() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -29,15 +37,13 @@ fn generated_code_is_current() {
         .bytes(["."])
         .btree_map(["."])
         .disable_comments([".onnx"])
-        .type_attribute(".onnxd", "#[derive(serde::Serialize, serde::Deserialize)]")
-        .message_attribute(".onnxd", "#[serde(default)]");
+        .type_attribute(".onnxd", DERIVED)
+        .message_attribute(".onnxd", "#[cfg_attr(feature = \"serde\", serde(default))]");
     for field in REALS {
-        let with = "#[serde(with = \"crate::real\")]";
-        config.field_attribute(format!("onnxd.{field}"), with);
+        config.field_attribute(format!("onnxd.{field}"), with("crate::real"));
     }
     for field in OPTIONAL_REALS {
-        let with = "#[serde(with = \"crate::real::optional\")]";
-        config.field_attribute(format!("onnxd.{field}"), with);
+        config.field_attribute(format!("onnxd.{field}"), with("crate::real::optional"));
     }
     config.compile_fds(set).unwrap();
     for name in ["onnx.rs", "onnxd.rs"] {

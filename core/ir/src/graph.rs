@@ -384,6 +384,15 @@ impl Graph {
         }
     }
 
+    /// Calls `f` for all sub-graphs and then for this graph; `opset` holds in all of them.
+    pub fn with_subgraphs_mut(&mut self, opset: i64, f: &mut dyn FnMut(&mut Graph, i64)) {
+        let outer = self.nodes().filter(|(_, n)| n.subgraphs().next().is_some());
+        for id in outer.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.edit_subgraphs(id, |inner| inner.with_subgraphs_mut(opset, f));
+        }
+        f(self, opset);
+    }
+
     /// Changes the sub-graphs of a node in place; what they capture afterwards is counted anew.
     pub fn edit_subgraphs(&mut self, id: NodeId, mut edit: impl FnMut(&mut Graph)) {
         let mut node = self.nodes[id.index()].take().expect("the node exists");

@@ -53,6 +53,17 @@ impl Model {
         }
     }
 
+    /// Calls `f` for the main graph, every function body, and all their sub-graphs, inner before outer, each with the
+    /// version of the standard's operators that holds in it.
+    pub fn for_each_graph_mut(&mut self, f: &mut dyn FnMut(&mut Graph, i64)) {
+        let opset = self.opset();
+        self.graph.with_subgraphs_mut(opset, f);
+        for function in &mut self.functions {
+            let opset = function.opsets.get("").copied().unwrap_or(opset);
+            function.graph.with_subgraphs_mut(opset, f);
+        }
+    }
+
     /// Calls `f` for every graph: the main one, function bodies, all their sub-graphs; outer before inner.
     pub fn for_each_graph<'a>(&'a self, mut f: impl FnMut(&'a Graph)) {
         let mut pending: Vec<&Graph> = self.functions.iter().rev().map(|x| &x.graph).collect();

@@ -1,34 +1,21 @@
 //! The functions behind a plugin's table: each catches panics, turns errors into statuses, and frees what it made.
 
-use crate::component::Component;
+use crate::component::{Component, Instance, instance};
 use crate::diagnostics::{Class, Code, Diagnostic, Diagnostics};
-use crate::frontend::Frontend;
 use crate::host::{self, JobHandle};
 use crate::messages;
-use crate::quantizer::{QuantizeContext, Quantizer};
-use crate::rewrite::{Fuel, Pass, run_passes};
-use crate::submission::Submission;
-use crate::tensors::{HostTensors, hand_over};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use prost::Message;
 use serde_json::Value;
-use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, Once, PoisonError};
-use std::time::Instant;
 
 /// What [`crate::export_plugin!`] says about a plugin.
 pub trait Definition {
     /// Everything it provides.
     fn components() -> Vec<Component>;
-}
-
-enum Instance {
-    Frontend(Box<dyn Frontend>),
-    Passes { passes: Vec<Box<dyn Pass>>, rewrites_max: u64 },
-    Quantizer(Box<dyn Quantizer>),
 }
 
 /// Keeps the host's table and returns the plugin's.
@@ -60,7 +47,7 @@ pub unsafe extern "C" fn create<D: Definition>(
             [] => Value::Null,
             json => serde_json::from_slice(json).map_err(|e| contract(format!("params: {e}")))?,
         };
-        instance::<D>(kind, &params)
+        instance(&D::components(), kind, &params)
     });
     match made {
         Ok(Ok(instance)) if !inst.is_null() => {
@@ -82,13 +69,7 @@ pub unsafe extern "C" fn run(
     err: *mut abi::ErrorBuffer,
 ) -> abi::Status {
     // SAFETY: the host passes what `create` made, and a job that is alive.
-    unsafe {
-        call(inst, job, err, |instance, job| match instance {
-            Instance::Frontend(frontend) => import(frontend.as_ref(), job),
-            Instance::Passes { passes, rewrites_max } => rewrite(passes, *rewrites_max, &job),
-            Instance::Quantizer(quantizer) => quantize(quantizer.as_mut(), job),
-        })
-    }
+    unsafe { call(inst, job, err, |instance, job| instance.run(job)) }
 }
 
 /// # Safety
@@ -99,17 +80,7 @@ unsafe extern "C" fn probe(
     err: *mut abi::ErrorBuffer,
 ) -> abi::Status {
     // SAFETY: as for `run`.
-    unsafe {
-        call(inst, job, err, |instance, job| match instance {
-            Instance::Frontend(frontend) => {
-                let submission = submission(job)?;
-                let answer = messages::probe(frontend.probe(&submission)?);
-                submission.job().artifact(abi::ARTIFACT_PROBE, &answer.encode_to_vec())?;
-                Ok(())
-            }
-            _ => Err(contract("only front-ends have a probe".into()).into()),
-        })
-    }
+    unsafe { call(inst, job, err, |instance, job| instance.probe(job)) }
 }
 
 /// # Safety
@@ -118,7 +89,7 @@ pub unsafe extern "C" fn destroy(inst: *mut c_void) {
     if !inst.is_null() {
         // SAFETY: `create` made it from a box; a panic in a destructor must not cross.
         let _ = catch_unwind(AssertUnwindSafe(|| unsafe {
-            drop(Box::from_raw(inst.cast::<Instance>()));
+            drop(Box::from_raw(inst.cast::<Box<dyn Instance>>()));
         }));
     }
 }
@@ -144,16 +115,16 @@ unsafe fn call(
     inst: *mut c_void,
     job: *const abi::Job,
     err: *mut abi::ErrorBuffer,
-    f: impl FnOnce(&mut Instance, JobHandle) -> Result<(), Diagnostics>,
+    f: impl FnOnce(&mut dyn Instance, JobHandle) -> Result<(), Diagnostics>,
 ) -> abi::Status {
     if inst.is_null() || job.is_null() {
         return abi::INVALID;
     }
     // SAFETY: as the caller promises; one thread at a time uses an instance.
-    let instance = unsafe { &mut *inst.cast::<Instance>() };
+    let instance = unsafe { &mut *inst.cast::<Box<dyn Instance>>() };
     let handle = JobHandle::new(job);
     let views = handle.views();
-    let mut outcome = catch_unwind(AssertUnwindSafe(|| f(instance, handle)));
+    let mut outcome = catch_unwind(AssertUnwindSafe(|| f(instance.as_mut(), handle)));
     if Arc::strong_count(&views) > 1 && outcome.is_ok() {
         let text = "the plugin keeps data of the host beyond the call".to_owned();
         outcome = Ok(Err(contract(text).into()));
@@ -174,142 +145,7 @@ unsafe fn call(
     }
 }
 
-fn instance<D: Definition>(kind: &str, params: &Value) -> Result<Instance, Diagnostic> {
-    let components = D::components();
-    if let Some(wanted) = kind.strip_prefix("frontend/") {
-        return components
-            .iter()
-            .find_map(|c| match c {
-                Component::Frontend { id, make } if *id == wanted => Some(make()),
-                _ => None,
-            })
-            .map(Instance::Frontend)
-            .ok_or_else(|| contract(format!("no front-end `{wanted}` in this plugin")));
-    }
-    if let Some(wanted) = kind.strip_prefix("quantizer/") {
-        return components
-            .iter()
-            .find_map(|c| match c {
-                Component::Quantizer { id, make } if *id == wanted => Some(make()),
-                _ => None,
-            })
-            .map(Instance::Quantizer)
-            .ok_or_else(|| contract(format!("no quantizer `{wanted}` in this plugin")));
-    }
-    if kind != "pass" {
-        return Err(contract(format!("no component of kind `{kind}` in this plugin")));
-    }
-    let listed = params["passes"].as_array().ok_or_else(|| contract("no list of passes".into()))?;
-    let passes = listed.iter().map(|entry| pass(&components, entry)).collect::<Result<_, _>>()?;
-    Ok(Instance::Passes { passes, rewrites_max: params["rewrites_max"].as_u64().unwrap_or(0) })
-}
-
-fn pass(components: &[Component], entry: &Value) -> Result<Box<dyn Pass>, Diagnostic> {
-    let wanted = entry["id"].as_str().unwrap_or_default();
-    match &entry["options"] {
-        Value::Null => {}
-        Value::Object(options) => {
-            if let Some(option) = options.keys().next() {
-                return Err(contract(format!("pass `{wanted}` has no option `{option}`")));
-            }
-        }
-        other => return Err(contract(format!("options of pass `{wanted}` are {other}"))),
-    }
-    components
-        .iter()
-        .find_map(|c| match c {
-            Component::Pass { id, make } if *id == wanted => Some(make()),
-            _ => None,
-        })
-        .ok_or_else(|| contract(format!("no pass `{wanted}` in this plugin")))
-}
-
-fn submission(job: JobHandle) -> Result<Submission, Diagnostic> {
-    let bytes = job.submission()?;
-    let decoded = message::Submission::decode(bytes);
-    Submission::new(job, decoded.map_err(|e| contract(format!("submission: {e}")))?)
-}
-
-fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diagnostics> {
-    let submission = submission(job)?;
-    let mut imported = frontend.import(&submission)?;
-    // Passes and quantizers find these facts in the model.
-    for (key, value) in &imported.metadata {
-        imported.model.set_metadata(&format!("onnxd.{key}"), value.clone());
-    }
-    let job = submission.job();
-    hand_over(&mut imported.model, job)?;
-    job.put_graph(&onnxd_onnx::encode_to_bytes(&imported.model, &mut HostTensors(job))?)?;
-    let log = message::ImportLog {
-        notes: imported.notes.iter().map(|d| messages::diagnostic(d, "warning")).collect(),
-        metadata: imported.metadata.into_iter().collect(),
-        params_read: Some(submission.params_read(&BTreeSet::new())),
-    };
-    Ok(job.artifact(abi::ARTIFACT_IMPORT_LOG, &log.encode_to_vec())?)
-}
-
-fn rewrite(
-    passes: &[Box<dyn Pass>],
-    rewrites_max: u64,
-    job: &JobHandle,
-) -> Result<(), Diagnostics> {
-    let mut model = onnxd_onnx::decode(job.graph()?, &mut HostTensors(job))?.model;
-    let passes: Vec<&dyn Pass> = passes.iter().map(AsRef::as_ref).collect();
-    // Passes see no params.
-    let params_read = Some(message::ParamsRead::default());
-    let mut log = message::PassLog { params_read, ..message::PassLog::default() };
-    let mut started = Instant::now();
-    let works_on = |at: usize| job.progress(0, 0, passes.get(at).map_or("", |pass| pass.name()));
-    works_on(0)?;
-    run_passes(&mut model, &passes, Fuel::limited(rewrites_max), &mut |report, _| {
-        log.passes.push(messages::pass(report, started.elapsed().as_secs_f64()));
-        started = Instant::now();
-        works_on(log.passes.len())
-    })?;
-    if log.passes.iter().any(|p| p.rewrites > 0) {
-        hand_over(&mut model, job)?;
-        job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
-    }
-    Ok(job.artifact(abi::ARTIFACT_PASS_LOG, &log.encode_to_vec())?)
-}
-
-fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<(), Diagnostics> {
-    let submission = submission(job)?;
-    let graph = submission.job().graph()?;
-    let mut model = onnxd_onnx::decode(graph, &mut HostTensors(submission.job()))?.model;
-    // Contradictions are the host's to report.
-    let _ = onnxd_ir::infer::infer(&mut model);
-    let mut cx = QuantizeContext::new(submission, &model)?;
-    keep_freed_memory();
-    quantizer.quantize(&mut model, &mut cx)?;
-    give_back_freed_memory();
-    let job = cx.submission().job();
-    hand_over(&mut model, job)?;
-    job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
-    Ok(job.artifact(abi::ARTIFACT_QUANTIZE_LOG, &messages::quantized(&cx).encode_to_vec())?)
-}
-
-/// Lets the allocator keep what is freed, up to some: running a model on samples frees and takes
-/// tensors all the time, and new pages from the kernel took an eighth of a transformer's time.
-fn keep_freed_memory() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: these change only how the allocator grows and shrinks.
-    unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, 32 << 20);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, 32 << 20);
-    }
-}
-
-/// Running a model on samples leaves freed memory behind, beside which the result is copied.
-fn give_back_freed_memory() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: the allocator returns pages that nothing lies in.
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
-fn contract(message: String) -> Diagnostic {
+pub(crate) fn contract(message: impl Into<String>) -> Diagnostic {
     Diagnostic::new(Code::PluginContract, message)
 }
 

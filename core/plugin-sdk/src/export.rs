@@ -93,14 +93,8 @@ macro_rules! export_plugin {
     (@globs [$first:literal $(, $rest:literal)*]) => {
         concat!("\"", $first, "\"" $(, ",\"", $rest, "\"")*)
     };
-    (@component pass, $name:literal, $make:expr) => {
-        $crate::Component::Pass { id: $name, make: $make }
-    };
-    (@component quantizer, $name:literal, $make:expr) => {
-        $crate::Component::Quantizer { id: $name, make: $make }
-    };
-    (@component frontend, $name:literal, $make:expr) => {
-        $crate::Component::Frontend { id: $name, make: $make }
+    (@component $kind:ident, $name:literal, $make:expr) => {
+        $crate::Component::$kind($name, $make)
     };
 }
 

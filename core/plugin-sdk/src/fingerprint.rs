@@ -2,7 +2,6 @@
 
 use crate::diagnostics::Diagnostic;
 use crate::ir::{Model, Tensor};
-use crate::rewrite::for_each_graph_mut;
 use onnxd_onnx::Placement;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -16,7 +15,7 @@ pub fn fingerprint(model: &Model) -> Result<String, Diagnostic> {
     let mut model = model.clone();
     model.metadata.clear();
     (model.doc, model.producer_name, model.producer_version) = Default::default();
-    for_each_graph_mut(&mut model, &mut |graph, _| {
+    model.for_each_graph_mut(&mut |graph, _| {
         graph.doc.clear();
         for id in graph.node_ids() {
             let node = graph.node_mut(id);

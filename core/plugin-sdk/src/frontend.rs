@@ -1,8 +1,16 @@
 //! Front-ends: is this network mine, what does it need, and what does it say.
 
-use crate::Submission;
+use crate::component::{Begun, Component, Instance, Make, made};
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::host::JobHandle;
 use crate::ir::Model;
+use crate::tensors::{HostTensors, hand_over};
+use crate::{Submission, messages};
+use onnxd_plugin_abi as abi;
+use onnxd_proto::onnxd as message;
+use prost::Message;
+use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// How sure a front-end is that a network is its own. The surest claim wins; a tie is an error that names both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,4 +86,53 @@ pub trait Frontend: Send {
     /// # Errors
     /// Everything that is wrong with the network or cannot be said in ONNX; what [`Submission::progress`] answers.
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics>;
+}
+
+impl Component {
+    /// The front-end that `make` makes; for [`crate::export_plugin!`].
+    pub fn frontend(id: &'static str, make: fn() -> Box<dyn Frontend>) -> Component {
+        Component { id, make: Make::Frontend(make), begin }
+    }
+}
+
+fn begin(components: &[Component], id: &str, _: &Value) -> Begun {
+    let frontend = made(components, id, "front-end", |make| match make {
+        Make::Frontend(make) => Some(make()),
+        #[cfg(any(feature = "pass", feature = "quantizer"))]
+        _ => None,
+    })?;
+    Ok(Box::new(Reads(frontend)))
+}
+
+/// A front-end at work.
+struct Reads(Box<dyn Frontend>);
+
+impl Instance for Reads {
+    fn run(&mut self, job: JobHandle) -> Result<(), Diagnostics> {
+        import(self.0.as_ref(), job)
+    }
+
+    fn probe(&mut self, job: JobHandle) -> Result<(), Diagnostics> {
+        let submission = Submission::of(job)?;
+        let answer = messages::probe(self.0.probe(&submission)?);
+        Ok(submission.job().artifact(abi::ARTIFACT_PROBE, &answer.encode_to_vec())?)
+    }
+}
+
+fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diagnostics> {
+    let submission = Submission::of(job)?;
+    let mut imported = frontend.import(&submission)?;
+    // Passes and quantizers find these facts in the model.
+    for (key, value) in &imported.metadata {
+        imported.model.set_metadata(&format!("onnxd.{key}"), value.clone());
+    }
+    let job = submission.job();
+    hand_over(&mut imported.model, job)?;
+    job.put_graph(&onnxd_onnx::encode_to_bytes(&imported.model, &mut HostTensors(job))?)?;
+    let log = message::ImportLog {
+        notes: imported.notes.iter().map(|d| messages::diagnostic(d, "warning")).collect(),
+        metadata: imported.metadata.into_iter().collect(),
+        params_read: Some(submission.params_read(&BTreeSet::new())),
+    };
+    Ok(job.artifact(abi::ARTIFACT_IMPORT_LOG, &log.encode_to_vec())?)
 }

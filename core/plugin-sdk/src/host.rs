@@ -191,6 +191,7 @@ impl JobHandle {
         self.text("submission", host().submission)
     }
 
+    #[cfg(any(feature = "pass", feature = "quantizer"))]
     pub(crate) fn graph(&self) -> Result<Bytes, Diagnostic> {
         self.text("graph_get", host().graph_get)
     }

@@ -1,34 +1,58 @@
 //! What a plugin in Rust is written with: traits, one macro, and the graph. All `unsafe` of the
 //! plugin interface is here.
 //!
-//! A front-end implements [`Frontend`], a pass [`rewrite::Pass`] (or is a [`rewrite::rule`]), a quantizer
-//! [`Quantizer`], and [`export_plugin!`] makes a library of them that onnxd loads. `plugins/example` is a complete one.
+//! A front-end implements [`Frontend`], a pass `rewrite::Pass` (or is a `rewrite::rule`), a quantizer
+//! `Quantizer`, and [`export_plugin!`] makes a library of them that onnxd loads. `plugins/example` is a complete one.
+//!
+//! | feature | adds |
+//! | --- | --- |
+//! | none | what front-ends need: the graph, its builder, `lower`, protobuf |
+//! | `pass` | passes and rewrite rules |
+//! | `quantizer` | quantizers, calibration data, and the executor |
+//! | `eval` | the built-in executor alone |
+//! | `opset` | conversion between versions of the standard's operators |
+//! | `preprocess` | what happens to pictures before a network sees them, as data |
+//! | `testing` | what tests of plugins need, for `[dev-dependencies]` |
 
+#[cfg(feature = "quantizer")]
 mod calibration;
 mod component;
 mod entry;
 mod export;
 mod external;
+#[cfg(feature = "quantizer")]
 mod fingerprint;
 mod frontend;
 mod host;
 pub mod lower;
 mod messages;
+#[cfg(feature = "pass")]
+mod passes;
+#[cfg(feature = "quantizer")]
 mod progress;
+#[cfg(feature = "quantizer")]
 mod quality;
+#[cfg(feature = "quantizer")]
+mod quantize;
+#[cfg(feature = "quantizer")]
 mod quantizer;
 mod reader;
 mod room;
 mod submission;
 mod tensors;
 
+#[cfg(feature = "quantizer")]
 pub use calibration::{Batches, Calibration, Feeds, Labelled};
 pub use component::Component;
 pub use external::External;
+#[cfg(feature = "quantizer")]
 pub use fingerprint::fingerprint;
 pub use frontend::{Claim, Frontend, Imported, Need, Probe};
+#[cfg(feature = "quantizer")]
 pub use progress::Part;
+#[cfg(feature = "quantizer")]
 pub use quality::{Coverage, Origin, Quality};
+#[cfg(feature = "quantizer")]
 pub use quantizer::{
     Accumulator, Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer,
 };
@@ -39,11 +63,15 @@ pub use submission::{LogLevel, Submission};
 pub use bytes;
 pub use onnxd_build as build;
 pub use onnxd_diagnostics as diagnostics;
+#[cfg(feature = "eval")]
 pub use onnxd_eval as eval;
 pub use onnxd_ir as ir;
 pub use onnxd_onnx as onnx;
+#[cfg(feature = "opset")]
 pub use onnxd_opset as opset;
+#[cfg(feature = "preprocess")]
 pub use onnxd_preprocess as preprocess;
+#[cfg(feature = "pass")]
 pub use onnxd_rewrite as rewrite;
 pub use serde_json;
 

@@ -248,13 +248,12 @@ impl QuantizeContext {
         self.said.metadata.push((key.into(), value.into()));
     }
 
-    /// Puts a file beside the model: `statistics.json`, `stimuli/env001.pgm`. It is written at once, so that many do
-    /// not add up in memory. Names have letters, digits, `.`, `-` and `_`, and folders between `/`.
+    /// See [`Submission::file`].
     ///
     /// # Errors
-    /// `N0406` for another name, `N0107` if it cannot be written.
+    /// As [`Submission::file`].
     pub fn file(&self, name: &str, data: &[u8]) -> Result<(), Diagnostic> {
-        self.submission.job().file(name, data)
+        self.submission.file(name, data)
     }
 
     /// Puts a quantized tensor into the report.

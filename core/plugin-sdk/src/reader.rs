@@ -27,9 +27,7 @@ impl Submission {
     /// # Errors
     /// As [`Submission::read`].
     pub fn open(&self, path: &str) -> std::result::Result<InputReader, Diagnostic> {
-        if !self.has(path) {
-            return Err(Diagnostic::new(Code::FileMissing, format!("`{path}` was not dropped")));
-        }
+        self.dropped(path)?;
         let job = self.job().clone();
         let mapped = job.map_input(path)?;
         let len = mapped.bytes.len();

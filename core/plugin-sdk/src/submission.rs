@@ -1,10 +1,12 @@
 //! What was dropped, as a front-end sees it.
 
 use crate::diagnostics::{Code, Diagnostic};
+use crate::entry::contract;
 use crate::host::JobHandle;
 use bytes::Bytes;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
+use prost::Message;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,11 +37,17 @@ pub struct Submission {
 }
 
 impl Submission {
-    pub(crate) fn new(job: JobHandle, from: message::Submission) -> Result<Submission, Diagnostic> {
+    /// What the host says that was dropped.
+    pub(crate) fn of(job: JobHandle) -> Result<Submission, Diagnostic> {
+        let from = message::Submission::decode(job.submission()?);
+        Submission::new(job, from.map_err(|e| contract(format!("submission: {e}")))?)
+    }
+
+    fn new(job: JobHandle, from: message::Submission) -> Result<Submission, Diagnostic> {
         let params = match from.params_json.is_empty() {
             true => Value::Object(serde_json::Map::new()),
             false => serde_json::from_str(&from.params_json)
-                .map_err(|e| Diagnostic::new(Code::PluginContract, format!("params: {e}")))?,
+                .map_err(|e| contract(format!("params: {e}")))?,
         };
         let files = from.files.into_iter().map(|f| (f.path, f.bytes)).collect();
         let (read, idle) = Default::default();
@@ -66,10 +74,34 @@ impl Submission {
     /// # Errors
     /// `N0103` if there is no such file, `N0107` if it cannot be read.
     pub fn read(&self, path: &str) -> Result<Bytes, Diagnostic> {
-        if !self.has(path) {
-            return Err(Diagnostic::new(Code::FileMissing, format!("`{path}` was not dropped")));
-        }
+        self.dropped(path)?;
         self.job.input_map(path)
+    }
+
+    pub(crate) fn dropped(&self, path: &str) -> Result<(), Diagnostic> {
+        match self.has(path) {
+            true => Ok(()),
+            false => Err(Diagnostic::new(Code::FileMissing, format!("`{path}` was not dropped"))),
+        }
+    }
+
+    /// What `f` makes of the content of a file, which is mapped only while `f` looks at it: for files of which there
+    /// may be very many.
+    ///
+    /// # Errors
+    /// As [`Submission::read`].
+    pub fn look<T>(&self, path: &str, f: impl FnOnce(&[u8]) -> T) -> Result<T, Diagnostic> {
+        self.dropped(path)?;
+        self.job.with_input(path, f)
+    }
+
+    /// Puts a file beside the model: `statistics.json`, `stimuli/env001.pgm`. It is written at once, so that many do
+    /// not add up in memory. Names have letters, digits, `.`, `-` and `_`, and folders between `/`.
+    ///
+    /// # Errors
+    /// `N0406` for another name, `N0107` if it cannot be written.
+    pub fn file(&self, name: &str, data: &[u8]) -> Result<(), Diagnostic> {
+        self.job.file(name, data)
     }
 
     /// A resolved param by section and key: `param("source", "weights")`. Null if there is none.
@@ -108,6 +140,7 @@ impl Submission {
     }
 
     /// What `f` gives, and the keys that it looked at, which do not count as read.
+    #[cfg(feature = "quantizer")]
     pub(crate) fn apart<T>(&self, f: impl FnOnce() -> T) -> (T, BTreeSet<String>) {
         let before = self.reads(std::mem::take);
         let given = f();

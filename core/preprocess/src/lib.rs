@@ -4,16 +4,12 @@
 //! The arithmetic is that of OpenCV, bit for bit where integers are concerned, because that is what networks were
 //! trained with: a resized picture of bytes differs from the ideal one in one pixel of twenty.
 
-mod arithmetic;
-mod colour;
-mod geometry;
-mod picture;
-mod resize;
+#[cfg(feature = "apply")]
+mod apply;
 mod step;
-#[cfg(test)]
-mod tests;
 
-pub use picture::{Depth, Picture};
+#[cfg(feature = "apply")]
+pub use apply::{Depth, Picture};
 pub use step::{Border, Operator, Order, Sizing, Step};
 
 use std::fmt;
@@ -74,13 +70,5 @@ impl Steps {
     #[must_use]
     pub fn unavailable(&self) -> Option<&str> {
         self.0.iter().find_map(Step::unavailable)
-    }
-
-    /// Takes a picture through all steps.
-    ///
-    /// # Errors
-    /// The step that does not fit the picture.
-    pub fn apply(&self, picture: Picture) -> Result<Picture, Fault> {
-        self.0.iter().try_fold(picture, |picture, step| step.apply(picture))
     }
 }

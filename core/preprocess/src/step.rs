@@ -1,6 +1,5 @@
 //! The steps as data.
 
-use crate::{Fault, Picture, arithmetic, colour, fault, geometry, resize};
 use serde::{Deserialize, Serialize};
 
 /// One step. Colours come as red, green, blue.
@@ -157,30 +156,6 @@ impl Step {
                 1 + channels.iter().flatten().map(Step::count).sum::<usize>() + channels.len()
             }
             _ => 1,
-        }
-    }
-
-    pub(crate) fn apply(&self, picture: Picture) -> Result<Picture, Fault> {
-        match self {
-            Step::Resize { width, height, sizing } => {
-                resize::resize(&picture, [*width, *height], *sizing)
-            }
-            Step::PadCrop { width, height, additive, border } => {
-                geometry::pad_crop(&picture, [*width, *height], *additive, border)
-            }
-            Step::Crop { x, y, width, height } => {
-                geometry::crop(&picture, [*x, *y], [*width, *height])
-            }
-            Step::Flip { horizontal, vertical } => geometry::flip(&picture, *horizontal, *vertical),
-            Step::ReverseChannels => Ok(colour::reverse(picture)),
-            Step::Spread => colour::spread(picture),
-            Step::Grey { order } => Ok(colour::grey(picture, *order)),
-            Step::Channel { index } => colour::channel(&picture, *index),
-            Step::Split { channels } => colour::split(&picture, channels),
-            Step::Arithmetic { operator, values } => arithmetic::apply(picture, *operator, values),
-            Step::Truncate => Ok(arithmetic::truncate(picture)),
-            Step::ScaleIntegers { signed } => arithmetic::scale_integers(picture, *signed),
-            Step::Unavailable { why } => Err(fault(why.clone())),
         }
     }
 }

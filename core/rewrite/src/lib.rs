@@ -5,8 +5,10 @@
 //!
 //! Passes live in plugins; only what quantizers need as well is here: [`EqualizeWeights`].
 
+#[cfg(any(test, feature = "check"))]
 pub mod check;
 mod equalize_weights;
+#[cfg(any(test, feature = "check"))]
 mod equivalence;
 mod fuel;
 mod pass;
@@ -14,8 +16,9 @@ mod rewriter;
 mod rule;
 
 pub use equalize_weights::EqualizeWeights;
+#[cfg(any(test, feature = "check"))]
 pub use equivalence::{Difference, Effort, Equivalence, equivalence};
 pub use fuel::Fuel;
-pub use pass::{Pass, PassContext, PassReport, for_each_graph_mut, for_graphs_in, run_passes};
+pub use pass::{Pass, PassContext, PassReport, run_passes};
 pub use rewriter::{REALS_MAX, Rewriter};
 pub use rule::{Rewrite, Skip, rule};

@@ -2,7 +2,7 @@
 
 use crate::{Fuel, Skip};
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_ir::{Graph, Model, NodeId};
+use onnxd_ir::Model;
 
 /// How many reasons per pass are kept for the report.
 const SKIPS_MAX: usize = 1_000;
@@ -93,24 +93,4 @@ fn check_invariants(pass: &str, model: &Model) -> Result<(), Diagnostic> {
         }
     }
     Ok(())
-}
-
-/// Calls `f` for the main graph, every function body, and all their sub-graphs; inner before outer.
-pub fn for_each_graph_mut(model: &mut Model, f: &mut dyn FnMut(&mut Graph, i64)) {
-    let opset = model.opset();
-    for_graphs_in(&mut model.graph, opset, f);
-    for function in &mut model.functions {
-        let opset = function.opsets.get("").copied().unwrap_or(opset);
-        for_graphs_in(&mut function.graph, opset, f);
-    }
-}
-
-/// As [`for_each_graph_mut`], for one graph and its sub-graphs.
-pub fn for_graphs_in(graph: &mut Graph, opset: i64, f: &mut dyn FnMut(&mut Graph, i64)) {
-    let with_subgraphs: Vec<NodeId> =
-        graph.nodes().filter(|(_, n)| n.subgraphs().next().is_some()).map(|(id, _)| id).collect();
-    for id in with_subgraphs {
-        graph.edit_subgraphs(id, |inner| for_graphs_in(inner, opset, f));
-    }
-    f(graph, opset);
 }

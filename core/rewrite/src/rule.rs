@@ -1,6 +1,6 @@
 //! Rewrite rules: one pattern, rooted at one operator.
 
-use crate::pass::{Pass, PassContext, for_each_graph_mut};
+use crate::pass::{Pass, PassContext};
 use crate::rewriter::Rewriter;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{At, Graph, Model, NodeId, Op, ValueId};
@@ -55,7 +55,7 @@ impl<O: Op> Pass for Rule<O> {
 
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
         let mut outcome = Ok(());
-        for_each_graph_mut(model, &mut |graph, opset| {
+        model.for_each_graph_mut(&mut |graph, opset| {
             if outcome.is_ok() {
                 outcome = self.run_on(graph, opset, cx);
             }

@@ -3,7 +3,6 @@
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
 use onnxd_plugin_sdk::ir::{Model, settle_shapes};
 use onnxd_plugin_sdk::opset::settle_early;
-use onnxd_plugin_sdk::rewrite::for_each_graph_mut;
 use onnxd_plugin_sdk::{External, Imported, Submission, onnx};
 
 pub(crate) fn load(submission: &Submission) -> Result<Imported, Diagnostics> {
@@ -34,7 +33,7 @@ const DENSE_BYTES_MAX: usize = 1 << 30;
 /// there were.
 fn write_out_sparse(model: &mut Model) -> usize {
     let (mut count, mut left) = (0, DENSE_BYTES_MAX);
-    for_each_graph_mut(model, &mut |graph, _| {
+    model.for_each_graph_mut(&mut |graph, _| {
         for (id, sparse) in std::mem::take(&mut graph.sparse) {
             match sparse.to_dense(left) {
                 Some(dense) => {
@@ -54,7 +53,7 @@ fn write_out_sparse(model: &mut Model) -> usize {
 /// The nodes of the file, those of sub-graphs and functions too, are the layers that later diagnostics and the report
 /// speak of.
 fn name_layers(model: &mut Model) {
-    for_each_graph_mut(model, &mut |graph, _| {
+    model.for_each_graph_mut(&mut |graph, _| {
         for id in graph.node_ids() {
             let node = &graph[id];
             let output = || node.output(0).map(|v| graph[v].name.clone()).unwrap_or_default();

@@ -7,7 +7,7 @@
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::eval;
 use onnxd_plugin_sdk::ir::{Attr, Graph, Model, Node, NodeId, Opsets, Tensor};
-use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip, for_graphs_in};
+use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip};
 
 /// How much larger a folded result may be than its operands.
 const GROWTH_BYTES_MAX: usize = 64 << 10;
@@ -33,12 +33,12 @@ impl Pass for FoldConstants {
         let mut left = initializer_bytes(model) * FOLDED_FACTOR + FOLDED_BYTES_MAX;
         let opset = model.opset();
         let opsets = &model.opsets;
-        for_graphs_in(&mut model.graph, opset, &mut |graph, _| {
+        model.graph.with_subgraphs_mut(opset, &mut |graph, _| {
             fold(graph, opsets, false, &mut left, cx);
         });
         for function in &mut model.functions {
             let opsets = &function.opsets;
-            for_graphs_in(&mut function.graph, opset, &mut |graph, _| {
+            function.graph.with_subgraphs_mut(opset, &mut |graph, _| {
                 // A function has no initializers: its constants would be written as nodes again.
                 fold(graph, opsets, true, &mut left, cx);
             });

@@ -3,7 +3,7 @@
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, Layer};
 use onnxd_plugin_sdk::eval;
 use onnxd_plugin_sdk::ir::{Attr, DataType, Graph, Model, Node, NodeId, Origin, Tensor, ValueId};
-use onnxd_plugin_sdk::rewrite::{Pass, PassContext, for_each_graph_mut};
+use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -15,7 +15,7 @@ impl Pass for MergeDuplicates {
     }
 
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
-        for_each_graph_mut(model, &mut |graph, _| {
+        model.for_each_graph_mut(&mut |graph, _| {
             merge_initializers(graph, cx);
             merge_nodes(graph, cx);
         });

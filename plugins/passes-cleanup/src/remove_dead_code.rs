@@ -2,7 +2,7 @@
 
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::ir::{Graph, Model};
-use onnxd_plugin_sdk::rewrite::{Pass, PassContext, for_each_graph_mut};
+use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
 use std::collections::HashSet;
 
 pub(crate) struct RemoveDeadCode;
@@ -13,7 +13,7 @@ impl Pass for RemoveDeadCode {
     }
 
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
-        for_each_graph_mut(model, &mut |graph, _| remove_nodes(graph, cx));
+        model.for_each_graph_mut(&mut |graph, _| remove_nodes(graph, cx));
         remove_functions(model, cx);
         Ok(())
     }

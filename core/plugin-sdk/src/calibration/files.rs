@@ -90,7 +90,7 @@ fn below<'s>(submission: &'s Submission, path: &str) -> Vec<&'s str> {
 fn read(submission: &Submission, path: &str) -> Result<Option<Content>, Diagnostic> {
     let wrong = |why: &str| Diagnostic::new(Code::ArrayFile, format!("`{}`: {why}", shown(path)));
     // A picture is looked at and given back: there may be very many.
-    match submission.job().with_input(path, |b| (is_picture(b), is_stored(b)))? {
+    match submission.look(path, |b| (is_picture(b), is_stored(b)))? {
         (true, _) => return Ok(Some(Content::Picture)),
         (_, true) => {}
         _ => {

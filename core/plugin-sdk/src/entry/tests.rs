@@ -6,7 +6,7 @@ use super::*;
 use crate::ir::ops::{Neg, Relu};
 use crate::ir::{At, DataType, Graph, Model, Tensor, ValueType};
 use crate::rewrite::{Rewrite, Rewriter, rule};
-use crate::{Claim, Imported, Need, Probe};
+use crate::{Claim, Frontend, Imported, Need, Probe, QuantizeContext, Quantizer, Submission};
 use bytes::Bytes;
 use onnxd_onnx::{Placement, handle_of};
 use std::cell::RefCell;

@@ -174,7 +174,7 @@ fn dynamic_axes(graph: &mut Graph, axes: &Value) -> Result<(), Diagnostic> {
 
 fn strip_docs(model: &mut Model) {
     model.doc.clear();
-    onnxd_rewrite::for_each_graph_mut(model, &mut |graph, _| {
+    model.for_each_graph_mut(&mut |graph, _| {
         graph.doc.clear();
         for id in graph.node_ids() {
             graph.node_mut(id).doc.clear();
@@ -196,7 +196,7 @@ fn initializers_as_inputs(graph: &mut Graph) {
 
 /// A node need not say that it comes from the layer whose name it bears.
 fn forget_own_names(model: &mut Model) {
-    onnxd_rewrite::for_each_graph_mut(model, &mut |graph, _| {
+    model.for_each_graph_mut(&mut |graph, _| {
         for id in graph.node_ids() {
             let node = graph.node_mut(id);
             let name = node.name.clone();

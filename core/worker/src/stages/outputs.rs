@@ -27,7 +27,7 @@ pub(crate) fn complete_outputs(model: &mut Model) -> bool {
 
 /// Gives a node whose name another one of its graph has a number; nameless ones stay so.
 pub(crate) fn distinct_node_names(model: &mut Model) {
-    onnxd_rewrite::for_each_graph_mut(model, &mut |graph, _| distinct_in(graph));
+    model.for_each_graph_mut(&mut |graph, _| distinct_in(graph));
 }
 
 fn distinct_in(graph: &mut Graph) {

@@ -9,7 +9,6 @@ use onnxd_plugin_sdk::ir::ops::Reshape;
 use onnxd_plugin_sdk::ir::text::inline;
 use onnxd_plugin_sdk::ir::{At, DataType, Dim, Graph, Model, Tensor, ValueId, ValueType};
 use onnxd_plugin_sdk::opset;
-use onnxd_plugin_sdk::rewrite::for_each_graph_mut;
 
 use super::OnnxFile;
 use crate::cell::{Cell, Feature, Lowered};
@@ -124,7 +123,7 @@ fn free_batch(graph: &mut Graph, batch: i64) {
 
 /// Gives the inputs the types of what is bound to them, and forgets all that follows from others.
 fn set_inputs(model: &mut Model, bound: &[(Var, ValueType)], batch: &Dim) {
-    for_each_graph_mut(model, &mut |graph, _| {
+    model.for_each_graph_mut(&mut |graph, _| {
         for v in graph.value_ids().filter(|v| graph[*v].initializer().is_none()).collect::<Vec<_>>()
         {
             graph[v].ty = None;

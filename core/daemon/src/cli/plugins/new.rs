@@ -47,15 +47,15 @@ impl New {
             Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", folder.display()))
         };
         std::fs::create_dir(folder).map_err(disk)?;
-        let files = match self.kind {
-            Kind::Frontend => &FRONTEND,
-            Kind::Pass => &PASS,
+        let (files, feature) = match self.kind {
+            Kind::Frontend => (&FRONTEND, ""),
+            Kind::Pass => (&PASS, "\"pass\""),
         };
         let sdk = onnxd_config::toml_text(&self.sdk.to_string_lossy().into());
         for (path, text) in files {
             let path = folder.join(path);
             let parent = path.parent().unwrap_or(folder);
-            let text = fill(text, &self.id, name, &sdk);
+            let text = fill(text, &self.id, &sdk, feature);
             let written = std::fs::create_dir_all(parent);
             written.and_then(|()| std::fs::write(&path, text)).map_err(disk)?;
         }
@@ -68,9 +68,16 @@ impl New {
     }
 }
 
-fn fill(template: &str, id: &str, name: &str, sdk: &str) -> String {
+fn fill(template: &str, id: &str, sdk: &str, feature: &str) -> String {
+    let name = id.rsplit('.').next().unwrap_or(id);
     let crate_name = name.replace('-', "_");
-    let pairs = [("@ID@", id), ("@NAME@", name), ("@CRATE@", &crate_name), ("\"@SDK@\"", sdk)];
+    let pairs = [
+        ("@ID@", id),
+        ("@NAME@", name),
+        ("@CRATE@", &crate_name),
+        ("\"@SDK@\"", sdk),
+        ("\"@FEATURE@\"", feature),
+    ];
     pairs.iter().fold(template.to_owned(), |text, (mark, value)| text.replace(mark, value))
 }
 
@@ -108,12 +115,12 @@ mod tests {
     #[test]
     fn nothing_stays_open() {
         for (path, text) in FRONTEND.iter().chain(&PASS) {
-            let filled = fill(text, "org.example.my-plugin", "my-plugin", "\"/sdk\"");
+            let filled = fill(text, "org.example.my-plugin", "\"/sdk\"", "\"pass\"");
             assert!(!filled.contains('@'), "{path}: {filled}");
             assert!(!text.trim().is_empty());
         }
         let manifest: toml::Table =
-            fill(FRONTEND[0].1, "org.example.x", "x", "\"/a \\\"b\"").parse().unwrap();
+            fill(FRONTEND[0].1, "org.example.x", "\"/a \\\"b\"", "").parse().unwrap();
         let sdk = &manifest["dependencies"]["onnxd-plugin-sdk"]["path"];
         assert_eq!(sdk.as_str(), Some("/a \"b"));
     }

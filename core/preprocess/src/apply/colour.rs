@@ -1,6 +1,6 @@
 //! Channels.
 
-use crate::picture::room;
+use super::picture::room;
 use crate::{Depth, Fault, Order, Picture, Step, fault};
 
 pub(crate) fn reverse(mut picture: Picture) -> Picture {

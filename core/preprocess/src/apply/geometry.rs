@@ -1,6 +1,6 @@
 //! Where samples lie.
 
-use crate::picture::room;
+use super::picture::room;
 use crate::{Border, Fault, Picture, fault};
 
 pub(crate) fn crop(

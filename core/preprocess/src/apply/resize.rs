@@ -1,6 +1,6 @@
 //! Bilinear resizing as OpenCV does it: bytes with weights of 11 bits, everything else in single precision.
 
-use crate::picture::room;
+use super::picture::room;
 use crate::{Depth, Fault, Picture, Sizing};
 
 /// What a weight of 1 is for bytes.

@@ -1,0 +1,49 @@
+//! The arithmetic of the steps.
+
+mod arithmetic;
+mod colour;
+mod geometry;
+mod picture;
+mod resize;
+#[cfg(test)]
+mod tests;
+
+pub use picture::{Depth, Picture};
+
+use crate::{Fault, Step, Steps, fault};
+
+impl Steps {
+    /// Takes a picture through all steps.
+    ///
+    /// # Errors
+    /// The step that does not fit the picture.
+    pub fn apply(&self, picture: Picture) -> Result<Picture, Fault> {
+        self.0.iter().try_fold(picture, |picture, step| step.apply(picture))
+    }
+}
+
+impl Step {
+    pub(crate) fn apply(&self, picture: Picture) -> Result<Picture, Fault> {
+        match self {
+            Step::Resize { width, height, sizing } => {
+                resize::resize(&picture, [*width, *height], *sizing)
+            }
+            Step::PadCrop { width, height, additive, border } => {
+                geometry::pad_crop(&picture, [*width, *height], *additive, border)
+            }
+            Step::Crop { x, y, width, height } => {
+                geometry::crop(&picture, [*x, *y], [*width, *height])
+            }
+            Step::Flip { horizontal, vertical } => geometry::flip(&picture, *horizontal, *vertical),
+            Step::ReverseChannels => Ok(colour::reverse(picture)),
+            Step::Spread => colour::spread(picture),
+            Step::Grey { order } => Ok(colour::grey(picture, *order)),
+            Step::Channel { index } => colour::channel(&picture, *index),
+            Step::Split { channels } => colour::split(&picture, channels),
+            Step::Arithmetic { operator, values } => arithmetic::apply(picture, *operator, values),
+            Step::Truncate => Ok(arithmetic::truncate(picture)),
+            Step::ScaleIntegers { signed } => arithmetic::scale_integers(picture, *signed),
+            Step::Unavailable { why } => Err(fault(why.clone())),
+        }
+    }
+}
