@@ -66,6 +66,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_kernel_has_a_rule_of_inference() {
+        let rows = FAMILIES.iter().flat_map(|rows| rows.iter());
+        let all = rows.map(|row| (row.domain, row.op));
+        let without: Vec<_> = all.filter(|(d, op)| !onnxd_ir::infer::has_rule(d, op)).collect();
+        assert!(without.is_empty(), "{without:?}");
+    }
+
+    #[test]
     fn rows_of_an_operator_do_not_overlap() {
         let rows: Vec<&Row> = FAMILIES.iter().flat_map(|rows| rows.iter()).collect();
         for (i, a) in rows.iter().enumerate() {

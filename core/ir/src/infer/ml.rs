@@ -8,7 +8,9 @@ use crate::{Attr, DataType, Dim, Shape, ValueType};
 pub(super) const RULES: Rules = &[
     ("ArrayFeatureExtractor", array_feature_extractor),
     ("Binarizer", same),
+    ("CastMap", cast_map),
     ("CategoryMapper", same),
+    ("DictVectorizer", dict_vectorizer),
     ("FeatureVectorizer", feature_vectorizer),
     ("Imputer", same),
     ("LabelEncoder", same),
@@ -36,6 +38,24 @@ fn rows(site: &Site<'_>) -> Dim {
         Some([rows, _]) => rows.clone(),
         _ => Dim::Unknown,
     }
+}
+
+/// A sparse map has a place for each key below `max_map`; of a dense one, the number of values is not known.
+fn cast_map(site: &Site<'_>) -> Shapes {
+    let places = match site.text("map_form") {
+        "SPARSE" => Dim::Known(site.node.int("max_map", 1)),
+        _ => Dim::Unknown,
+    };
+    one(vec![Dim::Known(1), places])
+}
+
+fn dict_vectorizer(site: &Site<'_>) -> Shapes {
+    let words = match (site.node.attr("string_vocabulary"), site.node.attr("int64_vocabulary")) {
+        (Some(Attr::Strs(words)), _) if !words.is_empty() => words.len(),
+        (_, Some(Attr::Ints(words))) => words.len(),
+        _ => return unknown(),
+    };
+    one(vec![Dim::Known(1), Dim::from(words as i64)])
 }
 
 fn array_feature_extractor(site: &Site<'_>) -> Shapes {

@@ -142,6 +142,12 @@ fn type_rules() -> &'static Table<TypeRule> {
     RULES.get_or_init(|| table(TYPE_FAMILIES))
 }
 
+/// Whether a rule computes the shapes or types of an operator's outputs.
+#[must_use]
+pub fn has_rule(domain: &str, op: &str) -> bool {
+    rules().contains_key(&(domain, op)) || type_rules().contains_key(&(domain, op))
+}
+
 /// Inference over the nodes of one model, one at a time. [`infer`] is a loop over all its nodes; who
 /// builds a graph takes a step after each node that is added.
 pub struct Inference<'m> {
