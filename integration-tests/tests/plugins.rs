@@ -17,6 +17,16 @@ struct Run {
 
 /// One conversion of a small model with `pass` from the libraries in a folder of their own.
 fn convert(folder: &TempDir, plugin: &Path, pass: &str, settings: &[(&str, &str)]) -> Run {
+    let enable = format!("passes.enable=[\"{pass}\"]");
+    converted(folder, plugin, &[("--set", &enable)], settings)
+}
+
+fn converted(
+    folder: &TempDir,
+    plugin: &Path,
+    params: &[(&str, &str)],
+    settings: &[(&str, &str)],
+) -> Run {
     let plugins = folder.path().join("plugins");
     fs::create_dir_all(&plugins).unwrap();
     for library in [plugin, &library("libonnxd_frontend_onnx.so")] {
@@ -29,8 +39,8 @@ fn convert(folder: &TempDir, plugin: &Path, pass: &str, settings: &[(&str, &str)
     with_plugins_of(&mut run, &plugins);
     run.envs(settings.iter().copied());
     run.arg("convert").arg(&model).arg("--out").arg(&out);
-    run.args(["--set", "passes.profile=none", "--set"]);
-    run.arg(format!("passes.enable=[\"{pass}\"]"));
+    run.args(["--set", "passes.profile=none"]);
+    run.args(params.iter().flat_map(|(flag, value)| [flag, value]));
     let (status, stderr) = outcome(&run.output().unwrap());
     let report = fs::read(out.join("report.json")).unwrap_or_default();
     let report = serde_json::from_slice(&report).unwrap_or(Value::Null);
@@ -120,6 +130,17 @@ fn a_pass_that_changes_the_result_is_named() {
     assert_eq!((run.status, &run.report["verdict"]), (0, &"succeeded".into()), "{}", run.stderr);
     let row = &run.report["comparisons"][0];
     assert_eq!((row["different"].as_u64(), row["not_compared"].as_u64()), (Some(0), Some(0)));
+}
+
+/// What a quantizer does not measure is measured for it, on random numbers.
+#[test]
+fn a_quantizer_that_spoils_the_outputs_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let format = [("--set", "quantization.format=negate")];
+    let run = converted(&folder, &library("libhostile_plugins.so"), &format, &[]);
+    assert_eq!(run.status, 1, "{}", run.stderr);
+    let told = "on random numbers output `y` has -";
+    assert!(run.stderr.contains("N0606") && run.stderr.contains(told), "{}", run.stderr);
 }
 
 #[test]

@@ -76,6 +76,32 @@ pub fn equivalence(before: &Model, after: &Model, effort: Effort) -> Equivalence
     search.conclude()
 }
 
+/// How far the outputs of two whole models are apart on the same random numbers, for those that both have.
+///
+/// # Errors
+/// Why it cannot be told: `effort` allows less, or one of the models cannot be run.
+pub fn outputs_apart(
+    before: &Model,
+    after: &Model,
+    effort: Effort,
+) -> Result<Vec<(String, Comparison)>, String> {
+    let (old, new) = (&before.graph, &after.graph);
+    let pairs = new.outputs().iter().filter_map(|v| Some((old.value_named(&new[*v].name)?, *v)));
+    let (old_outputs, new_outputs): (Vec<_>, Vec<_>) = pairs.unzip();
+    let whole = |_| false;
+    let parts = [old.part(&whole, &old_outputs), new.part(&whole, &new_outputs)];
+    if work(before, &parts[0]).saturating_add(work(after, &parts[1])) > effort.work {
+        return Err("it takes more work than is allowed".into());
+    }
+    let mut feeds = Feeds::default();
+    let wanted = feeds.outputs(before, &parts[0], effort)?;
+    let found = feeds.outputs(after, &parts[1], effort)?;
+    let apart = |((name, wanted), (_, found)): ((String, Tensor), (String, Tensor))| {
+        compare(&found, &wanted).map(|how| (name, how)).map_err(|why| why.to_string())
+    };
+    wanted.into_iter().zip(found).map(apart).collect()
+}
+
 /// A value whose computation is another one than before.
 struct Changed {
     value: ValueId,
@@ -295,6 +321,19 @@ struct Feeds {
 impl Feeds {
     /// The one output of a part.
     fn run(&mut self, whole: &Model, part: &Part, effort: Effort) -> Result<Tensor, String> {
+        match <[_; 1]>::try_from(self.outputs(whole, part, effort)?) {
+            Ok([(_, output)]) => Ok(output),
+            Err(_) => Err("it is no tensor".into()),
+        }
+    }
+
+    /// The outputs of a part, by name.
+    fn outputs(
+        &mut self,
+        whole: &Model,
+        part: &Part,
+        effort: Effort,
+    ) -> Result<Vec<(String, Tensor)>, String> {
         if effort.until.is_some_and(|until| Instant::now() > until) {
             return Err("the time is over".into());
         }
@@ -323,11 +362,7 @@ impl Feeds {
             found.0.into_iter().next().map(|d| d.message).unwrap_or_default()
         };
         let executor = Executor::new(&model).map_err(first)?;
-        let outputs = executor.run(&inputs, options).map_err(first)?;
-        match <[_; 1]>::try_from(outputs) {
-            Ok([(_, output)]) => Ok(output),
-            Err(_) => Err("it is no tensor".into()),
-        }
+        executor.run(&inputs, options).map_err(first)
     }
 
     fn draw(&mut self, name: &str, ty: Option<&ValueType>) -> Result<Tensor, String> {

@@ -17,7 +17,7 @@ mod rule;
 
 pub use equalize_weights::EqualizeWeights;
 #[cfg(any(test, feature = "check"))]
-pub use equivalence::{Difference, Effort, Equivalence, equivalence};
+pub use equivalence::{Difference, Effort, Equivalence, equivalence, outputs_apart};
 pub use fuel::Fuel;
 pub use pass::{Pass, PassContext, PassReport, run_passes};
 pub use rewriter::{REALS_MAX, Rewriter};

@@ -28,6 +28,7 @@ onnxd_plugin_sdk::export_plugin! {
         pass("connect", "Opens a socket" => || Box::new(Hostile("connect"))),
         pass("fork", "Starts a process" => || Box::new(Hostile("fork"))),
         quantizer("talk", "Says of its work what floods, forges lines and commands terminals" => || Box::new(Talk)),
+        quantizer("negate", "Turns Relu into Neg, and measures nothing" => || Box::new(Negate)),
         pass("flood-log", "Sends lines for the log without end" => || Box::new(Hostile("flood-log"))),
         pass("flood-stages", "Sends stages without end" => || Box::new(Hostile("flood-stages"))),
         pass("keep-result", "Counts a rewrite that changes nothing" => || Box::new(Hostile("keep-result"))),
@@ -79,6 +80,23 @@ impl Quantizer for Talk {
     }
 }
 
+struct Negate;
+
+impl Quantizer for Negate {
+    fn quantize(&mut self, model: &mut Model, _: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        negate(model);
+        Ok(())
+    }
+}
+
+/// Turns Relu into Neg; says how often.
+fn negate(model: &mut Model) -> usize {
+    let ids = model.graph.node_ids();
+    let relu: Vec<_> = ids.into_iter().filter(|id| model.graph[*id].op == "Relu").collect();
+    relu.iter().for_each(|id| "Neg".clone_into(&mut model.graph.node_mut(*id).op));
+    relu.len()
+}
+
 struct Hostile(&'static str);
 
 impl Pass for Hostile {
@@ -111,12 +129,8 @@ impl Pass for Hostile {
             }
             "keep-result" => cx.rewrote(),
             "wrong-result" => {
-                for id in model.graph.node_ids() {
-                    let node = model.graph.node_mut(id);
-                    if node.op == "Relu" {
-                        "Neg".clone_into(&mut node.op);
-                        cx.rewrote();
-                    }
+                for _ in 0..negate(model) {
+                    cx.rewrote();
                 }
             }
             "flood-log" | "flood-stages" => {

@@ -5,12 +5,14 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Model, infer};
 use onnxd_plugin_host::call::{self, PassCall};
 use onnxd_proto::onnxd::{self as message, PluginInfo};
-use onnxd_rewrite::{Difference, Effort, Equivalence, equivalence};
+use onnxd_rewrite::{Difference, Effort, Equivalence, equivalence, outputs_apart};
 use std::time::{Duration, Instant};
 
 /// What `passes.compare` allows: enough for the small parts of every network, which is where passes go wrong.
 const SOME: Effort = Effort { work: 50_000_000, bytes_max: 64 << 20, until: None };
 const SOME_TIME: Duration = Duration::from_secs(2);
+/// How much more work a whole network may take.
+const QUANTIZED: u64 = 40;
 const ALL: Effort = Effort { work: u64::MAX, bytes_max: 4 << 30, until: None };
 
 /// How much is compared; nothing if the params say so.
@@ -20,6 +22,15 @@ pub(super) fn effort(session: &Session) -> Option<Effort> {
         Some("all") => Some(ALL),
         _ => Some(Effort { until: Some(Instant::now() + SOME_TIME), ..SOME }),
     }
+}
+
+/// How far outputs that a quantizer did not compare itself are from what they were, in dB, on random numbers.
+pub(super) fn quantized(session: &Session, before: &Model, after: &Model) -> Option<(String, f64)> {
+    let effort = effort(session)?;
+    let effort = Effort { work: effort.work.saturating_mul(QUANTIZED), ..effort };
+    let apart = outputs_apart(before, after, effort).ok()?;
+    let all = apart.into_iter().map(|(name, how)| (name, how.sqnr_db));
+    all.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// What ran, and on what.

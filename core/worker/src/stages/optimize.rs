@@ -4,7 +4,6 @@ use super::compared::{self, Ran};
 use super::session::{Session, findings};
 use super::{components, summary};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_ir::infer;
 use onnxd_plugin_host::call::{self, PassCall};
 use onnxd_proto::onnxd::PluginInfo;
 use serde_json::{Value, json};
@@ -19,15 +18,7 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
         let names: Vec<&str> = group.passes.iter().map(|p| p.id.as_str()).collect();
         session.entered("optimize", &group.plugin.id, &names.join(","));
         session.library(&group.plugin)?;
-        let before = match session.typed.take() {
-            Some(typed) => typed,
-            None => {
-                let mut model = session.model()?;
-                // Contradictions were told when the graph came.
-                let _ = infer(&mut model);
-                model
-            }
-        };
+        let before = session.typed()?;
         let mut context = session.context(&session.submission(&session.request.network));
         context.set_graph(session.graph.clone());
         let library = session.loaded(&group.plugin.id);
@@ -54,7 +45,6 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
         session.report.passes.extend(passed.log.passes);
         session.typed = Some(after);
     }
-    session.typed = None;
     session.op_counts[1] = match rewrites {
         0 => session.op_counts[0].clone(),
         _ => summary::count_ops(&session.model()?),

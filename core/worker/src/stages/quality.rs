@@ -11,11 +11,19 @@ use std::collections::BTreeMap;
 /// Share of the weights that must be integers unless params choose nodes.
 const WEIGHTS_MIN: f64 = 0.5;
 
+/// An output below it on random numbers has nothing to do with what it was.
+const RANDOM_DB_MIN: f64 = 0.0;
+
 /// Differences of ratios below this are not told.
 const SAME_DB: f64 = 0.05;
 
-/// Adds what params demand to what was measured, and what is wrong to the findings.
-pub(super) fn judge(session: &mut Session, log: &QuantizeLog) -> Quality {
+/// Adds what params demand to what was measured, and what is wrong to the findings. `apart` is what the host measured
+/// instead, on random numbers: the worst output, and its ratio in dB.
+pub(super) fn judge(
+    session: &mut Session,
+    log: &QuantizeLog,
+    apart: Option<(String, f64)>,
+) -> Quality {
     let real = |key: &str| session.param("quantization", key).as_f64();
     let quality = Quality {
         sqnr_db_floor: real("sqnr_db_floor").unwrap_or(10.0),
@@ -38,10 +46,21 @@ pub(super) fn judge(session: &mut Session, log: &QuantizeLog) -> Quality {
             "" => "the quantizer does not measure it",
             why => why,
         };
-        let text = format!(
+        let mut text = format!(
             "how near the outputs are to those of the float network was not measured: {}",
             shown(why)
         );
+        if let Some((worst, db)) = apart {
+            // Random numbers tell whether a graph is wrong, and little of what it is worth on data.
+            text += &format!("; on random numbers output `{}` has {db:.1} dB", shown(&worst));
+            if db < RANDOM_DB_MIN {
+                let text = format!(
+                    "on random numbers output `{}` has {db:.1} dB against the float network",
+                    shown(&worst)
+                );
+                session.note(&poor(text, "Report it to the author of the quantizer."), "error");
+            }
+        }
         let help = "Drop samples as `calib.npz`, or compare by `onnxd compare`.";
         session.note(&Diagnostic::new(Code::QuantizationLoss, text).help(help), "warning");
     }

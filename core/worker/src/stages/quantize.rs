@@ -1,8 +1,8 @@
 //! Has a plugin apply the quantization that the params ask for.
 
-use super::components;
 use super::quality;
 use super::session::{Session, findings};
+use super::{compared, components};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::ops::is_quantization;
 use onnxd_plugin_host::{call, from_message};
@@ -12,14 +12,18 @@ pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
     let Some((plugin, quantizer)) = chosen(session)? else { return Ok(float_asked(session)?) };
     session.entered("quantize", &plugin.id, &quantizer);
     session.library(&plugin)?;
+    let before = session.typed()?;
     let mut context = session.context(&session.submission(&session.request.network));
     context.set_graph(session.graph.clone());
     let library = session.loaded(&plugin.id);
     let quantized = call::quantize(library, &quantizer, &mut context).map_err(findings)?;
     session.graph = quantized.model;
     session.keep(&mut context, quantized.log.params_read.as_ref());
-    said(session, &plugin, &quantizer, quantized.log);
-    components::verified(session, &plugin, &quantizer).map(drop)
+    let after = components::verified(session, &plugin, &quantizer)?;
+    let measured = quantized.log.quality.as_ref().is_some_and(|q| q.sqnr_db.is_some());
+    let apart = if measured { None } else { compared::quantized(session, &before, &after) };
+    said(session, &plugin, &quantizer, quantized.log, apart);
+    Ok(())
 }
 
 /// The quantizer that the params ask for, if they do.
@@ -70,7 +74,13 @@ fn find(plugins: &[PluginInfo], format: &str) -> Result<(PluginInfo, String), Di
 }
 
 /// Puts what a quantizer said into the report.
-fn said(session: &mut Session, plugin: &PluginInfo, quantizer: &str, log: QuantizeLog) {
+fn said(
+    session: &mut Session,
+    plugin: &PluginInfo,
+    quantizer: &str,
+    log: QuantizeLog,
+    apart: Option<(String, f64)>,
+) {
     for note in &log.notes {
         session.note(&from_message(note), "warning");
     }
@@ -83,7 +93,7 @@ fn said(session: &mut Session, plugin: &PluginInfo, quantizer: &str, log: Quanti
         // Nobody asked for wrong numbers: that is a finding, not a remark.
         session.note(&Diagnostic::new(Code::CalibrationRandom, text), "error");
     }
-    let quality = quality::judge(session, &log);
+    let quality = quality::judge(session, &log, apart);
     session.report.metadata.extend(log.metadata.iter().map(|(k, v)| format!("{k} = {v}")));
     let mut layers = log.layers;
     // Worst first; what was not measured comes last.

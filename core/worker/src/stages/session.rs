@@ -183,6 +183,17 @@ impl Session {
         self.decoded(self.graph.clone())
     }
 
+    /// The graph with inferred types, for the last time.
+    pub(crate) fn typed(&mut self) -> Result<Model, Diagnostics> {
+        if let Some(typed) = self.typed.take() {
+            return Ok(typed);
+        }
+        let mut model = self.model()?;
+        // Contradictions were told when the graph came.
+        let _ = onnxd_ir::infer(&mut model);
+        Ok(model)
+    }
+
     /// A graph whose weights are handles into the table.
     pub(crate) fn decoded(&self, graph: Bytes) -> Result<Model, Diagnostics> {
         Ok(onnxd_onnx::decode(graph, &mut Handles(&self.tensors))?.model)
