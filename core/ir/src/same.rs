@@ -4,25 +4,25 @@ use crate::text::NESTING_MAX;
 use crate::{Attr, Graph, NodeId, Origin, SparseTensor, Tensor, ValueId};
 
 /// Whether node `a` of one graph and node `b` of another one apply the same operator with the same attributes to the
-/// same values. `pair` gives for a value of the second graph the one of the first that it stands for.
+/// same values. `same` tells whether a value of the first graph is one of the second.
 #[must_use]
 pub fn same_node(
     a: (&Graph, NodeId),
     b: (&Graph, NodeId),
-    pair: &dyn Fn(ValueId) -> Option<ValueId>,
+    same: &dyn Fn(ValueId, ValueId) -> bool,
 ) -> bool {
-    same_nodes(a, b, pair, 0)
+    same_nodes(a, b, same, 0)
 }
 
 fn same_nodes(
     (old, a): (&Graph, NodeId),
     (new, b): (&Graph, NodeId),
-    pair: &dyn Fn(ValueId) -> Option<ValueId>,
+    same: &dyn Fn(ValueId, ValueId) -> bool,
     depth: usize,
 ) -> bool {
     let (a, b) = (&old[a], &new[b]);
     let read = |mine: &Option<ValueId>, other: &Option<ValueId>| match (mine, other) {
-        (Some(mine), Some(other)) => pair(*other) == Some(*mine),
+        (Some(mine), Some(other)) => same(*mine, *other),
         (None, None) => true,
         _ => false,
     };
@@ -33,13 +33,13 @@ fn same_nodes(
     let attrs = || {
         a.attrs.len() == b.attrs.len()
             && a.attrs.iter().all(|(name, attr)| {
-                named(name).is_some_and(|other| same_attr(attr, other, pair, depth))
+                named(name).is_some_and(|other| same_attr(attr, other, same, depth))
             })
     };
     (&a.domain, &a.op, &a.overload) == (&b.domain, &b.op, &b.overload) && inputs() && attrs()
 }
 
-fn same_attr(a: &Attr, b: &Attr, pair: &dyn Fn(ValueId) -> Option<ValueId>, depth: usize) -> bool {
+fn same_attr(a: &Attr, b: &Attr, same: &dyn Fn(ValueId, ValueId) -> bool, depth: usize) -> bool {
     match (a, b) {
         (Attr::Int(a), Attr::Int(b)) => a == b,
         (Attr::Float(a), Attr::Float(b)) => a.to_bits() == b.to_bits(),
@@ -57,7 +57,7 @@ fn same_attr(a: &Attr, b: &Attr, pair: &dyn Fn(ValueId) -> Option<ValueId>, dept
         (Attr::Types(a), Attr::Types(b)) => a == b,
         (Attr::Ref { name: a, kind: i }, Attr::Ref { name: b, kind: j }) => (a, i) == (b, j),
         (Attr::Graph(_) | Attr::Graphs(_), Attr::Graph(_) | Attr::Graphs(_)) => {
-            all(a.graphs(), b.graphs(), |a, b| same_graph(a, b, pair, depth + 1))
+            all(a.graphs(), b.graphs(), |a, b| same_graph(a, b, same, depth + 1))
         }
         _ => false,
     }
@@ -76,26 +76,19 @@ pub fn same_data(a: &Tensor, b: &Tensor) -> bool {
 }
 
 /// Sub-graphs that nobody changed: the same nodes in the same order, names included.
-fn same_graph(
-    a: &Graph,
-    b: &Graph,
-    pair: &dyn Fn(ValueId) -> Option<ValueId>,
-    depth: usize,
-) -> bool {
+fn same_graph(a: &Graph, b: &Graph, same: &dyn Fn(ValueId, ValueId) -> bool, depth: usize) -> bool {
     let names =
         |g: &Graph, list: &[ValueId]| list.iter().map(|v| g[*v].name.clone()).collect::<Vec<_>>();
-    let inner = |v: ValueId| {
-        let mine = a.value_named(&b[v].name)?;
-        let same = match (a[mine].origin(), b[v].origin()) {
-            (Origin::Captured(outer), Origin::Captured(other)) => pair(other) == Some(outer),
-            (Origin::None, Origin::None) => match (a[mine].initializer(), b[v].initializer()) {
-                (Some(x), Some(y)) => same_data(x, y),
-                _ => false,
-            },
-            (Origin::Input, Origin::Input) | (Origin::Node(..), Origin::Node(..)) => true,
+    let inner = |mine: ValueId, v: ValueId| match (a[mine].origin(), b[v].origin()) {
+        (Origin::Captured(outer), Origin::Captured(other)) => same(outer, other),
+        (Origin::None, Origin::None) => match (a[mine].initializer(), b[v].initializer()) {
+            (Some(x), Some(y)) => same_data(x, y),
             _ => false,
-        };
-        same.then_some(mine)
+        },
+        (Origin::Input, Origin::Input) | (Origin::Node(..), Origin::Node(..)) => {
+            a[mine].name == b[v].name
+        }
+        _ => false,
     };
     let outputs = |g: &Graph, id: NodeId| {
         g[id].outputs.iter().map(|v| v.map(|v| g[v].name.clone())).collect::<Vec<_>>()

@@ -17,6 +17,8 @@ const OPEN_SIZE: usize = 2;
 const REASONS_MAX: usize = 100;
 /// Work of a node whose sizes are not known.
 const UNKNOWN_WORK: u64 = 1 << 20;
+/// Work of an element that is drawn or compared: several operations in double precision, none of them vectors.
+const ELEMENT_WORK: u64 = 32;
 /// How much more work is allowed to make sure of a difference.
 const CERTAINTY: u64 = 16;
 
@@ -189,7 +191,13 @@ impl<'m> Search<'m> {
 
     fn same_node(&self, a: NodeId, b: NodeId) -> bool {
         let name = |id: ValueId| self.pairs[id.index()];
-        same_node((&self.before.graph, a), (&self.after.graph, b), &|inner| name(inner))
+        let (old, new) = (&self.before.graph, &self.after.graph);
+        // Equal constants may have been merged under one name.
+        let same = |mine: ValueId, other: ValueId| {
+            name(other) == Some(mine)
+                || matches!((old.constant(mine), new.constant(other)), (Some(x), Some(y)) if same_data(x, y))
+        };
+        same_node((old, a), (new, b), &same)
     }
 
     /// What computes a value before and after: from values that both models have and that come earlier, or from the
@@ -441,6 +449,10 @@ fn work(whole: &Model, part: &Part) -> u64 {
         made.saturating_mul(depth(graph, node)).saturating_add(read)
     };
     let nodes = graph.nodes().map(|(_, n)| node(n)).fold(0, u64::saturating_add);
+    let handled = graph.inputs().iter().chain(graph.outputs());
+    let handled =
+        handled.map(|v| elements(*v).unwrap_or(UNKNOWN_WORK)).fold(0, u64::saturating_add);
+    let nodes = nodes.saturating_add(handled.saturating_mul(ELEMENT_WORK));
     nodes.saturating_add(functions.saturating_mul(graph.node_count() as u64))
 }
 

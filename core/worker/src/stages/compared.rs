@@ -9,10 +9,10 @@ use onnxd_rewrite::{Difference, Effort, Equivalence, equivalence, outputs_apart}
 use std::time::{Duration, Instant};
 
 /// What `passes.compare` allows: enough for the small parts of every network, which is where passes go wrong.
-const SOME: Effort = Effort { work: 50_000_000, bytes_max: 64 << 20, until: None };
+const SOME: Effort = Effort { work: 20_000_000, bytes_max: 32 << 20, until: None };
 const SOME_TIME: Duration = Duration::from_secs(2);
 /// How much more work a whole network may take.
-const QUANTIZED: u64 = 40;
+const QUANTIZED: u64 = 100;
 const ALL: Effort = Effort { work: u64::MAX, bytes_max: 4 << 30, until: None };
 
 /// How much is compared; nothing if the params say so.

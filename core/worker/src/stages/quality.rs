@@ -52,7 +52,10 @@ pub(super) fn judge(
         );
         if let Some((worst, db)) = apart {
             // Random numbers tell whether a graph is wrong, and little of what it is worth on data.
-            text += &format!("; on random numbers output `{}` has {db:.1} dB", shown(&worst));
+            text += &match db < f64::INFINITY {
+                true => format!("; on random numbers output `{}` has {db:.1} dB", shown(&worst)),
+                false => "; on random numbers they are the same".to_owned(),
+            };
             if db < RANDOM_DB_MIN {
                 let text = format!(
                     "on random numbers output `{}` has {db:.1} dB against the float network",
