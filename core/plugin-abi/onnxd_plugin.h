@@ -136,6 +136,27 @@ typedef struct onnxd_tensor {
   uint64_t nbytes;      /* as an argument: 0, or what dtype and dims come to */
 } onnxd_tensor;
 
+/* How the elements of a tensor come from those of others. They are computed where the model is
+ * written, block by block. */
+typedef struct onnxd_derivation {
+  uint32_t struct_size;    /* set by the caller: sizeof(onnxd_derivation) */
+  uint32_t kind;           /* ONNXD_DERIVE_* */
+  const uint64_t *sources; /* ids of tensors whose elements are whole bytes */
+  size_t source_count;     /* one unless the kind is ONNXD_DERIVE_CONCAT */
+  uint64_t offset;         /* STRIDED: the element at the coordinates 0 */
+  const int64_t *strides;  /* STRIDED: as many as the result has dimensions, in elements; 0 repeats,
+                              negative ones run backwards. NULL otherwise */
+  uint32_t axis;           /* CONCAT */
+  uint32_t reserved;       /* 0 */
+} onnxd_derivation;
+
+/* The element at the coordinates i is element offset + sum of i[a] * strides[a] of the source, in
+ * row-major order: permutes, slices with steps, reverses, expands. */
+#define ONNXD_DERIVE_STRIDED 1u
+#define ONNXD_DERIVE_CAST 2u   /* the source's elements in their order, converted as Cast does */
+#define ONNXD_DERIVE_CONCAT 3u /* the sources one after the other along `axis` */
+#define ONNXD_DERIVATIONS_MAX 16 /* derivations inside each other */
+
 /* One conversion in progress. Opaque except for these first fields; only the host makes one. */
 typedef struct onnxd_job {
   uint32_t struct_size; /* how many bytes from here may be read */
@@ -235,6 +256,18 @@ typedef struct onnxd_host {
    * `run`. Since 1.2. */
   onnxd_status (*progress_about)(const onnxd_job *job, uint64_t done, uint64_t total,
                                  onnxd_str about);
+
+  /* A new sealed tensor that is derived from others and takes no memory. ONNXD_INVALID if it would
+   * read beyond its sources, or is derived more than ONNXD_DERIVATIONS_MAX times over. Any thread
+   * during `run`. Since 1.2. */
+  onnxd_status (*tensor_derive)(const onnxd_job *job, const onnxd_derivation *from,
+                                const onnxd_tensor *desc, uint64_t *id);
+
+  /* How a tensor is derived, and its type and sizes, without data; ONNXD_DECLINED if it lies in
+   * memory. Borrowed until `run` returns. `tensor_get` computes a derived tensor, and keeps it in
+   * memory until `run` returns. Set both sizes first. Any thread during `run`. Since 1.2. */
+  onnxd_status (*tensor_derivation)(const onnxd_job *job, uint64_t id, onnxd_derivation *from,
+                                    onnxd_tensor *desc);
 } onnxd_host;
 
 /* What a plugin can do. A NULL function is one the plugin does not have. */

@@ -42,7 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "plugin-abi",
         ],
     ),
-    ("plugin-host", &["diagnostics", "proto", "plugin-abi"]),
+    ("plugin-host", &["diagnostics", "ir", "proto", "plugin-abi"]),
     (
         "worker",
         &[

@@ -1,15 +1,17 @@
 //! How much memory conversions take, by the peak that their own report names.
 
-use onnxd_integration_tests::{converted, folder_with};
+use onnxd_integration_tests::{command, converted, folder_with, with_plugins_of};
 use std::fs;
 use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const OUTPUTS: usize = 1024;
+const PASSES: [&str; 2] = ["libonnxd_passes_cleanup.so", "libonnxd_passes_fusion.so"];
 
 fn network() -> TempDir {
-    let passes = ["libonnxd_passes_cleanup.so", "libonnxd_passes_fusion.so"];
-    folder_with(&["libonnxd_frontend_n2d2.so", passes[0], passes[1]])
+    folder_with(&["libonnxd_frontend_n2d2.so", PASSES[0], PASSES[1]])
 }
 
 /// Peak of the process that reads and writes one fully connected layer of so many inputs, in bytes.
@@ -23,6 +25,73 @@ fn peak(folder: &Path, inputs: usize, sets: &[&str]) -> u64 {
     assert_eq!(status, 0, "{stderr}");
     let stages = report["stages"].as_array().unwrap();
     stages.iter().map(|stage| stage["peak_rss_bytes"].as_u64().unwrap()).max().unwrap()
+}
+
+/// Largest anonymous memory of the process `root` and those below it while it runs, in bytes, as far as it is seen.
+fn peak_anonymous(root: &mut Child) -> u64 {
+    let anonymous = |pid: u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+        kib.unwrap_or(0) * 1024
+    };
+    let mut peak = 0;
+    while root.try_wait().unwrap().is_none() {
+        let mut family = vec![root.id()];
+        for at in 0.. {
+            let Some(pid) = family.get(at).copied() else { break };
+            for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+                let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+                family
+                    .extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+            }
+        }
+        peak = peak.max(family.into_iter().map(anonymous).max().unwrap_or(0));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    peak
+}
+
+/// Weights that a front-end transposes, slices, concatenates and casts are held nowhere, and come out the same.
+#[test]
+fn derived_weights_are_not_held() {
+    const SIDE: usize = 1024;
+    const LAYERS: usize = 16;
+    /// The same for weights of any size: it takes 64 MiB of them to see that nothing is held.
+    const BYTES_MAX: u64 = 24 << 20;
+    let folder = folder_with(&["libhostile_plugins.so", PASSES[0], PASSES[1]]);
+    let at = folder.path();
+    let counted = (0..SIDE * SIDE).flat_map(|i| ((i % 2003) as f32).to_le_bytes());
+    let layer: Vec<u8> = counted.collect();
+    let mut weights = layer.repeat(LAYERS);
+    // No two are equal.
+    for (i, layer) in weights.chunks_exact_mut(layer.len()).enumerate() {
+        layer[..4].copy_from_slice(&(i as f32).to_le_bytes());
+    }
+    fs::write(at.join("weights.bin"), weights).unwrap();
+    let convert = |way: &str| {
+        fs::write(at.join("net.derived"), format!("{SIDE} {LAYERS} {way}\n")).unwrap();
+        let mut run = command(at);
+        with_plugins_of(&mut run, &at.join("plugins"));
+        run.arg("convert").arg(at.join("net.derived")).arg(at.join("weights.bin"));
+        run.arg("--out").arg(at.join(format!("out{way}"))).stderr(std::process::Stdio::null());
+        let mut child = run.spawn().unwrap();
+        let peak = peak_anonymous(&mut child);
+        assert!(child.wait().unwrap().success(), "{way}");
+        let model = onnxd_onnx::load(&at.join(format!("out{way}/model.onnx"))).unwrap().model;
+        let graph = &model.graph;
+        let weights = graph.value_ids().filter_map(|v| graph[v].initializer().cloned());
+        (peak, weights.collect::<Vec<_>>())
+    };
+    let (derived, one) = convert("");
+    let (held, other) = convert("held");
+    assert_eq!(one.len(), LAYERS);
+    assert!(one == other, "the weights differ");
+    assert!(
+        held > (SIDE * SIDE * 2 * LAYERS) as u64 && held > BYTES_MAX,
+        "{held} bytes are seen where all are held"
+    );
+    assert!(derived < BYTES_MAX, "{derived} bytes");
 }
 
 /// Weights of an N2D2 network are held once, whether they are read from text or made up, and the

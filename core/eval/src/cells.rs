@@ -20,10 +20,7 @@ macro_rules! pod_cells {
     ($($t:ty),*) => { $(impl Cell for $t {
         fn blank() -> $t { 0 }
         fn load(x: &Tensor) -> Cow<'_, [$t]> {
-            match bytemuck::try_cast_slice::<u8, $t>(x.bytes()) {
-                Ok(slice) => Cow::Borrowed(slice),
-                Err(_) => Cow::Owned(bytemuck::pod_collect_to_vec::<u8, $t>(x.bytes())),
-            }
+            x.as_pods()
         }
         fn store(dtype: DataType, dims: Vec<usize>, cells: Vec<$t>) -> Outcome<Tensor> {
             Ok(Tensor::new(dtype, dims, Bytes::from_owner(Owned(cells)))?)
@@ -65,7 +62,8 @@ impl Cell for Packed {
         let bits = x.dtype().bits();
         let per_byte = 8 / bits;
         let mask = (1u8 << bits) - 1;
-        let at = |i: usize| (x.bytes()[i / per_byte] >> (bits * (i % per_byte))) & mask;
+        let bytes = x.bytes();
+        let at = |i: usize| (bytes[i / per_byte] >> (bits * (i % per_byte))) & mask;
         Cow::Owned((0..x.len()).map(|i| Packed(at(i))).collect())
     }
     fn store(dtype: DataType, dims: Vec<usize>, cells: Vec<Packed>) -> Outcome<Tensor> {

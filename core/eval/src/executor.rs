@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, PoisonError};
 
 /// Bytes of intermediate tensors that a run may hold unless the caller says otherwise.
 pub const BYTES_MAX: usize = 16 << 30;
@@ -61,6 +62,8 @@ pub struct Executor<'m> {
     plans: HashMap<usize, Plan>,
     /// Bytes of values that are kept from run to run.
     pub(crate) kept: AtomicUsize,
+    /// Derived tensors and the same in memory, by what derives them.
+    computed: Mutex<HashMap<(usize, usize), (Tensor, Tensor)>>,
     /// The most bytes of values alive at a time in a run so far.
     peak: AtomicUsize,
 }
@@ -76,8 +79,8 @@ impl<'m> Executor<'m> {
             .iter()
             .map(|f| ((standard(&f.domain), f.name.as_str(), f.overload.as_str()), f))
             .collect();
-        let (kept, peak) = Default::default();
-        let mut executor = Executor { model, functions, plans: HashMap::new(), kept, peak };
+        let (plans, kept, computed, peak) = Default::default();
+        let mut executor = Executor { model, functions, plans, kept, computed, peak };
         support::check(&executor)?;
         let mut problems = Diagnostics::default();
         model.for_each_graph(|graph| match Plan::new(graph) {
@@ -141,6 +144,24 @@ impl<'m> Executor<'m> {
         };
         let done: Vec<_> = runs.into_par_iter().map(run).collect();
         done.into_iter().try_for_each(|done| done.map(drop))
+    }
+
+    /// A tensor in memory. What is computed of a derived one stays for later runs as far as `room` goes for all
+    /// that is kept, but not in the first run, which may be the only one.
+    pub(crate) fn in_memory(&self, tensor: Tensor, room: usize) -> Tensor {
+        if tensor.derivation().is_none() {
+            return tensor;
+        }
+        let computed = || self.computed.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = computed().get(&tensor.identity()).map(|(_, held)| held.clone());
+        let held = known.unwrap_or_else(|| tensor.held());
+        let bytes = tensor.byte_len();
+        let lasts = !self.is_fresh() && self.kept.load(Relaxed).saturating_add(bytes) <= room;
+        let both = (tensor.clone(), held.clone());
+        if lasts && computed().insert(tensor.identity(), both).is_none() {
+            self.kept.fetch_add(bytes, Relaxed);
+        }
+        held.reshaped(tensor.dims()).unwrap_or(held)
     }
 
     pub(crate) fn plan(&self, graph: &Graph) -> Result<&Plan, Diagnostic> {

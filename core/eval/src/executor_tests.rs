@@ -316,3 +316,48 @@ fn constants_of_a_body_are_kept_from_round_to_round() {
     assert_eq!(run(), Tensor::vector(vec![4f32, 10.0]));
     assert_eq!(kept(), 16, "and that of the main graph, which ran twice");
 }
+
+/// A transposed, cast weight in the graph and in both branches of an `If`.
+const DERIVED: &str = r#"<ir_version: 8, opset_import: ["" : 17]>
+    g (float[2,3] x, bool c) => (float[2,3] y) <float[3,3] w>
+    {
+        m = MatMul(x, w)
+        y = If(c) <then_branch = t () => (float[2,3] p) { p = MatMul(m, w) },
+            else_branch = e () => (float[2,3] q) { q = Add(m, m) }>
+    }"#;
+
+#[test]
+fn derived_constants_give_what_held_ones_give() {
+    let weight = Tensor::from_vec(vec![3usize, 3], (0..9).map(f64::from).collect::<Vec<_>>());
+    let derived = weight.permuted(&[1, 0]).unwrap().cast(DataType::Float).unwrap();
+    let with = |tensor: Tensor| {
+        let mut model = parse_model(DERIVED).unwrap();
+        let w = model.graph.value_named("w").unwrap();
+        model.graph.set_initializer(w, Some(tensor));
+        model
+    };
+    let (lazy, held) = (with(derived.clone()), with(derived.held()));
+    let x = Tensor::from_vec(vec![2usize, 3], vec![1f32, -2.0, 0.5, 3.0, 0.25, -1.0]);
+    let [lazy, held] = [&lazy, &held].map(|model| Executor::new(model).unwrap());
+    for (run, kept_max) in [0, 0, usize::MAX, usize::MAX].into_iter().enumerate() {
+        let truth = Tensor::from_vec_as(DataType::Bool, vec![], vec![u8::from(run % 2 == 0)]);
+        let fed = feeds(&[("x", x.clone()), ("c", truth)]);
+        let [a, b] = [&lazy, &held].map(|executor| {
+            executor.run(&fed, RunOptions { kept_max, ..RunOptions::default() }).unwrap()
+        });
+        assert_eq!(a, b, "run {run}");
+        let kept = lazy.kept.load(Relaxed);
+        assert_eq!(kept, if kept_max == 0 { 0 } else { derived.byte_len() }, "run {run}");
+    }
+    // Inputs may be derived, too; the lives of these are short.
+    for _ in 0..3 {
+        let turned = Tensor::concat(&[x.clone(), x.clone()], 1).unwrap();
+        let turned = turned.sliced(&[(1, 2, -1), (1, 3, 1)]).unwrap();
+        let truth = Tensor::from_vec_as(DataType::Bool, vec![], vec![0u8]);
+        let [a, b] = [turned.clone(), turned.held()].map(|x| {
+            let fed = feeds(&[("x", x), ("c", truth.clone())]);
+            lazy.run(&fed, RunOptions::default()).unwrap()
+        });
+        assert_eq!(a, b);
+    }
+}

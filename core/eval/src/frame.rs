@@ -224,6 +224,11 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         if self.options.stop.is_some_and(|stop| stop()) { Err(Fault::stopped()) } else { Ok(()) }
     }
 
+    /// Bytes that may be kept for later runs.
+    fn keeps(&self) -> usize {
+        self.options.kept_max.min(self.options.bytes_max / KEPT_PART)
+    }
+
     fn room(&self) -> usize {
         self.options.bytes_max.saturating_sub(self.live)
     }
@@ -306,10 +311,17 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
     /// What a node and the steps behind it give.
     fn outputs(&mut self, frame: &Frame, work: &Work) -> Result<Vec<Item>, Diagnostic> {
         let node = work.node;
-        let read = |v: &Option<ValueId>| match v {
-            None => Ok(None),
-            Some(v) if frame.left_out.contains(v) => Ok(None),
-            Some(v) => frame.value(*v).map(Some).ok_or_else(|| undefined(frame.graph, *v)),
+        let read = |v: &Option<ValueId>| -> Result<_, Diagnostic> {
+            match v {
+                None => Ok(None),
+                Some(v) if frame.left_out.contains(v) => Ok(None),
+                Some(v) => match frame.value(*v).ok_or_else(|| undefined(frame.graph, *v))? {
+                    Item::Tensor(x) => {
+                        Ok(Some(Item::Tensor(self.executor.in_memory(x, self.keeps()))))
+                    }
+                    other => Ok(Some(other)),
+                },
+            }
         };
         let inputs: Vec<Option<Item>> = node
             .inputs
@@ -332,7 +344,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
             return;
         }
         let bytes: usize = outputs.iter().map(Item::byte_len).sum();
-        let room = self.options.kept_max.min(self.options.bytes_max / KEPT_PART);
+        let room = self.keeps();
         if kept.get().is_some() || self.executor.kept.load(Relaxed).saturating_add(bytes) > room {
             return;
         }

@@ -132,7 +132,7 @@ pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Out
     if batch_b.iter().all(|d| *d == 1) && batch == batch_a {
         // One right side for all: a single tall product.
         let s = Sizes { m: m * batch.iter().product::<usize>(), ..s };
-        return Ok(Tensor::from_vec(dims, multiplied_rows(s, &x, b.bytes())));
+        return Ok(Tensor::from_vec(dims, multiplied_rows(s, &x, &b.bytes())));
     }
     let (w, mut y) = (slice::<T>(b)?, vec![T::default(); total]);
     let starts = |own: &[usize], area: usize| {

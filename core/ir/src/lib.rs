@@ -7,9 +7,12 @@
 #![allow(clippy::result_large_err)]
 
 pub(crate) mod attr;
+mod convert;
+mod derived;
 mod dtype;
 mod element;
 mod examine;
+mod gather;
 mod graph;
 pub mod infer;
 mod model;
@@ -29,6 +32,8 @@ mod value;
 pub mod verify;
 
 pub use attr::Attr;
+pub use convert::{convert, is_convertible};
+pub use derived::{DERIVATIONS_MAX, Derivation, row_major};
 pub use dtype::DataType;
 pub use element::Element;
 pub use examine::{by_gravity, examine, settle_shapes};

@@ -1,17 +1,19 @@
-//! Constant tensors. Their bytes are shared and often lie in a memory map, so a tensor is cheap to clone and is never
-//! edited in place: passes derive new ones.
+//! Constant tensors. Their bytes are shared and often lie in a memory map, or are computed where somebody looks, so a
+//! tensor is cheap to clone and is never edited in place: passes derive new ones.
 
+use crate::derived::Derived;
 use crate::{DataType, Element};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes or strings; both shared.
+/// Bytes, strings, or how the bytes come about; all shared.
 #[derive(Clone)]
-enum Data {
+pub(crate) enum Data {
     Raw(Bytes),
     Strings(Arc<[Bytes]>),
+    Derived(Arc<Derived>),
 }
 
 /// A constant: element type, sizes, and its elements in row-major order, little-endian.
@@ -34,6 +36,8 @@ pub enum TensorError {
         /// Bytes (or strings) found.
         found: usize,
     },
+    /// What is derived does not fit what it is derived from.
+    Derivation(String),
 }
 
 impl fmt::Display for TensorError {
@@ -43,6 +47,7 @@ impl fmt::Display for TensorError {
             TensorError::Length { expected, found } => {
                 write!(f, "its type and shape demand {expected} bytes, it has {found}")
             }
+            TensorError::Derivation(why) => write!(f, "it cannot be derived: {why}"),
         }
     }
 }
@@ -134,33 +139,82 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// The elements' bytes (not for strings, where it is empty). May start at any address.
-    pub fn bytes(&self) -> &Bytes {
+    pub(crate) fn with_data(dtype: DataType, dims: Vec<usize>, data: Data) -> Tensor {
+        Tensor { dtype, dims, data }
+    }
+
+    /// The elements' bytes (not for strings, where it is empty). May start at any address. Those of a derived tensor
+    /// are computed each time: whoever needs them more than once keeps them.
+    pub fn bytes(&self) -> Bytes {
+        match self.derived_data() {
+            None => self.held_bytes().clone(),
+            Some(_) => {
+                let mut bytes = vec![0; self.byte_len()];
+                self.copy_into(&mut bytes);
+                bytes.into()
+            }
+        }
+    }
+
+    /// The bytes of a tensor that is not derived.
+    pub(crate) fn held_bytes(&self) -> &Bytes {
         static NONE: Bytes = Bytes::new();
         match &self.data {
             Data::Raw(bytes) => bytes,
-            Data::Strings(_) => &NONE,
+            Data::Strings(_) | Data::Derived(_) => &NONE,
         }
+    }
+
+    pub(crate) fn derived_data(&self) -> Option<&Derived> {
+        match &self.data {
+            Data::Derived(derived) => Some(derived),
+            Data::Raw(_) | Data::Strings(_) => None,
+        }
+    }
+
+    /// What tells whether two tensors share their elements: where these lie or what derives them, and their length.
+    pub fn identity(&self) -> (usize, usize) {
+        let address = match &self.data {
+            Data::Raw(bytes) => bytes.as_ptr() as usize,
+            Data::Strings(strings) => strings.as_ptr() as usize,
+            Data::Derived(derived) => Arc::as_ptr(derived) as usize,
+        };
+        (address, self.byte_len())
     }
 
     /// The strings of a string tensor.
     pub fn as_strings(&self) -> Option<&[Bytes]> {
         match &self.data {
             Data::Strings(strings) => Some(strings),
-            Data::Raw(_) => None,
+            Data::Raw(_) | Data::Derived(_) => None,
         }
     }
 
-    /// The elements as a slice: borrowed where the bytes are aligned, copied otherwise. `None` if `T` is another type.
+    /// The elements as a slice: borrowed where the bytes are held and aligned, copied or computed otherwise. `None` if
+    /// `T` is another type.
     pub fn as_slice<T: Element>(&self) -> Option<Cow<'_, [T]>> {
         if !T::fits(self.dtype) {
             return None;
         }
-        let bytes = self.bytes();
-        Some(match bytemuck::try_cast_slice::<u8, T>(bytes) {
+        Some(self.as_pods())
+    }
+
+    /// The elements' bytes as numbers of their width: borrowed where they are held and aligned, copied or computed
+    /// otherwise.
+    ///
+    /// # Panics
+    /// If the bytes make no whole number of `T`.
+    pub fn as_pods<T: bytemuck::Pod>(&self) -> Cow<'_, [T]> {
+        if self.derived_data().is_some() {
+            let mut elements = vec![T::zeroed(); self.byte_len() / size_of::<T>()];
+            self.copy_into(bytemuck::cast_slice_mut(&mut elements));
+            return Cow::Owned(elements);
+        }
+        let bytes = self.held_bytes();
+        match bytemuck::try_cast_slice::<u8, T>(bytes) {
             Ok(slice) => Cow::Borrowed(slice),
             Err(_) => Cow::Owned(bytemuck::pod_collect_to_vec::<u8, T>(bytes)),
-        })
+        }
     }
 
     /// All elements as `i64`; `None` for non-integers (bool counts as 0 and 1) and for values above `i64::MAX`.
@@ -186,7 +240,7 @@ impl Tensor {
     fn packed(&self, i: usize) -> i64 {
         let bits = self.dtype.bits();
         let per_byte = 8 / bits;
-        let byte = self.bytes()[i / per_byte];
+        let byte = self.held_bytes()[i / per_byte];
         let raw = (byte >> (bits * (i % per_byte))) & ((1 << bits) - 1);
         let signed = matches!(self.dtype, DataType::Int4 | DataType::Int2);
         if signed && raw >> (bits - 1) == 1 { i64::from(raw) - (1 << bits) } else { i64::from(raw) }
@@ -205,11 +259,26 @@ impl Tensor {
         Ok(Tensor { dtype: self.dtype, dims, data: self.data.clone() })
     }
 
-    /// Bytes the elements take in memory.
+    /// The same bytes as elements of type `dtype` under other sizes; derived elements keep their type.
+    ///
+    /// # Errors
+    /// If type and sizes demand another number of bytes.
+    pub fn viewed_as(&self, dtype: DataType, dims: &[usize]) -> Result<Tensor, TensorError> {
+        match &self.data {
+            _ if self.dtype == dtype => self.reshaped(dims),
+            Data::Raw(bytes) => Tensor::new(dtype, dims.to_vec(), bytes.clone()),
+            Data::Strings(_) | Data::Derived(_) => {
+                Err(TensorError::Derivation(format!("elements of {} as {dtype}", self.dtype)))
+            }
+        }
+    }
+
+    /// Bytes the elements would take in memory.
     pub fn byte_len(&self) -> usize {
         match &self.data {
             Data::Raw(bytes) => bytes.len(),
             Data::Strings(strings) => strings.iter().map(Bytes::len).sum(),
+            Data::Derived(_) => self.len() * (self.dtype.bits() / 8),
         }
     }
 }
@@ -222,7 +291,9 @@ impl PartialEq for Tensor {
             && match (&self.data, &other.data) {
                 (Data::Raw(a), Data::Raw(b)) => a == b,
                 (Data::Strings(a), Data::Strings(b)) => a == b,
-                _ => false,
+                (Data::Strings(_), _) | (_, Data::Strings(_)) => false,
+                // What is derived has whole bytes.
+                _ => self.identity() == other.identity() || self.equals(other),
             }
     }
 }
@@ -301,7 +372,7 @@ mod tests {
         let tensor = Tensor::vector(vec![1.5f32, -2.0]);
         assert!(matches!(tensor.as_slice::<f32>(), Some(Cow::Borrowed([1.5, -2.0]))));
         let mut shifted = vec![0u8];
-        shifted.extend_from_slice(tensor.bytes());
+        shifted.extend_from_slice(&tensor.bytes());
         let shifted = Bytes::from(shifted).slice(1..);
         let shifted = Tensor::new(DataType::Float, vec![2], shifted).unwrap();
         assert_eq!(shifted.as_slice::<f32>().unwrap().as_ref(), [1.5, -2.0]);

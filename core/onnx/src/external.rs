@@ -8,7 +8,7 @@ use crate::decode::tensor::byte_len;
 use crate::mapped::MappedFile;
 use bytes::Bytes;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_ir::DataType;
+use onnxd_ir::{DataType, Tensor};
 use onnxd_proto::onnx::tensor_proto::DataLocation;
 use onnxd_proto::onnx::{AttributeProto, GraphProto, NodeProto, SparseTensorProto, TensorProto};
 use std::collections::{BTreeSet, HashMap};
@@ -19,10 +19,8 @@ pub const HANDLE_KEY: &str = "handle";
 
 /// Finds the data of tensors that do not carry it.
 pub trait TensorLoader {
-    /// The little-endian bytes of a tensor of type `dtype` and sizes `dims`.
-    ///
-    /// `entries` are the tensor's `external_data` pairs. The size of the tensor is known not to
-    /// overflow; a wrong number of bytes is reported by the caller.
+    /// The tensor of type `dtype` and sizes `dims` that the `external_data` pairs `entries` tell of.
+    /// Its size is known not to overflow.
     ///
     /// # Errors
     /// Why there are none, without the tensor's name, which the caller adds.
@@ -31,7 +29,19 @@ pub trait TensorLoader {
         dtype: DataType,
         dims: &[usize],
         entries: &[(String, String)],
-    ) -> Result<Bytes, Diagnostic>;
+    ) -> Result<Tensor, Diagnostic>;
+}
+
+/// A tensor over external data.
+///
+/// # Errors
+/// If type and sizes demand another number of bytes.
+pub fn external_tensor(
+    dtype: DataType,
+    dims: &[usize],
+    bytes: Bytes,
+) -> Result<Tensor, Diagnostic> {
+    Tensor::new(dtype, dims.to_vec(), bytes).map_err(|e| refused(format!("external data: {e}")))
 }
 
 /// For models that must be complete in themselves.
@@ -44,7 +54,7 @@ impl TensorLoader for NoExternalData {
         _: DataType,
         _: &[usize],
         entries: &[(String, String)],
-    ) -> Result<Bytes, Diagnostic> {
+    ) -> Result<Tensor, Diagnostic> {
         let location = value_of(entries, "location").unwrap_or_default();
         let text = format!("its data is in the file `{}`, not in the model", shown(location));
         Err(Diagnostic::new(Code::OnnxExternalData, text))
@@ -80,7 +90,7 @@ impl TensorLoader for FolderLoader {
         dtype: DataType,
         dims: &[usize],
         entries: &[(String, String)],
-    ) -> Result<Bytes, Diagnostic> {
+    ) -> Result<Tensor, Diagnostic> {
         let Some(location) = value_of(entries, "location") else {
             return Err(refused("its external data has no location".to_owned()));
         };
@@ -93,7 +103,7 @@ impl TensorLoader for FolderLoader {
         }
         let file = self.map(location)?;
         match offset.checked_add(length) {
-            Some(end) if end <= file.len() => Ok(file.slice(offset..end)),
+            Some(end) if end <= file.len() => external_tensor(dtype, dims, file.slice(offset..end)),
             _ => {
                 let text = format!(
                     "bytes {offset} to {offset} + {length} of `{}` are asked for, which has {}",

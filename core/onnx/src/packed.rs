@@ -17,7 +17,7 @@ const NODE: u32 = 1;
 const VALUE_INFO: u32 = 13;
 
 /// Messages from this size on stay messages: they may hold tensors, which are not to be copied.
-const LARGE_BYTES: usize = 16 << 10;
+pub(crate) const LARGE_BYTES: usize = 16 << 10;
 
 fn malformed(error: &prost::DecodeError) -> Diagnostic {
     Diagnostic::new(Code::OnnxMalformed, error.to_string())

@@ -2,6 +2,7 @@
 
 use crate::external::HANDLE_KEY;
 use crate::metadata::entry;
+use bytes::Bytes;
 use onnxd_diagnostics::Diagnostic;
 use onnxd_ir::Tensor;
 use onnxd_proto::onnx::tensor_proto::DataLocation;
@@ -10,8 +11,10 @@ use onnxd_proto::onnx::{StringStringEntryProto, TensorProto};
 /// Where the bytes of one tensor are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// In the message, as `raw_data` that shares the tensor's memory.
+    /// In the message, as `raw_data` that shares the tensor's memory; a derived tensor is computed.
     Inline,
+    /// In the message, by bytes that stand for the elements until they are written.
+    StandIn(Bytes),
     /// In a file beside the model.
     External {
         /// Path relative to the model's folder.
@@ -69,7 +72,8 @@ pub(crate) fn tensor_to_proto(
     }
     let placement = if tensor.is_empty() { Placement::Inline } else { sink.place(tensor)? };
     match placement {
-        Placement::Inline => proto.raw_data = Some(tensor.bytes().clone()),
+        Placement::Inline => proto.raw_data = Some(tensor.bytes()),
+        Placement::StandIn(bytes) => proto.raw_data = Some(bytes),
         Placement::External { location, offset, length } => {
             let entries = vec![
                 entry("location", location),

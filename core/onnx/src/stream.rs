@@ -1,26 +1,75 @@
 //! A file that messages are encoded into. Large byte arrays go straight from their memory map to the
 //! file, so writing takes a fixed amount of memory however large the model is.
 
+use crate::packed::LARGE_BYTES;
+use crate::sink::{Placement, TensorSink};
 use bytes::buf::UninitSlice;
-use bytes::{Buf, BufMut};
+use bytes::{Buf, BufMut, Bytes};
+use memmap2::MmapOptions;
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_ir::Tensor;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 
+/// Keeps derived tensors out of a message: bytes that nobody reads stand for each until it is written.
+///
+/// Protobuf wants lengths first, and gets them so for tensors anywhere in the message. All stand-ins lie in one piece
+/// of address space without memory behind it, each from a place of its own on.
+#[derive(Default)]
+pub(crate) struct StandIns {
+    space: Bytes,
+    tensors: HashMap<usize, Tensor>,
+    placed: usize,
+}
+
+impl TensorSink for StandIns {
+    fn place(&mut self, tensor: &Tensor) -> Result<Placement, Diagnostic> {
+        // Messages of small tensors are encoded before they get here.
+        if tensor.derivation().is_none() || tensor.byte_len() < LARGE_BYTES {
+            return Ok(Placement::Inline);
+        }
+        let (place, len) = (self.placed, tensor.byte_len());
+        self.placed += 1;
+        if self.space.len() < place + len {
+            // A former piece lives as long as the message that refers to it.
+            let space = MmapOptions::new().len(place + len + PLACES).no_reserve_swap().map_anon();
+            let space = space.and_then(memmap2::MmapMut::make_read_only).map_err(|error| {
+                let text = format!("no address space for a tensor of {len} bytes: {error}");
+                Diagnostic::new(Code::OutOfMemory, text)
+            })?;
+            self.space = Bytes::from_owner(space);
+        }
+        let bytes = self.space.slice(place..place + len);
+        self.tensors.insert(bytes.as_ptr() as usize, tensor.clone());
+        Ok(Placement::StandIn(bytes))
+    }
+}
+
 /// Bytes that are collected before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
+/// Places for stand-ins beyond the longest one, so that a piece of address space serves many.
+const PLACES: usize = 1 << 16;
 
 /// A buffered file that prost can encode into.
 pub(crate) struct StreamWriter {
     file: File,
     buffer: Vec<u8>,
     written: u64,
+    stand_ins: StandIns,
     /// The first error; encoding cannot stop early, so it is kept until the end.
     error: Option<io::Error>,
 }
 
 impl StreamWriter {
     pub(crate) fn new(file: File) -> StreamWriter {
-        StreamWriter { file, buffer: Vec::with_capacity(BUFFER_BYTES), written: 0, error: None }
+        let buffer = Vec::with_capacity(BUFFER_BYTES);
+        StreamWriter { file, buffer, written: 0, stand_ins: StandIns::default(), error: None }
+    }
+
+    /// Has tensors written where the bytes are put that stand for them.
+    pub(crate) fn with(self, stand_ins: StandIns) -> StreamWriter {
+        StreamWriter { stand_ins, ..self }
     }
 
     /// Bytes put so far.
@@ -31,10 +80,22 @@ impl StreamWriter {
     /// Writes what is left and makes it durable; the number of bytes.
     pub(crate) fn finish(mut self) -> io::Result<u64> {
         self.flush();
+        if self.error.is_none() && !self.stand_ins.tensors.is_empty() {
+            self.error = Some(io::Error::other("a tensor was not written"));
+        }
         match self.error {
             Some(error) => Err(error),
             None => self.file.sync_all().map(|()| self.written),
         }
+    }
+
+    /// Puts the elements of a tensor; derived ones are computed a block at a time.
+    pub(crate) fn put_tensor(&mut self, tensor: &Tensor) {
+        let put: Result<(), std::convert::Infallible> = tensor.in_blocks(|block| {
+            self.put_slice(block);
+            Ok(())
+        });
+        let Ok(()) = put;
     }
 
     fn flush(&mut self) {
@@ -74,8 +135,12 @@ unsafe impl BufMut for StreamWriter {
     fn put<T: Buf>(&mut self, mut source: T) {
         while source.has_remaining() {
             let chunk = source.chunk();
-            self.put_slice(chunk);
             let length = chunk.len();
+            // Each is written once.
+            match self.stand_ins.tensors.remove(&(chunk.as_ptr() as usize)) {
+                Some(tensor) => self.put_tensor(&tensor),
+                None => self.put_slice(chunk),
+            }
             source.advance(length);
         }
     }

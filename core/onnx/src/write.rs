@@ -3,8 +3,8 @@
 
 use crate::encode::to_packed;
 use crate::packed::Encoded;
-use crate::sink::{Inline, Placement, TensorSink};
-use crate::stream::StreamWriter;
+use crate::sink::{Placement, TensorSink};
+use crate::stream::{StandIns, StreamWriter};
 use bytes::BufMut;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::{Model, Tensor};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
 
 /// Tensors from this size on are aligned for mapping, smaller ones for vector instructions.
-const PAGE_ALIGNED_BYTES_MIN: usize = 64 * 1024;
+const PAGE_ALIGNED_BYTES_MIN: u64 = 64 * 1024;
 const SMALL_ALIGNMENT: u64 = 64;
 
 /// Whether tensors go to a file of their own.
@@ -105,18 +105,19 @@ impl Target {
 
     fn write(&self, model: &Model, options: &WriteOptions) -> Result<Written, Diagnostic> {
         if options.external != External::Always {
-            let proto = to_packed(model, &mut Inline)?;
+            let mut stand_ins = StandIns::default();
+            let proto = to_packed(model, &mut stand_ins)?;
             let bytes = proto.encoded_len();
             if options.external == External::Never || bytes as u64 <= options.threshold_bytes {
-                let written = self.write_proto(&proto)?;
+                let written = self.write_proto(&proto, stand_ins)?;
                 publish(&self.model)?;
                 return Ok(Written { files: vec![(self.model.clone(), written)] });
             }
         }
         let mut sink = DataFile::new(self, options)?;
         let proto = to_packed(model, &mut sink)?;
-        let data_bytes = sink.finish()?;
-        let model_bytes = self.write_proto(&proto)?;
+        let (data_bytes, small) = sink.finish()?;
+        let model_bytes = self.write_proto(&proto, small)?;
         let mut files = vec![(self.model.clone(), model_bytes)];
         if data_bytes == 0 {
             // Every tensor was small; the file would only be clutter.
@@ -130,14 +131,14 @@ impl Target {
         Ok(Written { files })
     }
 
-    fn write_proto(&self, proto: &Encoded) -> Result<u64, Diagnostic> {
+    fn write_proto(&self, proto: &Encoded, stand_ins: StandIns) -> Result<u64, Diagnostic> {
         let bytes = proto.encoded_len();
         if bytes > MESSAGE_BYTES_MAX {
             let text = format!("the model takes {bytes} bytes; a protobuf file ends at 2 GiB");
             let help = "Allow external data.";
             return Err(Diagnostic::new(Code::ParamsBadValue, text).help(help));
         }
-        let mut writer = create(&self.model)?;
+        let mut writer = create(&self.model)?.with(stand_ins);
         proto.encode(&mut writer);
         writer.finish().map_err(|e| failed(&self.model, &e))
     }
@@ -149,8 +150,9 @@ struct DataFile<'a> {
     writer: StreamWriter,
     alignment: u64,
     tensor_bytes_min: u64,
-    /// Offsets of memory that was written already: shared tensors are written once.
-    known: HashMap<(*const u8, usize), u64>,
+    small: StandIns,
+    /// Offsets of what was written already: tensors that share their elements are written once.
+    known: HashMap<(usize, usize), u64>,
 }
 
 impl<'a> DataFile<'a> {
@@ -158,11 +160,14 @@ impl<'a> DataFile<'a> {
         let writer = create(&target.data)?;
         let alignment = options.alignment_bytes.max(SMALL_ALIGNMENT);
         let tensor_bytes_min = options.tensor_bytes_min;
-        Ok(DataFile { target, writer, alignment, tensor_bytes_min, known: HashMap::new() })
+        let (small, known) = Default::default();
+        Ok(DataFile { target, writer, alignment, tensor_bytes_min, small, known })
     }
 
-    fn finish(self) -> Result<u64, Diagnostic> {
-        self.writer.finish().map_err(|e| failed(&self.target.data, &e))
+    /// The number of bytes, and what stands in the message for small tensors.
+    fn finish(self) -> Result<(u64, StandIns), Diagnostic> {
+        let written = self.writer.finish().map_err(|e| failed(&self.target.data, &e))?;
+        Ok((written, self.small))
     }
 
     fn pad(&mut self, alignment: u64) {
@@ -179,24 +184,24 @@ impl<'a> DataFile<'a> {
 
 impl TensorSink for DataFile<'_> {
     fn place(&mut self, tensor: &Tensor) -> Result<Placement, Diagnostic> {
-        let bytes = tensor.bytes();
-        if (bytes.len() as u64) < self.tensor_bytes_min {
-            return Ok(Placement::Inline);
+        let length = tensor.byte_len() as u64;
+        if length < self.tensor_bytes_min {
+            return self.small.place(tensor);
         }
-        let key = (bytes.as_ptr(), bytes.len());
+        let key = tensor.identity();
         let offset = match self.known.get(&key) {
             Some(offset) => *offset,
             None => {
-                let large = bytes.len() >= PAGE_ALIGNED_BYTES_MIN;
+                let large = length >= PAGE_ALIGNED_BYTES_MIN;
                 self.pad(if large { self.alignment } else { SMALL_ALIGNMENT });
                 let offset = self.writer.position();
-                self.writer.put_slice(bytes);
+                self.writer.put_tensor(tensor);
                 self.known.insert(key, offset);
                 offset
             }
         };
         let location = self.target.location.clone();
-        Ok(Placement::External { location, offset, length: bytes.len() as u64 })
+        Ok(Placement::External { location, offset, length })
     }
 }
 

@@ -64,6 +64,7 @@ fn dense(sparse: &SparseTensor) -> Option<Tensor> {
         return None;
     }
     let mut bytes = vec![0; count * size];
+    let values = sparse.values.bytes();
     let indices = sparse.indices.to_i64s()?;
     let rank = if sparse.indices.rank() == 2 { sparse.dims.len() } else { 1 };
     for (element, place) in indices.chunks(rank.max(1)).enumerate() {
@@ -73,7 +74,7 @@ fn dense(sparse: &SparseTensor) -> Option<Tensor> {
                 flat.checked_mul(*d)?.checked_add(usize::try_from(*i).ok()?)
             })?,
         };
-        let from = sparse.values.bytes().get(element * size..(element + 1) * size)?;
+        let from = values.get(element * size..(element + 1) * size)?;
         bytes.get_mut(flat.checked_mul(size)?..(flat + 1) * size)?.copy_from_slice(from);
     }
     Tensor::new(sparse.values.dtype(), sparse.dims.clone(), bytes.into()).ok()
@@ -129,7 +130,7 @@ fn eye_like(s: &mut LowerContext<'_>) -> Done {
     for (i, element) in bytes.chunks_mut(one.len()).enumerate() {
         let (row, column) = (i / columns.max(1), i % columns.max(1));
         if (row as i64).saturating_add(k) == column as i64 {
-            element.copy_from_slice(one);
+            element.copy_from_slice(&one);
         }
     }
     let tensor = Tensor::new(dtype, dims, bytes.into()).map_err(|e| e.to_string())?;

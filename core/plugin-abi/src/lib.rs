@@ -186,6 +186,40 @@ pub struct Tensor {
     pub nbytes: u64,
 }
 
+/// [`Derivation::kind`]: the element at the coordinates `i` is element `offset + Σ iₐ·strides[a]` of the one source, in
+/// row-major order. Permutes, slices with steps, reverses, expands.
+pub const DERIVE_STRIDED: u32 = 1;
+/// [`Derivation::kind`]: the elements of the one source, in their order, converted as ONNX's `Cast` does.
+pub const DERIVE_CAST: u32 = 2;
+/// [`Derivation::kind`]: the sources one after the other along `axis`.
+pub const DERIVE_CONCAT: u32 = 3;
+/// Derivations inside each other.
+pub const DERIVATIONS_MAX: u32 = 16;
+
+/// How the elements of a tensor come from those of others. They are computed where the model is written,
+/// block by block.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Derivation {
+    /// Size of this struct as the caller knows it; set before the call.
+    pub struct_size: u32,
+    /// [`DERIVE_STRIDED`], [`DERIVE_CAST`] or [`DERIVE_CONCAT`].
+    pub kind: u32,
+    /// Ids of tensors whose elements are whole bytes.
+    pub sources: *const u64,
+    /// Entries at `sources`; one unless the kind is [`DERIVE_CONCAT`].
+    pub source_count: usize,
+    /// Of [`DERIVE_STRIDED`]: the element at the coordinates 0.
+    pub offset: u64,
+    /// Of [`DERIVE_STRIDED`]: as many strides, in elements, as the result has dimensions; 0 repeats, negative ones run
+    /// backwards. Null otherwise.
+    pub strides: *const i64,
+    /// Of [`DERIVE_CONCAT`].
+    pub axis: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
 /// One conversion in progress. Opaque except for these first fields; only the host makes one.
 #[repr(C)]
 #[derive(Debug)]
@@ -381,4 +415,25 @@ pub struct Host {
     /// `run`. Since 1.2.
     pub progress_about:
         Option<unsafe extern "C" fn(job: *const Job, done: u64, total: u64, about: Str) -> Status>,
+    /// A new sealed tensor that is derived from others and takes no memory. [`INVALID`] if it would read beyond its
+    /// sources, or is derived more than [`DERIVATIONS_MAX`] times over. Any thread during `run`. Since 1.2.
+    pub tensor_derive: Option<
+        unsafe extern "C" fn(
+            job: *const Job,
+            from: *const Derivation,
+            desc: *const Tensor,
+            id: *mut u64,
+        ) -> Status,
+    >,
+    /// How a tensor is derived, and its type and sizes, without data; [`DECLINED`] if it lies in memory. Borrowed until
+    /// `run` returns. [`Host::tensor_get`] computes a derived tensor, and keeps it in memory until `run` returns. Set
+    /// both sizes first. Any thread during `run`. Since 1.2.
+    pub tensor_derivation: Option<
+        unsafe extern "C" fn(
+            job: *const Job,
+            id: u64,
+            from: *mut Derivation,
+            desc: *mut Tensor,
+        ) -> Status,
+    >,
 }

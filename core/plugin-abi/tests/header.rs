@@ -28,6 +28,19 @@ fn structs() -> Vec<Struct> {
         layout!("onnxd_err", ErrorBuffer { cap, len, ptr }),
         layout!("onnxd_bytes", Bytes { struct_size, reserved, ptr, len, id }),
         layout!("onnxd_tensor", Tensor { struct_size, dtype, rank, flags, dims, data, nbytes }),
+        layout!(
+            "onnxd_derivation",
+            Derivation {
+                struct_size,
+                kind,
+                sources,
+                source_count,
+                offset,
+                strides,
+                axis,
+                reserved
+            }
+        ),
         layout!("onnxd_job", Job { struct_size, threads }),
         layout!("onnxd_named_tensor", NamedTensor { name, id }),
         layout!(
@@ -55,7 +68,9 @@ fn structs() -> Vec<Struct> {
                 run_model,
                 extension,
                 input_unmap,
-                progress_about
+                progress_about,
+                tensor_derive,
+                tensor_derivation
             }
         ),
         layout!("onnxd_plugin", Plugin { struct_size, reserved, create, run, destroy, extension }),
@@ -86,6 +101,10 @@ fn numbers() -> Vec<(&'static str, i64)> {
         ("ONNXD_RANK_MAX", abi::RANK_MAX.into()),
         ("ONNXD_ABOUT_BYTES_MAX", abi::ABOUT_BYTES_MAX.into()),
         ("ONNXD_TENSOR_ALIGNED_64", abi::TENSOR_ALIGNED_64.into()),
+        ("ONNXD_DERIVE_STRIDED", abi::DERIVE_STRIDED.into()),
+        ("ONNXD_DERIVE_CAST", abi::DERIVE_CAST.into()),
+        ("ONNXD_DERIVE_CONCAT", abi::DERIVE_CONCAT.into()),
+        ("ONNXD_DERIVATIONS_MAX", abi::DERIVATIONS_MAX.into()),
         ("ONNXD_OK", abi::OK.into()),
         ("ONNXD_DECLINED", abi::DECLINED.into()),
         ("ONNXD_INVALID", abi::INVALID.into()),

@@ -49,6 +49,8 @@ pub(crate) static HOST: abi::Host = abi::Host {
     extension: Some(extension),
     input_unmap: Some(input_unmap),
     progress_about: Some(progress_about),
+    tensor_derive: Some(derived::tensor_derive),
+    tensor_derivation: Some(derived::tensor_derivation),
 };
 
 /// Runs one function of the table: finds the call, catches panics, logs a refusal.
@@ -285,10 +287,12 @@ unsafe extern "C" fn tensor_get(
     serve(job, "tensor_get", |call| {
         // SAFETY: null or a struct with its size set.
         let struct_size = unsafe { sized(out, "result") }?;
-        let array = call
-            .tensors
-            .get(id)
-            .ok_or_else(|| Refusal::invalid(format!("no sealed tensor has the id {id}")))?;
+        let array = match call.tensors.derived(id) {
+            Some(derived) => Some(call.tensors.computed(id, &derived)?),
+            None => call.tensors.get(id),
+        };
+        let array =
+            array.ok_or_else(|| Refusal::invalid(format!("no sealed tensor has the id {id}")))?;
         let data = array.bytes.as_ptr();
         let aligned = (data as usize).is_multiple_of(64);
         let view = abi::Tensor {
@@ -419,5 +423,6 @@ fn copied(data: &[u8]) -> Result<Bytes, Refusal> {
     Ok(copy.into())
 }
 
+mod derived;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 pub mod cache;
 pub mod call;
 pub mod context;
+mod derive;
 pub mod descriptor;
 pub mod discover;
 mod element;

@@ -4,6 +4,7 @@
 //! writer of the model without a copy: every entry is a `Bytes` over a map or a buffer.
 
 use crate::Refusal;
+use crate::derive::Derived;
 use crate::element::tensor_bytes;
 use bytes::Bytes;
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
@@ -35,16 +36,17 @@ pub struct Array {
 }
 
 /// Memory a plugin is still writing. The host makes no reference to its contents before sealing.
-enum Room {
+pub(crate) enum Room {
     Pages(MmapMut),
     /// A buffer and where its aligned part begins.
     Heap(Vec<u8>, usize),
 }
 
-enum Entry {
+pub(crate) enum Entry {
     Mapped(Bytes),
     Open { dtype: i32, dims: Arc<[i64]>, len: usize, room: Room },
     Sealed(Array),
+    Derived(Arc<Derived>),
 }
 
 #[derive(Default)]
@@ -63,6 +65,8 @@ pub struct TensorTable {
     maps: Mutex<Vec<(u64, Weak<Mmap>)>>,
     /// Entries that tensors lie in.
     aliased: Mutex<HashSet<u64>>,
+    /// Derived tensors that a plugin wanted to see, as long as one runs.
+    pub(crate) computed: Mutex<HashMap<u64, Bytes>>,
     running: AtomicUsize,
 }
 
@@ -156,7 +160,7 @@ impl TensorTable {
         Ok(())
     }
 
-    /// A finished tensor.
+    /// A finished tensor that lies in memory.
     #[must_use]
     pub fn get(&self, id: u64) -> Option<Array> {
         match self.read().by_id.get(&id) {
@@ -171,7 +175,15 @@ impl TensorTable {
         match self.read().by_id.get(&id)? {
             Entry::Sealed(array) => Some(array.bytes.clone()),
             Entry::Mapped(bytes) => Some(bytes.clone()),
-            Entry::Open { .. } => None,
+            Entry::Open { .. } | Entry::Derived(_) => None,
+        }
+    }
+
+    /// A derived tensor.
+    pub(crate) fn derived(&self, id: u64) -> Option<Arc<Derived>> {
+        match self.read().by_id.get(&id)? {
+            Entry::Derived(derived) => Some(derived.clone()),
+            _ => None,
         }
     }
 
@@ -187,25 +199,8 @@ impl TensorTable {
         self.len() == 0
     }
 
-    /// Forgets tensors that `keep` does not want and all that were never sealed; mappings stay.
-    /// Does nothing and returns `false` while a plugin runs, because it may hold views.
-    pub fn retain(&self, keep: impl Fn(u64) -> bool) -> bool {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        if self.running.load(Ordering::SeqCst) > 0 {
-            return false;
-        }
-        entries.by_id.retain(|id, entry| match entry {
-            Entry::Mapped(_) => true,
-            Entry::Open { .. } => false,
-            Entry::Sealed(_) => keep(*id),
-        });
-        true
-    }
-
     /// Counts a plugin call that may hold views until the guard is dropped.
     pub(crate) fn lend(self: &Arc<Self>) -> Lent {
-        // Under the lock, so that `retain` sees the call or the call sees its result.
-        let _entries = self.read();
         self.running.fetch_add(1, Ordering::SeqCst);
         Lent(Arc::clone(self))
     }
@@ -224,7 +219,7 @@ impl TensorTable {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         match entries.by_id.get(&id) {
             Some(Entry::Open { .. }) => {}
-            Some(Entry::Sealed(_)) => {
+            Some(Entry::Sealed(_) | Entry::Derived(_)) => {
                 return Err(Refusal::invalid(format!("tensor {id} is already sealed")));
             }
             Some(Entry::Mapped(_)) => {
@@ -258,6 +253,10 @@ impl TensorTable {
         dims: &[i64],
     ) -> Result<u64, Refusal> {
         let len = tensor_bytes(dtype, dims)?;
+        if self.derived(source).is_some() {
+            let text = format!("tensor {source} is derived, and has no bytes to share");
+            return Err(Refusal::invalid(text));
+        }
         let bytes = self.bytes(source).ok_or_else(|| unknown(source))?;
         let end = offset.checked_add(len).filter(|end| *end <= bytes.len() as u64);
         let Some(end) = end else {
@@ -272,7 +271,7 @@ impl TensorTable {
         self.add(Entry::Sealed(Array { dtype, dims: dims.into(), bytes: part }))
     }
 
-    fn add(&self, entry: Entry) -> Result<u64, Refusal> {
+    pub(crate) fn add(&self, entry: Entry) -> Result<u64, Refusal> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         if entries.by_id.len() >= ENTRIES_MAX {
             return Err(Refusal::new(
@@ -296,11 +295,13 @@ pub(crate) struct Lent(Arc<TensorTable>);
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        if self.0.running.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.computed.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
     }
 }
 
-fn unknown(id: u64) -> Refusal {
+pub(crate) fn unknown(id: u64) -> Refusal {
     Refusal::invalid(format!("no sealed tensor or mapped input has the id {id}"))
 }
 
@@ -441,21 +442,5 @@ mod tests {
         assert_eq!(table.unmap_file(id).unwrap_err().status, abi::INVALID);
         assert_eq!(table.unmap_file(part).unwrap_err().status, abi::INVALID);
         assert_ne!(table.map_file(&path).unwrap(), id, "ids are never used again");
-    }
-
-    #[test]
-    fn retain_drops_what_is_not_kept_but_never_during_a_call() {
-        let table = TensorTable::new();
-        let a = table.insert(2, &[1], Bytes::from_static(b"a")).unwrap();
-        let b = table.insert(2, &[1], Bytes::from_static(b"b")).unwrap();
-        let (open, _) = table.create(1, &[1]).unwrap();
-        let call = table.lend();
-        assert!(!table.retain(|_| false));
-        assert_eq!(table.len(), 3);
-        drop(call);
-        assert!(table.retain(|id| id == b));
-        assert!(table.get(a).is_none() && table.get(b).is_some());
-        assert!(table.seal(open).is_err());
-        assert!(table.insert(1, &[1], Bytes::from_static(b"a")).is_err());
     }
 }

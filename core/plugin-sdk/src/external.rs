@@ -1,8 +1,8 @@
 //! Tensor data of a dropped ONNX file that lie in other dropped files.
 
 use crate::diagnostics::{Code, Diagnostic, shown};
-use crate::ir::DataType;
-use crate::onnx::TensorLoader;
+use crate::ir::{DataType, Tensor};
+use crate::onnx::{TensorLoader, external_tensor};
 use bytes::Bytes;
 
 /// `location`, which is relative to the model's folder, relative to the submission's root; without steps that lead
@@ -40,7 +40,7 @@ impl TensorLoader for External<'_> {
         dtype: DataType,
         dims: &[usize],
         entries: &[(String, String)],
-    ) -> Result<Bytes, Diagnostic> {
+    ) -> Result<Tensor, Diagnostic> {
         let entry = |key: &str| entries.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
         let Some(location) = entry("location") else {
             return Err(invalid("external data without a location"));
@@ -60,7 +60,9 @@ impl TensorLoader for External<'_> {
         let wanted = elements.and_then(|n| dtype.byte_len(n)).unwrap_or(usize::MAX) as u64;
         let length = number("length")?.unwrap_or(wanted);
         match offset.checked_add(length) {
-            Some(end) if end <= file.len() as u64 => Ok(file.slice(offset as usize..end as usize)),
+            Some(end) if end <= file.len() as u64 => {
+                external_tensor(dtype, dims, file.slice(offset as usize..end as usize))
+            }
             _ => Err(invalid(&format!(
                 "`{}` has {} bytes, the tensor's data is said to be {length} bytes at {offset}",
                 shown(location),

@@ -31,7 +31,10 @@ pub fn fingerprint(model: &Model) -> Result<String, Diagnostic> {
     let mut tensors = 0;
     let mut hashed = |tensor: &Tensor| {
         tensors += 1;
-        hasher.update(tensor.bytes());
+        tensor.in_blocks(|block| {
+            hasher.update(block);
+            Ok(())
+        })?;
         Ok(Placement::Handle(tensors))
     };
     let graph = onnxd_onnx::encode_to_bytes(&model, &mut hashed)?;

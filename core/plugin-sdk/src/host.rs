@@ -1,9 +1,12 @@
 //! The host's functions, made safe: missing ones answer "unsupported", views carry their lifetime rule.
 
+mod derive;
+
 use crate::diagnostics::{Code, Diagnostic};
+use crate::ir::{DataType, Tensor};
 use bytes::Bytes;
 use onnxd_plugin_abi as abi;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::mem::{offset_of, size_of};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -87,6 +90,8 @@ pub(crate) struct JobHandle {
     job: *const abi::Job,
     /// Memory the host lent, by address: what lies in it goes back by id, not by copy.
     regions: Mutex<BTreeMap<usize, Region>>,
+    /// Tensors of the host that are not found by their address: derived ones, and copies of what others derive from.
+    known: Mutex<HashMap<Known, (Tensor, u64)>>,
     /// Shared by all views.
     views: Arc<()>,
 }
@@ -115,6 +120,13 @@ impl AsRef<[u8]> for Borrowed {
     }
 }
 
+/// Where the elements of a tensor come from, their type and sizes.
+type Known = ((usize, usize), DataType, Vec<usize>);
+
+fn known_as(tensor: &Tensor) -> Known {
+    (tensor.identity(), tensor.dtype(), tensor.dims().to_vec())
+}
+
 /// Memory that the host lent, and where it lies.
 struct Region {
     len: usize,
@@ -131,7 +143,8 @@ pub(crate) struct Mapped {
 
 impl JobHandle {
     pub(crate) fn new(job: *const abi::Job) -> JobHandle {
-        JobHandle { job, regions: Mutex::default(), views: Arc::default() }
+        let (regions, known, views) = Default::default();
+        JobHandle { job, regions, known, views }
     }
 
     /// Shared by every view that is still alive, and by the handle.
@@ -277,6 +290,19 @@ impl JobHandle {
         }
     }
 
+    /// Notes which tensor of the host a tensor is.
+    pub(crate) fn note(&self, tensor: &Tensor, id: u64) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // The tensor is kept, so that nothing else comes to have its identity.
+        known.insert(known_as(tensor), (tensor.clone(), id));
+    }
+
+    /// The tensor of the host that was noted.
+    pub(crate) fn noted(&self, tensor: &Tensor) -> Option<u64> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&known_as(tensor)).map(|(_, id)| *id)
+    }
+
     /// Whether `bytes` lie in lent memory.
     pub(crate) fn lends(&self, bytes: &[u8]) -> bool {
         let regions = self.regions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -312,14 +338,17 @@ impl JobHandle {
         self.alias(id, offset, dtype, dims).map(Some)
     }
 
-    pub(crate) fn tensor(&self, id: u64) -> Result<Mapped, Diagnostic> {
+    /// A tensor that lies in memory, its type and sizes.
+    pub(crate) fn tensor(&self, id: u64) -> Result<(Mapped, i32, Vec<i64>), Diagnostic> {
         let f = host().tensor_get.ok_or_else(|| refused("tensor_get", abi::UNSUPPORTED))?;
         let mut out = descriptor(0, &[]);
         // SAFETY: as for `map_input`.
         match unsafe { f(self.job, id, &mut out) } {
             abi::OK => {
                 let bytes = unsafe { self.view(out.data.cast(), out.nbytes as usize) };
-                Ok(Mapped { id, bytes })
+                // SAFETY: the host lends so many sizes.
+                let dims = unsafe { derive::lent(out.dims, out.rank as usize) };
+                Ok((Mapped { id, bytes }, out.dtype as i32, dims))
             }
             status => Err(refused("tensor_get", status)),
         }

@@ -92,7 +92,7 @@ impl Room {
             Place::Own(words) => Bytes::from_owner(Words(words)).slice(..self.len),
             Place::Host { job, id, .. } => {
                 job.seal_tensor(id)?;
-                let mapped = job.tensor(id)?;
+                let (mapped, ..) = job.tensor(id)?;
                 job.remember(&mapped, Some((self.dtype.number(), sizes(&self.dims))));
                 mapped.bytes
             }

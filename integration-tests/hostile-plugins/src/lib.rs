@@ -1,5 +1,7 @@
-//! Passes that do what no plugin should, to show that each costs one attempt of one job and nothing else.
+//! Components that do what no plugin should, to show that each costs one attempt of one job and nothing else; and one
+//! that needs more than is there, unless its tensors stay derived.
 
+mod derived;
 mod escapes;
 mod floods;
 
@@ -15,6 +17,7 @@ onnxd_plugin_sdk::export_plugin! {
     components: [
         frontend("bad-probe", "Panics when asked whether a model is its own"; "*.onnx" => || Box::new(BadProbe)),
         frontend("hang-probe", "Never says whether a model is its own"; "*.hang" => || Box::new(HangProbe)),
+        frontend("derived", "Rearranges every weight"; "*.derived" => || Box::new(derived::Derived)),
         pass("panic", "Panics" => || Box::new(Hostile("panic"))),
         pass("segfault", "Reads address 8" => || Box::new(Hostile("segfault"))),
         pass("abort", "Aborts" => || Box::new(Hostile("abort"))),

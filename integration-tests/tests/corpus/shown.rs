@@ -38,9 +38,8 @@ pub(crate) fn model(out: &Path, report: &Value) -> Option<String> {
 }
 
 fn digest(tensor: &Tensor) -> String {
-    let strings = tensor.as_strings().unwrap_or_default().concat();
-    let hash =
-        xxhash_rust::xxh3::xxh3_64(if strings.is_empty() { tensor.bytes() } else { &strings });
+    let (bytes, strings) = (tensor.bytes(), tensor.as_strings().unwrap_or_default().concat());
+    let hash = xxhash_rust::xxh3::xxh3_64(if strings.is_empty() { &bytes } else { &strings });
     format!("{hash:016x}")
 }
 

@@ -192,7 +192,7 @@ impl<'f> Source<'f> {
         for part in values.chunks(PART_NUMBERS) {
             let part = self.reals(vec![part.len()], part.to_vec());
             let (to, behind) = rest.split_at_mut(part.byte_len());
-            to.copy_from_slice(part.bytes());
+            part.copy_into(to);
             rest = behind;
         }
         room.seal()

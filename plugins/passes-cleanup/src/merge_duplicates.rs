@@ -154,17 +154,25 @@ fn plain(attr: &Attr) -> Option<Plain> {
 /// A hash of pieces from begin, middle and end: weights that differ at all mostly differ there.
 fn hash_sample(tensor: &Tensor) -> u64 {
     const PIECE_BYTES: usize = 1024;
-    let bytes = tensor.bytes();
     let mut hasher = DefaultHasher::new();
-    for start in [0, bytes.len() / 2, bytes.len().saturating_sub(PIECE_BYTES)] {
-        bytes[start..bytes.len().min(start + PIECE_BYTES)].hash(&mut hasher);
+    if tensor.dtype().bits() < 8 {
+        tensor.bytes().hash(&mut hasher);
+        return hasher.finish();
+    }
+    let (len, piece) = (tensor.len(), PIECE_BYTES / (tensor.dtype().bits() / 8));
+    for start in [0, len / 2, len.saturating_sub(piece)] {
+        tensor.part(start..len.min(start + piece)).hash(&mut hasher);
     }
     hasher.finish()
 }
 
 fn hash_tensor(tensor: &Tensor) -> u64 {
     let mut hasher = DefaultHasher::new();
-    tensor.bytes().hash(&mut hasher);
+    let read: Result<(), std::convert::Infallible> = tensor.in_blocks(|block| {
+        block.hash(&mut hasher);
+        Ok(())
+    });
+    let Ok(()) = read;
     tensor.as_strings().hash(&mut hasher);
     hasher.finish()
 }

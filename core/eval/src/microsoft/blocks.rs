@@ -48,7 +48,7 @@ fn zero_points(call: &Call, rows: usize, blocks: usize, bits: usize) -> Outcome<
         return Ok(vec![(1u32 << (bits - 1)) as f32; rows * blocks]);
     };
     if zero.dtype() == DataType::Uint8 {
-        let packed = unpacked(zero.bytes(), rows, blocks, bits)?;
+        let packed = unpacked(&zero.bytes(), rows, blocks, bits)?;
         return Ok(packed.into_iter().map(f32::from).collect());
     }
     let zeros = slice::<f32>(zero)?.into_owned();
@@ -83,7 +83,7 @@ pub(super) fn matmul_nbits(call: &Call) -> Outcome<Vec<Tensor>> {
     if groups.len() < k {
         return Err(Fault::invalid(format!("g_idx has {} elements for K = {k}", groups.len())));
     }
-    let quantized = unpacked(b.bytes(), n, padded, bits)?;
+    let quantized = unpacked(&b.bytes(), n, padded, bits)?;
     let mut weights = Vec::with_capacity(total);
     for (row, quantized) in quantized.chunks(padded).enumerate() {
         weights.extend(quantized.iter().zip(&groups[..k]).map(|(q, group)| {
@@ -132,7 +132,7 @@ fn spread(call: &Call, x: &Tensor, bits: usize, columns: usize) -> Outcome<(Vec<
     let dims = [outer, &[columns]].concat();
     call.room(DataType::Int64, &dims)?;
     let rows = if *last == 0 { 0 } else { x.len() / last };
-    Ok((dims, unpacked(x.bytes(), rows, columns, bits)?.into_iter().map(i64::from).collect()))
+    Ok((dims, unpacked(&x.bytes(), rows, columns, bits)?.into_iter().map(i64::from).collect()))
 }
 
 /// `(data - zero) * scale` with one scale per block along `axis`.

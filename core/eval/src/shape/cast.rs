@@ -6,8 +6,9 @@ use crate::call::{Call, one, widened};
 use crate::cells::{Cell, Packed, celled};
 use crate::fault::{Fault, Outcome};
 use crate::num::{numeric, slice};
+use crate::parallel::fill_parts;
 use bytes::Bytes;
-use onnxd_ir::{DataType, Tensor, nearest_bf16, nearest_f16};
+use onnxd_ir::{DataType, Tensor, convert, is_convertible};
 
 /// An element type named by number in an attribute.
 pub(crate) fn dtype_attr(call: &Call, name: &str) -> Outcome<Option<DataType>> {
@@ -59,10 +60,6 @@ fn converted(x: &Tensor, to: DataType, saturate: bool, rounding: Rounding) -> Ou
     let x = &plain(x)?;
     match to {
         D::String => written(x),
-        D::Float16 | D::Bfloat16 => narrowed(x, to),
-        D::Bool => numeric!(x.dtype(), T => {
-            crate::elementwise::test(x, |v: T| v != T::default())
-        }),
         D::Int4 | D::Uint4 | D::Int2 | D::Uint2 => packed(x, to),
         D::Float8E8M0 => numeric!(x.dtype(), T => {
             let power = |v: &T| powers::encode(*v as f64, saturate, rounding);
@@ -73,25 +70,22 @@ fn converted(x: &Tensor, to: DataType, saturate: bool, rounding: Rounding) -> Ou
             let bits = slice::<T>(x)?.iter().map(|v| format.encode(*v as f64, saturate)).collect();
             stored(to, x.dims(), bits)
         }),
-        _ => {
-            let x = &widest(x)?;
-            match x.dtype() {
-                D::Double => numeric!(to, R => crate::elementwise::map(x, |v: f64| v as R)),
-                D::Uint64 => numeric!(to, R => crate::elementwise::map(x, |v: u64| v as R)),
-                _ => numeric!(to, R => crate::elementwise::map(x, |v: i64| v as R)),
-            }
-        }
+        _ => Ok(between_reals(x, to)?),
     }
 }
 
-/// The same numbers in the widest type of their kind, so that casts have few instances.
-fn widest(x: &Tensor) -> Outcome<Tensor> {
-    use DataType as D;
-    match x.dtype() {
-        D::Double | D::Int64 | D::Uint64 => Ok(x.clone()),
-        D::Float => crate::elementwise::map(x, |v: f32| f64::from(v)),
-        _ => Ok(Tensor::from_vec(x.dims(), crate::call::integers(x)?)),
+/// Between types that Rust computes with.
+fn between_reals(x: &Tensor, to: DataType) -> Outcome<Tensor> {
+    if !is_convertible(x.dtype()) || !is_convertible(to) {
+        return Err(Fault::dtype(to));
     }
+    let (from, bytes) = (x.dtype(), x.as_pods::<u8>());
+    let (read, write) = (from.bits() / 8, to.bits() / 8);
+    let mut out = vec![0u8; x.len() * write];
+    fill_parts(&mut out, write, 1, &|first, part| {
+        convert(from, &bytes[first / write * read..][..part.len() / write * read], to, part);
+    });
+    Ok(Tensor::new(to, x.dims().to_vec(), out.into())?)
 }
 
 /// Bits of a narrow type.
@@ -130,18 +124,6 @@ fn plain(x: &Tensor) -> Outcome<Tensor> {
             None => widened(x),
         },
     }
-}
-
-/// Rounded to 16 bits, from `double` in one step.
-fn narrowed(x: &Tensor, to: DataType) -> Outcome<Tensor> {
-    numeric!(x.dtype(), T => {
-        let values = slice::<T>(x)?;
-        Ok(if to == DataType::Float16 {
-            Tensor::from_vec(x.dims(), values.iter().map(|v| nearest_f16(*v as f64)).collect())
-        } else {
-            Tensor::from_vec(x.dims(), values.iter().map(|v| nearest_bf16(*v as f64)).collect())
-        })
-    })
 }
 
 /// Integers of less than a byte: floats truncate and saturate, integers keep the low bits.

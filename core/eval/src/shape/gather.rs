@@ -11,9 +11,10 @@ fn blocks(x: &Tensor, starts: &[usize], run: usize, sizes: Vec<usize>) -> Outcom
     let width = x.dtype().bits() / 8;
     if width > 0 {
         // Of a large table few rows are read, and it may lie anywhere in a file.
+        let bytes = x.bytes();
         let mut out = Vec::with_capacity(starts.len() * run * width);
         for start in starts {
-            out.extend_from_slice(&x.bytes()[start * width..(start + run) * width]);
+            out.extend_from_slice(&bytes[start * width..(start + run) * width]);
         }
         return Ok(Tensor::new(x.dtype(), sizes, out.into())?);
     }

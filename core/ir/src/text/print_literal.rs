@@ -88,8 +88,10 @@ fn slice<T: Element>(tensor: &Tensor) -> impl Iterator<Item = T> {
 
 /// The components of complex numbers.
 fn pairs<T, const N: usize>(tensor: &Tensor, read: fn([u8; N]) -> T) -> impl Iterator<Item = T> {
-    let chunks = tensor.bytes().chunks_exact(N);
-    chunks.map(move |c| read(c.try_into().expect("chunks have this length")))
+    let bytes = tensor.bytes();
+    let count = bytes.len() / N;
+    let chunk = move |i: usize| bytes[i * N..][..N].try_into().expect("chunks have this length");
+    (0..count).map(move |i| read(chunk(i)))
 }
 
 fn join<T>(

@@ -44,7 +44,7 @@ impl Decoder<'_> {
             return Err((Code::FeatureUnsupported, text.to_owned()));
         }
         if proto.data_location == Some(DataLocation::External as i32) {
-            return self.external(dtype, dims, proto, place);
+            return self.external(dtype, &dims, proto, place);
         }
         if dtype == DataType::String {
             one_field(&proto, "string_data")?;
@@ -58,7 +58,7 @@ impl Decoder<'_> {
     fn external(
         &mut self,
         dtype: DataType,
-        dims: Vec<usize>,
+        dims: &[usize],
         proto: TensorProto,
         place: &Place<'_>,
     ) -> Result<Option<Tensor>, Fault> {
@@ -66,14 +66,12 @@ impl Decoder<'_> {
             return Err(invalid("strings cannot lie in an external file"));
         }
         // Checks that the size does not overflow before anyone relies on it.
-        if byte_len(dtype, &dims).is_none() {
+        if byte_len(dtype, dims).is_none() {
             return Err(invalid("the tensor's size overflows"));
         }
         let entries = from_entries(proto.external_data);
-        match self.loader.load(dtype, &dims, &entries) {
-            Ok(bytes) => Tensor::new(dtype, dims, bytes)
-                .map(Some)
-                .map_err(|e| (Code::OnnxExternalData, format!("external data: {e}"))),
+        match self.loader.load(dtype, dims, &entries) {
+            Ok(tensor) => Ok(Some(tensor)),
             Err(said) => {
                 self.found.loading(said, place);
                 Ok(None)

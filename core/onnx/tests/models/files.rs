@@ -2,10 +2,10 @@
 
 use crate::build::*;
 use onnxd_diagnostics::Diagnostics;
-use onnxd_ir::{Graph, Model, Node, Tensor};
+use onnxd_ir::{Attr, Function, Graph, Model, Node, Tensor};
 use onnxd_onnx::{
-    Decoded, External, MappedFile, Placement, WriteOptions, encode_to_bytes, external_files, load,
-    write_model,
+    Decoded, External, MappedFile, NoExternalData, Placement, WriteOptions, decode,
+    encode_to_bytes, external_files, load, write_model,
 };
 use onnxd_proto::onnx::ModelProto;
 use prost::Message;
@@ -42,6 +42,74 @@ fn a_small_model_is_one_file_equal_to_its_encoding() {
     assert!(fs::read(&path).unwrap() == bytes);
     assert_same(&weighty(), &load(&path).unwrap().model);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// Derived tensors of several sizes, as initializers, in attributes, in a sub-graph and in a function.
+fn derived_everywhere() -> Model {
+    let turned = |n: usize, k: usize| {
+        let counted = (0..n * k).map(|i| i as f32).collect::<Vec<_>>();
+        Tensor::from_vec(vec![n, k], counted).permuted(&[1, 0]).unwrap()
+    };
+    let constant = |g: &mut Graph, tensor: Tensor| {
+        let v = g.add_value("c", None);
+        g.add_node(Node::new("Constant", [], [v]).with("value", Attr::Tensor(tensor)));
+        v
+    };
+    let mut body = Graph::new("body");
+    let inner = body.add_initializer("inner", turned(70, 90));
+    let from_node = constant(&mut body, turned(80, 70));
+    let z = body.add_value("z", None);
+    body.add_node(Node::new("Other", [inner, from_node], [z]));
+    body.mark_output(z);
+    let mut g = Graph::new("derived");
+    let sizes = [(3, 2), (60, 64), (64, 64), (512, 700)];
+    let mut inputs: Vec<_> =
+        sizes.iter().map(|(n, k)| g.add_initializer("w", turned(*n, *k))).collect();
+    inputs.push(constant(&mut g, turned(4, 5)));
+    inputs.push(constant(&mut g, turned(90, 50)));
+    let y = g.add_value("y", float(&[1]));
+    let node = Node::new("Custom", inputs, [y]).with("body", Attr::Graph(Box::new(body)));
+    g.add_node(Node { domain: "local".into(), ..node });
+    g.mark_output(y);
+    let mut function = Graph::new("f");
+    let out = constant(&mut function, turned(100, 80));
+    function.mark_output(out);
+    let mut model = Model::new(g, 8, 17);
+    model.opsets.insert("local".into(), 1);
+    let (name, domain) = ("Made".to_owned(), "local".to_owned());
+    model.functions.push(Function { name, domain, graph: function, ..Function::default() });
+    model
+}
+
+/// The same model with every tensor in memory.
+fn all_held(model: &Model) -> Model {
+    let mut sink = |_: &Tensor| Ok(Placement::Inline);
+    decode(encode_to_bytes(model, &mut sink).unwrap(), &mut NoExternalData).unwrap().model
+}
+
+#[test]
+fn derived_tensors_are_written_as_held_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    for external in [External::Auto, External::Always, External::Never] {
+        let model = derived_everywhere();
+        let [one, other] =
+            [("derived", &model), ("held", &all_held(&model))].map(|(name, model)| {
+                let path = folder.path().join(name).join("model.onnx");
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                let written = write_model(model, &path, &options(external)).unwrap();
+                written
+                    .files
+                    .into_iter()
+                    .map(|(path, _)| fs::read(path).unwrap())
+                    .collect::<Vec<_>>()
+            });
+        assert_eq!(one.len(), if external == External::Always { 2 } else { 1 });
+        assert!(one == other, "{external:?}");
+        assert_same(
+            &all_held(&model),
+            &load(&folder.path().join("derived/model.onnx")).unwrap().model,
+        );
+    }
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What is written is read back the same.
 
 use crate::build::*;
-use bytes::Bytes;
 use onnxd_ir::{Attr, DataType, Graph, Model, Node, Origin, Tensor};
 use onnxd_onnx::{
     HANDLE_KEY, Placement, TensorLoader, decode, encode_to_bytes, handle_of, to_proto,
@@ -194,8 +193,8 @@ impl TensorLoader for Handles {
         _: DataType,
         _: &[usize],
         entries: &[(String, String)],
-    ) -> Result<Bytes, onnxd_diagnostics::Diagnostic> {
-        Ok(self.0[handle_of(entries)? as usize].bytes().clone())
+    ) -> Result<Tensor, onnxd_diagnostics::Diagnostic> {
+        Ok(self.0[handle_of(entries)? as usize].clone())
     }
 }
 

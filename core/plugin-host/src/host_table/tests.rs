@@ -272,3 +272,148 @@ fn a_panic_in_the_host_stays_there() {
     let running = context.start();
     assert_eq!(unsafe { progress(running.job, 0, 0) }, abi::INTERNAL);
 }
+
+/// What a plugin asks for, with a struct that says nothing more than it has to.
+fn derivation(
+    kind: u32,
+    sources: &[u64],
+    offset: u64,
+    strides: &[i64],
+    axis: u32,
+) -> abi::Derivation {
+    abi::Derivation {
+        struct_size: size_of::<abi::Derivation>() as u32,
+        kind,
+        sources: sources.as_ptr(),
+        source_count: sources.len(),
+        offset,
+        strides: strides.as_ptr(),
+        axis,
+        reserved: 0,
+    }
+}
+
+#[test]
+fn a_tensor_is_derived_told_and_computed() {
+    let (mut context, _) = context(BTreeMap::new());
+    let table = context.tensors().clone();
+    let values: Vec<u8> = (0..12).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let w = table.insert(1, &[3, 4], values.into()).unwrap();
+    let running = context.start();
+    let job = std::ptr::from_ref(running.job);
+    let derive = |from: &abi::Derivation, dtype: u32, dims: &[i64]| {
+        let (d, mut id) = (desc(dtype, dims, 0), 0);
+        let status = unsafe { derived::tensor_derive(job, from, &raw const d, &raw mut id) };
+        assert_eq!(status, abi::OK);
+        id
+    };
+    let turned = derive(&derivation(abi::DERIVE_STRIDED, &[w], 0, &[1, 4], 0), 1, &[4, 3]);
+    let bytes = derive(&derivation(abi::DERIVE_CAST, &[turned], 0, &[], 0), 2, &[4, 3]);
+    let twice = derive(&derivation(abi::DERIVE_CONCAT, &[bytes, bytes], 0, &[], 1), 2, &[4, 6]);
+    unsafe {
+        let (mut from, mut out) = (derivation(0, &[], 0, &[], 0), desc(0, &[], 0));
+        let told = derived::tensor_derivation(job, turned, &raw mut from, &raw mut out);
+        assert_eq!((told, from.kind, from.source_count), (abi::OK, abi::DERIVE_STRIDED, 1));
+        assert_eq!((*from.sources, *from.strides, *from.strides.add(1)), (w, 1, 4));
+        assert_eq!((out.dtype, out.rank, *out.dims, out.nbytes), (1, 2, 4, 48));
+        assert!(out.data.is_null());
+        let told = derived::tensor_derivation(job, w, &raw mut from, &raw mut out);
+        assert_eq!(told, abi::DECLINED);
+        for _ in 0..2 {
+            assert_eq!(tensor_get(job, twice, &raw mut out), abi::OK);
+            let row = std::slice::from_raw_parts(out.data.cast::<u8>(), out.nbytes as usize);
+            assert_eq!(row[..12], [0, 4, 8, 0, 4, 8, 1, 5, 9, 1, 5, 9]);
+        }
+    }
+    assert_eq!(table.computed.lock().unwrap().len(), 1);
+    drop(running);
+    assert!(table.computed.lock().unwrap().is_empty(), "no view outlives the call");
+    assert_eq!(table.tensor(twice).unwrap().dims(), [4, 6]);
+    assert!(table.tensor(twice).unwrap().derivation().is_some());
+}
+
+#[test]
+fn derivations_that_make_no_sense_are_refused() {
+    let (mut context, events) = context(BTreeMap::new());
+    let table = context.tensors().clone();
+    let w = table.insert(1, &[2, 2], vec![0; 16].into()).unwrap();
+    let packed = table.insert(22, &[2], vec![0].into()).unwrap();
+    let (open, _) = table.create(1, &[4]).unwrap();
+    let mapped = table.insert_mapped(vec![0; 16].into()).unwrap();
+    let running = context.start();
+    let job = std::ptr::from_ref(running.job);
+    let ask = |from: &abi::Derivation, dtype: u32, dims: &[i64]| {
+        let (d, mut id) = (desc(dtype, dims, 0), 0);
+        unsafe { derived::tensor_derive(job, from, &raw const d, &raw mut id) }
+    };
+    let (strided, cast, concat) = (abi::DERIVE_STRIDED, abi::DERIVE_CAST, abi::DERIVE_CONCAT);
+    let null_sources = abi::Derivation { sources: null(), ..derivation(cast, &[w], 0, &[], 0) };
+    let null_strides = abi::Derivation { strides: null(), ..derivation(strided, &[w], 0, &[], 0) };
+    let many = abi::Derivation { source_count: usize::MAX, ..derivation(concat, &[w], 0, &[], 0) };
+    let short = abi::Derivation { struct_size: 8, ..derivation(cast, &[w], 0, &[], 0) };
+    for (from, dtype, dims, why) in [
+        (derivation(strided, &[w], 1, &[2, 1], 0), 1, &[2, 2][..], "a view from 1 to 4"),
+        (derivation(strided, &[w], 0, &[i64::MIN, 1], 0), 1, &[2, 2], "a view from -922"),
+        (derivation(strided, &[w], u64::MAX, &[0], 0), 1, &[1], "a view from 184"),
+        (derivation(strided, &[w], 0, &[0, 0], 0), 1, &[i64::MAX, 2], "overflow"),
+        (derivation(strided, &[w], 0, &[0], 0), 2, &[4], "a view of float as uint8"),
+        (derivation(cast, &[w], 0, &[], 0), 2, &[5], "a cast of 4 elements to 5"),
+        (derivation(cast, &[w], 0, &[], 0), 22, &[4], "a cast from float to int4"),
+        (derivation(cast, &[w, w], 0, &[], 0), 2, &[4], "2 sources, not one"),
+        (derivation(cast, &[packed], 0, &[], 0), 2, &[2], "no whole bytes"),
+        (derivation(concat, &[w, w], 0, &[], 2), 1, &[4, 2], "along axis 2"),
+        (derivation(concat, &[w, w], 0, &[], 0), 1, &[5, 2], "parts of 4 elements"),
+        (derivation(concat, &[], 0, &[], 0), 1, &[4, 2], "0 tensors"),
+        (derivation(99, &[w], 0, &[], 0), 1, &[4], "99 is no kind"),
+        (derivation(cast, &[open], 0, &[], 0), 2, &[4], "no sealed tensor"),
+        (derivation(cast, &[mapped], 0, &[], 0), 2, &[4], "no sealed tensor"),
+        (derivation(cast, &[77], 0, &[], 0), 2, &[4], "no sealed tensor"),
+        (null_sources, 2, &[4], "sources are a null pointer"),
+        (null_strides, 1, &[4], "strides are a null pointer"),
+        (many, 1, &[4], "sources are more than"),
+        (short, 2, &[4], "struct_size of the derivation is 8"),
+    ] {
+        assert_eq!(ask(&from, dtype, dims), abi::INVALID, "{why}");
+        let HostEvent::Log { text, .. } = events.lock().unwrap().pop().unwrap() else { panic!() };
+        assert!(text.contains(why), "{text}: {why}");
+    }
+    let null_desc = derivation(cast, &[w], 0, &[], 0);
+    let mut id = 0;
+    unsafe {
+        assert_eq!(derived::tensor_derive(job, null(), null(), &raw mut id), abi::INVALID);
+        let asked = derived::tensor_derive(job, &raw const null_desc, null(), &raw mut id);
+        assert_eq!(asked, abi::INVALID);
+        let told = derived::tensor_derivation(job, w, null_mut(), null_mut());
+        assert_eq!(told, abi::INVALID);
+    }
+}
+
+/// Views of views are one; what cannot be one ends after a while.
+#[test]
+fn chains_of_derivations_end() {
+    let (mut context, events) = context(BTreeMap::new());
+    let table = context.tensors().clone();
+    let w = table.insert(1, &[2, 3], vec![0; 24].into()).unwrap();
+    let running = context.start();
+    let job = std::ptr::from_ref(running.job);
+    let derive = |kind: u32, last: u64, strides: &[i64], dtype: u32, dims: &[i64]| {
+        let (from, d, mut id) = (derivation(kind, &[last], 0, strides, 0), desc(dtype, dims, 0), 0);
+        let status =
+            unsafe { derived::tensor_derive(job, &raw const from, &raw const d, &raw mut id) };
+        (status == abi::OK).then_some(id)
+    };
+    let mut last = w;
+    for step in 0..200i64 {
+        let rows = if step % 2 == 0 { 3 } else { 2 };
+        last = derive(abi::DERIVE_STRIDED, last, &[1, rows], 1, &[rows, 5 - rows]).unwrap();
+    }
+    let dtype = |step: u32| if step.is_multiple_of(2) { 11 } else { 1 };
+    let steps = (0..).find(|step| {
+        let next = derive(abi::DERIVE_CAST, last, &[], dtype(*step), &[2, 3]);
+        last = next.unwrap_or(last);
+        next.is_none()
+    });
+    assert_eq!(steps, Some(abi::DERIVATIONS_MAX));
+    let HostEvent::Log { text, .. } = events.lock().unwrap().pop().unwrap() else { panic!() };
+    assert!(text.contains("more than 16 derivations are inside each other"), "{text}");
+}

@@ -480,6 +480,6 @@ fn joined(pieces: &[Tensor]) -> Result<Tensor, String> {
     }
     let mut dims = first.dims().to_vec();
     dims[0] = pieces.iter().map(|p| p.dims()[0]).sum();
-    let bytes: Vec<u8> = pieces.iter().flat_map(|p| p.bytes().iter().copied()).collect();
+    let bytes: Vec<u8> = pieces.iter().flat_map(Tensor::bytes).collect();
     Tensor::new(first.dtype(), dims, bytes.into()).map_err(|e| e.to_string())
 }

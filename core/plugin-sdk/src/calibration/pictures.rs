@@ -97,12 +97,13 @@ impl Way {
         let [count, height, width] = *pictures.dims() else {
             return Err(format!("{} axes instead of 3", pictures.dims().len()));
         };
-        let size = pictures.bytes().len() / count.max(1);
+        let bytes = pictures.bytes();
+        let size = bytes.len() / count.max(1);
         let sample = |bytes: &[u8]| {
             let grey = Picture::grey(width, height, bytes).map_err(|e| e.to_string())?;
             self.values(grey)
         };
-        let samples = pictures.bytes().chunks_exact(size.max(1)).map(sample);
+        let samples = bytes.chunks_exact(size.max(1)).map(sample);
         let samples = samples.collect::<Result<Vec<_>, _>>()?;
         Ok(self.tensor(samples.concat(), count))
     }

@@ -233,7 +233,7 @@ pub(crate) fn finite(weights: &Tensor) -> Result<Cow<'_, [f32]>, String> {
 /// Whether all elements are finite. It takes no copy of floats that lie at odd places of a file.
 pub(crate) fn is_finite(weights: &Tensor) -> bool {
     if weights.dtype() == DataType::Float {
-        return vectors::finite(weights.bytes());
+        return vectors::finite(&weights.bytes());
     }
     let mut finite = true;
     let read = crate::observe::blocks(weights, |_, x| finite &= x.iter().all(|x| x.is_finite()));

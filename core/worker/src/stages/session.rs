@@ -6,7 +6,7 @@ use super::spoken::Spoken;
 use super::{Events, summary};
 use bytes::Bytes;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
-use onnxd_ir::{DataType, Model};
+use onnxd_ir::{DataType, Model, Tensor};
 use onnxd_onnx::TensorLoader;
 use onnxd_plugin_host::call::CallError;
 use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable, to_message};
@@ -271,15 +271,16 @@ struct Handles<'t>(&'t TensorTable);
 impl TensorLoader for Handles<'_> {
     fn load(
         &mut self,
-        _dtype: DataType,
-        _dims: &[usize],
+        dtype: DataType,
+        dims: &[usize],
         entries: &[(String, String)],
-    ) -> Result<Bytes, Diagnostic> {
+    ) -> Result<Tensor, Diagnostic> {
         let id = onnxd_onnx::handle_of(entries)?;
-        let found = self.0.get(id).map(|array| array.bytes);
-        found.ok_or_else(|| {
-            let text = format!("the graph names tensor {id}, which is not there");
+        let wrong = |why: &str| {
+            let text = format!("the graph names tensor {id}, which {why}");
             Diagnostic::new(Code::PluginContract, text)
-        })
+        };
+        let tensor = self.0.tensor(id).ok_or_else(|| wrong("is not there"))?;
+        tensor.viewed_as(dtype, dims).map_err(|e| wrong(&format!("is another one: {e}")))
     }
 }

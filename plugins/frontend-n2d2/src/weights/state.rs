@@ -31,7 +31,7 @@ pub(super) fn conv(
     let mut weights = tensors.next(&kernels.dims())?;
     if has_gaps(kernels) {
         let mut room = room()?;
-        room.bytes_mut().copy_from_slice(weights.bytes());
+        weights.copy_into(room.bytes_mut());
         zero_unconnected(kernels, room.elements_mut());
         weights = room.seal()?;
     }

@@ -1,0 +1,181 @@
+//! Computes the elements of derived tensors, a block at a time.
+
+use super::{Derivation, Derived};
+use crate::Tensor;
+use crate::convert::convert;
+use crate::gather::{Source, gather};
+use std::borrow::Cow;
+use std::ops::Range;
+
+/// Bytes that are computed at a time.
+const BLOCK_BYTES: usize = 1 << 20;
+
+impl Tensor {
+    /// Calls `f` with the bytes of the elements, in blocks; of a tensor that is held, with all at once.
+    ///
+    /// # Errors
+    /// What `f` says.
+    pub fn in_blocks<E>(&self, mut f: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+        let Some(derived) = self.derived_data() else { return f(&self.bytes()) };
+        let size = self.dtype().bits() / 8;
+        let mut room = vec![0; self.byte_len().min(BLOCK_BYTES)];
+        for first in (0..self.byte_len()).step_by(BLOCK_BYTES) {
+            let count = room.len().min(self.byte_len() - first);
+            derived.fill(first / size, &mut room[..count]);
+            f(&room[..count])?;
+        }
+        Ok(())
+    }
+
+    /// Writes the bytes of all elements to `out`; what is computed on the way stays small.
+    ///
+    /// # Panics
+    /// If `out` has not their length.
+    pub fn copy_into(&self, out: &mut [u8]) {
+        assert_eq!(out.len(), self.byte_len(), "room for all elements");
+        let mut done = 0;
+        let copied: Result<(), std::convert::Infallible> = self.in_blocks(|block| {
+            out[done..done + block.len()].copy_from_slice(block);
+            done += block.len();
+            Ok(())
+        });
+        let Ok(()) = copied;
+    }
+
+    /// Whether the bytes of two tensors of one length are equal, block by block.
+    pub(crate) fn equals(&self, other: &Tensor) -> bool {
+        let size = (self.dtype().bits() / 8).max(1);
+        let block = BLOCK_BYTES / size;
+        let mut parts =
+            (0..self.len()).step_by(block).map(|first| first..self.len().min(first + block));
+        parts.all(|part| self.part(part.clone()) == other.part(part))
+    }
+
+    /// The bytes of the elements at these places in row-major order.
+    ///
+    /// # Panics
+    /// If the elements are no whole bytes, or there are not so many.
+    pub fn part(&self, elements: Range<usize>) -> Cow<'_, [u8]> {
+        let size = self.dtype().bits() / 8;
+        match self.derived_data() {
+            None => Cow::Borrowed(&self.held_bytes()[elements.start * size..elements.end * size]),
+            Some(derived) => {
+                let mut bytes = vec![0; elements.len() * size];
+                derived.fill(elements.start, &mut bytes);
+                Cow::Owned(bytes)
+            }
+        }
+    }
+}
+
+impl Source for Tensor {
+    fn size(&self) -> usize {
+        self.dtype().bits() / 8
+    }
+
+    fn run(&self, first: usize, len: usize) -> Cow<'_, [u8]> {
+        self.part(first..first + len)
+    }
+}
+
+impl Derived {
+    /// Computes the elements from `first` on, as many as `out` has room for.
+    pub(super) fn fill(&self, first: usize, out: &mut [u8]) {
+        let size = self.dtype.bits() / 8;
+        match &self.from {
+            Derivation::Strided { source, offset, strides } => {
+                self.look(source, (*offset, strides), first, out);
+            }
+            Derivation::Cast { source } => {
+                let from = source.dtype();
+                let block = BLOCK_BYTES / (from.bits() / 8);
+                for (i, out) in out.chunks_mut(block * size).enumerate() {
+                    let first = first + i * block;
+                    convert(from, &source.part(first..first + out.len() / size), self.dtype, out);
+                }
+            }
+            Derivation::Concat { parts, axis } => self.join(parts, *axis, first, out),
+        }
+    }
+
+    fn look(
+        &self,
+        source: &Tensor,
+        (offset, strides): (usize, &[isize]),
+        first: usize,
+        out: &mut [u8],
+    ) {
+        let size = self.dtype.bits() / 8;
+        let boxes = Boxes { dims: &self.dims, at: first, end: first + out.len() / size };
+        for Block { at, axis, count } in boxes {
+            let (mut rest, mut base) = (at, offset);
+            for (dim, stride) in self.dims.iter().zip(strides).rev() {
+                base = base.wrapping_add_signed(stride.wrapping_mul((rest % dim) as isize));
+                rest /= dim;
+            }
+            let mut dims = self.dims[axis..].to_vec();
+            dims[0] = count;
+            let len = dims.iter().product::<usize>() * size;
+            let out = &mut out[(at - first) * size..][..len];
+            gather(source, &dims, &strides[axis..], base, out);
+        }
+    }
+
+    fn join(&self, parts: &[Tensor], axis: usize, mut first: usize, mut out: &mut [u8]) {
+        let size = self.dtype.bits() / 8;
+        let inner: usize = self.dims[axis + 1..].iter().product();
+        let row = self.dims[axis] * inner;
+        while !out.is_empty() {
+            let (outer, at) = (first / row, first % row);
+            let part = self.ends.partition_point(|end| *end * inner <= at);
+            let begin = if part == 0 { 0 } else { self.ends[part - 1] * inner };
+            let len = self.ends[part] * inner - begin;
+            let count = (begin + len - at).min(out.len() / size);
+            let from = outer * len + at - begin;
+            let (now, later) = out.split_at_mut(count * size);
+            match parts[part].derived_data() {
+                Some(derived) => derived.fill(from, now),
+                None => now.copy_from_slice(&parts[part].part(from..from + count)),
+            }
+            out = later;
+            first += count;
+        }
+    }
+}
+
+/// A range of elements in row-major order, as blocks of whole inner axes.
+struct Boxes<'d> {
+    dims: &'d [usize],
+    at: usize,
+    end: usize,
+}
+
+/// `count` coordinates of `axis` with all that is inside of them, from the element `at` on.
+struct Block {
+    at: usize,
+    axis: usize,
+    count: usize,
+}
+
+impl Iterator for Boxes<'_> {
+    type Item = Block;
+
+    fn next(&mut self) -> Option<Block> {
+        let (at, left) = (self.at, self.end - self.at);
+        if left == 0 {
+            return None;
+        }
+        let mut inner = 1;
+        let mut block = Block { at, axis: self.dims.len() - 1, count: 1 };
+        for (axis, dim) in self.dims.iter().enumerate().rev() {
+            if !at.is_multiple_of(inner) || left < inner {
+                break;
+            }
+            let count = (dim - at / inner % dim).min(left / inner);
+            block = Block { at, axis, count };
+            self.at = at + count * inner;
+            inner *= dim;
+        }
+        Some(block)
+    }
+}

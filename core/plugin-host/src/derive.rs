@@ -1,0 +1,127 @@
+//! Tensors that plugins derive from others: checked when they are made, computed where somebody looks.
+
+use crate::Refusal;
+use crate::tensors::{Array, Entry, TensorTable, unknown};
+use bytes::Bytes;
+use memmap2::MmapMut;
+use onnxd_ir::{DERIVATIONS_MAX, DataType, Derivation, Tensor};
+use onnxd_plugin_abi as abi;
+use std::sync::{Arc, PoisonError};
+
+/// Recipes inside each other. They may be more than the derivations that they come to, as views of views are one.
+const RECIPES_MAX: usize = 4 * DERIVATIONS_MAX;
+/// Most tensors that one is joined from.
+pub(crate) const SOURCES_MAX: usize = 1 << 16;
+
+/// How a plugin said that a tensor is derived.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    pub(crate) kind: u32,
+    pub(crate) sources: Box<[u64]>,
+    pub(crate) offset: u64,
+    pub(crate) strides: Box<[i64]>,
+    pub(crate) axis: u32,
+}
+
+/// A derived tensor.
+#[derive(Debug)]
+pub(crate) struct Derived {
+    pub(crate) recipe: Recipe,
+    pub(crate) tensor: Tensor,
+    pub(crate) dims: Arc<[i64]>,
+    /// Recipes inside each other.
+    depth: usize,
+}
+
+impl TensorTable {
+    /// A tensor for the graph, which takes no copy and may be derived.
+    #[must_use]
+    pub fn tensor(&self, id: u64) -> Option<Tensor> {
+        self.sealed(id).ok().map(|(tensor, _)| tensor)
+    }
+
+    /// The tensor, and how many recipes inside each other it has.
+    fn sealed(&self, id: u64) -> Result<(Tensor, usize), Refusal> {
+        if let Some(derived) = self.derived(id) {
+            return Ok((derived.tensor.clone(), derived.depth));
+        }
+        let Array { dtype, dims, bytes } = self.get(id).ok_or_else(|| unknown(id))?;
+        let tensor = Tensor::new(element_type(dtype)?, sizes(&dims)?, bytes);
+        tensor.map(|tensor| (tensor, 0)).map_err(|e| Refusal::invalid(e.to_string()))
+    }
+
+    /// Makes a tensor that is derived from others.
+    pub(crate) fn derive(&self, recipe: Recipe, dtype: i32, dims: &[i64]) -> Result<u64, Refusal> {
+        let mut sources = Vec::new();
+        let mut depth = 0;
+        for id in &recipe.sources {
+            let (tensor, inner) = self.sealed(*id)?;
+            sources.push(tensor);
+            depth = depth.max(1 + inner);
+        }
+        if depth > RECIPES_MAX {
+            let text = format!("more than {RECIPES_MAX} derivations are inside each other");
+            return Err(Refusal::invalid(text));
+        }
+        let derivation = recipe.derivation(sources)?;
+        let tensor = Tensor::derived(element_type(dtype)?, sizes(dims)?, derivation);
+        let tensor = tensor.map_err(|e| Refusal::invalid(e.to_string()))?;
+        let dims = dims.into();
+        self.add(match tensor.derivation() {
+            Some(_) => Entry::Derived(Arc::new(Derived { recipe, tensor, dims, depth })),
+            None => Entry::Sealed(Array { dtype, dims, bytes: tensor.bytes() }),
+        })
+    }
+
+    /// A derived tensor in memory, which is kept until no plugin runs.
+    pub(crate) fn computed(&self, id: u64, derived: &Derived) -> Result<Array, Refusal> {
+        let mut computed = self.computed.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = match computed.get(&id) {
+            Some(bytes) => bytes.clone(),
+            None => {
+                let len = derived.tensor.byte_len();
+                let pages = MmapMut::map_anon(len);
+                let mut pages = pages.map_err(|_| Refusal::out_of_memory(len as u64))?;
+                derived.tensor.copy_into(&mut pages);
+                let pages = pages.make_read_only();
+                let pages = pages.map_err(|_| Refusal::out_of_memory(len as u64))?;
+                let bytes = Bytes::from_owner(pages);
+                computed.insert(id, bytes.clone());
+                bytes
+            }
+        };
+        let dtype = derived.tensor.dtype().number();
+        Ok(Array { dtype, dims: derived.dims.clone(), bytes })
+    }
+}
+
+impl Recipe {
+    fn derivation(&self, sources: Vec<Tensor>) -> Result<Derivation, Refusal> {
+        if self.kind == abi::DERIVE_CONCAT {
+            return Ok(Derivation::Concat { parts: sources, axis: self.axis as usize });
+        }
+        let [source]: [Tensor; 1] = sources.try_into().map_err(|sources: Vec<Tensor>| {
+            Refusal::invalid(format!("{} sources, not one", sources.len()))
+        })?;
+        match self.kind {
+            abi::DERIVE_STRIDED => {
+                let offset = usize::try_from(self.offset);
+                let offset = offset.map_err(|_| Refusal::invalid("the offset overflows"))?;
+                let strides = self.strides.iter().map(|s| *s as isize).collect();
+                Ok(Derivation::Strided { source, offset, strides })
+            }
+            abi::DERIVE_CAST => Ok(Derivation::Cast { source }),
+            other => Err(Refusal::invalid(format!("{other} is no kind of derivation"))),
+        }
+    }
+}
+
+fn element_type(number: i32) -> Result<DataType, Refusal> {
+    let found = DataType::from_number(number);
+    found.ok_or_else(|| Refusal::invalid(format!("data type {number} cannot be derived")))
+}
+
+fn sizes(dims: &[i64]) -> Result<Vec<usize>, Refusal> {
+    let size = |d: &i64| usize::try_from(*d).map_err(|_| Refusal::invalid("a dimension overflows"));
+    dims.iter().map(size).collect()
+}
