@@ -38,6 +38,8 @@ mod quantize;
 mod quantizer;
 mod reader;
 mod room;
+#[cfg(feature = "quantizer")]
+mod session;
 mod submission;
 mod tensors;
 
@@ -71,6 +73,8 @@ pub use onnxd_onnx as onnx;
 pub use onnxd_opset as opset;
 #[cfg(feature = "preprocess")]
 pub use onnxd_preprocess as preprocess;
+#[cfg(feature = "quantizer")]
+pub use onnxd_quantize as quantization;
 #[cfg(feature = "pass")]
 pub use onnxd_rewrite as rewrite;
 pub use serde_json;

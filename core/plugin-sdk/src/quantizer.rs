@@ -6,8 +6,10 @@ use crate::progress::{Part, Reporter};
 use crate::quality::Whole;
 use crate::{Calibration, Submission};
 use onnxd_proto::onnxd as message;
+pub use onnxd_quantize::report::{Accumulator, Attempt, Counts, QuantizedLayer, QuantizedTensor};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 /// Turns a float graph into a quantized one. Its id in lower case is the `quantization.format` that asks for it: the
 /// format `N2D2` is made by the quantizer `n2d2`.
@@ -19,85 +21,6 @@ pub trait Quantizer: Send {
     /// Everything that keeps it from quantizing, each finding with the node's layer; what
     /// [`QuantizeContext::progress`] answers.
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics>;
-}
-
-/// A tensor of the quantized graph, for the report.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct QuantizedTensor {
-    /// Name of the value.
-    pub name: String,
-    /// Element type: `int8`. Or what the bits say, if they are fewer than the type has: `4 bits in int8`.
-    pub element_type: String,
-    /// Real value of one step; one, or one for each channel.
-    pub scales: Vec<f64>,
-    /// Integers that mean zero, as many as scales; none if all are zero.
-    pub zero_points: Vec<i64>,
-    /// Smallest and largest real value that is kept.
-    pub range: Option<(f64, f64)>,
-    /// How the range was found: `max`, `MSE`.
-    pub method: String,
-    /// Smallest and largest value on calibration data.
-    pub seen: Option<(f64, f64)>,
-    /// Share of the values on calibration data that lie beyond the range, if it was measured.
-    pub clipped: Option<f64>,
-    /// How often which values were seen, if they were counted.
-    pub counts: Option<Counts>,
-}
-
-/// Counts of values in intervals of equal width; a report draws them, so some dozens do.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Counts {
-    /// Where the first interval begins.
-    pub low: f64,
-    /// Where the last one ends.
-    pub high: f64,
-    /// Values in each.
-    pub counts: Vec<u64>,
-}
-
-/// A way to quantize that was tried, for the report.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attempt {
-    /// What is special about it.
-    pub what: String,
-    /// Signal-to-noise ratio of the outputs against float on calibration data.
-    pub sqnr_db: f64,
-    /// Whether the result was made so.
-    pub chosen: bool,
-}
-
-/// Sums of a quantized layer, before they are brought back to few bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accumulator {
-    /// Largest magnitude that any inputs can lead to.
-    pub max: u64,
-    /// Bits that the sums have, the sign included.
-    pub bits_held: u32,
-}
-
-impl Accumulator {
-    /// Bits that the largest sum takes, the sign included.
-    #[must_use]
-    pub fn bits(&self) -> u32 {
-        u64::BITS - self.max.leading_zeros() + 1
-    }
-}
-
-/// A quantized layer, for the report.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct QuantizedLayer {
-    /// Name of the node or layer.
-    pub name: String,
-    /// Operator of the float graph.
-    pub op: String,
-    /// How its results are brought back to few bits: `Single-shift by 9`.
-    pub rescaling: String,
-    /// Signal-to-noise ratio of its output against float on calibration data, if it was measured.
-    pub sqnr_db: Option<f64>,
-    /// Name of the tensor that it makes.
-    pub output: String,
-    /// How large its sums can become, if it has any.
-    pub accumulator: Option<Accumulator>,
 }
 
 /// What a quantizer has to say besides the graph.
@@ -119,6 +42,7 @@ pub struct QuantizeContext {
     submission: Submission,
     calibration: Calibration,
     pub(crate) said: Said,
+    pub(crate) began: Instant,
     reporter: Reporter,
     /// Keys of params that say what the samples are: they count where samples were used.
     of_samples: BTreeSet<String>,
@@ -132,6 +56,7 @@ impl QuantizeContext {
             of_samples,
             submission,
             said: Said::default(),
+            began: Instant::now(),
             reporter: Reporter::default(),
         })
     }

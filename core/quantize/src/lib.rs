@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | [`observe`] | statistics of values while a model runs on samples, in constant memory |
 //! | [`report`] | what a quantization did, as rows for a report |
+//! | [`session`] | what a quantization asks of the program that it runs in |
 //! | [`range`] | from statistics to ranges; scales and zero points; constant tensors as integers |
 //! | [`graph`] | what plans and emitters know of a graph: quantized values, weighted operators, sub-graphs |
 //! | [`plan`] | what is asked for, and which values and operators become integers |
@@ -25,5 +26,6 @@ pub mod plan;
 pub mod range;
 pub mod report;
 pub mod search;
+pub mod session;
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,15 @@ use crate::source;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{DataType, Model, infer};
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
+use onnxd_quantize::accuracy::{cover, measure};
 use onnxd_quantize::emit::recipes::{self, Recipe};
+use onnxd_quantize::emit::{fold_products, is_quantized, keep_sums_apart};
+use onnxd_quantize::graph::{fix_weights, in_float32};
 use onnxd_quantize::plan::Request;
+use onnxd_quantize::plan::params;
 use onnxd_quantize::report::Form;
-use onnxd_schemes as schemes;
+use onnxd_quantize::report::Report;
+use onnxd_quantize::search::{search_dynamic, search_static};
 
 /// Operators that become ones on integers, with ranges known before and found at run time.
 const STATIC: [&str; 3] = ["Conv", "Gemm", "MatMul"];
@@ -18,37 +23,39 @@ pub(crate) struct Scheme(pub(crate) Form);
 
 impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
-        let mut request = schemes::request(cx)?;
+        let mut request = params::request(cx)?;
         // Weights are `int8`, as Neural Compressor writes them.
         request.settings.exact = false;
-        schemes::unmatched(model, &request, cx);
-        let recipe = schemes::key(cx, "recipe").as_str().and_then(Recipe::named);
+        params::unmatched(model, &request, cx);
+        let recipe = cx.text("quantization.recipe").and_then(Recipe::named);
         let recipe = recipe.unwrap_or(Recipe::Fp32Bias);
         let opset = request.opset_for(model);
         if model.opset() < opset {
             onnxd_opset::convert(model, opset)?;
         }
-        schemes::fix_weights(model, cx);
+        let mut before = Report::default();
+        fix_weights(model, &mut before);
         let float = model.clone();
-        if onnxd_quantize::emit::is_quantized(model) {
-            schemes::quantized_already(cx)?;
-            source::carry(model, recipe, self.0, cx);
-            return schemes::measure(&float, model, None, cx);
+        if is_quantized(model) {
+            params::quantized_already(cx)?;
+            source::carry(model, recipe, self.0, cx, &mut before);
+            measure(&float, model, None, cx, &mut before)?;
+            cx.report(before);
+            return Ok(());
         }
-        schemes::in_float32(model, cx);
-        let mode = schemes::key(cx, "mode").as_str();
-        let (mut done, held) = match mode.unwrap_or("static") {
+        in_float32(model, &mut before);
+        let mode = cx.text("quantization.mode").unwrap_or("static").to_owned();
+        let (mut done, held) = match mode.as_str() {
             "static" => {
                 let request = chosen(request, &STATIC);
-                let (mut done, held) = schemes::quantize(model, &request, cx)?;
-                schemes::written(recipes::apply(model, recipe), &mut done, "as the recipe says");
+                let (mut done, held) = search_static(model, &request, cx)?;
+                recipes::apply(model, recipe).report(&mut done, "as the recipe says");
                 match self.0 {
-                    Form::Qdq => onnxd_quantize::emit::keep_sums_apart(model),
+                    Form::Qdq => keep_sums_apart(model),
                     Form::QLinear => {
                         // What is wrong with the types is found when the result is verified.
                         let _ = infer(model);
-                        let told = onnxd_quantize::emit::fold_products(model);
-                        schemes::written(told, &mut done, "between integers");
+                        fold_products(model).report(&mut done, "between integers");
                     }
                 }
                 (done, Some(held))
@@ -61,14 +68,17 @@ impl Quantizer for Scheme {
                 if request.settings.weight == DataType::Int8 {
                     request.settings.weight = DataType::Uint8;
                 }
-                schemes::quantize_dynamic(model, &request, Form::Qdq, cx)?
+                search_dynamic(model, &request, Form::Qdq, cx)?
             }
             mode => return Err(refused(mode).into()),
         };
         done.leave_functions(model);
-        schemes::report(done, cx);
-        schemes::cover(&float, model, cx);
-        schemes::measure(&float, model, held.as_ref(), cx)
+        params::unsearched(cx);
+        let mut done = done.finish(before.notes);
+        cover(&float, model, &mut done);
+        measure(&float, model, held.as_ref(), cx, &mut done)?;
+        cx.report(done);
+        Ok(())
     }
 }
 

@@ -6,11 +6,17 @@ use onnxd_plugin_sdk::ir::{Model, infer};
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer};
 use onnxd_quantize::emit::recipes::{self, Recipe};
 use onnxd_quantize::emit::{bake, fold, unfold};
-use onnxd_quantize::report::Form;
+use onnxd_quantize::report::{Form, Report};
 
 /// Writes a quantized model in the form and with the recipe that are asked for. What was quantized
 /// stays so, and nothing else becomes it.
-pub(crate) fn carry(model: &mut Model, recipe: Recipe, form: Form, cx: &mut QuantizeContext) {
+pub(crate) fn carry(
+    model: &mut Model,
+    recipe: Recipe,
+    form: Form,
+    cx: &QuantizeContext,
+    report: &mut Report,
+) {
     // All forms lead to pairs, and from there to each other.
     let mut told = unfold(model);
     let baked = bake(model);
@@ -25,18 +31,18 @@ pub(crate) fn carry(model: &mut Model, recipe: Recipe, form: Form, cx: &mut Quan
         told.left.extend(folded.left);
     }
     for (name, op, rescaling) in told.folded.into_iter().chain(recipe.folded) {
-        cx.layer(QuantizedLayer { name, op, rescaling, ..QuantizedLayer::default() });
+        report.layers.push(QuantizedLayer { name, op, rescaling, ..QuantizedLayer::default() });
     }
     for (name, why) in told.left.into_iter().chain(recipe.left) {
-        cx.left_in_float(name, why);
+        report.leave(&name, why);
     }
-    cx.metadata("quantized", "the model was so already; its scales and zero points are kept");
+    report.fact("quantized", "the model was so already; its scales and zero points are kept");
     if !baked.is_empty() {
         let text = format!("{} constants became the integers that training chose", baked.len());
-        cx.metadata("quantized.trained", text);
+        report.fact("quantized.trained", text);
     }
     if cx.text("quantization.mode") == Some("dynamic") {
         let text = "the model is quantized already: `quantization.mode` = \"dynamic\" has no say";
-        cx.note(Diagnostic::new(Code::FeatureUnsupported, text));
+        report.notes.push(Diagnostic::new(Code::FeatureUnsupported, text));
     }
 }

@@ -4,26 +4,33 @@ use crate::{reform, weights};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
+use onnxd_quantize::accuracy::{cover, measure};
 use onnxd_quantize::emit::recipes::Recipe;
-use onnxd_quantize::report::Form;
-use onnxd_schemes as schemes;
+use onnxd_quantize::emit::{is_quantized, keep_sums_apart, quantize_dynamic};
+use onnxd_quantize::graph::{fix_weights, in_float32};
+use onnxd_quantize::plan::params;
+use onnxd_quantize::report::{Form, Report};
+use onnxd_quantize::search::{search_dynamic, search_static};
 
 /// Quantizes to pairs of `QuantizeLinear` and `DequantizeLinear`, or to operators on integers.
 pub(crate) struct Scheme(pub(crate) Form);
 
 impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
-        schemes::fix_weights(model, cx);
+        let mut before = Report::default();
+        fix_weights(model, &mut before);
         let float = model.clone();
-        if onnxd_quantize::emit::is_quantized(model) {
-            schemes::quantized_already(cx)?;
-            reform::reform(model, self.0, cx);
-            return schemes::measure(&float, model, None, cx);
+        if is_quantized(model) {
+            params::quantized_already(cx)?;
+            reform::reform(model, self.0, &mut before);
+            measure(&float, model, None, cx, &mut before)?;
+            cx.report(before);
+            return Ok(());
         }
-        let request = schemes::request(cx)?;
-        schemes::unmatched(model, &request, cx);
-        let mode = schemes::key(cx, "mode").as_str().unwrap_or("static").to_owned();
-        schemes::in_float32(model, cx);
+        let request = params::request(cx)?;
+        params::unmatched(model, &request, cx);
+        let mode = cx.text("quantization.mode").unwrap_or("static").to_owned();
+        in_float32(model, &mut before);
         let opset = match mode.as_str() {
             // Weights alone say themselves what they need.
             "weight_only" => 0,
@@ -34,20 +41,20 @@ impl Quantizer for Scheme {
             onnxd_opset::convert(model, opset)?;
         }
         let (mut done, held) = match mode.as_str() {
-            "dynamic" => schemes::quantize_dynamic(model, &request, self.0, cx)?,
+            "dynamic" => search_dynamic(model, &request, self.0, cx)?,
             "weight_only" => weights::quantize(model, &request, self.0, cx)?,
             "static" => {
-                let (mut done, held) = schemes::quantize(model, &request, cx)?;
+                let (mut done, held) = search_static(model, &request, cx)?;
                 // They take no samples, and lose accuracy to save memory only where somebody asks.
                 if let Some(tables) = request.tables() {
-                    done.append(onnxd_quantize::emit::quantize_dynamic(model, &tables, self.0)?);
+                    done.append(quantize_dynamic(model, &tables, self.0)?);
                 }
-                if let Some(recipe) = schemes::key(cx, "recipe").as_str().and_then(Recipe::named) {
+                if let Some(recipe) = cx.text("quantization.recipe").and_then(Recipe::named) {
                     reform::linear(model, recipe, &mut done);
                 }
                 match self.0 {
                     Form::QLinear => reform::fold(model, &mut done),
-                    Form::Qdq => onnxd_quantize::emit::keep_sums_apart(model),
+                    Form::Qdq => keep_sums_apart(model),
                 }
                 (done, Some(held))
             }
@@ -61,8 +68,11 @@ impl Quantizer for Scheme {
             }
         };
         done.leave_functions(model);
-        schemes::report(done, cx);
-        schemes::cover(&float, model, cx);
-        schemes::measure(&float, model, held.as_ref(), cx)
+        params::unsearched(cx);
+        let mut done = done.finish(before.notes);
+        cover(&float, model, &mut done);
+        measure(&float, model, held.as_ref(), cx, &mut done)?;
+        cx.report(done);
+        Ok(())
     }
 }

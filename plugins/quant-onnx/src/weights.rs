@@ -4,12 +4,11 @@ use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::eval::Builtin;
 use onnxd_plugin_sdk::ir::Model;
+use onnxd_quantize::accuracy::{Held, SampleSet};
 use onnxd_quantize::observe::{Feeds, Limits};
 use onnxd_quantize::plan::Request;
-use onnxd_quantize::report::{Done, Form};
+use onnxd_quantize::report::{Form, Report};
 use onnxd_quantize::search::{Data, Ways, quantize_weights};
-use onnxd_schemes as schemes;
-use onnxd_schemes::Held;
 use std::cell::Cell;
 
 /// The oldest operator set whose `DequantizeLinear` has blocks.
@@ -20,19 +19,18 @@ pub(crate) fn quantize(
     model: &mut Model,
     request: &Request,
     form: Form,
-    cx: &mut QuantizeContext,
-) -> Result<(Done, Option<Held>), Diagnostics> {
+    cx: &QuantizeContext,
+) -> Result<(Report, Option<Held>), Diagnostics> {
     if form == Form::Qdq && model.opset() < BLOCKS_SINCE {
         onnxd_opset::convert(model, BLOCKS_SINCE)?;
     }
     let Some(ways) = ways(cx)? else {
         return Ok((quantize_weights(model, request, form, None)?, None));
     };
-    let told: &QuantizeContext = cx;
-    let calibration = told.calibration();
+    let calibration = cx.calibration();
     let size = calibration.batch_size().max(1);
-    let held = Held::last(&schemes::Data::of(told), model);
-    let most = held.learned(&schemes::Data::of(told));
+    let held = Held::last(&SampleSet::of(cx), model);
+    let most = held.learned(&SampleSet::of(cx));
     let readings = Cell::new(0);
     let samples = || -> Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + '_> {
         readings.set(readings.get() + 1);
@@ -41,11 +39,11 @@ pub(crate) fn quantize(
             reading => format!("calibration (reading {reading}), sample"),
         };
         Box::new(calibration.batches(size, most).zip(0u64..).map(move |(batch, done)| {
-            told.count(&noun, done * size as u64, most)?;
+            cx.count(&noun, done * size as u64, most)?;
             batch
         }))
     };
-    let told = |done, total| told.count("product", done, total);
+    let told = |done, total| cx.count("product", done, total);
     let data = Data {
         engine: &Builtin,
         samples: &samples,
@@ -53,21 +51,21 @@ pub(crate) fn quantize(
         ways,
         told: &told,
     };
-    let done = quantize_weights(model, request, form, Some(&data))?;
+    let mut done = quantize_weights(model, request, form, Some(&data))?;
     if ways.scale {
         let scaled = done.tensors.iter().filter(|t| t.method.starts_with("AWQ")).count();
         let text = format!(
             "{scaled} of {} weights; before the others nothing takes factors, or they do not help",
             done.tensors.len()
         );
-        cx.metadata("quantization.scaled_inputs", text);
+        done.fact("quantization.scaled_inputs", text);
     }
     Ok((done, Some(held)))
 }
 
 /// What samples are used for; `None` for nothing.
 fn ways(cx: &QuantizeContext) -> Result<Option<Ways>, Diagnostic> {
-    let rounding = schemes::key(cx, "rounding").as_str();
+    let rounding = cx.text("quantization.rounding");
     let (compensate, scale) = match rounding {
         Some("nearest") => return Ok(None),
         Some("gptq") => (true, false),

@@ -11,7 +11,7 @@ use crate::plan::request::Request;
 use crate::plan::{Plan, Quantized, plan};
 use crate::range::Levels;
 use crate::range::method::{Method, statistics};
-use crate::report::{Done, Seen, name_of};
+use crate::report::{Report, name_of};
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::{Builtin, quoted};
 use onnxd_ir::{Graph, Model, NodeId};
@@ -116,10 +116,21 @@ impl Base {
 
     /// The quantized graph with ranges by `method`.
     #[must_use]
-    pub fn quantize(&self, method: Method) -> (Model, Done) {
+    pub fn quantize(&self, method: Method) -> (Model, Report) {
         let mut model = self.model.clone();
         let ranges = self.ranges(&[], &self.plan, method);
         let mut done = place(&mut model.graph, &self.plan, &ranges, method.name());
+        let seen: BTreeMap<&str, &Stats> = (self.plan.values.iter())
+            .filter_map(|(v, q)| {
+                let name = subgraphs::shown(&self.model.graph, &[], q.observed)?;
+                Some((self.model.graph[*v].name.as_str(), self.seen.get(&name)?))
+            })
+            .collect();
+        for row in &mut done.tensors {
+            if let Some(stats) = seen.get(row.name.as_str()) {
+                row.add_seen(stats);
+            }
+        }
         for Body { path, plan } in &self.bodies {
             let ranges = self.ranges(path, plan, method);
             let reached = self.names(path, plan).iter().all(|name| self.is_seen(name));
@@ -135,11 +146,6 @@ impl Base {
                 }
             });
         }
-        let values = self.plan.values.iter().filter_map(|(v, q)| {
-            let name = subgraphs::shown(&self.model.graph, &[], q.observed)?;
-            Some((self.model.graph[*v].name.clone(), Seen::of(self.seen.get(&name)?)))
-        });
-        done.seen = values.collect();
         (model, done)
     }
 

@@ -5,6 +5,8 @@ mod base;
 mod classes;
 mod compare;
 mod first;
+mod quality;
+mod samples;
 mod score;
 
 pub use agreement::{Agreement, Kept, Pair, agreements, each_agreement, references, selected};
@@ -13,6 +15,8 @@ pub use classes::classes;
 pub(crate) use compare::{COMPARED_MAX, KEPT_MAX, layers, outputs};
 pub use compare::{float_outputs, layers_db, output_names, outputs_db, score};
 pub use first::First;
+pub use quality::{Held, cover, measure};
+pub use samples::{SampleSet, few};
 pub use score::Score;
 
 use crate::observe::Feeds;

@@ -21,11 +21,11 @@ pub use runtime_faults::keep_sums_apart;
 pub use unfold::{is_quantized, unfold};
 
 use crate::graph::weighted::PRODUCTS;
-use crate::report::{Done, name_of};
+use crate::report::{Report, name_of};
 use onnxd_diagnostics::shown;
 use onnxd_ir::{Model, Node};
 
-impl Done {
+impl Report {
     /// Adds the products in local functions, which stay as they are.
     pub fn leave_functions(&mut self, model: &Model) {
         for function in &model.functions {
@@ -35,6 +35,21 @@ impl Done {
                 let why = format!("it stands in the local function `{}`", shown(&function.name));
                 self.leave(&name_of(&function.graph, node), why);
             }
+        }
+    }
+}
+
+impl Folded {
+    /// Takes into the report what became of nodes that changed form; `what` tells which form those
+    /// that did not were to get.
+    pub fn report(self, report: &mut Report, what: &str) {
+        for (name, _, rescaling) in self.folded {
+            if let Some(layer) = report.layers.iter_mut().find(|layer| layer.name == name) {
+                layer.rescaling = rescaling;
+            }
+        }
+        for (name, why) in self.left {
+            report.leave(&name, format!("{what}: {why}"));
         }
     }
 }

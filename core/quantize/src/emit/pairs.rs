@@ -11,7 +11,7 @@ use crate::plan::request::Settings;
 use crate::plan::{Plan, Quantized};
 use crate::range::weights::finite;
 use crate::range::{Scale, integers};
-use crate::report::{Done, QuantizedLayer, QuantizedTensor, name_of};
+use crate::report::{QuantizedLayer, QuantizedTensor, Report, name_of};
 use onnxd_diagnostics::Layer;
 use onnxd_ir::ops::{DequantizeLinear, Op, QuantizeLinear};
 use onnxd_ir::{DataType, Graph, NodeId, Reals, Tensor, ValueId, ValueType};
@@ -23,7 +23,7 @@ pub type Ranges = BTreeMap<ValueId, (f64, f64)>;
 /// A graph that gets its pairs.
 pub(crate) struct Placer<'g> {
     pub(crate) graph: &'g mut Graph,
-    pub(crate) done: Done,
+    pub(crate) done: Report,
     /// How values become integers.
     pub(crate) scales: BTreeMap<ValueId, Scale>,
     /// Scale and zero point as initializers, by the value that they were made for.
@@ -36,9 +36,9 @@ pub(crate) struct Placer<'g> {
 }
 
 /// Applies a plan to the graph that it was made for.
-pub fn place(graph: &mut Graph, plan: &Plan, ranges: &Ranges, method: &str) -> Done {
+pub fn place(graph: &mut Graph, plan: &Plan, ranges: &Ranges, method: &str) -> Report {
     let scales = scales(graph, plan, ranges);
-    let done = Done { signed: plan.signed, ..Done::default() };
+    let done = Report { signed: plan.signed, ..Report::default() };
     let left = plan.left.iter().map(|(node, _)| *node);
     let named = plan.choices().into_iter().chain(left);
     let names = named.map(|id| (id, name_of(graph, &graph[id]))).collect();
@@ -117,8 +117,8 @@ impl Placer<'_> {
                     self.done.layers.push(QuantizedLayer {
                         name,
                         op: node.op.clone(),
-                        written_as: format!("{} on {}", node.op, settings.activation),
-                        sqnr_db: None,
+                        rescaling: format!("{} on {}", node.op, settings.activation),
+                        ..QuantizedLayer::default()
                     });
                 }
             }
@@ -149,11 +149,12 @@ impl Placer<'_> {
         }
         self.done.tensors.push(QuantizedTensor {
             name: name.clone(),
-            dtype: scale.dtype,
+            element_type: scale.dtype.to_string(),
             scales: vec![scale.scale],
             zero_points: vec![scale.zero_point],
             range: Some(scale.range()),
             method: self.method.to_owned(),
+            ..QuantizedTensor::default()
         });
         let parameters = self.parameters(quantized.provider, scale);
         match self.graph.producer(v).filter(|_| quantized.computed) {

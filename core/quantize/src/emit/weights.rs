@@ -30,8 +30,13 @@ pub(crate) fn quantize(placer: &mut Placer, products: &[(Weighted, Settings)]) {
                 let op = placer.graph[product.node].op.clone();
                 let above = settings.held_above() && product.product != Product::Normalization;
                 let held = if above { DataType::Uint8 } else { settings.weight };
-                let written_as = format!("{op} on {held}");
-                placer.done.layers.push(QuantizedLayer { name, op, written_as, sqnr_db: None });
+                let rescaling = format!("{op} on {held}");
+                placer.done.layers.push(QuantizedLayer {
+                    name,
+                    op,
+                    rescaling,
+                    ..QuantizedLayer::default()
+                });
             }
             Err(why) => placer.done.leave(&name, why),
         }

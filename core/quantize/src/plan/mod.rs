@@ -2,6 +2,7 @@
 
 pub(crate) mod checks;
 pub(crate) mod opt_in;
+pub mod params;
 pub(crate) mod planner;
 pub(crate) mod propagation;
 pub(crate) mod request;

@@ -30,7 +30,7 @@ pub struct Plan {
     pub clamps: Vec<NodeId>,
     /// Products that stay in floating point, and why.
     pub left: Vec<(NodeId, &'static str)>,
-    /// Products whose weights get another type than was asked for, see [`crate::report::Done::signed`].
+    /// Products whose weights get another type than was asked for, see [`crate::report::Report::signed`].
     pub signed: usize,
 }
 

@@ -86,11 +86,12 @@ impl Quantized {
         let ranges = self.scales.iter().map(Scale::range);
         QuantizedTensor {
             name: name.to_owned(),
-            dtype: self.integers.dtype(),
+            element_type: self.integers.dtype().to_string(),
             scales: self.scales.iter().map(|s| s.scale).collect(),
             zero_points: if self.is_centered() { Vec::new() } else { self.zero_points() },
             range: ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))),
             method: if self.clipped { "MSE" } else { "min-max" }.to_owned(),
+            ..QuantizedTensor::default()
         }
     }
 

@@ -6,7 +6,7 @@ use crate::emit::dynamic::Want;
 use crate::graph::weighted::{Product, Weighted};
 use crate::plan::{Request, Settings};
 use crate::range::weights::{Quantized, finite};
-use crate::report::Done;
+use crate::report::Report;
 use crate::search::{Learning, learn_rounding};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_ir::ops::{Conv, DequantizeLinear, Gemm, Op};
@@ -93,7 +93,7 @@ impl LearnedWeights {
     }
 
     /// Says so of the weights in the report.
-    pub fn tell(&self, float: &Model, done: &mut Done) {
+    pub fn tell(&self, float: &Model, done: &mut Report) {
         let names: BTreeSet<&str> = (self.weights.keys())
             .filter_map(|node| float.graph[*node].input(Weighted::W))
             .map(|w| float.graph[w].name.as_str())

@@ -197,3 +197,11 @@ fn smooth_site(graph: &mut Graph, site: &Site, x: &[f64], share: f64) -> Option<
     }
     Some(())
 }
+
+/// The largest of some magnitudes, in medians.
+pub(crate) fn uneven(channels: &[f64]) -> f64 {
+    let mut sorted = channels.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let median = sorted.get(sorted.len() / 2).copied().unwrap_or(1.0);
+    sorted.last().copied().unwrap_or(1.0) / median.max(f64::MIN_POSITIVE)
+}

@@ -6,7 +6,7 @@ use crate::graph::Weighted;
 use crate::observe::{Feeds, Limits, Parts};
 use crate::plan::{Request, Settings};
 use crate::range::method::Method;
-use crate::report::Done;
+use crate::report::Report;
 use crate::search::{Learning, Rounding, correct_biases, learn_rounding};
 use onnxd_ir::{DataType, Model, Tensor};
 use std::collections::BTreeSet;
@@ -70,7 +70,7 @@ impl Case {
 
     fn applied(&self, rounding: &Rounding) -> Model {
         let mut made = self.nearest.clone();
-        rounding.apply(&mut made.graph, &mut Done::default());
+        rounding.apply(&mut made.graph, &mut Report::default());
         made
     }
 

@@ -3,10 +3,10 @@
 use super::{difference, model, operators, samples};
 use crate::emit::quantize_dynamic;
 use crate::plan::{Request, Settings};
-use crate::report::{Done, Form};
+use crate::report::{Form, Report};
 use onnxd_ir::{Attr, DataType, Graph, Level, Model, Tensor, infer, text, verify};
 
-pub(crate) fn dynamic(model: &Model, settings: Settings, form: Form) -> (Model, Done) {
+pub(crate) fn dynamic(model: &Model, settings: Settings, form: Form) -> (Model, Report) {
     let request = Request { settings, ..Request::default() };
     let mut quantized = model.clone();
     let done = quantize_dynamic(&mut quantized, &request, form).unwrap_or_else(|d| panic!("{d}"));

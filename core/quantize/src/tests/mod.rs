@@ -24,7 +24,7 @@ use crate::observe::{Limits, Stats};
 use crate::plan::{Request, plan};
 use crate::range::Levels;
 use crate::range::method::{Method, statistics};
-use crate::report::Done;
+use crate::report::Report;
 use onnxd_eval::{Builtin, Executor, RunOptions};
 use onnxd_ir::{DataType, Level, Model, Tensor, infer, text, verify};
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,7 +105,7 @@ pub(crate) fn outputs(model: &Model, feeds: &Feeds) -> Vec<(String, Tensor)> {
 }
 
 /// Quantizes with ranges from samples.
-pub(crate) fn quantized(model: &Model, request: &Request, samples: &[Feeds]) -> (Model, Done) {
+pub(crate) fn quantized(model: &Model, request: &Request, samples: &[Feeds]) -> (Model, Report) {
     let plan = plan(&model.graph, request, &BTreeSet::new());
     let observed = plan.values.values().map(|q| q.observed);
     let computed = observed.filter(|v| model.graph.constant(*v).is_none());

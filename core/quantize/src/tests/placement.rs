@@ -236,7 +236,7 @@ fn signed_activations_take_signed_weights() {
         let request = Request { settings, ..Request::default() };
         let plan = plan(&float.graph, &request, &BTreeSet::new());
         let done = place(&mut float.graph.clone(), &plan, &Ranges::new(), "");
-        assert_eq!(done.tensors[1].dtype, found);
+        assert_eq!(done.tensors[1].element_type, found.to_string());
         assert_eq!(done.signed, usize::from(found != weight));
     }
 }
@@ -258,7 +258,7 @@ fn products_in_local_functions_are_named() {
     let graph = onnxd_ir::text::parse_graph(text).unwrap();
     let name = "Linear".to_owned();
     float.functions.push(onnxd_ir::Function { name, graph, ..Default::default() });
-    let mut done = crate::report::Done::default();
+    let mut done = crate::report::Report::default();
     done.leave_functions(&float);
     let [left] = &done.left_in_float[..] else { panic!("{done:?}") };
     assert!(left.reason.contains("Linear") && left.name.contains("MatMul"), "{left:?}");

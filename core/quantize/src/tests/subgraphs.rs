@@ -6,7 +6,7 @@ use crate::emit::fold;
 use crate::observe::{Feeds, Limits};
 use crate::plan::{Request, Settings, plan};
 use crate::range::method::Method;
-use crate::report::Done;
+use crate::report::Report;
 use onnxd_ir::{DataType, Level, Model, Reals, Tensor, infer, text, verify};
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ fn checked(mut model: Model) -> Model {
 }
 
 /// Both forms are near float; the form of pairs and the one of integers.
-fn close(float: &Model, samples: &[Feeds], share: f64) -> ([Model; 2], Done) {
+fn close(float: &Model, samples: &[Feeds], share: f64) -> ([Model; 2], Report) {
     let (pairs, done) = base(float, samples).quantize(Method::MinMax);
     let pairs = checked(pairs);
     let mut integers = pairs.clone();

@@ -3,13 +3,13 @@
 use super::{Dice, difference, model, operators, outputs, samples};
 use crate::observe::{Feeds, Limits};
 use crate::plan::{Request, Settings};
-use crate::report::{Done, Form};
+use crate::report::{Form, Report};
 use crate::search::{Data, Ways, quantize_weights};
 use onnxd_eval::Builtin;
 use onnxd_ir::{Attr, DataType, Level, Model, Tensor, infer, text, verify};
 use proptest::prelude::*;
 
-fn quantized(float: &Model, settings: Settings, form: Form, feeds: &[Feeds]) -> (Model, Done) {
+fn quantized(float: &Model, settings: Settings, form: Form, feeds: &[Feeds]) -> (Model, Report) {
     by(float, settings, form, (feeds, Ways { compensate: true, scale: true }))
 }
 
@@ -18,7 +18,7 @@ fn by(
     settings: Settings,
     form: Form,
     (feeds, ways): (&[Feeds], Ways),
-) -> (Model, Done) {
+) -> (Model, Report) {
     let request = Request { settings, ..Request::default() };
     let mut made = float.clone();
     made.opsets.insert(String::new(), 21);
@@ -237,7 +237,7 @@ fn inputs_are_scaled_where_that_helps() {
             let ways = Ways { compensate: false, scale };
             let (made, done) = by(&float, settings(DataType::Uint4, 32), Form::Qdq, (known, ways));
             let scaled = done.tensors.iter().filter(|t| t.method.starts_with("AWQ")).count();
-            let db = |d: &Done| d.layers.iter().filter_map(|l| l.sqnr_db).sum::<f64>();
+            let db = |d: &Report| d.layers.iter().filter_map(|l| l.sqnr_db).sum::<f64>();
             let of = |m: &Model| outputs(m, &feeds[4]).remove(0).1.to_reals().unwrap().values;
             let pairs = of(&float).into_iter().zip(of(&made));
             (pairs.map(|(a, b)| (a - b).powi(2)).sum::<f64>(), scaled, db(&done))

@@ -25,7 +25,7 @@ use crate::graph::weighted::{PRODUCTS, is_attention};
 use crate::plan::checks::DYNAMIC;
 use crate::plan::{Request, Settings};
 use crate::range::weights::{Quantized, Rule, per_channel, per_tensor};
-use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
+use crate::report::{Form, QuantizedLayer, QuantizedTensor, Report, name_of};
 use onnxd_build::{GraphBuilder, Var};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Opsets, Tensor, ValueId};
@@ -40,7 +40,7 @@ pub fn quantize_dynamic(
     model: &mut Model,
     request: &Request,
     form: Form,
-) -> Result<Done, Diagnostics> {
+) -> Result<Report, Diagnostics> {
     quantize_dynamic_but(model, request, form, &BTreeSet::new())
 }
 
@@ -53,8 +53,8 @@ pub fn quantize_dynamic_but(
     request: &Request,
     form: Form,
     floats: &BTreeSet<NodeId>,
-) -> Result<Done, Diagnostics> {
-    let done = Done::default();
+) -> Result<Report, Diagnostics> {
+    let done = Report::default();
     let opsets = edit::with_microsoft(&model.opsets);
     let floats = floats.clone();
     let mut pass = Pass { request, form, opsets, floats, done, microsoft: false };
@@ -80,7 +80,7 @@ struct Pass<'r> {
     opsets: Opsets,
     /// Nodes of the graph at hand that stay as they are.
     floats: BTreeSet<NodeId>,
-    done: Done,
+    done: Report,
     /// Whether operators of ONNX Runtime were written.
     microsoft: bool,
 }
@@ -178,8 +178,8 @@ fn graph(
             Ok(written_as) => site.pass.done.layers.push(QuantizedLayer {
                 name,
                 op,
-                written_as: written_as.to_owned(),
-                sqnr_db: None,
+                rescaling: written_as.to_owned(),
+                ..QuantizedLayer::default()
             }),
             Err(why) if why.is_empty() => {}
             Err(why) => site.pass.done.leave(&name, why),
@@ -268,11 +268,9 @@ impl Site<'_, '_> {
         let outs = outs.map_err(|found| edit::why(&found))?;
         self.pass.done.tensors.push(QuantizedTensor {
             name,
-            dtype: DataType::Uint8,
-            scales: Vec::new(),
-            zero_points: Vec::new(),
-            range: None,
+            element_type: DataType::Uint8.to_string(),
             method: "range at run time".to_owned(),
+            ..QuantizedTensor::default()
         });
         self.activations.insert(x, outs);
         Ok(outs)

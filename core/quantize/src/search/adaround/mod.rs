@@ -21,7 +21,7 @@ use crate::observe::hessian::Pairs;
 use crate::plan::request::Settings;
 use crate::range::weights::Rule;
 use crate::range::{Levels, integers};
-use crate::report::{Done, name_of};
+use crate::report::{Report, name_of};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Builtin, Engine, Observer, RunOptions, quoted};
 use onnxd_ir::ops::Gemm;
@@ -95,7 +95,7 @@ impl Rounding {
 
     /// Writes the integers into a graph that was quantized with the same weights, and names them in
     /// the report. Weights whose scale became another one stay as they are.
-    pub fn apply(&self, graph: &mut Graph, done: &mut Done) {
+    pub fn apply(&self, graph: &mut Graph, done: &mut Report) {
         for (node, learned) in &self.integers {
             let Some((v, now)) = stored(graph, *node) else { continue };
             let near = |(a, b): (i64, i64)| (a - b).abs() <= 1;
@@ -159,7 +159,7 @@ pub fn learn_rounding(
             let nodes = site.readers.iter().map(|reader| reader.node);
             found.integers.extend(nodes.zip(tensor.iter().cycle().cloned()));
         }
-        found.apply(&mut quantized.graph, &mut Done::default());
+        found.apply(&mut quantized.graph, &mut Report::default());
         learned.integers.append(&mut found.integers);
     }
     learned.notes = notes(&left, late);

@@ -24,7 +24,7 @@ use crate::observe::hessian::Pairs;
 use crate::observe::{Feeds, Limits, Statistic, Wanted, observe};
 use crate::plan::Request;
 use crate::range::weights::Rule;
-use crate::report::{Done, Form, QuantizedLayer, QuantizedTensor, name_of};
+use crate::report::{Form, QuantizedLayer, QuantizedTensor, Report, name_of};
 use crate::search::channel_scales::Site;
 use blocks::{Blocks, Way};
 use known::{Known, Part};
@@ -66,10 +66,16 @@ pub fn quantize_weights(
     request: &Request,
     form: Form,
     data: Option<&Data>,
-) -> Result<Done, Diagnostics> {
+) -> Result<Report, Diagnostics> {
     let opsets = edit::with_microsoft(&model.opsets);
-    let mut pass =
-        Pass { request, form, opsets, done: Done::default(), microsoft: false, shared: Vec::new() };
+    let mut pass = Pass {
+        request,
+        form,
+        opsets,
+        done: Report::default(),
+        microsoft: false,
+        shared: Vec::new(),
+    };
     let mut found = Diagnostics::default();
     check(&model.graph, request, form, &mut found);
     found.or_ok(())?;
@@ -211,7 +217,7 @@ struct Pass<'r> {
     request: &'r Request,
     form: Form,
     opsets: Opsets,
-    done: Done,
+    done: Report,
     /// Whether operators of ONNX Runtime were written.
     microsoft: bool,
     /// Weights of this graph that others read, too.
@@ -298,8 +304,9 @@ impl Pass<'_> {
         match self.quantize(g, id, known) {
             Ok(None) => {}
             Ok(Some((written_as, sqnr_db))) => {
-                let written_as = written_as.to_owned();
-                self.done.layers.push(QuantizedLayer { name, op, written_as, sqnr_db });
+                let rescaling = written_as.to_owned();
+                let layer = QuantizedLayer { name, op, rescaling, sqnr_db, ..Default::default() };
+                self.done.layers.push(layer);
             }
             Err(why) => self.done.leave(&name, why),
         }
@@ -351,10 +358,9 @@ fn row(name: &str, made: &Blocks, method: &str) -> QuantizedTensor {
     let range = ends.fold((0.0, 0.0), |(lo, hi): (f64, f64), x| (lo.min(x), hi.max(x)));
     QuantizedTensor {
         name: name.to_owned(),
-        dtype: made.rule.levels.dtype,
-        scales: Vec::new(),
-        zero_points: Vec::new(),
+        element_type: made.rule.levels.dtype.to_string(),
         range: Some(range),
         method: format!("{method} in blocks of {}", made.block),
+        ..QuantizedTensor::default()
     }
 }

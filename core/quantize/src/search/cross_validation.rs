@@ -6,14 +6,14 @@
 //! (cross-validation). In the end, ranges are those of all samples. What takes long to learn is
 //! learned once, without the last fold, and measured on that.
 
-use crate::params;
-use crate::parts::Candidates;
-use crate::search::{Outcome, Search};
-use crate::trial::Trial;
-use onnxd_quantize::accuracy::Kept;
-use onnxd_quantize::accuracy::{Score, float_outputs};
-use onnxd_quantize::observe::{Limits, Statistic, Stats};
-use onnxd_quantize::range::Method;
+use crate::accuracy::{Kept, Score, float_outputs};
+use crate::observe::{Limits, Statistic, Stats};
+use crate::plan::params;
+use crate::range::Method;
+use crate::search::progress::Candidates;
+use crate::search::static_search::Search;
+use crate::search::trial::Trial;
+use onnxd_diagnostics::Diagnostics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice::SliceIndex;
 
@@ -68,18 +68,18 @@ impl Found {
 impl Search<'_> {
     /// Everything that may help: first the base with its ranges, then what can be added to the best
     /// of them.
-    pub(crate) fn all(&mut self) -> Outcome<Trial> {
-        let mut folds = self.dealt();
-        let share = params::percentile(self.data.0);
+    pub(crate) fn all(&mut self) -> Result<Trial, Diagnostics> {
+        let mut folds = self.folds();
+        let share = params::percentile(self.data.session);
         let mut methods =
             vec![Method::MinMax, Method::Mse, Method::Percentile(share), Method::MovingAverage];
         // What would be done without being asked for the best is among what is tried.
-        let own = params::method(self.data.0);
+        let own = params::method(self.data.session);
         methods.retain(|method| *method != own);
         methods.insert(0, own);
         self.smooth_all()?;
         folds.candidates =
-            Candidates::of(self.data.0, methods.len() * self.bases.len() + 1 + LEARNED.len());
+            Candidates::of(self.data.session, methods.len() * self.bases.len() + 1 + LEARNED.len());
         folds.candidates.next();
         self.see(0, &mut folds)?;
         let mut plain = Found { trial: Trial::new(0, own), scores: Vec::new() };
@@ -116,7 +116,7 @@ impl Search<'_> {
     }
 
     /// Samples in folds; too few of them are used twice.
-    fn dealt(&mut self) -> Folds {
+    fn folds(&mut self) -> Folds {
         let samples = self.learned;
         let size = self.data.whole((samples / FOLDS).min(self.fold_max()).max(1));
         let count = (samples / size).min(FOLDS);
@@ -126,15 +126,15 @@ impl Search<'_> {
         };
         let whole = || vec![Fold { from: 0, to: samples, float: Vec::new() }];
         let all = if samples < 8 || count < 2 { whole() } else { (0..count).map(fold).collect() };
-        Folds { all, seen: BTreeMap::new(), candidates: Candidates::of(self.data.0, 0) }
+        Folds { all, seen: BTreeMap::new(), candidates: Candidates::of(self.data.session, 0) }
     }
 
     /// Sees what values a base has.
-    fn see(&mut self, base: usize, folds: &mut Folds) -> Outcome<()> {
+    fn see(&mut self, base: usize, folds: &mut Folds) -> Result<(), Diagnostics> {
         let mut parts = Vec::new();
         let first = folds.all.first().map_or(0, |fold| fold.from);
         let ends = folds.all.iter().map(|fold| (fold.from, fold.to));
-        let part = self.data.0.part("");
+        let part = self.data.session.part("".into());
         for (at, (from, to)) in std::iter::once((0, first)).chain(ends).enumerate() {
             part.now(format!("part {} of {}", at + 1, folds.all.len() + 1));
             self.bases[base].seen = Seen::new();
@@ -146,25 +146,25 @@ impl Search<'_> {
     }
 
     /// What a trial gives on fold number `at`, with the ranges of the others.
-    fn score(&mut self, trial: &Trial, at: usize, folds: &mut Folds) -> Outcome<Score> {
+    fn score(&mut self, trial: &Trial, at: usize, folds: &mut Folds) -> Result<Score, Diagnostics> {
         self.bases[trial.base].seen = folds.ranges(trial.base, Some(at));
-        let _fold = self.data.0.part(format!("fold {} of {}", at + 1, folds.all.len()));
+        let _fold = self.data.session.part(format!("fold {} of {}", at + 1, folds.all.len()));
         let fold = &mut folds.all[at];
         let float = &self.bases[0].model;
         let samples = || self.data.batches(fold.from, fold.to);
         if fold.float.is_empty() {
-            let _part = self.data.0.part("float outputs");
+            let _part = self.data.session.part("float outputs".into());
             fold.float = float_outputs(float, &mut samples(), Limits::of_floats())?;
         }
         let (_, model, _) = self.made(trial, &BTreeSet::new())?;
         let known = &fold.float;
-        let _part = self.data.0.part("comparison");
-        onnxd_quantize::accuracy::score((float, &model), &mut samples(), known, Limits::of_floats())
+        let _part = self.data.session.part("comparison".into());
+        crate::accuracy::score((float, &model), &mut samples(), known, Limits::of_floats())
     }
 
     /// The better one, as long as there is time. What is clearly worse on some folds is not measured
     /// on more.
-    fn better(&mut self, best: Best, trial: Trial, folds: &mut Folds) -> Outcome<Best> {
+    fn better(&mut self, best: Best, trial: Trial, folds: &mut Folds) -> Result<Best, Diagnostics> {
         if self.clock.late() {
             return Ok(best);
         }
@@ -192,7 +192,7 @@ impl Search<'_> {
 
     /// The best one with corrected biases, learned rounding or both, where that is better: learned
     /// from the samples before the last fold, and measured on that.
-    fn learned_too(&mut self, best: &Found, folds: &mut Folds) -> Outcome<Trial> {
+    fn learned_too(&mut self, best: &Found, folds: &mut Folds) -> Result<Trial, Diagnostics> {
         let last = folds.all.len() - 1;
         if last > 0 {
             (self.learned, self.held) =

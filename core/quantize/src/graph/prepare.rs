@@ -1,12 +1,14 @@
-//! What is done to a model before it is quantized: weights are constants, and computed with in `float32`.
+//! What is done to a model before it is quantized: weights are constants, and computed with in
+//! `float32`.
 
-use onnxd_plugin_sdk::QuantizeContext;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
-use onnxd_plugin_sdk::ir::{Model, ValueId};
+use crate::graph::float32::to_float32;
+use crate::report::Report;
+use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_ir::{Model, ValueId};
 
 /// Takes initializers that are inputs for constants: who replaced them when the model runs would
 /// replace integers.
-pub fn fix_weights(model: &mut Model, cx: &mut QuantizeContext) {
+pub fn fix_weights(model: &mut Model, report: &mut Report) {
     let graph = &mut model.graph;
     let both = graph.inputs().iter().copied().filter(|v| graph[*v].initializer().is_some());
     let both: Vec<ValueId> = both.collect();
@@ -16,13 +18,13 @@ pub fn fix_weights(model: &mut Model, cx: &mut QuantizeContext) {
             "{} inputs have initializers, which are taken for constants: they are no inputs any more",
             both.len()
         );
-        cx.note(Diagnostic::new(Code::QuantizationLoss, text));
+        report.notes.push(Diagnostic::new(Code::QuantizationLoss, text));
     }
 }
 
 /// Lets a model of `double` or `bfloat16` compute in `float32`, of which integers can be made.
-pub fn in_float32(model: &mut Model, cx: &mut QuantizeContext) {
-    let text = match onnxd_quantize::graph::to_float32(model) {
+pub fn in_float32(model: &mut Model, report: &mut Report) {
+    let text = match to_float32(model) {
         Ok(types) if types.is_empty() => return,
         Ok(types) => {
             let types: Vec<String> = types.iter().map(ToString::to_string).collect();
@@ -34,5 +36,5 @@ pub fn in_float32(model: &mut Model, cx: &mut QuantizeContext) {
         }
         Err(why) => format!("the model cannot be made one of float32: {why}"),
     };
-    cx.note(Diagnostic::new(Code::QuantizationLoss, text));
+    report.notes.push(Diagnostic::new(Code::QuantizationLoss, text));
 }

@@ -1,12 +1,13 @@
 //! How near the outputs of a result are to those of the float network, on samples that had no say
 //! in it where there are enough, and how much of the network became integers.
 
-use crate::search::{Data, Outcome, few};
-use onnxd_plugin_sdk::ir::{Graph, Model, Node, Tensor};
-use onnxd_plugin_sdk::{Coverage, Origin, Quality, QuantizeContext};
-use onnxd_quantize::accuracy::Kept;
-use onnxd_quantize::accuracy::{output_names, score};
-use onnxd_quantize::observe::Limits;
+use crate::accuracy::samples::{SampleSet, few};
+use crate::accuracy::{Kept, output_names, score};
+use crate::observe::Limits;
+use crate::report::{Coverage, Origin, Quality, Report};
+use crate::session::Session;
+use onnxd_diagnostics::Diagnostics;
+use onnxd_ir::{Graph, Model, Node, Tensor};
 
 /// With fewer samples, all are needed for ranges.
 const APART_MIN: u64 = 16;
@@ -28,11 +29,11 @@ pub struct Held {
 impl Held {
     /// The last samples, which nothing is made of; few samples are used twice.
     #[must_use]
-    pub fn last(data: &Data, model: &Model) -> Held {
-        let samples = data.1.samples();
+    pub fn last(data: &SampleSet, model: &Model) -> Held {
+        let samples = data.calibration.samples();
         let count = data.whole((samples / APART).min(few(model)).max(1));
         let enough = samples >= APART_MIN && count * 4 <= samples;
-        match enough && !data.1.is_random() {
+        match enough && !data.calibration.is_random() {
             true => Held { from: samples - count, to: samples, apart: true, float: Vec::new() },
             false => Held::first(data, model, false),
         }
@@ -40,15 +41,15 @@ impl Held {
 
     /// The first samples. They may have had a say.
     #[must_use]
-    pub fn first(data: &Data, model: &Model, apart: bool) -> Held {
-        let to = data.1.samples().min(data.whole(few(model)));
+    pub fn first(data: &SampleSet, model: &Model, apart: bool) -> Held {
+        let to = data.calibration.samples().min(data.whole(few(model)));
         Held { from: 0, to, apart, float: Vec::new() }
     }
 
     /// Samples that a result may be made of: those before.
     #[must_use]
-    pub fn learned(&self, data: &Data) -> u64 {
-        if self.apart { self.from } else { data.1.samples() }
+    pub fn learned(&self, data: &SampleSet) -> u64 {
+        if self.apart { self.from } else { data.calibration.samples() }
     }
 }
 
@@ -61,26 +62,26 @@ pub fn measure(
     float: &Model,
     found: &Model,
     held: Option<&Held>,
-    cx: &mut QuantizeContext,
-) -> Outcome<()> {
-    match measured(float, found, held, cx) {
-        Ok(Ok(quality)) => cx.quality(quality),
-        Ok(Err(why)) => cx.unmeasured(why),
+    cx: &dyn Session,
+    report: &mut Report,
+) -> Result<(), Diagnostics> {
+    report.quality = Some(match measured(float, found, held, cx) {
+        Ok(quality) => quality,
         Err(found) if cx.is_stopped() => return Err(found),
         Err(found) => {
             let first = found.0.into_iter().next();
-            cx.unmeasured(first.map(|d| d.message).unwrap_or_default());
+            Err(first.map(|d| d.message).unwrap_or_default())
         }
-    }
+    });
     Ok(())
 }
 
 /// Tells how much of the float network became integers.
-pub fn cover(float: &Model, found: &Model, cx: &mut QuantizeContext) {
+pub fn cover(float: &Model, found: &Model, report: &mut Report) {
     let ((products, weights), (left, floats)) = (weighted(float), weighted(found));
     let quantized = products.saturating_sub(left);
     let share = if weights > 0.0 { (1.0 - floats / weights).clamp(0.0, 1.0) } else { 0.0 };
-    cx.coverage(Coverage { products, quantized, weights: share });
+    report.coverage = Some(Coverage { products, quantized, weights: share });
 }
 
 /// On random numbers where there are no samples.
@@ -88,17 +89,20 @@ fn measured(
     float: &Model,
     found: &Model,
     held: Option<&Held>,
-    cx: &QuantizeContext,
-) -> Outcome<Result<Quality, String>> {
+    cx: &dyn Session,
+) -> Result<Result<Quality, String>, Diagnostics> {
     let names = output_names(float);
     if names.is_empty() {
         return Ok(Err("no output of the network holds real numbers".into()));
     }
-    let drawn = match cx.calibration().is_empty() {
+    let drawn = match cx.calibration().samples() == 0 {
         true => Some(cx.random_samples(float, few(float))?),
         false => None,
     };
-    let data = Data(cx, drawn.as_ref().unwrap_or(cx.calibration()), u64::MAX);
+    let data = match &drawn {
+        Some(drawn) => SampleSet { calibration: drawn.as_ref(), ..SampleSet::of(cx) },
+        None => SampleSet::of(cx),
+    };
     let first;
     let held = match held.filter(|_| drawn.is_none()) {
         Some(held) => held,
@@ -107,8 +111,8 @@ fn measured(
             &first
         }
     };
-    let data = Data(cx, data.1, if held.apart { held.from } else { u64::MAX });
-    let _part = cx.part("quality");
+    let data = SampleSet { measured_from: if held.apart { held.from } else { u64::MAX }, ..data };
+    let _part = cx.part("quality".into());
     let mut samples = data.batches(held.from, held.to);
     let score = score((float, found), &mut samples, &held.float, Limits::of_floats())?;
     let outputs: Vec<(String, f64)> =

@@ -1,6 +1,6 @@
 //! One way among those that a search tries.
 
-use onnxd_quantize::range::Method;
+use crate::range::Method;
 
 /// One way to quantize.
 #[derive(Clone, Copy)]

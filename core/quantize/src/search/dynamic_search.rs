@@ -2,23 +2,20 @@
 //! plain that it helps. Samples decide where they take next to no time to run, and with
 //! `accuracy = "auto"`.
 
-use crate::bound::{self, Bound, Left, Way as _, fewest, rescued, told};
-use crate::clock::Clock;
-use crate::params;
-use crate::parts::{Candidates, layers};
-use crate::quality::Held;
-use crate::search::{Data, EQUALIZED, OUTLIER, Outcome, ROUNDED_MAX, SMOOTHED, few, uneven};
-use onnxd_plugin_sdk::QuantizeContext;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
-use onnxd_plugin_sdk::ir::{Model, NodeId};
-use onnxd_quantize::accuracy::Kept;
-use onnxd_quantize::accuracy::{Base, Score, float_outputs, score};
-use onnxd_quantize::emit::quantize_dynamic_but;
-use onnxd_quantize::observe::Limits;
-use onnxd_quantize::plan::Request;
-use onnxd_quantize::report::{Attempt, Done, Form, name_of};
-use onnxd_quantize::search::LearnedWeights;
-use onnxd_quantize::search::{Learning, equalized, expected, magnitudes, sites, smoothed};
+use crate::accuracy::{Base, Held, Kept, SampleSet, Score, few, float_outputs, score};
+use crate::emit::quantize_dynamic_but;
+use crate::observe::Limits;
+use crate::plan::Request;
+use crate::plan::params;
+use crate::report::{Attempt, Form, Report, name_of};
+use crate::search::float_fallback::{Demand, FloatFallback, InFloat, fewest, rescued};
+use crate::search::progress::{Candidates, Clock, layers};
+use crate::search::smooth_quant::uneven;
+use crate::search::static_search::{EQUALIZED, OUTLIER, ROUNDED_MAX, SMOOTHED};
+use crate::search::{LearnedWeights, Learning, equalized, expected, magnitudes, sites, smoothed};
+use crate::session::Session;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_ir::{Model, NodeId};
 use std::collections::BTreeSet;
 
 /// Samples that a model runs on in next to no time, see [`few`].
@@ -35,14 +32,14 @@ const EFFORT_MAX: f64 = (1u64 << 32) as f64;
 /// # Errors
 /// For what no operator on integers takes; why samples cannot be had, or a model does not run on
 /// them.
-pub fn quantize_dynamic(
+pub fn search_dynamic(
     model: &mut Model,
     request: &Request,
     form: Form,
-    cx: &mut QuantizeContext,
-) -> Outcome<(Done, Option<Held>)> {
+    cx: &dyn Session,
+) -> Result<(Report, Option<Held>), Diagnostics> {
     let samples = cx.calibration().samples();
-    let auto = cx.text("quantization.accuracy") == Some("auto");
+    let auto = cx.text("accuracy") == Some("auto");
     let learns = params::learns(cx);
     if learns && samples == 0 {
         let text =
@@ -50,28 +47,31 @@ pub fn quantize_dynamic(
         let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs.";
         return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
     }
-    let bound = Bound::of(cx).filter(|_| samples > 0);
+    let demand = Demand::of(cx).filter(|_| samples > 0);
     let measured = samples > 0 && (auto || few(model) >= QUICK);
     let drawn = if samples == 0 { cx.random_samples(model, few(model)).ok() } else { None };
-    let (found, done, change, kept, held) = {
-        let data = Data(cx, drawn.as_ref().unwrap_or(cx.calibration()), u64::MAX);
+    let (found, mut done, change, kept, held) = {
+        let data = match &drawn {
+            Some(drawn) => SampleSet { calibration: drawn.as_ref(), ..SampleSet::of(cx) },
+            None => SampleSet::of(cx),
+        };
         let mut search = Search::new(model, request, form, data, auto);
         let mut base = match measured {
             true => search.best(auto, learns)?,
-            false => evident(model, request).unwrap_or_else(|| Way::of(model.clone(), "")),
+            false => evident(model, request).unwrap_or_else(|| Variant::of(model.clone(), "")),
         };
         if learns {
             base.weights = search.learn(&base.model, false)?;
         }
         let mut way = Fallback { base: &base, search: &mut search };
-        let left = match bound {
-            Some(bound) => fewest(bound, &mut way)?,
-            None if data.1.is_empty() => Left::default(),
-            None => match way.ratio(&BTreeSet::new()).and_then(|db| rescued(db, &mut way)) {
+        let left = match demand {
+            Some(demand) => fewest(demand, &mut way)?,
+            None if data.calibration.samples() == 0 => InFloat::default(),
+            None => match way.sqnr_db(&BTreeSet::new()).and_then(|db| rescued(db, &mut way)) {
                 Ok(left) => left,
                 Err(found) if cx.is_stopped() => return Err(found),
                 // No range depends on samples: why they are no good is told where all is measured.
-                Err(_) => Left::default(),
+                Err(_) => InFloat::default(),
             },
         };
         let (found, mut done) = search.made(&base, &left.floats)?;
@@ -84,24 +84,24 @@ pub fn quantize_dynamic(
         (found, done, base.change, left, (samples > 0).then_some(held))
     };
     if !change.is_empty() && !measured {
-        cx.metadata("quantization.changed", change);
+        done.fact("quantization.changed", change);
     }
-    told(kept, cx);
+    kept.tell(&mut done);
     *model = found;
     Ok((done, held))
 }
 
 /// A float model that computes the same as the one that was given and may lose less.
-struct Way {
+struct Variant {
     model: Model,
     /// What was done to it.
     change: &'static str,
     weights: LearnedWeights,
 }
 
-impl Way {
-    fn of(model: Model, change: &'static str) -> Way {
-        Way { model, change, weights: LearnedWeights::default() }
+impl Variant {
+    fn of(model: Model, change: &'static str) -> Variant {
+        Variant { model, change, weights: LearnedWeights::default() }
     }
 
     /// What the report calls it.
@@ -116,12 +116,12 @@ impl Way {
 /// A way that was measured, and its place among what was tried.
 struct Found {
     at: usize,
-    way: Way,
+    way: Variant,
     score: Score,
 }
 
 struct Search<'c> {
-    data: Data<'c>,
+    data: SampleSet<'c>,
     float: &'c Model,
     request: &'c Request,
     form: Form,
@@ -130,7 +130,7 @@ struct Search<'c> {
     held: (u64, u64),
     /// What the float model gives on the samples that ways are measured on.
     outputs: Vec<Kept>,
-    clock: Clock,
+    clock: Clock<'c>,
     tried: Vec<Attempt>,
 }
 
@@ -139,10 +139,10 @@ impl<'c> Search<'c> {
         float: &'c Model,
         request: &'c Request,
         form: Form,
-        data: Data<'c>,
+        data: SampleSet<'c>,
         auto: bool,
     ) -> Search<'c> {
-        let samples = data.1.samples();
+        let samples = data.calibration.samples();
         let most = if auto { HELD_MAX } else { few(float) };
         let apart = data.whole((samples / 4).min(most));
         // Too few samples to keep some apart are used twice.
@@ -150,11 +150,15 @@ impl<'c> Search<'c> {
             true => (samples - apart, (samples - apart, samples)),
             false => (samples, (0, samples.min(most))),
         };
-        let (outputs, tried, clock) = (Vec::new(), Vec::new(), Clock::of(data.0));
+        let (outputs, tried, clock) = (Vec::new(), Vec::new(), Clock::of(data.session));
         Search { data, float, request, form, learned, held, outputs, clock, tried }
     }
 
-    fn made(&self, way: &Way, floats: &BTreeSet<NodeId>) -> Outcome<(Model, Done)> {
+    fn made(
+        &self,
+        way: &Variant,
+        floats: &BTreeSet<NodeId>,
+    ) -> Result<(Model, Report), Diagnostics> {
         let mut model = way.model.clone();
         way.weights.apply(&mut model, floats);
         let mut done = quantize_dynamic_but(&mut model, self.request, self.form, floats)?;
@@ -163,22 +167,22 @@ impl<'c> Search<'c> {
         Ok((model, done))
     }
 
-    fn score(&mut self, way: &Way, floats: &BTreeSet<NodeId>) -> Outcome<Score> {
+    fn score(&mut self, way: &Variant, floats: &BTreeSet<NodeId>) -> Result<Score, Diagnostics> {
         let samples = || self.data.batches(self.held.0, self.held.1);
         if self.outputs.is_empty() {
-            let _part = self.data.0.part("float outputs");
+            let _part = self.data.session.part("float outputs".into());
             self.outputs = float_outputs(self.float, &mut samples(), Limits::of_floats())?;
         }
         let (made, _) = self.made(way, floats)?;
-        let _part = self.data.0.part("comparison");
+        let _part = self.data.session.part("comparison".into());
         score((self.float, &made), &mut samples(), &self.outputs, Limits::of_floats())
     }
 
     /// Learns the rounding of weights, of few layers `together` or one after the other.
-    fn learn(&self, model: &Model, together: bool) -> Outcome<LearnedWeights> {
+    fn learn(&self, model: &Model, together: bool) -> Result<LearnedWeights, Diagnostics> {
         let samples = self.learned.min(ROUNDED_MAX);
-        let _part = self.data.0.part("rounding");
-        let layer = self.data.0.part("");
+        let _part = self.data.session.part("rounding".into());
+        let layer = self.data.session.part("".into());
         let learning = Learning {
             samples: &|| self.data.batches(0, samples),
             limits: Limits::of_floats(),
@@ -194,12 +198,12 @@ impl<'c> Search<'c> {
 
     /// What clearly loses least, as long as there is time. Rounding that is `asked` for is left to
     /// who asked.
-    fn best(&mut self, auto: bool, asked: bool) -> Outcome<Way> {
+    fn best(&mut self, auto: bool, asked: bool) -> Result<Variant, Diagnostics> {
         let ways = ways(self.float, self.request, &self.data, self.learned.min(HELD_MAX))?;
         // The last one learns its rounding.
-        let mut candidates = Candidates::of(self.data.0, ways.len() + 2);
+        let mut candidates = Candidates::of(self.data.session, ways.len() + 2);
         candidates.next();
-        let mut best = self.tell(Way::of(self.float.clone(), ""))?;
+        let mut best = self.tell(Variant::of(self.float.clone(), ""))?;
         for way in ways {
             candidates.next();
             best = self.better(best, way)?;
@@ -214,7 +218,7 @@ impl<'c> Search<'c> {
                 // Nobody asked for it.
                 weights.notes.clear();
             }
-            let way = Way { model: best.way.model.clone(), change: best.way.change, weights };
+            let way = Variant { model: best.way.model.clone(), change: best.way.change, weights };
             best = self.better(best, way)?;
         }
         self.tried[best.at].chosen = true;
@@ -222,7 +226,7 @@ impl<'c> Search<'c> {
     }
 
     /// The clearly better one.
-    fn better(&mut self, best: Found, way: Way) -> Outcome<Found> {
+    fn better(&mut self, best: Found, way: Variant) -> Result<Found, Diagnostics> {
         if self.clock.late() {
             return Ok(best);
         }
@@ -231,7 +235,7 @@ impl<'c> Search<'c> {
     }
 
     /// Measures a way and keeps for the report what it gives.
-    fn tell(&mut self, way: Way) -> Outcome<Found> {
+    fn tell(&mut self, way: Variant) -> Result<Found, Diagnostics> {
         let score = self.score(&way, &BTreeSet::new())?;
         let (what, sqnr_db) = (way.name(), score.db());
         self.tried.push(Attempt { what, sqnr_db, chosen: false });
@@ -241,12 +245,12 @@ impl<'c> Search<'c> {
 
 /// A base of which nodes can be left out.
 struct Fallback<'s, 'c> {
-    base: &'s Way,
+    base: &'s Variant,
     search: &'s mut Search<'c>,
 }
 
-impl bound::Way for Fallback<'_, '_> {
-    fn choices(&self) -> Outcome<Vec<NodeId>> {
+impl FloatFallback for Fallback<'_, '_> {
+    fn choices(&self) -> Result<Vec<NodeId>, Diagnostics> {
         let (_, done) = self.search.made(self.base, &BTreeSet::new())?;
         let names: BTreeSet<&str> = done.layers.iter().map(|l| l.name.as_str()).collect();
         let graph = &self.base.model.graph;
@@ -257,11 +261,11 @@ impl bound::Way for Fallback<'_, '_> {
         Ok(graph.node_ids().into_iter().filter(is).collect())
     }
 
-    fn ratio(&mut self, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
+    fn sqnr_db(&mut self, floats: &BTreeSet<NodeId>) -> Result<f64, Diagnostics> {
         Ok(self.search.score(self.base, floats)?.db())
     }
 
-    fn model(&self, floats: &BTreeSet<NodeId>) -> Outcome<Model> {
+    fn model(&self, floats: &BTreeSet<NodeId>) -> Result<Model, Diagnostics> {
         Ok(self.search.made(self.base, floats)?.0)
     }
 
@@ -269,7 +273,7 @@ impl bound::Way for Fallback<'_, '_> {
         self.search.float
     }
 
-    fn data(&self) -> &Data<'_> {
+    fn data(&self) -> &SampleSet<'_> {
         &self.search.data
     }
 
@@ -283,26 +287,33 @@ impl bound::Way for Fallback<'_, '_> {
 }
 
 /// What evidently helps: activations whose channels are known to be uneven without samples.
-fn evident(model: &Model, request: &Request) -> Option<Way> {
+fn evident(model: &Model, request: &Request) -> Option<Variant> {
     let base = Base::new(model.clone(), request, &BTreeSet::new());
     let sites = sites(&base);
     let mut channels = expected(model, &sites);
     channels.retain(|_, channels| uneven(channels) >= OUTLIER);
     let (share, name) = SMOOTHED[0];
-    smoothed(model, &sites, &channels, share).map(|even| Way::of(even, name))
+    smoothed(model, &sites, &channels, share).map(|even| Variant::of(even, name))
 }
 
 /// What may help.
-fn ways(model: &Model, request: &Request, data: &Data, samples: u64) -> Outcome<Vec<Way>> {
+fn ways(
+    model: &Model,
+    request: &Request,
+    data: &SampleSet,
+    samples: u64,
+) -> Result<Vec<Variant>, Diagnostics> {
     let even = equalized(model, request.settings.per_channel)?;
-    let mut ways: Vec<Way> = even.into_iter().map(|even| Way::of(even, EQUALIZED)).collect();
+    let mut ways: Vec<Variant> =
+        even.into_iter().map(|even| Variant::of(even, EQUALIZED)).collect();
     let base = Base::new(model.clone(), request, &BTreeSet::new());
     let sites = sites(&base);
     if !sites.is_empty() {
-        let _part = data.0.part("uneven channels");
+        let _part = data.session.part("uneven channels".into());
         let mut samples = data.batches(0, samples);
         let found = magnitudes(model, &sites, &mut samples, Limits::of_floats())?;
-        let smooth = |(share, name)| Some(Way::of(smoothed(model, &sites, &found, share)?, name));
+        let smooth =
+            |(share, name)| Some(Variant::of(smoothed(model, &sites, &found, share)?, name));
         ways.extend(SMOOTHED.into_iter().filter_map(smooth));
     }
     Ok(ways)

@@ -1,21 +1,19 @@
 //! Statistics of a calibration as a file beside the model, and back: what is read makes the same
 //! integers as the samples did. What was decided with the samples is kept, too.
 
-use crate::bound;
-use crate::clock::Clock;
-use crate::params;
-use crate::quality::Held;
-use crate::search::{Data, EQUALIZED, SMOOTHED, Search};
-use crate::trial::Trial;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_sdk::ir::{Graph, Model, NodeId};
-use onnxd_plugin_sdk::{QuantizeContext, fingerprint};
-use onnxd_quantize::accuracy::Base;
-use onnxd_quantize::observe::{Choice, Saved, SavedTensor, Stats};
-use onnxd_quantize::plan::Request;
-use onnxd_quantize::range::Method;
-use onnxd_quantize::report::{Done, name_of};
-use onnxd_quantize::search::{equalized, sites, smoothed};
+use crate::accuracy::{Base, Held, SampleSet};
+use crate::observe::{Choice, Saved, SavedTensor, Stats};
+use crate::plan::Request;
+use crate::plan::params::{self, DEMANDS};
+use crate::range::Method;
+use crate::report::{Report, name_of};
+use crate::search::progress::Clock;
+use crate::search::static_search::{EQUALIZED, SMOOTHED, Search};
+use crate::search::trial::Trial;
+use crate::search::{equalized, sites, smoothed};
+use crate::session::Session;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_ir::{Graph, Model, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The param that asks for it.
@@ -32,17 +30,17 @@ fn facts(
     model: &Model,
     change: &str,
     request: &Request,
-    cx: &QuantizeContext,
+    cx: &dyn Session,
 ) -> Result<Facts, Diagnostic> {
-    let mut facts = Facts::from([("network".into(), fingerprint(model)?)]);
+    let mut facts = Facts::from([("network".into(), cx.fingerprint(model)?)]);
     if change == EQUALIZED {
         facts.insert("per_channel".into(), request.settings.per_channel.to_string());
     }
-    if params::key(cx, "accuracy").as_str() == Some("auto") {
+    if cx.key("accuracy").as_str() == Some("auto") {
         facts.insert("accuracy".into(), "auto".into());
     }
-    for name in bound::PARAMS {
-        if let Some(asked) = params::key(cx, name).as_f64() {
+    for name in DEMANDS {
+        if let Some(asked) = cx.key(name).as_f64() {
             facts.insert(name.into(), asked.to_string());
         }
     }
@@ -57,7 +55,7 @@ pub(crate) fn saved(
     floats: &BTreeSet<NodeId>,
 ) -> Result<Saved, Diagnostic> {
     let (base, change) = (&search.bases[trial.base], search.changes[trial.base]);
-    let cx = search.data.0;
+    let cx = search.data.session;
     let row = |(name, stats): (&String, &Stats)| (name.clone(), stats.saved(name));
     let mut rows: BTreeMap<String, SavedTensor> = base.seen.iter().map(row).collect();
     if SMOOTHED.iter().any(|(_, name)| *name == change) {
@@ -90,16 +88,16 @@ pub(crate) fn saved(
 pub(crate) fn quantize(
     model: &mut Model,
     request: &Request,
-    cx: &mut QuantizeContext,
-) -> Result<(Done, Held), Diagnostics> {
-    let saved = Saved::from_json(STATISTICS, &cx.submission().read(STATISTICS)?)?;
+    cx: &dyn Session,
+) -> Result<(Report, Held), Diagnostics> {
+    let saved = Saved::from_json(STATISTICS, &cx.read(STATISTICS)?)?;
     let choice = checked(&saved, model, request, cx)?;
-    let auto = params::key(cx, "accuracy").as_str() == Some("auto");
+    let auto = cx.key("accuracy").as_str() == Some("auto");
     let method = match auto {
         true => named(&choice.method, cx)?,
         false => params::method(cx),
     };
-    let without = cx.calibration().is_empty();
+    let without = cx.calibration().samples() == 0;
     let learns = params::learns(cx) || auto && choice.learned_rounding;
     let mut trial = Trial {
         clip_weights: auto && choice.clip_weights,
@@ -111,7 +109,7 @@ pub(crate) fn quantize(
     let change = SMOOTHED.iter().map(|(_, name)| *name).chain([EQUALIZED]);
     let change = change.into_iter().find(|name| *name == choice.change).unwrap_or("");
     let samples = cx.calibration().samples();
-    let data = Data::of(cx);
+    let data = SampleSet::of(cx);
     // The statistics may be of the same samples.
     let held = Held::first(&data, model, false);
     let mut search = Search {
@@ -161,7 +159,7 @@ fn checked(
     saved: &Saved,
     model: &Model,
     request: &Request,
-    cx: &QuantizeContext,
+    cx: &dyn Session,
 ) -> Result<Choice, Diagnostic> {
     if saved.quantizer != QUANTIZER {
         let why = format!("are those of the quantizer `{}`", shown(&saved.quantizer));
@@ -184,7 +182,7 @@ fn checked(
     }
 }
 
-fn named(method: &str, cx: &QuantizeContext) -> Result<Method, Diagnostic> {
+fn named(method: &str, cx: &dyn Session) -> Result<Method, Diagnostic> {
     let found = Method::named(method, params::percentile(cx));
     found.ok_or_else(|| unusable(&format!("name an unknown method, `{}`", shown(method))))
 }

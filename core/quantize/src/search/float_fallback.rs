@@ -1,38 +1,34 @@
 //! What a quantized model must keep of the float model, and the fewest operations that stay in
 //! floating point for it.
 
-use crate::search::{Data, Outcome};
-use onnxd_plugin_sdk::QuantizeContext;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
-use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
-use onnxd_quantize::accuracy::classes;
-use onnxd_quantize::observe::Limits;
-use onnxd_quantize::report::name_of;
+use crate::accuracy::{SampleSet, classes};
+use crate::observe::Limits;
+use crate::plan::params::DEMANDS;
+use crate::report::{Report, name_of};
+use crate::session::Session;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_ir::{Model, NodeId};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
 /// Samples whose classes are compared at most.
 const CLASSIFIED_MAX: u64 = 4096;
 
-/// The params that demand something.
-pub(crate) const PARAMS: [&str; 2] = ["sqnr_db_min", "top1_loss_max"];
-
 /// What params demand; at least one of both.
 #[derive(Clone, Copy)]
-pub(crate) struct Bound {
+pub(crate) struct Demand {
     /// Signal-to-noise ratio of the outputs.
     sqnr_db_min: Option<f64>,
     /// Percent of the samples whose class may be lost.
     top1_loss_max: Option<f64>,
 }
 
-impl Bound {
+impl Demand {
     /// `None` if nothing is demanded.
-    pub(crate) fn of(cx: &QuantizeContext) -> Option<Bound> {
-        let [sqnr_db_min, top1_loss_max] =
-            PARAMS.map(|name| cx.real(&format!("quantization.{name}")));
+    pub(crate) fn of(cx: &dyn Session) -> Option<Demand> {
+        let [sqnr_db_min, top1_loss_max] = DEMANDS.map(|name| cx.key(name).as_f64());
         let some = sqnr_db_min.is_some() || top1_loss_max.is_some();
-        some.then_some(Bound { sqnr_db_min, top1_loss_max })
+        some.then_some(Demand { sqnr_db_min, top1_loss_max })
     }
 }
 
@@ -44,15 +40,15 @@ pub(crate) struct Truth {
 
 impl Truth {
     /// What the float model says.
-    fn of(float: &Model, data: &Data) -> Outcome<Truth> {
-        let _part = data.0.part("classes in float");
+    fn of(float: &Model, data: &SampleSet) -> Result<Truth, Diagnostics> {
+        let _part = data.session.part("classes in float".into());
         let said = classes(float, &mut data.batches(0, CLASSIFIED_MAX), Limits::of_floats())?;
         if said.is_empty() {
             let text = "`quantization.top1_loss_max` takes an output that tells classes apart";
             let help = "Leave the param out, or take `quantization.sqnr_db_min`.";
             return Err(Diagnostic::new(Code::FeatureUnsupported, text).help(help).into());
         }
-        let labels = data.labels(CLASSIFIED_MAX)?;
+        let labels = data.calibration.labels(CLASSIFIED_MAX)?;
         match &labels {
             Some(labels) if labels.len() != said.len() => {
                 let text = format!(
@@ -84,21 +80,21 @@ impl Truth {
 }
 
 /// A way to quantize of which operations can be left out.
-pub(crate) trait Way {
+pub(crate) trait FloatFallback {
     /// What can stay in floating point by itself.
-    fn choices(&self) -> Outcome<Vec<NodeId>>;
+    fn choices(&self) -> Result<Vec<NodeId>, Diagnostics>;
 
     /// Signal-to-noise ratio of the outputs with these in floating point.
-    fn ratio(&mut self, floats: &BTreeSet<NodeId>) -> Outcome<f64>;
+    fn sqnr_db(&mut self, floats: &BTreeSet<NodeId>) -> Result<f64, Diagnostics>;
 
     /// The model with these in floating point.
-    fn model(&self, floats: &BTreeSet<NodeId>) -> Outcome<Model>;
+    fn model(&self, floats: &BTreeSet<NodeId>) -> Result<Model, Diagnostics>;
 
     /// The float model.
     fn float(&self) -> &Model;
 
     /// Samples.
-    fn data(&self) -> &Data<'_>;
+    fn data(&self) -> &SampleSet<'_>;
 
     /// Leaves little time from now on.
     fn hurry(&mut self);
@@ -109,16 +105,16 @@ pub(crate) trait Way {
 
 /// The fewest operations, those that cost most first, without which what is demanded is kept; and
 /// what they keep, for the report.
-pub(crate) fn fewest(bound: Bound, way: &mut dyn Way) -> Outcome<Left> {
-    let truth = bound.top1_loss_max.map(|_| Truth::of(way.float(), way.data())).transpose()?;
-    let search = Fewest { bound, truth, tries: Cell::new(0) };
+pub(crate) fn fewest(demand: Demand, way: &mut dyn FloatFallback) -> Result<InFloat, Diagnostics> {
+    let truth = demand.top1_loss_max.map(|_| Truth::of(way.float(), way.data())).transpose()?;
+    let search = Fewest { demand, truth, tries: Cell::new(0) };
     let floats = search.found(way)?;
-    search.told(way, floats)
+    search.kept(way, floats)
 }
 
 /// What stays in floating point so that outputs keep what is wanted of them.
 #[derive(Default)]
-pub(crate) struct Left {
+pub(crate) struct InFloat {
     pub(crate) floats: BTreeSet<NodeId>,
     /// That nobody asked for it.
     pub(crate) note: Option<Diagnostic>,
@@ -126,42 +122,52 @@ pub(crate) struct Left {
     top1: Option<(String, f64)>,
 }
 
-/// Says in the report what was kept.
-pub(crate) fn told(left: Left, cx: &mut QuantizeContext) {
-    if let Some((text, loss)) = left.top1 {
-        cx.metadata("quantization.top1", text);
-        cx.top1_loss(loss);
+impl InFloat {
+    /// Says in the report what was kept.
+    pub(crate) fn tell(self, report: &mut Report) {
+        if let Some((text, loss)) = self.top1 {
+            report.fact("quantization.top1", text);
+            report.top1_loss = Some(loss);
+        }
     }
 }
 
 struct Fewest {
-    bound: Bound,
+    demand: Demand,
     truth: Option<Truth>,
     tries: Cell<u64>,
 }
 
 impl Fewest {
-    fn classes(&self, way: &dyn Way, floats: &BTreeSet<NodeId>) -> Outcome<Vec<usize>> {
-        let _part = way.data().0.part("classes");
+    fn classes(
+        &self,
+        way: &dyn FloatFallback,
+        floats: &BTreeSet<NodeId>,
+    ) -> Result<Vec<usize>, Diagnostics> {
+        let _part = way.data().session.part("classes".into());
         let mut samples = way.data().batches(0, CLASSIFIED_MAX);
         classes(&way.model(floats)?, &mut samples, Limits::of_floats())
     }
 
-    fn holds(&self, way: &mut dyn Way, floats: &BTreeSet<NodeId>) -> Outcome<bool> {
+    fn holds(
+        &self,
+        way: &mut dyn FloatFallback,
+        floats: &BTreeSet<NodeId>,
+    ) -> Result<bool, Diagnostics> {
         self.tries.set(self.tries.get() + 1);
-        let _part = way.data().0.part(format!("try {}", self.tries.get()));
-        if let Some(least) = self.bound.sqnr_db_min
-            && way.ratio(floats)? < least
+        let _part = way.data().session.part(format!("try {}", self.tries.get()));
+        if let Some(least) = self.demand.sqnr_db_min
+            && way.sqnr_db(floats)? < least
         {
             return Ok(false);
         }
-        Ok(match (self.bound.top1_loss_max, &self.truth) {
+        Ok(match (self.demand.top1_loss_max, &self.truth) {
             (Some(most), Some(truth)) => truth.loss(&self.classes(way, floats)?) <= most,
             _ => true,
         })
     }
 
-    fn found(&self, way: &mut dyn Way) -> Outcome<BTreeSet<NodeId>> {
+    fn found(&self, way: &mut dyn FloatFallback) -> Result<BTreeSet<NodeId>, Diagnostics> {
         if self.holds(way, &BTreeSet::new())? {
             return Ok(BTreeSet::new());
         }
@@ -191,8 +197,12 @@ impl Fewest {
     }
 
     /// What the classes became.
-    fn told(&self, way: &dyn Way, floats: BTreeSet<NodeId>) -> Outcome<Left> {
-        let Some(truth) = &self.truth else { return Ok(Left { floats, ..Left::default() }) };
+    fn kept(
+        &self,
+        way: &dyn FloatFallback,
+        floats: BTreeSet<NodeId>,
+    ) -> Result<InFloat, Diagnostics> {
+        let Some(truth) = &self.truth else { return Ok(InFloat { floats, ..InFloat::default() }) };
         let classes = self.classes(way, &floats)?;
         let (float, found) = truth.right(&classes);
         let of = truth.float.len();
@@ -200,31 +210,31 @@ impl Fewest {
             Some(_) => format!("{found} of {of} labels right, {float} in float"),
             None => format!("{found} of {of} classes as in float"),
         };
-        Ok(Left { floats, note: None, top1: Some((text, truth.loss(&classes))) })
+        Ok(InFloat { floats, note: None, top1: Some((text, truth.loss(&classes))) })
     }
 }
 
 /// The least ratio of outputs that are good for something, by the params.
-pub(crate) fn floor(cx: &QuantizeContext) -> f64 {
-    cx.real("quantization.sqnr_db_floor").unwrap_or(10.0)
+pub(crate) fn floor(cx: &dyn Session) -> f64 {
+    cx.key("sqnr_db_floor").as_f64().unwrap_or(10.0)
 }
 
 /// What alone ruins outputs, of which the ratio is `db`: the few operations, half of all at most,
 /// without which the ratio is clearly above the floor, else just above it.
-pub(crate) fn rescued(db: f64, way: &mut dyn Way) -> Outcome<Left> {
+pub(crate) fn rescued(db: f64, way: &mut dyn FloatFallback) -> Result<InFloat, Diagnostics> {
     const CLEARLY_DB: f64 = 10.0;
-    let floor = floor(way.data().0);
+    let floor = floor(way.data().session);
     let most = way.choices()?.len() / 2;
     if db >= floor || most == 0 {
-        return Ok(Left::default());
+        return Ok(InFloat::default());
     }
     way.hurry();
     let ranked = ranked(way)?;
     let first = |count: usize| -> BTreeSet<NodeId> { ranked[..count].iter().copied().collect() };
-    let (attempt, mut tries) = (way.data().0.part("try 1"), 1);
-    let reached = way.ratio(&first(most))?;
+    let (attempt, mut tries) = (way.data().session.part("try 1".into()), 1);
+    let reached = way.sqnr_db(&first(most))?;
     if reached.is_nan() || reached < floor {
-        return Ok(Left::default());
+        return Ok(InFloat::default());
     }
     let wanted = if reached >= floor + CLEARLY_DB { floor + CLEARLY_DB } else { floor };
     let (mut low, mut high, mut reached) = (0, most, reached);
@@ -232,7 +242,7 @@ pub(crate) fn rescued(db: f64, way: &mut dyn Way) -> Outcome<Left> {
         let middle = (low + high) / 2;
         tries += 1;
         attempt.now(format!("try {tries}"));
-        let found = way.ratio(&first(middle))?;
+        let found = way.sqnr_db(&first(middle))?;
         match found >= wanted {
             true => (high, reached) = (middle, found),
             false => low = middle,
@@ -252,55 +262,23 @@ pub(crate) fn rescued(db: f64, way: &mut dyn Way) -> Outcome<Left> {
     let help =
         "`quantization.sqnr_db_floor` says what outputs must keep; a lower one takes integers.";
     let note = Diagnostic::new(Code::QuantizationLoss, text).help(help);
-    Ok(Left { floats, note: Some(note), top1: None })
+    Ok(InFloat { floats, note: Some(note), top1: None })
 }
 
 /// What can stay in floating point, what costs most first.
-fn ranked(way: &mut dyn Way) -> Outcome<Vec<NodeId>> {
+fn ranked(way: &mut dyn FloatFallback) -> Result<Vec<NodeId>, Diagnostics> {
     let all = way.choices()?;
     let mut costs: Vec<(f64, NodeId)> = Vec::new();
-    let part = way.data().0.part("");
+    let part = way.data().session.part("".into());
     for (at, node) in all.iter().enumerate() {
         part.now(format!("operation {} of {}", at + 1, all.len()));
         // One whose cost is not known stays with the integers longest.
         let db = match way.late() {
             true => f64::INFINITY,
-            false => way.ratio(&all.iter().copied().filter(|other| other != node).collect())?,
+            false => way.sqnr_db(&all.iter().copied().filter(|other| other != node).collect())?,
         };
         costs.push((db, *node));
     }
     costs.sort_by(|a, b| a.0.total_cmp(&b.0));
     Ok(costs.into_iter().map(|(_, node)| node).collect())
-}
-
-impl Data<'_> {
-    /// What the first samples are, if somebody said so.
-    fn labels(&self, samples_max: u64) -> Outcome<Option<Vec<i64>>> {
-        let calibration = self.1;
-        let mut all = Vec::new();
-        for batch in calibration.labelled(calibration.batch_size(), samples_max) {
-            match batch?.labels.as_ref().and_then(Tensor::to_i64s) {
-                Some(labels) => all.extend(labels),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(all))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_loss_is_of_labels_or_of_what_float_says() {
-        let mut truth = Truth { float: vec![1, 2, 3, 4], labels: Some(vec![1, 2, 0, 0]) };
-        assert_eq!(truth.right(&[1, 0, 0, 4]), (2, 2));
-        assert_eq!(truth.loss(&[1, 0, 0, 4]), 0.0);
-        assert_eq!(truth.loss(&[0, 0, 3, 4]), 50.0);
-        // More than the float model knew is no loss.
-        assert_eq!(truth.loss(&[1, 2, 0, 4]), -25.0);
-        truth.labels = None;
-        assert_eq!(truth.loss(&[1, 2, 0, 4]), 25.0);
-    }
 }

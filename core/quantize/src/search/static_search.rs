@@ -2,38 +2,28 @@
 //!
 //! By default, weights are equalized where that is measured to help on a few samples; for
 //! `accuracy = "auto"` see `auto`. Where something is demanded of the outputs, the fewest products
-//! that keep it stay in floating point, see `bound`.
+//! that keep it stay in floating point, see `demand`.
 
-use crate::bound::{Bound, Left, Way, fewest, rescued, told};
-use crate::clock::Clock;
-use crate::params;
-use crate::parts::{Candidates, layers};
-use crate::quality::Held;
-use crate::reload;
-use crate::trial::Trial;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_sdk::ir::{Model, NodeId, Tensor};
-use onnxd_plugin_sdk::{Calibration, QuantizeContext};
-use onnxd_quantize::accuracy::Kept;
-use onnxd_quantize::accuracy::{Base, First, Score, float_outputs, layers_db, score};
-use onnxd_quantize::graph::Weighted;
-use onnxd_quantize::observe::{Feeds, Limits, Parts, Stats};
-use onnxd_quantize::plan::Request;
-use onnxd_quantize::range::Method;
-use onnxd_quantize::report::{Attempt, Done};
-use onnxd_quantize::search::{
-    Learning, Rounding, Site, correct_biases, equalized, learn_rounding, magnitudes, settle_biases,
-    sites, smoothed,
+use crate::accuracy::{
+    Base, First, Held, Kept, SampleSet, Score, few, float_outputs, layers_db, score,
 };
+use crate::graph::Weighted;
+use crate::observe::{Limits, Parts, Stats};
+use crate::plan::{Request, params};
+use crate::range::Method;
+use crate::report::{Attempt, Report};
+use crate::search::float_fallback::{Demand, FloatFallback, InFloat, fewest, rescued};
+use crate::search::progress::{Candidates, Clock, layers};
+use crate::search::smooth_quant::uneven;
+use crate::search::trial::Trial;
+use crate::search::{
+    Learning, Rounding, Site, correct_biases, equalized, learn_rounding, magnitudes,
+    saved_calibration, settle_biases, sites, smoothed,
+};
+use crate::session::Session;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_ir::{Model, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Samples on which a choice is measured that everybody makes, and layers for the report: fewer of
-/// models with many weights, whose runs take long.
-pub(crate) fn few(model: &Model) -> u64 {
-    let graph = &model.graph;
-    let sizes = graph.value_ids().filter_map(|v| graph[v].initializer().map(Tensor::len));
-    ((1 << 25) / sizes.sum::<usize>().max(1) as u64).clamp(1, 16)
-}
 
 /// Samples with which biases are corrected at most.
 const CORRECTED_MAX: u64 = 64;
@@ -44,9 +34,6 @@ pub(crate) const ROUNDED_MAX: u64 = 128;
 /// How many times the median a channel of an activation must be for smoothing to be tried by
 /// default: one scale then leaves the others few integers.
 pub(crate) const OUTLIER: f64 = 16.0;
-
-pub(crate) type Outcome<T> = Result<T, Diagnostics>;
-pub(crate) type Batches<'c> = Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'c>;
 
 /// That values on the samples are not finite, so that no range holds them.
 fn unusable(base: &Base) -> Option<Diagnostic> {
@@ -60,23 +47,6 @@ fn unusable(base: &Base) -> Option<Diagnostic> {
     Some(Diagnostic::new(Code::QuantizationLoss, text).help("Look for wrong samples."))
 }
 
-/// The largest of some magnitudes, in medians.
-pub(crate) fn uneven(channels: &[f64]) -> f64 {
-    let mut sorted = channels.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let median = sorted.get(sorted.len() / 2).copied().unwrap_or(1.0);
-    sorted.last().copied().unwrap_or(1.0) / median.max(f64::MIN_POSITIVE)
-}
-
-/// Samples and params.
-#[derive(Clone, Copy)]
-pub struct Data<'c>(
-    pub(crate) &'c QuantizeContext,
-    pub(crate) &'c Calibration,
-    /// Where samples begin that only look at results.
-    pub(crate) u64,
-);
-
 /// What was done to a float model so that it loses less.
 pub(crate) const EQUALIZED: &str = "equalized weights";
 /// The same, with the shares that weights take of their activations' ranges.
@@ -84,7 +54,7 @@ pub(crate) const SMOOTHED: [(f64, &str); 2] =
     [(0.5, "smoothed activations"), (0.75, "activations smoothed by 0.75")];
 
 pub(crate) struct Search<'c> {
-    pub(crate) data: Data<'c>,
+    pub(crate) data: SampleSet<'c>,
     pub(crate) request: &'c Request,
     /// The float model, and others that compute the same and may lose less.
     pub(crate) bases: Vec<Base>,
@@ -101,7 +71,7 @@ pub(crate) struct Search<'c> {
     pub(crate) judged: Held,
     /// What the float model gives on the samples that choices are measured on.
     pub(crate) float: Vec<Kept>,
-    pub(crate) clock: Clock,
+    pub(crate) clock: Clock<'c>,
     pub(crate) tried: Vec<(String, f64)>,
 }
 
@@ -111,31 +81,31 @@ pub(crate) struct Search<'c> {
 /// # Errors
 /// That there are no samples, why they cannot be had, or why the model does not run on them; what
 /// is wrong with the statistics.
-pub fn quantize(
+pub fn search_static(
     model: &mut Model,
     request: &Request,
-    cx: &mut QuantizeContext,
-) -> Outcome<(Done, Held)> {
-    if cx.flag(reload::ASKED) {
-        return reload::quantize(model, request, cx);
+    cx: &dyn Session,
+) -> Result<(Report, Held), Diagnostics> {
+    if cx.param(saved_calibration::ASKED).as_bool() == Some(true) {
+        return saved_calibration::quantize(model, request, cx);
     }
-    if cx.calibration().is_empty() {
+    if cx.calibration().samples() == 0 {
         let text = "quantization takes calibration data, and there is none";
         let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs, or take \
                     `quantization.mode` = \"dynamic\".";
         return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
     }
-    let (found, done, kept, held) = {
+    let (found, mut done, kept, held) = {
         let mut search = Search::new(model, request, cx)?;
-        let auto = cx.text("quantization.accuracy") == Some("auto");
+        let auto = cx.text("accuracy") == Some("auto");
         let mut trial = if auto { search.all()? } else { search.usual()? };
         let chosen = trial.name(search.changes[trial.base]);
         if trial.rounding.is_none() && params::learns(cx) {
             trial.rounding = Some(search.learn(&trial)?);
         }
         let (found, mut done, kept) = search.kept(&trial, cx)?;
-        let saved = reload::saved(model, &search, &trial, &kept.floats)?;
-        cx.file(reload::STATISTICS, &saved.to_json())?;
+        let saved = saved_calibration::saved(model, &search, &trial, &kept.floats)?;
+        cx.write(saved_calibration::STATISTICS, &saved.to_json())?;
         let attempt = |(what, sqnr_db): (String, f64)| {
             let chosen = what == chosen;
             Attempt { what, sqnr_db, chosen }
@@ -144,44 +114,16 @@ pub fn quantize(
         (found, done, kept, Held { float: search.float, ..search.judged })
     };
     *model = found;
-    told(kept, cx);
+    kept.tell(&mut done);
     Ok((done, held))
 }
 
-impl<'c> Data<'c> {
-    /// Those of the submission.
-    #[must_use]
-    pub fn of(cx: &'c QuantizeContext) -> Data<'c> {
-        Data(cx, cx.calibration(), u64::MAX)
-    }
-
-    /// Samples that run at once.
-    fn batch(&self) -> u64 {
-        self.1.batch_size().max(1) as u64
-    }
-
-    /// As many samples in whole batches, or a few more: a model may take no others.
-    pub(crate) fn whole(&self, samples: u64) -> u64 {
-        samples.next_multiple_of(self.batch())
-    }
-
-    /// Samples number `from` to `to`, both in whole batches.
-    pub(crate) fn batches(&self, from: u64, to: u64) -> Batches<'_> {
-        let size = self.batch();
-        let to = self.whole(to);
-        let all = self.1.batches(size as usize, to);
-        let all = if from >= self.2 { all.apart() } else { all };
-        let part = all.skip(usize::try_from(from.div_ceil(size)).unwrap_or(usize::MAX));
-        let total = to - from.min(to);
-        Box::new(part.zip(0u64..).map(move |(batch, done)| {
-            self.0.count("sample", done * size, total)?;
-            batch
-        }))
-    }
-}
-
 impl<'c> Search<'c> {
-    fn new(model: &Model, request: &'c Request, cx: &'c QuantizeContext) -> Outcome<Search<'c>> {
+    fn new(
+        model: &Model,
+        request: &'c Request,
+        cx: &'c dyn Session,
+    ) -> Result<Search<'c>, Diagnostics> {
         let none = BTreeSet::new();
         let mut bases = vec![Base::new(model.clone(), request, &none)];
         let mut changes = vec![""];
@@ -189,10 +131,11 @@ impl<'c> Search<'c> {
             bases.push(Base::new(even, request, &none));
             changes.push(EQUALIZED);
         }
-        let data = Data::of(cx);
+        let data = SampleSet::of(cx);
         let judged = Held::last(&data, model);
         let learned = judged.learned(&data);
-        let data = Data(cx, data.1, if judged.apart { judged.from } else { u64::MAX });
+        let data =
+            SampleSet { measured_from: if judged.apart { judged.from } else { u64::MAX }, ..data };
         let held = (0, learned.min(few(model)));
         Ok(Search {
             data,
@@ -217,19 +160,19 @@ impl<'c> Search<'c> {
         method: Method,
         from: u64,
         to: u64,
-    ) -> Outcome<()> {
+    ) -> Result<(), Diagnostics> {
         if from >= to {
             return Ok(());
         }
-        let _part = self.data.0.part("calibration");
+        let _part = self.data.session.part("calibration".into());
         let mut samples = self.data.batches(from, to);
         let parts = self.parts(method);
         self.bases[base].observe(&mut samples, &parts, Limits::of_floats())
     }
 
     /// What the first samples tell of one base.
-    fn first(&mut self, base: usize, method: Method, sites: &[Site]) -> Outcome<First> {
-        let _part = self.data.0.part("first calibration");
+    fn first(&mut self, base: usize, method: Method, sites: &[Site]) -> Result<First, Diagnostics> {
+        let _part = self.data.session.part("first calibration".into());
         let parts = self.parts(method);
         let mut few = self.data.batches(0, self.held.1);
         let base = &mut self.bases[base];
@@ -240,7 +183,7 @@ impl<'c> Search<'c> {
     /// What statistics are made of.
     fn parts(&self, method: Method) -> Parts {
         let mut parts = method.parts(self.data.batch());
-        if self.data.0.flag("calibration.histograms") {
+        if self.data.session.param("calibration.histograms").as_bool() == Some(true) {
             parts.bins = Method::Mse.parts(1).bins;
         }
         parts
@@ -250,7 +193,7 @@ impl<'c> Search<'c> {
         &self,
         trial: &Trial,
         floats: &BTreeSet<NodeId>,
-    ) -> Outcome<(Base, Model, Done)> {
+    ) -> Result<(Base, Model, Report), Diagnostics> {
         let (base, mut model, mut done) = self.nearest(trial, floats);
         if let Some(rounding) = trial.rounding.and_then(|at| self.roundings.get(at)) {
             rounding.apply(&mut model.graph, &mut done);
@@ -259,7 +202,7 @@ impl<'c> Search<'c> {
             settle_biases(&base, &mut model);
         }
         if trial.correct {
-            let _part = self.data.0.part("correction of biases");
+            let _part = self.data.session.part("correction of biases".into());
             let products: Vec<Weighted> =
                 base.plan.products.iter().map(|(product, _)| product.clone()).collect();
             let samples = || self.data.batches(0, self.learned.min(CORRECTED_MAX));
@@ -269,7 +212,7 @@ impl<'c> Search<'c> {
     }
 
     /// With the nearest integers, and biases as they are.
-    fn nearest(&self, trial: &Trial, floats: &BTreeSet<NodeId>) -> (Base, Model, Done) {
+    fn nearest(&self, trial: &Trial, floats: &BTreeSet<NodeId>) -> (Base, Model, Report) {
         let mut request = self.request.clone();
         request.settings.clip_weights = trial.clip_weights;
         let base = self.bases[trial.base].without(&request, floats);
@@ -278,10 +221,10 @@ impl<'c> Search<'c> {
     }
 
     /// Learns the rounding of weights for a trial; its number among the roundings.
-    pub(crate) fn learn(&mut self, trial: &Trial) -> Outcome<usize> {
+    pub(crate) fn learn(&mut self, trial: &Trial) -> Result<usize, Diagnostics> {
         let (base, model, _) = self.nearest(trial, &BTreeSet::new());
-        let _part = self.data.0.part("rounding");
-        let layer = self.data.0.part("");
+        let _part = self.data.session.part("rounding".into());
+        let layer = self.data.session.part("".into());
         let learning = Learning {
             samples: &|| self.data.batches(0, self.learned.min(ROUNDED_MAX)),
             limits: Limits::of_floats(),
@@ -298,23 +241,23 @@ impl<'c> Search<'c> {
     }
 
     /// Measures a trial against the float model.
-    fn measure(&mut self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Outcome<Score> {
+    fn measure(&mut self, trial: &Trial, floats: &BTreeSet<NodeId>) -> Result<Score, Diagnostics> {
         let (_, model, _) = self.made(trial, floats)?;
         self.score_of(&model)
     }
 
-    fn score_of(&mut self, model: &Model) -> Outcome<Score> {
+    fn score_of(&mut self, model: &Model) -> Result<Score, Diagnostics> {
         let float = &self.bases[0].model;
         let held = || self.data.batches(self.held.0, self.held.1);
         if self.float.is_empty() {
-            let _part = self.data.0.part("float outputs");
+            let _part = self.data.session.part("float outputs".into());
             self.float = float_outputs(float, &mut held(), Limits::of_floats())?;
         }
-        let _part = self.data.0.part("comparison");
+        let _part = self.data.session.part("comparison".into());
         score((float, model), &mut held(), &self.float, Limits::of_floats())
     }
 
-    fn attempt(&mut self, mut trial: Trial) -> Outcome<(Trial, Score)> {
+    fn attempt(&mut self, mut trial: Trial) -> Result<(Trial, Score), Diagnostics> {
         let score = self.measure(&trial, &BTreeSet::new())?;
         trial.db = score.db();
         self.tried.push((trial.name(self.changes[trial.base]), trial.db));
@@ -356,14 +299,14 @@ impl<'c> Search<'c> {
 
     /// What the params ask for, with equalized weights or smoothed activations where that helps on a
     /// few samples.
-    fn usual(&mut self) -> Outcome<Trial> {
-        let method = params::method(self.data.0);
+    fn usual(&mut self) -> Result<Trial, Diagnostics> {
+        let method = params::method(self.data.session);
         let sites = sites(&self.bases[0]);
         let first = self.first(0, method, &sites)?;
         self.float = first.outputs;
         self.smooth(&sites, first.magnitudes, OUTLIER, &SMOOTHED[..1]);
         let mut best = (Trial::new(0, method), Score::default());
-        let mut candidates = Candidates::of(self.data.0, self.bases.len());
+        let mut candidates = Candidates::of(self.data.session, self.bases.len());
         if self.bases.len() > 1 {
             candidates.next();
             best = self.attempt(best.0)?;
@@ -386,13 +329,13 @@ impl<'c> Search<'c> {
     }
 
     /// As [`Search::smooth`], of all channels that are uneven at all on a few samples.
-    pub(crate) fn smooth_all(&mut self) -> Outcome<()> {
+    pub(crate) fn smooth_all(&mut self) -> Result<(), Diagnostics> {
         let sites = sites(&self.bases[0]);
         if sites.is_empty() {
             return Ok(());
         }
         let model = &self.bases[0].model;
-        let _part = self.data.0.part("uneven channels");
+        let _part = self.data.session.part("uneven channels".into());
         let mut few = self.data.batches(0, few(model).min(self.learned));
         let found = magnitudes(model, &sites, &mut few, Limits::of_floats())?;
         drop(few);
@@ -408,21 +351,25 @@ impl<'c> Search<'c> {
 
     /// The graph that is kept, and what stays in floating point in it: what is demanded of the
     /// outputs is measured on the samples that the result is, and else what ruins them is kept out.
-    fn kept(&mut self, trial: &Trial, cx: &QuantizeContext) -> Outcome<(Model, Done, Left)> {
+    fn kept(
+        &mut self,
+        trial: &Trial,
+        cx: &dyn Session,
+    ) -> Result<(Model, Report, InFloat), Diagnostics> {
         let samples = (self.judged.from, self.judged.to);
         if self.held != samples {
             self.held = samples;
             self.float.clear();
         }
-        let left = match Bound::of(cx) {
-            Some(bound) => {
-                let _part = cx.part("what is demanded");
-                fewest(bound, &mut Fallback { search: self, trial })?
+        let left = match Demand::of(cx) {
+            Some(demand) => {
+                let _part = cx.part("what is demanded".into());
+                fewest(demand, &mut Fallback { search: self, trial })?
             }
             None => {
                 let (found, done) = self.finish(trial, &BTreeSet::new())?;
                 let db = self.score_of(&found)?.db();
-                let _part = cx.part("what ruins outputs");
+                let _part = cx.part("what ruins outputs".into());
                 let left = rescued(db, &mut Fallback { search: self, trial })?;
                 if left.floats.is_empty() {
                     return Ok((found, done, left));
@@ -430,7 +377,7 @@ impl<'c> Search<'c> {
                 left
             }
         };
-        let _part = cx.part("result");
+        let _part = cx.part("result".into());
         let (found, mut done) = self.finish(trial, &left.floats)?;
         done.notes.extend(left.note.clone());
         Ok((found, done, left))
@@ -441,15 +388,15 @@ impl<'c> Search<'c> {
         &self,
         trial: &Trial,
         floats: &BTreeSet<NodeId>,
-    ) -> Outcome<(Model, Done)> {
+    ) -> Result<(Model, Report), Diagnostics> {
         let (base, model, mut done) = self.made(trial, floats)?;
         done.notes.extend(unusable(&base));
         done.notes.extend(self.clock.unfinished());
-        let samples = self.data.0.calibration().samples();
+        let samples = self.data.session.calibration().samples();
         if samples == 0 {
             return Ok((model, done));
         }
-        let _part = self.data.0.part("comparison of layers");
+        let _part = self.data.session.part("comparison of layers".into());
         let mut few = self.data.batches(0, samples.min(few(&base.model)));
         let found = layers_db(&base, &model, &mut few, Limits::of_floats())?;
         for layer in &mut done.layers {
@@ -465,16 +412,16 @@ struct Fallback<'s, 'c> {
     trial: &'s Trial,
 }
 
-impl Way for Fallback<'_, '_> {
-    fn choices(&self) -> Outcome<Vec<NodeId>> {
+impl FloatFallback for Fallback<'_, '_> {
+    fn choices(&self) -> Result<Vec<NodeId>, Diagnostics> {
         Ok(self.search.bases[self.trial.base].choices().into_iter().collect())
     }
 
-    fn ratio(&mut self, floats: &BTreeSet<NodeId>) -> Outcome<f64> {
+    fn sqnr_db(&mut self, floats: &BTreeSet<NodeId>) -> Result<f64, Diagnostics> {
         Ok(self.search.measure(self.trial, floats)?.db())
     }
 
-    fn model(&self, floats: &BTreeSet<NodeId>) -> Outcome<Model> {
+    fn model(&self, floats: &BTreeSet<NodeId>) -> Result<Model, Diagnostics> {
         Ok(self.search.made(self.trial, floats)?.1)
     }
 
@@ -482,7 +429,7 @@ impl Way for Fallback<'_, '_> {
         &self.search.bases[0].model
     }
 
-    fn data(&self) -> &Data<'_> {
+    fn data(&self) -> &SampleSet<'_> {
         &self.search.data
     }
 

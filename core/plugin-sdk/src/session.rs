@@ -1,0 +1,125 @@
+//! What the quantization library asks of the host, answered by the context of a quantizer.
+
+use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::ir::{Model, Tensor};
+use crate::{Calibration, Part, QuantizeContext, fingerprint};
+use onnxd_quantize::report::Report;
+use onnxd_quantize::session::{self, Batches, Session};
+use serde_json::Value;
+use std::time::Duration;
+
+impl Session for QuantizeContext {
+    fn param(&self, key: &str) -> &Value {
+        self.param(key)
+    }
+
+    fn without_effect(&self, key: &str, why: String) {
+        self.without_effect(key, why);
+    }
+
+    fn calibration(&self) -> &dyn session::Calibration {
+        self.calibration()
+    }
+
+    fn random_samples(
+        &self,
+        model: &Model,
+        samples: u64,
+    ) -> Result<Box<dyn session::Calibration>, Diagnostics> {
+        Ok(Box::new(self.random_samples(model, samples)?))
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>, Diagnostic> {
+        Ok(self.submission().read(path)?.to_vec())
+    }
+
+    fn write(&self, name: &str, data: &[u8]) -> Result<(), Diagnostic> {
+        self.file(name, data)
+    }
+
+    fn fingerprint(&self, model: &Model) -> Result<String, Diagnostic> {
+        fingerprint(model)
+    }
+
+    fn count(&self, noun: &str, done: u64, total: u64) -> Result<(), Diagnostic> {
+        self.count(noun, done, total)
+    }
+
+    fn part(&self, text: String) -> Box<dyn session::Part> {
+        Box::new(self.part(text))
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped()
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+}
+
+impl session::Part for Part {
+    fn now(&self, text: String) {
+        self.now(text);
+    }
+}
+
+impl session::Calibration for Calibration {
+    fn samples(&self) -> u64 {
+        self.samples()
+    }
+
+    fn is_random(&self) -> bool {
+        self.is_random()
+    }
+
+    fn batch_size(&self) -> usize {
+        self.batch_size()
+    }
+
+    fn batches(&self, size: usize, samples_max: u64, measure: bool) -> Batches<'_> {
+        let batches = self.batches(size, samples_max);
+        Box::new(if measure { batches.apart() } else { batches })
+    }
+
+    fn labels(&self, samples_max: u64) -> Result<Option<Vec<i64>>, Diagnostics> {
+        let mut all = Vec::new();
+        for batch in self.labelled(self.batch_size(), samples_max) {
+            match batch?.labels.as_ref().and_then(Tensor::to_i64s) {
+                Some(labels) => all.extend(labels),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(all))
+    }
+}
+
+impl QuantizeContext {
+    /// Puts a whole report of the library into that of the conversion.
+    pub fn report(&mut self, report: Report) {
+        report.notes.into_iter().for_each(|note| self.note(note));
+        if !report.statistics.is_empty() {
+            self.statistics(report.statistics);
+        }
+        report.tried.into_iter().for_each(|attempt| self.tried(attempt));
+        report.tensors.into_iter().for_each(|row| self.tensor(row));
+        report.layers.into_iter().for_each(|row| self.layer(row));
+        for left in report.left_in_float {
+            self.left_in_float(left.name, left.reason);
+        }
+        for (key, value) in report.metadata {
+            self.metadata(key, value);
+        }
+        match report.quality {
+            Some(Ok(quality)) => self.quality(quality),
+            Some(Err(why)) => self.unmeasured(why),
+            None => {}
+        }
+        if let Some(coverage) = report.coverage {
+            self.coverage(coverage);
+        }
+        if let Some(loss) = report.top1_loss {
+            self.top1_loss(loss);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! How long a search may take, and what users see of it while it goes on.
+
+use crate::session::{Part, Session};
+use onnxd_diagnostics::{Code, Diagnostic};
+use std::ops::Range;
+use std::time::Duration;
+
+/// When what is tried must end, and what there was no time for.
+pub(crate) struct Clock<'c> {
+    session: &'c dyn Session,
+    deadline: Duration,
+    untried: usize,
+}
+
+impl<'c> Clock<'c> {
+    /// Begins now.
+    pub(crate) fn of(session: &'c dyn Session) -> Clock<'c> {
+        let budget = session.key("time_budget_s").as_u64();
+        let deadline = session.elapsed() + Duration::from_secs(budget.unwrap_or(600));
+        Clock { session, deadline, untried: 0 }
+    }
+
+    /// Leaves a minute at most: nobody asked for what follows.
+    pub(crate) fn hurry(&mut self) {
+        self.deadline = self.deadline.min(self.session.elapsed() + Duration::from_secs(60));
+    }
+
+    /// Whether the time is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.session.elapsed() > self.deadline
+    }
+
+    /// The same; what is not tried for that reason is counted.
+    pub(crate) fn late(&mut self) -> bool {
+        let late = self.is_over();
+        self.untried += usize::from(late);
+        late
+    }
+
+    /// That the time was over before everything was tried.
+    pub(crate) fn unfinished(&self) -> Option<Diagnostic> {
+        let text = match self.untried {
+            0 => return None,
+            1 => "one measurement for a better accuracy was left out".to_owned(),
+            n => format!("{n} measurements for a better accuracy were left out"),
+        };
+        let text = format!("{text}: `quantization.time_budget_s` is over");
+        Some(Diagnostic::new(Code::QuantizationLoss, text).help("Allow more time."))
+    }
+}
+
+/// Ways that are tried one after the other.
+pub(crate) struct Candidates {
+    part: Box<dyn Part>,
+    at: usize,
+    total: usize,
+}
+
+impl Candidates {
+    pub(crate) fn of(session: &dyn Session, total: usize) -> Candidates {
+        Candidates { part: session.part("".into()), at: 0, total }
+    }
+
+    /// The next one is worked on.
+    pub(crate) fn next(&mut self) {
+        self.at += 1;
+        self.part.now(format!("candidate {} of {}", self.at, self.total));
+    }
+
+    /// These are left out.
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.at += count;
+    }
+}
+
+/// Layers whose rounding is being learned.
+pub(crate) fn layers(now: &Range<usize>, total: usize) -> String {
+    match now.len() {
+        1 => format!("layer {} of {total}", now.end),
+        _ => format!("layers {} to {} of {total}", now.start + 1, now.end),
+    }
+}
