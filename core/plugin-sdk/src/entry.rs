@@ -124,7 +124,9 @@ unsafe fn call(
     let instance = unsafe { &mut *inst.cast::<Box<dyn Instance>>() };
     let handle = JobHandle::new(job);
     let views = handle.views();
-    let mut outcome = catch_unwind(AssertUnwindSafe(|| f(instance.as_mut(), handle)));
+    let current = JobHandle::new(job);
+    let work = || host::with_current(&current, || f(instance.as_mut(), handle));
+    let mut outcome = catch_unwind(AssertUnwindSafe(work));
     if Arc::strong_count(&views) > 1 && outcome.is_ok() {
         let text = "the plugin keeps data of the host beyond the call".to_owned();
         outcome = Ok(Err(contract(text).into()));

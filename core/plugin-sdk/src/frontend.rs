@@ -119,7 +119,7 @@ impl Instance for Reads {
     }
 }
 
-fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diagnostics> {
+pub(crate) fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diagnostics> {
     let submission = Submission::of(job)?;
     let mut imported = frontend.import(&submission)?;
     // Passes and quantizers find these facts in the model.

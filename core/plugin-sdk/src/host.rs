@@ -2,10 +2,12 @@
 
 mod derive;
 
+use crate::LogLevel;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{DataType, Tensor};
 use bytes::Bytes;
 use onnxd_plugin_abi as abi;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::mem::{offset_of, size_of};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -74,6 +76,31 @@ fn host() -> &'static abi::Host {
     &HOST.get().expect("the entry point installed the host's table").0
 }
 
+thread_local! {
+    /// The host and the job of the call that this thread is in, for [`log`].
+    static CURRENT: Cell<Option<(&'static abi::Host, *const abi::Job)>> = const { Cell::new(None) };
+}
+
+/// What `f` gives, whose lines of the log go to this job.
+pub(crate) fn with_current<T>(job: &JobHandle, f: impl FnOnce() -> T) -> T {
+    struct Earlier(Option<(&'static abi::Host, *const abi::Job)>);
+    impl Drop for Earlier {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let _earlier = Earlier(CURRENT.replace(Some((job.host, job.job))));
+    f()
+}
+
+/// What [`crate::log!`] calls.
+#[doc(hidden)]
+pub fn log(level: LogLevel, part: &str, text: &str) {
+    if let Some((host, job)) = CURRENT.get() {
+        JobHandle::of(host, job).log(level, part, text);
+    }
+}
+
 fn refused(what: &str, status: abi::Status) -> Diagnostic {
     let (code, why) = match status {
         abi::UNSUPPORTED => (Code::PluginRefused, "this onnxd does not offer it"),
@@ -87,6 +114,7 @@ fn refused(what: &str, status: abi::Status) -> Diagnostic {
 
 /// The conversion in progress.
 pub(crate) struct JobHandle {
+    host: &'static abi::Host,
     job: *const abi::Job,
     /// Memory the host lent, by address: what lies in it goes back by id, not by copy.
     regions: Mutex<BTreeMap<usize, Region>>,
@@ -143,8 +171,13 @@ pub(crate) struct Mapped {
 
 impl JobHandle {
     pub(crate) fn new(job: *const abi::Job) -> JobHandle {
+        JobHandle::of(host(), job)
+    }
+
+    /// A job of this host; for tests of plugins, which bring one of their own.
+    pub(crate) fn of(host: &'static abi::Host, job: *const abi::Job) -> JobHandle {
         let (regions, known, views) = Default::default();
-        JobHandle { job, regions, known, views }
+        JobHandle { host, job, regions, known, views }
     }
 
     /// Shared by every view that is still alive, and by the handle.
@@ -170,7 +203,7 @@ impl JobHandle {
 
     pub(crate) fn progress(&self, done: u64, total: u64, about: &str) -> Result<(), Diagnostic> {
         // SAFETY: the job is alive during the call.
-        match unsafe { tell(host(), self.job, (done, total), about) } {
+        match unsafe { tell(self.host, self.job, (done, total), about) } {
             abi::CANCELLED => {
                 Err(Diagnostic::new(Code::WorkerTimeout, "the conversion was cancelled"))
             }
@@ -179,8 +212,14 @@ impl JobHandle {
     }
 
     /// Writes a line to the log; a host without one hears nothing.
-    pub(crate) fn log(&self, level: i32, part: &str, text: &str) {
-        let Some(f) = host().log else { return };
+    pub(crate) fn log(&self, level: LogLevel, part: &str, text: &str) {
+        let level = match level {
+            LogLevel::Error => abi::LOG_ERROR,
+            LogLevel::Warning => abi::LOG_WARN,
+            LogLevel::Info => abi::LOG_INFO,
+            LogLevel::Debug => abi::LOG_DEBUG,
+        };
+        let Some(f) = self.host.log else { return };
         let [part, text] = [part, text].map(|text| abi::Str::of(text.as_bytes()));
         // SAFETY: the job is alive during the call; the host copies both texts.
         unsafe { f(self.job, level, part, text) }
@@ -201,16 +240,16 @@ impl JobHandle {
     }
 
     pub(crate) fn submission(&self) -> Result<Bytes, Diagnostic> {
-        self.text("submission", host().submission)
+        self.text("submission", self.host.submission)
     }
 
     #[cfg(any(feature = "pass", feature = "quantizer"))]
     pub(crate) fn graph(&self) -> Result<Bytes, Diagnostic> {
-        self.text("graph_get", host().graph_get)
+        self.text("graph_get", self.host.graph_get)
     }
 
     pub(crate) fn put_graph(&self, model: &[u8]) -> Result<(), Diagnostic> {
-        let f = host().graph_put.ok_or_else(|| refused("graph_put", abi::UNSUPPORTED))?;
+        let f = self.host.graph_put.ok_or_else(|| refused("graph_put", abi::UNSUPPORTED))?;
         // SAFETY: the host copies the bytes before it returns.
         match unsafe { f(self.job, abi::Str::of(model)) } {
             abi::OK => Ok(()),
@@ -227,7 +266,7 @@ impl JobHandle {
     }
 
     fn hand_over(&self, name: &str, mime: &str, data: &[u8]) -> Result<(), Diagnostic> {
-        let f = host().artifact.ok_or_else(|| refused("artifact", abi::UNSUPPORTED))?;
+        let f = self.host.artifact.ok_or_else(|| refused("artifact", abi::UNSUPPORTED))?;
         let mime = abi::Str::of(mime.as_bytes());
         // SAFETY: the host copies everything before it returns.
         match unsafe { f(self.job, abi::Str::of(name.as_bytes()), mime, abi::Str::of(data)) } {
@@ -237,7 +276,7 @@ impl JobHandle {
     }
 
     pub(crate) fn map_input(&self, name: &str) -> Result<Mapped, Diagnostic> {
-        let f = host().input_map.ok_or_else(|| refused("input_map", abi::UNSUPPORTED))?;
+        let f = self.host.input_map.ok_or_else(|| refused("input_map", abi::UNSUPPORTED))?;
         let struct_size = size_of::<abi::Bytes>() as u32;
         let mut out = abi::Bytes { struct_size, reserved: 0, ptr: std::ptr::null(), len: 0, id: 0 };
         // SAFETY: the job is alive, `out` is writable; the mapping lasts until the call returns.
@@ -268,7 +307,7 @@ impl JobHandle {
 
     /// Gives back what [`JobHandle::map_input`] mapped, where the host can do that. The caller has no view of it left.
     pub(crate) fn unmap_input(&self, id: u64) -> Result<(), Diagnostic> {
-        let Some(unmap) = host().input_unmap else { return Ok(()) };
+        let Some(unmap) = self.host.input_unmap else { return Ok(()) };
         // SAFETY: the job is alive, and nothing reads the bytes any more.
         match unsafe { unmap(self.job, id) } {
             abi::OK => Ok(()),
@@ -340,7 +379,7 @@ impl JobHandle {
 
     /// A tensor that lies in memory, its type and sizes.
     pub(crate) fn tensor(&self, id: u64) -> Result<(Mapped, i32, Vec<i64>), Diagnostic> {
-        let f = host().tensor_get.ok_or_else(|| refused("tensor_get", abi::UNSUPPORTED))?;
+        let f = self.host.tensor_get.ok_or_else(|| refused("tensor_get", abi::UNSUPPORTED))?;
         let mut out = descriptor(0, &[]);
         // SAFETY: as for `map_input`.
         match unsafe { f(self.job, id, &mut out) } {
@@ -377,7 +416,7 @@ impl JobHandle {
         dims: &[i64],
         len: usize,
     ) -> Result<(u64, *mut u8), Diagnostic> {
-        let new = host().tensor_new.ok_or_else(|| refused("tensor_new", abi::UNSUPPORTED))?;
+        let new = self.host.tensor_new.ok_or_else(|| refused("tensor_new", abi::UNSUPPORTED))?;
         let (mut id, mut data) = (0u64, std::ptr::null_mut());
         let mut desc = descriptor(dtype, dims);
         desc.nbytes = len as u64;
@@ -391,7 +430,7 @@ impl JobHandle {
 
     /// Ends writing to a tensor.
     pub(crate) fn seal_tensor(&self, id: u64) -> Result<(), Diagnostic> {
-        let seal = host().tensor_seal.ok_or_else(|| refused("tensor_seal", abi::UNSUPPORTED))?;
+        let seal = self.host.tensor_seal.ok_or_else(|| refused("tensor_seal", abi::UNSUPPORTED))?;
         // SAFETY: the host checks the id.
         match unsafe { seal(self.job, id) } {
             abi::OK => Ok(()),
@@ -401,7 +440,7 @@ impl JobHandle {
 
     /// A tensor over part of a tensor or mapped file; nothing is copied.
     fn alias(&self, source: u64, offset: u64, dtype: i32, dims: &[i64]) -> Result<u64, Diagnostic> {
-        let f = host().tensor_alias.ok_or_else(|| refused("tensor_alias", abi::UNSUPPORTED))?;
+        let f = self.host.tensor_alias.ok_or_else(|| refused("tensor_alias", abi::UNSUPPORTED))?;
         let mut id = 0;
         // SAFETY: the host checks the ids and the range.
         match unsafe { f(self.job, source, offset, &descriptor(dtype, dims), &mut id) } {

@@ -42,6 +42,8 @@ mod room;
 mod session;
 mod submission;
 mod tensors;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 #[cfg(feature = "quantizer")]
 pub use calibration::{Batches, Calibration, Feeds, Labelled};
@@ -84,5 +86,16 @@ pub use serde_json;
 pub mod private {
     pub use crate::entry::{Definition, create, destroy, entry, extension, run};
     pub use crate::export::is_plain;
+    pub use crate::host::log;
     pub use onnxd_plugin_abi as abi;
+}
+
+/// Writes a line to the log, from the thread that the host called: `log!(Warning, "{n} weights are zero")`. The level is
+/// one of [`LogLevel`]; the part is the module. The report keeps the line. Threads of the plugin's own use
+/// [`Submission::log`].
+#[macro_export]
+macro_rules! log {
+    ($level:ident, $($text:tt)+) => {
+        $crate::private::log($crate::LogLevel::$level, module_path!(), &format!($($text)+))
+    };
 }

@@ -53,7 +53,7 @@ impl Instance for Passes {
     }
 }
 
-fn rewrite(
+pub(crate) fn rewrite(
     passes: &[Box<dyn Pass>],
     rewrites_max: u64,
     job: &JobHandle,

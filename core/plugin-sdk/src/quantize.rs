@@ -35,7 +35,7 @@ impl Instance for Quantizes {
     }
 }
 
-fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<(), Diagnostics> {
+pub(crate) fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<(), Diagnostics> {
     let submission = Submission::of(job)?;
     let graph = submission.job().graph()?;
     let mut model = onnxd_onnx::decode(graph, &mut HostTensors(submission.job()))?.model;

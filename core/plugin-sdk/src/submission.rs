@@ -4,7 +4,6 @@ use crate::diagnostics::{Code, Diagnostic};
 use crate::entry::contract;
 use crate::host::JobHandle;
 use bytes::Bytes;
-use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use prost::Message;
 use serde_json::Value;
@@ -174,12 +173,6 @@ impl Submission {
     /// keeps them; [`Imported::notes`](crate::Imported) and [`QuantizeContext::note`](crate::QuantizeContext::note) are
     /// for what concerns the network.
     pub fn log(&self, level: LogLevel, part: &str, text: &str) {
-        let level = match level {
-            LogLevel::Error => abi::LOG_ERROR,
-            LogLevel::Warning => abi::LOG_WARN,
-            LogLevel::Info => abi::LOG_INFO,
-            LogLevel::Debug => abi::LOG_DEBUG,
-        };
         self.job.log(level, part, text);
     }
 

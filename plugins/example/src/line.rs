@@ -93,21 +93,23 @@ fn argument(word: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_plugin_sdk::eval::{Executor, RunOptions};
     use onnxd_plugin_sdk::ir::Tensor;
+    use onnxd_plugin_sdk::testing::{self, Dropped};
 
     #[test]
     fn a_file_computes_what_it_says() {
-        let (model, _) = import("a.line", "scale 1 2\n\nclip 0 5\n").unwrap();
-        let feeds = [("x".to_owned(), Tensor::vector(vec![-3.0f32, 0.5, 9.0]))].into();
-        let executor = Executor::new(&model).unwrap();
-        let outputs = executor.run(&feeds, RunOptions::default()).unwrap();
+        let dropped = Dropped::file("a.line", "scale 1 2\n\nclip 0 5\n");
+        assert_eq!(testing::probe(&Line, &dropped).unwrap().claim, Claim::ByContent);
+        let imported = testing::import(&Line, &dropped).unwrap();
+        let x = Tensor::vector(vec![-3.0f32, 0.5, 9.0]);
+        let outputs = testing::run(&imported.model, [("x", x)]).unwrap();
         assert_eq!(outputs[0].1, Tensor::vector(vec![0.0f32, 3.0, 5.0]));
     }
 
     #[test]
     fn all_bad_lines_are_named() {
-        let found = import("a.line", "bend 1\nscale 1 x\n").unwrap_err();
+        let dropped = Dropped::file("a.line", "bend 1\nscale 1 x\n");
+        let found = testing::import(&Line, &dropped).unwrap_err();
         let codes: Vec<&str> = found.0.iter().map(|d| d.code.as_ref()).collect();
         assert_eq!(codes, ["N0203", "N0204"]);
         assert_eq!(found.0[1].layer.as_ref().unwrap().place, "a.line:2");

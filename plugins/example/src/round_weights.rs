@@ -90,6 +90,23 @@ fn measure(float: &Model, rounded: &Model, cx: &mut QuantizeContext) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onnxd_plugin_sdk::ir::text;
+    use onnxd_plugin_sdk::testing::{self, Dropped};
+
+    #[test]
+    fn a_graph_is_quantized_and_measured() {
+        let text = "g (float[2] x) => (float[2] y)
+                    <float[2] w = {0.3, 7.0}>
+                    {
+                      y = Mul(x, w)
+                    }";
+        let model = Model::new(text::parse_graph(text).unwrap(), 8, 17);
+        let dropped = Dropped::default().param("quantization.weight_type", "int4");
+        let done = testing::quantize(&mut RoundWeights, &model, &dropped).unwrap();
+        let outputs = testing::run(&done.model, [("x", Tensor::vector(vec![1f32, 1.0]))]).unwrap();
+        assert_eq!(outputs[0].1, Tensor::vector(vec![0f32, 7.0]));
+        assert_eq!((done.log.tensors[0].name.as_str(), done.log.samples), ("w", 0));
+    }
 
     #[test]
     fn weights_become_multiples_of_one_step() {

@@ -1,6 +1,6 @@
 //! The host's functions for tensors that are derived from others.
 
-use super::{JobHandle, descriptor, host, refused};
+use super::{JobHandle, descriptor, refused};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{DataType, Derivation, Tensor};
 use crate::tensors::sizes;
@@ -21,7 +21,7 @@ pub(crate) struct Told {
 impl JobHandle {
     /// Whether the host can derive tensors.
     pub(crate) fn derives(&self) -> bool {
-        host().tensor_derive.is_some()
+        self.host.tensor_derive.is_some()
     }
 
     /// Has the host derive a tensor from others.
@@ -32,7 +32,8 @@ impl JobHandle {
         dtype: DataType,
         dims: &[usize],
     ) -> Result<u64, Diagnostic> {
-        let f = host().tensor_derive.ok_or_else(|| refused("tensor_derive", abi::UNSUPPORTED))?;
+        let f =
+            self.host.tensor_derive.ok_or_else(|| refused("tensor_derive", abi::UNSUPPORTED))?;
         let (kind, offset, strides, axis) = match from {
             Derivation::Strided { offset, strides, .. } => {
                 (abi::DERIVE_STRIDED, *offset, &strides[..], 0)
@@ -61,7 +62,7 @@ impl JobHandle {
 
     /// How a tensor of the host is derived; `None` if it lies in memory.
     pub(crate) fn derivation(&self, id: u64) -> Result<Option<Told>, Diagnostic> {
-        let Some(f) = host().tensor_derivation else { return Ok(None) };
+        let Some(f) = self.host.tensor_derivation else { return Ok(None) };
         let mut from = abi::Derivation {
             struct_size: size_of::<abi::Derivation>() as u32,
             kind: 0,

@@ -16,6 +16,12 @@ const PASS: [(&str, &str); 4] = [
     ("src/rule.rs", include_str!("template/rule.rs.txt")),
     ("README.md", include_str!("template/README.md.txt")),
 ];
+const QUANTIZER: [(&str, &str); 4] = [
+    ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
+    ("src/lib.rs", include_str!("template/quantizer_lib.rs.txt")),
+    ("src/round.rs", include_str!("template/round.rs.txt")),
+    ("README.md", include_str!("template/README.md.txt")),
+];
 
 /// Writes the folder of a new plugin in Rust: builds as it is, with one component and its test.
 #[derive(clap::Args)]
@@ -37,6 +43,8 @@ enum Kind {
     Frontend,
     /// Changes graphs.
     Pass,
+    /// Leaves few bits of them.
+    Quantizer,
 }
 
 impl New {
@@ -50,6 +58,7 @@ impl New {
         let (files, feature) = match self.kind {
             Kind::Frontend => (&FRONTEND, ""),
             Kind::Pass => (&PASS, "\"pass\""),
+            Kind::Quantizer => (&QUANTIZER, "\"quantizer\""),
         };
         let sdk = onnxd_config::toml_text(&self.sdk.to_string_lossy().into());
         for (path, text) in files {
@@ -114,7 +123,7 @@ mod tests {
 
     #[test]
     fn nothing_stays_open() {
-        for (path, text) in FRONTEND.iter().chain(&PASS) {
+        for (path, text) in FRONTEND.iter().chain(&PASS).chain(&QUANTIZER) {
             let filled = fill(text, "org.example.my-plugin", "\"/sdk\"", "\"pass\"");
             assert!(!filled.contains('@'), "{path}: {filled}");
             assert!(!text.trim().is_empty());

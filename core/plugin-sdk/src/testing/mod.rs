@@ -1,0 +1,206 @@
+//! Runs components as a worker does, without a host: for the tests of a plugin.
+//!
+//! ```ignore
+//! let dropped = Dropped::file("a.line", "scale 1 2\n").param("source.weights", "w");
+//! let imported = testing::import(&Line, &dropped).unwrap();
+//! let outputs = testing::run(&imported.model, [("x", Tensor::vector(vec![0.5f32]))]);
+//! ```
+
+mod host;
+#[cfg(test)]
+mod tests;
+
+/// The messages in which components answer.
+pub use onnxd_proto::onnxd as messages;
+
+use crate::diagnostics::{Code, Diagnostic, Diagnostics};
+use crate::eval::{Executor, RunOptions};
+use crate::host::{JobHandle, with_current};
+use crate::ir::{Level, Model, Tensor, examine};
+use crate::tensors::HostTensors;
+use crate::{Frontend, Probe, Submission};
+use bytes::Bytes;
+use host::TestHost;
+use onnxd_plugin_abi as abi;
+use prost::Message;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What is dropped, and the params.
+#[derive(Clone, Debug, Default)]
+pub struct Dropped {
+    network: String,
+    files: BTreeMap<String, Bytes>,
+    params: Value,
+}
+
+impl Dropped {
+    /// A network of one file.
+    pub fn file(path: impl Into<String>, content: impl AsRef<[u8]>) -> Dropped {
+        let network = path.into();
+        Dropped { network: network.clone(), ..Dropped::default() }.and(network, content)
+    }
+
+    /// The files of a folder, of which `network` is the network.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn folder(folder: &Path, network: impl Into<String>) -> std::io::Result<Dropped> {
+        let mut dropped = Dropped { network: network.into(), ..Dropped::default() };
+        let mut pending = vec![folder.to_owned()];
+        while let Some(next) = pending.pop() {
+            for entry in std::fs::read_dir(next)? {
+                let path = entry?.path();
+                if path.is_dir() {
+                    pending.push(path);
+                } else if let Ok(name) = path.strip_prefix(folder) {
+                    let name = name.to_string_lossy().into_owned();
+                    dropped = dropped.and(name, std::fs::read(&path)?);
+                }
+            }
+        }
+        Ok(dropped)
+    }
+
+    /// One more file.
+    #[must_use]
+    pub fn and(mut self, path: impl Into<String>, content: impl AsRef<[u8]>) -> Dropped {
+        self.files.insert(path.into(), Bytes::copy_from_slice(content.as_ref()));
+        self
+    }
+
+    /// A param by its dotted key: `param("quantization.weight_type", "int4")`. Others are unset: defaults are the host's.
+    #[must_use]
+    pub fn param(mut self, key: &str, value: impl Into<Value>) -> Dropped {
+        let at = key.split('.').fold(&mut self.params, |at, name| &mut at[name]);
+        *at = value.into();
+        self
+    }
+
+    /// What a front-end is given, for tests of its parts.
+    ///
+    /// # Panics
+    /// If the params are no object.
+    #[must_use]
+    pub fn submission(&self) -> Submission {
+        let (_, job) = self.host();
+        Submission::of(job).expect("the params are an object")
+    }
+
+    fn host(&self) -> (&'static TestHost, JobHandle) {
+        let file = |(path, content): (&String, &Bytes)| messages::SubmissionFile {
+            path: path.clone(),
+            bytes: content.len() as u64,
+        };
+        let submission = messages::Submission {
+            files: self.files.iter().map(file).collect(),
+            network: self.network.clone(),
+            params_json: match self.params {
+                Value::Null => String::new(),
+                ref params => params.to_string(),
+            },
+        };
+        let host = TestHost::new(submission.encode_to_vec(), self.files.clone());
+        (host, JobHandle::of(&host::TABLE, host.job()))
+    }
+}
+
+/// What a component left behind.
+#[derive(Clone, Debug)]
+pub struct Done<Log> {
+    /// The model. It is valid.
+    pub model: Model,
+    /// What goes into the report.
+    pub log: Log,
+    /// Lines of the log, with their levels: `warning: reader: eight bytes`.
+    pub logged: Vec<String>,
+    /// Files that it put beside the model.
+    pub files: BTreeMap<String, Vec<u8>>,
+}
+
+/// What the front-end answers when it is asked whether the network is its own.
+///
+/// # Errors
+/// The front-end's.
+pub fn probe(frontend: &dyn Frontend, dropped: &Dropped) -> Result<Probe, Diagnostics> {
+    frontend.probe(&dropped.submission())
+}
+
+/// Imports the network, and examines the model as the host does.
+///
+/// # Errors
+/// The front-end's; `N0406` or what is wrong with the model.
+pub fn import(
+    frontend: &dyn Frontend,
+    dropped: &Dropped,
+) -> Result<Done<messages::ImportLog>, Diagnostics> {
+    called(dropped, None, abi::ARTIFACT_IMPORT_LOG, |job| crate::frontend::import(frontend, job))
+}
+
+/// Runs a pass on a model.
+///
+/// # Errors
+/// The pass's; what is wrong with the model that it leaves.
+#[cfg(feature = "pass")]
+pub fn run_pass(
+    pass: Box<dyn crate::rewrite::Pass>,
+    model: &Model,
+) -> Result<Done<messages::PassLog>, Diagnostics> {
+    called(&Dropped::default(), Some(model), abi::ARTIFACT_PASS_LOG, |job| {
+        crate::passes::rewrite(&[pass], 0, &job)
+    })
+}
+
+/// Quantizes a model, with the dropped files as calibration data.
+///
+/// # Errors
+/// The quantizer's; what is wrong with the model that it leaves.
+#[cfg(feature = "quantizer")]
+pub fn quantize(
+    quantizer: &mut dyn crate::Quantizer,
+    model: &Model,
+    dropped: &Dropped,
+) -> Result<Done<messages::QuantizeLog>, Diagnostics> {
+    called(dropped, Some(model), abi::ARTIFACT_QUANTIZE_LOG, |job| {
+        crate::quantize::quantize(quantizer, job)
+    })
+}
+
+/// Runs a model with the built-in executor: its outputs, by name.
+///
+/// # Errors
+/// What the executor cannot do.
+pub fn run<const N: usize>(
+    model: &Model,
+    feeds: [(&str, Tensor); N],
+) -> Result<Vec<(String, Tensor)>, Diagnostics> {
+    let feeds = feeds.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect();
+    Executor::new(model)?.run(&feeds, RunOptions::default())
+}
+
+/// Calls a component as a worker does, and takes what it left.
+fn called<Log: Message + Default>(
+    dropped: &Dropped,
+    model: Option<&Model>,
+    log: &str,
+    f: impl FnOnce(JobHandle) -> Result<(), Diagnostics>,
+) -> Result<Done<Log>, Diagnostics> {
+    let (host, job) = dropped.host();
+    if let Some(model) = model {
+        let graph = onnxd_onnx::encode_to_bytes(model, &mut HostTensors(&job))?;
+        host.state().graph = graph;
+    }
+    with_current(&job, || f(JobHandle::of(&host::TABLE, host.job())))?;
+    let (graph, mut files, logged) = {
+        let mut state = host.state();
+        let artifacts = std::mem::take(&mut state.artifacts);
+        (state.graph.clone(), artifacts, std::mem::take(&mut state.logged))
+    };
+    let mut model = onnxd_onnx::decode(graph, &mut HostTensors(&job))?.model;
+    examine(&mut model, Level::Full).or_ok(())?;
+    let log = files.remove(log).unwrap_or_default();
+    let log = Log::decode(log.as_slice())
+        .map_err(|e| Diagnostic::new(Code::PluginContract, format!("its log: {e}")))?;
+    Ok(Done { model, log, logged, files })
+}
