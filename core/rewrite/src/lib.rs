@@ -14,6 +14,7 @@ mod fuel;
 mod pass;
 mod rewriter;
 mod rule;
+mod types;
 
 pub use equalize_weights::EqualizeWeights;
 #[cfg(any(test, feature = "check"))]

@@ -1,5 +1,6 @@
 //! Passes and the list of them that one conversion runs.
 
+use crate::types::Inferred;
 use crate::{Fuel, Skip};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::Model;
@@ -61,11 +62,12 @@ impl PassContext {
     }
 }
 
-/// Runs `passes` in order; after every pass the graph's invariants are checked. `done` hears of every pass as it ends,
+/// Runs `passes` in order, each on a model with inferred types; after every pass the graph's invariants are checked, and
+/// types inferred anew. What the model declared stays declared, and no more. `done` hears of every pass as it ends,
 /// to take times, to report progress, or to stop early by an error.
 ///
 /// # Errors
-/// What a pass or `done` failed with; N0901 if a pass broke the graph.
+/// What a pass or `done` failed with; N0901 if a pass broke the graph, N0406 if it left types that contradict each other.
 pub fn run_passes(
     model: &mut Model,
     passes: &[&dyn Pass],
@@ -73,14 +75,25 @@ pub fn run_passes(
     done: &mut dyn FnMut(&PassReport, &Model) -> Result<(), Diagnostic>,
 ) -> Result<Vec<PassReport>, Diagnostic> {
     let mut reports = Vec::with_capacity(passes.len());
+    let mut types = Inferred::default();
+    // What contradicts itself before any pass is the host's to report.
+    types.infer(model);
     for pass in passes {
         let mut cx = PassContext::new(pass.name(), fuel);
         pass.run(model, &mut cx)?;
         check_invariants(pass.name(), model)?;
+        if cx.report.rewrites > 0
+            && let Some(first) = types.infer(model).0.into_iter().next()
+        {
+            let message = format!("pass {}: {}", pass.name(), first.message);
+            let layer = first.layer;
+            return Err(Diagnostic { layer, ..Diagnostic::new(Code::PluginContract, message) });
+        }
         fuel = cx.fuel;
         done(&cx.report, model)?;
         reports.push(cx.report);
     }
+    types.take_back(model);
     Ok(reports)
 }
 

@@ -1,0 +1,100 @@
+//! Types that inference adds for passes, and takes back after them: a model keeps what it declared.
+
+use onnxd_diagnostics::{Diagnostic, Diagnostics};
+use onnxd_ir::{Model, ValueType, by_gravity, infer};
+use std::collections::{HashMap, HashSet};
+
+/// What inference changed, by the names of values.
+#[derive(Default)]
+pub(crate) struct Inferred {
+    /// As declared, and as inferred.
+    types: HashMap<String, (Option<ValueType>, ValueType)>,
+    /// What contradicts itself anyway.
+    known: HashSet<String>,
+}
+
+impl Inferred {
+    /// Infers the types of all values. Gives what no runtime can run and was not found before.
+    pub(crate) fn infer(&mut self, model: &mut Model) -> Diagnostics {
+        let mut declared = Vec::new();
+        model.for_each_graph(|g| declared.extend(g.value_ids().map(|v| g[v].ty.clone())));
+        let (grave, _) = by_gravity(infer(model));
+        let mut declared = declared.into_iter();
+        model.for_each_graph(|g| {
+            for (v, old) in g.value_ids().zip(&mut declared) {
+                let value = &g[v];
+                if let Some(new) = value.ty.as_ref().filter(|new| old.as_ref() != Some(*new)) {
+                    let kept = self.types.entry(value.name.clone());
+                    kept.or_insert_with(|| (old, new.clone())).1 = new.clone();
+                }
+            }
+        });
+        let is_new = |d: &Diagnostic| self.known.insert(d.message.clone());
+        Diagnostics(grave.0.into_iter().filter(is_new).collect())
+    }
+
+    /// Gives values that still have the inferred type the declared one again.
+    pub(crate) fn take_back(self, model: &mut Model) {
+        model.for_each_graph_mut(&mut |g, _| {
+            for v in g.value_ids() {
+                if let Some((declared, inferred)) = self.types.get(&g[v].name)
+                    && g[v].ty.as_ref() == Some(inferred)
+                {
+                    g[v].ty.clone_from(declared);
+                }
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Fuel, Pass, PassContext, run_passes};
+    use onnxd_diagnostics::Diagnostic;
+    use onnxd_ir::{Attr, Model, text};
+
+    /// Changes the operator of the first node to one of the same kind.
+    struct Swap(&'static str);
+
+    impl Pass for Swap {
+        fn name(&self) -> &'static str {
+            "swap"
+        }
+
+        fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+            let graph = &mut model.graph;
+            let a = graph.value_named("a").expect("the first node makes it");
+            assert_eq!(graph[a].ty.as_ref().expect("a type").to_string(), "float[2,3]");
+            let id = graph.producer(a).expect("a node");
+            let node = graph.node_mut(id);
+            self.0.clone_into(&mut node.op);
+            if self.0 == "Transpose" {
+                node.attrs = vec![("perm".into(), Attr::Ints(vec![1, 0]))];
+            }
+            cx.rewrote();
+            Ok(())
+        }
+    }
+
+    fn run(op: &'static str) -> Result<Model, Diagnostic> {
+        let graph = "g (float[2,3] x) => (float[2,3] y) { a = Relu(x) y = Add(a, x) }";
+        let mut model = Model::new(text::parse_graph(graph).unwrap(), 8, 17);
+        run_passes(&mut model, &[&Swap(op), &Swap(op)], Fuel::UNLIMITED, &mut |_, _| Ok(()))?;
+        Ok(model)
+    }
+
+    #[test]
+    fn passes_see_inferred_types_and_leave_declared_ones() {
+        let model = run("Exp").unwrap();
+        let a = model.graph.value_named("a").unwrap();
+        assert_eq!(model.graph[a].ty, None);
+        assert_eq!(model.graph.node_count(), 2);
+    }
+
+    #[test]
+    fn a_pass_that_leaves_a_contradiction_is_at_fault() {
+        let error = run("Transpose").unwrap_err();
+        assert_eq!(error.code, "N0406", "{error:?}");
+        assert!(error.message.starts_with("pass swap: "), "{error:?}");
+    }
+}
