@@ -5,77 +5,126 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crate (without prefix) and the crates of this workspace that it may use outside its tests.
-const ALLOWED: &[(&str, &[&str])] = &[
+/// What every crate may use: it is how errors are told.
+const EVERYWHERE: &str = "diagnostics";
+
+/// Each crate (without prefix), and which others it may use outside its tests, and for what. Crates stand below all that
+/// they use. ARCHITECTURE.md shows this list.
+const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ("diagnostics", &[]),
     ("proto", &[]),
     ("plugin-abi", &[]),
-    ("config", &["diagnostics"]),
-    ("ir", &["diagnostics"]),
-    ("build", &["diagnostics", "ir"]),
+    ("config", &[]),
+    ("ir", &[]),
+    ("build", &[("ir", "graphs, the operator table and inference")]),
     ("image", &[]),
-    ("preprocess", &["image"]),
-    ("eval", &["diagnostics", "image", "ir"]),
-    ("arrays", &["diagnostics", "ir"]),
-    ("quantize", &["build", "diagnostics", "ir", "eval", "rewrite"]),
-    ("rewrite", &["build", "diagnostics", "ir", "eval"]),
-    ("onnx", &["diagnostics", "ir", "proto"]),
-    ("opset", &["build", "diagnostics", "ir"]),
-    ("engine-ort", &["diagnostics", "ir", "eval", "onnx", "proto"]),
-    ("jobs", &["diagnostics", "proto"]),
-    ("intake", &["diagnostics"]),
-    ("report", &["diagnostics", "proto"]),
+    ("preprocess", &[("image", "decoded pictures")]),
+    ("eval", &[("ir", "models and tensors"), ("image", "the operator `ImageDecoder`")]),
+    ("arrays", &[("ir", "tensors")]),
+    (
+        "rewrite",
+        &[
+            ("ir", "graphs and typed operator views"),
+            ("build", "what a rule puts in place of a pattern"),
+            ("eval", "running a model before and after a change"),
+        ],
+    ),
+    (
+        "quantize",
+        &[
+            ("ir", "graphs"),
+            ("build", "the nodes that quantization adds"),
+            ("eval", "running float and quantized graphs on samples"),
+            ("rewrite", "equalization as a pass"),
+        ],
+    ),
+    ("onnx", &[("ir", "models"), ("proto", "ONNX's messages")]),
+    ("opset", &[("ir", "models and the operator table"), ("build", "formulas of adapters")]),
+    (
+        "engine-ort",
+        &[
+            ("ir", "tensors"),
+            ("eval", "the trait that engines implement"),
+            ("onnx", "models as ONNX Runtime reads them"),
+            ("proto", "ONNX's messages"),
+        ],
+    ),
+    ("jobs", &[("proto", "jobs and events as they are stored")]),
+    ("intake", &[]),
+    ("report", &[("proto", "the report as a message")]),
     (
         "plugin-sdk",
         &[
-            "arrays",
-            "build",
-            "diagnostics",
-            "ir",
-            "eval",
-            "image",
-            "preprocess",
-            "quantize",
-            "rewrite",
-            "onnx",
-            "opset",
-            "proto",
-            "plugin-abi",
+            ("plugin-abi", "the interface that it wraps"),
+            ("proto", "what crosses the interface"),
+            ("ir", "graphs"),
+            ("onnx", "graphs as bytes"),
+            ("build", "graphs of front-ends"),
+            ("opset", "conversion for passes"),
+            ("eval", "running models, for quantizers and passes"),
+            ("rewrite", "passes and rules"),
+            ("arrays", "calibration data"),
+            ("image", "calibration pictures"),
+            ("preprocess", "calibration pictures"),
+            ("quantize", "what quantizers share"),
         ],
     ),
-    ("plugin-host", &["diagnostics", "ir", "proto", "plugin-abi"]),
+    (
+        "plugin-host",
+        &[
+            ("plugin-abi", "the interface that it offers"),
+            ("proto", "what crosses the interface"),
+            ("ir", "tensors, held and derived"),
+        ],
+    ),
     (
         "worker",
         &[
-            "diagnostics",
-            "ir",
-            "eval",
-            "engine-ort",
-            "arrays",
-            "quantize",
-            "rewrite",
-            "onnx",
-            "opset",
-            "proto",
-            "plugin-abi",
-            "plugin-host",
+            ("proto", "requests, results and reports"),
+            ("plugin-host", "calls of plugins"),
+            ("plugin-abi", "names of artifacts"),
+            ("ir", "verification and inference between stages"),
+            ("onnx", "reading graphs and writing the result"),
+            ("opset", "`export.opset`"),
+            ("eval", "references, and the commands `eval` and `compare`"),
+            ("engine-ort", "the same in ONNX Runtime"),
+            ("rewrite", "comparing models before and after passes"),
+            ("quantize", "quantized inputs and outputs as reals"),
+            ("arrays", "references and inputs"),
         ],
     ),
     (
         "daemon",
-        &["config", "diagnostics", "proto", "jobs", "intake", "report", "plugin-host", "worker"],
+        &[
+            ("config", "settings and params"),
+            ("proto", "jobs, requests and reports"),
+            ("jobs", "the queue"),
+            ("intake", "the inbox"),
+            ("worker", "the parent's side of a worker, and its own side when it is one"),
+            ("plugin-host", "inspecting libraries"),
+            ("report", "results for people"),
+        ],
     ),
-    ("frontend-onnx", &["plugin-sdk"]),
-    ("frontend-n2d2", &["plugin-sdk"]),
-    ("passes-cleanup", &["plugin-sdk"]),
-    ("passes-fusion", &["plugin-sdk"]),
-    ("quant-n2d2", &["plugin-sdk", "quantize"]),
-    ("quant-inc", &["plugin-sdk", "opset", "quantize"]),
-    ("quant-onnx", &["plugin-sdk", "opset", "quantize"]),
-    ("plugin-example", &["plugin-sdk"]),
-    ("hostile-plugins", &["plugin-sdk"]),
-    ("integration-tests", &["ir", "onnx"]),
+    ("frontend-onnx", &[SDK]),
+    ("frontend-n2d2", &[SDK]),
+    ("passes-cleanup", &[SDK]),
+    ("passes-fusion", &[SDK]),
+    ("quant-n2d2", &[SDK, ("quantize", "statistics, ranges and rounding")]),
+    (
+        "quant-inc",
+        &[SDK, ("quantize", "all but the policy"), ("opset", "`quantization.inc.opset`")],
+    ),
+    (
+        "quant-onnx",
+        &[SDK, ("quantize", "all but the policy"), ("opset", "operators of newer opsets")],
+    ),
+    ("plugin-example", &[SDK]),
+    ("hostile-plugins", &[SDK]),
+    ("integration-tests", &[("ir", "models of tests"), ("onnx", "models of tests as files")]),
 ];
+
+/// All that a plugin sees.
+const SDK: (&str, &str) = ("plugin-sdk", "all that it needs");
 
 /// Libraries that one crate alone may use, because it is the one place to change when they are replaced.
 const ONE_USER: &[(&str, &str)] =
@@ -84,7 +133,7 @@ const ONE_USER: &[(&str, &str)] =
 #[test]
 fn crates_use_only_what_lies_above_them() {
     let metadata = MetadataCommand::new().no_deps().exec().unwrap();
-    let allowed: BTreeMap<&str, &[&str]> = ALLOWED.iter().copied().collect();
+    let allowed: BTreeMap<&str, &[(&str, &str)]> = ALLOWED.iter().copied().collect();
     let mut wrong = Vec::new();
     let mut seen = BTreeSet::new();
     for package in metadata.workspace_packages() {
@@ -95,7 +144,11 @@ fn crates_use_only_what_lies_above_them() {
         };
         for dependency in package.dependencies.iter().filter(|d| d.kind == DependencyKind::Normal) {
             match dependency.name.strip_prefix("onnxd-") {
-                Some(used) if !may.contains(&used) => wrong.push(format!("{name} uses {used}")),
+                Some(used)
+                    if used != EVERYWHERE && may.iter().all(|(crate_, _)| *crate_ != used) =>
+                {
+                    wrong.push(format!("{name} uses {used}"));
+                }
                 None => {
                     let owner = ONE_USER.iter().find(|(library, _)| *library == dependency.name);
                     if let Some((library, owner)) = owner
@@ -107,11 +160,43 @@ fn crates_use_only_what_lies_above_them() {
                 Some(_) => {}
             }
         }
+        let uses =
+            |used: &str| package.dependencies.iter().any(|d| d.name == format!("onnxd-{used}"));
+        let idle = may.iter().filter(|(used, _)| !uses(used));
+        wrong.extend(idle.map(|(used, _)| format!("{name} does not use {used}")));
         seen.insert(name);
+    }
+    for (at, (name, may)) in ALLOWED.iter().enumerate() {
+        let above = |used: &str| ALLOWED[..at].iter().any(|(crate_, _)| *crate_ == used);
+        let below = may.iter().filter(|(used, _)| !above(used));
+        wrong.extend(below.map(|(used, _)| format!("{name} stands above {used}")));
     }
     let stale = ALLOWED.iter().filter(|(name, _)| !seen.contains(*name));
     wrong.extend(stale.map(|(name, _)| format!("the row {name} has no crate")));
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// `UPDATE_EXPECT=1 cargo test -p onnxd-integration-tests --test layers` writes it.
+#[test]
+fn architecture_shows_the_list() {
+    const BEGIN: &str = "<!-- begin: who uses whom -->\n";
+    const END: &str = "<!-- end: who uses whom -->\n";
+    let mut table = "| crate | uses | for |\n| --- | --- | --- |\n".to_owned();
+    for (name, may) in ALLOWED.iter().filter(|(_, may)| !may.is_empty() && may[0] != SDK) {
+        for (i, (used, why)) in may.iter().enumerate() {
+            let name = if i == 0 { format!("`{name}`") } else { String::new() };
+            table += &format!("| {name} | `{used}` | {why} |\n");
+        }
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("ARCHITECTURE.md");
+    let text = fs::read_to_string(&path).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (shown, after) = rest.split_once(END).unwrap();
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        fs::write(&path, [before, BEGIN, &table, END, after].concat()).unwrap();
+        return;
+    }
+    assert!(shown == table, "stale: run UPDATE_EXPECT=1 cargo test --test layers");
 }
 
 /// The rooms of `core/quantize`; each may use those before it.
