@@ -146,35 +146,47 @@ fn a_quantizer_that_spoils_the_outputs_is_told() {
 #[test]
 fn a_graph_that_changed_without_a_word_is_a_finding() {
     let folder = tempfile::tempdir().unwrap();
-    let built = in_c(&folder, "  if (rewrites < 200) return ONNXD_OK;\n");
+    let built =
+        in_c(&folder, "  if (rewrites > 0) return og_host->graph_put(job, og_encoded(g));\n");
     let run = convert(&folder, &built, "strip-doc", &[]);
     assert_eq!(run.status, 1, "{}", run.stderr);
     assert!(run.stderr.contains("N0406") && run.stderr.contains("did not say"), "{}", run.stderr);
 }
 
-/// The example in C, with `more` before it says what it did.
+/// The pass in C, with `more` before it says what it did.
 fn in_c(folder: &TempDir, more: &str) -> PathBuf {
     let source = fs::read_to_string(root().join("plugins/example-c/strip_doc.c")).unwrap();
-    let last = "  return host->artifact(job, text(\"onnxd.pass-log\")";
+    let last = "  status = og_passed(";
     let changed = source.replace(last, &format!("{more}\n{last}"));
     assert!(changed.len() > source.len());
-    let (from, built) = (folder.path().join("strip_doc.c"), folder.path().join("libstrip_doc.so"));
+    let from = folder.path().join("strip_doc.c");
     fs::write(&from, changed).unwrap();
+    compiled(folder, &from)
+}
+
+fn compiled(folder: &TempDir, source: &Path) -> PathBuf {
+    let name = source.file_stem().unwrap().to_string_lossy();
+    let built = folder.path().join(format!("lib{name}.so"));
     let status = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", "-I"])
         .arg(root().join("core/plugin-abi"))
         .arg("-o")
-        .args([&built, &from])
+        .args([&built, source])
+        .arg("-lm")
         .status();
     assert!(status.unwrap().success(), "the example in C does not compile");
     built
+}
+
+fn example_in_c(folder: &TempDir, name: &str) -> PathBuf {
+    compiled(folder, &root().join("plugins/example-c").join(name))
 }
 
 #[test]
 fn what_a_plugin_logs_is_shown_and_kept() {
     let folder = tempfile::tempdir().unwrap();
     let line = |level: i32, words: &str| {
-        format!("  host->log(job, {level}, text(\"stripper\"), text(\"{words}\"));\n")
+        format!("  og_host->log(job, {level}, og_text(\"stripper\"), og_text(\"{words}\"));\n")
     };
     let lines = [line(2, "a hazard"), line(3, "some chatter"), line(4, "for the author")];
     let built = in_c(&folder, &lines.concat());
@@ -202,6 +214,49 @@ fn a_plugin_in_c() {
     assert_eq!(run.status, 0, "{}", run.stderr);
     assert_eq!(run.report["passes"][0]["name"], "strip-doc");
     assert_eq!(run.report["passes"][0]["rewrites"], 1);
+}
+
+#[test]
+fn a_quantizer_in_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let built = example_in_c(&folder, "round.c");
+    let run = converted(&folder, &built, &[("--set", "quantization.format=round")], &[]);
+    // No samples, so what it costs is measured on random numbers.
+    assert!(run.status <= 1, "{}", run.stderr);
+    let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+    let weights = model.graph.value_ids().filter_map(|v| model.graph[v].initializer());
+    let reals: Vec<Vec<f64>> = weights.filter_map(|w| Some(w.to_reals()?.values)).collect();
+    assert!(!reals.is_empty());
+    for values in reals.iter().filter(|values| values.len() > 1) {
+        let step = values.iter().fold(0f64, |most, x| most.max(x.abs())) / 7.0;
+        let off = |x: &f64| (x / step - (x / step).round()).abs();
+        assert!(values.iter().all(|x| off(x) < 1e-5), "{values:?}");
+    }
+    assert_ne!(run.report["quantization"]["tensors"].as_array().map_or(0, Vec::len), 0);
+}
+
+#[test]
+fn a_front_end_in_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = folder.path().join("plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    fs::copy(example_in_c(&folder, "gain.c"), plugins.join("libgain.so")).unwrap();
+    let (network, out) = (folder.path().join("net.gain"), folder.path().join("out"));
+    for (text, status, said) in [("2.5\n", 0, ""), ("two\n", 2, "does not hold one number")] {
+        fs::write(&network, text).unwrap();
+        let mut run = command(folder.path());
+        with_plugins_of(&mut run, &plugins);
+        run.arg("convert").arg(&network).arg("--out").arg(&out);
+        run.args(["--set", "passes.profile=none"]);
+        let (found, stderr) = outcome(&run.output().unwrap());
+        assert_eq!(found, status, "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+    }
+    let model = onnxd_onnx::load(&out.join("model.onnx")).unwrap().model;
+    let op = model.graph.nodes().next().map(|(_, node)| node.op.clone());
+    assert_eq!(op.as_deref(), Some("Mul"));
+    let gain = model.graph.value_ids().find_map(|v| model.graph[v].initializer());
+    assert_eq!(gain.unwrap().to_reals().unwrap().values, [2.5]);
 }
 
 #[test]

@@ -90,8 +90,8 @@ pub mod private {
     pub use onnxd_plugin_abi as abi;
 }
 
-/// Writes a line to the log, from the thread that the host called: `log!(Warning, "{n} weights are zero")`. The level is
-/// one of [`LogLevel`]; the part is the module. The report keeps the line. Threads of the plugin's own use
+/// Writes a line to the log, from the thread that the host called: `log!(Warning, "{n} weights are zero")`. The level
+/// is one of [`LogLevel`]; the part is the module. The report keeps the line. Threads of the plugin's own use
 /// [`Submission::log`].
 #[macro_export]
 macro_rules! log {

@@ -70,7 +70,8 @@ impl Dropped {
         self
     }
 
-    /// A param by its dotted key: `param("quantization.weight_type", "int4")`. Others are unset: defaults are the host's.
+    /// A param by its dotted key: `param("quantization.weight_type", "int4")`. Others are unset, as defaults are the
+    /// host's.
     #[must_use]
     pub fn param(mut self, key: &str, value: impl Into<Value>) -> Dropped {
         let at = key.split('.').fold(&mut self.params, |at, name| &mut at[name]);

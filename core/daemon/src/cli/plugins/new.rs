@@ -23,7 +23,21 @@ const QUANTIZER: [(&str, &str); 4] = [
     ("README.md", include_str!("template/README.md.txt")),
 ];
 
-/// Writes the folder of a new plugin in Rust: builds as it is, with one component and its test.
+macro_rules! in_c {
+    ($source:literal) => {
+        [
+            ("plugin.c", include_str!(concat!("../../../../../plugins/example-c/", $source))),
+            ("onnxd_plugin.h", include_str!("../../../../plugin-abi/onnxd_plugin.h")),
+            ("onnxd_graph.h", include_str!("../../../../plugin-abi/onnxd_graph.h")),
+            ("README.md", include_str!("template/README_c.md.txt")),
+        ]
+    };
+}
+const FRONTEND_C: [(&str, &str); 4] = in_c!("gain.c");
+const PASS_C: [(&str, &str); 4] = in_c!("strip_doc.c");
+const QUANTIZER_C: [(&str, &str); 4] = in_c!("round.c");
+
+/// Writes the folder of a new plugin: it builds as it is, with one component, and in Rust its test.
 #[derive(clap::Args)]
 pub(crate) struct New {
     /// Id of the plugin, such as `org.example.my-plugin`; the folder is called like its last word.
@@ -32,7 +46,10 @@ pub(crate) struct New {
     /// What its first component does.
     #[arg(long, value_enum, default_value = "pass")]
     kind: Kind,
-    /// Where `core/plugin-sdk` of onnxd's sources is.
+    /// What it is written in.
+    #[arg(long, value_enum, default_value = "rust")]
+    language: Language,
+    /// For plugins in Rust: where `core/plugin-sdk` of onnxd's sources is.
     #[arg(long, value_name = "DIR", default_value = "../onnxd/core/plugin-sdk")]
     sdk: PathBuf,
 }
@@ -47,6 +64,14 @@ enum Kind {
     Quantizer,
 }
 
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Language {
+    /// With the SDK.
+    Rust,
+    /// With two headers.
+    C,
+}
+
 impl New {
     pub(crate) fn run(&self) -> Ended {
         let name = last_word(&self.id)?;
@@ -55,10 +80,13 @@ impl New {
             Diagnostic::new(Code::Disk, format!("`{}` could not be made: {e}", folder.display()))
         };
         std::fs::create_dir(folder).map_err(disk)?;
-        let (files, feature) = match self.kind {
-            Kind::Frontend => (&FRONTEND, ""),
-            Kind::Pass => (&PASS, "\"pass\""),
-            Kind::Quantizer => (&QUANTIZER, "\"quantizer\""),
+        let (files, feature) = match (self.language, self.kind) {
+            (Language::Rust, Kind::Frontend) => (&FRONTEND, ""),
+            (Language::Rust, Kind::Pass) => (&PASS, "\"pass\""),
+            (Language::Rust, Kind::Quantizer) => (&QUANTIZER, "\"quantizer\""),
+            (Language::C, Kind::Frontend) => (&FRONTEND_C, ""),
+            (Language::C, Kind::Pass) => (&PASS_C, ""),
+            (Language::C, Kind::Quantizer) => (&QUANTIZER_C, ""),
         };
         let sdk = onnxd_config::toml_text(&self.sdk.to_string_lossy().into());
         for (path, text) in files {
@@ -68,10 +96,14 @@ impl New {
             let written = std::fs::create_dir_all(parent);
             written.and_then(|()| std::fs::write(&path, text)).map_err(disk)?;
         }
+        let library = format!("lib{}.so", name.replace('-', "_"));
+        let (build, folder) = match self.language {
+            Language::Rust => ("cargo test && cargo build --release".into(), "target/release/"),
+            Language::C => (format!("cc -std=c11 -shared -fPIC -O2 -o {library} plugin.c -lm"), ""),
+        };
         out::print(&format!(
-            "{name}/ is ready. Next:\n  cd {name} && cargo test && cargo build --release\n  \
-             onnxd plugins check target/release/lib{}.so",
-            name.replace('-', "_")
+            "{name}/ is ready. Next:\n  cd {name} && {build}\n  \
+             onnxd plugins check {folder}{library}"
         ));
         Ok(0)
     }
@@ -81,6 +113,10 @@ fn fill(template: &str, id: &str, sdk: &str, feature: &str) -> String {
     let name = id.rsplit('.').next().unwrap_or(id);
     let crate_name = name.replace('-', "_");
     let pairs = [
+        // The examples in C are templates as they are.
+        ("org.onnxd.example-c-gain", id),
+        ("org.onnxd.example-c-round", id),
+        ("org.onnxd.example-c", id),
         ("@ID@", id),
         ("@NAME@", name),
         ("@CRATE@", &crate_name),
@@ -123,9 +159,13 @@ mod tests {
 
     #[test]
     fn nothing_stays_open() {
-        for (path, text) in FRONTEND.iter().chain(&PASS).chain(&QUANTIZER) {
+        let in_rust = FRONTEND.iter().chain(&PASS).chain(&QUANTIZER);
+        for (path, text) in in_rust.chain(&FRONTEND_C).chain(&PASS_C).chain(&QUANTIZER_C) {
             let filled = fill(text, "org.example.my-plugin", "\"/sdk\"", "\"pass\"");
-            assert!(!filled.contains('@'), "{path}: {filled}");
+            assert!(
+                !filled.contains('@') && !filled.contains("onnxd.example-c"),
+                "{path}: {filled}"
+            );
             assert!(!text.trim().is_empty());
         }
         let manifest: toml::Table =
