@@ -96,6 +96,8 @@ fn operators() -> &'static [&'static str] {
 }
 
 /// A node, the graph that it is in, and what it reads.
+// Each target reads its own part.
+#[allow(dead_code)]
 pub struct Applied {
     pub graph: Graph,
     pub node: Node,

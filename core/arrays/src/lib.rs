@@ -97,7 +97,7 @@ pub fn belonging<'a>(arrays: &'a Arrays, outputs: &[&str]) -> Vec<Option<&'a Ten
 /// The archive's comment, which NumPy neither reads nor keeps: who wrote the file.
 const COMMENT: &str = "onnxd";
 
-/// Whether the file is an archive that [`write`] made, and no other program has written since.
+/// Whether the file is an archive that [`write()`] made, and no other program has written since.
 #[must_use]
 pub fn is_own(path: &Path) -> bool {
     let archive = File::open(path).ok().map(|file| zip::ZipArchive::new(BufReader::new(file)));

@@ -1,6 +1,6 @@
 //! The life of a job and where it is kept.
 //!
-//! [`step`] is the specification of the queue; a [`Store`] keeps jobs. [`SledStore`] writes every
+//! [`step()`] is the specification of the queue; a [`Store`] keeps jobs. [`SledStore`] writes every
 //! change to a journal before anything else, so that the index can always be built again.
 
 // A failed change is rare; boxing its diagnostic would only burden whoever reads it.

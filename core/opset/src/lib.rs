@@ -1,7 +1,7 @@
 //! Conversion between versions of the standard's operators, one version at a time.
 //!
 //! A step from version v to v+1, or back, looks at the nodes whose operator the standard changed in
-//! v+1. What the change means is said by a [`row::Row`] of the operator's family; without one, only
+//! v+1. What the change means is said by a `row::Row` of the operator's family; without one, only
 //! what the operator table tells is done: defaults are written out where they differ, attributes at
 //! their defaults are left out, and the node must then be valid in the other version.
 //!

@@ -92,7 +92,7 @@ unsafe fn bytes<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a [u8
 /// The text a plugin passed.
 ///
 /// # Safety
-/// See [`bytes`].
+/// See [`bytes()`].
 unsafe fn text<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a str, Refusal> {
     // SAFETY: passed on.
     let bytes = unsafe { bytes(s, what, bytes_max) }?;
@@ -102,7 +102,7 @@ unsafe fn text<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a str,
 /// The first bytes of the text that a plugin passed, at a character's end; the others are not looked at.
 ///
 /// # Safety
-/// See [`bytes`].
+/// See [`bytes()`].
 unsafe fn beginning<'a>(s: abi::Str, what: &str, bytes_max: usize) -> Result<&'a str, Refusal> {
     let part = abi::Str { len: s.len.min(bytes_max), ..s };
     // SAFETY: passed on.

@@ -139,6 +139,27 @@ pub enum Operator {
     Divides,
 }
 
+impl Operator {
+    /// `sample OPERATOR value`, as it is computed in pictures.
+    #[must_use]
+    pub fn apply(self, sample: f32, value: f64) -> f32 {
+        self.with(sample, self.number(value))
+    }
+
+    /// What is added to, taken from or multiplied with samples.
+    pub(crate) fn number(self, value: f64) -> f32 {
+        if self == Operator::Divides { (1.0 / value) as f32 } else { value as f32 }
+    }
+
+    pub(crate) fn with(self, sample: f32, number: f32) -> f32 {
+        match self {
+            Operator::Plus => sample + number,
+            Operator::Minus => sample - number,
+            Operator::Multiplies | Operator::Divides => sample * number,
+        }
+    }
+}
+
 impl Step {
     /// Why there is no way through this step, if it says so.
     pub(crate) fn unavailable(&self) -> Option<&str> {

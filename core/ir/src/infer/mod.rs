@@ -74,7 +74,7 @@ type TypeRules = &'static [(&'static str, TypeRule)];
 ///
 /// Findings: `N0215` where shapes cannot meet, `N0502` where types cannot, `N0511` where a declared
 /// shape is not the computed one, which takes its place, as in runtimes. A model with cycles is left
-/// as it is, see [`crate::verify`].
+/// as it is, see [`crate::verify()`].
 pub fn infer(model: &mut Model) -> Diagnostics {
     let mut inference = Inference::new(Cow::Borrowed(&model.opsets), &model.functions);
     inference.nodes_left = body::nodes_max(&model.graph, &model.functions);

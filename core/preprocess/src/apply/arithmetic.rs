@@ -25,28 +25,6 @@ pub(crate) fn apply(
     }
     Ok(Picture { depth: Depth::Float, ..picture })
 }
-
-impl Operator {
-    /// `sample OPERATOR value`, as it is computed in pictures.
-    #[must_use]
-    pub fn apply(self, sample: f32, value: f64) -> f32 {
-        self.with(sample, self.number(value))
-    }
-
-    /// What is added to, taken from or multiplied with samples.
-    fn number(self, value: f64) -> f32 {
-        if self == Operator::Divides { (1.0 / value) as f32 } else { value as f32 }
-    }
-
-    fn with(self, sample: f32, number: f32) -> f32 {
-        match self {
-            Operator::Plus => sample + number,
-            Operator::Minus => sample - number,
-            Operator::Multiplies | Operator::Divides => sample * number,
-        }
-    }
-}
-
 pub(crate) fn truncate(mut picture: Picture) -> Picture {
     picture.samples.iter_mut().for_each(|sample| *sample = sample.trunc());
     picture

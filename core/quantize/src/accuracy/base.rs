@@ -28,7 +28,7 @@ pub struct Base {
     bodies: Vec<Body>,
     /// By name of value.
     pub seen: BTreeMap<String, Stats>,
-    /// What products computed on the first samples, see [`layers_db`].
+    /// What products computed on the first samples, see `layers_db`.
     pub(crate) layers: Vec<Kept>,
 }
 

@@ -60,7 +60,7 @@ pub struct Weighted {
     pub product: Product,
     /// The activations.
     pub x: ValueId,
-    /// The weights, an initializer of [`FLOATS`].
+    /// The weights, an initializer of `FLOATS`.
     pub w: ValueId,
     /// A constant of the same type that is added for each output channel.
     pub bias: Option<ValueId>,

@@ -53,7 +53,7 @@ pub struct Typed {
 }
 
 /// All values of the model with their types as far as they can be inferred: the graph's, then those
-/// inside it and inside functions. Contradictions are for [`super::check`] to report.
+/// inside it and inside functions. Contradictions are for [`super::check()`] to report.
 ///
 /// # Errors
 /// Findings that keep it from being read.
