@@ -142,11 +142,11 @@ typedef struct onnxd_derivation {
   uint32_t struct_size;    /* set by the caller: sizeof(onnxd_derivation) */
   uint32_t kind;           /* ONNXD_DERIVE_* */
   const uint64_t *sources; /* ids of tensors whose elements are whole bytes */
-  size_t source_count;     /* one unless the kind is ONNXD_DERIVE_CONCAT */
+  size_t source_count;     /* one unless the kind is CONCAT or SCALED */
   uint64_t offset;         /* STRIDED: the element at the coordinates 0 */
   const int64_t *strides;  /* STRIDED: as many as the result has dimensions, in elements; 0 repeats,
                               negative ones run backwards. NULL otherwise */
-  uint32_t axis;           /* CONCAT */
+  uint32_t axis;           /* CONCAT, SCALED */
   uint32_t reserved;       /* 0 */
 } onnxd_derivation;
 
@@ -155,6 +155,9 @@ typedef struct onnxd_derivation {
 #define ONNXD_DERIVE_STRIDED 1u
 #define ONNXD_DERIVE_CAST 2u   /* the source's elements in their order, converted as Cast does */
 #define ONNXD_DERIVE_CONCAT 3u /* the sources one after the other along `axis` */
+/* The elements of the first source, a float tensor, multiplied by the element of the second one, a
+ * vector of double, at their coordinate along `axis`; in double precision, and rounded. */
+#define ONNXD_DERIVE_SCALED 4u
 #define ONNXD_DERIVATIONS_MAX 16 /* derivations inside each other */
 
 /* One conversion in progress. Opaque except for these first fields; only the host makes one. */

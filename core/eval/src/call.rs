@@ -7,7 +7,7 @@ use crate::item::{Item, items};
 use crate::num::slice;
 use crate::steps::Step;
 use half::{bf16, f16};
-use onnxd_ir::{Attr, DataType, Element, Graph, Node, Tensor};
+use onnxd_ir::{Attr, DataType, Element, Graph, Node, Tensor, TensorError};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -31,7 +31,12 @@ pub(crate) struct Call<'a> {
     pub(crate) steps: &'a [Step],
     /// See [`crate::RunOptions::winograd`].
     pub(crate) winograd: bool,
+    /// Whether large results of layout operators are derived from their operands instead of computed.
+    pub(crate) derives: bool,
 }
+
+/// Bytes of a result from which on it is derived.
+const DERIVED_BYTES_MIN: usize = 64 << 10;
 
 /// Runs a sub-graph of the node on values for its inputs; gives its outputs.
 pub(crate) type RunBody<'a> = dyn FnMut(&Graph, Vec<Item>) -> Outcome<Vec<Item>> + 'a;
@@ -186,6 +191,19 @@ impl<'a> Call<'a> {
     }
 
     /// All inputs of a variadic operator.
+    /// Elements that are only moved or cast: derived, where that is wanted and can be, else made now.
+    pub(crate) fn moved(
+        &self,
+        derived: impl FnOnce() -> Result<Tensor, TensorError>,
+        made: impl FnOnce() -> Outcome<Tensor>,
+    ) -> Outcome<Tensor> {
+        let derived = if self.derives { derived().ok() } else { None };
+        match derived.filter(|tensor| tensor.byte_len() >= DERIVED_BYTES_MIN) {
+            Some(tensor) => Ok(tensor),
+            None => made(),
+        }
+    }
+
     pub(crate) fn all(&self) -> Outcome<Vec<&'a Tensor>> {
         let all: Vec<&Tensor> = self.inputs.iter().flatten().collect();
         match all.len() {

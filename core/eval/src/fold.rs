@@ -40,11 +40,34 @@ pub fn eval_node(
     inputs: &[Option<Tensor>],
     bytes_max: usize,
 ) -> Result<Vec<Tensor>, Diagnostic> {
+    computed(node, opset, inputs, (bytes_max, false))
+}
+
+/// As [`eval_node`]; large results of `Transpose`, `Slice`, `Split`, `Concat` and `Cast` are derived from the operands,
+/// and not held.
+///
+/// # Errors
+/// As [`eval_node`].
+pub fn derive_node(
+    node: &Node,
+    opset: i64,
+    inputs: &[Option<Tensor>],
+    bytes_max: usize,
+) -> Result<Vec<Tensor>, Diagnostic> {
+    computed(node, opset, inputs, (bytes_max, true))
+}
+
+fn computed(
+    node: &Node,
+    opset: i64,
+    inputs: &[Option<Tensor>],
+    (bytes_max, derives): (usize, bool),
+) -> Result<Vec<Tensor>, Diagnostic> {
     let row = table::find(node, opset);
     let missing = || Fault::unsupported(format!("opset {opset} has no kernel"));
     let scope = Scope::new();
     let (scope, steps, winograd) = (&scope, &[], false);
-    let call = Call { node, opset, inputs, scope, bytes_max, steps, winograd };
+    let call = Call { node, opset, inputs, scope, bytes_max, steps, winograd, derives };
     let given: Vec<Option<Item>> = inputs.iter().cloned().map(|x| x.map(Item::Tensor)).collect();
     let refuse = |_: &_, _| Err(Fault::unsupported("a node with sub-graphs is not folded"));
     let outputs = row.ok_or_else(missing).and_then(|row| row.run(&call, &given, &mut { refuse }));
@@ -61,7 +84,7 @@ pub fn eval_node(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_ir::Attr;
+    use onnxd_ir::{Attr, DataType};
 
     #[test]
     fn large_results_are_refused_before_they_are_made() {
@@ -76,6 +99,37 @@ mod tests {
         assert_eq!(negative.unwrap_err().code, "N0502");
         let small = eval_node(&node, 17, &[Some(Tensor::vector(vec![2i64, 3]))], 1 << 20).unwrap();
         assert_eq!(small[0].dims(), [2, 3]);
+    }
+
+    #[test]
+    fn large_results_of_layout_operators_are_derived() {
+        let mut g = Graph::new("g");
+        let [x, y, z] = ["x", "y", "z"].map(|n| g.add_value(n, None));
+        let counted = |n: usize| Tensor::from_vec([n, 50], (0..n * 50).map(|i| i as f32).collect());
+        let ints = |list: &[i64]| Some(Tensor::vector(list.to_vec()));
+        let node = |op: &str| Node::new(op, [x], [y]);
+        let double = Attr::Int(i64::from(DataType::Double.number()));
+        for (node, more) in [
+            (node("Transpose"), vec![]),
+            (node("Cast").with("to", double), vec![]),
+            (node("Concat").with("axis", Attr::Int(1)), vec![Some(counted(900))]),
+            (node("Slice"), vec![ints(&[40]), ints(&[-51]), ints(&[1]), ints(&[-1])]),
+            (Node::new("Split", [x], [y, z]), vec![]),
+        ] {
+            for (n, large) in [(20, false), (900, true)] {
+                let inputs: Vec<_> =
+                    std::iter::once(Some(counted(n))).chain(more.clone()).collect();
+                let inputs = if node.op == "Concat" { vec![inputs[0].clone(); 2] } else { inputs };
+                let [derived, held] =
+                    [derive_node, eval_node].map(|eval| eval(&node, 17, &inputs, 1 << 20).unwrap());
+                assert_eq!(derived, held, "{}", node.op);
+                let lazy = derived.iter().any(|t| t.derivation().is_some());
+                // Both halves of what is split lie in the operand.
+                let wanted = large && node.op != "Split";
+                assert_eq!(lazy, wanted, "{}", node.op);
+                assert!(held.iter().all(|t| t.derivation().is_none()));
+            }
+        }
     }
 
     #[test]

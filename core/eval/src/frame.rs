@@ -275,7 +275,8 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         inputs: &'a [Option<Tensor>],
     ) -> Call<'a> {
         let (bytes_max, winograd) = (self.room(), self.options.winograd);
-        Call { node, opset, inputs, scope: frame.scope, bytes_max, steps: &[], winograd }
+        let (steps, derives) = (&[][..], false);
+        Call { node, opset, inputs, scope: frame.scope, bytes_max, steps, winograd, derives }
     }
 
     /// Computes one node and the steps behind it, unless `kept` has what it gives, and stores the

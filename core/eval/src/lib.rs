@@ -63,7 +63,7 @@ mod watch;
 pub use compare::{Comparison, compare};
 pub use engine::{Builtin, Engine, Prepared};
 pub use executor::{BYTES_MAX, Executor, RunOptions};
-pub use fold::{eval_node, is_deterministic};
+pub use fold::{derive_node, eval_node, is_deterministic};
 pub use gemm::{Columns, add_products};
 pub use random::Source as RandomSource;
 pub use table::operators;

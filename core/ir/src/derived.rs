@@ -2,8 +2,9 @@
 //! by block where somebody writes them, or on use. So a network whose every weight is transposed, cast, sliced and
 //! concatenated takes no more memory than its largest block.
 //!
-//! Three forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
-//! have been cast or concatenated. To reshape changes sizes alone. What is computed otherwise is held.
+//! Four forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may
+//! have been cast or concatenated. To reshape changes sizes alone. Fusions scale weights along an axis. What is
+//! computed otherwise is held.
 
 mod fill;
 
@@ -37,6 +38,14 @@ pub enum Derivation {
     Concat {
         /// At least one.
         parts: Vec<Tensor>,
+        /// Which axis.
+        axis: usize,
+    },
+    /// The elements of a float tensor multiplied by a number for each coordinate of an axis, in `f64`, and rounded to
+    /// their type.
+    Scaled {
+        /// What is scaled, and the numbers: a vector of `double`.
+        sources: [Tensor; 2],
         /// Which axis.
         axis: usize,
     },
@@ -163,6 +172,16 @@ impl Tensor {
         Tensor::derived(first.dtype(), dims, from)
     }
 
+    /// The elements of slice `i` along `axis` multiplied by `gain[i]`, in `f64`, and rounded to their type.
+    ///
+    /// # Errors
+    /// As [`Tensor::derived`]; if the type is no float type of 16 bits or more, or there are not as many gains as the
+    /// axis has elements.
+    pub fn scaled(&self, axis: usize, gain: &[f64]) -> Result<Tensor, TensorError> {
+        let sources = [self.clone(), Tensor::vector(gain.to_vec())];
+        Tensor::derived(self.dtype(), self.dims(), Derivation::Scaled { sources, axis })
+    }
+
     /// How the elements come about; `None` if they are held.
     pub fn derivation(&self) -> Option<&Derivation> {
         self.derived_data().map(|derived| &derived.from)
@@ -209,6 +228,7 @@ impl Derivation {
                 std::slice::from_ref(source)
             }
             Derivation::Concat { parts, .. } => parts,
+            Derivation::Scaled { sources, .. } => sources,
         }
     }
 
@@ -234,6 +254,16 @@ impl Derivation {
                 }
             }
             Derivation::Concat { parts, axis } => check_concat(parts, dtype, dims, *axis),
+            Derivation::Scaled { sources: [source, gain], axis } => {
+                if !dtype.is_float() || source.dtype() != dtype || gain.dtype() != DataType::Double
+                {
+                    return refused(format!("{source:?} times {gain:?} as {dtype}"));
+                }
+                match source.dims() == dims && dims.get(*axis) == Some(&gain.len()) {
+                    true => Ok(Vec::new()),
+                    false => refused(format!("{source:?} times {gain:?} along axis {axis}")),
+                }
+            }
         }
     }
 
@@ -293,7 +323,7 @@ fn through(
             let from = Derivation::Strided { source: source.clone(), offset, strides };
             Some(Tensor::derived(dtype, dims, from))
         }
-        Derivation::Concat { .. } => None,
+        Derivation::Concat { .. } | Derivation::Scaled { .. } => None,
     }
 }
 

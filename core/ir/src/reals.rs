@@ -52,10 +52,15 @@ impl Tensor {
 impl Tensor {
     /// Whether no element is infinite or not a number; `false` for types that are not real.
     pub fn is_finite(&self) -> bool {
-        match self.as_slice::<f32>() {
-            Some(floats) => floats.iter().fold(true, |fine, x| fine & x.is_finite()),
-            None => self.to_reals().is_some_and(|r| r.values.iter().all(|x| x.is_finite())),
+        if self.dtype() != DataType::Float {
+            return self.to_reals().is_some_and(|r| r.values.iter().all(|x| x.is_finite()));
         }
+        let finite = |block: &[u8]| {
+            let floats = block.as_chunks().0.iter();
+            let fine = floats.fold(true, |fine, x| fine & f32::from_le_bytes(*x).is_finite());
+            if fine { Ok(()) } else { Err(()) }
+        };
+        self.in_blocks(finite).is_ok()
     }
 
     /// Multiplies slice `i` along `axis` by `gain[i]`, in `f64`, and rounds to the type, which is a
@@ -64,20 +69,8 @@ impl Tensor {
     /// # Panics
     /// If there are not as many gains as the axis has elements.
     pub fn scaled_along(&self, axis: usize, gain: &[f64]) -> Option<Tensor> {
-        if self.dtype() != DataType::Float {
-            let gain = Reals { dims: vec![gain.len()], values: gain.to_vec() };
-            return self.to_reals()?.scale_axis(axis, &gain).to_tensor(self.dtype());
-        }
         assert_eq!(gain.len(), self.dims()[axis], "one gain per slice");
-        let inner: usize = self.dims()[axis + 1..].iter().product();
-        let floats = self.as_slice::<f32>()?;
-        let mut scaled = Vec::with_capacity(floats.len());
-        for slices in floats.chunks((gain.len() * inner).max(1)) {
-            for (run, gain) in slices.chunks(inner.max(1)).zip(gain) {
-                scaled.extend(run.iter().map(|x| (f64::from(*x) * gain) as f32));
-            }
-        }
-        Some(Tensor::from_vec(self.dims(), scaled))
+        self.scaled(axis, gain).ok().map(|scaled| scaled.held())
     }
 }
 

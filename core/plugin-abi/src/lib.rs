@@ -193,6 +193,9 @@ pub const DERIVE_STRIDED: u32 = 1;
 pub const DERIVE_CAST: u32 = 2;
 /// [`Derivation::kind`]: the sources one after the other along `axis`.
 pub const DERIVE_CONCAT: u32 = 3;
+/// [`Derivation::kind`]: the elements of the first source, a float tensor, multiplied by the element of the
+/// second one, a vector of `double`, at their coordinate along `axis`; in double precision, and rounded.
+pub const DERIVE_SCALED: u32 = 4;
 /// Derivations inside each other.
 pub const DERIVATIONS_MAX: u32 = 16;
 
@@ -203,18 +206,18 @@ pub const DERIVATIONS_MAX: u32 = 16;
 pub struct Derivation {
     /// Size of this struct as the caller knows it; set before the call.
     pub struct_size: u32,
-    /// [`DERIVE_STRIDED`], [`DERIVE_CAST`] or [`DERIVE_CONCAT`].
+    /// [`DERIVE_STRIDED`], [`DERIVE_CAST`], [`DERIVE_CONCAT`] or [`DERIVE_SCALED`].
     pub kind: u32,
     /// Ids of tensors whose elements are whole bytes.
     pub sources: *const u64,
-    /// Entries at `sources`; one unless the kind is [`DERIVE_CONCAT`].
+    /// Entries at `sources`; one unless the kind is [`DERIVE_CONCAT`] or [`DERIVE_SCALED`].
     pub source_count: usize,
     /// Of [`DERIVE_STRIDED`]: the element at the coordinates 0.
     pub offset: u64,
     /// Of [`DERIVE_STRIDED`]: as many strides, in elements, as the result has dimensions; 0 repeats, negative ones run
     /// backwards. Null otherwise.
     pub strides: *const i64,
-    /// Of [`DERIVE_CONCAT`].
+    /// Of [`DERIVE_CONCAT`] and [`DERIVE_SCALED`].
     pub axis: u32,
     /// Zero.
     pub reserved: u32,

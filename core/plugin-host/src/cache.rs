@@ -1,7 +1,9 @@
 //! Results of inspections on disk, so that the daemon starts without opening every library again.
 //!
-//! One JSON file per library path. An entry counts only if path, size, modification time, digest
-//! and the host's own version are the same; whatever cannot be read is as if it were not there.
+//! One JSON file per library path. An entry counts only if path, size, times, place on the disk and
+//! the host's own version are the same; whatever cannot be read is as if it were not there. Nobody can
+//! set the time of change, so that the library is read again only if it was young when it was
+//! inspected: a clock that is too coarse may not tell two states of a young file apart.
 
 use crate::descriptor::Descriptor;
 use crate::inspect::digest;
@@ -13,9 +15,12 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of the layout of an entry.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
+/// Age from which on the times of a file tell its states apart, in nanoseconds.
+const SETTLED_NS: i128 = 2_000_000_000;
 /// Largest entry, in bytes.
 const ENTRY_BYTES_MAX: u64 = 4 << 20;
 
@@ -30,16 +35,20 @@ struct Entry {
     schema: u32,
     /// Version of onnxd and of its plugin interface.
     host: String,
-    size: u64,
-    mtime_ns: i128,
+    stamp: Stamp,
+    /// When the entry was made.
+    stored_ns: i128,
     plugin: PluginInfo,
 }
 
 /// What tells two states of a file apart without reading it.
-#[derive(PartialEq)]
+#[derive(PartialEq, Serialize, Deserialize)]
 struct Stamp {
     size: u64,
     mtime_ns: i128,
+    ctime_ns: i128,
+    device: u64,
+    inode: u64,
 }
 
 impl Cache {
@@ -56,9 +65,10 @@ impl Cache {
         let stamp = stamp(library).ok()?;
         let same = entry.schema == SCHEMA
             && entry.host == host()
-            && stamp == Stamp { size: entry.size, mtime_ns: entry.mtime_ns }
+            && stamp == entry.stamp
             && entry.plugin.path == library.to_str()?
-            && entry.plugin.sha256 == digest(library).ok()?;
+            && (entry.stored_ns - stamp.ctime_ns > SETTLED_NS
+                || entry.plugin.sha256 == digest(library).ok()?);
         // The components are derived again: the descriptor is the authority.
         let descriptor = Descriptor::parse(&entry.plugin.descriptor_json).ok()?;
         same.then(|| PluginInfo { components: descriptor.components(), ..entry.plugin })
@@ -70,12 +80,12 @@ impl Cache {
     /// The system's. Callers may go on without a cache.
     pub fn put(&self, plugin: &PluginInfo) -> std::io::Result<()> {
         let library = Path::new(&plugin.path);
-        let Stamp { size, mtime_ns } = stamp(library)?;
+        let (stamp, stored_ns) = (stamp(library)?, now_ns());
         if digest(library)? != plugin.sha256 {
             return Err(std::io::Error::other("the library was replaced meanwhile"));
         }
         let plugin = plugin.clone();
-        let entry = Entry { schema: SCHEMA, host: host(), size, mtime_ns, plugin };
+        let entry = Entry { schema: SCHEMA, host: host(), stamp, stored_ns, plugin };
         let json = serde_json::to_vec_pretty(&entry)?;
         fs::create_dir_all(&self.folder)?;
         let target = self.file(library);
@@ -108,8 +118,19 @@ fn host() -> String {
 
 fn stamp(library: &Path) -> std::io::Result<Stamp> {
     let data = library.metadata()?;
-    let mtime_ns = i128::from(data.mtime()) * 1_000_000_000 + i128::from(data.mtime_nsec());
-    Ok(Stamp { size: data.size(), mtime_ns })
+    let ns = |s: i64, ns: i64| i128::from(s) * 1_000_000_000 + i128::from(ns);
+    Ok(Stamp {
+        size: data.size(),
+        mtime_ns: ns(data.mtime(), data.mtime_nsec()),
+        ctime_ns: ns(data.ctime(), data.ctime_nsec()),
+        device: data.dev(),
+        inode: data.ino(),
+    })
+}
+
+fn now_ns() -> i128 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_nanos().try_into().unwrap_or_default()
 }
 
 fn write_synced(path: &Path, data: &[u8]) -> std::io::Result<()> {
@@ -148,12 +169,32 @@ mod tests {
         cache.put(&info).unwrap();
         assert_eq!(cache.get(&path), Some(info.clone()));
 
-        // Same size and time, other contents: the digest tells.
+        // Same size and time, other contents: the time of change tells, or the digest.
         let time = path.metadata().unwrap().modified().unwrap();
         fs::write(&path, b"two").unwrap();
         fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
         assert_eq!(cache.get(&path), None);
         assert!(cache.put(&info).is_err());
+    }
+
+    #[test]
+    fn only_a_library_that_was_young_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let info = library(folder.path(), b"one");
+        let path = Path::new(&info.path).to_owned();
+        let cache = Cache::new(folder.path().join("cache"));
+        for (age, found) in [(0, false), (SETTLED_NS, false), (SETTLED_NS + 1, true)] {
+            let stamp = stamp(&path).unwrap();
+            let stored_ns = stamp.ctime_ns + age;
+            // What is never compared may be wrong.
+            let plugin = PluginInfo { sha256: "00".into(), ..info.clone() };
+            let entry = Entry { schema: SCHEMA, host: host(), stamp, stored_ns, plugin };
+            fs::create_dir_all(&cache.folder).unwrap();
+            fs::write(cache.file(&path), serde_json::to_vec(&entry).unwrap()).unwrap();
+            assert_eq!(cache.get(&path).is_some(), found, "{age}");
+        }
+        fs::write(&path, b"two").unwrap();
+        assert_eq!(cache.get(&path), None, "its time of change is another one");
     }
 
     #[test]
@@ -168,7 +209,7 @@ mod tests {
         for damaged in [
             json[..json.len() / 2].to_owned(),
             String::new(),
-            json.replace("\"schema\": 1", "\"schema\": 2"),
+            json.replace("\"schema\": 2", "\"schema\": 1"),
             json.replace(" abi ", " abi 9"),
             json.replace("\\\"pass\\\"", "\\\"unknown\\\""),
         ] {

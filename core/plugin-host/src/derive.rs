@@ -100,6 +100,12 @@ impl Recipe {
         if self.kind == abi::DERIVE_CONCAT {
             return Ok(Derivation::Concat { parts: sources, axis: self.axis as usize });
         }
+        if self.kind == abi::DERIVE_SCALED {
+            let sources = sources.try_into().map_err(|sources: Vec<Tensor>| {
+                Refusal::invalid(format!("{} sources, not two", sources.len()))
+            })?;
+            return Ok(Derivation::Scaled { sources, axis: self.axis as usize });
+        }
         let [source]: [Tensor; 1] = sources.try_into().map_err(|sources: Vec<Tensor>| {
             Refusal::invalid(format!("{} sources, not one", sources.len()))
         })?;

@@ -1,6 +1,6 @@
 //! Files that a plugin adds to the result. Each is written when it comes, so that thousands take no memory.
 
-use crate::{Refusal, inspect};
+use crate::Refusal;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::FileDigest;
@@ -55,8 +55,8 @@ impl Files {
         let file = FileDigest {
             path: name.to_owned(),
             bytes: data.len() as u64,
-            sha256: inspect::digest_of(data),
             role: ROLE.to_owned(),
+            ..FileDigest::default()
         };
         self.written.insert(name.to_owned(), file);
         self.bytes = bytes;
@@ -121,7 +121,6 @@ mod tests {
         let taken = files.take();
         let names: Vec<(&str, u64)> = taken.iter().map(|f| (f.path.as_str(), f.bytes)).collect();
         assert_eq!(names, [("a", 1), ("b/c", 3)]);
-        assert!(taken[0].sha256.starts_with("6b86b273ff34fce1"), "{}", taken[0].sha256);
         assert_eq!(std::fs::read(folder.join("b/c")).unwrap(), b"123");
         let many = (0..FILES_MAX).map(|i| (format!("{i}"), FileDigest::default()));
         let mut files = Files { written: many.collect(), ..Files::default() };

@@ -141,11 +141,6 @@ pub fn file_digest(path: &Path) -> std::io::Result<(u64, String)> {
     hashed(File::open(path)?)
 }
 
-/// The SHA-256 of some bytes, in lower-case hexadecimal.
-pub(crate) fn digest_of(bytes: &[u8]) -> String {
-    hexadecimal(Sha256::digest(bytes).as_slice())
-}
-
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

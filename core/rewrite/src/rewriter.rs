@@ -17,6 +17,9 @@ pub struct Rewriter<'g> {
     absorbed: Vec<Layer>,
 }
 
+/// Bytes of a constant from which on it is derived from the one that it stands in for, and not held.
+const DERIVED_BYTES_MIN: usize = 64 << 10;
+
 /// Larger tensors are not widened to `f64`: a pass holds a few copies of what it computes with.
 pub const REALS_MAX: usize = 1 << 27;
 
@@ -161,9 +164,10 @@ impl<'g> Rewriter<'g> {
         axis: usize,
         gain: &[f64],
     ) -> Result<ValueId, Skip> {
-        let scaled = self.floats(v)?.scaled_along(axis, gain);
-        let scaled = scaled.ok_or_else(|| Skip(format!("{} is not real", self.name(v))))?;
-        self.derive_finite(v, role, scaled)
+        let scaled = self.floats(v)?.scaled(axis, gain);
+        let scaled = scaled.map_err(|_| Skip(format!("{} is not real", self.name(v))))?;
+        let small = scaled.byte_len() < DERIVED_BYTES_MIN;
+        self.derive_finite(v, role, if small { scaled.held() } else { scaled })
     }
 
     fn derive_finite(&mut self, from: ValueId, role: &str, data: Tensor) -> Result<ValueId, Skip> {

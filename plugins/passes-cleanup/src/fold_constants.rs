@@ -1,7 +1,8 @@
 //! Computes what depends on constants only, so that runtimes need not and other passes see the values.
 //!
 //! A result may be larger than what it is computed from by [`GROWTH_BYTES_MAX`] at most: a model that describes its
-//! weights by `ConstantOfShape` or `Expand` stays small. `DequantizeLinear` and its kin stay: they
+//! weights by `ConstantOfShape` or `Expand` stays small. What is only moved or cast is derived from its operands and
+//! computed when the model is written. `DequantizeLinear` and its kin stay: they
 //! say how a weight is stored.
 
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
@@ -121,7 +122,7 @@ fn compute(
     let operand_bytes: usize =
         distinct.filter_map(|i| operands[i].as_ref()).map(Tensor::byte_len).sum();
     let bytes_max = (operand_bytes + GROWTH_BYTES_MAX).min(left);
-    eval::eval_node(node, version, operands, bytes_max).map_err(|d| Skip(d.message))
+    eval::derive_node(node, version, operands, bytes_max).map_err(|d| Skip(d.message))
 }
 
 fn replace(graph: &mut Graph, id: NodeId, results: Vec<Tensor>) {

@@ -336,8 +336,8 @@ fn judge(end: &outcome::Outcome, order: &Order, out_dir: &std::path::Path) -> (R
         SUCCEEDED_WITH_FINDINGS => Verdict::SucceededWithFindings,
         _ => return (report.clone(), failed(class_of(&report), end)),
     };
-    match verify::verify(out_dir, &result.outputs) {
-        Ok(()) => (Report { outputs: result.outputs, ..report }, verdict),
+    match verify::verify(out_dir, result.outputs) {
+        Ok(outputs) => (Report { outputs, ..report }, verdict),
         Err(why) => {
             let found = Diagnostics::from(why);
             let versions = report.versions;

@@ -1,8 +1,8 @@
 //! Holds a worker's result against the files it left.
 //!
-//! The worker announces size and digest of each file; plugins share its process, so a result counts
-//! only if the files are there and are what was announced. Every byte is hashed again, whatever
-//! the size: reading back is cheap beside converting, and the report's digests must be true.
+//! The worker announces name and size of each file; plugins share its process, so a result counts
+//! only if the files are there and are what was announced. The digests that the report names are
+//! taken here, once the worker has ended: nothing but this process can change the files any more.
 
 use super::files::{digest, inner};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
@@ -11,11 +11,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Checks `announced` against the folder `out`, and removes what was not announced.
+/// Checks `announced` against the folder `out`, and removes what was not announced. The files with
+/// their digests.
 ///
 /// # Errors
 /// `N0903` for what differs, `N0304` if the folder cannot be read.
-pub(super) fn verify(out: &Path, announced: &[FileDigest]) -> Result<(), Diagnostic> {
+pub(super) fn verify(
+    out: &Path,
+    announced: Vec<FileDigest>,
+) -> Result<Vec<FileDigest>, Diagnostic> {
     let wrong = |why: String| Diagnostic::new(Code::WorkerNoResult, format!("the worker {why}"));
     let is_folder = out.symlink_metadata().is_ok_and(|data| data.is_dir());
     if !is_folder {
@@ -25,7 +29,8 @@ pub(super) fn verify(out: &Path, announced: &[FileDigest]) -> Result<(), Diagnos
     if models != 1 {
         return Err(wrong(format!("announced {models} models, expected one")));
     }
-    for file in announced {
+    let mut found = announced;
+    for file in &mut found {
         let name = shown(&file.path);
         let path = inner(&file.path).ok_or_else(|| wrong(format!("announced `{name}`")))?;
         let linked = |folder: &Path| out.join(folder).is_symlink();
@@ -35,18 +40,17 @@ pub(super) fn verify(out: &Path, announced: &[FileDigest]) -> Result<(), Diagnos
             return Err(wrong(format!("announced `{name}` but left no such file")));
         }
         let (bytes, sha256) = digest(&path).map_err(|e| disk(&path, &e))?;
-        if bytes != file.bytes || sha256 != file.sha256 {
-            return Err(wrong(format!(
-                "announced `{name}` with {} bytes, sha256 {}, but left {bytes} bytes, {sha256}",
-                file.bytes,
-                shown(&file.sha256)
-            )));
+        if bytes != file.bytes {
+            let text = format!("announced `{name}` with {} bytes, but left {bytes}", file.bytes);
+            return Err(wrong(text));
         }
+        file.sha256 = sha256;
     }
     // With the folders that they lie in.
-    let paths = announced.iter().map(|f| Path::new(&f.path));
+    let paths = found.iter().map(|f| Path::new(&f.path));
     let kept = paths.flat_map(Path::ancestors).map(|path| out.join(path)).collect();
-    remove_others(out, &kept).map_err(|e| disk(out, &e))
+    remove_others(out, &kept).map_err(|e| disk(out, &e))?;
+    Ok(found)
 }
 
 fn remove_others(folder: &Path, kept: &BTreeSet<PathBuf>) -> std::io::Result<()> {
@@ -74,8 +78,8 @@ mod tests {
     fn announced(folder: &Path) -> FileDigest {
         let path = folder.join("model.onnx");
         fs::write(&path, b"model").unwrap();
-        let (bytes, sha256) = digest(&path).unwrap();
-        FileDigest { path: "model.onnx".into(), bytes, sha256, role: "model".into() }
+        let (path, role) = ("model.onnx".into(), "model".into());
+        FileDigest { path, bytes: 5, role, ..FileDigest::default() }
     }
 
     #[test]
@@ -94,14 +98,14 @@ mod tests {
         fs::write(out.join("stimuli/env1.pgm"), b"").unwrap();
         fs::write(out.join(&inside.path), b"model").unwrap();
         let files = [model, inside];
-        verify(&out, &files).unwrap();
+        verify(&out, files.to_vec()).unwrap();
         assert!(out.join("stimuli/env0.pgm").exists());
         assert!(!out.join("stimuli/env1.pgm").exists() && !out.join("other").exists());
 
         fs::rename(out.join("stimuli/env0.pgm"), elsewhere.join("env0.pgm")).unwrap();
         fs::remove_dir(out.join("stimuli")).unwrap();
         std::os::unix::fs::symlink(&elsewhere, out.join("stimuli")).unwrap();
-        let error = verify(&out, &files).unwrap_err().message;
+        let error = verify(&out, files.to_vec()).unwrap_err().message;
         assert!(error.contains("left no such file"), "{error}");
     }
 
@@ -110,17 +114,20 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let good = announced(folder.path());
         fs::write(folder.path().join("other"), b"").unwrap();
-        verify(folder.path(), std::slice::from_ref(&good)).unwrap();
+        let found = verify(folder.path(), vec![good.clone()]).unwrap();
+        let (_, sha256) = digest(&folder.path().join("model.onnx")).unwrap();
+        assert_eq!(found, [FileDigest { sha256, ..good.clone() }]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
-        let text = |files: &[FileDigest]| verify(folder.path(), files).unwrap_err().message;
+        let text =
+            |files: &[FileDigest]| verify(folder.path(), files.to_vec()).unwrap_err().message;
         assert!(text(&[]).contains("announced 0 models"));
         let longer = FileDigest { bytes: 6, ..good.clone() };
         assert!(text(&[longer]).contains("with 6 bytes"));
         let outside = FileDigest { path: "../model.onnx".into(), ..good.clone() };
         assert!(text(&[outside]).contains("announced `../model.onnx`"));
-        fs::write(folder.path().join("model.onnx"), b"modem").unwrap();
-        assert!(text(std::slice::from_ref(&good)).contains("but left 5 bytes"));
+        fs::write(folder.path().join("model.onnx"), b"mode").unwrap();
+        assert!(text(std::slice::from_ref(&good)).contains("but left 4"));
         fs::remove_file(folder.path().join("model.onnx")).unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("model.onnx")).unwrap();
         assert!(text(&[good]).contains("left no such file"));

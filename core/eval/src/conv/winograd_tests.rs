@@ -74,7 +74,7 @@ proptest! {
         node.attrs = vec![("pads".to_owned(), ints(&pads))];
         let (scope, steps, bytes_max) = (Scope::new(), &[], 1 << 26);
         let call = Call {
-            node: &node, opset: 11, inputs: &[], scope: &scope, bytes_max, steps, winograd: true,
+            node: &node, opset: 11, inputs: &[], scope: &scope, bytes_max, steps, winograd: true, derives: false,
         };
         let (plan, dims) = plan(&call, &x, &k).unwrap();
         prop_assert_eq!(&dims, direct.dims());

@@ -32,6 +32,7 @@ fn of_map(
         bytes_max: 1 << 20,
         steps: &[],
         winograd: false,
+        derives: false,
     };
     let map = Map::new(keys, values).map_err(|f| format!("{f:?}"))?;
     let row = table::find(&node, 1).expect("it has a kernel");

@@ -21,7 +21,8 @@ pub(super) fn cast_op(call: &Call) -> Outcome<Vec<Tensor>> {
     let to = dtype_attr(call, "to")?.ok_or_else(|| Fault::invalid("attribute `to` is missing"))?;
     let x = call.x(0)?;
     call.room(to, x.dims())?;
-    one(converted(x, to, call.flag("saturate", true)?, rounding(call)?)?)
+    let (saturate, rounding) = (call.flag("saturate", true)?, rounding(call)?);
+    one(call.moved(|| x.cast(to), || converted(x, to, saturate, rounding))?)
 }
 
 pub(super) fn cast_like(call: &Call) -> Outcome<Vec<Tensor>> {

@@ -1,6 +1,7 @@
 //! Joining, dividing and repeating tensors.
 
 use super::layout::size_list;
+use super::slice::sliced;
 use crate::call::{Call, one};
 use crate::cells::{expanded, joined, take};
 use crate::dims;
@@ -17,7 +18,8 @@ pub(super) fn concat(call: &Call) -> Outcome<Vec<Tensor>> {
     if total > call.bytes_max {
         return Err(Fault::memory(format!("the result exceeds {} bytes", call.bytes_max)));
     }
-    one(joined(&all, axis)?)
+    let parts = || all.iter().map(|x| (*x).clone()).collect::<Vec<_>>();
+    one(call.moved(|| Tensor::concat(&parts(), axis), || joined(&all, axis))?)
 }
 
 /// Sizes from the attribute or input `split`, or even parts of which the last may be smaller.
@@ -47,7 +49,7 @@ pub(super) fn split(call: &Call) -> Outcome<Vec<Tensor>> {
             let mut tables: Vec<Vec<usize>> = x.dims().iter().map(|d| (0..*d).collect()).collect();
             tables[axis] = (start..start + part).collect();
             start += part;
-            take(x, &tables, None)
+            call.moved(|| sliced(x, &tables), || take(x, &tables, None))
         })
         .collect()
 }

@@ -56,7 +56,7 @@ pub(super) fn transpose(call: &Call) -> Outcome<Vec<Tensor>> {
     if !sorted.into_iter().eq(0..x.rank()) {
         return Err(Fault::invalid(format!("perm {perm:?} is no order of the axes of {x:?}")));
     }
-    one(transposed(x, &perm)?)
+    one(call.moved(|| x.permuted(&perm), || transposed(x, &perm))?)
 }
 
 pub(super) fn squeeze(call: &Call) -> Outcome<Vec<Tensor>> {

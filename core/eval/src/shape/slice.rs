@@ -5,7 +5,7 @@ use crate::call::{Call, integers, one};
 use crate::cells::{OUTSIDE, take};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
-use onnxd_ir::Tensor;
+use onnxd_ir::{Tensor, TensorError};
 
 /// One table of source coordinates per axis, each taking everything.
 pub(super) fn whole(dims: &[usize]) -> Vec<Vec<usize>> {
@@ -34,7 +34,16 @@ pub(super) fn slice(call: &Call) -> Outcome<Vec<Tensor>> {
         let axis = dims::axis(*axis, x.rank())?;
         tables[axis] = walk(*start, *end, *step, x.dims()[axis] as i64)?;
     }
-    one(take(x, &tables, None)?)
+    one(call.moved(|| sliced(x, &tables), || take(x, &tables, None))?)
+}
+
+/// The elements at some coordinates of each axis, which follow each other in equal steps.
+pub(super) fn sliced(x: &Tensor, tables: &[Vec<usize>]) -> Result<Tensor, TensorError> {
+    let walk = |table: &Vec<usize>| {
+        let step = if table.len() > 1 { table[1].wrapping_sub(table[0]) as isize } else { 1 };
+        (table.first().copied().unwrap_or(0), table.len(), step)
+    };
+    x.sliced(&tables.iter().map(walk).collect::<Vec<_>>())
 }
 
 /// Coordinates from `start` to before `end`, negative from the end of `n` elements.

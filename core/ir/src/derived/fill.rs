@@ -1,14 +1,16 @@
 //! Computes the elements of derived tensors, a block at a time.
 
 use super::{Derivation, Derived};
-use crate::Tensor;
 use crate::convert::convert;
 use crate::gather::{Source, gather};
+use crate::{DataType, Tensor};
 use std::borrow::Cow;
 use std::ops::Range;
 
 /// Bytes that are computed at a time.
 const BLOCK_BYTES: usize = 1 << 20;
+/// Elements that are scaled at a time.
+const SCALED: usize = 4096;
 
 impl Tensor {
     /// Calls `f` with the bytes of the elements, in blocks; of a tensor that is held, with all at once.
@@ -95,6 +97,10 @@ impl Derived {
                 }
             }
             Derivation::Concat { parts, axis } => self.join(parts, *axis, first, out),
+            Derivation::Scaled { sources: [source, gain], axis } => {
+                let inner = self.dims[axis + 1..].iter().product();
+                self.scale(source, (&gain.as_pods(), inner), first, out);
+            }
         }
     }
 
@@ -118,6 +124,28 @@ impl Derived {
             let len = dims.iter().product::<usize>() * size;
             let out = &mut out[(at - first) * size..][..len];
             gather(source, &dims, &strides[axis..], base, out);
+        }
+    }
+
+    fn scale(&self, source: &Tensor, (gain, inner): (&[f64], usize), first: usize, out: &mut [u8]) {
+        let size = self.dtype.bits() / 8;
+        let mut place = first;
+        // A block at a time, in which runs have one factor each.
+        for out in out.chunks_mut(SCALED * size) {
+            let count = out.len() / size;
+            let mut wide = [0f64; SCALED];
+            let bytes = source.part(place..place + count);
+            let wide = &mut wide[..count];
+            convert(self.dtype, &bytes, DataType::Double, bytemuck::cast_slice_mut(wide));
+            let mut at = 0;
+            while at < count {
+                let run = (inner - (place + at) % inner).min(count - at);
+                let gain = gain[(place + at) / inner % gain.len()];
+                wide[at..at + run].iter_mut().for_each(|x| *x *= gain);
+                at += run;
+            }
+            convert(DataType::Double, bytemuck::cast_slice(wide), self.dtype, out);
+            place += count;
         }
     }
 

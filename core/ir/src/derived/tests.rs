@@ -1,4 +1,5 @@
 use super::*;
+use crate::Reals;
 use half::f16;
 
 /// Counts up in every element, so that each names its place.
@@ -199,6 +200,24 @@ fn what_reads_elsewhere_is_refused() {
     assert!(packed.permuted(&[1, 0]).is_err());
     let words = Tensor::strings(vec![1], vec!["a".into()]).unwrap();
     assert!(words.permuted(&[0]).is_err());
+}
+
+#[test]
+fn slices_are_scaled_in_double_precision() {
+    let values: Vec<f64> = (0..3 * 2000 * 2).map(|i| f64::from(i) * 0.37 - 1000.0).collect();
+    let gain: Vec<f64> = (0..2000).map(|i| 1.0 / f64::from(i + 3)).collect();
+    let x = Tensor::from_vec(vec![3usize, 2000, 2], values);
+    for dtype in [DataType::Float, DataType::Double, DataType::Float16, DataType::Bfloat16] {
+        let x = x.cast(dtype).unwrap().held();
+        let gain = Reals { dims: vec![2000], values: gain.clone() };
+        let wanted = x.to_reals().unwrap().scale_axis(1, &gain).to_tensor(dtype).unwrap();
+        let scaled = x.scaled(1, &gain.values).unwrap();
+        assert!(scaled.derivation().is_some() && scaled == wanted, "{dtype}");
+        assert_eq!(scaled.part(4093..4102), wanted.part(4093..4102));
+        assert!(scaled.permuted(&[2, 0, 1]).unwrap() == wanted.permuted(&[2, 0, 1]).unwrap());
+    }
+    assert!(x.scaled(0, &gain).is_err() && x.scaled(3, &gain).is_err());
+    assert!(x.cast(DataType::Int32).unwrap().scaled(1, &gain).is_err());
 }
 
 #[test]

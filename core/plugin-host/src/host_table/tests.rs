@@ -364,6 +364,8 @@ fn derivations_that_make_no_sense_are_refused() {
         (derivation(concat, &[w, w], 0, &[], 2), 1, &[4, 2], "along axis 2"),
         (derivation(concat, &[w, w], 0, &[], 0), 1, &[5, 2], "parts of 4 elements"),
         (derivation(concat, &[], 0, &[], 0), 1, &[4, 2], "0 tensors"),
+        (derivation(abi::DERIVE_SCALED, &[w], 0, &[], 0), 1, &[2, 2], "1 sources, not two"),
+        (derivation(abi::DERIVE_SCALED, &[w, w], 0, &[], 0), 1, &[2, 2], "float[2, 2] times float"),
         (derivation(99, &[w], 0, &[], 0), 1, &[4], "99 is no kind"),
         (derivation(cast, &[open], 0, &[], 0), 2, &[4], "no sealed tensor"),
         (derivation(cast, &[mapped], 0, &[], 0), 2, &[4], "no sealed tensor"),

@@ -40,6 +40,7 @@ impl JobHandle {
             }
             Derivation::Cast { .. } => (abi::DERIVE_CAST, 0, &[][..], 0),
             Derivation::Concat { axis, .. } => (abi::DERIVE_CONCAT, 0, &[][..], *axis),
+            Derivation::Scaled { axis, .. } => (abi::DERIVE_SCALED, 0, &[][..], *axis),
         };
         let strides: Vec<i64> = strides.iter().map(|s| *s as i64).collect();
         let from = abi::Derivation {
@@ -119,6 +120,10 @@ impl Told {
     pub(crate) fn tensor(self, mut sources: Vec<Tensor>) -> Result<Tensor, Diagnostic> {
         let from = match (self.kind, sources.len()) {
             (abi::DERIVE_CONCAT, _) => Derivation::Concat { parts: sources, axis: self.axis },
+            (abi::DERIVE_SCALED, 2) => {
+                let gain = sources.remove(1);
+                Derivation::Scaled { sources: [sources.remove(0), gain], axis: self.axis }
+            }
             (abi::DERIVE_CAST, 1) => Derivation::Cast { source: sources.remove(0) },
             (abi::DERIVE_STRIDED, 1) => {
                 let (offset, strides) = (self.offset, self.strides);

@@ -14,7 +14,8 @@ pub(super) fn verified(
 ) -> Result<Model, Diagnostics> {
     let mut typed = Model::default();
     let found = match session.model() {
-        Ok(mut model) => {
+        Ok(model) => {
+            let mut model = model.clone();
             // Outputs may lack types in the source. Wrong shapes are settled when the model is written.
             let inferred = infer(&mut model);
             let mut found = verify(&model, level(session));

@@ -29,16 +29,15 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     let mut context = session.context(&session.submission(&network));
     let imported =
         call::import(session.loaded(&plugin), &frontend, &mut context).map_err(findings)?;
-    session.graph = imported.model;
+    session.replace_graph(imported.model);
     session.keep(&mut context, imported.log.params_read.as_ref());
     for note in &imported.log.notes {
         session.note(&from_message(note), "warning");
     }
     let metadata = imported.log.metadata.iter().map(|(k, v)| format!("{k} = {v}"));
     session.report.metadata.extend(metadata);
-    let model = session.model()?;
+    let mut model = session.model()?.clone();
     session.op_counts[0] = summary::count_ops(&model);
-    let mut model = model;
     if complete_outputs(&mut model) {
         let text = "types or shapes of outputs are not declared; they are inferred where possible";
         session.note(&Diagnostic::new(Code::LayerParameterIgnored, text).help(""), "warning");

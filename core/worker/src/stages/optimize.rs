@@ -20,7 +20,7 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
         session.library(&group.plugin)?;
         let before = session.typed()?;
         let mut context = session.context(&session.submission(&session.request.network));
-        context.set_graph(session.graph.clone());
+        context.set_graph(session.lend_graph());
         let library = session.loaded(&group.plugin.id);
         let left = rewrites_max.saturating_sub(rewrites);
         let passed =
@@ -32,7 +32,7 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
             session.typed = Some(before);
             continue;
         };
-        let graph = std::mem::replace(&mut session.graph, model);
+        let graph = session.replace_graph(model);
         // What was read to be replaced is not read any more.
         session.tensors.release_pages();
         let after = components::verified(session, &group.plugin, &names.join(", "))?;
@@ -47,7 +47,7 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
     }
     session.op_counts[1] = match rewrites {
         0 => session.op_counts[0].clone(),
-        _ => summary::count_ops(&session.model()?),
+        _ => summary::count_ops(session.model()?),
     };
     Ok(())
 }

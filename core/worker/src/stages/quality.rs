@@ -29,7 +29,7 @@ pub(super) fn judge(
         sqnr_db_floor: real("sqnr_db_floor").unwrap_or(10.0),
         sqnr_db_min: real("sqnr_db_min"),
         top1_loss_max: real("top1_loss_max"),
-        meant_for: session.model().map(|model| meant_for(&model)).unwrap_or_default(),
+        meant_for: session.model().map(meant_for).unwrap_or_default(),
         ..log.quality.clone().unwrap_or_default()
     };
     let chosen = ["op_types", "include", "exclude"].iter().any(|key| {

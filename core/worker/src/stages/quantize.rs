@@ -14,10 +14,10 @@ pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
     session.library(&plugin)?;
     let before = session.typed()?;
     let mut context = session.context(&session.submission(&session.request.network));
-    context.set_graph(session.graph.clone());
+    context.set_graph(session.lend_graph());
     let library = session.loaded(&plugin.id);
     let quantized = call::quantize(library, &quantizer, &mut context).map_err(findings)?;
-    session.graph = quantized.model;
+    session.replace_graph(quantized.model);
     session.keep(&mut context, quantized.log.params_read.as_ref());
     let after = components::verified(session, &plugin, &quantizer)?;
     let measured = quantized.log.quality.as_ref().is_some_and(|q| q.sqnr_db.is_some());

@@ -14,7 +14,7 @@ use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What;
 use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, PluginInfo, Report, WorkerEvent};
 use serde_json::Value;
-use std::cell::{RefCell, RefMut};
+use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,12 +24,17 @@ use std::time::Instant;
 /// Version of the report's layout.
 const REPORT_SCHEMA: u32 = 1;
 
+/// Bytes of an encoded graph that is kept decoded as well.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
 /// One conversion in progress.
 pub(crate) struct Session {
     pub(crate) request: ConvertRequest,
     pub(crate) params: Value,
     /// The graph between stages: an encoded `ModelProto` with handles into `tensors`.
-    pub(crate) graph: Bytes,
+    graph: Bytes,
+    /// The same graph, decoded once somebody looks at it.
+    model: OnceCell<Model>,
     /// The same graph with inferred types, if a stage left it.
     pub(crate) typed: Option<Model>,
     pub(crate) tensors: Arc<TensorTable>,
@@ -72,6 +77,7 @@ impl Session {
             looked: RefCell::new(looked),
             spoken: Spoken::default(),
             graph: Bytes::new(),
+            model: OnceCell::new(),
             typed: None,
             tensors: TensorTable::new(),
             outputs: Vec::new(),
@@ -178,9 +184,34 @@ impl Session {
         &self.libraries[plugin]
     }
 
+    /// The graph, for a plugin to work on. A large one is not kept decoded while the plugin holds it, too.
+    pub(crate) fn lend_graph(&mut self) -> Bytes {
+        if self.graph.len() > KEPT_BYTES_MAX {
+            self.model = OnceCell::new();
+        }
+        self.graph.clone()
+    }
+
+    /// Puts a graph in the place of the one before, which it gives.
+    pub(crate) fn replace_graph(&mut self, graph: Bytes) -> Bytes {
+        self.model = OnceCell::new();
+        std::mem::replace(&mut self.graph, graph)
+    }
+
     /// The graph, decoded; its weights stay where they are.
-    pub(crate) fn model(&self) -> Result<Model, Diagnostics> {
-        self.decoded(self.graph.clone())
+    pub(crate) fn model(&self) -> Result<&Model, Diagnostics> {
+        if let Some(model) = self.model.get() {
+            return Ok(model);
+        }
+        let model = self.decoded(self.graph.clone())?;
+        Ok(self.model.get_or_init(|| model))
+    }
+
+    /// The same for the last stage, which changes it.
+    pub(crate) fn take_model(&mut self) -> Result<Model, Diagnostics> {
+        self.model()?;
+        self.typed = None;
+        self.model.take().map_or_else(|| self.decoded(self.graph.clone()), Ok)
     }
 
     /// The graph with inferred types, for the last time.
@@ -188,7 +219,7 @@ impl Session {
         if let Some(typed) = self.typed.take() {
             return Ok(typed);
         }
-        let mut model = self.model()?;
+        let mut model = self.model()?.clone();
         // Contradictions were told when the graph came.
         let _ = onnxd_ir::infer(&mut model);
         Ok(model)
