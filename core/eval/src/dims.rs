@@ -7,12 +7,9 @@ pub(crate) use onnxd_ir::element_count as count;
 
 /// The axis that `axis` (negative counts from the end) names in a tensor of `rank` axes.
 pub(crate) fn axis(axis: i64, rank: usize) -> Outcome<usize> {
-    let signed = rank as i64;
-    let index = if axis < 0 { axis.checked_add(signed) } else { Some(axis) };
-    match index {
-        Some(i) if (0..signed).contains(&i) => Ok(i as usize),
-        _ => Err(Fault::invalid(format!("axis {axis} is outside of a tensor with {rank} axes"))),
-    }
+    onnxd_ir::axis_at(axis, rank).ok_or_else(|| {
+        Fault::invalid(format!("axis {axis} is outside of a tensor with {rank} axes"))
+    })
 }
 
 /// All axes named, sorted; a duplicate is an error.

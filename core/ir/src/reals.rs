@@ -156,6 +156,12 @@ impl Reals {
     }
 }
 
+/// The place of an axis that counts from the end if it is negative; `None` if there is none.
+pub fn axis_at(axis: i64, rank: usize) -> Option<usize> {
+    let front = if axis < 0 { axis.checked_add(i64::try_from(rank).ok()?)? } else { axis };
+    usize::try_from(front).ok().filter(|axis| *axis < rank)
+}
+
 /// The common shape of two shapes under ONNX's multidirectional broadcasting; `None` without one.
 pub fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());

@@ -31,8 +31,6 @@ mod passes;
 #[cfg(feature = "quantizer")]
 mod progress;
 #[cfg(feature = "quantizer")]
-mod quality;
-#[cfg(feature = "quantizer")]
 mod quantize;
 #[cfg(feature = "quantizer")]
 mod quantizer;
@@ -53,13 +51,13 @@ pub use external::External;
 pub use fingerprint::fingerprint;
 pub use frontend::{Claim, Frontend, Imported, Need, Probe};
 #[cfg(feature = "quantizer")]
+pub use onnxd_quantize::report::{
+    Accumulator, Attempt, Counts, Coverage, Origin, Quality, QuantizedLayer, QuantizedTensor,
+};
+#[cfg(feature = "quantizer")]
 pub use progress::Part;
 #[cfg(feature = "quantizer")]
-pub use quality::{Coverage, Origin, Quality};
-#[cfg(feature = "quantizer")]
-pub use quantizer::{
-    Accumulator, Attempt, Counts, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer,
-};
+pub use quantizer::{QuantizeContext, Quantizer};
 pub use reader::InputReader;
 pub use room::Room;
 pub use submission::{LogLevel, Submission};

@@ -4,11 +4,11 @@ use crate::component::{Begun, Component, Instance, Make, made};
 use crate::diagnostics::Diagnostics;
 use crate::host::JobHandle;
 use crate::messages::diagnostic;
-use crate::quality::Origin;
 use crate::tensors::{HostTensors, hand_over};
 use crate::{Attempt, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer, Submission};
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
+use onnxd_quantize::report::{LeftInFloat, Origin};
 use prost::Message;
 use serde_json::Value;
 
@@ -103,7 +103,7 @@ fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
         }),
     };
     let left =
-        |(at, reason): &(String, String)| message::Skip { at: at.clone(), reason: reason.clone() };
+        |left: &LeftInFloat| message::Skip { at: left.name.clone(), reason: left.reason.clone() };
     let attempt = |a: &Attempt| message::Attempt {
         what: a.what.clone(),
         sqnr_db: a.sqnr_db,
@@ -129,15 +129,15 @@ fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
 /// What was measured of the whole network, and what is to be known of the samples.
 fn quality(cx: &QuantizeContext) -> message::Quality {
     const DB_MAX: f64 = 300.0;
-    let (whole, samples) = (&cx.said.whole, cx.calibration());
+    let (said, samples) = (&cx.said, cx.calibration());
     let mut all = message::Quality {
-        top1_loss: whole.top1_loss,
+        top1_loss: said.top1_loss,
         not_finite: samples.not_finite(),
         not_finite_at: samples.not_finite_at().unwrap_or_default(),
         constant: samples.is_constant(),
         ..message::Quality::default()
     };
-    match &whole.quality {
+    match &said.quality {
         None => {}
         Some(Err(_)) if all.not_finite > 0 => {
             all.unmeasured = "samples hold numbers that are not finite".into();
@@ -162,7 +162,7 @@ fn quality(cx: &QuantizeContext) -> message::Quality {
             .into();
         }
     }
-    if let Some(coverage) = whole.coverage {
+    if let Some(coverage) = said.coverage {
         all.products = Some(coverage.products);
         (all.quantized, all.weights) = (coverage.quantized, coverage.weights);
     }

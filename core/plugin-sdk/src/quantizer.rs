@@ -3,10 +3,9 @@
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::Model;
 use crate::progress::{Part, Reporter};
-use crate::quality::Whole;
 use crate::{Calibration, Submission};
 use onnxd_proto::onnxd as message;
-pub use onnxd_quantize::report::{Accumulator, Attempt, Counts, QuantizedLayer, QuantizedTensor};
+use onnxd_quantize::report::{Attempt, Coverage, Quality, QuantizedLayer, QuantizedTensor, Report};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -23,25 +22,11 @@ pub trait Quantizer: Send {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics>;
 }
 
-/// What a quantizer has to say besides the graph.
-#[derive(Debug, Default)]
-pub(crate) struct Said {
-    pub(crate) notes: Vec<Diagnostic>,
-    pub(crate) metadata: Vec<(String, String)>,
-    pub(crate) tensors: Vec<QuantizedTensor>,
-    pub(crate) layers: Vec<QuantizedLayer>,
-    pub(crate) left_in_float: Vec<(String, String)>,
-    pub(crate) compared: u64,
-    pub(crate) statistics: String,
-    pub(crate) tried: Vec<Attempt>,
-    pub(crate) whole: Whole,
-}
-
 /// What a quantizer works with: params, calibration data, and the report it adds to.
 pub struct QuantizeContext {
     submission: Submission,
     calibration: Calibration,
-    pub(crate) said: Said,
+    pub(crate) said: Report,
     pub(crate) began: Instant,
     reporter: Reporter,
     /// Keys of params that say what the samples are: they count where samples were used.
@@ -55,7 +40,7 @@ impl QuantizeContext {
             calibration: calibration?,
             of_samples,
             submission,
-            said: Said::default(),
+            said: Report::default(),
             began: Instant::now(),
             reporter: Reporter::default(),
         })
@@ -181,6 +166,11 @@ impl QuantizeContext {
         self.submission.file(name, data)
     }
 
+    /// Adds what the library for quantization reports.
+    pub fn report(&mut self, report: Report) {
+        self.said.append(report);
+    }
+
     /// Puts a quantized tensor into the report.
     pub fn tensor(&mut self, row: QuantizedTensor) {
         self.said.tensors.push(row);
@@ -208,6 +198,26 @@ impl QuantizeContext {
 
     /// Puts a node that stays in floating point, and why, into the report.
     pub fn left_in_float(&mut self, node: impl Into<String>, reason: impl Into<String>) {
-        self.said.left_in_float.push((node.into(), reason.into()));
+        self.said.leave(&node.into(), reason);
+    }
+
+    /// Says how near the outputs are to those of the float network.
+    pub fn quality(&mut self, quality: Quality) {
+        self.said.quality = Some(Ok(quality));
+    }
+
+    /// Says why the outputs were not compared with those of the float network.
+    pub fn unmeasured(&mut self, why: impl Into<String>) {
+        self.said.quality = Some(Err(why.into()));
+    }
+
+    /// Says how much of the network was quantized.
+    pub fn coverage(&mut self, coverage: Coverage) {
+        self.said.coverage = Some(coverage);
+    }
+
+    /// Says what percent of the samples lose their class.
+    pub fn top1_loss(&mut self, percent: f64) {
+        self.said.top1_loss = Some(percent);
     }
 }

@@ -3,7 +3,6 @@
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::{Model, Tensor};
 use crate::{Calibration, Part, QuantizeContext, fingerprint};
-use onnxd_quantize::report::Report;
 use onnxd_quantize::session::{self, Batches, Session};
 use serde_json::Value;
 use std::time::Duration;
@@ -91,35 +90,5 @@ impl session::Calibration for Calibration {
             }
         }
         Ok(Some(all))
-    }
-}
-
-impl QuantizeContext {
-    /// Puts a whole report of the library into that of the conversion.
-    pub fn report(&mut self, report: Report) {
-        report.notes.into_iter().for_each(|note| self.note(note));
-        if !report.statistics.is_empty() {
-            self.statistics(report.statistics);
-        }
-        report.tried.into_iter().for_each(|attempt| self.tried(attempt));
-        report.tensors.into_iter().for_each(|row| self.tensor(row));
-        report.layers.into_iter().for_each(|row| self.layer(row));
-        for left in report.left_in_float {
-            self.left_in_float(left.name, left.reason);
-        }
-        for (key, value) in report.metadata {
-            self.metadata(key, value);
-        }
-        match report.quality {
-            Some(Ok(quality)) => self.quality(quality),
-            Some(Err(why)) => self.unmeasured(why),
-            None => {}
-        }
-        if let Some(coverage) = report.coverage {
-            self.coverage(coverage);
-        }
-        if let Some(loss) = report.top1_loss {
-            self.top1_loss(loss);
-        }
     }
 }

@@ -168,6 +168,8 @@ pub struct Report {
     /// Weighted operators of signed activations whose weights are signed where unsigned ones were
     /// asked for.
     pub signed: usize,
+    /// Samples that the float and the quantized graph ran side by side on, layer by layer.
+    pub compared: u64,
     /// How near the outputs are to those of the float network, or why that was not measured.
     pub quality: Option<Result<Quality, String>>,
     /// How much of the network was quantized.
@@ -177,14 +179,22 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds what was done to another graph.
+    /// Adds what another one says.
     pub fn append(&mut self, other: Report) {
         self.tensors.extend(other.tensors);
         self.layers.extend(other.layers);
         self.left_in_float.extend(other.left_in_float);
         self.notes.extend(other.notes);
         self.metadata.extend(other.metadata);
+        self.tried.extend(other.tried);
         self.signed += other.signed;
+        self.compared = self.compared.max(other.compared);
+        if !other.statistics.is_empty() {
+            self.statistics = other.statistics;
+        }
+        self.quality = other.quality.or(self.quality.take());
+        self.coverage = other.coverage.or(self.coverage);
+        self.top1_loss = other.top1_loss.or(self.top1_loss);
     }
 
     /// The whole report, with `notes` of what was done before in front of its own.

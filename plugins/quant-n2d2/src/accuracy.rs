@@ -6,6 +6,7 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::{Model, Tensor};
 use onnxd_plugin_sdk::{Calibration, QuantizeContext};
+use onnxd_quantize::accuracy::top1;
 
 /// Of one output.
 #[derive(Debug, Default)]
@@ -81,7 +82,7 @@ pub(crate) fn measure(
         let exact = floats.run(&batch.feeds, RunOptions::default())?;
         let rounded = integers.run(&quantized, RunOptions::default())?;
         for ((output, exact), (_, rounded)) in exact.iter().zip(&rounded) {
-            let Some((exact, rounded)) = top1(exact).zip(top1(rounded)) else { continue };
+            let Some((exact, rounded)) = top1(exact, 1).zip(top1(rounded, 1)) else { continue };
             if exact.len() != labels.len() || rounded.len() != labels.len() {
                 let text = format!(
                     "output `{}` names {} classes where there are {} labels",
@@ -106,34 +107,9 @@ pub(crate) fn measure(
     Ok(scores)
 }
 
-/// The largest along the axis of channels, the first of equals; `None` of values without classes.
-fn top1(output: &Tensor) -> Option<Vec<usize>> {
-    let reals = output.to_reals()?;
-    let [samples, classes, rest @ ..] = reals.dims.as_slice() else { return None };
-    let (samples, classes, plane) = (*samples, *classes, rest.iter().product::<usize>());
-    if classes < 2 {
-        return None;
-    }
-    let largest = |first: usize| {
-        let of = |class: usize| reals.values[first + class * plane];
-        (1..classes).fold(0, |best, class| if of(class) > of(best) { class } else { best })
-    };
-    let places = (0..samples).flat_map(|n| (0..plane).map(move |at| n * classes * plane + at));
-    Some(places.map(largest).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_of_the_largest_is_the_class() {
-        let logits = Tensor::from_vec(vec![2, 3], vec![1f32, 5.0, 5.0, 2.0, -1.0, 0.0]);
-        assert_eq!(top1(&logits).unwrap(), [1, 0]);
-        let map = Tensor::from_vec(vec![1, 2, 2], vec![1f32, 0.0, 0.0, 1.0]);
-        assert_eq!(top1(&map).unwrap(), [0, 1]);
-        assert!(top1(&Tensor::from_vec(vec![2, 1], vec![1f32, 2.0])).is_none());
-    }
 
     #[test]
     fn shares_are_of_the_labels_that_are_known() {

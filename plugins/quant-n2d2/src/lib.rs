@@ -33,11 +33,12 @@ mod weights;
 
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::Model;
+use onnxd_quantize::observe::Extremes;
 use options::{Clipping, Options, Rescaling};
 use plan::{CellPlan, Kind, Network, Output, Plan, Source, Threshold};
 use scaling::{LOST_MIN, Scales};
 use signs::Signs;
-use statistics::{Range, Seen, Statistics};
+use statistics::{Seen, Statistics, or_given};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use floats::Floats;
@@ -77,10 +78,10 @@ fn prepared(model: &Model, options: &Options) -> Result<Network, Diagnostics> {
 
 fn measured(network: &Network, data: Data, options: &Options) -> Result<Statistics, Diagnostics> {
     let inputs = match options.inputs {
-        Some((min, max)) => Range { min, max },
+        Some((min, max)) => Extremes { min, max },
         None => statistics::input_range(&network.model.graph, data.all)?,
     };
-    let inputs = inputs.or_given(options.range);
+    let inputs = or_given(inputs, options.range);
     let mut statistics = Statistics { inputs, seen: vec![] };
     let wanted = wanted(network, &Signs::of(network, inputs.min < 0.0, options.unsigned));
     let unit = statistics.unit();
@@ -130,7 +131,7 @@ fn thresholds(network: &Network, seen: &[Seen], range: f64, options: &Options) -
     let chosen = if clips { chosen(seen, options) } else { vec![None; seen.len()] };
     let own = |cell: usize| {
         let chosen = watched(network, cell).and_then(|at| chosen[at]);
-        chosen.unwrap_or_else(|| seen[cell].range.reach() / range)
+        chosen.unwrap_or_else(|| seen[cell].range.abs_max() / range)
     };
     (0..seen.len()).map(own).collect()
 }
@@ -208,7 +209,7 @@ fn assemble(
         };
         let limit = plan::bounds(bits, true).1 as i32;
         let integers = cell.parameters.as_ref().zip(gains).map(|(p, g)| g.apply(p, range, limit));
-        let Range { min, max } = seen[at].range.over(range);
+        let (min, max) = seen[at].range.range().unwrap_or_default();
         let leaves = cell.kind == Kind::Float
             && !(network.feeds_integers(at) && network::is_real(&network.model.graph, cell.output));
         cells.push(CellPlan {
@@ -216,7 +217,7 @@ fn assemble(
             branches,
             rescale,
             output: (!leaves && !is_real).then_some(own),
-            threshold: Threshold { min, max, threshold: thresholds[at] },
+            threshold: Threshold { min: min / range, max: max / range, threshold: thresholds[at] },
         });
     }
     let step = 1.0 / plan::bounds(bits, signs.inputs).1 as f64;

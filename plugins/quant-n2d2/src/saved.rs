@@ -3,13 +3,13 @@
 
 use crate::options::{Clipping, Equalization, Options};
 use crate::plan::Network;
-use crate::statistics::{Range, Seen, Statistics};
+use crate::statistics::{Seen, Statistics};
 use crate::threshold::{Histogram, bins};
 use crate::{signs, wanted};
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
 use onnxd_plugin_sdk::fingerprint;
 use onnxd_plugin_sdk::ir::Model;
-use onnxd_quantize::observe::{Saved, SavedHistogram, SavedTensor};
+use onnxd_quantize::observe::{Extremes, Saved, SavedHistogram, SavedTensor, unusable};
 use std::collections::{BTreeMap, HashMap};
 
 /// Whose statistics these are.
@@ -58,12 +58,12 @@ pub(crate) fn saved(
     let graph = &network.model.graph;
     let inputs = graph.inputs().iter().map(|v| SavedTensor {
         name: graph[*v].name.clone(),
-        range: statistics.inputs.bounds(),
+        range: statistics.inputs.range(),
         ..SavedTensor::default()
     });
     let cells = network.cells.iter().zip(&statistics.seen).map(|(cell, seen)| SavedTensor {
         name: graph[cell.output].name.clone(),
-        range: seen.range.bounds(),
+        range: seen.range.range(),
         histogram: seen.histogram.as_ref().map(Histogram::saved),
         ..SavedTensor::default()
     });
@@ -81,26 +81,8 @@ pub(crate) fn restored(
     network: &Network,
     options: &Options,
 ) -> Result<Statistics, Diagnostic> {
-    let unusable = |why: String| {
-        let text = format!("the statistics in `{}` {why}", shown(name));
-        Diagnostic::new(Code::StatisticsUnusable, text).help(STALE)
-    };
-    if saved.quantizer != QUANTIZER {
-        return Err(unusable(format!("are those of the quantizer `{}`", shown(&saved.quantizer))));
-    }
-    match saved.differing(wanted_facts).as_slice() {
-        [] => {}
-        differing if differing.iter().any(|(fact, ..)| *fact == "network") => {
-            return Err(unusable("belong to another network, or to an earlier form of it".into()));
-        }
-        differing => {
-            let each = |(fact, own, wanted): &(&str, &str, &str)| {
-                format!("{fact}: {}, now {}", shown(own), shown(wanted))
-            };
-            let each: Vec<String> = differing.iter().map(each).collect();
-            return Err(unusable(format!("were collected otherwise ({})", each.join("; "))));
-        }
-    }
+    let unusable = |why: String| unusable((name, STALE), &why);
+    saved.check((name, STALE), QUANTIZER, wanted_facts)?;
     let mut tensors: HashMap<String, SavedTensor> =
         saved.tensors.into_iter().map(|t| (t.name.clone(), t)).collect();
     let mut take = |name: &str| {
@@ -108,9 +90,9 @@ pub(crate) fn restored(
         tensors.remove(name).ok_or_else(missing)
     };
     let graph = &network.model.graph;
-    let mut inputs = Range::NONE;
+    let mut inputs = Extremes::default();
     for input in graph.inputs() {
-        inputs = Range::of(take(&graph[*input].name)?.range);
+        inputs = Extremes::of(take(&graph[*input].name)?.range);
     }
     let signs = signs::Signs::of(network, inputs.min < 0.0, options.unsigned);
     let wanted = match options.activations {
@@ -130,7 +112,7 @@ pub(crate) fn restored(
             // Of a cell that no sample reached there is none.
             _ => None,
         };
-        seen.push(Seen { range: Range::of(range), histogram });
+        seen.push(Seen { range: Extremes::of(range), histogram });
     }
     Ok(Statistics { inputs, seen })
 }

@@ -7,6 +7,7 @@ use crate::threshold::{Histogram, bins};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::eval::{Executor, Observer, RunOptions, quoted};
 use onnxd_plugin_sdk::ir::{Graph, Tensor};
+use onnxd_quantize::observe::Extremes;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,79 +36,27 @@ impl<'a> Data<'a> {
     }
 }
 
-/// Smallest and largest of some values.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Range {
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Range {
-    pub(crate) const NONE: Range = Range { min: f64::INFINITY, max: f64::NEG_INFINITY };
-
-    /// Takes in values; false if one is not finite, and then the range means nothing.
-    fn see(&mut self, values: &[f32]) -> bool {
-        // Lanes that do not wait for each other. `x * 0` is zero for finite values, else no number.
-        const LANES: usize = 16;
-        let (mut min, mut max) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
-        let mut odd = [0f32; LANES];
-        for part in values.chunks(LANES) {
-            for (i, x) in part.iter().enumerate() {
-                min[i] = if *x < min[i] { *x } else { min[i] };
-                max[i] = if *x > max[i] { *x } else { max[i] };
-                odd[i] += x * 0.0;
-            }
-        }
-        self.min = min.iter().fold(self.min, |m, x| m.min(f64::from(*x)));
-        self.max = max.iter().fold(self.max, |m, x| m.max(f64::from(*x)));
-        odd.iter().all(|x| *x == 0.0)
-    }
-
-    /// `None` of no values.
-    pub(crate) fn bounds(&self) -> Option<(f64, f64)> {
-        (self.min <= self.max).then_some((self.min, self.max))
-    }
-
-    /// The other way round.
-    pub(crate) fn of(bounds: Option<(f64, f64)>) -> Range {
-        bounds.map_or(Range::NONE, |(min, max)| Range { min, max })
-    }
-
-    /// With another largest magnitude, if it is given; the sign stays.
-    pub(crate) fn or_given(self, reach: Option<f64>) -> Range {
-        match reach {
-            Some(max) => Range { min: if self.min < 0.0 { -max } else { 0.0 }, max },
-            None => self,
-        }
-    }
-
-    /// Largest magnitude.
-    pub(crate) fn reach(&self) -> f64 {
-        if self.min > self.max { 0.0 } else { self.min.abs().max(self.max.abs()) }
-    }
-
-    /// In units of `unit`.
-    pub(crate) fn over(&self, unit: f64) -> Range {
-        if self.min > self.max {
-            return Range { min: 0.0, max: 0.0 };
-        }
-        Range { min: self.min / unit, max: self.max / unit }
+/// A range with another largest magnitude, if it is given; the sign stays.
+pub(crate) fn or_given(range: Extremes, reach: Option<f64>) -> Extremes {
+    match reach {
+        Some(max) => Extremes { min: if range.min < 0.0 { -max } else { 0.0 }, max },
+        None => range,
     }
 }
 
 /// The range of all inputs over all samples.
-pub(crate) fn input_range(graph: &Graph, samples: Samples) -> Result<Range, Diagnostics> {
-    let mut range = Range::NONE;
+pub(crate) fn input_range(graph: &Graph, samples: Samples) -> Result<Extremes, Diagnostics> {
+    let mut range = Extremes::default();
     for sample in samples() {
         for (name, tensor) in sample? {
             let values = floats(&tensor).ok_or_else(|| unusable(&name))?;
             let is_input = graph.inputs().iter().any(|v| graph[*v].name == name);
-            if is_input && !range.see(&values) {
+            if is_input && range.see_floats(&values).is_none() {
                 return Err(unusable(&name).into());
             }
         }
     }
-    if range.min > range.max {
+    if range.range().is_none() {
         let text = "there are no calibration samples";
         return Err(Diagnostic::new(Code::EvalInputs, text).into());
     }
@@ -130,7 +79,7 @@ pub(crate) fn floats(tensor: &Tensor) -> Option<Cow<'_, [f32]>> {
 /// What was seen of a cell's result.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    pub(crate) range: Range,
+    pub(crate) range: Extremes,
     /// Of those that want one, in units of the input's range.
     pub(crate) histogram: Option<Histogram>,
 }
@@ -139,7 +88,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug)]
 pub(crate) struct Statistics {
     /// Of the network's inputs.
-    pub(crate) inputs: Range,
+    pub(crate) inputs: Extremes,
     /// Per cell.
     pub(crate) seen: Vec<Seen>,
 }
@@ -147,7 +96,7 @@ pub(crate) struct Statistics {
 impl Statistics {
     /// What one unit of the cells' values is: the largest magnitude of the inputs.
     pub(crate) fn unit(&self) -> f64 {
-        if self.inputs.reach() > 0.0 { self.inputs.reach() } else { 1.0 }
+        if self.inputs.abs_max() > 0.0 { self.inputs.abs_max() } else { 1.0 }
     }
 }
 
@@ -173,13 +122,13 @@ impl Observer for Collector<'_> {
     fn see(&mut self, value: &str, tensor: &Tensor) {
         let (Some(at), Some(values)) = (self.cells.get(value), floats(tensor)) else { return };
         let seen = &mut self.seen[*at];
-        if !seen.range.see(&values) {
+        if seen.range.see_floats(&values).is_none() {
             let text = format!("`{}` is not finite on a calibration sample", shown(value));
             self.problem.get_or_insert(Diagnostic::new(Code::EvalInputs, text));
             return;
         }
         let Some(signed) = self.wanted.get(at).filter(|_| self.counts) else { return };
-        let reach = seen.range.reach() / self.unit;
+        let reach = seen.range.abs_max() / self.unit;
         let histogram =
             seen.histogram.get_or_insert_with(|| Histogram::new(reach, *signed, self.bins));
         if let Err(problem) = histogram.reach(reach) {
@@ -208,7 +157,7 @@ pub(crate) fn collect(
     let names = network.cells.iter().enumerate();
     let mut collector = Collector {
         cells: names.map(|(i, cell)| (quoted(&graph[cell.output].name), i)).collect(),
-        seen: vec![Seen { range: Range::NONE, histogram: None }; network.cells.len()],
+        seen: vec![Seen { range: Extremes::default(), histogram: None }; network.cells.len()],
         wanted,
         unit,
         bins: bins(options.activations, options.bits),

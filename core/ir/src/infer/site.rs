@@ -2,7 +2,7 @@
 
 use super::symbolic;
 use crate::schema::OpSchema;
-use crate::{Attr, DataType, Dim, Graph, Node, Shape, Tensor, ValueId, ValueType};
+use crate::{Attr, DataType, Dim, Graph, Node, Shape, Tensor, ValueId, ValueType, axis_at};
 use std::collections::HashMap;
 
 /// Elements of an integer tensor that are followed through the graph.
@@ -149,9 +149,7 @@ impl Data {
 
 /// `axis` counted from the front.
 pub(super) fn axis(axis: i64, rank: usize) -> Result<usize, String> {
-    let signed = if axis < 0 { axis.checked_add(rank as i64) } else { Some(axis) };
-    let index = signed.and_then(|a| usize::try_from(a).ok()).filter(|a| *a < rank);
-    index.ok_or_else(|| format!("axis {axis} does not exist at rank {rank}"))
+    axis_at(axis, rank).ok_or_else(|| format!("axis {axis} does not exist at rank {rank}"))
 }
 
 /// All `axes` counted from the front.

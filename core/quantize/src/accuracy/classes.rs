@@ -26,20 +26,21 @@ pub fn classes(
     Ok(found)
 }
 
-/// Where the largest number of each place is along the axis of classes: the last of up to three
-/// axes, else the second, as of maps. The first of equals.
+/// As [`top1`], along the axis of classes of an output of floats: the last of up to three axes, else
+/// the second, as of maps.
 fn largest(output: &Tensor) -> Option<Vec<usize>> {
-    if !output.dtype().is_float() {
-        return None;
-    }
-    let reals = output.to_reals()?;
-    let axis = if reals.dims.len() > 3 { 1 } else { reals.dims.len().checked_sub(1)? };
-    let classes = reals.dims[axis];
-    if axis == 0 || classes < 2 {
-        return None;
-    }
-    let inner: usize = reals.dims[axis + 1..].iter().product();
-    let places = reals.values.chunks(classes * inner.max(1)).flat_map(|part| {
+    let axis = if output.rank() > 3 { 1 } else { output.rank().checked_sub(1)? };
+    top1(output, axis).filter(|_| output.dtype().is_float())
+}
+
+/// Where the largest number of each place is along an axis, the first of equals; `None` along the
+/// first axis, or where there is no choice.
+#[must_use]
+pub fn top1(output: &Tensor, axis: usize) -> Option<Vec<usize>> {
+    let classes = output.dims().get(axis).copied().filter(|n| axis > 0 && *n >= 2)?;
+    let values = output.to_reals()?.values;
+    let inner: usize = output.dims()[axis + 1..].iter().product();
+    let places = values.chunks(classes * inner.max(1)).flat_map(|part| {
         (0..inner).map(move |at| {
             let of = |class: usize| part[class * inner + at];
             (1..classes).fold(0, |best, class| if of(class) > of(best) { class } else { best })
@@ -62,5 +63,7 @@ mod tests {
         assert_eq!(of(&[1, 2, 1, 2], &[1.0, 0.0, 0.0, 1.0]).unwrap(), [0, 1]);
         assert!(of(&[2, 1], &[1.0, 2.0]).is_none() && of(&[2], &[1.0, 2.0]).is_none());
         assert!(largest(&Tensor::from_vec(vec![1, 2], vec![1i64, 2])).is_none());
+        let map = Tensor::from_vec(vec![1, 2, 3], vec![1i64, 0, 0, 0, 1, 2]);
+        assert_eq!(top1(&map, 1).unwrap(), [0, 1, 1]);
     }
 }

@@ -11,7 +11,7 @@ mod score;
 
 pub use agreement::{Agreement, Kept, Pair, agreements, each_agreement, references, selected};
 pub use base::Base;
-pub use classes::classes;
+pub use classes::{classes, top1};
 pub(crate) use compare::{COMPARED_MAX, KEPT_MAX, layers, outputs};
 pub use compare::{float_outputs, layers_db, output_names, outputs_db, score};
 pub use first::First;

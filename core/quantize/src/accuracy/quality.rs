@@ -2,7 +2,7 @@
 //! in it where there are enough, and how much of the network became integers.
 
 use crate::accuracy::samples::{SampleSet, few};
-use crate::accuracy::{Kept, output_names, score};
+use crate::accuracy::{Kept, Score, float_outputs, output_names, score};
 use crate::observe::Limits;
 use crate::report::{Coverage, Origin, Quality, Report};
 use crate::session::Session;
@@ -34,7 +34,7 @@ impl Held {
         let count = data.whole((samples / APART).min(few(model)).max(1));
         let enough = samples >= APART_MIN && count * 4 <= samples;
         match enough && !data.calibration.is_random() {
-            true => Held { from: samples - count, to: samples, apart: true, float: Vec::new() },
+            true => Held { apart: true, ..Held::between(samples - count, samples) },
             false => Held::first(data, model, false),
         }
     }
@@ -43,7 +43,27 @@ impl Held {
     #[must_use]
     pub fn first(data: &SampleSet, model: &Model, apart: bool) -> Held {
         let to = data.calibration.samples().min(data.whole(few(model)));
-        Held { from: 0, to, apart, float: Vec::new() }
+        Held { apart, ..Held::between(0, to) }
+    }
+
+    /// These samples, which may have had a say.
+    pub(crate) fn between(from: u64, to: u64) -> Held {
+        Held { from, to, apart: false, float: Vec::new() }
+    }
+
+    /// How near the outputs of `found` are to those of the float model, which runs once.
+    pub(crate) fn score(
+        &mut self,
+        (float, found): (&Model, &Model),
+        data: &SampleSet,
+    ) -> Result<Score, Diagnostics> {
+        let samples = || data.batches(self.from, self.to);
+        if self.float.is_empty() {
+            let _part = data.session.part("float outputs".into());
+            self.float = float_outputs(float, &mut samples(), Limits::of_floats())?;
+        }
+        let _part = data.session.part("comparison".into());
+        score((float, found), &mut samples(), &self.float, Limits::of_floats())
     }
 
     /// Samples that a result may be made of: those before.

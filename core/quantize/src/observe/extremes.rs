@@ -1,5 +1,7 @@
 //! Smallest and largest values: of a tensor, of its channels, and as a moving average.
 
+use onnxd_ir::axis_at;
+
 /// The smallest and the largest of some values; neither if there are none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Extremes {
@@ -24,6 +26,22 @@ impl Extremes {
         }
     }
 
+    /// Takes in floats, and counts the zeros among them; `None` if one is not finite, and then the
+    /// extremes mean nothing.
+    #[must_use]
+    pub fn see_floats(&mut self, values: &[f32]) -> Option<u64> {
+        let mut zeros = 0;
+        for part in values.chunks(1 << 20) {
+            let seen = floats(part);
+            self.merge(&Extremes { min: f64::from(seen.min), max: f64::from(seen.max) });
+            zeros += seen.zeros;
+            if !seen.finite {
+                return None;
+            }
+        }
+        Some(zeros)
+    }
+
     /// Takes in what another one saw.
     pub fn merge(&mut self, other: &Extremes) {
         self.min = self.min.min(other.min);
@@ -36,11 +54,49 @@ impl Extremes {
         (self.min <= self.max).then_some((self.min, self.max))
     }
 
+    /// The other way round.
+    #[must_use]
+    pub fn of(range: Option<(f64, f64)>) -> Extremes {
+        range.map_or(Extremes::default(), |(min, max)| Extremes { min, max })
+    }
+
     /// The largest magnitude; 0 without values.
     #[must_use]
     pub fn abs_max(&self) -> f64 {
         self.range().map_or(0.0, |(min, max)| min.abs().max(max.abs()))
     }
+}
+
+/// What was seen of some floats.
+struct Floats {
+    min: f32,
+    max: f32,
+    zeros: u64,
+    finite: bool,
+}
+
+onnxd_eval::vectorized! {
+    /// Integers are compared, as their least and largest are found several at a time, and those of
+    /// floats are not.
+    fn floats(values: &[f32]) -> Floats {
+        let (mut least, mut largest, mut zeros) = (i32::MAX, i32::MIN, 0);
+        for x in values {
+            let place = in_order(x.to_bits().cast_signed());
+            least = least.min(place);
+            largest = largest.max(place);
+            zeros += u32::from(*x == 0.0);
+        }
+        // The sum makes zero of minus zero.
+        let float = |place| f32::from_bits(in_order(place).cast_unsigned()) + 0.0;
+        let (min, max) = (float(least), float(largest));
+        Floats { min, max, zeros: zeros.into(), finite: min.is_finite() && max.is_finite() }
+    }
+}
+
+/// Bits of a float as an integer that is ordered as floats are, with what is no number at the ends;
+/// and back.
+fn in_order(bits: i32) -> i32 {
+    bits ^ ((bits >> 31) & i32::MAX)
 }
 
 /// Extremes of every index of one axis. A channel that a sample lacks is not changed by it.
@@ -62,9 +118,7 @@ impl Channels {
     /// Takes in elements `begin..` of a tensor of sizes `dims`, infinities and NaN left out. A
     /// tensor that has no such axis is passed over.
     pub fn see(&mut self, dims: &[usize], begin: usize, values: &[f64]) {
-        let rank = dims.len() as i64;
-        let axis = if self.axis < 0 { self.axis + rank } else { self.axis };
-        let Some(axis) = usize::try_from(axis).ok().filter(|a| *a < dims.len()) else { return };
+        let Some(axis) = axis_at(self.axis, dims.len()) else { return };
         let (count, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
         if count > self.extremes.len() && !values.is_empty() {
             self.extremes.resize(count, Extremes::default());

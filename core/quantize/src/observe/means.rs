@@ -1,6 +1,6 @@
 //! What channels are on average, as far as samples tell.
 
-use onnxd_ir::Tensor;
+use onnxd_ir::{Tensor, axis_at};
 
 /// Means of the channels of a value over samples, with what is needed to tell how sure they are.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,10 +55,7 @@ impl ChannelMeans {
     pub fn see(&mut self, tensor: &Tensor) {
         let Some(values) = tensor.as_slice::<f32>() else { return };
         let dims = tensor.dims();
-        let axis = if self.axis < 0 { self.axis + dims.len() as i64 } else { self.axis };
-        let Some(axis) = usize::try_from(axis).ok().filter(|axis| *axis < dims.len()) else {
-            return;
-        };
+        let Some(axis) = axis_at(self.axis, dims.len()) else { return };
         if values.is_empty() || !self.fit(dims[axis]) {
             return;
         }

@@ -16,6 +16,6 @@ pub use histogram::{BINS_MAX, Bin, Histogram};
 pub use means::ChannelMeans;
 pub use moments::Moments;
 pub use observer::{Feeds, Limits, Statistic, Wanted, observe, observe_more};
-pub use saved::{Choice, Saved, SavedHistogram, SavedTensor};
+pub use saved::{Choice, Saved, SavedHistogram, SavedTensor, unusable};
 pub use stats::{Parts, Stats};
 pub use values::blocks;

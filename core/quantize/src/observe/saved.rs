@@ -130,7 +130,43 @@ struct Version {
     onnxd_calibration: u32,
 }
 
+/// That the statistics in a file cannot be used, with `why` and what to do.
+#[must_use]
+pub fn unusable((file, help): (&str, &'static str), why: &str) -> Diagnostic {
+    let text = format!("the statistics in `{}` {why}", shown(file));
+    Diagnostic::new(Code::StatisticsUnusable, text).help(help)
+}
+
 impl Saved {
+    /// Refuses statistics that are not those of `quantizer`, or that depended on other facts.
+    ///
+    /// # Errors
+    /// `N0603`, with what differs; `file` is their name, and `help` what to do.
+    pub fn check(
+        &self,
+        (file, help): (&str, &'static str),
+        quantizer: &str,
+        wanted: &BTreeMap<String, String>,
+    ) -> Result<(), Diagnostic> {
+        let differing = self.differing(wanted);
+        let why = match differing.as_slice() {
+            _ if self.quantizer != quantizer => {
+                format!("are those of the quantizer `{}`", shown(&self.quantizer))
+            }
+            [] => return Ok(()),
+            all if all.iter().any(|(fact, ..)| *fact == "network") => {
+                "belong to another network, or to an earlier form of it".to_owned()
+            }
+            all => {
+                let each = all.iter().map(|(fact, own, wanted)| {
+                    format!("{fact}: {}, now {}", shown(own), shown(wanted))
+                });
+                format!("were collected otherwise ({})", each.collect::<Vec<_>>().join("; "))
+            }
+        };
+        Err(unusable((file, help), &why))
+    }
+
     /// The file's bytes.
     ///
     /// # Panics

@@ -138,51 +138,12 @@ impl Stats {
 
     /// Extremes and counts of finite floats; `None` if there are others.
     fn see_floats(&mut self, values: &[f32]) -> Option<Extremes> {
-        let (mut all, mut zeros) = (Extremes::default(), 0);
-        for part in values.chunks(1 << 20) {
-            let seen = floats(part);
-            if !seen.finite {
-                return None;
-            }
-            all.merge(&Extremes { min: f64::from(seen.min), max: f64::from(seen.max) });
-            zeros += seen.zeros;
-        }
+        let mut all = Extremes::default();
+        let zeros = all.see_floats(values)?;
         self.elements += values.len() as u64;
         self.zeros += zeros;
         Some(all)
     }
-}
-
-/// What was seen of some floats.
-struct Floats {
-    min: f32,
-    max: f32,
-    zeros: u64,
-    finite: bool,
-}
-
-onnxd_eval::vectorized! {
-    /// Integers are compared, as their least and largest are found several at a time, and those of
-    /// floats are not.
-    fn floats(values: &[f32]) -> Floats {
-        let (mut least, mut largest, mut zeros) = (i32::MAX, i32::MIN, 0);
-        for x in values {
-            let place = in_order(x.to_bits().cast_signed());
-            least = least.min(place);
-            largest = largest.max(place);
-            zeros += u32::from(*x == 0.0);
-        }
-        // The sum makes zero of minus zero.
-        let float = |place| f32::from_bits(in_order(place).cast_unsigned()) + 0.0;
-        let (min, max) = (float(least), float(largest));
-        Floats { min, max, zeros: zeros.into(), finite: min.is_finite() && max.is_finite() }
-    }
-}
-
-/// Bits of a float as an integer that is ordered as floats are, with what is no number at the ends;
-/// and back.
-fn in_order(bits: i32) -> i32 {
-    bits ^ ((bits >> 31) & i32::MAX)
 }
 
 impl Statistic for Stats {

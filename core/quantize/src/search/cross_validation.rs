@@ -6,8 +6,8 @@
 //! (cross-validation). In the end, ranges are those of all samples. What takes long to learn is
 //! learned once, without the last fold, and measured on that.
 
-use crate::accuracy::{Kept, Score, float_outputs};
-use crate::observe::{Limits, Statistic, Stats};
+use crate::accuracy::{Held, Score};
+use crate::observe::{Statistic, Stats};
 use crate::plan::params;
 use crate::range::Method;
 use crate::search::progress::Candidates;
@@ -26,17 +26,10 @@ const LEARNED: [(bool, bool); 3] = [(false, true), (true, false), (true, true)];
 /// What was seen of the values of a base in some samples.
 type Seen = BTreeMap<String, Stats>;
 
-/// Samples that are measured with the ranges of all others.
-struct Fold {
-    from: u64,
-    to: u64,
-    /// What the float model gives on them.
-    float: Vec<Kept>,
-}
-
 /// How samples are dealt: those before the folds are in all ranges.
 struct Folds {
-    all: Vec<Fold>,
+    /// Each is measured with the ranges of all others.
+    all: Vec<Held>,
     /// By base, what was seen before the folds, and in each.
     seen: BTreeMap<usize, Vec<Seen>>,
     candidates: Candidates,
@@ -122,9 +115,9 @@ impl Search<'_> {
         let count = (samples / size).min(FOLDS);
         let fold = |i: u64| {
             let from = samples - (count - i) * size;
-            Fold { from, to: from + size, float: Vec::new() }
+            Held::between(from, from + size)
         };
-        let whole = || vec![Fold { from: 0, to: samples, float: Vec::new() }];
+        let whole = || vec![Held::between(0, samples)];
         let all = if samples < 8 || count < 2 { whole() } else { (0..count).map(fold).collect() };
         Folds { all, seen: BTreeMap::new(), candidates: Candidates::of(self.data.session, 0) }
     }
@@ -149,17 +142,8 @@ impl Search<'_> {
     fn score(&mut self, trial: &Trial, at: usize, folds: &mut Folds) -> Result<Score, Diagnostics> {
         self.bases[trial.base].seen = folds.ranges(trial.base, Some(at));
         let _fold = self.data.session.part(format!("fold {} of {}", at + 1, folds.all.len()));
-        let fold = &mut folds.all[at];
-        let float = &self.bases[0].model;
-        let samples = || self.data.batches(fold.from, fold.to);
-        if fold.float.is_empty() {
-            let _part = self.data.session.part("float outputs".into());
-            fold.float = float_outputs(float, &mut samples(), Limits::of_floats())?;
-        }
         let (_, model, _) = self.made(trial, &BTreeSet::new())?;
-        let known = &fold.float;
-        let _part = self.data.session.part("comparison".into());
-        crate::accuracy::score((float, &model), &mut samples(), known, Limits::of_floats())
+        folds.all[at].score((&self.bases[0].model, &model), &self.data)
     }
 
     /// The better one, as long as there is time. What is clearly worse on some folds is not measured
@@ -195,8 +179,7 @@ impl Search<'_> {
     fn learned_too(&mut self, best: &Found, folds: &mut Folds) -> Result<Trial, Diagnostics> {
         let last = folds.all.len() - 1;
         if last > 0 {
-            (self.learned, self.held) =
-                (folds.all[last].from, (folds.all[last].from, folds.all[last].to));
+            (self.learned, self.held) = (folds.all[last].from, folds.all[last].clone());
         }
         let (plain, before) = (best.score(last..), best.trial);
         let mut best = before;

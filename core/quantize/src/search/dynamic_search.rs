@@ -2,7 +2,7 @@
 //! plain that it helps. Samples decide where they take next to no time to run, and with
 //! `accuracy = "auto"`.
 
-use crate::accuracy::{Base, Held, Kept, SampleSet, Score, few, float_outputs, score};
+use crate::accuracy::{Base, Held, SampleSet, Score, few};
 use crate::emit::quantize_dynamic_but;
 use crate::observe::Limits;
 use crate::plan::Request;
@@ -78,9 +78,8 @@ pub fn search_dynamic(
         done.notes.extend(left.note.clone());
         done.tried = std::mem::take(&mut search.tried);
         done.notes.extend(search.clock.unfinished());
-        let apart = search.learned <= search.held.0 || !(measured || learns);
-        let (from, to) = search.held;
-        let held = Held { from, to, apart, float: search.outputs };
+        let apart = search.learned <= search.held.from || !(measured || learns);
+        let held = Held { apart, ..search.held };
         (found, done, base.change, left, (samples > 0).then_some(held))
     };
     if !change.is_empty() && !measured {
@@ -127,9 +126,7 @@ struct Search<'c> {
     form: Form,
     /// Samples up to here say what to do, those between these say what it gives.
     learned: u64,
-    held: (u64, u64),
-    /// What the float model gives on the samples that ways are measured on.
-    outputs: Vec<Kept>,
+    held: Held,
     clock: Clock<'c>,
     tried: Vec<Attempt>,
 }
@@ -147,11 +144,11 @@ impl<'c> Search<'c> {
         let apart = data.whole((samples / 4).min(most));
         // Too few samples to keep some apart are used twice.
         let (learned, held) = match samples >= 8 && apart < samples {
-            true => (samples - apart, (samples - apart, samples)),
-            false => (samples, (0, samples.min(most))),
+            true => (samples - apart, Held::between(samples - apart, samples)),
+            false => (samples, Held::between(0, samples.min(most))),
         };
-        let (outputs, tried, clock) = (Vec::new(), Vec::new(), Clock::of(data.session));
-        Search { data, float, request, form, learned, held, outputs, clock, tried }
+        let (tried, clock) = (Vec::new(), Clock::of(data.session));
+        Search { data, float, request, form, learned, held, clock, tried }
     }
 
     fn made(
@@ -168,14 +165,8 @@ impl<'c> Search<'c> {
     }
 
     fn score(&mut self, way: &Variant, floats: &BTreeSet<NodeId>) -> Result<Score, Diagnostics> {
-        let samples = || self.data.batches(self.held.0, self.held.1);
-        if self.outputs.is_empty() {
-            let _part = self.data.session.part("float outputs".into());
-            self.outputs = float_outputs(self.float, &mut samples(), Limits::of_floats())?;
-        }
         let (made, _) = self.made(way, floats)?;
-        let _part = self.data.session.part("comparison".into());
-        score((self.float, &made), &mut samples(), &self.outputs, Limits::of_floats())
+        self.held.score((self.float, &made), &self.data)
     }
 
     /// Learns the rounding of weights, of few layers `together` or one after the other.
@@ -210,7 +201,7 @@ impl<'c> Search<'c> {
         }
         let samples = self.learned.min(ROUNDED_MAX);
         let little = LearnedWeights::effort(&best.way.model, self.request, samples) <= EFFORT_MAX;
-        let apart = self.learned <= self.held.0;
+        let apart = self.learned <= self.held.from;
         if apart && (auto || little) && !asked && !self.clock.late() {
             candidates.next();
             let mut weights = self.learn(&best.way.model, !auto)?;

@@ -2,7 +2,7 @@
 //! integers as the samples did. What was decided with the samples is kept, too.
 
 use crate::accuracy::{Base, Held, SampleSet};
-use crate::observe::{Choice, Saved, SavedTensor, Stats};
+use crate::observe::{self, Choice, Saved, SavedTensor, Stats};
 use crate::plan::Request;
 use crate::plan::params::{self, DEMANDS};
 use crate::range::Method;
@@ -91,7 +91,9 @@ pub(crate) fn quantize(
     cx: &dyn Session,
 ) -> Result<(Report, Held), Diagnostics> {
     let saved = Saved::from_json(STATISTICS, &cx.read(STATISTICS)?)?;
-    let choice = checked(&saved, model, request, cx)?;
+    let choice = saved.choice.clone().unwrap_or_default();
+    let wanted = facts(model, &choice.change, request, cx)?;
+    saved.check((STATISTICS, STALE), QUANTIZER, &wanted)?;
     let auto = cx.key("accuracy").as_str() == Some("auto");
     let method = match auto {
         true => named(&choice.method, cx)?,
@@ -121,8 +123,7 @@ pub(crate) fn quantize(
         magnitudes: BTreeMap::new(),
         roundings: Vec::new(),
         learned: samples,
-        held: (0, 0),
-        float: Vec::new(),
+        held: held.clone(),
         clock: Clock::of(cx),
         tried: Vec::new(),
     };
@@ -148,38 +149,11 @@ pub(crate) fn quantize(
     Ok((done, held))
 }
 
-fn unusable(why: &str) -> Diagnostic {
-    let text = format!("the statistics in `{STATISTICS}` {why}");
-    let help = "Calibrate once more: leave `calibration.reload` out, and drop the samples.";
-    Diagnostic::new(Code::StatisticsUnusable, text).help(help)
-}
+/// What to do about statistics that cannot be used.
+const STALE: &str = "Calibrate once more: leave `calibration.reload` out, and drop the samples.";
 
-/// What was chosen, if the statistics are those of this model and of params like these.
-fn checked(
-    saved: &Saved,
-    model: &Model,
-    request: &Request,
-    cx: &dyn Session,
-) -> Result<Choice, Diagnostic> {
-    if saved.quantizer != QUANTIZER {
-        let why = format!("are those of the quantizer `{}`", shown(&saved.quantizer));
-        return Err(unusable(&why));
-    }
-    let choice = saved.choice.clone().unwrap_or_default();
-    let wanted = facts(model, &choice.change, request, cx)?;
-    match saved.differing(&wanted).as_slice() {
-        [] => Ok(choice),
-        differing if differing.iter().any(|(fact, ..)| *fact == "network") => {
-            Err(unusable("belong to another model, or to an earlier form of it"))
-        }
-        differing => {
-            let each = |(fact, own, wanted): &(&str, &str, &str)| {
-                format!("{fact}: {}, now {}", shown(own), shown(wanted))
-            };
-            let each: Vec<String> = differing.iter().map(each).collect();
-            Err(unusable(&format!("were collected otherwise ({})", each.join("; "))))
-        }
-    }
+fn unusable(why: &str) -> Diagnostic {
+    observe::unusable((STATISTICS, STALE), why)
 }
 
 fn named(method: &str, cx: &dyn Session) -> Result<Method, Diagnostic> {

@@ -4,9 +4,7 @@
 //! `accuracy = "auto"` see `auto`. Where something is demanded of the outputs, the fewest products
 //! that keep it stay in floating point, see `demand`.
 
-use crate::accuracy::{
-    Base, First, Held, Kept, SampleSet, Score, few, float_outputs, layers_db, score,
-};
+use crate::accuracy::{Base, First, Held, SampleSet, Score, few, layers_db};
 use crate::graph::Weighted;
 use crate::observe::{Limits, Parts, Stats};
 use crate::plan::{Request, params};
@@ -66,11 +64,9 @@ pub(crate) struct Search<'c> {
     pub(crate) roundings: Vec<Rounding>,
     /// The samples that ranges are made of come first, those that choices are measured on last.
     pub(crate) learned: u64,
-    pub(crate) held: (u64, u64),
+    pub(crate) held: Held,
     /// Those that the result is measured on.
     pub(crate) judged: Held,
-    /// What the float model gives on the samples that choices are measured on.
-    pub(crate) float: Vec<Kept>,
     pub(crate) clock: Clock<'c>,
     pub(crate) tried: Vec<(String, f64)>,
 }
@@ -111,7 +107,7 @@ pub fn search_static(
             Attempt { what, sqnr_db, chosen }
         };
         done.tried = search.tried.into_iter().map(attempt).collect();
-        (found, done, kept, Held { float: search.float, ..search.judged })
+        (found, done, kept, Held { float: search.held.float, ..search.judged })
     };
     *model = found;
     kept.tell(&mut done);
@@ -136,7 +132,7 @@ impl<'c> Search<'c> {
         let learned = judged.learned(&data);
         let data =
             SampleSet { measured_from: if judged.apart { judged.from } else { u64::MAX }, ..data };
-        let held = (0, learned.min(few(model)));
+        let held = Held::between(0, learned.min(few(model)));
         Ok(Search {
             data,
             judged,
@@ -147,7 +143,6 @@ impl<'c> Search<'c> {
             roundings: Vec::new(),
             learned,
             held,
-            float: Vec::new(),
             clock: Clock::of(cx),
             tried: Vec::new(),
         })
@@ -174,7 +169,7 @@ impl<'c> Search<'c> {
     fn first(&mut self, base: usize, method: Method, sites: &[Site]) -> Result<First, Diagnostics> {
         let _part = self.data.session.part("first calibration".into());
         let parts = self.parts(method);
-        let mut few = self.data.batches(0, self.held.1);
+        let mut few = self.data.batches(0, self.held.to);
         let base = &mut self.bases[base];
         let sites = sites.iter().map(|site| site.name(&base.model.graph)).collect();
         base.observe_first(&mut few, &parts, &sites, Limits::of_floats())
@@ -247,14 +242,7 @@ impl<'c> Search<'c> {
     }
 
     fn score_of(&mut self, model: &Model) -> Result<Score, Diagnostics> {
-        let float = &self.bases[0].model;
-        let held = || self.data.batches(self.held.0, self.held.1);
-        if self.float.is_empty() {
-            let _part = self.data.session.part("float outputs".into());
-            self.float = float_outputs(float, &mut held(), Limits::of_floats())?;
-        }
-        let _part = self.data.session.part("comparison".into());
-        score((float, model), &mut held(), &self.float, Limits::of_floats())
+        self.held.score((&self.bases[0].model, model), &self.data)
     }
 
     fn attempt(&mut self, mut trial: Trial) -> Result<(Trial, Score), Diagnostics> {
@@ -303,7 +291,7 @@ impl<'c> Search<'c> {
         let method = params::method(self.data.session);
         let sites = sites(&self.bases[0]);
         let first = self.first(0, method, &sites)?;
-        self.float = first.outputs;
+        self.held.float = first.outputs;
         self.smooth(&sites, first.magnitudes, OUTLIER, &SMOOTHED[..1]);
         let mut best = (Trial::new(0, method), Score::default());
         let mut candidates = Candidates::of(self.data.session, self.bases.len());
@@ -324,7 +312,7 @@ impl<'c> Search<'c> {
         // Weights of bases behind the chosen one are not needed any more.
         let (best, _) = best;
         self.bases.truncate(best.base + 1);
-        self.observe(best.base, method, self.held.1, self.learned)?;
+        self.observe(best.base, method, self.held.to, self.learned)?;
         Ok(best)
     }
 
@@ -356,10 +344,8 @@ impl<'c> Search<'c> {
         trial: &Trial,
         cx: &dyn Session,
     ) -> Result<(Model, Report, InFloat), Diagnostics> {
-        let samples = (self.judged.from, self.judged.to);
-        if self.held != samples {
-            self.held = samples;
-            self.float.clear();
+        if (self.held.from, self.held.to) != (self.judged.from, self.judged.to) {
+            self.held = self.judged.clone();
         }
         let left = match Demand::of(cx) {
             Some(demand) => {

@@ -17,9 +17,10 @@ use crate::plan::{
     Activation, Cell, CellPlan, How, Integers, Kind, Network, Output, Parameters, Plan, Rescale,
     Source, Threshold, bounds,
 };
-use crate::statistics::{self, Data, Range};
+use crate::statistics::{self, Data, or_given};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::Model;
+use onnxd_quantize::observe::Extremes;
 use read::Learned;
 
 /// The step of the weights of an output is at least this part of the largest one of the layer:
@@ -43,11 +44,11 @@ pub(crate) fn plan(
     let learned = Learned::take_out(&mut model.graph);
     let mut network = recognize(&model)?;
     let inputs = match options.inputs {
-        Some((min, max)) => Range { min, max },
+        Some((min, max)) => Extremes { min, max },
         None => statistics::input_range(&network.model.graph, data.all)?,
     };
-    let inputs = inputs.or_given(options.range);
-    let range = if inputs.reach() > 0.0 { inputs.reach() } else { 1.0 };
+    let inputs = or_given(inputs, options.range);
+    let range = if inputs.abs_max() > 0.0 { inputs.abs_max() } else { 1.0 };
     let (signed, bits) = (inputs.min < 0.0 || !options.unsigned, options.bits);
     let input = Output { signed, bits, scale: range / bounds(bits, signed).1 as f64 };
     let mut planner = Planner { learned, options, input, outputs: vec![], remarks: vec![] };

@@ -5,7 +5,7 @@ use crate::graph::transposed;
 use crate::network::scalar;
 use crate::plan::Output;
 use onnxd_plugin_sdk::ir::ops::{Clip, DequantizeLinear, QuantizeLinear};
-use onnxd_plugin_sdk::ir::{At, DataType, Graph, Node, NodeId, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{At, DataType, Graph, Node, NodeId, Tensor, ValueId, axis_at};
 use std::collections::HashMap;
 
 /// Key in the metadata of a layer, whose value is the place of its weights in [`Learned`].
@@ -54,8 +54,7 @@ impl Learned {
             None => vec![0.0],
         };
         let rank = data.dims.len();
-        let axis = if dq.axis < 0 { dq.axis + rank as i64 } else { dq.axis };
-        let axis = usize::try_from(axis).ok()?;
+        let axis = axis_at(dq.axis, rank).unwrap_or(rank);
         let along = data.dims.get(axis).copied().unwrap_or(1).max(1);
         let inner = data.dims.iter().skip(axis + 1).product::<usize>().max(1);
         if dq.block_size != 0 || [&steps, &zeros].iter().any(|l| l.len() != 1 && l.len() != along) {

@@ -4,7 +4,7 @@ use super::{Spot, matrix, reals};
 use crate::graph::quantized::MICROSOFT;
 use crate::graph::weighted::is_attention;
 use onnxd_ir::ops::{Gemm, Op};
-use onnxd_ir::{Attr, Graph, Node, NodeId, Tensor, ValueId, ValueType};
+use onnxd_ir::{Attr, Graph, Node, NodeId, Tensor, ValueId, ValueType, axis_at};
 use std::ops::Range;
 
 /// Nodes that are looked at.
@@ -165,11 +165,7 @@ impl Back<'_> {
             return None;
         }
         let dims = shape(graph, node.input(0)?)?;
-        let rank = dims.len() as i64;
-        let axis = |axis: i64| {
-            let axis = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok();
-            axis.filter(|axis| *axis < dims.len())
-        };
+        let axis = |axis: i64| axis_at(axis, dims.len());
         let one = |slot: usize| {
             let all = graph.constant(node.input(slot)?)?.to_i64s()?;
             (all.len() == 1).then(|| all[0])
