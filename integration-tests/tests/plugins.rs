@@ -287,3 +287,80 @@ fn the_example_in_rust() {
     assert!(failed.join("report.json").exists());
     assert!(!failed.join("model.onnx").exists(), "a failed run leaves no model");
 }
+
+/// `plugins check` of a library, with samples.
+fn checked(folder: &TempDir, library: &Path, samples: &[(&str, &Path)]) -> (i32, Vec<Value>) {
+    let mut run = command(folder.path());
+    run.args(["plugins", "check", "--json"]).arg(library);
+    for (flag, path) in samples {
+        run.arg(flag).arg(path);
+    }
+    let output = run.output().unwrap();
+    let (status, stderr) = outcome(&output);
+    let answer: Value = serde_json::from_slice(&output.stdout).expect(&stderr);
+    (status, answer["cases"].as_array().unwrap().clone())
+}
+
+fn text_of<'c>(cases: &'c [Value], case: &str) -> (bool, &'c str) {
+    let row = cases.iter().find(|c| c["case"] == case).expect(case);
+    (row["passed"].as_bool().unwrap(), row["text"].as_str().unwrap())
+}
+
+#[test]
+fn an_author_checks_a_plugin_on_samples() {
+    let folder = tempfile::tempdir().unwrap();
+    let (net, model) = (folder.path().join("net.line"), folder.path().join("model.onnx"));
+    fs::write(&net, "scale 1 2\nclip 0 5\n").unwrap();
+    write_small_model(&model, "doc");
+    let example = library("libexample_plugin.so");
+    let (status, cases) = checked(&folder, &example, &[("--drop", &net), ("--model", &model)]);
+    assert_eq!(status, 0, "{cases:#?}");
+    assert_eq!(text_of(&cases, "converts net.line"), (true, "succeeded by line"));
+    assert!(text_of(&cases, "rewrites net.line").1.starts_with("0 rewrites"), "{cases:#?}");
+    let told = text_of(&cases, "quantizes model.onnx");
+    assert!(told.0 && told.1.contains("on random numbers output `y` has"), "{told:?}");
+    assert!(!cases.iter().any(|c| c["case"] == "converts model.onnx"), "{cases:#?}");
+
+    let (status, cases) = checked(&folder, &example, &[("--drop", &model)]);
+    let other = text_of(&cases, "converts model.onnx");
+    assert!(!other.0 && other.1.contains("took the network, not this plugin"), "{other:?}");
+    assert_eq!(status, 1, "{cases:#?}");
+}
+
+#[test]
+fn a_check_on_samples_finds_a_pass_that_changes_the_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = folder.path().join("model.onnx");
+    write_small_model(&model, "doc");
+    let strip = example_in_c(&folder, "strip_doc.c");
+    let (status, cases) = checked(&folder, &strip, &[("--model", &model)]);
+    assert_eq!(status, 0, "{cases:#?}");
+    assert!(text_of(&cases, "rewrites model.onnx").1.starts_with("1 rewrites"), "{cases:#?}");
+    let source = fs::read_to_string(root().join("plugins/example-c/strip_doc.c")).unwrap();
+    let wrong = "  og_msg *node = og_node(g, 0);\n  \
+                 if (node) og_get(node, OG_NODE_OP, 0)->bytes = og_text(\"Sub\");\n";
+    let changed = source.replace("  status = og_passed(", &format!("{wrong}  status = og_passed("));
+    let path = folder.path().join("wrong.c");
+    fs::write(&path, changed).unwrap();
+    let (status, cases) = checked(&folder, &compiled(&folder, &path), &[("--model", &model)]);
+    assert_eq!(status, 1, "{cases:#?}");
+    let told = text_of(&cases, "rewrites model.onnx");
+    assert!(!told.0 && told.1.contains("N0607"), "{told:?}");
+}
+
+#[test]
+fn a_conversion_takes_a_plugin_by_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, out) = (folder.path().join("model.onnx"), folder.path().join("out"));
+    write_small_model(&model, "doc");
+    let mut run = command(folder.path());
+    run.arg("convert").arg(&model).arg("--out").arg(&out);
+    run.arg("--plugin").arg(example_in_c(&folder, "strip_doc.c"));
+    run.args(["--set", "passes.enable=[\"org.onnxd.example-c/strip-doc\"]"]);
+    let (status, stderr) = outcome(&run.output().unwrap());
+    assert_eq!(status, 0, "{stderr}");
+    let report: Value =
+        serde_json::from_slice(&fs::read(out.join("report.json")).unwrap()).unwrap();
+    let passes = report["passes"].as_array().unwrap();
+    assert!(passes.iter().any(|p| p["name"] == "strip-doc" && p["rewrites"] == 1), "{passes:?}");
+}

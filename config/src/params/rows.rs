@@ -72,7 +72,7 @@ params! {
     "job.memory_mib_max": Int(64, 1_048_576), unset;
     /// Tries after failures of the machine; unset takes `jobs.attempts_max`.
     "job.attempts_max": Int(1, 100), unset;
-    /// Id of the front-end that reads the network; unset lets the front-ends decide.
+    /// The front-end that reads the network, as `ID` or `PLUGIN/ID`; unset lets the front-ends decide.
     "job.frontend": Text, unset;
 
     /// Weights folder; unset looks where the front-end's conventions say.

@@ -21,6 +21,15 @@ const GLOB_BYTES_MAX: usize = 256;
 
 const KINDS: [&str; 3] = ["frontend", "pass", "quantizer"];
 
+/// Whether `named` is the component `id` of a plugin: by the component's id alone, or as `PLUGIN/ID`.
+#[must_use]
+pub fn names(named: &str, plugin: &str, id: &str) -> bool {
+    match named.rsplit_once('/') {
+        Some((of, component)) => of == plugin && component == id,
+        None => named == id,
+    }
+}
+
 /// What a plugin says about itself.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Descriptor {

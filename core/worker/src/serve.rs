@@ -5,10 +5,11 @@ use crate::link::Link;
 use crate::stages::{self, Events};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_plugin_host::call::{self, CallError};
+use onnxd_plugin_host::descriptor::names;
 use onnxd_plugin_host::{JobContext, Library, TensorTable, inspect, to_message};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as Event;
-use onnxd_proto::onnxd::{PluginComponent, ProbeRequest, WorkerEvent, request::What};
+use onnxd_proto::onnxd::{PluginComponent, PluginInfo, ProbeRequest, WorkerEvent, request::What};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,13 +69,13 @@ fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResu
     let frontends = stages::frontends(&request.plugins).into_iter();
     let params: Value = serde_json::from_str(&request.params_json).unwrap_or_default();
     let wanted = params["job"]["frontend"].as_str();
-    let fits = |c: &PluginComponent| match wanted {
-        Some(wanted) => c.id == wanted,
+    let fits = |p: &PluginInfo, c: &PluginComponent| match wanted {
+        Some(wanted) => names(wanted, &p.id, &c.id),
         None => c.globs.iter().any(|glob| stages::claims_name(glob, &request.network)),
     };
     // A plugin's entry is called once per process.
     let mut libraries: BTreeMap<String, Result<Library, Diagnostic>> = BTreeMap::new();
-    let asked = frontends.filter(|(_, component)| fits(component));
+    let asked = frontends.filter(|(plugin, component)| fits(plugin, component));
     let answers = asked.map(|(plugin, component)| {
         let started = message::StageStarted {
             stage: confine::parent::PROBE.into(),

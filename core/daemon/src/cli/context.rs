@@ -36,4 +36,11 @@ impl Context {
         }
         Ok(plugins)
     }
+
+    /// The plugins in use and these libraries, which come first.
+    pub(crate) fn plugins_and(&self, libraries: &[PathBuf]) -> Result<Plugins, Diagnostic> {
+        let mut plugins = self.plugins()?;
+        libraries.iter().rev().try_for_each(|library| plugins.add(&self.launcher, library))?;
+        Ok(plugins)
+    }
 }

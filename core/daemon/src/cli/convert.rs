@@ -53,6 +53,9 @@ pub(crate) struct Convert {
     /// Sets one param; wins over the files.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Uses this library beside the installed plugins; may be given several times.
+    #[arg(long = "plugin", value_name = "FILE")]
+    plugins: Vec<PathBuf>,
     /// Stops rewriting after N rewrites, to find the one that breaks a network.
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     stop_after_rewrite: u64,
@@ -116,7 +119,7 @@ impl Convert {
         job: &'a str,
         stop: &'a Stop,
     ) -> Result<(Work<'a>, Submission), Diagnostics> {
-        let plugins = context.plugins()?;
+        let plugins = context.plugins_and(&self.plugins)?;
         plugins.has_frontend()?;
         let ours = |file: &Path| target.wrote(file);
         let about = |submission: &Submission| {
@@ -131,7 +134,8 @@ impl Convert {
     /// What this run reads is never written.
     fn protect(&self, target: &mut Target, submission: &Submission) {
         let files = submission.files.iter().map(|f| Path::new(&f.path));
-        let named = [&self.params, &self.config].into_iter().flatten().map(PathBuf::as_path);
+        let named = [&self.params, &self.config].into_iter().flatten().chain(&self.plugins);
+        let named = named.map(PathBuf::as_path);
         target.protect(files.chain(named));
     }
 

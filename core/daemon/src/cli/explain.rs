@@ -25,6 +25,9 @@ pub(crate) struct Explain {
     /// Sets one param; wins over the files.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Uses this library beside the installed plugins; may be given several times.
+    #[arg(long = "plugin", value_name = "FILE")]
+    plugins: Vec<PathBuf>,
     /// Shows the params that have their defaults, too, and what each is for.
     #[arg(long)]
     all: bool,
@@ -51,7 +54,7 @@ struct Explanation {
 impl Explain {
     pub(crate) fn run(&self) -> Ended {
         let context = Context::load(self.config.as_deref())?;
-        let plugins = context.plugins()?;
+        let plugins = context.plugins_and(&self.plugins)?;
         let about = |submission: &Submission| {
             let params = submission.params(self.params.as_deref(), &self.set)?;
             ask(&context.launcher, &plugins, submission, &params)

@@ -3,6 +3,7 @@
 mod check;
 pub(super) mod conformance;
 mod new;
+mod samples;
 
 use super::context::Context;
 use super::{Ended, FINDINGS, out};

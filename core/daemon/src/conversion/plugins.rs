@@ -79,6 +79,25 @@ impl Plugins {
         Ok(plugins)
     }
 
+    /// Adds a library that a command names; it comes before one of the same id.
+    ///
+    /// # Errors
+    /// As [`inspect`].
+    pub(crate) fn add(&mut self, launcher: &Launcher, library: &Path) -> Result<(), Diagnostic> {
+        let absolute = library.canonicalize().map_err(|e| {
+            Diagnostic::new(Code::Unreadable, format!("`{}`: {e}", library.display()))
+        })?;
+        let info = inspect(launcher, &absolute)?;
+        let by = info.path.clone();
+        let is_same = |p: &PluginInfo| p.id == info.id;
+        let (same, others) = std::mem::take(&mut self.used).into_iter().partition(is_same);
+        let shadowed: Vec<PluginInfo> = same;
+        self.shadowed
+            .extend(shadowed.into_iter().map(|plugin| Shadowed { plugin, by: by.clone() }));
+        self.used = std::iter::once(info).chain(others).collect::<Vec<PluginInfo>>();
+        Ok(())
+    }
+
     /// Digest of ids, versions and contents of the plugins in use.
     pub(crate) fn digest(&self) -> String {
         let mut lines: Vec<String> =

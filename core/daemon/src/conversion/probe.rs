@@ -3,6 +3,7 @@
 use super::{Launcher, Plugins, Submission};
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_host::descriptor::names;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{ClaimLevel, InputFile, Need, PluginInfo, ProbeAnswer, ProbeRequest};
@@ -133,7 +134,7 @@ pub(crate) fn choose(
     wanted: Option<&str>,
 ) -> Result<Choice, Diagnostic> {
     let asked = || {
-        let named = |a: &&ProbeAnswer| wanted.is_none_or(|w| a.frontend == w);
+        let named = |a: &&ProbeAnswer| wanted.is_none_or(|w| names(w, &a.plugin, &a.frontend));
         result.answers.iter().filter(named)
     };
     let mut claims: Vec<&ProbeAnswer> =
@@ -142,11 +143,11 @@ pub(crate) fn choose(
     match claims.as_slice() {
         [first, second, ..] if level(first) == level(second) => {
             let text = format!(
-                "`{}` of {} and `{}` of {} both claim `{}`",
-                first.frontend,
+                "`{}/{}` and `{}/{}` both claim `{}`",
                 first.plugin,
-                second.frontend,
+                first.frontend,
                 second.plugin,
+                second.frontend,
                 shown(network)
             );
             Err(Diagnostic::new(Code::FrontendTie, text))
@@ -161,7 +162,10 @@ pub(crate) fn choose(
             })
         }
         [] => {
-            let died = result.died.iter().find(|d| wanted.is_none_or(|w| d.frontend == w));
+            let died = result
+                .died
+                .iter()
+                .find(|d| wanted.is_none_or(|w| names(w, &d.plugin, &d.frontend)));
             Err(died.map_or_else(|| nobody(asked(), network, wanted), |d| d.why.clone()))
         }
     }
@@ -269,10 +273,23 @@ mod tests {
     }
 
     #[test]
+    fn front_ends_of_one_id_are_told_apart_by_their_plugins() {
+        let mut all = result(&[("a", Content), ("a", Content)]);
+        all.answers[1].plugin = "q.a".into();
+        let why = choose(&all, "net", Some("a")).unwrap_err().message;
+        assert!(why.contains("`p.a/a` and `q.a/a` both claim"), "{why}");
+        for plugin in ["p.a", "q.a"] {
+            let wanted = format!("{plugin}/a");
+            assert_eq!(choose(&all, "net", Some(&wanted)).unwrap().plugin, plugin);
+        }
+        assert!(choose(&all, "net", Some("r.a/a")).is_err());
+    }
+
+    #[test]
     fn ties_and_refusals() {
         let tie = choose(&result(&[("a", Content), ("b", Content)]), "net", None).unwrap_err();
         assert_eq!(tie.code, "N0102");
-        assert!(tie.message.contains("`a` of p.a and `b` of p.b"), "{tie}");
+        assert!(tie.message.contains("`p.a/a` and `p.b/b`"), "{tie}");
         let none = choose(&result(&[("a", No), ("b", No)]), "net", None).unwrap_err();
         assert_eq!(none.code, "N0101");
         assert!(none.message.contains("(a: a says so; b: b says so)"), "{none}");

@@ -7,6 +7,7 @@ use super::summary;
 use crate::confine::parent::PROBE;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Level, Model, by_gravity, examine};
+use onnxd_plugin_host::descriptor::names;
 use onnxd_plugin_host::{call, from_message};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::{ClaimLevel, PluginComponent, PluginInfo, Probe};
@@ -79,7 +80,7 @@ fn choose(session: &mut Session) -> Result<Chosen, Diagnostics> {
     let mut failed = Diagnostics::default();
     for (plugin, component) in frontends(&session.request.plugins) {
         let decline = |reason: String| message::Declined { frontend: component.id.clone(), reason };
-        if wanted.as_ref().is_some_and(|w| *w != component.id) {
+        if wanted.as_ref().is_some_and(|w| !names(w, &plugin.id, &component.id)) {
             declined.push(decline("the params name another front-end".into()));
             continue;
         }
@@ -106,7 +107,8 @@ fn choose(session: &mut Session) -> Result<Chosen, Diagnostics> {
     if let [a, b, ..] = claims.as_slice()
         && a.probe.level == b.probe.level
     {
-        let text = format!("`{}` and `{}` both claim `{network}`", a.component.id, b.component.id);
+        let [a, b] = [a, b].map(|c| format!("`{}/{}`", c.plugin.id, c.component.id));
+        let text = format!("{a} and {b} both claim `{network}`");
         return Err(Diagnostic::new(Code::FrontendTie, text).into());
     }
     let weaker = claims.iter().skip(1).map(|c| message::Declined {

@@ -1,7 +1,7 @@
 //! `onnxd plugins check`: the conformance cases, each in a confined child with a time limit.
 
 use super::conformance::{Case, SUBCOMMAND, Seen, garbage};
-use super::find;
+use super::{find, samples};
 use crate::cli::context::Context;
 use crate::cli::scratch::Scratch;
 use crate::cli::{Ended, FINDINGS, out};
@@ -28,6 +28,12 @@ pub(crate) struct Check {
     /// A library, or the id of an installed plugin.
     #[arg(value_name = "FILE|ID")]
     plugin: String,
+    /// Converts this drop with the plugin: a network, or a folder with its companions. May be given several times.
+    #[arg(long = "drop", value_name = "PATH")]
+    drops: Vec<PathBuf>,
+    /// Runs passes and quantizers of the plugin on this ONNX model. May be given several times.
+    #[arg(long = "model", value_name = "FILE")]
+    models: Vec<PathBuf>,
     /// Prints the cases as JSON.
     #[arg(long)]
     json: bool,
@@ -60,6 +66,11 @@ impl Check {
                 let seen = run_case(*case, &info, component)?;
                 rows.push(row(&case.name(), &component.id, seen));
             }
+        }
+        let drops = self.drops.iter().map(|path| (path, true));
+        for (path, dropped) in drops.chain(self.models.iter().map(|path| (path, false))) {
+            let found = samples::check(&info, path, dropped, self.config.as_deref())?;
+            rows.extend(found.into_iter().map(|(case, id, seen)| row(&case, &id, seen)));
         }
         self.show(&info, &rows);
         Ok(if rows.iter().all(|r| r.passed) { 0 } else { FINDINGS })
@@ -139,7 +150,7 @@ fn run_case(
     command.args([SUBCOMMAND, &case.name(), &info.path, &component.kind, &component.id]);
     command.arg(folder).arg(&network).process_group(0).env_clear().current_dir(folder);
     command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::null());
-    let status = wait(&mut command).map_err(|e| {
+    let status = wait(&mut command, LIMIT).map_err(|e| {
         Diagnostic::new(Code::WorkerStart, format!("a case could not be started: {e}"))
     })?;
     let mut text = String::new();
@@ -157,9 +168,9 @@ fn network_name(component: &Component) -> String {
 }
 
 /// Waits for the child; `None` if it had to be stopped.
-fn wait(command: &mut Command) -> std::io::Result<Option<ExitStatus>> {
+pub(super) fn wait(command: &mut Command, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
     let mut child = command.spawn()?;
-    let until = Instant::now() + LIMIT;
+    let until = Instant::now() + limit;
     while Instant::now() < until {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
