@@ -1,6 +1,6 @@
 //! How much memory conversions take, by the peak that their own report names.
 
-use onnxd_integration_tests::{command, converted, folder_with, with_plugins_of};
+use onnxd_integration_tests::{command, converted, folder_with, outcome, with_plugins_of};
 use std::fs;
 use std::path::Path;
 use std::process::Child;
@@ -92,6 +92,22 @@ fn derived_weights_are_not_held() {
         "{held} bytes are seen where all are held"
     );
     assert!(derived < BYTES_MAX, "{derived} bytes");
+}
+
+/// Terabytes that are derived from little end where the files of a worker end, and nothing is held of them.
+#[test]
+fn derived_weights_without_end_end_at_the_limit() {
+    let folder = folder_with(&["libhostile_plugins.so", PASSES[0], PASSES[1]]);
+    let at = folder.path();
+    fs::write(at.join("weights.bin"), vec![0; 256 * 256 * 4]).unwrap();
+    fs::write(at.join("net.derived"), "256 1 endless\n").unwrap();
+    let mut run = command(at);
+    with_plugins_of(&mut run, &at.join("plugins"));
+    run.arg("convert").arg(at.join("net.derived")).arg(at.join("weights.bin"));
+    run.env("ONNXD_WORKER_FILE_MIB_MAX", "8").arg("--out").arg(at.join("out"));
+    let (status, stderr) = outcome(&run.output().unwrap());
+    assert_eq!(status, 75, "{stderr}");
+    assert!(stderr.contains("N0304") && stderr.contains("model.onnx.data"), "{stderr}");
 }
 
 /// Weights of an N2D2 network are held once, whether they are read from text or made up, and the

@@ -91,11 +91,11 @@ impl StreamWriter {
 
     /// Puts the elements of a tensor; derived ones are computed a block at a time.
     pub(crate) fn put_tensor(&mut self, tensor: &Tensor) {
-        let put: Result<(), std::convert::Infallible> = tensor.in_blocks(|block| {
+        // After an error, what would be written is not worth computing.
+        let _ = tensor.in_blocks(|block| {
             self.put_slice(block);
-            Ok(())
+            if self.error.is_some() { Err(()) } else { Ok(()) }
         });
-        let Ok(()) = put;
     }
 
     fn flush(&mut self) {

@@ -104,7 +104,12 @@ impl Target {
     }
 
     fn write(&self, model: &Model, options: &WriteOptions) -> Result<Written, Diagnostic> {
-        if options.external != External::Always {
+        let whole = match options.external {
+            External::Always => false,
+            External::Never => true,
+            External::Auto => derived_bytes(model) <= options.threshold_bytes,
+        };
+        if whole {
             let mut stand_ins = StandIns::default();
             let proto = to_packed(model, &mut stand_ins)?;
             let bytes = proto.encoded_len();
@@ -142,6 +147,18 @@ impl Target {
         proto.encode(&mut writer);
         writer.finish().map_err(|e| failed(&self.model, &e))
     }
+}
+
+/// Bytes of the derived initializers of all graphs: address space that a message would take.
+fn derived_bytes(model: &Model) -> u64 {
+    let mut bytes = 0u64;
+    model.for_each_graph(|graph| {
+        let used = graph.value_ids().filter(|v| graph.uses(*v) > 0);
+        let tensors = used.filter_map(|v| graph[v].initializer());
+        let tensors = tensors.filter(|tensor| tensor.derivation().is_some());
+        bytes = tensors.fold(bytes, |sum, tensor| sum.saturating_add(tensor.byte_len() as u64));
+    });
+    bytes
 }
 
 /// Puts tensors into the data file.
