@@ -21,7 +21,7 @@ pub fn starter(cores: usize) -> String {
     let surroundings = Environment { vars: BTreeMap::from([here]), cores, ..service() };
     let mut entries = crate::load::defaults(&surroundings);
     for entry in &mut entries {
-        match entry.key {
+        match entry.key.as_str() {
             "state.dir" => entry.value = "./state".into(),
             "control.socket" => entry.value = "./state/control.sock".into(),
             _ => {}
@@ -40,13 +40,13 @@ fn print(about: &str, entries: &[Entry], set: &[&str]) -> String {
     for (section, about) in SECTIONS {
         out += &format!("\n# {}\n[{section}]\n", about.trim());
         for (row, entry) in ROWS.iter().zip(entries).filter(|(r, _)| r.section() == *section) {
-            let mut help = row.help().to_owned();
+            let mut help = row.help.clone();
             if let DefaultValue::Computed(words) = row.default {
                 help += &format!(" Default: {words}.");
             }
             help += &format!(" ({})", row.kind);
             out += &wrapped(&help);
-            let off = if set.contains(&entry.key) { "" } else { "#" };
+            let off = if set.contains(&entry.key.as_str()) { "" } else { "#" };
             out += &format!("{off}{} = {}\n", row.name(), entry.toml());
         }
     }

@@ -6,8 +6,11 @@
 use std::fmt;
 
 use onnxd_diagnostics::{nearest, shown};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::params::special;
 use crate::source::toml_value;
 use crate::table::toml_text;
 
@@ -15,7 +18,7 @@ use crate::table::toml_text;
 const LIST_MAX: usize = 10_000;
 
 /// What a setting or param accepts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Kind {
     /// `true` or `false`; `1` and `0` where the value is given as text.
     Bool,
@@ -28,14 +31,42 @@ pub enum Kind {
     /// A path on this machine; what it is relative to depends on where it was given.
     Path,
     /// One of the words, spelled exactly.
-    OneOf(&'static [&'static str]),
+    OneOf(Vec<String>),
     /// A list of such values.
-    List(&'static Kind),
+    List(Box<Kind>),
+    /// What one of them accepts.
+    AnyOf(Vec<Kind>),
     /// Anything else: its name for people, and the check, which may normalize the value.
     Special(&'static str, fn(Value) -> Result<Value, String>),
+    /// `none`, or a quantizer: one of these names, in any letter case, or an id.
+    Quantizer(Vec<String>),
 }
 
 impl Kind {
+    /// One of the words.
+    pub(crate) fn words(words: &[&str]) -> Kind {
+        Kind::OneOf(words.iter().map(|word| (*word).to_owned()).collect())
+    }
+
+    /// A kind in the notation of a row: `1..16 | 32`, `None | MSE`, `[text]`.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub fn parse(text: &str) -> Result<Kind, String> {
+        let mut kinds = Vec::new();
+        let mut words = Vec::new();
+        for part in text.split('|').map(str::trim) {
+            match named(part)? {
+                Some(kind) => kinds.push(kind),
+                None => words.push(part.to_owned()),
+            }
+        }
+        if !words.is_empty() {
+            kinds.insert(0, Kind::OneOf(words));
+        }
+        Ok(if kinds.len() == 1 { kinds.remove(0) } else { Kind::AnyOf(kinds) })
+    }
+
     /// The value in its normal form, or what it must be instead.
     pub fn check(&self, value: Value) -> Result<Value, String> {
         match (self, value) {
@@ -55,7 +86,12 @@ impl Kind {
             (Kind::List(item), Value::Array(values)) => {
                 values.into_iter().map(|v| item.check(v)).collect()
             }
+            (Kind::AnyOf(kinds), v) => {
+                let fitting = kinds.iter().find_map(|kind| kind.check(v.clone()).ok());
+                fitting.ok_or_else(|| self.refuse(&v))
+            }
             (Kind::Special(_, check), v) => check(v),
+            (Kind::Quantizer(names), v) => special::check_quantizer(names, v),
             (_, v) => Err(self.refuse(&v)),
         }
     }
@@ -75,7 +111,7 @@ impl Kind {
             (Kind::Bool, "1" | "true") => Ok(Value::Bool(true)),
             (Kind::Bool, "0" | "false") => Ok(Value::Bool(false)),
             (Kind::List(item), _) => {
-                let separator = if matches!(item, Kind::Path) { ':' } else { ',' };
+                let separator = if matches!(**item, Kind::Path) { ':' } else { ',' };
                 let words = text.split(separator).map(str::trim).filter(|w| !w.is_empty());
                 let values = words.map(|w| item.read(w)).collect::<Result<_, _>>()?;
                 self.check(Value::Array(values))
@@ -97,24 +133,73 @@ impl Kind {
     }
 }
 
+impl<'de> Deserialize<'de> for Kind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Kind, D::Error> {
+        Kind::parse(&String::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// The kind that a part of a notation names; `None` for a word.
+fn named(part: &str) -> Result<Option<Kind>, String> {
+    if let Some(item) = part.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return Ok(Some(Kind::List(Box::new(Kind::parse(item)?))));
+    }
+    if part.contains("..") {
+        return range(part).map(Some).ok_or_else(|| format!("`{}` is no range", shown(part)));
+    }
+    if let Ok(number) = part.parse() {
+        return Ok(Some(Kind::Int(number, number)));
+    }
+    let found = match part {
+        "bool" => Kind::Bool,
+        "int" => Kind::Int(i64::MIN, i64::MAX),
+        "float" => Kind::Float(f64::MIN, f64::MAX),
+        "text" => Kind::Text,
+        "dtype" => Kind::words(&special::DTYPES),
+        "quantizer" => Kind::Quantizer(Vec::new()),
+        other => match special::KINDS.iter().find(|(name, ..)| *name == other) {
+            Some((_, about, check)) => Kind::Special(about, *check),
+            None if is_word(other) => return Ok(None),
+            None => return Err(format!("`{}` is no type", shown(other))),
+        },
+    };
+    Ok(Some(found))
+}
+
+/// Words have no blanks, brackets and quotes, so that further types can be added.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_./".contains(c))
+}
+
+/// `1..16` or `0.0..`: of numbers with a fraction if a bound has one.
+fn range(text: &str) -> Option<Kind> {
+    let (low, high) = text.split_once("..")?;
+    if low.contains('.') || high.contains('.') {
+        let bound = |text: &str, open| if text.is_empty() { Some(open) } else { text.parse().ok() };
+        return Some(Kind::Float(bound(low, f64::MIN)?, bound(high, f64::MAX)?));
+    }
+    let bound = |text: &str, open| if text.is_empty() { Some(open) } else { text.parse().ok() };
+    Some(Kind::Int(bound(low, i64::MIN)?, bound(high, i64::MAX)?))
+}
+
 /// `must be WANTED, not FOUND`, with what was found bounded.
 pub(crate) fn refusal(wanted: &str, found: &Value) -> String {
     let found = shown(&toml_text(found)).replace("\\\"", "\"").replace("\\'", "'");
     format!("must be {wanted}, not {found}")
 }
 
-fn check_word(words: &[&'static str], word: String) -> Result<Value, String> {
-    if words.contains(&word.as_str()) {
+fn check_word(words: &[String], word: String) -> Result<Value, String> {
+    if words.contains(&word) {
         return Ok(Value::String(word));
     }
     let refusal = refusal(&alternatives(words), &Value::from(word.as_str()));
-    match nearest(&word, words.iter().copied()) {
+    match nearest(&word, words.iter().map(String::as_str)) {
         Some(near) => Err(format!("{refusal}; did you mean `{near}`?")),
         None => Err(refusal),
     }
 }
 
-fn alternatives(words: &[&str]) -> String {
+fn alternatives(words: &[String]) -> String {
     words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(" | ")
 }
 
@@ -123,6 +208,7 @@ impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Kind::Bool => write!(f, "true | false"),
+            Kind::Int(min, max) if min == max => write!(f, "{min}"),
             Kind::Int(i64::MIN, i64::MAX) => write!(f, "an integer"),
             Kind::Int(min, i64::MAX) => write!(f, "an integer of at least {min}"),
             Kind::Int(min, max) => write!(f, "an integer from {min} to {max}"),
@@ -133,7 +219,15 @@ impl fmt::Display for Kind {
             Kind::Path => write!(f, "a path"),
             Kind::OneOf(words) => write!(f, "{}", alternatives(words)),
             Kind::List(item) => write!(f, "a list, each {item}"),
+            Kind::AnyOf(kinds) => {
+                let kinds: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+                write!(f, "{}", kinds.join(" | "))
+            }
             Kind::Special(name, _) => write!(f, "{name}"),
+            Kind::Quantizer(names) => {
+                let names = names.iter().map(|name| format!("\"{name}\" | "));
+                write!(f, "\"none\" | {}id of a quantizer", names.collect::<String>())
+            }
         }
     }
 }
@@ -144,7 +238,13 @@ mod tests {
 
     use super::*;
 
-    const WORDS: Kind = Kind::OneOf(&["move", "delete"]);
+    fn list(item: Kind) -> Kind {
+        Kind::List(Box::new(item))
+    }
+
+    fn parsed(text: &str) -> Kind {
+        Kind::parse(text).unwrap()
+    }
 
     #[test]
     fn typed_values_are_checked() {
@@ -159,11 +259,11 @@ mod tests {
             (Kind::Text, json!("a b"), true),
             (Kind::Text, json!("a\nb"), false),
             (Kind::Path, json!(""), false),
-            (WORDS, json!("move"), true),
-            (WORDS, json!("Move"), false),
-            (Kind::List(&Kind::Text), json!(["a"]), true),
-            (Kind::List(&Kind::Text), json!([1]), false),
-            (Kind::List(&Kind::Text), json!("a"), false),
+            (parsed("move | delete"), json!("move"), true),
+            (parsed("move | delete"), json!("Move"), false),
+            (list(Kind::Text), json!(["a"]), true),
+            (list(Kind::Text), json!([1]), false),
+            (list(Kind::Text), json!("a"), false),
         ];
         for (kind, value, good) in cases {
             assert_eq!(kind.check(value.clone()).is_ok(), good, "{kind}: {value}");
@@ -179,10 +279,10 @@ mod tests {
             (Kind::Bool, "false", json!(false)),
             (Kind::Int(0, 9), "0x5", json!(5)),
             (Kind::Float(0.0, 9.0), "1e-1", json!(0.1)),
-            (Kind::List(&Kind::Text), "a, b", json!(["a", "b"])),
-            (Kind::List(&Kind::Text), "[\"a, b\"]", json!(["a, b"])),
-            (Kind::List(&Kind::Path), "/a:/b", json!(["/a", "/b"])),
-            (Kind::List(&Kind::Int(0, 9)), "1,2", json!([1, 2])),
+            (list(Kind::Text), "a, b", json!(["a", "b"])),
+            (list(Kind::Text), "[\"a, b\"]", json!(["a, b"])),
+            (list(Kind::Path), "/a:/b", json!(["/a", "/b"])),
+            (list(Kind::Int(0, 9)), "1,2", json!([1, 2])),
         ];
         for (kind, text, value) in cases {
             assert_eq!(kind.read(text), Ok(value), "{kind}: {text}");
@@ -191,7 +291,7 @@ mod tests {
 
     #[test]
     fn refusals_name_what_is_accepted() {
-        let why = WORDS.check(json!("mvoe")).unwrap_err();
+        let why = parsed("move | delete").check(json!("mvoe")).unwrap_err();
         assert_eq!(why, "must be \"move\" | \"delete\", not \"mvoe\"; did you mean `move`?");
         let why = Kind::Int(1, 9).read("ten").unwrap_err();
         assert_eq!(why, "must be an integer from 1 to 9, not \"ten\"");

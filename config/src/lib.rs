@@ -4,6 +4,7 @@
 //! are derived from the rows, so that none of them can disagree with the others.
 
 mod defaults;
+pub mod descriptor;
 mod example;
 mod folders;
 mod kind;
@@ -16,10 +17,11 @@ mod table;
 pub mod settings;
 
 pub use defaults::Environment;
+pub use descriptor::Descriptor;
 pub use example::{example, starter};
 pub use kind::Kind;
 pub use load::{Loaded, default_files, load};
-pub use params::{BYTES_MAX as PARAMS_BYTES_MAX, Params};
+pub use params::{BYTES_MAX as PARAMS_BYTES_MAX, Declared, Params};
 pub use profile::{PROFILES, profile};
 pub use settings::Settings;
 pub use table::{DefaultValue, Entry, Row, toml_text};

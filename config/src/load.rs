@@ -56,7 +56,7 @@ pub fn load(
         Some(named) => Some(environment.current_dir.join(named)),
         None => default_files(environment).into_iter().find(|f| f.exists()),
     };
-    let mut reader = Reader::new(ROWS, CODES, BYTES_MAX);
+    let mut reader = Reader::new(&ROWS, CODES, BYTES_MAX);
     let mut from_file = Vec::new();
     if let Some(file) = &file {
         let text = read(file)?;
@@ -72,7 +72,7 @@ pub fn load(
         }
     }
     from_elsewhere.iter_mut().for_each(|g| make_absolute(environment, &environment.current_dir, g));
-    let entries = with_computed(environment, overlay(ROWS, [from_file, from_elsewhere]));
+    let entries = with_computed(environment, overlay(&ROWS, [from_file, from_elsewhere]));
     if reader.is_clean() {
         folders::check(&mut reader, &entries);
     }
@@ -84,7 +84,7 @@ pub fn load(
 
 /// The values of all keys that nobody set.
 pub(crate) fn defaults(environment: &Environment) -> Vec<Entry> {
-    with_computed(environment, overlay(ROWS, []))
+    with_computed(environment, overlay(&ROWS, []))
 }
 
 fn read(file: &Path) -> Result<String, Diagnostics> {
@@ -105,20 +105,20 @@ fn read(file: &Path) -> Result<String, Diagnostics> {
 
 /// Values of variables named after a key. Unknown names within a section are errors; names of
 /// no section are left to other programs.
-fn environment_layer(reader: &mut Reader, environment: &Environment) -> Vec<Given> {
+fn environment_layer<'t>(reader: &mut Reader<'t>, environment: &Environment) -> Vec<Given<'t>> {
     let mut given = Vec::new();
-    for row in ROWS {
-        let name = variable(row.key);
+    for row in ROWS.iter() {
+        let name = variable(&row.key);
         if environment.not_text.contains(&name) {
             reader.bad_value(&name, "the value is not UTF-8 text");
         }
         if let Some(text) = environment.vars.get(&name) {
-            given.extend(reader.text(&name, row.key, text));
+            given.extend(reader.text(&name, &row.key, text));
         }
     }
     let of_section = |name: &str| SECTIONS.iter().any(|(s, _)| name.starts_with(&variable(s)));
     for name in environment.vars.keys().filter(|n| of_section(n)) {
-        if !ROWS.iter().any(|r| variable(r.key) == *name) {
+        if !ROWS.iter().any(|r| variable(&r.key) == *name) {
             let key = name["ONNXD_".len()..].to_lowercase().replacen('_', ".", 1);
             reader.unknown_key(name, &key);
         }
@@ -138,9 +138,11 @@ fn make_absolute(environment: &Environment, base: &Path, given: &mut Given) {
             *path = environment.absolute(base, path);
         }
     };
-    match (given.row.kind, &mut given.value) {
+    match (&given.row.kind, &mut given.value) {
         (Kind::Path, path) => absolute(path),
-        (Kind::List(Kind::Path), Value::Array(paths)) => paths.iter_mut().for_each(absolute),
+        (Kind::List(item), Value::Array(paths)) if matches!(**item, Kind::Path) => {
+            paths.iter_mut().for_each(absolute);
+        }
         _ => {}
     }
 }
@@ -152,7 +154,7 @@ fn with_computed(environment: &Environment, mut entries: Vec<Entry>) -> Vec<Entr
             let of = |key: &str| {
                 entries.iter().find(|e| e.key == key).map_or(Value::Null, |e| e.value.clone())
             };
-            let value = environment.computed(entries[i].key, of);
+            let value = environment.computed(&entries[i].key, of);
             entries[i].value = value.expect("every computed default has a rule; a test checks");
             "default".clone_into(&mut entries[i].origin);
         }

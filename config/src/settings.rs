@@ -1,13 +1,14 @@
 //! The settings of the daemon, one row each; types, help, example file and checks follow from it.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::kind::{Kind, refusal};
-use crate::table::{Row, default_value};
-use Kind::{Bool, Int, List, OneOf, Path, Text};
+use crate::table::{Row, default_text};
+use Kind::{Bool, Int, List, Path, Text};
 
 macro_rules! settings {
     ($(
@@ -30,12 +31,12 @@ macro_rules! settings {
             }
         )+
         /// All rows, in the order of help and example file.
-        pub static ROWS: &[Row] = &[$($(Row::new(
+        pub static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| vec![$($(Row::of_settings(
             concat!(stringify!($section), ".", stringify!($key)),
             $kind,
-            default_value!($default $($more)?),
+            default_text!($default $($more)?),
             concat!($($help,)+),
-        ),)+)+];
+        ),)+)+]);
         /// Each section with what it is about.
         pub static SECTIONS: &[(&str, &str)] =
             &[$((stringify!($section), concat!($($about,)+)),)+];
@@ -79,7 +80,7 @@ settings! {
         /// Folder for what no front-end recognised.
         unmatched: PathBuf = Path, computed "unmatched below paths.root";
         /// What becomes of the originals after success: moved to output.done, or deleted.
-        originals: Originals = OneOf(&["move", "delete"]), "move";
+        originals: Originals = Kind::words(&["move", "delete"]), "move";
         /// Permissions of the files in the outbox, in octal.
         mode: Mode = MODE, "0644";
         /// Keep the folder that a conversion worked in, also after success.
@@ -112,7 +113,7 @@ settings! {
         /// Largest file a conversion may write.
         file_mib_max: u64 = Int(1, 16_777_216), 65536;
         /// Whether a conversion may run where the system cannot confine it completely.
-        confine: Confine = OneOf(&["required", "best-effort"]), "best-effort";
+        confine: Confine = Kind::words(&["required", "best-effort"]), "best-effort";
     }
     /// How often jobs are tried and how long they are remembered.
     jobs: Jobs {
@@ -130,11 +131,11 @@ settings! {
     /// Which plugins are loaded.
     plugins: Plugins {
         /// Folders that are searched for plugins, in this order, before the built-in ones.
-        path: Vec<PathBuf> = List(&Path), [];
+        path: Vec<PathBuf> = List(Box::new(Path)), [];
         /// Search the built-in folders, too: the program's own, then `/usr/lib/onnxd/plugins`.
         builtin: bool = Bool, true;
         /// Ids of plugins that are not used.
-        disable: Vec<String> = List(&Text), [];
+        disable: Vec<String> = List(Box::new(Text)), [];
     }
     /// What runs models.
     engine: Engine {
@@ -144,10 +145,10 @@ settings! {
     /// What the daemon says about its work.
     log: Log {
         /// Least important messages that are shown.
-        level: Level = OneOf(&["error", "warn", "info", "debug", "trace"]), "info";
+        level: Level = Kind::words(&["error", "warn", "info", "debug", "trace"]), "info";
         /// `text` for people, `json` for programs; `auto` is text with colours on a terminal and
         /// plain text elsewhere.
-        format: LogFormat = OneOf(&["auto", "text", "json"]), "auto";
+        format: LogFormat = Kind::words(&["auto", "text", "json"]), "auto";
     }
 }
 

@@ -21,8 +21,8 @@ pub(crate) struct Codes {
 }
 
 /// Reads sources and collects what is wrong with them.
-pub(crate) struct Reader {
-    rows: &'static [Row],
+pub(crate) struct Reader<'t> {
+    rows: &'t [Row],
     codes: Codes,
     bytes_max: usize,
     found: Diagnostics,
@@ -30,8 +30,8 @@ pub(crate) struct Reader {
     notes: Vec<Diagnostic>,
 }
 
-impl Reader {
-    pub(crate) fn new(rows: &'static [Row], codes: Codes, bytes_max: usize) -> Reader {
+impl<'t> Reader<'t> {
+    pub(crate) fn new(rows: &'t [Row], codes: Codes, bytes_max: usize) -> Reader<'t> {
         Reader {
             rows,
             codes,
@@ -97,7 +97,7 @@ impl Reader {
         &mut self,
         place: &str,
         key: &str,
-        nearest: impl FnOnce(&'static [Row]) -> Option<&'k str>,
+        nearest: impl FnOnce(&'t [Row]) -> Option<&'k str>,
     ) {
         if self.is_full() {
             self.hidden += 1;
@@ -121,7 +121,7 @@ impl Reader {
     }
 
     /// The values of a TOML text; `name` is how messages and origins call it.
-    pub(crate) fn toml(&mut self, name: &str, text: &str) -> Vec<Given> {
+    pub(crate) fn toml(&mut self, name: &str, text: &str) -> Vec<Given<'t>> {
         let mut given = Vec::new();
         if !self.admits(name, text) {
             return given;
@@ -139,7 +139,13 @@ impl Reader {
         given
     }
 
-    fn walk(&mut self, lines: &Lines, section: &str, table: &DeTable<'_>, into: &mut Vec<Given>) {
+    fn walk(
+        &mut self,
+        lines: &Lines,
+        section: &str,
+        table: &DeTable<'_>,
+        into: &mut Vec<Given<'t>>,
+    ) {
         let mut pairs: Vec<_> = table.iter().collect();
         pairs.sort_by_key(|(name, _)| name.span().start);
         for (name, value) in pairs {
@@ -161,7 +167,7 @@ impl Reader {
     }
 
     /// The value of a key given as text, read as TOML if that fits, else as it stands.
-    pub(crate) fn text(&mut self, place: &str, key: &str, text: &str) -> Option<Given> {
+    pub(crate) fn text(&mut self, place: &str, key: &str, text: &str) -> Option<Given<'t>> {
         let read = if let Some(row) = self.row(key) {
             row.kind.read(text).map(|value| (row, value))
         } else if let Some((row, below)) = self.row_above(key) {
@@ -191,18 +197,20 @@ impl Reader {
         pair
     }
 
-    pub(crate) fn row(&self, key: &str) -> Option<&'static Row> {
+    pub(crate) fn row(&self, key: &str) -> Option<&'t Row> {
         self.rows.iter().find(|r| r.key == key)
     }
 
     /// The row of a table that `key` names an entry of, and the rest of the key.
-    fn row_above<'k>(&self, key: &'k str) -> Option<(&'static Row, &'k str)> {
-        self.rows.iter().find_map(|row| Some((row, key.strip_prefix(row.key)?.strip_prefix('.')?)))
+    fn row_above<'k>(&self, key: &'k str) -> Option<(&'t Row, &'k str)> {
+        self.rows
+            .iter()
+            .find_map(|row| Some((row, key.strip_prefix(&*row.key)?.strip_prefix('.')?)))
     }
 
     fn has_section(&self, name: &str) -> bool {
         let below = |key: &str| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-        self.rows.iter().any(|r| below(r.key))
+        self.rows.iter().any(|r| below(&r.key))
     }
 }
 

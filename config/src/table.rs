@@ -9,23 +9,23 @@ use crate::kind::Kind;
 use crate::source::toml_value;
 
 /// One key: what it accepts, what it is when nobody sets it, and what it does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Row {
     /// Dotted name (`export.opset`).
-    pub key: &'static str,
+    pub key: String,
     /// What it accepts.
     pub kind: Kind,
     /// What it is when nobody sets it.
     pub default: DefaultValue,
     /// What it does, in a sentence or two.
-    help: &'static str,
+    pub help: String,
 }
 
 /// What a key is when nobody sets it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum DefaultValue {
-    /// A value, written as TOML.
-    Toml(&'static str),
+    /// A value in its normal form.
+    Value(Value),
     /// Nothing; in JSON it is `null`.
     Unset,
     /// It follows from other settings or from the machine, as the words say.
@@ -33,63 +33,67 @@ pub enum DefaultValue {
 }
 
 impl Row {
-    /// A row; doc comments carry a blank before each line, [`Row::help`] takes it off.
-    pub(crate) const fn new(
-        key: &'static str,
-        kind: Kind,
-        default: DefaultValue,
-        help: &'static str,
-    ) -> Row {
-        Row { key, kind, default, help }
-    }
-
-    /// What it does, in a sentence or two.
-    pub fn help(&self) -> &'static str {
-        self.help.trim()
+    /// A row of the settings; their defaults are TOML.
+    pub(crate) fn of_settings(key: &str, kind: Kind, default: DefaultText, help: &str) -> Row {
+        let default = match default {
+            DefaultText::Toml(text) => {
+                let value = toml_value(text).expect("defaults are TOML; a test reads every row");
+                let value = kind.check(value).expect("defaults fit; a test checks every row");
+                DefaultValue::Value(value)
+            }
+            DefaultText::Computed(words) => DefaultValue::Computed(words),
+        };
+        Row { key: key.to_owned(), kind, default, help: help.trim().to_owned() }
     }
 
     /// Section of the key: all but its last name.
-    pub fn section(&self) -> &'static str {
+    pub fn section(&self) -> &str {
         self.key.rsplit_once('.').map_or("", |(section, _)| section)
     }
 
     /// Last name of the key.
-    pub fn name(&self) -> &'static str {
-        self.key.rsplit_once('.').map_or(self.key, |(_, name)| name)
-    }
-
-    /// The type, as help shows it.
-    pub fn type_text(&self) -> String {
-        self.kind.to_string()
+    pub fn name(&self) -> &str {
+        self.key.rsplit_once('.').map_or(&self.key, |(_, name)| name)
     }
 
     /// The default, as help shows it.
-    pub fn default_text(&self) -> &'static str {
-        match self.default {
-            DefaultValue::Toml(text) => text,
-            DefaultValue::Unset => "unset",
-            DefaultValue::Computed(words) => words,
+    pub fn default_text(&self) -> String {
+        match &self.default {
+            DefaultValue::Value(value) => toml_text(value),
+            DefaultValue::Unset => "unset".to_owned(),
+            DefaultValue::Computed(words) => (*words).to_owned(),
         }
+    }
+
+    /// Whether it says the same as another one.
+    pub(crate) fn is_same(&self, other: &Row) -> bool {
+        self.key == other.key
+            && self.kind.to_string() == other.kind.to_string()
+            && (&self.default, &self.help) == (&other.default, &other.help)
     }
 
     /// The default as a value; `None` if it is computed.
     pub(crate) fn default_value(&self) -> Option<Value> {
-        match self.default {
-            DefaultValue::Toml(text) => {
-                let value = toml_value(text).expect("defaults are TOML; a test reads every row");
-                Some(self.kind.check(value).expect("defaults fit; a test checks every row"))
-            }
+        match &self.default {
+            DefaultValue::Value(value) => Some(value.clone()),
             DefaultValue::Unset => Some(Value::Null),
             DefaultValue::Computed(_) => None,
         }
     }
 }
 
+/// A default in a table of settings.
+#[derive(Clone, Copy)]
+pub(crate) enum DefaultText {
+    Toml(&'static str),
+    Computed(&'static str),
+}
+
 /// A key's value and where it comes from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
     /// Dotted name.
-    pub key: &'static str,
+    pub key: String,
     /// The value; `null` if unset.
     pub value: Value,
     /// `default`, `onnxd.toml:12`, `ONNXD_INTAKE_INBOX`, `--set`.
@@ -108,8 +112,8 @@ pub(crate) const DEFAULT: &str = "default";
 
 /// The value given to a key by one layer.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
-    pub(crate) row: &'static Row,
+pub(crate) struct Given<'t> {
+    pub(crate) row: &'t Row,
     pub(crate) value: Value,
     pub(crate) origin: String,
     /// Follows from another key; a value stated in the same layer wins over it.
@@ -118,16 +122,16 @@ pub(crate) struct Given {
 
 /// The values in the order of the rows; later layers win, tables are merged, those inside them, too.
 /// Keys whose default is computed are left `null`, with an empty origin, if no layer sets them.
-pub(crate) fn overlay<'a>(
-    rows: impl IntoIterator<Item = &'a Row>,
-    layers: impl IntoIterator<Item = Vec<Given>>,
+pub(crate) fn overlay<'t>(
+    rows: &[Row],
+    layers: impl IntoIterator<Item = Vec<Given<'t>>>,
 ) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = rows.into_iter().map(default_entry).collect();
+    let mut entries: Vec<Entry> = rows.iter().map(default_entry).collect();
     for layer in layers {
         let (implied, stated): (Vec<_>, Vec<_>) = layer.into_iter().partition(|g| g.implied);
         for given in implied.into_iter().chain(stated) {
-            let entry = entries.iter_mut().find(|e| e.key == given.row.key);
-            let entry = entry.expect("a given value belongs to a row of the same table");
+            // Other spellings have no entry: what they stand for is in the layer, too.
+            let Some(entry) = entries.iter_mut().find(|e| e.key == given.row.key) else { continue };
             merge(&mut entry.value, given.value);
             entry.origin = given.origin;
         }
@@ -137,8 +141,8 @@ pub(crate) fn overlay<'a>(
 
 fn default_entry(row: &Row) -> Entry {
     match row.default_value() {
-        Some(value) => Entry { key: row.key, value, origin: DEFAULT.to_owned() },
-        None => Entry { key: row.key, value: Value::Null, origin: String::new() },
+        Some(value) => Entry { key: row.key.clone(), value, origin: DEFAULT.to_owned() },
+        None => Entry { key: row.key.clone(), value: Value::Null, origin: String::new() },
     }
 }
 
@@ -196,7 +200,7 @@ pub(crate) fn toml_string(text: &str) -> String {
 }
 
 /// The key that was probably meant by one that is not in the table.
-pub(crate) fn suggestion(rows: &'static [Row], key: &str) -> Option<&'static str> {
+pub(crate) fn suggestion<'r>(rows: &'r [Row], key: &str) -> Option<&'r str> {
     const KEY_BYTES_MAX: usize = 100;
     if key.len() > KEY_BYTES_MAX {
         return None;
@@ -204,29 +208,23 @@ pub(crate) fn suggestion(rows: &'static [Row], key: &str) -> Option<&'static str
     let last = key.rsplit('.').next().unwrap_or(key);
     let by_name = || {
         let name = nearest(last, rows.iter().map(Row::name))?;
-        rows.iter().find(|r| r.name() == name).map(|r| r.key)
+        rows.iter().find(|r| r.name() == name).map(|r| r.key.as_str())
     };
-    nearest(key, rows.iter().map(|r| r.key))
+    nearest(key, rows.iter().map(|r| r.key.as_str()))
         .or_else(by_name)
         .or_else(|| nearest(key, rows.iter().map(Row::section)))
 }
 
-/// Dispatches the notations for defaults in the tables of rows.
-macro_rules! default_value {
-    (unset) => {
-        $crate::table::DefaultValue::Unset
-    };
+/// Dispatches the notations for defaults in the table of settings.
+macro_rules! default_text {
     (computed $words:literal) => {
-        $crate::table::DefaultValue::Computed($words)
-    };
-    (- $number:literal) => {
-        $crate::table::DefaultValue::Toml(concat!("-", stringify!($number)))
+        $crate::table::DefaultText::Computed($words)
     };
     ($toml:tt) => {
-        $crate::table::DefaultValue::Toml(stringify!($toml))
+        $crate::table::DefaultText::Toml(stringify!($toml))
     };
 }
-pub(crate) use default_value;
+pub(crate) use default_text;
 
 #[cfg(test)]
 mod tests {

@@ -474,7 +474,7 @@ OG_API void og_nothing(void *inst) { (void)inst; }
 
 OG_API const void *og_no_extension(onnxd_str name) { return (void)name, NULL; }
 
-/* Exports the plugin: its id, version and descriptor (JSON) as literals, and its functions. Instances are not freed, so
+/* Exports the plugin: its id, version and descriptor (TOML) as literals, and its functions. Instances are not freed, so
  * `create` answers with static ones. EXTENSION is og_no_extension, or knows ONNXD_EXTENSION_PROBE. */
 #define OG_EXPORT(ID, VERSION, DESCRIPTOR, CREATE, RUN, EXTENSION) \
   static const onnxd_plugin og_plugin = {sizeof(onnxd_plugin), 0, CREATE, RUN, og_nothing, EXTENSION}; \

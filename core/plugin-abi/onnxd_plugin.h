@@ -35,20 +35,26 @@
  *
  * Determinism
  *   The same inputs, params and plugin version give the same bytes; a plugin that cannot promise
- *   this says `"deterministic": false` in its descriptor.
+ *   this says `deterministic = false` in its descriptor.
  *
  * Descriptor
- *   A JSON object:
- *     { "summary": "Folds pads into convolutions", "licence": "MIT",
- *       "deterministic": true, "threads": "one",            (or "many")
- *       "components": [
- *         { "kind": "frontend",                             (or "pass", "quantizer")
- *           "id": "onnx",                                   (lower-case letters, digits, '-')
- *           "summary": "ONNX models",
- *           "globs": ["*.onnx"],                            (front-ends: names they may claim)
- *           "magic": ["08"],                                (optional: hexadecimal first bytes)
- *           "options": [ { "name": "opset", "type": "int", "default": 17, "help": "..." } ] } ] }
- *   Types of options: "bool", "int", "float", "string", "list".
+ *   TOML; texts in single quotes spare C the backslashes:
+ *     summary = 'Folds pads into convolutions'
+ *     licence = 'MIT'
+ *     deterministic = true
+ *     threads = 'one'                              (or 'many')
+ *     [[components]]
+ *     kind = 'pass'                                (or 'frontend', 'quantizer')
+ *     id = 'fuse-pad'                              (lower-case letters, digits, '-')
+ *     summary = 'Moves padding into convolutions'
+ *     globs = ['*.onnx']                           (front-ends: names they may claim)
+ *     magic = ['08']                               (optional: hexadecimal first bytes)
+ *     [[components.params]]                        (params of its own; unknown keys are refused)
+ *     key = 'passes.fuse-pad.most'
+ *     type = '1..100 | all'
+ *     default = 'all'
+ *     help = 'Pads that are moved.'
+ *   What more a component may say (needs, conditions, spellings): docs/formats.md, "Plugin descriptor".
  *
  * Messages
  *   `onnxd.*` messages are Protocol Buffers; their definitions are in proto/onnxd/.
@@ -282,8 +288,8 @@ typedef struct onnxd_plugin {
    *   {"params": {...}}
    * for passes with the list of components to run and the number of rewrites after which to stop
    * (0: no limit):
-   *   {"passes": [{"id": "fuse-pad", "options": {}}], "rewrites_max": 0, "params": {...}}
-   * An unknown component or option is ONNXD_INVALID. `inst` is written only with ONNXD_OK. */
+   *   {"passes": [{"id": "fuse-pad"}], "rewrites_max": 0, "params": {...}}
+   * An unknown component is ONNXD_INVALID. `inst` is written only with ONNXD_OK. */
   onnxd_status (*create)(onnxd_str kind, onnxd_str params_json, void **inst, onnxd_err *err);
 
   /* Does the work: reads submission or graph, puts the graph. Called at most once per instance. */
@@ -316,7 +322,7 @@ typedef struct onnxd_header {
   onnxd_str abi_tag;             /* ONNXD_ABI_TAG */
   onnxd_str id;                  /* "org.example.fuse-pads": lower-case letters, digits, '.', '-' */
   onnxd_str version;             /* semantic version */
-  onnxd_str descriptor;          /* JSON, see above */
+  onnxd_str descriptor;          /* TOML, see above */
 
   /* Called once per process before anything else; NULL means the plugin refuses this host. Both
    * tables live as long as the process. */

@@ -1,11 +1,11 @@
-//! The JSON descriptor in a plugin's header.
+//! The descriptor in a plugin's header.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onnxd_plugin_host::descriptor::Descriptor;
+use onnxd_config::{Declared, Descriptor};
 
-fuzz_target!(|json: &str| {
-    if let Ok(descriptor) = Descriptor::parse(json) {
-        drop(descriptor.components());
+fuzz_target!(|text: &str| {
+    if let Ok(descriptor) = Descriptor::parse(text) {
+        drop(Declared::of(descriptor.components.iter().map(|c| ("org.example", c))));
     }
 });

@@ -2,15 +2,16 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onnxd_config::Params;
+use onnxd_config::{Declared, Params};
 
 fuzz_target!(|text: &str| {
+    let declared = Declared::default();
     for name in ["params.toml", "params.ini"] {
-        if let Ok(params) = Params::resolve(&[(name, text)], &[]) {
+        if let Ok(params) = Params::resolve(&declared, &[(name, text)], &[]) {
             drop(params.json().to_string());
             params.entries().iter().for_each(|entry| drop(entry.toml()));
         }
     }
     let overrides: Vec<String> = text.lines().map(str::to_owned).collect();
-    drop(Params::resolve(&[], &overrides));
+    drop(Params::resolve(&declared, &[], &overrides));
 });

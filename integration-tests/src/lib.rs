@@ -1,8 +1,11 @@
 //! What the judges of the built program share: where it is, small models, and how to run a conversion.
 
+use onnxd_config::descriptor::Component;
+use onnxd_config::{Declared, Descriptor};
 use onnxd_ir::ops::Relu;
 use onnxd_ir::{DataType, Dim, Graph, Model, Tensor, ValueType};
 use onnxd_onnx::{WriteOptions, write_model};
+use onnxd_plugin_host::inspect;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -114,4 +117,29 @@ pub fn converted(folder: &Path, out: &str, files: &[&str], sets: &[&str]) -> (i3
     let (status, stderr) = outcome(&run.output().expect("the program starts"));
     let report = fs::read(out.join("report.json")).unwrap_or_default();
     (status, stderr, serde_json::from_slice(&report).unwrap_or(Value::Null))
+}
+
+/// The components of the plugins that lie beside the program, each with the id of its plugin.
+pub fn components() -> Vec<(String, Component)> {
+    let entries = fs::read_dir(build_folder()).unwrap().map(|entry| entry.unwrap().path());
+    let is_plugin = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("libonnxd_") && name.ends_with(".so")
+    };
+    let mut libraries: Vec<PathBuf> = entries.filter(is_plugin).collect();
+    libraries.sort();
+    let of = |library: &PathBuf| {
+        let plugin = inspect(library).unwrap();
+        let described = Descriptor::parse(&plugin.descriptor).unwrap();
+        described.components.into_iter().map(move |component| (plugin.id.clone(), component))
+    };
+    libraries.iter().flat_map(of).collect()
+}
+
+/// The params of all conversions and of the plugins that lie beside the program.
+pub fn declared() -> Declared {
+    let components = components();
+    let declared = Declared::of(components.iter().map(|(id, c)| (id.as_str(), c)));
+    assert!(declared.clashes.is_empty(), "{:?}", declared.clashes);
+    declared
 }

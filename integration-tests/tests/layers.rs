@@ -14,7 +14,8 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ("diagnostics", &[]),
     ("proto", &[]),
     ("plugin-abi", &[]),
-    ("config", &[]),
+    ("params", &[]),
+    ("config", &[("params", "the params that all conversions have")]),
     ("ir", &[]),
     ("build", &[("ir", "graphs, the operator table and inference")]),
     ("image", &[]),
@@ -57,6 +58,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
         &[
             ("plugin-abi", "the interface that it wraps"),
             ("proto", "what crosses the interface"),
+            ("params", "the macro that declares params, and their values"),
             ("ir", "graphs"),
             ("onnx", "graphs as bytes"),
             ("build", "graphs of front-ends"),
@@ -74,6 +76,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
         &[
             ("plugin-abi", "the interface that it offers"),
             ("proto", "what crosses the interface"),
+            ("config", "what a descriptor may say"),
             ("ir", "tensors, held and derived"),
         ],
     ),
@@ -82,6 +85,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
         &[
             ("proto", "requests, results and reports"),
             ("plugin-host", "calls of plugins"),
+            ("config", "what plugins declare"),
             ("plugin-abi", "names of artifacts"),
             ("ir", "verification and inference between stages"),
             ("onnx", "reading graphs and writing the result"),
@@ -120,7 +124,15 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ),
     ("plugin-example", &[SDK]),
     ("hostile-plugins", &[SDK]),
-    ("integration-tests", &[("ir", "models of tests"), ("onnx", "models of tests as files")]),
+    (
+        "integration-tests",
+        &[
+            ("ir", "models of tests"),
+            ("onnx", "models of tests as files"),
+            ("config", "params as they are resolved"),
+            ("plugin-host", "what the built plugins declare"),
+        ],
+    ),
 ];
 
 /// All that a plugin sees.

@@ -1,7 +1,7 @@
 //! What quantizers say of their work: each part has a text of its own, and nothing seems to run back.
 
 use onnxd_config::Params;
-use onnxd_integration_tests::library;
+use onnxd_integration_tests::{declared, library};
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{WriteOptions, write_model};
 use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable, call};
@@ -49,7 +49,7 @@ type Told = (String, u64, u64);
 /// What a quantizer tells of its work.
 fn told(folder: &Path, plugin: &str, quantizer: &str, sets: &[&str]) -> Vec<Told> {
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
-    let params = Params::resolve(&[], &sets).unwrap();
+    let params = Params::resolve(&declared(), &[], &sets).unwrap();
     let names = ["net.onnx", "calib.npz"];
     let inputs: BTreeMap<_, _> = names.map(|name| (name.to_owned(), folder.join(name))).into();
     let size = |name: &str| std::fs::metadata(folder.join(name)).unwrap().len();

@@ -6,11 +6,63 @@ use onnxd_integration_tests::{
 };
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{WriteOptions, write_model};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
+
+/// A plugin declares params of its own: they are checked, explained and waited for like those of all conversions.
+#[test]
+fn a_plugin_has_params_of_its_own() {
+    let folder = prepared();
+    let of = |out: &str, sets: &[&str]| {
+        let own = ["passes.profile=none", "quantization.format=round-weights"];
+        converted(folder.path(), out, &["net.onnx"], &[&own, sets].concat())
+    };
+    let scales =
+        |report: &Value| report["quantization"]["tensors"][0]["scales"][0].as_f64().unwrap();
+    let (status, stderr, report) = of("plain", &[]);
+    assert!(status < 2, "{stderr}");
+    assert_ne!(scales(&report).log2().fract(), 0.0, "{report}");
+    let (_, _, report) = of("powers", &["quantization.round-weights.power_of_two=true"]);
+    assert_eq!(scales(&report).log2().fract(), 0.0);
+    let (_, _, report) = of("option", &["power-of-two=1"]);
+    assert_eq!(scales(&report).log2().fract(), 0.0);
+    let asked = report["params"].as_array().unwrap().iter().find(|p| p["origin"] != "default");
+    assert!(asked.is_some());
+    let (_, _, report) = of("kept", &["quantization.round-weights.keep=w"]);
+    assert_eq!(report["quantization"]["tensors"], json!([]));
+    let measured = ["quantization.round-weights.measure=true"];
+    let (status, stderr, _) = of("measured", &measured);
+    assert_eq!(status, 0, "{stderr}");
+    fs::remove_file(folder.path().join("calib.npz")).unwrap();
+    for (set, why) in [
+        ("quantization.round-weights.keap=w", "did you mean `quantization.round-weights.keep`?"),
+        ("quantization.round-weights.power_of_two=2", "must be true | false, not 2"),
+        (measured[0], "calibration data `calib.npz` is missing"),
+    ] {
+        let (status, stderr, _) = of("wrong", &[set]);
+        assert!(status == 2 && stderr.contains(why), "{set}: {status} {stderr}");
+    }
+    // A conversion without the quantizer has no use for them.
+    let sets = ["passes.profile=none", "quantization.round-weights.power_of_two=true"];
+    let (status, stderr, _) = converted(folder.path(), "float", &["net.onnx"], &sets);
+    assert!(status == 1 && stderr.contains("has no effect in this conversion"), "{stderr}");
+    // Without the plugin nobody knows the key.
+    let alone = folder_with(&["libonnxd_frontend_onnx.so"]);
+    write_small_model(&alone.path().join("net.onnx"), "float");
+    let (status, stderr, _) = converted(alone.path(), "out", &["net.onnx"], &sets);
+    assert!(status == 2 && stderr.contains("unknown key"), "{stderr}");
+    let mut explain = command(folder.path());
+    with_plugins_of(&mut explain, &folder.path().join("plugins"));
+    explain.args(["explain", "--all"]).arg(folder.path().join("net.onnx"));
+    let text = String::from_utf8(explain.output().unwrap().stdout).unwrap();
+    assert!(
+        text.contains("quantization.round-weights.keep") && text.contains("stay as they are"),
+        "{text}"
+    );
+}
 
 /// A folder with the example's plugin, the small model, and seven calibration samples.
 fn prepared() -> TempDir {
@@ -64,6 +116,11 @@ fn a_format_that_nobody_offers_is_refused_before_any_work() {
     let folder = prepared();
     let (status, stderr, report) =
         convert(folder.path(), &["net.onnx", "calib.npz"], &["quantization.format=QDQ"]);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("N0105") && stderr.contains("round-weights"), "{stderr}");
+    assert_eq!(report["stages"].as_array().map_or(0, Vec::len), 0, "{report}");
+    let (status, stderr, report) =
+        convert(folder.path(), &["net.onnx", "calib.npz"], &["quantization.format=qdq"]);
     assert_eq!(status, 3, "{stderr}");
     assert!(stderr.contains("N0602") && stderr.contains("round-weights"), "{stderr}");
     assert_eq!(report["stages"].as_array().map_or(0, Vec::len), 0, "{report}");
@@ -91,8 +148,9 @@ fn a_network_waits_for_calibration_data_that_its_params_ask_for() {
     let mut run = command(folder.path());
     with_plugins_of(&mut run, &folder.path().join("plugins"));
     run.arg("explain");
-    let output =
-        run.arg(folder.path().join("net.onnx")).args(["--set", "nbbits=8"]).output().unwrap();
+    run.arg(folder.path().join("net.onnx")).args(["--set", "quantization.format=round-weights"]);
+    run.args(["--set", "quantization.round-weights.measure=true"]);
+    let output = run.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("waiting for 1 files"), "{text}");
     assert!(text.contains("calib.npz") && text.contains("calibration data"), "{text}");

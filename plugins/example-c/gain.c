@@ -59,6 +59,11 @@ static const void *extension(onnxd_str name) {
 }
 
 OG_EXPORT("org.onnxd.example-c-gain", "0.1.0",
-          "{\"summary\":\"A front-end in C\",\"licence\":\"MIT OR Apache-2.0\",\"components\":[{\"kind\":"
-          "\"frontend\",\"id\":\"gain\",\"summary\":\"One factor for a vector\",\"globs\":[\"*.gain\"]}]}",
+          "summary = 'A front-end in C'\n"
+          "licence = 'MIT OR Apache-2.0'\n"
+          "[[components]]\n"
+          "kind = 'frontend'\n"
+          "id = 'gain'\n"
+          "summary = 'One factor for a vector'\n"
+          "globs = ['*.gain']\n",
           create, run, extension);

@@ -60,6 +60,10 @@ static onnxd_status run(void *inst, const onnxd_job *job, onnxd_err *err) {
 }
 
 OG_EXPORT("org.onnxd.example-c-round", "0.1.0",
-          "{\"summary\":\"A quantizer in C\",\"licence\":\"MIT OR Apache-2.0\",\"components\":[{\"kind\":"
-          "\"quantizer\",\"id\":\"round\",\"summary\":\"Weights of 15 levels, in floating point\"}]}",
+          "summary = 'A quantizer in C'\n"
+          "licence = 'MIT OR Apache-2.0'\n"
+          "[[components]]\n"
+          "kind = 'quantizer'\n"
+          "id = 'round'\n"
+          "summary = 'Weights of 15 levels, in floating point'\n",
           create, run, og_no_extension);

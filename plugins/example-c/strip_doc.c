@@ -30,6 +30,10 @@ static onnxd_status run(void *inst, const onnxd_job *job, onnxd_err *err) {
 }
 
 OG_EXPORT("org.onnxd.example-c", "0.1.0",
-          "{\"summary\":\"An example in C\",\"licence\":\"MIT OR Apache-2.0\",\"components\":"
-          "[{\"kind\":\"pass\",\"id\":\"strip-doc\",\"summary\":\"Drops the model's doc_string\"}]}",
+          "summary = 'An example in C'\n"
+          "licence = 'MIT OR Apache-2.0'\n"
+          "[[components]]\n"
+          "kind = 'pass'\n"
+          "id = 'strip-doc'\n"
+          "summary = \"Drops the model's doc_string\"\n",
           create, run, og_no_extension);

@@ -30,8 +30,8 @@ fn every_row_has_a_readable_default_and_help() {
     let mut keys = BTreeSet::new();
     let entries = defaults(&service());
     for (row, entry) in ROWS.iter().zip(&entries) {
-        assert!(keys.insert(row.key), "{} is there twice", row.key);
-        assert!(row.help().ends_with('.'), "{}", row.key);
+        assert!(keys.insert(row.key.clone()), "{} is there twice", row.key);
+        assert!(row.help.ends_with('.'), "{}", row.key);
         assert_eq!(row.default_value().is_none(), matches!(row.default, DefaultValue::Computed(_)));
         let checked = row.kind.check(entry.value.clone()).unwrap();
         assert_eq!(checked, entry.value, "{}", row.key);
@@ -41,8 +41,8 @@ fn every_row_has_a_readable_default_and_help() {
 
 #[test]
 fn every_word_has_a_typed_value() {
-    for row in ROWS {
-        if let Kind::OneOf(words) = row.kind {
+    for row in ROWS.iter() {
+        if let Kind::OneOf(words) = &row.kind {
             for word in words {
                 with_file("", &[], &[&format!("{}={word}", row.key)]).unwrap();
             }

@@ -1,6 +1,6 @@
-//! Lines of an INI file in N2D2's notation: key, value and line number.
+//! Lines of an INI file: key, value and line number.
 //!
-//! Lexical rules are N2D2's: a final `\` continues the line, `;` and `#` outside quotes start a
+//! Lexical rules are those of networks in INI files: a final `\` continues the line, `;` and `#` outside quotes start a
 //! comment, one pair of quotes around a value is taken off, names are case-sensitive.
 
 use crate::source::Reader;

@@ -5,6 +5,8 @@ use std::collections::HashSet;
 use onnxd_diagnostics::{Diagnostics, nearest, shown};
 use serde_json::Value;
 
+use super::declared::Declared;
+use super::implied::value_among;
 use crate::profile::profile;
 use crate::table::Entry;
 
@@ -14,36 +16,36 @@ pub(super) const PROFILE: &str = "passes.profile";
 pub(super) const ENABLE: &str = "passes.enable";
 pub(super) const DISABLE: &str = "passes.disable";
 
-/// The pass of the profile that runs only where a model is quantized: a float model keeps its
-/// functions.
-const QUANTIZED_ONLY: &str = "inline-functions";
-const FORMAT: &str = "quantization.format";
-
-/// The passes of the profile that run with this form of the result.
-fn of_profile(name: &str, format: &Value) -> Result<Vec<String>, Diagnostics> {
-    let float = format.as_str().is_none_or(|format| format == "none");
+/// The passes of the profile whose conditions hold.
+fn of_profile(
+    declared: &Declared,
+    name: &str,
+    value: &dyn Fn(&str) -> Value,
+) -> Result<Vec<String>, Diagnostics> {
     let mut passes = profile(name)?;
-    passes.retain(|pass| !float || pass != QUANTIZED_ONLY);
+    passes.retain(|pass| declared.pass_runs(pass, value));
     Ok(passes)
 }
 
 /// The passes of the profile, then the enabled ones; each once, and none that is disabled.
-pub(super) fn order(entries: &[Entry]) -> Result<Entry, Diagnostics> {
+pub(super) fn order(declared: &Declared, entries: &[Entry]) -> Result<Entry, Diagnostics> {
     let of = |key: &str| entries.iter().find(|e| e.key == key).map_or(&Value::Null, |e| &e.value);
     let name = of(PROFILE).as_str().unwrap_or_default();
     let mut left_out: HashSet<String> = listed(of(DISABLE)).into_iter().collect();
-    let wanted = of_profile(name, of(FORMAT))?.into_iter().chain(listed(of(ENABLE)));
+    let profile = of_profile(declared, name, &|key| value_among(entries, key))?;
+    let wanted = profile.into_iter().chain(listed(of(ENABLE)));
     let order: Vec<Value> =
         wanted.filter(|pass| left_out.insert(pass.clone())).map(Value::from).collect();
     let origin = format!("profile {name}, {ENABLE}, {DISABLE}");
-    Ok(Entry { key: ORDER, value: Value::Array(order), origin })
+    Ok(Entry { key: ORDER.to_owned(), value: Value::Array(order), origin })
 }
 
 /// What enable and disable name in vain, by key.
-pub(super) fn idle(params: &Value) -> Vec<(&'static str, String)> {
+pub(super) fn idle(declared: &Declared, params: &Value) -> Vec<(&'static str, String)> {
     let passes = &params["passes"];
     let name = passes["profile"].as_str().unwrap_or_default();
-    let Ok(profile) = of_profile(name, &params["quantization"]["format"]) else {
+    let value = |key: &str| key.split('.').fold(params, |at, name| &at[name]).clone();
+    let Ok(profile) = of_profile(declared, name, &value) else {
         return Vec::new();
     };
     let (enabled, disabled) = (listed(&passes["enable"]), listed(&passes["disable"]));
@@ -80,7 +82,7 @@ mod tests {
     fn names_that_change_nothing_are_told() {
         let of = |enable: &[&str], disable: &[&str]| {
             let passes = json!({"profile": "default", "enable": enable, "disable": disable});
-            idle(&json!({ "passes": passes }))
+            idle(&Declared::default(), &json!({ "passes": passes }))
         };
         assert_eq!(of(&["fuse-else"], &["fuse-pad"]), []);
         let (key, why) = &of(&[], &["fuse-pads"])[0];

@@ -5,28 +5,62 @@ use std::path::{Component, Path};
 use onnxd_diagnostics::{nearest, shown};
 use serde_json::{Map, Value};
 
-use super::rows::{ACTIVATION_TYPE, BLOCK_SIZE, WEIGHT_TYPE};
+use super::declared::HOST_ROWS;
 use crate::kind::{Kind, refusal};
+use crate::table::toml_text;
 
 /// Largest rank of a tensor that params can describe.
 const RANK_MAX: usize = 64;
 /// Longest name of a result's folder; the job id is added to it.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Keys of `[quantization.overrides."node"]`, with the types of `[quantization]`.
-const NODE_KEYS: [(&str, Kind); 6] = [
-    ("activation_type", ACTIVATION_TYPE),
-    ("weight_type", WEIGHT_TYPE),
-    ("per_channel", Kind::Bool),
-    ("symmetric", Kind::Bool),
-    ("reduce_range", Kind::Bool),
-    ("block_size", BLOCK_SIZE),
+/// Kinds with a name of their own in the notation of rows: the name, what people read, and the check.
+pub(crate) const KINDS: [(&str, &str, Check); 10] = [
+    ("unset", "unset", |value| is_exactly(value, &Value::Null)),
+    ("true", "true", |value| is_exactly(value, &Value::Bool(true))),
+    ("false", "false", |value| is_exactly(value, &Value::Bool(false))),
+    ("path", "a path inside the submission", check_inner_path),
+    ("filename", "a file name without folders", check_file_name),
+    ("shapes", "a list of shapes, each a list of sizes and names of sizes", check_shapes),
+    (
+        "axes",
+        "a table of tensors, each a list of axes or a table of axis = \"name\"",
+        check_dynamic_axes,
+    ),
+    ("nodes", "a table of nodes, each a table of keys", check_overrides),
+    ("range", "a list of two numbers, the smaller first", check_range),
+    ("positive", "a positive number", check_positive),
 ];
 
+/// Element types of tensors.
+pub(crate) const DTYPES: [&str; 16] = [
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "string",
+    "complex64",
+    "complex128",
+];
+
+/// Keys of `[quantization.overrides."node"]`, with the types of `[quantization]`.
+const NODE_KEYS: [&str; 6] =
+    ["activation_type", "weight_type", "per_channel", "symmetric", "reduce_range", "block_size"];
+
 type Checked = Result<Value, String>;
+type Check = fn(Value) -> Checked;
 
 /// A relative path that stays inside the submission, without `.` and doubled or final `/`.
-pub(super) fn check_inner_path(value: Value) -> Checked {
+fn check_inner_path(value: Value) -> Checked {
     let wanted = "a relative path that stays inside the submission";
     let text = Kind::Text.check(value)?;
     let path = Path::new(text.as_str().unwrap_or_default());
@@ -45,7 +79,7 @@ pub(super) fn check_inner_path(value: Value) -> Checked {
 }
 
 /// One name of a file or folder, fit to be created.
-pub(super) fn check_file_name(value: Value) -> Checked {
+fn check_file_name(value: Value) -> Checked {
     let text = Kind::Text.check(value)?;
     let name = text.as_str().unwrap_or_default();
     let special = name.is_empty() || name.starts_with('.') || name.trim() != name;
@@ -56,55 +90,38 @@ pub(super) fn check_file_name(value: Value) -> Checked {
     Ok(text)
 }
 
-/// The quantizers of Neural Compressor's forms.
-pub(super) const INC_QDQ: &str = "inc-qdq";
-pub(super) const INC_QLINEAR: &str = "inc-qlinear";
-
-/// A form in Neural Compressor's words; `QOperator` is what ONNX Runtime calls its second.
-pub(super) fn check_inc_format(value: Value) -> Checked {
-    const KNOWN: [(&str, &str); 3] =
-        [("QDQ", "QDQ"), ("QLinear", "QLinear"), ("QOperator", "QLinear")];
+/// `none`, one of the names in any letter case, or an id: `nibbles`, `org.example.small/nibbles`.
+pub(crate) fn check_quantizer(names: &[String], value: Value) -> Checked {
     let text = Kind::Text.check(value)?;
-    let format = text.as_str().unwrap_or_default();
-    let found = KNOWN.iter().find(|(name, _)| name.eq_ignore_ascii_case(format));
-    let found = found.map(|(_, form)| Value::from(*form));
-    found.ok_or_else(|| refusal("one of QDQ, QLinear, QOperator", &text))
-}
-
-/// A form that these params describe, or a plugin's quantizer: `nibbles`, `org.example.small/nibbles`.
-pub(super) fn check_format(value: Value) -> Checked {
-    const KNOWN: [&str; 4] = ["none", "QDQ", "QLinear", "N2D2"];
-    let text = Kind::Text.check(value)?;
-    let format = text.as_str().unwrap_or_default();
+    let asked = text.as_str().unwrap_or_default();
     let is_id = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-./".contains(c);
-    let id = format.starts_with(|c: char| c.is_ascii_lowercase()) && format.chars().all(is_id);
-    let misspelt = KNOWN.iter().find(|k| k.eq_ignore_ascii_case(format));
-    match misspelt {
-        Some(known) => Ok(Value::from(*known)),
+    let id = asked.starts_with(|c: char| c.is_ascii_lowercase()) && asked.chars().all(is_id);
+    let mut known = std::iter::once("none").chain(names.iter().map(String::as_str));
+    match known.find(|name| name.eq_ignore_ascii_case(asked)) {
+        Some(known) => Ok(Value::from(known)),
         None if id => Ok(text),
-        None => Err(refusal("one of none, QDQ, QLinear, N2D2, or the id of a quantizer", &text)),
+        None => {
+            let names: String = names.iter().map(|name| format!("{name}, ")).collect();
+            Err(refusal(&format!("one of none, {names}or the id of a quantizer"), &text))
+        }
     }
 }
 
-/// The positive bit widths that N2D2 accepts.
-pub(super) fn check_nbbits(value: Value) -> Checked {
-    match value.as_i64() {
-        Some(1..=16 | 32 | 64) => Ok(value),
-        _ => Err(refusal("one of 1 to 16, 32, 64", &value)),
-    }
+/// For conditions.
+fn is_exactly(value: Value, wanted: &Value) -> Checked {
+    if value == *wanted { Ok(value) } else { Err(refusal(&toml_text(wanted), &value)) }
 }
 
-/// Where the range of the inputs comes from, or what it is.
-pub(super) fn check_stimuli_range(value: Value) -> Checked {
-    match (value.as_str(), value.as_f64()) {
-        (Some("declared" | "data"), _) => Ok(value),
-        (_, Some(range)) if range.is_finite() && range > 0.0 => Ok(Value::from(range)),
-        _ => Err(refusal("\"declared\", \"data\" or a positive number", &value)),
+/// A number above zero.
+fn check_positive(value: Value) -> Checked {
+    match value {
+        Value::Number(n) if n.as_f64().is_some_and(|x| x > 0.0) => Ok(Value::from(n.as_f64())),
+        other => Err(refusal("a positive number", &other)),
     }
 }
 
 /// Two numbers.
-pub(super) fn check_range(value: Value) -> Checked {
+fn check_range(value: Value) -> Checked {
     let numbers = value.as_array().map(|ends| ends.iter().map(Value::as_f64).collect::<Vec<_>>());
     match numbers.as_deref() {
         Some([Some(low), Some(high)]) if low < high && (high - low).is_finite() => Ok(value),
@@ -113,7 +130,7 @@ pub(super) fn check_range(value: Value) -> Checked {
 }
 
 /// A list of shapes; a size is a number or the name of a size left open.
-pub(super) fn check_shapes(value: Value) -> Checked {
+fn check_shapes(value: Value) -> Checked {
     let size = |v: &Value| match v {
         Value::String(name) => is_name(name),
         other => other.as_i64().is_some_and(|n| n >= 0),
@@ -129,7 +146,7 @@ pub(super) fn check_shapes(value: Value) -> Checked {
 
 /// The axes of each tensor. All notations are brought to `tensor = { "AXIS" = "name" }`; axes
 /// given without a name get one from tensor and position, as in torch.onnx.
-pub(super) fn check_dynamic_axes(value: Value) -> Checked {
+fn check_dynamic_axes(value: Value) -> Checked {
     let Value::Object(tensors) = value else {
         return Err(refusal("a table such as { x = [0], y = { 0 = \"batch\" } }", &value));
     };
@@ -190,7 +207,7 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Keys of single nodes.
-pub(super) fn check_overrides(value: Value) -> Checked {
+fn check_overrides(value: Value) -> Checked {
     let Value::Object(nodes) = value else {
         return Err(refusal(
             "a table of nodes such as { conv1 = { per_channel = false } }",
@@ -208,17 +225,19 @@ pub(super) fn check_overrides(value: Value) -> Checked {
 }
 
 fn check_node_key(node: &str, key: String, value: Value) -> Result<(String, Value), String> {
-    let names = NODE_KEYS.iter().map(|(name, _)| *name);
-    let Some((_, kind)) = NODE_KEYS.iter().find(|(name, _)| *name == key) else {
-        let near = nearest(&key, names.clone()).map(|n| format!("; did you mean `{n}`?"));
-        let known = names.collect::<Vec<_>>().join(", ");
+    if !NODE_KEYS.contains(&key.as_str()) {
+        let near = nearest(&key, NODE_KEYS).map(|n| format!("; did you mean `{n}`?"));
         return Err(format!(
-            "for node `{}` has the unknown key `{}` (known: {known}){}",
+            "for node `{}` has the unknown key `{}` (known: {}){}",
             shown(node),
             shown(&key),
+            NODE_KEYS.join(", "),
             near.unwrap_or_default()
         ));
-    };
+    }
+    let all = format!("quantization.{key}");
+    let row = HOST_ROWS.iter().find(|row| row.key == all);
+    let kind = &row.expect("the keys of a node are keys of all nodes; a test asks for each").kind;
     let value =
         kind.check(value).map_err(|why| format!("for node `{}`: `{key}` {why}", shown(node)))?;
     Ok((key, value))

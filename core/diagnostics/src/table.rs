@@ -30,7 +30,7 @@ diagnostics! {
     "N0103" FileMissing Input "Put the missing file beside the network, or name it in the params.";
     "N0104" ParamsUnknownKey Input "`onnxd explain` lists every key with its type and default.";
     "N0105" ParamsBadValue Input "`onnxd explain` lists every key with its type and default.";
-    "N0106" ParamsSyntax Input "Params are TOML, or INI in the spelling of N2D2.";
+    "N0106" ParamsSyntax Input "Params are TOML or INI.";
     "N0107" Unreadable Input "Check that the file exists and may be read.";
     "N0108" SymlinkRefused Input "Copy the file itself; symbolic links are not followed out of a submission.";
     "N0109" ComponentUnknown Input "`onnxd plugins list` shows the components that are installed.";

@@ -286,7 +286,7 @@ pub struct Header {
     pub id: Str,
     /// Semantic version, `1.2.0`.
     pub version: Str,
-    /// JSON object, see `onnxd_plugin.h`, "Descriptor".
+    /// TOML, see `onnxd_plugin.h`, "Descriptor".
     pub descriptor: Str,
     /// Called once per process before anything else; null means the plugin refuses this host.
     /// The host's table and the plugin's table both live as long as the process.
@@ -302,8 +302,8 @@ pub struct Plugin {
     pub reserved: u32,
     /// Makes an instance. `kind` is `frontend/ID`, `quantizer/ID` or `pass`; `params_json` is
     /// `{"params": {...}}`, for passes with the list of components to run and the number of
-    /// rewrites after which to stop (0: no limit): `{"passes": [{"id": "fuse-pad", "options": {}}],
-    /// "rewrites_max": 0, "params": {...}}`. An unknown component or option is [`INVALID`]. `inst`
+    /// rewrites after which to stop (0: no limit): `{"passes": [{"id": "fuse-pad"}],
+    /// "rewrites_max": 0, "params": {...}}`. An unknown component is [`INVALID`]. `inst`
     /// is written only with [`OK`].
     pub create: Option<
         unsafe extern "C" fn(

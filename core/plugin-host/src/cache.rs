@@ -5,8 +5,8 @@
 //! set the time of change, so that the library is read again only if it was young when it was
 //! inspected: a clock that is too coarse may not tell two states of a young file apart.
 
-use crate::descriptor::Descriptor;
-use crate::inspect::digest;
+use crate::inspect::{components, digest};
+use onnxd_config::Descriptor;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::PluginInfo;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of the layout of an entry.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 /// Age from which on the times of a file tell its states apart, in nanoseconds.
 const SETTLED_NS: i128 = 2_000_000_000;
 /// Largest entry, in bytes.
@@ -70,8 +70,8 @@ impl Cache {
             && (entry.stored_ns - stamp.ctime_ns > SETTLED_NS
                 || entry.plugin.sha256 == digest(library).ok()?);
         // The components are derived again: the descriptor is the authority.
-        let descriptor = Descriptor::parse(&entry.plugin.descriptor_json).ok()?;
-        same.then(|| PluginInfo { components: descriptor.components(), ..entry.plugin })
+        let descriptor = Descriptor::parse(&entry.plugin.descriptor).ok()?;
+        same.then(|| PluginInfo { components: components(&descriptor), ..entry.plugin })
     }
 
     /// Stores the result of an inspection: complete or not at all.
@@ -146,7 +146,7 @@ mod tests {
     fn library(folder: &Path, contents: &[u8]) -> PluginInfo {
         let path = folder.join("a.so");
         fs::write(&path, contents).unwrap();
-        let descriptor = r#"{"summary":"s","components":[{"kind":"pass","id":"p"}]}"#;
+        let descriptor = "summary = 's'\n[[components]]\nkind = 'pass'\nid = 'p'";
         PluginInfo {
             path: path.to_str().unwrap().into(),
             sha256: digest(&path).unwrap(),
@@ -154,8 +154,8 @@ mod tests {
             version: "1.0.0".into(),
             abi_major: 1,
             abi_minor: 0,
-            descriptor_json: descriptor.into(),
-            components: Descriptor::parse(descriptor).unwrap().components(),
+            descriptor: descriptor.into(),
+            components: components(&Descriptor::parse(descriptor).unwrap()),
         }
     }
 
@@ -209,9 +209,9 @@ mod tests {
         for damaged in [
             json[..json.len() / 2].to_owned(),
             String::new(),
-            json.replace("\"schema\": 2", "\"schema\": 1"),
+            json.replace("\"schema\": 3", "\"schema\": 2"),
             json.replace(" abi ", " abi 9"),
-            json.replace("\\\"pass\\\"", "\\\"unknown\\\""),
+            json.replace("kind = 'pass'", "kind = 'unknown'"),
         ] {
             assert_ne!(damaged, json);
             fs::write(&file, damaged).unwrap();

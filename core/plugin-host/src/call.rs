@@ -30,15 +30,6 @@ impl From<Diagnostic> for CallError {
     }
 }
 
-/// A pass to run.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PassCall {
-    /// Component id.
-    pub id: String,
-    /// One JSON object.
-    pub options: Value,
-}
-
 /// What an import gave.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
@@ -113,15 +104,13 @@ pub fn import(
 /// If one of them failed.
 pub fn run_passes(
     library: &Library,
-    passes: &[PassCall],
+    passes: &[String],
     rewrites_max: u64,
     context: &mut JobContext,
 ) -> Result<Passed, CallError> {
-    let names: Vec<&str> = passes.iter().map(|p| p.id.as_str()).collect();
-    let names = names.join(", ");
+    let names = passes.join(", ");
     let who = Who { library, component: &names };
-    let list: Vec<Value> =
-        passes.iter().map(|p| json!({"id": p.id, "options": p.options})).collect();
+    let list: Vec<Value> = passes.iter().map(|id| json!({"id": id})).collect();
     let params = who.params(context)?;
     let params = json!({"passes": list, "rewrites_max": rewrites_max, "params": params});
     let mut instance = who.create("pass", &params, context)?;

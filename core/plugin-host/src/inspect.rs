@@ -3,11 +3,12 @@
 //! A library's initialisers run as soon as it is opened, so callers do this in a confined child.
 //! A refusal always says what was expected, what was found, and what to do.
 
-use crate::descriptor::Descriptor;
 use crate::library::{Opened, RawHeader};
+use onnxd_config::Descriptor;
+use onnxd_config::descriptor::{ID_BYTES_MAX, is_word};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_abi as abi;
-use onnxd_proto::onnxd::PluginInfo;
+use onnxd_proto::onnxd::{PluginComponent, PluginInfo};
 use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::Read;
@@ -38,9 +39,20 @@ pub fn inspect(path: &Path) -> Result<PluginInfo, Diagnostic> {
         version: header.version,
         abi_major: header.abi_major.into(),
         abi_minor: header.abi_minor.into(),
-        components: descriptor.components(),
-        descriptor_json: header.descriptor,
+        components: components(&descriptor),
+        descriptor: header.descriptor,
     })
+}
+
+/// The components as messages name them.
+pub(crate) fn components(descriptor: &Descriptor) -> Vec<PluginComponent> {
+    let component = |c: &onnxd_config::descriptor::Component| PluginComponent {
+        kind: c.kind.clone(),
+        id: c.id.clone(),
+        summary: c.summary.clone(),
+        globs: c.globs.clone(),
+    };
+    descriptor.components.iter().map(component).collect()
 }
 
 /// A refusal to load a library.
@@ -165,9 +177,7 @@ fn hashed(mut file: File) -> std::io::Result<(u64, String)> {
 }
 
 fn is_plugin_id(id: &str) -> bool {
-    id.len() <= crate::descriptor::ID_BYTES_MAX
-        && id.contains('.')
-        && id.split('.').all(|word| crate::descriptor::is_word(word, '-'))
+    id.len() <= ID_BYTES_MAX && id.contains('.') && id.split('.').all(|word| is_word(word, '-'))
 }
 
 /// Three numbers, then optionally a pre-release and a build part.
@@ -197,7 +207,7 @@ mod tests {
             abi_tag: "onnxd".into(),
             id: "org.example.a-b".into(),
             version: "1.2.0-rc.1".into(),
-            descriptor: r#"{"summary":"s","components":[{"kind":"pass","id":"p"}]}"#.into(),
+            descriptor: "summary = 's'\n[[components]]\nkind = 'pass'\nid = 'p'".into(),
             has_entry: true,
         }
     }

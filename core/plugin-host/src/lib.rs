@@ -7,7 +7,6 @@ pub mod cache;
 pub mod call;
 pub mod context;
 mod derive;
-pub mod descriptor;
 pub mod discover;
 mod element;
 mod files;

@@ -73,7 +73,7 @@ impl Opened {
             static_text(s, bytes_max)
                 .map_err(|why| refused(path, format!("{what} in the header {why}"), BROKEN))
         };
-        let descriptor_max = crate::descriptor::DESCRIPTOR_BYTES_MAX;
+        let descriptor_max = onnxd_config::descriptor::DESCRIPTOR_BYTES_MAX;
         Ok(RawHeader {
             abi_major: header.abi_major,
             abi_minor: header.abi_minor,

@@ -4,10 +4,9 @@
 use bytes::Bytes;
 use onnxd_diagnostics::{Class, Diagnostic};
 use onnxd_plugin_abi::ABI_MINOR;
-use onnxd_plugin_host::call::{CallError, PassCall, import, probe, run_passes};
+use onnxd_plugin_host::call::{CallError, import, probe, run_passes};
 use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable, inspect};
 use onnxd_proto::onnxd::{ClaimLevel, Submission};
-use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -64,8 +63,8 @@ fn bench(macros: &[&str], network: &str) -> Option<Bench> {
     Some(Bench { library, context, cancel, events, folder })
 }
 
-fn pass(id: &str) -> Vec<PassCall> {
-    vec![PassCall { id: id.into(), options: json!({}) }]
+fn pass(id: &str) -> Vec<String> {
+    vec![id.to_owned()]
 }
 
 fn refusal(macros: &[&str]) -> Option<Diagnostic> {

@@ -159,10 +159,10 @@ static const onnxd_plugin *entry(const onnxd_host *h) {
 #define ENTRY entry
 #endif
 
-#define DESCRIPTOR                                                                     \
-  "{\"summary\":\"For tests\",\"licence\":\"MIT\",\"components\":["                    \
-  "{\"kind\":\"frontend\",\"id\":\"toy\",\"summary\":\"Toys\",\"globs\":[\"*.toy\"]}," \
-  "{\"kind\":\"pass\",\"id\":\"increment\"}]}"
+#define DESCRIPTOR                                                                      \
+  "summary = 'For tests'\nlicence = 'MIT'\n"                                             \
+  "[[components]]\nkind = 'frontend'\nid = 'toy'\nsummary = 'Toys'\nglobs = ['*.toy']\n" \
+  "[[components]]\nkind = 'pass'\nid = 'increment'\n"
 
 #ifndef SPOIL_NO_SYMBOL
 const onnxd_header onnxd_plugin_header = {

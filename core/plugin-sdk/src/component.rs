@@ -20,7 +20,7 @@ pub(crate) type Begun = Result<Box<dyn Instance>, Diagnostic>;
 pub(crate) enum Make {
     Frontend(fn() -> Box<dyn crate::Frontend>),
     #[cfg(feature = "pass")]
-    Pass(fn() -> Box<dyn crate::rewrite::Pass>),
+    Pass(fn(&crate::Params) -> Box<dyn crate::rewrite::Pass>),
     #[cfg(feature = "quantizer")]
     Quantizer(fn() -> Box<dyn crate::Quantizer>),
 }

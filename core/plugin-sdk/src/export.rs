@@ -8,14 +8,24 @@
 ///     summary: "What the plugin is for",
 ///     components: [
 ///         pass("remove-foo", "Removes Foo, which does nothing" => || rule("remove-foo", remove_foo)),
+///         pass(
+///             "clip-weights", "Clips weights"; declares [ClipWeights::ROWS] =>
+///             |params| Box::new(Clip(params.section())),
+///         ),
 ///         frontend("bar", "Reads Bar files"; "*.bar" => || Box::new(Bar)),
-///         quantizer("nibbles", "Weights of four bits" => || Box::new(Nibbles)),
+///         quantizer(
+///             "nibbles", "Weights of four bits"; declares [include_str!("nibbles.toml")] =>
+///             || Box::new(Nibbles),
+///         ),
 ///     ],
 /// }
 /// ```
 ///
-/// Ids, summaries and globs are literals without quotation marks, backslashes and line ends, because they become static
-/// JSON; others do not compile.
+/// `declares` takes pieces of the component's table in the descriptor: the rows that [`params!`](crate::params) makes,
+/// and TOML. What is not in a table of its own comes first. A pass that declares anything is made with its params.
+///
+/// Ids, summaries and globs are literals without control characters, `'''` and a `'` at their ends, because they become
+/// static TOML; others do not compile.
 #[macro_export]
 macro_rules! export_plugin {
     (
@@ -23,7 +33,7 @@ macro_rules! export_plugin {
         summary: $summary:literal,
         components: [
             $( $kind:ident (
-                $name:literal, $about:literal $(; $($glob:literal),+)? => $make:expr $(,)?
+                $name:literal, $about:literal $(; $($glob:literal),+)? $(; declares $declares:tt)? => $make:expr $(,)?
             ) ),+ $(,)?
         ] $(,)?
     ) => {
@@ -31,7 +41,7 @@ macro_rules! export_plugin {
 
         impl $crate::private::Definition for ExportedPlugin {
             fn components() -> Vec<$crate::Component> {
-                vec![$( $crate::export_plugin!(@component $kind, $name, $make) ),+]
+                vec![$( $crate::export_plugin!(@component $kind, $name, $make $(, $declares)?) ),+]
             }
         }
 
@@ -40,14 +50,22 @@ macro_rules! export_plugin {
             $( $( $( assert!($crate::private::is_plain($glob)); )+ )? )+
             assert!($crate::private::is_plain($id) && $crate::private::is_plain($summary));
 
-            use $crate::private::{abi, create, destroy, entry, extension, run};
+            use $crate::private::{abi, create, destroy, entry, extension, join, len, run};
 
-            const DESCRIPTOR: &str = concat!(
-                "{\"summary\":\"", $summary, "\",\"licence\":\"", env!("CARGO_PKG_LICENSE"),
-                "\",\"deterministic\":true,\"components\":[",
-                $crate::export_plugin!(@json $( ($kind, $name, $about, [$($($glob),+)?]) )+),
-                "]}"
-            );
+            const PARTS: &[&[&str]] = &[
+                &[concat!(
+                    "summary = '''", $summary, "'''\nlicence = '", env!("CARGO_PKG_LICENSE"),
+                    "'\ndeterministic = true\n"
+                )],
+                $(
+                    &[concat!(
+                        "[[components]]\nkind = '", stringify!($kind), "'\nid = '", $name, "'\nsummary = '''", $about,
+                        "'''\nglobs = [", $($("'''", $glob, "''', ",)+)? "]\n"
+                    )],
+                    $( &$declares, )?
+                )+
+            ];
+            static DESCRIPTOR: [u8; len(PARTS)] = join(PARTS);
 
             static PLUGIN: abi::Plugin = abi::Plugin {
                 struct_size: size_of::<abi::Plugin>() as u32,
@@ -75,49 +93,79 @@ macro_rules! export_plugin {
                 abi_tag: abi::Str::of(abi::ABI_TAG.as_bytes()),
                 id: abi::Str::of($id.as_bytes()),
                 version: abi::Str::of(env!("CARGO_PKG_VERSION").as_bytes()),
-                descriptor: abi::Str::of(DESCRIPTOR.as_bytes()),
+                descriptor: abi::Str::of(&DESCRIPTOR),
                 entry: Some(start),
             };
         };
     };
-    (@json $first:tt $($rest:tt)*) => {
-        concat!($crate::export_plugin!(@one $first) $(, ",", $crate::export_plugin!(@one $rest))*)
+    (@component pass, $name:literal, $make:expr) => {
+        $crate::Component::pass($name, |_| ($make)())
     };
-    (@one ($kind:ident, $name:literal, $about:literal, $globs:tt)) => {
-        concat!(
-            "{\"kind\":\"", stringify!($kind), "\",\"id\":\"", $name, "\",\"summary\":\"", $about,
-            "\",\"globs\":[", $crate::export_plugin!(@globs $globs), "]}"
-        )
-    };
-    (@globs []) => { "" };
-    (@globs [$first:literal $(, $rest:literal)*]) => {
-        concat!("\"", $first, "\"" $(, ",\"", $rest, "\"")*)
-    };
-    (@component $kind:ident, $name:literal, $make:expr) => {
+    (@component $kind:ident, $name:literal, $make:expr $(, $declares:tt)?) => {
         $crate::Component::$kind($name, $make)
     };
 }
 
-/// Whether a text may stand between quotation marks of JSON as it is.
+/// Bytes of the texts, with a line end behind each.
+#[must_use]
+pub const fn len(parts: &[&[&str]]) -> usize {
+    let (mut n, mut i) = (0, 0);
+    while i < parts.len() {
+        let mut j = 0;
+        while j < parts[i].len() {
+            n += parts[i][j].len() + 1;
+            j += 1;
+        }
+        i += 1;
+    }
+    n
+}
+
+/// The texts one after the other, with a line end behind each.
+#[must_use]
+pub const fn join<const N: usize>(parts: &[&[&str]]) -> [u8; N] {
+    let (mut out, mut at, mut i) = ([b'\n'; N], 0, 0);
+    while i < parts.len() {
+        let mut j = 0;
+        while j < parts[i].len() {
+            let text = parts[i][j].as_bytes();
+            out.split_at_mut(at).1.split_at_mut(text.len()).0.copy_from_slice(text);
+            at += text.len() + 1;
+            j += 1;
+        }
+        i += 1;
+    }
+    out
+}
+
+/// Whether a text may stand between the quotation marks of a TOML literal as it is.
 #[must_use]
 pub const fn is_plain(text: &str) -> bool {
-    let mut i = 0;
-    while i < text.len() {
-        if matches!(text.as_bytes()[i], b'"' | b'\\' | 0..=31) {
+    let (bytes, mut i, mut quotes) = (text.as_bytes(), 0, 0);
+    while i < bytes.len() {
+        quotes = if bytes[i] == b'\'' { quotes + 1 } else { 0 };
+        if quotes == 3 || bytes[i] < 32 {
             return false;
         }
         i += 1;
     }
-    true
+    quotes == 0
 }
 
 #[cfg(test)]
 mod tests {
-    use super::is_plain;
+    use super::*;
 
     #[test]
     fn texts_that_would_break_the_descriptor_are_found() {
-        assert!(is_plain("Reads *.onnx, caf\u{e9}"));
-        assert!(!is_plain("a \"word\"") && !is_plain("a\\b") && !is_plain("a\nb"));
+        assert!(is_plain("Reads *.onnx, caf\u{e9}, \"words\", N2D2's own"));
+        assert!(!is_plain("quoted'") && !is_plain("a'''b") && !is_plain("a\nb"));
+    }
+
+    #[test]
+    fn pieces_become_lines() {
+        const PARTS: &[&[&str]] = &[&["a = 1"], &[], &["b", "c"]];
+        static TEXT: [u8; len(PARTS)] = join(PARTS);
+        assert_eq!(&TEXT, b"a = 1\nb\nc\n");
     }
 }

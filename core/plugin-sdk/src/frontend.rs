@@ -36,6 +36,11 @@ pub struct Need {
     pub optional: bool,
 }
 
+/// A fact: the network brings the ranges of its activations, learned while it was trained.
+pub const LEARNED_RANGES: &str = "learned ranges";
+/// A fact: the network computes with quantized integers already.
+pub const QUANTIZED: &str = "quantized";
+
 /// Answer to "is this yours, and what does it need".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
@@ -45,19 +50,16 @@ pub struct Probe {
     pub reason: String,
     /// Everything the network refers to.
     pub needs: Vec<Need>,
-    /// Whether the network brings the ranges of its activations, learned while it was trained:
-    /// quantization asks for no calibration data then.
-    pub learned_ranges: bool,
-    /// Whether the network computes with quantized integers already: writing them in another of
-    /// the standard's forms takes no calibration data.
-    pub quantized: bool,
+    /// What is known of the network: [`LEARNED_RANGES`], [`QUANTIZED`], or words that other components look for in the
+    /// `unless_facts` of what they need.
+    pub facts: Vec<String>,
 }
 
 impl Probe {
     /// A claim without needs.
     pub fn new(claim: Claim, reason: impl Into<String>) -> Probe {
         let reason = reason.into();
-        Probe { claim, reason, needs: Vec::new(), learned_ranges: false, quantized: false }
+        Probe { claim, reason, needs: Vec::new(), facts: Vec::new() }
     }
 }
 
@@ -132,7 +134,7 @@ pub(crate) fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diag
     let log = message::ImportLog {
         notes: imported.notes.iter().map(|d| messages::diagnostic(d, "warning")).collect(),
         metadata: imported.metadata.into_iter().collect(),
-        params_read: Some(submission.params_read(&BTreeSet::new())),
+        params_read: Some(submission.params().read(&BTreeSet::new())),
     };
     Ok(job.artifact(abi::ARTIFACT_IMPORT_LOG, &log.encode_to_vec())?)
 }

@@ -26,6 +26,7 @@ mod frontend;
 mod host;
 pub mod lower;
 mod messages;
+mod params;
 #[cfg(feature = "pass")]
 mod passes;
 #[cfg(feature = "quantizer")]
@@ -49,11 +50,12 @@ pub use component::Component;
 pub use external::External;
 #[cfg(feature = "quantizer")]
 pub use fingerprint::fingerprint;
-pub use frontend::{Claim, Frontend, Imported, Need, Probe};
+pub use frontend::{Claim, Frontend, Imported, LEARNED_RANGES, Need, Probe, QUANTIZED};
 #[cfg(feature = "quantizer")]
 pub use onnxd_quantize::report::{
     Accumulator, Attempt, Counts, Coverage, Origin, Quality, QuantizedLayer, QuantizedTensor,
 };
+pub use params::Params;
 #[cfg(feature = "quantizer")]
 pub use progress::Part;
 #[cfg(feature = "quantizer")]
@@ -71,6 +73,7 @@ pub use onnxd_ir as ir;
 pub use onnxd_onnx as onnx;
 #[cfg(feature = "opset")]
 pub use onnxd_opset as opset;
+pub use onnxd_params::{Section, host as host_params, params, serde};
 #[cfg(feature = "preprocess")]
 pub use onnxd_preprocess as preprocess;
 #[cfg(feature = "quantizer")]
@@ -83,7 +86,7 @@ pub use serde_json;
 #[doc(hidden)]
 pub mod private {
     pub use crate::entry::{Definition, create, destroy, entry, extension, run};
-    pub use crate::export::is_plain;
+    pub use crate::export::{is_plain, join, len};
     pub use crate::host::log;
     pub use onnxd_plugin_abi as abi;
 }

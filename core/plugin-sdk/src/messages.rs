@@ -34,7 +34,6 @@ pub(crate) fn probe(p: Probe) -> message::Probe {
         level: level.into(),
         reason: p.reason,
         needs: p.needs.into_iter().map(need).collect(),
-        learned_ranges: p.learned_ranges,
-        quantized: p.quantized,
+        facts: p.facts,
     }
 }

@@ -1,7 +1,8 @@
 //! Passes at work: those that a conversion asks for, in its order.
 
+use crate::Params;
 use crate::component::{Begun, Component, Instance, Make, made};
-use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::diagnostics::Diagnostics;
 use crate::entry::contract;
 use crate::host::JobHandle;
 use crate::rewrite::{Fuel, Pass, PassReport, Skip, run_passes};
@@ -10,59 +11,51 @@ use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use prost::Message;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 impl Component {
-    /// The pass that `make` makes; for [`crate::export_plugin!`].
-    pub fn pass(id: &'static str, make: fn() -> Box<dyn Pass>) -> Component {
+    /// The pass that `make` makes of the params; for [`crate::export_plugin!`].
+    pub fn pass(id: &'static str, make: fn(&Params) -> Box<dyn Pass>) -> Component {
         Component { id, make: Make::Pass(make), begin }
     }
 }
 
 fn begin(components: &[Component], _: &str, params: &Value) -> Begun {
     let listed = params["passes"].as_array().ok_or_else(|| contract("no list of passes"))?;
-    let passes = listed.iter().map(|entry| pass(components, entry)).collect::<Result<_, _>>()?;
-    Ok(Box::new(Passes { passes, rewrites_max: params["rewrites_max"].as_u64().unwrap_or(0) }))
-}
-
-fn pass(components: &[Component], entry: &Value) -> Result<Box<dyn Pass>, Diagnostic> {
-    let wanted = entry["id"].as_str().unwrap_or_default();
-    match &entry["options"] {
-        Value::Null => {}
-        Value::Object(options) => {
-            if let Some(option) = options.keys().next() {
-                return Err(contract(format!("pass `{wanted}` has no option `{option}`")));
-            }
-        }
-        other => return Err(contract(format!("options of pass `{wanted}` are {other}"))),
-    }
-    made(components, wanted, "pass", |make| match make {
-        Make::Pass(make) => Some(make()),
-        _ => None,
-    })
+    let rewrites_max = params["rewrites_max"].as_u64().unwrap_or(0);
+    let params = Params::parse(&params["params"].to_string()).map_err(contract)?;
+    let passes = listed.iter().map(|entry| {
+        let wanted = entry["id"].as_str().unwrap_or_default();
+        made(components, wanted, "pass", |make| match make {
+            Make::Pass(make) => Some(make(&params)),
+            _ => None,
+        })
+    });
+    Ok(Box::new(Passes { passes: passes.collect::<Result<_, _>>()?, rewrites_max, params }))
 }
 
 struct Passes {
     passes: Vec<Box<dyn Pass>>,
     rewrites_max: u64,
+    params: Params,
 }
 
 impl Instance for Passes {
     fn run(&mut self, job: JobHandle) -> Result<(), Diagnostics> {
-        rewrite(&self.passes, self.rewrites_max, &job)
+        rewrite(&self.passes, self.rewrites_max, &self.params, &job)
     }
 }
 
 pub(crate) fn rewrite(
     passes: &[Box<dyn Pass>],
     rewrites_max: u64,
+    params: &Params,
     job: &JobHandle,
 ) -> Result<(), Diagnostics> {
     let mut model = onnxd_onnx::decode(job.graph()?, &mut HostTensors(job))?.model;
     let passes: Vec<&dyn Pass> = passes.iter().map(AsRef::as_ref).collect();
-    // Passes see no params.
-    let params_read = Some(message::ParamsRead::default());
-    let mut log = message::PassLog { params_read, ..message::PassLog::default() };
+    let mut log = message::PassLog::default();
     let mut started = Instant::now();
     let works_on = |at: usize| job.progress(0, 0, passes.get(at).map_or("", |pass| pass.name()));
     works_on(0)?;
@@ -75,6 +68,7 @@ pub(crate) fn rewrite(
         hand_over(&mut model, job)?;
         job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
     }
+    log.params_read = Some(params.read(&BTreeSet::new()));
     Ok(job.artifact(abi::ARTIFACT_PASS_LOG, &log.encode_to_vec())?)
 }
 

@@ -1,5 +1,6 @@
 //! Quantizers: a float graph becomes one with few bits, guided by calibration data.
 
+use crate::Params;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::Model;
 use crate::progress::{Part, Reporter};
@@ -11,7 +12,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 /// Turns a float graph into a quantized one. Its id in lower case is the `quantization.format` that asks for it: the
-/// format `N2D2` is made by the quantizer `n2d2`.
+/// format `QDQ` is made by the quantizer `qdq`.
 pub trait Quantizer: Send {
     /// Rewrites `model`, which has been through the passes, is valid, and has all types inferred where they can be.
     /// What it leaves must be valid ONNX again.
@@ -35,7 +36,8 @@ pub struct QuantizeContext {
 
 impl QuantizeContext {
     pub(crate) fn new(submission: Submission, model: &Model) -> Result<Self, Diagnostics> {
-        let (calibration, of_samples) = submission.apart(|| Calibration::of(&submission, model));
+        let (calibration, of_samples) =
+            submission.params().apart(|| Calibration::of(&submission, model));
         Ok(QuantizeContext {
             calibration: calibration?,
             of_samples,
@@ -50,18 +52,22 @@ impl QuantizeContext {
     pub(crate) fn params_read(&self) -> message::ParamsRead {
         let none = BTreeSet::new();
         let used = self.calibration.used() > 0;
-        self.submission.params_read(if used { &self.of_samples } else { &none })
+        self.submission.params().read(if used { &self.of_samples } else { &none })
     }
 
-    /// See [`Submission::without_effect`].
+    /// The params of the conversion.
+    pub fn params(&self) -> &Params {
+        self.submission.params()
+    }
+
+    /// See [`Params::without_effect`].
     pub fn without_effect(&self, key: &str, why: impl Into<String>) {
-        self.submission.without_effect(key, why);
+        self.params().without_effect(key, why);
     }
 
-    /// A resolved param by its dotted key: `param("quantization.n2d2.nbbits")`. Null if it is unset. As with
-    /// [`Submission::param`], looking at it says that its value counts.
+    /// See [`Params::get`].
     pub fn param(&self, key: &str) -> &Value {
-        self.submission.param_at(key)
+        self.params().get(key)
     }
 
     /// A param that is a whole number.

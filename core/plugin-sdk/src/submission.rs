@@ -1,5 +1,6 @@
 //! What was dropped, as a front-end sees it.
 
+use crate::Params;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::entry::contract;
 use crate::host::JobHandle;
@@ -7,8 +8,7 @@ use bytes::Bytes;
 use onnxd_proto::onnxd as message;
 use prost::Message;
 use serde_json::Value;
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// How grave a line of the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,11 +28,7 @@ pub struct Submission {
     job: Arc<JobHandle>,
     network: String,
     files: Vec<(String, u64)>,
-    params: Value,
-    /// Dotted keys that somebody looked at; the empty one stands for all.
-    read: Mutex<BTreeSet<String>>,
-    /// Keys that were looked at in vain, and why.
-    idle: Mutex<BTreeSet<(String, String)>>,
+    params: Params,
 }
 
 impl Submission {
@@ -43,14 +39,10 @@ impl Submission {
     }
 
     fn new(job: JobHandle, from: message::Submission) -> Result<Submission, Diagnostic> {
-        let params = match from.params_json.is_empty() {
-            true => Value::Object(serde_json::Map::new()),
-            false => serde_json::from_str(&from.params_json)
-                .map_err(|e| contract(format!("params: {e}")))?,
-        };
+        let params =
+            Params::parse(&from.params_json).map_err(|e| contract(format!("params: {e}")))?;
         let files = from.files.into_iter().map(|f| (f.path, f.bytes)).collect();
-        let (read, idle) = Default::default();
-        Ok(Submission { job: Arc::new(job), network: from.network, files, params, read, idle })
+        Ok(Submission { job: Arc::new(job), network: from.network, files, params })
     }
 
     /// Path of the network file, relative to the submission's root, `/` separated.
@@ -103,53 +95,14 @@ impl Submission {
         self.job.file(name, data)
     }
 
-    /// A resolved param by section and key: `param("source", "weights")`. Null if there is none.
-    ///
-    /// A param that a user set and that no component looked at is a finding of the conversion. So look at a param only
-    /// where its value counts: the seed of random numbers only if there are any.
+    /// The params of the conversion.
+    pub fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// As [`Params::get`], by section and key.
     pub fn param(&self, section: &str, key: &str) -> &Value {
-        self.param_at(&format!("{section}.{key}"))
-    }
-
-    /// All resolved params. Whoever takes them all is taken to have looked at each.
-    pub fn params(&self) -> &Value {
-        self.param_at("")
-    }
-
-    /// A resolved param by its dotted key, or all below a section.
-    pub(crate) fn param_at(&self, key: &str) -> &Value {
-        self.reads(|read| read.insert(key.to_owned()));
-        let names = key.split('.').filter(|name| !name.is_empty());
-        names.fold(&self.params, |at, name| &at[name])
-    }
-
-    /// Says that a param, or a part of it, changes nothing although it was looked at. `why` goes on after its key and
-    /// value: "has no effect: ...", "names ..., which ...". The user hears of it if the param was set.
-    pub fn without_effect(&self, key: &str, why: impl Into<String>) {
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.insert((key.to_owned(), why.into()));
-    }
-
-    /// The params that somebody looked at so far, beside `others`.
-    pub(crate) fn params_read(&self, others: &BTreeSet<String>) -> message::ParamsRead {
-        let keys = self.reads(|read| read.union(others).cloned().collect());
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = idle.iter().cloned().map(|(key, why)| message::IdleParam { key, why });
-        message::ParamsRead { keys, idle: idle.collect() }
-    }
-
-    /// What `f` gives, and the keys that it looked at, which do not count as read.
-    #[cfg(feature = "quantizer")]
-    pub(crate) fn apart<T>(&self, f: impl FnOnce() -> T) -> (T, BTreeSet<String>) {
-        let before = self.reads(std::mem::take);
-        let given = f();
-        let mut during = before;
-        self.reads(|read| std::mem::swap(read, &mut during));
-        (given, during)
-    }
-
-    fn reads<T>(&self, f: impl FnOnce(&mut BTreeSet<String>) -> T) -> T {
-        f(&mut self.read.lock().unwrap_or_else(PoisonError::into_inner))
+        self.params.get(&format!("{section}.{key}"))
     }
 
     /// Reports progress (`total` 0 = unknown). To be called at least once per second of work.

@@ -3,9 +3,9 @@
 use crate::confine;
 use crate::link::Link;
 use crate::stages::{self, Events};
+use onnxd_config::descriptor::names;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_plugin_host::call::{self, CallError};
-use onnxd_plugin_host::descriptor::names;
 use onnxd_plugin_host::{JobContext, Library, TensorTable, inspect, to_message};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as Event;
@@ -92,9 +92,10 @@ fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResu
             Err(refused) => Err(refused.clone().into()),
         };
         let (probe, error) = match answer {
-            Ok(probe) => {
-                (Some(stages::with_calibration(probe, &params, &request.files)), String::new())
-            }
+            Ok(probe) => (
+                Some(stages::with_needs(probe, &request.plugins, &params, &request.files)),
+                String::new(),
+            ),
             Err(CallError::Failed(found)) => (None, found.to_string()),
             Err(CallError::Cancelled) => (None, "cancelled".into()),
         };

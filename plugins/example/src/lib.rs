@@ -26,7 +26,8 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         quantizer(
             "round-weights",
-            "Rounds weights to few bits, in floating point" =>
+            "Rounds weights to few bits, in floating point";
+            declares [round_weights::NEEDS, round_weights::Params::ROWS] =>
             || Box::new(round_weights::RoundWeights),
         ),
     ],

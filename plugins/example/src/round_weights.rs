@@ -1,24 +1,50 @@
 //! A quantizer: rounds weights to the levels that `quantization.weight_type` has, symmetric around zero, and leaves
 //! them in floating point. On calibration data, if there is any, it measures what that costs.
+//!
+//! Its params are declared once: users see the rows in `onnxd explain --all`, and the code gets a struct.
 
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::{Model, Tensor};
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
 
+onnxd_plugin_sdk::params! {
+    /// Params of the quantizer `round-weights`.
+    pub(crate) struct Params in "quantization.round-weights" {
+        /// Steps are powers of two.
+        power_of_two: bool = "bool", false, option "power-of-two";
+        /// Names of weights that stay as they are.
+        keep: Vec<String> = "[text]", [];
+        /// Wait for calibration data, to measure what the rounding costs.
+        measure: bool = "bool", false;
+    }
+}
+
+/// What a drop has to wait for.
+pub(crate) const NEEDS: &str = "
+[[components.needs]]
+what = 'calibration data'
+paths = ['calib.npz', 'calib']
+param = 'calibration.data'
+when = { 'quantization.round-weights.measure' = 'true' }
+";
+
 pub(crate) struct RoundWeights;
 
 impl Quantizer for RoundWeights {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
+        let params: Params = cx.params().section();
+        let (keep, power_of_two) = (params.keep(), params.power_of_two());
+        // Whoever asks for it has dropped samples by now; they are measured on in any case.
+        params.measure();
         let float = model.clone();
         let bits = bits(cx.text("quantization.weight_type").unwrap_or_default());
         let graph = &mut model.graph;
         for id in graph.value_ids() {
             let name = graph[id].name.clone();
-            let Some((rounded, row)) = graph[id].initializer().and_then(|w| round(w, &name, bits))
-            else {
-                continue;
-            };
+            let weight = graph[id].initializer().filter(|_| !keep.contains(&name));
+            let rounded = weight.and_then(|w| round(w, &name, bits, power_of_two));
+            let Some((rounded, row)) = rounded else { continue };
             graph.set_initializer(id, Some(rounded));
             cx.tensor(row);
         }
@@ -32,13 +58,19 @@ fn bits(weight_type: &str) -> u32 {
 }
 
 /// A weight of levels, and its row in the report; `None` for what is no weight.
-fn round(weight: &Tensor, name: &str, bits: u32) -> Option<(Tensor, QuantizedTensor)> {
+fn round(
+    weight: &Tensor,
+    name: &str,
+    bits: u32,
+    power_of_two: bool,
+) -> Option<(Tensor, QuantizedTensor)> {
     if !weight.dtype().is_float() || weight.len() < 2 {
         return None;
     }
     let reals = weight.to_reals()?;
     let most = reals.values.iter().fold(0f64, |most, x| most.max(x.abs()));
     let scale = most / f64::from((1u32 << (bits - 1)) - 1);
+    let scale = if power_of_two { scale.log2().ceil().exp2() } else { scale };
     if !(scale > 0.0 && scale.is_finite()) {
         return None;
     }
@@ -111,13 +143,14 @@ mod tests {
     #[test]
     fn weights_become_multiples_of_one_step() {
         let w = Tensor::vector(vec![1.0f32, -2.0, 3.0, -7.0]);
-        let (rounded, row) = round(&w, "w", bits("int3")).unwrap();
+        let (rounded, row) = round(&w, "w", bits("int3"), false).unwrap();
         assert_eq!((row.scales, row.range), (vec![7.0 / 3.0], Some((-7.0, 7.0))));
         let values = rounded.to_reals().unwrap().values;
         let steps: Vec<f64> = values.iter().map(|x| x * 3.0 / 7.0).map(f64::round).collect();
         assert_eq!(steps, [0.0, -1.0, 1.0, -3.0]);
-        assert!(round(&Tensor::scalar(1f32), "s", 8).is_none(), "a scalar is no weight");
-        assert!(round(&Tensor::vector(vec![0f32; 2]), "z", 8).is_none(), "nothing to scale");
+        assert_eq!(round(&w, "w", 3, true).unwrap().1.scales, [4.0]);
+        assert!(round(&Tensor::scalar(1f32), "s", 8, false).is_none(), "a scalar is no weight");
+        assert!(round(&Tensor::vector(vec![0f32; 2]), "z", 8, false).is_none(), "nothing to scale");
         assert_eq!((bits("uint4"), bits("int16")), (4, 16));
     }
 }

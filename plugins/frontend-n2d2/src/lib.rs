@@ -40,7 +40,7 @@ onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-n2d2",
     summary: "Reads N2D2 networks: INI files with templates and weights",
     components: [
-        frontend("n2d2", "N2D2 networks"; "*.ini" => || Box::new(N2d2)),
+        frontend("n2d2", "N2D2 networks"; "*.ini"; declares [include_str!("component.toml")] => || Box::new(N2d2)),
     ],
 }
 

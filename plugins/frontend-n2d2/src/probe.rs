@@ -2,7 +2,7 @@
 //!
 //! Asked again whenever files arrive, so nothing but the INI and its templates is read.
 
-use onnxd_plugin_sdk::{Claim, Need, Probe};
+use onnxd_plugin_sdk::{Claim, LEARNED_RANGES, Need, Probe};
 
 use crate::ini::{Files, Ini, SectionRef, TemplateFile};
 use crate::layers::{self, Parameters};
@@ -36,8 +36,8 @@ pub(crate) fn probe(path: &str, files: &dyn Files, options: &Options) -> Probe {
     };
     needs.extend(onnx::sections(&ini).flat_map(|section| onnx_files(section, path, files)));
     needs.extend(weights(&ini, path, files, options));
-    let learned_ranges = learns_ranges(&ini, options);
-    Probe { needs, learned_ranges, ..Probe::new(claim, reason) }
+    let learned = learns_ranges(&ini, options).then(|| LEARNED_RANGES.to_owned());
+    Probe { needs, facts: learned.into_iter().collect(), ..Probe::new(claim, reason) }
 }
 
 /// A file with mistakes is still ours: the import says what is wrong with it.

@@ -4,13 +4,15 @@ mod load;
 
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::ops;
-use onnxd_plugin_sdk::{Claim, External, Frontend, Imported, Need, Probe, Submission, onnx};
+use onnxd_plugin_sdk::{
+    Claim, External, Frontend, Imported, Need, Probe, QUANTIZED, Submission, onnx,
+};
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-onnx",
     summary: "Reads ONNX models, with external data",
     components: [
-        frontend("onnx", "ONNX models"; "*.onnx" => || Box::new(Onnx)),
+        frontend("onnx", "ONNX models"; "*.onnx"; declares ["is_source = true"] => || Box::new(Onnx)),
     ],
 }
 
@@ -25,8 +27,9 @@ impl Frontend for Onnx {
         let needs = outline.external_files.iter().map(|location| need(submission, location));
         let needs = needs.collect();
         let quantized = outline.op_types.iter().any(|op| ops::is_quantization(op));
+        let facts = quantized.then(|| QUANTIZED.to_owned()).into_iter().collect();
         let reason = "the file is an ONNX model".to_owned();
-        Ok(Probe { needs, quantized, ..Probe::new(Claim::ByContent, reason) })
+        Ok(Probe { needs, facts, ..Probe::new(Claim::ByContent, reason) })
     }
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {

@@ -18,8 +18,10 @@ onnxd_plugin_sdk::export_plugin! {
     components: [
         pass(
             "inline-functions",
-            "Puts the bodies of local functions where they are applied" =>
-            || Box::new(inline_functions::InlineFunctions),
+            "Puts the bodies of local functions where they are applied";
+            // A float model keeps its functions.
+            declares ["unless = { \"quantization.format\" = \"none\" }"] =>
+            |_| Box::new(inline_functions::InlineFunctions),
         ),
         pass(
             "remove-dropout",
@@ -28,8 +30,9 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         pass(
             "fold-constants",
-            "Computes what depends on constants only" =>
-            || Box::new(fold_constants::FoldConstants),
+            "Computes what depends on constants only";
+            declares ["when = { \"export.constant_folding\" = \"true\" }"] =>
+            |_| Box::new(fold_constants::FoldConstants),
         ),
         pass(
             "remove-identity",

@@ -23,7 +23,7 @@ pub(crate) struct Scheme(pub(crate) Form);
 
 impl Quantizer for Scheme {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
-        let mut request = params::request(cx)?;
+        let mut request = params::request(cx, true)?;
         // Weights are `int8`, as Neural Compressor writes them.
         request.settings.exact = false;
         params::unmatched(model, &request, cx);
@@ -87,7 +87,6 @@ fn chosen(mut request: Request, operators: &[&str]) -> Request {
     if request.op_types.is_empty() {
         request.op_types = operators.iter().map(|op| (*op).to_owned()).collect();
     }
-    request.products_alone = true;
     request
 }
 

@@ -19,6 +19,7 @@ mod measure;
 mod moves;
 pub mod network;
 pub mod options;
+mod params;
 pub mod plan;
 mod quantizer;
 mod report;
@@ -48,8 +49,12 @@ onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.quant-n2d2",
     summary: "Quantizes networks to integers in the way of N2D2",
     components: [
-        quantizer("n2d2", "Integers throughout, scales folded into the layers" =>
-            || Box::new(quantizer::N2d2)),
+        quantizer(
+            "n2d2",
+            "Integers throughout, scales folded into the layers";
+            declares [include_str!("component.toml"), params::Params::ROWS] =>
+            || Box::new(quantizer::N2d2),
+        ),
     ],
 }
 

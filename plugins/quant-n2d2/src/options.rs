@@ -1,5 +1,7 @@
 //! What a user can choose, with N2D2's defaults.
 
+use onnxd_plugin_sdk::serde::Deserialize;
+
 /// The choices of [`crate::plan()`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
@@ -109,30 +111,39 @@ pub enum Equalization {
 }
 
 /// How the largest value that is represented is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(crate = "onnxd_plugin_sdk::serde")]
 pub enum Clipping {
     /// The largest magnitude seen.
     None,
     /// Least mean square error.
+    #[serde(rename = "MSE")]
     Mse,
     /// Least divergence of the distribution.
+    #[serde(rename = "KL-Divergence")]
     KlDivergence,
     /// A quantile of the distribution.
     Quantile,
 }
 
 /// The arithmetic of rescaling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(crate = "onnxd_plugin_sdk::serde")]
 pub enum Rescaling {
     /// One float factor.
+    #[serde(rename = "Floating-point")]
     FloatingPoint,
     /// A product with an integer of 16 bits, and a shift.
+    #[serde(rename = "Fixed-point16")]
     FixedPoint16,
     /// A product with an integer of 32 bits, and a shift.
+    #[serde(rename = "Fixed-point32", alias = "Fixed-point")]
     FixedPoint32,
     /// A shift.
+    #[serde(rename = "Single-shift")]
     SingleShift,
     /// The sum of two shifts.
+    #[serde(rename = "Double-shift")]
     DoubleShift,
 }
 

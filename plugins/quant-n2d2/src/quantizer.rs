@@ -3,7 +3,8 @@
 use crate::graph::{Casting, write};
 use crate::learned;
 use crate::measure::{measure, whole};
-use crate::options::{Branches, Clipping, Equalization, Options, Rescaling};
+use crate::options::{Branches, Clipping, Equalization, Options};
+use crate::params::{Params, Rounding};
 use crate::plan::{Network, Output, Plan};
 use crate::report::{self, type_text};
 use crate::saved;
@@ -16,7 +17,6 @@ use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quantize::observe::Saved;
 use std::cell::Cell;
 
-const SECTION: &str = "quantization.n2d2";
 /// The file of the statistics, as it is written beside the model and looked for in the submission.
 const STATISTICS: &str = "calibration.json";
 /// Labelled stimuli in the submission.
@@ -28,15 +28,16 @@ pub(crate) struct N2d2;
 impl Quantizer for N2d2 {
     fn quantize(&mut self, model: &mut Model, cx: &mut QuantizeContext) -> Result<(), Diagnostics> {
         let learned = learned::has_ranges(model);
-        let (inputs, range) = stimuli_range(model, cx);
-        let options = Options { inputs, range, ..options(cx, learned)? };
-        refuse(cx, learned, options.inputs.is_some())?;
-        let casting = match (flag(cx, "fake_quantization"), flag(cx, "implicit_casting")) {
+        let params: &Params = &cx.params().section();
+        let (inputs, range) = stimuli_range(model, params);
+        let options = Options { inputs, range, ..options(cx, params, learned)? };
+        refuse(cx, params, learned, options.inputs.is_some())?;
+        let casting = match (params.fake_quantization(), params.implicit_casting()) {
             (true, _) => Casting::Fake,
             (false, true) => Casting::Implicit,
             (false, false) => Casting::Explicit,
         };
-        let (mut network, mut plan) = planned(model, cx, &options)?;
+        let (mut network, mut plan) = planned(model, cx, params, &options)?;
         network.forget_weights();
         let written = write(&network, &plan, casting)?;
         // A graph without casts does not run.
@@ -45,11 +46,11 @@ impl Quantizer for N2d2 {
             _ => &written,
         };
         plan.forget_weights();
-        let measured = measure(&network, &plan, &runs.model, cx, most(cx, &options))?;
+        let measured = measure(&network, &plan, &runs.model, cx, most(params, &options))?;
         report::fill(cx, &options, learned, (&network, &plan, &written), &measured);
-        let most = if learned { 0 } else { most(cx, &options) };
+        let most = if learned { 0 } else { most(params, &options) };
         tell_quality(model, (&network, &plan), &runs.model, cx, most)?;
-        on_stimuli(model, &runs.model, &plan, cx)?;
+        on_stimuli(model, &runs.model, &plan, params, cx)?;
         if casting == Casting::Implicit {
             let text = "the model was written without casts, and its types do not fit together: \
                         runtimes refuse it";
@@ -89,21 +90,18 @@ fn tell_quality(
     Ok(())
 }
 
-fn key(name: &str) -> String {
-    format!("{SECTION}.{name}")
-}
-
-fn flag(cx: &QuantizeContext, name: &str) -> bool {
-    cx.flag(&key(name))
-}
-
 /// Whether statistics take the place of samples.
-fn is_reloaded(cx: &QuantizeContext) -> bool {
-    flag(cx, "calib_reload") | cx.flag("calibration.reload")
+fn is_reloaded(cx: &QuantizeContext, params: &Params) -> bool {
+    params.calib_reload() | cx.flag("calibration.reload")
 }
 
 /// What params can ask for and this quantizer does not do.
-fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), Diagnostic> {
+fn refuse(
+    cx: &QuantizeContext,
+    params: &Params,
+    learned: bool,
+    range_known: bool,
+) -> Result<(), Diagnostic> {
     let unsupported = |text: String| Err(Diagnostic::new(Code::FeatureUnsupported, text));
     for name in ["op_types", "include", "exclude", "overrides", "sqnr_db_min", "top1_loss_max"] {
         let name = format!("quantization.{name}");
@@ -125,8 +123,8 @@ fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), 
     if let Some(rounding) = cx.text("quantization.rounding").filter(|how| *how != "nearest") {
         return unsupported(format!("`quantization.rounding` = \"{rounding}\" is not supported"));
     }
-    if flag(cx, "qat_sat") && !learned {
-        let text = format!("`{}` is set, and the network has learned no ranges", key("qat_sat"));
+    if params.qat_sat() && !learned {
+        let text = "`quantization.n2d2.qat_sat` is set, and the network has learned no ranges";
         let help = "Name the layers' quantizers in the network (`QWeight`, `QAct`), or leave the \
                     option out.";
         return Err(Diagnostic::new(Code::FeatureUnsupported, text).help(help));
@@ -134,8 +132,8 @@ fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), 
     if learned && (range_known || !cx.calibration().is_empty()) {
         return Ok(());
     }
-    let without = cx.calibration().is_empty() || cx.int(&key("calib")) == Some(0);
-    if without && !is_reloaded(cx) {
+    let without = cx.calibration().is_empty() || params.calib() == 0;
+    if without && !is_reloaded(cx, params) {
         let text = "quantization takes calibration data, and there is none";
         let help = "Drop a `calib.npz` or a folder `calib` with samples of the inputs, and leave \
                     `calib` at -1.";
@@ -146,61 +144,49 @@ fn refuse(cx: &QuantizeContext, learned: bool, range_known: bool) -> Result<(), 
 
 /// Params are looked at only where they count, so that the others are told as without effect: learned
 /// ranges leave nothing to equalize, to clip or to bring to a common scale.
-fn options(cx: &QuantizeContext, learned: bool) -> Result<Options, Diagnostic> {
-    let defaults = Options::default();
-    let bits = cx.int(&key("nbbits")).unwrap_or(8);
-    let Some(bits) = u32::try_from(bits).ok().filter(|bits| (2..=16).contains(bits)) else {
-        let text = format!("`{}` is {bits}; integers have 2 to 16 bits", key("nbbits"));
+fn options(cx: &QuantizeContext, params: &Params, learned: bool) -> Result<Options, Diagnostic> {
+    let bits = params.nbbits();
+    if !(2..=16).contains(&bits) {
+        let text = format!("`quantization.n2d2.nbbits` is {bits}; integers have 2 to 16 bits");
         return Err(Diagnostic::new(Code::FeatureUnsupported, text));
-    };
-    let asked = |name: &str| if learned { &Value::Null } else { cx.param(&key(name)) };
-    let chosen = |name: &str| asked(name).as_bool().unwrap_or(false);
-    let clipping = |name: &str, default| match learned {
-        true => default,
-        false => clipping(cx, name, default),
+    }
+    let common = Options {
+        bits,
+        unsigned: !params.no_unsigned(),
+        rescaling: params.act_rescaling_mode(),
+        batch: cx.calibration().source_batch(),
+        threads: cx.threads(),
+        ..Options::default()
     };
     if learned {
         // Both are done whatever is asked for.
-        for name in ["b_round_mode", "c_round_mode"] {
-            cx.param(&key(name));
-        }
+        let _ = (params.b_round_mode(), params.c_round_mode());
+        return Ok(Options { round_weights: params.wt_round_mode() == Rounding::Rintf, ..common });
     }
-    let activations = clipping("act_clipping_mode", defaults.activations);
-    let quantile = (activations == Clipping::Quantile).then(|| cx.real(&key("act_quantile_value")));
+    let activations = params.act_clipping_mode();
+    let quantile = (activations == Clipping::Quantile).then(|| params.act_quantile_value());
     Ok(Options {
-        bits,
-        unsigned: !flag(cx, "no_unsigned"),
-        equalization: match chosen("no_cle") {
+        equalization: match params.no_cle() {
             true => Equalization::Off,
             false => Equalization::Exact,
         },
-        weights: clipping("wt_clipping_mode", defaults.weights),
+        weights: params.wt_clipping_mode(),
         activations,
-        quantile: quantile.flatten().unwrap_or(defaults.quantile),
-        rescaling: match cx.text(&key("act_rescaling_mode")) {
-            Some("Floating-point") => Rescaling::FloatingPoint,
-            Some("Fixed-point16") => Rescaling::FixedPoint16,
-            Some("Fixed-point32" | "Fixed-point") => Rescaling::FixedPoint32,
-            Some("Double-shift") => Rescaling::DoubleShift,
-            _ => Rescaling::SingleShift,
-        },
-        per_output: chosen("act_rescale_per_output"),
-        branches: match asked("tight_branches").as_bool() {
+        quantile: quantile.unwrap_or(common.quantile),
+        per_output: params.act_rescale_per_output(),
+        branches: match params.tight_branches() {
             Some(true) => Branches::Tight,
             Some(false) => Branches::AsN2d2,
             None => Branches::Auto,
         },
-        batch: cx.calibration().source_batch(),
-        round_weights: learned && cx.text(&key("wt_round_mode")) == Some("RINTF"),
-        threads: cx.threads(),
-        ..defaults
+        ..common
     })
 }
 
 /// The smallest and the largest value of the inputs if the network declares them and that counts,
 /// and their range if it is given.
-fn stimuli_range(model: &Model, cx: &QuantizeContext) -> (Option<(f64, f64)>, Option<f64>) {
-    match cx.param(&key("stimuli_range")) {
+fn stimuli_range(model: &Model, params: &Params) -> (Option<(f64, f64)>, Option<f64>) {
+    match params.stimuli_range() {
         Value::Number(range) => (declared_range(model), range.as_f64()),
         Value::String(word) if word == "data" => (None, None),
         _ => (declared_range(model), None),
@@ -217,36 +203,27 @@ fn declared_range(model: &Model) -> Option<(f64, f64)> {
     (lo <= hi && lo.is_finite() && hi.is_finite()).then_some((lo, hi))
 }
 
-fn clipping(cx: &QuantizeContext, name: &str, default: Clipping) -> Clipping {
-    match cx.text(&key(name)) {
-        Some("None") => Clipping::None,
-        Some("MSE") => Clipping::Mse,
-        Some("KL-Divergence") => Clipping::KlDivergence,
-        Some("Quantile") => Clipping::Quantile,
-        _ => default,
-    }
-}
-
 /// How many samples calibrate at most: N2D2 runs whole batches.
-fn most(cx: &QuantizeContext, options: &Options) -> u64 {
+fn most(params: &Params, options: &Options) -> u64 {
     let batch = options.batch.max(1) as u64;
-    match cx.int(&key("calib")).and_then(|n| u64::try_from(n).ok()) {
-        Some(samples) => samples.div_ceil(batch).saturating_mul(batch),
-        None => u64::MAX,
+    match u64::try_from(params.calib()) {
+        Ok(samples) => samples.div_ceil(batch).saturating_mul(batch),
+        Err(_) => u64::MAX,
     }
 }
 
 fn planned(
     model: &Model,
     cx: &mut QuantizeContext,
+    params: &Params,
     options: &Options,
 ) -> Result<(Network, Plan), Diagnostics> {
     if learned::has_ranges(model) {
-        return with_samples(cx, options, |data| learned::plan(model, data, options));
+        return with_samples(cx, params, options, |data| learned::plan(model, data, options));
     }
     let network = crate::prepared(model, options)?;
     let facts = saved::facts(model, options)?;
-    let statistics = match is_reloaded(cx) {
+    let statistics = match is_reloaded(cx, params) {
         true => {
             let saved = Saved::from_json(STATISTICS, &cx.submission().read(STATISTICS)?)?;
             let text = format!("of {} samples, reloaded from {STATISTICS}", saved.samples);
@@ -254,7 +231,7 @@ fn planned(
             saved::restored((STATISTICS, saved), &facts, &network, options)?
         }
         false => {
-            let (statistics, samples) = measured(&network, cx, options)?;
+            let (statistics, samples) = measured(&network, cx, params, options)?;
             let saved = saved::saved(&network, &statistics, facts, samples);
             cx.file(STATISTICS, &saved.to_json())?;
             statistics
@@ -268,15 +245,18 @@ fn planned(
 fn measured(
     network: &Network,
     cx: &QuantizeContext,
+    params: &Params,
     options: &Options,
 ) -> Result<(Statistics, u64), Diagnostics> {
-    let statistics = with_samples(cx, options, |data| crate::measured(network, data, options))?;
-    Ok((statistics, cx.calibration().samples().min(most(cx, options))))
+    let statistics =
+        with_samples(cx, params, options, |data| crate::measured(network, data, options))?;
+    Ok((statistics, cx.calibration().samples().min(most(params, options))))
 }
 
 /// Hands on the samples.
 fn with_samples<T>(
     cx: &QuantizeContext,
+    params: &Params,
     options: &Options,
     work: impl FnOnce(Data) -> Result<T, Diagnostics>,
 ) -> Result<T, Diagnostics> {
@@ -297,7 +277,7 @@ fn with_samples<T>(
             batch
         }))
     };
-    let most = most(cx, options);
+    let most = most(params, options);
     work(Data { all: &|| pass(u64::MAX), calibrating: &|| pass(most) })
 }
 
@@ -307,15 +287,16 @@ fn on_stimuli(
     float: &Model,
     integer: &Model,
     plan: &Plan,
+    params: &Params,
     cx: &mut QuantizeContext,
 ) -> Result<(), Diagnostics> {
-    let count = cx.int(&key("db_export")).unwrap_or(0);
-    let tests = flag(cx, "test");
+    let count = params.db_export();
+    let tests = params.test();
     if count == 0 && !tests {
         return Ok(());
     }
-    let named = cx.text(&key("test_data"));
-    let path = named.unwrap_or(TEST).to_owned();
+    let named = params.test_data();
+    let path = named.clone().unwrap_or_else(|| TEST.to_owned());
     let own = cx.samples(&path, float)?;
     if own.is_empty() && named.is_some() {
         let text = format!("test data `{}` was not dropped", shown(&path));

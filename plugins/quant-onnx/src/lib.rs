@@ -12,12 +12,14 @@ onnxd_plugin_sdk::export_plugin! {
     components: [
         quantizer(
             "qdq",
-            "Float operators between QuantizeLinear and DequantizeLinear" =>
+            "Float operators between QuantizeLinear and DequantizeLinear";
+            declares ["format = 'QDQ'", include_str!("needs.toml")] =>
             || Box::new(scheme::Scheme(onnxd_quantize::report::Form::Qdq)),
         ),
         quantizer(
             "qlinear",
-            "Operators on integers, such as QLinearConv, QGemm and MatMulNBits" =>
+            "Operators on integers, such as QLinearConv, QGemm and MatMulNBits";
+            declares ["format = 'QLinear'", include_str!("needs.toml")] =>
             || Box::new(scheme::Scheme(onnxd_quantize::report::Form::QLinear)),
         ),
     ],

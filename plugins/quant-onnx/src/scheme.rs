@@ -27,7 +27,7 @@ impl Quantizer for Scheme {
             cx.report(before);
             return Ok(());
         }
-        let request = params::request(cx)?;
+        let request = params::request(cx, false)?;
         params::unmatched(model, &request, cx);
         let mode = cx.text("quantization.mode").unwrap_or("static").to_owned();
         in_float32(model, &mut before);

@@ -577,12 +577,9 @@ pub struct Probe {
     pub reason: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "3")]
     pub needs: ::prost::alloc::vec::Vec<Need>,
-    /// the network brings the ranges of its activations
-    #[prost(bool, tag = "4")]
-    pub learned_ranges: bool,
-    /// the network computes with quantized integers already
-    #[prost(bool, tag = "5")]
-    pub quantized: bool,
+    /// of the network, for needs of other components: "quantized", "learned ranges"
+    #[prost(string, repeated, tag = "6")]
+    pub facts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// The params that a component looked at. A component that sends none may have looked at all.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -727,8 +724,9 @@ pub struct PluginInfo {
     pub abi_major: u32,
     #[prost(uint32, tag = "6")]
     pub abi_minor: u32,
+    /// the text in its header
     #[prost(string, tag = "7")]
-    pub descriptor_json: ::prost::alloc::string::String,
+    pub descriptor: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "8")]
     pub components: ::prost::alloc::vec::Vec<PluginComponent>,
 }
@@ -847,9 +845,6 @@ pub struct ConvertRequest {
     /// with origins, for the report
     #[prost(message, repeated, tag = "10")]
     pub params: ::prost::alloc::vec::Vec<Param>,
-    /// what was looked at before the worker started
-    #[prost(message, optional, tag = "11")]
-    pub params_read: ::core::option::Option<ParamsRead>,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]

@@ -7,7 +7,7 @@ use super::scratch::Scratch;
 use super::{Ended, logged, out};
 use crate::conversion::attempt::listed;
 use crate::conversion::probe::ask;
-use crate::conversion::publish::{own_naming, prepare};
+use crate::conversion::publish::{own_folder, prepare};
 use crate::conversion::recognised::tell;
 use crate::conversion::submission::folder_of_single_file;
 use crate::conversion::{Order, Outcome, Plugins, Submission, Target, Verdict, convert};
@@ -79,7 +79,7 @@ impl Convert {
         let work = self.work(&context, &target, &job, &stop);
         if let Ok((work, submission)) = &work {
             self.protect(&mut target, submission);
-            target.check_early(own_naming(&listed(&work.params)).as_deref())?;
+            target.check_early(own_folder(&listed(&work.params)).as_deref())?;
         }
         let unread: Vec<_> =
             work.iter().flat_map(|(_, submission)| self.unread_params(submission)).collect();
@@ -123,11 +123,11 @@ impl Convert {
         plugins.has_frontend()?;
         let ours = |file: &Path| target.wrote(file);
         let about = |submission: &Submission| {
-            let params = submission.params(self.params.as_deref(), &self.set)?;
+            let params = submission.params(&plugins, self.params.as_deref(), &self.set)?;
             ask(&context.launcher, &plugins, submission, &params)
         };
         let submission = Submission::from_paths(&self.paths, &plugins, &ours, &about)?;
-        let params = submission.params(self.params.as_deref(), &self.set)?;
+        let params = submission.params(&plugins, self.params.as_deref(), &self.set)?;
         Ok((Work { context, plugins, params, job, stop }, submission))
     }
 

@@ -6,7 +6,7 @@ use super::{Ended, FINDINGS, out};
 use crate::conversion::Submission;
 use crate::conversion::probe::{Asked, Choice, ask, choose, level, probe, why};
 use crate::conversion::recognised::tell;
-use onnxd_config::Params;
+use onnxd_config::{Declared, Params};
 use onnxd_diagnostics::Diagnostic;
 use onnxd_plugin_host::to_message;
 use onnxd_proto::onnxd::ClaimLevel;
@@ -45,6 +45,7 @@ const PASSES: &str = "passes.order";
 struct Explanation {
     submission: Submission,
     params: Params,
+    declared: Declared,
     /// Params that may have been meant.
     unread: Vec<Diagnostic>,
     asked: Asked,
@@ -56,12 +57,12 @@ impl Explain {
         let context = Context::load(self.config.as_deref())?;
         let plugins = context.plugins_and(&self.plugins)?;
         let about = |submission: &Submission| {
-            let params = submission.params(self.params.as_deref(), &self.set)?;
+            let params = submission.params(&plugins, self.params.as_deref(), &self.set)?;
             ask(&context.launcher, &plugins, submission, &params)
         };
         let submission = Submission::from_paths(&self.paths, &plugins, &|_| false, &about)
             .map_err(|e| tell(&self.paths, e))?;
-        let params = submission.params(self.params.as_deref(), &self.set)?;
+        let params = submission.params(&plugins, self.params.as_deref(), &self.set)?;
         let unread = submission.unread_params(&self.paths, self.params.as_deref());
         let (files, network) = (&submission.files, &submission.network);
         let params_json = params.json().to_string();
@@ -71,7 +72,8 @@ impl Explain {
             let told = tell(&self.paths, why.clone().into());
             told.0.into_iter().next().unwrap_or(why)
         });
-        let explained = Explanation { submission, params, unread, asked, choice };
+        let declared = plugins.declared;
+        let explained = Explanation { submission, params, declared, unread, asked, choice };
         if self.json {
             out::json(&explained.json());
         } else {
@@ -131,8 +133,8 @@ impl Explanation {
         };
         let shown = entries.clone().filter(|e| all || own(e));
         let param = |e: &onnxd_config::Entry| {
-            let help = if all { help(e.key) } else { "" };
-            row(&["param", e.key, &e.toml(), &e.origin, help])
+            let help = if all { self.help(&e.key) } else { "" };
+            row(&["param", &e.key, &e.toml(), &e.origin, help])
         };
         let mut params: Vec<_> = shown.map(param).collect();
         let defaults = entries.filter(|e| !own(e)).count();
@@ -143,6 +145,11 @@ impl Explanation {
         let tables = [head, claims.collect(), needs.collect(), notes.collect(), params];
         let tables = tables.iter().filter(|t| !t.is_empty()).map(|t| out::table(t));
         tables.collect::<Vec<_>>().join("\n")
+    }
+
+    fn help(&self, key: &str) -> &str {
+        let row = self.declared.rows().iter().find(|r| r.key == key);
+        row.map_or("the passes that run, in their order", |r| &r.help)
     }
 
     fn asks_for_passes(&self) -> bool {
@@ -162,7 +169,7 @@ impl Explanation {
             })
         });
         let params = self.params.entries().iter().map(
-            |e| json!({ "key": e.key, "value": e.value, "origin": e.origin, "help": help(e.key) }),
+            |e| json!({ "key": e.key, "value": e.value, "origin": e.origin, "help": self.help(&e.key) }),
         );
         let choice = self.choice.as_ref().ok();
         json!({
@@ -179,9 +186,4 @@ impl Explanation {
             "error": self.choice.as_ref().err().map(to_message),
         })
     }
-}
-
-fn help(key: &str) -> &'static str {
-    let row = Params::rows().iter().find(|r| r.key == key);
-    row.map_or("the passes that run, in their order", |r| r.help())
 }

@@ -9,8 +9,8 @@ use super::context::Context;
 use super::{Ended, FINDINGS, out};
 use crate::conversion::Plugins as Installed;
 use crate::conversion::plugins::inspect;
+use onnxd_config::Descriptor;
 use onnxd_diagnostics::{Code, Diagnostic, escaped, shown};
-use onnxd_plugin_host::descriptor::Descriptor;
 use onnxd_plugin_host::to_message;
 use onnxd_proto::onnxd::PluginInfo;
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ fn as_json(found: &Installed) -> Value {
 }
 
 fn info(p: &PluginInfo) -> Value {
-    let descriptor: Value = serde_json::from_str(&p.descriptor_json).unwrap_or_default();
+    let descriptor = onnxd_config::descriptor::as_json(&p.descriptor);
     json!({
         "id": p.id,
         "version": p.version,
@@ -145,7 +145,7 @@ impl Inspect {
             row(&["path", &found.path]),
             row(&["sha256", &found.sha256]),
         ];
-        let descriptor = Descriptor::parse(&found.descriptor_json).map_err(|why| {
+        let descriptor = Descriptor::parse(&found.descriptor).map_err(|why| {
             Diagnostic::new(Code::PluginRefused, format!("plugin `{}`: {why}", found.path))
         })?;
         rows.push(row(&["summary", &descriptor.summary]));
@@ -154,9 +154,9 @@ impl Inspect {
         let mut rows = Vec::new();
         for c in &descriptor.components {
             rows.push(row(&[&c.kind, &c.id, &c.globs.join(", "), &c.summary]));
-            rows.extend(c.options.iter().map(|o| {
-                let kind = format!("{} = {}", o.kind, o.default);
-                row(&["option", &format!("{}.{}", c.id, o.name), &kind, &o.help])
+            rows.extend(c.params.iter().map(|param| {
+                let kind = format!("{} = {}", param.kind, param.row().default_text());
+                row(&["param", &param.key, &kind, &param.help])
             }));
         }
         out::print(&format!("\n{}", out::table(&rows)));

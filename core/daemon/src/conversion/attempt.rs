@@ -13,8 +13,8 @@ use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{
-    Component, ConvertRequest, IdleParam, InputFile, Limits, Param, ParamsRead, PluginInfo, Report,
-    Request, StageStarted, WorkerEvent,
+    Component, ConvertRequest, InputFile, Limits, Param, PluginInfo, Report, Request, StageStarted,
+    WorkerEvent,
 };
 use onnxd_report::{FAILED, SCHEMA, SUCCEEDED, SUCCEEDED_WITH_FINDINGS};
 use onnxd_worker::confine::outcome::{self, End, Exit};
@@ -24,16 +24,6 @@ use std::path::PathBuf;
 
 /// Where in its work folder a worker writes the result.
 const OUT: &str = "out";
-
-/// Params that count before or after the worker: for the queue, for its limits and for names.
-const READ_HERE: [&str; 6] = [
-    "job.name",
-    "job.priority",
-    "job.timeout_s",
-    "job.memory_mib_max",
-    "job.attempts_max",
-    "export.naming",
-];
 
 /// What is to be converted, and how.
 #[derive(Clone, Debug, Default)]
@@ -196,7 +186,6 @@ impl Order {
             work_dir: self.work_dir.to_string_lossy().into_owned(),
             rewrites_max: self.rewrites_max,
             params: self.params.clone(),
-            params_read: Some(params_read(&self.params_json)),
         };
         Request { limits: Some(limits), what: Some(What::Convert(convert)) }
     }
@@ -214,20 +203,11 @@ impl Order {
 /// Params as reports list them.
 pub(crate) fn listed(params: &Params) -> Vec<Param> {
     let param = |e: &onnxd_config::Entry| Param {
-        key: e.key.to_owned(),
+        key: e.key.clone(),
         value: e.toml(),
         origin: e.origin.clone(),
     };
     params.entries().iter().map(param).collect()
-}
-
-/// What the resolution of params and this program look at.
-fn params_read(params_json: &str) -> ParamsRead {
-    let params = serde_json::from_str(params_json).unwrap_or_default();
-    let keys = Params::read_on_resolution().chain(READ_HERE).map(str::to_owned);
-    let idle = Params::idle(&params).into_iter();
-    let idle = idle.map(|(key, why)| IdleParam { key: key.to_owned(), why });
-    ParamsRead { keys: keys.collect(), idle: idle.collect() }
 }
 
 /// A report that says only what went wrong.

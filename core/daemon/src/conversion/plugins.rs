@@ -1,7 +1,7 @@
 //! The plugins in use: found on the search path, inspected in confined children, never mapped here.
 
 use super::Launcher;
-use onnxd_config::{Environment, Settings};
+use onnxd_config::{Declared, Descriptor, Environment, Settings};
 use onnxd_diagnostics::{Code, Diagnostic, nearest, shown};
 use onnxd_plugin_host::cache::Cache;
 use onnxd_plugin_host::discover::{Folder, Shadowed, discover, first_of_each_id};
@@ -31,6 +31,8 @@ pub(crate) struct Plugins {
     pub(crate) bystanders: Vec<PathBuf>,
     /// Folders that were looked through.
     pub(crate) searched: Vec<PathBuf>,
+    /// The params of all conversions and of the plugins in use.
+    pub(crate) declared: Declared,
 }
 
 impl Plugins {
@@ -76,6 +78,8 @@ impl Plugins {
         let is_disabled = |p: &PluginInfo| settings.plugins.disable.contains(&p.id);
         (plugins.disabled, good) = good.into_iter().partition(is_disabled);
         (plugins.used, plugins.shadowed) = first_of_each_id(good);
+        plugins.declared = declared(&plugins.used);
+        plugins.refused.extend(plugins.declared.clashes.iter().cloned());
         Ok(plugins)
     }
 
@@ -164,6 +168,15 @@ impl Plugins {
             Diagnostic::new(Code::ComponentUnknown, text)
         })
     }
+}
+
+/// Params as the plugins declare them; their descriptors were checked when they were inspected.
+fn declared(plugins: &[PluginInfo]) -> Declared {
+    let read = |p: &PluginInfo| Some((p.id.clone(), Descriptor::parse(&p.descriptor).ok()?));
+    let described: Vec<(String, Descriptor)> = plugins.iter().filter_map(read).collect();
+    let components =
+        described.iter().flat_map(|(id, d)| d.components.iter().map(|c| (id.as_str(), c)));
+    Declared::of(components)
 }
 
 /// Opens one library in a confined child and says what it is.

@@ -2,8 +2,8 @@
 
 use super::{Launcher, Plugins, Submission};
 use onnxd_config::Params;
+use onnxd_config::descriptor::names;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_host::descriptor::names;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{ClaimLevel, InputFile, Need, PluginInfo, ProbeAnswer, ProbeRequest};

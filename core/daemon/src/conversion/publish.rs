@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Names of what is beside the model.
 pub(crate) const REPORT: &str = "report.json";
 pub(crate) const VIEWS: [&str; 4] = [REPORT, "report.txt", "report.html", "receipt.txt"];
-/// What a model is called; in a folder below if the params ask for N2D2's naming.
+/// What a model is called; in a folder below if the params name one.
 pub(crate) const MODEL_FILES: [&str; 2] = ["model.onnx", "model.onnx.data"];
 /// Names tried with a number before giving up, should even the job's name be taken.
 const COLLISIONS_MAX: usize = 100;
@@ -36,7 +36,7 @@ fn written(report: &mut Report, out: &Path, failed: bool, mode: Option<u32>) -> 
     if failed {
         remove_folder(out)?;
         fs::create_dir(out)?;
-    } else if let Some(folder) = own_naming(&report.params) {
+    } else if let Some(folder) = own_folder(&report.params) {
         rename_outputs(report, out, &folder)?;
     }
     let views = [json(report), text(report), html(report), receipt(report)];
@@ -46,20 +46,10 @@ fn written(report: &mut Report, out: &Path, failed: bool, mode: Option<u32>) -> 
     sync(out, mode)
 }
 
-/// The folder that N2D2 would write to, if the params ask for it.
-pub(crate) fn own_naming(params: &[Param]) -> Option<String> {
-    let of = |key: &str| {
-        let param = params.iter().find(|p| p.key == key);
-        param.map_or("", |p| p.value.trim_matches('"'))
-    };
-    if of("export.naming") != "N2D2" {
-        return None;
-    }
-    Some(match (of("quantization.format"), of("export.float_type")) {
-        ("N2D2", _) => format!("export_ONNX_int{}", of("quantization.n2d2.nbbits")),
-        (_, "float64" | "float16") => format!("export_ONNX_{}", of("export.float_type")),
-        _ => "export_ONNX_float32".to_owned(),
-    })
+/// The folder in the result's that the params want the outputs in.
+pub(crate) fn own_folder(params: &[Param]) -> Option<String> {
+    let param = params.iter().find(|p| p.key == "export.folder").filter(|p| p.value != "unset")?;
+    Some(param.value.trim_matches('"').to_owned())
 }
 
 fn rename_outputs(report: &mut Report, out: &Path, folder: &str) -> io::Result<()> {
@@ -173,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_naming_of_n2d2() {
+    fn outputs_go_to_the_folder_of_the_params() {
         let root = tempfile::tempdir().unwrap();
         let mut outcome = success(root.path(), "J1", &["model.onnx", "stimuli/env0.pgm"]);
         let param = |key: &str, value: &str| Param {
@@ -181,12 +171,11 @@ mod tests {
             value: value.into(),
             origin: String::new(),
         };
-        outcome.report.params =
-            vec![param("export.naming", "\"N2D2\""), param("quantization.format", "\"none\"")];
+        outcome.report.params = vec![param("export.folder", "\"export_float32\"")];
         prepare(&mut outcome, None).unwrap();
         assert!(!outcome.out_dir.join("stimuli").exists());
-        assert_eq!(outcome.report.outputs[0].path, "export_ONNX_float32/model.onnx");
-        assert!(outcome.out_dir.join("export_ONNX_float32/model.onnx").exists());
-        assert!(outcome.out_dir.join("export_ONNX_float32/stimuli/env0.pgm").exists());
+        assert_eq!(outcome.report.outputs[0].path, "export_float32/model.onnx");
+        assert!(outcome.out_dir.join("export_float32/model.onnx").exists());
+        assert!(outcome.out_dir.join("export_float32/stimuli/env0.pgm").exists());
     }
 }

@@ -119,6 +119,7 @@ impl Submission {
     /// Everything that is wrong with them.
     pub(crate) fn params(
         &self,
+        plugins: &Plugins,
         file: Option<&Path>,
         overrides: &[String],
     ) -> Result<Params, Diagnostics> {
@@ -130,7 +131,7 @@ impl Submission {
         let texts = texts.collect::<Result<Vec<_>, Diagnostic>>()?;
         let texts: Vec<(&str, &str)> =
             texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-        Params::resolve(&texts, overrides)
+        Params::resolve(&plugins.declared, &texts, overrides)
     }
 
     /// Params files beside a network that was named alone, without `given` ones. They may be of another network, so

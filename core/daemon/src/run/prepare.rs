@@ -45,7 +45,7 @@ pub(crate) fn prepare(
             .map_err(|e| Diagnostic::new(Code::Disk, format!("Reading {}: {e}", path.display())))?;
     }
     let submission = submission(&job, dir);
-    let params = submission.params(None, &[])?;
+    let params = submission.params(plugins, None, &[])?;
     Ok(Prepared {
         identity: identity(&submission, params.json(), plugins),
         params_json: params.json().to_string(),

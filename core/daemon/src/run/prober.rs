@@ -169,7 +169,7 @@ impl Prober for FrontendProber {
 
 fn answer(tools: &Tools, set_aside: &SetAside, candidate: &Candidate) -> ProbeOutcome {
     let submission = submission(candidate);
-    let params = match submission.params(None, &[]) {
+    let params = match submission.params(&tools.plugins, None, &[]) {
         Ok(params) => params,
         Err(found) => return ProbeOutcome::Failed(first(found)),
     };

@@ -93,7 +93,7 @@ fn of_drop(item: &Item) -> Option<(PathBuf, String)> {
             "add what is missing; what lies there stays as it is".to_owned()
         }
         State::Unmatched { .. } => {
-            "convert it to ONNX or N2D2, or remove it; see `onnxd plugins list`".to_owned()
+            "convert it to a format that `onnxd plugins list` shows, or remove it".to_owned()
         }
         State::Refused { reason } if !reason.help.is_empty() => reason.help.to_string(),
         State::Refused { .. } => "correct what the reason says".to_owned(),
@@ -142,8 +142,8 @@ pub(crate) fn line(text: &str) -> String {
 pub(crate) fn beside_unmatched(moved: &Path, name: &Path, reason: &str) -> io::Result<()> {
     let name = name.to_string_lossy();
     let text = format!(
-        "{}result: unmatched, moved out of the inbox\nreason: {}\nnext: convert it to ONNX or N2D2 \
-         and drop that; see `onnxd plugins list`\n",
+        "{}result: unmatched, moved out of the inbox\nreason: {}\nnext: convert it to a format \
+         that `onnxd plugins list` shows, and drop that\n",
         head(&name),
         line(reason)
     );

@@ -304,7 +304,7 @@ impl Daemon {
         if plugins_changed || asked_again {
             self.around.intake.post(Control::ForgetProbes);
         }
-        let kept = |e: &Entry| later.contains(&e.key);
+        let kept = |e: &Entry| later.contains(&e.key.as_str());
         let old_of = |e: &Entry| self.source.entries.iter().find(|o| o.key == e.key).cloned();
         let entries = loaded.entries.iter();
         let entries = entries.map(|e| old_of(e).filter(|_| kept(e)).unwrap_or_else(|| e.clone()));
@@ -406,7 +406,7 @@ fn hindrance(item: &Item) -> Option<String> {
 
 fn changed<'a>(old: &[Entry], new: &'a [Entry]) -> Vec<&'a str> {
     let same = |e: &Entry| old.iter().any(|o| o.key == e.key && o.value == e.value);
-    new.iter().filter(|e| !same(e)).map(|e| e.key).collect()
+    new.iter().filter(|e| !same(e)).map(|e| e.key.as_str()).collect()
 }
 
 fn no_such(id: &str) -> Value {

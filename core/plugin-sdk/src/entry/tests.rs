@@ -1,6 +1,7 @@
 //! The functions of a plugin's table, driven through a host made of two tables in memory.
 
 mod derived;
+mod params;
 mod parts;
 
 use super::*;
@@ -185,6 +186,10 @@ crate::export_plugin! {
         frontend("raw", "Bytes as weights"; "*.raw", "*.bin" => || Box::new(Raw)),
         pass("remove-double-neg", "Removes two negations" => || rule("remove-double-neg", double)),
         pass("broken", "Panics" => || rule("broken", panics)),
+        pass(
+            "rename", "Renames"; declares [params::Naming::ROWS] =>
+            |params| Box::new(params::Rename(params.section())),
+        ),
         quantizer("parts", "Counts samples" => || Box::new(parts::Parts)),
     ],
 }
@@ -245,7 +250,7 @@ impl Frontend for Raw {
         submission.progress(1, 1)?;
         submission.log(crate::LogLevel::Warning, "raw", "eight bytes");
         submission.param("source", "weights");
-        submission.without_effect("source.seed", "has no effect: nothing is random");
+        submission.params().without_effect("source.seed", "has no effect: nothing is random");
         let mut g = Graph::new("g");
         let x = g.add_input("x", Some(ValueType::tensor(DataType::Float, [2])));
         let lent = Tensor::new(DataType::Float, vec![2], bytes.slice(4..12)).unwrap();
@@ -285,8 +290,7 @@ type Call =
     unsafe extern "C" fn(*mut c_void, *const abi::Job, *mut abi::ErrorBuffer) -> abi::Status;
 
 fn passes(ids: &[&str]) -> String {
-    let list: Vec<Value> =
-        ids.iter().map(|id| serde_json::json!({"id": id, "options": {}})).collect();
+    let list: Vec<Value> = ids.iter().map(|id| serde_json::json!({"id": id})).collect();
     serde_json::json!({"passes": list, "rewrites_max": 0, "params": {}}).to_string()
 }
 
@@ -360,14 +364,10 @@ fn a_panic_is_caught() {
 
 #[test]
 fn what_the_plugin_does_not_have_is_refused() {
-    let option = r#"{"passes": [{"id": "broken", "options": {"depth": 1}}]}"#;
-    let list = r#"{"passes": [{"id": "broken", "options": [1]}]}"#;
     for (kind, params, wanted) in [
         ("frontend/other", "{}".to_owned(), "no front-end `other`"),
         ("quantizer/other", "{}".to_owned(), "no quantizer `other`"),
         ("pass", passes(&["other"]), "no pass `other`"),
-        ("pass", option.to_owned(), "pass `broken` has no option `depth`"),
-        ("pass", list.to_owned(), "options of pass `broken` are [1]"),
         ("pass", "{}".to_owned(), "no list of passes"),
         ("pass", "{".to_owned(), "params: "),
     ] {
@@ -448,19 +448,25 @@ fn data_of_the_host_cannot_be_kept() {
 }
 
 #[test]
-fn the_descriptor_is_json_and_the_probe_is_an_extension() {
+fn the_descriptor_is_read_and_the_probe_is_an_extension() {
     unsafe extern "C" {
         #[link_name = "onnxd_plugin_header"]
         static HEADER: abi::Header;
     }
     let header = unsafe { &HEADER };
-    let descriptor: Value =
-        serde_json::from_slice(unsafe { header.descriptor.as_bytes() }).unwrap();
-    assert_eq!(descriptor["components"].as_array().unwrap().len(), 4);
-    let raw = &descriptor["components"][0];
-    assert_eq!((&raw["kind"], &raw["id"]), (&"frontend".into(), &"raw".into()));
-    assert_eq!(raw["globs"], serde_json::json!(["*.raw", "*.bin"]));
-    assert_eq!(descriptor["components"][1]["globs"], serde_json::json!([]));
+    let text = std::str::from_utf8(unsafe { header.descriptor.as_bytes() }).unwrap();
+    let descriptor = onnxd_config::Descriptor::parse(text).unwrap();
+    assert_eq!(descriptor.components.len(), 5);
+    let raw = &descriptor.components[0];
+    assert_eq!((raw.kind.as_str(), raw.id.as_str()), ("frontend", "raw"));
+    assert_eq!(raw.globs, ["*.raw", "*.bin"]);
+    assert!(descriptor.components[1].globs.is_empty());
+    let names = descriptor.components[3].params[0].row();
+    assert_eq!(
+        (names.key.as_str(), names.help.as_str()),
+        ("passes.rename.to", "The new name, in two lines.")
+    );
+    assert_eq!(names.kind.to_string(), "\"same\" | an integer from 1 to 9");
     let plugin = unsafe { header.entry.unwrap()(&raw const HOST) };
     assert!(!plugin.is_null());
     assert!(unsafe { header.entry.unwrap()(std::ptr::null()) }.is_null());

@@ -149,7 +149,7 @@ pub fn run_pass(
     model: &Model,
 ) -> Result<Done<messages::PassLog>, Diagnostics> {
     called(&Dropped::default(), Some(model), abi::ARTIFACT_PASS_LOG, |job| {
-        crate::passes::rewrite(&[pass], 0, &job)
+        crate::passes::rewrite(&[pass], 0, &crate::Params::default(), &job)
     })
 }
 

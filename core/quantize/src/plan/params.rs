@@ -10,13 +10,13 @@ use serde_json::Value;
 /// The params that demand something of the outputs.
 pub(crate) const DEMANDS: [&str; 2] = ["sqnr_db_min", "top1_loss_max"];
 
-/// Settings, exceptions and the choice of nodes.
+/// Settings, exceptions and the choice of nodes; `products_alone` for a form that has no other integers.
 ///
 /// # Errors
 /// A type that values are not quantized to, or a rounding that the mode does not have.
-pub fn request(cx: &dyn Session) -> Result<Request, Diagnostic> {
+pub fn request(cx: &dyn Session, products_alone: bool) -> Result<Request, Diagnostic> {
     let mode = cx.key("mode").as_str().unwrap_or("static");
-    of_mode(cx, mode);
+    of_mode(cx, mode, products_alone);
     let wanted = match cx.key("rounding").as_str() {
         Some("adaround") if mode == "dynamic" => mode,
         Some("adaround") => "static",
@@ -46,6 +46,7 @@ pub fn request(cx: &dyn Session) -> Result<Request, Diagnostic> {
         include: texts(cx.key("include")),
         exclude: texts(cx.key("exclude")),
         matmul_const_b_only: flag("matmul_const_b_only", true),
+        products_alone,
         linear_outputs: cx.key("recipe").as_str() == Some("QDQ_OP_FP32_BIAS_QDQ"),
         ..Request::default()
     };
@@ -135,16 +136,15 @@ const OF_MODES: [(&str, &[&str], &str); 5] = [
     ("recipe", &["static", "qat"], "only mode static follows recipes"),
 ];
 
-/// Tells which params the mode, or the form, leaves without effect.
-pub(crate) fn of_mode(cx: &dyn Session, mode: &str) {
+/// Tells which params the mode leaves without effect, or a form that has products with constant weights alone.
+pub(crate) fn of_mode(cx: &dyn Session, mode: &str, products_alone: bool) {
     for (name, modes, why) in OF_MODES {
         if !modes.contains(&mode) {
             without_effect(cx, name, why);
             of_nodes(cx, name, why);
         }
     }
-    let format = cx.key("format").as_str().unwrap_or_default();
-    if format.starts_with("inc-") && mode != "dynamic" {
+    if products_alone && mode != "dynamic" {
         let why = "the format has products with constant weights alone";
         without_effect(cx, "matmul_const_b_only", why);
     }
@@ -176,10 +176,8 @@ pub(crate) fn without_effect(cx: &dyn Session, name: &str, why: &str) {
 pub fn unmatched(model: &Model, request: &Request, cx: &dyn Session) {
     let absent = request.unmatched(model);
     let mode = cx.key("mode").as_str().unwrap_or("static");
-    let format = cx.key("format").as_str().unwrap_or_default();
-    let asked = Request { products_alone: format.starts_with("inc-"), ..request.clone() };
     let idle =
-        asked.idle_types(mode).into_iter().filter(|op| absent.iter().all(|a| a.entry != *op));
+        request.idle_types(mode).into_iter().filter(|op| absent.iter().all(|a| a.entry != *op));
     for op in idle {
         let why = format!("names `{}`, of which mode {mode} makes no integers", shown(op));
         cx.without_effect("quantization.op_types", why);

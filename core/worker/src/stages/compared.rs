@@ -3,7 +3,7 @@
 use super::session::{Session, findings};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Model, infer};
-use onnxd_plugin_host::call::{self, PassCall};
+use onnxd_plugin_host::call;
 use onnxd_proto::onnxd::{self as message, PluginInfo};
 use onnxd_rewrite::{Difference, Effort, Equivalence, equivalence, outputs_apart};
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub(super) fn quantized(session: &Session, before: &Model, after: &Model) -> Opt
 /// What ran, and on what.
 pub(super) struct Ran<'a> {
     pub(super) plugin: &'a PluginInfo,
-    pub(super) passes: &'a [PassCall],
+    pub(super) passes: &'a [String],
     /// The graph before, as it was handed over and with inferred types.
     pub(super) graph: bytes::Bytes,
     pub(super) before: &'a Model,
@@ -48,14 +48,14 @@ pub(super) fn passes(session: &mut Session, ran: &Ran, after: &Model) -> Result<
     let Some(effort) = effort(session) else { return Ok(()) };
     let found = equivalence(ran.before, after, effort);
     session.tensors.release_pages();
-    let mut names: Vec<&str> = ran.passes.iter().map(|p| p.id.as_str()).collect();
+    let mut names = ran.passes.join(", ");
     if !found.different.is_empty()
         && let Some(first) = first_at_fault(session, ran, effort)?
     {
-        names = vec![first];
+        names = first.to_owned();
     }
     for difference in &found.different {
-        session.note(&at_fault(difference, &names.join(", "), ran.plugin), "error");
+        session.note(&at_fault(difference, &names, ran.plugin), "error");
     }
     session.report.comparisons.push(row(ran, &found));
     Ok(())
@@ -87,10 +87,9 @@ fn interface(session: &mut Session, ran: &Ran, after: &Model) {
     };
     for ((what, old), (_, new)) in names(ran.before).into_iter().zip(names(after)) {
         if old != new {
-            let passes: Vec<&str> = ran.passes.iter().map(|p| p.id.as_str()).collect();
             let text = format!(
                 "the {what} were {old} before {} of plugin {} {}, and are {new}",
-                passes.join(", "),
+                ran.passes.join(", "),
                 ran.plugin.id,
                 ran.plugin.version
             );
@@ -116,10 +115,10 @@ fn first_at_fault<'a>(
         let mut after = session.decoded(graph)?;
         let _ = infer(&mut after);
         if !equivalence(ran.before, &after, effort).different.is_empty() {
-            return Ok(Some(&ran.passes[last - 1].id));
+            return Ok(Some(&ran.passes[last - 1]));
         }
     }
-    Ok(ran.passes.last().map(|p| p.id.as_str()))
+    Ok(ran.passes.last().map(String::as_str))
 }
 
 fn row(ran: &Ran, found: &Equivalence) -> message::PassComparison {
@@ -128,7 +127,7 @@ fn row(ran: &Ran, found: &Equivalence) -> message::PassComparison {
         None => (String::new(), None),
     };
     message::PassComparison {
-        passes: ran.passes.iter().map(|p| p.id.clone()).collect(),
+        passes: ran.passes.to_vec(),
         plugin: ran.plugin.id.clone(),
         unchanged: found.unchanged as u64,
         equal: found.equal as u64,

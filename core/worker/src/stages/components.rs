@@ -1,6 +1,7 @@
 //! Components that the params name, and what the host thinks of their work.
 
 use super::Session;
+use super::described::value;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, nearest, shown};
 use onnxd_ir::{Level, Model, by_gravity, infer, verify};
 use onnxd_proto::onnxd::PluginInfo;
@@ -35,11 +36,11 @@ pub(super) fn verified(
     Diagnostics(blamed.collect()).or_ok(typed)
 }
 
-/// How much of the standard the model has to keep to. Whoever asks for implicit casts asks for types
-/// that do not fit; the quantizer's note says so.
+/// How much of the standard the model has to keep to. A quantizer may declare that its types do not fit together where
+/// params ask for that.
 pub(super) fn level(session: &Session) -> Level {
-    let integers = session.param("quantization", "format") == "N2D2";
-    match integers && session.params["quantization"]["n2d2"]["implicit_casting"] == true {
+    let untyped = session.quantizer().and_then(|quantizer| quantizer.untyped.as_ref());
+    match untyped.is_some_and(|when| when.holds(&|key| value(&session.params, key), &[])) {
         true => Level::Structure,
         false => Level::Full,
     }

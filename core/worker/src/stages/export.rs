@@ -208,7 +208,8 @@ fn forget_own_names(model: &mut Model) {
 /// Where the model came from; nothing that differs from run to run.
 fn provenance(session: &Session, model: &mut Model) {
     let recognition = session.report.recognition.clone().unwrap_or_default();
-    if model.producer_name.is_empty() || recognition.frontend != "onnx" {
+    let is_source = session.frontend().is_some_and(|frontend| frontend.is_source);
+    if model.producer_name.is_empty() || !is_source {
         model.producer_name = "onnxd".into();
         model.producer_version = env!("CARGO_PKG_VERSION").into();
     }

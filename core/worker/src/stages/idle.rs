@@ -2,6 +2,7 @@
 //! other names play. Both look like success unless somebody says so.
 
 use super::session::Session;
+use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, nearest, shown};
 use onnxd_proto::onnxd::{IdleParam, Param, ParamsRead};
 use std::collections::BTreeSet;
@@ -47,8 +48,18 @@ impl Looked {
     }
 }
 
+/// Keys and sections that count before or after the worker's stages.
+const READ_OUTSIDE: [&str; 5] =
+    ["job", "export.folder", "passes.profile", "passes.enable", "passes.disable"];
+
 /// Adds what had no effect to the findings.
 pub(crate) fn tell(session: &mut Session) {
+    let resolved = session.described.read_on_resolution(&session.params);
+    let in_vain = Params::idle(&session.described.declared(), &session.params);
+    let in_vain = in_vain.into_iter().map(|(key, why)| IdleParam { key: key.to_owned(), why });
+    let keys = READ_OUTSIDE.iter().map(|key| (*key).to_owned()).chain(resolved).collect();
+    let read = ParamsRead { keys, idle: in_vain.collect() };
+    session.looked().by_plugin(BTreeSet::new(), Some(&read));
     let set = session.request.params.iter().filter(|p| p.origin != UNSET);
     let mut found: Vec<Diagnostic> = set.flat_map(|param| idle(session, param)).collect();
     found.extend(misnamed(session));
@@ -243,11 +254,11 @@ mod tests {
     #[test]
     fn a_key_stands_for_what_is_below_it() {
         let mut looked = Looked::default();
-        looked.at_param("quantization.inc".into());
+        looked.at_param("quantization.tool".into());
         looked.at_param("quantization.overrides.conv1".into());
-        assert!(looked.has_param("quantization.inc.dtype"));
+        assert!(looked.has_param("quantization.tool.dtype"));
         assert!(looked.has_param("quantization.overrides"));
-        assert!(!looked.has_param("quantization.incidental"));
+        assert!(!looked.has_param("quantization.toolbox"));
         looked.by_plugin(BTreeSet::new(), Some(&ParamsRead::default()));
         assert!(!looked.has_param("job.name"));
         looked.by_plugin(BTreeSet::new(), None);

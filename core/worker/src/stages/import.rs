@@ -1,13 +1,13 @@
 //! From the dropped files to a graph, by the front-end with the strongest claim.
 
-use super::calibration::with_calibration;
+use super::needs::with_needs;
 use super::outputs::complete_outputs;
 use super::session::{Session, findings};
 use super::summary;
 use crate::confine::parent::PROBE;
+use onnxd_config::descriptor::names;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Level, Model, by_gravity, examine};
-use onnxd_plugin_host::descriptor::names;
 use onnxd_plugin_host::{call, from_message};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::{ClaimLevel, PluginComponent, PluginInfo, Probe};
@@ -43,16 +43,16 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
         let text = "types or shapes of outputs are not declared; they are inferred where possible";
         session.note(&Diagnostic::new(Code::LayerParameterIgnored, text).help(""), "warning");
     }
-    verified(&mut model, &frontend)?;
+    verified(&mut model, session.frontend().is_some_and(|frontend| frontend.is_source))?;
     session.typed = Some(model);
     Ok(())
 }
 
-/// What keeps the graph from being run anywhere. A front-end other than that for ONNX files is at fault itself if its
-/// graph is invalid.
-fn verified(model: &mut Model, frontend: &str) -> Result<(), Diagnostics> {
+/// What keeps the graph from being run anywhere. A front-end is at fault itself if its graph is invalid, unless that is
+/// the source's own.
+fn verified(model: &mut Model, is_source: bool) -> Result<(), Diagnostics> {
     let mut found = examine(model, Level::Full);
-    if frontend == "onnx" {
+    if is_source {
         // It took the computed shapes, and said so.
         found = by_gravity(found).0;
     } else {
@@ -143,7 +143,8 @@ fn probe(
     let mut context = session.context(&session.submission(network));
     let probe =
         call::probe(session.loaded(&plugin.id), &component.id, &mut context).map_err(findings)?;
-    Ok(with_calibration(probe, &session.params, &session.request.files))
+    let request = &session.request;
+    Ok(with_needs(probe, &request.plugins, &session.params, &request.files))
 }
 
 /// All front-ends of the request.

@@ -2,14 +2,15 @@
 //! the graph as ONNX bytes whose weights are handles into one table, and leaves its part in the report.
 
 mod available;
-mod calibration;
 mod check;
 mod compared;
 mod components;
+mod described;
 mod export;
 mod idle;
 mod import;
 mod meant;
+mod needs;
 mod opset;
 mod optimize;
 mod outputs;
@@ -19,8 +20,8 @@ mod session;
 mod spoken;
 pub(crate) mod summary;
 
-pub(crate) use calibration::with_calibration;
 pub(crate) use import::{claims_name, frontends};
+pub(crate) use needs::with_needs;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, WorkerEvent};
 pub(crate) use session::Session;

@@ -4,9 +4,9 @@ use super::compared::{self, Ran};
 use super::session::{Session, findings};
 use super::{components, summary};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_host::call::{self, PassCall};
+use onnxd_plugin_host::call;
 use onnxd_proto::onnxd::PluginInfo;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
     let rewrites_max = session.request.rewrites_max;
@@ -15,8 +15,8 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
         if rewrites_max > 0 && rewrites >= rewrites_max {
             break;
         }
-        let names: Vec<&str> = group.passes.iter().map(|p| p.id.as_str()).collect();
-        session.entered("optimize", &group.plugin.id, &names.join(","));
+        let names = group.passes.join(", ");
+        session.entered("optimize", &group.plugin.id, &group.passes.join(","));
         session.library(&group.plugin)?;
         let before = session.typed()?;
         let mut context = session.context(&session.submission(&session.request.network));
@@ -35,9 +35,9 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
         let graph = session.replace_graph(model);
         // What was read to be replaced is not read any more.
         session.tensors.release_pages();
-        let after = components::verified(session, &group.plugin, &names.join(", "))?;
+        let after = components::verified(session, &group.plugin, &names)?;
         if passed.log.passes.iter().all(|p| p.rewrites == 0) {
-            session.note(&untold(&group.plugin, &names.join(", ")), "error");
+            session.note(&untold(&group.plugin, &names), "error");
         }
         let before = &before;
         let ran = Ran { plugin: &group.plugin, passes: &group.passes, graph, before };
@@ -64,18 +64,14 @@ fn untold(plugin: &PluginInfo, names: &str) -> Diagnostic {
 /// Passes of one plugin that follow each other: one call runs them all.
 struct Group {
     plugin: PluginInfo,
-    passes: Vec<PassCall>,
+    passes: Vec<String>,
 }
 
 fn groups(session: &Session) -> Result<Vec<Group>, Diagnostics> {
-    let folding = session.param("export", "constant_folding") != &Value::Bool(false);
     let order = session.param("passes", "order").as_array().cloned().unwrap_or_default();
     let mut groups: Vec<Group> = Vec::new();
     let mut unknown = Diagnostics::default();
     for id in order.iter().filter_map(Value::as_str) {
-        if id == "fold-constants" && !folding {
-            continue;
-        }
         let (plugin, component) = match components::find(&session.request.plugins, "pass", id) {
             Ok(found) => found,
             Err(why) => {
@@ -83,10 +79,9 @@ fn groups(session: &Session) -> Result<Vec<Group>, Diagnostics> {
                 continue;
             }
         };
-        let pass = PassCall { id: component, options: json!({}) };
         match groups.last_mut() {
-            Some(group) if group.plugin.id == plugin.id => group.passes.push(pass),
-            _ => groups.push(Group { plugin: plugin.clone(), passes: vec![pass] }),
+            Some(group) if group.plugin.id == plugin.id => group.passes.push(component),
+            _ => groups.push(Group { plugin: plugin.clone(), passes: vec![component] }),
         }
     }
     unknown.or_ok(groups)

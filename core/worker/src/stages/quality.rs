@@ -131,22 +131,20 @@ fn most_frequent(log: &QuantizeLog) -> Option<String> {
     Some(format!("{} ({count} nodes)", shown(reason)))
 }
 
-/// What may make outputs better, by what the params have: the quantizer of N2D2 leaves no layer in floating point.
+/// What may make outputs better: what the quantizer says, else what the params of all quantizers have.
 fn help(session: &Session, log: &QuantizeLog) -> String {
     let text = |key: &str| session.params["quantization"][key].as_str().unwrap_or_default();
     let measured = log.layers.iter().filter_map(|l| Some((l.sqnr_db?, l.name.as_str())));
     let worst = measured.min_by(|a, b| a.0.total_cmp(&b.0));
     let worst = worst.map(|(db, name)| format!("; the worst one is `{}`, {db:.1} dB", shown(name)));
-    let ways = match (text("format"), text("mode")) {
-        ("N2D2" | "n2d2", _) => {
-            "Take more bits (`nbbits`), scales for each output (`act-rescale-per-output`), another \
-             `act-clipping-mode`, or more samples"
-        }
-        (_, "weight_only") => {
+    let advice = session.quantizer().map(|quantizer| quantizer.advice.as_str());
+    let ways = match (advice.filter(|advice| !advice.is_empty()), text("mode")) {
+        (Some(advice), _) => advice,
+        (None, "weight_only") => {
             "Leave the worst layers in floating point (`quantization.exclude`), take smaller blocks \
              (`block_size`), weights of 8 bits, or samples that help to round them"
         }
-        _ => {
+        (None, _) => {
             "Leave the worst layers in floating point (`quantization.exclude`, `sqnr_db_min`), take \
              more samples, or `accuracy = \"auto\"`"
         }

@@ -27,17 +27,16 @@ pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
 }
 
 /// The quantizer that the params ask for, if they do.
-pub(super) fn chosen(session: &Session) -> Result<Option<(PluginInfo, String)>, Diagnostic> {
+pub(crate) fn chosen(session: &Session) -> Result<Option<(PluginInfo, String)>, Diagnostic> {
     match session.param("quantization", "format").as_str() {
         None | Some("none") => Ok(None),
         Some(format) => find(&session.request.plugins, format).map(Some),
     }
 }
 
-/// As Neural Compressor's export, that for floats refuses integers, which no longer say what the
-/// floats were.
+/// Refuses integers where floats are asked for: they no longer say what the floats were.
 fn float_asked(session: &Session) -> Result<(), Diagnostic> {
-    if session.params["quantization"]["inc"]["dtype"].as_str() != Some("fp32") {
+    if session.param("quantization", "require_float") != true {
         return Ok(());
     }
     let mut found = None;
@@ -48,8 +47,11 @@ fn float_asked(session: &Session) -> Result<(), Diagnostic> {
         found = found.take().or_else(|| first().map(|n| format!("{} {}", n.op, shown(&n.name))));
     });
     let Some(node) = found else { return Ok(()) };
-    let text = format!("`quantization.inc.dtype` = \"fp32\", and the model is quantized: {node}");
-    let help = "Drop the float model, or take `quantization.format` = \"none\".";
+    let asked = session.request.params.iter().find(|p| p.key == "quantization.require_float");
+    let asked = asked.map(|p| format!(" ({})", shown(&p.origin))).unwrap_or_default();
+    let text =
+        format!("`quantization.require_float` is true{asked}, and the model is quantized: {node}");
+    let help = "Drop the float model, or leave the param out.";
     Err(Diagnostic::new(Code::FeatureUnsupported, text).help(help))
 }
 
@@ -133,16 +135,16 @@ mod tests {
 
     #[test]
     fn a_format_names_a_quantizer() {
-        let plugins = [plugin("org.a", "n2d2"), plugin("org.b", "nibbles")];
+        let plugins = [plugin("org.a", "halves"), plugin("org.b", "nibbles")];
         let of = |format: &str| find(&plugins, format).map(|(p, q)| format!("{} {q}", p.id));
-        assert_eq!(of("N2D2").unwrap(), "org.a n2d2");
+        assert_eq!(of("Halves").unwrap(), "org.a halves");
         assert_eq!(of("nibbles").unwrap(), "org.b nibbles");
         let none = of("QDQ").unwrap_err();
         assert_eq!(none.code, "N0602");
-        assert_eq!(none.help, "Installed quantizers: n2d2, nibbles.");
-        let two = [plugin("org.a", "n2d2"), plugin("org.b", "n2d2")];
-        let tie = find(&two, "N2D2").unwrap_err();
-        assert_eq!(tie.message, "`org.a` and `org.b` both have a quantizer `n2d2`");
-        assert_eq!(find(&two, "org.b/n2d2").unwrap().0.id, "org.b");
+        assert_eq!(none.help, "Installed quantizers: halves, nibbles.");
+        let two = [plugin("org.a", "halves"), plugin("org.b", "halves")];
+        let tie = find(&two, "Halves").unwrap_err();
+        assert_eq!(tie.message, "`org.a` and `org.b` both have a quantizer `halves`");
+        assert_eq!(find(&two, "org.b/halves").unwrap().0.id, "org.b");
     }
 }

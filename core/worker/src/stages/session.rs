@@ -1,10 +1,12 @@
 //! What the stages of one conversion share.
 
+use super::described::Described;
 use super::export::out_dir;
 use super::idle::Looked;
 use super::spoken::Spoken;
-use super::{Events, summary};
+use super::{Events, quantize, summary};
 use bytes::Bytes;
+use onnxd_config::descriptor::Component;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use onnxd_ir::{DataType, Model, Tensor};
 use onnxd_onnx::TensorLoader;
@@ -43,6 +45,8 @@ pub(crate) struct Session {
     /// Source, after passes, final.
     pub(crate) op_counts: [BTreeMap<String, u64>; 3],
     libraries: BTreeMap<String, Library>,
+    /// What the plugins say about themselves.
+    pub(crate) described: Described,
     threads: u32,
     events: Events,
     /// What the conversion took notice of.
@@ -54,6 +58,7 @@ pub(crate) struct Session {
 impl Session {
     pub(crate) fn new(request: ConvertRequest, threads: u32, events: Events) -> Session {
         let params = serde_json::from_str(&request.params_json).unwrap_or(Value::Null);
+        let described = Described::of(&request.plugins);
         let report = Report {
             schema: REPORT_SCHEMA,
             job: request.job.clone(),
@@ -66,15 +71,13 @@ impl Session {
             params: request.params.clone(),
             ..Report::default()
         };
-        let mut looked = Looked::default();
-        looked.by_plugin(BTreeSet::new(), Some(&request.params_read.clone().unwrap_or_default()));
         Session {
             request,
             params,
             report,
             events,
             threads,
-            looked: RefCell::new(looked),
+            looked: RefCell::default(),
             spoken: Spoken::default(),
             graph: Bytes::new(),
             model: OnceCell::new(),
@@ -83,6 +86,7 @@ impl Session {
             outputs: Vec::new(),
             op_counts: Default::default(),
             libraries: BTreeMap::new(),
+            described,
         }
     }
 
@@ -119,6 +123,18 @@ impl Session {
     pub(crate) fn param(&self, section: &str, key: &str) -> &Value {
         self.looked.borrow_mut().at_param(format!("{section}.{key}"));
         &self.params[section][key]
+    }
+
+    /// The front-end that read the network, as it describes itself.
+    pub(crate) fn frontend(&self) -> Option<&Component> {
+        let by = self.report.recognition.as_ref()?;
+        self.described.component(&by.plugin, "frontend", &by.frontend)
+    }
+
+    /// The quantizer that the params ask for, as it describes itself.
+    pub(crate) fn quantizer(&self) -> Option<&Component> {
+        let (plugin, quantizer) = quantize::chosen(self).ok()??;
+        self.described.component(&plugin.id, "quantizer", &quantizer)
     }
 
     /// What was taken notice of so far.

@@ -4,7 +4,7 @@
 use super::arrays::Arrays;
 use onnxd_ir::{DataType, Model, Reals, Tensor, ValueId};
 
-/// Before the step in the metadata that the N2D2 quantizer writes.
+/// Before the step in the metadata that quantizers write.
 const STEP: &str = "one step is ";
 
 /// What integers stand for: `(q - zero) * step`.

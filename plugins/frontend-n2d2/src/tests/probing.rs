@@ -82,9 +82,9 @@ fn learned_ranges_are_waited_for() {
     let learned = ["a_alphaW_LSQ.syntxt", "a_QAct_SAT_Alpha.syntxt"];
     let [missing, _] = needs(&json!({}), &files);
     assert_eq!(missing, learned.map(|file| format!("n/weights/{file}")));
-    assert!(probed(&json!({}), &files).learned_ranges);
+    assert_eq!(probed(&json!({}), &files).facts, ["learned ranges"]);
     let ignored = json!({ "source": { "quantizers": "ignored" } });
     assert_eq!(needs(&ignored, &files)[0], [""; 0]);
-    assert!(!probed(&ignored, &files).learned_ranges);
-    assert!(!probed(&json!({}), &[("n/net.ini", NET)]).learned_ranges);
+    assert!(probed(&ignored, &files).facts.is_empty());
+    assert!(probed(&json!({}), &[("n/net.ini", NET)]).facts.is_empty());
 }

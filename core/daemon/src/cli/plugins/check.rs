@@ -6,8 +6,9 @@ use crate::cli::context::Context;
 use crate::cli::scratch::Scratch;
 use crate::cli::{Ended, FINDINGS, out};
 use crate::conversion::plugins::inspect;
+use onnxd_config::Descriptor;
+use onnxd_config::descriptor::Component;
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_plugin_host::descriptor::{Component, Descriptor};
 use onnxd_proto::onnxd::PluginInfo;
 use serde::Serialize;
 use std::fs::File;
@@ -58,7 +59,7 @@ impl Check {
         let mut rows = vec![row("loads", "", Ok(format!("{} {}", info.id, info.version)))];
         let again = inspect(&context.launcher, Path::new(&info.path));
         rows.push(row("same-descriptor", "", same(&info, again)));
-        let descriptor = Descriptor::parse(&info.descriptor_json)
+        let descriptor = Descriptor::parse(&info.descriptor)
             .map_err(|why| Diagnostic::new(Code::PluginRefused, why))?;
         rows.push(row("described", "", described(&descriptor)));
         for component in &descriptor.components {
@@ -120,8 +121,6 @@ fn described(descriptor: &Descriptor) -> Result<String, String> {
         if c.summary.trim().is_empty() {
             missing.push(format!("`{}` has no summary", c.id));
         }
-        let silent = c.options.iter().filter(|o| o.help.trim().is_empty());
-        missing.extend(silent.map(|o| format!("option `{}` of `{}` has no help", o.name, c.id)));
     }
     if missing.is_empty() {
         Ok(format!("{} components", descriptor.components.len()))
@@ -222,15 +221,13 @@ mod tests {
 
     #[test]
     fn descriptions() {
-        let of = |json: &str| described(&Descriptor::parse(json).unwrap());
-        let why =
-            of(r#"{"summary":"s","components":[{"kind":"frontend","id":"f","globs":["*.f"]}]}"#)
-                .unwrap_err();
+        let of = |text: &str| described(&Descriptor::parse(text).unwrap());
+        let front = "[[components]]\nkind = 'frontend'\nid = 'f'\nglobs = ['*.f']\n";
+        let why = of(&format!("summary = 's'\n{front}")).unwrap_err();
         for part in ["no licence", "`f` has no summary"] {
             assert!(why.contains(part), "{why}");
         }
-        let good = r#"{"summary":"s","licence":"MIT","components":
-            [{"kind":"frontend","id":"f","summary":"s","globs":["*.f"]}]}"#;
+        let good = &format!("summary = 's'\nlicence = 'MIT'\n{front}summary = 's'\n");
         assert_eq!(of(good), Ok("1 components".to_owned()));
         let component = &Descriptor::parse(good).unwrap().components[0];
         assert_eq!(network_name(component), "network.f");

@@ -4,7 +4,7 @@
 //! what it saw. A crash or a hang is seen by whoever started it.
 
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_plugin_host::call::{self, CallError, PassCall};
+use onnxd_plugin_host::call::{self, CallError};
 use onnxd_plugin_host::{JobContext, Library, TensorTable};
 use onnxd_proto::onnx::{
     GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto, TypeProto,
@@ -195,8 +195,7 @@ fn passed(
     context: &mut JobContext,
 ) -> Result<Option<Bytes>, CallError> {
     context.set_graph(graph);
-    let pass = PassCall { id: component.to_owned(), options: serde_json::json!({}) };
-    call::run_passes(library, &[pass], u64::MAX, context).map(|done| done.model)
+    call::run_passes(library, &[component.to_owned()], u64::MAX, context).map(|done| done.model)
 }
 
 /// A refusal passes; a panic is none, and neither is an answer.

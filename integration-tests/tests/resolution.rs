@@ -1,19 +1,27 @@
-use serde_json::json;
+//! Params as they are resolved with the plugins of this repository: their rows, spellings and what they imply.
 
-use super::rows::ROWS;
-use super::*;
-use crate::table::toml_text;
+use onnxd_config::{Declared, DefaultValue, PARAMS_BYTES_MAX, Params, toml_text};
+use onnxd_diagnostics::Diagnostics;
+use onnxd_integration_tests::declared;
+use serde_json::{Value, json};
+use std::sync::LazyLock;
+
+static DECLARED: LazyLock<Declared> = LazyLock::new(declared);
+
+fn resolve(files: &[(&str, &str)], overrides: &[String]) -> Result<Params, Diagnostics> {
+    Params::resolve(&DECLARED, files, overrides)
+}
 
 fn toml(text: &str) -> Result<Params, Diagnostics> {
-    Params::resolve(&[("params.toml", text)], &[])
+    resolve(&[("params.toml", text)], &[])
 }
 
 fn ini(text: &str) -> Result<Params, Diagnostics> {
-    Params::resolve(&[("params.ini", text)], &[])
+    resolve(&[("params.ini", text)], &[])
 }
 
 fn set(overrides: &[&str]) -> Result<Params, Diagnostics> {
-    Params::resolve(&[], &overrides.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>())
+    resolve(&[], &overrides.iter().map(|s| (*s).to_owned()).collect::<Vec<_>>())
 }
 
 fn messages(result: Result<Params, Diagnostics>) -> Vec<String> {
@@ -23,11 +31,9 @@ fn messages(result: Result<Params, Diagnostics>) -> Vec<String> {
 
 #[test]
 fn defaults_are_complete() {
-    let params = Params::resolve(&[], &[]).unwrap();
-    assert_eq!(params.entries().len(), ROWS.len() + 1);
-    assert!(
-        params.entries().iter().all(|e| e.origin == "default" || e.key == super::passes::ORDER)
-    );
+    let params = resolve(&[], &[]).unwrap();
+    assert_eq!(params.entries().len(), DECLARED.rows().len() + 1);
+    assert!(params.entries().iter().all(|e| e.origin == "default" || e.key == "passes.order"));
     let json = params.json();
     assert_eq!(json["export"]["opset"], Value::Null);
     assert_eq!(json["export"]["constant_folding"], true);
@@ -46,28 +52,29 @@ fn defaults_are_complete() {
 #[test]
 fn every_row_round_trips() {
     let mut keys = std::collections::BTreeSet::new();
-    for row in ROWS {
-        assert!(keys.insert(row.key), "{} is there twice", row.key);
-        assert!(row.help().ends_with('.'), "{}", row.key);
+    for row in DECLARED.rows() {
+        assert!(keys.insert(row.key.clone()), "{} is there twice", row.key);
+        assert!(row.help.ends_with('.'), "{}", row.key);
         assert!(row.key.contains('.'), "{}", row.key);
-        assert!(!ROWS.iter().any(|r| r.section() == row.key), "{} is a section", row.key);
-        let value = row.default_value().expect("no param is computed");
-        if value.is_null() {
-            continue;
-        }
+        assert!(
+            !DECLARED.rows().iter().any(|r| r.section() == row.key),
+            "{} is a section",
+            row.key
+        );
+        let DefaultValue::Value(value) = row.default.clone() else { continue };
         let text = format!("[{}]\n{} = {}\n", row.section(), row.name(), toml_text(&value));
         let from_toml = toml(&text).unwrap();
-        assert_eq!(from_toml.get(row.key), Some(&value), "{text}");
-        assert_eq!(from_toml.origin(row.key), "params.toml:2");
+        assert_eq!(from_toml.get(&row.key), Some(&value), "{text}");
+        assert_eq!(from_toml.origin(&row.key), "params.toml:2");
         let pair = format!("{}={}", row.key, toml_text(&value));
-        assert_eq!(ini(&pair).unwrap().get(row.key), Some(&value), "{pair}");
-        assert_eq!(set(&[&pair]).unwrap().get(row.key), Some(&value), "{pair}");
+        assert_eq!(ini(&pair).unwrap().get(&row.key), Some(&value), "{pair}");
+        assert_eq!(set(&[&pair]).unwrap().get(&row.key), Some(&value), "{pair}");
     }
 }
 
 #[test]
 fn every_mistyped_key_suggests_the_right_one() {
-    for row in ROWS {
+    for row in DECLARED.rows() {
         let name = row.name();
         let mistyped = format!("{}x{}", &name[..name.len() / 2], &name[name.len() / 2..]);
         let found = messages(toml(&format!("{}.{mistyped} = 1", row.section())));
@@ -87,14 +94,14 @@ fn n2d2_spelling_of_the_command_line() {
     let params = ini(text).unwrap();
     let expected = [
         ("quantization.format", json!("N2D2"), "nbbits in params.ini:2"),
-        ("quantization.n2d2.nbbits", json!(8), "params.ini:2"),
+        ("quantization.n2d2.nbbits", json!(8), "nbbits in params.ini:2"),
         ("quantization.n2d2.calib", json!(16), "params.ini:3"),
-        ("quantization.n2d2.act_rescaling_mode", json!("Fixed-point32"), "params.ini:4"),
+        ("quantization.n2d2.act_rescaling_mode", json!("Fixed-point"), "params.ini:4"),
         ("quantization.n2d2.act_rescale_per_output", json!(true), "params.ini:5"),
         ("quantization.n2d2.no_cle", json!(true), "params.ini:6"),
         ("quantization.n2d2.no_unsigned", json!(true), "params.ini:7"),
         ("quantization.n2d2.act_clipping_mode", json!("KL-Divergence"), "params.ini:8"),
-        ("source.weights", json!("my weights"), "params.ini:9"),
+        ("source.weights", json!("my weights"), "w in params.ini:9"),
         ("source.seed", json!(7), "params.ini:11"),
         ("quantization.n2d2.implicit_casting", json!(true), "params.ini:12"),
         ("quantization.n2d2.fake_quantization", json!(false), "params.ini:13"),
@@ -114,12 +121,24 @@ fn options_of_neural_compressor_are_those_of_all_conversions() {
                 output_names = [\"y\"]\ndynamic_axes = { x = { 0 = \"batch_size\" } }\n";
     let params = toml(text).unwrap();
     let expected = [
-        ("quantization.format", json!("inc-qlinear"), "params.toml:2"),
-        ("export.opset", json!(12), "params.toml:3"),
-        ("quantization.recipe", json!("QDQ_OP_INT32_BIAS"), "params.toml:4"),
-        ("export.input_names", json!(["x"]), "params.toml:5"),
-        ("export.output_names", json!(["y"]), "params.toml:6"),
-        ("export.dynamic_axes", json!({"x": {"0": "batch_size"}}), "params.toml:7"),
+        (
+            "quantization.format",
+            json!("inc-qlinear"),
+            "quantization.inc.quant_format in params.toml:2",
+        ),
+        ("export.opset", json!(12), "quantization.inc.opset_version in params.toml:3"),
+        (
+            "quantization.recipe",
+            json!("QDQ_OP_INT32_BIAS"),
+            "quantization.inc.recipe in params.toml:4",
+        ),
+        ("export.input_names", json!(["x"]), "quantization.inc.input_names in params.toml:5"),
+        ("export.output_names", json!(["y"]), "quantization.inc.output_names in params.toml:6"),
+        (
+            "export.dynamic_axes",
+            json!({"x": {"0": "batch_size"}}),
+            "quantization.inc.dynamic_axes in params.toml:7",
+        ),
     ];
     for (key, value, origin) in expected {
         assert_eq!((params.get(key), params.origin(key)), (Some(&value), origin), "{key}");
@@ -127,7 +146,7 @@ fn options_of_neural_compressor_are_those_of_all_conversions() {
     assert!(params.notes().is_empty());
     let key = |pairs: &[&str], key: &str| {
         let pairs: Vec<String> = pairs.iter().map(|p| format!("quantization.{p}")).collect();
-        let found = Params::resolve(&[], &pairs).unwrap();
+        let found = resolve(&[], &pairs).unwrap();
         (found.get(key).cloned(), found.notes().len())
     };
     let format = "quantization.format";
@@ -158,7 +177,7 @@ fn negative_widths_ask_for_floats() {
     for nbbits in ["0", "17", "-8", "8.0", "eight", ""] {
         let found = messages(ini(&format!("nbbits={nbbits}")));
         assert!(found[0].starts_with("N0105 params.ini:1: `nbbits` "), "{found:?}");
-        let lists_all = found[0].contains("1 to 16, 32, 64 for integers, -16, -32, -64");
+        let lists_all = found[0].contains("from 1 to 16 | 32 | 64 | -16 | -32 | -64");
         assert!(lists_all || nbbits.is_empty(), "{found:?}");
     }
 }
@@ -168,9 +187,9 @@ fn a_stated_format_wins_over_an_implied_one_of_the_same_file_only() {
     let both = "quantization.format=QDQ\nnbbits=8\n";
     assert_eq!(ini(both).unwrap().get_str("quantization.format"), Some("QDQ"));
     let files = [("params.toml", "[quantization]\nformat = \"QDQ\"\n"), ("params.ini", "nbbits=8")];
-    let params = Params::resolve(&files, &[]).unwrap();
+    let params = resolve(&files, &[]).unwrap();
     assert_eq!(params.get_str("quantization.format"), Some("N2D2"));
-    let params = Params::resolve(&files, &["nbbits=-32".to_owned()]).unwrap();
+    let params = resolve(&files, &["nbbits=-32".to_owned()]).unwrap();
     assert_eq!(params.get_str("quantization.format"), Some("none"));
     assert_eq!(params.origin("quantization.format"), "nbbits in --set");
 }
@@ -207,10 +226,10 @@ fn everything_wrong_in_an_ini_file_is_named_at_once() {
         "N0106 params.ini:11: a section is written `[name]`",
         "N0104 params.ini:1: unknown key `implicitcasting`; did you mean `ImplicitCasting`?",
         "N0105 params.ini:2: `act-rescaling-mode` must be \"Floating-point\" | ",
-        "N0105 params.ini:3: `no-cle` must be 0 or 1, not \"yes\"",
+        "N0105 params.ini:3: `no-cle` must be true | false, not \"yes\"",
         "N0105 params.ini:4: `learn` is not supported: onnxd converts trained networks",
-        "N0105 params.ini:5: `export` must be ONNX, not CPP",
-        "N0105 params.ini:6: `w` must be a relative path that stays inside the submission",
+        "N0105 params.ini:5: `export` must be \"ONNX\", not \"CPP\"",
+        "N0105 params.ini:6: `w` must be \"/dev/null\" | a path inside the submission",
         "N0104 params.ini:8: unknown key `opset`; did you mean `export.opset`?",
         "N0105 params.ini:9: `export.opset` must be an integer from 7 to 30",
         "N0104 params.ini:10: unknown key `bogus`",
@@ -249,7 +268,7 @@ fn values_in_toml_are_checked() {
         ("quantization.overrides.conv1 = 1", "for node `conv1` must be a table"),
         ("quantization.overrides.conv1.per_chanel = true", "did you mean `per_channel`?"),
         ("quantization.overrides.conv1.per_channel = 1", "must be true | false"),
-        ("quantization.n2d2.nbbits = -32", "one of 1 to 16, 32, 64"),
+        ("quantization.n2d2.nbbits = -32", "an integer from 1 to 16 | 32 | 64"),
         ("passes.profile = \"fast\"", "\"default\" | \"none\""),
         ("[[export]]\nopset = 17", "`export` is a section, not a key"),
     ];
@@ -330,12 +349,12 @@ fn passes_follow_profile_enable_and_disable() {
 
 #[test]
 fn files_are_bounded_and_named_by_kind() {
-    let large = "#".repeat(BYTES_MAX + 1);
+    let large = "#".repeat(PARAMS_BYTES_MAX + 1);
     for name in ["params.toml", "params.ini"] {
-        let found = messages(Params::resolve(&[(name, &large)], &[]));
+        let found = messages(resolve(&[(name, &large)], &[]));
         assert!(found[0].starts_with(&format!("N0106 {name}: the file has 1048577")), "{found:?}");
     }
-    assert!(messages(Params::resolve(&[("params.txt", "")], &[]))[0].starts_with("N0106 "));
+    assert!(messages(resolve(&[("params.txt", "")], &[]))[0].starts_with("N0106 "));
     let deep = format!("export.input_shapes = {}", "[".repeat(200_000));
     assert!(messages(toml(&deep))[0].starts_with("N0106 params.toml:1: "));
     let found = messages(toml(&format!("{} = 1", "k".repeat(500_000))));
@@ -352,7 +371,7 @@ fn windows_lines_and_a_byte_order_mark_are_read() {
 
 #[test]
 fn the_range_of_stimuli_is_a_word_or_a_number() {
-    let of = |set: &str| Params::resolve(&[], &[set.to_owned()]);
+    let of = |set: &str| resolve(&[], &[set.to_owned()]);
     let range = |set: &str| of(set).unwrap().get("quantization.n2d2.stimuli_range").cloned();
     assert_eq!(range("nbbits=8"), Some(json!("declared")));
     assert_eq!(range("stimuli-range=data"), Some(json!("data")));

@@ -1,19 +1,19 @@
-//! Holds the tables of docs/manual.md equal to the rows of this crate and to the list of codes.
+//! Holds the tables of docs/manual.md equal to the rows of settings, to the params that this program and its plugins
+//! declare, and to the list of codes.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p onnxd-config --test manual` writes the tables of keys anew.
+//! `UPDATE_EXPECT=1 cargo test -p onnxd-integration-tests --test manual` writes the tables of keys anew.
 
-use onnxd_config::{Params, Row, settings};
+use onnxd_config::{Row, settings};
 use onnxd_diagnostics::Code;
+use onnxd_integration_tests::{declared, root};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// The manual; `None` where the crate lies without the repository around it.
-fn manual() -> Option<(PathBuf, String)> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/manual.md");
-    path.exists().then(|| {
-        let text = std::fs::read_to_string(&path).unwrap();
-        (path, text)
-    })
+/// The manual.
+fn manual() -> (PathBuf, String) {
+    let path = root().join("docs/manual.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    (path, text)
 }
 
 /// One line per key.
@@ -21,8 +21,8 @@ fn table(rows: &[Row]) -> String {
     let mut out = String::from("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
     for row in rows {
         let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-        let (kind, default) = (cell(&row.type_text()), cell(row.default_text()));
-        let help = cell(row.help()).split_whitespace().collect::<Vec<_>>().join(" ");
+        let (kind, default) = (cell(&row.kind.to_string()), cell(&row.default_text()));
+        let help = cell(&row.help).split_whitespace().collect::<Vec<_>>().join(" ");
         writeln!(out, "| `{}` | {kind} | {default} | {help} |", row.key).unwrap();
     }
     out
@@ -30,7 +30,7 @@ fn table(rows: &[Row]) -> String {
 
 /// The text with what stands between the marks of `name` replaced.
 fn with_table(text: &str, name: &str, table: &str) -> String {
-    let begin = format!("<!-- {name}: begin, written by config/tests/manual.rs -->\n");
+    let begin = format!("<!-- {name}: begin, written by integration-tests/tests/manual.rs -->\n");
     let end = format!("<!-- {name}: end -->");
     let (head, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("no mark `{begin}`"));
     let (_, tail) = rest.split_once(&end).unwrap_or_else(|| panic!("no mark `{end}`"));
@@ -39,9 +39,9 @@ fn with_table(text: &str, name: &str, table: &str) -> String {
 
 #[test]
 fn every_key_is_in_the_manual_with_type_and_default() {
-    let Some((path, text)) = manual() else { return };
-    let wanted = with_table(&text, "params", &table(Params::rows()));
-    let wanted = with_table(&wanted, "settings", &table(settings::ROWS));
+    let (path, text) = manual();
+    let wanted = with_table(&text, "params", &table(declared().rows()));
+    let wanted = with_table(&wanted, "settings", &table(&settings::ROWS));
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(path, wanted).unwrap();
         return;
@@ -54,7 +54,7 @@ fn every_key_is_in_the_manual_with_type_and_default() {
 
 #[test]
 fn every_code_is_in_the_manual_with_its_class() {
-    let Some((_, text)) = manual() else { return };
+    let (_, text) = manual();
     for code in Code::ALL {
         let begin = format!("| {} | {} | ", code.as_str(), code.class().as_str());
         let count = text.lines().filter(|line| line.starts_with(&begin)).count();

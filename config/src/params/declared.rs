@@ -1,0 +1,155 @@
+//! All that may be said about a conversion: the params that all conversions have, and what the installed plugins add.
+
+use std::sync::LazyLock;
+
+use onnxd_diagnostics::{Code, Diagnostic};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::descriptor::{Component, Condition, Implied, Spelling, is_below};
+use crate::kind::Kind;
+use crate::table::{DefaultValue, Row};
+
+/// Names the quantizer.
+const FORMAT: &str = "quantization.format";
+
+/// The params that all conversions have.
+pub(crate) static HOST_ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
+    #[derive(Deserialize)]
+    struct Host {
+        components: Vec<Component>,
+    }
+    let text = format!("[[components]]\n{}", onnxd_params::host::ROWS.concat());
+    let host: Host = toml::from_str(&text).expect("the rows are TOML; a test reads each");
+    let params = host.components.into_iter().flat_map(|c| c.params);
+    params
+        .map(|mut param| {
+            param.normalize().expect("the rows keep to the rules for rows; a test reads each");
+            param.row()
+        })
+        .collect()
+});
+
+/// The table that params are resolved against.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    rows: Vec<Row>,
+    pub(super) spellings: Vec<Named>,
+    components: Vec<Component>,
+    /// Params that two plugins declare differently; the first one counts.
+    pub clashes: Vec<Diagnostic>,
+}
+
+/// A spelling without section.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    pub(super) spelling: Spelling,
+    /// The row that its value belongs to, or one of its own; what is ignored or refused has none.
+    pub(super) row: Option<Row>,
+}
+
+impl Default for Declared {
+    fn default() -> Declared {
+        Declared::of([])
+    }
+}
+
+impl Declared {
+    /// What all conversions have, and what these components add, each with the id of its plugin.
+    pub fn of<'c>(components: impl IntoIterator<Item = (&'c str, &'c Component)>) -> Declared {
+        let mut all = Declared {
+            rows: HOST_ROWS.clone(),
+            spellings: Vec::new(),
+            components: Vec::new(),
+            clashes: Vec::new(),
+        };
+        for (plugin, component) in components {
+            for param in &component.params {
+                all.add(plugin, param.row());
+            }
+            all.components.push(component.clone());
+        }
+        let quantizers = all.components.iter().filter(|c| c.kind == "quantizer");
+        let formats = quantizers.map(Component::format).map(str::to_owned).collect();
+        if let Some(row) = all.rows.iter_mut().find(|row| row.key == FORMAT) {
+            row.kind = Kind::Quantizer(formats);
+        }
+        let spellings =
+            all.components.iter().flat_map(spellings).map(|spelling| all.named(spelling));
+        all.spellings = spellings.collect();
+        all
+    }
+
+    /// The rows of all keys, for help.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// A row goes behind the others of its section.
+    fn add(&mut self, plugin: &str, row: Row) {
+        let clash = |known: &&Row| {
+            known.key == row.key || is_below(&known.key, &row.key) || is_below(&row.key, &known.key)
+        };
+        if let Some(known) = self.rows.iter().find(clash) {
+            if !known.is_same(&row) {
+                let text = format!(
+                    "its param `{}` clashes with `{}` of another plugin",
+                    row.key, known.key
+                );
+                let why =
+                    Diagnostic::new(Code::PluginRefused, format!("plugin `{plugin}`: {text}"));
+                self.clashes.push(why.help("Rename the param, or disable one of the plugins."));
+            }
+            return;
+        }
+        let top = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
+        let after = self.rows.iter().rposition(|known| top(&known.key) == top(&row.key));
+        self.rows.insert(after.map_or(self.rows.len(), |at| at + 1), row);
+    }
+
+    fn named(&self, spelling: Spelling) -> Named {
+        let own = |kind: &Kind| Row {
+            key: spelling.name.clone(),
+            kind: kind.clone(),
+            default: DefaultValue::Unset,
+            help: String::new(),
+        };
+        let row = match &spelling.key {
+            Some(key) => self.rows.iter().find(|row| row.key == *key).cloned(),
+            None => spelling.kind.as_ref().map(own),
+        };
+        Named { row, spelling }
+    }
+
+    pub(super) fn implies(&self) -> impl Iterator<Item = &Implied> {
+        self.components.iter().flat_map(|c| &c.implies)
+    }
+
+    pub(super) fn computed(&self) -> impl Iterator<Item = &Implied> {
+        self.components.iter().flat_map(|c| &c.computed)
+    }
+
+    pub(super) fn refuses(&self) -> impl Iterator<Item = &crate::descriptor::Refused> {
+        self.components.iter().flat_map(|c| &c.refuses)
+    }
+
+    /// When a pass runs, beside being asked for.
+    fn runs(&self, pass: &str) -> Option<&Condition> {
+        let id = pass.rsplit('/').next().unwrap_or(pass);
+        let of = |c: &&Component| c.kind == "pass" && c.id == id;
+        self.components.iter().find(of).map(|c| &c.runs)
+    }
+
+    /// Whether a pass of a profile runs with these params; one that is not installed is told later.
+    pub(super) fn pass_runs(&self, pass: &str, value: &dyn Fn(&str) -> Value) -> bool {
+        self.runs(pass).is_none_or(|runs| runs.holds(value, &[]))
+    }
+}
+
+fn spellings(component: &Component) -> Vec<Spelling> {
+    let of_params = component.params.iter().filter_map(|param| {
+        let name = param.option.clone()?;
+        Some(Spelling { name, key: Some(param.key.clone()), ..Spelling::default() })
+    });
+    of_params.chain(component.options.iter().cloned()).collect()
+}

@@ -1,0 +1,64 @@
+//! Spellings without a section, as plugins declare them: the options of a source's own tools.
+
+use onnxd_diagnostics::{nearest, shown};
+use serde_json::Value;
+
+use super::declared::{Declared, Named};
+use crate::kind::Kind;
+use crate::source::Reader;
+use crate::table::Given;
+
+/// The name under which an option is the same however many dashes lead it.
+pub(super) fn bare(key: &str) -> &str {
+    key.trim_start_matches('-')
+}
+
+/// An option of this name.
+pub(super) fn find<'t>(declared: &'t Declared, key: &str) -> Option<&'t Named> {
+    declared.spellings.iter().find(|named| named.spelling.name == key)
+}
+
+/// The option nearest to a mistyped one.
+pub(super) fn nearest_option<'t>(declared: &'t Declared, key: &str) -> Option<&'t str> {
+    const KEY_BYTES_MAX: usize = 100;
+    if key.len() > KEY_BYTES_MAX {
+        return None;
+    }
+    nearest(key, declared.spellings.iter().map(|named| named.spelling.name.as_str()))
+}
+
+/// The value that an option stands for; `value` is `None` where only its name was written. What is ignored is noted.
+/// Messages name the option as the user wrote it.
+pub(super) fn read<'t>(
+    reader: &mut Reader<'t>,
+    place: &str,
+    named: &'t Named,
+    value: Option<&str>,
+) -> Option<Given<'t>> {
+    let Named { spelling, row } = named;
+    let option = &spelling.name;
+    if let Some(why) = &spelling.ignored {
+        reader.note(format!("{place}: `{option}` has no effect: {why}."));
+        return None;
+    }
+    if let Some(why) = &spelling.refused {
+        reader.bad_value(place, &format!("`{option}` is not supported: {why}"));
+        return None;
+    }
+    let Some(row) = row else {
+        reader.bad_value(place, &format!("`{option}` stands for a key that no plugin declares"));
+        return None;
+    };
+    let value = match (value.unwrap_or_default(), &row.kind) {
+        ("", Kind::Bool) => Ok(Value::Bool(true)),
+        ("", _) => Err(format!("needs a value, written `{option}=VALUE`")),
+        (text, kind) => kind.read(text),
+    };
+    match value {
+        Ok(value) => Some(Given { row, value, origin: place.to_owned(), implied: false }),
+        Err(why) => {
+            reader.bad_value(place, &format!("`{option}` {}", shown(&why)));
+            None
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The params that all conversions have, in the order of help and report.
+
+use crate::params;
+use serde_json::Value;
+
+/// The rows of all of them.
+pub const ROWS: [&str; 7] = [
+    Job::ROWS,
+    Source::ROWS,
+    Export::ROWS,
+    Passes::ROWS,
+    Quantization::ROWS,
+    Calibration::ROWS,
+    Check::ROWS,
+];
+
+params! {
+    /// What concerns the job.
+    pub struct Job in "job" {
+        /// Name of the result's folder; unset takes the name of what was dropped.
+        name: Option<String> = "filename", unset;
+        /// Jobs of higher priority start first.
+        priority: i64 = "-100..100", 0;
+        /// The conversion is stopped after this long; unset takes `worker.timeout_s`.
+        timeout_s: Option<u64> = "1..2592000", unset;
+        /// Memory of the conversion; unset takes `worker.memory_mib_max`, which is also the limit.
+        memory_mib_max: Option<u64> = "64..1048576", unset;
+        /// Tries after failures of the machine; unset takes `jobs.attempts_max`.
+        attempts_max: Option<u64> = "1..100", unset;
+        /// The front-end that reads the network, as `ID` or `PLUGIN/ID`; unset lets the front-ends decide.
+        frontend: Option<String> = "text", unset;
+    }
+}
+
+params! {
+    /// How the dropped network is read.
+    pub struct Source in "source" {
+        /// Weights folder; unset looks where the front-end's conventions say.
+        weights: Option<String> = "path", unset;
+        /// Use deterministic random weights instead of weights files.
+        random: bool = "bool", false;
+        /// A missing weights file leaves deterministic random values instead of being an error.
+        weights_ignore: bool = "bool", false;
+        /// Seed of random weights.
+        seed: u64 = "0..4294967295", 1;
+        /// Quantizers that the layers of a network were trained with: computed with what they
+        /// learned, or ignored, which leaves the plain weights.
+        quantizers: String = "learned | ignored", "learned";
+        /// Settings of the source network that have no effect are errors instead of findings.
+        strict: bool = "bool", false;
+    }
+}
+
+params! {
+    /// How the model is written.
+    pub struct Export in "export" {
+        /// Opset of the model; unset is 17, and a dropped ONNX model's own, but at most 21 where newer
+        /// ones can be converted. The model is converted to it, or every node named that prevents it.
+        opset: Option<i64> = "7..30", unset;
+        /// IR version of the model; unset keeps a dropped ONNX model's own, from 4 to 10, else 8.
+        ir_version: Option<i64> = "3..20", unset;
+        /// Names of the model's inputs, in their order; empty keeps the source's.
+        input_names: Vec<String> = "[text]", [];
+        /// Names of the model's outputs, in their order; empty keeps the source's.
+        output_names: Vec<String> = "[text]", [];
+        /// Shapes of the inputs, in their order, where the source does not state them.
+        input_shapes: Value = "shapes", [];
+        /// Element types of the inputs, in their order, where the source does not state them.
+        input_dtypes: Vec<String> = "[dtype]", [];
+        /// Axes of inputs and outputs whose size is left open, in the notations of torch.onnx:
+        /// `x = [0, 2]`, `x = { 0 = "batch" }`, or both mixed.
+        dynamic_axes: Value = "axes", {};
+        /// Floating-point type of the model, where its front-end lets choose; unset is float32.
+        float_type: Option<String> = "float32 | float64 | float16", unset;
+        /// Compute what depends on constants only.
+        constant_folding: bool = "bool", true;
+        /// Write the weights; without them they become inputs of the model.
+        export_params: bool = "bool", true;
+        /// List the weights among the inputs, so that a runtime can replace them.
+        keep_initializers_as_inputs: bool = "bool", false;
+        /// Leave out the texts that tell where in the source a node comes from.
+        strip_doc_string: bool = "bool", true;
+        /// An operator without counterpart: an error, kept in a named domain, or kept as ATen.
+        operator_fallback: String = "error | custom | aten", "error";
+        /// Weights in a file beside the model; `auto` does so only where the model would pass 2 GiB.
+        external_data: String = "auto | always | never", "auto";
+        /// Tensors of at least this size go to the file beside the model.
+        external_data_threshold_bytes: u64 = "0..1073741824", 1024;
+        /// Folder in the result's that the model and its files lie in; unset puts them beside the report.
+        folder: Option<String> = "filename", unset;
+        /// Report every rewrite and its place.
+        verbose: bool = "bool", false;
+    }
+}
+
+params! {
+    /// Which passes run.
+    pub struct Passes in "passes" {
+        /// The passes that run, and their order.
+        profile: String = "default | none", "default";
+        /// How much of what passes changed is compared with what was before.
+        compare: String = "none | some | all", "some";
+        /// Passes that run in addition, after those of the profile.
+        enable: Vec<String> = "[text]", [];
+        /// Passes of the profile that do not run.
+        disable: Vec<String> = "[text]", [];
+    }
+}
+
+params! {
+    /// How the model is quantized.
+    pub struct Quantization in "quantization" {
+        /// Form of the quantized model; `none` leaves it in floating point. Plugins may bring more.
+        format: String = "quantizer", "none";
+        /// Refuse a model that is quantized already instead of passing it on, where `format` is `none`.
+        require_float: bool = "bool", false;
+        /// Ranges from data, from the input at run time, from training, or weights only.
+        mode: String = "static | dynamic | qat | weight_only", "static";
+        /// How Linear layers are written.
+        recipe: String = "QDQ_OP_FP32_BIAS | QDQ_OP_INT32_BIAS | QDQ_OP_FP32_BIAS_QDQ", "QDQ_OP_FP32_BIAS";
+        /// Type of quantized activations.
+        activation_type: String = "uint8 | int8 | uint16 | int16", "uint8";
+        /// Type of quantized weights; unset is `int8`, held as `uint8` with the zero point 128 where products of
+        /// `int8` may saturate on processors without VNNI.
+        weight_type: Option<String> = "int8 | uint8 | int4 | uint4 | int16 | uint16", unset;
+        /// One scale for each output channel of a weight instead of one for all.
+        per_channel: bool = "bool", true;
+        /// Ranges of activations are symmetric around zero.
+        symmetric: bool = "bool", false;
+        /// Weights use one bit less, for processors whose 8-bit products saturate; unset is true with
+        /// activations of `int8` where `weight_type` is unset, too.
+        reduce_range: Option<bool> = "bool", unset;
+        /// Elements that share a scale in mode `weight_only`.
+        block_size: u64 = "1..1048576", 32;
+        /// How calibration data help to round weights: `adaround` learns it (modes `static` and `dynamic`), `gptq`
+        /// and `awq` are for mode `weight_only`. Unset is both of these there, where they help, and
+        /// `nearest` elsewhere.
+        rounding: Option<String> = "nearest | adaround | gptq | awq", unset;
+        /// `auto` tries what may help, measures it on data kept apart and takes the best.
+        accuracy: String = "default | auto", "default";
+        /// Time that `accuracy = "auto"`, `sqnr_db_min` and `top1_loss_max` may take; what was left out
+        /// for it is said.
+        time_budget_s: u64 = "1..2592000", 600;
+        /// Least signal-to-noise ratio of the outputs of a good result: below it, the few operations that ruin it stay
+        /// in floating point, and where that does not help the verdict is `succeeded_with_findings`.
+        sqnr_db_floor: f64 = "-300.0..300.0", 10.0;
+        /// Leave in floating point the fewest operations needed to reach this signal-to-noise ratio.
+        sqnr_db_min: Option<f64> = "-100.0..300.0", unset;
+        /// The same for top-1: percent of the samples whose class may be lost, by array `labels` of the
+        /// calibration data, else against the float model.
+        top1_loss_max: Option<f64> = "0.0..100.0", unset;
+        /// Operator types to quantize; empty is all that usually gain by it.
+        op_types: Vec<String> = "[text]", [];
+        /// `false` quantizes products of two computed factors, too.
+        matmul_const_b_only: bool = "bool", true;
+        /// Names of nodes to quantize, `*` and `?` allowed; empty is all.
+        include: Vec<String> = "[text]", [];
+        /// Names of nodes to leave in floating point, `*` and `?` allowed.
+        exclude: Vec<String> = "[text]", [];
+        /// Keys of this section for single nodes: activation_type, weight_type, per_channel,
+        /// symmetric, reduce_range, block_size.
+        overrides: Value = "nodes", {};
+    }
+}
+
+params! {
+    /// What ranges are found from.
+    pub struct Calibration in "calibration" {
+        /// Calibration data; unset takes `calib.npz` or the folder `calib`.
+        data: Option<String> = "path", unset;
+        /// Samples that are used; unset uses all.
+        samples: Option<u64> = "1..1000000000", unset;
+        /// Samples that run at once; unset takes the network's own, else 1.
+        batch_size: Option<u64> = "1..65536", unset;
+        /// How ranges follow from data.
+        method: String = "minmax | entropy | percentile | mse | moving_average", "minmax";
+        /// Share of values, in percent, that `percentile` keeps.
+        percentile: f64 = "50.0..100.0", 99.999;
+        /// Use the statistics of an earlier calibration, `calibration.json`, instead of samples.
+        reload: bool = "bool", false;
+        /// Count values for the report's histograms also where the method takes none; costs time.
+        histograms: bool = "bool", false;
+        /// Samples of random numbers in place of data. Ranges are then guesses, and the report says so.
+        random: Option<u64> = "1..1000000", unset;
+        /// Where random numbers lie; unset draws them with mean 0 and standard deviation 1.
+        random_range: Option<[f64; 2]> = "range", unset;
+        /// Size of axes that the model leaves open, beside the first, in random samples.
+        random_size: Option<u64> = "1..1048576", unset;
+        /// Another seed gives other random numbers.
+        random_seed: u64 = "0..4294967295", 0;
+        /// Pixels of a picture's shorter side, of which the middle is taken; unset stretches pictures to the
+        /// input's size.
+        resize: Option<u64> = "1..65536", unset;
+        /// Number that bytes of pictures are multiplied with; unset takes 1/255, and 1 for inputs of bytes.
+        scale: Option<f64> = "float", unset;
+        /// Taken from scaled pictures; one number, or one for each channel.
+        mean: Vec<f64> = "[float]", [];
+        /// Pictures are divided by it after that; one number, or one for each channel.
+        std: Vec<f64> = "[float]", [];
+        /// Order of a picture's channels; unset takes RGB.
+        color: Option<String> = "rgb | bgr", unset;
+        /// Axes of an input of pictures; unset finds the axis of 1 or 3 channels.
+        layout: Option<String> = "nchw | nhwc", unset;
+    }
+}
+
+params! {
+    /// What the written model is compared with.
+    pub struct Check in "check" {
+        /// Inputs to run; unset takes `inputs.npz`.
+        inputs: Option<String> = "path", unset;
+        /// Expected outputs; unset takes `outputs.npz`.
+        outputs: Option<String> = "path", unset;
+        /// Largest absolute difference that is no finding, beside tolerance_rel.
+        tolerance_abs: f64 = "0.0..", 1e-4;
+        /// Largest difference relative to the expected value that is no finding.
+        tolerance_rel: f64 = "0.0..", 1e-3;
+        /// Least signal-to-noise ratio of each output.
+        sqnr_db_min: Option<f64> = "-100.0..300.0", unset;
+        /// Expected classes of the inputs; with them the report states the top-1 accuracy.
+        labels: Option<String> = "path", unset;
+    }
+}

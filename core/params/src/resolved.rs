@@ -1,0 +1,81 @@
+//! The values of all params of a conversion, and a record of who looked at which.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// All params of one conversion, complete with defaults. Reading one says that its value counts: a param that a user
+/// set and that no component read is a finding.
+#[derive(Debug, Default)]
+pub struct Resolved {
+    values: Value,
+    seen: Mutex<Seen>,
+}
+
+/// What was read, and what was read in vain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Dotted keys; a section stands for all keys below it, the empty key for all.
+    pub keys: BTreeSet<String>,
+    /// Keys without effect, and why. The reason goes on after key and value.
+    pub idle: BTreeSet<(String, String)>,
+}
+
+impl Resolved {
+    /// Params as one object of sections; no text stands for none.
+    ///
+    /// # Errors
+    /// If the text is not JSON.
+    pub fn parse(json: &str) -> Result<Resolved, String> {
+        let values = match json {
+            "" => Value::Object(Map::new()),
+            json => serde_json::from_str(json).map_err(|e| e.to_string())?,
+        };
+        Ok(Resolved { values, seen: Mutex::default() })
+    }
+
+    /// The value of a dotted key, or all below a section; null if there is none. Counts as read.
+    pub fn get(&self, key: &str) -> &Value {
+        self.mark(key);
+        self.peek(key)
+    }
+
+    /// As [`Resolved::get`], for a look that does not count.
+    pub fn peek(&self, key: &str) -> &Value {
+        let names = key.split('.').filter(|name| !name.is_empty());
+        names.fold(&self.values, |at, name| &at[name])
+    }
+
+    /// The value of a key in its type, for a look that does not count. `default` is JSON, and counts where a test gave
+    /// no value; a host gives all.
+    ///
+    /// # Errors
+    /// If the value is not of that type.
+    pub fn typed<T: DeserializeOwned>(&self, key: &str, default: &str) -> Result<T, String> {
+        let typed = match self.peek(key) {
+            Value::Null => serde_json::from_str(default),
+            value => T::deserialize(value),
+        };
+        typed.map_err(|why| format!("the param `{key}`: {why}"))
+    }
+
+    /// Says that the value of a key counts.
+    pub fn mark(&self, key: &str) {
+        let mut seen = self.seen();
+        if !seen.keys.contains(key) {
+            seen.keys.insert(key.to_owned());
+        }
+    }
+
+    /// Says that a param, or a part of it, changes nothing although it was read. `why` goes on after its key and value:
+    /// "has no effect: ...", "names ..., which ...".
+    pub fn without_effect(&self, key: &str, why: impl Into<String>) {
+        self.seen().idle.insert((key.to_owned(), why.into()));
+    }
+
+    /// The record so far.
+    pub fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
