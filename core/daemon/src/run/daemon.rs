@@ -93,52 +93,80 @@ pub(crate) struct Surroundings {
     pub(crate) housekeeping: JoinHandle<()>,
 }
 
-/// The state of the loop.
-pub(crate) struct Daemon {
+/// The jobs, and what is due when.
+pub(crate) struct Queue {
     pub(crate) store: Box<dyn Store>,
     pub(crate) book: Book,
     pub(crate) ids: Ids,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) source: Source,
-    pub(crate) log: log::Handle,
-    pub(crate) tools: SharedTools,
-    pub(crate) folders: Folders,
-    pub(crate) around: Surroundings,
+    /// What the store did not take.
+    pub(crate) refused: Refused,
+    pub(crate) timers: Timers,
+}
+
+/// Drops on their way in.
+#[derive(Default)]
+pub(crate) struct Drops {
     /// Jobs whose files are being moved or read, with intake's name of the drop.
     pub(crate) taking: HashMap<String, Option<PathBuf>>,
     /// Claimed jobs that wait for their files to be read.
     pub(crate) to_hash: VecDeque<String>,
-    pub(crate) running: HashMap<String, Running>,
     /// Claimed jobs whose files could not be read for reasons of the machine, and which.
     pub(crate) unread: BTreeMap<String, String>,
+    /// Receipts of drops that stay, as they were written last.
+    pub(crate) receipts: Receipts,
+}
+
+/// Conversions under way.
+pub(crate) struct Attempts {
+    pub(crate) running: HashMap<String, Running>,
+    /// Duplicates whose earlier result could not be copied: they are converted.
+    pub(crate) no_copy: HashSet<String>,
+    /// Why nothing is started for lack of space.
+    pub(crate) disk_low: Option<String>,
+    pub(crate) room: Room,
+}
+
+/// Results and originals on their way out.
+#[derive(Default)]
+pub(crate) struct Results {
     /// Jobs whose folders the housekeeping thread has in hand.
     pub(crate) busy: HashSet<String>,
     /// Finished jobs whose originals could not be moved, and why.
     pub(crate) unsettled: BTreeMap<String, String>,
     /// Jobs whose results wait for the outbox.
     pub(crate) unpublished: BTreeMap<String, Unpublished>,
-    /// Duplicates whose earlier result could not be copied: they are converted.
-    pub(crate) no_copy: HashSet<String>,
-    /// Who waits for originals to come back: actor and answer.
-    pub(crate) asking: HashMap<String, (String, Sender<Value>)>,
-    /// Who paused the daemon.
-    pub(crate) paused_by: Option<String>,
-    /// Why nothing is started for lack of space.
-    pub(crate) disk_low: Option<String>,
-    pub(crate) phase: Phase,
-    pub(crate) timers: Timers,
-    pub(crate) watchdog: Watchdog,
-    pub(crate) refused: Refused,
-    pub(crate) room: Room,
-    /// Receipts of drops that stay, as they were written last.
-    pub(crate) receipts: Receipts,
     /// Folders that results and originals go to, and why they cannot be written now.
     pub(crate) unwritable: Vec<String>,
+    /// Who waits for originals to come back: actor and answer.
+    pub(crate) asking: HashMap<String, (String, Sender<Value>)>,
+}
+
+/// Whether the daemon works, pauses or ends.
+pub(crate) struct Course {
+    pub(crate) phase: Phase,
+    /// Who paused the daemon.
+    pub(crate) paused_by: Option<String>,
     /// End when nothing is left to do.
     pub(crate) once: bool,
     /// A job failed since the start.
     pub(crate) any_failed: bool,
     pub(crate) told_systemd: String,
+}
+
+/// The state of the loop.
+pub(crate) struct Daemon {
+    pub(crate) queue: Queue,
+    pub(crate) drops: Drops,
+    pub(crate) attempts: Attempts,
+    pub(crate) results: Results,
+    pub(crate) course: Course,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) source: Source,
+    pub(crate) log: log::Handle,
+    pub(crate) tools: SharedTools,
+    pub(crate) folders: Folders,
+    pub(crate) around: Surroundings,
+    pub(crate) watchdog: Watchdog,
 }
 
 impl Daemon {
@@ -176,11 +204,11 @@ impl Daemon {
     }
 
     fn may_take(&self) -> bool {
-        self.phase == Phase::Working
-            && self.taking.len() < TAKING_MAX
-            && self.paused_by.is_none()
-            && self.disk_low.is_none()
-            && self.refused.why().is_none()
+        self.course.phase == Phase::Working
+            && self.drops.taking.len() < TAKING_MAX
+            && self.course.paused_by.is_none()
+            && self.attempts.disk_low.is_none()
+            && self.queue.refused.why().is_none()
     }
 
     /// What follows every event: messages go out, due work begins.
@@ -188,22 +216,22 @@ impl Daemon {
         self.around.intake.flush();
         self.around.keeper.flush();
         self.watch_over(now)?;
-        if self.refused.why().is_some() {
+        if self.queue.refused.why().is_some() {
             return Ok(());
         }
         self.due(now)?;
-        while self.taking.len() < TAKING_MAX && self.phase == Phase::Working {
-            let Some(id) = self.to_hash.pop_front() else { break };
+        while self.drops.taking.len() < TAKING_MAX && self.course.phase == Phase::Working {
+            let Some(id) = self.drops.to_hash.pop_front() else { break };
             self.hash(&id)?;
         }
         self.schedule()?;
-        if self.once && self.phase == Phase::Working {
+        if self.course.once && self.course.phase == Phase::Working {
             self.end_once();
         }
         let status = self.status_line();
-        if status != self.told_systemd {
+        if status != self.course.told_systemd {
             systemd::status(&status);
-            self.told_systemd = status;
+            self.course.told_systemd = status;
         }
         Ok(())
     }
@@ -212,7 +240,7 @@ impl Daemon {
         if self.is_idle() {
             return self.begin_shutdown("nothing is left to do");
         }
-        let stuck = if self.disk_low.is_some() || self.waits_for_room() {
+        let stuck = if self.attempts.disk_low.is_some() || self.waits_for_room() {
             "there is too little disk space"
         } else if self.is_offline() {
             "the inbox is offline"
@@ -222,7 +250,7 @@ impl Daemon {
             return;
         };
         if self.is_finished() && (self.is_offline() || self.is_inbox_quiet()) {
-            self.any_failed = true;
+            self.course.any_failed = true;
             self.begin_shutdown(stuck);
         }
     }
@@ -269,21 +297,21 @@ impl Daemon {
         what: What,
         change: impl FnOnce(&mut Job),
     ) -> Turn<Option<Job>> {
-        let Some(old) = self.store.get(id)? else { return Ok(None) };
+        let Some(old) = self.queue.store.get(id)? else { return Ok(None) };
         let mut with = old.clone();
         change(&mut with);
         let Some(next) = step(&with, &what.at(now_ms()), &self.policy(&with)) else {
             tracing::debug!(job = id, state = state_word(old.state()), "stale news");
             return Ok(None);
         };
-        if !self.store.swap(&old, &next)? {
+        if !self.queue.store.swap(&old, &next)? {
             return Ok(None);
         }
         self.was_recorded();
-        self.book.note(Some(&old), &next);
+        self.queue.book.note(Some(&old), &next);
         log_change(&next);
         let bad = matches!(next.state(), JobState::Failed | JobState::Quarantined);
-        self.any_failed |= bad;
+        self.course.any_failed |= bad;
         Ok(Some(next))
     }
 
@@ -318,14 +346,14 @@ impl Daemon {
     pub(crate) fn settle(&mut self, job: Job) {
         let stays = matches!(job.state(), JobState::Quarantined);
         if onnxd_jobs::is_finished(job.state()) && !stays {
-            self.busy.insert(job.id.clone());
+            self.results.busy.insert(job.id.clone());
             self.order(Order::PutAway(Box::new(job)));
         }
     }
 
     /// No event is outstanding and none will come by itself.
     fn is_idle(&self) -> bool {
-        self.is_finished() && self.book.live() == 0 && self.is_inbox_quiet()
+        self.is_finished() && self.queue.book.live() == 0 && self.is_inbox_quiet()
     }
 
     /// The inbox was looked through, and nothing in it is on its way.
@@ -340,29 +368,33 @@ impl Daemon {
         const LOOKS: u64 = 3;
         let inbox = self.around.watched.as_ref().map(|watched| watched.status.get());
         inbox.is_some_and(|inbox| inbox.offline.is_some() && inbox.scans >= LOOKS)
-            && self.book.live() == 0
+            && self.queue.book.live() == 0
     }
 
     /// No other thread works for a job.
     pub(crate) fn is_finished(&self) -> bool {
-        self.running.is_empty()
-            && self.taking.is_empty()
-            && self.busy.is_empty()
+        self.attempts.running.is_empty()
+            && self.drops.taking.is_empty()
+            && self.results.busy.is_empty()
             && !self.around.keeper.is_waiting()
     }
 
     pub(crate) fn status_line(&self) -> String {
-        let waiting = self.book.live().saturating_sub(self.running.len());
-        let phase = match (self.phase, &self.paused_by, &self.disk_low) {
+        let waiting = self.queue.book.live().saturating_sub(self.attempts.running.len());
+        let phase = match (self.course.phase, &self.course.paused_by, &self.attempts.disk_low) {
             (Phase::Draining { .. }, ..) => "stopping; ",
             (_, Some(_), _) => "paused; ",
             (_, _, Some(_)) => "waiting for disk space; ",
-            _ if self.refused.why().is_some() => "waiting for the job store; ",
+            _ if self.queue.refused.why().is_some() => "waiting for the job store; ",
             _ if self.tools.get().plugins.has_frontend().is_err() => "no front-end; ",
             _ => "",
         };
-        let failed = self.book.count(JobState::Failed) + self.book.count(JobState::Quarantined);
-        format!("{phase}{} running, {waiting} waiting, {failed} failed", self.running.len())
+        let failed =
+            self.queue.book.count(JobState::Failed) + self.queue.book.count(JobState::Quarantined);
+        format!(
+            "{phase}{} running, {waiting} waiting, {failed} failed",
+            self.attempts.running.len()
+        )
     }
 }
 

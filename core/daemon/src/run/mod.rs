@@ -50,7 +50,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::conversion::{Launcher, Plugins};
-use daemon::{Daemon, Phase, Surroundings, no_thread};
+use daemon::{Attempts, Course, Daemon, Drops, Phase, Queue, Results, Surroundings, no_thread};
 use event::Event;
 use layout::{Folders, make_dir};
 use mailbox::Mailbox;
@@ -156,37 +156,31 @@ fn new_daemon(
     let newest = store.scan(None).map_err(|e: StoreError| e.diagnostic)?;
     let ids = Ids::after(newest.last().map(|job| job.id.as_str()));
     let (now, receipts) = (Instant::now(), receipts::left(&folders));
+    let (timers, refused) = (Timers::new(now), Refused::new(now));
     Ok(Daemon {
-        store,
-        book: book::Book::default(),
-        ids,
+        queue: Queue { store, book: book::Book::default(), ids, refused, timers },
+        drops: Drops { receipts, ..Drops::default() },
+        attempts: Attempts {
+            running: Default::default(),
+            no_copy: Default::default(),
+            disk_low: None,
+            room: Room::new(now),
+        },
+        results: Results::default(),
+        course: Course {
+            phase: Phase::Working,
+            paused_by: None,
+            once,
+            any_failed: false,
+            told_systemd: String::new(),
+        },
         settings: Arc::new(settings),
         source,
         log,
         tools: SharedTools::new(tools),
         folders,
         around,
-        taking: Default::default(),
-        to_hash: Default::default(),
-        running: Default::default(),
-        busy: Default::default(),
-        unsettled: Default::default(),
-        unpublished: Default::default(),
-        unread: Default::default(),
-        no_copy: Default::default(),
-        asking: Default::default(),
-        paused_by: None,
-        disk_low: None,
-        phase: Phase::Working,
-        timers: Timers::new(now),
         watchdog: Watchdog::new(now),
-        refused: Refused::new(now),
-        room: Room::new(now),
-        receipts,
-        unwritable: Vec::new(),
-        once,
-        any_failed: false,
-        told_systemd: String::new(),
     })
 }
 

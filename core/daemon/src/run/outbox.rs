@@ -42,7 +42,7 @@ impl Unpublished {
 impl Daemon {
     /// Recorded before the rename, so that a start after a crash looks for the result.
     pub(crate) fn publish(&mut self, id: &str, lease: u64, out_dir: &Path) -> Turn {
-        let Some(job) = self.store.get(id)? else { return Ok(()) };
+        let Some(job) = self.queue.store.get(id)? else { return Ok(()) };
         let dest = self.folders.outbox.join(&job.folder).join(&job.name);
         let dest = dest.to_string_lossy().into_owned();
         let ready = self.apply(id, What::ReadyToPublish { lease, dest })?;
@@ -53,14 +53,14 @@ impl Daemon {
     }
 
     fn publishing(&self, id: &str) -> Turn<Option<Job>> {
-        Ok(self.store.get(id)?.filter(|job| job.state() == JobState::Publishing))
+        Ok(self.queue.store.get(id)?.filter(|job| job.state() == JobState::Publishing))
     }
 
     /// Moves a complete result in a thread of its own: across file systems that is a copy.
     pub(crate) fn bring_out(&mut self, job: &Job, result: PathBuf) {
         let folder = self.folders.outbox.join(&job.folder);
         let (id, lease, name) = (job.id.clone(), job.lease, job.name.clone());
-        self.running.entry(id.clone()).or_insert_with(|| Running {
+        self.attempts.running.entry(id.clone()).or_insert_with(|| Running {
             lease,
             name: name.clone(),
             stage: PUBLISHING.into(),
@@ -93,17 +93,17 @@ impl Daemon {
             Ok(path) => {
                 let path = path.to_string_lossy().into_owned();
                 self.apply_with(id, What::Published { lease }, |job| job.published = path)?;
-                self.unpublished.remove(id);
+                self.results.unpublished.remove(id);
                 self.end_attempt(id)
             }
             Err(why) => {
-                self.running.remove(id);
-                let tries = self.unpublished.get(id).map_or(0, |u| u.tries) + 1;
+                self.attempts.running.remove(id);
+                let tries = self.results.unpublished.get(id).map_or(0, |u| u.tries) + 1;
                 let wait = AGAIN_MIN.saturating_mul(1 << tries.min(10) >> 1).min(AGAIN_MAX);
                 tracing::warn!(job = id, reason = %why, "the result waits for the outbox");
-                self.room.blocks(why);
+                self.attempts.room.blocks(why);
                 let (why, at) = (why.message.clone(), Instant::now() + wait);
-                self.unpublished.insert(id.to_owned(), Unpublished { why, at, tries });
+                self.results.unpublished.insert(id.to_owned(), Unpublished { why, at, tries });
                 Ok(())
             }
         }
@@ -111,33 +111,33 @@ impl Daemon {
 
     /// Tries again what is due. A result that somebody removed has to be made anew.
     pub(crate) fn publish_waiting(&mut self, now: Instant) -> Turn {
-        let waits = |id: &str| !self.running.contains_key(id);
-        let due = self.unpublished.iter().filter(|(id, u)| u.at <= now && waits(id));
+        let waits = |id: &str| !self.attempts.running.contains_key(id);
+        let due = self.results.unpublished.iter().filter(|(id, u)| u.at <= now && waits(id));
         let due: Vec<String> = due.map(|(id, _)| id.clone()).collect();
         for id in due {
             match self.publishing(&id)? {
                 Some(job) => self.recover(&job)?,
-                None => drop(self.unpublished.remove(&id)),
+                None => drop(self.results.unpublished.remove(&id)),
             }
         }
         Ok(())
     }
 
     pub(crate) fn next_publication(&self) -> Option<Instant> {
-        let waits = |id: &str| !self.running.contains_key(id);
-        self.unpublished.iter().filter(|(id, _)| waits(id)).map(|(_, u)| u.at).min()
+        let waits = |id: &str| !self.attempts.running.contains_key(id);
+        self.results.unpublished.iter().filter(|(id, _)| waits(id)).map(|(_, u)| u.at).min()
     }
 
     /// Nothing but outbox and disk keep the remaining jobs, and the outbox was asked often enough
     /// for `once`.
     pub(crate) fn waits_for_outbox(&self) -> bool {
-        let stuck = self.unpublished.values().filter(|u| u.tries >= ONCE_TRIES).count();
-        stuck > 0 && stuck + self.room.whys().len() == self.book.live()
+        let stuck = self.results.unpublished.values().filter(|u| u.tries >= ONCE_TRIES).count();
+        stuck > 0 && stuck + self.attempts.room.whys().len() == self.queue.book.live()
     }
 
     /// Nothing but a full disk keeps the remaining jobs.
     pub(crate) fn waits_for_room(&self) -> bool {
-        let waiting = self.room.whys().len();
-        waiting > 0 && waiting == self.book.live()
+        let waiting = self.attempts.room.whys().len();
+        waiting > 0 && waiting == self.queue.book.live()
     }
 }

@@ -69,20 +69,21 @@ pub(crate) fn owner(state: JobState, hand: InHand) -> Option<Owner> {
 impl Daemon {
     pub(crate) fn owner(&self, id: &str, state: JobState) -> Option<Owner> {
         let hand = InHand {
-            taking: self.taking.contains_key(id) || self.to_hash.iter().any(|j| j == id),
-            attempt: self.running.contains_key(id),
-            outbox: self.unpublished.contains_key(id),
-            housekeeping: self.busy.contains(id),
+            taking: self.drops.taking.contains_key(id)
+                || self.drops.to_hash.iter().any(|j| j == id),
+            attempt: self.attempts.running.contains_key(id),
+            outbox: self.results.unpublished.contains_key(id),
+            housekeeping: self.results.busy.contains(id),
         };
         owner(state, hand)
     }
 
     /// Every job without an owner is treated as one of an earlier run.
     pub(crate) fn adopt(&mut self) -> Turn {
-        let lost = self.book.states().filter(|(id, state)| self.owner(id, *state).is_none());
+        let lost = self.queue.book.states().filter(|(id, state)| self.owner(id, *state).is_none());
         let lost: Vec<String> = lost.map(|(id, _)| id.to_owned()).collect();
         for id in lost {
-            if let Some(job) = self.store.get(&id)? {
+            if let Some(job) = self.queue.store.get(&id)? {
                 self.recover(&job)?;
             }
         }
@@ -93,7 +94,7 @@ impl Daemon {
     pub(crate) fn on_abandoned(&mut self, id: &str) -> Turn {
         let why = Diagnostic::new(Code::Internal, format!("The thread of job {id} panicked"));
         error!(job = id, reason = %why, "abandoned");
-        match self.running.get(id).map(|running| running.lease) {
+        match self.attempts.running.get(id).map(|running| running.lease) {
             Some(lease) => {
                 let diagnostics = vec![to_message(&why)];
                 let (crashed, timed_out) = (true, false);
@@ -102,15 +103,15 @@ impl Daemon {
             }
             None => self.reject(id, &why.into())?,
         }
-        self.taking.remove(id);
+        self.drops.taking.remove(id);
         Ok(())
     }
 
     /// A thread could not start. The job loses this owner and gets another in the next round.
     pub(crate) fn no_owner(&mut self, id: &str, e: &std::io::Error) {
         warn!(job = id, reason = %e, "a thread could not start; it is tried again");
-        self.taking.remove(id);
-        self.running.remove(id);
+        self.drops.taking.remove(id);
+        self.attempts.running.remove(id);
     }
 }
 

@@ -49,22 +49,23 @@ impl Daemon {
         }
         let mut wanted: Receipts =
             inbox.items.iter().filter_map(of_drop).take(RECEIPTS_MAX).collect();
-        if self.book.count(JobState::Quarantined) > 0 {
-            let jobs = self.store.scan(Some(JobState::Quarantined))?;
+        if self.queue.book.count(JobState::Quarantined) > 0 {
+            let jobs = self.queue.store.scan(Some(JobState::Quarantined))?;
             wanted.extend(jobs.iter().take(RECEIPTS_MAX).map(of_job));
         }
-        if wanted == self.receipts {
+        if wanted == self.drops.receipts {
             return Ok(());
         }
-        let news = wanted.iter().filter(|(path, text)| self.receipts.get(*path) != Some(*text));
+        let news =
+            wanted.iter().filter(|(path, text)| self.drops.receipts.get(*path) != Some(*text));
         let write = news.map(|(path, text)| (path.clone(), text.clone())).collect();
-        let gone = self.receipts.keys().filter(|path| !wanted.contains_key(*path));
+        let gone = self.drops.receipts.keys().filter(|path| !wanted.contains_key(*path));
         let change = Change {
             write,
             remove: gone.cloned().collect(),
             all: wanted.keys().cloned().collect(),
         };
-        self.receipts = wanted;
+        self.drops.receipts = wanted;
         self.order(Order::Receipts(change));
         Ok(())
     }

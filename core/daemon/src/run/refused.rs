@@ -68,8 +68,8 @@ impl Refused {
 impl Daemon {
     /// Carries an event out, or keeps it until the store takes changes again.
     pub(crate) fn handle(&mut self, event: Event) -> Result<(), Diagnostic> {
-        if self.refused.why.is_some() && event.changes_jobs() {
-            self.refused.events.push_back(event);
+        if self.queue.refused.why.is_some() && event.changes_jobs() {
+            self.queue.refused.events.push_back(event);
             return Ok(());
         }
         let done = self.dispatch(&event);
@@ -82,8 +82,8 @@ impl Daemon {
             Ok(()) => Ok(()),
             Err(Halt::End(why)) => Err(why),
             Err(Halt::Store(e)) if e.fatal || e.may_pass() => {
-                self.refused.note(e);
-                event.into_iter().for_each(|event| self.refused.events.push_front(event));
+                self.queue.refused.note(e);
+                event.into_iter().for_each(|event| self.queue.refused.events.push_front(event));
                 Ok(())
             }
             Err(Halt::Store(e)) => {
@@ -96,54 +96,54 @@ impl Daemon {
 
     /// Tries again what was refused, in order, up to the first refusal.
     pub(crate) fn try_refused(&mut self, now: Instant) -> Result<(), Diagnostic> {
-        if self.refused.why.is_none() || now < self.refused.again {
+        if self.queue.refused.why.is_none() || now < self.queue.refused.again {
             return Ok(());
         }
-        if self.refused.closed {
+        if self.queue.refused.closed {
             let mended = self.mend();
             self.outlive(mended, None)?;
-            if self.refused.closed {
+            if self.queue.refused.closed {
                 return Ok(());
             }
         }
-        while let Some(event) = self.refused.events.pop_front() {
-            let left = self.refused.events.len();
+        while let Some(event) = self.queue.refused.events.pop_front() {
+            let left = self.queue.refused.events.len();
             let done = self.dispatch(&event);
             self.outlive(done, Some(event))?;
-            if self.refused.events.len() > left {
+            if self.queue.refused.events.len() > left {
                 return Ok(());
             }
         }
-        if self.refused.reopened {
+        if self.queue.refused.reopened {
             let settled = self.settle_finished();
             if settled.is_err() {
                 return self.outlive(settled, None);
             }
         }
         tracing::info!("the store is asked for changes again");
-        let wait = self.refused.wait;
+        let wait = self.queue.refused.wait;
         // A refusal right after this one waits longer; after a while it is a new one.
-        self.refused = Refused { wait: (wait * 2).min(AGAIN_MAX), ..Refused::new(now) };
+        self.queue.refused = Refused { wait: (wait * 2).min(AGAIN_MAX), ..Refused::new(now) };
         Ok(())
     }
 
     /// Opens the store anew. What it recorded last may be news to the loop.
     fn mend(&mut self) -> Turn {
-        let repairs = self.store.mend()?;
+        let repairs = self.queue.store.mend()?;
         repairs.iter().for_each(|repair| tracing::warn!(repair, "store"));
-        self.book = Book::default();
-        let jobs = self.store.scan(None)?;
-        jobs.iter().for_each(|job| self.book.note(None, job));
-        (self.refused.closed, self.refused.reopened) = (false, true);
+        self.queue.book = Book::default();
+        let jobs = self.queue.store.scan(None)?;
+        jobs.iter().for_each(|job| self.queue.book.note(None, job));
+        (self.queue.refused.closed, self.queue.refused.reopened) = (false, true);
         Ok(())
     }
 
     /// Jobs that were finished by the change that failed: their originals are still here. Events
     /// that waited come first, because their jobs had an owner until then.
     fn settle_finished(&mut self) -> Turn {
-        for job in self.store.scan(None)?.iter().filter(|job| is_finished(job.state())) {
+        for job in self.queue.store.scan(None)?.iter().filter(|job| is_finished(job.state())) {
             let is_left = self.owner(&job.id, job.state()) == Some(Owner::Person);
-            if is_left && !self.running.contains_key(&job.id) {
+            if is_left && !self.attempts.running.contains_key(&job.id) {
                 self.recover(job)?;
             }
         }
@@ -152,8 +152,8 @@ impl Daemon {
 
     /// A change was recorded: the next refusal is a new one.
     pub(crate) fn was_recorded(&mut self) {
-        if self.refused.why.is_none() {
-            self.refused.wait = AGAIN_MIN;
+        if self.queue.refused.why.is_none() {
+            self.queue.refused.wait = AGAIN_MIN;
         }
     }
 }

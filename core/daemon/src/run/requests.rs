@@ -95,10 +95,10 @@ impl Daemon {
         else {
             return Ok(Ok(request));
         };
-        if self.store.get(job)?.is_some() {
+        if self.queue.store.get(job)?.is_some() {
             return Ok(Ok(request));
         }
-        let all = self.store.scan(None)?;
+        let all = self.queue.store.scan(None)?;
         match one_id(job, all.iter().map(|j| j.id.as_str())) {
             Ok(Some(id)) => *job = id.to_owned(),
             Ok(None) => {}
@@ -119,7 +119,7 @@ impl Daemon {
                 return Ok(refused(&Diagnostic::new(Code::Usage, message)));
             }
         };
-        let mut jobs = self.store.scan(state)?;
+        let mut jobs = self.queue.store.scan(state)?;
         let total = jobs.len();
         jobs.sort_by(|a, b| b.id.cmp(&a.id));
         jobs.truncate(limit.unwrap_or(JOBS_MAX).min(JOBS_MAX));
@@ -130,16 +130,16 @@ impl Daemon {
 
     /// What the job's worker is about; a cancelled job is only cancelled once that has ended.
     fn now_doing(&self, job: &Job) -> Option<Now<'_>> {
-        if let Some(waiting) = self.unpublished.get(&job.id) {
+        if let Some(waiting) = self.results.unpublished.get(&job.id) {
             return Some(Now { stage: &waiting.why, progress: String::new() });
         }
-        let running = self.running.get(&job.id)?;
+        let running = self.attempts.running.get(&job.id)?;
         let stage = if is_finished(job.state()) { "cancelling" } else { &running.stage };
         Some(Now { stage, progress: running.doing.progress_in(stage) })
     }
 
     fn show(&self, id: &str) -> Turn<Value> {
-        Ok(match self.store.get(id)? {
+        Ok(match self.queue.store.get(id)? {
             Some(job) => granted(json!({"job": job_json(&job, self.now_doing(&job).as_ref())})),
             None => no_such(id),
         })
@@ -147,21 +147,21 @@ impl Daemon {
 
     fn cancel(&mut self, id: &str, actor: &str) -> Turn<Value> {
         let moving = |running: &Running| running.stage == PUBLISHING;
-        if self.busy.contains(id) || self.running.get(id).is_some_and(moving) {
+        if self.results.busy.contains(id) || self.attempts.running.get(id).is_some_and(moving) {
             return Ok(refused(&in_hand(id)));
         }
         let actor = actor.to_owned();
         let Some(job) = self.apply(id, What::CancelAsked { actor })? else {
             return self.not_possible(id, "cancelled");
         };
-        self.to_hash.retain(|waiting| waiting != id);
-        self.unread.remove(id);
-        self.unpublished.remove(id);
-        self.room.forget(id);
-        match self.running.get(id) {
+        self.drops.to_hash.retain(|waiting| waiting != id);
+        self.drops.unread.remove(id);
+        self.results.unpublished.remove(id);
+        self.attempts.room.forget(id);
+        match self.attempts.running.get(id) {
             Some(running) => running.stop.stop(),
             // Files that are being read are moved afterwards.
-            None if self.taking.contains_key(id) => {}
+            None if self.drops.taking.contains_key(id) => {}
             None => self.settle(job),
         }
         Ok(granted(json!({"job": id, "state": "cancelled"})))
@@ -176,16 +176,19 @@ impl Daemon {
     }
 
     fn retry(&mut self, id: &str, asked: &Asked) -> Turn<Option<Value>> {
-        if self.busy.contains(id) || self.running.contains_key(id) || self.taking.contains_key(id) {
+        if self.results.busy.contains(id)
+            || self.attempts.running.contains_key(id)
+            || self.drops.taking.contains_key(id)
+        {
             return Ok(Some(refused(&in_hand(id))));
         }
-        let job = self.store.get(id)?;
+        let job = self.queue.store.get(id)?;
         match job.filter(|j| matches!(j.state(), JobState::Failed | JobState::Cancelled)) {
             None => self.not_possible(id, "tried again").map(Some),
             Some(job) => {
-                self.busy.insert(id.to_owned());
+                self.results.busy.insert(id.to_owned());
                 let asker = (asked.actor.clone(), asked.answer.clone());
-                self.asking.insert(id.to_owned(), asker);
+                self.results.asking.insert(id.to_owned(), asker);
                 self.order(Order::Fetch(Box::new(job)));
                 Ok(None)
             }
@@ -194,7 +197,7 @@ impl Daemon {
 
     /// The originals of a job to be tried again are back, or lost.
     pub(crate) fn on_fetched(&mut self, id: &str, done: &Result<(), Diagnostic>) -> Turn {
-        let Some((actor, answer)) = self.asking.get(id).cloned() else { return Ok(()) };
+        let Some((actor, answer)) = self.results.asking.get(id).cloned() else { return Ok(()) };
         let said = match done {
             Err(why) => refused(why),
             Ok(()) => match self.apply_with(id, What::RetryAsked { actor }, forget_findings)? {
@@ -202,8 +205,8 @@ impl Daemon {
                 None => self.not_possible(id, "tried again")?,
             },
         };
-        self.asking.remove(id);
-        self.busy.remove(id);
+        self.results.asking.remove(id);
+        self.results.busy.remove(id);
         // Whoever does not wait for the answer does not get it.
         let _ = answer.try_send(said);
         Ok(())
@@ -211,13 +214,13 @@ impl Daemon {
 
     fn begun_again(&mut self, job: &Job) -> Value {
         if job.state() == JobState::Claimed {
-            self.to_hash.push_back(job.id.clone());
+            self.drops.to_hash.push_back(job.id.clone());
         }
         granted(json!({"job": job.id, "state": state_word(job.state())}))
     }
 
     fn not_possible(&self, id: &str, what: &str) -> Turn<Value> {
-        Ok(match self.store.get(id)? {
+        Ok(match self.queue.store.get(id)? {
             None => no_such(id),
             Some(job) => {
                 let state = state_word(job.state());
@@ -231,14 +234,14 @@ impl Daemon {
         tracing::info!(%actor, "paused");
         let reason = format!("paused by {actor}; `onnxd ctl resume` goes on");
         self.around.intake.post(Control::Pause(reason));
-        self.paused_by = Some(actor.to_owned());
-        granted(json!({"paused": true, "running": self.running.len()}))
+        self.course.paused_by = Some(actor.to_owned());
+        granted(json!({"paused": true, "running": self.attempts.running.len()}))
     }
 
     fn resume(&mut self, actor: &str) -> Value {
         tracing::info!(%actor, "resumed");
-        self.paused_by = None;
-        if self.disk_low.is_none() {
+        self.course.paused_by = None;
+        if self.attempts.disk_low.is_none() {
             self.around.intake.post(Control::Resume);
         }
         granted(json!({"paused": false}))
@@ -321,23 +324,23 @@ impl Daemon {
 
     fn health(&self) -> Value {
         let mut problems: Vec<String> = Vec::new();
-        problems.extend(self.paused_by.iter().map(|actor| format!("paused by {actor}")));
-        problems.extend(self.disk_low.iter().cloned());
-        problems.extend(self.refused.why().map(|why| format!("the job store waits: {why}")));
-        problems.extend(self.unwritable.iter().cloned());
+        problems.extend(self.course.paused_by.iter().map(|actor| format!("paused by {actor}")));
+        problems.extend(self.attempts.disk_low.iter().cloned());
+        problems.extend(self.queue.refused.why().map(|why| format!("the job store waits: {why}")));
+        problems.extend(self.results.unwritable.iter().cloned());
         if let Some(watched) = &self.around.watched {
             problems.extend(inbox_problems(&watched.status.get()));
         }
-        problems.extend(several(self.unread.values(), "taken drops cannot be read"));
-        problems.extend(several(self.room.whys(), "jobs wait for room on the disk"));
-        let results = self.unpublished.values().map(|u| &u.why);
+        problems.extend(several(self.drops.unread.values(), "taken drops cannot be read"));
+        problems.extend(several(self.attempts.room.whys(), "jobs wait for room on the disk"));
+        let results = self.results.unpublished.values().map(|u| &u.why);
         problems.extend(several(results, "results wait for the outbox"));
         let plugins = self.tools.get().plugins;
         problems.extend(plugins.has_frontend().err().map(|why| why.message));
         problems.extend(self.around.set_aside.problems());
         problems.extend(plugins.refused.iter().map(|why| why.message.clone()));
-        problems.extend(several(self.unsettled.values(), "jobs keep their originals"));
-        if self.phase != Phase::Working {
+        problems.extend(several(self.results.unsettled.values(), "jobs keep their originals"));
+        if self.course.phase != Phase::Working {
             problems.push("stopping".into());
         }
         granted(json!({"healthy": problems.is_empty(), "problems": problems}))
@@ -345,6 +348,7 @@ impl Daemon {
 
     fn status(&self) -> Value {
         let running: Vec<Value> = self
+            .attempts
             .running
             .iter()
             .map(|(id, r)| {
@@ -358,10 +362,10 @@ impl Daemon {
             "version": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
             "summary": self.status_line(),
-            "paused_by": self.paused_by,
-            "disk_low": self.disk_low,
+            "paused_by": self.course.paused_by,
+            "disk_low": self.attempts.disk_low,
             "free_mib": free_mib(&self.folders.state),
-            "jobs": self.book.counts(),
+            "jobs": self.queue.book.counts(),
             "running": running,
             "plugins": plugins.used.iter().map(|p| json!({"id": p.id, "version": p.version}))
                 .collect::<Vec<_>>(),

@@ -26,8 +26,8 @@ const JOBS_PER_SIGN: usize = 50;
 impl Daemon {
     /// Repairs every job. Afterwards each one is finished, waits for its turn, or is being read.
     pub(crate) fn restart(&mut self) -> Turn {
-        let jobs = self.store.scan(None)?;
-        jobs.iter().for_each(|job| self.book.note(None, job));
+        let jobs = self.queue.store.scan(None)?;
+        jobs.iter().for_each(|job| self.queue.book.note(None, job));
         for (n, job) in jobs.iter().enumerate() {
             if n % JOBS_PER_SIGN == 0 {
                 systemd::still_starting(&format!("recovery: job {n} of {}", jobs.len()));
@@ -48,11 +48,11 @@ impl Daemon {
             Err(why) => {
                 // Says nothing about the job: the next round looks again.
                 tracing::warn!(job = %id, reason = %why, "its folder cannot be read now");
-                self.unread.insert(id.clone(), why.to_string());
+                self.drops.unread.insert(id.clone(), why.to_string());
                 return Ok(());
             }
         };
-        self.unread.remove(id);
+        self.drops.unread.remove(id);
         let action = action(job.state(), disk);
         if action != Action::Nothing {
             let state = state_word(job.state());
@@ -63,7 +63,7 @@ impl Daemon {
             Action::Claim if self.around.watched.is_none() => self.claim_again(job)?,
             Action::Claim => {
                 if let Ok(plan) = Plan::load(&self.folders.job(id).claim()) {
-                    self.taking.insert(id.clone(), None);
+                    self.drops.taking.insert(id.clone(), None);
                     self.spawn_taking(job.clone(), plan, true);
                 }
             }
@@ -71,9 +71,9 @@ impl Daemon {
                 let folder = self.folders.job(id).path().to_owned();
                 self.give_up(id, &ClaimError::Gone(folder))?;
             }
-            Action::Hash => self.to_hash.push_back(id.clone()),
+            Action::Hash => self.drops.to_hash.push_back(id.clone()),
             Action::Interrupt => {
-                self.unpublished.remove(id);
+                self.results.unpublished.remove(id);
                 self.apply(id, What::Interrupted { lease: job.lease })?;
             }
             Action::Confirm => {
@@ -99,7 +99,7 @@ impl Daemon {
         match done {
             Ok(()) => {
                 self.apply(&job.id, What::Claimed)?;
-                self.to_hash.push_back(job.id.clone());
+                self.drops.to_hash.push_back(job.id.clone());
                 Ok(())
             }
             // All is in the inbox as before, or somebody else has it.
@@ -111,7 +111,7 @@ impl Daemon {
     fn confirm(&mut self, job: &Job, path: &Path) -> Turn {
         let path = path.to_string_lossy().into_owned();
         let what = What::Published { lease: job.lease };
-        self.unpublished.remove(&job.id);
+        self.results.unpublished.remove(&job.id);
         if let Some(job) = self.apply_with(&job.id, what, |j| j.published = path)? {
             self.settle(job);
         }

@@ -114,25 +114,25 @@ impl Room {
 impl Daemon {
     /// Looks for room if something waits for it. Needs no store.
     pub(crate) fn look_for_room(&mut self, now: Instant) {
-        if self.room.waits() && now >= self.room.look {
-            self.room.look = now + LOOK;
-            let grew = self.room.grew(&free(&self.folders));
-            self.room.ready |= grew || now >= self.room.again;
+        if self.attempts.room.waits() && now >= self.attempts.room.look {
+            self.attempts.room.look = now + LOOK;
+            let grew = self.attempts.room.grew(&free(&self.folders));
+            self.attempts.room.ready |= grew || now >= self.attempts.room.again;
         }
     }
 
     /// All that found no room is tried again, if it is time.
     pub(crate) fn use_room(&mut self, now: Instant) -> Turn {
-        if !std::mem::take(&mut self.room.ready) {
+        if !std::mem::take(&mut self.attempts.room.ready) {
             return Ok(());
         }
-        let jobs: Vec<String> = self.room.jobs.keys().cloned().collect();
+        let jobs: Vec<String> = self.attempts.room.jobs.keys().cloned().collect();
         tracing::info!(jobs = jobs.len(), "what found no room on the disk is tried again");
         for id in jobs {
             self.apply(&id, What::RoomAgain)?;
-            self.room.forget(&id);
+            self.attempts.room.forget(&id);
         }
-        (self.room.moves, self.room.again) = (false, now);
+        (self.attempts.room.moves, self.attempts.room.again) = (false, now);
         self.move_at_once(now);
         Ok(())
     }

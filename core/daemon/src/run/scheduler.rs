@@ -15,17 +15,20 @@ use crate::conversion::doing::Shared;
 
 impl Daemon {
     pub(crate) fn may_start(&self) -> bool {
-        self.phase == Phase::Working
-            && self.paused_by.is_none()
-            && self.disk_low.is_none()
-            && self.refused.why().is_none()
+        self.course.phase == Phase::Working
+            && self.course.paused_by.is_none()
+            && self.attempts.disk_low.is_none()
+            && self.queue.refused.why().is_none()
     }
 
     /// Starts jobs as long as there is room.
     pub(crate) fn schedule(&mut self) -> Turn {
-        while self.may_start() && self.running.len() < self.settings.worker.parallel_max as usize {
-            let held = |id: &str| self.busy.contains(id) || self.running.contains_key(id);
-            let Some(id) = self.book.next(now_ms(), held) else { break };
+        while self.may_start()
+            && self.attempts.running.len() < self.settings.worker.parallel_max as usize
+        {
+            let held =
+                |id: &str| self.results.busy.contains(id) || self.attempts.running.contains_key(id);
+            let Some(id) = self.queue.book.next(now_ms(), held) else { break };
             self.start(&id)?;
         }
         Ok(())
@@ -33,7 +36,7 @@ impl Daemon {
 
     /// The attempt is counted before the worker starts: a crash cannot hide it.
     fn start(&mut self, id: &str) -> Turn {
-        let Some(mut job) = self.store.get(id)? else { return Ok(()) };
+        let Some(mut job) = self.queue.store.get(id)? else { return Ok(()) };
         let dir = self.folders.job(id);
         let tools = self.tools.get();
         // The plugins may be others than when the job was queued.
@@ -45,7 +48,7 @@ impl Daemon {
         let identity = job.identity;
         let started = self.apply_with(id, What::Started, |j| j.identity = identity)?;
         let Some(job) = started else { return Ok(()) };
-        self.room.forget(id);
+        self.attempts.room.forget(id);
         let running = Running {
             lease: job.lease,
             name: job.name.clone(),
@@ -59,7 +62,7 @@ impl Daemon {
             Tools { plugins: self.around.set_aside.without(&tools.plugins).into(), ..tools };
         let (stop, events) = (running.stop.clone(), self.around.events.clone());
         let doing = running.doing.clone();
-        self.running.insert(id.to_owned(), running);
+        self.attempts.running.insert(id.to_owned(), running);
         let settings = std::sync::Arc::clone(&self.settings);
         self.spawn(
             id,
@@ -71,24 +74,24 @@ impl Daemon {
 
     /// A stage is shown, not recorded: a crash during the attempt begins it again anyway.
     pub(crate) fn on_stage(&mut self, id: &str, lease: u64, stage: &str) {
-        if let Some(running) = self.running.get_mut(id).filter(|r| r.lease == lease) {
+        if let Some(running) = self.attempts.running.get_mut(id).filter(|r| r.lease == lease) {
             stage.clone_into(&mut running.stage);
             tracing::debug!(job = id, stage, "stage");
         }
     }
 
     pub(crate) fn on_ended(&mut self, id: &str, lease: u64, ending: &Ending) -> Turn {
-        let Some(running) = self.running.get(id).filter(|r| r.lease == lease) else {
+        let Some(running) = self.attempts.running.get(id).filter(|r| r.lease == lease) else {
             return Ok(());
         };
         let given_back = running.given_back;
-        let state = self.store.get(id)?.map_or(JobState::Unknown, |job| job.state());
+        let state = self.queue.store.get(id)?.map_or(JobState::Unknown, |job| job.state());
         match ending {
             _ if is_finished(state) => self.end_attempt(id),
             Ending::Ready { out_dir } => self.publish(id, lease, out_dir),
             Ending::Failed { stopped: true, .. } if given_back => {
                 self.apply(id, What::GivenBack { lease })?;
-                self.running.remove(id);
+                self.attempts.running.remove(id);
                 Ok(())
             }
             Ending::Failed { diagnostics, crashed, timed_out, .. } => {
@@ -97,15 +100,15 @@ impl Daemon {
                 let what = What::Failed { lease, diagnostics, crashed, timed_out };
                 let next = self.apply(id, what)?;
                 let waits = next.is_some_and(|job| job.state() == JobState::RetryWait);
-                why.filter(|_| waits).into_iter().for_each(|why| self.room.lacks(id, why));
+                why.filter(|_| waits).into_iter().for_each(|why| self.attempts.room.lacks(id, why));
                 self.end_attempt(id)
             }
         }
     }
 
     pub(crate) fn end_attempt(&mut self, id: &str) -> Turn {
-        self.running.remove(id);
-        if let Some(job) = self.store.get(id)? {
+        self.attempts.running.remove(id);
+        if let Some(job) = self.queue.store.get(id)? {
             self.settle(job);
         }
         Ok(())
@@ -113,7 +116,7 @@ impl Daemon {
 
     /// The drain time is over: running jobs go back to the queue, and the attempt does not count.
     pub(crate) fn give_back_running(&mut self) {
-        for (id, running) in &mut self.running {
+        for (id, running) in &mut self.attempts.running {
             if !running.given_back && running.stage != PUBLISHING {
                 tracing::info!(job = %id, "stopped, to be converted after the next start");
                 running.given_back = true;

@@ -136,7 +136,7 @@ fn daemon(root: &Path, store: Faulty) -> Daemon {
     };
     let mut daemon =
         new_daemon(Box::new(store), source, settings, log, tools, folders, around, false).unwrap();
-    daemon.ids = Ids::default();
+    daemon.queue.ids = Ids::default();
     daemon
 }
 
@@ -177,26 +177,26 @@ fn converted(job: &str, dir: &JobDir) -> Box<Ending> {
 fn run(daemon: &mut Daemon, dice: &mut Dice, mut drops: Vec<Submission>) {
     let until = Instant::now() + PATIENCE;
     loop {
-        daemon.refused.hurry();
+        daemon.queue.refused.hurry();
         daemon.hurry();
         let now = Instant::now();
         let stuck = || {
-            let states = daemon.book.states();
+            let states = daemon.queue.book.states();
             let owners = states.map(|(id, state)| (id, state, daemon.owner(id, state)));
-            format!("{:?} {:?}", owners.collect::<Vec<_>>(), daemon.refused.why())
+            format!("{:?} {:?}", owners.collect::<Vec<_>>(), daemon.queue.refused.why())
         };
         assert!(now < until, "stuck: {}", stuck());
         daemon.try_refused(now).unwrap();
         let turned = daemon.turn(now);
         daemon.outlive(turned, None).unwrap();
-        if daemon.taking.len() < 4
-            && daemon.refused.why().is_none()
+        if daemon.drops.taking.len() < 4
+            && daemon.queue.refused.why().is_none()
             && let Some(drop) = drops.pop()
         {
             daemon.handle(Event::Found(Found::Ready(Box::new(drop)))).unwrap();
         }
-        let idle = drops.is_empty() && daemon.book.live() == 0 && daemon.is_finished();
-        if idle && daemon.refused.why().is_none() && daemon.unsettled.is_empty() {
+        let idle = drops.is_empty() && daemon.queue.book.live() == 0 && daemon.is_finished();
+        if idle && daemon.queue.refused.why().is_none() && daemon.results.unsettled.is_empty() {
             return;
         }
         let mut event = match daemon.around.received.recv_timeout(Duration::from_millis(2)) {
@@ -244,7 +244,7 @@ fn every_drop_ends_in_one_result_whatever_fails() {
         run(&mut daemon, &mut dice(), drops);
 
         let mut results = BTreeMap::new();
-        for job in daemon.store.scan(None).unwrap() {
+        for job in daemon.queue.store.scan(None).unwrap() {
             assert_eq!(job.state(), JobState::Succeeded, "seed {seed}: {:?}", job.events);
             *results.entry(job.name.clone()).or_insert(0) += 1;
             let left = fs::read_dir(daemon.folders.job(&job.id).path()).unwrap();
@@ -275,7 +275,7 @@ fn abandoned_twice(job: &Job, is_attempt: bool) -> (tempfile::TempDir, Daemon) {
     assert!(jobs.put_new(job).unwrap());
     let store = Faulty { jobs, dice: breaks_once().into(), broken: false };
     let mut daemon = daemon(root.path(), store);
-    daemon.book.note(None, job);
+    daemon.queue.book.note(None, job);
     let input = daemon.folders.job(&job.id).input();
     fs::create_dir_all(&input).unwrap();
     fs::write(input.join("net.onnx"), "").unwrap();
@@ -289,15 +289,15 @@ fn abandoned_twice(job: &Job, is_attempt: bool) -> (tempfile::TempDir, Daemon) {
             doing: Shared::default(),
             given_back: false,
         };
-        daemon.running.insert(job.id.clone(), running);
+        daemon.attempts.running.insert(job.id.clone(), running);
     } else {
-        daemon.taking.insert(job.id.clone(), None);
+        daemon.drops.taking.insert(job.id.clone(), None);
     }
     daemon.handle(Event::Abandoned { job: job.id.clone() }).unwrap();
-    assert!(daemon.refused.why().is_some(), "the store has broken");
-    daemon.refused.hurry();
+    assert!(daemon.queue.refused.why().is_some(), "the store has broken");
+    daemon.queue.refused.hurry();
     daemon.try_refused(Instant::now()).unwrap();
-    assert!(daemon.refused.why().is_none(), "the store is well");
+    assert!(daemon.queue.refused.why().is_none(), "the store is well");
     (root, daemon)
 }
 
@@ -312,16 +312,16 @@ fn job_in(state: JobState) -> Job {
 fn originals_leave_after_a_rejection_that_broke_the_store() {
     let job = job_in(JobState::Claimed);
     let (_root, daemon) = abandoned_twice(&job, false);
-    let now = daemon.store.get(&job.id).unwrap().unwrap();
+    let now = daemon.queue.store.get(&job.id).unwrap().unwrap();
     assert_eq!(now.state(), JobState::Failed);
-    assert!(daemon.taking.is_empty() && daemon.busy.contains(&job.id), "put away");
+    assert!(daemon.drops.taking.is_empty() && daemon.results.busy.contains(&job.id), "put away");
 }
 
 #[test]
 fn an_attempt_whose_end_broke_the_store_ends_once() {
     let job = job_in(JobState::Running);
     let (_root, daemon) = abandoned_twice(&job, true);
-    let now = daemon.store.get(&job.id).unwrap().unwrap();
+    let now = daemon.queue.store.get(&job.id).unwrap().unwrap();
     assert_eq!(now.state(), JobState::RetryWait, "{:?}", now.events);
-    assert!(daemon.running.is_empty(), "another attempt has room");
+    assert!(daemon.attempts.running.is_empty(), "another attempt has room");
 }

@@ -24,7 +24,7 @@ use crate::conversion::files::remove_folder;
 impl Daemon {
     /// Records a drop and begins to move it.
     pub(crate) fn take(&mut self, submission: &Submission) -> Turn {
-        let id = self.ids.next_id();
+        let id = self.queue.ids.next_id();
         let dir = self.folders.job(&id);
         let plan = submission.plan(&dir.input());
         if let Err(e) = make_dir(dir.path()).and_then(|()| plan.save(&dir.claim())) {
@@ -33,7 +33,7 @@ impl Daemon {
             return Ok(());
         }
         let job = new_job(&id, submission);
-        match self.store.put_new(&job) {
+        match self.queue.store.put_new(&job) {
             Ok(_) => {}
             // Recorded or not: the next start, or the round, finds out.
             Err(e) if e.fatal => return Err(e.into()),
@@ -48,10 +48,10 @@ impl Daemon {
             }
         }
         self.was_recorded();
-        self.book.note(None, &job);
+        self.queue.book.note(None, &job);
         let (name, drop) = (&job.name, submission.id.display());
         tracing::info!(job = %id, %name, to = "claiming", %drop, "job claiming");
-        self.taking.insert(id, Some(submission.id.clone()));
+        self.drops.taking.insert(id, Some(submission.id.clone()));
         self.spawn_taking(job, plan, true);
         Ok(())
     }
@@ -59,18 +59,18 @@ impl Daemon {
     /// The drop stays in the inbox, with the reason.
     fn leave(&mut self, drop: &Path, why: &Diagnostic) {
         tracing::warn!(drop = %drop.display(), reason = %why, "not taken");
-        self.timers.blocked = true;
-        self.room.blocks(why);
+        self.queue.timers.blocked = true;
+        self.attempts.room.blocks(why);
         self.around.intake.post(Control::Block(drop.to_owned(), why.to_string()));
     }
 
     /// Begins to read the files of a claimed job.
     pub(crate) fn hash(&mut self, id: &str) -> Turn {
-        self.unread.remove(id);
-        let Some(job) = self.store.get(id)? else { return Ok(()) };
+        self.drops.unread.remove(id);
+        let Some(job) = self.queue.store.get(id)? else { return Ok(()) };
         match Plan::load(&self.folders.job(id).claim()) {
             Ok(plan) => {
-                self.taking.insert(id.to_owned(), None);
+                self.drops.taking.insert(id.to_owned(), None);
                 self.spawn_taking(job, plan, false);
                 Ok(())
             }
@@ -100,7 +100,7 @@ impl Daemon {
     }
 
     pub(crate) fn on_claimed(&mut self, id: &str, done: &Result<(), ClaimError>) -> Turn {
-        let drop = self.taking.get(id).cloned().flatten();
+        let drop = self.drops.taking.get(id).cloned().flatten();
         match done {
             Ok(()) => {
                 self.apply(id, What::Claimed)?;
@@ -108,11 +108,11 @@ impl Daemon {
             // The older of two files stayed in the job's folder: somebody has to hear of it.
             Err(e @ ClaimError::Kept(_)) => {
                 self.reject(id, &e.diagnostic().into())?;
-                self.taking.remove(id);
+                self.drops.taking.remove(id);
             }
             Err(e) => {
                 self.give_up(id, e)?;
-                self.taking.remove(id);
+                self.drops.taking.remove(id);
                 if let (Some(drop), ClaimError::Blocked(_) | ClaimError::Failed(_)) = (&drop, e) {
                     self.leave(drop, &e.diagnostic());
                     return Ok(());
@@ -128,9 +128,9 @@ impl Daemon {
     /// Nothing was moved, so there never was a job: the drop is in the inbox as before, or somebody
     /// else has taken it.
     pub(crate) fn give_up(&mut self, id: &str, why: &ClaimError) -> Turn {
-        if let Some(job) = self.store.get(id)? {
-            self.store.remove(&[id])?;
-            self.book.forget(&job);
+        if let Some(job) = self.queue.store.get(id)? {
+            self.queue.store.remove(&[id])?;
+            self.queue.book.forget(&job);
             let reason = why.diagnostic().message;
             tracing::info!(job = id, name = job.name, reason, "not taken");
         }
@@ -153,13 +153,13 @@ impl Daemon {
         id: &str,
         done: &Result<Box<Prepared>, Diagnostics>,
     ) -> Turn {
-        let Some(job) = self.store.get(id)? else {
-            self.taking.remove(id);
+        let Some(job) = self.queue.store.get(id)? else {
+            self.drops.taking.remove(id);
             return Ok(());
         };
         if job.state() != JobState::Claimed {
             // Cancelled meanwhile: its files are free to be moved only now.
-            self.taking.remove(id);
+            self.drops.taking.remove(id);
             self.settle(job);
             return Ok(());
         }
@@ -167,7 +167,7 @@ impl Daemon {
             // Says nothing about the files: they are read again in the next round.
             Err(found) if found.class() == Class::Environment => {
                 tracing::warn!(job = id, reason = %found, "its files cannot be read now");
-                self.unread.insert(id.to_owned(), found.to_string());
+                self.drops.unread.insert(id.to_owned(), found.to_string());
             }
             Err(found) => self.reject(id, found)?,
             Ok(prepared) => match self.identify(&job, prepared) {
@@ -178,7 +178,7 @@ impl Daemon {
                 done => done?,
             },
         }
-        self.taking.remove(id);
+        self.drops.taking.remove(id);
         Ok(())
     }
 
@@ -203,10 +203,10 @@ impl Daemon {
 
     /// The job that has answered this one already, if its result still exists.
     pub(crate) fn earlier(&self, job: &Job) -> Turn<Option<Job>> {
-        if self.no_copy.contains(&job.id) {
+        if self.attempts.no_copy.contains(&job.id) {
             return Ok(None);
         }
-        let earlier = self.store.find_identity(&job.identity)?;
+        let earlier = self.queue.store.find_identity(&job.identity)?;
         let there = |e: &Job| e.id != job.id && is_result_of(e.published.as_ref(), &e.id);
         Ok(earlier.filter(there))
     }
@@ -220,7 +220,7 @@ impl Daemon {
         }
         let dest = self.folders.result(&job);
         job.published = dest.to_string_lossy().into_owned();
-        self.busy.insert(job.id.clone());
+        self.results.busy.insert(job.id.clone());
         let earlier = PathBuf::from(&earlier.published);
         self.order(Order::Republish { job: Box::new(job), earlier, dest });
         Ok(())
@@ -237,12 +237,12 @@ impl Daemon {
     pub(crate) fn on_kept(&mut self, kept: &Kept) -> Turn {
         match kept {
             Kept::PutAway { job, done } => {
-                self.busy.remove(job);
+                self.results.busy.remove(job);
                 if let Err(why) = done {
-                    self.room.blocks(why);
+                    self.attempts.room.blocks(why);
                     let reason = &why.message;
                     tracing::error!(job, reason, "the originals stay in the job's folder for now");
-                    self.unsettled.insert(job.clone(), reason.clone());
+                    self.results.unsettled.insert(job.clone(), reason.clone());
                 }
             }
             Kept::Fetched { job, done } => self.on_fetched(job, done)?,
@@ -254,7 +254,7 @@ impl Daemon {
                         self.convert_anyway(job)?;
                     }
                 }
-                self.busy.remove(&job.id);
+                self.results.busy.remove(&job.id);
             }
             Kept::Unmatched { id, done } => match done {
                 Ok(to) => {
@@ -269,7 +269,7 @@ impl Daemon {
     }
 
     fn convert_anyway(&mut self, job: &Job) -> Turn {
-        self.no_copy.insert(job.id.clone());
+        self.attempts.no_copy.insert(job.id.clone());
         let what = What::Hashed { files: job.files.clone(), identity: job.identity.clone() };
         let known = Job { published: String::new(), duplicate_of: String::new(), ..job.clone() };
         // A queued job stays what it is: the step is stale then.

@@ -53,26 +53,36 @@ impl Daemon {
     /// When the loop has to turn again if nothing happens.
     pub(crate) fn next_due(&self) -> Instant {
         let now = Instant::now();
-        let retry = self.book.next_retry_ms().map(|at_ms| {
+        let retry = self.queue.book.next_retry_ms().map(|at_ms| {
             now + Duration::from_millis(at_ms.saturating_sub(now_ms()))
                 .max(Duration::from_millis(1))
         });
         let retry = retry.filter(|_| self.may_start());
-        let drain = match self.phase {
+        let drain = match self.course.phase {
             Phase::Draining { until } if now < until => Some(until),
             Phase::Draining { until } => Some(until + LAST),
-            Phase::Working => self.once.then(|| now + ONCE),
+            Phase::Working => self.course.once.then(|| now + ONCE),
         };
-        let again =
-            (self.timers.blocked || !self.unsettled.is_empty()).then_some(self.timers.move_again);
+        let again = (self.queue.timers.blocked || !self.results.unsettled.is_empty())
+            .then_some(self.queue.timers.move_again);
         let publish = self.next_publication();
         let waits =
             || self.around.watched.as_ref().is_some_and(|w| !w.status.get().items.is_empty());
-        let round = self.book.live() > 0 || !self.receipts.is_empty() || waits();
-        let round = round.then_some(self.timers.round);
-        let (watchdog, disk) = (self.watchdog.due(), Some(self.timers.disk));
-        let refused = self.refused.due();
-        let due = [retry, drain, refused, self.room.due(), again, publish, round, watchdog, disk];
+        let round = self.queue.book.live() > 0 || !self.drops.receipts.is_empty() || waits();
+        let round = round.then_some(self.queue.timers.round);
+        let (watchdog, disk) = (self.watchdog.due(), Some(self.queue.timers.disk));
+        let refused = self.queue.refused.due();
+        let due = [
+            retry,
+            drain,
+            refused,
+            self.attempts.room.due(),
+            again,
+            publish,
+            round,
+            watchdog,
+            disk,
+        ];
         due.into_iter().flatten().min().unwrap_or(now).min(now + LONGEST)
     }
 
@@ -84,19 +94,22 @@ impl Daemon {
             let text = format!("The thread that {what} has ended");
             Err(Halt::End(Diagnostic::new(Code::Internal, text)))
         };
-        if self.phase == Phase::Working && self.around.watched.as_ref().is_some_and(has_ended) {
+        if self.course.phase == Phase::Working
+            && self.around.watched.as_ref().is_some_and(has_ended)
+        {
             return ended("watches the inbox");
         }
         if self.around.housekeeping.is_finished() {
             return ended("moves files away");
         }
-        if now >= self.timers.disk {
+        if now >= self.queue.timers.disk {
             self.look_at_disk();
-            self.timers.disk = now + if self.disk_low.is_some() { room::LOOK } else { DISK };
-            self.unwritable = self.folders.unwritable();
+            self.queue.timers.disk =
+                now + if self.attempts.disk_low.is_some() { room::LOOK } else { DISK };
+            self.results.unwritable = self.folders.unwritable();
         }
         self.look_for_room(now);
-        if let Phase::Draining { until } = self.phase
+        if let Phase::Draining { until } = self.course.phase
             && now >= until
         {
             self.give_back_running();
@@ -106,20 +119,20 @@ impl Daemon {
 
     /// Does what is due.
     pub(crate) fn due(&mut self, now: Instant) -> Turn {
-        if now >= self.timers.retention {
-            self.timers.retention = now + RETENTION;
+        if now >= self.queue.timers.retention {
+            self.queue.timers.retention = now + RETENTION;
             self.forget_expired()?;
         }
         self.use_room(now)?;
-        if now >= self.timers.move_again {
-            self.timers.move_again = now + MOVE_AGAIN;
+        if now >= self.queue.timers.move_again {
+            self.queue.timers.move_again = now + MOVE_AGAIN;
             self.move_again()?;
         }
-        if self.phase == Phase::Working {
+        if self.course.phase == Phase::Working {
             self.publish_waiting(now)?;
         }
-        if now >= self.timers.round {
-            self.timers.round = now + ROUND;
+        if now >= self.queue.timers.round {
+            self.queue.timers.round = now + ROUND;
             self.adopt()?;
             self.write_receipts()?;
         }
@@ -148,20 +161,20 @@ impl Daemon {
                 format!("{} has {free} MiB free, `jobs.min_free_mib` is {wanted}", folder.display())
             })
         });
-        match (&self.disk_low, &low) {
+        match (&self.attempts.disk_low, &low) {
             (None, Some(why)) => {
                 tracing::warn!(reason = why, "intake paused");
                 self.around.intake.post(Control::Pause(why.clone()));
             }
             (Some(_), None) => {
                 tracing::info!("enough disk space again");
-                if self.paused_by.is_none() {
+                if self.course.paused_by.is_none() {
                     self.around.intake.post(Control::Resume);
                 }
             }
             _ => {}
         }
-        self.disk_low = low;
+        self.attempts.disk_low = low;
     }
 
     fn forget_expired(&mut self) -> Turn {
@@ -170,12 +183,12 @@ impl Daemon {
             days_max: jobs.retain_days.into(),
             finished_max: usize::try_from(jobs.retain_max).unwrap_or(usize::MAX),
         };
-        let dropped = drop_expired(self.store.as_mut(), &retention, now_ms())?;
+        let dropped = drop_expired(self.queue.store.as_mut(), &retention, now_ms())?;
         if dropped.is_empty() {
             return Ok(());
         }
         tracing::info!(count = dropped.len(), "old jobs forgotten");
-        dropped.iter().for_each(|job| self.book.forget(job));
+        dropped.iter().for_each(|job| self.queue.book.forget(job));
         for job in dropped.iter().filter(|job| job.state() == JobState::Quarantined) {
             self.order(Order::PutAway(Box::new(job.clone())));
         }
@@ -186,13 +199,13 @@ impl Daemon {
     }
 
     fn move_again(&mut self) -> Turn {
-        if std::mem::take(&mut self.timers.blocked) {
+        if std::mem::take(&mut self.queue.timers.blocked) {
             self.around.intake.post(Control::Unblock);
         }
-        let again: Vec<String> = self.unsettled.keys().cloned().collect();
+        let again: Vec<String> = self.results.unsettled.keys().cloned().collect();
         for id in again {
-            let job = self.store.get(&id)?;
-            self.unsettled.remove(&id);
+            let job = self.queue.store.get(&id)?;
+            self.results.unsettled.remove(&id);
             job.into_iter().for_each(|job| self.settle(job));
         }
         Ok(())
@@ -204,12 +217,12 @@ impl Daemon {
         systemd::stopping(&self.status_line());
         self.around.intake.post(Control::Stop);
         let drain = Duration::from_secs(self.settings.jobs.drain_timeout_s);
-        self.phase = Phase::Draining { until: Instant::now() + drain };
+        self.course.phase = Phase::Draining { until: Instant::now() + drain };
     }
 
     pub(crate) fn on_signal(&mut self, signal: i32) {
         use signal_hook::consts::{SIGHUP, SIGINT};
-        match (signal, self.phase) {
+        match (signal, self.course.phase) {
             (SIGHUP, _) => {
                 tracing::info!("SIGHUP: reading the settings again");
                 self.reload(None);
@@ -218,13 +231,15 @@ impl Daemon {
                 self.begin_shutdown(if signal == SIGINT { "SIGINT" } else { "SIGTERM" });
             }
             // Somebody is impatient.
-            (_, Phase::Draining { .. }) => self.phase = Phase::Draining { until: Instant::now() },
+            (_, Phase::Draining { .. }) => {
+                self.course.phase = Phase::Draining { until: Instant::now() }
+            }
         }
     }
 
     /// Whether the loop may end: everything is done, or nobody can wait any longer.
     pub(crate) fn has_ended(&self) -> bool {
-        match self.phase {
+        match self.course.phase {
             Phase::Working => false,
             Phase::Draining { until } => self.is_finished() || (Instant::now() >= until + LAST),
         }
@@ -234,15 +249,15 @@ impl Daemon {
 impl Daemon {
     /// What could not be moved is due at once.
     pub(crate) fn move_at_once(&mut self, now: Instant) {
-        self.timers.move_again = now;
-        self.unpublished.values_mut().for_each(|waiting| waiting.hurry(now));
+        self.queue.timers.move_again = now;
+        self.results.unpublished.values_mut().for_each(|waiting| waiting.hurry(now));
     }
 
     /// All that waits for a time is due at once.
     #[cfg(test)]
     pub(crate) fn hurry(&mut self) {
         let now = Instant::now();
-        self.timers.round = now;
+        self.queue.timers.round = now;
         self.move_at_once(now);
     }
 }
