@@ -46,8 +46,8 @@ impl TensorSink for StandIns {
     }
 }
 
-/// Bytes that are collected before they are written.
-const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes that are collected before they are written; more are not copied.
+const BUFFER_BYTES: usize = 1 << 16;
 /// Places for stand-ins beyond the longest one, so that a piece of address space serves many.
 const PLACES: usize = 1 << 16;
 

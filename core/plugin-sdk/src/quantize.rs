@@ -6,6 +6,7 @@ use crate::host::JobHandle;
 use crate::messages::diagnostic;
 use crate::tensors::{HostTensors, hand_over};
 use crate::{Attempt, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer, Submission};
+use onnxd_ir::Model;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use onnxd_quantize::report::{LeftInFloat, Origin};
@@ -39,6 +40,7 @@ pub(crate) fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<
     let submission = Submission::of(job)?;
     let graph = submission.job().graph()?;
     let mut model = onnxd_onnx::decode(graph, &mut HostTensors(submission.job()))?.model;
+    hold(&mut model, submission.job());
     // Contradictions are the host's to report.
     let _ = onnxd_ir::infer::infer(&mut model);
     let mut cx = QuantizeContext::new(submission, &model)?;
@@ -49,6 +51,21 @@ pub(crate) fn quantize(quantizer: &mut dyn Quantizer, job: JobHandle) -> Result<
     hand_over(&mut model, job)?;
     job.put_graph(&onnxd_onnx::encode_to_bytes(&model, &mut HostTensors(job))?)?;
     Ok(job.artifact(abi::ARTIFACT_QUANTIZE_LOG, &quantized(&cx).encode_to_vec())?)
+}
+
+/// Computes derived constants, for who reads them many times. Those that stay are derived for the host all the same.
+fn hold(model: &mut Model, job: &JobHandle) {
+    model.for_each_graph_mut(&mut |graph, _| {
+        for v in graph.value_ids().collect::<Vec<_>>() {
+            let derived = graph[v].initializer().filter(|tensor| tensor.derivation().is_some());
+            let Some(derived) = derived.cloned() else { continue };
+            let held = derived.held();
+            if let Some(id) = job.noted(&derived) {
+                job.note(&held, id);
+            }
+            graph.set_initializer(v, Some(held));
+        }
+    });
 }
 
 /// Lets the allocator keep what is freed, up to some: running a model on samples frees and takes

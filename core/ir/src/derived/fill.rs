@@ -7,8 +7,10 @@ use crate::{DataType, Tensor};
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Bytes that are computed at a time.
+/// Bytes that are computed at a time: views across their source want many rows at once.
 const BLOCK_BYTES: usize = 1 << 20;
+/// The same where elements keep their order: these stay in the cache of a core.
+const IN_ORDER_BYTES: usize = 1 << 16;
 /// Elements that are scaled at a time.
 const SCALED: usize = 4096;
 
@@ -20,8 +22,9 @@ impl Tensor {
     pub fn in_blocks<E>(&self, mut f: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let Some(derived) = self.derived_data() else { return f(&self.bytes()) };
         let size = self.dtype().bits() / 8;
-        let mut room = vec![0; self.byte_len().min(BLOCK_BYTES)];
-        for first in (0..self.byte_len()).step_by(BLOCK_BYTES) {
+        let block = if derived.keeps_order() { IN_ORDER_BYTES } else { BLOCK_BYTES };
+        let mut room = vec![0; self.byte_len().min(block)];
+        for first in (0..self.byte_len()).step_by(block) {
             let count = room.len().min(self.byte_len() - first);
             derived.fill(first / size, &mut room[..count]);
             f(&room[..count])?;
@@ -81,6 +84,12 @@ impl Source for Tensor {
 }
 
 impl Derived {
+    /// Whether the elements are computed one after the other from held ones.
+    fn keeps_order(&self) -> bool {
+        let held = self.from.sources().iter().all(|source| source.derived_data().is_none());
+        held && matches!(self.from, Derivation::Cast { .. } | Derivation::Scaled { .. })
+    }
+
     /// Computes the elements from `first` on, as many as `out` has room for.
     pub(super) fn fill(&self, first: usize, out: &mut [u8]) {
         let size = self.dtype.bits() / 8;
@@ -132,20 +141,16 @@ impl Derived {
         let mut place = first;
         // A block at a time, in which runs have one factor each.
         for out in out.chunks_mut(SCALED * size) {
-            let count = out.len() / size;
-            let mut wide = [0f64; SCALED];
-            let bytes = source.part(place..place + count);
-            let wide = &mut wide[..count];
-            convert(self.dtype, &bytes, DataType::Double, bytemuck::cast_slice_mut(wide));
-            let mut at = 0;
-            while at < count {
-                let run = (inner - (place + at) % inner).min(count - at);
-                let gain = gain[(place + at) / inner % gain.len()];
-                wide[at..at + run].iter_mut().for_each(|x| *x *= gain);
-                at += run;
+            let bytes = source.part(place..place + out.len() / size);
+            let mut done = 0;
+            while done < out.len() {
+                let run = (inner - place % inner).min((out.len() - done) / size);
+                let gain = gain[place / inner % gain.len()];
+                let range = done..done + run * size;
+                multiply(self.dtype, &bytes[range.clone()], gain, &mut out[range]);
+                done += run * size;
+                place += run;
             }
-            convert(DataType::Double, bytemuck::cast_slice(wide), self.dtype, out);
-            place += count;
         }
     }
 
@@ -168,6 +173,24 @@ impl Derived {
             out = later;
             first += count;
         }
+    }
+}
+
+/// Multiplies elements of a float type in `f64`, and rounds them.
+fn multiply(dtype: DataType, source: &[u8], gain: f64, out: &mut [u8]) {
+    if dtype == DataType::Float {
+        for (x, y) in source.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
+            *y = ((f64::from(f32::from_le_bytes(*x)) * gain) as f32).to_le_bytes();
+        }
+        return;
+    }
+    let mut wide = [0f64; 256];
+    let size = dtype.bits() / 8;
+    for (x, y) in source.chunks(wide.len() * size).zip(out.chunks_mut(wide.len() * size)) {
+        let wide = &mut wide[..x.len() / size];
+        convert(dtype, x, DataType::Double, bytemuck::cast_slice_mut(wide));
+        wide.iter_mut().for_each(|x| *x *= gain);
+        convert(DataType::Double, bytemuck::cast_slice(wide), dtype, y);
     }
 }
 
