@@ -50,6 +50,8 @@ fn print(about: &str, entries: &[Entry], set: &[&str]) -> String {
             out += &format!("{off}{} = {}\n", row.name(), entry.toml());
         }
     }
+    out += "\n# Params for every conversion that does not say otherwise stand in a section [defaults]:\n\
+            # export.opset = 17\n";
     out
 }
 

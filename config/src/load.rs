@@ -10,10 +10,13 @@ use serde_json::Value;
 use crate::defaults::Environment;
 use crate::folders;
 use crate::kind::Kind;
+use crate::params::Preset;
 use crate::settings::{ROWS, SECTIONS, Settings};
-use crate::source::{Codes, Reader};
+use crate::source::{Codes, Part, Reader};
 use crate::table::{Entry, Given, overlay, sections};
 
+/// The section of params that hold for all conversions; they are checked when the plugins are known.
+const DEFAULTS: &str = "defaults";
 /// Largest settings file that is read.
 const BYTES_MAX: usize = 1 << 20;
 
@@ -57,10 +60,14 @@ pub fn load(
         None => default_files(environment).into_iter().find(|f| f.exists()),
     };
     let mut reader = Reader::new(&ROWS, CODES, BYTES_MAX);
-    let mut from_file = Vec::new();
+    let (mut from_file, mut defaults) = (Vec::new(), Preset::default());
     if let Some(file) = &file {
         let text = read(file)?;
-        from_file = reader.toml(&file.display().to_string(), &text);
+        let name = file.display().to_string();
+        from_file = reader.toml_of(&name, &text, Part::Without(DEFAULTS));
+        if toml::from_str::<toml::Table>(&text).is_ok_and(|all| all.contains_key(DEFAULTS)) {
+            defaults = Preset::of_section(name, text, DEFAULTS);
+        }
         let folder = file.parent().unwrap_or(&environment.current_dir);
         from_file.iter_mut().for_each(|g| make_absolute(environment, folder, g));
     }
@@ -77,9 +84,9 @@ pub fn load(
         folders::check(&mut reader, &entries);
     }
     reader.finish(())?;
-    let settings = serde_json::from_value(sections(&entries))
+    let settings: Settings = serde_json::from_value(sections(&entries))
         .map_err(|why| Diagnostic::new(Code::Internal, format!("settings: {why}")))?;
-    Ok(Loaded { settings, entries, file })
+    Ok(Loaded { settings: Settings { defaults, ..settings }, entries, file })
 }
 
 /// The values of all keys that nobody set.

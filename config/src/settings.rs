@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::kind::{Kind, refusal};
+use crate::params::Preset;
 use crate::table::{Row, default_text};
 use Kind::{Bool, Int, List, Path, Text};
 
@@ -22,6 +23,9 @@ macro_rules! settings {
         #[derive(Clone, Debug, PartialEq, Deserialize)]
         pub struct Settings {
             $($(#[doc = $about])+ pub $section: $Section,)+
+            /// The params of section `defaults`, which hold for all conversions.
+            #[serde(skip)]
+            pub defaults: Preset,
         }
         $(
             $(#[doc = $about])+

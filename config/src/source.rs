@@ -20,6 +20,17 @@ pub(crate) struct Codes {
     pub(crate) bad_value: Code,
 }
 
+/// What of a TOML text is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    /// All of it.
+    All,
+    /// All but a section.
+    Without(&'static str),
+    /// The keys of one section, named as if they stood outside.
+    Only(&'static str),
+}
+
 /// Reads sources and collects what is wrong with them.
 pub(crate) struct Reader<'t> {
     rows: &'t [Row],
@@ -122,6 +133,11 @@ impl<'t> Reader<'t> {
 
     /// The values of a TOML text; `name` is how messages and origins call it.
     pub(crate) fn toml(&mut self, name: &str, text: &str) -> Vec<Given<'t>> {
+        self.toml_of(name, text, Part::All)
+    }
+
+    /// The values of a part of a TOML text.
+    pub(crate) fn toml_of(&mut self, name: &str, text: &str, part: Part) -> Vec<Given<'t>> {
         let mut given = Vec::new();
         if !self.admits(name, text) {
             return given;
@@ -133,9 +149,18 @@ impl<'t> Reader<'t> {
             let place = lines.place(error.span().map_or(0, |s| s.start));
             self.syntax(&place, error.message().trim_end_matches('.'));
         }
-        if errors.is_empty() {
-            self.walk(&lines, "", document.get_ref(), &mut given);
+        let mut table = document.into_inner();
+        match part {
+            _ if !errors.is_empty() => table.clear(),
+            Part::All => {}
+            Part::Without(section) => drop(table.remove(section)),
+            Part::Only(section) => match table.remove(section).map(Spanned::into_inner) {
+                Some(DeValue::Table(inner)) => table = inner,
+                Some(_) => self.syntax(name, &format!("`{section}` is a section, not a key")),
+                None => table.clear(),
+            },
         }
+        self.walk(&lines, "", &table, &mut given);
         given
     }
 

@@ -215,3 +215,46 @@ fn what_nobody_wants_goes_aside() {
     assert_eq!(fs::read(&letter).unwrap(), b"dear", "nothing is replaced");
     assert_eq!(daemon.stop().code(), Some(0));
 }
+
+#[test]
+fn params_of_the_settings_and_of_folders_hold_for_drops() {
+    let site = Site::new();
+    let settings = site.state().join(".config/onnxd");
+    fs::create_dir_all(&settings).unwrap();
+    let text = "[defaults]\nexport.opset = 18\nexport.input_names = [\"of_site\"]\n";
+    fs::write(settings.join("onnxd.toml"), text).unwrap();
+    let (inbox, team) = (site.inbox(), site.inbox().join("team/a"));
+    fs::create_dir_all(&team).unwrap();
+    fs::write(inbox.join("team/onnxd.params.toml"), "export.opset = 19\n").unwrap();
+    let daemon = site.start();
+    site::drop_model(&site, "plain.onnx", "1");
+    for name in ["team/a/x.onnx", "team/a/y.onnx"] {
+        site::drop_model(&site, name, name);
+    }
+    fs::write(team.join("y.params.toml"), "export.opset = 20\n").unwrap();
+    let params = |folder: &str, name: &str| {
+        site.wait_for(name, "succeeded");
+        let report = report(&site.outbox().join(folder).join(name));
+        let of = |key: &str| {
+            let mut all = report["params"].as_array().unwrap().iter();
+            let param = all.find(|p| p["key"] == key).unwrap();
+            (param["value"].to_string(), param["origin"].as_str().unwrap().to_owned())
+        };
+        (of("export.opset"), of("export.input_names"))
+    };
+    let ((opset, origin), (names, _)) = params("", "plain");
+    assert!(opset.contains("18") && origin.ends_with("onnxd.toml:2"), "{opset} {origin}");
+    assert!(names.contains("of_site"), "{names}");
+    let ((opset, origin), (names, _)) = params("team/a", "x");
+    assert!(opset.contains("19") && names.contains("of_site"), "{opset} {names}");
+    assert_eq!(origin, "team/onnxd.params.toml:1");
+    let ((opset, origin), _) = params("team/a", "y");
+    assert!(opset.contains("20") && origin == "y.params.toml:1", "{opset} {origin}");
+    assert!(inbox.join("team/onnxd.params.toml").exists(), "it stays for later drops");
+    drop(daemon);
+    let settings = settings.join("onnxd.toml");
+    fs::write(settings, "[defaults]\nexport.opest = 18\n").unwrap();
+    let (status, _, stderr) = site.run(&["once"]);
+    assert!(status == 78 || status == 2, "{status} {stderr}");
+    assert!(stderr.contains("onnxd.toml:2: unknown key `export.opest`"), "{stderr}");
+}

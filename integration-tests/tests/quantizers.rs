@@ -2,7 +2,8 @@
 
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_integration_tests::{
-    command, converted, folder_with, small_model, with_plugins_of, write_small_model,
+    command, converted, folder_with, library, outcome, small_model, with_plugins_of,
+    write_small_model,
 };
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{WriteOptions, write_model};
@@ -54,6 +55,16 @@ fn a_plugin_has_params_of_its_own() {
     write_small_model(&alone.path().join("net.onnx"), "float");
     let (status, stderr, _) = converted(alone.path(), "out", &["net.onnx"], &sets);
     assert!(status == 2 && stderr.contains("unknown key"), "{stderr}");
+    // A library that is named for one conversion brings its params, too.
+    let mut named = command(alone.path());
+    with_plugins_of(&mut named, &alone.path().join("plugins"));
+    named.args(["convert", "--plugin"]).arg(library("libexample_plugin.so"));
+    named.arg(alone.path().join("net.onnx")).arg("--out").arg(alone.path().join("named"));
+    for set in ["quantization.format=round-weights", sets[0], sets[1]] {
+        named.args(["--set", set]);
+    }
+    let (status, stderr) = outcome(&named.output().unwrap());
+    assert!(status < 2, "{stderr}");
     let mut explain = command(folder.path());
     with_plugins_of(&mut explain, &folder.path().join("plugins"));
     explain.args(["explain", "--all"]).arg(folder.path().join("net.onnx"));

@@ -183,3 +183,33 @@ fn a_link_into_the_inbox_is_seen() {
     let found = messages(load(None, &service(), &set));
     assert!(found[0].contains("must not be the inbox or lie inside it"), "{found:?}");
 }
+
+#[test]
+fn params_of_the_settings_lie_under_those_of_a_conversion() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("onnxd.toml");
+    let text =
+        "[jobs]\nattempts_max = 2\n[defaults.export]\nopset = 18\nstrip_doc_string = false\n";
+    std::fs::write(&file, text).unwrap();
+    let loaded = load(Some(&file), &Environment::default(), &[]).unwrap();
+    assert_eq!(loaded.settings.jobs.attempts_max, 2);
+    let presets = [loaded.settings.defaults];
+    let of = |text: &str| {
+        let files = [("params.toml", text)];
+        crate::Params::resolve_over(&presets, &crate::Declared::default(), &files, &[])
+    };
+    let params = of("export.opset = 19").unwrap();
+    assert_eq!(
+        (params.get_int("export.opset"), params.origin("export.opset")),
+        (Some(19), "params.toml:1")
+    );
+    assert_eq!(params.get_bool("export.strip_doc_string"), Some(false));
+    assert_eq!(params.origin("export.strip_doc_string"), format!("{}:5", file.display()));
+    std::fs::write(&file, "[defaults]\nexport.opest = 18\n").unwrap();
+    let presets = [load(Some(&file), &Environment::default(), &[]).unwrap().settings.defaults];
+    let wrong = crate::Params::resolve_over(&presets, &crate::Declared::default(), &[], &[]);
+    let wrong = wrong.unwrap_err().0[0].message.clone();
+    assert!(wrong.contains("onnxd.toml:2: unknown key `export.opest`"), "{wrong}");
+    let twice = crate::Params::resolve_over(&[], &crate::Declared::default(), &[], &[]).unwrap();
+    assert_eq!(twice.origin("export.opset"), "default");
+}

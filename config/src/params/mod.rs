@@ -17,7 +17,7 @@ use serde_json::Value;
 pub use declared::Declared;
 pub(crate) use declared::HOST_ROWS;
 
-use crate::source::{Codes, Reader};
+use crate::source::{Codes, Part, Reader};
 use crate::table::{Entry, Given, overlay, sections, suggestion};
 
 /// Largest params file that is read.
@@ -28,6 +28,30 @@ const CODES: Codes = Codes {
     unknown_key: Code::ParamsUnknownKey,
     bad_value: Code::ParamsBadValue,
 };
+
+/// Params in TOML that hold for many conversions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preset {
+    name: String,
+    text: String,
+    section: Option<&'static str>,
+}
+
+impl Preset {
+    /// All of a file; `name` is how messages and origins call it.
+    pub fn of_file(name: String, text: String) -> Preset {
+        Preset { name, text, section: None }
+    }
+
+    /// One section of a file.
+    pub(crate) fn of_section(name: String, text: String, section: &'static str) -> Preset {
+        Preset { name, text, section: Some(section) }
+    }
+
+    fn part(&self) -> Part {
+        self.section.map_or(Part::All, Part::Only)
+    }
+}
 
 /// The resolved params of one conversion.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,8 +73,22 @@ impl Params {
         files: &[(&str, &str)],
         overrides: &[String],
     ) -> Result<Params, Diagnostics> {
+        Params::resolve_over(&[], declared, files, overrides)
+    }
+
+    /// As [`Params::resolve`], over presets, of which later ones win.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resolve_over(
+        presets: &[Preset],
+        declared: &Declared,
+        files: &[(&str, &str)],
+        overrides: &[String],
+    ) -> Result<Params, Diagnostics> {
         let mut reader = Reader::new(declared.rows(), CODES, BYTES_MAX);
-        let mut layers = Vec::new();
+        let presets = presets.iter().map(|p| reader.toml_of(&p.name, &p.text, p.part()));
+        let mut layers: Vec<Vec<Given>> = presets.collect();
         for (name, text) in files {
             layers.push(match name.rsplit_once('.').map(|(_, extension)| extension) {
                 Some("toml") => reader.toml(name, text),

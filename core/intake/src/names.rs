@@ -15,8 +15,12 @@ pub enum NameClass {
     Transient,
     /// Hidden files and what file managers and storage appliances leave behind.
     Litter,
+    /// Params for all drops in the folder and below; stays where it is.
+    Preset,
 }
 
+/// Name of the params for all drops in a folder and below.
+pub const PRESET: &str = "onnxd.params.toml";
 /// Suffixes of downloads, uploads and copies that are under way, in lower case.
 const TRANSIENT_SUFFIXES: &[&str] =
     &[".part", ".partial", ".tmp", ".crdownload", ".download", ".filepart", ".opdownload"];
@@ -33,7 +37,9 @@ const RSYNC_RANDOM_LEN: usize = 6;
 pub fn classify(name: &OsStr) -> NameClass {
     let lower = name.as_bytes().to_ascii_lowercase();
     let ends = |suffixes: &[&str]| suffixes.iter().any(|s| lower.ends_with(s.as_bytes()));
-    if ends(TRANSIENT_SUFFIXES) || rsync_final(name.as_bytes()).is_some() {
+    if lower == PRESET.as_bytes() {
+        NameClass::Preset
+    } else if ends(TRANSIENT_SUFFIXES) || rsync_final(name.as_bytes()).is_some() {
         NameClass::Transient
     } else if lower.first() == Some(&b'.')
         || ends(LITTER_SUFFIXES)

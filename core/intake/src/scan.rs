@@ -99,7 +99,7 @@ impl Walk {
         subfolders: &mut Vec<OsString>,
     ) -> Result<(), Errno> {
         let class = classify(&name);
-        if class == NameClass::Litter {
+        if matches!(class, NameClass::Litter | NameClass::Preset) {
             return Ok(());
         }
         if kind == FileType::Directory {

@@ -123,11 +123,11 @@ impl Convert {
         plugins.has_frontend()?;
         let ours = |file: &Path| target.wrote(file);
         let about = |submission: &Submission| {
-            let params = submission.params(&plugins, self.params.as_deref(), &self.set)?;
+            let params = submission.params(&plugins, &[], self.params.as_deref(), &self.set)?;
             ask(&context.launcher, &plugins, submission, &params)
         };
         let submission = Submission::from_paths(&self.paths, &plugins, &ours, &about)?;
-        let params = submission.params(&plugins, self.params.as_deref(), &self.set)?;
+        let params = submission.params(&plugins, &[], self.params.as_deref(), &self.set)?;
         Ok((Work { context, plugins, params, job, stop }, submission))
     }
 

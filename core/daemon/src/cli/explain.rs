@@ -6,6 +6,7 @@ use super::{Ended, FINDINGS, out};
 use crate::conversion::Submission;
 use crate::conversion::probe::{Asked, Choice, ask, choose, level, probe, why};
 use crate::conversion::recognised::tell;
+use crate::conversion::submission::presets;
 use onnxd_config::{Declared, Params};
 use onnxd_diagnostics::Diagnostic;
 use onnxd_plugin_host::to_message;
@@ -56,13 +57,19 @@ impl Explain {
     pub(crate) fn run(&self) -> Ended {
         let context = Context::load(self.config.as_deref())?;
         let plugins = context.plugins_and(&self.plugins)?;
+        // A drop that lies in the inbox has what its folders hold for it.
+        let inbox = &context.settings.intake.inbox;
+        let drop = self.paths[0].canonicalize().ok();
+        let folder = drop.as_ref().and_then(|drop| drop.parent()?.strip_prefix(inbox).ok());
+        let presets = folder.map_or(Ok(Vec::new()), |folder| presets(inbox, folder))?;
         let about = |submission: &Submission| {
-            let params = submission.params(&plugins, self.params.as_deref(), &self.set)?;
+            let params =
+                submission.params(&plugins, &presets, self.params.as_deref(), &self.set)?;
             ask(&context.launcher, &plugins, submission, &params)
         };
         let submission = Submission::from_paths(&self.paths, &plugins, &|_| false, &about)
             .map_err(|e| tell(&self.paths, e))?;
-        let params = submission.params(&plugins, self.params.as_deref(), &self.set)?;
+        let params = submission.params(&plugins, &presets, self.params.as_deref(), &self.set)?;
         let unread = submission.unread_params(&self.paths, self.params.as_deref());
         let (files, network) = (&submission.files, &submission.network);
         let params_json = params.json().to_string();

@@ -1,7 +1,7 @@
 //! The plugins in use: found on the search path, inspected in confined children, never mapped here.
 
 use super::Launcher;
-use onnxd_config::{Declared, Descriptor, Environment, Settings};
+use onnxd_config::{Declared, Descriptor, Environment, Params, Preset, Settings};
 use onnxd_diagnostics::{Code, Diagnostic, nearest, shown};
 use onnxd_plugin_host::cache::Cache;
 use onnxd_plugin_host::discover::{Folder, Shadowed, discover, first_of_each_id};
@@ -33,6 +33,8 @@ pub(crate) struct Plugins {
     pub(crate) searched: Vec<PathBuf>,
     /// The params of all conversions and of the plugins in use.
     pub(crate) declared: Declared,
+    /// Params that hold for all conversions unless theirs say otherwise.
+    pub(crate) defaults: Preset,
 }
 
 impl Plugins {
@@ -79,6 +81,7 @@ impl Plugins {
         (plugins.disabled, good) = good.into_iter().partition(is_disabled);
         (plugins.used, plugins.shadowed) = first_of_each_id(good);
         plugins.declared = declared(&plugins.used);
+        plugins.defaults = settings.defaults.clone();
         plugins.refused.extend(plugins.declared.clashes.iter().cloned());
         Ok(plugins)
     }
@@ -99,7 +102,18 @@ impl Plugins {
         self.shadowed
             .extend(shadowed.into_iter().map(|plugin| Shadowed { plugin, by: by.clone() }));
         self.used = std::iter::once(info).chain(others).collect::<Vec<PluginInfo>>();
+        self.declared = declared(&self.used);
         Ok(())
+    }
+
+    /// Whether the params of the settings are known, and right by themselves.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub(crate) fn check_defaults(&self) -> Result<(), Diagnostic> {
+        let presets = std::slice::from_ref(&self.defaults);
+        let found = Params::resolve_over(presets, &self.declared, &[], &[]).err();
+        found.and_then(|found| found.0.into_iter().next()).map_or(Ok(()), Err)
     }
 
     /// Digest of ids, versions and contents of the plugins in use.

@@ -5,9 +5,9 @@
 use super::Plugins;
 use super::files::inner;
 use super::probe::Choice;
-use onnxd_config::{PARAMS_BYTES_MAX, Params};
+use onnxd_config::{PARAMS_BYTES_MAX, Params, Preset};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_intake::names::{NameClass, classify, is_params, is_role_file, is_role_folder};
+use onnxd_intake::names::{NameClass, PRESET, classify, is_params, is_role_file, is_role_folder};
 use onnxd_intake::scan::DEPTH_MAX;
 use onnxd_proto::onnxd::{InputFile, Need};
 use std::ffi::OsStr;
@@ -120,6 +120,7 @@ impl Submission {
     pub(crate) fn params(
         &self,
         plugins: &Plugins,
+        presets: &[Preset],
         file: Option<&Path>,
         overrides: &[String],
     ) -> Result<Params, Diagnostics> {
@@ -131,7 +132,8 @@ impl Submission {
         let texts = texts.collect::<Result<Vec<_>, Diagnostic>>()?;
         let texts: Vec<(&str, &str)> =
             texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-        Params::resolve(&plugins.declared, &texts, overrides)
+        let presets = [std::slice::from_ref(&plugins.defaults), presets].concat();
+        Params::resolve_over(&presets, &plugins.declared, &texts, overrides)
     }
 
     /// Params files beside a network that was named alone, without `given` ones. They may be of another network, so
@@ -170,6 +172,20 @@ impl Submission {
         let own = find(&format!("{}.", stem(network)));
         if own.is_empty() { find("") } else { own }
     }
+}
+
+/// The params that folders of the inbox hold for what is below them, from the inbox down to `folder`.
+///
+/// # Errors
+/// `N0107` for one that cannot be read.
+pub(crate) fn presets(inbox: &Path, folder: &Path) -> Result<Vec<Preset>, Diagnostic> {
+    let below = folder.ancestors().collect::<Vec<_>>().into_iter().rev();
+    let files = below.map(|at| at.join(PRESET)).filter(|file| inbox.join(file).exists());
+    let preset = |file: PathBuf| {
+        let (_, text) = read_params(&inbox.join(&file))?;
+        Ok(Preset::of_file(file.to_string_lossy().into_owned(), text))
+    };
+    files.map(preset).collect()
 }
 
 /// The folder of the only file that was named.

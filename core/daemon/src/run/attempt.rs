@@ -199,7 +199,7 @@ pub(crate) fn submission(job: &Job, dir: &JobDir) -> Submission {
 fn order(job: &Job, dir: &JobDir, tools: &Tools) -> Order {
     let submission = submission(job, dir);
     // Findings about the params are not kept with the job; reading them again gives them again.
-    let params = submission.params(&tools.plugins, None, &[]);
+    let params = submission.params(&tools.plugins, &[], None, &[]);
     let notes = params.map(|p| p.notes().to_vec()).unwrap_or_default();
     let note = |d: &Diagnostic| message::Diagnostic { severity: "warning".into(), ..to_message(d) };
     Order {

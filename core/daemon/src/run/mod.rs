@@ -106,6 +106,7 @@ pub(crate) fn run(
     repairs.iter().for_each(|repair| tracing::warn!(repair, "store"));
     let tools = tools(&settings, &source.environment, once)?;
     let (inbox_config, socket) = (inbox_config(&settings), settings.control.socket.clone());
+    let inbox_folder = settings.intake.inbox.clone();
     // Before anything is moved: an inbox that cannot be used is a wrong configuration.
     let inbox = Inbox::open(inbox_config)?;
 
@@ -129,7 +130,7 @@ pub(crate) fn run(
     let mut daemon = new_daemon(store, source, settings, log, tools, folders, around, once)?;
     let recovered = daemon.restart();
     daemon.outlive(recovered, None)?;
-    let prober = FrontendProber::new(daemon.tools.clone(), for_prober, set_aside);
+    let prober = FrontendProber::new(daemon.tools.clone(), inbox_folder, for_prober, set_aside);
     let watched = onnxd_intake::spawn(inbox, prober, found_by_intake, control);
     daemon.around.watched = Some(watched.map_err(no_thread)?);
     let _server = control::listen(&socket, events.clone())?;
@@ -200,6 +201,7 @@ fn make_folders(settings: &Settings) -> Result<Folders, Diagnostic> {
 fn tools(settings: &Settings, environment: &Environment, once: bool) -> Result<Tools, Diagnostic> {
     let launcher = Launcher::new(settings);
     let plugins = Plugins::discover(settings, environment, &launcher)?;
+    plugins.check_defaults()?;
     for refused in &plugins.refused {
         tracing::warn!(reason = %refused, "a plugin is not used");
     }

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use super::attempt::submission;
 use super::layout::JobDir;
 use crate::conversion::attempt::listed;
+use crate::conversion::submission::presets;
 use crate::conversion::{Plugins, Submission, files, plugins::hex};
 
 /// What becomes known of a job by reading its files.
@@ -45,7 +46,8 @@ pub(crate) fn prepare(
             .map_err(|e| Diagnostic::new(Code::Disk, format!("Reading {}: {e}", path.display())))?;
     }
     let submission = submission(&job, dir);
-    let params = submission.params(plugins, None, &[])?;
+    let presets = presets(Path::new(&job.inbox), Path::new(&job.folder))?;
+    let params = submission.params(plugins, &presets, None, &[])?;
     Ok(Prepared {
         identity: identity(&submission, params.json(), plugins),
         params_json: params.json().to_string(),

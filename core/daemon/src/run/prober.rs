@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::set_aside::SetAside;
 use crate::conversion::probe::{choose, probe};
+use crate::conversion::submission::presets;
 use crate::conversion::{Launcher, Plugins, Submission};
 
 /// Networks that front-ends look at, at the same time.
@@ -56,6 +57,7 @@ impl SharedTools {
 #[derive(Debug)]
 pub(crate) struct FrontendProber {
     pub(crate) tools: SharedTools,
+    pub(crate) inbox: PathBuf,
     /// To ask for a look once an answer is there.
     pub(crate) intake: Sender<Control>,
     pub(crate) set_aside: SetAside,
@@ -74,8 +76,13 @@ struct Question {
 }
 
 impl FrontendProber {
-    pub(crate) fn new(tools: SharedTools, intake: Sender<Control>, set_aside: SetAside) -> Self {
-        FrontendProber { tools, intake, set_aside, questions: Questions::default() }
+    pub(crate) fn new(
+        tools: SharedTools,
+        inbox: PathBuf,
+        intake: Sender<Control>,
+        set_aside: SetAside,
+    ) -> Self {
+        FrontendProber { tools, inbox, intake, set_aside, questions: Questions::default() }
     }
 
     /// The answer to this question, if it was asked and has come.
@@ -104,6 +111,7 @@ impl FrontendProber {
     fn ask(&self, candidate: &Candidate, network: &Path) {
         let (narrow, wide) = (candidate.narrow, candidate.wide);
         let (tools, set_aside) = (self.tools.get(), self.set_aside.clone());
+        let inbox = self.inbox.clone();
         let (questions, intake) = (Arc::clone(&self.questions), self.intake.clone());
         let lock = |questions: &Questions, answer: Option<ProbeOutcome>| {
             let mut all = questions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -116,7 +124,8 @@ impl FrontendProber {
         let (done, prompt) = bounded(1);
         let (candidate, asked) = (candidate.clone(), network.to_owned());
         let work = move || {
-            let answer = catch_unwind(AssertUnwindSafe(|| answer(&tools, &set_aside, &candidate)));
+            let answer =
+                catch_unwind(AssertUnwindSafe(|| answer(&tools, &inbox, &set_aside, &candidate)));
             let answer = answer.unwrap_or_else(|_| {
                 let text = "the thread that asks the front-ends panicked";
                 ProbeOutcome::Failed(Diagnostic::new(Code::Internal, text))
@@ -167,9 +176,16 @@ impl Prober for FrontendProber {
     }
 }
 
-fn answer(tools: &Tools, set_aside: &SetAside, candidate: &Candidate) -> ProbeOutcome {
+fn answer(
+    tools: &Tools,
+    inbox: &Path,
+    set_aside: &SetAside,
+    candidate: &Candidate,
+) -> ProbeOutcome {
     let submission = submission(candidate);
-    let params = match submission.params(&tools.plugins, None, &[]) {
+    let presets = presets(inbox, &candidate.folder).map_err(Diagnostics::from);
+    let params = presets.and_then(|presets| submission.params(&tools.plugins, &presets, None, &[]));
+    let params = match params {
         Ok(params) => params,
         Err(found) => return ProbeOutcome::Failed(first(found)),
     };

@@ -255,6 +255,7 @@ impl Daemon {
             let done = source.load().and_then(|loaded| {
                 let launcher = Launcher::new(&loaded.settings);
                 let plugins = Plugins::discover(&loaded.settings, &source.environment, &launcher)?;
+                plugins.check_defaults()?;
                 Ok((loaded, Tools { launcher, plugins: plugins.into() }))
             });
             let reloaded = Box::new(Reloaded { done, answer });
@@ -299,7 +300,7 @@ impl Daemon {
         (output.outbox, output.failed) = (old.output.outbox.clone(), old.output.failed.clone());
         (output.done, output.unmatched) = (old.output.done.clone(), old.output.unmatched.clone());
         self.log.set_level(settings.log.level);
-        let used = |tools: &Tools| tools.plugins.digest();
+        let used = |tools: &Tools| (tools.plugins.digest(), tools.plugins.defaults.clone());
         let plugins_changed = used(&self.tools.get()) != used(tools);
         self.tools.set(tools.clone());
         let asked_again = !self.around.set_aside.problems().is_empty();
