@@ -13,7 +13,7 @@ const WEIGHTS: &str = "weights.bin";
 /// Of weights without end.
 const ROWS: usize = 1 << 32;
 
-/// Reads `SIDE LAYERS`, or `SIDE LAYERS held` for weights that are computed at once, or `SIDE LAYERS endless` for weights of
+/// Reads `SIDE LAYERS`. With the word `held` after it, weights are computed at once; with `endless`, they are of
 /// terabytes.
 pub(crate) struct Derived;
 
