@@ -32,16 +32,43 @@ pub trait TensorLoader {
     ) -> Result<Tensor, Diagnostic>;
 }
 
-/// A tensor over external data.
+/// A tensor over external data, which must have the number of bytes that type and sizes demand.
+fn external_tensor(dtype: DataType, dims: &[usize], bytes: Bytes) -> Result<Tensor, Diagnostic> {
+    Tensor::new(dtype, dims.to_vec(), bytes).map_err(|e| refused(format!("external data: {e}")))
+}
+
+/// The tensor that `external_data` pairs tell of; `open` gives the file of a location.
 ///
 /// # Errors
-/// If type and sizes demand another number of bytes.
-pub fn external_tensor(
+/// What is wrong with the pairs, or with the file.
+pub fn part_of_file(
     dtype: DataType,
     dims: &[usize],
-    bytes: Bytes,
+    entries: &[(String, String)],
+    open: impl FnOnce(&str) -> Result<Bytes, Diagnostic>,
 ) -> Result<Tensor, Diagnostic> {
-    Tensor::new(dtype, dims.to_vec(), bytes).map_err(|e| refused(format!("external data: {e}")))
+    let Some(location) = value_of(entries, "location") else {
+        return Err(refused("its external data has no location".to_owned()));
+    };
+    let expected = byte_len(dtype, dims).unwrap_or(usize::MAX);
+    let offset = number_of(entries, "offset")?.unwrap_or(0);
+    let length = number_of(entries, "length")?.unwrap_or(expected);
+    if length != expected {
+        let text = format!("its type and shape demand {expected} bytes, not {length}");
+        return Err(refused(text));
+    }
+    let file = open(location)?;
+    match offset.checked_add(length) {
+        Some(end) if end <= file.len() => external_tensor(dtype, dims, file.slice(offset..end)),
+        _ => {
+            let text = format!(
+                "bytes {offset} to {offset} + {length} of `{}` are asked for, which has {}",
+                shown(location),
+                file.len()
+            );
+            Err(refused(text))
+        }
+    }
 }
 
 /// For models that must be complete in themselves.
@@ -91,28 +118,7 @@ impl TensorLoader for FolderLoader {
         dims: &[usize],
         entries: &[(String, String)],
     ) -> Result<Tensor, Diagnostic> {
-        let Some(location) = value_of(entries, "location") else {
-            return Err(refused("its external data has no location".to_owned()));
-        };
-        let expected = byte_len(dtype, dims).unwrap_or(usize::MAX);
-        let offset = number_of(entries, "offset")?.unwrap_or(0);
-        let length = number_of(entries, "length")?.unwrap_or(expected);
-        if length != expected {
-            let text = format!("its type and shape demand {expected} bytes, not {length}");
-            return Err(refused(text));
-        }
-        let file = self.map(location)?;
-        match offset.checked_add(length) {
-            Some(end) if end <= file.len() => external_tensor(dtype, dims, file.slice(offset..end)),
-            _ => {
-                let text = format!(
-                    "bytes {offset} to {offset} + {length} of `{}` are asked for, which has {}",
-                    shown(location),
-                    file.len()
-                );
-                Err(refused(text))
-            }
-        }
+        part_of_file(dtype, dims, entries, |location| self.map(location))
     }
 }
 

@@ -18,8 +18,8 @@ mod write;
 pub use decode::{Decoded, decode, from_proto};
 pub use encode::{encode_to_bytes, to_proto};
 pub use external::{
-    FolderLoader, HANDLE_KEY, NoExternalData, Outline, TensorLoader, external_files,
-    external_tensor, handle_of, outline,
+    FolderLoader, HANDLE_KEY, NoExternalData, Outline, TensorLoader, external_files, handle_of,
+    outline, part_of_file,
 };
 pub use mapped::MappedFile;
 pub use metadata::LAYERS_KEY;

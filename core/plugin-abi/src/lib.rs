@@ -29,6 +29,8 @@
 //! `data_location = EXTERNAL` and `external_data = [{key: "handle", value: "42"}]`, where 42 is an
 //! id for [`Host::tensor_get`]. Tensors of strings and empty tensors stay inline.
 
+#![warn(missing_docs)]
+
 use core::ffi::{c_char, c_void};
 
 /// Version of this interface; independent of onnxd's own. Majors must be equal.

@@ -153,7 +153,9 @@ pub fn file_digest(path: &Path) -> std::io::Result<(u64, String)> {
     hashed(File::open(path)?)
 }
 
-fn hexadecimal(bytes: &[u8]) -> String {
+/// Lower-case hexadecimal digits.
+#[must_use]
+pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 

@@ -18,7 +18,7 @@ mod refusal;
 mod tensors;
 
 pub use context::{Artifact, HostEvent, JobContext};
-pub use inspect::{digest, file_digest, inspect};
+pub use inspect::{digest, file_digest, hexadecimal, inspect};
 pub use library::{Failure, Instance, Library};
 pub use messages::{from_message, to_message};
 pub use refusal::Refusal;

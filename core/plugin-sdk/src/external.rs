@@ -2,7 +2,7 @@
 
 use crate::diagnostics::{Code, Diagnostic, shown};
 use crate::ir::{DataType, Tensor};
-use crate::onnx::{TensorLoader, external_tensor};
+use crate::onnx::{TensorLoader, part_of_file};
 use bytes::Bytes;
 
 /// `location`, which is relative to the model's folder, relative to the submission's root; without steps that lead
@@ -41,39 +41,15 @@ impl TensorLoader for External<'_> {
         dims: &[usize],
         entries: &[(String, String)],
     ) -> Result<Tensor, Diagnostic> {
-        let entry = |key: &str| entries.iter().find(|(k, _)| k == key).map(|(_, v)| v.as_str());
-        let Some(location) = entry("location") else {
-            return Err(invalid("external data without a location"));
-        };
-        let file = (self.read)(&beside(self.model, location)).map_err(|d| Diagnostic {
-            code: Code::OnnxExternalData.as_str().into(),
-            message: format!("external data file `{}`: {}", shown(location), d.message),
-            help: Code::OnnxExternalData.help().into(),
-            ..d
-        })?;
-        let number = |key: &str| {
-            let value = entry(key).map(str::parse::<u64>).transpose();
-            value.map_err(|_| invalid(&format!("external data with a bad {key}")))
-        };
-        let offset = number("offset")?.unwrap_or(0);
-        let elements = dims.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
-        let wanted = elements.and_then(|n| dtype.byte_len(n)).unwrap_or(usize::MAX) as u64;
-        let length = number("length")?.unwrap_or(wanted);
-        match offset.checked_add(length) {
-            Some(end) if end <= file.len() as u64 => {
-                external_tensor(dtype, dims, file.slice(offset as usize..end as usize))
-            }
-            _ => Err(invalid(&format!(
-                "`{}` has {} bytes, the tensor's data is said to be {length} bytes at {offset}",
-                shown(location),
-                file.len()
-            ))),
-        }
+        part_of_file(dtype, dims, entries, |location| {
+            (self.read)(&beside(self.model, location)).map_err(|d| Diagnostic {
+                code: Code::OnnxExternalData.as_str().into(),
+                message: format!("external data file `{}`: {}", shown(location), d.message),
+                help: Code::OnnxExternalData.help().into(),
+                ..d
+            })
+        })
     }
-}
-
-fn invalid(message: &str) -> Diagnostic {
-    Diagnostic::new(Code::OnnxExternalData, message)
 }
 
 #[cfg(test)]

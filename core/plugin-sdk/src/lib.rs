@@ -14,6 +14,8 @@
 //! | `preprocess` | what happens to pictures before a network sees them, as data |
 //! | `testing` | what tests of plugins need, for `[dev-dependencies]` |
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "quantizer")]
 mod calibration;
 mod component;

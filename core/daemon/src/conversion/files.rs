@@ -1,7 +1,7 @@
 //! Files of a result: their digests, their way to the disk, and the way to their destination.
 
-use super::plugins::hex;
 pub(crate) use onnxd_plugin_host::file_digest as digest;
+use onnxd_plugin_host::hexadecimal;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -94,7 +94,7 @@ pub(crate) fn remove_file(file: &Path) -> io::Result<()> {
 /// name, and a copy that was interrupted is found again wherever it goes next.
 pub(crate) fn unfinished(from: &Path, to: &Path) -> PathBuf {
     let digest = Sha256::digest(from.as_os_str().as_encoded_bytes());
-    to.with_file_name(format!(".onnxd-{}.part", hex(&digest[..8])))
+    to.with_file_name(format!(".onnxd-{}.part", hexadecimal(&digest[..8])))
 }
 
 fn rename_new(from: &Path, to: &Path) -> io::Result<()> {

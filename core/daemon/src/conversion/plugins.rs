@@ -5,7 +5,7 @@ use onnxd_config::{Declared, Descriptor, Environment, Params, Preset, Settings};
 use onnxd_diagnostics::{Code, Diagnostic, nearest, shown};
 use onnxd_plugin_host::cache::Cache;
 use onnxd_plugin_host::discover::{Folder, Shadowed, discover, first_of_each_id};
-use onnxd_plugin_host::from_message;
+use onnxd_plugin_host::{from_message, hexadecimal};
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{InspectRequest, InspectResult, PluginComponent, PluginInfo};
@@ -121,7 +121,7 @@ impl Plugins {
         let mut lines: Vec<String> =
             self.used.iter().map(|p| format!("{} {} {}\n", p.id, p.version, p.sha256)).collect();
         lines.sort();
-        hex(&Sha256::digest(lines.concat()))
+        hexadecimal(&Sha256::digest(lines.concat()))
     }
 
     /// Whether networks can be read at all.
@@ -251,11 +251,6 @@ fn fits(glob: &str, path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
     let glob = glob.to_lowercase();
     glob.strip_prefix('*').map_or(name == glob, |ending| name.ends_with(ending))
-}
-
-/// Lower-case hexadecimal.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

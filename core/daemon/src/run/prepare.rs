@@ -7,6 +7,7 @@ use std::path::Path;
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::Plan;
+use onnxd_plugin_host::hexadecimal;
 use onnxd_proto::onnxd::{Job, JobFile, Param};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -15,7 +16,7 @@ use super::attempt::submission;
 use super::layout::JobDir;
 use crate::conversion::attempt::listed;
 use crate::conversion::submission::presets;
-use crate::conversion::{Plugins, Submission, files, plugins::hex};
+use crate::conversion::{Plugins, Submission, files};
 
 /// What becomes known of a job by reading its files.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +80,7 @@ pub(crate) fn identity(submission: &Submission, params: &Value, plugins: &Plugin
         "params": params,
         "plugins": plugins.digest(),
     });
-    hex(&Sha256::digest(all.to_string()))
+    hexadecimal(&Sha256::digest(all.to_string()))
 }
 
 fn not_text(name: &Path) -> Diagnostic {
