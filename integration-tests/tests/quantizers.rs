@@ -326,7 +326,7 @@ fn learned_rounding_is_told_and_refused_where_nothing_is_rounded_so() {
     };
     let (nearest, learned) =
         (of("quantization.rounding=nearest"), of("quantization.rounding=adaround"));
-    assert!(learned.0.contains("learned rounding") && !nearest.0.contains("learned"));
+    assert!(learned.0.contains("AdaRound") && !nearest.0.contains("AdaRound"));
     assert!(learned.1 > nearest.1, "{} {}", learned.1, nearest.1);
     fs::copy(folder.path().join("out/model.onnx"), folder.path().join("done.onnx")).unwrap();
     for (file, sets) in [
@@ -344,7 +344,7 @@ fn learned_rounding_is_told_and_refused_where_nothing_is_rounded_so() {
     let sets = [&sets[..], &["quantization.rounding=adaround"]].concat();
     let (status, stderr, report) = convert(folder.path(), &["net.onnx", "calib.npz"], &sets);
     assert!(status <= 1, "{stderr}");
-    assert!(report["quantization"]["tensors"].to_string().contains("learned rounding"));
+    assert!(report["quantization"]["tensors"].to_string().contains("AdaRound"));
     let (status, stderr, _) = convert(folder.path(), &["net.onnx"], &sets);
     assert!(status > 1 && stderr.contains("takes calibration data"), "{stderr}");
 }
@@ -455,7 +455,7 @@ fn samples_round_weights_better_where_ranges_are_found_at_run_time() {
     assert_eq!(chosen, "null");
     for sets in [&[][..], &["quantization.accuracy=auto"]] {
         let (with, chosen, rows) = of(&["net.onnx", "calib.npz"], sets);
-        assert!(chosen.contains("learned rounding") && rows.contains("learned rounding"), "{rows}");
+        assert!(chosen.contains("AdaRound") && rows.contains("AdaRound"), "{rows}");
         assert!(with > without + 0.5, "{with} {without}");
     }
 }

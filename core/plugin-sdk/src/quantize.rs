@@ -180,7 +180,7 @@ fn quality(cx: &QuantizeContext) -> message::Quality {
         }
     }
     if let Some(coverage) = said.coverage {
-        all.products = Some(coverage.products);
+        all.products = Some(coverage.weighted);
         (all.quantized, all.weights) = (coverage.quantized, coverage.weights);
     }
     all

@@ -10,7 +10,7 @@
 //! | [`session`] | what a quantization asks of the program that it runs in |
 //! | [`range`] | from statistics to ranges; scales and zero points; constant tensors as integers |
 //! | [`graph`] | what plans and emitters know of a graph: quantized values, weighted operators, sub-graphs |
-//! | [`plan`] | what is asked for, and which values and operators become integers |
+//! | [`plan`] | what is asked for, and which values and operators are quantized |
 //! | [`emit`] | the quantized graph: pairs of `QuantizeLinear` and `DequantizeLinear`, integer operators, and back |
 //! | [`accuracy`] | how near a quantized model is to the float model |
 //! | [`search`] | what makes it more accurate: equalization, SmoothQuant, AdaRound, GPTQ, AWQ, bias correction |

@@ -47,7 +47,7 @@ pub struct Counts {
     pub counts: Vec<u64>,
 }
 
-/// A way to quantize that was tried, for the report.
+/// A candidate that was tried, for the report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attempt {
     /// What is special about it.
@@ -129,10 +129,10 @@ pub struct Quality {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Coverage {
     /// Weighted operators of the float network.
-    pub products: u64,
-    /// Of these, those whose weights became integers.
+    pub weighted: u64,
+    /// Of these, those whose weights was quantized.
     pub quantized: u64,
-    /// The share of all weights that became integers.
+    /// The share of all weights that was quantized.
     pub weights: f64,
 }
 
@@ -151,7 +151,7 @@ impl QuantizedTensor {
 /// What a quantization did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Values that became integers.
+    /// Values that was quantized.
     pub tensors: Vec<QuantizedTensor>,
     /// Nodes that were quantized.
     pub layers: Vec<QuantizedLayer>,
@@ -159,7 +159,7 @@ pub struct Report {
     pub left_in_float: Vec<LeftInFloat>,
     /// Where ranges come from, if not from samples.
     pub statistics: String,
-    /// Ways that were tried.
+    /// Candidates that were tried.
     pub tried: Vec<Attempt>,
     /// What a user should know besides.
     pub notes: Vec<Diagnostic>,

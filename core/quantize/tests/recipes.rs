@@ -51,7 +51,7 @@ fn the_sum_stays_in_float() {
 fn the_sum_is_of_integers() {
     let before = quantized(BIAS, SUM);
     let after = written(&before, Recipe::Int32Bias);
-    // 0.77 / 0.05 and -3.01 / 0.025, and the products of the scales in float.
+    // 0.77 / 0.05 and -3.01 / 0.025, and the weighted operators of the scales in float.
     let want = linear(
         "int32[2] bias = {15, -120}, float[2] scale = {0.05, 0.025}",
         "p_product = MatMulInteger(xq, w, xz, wz)
@@ -71,7 +71,7 @@ fn the_sum_is_of_integers() {
 
 #[test]
 fn a_bias_beyond_32_bits_stays_in_float() {
-    // The second is the first that leaves no room for the products of its column.
+    // The second is the first that leaves no room for the weighted operators of its column.
     for (bias, whole) in [("1e30, -1e30", false), ("0.0, 5.3687e7", false), ("0.0, 5.36e7", true)] {
         let before = quantized(&format!("float[2] anything = {{{bias}}}"), SUM);
         let mut after = before.clone();

@@ -6,7 +6,7 @@ use onnxd_plugin_sdk::ir::{DataType, Model, infer};
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quantize::accuracy::{cover, measure};
 use onnxd_quantize::emit::recipes::{self, Recipe};
-use onnxd_quantize::emit::{fold_products, is_quantized, keep_sums_apart};
+use onnxd_quantize::emit::{fold_weighted, is_quantized, keep_bias_unfused};
 use onnxd_quantize::graph::{fix_weights, in_float32};
 use onnxd_quantize::plan::Request;
 use onnxd_quantize::plan::params;
@@ -51,11 +51,11 @@ impl Quantizer for Scheme {
                 let (mut done, held) = search_static(model, &request, cx)?;
                 recipes::apply(model, recipe).report(&mut done, "as the recipe says");
                 match self.0 {
-                    Form::Qdq => keep_sums_apart(model),
+                    Form::Qdq => keep_bias_unfused(model),
                     Form::QLinear => {
                         // What is wrong with the types is found when the result is verified.
                         let _ = infer(model);
-                        fold_products(model).report(&mut done, "between integers");
+                        fold_weighted(model).report(&mut done, "between integers");
                     }
                 }
                 (done, Some(held))

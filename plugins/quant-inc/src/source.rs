@@ -5,7 +5,7 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{Model, infer};
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer};
 use onnxd_quantize::emit::recipes::{self, Recipe};
-use onnxd_quantize::emit::{bake, fold, unfold};
+use onnxd_quantize::emit::{fold, fold_fake_quantization, unfold};
 use onnxd_quantize::report::{Form, Report};
 
 /// Writes a quantized model in the form and with the recipe that are asked for. What was quantized
@@ -19,7 +19,7 @@ pub(crate) fn carry(
 ) {
     // All forms lead to pairs, and from there to each other.
     let mut told = unfold(model);
-    let baked = bake(model);
+    let folded = fold_fake_quantization(model);
     // What is wrong with the types is found when the result is verified.
     let _ = infer(model);
     let recipe = recipes::apply(model, recipe);
@@ -37,8 +37,8 @@ pub(crate) fn carry(
         report.leave(&name, why);
     }
     report.fact("quantized", "the model was so already; its scales and zero points are kept");
-    if !baked.is_empty() {
-        let text = format!("{} constants became the integers that training chose", baked.len());
+    if !folded.is_empty() {
+        let text = format!("{} constants became the integers that training chose", folded.len());
         report.fact("quantized.trained", text);
     }
     if cx.text("quantization.mode") == Some("dynamic") {

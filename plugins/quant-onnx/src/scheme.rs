@@ -6,7 +6,7 @@ use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quantize::accuracy::{cover, measure};
 use onnxd_quantize::emit::recipes::Recipe;
-use onnxd_quantize::emit::{is_quantized, keep_sums_apart, quantize_dynamic};
+use onnxd_quantize::emit::{is_quantized, keep_bias_unfused, quantize_dynamic};
 use onnxd_quantize::graph::{fix_weights, in_float32};
 use onnxd_quantize::plan::params;
 use onnxd_quantize::report::{Form, Report};
@@ -54,7 +54,7 @@ impl Quantizer for Scheme {
                 }
                 match self.0 {
                     Form::QLinear => reform::fold(model, &mut done),
-                    Form::Qdq => keep_sums_apart(model),
+                    Form::Qdq => keep_bias_unfused(model),
                 }
                 (done, Some(held))
             }

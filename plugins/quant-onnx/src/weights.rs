@@ -8,7 +8,7 @@ use onnxd_quantize::accuracy::{Held, SampleSet};
 use onnxd_quantize::observe::{Feeds, Limits};
 use onnxd_quantize::plan::Request;
 use onnxd_quantize::report::{Form, Report};
-use onnxd_quantize::search::{Data, Ways, quantize_weights};
+use onnxd_quantize::search::{Data, WeightMethods, quantize_weights};
 use std::cell::Cell;
 
 /// The oldest operator set whose `DequantizeLinear` has blocks.
@@ -24,13 +24,13 @@ pub(crate) fn quantize(
     if form == Form::Qdq && model.opset() < BLOCKS_SINCE {
         onnxd_opset::convert(model, BLOCKS_SINCE)?;
     }
-    let Some(ways) = ways(cx)? else {
+    let Some(methods) = methods(cx)? else {
         return Ok((quantize_weights(model, request, form, None)?, None));
     };
     let calibration = cx.calibration();
     let size = calibration.batch_size().max(1);
     let held = Held::last(&SampleSet::of(cx), model);
-    let most = held.learned(&SampleSet::of(cx));
+    let most = held.calibrating(&SampleSet::of(cx));
     let readings = Cell::new(0);
     let samples = || -> Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + '_> {
         readings.set(readings.get() + 1);
@@ -43,16 +43,16 @@ pub(crate) fn quantize(
             batch
         }))
     };
-    let told = |done, total| cx.count("product", done, total);
+    let progress = |done, total| cx.count("product", done, total);
     let data = Data {
         engine: &Builtin,
         samples: &samples,
         limits: Limits::of_floats(),
-        ways,
-        told: &told,
+        methods,
+        progress: &progress,
     };
     let mut done = quantize_weights(model, request, form, Some(&data))?;
-    if ways.scale {
+    if methods.awq {
         let scaled = done.tensors.iter().filter(|t| t.method.starts_with("AWQ")).count();
         let text = format!(
             "{scaled} of {} weights; before the others nothing takes factors, or they do not help",
@@ -64,16 +64,16 @@ pub(crate) fn quantize(
 }
 
 /// What samples are used for; `None` for nothing.
-fn ways(cx: &QuantizeContext) -> Result<Option<Ways>, Diagnostic> {
+fn methods(cx: &QuantizeContext) -> Result<Option<WeightMethods>, Diagnostic> {
     let rounding = cx.text("quantization.rounding");
-    let (compensate, scale) = match rounding {
+    let (gptq, awq) = match rounding {
         Some("nearest") => return Ok(None),
         Some("gptq") => (true, false),
         Some("awq") => (false, true),
         _ => (true, true),
     };
     if !cx.calibration().is_empty() {
-        return Ok(Some(Ways { compensate, scale }));
+        return Ok(Some(WeightMethods { gptq, awq }));
     }
     let Some(rounding) = rounding else { return Ok(None) };
     let text = format!("`quantization.rounding` = \"{rounding}\" takes calibration data");

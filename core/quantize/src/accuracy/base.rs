@@ -4,11 +4,11 @@
 use crate::accuracy::Kept;
 use crate::emit::pairs::{Ranges, place};
 use crate::graph::subgraphs::{self, Path};
-use crate::graph::weighted::{Product, Weighted};
+use crate::graph::weighted::{WeightedNode, WeightedOp};
 use crate::observe::{Feeds, Limits, Parts, Stats};
 use crate::plan::planner::import_all;
 use crate::plan::request::Request;
-use crate::plan::{Plan, Quantized, plan};
+use crate::plan::{QuantizePlan, Quantized, plan};
 use crate::range::Levels;
 use crate::range::method::{Method, statistics};
 use crate::report::{Report, name_of};
@@ -23,12 +23,12 @@ pub struct Base {
     /// The graph.
     pub model: Model,
     /// Which nodes compute on integers.
-    pub plan: Plan,
+    pub plan: QuantizePlan,
     /// The same for each of its sub-graphs.
     bodies: Vec<Body>,
     /// By name of value.
     pub seen: BTreeMap<String, Stats>,
-    /// What products computed on the first samples, see `layers_db`.
+    /// What weighted operators computed on the first samples, see `layers_db`.
     pub(crate) layers: Vec<Kept>,
 }
 
@@ -36,11 +36,11 @@ pub struct Base {
 #[derive(Clone, Debug)]
 struct Body {
     path: Path,
-    plan: Plan,
+    plan: QuantizePlan,
 }
 
 impl Base {
-    /// Plans without having seen anything. The products in `floats` stay as they are, and those in
+    /// Plans without having seen anything. The weighted operators in `floats` stay as they are, and those in
     /// the sub-graphs of nodes in it.
     #[must_use]
     pub fn new(mut model: Model, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
@@ -49,15 +49,15 @@ impl Base {
         Base { model, plan, bodies, seen: BTreeMap::new(), layers: Vec::new() }
     }
 
-    /// The same graph and what was seen of it, with other products left in floating point.
+    /// The same graph and what was seen of it, with other weighted operators left in floating point.
     #[must_use]
     pub fn without(&self, request: &Request, floats: &BTreeSet<NodeId>) -> Base {
         let (plan, bodies) = plans(&self.model.graph, request, floats);
         Base { plan, bodies, ..self.clone() }
     }
 
-    /// What can stay in floating point by itself: the products of the main graph, and its nodes
-    /// with products in their sub-graphs.
+    /// What can stay in floating point by itself: the weighted operators of the main graph, and its nodes
+    /// with weighted operators in their sub-graphs.
     #[must_use]
     pub fn choices(&self) -> BTreeSet<NodeId> {
         let bodies = self.bodies.iter().map(|body| (body, body.plan.choices()));
@@ -85,12 +85,12 @@ impl Base {
         Ok(())
     }
 
-    /// The inputs of products, by name, and the axis of their channels: what rounding of weights does
+    /// The inputs of weighted operators, by name, and the axis of their channels: what rounding of weights does
     /// to the mean of what they compute follows from the means of these.
     pub(crate) fn mean_axes(&self) -> BTreeMap<String, i64> {
-        let axis = |p: &Weighted| if p.product == Product::Conv { 1 } else { -1 };
-        let products = self.plan.products.iter();
-        products.map(|(p, _)| (quoted(&self.model.graph[p.x].name), axis(p))).collect()
+        let axis = |p: &WeightedNode| if p.op == WeightedOp::Conv { 1 } else { -1 };
+        let weighted = self.plan.weighted.iter();
+        weighted.map(|(p, _)| (quoted(&self.model.graph[p.x].name), axis(p))).collect()
     }
 
     /// Of a sub-graph that no sample leads to nothing is seen.
@@ -107,9 +107,9 @@ impl Base {
         self.names(&[], &self.plan).into_iter().chain(bodies).collect()
     }
 
-    fn names(&self, path: &[(NodeId, usize)], plan: &Plan) -> BTreeSet<String> {
-        // What products read, too: it becomes integers when others stay in floating point.
-        let inputs = plan.products.iter().map(|(product, _)| product.x);
+    fn names(&self, path: &[(NodeId, usize)], plan: &QuantizePlan) -> BTreeSet<String> {
+        // What weighted operators read, too: it is quantized when others stay in floating point.
+        let inputs = plan.weighted.iter().map(|(product, _)| product.x);
         let observed = plan.values.values().map(|q| q.observed).chain(inputs);
         observed.filter_map(|v| subgraphs::shown(&self.model.graph, path, v)).collect()
     }
@@ -153,7 +153,7 @@ impl Base {
         self.seen.get(name).is_some_and(|stats| stats.tensors > 0)
     }
 
-    fn ranges(&self, path: &[(NodeId, usize)], plan: &Plan, method: Method) -> Ranges {
+    fn ranges(&self, path: &[(NodeId, usize)], plan: &QuantizePlan, method: Method) -> Ranges {
         let range = |q: &Quantized| {
             let levels = Levels::of(q.settings.activation)?;
             let name = subgraphs::shown(&self.model.graph, path, q.observed)?;
@@ -165,7 +165,7 @@ impl Base {
 }
 
 /// Plans for a graph and its sub-graphs.
-fn plans(graph: &Graph, request: &Request, floats: &BTreeSet<NodeId>) -> (Plan, Vec<Body>) {
+fn plans(graph: &Graph, request: &Request, floats: &BTreeSet<NodeId>) -> (QuantizePlan, Vec<Body>) {
     let body = |path: Path| {
         let inner = subgraphs::at(graph, &path);
         let all = floats.contains(&path[0].0);

@@ -80,11 +80,11 @@ pub fn outputs_db(
     Ok(score(models, samples, known, limits)?.db())
 }
 
-/// Elements of what a product computes on a sample that are compared with those of the float graph.
+/// Elements of what a weighted operator computes on a sample that are compared with those of the float graph.
 pub(crate) const COMPARED_MAX: usize = 1 << 15;
 
-/// What each product, and each operator that params name, computes, by the name that the report
-/// gives it. Where a clamp went into a product, that of the clamp.
+/// What each weighted operator, and each operator that params name, computes, by the name that the report
+/// gives it. Where a clamp went into a weighted operator, that of the clamp.
 pub(crate) fn layers(base: &Base) -> (Vec<String>, Vec<Pair>) {
     let graph = &base.model.graph;
     let clamps: BTreeSet<NodeId> = base.plan.clamps.iter().copied().collect();

@@ -1,7 +1,7 @@
 //! How near the outputs of a result are to those of the float network, on samples that had no say
-//! in it where there are enough, and how much of the network became integers.
+//! in it where there are enough, and how much of the network was quantized.
 
-use crate::accuracy::samples::{SampleSet, few};
+use crate::accuracy::samples::{SampleSet, default_samples};
 use crate::accuracy::{Kept, Score, float_outputs, output_names, score};
 use crate::observe::Limits;
 use crate::report::{Coverage, Origin, Quality, Report};
@@ -10,10 +10,10 @@ use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::{Graph, Model, Node, Tensor};
 
 /// With fewer samples, all are needed for ranges.
-const APART_MIN: u64 = 16;
+const HELD_OUT_MIN: u64 = 16;
 
-/// The share of the samples that is kept apart.
-const APART: u64 = 8;
+/// The share of the samples that is held out.
+const HELD_OUT: u64 = 8;
 
 /// Samples that results are measured on.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub struct Held {
     pub(crate) from: u64,
     pub(crate) to: u64,
     /// Whether they had no say in the result.
-    pub(crate) apart: bool,
+    pub(crate) held_out: bool,
     /// What the float network gives on the first of them, if it is known.
     pub(crate) float: Vec<Kept>,
 }
@@ -31,24 +31,24 @@ impl Held {
     #[must_use]
     pub fn last(data: &SampleSet, model: &Model) -> Held {
         let samples = data.calibration.samples();
-        let count = data.whole((samples / APART).min(few(model)).max(1));
-        let enough = samples >= APART_MIN && count * 4 <= samples;
+        let count = data.whole((samples / HELD_OUT).min(default_samples(model)).max(1));
+        let enough = samples >= HELD_OUT_MIN && count * 4 <= samples;
         match enough && !data.calibration.is_random() {
-            true => Held { apart: true, ..Held::between(samples - count, samples) },
+            true => Held { held_out: true, ..Held::between(samples - count, samples) },
             false => Held::first(data, model, false),
         }
     }
 
     /// The first samples. They may have had a say.
     #[must_use]
-    pub fn first(data: &SampleSet, model: &Model, apart: bool) -> Held {
-        let to = data.calibration.samples().min(data.whole(few(model)));
-        Held { apart, ..Held::between(0, to) }
+    pub fn first(data: &SampleSet, model: &Model, held_out: bool) -> Held {
+        let to = data.calibration.samples().min(data.whole(default_samples(model)));
+        Held { held_out, ..Held::between(0, to) }
     }
 
     /// These samples, which may have had a say.
     pub(crate) fn between(from: u64, to: u64) -> Held {
-        Held { from, to, apart: false, float: Vec::new() }
+        Held { from, to, held_out: false, float: Vec::new() }
     }
 
     /// How near the outputs of `found` are to those of the float model, which runs once.
@@ -68,13 +68,13 @@ impl Held {
 
     /// Samples that a result may be made of: those before.
     #[must_use]
-    pub fn learned(&self, data: &SampleSet) -> u64 {
-        if self.apart { self.from } else { data.calibration.samples() }
+    pub fn calibrating(&self, data: &SampleSet) -> u64 {
+        if self.held_out { self.from } else { data.calibration.samples() }
     }
 }
 
 /// Tells how near the outputs of `found` are to those of the float network, and how much of that
-/// became integers.
+/// was quantized.
 ///
 /// # Errors
 /// When the conversion was cancelled.
@@ -96,12 +96,12 @@ pub fn measure(
     Ok(())
 }
 
-/// Tells how much of the float network became integers.
+/// Tells how much of the float network was quantized.
 pub fn cover(float: &Model, found: &Model, report: &mut Report) {
-    let ((products, weights), (left, floats)) = (weighted(float), weighted(found));
-    let quantized = products.saturating_sub(left);
+    let ((weighted, weights), (left, floats)) = (weighted(float), weighted(found));
+    let quantized = weighted.saturating_sub(left);
     let share = if weights > 0.0 { (1.0 - floats / weights).clamp(0.0, 1.0) } else { 0.0 };
-    report.coverage = Some(Coverage { products, quantized, weights: share });
+    report.coverage = Some(Coverage { weighted, quantized, weights: share });
 }
 
 /// On random numbers where there are no samples.
@@ -116,7 +116,7 @@ fn measured(
         return Ok(Err("no output of the network holds real numbers".into()));
     }
     let drawn = match cx.calibration().samples() == 0 {
-        true => Some(cx.random_samples(float, few(float))?),
+        true => Some(cx.random_samples(float, default_samples(float))?),
         false => None,
     };
     let data = match &drawn {
@@ -131,7 +131,8 @@ fn measured(
             &first
         }
     };
-    let data = SampleSet { measured_from: if held.apart { held.from } else { u64::MAX }, ..data };
+    let data =
+        SampleSet { measured_from: if held.held_out { held.from } else { u64::MAX }, ..data };
     let _part = cx.part("quality".into());
     let mut samples = data.batches(held.from, held.to);
     let score = score((float, found), &mut samples, &held.float, Limits::of_floats())?;
@@ -142,7 +143,7 @@ fn measured(
             "all outputs of the float network are zero or not finite on the samples".into()
         ));
     }
-    let origin = match held.apart {
+    let origin = match held.held_out {
         _ if drawn.is_some() => Origin::Random,
         true => Origin::Apart,
         false => Origin::Calibration,

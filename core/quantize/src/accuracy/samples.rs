@@ -6,7 +6,7 @@ use onnxd_ir::{Model, Tensor};
 /// Samples on which a choice is measured that everybody makes, and layers for the report: fewer of
 /// models with many weights, whose runs take long.
 #[must_use]
-pub fn few(model: &Model) -> u64 {
+pub fn default_samples(model: &Model) -> u64 {
     let graph = &model.graph;
     let sizes = graph.value_ids().filter_map(|v| graph[v].initializer().map(Tensor::len));
     ((1 << 25) / sizes.sum::<usize>().max(1) as u64).clamp(1, 16)

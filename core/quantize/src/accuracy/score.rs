@@ -1,4 +1,4 @@
-//! How near a quantized model is to the float model, run by run, so that two ways to quantize are
+//! How near a quantized model is to the float model, run by run, so that two candidates are
 //! told apart by what they do to the same samples.
 
 use crate::accuracy::Agreement;
@@ -41,7 +41,7 @@ impl Score {
         totals
     }
 
-    /// Whether another way loses less on the same samples than this one, by more than what the mean
+    /// Whether another candidate loses less on the same samples than this one, by more than what the mean
     /// of differences of so many samples is off by (its standard error). What is compared is the
     /// noise of the runs as a share of all, which differs less between two ways than between runs.
     #[must_use]

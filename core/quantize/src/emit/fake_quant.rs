@@ -2,28 +2,28 @@
 //! runs, `QuantizeLinear(W) -> DequantizeLinear`. They become the integers that they are rounded
 //! to, with the scales that were learned.
 
-use crate::graph::quantized::{each_graph, is_linear, made_by};
+use crate::graph::quantized::{each_graph, is_linear, quantized_by};
 use onnxd_eval::eval_node;
 use onnxd_ir::{Graph, Model, NodeId, Tensor};
 
 /// Turns every constant that a `QuantizeLinear` rounds into its integers; returns the names of the
 /// constants.
-pub fn bake(model: &mut Model) -> Vec<String> {
+pub fn fold_fake_quantization(model: &mut Model) -> Vec<String> {
     let opset = model.opset();
-    let mut baked = Vec::new();
+    let mut folded = Vec::new();
     each_graph(&mut model.graph, &mut |graph| {
         for id in graph.node_ids() {
-            baked.extend(bake_one(graph, id, opset));
+            folded.extend(fold_one(graph, id, opset));
         }
     });
-    baked
+    folded
 }
 
 /// The name of the constant that the node rounded; `None` if it stays because it rounds none, its
 /// scale is not known or it is a result of the graph.
-fn bake_one(graph: &mut Graph, id: NodeId, opset: i64) -> Option<String> {
+fn fold_one(graph: &mut Graph, id: NodeId, opset: i64) -> Option<String> {
     let node = graph.node(id).filter(|node| is_linear(node, "QuantizeLinear"))?;
-    let (x, q) = (node.input(0)?, made_by(graph, node).ok()?.q);
+    let (x, q) = (node.input(0)?, quantized_by(graph, node).ok()?.q);
     // The kernel rounds to integers of 64 bits first.
     let room = graph.constant(x)?.len().saturating_mul(size_of::<i64>());
     if graph.is_output(q) {
@@ -62,13 +62,13 @@ mod tests {
              }",
         );
         let mut model = Model::new(graph.unwrap(), 8, 17);
-        assert_eq!(bake(&mut model), ["w"]);
+        assert_eq!(fold_fake_quantization(&mut model), ["w"]);
         let graph = &model.graph;
         let q = graph.constant(graph.value_named("q").unwrap()).unwrap();
         assert_eq!((q.dtype(), q.to_i64s().unwrap()), (DataType::Int8, vec![1, -128, 3, 2]));
         // What depends on the input, and what the graph returns, stay.
         let rounds = graph.nodes().filter(|(_, node)| node.op == "QuantizeLinear").count();
         assert_eq!(rounds, 2);
-        assert!(bake(&mut model).is_empty());
+        assert!(fold_fake_quantization(&mut model).is_empty());
     }
 }

@@ -10,8 +10,8 @@
 //! `QLinearSoftmax` takes its exponentials from a table. What only moves elements is equal always.
 
 use crate::emit::forms::{self, FoldContext, Folded, SUFFIX};
-use crate::graph::quantized::{MICROSOFT, decoded, each_graph, is_linear, sweep};
-use crate::graph::weighted::is_product;
+use crate::graph::quantized::{MICROSOFT, dequantize_source, each_graph, is_linear, sweep};
+use crate::graph::weighted::is_weighted;
 use crate::report::name_of;
 use onnxd_ir::{Graph, Model, Node, NodeId};
 use std::collections::BTreeSet;
@@ -22,9 +22,9 @@ pub fn fold(model: &mut Model) -> Folded {
     fold_if(model, forms::drop_needless, &|_| true)
 }
 
-/// As [`fold`], of products with weights only: `Conv`, `ConvTranspose`, `Gemm` and `MatMul`.
-pub fn fold_products(model: &mut Model) -> Folded {
-    fold_if(model, |_, _| {}, &is_product)
+/// As [`fold`], of weighted operators only: `Conv`, `ConvTranspose`, `Gemm` and `MatMul`.
+pub fn fold_weighted(model: &mut Model) -> Folded {
+    fold_if(model, |_, _| {}, &is_weighted)
 }
 
 fn fold_if(
@@ -33,10 +33,10 @@ fn fold_if(
     wanted: &dyn Fn(&Node) -> bool,
 ) -> Folded {
     let opset = model.opset();
-    let mut told = Folded::default();
+    let mut report = Folded::default();
     each_graph(&mut model.graph, &mut |graph| {
-        first(graph, &mut told);
-        fold_graph(graph, opset, wanted, &mut told);
+        first(graph, &mut report);
+        fold_graph(graph, opset, wanted, &mut report);
     });
     let mut uses_microsoft = false;
     model.for_each_graph(|graph| {
@@ -45,14 +45,14 @@ fn fold_if(
     if uses_microsoft {
         model.opsets.entry(MICROSOFT.into()).or_insert(1);
     }
-    told
+    report
 }
 
-fn fold_graph(graph: &mut Graph, opset: i64, wanted: &dyn Fn(&Node) -> bool, told: &mut Folded) {
+fn fold_graph(graph: &mut Graph, opset: i64, wanted: &dyn Fn(&Node) -> bool, report: &mut Folded) {
     let Ok(order) = graph.topological() else { return };
     for id in order {
         let Some(node) = graph.node(id).cloned() else { continue };
-        let between = node.inputs.iter().flatten().any(|v| decoded(graph, *v).is_ok());
+        let between = node.inputs.iter().flatten().any(|v| dequantize_source(graph, *v).is_ok());
         if !between || is_linear(&node, "QuantizeLinear") || !wanted(&node) {
             continue;
         }
@@ -64,15 +64,15 @@ fn fold_graph(graph: &mut Graph, opset: i64, wanted: &dyn Fn(&Node) -> bool, tol
         };
         match made {
             Ok(made) => {
-                told.folded.push((name, op, made.op.clone()));
+                report.folded.push((name, op, made.op.clone()));
                 replace(graph, id, made);
             }
-            Err(why) => told.left.push((name, why)),
+            Err(why) => report.left.push((name, why)),
         }
     }
 }
 
-/// Puts `made` in the place of the node `id` and of those that made integers of its results.
+/// Puts `made` in the place of the node `id` and of those that quantized of its results.
 fn replace(graph: &mut Graph, id: NodeId, mut made: Node) {
     let stale = graph.remove_node(id);
     let mut gone = vec![stale];

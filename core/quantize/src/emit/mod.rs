@@ -13,25 +13,25 @@ pub(crate) mod unfold;
 mod weights;
 
 pub use dynamic::{quantize_dynamic, quantize_dynamic_but};
-pub use fake_quant::bake;
-pub use fold::{fold, fold_products};
+pub use fake_quant::fold_fake_quantization;
+pub use fold::{fold, fold_weighted};
 pub use forms::Folded;
 pub use pairs::{Ranges, place};
-pub use runtime_faults::keep_sums_apart;
+pub use runtime_faults::keep_bias_unfused;
 pub use unfold::{is_quantized, unfold};
 
-use crate::graph::weighted::PRODUCTS;
+use crate::graph::weighted::WEIGHTED_OPS;
 use crate::report::{Report, name_of};
 use onnxd_diagnostics::shown;
 use onnxd_ir::{Model, Node};
 
 impl Report {
-    /// Adds the products in local functions, which stay as they are.
+    /// Adds the weighted operators in local functions, which stay as they are.
     pub fn leave_functions(&mut self, model: &Model) {
         for function in &model.functions {
-            let products = function.graph.nodes().map(|(_, node)| node);
-            let is = |node: &&Node| node.is_standard() && PRODUCTS.contains(&node.op.as_str());
-            for node in products.filter(is) {
+            let weighted = function.graph.nodes().map(|(_, node)| node);
+            let is = |node: &&Node| node.is_standard() && WEIGHTED_OPS.contains(&node.op.as_str());
+            for node in weighted.filter(is) {
                 let why = format!("it stands in the local function `{}`", shown(&function.name));
                 self.leave(&name_of(&function.graph, node), why);
             }

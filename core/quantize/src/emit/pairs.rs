@@ -1,6 +1,6 @@
 //! Puts `QuantizeLinear` and `DequantizeLinear` where the plan wants integers.
 //!
-//! A value that an operator on integers computes is rounded for everybody, because in the integer
+//! A value that an operator on integers computes is rounded for all readers, because in the integer
 //! form there is nothing else; any other value only for those that want integers.
 
 use crate::emit::weights;
@@ -8,7 +8,7 @@ use crate::graph::weighted::FLOATS;
 use crate::plan::opt_in;
 use crate::plan::propagation::clamped;
 use crate::plan::request::Settings;
-use crate::plan::{Plan, Quantized};
+use crate::plan::{QuantizePlan, Quantized};
 use crate::range::weights::finite;
 use crate::range::{Scale, integers};
 use crate::report::{QuantizedLayer, QuantizedTensor, Report, name_of};
@@ -24,7 +24,7 @@ pub type Ranges = BTreeMap<ValueId, (f64, f64)>;
 pub(crate) struct Placer<'g> {
     pub(crate) graph: &'g mut Graph,
     pub(crate) done: Report,
-    /// How values become integers.
+    /// How values are quantized.
     pub(crate) scales: BTreeMap<ValueId, Scale>,
     /// Scale and zero point as initializers, by the value that they were made for.
     parameters: BTreeMap<ValueId, (ValueId, ValueId)>,
@@ -36,7 +36,7 @@ pub(crate) struct Placer<'g> {
 }
 
 /// Applies a plan to the graph that it was made for.
-pub fn place(graph: &mut Graph, plan: &Plan, ranges: &Ranges, method: &str) -> Report {
+pub fn place(graph: &mut Graph, plan: &QuantizePlan, ranges: &Ranges, method: &str) -> Report {
     let scales = scales(graph, plan, ranges);
     let done = Report { signed: plan.signed, ..Report::default() };
     let left = plan.left.iter().map(|(node, _)| *node);
@@ -47,8 +47,8 @@ pub fn place(graph: &mut Graph, plan: &Plan, ranges: &Ranges, method: &str) -> R
     for (v, quantized) in &plan.values {
         placer.value(*v, quantized, plan);
     }
-    weights::quantize(&mut placer, &plan.products);
-    placer.asked(plan);
+    weights::quantize(&mut placer, &plan.weighted);
+    placer.opt_in(plan);
     for (node, why) in &plan.left {
         let name = placer.name(*node);
         placer.done.leave(&name, *why);
@@ -56,9 +56,9 @@ pub fn place(graph: &mut Graph, plan: &Plan, ranges: &Ranges, method: &str) -> R
     placer.done
 }
 
-/// The scale of every value that becomes integers. One without a range, because no sample reached
+/// The scale of every value that is quantized. One without a range, because no sample reached
 /// it, has the scale 1.
-fn scales(graph: &Graph, plan: &Plan, ranges: &Ranges) -> BTreeMap<ValueId, Scale> {
+fn scales(graph: &Graph, plan: &QuantizePlan, ranges: &Ranges) -> BTreeMap<ValueId, Scale> {
     let scale = |q: &Quantized| {
         let constant = graph.constant(q.provider).and_then(Tensor::to_reals);
         let range = match constant {
@@ -107,9 +107,9 @@ impl Placer<'_> {
     }
 
     /// What params name: the factors of normalizations, and a row of the report for each.
-    fn asked(&mut self, plan: &Plan) {
+    fn opt_in(&mut self, plan: &QuantizePlan) {
         let mut norms = Vec::new();
-        for (id, settings) in &plan.asked {
+        for (id, settings) in &plan.opt_in {
             match opt_in::norm(self.graph, *id) {
                 Some(norm) => norms.push((norm, *settings)),
                 None => {
@@ -140,7 +140,7 @@ impl Placer<'_> {
         }
     }
 
-    fn value(&mut self, v: ValueId, quantized: &Quantized, plan: &Plan) {
+    fn value(&mut self, v: ValueId, quantized: &Quantized, plan: &QuantizePlan) {
         let Some(scale) = self.scales.get(&v).copied() else { return };
         let name = self.graph[v].name.clone();
         if let Some(constant) = self.graph.constant(v).cloned() {
@@ -173,7 +173,7 @@ impl Placer<'_> {
     }
 
     /// Those who want integers read `to` instead of `v`.
-    fn read_instead(&mut self, v: ValueId, to: ValueId, plan: &Plan) {
+    fn read_instead(&mut self, v: ValueId, to: ValueId, plan: &QuantizePlan) {
         for id in self.graph.readers(v).to_vec() {
             let Some(data) = plan.data(self.graph, id) else { continue };
             for slot in data {

@@ -4,7 +4,9 @@
 
 use crate::emit::forms::bias;
 use crate::emit::forms::{FoldContext, Folded};
-use crate::graph::quantized::{Coded, Why, decoded, encoded, name, rank_of, sweep};
+use crate::graph::quantized::{
+    QuantizedValue, Why, dequantize_source, name, quantize_target, rank_of, sweep,
+};
 use crate::report::name_of;
 use onnxd_ir::{Graph, Model, Node, NodeId, Reals, Tensor, ValueId, text};
 
@@ -13,7 +15,7 @@ use onnxd_ir::{Graph, Model, Node, NodeId, Reals, Tensor, ValueId, text};
 pub enum Recipe {
     /// `QDQ_OP_FP32_BIAS`: the product and the bias are added in float.
     Fp32Bias,
-    /// `QDQ_OP_INT32_BIAS`: the bias is added to the product of integers, the sum becomes float.
+    /// `QDQ_OP_INT32_BIAS`: the bias is added to the MatMulInteger, the sum becomes float.
     Int32Bias,
     /// `QDQ_OP_FP32_BIAS_QDQ`: as the first, and the sum is rounded to 8 bits.
     Fp32BiasQdq,
@@ -45,7 +47,7 @@ const INT32_BIAS: &str = "linear (uint8[M, K] x, int8[K, N] w, uint8 x_zero, int
 /// recipe says. Those in sub-graphs stay, because a recipe reads constants.
 pub fn apply(model: &mut Model, recipe: Recipe) -> Folded {
     let (opset, graph) = (model.opset(), &mut model.graph);
-    let mut told = Folded::default();
+    let mut report = Folded::default();
     for id in graph.node_ids() {
         let Some(linear) = graph.node(id).and_then(|node| Linear::found(graph, id, node)) else {
             continue;
@@ -63,19 +65,19 @@ pub fn apply(model: &mut Model, recipe: Recipe) -> Folded {
             Recipe::Int32Bias => {
                 let made = int32_bias(&mut FoldContext { graph, opset, node }, id, &linear);
                 match made {
-                    Ok(()) => told.folded.push((name, "MatMul".into(), "MatMulInteger".into())),
-                    Err(why) => told.left.push((name, why)),
+                    Ok(()) => report.folded.push((name, "MatMul".into(), "MatMulInteger".into())),
+                    Err(why) => report.left.push((name, why)),
                 }
             }
         }
     }
-    told
+    report
 }
 
 /// A product of a quantized value and quantized weights, and the sum with a bias.
 struct Linear {
-    x: Coded,
-    w: Coded,
+    x: QuantizedValue,
+    w: QuantizedValue,
     product: ValueId,
     add: NodeId,
     /// What the sum reads: the product, or what is dequantized of it.
@@ -85,13 +87,16 @@ struct Linear {
 
 impl Linear {
     fn found(graph: &Graph, id: NodeId, node: &Node) -> Option<Linear> {
-        let (x, w) = (decoded(graph, node.input(0)?).ok()?, decoded(graph, node.input(1)?).ok()?);
-        let (x, w) = (x.byte(graph).ok()?.whole(graph).ok()?, w.byte(graph).ok()?);
+        let (x, w) = (
+            dequantize_source(graph, node.input(0)?).ok()?,
+            dequantize_source(graph, node.input(1)?).ok()?,
+        );
+        let (x, w) = (x.eight_bit(graph).ok()?.per_tensor(graph).ok()?, w.eight_bit(graph).ok()?);
         let is_weight = graph.constant(w.q).is_some() && rank_of(graph, w.q) == Some(2);
         let product = node.output(0)?;
         let w = w.along(graph, 1).ok().filter(|_| is_weight && node.is("MatMul"))?;
         debug_assert_eq!(graph.producer(product), Some(id));
-        let summand = match encoded(graph, product) {
+        let summand = match quantize_target(graph, product) {
             Ok(rounded) => only_pair(graph, rounded.q)?,
             Err(_) => product,
         };
@@ -102,7 +107,7 @@ impl Linear {
 
     /// Takes away the rounding between product and sum; returns its scale and zero point.
     fn lift_pair(&self, graph: &mut Graph) -> Option<Vec<Option<ValueId>>> {
-        let quantize = graph.producer(decoded(graph, self.summand).ok()?.q)?;
+        let quantize = graph.producer(dequantize_source(graph, self.summand).ok()?.q)?;
         let parameters = graph[quantize].inputs[1..].to_vec();
         let slot = graph[self.add].inputs.iter().position(|v| *v == Some(self.summand))?;
         graph.set_input(self.add, slot, Some(self.product));
@@ -120,13 +125,13 @@ fn only_reader(graph: &Graph, v: ValueId) -> Option<NodeId> {
 /// What the only `DequantizeLinear` makes of the integers `q`, which nothing else reads.
 fn only_pair(graph: &Graph, q: ValueId) -> Option<ValueId> {
     let out = graph[only_reader(graph, q)?].output(0)?;
-    decoded(graph, out).ok().map(|_| out)
+    dequantize_source(graph, out).ok().map(|_| out)
 }
 
 /// Rounds the sum instead of the product, unless it is rounded already.
 fn put_behind(graph: &mut Graph, add: NodeId, parameters: &[Option<ValueId>]) {
     let Some(out) = graph[add].output(0) else { return };
-    if encoded(graph, out).is_ok() {
+    if quantize_target(graph, out).is_ok() {
         return;
     }
     let (base, layers) = (graph[out].name.clone(), graph[add].layers.clone());
@@ -145,11 +150,11 @@ fn put_behind(graph: &mut Graph, add: NodeId, parameters: &[Option<ValueId>]) {
 
 /// For each column of weights, the largest integer to which any sum of its products with 8-bit
 /// integers can be added in 32 bits.
-fn room(graph: &Graph, w: &Coded) -> Result<Vec<f64>, Why> {
+fn room(graph: &Graph, w: &QuantizedValue) -> Result<Vec<f64>, Why> {
     const REACH: f64 = 255.0;
     let unknown = || format!("the weights {} are not constant", name(graph, w.q));
     let q = graph.constant(w.q).and_then(Tensor::to_reals).ok_or_else(unknown)?;
-    let zeros = w.zeros(graph)?;
+    let zeros = w.zero_points(graph)?;
     let columns = q.dims.last().copied().unwrap_or(1).max(1);
     let mut sums = vec![0.0; columns];
     for row in q.values.chunks(columns) {

@@ -4,14 +4,14 @@
 //! that it writes in between claims `int8` from operator set 21 on, and the model is refused. A
 //! vector with further axes of size 1 is added as it is.
 
-use crate::graph::quantized::{decoded, rank_of};
+use crate::graph::quantized::{dequantize_source, rank_of};
 use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Tensor, infer};
 
 /// The operator set whose `QuantizeLinear` says its type.
 const TYPED_SINCE: i64 = 21;
 
-/// Gives the biases of products with `int8` as many axes as the products have.
-pub fn keep_sums_apart(model: &mut Model) {
+/// Gives the biases of weighted operators with `int8` as many axes as the weighted operators have.
+pub fn keep_bias_unfused(model: &mut Model) {
     if model.opset() < TYPED_SINCE {
         return;
     }
@@ -28,8 +28,8 @@ pub fn keep_sums_apart(model: &mut Model) {
 /// The sum of a product and a vector, where the vector is, and the axes of the product.
 fn sum(graph: &Graph, node: &Node) -> Option<(NodeId, usize, usize)> {
     let x = node.input(0).filter(|_| node.is("MatMul"))?;
-    let coded = decoded(graph, x).ok().filter(|coded| coded.dtype == DataType::Int8)?;
-    let rank = rank_of(graph, x).or_else(|| rank_of(graph, coded.q)).filter(|rank| *rank > 2)?;
+    let value = dequantize_source(graph, x).ok().filter(|value| value.dtype == DataType::Int8)?;
+    let rank = rank_of(graph, x).or_else(|| rank_of(graph, value.q)).filter(|rank| *rank > 2)?;
     let out = node.output(0)?;
     let [add] = *graph.readers(out) else { return None };
     let slot = graph[add].inputs.iter().position(|v| *v != Some(out))?;

@@ -13,9 +13,9 @@ use onnxd_ir::{Graph, Model, Node, NodeId};
 /// `DequantizeLinear` and `QuantizeLinear`.
 pub fn unfold(model: &mut Model) -> Folded {
     let opset = model.opset();
-    let mut told = Folded::default();
-    each_graph(&mut model.graph, &mut |graph| unfold_graph(graph, opset, &mut told));
-    told
+    let mut report = Folded::default();
+    each_graph(&mut model.graph, &mut |graph| unfold_graph(graph, opset, &mut report));
+    report
 }
 
 /// Whether a model is quantized already: it computes with quantized integers, or makes them.
@@ -25,7 +25,7 @@ pub fn is_quantized(model: &Model) -> bool {
     found
 }
 
-fn unfold_graph(graph: &mut Graph, opset: i64, told: &mut Folded) {
+fn unfold_graph(graph: &mut Graph, opset: i64, report: &mut Folded) {
     let Ok(order) = graph.topological() else { return };
     for id in order {
         let Some(node) = graph.node(id).cloned() else { continue };
@@ -39,10 +39,10 @@ fn unfold_graph(graph: &mut Graph, opset: i64, told: &mut Folded) {
         let mut site = UnfoldContext { graph, opset, node };
         match rule(&mut site) {
             Ok(float) => {
-                told.folded.push((name, op, float.node.op.clone()));
+                report.folded.push((name, op, float.node.op.clone()));
                 replace(graph, id, float);
             }
-            Err(why) => told.left.push((name, why)),
+            Err(why) => report.left.push((name, why)),
         }
     }
 }
@@ -54,7 +54,7 @@ fn replace(graph: &mut Graph, id: NodeId, mut float: Float) {
     let layers: Vec<_> = gone.iter().flat_map(|node| node.layers.iter().cloned()).collect();
     float.node.outputs = gone[gone.len() - 1].outputs.clone();
     for i in 0..float.count.min(float.node.outputs.len()) {
-        let (Some(out), Some((scale, zero))) = (float.node.outputs[i], float.coded) else {
+        let (Some(out), Some((scale, zero))) = (float.node.outputs[i], float.made) else {
             continue;
         };
         let real = format!("{}_float", graph[out].name);

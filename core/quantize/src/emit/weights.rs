@@ -1,7 +1,7 @@
-//! Weights and biases of products as integers.
+//! Weights and biases of weighted operators as integers.
 
 use crate::emit::pairs::{Placer, half_step};
-use crate::graph::weighted::{Product, Weighted};
+use crate::graph::weighted::{WeightedNode, WeightedOp};
 use crate::plan::request::Settings;
 use crate::range::vectors::{add_magnitudes, sum_magnitudes};
 use crate::range::weights::{Rule, finite, per_channel, per_tensor};
@@ -11,24 +11,24 @@ use onnxd_ir::{Attr, DataType, Graph, NodeId, Tensor, ValueId};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Sums of products and a bias must stay below this many steps, which 32 bits hold.
+/// Accumulators must stay below this many steps, which 32 bits hold.
 const SUM_MAX: f64 = 2_147_000_000.0;
 
 /// Steps of a bias where no weight says how large they are to be.
 const FREE_STEPS: f64 = (1 << 20) as f64;
 
-/// Weights that are the same for several nodes become integers once.
+/// Weights that are the same for several nodes are quantized once.
 type Known = BTreeMap<(ValueId, Option<usize>, DataType, [bool; 3]), (ValueId, Vec<f64>)>;
 
-/// Gives all products integers for weights and biases.
-pub(crate) fn quantize(placer: &mut Placer, products: &[(Weighted, Settings)]) {
+/// Gives all weighted operators integers for weights and biases.
+pub(crate) fn quantize(placer: &mut Placer, weighted: &[(WeightedNode, Settings)]) {
     let mut known = Known::new();
-    for (product, settings) in products {
+    for (product, settings) in weighted {
         let name = placer.name(product.node);
         match quantize_one(placer, product, *settings, &mut known) {
             Ok(()) => {
                 let op = placer.graph[product.node].op.clone();
-                let above = settings.held_above() && product.product != Product::Normalization;
+                let above = settings.held_above() && product.op != WeightedOp::Normalization;
                 let held = if above { DataType::Uint8 } else { settings.weight };
                 let rescaling = format!("{op} on {held}");
                 placer.done.layers.push(QuantizedLayer {
@@ -45,18 +45,18 @@ pub(crate) fn quantize(placer: &mut Placer, products: &[(Weighted, Settings)]) {
 
 fn quantize_one(
     placer: &mut Placer,
-    product: &Weighted,
+    product: &WeightedNode,
     settings: Settings,
     known: &mut Known,
 ) -> Result<(), String> {
     fold_factors(placer.graph, product.node);
     let node = &placer.graph[product.node];
-    let (w, bias) = (node.input(Weighted::W), node.input(Weighted::BIAS));
+    let (w, bias) = (node.input(WeightedNode::W), node.input(WeightedNode::BIAS));
     let w = w.ok_or("it has no weights")?;
     let graph = &placer.graph;
     let weights = aligned(graph.constant(w).ok_or("its weights are computed")?);
-    let bias = match (product.product, bias) {
-        (Product::Attention | Product::MatMul, _) | (_, None) => None,
+    let bias = match (product.op, bias) {
+        (WeightedOp::Attention | WeightedOp::MatMul, _) | (_, None) => None,
         (_, Some(v)) => Some((v, graph.constant(v).ok_or("its bias is computed")?.clone())),
     };
     // The steps of sums are too small for float16: the bias stays as it is.
@@ -71,7 +71,7 @@ fn quantize_one(
     let reach = reach(settings);
     let biases = bias.as_ref().and_then(|(_, b)| b.to_reals()).map(|r| r.values);
     let floors = floors(&sizes, &biases.unwrap_or_default(), axis.is_some(), (step, reach));
-    let above = settings.held_above() && product.product != Product::Normalization;
+    let above = settings.held_above() && product.op != WeightedOp::Normalization;
     let key = (w, axis, settings.weight, [settings.reduce_range, settings.symmetric, above]);
     let (to, scales) = match known.get(&key) {
         Some((to, scales)) if fits(scales, &floors) => (*to, scales.clone()),
@@ -81,7 +81,7 @@ fn quantize_one(
             made
         }
     };
-    placer.graph.set_input(product.node, Weighted::W, Some(to));
+    placer.graph.set_input(product.node, WeightedNode::W, Some(to));
     if let Some((v, bias)) = bias {
         add_bias(placer, product, (v, &bias), &scales, step)?;
     }
@@ -136,10 +136,10 @@ fn of(floors: &[Floor], i: usize) -> Floor {
 
 /// The size of the weights of each output channel. Where groups or further axes share an index,
 /// it is that of all together.
-fn sizes(product: &Weighted, weights: &Tensor) -> Result<Vec<Size>, String> {
+fn sizes(product: &WeightedNode, weights: &Tensor) -> Result<Vec<Size>, String> {
     let (values, dims) = (finite(weights)?, weights.dims());
-    let axis = product.axis.unwrap_or(match product.product {
-        Product::MatMul => dims.len().saturating_sub(1),
+    let axis = product.axis.unwrap_or(match product.op {
+        WeightedOp::MatMul => dims.len().saturating_sub(1),
         _ => 1,
     });
     let channels = dims.get(axis).copied().unwrap_or(1);
@@ -158,7 +158,7 @@ fn sizes(product: &Weighted, weights: &Tensor) -> Result<Vec<Size>, String> {
     Ok(sums.into_iter().map(|sum| Size { sum, count }).collect())
 }
 
-/// The largest integer that a weight is multiplied with, if anybody multiplies integers.
+/// The largest integer that a weight is multiplied with, if integers are multiplied.
 fn reach(settings: Settings) -> f64 {
     let bytes = settings.activation.bits() == 8 && settings.weight.bits() <= 8;
     if bytes { 255.0 } else { 0.0 }
@@ -197,7 +197,7 @@ fn floors(
 /// Weights as integers and back: the value to read, and the scales.
 fn integers_of(
     placer: &mut Placer,
-    product: &Weighted,
+    product: &WeightedNode,
     (w, weights): (ValueId, &Tensor),
     (axis, rule, above): (Option<usize>, Rule, bool),
     floors: &[Floor],
@@ -232,10 +232,10 @@ fn integers_of(
     Ok((out, scales))
 }
 
-/// A bias in steps of the products: `scale = input's * weight's`, zero point 0.
+/// A bias with the scale of the accumulator: `scale = input's * weight's`, zero point 0.
 fn add_bias(
     placer: &mut Placer,
-    product: &Weighted,
+    product: &WeightedNode,
     (v, bias): (ValueId, &Tensor),
     scales: &[f64],
     step: f64,
@@ -263,14 +263,14 @@ fn add_bias(
     let step = graph.add_initializer(&format!("{name}_scale"), steps);
     let out = graph.add_value(&format!("{name}_dequantized"), None);
     placer.dequantize(x, (step, None), axis, (out, &name), &layers);
-    placer.graph.set_input(product.node, Weighted::BIAS, Some(out));
+    placer.graph.set_input(product.node, WeightedNode::BIAS, Some(out));
     Ok(())
 }
 
 /// `alpha` goes into the weights and `beta` into the bias, so that both scales are those of the
 /// integers.
 fn fold_factors(graph: &mut Graph, id: NodeId) {
-    for (attribute, slot) in [("alpha", Weighted::W), ("beta", Weighted::BIAS)] {
+    for (attribute, slot) in [("alpha", WeightedNode::W), ("beta", WeightedNode::BIAS)] {
         let Some(Attr::Float(factor)) = graph[id].attr(attribute).cloned() else { continue };
         if !graph[id].is("Gemm") {
             continue;

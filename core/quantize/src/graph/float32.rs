@@ -2,7 +2,7 @@
 //! types: `QuantizeLinear` takes no `double`, and ONNX Runtime has none of its kernels for `bfloat16`.
 
 use crate::graph::subgraphs::captured_constants;
-use crate::graph::weighted::{Weighted, is_product};
+use crate::graph::weighted::{WeightedNode, is_weighted};
 use onnxd_ir::{
     Attr, DataType, Graph, Level, Model, Node, NodeId, Origin, Reals, Tensor, ValueId, ValueType,
     infer, schema, verify,
@@ -48,7 +48,7 @@ pub fn to_float32(model: &mut Model) -> Result<Vec<DataType>, String> {
     }
 }
 
-/// Finds the other types that products with constant weights compute in. `outer` are constants of the
+/// Finds the other types that weighted operators compute in. `outer` are constants of the
 /// graph around, by their ids there.
 fn weights(g: &Graph, outer: &BTreeMap<ValueId, Tensor>, found: &mut BTreeSet<DataType>) {
     for (id, node) in g.nodes() {
@@ -56,7 +56,7 @@ fn weights(g: &Graph, outer: &BTreeMap<ValueId, Tensor>, found: &mut BTreeSet<Da
             let constants = captured_constants(g, id, outer);
             node.subgraphs().for_each(|inner| weights(inner, &constants, found));
         }
-        let w = node.input(Weighted::W).filter(|_| is_product(node));
+        let w = node.input(WeightedNode::W).filter(|_| is_weighted(node));
         let w = w.and_then(|w| match g[w].origin() {
             Origin::Captured(from) => outer.get(&from),
             _ => g.constant(w),

@@ -9,4 +9,4 @@ pub(crate) mod weighted;
 
 pub use float32::to_float32;
 pub use prepare::{fix_weights, in_float32};
-pub use weighted::{Product, Weighted};
+pub use weighted::{WeightedNode, WeightedOp};

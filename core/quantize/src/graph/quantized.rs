@@ -10,7 +10,7 @@ pub(crate) const MICROSOFT: &str = "com.microsoft";
 
 /// Integers with their scale and zero point.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Coded {
+pub(crate) struct QuantizedValue {
     /// The integers.
     pub(crate) q: ValueId,
     /// Their type.
@@ -34,20 +34,20 @@ pub(crate) fn name(graph: &Graph, v: ValueId) -> String {
 }
 
 /// What `v` was made of by `DequantizeLinear`, to `float`.
-pub(crate) fn decoded(graph: &Graph, v: ValueId) -> Result<Coded, Why> {
+pub(crate) fn dequantize_source(graph: &Graph, v: ValueId) -> Result<QuantizedValue, Why> {
     let node = graph.producer(v).map(|id| &graph[id]);
     let node = node.filter(|node| is_linear(node, "DequantizeLinear"));
     let node = node.ok_or_else(|| format!("{} is not dequantized", name(graph, v)))?;
-    coded(graph, node, node.input(0))
+    value_of(graph, node, node.input(0))
 }
 
 /// The integers that `node`, a `QuantizeLinear`, makes of `float`.
-pub(crate) fn made_by(graph: &Graph, node: &Node) -> Result<Coded, Why> {
-    coded(graph, node, node.output(0))
+pub(crate) fn quantized_by(graph: &Graph, node: &Node) -> Result<QuantizedValue, Why> {
+    value_of(graph, node, node.output(0))
 }
 
 /// The integers that are made of `v`, which nothing else may read.
-pub(crate) fn encoded(graph: &Graph, v: ValueId) -> Result<Coded, Why> {
+pub(crate) fn quantize_target(graph: &Graph, v: ValueId) -> Result<QuantizedValue, Why> {
     let is = |id: &&NodeId| {
         let node = &graph[**id];
         is_linear(node, "QuantizeLinear") && node.input(0) == Some(v)
@@ -58,10 +58,10 @@ pub(crate) fn encoded(graph: &Graph, v: ValueId) -> Result<Coded, Why> {
     if graph.uses(v) > 1 {
         return Err(format!("{} is read in float too", name(graph, v)));
     }
-    made_by(graph, &graph[*reader])
+    quantized_by(graph, &graph[*reader])
 }
 
-fn coded(graph: &Graph, node: &Node, q: Option<ValueId>) -> Result<Coded, Why> {
+fn value_of(graph: &Graph, node: &Node, q: Option<ValueId>) -> Result<QuantizedValue, Why> {
     let (Some(q), Some(scale)) = (q, node.input(1)) else {
         return Err(format!("{} has no scale", node.op));
     };
@@ -93,7 +93,7 @@ fn coded(graph: &Graph, node: &Node, q: Option<ValueId>) -> Result<Coded, Why> {
     if let Some(z) = zero.filter(|z| !known(*z)) {
         return Err(format!("the zero point {} is not a constant", name(graph, z)));
     }
-    Ok(Coded { q, dtype, scale, zero, axis })
+    Ok(QuantizedValue { q, dtype, scale, zero, axis })
 }
 
 /// Element type, as far as known.
@@ -122,28 +122,28 @@ pub(crate) fn floats(graph: &Graph, v: ValueId) -> Result<Vec<f32>, Why> {
     found.ok_or_else(|| format!("{} is not a constant of type float", name(graph, v)))
 }
 
-impl Coded {
+impl QuantizedValue {
     /// The scale of all.
-    pub(crate) fn step(&self, graph: &Graph) -> Result<f32, Why> {
+    pub(crate) fn scale_value(&self, graph: &Graph) -> Result<f32, Why> {
         let found = floats(graph, self.scale)?;
         let only = found.first().filter(|_| self.axis.is_none());
         only.copied().ok_or_else(|| format!("{} has several scales", name(graph, self.q)))
     }
 
     /// The zero points, as many as scales, or none if all are 0.
-    pub(crate) fn zeros(&self, graph: &Graph) -> Result<Vec<i64>, Why> {
+    pub(crate) fn zero_points(&self, graph: &Graph) -> Result<Vec<i64>, Why> {
         let Some(zero) = self.zero else { return Ok(vec![]) };
         let found = graph.constant(zero).and_then(Tensor::to_i64s);
         found.ok_or_else(|| format!("the zero point {} is not a constant", name(graph, zero)))
     }
 
     /// The zero point of all.
-    pub(crate) fn origin(&self, graph: &Graph) -> Result<i64, Why> {
-        Ok(self.zeros(graph)?.first().copied().unwrap_or(0))
+    pub(crate) fn zero_point(&self, graph: &Graph) -> Result<i64, Why> {
+        Ok(self.zero_points(graph)?.first().copied().unwrap_or(0))
     }
 
     /// Demands one scale for all.
-    pub(crate) fn whole(self, graph: &Graph) -> Result<Coded, Why> {
+    pub(crate) fn per_tensor(self, graph: &Graph) -> Result<QuantizedValue, Why> {
         match self.axis {
             None => Ok(self),
             Some(_) => Err(format!("{} has a scale for each channel", name(graph, self.q))),
@@ -151,7 +151,7 @@ impl Coded {
     }
 
     /// Demands an 8-bit type.
-    pub(crate) fn byte(self, graph: &Graph) -> Result<Coded, Why> {
+    pub(crate) fn eight_bit(self, graph: &Graph) -> Result<QuantizedValue, Why> {
         match self.dtype {
             DataType::Uint8 | DataType::Int8 => Ok(self),
             other => Err(format!("{} is {other}: kernels take 8 bits", name(graph, self.q))),
@@ -159,7 +159,7 @@ impl Coded {
     }
 
     /// Demands that scales differ along `axis` only, counted from the end if negative, or not.
-    pub(crate) fn along(self, graph: &Graph, axis: i64) -> Result<Coded, Why> {
+    pub(crate) fn along(self, graph: &Graph, axis: i64) -> Result<QuantizedValue, Why> {
         let Some(found) = self.axis else { return Ok(self) };
         let rank = rank_of(graph, self.q).and_then(|rank| i64::try_from(rank).ok());
         let at = |axis: i64| if axis < 0 { axis + rank.unwrap_or(0) } else { axis };
@@ -171,9 +171,9 @@ impl Coded {
     }
 
     /// Whether both have one scale and zero point, and the same ones.
-    pub(crate) fn same(&self, other: &Coded, graph: &Graph) -> bool {
-        let scales = || Some((self.step(graph).ok()?, other.step(graph).ok()?));
-        let zeros = || Some((self.origin(graph).ok()?, other.origin(graph).ok()?));
+    pub(crate) fn same(&self, other: &QuantizedValue, graph: &Graph) -> bool {
+        let scales = || Some((self.scale_value(graph).ok()?, other.scale_value(graph).ok()?));
+        let zeros = || Some((self.zero_point(graph).ok()?, other.zero_point(graph).ok()?));
         let alike = |a: Option<ValueId>, b: Option<ValueId>| a.is_some() && a == b;
         self.dtype == other.dtype
             && self.axis.is_none()
@@ -183,7 +183,7 @@ impl Coded {
     }
 }
 
-/// Removes the producers of `pending` whose outputs nobody reads, and then theirs; returns them.
+/// Removes the producers of `pending` whose outputs nothing reads, and then theirs; returns them.
 pub(crate) fn sweep(graph: &mut Graph, mut pending: Vec<ValueId>) -> Vec<Node> {
     let mut gone = Vec::new();
     while let Some(v) = pending.pop() {

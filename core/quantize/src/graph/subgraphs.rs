@@ -98,7 +98,7 @@ pub(crate) fn import_weights(g: &mut Graph, id: NodeId, outer: &BTreeMap<ValueId
     }
 }
 
-/// What products and tables may be of, whether all ways take it or not.
+/// What weighted operators and tables may be of, whether all modes take it or not.
 const REALS: [DataType; 4] =
     [DataType::Float, DataType::Float16, DataType::Bfloat16, DataType::Double];
 

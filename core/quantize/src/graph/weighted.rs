@@ -1,4 +1,4 @@
-//! Operators that multiply by constant weights: convolutions and matrix products.
+//! Operators that multiply by constant weights: `Conv`, `ConvTranspose`, `Gemm`, `MatMul`.
 
 use crate::graph::quantized::MICROSOFT;
 use crate::range::weights::is_finite;
@@ -18,11 +18,11 @@ pub(crate) fn no_pair(dtype: DataType) -> &'static str {
 }
 
 /// The operators of the standard that there are of the kind.
-pub(crate) const PRODUCTS: [&str; 4] = ["Conv", "ConvTranspose", "Gemm", "MatMul"];
+pub(crate) const WEIGHTED_OPS: [&str; 4] = ["Conv", "ConvTranspose", "Gemm", "MatMul"];
 
 /// Whether a node multiplies its first input by its second, which may be weights.
-pub(crate) fn is_product(node: &Node) -> bool {
-    is_attention(node) || node.is_standard() && PRODUCTS.contains(&node.op.as_str())
+pub(crate) fn is_weighted(node: &Node) -> bool {
+    is_attention(node) || node.is_standard() && WEIGHTED_OPS.contains(&node.op.as_str())
 }
 
 /// ONNX Runtime's attention with its projections.
@@ -36,7 +36,7 @@ pub(crate) const EMBEDDING_TABLES: [usize; 5] = [2, 3, 4, 5, 6];
 
 /// Which operator it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Product {
+pub enum WeightedOp {
     /// ONNX Runtime's `Attention`: its projections, whose bias stays in float.
     Attention,
     /// `Conv`.
@@ -53,11 +53,11 @@ pub enum Product {
 
 /// A node that multiplies its first input by weights.
 #[derive(Clone, Debug)]
-pub struct Weighted {
+pub struct WeightedNode {
     /// The node.
     pub node: NodeId,
     /// Which operator.
-    pub product: Product,
+    pub op: WeightedOp,
     /// The activations.
     pub x: ValueId,
     /// The weights, an initializer of `FLOATS`.
@@ -70,7 +70,7 @@ pub struct Weighted {
     pub axis: Option<usize>,
 }
 
-impl Weighted {
+impl WeightedNode {
     /// The input of the weights.
     pub const W: usize = 1;
     /// The input of the bias.
@@ -80,7 +80,7 @@ impl Weighted {
     ///
     /// # Errors
     /// `None` for other operators, else why its weights cannot be quantized.
-    pub fn at(graph: &Graph, node: NodeId) -> Result<Weighted, Option<&'static str>> {
+    pub fn at(graph: &Graph, node: NodeId) -> Result<WeightedNode, Option<&'static str>> {
         let found = parts(graph, node).ok_or(None)?;
         let constant = |v: ValueId| graph.constant(v).filter(|t| FLOATS.contains(&t.dtype()));
         let Some(weights) = constant(found.w) else {
@@ -106,8 +106,8 @@ impl Weighted {
     }
 
     /// Whether it computes floats even if it multiplies integers, because something is added to them.
-    pub(crate) fn in_float(&self) -> bool {
-        matches!(self.product, Product::Attention | Product::MatMul)
+    pub(crate) fn computes_floats(&self) -> bool {
+        matches!(self.op, WeightedOp::Attention | WeightedOp::MatMul)
     }
 
     /// Number of output channels.
@@ -116,9 +116,9 @@ impl Weighted {
             Some(node) => usize::try_from(node.group).ok()?,
             None => 1,
         };
-        let axis = match self.product {
+        let axis = match self.op {
             // Of its weights each group has its own, all in one axis.
-            Product::ConvTranspose => 1,
+            WeightedOp::ConvTranspose => 1,
             _ => self.axis?,
         };
         weights.dims().get(axis)?.checked_mul(group)
@@ -131,26 +131,26 @@ fn spread(bias: &Tensor, channels: usize) -> bool {
     bias.len() == last && (last == channels || last == 1)
 }
 
-fn parts(graph: &Graph, node: NodeId) -> Option<Weighted> {
-    let make = |product, x, w, bias, out, axis| Weighted { node, product, x, w, bias, out, axis };
+fn parts(graph: &Graph, node: NodeId) -> Option<WeightedNode> {
+    let make = |op, x, w, bias, out, axis| WeightedNode { node, op, x, w, bias, out, axis };
     if let Some(c) = At::<Conv>::find(graph, node) {
-        return Some(make(Product::Conv, c.x, c.w, c.b, c.out, Some(0)));
+        return Some(make(WeightedOp::Conv, c.x, c.w, c.b, c.out, Some(0)));
     }
     if let Some(c) = At::<ConvTranspose>::find(graph, node) {
         let axis = (c.group == 1).then_some(1);
-        return Some(make(Product::ConvTranspose, c.x, c.w, c.b, c.out, axis));
+        return Some(make(WeightedOp::ConvTranspose, c.x, c.w, c.b, c.out, axis));
     }
     if let Some(g) = At::<Gemm>::find(graph, node) {
         let axis = usize::from(g.transB == 0);
-        return Some(make(Product::Gemm, g.a, g.b, g.c, g.out, Some(axis)));
+        return Some(make(WeightedOp::Gemm, g.a, g.b, g.c, g.out, Some(axis)));
     }
     // Kernels take scales for the columns of a matrix only.
     let columns = |w: ValueId| graph.constant(w).filter(|w| w.rank() == 2).map(|_| 1);
     if is_attention(&graph[node]) {
         let node = &graph[node];
         let (x, w, out) = (node.input(0)?, node.input(1)?, node.output(0)?);
-        return Some(make(Product::Attention, x, w, None, out, columns(w)));
+        return Some(make(WeightedOp::Attention, x, w, None, out, columns(w)));
     }
     let m = At::<MatMul>::find(graph, node)?;
-    Some(make(Product::MatMul, m.a, m.b, None, m.out, columns(m.b)))
+    Some(make(WeightedOp::MatMul, m.a, m.b, None, m.out, columns(m.b)))
 }

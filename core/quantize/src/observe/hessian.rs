@@ -1,4 +1,4 @@
-//! What samples say about the inputs of a product, and how errors of some weights are made up for
+//! What samples say about the inputs of a weighted operator, and how errors of some weights are made up for
 //! by others (GPTQ, <https://arxiv.org/abs/2210.17323>): for weights alone in blocks, and for the
 //! rounding of weights that is learned.
 //!

@@ -27,11 +27,11 @@ pub struct Saved {
     pub samples: u64,
     /// Per tensor.
     pub tensors: Vec<SavedTensor>,
-    /// What was decided with the samples, by schemes that try several ways.
+    /// What was decided with the samples, by schemes that try several candidates.
     pub choice: Option<Choice>,
 }
 
-/// What a scheme that tries several ways took, so that the same is made without the samples.
+/// What a scheme that tries several candidates took, so that the same is made without the samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Choice {
@@ -56,7 +56,7 @@ pub struct SavedTensor {
     pub name: String,
     /// Smallest and largest value; `None` if it had none.
     pub range: Option<(f64, f64)>,
-    /// How often which values were seen, if somebody needs it.
+    /// How often which values were seen, if it is needed.
     pub histogram: Option<SavedHistogram>,
     /// Average of the smallest and of the largest value of parts of the samples.
     pub average: Option<(f64, f64)>,
@@ -64,9 +64,9 @@ pub struct SavedTensor {
     pub zeros: u64,
     /// Elements that are not finite.
     pub not_finite: u64,
-    /// Largest magnitude of each channel, if somebody needs it.
+    /// Largest magnitude of each channel, if it is needed.
     pub channels: Vec<f64>,
-    /// What each channel is on average, as far as samples told, if somebody needs it.
+    /// What each channel is on average, as far as samples told, if it is needed.
     pub means: Vec<f32>,
 }
 

@@ -1,15 +1,15 @@
 //! A request held against a model: the operator set that it takes, and what has no effect.
 
-use crate::graph::weighted::{PRODUCTS, Weighted, is_product};
+use crate::graph::weighted::{WEIGHTED_OPS, WeightedNode, is_weighted};
 use crate::plan::opt_in;
-use crate::plan::propagation::Follower;
+use crate::plan::propagation::Propagation;
 use crate::plan::request::{EMBEDDINGS, Request, fits};
 use crate::report::name_of;
 use onnxd_diagnostics::nearest;
 use onnxd_ir::{DataType, Model, Node, Tensor, ValueId, ValueType};
 use std::collections::BTreeSet;
 
-/// The operators of which something becomes integers with ranges at run time.
+/// The operators of which something is quantized with ranges at run time.
 pub(crate) const DYNAMIC: [&str; 7] =
     ["Attention", "Conv", "EmbedLayerNormalization", "Gather", "Gemm", "LSTM", "MatMul"];
 
@@ -38,28 +38,28 @@ impl Request {
                 let dtype = graph.constant(v).map(Tensor::dtype).or_else(declared);
                 dtype == Some(DataType::Float16)
             };
-            let product = |node: &Node| is_product(node) && self.of(graph, node).is_some();
-            let asked =
+            let product = |node: &Node| is_weighted(node) && self.of(graph, node).is_some();
+            let opted_in =
                 |node: &Node| opt_in::named(graph, node, self) && self.of(graph, node).is_some();
             half |= graph.nodes().any(|(_, n)| {
-                product(n) && n.input(Weighted::W).is_some_and(is_half)
-                    || asked(n) && n.inputs.iter().flatten().any(|v| is_half(*v))
+                product(n) && n.input(WeightedNode::W).is_some_and(is_half)
+                    || opted_in(n) && n.inputs.iter().flatten().any(|v| is_half(*v))
             });
         });
         self.opset_min().max(if half { 19 } else { 0 })
     }
 
-    /// The operators among [`Request::op_types`] of which nothing becomes integers in this mode:
+    /// The operators among [`Request::op_types`] of which nothing is quantized in this mode:
     /// `static`, `dynamic` or `weight_only`.
     #[must_use]
     pub fn idle_types(&self, mode: &str) -> Vec<&str> {
         let known = |op: &str| match mode {
             "dynamic" => DYNAMIC.contains(&op),
             "weight_only" => ["Gather", "Gemm", "MatMul"].contains(&op),
-            _ if self.products_alone => PRODUCTS.contains(&op),
+            _ if self.weighted_only => WEIGHTED_OPS.contains(&op),
             _ => {
                 [EMBEDDINGS, "Attention"].contains(&op)
-                    || [PRODUCTS.contains(&op), Follower::knows(op), opt_in::knows(op)]
+                    || [WEIGHTED_OPS.contains(&op), Propagation::knows(op), opt_in::knows(op)]
                         .contains(&true)
             }
         };

@@ -1,4 +1,4 @@
-//! What is asked for, and which values and operators therefore become integers.
+//! What is asked for, and which values and operators therefore are quantized.
 
 pub(crate) mod checks;
 pub(crate) mod opt_in;
@@ -8,6 +8,6 @@ pub(crate) mod propagation;
 pub(crate) mod request;
 
 pub use checks::Unmatched;
-pub use planner::{Plan, Quantized, plan};
-pub use propagation::Follower;
+pub use planner::{QuantizePlan, Quantized, plan};
+pub use propagation::Propagation;
 pub use request::{Overrides, Request, Settings};

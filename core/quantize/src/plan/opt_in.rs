@@ -1,11 +1,11 @@
 //! Operators that compute on integers only where params name them. Either they lose more than they
-//! gain in the networks that are usual, as normalizations, `Softmax` and products of two activations
+//! gain in the networks that are usual, as normalizations, `Softmax` and MatMul of two activations
 //! do in transformers, or no runtime has a form of them on integers, so that rounding buys nothing
-//! but hardware that takes integers only. One that is named reads integers whatever computes them,
-//! and what it computes becomes integers.
+//! but hardware that takes integers only. An operator that params name reads integers whatever computes them,
+//! and what it computes is quantized.
 
 use crate::graph::quantized::dtype_of;
-use crate::graph::weighted::{FLOATS, Product, Weighted, no_pair};
+use crate::graph::weighted::{FLOATS, WeightedNode, WeightedOp, no_pair};
 use crate::plan::request::{Request, Settings};
 use crate::range::weights::finite;
 use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
@@ -16,7 +16,7 @@ type Slots = &'static [usize];
 const FIRST: Slots = &[0];
 const BOTH: Slots = &[0, 1];
 
-/// The factors of normalizations become integers as weights, and what they add as a bias.
+/// The factors of normalizations are quantized as weights, and what they add as a bias.
 const NORMS: [&str; 3] = ["BatchNormalization", "InstanceNormalization", "LayerNormalization"];
 
 /// Find places, and compute no reals.
@@ -67,13 +67,13 @@ pub(crate) fn knows(op: &str) -> bool {
 
 /// Whether params name what a node is.
 pub(crate) fn named(graph: &Graph, node: &Node, request: &Request) -> bool {
-    let product = computed_product(graph, node) && !request.matmul_const_b_only;
+    let product = computed_matmul(graph, node) && !request.matmul_const_b_only;
     let named = request.names(&node.op) && knows(&node.op) || product;
-    node.is_standard() && !request.products_alone && named
+    node.is_standard() && !request.weighted_only && named
 }
 
 /// A product of matrices whose second factor is no constant.
-pub(crate) fn computed_product(graph: &Graph, node: &Node) -> bool {
+pub(crate) fn computed_matmul(graph: &Graph, node: &Node) -> bool {
     let computed = |slot: usize| node.input(slot).is_some_and(|v| graph.constant(v).is_none());
     (node.is("MatMul") || node.is("Gemm")) && computed(1)
 }
@@ -164,7 +164,7 @@ fn factors(graph: &Graph, node: &Node) -> Result<(), Option<&'static str>> {
     if node.int("training_mode", 0) != 0 {
         return Err(Some("it is being trained"));
     }
-    let given = [Weighted::W, Weighted::BIAS].map(|slot| node.input(slot));
+    let given = [WeightedNode::W, WeightedNode::BIAS].map(|slot| node.input(slot));
     match given.into_iter().flatten().all(vector) && given[0].is_some() {
         true => Ok(()),
         false => Err(Some("its factors are no constant vector of finite numbers")),
@@ -172,15 +172,15 @@ fn factors(graph: &Graph, node: &Node) -> Result<(), Option<&'static str>> {
 }
 
 /// The factors of a normalization as weights.
-pub(crate) fn norm(graph: &Graph, id: NodeId) -> Option<Weighted> {
+pub(crate) fn norm(graph: &Graph, id: NodeId) -> Option<WeightedNode> {
     let node = &graph[id];
     NORMS.contains(&node.op.as_str()).then_some(())?;
-    Some(Weighted {
+    Some(WeightedNode {
         node: id,
-        product: Product::Normalization,
+        op: WeightedOp::Normalization,
         x: node.input(0)?,
-        w: node.input(Weighted::W)?,
-        bias: node.input(Weighted::BIAS),
+        w: node.input(WeightedNode::W)?,
+        bias: node.input(WeightedNode::BIAS),
         out: node.output(0)?,
         axis: None,
     })

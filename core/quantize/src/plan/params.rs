@@ -10,13 +10,13 @@ use serde_json::Value;
 /// The params that demand something of the outputs.
 pub(crate) const DEMANDS: [&str; 2] = ["sqnr_db_min", "top1_loss_max"];
 
-/// Settings, exceptions and the choice of nodes; `products_alone` for a form that has no other integers.
+/// Settings, exceptions and the choice of nodes; `weighted_only` for a form that has no other integers.
 ///
 /// # Errors
 /// A type that values are not quantized to, or a rounding that the mode does not have.
-pub fn request(cx: &dyn Session, products_alone: bool) -> Result<Request, Diagnostic> {
+pub fn request(cx: &dyn Session, weighted_only: bool) -> Result<Request, Diagnostic> {
     let mode = cx.key("mode").as_str().unwrap_or("static");
-    of_mode(cx, mode, products_alone);
+    of_mode(cx, mode, weighted_only);
     let wanted = match cx.key("rounding").as_str() {
         Some("adaround") if mode == "dynamic" => mode,
         Some("adaround") => "static",
@@ -35,7 +35,7 @@ pub fn request(cx: &dyn Session, products_alone: bool) -> Result<Request, Diagno
         symmetric: flag("symmetric", defaults.symmetric),
         reduce_range: flag("reduce_range", defaults.reduce_range),
         block_size: count(cx.key("block_size")).unwrap_or(defaults.block_size),
-        // What is asked for by name is taken at its word.
+        // What is named in the params is taken at its word.
         exact: cx.key("weight_type").is_null() && cx.key("reduce_range").is_null(),
         named: !cx.key("weight_type").is_null(),
         ..defaults
@@ -46,7 +46,7 @@ pub fn request(cx: &dyn Session, products_alone: bool) -> Result<Request, Diagno
         include: texts(cx.key("include")),
         exclude: texts(cx.key("exclude")),
         matmul_const_b_only: flag("matmul_const_b_only", true),
-        products_alone,
+        weighted_only,
         linear_outputs: cx.key("recipe").as_str() == Some("QDQ_OP_FP32_BIAS_QDQ"),
         ..Request::default()
     };
@@ -77,8 +77,8 @@ pub(crate) fn learns(cx: &dyn Session) -> bool {
 /// # Errors
 /// If the params ask for one.
 pub(crate) fn nearest_alone(cx: &dyn Session, why: &str) -> Result<(), Diagnostic> {
-    let asked = cx.key("rounding").as_str().filter(|rounding| *rounding != "nearest");
-    let Some(rounding) = asked else { return Ok(()) };
+    let opted_in = cx.key("rounding").as_str().filter(|rounding| *rounding != "nearest");
+    let Some(rounding) = opted_in else { return Ok(()) };
     let text = format!("`quantization.rounding` = \"{rounding}\" {why}");
     Err(Diagnostic::new(Code::FeatureUnsupported, text).help("Leave the param out."))
 }
@@ -137,14 +137,14 @@ const OF_MODES: [(&str, &[&str], &str); 5] = [
 ];
 
 /// Tells which params the mode leaves without effect, or a form that has products with constant weights alone.
-pub(crate) fn of_mode(cx: &dyn Session, mode: &str, products_alone: bool) {
+pub(crate) fn of_mode(cx: &dyn Session, mode: &str, weighted_only: bool) {
     for (name, modes, why) in OF_MODES {
         if !modes.contains(&mode) {
             without_effect(cx, name, why);
             of_nodes(cx, name, why);
         }
     }
-    if products_alone && mode != "dynamic" {
+    if weighted_only && mode != "dynamic" {
         let why = "the format has products with constant weights alone";
         without_effect(cx, "matmul_const_b_only", why);
     }
@@ -171,8 +171,8 @@ pub(crate) fn without_effect(cx: &dyn Session, name: &str, why: &str) {
     cx.without_effect(&format!("quantization.{name}"), format!("has no effect: {why}"));
 }
 
-/// Tells which names of nodes and operators the model does not have, and which operators do not
-/// become integers in the mode.
+/// Tells which names of nodes and operators the model does not have, and which operators are
+/// not quantized in the mode.
 pub fn unmatched(model: &Model, request: &Request, cx: &dyn Session) {
     let absent = request.unmatched(model);
     let mode = cx.key("mode").as_str().unwrap_or("static");

@@ -1,30 +1,30 @@
-//! Which nodes compute on integers, and which values therefore become integers.
+//! Which nodes compute on integers, and which values therefore are quantized.
 //!
 //! Products with constant weights come first: their inputs are to be integers. What `Conv` computes
-//! is made integers at once, because no runtime has a convolution from integers to floats; what
-//! `Gemm` computes if somebody wants integers, and what `MatMul` computes not, because its bias is
+//! is quantized at once, because no runtime has a convolution from integers to floats; what
+//! `Gemm` computes if its readers want integers, and what `MatMul` computes not, because its bias is
 //! added in floating point. Other operators follow where what they read are integers already and
-//! somebody wants what they compute as such. So no value is rounded for an operator that gains
-//! nothing by it, such as the sums and the normalizations between the products of a transformer.
+//! readers want what they compute as such. So no value is rounded for an operator that gains
+//! nothing by it, such as the sums and the normalizations between the weighted operators of a transformer.
 
 use crate::graph::subgraphs;
-use crate::graph::weighted::{FLOATS, Product, Weighted, is_attention, is_product};
+use crate::graph::weighted::{FLOATS, WeightedNode, WeightedOp, is_attention, is_weighted};
 use crate::plan::opt_in;
-use crate::plan::propagation::{Follower, clamped};
+use crate::plan::propagation::{Propagation, clamped};
 use crate::plan::request::{Request, Settings};
 use onnxd_ir::{DataType, Graph, NodeId, Tensor, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is to become integers.
+/// What is to be quantized.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct QuantizePlan {
     /// Products by node, with their settings.
-    pub products: Vec<(Weighted, Settings)>,
-    /// Followers that params name, whose inputs become integers whatever computes them.
-    pub asked: BTreeMap<NodeId, Settings>,
+    pub weighted: Vec<(WeightedNode, Settings)>,
+    /// Operators that params name, whose inputs are quantized whatever computes them.
+    pub opt_in: BTreeMap<NodeId, Settings>,
     /// Others that compute on integers, by node.
-    pub followers: Vec<(NodeId, Follower)>,
-    /// Activations that become integers.
+    pub propagated: Vec<(NodeId, Propagation)>,
+    /// Activations that are quantized.
     pub values: BTreeMap<ValueId, Quantized>,
     /// `Relu` and `Clip` that saturation stands for.
     pub clamps: Vec<NodeId>,
@@ -34,7 +34,7 @@ pub struct Plan {
     pub signed: usize,
 }
 
-/// An activation that becomes integers.
+/// An activation that is quantized.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantized {
     /// The value that has the same scale: itself, or what was moved to become it.
@@ -45,24 +45,24 @@ pub struct Quantized {
     pub known: Option<(f64, f64)>,
     /// Whether an operator on integers computes it. Else who wants no integers reads it as it was.
     pub computed: bool,
-    /// How it becomes integers.
+    /// How it is quantized.
     pub settings: Settings,
 }
 
-impl Plan {
-    /// What can stay in floating point by itself: products, and what params name.
+impl QuantizePlan {
+    /// What can stay in floating point by itself: weighted operators, and what params name.
     pub(crate) fn choices(&self) -> Vec<NodeId> {
-        let products = self.products.iter().map(|(product, _)| product.node);
-        products.chain(self.asked.keys().copied()).collect()
+        let weighted = self.weighted.iter().map(|(product, _)| product.node);
+        weighted.chain(self.opt_in.keys().copied()).collect()
     }
 
     /// The inputs of a node that are to be integers; `None` for a node that stays as it is.
     pub(crate) fn data(&self, graph: &Graph, id: NodeId) -> Option<Vec<usize>> {
-        if self.products.binary_search_by_key(&id, |(p, _)| p.node).is_ok() {
+        if self.weighted.binary_search_by_key(&id, |(p, _)| p.node).is_ok() {
             return Some(vec![0]);
         }
-        let at = self.followers.binary_search_by_key(&id, |(node, _)| *node).ok()?;
-        let data = self.followers[at].1.data(graph, &graph[id]);
+        let at = self.propagated.binary_search_by_key(&id, |(node, _)| *node).ok()?;
+        let data = self.propagated[at].1.data(graph, &graph[id]);
         Some(data.into_iter().map(|(slot, _)| slot).collect())
     }
 }
@@ -72,26 +72,26 @@ struct Planner<'g> {
     request: &'g Request,
     /// Products that stay as they are.
     floats: &'g BTreeSet<NodeId>,
-    plan: Plan,
+    plan: QuantizePlan,
     /// Values that an operator on integers can compute, and its settings.
     integers: BTreeMap<ValueId, Settings>,
-    /// Operators that could follow.
-    candidates: BTreeMap<NodeId, Follower>,
+    /// Operators that could propagate quantization.
+    candidates: BTreeMap<NodeId, Propagation>,
     /// The clamp that saturation of a value stands for.
     clamp_of: BTreeMap<ValueId, ValueId>,
-    /// What the products of `MatMul` become with their biases, if that is to be integers.
+    /// What the weighted operators of `MatMul` become with their biases, if that is to be integers.
     linear: BTreeSet<ValueId>,
 }
 
-/// Plans the main graph. The products in `floats` stay in floating point; every product that does
+/// Plans the main graph. The weighted operators in `floats` stay in floating point; every product that does
 /// is named with the reason.
-pub fn plan(graph: &Graph, request: &Request, floats: &BTreeSet<NodeId>) -> Plan {
+pub fn plan(graph: &Graph, request: &Request, floats: &BTreeSet<NodeId>) -> QuantizePlan {
     let order = graph.topological().unwrap_or_default();
     let mut planner = Planner {
         graph,
         request,
         floats,
-        plan: Plan::default(),
+        plan: QuantizePlan::default(),
         integers: BTreeMap::new(),
         candidates: BTreeMap::new(),
         clamp_of: BTreeMap::new(),
@@ -111,26 +111,26 @@ impl Planner<'_> {
 
     fn forward(&mut self, id: NodeId) {
         let graph = self.graph;
-        let asked = opt_in::named(graph, &graph[id], self.request);
-        let others = self.request.products_alone && is_attention(&graph[id]);
-        match Weighted::at(graph, id) {
+        let opted_in = opt_in::named(graph, &graph[id], self.request);
+        let others = self.request.weighted_only && is_attention(&graph[id]);
+        match WeightedNode::at(graph, id) {
             _ if others => return,
             Ok(product) => return self.product(product),
-            _ if asked => return self.ask(id),
+            _ if opted_in => return self.opt_in(id),
             Err(Some(why)) => return self.plan.left.push((id, why)),
             Err(None) => {}
         }
-        match Follower::of(graph, id).filter(|_| !self.request.products_alone) {
-            Some(Follower::Clamps) => self.clamp(id),
-            Some(follower) => {
-                let data = follower.data(graph, &graph[id]).into_iter().map(|(_, v)| v);
+        match Propagation::of(graph, id).filter(|_| !self.request.weighted_only) {
+            Some(Propagation::Clamp) => self.clamp(id),
+            Some(propagation) => {
+                let data = propagation.data(graph, &graph[id]).into_iter().map(|(_, v)| v);
                 let data: Vec<ValueId> = data.collect();
                 let fits = |v: &ValueId| self.integers.contains_key(v) || self.is_constant(*v);
                 let first = data.iter().find_map(|v| self.integers.get(v)).copied();
                 let Some(settings) = first.filter(|_| data.iter().all(fits)) else { return };
                 if self.settings(id).is_some() {
-                    self.candidates.insert(id, follower);
-                    let out = follower.results(&graph[id]);
+                    self.candidates.insert(id, propagation);
+                    let out = propagation.results(&graph[id]);
                     self.integers.extend(out.map(|v| (v, settings)));
                 }
             }
@@ -139,7 +139,7 @@ impl Planner<'_> {
     }
 
     /// An operator that params name.
-    fn ask(&mut self, id: NodeId) {
+    fn opt_in(&mut self, id: NodeId) {
         let node = &self.graph[id];
         let Some(settings) = self.settings(id) else {
             return self.plan.left.push((id, "the params leave it in floating point"));
@@ -149,20 +149,20 @@ impl Planner<'_> {
         }
         match opt_in::check(self.graph, node, settings.activation) {
             Ok(()) => {
-                self.candidates.insert(id, Follower::Asked);
-                self.integers.extend(Follower::Asked.results(node).map(|v| (v, settings)));
-                self.plan.asked.insert(id, settings);
+                self.candidates.insert(id, Propagation::OptIn);
+                self.integers.extend(Propagation::OptIn.results(node).map(|v| (v, settings)));
+                self.plan.opt_in.insert(id, settings);
             }
             Err(why) => self.plan.left.extend(why.map(|why| (id, why))),
         }
     }
 
-    fn product(&mut self, product: Weighted) {
+    fn product(&mut self, product: WeightedNode) {
         let id = product.node;
-        let Some(asked) = self.settings(id) else {
+        let Some(opted_in) = self.settings(id) else {
             return self.plan.left.push((id, "the params leave it in floating point"));
         };
-        let settings = asked.runnable();
+        let settings = opted_in.runnable();
         let half = self.graph.constant(product.w).is_some_and(|w| w.dtype() == DataType::Float16);
         if half && (settings.activation.bits() > 8 || settings.weight.bits() > 8) {
             return self.plan.left.push((id, "float16 has fewer digits than integers of 16 bits"));
@@ -173,20 +173,20 @@ impl Planner<'_> {
         if self.is_constant(product.x) {
             return self.plan.left.push((id, "it computes a constant"));
         }
-        match product.product {
-            Product::MatMul if self.request.linear_outputs => {
+        match product.op {
+            WeightedOp::MatMul if self.request.linear_outputs => {
                 self.linear.insert(self.with_bias(product.out));
             }
-            _ if product.in_float() => {}
+            _ if product.computes_floats() => {}
             _ => {
                 self.integers.insert(product.out, settings);
             }
         }
-        self.plan.signed += usize::from(settings.weight != asked.weight);
-        self.plan.products.push((product, settings));
+        self.plan.signed += usize::from(settings.weight != opted_in.weight);
+        self.plan.weighted.push((product, settings));
     }
 
-    /// What a bias that is added to a product makes of it; the product itself without one.
+    /// What a bias that is added to a weighted operator makes of it; the weighted operator itself without one.
     fn with_bias(&self, out: ValueId) -> ValueId {
         let [reader] = self.graph.readers(out) else { return out };
         let node = &self.graph[*reader];
@@ -200,7 +200,7 @@ impl Planner<'_> {
         self.graph.constant(v).is_some_and(|t| t.dtype() == DataType::Float)
     }
 
-    /// Saturation stands for a clamp where nobody else reads the integers that it clamps, and where
+    /// Saturation stands for a clamp where nothing else reads the integers that it clamps, and where
     /// the smallest integer is zero.
     fn clamp(&mut self, id: NodeId) {
         let graph = self.graph;
@@ -213,7 +213,7 @@ impl Planner<'_> {
             }
             let Some(producer) = graph.producer(source) else { return };
             match self.candidates.get(&producer) {
-                Some(Follower::Moves) if graph[producer].outputs.len() == 1 => {
+                Some(Propagation::Layout) if graph[producer].outputs.len() == 1 => {
                     let Some(before) = graph[producer].input(0) else { return };
                     source = before;
                 }
@@ -234,16 +234,16 @@ impl Planner<'_> {
         let graph = self.graph;
         let mut wanted = self.linear.clone();
         let clamps: BTreeSet<NodeId> = self.plan.clamps.iter().copied().collect();
-        let products: BTreeMap<NodeId, Weighted> =
-            self.plan.products.iter().map(|(p, _)| (p.node, p.clone())).collect();
+        let weighted: BTreeMap<NodeId, WeightedNode> =
+            self.plan.weighted.iter().map(|(p, _)| (p.node, p.clone())).collect();
         for id in order.iter().rev() {
-            if let Some(product) = products.get(id) {
+            if let Some(product) = weighted.get(id) {
                 wanted.insert(product.x);
                 // The others can give their sums in floating point.
-                let at_once = match product.product {
-                    Product::Conv => true,
-                    Product::ConvTranspose | Product::Gemm => self.request.products_alone,
-                    Product::Attention | Product::MatMul | Product::Normalization => false,
+                let at_once = match product.op {
+                    WeightedOp::Conv => true,
+                    WeightedOp::ConvTranspose | WeightedOp::Gemm => self.request.weighted_only,
+                    WeightedOp::Attention | WeightedOp::MatMul | WeightedOp::Normalization => false,
                 };
                 if at_once {
                     wanted.insert(product.out);
@@ -252,15 +252,15 @@ impl Planner<'_> {
                 let node = &graph[*id];
                 let out = node.output(0).is_some_and(|v| wanted.contains(&v));
                 wanted.extend(node.input(0).filter(|_| out));
-            } else if let Some(follower) = self.candidates.get(id) {
+            } else if let Some(propagation) = self.candidates.get(id) {
                 let node = &graph[*id];
-                let asked = *follower == Follower::Asked;
+                let opted_in = *propagation == Propagation::OptIn;
                 // Products give their sums in floating point, too.
-                if asked && !opt_in::computed_product(graph, node) {
-                    wanted.extend(follower.results(node));
+                if opted_in && !opt_in::computed_matmul(graph, node) {
+                    wanted.extend(propagation.results(node));
                 }
-                if asked || follower.results(node).any(|v| wanted.contains(&v)) {
-                    wanted.extend(follower.data(graph, node).into_iter().map(|(_, v)| v));
+                if opted_in || propagation.results(node).any(|v| wanted.contains(&v)) {
+                    wanted.extend(propagation.data(graph, node).into_iter().map(|(_, v)| v));
                 } else {
                     self.candidates.remove(id);
                 }
@@ -269,8 +269,8 @@ impl Planner<'_> {
         wanted
     }
 
-    /// Keeps what is wanted, and says of every value how it becomes integers.
-    fn assign(mut self, order: &[NodeId], wanted: &BTreeSet<ValueId>) -> Plan {
+    /// Keeps what is wanted, and says of every value how it is quantized.
+    fn assign(mut self, order: &[NodeId], wanted: &BTreeSet<ValueId>) -> QuantizePlan {
         let graph = self.graph;
         let computed = self.computed();
         self.clamp_of.retain(|source, _| computed.contains(source) && wanted.contains(source));
@@ -279,13 +279,13 @@ impl Planner<'_> {
         self.plan.clamps.retain(|id| out(id).is_some());
         let clamps = self.plan.clamps.iter();
         let clamped = clamps.filter_map(|id| Some((clamped(graph, *id)?, out(id)?))).collect();
-        let asked = self.plan.asked.iter().rev().flat_map(|(id, settings)| {
+        let opted_in = self.plan.opt_in.iter().rev().flat_map(|(id, settings)| {
             let data = opt_in::data(graph, &graph[*id]).into_iter();
             data.map(|(_, v)| (v, *settings))
         });
-        let products = self.plan.products.iter().rev();
-        let products = products.map(|(product, settings)| (product.x, *settings));
-        let settings = asked.chain(products).collect();
+        let weighted = self.plan.weighted.iter().rev();
+        let weighted = weighted.map(|(product, settings)| (product.x, *settings));
+        let settings = opted_in.chain(weighted).collect();
         let readers = Readers { settings, computed, clamped };
         // In the order in which they come to be: what is moved before where it goes.
         let first = graph.value_ids().filter(|v| graph.producer(*v).is_none());
@@ -297,36 +297,37 @@ impl Planner<'_> {
                 self.plan.values.insert(v, quantized);
             }
         }
-        self.plan.followers = self.candidates.into_iter().collect();
-        self.plan.products.sort_by_key(|(product, _)| product.node);
+        self.plan.propagated = self.candidates.into_iter().collect();
+        self.plan.weighted.sort_by_key(|(product, _)| product.node);
         self.plan
     }
 
     /// Values that operators on integers compute.
     fn computed(&self) -> BTreeSet<ValueId> {
-        let products = self.plan.products.iter().map(|(p, _)| p);
-        let products = products.filter(|p| !p.in_float()).map(|p| p.out);
-        let followers = self.candidates.iter();
-        let followers = followers.flat_map(|(id, follower)| follower.results(&self.graph[*id]));
+        let weighted = self.plan.weighted.iter().map(|(p, _)| p);
+        let weighted = weighted.filter(|p| !p.computes_floats()).map(|p| p.out);
+        let propagated = self.candidates.iter();
+        let propagated =
+            propagated.flat_map(|(id, propagation)| propagation.results(&self.graph[*id]));
         let linear = self.linear.iter().copied();
-        products.chain(followers).chain(linear).collect()
+        weighted.chain(propagated).chain(linear).collect()
     }
 
     fn quantized(&self, v: ValueId, at: ValueId, readers: &Readers) -> Quantized {
         let producer = self.graph.producer(at);
-        if producer.and_then(|id| self.candidates.get(&id)) == Some(&Follower::Moves) {
+        if producer.and_then(|id| self.candidates.get(&id)) == Some(&Propagation::Layout) {
             let from = producer.and_then(|id| self.graph[id].input(0));
             let from = from.map(|v| readers.clamp(v));
             if let Some(base) = from.and_then(|v| self.plan.values.get(&v)) {
                 return Quantized { computed: true, ..*base };
             }
         }
-        let asked = producer.filter(|id| self.plan.asked.contains_key(id));
+        let opted_in = producer.filter(|id| self.plan.opt_in.contains_key(id));
         let settings = self.integers.get(&at).or_else(|| readers.settings.get(&v));
         Quantized {
             provider: v,
             observed: self.clamp_of.get(&at).copied().unwrap_or(v),
-            known: asked.and_then(|id| opt_in::range(&self.graph[id], self.plan.asked[&id])),
+            known: opted_in.and_then(|id| opt_in::range(&self.graph[id], self.plan.opt_in[&id])),
             computed: readers.computed.contains(&at),
             settings: settings.copied().unwrap_or(self.request.settings),
         }
@@ -335,7 +336,7 @@ impl Planner<'_> {
 
 /// What surrounds the values.
 struct Readers {
-    /// The settings of the first product that reads a value.
+    /// The settings of the first weighted operator that reads a value.
     settings: BTreeMap<ValueId, Settings>,
     /// What operators on integers compute.
     computed: BTreeSet<ValueId>,
@@ -349,7 +350,7 @@ impl Readers {
     }
 }
 
-/// Gives all products in sub-graphs that a request chooses weights and biases of their own where
+/// Gives all weighted operators in sub-graphs that a request chooses weights and biases of their own where
 /// they are constants of an enclosing graph.
 pub(crate) fn import_all(g: &mut Graph, request: &Request, outer: &BTreeMap<ValueId, Tensor>) {
     for id in g.node_ids() {
@@ -358,7 +359,7 @@ pub(crate) fn import_all(g: &mut Graph, request: &Request, outer: &BTreeMap<Valu
             g.edit_subgraphs(id, |inner| import_all(inner, request, &constants));
         }
         let node = &g[id];
-        let product = is_product(node);
+        let product = is_weighted(node);
         let named = opt_in::named(g, node, request);
         if (product || named) && !outer.is_empty() && request.of(g, node).is_some() {
             (0..g[id].inputs.len())

@@ -1,4 +1,4 @@
-//! Operators that are no products but have a form on integers: they follow where their inputs are
+//! Operators that are no weighted operators but have a form on integers: they follow where their inputs are
 //! integers and their output is wanted as such.
 
 use crate::graph::weighted::FLOATS;
@@ -8,18 +8,18 @@ use onnxd_ir::{At, Graph, Node, NodeId, Tensor, ValueId};
 
 /// How an operator treats integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Follower {
+pub enum Propagation {
     /// Elements of the first input go elsewhere or away: all outputs have its scale.
-    Moves,
+    Layout,
     /// Computes from all inputs a value with a scale of its own.
-    Computes,
+    Compute,
     /// Keeps values within bounds; saturation does the same.
-    Clamps,
+    Clamp,
     /// Computes on integers because params name it, whatever computes its inputs.
-    Asked,
+    OptIn,
 }
 
-const MOVES: &[&str] = &[
+const LAYOUT: &[&str] = &[
     "DepthToSpace",
     "Expand",
     "Flatten",
@@ -38,7 +38,7 @@ const MOVES: &[&str] = &[
     "Unsqueeze",
 ];
 
-const COMPUTES: &[&str] = &[
+const COMPUTE: &[&str] = &[
     "Add",
     "AveragePool",
     "Concat",
@@ -52,14 +52,14 @@ const COMPUTES: &[&str] = &[
 /// Of these some follow.
 const SOMETIMES: &[&str] = &["Clip", "MaxPool", "Pad", "Relu", "Resize"];
 
-impl Follower {
+impl Propagation {
     /// Whether nodes with this operator of the standard can follow.
     pub(crate) fn knows(op: &str) -> bool {
-        [MOVES, COMPUTES, SOMETIMES].concat().contains(&op)
+        [LAYOUT, COMPUTE, SOMETIMES].concat().contains(&op)
     }
 
     /// What the node is.
-    pub fn of(graph: &Graph, id: NodeId) -> Option<Follower> {
+    pub fn of(graph: &Graph, id: NodeId) -> Option<Propagation> {
         let node = &graph[id];
         if !node.is_standard() {
             return None;
@@ -69,22 +69,22 @@ impl Follower {
             "Resize" => At::<Resize>::find(graph, id).is_some_and(|r| r.mode == "nearest"),
             // Its indices would be read as well.
             "MaxPool" => node.output(1).is_none(),
-            op => MOVES.contains(&op),
+            op => LAYOUT.contains(&op),
         };
         if moves {
-            return Some(Follower::Moves);
+            return Some(Propagation::Layout);
         }
-        if COMPUTES.contains(&node.op.as_str()) {
-            return Some(Follower::Computes);
+        if COMPUTE.contains(&node.op.as_str()) {
+            return Some(Propagation::Compute);
         }
         let clamps = node.is("Relu") || zero_based(graph, id);
-        clamps.then_some(Follower::Clamps)
+        clamps.then_some(Propagation::Clamp)
     }
 
-    /// The outputs that become integers.
+    /// The outputs that are quantized.
     pub(crate) fn results(self, node: &Node) -> impl Iterator<Item = ValueId> + '_ {
         let most = match self {
-            Follower::Asked => usize::from(!opt_in::is_place(node)),
+            Propagation::OptIn => usize::from(!opt_in::is_place(node)),
             // The others hold places.
             _ if node.is("TopK") => 1,
             _ => usize::MAX,
@@ -94,10 +94,10 @@ impl Follower {
 
     /// The inputs that are to be integers.
     pub fn data(self, graph: &Graph, node: &Node) -> Vec<(usize, ValueId)> {
-        if self == Follower::Asked {
+        if self == Propagation::OptIn {
             return opt_in::data(graph, node);
         }
-        let most = if self == Follower::Computes { usize::MAX } else { 1 };
+        let most = if self == Propagation::Compute { usize::MAX } else { 1 };
         // The axes of a reduction are no data.
         let most = if node.is("ReduceMean") { 1 } else { most };
         let slots = node.inputs.iter().enumerate().take(most);

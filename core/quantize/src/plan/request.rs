@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// ONNX Runtime's first layer of BERT.
 pub(crate) const EMBEDDINGS: &str = "EmbedLayerNormalization";
 
-/// How values of a node become integers.
+/// How values of a node are quantized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Type of activations.
@@ -24,7 +24,7 @@ pub struct Settings {
     /// Products are to be exact on every processor: weights of `int8` are held as `uint8`, and those
     /// of signed activations use one bit less.
     pub exact: bool,
-    /// The type of weights was asked for by name: it is taken at its word, also where another would
+    /// The type of weights was named in the params: it is taken at its word, also where another would
     /// be exact on more processors.
     pub named: bool,
     /// Elements along an axis that share a scale, where weights are in blocks.
@@ -131,13 +131,13 @@ pub struct Request {
     pub exclude: Vec<String>,
     /// By name of node, `*` and `?` allowed.
     pub overrides: BTreeMap<String, Overrides>,
-    /// What a `MatMul` with constant weights and its bias give is made integers, too.
+    /// What a `MatMul` with constant weights and its bias give is quantized, too.
     pub linear_outputs: bool,
     /// Of two computed factors, `MatMul` and `Gemm` make no integers.
     pub matmul_const_b_only: bool,
-    /// Nothing but products computes on integers: no operator follows, saturation stands for no
-    /// clamp, and what `Gemm` computes is made integers at once, as with `Conv`.
-    pub products_alone: bool,
+    /// Nothing but weighted operators computes on integers: no operator follows, saturation stands for no
+    /// clamp, and what `Gemm` computes is quantized at once, as with `Conv`.
+    pub weighted_only: bool,
 }
 
 impl Default for Request {
@@ -150,7 +150,7 @@ impl Default for Request {
             overrides: BTreeMap::new(),
             linear_outputs: false,
             matmul_const_b_only: true,
-            products_alone: false,
+            weighted_only: false,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::range::{Levels, Scale, integers};
 use onnxd_ir::{DataType, Tensor};
 use rayon::prelude::*;
 
-/// Elements that become integers at a time; a multiple of those that share a byte.
+/// Elements that are quantized at a time; a multiple of those that share a byte.
 pub(crate) const PART: usize = 1 << 14;
 
 /// All elements as integers, where each run of `inner` elements has the next of the scales.

@@ -66,7 +66,7 @@ vectorized! {
     }
 }
 
-/// How elements become integers: `x / scale` between two limits, to the nearest, and `zero` more.
+/// How elements are quantized: `x / scale` between two limits, to the nearest, and `zero` more.
 /// One of each for all elements, or one for each.
 pub(crate) struct Steps<'s> {
     pub(crate) scale: &'s [f32],

@@ -18,7 +18,7 @@ const SEARCHED_MAX: usize = 1 << 18;
 /// Channels that are looked at together, so that what lies side by side in memory is read once.
 const TOGETHER: usize = 16;
 
-/// How weights become integers.
+/// How weights are quantized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// The integers to use.
@@ -171,7 +171,7 @@ pub(crate) fn flipped(weights: &Tensor) -> Option<Tensor> {
 /// All elements share one scale.
 ///
 /// # Errors
-/// Why the weights cannot become integers, for the report.
+/// Why the weights cannot be quantized, for the report.
 pub fn per_tensor(weights: &Tensor, rule: Rule) -> Result<Quantized, String> {
     let values = finite(weights)?;
     let (scale, clipped) = fit(&values, rule, weights.dtype());
@@ -183,7 +183,7 @@ pub fn per_tensor(weights: &Tensor, rule: Rule) -> Result<Quantized, String> {
 /// All elements of the same index along `axis` share one scale.
 ///
 /// # Errors
-/// Why the weights cannot become integers, for the report.
+/// Why the weights cannot be quantized, for the report.
 pub fn per_channel(weights: &Tensor, axis: usize, rule: Rule) -> Result<Quantized, String> {
     let values = finite(weights)?;
     let dims = weights.dims();

@@ -1,7 +1,7 @@
 //! Bias correction (arXiv 1906.04721): what a quantized layer computes is off by an average amount
 //! per channel, which its bias can take back.
 
-use crate::graph::weighted::{Product, Weighted};
+use crate::graph::weighted::{WeightedNode, WeightedOp};
 use crate::observe::{Limits, Statistic, Wanted, observe};
 use crate::range::integers;
 use onnxd_diagnostics::Diagnostics;
@@ -57,7 +57,7 @@ impl Statistic for Means {
 /// Why samples cannot be had, or a model does not run on them.
 pub fn correct_biases(
     (float, quantized): (&Model, &mut Model),
-    products: &[Weighted],
+    weighted: &[WeightedNode],
     samples: crate::accuracy::Samples,
     limits: Limits,
 ) -> Result<usize, Diagnostics> {
@@ -66,8 +66,8 @@ pub fn correct_biases(
             .enumerate()
             .map(|(at, id)| (id, at))
             .collect();
-    let corrected = |p: &&Weighted| has_bias(&quantized.graph, p);
-    let mut layers: Vec<&Weighted> = products.iter().filter(corrected).collect();
+    let corrected = |p: &&WeightedNode| has_bias(&quantized.graph, p);
+    let mut layers: Vec<&WeightedNode> = weighted.iter().filter(corrected).collect();
     layers.sort_by_key(|p| order.get(&p.node));
     if layers.is_empty() {
         return Ok(0);
@@ -86,12 +86,12 @@ pub fn correct_biases(
     Ok(layers.len())
 }
 
-/// Whether a product of a quantized graph has a bias that can be corrected.
-pub(crate) fn has_bias(graph: &Graph, product: &Weighted) -> bool {
+/// Whether a weighted operator of a quantized graph has a bias that can be corrected.
+pub(crate) fn has_bias(graph: &Graph, product: &WeightedNode) -> bool {
     Bias::of(graph, product).is_some()
 }
 
-/// The constant that is a product's bias.
+/// The constant that is a weighted operator's bias.
 struct Bias {
     /// Who reads it, and as which input.
     reader: NodeId,
@@ -102,11 +102,11 @@ struct Bias {
 }
 
 impl Bias {
-    fn of(graph: &Graph, product: &Weighted) -> Option<Bias> {
-        if product.product == Product::MatMul {
+    fn of(graph: &Graph, product: &WeightedNode) -> Option<Bias> {
+        if product.op == WeightedOp::MatMul {
             return Bias::added(graph, product.out);
         }
-        let reader = graph.producer(graph[product.node].input(Weighted::BIAS)?)?;
+        let reader = graph.producer(graph[product.node].input(WeightedNode::BIAS)?)?;
         let data = graph.constant(graph[reader].input(0)?)?.clone();
         let scales = graph.constant(graph[reader].input(1)?)?.to_reals()?.values;
         let fits = graph[reader].is("DequantizeLinear") && data.dtype() == DataType::Int32;
@@ -142,18 +142,19 @@ impl Bias {
 
 fn means(
     model: &Model,
-    layers: &[&Weighted],
+    layers: &[&WeightedNode],
     samples: crate::accuracy::Samples,
     limits: Limits,
 ) -> Result<BTreeMap<NodeId, Vec<f64>>, Diagnostics> {
     let graph = &model.graph;
     // The channels of a `MatMul` are the last axis.
-    let axis = |p: &Weighted| match p.product {
-        _ if p.in_float() => None,
+    let axis = |p: &WeightedNode| match p.op {
+        _ if p.computes_floats() => None,
         _ => Some(1),
     };
-    let name =
-        |p: &&Weighted| Some((quoted(&graph[graph[p.node].output(0)?].name), (p.node, axis(p))));
+    let name = |p: &&WeightedNode| {
+        Some((quoted(&graph[graph[p.node].output(0)?].name), (p.node, axis(p))))
+    };
     let nodes: BTreeMap<String, (NodeId, Option<usize>)> = layers.iter().filter_map(name).collect();
     let names: BTreeSet<String> = nodes.keys().cloned().collect();
     let make = |name: &str| Means { axis: nodes[name].1, sums: Vec::new(), count: 0.0 };
@@ -163,7 +164,7 @@ fn means(
     Ok(found.iter().map(|(name, m)| (nodes[name].0, mean(m))).collect())
 }
 
-pub(crate) fn subtract(graph: &mut Graph, layer: &Weighted, errors: &[f64]) {
+pub(crate) fn subtract(graph: &mut Graph, layer: &WeightedNode, errors: &[f64]) {
     let Some(bias) = Bias::of(graph, layer) else { return };
     // A bias of one number for all channels stays one.
     let Some(data) = bias.minus(errors) else { return };

@@ -1,4 +1,4 @@
-//! What rounding of weights does to the mean of what a product computes, taken back by its bias.
+//! What rounding of weights does to the mean of what a weighted operator computes, taken back by its bias.
 //!
 //! Weights that are off by `e` make a product of inputs `x` off by `e * x`, on average by
 //! `e * mean(x)`: constant for each output channel, and known from the means of the inputs, which
@@ -9,23 +9,23 @@
 use super::adaround::Shape;
 use super::bias_correction::{has_bias, subtract};
 use crate::accuracy::Base;
-use crate::graph::quantized::{decoded, floats};
-use crate::graph::weighted::Weighted;
+use crate::graph::quantized::{dequantize_source, floats};
+use crate::graph::weighted::WeightedNode;
 use onnxd_eval::quoted;
 use onnxd_ir::ops::Gemm;
 use onnxd_ir::{At, Model};
 use std::iter::repeat_n;
 
-/// The products whose biases are settled.
-fn products(base: &Base) -> impl Iterator<Item = &Weighted> {
-    base.plan.products.iter().map(|(product, _)| product)
+/// The weighted operators whose biases are corrected.
+fn weighted_of(base: &Base) -> impl Iterator<Item = &WeightedNode> {
+    base.plan.weighted.iter().map(|(product, _)| product)
 }
 
-/// Takes back, in the biases of products, what the rounding of their weights adds on average to what
+/// Takes back, in the biases of weighted operators, what the rounding of their weights adds on average to what
 /// they compute. `quantized` is what the base became, with the same numbers of nodes. Products
 /// without a bias, or of inputs whose means are not known, stay.
-pub fn settle_biases(base: &Base, quantized: &mut Model) {
-    for product in products(base) {
+pub fn correct_biases_from_means(base: &Base, quantized: &mut Model) {
+    for product in weighted_of(base) {
         if !has_bias(&quantized.graph, product) {
             continue;
         }
@@ -36,14 +36,14 @@ pub fn settle_biases(base: &Base, quantized: &mut Model) {
 }
 
 /// By how much each output channel is off on average.
-fn errors(base: &Base, quantized: &Model, product: &Weighted) -> Option<Vec<f64>> {
+fn errors(base: &Base, quantized: &Model, product: &WeightedNode) -> Option<Vec<f64>> {
     let (float, graph) = (&base.model.graph, &quantized.graph);
     let means = base.seen.get(&quoted(&float[product.x].name))?.means.as_ref()?.known();
     let weights = float.constant(product.w)?;
     let shape = Shape::of(float, product, weights.dims())?;
-    let coded = decoded(graph, graph[product.node].input(Weighted::W)?).ok()?;
-    let (steps, zeros) = (floats(graph, coded.scale).ok()?, coded.zeros(graph).ok()?);
-    let integers = graph.constant(coded.q)?.to_i64s()?;
+    let value = dequantize_source(graph, graph[product.node].input(WeightedNode::W)?).ok()?;
+    let (steps, zeros) = (floats(graph, value.scale).ok()?, value.zero_points(graph).ok()?);
+    let integers = graph.constant(value.q)?.to_i64s()?;
     let weights = weights.as_slice::<f32>()?;
     let alpha = At::<Gemm>::find(float, product.node).map_or(1.0, |gemm| gemm.alpha);
     let channels = means.len() / shape.groups;
@@ -64,7 +64,7 @@ fn errors(base: &Base, quantized: &Model, product: &Weighted) -> Option<Vec<f64>
         return None;
     }
     // Of all integers and of all weights times the means of what they are multiplied by.
-    let (mut coded, mut real) = (vec![0f64; rows], vec![0f64; rows]);
+    let (mut value, mut real) = (vec![0f64; rows], vec![0f64; rows]);
     let mut total = vec![0f64; shape.groups];
     for (group, means) in means.chunks(channels).enumerate() {
         total[group] = taps as f64 * means.iter().map(|m| f64::from(*m)).sum::<f64>();
@@ -76,34 +76,34 @@ fn errors(base: &Base, quantized: &Model, product: &Weighted) -> Option<Vec<f64>
             .collect();
         for row in 0..rows {
             let (run, means) = (row * shape.k..(row + 1) * shape.k, &each[row / shape.n]);
-            coded[row] = product_of_integers(&integers[run.clone()], means);
+            value[row] = product_of_integers(&integers[run.clone()], means);
             real[row] = product_of_floats(&weights[run], means);
         }
     } else {
         for (i, mean) in means.iter().enumerate() {
             let run = i * rows..(i + 1) * rows;
-            add_integers(&mut coded, &integers[run.clone()], f64::from(*mean));
+            add_integers(&mut value, &integers[run.clone()], f64::from(*mean));
             add_floats(&mut real, &weights[run], f64::from(*mean));
         }
     }
     let of_row = |row: usize| {
         let step = f64::from(*steps.get(row).or(steps.first())?);
         let zero = zeros.get(row).or(zeros.first()).copied().unwrap_or(0) as f64;
-        let coded = coded[row] - zero * total[row / shape.n];
-        Some(step * coded - f64::from(alpha) * real[row])
+        let value = value[row] - zero * total[row / shape.n];
+        Some(step * value - f64::from(alpha) * real[row])
     };
     (0..rows).map(of_row).collect()
 }
 
 onnxd_eval::vectorized! {
     fn product_of_integers(integers: &[i64], factors: &[f64]) -> f64 {
-        lanes(integers, factors, |q| f64::from(q as i32))
+        dot(integers, factors, |q| f64::from(q as i32))
     }
 }
 
 onnxd_eval::vectorized! {
     fn product_of_floats(values: &[f32], factors: &[f64]) -> f64 {
-        lanes(values, factors, f64::from)
+        dot(values, factors, f64::from)
     }
 }
 
@@ -121,7 +121,7 @@ onnxd_eval::vectorized! {
 
 /// The sum of products, several at a time.
 #[inline(always)]
-fn lanes<T: Copy>(values: &[T], factors: &[f64], real: impl Fn(T) -> f64) -> f64 {
+fn dot<T: Copy>(values: &[T], factors: &[f64], real: impl Fn(T) -> f64) -> f64 {
     const LANES: usize = 8;
     let mut sums = [0f64; LANES];
     let (rows, rest) = values.as_chunks::<LANES>();

@@ -1,7 +1,7 @@
 //! `accuracy = "auto"` of static quantization: everything that may help is tried, and what clearly
 //! helps is taken.
 //!
-//! Ranges are made of some samples and measured on others: samples are dealt to folds, each of which
+//! Ranges are made of some samples and measured on others: samples are split into folds, each of which
 //! is measured with the ranges of all others, so that every sample counts once and none for itself
 //! (cross-validation). In the end, ranges are those of all samples. What takes long to learn is
 //! learned once, without the last fold, and measured on that.
@@ -17,16 +17,16 @@ use onnxd_diagnostics::Diagnostics;
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice::SliceIndex;
 
-/// Folds that samples are dealt to.
+/// Folds of the k-fold cross-validation.
 const FOLDS: u64 = 4;
 
-/// What is tried with the best of the others: learned rounding, corrected biases.
-const LEARNED: [(bool, bool); 3] = [(false, true), (true, false), (true, true)];
+/// What is tried with the best of the others: AdaRound, corrected biases.
+const WITH_ADAROUND: [(bool, bool); 3] = [(false, true), (true, false), (true, true)];
 
 /// What was seen of the values of a base in some samples.
 type Seen = BTreeMap<String, Stats>;
 
-/// How samples are dealt: those before the folds are in all ranges.
+/// The folds of a k-fold cross-validation: those before the folds are in all ranges.
 struct Folds {
     /// Each is measured with the ranges of all others.
     all: Vec<Held>,
@@ -71,8 +71,10 @@ impl Search<'_> {
         methods.retain(|method| *method != own);
         methods.insert(0, own);
         self.smooth_all()?;
-        folds.candidates =
-            Candidates::of(self.data.session, methods.len() * self.bases.len() + 1 + LEARNED.len());
+        folds.candidates = Candidates::of(
+            self.data.session,
+            methods.len() * self.bases.len() + 1 + WITH_ADAROUND.len(),
+        );
         folds.candidates.next();
         self.see(0, &mut folds)?;
         let mut plain = Found { trial: Trial::new(0, own), scores: Vec::new() };
@@ -103,14 +105,14 @@ impl Search<'_> {
         folds.candidates.next();
         let clipped = Trial { clip_weights: true, ..best.found.trial };
         best = self.better(best, clipped, &mut folds)?;
-        let trial = self.learned_too(&best.found, &mut folds)?;
+        let trial = self.with_adaround(&best.found, &mut folds)?;
         self.bases[trial.base].seen = folds.ranges(trial.base, None);
         Ok(trial)
     }
 
     /// Samples in folds; too few of them are used twice.
     fn folds(&mut self) -> Folds {
-        let samples = self.learned;
+        let samples = self.calibrating;
         let size = self.data.whole((samples / FOLDS).min(self.fold_max()).max(1));
         let count = (samples / size).min(FOLDS);
         let fold = |i: u64| {
@@ -174,16 +176,16 @@ impl Search<'_> {
         self.tried.push((trial.name(self.changes[trial.base]), db));
     }
 
-    /// The best one with corrected biases, learned rounding or both, where that is better: learned
+    /// The best one with corrected biases, AdaRound or both, where that is better: learned
     /// from the samples before the last fold, and measured on that.
-    fn learned_too(&mut self, best: &Found, folds: &mut Folds) -> Result<Trial, Diagnostics> {
+    fn with_adaround(&mut self, best: &Found, folds: &mut Folds) -> Result<Trial, Diagnostics> {
         let last = folds.all.len() - 1;
         if last > 0 {
-            (self.learned, self.held) = (folds.all[last].from, folds.all[last].clone());
+            (self.calibrating, self.held) = (folds.all[last].from, folds.all[last].clone());
         }
         let (plain, before) = (best.score(last..), best.trial);
         let mut best = before;
-        for (round, correct) in LEARNED {
+        for (round, correct) in WITH_ADAROUND {
             folds.candidates.next();
             if self.clock.late() {
                 continue;

@@ -2,7 +2,7 @@
 //! plain that it helps. Samples decide where they take next to no time to run, and with
 //! `accuracy = "auto"`.
 
-use crate::accuracy::{Base, Held, SampleSet, Score, few};
+use crate::accuracy::{Base, Held, SampleSet, Score, default_samples};
 use crate::emit::quantize_dynamic_but;
 use crate::observe::Limits;
 use crate::plan::Request;
@@ -12,7 +12,9 @@ use crate::search::float_fallback::{Demand, FloatFallback, InFloat, fewest, resc
 use crate::search::progress::{Candidates, Clock, layers};
 use crate::search::smooth_quant::uneven;
 use crate::search::static_search::{EQUALIZED, OUTLIER, ROUNDED_MAX, SMOOTHED};
-use crate::search::{LearnedWeights, Learning, equalized, expected, magnitudes, sites, smoothed};
+use crate::search::{
+    AdaRoundOptions, AdaRoundWeights, equalized, expected, magnitudes, sites, smoothed,
+};
 use crate::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::{Model, NodeId};
@@ -21,7 +23,7 @@ use std::collections::BTreeSet;
 /// Samples that a model runs on in next to no time, see [`few`].
 const QUICK: u64 = 8;
 
-/// Samples that ways are measured on at most with `accuracy = "auto"`.
+/// Samples that candidates are measured on at most with `accuracy = "auto"`.
 const HELD_MAX: u64 = 64;
 
 /// Multiplications that learning may take without being asked for.
@@ -48,8 +50,9 @@ pub fn search_dynamic(
         return Err(Diagnostic::new(Code::FileMissing, text).help(help).into());
     }
     let demand = Demand::of(cx).filter(|_| samples > 0);
-    let measured = samples > 0 && (auto || few(model) >= QUICK);
-    let drawn = if samples == 0 { cx.random_samples(model, few(model)).ok() } else { None };
+    let measured = samples > 0 && (auto || default_samples(model) >= QUICK);
+    let drawn =
+        if samples == 0 { cx.random_samples(model, default_samples(model)).ok() } else { None };
     let (found, mut done, change, kept, held) = {
         let data = match &drawn {
             Some(drawn) => SampleSet { calibration: drawn.as_ref(), ..SampleSet::of(cx) },
@@ -63,23 +66,25 @@ pub fn search_dynamic(
         if learns {
             base.weights = search.learn(&base.model, false)?;
         }
-        let mut way = Fallback { base: &base, search: &mut search };
+        let mut variant = Fallback { base: &base, search: &mut search };
         let left = match demand {
-            Some(demand) => fewest(demand, &mut way)?,
+            Some(demand) => fewest(demand, &mut variant)?,
             None if data.calibration.samples() == 0 => InFloat::default(),
-            None => match way.sqnr_db(&BTreeSet::new()).and_then(|db| rescued(db, &mut way)) {
-                Ok(left) => left,
-                Err(found) if cx.is_stopped() => return Err(found),
-                // No range depends on samples: why they are no good is told where all is measured.
-                Err(_) => InFloat::default(),
-            },
+            None => {
+                match variant.sqnr_db(&BTreeSet::new()).and_then(|db| rescued(db, &mut variant)) {
+                    Ok(left) => left,
+                    Err(found) if cx.is_stopped() => return Err(found),
+                    // No range depends on samples: why they are no good is told where all is measured.
+                    Err(_) => InFloat::default(),
+                }
+            }
         };
         let (found, mut done) = search.made(&base, &left.floats)?;
         done.notes.extend(left.note.clone());
         done.tried = std::mem::take(&mut search.tried);
         done.notes.extend(search.clock.unfinished());
-        let apart = search.learned <= search.held.from || !(measured || learns);
-        let held = Held { apart, ..search.held };
+        let held_out = search.calibrating <= search.held.from || !(measured || learns);
+        let held = Held { held_out, ..search.held };
         (found, done, base.change, left, (samples > 0).then_some(held))
     };
     if !change.is_empty() && !measured {
@@ -95,27 +100,27 @@ struct Variant {
     model: Model,
     /// What was done to it.
     change: &'static str,
-    weights: LearnedWeights,
+    weights: AdaRoundWeights,
 }
 
 impl Variant {
     fn of(model: Model, change: &'static str) -> Variant {
-        Variant { model, change, weights: LearnedWeights::default() }
+        Variant { model, change, weights: AdaRoundWeights::default() }
     }
 
     /// What the report calls it.
     fn name(&self) -> String {
         let mut parts =
             vec![if self.change.is_empty() { "nothing changed before" } else { self.change }];
-        parts.extend((!self.weights.is_empty()).then_some("learned rounding"));
+        parts.extend((!self.weights.is_empty()).then_some("AdaRound"));
         parts.join(", ")
     }
 }
 
-/// A way that was measured, and its place among what was tried.
+/// A candidate that was measured, and its place among what was tried.
 struct Found {
     at: usize,
-    way: Variant,
+    variant: Variant,
     score: Score,
 }
 
@@ -125,7 +130,7 @@ struct Search<'c> {
     request: &'c Request,
     form: Form,
     /// Samples up to here say what to do, those between these say what it gives.
-    learned: u64,
+    calibrating: u64,
     held: Held,
     clock: Clock<'c>,
     tried: Vec<Attempt>,
@@ -140,41 +145,45 @@ impl<'c> Search<'c> {
         auto: bool,
     ) -> Search<'c> {
         let samples = data.calibration.samples();
-        let most = if auto { HELD_MAX } else { few(float) };
-        let apart = data.whole((samples / 4).min(most));
-        // Too few samples to keep some apart are used twice.
-        let (learned, held) = match samples >= 8 && apart < samples {
-            true => (samples - apart, Held::between(samples - apart, samples)),
+        let most = if auto { HELD_MAX } else { default_samples(float) };
+        let held_out = data.whole((samples / 4).min(most));
+        // Too few samples to hold some out are used twice.
+        let (calibrating, held) = match samples >= 8 && held_out < samples {
+            true => (samples - held_out, Held::between(samples - held_out, samples)),
             false => (samples, Held::between(0, samples.min(most))),
         };
         let (tried, clock) = (Vec::new(), Clock::of(data.session));
-        Search { data, float, request, form, learned, held, clock, tried }
+        Search { data, float, request, form, calibrating, held, clock, tried }
     }
 
     fn made(
         &self,
-        way: &Variant,
+        variant: &Variant,
         floats: &BTreeSet<NodeId>,
     ) -> Result<(Model, Report), Diagnostics> {
-        let mut model = way.model.clone();
-        way.weights.apply(&mut model, floats);
+        let mut model = variant.model.clone();
+        variant.weights.apply(&mut model, floats);
         let mut done = quantize_dynamic_but(&mut model, self.request, self.form, floats)?;
-        way.weights.tell(&way.model, &mut done);
-        done.notes.extend(way.weights.notes.iter().cloned());
+        variant.weights.tell(&variant.model, &mut done);
+        done.notes.extend(variant.weights.notes.iter().cloned());
         Ok((model, done))
     }
 
-    fn score(&mut self, way: &Variant, floats: &BTreeSet<NodeId>) -> Result<Score, Diagnostics> {
-        let (made, _) = self.made(way, floats)?;
+    fn score(
+        &mut self,
+        variant: &Variant,
+        floats: &BTreeSet<NodeId>,
+    ) -> Result<Score, Diagnostics> {
+        let (made, _) = self.made(variant, floats)?;
         self.held.score((self.float, &made), &self.data)
     }
 
     /// Learns the rounding of weights, of few layers `together` or one after the other.
-    fn learn(&self, model: &Model, together: bool) -> Result<LearnedWeights, Diagnostics> {
-        let samples = self.learned.min(ROUNDED_MAX);
+    fn learn(&self, model: &Model, together: bool) -> Result<AdaRoundWeights, Diagnostics> {
+        let samples = self.calibrating.min(ROUNDED_MAX);
         let _part = self.data.session.part("rounding".into());
         let layer = self.data.session.part("".into());
-        let learning = Learning {
+        let learning = AdaRoundOptions {
             samples: &|| self.data.batches(0, samples),
             limits: Limits::of_floats(),
             corrected: false,
@@ -184,53 +193,56 @@ impl<'c> Search<'c> {
                 !self.clock.is_over()
             },
         };
-        LearnedWeights::of(model, self.request, &learning)
+        AdaRoundWeights::of(model, self.request, &learning)
     }
 
     /// What clearly loses least, as long as there is time. Rounding that is `asked` for is left to
     /// who asked.
-    fn best(&mut self, auto: bool, asked: bool) -> Result<Variant, Diagnostics> {
-        let ways = ways(self.float, self.request, &self.data, self.learned.min(HELD_MAX))?;
+    fn best(&mut self, auto: bool, asked_for: bool) -> Result<Variant, Diagnostics> {
+        let variants =
+            variants(self.float, self.request, &self.data, self.calibrating.min(HELD_MAX))?;
         // The last one learns its rounding.
-        let mut candidates = Candidates::of(self.data.session, ways.len() + 2);
+        let mut candidates = Candidates::of(self.data.session, variants.len() + 2);
         candidates.next();
         let mut best = self.tell(Variant::of(self.float.clone(), ""))?;
-        for way in ways {
+        for variant in variants {
             candidates.next();
-            best = self.better(best, way)?;
+            best = self.better(best, variant)?;
         }
-        let samples = self.learned.min(ROUNDED_MAX);
-        let little = LearnedWeights::effort(&best.way.model, self.request, samples) <= EFFORT_MAX;
-        let apart = self.learned <= self.held.from;
-        if apart && (auto || little) && !asked && !self.clock.late() {
+        let samples = self.calibrating.min(ROUNDED_MAX);
+        let little =
+            AdaRoundWeights::effort(&best.variant.model, self.request, samples) <= EFFORT_MAX;
+        let held_out = self.calibrating <= self.held.from;
+        if held_out && (auto || little) && !asked_for && !self.clock.late() {
             candidates.next();
-            let mut weights = self.learn(&best.way.model, !auto)?;
+            let mut weights = self.learn(&best.variant.model, !auto)?;
             if !auto {
-                // Nobody asked for it.
+                // It was not asked for.
                 weights.notes.clear();
             }
-            let way = Variant { model: best.way.model.clone(), change: best.way.change, weights };
-            best = self.better(best, way)?;
+            let variant =
+                Variant { model: best.variant.model.clone(), change: best.variant.change, weights };
+            best = self.better(best, variant)?;
         }
         self.tried[best.at].chosen = true;
-        Ok(best.way)
+        Ok(best.variant)
     }
 
     /// The clearly better one.
-    fn better(&mut self, best: Found, way: Variant) -> Result<Found, Diagnostics> {
+    fn better(&mut self, best: Found, variant: Variant) -> Result<Found, Diagnostics> {
         if self.clock.late() {
             return Ok(best);
         }
-        let found = self.tell(way)?;
+        let found = self.tell(variant)?;
         Ok(if best.score.is_beaten_by(&found.score) { found } else { best })
     }
 
-    /// Measures a way and keeps for the report what it gives.
-    fn tell(&mut self, way: Variant) -> Result<Found, Diagnostics> {
-        let score = self.score(&way, &BTreeSet::new())?;
-        let (what, sqnr_db) = (way.name(), score.db());
+    /// Measures a candidate and keeps for the report what it gives.
+    fn tell(&mut self, variant: Variant) -> Result<Found, Diagnostics> {
+        let score = self.score(&variant, &BTreeSet::new())?;
+        let (what, sqnr_db) = (variant.name(), score.db());
         self.tried.push(Attempt { what, sqnr_db, chosen: false });
-        Ok(Found { at: self.tried.len() - 1, way, score })
+        Ok(Found { at: self.tried.len() - 1, variant, score })
     }
 }
 
@@ -288,14 +300,14 @@ fn evident(model: &Model, request: &Request) -> Option<Variant> {
 }
 
 /// What may help.
-fn ways(
+fn variants(
     model: &Model,
     request: &Request,
     data: &SampleSet,
     samples: u64,
 ) -> Result<Vec<Variant>, Diagnostics> {
     let even = equalized(model, request.settings.per_channel)?;
-    let mut ways: Vec<Variant> =
+    let mut variants: Vec<Variant> =
         even.into_iter().map(|even| Variant::of(even, EQUALIZED)).collect();
     let base = Base::new(model.clone(), request, &BTreeSet::new());
     let sites = sites(&base);
@@ -305,7 +317,7 @@ fn ways(
         let found = magnitudes(model, &sites, &mut samples, Limits::of_floats())?;
         let smooth =
             |(share, name)| Some(Variant::of(smoothed(model, &sites, &found, share)?, name));
-        ways.extend(SMOOTHED.into_iter().filter_map(smooth));
+        variants.extend(SMOOTHED.into_iter().filter_map(smooth));
     }
-    Ok(ways)
+    Ok(variants)
 }

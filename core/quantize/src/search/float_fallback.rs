@@ -32,7 +32,7 @@ impl Demand {
     }
 }
 
-/// Classes of the samples by the float model, and what they are if somebody said so.
+/// Classes of the samples by the float model, and what they are if the samples have labels.
 pub(crate) struct Truth {
     float: Vec<usize>,
     labels: Option<Vec<i64>>,
@@ -79,7 +79,7 @@ impl Truth {
     }
 }
 
-/// A way to quantize of which operations can be left out.
+/// A candidate of which operations can be left out.
 pub(crate) trait FloatFallback {
     /// What can stay in floating point by itself.
     fn choices(&self) -> Result<Vec<NodeId>, Diagnostics>;
@@ -105,18 +105,22 @@ pub(crate) trait FloatFallback {
 
 /// The fewest operations, those that cost most first, without which what is demanded is kept; and
 /// what they keep, for the report.
-pub(crate) fn fewest(demand: Demand, way: &mut dyn FloatFallback) -> Result<InFloat, Diagnostics> {
-    let truth = demand.top1_loss_max.map(|_| Truth::of(way.float(), way.data())).transpose()?;
+pub(crate) fn fewest(
+    demand: Demand,
+    fallback: &mut dyn FloatFallback,
+) -> Result<InFloat, Diagnostics> {
+    let truth =
+        demand.top1_loss_max.map(|_| Truth::of(fallback.float(), fallback.data())).transpose()?;
     let search = Fewest { demand, truth, tries: Cell::new(0) };
-    let floats = search.found(way)?;
-    search.kept(way, floats)
+    let floats = search.found(fallback)?;
+    search.kept(fallback, floats)
 }
 
 /// What stays in floating point so that outputs keep what is wanted of them.
 #[derive(Default)]
 pub(crate) struct InFloat {
     pub(crate) floats: BTreeSet<NodeId>,
-    /// That nobody asked for it.
+    /// That it was not asked for.
     pub(crate) note: Option<Diagnostic>,
     /// What the classes became, and percent of the samples whose class is lost.
     top1: Option<(String, f64)>,
@@ -141,43 +145,43 @@ struct Fewest {
 impl Fewest {
     fn classes(
         &self,
-        way: &dyn FloatFallback,
+        fallback: &dyn FloatFallback,
         floats: &BTreeSet<NodeId>,
     ) -> Result<Vec<usize>, Diagnostics> {
-        let _part = way.data().session.part("classes".into());
-        let mut samples = way.data().batches(0, CLASSIFIED_MAX);
-        classes(&way.model(floats)?, &mut samples, Limits::of_floats())
+        let _part = fallback.data().session.part("classes".into());
+        let mut samples = fallback.data().batches(0, CLASSIFIED_MAX);
+        classes(&fallback.model(floats)?, &mut samples, Limits::of_floats())
     }
 
     fn holds(
         &self,
-        way: &mut dyn FloatFallback,
+        fallback: &mut dyn FloatFallback,
         floats: &BTreeSet<NodeId>,
     ) -> Result<bool, Diagnostics> {
         self.tries.set(self.tries.get() + 1);
-        let _part = way.data().session.part(format!("try {}", self.tries.get()));
+        let _part = fallback.data().session.part(format!("try {}", self.tries.get()));
         if let Some(least) = self.demand.sqnr_db_min
-            && way.sqnr_db(floats)? < least
+            && fallback.sqnr_db(floats)? < least
         {
             return Ok(false);
         }
         Ok(match (self.demand.top1_loss_max, &self.truth) {
-            (Some(most), Some(truth)) => truth.loss(&self.classes(way, floats)?) <= most,
+            (Some(most), Some(truth)) => truth.loss(&self.classes(fallback, floats)?) <= most,
             _ => true,
         })
     }
 
-    fn found(&self, way: &mut dyn FloatFallback) -> Result<BTreeSet<NodeId>, Diagnostics> {
-        if self.holds(way, &BTreeSet::new())? {
+    fn found(&self, fallback: &mut dyn FloatFallback) -> Result<BTreeSet<NodeId>, Diagnostics> {
+        if self.holds(fallback, &BTreeSet::new())? {
             return Ok(BTreeSet::new());
         }
-        let ranked = ranked(way)?;
+        let ranked = ranked(fallback)?;
         let first =
             |count: usize| -> BTreeSet<NodeId> { ranked[..count].iter().copied().collect() };
         let (mut low, mut high) = (0, ranked.len());
-        while high - low > 1 && !way.late() {
+        while high - low > 1 && !fallback.late() {
             let middle = (low + high) / 2;
-            match self.holds(way, &first(middle))? {
+            match self.holds(fallback, &first(middle))? {
                 true => high = middle,
                 false => low = middle,
             }
@@ -185,11 +189,11 @@ impl Fewest {
         let mut floats = first(high);
         // What costs much by itself may cost little beside others.
         for node in ranked[..high.saturating_sub(1)].iter().rev() {
-            if way.late() {
+            if fallback.late() {
                 break;
             }
             floats.remove(node);
-            if !self.holds(way, &floats)? {
+            if !self.holds(fallback, &floats)? {
                 floats.insert(*node);
             }
         }
@@ -199,11 +203,11 @@ impl Fewest {
     /// What the classes became.
     fn kept(
         &self,
-        way: &dyn FloatFallback,
+        fallback: &dyn FloatFallback,
         floats: BTreeSet<NodeId>,
     ) -> Result<InFloat, Diagnostics> {
         let Some(truth) = &self.truth else { return Ok(InFloat { floats, ..InFloat::default() }) };
-        let classes = self.classes(way, &floats)?;
+        let classes = self.classes(fallback, &floats)?;
         let (float, found) = truth.right(&classes);
         let of = truth.float.len();
         let text = match truth.labels {
@@ -214,42 +218,42 @@ impl Fewest {
     }
 }
 
-/// The least ratio of outputs that are good for something, by the params.
+/// The least SQNR of outputs that are good for something, by the params.
 pub(crate) fn floor(cx: &dyn Session) -> f64 {
     cx.key("sqnr_db_floor").as_f64().unwrap_or(10.0)
 }
 
-/// What alone ruins outputs, of which the ratio is `db`: the few operations, half of all at most,
-/// without which the ratio is clearly above the floor, else just above it.
-pub(crate) fn rescued(db: f64, way: &mut dyn FloatFallback) -> Result<InFloat, Diagnostics> {
+/// What alone ruins outputs, of which the SQNR is `db`: the few operations, half of all at most,
+/// without which the SQNR is clearly above the floor, else just above it.
+pub(crate) fn rescued(db: f64, fallback: &mut dyn FloatFallback) -> Result<InFloat, Diagnostics> {
     const CLEARLY_DB: f64 = 10.0;
-    let floor = floor(way.data().session);
-    let most = way.choices()?.len() / 2;
+    let floor = floor(fallback.data().session);
+    let most = fallback.choices()?.len() / 2;
     if db >= floor || most == 0 {
         return Ok(InFloat::default());
     }
-    way.hurry();
-    let ranked = ranked(way)?;
+    fallback.hurry();
+    let ranked = ranked(fallback)?;
     let first = |count: usize| -> BTreeSet<NodeId> { ranked[..count].iter().copied().collect() };
-    let (attempt, mut tries) = (way.data().session.part("try 1".into()), 1);
-    let reached = way.sqnr_db(&first(most))?;
+    let (attempt, mut tries) = (fallback.data().session.part("try 1".into()), 1);
+    let reached = fallback.sqnr_db(&first(most))?;
     if reached.is_nan() || reached < floor {
         return Ok(InFloat::default());
     }
     let wanted = if reached >= floor + CLEARLY_DB { floor + CLEARLY_DB } else { floor };
     let (mut low, mut high, mut reached) = (0, most, reached);
-    while high - low > 1 && !way.late() {
+    while high - low > 1 && !fallback.late() {
         let middle = (low + high) / 2;
         tries += 1;
         attempt.now(format!("try {tries}"));
-        let found = way.sqnr_db(&first(middle))?;
+        let found = fallback.sqnr_db(&first(middle))?;
         match found >= wanted {
             true => (high, reached) = (middle, found),
             false => low = middle,
         }
     }
     let floats = first(high);
-    let graph = &way.float().graph;
+    let graph = &fallback.float().graph;
     let names: Vec<String> = ranked[..high.min(3)]
         .iter()
         .map(|id| format!("`{}`", shown(&name_of(graph, &graph[*id]))))
@@ -266,16 +270,18 @@ pub(crate) fn rescued(db: f64, way: &mut dyn FloatFallback) -> Result<InFloat, D
 }
 
 /// What can stay in floating point, what costs most first.
-fn ranked(way: &mut dyn FloatFallback) -> Result<Vec<NodeId>, Diagnostics> {
-    let all = way.choices()?;
+fn ranked(fallback: &mut dyn FloatFallback) -> Result<Vec<NodeId>, Diagnostics> {
+    let all = fallback.choices()?;
     let mut costs: Vec<(f64, NodeId)> = Vec::new();
-    let part = way.data().session.part("".into());
+    let part = fallback.data().session.part("".into());
     for (at, node) in all.iter().enumerate() {
         part.now(format!("operation {} of {}", at + 1, all.len()));
         // One whose cost is not known stays with the integers longest.
-        let db = match way.late() {
+        let db = match fallback.late() {
             true => f64::INFINITY,
-            false => way.sqnr_db(&all.iter().copied().filter(|other| other != node).collect())?,
+            false => {
+                fallback.sqnr_db(&all.iter().copied().filter(|other| other != node).collect())?
+            }
         };
         costs.push((db, *node));
     }

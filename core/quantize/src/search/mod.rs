@@ -1,6 +1,7 @@
 //! What makes integers more accurate.
 
 mod adaround;
+mod adaround_weights;
 mod bias_correction;
 mod bias_from_means;
 pub(crate) mod channel_scales;
@@ -8,7 +9,6 @@ mod cross_validation;
 mod dynamic_search;
 mod equalize;
 mod float_fallback;
-mod learned_weights;
 mod progress;
 mod saved_calibration;
 mod smooth_quant;
@@ -16,12 +16,12 @@ mod static_search;
 mod trial;
 mod weight_only;
 
-pub use adaround::{Learning, Rounding, learn_rounding};
+pub use adaround::{AdaRoundOptions, Rounding, adaround};
+pub use adaround_weights::AdaRoundWeights;
 pub use bias_correction::correct_biases;
-pub use bias_from_means::settle_biases;
+pub use bias_from_means::correct_biases_from_means;
 pub use dynamic_search::search_dynamic;
 pub use equalize::equalized;
-pub use learned_weights::LearnedWeights;
 pub use smooth_quant::{Site, expected, magnitudes, sites, smoothed};
 pub use static_search::search_static;
-pub use weight_only::{Data, Ways, quantize_weights};
+pub use weight_only::{Data, WeightMethods, quantize_weights};

@@ -20,7 +20,7 @@ impl<'c> Clock<'c> {
         Clock { session, deadline, untried: 0 }
     }
 
-    /// Leaves a minute at most: nobody asked for what follows.
+    /// Leaves a minute at most: what follows was not asked for.
     pub(crate) fn hurry(&mut self) {
         self.deadline = self.deadline.min(self.session.elapsed() + Duration::from_secs(60));
     }
@@ -49,7 +49,7 @@ impl<'c> Clock<'c> {
     }
 }
 
-/// Ways that are tried one after the other.
+/// Candidates that are tried one after the other.
 pub(crate) struct Candidates {
     part: Box<dyn Part>,
     at: usize,

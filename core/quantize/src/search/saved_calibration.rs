@@ -40,8 +40,8 @@ fn facts(
         facts.insert("accuracy".into(), "auto".into());
     }
     for name in DEMANDS {
-        if let Some(asked) = cx.key(name).as_f64() {
-            facts.insert(name.into(), asked.to_string());
+        if let Some(opted_in) = cx.key(name).as_f64() {
+            facts.insert(name.into(), opted_in.to_string());
         }
     }
     Ok(facts)
@@ -70,7 +70,7 @@ pub(crate) fn saved(
     Ok(Saved {
         quantizer: QUANTIZER.into(),
         facts: facts(model, change, search.request, cx)?,
-        samples: search.judged.learned(&search.data),
+        samples: search.judged.calibrating(&search.data),
         tensors: rows.into_values().collect(),
         choice: Some(Choice {
             change: change.into(),
@@ -107,7 +107,7 @@ pub(crate) fn quantize(
         ..Trial::new(0, method)
     };
     let base = restored(&saved, &choice, model, request, method)?;
-    let floats = products(&base, &choice.left_in_float);
+    let floats = weighted_of(&base, &choice.left_in_float);
     let change = SMOOTHED.iter().map(|(_, name)| *name).chain([EQUALIZED]);
     let change = change.into_iter().find(|name| *name == choice.change).unwrap_or("");
     let samples = cx.calibration().samples();
@@ -122,7 +122,7 @@ pub(crate) fn quantize(
         changes: vec![change],
         magnitudes: BTreeMap::new(),
         roundings: Vec::new(),
-        learned: samples,
+        calibrating: samples,
         held: held.clone(),
         clock: Clock::of(cx),
         tried: Vec::new(),
@@ -136,11 +136,11 @@ pub(crate) fn quantize(
     if without {
         done.statistics += "; without samples, ratios of layers are not known";
     }
-    for (asked, what) in [
+    for (opted_in, what) in [
         (auto && choice.correct_biases, "biases were not corrected"),
         (learns, "weights were rounded to the nearest"),
     ] {
-        if asked && without {
+        if opted_in && without {
             let text = format!("{what}: more takes samples, and there are only statistics");
             let help = "Drop the samples beside the statistics.";
             done.notes.push(Diagnostic::new(Code::QuantizationLoss, text).help(help));
@@ -231,8 +231,8 @@ fn suffices(stats: &Stats, method: Method) -> bool {
         }
 }
 
-/// The products of these names.
-fn products(base: &Base, names: &[String]) -> BTreeSet<NodeId> {
+/// The weighted operators of these names.
+fn weighted_of(base: &Base, names: &[String]) -> BTreeSet<NodeId> {
     let graph: &Graph = &base.model.graph;
     let all = base.choices().into_iter();
     all.filter(|id| names.contains(&name_of(graph, &graph[*id]))).collect()

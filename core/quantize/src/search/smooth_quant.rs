@@ -3,9 +3,9 @@
 //! takes the factors, so that nothing is computed in addition.
 
 use crate::accuracy::Base;
-use crate::graph::weighted::{Product, Weighted};
+use crate::graph::weighted::{WeightedNode, WeightedOp};
 use crate::observe::{Feeds, Limits, Parts, Stats, Wanted, observe};
-use crate::plan::Plan;
+use crate::plan::QuantizePlan;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_eval::{Builtin, quoted};
 use onnxd_ir::ops::{Gemm, LayerNormalization};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const FACTOR_MAX: f64 = 1e4;
 
 /// An activation that can be smoothed: its channels are the last axis, a gain for each of them has
-/// just been applied, and only products read it.
+/// just been applied, and only weighted operators read it.
 #[derive(Clone, Debug)]
 pub struct Site {
     value: ValueId,
@@ -30,29 +30,29 @@ pub struct Site {
 #[must_use]
 pub fn sites(base: &Base) -> Vec<Site> {
     let (graph, plan) = (&base.model.graph, &base.plan);
-    let values: BTreeSet<ValueId> = plan.products.iter().map(|(p, _)| p.x).collect();
+    let values: BTreeSet<ValueId> = plan.weighted.iter().map(|(p, _)| p.x).collect();
     values.into_iter().filter_map(|v| site(graph, plan, v)).collect()
 }
 
-fn site(graph: &Graph, plan: &Plan, value: ValueId) -> Option<Site> {
+fn site(graph: &Graph, plan: &QuantizePlan, value: ValueId) -> Option<Site> {
     let mut times = Vec::new();
-    // Who takes but the sizes is not concerned.
+    // A reader of the sizes alone is not concerned.
     let (shapes, readers): (Vec<NodeId>, Vec<NodeId>) =
         graph.readers(value).iter().partition(|id| graph[**id].is("Shape"));
     for reader in &readers {
-        let at = plan.products.binary_search_by_key(reader, |(p, _)| p.node).ok()?;
-        let product = &plan.products[at].0;
+        let at = plan.weighted.binary_search_by_key(reader, |(p, _)| p.node).ok()?;
+        let product = &plan.weighted[at].0;
         times.push((product.node, rows(graph, product)?));
     }
     let over = gain(graph, value)?;
     (graph.uses(value) == times.len() + shapes.len()).then_some(Site { value, over, times })
 }
 
-/// The axis of the weights along which a product sums.
-fn rows(graph: &Graph, product: &Weighted) -> Option<usize> {
-    match product.product {
-        Product::Attention | Product::MatMul => product.axis.map(|_| 0),
-        Product::Gemm => {
+/// The axis of the weights along which a weighted operator sums.
+fn rows(graph: &Graph, product: &WeightedNode) -> Option<usize> {
+    match product.op {
+        WeightedOp::Attention | WeightedOp::MatMul => product.axis.map(|_| 0),
+        WeightedOp::Gemm => {
             let gemm = At::<Gemm>::find(graph, product.node)?;
             (gemm.transA == 0).then_some(usize::from(gemm.transB != 0))
         }
@@ -167,7 +167,7 @@ fn smooth_site(graph: &mut Graph, site: &Site, x: &[f64], share: f64) -> Option<
     let mut weights = Vec::new();
     let mut w = vec![0f64; x.len()];
     for (node, axis) in &site.times {
-        let reals = graph.constant(graph[*node].input(Weighted::W)?)?.to_reals()?;
+        let reals = graph.constant(graph[*node].input(WeightedNode::W)?)?.to_reals()?;
         let rows = reals.abs_max_along(*axis).values;
         if rows.len() != x.len() {
             return None;
@@ -188,7 +188,7 @@ fn smooth_site(graph: &mut Graph, site: &Site, x: &[f64], share: f64) -> Option<
     }
     for ((node, axis), old) in site.times.iter().zip(weights) {
         let new = old.scale_axis(*axis, &factors).to_tensor(DataType::Float)?;
-        scaled.push(((*node, Weighted::W), new));
+        scaled.push(((*node, WeightedNode::W), new));
     }
     for ((node, slot), data) in scaled {
         let name = format!("{}_smoothed", graph[graph[node].input(slot)?].name);

@@ -1,11 +1,11 @@
 //! Static quantization: what is tried, what is measured, and what is taken.
 //!
 //! By default, weights are equalized where that is measured to help on a few samples; for
-//! `accuracy = "auto"` see `auto`. Where something is demanded of the outputs, the fewest products
+//! `accuracy = "auto"` see `auto`. Where something is demanded of the outputs, the fewest weighted operators
 //! that keep it stay in floating point, see `demand`.
 
-use crate::accuracy::{Base, First, Held, SampleSet, Score, few, layers_db};
-use crate::graph::Weighted;
+use crate::accuracy::{Base, FirstPass, Held, SampleSet, Score, default_samples, layers_db};
+use crate::graph::WeightedNode;
 use crate::observe::{Limits, Parts, Stats};
 use crate::plan::{Request, params};
 use crate::range::Method;
@@ -15,8 +15,8 @@ use crate::search::progress::{Candidates, Clock, layers};
 use crate::search::smooth_quant::uneven;
 use crate::search::trial::Trial;
 use crate::search::{
-    Learning, Rounding, Site, correct_biases, equalized, learn_rounding, magnitudes,
-    saved_calibration, settle_biases, sites, smoothed,
+    AdaRoundOptions, Rounding, Site, adaround, correct_biases, correct_biases_from_means,
+    equalized, magnitudes, saved_calibration, sites, smoothed,
 };
 use crate::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
@@ -63,7 +63,7 @@ pub(crate) struct Search<'c> {
     /// Integers of weights that trials have learned.
     pub(crate) roundings: Vec<Rounding>,
     /// The samples that ranges are made of come first, those that choices are measured on last.
-    pub(crate) learned: u64,
+    pub(crate) calibrating: u64,
     pub(crate) held: Held,
     /// Those that the result is measured on.
     pub(crate) judged: Held,
@@ -129,10 +129,12 @@ impl<'c> Search<'c> {
         }
         let data = SampleSet::of(cx);
         let judged = Held::last(&data, model);
-        let learned = judged.learned(&data);
-        let data =
-            SampleSet { measured_from: if judged.apart { judged.from } else { u64::MAX }, ..data };
-        let held = Held::between(0, learned.min(few(model)));
+        let calibrating = judged.calibrating(&data);
+        let data = SampleSet {
+            measured_from: if judged.held_out { judged.from } else { u64::MAX },
+            ..data
+        };
+        let held = Held::between(0, calibrating.min(default_samples(model)));
         Ok(Search {
             data,
             judged,
@@ -141,7 +143,7 @@ impl<'c> Search<'c> {
             changes,
             magnitudes: BTreeMap::new(),
             roundings: Vec::new(),
-            learned,
+            calibrating,
             held,
             clock: Clock::of(cx),
             tried: Vec::new(),
@@ -166,13 +168,18 @@ impl<'c> Search<'c> {
     }
 
     /// What the first samples tell of one base.
-    fn first(&mut self, base: usize, method: Method, sites: &[Site]) -> Result<First, Diagnostics> {
+    fn first(
+        &mut self,
+        base: usize,
+        method: Method,
+        sites: &[Site],
+    ) -> Result<FirstPass, Diagnostics> {
         let _part = self.data.session.part("first calibration".into());
         let parts = self.parts(method);
         let mut few = self.data.batches(0, self.held.to);
         let base = &mut self.bases[base];
         let sites = sites.iter().map(|site| site.name(&base.model.graph)).collect();
-        base.observe_first(&mut few, &parts, &sites, Limits::of_floats())
+        base.first_pass(&mut few, &parts, &sites, Limits::of_floats())
     }
 
     /// What statistics are made of.
@@ -194,14 +201,14 @@ impl<'c> Search<'c> {
             rounding.apply(&mut model.graph, &mut done);
             done.notes.extend(rounding.notes.iter().cloned());
         } else {
-            settle_biases(&base, &mut model);
+            correct_biases_from_means(&base, &mut model);
         }
         if trial.correct {
             let _part = self.data.session.part("correction of biases".into());
-            let products: Vec<Weighted> =
-                base.plan.products.iter().map(|(product, _)| product.clone()).collect();
-            let samples = || self.data.batches(0, self.learned.min(CORRECTED_MAX));
-            correct_biases((&base.model, &mut model), &products, &samples, Limits::of_floats())?;
+            let weighted: Vec<WeightedNode> =
+                base.plan.weighted.iter().map(|(product, _)| product.clone()).collect();
+            let samples = || self.data.batches(0, self.calibrating.min(CORRECTED_MAX));
+            correct_biases((&base.model, &mut model), &weighted, &samples, Limits::of_floats())?;
         }
         Ok((base, model, done))
     }
@@ -220,8 +227,8 @@ impl<'c> Search<'c> {
         let (base, model, _) = self.nearest(trial, &BTreeSet::new());
         let _part = self.data.session.part("rounding".into());
         let layer = self.data.session.part("".into());
-        let learning = Learning {
-            samples: &|| self.data.batches(0, self.learned.min(ROUNDED_MAX)),
+        let learning = AdaRoundOptions {
+            samples: &|| self.data.batches(0, self.calibrating.min(ROUNDED_MAX)),
             limits: Limits::of_floats(),
             corrected: trial.correct,
             together: false,
@@ -230,7 +237,7 @@ impl<'c> Search<'c> {
                 !self.clock.is_over()
             },
         };
-        let rounding = learn_rounding((&base.model, &model), &base.plan.products, &learning)?;
+        let rounding = adaround((&base.model, &model), &base.plan.weighted, &learning)?;
         self.roundings.push(rounding);
         Ok(self.roundings.len() - 1)
     }
@@ -252,7 +259,7 @@ impl<'c> Search<'c> {
         Ok((trial, score))
     }
 
-    /// Whether one way is taken rather than another, both measured on a few samples. Where weights
+    /// Whether one candidate is taken rather than another, both measured on a few samples. Where weights
     /// share one scale, even ones lose less as a rule, and more only if samples clearly say so.
     fn is_taken(&self, one: &(Trial, Score), other: &(Trial, Score)) -> bool {
         let even = self.changes[one.0.base] == EQUALIZED;
@@ -312,7 +319,7 @@ impl<'c> Search<'c> {
         // Weights of bases behind the chosen one are not needed any more.
         let (best, _) = best;
         self.bases.truncate(best.base + 1);
-        self.observe(best.base, method, self.held.to, self.learned)?;
+        self.observe(best.base, method, self.held.to, self.calibrating)?;
         Ok(best)
     }
 
@@ -324,17 +331,17 @@ impl<'c> Search<'c> {
         }
         let model = &self.bases[0].model;
         let _part = self.data.session.part("uneven channels".into());
-        let mut few = self.data.batches(0, few(model).min(self.learned));
+        let mut few = self.data.batches(0, default_samples(model).min(self.calibrating));
         let found = magnitudes(model, &sites, &mut few, Limits::of_floats())?;
         drop(few);
         self.smooth(&sites, found, 1.0, &SMOOTHED);
         Ok(())
     }
 
-    /// Samples of each part that ways are measured on at most: where many ways are tried, fewer of
+    /// Samples of each part that candidates are measured on at most: where many candidates are tried, fewer of
     /// models whose runs take long.
     pub(crate) fn fold_max(&self) -> u64 {
-        4 * few(&self.bases[0].model)
+        4 * default_samples(&self.bases[0].model)
     }
 
     /// The graph that is kept, and what stays in floating point in it: what is demanded of the
@@ -369,7 +376,7 @@ impl<'c> Search<'c> {
         Ok((found, done, left))
     }
 
-    /// The graph that is kept, with the ratio of every layer.
+    /// The graph that is kept, with the SQNR of every layer.
     pub(crate) fn finish(
         &self,
         trial: &Trial,
@@ -383,7 +390,7 @@ impl<'c> Search<'c> {
             return Ok((model, done));
         }
         let _part = self.data.session.part("comparison of layers".into());
-        let mut few = self.data.batches(0, samples.min(few(&base.model)));
+        let mut few = self.data.batches(0, samples.min(default_samples(&base.model)));
         let found = layers_db(&base, &model, &mut few, Limits::of_floats())?;
         for layer in &mut done.layers {
             layer.sqnr_db = found.get(&layer.name).copied().flatten();
@@ -392,7 +399,7 @@ impl<'c> Search<'c> {
     }
 }
 
-/// A trial of which products can be left out.
+/// A trial of which weighted operators can be left out.
 struct Fallback<'s, 'c> {
     search: &'s mut Search<'c>,
     trial: &'s Trial,

@@ -1,8 +1,8 @@
-//! One way among those that a search tries.
+//! One candidate of a search.
 
 use crate::range::Method;
 
-/// One way to quantize.
+/// One candidate.
 #[derive(Clone, Copy)]
 pub(crate) struct Trial {
     /// Of the bases of a search.
@@ -26,7 +26,7 @@ impl Trial {
         let mut parts = vec![self.method.name()];
         parts.extend((!change.is_empty()).then_some(change));
         parts.extend(self.clip_weights.then_some("clipped weights"));
-        parts.extend(self.rounding.map(|_| "learned rounding"));
+        parts.extend(self.rounding.map(|_| "AdaRound"));
         parts.extend(self.correct.then_some("corrected biases"));
         parts.join(", ")
     }

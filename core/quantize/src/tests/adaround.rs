@@ -2,12 +2,12 @@
 
 use super::{Dice, model, outputs};
 use crate::accuracy::Base;
-use crate::graph::Weighted;
+use crate::graph::WeightedNode;
 use crate::observe::{Feeds, Limits, Parts};
 use crate::plan::{Request, Settings};
 use crate::range::method::Method;
 use crate::report::Report;
-use crate::search::{Learning, Rounding, correct_biases, learn_rounding};
+use crate::search::{AdaRoundOptions, Rounding, adaround, correct_biases};
 use onnxd_ir::{DataType, Model, Tensor};
 use std::collections::BTreeSet;
 
@@ -62,9 +62,9 @@ impl Case {
         let go_on = |_, _| in_time;
         let limits = Limits::default();
         let together = false;
-        let learning = Learning { samples: &samples, limits, corrected, together, go_on: &go_on };
-        let found =
-            learn_rounding((&self.float, &self.nearest), &self.base.plan.products, &learning);
+        let learning =
+            AdaRoundOptions { samples: &samples, limits, corrected, together, go_on: &go_on };
+        let found = adaround((&self.float, &self.nearest), &self.base.plan.weighted, &learning);
         found.unwrap_or_else(|d| panic!("{d}"))
     }
 
@@ -148,12 +148,12 @@ fn what_is_learned_is_always_the_same_and_goes_with_corrected_biases() {
     let (one, two) = (case.learn(true, true), case.learn(true, true));
     assert_eq!(integers(&case.applied(&one)), integers(&case.applied(&two)));
     let corrected = |mut made: Model| {
-        let products: Vec<Weighted> =
-            case.base.plan.products.iter().map(|(p, _)| p.clone()).collect();
+        let weighted: Vec<WeightedNode> =
+            case.base.plan.weighted.iter().map(|(p, _)| p.clone()).collect();
         let samples = || -> Box<dyn Iterator<Item = _> + '_> {
             Box::new(case.feeds[..8].iter().cloned().map(Ok))
         };
-        correct_biases((&case.float, &mut made), &products, &samples, Limits::default()).unwrap();
+        correct_biases((&case.float, &mut made), &weighted, &samples, Limits::default()).unwrap();
         case.error(&made)
     };
     let (learned, nearest) = (corrected(case.applied(&one)), corrected(case.nearest.clone()));

@@ -5,7 +5,7 @@ use crate::accuracy::Base;
 use crate::observe::{Feeds, Limits, Parts};
 use crate::plan::{Request, Settings};
 use crate::range::method::Method;
-use crate::search::settle_biases;
+use crate::search::correct_biases_from_means;
 use onnxd_ir::{DataType, Model, Tensor};
 use std::collections::BTreeSet;
 
@@ -71,7 +71,7 @@ fn means_of_outputs_are_those_of_the_float_network() {
             base.observe(&mut samples, &Parts::default(), Limits::default()).unwrap();
             let (plain, _) = base.quantize(Method::MinMax);
             let mut settled = plain.clone();
-            settle_biases(&base, &mut settled);
+            correct_biases_from_means(&base, &mut settled);
             let drift = |m: &Model| drift(&float, m, &given, axis);
             (drift(&plain), drift(&settled))
         };

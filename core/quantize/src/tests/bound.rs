@@ -260,7 +260,7 @@ fn requests() -> impl Strategy<Value = Request> {
     let activation = prop::sample::select(vec![Uint8, Uint8, Int8, Uint16, Int16]);
     let weight = prop::sample::select(vec![Int8, Int8, Uint8, Int4, Uint4, Int16]);
     (activation, weight, any::<[bool; 5]>()).prop_map(|(activation, weight, on)| {
-        let [per_channel, symmetric, reduce_range, linear_outputs, products_alone] = on;
+        let [per_channel, symmetric, reduce_range, linear_outputs, weighted_only] = on;
         let settings = Settings {
             activation,
             weight,
@@ -269,7 +269,7 @@ fn requests() -> impl Strategy<Value = Request> {
             reduce_range,
             ..Settings::default()
         };
-        Request { settings, linear_outputs, products_alone, ..Request::default() }
+        Request { settings, linear_outputs, weighted_only, ..Request::default() }
     })
 }
 

@@ -90,7 +90,7 @@ fn attention_gates_and_convolutions_take_factors() {
     kept(&model(picture, 3), &["f"], 4);
 }
 
-/// Attention whose queries, keys and values one product computes, in the ways that they are taken
+/// Attention whose queries, keys and values one weighted operator computes, in the ways that they are taken
 /// apart. The product has as many columns as `parts` says.
 fn fused(apart: &str, parts: usize) -> String {
     format!(
@@ -220,7 +220,7 @@ fn what_others_read_or_bend_takes_none() {
     }
 }
 
-/// One step on the way from a product to a product.
+/// One step on the way from a weighted operator to a weighted operator.
 fn step(kind: usize, at: usize) -> String {
     let (from, to) = (format!("h{at}"), format!("h{}", at + 1));
     match kind {
@@ -243,7 +243,7 @@ fn step(kind: usize, at: usize) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever stands between two products, the function stays the same to float rounding.
+    /// Whatever stands between two weighted operators, the function stays the same to float rounding.
     #[test]
     fn the_function_stays(
         steps in prop::collection::vec(0usize..11, 0..6), k in 2usize..9, readers in 1usize..3,

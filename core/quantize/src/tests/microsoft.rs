@@ -78,8 +78,8 @@ fn attention_reads_ranges_of_samples() {
             assert!(worst < 1e-5 * largest, "{worst} of {largest}");
         }
     }
-    // A quantizer that writes products alone leaves what is no product in its sense.
-    let request = Request { products_alone: true, ..Request::default() };
+    // A quantizer that writes weighted operators alone leaves what is no product in its sense.
+    let request = Request { weighted_only: true, ..Request::default() };
     let float = model(ATTENTION, 3);
     let (_, done) = quantized(&float, &request, &samples(&float, 1, 8));
     assert!(done.layers.is_empty() && done.left_in_float.is_empty(), "{done:?}");

@@ -17,7 +17,7 @@ struct Net {
     count: usize,
 }
 
-/// A network of some operators: products, functions, moves, branches that meet, weights and values
+/// A network of some operators: weighted operators, functions, moves, branches that meet, weights and values
 /// with several readers, several outputs.
 pub(crate) fn net(seed: u64, steps: usize) -> Model {
     let mut net = Net {

@@ -250,16 +250,16 @@ fn what_is_named_and_cannot_be_done_is_told() {
         let plan = crate::plan::plan(&graph, &request, &BTreeSet::new());
         let [(_, left)] = plan.left[..] else { panic!("{op}: {plan:?}") };
         assert!(left.contains(why), "{left}");
-        assert!(plan.followers.is_empty() && plan.values.is_empty());
+        assert!(plan.propagated.is_empty() && plan.values.is_empty());
     }
     // What computes no reals is not meant.
     let graph = "g (int64[2] x) => (int64[2] y) { y = Sub(x, x) }";
     let plan = crate::plan::plan(&model(graph, 1).graph, &naming(&["Sub"]), &BTreeSet::new());
-    assert!(plan.left.is_empty() && plan.asked.is_empty());
+    assert!(plan.left.is_empty() && plan.opt_in.is_empty());
     let idle = naming(&["Softmax", "Where", "TopK", "EmbedLayerNormalization", "Attention", "If"]);
     assert_eq!(idle.idle_types("static"), ["If"]);
     assert_eq!(idle.idle_types("dynamic"), ["Softmax", "Where", "TopK", "If"]);
-    let alone = Request { products_alone: true, ..naming(&["Conv", "Softmax", "Relu"]) };
+    let alone = Request { weighted_only: true, ..naming(&["Conv", "Softmax", "Relu"]) };
     assert_eq!(alone.idle_types("static"), ["Softmax", "Relu"]);
 }
 

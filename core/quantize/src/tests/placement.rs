@@ -44,7 +44,7 @@ fn convolutions_pass_integers_on() {
     let given = samples(&float, 4, 2);
     let (quantized, done) = quantized(&float, &Request::default(), &given);
     // Both clamps are gone; the last product gives its sums as they are; what goes through the pool
-    // and is flattened keeps its scale; the weights and biases of four products are integers.
+    // and is flattened keeps its scale; the weights and biases of four weighted operators are integers.
     let ops = operators(&quantized);
     let count = |op: &str| ops.split(' ').filter(|o| *o == op).count();
     assert_eq!((count("Relu"), count("Q")), (0, 7), "{ops}");
@@ -64,7 +64,7 @@ fn convolutions_pass_integers_on() {
 fn products_alone_leave_all_else_in_float() {
     let float = model(CNN, 1);
     let given = samples(&float, 4, 2);
-    let request = Request { products_alone: true, ..Request::default() };
+    let request = Request { weighted_only: true, ..Request::default() };
     let (quantized, done) = quantized(&float, &request, &given);
     let ops = operators(&quantized);
     let count = |op: &str| ops.split(' ').filter(|o| *o == op).count();
@@ -91,7 +91,7 @@ fn sums_and_normalizations_of_a_transformer_stay_as_they_are() {
     let float = model(BLOCK, 3);
     let given = samples(&float, 4, 4);
     let (quantized, done) = quantized(&float, &Request::default(), &given);
-    // One pair for the input of two products, one for that of the third.
+    // One pair for the input of two weighted operators, one for that of the third.
     let ops = operators(&quantized);
     assert_eq!(ops.split(' ').filter(|o| *o == "Q").count(), 2, "{ops}");
     let left: Vec<&str> = done.left_in_float.iter().map(|l| l.name.as_str()).collect();
@@ -170,7 +170,7 @@ fn vectors_added_to_products_of_signed_integers_get_axes() {
         let given = samples(&float, 2, 4);
         let (mut made, _) = quantized(&float, &request, &given);
         let before = outputs(&made, &given[0]);
-        crate::emit::keep_sums_apart(&mut made);
+        crate::emit::keep_bias_unfused(&mut made);
         let graph = &made.graph;
         let add = graph.producer(graph.value_named("q").unwrap()).unwrap();
         let bias = graph.constant(graph[add].input(1).unwrap()).unwrap();
@@ -184,7 +184,7 @@ fn vectors_added_to_products_of_signed_integers_get_axes() {
     let given = samples(&float, 2, 4);
     let (mut made, _) = quantized(&float, &request, &given);
     let before = outputs(&made, &given[0]);
-    crate::emit::keep_sums_apart(&mut made);
+    crate::emit::keep_bias_unfused(&mut made);
     assert!(operators(&made).contains("Unsqueeze"));
     assert_eq!(outputs(&made, &given[0]), before);
 }

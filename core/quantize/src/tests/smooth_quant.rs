@@ -1,4 +1,4 @@
-//! Activations that are evened out before they become integers.
+//! Activations that are evened out before they are quantized.
 
 use super::{difference, model, samples};
 use crate::accuracy::{Base, float_outputs, layers_db};
@@ -71,7 +71,7 @@ fn first_samples_tell_everything_at_once() {
     let limits = Limits::default();
     base.observe(&mut feeds(), &parts, limits).unwrap();
     let found = first
-        .observe_first(
+        .first_pass(
             &mut feeds(),
             &parts,
             &sites.iter().map(|site| site.name(&first.model.graph)).collect(),

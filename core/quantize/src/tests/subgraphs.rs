@@ -161,7 +161,7 @@ fn float16_keeps_its_type() {
     let settings = Settings { activation: DataType::Uint16, ..Settings::default() };
     let request = Request { settings, ..Request::default() };
     let wide = plan(&float.graph, &request, &BTreeSet::new());
-    assert!(wide.products.is_empty() && wide.left[0].1.contains("fewer digits"), "{wide:?}");
+    assert!(wide.weighted.is_empty() && wide.left[0].1.contains("fewer digits"), "{wide:?}");
     let of = |model: &Model| outputs(model, &feeds)[0].1.to_reals().unwrap().values;
     for (a, b) in of(&float).iter().zip(of(&pairs)) {
         assert!((a - b).abs() < 0.1 && a.is_finite(), "{a} {b}");

@@ -4,20 +4,20 @@ use super::{Dice, difference, model, operators, outputs, samples};
 use crate::observe::{Feeds, Limits};
 use crate::plan::{Request, Settings};
 use crate::report::{Form, Report};
-use crate::search::{Data, Ways, quantize_weights};
+use crate::search::{Data, WeightMethods, quantize_weights};
 use onnxd_eval::Builtin;
 use onnxd_ir::{Attr, DataType, Level, Model, Tensor, infer, text, verify};
 use proptest::prelude::*;
 
 fn quantized(float: &Model, settings: Settings, form: Form, feeds: &[Feeds]) -> (Model, Report) {
-    by(float, settings, form, (feeds, Ways { compensate: true, scale: true }))
+    by(float, settings, form, (feeds, WeightMethods { gptq: true, awq: true }))
 }
 
 fn by(
     float: &Model,
     settings: Settings,
     form: Form,
-    (feeds, ways): (&[Feeds], Ways),
+    (feeds, ways): (&[Feeds], WeightMethods),
 ) -> (Model, Report) {
     let request = Request { settings, ..Request::default() };
     let mut made = float.clone();
@@ -27,8 +27,8 @@ fn by(
         engine: &Builtin,
         samples: &given,
         limits: Limits::default(),
-        ways,
-        told: &|_, _| Ok(()),
+        methods: ways,
+        progress: &|_, _| Ok(()),
     };
     let data = (!feeds.is_empty()).then_some(&data);
     let done = quantize_weights(&mut made, &request, form, data);
@@ -187,7 +187,7 @@ fn half_precision() {
     assert!(done.left_in_float[0].reason.contains("bfloat16"), "{:?}", done.left_in_float);
 }
 
-/// What several nodes read becomes integers once, by what all of them make of it.
+/// What several nodes read is quantized once, by what all of them make of it.
 #[test]
 fn shared_weights_are_written_once() {
     let float = model(
@@ -234,7 +234,7 @@ fn inputs_are_scaled_where_that_helps() {
         float.graph.set_initializer(g, Some(Tensor::vector(gain)));
         let feeds = samples(&float, 5, 6);
         let error = |scale: bool, known: &[Feeds]| {
-            let ways = Ways { compensate: false, scale };
+            let ways = WeightMethods { gptq: false, awq: scale };
             let (made, done) = by(&float, settings(DataType::Uint4, 32), Form::Qdq, (known, ways));
             let scaled = done.tensors.iter().filter(|t| t.method.starts_with("AWQ")).count();
             let db = |d: &Report| d.layers.iter().filter_map(|l| l.sqnr_db).sum::<f64>();

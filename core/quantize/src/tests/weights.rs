@@ -1,4 +1,4 @@
-//! Weights and biases of products: one scale for each output channel, found from it alone, and sums
+//! Weights and biases of weighted operators: one scale for each output channel, found from it alone, and sums
 //! that fit 32 bits.
 
 use super::{Dice, difference, model, outputs, quantized, samples};
@@ -8,9 +8,9 @@ use crate::plan::{Request, Settings};
 use onnxd_ir::{Attr, DataType, Model, Tensor, infer};
 use proptest::prelude::*;
 
-/// A product, and where its output channels are: size and axis of the weights. Without an axis all
+/// A weighted operator, and where its output channels are: size and axis of the weights. Without an axis all
 /// share a scale.
-const PRODUCTS: [(&str, Option<usize>); 9] = [
+const WEIGHTED_OPS: [(&str, Option<usize>); 9] = [
     ("(float[1,3,5,5] x) => (float[1,4,3,3] y) <float[4,3,3,3] w> { y = Conv(x, w) }", Some(0)),
     (
         "(float[1,4,5] x) => (float[1,6,4] y) <float[6,2,2] w> { y = Conv<group = 2>(x, w) }",
@@ -154,9 +154,9 @@ proptest! {
 
     #[test]
     fn each_channel_has_the_scale_of_its_own_weights(
-        at in 0..PRODUCTS.len(), settings in settings(), seed in 0u64..1000,
+        at in 0..WEIGHTED_OPS.len(), settings in settings(), seed in 0u64..1000,
     ) {
-        let (graph, axis) = PRODUCTS[at];
+        let (graph, axis) = WEIGHTED_OPS[at];
         each_alone(graph, axis, settings, seed);
     }
 

@@ -1,11 +1,11 @@
 //! Attention with its projections: ONNX Runtime's `Attention` becomes `QAttention`, which projects
 //! integers; its scores stay in floating point.
 
-use super::product::check;
+use super::weighted::check;
 use super::{Site, Want};
 use crate::emit::forms::attention::{DROPPED, no_bias, plain};
 use crate::graph::quantized::MICROSOFT;
-use crate::graph::weighted::Product;
+use crate::graph::weighted::WeightedOp;
 use crate::plan::request::Settings;
 use crate::report::Form;
 use onnxd_build::Operand;
@@ -32,7 +32,7 @@ impl Site<'_, '_> {
             return Err("its weights are no matrix".to_owned());
         }
         let axis = Some(1);
-        let made = Want::of(Product::MatMul, axis, settings);
+        let made = Want::of(WeightedOp::MatMul, axis, settings);
         let weights = self.weights(g, w, Want { outputs: axis, ..made })?;
         let [xq, sx, zx] = self.activation(g, x)?;
         let [bias, mask, past] = [2, 3, 4].map(|slot| g[id].input(slot));

@@ -1,6 +1,6 @@
 //! Products of two activations: both have the range that they have at run time.
 
-use super::product::{bias_of, conv_integer, real};
+use super::weighted::{bias_of, conv_integer, real};
 use super::{SUM_MAX, Site};
 use crate::graph::quantized::{MICROSOFT, dtype_of, rank_of};
 use crate::report::Form;

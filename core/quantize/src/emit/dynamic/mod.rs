@@ -1,4 +1,4 @@
-//! Activations become integers at run time, with the range that they have there
+//! Activations are quantized at run time, with the range that they have there
 //! (`DynamicQuantizeLinear`), so that no calibration data is needed:
 //!
 //! ```text
@@ -6,22 +6,22 @@
 //! y = Cast(MatMulInteger(xq, wq, zx, zw)) * (sx * sw) + bias
 //! ```
 //!
-//! All products that read `x` share its integers. The bias stays in floating point, so nothing but
-//! `x` and the weights is rounded. Tables that are only gathered from become integers as well, and so do
+//! All weighted operators that read `x` share its integers. The bias stays in floating point, so nothing but
+//! `x` and the weights is rounded. Tables that are only gathered from are quantized as well, and so do
 //! the weights of ONNX Runtime's layers of transformers.
 
 mod attention;
 mod computed;
 pub(crate) mod embed;
 mod lstm;
-mod product;
 mod real;
 mod table;
+mod weighted;
 
 use crate::graph::edit;
 use crate::graph::quantized::MICROSOFT;
 use crate::graph::subgraphs;
-use crate::graph::weighted::{PRODUCTS, is_attention};
+use crate::graph::weighted::{WEIGHTED_OPS, is_attention};
 use crate::plan::checks::DYNAMIC;
 use crate::plan::{Request, Settings};
 use crate::range::weights::{Quantized, Rule, per_channel, per_tensor};
@@ -31,7 +31,7 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::{DataType, Graph, Model, Node, NodeId, Opsets, Tensor, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Quantizes products with constant weights, in sub-graphs too. The model must have operator set 13
+/// Quantizes weighted operators, in sub-graphs too. The model must have operator set 13
 /// at least.
 ///
 /// # Errors
@@ -90,7 +90,7 @@ struct Site<'p, 'r> {
     pass: &'p mut Pass<'r>,
     /// Integers, scale and zero point of an activation.
     activations: BTreeMap<ValueId, [ValueId; 3]>,
-    /// Weights that are the same for several nodes become integers once.
+    /// Weights that are the same for several nodes are quantized once.
     weights: BTreeMap<(ValueId, Want), Weights>,
     /// Values of other types in float32.
     wide: BTreeMap<ValueId, ValueId>,
@@ -110,7 +110,7 @@ pub(crate) struct Want {
     pub(crate) transposed: bool,
     /// One zero point for all channels.
     pub(crate) one_zero: bool,
-    /// Held such that products are exact on every processor.
+    /// Held such that weighted operators are exact on every processor.
     pub(crate) exact: bool,
 }
 
@@ -168,7 +168,7 @@ fn graph(
         };
         let op = node.op.clone();
         subgraphs::import_weights(g, id, outer);
-        if PRODUCTS.contains(&op.as_str())
+        if WEIGHTED_OPS.contains(&op.as_str())
             && let Err(unsupported) = types(&name, settings)
         {
             found.push(unsupported);
@@ -188,12 +188,12 @@ fn graph(
     g.drop_unread(site.stale);
 }
 
-/// Whether something becomes integers of nodes with this operator.
+/// Whether something is quantized of nodes with this operator.
 fn known(node: &Node) -> bool {
     match node.op.as_str() {
         "Attention" => is_attention(node),
         "EmbedLayerNormalization" => true,
-        op => node.is_standard() && (DYNAMIC.contains(&op) || PRODUCTS.contains(&op)),
+        op => node.is_standard() && (DYNAMIC.contains(&op) || WEIGHTED_OPS.contains(&op)),
     }
 }
 

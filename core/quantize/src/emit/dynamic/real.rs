@@ -24,7 +24,7 @@ impl Site<'_, '_> {
         let mut types = node.inputs.iter().chain(&node.outputs).flatten();
         let real = types.find_map(|v| dtype_of(g, *v).filter(|dtype| dtype.is_float()));
         let Some(real) = real.filter(|dtype| *dtype != DataType::Float) else { return Ok(None) };
-        // In sub-graphs types are known of few values; all that products read and write are alike.
+        // In sub-graphs types are known of few values; all that weighted operators read and write are alike.
         let product = ["Conv", "Gemm", "MatMul"].contains(&node.op.as_str());
         if !product && node.inputs.iter().flatten().any(|v| dtype_of(g, *v).is_none()) {
             return Err("the type of what it reads is not known".to_owned());

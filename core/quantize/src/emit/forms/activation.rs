@@ -3,7 +3,9 @@
 use super::{Float, UnfoldContext};
 use super::{FoldContext, Folded};
 use super::{Folds, Unfolds, elementwise, elementwise_back, shape};
-use crate::graph::quantized::{Coded, Why, decoded, encoded, floats, sweep};
+use crate::graph::quantized::{
+    QuantizedValue, Why, dequantize_source, floats, quantize_target, sweep,
+};
 use crate::range::{Levels, Scale, integers};
 use crate::report::name_of;
 use onnxd_ir::{Attr, Graph, Node, NodeId};
@@ -25,7 +27,7 @@ pub(crate) const UNFOLDS: Unfolds = &[
 
 fn softmax(site: &mut FoldContext) -> Result<Node, Why> {
     let y = site.output(0)?;
-    if y.step(site.graph)? > 1.0 {
+    if y.scale_value(site.graph)? > 1.0 {
         return Err("a step of its result is more than the largest result".into());
     }
     let axis = site.node.int("axis", if site.opset < 13 { 1 } else { -1 });
@@ -54,10 +56,14 @@ fn bounds(graph: &Graph, node: &Node) -> Option<[f32; 2]> {
 }
 
 /// The integers of `bounds`, and the smallest and largest of the type.
-fn limits(graph: &Graph, coded: &Coded, bounds: [f32; 2]) -> Result<([i64; 2], [i64; 2]), Why> {
-    let levels = Levels::of(coded.dtype).ok_or_else(|| format!("{} is wide", coded.dtype))?;
-    let (scale, zero_point) = (f64::from(coded.step(graph)?), coded.origin(graph)?);
-    let scale = Scale { dtype: coded.dtype, scale, zero_point };
+fn limits(
+    graph: &Graph,
+    value: &QuantizedValue,
+    bounds: [f32; 2],
+) -> Result<([i64; 2], [i64; 2]), Why> {
+    let levels = Levels::of(value.dtype).ok_or_else(|| format!("{} is wide", value.dtype))?;
+    let (scale, zero_point) = (f64::from(value.scale_value(graph)?), value.zero_point(graph)?);
+    let scale = Scale { dtype: value.dtype, scale, zero_point };
     Ok((bounds.map(|x| scale.quantize(x)), [levels.min, levels.max]))
 }
 
@@ -79,8 +85,8 @@ fn clip(site: &mut FoldContext) -> Result<Node, Why> {
 }
 
 fn clip_back(site: &mut UnfoldContext) -> Result<Float, Why> {
-    let x = site.coded(0)?;
-    let (step, zero) = (x.step(site.graph)?, x.origin(site.graph)?);
+    let x = site.quantized_value(0)?;
+    let (step, zero) = (x.scale_value(site.graph)?, x.zero_point(site.graph)?);
     let mut inputs = vec![None; 3];
     for (i, role) in [(1, "min"), (2, "max")] {
         let Some(v) = site.node.input(i) else { continue };
@@ -96,14 +102,14 @@ fn clip_back(site: &mut UnfoldContext) -> Result<Float, Why> {
 
 /// Takes away every `Relu` and `Clip` whose bounds lie at or beyond what the integers that are made
 /// of its result can mean: those saturate there themselves.
-pub(crate) fn drop_needless(graph: &mut Graph, told: &mut Folded) {
+pub(crate) fn drop_needless(graph: &mut Graph, report: &mut Folded) {
     for id in graph.node_ids() {
         // It may have gone together with one before it.
         let Some(node) = graph.node(id) else { continue };
         if node.is_standard() && matches!(node.op.as_str(), "Relu" | "Clip") {
             let (name, op) = (name_of(graph, node), node.op.clone());
             if drop_clip(graph, id).is_some() {
-                told.folded.push((name, op, "QuantizeLinear".into()));
+                report.folded.push((name, op, "QuantizeLinear".into()));
             }
         }
     }
@@ -112,20 +118,20 @@ pub(crate) fn drop_needless(graph: &mut Graph, told: &mut Folded) {
 fn drop_clip(graph: &mut Graph, id: NodeId) -> Option<()> {
     let node = &graph[id];
     let (x, y) = (node.input(0)?, node.output(0)?);
-    let coded = encoded(graph, y).ok()?;
-    let (kept, all) = limits(graph, &coded, bounds(graph, node)?).ok()?;
+    let value = quantize_target(graph, y).ok()?;
+    let (kept, all) = limits(graph, &value, bounds(graph, node)?).ok()?;
     if kept != all {
         return None;
     }
     let quantize = *graph.readers(y).first()?;
-    let unchanged = decoded(graph, x).ok().filter(|from| from.same(&coded, graph));
+    let unchanged = dequantize_source(graph, x).ok().filter(|from| from.same(&value, graph));
     if let Some(from) = unchanged {
         // A graph output keeps its name: bounds on integers compute it.
-        if graph.is_output(coded.q) {
+        if graph.is_output(value.q) {
             return None;
         }
-        graph.replace_uses(coded.q, from.q);
-        sweep(graph, vec![coded.q]);
+        graph.replace_uses(value.q, from.q);
+        sweep(graph, vec![value.q]);
         return Some(());
     }
     if graph.uses(x) != 1 {

@@ -1,8 +1,8 @@
-//! The bias of a sum of products: integers whose step is that of the products.
+//! The bias of an accumulator: integers with the scale of the accumulator.
 
 use super::FoldContext;
 use super::UnfoldContext;
-use crate::graph::quantized::{Why, decoded, floats, name};
+use crate::graph::quantized::{Why, dequantize_source, floats, name};
 use onnxd_ir::{DataType, Graph, Reals, Tensor, ValueId};
 
 /// What a step of the sum is worth, for each column or for all: `factor * x_scale * w_scale`.
@@ -25,18 +25,18 @@ pub(crate) fn folded(
     beta: f32,
 ) -> Result<Option<ValueId>, Why> {
     let Some(v) = site.node.input(i) else { return Ok(None) };
-    if let Ok(coded) = decoded(site.graph, v)
-        && coded.dtype == DataType::Int32
+    if let Ok(value) = dequantize_source(site.graph, v)
+        && value.dtype == DataType::Int32
         && beta == 1.0
-        && coded.zeros(site.graph)?.iter().all(|z| *z == 0)
+        && value.zero_points(site.graph)?.iter().all(|z| *z == 0)
     {
-        let (given, last) = (floats(site.graph, coded.scale)?, coded.along(site.graph, -1));
+        let (given, last) = (floats(site.graph, value.scale)?, value.along(site.graph, -1));
         let count = given.len().max(steps.len());
         let fits = [given.len(), steps.len()].iter().all(|n| [1, count].contains(n));
         let of = |all: &[f32], k: usize| all[k % all.len()];
         let close = |k| (of(&given, k) - of(steps, k)).abs() <= ROUNDING * of(steps, k).abs();
         if last.is_ok() && fits && (0..count).all(close) {
-            return Ok(Some(coded.q));
+            return Ok(Some(value.q));
         }
     }
     let dims = if steps.len() == 1 { vec![] } else { vec![steps.len()] };
@@ -65,15 +65,15 @@ fn reals(graph: &Graph, v: ValueId) -> Result<Reals, Why> {
     if let Some(t) = graph.constant(v) {
         return t.to_reals().ok_or_else(unknown);
     }
-    let coded = decoded(graph, v)?.along(graph, -1)?;
-    let q = graph.constant(coded.q).and_then(Tensor::to_reals).ok_or_else(unknown)?;
+    let value = dequantize_source(graph, v)?.along(graph, -1)?;
+    let q = graph.constant(value.q).and_then(Tensor::to_reals).ok_or_else(unknown)?;
     let spread = |values: Vec<f64>| match values.len() {
         1 => Reals::scalar(values[0]),
         n => Reals { dims: vec![n], values },
     };
-    let mut zeros: Vec<f64> = coded.zeros(graph)?.into_iter().map(|z| z as f64).collect();
+    let mut zeros: Vec<f64> = value.zero_points(graph)?.into_iter().map(|z| z as f64).collect();
     zeros.resize(zeros.len().max(1), 0.0);
-    let scales = floats(graph, coded.scale)?.into_iter().map(f64::from).collect();
+    let scales = floats(graph, value.scale)?.into_iter().map(f64::from).collect();
     let centered = q.zip(&spread(zeros), |q, z| q - z);
     centered.and_then(|q| q.zip(&spread(scales), |q, s| q * s)).ok_or_else(unknown)
 }

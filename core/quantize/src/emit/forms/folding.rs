@@ -1,6 +1,8 @@
 //! A node between quantized values while an operator on integers is made of it.
 
-use crate::graph::quantized::{Coded, MICROSOFT, Why, decoded, encoded, name};
+use crate::graph::quantized::{
+    MICROSOFT, QuantizedValue, Why, dequantize_source, name, quantize_target,
+};
 use crate::range::weights::flipped;
 use onnxd_ir::runtime::beyond_16_bits;
 use onnxd_ir::{Attr, DataType, Graph, Node, Tensor, ValueId};
@@ -26,24 +28,24 @@ pub(crate) struct FoldContext<'g> {
 
 impl FoldContext<'_> {
     /// The 8-bit integers that input `i` is made of, with a scale for each channel or one.
-    pub(crate) fn weight(&self, i: usize) -> Result<Coded, Why> {
+    pub(crate) fn weight(&self, i: usize) -> Result<QuantizedValue, Why> {
         let v = self.node.input(i).ok_or_else(|| format!("it has no input {i}"))?;
-        decoded(self.graph, v)?.byte(self.graph)
+        dequantize_source(self.graph, v)?.eight_bit(self.graph)
     }
 
     /// The 8-bit integers that input `i` is made of, with one scale.
-    pub(crate) fn input(&self, i: usize) -> Result<Coded, Why> {
-        self.weight(i)?.whole(self.graph)
+    pub(crate) fn input(&self, i: usize) -> Result<QuantizedValue, Why> {
+        self.weight(i)?.per_tensor(self.graph)
     }
 
     /// The 8-bit integers that are made of output `i`, with one scale.
-    pub(crate) fn output(&self, i: usize) -> Result<Coded, Why> {
+    pub(crate) fn output(&self, i: usize) -> Result<QuantizedValue, Why> {
         let v = self.node.output(i).ok_or_else(|| format!("it has no output {i}"))?;
-        encoded(self.graph, v)?.byte(self.graph)?.whole(self.graph)
+        quantize_target(self.graph, v)?.eight_bit(self.graph)?.per_tensor(self.graph)
     }
 
     /// Demands that all are of one type, as kernels do.
-    pub(crate) fn alike(&self, all: &[Coded]) -> Result<(), Why> {
+    pub(crate) fn alike(&self, all: &[QuantizedValue]) -> Result<(), Why> {
         match all.iter().find(|c| c.dtype != all[0].dtype) {
             None => Ok(()),
             Some(other) => Err(format!(
@@ -57,52 +59,52 @@ impl FoldContext<'_> {
     }
 
     /// Integers, scale and zero point as inputs: scalars if there is one scale.
-    pub(crate) fn triple(&mut self, coded: &Coded) -> [Option<ValueId>; 3] {
-        [Some(coded.q), Some(self.scale(coded)), Some(self.zero(coded))]
+    pub(crate) fn triple(&mut self, value: &QuantizedValue) -> [Option<ValueId>; 3] {
+        [Some(value.q), Some(self.scale(value)), Some(self.zero(value))]
     }
 
     /// Scale and zero point as inputs.
-    pub(crate) fn pair(&mut self, coded: &Coded) -> [Option<ValueId>; 2] {
-        [Some(self.scale(coded)), Some(self.zero(coded))]
+    pub(crate) fn pair(&mut self, value: &QuantizedValue) -> [Option<ValueId>; 2] {
+        [Some(self.scale(value)), Some(self.zero(value))]
     }
 
-    pub(crate) fn scale(&mut self, coded: &Coded) -> ValueId {
-        self.scalar(coded.scale, coded)
+    pub(crate) fn scale(&mut self, value: &QuantizedValue) -> ValueId {
+        self.scalar(value.scale, value)
     }
 
-    pub(crate) fn zero(&mut self, coded: &Coded) -> ValueId {
-        if let Some(zero) = coded.zero {
-            return self.scalar(zero, coded);
+    pub(crate) fn zero(&mut self, value: &QuantizedValue) -> ValueId {
+        if let Some(zero) = value.zero {
+            return self.scalar(zero, value);
         }
-        let dims = match self.graph.constant(coded.scale) {
-            Some(scale) if coded.axis.is_some() => scale.dims().to_vec(),
+        let dims = match self.graph.constant(value.scale) {
+            Some(scale) if value.axis.is_some() => scale.dims().to_vec(),
             _ => vec![],
         };
         let count = dims.iter().product();
-        let zeros = match coded.dtype {
+        let zeros = match value.dtype {
             DataType::Int8 => Tensor::from_vec(dims, vec![0i8; count]),
             _ => Tensor::from_vec(dims, vec![0u8; count]),
         };
-        let name = format!("{}_zero_point", self.graph[coded.q].name);
+        let name = format!("{}_zero_point", self.graph[value.q].name);
         self.shared(&name, zeros)
     }
 
     /// The weights `w` such that products with `x` are exact on every processor, see
     /// [`beyond_16_bits`].
-    pub(crate) fn exact(&mut self, x: &Coded, w: Coded) -> Coded {
+    pub(crate) fn exact(&mut self, x: &QuantizedValue, w: QuantizedValue) -> QuantizedValue {
         let data = self.graph.constant(w.q).filter(|data| beyond_16_bits(data)).and_then(flipped);
         let Some(data) = data.filter(|_| x.dtype == DataType::Uint8) else { return w };
         let zero = self.zero(&w);
         let Some(zeros) = self.graph.constant(zero).and_then(flipped) else { return w };
         let names = [w.q, zero].map(|v| format!("{}_uint8", self.graph[v].name));
         let [q, zero] = [(&names[0], data), (&names[1], zeros)].map(|(n, t)| self.shared(n, t));
-        Coded { q, dtype: DataType::Uint8, zero: Some(zero), ..w }
+        QuantizedValue { q, dtype: DataType::Uint8, zero: Some(zero), ..w }
     }
 
     /// A scale or zero point without axes, if it is one for all.
-    fn scalar(&mut self, v: ValueId, coded: &Coded) -> ValueId {
+    fn scalar(&mut self, v: ValueId, value: &QuantizedValue) -> ValueId {
         let flat = match self.graph.constant(v) {
-            Some(t) if coded.axis.is_none() && t.rank() > 0 => t.reshaped(vec![]).ok(),
+            Some(t) if value.axis.is_none() && t.rank() > 0 => t.reshaped(vec![]).ok(),
             _ => None,
         };
         let name = format!("{}_scalar", self.graph[v].name);

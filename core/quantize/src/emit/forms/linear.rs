@@ -3,7 +3,7 @@
 use super::FoldContext;
 use super::{Float, UnfoldContext};
 use super::{Folds, Unfolds, bias};
-use crate::graph::quantized::{Coded, MICROSOFT, Why, floats, is_dynamic, name, rank_of};
+use crate::graph::quantized::{MICROSOFT, QuantizedValue, Why, floats, is_dynamic, name, rank_of};
 use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, ValueId};
 
 pub(crate) const FOLDS: Folds = &[("Gemm", gemm), ("MatMul", matmul)];
@@ -18,9 +18,9 @@ pub(crate) const UNFOLDS: Unfolds = &[
 /// Demands types for which ONNX Runtime has kernels of products.
 pub(crate) fn has_kernel(
     graph: &Graph,
-    a: &Coded,
-    b: &Coded,
-    y: Option<&Coded>,
+    a: &QuantizedValue,
+    b: &QuantizedValue,
+    y: Option<&QuantizedValue>,
 ) -> Result<(), Why> {
     let operands = a.dtype == DataType::Uint8 || b.dtype == DataType::Int8;
     if operands && y.is_none_or(|y| y.dtype == a.dtype) {
@@ -32,7 +32,7 @@ pub(crate) fn has_kernel(
 }
 
 /// The integers of the result, where a kernel makes them: there is one for results in float too.
-fn result(site: &FoldContext, a: &Coded, b: &Coded) -> Option<Coded> {
+fn result(site: &FoldContext, a: &QuantizedValue, b: &QuantizedValue) -> Option<QuantizedValue> {
     site.output(0).ok().filter(|y| has_kernel(site.graph, a, b, Some(y)).is_ok())
 }
 
@@ -167,7 +167,7 @@ fn columns_of_matrix(site: &UnfoldContext) -> Result<Option<i64>, Why> {
     Ok((site.rank(site.given(1)?)? == 2).then_some(1))
 }
 
-/// What follows a product of integers.
+/// What follows a MatMulInteger.
 struct Chain {
     /// 32-bit integers added to it.
     bias: Option<ValueId>,
@@ -204,7 +204,7 @@ impl Chain {
         Ok(Chain { bias, factor: factor.ok_or_else(unlike)?, nodes })
     }
 
-    /// The scales of `x` and of the weights, of which the factor is the product.
+    /// The scales of `x` and of the weights, of which the factor is the weighted operator.
     fn scales(&self, site: &mut UnfoldContext, x: ValueId) -> Result<(ValueId, ValueId), Why> {
         let graph = &*site.graph;
         let unlike = || format!("{} is no product of two scales", name(graph, self.factor));
@@ -220,8 +220,8 @@ impl Chain {
                 && graph.constant(w_scale).is_some();
             return if fits { Ok((x_scale, w_scale)) } else { Err(unlike()) };
         }
-        let coded = site.coded_by(x)?;
-        let (step, factor) = (coded.step(graph)?, floats(graph, self.factor)?);
+        let value = site.quantized_value_of(x)?;
+        let (step, factor) = (value.scale_value(graph)?, floats(graph, self.factor)?);
         let of = |f: &f32| {
             let near = f / step;
             [near, near.next_up(), near.next_down()].into_iter().find(|w| step * w == *f)
@@ -235,6 +235,6 @@ impl Chain {
         }
         let name = format!("{}_weight_scale", graph[self.factor].name);
         let scales = onnxd_ir::Tensor::from_vec(dims, scales);
-        Ok((coded.scale, site.graph.add_initializer(&name, scales)))
+        Ok((value.scale, site.graph.add_initializer(&name, scales)))
     }
 }

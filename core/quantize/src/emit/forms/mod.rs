@@ -13,7 +13,7 @@ mod reduce;
 mod shape;
 mod unfolding;
 
-use crate::graph::quantized::{Coded, MICROSOFT, Why};
+use crate::graph::quantized::{MICROSOFT, QuantizedValue, Why};
 use onnxd_ir::{Node, ValueId};
 
 pub(crate) use activation::drop_needless;
@@ -76,7 +76,7 @@ fn elementwise(
     attrs: &[(&str, i64)],
 ) -> Result<Node, Why> {
     let y = site.output(0)?;
-    let xs: Vec<Coded> = (0..count).map(|i| site.input(i)).collect::<Result<_, _>>()?;
+    let xs: Vec<QuantizedValue> = (0..count).map(|i| site.input(i)).collect::<Result<_, _>>()?;
     site.alike(&[&xs[..], &[y]].concat())?;
     let mut inputs: Vec<Option<ValueId>> = xs.iter().flat_map(|x| site.triple(x)).collect();
     inputs.extend(site.pair(&y));

@@ -4,7 +4,7 @@
 use super::FoldContext;
 use super::{Float, UnfoldContext};
 use super::{Folds, Unfolds};
-use crate::graph::quantized::{Coded, MICROSOFT, Why, floats, name};
+use crate::graph::quantized::{MICROSOFT, QuantizedValue, Why, floats, name};
 use crate::range::{Scale, integers};
 use onnxd_ir::{Attr, Node, Tensor, ValueId, ValueType, schema};
 
@@ -73,7 +73,7 @@ fn moving(node: &Node) -> usize {
 }
 
 /// Demands that this version of the operator takes integers as its first input.
-fn takes(site: &FoldContext, x: &Coded) -> Result<(), Why> {
+fn takes(site: &FoldContext, x: &QuantizedValue) -> Result<(), Why> {
     let schema = schema::find("", &site.node.op, site.opset);
     let types = schema.and_then(|s| s.types_of(s.input(0)?));
     match types.is_some_and(|types| types.allows(&ValueType::unranked(x.dtype))) {
@@ -83,13 +83,13 @@ fn takes(site: &FoldContext, x: &Coded) -> Result<(), Why> {
 }
 
 /// The integers of the first input and output, which have the same scale and zero point.
-pub(crate) fn moved(site: &FoldContext) -> Result<(Coded, Coded), Why> {
+pub(crate) fn moved(site: &FoldContext) -> Result<(QuantizedValue, QuantizedValue), Why> {
     let (x, y) = (site.input(0)?, site.output(0)?);
     same(site, &x, &y)?;
     Ok((x, y))
 }
 
-fn same(site: &FoldContext, x: &Coded, y: &Coded) -> Result<(), Why> {
+fn same(site: &FoldContext, x: &QuantizedValue, y: &QuantizedValue) -> Result<(), Why> {
     if x.same(y, site.graph) {
         return Ok(());
     }
@@ -112,7 +112,7 @@ fn through(site: &mut FoldContext) -> Result<Node, Why> {
 }
 
 fn through_back(site: &mut UnfoldContext) -> Result<Float, Why> {
-    let x = site.coded(0)?;
+    let x = site.quantized_value(0)?;
     let mut inputs = site.node.inputs.clone();
     inputs[0] = Some(site.real_of(x.q, x.scale, x.zero, None));
     let (op, count) = (site.node.op.clone(), moving(&site.node));
@@ -129,7 +129,7 @@ fn found(site: &mut FoldContext) -> Result<Node, Why> {
 }
 
 fn found_back(site: &mut UnfoldContext) -> Result<Float, Why> {
-    let x = site.coded(0)?;
+    let x = site.quantized_value(0)?;
     let x = site.real_of(x.q, x.scale, x.zero, None);
     let op = site.node.op.clone();
     Ok(site.plain(&op, vec![Some(x)]))
@@ -171,7 +171,7 @@ fn pad(site: &mut FoldContext) -> Result<Node, Why> {
         Some(v) => floats(site.graph, v)?.first().copied().unwrap_or(0.0),
         None => 0.0,
     };
-    let (scale, zero_point) = (f64::from(x.step(site.graph)?), x.origin(site.graph)?);
+    let (scale, zero_point) = (f64::from(x.scale_value(site.graph)?), x.zero_point(site.graph)?);
     let fill = Scale { dtype: x.dtype, scale, zero_point }.quantize(fill);
     if site.opset < 11 {
         return Err("Pad takes integers from opset 11 on".into());
@@ -185,8 +185,8 @@ fn pad(site: &mut FoldContext) -> Result<Node, Why> {
 }
 
 fn pad_back(site: &mut UnfoldContext) -> Result<Float, Why> {
-    let x = site.coded(0)?;
-    let (step, zero) = (x.step(site.graph)?, x.origin(site.graph)?);
+    let x = site.quantized_value(0)?;
+    let (step, zero) = (x.scale_value(site.graph)?, x.zero_point(site.graph)?);
     let fill = match site.node.input(2) {
         Some(v) => site.graph.constant(v).and_then(Tensor::to_i64s),
         None => Some(vec![0]),
@@ -204,7 +204,7 @@ fn pad_back(site: &mut UnfoldContext) -> Result<Float, Why> {
 fn concat(site: &mut FoldContext) -> Result<Node, Why> {
     let y = site.output(0)?;
     let count = site.node.inputs.len();
-    let parts: Vec<Coded> = (0..count).map(|i| site.input(i)).collect::<Result<_, _>>()?;
+    let parts: Vec<QuantizedValue> = (0..count).map(|i| site.input(i)).collect::<Result<_, _>>()?;
     site.alike(&[&[y], &parts[..]].concat())?;
     if parts.iter().all(|x| x.same(&y, site.graph)) {
         let inputs = parts.iter().map(|x| Some(x.q)).collect();
@@ -225,11 +225,12 @@ fn concat_back(site: &mut UnfoldContext) -> Result<Float, Why> {
 /// Integers that were put one behind the other have one scale.
 fn joined_back(site: &mut UnfoldContext) -> Result<Float, Why> {
     let count = site.node.inputs.len();
-    let parts: Vec<Coded> = (0..count).map(|i| site.coded(i)).collect::<Result<_, _>>()?;
+    let parts: Vec<QuantizedValue> =
+        (0..count).map(|i| site.quantized_value(i)).collect::<Result<_, _>>()?;
     if parts.iter().any(|x| !x.same(&parts[0], site.graph)) {
         return Err("its parts differ in scale".into());
     }
-    let real = |x: &Coded| Some(site.real_of(x.q, x.scale, x.zero, None));
+    let real = |x: &QuantizedValue| Some(site.real_of(x.q, x.scale, x.zero, None));
     let inputs = parts.iter().map(real).collect();
     site.moved("Concat", inputs, &parts[0], 1)
 }

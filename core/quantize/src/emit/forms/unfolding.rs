@@ -1,14 +1,16 @@
 //! A node on integers while an operator on floats is made of it.
 
-use crate::graph::quantized::{Coded, Why, decoded, floats, is_linear, made_by, name, rank_of};
+use crate::graph::quantized::{
+    QuantizedValue, Why, dequantize_source, floats, is_linear, name, quantized_by, rank_of,
+};
 use onnxd_ir::{Graph, Node, NodeId, Tensor, ValueId, ValueType};
 
 /// The scale and zero point with which `v` was made.
-pub(crate) fn made_of(graph: &Graph, v: ValueId) -> Result<Coded, Why> {
+pub(crate) fn made_of(graph: &Graph, v: ValueId) -> Result<QuantizedValue, Why> {
     let node = graph.producer(v).map(|id| &graph[id]);
     let node = node.filter(|node| is_linear(node, "QuantizeLinear"));
     let node = node.ok_or_else(|| format!("the scale of {} is not known", name(graph, v)))?;
-    made_by(graph, node)
+    quantized_by(graph, node)
 }
 
 /// What stands for a node on integers.
@@ -16,7 +18,7 @@ pub(crate) struct Float {
     /// The operator on floats, without outputs.
     pub(crate) node: Node,
     /// Scale and zero point of the integers that are made of its first `count` outputs.
-    pub(crate) coded: Option<(ValueId, Option<ValueId>)>,
+    pub(crate) made: Option<(ValueId, Option<ValueId>)>,
     pub(crate) count: usize,
     /// Nodes behind the one on integers for which it stands too; the last computes the result.
     pub(crate) instead: Option<Vec<NodeId>>,
@@ -59,13 +61,13 @@ impl UnfoldContext<'_> {
     }
 
     /// The scale and zero point with which input `i` was made, one for all.
-    pub(crate) fn coded(&self, i: usize) -> Result<Coded, Why> {
-        self.coded_by(self.given(i)?)
+    pub(crate) fn quantized_value(&self, i: usize) -> Result<QuantizedValue, Why> {
+        self.quantized_value_of(self.given(i)?)
     }
 
     /// As [`UnfoldContext::coded`], of a value.
-    pub(crate) fn coded_by(&self, v: ValueId) -> Result<Coded, Why> {
-        made_of(self.graph, v)?.whole(self.graph)
+    pub(crate) fn quantized_value_of(&self, v: ValueId) -> Result<QuantizedValue, Why> {
+        made_of(self.graph, v)?.per_tensor(self.graph)
     }
 
     /// The reals of an input, told where it, its scale and its zero point are. Where there are
@@ -100,7 +102,7 @@ impl UnfoldContext<'_> {
         };
         let fits = |id: &&NodeId| {
             let out = self.graph[**id].output(0);
-            out.and_then(|v| decoded(self.graph, v).ok()).is_some_and(|found| {
+            out.and_then(|v| dequantize_source(self.graph, v).ok()).is_some_and(|found| {
                 found.q == q
                     && found.axis == axis
                     && equal(Some(found.scale), Some(scale))
@@ -152,20 +154,20 @@ impl UnfoldContext<'_> {
     ) -> Result<Float, Why> {
         let mut float = self.plain(op, inputs);
         float.node.attrs = self.attrs(drop);
-        float.coded = self.node.input(to[0]).map(|scale| (scale, self.node.input(to[1])));
+        float.made = self.node.input(to[0]).map(|scale| (scale, self.node.input(to[1])));
         Ok(float)
     }
 
-    /// `op` with this node's attributes, whose first `count` results become integers like `x`.
+    /// `op` with this node's attributes, whose first `count` results are quantized like `x`.
     pub(crate) fn moved(
         &mut self,
         op: &str,
         inputs: Vec<Option<ValueId>>,
-        x: &Coded,
+        x: &QuantizedValue,
         count: usize,
     ) -> Result<Float, Why> {
         let mut float = self.plain(op, inputs);
-        (float.coded, float.count) = (Some((x.scale, x.zero)), count);
+        (float.made, float.count) = (Some((x.scale, x.zero)), count);
         Ok(float)
     }
 
@@ -178,7 +180,7 @@ impl UnfoldContext<'_> {
         node.attrs = self.attrs(&[]);
         node.doc.clone_from(&self.node.doc);
         node.metadata.clone_from(&self.node.metadata);
-        Float { node, coded: None, count: 1, instead: None }
+        Float { node, made: None, count: 1, instead: None }
     }
 
     fn attrs(&self, drop: &[&str]) -> Vec<(String, onnxd_ir::Attr)> {

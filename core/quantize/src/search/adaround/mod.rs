@@ -14,8 +14,8 @@ mod rows;
 mod solve;
 mod sums;
 
-use crate::graph::quantized::{decoded, floats};
-use crate::graph::weighted::{Product, Weighted};
+use crate::graph::quantized::{dequantize_source, floats};
+use crate::graph::weighted::{WeightedNode, WeightedOp};
 use crate::observe::Limits;
 use crate::observe::hessian::Pairs;
 use crate::plan::request::Settings;
@@ -52,7 +52,7 @@ pub struct Rounding {
 
 /// How samples are had and what may be taken.
 #[derive(Clone, Copy)]
-pub struct Learning<'s> {
+pub struct AdaRoundOptions<'s> {
     /// Samples, from the beginning each time.
     pub samples: crate::accuracy::Samples<'s>,
     /// What the runs may take.
@@ -88,7 +88,7 @@ impl Rounding {
         self.integers.is_empty()
     }
 
-    /// The integers of a product's weights.
+    /// The integers of a weighted operator's weights.
     pub(crate) fn integers(&self, node: NodeId) -> Option<&Tensor> {
         self.integers.get(&node)
     }
@@ -107,33 +107,33 @@ impl Rounding {
             let name = graph[v].name.clone();
             graph.set_initializer(v, Some(learned.clone()));
             for row in &mut done.tensors {
-                if format!("{}_quantized", row.name) == name && !row.method.contains("rounding") {
-                    row.method.push_str(", learned rounding");
+                if format!("{}_quantized", row.name) == name && !row.method.contains("AdaRound") {
+                    row.method.push_str(", AdaRound");
                 }
             }
         }
     }
 }
 
-/// The initializer of a product's integers.
+/// The initializer of a weighted operator's integers.
 fn stored(graph: &Graph, node: NodeId) -> Option<(ValueId, &Tensor)> {
-    let coded = decoded(graph, graph[node].input(Weighted::W)?).ok()?;
-    Some((coded.q, graph.constant(coded.q)?))
+    let value = dequantize_source(graph, graph[node].input(WeightedNode::W)?).ok()?;
+    Some((value.q, graph.constant(value.q)?))
 }
 
-/// Learns the integers of products of a quantized graph whose nodes have the numbers that they have
+/// Learns the integers of weighted operators of a quantized graph whose nodes have the numbers that they have
 /// in the float graph.
 ///
 /// # Errors
 /// Why samples cannot be had, or a model does not run on them.
-pub fn learn_rounding(
+pub fn adaround(
     (float, quantized): (&Model, &Model),
-    products: &[(Weighted, Settings)],
-    learning: &Learning,
+    weighted: &[(WeightedNode, Settings)],
+    learning: &AdaRoundOptions,
 ) -> Result<Rounding, Diagnostics> {
     let mut learned = Rounding::default();
     let mut quantized = quantized.clone();
-    let (mut sites, left) = sites((&float.graph, &quantized.graph), products, learning.corrected);
+    let (mut sites, left) = sites((&float.graph, &quantized.graph), weighted, learning.corrected);
     let one_by_one = sites.len() <= ONE_BY_ONE_MAX && !learning.together;
     let together = if one_by_one { 1 } else { sites.len() };
     let (mut late, total) = (0, sites.len());
@@ -187,18 +187,18 @@ type Left = BTreeMap<&'static str, Vec<String>>;
 /// The weights to learn, in the order in which they are read, and what is left out.
 fn sites(
     (float, quantized): (&Graph, &Graph),
-    products: &[(Weighted, Settings)],
+    weighted: &[(WeightedNode, Settings)],
     corrected: bool,
 ) -> (Vec<Site>, Left) {
     let order: BTreeMap<NodeId, usize> =
         (float.topological().unwrap_or_default().into_iter().enumerate())
             .map(|(at, id)| (id, at))
             .collect();
-    let mut products: Vec<&(Weighted, Settings)> = products.iter().collect();
-    products.sort_by_key(|(product, _)| order.get(&product.node));
+    let mut weighted: Vec<&(WeightedNode, Settings)> = weighted.iter().collect();
+    weighted.sort_by_key(|(product, _)| order.get(&product.node));
     let (mut sites, mut left) = (Vec::<Site>::new(), Left::new());
     let mut known: BTreeMap<ValueId, usize> = BTreeMap::new();
-    for (product, settings) in products {
+    for (product, settings) in weighted {
         // What was not quantized is named elsewhere.
         let Some((v, _)) = stored(quantized, product.node) else { continue };
         let found = site((float, quantized), product, *settings, corrected);
@@ -222,7 +222,7 @@ fn sites(
 
 fn site(
     (float, quantized): (&Graph, &Graph),
-    product: &Weighted,
+    product: &WeightedNode,
     settings: Settings,
     corrected: bool,
 ) -> Result<Site, &'static str> {
@@ -252,18 +252,18 @@ fn site(
     Ok(Site { readers: vec![reader], shape, dims, levels, centered })
 }
 
-/// What a product of the quantized graph adds for each output channel, or for all.
-fn bias(graph: &Graph, product: &Weighted) -> Option<Vec<f64>> {
-    let bias = graph[product.node].input(Weighted::BIAS);
-    let Some(v) = bias.filter(|_| product.product != Product::MatMul) else {
+/// What a weighted operator of the quantized graph adds for each output channel, or for all.
+fn bias(graph: &Graph, product: &WeightedNode) -> Option<Vec<f64>> {
+    let bias = graph[product.node].input(WeightedNode::BIAS);
+    let Some(v) = bias.filter(|_| product.op != WeightedOp::MatMul) else {
         return Some(Vec::new());
     };
-    let Ok(coded) = decoded(graph, v) else {
+    let Ok(value) = dequantize_source(graph, v) else {
         return Some(floats(graph, v).ok()?.into_iter().map(f64::from).collect());
     };
-    let steps = floats(graph, coded.scale).ok()?;
+    let steps = floats(graph, value.scale).ok()?;
     let last = steps.len().checked_sub(1)?;
-    let integers = graph.constant(coded.q)?.to_i64s()?;
+    let integers = graph.constant(value.q)?.to_i64s()?;
     let real = |(i, q): (usize, i64)| q as f64 * f64::from(steps[i.min(last)]);
     Some(integers.into_iter().enumerate().map(real).collect())
 }
@@ -272,11 +272,11 @@ impl Site {
     /// The weights of all groups as they are now.
     fn rows(&self, (float, quantized): (&Graph, &Graph)) -> Option<Vec<Weights>> {
         let (shape, node) = (&self.shape, self.readers.first()?.node);
-        let coded = decoded(quantized, quantized[node].input(Weighted::W)?).ok()?;
-        let scales = floats(quantized, coded.scale).ok()?;
-        let zeros = coded.zeros(quantized).ok()?;
-        let nearest = quantized.constant(coded.q)?.to_i64s()?;
-        let values = float.constant(float[node].input(Weighted::W)?)?.as_slice::<f32>()?;
+        let value = dequantize_source(quantized, quantized[node].input(WeightedNode::W)?).ok()?;
+        let scales = floats(quantized, value.scale).ok()?;
+        let zeros = value.zero_points(quantized).ok()?;
+        let nearest = quantized.constant(value.q)?.to_i64s()?;
+        let values = float.constant(float[node].input(WeightedNode::W)?)?.as_slice::<f32>()?;
         let alpha = At::<Gemm>::find(float, node).map_or(1.0, |gemm| gemm.alpha);
         let row = |row: usize| Weights {
             values: (0..shape.k).map(|i| values[shape.at(row, i)] * alpha).collect(),
@@ -341,7 +341,7 @@ fn run(
     (float, quantized): (&Model, &Model),
     sites: &[Site],
     before: bool,
-    learning: &Learning,
+    learning: &AdaRoundOptions,
 ) -> Result<Vec<Vec<Sums>>, Diagnostics> {
     let Limits { bytes_max, stop, .. } = learning.limits;
     let mut of_float = Builtin.prepare(float)?;

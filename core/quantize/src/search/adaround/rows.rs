@@ -1,7 +1,7 @@
-//! The rows that a product multiplies by its weights, and what it makes of them.
+//! The rows that a weighted operator multiplies by its weights, and what it makes of them.
 
 use super::sums::Sums;
-use crate::graph::weighted::{Product, Weighted};
+use crate::graph::weighted::{WeightedNode, WeightedOp};
 use onnxd_ir::ops::{Conv, Gemm};
 use onnxd_ir::{At, Graph, Tensor};
 use rayon::prelude::*;
@@ -35,9 +35,9 @@ struct Window {
 
 impl Shape {
     /// For weights of these sizes.
-    pub(crate) fn of(graph: &Graph, product: &Weighted, dims: &[usize]) -> Option<Shape> {
-        let by_rows = match product.product {
-            Product::Conv => {
+    pub(crate) fn of(graph: &Graph, product: &WeightedNode, dims: &[usize]) -> Option<Shape> {
+        let by_rows = match product.op {
+            WeightedOp::Conv => {
                 let (conv, [n, rest @ ..]) = (At::<Conv>::find(graph, product.node)?, dims) else {
                     return None;
                 };
@@ -46,12 +46,14 @@ impl Shape {
                 let k = rest.iter().product();
                 return Some(Shape { groups, n: n / groups, k, by_rows: true, window });
             }
-            Product::Gemm => {
+            WeightedOp::Gemm => {
                 let gemm = At::<Gemm>::find(graph, product.node).filter(|g| g.transA == 0)?;
                 gemm.transB != 0
             }
-            Product::MatMul => false,
-            Product::Attention | Product::ConvTranspose | Product::Normalization => return None,
+            WeightedOp::MatMul => false,
+            WeightedOp::Attention | WeightedOp::ConvTranspose | WeightedOp::Normalization => {
+                return None;
+            }
         };
         let [a, b] = *dims else { return None };
         let (n, k) = if by_rows { (a, b) } else { (b, a) };
@@ -63,7 +65,7 @@ impl Shape {
         if self.by_rows { row * self.k + i } else { i * self.n + row }
     }
 
-    /// Takes in what the product reads and what it is to compute, a `Sums` for each group; `None`
+    /// Takes in what the weighted operator reads and what it is to compute, a `Sums` for each group; `None`
     /// for sizes that do not fit.
     pub(crate) fn see(&self, sums: &mut [Sums], x: &Tensor, y: &Tensor) -> Option<()> {
         match &self.window {

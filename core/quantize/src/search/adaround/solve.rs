@@ -72,7 +72,7 @@ impl<'w> Task<'w> {
 }
 
 /// The integers of rows that share `gram`, which is `H` with something added to the diagonal.
-pub(crate) fn settle(tasks: &[Task], gram: &[f32], inverse: Option<&Inverse>) -> Vec<Vec<i64>> {
+pub(crate) fn solve(tasks: &[Task], gram: &[f32], inverse: Option<&Inverse>) -> Vec<Vec<i64>> {
     let nearest = tasks.iter().map(|task| task.row.nearest.clone()).collect();
     let mut best = descend(tasks, nearest, gram);
     if let Some(inverse) = inverse {
@@ -190,17 +190,17 @@ mod tests {
         // Both read the same input: 0.4 + 0.4 is nearer to 1 than to 0.
         let row = row(&[0.4, 0.4, 0.1], &[0, 0, 0]);
         let gram = [2.0, 2.0, 0.0, 2.0, 2.0, 0.0, 0.0, 0.0, 1.0];
-        let found = settle(&[Task::new(&row, vec![0.0; 3])], &gram, None).remove(0);
+        let found = solve(&[Task::new(&row, vec![0.0; 3])], &gram, None).remove(0);
         assert_eq!((found[0] + found[1], found[2]), (1, 0), "{found:?}");
         // What the layer before lost is made up for: an output that is 0.3 too low per unit.
         let row = self::row(&[0.3], &[0]);
-        let found = settle(&[Task::new(&row, vec![0.3])], &[1.0], None);
+        let found = solve(&[Task::new(&row, vec![0.3])], &[1.0], None);
         assert_eq!(found, [[1]]);
         // One step at most, and no further than the integers go.
-        let found = settle(&[Task::new(&row, vec![9.0])], &[1.0], None);
+        let found = solve(&[Task::new(&row, vec![9.0])], &[1.0], None);
         assert_eq!(found, [[1]]);
         let last = self::row(&[7.2], &[7]);
-        assert_eq!(settle(&[Task::new(&last, vec![9.0])], &[1.0], None), [[7]]);
+        assert_eq!(solve(&[Task::new(&last, vec![9.0])], &[1.0], None), [[7]]);
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
                 (0..K).map(|i| f64::from(one(i))).sum()
             };
             let task = Task::new(&row, slope.clone());
-            let integers = settle(&[task], &gram, inverse.as_ref()).remove(0);
+            let integers = solve(&[task], &gram, inverse.as_ref()).remove(0);
             let all = (0..3usize.pow(K as u32)).map(|n| {
                 let one = |i: usize| rounded[i] + (n / 3usize.pow(i as u32) % 3) as i64 - 1;
                 cost(&(0..K).map(one).collect::<Vec<_>>())

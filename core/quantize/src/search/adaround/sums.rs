@@ -1,6 +1,6 @@
-//! What is kept of the rows that a product reads: the same memory for ten samples as for a million.
+//! What is kept of the rows that a weighted operator reads: the same memory for ten samples as for a million.
 
-use super::solve::{Task, Weights, settle};
+use super::solve::{Task, Weights, solve};
 use crate::observe::hessian::{DAMPING, Inverse, Pairs};
 use onnxd_eval::{Columns, add_products};
 use rayon::prelude::*;
@@ -43,7 +43,7 @@ impl Sums {
         }
     }
 
-    /// What the product that is seen next adds to its outputs.
+    /// What the weighted operator that is seen next adds to its outputs.
     pub(crate) fn biased(&mut self, bias: &[f64]) {
         self.bias = bias.to_vec();
     }
@@ -106,7 +106,7 @@ impl Sums {
                 false => vec![vec![0.0; self.k]; rows.len()],
             };
             let tasks = rows.iter().zip(slopes).map(|(row, slope)| Task::new(row, slope));
-            settle(&tasks.collect::<Vec<_>>(), &gram, inverse.as_ref())
+            solve(&tasks.collect::<Vec<_>>(), &gram, inverse.as_ref())
         });
         Some(found.collect())
     }

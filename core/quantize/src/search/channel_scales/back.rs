@@ -99,7 +99,7 @@ impl Back<'_> {
         }
     }
 
-    /// The same for what a node on the way reads, and nobody else.
+    /// The same for what a node on the way reads, and nothing else.
     fn inner(&mut self, v: ValueId, place: &Place, depth: usize) -> Option<()> {
         let alone = self.graph.uses(v) == 1 && self.size(v, &place.axes) == Some(place.size);
         alone.then_some(())?;
@@ -237,14 +237,14 @@ impl Back<'_> {
         (comes || node.is("Squeeze")).then_some(())?;
         let (before, after) = (self.rank(x)?, self.rank(v)?);
         let rank = before.max(after);
-        let told = match (node.attr("axes"), node.input(1)) {
+        let report = match (node.attr("axes"), node.input(1)) {
             (Some(Attr::Ints(axes)), _) => axes.clone(),
             (_, Some(axes)) => self.graph.constant(axes)?.to_i64s()?,
             _ => return None,
         };
         let flat = |axis: usize| {
             let axis = axis as i64;
-            told.iter().any(|a| *a == axis || *a + rank as i64 == axis)
+            report.iter().any(|a| *a == axis || *a + rank as i64 == axis)
         };
         // Axes from the last, of the value that has more of them.
         let kept: Vec<usize> = (1..=rank).filter(|axis| !flat(rank - axis)).collect();
@@ -297,7 +297,7 @@ impl Back<'_> {
         filled.all(|slot| self.vector(id, slot, 0, place)).then_some(())
     }
 
-    /// Weights of a product by what they compute, and its bias.
+    /// Weights of a weighted operator by what they compute, and its bias.
     fn product(&mut self, id: NodeId, place: &Place) -> Option<()> {
         let node = &self.graph[id];
         let rank = matrix(self.graph, node.input(1)?).filter(|_| place.axes == [1])?;

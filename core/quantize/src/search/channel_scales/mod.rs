@@ -18,7 +18,7 @@ struct Spot {
     at: Vec<usize>,
 }
 
-/// An activation whose channels, its last axis, can be divided by positive factors: only products
+/// An activation whose channels, its last axis, can be divided by positive factors: only weighted operators
 /// with constant weights read it, and constants on the way to it have the same channels.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
@@ -31,7 +31,7 @@ impl Site {
     pub(crate) fn find(graph: &Graph, value: ValueId, channels: usize) -> Option<Site> {
         let mut times = Vec::new();
         for reader in graph.readers(value) {
-            // Who takes but the sizes is not concerned.
+            // A reader of the sizes alone is not concerned.
             if !graph[*reader].is("Shape") {
                 times.push(rows(graph, *reader, value).filter(|s| s.at.len() == channels)?);
             }
@@ -43,7 +43,7 @@ impl Site {
         site.owned(graph).then_some(site)
     }
 
-    /// Whether nobody else reads the matrices, of which there would be two otherwise, and nothing
+    /// Whether nothing else reads the matrices, of which there would be two otherwise, and nothing
     /// is read in two ways.
     fn owned(&self, graph: &Graph) -> bool {
         let mut seen = BTreeSet::new();
@@ -93,7 +93,7 @@ fn reals(graph: &Graph, v: Option<ValueId>) -> Option<&Tensor> {
     graph.constant(v?).filter(|c| FLOATS.contains(&c.dtype()))
 }
 
-/// The weights of a product by what they multiply, if that is `x`.
+/// The weights of a weighted operator by what they multiply, if that is `x`.
 fn rows(graph: &Graph, node: NodeId, x: ValueId) -> Option<Spot> {
     let (a, b, transposed) = match (MatMul::view(&graph[node]), Gemm::view(&graph[node])) {
         (Some(op), _) => (op.a, op.b, false),

@@ -1,4 +1,4 @@
-//! Weights in blocks along the axis that a product sums over, each block with its own scale.
+//! Weights in blocks along the axis that a weighted operator sums over, each block with its own scale.
 
 use super::range::range;
 use crate::observe::hessian::Inverse;
@@ -16,9 +16,9 @@ const BATCH: usize = 32;
 /// Columns that errors are taken out of at a time.
 const NEAR: usize = 64;
 
-/// How weights become integers.
+/// How weights are quantized.
 #[derive(Clone, Copy)]
-pub(crate) struct Way<'a> {
+pub(crate) struct BlockSettings<'a> {
     /// Weights that share a scale.
     pub(crate) block: usize,
     pub(crate) rule: Rule,
@@ -48,10 +48,10 @@ pub(crate) struct Blocks {
 impl Blocks {
     /// Each weight becomes the nearest integer, or one that makes up for the errors of those before
     /// it.
-    pub(crate) fn of(weights: &[f32], (n, k): (usize, usize), way: &Way) -> Blocks {
-        let (block, rule) = (way.block, way.rule);
-        let alike = vec![1.0; if way.matters.is_some() { 0 } else { k }];
-        let matters = way.matters.unwrap_or(&alike);
+    pub(crate) fn of(weights: &[f32], (n, k): (usize, usize), settings: &BlockSettings) -> Blocks {
+        let (block, rule) = (settings.block, settings.rule);
+        let alike = vec![1.0; if settings.matters.is_some() { 0 } else { k }];
+        let matters = settings.matters.unwrap_or(&alike);
         let count = k.div_ceil(block);
         let mut made = Blocks {
             n,
@@ -72,7 +72,7 @@ impl Blocks {
                 let columns = b * block..k.min((b + 1) * block);
                 for (row, w) in w.chunks(k).enumerate() {
                     let columns = columns.clone();
-                    let scale = range(&w[columns.clone()], &matters[columns], rule, way.dtype);
+                    let scale = range(&w[columns.clone()], &matters[columns], rule, settings.dtype);
                     s[row * count + b] = scale.scale as f32;
                     z[row * count + b] = (scale.zero_point + offset(rule)) as u8;
                 }
@@ -80,7 +80,7 @@ impl Blocks {
                     let batch = first..columns.end.min(first + BATCH);
                     let mut factors = [0f32; TOGETHER * BATCH];
                     for column in batch.clone() {
-                        let later = way.later.map(|known| known.row(column));
+                        let later = settings.later.map(|known| known.row(column));
                         for (row, w) in w.chunks_mut(k).enumerate() {
                             let (scale, zero) = (s[row * count + b], z[row * count + b]);
                             let integer = nearest(w[column], scale, zero, rule);
@@ -93,8 +93,8 @@ impl Blocks {
                             }
                         }
                     }
-                    if let Some(later) = way.later {
-                        settle(&mut w, k, later, batch, &factors);
+                    if let Some(later) = settings.later {
+                        propagate_errors(&mut w, k, later, batch, &factors);
                     }
                 }
             }
@@ -149,7 +149,13 @@ fn spread(weights: &mut [f32], shares: &[f32], factor: f32) {
 
 /// Takes the errors of some columns out of all columns after them: few columns at a time, so that
 /// what rows share stays near. Each weight loses the shares in the order of the columns.
-fn settle(weights: &mut [f32], k: usize, later: &Inverse, batch: Range<usize>, factors: &[f32]) {
+fn propagate_errors(
+    weights: &mut [f32],
+    k: usize,
+    later: &Inverse,
+    batch: Range<usize>,
+    factors: &[f32],
+) {
     for first in (batch.end..k).step_by(NEAR) {
         let near = first..k.min(first + NEAR);
         for (w, factors) in weights.chunks_mut(k).zip(factors.chunks(BATCH)) {

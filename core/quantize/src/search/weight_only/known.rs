@@ -1,4 +1,4 @@
-//! What samples say about the inputs of products, and factors of inputs that make up for weights of
+//! What samples say about the inputs of weighted operators, and factors of inputs that make up for weights of
 //! few bits (after AWQ, <https://arxiv.org/abs/2306.00978>): a channel that is large, or whose
 //! weights are small beside others of their block, gets larger weights, whose errors count less.
 //!
@@ -6,7 +6,7 @@
 //! pairs of inputs, those of the divided ones are `H[i,j] / (f[i] * f[j])`, and what an error of the
 //! multiplied weights does to the output is told by the error divided again.
 
-use super::blocks::{Blocks, Way};
+use super::blocks::{BlockSettings, Blocks};
 use crate::observe::hessian::{DAMPING, Inverse, Pairs};
 use std::borrow::Cow;
 
@@ -16,10 +16,10 @@ const FACTOR_MAX: f64 = 1e4;
 /// Steps of the exponents that are tried.
 const STEPS: u32 = 10;
 
-/// Rows of weights with which factors are tried, of all products that read the inputs.
+/// Rows of weights with which factors are tried, of all weighted operators that read the inputs.
 const TRIED_MAX: usize = 128;
 
-/// Rows of a product with which its error is measured.
+/// Rows of a weighted operator with which its error is measured.
 const MEASURED_MAX: usize = 256;
 
 /// What must be left of the squared error at most for factors to be taken.
@@ -27,14 +27,14 @@ const GAIN_MIN: f64 = 0.98;
 
 /// How samples are made use of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ways {
+pub struct WeightMethods {
     /// Errors of weights are made up for by those after them (GPTQ).
-    pub compensate: bool,
+    pub gptq: bool,
     /// Inputs are divided by factors that their weights are multiplied by (AWQ).
-    pub scale: bool,
+    pub awq: bool,
 }
 
-/// How weights become integers.
+/// How weights are quantized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     /// To the nearest, in ranges with the least error of the weights.
@@ -45,7 +45,7 @@ enum How {
     Compensated,
 }
 
-/// What is known of the inputs of a product.
+/// What is known of the inputs of a weighted operator.
 #[derive(Clone)]
 pub(crate) struct Known<'p> {
     pairs: &'p Pairs,
@@ -55,8 +55,8 @@ pub(crate) struct Known<'p> {
 }
 
 impl<'p> Known<'p> {
-    pub(crate) fn of(pairs: &'p Pairs, ways: Ways) -> Known<'p> {
-        let inverse = ways.compensate.then(|| Inverse::of(pairs, DAMPING)).flatten();
+    pub(crate) fn of(pairs: &'p Pairs, methods: WeightMethods) -> Known<'p> {
+        let inverse = methods.gptq.then(|| Inverse::of(pairs, DAMPING)).flatten();
         Known { pairs, inverse: inverse.map(Cow::Owned), factors: None }
     }
 
@@ -70,7 +70,7 @@ impl<'p> Known<'p> {
         self.factors.as_ref().map_or(1.0, |factors| factors[input])
     }
 
-    /// The way with the least sum of squared errors of the product, and that.
+    /// The method with the least sum of squared errors of the weighted operator, and that.
     fn better(&self, part: &Part) -> (How, f64) {
         let error = |how| (how, self.error(part, &self.made(part, how)));
         let (alike, weighed) = (error(How::Alike), error(How::Weighed));
@@ -81,10 +81,10 @@ impl<'p> Known<'p> {
 
     /// Weights as integers.
     fn made(&self, part: &Part, how: How) -> Blocks {
-        let (way, sizes) = (part.way, (part.n, part.k));
+        let (settings, sizes) = (part.settings, (part.n, part.k));
         let later = self.inverse.as_deref().filter(|_| how == How::Compensated);
         let matters = match (how, later) {
-            (How::Alike, _) => return Blocks::of(&part.rows, sizes, &way),
+            (How::Alike, _) => return Blocks::of(&part.rows, sizes, &settings),
             // What is left of an error once it is made up for.
             (_, Some(inverse)) => {
                 (0..part.k).map(|i| f64::from(inverse.row(i)[0]).powi(-2)).collect()
@@ -95,7 +95,7 @@ impl<'p> Known<'p> {
             }
         };
         let matters = even(matters);
-        Blocks::of(&part.rows, sizes, &Way { matters: Some(&matters), later, ..way })
+        Blocks::of(&part.rows, sizes, &BlockSettings { matters: Some(&matters), later, ..settings })
     }
 
     fn error(&self, part: &Part, made: &Blocks) -> f64 {
@@ -106,7 +106,7 @@ impl<'p> Known<'p> {
         self.pairs.energy(&row, part.n)
     }
 
-    /// The sum of the squares of what the product gives.
+    /// The sum of the squares of what the weighted operator gives.
     fn signal(&self, part: &Part) -> f64 {
         let row = |n: usize| -> Vec<f32> {
             let each = part.rows[n * part.k..][..part.k].iter().enumerate();
@@ -132,7 +132,7 @@ impl<'p> Known<'p> {
         (self.made(part, how), method, sqnr_db)
     }
 
-    /// The factors with the least error of some products, if that is clearly less than without.
+    /// The factors with the least error of some weighted operators, if that is clearly less than without.
     pub(crate) fn factors(&self, parts: &[Part]) -> Option<Vec<f64>> {
         let rows: usize = parts.iter().map(|part| part.n).sum();
         let parts: Vec<Part> = parts.iter().map(|part| part.sample(rows, TRIED_MAX)).collect();
@@ -150,7 +150,9 @@ impl<'p> Known<'p> {
             centered(x.iter().zip(&w).map(factor).collect())
         };
         let tenths = (0..=STEPS).map(|i| f64::from(i) / f64::from(STEPS));
-        let tried = tenths.flat_map(|a| [(a, 0.0), (a, 1.0 - a)]).filter(|way| *way != (0.0, 0.0));
+        let tried = tenths
+            .flat_map(|a| [(a, 0.0), (a, 1.0 - a)])
+            .filter(|settings| *settings != (0.0, 0.0));
         let mut best = (GAIN_MIN * error(self), None);
         for (share, even) in tried {
             let factors = of(share, even);
@@ -168,12 +170,12 @@ impl<'p> Known<'p> {
     }
 }
 
-/// Weights of a product by rows.
+/// Weights of a weighted operator by rows.
 pub(crate) struct Part<'w> {
     pub(crate) rows: Cow<'w, [f32]>,
     pub(crate) n: usize,
     pub(crate) k: usize,
-    pub(crate) way: Way<'w>,
+    pub(crate) settings: BlockSettings<'w>,
 }
 
 impl Part<'_> {
@@ -181,7 +183,7 @@ impl Part<'_> {
     fn sample(&self, all: usize, most: usize) -> Part<'_> {
         let step = all.div_ceil(most).max(1);
         let rows: Vec<f32> = self.rows.chunks(self.k).step_by(step).flatten().copied().collect();
-        Part { n: rows.len() / self.k, rows: rows.into(), k: self.k, way: self.way }
+        Part { n: rows.len() / self.k, rows: rows.into(), k: self.k, settings: self.settings }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Weights alone become integers, in blocks along the axis that a product sums over, and the
+//! Weights alone are quantized, in blocks along the axis that a weighted operator sums over, and the
 //! activations stay as they are: what is gained is size.
 //!
 //! `QLinear` writes `MatMulNBits` and `GatherBlockQuantized` of ONNX Runtime, `QDQ` the standard's
@@ -15,7 +15,7 @@ mod place;
 mod range;
 mod write;
 
-pub use known::Ways;
+pub use known::WeightMethods;
 
 use crate::graph::edit;
 use crate::graph::quantized::MICROSOFT;
@@ -26,7 +26,7 @@ use crate::plan::Request;
 use crate::range::weights::Rule;
 use crate::report::{Form, QuantizedLayer, QuantizedTensor, Report, name_of};
 use crate::search::channel_scales::Site;
-use blocks::{Blocks, Way};
+use blocks::{BlockSettings, Blocks};
 use known::{Known, Part};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_eval::{Engine, quoted};
@@ -38,7 +38,7 @@ use write::{Integers, Written};
 /// Bytes of what is remembered of inputs in one reading of the samples.
 const SUMS_MAX: usize = 1 << 30;
 
-/// Inputs of a product above which they are not looked at: the work grows with the third power.
+/// Inputs of a weighted operator above which they are not looked at: the work grows with the third power.
 const INPUTS_MAX: usize = 8192;
 
 /// Samples, and what runs the model on them.
@@ -51,12 +51,12 @@ pub struct Data<'a> {
     /// What the runs may take.
     pub limits: Limits<'a>,
     /// What the samples are for.
-    pub ways: Ways,
-    /// Hears how many products of how many are done; an error ends the work.
-    pub told: &'a dyn Fn(u64, u64) -> Result<(), Diagnostic>,
+    pub methods: WeightMethods,
+    /// Hears how many weighted operators of how many are done; an error ends the work.
+    pub progress: &'a dyn Fn(u64, u64) -> Result<(), Diagnostic>,
 }
 
-/// Quantizes constant weights of products and tables, in sub-graphs too. For [`Form::Qdq`] the model
+/// Quantizes constant weights of weighted operators and tables, in sub-graphs too. For [`Form::Qdq`] the model
 /// must have operator set 21 at least.
 ///
 /// # Errors
@@ -105,7 +105,7 @@ pub fn quantize_weights(
         let mut samples = (data.samples)();
         let mut seen = observe(data.engine, float, &mut *samples, &wanted, &make, data.limits)?;
         for group in now {
-            (data.told)(at, known.len() as u64)?;
+            (data.progress)(at, known.len() as u64)?;
             at += group.nodes.len() as u64;
             let pairs = group.read.iter().filter_map(|v| seen.remove(&shown(v)));
             let pairs = pairs.reduce(|mut all, one| {
@@ -113,8 +113,8 @@ pub fn quantize_weights(
                 all
             });
             let pairs = pairs.filter(|pairs| !pairs.is_empty());
-            let known = pairs.as_ref().map(|pairs| Known::of(pairs, data.ways));
-            pass.group(&mut model.graph, &group, (known.as_ref(), data.ways.scale));
+            let known = pairs.as_ref().map(|pairs| Known::of(pairs, data.methods));
+            pass.group(&mut model.graph, &group, (known.as_ref(), data.methods.awq));
         }
     }
     pass.done.layers.reverse();
@@ -278,7 +278,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Weights of a node that are to become integers, by rows.
+    /// Weights of a node that are to be quantized, by rows.
     fn part(&self, g: &Graph, id: NodeId, place: &Place) -> Result<Part<'static>, String> {
         let settings = self.request.of(g, &g[id]).unwrap_or(self.request.settings);
         write::possible(g, id, place, self.form)?;
@@ -291,8 +291,9 @@ impl Pass<'_> {
             Form::QLinear => settings.block_size,
         };
         let rows = place.rows(g.constant(place.w).ok_or("its weights are computed")?)?;
-        let way = Way { block, rule, dtype: place.dtype, matters: None, later: None };
-        Ok(Part { rows: rows.into(), n: place.n, k: place.k, way })
+        let settings =
+            BlockSettings { block, rule, dtype: place.dtype, matters: None, later: None };
+        Ok(Part { rows: rows.into(), n: place.n, k: place.k, settings })
     }
 
     fn node(&mut self, g: &mut Graph, id: NodeId, known: Option<&Known>) {
@@ -324,8 +325,8 @@ impl Pass<'_> {
             w: place.w,
             by_rows: place.by_rows,
             table: place.x.is_none() && self.form == Form::QLinear,
-            block: part.way.block,
-            rule: part.way.rule,
+            block: part.settings.block,
+            rule: part.settings.rule,
             alpha: write::alpha(&g[id]),
         };
         let found = self.shared.iter().find(|(other, ..)| *other == key);
@@ -336,7 +337,7 @@ impl Pass<'_> {
             return Ok(Some((operator, sqnr_db)));
         }
         let (made, method, sqnr_db) = match known {
-            None => (Blocks::of(&part.rows, (part.n, part.k), &part.way), "MSE", None),
+            None => (Blocks::of(&part.rows, (part.n, part.k), &part.settings), "MSE", None),
             Some(known) => known.quantize(&part),
         };
         self.done.tensors.push(row(&g[place.w].name, &made, method));

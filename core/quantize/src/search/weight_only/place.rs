@@ -11,7 +11,7 @@ const TABLE_MIN: usize = 4096;
 /// Weights of a node as the rows that blocks run along.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    /// The input of a product; `None` for a table.
+    /// The input of a weighted operator; `None` for a table.
     pub(crate) x: Option<ValueId>,
     /// The weights.
     pub(crate) w: ValueId,
@@ -21,7 +21,7 @@ pub(crate) struct Place {
     pub(crate) k: usize,
     /// Whether the weights are stored by rows already.
     pub(crate) by_rows: bool,
-    /// Whether the product reads its input with axes exchanged.
+    /// Whether the weighted operator reads its input with axes exchanged.
     pub(crate) turned: bool,
     /// The type of the weights.
     pub(crate) dtype: DataType,

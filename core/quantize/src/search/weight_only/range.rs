@@ -68,20 +68,20 @@ impl Sums {
         };
         let mut sums = [0f64; 3];
         for (values, matters) in values.chunks(PART).zip(matters.chunks(PART)) {
-            let mut lanes = [[0f32; LANES]; 3];
+            let mut partial = [[0f32; LANES]; 3];
             let (x, m) = (values.as_chunks::<LANES>(), matters.as_chunks::<LANES>());
             for (x, m) in x.0.iter().zip(m.0) {
                 for i in 0..LANES {
                     let found = one(x[i], m[i]);
-                    (0..3).for_each(|sum| lanes[sum][i] += found[sum]);
+                    (0..3).for_each(|sum| partial[sum][i] += found[sum]);
                 }
             }
             for (x, m) in x.1.iter().zip(m.1) {
                 let found = one(*x, *m);
-                (0..3).for_each(|sum| lanes[sum][0] += found[sum]);
+                (0..3).for_each(|sum| partial[sum][0] += found[sum]);
             }
-            for (sum, lanes) in sums.iter_mut().zip(lanes) {
-                *sum += f64::from(lanes.iter().sum::<f32>());
+            for (sum, partial) in sums.iter_mut().zip(partial) {
+                *sum += f64::from(partial.iter().sum::<f32>());
             }
         }
         Sums { error: sums[0], best: sums[1] / sums[2] }

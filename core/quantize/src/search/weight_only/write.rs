@@ -104,7 +104,7 @@ pub(crate) fn write(
     Ok(Written { operator, microsoft })
 }
 
-/// What a product is multiplied by.
+/// What a weighted operator is multiplied by.
 pub(crate) fn alpha(node: &Node) -> f32 {
     Gemm::view(node).map_or(1.0, |op| op.alpha)
 }

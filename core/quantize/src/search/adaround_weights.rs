@@ -3,27 +3,27 @@
 //! weights have anyway, so that quantization makes these very integers of them.
 
 use crate::emit::dynamic::Want;
-use crate::graph::weighted::{Product, Weighted};
+use crate::graph::weighted::{WeightedNode, WeightedOp};
 use crate::plan::{Request, Settings};
 use crate::range::weights::{Quantized, finite};
 use crate::report::Report;
-use crate::search::{Learning, learn_rounding};
+use crate::search::{AdaRoundOptions, adaround};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_ir::ops::{Conv, DequantizeLinear, Gemm, Op};
 use onnxd_ir::{At, DataType, Graph, Model, NodeId, Tensor, ValueId};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Weights that were learned, for products of the main graph.
+/// Weights that were learned, for weighted operators of the main graph.
 #[derive(Clone, Debug, Default)]
-pub struct LearnedWeights {
-    /// By product, the reals to read.
+pub struct AdaRoundWeights {
+    /// By weighted operator, the reals to read.
     weights: BTreeMap<NodeId, Tensor>,
     /// Layers that keep the nearest integers, and why.
     pub notes: Vec<Diagnostic>,
 }
 
-impl LearnedWeights {
+impl AdaRoundWeights {
     /// Learns the weights of a float model that is to be quantized for ranges found at run time.
     ///
     /// # Errors
@@ -31,27 +31,27 @@ impl LearnedWeights {
     pub fn of(
         model: &Model,
         request: &Request,
-        learning: &Learning,
-    ) -> Result<LearnedWeights, Diagnostics> {
-        let mut coded = model.clone();
-        let products = products(&model.graph, request);
-        let nearest = code(&mut coded.graph, &products);
-        let rounding = learn_rounding((model, &coded), &products, learning)?;
-        let learned = products.iter().filter_map(|(product, _)| {
+        learning: &AdaRoundOptions,
+    ) -> Result<AdaRoundWeights, Diagnostics> {
+        let mut value = model.clone();
+        let weighted = weighted_of(&model.graph, request);
+        let nearest = code(&mut value.graph, &weighted);
+        let rounding = adaround((model, &value), &weighted, learning)?;
+        let learned = weighted.iter().filter_map(|(product, _)| {
             let weights = model.graph.constant(product.w)?;
             let integers = rounding.integers(product.node)?;
             Some((product.node, reals(weights, nearest.get(&product.node)?, integers)?))
         });
         let weights = learned.collect();
-        Ok(LearnedWeights { weights, notes: rounding.notes })
+        Ok(AdaRoundWeights { weights, notes: rounding.notes })
     }
 
     /// How many multiplications it takes, at the most usual sizes of inputs.
     #[must_use]
     pub fn effort(model: &Model, request: &Request, samples: u64) -> f64 {
-        /// Places of a sample that a product is computed at.
+        /// Places of a sample that a weighted operator is computed at.
         const PLACES: f64 = 64.0;
-        let one = |product: &Weighted| {
+        let one = |product: &WeightedNode| {
             let dims = model.graph.constant(product.w).map_or(&[][..], Tensor::dims);
             let axis = product.axis.unwrap_or(dims.len().saturating_sub(1));
             let n = dims.get(axis).copied().unwrap_or(1).max(1) as f64;
@@ -59,7 +59,7 @@ impl LearnedWeights {
             let groups = At::<Conv>::find(&model.graph, product.node).map_or(1, |conv| conv.group);
             k * k * (n + PLACES * samples as f64 * groups.max(1) as f64)
         };
-        products(&model.graph, request).iter().map(|(product, _)| one(product)).sum()
+        weighted_of(&model.graph, request).iter().map(|(product, _)| one(product)).sum()
     }
 
     /// Whether nothing was learned.
@@ -68,14 +68,14 @@ impl LearnedWeights {
         self.weights.is_empty()
     }
 
-    /// Writes the weights into the float model that they were learned for, but for products in
+    /// Writes the weights into the float model that they were learned for, but for weighted operators in
     /// `floats`.
     pub fn apply(&self, model: &mut Model, floats: &BTreeSet<NodeId>) {
         let graph = &mut model.graph;
         let taken = |id: &NodeId| self.weights.contains_key(id) && !floats.contains(id);
         let mut known: BTreeMap<ValueId, ValueId> = BTreeMap::new();
         for (node, reals) in self.weights.iter().filter(|(id, _)| taken(id)) {
-            let Some(old) = graph[*node].input(Weighted::W) else { continue };
+            let Some(old) = graph[*node].input(WeightedNode::W) else { continue };
             if known.values().any(|new| *new == old) {
                 continue;
             }
@@ -88,42 +88,42 @@ impl LearnedWeights {
             let name = format!("{}_rounded", graph[old].name);
             let new =
                 *known.entry(old).or_insert_with(|| graph.add_initializer(&name, reals.clone()));
-            graph.set_input(*node, Weighted::W, Some(new));
+            graph.set_input(*node, WeightedNode::W, Some(new));
         }
     }
 
     /// Says so of the weights in the report.
     pub fn tell(&self, float: &Model, done: &mut Report) {
         let names: BTreeSet<&str> = (self.weights.keys())
-            .filter_map(|node| float.graph[*node].input(Weighted::W))
+            .filter_map(|node| float.graph[*node].input(WeightedNode::W))
             .map(|w| float.graph[w].name.as_str())
             .collect();
         for row in done.tensors.iter_mut().filter(|row| names.contains(row.name.as_str())) {
-            row.method.push_str(", learned rounding");
+            row.method.push_str(", AdaRound");
         }
     }
 }
 
-/// The products whose weights can be learned.
-fn products(graph: &Graph, request: &Request) -> Vec<(Weighted, Settings)> {
+/// The weighted operators whose weights can be learned.
+fn weighted_of(graph: &Graph, request: &Request) -> Vec<(WeightedNode, Settings)> {
     let of = |id: NodeId| {
-        let product = Weighted::at(graph, id).ok()?;
+        let product = WeightedNode::at(graph, id).ok()?;
         let settings = request.of(graph, &graph[id])?;
         let float = graph.constant(product.w).is_some_and(|w| w.dtype() == DataType::Float);
         let plain =
             At::<Gemm>::find(graph, id).is_none_or(|gemm| gemm.alpha == 1.0 && gemm.beta == 1.0);
-        let known = ![Product::Attention, Product::ConvTranspose].contains(&product.product);
+        let known = ![WeightedOp::Attention, WeightedOp::ConvTranspose].contains(&product.op);
         (float && plain && known).then_some((product, settings))
     };
     graph.node_ids().into_iter().filter_map(of).collect()
 }
 
-/// Lets products read their weights as integers and back; the nearest integers of each.
-fn code(graph: &mut Graph, products: &[(Weighted, Settings)]) -> BTreeMap<NodeId, Quantized> {
+/// Lets weighted operators read their weights as integers and back; the nearest integers of each.
+fn code(graph: &mut Graph, weighted: &[(WeightedNode, Settings)]) -> BTreeMap<NodeId, Quantized> {
     let mut known: BTreeMap<(ValueId, Want), (ValueId, Quantized)> = BTreeMap::new();
     let mut nearest = BTreeMap::new();
-    for (product, settings) in products {
-        let want = Want::of(product.product, product.axis, *settings);
+    for (product, settings) in weighted {
+        let want = Want::of(product.op, product.axis, *settings);
         let key = (product.w, want);
         let (read, found) = match known.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
@@ -134,7 +134,7 @@ fn code(graph: &mut Graph, products: &[(Weighted, Settings)]) -> BTreeMap<NodeId
                 new.insert((read, found))
             }
         };
-        graph.set_input(product.node, Weighted::W, Some(*read));
+        graph.set_input(product.node, WeightedNode::W, Some(*read));
         nearest.insert(product.node, found.clone());
     }
     nearest
@@ -222,14 +222,14 @@ mod tests {
             let settings = Settings { weight, per_channel, ..Settings::default() };
             let request = Request { settings, ..Request::default() };
             let limits = Limits::default();
-            let learning = Learning {
+            let learning = AdaRoundOptions {
                 samples: &samples,
                 limits,
                 corrected: false,
                 together: per_channel,
                 go_on: &|_, _| true,
             };
-            let learned = LearnedWeights::of(&float, &request, &learning).unwrap();
+            let learned = AdaRoundWeights::of(&float, &request, &learning).unwrap();
             assert_eq!(learned.weights.len(), 2);
             let mut base = float.clone();
             learned.apply(&mut base, &BTreeSet::new());
@@ -241,8 +241,8 @@ mod tests {
             };
             assert!(db(&base) > db(&float) + 1.0, "{weight} {} {}", db(&base), db(&float));
             // The steps stay as they are, and no weight is between two of them.
-            for (product, settings) in products(&float.graph, &request) {
-                let want = Want::of(product.product, product.axis, settings);
+            for (product, settings) in weighted_of(&float.graph, &request) {
+                let want = Want::of(product.op, product.axis, settings);
                 let of = |model: &Model| want.integers(model.graph.constant(product.w).unwrap());
                 let (old, new) = (of(&float).unwrap(), of(&base).unwrap());
                 let steps = |q: &Quantized| q.scales.iter().map(|s| s.scale).collect::<Vec<_>>();
@@ -258,7 +258,7 @@ mod tests {
             let mut none = float.clone();
             learned.apply(&mut none, &float.graph.node_ids().into_iter().collect());
             let kept = |model: &Model| {
-                let all = products(&model.graph, &request).into_iter();
+                let all = weighted_of(&model.graph, &request).into_iter();
                 all.map(|(p, _)| model.graph.constant(p.w).cloned().unwrap()).collect::<Vec<_>>()
             };
             assert_eq!(kept(&none), kept(&float));

@@ -2,7 +2,7 @@
 
 use super::{Site, Want, Weights};
 use crate::graph::quantized::MICROSOFT;
-use crate::graph::weighted::Product;
+use crate::graph::weighted::WeightedOp;
 use crate::plan::opt_in;
 use crate::plan::request::Settings;
 use crate::report::Form;
@@ -14,7 +14,7 @@ use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
 const CONV: [&str; 6] = ["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
 
 impl Site<'_, '_> {
-    /// Writes a product on integers; says as what, or why not.
+    /// Writes a weighted operator on integers; says as what, or why not.
     pub(crate) fn product(
         &mut self,
         g: &mut Graph,
@@ -23,7 +23,7 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         let node = &g[id];
         if let Some(op) = MatMul::view(node) {
-            if opt_in::computed_product(g, node) && !self.pass.request.matmul_const_b_only {
+            if opt_in::computed_matmul(g, node) && !self.pass.request.matmul_const_b_only {
                 return self.computed(g, id, (op.a, op.b));
             }
             check(g, op.b)?;
@@ -55,7 +55,7 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         // Kernels take scales for the columns of a matrix only.
         let matrix = g.constant(w).is_some_and(|w| w.rank() == 2);
-        let want = Want::of(Product::MatMul, matrix.then_some(1), settings);
+        let want = Want::of(WeightedOp::MatMul, matrix.then_some(1), settings);
         let outputs = g.constant(w).map(|w| w.rank().saturating_sub(1));
         let weights = self.weights(g, w, Want { outputs, ..want })?;
         let [xq, sx, zx] = self.activation(g, x)?;
@@ -77,7 +77,7 @@ impl Site<'_, '_> {
     ) -> Result<&'static str, String> {
         let transposed = op.transB != 0;
         let outputs = Some(usize::from(!transposed));
-        let want = Want { transposed, outputs, ..Want::of(Product::Gemm, outputs, settings) };
+        let want = Want { transposed, outputs, ..Want::of(WeightedOp::Gemm, outputs, settings) };
         let weights = self.weights(g, op.b, want)?;
         let [xq, sx, zx] = self.activation(g, op.a)?;
         let columns = g.constant(weights.integers).map_or(0, |w| w.dims()[1]);
@@ -121,7 +121,7 @@ impl Site<'_, '_> {
         let rank = g.constant(op.w).map_or(0, Tensor::rank);
         let spatial = rank.checked_sub(2).ok_or("its weights lack axes")?;
         let bias = bias_of(g, op, spatial)?;
-        let want = Want::of(Product::Conv, Some(0), settings);
+        let want = Want::of(WeightedOp::Conv, Some(0), settings);
         let weights = self.weights(g, op.w, Want { outputs: Some(0), ..want })?;
         let [xq, sx, zx] = self.activation(g, op.x)?;
         self.stale.extend(op.b);
@@ -156,7 +156,7 @@ pub(crate) fn conv_integer(
     conv.attrs(attrs.cloned()).role("integer").one()
 }
 
-/// Makes reals of sums of products, by both scales, and adds the bias.
+/// Dequantizes accumulators, by both scales, and adds the bias.
 pub(crate) fn real(
     b: &GraphBuilder,
     sum: Var,
@@ -171,7 +171,7 @@ pub(crate) fn real(
     }
 }
 
-/// Whether weights can become integers.
+/// Whether weights can be quantized.
 pub(crate) fn check(g: &Graph, w: ValueId) -> Result<(), String> {
     match g.constant(w) {
         None => Err("both factors are computed".to_owned()),
@@ -184,13 +184,13 @@ pub(crate) fn check(g: &Graph, w: ValueId) -> Result<(), String> {
 }
 
 impl Want {
-    /// What a product wants whose output channels run along `axis`, if one axis does.
-    pub(crate) fn of(product: Product, axis: Option<usize>, settings: Settings) -> Want {
+    /// What a weighted operator wants whose output channels run along `axis`, if one axis does.
+    pub(crate) fn of(op: WeightedOp, axis: Option<usize>, settings: Settings) -> Want {
         let axis = axis.filter(|_| settings.per_channel);
-        // Weights of `int8` are written as `uint8` unless they are asked for by name, see
+        // Weights of `int8` are written as `uint8` unless they are named in the params, see
         // `Quantized::exact`: they may have a zero point. ONNX Runtime's ConvInteger takes one zero
         // point for all weights.
-        let one_zero = product == Product::Conv;
+        let one_zero = op == WeightedOp::Conv;
         let dtype = match settings.weight {
             DataType::Int8 if !settings.named && !settings.reduce_range && !one_zero => {
                 DataType::Uint8

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What the float model told on the first samples, beside ranges.
 #[derive(Clone, Debug, Default)]
-pub struct First {
+pub struct FirstPass {
     /// Its outputs, see [`super::float_outputs`].
     pub outputs: Vec<Kept>,
     /// The largest magnitude of each channel of the `sites`, by name.
@@ -74,13 +74,13 @@ impl Base {
     ///
     /// # Errors
     /// Why samples cannot be had, or the graph does not run on them.
-    pub fn observe_first(
+    pub fn first_pass(
         &mut self,
         samples: &mut dyn Iterator<Item = Result<Feeds, Diagnostics>>,
         parts: &Parts,
         sites: &BTreeSet<String>,
         limits: Limits,
-    ) -> Result<First, Diagnostics> {
+    ) -> Result<FirstPass, Diagnostics> {
         let names = self.observed();
         let results: BTreeSet<String> =
             outputs(&self.model).into_iter().map(|pair| pair.reference).collect();
@@ -103,7 +103,7 @@ impl Base {
         let found = observe(&Builtin, &self.model, samples, &wanted, &make, limits)?;
         self.layers = samples_of(&found, |seen| seen.elements.as_ref());
         let outputs = samples_of(&found, |seen| seen.kept.as_ref());
-        let first = First { outputs, magnitudes: channels(&found) };
+        let first = FirstPass { outputs, magnitudes: channels(&found) };
         let stats = found.into_iter().filter_map(|(name, seen)| Some((name, seen.stats?)));
         self.seen.extend(stats.filter(|(name, _)| names.contains(name)));
         self.add_unseen(parts);
