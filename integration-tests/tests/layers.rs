@@ -86,6 +86,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("proto", "requests, results and reports"),
             ("plugin-host", "calls of plugins"),
             ("config", "what plugins declare"),
+            ("params", "params in types"),
             ("plugin-abi", "names of artifacts"),
             ("ir", "verification and inference between stages"),
             ("onnx", "reading graphs and writing the result"),

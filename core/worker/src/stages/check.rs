@@ -9,6 +9,7 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_eval::compare::{Comparison, compare as difference, passed_over, within};
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::{Model, Tensor, examine};
+use onnxd_params::host::Check;
 use onnxd_proto::onnxd as message;
 use std::path::PathBuf;
 
@@ -39,9 +40,9 @@ fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
             return Ok(());
         }
     };
-    let number = |key, default| session.param("check", key).as_f64().unwrap_or(default);
-    let (atol, rtol) = (number("tolerance_abs", 1e-4), number("tolerance_rel", 1e-3));
-    let sqnr_db_min = session.param("check", "sqnr_db_min").as_f64();
+    let params: Check = session.section();
+    let (atol, rtol) = (params.tolerance_abs(), params.tolerance_rel());
+    let sqnr_db_min = params.sqnr_db_min();
     let mut numerics = message::Numerics {
         engine: "builtin".into(),
         tolerance_abs: atol,

@@ -3,6 +3,7 @@
 use super::session::{Session, findings};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Model, infer};
+use onnxd_params::host::Passes;
 use onnxd_plugin_host::call;
 use onnxd_proto::onnxd::{self as message, PluginInfo};
 use onnxd_rewrite::{Difference, Effort, Equivalence, equivalence, outputs_apart};
@@ -17,9 +18,9 @@ const ALL: Effort = Effort { work: u64::MAX, bytes_max: 4 << 30, until: None };
 
 /// How much is compared; nothing if the params say so.
 pub(super) fn effort(session: &Session) -> Option<Effort> {
-    match session.param("passes", "compare").as_str() {
-        Some("none") => None,
-        Some("all") => Some(ALL),
+    match session.section::<Passes>().compare().as_str() {
+        "none" => None,
+        "all" => Some(ALL),
         _ => Some(Effort { until: Some(Instant::now() + SOME_TIME), ..SOME }),
     }
 }

@@ -1,7 +1,6 @@
 //! Components that the params name, and what the host thinks of their work.
 
 use super::Session;
-use super::described::value;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, nearest, shown};
 use onnxd_ir::{Level, Model, by_gravity, infer, verify};
 use onnxd_proto::onnxd::PluginInfo;
@@ -40,7 +39,7 @@ pub(super) fn verified(
 /// params ask for that.
 pub(super) fn level(session: &Session) -> Level {
     let untyped = session.quantizer().and_then(|quantizer| quantizer.untyped.as_ref());
-    match untyped.is_some_and(|when| when.holds(&|key| value(&session.params, key), &[])) {
+    match untyped.is_some_and(|when| when.holds(&|key| session.params.peek(key).clone(), &[])) {
         true => Level::Structure,
         false => Level::Full,
     }

@@ -7,6 +7,7 @@ use super::summary;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, nearest, shown};
 use onnxd_ir::{Dim, Graph, Model, ValueId, ValueType, settle_shapes};
 use onnxd_onnx::{External, WriteOptions};
+use onnxd_params::host::Export;
 use onnxd_proto::onnxd::FileDigest;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -21,17 +22,19 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
         session.note(&finding, "warning");
     }
     opset::choose(session, &mut model)?;
-    let ir_version = session.param("export", "ir_version").as_i64();
-    model.ir_version = onnxd_onnx::choose_ir(&model, ir_version);
-    for (side, key) in [(Side::Inputs, "input_names"), (Side::Outputs, "output_names")] {
-        let renamed = rename(&mut model.graph, side, names(session.param("export", key)))?;
+    let params: Export = session.section();
+    model.ir_version = onnxd_onnx::choose_ir(&model, params.ir_version());
+    for (side, names) in
+        [(Side::Inputs, params.input_names()), (Side::Outputs, params.output_names())]
+    {
+        let renamed = rename(&mut model.graph, side, names)?;
         rename_facts(&mut session.report.metadata, side, &renamed);
     }
-    dynamic_axes(&mut model.graph, session.param("export", "dynamic_axes"))?;
-    if session.param("export", "strip_doc_string") != &Value::Bool(false) {
+    dynamic_axes(&mut model.graph, &params.dynamic_axes())?;
+    if params.strip_doc_string() {
         strip_docs(&mut model);
     }
-    if session.param("export", "keep_initializers_as_inputs") == &Value::Bool(true) {
+    if params.keep_initializers_as_inputs() {
         initializers_as_inputs(&mut model.graph);
     }
     forget_own_names(&mut model);
@@ -39,7 +42,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     provenance(session, &mut model);
     let folder = out_dir(session);
     std::fs::create_dir_all(&folder).map_err(|e| disk(&folder, &e))?;
-    let written = onnxd_onnx::write_model(&model, &folder.join(MODEL), &options(session))?;
+    let written = onnxd_onnx::write_model(&model, &folder.join(MODEL), &options(&params))?;
     let mut bytes_total = 0;
     for (path, bytes) in written.files {
         bytes_total += bytes;
@@ -62,23 +65,17 @@ fn disk(path: &Path, error: &std::io::Error) -> Diagnostic {
     Diagnostic::new(Code::of_write(error), format!("`{}`: {error}", path.display()))
 }
 
-fn options(session: &Session) -> WriteOptions {
+fn options(params: &Export) -> WriteOptions {
     let mut options = WriteOptions::default();
-    match session.param("export", "external_data").as_str() {
-        Some("always") => options.external = External::Always,
-        Some("never") => options.external = External::Never,
+    match params.external_data().as_str() {
+        "always" => options.external = External::Always,
+        "never" => options.external = External::Never,
         _ => {}
     }
     if options.external != External::Never {
-        let bytes = session.param("export", "external_data_threshold_bytes").as_u64();
-        options.tensor_bytes_min = bytes.unwrap_or(options.tensor_bytes_min);
+        options.tensor_bytes_min = params.external_data_threshold_bytes();
     }
     options
-}
-
-fn names(param: &Value) -> Vec<String> {
-    let list = param.as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().filter_map(|n| n.as_str().map(str::to_owned)).collect()
 }
 
 #[derive(Clone, Copy)]

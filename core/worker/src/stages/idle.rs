@@ -23,10 +23,6 @@ pub(crate) struct Looked {
 }
 
 impl Looked {
-    pub(crate) fn at_param(&mut self, key: String) {
-        self.params.insert(key);
-    }
-
     /// What a plugin mapped, and the params that it read; one that does not say may have read all.
     pub(crate) fn by_plugin(&mut self, files: BTreeSet<String>, params: Option<&ParamsRead>) {
         self.files.extend(files);
@@ -54,10 +50,11 @@ const READ_OUTSIDE: [&str; 5] =
 
 /// Adds what had no effect to the findings.
 pub(crate) fn tell(session: &mut Session) {
-    let resolved = session.described.read_on_resolution(&session.params);
-    let in_vain = Params::idle(&session.described.declared(), &session.params);
+    let resolved = session.described.read_on_resolution(session.params.peek(""));
+    let in_vain = Params::idle(&session.described.declared(), session.params.peek(""));
     let in_vain = in_vain.into_iter().map(|(key, why)| IdleParam { key: key.to_owned(), why });
-    let keys = READ_OUTSIDE.iter().map(|key| (*key).to_owned()).chain(resolved).collect();
+    let outside = READ_OUTSIDE.iter().map(|key| (*key).to_owned()).chain(resolved);
+    let keys = session.params.seen().keys.iter().cloned().chain(outside).collect();
     let read = ParamsRead { keys, idle: in_vain.collect() };
     session.looked().by_plugin(BTreeSet::new(), Some(&read));
     let set = session.request.params.iter().filter(|p| p.origin != UNSET);
@@ -74,7 +71,7 @@ fn who(session: &Session) -> String {
     match &session.report.quantization {
         None => format!("front-end `{frontend}`, no quantization"),
         Some(done) => {
-            let mode = session.params["quantization"]["mode"].as_str().unwrap_or_default();
+            let mode = session.params.peek("quantization.mode").as_str().unwrap_or_default();
             format!("front-end `{frontend}`, quantizer `{}`, mode {mode}", done.quantizer)
         }
     }
@@ -254,8 +251,8 @@ mod tests {
     #[test]
     fn a_key_stands_for_what_is_below_it() {
         let mut looked = Looked::default();
-        looked.at_param("quantization.tool".into());
-        looked.at_param("quantization.overrides.conv1".into());
+        looked.params.insert("quantization.tool".into());
+        looked.params.insert("quantization.overrides.conv1".into());
         assert!(looked.has_param("quantization.tool.dtype"));
         assert!(looked.has_param("quantization.overrides"));
         assert!(!looked.has_param("quantization.toolbox"));

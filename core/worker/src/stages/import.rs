@@ -144,7 +144,7 @@ fn probe(
     let probe =
         call::probe(session.loaded(&plugin.id), &component.id, &mut context).map_err(findings)?;
     let request = &session.request;
-    Ok(with_needs(probe, &request.plugins, &session.params, &request.files))
+    Ok(with_needs(probe, &request.plugins, session.params.peek(""), &request.files))
 }
 
 /// All front-ends of the request.

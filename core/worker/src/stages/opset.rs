@@ -4,11 +4,12 @@ use super::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::Model;
 use onnxd_onnx::OPSET_TARGET;
+use onnxd_params::host::Export;
 
 /// Converts the model to the opset that is asked for. Without, a newer one than current runtimes
 /// read is lowered where that is possible; what prevents it is a warning.
 pub(crate) fn choose(session: &mut Session, model: &mut Model) -> Result<(), Diagnostics> {
-    if let Some(wanted) = session.param("export", "opset").as_i64() {
+    if let Some(wanted) = session.section::<Export>().opset() {
         return onnxd_opset::convert(model, wanted);
     }
     let own = model.opset();

@@ -4,6 +4,7 @@
 use super::meant::meant_for;
 use super::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_params::host::Quantization;
 use onnxd_proto::onnxd::{Quality, QuantizeLog};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,17 +25,21 @@ pub(super) fn judge(
     log: &QuantizeLog,
     apart: Option<(String, f64)>,
 ) -> Quality {
-    let real = |key: &str| session.param("quantization", key).as_f64();
+    let params: Quantization = session.section();
     let quality = Quality {
-        sqnr_db_floor: real("sqnr_db_floor").unwrap_or(10.0),
-        sqnr_db_min: real("sqnr_db_min"),
-        top1_loss_max: real("top1_loss_max"),
+        sqnr_db_floor: params.sqnr_db_floor(),
+        sqnr_db_min: params.sqnr_db_min(),
+        top1_loss_max: params.top1_loss_max(),
         meant_for: session.model().map(meant_for).unwrap_or_default(),
         ..log.quality.clone().unwrap_or_default()
     };
     let chosen = ["op_types", "include", "exclude"].iter().any(|key| {
         // Looked at past the record: that they choose is the quantizer's to say.
-        session.params["quantization"][*key].as_array().is_some_and(|list| !list.is_empty())
+        session
+            .params
+            .peek(&format!("quantization.{key}"))
+            .as_array()
+            .is_some_and(|list| !list.is_empty())
     });
     let found = samples(&quality).into_iter().chain(coverage(&quality, log, chosen));
     let found: Vec<Diagnostic> = found.chain(outputs(&quality, &help(session, log))).collect();
@@ -133,12 +138,12 @@ fn most_frequent(log: &QuantizeLog) -> Option<String> {
 
 /// What may make outputs better: what the quantizer says, else what the params of all quantizers have.
 fn help(session: &Session, log: &QuantizeLog) -> String {
-    let text = |key: &str| session.params["quantization"][key].as_str().unwrap_or_default();
+    let mode = session.params.peek("quantization.mode").as_str().unwrap_or_default();
     let measured = log.layers.iter().filter_map(|l| Some((l.sqnr_db?, l.name.as_str())));
     let worst = measured.min_by(|a, b| a.0.total_cmp(&b.0));
     let worst = worst.map(|(db, name)| format!("; the worst one is `{}`, {db:.1} dB", shown(name)));
     let advice = session.quantizer().map(|quantizer| quantizer.advice.as_str());
-    let ways = match (advice.filter(|advice| !advice.is_empty()), text("mode")) {
+    let ways = match (advice.filter(|advice| !advice.is_empty()), mode) {
         (Some(advice), _) => advice,
         (None, "weight_only") => {
             "Leave the worst layers in floating point (`quantization.exclude`), take smaller blocks \

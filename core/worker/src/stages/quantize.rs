@@ -5,6 +5,7 @@ use super::session::{Session, findings};
 use super::{compared, components};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::ops::is_quantization;
+use onnxd_params::host;
 use onnxd_plugin_host::{call, from_message};
 use onnxd_proto::onnxd::{PluginInfo, Quantization, QuantizeLog};
 
@@ -36,7 +37,7 @@ pub(crate) fn chosen(session: &Session) -> Result<Option<(PluginInfo, String)>, 
 
 /// Refuses integers where floats are asked for: they no longer say what the floats were.
 fn float_asked(session: &Session) -> Result<(), Diagnostic> {
-    if session.param("quantization", "require_float") != true {
+    if !session.section::<host::Quantization>().require_float() {
         return Ok(());
     }
     let mut found = None;

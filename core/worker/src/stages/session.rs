@@ -10,6 +10,7 @@ use onnxd_config::descriptor::Component;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use onnxd_ir::{DataType, Model, Tensor};
 use onnxd_onnx::TensorLoader;
+use onnxd_params::{Resolved, Section};
 use onnxd_plugin_host::call::CallError;
 use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable, to_message};
 use onnxd_proto::onnxd as message;
@@ -32,7 +33,8 @@ const KEPT_BYTES_MAX: usize = 16 << 20;
 /// One conversion in progress.
 pub(crate) struct Session {
     pub(crate) request: ConvertRequest,
-    pub(crate) params: Value,
+    /// The resolved params, which remember what was read.
+    pub(crate) params: Arc<Resolved>,
     /// The graph between stages: an encoded `ModelProto` with handles into `tensors`.
     graph: Bytes,
     /// The same graph, decoded once somebody looks at it.
@@ -57,7 +59,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(request: ConvertRequest, threads: u32, events: Events) -> Session {
-        let params = serde_json::from_str(&request.params_json).unwrap_or(Value::Null);
+        let params = Arc::new(Resolved::parse(&request.params_json).unwrap_or_default());
         let described = Described::of(&request.plugins);
         let report = Report {
             schema: REPORT_SCHEMA,
@@ -121,8 +123,12 @@ impl Session {
     /// A param by section and key; null if there is none. Whoever asks says that its value counts: a param that a user
     /// set and that nothing asked for is a finding.
     pub(crate) fn param(&self, section: &str, key: &str) -> &Value {
-        self.looked.borrow_mut().at_param(format!("{section}.{key}"));
-        &self.params[section][key]
+        self.params.get(&format!("{section}.{key}"))
+    }
+
+    /// A section of the params that all conversions have, in types. Asking for one of its values says that it counts.
+    pub(crate) fn section<S: Section>(&self) -> S {
+        S::of(&self.params).expect("fields hold what their rows allow; a test reads all sections")
     }
 
     /// The front-end that read the network, as it describes itself.
@@ -329,5 +335,29 @@ impl TensorLoader for Handles<'_> {
         };
         let tensor = self.0.tensor(id).ok_or_else(|| wrong("is not there"))?;
         tensor.viewed_as(dtype, dims).map_err(|e| wrong(&format!("is another one: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_config::{Declared, Params};
+    use onnxd_params::host::{Calibration, Check, Export, Job, Passes, Quantization, Source};
+
+    #[test]
+    fn every_section_holds_the_defaults_of_its_rows() {
+        let params = Params::resolve(&Declared::default(), &[], &[]).unwrap();
+        let resolved = Arc::new(Resolved::parse(&params.json().to_string()).unwrap());
+        Job::of(&resolved).unwrap();
+        Source::of(&resolved).unwrap();
+        Passes::of(&resolved).unwrap();
+        Quantization::of(&resolved).unwrap();
+        Calibration::of(&resolved).unwrap();
+        let check = Check::of(&resolved).unwrap();
+        let export = Export::of(&resolved).unwrap();
+        assert!(resolved.seen().keys.is_empty(), "taking a section reads nothing");
+        assert_eq!((check.tolerance_abs(), export.external_data().as_str()), (1e-4, "auto"));
+        let seen = resolved.seen().keys.iter().cloned().collect::<Vec<_>>();
+        assert_eq!(seen, ["check.tolerance_abs", "export.external_data"]);
     }
 }
