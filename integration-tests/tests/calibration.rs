@@ -130,7 +130,7 @@ fn statistics_of_another_model_or_for_another_method_are_refused() {
     fs::copy(other.path().join("net.onnx"), at.join("net.onnx")).unwrap();
     let (status, stderr) = reload(&[]);
     assert_eq!(status, 2, "{stderr}");
-    assert!(stderr.contains("N0603") && stderr.contains("another model"), "{stderr}");
+    assert!(stderr.contains("N0603") && stderr.contains("another network"), "{stderr}");
     fs::write(at.join("calibration.json"), "{").unwrap();
     assert!(reload(&[]).1.contains("N0603"));
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 /// What every crate may use: it is how errors are told.
 const EVERYWHERE: &str = "diagnostics";
 
-/// Each crate (without prefix), and which others it may use outside its tests, and for what. Crates stand below all that
-/// they use. ARCHITECTURE.md shows this list.
+/// Each crate (without prefix), and which others it may use outside its tests, and for what. Crates stand below all
+/// that they use. ARCHITECTURE.md shows this list.
 const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ("diagnostics", &[]),
     ("proto", &[]),

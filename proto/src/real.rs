@@ -1,5 +1,5 @@
-//! Numbers in JSON that may be infinite or not a number: then they are `"inf"`, `"-inf"` or `"nan"`, which Python's `float`
-//! and Rust's `parse` read.
+//! Numbers in JSON that may be infinite or not a number: then they are `"inf"`, `"-inf"` or `"nan"`, which Python's
+//! `float` and Rust's `parse` read.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serializer};

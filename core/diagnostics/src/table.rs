@@ -93,7 +93,7 @@ diagnostics! {
     "N0604" QuantizationLoss Input "The message says what quantization gives up; the report shows what that costs.";
     "N0605" CalibrationRandom Input "Calibrate on data: drop samples, and leave `calibration.random` out.";
     "N0606" QuantizationPoor Input "Look at the layers' ratios in the report, and at the samples.";
-    "N0607" ResultChanged Internal "A pass changed what the model computes; leave it out, and report it to the author of its plugin.";
+    "N0607" ResultChanged Internal "A pass changed what the model computes; leave it out, and tell its author.";
     // 07: configuration and usage
     "N0701" ConfigSyntax Environment "Correct the configuration file at the place named.";
     "N0702" ConfigUnknownKey Environment "`onnxd ctl check-config` lists all settings.";

@@ -4,9 +4,9 @@ use crate::{Graph, Node, ValueId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Graph {
-    /// The nodes that `outputs` depend on, as a graph of its own. Values that are a `leaf` become its inputs, and nothing
-    /// that only they depend on is in it; so do inputs of this graph that are reached. Values keep their names and types,
-    /// and constants their data. The outputs stand in the order of `outputs`.
+    /// The nodes that `outputs` depend on, as a graph of its own. Values that are a `leaf` become its inputs, and
+    /// nothing that only they depend on is in it; so do inputs of this graph that are reached. Values keep their names
+    /// and types, and constants their data. The outputs stand in the order of `outputs`.
     ///
     /// A leaf may be listed in `outputs` as well; it is then computed, and nodes that read it read the input, which has
     /// a name of its own. See [`Part::inputs`].

@@ -1,6 +1,6 @@
-//! Whether two models compute the same, looked at value by value: what a pass changed is cut out of the model before and
-//! after it, and both parts run on the same random numbers. Parts are small, so that large networks can be compared,
-//! too; the smallest come first, until the work that is allowed has been done.
+//! Whether two models compute the same, looked at value by value: what a pass changed is cut out of the model before
+//! and after it, and both parts run on the same random numbers. Parts are small, so that large networks can be
+//! compared, too; the smallest come first, until the work that is allowed has been done.
 
 use onnxd_diagnostics::Layer;
 use onnxd_eval::{Comparison, Executor, RandomSource, RunOptions, compare};
@@ -9,7 +9,6 @@ use onnxd_ir::{
     verify,
 };
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 /// Size of axes that a model leaves open.
 const OPEN_SIZE: usize = 2;
@@ -23,14 +22,14 @@ const ELEMENT_WORK: u64 = 32;
 const CERTAINTY: u64 = 16;
 
 /// How much may be computed.
-#[derive(Clone, Copy, Debug)]
-pub struct Effort {
+#[derive(Clone, Copy)]
+pub struct Effort<'a> {
     /// Multiplications and additions, about; a bound that gives the same on every machine.
     pub work: u64,
     /// Bytes of tensors that one comparison may hold.
     pub bytes_max: usize,
-    /// When to stop at the latest.
-    pub until: Option<Instant>,
+    /// Says when to stop; asked before every comparison and every node.
+    pub stop: Option<&'a (dyn Fn() -> bool + Sync)>,
 }
 
 /// What was found.
@@ -120,14 +119,14 @@ struct Search<'m> {
     order: Vec<usize>,
     /// By value of `before`: the place in that order of the value of its name.
     order_before: Vec<Option<usize>>,
-    effort: Effort,
+    effort: Effort<'m>,
     work_left: u64,
     suspects: Vec<(ValueId, String)>,
     found: Equivalence,
 }
 
 impl<'m> Search<'m> {
-    fn new(before: &'m Model, after: &'m Model, effort: Effort) -> Search<'m> {
+    fn new(before: &'m Model, after: &'m Model, effort: Effort<'m>) -> Search<'m> {
         let (old, new) = (&before.graph, &after.graph);
         let pairs: Vec<_> = new.value_ids().map(|v| old.value_named(&new[v].name)).collect();
         // Inputs and constants come before everything that is computed.
@@ -342,7 +341,7 @@ impl Feeds {
         part: &Part,
         effort: Effort,
     ) -> Result<Vec<(String, Tensor)>, String> {
-        if effort.until.is_some_and(|until| Instant::now() > until) {
+        if effort.stop.is_some_and(|stop| stop()) {
             return Err("the time is over".into());
         }
         let graph = &part.graph;
@@ -363,9 +362,8 @@ impl Feeds {
             functions: whole.functions.clone(),
             ..Model::new(graph.clone(), whole.ir_version, whole.opset())
         };
-        let stop = || effort.until.is_some_and(|until| Instant::now() > until);
         let options =
-            RunOptions { bytes_max: effort.bytes_max, stop: Some(&stop), ..RunOptions::default() };
+            RunOptions { bytes_max: effort.bytes_max, stop: effort.stop, ..RunOptions::default() };
         let first = |found: onnxd_diagnostics::Diagnostics| {
             found.0.into_iter().next().map(|d| d.message).unwrap_or_default()
         };

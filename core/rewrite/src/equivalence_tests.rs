@@ -1,7 +1,7 @@
 use super::{Effort, Equivalence, equivalence};
 use onnxd_ir::{Model, infer, text};
 
-const EFFORT: Effort = Effort { work: 1 << 24, bytes_max: 1 << 24, until: None };
+const EFFORT: Effort = Effort { work: 1 << 24, bytes_max: 1 << 24, stop: None };
 
 fn model(graph: &str) -> Model {
     let mut model = Model::new(text::parse_graph(graph).unwrap(), 8, 17);

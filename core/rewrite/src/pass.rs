@@ -62,12 +62,13 @@ impl PassContext {
     }
 }
 
-/// Runs `passes` in order, each on a model with inferred types; after every pass the graph's invariants are checked, and
-/// types inferred anew. What the model declared stays declared, and no more. `done` hears of every pass as it ends,
+/// Runs `passes` in order, each on a model with inferred types; after every pass the graph's invariants are checked,
+/// and types inferred anew. What the model declared stays declared, and no more. `done` hears of every pass as it ends,
 /// to take times, to report progress, or to stop early by an error.
 ///
 /// # Errors
-/// What a pass or `done` failed with; N0901 if a pass broke the graph, N0406 if it left types that contradict each other.
+/// What a pass or `done` failed with; N0901 if a pass broke the graph, N0406 if it left types that contradict each
+/// other.
 pub fn run_passes(
     model: &mut Model,
     passes: &[&dyn Pass],

@@ -10,26 +10,32 @@ use onnxd_rewrite::{Difference, Effort, Equivalence, equivalence, outputs_apart}
 use std::time::{Duration, Instant};
 
 /// What `passes.compare` allows: enough for the small parts of every network, which is where passes go wrong.
-const SOME: Effort = Effort { work: 20_000_000, bytes_max: 32 << 20, until: None };
+const SOME: Effort = Effort { work: 20_000_000, bytes_max: 32 << 20, stop: None };
 const SOME_TIME: Duration = Duration::from_secs(2);
 /// How much more work a whole network may take.
 const QUANTIZED: u64 = 100;
-const ALL: Effort = Effort { work: u64::MAX, bytes_max: 4 << 30, until: None };
+const ALL: Effort = Effort { work: u64::MAX, bytes_max: 4 << 30, stop: None };
 
-/// How much is compared; nothing if the params say so.
-pub(super) fn effort(session: &Session) -> Option<Effort> {
+/// Compares as much as the params allow; nothing if they say so.
+fn with_effort<T>(session: &Session, compare: impl FnOnce(Effort) -> T) -> Option<T> {
     match session.section::<Passes>().compare().as_str() {
         "none" => None,
-        "all" => Some(ALL),
-        _ => Some(Effort { until: Some(Instant::now() + SOME_TIME), ..SOME }),
+        "all" => Some(compare(ALL)),
+        _ => {
+            let until = Instant::now() + SOME_TIME;
+            let late = || Instant::now() > until;
+            Some(compare(Effort { stop: Some(&late), ..SOME }))
+        }
     }
 }
 
 /// How far outputs that a quantizer did not compare itself are from what they were, in dB, on random numbers.
 pub(super) fn quantized(session: &Session, before: &Model, after: &Model) -> Option<(String, f64)> {
-    let effort = effort(session)?;
-    let effort = Effort { work: effort.work.saturating_mul(QUANTIZED), ..effort };
-    let apart = outputs_apart(before, after, effort).ok()?;
+    let apart = with_effort(session, |effort| {
+        let work = effort.work.saturating_mul(QUANTIZED);
+        outputs_apart(before, after, Effort { work, ..effort })
+    });
+    let apart = apart?.ok()?;
     let all = apart.into_iter().map(|(name, how)| (name, how.sqnr_db));
     all.min_by(|a, b| a.1.total_cmp(&b.1))
 }
@@ -46,12 +52,12 @@ pub(super) struct Ran<'a> {
 /// Puts into the report how the model after some passes compares with the one before.
 pub(super) fn passes(session: &mut Session, ran: &Ran, after: &Model) -> Result<(), Diagnostics> {
     interface(session, ran, after);
-    let Some(effort) = effort(session) else { return Ok(()) };
-    let found = equivalence(ran.before, after, effort);
+    let compared = with_effort(session, |effort| equivalence(ran.before, after, effort));
+    let Some(found) = compared else { return Ok(()) };
     session.tensors.release_pages();
     let mut names = ran.passes.join(", ");
     if !found.different.is_empty()
-        && let Some(first) = first_at_fault(session, ran, effort)?
+        && let Some(first) = first_at_fault(session, ran)?
     {
         names = first.to_owned();
     }
@@ -103,9 +109,7 @@ fn interface(session: &mut Session, ran: &Ran, after: &Model) {
 fn first_at_fault<'a>(
     session: &mut Session,
     ran: &Ran<'a>,
-    effort: Effort,
 ) -> Result<Option<&'a str>, Diagnostics> {
-    let effort = Effort { until: effort.until.map(|_| Instant::now() + SOME_TIME), ..effort };
     for last in 1..ran.passes.len() {
         let mut context = session.context(&session.submission(&session.request.network));
         context.set_graph(ran.graph.clone());
@@ -115,7 +119,8 @@ fn first_at_fault<'a>(
         let Some(graph) = passed.model else { continue };
         let mut after = session.decoded(graph)?;
         let _ = infer(&mut after);
-        if !equivalence(ran.before, &after, effort).different.is_empty() {
+        let found = with_effort(session, |effort| equivalence(ran.before, &after, effort));
+        if found.is_some_and(|found| !found.different.is_empty()) {
             return Ok(Some(&ran.passes[last - 1]));
         }
     }

@@ -1,4 +1,5 @@
-//! `onnxd plugins check --drop` and `--model`: the author's samples through the plugin, by whole conversions of their own.
+//! `onnxd plugins check --drop` and `--model`: the author's samples through the plugin, by whole conversions of their
+//! own.
 
 use super::check::wait;
 use crate::cli::scratch::Scratch;
