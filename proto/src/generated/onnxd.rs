@@ -42,7 +42,7 @@ pub struct FileDigest {
     pub path: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
     pub bytes: u64,
-    /// lower-case hexadecimal
+    /// lower-case hexadecimal; a worker leaves that of its outputs to its parent
     #[prost(string, tag = "3")]
     pub sha256: ::prost::alloc::string::String,
     /// network | params | weights | calibration | reference | other | model | external_data
