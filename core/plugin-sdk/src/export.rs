@@ -21,7 +21,7 @@
 /// }
 /// ```
 ///
-/// `declares` takes pieces of the component's table in the descriptor: the rows that [`params!`](crate::params) makes,
+/// `declares` takes pieces of the component's table in the descriptor: the rows that [`params!`](crate::params!) makes,
 /// and TOML. What is not in a table of its own comes first. A pass that declares anything is made with its params.
 ///
 /// Ids, summaries and globs are literals without control characters, `'''` and a `'` at their ends, because they become

@@ -103,7 +103,7 @@ pub(crate) fn layers(base: &Base) -> (Vec<String>, Vec<Pair>) {
 
 /// How near what each of `layers` computes is to what it computes in the float graph, as name and
 /// dB, on up to 32,768 elements of each sample. The samples are the first ones; of those that
-/// [`Base::observe_first`] saw the float graph need not run again.
+/// [`Base::observe`] saw the float graph need not run again.
 ///
 /// # Errors
 /// Why samples cannot be had, or a model does not run on them.

@@ -20,7 +20,7 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::{Model, NodeId};
 use std::collections::BTreeSet;
 
-/// Samples that a model runs on in next to no time, see [`few`].
+/// Samples that a model runs on in next to no time.
 const QUICK: u64 = 8;
 
 /// Samples that candidates are measured on at most with `accuracy = "auto"`.

@@ -65,7 +65,7 @@ impl UnfoldContext<'_> {
         self.quantized_value_of(self.given(i)?)
     }
 
-    /// As [`UnfoldContext::coded`], of a value.
+    /// As [`UnfoldContext::quantized_value`], of a value.
     pub(crate) fn quantized_value_of(&self, v: ValueId) -> Result<QuantizedValue, Why> {
         made_of(self.graph, v)?.per_tensor(self.graph)
     }
