@@ -313,6 +313,7 @@ fn json_has_the_keys_of_the_contract_and_reads_back() {
         "model",
         "stages",
         "passes",
+        "comparisons",
         "quantization",
         "numerics",
         "diagnostics",
