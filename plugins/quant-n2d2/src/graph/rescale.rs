@@ -152,14 +152,12 @@ fn shifted(
         return shifted_in_float(t, acc, terms, bound, range, axes);
     }
     let shifts = terms.iter().any(|(_, s)| *s > 0);
+    let divisor = terms.iter().map(|(_, s)| 1i128 << s).max().unwrap_or(1);
     let offset = match range.0 < 0 && shifts {
-        true => {
-            let divisor = terms.iter().map(|(_, s)| 1i128 << s).max().unwrap_or(1);
-            (bound.max(divisor) as u128).next_power_of_two() as i128
-        }
+        true => (bound.max(divisor) as u128).next_power_of_two() as i128,
         false => 0,
     };
-    let work = match bound + offset {
+    let work = match divisor.max(bound + offset) {
         sum if sum <= i128::from(i32::MAX) => DataType::Int32,
         sum if sum <= i128::from(i64::MAX) => DataType::Int64,
         _ => return Err(too_wide().into()),

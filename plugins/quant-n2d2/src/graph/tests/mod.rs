@@ -319,6 +319,13 @@ fn a_large_bias_takes_64_bits() {
     assert_eq!(run(&written.model, &input, dtype)["y"], want["y"]);
 }
 
+/// `1 << 31` is no int32, even where all accumulators and products are.
+#[test]
+fn a_shift_by_31_bits_takes_64_bits() {
+    let (bits, mode, per_output) = (2, 2, true);
+    check(Choice { bits, mode, per_output, seed: 14241850435258137273 }, Casting::Explicit);
+}
+
 /// The mean over all of a feature map: float32 is not exact with so many values of 16 bits.
 #[test]
 fn wide_averages_are_exact() {
