@@ -1,20 +1,20 @@
 //! Brings the layers with weights into one form, so that everything after needs to know only that:
 //! `BatchNormalization` becomes part of the layer before it, or a convolution of each channel by
-//! itself; `Gemm` has outputs first, and neither `alpha` nor `beta`; transposed convolutions are
+//! itself; `Gemm` has outputs first, and neither `alpha` nor `beta`; transpose convolutions are
 //! plain ones.
 
 use crate::deconv::unfold;
 use onnxd_plugin_sdk::ir::ops::{BatchNormalization, Conv, ConvTranspose, Gemm};
-use onnxd_plugin_sdk::ir::{At, Graph, Node, NodeId, Op, Reals, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{At, Graph, Node, NodeId, Op, Opsets, Reals, Tensor, ValueId};
 
 /// Rewrites the graph. Nodes that do not fit are left as they are.
-pub(crate) fn canonicalize(graph: &mut Graph) {
+pub(crate) fn canonicalize(graph: &mut Graph, opsets: &Opsets) {
     for id in graph.topological().unwrap_or_default() {
         if let Some(gemm) = At::<Gemm>::find(graph, id) {
             normalize(graph, &gemm);
         }
         if let Some(deconv) = At::<ConvTranspose>::find(graph, id) {
-            let _ = unfold(graph, &deconv);
+            let _ = unfold(graph, opsets, &deconv);
         }
     }
     for id in graph.topological().unwrap_or_default() {

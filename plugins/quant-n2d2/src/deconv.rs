@@ -1,9 +1,10 @@
-//! Transposed convolutions as plain ones, which are exact in integers: zeros between the pixels of
+//! Transpose convolutions as plain ones, which are exact in integers: zeros between the pixels of
 //! the input, and the kernel turned round.
 
-use crate::canonical::{constant, exchange, reals};
-use onnxd_plugin_sdk::ir::ops::{Conv, ConvTranspose, Pad, Reshape, Slice};
-use onnxd_plugin_sdk::ir::{At, Dim, Graph, Op, Reals, Tensor, ValueId, ValueType};
+use crate::canonical::reals;
+use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
+use onnxd_plugin_sdk::ir::ops::ConvTranspose;
+use onnxd_plugin_sdk::ir::{At, Attr, Dim, Graph, Opsets, Reals, Tensor};
 
 /// Along one axis: input, output, kernel, and the attributes.
 struct Axis {
@@ -28,8 +29,8 @@ impl Axis {
     }
 }
 
-/// Puts a convolution in the place of a transposed one over images of known size.
-pub(crate) fn unfold(graph: &mut Graph, deconv: &At<ConvTranspose>) -> Option<()> {
+/// Puts a convolution in the place of a transpose convolution over images of known size.
+pub(crate) fn unfold(graph: &mut Graph, opsets: &Opsets, deconv: &At<ConvTranspose>) -> Option<()> {
     let w = reals(graph, deconv.w).filter(|w| w.dims.len() == 4)?;
     let known_pads = deconv.auto_pad == "NOTSET" && deconv.output_shape.is_empty();
     let groups = usize::try_from(deconv.group).ok().filter(|g| *g > 0)?;
@@ -47,28 +48,50 @@ pub(crate) fn unfold(graph: &mut Graph, deconv: &At<ConvTranspose>) -> Option<()
         Axis::of(input?, output?, reach, stride, at(&deconv.pads, i, 0))
     };
     let axes = [axis(0)?, axis(1)?];
-    let turned = turned(&w, groups);
-    let mut steps = Steps { graph, deconv, x: deconv.x, shape: shape.get(..2)?.to_vec() };
-    if axes.iter().any(|a| a.stride > 1) {
-        steps.spread(&axes);
+    let turned = turned(&w, groups).to_tensor(graph.constant(deconv.w)?.dtype())?;
+    let done = GraphBuilder::edit(graph, opsets, |b| {
+        b.stand_in(deconv.node, |b, _| {
+            let x = cut(b, spread(b, b.var(deconv.x), &axes)?, &axes)?;
+            let side = |f: fn(&Axis) -> i64| axes.iter().map(move |a| f(a).max(0));
+            let pads: Vec<i64> = side(|a| a.before).chain(side(|a| a.after)).collect();
+            let conv = b.conv(x, b.parameter("w", turned)).b(deconv.b).group(deconv.group);
+            let dilations = Some(deconv.dilations.clone()).filter(|d| !d.is_empty());
+            let dilations = dilations.map(|d| ("dilations", Attr::Ints(d)));
+            let conv = conv.attrs(dilations).pads(&pads);
+            let kernel: Vec<i64> = w.dims[2..].iter().map(|k| *k as i64).collect();
+            Ok([conv.kernel_shape(&kernel).one()?])
+        })
+    });
+    done.ok().map(drop)
+}
+
+/// `stride - 1` zeros after each row and each column.
+fn spread(b: &GraphBuilder, x: Var, axes: &[Axis; 2]) -> Result<Var> {
+    if axes.iter().all(|a| a.stride == 1) {
+        return Ok(x);
     }
-    if axes.iter().any(|a| a.before < 0 || a.after < 0) {
-        steps.cut(&axes);
+    let list = |role: &str, values: Vec<i64>| b.parameter(role, Tensor::vector(values));
+    let [h, w] = axes;
+    let shape = list("apart_shape", vec![0, 0, h.input, 1, w.input, 1]);
+    let x = b.reshape(x, shape).role("apart").one()?;
+    let pads = vec![0, 0, 0, 0, 0, 0, 0, 0, 0, h.stride - 1, 0, w.stride - 1];
+    let x = b.pad(x, list("zeros_pads", pads)).role("zeros").one()?;
+    let shape = list("spread_shape", vec![0, 0, h.spread(), w.spread()]);
+    b.reshape(x, shape).role("spread").one()
+}
+
+/// Without what lies before and after the input.
+fn cut(b: &GraphBuilder, x: Var, axes: &[Axis; 2]) -> Result<Var> {
+    if axes.iter().all(|a| a.before >= 0 && a.after >= 0) {
+        return Ok(x);
     }
-    let x = steps.x;
-    let name = graph.fresh_name(&format!("{}_w", graph[deconv.out].name));
-    let weights = constant(graph, &name, deconv.w, &turned)?;
-    let side = |f: fn(&Axis) -> i64| axes.iter().map(move |a| f(a).max(0));
-    let conv = Conv {
-        b: deconv.b,
-        dilations: deconv.dilations.clone(),
-        group: deconv.group,
-        kernel_shape: w.dims[2..].iter().map(|k| *k as i64).collect(),
-        pads: side(|a| a.before).chain(side(|a| a.after)).collect(),
-        ..Conv::new(x, weights)
+    let list = |role: &str, f: &dyn Fn(&Axis) -> i64| {
+        b.parameter(role, Tensor::vector(axes.iter().map(f).collect::<Vec<_>>()))
     };
-    exchange(graph, deconv.node, conv);
-    Some(())
+    let starts = list("cut_starts", &|a| (-a.before).max(0));
+    let ends = list("cut_ends", &|a| a.spread() - (-a.after).max(0));
+    let along = b.parameter("cut_axes", Tensor::vector(vec![2i64, 3]));
+    b.slice(x, starts, ends).axes(along).role("cut").one()
 }
 
 /// `[C, O/g, kH, kW]` as `[O, C/g, kH, kW]`, every kernel turned by half a turn.
@@ -87,65 +110,16 @@ fn turned(w: &Reals, groups: usize) -> Reals {
     Reals { dims: vec![groups * outputs, inner, height, width], values }
 }
 
-/// What lies between the input and the convolution; all of it only moves values.
-struct Steps<'g> {
-    graph: &'g mut Graph,
-    deconv: &'g At<ConvTranspose>,
-    x: ValueId,
-    /// Sizes of batch and channels.
-    shape: Vec<Dim>,
-}
-
-impl Steps<'_> {
-    fn add<O: Op>(&mut self, role: &str, op: O, sizes: &[i64]) {
-        let name = format!("{}_{role}", self.graph[self.deconv.out].name);
-        let name = self.graph.fresh_name(&name);
-        let dtype = self.graph[self.deconv.x].ty.as_ref().and_then(ValueType::dtype);
-        let sizes = sizes.iter().map(|n| Dim::Known(*n));
-        let shape = Some(self.shape.iter().cloned().chain(sizes).collect());
-        let layers = self.graph[self.deconv.node].layers.clone();
-        self.x = self.graph.add(&name, op);
-        self.graph[self.x].ty = Some(ValueType::Tensor { dtype, shape });
-        if let Some(node) = self.graph.producer(self.x) {
-            self.graph.node_mut(node).layers = layers;
-        }
-    }
-
-    fn integers(&mut self, role: &str, values: Vec<i64>) -> ValueId {
-        let name = format!("{}_{role}", self.graph[self.deconv.out].name);
-        let name = self.graph.fresh_name(&name);
-        self.graph.add_initializer(&name, Tensor::vector(values))
-    }
-
-    /// `stride - 1` zeros after each row and each column.
-    fn spread(&mut self, [y, x]: &[Axis; 2]) {
-        let shape = self.integers("apart_shape", vec![0, 0, y.input, 1, x.input, 1]);
-        self.add("apart", Reshape::new(self.x, shape), &[y.input, 1, x.input, 1]);
-        let pads = vec![0, 0, 0, 0, 0, 0, 0, 0, 0, y.stride - 1, 0, x.stride - 1];
-        let pads = self.integers("zeros_pads", pads);
-        self.add("zeros", Pad::new(self.x, pads), &[y.input, y.stride, x.input, x.stride]);
-        let shape = self.integers("spread_shape", vec![0, 0, y.spread(), x.spread()]);
-        self.add("spread", Reshape::new(self.x, shape), &[y.spread(), x.spread()]);
-    }
-
-    fn cut(&mut self, axes: &[Axis; 2]) {
-        let first = |a: &Axis| (-a.before).max(0);
-        let last = |a: &Axis| a.spread() - (-a.after).max(0);
-        let starts = self.integers("cut_starts", axes.iter().map(first).collect());
-        let ends = self.integers("cut_ends", axes.iter().map(last).collect());
-        let along = self.integers("cut_axes", vec![2, 3]);
-        let sizes: Vec<i64> = axes.iter().map(|a| last(a) - first(a)).collect();
-        let slice = Slice { axes: Some(along), ..Slice::new(self.x, starts, ends) };
-        self.add("cut", slice, &sizes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use onnxd_plugin_sdk::eval::{Executor, RunOptions};
     use onnxd_plugin_sdk::ir::{Model, infer, text, verify};
     use std::collections::BTreeMap;
+
+    fn opsets() -> Opsets {
+        Model::new(Graph::new(""), 8, 17).opsets
+    }
 
     fn output(graph: Graph) -> Vec<f32> {
         let mut model = Model::new(graph, 8, 17);
@@ -191,7 +165,7 @@ mod tests {
                 let mut after = before.clone();
                 let (id, _) = after.nodes().next().unwrap();
                 let deconv = At::<ConvTranspose>::find(&after, id).unwrap();
-                unfold(&mut after, &deconv).unwrap_or_else(|| panic!("{attributes}"));
+                unfold(&mut after, &opsets(), &deconv).unwrap_or_else(|| panic!("{attributes}"));
                 assert!(after.nodes().all(|(_, n)| n.op != "ConvTranspose"));
                 assert_eq!(output(after), output(before), "{attributes}, {group} groups");
             }
@@ -203,7 +177,7 @@ mod tests {
         let mut graph = model(", auto_pad = \"SAME_UPPER\", strides = [2, 2]", 1);
         let (id, _) = graph.nodes().next().unwrap();
         let deconv = At::<ConvTranspose>::find(&graph, id).unwrap();
-        assert_eq!(unfold(&mut graph, &deconv), None);
+        assert_eq!(unfold(&mut graph, &opsets(), &deconv), None);
         assert_eq!(graph.node_count(), 1);
     }
 }

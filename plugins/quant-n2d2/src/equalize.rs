@@ -2,9 +2,9 @@
 //! follow each other directly, with at most a rectifier between, are evened out one after the
 //! other, and all of them again while ranges of a channel differed by more than a constant.
 
-use crate::moves;
 use crate::options::Equalization;
 use crate::plan::{Activation, Kind, Network, Parameters, Source};
+use onnxd_plugin_sdk::ir::{Dim, Graph, Node, ValueId};
 
 /// Ranges of one channel that differ by no more are even enough.
 const DELTA_MAX: f32 = 1.0;
@@ -57,9 +57,9 @@ fn pairs(network: &Network, how: Equalization) -> Vec<Pair> {
             }
             match cells[before].kind {
                 Kind::Conv | Kind::Fc => break Some(before),
-                Kind::Move => {
+                Kind::Layout => {
                     let node = &network.model.graph[cells[before].node];
-                    let Some(block) = moves::block(&network.model.graph, node) else { break None };
+                    let Some(block) = block(&network.model.graph, node) else { break None };
                     moved *= block;
                     at = before;
                 }
@@ -80,6 +80,30 @@ fn pairs(network: &Network, how: Equalization) -> Vec<Pair> {
         }
     }
     found
+}
+
+/// How many consecutive elements of the result each channel of a feature map became, if the node
+/// keeps the channels in order and together.
+fn block(graph: &Graph, node: &Node) -> Option<usize> {
+    let shape = |v: Option<ValueId>| {
+        let sizes = graph[v?].ty.as_ref()?.shape()?;
+        let known = |d: &Dim| d.known().and_then(|d| usize::try_from(d).ok());
+        sizes.iter().skip(1).map(known).collect::<Option<Vec<_>>>()
+    };
+    let (from, to) = (shape(node.input(0))?, shape(node.output(0))?);
+    let keeps = match node.op.as_str() {
+        "Identity" | "Dropout" => true,
+        "Flatten" => node.int("axis", 1) == 1,
+        "Reshape" | "Squeeze" => true,
+        _ => false,
+    };
+    let (channels, kept) = (*from.first()?, *to.first()?);
+    let sizes = (from.iter().product::<usize>(), to.iter().product::<usize>());
+    if !keeps || channels == 0 || sizes.0 != sizes.1 || kept % channels != 0 {
+        return None;
+    }
+    let block = kept / channels;
+    (block == 1 || to.len() == 1).then_some(block)
 }
 
 impl Parameters {

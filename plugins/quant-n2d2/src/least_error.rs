@@ -5,6 +5,7 @@
 //! within the bound are compared by adding up bin by bin.
 
 use crate::threshold::{Histogram, STEPS};
+use onnxd_quantize::observe::SavedHistogram;
 
 /// Sums over all bins before one.
 #[derive(Clone, Copy, Default)]
@@ -68,7 +69,7 @@ impl Search<'_> {
 
     /// How many bins lie below `x`.
     fn below(&self, x: f64) -> usize {
-        let (low, _, width, counts) = self.histogram.parts();
+        let SavedHistogram { low, width, counts, .. } = &self.histogram.0;
         (((x - low) / width - 0.5).ceil().max(0.0) as usize).min(counts.len())
     }
 

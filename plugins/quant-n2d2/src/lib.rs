@@ -16,7 +16,6 @@ pub mod graph;
 mod learned;
 mod least_error;
 mod measure;
-mod moves;
 pub mod network;
 pub mod options;
 mod params;
@@ -37,13 +36,13 @@ use onnxd_plugin_sdk::ir::Model;
 use onnxd_quantize::observe::Extremes;
 use options::{Clipping, Options, Rescaling};
 use plan::{CellPlan, Kind, Network, Output, Plan, Source, Threshold};
+use rayon::prelude::*;
 use scaling::{LOST_MIN, Scales};
 use signs::Signs;
 use statistics::{Seen, Statistics, or_given};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use floats::Floats;
-pub use statistics::{Data, Feeds, Pass, Samples};
+pub use statistics::Data;
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.quant-n2d2",
@@ -118,7 +117,7 @@ fn watched(network: &Network, cell: usize) -> Option<usize> {
         let reader = cells.iter().position(|c| c.inputs.contains(&Source::Cell(at)))?;
         match cells[reader].kind {
             Kind::MaxPool => return Some(reader),
-            Kind::Concat | Kind::Move => at = reader,
+            Kind::Concat | Kind::Layout => at = reader,
             _ => break,
         }
     }
@@ -132,37 +131,18 @@ fn wanted(network: &Network, signs: &Signs) -> statistics::Wanted {
 
 /// In units of the inputs' range.
 fn thresholds(network: &Network, seen: &[Seen], range: f64, options: &Options) -> Vec<f64> {
-    let clips = options.activations != Clipping::None;
-    let chosen = if clips { chosen(seen, options) } else { vec![None; seen.len()] };
+    let (clipping, bits, share) = (options.activations, options.bits, options.quantile);
+    let chosen = |one: &Seen| Some(one.histogram.as_ref()?.threshold(clipping, bits, share));
+    // The search takes long for many bins.
+    let chosen: Vec<Option<f64>> = match clipping {
+        Clipping::None => vec![None; seen.len()],
+        _ => seen.par_iter().map(chosen).collect(),
+    };
     let own = |cell: usize| {
         let chosen = watched(network, cell).and_then(|at| chosen[at]);
         chosen.unwrap_or_else(|| seen[cell].range.abs_max() / range)
     };
     (0..seen.len()).map(own).collect()
-}
-
-/// What each histogram says. Threads take one after the other, as the search takes long for many bins.
-fn chosen(seen: &[Seen], options: &Options) -> Vec<Option<f64>> {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mine = std::iter::from_fn(|| {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let histogram = seen.get(at)?.histogram.as_ref();
-            let (clipping, bits) = (options.activations, options.bits);
-            Some((at, histogram.map(|h| h.threshold(clipping, bits, options.quantile))))
-        });
-        mine.collect::<Vec<_>>()
-    };
-    let mut all = vec![None; seen.len()];
-    let found = std::thread::scope(|scope| {
-        let others = (1..options.threads.min(seen.len())).map(|_| scope.spawn(work));
-        let others: Vec<_> = others.collect();
-        let mut found = work();
-        found.extend(others.into_iter().flat_map(|t| t.join().expect("a search does not panic")));
-        found
-    });
-    found.into_iter().for_each(|(at, threshold)| all[at] = threshold);
-    all
 }
 
 fn assemble(

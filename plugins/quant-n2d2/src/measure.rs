@@ -1,13 +1,13 @@
 //! Runs the float network and the one in integers side by side, to see what quantization costs.
 
 use crate::plan::{Network, Output, Plan};
-use crate::statistics::{Feeds, floats, unusable};
+use crate::statistics::{floats, unusable};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::eval::{Builtin, quoted};
 use onnxd_plugin_sdk::ir::{DataType, Graph, Model, Tensor, ValueId, ValueType};
 use onnxd_plugin_sdk::{Origin, Quality, QuantizeContext};
 use onnxd_quantize::accuracy::{Agreement, Pair, agreements};
-use onnxd_quantize::observe::Limits;
+use onnxd_quantize::observe::{Feeds, Limits};
 use std::collections::BTreeMap;
 
 /// Samples that both run on, at most.

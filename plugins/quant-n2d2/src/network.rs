@@ -2,7 +2,6 @@
 
 use crate::Floats;
 use crate::canonical::{canonicalize, exchange, reals, transposed};
-use crate::moves;
 use crate::plan::{Activation, Cell, Kind, Network, Parameters, Source};
 use crate::statistics;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
@@ -10,6 +9,7 @@ use onnxd_plugin_sdk::ir::ops::{Clip, Gemm, Relu};
 use onnxd_plugin_sdk::ir::{
     At, DataType, Dim, Graph, Model, Node, NodeId, Op, Origin, Reals, Tensor, ValueId, ValueType,
 };
+use onnxd_quantize::plan::Propagation;
 use std::collections::{BTreeSet, HashMap};
 
 /// Reads the cells of `model`.
@@ -18,7 +18,7 @@ use std::collections::{BTreeSet, HashMap};
 /// All nodes that belong to no cell.
 pub fn recognize(model: &Model) -> Result<Network, Diagnostics> {
     let mut model = model.clone();
-    canonicalize(&mut model.graph);
+    canonicalize(&mut model.graph, &model.opsets);
     let graph = &model.graph;
     let mut reader =
         Reader { graph, cells: Vec::new(), made: HashMap::new(), names: BTreeSet::new() };
@@ -140,7 +140,7 @@ impl Reader<'_> {
                 let activation = activation(graph, id)?;
                 Found { activation, ..Found::plain(Kind::Activation, vec![first]) }
             }
-            _ if moves::is_move(graph, node) => Found::plain(Kind::Move, vec![first]),
+            _ if is_layout(graph, id) => Found::plain(Kind::Layout, vec![first]),
             _ => return None,
         })
     }
@@ -231,13 +231,27 @@ fn floats(values: &[f64]) -> Vec<f32> {
     values.iter().map(|x| *x as f32).collect()
 }
 
-/// Inputs that are not constant.
+/// Whether the node only moves elements of its first input, as constants say.
+fn is_layout(graph: &Graph, id: NodeId) -> bool {
+    let node = &graph[id];
+    let constant = |v: &ValueId| graph.constant(*v);
+    let training = node.input(2).as_ref().and_then(constant);
+    let same = match node.op.as_str() {
+        "Dropout" => training.is_none_or(|t| t.bytes().iter().all(|b| *b == 0)),
+        // Runtimes sort no bytes.
+        "TopK" => false,
+        _ => Propagation::of(graph, id) == Some(Propagation::Layout) && node.outputs.len() == 1,
+    };
+    same && node.inputs.iter().skip(1).flatten().all(|v| constant(v).is_some())
+}
+
 /// Whether `v` holds reals as far as is known: what else a network computes has no scale.
 pub(crate) fn is_real(graph: &Graph, v: ValueId) -> bool {
     let dtype = graph[v].ty.as_ref().and_then(ValueType::dtype);
     dtype.is_none_or(DataType::is_float)
 }
 
+/// Inputs that are not constant.
 fn flowing(graph: &Graph, node: &Node) -> Vec<ValueId> {
     let reads = node.inputs.iter().flatten().copied();
     reads.filter(|v| graph.constant(*v).is_none()).collect()

@@ -31,8 +31,6 @@ pub struct Options {
     /// Whether learned weights of nine bits (the default mode of SAT with 256 levels) are rounded to
     /// eight, as N2D2 does (`-wt-round-mode RINTF`).
     pub round_weights: bool,
-    /// Threads that may be kept busy.
-    pub threads: usize,
     /// The range of the inputs instead of their largest magnitude; `inputs` or the samples then only tell whether they
     /// have a sign.
     pub range: Option<f64>,
@@ -53,7 +51,6 @@ impl Default for Options {
             batch: 1,
             inputs: None,
             round_weights: false,
-            threads: 1,
             range: None,
         }
     }

@@ -78,7 +78,7 @@ pub enum Kind {
     Concat,
     /// The same values elsewhere: `Flatten`, `Reshape`, `Squeeze`, `Unsqueeze`, `Transpose`,
     /// `Identity`, `Dropout`, `Pad` with zeros. Integers pass through the node as it is.
-    Move,
+    Layout,
     /// An activation of its own (`Relu`, `Clip`) on a cell that something else reads too.
     Activation,
     /// Computed in float on dequantized inputs: `Softmax`, `Sigmoid`, `Tanh` and the like. If a
@@ -177,7 +177,7 @@ pub struct CellPlan {
     /// Per input: a requantization of that branch, before this cell only. The rescaled value is
     /// saturated to `signed` of the input's own output and the plan's bits.
     pub branches: Vec<Option<Rescale>>,
-    /// Rescaling of the accumulator; `None` where integers pass (pools, moves, concatenations) and
+    /// Rescaling of the accumulator; `None` where integers pass (pools, layout operators, concatenations) and
     /// for sums whose inputs are rescaled already: the sum is saturated, no more. Without an output,
     /// the result of a `Conv` or `Fc` is real, and the factors give it.
     pub rescale: Option<Rescale>,

@@ -15,6 +15,7 @@ use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::serde_json::Value;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quantize::observe::Saved;
+use onnxd_quantize::session::Batches;
 use std::cell::Cell;
 
 /// The file of the statistics, as it is written beside the model and looked for in the submission.
@@ -155,7 +156,6 @@ fn options(cx: &QuantizeContext, params: &Params, learned: bool) -> Result<Optio
         unsigned: !params.no_unsigned(),
         rescaling: params.act_rescaling_mode(),
         batch: cx.calibration().source_batch(),
-        threads: cx.threads(),
         ..Options::default()
     };
     if learned {
@@ -264,7 +264,7 @@ fn with_samples<T>(
     // How many samples run at once changes nothing but memory and time.
     let size = calibration.batch_size();
     let readings = Cell::new(0);
-    let pass = |most: u64| -> crate::Pass<'_> {
+    let pass = |most: u64| -> Batches<'_> {
         let total = calibration.samples().min(most);
         readings.set(readings.get() + 1);
         let noun = match readings.get() {

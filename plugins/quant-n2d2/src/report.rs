@@ -61,7 +61,7 @@ pub(crate) fn fill(
             None if decided.integers.is_some() => {}
             None => cx.left_in_float(&cell.name, "it computes on real values"),
             // Integers pass as they are.
-            Some(_) if cell.kind == Kind::Move => continue,
+            Some(_) if cell.kind == Kind::Layout => continue,
             Some(output) => {
                 let Threshold { min, max, .. } = decided.threshold;
                 cx.tensor(QuantizedTensor {
@@ -109,7 +109,7 @@ fn op(kind: Kind) -> &'static str {
         Kind::Sum => "Add",
         Kind::Max => "Max",
         Kind::Concat => "Concat",
-        Kind::Move => "Identity",
+        Kind::Layout => "Identity",
         Kind::Activation => "Clip",
         Kind::Float => "",
     }

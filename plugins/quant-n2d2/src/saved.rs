@@ -9,7 +9,7 @@ use crate::{signs, wanted};
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
 use onnxd_plugin_sdk::fingerprint;
 use onnxd_plugin_sdk::ir::Model;
-use onnxd_quantize::observe::{Extremes, Saved, SavedHistogram, SavedTensor, unusable};
+use onnxd_quantize::observe::{Extremes, Saved, SavedTensor, unusable};
 use std::collections::{BTreeMap, HashMap};
 
 /// Whose statistics these are.
@@ -64,7 +64,7 @@ pub(crate) fn saved(
     let cells = network.cells.iter().zip(&statistics.seen).map(|(cell, seen)| SavedTensor {
         name: graph[cell.output].name.clone(),
         range: seen.range.range(),
-        histogram: seen.histogram.as_ref().map(Histogram::saved),
+        histogram: seen.histogram.as_ref().map(|h| h.0.clone()),
         ..SavedTensor::default()
     });
     let tensors = inputs.chain(cells).collect();
@@ -115,17 +115,4 @@ pub(crate) fn restored(
         seen.push(Seen { range: Extremes::of(range), histogram });
     }
     Ok(Statistics { inputs, seen })
-}
-
-impl Histogram {
-    fn saved(&self) -> SavedHistogram {
-        let (low, high, width, counts) = self.parts();
-        SavedHistogram { low, high, width, counts: counts.to_vec() }
-    }
-
-    /// `None` if its grid is none that values could have made.
-    fn restored(saved: SavedHistogram) -> Option<Histogram> {
-        let SavedHistogram { low, high, width, counts } = saved;
-        Histogram::from_parts(low, high, width, counts)
-    }
 }

@@ -19,7 +19,7 @@ pub(crate) const LOST_MIN: f64 = 1.5;
 impl Cell {
     /// Whether integers pass through it.
     pub(crate) fn passes(&self) -> bool {
-        matches!(self.kind, Kind::MaxPool | Kind::AveragePool | Kind::Concat | Kind::Move)
+        matches!(self.kind, Kind::MaxPool | Kind::AveragePool | Kind::Concat | Kind::Layout)
     }
 
     /// Whether it is a sum without activation, which needs no factor of its own.
@@ -185,7 +185,7 @@ impl<'a> Scales<'a> {
                 self.steps[before] /= by[0];
                 return;
             }
-            if cell.is_plain_sum() || cell.kind == Kind::Move {
+            if cell.is_plain_sum() || cell.kind == Kind::Layout {
                 (0..cell.inputs.len()).for_each(|slot| self.push(before, slot, by));
                 return;
             }

@@ -7,18 +7,10 @@ use crate::threshold::{Histogram, bins};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::eval::{Executor, Observer, RunOptions, quoted};
 use onnxd_plugin_sdk::ir::{Graph, Tensor};
-use onnxd_quantize::observe::Extremes;
+use onnxd_quantize::accuracy::Samples;
+use onnxd_quantize::observe::{Extremes, Feeds};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-
-/// Tensors by the names of the network's inputs.
-pub type Feeds = BTreeMap<String, Tensor>;
-
-/// One pass over the calibration samples.
-pub type Pass<'a> = Box<dyn Iterator<Item = Result<Feeds, Diagnostics>> + 'a>;
-
-/// Calibration samples, which can be had several times.
-pub type Samples<'a> = &'a dyn Fn() -> Pass<'a>;
 
 /// Samples for two ends.
 #[derive(Clone, Copy)]

@@ -4,6 +4,7 @@ use crate::least_error;
 use crate::options::Clipping;
 use crate::plan::bounds;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_quantize::observe::SavedHistogram;
 
 /// A histogram reaches at least so far.
 const REACH_MIN: f64 = 0.1;
@@ -12,14 +13,9 @@ const BINS_MAX: usize = 1 << 24;
 /// Steps from the largest threshold to zero.
 pub(crate) const STEPS: f64 = 1000.0;
 
-/// Counts of values in bins of equal width, between `low` and `high`.
+/// Counts of values in bins of equal width, as they are saved.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Histogram {
-    low: f64,
-    high: f64,
-    width: f64,
-    counts: Vec<u64>,
-}
+pub(crate) struct Histogram(pub(crate) SavedHistogram);
 
 /// Bins at first, for thresholds of so many bits.
 pub(crate) fn bins(clipping: Clipping, bits: u32) -> usize {
@@ -38,26 +34,18 @@ impl Histogram {
 
     /// For values between two bounds.
     pub(crate) fn between(low: f64, high: f64, bins: usize) -> Histogram {
-        Histogram { low, high, width: (high - low) / bins as f64, counts: vec![0; bins] }
-    }
-
-    /// Lower and upper bound, width of the bins, counts.
-    pub(crate) fn parts(&self) -> (f64, f64, f64, &[u64]) {
-        (self.low, self.high, self.width, &self.counts)
+        let width = (high - low) / bins as f64;
+        Histogram(SavedHistogram { low, high, width, counts: vec![0; bins] })
     }
 
     /// `None` if values do not lead to such a grid.
-    pub(crate) fn from_parts(
-        low: f64,
-        high: f64,
-        width: f64,
-        counts: Vec<u64>,
-    ) -> Option<Histogram> {
+    pub(crate) fn restored(saved: SavedHistogram) -> Option<Histogram> {
+        let SavedHistogram { low, high, width, ref counts } = saved;
         let off = (high - low) / width - counts.len() as f64;
         let sound = high.is_finite() && high >= REACH_MIN && width > 0.0 && off.abs() < 0.5;
         let below = low == 0.0 || (low + high).abs() < width / 2.0;
         let sized = (1..=BINS_MAX).contains(&counts.len());
-        (sound && below && sized).then_some(Histogram { low, high, width, counts })
+        (sound && below && sized).then_some(Histogram(saved))
     }
 
     /// Appends bins until values of a magnitude of `reach` fit.
@@ -66,49 +54,51 @@ impl Histogram {
     /// `N0507` for values that are not finite, or so much larger than the first ones that no grid
     /// fits both.
     pub(crate) fn reach(&mut self, reach: f64) -> Result<(), Diagnostic> {
-        if reach <= self.high {
+        let grid = &mut self.0;
+        if reach <= grid.high {
             return Ok(());
         }
-        let more = ((reach - self.high) / self.width).ceil();
-        let sides = if self.low < 0.0 { 2.0 } else { 1.0 };
-        let all = more * sides + self.counts.len() as f64;
+        let more = ((reach - grid.high) / grid.width).ceil();
+        let sides = if grid.low < 0.0 { 2.0 } else { 1.0 };
+        let all = more * sides + grid.counts.len() as f64;
         if !all.is_finite() || all > BINS_MAX as f64 {
-            let text = format!("a value of {reach} on samples whose first reach {}", self.high);
+            let text = format!("a value of {reach} on samples whose first reach {}", grid.high);
             return Err(Diagnostic::new(Code::EvalInputs, text)
                 .help("The calibration samples must all be like those the network will see."));
         }
         let new = more as usize;
-        if self.low < 0.0 {
-            self.counts.splice(0..0, std::iter::repeat_n(0, new));
-            self.low -= more * self.width;
+        if grid.low < 0.0 {
+            grid.counts.splice(0..0, std::iter::repeat_n(0, new));
+            grid.low -= more * grid.width;
         }
-        self.counts.resize(self.counts.len() + new, 0);
-        self.high += more * self.width;
+        grid.counts.resize(grid.counts.len() + new, 0);
+        grid.high += more * grid.width;
         Ok(())
     }
 
     /// Counts values, which should lie within; others count in the outermost bins.
     pub(crate) fn see(&mut self, values: impl Iterator<Item = f64>) {
-        let last = self.counts.len() - 1;
+        let SavedHistogram { low, high, width, counts } = &mut self.0;
+        let last = counts.len() - 1;
         for x in values {
-            let place = (x.clamp(self.low, self.high) - self.low) / self.width + 1e-6;
-            self.counts[(place as usize).min(last)] += 1;
+            let place = (x.clamp(*low, *high) - *low) / *width + 1e-6;
+            counts[(place as usize).min(last)] += 1;
         }
     }
 
     /// Centres of the bins with their counts.
     pub(crate) fn bins(&self) -> impl Iterator<Item = (f64, f64)> {
-        let bins = self.counts.iter().enumerate();
-        bins.map(|(i, n)| (self.low + (i as f64 + 0.5) * self.width, *n as f64))
+        let SavedHistogram { low, width, counts, .. } = &self.0;
+        counts.iter().enumerate().map(move |(i, n)| (low + (i as f64 + 0.5) * width, *n as f64))
     }
 
     /// The largest magnitude of the grid.
     pub(crate) fn reach_of_grid(&self) -> f64 {
-        self.high.max(-self.low)
+        self.0.high.max(-self.0.low)
     }
 
     pub(crate) fn signed(&self) -> bool {
-        self.low < 0.0
+        self.0.low < 0.0
     }
 
     /// The threshold that `clipping` chooses for integers of `bits` bits.
@@ -229,8 +219,8 @@ mod tests {
             let last = more.iter().fold(0f64, |m, x| m.max(*x));
             more.iter().for_each(|x| steps.reach(*x).unwrap());
             once.reach(last).unwrap();
-            prop_assert_eq!(steps.counts.len(), once.counts.len());
-            prop_assert!((steps.high - once.high).abs() < 1e-9 && steps.high >= last - 1e-9);
+            prop_assert_eq!(steps.0.counts.len(), once.0.counts.len());
+            prop_assert!((steps.0.high - once.0.high).abs() < 1e-9 && steps.0.high >= last - 1e-9);
         }
     }
 
@@ -245,7 +235,7 @@ mod tests {
             let histogram = filled(&own.collect::<Vec<_>>(), signed);
             for clipping in [Clipping::Mse, Clipping::KlDivergence, Clipping::None] {
                 let t = histogram.threshold(clipping, bits, 0.0);
-                prop_assert!(t > 0.0 && t <= histogram.high, "{clipping:?} {t}");
+                prop_assert!(t > 0.0 && t <= histogram.0.high, "{clipping:?} {t}");
             }
         }
     }

@@ -2,7 +2,9 @@
 
 use onnxd_plugin_sdk::ir::{Model, Tensor, infer, text};
 use onnxd_quant_n2d2::options::{Branches, Clipping, Options};
-use onnxd_quant_n2d2::{Data, Feeds, Pass, plan};
+use onnxd_quant_n2d2::{Data, plan};
+use onnxd_quantize::observe::Feeds;
+use onnxd_quantize::session::Batches;
 
 /// Two branches, one of which has weights four times as large.
 const NET: &str = "
@@ -64,8 +66,9 @@ fn steps(text: &str, weights: [f32; 2], branches: Branches, per_output: bool) ->
     let mut model = Model::new(graph, 8, 17);
     assert!(infer(&mut model).0.is_empty());
     let image = Tensor::from_vec(vec![1, 1, 1, 2], vec![-1.0f32, 0.5]);
-    let samples =
-        || -> Pass { Box::new([Ok(Feeds::from([("env".to_owned(), image.clone())]))].into_iter()) };
+    let samples = || -> Batches {
+        Box::new([Ok(Feeds::from([("env".to_owned(), image.clone())]))].into_iter())
+    };
     let options =
         Options { activations: Clipping::None, per_output, branches, ..Options::default() };
     let (_, plan) = plan(&model, Data::of(&samples), &options).unwrap();

@@ -2,7 +2,9 @@
 
 use onnxd_plugin_sdk::ir::{Model, Tensor, infer, text};
 use onnxd_quant_n2d2::options::{Options, Rescaling};
-use onnxd_quant_n2d2::{Data, Feeds, Pass, plan};
+use onnxd_quant_n2d2::{Data, plan};
+use onnxd_quantize::observe::Feeds;
+use onnxd_quantize::session::Batches;
 
 /// Whether the result of the fully connected layer has few bits, with `function` behind it.
 fn is_rounded(function: &str, rescaling: Rescaling) -> bool {
@@ -15,7 +17,7 @@ fn is_rounded(function: &str, rescaling: Rescaling) -> bool {
     assert!(infer(&mut model).0.is_empty());
     let x = Tensor::from_vec(vec![1, 4], vec![0.5f32, 1.0, -0.25, 0.125]);
     let samples =
-        || -> Pass { Box::new([Ok(Feeds::from([("env".to_owned(), x.clone())]))].into_iter()) };
+        || -> Batches { Box::new([Ok(Feeds::from([("env".to_owned(), x.clone())]))].into_iter()) };
     let options = Options { rescaling, ..Options::default() };
     let (_, plan) = plan(&model, Data::of(&samples), &options).unwrap();
     assert!(plan.cells[0].integers.is_some() && plan.cells[0].rescale.is_some());

@@ -158,7 +158,7 @@ impl Writer<'_> {
             Kind::AveragePool => self.average(cell, node, inputs[0])?,
             Kind::Sum | Kind::Max => branches::elementwise(&self.t, cell.kind, &inputs)?,
             Kind::Concat => branches::concat(&self.t, &node, &inputs, to, output)?,
-            Kind::MaxPool | Kind::Move => self.moved(node, inputs[0])?,
+            Kind::MaxPool | Kind::Layout => self.moved(node, inputs[0])?,
             Kind::Activation | Kind::Float => inputs[0],
         };
         if matches!(cell.kind, Kind::Conv | Kind::Fc | Kind::Sum) {

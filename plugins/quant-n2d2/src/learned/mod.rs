@@ -41,7 +41,7 @@ pub(crate) fn plan(
     options: &Options,
 ) -> Result<(Network, Plan), Diagnostics> {
     let mut model = model.clone();
-    let learned = Learned::take_out(&mut model.graph);
+    let learned = Learned::take_out(&mut model);
     let mut network = recognize(&model)?;
     let inputs = match options.inputs {
         Some((min, max)) => Extremes { min, max },
@@ -111,7 +111,7 @@ impl Planner<'_> {
                     _ => Ok(in_float(own)),
                 }
             }
-            Kind::MaxPool | Kind::Move => match own {
+            Kind::MaxPool | Kind::Layout => match own {
                 Some(own) if own != inputs[0] => {
                     let rescale = self.rescale(cell, &[inputs[0].scale / own.scale])?;
                     Ok((cell.kind, decided(Some(own), Some(rescale))))

@@ -5,7 +5,7 @@ use crate::graph::transposed;
 use crate::network::scalar;
 use crate::plan::Output;
 use onnxd_plugin_sdk::ir::ops::{Clip, DequantizeLinear, QuantizeLinear};
-use onnxd_plugin_sdk::ir::{At, DataType, Graph, Node, NodeId, Tensor, ValueId, axis_at};
+use onnxd_plugin_sdk::ir::{At, DataType, Graph, Model, Node, NodeId, Tensor, ValueId, axis_at};
 use std::collections::HashMap;
 
 /// Key in the metadata of a layer, whose value is the place of its weights in [`Learned`].
@@ -22,7 +22,8 @@ pub(crate) struct Learned {
 impl Learned {
     /// Reads and removes pairs of `QuantizeLinear` and `DequantizeLinear`, and dequantizes constants.
     /// What has another form stays, and is computed in floating point.
-    pub(crate) fn take_out(graph: &mut Graph) -> Learned {
+    pub(crate) fn take_out(model: &mut Model) -> Learned {
+        let graph = &mut model.graph;
         let mut learned = Learned::default();
         for id in graph.topological().unwrap_or_default() {
             if let Some(dq) = At::<DequantizeLinear>::find(graph, id) {
@@ -31,7 +32,7 @@ impl Learned {
         }
         // While the quantizers are there, no normalization behind one is folded into what is
         // before it.
-        canonicalize(graph);
+        canonicalize(graph, &model.opsets);
         for id in graph.topological().unwrap_or_default() {
             if let Some(dq) = At::<DequantizeLinear>::find(graph, id) {
                 let _ = learned.output(graph, &dq);

@@ -109,7 +109,7 @@ fn options(rescaling: Rescaling) -> Options {
 }
 
 fn integers(model: &Model, options: &Options, casting: Casting) -> (Network, Plan, Written) {
-    let none = || -> crate::Pass<'_> { Box::new(std::iter::empty()) };
+    let none = || -> onnxd_quantize::session::Batches<'_> { Box::new(std::iter::empty()) };
     let (network, plan) =
         crate::plan(model, crate::Data::of(&none), options).unwrap_or_else(|d| panic!("{d}"));
     let mut written = write(&network, &plan, casting).unwrap_or_else(|d| panic!("{d}"));
@@ -235,8 +235,8 @@ fn layers_between_learned_tensors_are_integers() {
     let (network, plan, written) =
         integers(&model, &options(Rescaling::SingleShift), Casting::Explicit);
     let kinds: Vec<Kind> = network.cells.iter().map(|c| c.kind).collect();
-    use Kind::{Conv, Fc, Float, MaxPool, Move};
-    assert_eq!(kinds, [Conv, MaxPool, Conv, Conv, Float, Move, Fc]);
+    use Kind::{Conv, Fc, Float, Layout, MaxPool};
+    assert_eq!(kinds, [Conv, MaxPool, Conv, Conv, Float, Layout, Fc]);
     assert_eq!(plan.remarks.len(), 1);
     let ops: Vec<&str> = written.model.graph.nodes().map(|(_, n)| n.op.as_str()).collect();
     assert!(!ops.iter().any(|op| ["Conv", "Gemm", "BatchNormalization"].contains(op)), "{ops:?}");
@@ -304,7 +304,7 @@ net (float[1,2,4,4] env) => (float[1,2,4,4] y)
         integers(&model, &options(Rescaling::FloatingPoint), Casting::Explicit);
     assert_eq!(network.cells[0].kind, Kind::Conv);
     let rest: Vec<Kind> = network.cells[1..].iter().map(|c| c.kind).collect();
-    assert_eq!(rest, [Kind::Float, Kind::Float, Kind::Move, Kind::Float]);
+    assert_eq!(rest, [Kind::Float, Kind::Float, Kind::Layout, Kind::Float]);
     let ty = written.model.graph[written.model.graph.inputs()[0]].ty.as_ref();
     assert_eq!(ty.and_then(ValueType::dtype), Some(DataType::Uint8));
     let got = run(&written.model, Tensor::from_vec(vec![1, 2, 4, 4], image));

@@ -9,7 +9,9 @@ use onnxd_arrays::Arrays;
 use onnxd_plugin_sdk::ir::{Model, Reals, Tensor};
 use onnxd_plugin_sdk::onnx;
 use onnxd_quant_n2d2::plan::{CellPlan, How, Network, Plan, Source};
-use onnxd_quant_n2d2::{Data, Feeds, Pass, plan};
+use onnxd_quant_n2d2::{Data, plan};
+use onnxd_quantize::observe::Feeds;
+use onnxd_quantize::session::Batches;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -241,7 +243,7 @@ fn check(folder: &Path, only: Option<&str>) -> (usize, usize, usize) {
             continue;
         }
         let run = log::read(&path, batch);
-        let samples = || -> Pass {
+        let samples = || -> Batches {
             let rows = (0..rows).map(|at| {
                 let feed = |(n, t): &(String, Tensor)| (n.clone(), row(t, at));
                 Ok(calibration.iter().map(feed).collect::<Feeds>())

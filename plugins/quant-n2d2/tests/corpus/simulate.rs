@@ -67,7 +67,7 @@ fn compute(network: &Network, cell: &Cell, plan: &CellPlan, inputs: &[Reals]) ->
         Kind::Sum => inputs[1..].iter().fold(inputs[0].clone(), |sum, x| &sum + x),
         Kind::AveragePool => run(network, node, &[&inputs[0]]).map(f64::trunc),
         Kind::Activation => inputs[0].clone(),
-        Kind::Move => {
+        Kind::Layout => {
             let rest = node.inputs[1..].iter().map(|v| graph.constant(v.unwrap()).cloned());
             let mut all = vec![inputs[0].to_tensor(DataType::Double)];
             all.extend(rest);

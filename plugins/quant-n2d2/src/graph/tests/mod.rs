@@ -103,7 +103,7 @@ fn network() -> Network {
         cell(Kind::AveragePool, &["a"], &[C(2)], none, 3, None),
         cell(Kind::Max, &["x"], &[C(3), C(4)], none, 3, None),
         cell(Kind::Concat, &["k"], &[C(3), C(4), C(5)], none, 9, None),
-        cell(Kind::Move, &["f"], &[C(6)], none, 36, None),
+        cell(Kind::Layout, &["f"], &[C(6)], none, 36, None),
         cell(Kind::Fc, &["y"], &[C(7)], none, 5, weights(&[5, 36])),
     ];
     Network { model, cells }
