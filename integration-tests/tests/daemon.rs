@@ -325,6 +325,22 @@ fn a_front_end_that_hangs_keeps_its_own_drops_only() {
     stop(daemon);
 }
 
+/// The answer that the drop was found with holds for the conversion: the worker loads no other front-end's library.
+#[test]
+fn front_ends_are_asked_once() {
+    let site = hostile_site();
+    let daemon = site.start();
+    drop_model(&site, "net.onnx", "net");
+    site.wait_for("net", "succeeded");
+    let report = site::report(&site.at("outbox/net"));
+    assert_eq!(report["recognition"]["frontend"], "onnx");
+    let declined = report["recognition"]["declined"].to_string();
+    assert!(declined.contains("bad-probe") && declined.contains("panic"), "{declined}");
+    let loaded = report["versions"]["plugins"].to_string();
+    assert!(loaded.contains("frontend-onnx") && !loaded.contains("hostile"), "{loaded}");
+    stop(daemon);
+}
+
 /// Whatever is in the way of a result: it keeps its job, its only attempt and its name.
 #[test]
 fn a_result_waits_for_its_place_in_the_outbox() {

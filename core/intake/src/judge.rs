@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use onnxd_diagnostics::{Class, Diagnostic};
@@ -54,6 +55,15 @@ enum Verdict {
     Ready(Box<Submission>),
     /// A file turned out to be no network of its own: the groups have changed.
     Regroup,
+}
+
+impl Verdict {
+    fn with(mut self, change: impl FnOnce(&mut Submission)) -> Verdict {
+        if let Verdict::Ready(submission) = &mut self {
+            change(submission);
+        }
+        self
+    }
 }
 
 /// Judges all sets of a tree.
@@ -162,8 +172,13 @@ impl Round<'_> {
             ProbeOutcome::Failed(problem) if problem.class == Class::Environment => {
                 Verdict::State(State::Blocked { reason: problem.to_string() })
             }
-            ProbeOutcome::Failed(problem) => self.ready(set, id, &pool, &[], Some(problem)),
-            ProbeOutcome::Complete { used } => self.ready(set, id, &pool, &used, None),
+            ProbeOutcome::Failed(problem) => {
+                let ready = self.ready(set, id, &pool, &[]);
+                ready.with(|submission| submission.problem = Some(problem))
+            }
+            ProbeOutcome::Complete { used, answer } => {
+                self.ready(set, id, &pool, &used).with(|submission| submission.answer = answer)
+            }
         }
     }
 
@@ -272,14 +287,7 @@ impl Round<'_> {
         pool.files.iter().filter(is_own).cloned().collect()
     }
 
-    fn ready(
-        &mut self,
-        set: &Set<'_>,
-        id: &Path,
-        pool: &Pool,
-        used: &[PathBuf],
-        problem: Option<Diagnostic>,
-    ) -> Verdict {
+    fn ready(&mut self, set: &Set<'_>, id: &Path, pool: &Pool, used: &[PathBuf]) -> Verdict {
         let (files, whole) = match &set.extent {
             Extent::Whole => (pool.files.to_vec(), Some(set.place.stamp)),
             Extent::Beside { own, alone, .. } => {
@@ -305,7 +313,8 @@ impl Round<'_> {
             files,
             whole,
             marker,
-            problem,
+            problem: None,
+            answer: Arc::default(),
         }))
     }
 

@@ -83,8 +83,9 @@ pub struct Candidate {
 pub enum ProbeOutcome {
     /// No front-end takes the file for a network; it is a plain file from now on.
     NotMine(String),
-    /// Everything is there. `used` names the files and folders it needs, relative to the root.
-    Complete { used: Vec<PathBuf> },
+    /// Everything is there. `used` names the files and folders it needs, relative to the root;
+    /// `answer` goes along with the submission as it is.
+    Complete { used: Vec<PathBuf>, answer: Arc<[u8]> },
     /// Not there yet; shown to the user as it is. Asked again when the files change.
     Waiting { missing: Vec<String> },
     /// Class environment: asked again later. Else the submission is handed over with the problem.
@@ -125,6 +126,8 @@ pub struct Submission {
     pub marker: Option<File>,
     /// Why the conversion is bound to fail; the job still has to tell the user.
     pub problem: Option<Diagnostic>,
+    /// What the front-ends said; empty if that is a problem.
+    pub answer: Arc<[u8]>,
 }
 
 impl Submission {

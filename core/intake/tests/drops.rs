@@ -49,6 +49,7 @@ fn a_nested_folder_moved_in_is_one_submission() {
     assert_eq!(ready[0].folder, Path::new("user"));
     assert_eq!(ready[0].name, "net");
     assert_eq!(ready[0].bytes(), 20);
+    assert_eq!(&*ready[0].answer, b"answer");
 }
 
 #[test]

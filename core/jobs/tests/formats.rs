@@ -59,6 +59,7 @@ fn job() -> Job {
             reason: "crashed".into(),
         }],
         raw_source: vec![0xff, b'x'].into(),
+        ..Job::default()
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod confine;
 pub mod link;
+pub mod recognition;
 mod serve;
 mod stages;
 pub mod tools;

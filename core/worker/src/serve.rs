@@ -2,14 +2,14 @@
 
 use crate::confine;
 use crate::link::Link;
+use crate::recognition::Question;
 use crate::stages::{self, Events};
-use onnxd_config::descriptor::names;
-use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_host::call::{self, CallError};
 use onnxd_plugin_host::{JobContext, Library, TensorTable, inspect, to_message};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as Event;
-use onnxd_proto::onnxd::{PluginComponent, PluginInfo, ProbeRequest, WorkerEvent, request::What};
+use onnxd_proto::onnxd::{ProbeRequest, WorkerEvent, request::What};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -64,19 +64,12 @@ fn inspected(path: &str) -> message::InspectResult {
     }
 }
 
-/// Asks the front-end that the params name, else every one whose globs fit the network's name.
 fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResult {
-    let frontends = stages::frontends(&request.plugins).into_iter();
     let params: Value = serde_json::from_str(&request.params_json).unwrap_or_default();
-    let wanted = params["job"]["frontend"].as_str();
-    let fits = |p: &PluginInfo, c: &PluginComponent| match wanted {
-        Some(wanted) => names(wanted, &p.id, &c.id),
-        None => c.globs.iter().any(|glob| stages::claims_name(glob, &request.network)),
-    };
+    let ProbeRequest { plugins, files, network, .. } = request;
     // A plugin's entry is called once per process.
     let mut libraries: BTreeMap<String, Result<Library, Diagnostic>> = BTreeMap::new();
-    let asked = frontends.filter(|(plugin, component)| fits(plugin, component));
-    let answers = asked.map(|(plugin, component)| {
+    let answers = Question { plugins, files, network, params: &params }.ask(|plugin, component| {
         let started = message::StageStarted {
             stage: confine::parent::PROBE.into(),
             plugin: plugin.id.clone(),
@@ -85,23 +78,12 @@ fn probed(request: &ProbeRequest, link: &Arc<Mutex<Link>>) -> message::ProbeResu
         let _ = send(link, Event::Stage(started));
         let library = libraries
             .entry(plugin.id.clone())
-            .or_insert_with(|| Library::open_inspected(&plugin))
+            .or_insert_with(|| Library::open_inspected(plugin))
             .as_ref();
-        let answer = match library {
-            Ok(library) => probe(request, library, &component.id),
-            Err(refused) => Err(refused.clone().into()),
-        };
-        let (probe, error) = match answer {
-            Ok(probe) => (
-                Some(stages::with_needs(probe, &request.plugins, &params, &request.files)),
-                String::new(),
-            ),
-            Err(CallError::Failed(found)) => (None, found.to_string()),
-            Err(CallError::Cancelled) => (None, "cancelled".into()),
-        };
-        message::ProbeAnswer { frontend: component.id, plugin: plugin.id, probe, error }
+        let library = library.map_err(|refused| Diagnostics::from(refused.clone()))?;
+        probe(request, library, &component.id).map_err(stages::findings)
     });
-    message::ProbeResult { answers: answers.collect() }
+    message::ProbeResult { answers }
 }
 
 fn probe(

@@ -789,9 +789,12 @@ pub struct ProbeAnswer {
     pub plugin: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
     pub probe: ::core::option::Option<Probe>,
-    /// set if the plugin failed
-    #[prost(string, tag = "4")]
-    pub error: ::prost::alloc::string::String,
+    /// why it gave none
+    #[prost(message, repeated, tag = "5")]
+    pub failed: ::prost::alloc::vec::Vec<Diagnostic>,
+    /// its process hung or crashed over the question
+    #[prost(bool, tag = "6")]
+    pub died: bool,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -845,6 +848,9 @@ pub struct ConvertRequest {
     /// with origins, for the report
     #[prost(message, repeated, tag = "10")]
     pub params: ::prost::alloc::vec::Vec<Param>,
+    /// if the front-ends were asked already
+    #[prost(message, optional, tag = "11")]
+    pub recognition: ::core::option::Option<Recognition>,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -974,6 +980,20 @@ pub struct JobEvent {
     #[prost(string, tag = "5")]
     pub reason: ::prost::alloc::string::String,
 }
+/// What the front-ends said when the drop was found complete.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Recognized {
+    #[prost(message, optional, tag = "1")]
+    pub recognition: ::core::option::Option<Recognition>,
+    /// on front-ends that hung or crashed over the question
+    #[prost(message, repeated, tag = "2")]
+    pub notes: ::prost::alloc::vec::Vec<Diagnostic>,
+    /// digest of plugins and params: with others they are asked again
+    #[prost(string, tag = "3")]
+    pub asked: ::prost::alloc::string::String,
+}
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1035,6 +1055,8 @@ pub struct Job {
     /// the root's name as the file system spells it, if it is not UTF-8
     #[prost(bytes = "bytes", tag = "24")]
     pub raw_source: ::prost::bytes::Bytes,
+    #[prost(message, optional, tag = "25")]
+    pub recognized: ::core::option::Option<Recognized>,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

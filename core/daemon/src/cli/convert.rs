@@ -5,7 +5,7 @@ use super::failure::line;
 use super::progress::Progress;
 use super::scratch::Scratch;
 use super::{Ended, logged, out};
-use crate::conversion::attempt::listed;
+use crate::conversion::attempt::{listed, warning};
 use crate::conversion::probe::ask;
 use crate::conversion::publish::{own_folder, prepare};
 use crate::conversion::recognised::tell;
@@ -184,8 +184,7 @@ impl Convert {
     /// Params that may have been meant, and were not named.
     fn unread_params(&self, submission: &Submission) -> Vec<message::Diagnostic> {
         let unread = submission.unread_params(&self.paths, self.params.as_deref());
-        let told = unread.iter();
-        told.map(|d| message::Diagnostic { severity: "warning".into(), ..to_message(d) }).collect()
+        unread.iter().map(|d| warning(to_message(d))).collect()
     }
 
     fn show(&self, outcome: &Outcome) {

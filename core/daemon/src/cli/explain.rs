@@ -4,13 +4,14 @@ use super::context::Context;
 use super::failure::Failure;
 use super::{Ended, FINDINGS, out};
 use crate::conversion::Submission;
-use crate::conversion::probe::{Asked, Choice, ask, choose, level, probe, why};
+use crate::conversion::probe::{ask, probe};
 use crate::conversion::recognised::tell;
 use crate::conversion::submission::presets;
 use onnxd_config::{Declared, Params};
-use onnxd_diagnostics::Diagnostic;
+use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_plugin_host::to_message;
-use onnxd_proto::onnxd::ClaimLevel;
+use onnxd_proto::onnxd::{ClaimLevel, ProbeAnswer};
+use onnxd_worker::recognition::{Choice, level, why};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -49,8 +50,8 @@ struct Explanation {
     declared: Declared,
     /// Params that may have been meant.
     unread: Vec<Diagnostic>,
-    asked: Asked,
-    choice: Result<Choice, Diagnostic>,
+    answers: Vec<ProbeAnswer>,
+    choice: Result<Choice, Diagnostics>,
 }
 
 impl Explain {
@@ -71,16 +72,11 @@ impl Explain {
             .map_err(|e| tell(&self.paths, e))?;
         let params = submission.params(&plugins, &presets, self.params.as_deref(), &self.set)?;
         let unread = submission.unread_params(&self.paths, self.params.as_deref());
-        let (files, network) = (&submission.files, &submission.network);
-        let params_json = params.json().to_string();
-        let asked = probe(&context.launcher, &plugins, files, network, &params_json)?;
-        let choice = choose(&asked, network, params.get_str("job.frontend"));
-        let choice = choice.map_err(|why| {
-            let told = tell(&self.paths, why.clone().into());
-            told.0.into_iter().next().unwrap_or(why)
-        });
+        let question = submission.question(&plugins.used, params.json());
+        let answers = probe(&context.launcher, &question)?;
+        let choice = question.choose(&answers).map_err(|why| tell(&self.paths, why));
         let declared = plugins.declared;
-        let explained = Explanation { submission, params, declared, unread, asked, choice };
+        let explained = Explanation { submission, params, declared, unread, answers, choice };
         if self.json {
             out::json(&explained.json());
         } else {
@@ -116,10 +112,10 @@ impl Explanation {
                 0 => "ready".to_owned(),
                 n => format!("waiting for {n} files"),
             };
-            head.push(row(&["front-end", &choice.frontend]));
+            head.push(row(&["front-end", &choice.recognition.frontend]));
             head.push(row(&["status", &status]));
         }
-        let claims = self.asked.answers.iter().map(|a| {
+        let claims = self.answers.iter().map(|a| {
             let claim = match level(a) {
                 ClaimLevel::ClaimNo => "declines",
                 ClaimLevel::ClaimByExtension => "claims by name",
@@ -166,13 +162,13 @@ impl Explanation {
     }
 
     fn json(&self) -> Value {
-        let claims = self.asked.answers.iter().map(|a| {
+        let claims = self.answers.iter().map(|a| {
             json!({
                 "frontend": a.frontend,
                 "plugin": a.plugin,
                 "level": level(a).as_str_name(),
                 "reason": why(a),
-                "failed": !a.error.is_empty(),
+                "failed": !a.failed.is_empty(),
             })
         });
         let params = self.params.entries().iter().map(
@@ -183,14 +179,14 @@ impl Explanation {
             "name": self.submission.name,
             "network": self.submission.network,
             "files": self.submission.files.iter().map(|f| &f.name).collect::<Vec<_>>(),
-            "frontend": choice.map(|c| &c.frontend),
-            "plugin": choice.map(|c| &c.plugin),
+            "frontend": choice.map(|c| &c.recognition.frontend),
+            "plugin": choice.map(|c| &c.recognition.plugin),
             "claims": claims.collect::<Vec<_>>(),
             "needs": choice.map(|c| &c.needs),
             "missing": choice.map(|c| c.missing().iter().map(to_message).collect::<Vec<_>>()),
             "params": params.collect::<Vec<_>>(),
             "notes": self.params.notes().iter().chain(&self.unread).map(to_message).collect::<Vec<_>>(),
-            "error": self.choice.as_ref().err().map(to_message),
+            "error": self.choice.as_ref().err().and_then(|found| found.0.first()).map(to_message),
         })
     }
 }

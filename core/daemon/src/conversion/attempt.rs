@@ -13,8 +13,8 @@ use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{
-    Component, ConvertRequest, InputFile, Limits, Param, PluginInfo, Report, Request, StageStarted,
-    WorkerEvent,
+    Component, ConvertRequest, InputFile, Limits, Param, PluginInfo, Recognition, Report, Request,
+    StageStarted, WorkerEvent,
 };
 use onnxd_report::{FAILED, SCHEMA, SUCCEEDED, SUCCEEDED_WITH_FINDINGS};
 use onnxd_worker::confine::outcome::{self, End, Exit};
@@ -44,6 +44,8 @@ pub(crate) struct Order {
     pub(crate) params_json: String,
     /// The same with origins.
     pub(crate) params: Vec<Param>,
+    /// What the front-ends said, if they were asked already.
+    pub(crate) recognition: Option<Recognition>,
     /// Findings that stop nothing, known before the worker starts.
     pub(crate) notes: Vec<message::Diagnostic>,
     /// An existing, empty folder; the only one that the worker may write.
@@ -74,9 +76,7 @@ pub(crate) fn convert(
             }
             return Ok(outcome);
         };
-        order
-            .notes
-            .push(message::Diagnostic { severity: "warning".to_owned(), ..to_message(&died.why) });
+        order.notes.push(warning(to_message(&died.why)));
         super::files::remove_folder(&outcome.out_dir)
             .map_err(|e| no_folder(&outcome.out_dir, &e))?;
     }
@@ -143,10 +143,6 @@ impl Order {
         plugins: &Plugins,
         work_dir: PathBuf,
     ) -> Order {
-        let note = |d: &Diagnostic| message::Diagnostic {
-            severity: "warning".to_owned(),
-            ..to_message(d)
-        };
         Order {
             job: job.to_owned(),
             name: params.get_str("job.name").unwrap_or(&submission.name).to_owned(),
@@ -156,7 +152,8 @@ impl Order {
             network: submission.network.clone(),
             params_json: params.json().to_string(),
             params: listed(params),
-            notes: params.notes().iter().map(note).collect(),
+            recognition: None,
+            notes: params.notes().iter().map(|d| warning(to_message(d))).collect(),
             work_dir,
             rewrites_max: 0,
         }
@@ -186,6 +183,7 @@ impl Order {
             work_dir: self.work_dir.to_string_lossy().into_owned(),
             rewrites_max: self.rewrites_max,
             params: self.params.clone(),
+            recognition: self.recognition.clone(),
         };
         Request { limits: Some(limits), what: Some(What::Convert(convert)) }
     }
@@ -198,6 +196,11 @@ impl Order {
             ..failure(&self.job, &self.name, found)
         }
     }
+}
+
+/// The same as a finding that stops nothing.
+pub(crate) fn warning(found: message::Diagnostic) -> message::Diagnostic {
+    message::Diagnostic { severity: "warning".to_owned(), ..found }
 }
 
 /// Params as reports list them.

@@ -9,6 +9,7 @@ use onnxd_plugin_host::{from_message, hexadecimal};
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{InspectRequest, InspectResult, PluginComponent, PluginInfo};
+use onnxd_worker::recognition::claims_name;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -157,7 +158,7 @@ impl Plugins {
 
     /// Whether a front-end may claim a file of this name, folders before it aside.
     pub(crate) fn may_be_network(&self, name: &str) -> bool {
-        self.frontend_globs().iter().any(|glob| fits(glob, name))
+        self.frontend_globs().iter().any(|glob| claims_name(glob, name))
     }
 
     /// The component called `fuse-pad` or `org.example.tidy/remove-foo`.
@@ -245,13 +246,6 @@ fn cache_folder(settings: &Settings, environment: &Environment) -> Option<PathBu
 }
 
 const WRITE: rustix::fs::Access = rustix::fs::Access::WRITE_OK;
-
-/// `*.ext` or a plain name, letter case aside: what the worker understands by a glob.
-fn fits(glob: &str, path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
-    let glob = glob.to_lowercase();
-    glob.strip_prefix('*').map_or(name == glob, |ending| name.ends_with(ending))
-}
 
 #[cfg(test)]
 mod tests {

@@ -4,12 +4,13 @@
 
 use super::Plugins;
 use super::files::inner;
-use super::probe::Choice;
 use onnxd_config::{PARAMS_BYTES_MAX, Params, Preset};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_intake::names::{NameClass, PRESET, classify, is_params, is_role_file, is_role_folder};
 use onnxd_intake::scan::DEPTH_MAX;
-use onnxd_proto::onnxd::{InputFile, Need};
+use onnxd_proto::onnxd::{InputFile, Need, PluginInfo};
+use onnxd_worker::recognition::{Choice, Question};
+use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
@@ -37,6 +38,15 @@ impl Submission {
     fn of(network: &str, files: &[InputFile]) -> Submission {
         let (name, network) = (stem(network).to_owned(), network.to_owned());
         Submission { name, network, files: files.to_vec() }
+    }
+
+    /// What the front-ends among `plugins` are asked about it.
+    pub(crate) fn question<'a>(
+        &'a self,
+        plugins: &'a [PluginInfo],
+        params: &'a Value,
+    ) -> Question<'a> {
+        Question { plugins, files: &self.files, network: &self.network, params }
     }
 
     /// Files and folders that a person named. One folder is the root; several paths lie side by

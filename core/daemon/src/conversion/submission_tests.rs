@@ -40,8 +40,7 @@ fn asked(s: &Submission) -> Result<Choice, Diagnostics> {
     let uses = |name: &&String| first == 'a' && name.starts_with('b');
     let found_as: Vec<String> = s.files.iter().map(|f| &f.name).filter(uses).cloned().collect();
     let needs = vec![Need { found: true, found_as, ..Need::default() }];
-    let (frontend, plugin, reason) = (String::new(), String::new(), String::new());
-    Ok(Choice { frontend, plugin, reason, needs })
+    Ok(Choice { needs, ..Choice::default() })
 }
 
 #[test]

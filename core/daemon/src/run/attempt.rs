@@ -19,9 +19,10 @@ use onnxd_worker::confine::parent::Killer;
 
 use super::event::Event;
 use super::layout::JobDir;
-use super::prober::Tools;
+use super::prober::{Tools, asked};
+use crate::conversion::attempt::warning;
 use crate::conversion::doing::Shared;
-use crate::conversion::{Order, Outcome, Submission, Verdict, convert, files, publish};
+use crate::conversion::{Order, Outcome, Plugins, Submission, Verdict, convert, files, publish};
 
 /// Between asking a worker to end and killing it.
 const GRACE: Duration = Duration::from_millis(500);
@@ -201,7 +202,8 @@ fn order(job: &Job, dir: &JobDir, tools: &Tools) -> Order {
     // Findings about the params are not kept with the job; reading them again gives them again.
     let params = submission.params(&tools.plugins, &[], None, &[]);
     let notes = params.map(|p| p.notes().to_vec()).unwrap_or_default();
-    let note = |d: &Diagnostic| message::Diagnostic { severity: "warning".into(), ..to_message(d) };
+    let known = recognized(job, &tools.plugins);
+    let told = known.into_iter().flat_map(|known| known.notes.iter().cloned());
     Order {
         job: job.id.clone(),
         name: job.name.clone(),
@@ -211,8 +213,37 @@ fn order(job: &Job, dir: &JobDir, tools: &Tools) -> Order {
         network: job.network.clone(),
         params_json: job.params_json.clone(),
         params: job.params.clone(),
-        notes: notes.iter().map(note).collect(),
+        recognition: known.and_then(|known| known.recognition.clone()),
+        notes: notes.iter().map(|d| warning(to_message(d))).chain(told).collect(),
         work_dir: dir.work(),
         rewrites_max: 0,
+    }
+}
+
+/// What the front-ends said when the drop was found, if they would still be asked the same.
+fn recognized<'a>(job: &'a Job, plugins: &Plugins) -> Option<&'a message::Recognized> {
+    job.recognized.as_ref().filter(|known| known.asked == asked(plugins, &job.params_json))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_proto::onnxd::{PluginInfo, Recognized};
+
+    #[test]
+    fn an_answer_holds_for_the_same_plugins_and_params() {
+        let plugins = |sha256: &str| {
+            let plugin = PluginInfo { sha256: sha256.into(), ..PluginInfo::default() };
+            Plugins { used: vec![plugin], ..Plugins::default() }
+        };
+        let asked = asked(&plugins("1"), "{}");
+        let recognized = Some(Recognized { asked, ..Recognized::default() });
+        let job = Job { params_json: "{}".into(), recognized, ..Job::default() };
+        let known = |job: &Job, sha256| super::recognized(job, &plugins(sha256)).is_some();
+        assert!(known(&job, "1"));
+        assert!(!known(&job, "2"), "another library");
+        let other = Job { params_json: r#"{"job":{}}"#.into(), ..job.clone() };
+        assert!(!known(&other, "1"), "other params");
+        assert!(!known(&Job { recognized: None, ..job }, "1"), "a job of an older onnxd");
     }
 }

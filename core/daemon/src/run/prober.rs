@@ -11,11 +11,15 @@ use crossbeam_channel::{Sender, bounded};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_intake::names::{is_params, is_role_file, is_role_folder};
 use onnxd_intake::{Candidate, Control, Fingerprint, ProbeOutcome, Prober};
-use onnxd_proto::onnxd::InputFile;
+use onnxd_plugin_host::hexadecimal;
+use onnxd_proto::onnxd::{InputFile, Recognized};
+use prost::Message;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::set_aside::SetAside;
-use crate::conversion::probe::{choose, probe};
+use crate::conversion::attempt::warning;
+use crate::conversion::probe::probe;
 use crate::conversion::submission::presets;
 use crate::conversion::{Launcher, Plugins, Submission};
 
@@ -189,19 +193,18 @@ fn answer(
         Ok(params) => params,
         Err(found) => return ProbeOutcome::Failed(first(found)),
     };
-    let (files, network) = (&submission.files, &submission.network);
-    let json = params.json().to_string();
     let plugins = set_aside.without(&tools.plugins);
-    let asked = match probe(&tools.launcher, &plugins, files, network, &json) {
-        Ok(asked) => asked,
+    let question = submission.question(&plugins.used, params.json());
+    let answers = match probe(&tools.launcher, &question) {
+        Ok(answers) => answers,
         Err(found) => return ProbeOutcome::Failed(first(found)),
     };
-    asked.died.iter().for_each(|died| set_aside.note(died));
-    let choice = match choose(&asked, network, params.get_str("job.frontend")) {
+    answers.iter().for_each(|answer| set_aside.note(answer));
+    let choice = match question.choose(&answers).map_err(first) {
         Ok(choice) => choice,
         Err(why) if why.code == Code::NoFrontend.as_str() => {
             // One that is not asked any more might have taken it.
-            return match set_aside.concerns(&tools.plugins, network) {
+            return match set_aside.concerns(&tools.plugins, &submission.network) {
                 Some(why) => ProbeOutcome::Failed(why),
                 None => ProbeOutcome::NotMine(why.message),
             };
@@ -220,7 +223,16 @@ fn answer(
     used.extend(roles(candidate, params.json()));
     used.sort();
     used.dedup();
-    ProbeOutcome::Complete { used }
+    let asked = asked(&tools.plugins, &params.json().to_string());
+    let died = answers.into_iter().filter(|answer| answer.died);
+    let notes = died.flat_map(|answer| answer.failed).map(warning).collect();
+    let recognized = Recognized { recognition: Some(choice.recognition), notes, asked };
+    ProbeOutcome::Complete { used, answer: recognized.encode_to_vec().into() }
+}
+
+/// What an answer depends on, the files aside: with others the front-ends are asked again.
+pub(crate) fn asked(plugins: &Plugins, params_json: &str) -> String {
+    hexadecimal(&Sha256::digest(format!("{} {params_json}", plugins.digest())))
 }
 
 /// The candidate as a conversion sees it. A name that is not text cannot be told to a front-end;

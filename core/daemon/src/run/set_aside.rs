@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use onnxd_diagnostics::{Class, Code, Diagnostic};
+use onnxd_proto::onnxd::{self as message, ProbeAnswer};
 
 use crate::conversion::Plugins;
-use crate::conversion::probe::{Died, leave_out};
+use crate::conversion::probe::leave_out;
 
 /// Questions that a front-end may hang over.
 const HANGS_MAX: usize = 2;
@@ -23,9 +24,10 @@ type Name = (String, String);
 pub(crate) struct SetAside(Arc<Mutex<BTreeMap<Name, usize>>>);
 
 impl SetAside {
-    pub(crate) fn note(&self, died: &Died) {
-        if died.why.code == Code::PluginHung.as_str() {
-            let name = (died.plugin.clone(), died.frontend.clone());
+    pub(crate) fn note(&self, answer: &ProbeAnswer) {
+        let hung = |why: &message::Diagnostic| why.code == Code::PluginHung.as_str();
+        if answer.died && answer.failed.iter().any(hung) {
+            let name = (answer.plugin.clone(), answer.frontend.clone());
             self.with(|all| *all.entry(name).or_default() += 1);
         }
     }
@@ -84,6 +86,7 @@ impl SetAside {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onnxd_plugin_host::to_message;
     use onnxd_proto::onnxd::{PluginComponent, PluginInfo};
 
     #[test]
@@ -99,8 +102,9 @@ mod tests {
         let plugins = Plugins { used, ..Plugins::default() };
         let set_aside = SetAside::default();
         let hung = |code| {
-            let why = Diagnostic::new(code, "it did not end");
-            set_aside.note(&Died { plugin: "p".into(), frontend: "slow".into(), why });
+            let failed = vec![to_message(&Diagnostic::new(code, "it did not end"))];
+            let (plugin, frontend) = ("p".into(), "slow".into());
+            set_aside.note(&ProbeAnswer { plugin, frontend, failed, died: true, probe: None });
         };
         hung(Code::PluginHung);
         hung(Code::PluginCrashed);

@@ -155,6 +155,7 @@ fn submission(inbox: &Path, n: usize) -> Submission {
         whole: None,
         marker: None,
         problem: None,
+        answer: std::sync::Arc::default(),
     }
 }
 

@@ -11,7 +11,8 @@ use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use onnxd_intake::{ClaimError, Control, Plan, Submission};
 use onnxd_jobs::What;
 use onnxd_plugin_host::to_message;
-use onnxd_proto::onnxd::{Job, JobFile, JobState};
+use onnxd_proto::onnxd::{Job, JobFile, JobState, Recognized};
+use prost::Message;
 
 use super::daemon::{Daemon, Halt, Turn, now_ms};
 use super::event::Event;
@@ -291,6 +292,11 @@ fn with(job: &Job, prepared: &Prepared) -> Job {
     }
 }
 
+/// What the prober gave to intake.
+fn recognized(answer: &[u8]) -> Option<Recognized> {
+    Recognized::decode(answer).ok().filter(|known| known.recognition.is_some())
+}
+
 fn new_job(id: &str, submission: &Submission) -> Job {
     let root = submission.root_dir();
     let file = |f: &onnxd_intake::File| JobFile {
@@ -313,6 +319,7 @@ fn new_job(id: &str, submission: &Submission) -> Job {
         created_ms: now_ms(),
         diagnostics: submission.problem.iter().map(to_message).collect(),
         raw_source: raw_source.into(),
+        recognized: recognized(&submission.answer),
         ..Job::default()
     };
     job.set_state(JobState::Claiming);

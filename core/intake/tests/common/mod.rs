@@ -46,7 +46,7 @@ impl Prober for FrontEnds {
         let missing: Vec<String> =
             used.iter().filter(|p| !has(p)).map(|p| p.display().to_string()).collect();
         Some(match missing.is_empty() {
-            true => ProbeOutcome::Complete { used },
+            true => ProbeOutcome::Complete { used, answer: b"answer"[..].into() },
             false => ProbeOutcome::Waiting { missing },
         })
     }

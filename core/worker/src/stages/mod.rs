@@ -20,11 +20,10 @@ mod session;
 mod spoken;
 pub(crate) mod summary;
 
-pub(crate) use import::{claims_name, frontends};
 pub(crate) use needs::with_needs;
 use onnxd_diagnostics::Diagnostics;
 use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, WorkerEvent};
-pub(crate) use session::Session;
+pub(crate) use session::{Session, findings};
 
 /// Hears of every event of a conversion; may be called from any thread.
 pub(crate) type Events = std::sync::Arc<dyn Fn(WorkerEvent) + Send + Sync>;
