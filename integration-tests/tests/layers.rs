@@ -37,6 +37,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("build", "the nodes that quantization adds"),
             ("eval", "running float and quantized graphs on samples"),
             ("rewrite", "equalization as a pass"),
+            ("params", "params in types"),
         ],
     ),
     ("onnx", &[("ir", "models"), ("proto", "ONNX's messages")]),

@@ -1,7 +1,13 @@
 //! The params that all conversions have, in the order of help and report.
 
 use crate::params;
+use crate::words::{
+    Accuracy, Color, Compare, ExternalData, IntegerType, Layout, Mode, OperatorFallback,
+    RangeMethod, Recipe, Rounding,
+};
+use serde::Deserialize;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// The rows of all of them.
 pub const ROWS: [&str; 7] = [
@@ -81,9 +87,9 @@ params! {
         /// Leave out the texts that tell where in the source a node comes from.
         strip_doc_string: bool = "bool", true;
         /// An operator without counterpart: an error, kept in a named domain, or kept as ATen.
-        operator_fallback: String = "error | custom | aten", "error";
+        operator_fallback: OperatorFallback = "error | custom | aten", "error";
         /// Weights in a file beside the model; `auto` does so only where the model would pass 2 GiB.
-        external_data: String = "auto | always | never", "auto";
+        external_data: ExternalData = "auto | always | never", "auto";
         /// Tensors of at least this size go to the file beside the model.
         external_data_threshold_bytes: u64 = "0..1073741824", 1024;
         /// Folder in the result's that the model and its files lie in; unset puts them beside the report.
@@ -99,7 +105,7 @@ params! {
         /// The passes that run, and their order.
         profile: String = "default | none", "default";
         /// How much of what passes changed is compared with what was before.
-        compare: String = "none | some | all", "some";
+        compare: Compare = "none | some | all", "some";
         /// Passes that run in addition, after those of the profile.
         enable: Vec<String> = "[text]", [];
         /// Passes of the profile that do not run.
@@ -115,14 +121,14 @@ params! {
         /// Refuse a model that is quantized already instead of passing it on, where `format` is `none`.
         require_float: bool = "bool", false;
         /// Ranges from data, from the input at run time, from training, or weights only.
-        mode: String = "static | dynamic | qat | weight_only", "static";
+        mode: Mode = "static | dynamic | qat | weight_only", "static";
         /// How Linear layers are written.
-        recipe: String = "QDQ_OP_FP32_BIAS | QDQ_OP_INT32_BIAS | QDQ_OP_FP32_BIAS_QDQ", "QDQ_OP_FP32_BIAS";
+        recipe: Recipe = "QDQ_OP_FP32_BIAS | QDQ_OP_INT32_BIAS | QDQ_OP_FP32_BIAS_QDQ", "QDQ_OP_FP32_BIAS";
         /// Type of quantized activations.
-        activation_type: String = "uint8 | int8 | uint16 | int16", "uint8";
+        activation_type: IntegerType = "uint8 | int8 | uint16 | int16", "uint8";
         /// Type of quantized weights; unset is `int8`, held as `uint8` with the zero point 128 where products of
         /// `int8` may saturate on processors without VNNI.
-        weight_type: Option<String> = "int8 | uint8 | int4 | uint4 | int16 | uint16", unset;
+        weight_type: Option<IntegerType> = "int8 | uint8 | int4 | uint4 | int16 | uint16", unset;
         /// One scale for each output channel of a weight instead of one for all.
         per_channel: bool = "bool", true;
         /// Ranges of activations are symmetric around zero.
@@ -131,13 +137,13 @@ params! {
         /// activations of `int8` where `weight_type` is unset, too.
         reduce_range: Option<bool> = "bool", unset;
         /// Elements that share a scale in mode `weight_only`.
-        block_size: u64 = "1..1048576", 32;
+        block_size: usize = "1..1048576", 32;
         /// How calibration data help to round weights: `adaround` learns it (modes `static` and `dynamic`), `gptq`
         /// and `awq` are for mode `weight_only`. Unset is both of these there, where they help, and
         /// `nearest` elsewhere.
-        rounding: Option<String> = "nearest | adaround | gptq | awq", unset;
+        rounding: Option<Rounding> = "nearest | adaround | gptq | awq", unset;
         /// `auto` tries what may help, measures it on data kept apart and takes the best.
-        accuracy: String = "default | auto", "default";
+        accuracy: Accuracy = "default | auto", "default";
         /// Time that `accuracy = "auto"`, `sqnr_db_min` and `top1_loss_max` may take; what was left out
         /// for it is said.
         time_budget_s: u64 = "1..2592000", 600;
@@ -159,8 +165,26 @@ params! {
         exclude: Vec<String> = "[text]", [];
         /// Keys of this section for single nodes: activation_type, weight_type, per_channel,
         /// symmetric, reduce_range, block_size.
-        overrides: Value = "nodes", {};
+        overrides: BTreeMap<String, NodeParams> = "nodes", {};
     }
+}
+
+/// Keys of the section `quantization` for single nodes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NodeParams {
+    /// See [`Quantization::activation_type`].
+    pub activation_type: Option<IntegerType>,
+    /// See [`Quantization::weight_type`].
+    pub weight_type: Option<IntegerType>,
+    /// See [`Quantization::per_channel`].
+    pub per_channel: Option<bool>,
+    /// See [`Quantization::symmetric`].
+    pub symmetric: Option<bool>,
+    /// See [`Quantization::reduce_range`].
+    pub reduce_range: Option<bool>,
+    /// See [`Quantization::block_size`].
+    pub block_size: Option<usize>,
 }
 
 params! {
@@ -171,9 +195,9 @@ params! {
         /// Samples that are used; unset uses all.
         samples: Option<u64> = "1..1000000000", unset;
         /// Samples that run at once; unset takes the network's own, else 1.
-        batch_size: Option<u64> = "1..65536", unset;
+        batch_size: Option<usize> = "1..65536", unset;
         /// How ranges follow from data.
-        method: String = "minmax | entropy | percentile | mse | moving_average", "minmax";
+        method: RangeMethod = "minmax | entropy | percentile | mse | moving_average", "minmax";
         /// Share of values, in percent, that `percentile` keeps.
         percentile: f64 = "50.0..100.0", 99.999;
         /// Use the statistics of an earlier calibration, `calibration.json`, instead of samples.
@@ -185,12 +209,12 @@ params! {
         /// Where random numbers lie; unset draws them with mean 0 and standard deviation 1.
         random_range: Option<[f64; 2]> = "range", unset;
         /// Size of axes that the model leaves open, beside the first, in random samples.
-        random_size: Option<u64> = "1..1048576", unset;
+        random_size: Option<usize> = "1..1048576", unset;
         /// Another seed gives other random numbers.
         random_seed: u64 = "0..4294967295", 0;
         /// Pixels of a picture's shorter side, of which the middle is taken; unset stretches pictures to the
         /// input's size.
-        resize: Option<u64> = "1..65536", unset;
+        resize: Option<usize> = "1..65536", unset;
         /// Number that bytes of pictures are multiplied with; unset takes 1/255, and 1 for inputs of bytes.
         scale: Option<f64> = "float", unset;
         /// Taken from scaled pictures; one number, or one for each channel.
@@ -198,9 +222,9 @@ params! {
         /// Pictures are divided by it after that; one number, or one for each channel.
         std: Vec<f64> = "[float]", [];
         /// Order of a picture's channels; unset takes RGB.
-        color: Option<String> = "rgb | bgr", unset;
+        color: Option<Color> = "rgb | bgr", unset;
         /// Axes of an input of pictures; unset finds the axis of 1 or 3 channels.
-        layout: Option<String> = "nchw | nhwc", unset;
+        layout: Option<Layout> = "nchw | nhwc", unset;
     }
 }
 

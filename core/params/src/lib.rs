@@ -4,6 +4,7 @@
 
 pub mod host;
 mod resolved;
+pub mod words;
 
 pub use resolved::{Resolved, Seen};
 pub use serde;
@@ -27,7 +28,7 @@ pub trait Section: Sized {
 ///         /// Largest magnitude that stays.
 ///         limit: f64 = "0.0..", 6.0;
 ///         /// What becomes of larger ones.
-///         beyond: String = "clip | zero", "clip", option "beyond";
+///         beyond: Beyond = "clip | zero", "clip", option "beyond";
 ///         /// Names of weights to clip; unset clips all.
 ///         names: Option<Vec<String>> = "[text]", unset;
 ///     }
@@ -37,6 +38,8 @@ pub trait Section: Sized {
 /// The type that users see is one of `bool`, `int`, `float`, `text`, `path` (inside the submission), a range (`1..16`,
 /// `0.0..`), a word (`clip`), a list (`[text]`), or several of them joined by `|`. The default is a literal or `unset`.
 /// `option` is a spelling without section that INI files and `--set` understand.
+///
+/// The words of a field are an enum that [`words!`] declares.
 ///
 /// Each field becomes a method. Calling it says that the value counts, see [`Resolved`].
 #[macro_export]

@@ -11,11 +11,12 @@ use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::ir::{Model, Tensor};
 use column::{Column, Reader};
+use onnxd_params::host::Calibration as Params;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Largest batch that a source may declare.
-const BATCH_MAX: u64 = 1 << 16;
+const BATCH_MAX: usize = 1 << 16;
 
 /// Tensors by the names of a model's inputs.
 pub type Feeds = BTreeMap<String, Tensor>;
@@ -46,59 +47,56 @@ pub struct Calibration {
     is_random: bool,
 }
 
-impl Calibration {
-    /// Looks at the headers of the files only.
-    pub(crate) fn of(submission: &Submission, model: &Model) -> Result<Calibration, Diagnostics> {
-        let limit = submission.param("calibration", "samples").as_u64().unwrap_or(u64::MAX);
-        if let Some(asked) = random::Asked::of(submission) {
-            return Calibration::drawn(submission, model, asked);
+/// Where samples come from, and for what.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) submission: &'a Submission,
+    pub(crate) model: &'a Model,
+    pub(crate) params: &'a Params,
+}
+
+impl Asked<'_> {
+    /// The samples of the submission. Looks at the headers of the files only.
+    pub(crate) fn calibration(self) -> Result<Calibration, Diagnostics> {
+        let limit = self.params.samples().unwrap_or(u64::MAX);
+        match self.params.random() {
+            Some(samples) => self.drawn(samples, self.params.random_size()),
+            None => self.read(files::found(self.submission, self.params)?, limit),
         }
-        Calibration::read(submission, model, files::found(submission)?, limit)
     }
 
-    /// Random numbers in place of data.
-    fn drawn(
-        submission: &Submission,
-        model: &Model,
-        asked: random::Asked,
-    ) -> Result<Calibration, Diagnostics> {
-        let columns = column::random(model, asked)?;
+    /// Random numbers in place of data, where the model leaves axes open of that size.
+    fn drawn(self, samples: u64, size: Option<usize>) -> Result<Calibration, Diagnostics> {
+        let drawing = random::Drawing {
+            samples,
+            range: self.params.random_range(),
+            size,
+            seed: self.params.random_seed(),
+        };
+        let columns = column::random(self.model, drawing)?;
         let drawn: Vec<String> = columns.iter().filter_map(Column::drawn).collect();
         let text = format!("calibration data were drawn at random: {}", drawn.join(", "));
         let notes = vec![Diagnostic::new(Code::CalibrationRandom, text)];
         let all = Calibration { columns, notes, is_random: true, ..Calibration::default() };
-        Ok(all.of_samples(submission, model, asked.samples))
+        Ok(self.of_samples(all, samples))
     }
 
-    /// Random numbers where there are no data.
-    pub(crate) fn random(
-        submission: &Submission,
-        model: &Model,
-        samples: u64,
-    ) -> Result<Calibration, Diagnostics> {
-        Calibration::drawn(submission, model, random::Asked::instead(submission, samples))
+    /// Random numbers where there are no data, and no one asked for them: sizes that the model leaves open are small.
+    pub(crate) fn random(self, samples: u64) -> Result<Calibration, Diagnostics> {
+        self.drawn(samples, self.params.random_size().or(Some(random::OPEN_SIZE)))
     }
 
     /// Samples that lie elsewhere in the submission, in the same form; empty if there is nothing at `path`.
-    pub(crate) fn at(
-        submission: &Submission,
-        model: &Model,
-        path: &str,
-    ) -> Result<Calibration, Diagnostics> {
-        Calibration::read(submission, model, files::at(submission, path)?, u64::MAX)
+    pub(crate) fn at(self, path: &str) -> Result<Calibration, Diagnostics> {
+        self.read(files::at(self.submission, path)?, u64::MAX)
     }
 
-    fn read(
-        submission: &Submission,
-        model: &Model,
-        mut found: Vec<files::Found>,
-        limit: u64,
-    ) -> Result<Calibration, Diagnostics> {
+    fn read(self, mut found: Vec<files::Found>, limit: u64) -> Result<Calibration, Diagnostics> {
         if found.is_empty() {
             return Ok(Calibration { batch_size: 1, source_batch: 1, ..Calibration::default() });
         }
-        let labels = column::labels(model, &mut found)?;
-        let columns = column::columns(model, &found, submission)?;
+        let labels = column::labels(self.model, &mut found)?;
+        let columns = column::columns(self, &found)?;
         let mut counts: Vec<u64> = columns.iter().chain(&labels).map(Column::samples).collect();
         counts.dedup();
         let [count] = counts[..] else {
@@ -113,19 +111,19 @@ impl Calibration {
         }
         let notes = columns.iter().find_map(Column::guess).map(guessed).into_iter().collect();
         let all = Calibration { columns, labels, notes, ..Calibration::default() };
-        Ok(all.of_samples(submission, model, count.min(limit)))
+        Ok(self.of_samples(all, count.min(limit)))
     }
 
-    /// With so many samples, in batches as params, network or source have them.
-    fn of_samples(self, submission: &Submission, model: &Model, samples: u64) -> Calibration {
-        let asked = submission.param("calibration", "batch_size").as_u64();
-        let own = self.columns.iter().find_map(Column::batch_size);
-        let size = |n: Option<u64>| n.and_then(|n| usize::try_from(n).ok()).unwrap_or(1).max(1);
-        let batch_size = size(asked.or(own));
-        let source_batch = size(asked.or(own).or_else(|| declared_batch(model)));
-        Calibration { samples, batch_size, source_batch, ..self }
+    /// `all` with so many samples, in batches as params, network or source have them.
+    fn of_samples(self, all: Calibration, samples: u64) -> Calibration {
+        let own = all.columns.iter().find_map(Column::batch_size);
+        let own = self.params.batch_size().or(own.and_then(|n| usize::try_from(n).ok()));
+        let source = own.or_else(|| declared_batch(self.model)).unwrap_or(1).max(1);
+        Calibration { samples, batch_size: own.unwrap_or(1).max(1), source_batch: source, ..all }
     }
+}
 
+impl Calibration {
     /// What a user should know of how the samples came about.
     pub(crate) fn notes(&self) -> &[Diagnostic] {
         &self.notes
@@ -234,7 +232,7 @@ fn guessed(how: &str) -> Diagnostic {
 }
 
 /// What the front-end says of the source's batches.
-fn declared_batch(model: &Model) -> Option<u64> {
+fn declared_batch(model: &Model) -> Option<usize> {
     let (_, text) = model.metadata.iter().find(|(key, _)| key == "onnxd.input.batch_size")?;
     text.parse().ok().filter(|n| (1..=BATCH_MAX).contains(n))
 }

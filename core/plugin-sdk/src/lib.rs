@@ -75,7 +75,7 @@ pub use onnxd_ir as ir;
 pub use onnxd_onnx as onnx;
 #[cfg(feature = "opset")]
 pub use onnxd_opset as opset;
-pub use onnxd_params::{Section, host as host_params, params, serde};
+pub use onnxd_params::{Section, host as host_params, params, serde, words};
 #[cfg(feature = "preprocess")]
 pub use onnxd_preprocess as preprocess;
 #[cfg(feature = "quantizer")]

@@ -1,13 +1,14 @@
 //! Quantizers: a float graph becomes one with few bits, guided by calibration data.
 
 use crate::Params;
+use crate::calibration::Asked;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::Model;
 use crate::progress::{Part, Reporter};
 use crate::{Calibration, Submission};
+use onnxd_params::host;
 use onnxd_proto::onnxd as message;
 use onnxd_quantize::report::{Attempt, Coverage, Quality, QuantizedLayer, QuantizedTensor, Report};
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
@@ -26,6 +27,8 @@ pub trait Quantizer: Send {
 /// What a quantizer works with: params, calibration data, and the report it adds to.
 pub struct QuantizeContext {
     submission: Submission,
+    quantization: host::Quantization,
+    calibration_params: host::Calibration,
     calibration: Calibration,
     pub(crate) said: Report,
     pub(crate) began: Instant,
@@ -36,10 +39,14 @@ pub struct QuantizeContext {
 
 impl QuantizeContext {
     pub(crate) fn new(submission: Submission, model: &Model) -> Result<Self, Diagnostics> {
-        let (calibration, of_samples) =
-            submission.params().apart(|| Calibration::of(&submission, model));
+        let params = submission.params();
+        let (quantization, calibration_params) = (params.section(), params.section());
+        let asked = Asked { submission: &submission, model, params: &calibration_params };
+        let (calibration, of_samples) = params.apart(|| asked.calibration());
         Ok(QuantizeContext {
             calibration: calibration?,
+            quantization,
+            calibration_params,
             of_samples,
             submission,
             said: Report::default(),
@@ -65,29 +72,14 @@ impl QuantizeContext {
         self.params().without_effect(key, why);
     }
 
-    /// See [`Params::get`].
-    pub fn param(&self, key: &str) -> &Value {
-        self.params().get(key)
+    /// The params of the section `quantization`.
+    pub fn quantization(&self) -> &host::Quantization {
+        &self.quantization
     }
 
-    /// A param that is a whole number.
-    pub fn int(&self, key: &str) -> Option<i64> {
-        self.param(key).as_i64()
-    }
-
-    /// A param that is a number.
-    pub fn real(&self, key: &str) -> Option<f64> {
-        self.param(key).as_f64()
-    }
-
-    /// A param that is a text.
-    pub fn text(&self, key: &str) -> Option<&str> {
-        self.param(key).as_str()
-    }
-
-    /// A param that is true or false; unset is false.
-    pub fn flag(&self, key: &str) -> bool {
-        self.param(key).as_bool().unwrap_or(false)
+    /// The params of the section `calibration`; [`QuantizeContext::calibration`] has followed them already.
+    pub fn calibration_params(&self) -> &host::Calibration {
+        &self.calibration_params
     }
 
     /// The calibration data of the submission; empty if there is none.
@@ -101,7 +93,7 @@ impl QuantizeContext {
     /// # Errors
     /// What is wrong with them.
     pub fn samples(&self, path: &str, model: &Model) -> Result<Calibration, Diagnostics> {
-        Calibration::at(&self.submission, model, path)
+        self.asked(model).at(path)
     }
 
     /// So many samples of random numbers for the inputs of `model`, for a quantizer that has no data to measure on.
@@ -109,7 +101,11 @@ impl QuantizeContext {
     /// # Errors
     /// Why none can be drawn.
     pub fn random_samples(&self, model: &Model, samples: u64) -> Result<Calibration, Diagnostics> {
-        Calibration::random(&self.submission, model, samples)
+        self.asked(model).random(samples)
+    }
+
+    fn asked<'a>(&'a self, model: &'a Model) -> Asked<'a> {
+        Asked { submission: &self.submission, model, params: &self.calibration_params }
     }
 
     /// The dropped files and all params.

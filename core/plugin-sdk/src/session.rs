@@ -3,13 +3,17 @@
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::{Model, Tensor};
 use crate::{Calibration, Part, QuantizeContext, fingerprint};
+use onnxd_params::host;
 use onnxd_quantize::session::{self, Batches, Session};
-use serde_json::Value;
 use std::time::Duration;
 
 impl Session for QuantizeContext {
-    fn param(&self, key: &str) -> &Value {
-        self.param(key)
+    fn quantization(&self) -> &host::Quantization {
+        self.quantization()
+    }
+
+    fn calibration_params(&self) -> &host::Calibration {
+        self.calibration_params()
     }
 
     fn without_effect(&self, key: &str, why: String) {

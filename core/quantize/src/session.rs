@@ -4,7 +4,7 @@
 use crate::observe::Feeds;
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_ir::Model;
-use serde_json::Value;
+use onnxd_params::host;
 use std::time::Duration;
 
 /// Samples, batch by batch.
@@ -40,8 +40,11 @@ pub trait Part {
 
 /// What surrounds a quantization.
 pub trait Session {
-    /// A param by its dotted key; null if it is unset.
-    fn param(&self, key: &str) -> &Value;
+    /// The params of the quantization.
+    fn quantization(&self) -> &host::Quantization;
+
+    /// The params of the calibration.
+    fn calibration_params(&self) -> &host::Calibration;
 
     /// Says that a param, or a part of it, changes nothing although it was looked at.
     fn without_effect(&self, key: &str, why: String);
@@ -91,18 +94,4 @@ pub trait Session {
 
     /// How long the quantization has been running.
     fn elapsed(&self) -> Duration;
-}
-
-impl dyn Session + '_ {
-    /// A param of the section `quantization`.
-    #[must_use]
-    pub fn key(&self, name: &str) -> &Value {
-        self.param(&format!("quantization.{name}"))
-    }
-
-    /// A param of the section `quantization` that is a text.
-    #[must_use]
-    pub fn text(&self, name: &str) -> Option<&str> {
-        self.key(name).as_str()
-    }
 }

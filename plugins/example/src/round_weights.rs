@@ -6,6 +6,7 @@
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
 use onnxd_plugin_sdk::ir::{Model, Tensor};
+use onnxd_plugin_sdk::words::IntegerType;
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer};
 
 onnxd_plugin_sdk::params! {
@@ -38,7 +39,7 @@ impl Quantizer for RoundWeights {
         // Whoever asks for it has dropped samples by now; they are measured on in any case.
         params.measure();
         let float = model.clone();
-        let bits = bits(cx.text("quantization.weight_type").unwrap_or_default());
+        let bits = bits(cx.quantization().weight_type());
         let graph = &mut model.graph;
         for id in graph.value_ids() {
             let name = graph[id].name.clone();
@@ -52,9 +53,12 @@ impl Quantizer for RoundWeights {
     }
 }
 
-fn bits(weight_type: &str) -> u32 {
-    let digits = weight_type.trim_start_matches(|c: char| c.is_ascii_alphabetic());
-    digits.parse().unwrap_or(8)
+fn bits(weight_type: Option<IntegerType>) -> u32 {
+    match weight_type {
+        Some(IntegerType::Int4 | IntegerType::Uint4) => 4,
+        Some(IntegerType::Int16 | IntegerType::Uint16) => 16,
+        Some(IntegerType::Int8 | IntegerType::Uint8) | None => 8,
+    }
 }
 
 /// A weight of levels, and its row in the report; `None` for what is no weight.
@@ -143,7 +147,7 @@ mod tests {
     #[test]
     fn weights_become_multiples_of_one_step() {
         let w = Tensor::vector(vec![1.0f32, -2.0, 3.0, -7.0]);
-        let (rounded, row) = round(&w, "w", bits("int3"), false).unwrap();
+        let (rounded, row) = round(&w, "w", 3, false).unwrap();
         assert_eq!((row.scales, row.range), (vec![7.0 / 3.0], Some((-7.0, 7.0))));
         let values = rounded.to_reals().unwrap().values;
         let steps: Vec<f64> = values.iter().map(|x| x * 3.0 / 7.0).map(f64::round).collect();
@@ -151,6 +155,5 @@ mod tests {
         assert_eq!(round(&w, "w", 3, true).unwrap().1.scales, [4.0]);
         assert!(round(&Tensor::scalar(1f32), "s", 8, false).is_none(), "a scalar is no weight");
         assert!(round(&Tensor::vector(vec![0f32; 2]), "z", 8, false).is_none(), "nothing to scale");
-        assert_eq!((bits("uint4"), bits("int16")), (4, 16));
     }
 }

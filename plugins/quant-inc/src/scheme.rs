@@ -3,9 +3,10 @@
 use crate::source;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::{DataType, Model, infer};
+use onnxd_plugin_sdk::words::Mode;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quantize::accuracy::{cover, measure};
-use onnxd_quantize::emit::recipes::{self, Recipe};
+use onnxd_quantize::emit::recipes;
 use onnxd_quantize::emit::{fold_weighted, is_quantized, keep_bias_unfused};
 use onnxd_quantize::graph::{fix_weights, in_float32};
 use onnxd_quantize::plan::Request;
@@ -27,8 +28,7 @@ impl Quantizer for Scheme {
         // Weights are `int8`, as Neural Compressor writes them.
         request.settings.exact = false;
         params::unmatched(model, &request, cx);
-        let recipe = cx.text("quantization.recipe").and_then(Recipe::named);
-        let recipe = recipe.unwrap_or(Recipe::Fp32Bias);
+        let recipe = cx.quantization().recipe();
         let opset = request.opset_for(model);
         if model.opset() < opset {
             onnxd_opset::convert(model, opset)?;
@@ -44,9 +44,9 @@ impl Quantizer for Scheme {
             return Ok(());
         }
         in_float32(model, &mut before);
-        let mode = cx.text("quantization.mode").unwrap_or("static").to_owned();
-        let (mut done, held) = match mode.as_str() {
-            "static" => {
+        let mode = cx.quantization().mode();
+        let (mut done, held) = match mode {
+            Mode::Static => {
                 let request = chosen(request, &STATIC);
                 let (mut done, held) = search_static(model, &request, cx)?;
                 recipes::apply(model, recipe).report(&mut done, "as the recipe says");
@@ -60,7 +60,7 @@ impl Quantizer for Scheme {
                 }
                 (done, Some(held))
             }
-            "dynamic" => {
+            Mode::Dynamic => {
                 // Neither the form nor the recipe has a say where ranges are found at run time.
                 let mut request = chosen(request, &DYNAMIC);
                 // Products of `uint8` and `int8` saturate in 16 bits on processors without
@@ -70,7 +70,7 @@ impl Quantizer for Scheme {
                 }
                 search_dynamic(model, &request, Form::Qdq, cx)?
             }
-            mode => return Err(refused(mode).into()),
+            Mode::Qat | Mode::WeightOnly => return Err(refused(mode).into()),
         };
         done.leave_functions(model);
         params::unsearched(cx);
@@ -90,9 +90,9 @@ fn chosen(mut request: Request, operators: &[&str]) -> Request {
     request
 }
 
-fn refused(mode: &str) -> Diagnostic {
+fn refused(mode: Mode) -> Diagnostic {
     let (why, help) = match mode {
-        "qat" => (
+        Mode::Qat => (
             "takes a model that was trained with fake quantization, and this one has no \
              QuantizeLinear",
             "Export the model with its fake quantization, or take `quantization.mode` = \"static\".",

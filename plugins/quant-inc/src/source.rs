@@ -3,6 +3,7 @@
 
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{Model, infer};
+use onnxd_plugin_sdk::words::Mode;
 use onnxd_plugin_sdk::{QuantizeContext, QuantizedLayer};
 use onnxd_quantize::emit::recipes::{self, Recipe};
 use onnxd_quantize::emit::{fold, fold_fake_quantization, unfold};
@@ -41,7 +42,7 @@ pub(crate) fn carry(
         let text = format!("{} constants became the integers that training chose", folded.len());
         report.fact("quantized.trained", text);
     }
-    if cx.text("quantization.mode") == Some("dynamic") {
+    if cx.quantization().mode() == Mode::Dynamic {
         let text = "the model is quantized already: `quantization.mode` = \"dynamic\" has no say";
         report.notes.push(Diagnostic::new(Code::FeatureUnsupported, text));
     }

@@ -13,6 +13,7 @@ use crate::{accuracy, stimuli};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::Model;
 use onnxd_plugin_sdk::serde_json::Value;
+use onnxd_plugin_sdk::words::{self, Accuracy};
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quantize::observe::Saved;
 use onnxd_quantize::session::Batches;
@@ -93,7 +94,7 @@ fn tell_quality(
 
 /// Whether statistics take the place of samples.
 fn is_reloaded(cx: &QuantizeContext, params: &Params) -> bool {
-    params.calib_reload() | cx.flag("calibration.reload")
+    params.calib_reload() | cx.calibration_params().reload()
 }
 
 /// What params can ask for and this quantizer does not do.
@@ -104,24 +105,25 @@ fn refuse(
     range_known: bool,
 ) -> Result<(), Diagnostic> {
     let unsupported = |text: String| Err(Diagnostic::new(Code::FeatureUnsupported, text));
-    for name in ["op_types", "include", "exclude", "overrides", "sqnr_db_min", "top1_loss_max"] {
-        let name = format!("quantization.{name}");
-        let set = match cx.param(&name) {
-            Value::Null => false,
-            Value::Array(list) => !list.is_empty(),
-            Value::Object(table) => !table.is_empty(),
-            _ => true,
-        };
+    let asked = cx.quantization();
+    for (name, set) in [
+        ("op_types", !asked.op_types().is_empty()),
+        ("include", !asked.include().is_empty()),
+        ("exclude", !asked.exclude().is_empty()),
+        ("overrides", !asked.overrides().is_empty()),
+        ("sqnr_db_min", asked.sqnr_db_min().is_some()),
+        ("top1_loss_max", asked.top1_loss_max().is_some()),
+    ] {
         if set {
             return unsupported(format!(
-                "`{name}` is not supported: N2D2 quantizes all of a network"
+                "`quantization.{name}` is not supported: N2D2 quantizes all of a network"
             ));
         }
     }
-    if cx.text("quantization.accuracy") == Some("auto") {
+    if asked.accuracy() == Accuracy::Auto {
         return unsupported("`quantization.accuracy` = \"auto\" is not supported".to_owned());
     }
-    if let Some(rounding) = cx.text("quantization.rounding").filter(|how| *how != "nearest") {
+    if let Some(rounding) = asked.rounding().filter(|how| *how != words::Rounding::Nearest) {
         return unsupported(format!("`quantization.rounding` = \"{rounding}\" is not supported"));
     }
     if params.qat_sat() && !learned {

@@ -3,9 +3,9 @@
 use crate::{reform, weights};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::ir::Model;
+use onnxd_plugin_sdk::words::Mode;
 use onnxd_plugin_sdk::{QuantizeContext, Quantizer};
 use onnxd_quantize::accuracy::{cover, measure};
-use onnxd_quantize::emit::recipes::Recipe;
 use onnxd_quantize::emit::{is_quantized, keep_bias_unfused, quantize_dynamic};
 use onnxd_quantize::graph::{fix_weights, in_float32};
 use onnxd_quantize::plan::params;
@@ -29,36 +29,34 @@ impl Quantizer for Scheme {
         }
         let request = params::request(cx, false)?;
         params::unmatched(model, &request, cx);
-        let mode = cx.text("quantization.mode").unwrap_or("static").to_owned();
+        let mode = cx.quantization().mode();
         in_float32(model, &mut before);
-        let opset = match mode.as_str() {
+        let opset = match mode {
             // Weights alone say themselves what they need.
-            "weight_only" => 0,
-            "dynamic" => request.opset_min(),
+            Mode::WeightOnly => 0,
+            Mode::Dynamic => request.opset_min(),
             _ => request.opset_for(model),
         };
         if model.opset() < opset {
             onnxd_opset::convert(model, opset)?;
         }
-        let (mut done, held) = match mode.as_str() {
-            "dynamic" => search_dynamic(model, &request, self.0, cx)?,
-            "weight_only" => weights::quantize(model, &request, self.0, cx)?,
-            "static" => {
+        let (mut done, held) = match mode {
+            Mode::Dynamic => search_dynamic(model, &request, self.0, cx)?,
+            Mode::WeightOnly => weights::quantize(model, &request, self.0, cx)?,
+            Mode::Static => {
                 let (mut done, held) = search_static(model, &request, cx)?;
                 // They take no samples, and lose accuracy to save memory only where somebody asks.
                 if let Some(tables) = request.tables() {
                     done.append(quantize_dynamic(model, &tables, self.0)?);
                 }
-                if let Some(recipe) = cx.text("quantization.recipe").and_then(Recipe::named) {
-                    reform::linear(model, recipe, &mut done);
-                }
+                reform::linear(model, cx.quantization().recipe(), &mut done);
                 match self.0 {
                     Form::QLinear => reform::fold(model, &mut done),
                     Form::Qdq => keep_bias_unfused(model),
                 }
                 (done, Some(held))
             }
-            _ => {
+            Mode::Qat => {
                 let text = format!(
                     "`quantization.mode` = \"{mode}\" takes a model that was trained with quantizers"
                 );

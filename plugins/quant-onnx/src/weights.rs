@@ -4,6 +4,7 @@ use onnxd_plugin_sdk::QuantizeContext;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::eval::Builtin;
 use onnxd_plugin_sdk::ir::Model;
+use onnxd_plugin_sdk::words::Rounding;
 use onnxd_quantize::accuracy::{Held, SampleSet};
 use onnxd_quantize::observe::{Feeds, Limits};
 use onnxd_quantize::plan::Request;
@@ -65,12 +66,12 @@ pub(crate) fn quantize(
 
 /// What samples are used for; `None` for nothing.
 fn methods(cx: &QuantizeContext) -> Result<Option<WeightMethods>, Diagnostic> {
-    let rounding = cx.text("quantization.rounding");
+    let rounding = cx.quantization().rounding();
     let (gptq, awq) = match rounding {
-        Some("nearest") => return Ok(None),
-        Some("gptq") => (true, false),
-        Some("awq") => (false, true),
-        _ => (true, true),
+        Some(Rounding::Nearest) => return Ok(None),
+        Some(Rounding::Gptq) => (true, false),
+        Some(Rounding::Awq) => (false, true),
+        Some(Rounding::Adaround) | None => (true, true),
     };
     if !cx.calibration().is_empty() {
         return Ok(Some(WeightMethods { gptq, awq }));

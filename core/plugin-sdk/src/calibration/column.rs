@@ -1,9 +1,9 @@
 //! The samples of one input: parts of files, one after the other.
 
+use super::Asked;
 use super::files::{Content, Found};
 use super::pictures::{Way, bad as bad_picture};
-use super::random::{Asked, Random, numbers};
-use crate::Submission;
+use super::random::{Drawing, Random, numbers};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::eval::RandomSource;
 use crate::ir::{DataType, Dim, Model, Tensor, ValueId, ValueType};
@@ -67,17 +67,13 @@ pub(super) struct Input<'m> {
     pub(super) shape: Option<&'m [Dim]>,
 }
 
-/// The samples of every input of `model`.
-pub(super) fn columns(
-    model: &Model,
-    files: &[Found],
-    submission: &Submission,
-) -> Result<Vec<Column>, Diagnostics> {
-    let inputs = inputs(model);
+/// The samples of every input.
+pub(super) fn columns(asked: Asked, files: &[Found]) -> Result<Vec<Column>, Diagnostics> {
+    let inputs = inputs(asked.model);
     let mut wrong = Diagnostics::default();
     let mut columns = Vec::new();
     for (_, input) in &inputs {
-        match column(input, inputs.len() == 1, files, &|| Way::of(model, input, submission)) {
+        match column(input, inputs.len() == 1, files, &|| Way::of(asked, input)) {
             Ok(column) => columns.push(column),
             Err(found) => wrong.0.extend(found.0),
         }
@@ -86,11 +82,11 @@ pub(super) fn columns(
 }
 
 /// Random samples of every input of `model`.
-pub(super) fn random(model: &Model, asked: Asked) -> Result<Vec<Column>, Diagnostics> {
+pub(super) fn random(model: &Model, drawing: Drawing) -> Result<Vec<Column>, Diagnostics> {
     let mut wrong = Diagnostics::default();
     let mut columns = Vec::new();
     for ((v, input), index) in inputs(model).iter().zip(0..) {
-        match Random::of((&model.graph, *v, index), input, asked) {
+        match Random::of((&model.graph, *v, index), input, drawing) {
             Ok(random) => columns.push(Column {
                 input: input.name.into(),
                 dtype: input.dtype,

@@ -4,6 +4,7 @@ use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_arrays::{Stored, is_stored, stored};
 use onnxd_image::is_picture;
+use onnxd_params::host::Calibration as Params;
 
 /// Most files of a submission that are read.
 const FILES_MAX: usize = 50_000;
@@ -35,16 +36,16 @@ impl Found {
 }
 
 /// The calibration data of the submission, in the order of the files' names; empty if there is none.
-pub(super) fn found(submission: &Submission) -> Result<Vec<Found>, Diagnostics> {
-    let named = submission.param("calibration", "data").as_str();
-    let paths = match named {
+pub(super) fn found(submission: &Submission, params: &Params) -> Result<Vec<Found>, Diagnostics> {
+    let named = params.data();
+    let paths = match &named {
         Some(named) => below(submission, named.trim_end_matches('/')),
         None => match below(submission, "calib.npz") {
             found if found.is_empty() => below(submission, "calib"),
             found => found,
         },
     };
-    if let (Some(named), true) = (named, paths.is_empty()) {
+    if let (Some(named), true) = (&named, paths.is_empty()) {
         let text = format!("calibration data `{}` was not dropped", shown(named));
         return Err(Diagnostic::new(Code::FileMissing, text).into());
     }

@@ -1,10 +1,12 @@
 //! Pictures as samples: decoded one by one, taken through the steps that the front-end wrote into the model.
 
+use super::Asked;
 use super::column::Input;
-use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, shown};
 use crate::host::JobHandle;
-use crate::ir::{DataType, Dim, Model, Tensor};
+use crate::ir::{DataType, Dim, Tensor};
+use onnxd_params::host::Calibration as Params;
+use onnxd_params::words::{Color, Layout};
 use onnxd_preprocess::{Border, Operator, Order, Picture, Sizing, Step, Steps};
 use std::sync::Arc;
 
@@ -27,12 +29,8 @@ pub(super) struct Way {
 }
 
 impl Way {
-    pub(super) fn of(
-        model: &Model,
-        input: &Input,
-        submission: &Submission,
-    ) -> Result<Way, Diagnostic> {
-        let job = submission.job().clone();
+    pub(super) fn of(asked: Asked, input: &Input) -> Result<Way, Diagnostic> {
+        let job = asked.submission.job().clone();
         let no_way = |code: Code, why: String| {
             let name = shown(input.name);
             let text = format!("pictures cannot be calibration data of input `{name}`: {why}");
@@ -47,20 +45,20 @@ impl Way {
         let sizes: Option<Vec<usize>> = sizes.iter().map(known).collect();
         let sizes = sizes.and_then(|sizes| <[usize; 3]>::try_from(sizes).ok());
         let bytes = input.dtype == DataType::Uint8;
-        let asked = Asked::of(submission);
-        let Some((_, text)) = model.metadata.iter().find(|(key, _)| key == STEPS) else {
+        let told = Told(asked.params);
+        let Some((_, text)) = asked.model.metadata.iter().find(|(key, _)| key == STEPS) else {
             let sizes = sizes.filter(|_| bytes || input.dtype.is_float()).ok_or_else(|| {
                 let why = "its sizes are not known, or it is not made of real numbers or bytes on \
                            axes of batch, channels, height and width";
                 no_way(Code::EvalInputs, why.into())
             })?;
-            let found = asked.steps(sizes, bytes);
+            let found = told.steps(sizes, bytes);
             let (steps, dims, channels_last) =
                 found.map_err(|why| no_way(Code::EvalInputs, why))?;
-            let guess = (!asked.says()).then(|| asked.told(dims, bytes));
+            let guess = (!told.says()).then(|| told.words(dims, bytes));
             return Ok(Way { steps, dims, channels_last, bytes, guess, job });
         };
-        if asked.says() {
+        if told.says() {
             let why = "the network says itself what becomes of pictures, and so do the params";
             let text = format!("input `{}`: {why}", shown(input.name));
             let help = "Leave out what params say of it: `calibration.resize`, `scale`, `mean`, \
@@ -145,40 +143,16 @@ impl Way {
 }
 
 /// What the params say of pictures.
-struct Asked {
-    resize: Option<usize>,
-    scale: Option<f64>,
-    mean: Vec<f64>,
-    std: Vec<f64>,
-    color: Option<String>,
-    layout: Option<String>,
-}
+struct Told<'p>(&'p Params);
 
-impl Asked {
-    fn of(submission: &Submission) -> Asked {
-        let param = |key| submission.param("calibration", key);
-        let numbers = |key| {
-            let list = param(key).as_array().into_iter().flatten();
-            list.filter_map(serde_json::Value::as_f64).collect()
-        };
-        let text = |key| param(key).as_str().map(str::to_owned);
-        Asked {
-            resize: param("resize").as_u64().and_then(|n| usize::try_from(n).ok()),
-            scale: param("scale").as_f64(),
-            mean: numbers("mean"),
-            std: numbers("std"),
-            color: text("color"),
-            layout: text("layout"),
-        }
-    }
-
+impl Told<'_> {
     /// Whether they say anything.
     fn says(&self) -> bool {
-        self.resize.is_some()
-            || self.scale.is_some()
-            || !(self.mean.is_empty() && self.std.is_empty())
-            || self.color.is_some()
-            || self.layout.is_some()
+        self.0.resize().is_some()
+            || self.0.scale().is_some()
+            || !(self.0.mean().is_empty() && self.0.std().is_empty())
+            || self.0.color().is_some()
+            || self.0.layout().is_some()
     }
 
     /// The steps to an input of these sizes; its channels, height and width, and whether channels
@@ -186,8 +160,9 @@ impl Asked {
     fn steps(&self, sizes: [usize; 3], bytes: bool) -> Result<(Steps, [usize; 3], bool), String> {
         let [a, b, c] = sizes;
         let colours = |n: usize| n == 1 || n == 3;
-        let last = match self.layout.as_deref() {
-            Some(layout) => layout == "nhwc",
+        let (mean, std) = (self.0.mean(), self.0.std());
+        let last = match self.0.layout() {
+            Some(layout) => layout == Layout::Nhwc,
             None => !colours(a) && colours(c),
         };
         let dims = if last { [c, a, b] } else { sizes };
@@ -195,7 +170,7 @@ impl Asked {
         if !colours(channels) {
             return Err(format!("it has {channels} channels; pictures have 1 or 3"));
         }
-        for (name, numbers) in [("mean", &self.mean), ("std", &self.std)] {
+        for (name, numbers) in [("mean", &mean), ("std", &std)] {
             if ![0, 1, channels].contains(&numbers.len()) {
                 let count = numbers.len();
                 return Err(format!(
@@ -203,17 +178,17 @@ impl Asked {
                 ));
             }
         }
-        if self.std.contains(&0.0) {
+        if std.contains(&0.0) {
             return Err("a number of `calibration.std` is 0".into());
         }
         let mut steps = match channels {
             1 => vec![Step::Grey { order: Order::Rgb }],
             _ => vec![Step::Spread],
         };
-        if self.color.as_deref() == Some("bgr") {
+        if self.0.color() == Some(Color::Bgr) {
             steps.push(Step::ReverseChannels);
         }
-        match self.resize {
+        match self.0.resize() {
             Some(side) if side < height.max(width) => {
                 return Err(format!("`calibration.resize` is {side}, less than its sides"));
             }
@@ -233,17 +208,17 @@ impl Asked {
         };
         let white = 255.0 * self.scale(bytes);
         with(Operator::Multiplies, if white == 1.0 { &[] } else { std::slice::from_ref(&white) });
-        with(Operator::Minus, &self.mean);
-        with(Operator::Divides, &self.std);
+        with(Operator::Minus, &mean);
+        with(Operator::Divides, &std);
         Ok((Steps(steps), dims, last))
     }
 
     fn scale(&self, bytes: bool) -> f64 {
-        self.scale.unwrap_or(if bytes { 1.0 } else { 1.0 / 255.0 })
+        self.0.scale().unwrap_or(if bytes { 1.0 } else { 1.0 / 255.0 })
     }
 
     /// What is done, in words.
-    fn told(&self, [channels, height, width]: [usize; 3], bytes: bool) -> String {
+    fn words(&self, [channels, height, width]: [usize; 3], bytes: bool) -> String {
         let colours = if channels == 1 { "grey" } else { "RGB" };
         let values = if bytes { "as bytes" } else { "from 0 to 1" };
         format!("{colours} {values}, stretched to {width} x {height} pixels")

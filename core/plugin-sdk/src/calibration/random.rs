@@ -1,7 +1,6 @@
 //! Random numbers in place of data, if somebody asks for them.
 
 use super::column::Input;
-use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, shown};
 use crate::eval::RandomSource;
 use crate::ir::ops::Gather;
@@ -10,45 +9,21 @@ use crate::ir::{At, DataType, Dim, Graph, Reals, Tensor, ValueId, element_count}
 /// Elements of a sample at most.
 const ELEMENTS_MAX: usize = 1 << 26;
 /// Size of axes that a model leaves open, where no one says one.
-const OPEN_SIZE: usize = 32;
+pub(super) const OPEN_SIZE: usize = 32;
 /// Integers stay below this where nothing tells more.
 const INTEGERS: usize = 10;
 /// Nodes that are looked at for the tables that an input indexes.
 const NODES_MAX: usize = 1000;
 
-/// What the params ask for.
+/// What is drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Asked {
-    /// Samples.
+pub(super) struct Drawing {
     pub(super) samples: u64,
-    range: Option<(f64, f64)>,
-    size: Option<usize>,
-    seed: u64,
-}
-
-impl Asked {
-    /// Nothing if data are to be used.
-    pub(super) fn of(submission: &Submission) -> Option<Asked> {
-        let samples = submission.param("calibration", "random").as_u64()?;
-        Some(Asked::told(submission, samples))
-    }
-
-    /// Where there are no data, and no one asked for random numbers: sizes that the model leaves open are small.
-    pub(super) fn instead(submission: &Submission, samples: u64) -> Asked {
-        let told = Asked::told(submission, samples);
-        Asked { size: told.size.or(Some(OPEN_SIZE)), ..told }
-    }
-
-    fn told(submission: &Submission, samples: u64) -> Asked {
-        let param = |key| submission.param("calibration", key);
-        let ends = param("random_range");
-        Asked {
-            samples,
-            range: ends[0].as_f64().zip(ends[1].as_f64()),
-            size: param("random_size").as_u64().and_then(|n| usize::try_from(n).ok()),
-            seed: param("random_seed").as_u64().unwrap_or(0),
-        }
-    }
+    /// Where numbers lie.
+    pub(super) range: Option<[f64; 2]>,
+    /// Of axes that the model leaves open.
+    pub(super) size: Option<usize>,
+    pub(super) seed: u64,
 }
 
 /// The samples of one input.
@@ -75,7 +50,7 @@ impl Random {
     pub(super) fn of(
         (graph, v, index): (&Graph, ValueId, u64),
         input: &Input,
-        asked: Asked,
+        drawing: Drawing,
     ) -> Result<Random, Diagnostic> {
         let refused = |why: String, help: &'static str| {
             let text = format!("no random samples of input `{}`: {why}", shown(input.name));
@@ -87,7 +62,7 @@ impl Random {
         };
         let size = |(at, dim): (usize, &Dim)| match dim {
             Dim::Known(n) => usize::try_from(*n).map_err(|e| refused(e.to_string(), drop)),
-            _ => asked.size.ok_or_else(|| {
+            _ => drawing.size.ok_or_else(|| {
                 let why = format!("the model leaves the size of axis {} open", at + 1);
                 refused(why, "Give a size by `calibration.random_size`.")
             }),
@@ -96,16 +71,16 @@ impl Random {
         if element_count(&dims).is_none_or(|n| n > ELEMENTS_MAX) {
             return Err(refused(format!("{dims:?} is more than is drawn"), drop));
         }
-        let draw = match (input.dtype, asked.range) {
+        let draw = match (input.dtype, drawing.range) {
             (DataType::String, _) => return Err(refused("it takes texts".into(), drop)),
-            (dtype, Some((low, high))) if dtype.is_float() => Draw::Reals(low, high),
+            (dtype, Some([low, high])) if dtype.is_float() => Draw::Reals(low, high),
             (dtype, None) if dtype.is_float() => Draw::Normal,
             (DataType::Bool, _) => Draw::Integers(2),
             _ => Draw::Integers(indexed(graph, v).unwrap_or(INTEGERS)),
         };
         // Inputs differ from each other.
-        let seed = asked.seed ^ RandomSource::new(index).bits();
-        Ok(Random { samples: asked.samples, dims, dtype: input.dtype, draw, seed })
+        let seed = drawing.seed ^ RandomSource::new(index).bits();
+        Ok(Random { samples: drawing.samples, dims, dtype: input.dtype, draw, seed })
     }
 
     pub(super) fn samples(&self) -> u64 {

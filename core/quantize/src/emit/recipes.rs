@@ -9,30 +9,7 @@ use crate::graph::quantized::{
 };
 use crate::report::name_of;
 use onnxd_ir::{Graph, Model, Node, NodeId, Reals, Tensor, ValueId, text};
-
-/// How a Linear is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recipe {
-    /// `QDQ_OP_FP32_BIAS`: the product and the bias are added in float.
-    Fp32Bias,
-    /// `QDQ_OP_INT32_BIAS`: the bias is added to the MatMulInteger, the sum becomes float.
-    Int32Bias,
-    /// `QDQ_OP_FP32_BIAS_QDQ`: as the first, and the sum is rounded to 8 bits.
-    Fp32BiasQdq,
-}
-
-impl Recipe {
-    /// From its name in params.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Recipe> {
-        match name {
-            "QDQ_OP_FP32_BIAS" => Some(Recipe::Fp32Bias),
-            "QDQ_OP_INT32_BIAS" => Some(Recipe::Int32Bias),
-            "QDQ_OP_FP32_BIAS_QDQ" => Some(Recipe::Fp32BiasQdq),
-            _ => None,
-        }
-    }
-}
+pub use onnxd_params::words::Recipe;
 
 /// [`Recipe::Int32Bias`].
 const INT32_BIAS: &str = "linear (uint8[M, K] x, int8[K, N] w, uint8 x_zero, int8[N] w_zero,

@@ -7,6 +7,7 @@ use crate::plan::request::{EMBEDDINGS, Request, fits};
 use crate::report::name_of;
 use onnxd_diagnostics::nearest;
 use onnxd_ir::{DataType, Model, Node, Tensor, ValueId, ValueType};
+use onnxd_params::words::Mode;
 use std::collections::BTreeSet;
 
 /// The operators of which something is quantized with ranges at run time.
@@ -52,10 +53,10 @@ impl Request {
     /// The operators among [`Request::op_types`] of which nothing is quantized in this mode:
     /// `static`, `dynamic` or `weight_only`.
     #[must_use]
-    pub fn idle_types(&self, mode: &str) -> Vec<&str> {
+    pub fn idle_types(&self, mode: Mode) -> Vec<&str> {
         let known = |op: &str| match mode {
-            "dynamic" => DYNAMIC.contains(&op),
-            "weight_only" => ["Gather", "Gemm", "MatMul"].contains(&op),
+            Mode::Dynamic => DYNAMIC.contains(&op),
+            Mode::WeightOnly => ["Gather", "Gemm", "MatMul"].contains(&op),
             _ if self.weighted_only => WEIGHTED_OPS.contains(&op),
             _ => {
                 [EMBEDDINGS, "Attention"].contains(&op)

@@ -5,163 +5,163 @@ use crate::range::Method;
 use crate::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use onnxd_ir::{DataType, Model};
-use serde_json::Value;
-
-/// The params that demand something of the outputs.
-pub(crate) const DEMANDS: [&str; 2] = ["sqnr_db_min", "top1_loss_max"];
+use onnxd_params::host::NodeParams;
+use onnxd_params::words::{Accuracy, IntegerType, Mode, RangeMethod, Recipe, Rounding};
 
 /// Settings, exceptions and the choice of nodes; `weighted_only` for a form that has no other integers.
 ///
 /// # Errors
-/// A type that values are not quantized to, or a rounding that the mode does not have.
+/// A rounding that the mode does not have.
 pub fn request(cx: &dyn Session, weighted_only: bool) -> Result<Request, Diagnostic> {
-    let mode = cx.key("mode").as_str().unwrap_or("static");
+    let params = cx.quantization();
+    let mode = params.mode();
     of_mode(cx, mode, weighted_only);
-    let wanted = match cx.key("rounding").as_str() {
-        Some("adaround") if mode == "dynamic" => mode,
-        Some("adaround") => "static",
-        Some("gptq" | "awq") => "weight_only",
+    let wanted = match params.rounding() {
+        Some(Rounding::Adaround) if mode == Mode::Dynamic => mode,
+        Some(Rounding::Adaround) => Mode::Static,
+        Some(Rounding::Gptq | Rounding::Awq) => Mode::WeightOnly,
         _ => mode,
     };
     if wanted != mode {
         nearest_alone(cx, &format!("takes `quantization.mode` = \"{wanted}\""))?;
     }
+    let (weight_type, reduce_range) = (params.weight_type(), params.reduce_range());
     let defaults = Settings::default();
-    let flag = |name: &str, default: bool| cx.key(name).as_bool().unwrap_or(default);
     let settings = Settings {
-        activation: dtype(cx.key("activation_type"))?.unwrap_or(defaults.activation),
-        weight: dtype(cx.key("weight_type"))?.unwrap_or(defaults.weight),
-        per_channel: flag("per_channel", defaults.per_channel),
-        symmetric: flag("symmetric", defaults.symmetric),
-        reduce_range: flag("reduce_range", defaults.reduce_range),
-        block_size: count(cx.key("block_size")).unwrap_or(defaults.block_size),
+        activation: dtype(params.activation_type()),
+        weight: weight_type.map_or(defaults.weight, dtype),
+        per_channel: params.per_channel(),
+        symmetric: params.symmetric(),
+        reduce_range: reduce_range.unwrap_or(defaults.reduce_range),
+        block_size: params.block_size(),
         // What is named in the params is taken at its word.
-        exact: cx.key("weight_type").is_null() && cx.key("reduce_range").is_null(),
-        named: !cx.key("weight_type").is_null(),
+        exact: weight_type.is_none() && reduce_range.is_none(),
+        named: weight_type.is_some(),
         ..defaults
     };
-    let mut request = Request {
+    let overrides = params.overrides().into_iter().map(|(glob, of)| (glob, overrides(&of)));
+    Ok(Request {
         settings,
-        op_types: texts(cx.key("op_types")),
-        include: texts(cx.key("include")),
-        exclude: texts(cx.key("exclude")),
-        matmul_const_b_only: flag("matmul_const_b_only", true),
+        op_types: params.op_types(),
+        include: params.include(),
+        exclude: params.exclude(),
+        overrides: overrides.collect(),
+        matmul_const_b_only: params.matmul_const_b_only(),
         weighted_only,
-        linear_outputs: cx.key("recipe").as_str() == Some("QDQ_OP_FP32_BIAS_QDQ"),
-        ..Request::default()
-    };
-    for (glob, table) in cx.key("overrides").as_object().into_iter().flatten() {
-        request.overrides.insert(glob.clone(), overrides(table)?);
-    }
-    Ok(request)
+        linear_outputs: params.recipe() == Recipe::Fp32BiasQdq,
+    })
 }
 
-fn overrides(table: &Value) -> Result<Overrides, Diagnostic> {
-    Ok(Overrides {
-        activation: dtype(&table["activation_type"])?,
-        weight: dtype(&table["weight_type"])?,
-        per_channel: table["per_channel"].as_bool(),
-        symmetric: table["symmetric"].as_bool(),
-        reduce_range: table["reduce_range"].as_bool(),
-        block_size: count(&table["block_size"]),
-    })
+fn overrides(of: &NodeParams) -> Overrides {
+    Overrides {
+        activation: of.activation_type.map(dtype),
+        weight: of.weight_type.map(dtype),
+        per_channel: of.per_channel,
+        symmetric: of.symmetric,
+        reduce_range: of.reduce_range,
+        block_size: of.block_size,
+    }
 }
 
 /// Whether integers of weights are to be learned from samples.
 pub(crate) fn learns(cx: &dyn Session) -> bool {
-    cx.key("rounding").as_str() == Some("adaround")
+    cx.quantization().rounding() == Some(Rounding::Adaround)
+}
+
+/// Whether all is tried that may help.
+pub(crate) fn tries_all(cx: &dyn Session) -> bool {
+    cx.quantization().accuracy() == Accuracy::Auto
 }
 
 /// Refuses any other rounding than to the nearest, which `why` continues.
 ///
 /// # Errors
 /// If the params ask for one.
-pub(crate) fn nearest_alone(cx: &dyn Session, why: &str) -> Result<(), Diagnostic> {
-    let opted_in = cx.key("rounding").as_str().filter(|rounding| *rounding != "nearest");
-    let Some(rounding) = opted_in else { return Ok(()) };
+pub fn nearest_alone(cx: &dyn Session, why: &str) -> Result<(), Diagnostic> {
+    let rounding = match cx.quantization().rounding() {
+        None | Some(Rounding::Nearest) => return Ok(()),
+        Some(rounding) => rounding,
+    };
     let text = format!("`quantization.rounding` = \"{rounding}\" {why}");
     Err(Diagnostic::new(Code::FeatureUnsupported, text).help("Leave the param out."))
 }
 
 /// How ranges follow from calibration data.
 pub fn method(cx: &dyn Session) -> Method {
-    match cx.param("calibration.method").as_str() {
-        Some("entropy") => Method::Entropy,
-        Some("percentile") => Method::Percentile(percentile(cx)),
-        Some("mse") => Method::Mse,
-        Some("moving_average") => Method::MovingAverage,
-        _ => Method::MinMax,
+    let params = cx.calibration_params();
+    match params.method() {
+        RangeMethod::MinMax => Method::MinMax,
+        RangeMethod::Entropy => Method::Entropy,
+        RangeMethod::Percentile => Method::Percentile(params.percentile()),
+        RangeMethod::Mse => Method::Mse,
+        RangeMethod::MovingAverage => Method::MovingAverage,
     }
 }
 
-/// The share of values that percentiles keep.
-pub(crate) fn percentile(cx: &dyn Session) -> f64 {
-    cx.param("calibration.percentile").as_f64().unwrap_or(99.999)
-}
-
-fn count(value: &Value) -> Option<usize> {
-    value.as_u64().and_then(|n| usize::try_from(n).ok())
-}
-
-fn texts(value: &Value) -> Vec<String> {
-    let items = value.as_array().into_iter().flatten();
-    items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
-}
-
-fn dtype(value: &Value) -> Result<Option<DataType>, Diagnostic> {
-    let Some(name) = value.as_str() else { return Ok(None) };
-    let types = [
-        DataType::Uint8,
-        DataType::Int8,
-        DataType::Uint16,
-        DataType::Int16,
-        DataType::Uint4,
-        DataType::Int4,
-    ];
-    match types.into_iter().find(|t| t.to_string() == name) {
-        Some(dtype) => Ok(Some(dtype)),
-        None => {
-            let text = format!("`{name}` is no type that values are quantized to");
-            Err(Diagnostic::new(Code::FeatureUnsupported, text))
-        }
+fn dtype(of: IntegerType) -> DataType {
+    match of {
+        IntegerType::Uint8 => DataType::Uint8,
+        IntegerType::Int8 => DataType::Int8,
+        IntegerType::Uint16 => DataType::Uint16,
+        IntegerType::Int16 => DataType::Int16,
+        IntegerType::Uint4 => DataType::Uint4,
+        IntegerType::Int4 => DataType::Int4,
     }
 }
+
+/// Whether a node has a value of its own.
+type OfNode = fn(&NodeParams) -> bool;
 
 /// Params that count in these modes alone, and why.
-const OF_MODES: [(&str, &[&str], &str); 5] = [
-    ("block_size", &["weight_only"], "only mode weight_only shares scales by blocks"),
-    ("activation_type", &["static", "qat"], "only mode static says how activations are held"),
-    ("per_channel", &["static", "dynamic", "qat"], "mode weight_only shares scales by blocks"),
-    ("matmul_const_b_only", &["static", "dynamic", "qat"], "mode weight_only knows weights alone"),
-    ("recipe", &["static", "qat"], "only mode static follows recipes"),
+const OF_MODES: [(&str, OfNode, &[Mode], &str); 5] = [
+    (
+        "block_size",
+        |of| of.block_size.is_some(),
+        &[Mode::WeightOnly],
+        "only mode weight_only shares scales by blocks",
+    ),
+    (
+        "activation_type",
+        |of| of.activation_type.is_some(),
+        &[Mode::Static, Mode::Qat],
+        "only mode static says how activations are held",
+    ),
+    (
+        "per_channel",
+        |of| of.per_channel.is_some(),
+        &[Mode::Static, Mode::Dynamic, Mode::Qat],
+        "mode weight_only shares scales by blocks",
+    ),
+    (
+        "matmul_const_b_only",
+        |_| false,
+        &[Mode::Static, Mode::Dynamic, Mode::Qat],
+        "mode weight_only knows weights alone",
+    ),
+    ("recipe", |_| false, &[Mode::Static, Mode::Qat], "only mode static follows recipes"),
 ];
 
 /// Tells which params the mode leaves without effect, or a form that has products with constant weights alone.
-pub(crate) fn of_mode(cx: &dyn Session, mode: &str, weighted_only: bool) {
-    for (name, modes, why) in OF_MODES {
-        if !modes.contains(&mode) {
-            without_effect(cx, name, why);
-            of_nodes(cx, name, why);
+fn of_mode(cx: &dyn Session, mode: Mode, weighted_only: bool) {
+    for (name, of_node, modes, why) in OF_MODES {
+        if modes.contains(&mode) {
+            continue;
+        }
+        without_effect(cx, name, why);
+        for (node, _) in cx.quantization().overrides().iter().filter(|(_, of)| of_node(of)) {
+            let text = format!("sets `{name}` of `{}`, which has no effect: {why}", shown(node));
+            cx.without_effect("quantization.overrides", text);
         }
     }
-    if weighted_only && mode != "dynamic" {
+    if weighted_only && mode != Mode::Dynamic {
         let why = "the format has products with constant weights alone";
         without_effect(cx, "matmul_const_b_only", why);
     }
 }
 
-/// Tells for which nodes a param is set that has no effect.
-fn of_nodes(cx: &dyn Session, name: &str, why: &str) {
-    let nodes = cx.key("overrides").as_object().into_iter().flatten();
-    for (node, _) in nodes.filter(|(_, keys)| !keys[name].is_null()) {
-        let text = format!("sets `{name}` of `{}`, which has no effect: {why}", shown(node));
-        cx.without_effect("quantization.overrides", text);
-    }
-}
-
 /// That what was asked for has nothing to try or to measure on, for that reason.
 pub(crate) fn without_search(cx: &dyn Session, why: &str) {
-    for name in ["accuracy"].into_iter().chain(DEMANDS) {
+    for name in ["accuracy", "sqnr_db_min", "top1_loss_max"] {
         without_effect(cx, name, why);
     }
 }
@@ -175,7 +175,7 @@ pub(crate) fn without_effect(cx: &dyn Session, name: &str, why: &str) {
 /// not quantized in the mode.
 pub fn unmatched(model: &Model, request: &Request, cx: &dyn Session) {
     let absent = request.unmatched(model);
-    let mode = cx.key("mode").as_str().unwrap_or("static");
+    let mode = cx.quantization().mode();
     let idle =
         request.idle_types(mode).into_iter().filter(|op| absent.iter().all(|a| a.entry != *op));
     for op in idle {
@@ -207,9 +207,9 @@ pub fn quantized_already(cx: &dyn Session) -> Result<(), Diagnostic> {
 
 /// Says which params have nothing to try, or nothing to measure on, in the mode.
 pub fn unsearched(cx: &dyn Session) {
-    match cx.text("mode") {
-        Some("weight_only") => without_search(cx, "mode weight_only has nothing to try"),
-        Some("dynamic") if cx.calibration().samples() == 0 => {
+    match cx.quantization().mode() {
+        Mode::WeightOnly => without_search(cx, "mode weight_only has nothing to try"),
+        Mode::Dynamic if cx.calibration().samples() == 0 => {
             without_search(cx, "there are no samples to measure on");
         }
         _ => {}

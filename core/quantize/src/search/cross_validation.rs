@@ -63,7 +63,7 @@ impl Search<'_> {
     /// of them.
     pub(crate) fn all(&mut self) -> Result<Trial, Diagnostics> {
         let mut folds = self.folds();
-        let share = params::percentile(self.data.session);
+        let share = self.data.session.calibration_params().percentile();
         let mut methods =
             vec![Method::MinMax, Method::Mse, Method::Percentile(share), Method::MovingAverage];
         // What would be done without being asked for the best is among what is tried.

@@ -41,7 +41,7 @@ pub fn search_dynamic(
     cx: &dyn Session,
 ) -> Result<(Report, Option<Held>), Diagnostics> {
     let samples = cx.calibration().samples();
-    let auto = cx.text("accuracy") == Some("auto");
+    let auto = params::tries_all(cx);
     let learns = params::learns(cx);
     if learns && samples == 0 {
         let text =

@@ -3,7 +3,6 @@
 
 use crate::accuracy::{SampleSet, classes};
 use crate::observe::Limits;
-use crate::plan::params::DEMANDS;
 use crate::report::{Report, name_of};
 use crate::session::Session;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
@@ -26,7 +25,8 @@ pub(crate) struct Demand {
 impl Demand {
     /// `None` if nothing is demanded.
     pub(crate) fn of(cx: &dyn Session) -> Option<Demand> {
-        let [sqnr_db_min, top1_loss_max] = DEMANDS.map(|name| cx.key(name).as_f64());
+        let params = cx.quantization();
+        let (sqnr_db_min, top1_loss_max) = (params.sqnr_db_min(), params.top1_loss_max());
         let some = sqnr_db_min.is_some() || top1_loss_max.is_some();
         some.then_some(Demand { sqnr_db_min, top1_loss_max })
     }
@@ -218,16 +218,11 @@ impl Fewest {
     }
 }
 
-/// The least SQNR of outputs that are good for something, by the params.
-pub(crate) fn floor(cx: &dyn Session) -> f64 {
-    cx.key("sqnr_db_floor").as_f64().unwrap_or(10.0)
-}
-
 /// What alone ruins outputs, of which the SQNR is `db`: the few operations, half of all at most,
 /// without which the SQNR is clearly above the floor, else just above it.
 pub(crate) fn rescued(db: f64, fallback: &mut dyn FloatFallback) -> Result<InFloat, Diagnostics> {
     const CLEARLY_DB: f64 = 10.0;
-    let floor = floor(fallback.data().session);
+    let floor = fallback.data().session.quantization().sqnr_db_floor();
     let most = fallback.choices()?.len() / 2;
     if db >= floor || most == 0 {
         return Ok(InFloat::default());

@@ -15,8 +15,8 @@ pub(crate) struct Clock<'c> {
 impl<'c> Clock<'c> {
     /// Begins now.
     pub(crate) fn of(session: &'c dyn Session) -> Clock<'c> {
-        let budget = session.key("time_budget_s").as_u64();
-        let deadline = session.elapsed() + Duration::from_secs(budget.unwrap_or(600));
+        let budget = Duration::from_secs(session.quantization().time_budget_s());
+        let deadline = session.elapsed() + budget;
         Clock { session, deadline, untried: 0 }
     }
 

@@ -4,7 +4,7 @@
 use crate::accuracy::{Base, Held, SampleSet};
 use crate::observe::{self, Choice, Saved, SavedTensor, Stats};
 use crate::plan::Request;
-use crate::plan::params::{self, DEMANDS};
+use crate::plan::params;
 use crate::range::Method;
 use crate::report::{Report, name_of};
 use crate::search::progress::Clock;
@@ -16,8 +16,6 @@ use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Graph, Model, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The param that asks for it.
-pub(crate) const ASKED: &str = "calibration.reload";
 /// The file, as it is written beside the model and looked for in the submission.
 pub(crate) const STATISTICS: &str = "calibration.json";
 /// Whose statistics these are: those of all forms with ranges from data.
@@ -36,13 +34,14 @@ fn facts(
     if change == EQUALIZED {
         facts.insert("per_channel".into(), request.settings.per_channel.to_string());
     }
-    if cx.key("accuracy").as_str() == Some("auto") {
+    if params::tries_all(cx) {
         facts.insert("accuracy".into(), "auto".into());
     }
-    for name in DEMANDS {
-        if let Some(opted_in) = cx.key(name).as_f64() {
-            facts.insert(name.into(), opted_in.to_string());
-        }
+    let params = cx.quantization();
+    for (name, opted_in) in
+        [("sqnr_db_min", params.sqnr_db_min()), ("top1_loss_max", params.top1_loss_max())]
+    {
+        facts.extend(opted_in.map(|n| (name.to_owned(), n.to_string())));
     }
     Ok(facts)
 }
@@ -94,7 +93,7 @@ pub(crate) fn quantize(
     let choice = saved.choice.clone().unwrap_or_default();
     let wanted = facts(model, &choice.change, request, cx)?;
     saved.check((STATISTICS, STALE), QUANTIZER, &wanted)?;
-    let auto = cx.key("accuracy").as_str() == Some("auto");
+    let auto = params::tries_all(cx);
     let method = match auto {
         true => named(&choice.method, cx)?,
         false => params::method(cx),
@@ -157,7 +156,7 @@ fn unusable(why: &str) -> Diagnostic {
 }
 
 fn named(method: &str, cx: &dyn Session) -> Result<Method, Diagnostic> {
-    let found = Method::named(method, params::percentile(cx));
+    let found = Method::named(method, cx.calibration_params().percentile());
     found.ok_or_else(|| unusable(&format!("name an unknown method, `{}`", shown(method))))
 }
 

@@ -82,7 +82,7 @@ pub fn search_static(
     request: &Request,
     cx: &dyn Session,
 ) -> Result<(Report, Held), Diagnostics> {
-    if cx.param(saved_calibration::ASKED).as_bool() == Some(true) {
+    if cx.calibration_params().reload() {
         return saved_calibration::quantize(model, request, cx);
     }
     if cx.calibration().samples() == 0 {
@@ -93,7 +93,7 @@ pub fn search_static(
     }
     let (found, mut done, kept, held) = {
         let mut search = Search::new(model, request, cx)?;
-        let auto = cx.text("accuracy") == Some("auto");
+        let auto = params::tries_all(cx);
         let mut trial = if auto { search.all()? } else { search.usual()? };
         let chosen = trial.name(search.changes[trial.base]);
         if trial.rounding.is_none() && params::learns(cx) {
@@ -185,7 +185,7 @@ impl<'c> Search<'c> {
     /// What statistics are made of.
     fn parts(&self, method: Method) -> Parts {
         let mut parts = method.parts(self.data.batch());
-        if self.data.session.param("calibration.histograms").as_bool() == Some(true) {
+        if self.data.session.calibration_params().histograms() {
             parts.bins = Method::Mse.parts(1).bins;
         }
         parts

@@ -8,6 +8,7 @@ use crate::plan::{Overrides, Request, Settings};
 use crate::range::method::Method;
 use crate::report::Form;
 use onnxd_ir::{DataType, Graph, Level, Model, Node, Tensor, infer, verify};
+use onnxd_params::words::Mode;
 use std::collections::BTreeSet;
 
 fn naming(ops: &[&str]) -> Request {
@@ -257,10 +258,10 @@ fn what_is_named_and_cannot_be_done_is_told() {
     let plan = crate::plan::plan(&model(graph, 1).graph, &naming(&["Sub"]), &BTreeSet::new());
     assert!(plan.left.is_empty() && plan.opt_in.is_empty());
     let idle = naming(&["Softmax", "Where", "TopK", "EmbedLayerNormalization", "Attention", "If"]);
-    assert_eq!(idle.idle_types("static"), ["If"]);
-    assert_eq!(idle.idle_types("dynamic"), ["Softmax", "Where", "TopK", "If"]);
+    assert_eq!(idle.idle_types(Mode::Static), ["If"]);
+    assert_eq!(idle.idle_types(Mode::Dynamic), ["Softmax", "Where", "TopK", "If"]);
     let alone = Request { weighted_only: true, ..naming(&["Conv", "Softmax", "Relu"]) };
-    assert_eq!(alone.idle_types("static"), ["Softmax", "Relu"]);
+    assert_eq!(alone.idle_types(Mode::Static), ["Softmax", "Relu"]);
 }
 
 /// Of convolutions only ranges at run time make integers whose weights are computed.

@@ -4,6 +4,7 @@ use super::{difference, model, operators, outputs, quantized, samples};
 use crate::emit::{Ranges, place};
 use crate::plan::{Overrides, Request, Settings, plan};
 use onnxd_ir::{DataType, Tensor};
+use onnxd_params::words::Mode;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -245,9 +246,9 @@ fn signed_activations_take_signed_weights() {
 fn operators_without_integers_are_known() {
     let op_types = ["Conv", "GRU", "Add", "Relu", "Gather"].map(str::to_owned).to_vec();
     let request = Request { op_types, ..Request::default() };
-    assert_eq!(request.idle_types("static"), ["GRU"]);
-    assert_eq!(request.idle_types("dynamic"), ["GRU", "Add", "Relu"]);
-    assert_eq!(request.idle_types("weight_only"), ["Conv", "GRU", "Add", "Relu"]);
+    assert_eq!(request.idle_types(Mode::Static), ["GRU"]);
+    assert_eq!(request.idle_types(Mode::Dynamic), ["GRU", "Add", "Relu"]);
+    assert_eq!(request.idle_types(Mode::WeightOnly), ["Conv", "GRU", "Add", "Relu"]);
 }
 
 #[test]

@@ -2,35 +2,30 @@
 
 use super::{Session, quantize};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_params::host::{Check, Export};
+use onnxd_params::words::OperatorFallback;
 use serde_json::Value;
 
-/// Whether a value asks for nothing.
-type Idle = fn(&Value) -> bool;
-
-const NOT_YET: &[(&str, &str, Idle)] = &[
-    ("export", "input_shapes", is_empty),
-    ("export", "input_dtypes", is_empty),
-    ("export", "export_params", |v| *v != Value::Bool(false)),
-    ("export", "operator_fallback", |v| v.is_null() || v == "error"),
-    ("export", "verbose", |v| *v != Value::Bool(true)),
-    ("check", "labels", is_empty),
-];
-
+/// Whether a list or table says nothing.
 fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(entries) => entries.is_empty(),
-        _ => false,
-    }
+    value.as_array().is_none_or(Vec::is_empty)
+        && value.as_object().is_none_or(serde_json::Map::is_empty)
 }
 
 /// All that is asked for and not available.
 pub(crate) fn check(session: &Session) -> Result<(), Diagnostics> {
-    let asked = NOT_YET.iter().filter(|(section, key, idle)| !idle(session.param(section, key)));
-    let found = asked.map(|(section, key, _)| {
-        let value = session.param(section, key);
-        let text = format!("the param {section}.{key} = {value} is not available in this version");
+    let (export, check): (Export, Check) = (session.section(), session.section());
+    let asked = [
+        ("export.input_shapes", !is_empty(&export.input_shapes())),
+        ("export.input_dtypes", !export.input_dtypes().is_empty()),
+        ("export.export_params", !export.export_params()),
+        ("export.operator_fallback", export.operator_fallback() != OperatorFallback::Error),
+        ("export.verbose", export.verbose()),
+        ("check.labels", check.labels().is_some()),
+    ];
+    let found = asked.iter().filter(|(_, asked)| *asked).map(|(key, _)| {
+        let value = session.params.peek(key);
+        let text = format!("the param {key} = {value} is not available in this version");
         Diagnostic::new(Code::FeatureUnsupported, text).help("Leave the param out.")
     });
     let mut found = Diagnostics(found.collect());

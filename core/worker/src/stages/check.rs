@@ -26,8 +26,9 @@ pub(crate) fn check(session: &mut Session) -> Result<(), Diagnostics> {
 
 /// Runs the model on the reference inputs. What cannot be run is a note, what differs is a finding.
 fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
-    let inputs = reference(session, "inputs", "inputs.npz")?;
-    let outputs = reference(session, "outputs", "outputs.npz")?;
+    let params: Check = session.section();
+    let inputs = reference(session, ("inputs", params.inputs()), "inputs.npz")?;
+    let outputs = reference(session, ("outputs", params.outputs()), "outputs.npz")?;
     let (Some(inputs), Some(outputs)) = (inputs, outputs) else { return Ok(()) };
     let (mut inputs, wanted) = (arrays::read(&inputs)?, arrays::read(&outputs)?);
     let made = integers::inputs(model, &mut inputs);
@@ -40,7 +41,6 @@ fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
             return Ok(());
         }
     };
-    let params: Check = session.section();
     let (atol, rtol) = (params.tolerance_abs(), params.tolerance_rel());
     let sqnr_db_min = params.sqnr_db_min();
     let mut numerics = message::Numerics {
@@ -131,8 +131,11 @@ fn mismatch(name: &str, d: &Comparison) -> Diagnostic {
 }
 
 /// The file that the params name, or that was dropped under its usual name.
-fn reference(session: &Session, key: &str, usual: &str) -> Result<Option<PathBuf>, Diagnostic> {
-    let named = session.param("check", key).as_str().map(str::to_owned);
+fn reference(
+    session: &Session,
+    (key, named): (&str, Option<String>),
+    usual: &str,
+) -> Result<Option<PathBuf>, Diagnostic> {
     let folder = session.request.network.rsplit_once('/').map_or("", |(folder, _)| folder);
     let beside = |name: &str| match folder {
         "" => name.to_owned(),

@@ -4,6 +4,7 @@ use super::session::{Session, findings};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_ir::{Model, infer};
 use onnxd_params::host::Passes;
+use onnxd_params::words::Compare;
 use onnxd_plugin_host::call;
 use onnxd_proto::onnxd::{self as message, PluginInfo};
 use onnxd_rewrite::{Difference, Effort, Equivalence, equivalence, outputs_apart};
@@ -18,10 +19,10 @@ const ALL: Effort = Effort { work: u64::MAX, bytes_max: 4 << 30, stop: None };
 
 /// Compares as much as the params allow; nothing if they say so.
 fn with_effort<T>(session: &Session, compare: impl FnOnce(Effort) -> T) -> Option<T> {
-    match session.section::<Passes>().compare().as_str() {
-        "none" => None,
-        "all" => Some(compare(ALL)),
-        _ => {
+    match session.section::<Passes>().compare() {
+        Compare::None => None,
+        Compare::All => Some(compare(ALL)),
+        Compare::Some => {
             let until = Instant::now() + SOME_TIME;
             let late = || Instant::now() > until;
             Some(compare(Effort { stop: Some(&late), ..SOME }))

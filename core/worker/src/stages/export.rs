@@ -8,6 +8,7 @@ use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, nearest, shown};
 use onnxd_ir::{Dim, Graph, Model, ValueId, ValueType, settle_shapes};
 use onnxd_onnx::{External, WriteOptions};
 use onnxd_params::host::Export;
+use onnxd_params::words::ExternalData;
 use onnxd_proto::onnxd::FileDigest;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -66,13 +67,13 @@ fn disk(path: &Path, error: &std::io::Error) -> Diagnostic {
 }
 
 fn options(params: &Export) -> WriteOptions {
-    let mut options = WriteOptions::default();
-    match params.external_data().as_str() {
-        "always" => options.external = External::Always,
-        "never" => options.external = External::Never,
-        _ => {}
-    }
-    if options.external != External::Never {
+    let external = match params.external_data() {
+        ExternalData::Auto => External::Auto,
+        ExternalData::Always => External::Always,
+        ExternalData::Never => External::Never,
+    };
+    let mut options = WriteOptions { external, ..WriteOptions::default() };
+    if external != External::Never {
         options.tensor_bytes_min = params.external_data_threshold_bytes();
     }
     options

@@ -64,7 +64,7 @@ fn verified(model: &mut Model, is_source: bool) -> Result<(), Diagnostics> {
 /// What the front-ends said when the drop was found; else all that may claim the network's name are asked.
 fn recognised(session: &mut Session) -> Result<Choice, Diagnostics> {
     // Whoever asked took it into account.
-    session.param("job", "frontend");
+    session.params.mark("job.frontend");
     let request = session.request.clone();
     if let Some(recognition) = request.recognition {
         return Ok(Choice { recognition, needs: Vec::new() });

@@ -68,7 +68,7 @@ struct Group {
 }
 
 fn groups(session: &Session) -> Result<Vec<Group>, Diagnostics> {
-    let order = session.param("passes", "order").as_array().cloned().unwrap_or_default();
+    let order = session.params.get("passes.order").as_array().cloned().unwrap_or_default();
     let mut groups: Vec<Group> = Vec::new();
     let mut unknown = Diagnostics::default();
     for id in order.iter().filter_map(Value::as_str) {

@@ -29,9 +29,9 @@ pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
 
 /// The quantizer that the params ask for, if they do.
 pub(crate) fn chosen(session: &Session) -> Result<Option<(PluginInfo, String)>, Diagnostic> {
-    match session.param("quantization", "format").as_str() {
-        None | Some("none") => Ok(None),
-        Some(format) => find(&session.request.plugins, format).map(Some),
+    match session.section::<host::Quantization>().format().as_str() {
+        "none" => Ok(None),
+        format => find(&session.request.plugins, format).map(Some),
     }
 }
 
@@ -105,7 +105,7 @@ fn said(
         of(a.sqnr_db).total_cmp(&of(b.sqnr_db))
     });
     session.report.quantization = Some(Quantization {
-        format: session.param("quantization", "format").as_str().unwrap_or_default().into(),
+        format: session.section::<host::Quantization>().format(),
         quantizer: quantizer.to_owned(),
         plugin: plugin.id.clone(),
         samples: log.samples,

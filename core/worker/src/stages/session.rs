@@ -16,7 +16,6 @@ use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable, to_message}
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What;
 use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, PluginInfo, Report, WorkerEvent};
-use serde_json::Value;
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -120,13 +119,8 @@ impl Session {
         (self.events)(WorkerEvent { what: Some(What::Stage(started)) });
     }
 
-    /// A param by section and key; null if there is none. Whoever asks says that its value counts: a param that a user
-    /// set and that nothing asked for is a finding.
-    pub(crate) fn param(&self, section: &str, key: &str) -> &Value {
-        self.params.get(&format!("{section}.{key}"))
-    }
-
-    /// A section of the params that all conversions have, in types. Asking for one of its values says that it counts.
+    /// A section of the params that all conversions have, in types. Asking for one of its values says that it counts: a
+    /// param that a user set and that nothing asked for is a finding.
     pub(crate) fn section<S: Section>(&self) -> S {
         S::of(&self.params).expect("fields hold what their rows allow; a test reads all sections")
     }
@@ -343,6 +337,7 @@ mod tests {
     use super::*;
     use onnxd_config::{Declared, Params};
     use onnxd_params::host::{Calibration, Check, Export, Job, Passes, Quantization, Source};
+    use onnxd_params::words::ExternalData;
 
     #[test]
     fn every_section_holds_the_defaults_of_its_rows() {
@@ -356,7 +351,7 @@ mod tests {
         let check = Check::of(&resolved).unwrap();
         let export = Export::of(&resolved).unwrap();
         assert!(resolved.seen().keys.is_empty(), "taking a section reads nothing");
-        assert_eq!((check.tolerance_abs(), export.external_data().as_str()), (1e-4, "auto"));
+        assert_eq!((check.tolerance_abs(), export.external_data()), (1e-4, ExternalData::Auto));
         let seen = resolved.seen().keys.iter().cloned().collect::<Vec<_>>();
         assert_eq!(seen, ["check.tolerance_abs", "export.external_data"]);
     }
