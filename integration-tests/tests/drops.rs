@@ -258,3 +258,44 @@ fn params_of_the_settings_and_of_folders_hold_for_drops() {
     assert!(status == 78 || status == 2, "{status} {stderr}");
     assert!(stderr.contains("onnxd.toml:2: unknown key `export.opest`"), "{stderr}");
 }
+
+#[test]
+fn changed_presets_and_defaults_count_for_drops_that_wait() {
+    let mut site = Site::new();
+    // Long enough for half a preset to be seen and not taken.
+    site.set("INTAKE_SETTLE_MS", "1000");
+    let settings = site.state().join(".config/onnxd");
+    fs::create_dir_all(&settings).unwrap();
+    let defaults = |format: &str| {
+        let text = format!("[defaults]\nquantization.format = \"{format}\"\n");
+        fs::write(settings.join("onnxd.toml"), text).unwrap();
+    };
+    defaults("QDQ");
+    let preset = site.inbox().join("team/onnxd.params.toml");
+    fs::create_dir_all(site.inbox().join("team/a")).unwrap();
+    fs::write(&preset, "quantization.format = \"QLinear\"\n").unwrap();
+    let daemon = site.start();
+    site::drop_model(&site, "plain.onnx", "1");
+    site::drop_model(&site, "team/a/x.onnx", "2");
+    site::drop_model(&site, "team/a/y.onnx", "3");
+    fs::write(site.inbox().join("team/a/y.params.toml"), "quantization.format = \"QDQ\"\n")
+        .unwrap();
+    for drop in ["plain.onnx", "team/a/x.onnx", "team/a/y.onnx"] {
+        let why = site.wait_for_drop(drop, "waiting");
+        assert!(why.contains("calib"), "{drop}: {why}");
+    }
+    fs::write(&preset, "quantization.for").unwrap();
+    sleep(SETTLE);
+    fs::write(&preset, "quantization.format = \"none\"\n").unwrap();
+    site.wait_for("x", "succeeded");
+    site.wait_for_drop("plain.onnx", "waiting");
+    // Alone in its folder, which is a drop by now.
+    site.wait_for_drop("team/a", "waiting");
+    defaults("none");
+    assert_eq!(site.run(&["ctl", "reload"]).0, 0);
+    site.wait_for("plain", "succeeded");
+    fs::remove_file(&preset).unwrap();
+    site.wait_for_drop("team/a", "waiting");
+    assert_eq!(site.jobs().len(), 2, "its own params win");
+    assert_eq!(daemon.stop().code(), Some(0));
+}

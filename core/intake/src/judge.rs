@@ -75,6 +75,7 @@ pub(crate) fn judge(
     now: Instant,
 ) -> Judged {
     ledger.prune(tree);
+    ledger.presets_are(presets_of(tree));
     // Every round but the last takes at least one file off the list of networks, so this ends.
     loop {
         let declined = ledger.declined.clone();
@@ -85,6 +86,7 @@ pub(crate) fn judge(
             })
         };
         let mut round = Round {
+            tree,
             rules,
             ledger,
             prober,
@@ -105,11 +107,25 @@ pub(crate) fn judge(
     }
 }
 
+/// The fingerprint of all presets of the inbox.
+fn presets_of(tree: &Folder) -> Fingerprint {
+    let mut all = Vec::new();
+    tree.each_folder(&mut |folder| {
+        all.extend(folder.preset.iter().map(|file| (folder.path.as_path(), file)));
+    });
+    fingerprint_of(&all)
+}
+
+fn fingerprint_of(presets: &[(&Path, &FileEntry)]) -> Fingerprint {
+    Fingerprint::of(presets.iter().map(|(folder, file)| (*folder, &file.stamp)))
+}
+
 fn is_declined(declined: &HashMap<PathBuf, Declined>, folder: &Folder, file: &FileEntry) -> bool {
     !declined.is_empty() && declined.contains_key(&folder.path.join(&file.name))
 }
 
 struct Round<'a> {
+    tree: &'a Folder,
     rules: &'a Rules,
     ledger: &'a mut Ledger,
     prober: &'a mut dyn Prober,
@@ -194,6 +210,11 @@ impl Round<'_> {
     /// A part that must be settled before the front-ends are asked, and is not.
     fn unsettled(&self, set: &Set<'_>) -> Option<PathBuf> {
         let place = set.place;
+        let presets = self.tree.presets(&set.parent.path);
+        // Half a preset would fail the drop.
+        if let Some((at, file)) = presets.into_iter().find(|(_, f)| !self.is_settled(f.seen)) {
+            return Some(at.join(&file.name));
+        }
         match &set.extent {
             Extent::Whole => self.unsettled_in(place),
             Extent::Beside { own, coming, alone, .. } => {
@@ -250,6 +271,9 @@ impl Round<'_> {
                 own.and(pool.plain)
             }
         };
+        // Other presets are other params, which may need other files.
+        let presets = self.tree.presets(&results_folder(set));
+        let narrow = narrow.and(fingerprint_of(&presets));
         if let Some(probed) = self.ledger.probes.get(id)
             && probed.holds(narrow, pool.all, self.now)
         {

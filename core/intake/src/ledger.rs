@@ -77,6 +77,7 @@ struct Blocked {
 pub(crate) struct Ledger {
     pub(crate) probes: HashMap<PathBuf, Probed>,
     pub(crate) declined: HashMap<PathBuf, Declined>,
+    presets: Option<Fingerprint>,
     handed_over: HashMap<PathBuf, Submission>,
     blocked: HashMap<PathBuf, Blocked>,
     announced: HashMap<PathBuf, Fingerprint>,
@@ -90,6 +91,13 @@ impl Ledger {
             tree.find(path).is_some_and(|f| f.stamp == why.stamp)
                 && why.part_of.as_ref().is_none_or(|network| tree.find(network).is_some())
         });
+    }
+
+    /// Forgets what front-ends declined where presets have changed: these may name the front-end.
+    pub(crate) fn presets_are(&mut self, presets: Fingerprint) {
+        if self.presets.replace(presets) != Some(presets) {
+            self.declined.clear();
+        }
     }
 
     /// Forgets everything about sets that are no longer there, except what the daemon still holds.

@@ -99,7 +99,7 @@ impl Walk {
         subfolders: &mut Vec<OsString>,
     ) -> Result<(), Errno> {
         let class = classify(&name);
-        if matches!(class, NameClass::Litter | NameClass::Preset) {
+        if class == NameClass::Litter {
             return Ok(());
         }
         if kind == FileType::Directory {
@@ -117,9 +117,11 @@ impl Walk {
                 return Ok(());
             }
         };
+        let file = |name| FileEntry { name, stamp: (&stat).into(), seen: Seen::new(self.now) };
         match FileType::from_raw_mode(stat.st_mode) {
+            _ if class == NameClass::Preset => folder.preset = Some(file(name)),
             FileType::RegularFile => {
-                let file = FileEntry { name, stamp: (&stat).into(), seen: Seen::new(self.now) };
+                let file = file(name);
                 match class {
                     NameClass::Transient => folder.transient.push(file),
                     _ => folder.files.push(file),

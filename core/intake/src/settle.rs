@@ -13,6 +13,8 @@ pub fn carry_over(old: Option<&Folder>, new: &mut Folder, now: Instant) {
     new.seen = seen(old.map(|o| (o.stamp, o.seen)), new.stamp, now);
     carry_files(old.map_or(&[], |o| &o.files), &mut new.files, now);
     carry_files(old.map_or(&[], |o| &o.transient), &mut new.transient, now);
+    let before = old.and_then(|o| o.preset.as_ref());
+    carry_files(before.map_or(&[], std::slice::from_ref), new.preset.as_mut_slice(), now);
     for folder in &mut new.folders {
         let before = old.and_then(|o| o.folder(folder.path.file_name()?));
         carry_over(before, folder, now);

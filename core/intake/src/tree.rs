@@ -108,6 +108,8 @@ pub struct Folder {
     pub files: Vec<FileEntry>,
     /// Files under temporary names.
     pub transient: Vec<FileEntry>,
+    /// Params for all drops in here and below.
+    pub preset: Option<FileEntry>,
     /// Sub-folders.
     pub folders: Vec<Folder>,
     /// Names of symbolic links; they are never followed.
@@ -127,6 +129,7 @@ impl Folder {
             seen: Seen::new(now),
             files: Vec::new(),
             transient: Vec::new(),
+            preset: None,
             folders: Vec::new(),
             links: Vec::new(),
             specials: Vec::new(),
@@ -160,6 +163,21 @@ impl Folder {
         folder.file(relative.file_name()?)
     }
 
+    /// The presets that hold for drops in the folder at a path relative to this one, outermost first, each with the
+    /// path of its folder.
+    pub fn presets(&self, relative: &Path) -> Vec<(&Path, &FileEntry)> {
+        let mut folders = vec![self];
+        for component in relative.components() {
+            let Some(next) = folders[folders.len() - 1].folder(component.as_os_str()) else {
+                break;
+            };
+            folders.push(next);
+        }
+        let preset = |f: &&'_ Folder| f.preset.is_some();
+        let with = folders.into_iter().filter(preset);
+        with.filter_map(|f| Some((f.path.as_path(), f.preset.as_ref()?))).collect()
+    }
+
     /// Calls `visit` for this folder and all folders below it.
     pub fn each_folder<'t>(&'t self, visit: &mut dyn FnMut(&'t Folder)) {
         visit(self);
@@ -177,7 +195,8 @@ impl Folder {
     pub fn each_seen(&self, visit: &mut dyn FnMut(Seen)) {
         self.each_folder(&mut |folder| {
             visit(folder.seen);
-            folder.files.iter().chain(&folder.transient).for_each(|f| visit(f.seen));
+            let files = folder.files.iter().chain(&folder.transient).chain(&folder.preset);
+            files.for_each(|f| visit(f.seen));
         });
     }
 

@@ -73,6 +73,8 @@ type Questions = Arc<Mutex<HashMap<PathBuf, Question>>>;
 
 #[derive(Debug)]
 struct Question {
+    /// Those that were asked.
+    plugins: Arc<Plugins>,
     /// Of the files that were asked about: others are another question.
     narrow: Fingerprint,
     wide: Fingerprint,
@@ -93,14 +95,15 @@ impl FrontendProber {
     fn fetch(&self, network: &Path, candidate: &Candidate) -> Fetched {
         let mut all = self.questions.lock().unwrap_or_else(PoisonError::into_inner);
         match all.remove(network) {
-            Some(Question { narrow, wide, answer: Some(answer) })
-                if narrow == candidate.narrow
+            Some(Question { plugins, narrow, wide, answer: Some(answer) })
+                if Arc::ptr_eq(&plugins, &self.tools.get().plugins)
+                    && narrow == candidate.narrow
                     && (wide == candidate.wide
                         || !matches!(answer, ProbeOutcome::Waiting { .. })) =>
             {
                 Fetched::Answer(answer)
             }
-            // An answer about files that have changed since helps nobody.
+            // An answer about files, or of plugins, that have changed since helps nobody.
             Some(Question { answer: Some(_), .. }) | None => {
                 let pending = all.values().filter(|q| q.answer.is_none()).count();
                 if pending < QUESTIONS_MAX { Fetched::Unasked } else { Fetched::Pending }
@@ -115,14 +118,15 @@ impl FrontendProber {
     fn ask(&self, candidate: &Candidate, network: &Path) {
         let (narrow, wide) = (candidate.narrow, candidate.wide);
         let (tools, set_aside) = (self.tools.get(), self.set_aside.clone());
-        let inbox = self.inbox.clone();
+        let (inbox, plugins) = (self.inbox.clone(), Arc::clone(&tools.plugins));
         let (questions, intake) = (Arc::clone(&self.questions), self.intake.clone());
         let lock = |questions: &Questions, answer: Option<ProbeOutcome>| {
             let mut all = questions.lock().unwrap_or_else(PoisonError::into_inner);
             if all.len() > ANSWERS_MAX {
                 all.retain(|_, question| question.answer.is_none());
             }
-            all.insert(network.to_owned(), Question { narrow, wide, answer });
+            let plugins = Arc::clone(&plugins);
+            all.insert(network.to_owned(), Question { plugins, narrow, wide, answer });
         };
         lock(&questions, None);
         let (done, prompt) = bounded(1);
@@ -135,7 +139,8 @@ impl FrontendProber {
                 ProbeOutcome::Failed(Diagnostic::new(Code::Internal, text))
             });
             let mut all = questions.lock().unwrap_or_else(PoisonError::into_inner);
-            all.insert(asked, Question { narrow, wide, answer: Some(answer) });
+            let plugins = tools.plugins;
+            all.insert(asked, Question { plugins, narrow, wide, answer: Some(answer) });
             drop(all);
             // Either somebody still waits for it, or the next look finds it.
             if done.send(()).is_err() {
