@@ -21,6 +21,10 @@ pub const ID_BYTES_MAX: usize = 128;
 /// Longest glob, in bytes.
 const GLOB_BYTES_MAX: usize = 256;
 
+/// Domains whose operators are known without plugins.
+const HOST_DOMAINS: [&str; 5] =
+    ["ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training", "com.microsoft"];
+
 const KINDS: [&str; 3] = ["frontend", "pass", "quantizer"];
 
 /// Whether `named` is the component `id` of a plugin: by the component's id alone, or as `PLUGIN/ID`.
@@ -30,6 +34,15 @@ pub fn names(named: &str, plugin: &str, id: &str) -> bool {
         Some((of, component)) => of == plugin && component == id,
         None => named == id,
     }
+}
+
+/// Domain and operator type of an operator of a source, which is written `my::gelu_tanh`. Both are
+/// letters, digits, `_`, `-` and `.`, as in `aten::add.Tensor`.
+pub fn source_operator(name: &str) -> Option<(&str, &str)> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    let is_word =
+        |text: &str| (1..=ID_BYTES_MAX).contains(&text.len()) && text.chars().all(allowed);
+    name.split_once("::").filter(|(domain, op)| is_word(domain) && is_word(op))
 }
 
 /// What a plugin says about itself.
@@ -81,6 +94,8 @@ pub struct Component {
     pub runs: Condition,
     /// What has to be dropped beside the network.
     pub needs: Vec<Need>,
+    /// Operators of sources that a pass lowers for all front-ends, such as `my::gelu_tanh`.
+    pub lowers: Vec<String>,
     /// When its graph keeps to the standard's structure but not to its types.
     pub untyped: Option<Condition>,
     /// A front-end that gives the source's own graph: what is wrong with it is wrong in the source.
@@ -231,10 +246,14 @@ impl Descriptor {
             return Err(format!("threads is `{found}`, expected `one` or `many`"));
         }
         let (mut seen, mut keys) = (BTreeSet::new(), BTreeSet::new());
+        let mut lowered = BTreeSet::new();
         for component in &mut self.components {
             component.check()?;
             if !seen.insert((component.kind.clone(), component.id.clone())) {
                 return Err(format!("{} `{}` is listed twice", component.kind, component.id));
+            }
+            if let Some(op) = component.lowers.iter().find(|op| !lowered.insert((*op).clone())) {
+                return Err(format!("`{}` is in `lowers` twice", shown(op)));
             }
             for param in &mut component.params {
                 param.check().map_err(|e| format!("component `{}`: {e}", component.id))?;
@@ -268,7 +287,8 @@ impl Component {
         }
         let rules = self.options.len() + self.implies.len() + self.computed.len();
         let asked = self.refuses.len() + self.needs.len();
-        for list in [self.globs.len(), self.magic.len(), self.params.len(), rules, asked] {
+        let (params, lowers) = (self.params.len(), self.lowers.len());
+        for list in [self.globs.len(), self.magic.len(), params, lowers, rules, asked] {
             if list > ENTRIES_MAX {
                 return Err(format!("component `{id}` has a list of {list}, limit {ENTRIES_MAX}"));
             }
@@ -281,6 +301,27 @@ impl Component {
         }
         if let Some(need) = self.needs.iter().find(|n| n.paths.is_empty()) {
             return Err(format!("component `{id}`: the need `{}` has no path", shown(&need.what)));
+        }
+        self.check_lowers().map_err(|why| format!("component `{id}`: {why}"))
+    }
+
+    fn check_lowers(&self) -> Result<(), String> {
+        if self.kind != "pass" && !self.lowers.is_empty() {
+            return Err("only a pass can have `lowers`".to_owned());
+        }
+        for op in &self.lowers {
+            let said = shown(op);
+            match source_operator(op) {
+                None => {
+                    return Err(format!(
+                        "`{said}` in `lowers`: expected an operator like `my::op`"
+                    ));
+                }
+                Some((domain, _)) if HOST_DOMAINS.contains(&domain) => {
+                    return Err(format!("`{said}` in `lowers`: `{domain}` is a domain of ONNX"));
+                }
+                Some(_) => {}
+            }
         }
         Ok(())
     }
@@ -420,6 +461,12 @@ mod tests {
             ("passes.fuse-pad.axis", "passes.enable.x", "clashes with `passes.enable`"),
             ("passes.fuse-pad.axis", "passes", "expected names"),
             ("help = 'h'", "help = ' '", "has no help"),
+            ("later = 1", "lowers = ['gelu']", "`gelu` in `lowers`: expected an operator like"),
+            ("later = 1", "lowers = ['my::a b']", "`my::a b` in `lowers`: expected"),
+            ("later = 1", "lowers = ['ai.onnx::Relu']", "`ai.onnx` is a domain of ONNX"),
+            ("later = 1", "lowers = ['my::a', 'my::a']", "`my::a` is in `lowers` twice"),
+            ("later = 1", "lowers = 'my::a'", "the descriptor:"),
+            ("['*.onnx']", "['*.onnx']\nlowers = ['my::a']", "only a pass can have `lowers`"),
             ("summary = 's'", "", "missing field `summary`"),
             ("summary = 's'", "summary", "the descriptor:"),
         ] {

@@ -125,6 +125,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
         &[SDK, ("quantize", "all but the policy"), ("opset", "operators of newer opsets")],
     ),
     ("plugin-example", &[SDK]),
+    ("plugin-example-operator", &[SDK]),
     ("hostile-plugins", &[SDK]),
     (
         "integration-tests",

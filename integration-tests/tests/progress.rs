@@ -58,6 +58,7 @@ fn told(folder: &Path, plugin: &str, quantizer: &str, sets: &[&str]) -> Vec<Told
         files: names.iter().map(|name| file(name)).collect(),
         network: "net.onnx".into(),
         params_json: params.json().to_string(),
+        ..Submission::default()
     };
     let events: Arc<Mutex<Vec<HostEvent>>> = Arc::default();
     let seen = Arc::clone(&events);

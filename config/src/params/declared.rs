@@ -36,8 +36,22 @@ pub struct Declared {
     rows: Vec<Row>,
     pub(super) spellings: Vec<Named>,
     components: Vec<Component>,
-    /// Params that two plugins declare differently; the first one counts.
+    /// Operators that passes lower for all front-ends.
+    pub lowered: Vec<Lowered>,
+    /// Params that two plugins declare differently, of which the first one counts; operators that two of
+    /// them lower.
     pub clashes: Vec<Diagnostic>,
+}
+
+/// An operator of a source that a pass lowers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lowered {
+    /// Its name, such as `my::gelu_tanh`.
+    pub op: String,
+    /// The plugin.
+    pub plugin: String,
+    /// The pass.
+    pub pass: String,
 }
 
 /// A spelling without section.
@@ -61,11 +75,15 @@ impl Declared {
             rows: HOST_ROWS.clone(),
             spellings: Vec::new(),
             components: Vec::new(),
+            lowered: Vec::new(),
             clashes: Vec::new(),
         };
         for (plugin, component) in components {
             for param in &component.params {
                 all.add(plugin, param.row());
+            }
+            for op in &component.lowers {
+                all.add_lowered(plugin, component, op);
             }
             all.components.push(component.clone());
         }
@@ -105,6 +123,17 @@ impl Declared {
         let top = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
         let after = self.rows.iter().rposition(|known| top(&known.key) == top(&row.key));
         self.rows.insert(after.map_or(self.rows.len(), |at| at + 1), row);
+    }
+
+    fn add_lowered(&mut self, plugin: &str, pass: &Component, op: &str) {
+        if let Some(known) = self.lowered.iter().find(|known| known.op == op) {
+            let text = format!("plugin `{plugin}`: it lowers `{op}`, as `{}` does", known.plugin);
+            let why = Diagnostic::new(Code::PluginRefused, text);
+            self.clashes
+                .push(why.help("Disable one of the plugins; a network with that operator fails."));
+        }
+        let (plugin, pass) = (plugin.to_owned(), pass.id.clone());
+        self.lowered.push(Lowered { op: op.to_owned(), plugin, pass });
     }
 
     fn named(&self, spelling: Spelling) -> Named {

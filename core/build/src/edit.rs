@@ -106,15 +106,19 @@ impl GraphBuilder {
         let (node, slot, role) =
             found.map_err(|text| self.diagnostic(Code::InvariantBroken, text))?;
         let new = self.value(&self.fresh(&role));
+        self.graph_mut().set_output(node, slot, new);
+        self.infer(node);
+        Ok(self.var(new))
+    }
+
+    /// Infers anew what node `id` computes, as what it reads may have a type by now.
+    pub fn infer(&self, id: NodeId) {
         let mut state = self.state.borrow_mut();
         let State { frames, inference, .. } = &mut *state;
         let frame = frames.last_mut().expect("a graph is open");
-        frame.graph.set_output(node, slot, new);
         // What contradicts in a node that was there before is not found here first.
-        let _ = inference.step(&mut frame.graph, node, &mut frame.scope);
-        frame.touch(node);
-        drop(state);
-        Ok(self.var(new))
+        let _ = inference.step(&mut frame.graph, id, &mut frame.scope);
+        frame.touch(id);
     }
 
     /// Node `id` goes, and `by` are what it computed: its outputs in order. One that is not given must

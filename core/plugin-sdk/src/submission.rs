@@ -29,6 +29,7 @@ pub struct Submission {
     network: String,
     files: Vec<(String, u64)>,
     params: Params,
+    lowered: Vec<String>,
 }
 
 impl Submission {
@@ -42,7 +43,8 @@ impl Submission {
         let params =
             Params::parse(&from.params_json).map_err(|e| contract(format!("params: {e}")))?;
         let files = from.files.into_iter().map(|f| (f.path, f.bytes)).collect();
-        Ok(Submission { job: Arc::new(job), network: from.network, files, params })
+        let (network, lowered) = (from.network, from.lowered);
+        Ok(Submission { job: Arc::new(job), network, files, params, lowered })
     }
 
     /// Path of the network file, relative to the submission's root, `/` separated.
@@ -58,6 +60,12 @@ impl Submission {
     /// Whether a file of this path was dropped.
     pub fn has(&self, path: &str) -> bool {
         self.files.iter().any(|(p, _)| p == path)
+    }
+
+    /// Operators that passes of plugins lower after the import (`my::gelu_tanh`), for
+    /// [`Fallback::of`](crate::lower::Fallback::of).
+    pub fn lowered(&self) -> impl Iterator<Item = &str> {
+        self.lowered.iter().map(String::as_str)
     }
 
     /// The content of a file, mapped. Views of it stay valid until the call that was given this submission returns.

@@ -6,7 +6,7 @@
 //! That is exact where everything between the two layers commutes with a positive factor per channel.
 
 use crate::{Pass, PassContext, REALS_MAX, Skip};
-use onnxd_diagnostics::Diagnostic;
+use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::ops::{Conv, Gemm};
 use onnxd_ir::{At, Attr, Graph, Model, NodeId, Reals, Tensor, ValueId};
 
@@ -27,7 +27,7 @@ impl Pass for EqualizeWeights {
         "equalize-weights"
     }
 
-    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         let graph = &mut model.graph;
         for id in graph.topological().unwrap_or_default() {
             if cx.fuel.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::types::Inferred;
 use crate::{Fuel, Skip};
-use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::Model;
 
 /// How many reasons per pass are kept for the report.
@@ -17,7 +17,7 @@ pub trait Pass: Send + Sync {
     ///
     /// # Errors
     /// What keeps the whole conversion from going on; a place that is left alone is a [`PassContext::skip`].
-    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic>;
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics>;
 }
 
 /// What one pass did.
@@ -31,6 +31,8 @@ pub struct PassReport {
     pub skipped: Vec<(String, Skip)>,
     /// Anything else a user should know.
     pub notes: Vec<String>,
+    /// What a user should do something about.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// A pass's budget and its report.
@@ -74,7 +76,7 @@ pub fn run_passes(
     passes: &[&dyn Pass],
     mut fuel: Fuel,
     done: &mut dyn FnMut(&PassReport, &Model) -> Result<(), Diagnostic>,
-) -> Result<Vec<PassReport>, Diagnostic> {
+) -> Result<Vec<PassReport>, Diagnostics> {
     let mut reports = Vec::with_capacity(passes.len());
     let mut types = Inferred::default();
     // What contradicts itself before any pass is the host's to report.
@@ -88,7 +90,8 @@ pub fn run_passes(
         {
             let message = format!("pass {}: {}", pass.name(), first.message);
             let layer = first.layer;
-            return Err(Diagnostic { layer, ..Diagnostic::new(Code::PluginContract, message) });
+            let found = Diagnostic { layer, ..Diagnostic::new(Code::PluginContract, message) };
+            return Err(found.into());
         }
         fuel = cx.fuel;
         done(&cx.report, model)?;

@@ -2,7 +2,7 @@
 
 use crate::pass::{Pass, PassContext};
 use crate::rewriter::Rewriter;
-use onnxd_diagnostics::{Code, Diagnostic};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_ir::{At, Graph, Model, NodeId, Op, ValueId};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -53,14 +53,14 @@ impl<O: Op> Pass for Rule<O> {
         self.name
     }
 
-    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         let mut outcome = Ok(());
         model.for_each_graph_mut(&mut |graph, opset| {
             if outcome.is_ok() {
                 outcome = self.run_on(graph, opset, cx);
             }
         });
-        outcome
+        Ok(outcome?)
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
     fn run<O: Op + 'static>(
         apply: fn(&mut Rewriter, At<O>) -> Rewrite,
         model: &mut Model,
-    ) -> Result<PassContext, Diagnostic> {
+    ) -> Result<PassContext, Diagnostics> {
         let mut cx = PassContext::new("test", Fuel::UNLIMITED);
         rule("test", apply).run(model, &mut cx).map(|()| cx)
     }
@@ -221,7 +221,7 @@ mod tests {
             cx.replace(neg.out, Neg::new(neg.x))
         }
         let mut model = model("g (float[2] x) => (float[2] y) { y = Neg(x) }");
-        assert_eq!(run(again, &mut model).unwrap_err().code, "N0406");
+        assert_eq!(run(again, &mut model).unwrap_err().0[0].code, "N0406");
     }
 
     #[test]

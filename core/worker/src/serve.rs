@@ -99,6 +99,7 @@ fn probe(
         files: request.files.iter().map(file).collect(),
         network: request.network.clone(),
         params_json: request.params_json.clone(),
+        ..message::Submission::default()
     };
     let inputs = request.files.iter().map(|f| (f.name.clone(), PathBuf::from(&f.path))).collect();
     let cancel = Arc::new(AtomicBool::new(false));

@@ -5,7 +5,7 @@ mod derived;
 mod escapes;
 mod floods;
 
-use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics};
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::{Model, Node};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
 use onnxd_plugin_sdk::{Frontend, Imported, Probe, QuantizeContext, Quantizer, Submission};
@@ -107,7 +107,7 @@ impl Pass for Hostile {
         self.0
     }
 
-    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         match self.0 {
             "panic" => panic!("hostile on purpose"),
             // SAFETY: none; the crash is the point.

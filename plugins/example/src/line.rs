@@ -27,7 +27,7 @@ impl Frontend for Line {
         let text = std::str::from_utf8(&bytes).map_err(|e| {
             Diagnostic::new(Code::SourceSyntax, format!("not UTF-8 at byte {}", e.valid_up_to()))
         })?;
-        let (model, notes) = import(submission.network(), text)?;
+        let (model, notes) = import(submission, text)?;
         Ok(Imported { model, notes, ..Imported::default() })
     }
 }
@@ -52,16 +52,18 @@ fn table() -> Table {
 }
 
 /// The model, and what a user should know.
-fn import(file: &str, text: &str) -> Result<(Model, Vec<Diagnostic>), Diagnostics> {
+fn import(submission: &Submission, text: &str) -> Result<(Model, Vec<Diagnostic>), Diagnostics> {
+    let file = submission.network();
     if text.lines().count() > LINES_MAX {
         let text = format!("`{file}` has more than {LINES_MAX} lines");
         return Err(Diagnostic::new(Code::SourceLimit, text).into());
     }
     let table = table();
     let opsets = Opsets::from([(String::new(), 17)]);
-    let mut driver = Driver::new(&table, &(), Graph::new("line"), opsets, Fallback::Error);
+    let fallback = Fallback::of(submission);
+    let mut driver = Driver::new(&table, &(), Graph::new("line"), opsets, fallback);
     let vector = ValueType::tensor(DataType::Float, [Dim::from("n")]);
-    let mut value = Value::Var(driver.builder().input("x", vector));
+    let mut value = Value::Var(driver.builder().input("x", vector.clone()));
     for (i, line) in text.lines().enumerate() {
         let mut words = line.split_whitespace();
         let Some(op) = words.next() else { continue };
@@ -74,6 +76,7 @@ fn import(file: &str, text: &str) -> Result<(Model, Vec<Diagnostic>), Diagnostic
             layer,
             arguments,
             results: vec![name],
+            types: vec![Some(vector.clone())],
             ..Lowering::default()
         };
         value = driver.lower(item).remove(0);

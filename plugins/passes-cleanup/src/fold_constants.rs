@@ -5,7 +5,7 @@
 //! computed when the model is written. `DequantizeLinear` and its kin stay: they
 //! say how a weight is stored.
 
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::eval;
 use onnxd_plugin_sdk::ir::{Attr, Graph, Model, Node, NodeId, Opsets, Tensor};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip};
@@ -30,7 +30,7 @@ impl Pass for FoldConstants {
         "fold-constants"
     }
 
-    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         let mut left = initializer_bytes(model) * FOLDED_FACTOR + FOLDED_BYTES_MAX;
         let opset = model.opset();
         let opsets = &model.opsets;

@@ -3,7 +3,7 @@
 //! to light when that is inlined.
 
 use crate::remove_dead_code::remove_functions;
-use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Diagnostics, shown};
 use onnxd_plugin_sdk::ir::text::inline;
 use onnxd_plugin_sdk::ir::{Function, Graph, Model, Node, NodeId, Opsets, ValueId, verify};
 use onnxd_plugin_sdk::opset;
@@ -26,7 +26,7 @@ impl Pass for InlineFunctions {
         "inline-functions"
     }
 
-    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         if model.functions.is_empty() || verify::recursive_function(model).is_some() {
             return Ok(());
         }

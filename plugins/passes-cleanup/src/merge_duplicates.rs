@@ -1,6 +1,6 @@
 //! Merges equal initializers, and nodes that apply the same operator with the same attributes to the same values.
 
-use onnxd_plugin_sdk::diagnostics::{Diagnostic, Layer};
+use onnxd_plugin_sdk::diagnostics::{Diagnostics, Layer};
 use onnxd_plugin_sdk::eval;
 use onnxd_plugin_sdk::ir::{Attr, DataType, Graph, Model, Node, NodeId, Origin, Tensor, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
@@ -14,7 +14,7 @@ impl Pass for MergeDuplicates {
         "merge-duplicates"
     }
 
-    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         model.for_each_graph_mut(&mut |graph, _| {
             merge_initializers(graph, cx);
             merge_nodes(graph, cx);

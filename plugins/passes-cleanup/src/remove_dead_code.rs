@@ -1,6 +1,6 @@
 //! Removes nodes that no output depends on, and local functions that nothing applies.
 
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::{Graph, Model};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
 use std::collections::HashSet;
@@ -12,7 +12,7 @@ impl Pass for RemoveDeadCode {
         "remove-dead-code"
     }
 
-    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         model.for_each_graph_mut(&mut |graph, _| remove_nodes(graph, cx));
         remove_functions(model, cx);
         Ok(())

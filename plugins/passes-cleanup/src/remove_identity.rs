@@ -1,7 +1,7 @@
 //! Removes operators that return their input: Identity, Cast to the same type, Transpose that moves nothing, Pad by
 //! nothing, Concat and Sum of one, Reshape and Expand to the same constant shape.
 
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::ops::{
     Cast, Concat, Expand, Identity, Max, Min, Pad, Reshape, Sum, Transpose,
 };
@@ -15,7 +15,7 @@ impl Pass for RemoveIdentity {
         "remove-identity"
     }
 
-    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostic> {
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         let rules: [Box<dyn Pass>; 10] = [
             rule("identity", identity),
             rule("cast", cast),

@@ -548,6 +548,9 @@ pub struct Submission {
     /// resolved params, one object of sections
     #[prost(string, tag = "3")]
     pub params_json: ::prost::alloc::string::String,
+    /// operators that passes of plugins lower: "my::gelu_tanh"
+    #[prost(string, repeated, tag = "4")]
+    pub lowered: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// A file or folder that the network refers to.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -613,6 +616,8 @@ pub struct PassLog {
     pub passes: ::prost::alloc::vec::Vec<Pass>,
     #[prost(message, optional, tag = "2")]
     pub params_read: ::core::option::Option<ParamsRead>,
+    #[prost(message, repeated, tag = "3")]
+    pub notes: ::prost::alloc::vec::Vec<Diagnostic>,
 }
 /// What a quantizer has to say besides the graph.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

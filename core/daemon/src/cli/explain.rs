@@ -127,6 +127,8 @@ impl Explanation {
             self.choice.iter().flat_map(|c| &c.needs).map(|n| {
                 row(&["need", if n.found { "found" } else { "missing" }, &n.path, &n.what])
             });
+        let lowered = self.declared.lowered.iter();
+        let lowered = lowered.map(|l| row(&["operator", &l.op, &l.plugin, &l.pass]));
         let notes = self.params.notes().iter().chain(&self.unread);
         let notes = notes.map(|n| row(&["note", &n.message]));
         let entries = self.params.entries().iter();
@@ -145,7 +147,8 @@ impl Explanation {
             let more = format!("{defaults} more have their defaults; `--all` shows them");
             params.push(row(&["param", &more]));
         }
-        let tables = [head, claims.collect(), needs.collect(), notes.collect(), params];
+        let tables =
+            [head, claims.collect(), needs.collect(), lowered.collect(), notes.collect(), params];
         let tables = tables.iter().filter(|t| !t.is_empty()).map(|t| out::table(t));
         tables.collect::<Vec<_>>().join("\n")
     }
@@ -174,6 +177,8 @@ impl Explanation {
         let params = self.params.entries().iter().map(
             |e| json!({ "key": e.key, "value": e.value, "origin": e.origin, "help": self.help(&e.key) }),
         );
+        let lowered = self.declared.lowered.iter();
+        let lowered = lowered.map(|l| json!({ "op": l.op, "plugin": l.plugin, "pass": l.pass }));
         let choice = self.choice.as_ref().ok();
         json!({
             "name": self.submission.name,
@@ -185,6 +190,7 @@ impl Explanation {
             "needs": choice.map(|c| &c.needs),
             "missing": choice.map(|c| c.missing().iter().map(to_message).collect::<Vec<_>>()),
             "params": params.collect::<Vec<_>>(),
+            "lowered": lowered.collect::<Vec<_>>(),
             "notes": self.params.notes().iter().chain(&self.unread).map(to_message).collect::<Vec<_>>(),
             "error": self.choice.as_ref().err().and_then(|found| found.0.first()).map(to_message),
         })

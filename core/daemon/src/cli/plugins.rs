@@ -78,6 +78,10 @@ impl List {
         for p in &found.used {
             let components = p.components.iter();
             rows.extend(components.map(|c| row(&[&p.id, &p.version, &c.kind, &c.id, &c.summary])));
+            let lowered = found.declared.lowered.iter().filter(|l| l.plugin == p.id);
+            rows.extend(lowered.map(|l| {
+                row(&[&p.id, &p.version, "operator", &l.op, &format!("Lowered by {}", l.pass)])
+            }));
         }
         out::print(&out::table(&rows));
         for p in &found.disabled {
@@ -154,6 +158,7 @@ impl Inspect {
         let mut rows = Vec::new();
         for c in &descriptor.components {
             rows.push(row(&[&c.kind, &c.id, &c.globs.join(", "), &c.summary]));
+            rows.extend(c.lowers.iter().map(|op| row(&["operator", op, "", ""])));
             rows.extend(c.params.iter().map(|param| {
                 let kind = format!("{} = {}", param.kind, param.row().default_text());
                 row(&["param", &param.key, &kind, &param.help])

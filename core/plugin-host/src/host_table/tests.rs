@@ -14,7 +14,7 @@ fn context(inputs: BTreeMap<String, std::path::PathBuf>) -> (JobContext, Events)
     let events = Events::default();
     let seen = Arc::clone(&events);
     let files = inputs.keys().map(|k| SubmissionFile { path: k.clone(), bytes: 0 }).collect();
-    let submission = Submission { files, network: "net.onnx".into(), params_json: String::new() };
+    let submission = Submission { files, network: "net.onnx".into(), ..Submission::default() };
     let sink = move |event| seen.lock().unwrap().push(event);
     let table = TensorTable::new();
     (JobContext::new(&submission, inputs, table, 2, Arc::default(), sink), events)

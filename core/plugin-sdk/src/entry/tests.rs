@@ -318,7 +318,7 @@ fn give_file(file: &[u8]) {
     let submission = message::Submission {
         files: vec![message::SubmissionFile { path: "a.raw".into(), bytes: file.len() as u64 }],
         network: "a.raw".into(),
-        params_json: String::new(),
+        ..message::Submission::default()
     };
     fake(|f| (f.submission, f.file) = (submission.encode_to_vec(), file.to_vec()));
 }

@@ -1,19 +1,23 @@
 //! Applies a table to the operators of a network, one after the other.
 
 use super::table::missing;
-use super::{Lowered, Missing, Reader, Table, Value};
-use crate::build::{GraphBuilder, Operand};
+use super::{Missing, Reader, Table, Value, foreign};
+use crate::Submission;
+use crate::build::GraphBuilder;
 use crate::diagnostics::{Diagnostic, Diagnostics, Layer};
-use crate::ir::{Attr, Graph, Opsets, ValueType};
+use crate::ir::text::plain_identifier;
+use crate::ir::{Graph, Opsets, ValueType};
+use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::ops::Deref;
 
 /// What functions of a table see: the graph builder, and what the source gives them.
 pub struct Lower<'s, C = ()> {
-    builder: GraphBuilder,
+    pub(super) builder: GraphBuilder,
     /// What the functions of this source need besides the graph.
     pub source: &'s C,
-    notes: RefCell<Vec<Diagnostic>>,
+    pub(super) notes: RefCell<Vec<Diagnostic>>,
 }
 
 impl<C> Lower<'_, C> {
@@ -30,15 +34,39 @@ impl<C> Deref for Lower<'_, C> {
     }
 }
 
-/// What becomes of operators that are not in the table.
+/// What becomes of operators that are not in the table. By default they are errors, all at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Fallback {
-    /// They are errors, all at once.
-    #[default]
-    Error,
-    /// They become operators of this domain, with the source's name: their tensors are inputs, their
-    /// other arguments attributes.
-    Domain(String),
+pub struct Fallback {
+    lowered: BTreeSet<String>,
+    domain: Option<String>,
+}
+
+impl Fallback {
+    /// Passes of plugins lower the operators that they declare; others are errors.
+    pub fn of(submission: &Submission) -> Fallback {
+        Fallback { lowered: submission.lowered().map(str::to_owned).collect(), domain: None }
+    }
+
+    /// Other operators become operators of this domain, with the source's name: their tensors are inputs, their other
+    /// arguments attributes.
+    #[must_use]
+    pub fn or_domain(self, domain: impl Into<String>) -> Fallback {
+        Fallback { domain: Some(domain.into()), ..self }
+    }
+
+    /// All domains that nodes may be of.
+    fn domains(&self) -> impl Iterator<Item = &str> {
+        let lowered = self.lowered.iter().filter_map(|op| Some(op.split_once("::")?.0));
+        lowered.chain(self.domain.as_deref())
+    }
+
+    /// Domain and operator of the node that `op` becomes.
+    fn place<'o>(&'o self, op: &'o str) -> Option<(&'o str, Cow<'o, str>)> {
+        let lowered = op.split_once("::").filter(|_| self.lowered.contains(op));
+        // ONNX's names of operators are identifiers.
+        let kept = || Some((self.domain.as_deref()?, plain_identifier(op).into()));
+        lowered.map(|(domain, op)| (domain, op.into())).or_else(kept)
+    }
 }
 
 /// An operator of the source as it is read.
@@ -78,8 +106,8 @@ impl<'s, C: 'static> Driver<'s, C> {
         mut opsets: Opsets,
         fallback: Fallback,
     ) -> Driver<'s, C> {
-        if let Fallback::Domain(domain) = &fallback {
-            opsets.entry(domain.clone()).or_insert(1);
+        for domain in fallback.domains() {
+            opsets.entry(domain.to_owned()).or_insert(1);
         }
         let builder = GraphBuilder::new(graph, opsets);
         let lower = Lower { builder, source, notes: RefCell::default() };
@@ -109,19 +137,19 @@ impl<'s, C: 'static> Driver<'s, C> {
             };
             (0..results.len()).map(|i| ty(i).unwrap_or(Value::Hole)).collect()
         };
-        let given = match (self.table.find(&op), &self.fallback) {
+        let given = match (self.table.find(&op), self.fallback.place(&op)) {
             (Some(row), _) => {
                 let mut reader = Reader::new(&self.lower.builder, arguments, named);
                 self.lower.in_layer(layer, |_| row(&self.lower, &mut reader))
             }
-            (None, Fallback::Domain(domain)) => self.lower.in_layer(layer, |b| {
-                let found = apart(b, (domain, &op), &arguments, &named, results.len());
+            (None, Some((domain, name))) => self.lower.in_layer(layer, |b| {
+                let found = foreign::add(b, (domain, &name), (arguments, named), results.len());
                 if let Ok(Some(values)) = &found {
                     declare(b, values, &types);
                 }
                 found
             }),
-            (None, Fallback::Error) => {
+            (None, None) => {
                 self.missing.add(op, layer);
                 return holes();
             }
@@ -163,71 +191,4 @@ fn declare(b: &GraphBuilder, values: &[Value], types: &[Option<ValueType>]) {
             b.declare(*v, ty.clone());
         }
     }
-}
-
-/// An operator of a domain of its own.
-fn apart(
-    b: &GraphBuilder,
-    (domain, op): (&str, &str),
-    arguments: &[Value],
-    named: &[(String, Value)],
-    results: usize,
-) -> Lowered<Option<Vec<Value>>> {
-    if arguments.iter().chain(named.iter().map(|(_, v)| v)).any(Value::has_hole) {
-        return Ok(None);
-    }
-    let numbered = arguments.iter().enumerate().map(|(i, v)| (format!("argument_{i}"), v));
-    let all: Vec<(String, &Value)> =
-        numbered.chain(named.iter().map(|(n, v)| (n.clone(), v))).collect();
-    let mut inputs = vec![];
-    let mut attributes = vec![];
-    for (name, value) in &all {
-        match value {
-            Value::Var(v) => inputs.push(Operand::Var(*v)),
-            Value::List(items) if items.iter().any(|i| matches!(i, Value::Var(_))) => {
-                inputs.extend(items.iter().filter_map(|item| match item {
-                    Value::Var(v) => Some(Operand::Var(*v)),
-                    _ => None,
-                }));
-            }
-            other => attributes.extend(attribute(other).map(|a| (name.as_str(), a))),
-        }
-    }
-    // ONNX's names of operators are identifiers.
-    let name = crate::ir::text::plain_identifier(op);
-    let mut call = b.op(domain, &name, inputs);
-    for (name, attr) in attributes {
-        call = call.set(name, attr);
-    }
-    Ok(Some(call.list(results)?.into_iter().map(Value::from).collect()))
-}
-
-fn attribute(value: &Value) -> Option<Attr> {
-    let ints = |items: &[Value]| -> Option<Vec<i64>> {
-        let int = |item: &Value| match item {
-            Value::Int(x) => Some(*x),
-            Value::Bool(x) => Some(i64::from(*x)),
-            _ => None,
-        };
-        items.iter().map(int).collect()
-    };
-    let floats = |items: &[Value]| -> Option<Vec<f32>> {
-        let float = |item: &Value| match item {
-            Value::Float(x) => Some(*x as f32),
-            Value::Int(x) => Some(*x as f32),
-            _ => None,
-        };
-        items.iter().map(float).collect()
-    };
-    Some(match value {
-        Value::Bool(x) => Attr::Int(i64::from(*x)),
-        Value::Int(x) => Attr::Int(*x),
-        Value::Float(x) => Attr::Float(*x as f32),
-        Value::Text(x) => Attr::Str(x.clone().into()),
-        Value::List(items) => match ints(items) {
-            Some(ints) => Attr::Ints(ints),
-            None => Attr::Floats(floats(items)?),
-        },
-        _ => return None,
-    })
 }

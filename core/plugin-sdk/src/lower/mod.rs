@@ -20,10 +20,15 @@
 //! An operator that cannot be lowered leaves a hole ([`Value::Hole`]). What reads it is still looked
 //! at, but says nothing of its own; so [`Driver::finish`] reports everything that is missing at once,
 //! each operator with its number of places and the first of them.
+//!
+//! A plugin may lower single operators for all front-ends: [`lowering!`](crate::lowering) makes a pass of such a table.
 
 mod arguments;
 mod driver;
+mod foreign;
 mod missing;
+#[cfg(feature = "pass")]
+mod pass;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -32,6 +37,8 @@ mod value;
 pub use arguments::{Argument, Arguments, Reader};
 pub use driver::{Driver, Fallback, Lower, Lowering};
 pub use missing::Missing;
+#[cfg(feature = "pass")]
+pub use pass::pass;
 pub use table::{Results, Table};
 pub use value::Value;
 

@@ -4,9 +4,9 @@
 use super::{Driver, Fallback, Lower, Lowered, Lowering, Table, Value};
 use crate::arguments;
 use crate::build::{Operand, Var};
-use crate::diagnostics::Layer;
-use crate::ir::text::print_graph;
-use crate::ir::{DataType, Graph, Opsets, Tensor, ValueType};
+use crate::diagnostics::{Code, Diagnostics, Layer};
+use crate::ir::text::{parse_graph, print_graph};
+use crate::ir::{DataType, Graph, Model, Opsets, Tensor, ValueType};
 
 arguments! {
     /// `clip(Tensor x, float min, float? max=None)`
@@ -83,7 +83,7 @@ fn rows_add_nodes_with_their_layer() {
         ..item("mean", 2, vec![vec![1i64].into()])
     };
     let items = vec![item("clip", 1, vec![Value::Int(0)]), mean, item("add", 3, vec![2.0.into()])];
-    let (text, notes) = run(items, Fallback::Error).unwrap();
+    let (text, notes) = run(items, Fallback::default()).unwrap();
     assert!(text.contains("ReduceMean(") && text.contains("float[2,1] y"), "{text}");
     assert!(notes.is_empty(), "{notes:?}");
 }
@@ -96,7 +96,7 @@ fn everything_that_is_missing_is_said_at_once() {
         item("warp", 3, vec![]),
         item("dropout", 4, vec![]),
     ];
-    let found = run(items, Fallback::Error).unwrap_err();
+    let found = run(items, Fallback::default()).unwrap_err();
     assert_eq!(found.len(), 2, "a hole says nothing of its own: {found:?}");
     assert!(found[0].contains("`dropout` cannot be converted: it draws at random"), "{found:?}");
     let all = "`warp` is not known to this front-end (2 places)";
@@ -106,26 +106,31 @@ fn everything_that_is_missing_is_said_at_once() {
 
 #[test]
 fn arguments_are_of_the_kinds_that_the_function_says() {
-    let wrong = run(vec![item("clip", 1, vec!["low".into()])], Fallback::Error).unwrap_err();
+    let wrong = run(vec![item("clip", 1, vec!["low".into()])], Fallback::default()).unwrap_err();
     assert!(wrong[0].contains("`min` must be a number, found a word"), "{wrong:?}");
-    let missing = run(vec![item("clip", 1, vec![])], Fallback::Error).unwrap_err();
+    let missing = run(vec![item("clip", 1, vec![])], Fallback::default()).unwrap_err();
     assert!(missing[0].contains("`min` is missing"), "{missing:?}");
     let more = vec![0.0.into(), 1.0.into(), Value::Bool(true)];
-    let (_, notes) = run(vec![item("clip", 1, more)], Fallback::Error).unwrap();
+    let (_, notes) = run(vec![item("clip", 1, more)], Fallback::default()).unwrap();
     assert!(notes[0].contains("argument 4 has no effect"), "{notes:?}");
-    let shape = run(vec![item("mean", 7, vec![vec![5i64].into()])], Fallback::Error).unwrap_err();
+    let shape =
+        run(vec![item("mean", 7, vec![vec![5i64].into()])], Fallback::default()).unwrap_err();
     assert!(shape[0].contains("N0215") && shape[0].contains("net.py:7"), "{shape:?}");
 }
 
 #[test]
 fn what_reads_a_hole_is_looked_at() {
     let items = || vec![item("warp", 1, vec![]), item("clip", 2, vec!["low".into()])];
-    let found = run(items(), Fallback::Error).unwrap_err();
+    let found = run(items(), Fallback::default()).unwrap_err();
     assert!(found[1].contains("`min` must be a number"), "{found:?}");
     let mut typed = vec![item("warp", 1, vec![]), item("mean", 2, vec![vec![5i64].into()])];
-    assert_eq!(run(typed.clone(), Fallback::Error).unwrap_err().len(), 1, "nothing is known of it");
+    assert_eq!(
+        run(typed.clone(), Fallback::default()).unwrap_err().len(),
+        1,
+        "nothing is known of it"
+    );
     typed[0].types = vec![Some(ValueType::tensor(DataType::Float, [4]))];
-    let found = run(typed, Fallback::Error).unwrap_err();
+    let found = run(typed, Fallback::default()).unwrap_err();
     assert!(found[1].contains("N0215"), "its type says that there is no axis 5: {found:?}");
 }
 
@@ -137,9 +142,9 @@ fn an_unknown_operator_becomes_one_of_a_domain_on_demand() {
         ..item("vision::warp", 1, vec![vec![1i64, 2].into()])
     };
     let items = vec![warp, item("clip", 2, vec![Value::Int(0)])];
-    let (text, _) = run(items, Fallback::Domain("my.ops".into())).unwrap();
+    let (text, _) = run(items, Fallback::default().or_domain("my.ops")).unwrap();
     assert!(text.contains("my.ops.vision__warp<") && text.contains("mode = \"far\""), "{text}");
-    assert!(text.contains("argument_1 = [1,2]") || text.contains("argument_1 = [1, 2]"), "{text}");
+    assert!(text.contains("argument_2 = [1,2]") || text.contains("argument_2 = [1, 2]"), "{text}");
 }
 
 #[test]
@@ -147,7 +152,7 @@ fn several_results_and_names_of_rows() {
     assert_eq!(table().operators(), ["add", "clip", "mean", "split"]);
     let table = table();
     let opsets = Opsets::from([(String::new(), 18)]);
-    let mut driver = Driver::new(&table, &(), Graph::new("g"), opsets, Fallback::Error);
+    let mut driver = Driver::new(&table, &(), Graph::new("g"), opsets, Fallback::default());
     let split = Lowering {
         results: vec![String::new(), "second".into()],
         op: "split".into(),
@@ -156,4 +161,106 @@ fn several_results_and_names_of_rows() {
     let given = driver.lower(split);
     assert_eq!(given.len(), 2);
     assert!(given.iter().all(|v| matches!(v, Value::Var(_))));
+}
+
+/// What functions of a plugin read is what the front-end gave.
+#[test]
+fn arguments_survive_as_a_node() {
+    let b = crate::build::GraphBuilder::new(Graph::new("g"), Opsets::from([("my".into(), 1)]));
+    let vector = || ValueType::tensor(DataType::Float, [2]);
+    let [x, y] = ["x", "y"].map(|name| Value::Var(b.input(name, vector())));
+    let cases = [
+        (vec![x.clone(), 0.1.into(), Value::None, y.clone()], vec![]),
+        (vec![Value::List(vec![x.clone(), Value::None, y.clone()]), true.into()], vec![]),
+        (vec![7i64.into()], vec![("bias", x.clone()), ("mode", "far".into())]),
+        (vec![vec!["a", "b"].into(), x.clone(), vec![1.5, 2.0].into()], vec![("ids", y.clone())]),
+        (vec![Value::List(vec![]), Value::List(vec![y.clone()])], vec![("scale", 1e-5.into())]),
+    ];
+    for (positional, named) in cases {
+        let named: Vec<(String, Value)> = named.into_iter().map(|(n, v)| (n.into(), v)).collect();
+        let given = (positional.clone(), named.clone());
+        super::foreign::add(&b, ("my", "op.b"), given, 1).unwrap().unwrap();
+        let node = {
+            let graph = b.graph();
+            graph[*graph.node_ids().last().unwrap()].clone()
+        };
+        let (mut found, mut found_named) = super::foreign::arguments(&b, &node).unwrap();
+        // A truth value is an integer in ONNX.
+        found.iter_mut().filter(|v| **v == Value::Int(1)).for_each(|v| *v = true.into());
+        found_named.sort_by(|(a, _), (b, _)| a.cmp(b));
+        assert_eq!((found, found_named), (positional, named), "{:?}", node.attrs);
+    }
+    for bad in [Value::List(vec![x, 1i64.into()]), vec![vec![1i64]].into(), Value::Float(1e300)] {
+        let found = super::foreign::add(&b, ("my", "op"), (vec![bad], vec![]), 1).unwrap_err();
+        assert!(found.message.contains("The argument `1`"), "{found}");
+    }
+}
+
+#[test]
+fn what_a_plugin_lowers_is_left_to_its_pass() {
+    let dropped = crate::testing::Dropped::file("a", "").lowered("my::double");
+    let fallback = Fallback::of(&dropped.submission());
+    let double = Lowering {
+        named: vec![("times".into(), 2i64.into())],
+        types: vec![Some(ValueType::unranked(DataType::Float))],
+        ..item("my::double", 1, vec![])
+    };
+    let items = vec![double, item("clip", 2, vec![Value::Int(0)])];
+    let (text, _) = run(items.clone(), fallback.clone()).unwrap();
+    assert!(text.contains("my.double<times = 2>(x)"), "{text}");
+    let more = [items, vec![item("my::triple", 3, vec![])]].concat();
+    let found = run(more, fallback).unwrap_err();
+    assert!(found.len() == 1 && found[0].contains("`my::triple` is not known"), "{found:?}");
+}
+
+arguments! {
+    /// `my::last(Tensor x, int count=1)`
+    struct Last { x: Var, count: i64 = 1 }
+}
+
+/// The last items of the last axis, whose number has to be known.
+fn last(b: &Lower, a: Last) -> Lowered<Var> {
+    let axis = b.rank_of(a.x).ok_or_else(|| b.diagnostic(Code::LayerParameter, "No rank."))? - 1;
+    b.slice(a.x, vec![-a.count], vec![i64::MAX]).axes(vec![axis as i64]).one()
+}
+
+crate::lowering! {
+    struct My { "my::last" => last, "my::pair" => split }
+}
+
+fn lowered(graph: &str) -> Result<Model, Diagnostics> {
+    let model = Model::new(parse_graph(graph).unwrap(), 8, 18);
+    crate::testing::run_pass(My::pass("my"), &model).map(|done| done.model)
+}
+
+/// The first one gives the operators between them their types.
+#[test]
+fn rows_of_a_pass_see_types_of_what_was_lowered_before() {
+    assert_eq!(My::ROWS, "lowers = ['''my::last''', '''my::pair''', ]\n");
+    let graph = "g (float[2,3] x) => (y) { a = my.last<count = 2>(x) b = Relu(a) y = my.last(b) }";
+    let model = lowered(graph).unwrap();
+    let y = model.graph.outputs()[0];
+    assert_eq!(model.graph[y].ty.as_ref().unwrap().to_string(), "float[2,1]");
+    let text = print_graph(&model.graph);
+    assert_eq!(text.matches("Slice(").count(), 2, "{text}");
+    let inner = "g (bool c, float[2,3] z) => (y) {
+        y = If<then_branch = t () => (p) { p = my.last(z) }, else_branch = e () => (q) { q = Neg(z) }>(c)
+    }";
+    assert!(print_graph(&lowered(inner).unwrap().graph).contains("Slice("));
+}
+
+#[test]
+fn a_pass_reports_all_nodes_that_it_cannot_lower() {
+    let graph = "g (float[2] x) => (y) {
+        a = my.last<argument_2 = \"two\">(x) b = my.last(a) y = my.last<kind = 1, count = [1,2]>(b)
+    }";
+    let found = lowered(graph).unwrap_err();
+    let shown: Vec<String> = found.0.iter().map(ToString::to_string).collect();
+    assert_eq!(shown.len(), 3, "{shown:?}");
+    assert!(shown[0].contains("`count` must be an integer, found a word"), "{shown:?}");
+    assert!(shown[1].contains("No rank."), "nothing is known of `a`: {shown:?}");
+    assert!(shown[2].contains("found a list"), "{shown:?}");
+    let few =
+        lowered("g (float[2] x) => (y) { a, b, c = my.pair() y = Sum(a, b, c) }").unwrap_err();
+    assert!(few.0[0].message.contains("gives 2 of 3 results"), "{few:?}");
 }

@@ -33,6 +33,7 @@ pub struct Dropped {
     network: String,
     files: BTreeMap<String, Bytes>,
     params: Value,
+    lowered: Vec<String>,
 }
 
 impl Dropped {
@@ -79,6 +80,13 @@ impl Dropped {
         self
     }
 
+    /// An operator that a pass of some plugin lowers: `lowered("my::gelu_tanh")`.
+    #[must_use]
+    pub fn lowered(mut self, op: &str) -> Dropped {
+        self.lowered.push(op.to_owned());
+        self
+    }
+
     /// What a front-end is given, for tests of its parts.
     ///
     /// # Panics
@@ -101,6 +109,7 @@ impl Dropped {
                 Value::Null => String::new(),
                 ref params => params.to_string(),
             },
+            lowered: self.lowered.clone(),
         };
         let host = TestHost::new(submission.encode_to_vec(), self.files.clone());
         (host, JobHandle::of(&host::TABLE, host.job()))

@@ -1,7 +1,7 @@
 //! Cross-layer equalization (arXiv 1906.04721): scales go from the weights of a layer into those of
 //! the next, so that the channels of both have even ranges.
 
-use onnxd_diagnostics::Diagnostic;
+use onnxd_diagnostics::Diagnostics;
 use onnxd_ir::Model;
 use onnxd_rewrite::{EqualizeWeights, Fuel, Pass, PassContext};
 
@@ -14,7 +14,7 @@ const SWEEPS: usize = 8;
 ///
 /// # Errors
 /// That the graph could not be rewritten.
-pub fn equalized(model: &Model, per_channel: bool) -> Result<Option<Model>, Diagnostic> {
+pub fn equalized(model: &Model, per_channel: bool) -> Result<Option<Model>, Diagnostics> {
     let mut equalized = model.clone();
     let mut rewrites = 0;
     let pass = EqualizeWeights { ratio_min: if per_channel { 4.0 } else { 1.5 } };

@@ -24,6 +24,12 @@ impl Described {
         self.0.iter().find(is).map(|(_, component)| component)
     }
 
+    /// All components of a kind, each with the id of its plugin.
+    pub(crate) fn of_kind(&self, kind: &str) -> impl Iterator<Item = (&str, &Component)> {
+        let all = self.0.iter().filter(move |(_, component)| component.kind == kind);
+        all.map(|(plugin, component)| (plugin.as_str(), component))
+    }
+
     /// The table that params were resolved against.
     pub(crate) fn declared(&self) -> Declared {
         Declared::of(self.0.iter().map(|(plugin, component)| (plugin.as_str(), component)))

@@ -2,7 +2,7 @@
 
 use super::outputs::complete_outputs;
 use super::session::{Session, findings};
-use super::summary;
+use super::{lowered, summary};
 use crate::confine::parent::PROBE;
 use crate::recognition::{Choice, Question};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
@@ -23,7 +23,10 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     }
     let network = session.request.network.clone();
     session.entered("import", &plugin, &frontend);
-    let mut context = session.context(&session.submission(&network));
+    let rows = lowered::rows(session);
+    let mut submission = session.submission(&network);
+    submission.lowered = rows.keys().cloned().collect();
+    let mut context = session.context(&submission);
     let imported =
         call::import(session.loaded(&plugin), &frontend, &mut context).map_err(findings)?;
     session.replace_graph(imported.model);
@@ -33,8 +36,9 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     }
     let metadata = imported.log.metadata.iter().map(|(k, v)| format!("{k} = {v}"));
     session.report.metadata.extend(metadata);
+    session.op_counts[0] = summary::count_ops(session.model()?);
+    lowered::lower(session, &rows)?;
     let mut model = session.model()?.clone();
-    session.op_counts[0] = summary::count_ops(&model);
     if complete_outputs(&mut model) {
         let text = "types or shapes of outputs are not declared; they are inferred where possible";
         session.note(&Diagnostic::new(Code::LayerParameterIgnored, text).help(""), "warning");

@@ -9,6 +9,7 @@ mod described;
 mod export;
 mod idle;
 mod import;
+mod lowered;
 mod meant;
 mod needs;
 mod opset;

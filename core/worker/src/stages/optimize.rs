@@ -1,10 +1,9 @@
 //! Runs the passes that the params ask for, in their order.
 
 use super::compared::{self, Ran};
-use super::session::{Session, findings};
-use super::{components, summary};
+use super::session::Session;
+use super::{components, lowered, summary};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_host::call;
 use onnxd_proto::onnxd::PluginInfo;
 use serde_json::Value;
 
@@ -16,17 +15,10 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
             break;
         }
         let names = group.passes.join(", ");
-        session.entered("optimize", &group.plugin.id, &group.passes.join(","));
-        session.library(&group.plugin)?;
         let before = session.typed()?;
-        let mut context = session.context(&session.submission(&session.request.network));
-        context.set_graph(session.lend_graph());
-        let library = session.loaded(&group.plugin.id);
         let left = rewrites_max.saturating_sub(rewrites);
-        let passed =
-            call::run_passes(library, &group.passes, left, &mut context).map_err(findings)?;
+        let passed = lowered::run(session, "optimize", &group.plugin, &group.passes, left)?;
         rewrites += passed.log.passes.iter().map(|p| p.rewrites).sum::<u64>();
-        session.keep(&mut context, passed.log.params_read.as_ref());
         let Some(model) = passed.model else {
             session.report.passes.extend(passed.log.passes);
             session.typed = Some(before);

@@ -152,6 +152,7 @@ impl Session {
             files: self.request.files.iter().map(file).collect(),
             network: network.into(),
             params_json: self.request.params_json.clone(),
+            ..message::Submission::default()
         }
     }
 

@@ -180,7 +180,7 @@ impl Conformance {
         let submission = Submission {
             files: vec![SubmissionFile { path: self.network.clone(), bytes }],
             network: self.network.clone(),
-            params_json: String::new(),
+            ..Submission::default()
         };
         let inputs = BTreeMap::from([(self.network.clone(), path)]);
         let cancel = Arc::new(AtomicBool::new(false));

@@ -4,19 +4,19 @@ use crate::cli::{Ended, out};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
 use std::path::{Path, PathBuf};
 
-const FRONTEND: [(&str, &str); 4] = [
+const FRONTEND: &[(&str, &str)] = &[
     ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
     ("src/lib.rs", include_str!("template/frontend_lib.rs.txt")),
     ("src/reader.rs", include_str!("template/reader.rs.txt")),
     ("README.md", include_str!("template/README.md.txt")),
 ];
-const PASS: [(&str, &str); 4] = [
+const PASS: &[(&str, &str)] = &[
     ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
     ("src/lib.rs", include_str!("template/pass_lib.rs.txt")),
     ("src/rule.rs", include_str!("template/rule.rs.txt")),
     ("README.md", include_str!("template/README.md.txt")),
 ];
-const QUANTIZER: [(&str, &str); 4] = [
+const QUANTIZER: &[(&str, &str)] = &[
     ("Cargo.toml", include_str!("template/Cargo.toml.txt")),
     ("src/lib.rs", include_str!("template/quantizer_lib.rs.txt")),
     ("src/round.rs", include_str!("template/round.rs.txt")),
@@ -25,17 +25,18 @@ const QUANTIZER: [(&str, &str); 4] = [
 
 macro_rules! in_c {
     ($source:literal) => {
-        [
+        &[
             ("plugin.c", include_str!(concat!("../../../../../plugins/example-c/", $source))),
             ("onnxd_plugin.h", include_str!("../../../../plugin-abi/onnxd_plugin.h")),
+            ("onnxd_message.h", include_str!("../../../../plugin-abi/onnxd_message.h")),
             ("onnxd_graph.h", include_str!("../../../../plugin-abi/onnxd_graph.h")),
             ("README.md", include_str!("template/README_c.md.txt")),
         ]
     };
 }
-const FRONTEND_C: [(&str, &str); 4] = in_c!("gain.c");
-const PASS_C: [(&str, &str); 4] = in_c!("strip_doc.c");
-const QUANTIZER_C: [(&str, &str); 4] = in_c!("round.c");
+const FRONTEND_C: &[(&str, &str)] = in_c!("gain.c");
+const PASS_C: &[(&str, &str)] = in_c!("strip_doc.c");
+const QUANTIZER_C: &[(&str, &str)] = in_c!("round.c");
 
 /// Writes the folder of a new plugin: it builds as it is, with one component, and in Rust its test.
 #[derive(clap::Args)]
@@ -81,12 +82,12 @@ impl New {
         };
         std::fs::create_dir(folder).map_err(disk)?;
         let (files, feature) = match (self.language, self.kind) {
-            (Language::Rust, Kind::Frontend) => (&FRONTEND, ""),
-            (Language::Rust, Kind::Pass) => (&PASS, "\"pass\""),
-            (Language::Rust, Kind::Quantizer) => (&QUANTIZER, "\"quantizer\""),
-            (Language::C, Kind::Frontend) => (&FRONTEND_C, ""),
-            (Language::C, Kind::Pass) => (&PASS_C, ""),
-            (Language::C, Kind::Quantizer) => (&QUANTIZER_C, ""),
+            (Language::Rust, Kind::Frontend) => (FRONTEND, ""),
+            (Language::Rust, Kind::Pass) => (PASS, "\"pass\""),
+            (Language::Rust, Kind::Quantizer) => (QUANTIZER, "\"quantizer\""),
+            (Language::C, Kind::Frontend) => (FRONTEND_C, ""),
+            (Language::C, Kind::Pass) => (PASS_C, ""),
+            (Language::C, Kind::Quantizer) => (QUANTIZER_C, ""),
         };
         let sdk = onnxd_config::toml_text(&self.sdk.to_string_lossy().into());
         for (path, text) in files {
@@ -159,8 +160,8 @@ mod tests {
 
     #[test]
     fn nothing_stays_open() {
-        let in_rust = FRONTEND.iter().chain(&PASS).chain(&QUANTIZER);
-        for (path, text) in in_rust.chain(&FRONTEND_C).chain(&PASS_C).chain(&QUANTIZER_C) {
+        let in_rust = FRONTEND.iter().chain(PASS).chain(QUANTIZER);
+        for (path, text) in in_rust.chain(FRONTEND_C).chain(PASS_C).chain(QUANTIZER_C) {
             let filled = fill(text, "org.example.my-plugin", "\"/sdk\"", "\"pass\"");
             assert!(
                 !filled.contains('@') && !filled.contains("onnxd.example-c"),

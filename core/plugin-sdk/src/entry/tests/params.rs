@@ -23,7 +23,7 @@ impl crate::rewrite::Pass for Rename {
         &self,
         model: &mut Model,
         _: &mut crate::rewrite::PassContext,
-    ) -> Result<(), Diagnostic> {
+    ) -> Result<(), Diagnostics> {
         model.graph.name = self.0.to().to_string();
         Ok(())
     }

@@ -1,0 +1,170 @@
+//! Rows beside front-ends: a pass that lowers operators of a source, whichever front-end read them.
+
+use super::{Lower, Reader, Table, Value, foreign};
+use crate::build::{GraphBuilder, Var};
+use crate::diagnostics::{Code, Diagnostics};
+use crate::ir::{Graph, Model, NodeId, Opsets, verify};
+use crate::rewrite::{Pass, PassContext};
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::mem::take;
+
+/// The pass of a table whose operators are called `domain::op`; [`lowering!`](crate::lowering) writes this.
+pub fn pass(name: &'static str, table: Table) -> Box<dyn Pass> {
+    Box::new(Rows { name, table })
+}
+
+struct Rows {
+    name: &'static str,
+    table: Table,
+}
+
+impl Pass for Rows {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
+        let mut found = self.edit(&mut model.graph, &model.opsets, cx);
+        for function in &mut model.functions {
+            found.0.extend(self.edit(&mut function.graph, &function.opsets, cx).0);
+        }
+        self.forget_domains(model);
+        found.or_ok(())
+    }
+}
+
+impl Rows {
+    /// A model does not import domains whose operators are all lowered.
+    fn forget_domains(&self, model: &mut Model) {
+        let mut used = HashSet::new();
+        model.for_each_graph(|graph| used.extend(graph.nodes().map(|(_, n)| n.domain.clone())));
+        let rows = self.table.operators();
+        let own: HashSet<&str> =
+            rows.iter().filter_map(|op| Some(op.split_once("::")?.0)).collect();
+        let functions = model.functions.iter_mut().map(|f| &mut f.opsets);
+        for opsets in functions.chain([&mut model.opsets]) {
+            opsets.retain(|domain, _| used.contains(domain) || !own.contains(domain.as_str()));
+        }
+    }
+
+    fn edit(&self, graph: &mut Graph, opsets: &Opsets, cx: &mut PassContext) -> Diagnostics {
+        let builder = GraphBuilder::new(take(graph), opsets.clone()).without_folding();
+        let lower = Lower { builder, source: &(), notes: RefCell::default() };
+        let mut walk = Walk { rows: self, lower: &lower, cx, found: Diagnostics::default() };
+        walk.graph();
+        let found = walk.found;
+        cx.report.warnings.extend(lower.notes.into_inner());
+        *graph = lower.builder.finish();
+        found
+    }
+}
+
+struct Walk<'w> {
+    rows: &'w Rows,
+    lower: &'w Lower<'w>,
+    cx: &'w mut PassContext,
+    found: Diagnostics,
+}
+
+impl Walk<'_> {
+    /// Lowers the nodes of a graph, and those of sub-graphs before the node that has them.
+    fn graph(&mut self) {
+        let all = self.lower.graph().node_ids();
+        let all = self.lower.graph().topological().unwrap_or(all);
+        for id in all {
+            let (op, has_subgraphs) = {
+                let graph = self.lower.graph();
+                let Some(node) = graph.node(id) else { continue };
+                (format!("{}::{}", node.domain, node.op), node.subgraphs().next().is_some())
+            };
+            if has_subgraphs {
+                self.infer(id);
+                self.lower.in_subgraphs(id, |_| self.graph());
+            }
+            match self.rows.table.find(&op).is_some() {
+                true if self.cx.fuel.is_empty() => {}
+                true => self.node(id, &op),
+                false => self.infer(id),
+            }
+        }
+    }
+
+    /// What a node reads, and what its sub-graphs capture, may have a type by now.
+    fn infer(&self, id: NodeId) {
+        if self.cx.report.rewrites > 0 {
+            self.lower.infer(id);
+        }
+    }
+
+    fn node(&mut self, id: NodeId, op: &str) {
+        let (lower, table) = (self.lower, &self.rows.table);
+        let row = table.find(op).expect("the caller found it");
+        let lowered = lower.stand_in(id, |b, node| {
+            let (positional, named) = foreign::arguments(b, node)?;
+            let mut reader = Reader::new(b, positional, named);
+            let given = row(lower, &mut reader)?.unwrap_or_default();
+            outputs(given, node.outputs.len()).map_err(|why| {
+                b.diagnostic(Code::PluginContract, format!("The row of `{op}` gives {why}."))
+            })
+        });
+        match lowered {
+            Ok(_) => self.cx.rewrote(),
+            Err(mut why) => {
+                let graph = lower.graph();
+                why.layer.get_or_insert_with(|| verify::source_layer(&graph, &graph[id]));
+                self.found.push(why);
+            }
+        }
+    }
+}
+
+/// What a row gives, as the outputs of a node.
+fn outputs(given: Vec<Value>, count: usize) -> Result<Vec<Option<Var>>, String> {
+    if given.len() < count {
+        return Err(format!("{} of {count} results", given.len()));
+    }
+    let output = |value: Value| match value {
+        Value::Var(v) => Ok(Some(v)),
+        Value::None => Ok(None),
+        other => Err(format!("{}, not a tensor", other.kind())),
+    };
+    given.into_iter().map(output).collect()
+}
+
+/// Declares a pass that lowers operators for all front-ends: a row for each, as in the table of a front-end.
+///
+/// ```ignore
+/// lowering! {
+///     /// Operators of `my`.
+///     pub(crate) struct My { "my::gelu_tanh" => gelu_tanh }
+/// }
+///
+/// pass("my-operators", "Lowers operators of my"; declares [My::ROWS] => |_| My::pass("my-operators")),
+/// ```
+///
+/// A front-end without a row for such an operator writes it as a node of the domain `my`, and the pass runs directly
+/// after the import. Where the source is an ONNX model, it lowers nodes of that domain.
+#[macro_export]
+macro_rules! lowering {
+    ($(
+        $(#[$doc:meta])*
+        $vis:vis struct $name:ident { $($op:literal => $lower:expr),+ $(,)? }
+    )*) => { $(
+        $(#[$doc])*
+        $vis struct $name;
+
+        impl $name {
+            /// The operators, for the component's `declares`. They come before rows of params.
+            $vis const ROWS: &'static str = {
+                $( assert!($crate::private::is_plain($op)); )+
+                concat!("lowers = [", $("'''", $op, "''', ",)+ "]\n")
+            };
+
+            /// The pass, under the component's id.
+            $vis fn pass(id: &'static str) -> Box<dyn $crate::rewrite::Pass> {
+                $crate::lower::pass(id, $crate::lower::Table::new()$(.row($op, $lower))+)
+            }
+        }
+    )* };
+}
