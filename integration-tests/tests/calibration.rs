@@ -372,7 +372,7 @@ fn peak(folder: &Path, sets: &[&str]) -> u64 {
 }
 
 /// A hundred times as many samples take no more, beside the pages of their file, which the system
-/// takes back when somebody else wants them.
+/// takes back when other programs want them.
 #[test]
 fn memory_does_not_grow_with_the_samples() {
     const SLACK: u64 = 16 << 20;

@@ -207,7 +207,7 @@ fn one_inbox_has_one_daemon_at_a_time() {
         drop_model(&site, &format!("net{n}.onnx"), &format!("{n}"));
     }
     (0..12).for_each(|n| drop(site.wait_for(&format!("net{n}"), "succeeded")));
-    assert!(other.jobs().is_empty(), "nobody's drops");
+    assert!(other.jobs().is_empty(), "no other daemon's drops");
     let mut third = Site::new();
     third.set("INTAKE_INBOX", &site.inbox().display().to_string());
     assert_eq!(
@@ -312,7 +312,7 @@ fn a_front_end_that_hangs_keeps_its_own_drops_only() {
         assert!(text.contains("N0405") && text.contains("component hang-probe"), "{text}");
         assert!(text.contains("stage `probe`"), "{text}");
     }
-    // It hung twice: nobody waits for it any more.
+    // It hung twice: no probe waits for it any more.
     let (status, stdout, _) = site.run(&["ctl", "health"]);
     assert!(status == 1 && stdout.contains("`hang-probe` of org.onnxd.hostile hung"), "{stdout}");
     fs::write(site.inbox().join("three.hang"), "three").unwrap();
@@ -402,7 +402,7 @@ fn old_jobs_are_forgotten_with_their_folders() {
     let jobs = site.jobs();
     assert_eq!((jobs.len(), &jobs[0]["name"]), (1, &"c".into()));
     assert_eq!(site.names("outbox"), ["a", "b", "c"], "results are never touched");
-    assert!(site.state().join("orphans/STRANGE/input/file").is_file(), "what nobody knows is kept");
+    assert!(site.state().join("orphans/STRANGE/input/file").is_file(), "unknown files are kept");
     stop(daemon);
 }
 

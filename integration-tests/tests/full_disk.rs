@@ -1,4 +1,4 @@
-//! A real disk that somebody else fills while drops arrive: the daemon lives, says so, and every drop ends with a
+//! A real disk that another program fills while drops arrive: the daemon lives, says so, and every drop ends with a
 //! result.
 //!
 //! The disk is a small `tmpfs` that is mounted in a user and mount namespace of its own, which needs no rights.
@@ -46,7 +46,7 @@ fn inside(test: &str, mib: usize) {
     assert!(said.contains("1 passed"), "{said}");
 }
 
-/// What somebody else wrote to the disk.
+/// What another program wrote to the disk.
 struct Filler(PathBuf);
 
 impl Filler {
@@ -136,7 +136,7 @@ fn assert_all_end(site: &Site, daemon: Daemon, names: &[&str]) {
     assert!(daemon.stop().success());
 }
 
-/// Somebody fills the disk with `leave` left, then wholly, and frees it again.
+/// Another program fills the disk with `leave` left, then wholly, and frees it again.
 fn jobs_wait_for_room(inbox: Option<&Path>) {
     let mut site = Site::new();
     site.set("JOBS_ATTEMPTS_MAX", "1");

@@ -299,7 +299,7 @@ fn what_is_wrong_is_named() {
         grey.contains("N0510") && grey.contains("of 3 by the network's preprocessing"),
         "{grey}"
     );
-    // Arrays need no preprocessing, so nothing is wrong with a transformation that nobody uses.
+    // Arrays need no preprocessing, so nothing is wrong with a transformation without use.
     let folder = with_arrays(samples());
     fs::write(folder.path().join("drop/net.ini"), &equalize).unwrap();
     let (status, stderr, _, _) = convert(folder.path(), &[]);

@@ -166,7 +166,12 @@ fn every_quantizer_says_what_it_works_on_and_never_runs_back() {
             &["candidate 2 of ", "rounding, layer 2 of 3, sample"],
         ),
         (onnx, "qdq", &["quantization.mode=dynamic"], &["rounding, layers 1 to 3 of 3, sample"]),
-        (onnx, "qdq", &["quantization.mode=weight_only"], &["calibration, sample", "product"]),
+        (
+            onnx,
+            "qdq",
+            &["quantization.mode=weight_only"],
+            &["calibration, sample", "weighted operator"],
+        ),
         (inc, "inc-qdq", &[], &["calibration, sample", "quality, sample"]),
         (
             n2d2,

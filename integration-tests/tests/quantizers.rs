@@ -50,7 +50,7 @@ fn a_plugin_has_params_of_its_own() {
     let sets = ["passes.profile=none", "quantization.round-weights.power_of_two=true"];
     let (status, stderr, _) = converted(folder.path(), "float", &["net.onnx"], &sets);
     assert!(status == 1 && stderr.contains("has no effect in this conversion"), "{stderr}");
-    // Without the plugin nobody knows the key.
+    // Without the plugin no row has the key.
     let alone = folder_with(&["libonnxd_frontend_onnx.so"]);
     write_small_model(&alone.path().join("net.onnx"), "float");
     let (status, stderr, _) = converted(alone.path(), "out", &["net.onnx"], &sets);

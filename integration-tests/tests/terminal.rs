@@ -32,7 +32,7 @@ fn on_terminal(mut command: Command, columns: u16) -> (i32, String) {
     let mut child = command.spawn().unwrap();
     drop(command);
     let (mut all, mut part) = (Vec::new(), [0; 4096]);
-    // Once nobody has the other side open, reading is an error.
+    // Once no process has the other side open, reading is an error.
     while let Ok(n @ 1..) = master.read(&mut part) {
         all.extend_from_slice(&part[..n]);
     }
@@ -40,7 +40,7 @@ fn on_terminal(mut command: Command, columns: u16) -> (i32, String) {
     (status, String::from_utf8(all).unwrap().replace("\r\n", "\n"))
 }
 
-/// Standard output and standard error where nobody watches.
+/// Standard output and standard error without a terminal.
 fn piped(mut command: Command) -> String {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -52,7 +52,7 @@ fn width(text: &str) -> usize {
     text.chars().map(|c| if c >= '\u{1100}' { 2 } else { 1 }).sum()
 }
 
-/// Lines fit, unless they are one word or a path; and nothing else is said than where nobody watches.
+/// Lines fit, unless they are one word or a path; and nothing else is said than without a terminal.
 fn fits(shown: &str, plain: &str, columns: u16) {
     for line in shown.lines().filter(|line| width(line) > columns.into()) {
         let is_whole = !line.trim().contains(' ') || line.trim().starts_with('/');

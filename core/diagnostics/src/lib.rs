@@ -92,7 +92,7 @@ pub struct Diagnostic {
 }
 
 impl Code {
-    /// The code for what could not be written. A full disk is nobody's fault and passes.
+    /// The code for what could not be written. A full disk is no fault and passes.
     pub fn of_write(error: &std::io::Error) -> Code {
         use std::io::ErrorKind::{QuotaExceeded, StorageFull};
         if matches!(error.kind(), StorageFull | QuotaExceeded) {

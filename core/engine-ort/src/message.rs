@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Weights of at least this size are given beside the message; smaller ones may describe shapes,
 /// which have to be in it.
-const APART_BYTES: usize = 4 << 10;
+const EXTERNAL_BYTES_MIN: usize = 4 << 10;
 
 /// A model in parts.
 pub(crate) struct Message {
@@ -31,14 +31,14 @@ impl Message {
                 graph.input.iter().filter_map(|v| v.name.as_deref()).collect();
             for tensor in &mut graph.initializer {
                 let Some(name) = tensor.name.clone() else { continue };
-                let large = tensor.raw_data.as_ref().is_some_and(|d| d.len() >= APART_BYTES);
+                let large = tensor.raw_data.as_ref().is_some_and(|d| d.len() >= EXTERNAL_BYTES_MIN);
                 let id = model.graph.value_named(&name).filter(|_| large);
                 let Some(data) = id.and_then(|v| model.graph[v].initializer()) else { continue };
                 if inputs.contains(&*name) {
                     continue;
                 }
                 if let Some(value) = held(data)? {
-                    put_apart(tensor, data.byte_len());
+                    make_external(tensor, data.byte_len());
                     weights.push((name, Arc::new(value)));
                 }
             }
@@ -64,7 +64,7 @@ impl Message {
 }
 
 /// Takes the data out of the message.
-fn put_apart(tensor: &mut TensorProto, bytes: usize) {
+fn make_external(tensor: &mut TensorProto, bytes: usize) {
     let entry = |key: &str, value: &str| StringStringEntryProto {
         key: Some(key.to_owned()),
         value: Some(value.to_owned()),

@@ -38,7 +38,7 @@ impl<'m> Ready<'m> {
     pub(crate) fn new(engine: &OnnxRuntime, model: &'m Model) -> Result<Self, Diagnostics> {
         let (engine, message) = (engine.clone(), Message::new(model)?);
         let mut ready = Ready { engine, model, message, plain: None, watched: Watched::default() };
-        // Whoever observes learns of a model that does not run as early as everybody else.
+        // An observed model that does not run fails as early as any other.
         ready.plain = Some(ready.session(true, &[])?);
         Ok(ready)
     }

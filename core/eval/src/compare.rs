@@ -40,7 +40,7 @@ fn both(found: &Tensor, reference: &Tensor) -> Result<(Reals, Reals), Incomparab
         )));
     }
     if let (Some(a), Some(b)) = (found.as_strings(), reference.as_strings()) {
-        return Ok(told_apart(found.dims(), a, b));
+        return Ok(equality(found.dims(), a, b));
     }
     let reals = |x: &Tensor| {
         let wide = crate::shape::cast(x, DataType::Double).map_err(|f| match f {
@@ -65,7 +65,7 @@ pub fn passed_over(found: &Tensor, reference: &Tensor) -> Option<String> {
 }
 
 /// Strings as numbers: all of the reference are 1, those that differ from it 0.
-fn told_apart(dims: &[usize], found: &[Bytes], reference: &[Bytes]) -> (Reals, Reals) {
+fn equality(dims: &[usize], found: &[Bytes], reference: &[Bytes]) -> (Reals, Reals) {
     let same = found.iter().zip(reference).map(|(a, b)| f64::from(u8::from(a == b)));
     let reals = |values: Vec<f64>| Reals { values, dims: dims.to_vec() };
     (reals(same.collect()), reals(vec![1.0; reference.len()]))
@@ -82,8 +82,8 @@ fn gap(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Compares `found` with `reference`, which may differ in element type and in axes of size 1. Strings are
-/// apart by 1 where they differ.
+/// Compares `found` with `reference`, which may differ in element type and in axes of size 1. Strings
+/// that differ have a difference of 1.
 pub fn compare(found: &Tensor, reference: &Tensor) -> Result<Comparison, Incomparable> {
     let (a, b) = both(found, reference)?;
     let pairs = || a.values.iter().copied().zip(b.values.iter().copied());

@@ -28,7 +28,7 @@ pub(crate) struct Plan {
     last_reads: Vec<Vec<ValueId>>,
     /// For each place in `order`: the place of the only reader of the node's output, where it can be
     /// computed along with a convolution.
-    followers: Vec<Option<usize>>,
+    next_steps: Vec<Option<usize>>,
     /// For each place in `order` whose node computes the same in every run: what it computed.
     constants: Vec<Option<OnceLock<Vec<Tensor>>>>,
     /// (own value, value of the enclosing graph).
@@ -54,17 +54,17 @@ impl Plan {
                 }
             }
         }
-        let followers = followers(graph, &order);
+        let next_steps = next_steps(graph, &order);
         let constants = constants(graph, &order);
         let captures = graph.captures().collect();
-        Ok(Plan { order, last_reads, followers, constants, captures, values })
+        Ok(Plan { order, last_reads, next_steps, constants, captures, values })
     }
 }
 
 /// For each node of `order` the place of the node that may follow it as a step.
-fn followers(graph: &Graph, order: &[NodeId]) -> Vec<Option<usize>> {
+fn next_steps(graph: &Graph, order: &[NodeId]) -> Vec<Option<usize>> {
     let places: HashMap<NodeId, usize> = order.iter().copied().zip(0..).collect();
-    let follower = |id: &NodeId| {
+    let next_step = |id: &NodeId| {
         let node = &graph[*id];
         let begins = node.op == "Conv" || steps::may_follow(&node.op);
         let [Some(v)] = node.outputs[..] else { return None };
@@ -77,7 +77,7 @@ fn followers(graph: &Graph, order: &[NodeId]) -> Vec<Option<usize>> {
         let follows = first && next.is_standard() && steps::may_follow(&next.op);
         (follows && next.outputs.len() == 1).then(|| places.get(reader).copied()).flatten()
     };
-    order.iter().map(follower).collect()
+    order.iter().map(next_step).collect()
 }
 
 /// Room for the outputs of each node of `order` that has nothing but constants for inputs, such as
@@ -238,7 +238,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
         let mut chain = Chain::default();
         let node = &frame.graph[plan.order[place]];
         let fuses = node.op == "Conv";
-        let first = plan.followers[place].filter(|_| fuses);
+        let first = plan.next_steps[place].filter(|_| fuses);
         let weights = first.and_then(|_| frame.value(node.input(1)?));
         let weights = weights.as_ref().and_then(Item::tensor);
         let Some(w) = weights.filter(|w| w.dtype() == DataType::Float && w.rank() > 0) else {
@@ -262,7 +262,7 @@ impl<'e, 'm, 'o> Runner<'e, 'm, 'o> {
             let Some(step) = known.then(|| Step::of(&call, w.dims()[0])).flatten() else { break };
             chain.places.push(place);
             chain.steps.push(step);
-            behind = plan.followers[place];
+            behind = plan.next_steps[place];
         }
         chain
     }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// contains `::` or `\`, or begins or ends with `:`, each `:` and `\` in it has a `\` before it
 /// ([`quoted`]), so that no two values have the same name.
 pub trait Observer {
-    /// Whether the value is to be shown. Asked once for each value in a run; the answer must not
+    /// Whether the value is to be shown. Interest once for each value in a run; the answer must not
     /// change from run to run of the same model.
     fn wants(&mut self, value: &str) -> bool;
 
@@ -48,13 +48,13 @@ pub fn quoted(name: &str) -> String {
 struct Place {
     /// Its name and the separator.
     path: String,
-    asked: Vec<Asked>,
+    interests: Vec<Interest>,
 }
 
 /// What is known of a value.
 #[derive(Clone)]
-enum Asked {
-    Not,
+enum Interest {
+    Unknown,
     Unwanted,
     Wanted(Rc<str>),
 }
@@ -72,7 +72,7 @@ pub(crate) struct Watch<'o> {
 
 impl<'o> Watch<'o> {
     pub(crate) fn new(observer: Option<&'o mut (dyn Observer + Send + 'o)>) -> Self {
-        let main = Place { path: String::new(), asked: Vec::new() };
+        let main = Place { path: String::new(), interests: Vec::new() };
         Watch { observer, places: vec![main], inner: HashMap::new() }
     }
 
@@ -92,46 +92,46 @@ impl<'o> Watch<'o> {
             let output = node.outputs.iter().flatten().next();
             let owner = output.map_or(node.name.as_str(), |v| &graph[*v].name);
             let path = format!("{}{}::{}::", self.places[outer].path, quoted(owner), quoted(name));
-            self.places.push(Place { path, asked: Vec::new() });
+            self.places.push(Place { path, interests: Vec::new() });
             self.places.len() - 1
         })
     }
 
     /// Whether anyone wants to see a value.
     pub(crate) fn wants(&mut self, at: usize, graph: &Graph, value: ValueId) -> bool {
-        self.asked(at, graph, value).is_some()
+        self.interest(at, graph, value).is_some()
     }
 
     /// Shows a value if it is wanted.
     pub(crate) fn show(&mut self, at: usize, graph: &Graph, value: ValueId, item: &Item) {
         let Item::Tensor(tensor) = item else { return };
-        if let Some((observer, name)) = self.asked(at, graph, value) {
+        if let Some((observer, name)) = self.interest(at, graph, value) {
             observer.see(name, tensor);
         }
     }
 
     /// Who wants to see a value, and under which name.
-    fn asked(
+    fn interest(
         &mut self,
         at: usize,
         graph: &Graph,
         value: ValueId,
     ) -> Option<(&mut (dyn Observer + Send + 'o), &str)> {
         let observer = self.observer.as_deref_mut()?;
-        let Place { path, asked } = &mut self.places[at];
-        if asked.is_empty() {
-            asked.resize(graph.value_ids().len(), Asked::Not);
+        let Place { path, interests } = &mut self.places[at];
+        if interests.is_empty() {
+            interests.resize(graph.value_ids().len(), Interest::Unknown);
         }
-        let asked = &mut asked[value.index()];
-        if matches!(asked, Asked::Not) {
+        let interest = &mut interests[value.index()];
+        if matches!(interest, Interest::Unknown) {
             let name = format!("{path}{}", quoted(&graph[value].name));
-            *asked = match observer.wants(&name) {
-                true => Asked::Wanted(name.into()),
-                false => Asked::Unwanted,
+            *interest = match observer.wants(&name) {
+                true => Interest::Wanted(name.into()),
+                false => Interest::Unwanted,
             };
         }
-        match asked {
-            Asked::Wanted(name) => Some((observer, name)),
+        match interest {
+            Interest::Wanted(name) => Some((observer, name)),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! The plan is saved before the first rename. Executing it again finishes what is left: a source
 //! that is gone and whose destination is there was moved. Every file is compared with what the scan
-//! saw, before and after its move; if somebody touched it, everything goes back.
+//! saw, before and after its move; if it changed, everything goes back.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -267,7 +267,7 @@ impl Plan {
         let Ok((above, name)) = self.open_parent(&marker.name) else { return };
         let here = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW).map(|s| Stamp::from(&s));
         if here.is_ok_and(|s| s.same_content(&marker.stamp)) {
-            // A marker that stays is left over, shown as such, and harms nobody.
+            // A marker that stays is left over, shown as such, and does no harm.
             let _ = unlinkat(&above, name, AtFlags::empty());
         }
     }

@@ -106,7 +106,7 @@ impl Inbox {
         let inbox = resolved(&config.inbox)?;
         may_move(&inbox)?;
         for own in &config.own_folders {
-            apart(&inbox, &resolved(own)?)?;
+            check_disjoint(&inbox, &resolved(own)?)?;
         }
         let rules = Rules {
             inbox: inbox.clone(),
@@ -299,7 +299,7 @@ fn may_move(inbox: &Path) -> Result<(), Diagnostic> {
 }
 
 /// Nothing onnxd writes may be taken for a drop.
-fn apart(inbox: &Path, own: &Path) -> Result<(), Diagnostic> {
+fn check_disjoint(inbox: &Path, own: &Path) -> Result<(), Diagnostic> {
     let bad = |relation: &str| {
         let message = format!("{} {relation} the inbox {}", own.display(), inbox.display());
         Err(Diagnostic::new(Code::ConfigBadValue, message)

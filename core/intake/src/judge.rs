@@ -342,7 +342,7 @@ impl Round<'_> {
         }))
     }
 
-    /// Own files and the used ones, where the used ones are nobody else's.
+    /// Own files and the used ones, where the used ones are no other set's.
     fn members(
         &mut self,
         set: &Set<'_>,
@@ -413,7 +413,7 @@ impl Round<'_> {
         }
     }
 
-    /// Why nobody takes it, and what it is, if its content tells.
+    /// Why no front-end takes it, and what it is, if its content tells.
     fn unmatched_reason(&mut self, leftover: &Leftover<'_>, id: &Path) -> String {
         let why = self.declined_reason(leftover, id);
         let path = self.rules.inbox.join(id);

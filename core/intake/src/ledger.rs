@@ -141,7 +141,7 @@ impl Ledger {
         self.handed_over.remove(id);
     }
 
-    /// The daemon could not move it; not offered again before somebody touches it.
+    /// The daemon could not move it; not offered again before it changes.
     pub(crate) fn block(&mut self, id: &Path, reason: String) {
         self.handed_over.remove(id);
         self.blocked.insert(id.to_owned(), Blocked { reason, signature: None });

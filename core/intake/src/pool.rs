@@ -14,7 +14,7 @@ use crate::tree::{FileEntry, Folder};
 pub(crate) struct Pool {
     /// Sorted by name.
     pub(crate) files: Arc<[File]>,
-    /// Without the networks: other drops come and go without making anybody ask again.
+    /// Without the networks: other drops come and go without making front-ends look again.
     pub(crate) plain: Fingerprint,
     /// With them.
     pub(crate) all: Fingerprint,

@@ -117,7 +117,7 @@ impl Status {
         }
     }
 
-    /// Nothing will change without somebody's doing: no set is arriving, looked at or being taken.
+    /// Nothing will change by itself: no set is arriving, looked at or being taken.
     pub fn is_quiet(&self) -> bool {
         let moving =
             |s: &State| matches!(s, State::Arriving { .. } | State::Asked | State::HandedOver);

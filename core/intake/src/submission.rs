@@ -21,7 +21,7 @@ pub struct File {
     pub stamp: Stamp,
 }
 
-/// Digest of names, inodes, sizes and times of files: equal as long as nobody touched them.
+/// Digest of names, inodes, sizes and times of files: equal as long as they are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 16]);
 
@@ -141,7 +141,7 @@ impl Submission {
         self.files.iter().map(|f| f.stamp.size).sum()
     }
 
-    /// Equal as long as nobody touched the files.
+    /// Equal as long as the files are unchanged.
     pub fn fingerprint(&self) -> Fingerprint {
         fingerprint(&self.files)
     }
@@ -172,7 +172,7 @@ pub struct Unmatched {
     pub files: Vec<File>,
     /// The folder itself, if it is one.
     pub whole: Option<Stamp>,
-    /// Why nobody wants it.
+    /// Why no front-end takes it.
     pub reason: String,
 }
 

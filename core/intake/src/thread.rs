@@ -58,7 +58,7 @@ pub struct Intake {
     pub thread: JoinHandle<()>,
 }
 
-/// Starts the thread. While nobody receives from `found`, the inbox itself is the buffer.
+/// Starts the thread. While nothing receives from `found`, the inbox itself is the buffer.
 pub fn spawn<P: Prober + Send + 'static>(
     inbox: Inbox,
     prober: P,

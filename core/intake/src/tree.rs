@@ -9,7 +9,7 @@ use std::time::Instant;
 use onnxd_diagnostics::Code;
 use rustix::fs::Stat;
 
-/// Everything about an inode whose change means that somebody still works on it.
+/// Everything about an inode whose change means that it is still being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// Device of the file system.

@@ -168,7 +168,7 @@ fn a_folder_replaced_by_a_link_is_not_followed() {
     assert_eq!(listing(&secret), before);
 }
 
-/// Nothing is forbidden to root: the test runs again as somebody else.
+/// Nothing is forbidden to root: the test runs again as another user.
 fn as_nobody(test: &str) {
     let mut again = Command::new(std::env::current_exe().unwrap());
     match again.args(["--exact", test]).uid(65_534).gid(65_534).current_dir("/").output() {

@@ -1,5 +1,5 @@
 //! Tensors that are derived from others and not held: they say how their elements come about, and are computed block
-//! by block where somebody writes them, or on use. So a network whose every weight is transposed, cast, sliced and
+//! by block where they are written, or on use. So a network whose every weight is transposed, cast, sliced and
 //! concatenated takes no more memory than its largest block.
 //!
 //! Four forms are enough. A view with strides permutes, slices with steps, reverses and expands; what it reads may

@@ -75,7 +75,7 @@ pub fn same_data(a: &Tensor, b: &Tensor) -> bool {
     a.dtype() == b.dtype() && a.dims() == b.dims() && (one || a == b)
 }
 
-/// Sub-graphs that nobody changed: the same nodes in the same order, names included.
+/// Sub-graphs without change: the same nodes in the same order, names included.
 fn same_graph(a: &Graph, b: &Graph, same: &dyn Fn(ValueId, ValueId) -> bool, depth: usize) -> bool {
     let names =
         |g: &Graph, list: &[ValueId]| list.iter().map(|v| g[*v].name.clone()).collect::<Vec<_>>();

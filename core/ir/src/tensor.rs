@@ -1,4 +1,4 @@
-//! Constant tensors. Their bytes are shared and often lie in a memory map, or are computed where somebody looks, so a
+//! Constant tensors. Their bytes are shared and often lie in a memory map, or are computed on use, so a
 //! tensor is cheap to clone and is never edited in place: passes derive new ones.
 
 use crate::derived::Derived;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 
-/// Keeps derived tensors out of a message: bytes that nobody reads stand for each until it is written.
+/// Keeps derived tensors out of a message: bytes without meaning stand for each until it is written.
 ///
 /// Protobuf wants lengths first, and gets them so for tensors anywhere in the message. All stand-ins lie in one piece
 /// of address space without memory behind it, each from a place of its own on.

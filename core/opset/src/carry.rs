@@ -67,7 +67,7 @@ fn default_of(attr: &AttrSchema) -> Option<Attr> {
     })
 }
 
-/// Takes off inputs that are absent anyway, and outputs that nobody reads.
+/// Takes off inputs that are absent anyway, and outputs without reader.
 pub(crate) fn trim(s: &LowerContext<'_>, new: &OpSchema) -> Done {
     let inputs = s.inputs();
     if inputs.len() > new.inputs_max && inputs[new.inputs_max..].iter().all(Option::is_none) {

@@ -126,14 +126,14 @@ params! {
         recipe: Recipe = "QDQ_OP_FP32_BIAS | QDQ_OP_INT32_BIAS | QDQ_OP_FP32_BIAS_QDQ", "QDQ_OP_FP32_BIAS";
         /// Type of quantized activations.
         activation_type: IntegerType = "uint8 | int8 | uint16 | int16", "uint8";
-        /// Type of quantized weights; unset is `int8`, held as `uint8` with the zero point 128 where products of
-        /// `int8` may saturate on processors without VNNI.
+        /// Type of quantized weights; unset is `int8`, held as `uint8` with the zero point 128 where
+        /// accumulators of `int8` may saturate on processors without VNNI.
         weight_type: Option<IntegerType> = "int8 | uint8 | int4 | uint4 | int16 | uint16", unset;
         /// One scale for each output channel of a weight instead of one for all.
         per_channel: bool = "bool", true;
         /// Ranges of activations are symmetric around zero.
         symmetric: bool = "bool", false;
-        /// Weights use one bit less, for processors whose 8-bit products saturate; unset is true with
+        /// Weights use one bit less, for processors whose 8-bit accumulators saturate; unset is true with
         /// activations of `int8` where `weight_type` is unset, too.
         reduce_range: Option<bool> = "bool", unset;
         /// Elements that share a scale in mode `weight_only`.
@@ -142,22 +142,22 @@ params! {
         /// and `awq` are for mode `weight_only`. Unset is both of these there, where they help, and
         /// `nearest` elsewhere.
         rounding: Option<Rounding> = "nearest | adaround | gptq | awq", unset;
-        /// `auto` tries what may help, measures it on data kept apart and takes the best.
+        /// `auto` tries what may help, measures it on held-out samples and takes the best.
         accuracy: Accuracy = "default | auto", "default";
         /// Time that `accuracy = "auto"`, `sqnr_db_min` and `top1_loss_max` may take; what was left out
         /// for it is said.
         time_budget_s: u64 = "1..2592000", 600;
-        /// Least signal-to-noise ratio of the outputs of a good result: below it, the few operations that ruin it stay
+        /// Least SQNR of the outputs of a good result, in dB. Below it, the few operators that cause the loss stay
         /// in floating point, and where that does not help the verdict is `succeeded_with_findings`.
         sqnr_db_floor: f64 = "-300.0..300.0", 10.0;
-        /// Leave in floating point the fewest operations needed to reach this signal-to-noise ratio.
+        /// Leave in floating point the fewest operators needed to reach this SQNR, in dB.
         sqnr_db_min: Option<f64> = "-100.0..300.0", unset;
         /// The same for top-1: percent of the samples whose class may be lost, by array `labels` of the
         /// calibration data, else against the float model.
         top1_loss_max: Option<f64> = "0.0..100.0", unset;
         /// Operator types to quantize; empty is all that usually gain by it.
         op_types: Vec<String> = "[text]", [];
-        /// `false` quantizes products of two computed factors, too.
+        /// `false` quantizes `MatMul` of two activations, too.
         matmul_const_b_only: bool = "bool", true;
         /// Names of nodes to quantize, `*` and `?` allowed; empty is all.
         include: Vec<String> = "[text]", [];
@@ -215,11 +215,11 @@ params! {
         /// Pixels of a picture's shorter side, of which the middle is taken; unset stretches pictures to the
         /// input's size.
         resize: Option<usize> = "1..65536", unset;
-        /// Number that bytes of pictures are multiplied with; unset takes 1/255, and 1 for inputs of bytes.
+        /// Pixel scale: bytes of pictures are multiplied by it; unset takes 1/255, and 1 for inputs of bytes.
         scale: Option<f64> = "float", unset;
-        /// Taken from scaled pictures; one number, or one for each channel.
+        /// Mean that is subtracted from scaled pictures; one number, or one for each channel.
         mean: Vec<f64> = "[float]", [];
-        /// Pictures are divided by it after that; one number, or one for each channel.
+        /// Standard deviation that pictures are divided by after that; one number, or one for each channel.
         std: Vec<f64> = "[float]", [];
         /// Order of a picture's channels; unset takes RGB.
         color: Option<Color> = "rgb | bgr", unset;
@@ -239,7 +239,7 @@ params! {
         tolerance_abs: f64 = "0.0..", 1e-4;
         /// Largest difference relative to the expected value that is no finding.
         tolerance_rel: f64 = "0.0..", 1e-3;
-        /// Least signal-to-noise ratio of each output.
+        /// Least SQNR of each output, in dB.
         sqnr_db_min: Option<f64> = "-100.0..300.0", unset;
         /// Expected classes of the inputs; with them the report states the top-1 accuracy.
         labels: Option<String> = "path", unset;

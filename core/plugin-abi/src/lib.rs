@@ -122,7 +122,7 @@ impl Str {
     /// The bytes; empty if the pointer is null.
     ///
     /// # Safety
-    /// `ptr` is null or points to `len` readable bytes that nobody writes during `'a`.
+    /// `ptr` is null or points to `len` readable bytes that nothing writes during `'a`.
     #[must_use]
     pub const unsafe fn as_bytes<'a>(self) -> &'a [u8] {
         if self.ptr.is_null() {

@@ -1,7 +1,7 @@
 //! Results of inspections on disk, so that the daemon starts without opening every library again.
 //!
 //! One JSON file per library path. An entry counts only if path, size, times, place on the disk and
-//! the host's own version are the same; whatever cannot be read is as if it were not there. Nobody can
+//! the host's own version are the same; whatever cannot be read is as if it were not there. No program can
 //! set the time of change, so that the library is read again only if it was young when it was
 //! inspected: a clock that is too coarse may not tell two states of a young file apart.
 

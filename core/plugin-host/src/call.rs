@@ -237,8 +237,8 @@ impl<'a> Who<'a> {
         }
     }
 
-    /// A plugin's own diagnostic. One that speaks about the user's files stays as it is; one that
-    /// somebody has to repair names whom.
+    /// A plugin's own diagnostic. One about the files of a user stays as it is; any other names the
+    /// plugin.
     fn attributed(&self, message: &message::Diagnostic) -> Diagnostic {
         let mut diagnostic = from_message(message);
         let known = Code::ALL.iter().any(|c| c.as_str() == diagnostic.code);

@@ -1,4 +1,4 @@
-//! Tensors that plugins derive from others: checked when they are made, computed where somebody looks.
+//! Tensors that plugins derive from others: checked when they are made, computed on use.
 
 use crate::Refusal;
 use crate::tensors::{Array, Entry, TensorTable, unknown};

@@ -114,7 +114,7 @@ pub fn first_of_each_id(plugins: Vec<PluginInfo>) -> (Vec<PluginInfo>, Vec<Shado
 fn names(folder: &Folder) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder.path())? {
-        // A name that is not UTF-8 cannot be told to anybody; it is not a candidate.
+        // A name that is not UTF-8 cannot be shown; it is not a candidate.
         if let Ok(name) = entry?.file_name().into_string()
             && folder.takes(&name)
         {
@@ -172,7 +172,7 @@ const ELF_HEADER_BYTES: usize = 64;
 /// Bytes of a file that are looked at at once.
 const SCANNED_BYTES: usize = 1 << 20;
 
-/// The file behind a candidate's path, if nobody but its owner can have written it.
+/// The file behind a candidate's path, if its owner alone can have written it.
 fn trusted(path: &Path) -> Result<PathBuf, Diagnostic> {
     let unreadable = |e| refused(path, e, "Check that the file exists and may be read.");
     let real = path.canonicalize().map_err(unreadable)?;

@@ -61,7 +61,7 @@ pub struct TensorTable {
     entries: RwLock<Entries>,
     /// By path: the id, and how often it was mapped and not given back.
     files: Mutex<HashMap<PathBuf, (u64, usize)>>,
-    /// The maps of files, by id, as long as somebody holds them.
+    /// The maps of files, by id, as long as they are in use.
     maps: Mutex<Vec<(u64, Weak<Mmap>)>>,
     /// Entries that tensors lie in.
     aliased: Mutex<HashSet<u64>>,
@@ -121,8 +121,7 @@ impl TensorTable {
         Ok(id)
     }
 
-    /// Lets go of the memory that was taken up by reading mapped files; they are read again when
-    /// somebody looks.
+    /// Lets go of the memory that was taken up by reading mapped files; they are read again on use.
     pub fn release_pages(&self) {
         self.release(|_| true);
     }
@@ -138,7 +137,7 @@ impl TensorTable {
         let maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         let maps = maps.iter().filter(|(id, _)| which(*id));
         for map in maps.filter_map(|(_, map)| map.upgrade()) {
-            // SAFETY: nobody writes to the map, so that its pages are those of the file again.
+            // SAFETY: nothing writes to the map, so that its pages are those of the file again.
             // Where the system refuses, they stay.
             let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
         }

@@ -1,11 +1,11 @@
 //! Calibration data: samples of a network's inputs, read batch by batch from the files that were dropped, in the memory
-//! of one batch and as often as somebody asks.
+//! of one batch and as often as it is read.
 
 mod column;
 mod files;
 mod pictures;
 mod random;
-mod seen;
+mod sample_facts;
 
 use crate::Submission;
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
@@ -36,26 +36,26 @@ const SAMPLES_MAX: u64 = 10_000_000;
 #[derive(Debug, Default)]
 pub struct Calibration {
     columns: Vec<Column>,
-    /// What the samples are, if somebody said so.
+    /// What the samples are, if that is stated.
     labels: Option<Column>,
     samples: u64,
     batch_size: usize,
     source_batch: usize,
     used: AtomicU64,
-    seen: seen::Seen,
+    seen: sample_facts::SampleFacts,
     notes: Vec<Diagnostic>,
     is_random: bool,
 }
 
 /// Where samples come from, and for what.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct SampleSource<'a> {
     pub(crate) submission: &'a Submission,
     pub(crate) model: &'a Model,
     pub(crate) params: &'a Params,
 }
 
-impl Asked<'_> {
+impl SampleSource<'_> {
     /// The samples of the submission. Looks at the headers of the files only.
     pub(crate) fn calibration(self) -> Result<Calibration, Diagnostics> {
         let limit = self.params.samples().unwrap_or(u64::MAX);
@@ -81,7 +81,7 @@ impl Asked<'_> {
         Ok(self.of_samples(all, samples))
     }
 
-    /// Random numbers where there are no data, and no one asked for them: sizes that the model leaves open are small.
+    /// Random numbers where there are no data, and params ask for none: sizes that the model leaves open are small.
     pub(crate) fn random(self, samples: u64) -> Result<Calibration, Diagnostics> {
         self.drawn(samples, self.params.random_size().or(Some(random::OPEN_SIZE)))
     }
@@ -222,7 +222,7 @@ impl Calibration {
     }
 }
 
-/// That nobody said how pictures become samples.
+/// That nothing states how pictures become samples.
 fn guessed(how: &str) -> Diagnostic {
     let text = format!("nothing says how pictures become samples of this model; taken is {how}");
     Diagnostic::new(Code::EvalInputs, text).help(
@@ -260,7 +260,7 @@ pub struct Batches<'c> {
 impl Batches<'_> {
     /// The same, for looking at a result: they are no samples that calibrated.
     #[must_use]
-    pub fn apart(self) -> Self {
+    pub fn measuring(self) -> Self {
         Batches { counts: false, ..self }
     }
 

@@ -50,7 +50,7 @@ impl Params {
 
     /// What `f` gives, and the keys that it looked at, which do not count as read.
     #[cfg(feature = "quantizer")]
-    pub(crate) fn apart<T>(&self, f: impl FnOnce() -> T) -> (T, BTreeSet<String>) {
+    pub(crate) fn recording<T>(&self, f: impl FnOnce() -> T) -> (T, BTreeSet<String>) {
         let before = std::mem::take(&mut self.0.seen().keys);
         let given = f();
         let during = std::mem::replace(&mut self.0.seen().keys, before);

@@ -1,7 +1,7 @@
-//! Quantizers: a float graph becomes one with few bits, guided by calibration data.
+//! Quantizers: a float graph becomes a quantized one, guided by calibration data.
 
 use crate::Params;
-use crate::calibration::Asked;
+use crate::calibration::SampleSource;
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::ir::Model;
 use crate::progress::{Part, Reporter};
@@ -41,8 +41,8 @@ impl QuantizeContext {
     pub(crate) fn new(submission: Submission, model: &Model) -> Result<Self, Diagnostics> {
         let params = submission.params();
         let (quantization, calibration_params) = (params.section(), params.section());
-        let asked = Asked { submission: &submission, model, params: &calibration_params };
-        let (calibration, of_samples) = params.apart(|| asked.calibration());
+        let source = SampleSource { submission: &submission, model, params: &calibration_params };
+        let (calibration, of_samples) = params.recording(|| source.calibration());
         Ok(QuantizeContext {
             calibration: calibration?,
             quantization,
@@ -93,7 +93,7 @@ impl QuantizeContext {
     /// # Errors
     /// What is wrong with them.
     pub fn samples(&self, path: &str, model: &Model) -> Result<Calibration, Diagnostics> {
-        self.asked(model).at(path)
+        self.source(model).at(path)
     }
 
     /// So many samples of random numbers for the inputs of `model`, for a quantizer that has no data to measure on.
@@ -101,11 +101,11 @@ impl QuantizeContext {
     /// # Errors
     /// Why none can be drawn.
     pub fn random_samples(&self, model: &Model, samples: u64) -> Result<Calibration, Diagnostics> {
-        self.asked(model).random(samples)
+        self.source(model).random(samples)
     }
 
-    fn asked<'a>(&'a self, model: &'a Model) -> Asked<'a> {
-        Asked { submission: &self.submission, model, params: &self.calibration_params }
+    fn source<'a>(&'a self, model: &'a Model) -> SampleSource<'a> {
+        SampleSource { submission: &self.submission, model, params: &self.calibration_params }
     }
 
     /// The dropped files and all params.

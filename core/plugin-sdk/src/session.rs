@@ -82,7 +82,7 @@ impl session::Calibration for Calibration {
 
     fn batches(&self, size: usize, samples_max: u64, measure: bool) -> Batches<'_> {
         let batches = self.batches(size, samples_max);
-        Box::new(if measure { batches.apart() } else { batches })
+        Box::new(if measure { batches.measuring() } else { batches })
     }
 
     fn labels(&self, samples_max: u64) -> Result<Option<Vec<i64>>, Diagnostics> {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub enum LogLevel {
     /// Something went wrong.
     Error,
-    /// Somebody should look at it.
+    /// A person should look at it.
     Warning,
     /// For whoever asks for it.
     Info,

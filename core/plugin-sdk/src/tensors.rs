@@ -31,9 +31,9 @@ impl TensorSink for HostTensors<'_> {
 impl HostTensors<'_> {
     /// A tensor of the host; a derived one is built anew over what it is derived from.
     fn get(&self, id: u64) -> Result<Tensor, Diagnostic> {
-        if let Some(told) = self.0.derivation(id)? {
-            let sources = told.sources.iter().map(|id| self.get(*id)).collect::<Result<_, _>>()?;
-            let tensor = told.tensor(sources)?;
+        if let Some(reply) = self.0.derivation(id)? {
+            let sources = reply.sources.iter().map(|id| self.get(*id)).collect::<Result<_, _>>()?;
+            let tensor = reply.tensor(sources)?;
             self.0.note(&tensor, id);
             return Ok(tensor);
         }

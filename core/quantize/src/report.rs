@@ -58,7 +58,7 @@ pub struct Attempt {
     pub chosen: bool,
 }
 
-/// The accumulator of a quantized layer, before it is brought back to few bits.
+/// The accumulator of a quantized layer, before rescaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accumulator {
     /// Largest magnitude that any input can lead to.
@@ -82,7 +82,7 @@ pub struct QuantizedLayer {
     pub name: String,
     /// Operator of the float graph.
     pub op: String,
-    /// What became of it: `QLinearConv`, or how its results are brought back to few bits:
+    /// What became of it: `QLinearConv`, or how its accumulators are rescaled:
     /// `Single-shift by 9`.
     pub rescaling: String,
     /// Signal-to-noise ratio of its output against float on calibration data, if it was measured.

@@ -81,7 +81,7 @@ pub fn equivalence(before: &Model, after: &Model, effort: Effort) -> Equivalence
 ///
 /// # Errors
 /// Why it cannot be told: `effort` allows less, or one of the models cannot be run.
-pub fn outputs_apart(
+pub fn compare_outputs(
     before: &Model,
     after: &Model,
     effort: Effort,

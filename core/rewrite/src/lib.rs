@@ -18,7 +18,7 @@ mod types;
 
 pub use equalize_weights::EqualizeWeights;
 #[cfg(any(test, feature = "check"))]
-pub use equivalence::{Difference, Effort, Equivalence, equivalence, outputs_apart};
+pub use equivalence::{Difference, Effort, Equivalence, compare_outputs, equivalence};
 pub use fuel::Fuel;
 pub use pass::{Pass, PassContext, PassReport, run_passes};
 pub use rewriter::{REALS_MAX, Rewriter};

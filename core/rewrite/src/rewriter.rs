@@ -190,7 +190,7 @@ impl<'g> Rewriter<'g> {
         }
     }
 
-    /// Computes `old` with `op` from now on. Name and type of `old` are kept, what nobody reads any more is removed.
+    /// Computes `old` with `op` from now on. Name and type of `old` are kept, what has no reader any more is removed.
     pub fn replace<O: Op>(&mut self, old: ValueId, op: O) -> Rewrite {
         let stale = self.only_for(old)?;
         // The new node is there before the sweep: it may read what the stale one read.
@@ -254,7 +254,7 @@ impl<'g> Rewriter<'g> {
         }
     }
 
-    /// Removes a node, and then every node whose outputs nobody reads any more.
+    /// Removes a node, and then every node whose outputs have no reader any more.
     pub fn remove(&mut self, id: NodeId) {
         let node = self.graph.remove_node(id);
         let reads = node.reads().collect();

@@ -26,7 +26,7 @@ onnxd_plugin_sdk::export_plugin! {
         ),
         quantizer(
             "round-weights",
-            "Rounds weights to few bits, in floating point";
+            "Rounds weights to a number of bits, in floating point";
             declares [round_weights::NEEDS, round_weights::Params::ROWS] =>
             || Box::new(round_weights::RoundWeights),
         ),

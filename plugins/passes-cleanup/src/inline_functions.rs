@@ -1,4 +1,4 @@
-//! Puts the bodies of local functions where they are applied, so that what looks at nodes finds all
+//! Inlines local functions, so that what looks at nodes finds all
 //! of them. What applies a function outside of the main graph is inside of another one, and comes
 //! to light when that is inlined.
 

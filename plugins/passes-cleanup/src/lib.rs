@@ -18,7 +18,7 @@ onnxd_plugin_sdk::export_plugin! {
     components: [
         pass(
             "inline-functions",
-            "Puts the bodies of local functions where they are applied";
+            "Inlines local functions";
             // A float model keeps its functions.
             declares ["unless = { \"quantization.format\" = \"none\" }"] =>
             |_| Box::new(inline_functions::InlineFunctions),

@@ -48,7 +48,7 @@ impl Score {
 
     fn see(&mut self, labels: &[i64], float: &[usize], integer: &[usize]) {
         for ((label, float), integer) in labels.iter().zip(float).zip(integer) {
-            // A negative label says that nobody knows.
+            // A negative label is unknown.
             let Ok(label) = usize::try_from(*label) else { continue };
             self.labels += 1;
             self.float += u64::from(*float == label);

@@ -72,8 +72,8 @@ fn spread(b: &GraphBuilder, x: Var, axes: &[Axis; 2]) -> Result<Var> {
     }
     let list = |role: &str, values: Vec<i64>| b.parameter(role, Tensor::vector(values));
     let [h, w] = axes;
-    let shape = list("apart_shape", vec![0, 0, h.input, 1, w.input, 1]);
-    let x = b.reshape(x, shape).role("apart").one()?;
+    let shape = list("split_shape", vec![0, 0, h.input, 1, w.input, 1]);
+    let x = b.reshape(x, shape).role("split").one()?;
     let pads = vec![0, 0, 0, 0, 0, 0, 0, 0, 0, h.stride - 1, 0, w.stride - 1];
     let x = b.pad(x, list("zeros_pads", pads)).role("zeros").one()?;
     let shape = list("spread_shape", vec![0, 0, h.spread(), w.spread()]);

@@ -1,5 +1,5 @@
 //! Cross-layer equalization (arXiv 1906.04721) in N2D2's way: pairs of layers with weights that
-//! follow each other directly, with at most a rectifier between, are evened out one after the
+//! follow each other directly, with at most a rectifier between, are equalized one after the
 //! other, and all of them again while ranges of a channel differed by more than a constant.
 
 use crate::options::Equalization;
@@ -19,7 +19,7 @@ struct Pair {
     block: usize,
 }
 
-/// Evens out the weights of `network`; gives the pairs of cells.
+/// Equalizes the weights of `network`; gives the pairs of cells.
 pub(crate) fn equalize(network: &mut Network, how: Equalization) -> Vec<(usize, usize)> {
     if how == Equalization::Off {
         return Vec::new();
@@ -33,7 +33,7 @@ pub(crate) fn equalize(network: &mut Network, how: Equalization) -> Vec<(usize, 
     for _ in 0..ROUNDS_MAX {
         let mut delta = 0f32;
         for pair in &pairs {
-            delta = delta.max(even_out(network, pair));
+            delta = delta.max(equalize_pair(network, pair));
         }
         if pairs.is_empty() || delta <= DELTA_MAX {
             break;
@@ -119,8 +119,8 @@ impl Parameters {
     }
 }
 
-/// Evens out one pair; gives the largest difference of ranges before.
-fn even_out(network: &mut Network, pair: &Pair) -> f32 {
+/// Equalizes one pair; gives the largest difference of ranges before.
+fn equalize_pair(network: &mut Network, pair: &Pair) -> f32 {
     let [first, second] = network.cells.get_disjoint_mut([pair.first, pair.second]).expect("two");
     let (Some(first), Some(second)) = (&mut first.parameters, &mut second.parameters) else {
         return 0.0;
@@ -212,7 +212,7 @@ mod tests {
         (run(&model), run(&network.model))
     }
 
-    /// Factors of channels are nobody's to know who reads an output.
+    /// What reads an output of the network knows of no factors.
     #[test]
     fn outputs_stay_what_they_are() {
         for output in ["c", "r", "f"] {

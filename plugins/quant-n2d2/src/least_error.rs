@@ -7,9 +7,9 @@
 use crate::threshold::{Histogram, STEPS};
 use onnxd_quantize::observe::SavedHistogram;
 
-/// Sums over all bins before one.
+/// Cumulative over all bins before one.
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct Cumulative {
     count: f64,
     first: f64,
     second: f64,
@@ -18,7 +18,7 @@ struct Sums {
 struct Search<'h> {
     histogram: &'h Histogram,
     /// One more than there are bins.
-    sums: Vec<Sums>,
+    sums: Vec<Cumulative>,
     /// Bounds of the integers.
     low: f64,
     high: f64,
@@ -26,14 +26,14 @@ struct Search<'h> {
 
 /// The threshold for integers within `bounds`: the largest of the candidates with the least error.
 pub(crate) fn threshold(histogram: &Histogram, bounds: (i64, i64)) -> f64 {
-    let mut at = Sums::default();
+    let mut at = Cumulative::default();
     let sums = histogram.bins().map(|(x, n)| {
         at.count += n;
         at.first += n * x;
         at.second += n * x * x;
         at
     });
-    let sums = [Sums::default()].into_iter().chain(sums).collect();
+    let sums = [Cumulative::default()].into_iter().chain(sums).collect();
     let search = Search { histogram, sums, low: bounds.0 as f64, high: bounds.1 as f64 };
     search.run()
 }
@@ -129,7 +129,10 @@ mod tests {
     fn slowly(histogram: &Histogram, (low, high): (i64, i64)) -> f64 {
         let search = Search {
             histogram,
-            sums: vec![Sums { count: histogram.bins().map(|(_, n)| n).sum(), ..Sums::default() }],
+            sums: vec![Cumulative {
+                count: histogram.bins().map(|(_, n)| n).sum(),
+                ..Cumulative::default()
+            }],
             low: low as f64,
             high: high as f64,
         };

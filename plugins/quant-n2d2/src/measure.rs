@@ -115,7 +115,7 @@ pub(crate) fn whole(
     let to = total.min(from.saturating_add(SAMPLES_MAX));
     let skipped = usize::try_from(from / size as u64).unwrap_or(usize::MAX);
     let mut done = 0;
-    let mut both = cx.calibration().batches(size, to).apart().skip(skipped).map(|batch| {
+    let mut both = cx.calibration().batches(size, to).measuring().skip(skipped).map(|batch| {
         cx.count("quality, sample", done, to - from)?;
         done += size as u64;
         let samples = batch?;

@@ -324,14 +324,14 @@ impl Network {
         self.model.graph.is_output(self.cells[cell].output)
     }
 
-    /// Whether sums of products are read by nothing but functions that N2D2 has no integers for:
-    /// they need not be rounded to few bits before.
+    /// Whether accumulators are read by nothing but functions that N2D2 has no integers for:
+    /// they need not be quantized before.
     pub(crate) fn is_read_as_real(&self, cell: usize) -> bool {
-        let sums = matches!(self.cells[cell].kind, Kind::Conv | Kind::Fc);
+        let weighted = matches!(self.cells[cell].kind, Kind::Conv | Kind::Fc);
         let mut readers =
             self.cells.iter().filter(|c| c.inputs.contains(&Source::Cell(cell))).peekable();
         let real = |c: &Cell| c.kind == Kind::Float && !self.model.graph[c.node].is("Softmax");
-        sums && !self.leaves(cell) && readers.peek().is_some() && readers.all(real)
+        weighted && !self.leaves(cell) && readers.peek().is_some() && readers.all(real)
     }
 
     /// Whether a cell of integers reads the result.

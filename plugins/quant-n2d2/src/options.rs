@@ -94,7 +94,7 @@ impl RangeOrigin {
     }
 }
 
-/// Whether the weights of consecutive layers are evened out.
+/// Cross-layer equalization of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Equalization {
     /// Not at all.
@@ -130,16 +130,16 @@ pub enum Rescaling {
     /// One float factor.
     #[serde(rename = "Floating-point")]
     FloatingPoint,
-    /// A product with an integer of 16 bits, and a shift.
+    /// A multiplication by an integer of 16 bits, and a shift.
     #[serde(rename = "Fixed-point16")]
     FixedPoint16,
-    /// A product with an integer of 32 bits, and a shift.
+    /// A multiplication by an integer of 32 bits, and a shift.
     #[serde(rename = "Fixed-point32", alias = "Fixed-point")]
     FixedPoint32,
     /// A shift.
     #[serde(rename = "Single-shift")]
     SingleShift,
-    /// The sum of two shifts.
+    /// Two shifts, added.
     #[serde(rename = "Double-shift")]
     DoubleShift,
 }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// Most samples of all inputs that are exported.
 const STIMULI_MAX: u64 = 40_000;
-/// The label of a sample whose class nobody said.
+/// The label of a sample without a known class.
 const UNKNOWN: i64 = -1;
 
 /// Writes `most` samples (all without) below `stimuli/`, and their list.

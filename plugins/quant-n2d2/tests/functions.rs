@@ -6,7 +6,7 @@ use onnxd_quant_n2d2::{Data, plan};
 use onnxd_quantize::observe::Feeds;
 use onnxd_quantize::session::Batches;
 
-/// Whether the result of the fully connected layer has few bits, with `function` behind it.
+/// Whether the result of the fully connected layer is quantized, with `function` behind it.
 fn is_rounded(function: &str, rescaling: Rescaling) -> bool {
     let net = format!(
         "net (float[1,4] env) => (float[1,2] y) <float[2,4] w = {{1.0, 2.0, -1.0, 0.5, 1.5, -2.0, 0.25, 1.0}}>

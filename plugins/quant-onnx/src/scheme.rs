@@ -45,7 +45,7 @@ impl Quantizer for Scheme {
             Mode::WeightOnly => weights::quantize(model, &request, self.0, cx)?,
             Mode::Static => {
                 let (mut done, held) = search_static(model, &request, cx)?;
-                // They take no samples, and lose accuracy to save memory only where somebody asks.
+                // They take no samples, and lose accuracy to save memory only where params ask.
                 if let Some(tables) = request.tables() {
                     done.append(quantize_dynamic(model, &tables, self.0)?);
                 }

@@ -44,7 +44,7 @@ pub(crate) fn quantize(
             batch
         }))
     };
-    let progress = |done, total| cx.count("product", done, total);
+    let progress = |done, total| cx.count("weighted operator", done, total);
     let data = Data {
         engine: &Builtin,
         samples: &samples,

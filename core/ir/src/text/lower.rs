@@ -147,7 +147,7 @@ fn innermost(scopes: &mut [Graph]) -> &mut Graph {
     scopes.last_mut().expect("a node belongs to a graph")
 }
 
-/// The value of that name, captured from enclosing graphs if need be. What nobody defines becomes a
+/// The value of that name, captured from enclosing graphs if need be. What is undefined becomes a
 /// value that nothing produces; `verify` reports it.
 fn resolve(scopes: &mut [Graph], name: &Name<'_>) -> ValueId {
     let found = scopes.iter().rposition(|g| g.value_named(&name.text).is_some());

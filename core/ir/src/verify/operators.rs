@@ -29,7 +29,7 @@ pub(super) fn check_interface(graph: &Graph, findings: &mut Findings) {
 
 pub(super) fn check(model: &Model, findings: &mut Findings) {
     let context = Context { model, functions: Functions::of(&model.functions) };
-    let bodies = model.functions.iter().map(|f| Visit {
+    let subgraph_counts = model.functions.iter().map(|f| Visit {
         graph: &f.graph,
         outer: None,
         opsets: &f.opsets,
@@ -37,7 +37,7 @@ pub(super) fn check(model: &Model, findings: &mut Findings) {
     });
     let graph = &model.graph;
     let main = Visit { graph, outer: None, opsets: &model.opsets, function: None };
-    for start in std::iter::once(main).chain(bodies) {
+    for start in std::iter::once(main).chain(subgraph_counts) {
         context.check_imports(&start, findings);
         walk(start, findings, |visit, findings| {
             for (_, node) in visit.graph.nodes() {
@@ -106,7 +106,7 @@ impl Context<'_> {
             return;
         }
         against(visit.graph, node, schema, findings);
-        bodies(visit.graph, node, findings);
+        subgraph_counts(visit.graph, node, findings);
     }
 }
 
@@ -279,7 +279,7 @@ fn same_elements(a: &ValueType, b: &ValueType) -> bool {
 }
 
 /// What If and Loop demand of their sub-graphs.
-fn bodies(g: &Graph, node: &Node, findings: &mut Findings) {
+fn subgraph_counts(g: &Graph, node: &Node, findings: &mut Findings) {
     let wanted = |list: &[Option<ValueId>]| list.len();
     for (name, attr) in &node.attrs {
         let Attr::Graph(body) = attr else { continue };

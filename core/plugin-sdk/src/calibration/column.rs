@@ -1,8 +1,8 @@
 //! The samples of one input: parts of files, one after the other.
 
-use super::Asked;
+use super::SampleSource;
 use super::files::{Content, Found};
-use super::pictures::{Way, bad as bad_picture};
+use super::pictures::{PictureInput, bad as bad_picture};
 use super::random::{Drawing, Random, numbers};
 use crate::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use crate::eval::RandomSource;
@@ -23,7 +23,7 @@ pub(super) struct Column {
     rows: u64,
     parts: Vec<Part>,
     /// Of pictures, if there are any.
-    way: Option<Way>,
+    picture: Option<PictureInput>,
     /// What takes the place of the parts.
     random: Option<Random>,
 }
@@ -68,12 +68,12 @@ pub(super) struct Input<'m> {
 }
 
 /// The samples of every input.
-pub(super) fn columns(asked: Asked, files: &[Found]) -> Result<Vec<Column>, Diagnostics> {
-    let inputs = inputs(asked.model);
+pub(super) fn columns(source: SampleSource, files: &[Found]) -> Result<Vec<Column>, Diagnostics> {
+    let inputs = inputs(source.model);
     let mut wrong = Diagnostics::default();
     let mut columns = Vec::new();
     for (_, input) in &inputs {
-        match column(input, inputs.len() == 1, files, &|| Way::of(asked, input)) {
+        match column(input, inputs.len() == 1, files, &|| PictureInput::of(source, input)) {
             Ok(column) => columns.push(column),
             Err(found) => wrong.0.extend(found.0),
         }
@@ -93,7 +93,7 @@ pub(super) fn random(model: &Model, drawing: Drawing) -> Result<Vec<Column>, Dia
                 batch_size: input.batch_size(),
                 rows: 1,
                 parts: Vec::new(),
-                way: None,
+                picture: None,
                 random: Some(random),
             }),
             Err(why) => wrong.push(why),
@@ -139,7 +139,8 @@ pub(super) fn labels(model: &Model, files: &mut [Found]) -> Result<Option<Column
         parts.push(Part { path: file.path.clone(), source });
     }
     let (input, dtype) = (LABELS.into(), DataType::Int64);
-    let column = Column { input, dtype, batch_size: None, rows: 1, parts, way: None, random: None };
+    let column =
+        Column { input, dtype, batch_size: None, rows: 1, parts, picture: None, random: None };
     Ok((!column.parts.is_empty()).then_some(column))
 }
 
@@ -147,7 +148,7 @@ fn column(
     input: &Input,
     alone: bool,
     files: &[Found],
-    way: &dyn Fn() -> Result<Way, Diagnostic>,
+    picture: &dyn Fn() -> Result<PictureInput, Diagnostic>,
 ) -> Result<Column, Diagnostics> {
     let mut parts = Vec::new();
     let mut wrong = Diagnostics::default();
@@ -179,9 +180,9 @@ fn column(
     }
     let batch_size = input.batch_size();
     let pictures = parts.iter().any(|p| !matches!(p.source, Source::Array(..)));
-    let way = if pictures { Some(way()?) } else { None };
+    let picture = if pictures { Some(picture()?) } else { None };
     let (name, dtype) = (input.name.into(), input.dtype);
-    Ok(Column { input: name, dtype, batch_size, rows: 1, parts, way, random: None })
+    Ok(Column { input: name, dtype, batch_size, rows: 1, parts, picture, random: None })
 }
 
 /// What of a file belongs to an input.
@@ -225,7 +226,7 @@ impl Input<'_> {
         }
         match (array.dtype(), array.dims()) {
             (_, dims) if dims.contains(&0) => Err("it is empty".into()),
-            // Of a packed file nobody knows whether it has what it announces.
+            // Whether a packed file has what it announces is unknown.
             (_, [_, row @ ..])
                 if row
                     .iter()
@@ -315,15 +316,15 @@ impl Column {
         Some((left / self.rows, &part.path))
     }
 
-    /// How pictures become samples, in words, where nobody said it.
+    /// How pictures become samples, in words, where it is not stated.
     pub(super) fn guess(&self) -> Option<&str> {
-        self.way.as_ref()?.guess()
+        self.picture.as_ref()?.guess()
     }
 
     /// How random numbers are drawn, in words, with the name of the input.
     pub(super) fn drawn(&self) -> Option<String> {
         let random = self.random.as_ref()?;
-        Some(format!("`{}` {}", shown(&self.input), random.told()))
+        Some(format!("`{}` {}", shown(&self.input), random.described()))
     }
 
     /// The size that the network's own first axis has, if it is fixed.
@@ -419,12 +420,12 @@ impl<'c> Reader<'c> {
                 self.rows = None;
                 continue;
             };
-            let formed = match (form, &self.column.way) {
+            let formed = match (form, &self.column.picture) {
                 (Some(Form::One), _) => {
                     let dims = [&[1], tensor.dims()].concat();
                     tensor.reshaped(dims).map_err(|e| e.to_string())
                 }
-                (None, Some(way)) => way.rows(&tensor),
+                (None, Some(picture)) => picture.rows(&tensor),
                 _ => Ok(tensor),
             };
             return formed.map_err(|why| damaged(part, &why));
@@ -437,13 +438,13 @@ impl<'c> Reader<'c> {
             Diagnostic::new(Code::Internal, "more samples were asked for than there are")
         })?;
         self.next += 1;
-        match (&part.source, &self.column.way) {
+        match (&part.source, &self.column.picture) {
             (Source::Array(array, _) | Source::Pictures(array), _) => {
                 self.rows = Some(array.rows().map_err(|why| damaged(part, &why))?);
                 Ok(None)
             }
-            (Source::Picture, Some(way)) => way.dropped(&part.path).map(Some),
-            (Source::Picture, None) => Err(bad_picture(&part.path, "no way to the input")),
+            (Source::Picture, Some(picture)) => picture.dropped(&part.path).map(Some),
+            (Source::Picture, None) => Err(bad_picture(&part.path, "no picture to the input")),
         }
     }
 

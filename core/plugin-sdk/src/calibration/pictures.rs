@@ -1,6 +1,6 @@
 //! Pictures as samples: decoded one by one, taken through the steps that the front-end wrote into the model.
 
-use super::Asked;
+use super::SampleSource;
 use super::column::Input;
 use crate::diagnostics::{Code, Diagnostic, shown};
 use crate::host::JobHandle;
@@ -15,7 +15,7 @@ const STEPS: &str = "onnxd.input.preprocessing.steps";
 
 /// How pictures become samples of an input.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct PictureInput {
     steps: Steps,
     /// Channels, height, width.
     dims: [usize; 3],
@@ -23,14 +23,14 @@ pub(super) struct Way {
     channels_last: bool,
     /// The input takes bytes.
     bytes: bool,
-    /// What was taken because nobody said.
+    /// What was taken because nothing states it.
     guess: Option<String>,
     job: Arc<JobHandle>,
 }
 
-impl Way {
-    pub(super) fn of(asked: Asked, input: &Input) -> Result<Way, Diagnostic> {
-        let job = asked.submission.job().clone();
+impl PictureInput {
+    pub(super) fn of(source: SampleSource, input: &Input) -> Result<PictureInput, Diagnostic> {
+        let job = source.submission.job().clone();
         let no_way = |code: Code, why: String| {
             let name = shown(input.name);
             let text = format!("pictures cannot be calibration data of input `{name}`: {why}");
@@ -45,20 +45,20 @@ impl Way {
         let sizes: Option<Vec<usize>> = sizes.iter().map(known).collect();
         let sizes = sizes.and_then(|sizes| <[usize; 3]>::try_from(sizes).ok());
         let bytes = input.dtype == DataType::Uint8;
-        let told = Told(asked.params);
-        let Some((_, text)) = asked.model.metadata.iter().find(|(key, _)| key == STEPS) else {
+        let params = PictureParams(source.params);
+        let Some((_, text)) = source.model.metadata.iter().find(|(key, _)| key == STEPS) else {
             let sizes = sizes.filter(|_| bytes || input.dtype.is_float()).ok_or_else(|| {
                 let why = "its sizes are not known, or it is not made of real numbers or bytes on \
                            axes of batch, channels, height and width";
                 no_way(Code::EvalInputs, why.into())
             })?;
-            let found = told.steps(sizes, bytes);
+            let found = params.steps(sizes, bytes);
             let (steps, dims, channels_last) =
                 found.map_err(|why| no_way(Code::EvalInputs, why))?;
-            let guess = (!told.says()).then(|| told.words(dims, bytes));
-            return Ok(Way { steps, dims, channels_last, bytes, guess, job });
+            let guess = (!params.says()).then(|| params.words(dims, bytes));
+            return Ok(PictureInput { steps, dims, channels_last, bytes, guess, job });
         };
-        if told.says() {
+        if params.says() {
             let why = "the network says itself what becomes of pictures, and so do the params";
             let text = format!("input `{}`: {why}", shown(input.name));
             let help = "Leave out what params say of it: `calibration.resize`, `scale`, `mean`, \
@@ -75,10 +75,10 @@ impl Way {
             let why = "it is not made of real numbers on axes of batch, channels, height and width";
             no_way(Code::EvalInputs, why.into())
         })?;
-        Ok(Way { steps, dims, channels_last: false, bytes: false, guess: None, job })
+        Ok(PictureInput { steps, dims, channels_last: false, bytes: false, guess: None, job })
     }
 
-    /// What was taken because nobody said what becomes of pictures.
+    /// What was taken because nothing states what becomes of pictures.
     pub(super) fn guess(&self) -> Option<&str> {
         self.guess.as_deref()
     }
@@ -143,9 +143,9 @@ impl Way {
 }
 
 /// What the params say of pictures.
-struct Told<'p>(&'p Params);
+struct PictureParams<'p>(&'p Params);
 
-impl Told<'_> {
+impl PictureParams<'_> {
     /// Whether they say anything.
     fn says(&self) -> bool {
         self.0.resize().is_some()

@@ -1,4 +1,4 @@
-//! Random numbers in place of data, if somebody asks for them.
+//! Random numbers in place of data, if params ask for them.
 
 use super::column::Input;
 use crate::diagnostics::{Code, Diagnostic, shown};
@@ -112,7 +112,7 @@ impl Random {
     }
 
     /// What is drawn, in words.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn described(&self) -> String {
         match self.draw {
             Draw::Normal => "normal with mean 0 and standard deviation 1".into(),
             Draw::Reals(low, high) => format!("even from {low} to {high}"),

@@ -8,7 +8,7 @@ use onnxd_plugin_abi as abi;
 use std::mem::size_of;
 
 /// What the host says of a derived tensor.
-pub(crate) struct Told {
+pub(crate) struct DerivedReply {
     pub(crate) dtype: DataType,
     pub(crate) dims: Vec<usize>,
     pub(crate) sources: Vec<u64>,
@@ -62,7 +62,7 @@ impl JobHandle {
     }
 
     /// How a tensor of the host is derived; `None` if it lies in memory.
-    pub(crate) fn derivation(&self, id: u64) -> Result<Option<Told>, Diagnostic> {
+    pub(crate) fn derivation(&self, id: u64) -> Result<Option<DerivedReply>, Diagnostic> {
         let Some(f) = self.host.tensor_derivation else { return Ok(None) };
         let mut from = abi::Derivation {
             struct_size: size_of::<abi::Derivation>() as u32,
@@ -93,7 +93,7 @@ impl JobHandle {
         };
         let dtype = DataType::from_number(desc.dtype as i32);
         let dtype = dtype.ok_or_else(|| refused("tensor_derivation", abi::INTERNAL))?;
-        Ok(Some(Told {
+        Ok(Some(DerivedReply {
             dtype,
             dims: dims.into_iter().map(|d| d as usize).collect(),
             sources,
@@ -115,7 +115,7 @@ pub(super) unsafe fn lent<T: Copy>(first: *const T, count: usize) -> Vec<T> {
     (0..count).map(|i| unsafe { first.add(i).read_unaligned() }).collect()
 }
 
-impl Told {
+impl DerivedReply {
     /// The tensor, derived from `sources`.
     pub(crate) fn tensor(self, mut sources: Vec<Tensor>) -> Result<Tensor, Diagnostic> {
         let from = match (self.kind, sources.len()) {

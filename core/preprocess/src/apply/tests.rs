@@ -128,7 +128,7 @@ fn numbers() {
     assert_eq!(of(&[step(Operator::Plus, &[0.75]), Step::Truncate]), [0.0, 51.0, 255.0]);
     let signed = of(&[Step::ScaleIntegers { signed: true }]);
     assert_eq!(signed, [-1.0, -77.0 / 128.0, 127.0 / 128.0]);
-    // Real numbers are nobody's integers.
+    // Real numbers are no integers.
     let once = [step(Operator::Plus, &[0.0]), Step::ScaleIntegers { signed: false }];
     assert_eq!(of(&once), [0.0, 51.0, 255.0]);
     let word = Picture { depth: Depth::Word, samples: vec![65535.0], ..bytes(1, 1, &[0]) };

@@ -3,7 +3,7 @@
 use crate::session::{Batches, Calibration, Session};
 use onnxd_ir::{Model, Tensor};
 
-/// Samples on which a choice is measured that everybody makes, and layers for the report: fewer of
+/// Samples on which a choice is measured in every conversion, and layers for the report: fewer of
 /// models with many weights, whose runs take long.
 #[must_use]
 pub fn default_samples(model: &Model) -> u64 {

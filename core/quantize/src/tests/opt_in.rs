@@ -67,7 +67,7 @@ fn functions_and_sums_that_are_named_read_integers() {
               int64 one = {{1}}> {{ {body} }}"
         );
         near(&graph, &naming(ops), form, 0.04);
-        // Nobody names it: it stays as it is.
+        // No param names it: it stays as it is.
         let float = model(&graph, 5);
         let (same, done) = quantized(&float, &Request::default(), &samples(&float, 2, 8));
         assert_eq!(operators(&same), operators(&float));

@@ -9,7 +9,7 @@ use crate::search::{expected, magnitudes, sites, smoothed};
 use onnxd_ir::Tensor;
 use std::collections::BTreeSet;
 
-/// A normalization by one operator, one by its parts, and a value that somebody else reads as well.
+/// A normalization by one operator, one by its parts, and a value that another node reads as well.
 const NET: &str = "
 net (float[2,3,8] x) => (float[2,3,4] y, float[2,3,4] z, float[2,3,8] p)
 <float[8] g, float[8] b, float[8,4] w1, float[8,4] w2, float[8] h, float[8] c, float[8,4] w3,

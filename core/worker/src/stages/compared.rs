@@ -7,7 +7,7 @@ use onnxd_params::host::Passes;
 use onnxd_params::words::Compare;
 use onnxd_plugin_host::call;
 use onnxd_proto::onnxd::{self as message, PluginInfo};
-use onnxd_rewrite::{Difference, Effort, Equivalence, equivalence, outputs_apart};
+use onnxd_rewrite::{Difference, Effort, Equivalence, compare_outputs, equivalence};
 use std::time::{Duration, Instant};
 
 /// What `passes.compare` allows: enough for the small parts of every network, which is where passes go wrong.
@@ -34,7 +34,7 @@ fn with_effort<T>(session: &Session, compare: impl FnOnce(Effort) -> T) -> Optio
 pub(super) fn quantized(session: &Session, before: &Model, after: &Model) -> Option<(String, f64)> {
     let apart = with_effort(session, |effort| {
         let work = effort.work.saturating_mul(QUANTIZED);
-        outputs_apart(before, after, Effort { work, ..effort })
+        compare_outputs(before, after, Effort { work, ..effort })
     });
     let apart = apart?.ok()?;
     let all = apart.into_iter().map(|(name, how)| (name, how.sqnr_db));

@@ -2,12 +2,12 @@
 //! the value of the same name.
 
 mod branches;
-mod product;
 mod proof;
 mod rescale;
 #[cfg(test)]
 mod tests;
 mod types;
+mod weighted;
 
 pub use types::Casting;
 
@@ -153,7 +153,7 @@ impl Writer<'_> {
         let accumulator = match cell.kind {
             Kind::Conv | Kind::Fc => {
                 let integers = plan.integers.as_ref().ok_or("it has no integer weights")?;
-                self.product(cell, node, inputs[0], integers)?
+                self.weighted(cell, node, inputs[0], integers)?
             }
             Kind::AveragePool => self.average(cell, node, inputs[0])?,
             Kind::Sum | Kind::Max => branches::elementwise(&self.t, cell.kind, &inputs)?,
@@ -175,7 +175,7 @@ impl Writer<'_> {
         Ok(t.settle(result, cell.output)?)
     }
 
-    /// A sum of products of integers whose result is real.
+    /// A weighted operator on integers whose result is real.
     fn dequantized(&mut self, index: usize, cell: &Cell, plan: &CellPlan) -> Result<()> {
         let (Some(integers), Some(Rescale { how: How::FloatingPoint(factors), .. })) =
             (&plan.integers, &plan.rescale)
@@ -184,7 +184,7 @@ impl Writer<'_> {
         };
         let input = self.operands(cell, plan)?[0];
         let node = self.take(cell);
-        let acc = self.product(cell, node, input, integers)?;
+        let acc = self.weighted(cell, node, input, integers)?;
         self.accumulators[index] = Some(acc.max);
         let (t, b) = (&self.t, self.t.b);
         let x = t.cast(acc.value, acc.dtype, DataType::Float, "act_icast")?;
@@ -284,7 +284,7 @@ impl Writer<'_> {
         }
         node.attrs.push(("group".into(), Attr::Int(cell.channels as i64)));
         let sizes: Vec<usize> = sizes.iter().filter_map(|s| usize::try_from(*s).ok()).collect();
-        let sum = self.sums(node, input, cell.channels, &sizes)?;
+        let sum = self.window_sums(node, input, cell.channels, &sizes)?;
         let (t, b) = (&self.t, self.t.b);
         let x = t.cast(sum.value, sum.dtype, DataType::Int64, "sum_wide")?;
         let divisor = t.integers(&[window], t.held(DataType::Int64), 0, "mean_window")?;

@@ -83,7 +83,7 @@ pub(crate) fn saturate(
     if range.0 <= lowest && acc.max <= range.1 {
         return Ok(t.cast(acc.value, acc.dtype, to, "ocast")?);
     }
-    // Operators on few bits are few.
+    // Few operators take narrow integers.
     let work = if acc.dtype == DataType::Int64 { DataType::Int64 } else { DataType::Int32 };
     let wide = t.cast(acc.value, acc.dtype, work, "act_icast")?;
     let clipped = t.clip(wide, t.held(work), range)?;

@@ -106,7 +106,7 @@ impl Planner<'_> {
                 let weights = self.learned.weights_of(node).map(<[i32]>::to_vec);
                 match (weights, &cell.parameters) {
                     (Some(q), Some(p)) if q.len() == p.weights.len() && fits(cell, own) => {
-                        Ok((cell.kind, self.product(cell, p, q, inputs[0], own)?))
+                        Ok((cell.kind, self.weighted(cell, p, q, inputs[0], own)?))
                     }
                     _ => Ok(in_float(own)),
                 }
@@ -136,7 +136,7 @@ impl Planner<'_> {
         Ok((Kind::Concat, plan))
     }
 
-    fn product(
+    fn weighted(
         &mut self,
         cell: &Cell,
         p: &Parameters,
@@ -210,7 +210,7 @@ fn alike(inputs: &[Output]) -> bool {
     inputs.iter().all(|o| (o.signed, o.bits) == (inputs[0].signed, inputs[0].bits))
 }
 
-/// Multiplies weights of few bits, and divides their steps, as far as they stay bytes: biases are
+/// Multiplies weights that use few integers, and divides their steps, as far as they stay bytes: biases are
 /// rounded to steps.
 fn refine(weights: &mut [i32], steps: &mut [f64]) {
     let most = weights.iter().map(|q| q.unsigned_abs()).max().unwrap_or(0);

@@ -128,7 +128,7 @@ impl Learned {
         }
         graph.set_output(producer, slot, dq.out);
         self.outputs.insert(dq.out, Output { signed, bits, scale: step.into() });
-        keep_apart(graph, dq.out);
+        separate_activations(graph, dq.out);
         Some(())
     }
 }
@@ -144,7 +144,7 @@ fn levels(graph: &Graph, clip: &At<Clip>, step: f32) -> Option<u32> {
 }
 
 /// An activation behind a quantizer is none of the layer before the quantizer.
-fn keep_apart(graph: &mut Graph, v: ValueId) {
+fn separate_activations(graph: &mut Graph, v: ValueId) {
     let activates = |id: &NodeId| graph[*id].is("Relu") || graph[*id].is("Clip");
     let readers: Vec<NodeId> = graph.readers(v).iter().copied().filter(activates).collect();
     if readers.is_empty() {

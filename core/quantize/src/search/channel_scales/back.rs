@@ -126,7 +126,7 @@ impl Back<'_> {
         (fits && (!bias || self.vector(id, BIAS, 0, &place))).then_some(())
     }
 
-    /// Through a node that takes elements out of a value of which nobody else takes the same.
+    /// Through a node that takes elements out of a value of which no other node takes the same.
     fn part(&mut self, id: NodeId, v: ValueId, place: &Place, depth: usize) -> Option<()> {
         let x = self.graph[id].input(0)?;
         let taken = self.taken(id, v)?;

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What was seen of the samples when they were first read.
 #[derive(Debug, Default)]
-pub(super) struct Seen(Mutex<Facts>);
+pub(super) struct SampleFacts(Mutex<Facts>);
 
 #[derive(Debug, Default)]
 struct Facts {
@@ -22,7 +22,7 @@ struct Facts {
     varies: bool,
 }
 
-impl Seen {
+impl SampleFacts {
     /// Looks at samples number `from` and up to `to`, each once.
     pub(super) fn see(&self, (from, to): (u64, u64), feeds: &Feeds) {
         let mut facts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,8 +83,8 @@ fn numbers(tensor: &Tensor) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    fn seen(batches: &[&[f32]]) -> Seen {
-        let seen = Seen::default();
+    fn seen(batches: &[&[f32]]) -> SampleFacts {
+        let seen = SampleFacts::default();
         for (at, batch) in (0u64..).zip(batches) {
             let tensor = Tensor::from_vec([2, batch.len() / 2], batch.to_vec());
             let feeds = Feeds::from([("x".to_owned(), tensor)]);
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn samples_that_tell_nothing_are_known() {
-        let facts = |seen: Seen| (seen.not_finite(), seen.is_constant());
+        let facts = |seen: SampleFacts| (seen.not_finite(), seen.is_constant());
         assert_eq!(facts(seen(&[])), (0, false));
         assert_eq!(facts(seen(&[&[0.0; 4], &[0.0; 4]])), (0, true));
         assert_eq!(facts(seen(&[&[0.0; 4], &[0.0, 0.0, 0.0, 1.0]])), (0, false));

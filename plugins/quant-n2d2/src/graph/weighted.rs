@@ -1,4 +1,4 @@
-//! Sums of products: convolutions, fully connected layers, and the sums of wide averages.
+//! Weighted operators: convolutions, fully connected layers, and the sums of wide averages.
 //!
 //! ONNX multiplies bytes only. Where inputs or weights have more than eight bits, each is
 //! `256 · high + low`, and the products of the parts are added in 64 bits. All these parts are
@@ -48,7 +48,7 @@ struct Factors<'a> {
 
 impl Writer<'_> {
     /// A convolution or matrix product with its bias.
-    pub(super) fn product(
+    pub(super) fn weighted(
         &mut self,
         cell: &Cell,
         node: Node,
@@ -81,7 +81,7 @@ impl Writer<'_> {
     }
 
     /// The sums over windows of images of `channels` channels, by the attributes of `node`.
-    pub(super) fn sums(
+    pub(super) fn window_sums(
         &mut self,
         node: Node,
         input: Accumulator,
@@ -99,26 +99,30 @@ impl Writer<'_> {
         Ok(Accumulator { value, dtype, max, axes: Some(window.len()) })
     }
 
-    /// Sums of products, which with what is added to them have no larger magnitude than `max`, and
+    /// Accumulators, which with what is added to them have no larger magnitude than `max`, and
     /// their type.
     fn sum(&mut self, f: &Factors, max: i64) -> Result<(Var, DataType)> {
         let bytes = matches!(f.input.dtype, DataType::Uint8 | DataType::Int8)
             && f.weights.iter().all(|w| i8::try_from(*w).is_ok());
         if max <= i64::from(i32::MAX) && (bytes || self.t.fake()) {
-            return Ok((self.product_of_bytes(f)?, DataType::Int32));
+            return Ok((self.weighted_bytes(f)?, DataType::Int32));
         }
         if max > SUM_MAX {
-            return Err(format!("its sums may reach {max}, which takes more than 61 bits").into());
+            return Err(
+                format!("its accumulator may reach {max}, which takes more than 61 bits").into()
+            );
         }
         if self.t.casting != Casting::Explicit {
-            return Err("it takes more than 8 bits, or sums of more than 32, and those take the \
+            return Err(
+                "it takes more than 8 bits, or an accumulator of more than 32, and those take the \
                         casts that `FakeQuantization` and `ImplicitCasting` leave out"
-                .into());
+                    .into(),
+            );
         }
-        Ok((self.product_of_parts(f)?, DataType::Int64))
+        Ok((self.weighted_parts(f)?, DataType::Int64))
     }
 
-    fn product_of_bytes(&mut self, f: &Factors) -> Result<Var> {
+    fn weighted_bytes(&mut self, f: &Factors) -> Result<Var> {
         let op = match (f.fc, self.t.fake()) {
             (false, false) => "ConvInteger",
             (false, true) => "Conv",
@@ -143,7 +147,7 @@ impl Writer<'_> {
         Ok(product.called(f.node.name.as_str()).role(f.role).one()?)
     }
 
-    fn product_of_parts(&mut self, f: &Factors) -> Result<Var> {
+    fn weighted_parts(&mut self, f: &Factors) -> Result<Var> {
         let op = if f.fc { "MatMulInteger" } else { "ConvInteger" };
         let xs = self.input_parts(f.input)?;
         let ws = weight_parts(f.weights)?;
@@ -158,7 +162,10 @@ impl Writer<'_> {
                 // Checked against what any weights of this size could make of it.
                 let bound = i128::from(x.max) * i128::from(w.max) * terms as i128;
                 if bound > i128::from(i32::MAX) {
-                    return Err(format!("it adds {terms} products, too many for 32 bits").into());
+                    return Err(format!(
+                        "it adds {terms} terms, too many for an accumulator of 32 bits"
+                    )
+                    .into());
                 }
                 let (t, b) = (&self.t, self.t.b);
                 let zero = |zeroed: bool| Operand::from(zeroed.then_some(zero));
