@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onnxd_plugin_host::{from_message, to_message};
+use onnxd_plugin_host::from_message;
 use onnxd_proto::onnxd as message;
 use prost::Message;
 
@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(message::Job::decode(job.encode_to_vec().as_slice()).unwrap(), job);
     }
     if let Ok(found) = message::Diagnostic::decode(bytes) {
-        drop(to_message(&from_message(&found)));
+        drop(message::Diagnostic::from(&from_message(&found)));
     }
     if let Ok(report) = message::Report::decode(bytes) {
         drop(onnxd_report::text(&report));

@@ -16,6 +16,9 @@ const REALS: [&str; 6] = [
 const OPTIONAL_REALS: [&str; 3] =
     ["QuantizedLayer.sqnr_db", "PassComparison.worst_sqnr_db", "PassComparison.worst_max_abs"];
 
+/// Fields that hold enums: words in JSON.
+const WORDS: [(&str, &str); 2] = [("FileDigest.role", "FileRole"), ("Report.verdict", "Verdict")];
+
 /// Plugins need no JSON of the messages.
 const DERIVED: &str =
     "#[cfg_attr(feature = \"serde\", derive(serde::Serialize, serde::Deserialize))]";
@@ -44,6 +47,10 @@ fn generated_code_is_current() {
     }
     for field in OPTIONAL_REALS {
         config.field_attribute(format!("onnxd.{field}"), with("crate::real::optional"));
+    }
+    for (field, name) in WORDS {
+        let module = format!("crate::word::Word::<super::onnxd::{name}>");
+        config.field_attribute(format!("onnxd.{field}"), with(&module));
     }
     config.compile_fds(set).unwrap();
     for name in ["onnx.rs", "onnxd.rs"] {

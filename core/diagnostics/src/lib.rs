@@ -12,41 +12,60 @@ pub use text::{escaped, escaped_json, escaped_lines, is_unsafe, nearest, shown};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Whose problem a diagnostic is. The class alone decides about retry and exit status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Class {
-    /// The dropped files are wrong; the same files fail the same way again.
-    Input,
-    /// The files are right but ask for something onnxd cannot say in ONNX.
-    Unsupported,
-    /// The machine, its limits or its configuration; trying again may help.
-    Environment,
-    /// A defect of onnxd or of a plugin.
-    Internal,
+/// An enum of words, each written once.
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$help:meta])* $variant:ident = $word:literal,)* }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum $name { $($(#[$help])* $variant,)* }
+
+        impl $name {
+            /// The word used in reports.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word,)* }
+            }
+
+            /// The inverse of [`Self::as_str`].
+            pub fn parse(word: &str) -> Option<Self> {
+                match word { $($word => Some($name::$variant),)* _ => None }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// Whose problem a diagnostic is. The class alone decides about retry and exit status.
+    Class {
+        /// The dropped files are wrong; the same files fail the same way again.
+        Input = "input",
+        /// The files are right but ask for something onnxd cannot say in ONNX.
+        Unsupported = "unsupported",
+        /// The machine, its limits or its configuration; trying again may help.
+        Environment = "environment",
+        /// A defect of onnxd or of a plugin.
+        Internal = "internal",
+    }
+}
+
+words! {
+    /// What a diagnostic does to a result; the gravest first.
+    Severity {
+        /// There is no result, or it misses something that was asked for.
+        Error = "error",
+        /// The result has a quirk that may matter.
+        Warning = "warning",
+        /// Good to know.
+        Note = "note",
+    }
 }
 
 impl Class {
-    /// The word used in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Class::Input => "input",
-            Class::Unsupported => "unsupported",
-            Class::Environment => "environment",
-            Class::Internal => "internal",
-        }
-    }
-
-    /// The inverse of [`Class::as_str`].
-    pub fn parse(word: &str) -> Option<Class> {
-        Some(match word {
-            "input" => Class::Input,
-            "unsupported" => Class::Unsupported,
-            "environment" => Class::Environment,
-            "internal" => Class::Internal,
-            _ => return None,
-        })
-    }
-
     /// Exit status of a command that ends with a diagnostic of this class.
     pub fn exit_code(self) -> u8 {
         match self {

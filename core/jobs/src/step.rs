@@ -10,7 +10,7 @@
 //!                          +-- duplicate, cancelled, failed (retried by hand)
 //! ```
 
-use onnxd_diagnostics::{Class, Code, shown};
+use onnxd_diagnostics::{Class, Code, Severity, shown};
 use onnxd_proto::onnxd::{Diagnostic, Job, JobEvent, JobFile, JobState};
 
 /// Events kept per job: the first ones tell how it came in, the last ones what happens now.
@@ -333,13 +333,13 @@ fn class(diagnostics: &[Diagnostic]) -> Class {
     diagnostics
         .iter()
         .filter(|d| is_error(d))
-        .map(|d| Class::parse(&d.class).unwrap_or(Class::Internal))
+        .map(onnxd_proto::onnxd::Diagnostic::class)
         .max()
         .unwrap_or(Class::Internal)
 }
 
 fn is_error(diagnostic: &Diagnostic) -> bool {
-    matches!(diagnostic.severity.as_str(), "" | "error")
+    diagnostic.severity() == Severity::Error
 }
 
 fn first_message(diagnostics: &[Diagnostic]) -> String {

@@ -3,12 +3,10 @@
 use crate::Refusal;
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_plugin_abi as abi;
-use onnxd_proto::onnxd::FileDigest;
+use onnxd_proto::onnxd::{FileDigest, FileRole};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Role of such a file in the report.
-const ROLE: &str = "artifact";
 /// Most files of a call.
 const FILES_MAX: usize = 50_000;
 /// Bytes of all files of a call.
@@ -55,7 +53,7 @@ impl Files {
         let file = FileDigest {
             path: name.to_owned(),
             bytes: data.len() as u64,
-            role: ROLE.to_owned(),
+            role: FileRole::Artifact.into(),
             ..FileDigest::default()
         };
         self.written.insert(name.to_owned(), file);

@@ -20,6 +20,6 @@ mod tensors;
 pub use context::{Artifact, HostEvent, JobContext};
 pub use inspect::{digest, file_digest, hexadecimal, inspect};
 pub use library::{Failure, Instance, Library};
-pub use messages::{from_message, to_message};
+pub use messages::from_message;
 pub use refusal::Refusal;
 pub use tensors::{Array, TensorTable};

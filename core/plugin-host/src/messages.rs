@@ -1,27 +1,11 @@
-//! Diagnostics as messages, and back; what comes from a plugin is bounded.
+//! Messages as diagnostics; what comes from a plugin is bounded.
 
 use crate::context::cut;
-use onnxd_diagnostics::{Class, Code, Diagnostic, Layer};
+use onnxd_diagnostics::{Code, Diagnostic, Layer};
 use onnxd_proto::onnxd as message;
 
 /// Longest text of a diagnostic, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
-
-/// A diagnostic as a message.
-#[must_use]
-pub fn to_message(diagnostic: &Diagnostic) -> message::Diagnostic {
-    let layer = diagnostic.layer.clone().unwrap_or_default();
-    message::Diagnostic {
-        code: diagnostic.code.to_string(),
-        class: diagnostic.class.as_str().to_owned(),
-        message: diagnostic.message.clone(),
-        layer: layer.name,
-        layer_kind: layer.kind,
-        place: layer.place,
-        help: diagnostic.help.to_string(),
-        severity: String::new(),
-    }
-}
 
 /// A message as a diagnostic. An unknown class counts as internal; severity is not kept.
 #[must_use]
@@ -38,7 +22,7 @@ pub fn from_message(message: &message::Diagnostic) -> Diagnostic {
     };
     Diagnostic {
         code: code.to_owned().into(),
-        class: Class::parse(&message.class).unwrap_or(Class::Internal),
+        class: message.class(),
         message: text(&message.message),
         layer: (layer != Layer::default()).then_some(layer),
         help: text(&message.help).into(),
@@ -48,14 +32,15 @@ pub fn from_message(message: &message::Diagnostic) -> Diagnostic {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onnxd_diagnostics::Class;
 
     #[test]
     fn there_and_back() {
         let diagnostic = Diagnostic::new(Code::LayerUnsupported, "no such layer")
             .at(Layer::new("conv1", "Deconv"));
-        assert_eq!(from_message(&to_message(&diagnostic)), diagnostic);
+        assert_eq!(from_message(&(&diagnostic).into()), diagnostic);
         let plain = Diagnostic::new(Code::Internal, "m");
-        assert_eq!(from_message(&to_message(&plain)), plain);
+        assert_eq!(from_message(&(&plain).into()), plain);
     }
 
     #[test]

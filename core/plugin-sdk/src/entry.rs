@@ -3,7 +3,6 @@
 use crate::component::{Component, Instance, instance};
 use crate::diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use crate::host::{self, JobHandle};
-use crate::messages;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd as message;
 use prost::Message;
@@ -135,7 +134,7 @@ unsafe fn call(
         Ok(Ok(())) => abi::OK,
         Ok(Err(found)) => {
             let reporter = JobHandle::new(job);
-            let items = found.0.iter().map(|d| messages::diagnostic(d, "error")).collect();
+            let items = found.0.iter().map(Into::into).collect();
             let bytes = message::Diagnostics { items }.encode_to_vec();
             let _ = reporter.artifact(abi::ARTIFACT_DIAGNOSTICS, &bytes);
             match reporter.progress(0, 0, "") {

@@ -1,7 +1,7 @@
 //! Front-ends: is this network mine, what does it need, and what does it say.
 
 use crate::component::{Begun, Component, Instance, Make, made};
-use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::diagnostics::{Diagnostic, Diagnostics, Severity};
 use crate::host::JobHandle;
 use crate::ir::Model;
 use crate::tensors::{HostTensors, hand_over};
@@ -132,7 +132,11 @@ pub(crate) fn import(frontend: &dyn Frontend, job: JobHandle) -> Result<(), Diag
     hand_over(&mut imported.model, job)?;
     job.put_graph(&onnxd_onnx::encode_to_bytes(&imported.model, &mut HostTensors(job))?)?;
     let log = message::ImportLog {
-        notes: imported.notes.iter().map(|d| messages::diagnostic(d, "warning")).collect(),
+        notes: imported
+            .notes
+            .iter()
+            .map(|d| message::Diagnostic::of(d, Severity::Warning))
+            .collect(),
         metadata: imported.metadata.into_iter().collect(),
         params_read: Some(submission.params().read(&BTreeSet::new())),
     };

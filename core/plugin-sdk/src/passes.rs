@@ -2,10 +2,9 @@
 
 use crate::Params;
 use crate::component::{Begun, Component, Instance, Make, made};
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, Severity};
 use crate::entry::contract;
 use crate::host::JobHandle;
-use crate::messages;
 use crate::rewrite::{Fuel, Pass, PassReport, Skip, run_passes};
 use crate::tensors::{HostTensors, hand_over};
 use onnxd_plugin_abi as abi;
@@ -62,7 +61,8 @@ pub(crate) fn rewrite(
     works_on(0)?;
     run_passes(&mut model, &passes, Fuel::limited(rewrites_max), &mut |report, _| {
         log.passes.push(reported(report, started.elapsed().as_secs_f64()));
-        log.notes.extend(report.warnings.iter().map(|d| messages::diagnostic(d, "warning")));
+        log.notes
+            .extend(report.warnings.iter().map(|d| message::Diagnostic::of(d, Severity::Warning)));
         started = Instant::now();
         works_on(log.passes.len())
     })?;

@@ -1,9 +1,8 @@
 //! A quantizer at work: the call, and what goes into the report.
 
 use crate::component::{Begun, Component, Instance, Make, made};
-use crate::diagnostics::Diagnostics;
+use crate::diagnostics::{Diagnostics, Severity};
 use crate::host::JobHandle;
-use crate::messages::diagnostic;
 use crate::tensors::{HostTensors, hand_over};
 use crate::{Attempt, QuantizeContext, QuantizedLayer, QuantizedTensor, Quantizer, Submission};
 use onnxd_ir::Model;
@@ -128,7 +127,7 @@ fn quantized(cx: &QuantizeContext) -> message::QuantizeLog {
     };
     let notes = cx.calibration().notes().iter().chain(&said.notes);
     message::QuantizeLog {
-        notes: notes.map(|d| diagnostic(d, "warning")).collect(),
+        notes: notes.map(|d| message::Diagnostic::of(d, Severity::Warning)).collect(),
         metadata: said.metadata.iter().cloned().collect(),
         tensors: said.tensors.iter().map(tensor).collect(),
         layers: said.layers.iter().map(layer).collect(),

@@ -1,12 +1,12 @@
 //! Findings in the order in which a person reads them: what stops, what warns, what is only noted.
 
 use crate::format::line;
+use onnxd_diagnostics::Severity;
 use onnxd_proto::onnxd::{Diagnostic, Report};
 
 /// A finding, every text in one line.
 pub(crate) struct Finding {
-    /// `error`, `warning` or `note`.
-    pub(crate) severity: &'static str,
+    pub(crate) severity: Severity,
     pub(crate) code: String,
     pub(crate) class: String,
     pub(crate) message: String,
@@ -15,17 +15,13 @@ pub(crate) struct Finding {
     pub(crate) help: String,
 }
 
-const SEVERITIES: [&str; 3] = ["error", "warning", "note"];
-
 pub(crate) fn findings(report: &Report) -> Vec<Finding> {
     let mut found: Vec<Finding> = report.diagnostics.iter().map(finding).collect();
-    let rank = |f: &Finding| SEVERITIES.iter().position(|s| *s == f.severity);
-    found.sort_by_key(rank);
+    found.sort_by_key(|f| f.severity);
     found
 }
 
 fn finding(d: &Diagnostic) -> Finding {
-    let severity = SEVERITIES.into_iter().find(|s| *s == d.severity).unwrap_or(SEVERITIES[0]);
     let kind = match d.layer_kind.as_str() {
         "" => String::new(),
         kind => format!("({})", line(kind)),
@@ -33,7 +29,7 @@ fn finding(d: &Diagnostic) -> Finding {
     let place = [line(&d.layer), kind, line(&d.place)];
     let place = place.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
     Finding {
-        severity,
+        severity: d.severity(),
         code: line(&d.code),
         class: line(&d.class),
         message: line(&d.message),

@@ -2,8 +2,7 @@
 
 use crate::format::{bytes, decibels, line, seconds};
 use crate::sections::outputs;
-use crate::{FAILED, SUCCEEDED};
-use onnxd_proto::onnxd::{FileDigest, Quantization, Report};
+use onnxd_proto::onnxd::{FileDigest, FileRole, Quantization, Report, Verdict};
 
 /// How good the news is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +22,15 @@ pub(crate) struct Head {
     pub(crate) facts: Vec<(&'static str, String)>,
 }
 
+/// The verdict in words.
+pub(crate) fn verdict(report: &Report) -> String {
+    report.verdict().as_str_name().replace('_', " ")
+}
+
 pub(crate) fn head(report: &Report) -> Head {
-    let tone = match report.verdict.as_str() {
-        SUCCEEDED => Tone::Good,
-        FAILED => Tone::Bad,
+    let tone = match report.verdict() {
+        Verdict::Succeeded => Tone::Good,
+        Verdict::Failed => Tone::Bad,
         _ => Tone::Warn,
     };
     let mut facts = Vec::new();
@@ -41,12 +45,7 @@ pub(crate) fn head(report: &Report) -> Head {
     if report.attempt > 1 {
         facts.push(("attempt", report.attempt.to_string()));
     }
-    Head {
-        verdict: line(&report.verdict.replace('_', " ")),
-        tone,
-        summary: line(&report.summary),
-        facts,
-    }
+    Head { verdict: verdict(report), tone, summary: line(&report.summary), facts }
 }
 
 /// How near the written model is to what it was made of, as far as anything measured it.
@@ -86,12 +85,12 @@ fn ratio(db: f64) -> String {
 
 /// The network and its weights before, the model and its weights after.
 fn size(report: &Report) -> Option<String> {
-    let sum = |files: &[FileDigest], roles: &[&str]| -> u64 {
-        let of = files.iter().filter(|f| roles.contains(&f.role.as_str()));
+    let sum = |files: &[FileDigest], roles: &[FileRole]| -> u64 {
+        let of = files.iter().filter(|f| roles.contains(&f.role()));
         of.map(|f| f.bytes).sum()
     };
-    let before = sum(&report.source, &["network", "weights", "other"]);
-    let after = sum(&report.outputs, &["model", "external_data"]);
+    let before = sum(&report.source, &[FileRole::Network, FileRole::Weights, FileRole::Other]);
+    let after = sum(&report.outputs, &[FileRole::Model, FileRole::ExternalData]);
     if before == 0 || after == 0 {
         return None;
     }

@@ -7,9 +7,7 @@ use onnxd_proto::onnxd::Report;
 pub fn json(report: &Report) -> String {
     let mut report = report.clone();
     for diagnostic in &mut report.diagnostics {
-        if diagnostic.severity.is_empty() {
-            "error".clone_into(&mut diagnostic.severity);
-        }
+        diagnostic.severity = diagnostic.severity().as_str().to_owned();
     }
     let text = serde_json::to_string_pretty(&report);
     let mut text = text.expect("the document has text keys only, and all its numbers are JSON's");

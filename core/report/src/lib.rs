@@ -21,12 +21,6 @@ pub use text::text;
 
 /// Version of the layout of `report.json`.
 pub const SCHEMA: u32 = 1;
-/// `verdict` of a conversion that gave a model and found nothing.
-pub const SUCCEEDED: &str = "succeeded";
-/// `verdict` of a conversion that gave a model which misses something that was asked for.
-pub const SUCCEEDED_WITH_FINDINGS: &str = "succeeded_with_findings";
-/// `verdict` of a conversion that gave no model.
-pub const FAILED: &str = "failed";
 
 #[cfg(test)]
 mod tests;

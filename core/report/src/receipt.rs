@@ -3,9 +3,10 @@
 //! What was recognised, the result or the reason in one sentence, what to do next, the job's id.
 
 use crate::format::{bytes, line, made_by, real};
+use crate::head::verdict;
 use crate::sections::outputs;
-use crate::{FAILED, SUCCEEDED_WITH_FINDINGS};
-use onnxd_proto::onnxd::{Diagnostic, Quality, Report};
+use onnxd_diagnostics::Severity;
+use onnxd_proto::onnxd::{Diagnostic, FileRole, Quality, Report, Verdict};
 
 /// Most lines of a receipt.
 pub const LINES_MAX: usize = 10;
@@ -13,10 +14,10 @@ pub const LINES_MAX: usize = 10;
 /// The receipt, one `key: value` per line.
 #[must_use]
 pub fn receipt(report: &Report) -> String {
-    let failed = report.verdict == FAILED;
+    let failed = report.verdict() == Verdict::Failed;
     let mut lines = vec![format!("onnxd {}: {}", made_by(report), line(&report.name))];
     lines.push(format!("recognised: {}", recognised(report)));
-    lines.push(format!("result: {}", report.verdict.replace('_', " ")));
+    lines.push(format!("result: {}", verdict(report)));
     let findings = || report.diagnostics.iter().filter(is_finding);
     match findings().next() {
         Some(first) => {
@@ -32,7 +33,7 @@ pub fn receipt(report: &Report) -> String {
         None => {}
     }
     if !failed {
-        lines.extend(report.outputs.iter().find(|f| f.role == "model").map(|f| {
+        lines.extend(report.outputs.iter().find(|f| f.role() == FileRole::Model).map(|f| {
             let digest = f.sha256.get(..16).unwrap_or(&f.sha256);
             let meant = quality(report).map_or("", |q| q.meant_for.as_str());
             let meant =
@@ -50,7 +51,7 @@ pub fn receipt(report: &Report) -> String {
 
 /// Errors and warnings; notes stop nothing.
 fn is_finding(diagnostic: &&Diagnostic) -> bool {
-    diagnostic.severity != "note" && diagnostic.severity != "warning"
+    diagnostic.severity() == Severity::Error
 }
 
 fn recognised(report: &Report) -> String {
@@ -102,7 +103,7 @@ fn next(report: &Report, first: Option<&Diagnostic>) -> String {
     match first {
         Some(found) if !found.help.is_empty() => line(&found.help),
         Some(_) => "see report.html".to_owned(),
-        None if report.verdict == SUCCEEDED_WITH_FINDINGS => "see report.html".to_owned(),
+        None if report.verdict() == Verdict::SucceededWithFindings => "see report.html".to_owned(),
         None => "nothing; details are in report.html".to_owned(),
     }
 }

@@ -1,7 +1,7 @@
 //! What a report shows, as tables: the text and the HTML view draw the same ones.
 
 use crate::format::{bytes, count, decibels, line, percent, real, seconds};
-use onnxd_proto::onnxd::{Quality, Report};
+use onnxd_proto::onnxd::{FileRole, Quality, Report};
 use std::collections::BTreeMap;
 
 /// Places that are named for one reason of a pass; the rest is counted.
@@ -412,13 +412,13 @@ fn stages(report: &Report) -> Section {
 
 fn files(report: &Report) -> Section {
     let row = |direction: &str, f: &onnxd_proto::onnxd::FileDigest| {
-        let role = line(&f.role);
+        let role = f.role().as_str_name().to_owned();
         vec![direction.to_owned(), role, line(&f.path), bytes(f.bytes), line(&f.sha256)]
     };
     let source = report.source.iter().map(|f| row("source", f));
     // A folder of many files, such as exported samples, is one row.
     let folder = |f: &&onnxd_proto::onnxd::FileDigest| {
-        let folder = f.path.rsplit_once('/').filter(|_| f.role == "artifact");
+        let folder = f.path.rsplit_once('/').filter(|_| f.role() == FileRole::Artifact);
         folder.map_or_else(|| f.path.clone(), |(folder, _)| format!("{folder}/"))
     };
     let outputs = report.outputs.iter().collect::<Vec<_>>();
@@ -427,7 +427,13 @@ fn files(report: &Report) -> Section {
         many => {
             let path = format!("{} ({} files)", line(&folder(&many[0])), many.len());
             let size = bytes(many.iter().map(|f| f.bytes).sum());
-            vec!["output".to_owned(), line(&many[0].role), path, size, String::new()]
+            vec![
+                "output".to_owned(),
+                many[0].role().as_str_name().to_owned(),
+                path,
+                size,
+                String::new(),
+            ]
         }
     });
     let columns = &["direction", "role", "~path", "#size", "~sha256"];

@@ -1,10 +1,11 @@
 //! One successful and one failed report in every view.
 
-use crate::{FAILED, LINES_MAX, SCHEMA, SUCCEEDED, from_json, html, json, receipt, text};
+use crate::{LINES_MAX, SCHEMA, from_json, html, json, receipt, text};
 use onnxd_proto::onnxd::{
-    Accumulator, Attempt, Component, Counts, Declined, Diagnostic, FileDigest, ModelSummary,
-    Numerics, OpCount, OutputNumerics, Param, Pass, PluginLine, Quantization, QuantizedLayer,
-    QuantizedTensor, Recognition, Report, Skip, Stage, ValueSummary, Versions,
+    Accumulator, Attempt, Component, Counts, Declined, Diagnostic, FileDigest, FileRole,
+    ModelSummary, Numerics, OpCount, OutputNumerics, Param, Pass, PluginLine, Quantization,
+    QuantizedLayer, QuantizedTensor, Recognition, Report, Skip, Stage, ValueSummary, Verdict,
+    Versions,
 };
 
 fn op(op: &str, source: u64, after_passes: u64, r#final: u64) -> OpCount {
@@ -47,7 +48,7 @@ fn good() -> Report {
         within: true,
         ..Default::default()
     };
-    let digest = |path: &str, role: &str| FileDigest {
+    let digest = |path: &str, role: FileRole| FileDigest {
         path: path.into(),
         bytes: 50_000,
         sha256: "ab".repeat(32),
@@ -57,7 +58,7 @@ fn good() -> Report {
         schema: SCHEMA,
         job: "01J0".into(),
         name: "digits".into(),
-        verdict: SUCCEEDED.into(),
+        verdict: Verdict::Succeeded.into(),
         summary: "3 Conv, 2 Relu.".into(),
         recognition: Some(Recognition {
             frontend: "n2d2".into(),
@@ -77,8 +78,8 @@ fn good() -> Report {
                 sha256: "cd".repeat(32),
             }],
         }),
-        source: vec![digest("net.ini", "network")],
-        outputs: vec![digest("model.onnx", "model")],
+        source: vec![digest("net.ini", FileRole::Network)],
+        outputs: vec![digest("model.onnx", FileRole::Model)],
         model: Some(model),
         stages: vec![Stage { name: "import".into(), seconds: 0.02, peak_rss_bytes: 12_000_000 }],
         passes: vec![fuse],
@@ -113,7 +114,7 @@ fn bad() -> Report {
         schema: SCHEMA,
         job: "01J1".into(),
         name: "<b>&'".into(),
-        verdict: FAILED.into(),
+        verdict: Verdict::Failed.into(),
         diagnostics: vec![found(), found()],
         versions: Some(Versions { onnxd: "0.1.0".into(), plugins: Vec::new() }),
         ..Default::default()
@@ -440,4 +441,13 @@ fn html_is_escaped_and_self_contained() {
         assert_eq!(page.matches("<tr>").count(), page.matches("</tr>").count());
     }
     assert!(html(&good()).contains("<rect width=\"160.0\" height=\"12\"/>"));
+}
+
+#[test]
+fn words_are_read_back_and_others_refused() {
+    let text = json(&good());
+    assert!(text.contains("\"verdict\": \"succeeded\"") && text.contains("\"role\": \"network\""));
+    assert_eq!(from_json(&text).unwrap().verdict(), Verdict::Succeeded);
+    let why = from_json(&text.replace("\"succeeded\"", "\"splendid\"")).unwrap_err();
+    assert!(why.message.contains("unknown word `splendid`"), "{why}");
 }

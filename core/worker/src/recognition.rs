@@ -3,10 +3,10 @@
 use crate::stages::with_needs;
 use onnxd_config::descriptor::names;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_host::{from_message, to_message};
+use onnxd_plugin_host::from_message;
 use onnxd_proto::onnxd::{
-    self as message, ClaimLevel, Declined, InputFile, Need, PluginComponent, PluginInfo, Probe,
-    ProbeAnswer, Recognition,
+    self as message, ClaimLevel, Declined, FileRole, InputFile, Need, PluginComponent, PluginInfo,
+    Probe, ProbeAnswer, Recognition,
 };
 use serde_json::Value;
 
@@ -58,7 +58,9 @@ impl<'a> Question<'a> {
                 Ok(probe) => {
                     (Some(with_needs(probe, self.plugins, self.params, self.files)), Vec::new())
                 }
-                Err(found) => (None, found.into().0.iter().map(to_message).collect()),
+                Err(found) => {
+                    (None, found.into().0.iter().map(message::Diagnostic::from).collect())
+                }
             };
             let (frontend, plugin) = (component.id.clone(), plugin.id.clone());
             ProbeAnswer { frontend, plugin, probe, failed, died: false }
@@ -175,6 +177,22 @@ pub fn claims_name(glob: &str, path: &str) -> bool {
     }
 }
 
+/// What a file of the submission is for, by its name.
+pub fn role(name: &str, network: &str) -> FileRole {
+    let base = name.rsplit('/').next().unwrap_or(name);
+    let top = name.split('/').next().unwrap_or(name);
+    match () {
+        () if name == network => FileRole::Network,
+        () if base.ends_with("params.toml") || base.ends_with("params.ini") => FileRole::Params,
+        () if base == "calib.npz" || base == "calibration.json" || top == "calib" => {
+            FileRole::Calibration
+        }
+        () if base == "inputs.npz" || base == "outputs.npz" => FileRole::Reference,
+        () if top.starts_with("weights") => FileRole::Weights,
+        () => FileRole::Other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +218,7 @@ mod tests {
     }
 
     fn failed(frontend: &str, code: Code) -> ProbeAnswer {
-        let failed = vec![to_message(&Diagnostic::new(code, "it broke"))];
+        let failed = vec![message::Diagnostic::from(&Diagnostic::new(code, "it broke"))];
         let died = code == Code::PluginHung;
         ProbeAnswer { probe: None, failed, died, ..answer(frontend, No) }
     }
@@ -289,5 +307,13 @@ mod tests {
         assert!(!claims_name("*.onnx", "net.onnx.data"));
         assert!(claims_name("saved_model.pb", "x/saved_model.pb"));
         assert!(!claims_name("saved.pb", "unsaved.pb"));
+    }
+
+    #[test]
+    fn roles() {
+        assert_eq!(role("net.ini", "net.ini"), FileRole::Network);
+        assert_eq!(role("net.params.toml", "net.ini"), FileRole::Params);
+        assert_eq!(role("weights/conv1_weights.syntxt", "net.ini"), FileRole::Weights);
+        assert_eq!(role("calib/1.png", "net.ini"), FileRole::Calibration);
     }
 }

@@ -6,7 +6,7 @@ use crate::recognition::Question;
 use crate::stages::{self, Events};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_host::call::{self, CallError};
-use onnxd_plugin_host::{JobContext, Library, TensorTable, inspect, to_message};
+use onnxd_plugin_host::{JobContext, Library, TensorTable, inspect};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as Event;
 use onnxd_proto::onnxd::{ProbeRequest, WorkerEvent, request::What};
@@ -33,7 +33,7 @@ pub fn worker_main(fd: &str, mode: &str) -> ExitCode {
         }
         None => {
             let nothing = Diagnostic::new(Code::WorkerStart, "the request asks for nothing");
-            Event::Failed(message::Diagnostics { items: vec![to_message(&nothing)] })
+            Event::Failed(message::Diagnostics { items: vec![message::Diagnostic::from(&nothing)] })
         }
     };
     match send(&link, answer) {
@@ -60,7 +60,9 @@ fn events(link: &Arc<Mutex<Link>>) -> Events {
 fn inspected(path: &str) -> message::InspectResult {
     match inspect(Path::new(path)) {
         Ok(plugin) => message::InspectResult { plugin: Some(plugin), refused: None },
-        Err(why) => message::InspectResult { plugin: None, refused: Some(to_message(&why)) },
+        Err(why) => {
+            message::InspectResult { plugin: None, refused: Some(message::Diagnostic::from(&why)) }
+        }
     }
 }
 

@@ -45,9 +45,9 @@ pub struct FileDigest {
     /// lower-case hexadecimal; a worker leaves that of its outputs to its parent
     #[prost(string, tag = "3")]
     pub sha256: ::prost::alloc::string::String,
-    /// network | params | weights | calibration | reference | other | model | external_data
-    #[prost(string, tag = "4")]
-    pub role: ::prost::alloc::string::String,
+    #[prost(enumeration = "FileRole", tag = "5")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::word::Word::<super::onnxd::FileRole>"))]
+    pub role: i32,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default))]
@@ -484,9 +484,9 @@ pub struct Report {
     pub job: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
     pub name: ::prost::alloc::string::String,
-    /// succeeded | succeeded_with_findings | failed
-    #[prost(string, tag = "4")]
-    pub verdict: ::prost::alloc::string::String,
+    #[prost(enumeration = "Verdict", tag = "34")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::word::Word::<super::onnxd::Verdict>"))]
+    pub verdict: i32,
     /// the verdict in one sentence
     #[prost(string, tag = "5")]
     pub summary: ::prost::alloc::string::String,
@@ -523,6 +523,94 @@ pub struct Report {
     /// lines beyond what is kept
     #[prost(uint64, tag = "31")]
     pub plugin_log_dropped: u64,
+}
+/// What a file of a drop or of a result is.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum FileRole {
+    RoleUnknown = 0,
+    Network = 1,
+    Params = 2,
+    Weights = 3,
+    Calibration = 4,
+    Reference = 5,
+    Other = 6,
+    Model = 7,
+    ExternalData = 8,
+    /// of a plugin
+    Artifact = 9,
+}
+impl FileRole {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::RoleUnknown => "role_unknown",
+            Self::Network => "network",
+            Self::Params => "params",
+            Self::Weights => "weights",
+            Self::Calibration => "calibration",
+            Self::Reference => "reference",
+            Self::Other => "other",
+            Self::Model => "model",
+            Self::ExternalData => "external_data",
+            Self::Artifact => "artifact",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "role_unknown" => Some(Self::RoleUnknown),
+            "network" => Some(Self::Network),
+            "params" => Some(Self::Params),
+            "weights" => Some(Self::Weights),
+            "calibration" => Some(Self::Calibration),
+            "reference" => Some(Self::Reference),
+            "other" => Some(Self::Other),
+            "model" => Some(Self::Model),
+            "external_data" => Some(Self::ExternalData),
+            "artifact" => Some(Self::Artifact),
+            _ => None,
+        }
+    }
+}
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Verdict {
+    Unknown = 0,
+    Succeeded = 1,
+    /// the model misses something that was asked for
+    SucceededWithFindings = 2,
+    /// there is no model
+    Failed = 3,
+}
+impl Verdict {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unknown => "verdict_unknown",
+            Self::Succeeded => "succeeded",
+            Self::SucceededWithFindings => "succeeded_with_findings",
+            Self::Failed => "failed",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "verdict_unknown" => Some(Self::Unknown),
+            "succeeded" => Some(Self::Succeeded),
+            "succeeded_with_findings" => Some(Self::SucceededWithFindings),
+            "failed" => Some(Self::Failed),
+            _ => None,
+        }
+    }
 }
 /// One file of a submission.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]

@@ -2,7 +2,7 @@
 
 use super::{Ended, FINDINGS, out};
 use onnxd_diagnostics::escaped;
-use onnxd_plugin_host::to_message;
+use onnxd_proto::onnxd as message;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ impl Check {
     pub(crate) fn run(&self) -> Ended {
         let found = onnxd_worker::tools::check(&self.model)?;
         if self.json {
-            let findings: Vec<_> = found.iter().map(to_message).collect();
+            let findings: Vec<_> = found.iter().map(message::Diagnostic::from).collect();
             out::json(&json!({ "model": self.model, "findings": findings }));
         } else {
             for diagnostic in &found {

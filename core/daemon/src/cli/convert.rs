@@ -5,15 +5,14 @@ use super::failure::line;
 use super::progress::Progress;
 use super::scratch::Scratch;
 use super::{Ended, logged, out};
-use crate::conversion::attempt::{listed, warning};
+use crate::conversion::attempt::listed;
 use crate::conversion::probe::ask;
 use crate::conversion::publish::{own_folder, prepare};
 use crate::conversion::recognised::tell;
 use crate::conversion::submission::folder_of_single_file;
 use crate::conversion::{Order, Outcome, Plugins, Submission, Target, Verdict, convert};
 use onnxd_config::Params;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_host::to_message;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_proto::onnxd::{self as message, WorkerEvent};
 use onnxd_worker::confine::parent::{GRACE, Killer};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -184,7 +183,7 @@ impl Convert {
     /// Params that may have been meant, and were not named.
     fn unread_params(&self, submission: &Submission) -> Vec<message::Diagnostic> {
         let unread = submission.unread_params(&self.paths, self.params.as_deref());
-        unread.iter().map(|d| warning(to_message(d))).collect()
+        unread.iter().map(|d| message::Diagnostic::of(d, Severity::Warning)).collect()
     }
 
     fn show(&self, outcome: &Outcome) {

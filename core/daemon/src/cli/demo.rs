@@ -6,10 +6,11 @@
 use super::context::Context;
 use super::failure::Failure;
 use super::{Ended, out};
+use crate::conversion::attempt::class_of;
 use crate::conversion::publish::{REPORT, read_report};
 use onnxd_config::toml_text;
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_report::{FAILED, SUCCEEDED};
+use onnxd_proto::onnxd::{FileRole, Verdict};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::fs::{self, File};
@@ -89,10 +90,14 @@ impl Demo {
 
     fn show(&self, result: &Path) -> Ended {
         let report = read_report(&result.join(REPORT))?;
-        let model = report.outputs.iter().find(|f| f.role == "model").map(|f| result.join(&f.path));
+        let model = report
+            .outputs
+            .iter()
+            .find(|f| f.role() == FileRole::Model)
+            .map(|f| result.join(&f.path));
         if self.json {
             out::json(&json!({
-                "verdict": report.verdict,
+                "verdict": report.verdict().as_str_name(),
                 "folder": result,
                 "model": model,
                 "report": result.join("report.html"),
@@ -105,18 +110,12 @@ impl Demo {
             rows.push(vec!["report:".to_owned(), page.display().to_string()]);
             out::print(&format!("\n{}", out::table(&rows)));
         }
-        Ok(match report.verdict.as_str() {
-            SUCCEEDED => 0,
-            FAILED => report_class(&report),
+        Ok(match report.verdict() {
+            Verdict::Succeeded => 0,
+            Verdict::Failed => class_of(&report).exit_code(),
             _ => super::FINDINGS,
         })
     }
-}
-
-fn report_class(report: &onnxd_proto::onnxd::Report) -> u8 {
-    let classes = report.diagnostics.iter();
-    let class = classes.filter_map(|d| onnxd_diagnostics::Class::parse(&d.class)).max();
-    class.unwrap_or(onnxd_diagnostics::Class::Internal).exit_code()
 }
 
 /// The daemon of the demo. It does not outlive this value.

@@ -9,8 +9,7 @@ use crate::conversion::recognised::tell;
 use crate::conversion::submission::presets;
 use onnxd_config::{Declared, Params};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
-use onnxd_plugin_host::to_message;
-use onnxd_proto::onnxd::{ClaimLevel, ProbeAnswer};
+use onnxd_proto::onnxd::{self as message, ClaimLevel, ProbeAnswer};
 use onnxd_worker::recognition::{Choice, level, why};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -188,11 +187,11 @@ impl Explanation {
             "plugin": choice.map(|c| &c.recognition.plugin),
             "claims": claims.collect::<Vec<_>>(),
             "needs": choice.map(|c| &c.needs),
-            "missing": choice.map(|c| c.missing().iter().map(to_message).collect::<Vec<_>>()),
+            "missing": choice.map(|c| c.missing().iter().map(message::Diagnostic::from).collect::<Vec<_>>()),
             "params": params.collect::<Vec<_>>(),
             "lowered": lowered.collect::<Vec<_>>(),
-            "notes": self.params.notes().iter().chain(&self.unread).map(to_message).collect::<Vec<_>>(),
-            "error": self.choice.as_ref().err().and_then(|found| found.0.first()).map(to_message),
+            "notes": self.params.notes().iter().chain(&self.unread).map(message::Diagnostic::from).collect::<Vec<_>>(),
+            "error": self.choice.as_ref().err().and_then(|found| found.0.first()).map(message::Diagnostic::from),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Why a command failed: one line per diagnostic, and the exit status.
 
 use super::out;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_proto::onnxd as message;
 
 /// Exit status for a wrong configuration.
@@ -44,8 +44,8 @@ impl From<Diagnostics> for Failure {
 
 /// A diagnostic of a report, in one line; notes and warnings say that they are.
 pub(crate) fn line(found: &message::Diagnostic) -> String {
-    let severity = match found.severity.as_str() {
-        "" | "error" => String::new(),
+    let severity = match found.severity() {
+        Severity::Error => String::new(),
         other => format!("{other}: "),
     };
     format!("{severity}{}", onnxd_plugin_host::from_message(found))

@@ -11,8 +11,7 @@ use crate::conversion::Plugins as Installed;
 use crate::conversion::plugins::inspect;
 use onnxd_config::Descriptor;
 use onnxd_diagnostics::{Code, Diagnostic, escaped, shown};
-use onnxd_plugin_host::to_message;
-use onnxd_proto::onnxd::PluginInfo;
+use onnxd_proto::onnxd::{self as message, PluginInfo};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -113,7 +112,7 @@ fn as_json(found: &Installed) -> Value {
         "shadowed": found.shadowed.iter().map(|s| info(&s.plugin)).collect::<Vec<_>>(),
         "searched": found.searched,
         "no_plugins": found.bystanders,
-        "refused": found.refused.iter().map(to_message).collect::<Vec<_>>(),
+        "refused": found.refused.iter().map(message::Diagnostic::from).collect::<Vec<_>>(),
     })
 }
 

@@ -7,8 +7,7 @@ use super::probe::{Died, leave_out};
 use super::recognised::tell_in_report;
 use super::{Launcher, Plugins, Submission, verify};
 use onnxd_config::{Params, Settings};
-use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
-use onnxd_plugin_host::to_message;
+use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Severity};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
@@ -16,7 +15,7 @@ use onnxd_proto::onnxd::{
     Component, ConvertRequest, InputFile, Limits, Param, PluginInfo, Recognition, Report, Request,
     StageStarted, WorkerEvent,
 };
-use onnxd_report::{FAILED, SCHEMA, SUCCEEDED, SUCCEEDED_WITH_FINDINGS};
+use onnxd_report::SCHEMA;
 use onnxd_worker::confine::outcome::{self, End, Exit};
 use onnxd_worker::confine::parent::{Killer, PROBE, WorkerProcess};
 use serde_json::Value;
@@ -76,7 +75,7 @@ pub(crate) fn convert(
             }
             return Ok(outcome);
         };
-        order.notes.push(warning(to_message(&died.why)));
+        order.notes.push(message::Diagnostic::of(&died.why, Severity::Warning));
         super::files::remove_folder(&outcome.out_dir)
             .map_err(|e| no_folder(&outcome.out_dir, &e))?;
     }
@@ -153,7 +152,11 @@ impl Order {
             params_json: params.json().to_string(),
             params: listed(params),
             recognition: None,
-            notes: params.notes().iter().map(|d| warning(to_message(d))).collect(),
+            notes: params
+                .notes()
+                .iter()
+                .map(|d| message::Diagnostic::of(d, Severity::Warning))
+                .collect(),
             work_dir,
             rewrites_max: 0,
         }
@@ -198,11 +201,6 @@ impl Order {
     }
 }
 
-/// The same as a finding that stops nothing.
-pub(crate) fn warning(found: message::Diagnostic) -> message::Diagnostic {
-    message::Diagnostic { severity: "warning".to_owned(), ..found }
-}
-
 /// Params as reports list them.
 pub(crate) fn listed(params: &Params) -> Vec<Param> {
     let param = |e: &onnxd_config::Entry| Param {
@@ -222,13 +220,13 @@ fn failure(job: &str, name: &str, found: &Diagnostics) -> Report {
         schema: SCHEMA,
         job: job.to_owned(),
         name: name.to_owned(),
-        verdict: FAILED.to_owned(),
+        verdict: message::Verdict::Failed.into(),
         summary: first + &more,
         versions: Some(message::Versions {
             onnxd: env!("CARGO_PKG_VERSION").to_owned(),
             plugins: Vec::new(),
         }),
-        diagnostics: found.0.iter().map(to_message).collect(),
+        diagnostics: found.0.iter().map(message::Diagnostic::from).collect(),
         attempt: 1,
         ..Report::default()
     }
@@ -314,9 +312,9 @@ fn judge(end: &outcome::Outcome, order: &Order, out_dir: &std::path::Path) -> (R
         let found = Diagnostics::from(Diagnostic::new(Code::WorkerNoResult, text));
         return (order.failure(&found), failed(found.class(), end));
     };
-    let verdict = match report.verdict.as_str() {
-        SUCCEEDED => Verdict::Succeeded,
-        SUCCEEDED_WITH_FINDINGS => Verdict::SucceededWithFindings,
+    let verdict = match report.verdict() {
+        message::Verdict::Succeeded => Verdict::Succeeded,
+        message::Verdict::SucceededWithFindings => Verdict::SucceededWithFindings,
         _ => return (report.clone(), failed(class_of(&report), end)),
     };
     match verify::verify(out_dir, result.outputs) {
@@ -344,9 +342,9 @@ fn failed(class: Class, end: &outcome::Outcome) -> Verdict {
 const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
 
 /// The gravest class among a report's errors.
-fn class_of(report: &Report) -> Class {
-    let errors = report.diagnostics.iter().filter(|d| matches!(&*d.severity, "" | "error"));
-    errors.filter_map(|d| Class::parse(&d.class)).max().unwrap_or(Class::Internal)
+pub(crate) fn class_of(report: &Report) -> Class {
+    let errors = report.diagnostics.iter().filter(|d| d.severity() == Severity::Error);
+    errors.map(message::Diagnostic::class).max().unwrap_or(Class::Internal)
 }
 
 /// The plugin that was in charge when the worker ended.
@@ -369,7 +367,7 @@ fn with_notes(mut report: Report, notes: Vec<message::Diagnostic>) -> Report {
 mod tests {
     use super::*;
     use onnxd_config::{Environment, load};
-    use onnxd_proto::onnxd::{ConvertResult, FileDigest};
+    use onnxd_proto::onnxd::{ConvertResult, FileDigest, FileRole};
 
     fn ended(exit: Exit, answer: Option<Event>) -> outcome::Outcome {
         let stage = Some(StageStarted {
@@ -382,7 +380,7 @@ mod tests {
         outcome::Outcome { exit, end, stage, answer, stderr, stopped, wall_ms }
     }
 
-    fn converted(verdict: &str, outputs: Vec<FileDigest>) -> Option<Event> {
+    fn converted(verdict: message::Verdict, outputs: Vec<FileDigest>) -> Option<Event> {
         let report = Report { verdict: verdict.into(), ..Report::default() };
         Some(Event::Converted(ConvertResult { report: Some(report), outputs }))
     }
@@ -402,14 +400,15 @@ mod tests {
         let path = out.path().join("model.onnx");
         std::fs::write(&path, b"m").unwrap();
         let (bytes, sha256) = super::super::files::digest(&path).unwrap();
-        let file = FileDigest { path: "model.onnx".into(), bytes, sha256, role: "model".into() };
+        let file =
+            FileDigest { path: "model.onnx".into(), bytes, sha256, role: FileRole::Model.into() };
         let judged = |exit, answer| judge(&ended(exit, answer), &order(), out.path());
 
-        let good = || converted(SUCCEEDED, vec![file.clone()]);
+        let good = || converted(message::Verdict::Succeeded, vec![file.clone()]);
         let (report, verdict) = judged(Exit::Code(0), good());
         assert_eq!(verdict, Verdict::Succeeded);
         assert_eq!(report.outputs.len(), 1);
-        let findings = converted(SUCCEEDED_WITH_FINDINGS, vec![file.clone()]);
+        let findings = converted(message::Verdict::SucceededWithFindings, vec![file.clone()]);
         assert_eq!(judged(Exit::Code(0), findings).1.exit_code(), 1);
 
         let (report, verdict) = judged(Exit::Signal(11), good());
@@ -420,21 +419,22 @@ mod tests {
         let (_, verdict) = judged(Exit::Code(0), None);
         assert!(matches!(verdict, Verdict::Failed { crashed: true, .. }), "{verdict:?}");
         let lie = FileDigest { bytes: 9, ..file };
-        let (report, verdict) = judged(Exit::Code(0), converted(SUCCEEDED, vec![lie]));
+        let (report, verdict) =
+            judged(Exit::Code(0), converted(message::Verdict::Succeeded, vec![lie]));
         assert_eq!(verdict.exit_code(), 4);
-        assert_eq!(report.verdict, FAILED);
+        assert_eq!(report.verdict(), message::Verdict::Failed);
     }
 
     #[test]
     fn a_reported_failure_keeps_its_class() {
         let bad = Diagnostic::new(Code::LayerUnsupported, "no");
-        let note = message::Diagnostic {
-            severity: "warning".into(),
-            ..to_message(&Diagnostic::new(Code::Internal, "never mind"))
-        };
+        let note = message::Diagnostic::of(
+            &Diagnostic::new(Code::Internal, "never mind"),
+            Severity::Warning,
+        );
         let report = Report {
-            verdict: FAILED.into(),
-            diagnostics: vec![to_message(&bad), note],
+            verdict: message::Verdict::Failed.into(),
+            diagnostics: vec![message::Diagnostic::from(&bad), note],
             ..Report::default()
         };
         let answer = Event::Converted(ConvertResult { report: Some(report), outputs: Vec::new() });

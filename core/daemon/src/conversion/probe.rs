@@ -3,10 +3,9 @@
 use super::{Launcher, Plugins, Submission};
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_host::to_message;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
-use onnxd_proto::onnxd::{PluginInfo, ProbeAnswer, ProbeRequest};
+use onnxd_proto::onnxd::{self as message, PluginInfo, ProbeAnswer, ProbeRequest};
 use onnxd_worker::confine::parent::PROBE;
 use onnxd_worker::recognition::{Choice, Question};
 use std::time::Duration;
@@ -48,7 +47,7 @@ pub(crate) fn probe(
                     frontend: d.frontend.clone(),
                     plugin: d.plugin.clone(),
                     probe: None,
-                    failed: vec![to_message(&d.why)],
+                    failed: vec![message::Diagnostic::from(&d.why)],
                     died: true,
                 });
                 return Ok(result.answers.into_iter().chain(without_answer).collect());

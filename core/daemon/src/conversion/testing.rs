@@ -2,8 +2,7 @@
 
 use super::files::digest;
 use super::{Outcome, Verdict};
-use onnxd_proto::onnxd::{FileDigest, Report};
-use onnxd_report::SUCCEEDED;
+use onnxd_proto::onnxd::{FileDigest, FileRole, Report};
 use std::fs;
 use std::path::Path;
 
@@ -15,14 +14,14 @@ pub(crate) fn success(root: &Path, job: &str, names: &[&str]) -> Outcome {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, job).unwrap();
         let (bytes, sha256) = digest(&path).unwrap();
-        let role = if name.ends_with("model.onnx") { "model" } else { "artifact" };
+        let role = if name.ends_with("model.onnx") { FileRole::Model } else { FileRole::Artifact };
         FileDigest { path: (*name).into(), bytes, sha256, role: role.into() }
     };
     let report = Report {
         schema: 1,
         job: job.into(),
         name: "net".into(),
-        verdict: SUCCEEDED.into(),
+        verdict: onnxd_proto::onnxd::Verdict::Succeeded.into(),
         outputs: names.iter().map(file).collect(),
         ..Report::default()
     };

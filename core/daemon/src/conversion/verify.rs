@@ -6,7 +6,7 @@
 
 use super::files::{digest, inner};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
-use onnxd_proto::onnxd::FileDigest;
+use onnxd_proto::onnxd::{FileDigest, FileRole};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub(super) fn verify(
     if !is_folder {
         return Err(wrong("left no folder of outputs".to_owned()));
     }
-    let models = announced.iter().filter(|f| f.role == "model").count();
+    let models = announced.iter().filter(|f| f.role() == FileRole::Model).count();
     if models != 1 {
         return Err(wrong(format!("announced {models} models, expected one")));
     }
@@ -78,7 +78,7 @@ mod tests {
     fn announced(folder: &Path) -> FileDigest {
         let path = folder.join("model.onnx");
         fs::write(&path, b"model").unwrap();
-        let (path, role) = ("model.onnx".into(), "model".into());
+        let (path, role) = ("model.onnx".into(), FileRole::Model.into());
         FileDigest { path, bytes: 5, role, ..FileDigest::default() }
     }
 
@@ -92,7 +92,7 @@ mod tests {
         let model = announced(&out);
         let inside = FileDigest {
             path: "stimuli/env0.pgm".into(),
-            role: "artifact".into(),
+            role: FileRole::Artifact.into(),
             ..model.clone()
         };
         fs::write(out.join("stimuli/env1.pgm"), b"").unwrap();

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use onnxd_config::Settings;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_host::to_message;
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as News;
 use onnxd_proto::onnxd::{InputFile, Job, WorkerEvent};
@@ -20,7 +19,6 @@ use onnxd_worker::confine::parent::Killer;
 use super::event::Event;
 use super::layout::JobDir;
 use super::prober::{Tools, asked};
-use crate::conversion::attempt::warning;
 use crate::conversion::doing::Shared;
 use crate::conversion::{Order, Outcome, Plugins, Submission, Verdict, convert, files, publish};
 
@@ -132,7 +130,7 @@ impl Work {
             tracing::warn!(job = self.job.id, reason = %e, "no copy of the report");
         }
         match (prepared, outcome.verdict) {
-            (Err(disk), _) => failed(vec![to_message(&disk)]),
+            (Err(disk), _) => failed(vec![message::Diagnostic::from(&disk)]),
             (Ok(()), Verdict::Failed { crashed, timed_out, stopped, .. }) => {
                 let diagnostics = outcome.report.diagnostics;
                 Ending::Failed { diagnostics, crashed, timed_out, stopped }
@@ -214,7 +212,11 @@ fn order(job: &Job, dir: &JobDir, tools: &Tools) -> Order {
         params_json: job.params_json.clone(),
         params: job.params.clone(),
         recognition: known.and_then(|known| known.recognition.clone()),
-        notes: notes.iter().map(|d| warning(to_message(d))).chain(told).collect(),
+        notes: notes
+            .iter()
+            .map(|d| message::Diagnostic::of(d, Severity::Warning))
+            .chain(told)
+            .collect(),
         work_dir: dir.work(),
         rewrites_max: 0,
     }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use onnxd_config::settings::Originals;
 use onnxd_diagnostics::{Code, Diagnostic, escaped};
 use onnxd_intake::Plan;
-use onnxd_proto::onnxd::{FileDigest, Job, JobState, Report, Versions};
+use onnxd_proto::onnxd::{FileDigest, Job, JobState, Report, Verdict, Versions};
+use onnxd_worker::recognition::role;
 
 use super::layout::{Folders, JobDir, holds, is_filled, make_dir, sync_dir};
 use super::moving::move_new;
@@ -169,7 +170,7 @@ pub(crate) fn is_result_of(folder: &Path, job: &str) -> bool {
 pub(crate) fn report_of(job: &Job, dir: &JobDir) -> Report {
     let written = fs::read_to_string(dir.report()).ok();
     let report = written.and_then(|text| onnxd_report::from_json(&text).ok());
-    let of_this_end = |r: &Report| r.verdict == onnxd_report::FAILED && r.attempt == job.attempts;
+    let of_this_end = |r: &Report| r.verdict() == Verdict::Failed && r.attempt == job.attempts;
     match report.filter(of_this_end) {
         Some(report) if job.state() == JobState::Failed => report,
         _ => bare_report(job),
@@ -187,13 +188,13 @@ pub(crate) fn bare_report(job: &Job) -> Report {
         path: f.name.clone(),
         bytes: f.bytes,
         sha256: f.sha256.clone(),
-        role: if f.name == job.network { "network" } else { "other" }.to_owned(),
+        role: role(&f.name, &job.network).into(),
     });
     Report {
         schema: onnxd_report::SCHEMA,
         job: job.id.clone(),
         name: job.name.clone(),
-        verdict: onnxd_report::FAILED.to_owned(),
+        verdict: Verdict::Failed.into(),
         summary,
         params: job.params.clone(),
         versions: Some(Versions {

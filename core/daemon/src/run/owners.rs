@@ -17,8 +17,7 @@
 use std::time::Duration;
 
 use onnxd_jobs::{What, is_finished};
-use onnxd_plugin_host::to_message;
-use onnxd_proto::onnxd::JobState;
+use onnxd_proto::onnxd::{self as message, JobState};
 use tracing::{error, warn};
 
 use super::daemon::{Daemon, Turn};
@@ -96,7 +95,7 @@ impl Daemon {
         error!(job = id, reason = %why, "abandoned");
         match self.attempts.running.get(id).map(|running| running.lease) {
             Some(lease) => {
-                let diagnostics = vec![to_message(&why)];
+                let diagnostics = vec![message::Diagnostic::from(&why)];
                 let (crashed, timed_out) = (true, false);
                 self.apply(id, What::Failed { lease, diagnostics, crashed, timed_out })?;
                 self.end_attempt(id)?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_intake::names::{is_params, is_role_file, is_role_folder};
 use onnxd_intake::{Candidate, Control, Fingerprint, ProbeOutcome, Prober};
 use onnxd_plugin_host::hexadecimal;
@@ -18,7 +18,6 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::set_aside::SetAside;
-use crate::conversion::attempt::warning;
 use crate::conversion::probe::probe;
 use crate::conversion::submission::presets;
 use crate::conversion::{Launcher, Plugins, Submission};
@@ -230,7 +229,7 @@ fn answer(
     used.dedup();
     let asked = asked(&tools.plugins, &params.json().to_string());
     let died = answers.into_iter().filter(|answer| answer.died);
-    let notes = died.flat_map(|answer| answer.failed).map(warning).collect();
+    let notes = died.flat_map(|answer| answer.failed).map(|d| d.with(Severity::Warning)).collect();
     let recognized = Recognized { recognition: Some(choice.recognition), notes, asked };
     ProbeOutcome::Complete { used, answer: recognized.encode_to_vec().into() }
 }

@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_intake::{ClaimError, Plan};
 use onnxd_jobs::{What, is_finished, state_word};
-use onnxd_plugin_host::to_message;
-use onnxd_proto::onnxd::{Job, JobState};
+use onnxd_proto::onnxd::{self as message, Job, JobState};
 
 use super::daemon::{Daemon, Turn};
 use super::layout::{Folders, holds, is_filled};
@@ -124,7 +123,7 @@ impl Daemon {
         let found = Diagnostic::new(Code::Unreadable, message).help("Drop the files again.");
         match job.state() {
             JobState::Running | JobState::Publishing => {
-                let (lease, diagnostics) = (job.lease, vec![to_message(&found)]);
+                let (lease, diagnostics) = (job.lease, vec![message::Diagnostic::from(&found)]);
                 let (crashed, timed_out) = (false, false);
                 let what = What::Failed { lease, diagnostics, crashed, timed_out };
                 if let Some(job) = self.apply(&job.id, what)? {

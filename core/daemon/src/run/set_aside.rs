@@ -86,7 +86,6 @@ impl SetAside {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_plugin_host::to_message;
     use onnxd_proto::onnxd::{PluginComponent, PluginInfo};
 
     #[test]
@@ -102,7 +101,7 @@ mod tests {
         let plugins = Plugins { used, ..Plugins::default() };
         let set_aside = SetAside::default();
         let hung = |code| {
-            let failed = vec![to_message(&Diagnostic::new(code, "it did not end"))];
+            let failed = vec![message::Diagnostic::from(&Diagnostic::new(code, "it did not end"))];
             let (plugin, frontend) = ("p".into(), "slow".into());
             set_aside.note(&ProbeAnswer { plugin, frontend, failed, died: true, probe: None });
         };

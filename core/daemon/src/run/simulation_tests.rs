@@ -12,7 +12,7 @@ use onnxd_config::{Environment, load};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_intake::{File, Found, Submission};
 use onnxd_jobs::{Ids, MemoryStore, Store, StoreError};
-use onnxd_proto::onnxd::{Job, JobState, Report};
+use onnxd_proto::onnxd::{Job, JobState, Report, Verdict};
 use rustix::fs::stat;
 
 use super::attempt::{Ending, Stop};
@@ -166,7 +166,7 @@ fn converted(job: &str, dir: &JobDir) -> Box<Ending> {
     let report = Report {
         schema: onnxd_report::SCHEMA,
         job: job.to_owned(),
-        verdict: onnxd_report::SUCCEEDED.to_owned(),
+        verdict: Verdict::Succeeded.into(),
         ..Report::default()
     };
     fs::write(out_dir.join("report.json"), onnxd_report::json(&report)).unwrap();

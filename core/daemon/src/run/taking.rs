@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
 use onnxd_intake::{ClaimError, Control, Plan, Submission};
 use onnxd_jobs::What;
-use onnxd_plugin_host::to_message;
-use onnxd_proto::onnxd::{Job, JobFile, JobState, Recognized};
+use onnxd_proto::onnxd::{self as message, Job, JobFile, JobState, Recognized};
 use prost::Message;
 
 use super::daemon::{Daemon, Halt, Turn, now_ms};
@@ -142,7 +141,7 @@ impl Daemon {
 
     /// The job cannot be converted as it is.
     pub(crate) fn reject(&mut self, id: &str, found: &Diagnostics) -> Turn {
-        let diagnostics = found.0.iter().map(to_message).collect();
+        let diagnostics = found.0.iter().map(message::Diagnostic::from).collect();
         if let Some(job) = self.apply(id, What::Rejected { diagnostics })? {
             self.settle(job);
         }
@@ -317,7 +316,7 @@ fn new_job(id: &str, submission: &Submission) -> Job {
         network: submission.network.to_string_lossy().into_owned(),
         files: submission.files.iter().map(file).collect(),
         created_ms: now_ms(),
-        diagnostics: submission.problem.iter().map(to_message).collect(),
+        diagnostics: submission.problem.iter().map(message::Diagnostic::from).collect(),
         raw_source: raw_source.into(),
         recognized: recognized(&submission.answer),
         ..Job::default()

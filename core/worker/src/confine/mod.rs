@@ -13,10 +13,11 @@ pub mod seccomp;
 use crate::link::Link;
 use landlock::{Level, Paths};
 use onnxd_diagnostics::{Code, Diagnostic};
-use onnxd_plugin_host::to_message;
 use onnxd_proto::onnxd::request::What;
 use onnxd_proto::onnxd::worker_event::What as Event;
-use onnxd_proto::onnxd::{Diagnostics, InputFile, LogLine, PluginInfo, Request, WorkerEvent};
+use onnxd_proto::onnxd::{
+    self as message, Diagnostics, InputFile, LogLine, PluginInfo, Request, WorkerEvent,
+};
 use rustix::process::{Signal, getpgrp, getpid, getppid, set_parent_process_death_signal, setpgid};
 use std::fmt;
 use std::os::fd::AsFd;
@@ -156,7 +157,7 @@ pub fn start(fd: &str, mode: &str) -> Result<(Link, Request, Confinement), Diagn
     let mut link = link_from_stdin().map_err(|e| cannot(format!("the link: {e}")))?;
     let begun = begin(&mut link, mode);
     if let Err(why) = &begun {
-        let failed = Event::Failed(Diagnostics { items: vec![to_message(why)] });
+        let failed = Event::Failed(Diagnostics { items: vec![message::Diagnostic::from(why)] });
         // If the parent is gone, nobody is left to be told.
         let _ = link.send(&WorkerEvent { what: Some(failed) });
     }

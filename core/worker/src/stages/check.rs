@@ -5,7 +5,7 @@ use super::export::{MODEL, out_dir, own_fault};
 use super::session::Session;
 use crate::tools::arrays::{self, Arrays};
 use crate::tools::integers;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
 use onnxd_eval::compare::{Comparison, compare as difference, passed_over, within};
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::{Model, Tensor, examine};
@@ -36,7 +36,7 @@ fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
         Ok(got) => got,
         Err(found) => {
             for diagnostic in &found.0 {
-                session.note(diagnostic, "warning");
+                session.note(diagnostic, Severity::Warning);
             }
             return Ok(());
         }
@@ -54,32 +54,32 @@ fn compare(session: &mut Session, model: &Model) -> Result<(), Diagnostics> {
         let Some(wanted) = wanted else {
             let text = format!("output `{name}` has no reference and was not compared");
             let help = "Name an array of the reference after it.";
-            session.note(&Diagnostic::new(Code::EvalInputs, text).help(help), "warning");
+            session.note(&Diagnostic::new(Code::EvalInputs, text).help(help), Severity::Warning);
             continue;
         };
         let numbers = integers::output(model, name, got, wanted);
         let said = numbers.as_ref().map(|(_, text)| text.clone());
         let got = numbers.as_ref().map_or(got, |(numbers, _)| numbers);
         for text in said.into_iter().chain(passed_over(got, wanted)) {
-            session.note(&remark(&format!("output `{name}`: {text}")), "note");
+            session.note(&remark(&format!("output `{name}`: {text}")), Severity::Note);
         }
         match difference(got, wanted).and_then(|d| Ok((d, within(got, wanted, atol, rtol)?))) {
             Ok((d, near)) => {
                 let within = near && sqnr_db_min.is_none_or(|min| d.sqnr_db >= min);
                 numerics.outputs.push(row(name, &d, within));
                 if !within {
-                    session.note(&mismatch(name, &d), "error");
+                    session.note(&mismatch(name, &d), Severity::Error);
                 }
             }
             Err(why) => {
                 let text = format!("output `{name}`: {why}");
-                session.note(&Diagnostic::new(Code::NumericsMismatch, text), "error");
+                session.note(&Diagnostic::new(Code::NumericsMismatch, text), Severity::Error);
             }
         }
     }
     numerics.inputs = in_words(&inputs);
     let text = compared_on(&numerics.inputs, numerics.outputs.len(), &made);
-    session.note(&remark(&text), "note");
+    session.note(&remark(&text), Severity::Note);
     session.report.numerics = Some(numerics);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Whether passes kept what the model computes. They compare nothing themselves; the host does, with its own executor.
 
 use super::session::{Session, findings};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
 use onnxd_ir::{Model, infer};
 use onnxd_params::host::Passes;
 use onnxd_params::words::Compare;
@@ -63,7 +63,7 @@ pub(super) fn passes(session: &mut Session, ran: &Ran, after: &Model) -> Result<
         names = first.to_owned();
     }
     for difference in &found.different {
-        session.note(&at_fault(difference, &names, ran.plugin), "error");
+        session.note(&at_fault(difference, &names, ran.plugin), Severity::Error);
     }
     session.report.comparisons.push(row(ran, &found));
     Ok(())
@@ -101,7 +101,7 @@ fn interface(session: &mut Session, ran: &Ran, after: &Model) {
                 ran.plugin.id,
                 ran.plugin.version
             );
-            session.note(&Diagnostic::new(Code::ResultChanged, text), "error");
+            session.note(&Diagnostic::new(Code::ResultChanged, text), Severity::Error);
         }
     }
 }

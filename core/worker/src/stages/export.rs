@@ -4,12 +4,12 @@ use super::opset;
 use super::outputs::{complete_outputs, distinct_node_names};
 use super::session::Session;
 use super::summary;
-use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, nearest, shown};
+use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Severity, nearest, shown};
 use onnxd_ir::{Dim, Graph, Model, ValueId, ValueType, settle_shapes};
 use onnxd_onnx::{External, WriteOptions};
 use onnxd_params::host::Export;
 use onnxd_params::words::ExternalData;
-use onnxd_proto::onnxd::FileDigest;
+use onnxd_proto::onnxd::{FileDigest, FileRole};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     let mut model = session.take_model()?;
     complete_outputs(&mut model);
     for finding in settle_shapes(&mut model).0 {
-        session.note(&finding, "warning");
+        session.note(&finding, Severity::Warning);
     }
     opset::choose(session, &mut model)?;
     let params: Export = session.section();
@@ -48,7 +48,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     for (path, bytes) in written.files {
         bytes_total += bytes;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let role = if name == MODEL { "model" } else { "external_data" }.to_owned();
+        let role = if name == MODEL { FileRole::Model } else { FileRole::ExternalData }.into();
         // Whoever reads the files when this process has ended takes their digests.
         session.outputs.push(FileDigest { path: name, bytes, role, ..FileDigest::default() });
     }

@@ -3,7 +3,7 @@
 
 use super::session::Session;
 use onnxd_config::Params;
-use onnxd_diagnostics::{Code, Diagnostic, nearest, shown};
+use onnxd_diagnostics::{Code, Diagnostic, Severity, nearest, shown};
 use onnxd_proto::onnxd::{IdleParam, Param, ParamsRead};
 use std::collections::BTreeSet;
 
@@ -61,7 +61,7 @@ pub(crate) fn tell(session: &mut Session) {
     let mut found: Vec<Diagnostic> = set.flat_map(|param| idle(session, param)).collect();
     found.extend(misnamed(session));
     for finding in found {
-        session.note(&finding, "error");
+        session.note(&finding, Severity::Error);
     }
 }
 

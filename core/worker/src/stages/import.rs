@@ -4,8 +4,8 @@ use super::outputs::complete_outputs;
 use super::session::{Session, findings};
 use super::{lowered, summary};
 use crate::confine::parent::PROBE;
-use crate::recognition::{Choice, Question};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use crate::recognition::{Choice, Question, role};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
 use onnxd_ir::{Level, Model, by_gravity, examine};
 use onnxd_plugin_host::{call, from_message};
 use onnxd_proto::onnxd as message;
@@ -32,7 +32,7 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     session.replace_graph(imported.model);
     session.keep(&mut context, imported.log.params_read.as_ref());
     for note in &imported.log.notes {
-        session.note(&from_message(note), "warning");
+        session.note(&from_message(note), Severity::Warning);
     }
     let metadata = imported.log.metadata.iter().map(|(k, v)| format!("{k} = {v}"));
     session.report.metadata.extend(metadata);
@@ -41,7 +41,8 @@ pub(crate) fn import(session: &mut Session) -> Result<(), Diagnostics> {
     let mut model = session.model()?.clone();
     if complete_outputs(&mut model) {
         let text = "types or shapes of outputs are not declared; they are inferred where possible";
-        session.note(&Diagnostic::new(Code::LayerParameterIgnored, text).help(""), "warning");
+        session
+            .note(&Diagnostic::new(Code::LayerParameterIgnored, text).help(""), Severity::Warning);
     }
     verified(&mut model, session.frontend().is_some_and(|frontend| frontend.is_source))?;
     session.typed = Some(model);
@@ -106,31 +107,4 @@ fn digest_sources(session: &mut Session) -> Result<(), Diagnostics> {
         session.report.source.push(message::FileDigest { path: file.name, bytes, sha256, role });
     }
     Ok(())
-}
-
-/// What a file of the submission is for, by its name.
-fn role(name: &str, network: &str) -> &'static str {
-    let base = name.rsplit('/').next().unwrap_or(name);
-    let top = name.split('/').next().unwrap_or(name);
-    match () {
-        () if name == network => "network",
-        () if base.ends_with("params.toml") || base.ends_with("params.ini") => "params",
-        () if base == "calib.npz" || base == "calibration.json" || top == "calib" => "calibration",
-        () if base == "inputs.npz" || base == "outputs.npz" => "reference",
-        () if top.starts_with("weights") => "weights",
-        () => "other",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn roles() {
-        assert_eq!(role("net.ini", "net.ini"), "network");
-        assert_eq!(role("net.params.toml", "net.ini"), "params");
-        assert_eq!(role("weights/conv1_weights.syntxt", "net.ini"), "weights");
-        assert_eq!(role("calib/1.png", "net.ini"), "calibration");
-    }
 }

@@ -3,7 +3,7 @@
 
 use super::session::{Session, findings};
 use onnxd_config::descriptor::Component;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Layer, shown};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Layer, Severity, shown};
 use onnxd_ir::{Model, verify};
 use onnxd_plugin_host::call::{self, Passed};
 use onnxd_plugin_host::from_message;
@@ -71,7 +71,7 @@ pub(super) fn run(
     let passed = call::run_passes(library, passes, rewrites_max, &mut context).map_err(findings)?;
     session.keep(&mut context, passed.log.params_read.as_ref());
     for note in &passed.log.notes {
-        session.note(&from_message(note), "warning");
+        session.note(&from_message(note), Severity::Warning);
     }
     Ok(passed)
 }

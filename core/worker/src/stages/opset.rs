@@ -1,7 +1,7 @@
 //! The version of the standard's operators that the model is written in.
 
 use super::session::Session;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_ir::Model;
 use onnxd_onnx::OPSET_TARGET;
 use onnxd_params::host::Export;
@@ -17,8 +17,8 @@ pub(crate) fn choose(session: &mut Session, model: &mut Model) -> Result<(), Dia
         return Ok(());
     }
     let (severity, note) = match onnxd_opset::convert(model, OPSET_TARGET) {
-        Ok(()) => ("note", lowered(own)),
-        Err(found) => ("warning", kept(own, &found)),
+        Ok(()) => (Severity::Note, lowered(own)),
+        Err(found) => (Severity::Warning, kept(own, &found)),
     };
     session.note(&note, severity);
     Ok(())

@@ -3,7 +3,7 @@
 use super::compared::{self, Ran};
 use super::session::Session;
 use super::{components, lowered, summary};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_proto::onnxd::PluginInfo;
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
         session.tensors.release_pages();
         let after = components::verified(session, &group.plugin, &names)?;
         if passed.log.passes.iter().all(|p| p.rewrites == 0) {
-            session.note(&untold(&group.plugin, &names), "error");
+            session.note(&untold(&group.plugin, &names), Severity::Error);
         }
         let before = &before;
         let ran = Ran { plugin: &group.plugin, passes: &group.passes, graph, before };

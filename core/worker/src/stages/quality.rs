@@ -3,7 +3,7 @@
 
 use super::meant::meant_for;
 use super::session::Session;
-use onnxd_diagnostics::{Code, Diagnostic, shown};
+use onnxd_diagnostics::{Code, Diagnostic, Severity, shown};
 use onnxd_params::host::Quantization;
 use onnxd_proto::onnxd::{Quality, QuantizeLog};
 use std::borrow::Cow;
@@ -44,7 +44,7 @@ pub(super) fn judge(
     let found = samples(&quality).into_iter().chain(coverage(&quality, log, chosen));
     let found: Vec<Diagnostic> = found.chain(outputs(&quality, &help(session, log))).collect();
     for finding in &found {
-        session.note(finding, "error");
+        session.note(finding, Severity::Error);
     }
     if quality.sqnr_db.is_none() {
         let why = match quality.unmeasured.as_str() {
@@ -66,11 +66,14 @@ pub(super) fn judge(
                     "on random numbers output `{}` has {db:.1} dB against the float network",
                     shown(&worst)
                 );
-                session.note(&poor(text, "Report it to the author of the quantizer."), "error");
+                session.note(
+                    &poor(text, "Report it to the author of the quantizer."),
+                    Severity::Error,
+                );
             }
         }
         let help = "Drop samples as `calib.npz`, or compare by `onnxd compare`.";
-        session.note(&Diagnostic::new(Code::QuantizationLoss, text).help(help), "warning");
+        session.note(&Diagnostic::new(Code::QuantizationLoss, text).help(help), Severity::Warning);
     }
     quality
 }

@@ -3,7 +3,7 @@
 use super::quality;
 use super::session::{Session, findings};
 use super::{compared, components};
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
 use onnxd_ir::ops::is_quantization;
 use onnxd_params::host;
 use onnxd_plugin_host::{call, from_message};
@@ -85,7 +85,7 @@ fn said(
     apart: Option<(String, f64)>,
 ) {
     for note in &log.notes {
-        session.note(&from_message(note), "warning");
+        session.note(&from_message(note), Severity::Warning);
     }
     if log.random_samples > 0 {
         let text = format!(
@@ -94,7 +94,7 @@ fn said(
             log.random_samples
         );
         // Nobody asked for wrong numbers: that is a finding, not a remark.
-        session.note(&Diagnostic::new(Code::CalibrationRandom, text), "error");
+        session.note(&Diagnostic::new(Code::CalibrationRandom, text), Severity::Error);
     }
     let quality = quality::judge(session, &log, apart);
     session.report.metadata.extend(log.metadata.iter().map(|(k, v)| format!("{k} = {v}")));

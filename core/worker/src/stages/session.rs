@@ -7,15 +7,17 @@ use super::spoken::Spoken;
 use super::{Events, quantize, summary};
 use bytes::Bytes;
 use onnxd_config::descriptor::Component;
-use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Severity};
 use onnxd_ir::{DataType, Model, Tensor};
 use onnxd_onnx::TensorLoader;
 use onnxd_params::{Resolved, Section};
 use onnxd_plugin_host::call::CallError;
-use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable, to_message};
+use onnxd_plugin_host::{HostEvent, JobContext, Library, TensorTable};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What;
-use onnxd_proto::onnxd::{ConvertRequest, ConvertResult, PluginInfo, Report, WorkerEvent};
+use onnxd_proto::onnxd::{
+    ConvertRequest, ConvertResult, FileRole, PluginInfo, Report, Verdict, WorkerEvent,
+};
 use std::cell::{OnceCell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -248,31 +250,32 @@ impl Session {
     }
 
     /// Adds a finding that does not end the conversion.
-    pub(crate) fn note(&mut self, diagnostic: &Diagnostic, severity: &str) {
-        let mut note = to_message(diagnostic);
-        note.severity = severity.into();
-        self.report.diagnostics.push(note);
+    pub(crate) fn note(&mut self, diagnostic: &Diagnostic, severity: Severity) {
+        self.report.diagnostics.push(message::Diagnostic::of(diagnostic, severity));
     }
 
     /// The report with its verdict.
     pub(crate) fn conclude(mut self, outcome: Result<(), Diagnostics>) -> ConvertResult {
-        let findings = self.report.diagnostics.iter().filter(|d| d.severity == "error").count();
+        let errors = self.report.diagnostics.iter().filter(|d| d.severity() == Severity::Error);
+        let findings = errors.count();
         let report = &mut self.report;
-        (report.verdict, report.summary) = match &outcome {
-            Ok(()) if findings == 0 => ("succeeded".into(), "the model was converted".into()),
+        let (verdict, summary) = match &outcome {
+            Ok(()) if findings == 0 => (Verdict::Succeeded, "the model was converted".into()),
             Ok(()) => {
                 let noun = if findings == 1 { "finding" } else { "findings" };
                 let text = format!("the model was converted, with {findings} {noun}");
-                ("succeeded_with_findings".into(), text)
+                (Verdict::SucceededWithFindings, text)
             }
-            Err(found) => ("failed".into(), failure(found)),
+            Err(found) => (Verdict::Failed, failure(found)),
         };
+        report.set_verdict(verdict);
+        report.summary = summary;
         if let Err(found) = outcome {
-            report.diagnostics.splice(0..0, found.0.iter().map(to_message));
+            report.diagnostics.splice(0..0, found.0.iter().map(message::Diagnostic::from));
             self.outputs.clear();
         }
         // The model first, whoever wrote files before it.
-        self.outputs.sort_by_key(|f| f.role != "model" && f.role != "external_data");
+        self.outputs.sort_by_key(|f| !matches!(f.role(), FileRole::Model | FileRole::ExternalData));
         report.outputs = self.outputs.clone();
         self.spoken.into_report(report);
         let model = report.model.get_or_insert_default();

@@ -76,7 +76,7 @@ fn finding(d: &Diagnostic) -> Value {
         "layer": d.layer,
         "place": d.place,
         "help": d.help,
-        "severity": if d.severity.is_empty() { "error" } else { &d.severity },
+        "severity": d.severity().as_str(),
     })
 }
 
