@@ -85,7 +85,7 @@ pub struct Component {
     pub options: Vec<Spelling>,
     /// What values of params and options stand for.
     pub implies: Vec<Implied>,
-    /// What params are when nobody sets them, where it depends on others.
+    /// What params are when they are unset, where it depends on others.
     pub computed: Vec<Implied>,
     /// Values that contradict each other.
     pub refuses: Vec<Refused>,
@@ -112,7 +112,7 @@ pub struct Param {
     /// What it accepts, in the notation of [`Kind::parse`].
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// What it is when nobody sets it; unset if it is not there.
+    /// What it is by default; unset if it is not there.
     #[serde(default)]
     pub default: Value,
     /// A sentence or two.

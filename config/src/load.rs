@@ -89,7 +89,7 @@ pub fn load(
     Ok(Loaded { settings: Settings { defaults, ..settings }, entries, file })
 }
 
-/// The values of all keys that nobody set.
+/// The default values of all keys.
 pub(crate) fn defaults(environment: &Environment) -> Vec<Entry> {
     with_computed(environment, overlay(&ROWS, []))
 }

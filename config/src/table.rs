@@ -8,20 +8,20 @@ use serde_json::{Map, Value};
 use crate::kind::Kind;
 use crate::source::toml_value;
 
-/// One key: what it accepts, what it is when nobody sets it, and what it does.
+/// One key: what it accepts, its default, and what it does.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Dotted name (`export.opset`).
     pub key: String,
     /// What it accepts.
     pub kind: Kind,
-    /// What it is when nobody sets it.
+    /// Its default.
     pub default: DefaultValue,
     /// What it does, in a sentence or two.
     pub help: String,
 }
 
-/// What a key is when nobody sets it.
+/// The default of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DefaultValue {
     /// A value in its normal form.
@@ -107,7 +107,7 @@ impl Entry {
     }
 }
 
-/// The origin of a value that nobody set.
+/// The origin of a default.
 pub(crate) const DEFAULT: &str = "default";
 
 /// The value given to a key by one layer.

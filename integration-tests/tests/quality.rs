@@ -115,7 +115,7 @@ fn the_whole_network_is_measured_on_samples_kept_apart() {
             "{way:?}"
         );
         let receipt = fs::read_to_string(folder.path().join("out/receipt.txt")).unwrap();
-        assert!(receipt.contains("samples kept apart"), "{receipt}");
+        assert!(receipt.contains("held-out samples"), "{receipt}");
         let processors = ["on every processor", "with VNNI"];
         assert!(receipt.contains(processors[usize::from(way[0] == "format=inc-qdq")]), "{receipt}");
     }
@@ -177,7 +177,7 @@ fn receipts_warn_of_what_runtimes_do_and_of_nothing_else() {
         assert!(without(&receipt), "{way:?}: {receipt}");
     }
     let large = receipt(&folder, &["format=QDQ", "weight_type=int8"]);
-    let text = "without VNNI, sums of products of int8 in 3 nodes (Conv -> r1_float, Conv -> c2_float, ...) saturate";
+    let text = "without VNNI, accumulators of int8 in 3 nodes (Conv -> r1_float, Conv -> c2_float, ...) saturate";
     assert!(large.contains(text) && large.contains("x64quantprecision"), "{large}");
     let receipt = receipt(&folder, &["format=QDQ", "mode=weight_only", "weight_type=int8"]);
     assert!(

@@ -1,4 +1,4 @@
-//! What values stand for, as plugins declare it: of other keys in the same layer, or of keys that nobody set.
+//! What values stand for, as plugins declare it: of other keys in the same layer, or of keys that are unset.
 
 use serde_json::{Map, Value};
 
@@ -50,7 +50,7 @@ pub(super) fn of_layer<'t>(
     }
 }
 
-/// Gives keys that nobody set the values that follow from others.
+/// Gives unset keys the values that follow from others.
 pub(super) fn computed(reader: &mut Reader, declared: &Declared, entries: &mut [Entry]) {
     for rule in declared.computed() {
         if !rule.condition.holds(&|key| value_among(entries, key), &[]) {
@@ -73,7 +73,7 @@ pub(super) fn computed(reader: &mut Reader, declared: &Declared, entries: &mut [
     }
 }
 
-/// The keys of a rule that somebody set.
+/// The keys of a rule that are set.
 fn causes<'r>(rule: &'r Implied, entries: &[Entry]) -> impl Iterator<Item = &'r str> {
     let set = |key: &&String| entries.iter().any(|e| e.key == **key && e.origin != DEFAULT);
     rule.condition.keys().filter(set).map(String::as_str)

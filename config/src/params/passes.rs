@@ -10,7 +10,7 @@ use super::implied::value_among;
 use crate::profile::profile;
 use crate::table::Entry;
 
-/// Key of the passes that result. Nobody sets it directly.
+/// Key of the passes that result. No user sets it directly.
 pub(super) const ORDER: &str = "passes.order";
 pub(super) const PROFILE: &str = "passes.profile";
 pub(super) const ENABLE: &str = "passes.enable";

@@ -284,7 +284,7 @@ impl Journal {
             let undone = self.file.set_len(self.bytes);
             return Err(StoreError { fatal: undone.is_err(), diagnostic: failed });
         }
-        // After a failed sync nobody knows what is on the disk.
+        // After a failed sync the content of the disk is unknown.
         self.file.sync_data().map_err(|e| StoreError::fatal(disk("write", &path, &e)))?;
         self.bytes += bytes.len() as u64;
         self.last_seq += changes.len() as u64;

@@ -34,7 +34,7 @@ pub struct SledStore {
     dir: PathBuf,
     /// None while `mend` fails.
     files: Option<Files>,
-    /// Set by a failure after which nobody knows what the files hold.
+    /// Set by a failure after which the content of the files is unknown.
     broken: Option<Diagnostic>,
     _lock: Lock,
 }

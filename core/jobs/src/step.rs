@@ -37,7 +37,7 @@ pub struct Policy {
     pub retry_first_ms: u64,
     /// No wait is longer.
     pub retry_longest_ms: u64,
-    /// Wait for room on a full disk, unless somebody sees that there is room before.
+    /// Wait for room on a full disk, unless a look finds room before.
     pub room_wait_ms: u64,
 }
 
@@ -88,11 +88,11 @@ pub enum What {
     RoomAgain,
     /// The daemon was shut down in order and gives the job back.
     GivenBack { lease: u64 },
-    /// Somebody no longer wants the result.
+    /// A user no longer wants the result.
     CancelAsked { actor: String },
-    /// Somebody wants a failed or cancelled job to be tried again.
+    /// A user wants a failed or cancelled job to be tried again.
     RetryAsked { actor: String },
-    /// Somebody trusts a quarantined job again.
+    /// A user trusts a quarantined job again.
     Released { actor: String },
 }
 
@@ -180,7 +180,7 @@ pub fn step(job: &Job, event: &Event, policy: &Policy) -> Option<Job> {
     Some(next)
 }
 
-/// Whether the job stays in `state` unless somebody asks for more.
+/// Whether the job stays in `state` unless a user asks for more.
 pub fn is_finished(state: JobState) -> bool {
     use JobState::{Cancelled, Duplicate, Failed, Quarantined, Succeeded};
     matches!(state, Succeeded | Failed | Cancelled | Quarantined | Duplicate)

@@ -138,7 +138,7 @@ fn check(store: &SledStore, acknowledged: &mut Acknowledged) {
         }
     }
     on_their_way += found.keys().filter(|id| !acknowledged.contains_key(*id)).count();
-    assert!(on_their_way <= 1, "{on_their_way} changes nobody acknowledged");
+    assert!(on_their_way <= 1, "{on_their_way} changes were not acknowledged");
     for state in (0..12).filter_map(|n| JobState::try_from(n).ok()) {
         let listed = store.scan(Some(state)).unwrap();
         let expected: Vec<&Job> = jobs.iter().filter(|job| job.state() == state).collect();

@@ -194,7 +194,7 @@ fn trusted(path: &Path) -> Result<PathBuf, Diagnostic> {
 }
 
 const OWN: &str =
-    "Make root or the service user the owner of file and folder, and let nobody else write them.";
+    "Make root or the service user the owner of file and folder, and let no other user write them.";
 
 /// Sticky folders are like private ones: others cannot replace the owner's files there.
 const STICKY: u32 = 0o1000;

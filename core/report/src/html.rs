@@ -1,6 +1,6 @@
 //! `report.html`: one file without scripts or references, light or dark as the reader's system is.
 //!
-//! Every text is escaped: names come from files that anybody may have written. The page's own policy lets a browser run
+//! Every text is escaped: names come from files of unknown origin. The page's own policy lets a browser run
 //! nothing and load nothing, should an escape ever be forgotten.
 
 use crate::findings::{Finding, findings};

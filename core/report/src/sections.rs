@@ -258,7 +258,7 @@ pub(crate) fn outputs(quality: &Quality) -> String {
         return format!("outputs were not compared with float{why}{}", line(&quality.unmeasured));
     };
     let on = match quality.origin.as_str() {
-        "apart" => "samples kept apart",
+        "apart" => "held-out samples",
         "random" => "samples of random numbers",
         _ => "of the samples that it was made of",
     };
@@ -266,9 +266,9 @@ pub(crate) fn outputs(quality: &Quality) -> String {
         true => format!(" (worst {} {:.1} dB)", line(&quality.worst), quality.worst_db),
         false => String::new(),
     };
-    // The largest ratio that is told stands for no difference at all.
-    let ratio = if db >= 300.0 { "equal to float".to_owned() } else { format!("SQNR {db:.1} dB") };
-    format!("outputs {ratio}{worst} on {} {on}", quality.samples)
+    // The largest SQNR that is stated stands for no difference at all.
+    let sqnr = if db >= 300.0 { "equal to float".to_owned() } else { format!("SQNR {db:.1} dB") };
+    format!("outputs {sqnr}{worst} on {} {on}", quality.samples)
 }
 
 fn tried(report: &Report) -> Section {
@@ -289,12 +289,12 @@ fn quantized_layers(report: &Report) -> Section {
     let row = |l: &onnxd_proto::onnxd::QuantizedLayer| {
         let made = tensors.get(l.output.as_str());
         let clipped = made.and_then(|t| t.clipped).map(percent).unwrap_or_default();
-        let sums = l.accumulator.as_ref().map(|a| format!("{} of {}", a.bits, a.bits_held));
+        let bits = l.accumulator.as_ref().map(|a| format!("{} of {}", a.bits, a.bits_held));
         let sqnr = l.sqnr_db.map(decibels).unwrap_or_default();
-        let sums = sums.unwrap_or_default();
-        vec![line(&l.name), sqnr, line(&l.op), line(&l.rescaling), clipped, sums]
+        let bits = bits.unwrap_or_default();
+        vec![line(&l.name), sqnr, line(&l.op), line(&l.rescaling), clipped, bits]
     };
-    let columns = &["layer", "#SQNR dB", "op", "rescaling", "#clipped", "#bits of sums"];
+    let columns = &["layer", "#SQNR dB", "op", "rescaling", "#clipped", "#accumulator bits"];
     let mut section = table("layer", "Quantized layers, worst first", columns, Vec::new());
     let share = |l: &onnxd_proto::onnxd::QuantizedLayer| l.sqnr_db.unwrap_or(0.0) / SQNR_DB_FULL;
     (section.bar_after, section.bar_title) = (1, "of 60 dB");
@@ -387,7 +387,7 @@ fn plugin_log(report: &Report) -> Section {
     table("log", "What plugins logged", &["plugin", "level", "part", "text"], rows)
 }
 
-/// Params that somebody set; the complete list is in `report.json`.
+/// Params that are set; the complete list is in `report.json`.
 fn params(report: &Report) -> Section {
     let set = report.params.iter().filter(|p| !is_default(&p.origin));
     let rows = set.map(|p| vec![line(&p.key), line(&p.value), line(&p.origin)]).collect();

@@ -342,7 +342,7 @@ fn columns_without_a_word_are_left_out_of_the_page() {
         let quantization = Some(Quantization { layers, ..Quantization::default() });
         html(&Report { quantization, ..good() })
     };
-    let has = |page: &str| page.contains(">bits of sums</th>");
+    let has = |page: &str| page.contains(">accumulator bits</th>");
     let sums = Some(Accumulator { max: 40_000, bits: 17, bits_held: 32 });
     assert!(has(&page(sums)) && !has(&page(None)), "{}", page(None));
 }

@@ -163,7 +163,7 @@ pub(crate) fn metadata(
     }
     let steps = preprocessing::steps(ini, environment, channels).to_json();
     metadata.push(("input.preprocessing.steps".to_owned(), steps));
-    // A size that nobody gave a number is a matter of the command line that learned.
+    // A size without a number is a matter of the command line that learned.
     if let Ok(Some(batch)) = environment.get::<usize>("BatchSize") {
         metadata.push(("input.batch_size".to_owned(), batch.to_string()));
     }
@@ -206,7 +206,7 @@ fn range(
                 }
                 Change::Unknown => None,
             });
-        // What becomes of integers beside channels of real numbers nobody says.
+        // What becomes of integers beside channels of real numbers is not known.
         reached.filter(|_| !integers)
     };
     // Channels that no section names are alike.

@@ -1,7 +1,7 @@
 //! What N2D2 does to a picture before the network sees it, as steps that anyone can follow.
 //!
 //! Pictures are BGR, as OpenCV reads them. The steps are those of the set that N2D2 calibrates on. What there is no
-//! arithmetic for becomes a step that says so, because nobody may ever need it.
+//! arithmetic for becomes a step that says so, because it may never be needed.
 
 use onnxd_plugin_sdk::preprocess::{Border, Operator, Order, Sizing, Step, Steps};
 

@@ -120,7 +120,7 @@ impl<'m> Kernels<'m> {
         if self.transposed { "Deconv" } else { "Conv" }
     }
 
-    /// Refuses geometries whose numbers nobody can hold.
+    /// Refuses geometries whose numbers fit no memory.
     fn check(&self, layer: &Layer) -> Result<(), Diagnostic> {
         check_count(self.count(), layer)
     }

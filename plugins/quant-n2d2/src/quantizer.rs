@@ -145,7 +145,7 @@ fn refuse(
     Ok(())
 }
 
-/// Params are looked at only where they count, so that the others are told as without effect: learned
+/// Params are looked at only where they count, so that the others are reported as without effect: learned
 /// ranges leave nothing to equalize, to clip or to bring to a common scale.
 fn options(cx: &QuantizeContext, params: &Params, learned: bool) -> Result<Options, Diagnostic> {
     let bits = params.nbbits();

@@ -680,7 +680,7 @@ pub struct ParamsRead {
     /// dotted: "source.weights"; a section stands for all below it
     #[prost(string, repeated, tag = "1")]
     pub keys: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// of these, what has no effect although somebody looked at it
+    /// of these, what has no effect although it was read
     #[prost(message, repeated, tag = "2")]
     pub idle: ::prost::alloc::vec::Vec<IdleParam>,
 }

@@ -33,7 +33,7 @@ What a network that is named alone refers to is looked for beside it; params are
 
 DIR gets model.onnx, report.json, report.txt, report.html, receipt.txt and manifest.sha256. If DIR
 does not exist it appears with all of them at once; else files of an earlier result are replaced, as
-far as its manifest.sha256 names them and nobody changed them since. If any other file is in the
+far as its manifest.sha256 names them and they are unchanged since. If any other file is in the
 way, nothing is converted. The reports of a failure go to DIR/failed if DIR holds a result.";
 
 /// Converts one network, without the daemon.

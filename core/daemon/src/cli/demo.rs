@@ -72,7 +72,7 @@ impl Demo {
             Some(dir) => std::path::absolute(dir).map_err(|e| disk(dir, &e))?,
             None => std::env::temp_dir().join(format!("onnxd-demo-{}", ulid::Ulid::generate())),
         };
-        // The daemon of the demo would wait for plugins that somebody brings.
+        // The daemon of the demo would wait for plugins that a user brings.
         Context::load(None)?.plugins()?.has_frontend()?;
         fs::create_dir(&dir).map_err(|e| disk(&dir, &e))?;
         let mut daemon = Daemon::start(&dir)?;

@@ -1,4 +1,4 @@
-//! What plugins log in a conversion that somebody watches.
+//! What plugins log in a conversion that a user watches.
 
 use super::out;
 use onnxd_proto::onnxd::WorkerEvent;

@@ -1,6 +1,6 @@
 //! Where output goes: results to standard output, everything else to standard error.
 //!
-//! Names and texts come from files that anybody may have written, so nothing leaves here unescaped:
+//! Names and texts come from files of unknown origin, so nothing leaves here unescaped:
 //! neither a terminal nor a reader of lines obeys them.
 
 use super::layout;
@@ -28,7 +28,7 @@ pub(crate) fn json_text(json: &str) {
 fn write_out(text: &str) {
     let mut out = stdout().lock();
     let newline = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    // Nobody is left to be told.
+    // No reader is left.
     let _ = write!(out, "{text}{newline}").and_then(|()| out.flush());
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn json(value: &impl Serialize) {
 /// Prints a line beside the result.
 pub(crate) fn error(line: &str) {
     let line = escaped(line);
-    // Nobody is left to be told.
+    // No reader is left.
     let _ = writeln!(stderr().lock(), "{}", layout::wrapped(&line, columns_of(stderr())));
 }
 

@@ -26,7 +26,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left over has a hidden name and harms nobody.
+        // What is left over has a hidden name and does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

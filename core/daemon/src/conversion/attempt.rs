@@ -106,7 +106,7 @@ pub(crate) enum Verdict {
         crashed: bool,
         /// The worker took too long.
         timed_out: bool,
-        /// Somebody asked for its end.
+        /// A user asked for its end.
         stopped: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! What a file is that nobody could read, in the words of its framework, beside the reason.
+//! What a file is that no front-end could read, in the words of its framework, beside the reason.
 
 use std::path::Path;
 

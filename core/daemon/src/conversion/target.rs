@@ -81,7 +81,7 @@ impl Target {
         self.inputs.extend(inputs.into_iter().filter_map(inode));
     }
 
-    /// Whether onnxd wrote `file`, an absolute path, here earlier, and nobody has changed it since.
+    /// Whether onnxd wrote `file`, an absolute path, here earlier, and it is unchanged since.
     pub(crate) fn wrote(&self, file: &Path) -> bool {
         let Some(name) = file.strip_prefix(&self.folder).ok().and_then(Path::to_str) else {
             return false;

@@ -36,7 +36,7 @@ pub(crate) enum Ending {
         diagnostics: Vec<message::Diagnostic>,
         crashed: bool,
         timed_out: bool,
-        /// Somebody asked for its end.
+        /// A user asked for its end.
         stopped: bool,
     },
 }

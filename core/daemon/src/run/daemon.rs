@@ -272,7 +272,7 @@ impl Daemon {
             Event::Published { job, lease, done } => self.on_published(job, *lease, done),
             Event::Kept(kept) => self.on_kept(kept),
             Event::Abandoned { job } => self.on_abandoned(job),
-            Event::Asked(asked) => self.on_asked(asked),
+            Event::ClientRequest(client) => self.on_client_request(client),
             Event::Reloaded(reloaded) => {
                 self.on_reloaded(reloaded);
                 Ok(())

@@ -6,14 +6,14 @@ use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_intake::{ClaimError, Found};
 
 use super::attempt::Ending;
-use super::control::Asked;
+use super::control::ClientRequest;
 use super::housekeeping::Kept;
 use super::prepare::Prepared;
 use super::requests::Reloaded;
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// Intake has found a complete drop, or one that nobody wants.
+    /// Intake has found a complete drop, or one that no front-end takes.
     Found(Found),
     /// The files of a job were moved out of the inbox, or not.
     Claimed { job: String, done: Result<(), ClaimError> },
@@ -29,8 +29,8 @@ pub(crate) enum Event {
     Abandoned { job: String },
     /// The housekeeping thread has done something.
     Kept(Kept),
-    /// Somebody asks over the control socket.
-    Asked(Box<Asked>),
+    /// A client asks over the control socket.
+    ClientRequest(Box<ClientRequest>),
     /// The settings were read again, or not.
     Reloaded(Box<Reloaded>),
     /// The operating system asks.
@@ -43,7 +43,7 @@ impl Event {
     /// Whether carrying it out records a change of a job, so that it must not be lost. Whoever asks
     /// over the socket is told of a refusal instead.
     pub(crate) fn changes_jobs(&self) -> bool {
-        use Event::{Asked, Reloaded, Signal, Stage, Tick};
-        !matches!(self, Stage { .. } | Asked(_) | Reloaded(_) | Signal(_) | Tick)
+        use Event::{ClientRequest, Reloaded, Signal, Stage, Tick};
+        !matches!(self, Stage { .. } | ClientRequest(_) | Reloaded(_) | Signal(_) | Tick)
     }
 }

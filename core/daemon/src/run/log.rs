@@ -30,7 +30,7 @@ impl Handle {
 
 #[cfg(test)]
 impl Handle {
-    /// Of a log that nobody reads.
+    /// Of a log without reader.
     pub(crate) fn quiet() -> Handle {
         Handle(reload::Layer::new(LevelFilter::ERROR).1)
     }

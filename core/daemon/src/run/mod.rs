@@ -143,7 +143,7 @@ pub(crate) fn run(
     Ok(daemon.ended()?)
 }
 
-#[allow(clippy::too_many_arguments)] // the parts of the daemon, each made by somebody else
+#[allow(clippy::too_many_arguments)] // the parts of the daemon, each made by another part
 fn new_daemon(
     store: Box<dyn Store>,
     source: Source,

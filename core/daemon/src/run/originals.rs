@@ -85,7 +85,7 @@ fn bring(job: &Job, dir: &JobDir, to: &Path, words: &[(&str, String)]) -> io::Re
         }
         match is_part(&to, &input, &own)? {
             true => remove_folder(&to)?,
-            // Somebody else's files have this name: both stay.
+            // Other files have this name: both stay.
             false => to = free_beside(&to),
         }
     }
@@ -267,7 +267,7 @@ fn own_names(originals: &HashSet<PathBuf>, job: &Job) -> Vec<String> {
     own.collect()
 }
 
-/// Moves the folder of a job nobody knows to where a person can look at it.
+/// Moves the folder of an unknown job to where a person can look at it.
 pub(crate) fn set_aside(folders: &Folders, name: &Path) -> io::Result<()> {
     make_dir(&folders.orphans())?;
     let target = (0..).map(|n: u32| match n {

@@ -1,7 +1,7 @@
 //! The way of a complete result into the outbox, also where that takes a while.
 //!
 //! A result that cannot be put there keeps its job in `publishing`, and its name: nothing about the
-//! job is wrong. It is tried again until the outbox permits, or until somebody cancels the job.
+//! job is wrong. It is tried again until the outbox permits, or until a user cancels the job.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -109,7 +109,7 @@ impl Daemon {
         }
     }
 
-    /// Tries again what is due. A result that somebody removed has to be made anew.
+    /// Tries again what is due. A result that was removed has to be made anew.
     pub(crate) fn publish_waiting(&mut self, now: Instant) -> Turn {
         let waits = |id: &str| !self.attempts.running.contains_key(id);
         let due = self.results.unpublished.iter().filter(|(id, u)| u.at <= now && waits(id));

@@ -37,7 +37,7 @@ pub(crate) enum Owner {
     /// The clock: the result is published when the outbox permits.
     Outbox,
     Housekeeping,
-    /// Nobody has to do anything, or a person decides.
+    /// Nothing has to be done, or a person decides.
     Person,
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct FrontendProber {
     questions: Questions,
 }
 
-/// Questions on their way and answers that nobody has fetched yet, by network.
+/// Questions on their way and answers that were not fetched yet, by network.
 type Questions = Arc<Mutex<HashMap<PathBuf, Question>>>;
 
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl FrontendProber {
             {
                 Fetched::Answer(answer)
             }
-            // An answer about files, or of plugins, that have changed since helps nobody.
+            // An answer about files, or of plugins, that have changed since is of no use.
             Some(Question { answer: Some(_), .. }) | None => {
                 let pending = all.values().filter(|q| q.answer.is_none()).count();
                 if pending < QUESTIONS_MAX { Fetched::Unasked } else { Fetched::Pending }
@@ -141,7 +141,7 @@ impl FrontendProber {
             let plugins = tools.plugins;
             all.insert(asked, Question { plugins, narrow, wide, answer: Some(answer) });
             drop(all);
-            // Either somebody still waits for it, or the next look finds it.
+            // Either a look still waits for it, or the next look finds it.
             if done.send(()).is_err() {
                 let _ = intake.send(Control::Rescan);
             }

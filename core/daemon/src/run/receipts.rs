@@ -155,7 +155,7 @@ pub(crate) fn beside_unmatched(moved: &Path, name: &Path, reason: &str) -> io::R
 
 /// Carries a change out; what failed is said once, in the log.
 pub(crate) fn carry_out(change: &Change, folders: &Folders) {
-    // The list first: a receipt that nobody remembers would stay for ever.
+    // The list first: a receipt that is not in the list would stay for ever.
     let all: Vec<&PathBuf> = change.all.iter().chain(&change.remove).collect();
     let listed = serde_json::to_string(&all).map_err(io::Error::other);
     let mut done = listed.and_then(|text| replace_file(&list(folders), &text));

@@ -26,7 +26,7 @@ pub(crate) enum Action {
     Vanish,
     /// Compute the digests.
     Hash,
-    /// It waits for its turn, or for somebody's decision.
+    /// It waits for its turn, or for a user's decision.
     Nothing,
     /// The attempt ended with the daemon.
     Interrupt,

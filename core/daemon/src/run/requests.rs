@@ -11,7 +11,7 @@ use onnxd_proto::onnxd::{Job, JobState};
 use serde_json::{Value, json};
 
 use super::control::protocol::{JOBS_MAX, Request, diagnostic, granted, refused};
-use super::control::{Asked, Now, inbox_json, job_json, summary_json};
+use super::control::{ClientRequest, Now, inbox_json, job_json, summary_json};
 use super::daemon::{Daemon, Halt, Phase, Running, Turn};
 use super::housekeeping::Order;
 use super::outbox::PUBLISHING;
@@ -32,7 +32,7 @@ const NEED_RESTART: [&str; 9] = [
     "log.format",
 ];
 
-/// Settings and plugins that were read again, for whoever asked.
+/// Settings and plugins that were read again, for whoever client.
 #[derive(Debug)]
 pub(crate) struct Reloaded {
     done: Result<(Loaded, Tools), Diagnostics>,
@@ -40,22 +40,22 @@ pub(crate) struct Reloaded {
 }
 
 impl Daemon {
-    pub(crate) fn on_asked(&mut self, asked: &Asked) -> Turn {
-        let done = self.answer(asked);
+    pub(crate) fn on_client_request(&mut self, client: &ClientRequest) -> Turn {
+        let done = self.answer(client);
         if let Err(Halt::Store(e)) = &done {
             // Whoever does not wait for the answer does not get it.
-            let _ = asked.answer.try_send(refused(&e.diagnostic));
+            let _ = client.answer.try_send(refused(&e.diagnostic));
         }
         done
     }
 
-    fn answer(&mut self, asked: &Asked) -> Turn {
-        let actor = &asked.actor;
-        let request = match self.full_id(&asked.request)? {
+    fn answer(&mut self, client: &ClientRequest) -> Turn {
+        let actor = &client.actor;
+        let request = match self.full_id(&client.request)? {
             Ok(request) => request,
             Err(why) => {
                 // Whoever does not wait for the answer does not get it.
-                let _ = asked.answer.try_send(refused(&why));
+                let _ = client.answer.try_send(refused(&why));
                 return Ok(());
             }
         };
@@ -64,7 +64,7 @@ impl Daemon {
             Request::Show { job } => self.show(job)?,
             Request::Cancel { job } => self.cancel(job, actor)?,
             Request::Release { job } => self.release(job, actor)?,
-            Request::Retry { job } => match self.retry(job, asked)? {
+            Request::Retry { job } => match self.retry(job, client)? {
                 Some(answer) => answer,
                 // The answer follows when the originals are back.
                 None => return Ok(()),
@@ -73,7 +73,7 @@ impl Daemon {
             Request::Resume {} => self.resume(actor),
             Request::Reload {} => {
                 tracing::info!(%actor, "reload asked");
-                self.reload(Some(asked.answer.clone()));
+                self.reload(Some(client.answer.clone()));
                 return Ok(());
             }
             Request::Health {} => self.health(),
@@ -81,7 +81,7 @@ impl Daemon {
             Request::Inbox {} => granted(self.inbox()),
         };
         // Whoever does not wait for the answer does not get it.
-        let _ = asked.answer.try_send(answer);
+        let _ = client.answer.try_send(answer);
         Ok(())
     }
 
@@ -175,7 +175,7 @@ impl Daemon {
         Ok(self.begun_again(&job))
     }
 
-    fn retry(&mut self, id: &str, asked: &Asked) -> Turn<Option<Value>> {
+    fn retry(&mut self, id: &str, client: &ClientRequest) -> Turn<Option<Value>> {
         if self.results.busy.contains(id)
             || self.attempts.running.contains_key(id)
             || self.drops.taking.contains_key(id)
@@ -187,7 +187,7 @@ impl Daemon {
             None => self.not_possible(id, "tried again").map(Some),
             Some(job) => {
                 self.results.busy.insert(id.to_owned());
-                let asker = (asked.actor.clone(), asked.answer.clone());
+                let asker = (client.actor.clone(), client.answer.clone());
                 self.results.asking.insert(id.to_owned(), asker);
                 self.order(Order::Fetch(Box::new(job)));
                 Ok(None)

@@ -101,7 +101,7 @@ impl Daemon {
                 self.drops.to_hash.push_back(job.id.clone());
                 Ok(())
             }
-            // All is in the inbox as before, or somebody else has it.
+            // All is in the inbox as before, or another daemon has it.
             Err(e) if !is_filled(&dir.input()) => self.give_up(&job.id, &e),
             Err(e) => self.reject(&job.id, &e.diagnostic().into()),
         }
@@ -117,7 +117,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Files that were taken are no longer there: somebody removed them from the state folder.
+    /// Files that were taken are no longer there: they were removed from the state folder.
     fn lost(&mut self, job: &Job) -> Turn {
         let message = format!("The files of job {} are gone from the state folder", job.id);
         let found = Diagnostic::new(Code::Unreadable, message).help("Drop the files again.");

@@ -1,4 +1,4 @@
-//! A full disk: what found no room on it waits, and goes on as soon as somebody frees some.
+//! A full disk: what found no room on it waits, and goes on as soon as some is free.
 //!
 //! How much room the next try needs is not known, so all that waits is tried again when there is
 //! more than there was. Room may come back before it is looked at, and a quota does not show in

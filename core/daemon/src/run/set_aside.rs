@@ -46,7 +46,7 @@ impl SetAside {
         rest
     }
 
-    /// Why nobody knows whether a file of this name is a network: one that might take it is set
+    /// Why it is unknown whether a file of this name is a network: one that might take it is set
     /// aside. The machine's problem, so that the drop stays and is looked at again.
     pub(crate) fn concerns(&self, plugins: &Plugins, network: &str) -> Option<Diagnostic> {
         let (plugin, frontend) = self.names().into_iter().find(|(plugin, frontend)| {

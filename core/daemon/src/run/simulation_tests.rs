@@ -236,7 +236,7 @@ fn every_drop_ends_in_one_result_whatever_fails() {
         let inbox = root.path().join("inbox");
         fs::create_dir_all(&inbox).unwrap();
         let mut drops: Vec<Submission> = (0..DROPS).map(|n| submission(&inbox, n)).collect();
-        // Another daemon takes some that this one has seen: nobody's failure, and no job.
+        // Another daemon takes some that this one has seen: no failure, and no job.
         for n in 0..4 {
             let taken = submission(&inbox, DROPS + n);
             fs::remove_file(inbox.join(&taken.network)).unwrap();

@@ -38,7 +38,7 @@ impl Daemon {
             // Recorded or not: the next start, or the round, finds out.
             Err(e) if e.fatal => return Err(e.into()),
             Err(e) => {
-                // What is left over holds nothing of anybody.
+                // What is left over holds no user's files.
                 let _ = remove_folder(dir.path());
                 if e.may_pass() {
                     return Err(e.into());
@@ -105,7 +105,7 @@ impl Daemon {
             Ok(()) => {
                 self.apply(id, What::Claimed)?;
             }
-            // The older of two files stayed in the job's folder: somebody has to hear of it.
+            // The older of two files stayed in the job's folder: the log has to say so.
             Err(e @ ClaimError::Kept(_)) => {
                 self.reject(id, &e.diagnostic().into())?;
                 self.drops.taking.remove(id);
@@ -125,7 +125,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Nothing was moved, so there never was a job: the drop is in the inbox as before, or somebody
+    /// Nothing was moved, so there never was a job: the drop is in the inbox as before, or another
     /// else has taken it.
     pub(crate) fn give_up(&mut self, id: &str, why: &ClaimError) -> Turn {
         if let Some(job) = self.queue.store.get(id)? {

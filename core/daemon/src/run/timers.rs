@@ -230,14 +230,14 @@ impl Daemon {
             (_, Phase::Working) => {
                 self.begin_shutdown(if signal == SIGINT { "SIGINT" } else { "SIGTERM" });
             }
-            // Somebody is impatient.
+            // A second signal ends it at once.
             (_, Phase::Draining { .. }) => {
                 self.course.phase = Phase::Draining { until: Instant::now() }
             }
         }
     }
 
-    /// Whether the loop may end: everything is done, or nobody can wait any longer.
+    /// Whether the loop may end: everything is done, or the time to wait is over.
     pub(crate) fn has_ended(&self) -> bool {
         match self.course.phase {
             Phase::Working => false,

@@ -158,7 +158,7 @@ pub fn start(fd: &str, mode: &str) -> Result<(Link, Request, Confinement), Diagn
     let begun = begin(&mut link, mode);
     if let Err(why) = &begun {
         let failed = Event::Failed(Diagnostics { items: vec![message::Diagnostic::from(why)] });
-        // If the parent is gone, nobody is left to be told.
+        // If the parent is gone, no reader is left.
         let _ = link.send(&WorkerEvent { what: Some(failed) });
     }
     begun.map(|(request, confinement)| (link, request, confinement))
@@ -213,7 +213,7 @@ fn die_with_parent(link: &Link) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The link that the parent passed as standard input, which is then empty for everybody else.
+/// The link that the parent passed as standard input, which is then empty for all other code.
 fn link_from_stdin() -> std::io::Result<Link> {
     let own = std::io::stdin().as_fd().try_clone_to_owned()?;
     let null = std::fs::File::open("/dev/null")?;

@@ -41,7 +41,7 @@ pub struct Outcome {
     pub answer: Option<Event>,
     /// The end of its standard error.
     pub stderr: String,
-    /// Whether somebody asked for its end.
+    /// Whether a user asked for its end.
     pub stopped: bool,
     /// The time limit it had; 0 if none.
     pub wall_ms: u64,

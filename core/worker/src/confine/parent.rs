@@ -61,7 +61,7 @@ pub struct WorkerProcess {
 #[derive(Clone)]
 pub struct Killer {
     pid: Pid,
-    /// Set under the lock before the process number may be given to somebody else.
+    /// Set under the lock before the process number may be given to another process.
     reaped: Arc<Mutex<bool>>,
     asked: Arc<AtomicBool>,
 }
@@ -245,7 +245,7 @@ impl WorkerProcess {
                 Some(signal) => Exit::Signal(signal),
                 None => Exit::Code(status.code().unwrap_or(-1)),
             },
-            // Somebody else has waited for our child: nothing can be said.
+            // Other code has waited for our child: nothing can be said.
             Err(_) => Exit::Code(-1),
         }
     }
@@ -287,7 +287,7 @@ impl Killer {
     fn signal(&self, signal: Signal) {
         let reaped = self.reaped.lock().unwrap_or_else(PoisonError::into_inner);
         if !*reaped {
-            // The only likely error is that nobody is left in the group.
+            // The only likely error is that no process is left in the group.
             let _ = kill_process_group(self.pid, signal);
         }
     }
@@ -345,7 +345,7 @@ impl Tail {
                 drop(tail);
                 std::thread::sleep(read.pause(n as u64, STDERR_BYTES_PER_SECOND, Instant::now()));
             }
-            // Nobody listens any more if the worker was dropped.
+            // No receiver is left if the worker was dropped.
             let _ = finished.send(());
         });
         Tail { bytes, done }

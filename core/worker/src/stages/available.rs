@@ -1,4 +1,4 @@
-//! Params that are defined but not carried out yet are refused where somebody asks for them: silence would be a lie.
+//! Params that are defined but not carried out yet are refused where they are set: silence would be a lie.
 
 use super::{Session, quantize};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};

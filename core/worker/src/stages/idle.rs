@@ -1,5 +1,5 @@
-//! What was given and changed nothing: params that nobody looked at, and files whose names promise a part that files of
-//! other names play. Both look like success unless somebody says so.
+//! What was given and changed nothing: params that were not read, and files whose names promise a part that files of
+//! other names play. Both look like success unless the report says so.
 
 use super::session::Session;
 use onnxd_config::Params;
@@ -7,7 +7,7 @@ use onnxd_diagnostics::{Code, Diagnostic, Severity, nearest, shown};
 use onnxd_proto::onnxd::{IdleParam, Param, ParamsRead};
 use std::collections::BTreeSet;
 
-/// The origin of a param that nobody set.
+/// The origin of a default.
 const UNSET: &str = "default";
 
 /// What a conversion took notice of.

@@ -34,7 +34,7 @@ pub(super) fn meant_for(model: &Model) -> String {
         };
         let nodes = named(&saturating);
         text += &format!(
-            "; without VNNI, sums of products of int8 in {nodes} saturate in ONNX Runtime{option}"
+            "; without VNNI, accumulators of int8 in {nodes} saturate in ONNX Runtime{option}"
         );
     }
     if !rounded.is_empty() {

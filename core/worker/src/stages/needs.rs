@@ -18,7 +18,7 @@ pub(crate) fn with_needs(
         return probe;
     }
     let described = Described::of(plugins);
-    for component in asked(&described, plugins, params) {
+    for component in chosen_components(&described, plugins, params) {
         let holds =
             |need: &&Declared| need.condition.holds(&|key| value(params, key), &probe.facts);
         let needs: Vec<Need> = component
@@ -33,7 +33,7 @@ pub(crate) fn with_needs(
 }
 
 /// The components that will work on the network. One that is not installed is told later.
-fn asked<'d>(
+fn chosen_components<'d>(
     described: &'d Described,
     plugins: &[PluginInfo],
     params: &Value,

@@ -164,7 +164,7 @@ fn help(session: &Session, log: &QuantizeLog) -> String {
 fn outputs(quality: &Quality, help: &str) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let on = match quality.origin.as_str() {
-        "apart" => "samples kept apart",
+        "apart" => "held-out samples",
         "random" => "samples of random numbers",
         _ => "of the samples that it was made of",
     };
@@ -226,10 +226,7 @@ mod tests {
     fn what_is_poor_is_a_finding() {
         assert_eq!(found(&good(), false), "");
         let text = found(&Quality { worst_db: -1.4, ..good() }, false);
-        assert!(
-            text.contains("`y` has -1.4 dB") && text.contains("4 samples kept apart"),
-            "{text}"
-        );
+        assert!(text.contains("`y` has -1.4 dB") && text.contains("4 held-out samples"), "{text}");
         let text = found(&Quality { sqnr_db_min: Some(40.0), ..good() }, false);
         assert!(text.contains("30.0 dB of the 40.0 demanded"), "{text}");
         // What is demanded may be below the floor.

@@ -10,7 +10,7 @@ use onnxd_plugin_host::{call, from_message};
 use onnxd_proto::onnxd::{PluginInfo, Quantization, QuantizeLog};
 
 pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
-    let Some((plugin, quantizer)) = chosen(session)? else { return Ok(float_asked(session)?) };
+    let Some((plugin, quantizer)) = chosen(session)? else { return Ok(refuse_quantized(session)?) };
     session.entered("quantize", &plugin.id, &quantizer);
     session.library(&plugin)?;
     let before = session.typed()?;
@@ -36,22 +36,22 @@ pub(crate) fn chosen(session: &Session) -> Result<Option<(PluginInfo, String)>, 
 }
 
 /// Refuses integers where floats are asked for: they no longer say what the floats were.
-fn float_asked(session: &Session) -> Result<(), Diagnostic> {
+fn refuse_quantized(session: &Session) -> Result<(), Diagnostic> {
     if !session.section::<host::Quantization>().require_float() {
         return Ok(());
     }
     let mut found = None;
-    // What cannot be read is told by the export.
+    // What cannot be read is a finding of the export.
     let Ok(model) = session.model() else { return Ok(()) };
     model.for_each_graph(|graph| {
         let first = || graph.nodes().map(|(_, node)| node).find(|n| is_quantization(&n.op));
         found = found.take().or_else(|| first().map(|n| format!("{} {}", n.op, shown(&n.name))));
     });
     let Some(node) = found else { return Ok(()) };
-    let asked = session.request.params.iter().find(|p| p.key == "quantization.require_float");
-    let asked = asked.map(|p| format!(" ({})", shown(&p.origin))).unwrap_or_default();
+    let origin = session.request.params.iter().find(|p| p.key == "quantization.require_float");
+    let origin = origin.map(|p| format!(" ({})", shown(&p.origin))).unwrap_or_default();
     let text =
-        format!("`quantization.require_float` is true{asked}, and the model is quantized: {node}");
+        format!("`quantization.require_float` is true{origin}, and the model is quantized: {node}");
     let help = "Drop the float model, or leave the param out.";
     Err(Diagnostic::new(Code::FeatureUnsupported, text).help(help))
 }
@@ -93,7 +93,7 @@ fn said(
              and what it computes on data may be far off",
             log.random_samples
         );
-        // Nobody asked for wrong numbers: that is a finding, not a remark.
+        // Wrong numbers are not what params ask for: that is a finding, not a remark.
         session.note(&Diagnostic::new(Code::CalibrationRandom, text), Severity::Error);
     }
     let quality = quality::judge(session, &log, apart);

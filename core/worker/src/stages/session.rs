@@ -38,7 +38,7 @@ pub(crate) struct Session {
     pub(crate) params: Arc<Resolved>,
     /// The graph between stages: an encoded `ModelProto` with handles into `tensors`.
     graph: Bytes,
-    /// The same graph, decoded once somebody looks at it.
+    /// The same graph, decoded on first use.
     model: OnceCell<Model>,
     /// The same graph with inferred types, if a stage left it.
     pub(crate) typed: Option<Model>,

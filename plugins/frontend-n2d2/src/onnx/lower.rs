@@ -1,5 +1,5 @@
 //! Puts the nodes of an ONNX file into the network's graph: between the values that its section
-//! names as inputs and the results that somebody uses.
+//! names as inputs and the results that are used.
 
 use std::collections::{HashMap, HashSet};
 

@@ -84,7 +84,7 @@ fn layer() -> impl Strategy<Value = String> {
     })
 }
 
-/// Absurd sizes are not refused as long as nobody has to compute them; that is not tried here.
+/// Absurd sizes are not refused as long as nothing computes them; that is not tried here.
 fn small(imported: Imported) -> Result<Imported, Diagnostics> {
     const NUMBERS_MAX: i64 = 1 << 16;
     let graph = &imported.model.graph;

@@ -7,4 +7,4 @@ pub(crate) mod protocol;
 mod server;
 
 pub(crate) use answers::{Now, inbox_json, job_json, summary_json};
-pub(crate) use server::{Asked, class_of, listen};
+pub(crate) use server::{ClientRequest, class_of, listen};

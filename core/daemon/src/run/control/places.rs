@@ -1,4 +1,4 @@
-//! Places for connections: few for one user, so that nobody shuts the others out, and a connection
+//! Places for connections: few for one user, so that no user shuts the others out, and a connection
 //! that says nothing gives way to one that may have something to say.
 
 use std::os::unix::net::UnixStream;

@@ -14,7 +14,7 @@ pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// Most jobs in one answer.
 pub(crate) const JOBS_MAX: usize = 1_000;
 
-/// What somebody asks of the daemon.
+/// What a client asks of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", deny_unknown_fields)]
 pub(crate) enum Request {

@@ -1,7 +1,7 @@
 //! The control socket: accepts connections, reads lines, passes requests to the event loop.
 //!
 //! One thread per connection, a few at most and fewer for one user, each line bounded in length and
-//! time, so that nobody who may open the socket can make the daemon grow or wait.
+//! time, so that no client can make the daemon grow or wait.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -29,7 +29,7 @@ const SOCKET_MODE: u32 = 0o660;
 
 /// A request with whoever asks, and where the answer goes.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ClientRequest {
     pub(crate) request: Request,
     /// User name and number of the other side.
     pub(crate) actor: String,
@@ -94,7 +94,7 @@ fn accept_all(listener: &UnixListener, events: &Sender<Event>) {
         };
         let events = events.clone();
         let serve = move || {
-            // A connection that breaks concerns nobody but its other side.
+            // A connection that breaks concerns its other side alone.
             let _ = serve(stream, user, &place, &events);
         };
         // Without a thread the connection is closed, which its other side notices.
@@ -161,12 +161,12 @@ fn write_line(stream: &mut UnixStream, answer: &Value) -> std::io::Result<()> {
 
 fn ask(request: Request, actor: &str, events: &Sender<Event>) -> Value {
     let (answer, answered) = bounded(1);
-    let asked = Asked { request, actor: actor.to_owned(), answer };
+    let client = ClientRequest { request, actor: actor.to_owned(), answer };
     let stopping = || {
         let why = Diagnostic::new(Code::NotRunning, "The daemon is busy or stopping");
         refused(&why.help("Try again, or look at its log."))
     };
-    match events.send_timeout(Event::Asked(Box::new(asked)), ANSWER) {
+    match events.send_timeout(Event::ClientRequest(Box::new(client)), ANSWER) {
         Ok(()) => answered.recv_timeout(ANSWER).unwrap_or_else(|_| stopping()),
         Err(_) => stopping(),
     }
@@ -234,10 +234,10 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, SOCKET_MODE);
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(b"{\"do\":\"pause\"}\nnonsense\n").unwrap();
-        let Ok(Event::Asked(asked)) = received.recv() else { panic!("no request") };
-        assert_eq!(asked.request, Request::Pause {});
-        assert!(asked.actor.contains("user "), "{}", asked.actor);
-        asked.answer.send(serde_json::json!({"ok": true})).unwrap();
+        let Ok(Event::ClientRequest(client)) = received.recv() else { panic!("no request") };
+        assert_eq!(client.request, Request::Pause {});
+        assert!(client.actor.contains("user "), "{}", client.actor);
+        client.answer.send(serde_json::json!({"ok": true})).unwrap();
         let lines: Vec<String> = BufReader::new(stream).lines().map_while(Result::ok).collect();
         assert_eq!(lines[0], r#"{"ok":true}"#);
         assert!(lines[1].contains("N0704"), "{}", lines[1]);
