@@ -13,8 +13,7 @@ use crate::range::weights::finite;
 use crate::range::{Scale, integers};
 use crate::report::{QuantizedLayer, QuantizedTensor, Report, name_of};
 use onnxd_diagnostics::Layer;
-use onnxd_ir::ops::{DequantizeLinear, Op, QuantizeLinear};
-use onnxd_ir::{DataType, Graph, NodeId, Reals, Tensor, ValueId, ValueType};
+use onnxd_ir::{Attr, DataType, Graph, Node, NodeId, Reals, Tensor, ValueId, ValueType};
 use std::collections::BTreeMap;
 
 /// The range of what a value was, by the value that the plan observes.
@@ -33,6 +32,24 @@ pub(crate) struct Placer<'g> {
     /// Names of nodes as the float graph has them: those without one are called by their outputs,
     /// which change.
     names: BTreeMap<NodeId, String>,
+}
+
+/// Adds `QuantizeLinear` or `DequantizeLinear` from one value to another, called after `name`.
+pub(crate) fn add_linear(
+    graph: &mut Graph,
+    (op, from, to): (&str, ValueId, ValueId),
+    (scale, zero): (ValueId, Option<ValueId>),
+    axis: Option<i64>,
+    (name, layers): (&str, &[Layer]),
+) {
+    let mut node = Node::new(op, [from, scale], [to]);
+    node.inputs.extend(zero.map(Some));
+    if let Some(axis) = axis {
+        node = node.with("axis", Attr::Int(axis));
+    }
+    node.name = format!("{name}_{op}");
+    node.add_layers(layers.iter().cloned());
+    graph.add_node(node);
 }
 
 /// Applies a plan to the graph that it was made for.
@@ -212,8 +229,8 @@ impl Placer<'_> {
         let dtype = self.graph.constant(zero).map(Tensor::dtype);
         let integers = ValueType::Tensor { dtype, shape };
         let integers = self.graph.add_value(&format!("{name}_quantized"), Some(integers));
-        let op = QuantizeLinear { y_zero_point: Some(zero), ..QuantizeLinear::new(v, scale) };
-        self.add(op.into_node(integers), format!("{name}_QuantizeLinear"), &layers);
+        let quantize = ("QuantizeLinear", v, integers);
+        add_linear(self.graph, quantize, (scale, Some(zero)), None, (name, &layers));
         let back = out.unwrap_or_else(|| {
             let ty = self.graph[v].ty.clone();
             self.graph.add_value(&format!("{name}_dequantized"), ty)
@@ -231,9 +248,9 @@ impl Placer<'_> {
         (out, name): (ValueId, &str),
         layers: &[Layer],
     ) {
-        let axis = axis.map_or(1, |axis| axis as i64);
-        let op = DequantizeLinear { x_zero_point: zero, axis, ..DequantizeLinear::new(x, scale) };
-        self.add(op.into_node(out), format!("{name}_DequantizeLinear"), layers);
+        // The standard's default is left out.
+        let axis = axis.filter(|axis| *axis != 1).map(|axis| axis as i64);
+        add_linear(self.graph, ("DequantizeLinear", x, out), (scale, zero), axis, (name, layers));
     }
 
     /// A constant as integers and back.
@@ -248,12 +265,6 @@ impl Placer<'_> {
         let out = self.graph.add_value(&format!("{name}_dequantized"), None);
         self.dequantize(x, (step, Some(zero)), None, (out, name), &[]);
         Some(out)
-    }
-
-    pub(crate) fn add(&mut self, mut node: onnxd_ir::Node, name: String, layers: &[Layer]) {
-        node.name = name;
-        let id = self.graph.add_node(node);
-        self.graph.node_mut(id).add_layers(layers.iter().cloned());
     }
 
     /// The layers of who computes a value, else of its first reader.

@@ -4,6 +4,7 @@
 
 use crate::emit::forms::bias;
 use crate::emit::forms::{FoldContext, Folded};
+use crate::emit::pairs::add_linear;
 use crate::graph::quantized::{
     QuantizedValue, Why, dequantize_source, name, quantize_target, rank_of, sweep,
 };
@@ -36,7 +37,7 @@ pub fn apply(model: &mut Model, recipe: Recipe) -> Folded {
             Recipe::Fp32Bias => {}
             Recipe::Fp32BiasQdq => {
                 if let Some(pair) = pair {
-                    put_behind(graph, add, &pair);
+                    put_behind(graph, add, pair);
                 }
             }
             Recipe::Int32Bias => {
@@ -83,9 +84,9 @@ impl Linear {
     }
 
     /// Takes away the rounding between product and sum; returns its scale and zero point.
-    fn lift_pair(&self, graph: &mut Graph) -> Option<Vec<Option<ValueId>>> {
+    fn lift_pair(&self, graph: &mut Graph) -> Option<(ValueId, Option<ValueId>)> {
         let quantize = graph.producer(dequantize_source(graph, self.summand).ok()?.q)?;
-        let parameters = graph[quantize].inputs[1..].to_vec();
+        let parameters = (graph[quantize].input(1)?, graph[quantize].input(2));
         let slot = graph[self.add].inputs.iter().position(|v| *v == Some(self.summand))?;
         graph.set_input(self.add, slot, Some(self.product));
         let gone = sweep(graph, vec![self.summand]);
@@ -106,7 +107,7 @@ fn only_pair(graph: &Graph, q: ValueId) -> Option<ValueId> {
 }
 
 /// Rounds the sum instead of the product, unless it is rounded already.
-fn put_behind(graph: &mut Graph, add: NodeId, parameters: &[Option<ValueId>]) {
+fn put_behind(graph: &mut Graph, add: NodeId, parameters: (ValueId, Option<ValueId>)) {
     let Some(out) = graph[add].output(0) else { return };
     if quantize_target(graph, out).is_ok() {
         return;
@@ -117,11 +118,7 @@ fn put_behind(graph: &mut Graph, add: NodeId, parameters: &[Option<ValueId>]) {
     graph.set_output(add, 0, sum);
     let integers = graph.add_value(&format!("{base}_quantized"), None);
     for (op, from, to) in [("QuantizeLinear", sum, integers), ("DequantizeLinear", integers, out)] {
-        let mut node = Node::new(op, [from], [to]);
-        node.inputs.extend_from_slice(parameters);
-        node.name = format!("{base}_{op}");
-        node.add_layers(layers.iter().cloned());
-        graph.add_node(node);
+        add_linear(graph, (op, from, to), parameters, None, (&base, &layers));
     }
 }
 

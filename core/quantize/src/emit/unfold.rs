@@ -4,6 +4,7 @@
 //! tables in [`crate::emit::forms`].
 
 use crate::emit::forms::{self, Float, Folded, SUFFIX, UnfoldContext, made_of};
+use crate::emit::pairs::add_linear;
 use crate::graph::quantized::{each_graph, sweep};
 use crate::report::name_of;
 use onnxd_ir::ops::is_quantization;
@@ -31,8 +32,8 @@ fn unfold_graph(graph: &mut Graph, opset: i64, report: &mut Folded) {
         let Some(node) = graph.node(id).cloned() else { continue };
         let Some(rule) = forms::unfold_of(&node) else { continue };
         // What the standard has for floats too is only of interest where integers are quantized.
-        let moves = forms::fold_of(&node).is_some();
-        if moves && !node.inputs.iter().flatten().any(|v| made_of(graph, *v).is_ok()) {
+        let also_on_floats = forms::fold_of(&node).is_some();
+        if also_on_floats && !node.inputs.iter().flatten().any(|v| made_of(graph, *v).is_ok()) {
             continue;
         }
         let (name, op) = (name_of(graph, &node), node.op.clone());
@@ -60,11 +61,9 @@ fn replace(graph: &mut Graph, id: NodeId, mut float: Float) {
         let real = format!("{}_float", graph[out].name);
         let real = graph.add_value(&real, None);
         float.node.outputs[i] = Some(real);
-        let mut node = Node::new("QuantizeLinear", [real, scale], [out]);
-        node.inputs.extend(zero.map(Some));
-        node.name = format!("{}_QuantizeLinear", graph[out].name);
-        node.add_layers(layers.iter().cloned());
-        graph.add_node(node);
+        let name = graph[out].name.clone();
+        let quantize = ("QuantizeLinear", real, out);
+        add_linear(graph, quantize, (scale, zero), None, (&name, &layers));
     }
     let name = &gone[0].name;
     float.node.name = name.strip_suffix(SUFFIX).unwrap_or(name).to_owned();

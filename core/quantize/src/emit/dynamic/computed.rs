@@ -68,7 +68,7 @@ fn check(types: [Option<DataType>; 2], summed: Option<i64>) -> Result<(), String
     match summed {
         None => Err("it is not known how many products it sums".to_owned()),
         Some(n) if n > SUM_MAX / i64::from(u8::MAX) => {
-            Err("32 bits may not hold sums of so many products".to_owned())
+            Err("32 bits may not hold accumulators of so many terms".to_owned())
         }
         Some(_) => Ok(()),
     }

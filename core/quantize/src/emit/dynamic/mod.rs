@@ -285,7 +285,7 @@ impl Site<'_, '_> {
         let found = want.integers(&data)?;
         let found = if want.exact { found.exact() } else { found };
         if want.outputs.is_some_and(|axis| found.sums_pass(axis, SUM_MAX)) {
-            return Err("32 bits may not hold sums of so many products".to_owned());
+            return Err("32 bits may not hold accumulators of so many terms".to_owned());
         }
         let name = self.name(g, w);
         self.pass.done.tensors.push(found.row(&name));
@@ -300,7 +300,10 @@ impl Site<'_, '_> {
             _ => zero,
         });
         let Quantized { integers, scales, .. } = found;
-        let integers = if want.transposed { transposed(&integers)? } else { integers };
+        let integers = match want.transposed {
+            true => integers.permuted(&[1, 0]).map_err(|e| e.to_string())?.held(),
+            false => integers,
+        };
         let made = Weights {
             integers: g.add_initializer(&format!("{name}_quantized"), integers),
             zero: zero.map(|zero| g.add_initializer(&format!("{name}_zero_point"), zero)),
@@ -310,15 +313,4 @@ impl Site<'_, '_> {
         self.stale.insert(w);
         Ok(made)
     }
-}
-
-/// A matrix of bytes with its axes exchanged.
-fn transposed(x: &Tensor) -> Result<Tensor, String> {
-    let [rows, columns] = *x.dims() else { return Err("its weights are no matrix".to_owned()) };
-    let bytes = x.bytes();
-    let mut out = Vec::with_capacity(bytes.len());
-    for column in 0..columns {
-        out.extend((0..rows).map(|row| bytes[row * columns + column]));
-    }
-    Tensor::new(x.dtype(), vec![columns, rows], out.into()).map_err(|e| e.to_string())
 }

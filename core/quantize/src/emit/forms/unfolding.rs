@@ -1,5 +1,6 @@
 //! A node on integers while an operator on floats is made of it.
 
+use crate::emit::pairs::add_linear;
 use crate::graph::quantized::{
     QuantizedValue, Why, dequantize_source, floats, is_linear, name, quantized_by, rank_of,
 };
@@ -114,14 +115,8 @@ impl UnfoldContext<'_> {
         }
         let name = self.graph[q].name.clone();
         let real = self.graph.add_value(&format!("{name}_dequantized"), None);
-        let mut node = Node::new("DequantizeLinear", [q, scale], [real]);
-        node.inputs.extend(zero.map(Some));
-        node.name = format!("{name}_DequantizeLinear");
-        if let Some(axis) = axis {
-            node = node.with("axis", onnxd_ir::Attr::Int(axis));
-        }
-        node.add_layers(self.node.layers.iter().cloned());
-        self.graph.add_node(node);
+        let dequantize = ("DequantizeLinear", q, real);
+        add_linear(self.graph, dequantize, (scale, zero), axis, (&name, &self.node.layers));
         real
     }
 
