@@ -299,3 +299,57 @@ fn changed_presets_and_defaults_count_for_drops_that_wait() {
     assert_eq!(site.jobs().len(), 2, "its own params win");
     assert_eq!(daemon.stop().code(), Some(0));
 }
+
+/// Whoever converts what was dropped before gets the same params, if asked.
+#[test]
+fn commands_read_presets_of_folders() {
+    let site = Site::new();
+    let presets = site.at("models");
+    let out = site.at("result").display().to_string();
+    fs::create_dir_all(presets.join("team/a")).unwrap();
+    fs::create_dir_all(site.inbox().join("team")).unwrap();
+    fs::write(presets.join("onnxd.params.toml"), "export.opset = 18\njob.name = \"of_all\"\n")
+        .unwrap();
+    fs::write(presets.join("team/onnxd.params.toml"), "export.opset = 19\n").unwrap();
+    fs::copy(presets.join("team/onnxd.params.toml"), site.inbox().join("team/onnxd.params.toml"))
+        .unwrap();
+    let (beside, inner, dropped) = (
+        presets.join("team/x.onnx").display().to_string(),
+        presets.join("team/a/y.onnx").display().to_string(),
+        site.inbox().join("team/z.onnx").display().to_string(),
+    );
+    for model in [&beside, &inner, &dropped] {
+        write_small_model(Path::new(model), "model");
+    }
+    let root = presets.display().to_string();
+    let folder = site.at("own").display().to_string();
+    fs::create_dir(&folder).unwrap();
+    write_small_model(&site.at("own/w.onnx"), "model");
+    fs::write(site.at("own/onnxd.params.toml"), "export.opset = 20\n").unwrap();
+    let origin = |args: &[&str]| {
+        let (status, stdout, stderr) = site.run(&[args, &["--json"]].concat());
+        assert_eq!(status, 0, "{args:?}: {stderr}");
+        let said: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+        let params = said["params"].as_array().unwrap();
+        let opset = params.iter().find(|p| p["key"] == "export.opset").unwrap();
+        let notes = said["notes"].to_string() + &said["diagnostics"].to_string();
+        (opset["origin"].as_str().unwrap().to_owned(), notes.contains("`--presets DIR`"))
+    };
+    for command in [&["explain", "--all"][..], &["convert", "--out", &out]] {
+        let of = |more: &[&str]| origin(&[command, more].concat());
+        assert_eq!(of(&[&inner]), ("default".to_owned(), false));
+        let (opset, told) = of(&[&beside]);
+        assert!(opset == "default" && told, "{opset}: what is not read is told");
+        let of_team = ("team/onnxd.params.toml:1".to_owned(), false);
+        assert_eq!(of(&[&inner, "--presets", &root]), of_team);
+        assert_eq!(of(&[&beside, "--presets", &root]), of_team);
+        assert_eq!(of(&[&dropped]), of_team, "of the inbox");
+        assert_eq!(of(&[&folder, "--presets", &folder]).0, "onnxd.params.toml:1", "with its own");
+        let (status, _, stderr) = site.run(&[command, &[&dropped, "--presets", &root]].concat());
+        assert!(status == 2 && stderr.contains("does not lie in"), "{status} {stderr}");
+    }
+    let report = report(&site.at("result"));
+    let name =
+        report["params"].as_array().unwrap().iter().find(|p| p["key"] == "job.name").unwrap();
+    assert_eq!(name["origin"], "default", "the last one was of the inbox");
+}

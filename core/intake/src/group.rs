@@ -1,7 +1,7 @@
 //! From the tree of one scan to the sets of files that belong together.
 //!
 //! A folder with exactly one network is one submission with everything in it. In the inbox itself,
-//! and in a folder with several networks, each network is a submission with the files that carry
+//! and in a folder with several networks or a preset, each network is a submission with the files that carry
 //! its name; what carries no network's name is shared and goes along only where it is unambiguous.
 
 use std::collections::HashSet;
@@ -155,7 +155,8 @@ impl<'t> Grouping<'_, 't> {
     fn below(&mut self, parent: &'t Folder, folder: &'t Folder) {
         let mut networks = folder.files.iter().filter(|f| (self.is_network)(folder, f));
         match (networks.next(), networks.next()) {
-            (Some(network), None) => {
+            // A preset stays, and with it the folder.
+            (Some(network), None) if folder.preset.is_none() => {
                 let marker = self.marker(parent, &[folder.name()]);
                 let extent = Extent::Whole;
                 self.groups.sets.push(Set { place: folder, parent, network, extent, marker });
@@ -324,6 +325,15 @@ mod tests {
         let net = folder("u/net", &files(&["net.ini", "params.ini", "extra.bin"]), &[weights]);
         let root = folder("", &[], &[folder("u", &[], &[net])]);
         assert_eq!(shown(&root), ["u/net: whole"]);
+    }
+
+    #[test]
+    fn a_folder_with_a_preset_stays() {
+        let weights = folder("u/weights", &files(&["a.syntxt"]), &[]);
+        let mut team = folder("u", &files(&["net.ini", "params.ini"]), &[weights]);
+        team.preset = files(&["onnxd.params.toml"]).pop();
+        let root = folder("", &[], &[team]);
+        assert_eq!(shown(&root), ["u/net.ini: net.ini as net alone"]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::settle::{folder_settled, is_settled};
 use crate::status::{Item, State};
 use crate::submission::{
     Candidate, File, Fingerprint, Found, ProbeOutcome, Prober, Submission, Unmatched, fingerprint,
+    presets_fingerprint,
 };
 use crate::tree::{FileEntry, Folder, Seen};
 
@@ -75,7 +76,6 @@ pub(crate) fn judge(
     now: Instant,
 ) -> Judged {
     ledger.prune(tree);
-    ledger.presets_are(presets_of(tree));
     // Every round but the last takes at least one file off the list of networks, so this ends.
     loop {
         let declined = ledger.declined.clone();
@@ -105,19 +105,6 @@ pub(crate) fn judge(
         ledger.keep_only(&judged.items);
         return judged;
     }
-}
-
-/// The fingerprint of all presets of the inbox.
-fn presets_of(tree: &Folder) -> Fingerprint {
-    let mut all = Vec::new();
-    tree.each_folder(&mut |folder| {
-        all.extend(folder.preset.iter().map(|file| (folder.path.as_path(), file)));
-    });
-    fingerprint_of(&all)
-}
-
-fn fingerprint_of(presets: &[(&Path, &FileEntry)]) -> Fingerprint {
-    Fingerprint::of(presets.iter().map(|(folder, file)| (*folder, &file.stamp)))
 }
 
 fn is_declined(declined: &HashMap<PathBuf, Declined>, folder: &Folder, file: &FileEntry) -> bool {
@@ -273,7 +260,7 @@ impl Round<'_> {
         };
         // Other presets are other params, which may need other files.
         let presets = self.tree.presets(&results_folder(set));
-        let narrow = narrow.and(fingerprint_of(&presets));
+        let narrow = narrow.and(presets_fingerprint(&presets));
         if let Some(probed) = self.ledger.probes.get(id)
             && probed.holds(narrow, pool.all, self.now)
         {

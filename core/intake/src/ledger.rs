@@ -10,7 +10,7 @@ use onnxd_diagnostics::Class;
 use crate::group::{Extent, Set};
 use crate::pool::Pool;
 use crate::status::Item;
-use crate::submission::{File, Fingerprint, Found, ProbeOutcome, Submission};
+use crate::submission::{File, Fingerprint, Found, ProbeOutcome, Submission, presets_fingerprint};
 use crate::tree::{Folder, Stamp};
 
 /// First and longest pause before front-ends are asked again after a failure of the machine.
@@ -85,19 +85,21 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Forgets verdicts about files that changed or went away.
+    /// Forgets verdicts about files that changed or went away, and all where presets changed: these may name a
+    /// front-end.
     pub(crate) fn prune(&mut self, tree: &Folder) {
+        let mut presets = Vec::new();
+        tree.each_folder(&mut |folder| {
+            presets.extend(folder.preset.iter().map(|file| (folder.path.as_path(), file)));
+        });
+        let presets = Some(presets_fingerprint(&presets));
+        if std::mem::replace(&mut self.presets, presets) != presets {
+            self.declined.clear();
+        }
         self.declined.retain(|path, why| {
             tree.find(path).is_some_and(|f| f.stamp == why.stamp)
                 && why.part_of.as_ref().is_none_or(|network| tree.find(network).is_some())
         });
-    }
-
-    /// Forgets what front-ends declined where presets have changed: these may name the front-end.
-    pub(crate) fn presets_are(&mut self, presets: Fingerprint) {
-        if self.presets.replace(presets) != Some(presets) {
-            self.declined.clear();
-        }
     }
 
     /// Forgets everything about sets that are no longer there, except what the daemon still holds.

@@ -10,7 +10,7 @@ use onnxd_diagnostics::Diagnostic;
 use sha2::{Digest, Sha256};
 
 use crate::claim::Plan;
-use crate::tree::Stamp;
+use crate::tree::{FileEntry, Stamp};
 
 /// A file of a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,4 +201,9 @@ pub enum Found {
 
 pub(crate) fn fingerprint(files: &[File]) -> Fingerprint {
     Fingerprint::of(files.iter().map(|f| (f.name.as_path(), &f.stamp)))
+}
+
+/// Of presets, each with the path of its folder.
+pub(crate) fn presets_fingerprint(presets: &[(&Path, &FileEntry)]) -> Fingerprint {
+    Fingerprint::of(presets.iter().map(|(folder, file)| (*folder, &file.stamp)))
 }

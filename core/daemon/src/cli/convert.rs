@@ -9,7 +9,7 @@ use crate::conversion::attempt::listed;
 use crate::conversion::probe::ask;
 use crate::conversion::publish::{own_folder, prepare};
 use crate::conversion::recognised::tell;
-use crate::conversion::submission::folder_of_single_file;
+use crate::conversion::submission::{folder_of_single_file, presets_of};
 use crate::conversion::{Order, Outcome, Plugins, Submission, Target, Verdict, convert};
 use onnxd_config::Params;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
@@ -30,6 +30,7 @@ names; the first file that a front-end takes is the network, the others belong t
     onnxd convert net.ini weights/ block.ini.tpl --params params.ini --out result/
 
 What a network that is named alone refers to is looked for beside it; params are not.
+`onnxd.params.toml` holds for drops in the inbox; `--presets DIR` reads it elsewhere.
 
 DIR gets model.onnx, report.json, report.txt, report.html, receipt.txt and manifest.sha256. If DIR
 does not exist it appears with all of them at once; else files of an earlier result are replaced, as
@@ -49,6 +50,9 @@ pub(crate) struct Convert {
     /// Params (TOML or INI), instead of those among the paths.
     #[arg(long, value_name = "FILE")]
     params: Option<PathBuf>,
+    /// Reads `onnxd.params.toml` of DIR and of its folders down to the drop; the inbox's own are read anyway.
+    #[arg(long, value_name = "DIR")]
+    presets: Option<PathBuf>,
     /// Sets one param; wins over the files.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -80,8 +84,7 @@ impl Convert {
             self.protect(&mut target, submission);
             target.check_early(own_folder(&listed(&work.params)).as_deref())?;
         }
-        let unread: Vec<_> =
-            work.iter().flat_map(|(_, submission)| self.unread_params(submission)).collect();
+        let unread: Vec<_> = work.iter().flat_map(|(work, _)| work.unread.clone()).collect();
         let scratch = Scratch::new(target.scratch(&job))?;
         let converted = work.and_then(|(work, mut submission)| {
             let outcome = self.attempt(&work, &mut submission, scratch.path());
@@ -120,14 +123,19 @@ impl Convert {
     ) -> Result<(Work<'a>, Submission), Diagnostics> {
         let plugins = context.plugins_and(&self.plugins)?;
         plugins.has_frontend()?;
+        let inbox = &context.settings.intake.inbox;
+        let found = presets_of(&self.paths, self.presets.as_deref(), inbox)?;
+        let presets = found.as_deref().unwrap_or_default();
         let ours = |file: &Path| target.wrote(file);
         let about = |submission: &Submission| {
-            let params = submission.params(&plugins, &[], self.params.as_deref(), &self.set)?;
+            let params = submission.params(&plugins, presets, self.params.as_deref(), &self.set)?;
             ask(&context.launcher, &plugins, submission, &params)
         };
         let submission = Submission::from_paths(&self.paths, &plugins, &ours, &about)?;
-        let params = submission.params(&plugins, &[], self.params.as_deref(), &self.set)?;
-        Ok((Work { context, plugins, params, job, stop }, submission))
+        let params = submission.params(&plugins, presets, self.params.as_deref(), &self.set)?;
+        let unread = submission.unread_params(&self.paths, self.params.as_deref(), &found);
+        let unread = unread.iter().map(|d| message::Diagnostic::of(d, Severity::Warning)).collect();
+        Ok((Work { context, plugins, params, unread, job, stop }, submission))
     }
 
     /// What this run reads is never written.
@@ -180,12 +188,6 @@ impl Convert {
         Ok(convert(launcher, settings, order, on_start, on_event)?)
     }
 
-    /// Params that may have been meant, and were not named.
-    fn unread_params(&self, submission: &Submission) -> Vec<message::Diagnostic> {
-        let unread = submission.unread_params(&self.paths, self.params.as_deref());
-        unread.iter().map(|d| message::Diagnostic::of(d, Severity::Warning)).collect()
-    }
-
     fn show(&self, outcome: &Outcome) {
         for found in &outcome.report.diagnostics {
             out::error(&line(found));
@@ -205,6 +207,8 @@ struct Work<'a> {
     context: &'a Context,
     plugins: Plugins,
     params: Params,
+    /// Params that may have been meant, and were not named.
+    unread: Vec<message::Diagnostic>,
     job: &'a str,
     stop: &'a Stop,
 }

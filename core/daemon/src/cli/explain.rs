@@ -6,7 +6,7 @@ use super::{Ended, FINDINGS, out};
 use crate::conversion::Submission;
 use crate::conversion::probe::{ask, probe};
 use crate::conversion::recognised::tell;
-use crate::conversion::submission::presets;
+use crate::conversion::submission::presets_of;
 use onnxd_config::{Declared, Params};
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
 use onnxd_proto::onnxd::{self as message, ClaimLevel, ProbeAnswer};
@@ -23,6 +23,9 @@ pub(crate) struct Explain {
     /// Params (TOML or INI), instead of those among the paths.
     #[arg(long, value_name = "FILE")]
     params: Option<PathBuf>,
+    /// Reads `onnxd.params.toml` of DIR and of its folders down to the drop; the inbox's own are read anyway.
+    #[arg(long, value_name = "DIR")]
+    presets: Option<PathBuf>,
     /// Sets one param; wins over the files.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -57,20 +60,17 @@ impl Explain {
     pub(crate) fn run(&self) -> Ended {
         let context = Context::load(self.config.as_deref())?;
         let plugins = context.plugins_and(&self.plugins)?;
-        // A drop that lies in the inbox has what its folders hold for it.
         let inbox = &context.settings.intake.inbox;
-        let drop = self.paths[0].canonicalize().ok();
-        let folder = drop.as_ref().and_then(|drop| drop.parent()?.strip_prefix(inbox).ok());
-        let presets = folder.map_or(Ok(Vec::new()), |folder| presets(inbox, folder))?;
+        let found = presets_of(&self.paths, self.presets.as_deref(), inbox)?;
+        let presets = found.as_deref().unwrap_or_default();
         let about = |submission: &Submission| {
-            let params =
-                submission.params(&plugins, &presets, self.params.as_deref(), &self.set)?;
+            let params = submission.params(&plugins, presets, self.params.as_deref(), &self.set)?;
             ask(&context.launcher, &plugins, submission, &params)
         };
         let submission = Submission::from_paths(&self.paths, &plugins, &|_| false, &about)
             .map_err(|e| tell(&self.paths, e))?;
-        let params = submission.params(&plugins, &presets, self.params.as_deref(), &self.set)?;
-        let unread = submission.unread_params(&self.paths, self.params.as_deref());
+        let params = submission.params(&plugins, presets, self.params.as_deref(), &self.set)?;
+        let unread = submission.unread_params(&self.paths, self.params.as_deref(), &found);
         let question = submission.question(&plugins.used, params.json());
         let answers = probe(&context.launcher, &question)?;
         let choice = question.choose(&answers).map_err(|why| tell(&self.paths, why));

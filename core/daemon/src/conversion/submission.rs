@@ -147,8 +147,13 @@ impl Submission {
     }
 
     /// Params files beside a network that was named alone, without `given` ones. They may be of another network, so
-    /// they are not read.
-    pub(crate) fn unread_params(&self, paths: &[PathBuf], given: Option<&Path>) -> Vec<Diagnostic> {
+    /// they are not read. And presets beside what was named.
+    pub(crate) fn unread_params(
+        &self,
+        paths: &[PathBuf],
+        given: Option<&Path>,
+        presets: &Presets,
+    ) -> Vec<Diagnostic> {
         let folder = folder_of_single_file(paths).filter(|_| given.is_none());
         let entries = folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten();
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -165,7 +170,8 @@ impl Submission {
             );
             Diagnostic::new(Code::FileNotRead, text).help(help)
         });
-        told.collect()
+        let preset = unread_preset(paths).filter(|_| presets.is_none());
+        told.chain(preset).collect()
     }
 
     /// `<stem>.params.ini|toml`, else `params.ini|toml` beside the network; TOML wins over INI.
@@ -196,6 +202,53 @@ pub(crate) fn presets(inbox: &Path, folder: &Path) -> Result<Vec<Preset>, Diagno
         Ok(Preset::of_file(file.to_string_lossy().into_owned(), text))
     };
     files.map(preset).collect()
+}
+
+/// The presets for what a command names: those from `root` down to the folder that the drop lies in; without `root`,
+/// those of the inbox, if the drop lies there.
+///
+/// # Errors
+/// `N0704` if the drop does not lie in `root`; as [`presets`].
+pub(crate) fn presets_of(
+    paths: &[PathBuf],
+    root: Option<&Path>,
+    inbox: &Path,
+) -> Result<Presets, Diagnostic> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let drop = real(&paths[0]);
+    let top = real(root.unwrap_or(inbox));
+    match (folder_of_drop(&drop).and_then(|folder| folder.strip_prefix(&top).ok()), root) {
+        (Some(below), _) => Ok(Some(presets(&top, below)?)),
+        (None, None) => Ok(None),
+        (None, Some(root)) => {
+            let (drop, root) = (shown_path(&paths[0]), shown_path(root));
+            let text = format!("`{drop}` does not lie in `{root}`, which `--presets` names");
+            Err(Diagnostic::new(Code::Usage, text)
+                .help("Name the folder in which presets begin to hold for the drop."))
+        }
+    }
+}
+
+/// What presets say; `None` where none are looked for.
+pub(crate) type Presets = Option<Vec<Preset>>;
+
+fn shown_path(path: &Path) -> String {
+    shown(&path.to_string_lossy())
+}
+
+/// Where a drop lies; a folder with a preset is a place for drops.
+fn folder_of_drop(drop: &Path) -> Option<&Path> {
+    if drop.join(PRESET).is_file() { Some(drop) } else { drop.parent() }
+}
+
+/// A preset beside what was named: the daemon would read it.
+fn unread_preset(paths: &[PathBuf]) -> Option<Diagnostic> {
+    let drop = paths.first()?.canonicalize().ok()?;
+    let preset = folder_of_drop(&drop)?.join(PRESET);
+    preset.is_file().then_some(())?;
+    let text = format!("`{}` was not read", shown_path(&preset));
+    let help = "`--presets DIR` reads presets as the daemon does, from DIR down to the drop.";
+    Some(Diagnostic::new(Code::FileNotRead, text).help(help))
 }
 
 /// The folder of the only file that was named.
