@@ -116,3 +116,27 @@ fn fifty_kills_lose_and_double_nothing() {
         assert_eq!(left, ["claim", "report.json"], "{job}");
     }
 }
+
+/// The preset is gone when the next daemon goes on with the job, and what it led to is still told.
+#[test]
+fn notes_on_params_outlive_the_daemon() {
+    let site = Site::new();
+    let preset = site.inbox().join("team/onnxd.params.toml");
+    fs::create_dir_all(site.inbox().join("team")).unwrap();
+    let text = "[quantization]\nformat = \"inc-qdq\"\nmode = \"dynamic\"\ninc.opset_version = 11\n";
+    fs::write(&preset, text).unwrap();
+    let daemon = site.start();
+    site::drop_model(&site, "team/a.onnx", "a");
+    wait("the job to be ready to start", || {
+        let jobs = site.jobs();
+        jobs.iter().any(|j| j["state"] != "claiming" && j["state"] != "claimed").then_some(())
+    });
+    daemon.kill();
+    fs::remove_file(&preset).unwrap();
+    let daemon = site.start();
+    wait("the result", || site.outbox().join("team/a/report.json").is_file().then_some(()));
+    let report = report(&site.outbox().join("team/a"));
+    let told = report["diagnostics"].to_string();
+    assert!(told.contains("team/onnxd.params.toml:") && told.contains("is raised to 13"), "{told}");
+    assert_eq!(daemon.stop().code(), Some(0));
+}

@@ -1150,6 +1150,9 @@ pub struct Job {
     pub raw_source: ::prost::bytes::Bytes,
     #[prost(message, optional, tag = "25")]
     pub recognized: ::core::option::Option<Recognized>,
+    /// on params; known before the first attempt
+    #[prost(message, repeated, tag = "26")]
+    pub notes: ::prost::alloc::vec::Vec<Diagnostic>,
 }
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use onnxd_config::Settings;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::worker_event::What as News;
 use onnxd_proto::onnxd::{InputFile, Job, WorkerEvent};
@@ -197,9 +197,6 @@ pub(crate) fn submission(job: &Job, dir: &JobDir) -> Submission {
 
 fn order(job: &Job, dir: &JobDir, tools: &Tools) -> Order {
     let submission = submission(job, dir);
-    // Findings about the params are not kept with the job; reading them again gives them again.
-    let params = submission.params(&tools.plugins, &[], None, &[]);
-    let notes = params.map(|p| p.notes().to_vec()).unwrap_or_default();
     let known = recognized(job, &tools.plugins);
     let told = known.into_iter().flat_map(|known| known.notes.iter().cloned());
     Order {
@@ -212,11 +209,7 @@ fn order(job: &Job, dir: &JobDir, tools: &Tools) -> Order {
         params_json: job.params_json.clone(),
         params: job.params.clone(),
         recognition: known.and_then(|known| known.recognition.clone()),
-        notes: notes
-            .iter()
-            .map(|d| message::Diagnostic::of(d, Severity::Warning))
-            .chain(told)
-            .collect(),
+        notes: job.notes.iter().cloned().chain(told).collect(),
         work_dir: dir.work(),
         rewrites_max: 0,
     }

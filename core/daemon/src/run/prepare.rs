@@ -5,10 +5,10 @@
 use std::path::Path;
 
 use onnxd_config::Params;
-use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
 use onnxd_intake::Plan;
 use onnxd_plugin_host::hexadecimal;
-use onnxd_proto::onnxd::{Job, JobFile, Param};
+use onnxd_proto::onnxd::{self as message, Job, JobFile, Param};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -25,6 +25,8 @@ pub(crate) struct Prepared {
     pub(crate) identity: String,
     pub(crate) params_json: String,
     pub(crate) params: Vec<Param>,
+    /// What a user should know of the params.
+    pub(crate) notes: Vec<message::Diagnostic>,
     /// Name of the result, if the params give one.
     pub(crate) name: Option<String>,
     pub(crate) priority: i32,
@@ -53,6 +55,11 @@ pub(crate) fn prepare(
         identity: identity(&submission, params.json(), plugins),
         params_json: params.json().to_string(),
         params: listed(&params),
+        notes: params
+            .notes()
+            .iter()
+            .map(|d| message::Diagnostic::of(d, Severity::Warning))
+            .collect(),
         name: params.get_str("job.name").map(str::to_owned),
         priority: priority(&params),
         files: job.files,

@@ -285,6 +285,7 @@ fn with(job: &Job, prepared: &Prepared) -> Job {
         identity: prepared.identity,
         params_json: prepared.params_json,
         params: prepared.params,
+        notes: prepared.notes,
         name: prepared.name.unwrap_or_else(|| job.name.clone()),
         priority: prepared.priority,
         ..job.clone()
