@@ -21,7 +21,7 @@ pub use descriptor::Descriptor;
 pub use example::{example, starter};
 pub use kind::Kind;
 pub use load::{Loaded, default_files, load};
-pub use params::{BYTES_MAX as PARAMS_BYTES_MAX, Declared, Params, Preset};
+pub use params::{BYTES_MAX as PARAMS_BYTES_MAX, Clash, Declared, Params, Preset};
 pub use profile::{PROFILES, profile};
 pub use settings::Settings;
 pub use table::{DefaultValue, Entry, Row, toml_text};

@@ -364,3 +364,58 @@ fn a_conversion_takes_a_plugin_by_its_file() {
     let passes = report["passes"].as_array().unwrap();
     assert!(passes.iter().any(|p| p["name"] == "strip-doc" && p["rewrites"] == 1), "{passes:?}");
 }
+
+/// The pass in C under another name, with a param of that default.
+fn declaring(folder: &TempDir, name: &str, default: u32) -> PathBuf {
+    let source = fs::read_to_string(root().join("plugins/example-c/strip_doc.c")).unwrap();
+    let summary = "\"summary = \\\"Drops the model's doc_string\\\"\\n\"";
+    let param = format!(
+        "{summary}\n\"[[components.params]]\\nkey = 'passes.strip.limit'\\ntype = '0..9'\\ndefault = {default}\\n\"\n\
+         \"help = 'A limit.'\\n\""
+    );
+    let changed = source.replace(summary, &param);
+    let changed = changed.replace("strip-doc", &format!("strip-{name}"));
+    let changed = changed.replace("org.onnxd.example-c", &format!("org.example.{name}"));
+    let path = folder.path().join(format!("strip_{name}.c"));
+    fs::write(&path, changed).unwrap();
+    compiled(folder, &path)
+}
+
+#[test]
+fn plugins_that_declare_a_param_differently_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = folder.path().join("plugins");
+    fs::create_dir_all(&plugins).unwrap();
+    let model = folder.path().join("model.onnx");
+    write_small_model(&model, "doc");
+    let same = "`org.example.one` and `org.example.two` declare the param `passes.strip.limit`";
+    let out = folder.path().join("out");
+    for (second, clash) in [(3, false), (4, true)] {
+        for library in [declaring(&folder, "one", 3), declaring(&folder, "two", second)] {
+            fs::copy(&library, plugins.join(library.file_name().unwrap())).unwrap();
+        }
+        let front = library("libonnxd_frontend_onnx.so");
+        fs::copy(&front, plugins.join("libonnxd_frontend_onnx.so")).unwrap();
+        let run = |args: &[&str]| {
+            let mut run = command(folder.path());
+            with_plugins_of(&mut run, &plugins);
+            let output = run.args(args).output().unwrap();
+            let (status, stderr) = outcome(&output);
+            (status, stderr + &String::from_utf8(output.stdout).unwrap())
+        };
+        for args in [&["plugins", "list"][..], &["plugins", "check", "org.example.two"]] {
+            let (status, said) = run(args);
+            assert_eq!(status, i32::from(clash), "{args:?}: {said}");
+            assert_eq!(said.matches(same).count(), usize::from(clash), "{args:?}: {said}");
+        }
+        let (model, out) = (model.display().to_string(), out.display().to_string());
+        let profile = "passes.profile=none";
+        let with = "passes.enable=[\"strip-two\"]";
+        let args = ["convert", &model, "--out", &out, "--set", profile, "--set", with];
+        let (status, said) = run(&args);
+        assert_eq!(status, i32::from(clash), "{said}");
+        assert_eq!(said.contains("N0408") && said.contains(same), clash, "{said}");
+        let (status, said) = run(&args[..6]);
+        assert_eq!(status, 0, "nothing reads it: {said}");
+    }
+}

@@ -1,5 +1,6 @@
 //! All that may be said about a conversion: the params that all conversions have, and what the installed plugins add.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use onnxd_diagnostics::{Code, Diagnostic};
@@ -38,9 +39,21 @@ pub struct Declared {
     components: Vec<Component>,
     /// Operators that passes lower for all front-ends.
     pub lowered: Vec<Lowered>,
-    /// Params that two plugins declare differently, of which the first one counts; operators that two of
-    /// them lower.
-    pub clashes: Vec<Diagnostic>,
+    /// The plugin of each row that is not the host's.
+    owners: HashMap<String, String>,
+    /// What two plugins declare and only one can have.
+    pub clashes: Vec<Clash>,
+}
+
+/// A param that two plugins declare differently, of which the first one's counts; or an operator that both lower.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Clash {
+    /// The ids of the plugins.
+    pub plugins: [String; 2],
+    /// The params: one for both, or one is a section that the other one lies in. None for an operator.
+    pub params: Vec<String>,
+    /// For people.
+    pub why: Diagnostic,
 }
 
 /// An operator of a source that a pass lowers.
@@ -76,6 +89,7 @@ impl Declared {
             spellings: Vec::new(),
             components: Vec::new(),
             lowered: Vec::new(),
+            owners: HashMap::new(),
             clashes: Vec::new(),
         };
         for (plugin, component) in components {
@@ -110,16 +124,29 @@ impl Declared {
         };
         if let Some(known) = self.rows.iter().find(clash) {
             if !known.is_same(&row) {
-                let text = format!(
-                    "its param `{}` clashes with `{}` of another plugin",
-                    row.key, known.key
-                );
-                let why =
-                    Diagnostic::new(Code::PluginRefused, format!("plugin `{plugin}`: {text}"));
-                self.clashes.push(why.help("Rename the param, or disable one of the plugins."));
+                // No plugin is inspected successfully that declares a row of the host.
+                let first = self.owners.get(&known.key).cloned().unwrap_or_default();
+                let text = match known.key == row.key {
+                    true => format!(
+                        "the plugins `{first}` and `{plugin}` declare the param `{}` differently; \
+                         that of `{first}` counts",
+                        row.key
+                    ),
+                    false => format!(
+                        "the param `{}` of plugin `{first}` and `{}` of plugin `{plugin}` exclude \
+                         each other; that of `{first}` counts",
+                        known.key, row.key
+                    ),
+                };
+                self.clashes.push(Clash {
+                    plugins: [first, plugin.to_owned()],
+                    params: vec![known.key.clone(), row.key],
+                    why: Diagnostic::new(Code::ParamsClash, text),
+                });
             }
             return;
         }
+        self.owners.insert(row.key.clone(), plugin.to_owned());
         let top = |key: &str| key.split('.').next().unwrap_or_default().to_owned();
         let after = self.rows.iter().rposition(|known| top(&known.key) == top(&row.key));
         self.rows.insert(after.map_or(self.rows.len(), |at| at + 1), row);
@@ -129,8 +156,9 @@ impl Declared {
         if let Some(known) = self.lowered.iter().find(|known| known.op == op) {
             let text = format!("plugin `{plugin}`: it lowers `{op}`, as `{}` does", known.plugin);
             let why = Diagnostic::new(Code::PluginRefused, text);
-            self.clashes
-                .push(why.help("Disable one of the plugins; a network with that operator fails."));
+            let why = why.help("Disable one of the plugins; a network with that operator fails.");
+            let plugins = [known.plugin.clone(), plugin.to_owned()];
+            self.clashes.push(Clash { plugins, params: Vec::new(), why });
         }
         let (plugin, pass) = (plugin.to_owned(), pass.id.clone());
         self.lowered.push(Lowered { op: op.to_owned(), plugin, pass });

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use serde_json::Value;
 
-pub use declared::Declared;
 pub(crate) use declared::HOST_ROWS;
+pub use declared::{Clash, Declared};
 
 use crate::source::{Codes, Part, Reader};
 use crate::table::{Entry, Given, overlay, sections, suggestion};

@@ -74,6 +74,7 @@ diagnostics! {
     "N0405" PluginHung Internal "The plugin named did not return in time and was stopped.";
     "N0406" PluginContract Internal "The plugin broke the rules of the plugin interface; report it to its author.";
     "N0407" FrontendMissing Environment "Put the plugins beside the program, or name their folder in `plugins.path`.";
+    "N0408" ParamsClash Environment "Disable one of them (`plugins.disable`), or ask its author to rename the param.";
     // 05: ONNX models
     "N0501" OnnxMalformed Input "The file is not a valid ONNX protobuf; export or copy it again.";
     "N0502" OnnxInvalid Input "The model breaks the ONNX standard at the node named; export it again.";

@@ -96,7 +96,7 @@ fn plugins(context: &Context) -> Vec<Checked> {
         let count = p.components.len();
         good("plugin", format!("{} {} ({count} components) {}", p.id, p.version, p.path))
     });
-    let refused = found.refused.iter().map(|why| bad("plugin", why.to_string()));
+    let refused = found.problems().into_iter().map(|why| bad("plugin", why.to_string()));
     let shadowed = found
         .shadowed
         .iter()

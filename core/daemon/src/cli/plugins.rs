@@ -68,7 +68,7 @@ impl List {
     fn run(&self) -> Ended {
         let Context { environment, settings, launcher } = Context::load(self.config.as_deref())?;
         let found = Installed::discover(&settings, &environment, &launcher)?;
-        let ended = Ok(if found.refused.is_empty() { 0 } else { FINDINGS });
+        let ended = Ok(if found.problems().is_empty() { 0 } else { FINDINGS });
         if self.json {
             out::json(&as_json(&found));
             return ended;
@@ -97,14 +97,15 @@ impl List {
                 out::print(&format!("no plugin: {}\n", escaped(&library.display().to_string())));
             }
         }
-        for refused in &found.refused {
-            out::error(&refused.to_string());
+        for problem in found.problems() {
+            out::error(&problem.to_string());
         }
         ended
     }
 }
 
 fn as_json(found: &Installed) -> Value {
+    let clashes = found.declared.clashes.iter();
     json!({
         "digest": found.digest(),
         "plugins": found.used.iter().map(info).collect::<Vec<_>>(),
@@ -112,6 +113,7 @@ fn as_json(found: &Installed) -> Value {
         "shadowed": found.shadowed.iter().map(|s| info(&s.plugin)).collect::<Vec<_>>(),
         "searched": found.searched,
         "no_plugins": found.bystanders,
+        "clashes": clashes.map(|c| message::Diagnostic::from(&c.why)).collect::<Vec<_>>(),
         "refused": found.refused.iter().map(message::Diagnostic::from).collect::<Vec<_>>(),
     })
 }

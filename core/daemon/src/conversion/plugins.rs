@@ -83,8 +83,13 @@ impl Plugins {
         (plugins.used, plugins.shadowed) = first_of_each_id(good);
         plugins.declared = declared(&plugins.used);
         plugins.defaults = settings.defaults.clone();
-        plugins.refused.extend(plugins.declared.clashes.iter().cloned());
         Ok(plugins)
+    }
+
+    /// Files that cannot be used, and what two plugins declare and only one can have.
+    pub(crate) fn problems(&self) -> Vec<Diagnostic> {
+        let clashes = self.declared.clashes.iter().map(|clash| clash.why.clone());
+        self.refused.iter().cloned().chain(clashes).collect()
     }
 
     /// Adds a library that a command names; it comes before one of the same id.

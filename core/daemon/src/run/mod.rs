@@ -202,8 +202,8 @@ fn tools(settings: &Settings, environment: &Environment, once: bool) -> Result<T
     let launcher = Launcher::new(settings);
     let plugins = Plugins::discover(settings, environment, &launcher)?;
     plugins.check_defaults()?;
-    for refused in &plugins.refused {
-        tracing::warn!(reason = %refused, "a plugin is not used");
+    for problem in plugins.problems() {
+        tracing::warn!(reason = %problem, "a problem of plugins");
     }
     for plugin in &plugins.used {
         tracing::info!(id = plugin.id, version = plugin.version, path = plugin.path, "plugin");

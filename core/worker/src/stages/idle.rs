@@ -2,7 +2,7 @@
 //! other names play. Both look like success unless the report says so.
 
 use super::session::Session;
-use onnxd_config::Params;
+use onnxd_config::{Clash, Params};
 use onnxd_diagnostics::{Code, Diagnostic, Severity, nearest, shown};
 use onnxd_proto::onnxd::{IdleParam, Param, ParamsRead};
 use std::collections::BTreeSet;
@@ -51,7 +51,8 @@ const READ_OUTSIDE: [&str; 5] =
 /// Adds what had no effect to the findings.
 pub(crate) fn tell(session: &mut Session) {
     let resolved = session.described.read_on_resolution(session.params.peek(""));
-    let in_vain = Params::idle(&session.described.declared(), session.params.peek(""));
+    let declared = session.described.declared();
+    let in_vain = Params::idle(&declared, session.params.peek(""));
     let in_vain = in_vain.into_iter().map(|(key, why)| IdleParam { key: key.to_owned(), why });
     let outside = READ_OUTSIDE.iter().map(|key| (*key).to_owned()).chain(resolved);
     let keys = session.params.seen().keys.iter().cloned().chain(outside).collect();
@@ -60,6 +61,9 @@ pub(crate) fn tell(session: &mut Session) {
     let set = session.request.params.iter().filter(|p| p.origin != UNSET);
     let mut found: Vec<Diagnostic> = set.flat_map(|param| idle(session, param)).collect();
     found.extend(misnamed(session));
+    // What a plugin reads has the other one's default, at least.
+    let read = |clash: &&Clash| clash.params.iter().any(|key| session.looked().has_param(key));
+    found.extend(declared.clashes.iter().filter(read).map(|clash| clash.why.clone()));
     for finding in found {
         session.note(&finding, Severity::Error);
     }

@@ -5,6 +5,7 @@ use super::{find, samples};
 use crate::cli::context::Context;
 use crate::cli::scratch::Scratch;
 use crate::cli::{Ended, FINDINGS, out};
+use crate::conversion::Plugins;
 use crate::conversion::plugins::inspect;
 use onnxd_config::Descriptor;
 use onnxd_config::descriptor::Component;
@@ -62,6 +63,7 @@ impl Check {
         let descriptor = Descriptor::parse(&info.descriptor)
             .map_err(|why| Diagnostic::new(Code::PluginRefused, why))?;
         rows.push(row("described", "", described(&descriptor)));
+        rows.push(row("alone", "", apart(&info, &context)?));
         for component in &descriptor.components {
             for case in Case::of_kind(&component.kind) {
                 let seen = run_case(*case, &info, component)?;
@@ -106,6 +108,21 @@ fn same(first: &PluginInfo, again: Result<PluginInfo, Diagnostic>) -> Result<Str
         Ok(_) => Err("the second inspection gave another descriptor".to_owned()),
         Err(why) => Err(why.message),
     }
+}
+
+/// Whether no other installed plugin declares what only one can have.
+fn apart(info: &PluginInfo, context: &Context) -> Result<Result<String, String>, Diagnostic> {
+    let Context { environment, settings, launcher } = context;
+    let mut installed = Plugins::discover(settings, environment, launcher)?;
+    if !installed.used.iter().any(|plugin| plugin.path == info.path) {
+        installed.add(launcher, Path::new(&info.path))?;
+    }
+    let clashes = installed.declared.clashes.iter().filter(|c| c.plugins.contains(&info.id));
+    let found: Vec<String> = clashes.map(|clash| clash.why.message.clone()).collect();
+    Ok(match found.is_empty() {
+        true => Ok("no installed plugin declares its params or operators, too".to_owned()),
+        false => Err(found.join("; ")),
+    })
 }
 
 /// What a person needs to choose and to set a component.
