@@ -167,7 +167,7 @@ impl Window {
         }
     }
 
-    /// Sizes from which a window's positions cover an input, as a transposed convolution needs.
+    /// Sizes from which a window's positions cover an input, as a transpose convolution needs.
     pub(crate) fn spread(&self, section: SectionRef, input: [usize; 2]) -> Pair<usize> {
         let along = |axis: usize| {
             let covered = (input[axis] - 1).checked_mul(self.stride[axis])? + self.extent(axis);

@@ -192,7 +192,7 @@ fn conv_integer(op: &str, d: &mut Dice) -> Option<Case> {
     Some(case.same(from_whole(DataType::Int32, &y)))
 }
 
-/// Output sizes and begins of a transposed convolution, as the standard computes them from
+/// Output sizes and begins of a transpose convolution, as the standard computes them from
 /// `output_padding` and, if given, `output_shape`.
 fn transposed(
     w: &Window,

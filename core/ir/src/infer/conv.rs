@@ -115,7 +115,7 @@ impl<'a> Window<'a> {
         sized(last.checked_add(1))
     }
 
-    /// Size of what a transposed convolution spreads `size` positions over.
+    /// Size of what a transpose convolution spreads `size` positions over.
     pub(super) fn spread(&self, i: usize, size: &Dim, extra: i64) -> Dim {
         let stride = Dim::Known(self.strides[i]);
         if self.auto_pad.starts_with("SAME") {
