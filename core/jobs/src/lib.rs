@@ -12,6 +12,7 @@ mod journal;
 mod layout;
 mod lock;
 mod memory_store;
+mod print;
 mod queue;
 mod record;
 mod repair;
@@ -22,6 +23,7 @@ mod store;
 
 pub use id::{Ids, one_id};
 pub use memory_store::MemoryStore;
+pub use print::print;
 pub use queue::{Summary, next_job};
 pub use record::SCHEMA;
 pub use retention::{Retention, drop_expired, expired};

@@ -11,11 +11,12 @@ use crossbeam_channel::bounded;
 use onnxd_config::{Environment, load};
 use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_intake::{File, Found, Submission};
-use onnxd_jobs::{Ids, MemoryStore, Store, StoreError};
+use onnxd_jobs::{Ids, MemoryStore, SledStore, Store, StoreError, print};
 use onnxd_proto::onnxd::{Job, JobState, Report, Verdict};
 use rustix::fs::stat;
 
 use super::attempt::{Ending, Stop};
+use super::book::Book;
 use super::daemon::{Daemon, Running, Surroundings};
 use super::event::Event;
 use super::layout::JobDir;
@@ -255,6 +256,19 @@ fn every_drop_ends_in_one_result_whatever_fails() {
         }
         let expected: BTreeMap<String, i32> = (0..DROPS).map(|n| (format!("net{n}"), 1)).collect();
         assert_eq!(results, expected, "seed {seed}");
+        // What the loop remembers is what the store holds, and a store on disk gives it back.
+        let mut book = Book::default();
+        let (mut kept, _) = SledStore::open(&root.path().join("kept")).unwrap();
+        for job in daemon.queue.store.scan(None).unwrap() {
+            book.note(None, &job);
+            assert!(kept.put_new(&job).unwrap());
+        }
+        let remembered =
+            |book: &Book| (book.counts(), format!("{:?}", book.states().collect::<Vec<_>>()));
+        assert_eq!(remembered(&daemon.queue.book), remembered(&book), "seed {seed}");
+        drop(kept);
+        let (kept, _) = SledStore::open(&root.path().join("kept")).unwrap();
+        assert_eq!(print(&kept).unwrap(), print(&*daemon.queue.store).unwrap(), "seed {seed}");
         let count = |folder: &Path| fs::read_dir(folder).unwrap().count();
         assert_eq!(count(&daemon.folders.outbox), DROPS, "seed {seed}");
         assert_eq!(count(&daemon.folders.done), DROPS, "seed {seed}");
