@@ -5,7 +5,7 @@
 //! set the time of change, so that the library is read again only if it was young when it was
 //! inspected: a clock that is too coarse may not tell two states of a young file apart.
 
-use crate::inspect::{components, digest};
+use crate::inspect::{components, digest, hexadecimal};
 use onnxd_config::Descriptor;
 use onnxd_plugin_abi as abi;
 use onnxd_proto::onnxd::PluginInfo;
@@ -107,8 +107,7 @@ impl Cache {
 
     fn file(&self, library: &Path) -> PathBuf {
         let key = Sha256::digest(library.as_os_str().as_encoded_bytes());
-        let name: String = key.iter().take(16).map(|b| format!("{b:02x}")).collect();
-        self.folder.join(name + ".json")
+        self.folder.join(hexadecimal(&key[..16]) + ".json")
     }
 }
 

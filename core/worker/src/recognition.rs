@@ -9,6 +9,7 @@ use onnxd_proto::onnxd::{
     Probe, ProbeAnswer, Recognition,
 };
 use serde_json::Value;
+use wildmatch::WildMatch;
 
 /// The front-end that takes a network.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -168,13 +169,10 @@ fn frontends(plugins: &[PluginInfo]) -> impl Iterator<Item = (&PluginInfo, &Plug
     all.filter(|(_, c)| c.kind == "frontend")
 }
 
-/// Whether a glob of the form `*.ext` or a plain name fits a file's name, letter case aside.
+/// Whether a front-end's glob fits a file's name, letter case and folders aside.
 pub fn claims_name(glob: &str, path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path).to_lowercase();
-    match glob.to_lowercase().strip_prefix('*') {
-        Some(ending) => name.ends_with(ending),
-        None => name == glob.to_lowercase(),
-    }
+    let name = path.rsplit('/').next().unwrap_or(path);
+    WildMatch::new_case_insensitive(glob).matches(name)
 }
 
 /// What a file of the submission is for, by its name.
@@ -307,6 +305,7 @@ mod tests {
         assert!(!claims_name("*.onnx", "net.onnx.data"));
         assert!(claims_name("saved_model.pb", "x/saved_model.pb"));
         assert!(!claims_name("saved.pb", "unsaved.pb"));
+        assert!(claims_name("net?.*.pb", "net1.x.PB"));
     }
 
     #[test]

@@ -208,27 +208,7 @@ impl Request {
 
 /// Whether `name` is what `glob` stands for: `*` is any text, `?` any character.
 pub(crate) fn fits(glob: &str, name: &str) -> bool {
-    let (glob, name): (Vec<char>, Vec<char>) = (glob.chars().collect(), name.chars().collect());
-    let (mut g, mut n) = (0, 0);
-    // Where the last `*` stands, and how far its text reaches.
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match glob.get(g) {
-            Some('*') => {
-                star = Some((g, n));
-                g += 1;
-            }
-            Some(c) if *c == '?' || *c == name[n] => (g, n) = (g + 1, n + 1),
-            _ => match star {
-                Some((at, reach)) => {
-                    star = Some((at, reach + 1));
-                    (g, n) = (at + 1, reach + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    glob[g..].iter().all(|c| *c == '*')
+    wildmatch::WildMatch::new(glob).matches(name)
 }
 
 #[cfg(test)]
@@ -246,6 +226,8 @@ mod tests {
             ("", "", true),
             ("*", "", true),
             ("x", "", false),
+            ("a[1]*", "a[1]{2}", true),
+            ("Conv*", "conv1", false),
         ] {
             assert_eq!(fits(glob, name), fit, "{glob} {name}");
         }
