@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use crate::names::{final_name, is_params, is_role_file, stem};
-use crate::tree::{FileEntry, Folder};
+use crate::tree::{FileEntry, Folder, Seen};
 
 /// A network and what may belong to it.
 #[derive(Clone, Debug)]
@@ -46,6 +46,14 @@ pub enum Extent<'t> {
 }
 
 impl Set<'_> {
+    /// When the set was seen first, and when it changed.
+    pub fn seen(&self) -> Seen {
+        match self.extent {
+            Extent::Whole => self.place.seen,
+            Extent::Beside { .. } => self.network.seen,
+        }
+    }
+
     /// Path below the inbox that names the set: the whole folder, or the network.
     pub fn id(&self) -> PathBuf {
         match self.extent {
@@ -73,6 +81,18 @@ pub enum Leftover<'t> {
 }
 
 impl Leftover<'_> {
+    /// When it was seen first, and when anything of it changed.
+    pub fn seen(&self) -> Seen {
+        match self {
+            Leftover::File(_, file) => file.seen,
+            Leftover::Folder(folder) => {
+                let mut latest = folder.seen;
+                folder.each_seen(&mut |seen| latest.changed = latest.changed.max(seen.changed));
+                latest
+            }
+        }
+    }
+
     /// Path below the inbox.
     pub fn id(&self) -> PathBuf {
         match self {

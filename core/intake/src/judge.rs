@@ -127,7 +127,7 @@ impl Round<'_> {
     fn sets(&mut self, groups: &Groups<'_>) -> bool {
         let mut regroup = false;
         for set in &groups.sets {
-            let (id, since) = (set.id(), set_seen(set).first);
+            let (id, since) = (set.id(), set.seen().first);
             let state = match self.set(set, &id) {
                 Verdict::Regroup => {
                     regroup = true;
@@ -381,7 +381,7 @@ impl Round<'_> {
     fn leftovers(&mut self, groups: &Groups<'_>) {
         for leftover in &groups.leftovers {
             let id = leftover.id();
-            let seen = latest_seen(leftover);
+            let seen = leftover.seen();
             let state = match leftover {
                 Leftover::Folder(folder) => refused_folder(folder),
                 Leftover::File(..) => None,
@@ -473,22 +473,4 @@ fn network_path(set: &Set<'_>) -> PathBuf {
 
 fn results_folder(set: &Set<'_>) -> PathBuf {
     set.parent.path.clone()
-}
-
-fn set_seen(set: &Set<'_>) -> Seen {
-    match set.extent {
-        Extent::Whole => set.place.seen,
-        Extent::Beside { .. } => set.network.seen,
-    }
-}
-
-fn latest_seen(leftover: &Leftover<'_>) -> Seen {
-    match leftover {
-        Leftover::File(_, file) => file.seen,
-        Leftover::Folder(folder) => {
-            let mut latest = folder.seen;
-            folder.each_seen(&mut |seen| latest.changed = latest.changed.max(seen.changed));
-            latest
-        }
-    }
 }
