@@ -11,7 +11,11 @@ use std::sync::Arc;
 pub struct Params(Arc<Resolved>);
 
 impl Params {
-    pub(crate) fn parse(json: &str) -> Result<Params, String> {
+    /// Params as the host hands them over: one object of sections.
+    ///
+    /// # Errors
+    /// That the text is no object.
+    pub fn parse(json: &str) -> Result<Params, String> {
         Ok(Params(Arc::new(Resolved::parse(json)?)))
     }
 

@@ -4,7 +4,7 @@ use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Lowered};
 use crate::diag::{Code, Diagnostic};
-use crate::ini::{is_training_key, similar};
+use crate::ini::{Settings, is_training_key, settings, similar};
 
 const KEY: &str = "ActivationFunction";
 
@@ -15,20 +15,33 @@ struct Row {
     lower: fn(&Cell, Var) -> Lowered,
 }
 
+const fn row<A: Settings>(name: &'static str, lower: fn(&Cell, Var) -> Lowered) -> Row {
+    Row { name, parameters: A::KEYS, lower }
+}
+
+/// A function by what the layer's section says.
+fn told<A: Settings>(b: &Cell, x: Var, lower: fn(&Cell, Var, &A) -> Lowered) -> Lowered {
+    lower(b, x, &A::take(b.section, "ActivationFunction.")?)
+}
+
+settings! {
+    struct Linear { Clipping: f32 = 0.0 }
+    struct Rectifier { LeakSlope: f32 = 0.0, Clipping: f32 = 0.0 }
+    struct Saturation { Threshold: f32 = 1.0 }
+    struct Tanh { Alpha: f32 = 1.0 }
+}
+
 const ROWS: &[Row] = &[
-    Row { name: "Linear", parameters: &["Clipping"], lower: linear },
-    Row { name: "Rectifier", parameters: &["LeakSlope", "Clipping"], lower: rectifier },
-    Row { name: "Saturation", parameters: &["Threshold"], lower: saturation },
-    Row {
-        name: "Tanh",
-        parameters: &["Alpha"],
-        lower: |b, x| scaled_tanh(b, x, parameter(b, "Alpha", 1.0)?),
-    },
-    Row { name: "TanhLeCun", parameters: &[], lower: tanh_lecun },
-    Row { name: "Logistic", parameters: &[], lower: |b, x| b.sigmoid(x) },
-    Row { name: "LogisticWithLoss", parameters: &[], lower: logistic_with_loss },
-    Row { name: "Softplus", parameters: &[], lower: |b, x| b.softplus(x) },
-    Row { name: "Swish", parameters: &[], lower: |b, x| b.mul(x, b.sigmoid(x)?) },
+    row::<Linear>("Linear", |b, x| told(b, x, linear)),
+    row::<Rectifier>("Rectifier", |b, x| told(b, x, rectifier)),
+    row::<Saturation>("Saturation", |b, x| told(b, x, saturation)),
+    row::<Tanh>("Tanh", |b, x| told(b, x, |b, x, a: &Tanh| scaled_tanh(b, x, a.Alpha))),
+    // N2D2 scales the input as LeCun et al. (1998) do, and leaves the output as it is.
+    row::<()>("TanhLeCun", |b, x| scaled_tanh(b, x, 1.7159 * (2.0 / 3.0))),
+    row::<()>("Logistic", |b, x| b.sigmoid(x)),
+    row::<()>("LogisticWithLoss", logistic_with_loss),
+    row::<()>("Softplus", |b, x| b.softplus(x)),
+    row::<()>("Swish", |b, x| b.mul(x, b.sigmoid(x)?)),
 ];
 
 /// Applies the layer's activation function, or `default` if it names none.
@@ -71,35 +84,35 @@ fn check_parameters(b: &Cell, row: &Row) -> Result<(), Diagnostic> {
     })
 }
 
-fn parameter(b: &Cell, name: &str, default: f32) -> Result<f32, Diagnostic> {
-    b.section.or(&format!("{KEY}.{name}"), default)
+/// A bound, which the parameter `name` sets.
+fn bound(b: &Cell, name: &str, bound: f32) -> Lowered<f32> {
+    if bound < 0.0 {
+        let message = format!("must not be negative, found {bound}");
+        return Err(b.section.problem(&format!("{KEY}.{name}"), message));
+    }
+    Ok(bound)
 }
 
 /// The bound that `Clipping` sets; 0 is none.
-fn clipping(b: &Cell) -> Result<Option<f32>, Diagnostic> {
-    let bound = parameter(b, "Clipping", 0.0)?;
-    if bound < 0.0 {
-        let message = format!("must not be negative, found {bound}");
-        return Err(b.section.problem(&format!("{KEY}.Clipping"), message));
-    }
-    Ok((bound > 0.0).then_some(bound))
+fn clipping(b: &Cell, clipping: f32) -> Lowered<Option<f32>> {
+    Ok(Some(bound(b, "Clipping", clipping)?).filter(|bound| *bound > 0.0))
 }
 
 fn clipped(b: &Cell, x: Var, min: Option<f32>, max: Option<f32>) -> Lowered {
     b.clip(x).min(min).max(max).one()
 }
 
-fn linear(b: &Cell, x: Var) -> Lowered {
-    match clipping(b)? {
+fn linear(b: &Cell, x: Var, a: &Linear) -> Lowered {
+    match clipping(b, a.Clipping)? {
         Some(bound) => clipped(b, x, Some(-bound), Some(bound)),
         None => Ok(x),
     }
 }
 
 /// `x > 0 ? min(x, Clipping) : LeakSlope * x`
-fn rectifier(b: &Cell, x: Var) -> Lowered {
-    let alpha = parameter(b, "LeakSlope", 0.0)?;
-    match (alpha, clipping(b)?) {
+fn rectifier(b: &Cell, x: Var, a: &Rectifier) -> Lowered {
+    let alpha = a.LeakSlope;
+    match (alpha, clipping(b, a.Clipping)?) {
         (0.0, None) => b.relu(x),
         (0.0, bound) => clipped(b, x, Some(0.0), bound),
         (_, None) => b.leaky_relu(x).alpha(alpha).one(),
@@ -111,18 +124,9 @@ fn rectifier(b: &Cell, x: Var) -> Lowered {
     }
 }
 
-fn saturation(b: &Cell, x: Var) -> Lowered {
-    let threshold = parameter(b, "Threshold", 1.0)?;
-    if threshold < 0.0 {
-        let message = format!("must not be negative, found {threshold}");
-        return Err(b.section.problem(&format!("{KEY}.Threshold"), message));
-    }
+fn saturation(b: &Cell, x: Var, a: &Saturation) -> Lowered {
+    let threshold = bound(b, "Threshold", a.Threshold)?;
     clipped(b, x, Some(-threshold), Some(threshold))
-}
-
-/// N2D2 scales the input as LeCun et al. (1998) do, and leaves the output as it is.
-fn tanh_lecun(b: &Cell, x: Var) -> Lowered {
-    scaled_tanh(b, x, 1.7159 * (2.0 / 3.0))
 }
 
 fn scaled_tanh(b: &Cell, x: Var, alpha: f32) -> Lowered {

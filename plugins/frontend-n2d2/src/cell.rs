@@ -218,14 +218,6 @@ impl Cell<'_, '_, '_> {
 
     // ---- helpers of several layers --------------------------------------------------------
 
-    /// `NbOutputs`, which must be there.
-    pub(crate) fn outputs(&self) -> Lowered<usize> {
-        match self.section.required::<usize>("NbOutputs")? {
-            0 => Err(self.section.problem("NbOutputs", "must be at least 1")),
-            outputs => Ok(outputs),
-        }
-    }
-
     /// Where `NbOutputs` is set, it must be the number of channels that the layer has anyway.
     pub(crate) fn check_outputs(&self, x: Feature) -> Lowered<()> {
         let channels = x.size.channels;

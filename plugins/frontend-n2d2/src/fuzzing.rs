@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use onnxd_plugin_sdk::serde_json::Value;
-use onnxd_plugin_sdk::{Imported, Probe};
+use onnxd_plugin_sdk::{Imported, Params, Probe};
 
 use crate::diag::Diagnostics;
 use crate::ini::Files;
@@ -43,5 +43,5 @@ pub fn import(network: &str, files: &Dropped, params: &Value) -> Result<Imported
 }
 
 pub(crate) fn options(params: &Value) -> Options {
-    Options::read(|section, key| &params[section][key])
+    Options::read(&Params::parse(&params.to_string()).expect("the params are an object"))
 }

@@ -137,21 +137,16 @@ type Pair<T> = Result<[T; 2], Diagnostic>;
 impl Window {
     /// The window of a convolution or of its transpose.
     pub(crate) fn conv(section: SectionRef) -> Result<Window, Diagnostic> {
-        Ok(Window {
-            size: positive(section, &KERNEL, None)?,
-            stride: positive(section, &STRIDE, Some(1))?,
-            dilation: positive(section, &DILATION, Some(1))?,
-            padding: padding(section)?,
-        })
+        let size = positive(section, &KERNEL, None)?;
+        let stride = positive(section, &STRIDE, Some(1))?;
+        let dilation = positive(section, &DILATION, Some(1))?;
+        Ok(Window { size, stride, dilation, padding: padding(section)? })
     }
 
     pub(crate) fn pool(section: SectionRef) -> Result<Window, Diagnostic> {
-        Ok(Window {
-            size: positive(section, &POOL, None)?,
-            stride: positive(section, &STRIDE, Some(1))?,
-            dilation: [1, 1],
-            padding: padding(section)?,
-        })
+        let size = positive(section, &POOL, None)?;
+        let stride = positive(section, &STRIDE, Some(1))?;
+        Ok(Window { size, stride, dilation: [1, 1], padding: padding(section)? })
     }
 
     /// Positions of the window over an input, which it must fit.
@@ -161,10 +156,7 @@ impl Window {
             let room = padded - self.extent(axis) as i64;
             (room >= 0).then(|| room as usize / self.stride[axis] + 1)
         };
-        match [along(0), along(1)] {
-            [Some(height), Some(width)] => Ok([height, width]),
-            _ => Err(self.misfit(section, input)),
-        }
+        along(0).zip(along(1)).map(<[usize; 2]>::from).ok_or_else(|| self.misfit(section, input))
     }
 
     /// Sizes from which a window's positions cover an input, as a transpose convolution needs.
@@ -173,10 +165,7 @@ impl Window {
             let covered = (input[axis] - 1).checked_mul(self.stride[axis])? + self.extent(axis);
             usize::try_from(covered as i64 - 2 * self.padding[axis]).ok().filter(|n| *n > 0)
         };
-        match [along(0), along(1)] {
-            [Some(height), Some(width)] => Ok([height, width]),
-            _ => Err(self.misfit(section, input)),
-        }
+        along(0).zip(along(1)).map(<[usize; 2]>::from).ok_or_else(|| self.misfit(section, input))
     }
 
     /// What the window reaches over, holes included.
@@ -212,6 +201,14 @@ impl Window {
     pub(crate) fn pads(&self) -> Option<[i64; 4]> {
         let [y, x] = self.padding;
         (self.padding != [0, 0]).then_some([y, x, y, x])
+    }
+}
+
+/// `NbOutputs`, which must be there.
+pub(crate) fn outputs(section: SectionRef) -> Result<usize, Diagnostic> {
+    match section.required::<usize>("NbOutputs")? {
+        0 => Err(section.problem("NbOutputs", "must be at least 1")),
+        outputs => Ok(outputs),
     }
 }
 

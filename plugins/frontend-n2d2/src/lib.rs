@@ -49,7 +49,7 @@ struct N2d2;
 impl Frontend for N2d2 {
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
         let files = Dropped::new(submission);
-        let options = Options::read(|section, key| submission.param(section, key));
+        let options = Options::read(submission.params());
         let probe = probe::probe(submission.network(), &files, &options);
         files.check()?;
         Ok(probe)
@@ -57,7 +57,7 @@ impl Frontend for N2d2 {
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
         let files = Dropped::new(submission);
-        let options = Options::read(|section, key| submission.param(section, key));
+        let options = Options::read(submission.params());
         let progress = |done, total| submission.count("layer", done, total);
         let imported = import::import(submission.network(), &files, &options, &progress);
         files.check()?;

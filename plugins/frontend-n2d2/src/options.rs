@@ -1,7 +1,8 @@
 //! The params of a conversion that concern a network's source.
 
+use onnxd_plugin_sdk::Params;
+use onnxd_plugin_sdk::host_params::{Export, Source};
 use onnxd_plugin_sdk::ir::DataType;
-use onnxd_plugin_sdk::serde_json::Value;
 
 /// What the params say; everything has a default.
 #[derive(Clone, Debug)]
@@ -23,20 +24,19 @@ pub(crate) struct Options {
 
 impl Options {
     /// Looks only at what counts: whoever looks at a param says that it has an effect.
-    pub(crate) fn read<'p>(param: impl Fn(&str, &str) -> &'p Value) -> Options {
-        let flag = |key: &str| param("source", key).as_bool().unwrap_or(false);
-        let random = flag("random");
-        let weights_ignore = !random && flag("weights_ignore");
-        let seed = (random || weights_ignore).then(|| param("source", "seed").as_u64()).flatten();
-        let weights = (!random).then(|| param("source", "weights").as_str()).flatten();
+    pub(crate) fn read(params: &Params) -> Options {
+        let (source, export): (Source, Export) = (params.section(), params.section());
+        let random = source.random();
+        let weights_ignore = !random && source.weights_ignore();
+        let weights = if random { None } else { source.weights() };
         Options {
             weights: weights.map(|path| path.trim_end_matches('/').to_owned()),
             random,
             weights_ignore,
-            seed: seed.unwrap_or(1),
-            ignore_quantizers: param("source", "quantizers") == "ignored",
-            strict: flag("strict"),
-            dtype: match param("export", "float_type").as_str() {
+            seed: if random || weights_ignore { source.seed() } else { 1 },
+            ignore_quantizers: source.quantizers() == "ignored",
+            strict: source.strict(),
+            dtype: match export.float_type().as_deref() {
                 Some("float16") => DataType::Float16,
                 Some("float64") => DataType::Double,
                 _ => DataType::Float,

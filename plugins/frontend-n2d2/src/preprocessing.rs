@@ -7,7 +7,7 @@ use onnxd_plugin_sdk::preprocess::{Border, Operator, Order, Sizing, Step, Steps}
 
 use crate::diag::{Diagnostic, shown};
 use crate::environment::{Scope, Transformation, transformations};
-use crate::ini::{Ini, SectionRef};
+use crate::ini::{Ini, SectionRef, Settings, settings, words};
 
 type Made = Result<Vec<Step>, Diagnostic>;
 
@@ -15,54 +15,72 @@ type Made = Result<Vec<Step>, Diagnostic>;
 struct Row {
     /// Its name without `Transformation`.
     kind: &'static str,
-    /// The settings that it reads.
-    keys: &'static [&'static str],
+    /// The settings that it reads, and those that do not matter.
+    keys: [&'static [&'static str]; 2],
     make: fn(SectionRef) -> Made,
 }
 
+const fn row<A: Settings>(kind: &'static str, make: fn(SectionRef) -> Made) -> Row {
+    Row { kind, keys: [A::KEYS, &[]], make }
+}
+
+impl Row {
+    const fn beside(self, others: &'static [&'static str]) -> Row {
+        Row { keys: [self.keys[0], others], ..self }
+    }
+}
+
 const ROWS: &[Row] = &[
-    Row { kind: "ChannelExtraction", keys: &["CSChannel"], make: channel_extraction },
-    Row { kind: "ColorSpace", keys: &["ColorSpace"], make: color_space },
-    Row {
-        kind: "Flip",
-        keys: &["HorizontalFlip", "RandomHorizontalFlip", "RandomVerticalFlip", "VerticalFlip"],
-        make: flip,
-    },
-    Row {
-        kind: "PadCrop",
-        keys: &["AdditiveWH", "BorderType", "BorderValue", "Height", "Width"],
-        make: pad_crop,
-    },
-    Row {
-        kind: "RangeAffine",
-        keys: &["FirstOperator", "FirstValue", "SecondOperator", "SecondValue", "Truncate"],
-        make: range_affine,
-    },
-    Row {
-        kind: "Rescale",
-        keys: &["Height", "KeepAspectRatio", "ResizeToFit", "Width"],
-        make: rescale,
-    },
-    Row {
-        kind: "SliceExtraction",
-        keys: &[
-            "AllowPadding",
-            "BorderType",
-            "BorderValue",
-            "Height",
-            "OffsetX",
-            "OffsetY",
-            "RandomOffsetX",
-            "RandomOffsetY",
-            "RandomRotation",
-            "RandomRotationRange",
-            "RandomScaling",
-            "RandomScalingRange",
-            "Width",
-        ],
-        make: slice_extraction,
-    },
+    row::<ChannelExtraction>("ChannelExtraction", |s| told(s, channel_extraction)),
+    row::<ColorSpace>("ColorSpace", |s| told(s, color_space)),
+    row::<Flip>("Flip", |s| told(s, flip)),
+    row::<PadCrop>("PadCrop", |s| told(s, pad_crop)),
+    row::<RangeAffine>("RangeAffine", range_affine),
+    row::<Rescale>("Rescale", |s| told(s, rescale)),
+    row::<SliceExtraction>("SliceExtraction", |s| told(s, slice_extraction)).beside(&BORDERS),
 ];
+
+const BORDERS: [&str; 5] =
+    ["AllowPadding", "BorderType", "BorderValue", "RandomRotationRange", "RandomScalingRange"];
+
+/// A transformation by what its section says.
+fn told<A: Settings>(section: SectionRef, make: fn(SectionRef, &A) -> Made) -> Made {
+    make(section, &A::of(section)?)
+}
+
+words! {
+    Channel { Blue, Green, Red, Gray }
+    Space { BGR, RGB }
+    BorderType { ConstantBorder, ReplicateBorder, ReflectBorder, WrapBorder, MinusOneReflectBorder }
+    Operation { Plus, Minus, Multiplies, Divides }
+    ApplyTo { All, LearnOnly, ValidationOnly, TestOnly, NoLearn, NoValidation, NoTest }
+}
+
+settings! {
+    struct ChannelExtraction { CSChannel: Channel }
+    struct ColorSpace { ColorSpace: Space }
+    struct Flip {
+        RandomHorizontalFlip: bool = false, RandomVerticalFlip: bool = false,
+        HorizontalFlip: bool = false, VerticalFlip: bool = false,
+    }
+    struct PadCrop {
+        Width: i64, Height: i64, AdditiveWH: bool = false,
+        BorderType: BorderType = BorderType::MinusOneReflectBorder, BorderValue: Vec<f64> = vec![],
+    }
+    struct RangeAffine {
+        FirstOperator: Operation, FirstValue: Vec<f64>,
+        SecondOperator: Operation = Operation::Plus, SecondValue: Option<Vec<f64>> = None,
+        Truncate: bool = false,
+    }
+    struct Rescale {
+        Width: usize, Height: usize, KeepAspectRatio: bool = false, ResizeToFit: bool = true,
+    }
+    struct SliceExtraction {
+        RandomOffsetX: bool = false, RandomOffsetY: bool = false,
+        RandomRotation: bool = false, RandomScaling: bool = false,
+        OffsetX: usize = 0, OffsetY: usize = 0, Width: usize, Height: usize,
+    }
+}
 
 /// The set of stimuli that N2D2 calibrates on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,16 +156,12 @@ fn unavailable(section: SectionRef, why: &str) -> Step {
 
 /// Whether a section says something about this set.
 fn applies(section: SectionRef, set: Set) -> Result<bool, Diagnostic> {
-    let words = [
-        ("All", true),
-        ("LearnOnly", false),
-        ("ValidationOnly", set == Set::Validation),
-        ("TestOnly", set == Set::Test),
-        ("NoLearn", true),
-        ("NoValidation", set != Set::Validation),
-        ("NoTest", set != Set::Test),
-    ];
-    Ok(section.choice("ApplyTo", &words)?.unwrap_or(true))
+    Ok(match section.or("ApplyTo", ApplyTo::All)? {
+        ApplyTo::All | ApplyTo::NoLearn => true,
+        ApplyTo::LearnOnly => false,
+        ApplyTo::ValidationOnly | ApplyTo::NoTest => set == Set::Validation,
+        ApplyTo::TestOnly | ApplyTo::NoValidation => set == Set::Test,
+    })
 }
 
 fn transformation(section: SectionRef) -> Made {
@@ -156,14 +170,15 @@ fn transformation(section: SectionRef) -> Made {
     let Some(row) = ROWS.iter().find(|row| row.kind == name) else {
         return Err(section.problem("Type", format!("`{}` is not supported", shown(&kind))));
     };
-    let known =
-        |key: &str| row.keys.contains(&key) || matches!(key, "Type" | "ApplyTo" | "Channel");
+    let known = |key: &str| {
+        row.keys.concat().contains(&key) || matches!(key, "Type" | "ApplyTo" | "Channel")
+    };
     if let Some(key) = section.keys().find(|key| !known(key) && !key.starts_with('$')) {
         return Err(section.problem(key, "is not a setting of this transformation"));
     }
     // Statistics need the data that the network learned from.
-    let learned = |key: &&&str| section.raw(key).is_some_and(|text| text.contains("StimuliData"));
-    if let Some(key) = row.keys.iter().find(learned) {
+    let learned = |key: &&str| section.raw(key).is_some_and(|text| text.contains("StimuliData"));
+    if let Some(key) = row.keys.concat().into_iter().find(learned) {
         let what = "takes statistics of the data set, which is not there; write the number itself";
         return Err(section.problem(key, what));
     }
@@ -171,107 +186,80 @@ fn transformation(section: SectionRef) -> Made {
 }
 
 /// Refuses what is drawn anew for each picture.
-fn not_random(section: SectionRef, keys: &[&str]) -> Result<(), Diagnostic> {
-    for key in keys {
-        if section.or(key, false)? {
-            let what = "draws at random; with `ApplyTo=LearnOnly` it is for training alone";
-            return Err(section.problem(key, what));
-        }
-    }
-    Ok(())
+fn not_random(section: SectionRef, drawn: &[(bool, &str)]) -> Result<(), Diagnostic> {
+    let what = "draws at random; with `ApplyTo=LearnOnly` it is for training alone";
+    let found = drawn.iter().find(|(drawn, _)| *drawn);
+    found.map_or(Ok(()), |(_, key)| Err(section.problem(key, what)))
 }
 
-fn channel_extraction(section: SectionRef) -> Made {
-    let words = [
-        ("Blue", Step::Channel { index: 0 }),
-        ("Green", Step::Channel { index: 1 }),
-        ("Red", Step::Channel { index: 2 }),
-        ("Gray", Step::Grey { order: Order::Bgr }),
-    ];
-    match section.choice("CSChannel", &words)? {
-        Some(step) => Ok(vec![step]),
-        None => Err(section.problem("CSChannel", "is missing")),
-    }
-}
-
-fn color_space(section: SectionRef) -> Made {
-    let words = [("BGR", vec![Step::Spread]), ("RGB", vec![Step::Spread, Step::ReverseChannels])];
-    match section.choice("ColorSpace", &words)? {
-        Some(steps) => Ok(steps),
-        None => Err(section.problem("ColorSpace", "is missing")),
-    }
-}
-
-fn flip(section: SectionRef) -> Made {
-    not_random(section, &["RandomHorizontalFlip", "RandomVerticalFlip"])?;
-    let horizontal = section.or("HorizontalFlip", false)?;
-    let vertical = section.or("VerticalFlip", false)?;
-    Ok(vec![Step::Flip { horizontal, vertical }])
-}
-
-fn pad_crop(section: SectionRef) -> Made {
-    let values = section.get("BorderValue")?.unwrap_or_default();
-    let words = [
-        ("ConstantBorder", Border::Constant { values }),
-        ("ReplicateBorder", Border::Replicate),
-        ("ReflectBorder", Border::Reflect),
-        ("WrapBorder", Border::Wrap),
-        ("MinusOneReflectBorder", Border::ReflectInner),
-    ];
-    Ok(vec![Step::PadCrop {
-        width: section.required("Width")?,
-        height: section.required("Height")?,
-        additive: section.or("AdditiveWH", false)?,
-        border: section.choice("BorderType", &words)?.unwrap_or(Border::ReflectInner),
+fn channel_extraction(_: SectionRef, a: &ChannelExtraction) -> Made {
+    Ok(vec![match a.CSChannel {
+        Channel::Blue => Step::Channel { index: 0 },
+        Channel::Green => Step::Channel { index: 1 },
+        Channel::Red => Step::Channel { index: 2 },
+        Channel::Gray => Step::Grey { order: Order::Bgr },
     }])
+}
+
+fn color_space(_: SectionRef, a: &ColorSpace) -> Made {
+    let reverse = (a.ColorSpace == Space::RGB).then_some(Step::ReverseChannels);
+    Ok([Step::Spread].into_iter().chain(reverse).collect())
+}
+
+fn flip(section: SectionRef, a: &Flip) -> Made {
+    let horizontal = (a.RandomHorizontalFlip, "RandomHorizontalFlip");
+    not_random(section, &[horizontal, (a.RandomVerticalFlip, "RandomVerticalFlip")])?;
+    Ok(vec![Step::Flip { horizontal: a.HorizontalFlip, vertical: a.VerticalFlip }])
+}
+
+fn pad_crop(_: SectionRef, a: &PadCrop) -> Made {
+    let border = match a.BorderType {
+        BorderType::ConstantBorder => Border::Constant { values: a.BorderValue.clone() },
+        BorderType::ReplicateBorder => Border::Replicate,
+        BorderType::ReflectBorder => Border::Reflect,
+        BorderType::WrapBorder => Border::Wrap,
+        BorderType::MinusOneReflectBorder => Border::ReflectInner,
+    };
+    let (width, height, additive) = (a.Width, a.Height, a.AdditiveWH);
+    Ok(vec![Step::PadCrop { width, height, additive, border }])
 }
 
 /// Operations with numbers, at least one each.
 pub(crate) fn range_affine(section: SectionRef) -> Made {
-    let words = [
-        ("Plus", Operator::Plus),
-        ("Minus", Operator::Minus),
-        ("Multiplies", Operator::Multiplies),
-        ("Divides", Operator::Divides),
-    ];
-    let step = |key: &str, operator: Operator, values: Vec<f64>| {
-        let unusable = |v: &f64| !v.is_finite() || (operator == Operator::Divides && *v == 0.0);
+    let a = RangeAffine::of(section)?;
+    let step = |key: &str, operation: Operation, values: Vec<f64>| {
+        let unusable = |v: &f64| operation == Operation::Divides && *v == 0.0;
         if values.is_empty() || values.iter().any(unusable) {
             return Err(section.problem(key, "has no number to compute with"));
         }
+        let operator = match operation {
+            Operation::Plus => Operator::Plus,
+            Operation::Minus => Operator::Minus,
+            Operation::Multiplies => Operator::Multiplies,
+            Operation::Divides => Operator::Divides,
+        };
         Ok(Step::Arithmetic { operator, values })
     };
-    let Some(first) = section.choice("FirstOperator", &words)? else {
-        return Err(section.problem("FirstOperator", "is missing"));
-    };
-    let mut steps = vec![step("FirstValue", first, section.required("FirstValue")?)?];
-    let second = section.choice("SecondOperator", &words)?.unwrap_or(Operator::Plus);
-    if let Some(values) = section.get("SecondValue")? {
-        steps.push(step("SecondValue", second, values)?);
+    let mut steps = vec![step("FirstValue", a.FirstOperator, a.FirstValue)?];
+    if let Some(values) = a.SecondValue {
+        steps.push(step("SecondValue", a.SecondOperator, values)?);
     }
-    if section.or("Truncate", false)? {
-        steps.push(Step::Truncate);
-    }
+    steps.extend(a.Truncate.then_some(Step::Truncate));
     Ok(steps)
 }
 
-fn rescale(section: SectionRef) -> Made {
-    let sizing = match (section.or("KeepAspectRatio", false)?, section.or("ResizeToFit", true)?) {
+fn rescale(_: SectionRef, a: &Rescale) -> Made {
+    let sizing = match (a.KeepAspectRatio, a.ResizeToFit) {
         (false, _) => Sizing::Exact,
         (true, true) => Sizing::Fit,
         (true, false) => Sizing::Fill,
     };
-    let (width, height) = (section.required("Width")?, section.required("Height")?);
-    Ok(vec![Step::Resize { width, height, sizing }])
+    Ok(vec![Step::Resize { width: a.Width, height: a.Height, sizing }])
 }
 
-fn slice_extraction(section: SectionRef) -> Made {
-    let random = ["RandomOffsetX", "RandomOffsetY", "RandomRotation", "RandomScaling"];
-    not_random(section, &random)?;
-    Ok(vec![Step::Crop {
-        x: section.or("OffsetX", 0)?,
-        y: section.or("OffsetY", 0)?,
-        width: section.required("Width")?,
-        height: section.required("Height")?,
-    }])
+fn slice_extraction(section: SectionRef, a: &SliceExtraction) -> Made {
+    let offsets = [(a.RandomOffsetX, "RandomOffsetX"), (a.RandomOffsetY, "RandomOffsetY")];
+    let others = [(a.RandomRotation, "RandomRotation"), (a.RandomScaling, "RandomScaling")];
+    not_random(section, &[offsets, others].concat())?;
+    Ok(vec![Step::Crop { x: a.OffsetX, y: a.OffsetY, width: a.Width, height: a.Height }])
 }

@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::{DataType, Tensor};
 
 use crate::cell::{Cell, Lowered};
 use crate::diag::{Code, Diagnostic};
-use crate::ini::{SectionRef, words};
+use crate::ini::{SectionRef, Settings, settings, words};
 use crate::weights::Fate;
 
 /// What a section says about weights.
@@ -144,14 +144,12 @@ pub(crate) fn weights(b: &Cell, method: Option<Method>, read: Tensor, spread: us
 }
 
 /// A quantizer of weights that belong to another layer would need a step of its own.
-pub(crate) fn check_shared(b: &Cell) -> Result<(), Diagnostic> {
-    match wanted(b, WEIGHTS)? {
-        None => Ok(()),
-        Some(_) => {
-            let message = format!("`{WEIGHTS}` together with `WeightsSharing`");
-            Err(b.problem(Code::FeatureUnsupported, message))
-        }
+pub(crate) fn of_shared_weights(b: &Cell) -> Result<(Option<Method>, Fate), Diagnostic> {
+    if wanted(b, WEIGHTS)?.is_some() {
+        let message = format!("`{WEIGHTS}` together with `WeightsSharing`");
+        return Err(b.problem(Code::FeatureUnsupported, message));
     }
+    Ok((None, Fate::Changed))
 }
 
 fn plain(b: &Cell, floats: Tensor) -> Lowered {
@@ -182,30 +180,25 @@ words! {
     Mode { Default, Symmetric, Asymmetric, FullRange }
 }
 
-/// What a section says about SAT weights.
-struct Sat {
-    range: u32,
-    mode: Mode,
-    /// Else the weights are only squeezed into -1 to 1.
-    quantize: bool,
-    /// Whether the weights are divided by their spread.
-    scale: bool,
+settings! {
+    /// What a section says about SAT weights, below `QWeight`.
+    struct Sat {
+        QuantMode: Mode = Mode::Default,
+        // Else the weights are only squeezed into -1 to 1.
+        ApplyQuantization: bool = true,
+        // Whether the weights are divided by their spread.
+        ApplyScaling: bool = false,
+    } parts { range: u32 = |s| range(s, WEIGHTS) }
 }
 
 impl Sat {
     fn of(section: SectionRef) -> Result<Sat, Diagnostic> {
-        let key = format!("{WEIGHTS}.QuantMode");
-        let mode = section.or(&key, Mode::Default)?;
-        let range = range(section, WEIGHTS)?;
-        if range == 1 && matches!(mode, Mode::Symmetric | Mode::Asymmetric) {
-            return Err(section.problem(&key, "needs three levels at least, and the range is 1"));
+        let sat = Sat::take(section, "QWeight.")?;
+        if sat.range == 1 && matches!(sat.QuantMode, Mode::Symmetric | Mode::Asymmetric) {
+            let message = "needs three levels at least, and the range is 1";
+            return Err(section.problem("QWeight.QuantMode", message));
         }
-        Ok(Sat {
-            range,
-            mode,
-            quantize: section.or(&format!("{WEIGHTS}.ApplyQuantization"), true)?,
-            scale: section.or(&format!("{WEIGHTS}.ApplyScaling"), false)?,
-        })
+        Ok(sat)
     }
 
     fn weights(&self, values: &[f32], spread: usize) -> Weights {
@@ -213,7 +206,7 @@ impl Sat {
         let largest = squeezed.iter().fold(0.0, |m: f64, t| m.max(t.abs()));
         let unit = if largest > 0.0 { largest } else { 1.0 };
         let squeezed = squeezed.into_iter().map(|t| t / unit);
-        if !self.quantize {
+        if !self.ApplyQuantization {
             let values: Vec<f64> = squeezed.collect();
             let gain = self.gain(&values, spread);
             return Weights::Reals(values.iter().map(|t| (t * gain) as f32).collect());
@@ -228,13 +221,13 @@ impl Sat {
     fn levels(&self, squeezed: impl Iterator<Item = f64>) -> (Vec<i32>, f64) {
         let (r, h) = (f64::from(self.range), f64::from(self.range / 2));
         let odd = |u: f64| (2.0 * (r * u).round_ties_even() - r) as i32;
-        let level = |t: f64| match self.mode {
+        let level = |t: f64| match self.QuantMode {
             Mode::Default => odd((t + 1.0) / 2.0),
             Mode::FullRange => odd((1.0 + 0.9998 / r) * (t + 1.0) / 2.0 - 0.4999 / r),
             Mode::Symmetric => (t * h).round_ties_even() as i32,
             Mode::Asymmetric => (((1.0 + 0.5 / h) * t - 0.5 / h) * h).round_ties_even() as i32,
         };
-        let whole = matches!(self.mode, Mode::Default | Mode::FullRange);
+        let whole = matches!(self.QuantMode, Mode::Default | Mode::FullRange);
         (squeezed.map(level).collect(), if whole { 1.0 / r } else { 1.0 / h })
     }
 
@@ -244,7 +237,7 @@ impl Sat {
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|t| (t - mean) * (t - mean)).sum();
         let variance = squares / (count - 1.0);
-        match self.scale && variance > 0.0 {
+        match self.ApplyScaling && variance > 0.0 {
             true => 1.0 / (variance * spread as f64).sqrt(),
             false => 1.0,
         }

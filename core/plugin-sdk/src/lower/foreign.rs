@@ -1,4 +1,4 @@
-//! Operators of foreign domains: a source's operator as a node, and back.
+//! Operators of foreign domains: a source's operator as a node; `pass.rs` reads it.
 //!
 //! Tensors are the node's inputs, in the order of the arguments. Other arguments are attributes: those by position are
 //! called `argument_2`, the others by their names. Arguments that are left out are nowhere. If the inputs are not just
@@ -8,17 +8,13 @@
 use super::{Lowered, Value};
 use crate::build::{GraphBuilder, Operand};
 use crate::diagnostics::{Code, Diagnostic, shown};
-use crate::ir::{Attr, Node};
-use std::collections::BTreeMap;
+use crate::ir::Attr;
 
 /// Which argument each input is for.
-const INPUTS: &str = "onnxd_inputs";
+pub(super) const INPUTS: &str = "onnxd_inputs";
 
 /// Begins the names of attributes that are arguments by position.
-const POSITIONAL: &str = "argument_";
-
-/// Arguments by position; attributes with higher numbers are names.
-const POSITIONS_MAX: usize = 1024;
+pub(super) const POSITIONAL: &str = "argument_";
 
 /// Arguments by position, and with names.
 pub(super) type Given = (Vec<Value>, Vec<(String, Value)>);
@@ -115,66 +111,4 @@ fn list(items: &[Value]) -> Option<Attr> {
 /// As attributes hold numbers; none that is finite becomes infinite.
 fn single(x: f64) -> Option<f32> {
     Some(x as f32).filter(|single| single.is_finite() || !x.is_finite())
-}
-
-/// The arguments of a node that a front-end added in this way, or that has this operator in an ONNX model.
-///
-/// # Errors
-/// Attributes that are no arguments: graphs, types.
-#[cfg(feature = "pass")]
-pub(super) fn arguments(b: &GraphBuilder, node: &Node) -> Lowered<Given> {
-    let owners = match node.attr(INPUTS) {
-        Some(Attr::Strs(texts)) => texts.as_slice(),
-        _ => &[],
-    };
-    let (mut positional, mut named) = (BTreeMap::new(), Vec::new());
-    let mut put = |owner: &str, value| match owner.parse::<usize>() {
-        Ok(n) if (1..=POSITIONS_MAX).contains(&n) => drop(positional.insert(n - 1, value)),
-        _ => named.push((owner.to_owned(), value)),
-    };
-    let mut lists: Vec<(String, Vec<Value>)> = Vec::new();
-    for i in 0..node.inputs.len().max(owners.len()) {
-        let value = node.input(i).map_or(Value::None, |v| Value::Var(b.var(v)));
-        let owner = owners.get(i).map(|text| String::from_utf8_lossy(text).into_owned());
-        let owner = owner.unwrap_or_else(|| (i + 1).to_string());
-        match owner.strip_suffix("[]") {
-            None => put(&owner, value),
-            Some(owner) => match lists.last_mut().filter(|(last, _)| last == owner) {
-                Some((_, items)) => items.push(value),
-                None => lists.push((owner.to_owned(), vec![value])),
-            },
-        }
-    }
-    lists.into_iter().for_each(|(owner, items)| put(&owner, Value::List(items)));
-    for (name, attr) in node.attrs.iter().filter(|(name, _)| name != INPUTS) {
-        let value = argument(b, attr).ok_or_else(|| {
-            let text = format!("The attribute `{}` cannot be an argument.", shown(name));
-            b.diagnostic(Code::LayerParameter, text)
-        })?;
-        put(name.strip_prefix(POSITIONAL).unwrap_or(name), value);
-    }
-    let count = positional.last_key_value().map_or(0, |(last, _)| last + 1);
-    let positional = (0..count).map(|i| positional.remove(&i).unwrap_or(Value::None)).collect();
-    Ok((positional, named))
-}
-
-#[cfg(feature = "pass")]
-fn argument(b: &GraphBuilder, attr: &Attr) -> Option<Value> {
-    let text = |bytes: &[u8]| Value::Text(String::from_utf8_lossy(bytes).into_owned());
-    Some(match attr {
-        Attr::Int(x) => Value::Int(*x),
-        Attr::Float(x) => Value::Float(real(*x)),
-        Attr::Str(x) => text(x),
-        Attr::Ints(x) => x.clone().into(),
-        Attr::Floats(x) => x.iter().map(|x| real(*x)).collect::<Vec<f64>>().into(),
-        Attr::Strs(x) => Value::List(x.iter().map(|x| text(x)).collect()),
-        Attr::Tensor(x) => Value::Var(b.constant(x.clone())),
-        _ => return None,
-    })
-}
-
-/// The number that was meant: 0.1 and not 0.10000000149, if the source wrote 0.1.
-#[cfg(feature = "pass")]
-fn real(x: f32) -> f64 {
-    x.to_string().parse().unwrap_or_else(|_| f64::from(x))
 }

@@ -1,18 +1,21 @@
 //! Rows beside front-ends: a pass that lowers operators of a source, whichever front-end read them.
 
-use super::{Lower, Reader, Table, Value, foreign};
+use super::{Lower, Lowered, Reader, Table, Value, foreign};
 use crate::build::{GraphBuilder, Var};
-use crate::diagnostics::{Code, Diagnostics};
-use crate::ir::{Graph, Model, NodeId, Opsets, verify};
+use crate::diagnostics::{Code, Diagnostics, shown};
+use crate::ir::{Attr, Graph, Model, Node, NodeId, Opsets, verify};
 use crate::rewrite::{Pass, PassContext};
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::mem::take;
 
 /// The pass of a table whose operators are called `domain::op`; [`lowering!`](crate::lowering) writes this.
 pub fn pass(name: &'static str, table: Table) -> Box<dyn Pass> {
     Box::new(Rows { name, table })
 }
+
+/// Arguments by position; attributes with higher numbers are names.
+const POSITIONS_MAX: usize = 1024;
 
 struct Rows {
     name: &'static str,
@@ -101,7 +104,7 @@ impl Walk<'_> {
         let (lower, table) = (self.lower, &self.rows.table);
         let row = table.find(op).expect("the caller found it");
         let lowered = lower.stand_in(id, |b, node| {
-            let (positional, named) = foreign::arguments(b, node)?;
+            let (positional, named) = arguments(b, node)?;
             let mut reader = Reader::new(b, positional, named);
             let given = row(lower, &mut reader)?.unwrap_or_default();
             outputs(given, node.outputs.len()).map_err(|why| {
@@ -130,6 +133,65 @@ fn outputs(given: Vec<Value>, count: usize) -> Result<Vec<Option<Var>>, String> 
         other => Err(format!("{}, not a tensor", other.kind())),
     };
     given.into_iter().map(output).collect()
+}
+
+/// The arguments of a node that a front-end added in this way, or that has this operator in an ONNX model.
+///
+/// # Errors
+/// Attributes that are no arguments: graphs, types.
+pub(super) fn arguments(b: &GraphBuilder, node: &Node) -> Lowered<foreign::Given> {
+    let owners = match node.attr(foreign::INPUTS) {
+        Some(Attr::Strs(texts)) => texts.as_slice(),
+        _ => &[],
+    };
+    let (mut positional, mut named) = (BTreeMap::new(), Vec::new());
+    let mut put = |owner: &str, value| match owner.parse::<usize>() {
+        Ok(n) if (1..=POSITIONS_MAX).contains(&n) => drop(positional.insert(n - 1, value)),
+        _ => named.push((owner.to_owned(), value)),
+    };
+    let mut lists: Vec<(String, Vec<Value>)> = Vec::new();
+    for i in 0..node.inputs.len().max(owners.len()) {
+        let value = node.input(i).map_or(Value::None, |v| Value::Var(b.var(v)));
+        let owner = owners.get(i).map(|text| String::from_utf8_lossy(text).into_owned());
+        let owner = owner.unwrap_or_else(|| (i + 1).to_string());
+        match owner.strip_suffix("[]") {
+            None => put(&owner, value),
+            Some(owner) => match lists.last_mut().filter(|(last, _)| last == owner) {
+                Some((_, items)) => items.push(value),
+                None => lists.push((owner.to_owned(), vec![value])),
+            },
+        }
+    }
+    lists.into_iter().for_each(|(owner, items)| put(&owner, Value::List(items)));
+    for (name, attr) in node.attrs.iter().filter(|(name, _)| name != foreign::INPUTS) {
+        let value = argument(b, attr).ok_or_else(|| {
+            let text = format!("The attribute `{}` cannot be an argument.", shown(name));
+            b.diagnostic(Code::LayerParameter, text)
+        })?;
+        put(name.strip_prefix(foreign::POSITIONAL).unwrap_or(name), value);
+    }
+    let count = positional.last_key_value().map_or(0, |(last, _)| last + 1);
+    let positional = (0..count).map(|i| positional.remove(&i).unwrap_or(Value::None)).collect();
+    Ok((positional, named))
+}
+
+fn argument(b: &GraphBuilder, attr: &Attr) -> Option<Value> {
+    let text = |bytes: &[u8]| Value::Text(String::from_utf8_lossy(bytes).into_owned());
+    Some(match attr {
+        Attr::Int(x) => Value::Int(*x),
+        Attr::Float(x) => Value::Float(real(*x)),
+        Attr::Str(x) => text(x),
+        Attr::Ints(x) => x.clone().into(),
+        Attr::Floats(x) => x.iter().map(|x| real(*x)).collect::<Vec<f64>>().into(),
+        Attr::Strs(x) => Value::List(x.iter().map(|x| text(x)).collect()),
+        Attr::Tensor(x) => Value::Var(b.constant(x.clone())),
+        _ => return None,
+    })
+}
+
+/// The number that was meant: 0.1 and not 0.10000000149, if the source wrote 0.1.
+fn real(x: f32) -> f64 {
+    x.to_string().parse().unwrap_or_else(|_| f64::from(x))
 }
 
 /// Declares a pass that lowers operators for all front-ends: a row for each, as in the table of a front-end.

@@ -184,7 +184,7 @@ fn arguments_survive_as_a_node() {
             let graph = b.graph();
             graph[*graph.node_ids().last().unwrap()].clone()
         };
-        let (mut found, mut found_named) = super::foreign::arguments(&b, &node).unwrap();
+        let (mut found, mut found_named) = super::pass::arguments(&b, &node).unwrap();
         // A truth value is an integer in ONNX.
         found.iter_mut().filter(|v| **v == Value::Int(1)).for_each(|v| *v = true.into());
         found_named.sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -21,6 +21,7 @@ mod parse;
 mod render;
 mod resolve;
 mod section;
+mod settings;
 mod template;
 mod value;
 
@@ -33,6 +34,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Layer, nearest, shown};
 
 pub(crate) use files::{Files, Opened, candidates, file_name_of, folder_of, join};
 pub(crate) use section::{SectionRef, is_training_key};
+pub(crate) use settings::{Settings, settings};
 pub(crate) use value::{FromText, words};
 
 /// Largest INI or template file, in bytes.

@@ -12,9 +12,9 @@ pub(crate) trait FromText: Sized {
     fn from_text(text: &str) -> Option<Self>;
 }
 
-/// Declares a setting that is one of a few words, which the variants are called like.
+/// Declares settings that are one of a few words each, which the variants are called like.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$note:meta])* $word:ident),* $(,)? }) => {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$note:meta])* $word:ident),* $(,)? })*) => { $(
         $(#[$doc])*
         // The variants are spelled as the source spells them.
         #[allow(clippy::upper_case_acronyms, clippy::enum_variant_names)]
@@ -31,70 +31,54 @@ macro_rules! words {
                 None
             }
         }
-    };
+    )* };
 }
 pub(crate) use words;
 
-impl FromText for String {
-    fn what() -> String {
-        "text".into()
-    }
-    fn from_text(text: &str) -> Option<String> {
-        Some(text.to_owned())
-    }
+macro_rules! from_text {
+    ($($ty:ty, $what:literal: |$text:ident| $body:expr;)*) => {
+        $(impl FromText for $ty {
+            fn what() -> String { $what.into() }
+            fn from_text($text: &str) -> Option<$ty> { $body }
+        })*
+    };
 }
 
-impl FromText for bool {
-    fn what() -> String {
-        "0 or 1".into()
-    }
-    fn from_text(text: &str) -> Option<bool> {
-        match text {
-            "0" => Some(false),
-            "1" => Some(true),
-            _ => None,
-        }
-    }
-}
+/// Integers up to here are floats, too.
+const EXACT: f64 = (1_u64 << 53) as f64;
 
-impl FromText for i64 {
-    fn what() -> String {
-        "an integer".into()
-    }
-    fn from_text(text: &str) -> Option<i64> {
-        const EXACT: f64 = (1_u64 << 53) as f64;
+from_text! {
+    String, "text": |text| Some(text.to_owned());
+    bool, "0 or 1": |text| match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    };
+    i64, "an integer": |text| {
         let digits = without_separators(text)?;
         digits.parse().ok().or_else(|| {
             let float = f64::from_text(&digits)?;
             (float.fract() == 0.0 && float.abs() <= EXACT).then_some(float as i64)
         })
-    }
-}
-
-impl FromText for usize {
-    fn what() -> String {
-        "a non-negative integer".into()
-    }
-    fn from_text(text: &str) -> Option<usize> {
+    };
+    usize, "a non-negative integer": |text| {
         i64::from_text(text).and_then(|i| i.try_into().ok()).filter(|_| !text.starts_with('-'))
-    }
-}
-
-impl FromText for f64 {
-    fn what() -> String {
-        "a finite number".into()
-    }
-    fn from_text(text: &str) -> Option<f64> {
+    };
+    f64, "a finite number": |text| {
         without_separators(text)?.parse().ok().filter(|f: &f64| f.is_finite())
-    }
+    };
+    f32, "a finite number": |text| {
+        without_separators(text)?.parse().ok().filter(|f: &f32| f.is_finite())
+    };
 }
 
-impl FromText for f32 {
+impl<T: FromText> FromText for Option<T> {
+    const WORDS: &'static [&'static str] = T::WORDS;
     fn what() -> String {
-        f64::what()
+        T::what()
     }
-    fn from_text(text: &str) -> Option<f32> {
-        without_separators(text)?.parse().ok().filter(|f: &f32| f.is_finite())
+    fn from_text(text: &str) -> Option<Option<T>> {
+        T::from_text(text).map(Some)
     }
 }
 

@@ -1,21 +1,18 @@
 //! Layers with weights: convolutions, their transposes, and fully connected layers.
 
-use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::build::{Call, Var};
 
 use crate::cell::{Cell, Lowered};
 use crate::diag::Code;
-use crate::geometry::{Pads, Size, Window, sub_sample};
-use crate::ini::{SectionRef, words};
+use crate::geometry::{Pads, Size, Window, outputs, sub_sample};
+use crate::ini::{settings, words};
 use crate::mapping::{Map, Pattern};
 use crate::quantizers;
-use crate::weights::{Fate, Kernels, Layout, Order, remap};
+use crate::weights::{Kernels, Layout, Order, remap};
 
 words! {
     /// The axes of kernels in files.
     ConvFormat { OCHW, HWCO }
-}
-
-words! {
     /// The axes of weights in files.
     FcFormat { OC, CO }
 }
@@ -23,9 +20,23 @@ words! {
 /// Most numbers of a tensor that is mostly zeros, because its map has gaps.
 const SPARSE_NUMBERS_MAX: usize = 1 << 26;
 
-pub(super) fn conv(b: &Cell) -> Lowered {
-    let outputs = b.outputs()?;
-    let mut window = Window::conv(b.section)?;
+settings! {
+    /// How the files of a layer are laid out.
+    struct Files {}
+    config { OutputsRemap: String = String::new(), WeightsExportFlip: bool = false, NoBias: bool = false }
+
+    struct Conv { WeightsSharing: Option<String> = None, BiasesSharing: Option<String> = None }
+    config { WeightsExportFormat: ConvFormat = ConvFormat::OCHW }
+    parts { outputs: usize = outputs, window: Window = Window::conv, files: Files = Files::of }
+
+    struct Fc {}
+    config { WeightsExportFormat: FcFormat = FcFormat::OC, Normalize: bool = false }
+    parts { outputs: usize = outputs, files: Files = Files::of }
+}
+
+pub(super) fn conv(b: &Cell, a: &Conv) -> Lowered {
+    let (outputs, mut window) = (a.outputs, a.window);
+    let blocks = sub_sample(b.section)?;
     let mut x = b.image()?;
     if window.padding.iter().any(|n| *n < 0) {
         x = b.padded(x, Pads::symmetric(window.padding), 0.0)?;
@@ -33,19 +44,10 @@ pub(super) fn conv(b: &Cell) -> Lowered {
     }
     let plane = window.positions(b.section, x.size.plane())?;
     Size::new(outputs, plane).check(&b.layer)?;
-    let blocks = sub_sample(b.section)?;
     let map = b.connections(outputs)?;
-    let (w, bias) = kernels(b, &map, window.size, false)?;
+    let (w, bias) = kernels(b, a, &map, false)?;
     let sums = blocks != [1, 1];
-    let y = b
-        .conv(x, w)
-        .b(bias.filter(|_| !sums))
-        .dilations(window.dilations())
-        .group(map.groups() as i64)
-        .kernel_shape(window.sizes())
-        .pads(window.pads())
-        .strides(window.strides())
-        .one()?;
+    let y = moving(b.conv(x, w).b(bias.filter(|_| !sums)), &window, &map).one()?;
     if sums { block_sums(b, y, blocks, bias) } else { Ok(y) }
 }
 
@@ -68,9 +70,8 @@ fn block_sums(b: &Cell, x: Var, blocks: [usize; 2], bias: Option<Var>) -> Lowere
 }
 
 /// Computed as the gradient of a convolution: `ConvTranspose` as it is.
-pub(super) fn deconv(b: &Cell) -> Lowered {
-    let outputs = b.outputs()?;
-    let window = Window::conv(b.section)?;
+pub(super) fn deconv(b: &Cell, a: &Conv) -> Lowered {
+    let (outputs, window) = (a.outputs, a.window);
     if window.padding.iter().any(|n| *n < 0) {
         let message = "a Deconv with negative `Padding` cannot be converted";
         return Err(b.problem(Code::FeatureUnsupported, message));
@@ -79,22 +80,23 @@ pub(super) fn deconv(b: &Cell) -> Lowered {
     let plane = window.spread(b.section, x.size.plane())?;
     Size::new(outputs, plane).check(&b.layer)?;
     let map = b.connections(outputs)?;
-    let (w, bias) = kernels(b, &map, window.size, true)?;
-    b.conv_transpose(x, w)
-        .b(bias)
-        .dilations(window.dilations())
-        .group(map.groups() as i64)
-        .kernel_shape(window.sizes())
-        .pads(window.pads())
-        .strides(window.strides())
-        .one()
+    let (w, bias) = kernels(b, a, &map, true)?;
+    moving(b.conv_transpose(x, w).b(bias), &window, &map).one()
 }
 
-pub(super) fn fc(b: &Cell) -> Lowered {
-    let outputs = b.outputs()?;
-    let last = b.section.parameter("WeightsExportFormat")? == Some(FcFormat::CO);
-    let layout = layout(b.section, outputs, last)?;
-    if b.section.parameter("Normalize")?.unwrap_or(false) {
+/// What convolutions and their transposes are told of a window and its map.
+fn moving<'b, O>(call: Call<'b, O>, window: &Window, map: &Map) -> Call<'b, O> {
+    call.set("dilations", window.dilations())
+        .set("group", map.groups() as i64)
+        .set("kernel_shape", window.sizes())
+        .set("pads", window.pads())
+        .set("strides", window.strides())
+}
+
+pub(super) fn fc(b: &Cell, a: &Fc) -> Lowered {
+    let outputs = a.outputs;
+    let layout = a.files.layout(b, outputs, a.WeightsExportFormat == FcFormat::CO)?;
+    if a.Normalize {
         let message = "`Normalize` of a fully connected layer cannot be converted";
         return Err(b.problem(Code::FeatureUnsupported, message));
     }
@@ -111,17 +113,11 @@ pub(super) fn fc(b: &Cell) -> Lowered {
 }
 
 /// Weights and biases of a convolution, the layer's own or those of the layers it shares them with.
-fn kernels(
-    b: &Cell,
-    map: &Map,
-    window: [usize; 2],
-    transposed: bool,
-) -> Lowered<(Var, Option<Var>)> {
-    let last = b.section.parameter("WeightsExportFormat")? == Some(ConvFormat::HWCO);
-    let layout = layout(b.section, map.outputs(), last)?;
-    let shared_weights = b.section.text("WeightsSharing")?;
-    let shared_bias = b.section.text("BiasesSharing")?.filter(|_| layout.bias);
-    let kernels = Kernels::new(map, window, transposed);
+fn kernels(b: &Cell, a: &Conv, map: &Map, transposed: bool) -> Lowered<(Var, Option<Var>)> {
+    let layout = a.files.layout(b, map.outputs(), a.WeightsExportFormat == ConvFormat::HWCO)?;
+    let shared_bias = a.BiasesSharing.clone().filter(|_| layout.bias);
+    let own_bias = layout.bias && shared_bias.is_none();
+    let kernels = Kernels::new(map, a.window.size, transposed);
     let (numbers, dims) = (kernels.count(), kernels.dims());
     if map.pattern() == Pattern::Partial && numbers.is_none_or(|n| n > SPARSE_NUMBERS_MAX) {
         let message = format!(
@@ -129,24 +125,21 @@ fn kernels(
         );
         return Err(b.problem(Code::SourceLimit, message));
     }
-    let own_bias = layout.bias && shared_bias.is_none();
-    let (method, fate) = match shared_weights {
+    let (method, fate) = match a.WeightsSharing {
         None => quantizers::of_weights(b)?,
-        Some(_) => {
-            quantizers::check_shared(b)?;
-            (None, Fate::Changed)
-        }
+        Some(_) => quantizers::of_shared_weights(b)?,
     };
     let mut own = (None, None);
-    if shared_weights.is_none() || own_bias {
+    if a.WeightsSharing.is_none() || own_bias {
         b.source.claim(numbers, &b.layer)?;
         let layout = Layout { bias: own_bias, ..layout };
         let found = b.source.weights.conv(&b.layer, kernels, &layout, fate)?;
         own = (Some(found.weights), found.bias);
     }
-    let w = match (shared_weights, own.0) {
+    let w = match (a.WeightsSharing.clone(), own.0) {
         (None, Some(weights)) => {
-            let spread = map.outputs().saturating_mul(window[0] * window[1]);
+            let [height, width] = a.window.size;
+            let spread = map.outputs().saturating_mul(height * width);
             quantizers::weights(b, method, weights, spread)?
         }
         (owner, _) => b.shared("w", owner.unwrap_or_default(), dims),
@@ -158,14 +151,15 @@ fn kernels(
     Ok((w, bias))
 }
 
-/// How the files of a layer are laid out, whose outputs come first or `last`.
-fn layout(section: SectionRef, outputs: usize, last: bool) -> Lowered<Layout> {
-    const REMAP: &str = "OutputsRemap";
-    let pairs = section.parameter::<String>(REMAP)?.unwrap_or_default();
-    Ok(Layout {
-        order: if last { Order::OutputLast } else { Order::OutputFirst },
-        flip: section.parameter("WeightsExportFlip")?.unwrap_or(false),
-        remap: remap(&pairs, outputs).map_err(|reason| section.problem(REMAP, reason))?,
-        bias: !section.parameter("NoBias")?.unwrap_or(false),
-    })
+impl Files {
+    /// Outputs come first or `last`.
+    fn layout(&self, b: &Cell, outputs: usize, last: bool) -> Lowered<Layout> {
+        let wrong = |reason| b.section.problem("OutputsRemap", reason);
+        Ok(Layout {
+            order: if last { Order::OutputLast } else { Order::OutputFirst },
+            flip: self.WeightsExportFlip,
+            remap: remap(&self.OutputsRemap, outputs).map_err(wrong)?,
+            bias: !self.NoBias,
+        })
+    }
 }

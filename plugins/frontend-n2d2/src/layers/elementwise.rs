@@ -3,22 +3,30 @@
 use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Feature, Lowered};
-use crate::ini::words;
+use crate::ini::{settings, words};
 
-words! { Operation { Sum, AbsSum, EuclideanSum, Prod, Max } }
 words! {
+    Operation { Sum, AbsSum, EuclideanSum, Prod, Max }
     /// What a list of coefficients has one number for. N2D2 computes `PerLayer` as `PerInput`.
     Mode { PerLayer, PerInput, PerChannel }
 }
 
-pub(super) fn elementwise(b: &Cell) -> Lowered {
-    let operation = b.section.required::<Operation>("Operation")?;
+settings! {
+    struct ElemWise {
+        Operation: Operation, CoeffMode: Mode = Mode::PerInput,
+        Weights: Vec<f32> = vec![], Shifts: Vec<f32> = vec![],
+    }
+}
+
+pub(super) fn elementwise(b: &Cell, a: &ElemWise) -> Lowered {
     let inputs = inputs(b)?;
     let x = inputs[0];
     b.check_outputs(x)?;
-    let Coefficients { weights, shifts } = Coefficients::read(b, inputs.len(), x.size.channels)?;
+    let sizes = [inputs.len(), x.size.channels];
+    let weights = coefficients(b, a, ("Weights", a.Weights.clone(), 1.0), sizes)?;
+    let shifts = coefficients(b, a, ("Shifts", a.Shifts.clone(), 0.0), sizes)?;
     let values: Vec<Var> = inputs.iter().map(|x| x.value).collect();
-    match operation {
+    match a.Operation {
         // `Σ (w x + s)`
         Operation::Sum => {
             let sum = weighted_sum(b, x, &values, &weights)?;
@@ -36,13 +44,8 @@ pub(super) fn elementwise(b: &Cell) -> Lowered {
             b.sqrt(shifted(b, x, sum, &squares(&shifts))?)
         }
         Operation::Prod => values[1..].iter().try_fold(values[0], |product, v| b.mul(product, v)),
-        Operation::Max => {
-            if let [v] = values[..] {
-                Ok(v)
-            } else {
-                b.max(values)
-            }
-        }
+        Operation::Max if values.len() == 1 => Ok(values[0]),
+        Operation::Max => b.max(values),
     }
 }
 
@@ -55,36 +58,26 @@ fn inputs(b: &Cell) -> Lowered<Vec<Feature>> {
     b.inputs.iter().map(|x| if flat { Ok(*x) } else { b.unsqueezed(*x) }).collect()
 }
 
-/// `Weights` and `Shifts`: for each input, one number or one for each channel.
-struct Coefficients {
-    weights: Vec<Vec<f32>>,
-    shifts: Vec<Vec<f32>>,
-}
-
-impl Coefficients {
-    /// What a list does not say has its default, as in N2D2: a short list is never spread.
-    fn read(b: &Cell, inputs: usize, channels: usize) -> Lowered<Coefficients> {
-        let mode = b.section.or("CoeffMode", Mode::PerInput)?;
-        let per_channel = mode == Mode::PerChannel;
-        let list = |key: &str, default: f32| {
-            let mut found = b.section.or(key, Vec::<f32>::new())?;
-            let (most, what) = match per_channel {
-                false => (inputs, "one for each input"),
-                true => (channels, "one for each channel"),
-            };
-            if found.len() > most {
-                let count = found.len();
-                let message = format!("has {count} numbers, {most} are expected: {what}");
-                return Err(b.section.problem(key, message));
-            }
-            found.resize(most, default);
-            Ok(match per_channel {
-                false => found.into_iter().map(|value| vec![value]).collect(),
-                true => vec![found; inputs],
-            })
-        };
-        Ok(Coefficients { weights: list("Weights", 1.0)?, shifts: list("Shifts", 0.0)? })
+/// `Weights` or `Shifts`: for each input, one number or one for each channel. What a list does not
+/// say has its default, as in N2D2: a short list is never spread.
+fn coefficients(
+    b: &Cell,
+    a: &ElemWise,
+    (key, mut found, default): (&str, Vec<f32>, f32),
+    [inputs, channels]: [usize; 2],
+) -> Lowered<Vec<Vec<f32>>> {
+    let per_channel = a.CoeffMode == Mode::PerChannel;
+    let (most, what) = if per_channel { (channels, "channel") } else { (inputs, "input") };
+    if found.len() > most {
+        let count = found.len();
+        let message = format!("has {count} numbers, {most} are expected: one for each {what}");
+        return Err(b.section.problem(key, message));
     }
+    found.resize(most, default);
+    Ok(match per_channel {
+        true => vec![found; inputs],
+        false => found.into_iter().map(|value| vec![value]).collect(),
+    })
 }
 
 fn squares(numbers: &[Vec<f32>]) -> Vec<Vec<f32>> {

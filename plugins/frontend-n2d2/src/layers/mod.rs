@@ -1,6 +1,6 @@
 //! All types of layers: what computes them, or why nothing in ONNX does.
 //!
-//! To add one: a function in its family's file and a row here.
+//! To add one: a function in its family's file with its `settings!`, and a row here.
 
 mod conv;
 mod elementwise;
@@ -13,7 +13,7 @@ mod shape;
 use crate::activation;
 use crate::cell::{Cell, Lowered};
 use crate::diag::{Code, Diagnostic, shown};
-use crate::ini::similar;
+use crate::ini::{Settings, similar};
 use crate::quantizers;
 
 /// A type of layer.
@@ -39,6 +39,11 @@ const fn row(kind: &'static str, lower: fn(&Cell) -> Lowered) -> Row {
     Row { kind, lower, activates: false, parameters: Parameters::None }
 }
 
+/// A layer by what its section says.
+fn told<A: Settings>(b: &Cell, lower: fn(&Cell, &A) -> Lowered) -> Lowered {
+    lower(b, &A::of(b.section)?)
+}
+
 impl Row {
     const fn activates(self) -> Row {
         Row { activates: true, ..self }
@@ -51,22 +56,22 @@ impl Row {
 
 const ROWS: &[Row] = &[
     row("Activation", activation_layer),
-    row("BatchNorm", norm::batch_norm).with(Parameters::BatchNorm).activates(),
-    row("Conv", conv::conv).with(Parameters::Weights).activates(),
-    row("Deconv", conv::deconv).with(Parameters::Weights).activates(),
+    row("BatchNorm", |b| told(b, norm::batch_norm)).with(Parameters::BatchNorm).activates(),
+    row("Conv", |b| told(b, conv::conv)).with(Parameters::Weights).activates(),
+    row("Deconv", |b| told(b, conv::deconv)).with(Parameters::Weights).activates(),
     row("Dropout", dropout),
-    row("ElemWise", elementwise::elementwise).activates(),
-    row("Fc", conv::fc).with(Parameters::Weights).activates(),
-    row("LRN", norm::lrn),
-    row("Normalize", norm::normalize),
-    row("Padding", shape::padding),
-    row("Pool", pool::pool).activates(),
-    row("Reshape", shape::reshape),
-    row("Resize", resize::resize),
-    row("Scaling", scale::scaling),
-    row("Softmax", norm::softmax),
-    row("Threshold", scale::threshold),
-    row("Transpose", shape::transpose),
+    row("ElemWise", |b| told(b, elementwise::elementwise)).activates(),
+    row("Fc", |b| told(b, conv::fc)).with(Parameters::Weights).activates(),
+    row("LRN", |b| told(b, norm::lrn)),
+    row("Normalize", |b| told(b, norm::normalize)),
+    row("Padding", |b| told(b, shape::padding)),
+    row("Pool", |b| told(b, pool::pool)).activates(),
+    row("Reshape", |b| told(b, shape::reshape)),
+    row("Resize", |b| told(b, resize::resize)),
+    row("Scaling", |b| told(b, scale::scaling)),
+    row("Softmax", |b| told(b, norm::softmax)),
+    row("Threshold", |b| told(b, scale::threshold)),
+    row("Transpose", |b| told(b, shape::transpose)),
 ];
 
 /// Types that N2D2 knows and ONNX has no counterpart for, with the reason.

@@ -3,70 +3,59 @@
 use onnxd_plugin_sdk::build::Var;
 
 use crate::cell::{Cell, Lowered};
-use crate::ini::words;
+use crate::ini::{settings, words};
 
 words! { Norm { L1, L2 } }
 
-/// Setting that shares a parameter, and the parameter's suffix.
-const SHARED: [(&str, &str); 4] = [
-    ("ScalesSharing", "scale"),
-    ("BiasesSharing", "bias"),
-    ("MeansSharing", "mean"),
-    ("VariancesSharing", "var"),
-];
-
-pub(super) fn batch_norm(b: &Cell) -> Lowered {
-    let epsilon = b.section.parameter("Epsilon")?.unwrap_or(1e-5_f32);
-    let x = b.kept()?;
-    let [scale, bias, mean, var] = batch_norm_parameters(b, x.size.channels)?;
-    b.batch_normalization(x, scale, bias, mean, var).epsilon(epsilon).one()
+settings! {
+    struct BatchNorm {
+        ScalesSharing: Option<String> = None, BiasesSharing: Option<String> = None,
+        MeansSharing: Option<String> = None, VariancesSharing: Option<String> = None,
+    }
+    config { Epsilon: f32 = 1e-5 }
+    struct Lrn {} config { N: usize = 5, Alpha: f32 = 1e-4, Beta: f32 = 0.75, K: f32 = 2.0 }
+    struct Normalize { Norm: Norm }
+    struct Softmax { GroupSize: usize = 0 }
 }
 
-fn batch_norm_parameters(b: &Cell, channels: usize) -> Lowered<[Var; 4]> {
-    let owners = SHARED.iter().map(|(key, _)| b.section.text(key));
-    let owners = owners.collect::<Lowered<Vec<Option<String>>>>()?;
-    let mut own = [None, None, None, None];
-    if owners.iter().any(Option::is_none) {
+pub(super) fn batch_norm(b: &Cell, a: &BatchNorm) -> Lowered {
+    let x = b.kept()?;
+    let channels = x.size.channels;
+    let owners = [&a.ScalesSharing, &a.BiasesSharing, &a.MeansSharing, &a.VariancesSharing];
+    let mut own = Default::default();
+    if owners.iter().any(|owner| owner.is_none()) {
         b.source.claim(channels.checked_mul(4), &b.layer)?;
         let found = b.source.weights.batch_norm(&b.layer, channels)?;
-        own = [found.scale, found.bias, found.mean, found.variance].map(Some);
+        own = [found.scale, found.bias, found.mean, found.variance];
     }
-    let mut values = Vec::new();
-    for ((owner, own), (_, suffix)) in owners.into_iter().zip(own).zip(SHARED) {
-        values.push(match owner {
-            Some(owner) => b.shared(suffix, owner, vec![channels]),
-            None => b.weights(suffix, b.source.reals(vec![channels], own.unwrap_or_default())),
-        });
-    }
-    Ok([values[0], values[1], values[2], values[3]])
+    let parameters = ["scale", "bias", "mean", "var"].into_iter().zip(owners).zip(own);
+    let values = parameters.map(|((suffix, owner), own)| match owner {
+        Some(owner) => b.shared(suffix, owner.clone(), vec![channels]),
+        None => b.weights(suffix, b.source.reals(vec![channels], own)),
+    });
+    let [scale, bias, mean, var] = values.collect::<Vec<Var>>()[..] else { unreachable!() };
+    b.batch_normalization(x, scale, bias, mean, var).epsilon(a.Epsilon).one()
 }
 
-pub(super) fn lrn(b: &Cell) -> Lowered {
-    let section = b.section;
-    let size = section.parameter::<usize>("N")?.unwrap_or(5);
-    let alpha = section.parameter("Alpha")?.unwrap_or(1e-4_f32);
-    let beta = section.parameter("Beta")?.unwrap_or(0.75_f32);
-    let bias = section.parameter("K")?.unwrap_or(2.0_f32);
-    if !(1..=1 << 20).contains(&size) {
-        return Err(section.problem("N", format!("must be at least 1, found {size}")));
+pub(super) fn lrn(b: &Cell, a: &Lrn) -> Lowered {
+    if !(1..=1 << 20).contains(&a.N) {
+        return Err(b.section.problem("N", format!("must be at least 1, found {}", a.N)));
     }
     let x = b.image()?;
     b.check_outputs(x)?;
-    b.lrn(x).alpha(alpha).beta(beta).bias(bias).size(size as i64).one()
+    b.lrn(x).alpha(a.Alpha).beta(a.Beta).bias(a.K).size(a.N as i64).one()
 }
 
-pub(super) fn normalize(b: &Cell) -> Lowered {
-    let norm = b.section.required::<Norm>("Norm")?;
-    b.lp_normalization(b.kept()?).axis(1).p(if norm == Norm::L1 { 1 } else { 2 }).one()
+pub(super) fn normalize(b: &Cell, a: &Normalize) -> Lowered {
+    b.lp_normalization(b.kept()?).axis(1).p(if a.Norm == Norm::L1 { 1 } else { 2 }).one()
 }
 
 /// Softmax over the channels of each pixel, or over groups of them.
-pub(super) fn softmax(b: &Cell) -> Lowered {
+pub(super) fn softmax(b: &Cell, a: &Softmax) -> Lowered {
     let x = b.kept()?;
     // The loss is for training only.
     b.section.get::<bool>("WithLoss")?;
-    let group = b.section.or("GroupSize", 0_usize)?;
-    let channels = x.size.channels;
+    let (group, channels) = (a.GroupSize, x.size.channels);
     if group == 0 || group == channels {
         return b.softmax(x).axis(1).one();
     }

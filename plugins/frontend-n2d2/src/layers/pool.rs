@@ -7,8 +7,8 @@ use onnxd_plugin_sdk::ir::DataType;
 
 use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::Code;
-use crate::geometry::{Pads, Size, Window};
-use crate::ini::words;
+use crate::geometry::{Pads, Size, Window, outputs};
+use crate::ini::{settings, words};
 use crate::mapping::{Map, Pattern};
 
 /// Most channels that are gathered for the outputs of a layer, repetitions included.
@@ -16,15 +16,17 @@ const GATHERED_MAX: usize = 1 << 20;
 
 words! { Pooling { Max, Average } }
 
-pub(super) fn pool(b: &Cell) -> Lowered {
-    let outputs = b.outputs()?;
-    let kind = b.section.required::<Pooling>("Pooling")?;
-    let window = Window::pool(b.section)?;
+settings! {
+    struct Pool { Pooling: Pooling } parts { outputs: usize = outputs, window: Window = Window::pool }
+}
+
+pub(super) fn pool(b: &Cell, a: &Pool) -> Lowered {
+    let &Pool { outputs, Pooling: kind, window } = a;
     let x = b.image()?;
     let plane = window.positions(b.section, x.size.plane())?;
     Size::new(outputs, plane).check(&b.layer)?;
     let map = b.connections(outputs)?;
-    let pooled = pool_planes(b, x, window, plane, kind)?;
+    let pooled = pool_planes(b, x, a, plane)?;
     if map.is_identity() {
         return Ok(pooled.value);
     }
@@ -40,13 +42,8 @@ pub(super) fn pool(b: &Cell) -> Lowered {
 }
 
 /// Pools every channel on its own.
-fn pool_planes(
-    b: &Cell,
-    x: Feature,
-    window: Window,
-    plane: [usize; 2],
-    kind: Pooling,
-) -> Lowered<Feature> {
+fn pool_planes(b: &Cell, x: Feature, a: &Pool, plane: [usize; 2]) -> Lowered<Feature> {
+    let window = a.window;
     let reach = |axis: usize| {
         let found = Reach::new(&window, axis, x.size.plane()[axis], plane[axis]);
         let message = "no window of the pooling reaches the image";
@@ -58,10 +55,11 @@ fn pool_planes(
     let x = b.padded(x, borders.map(|n| n.min(0)), 0.0)?;
     let pads = Some([top, left, bottom, right].map(|n| n.max(0))).filter(|pads| *pads != [0; 4]);
     let (sizes, strides) = (window.sizes(), window.strides());
-    let (pooled, fill) = match kind {
+    let (pooled, fill) = match a.Pooling {
         Pooling::Max => {
             let pool = b.max_pool(x).kernel_shape(sizes).pads(pads).strides(strides);
-            (pool.one()?, lowest(b.source.dtype))
+            // The number that no maximum ever is.
+            (pool.one()?, if b.source.dtype == DataType::Float16 { -65504.0 } else { f32::MIN })
         }
         Pooling::Average => {
             // The divisor is the area of the window, padding or not.
@@ -99,14 +97,6 @@ impl Reach {
             _ => (end - image).max(0),
         };
         Some(Reach { pads: [-start, behind], outside: [before, after] })
-    }
-}
-
-/// The number that no maximum ever is.
-fn lowest(dtype: DataType) -> f32 {
-    match dtype {
-        DataType::Float16 => -65504.0,
-        _ => f32::MIN,
     }
 }
 

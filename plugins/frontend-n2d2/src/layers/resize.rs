@@ -5,29 +5,28 @@ use onnxd_plugin_sdk::build::Var;
 use crate::cell::{Cell, Feature, Lowered};
 use crate::diag::Code;
 use crate::geometry::Size;
-use crate::ini::words;
+use crate::ini::{settings, words};
 
 /// Most pixels of an axis that are listed.
 const PIXELS_MAX: usize = 1 << 20;
 
 words! { Mode { Bilinear, BilinearTF, NearestNeighbor } }
 
-pub(super) fn resize(b: &Cell) -> Lowered {
-    let section = b.section;
-    let width = section.required::<usize>("OutputWidth")?;
-    let height = section.required::<usize>("OutputHeight")?;
-    let mode = section.required::<Mode>("Mode")?;
-    let align = section.parameter("AlignCorners")?.unwrap_or(true);
+settings! {
+    struct Resize { OutputWidth: usize, OutputHeight: usize, Mode: Mode } config { AlignCorners: bool = true }
+}
+
+pub(super) fn resize(b: &Cell, a: &Resize) -> Lowered {
     let x = b.image()?;
     b.check_outputs(x)?;
-    let size = Size { height, width, ..x.size }.check(&b.layer)?;
+    let size = Size { height: a.OutputHeight, width: a.OutputWidth, ..x.size }.check(&b.layer)?;
     if size == x.size {
         return Ok(x.value);
     }
-    let coordinates = match mode {
+    let coordinates = match a.Mode {
         Mode::NearestNeighbor => return nearest(b, x, size),
-        Mode::Bilinear if !align => "half_pixel",
-        Mode::BilinearTF if !align => "asymmetric",
+        Mode::Bilinear if !a.AlignCorners => "half_pixel",
+        Mode::BilinearTF if !a.AlignCorners => "asymmetric",
         Mode::Bilinear | Mode::BilinearTF => "align_corners",
     };
     let scales = scales(x.size, size);

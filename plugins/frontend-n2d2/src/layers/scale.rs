@@ -3,12 +3,19 @@
 use onnxd_plugin_sdk::build::Operand;
 
 use crate::cell::{Cell, Lowered};
-use crate::ini::words;
+use crate::ini::{settings, words};
+
+words! { Operation { Binary, BinaryInverted, Truncate, ToZero, ToZeroInverted } }
+
+settings! {
+    struct Scaling { Factor: Vec<f32> }
+    struct Threshold { Threshold: f32 }
+    config { MaxValue: f32 = 1.0, Operation: Operation = Operation::Binary }
+}
 
 /// `Factor` times the input; one for all channels, or one each.
-pub(super) fn scaling(b: &Cell) -> Lowered {
-    let factors = b.section.required::<Vec<f32>>("Factor")?;
-    let x = b.kept()?;
+pub(super) fn scaling(b: &Cell, a: &Scaling) -> Lowered {
+    let (x, factors) = (b.kept()?, a.Factor.clone());
     if factors.len() != 1 && factors.len() != x.size.channels {
         let message =
             format!("has {} numbers, the input has {} channels", factors.len(), x.size.channels);
@@ -17,17 +24,12 @@ pub(super) fn scaling(b: &Cell) -> Lowered {
     b.mul(x, b.per_channel("factor", x, factors))
 }
 
-words! { Operation { Binary, BinaryInverted, Truncate, ToZero, ToZeroInverted } }
-
-pub(super) fn threshold(b: &Cell) -> Lowered {
-    let threshold = b.section.required::<f32>("Threshold")?;
-    let max = b.section.parameter("MaxValue")?.unwrap_or(1.0_f32);
-    let operation = b.section.parameter("Operation")?.unwrap_or(Operation::Binary);
+pub(super) fn threshold(b: &Cell, a: &Threshold) -> Lowered {
     let x = b.kept()?;
-    let bound = b.scalar("threshold", threshold);
+    let bound = b.scalar("threshold", a.Threshold);
     let constant = |role, value| Operand::from(b.scalar(role, value));
-    let (zero, max) = (|| constant("zero", 0.0), || constant("max", max));
-    let (above, below): (Operand, Operand) = match operation {
+    let (zero, max) = (|| constant("zero", 0.0), || constant("max", a.MaxValue));
+    let (above, below): (Operand, Operand) = match a.Operation {
         Operation::Binary => (max(), zero()),
         Operation::BinaryInverted => (zero(), max()),
         Operation::Truncate => (bound.into(), x.into()),

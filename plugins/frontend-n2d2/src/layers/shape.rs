@@ -2,12 +2,20 @@
 
 use crate::cell::{Cell, Lowered};
 use crate::geometry::{Pads, Size};
+use crate::ini::settings;
+
+settings! {
+    struct Padding {
+        TopPadding: i64 = 0, BottomPadding: i64 = 0, LeftPadding: i64 = 0, RightPadding: i64 = 0,
+    }
+    struct Reshape { Dims: Vec<i64> }
+    struct Transpose { Perm: Vec<usize> }
+}
 
 /// Zeros around the image; negative amounts cut off.
-pub(super) fn padding(b: &Cell) -> Lowered {
-    let amount = |side: &str| b.section.or(&format!("{side}Padding"), 0_i64);
-    let [top, bottom, left, right] = ["Top", "Bottom", "Left", "Right"].map(amount);
-    let pads = Pads { top: top?, bottom: bottom?, left: left?, right: right? };
+pub(super) fn padding(b: &Cell, a: &Padding) -> Lowered {
+    let (top, left) = (a.TopPadding, a.LeftPadding);
+    let pads = Pads { top, left, bottom: a.BottomPadding, right: a.RightPadding };
     let x = b.kept()?;
     if pads == Pads::default() {
         return Ok(x.value);
@@ -16,11 +24,10 @@ pub(super) fn padding(b: &Cell) -> Lowered {
 }
 
 /// `Dims` are width, height, channels; 0 keeps a size, -1 takes what remains.
-pub(super) fn reshape(b: &Cell) -> Lowered {
-    let dims = b.section.required::<Vec<i64>>("Dims")?;
+pub(super) fn reshape(b: &Cell, a: &Reshape) -> Lowered {
     let x = b.joined()?;
     let old = [x.size.width, x.size.height, x.size.channels];
-    let [width, height, channels] = reshaped(b, &dims, old)?;
+    let [width, height, channels] = reshaped(b, &a.Dims, old)?;
     if (Size { channels, height, width }) == x.size {
         return Ok(x.value);
     }
@@ -28,48 +35,35 @@ pub(super) fn reshape(b: &Cell) -> Lowered {
 }
 
 fn reshaped(b: &Cell, dims: &[i64], old: [usize; 3]) -> Lowered<[usize; 3]> {
-    let wrong = |message: String| b.section.problem("Dims", message);
+    let wrong = |message: String| Err(b.section.problem("Dims", message));
     let dims: [i64; 3] = match *dims {
         [w, h, c] | [w, h, c, 0 | -1] => [w, h, c],
-        _ => return Err(wrong("must be width, height and channels".into())),
+        _ => return wrong("must be width, height and channels".into()),
     };
-    let count: usize = old.iter().product();
-    let mut new = [0; 3];
-    let mut known = 1_usize;
-    for (axis, dim) in dims.into_iter().enumerate() {
-        new[axis] = match dim {
-            0 => old[axis],
-            -1 => continue,
-            n if n > 0 => n as usize,
-            n => return Err(wrong(format!("must not hold {n}"))),
-        };
-        known = known.saturating_mul(new[axis]);
+    if let Some(n) = dims.iter().find(|n| **n < -1) {
+        return wrong(format!("must not hold {n}"));
     }
-    let open = dims.iter().filter(|dim| **dim == -1).count();
-    let [w, h, c] = old;
-    let misfit = || wrong(format!("do not fit the input of {w} x {h} x {c}"));
-    match open {
-        0 if known == count => Ok(new),
-        1 if count.is_multiple_of(known) => {
-            let axis = dims.iter().position(|dim| *dim == -1).unwrap_or(0);
-            new[axis] = count / known;
-            Ok(new)
+    let size = |(dim, old), rest| if dim == 0 { old } else { usize::try_from(dim).unwrap_or(rest) };
+    let new = |rest| [0, 1, 2].map(|axis| size((dims[axis], old[axis]), rest));
+    let count = |sizes: [usize; 3]| sizes.iter().fold(1, |n: usize, size| n.saturating_mul(*size));
+    let rest = count(old) / count(new(1));
+    match dims.iter().filter(|dim| **dim == -1).count() {
+        0 | 1 if count(new(rest)) == count(old) => Ok(new(rest)),
+        0 | 1 => {
+            let [w, h, c] = old;
+            wrong(format!("do not fit the input of {w} x {h} x {c}"))
         }
-        0 | 1 => Err(misfit()),
-        _ => Err(wrong("may hold -1 only once".into())),
+        _ => wrong("may hold -1 only once".into()),
     }
 }
 
 /// `Perm` counts axes as X, Y, channel, batch: the reverse of ONNX.
-pub(super) fn transpose(b: &Cell) -> Lowered {
-    let perm = b.section.required::<Vec<usize>>("Perm")?;
-    let perm: [usize; 3] = match *perm {
+pub(super) fn transpose(b: &Cell, a: &Transpose) -> Lowered {
+    let perm: [usize; 3] = match *a.Perm {
         [x, y, c] | [x, y, c, 3] => [x, y, c],
         _ => return Err(b.section.problem("Perm", "must be three axes: X, Y and channel")),
     };
-    let mut sorted = perm;
-    sorted.sort_unstable();
-    if sorted != [0, 1, 2] {
+    if (0..3).any(|axis| !perm.contains(&axis)) {
         let message = "must name each of the axes 0, 1 and 2 once; the batch stays where it is";
         return Err(b.section.problem("Perm", message));
     }
