@@ -38,7 +38,7 @@ pub use dtype::DataType;
 pub use element::Element;
 pub use examine::{by_gravity, examine, settle_shapes};
 pub use graph::Graph;
-pub use infer::infer;
+pub use infer::{Facts, infer, infer_facts};
 pub use model::{Function, Model, Opsets};
 pub use node::{Node, NodeId};
 pub use ops::{At, Op};

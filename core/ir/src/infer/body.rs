@@ -2,7 +2,7 @@
 
 use super::merge::{either, restore, types as merged};
 use super::site::{Data, Known, data_of};
-use super::{Inference, Types, control};
+use super::{Facts, Inference, Types, control};
 use crate::text::NESTING_MAX;
 use crate::{Dim, Function, Graph, Node, NodeId, ValueId, ValueType};
 use std::borrow::Cow;
@@ -44,6 +44,8 @@ pub struct Scope {
     pub(super) depth: usize,
     /// Types as declared, where they name sizes.
     declared: HashMap<ValueId, ValueType>,
+    /// The sub-graphs of nodes.
+    pub(super) inner: HashMap<NodeId, Vec<Facts>>,
 }
 
 impl Scope {
@@ -52,7 +54,8 @@ impl Scope {
             ty.shape().is_some_and(|s| s.iter().any(|d| matches!(d, Dim::Symbol(_))))
         };
         let types = g.value_ids().filter_map(|v| Some((v, g[v].ty.as_ref().filter(|t| named(t))?)));
-        Scope { known, depth, declared: types.map(|(v, ty)| (v, ty.clone())).collect() }
+        let declared = types.map(|(v, ty)| (v, ty.clone())).collect();
+        Scope { known, depth, declared, inner: HashMap::new() }
     }
 
     /// The elements of `v`, if it is a small tensor of rank 0 or 1 whose elements are all known:

@@ -13,6 +13,7 @@ mod conv;
 mod data;
 mod einsum;
 mod element;
+mod facts;
 #[cfg(test)]
 mod family_tests;
 mod index;
@@ -44,6 +45,7 @@ use crate::{
     Dim, Function, Graph, Model, Node, NodeId, Opsets, Origin, Value, ValueId, ValueType, schema,
 };
 pub use body::Scope;
+pub use facts::Facts;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use site::{Known, Shapes, Site};
 use std::borrow::Cow;
@@ -76,10 +78,28 @@ type TypeRules = &'static [(&'static str, TypeRule)];
 /// shape is not the computed one, which takes its place, as in runtimes. A model with cycles is left
 /// as it is, see [`crate::verify()`].
 pub fn infer(model: &mut Model) -> Diagnostics {
+    infer_with(model, false, |_, _| ())
+}
+
+/// As [`infer`]; gives what is known of the values besides their types.
+pub fn infer_facts(model: &mut Model) -> (Facts, Diagnostics) {
+    let mut facts = Facts::default();
+    let findings = infer_with(model, true, |graph, scope| facts = scope.facts(graph));
+    (facts, findings)
+}
+
+/// `look` sees the graph before computed sizes get names for readers.
+fn infer_with(
+    model: &mut Model,
+    facts: bool,
+    look: impl FnOnce(&Graph, &mut Scope),
+) -> Diagnostics {
     let mut inference = Inference::new(Cow::Borrowed(&model.opsets), &model.functions);
+    inference.facts = facts;
     inference.nodes_left = body::nodes_max(&model.graph, &model.functions);
-    let scope = inference.graph(&mut model.graph, Known::new(), 0);
+    let mut scope = inference.graph(&mut model.graph, Known::new(), 0);
     let Inference { bodies, findings, .. } = inference;
+    look(&model.graph, &mut scope);
     scope.restore(&mut model.graph);
     for (function, types) in model.functions.iter_mut().zip(bodies) {
         body::write_back(&mut function.graph, types.unwrap_or_default());
@@ -165,6 +185,8 @@ pub struct Inference<'m> {
     nodes_left: usize,
     /// Sizes without name so far.
     fresh: usize,
+    /// Whether what is known of sub-graphs is kept.
+    facts: bool,
 }
 
 impl<'m> Inference<'m> {
@@ -179,6 +201,7 @@ impl<'m> Inference<'m> {
             items_left: ITEMS_MAX,
             nodes_left: 0,
             fresh: 0,
+            facts: false,
         }
     }
 
@@ -236,8 +259,13 @@ impl<'m> Inference<'m> {
 
     fn visit(&mut self, g: &mut Graph, id: NodeId, scope: &mut Scope) {
         let fresh = self.fresh;
-        let bodies = self.subgraphs(g, id, &scope.known, scope.depth);
+        let mut bodies = self.subgraphs(g, id, &scope.known, scope.depth);
         self.node(g, id, scope, fresh);
+        if self.facts && !bodies.is_empty() {
+            let inner = g[id].subgraphs().zip(&mut bodies).map(|(g, scope)| scope.facts(g));
+            let inner = inner.collect();
+            scope.inner.insert(id, inner);
+        }
         body::restore_all(g, id, &bodies);
     }
 
