@@ -104,6 +104,8 @@ params! {
     pub struct Passes in "passes" {
         /// The passes that run, and their order.
         profile: String = "default | none", "default";
+        /// Rounds of all passes at most. They end with the round that changes nothing.
+        rounds: u64 = "1..100", 8;
         /// How much of what passes changed is compared with what was before.
         compare: Compare = "none | some | all", "some";
         /// Passes that run in addition, after those of the profile.

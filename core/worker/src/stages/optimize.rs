@@ -4,44 +4,75 @@ use super::compared::{self, Ran};
 use super::session::Session;
 use super::{components, lowered, summary};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity};
-use onnxd_proto::onnxd::PluginInfo;
+use onnxd_params::host::Passes;
+use onnxd_proto::onnxd::{Pass, PluginInfo};
 use serde_json::Value;
 
+/// Passes open up places for each other, so the whole list runs again until a round changes nothing.
 pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
-    let rewrites_max = session.request.rewrites_max;
+    let groups = groups(session)?;
+    let rounds = session.section::<Passes>().rounds();
     let mut rewrites = 0;
-    for group in groups(session)? {
-        if rewrites_max > 0 && rewrites >= rewrites_max {
+    for _ in 0..rounds {
+        let before = rewrites;
+        for group in &groups {
+            rewrites += run_group(session, group, rewrites)?;
+        }
+        if rewrites == before {
             break;
         }
-        let names = group.passes.join(", ");
-        let before = session.typed()?;
-        let left = rewrites_max.saturating_sub(rewrites);
-        let passed = lowered::run(session, "optimize", &group.plugin, &group.passes, left)?;
-        rewrites += passed.log.passes.iter().map(|p| p.rewrites).sum::<u64>();
-        let Some(model) = passed.model else {
-            session.report.passes.extend(passed.log.passes);
-            session.typed = Some(before);
-            continue;
-        };
-        let graph = session.replace_graph(model);
-        // What was read to be replaced is not read any more.
-        session.tensors.release_pages();
-        let after = components::verified(session, &group.plugin, &names)?;
-        if passed.log.passes.iter().all(|p| p.rewrites == 0) {
-            session.note(&untold(&group.plugin, &names), Severity::Error);
-        }
-        let before = &before;
-        let ran = Ran { plugin: &group.plugin, passes: &group.passes, graph, before };
-        compared::passes(session, &ran, &after)?;
-        session.report.passes.extend(passed.log.passes);
-        session.typed = Some(after);
     }
     session.op_counts[1] = match rewrites {
         0 => session.op_counts[0].clone(),
         _ => summary::count_ops(session.model()?),
     };
     Ok(())
+}
+
+/// Gives the number of rewrites; `so_far` were made before.
+fn run_group(session: &mut Session, group: &Group, so_far: u64) -> Result<u64, Diagnostics> {
+    let rewrites_max = session.request.rewrites_max;
+    if rewrites_max > 0 && so_far >= rewrites_max {
+        return Ok(0);
+    }
+    let names = group.passes.join(", ");
+    let before = session.typed()?;
+    let left = rewrites_max.saturating_sub(so_far);
+    let passed = lowered::run(session, "optimize", &group.plugin, &group.passes, left)?;
+    let rewrites = passed.log.passes.iter().map(|p| p.rewrites).sum();
+    let Some(model) = passed.model else {
+        merge(&mut session.report.passes, passed.log.passes);
+        session.typed = Some(before);
+        return Ok(rewrites);
+    };
+    let graph = session.replace_graph(model);
+    // What was read to be replaced is not read any more.
+    session.tensors.release_pages();
+    let after = components::verified(session, &group.plugin, &names)?;
+    if rewrites == 0 {
+        session.note(&untold(&group.plugin, &names), Severity::Error);
+    }
+    let before = &before;
+    let ran = Ran { plugin: &group.plugin, passes: &group.passes, graph, before };
+    compared::passes(session, &ran, &after)?;
+    merge(&mut session.report.passes, passed.log.passes);
+    session.typed = Some(after);
+    Ok(rewrites)
+}
+
+/// A pass has one entry for all its rounds. What it left alone in the last one counts.
+fn merge(report: &mut Vec<Pass>, round: Vec<Pass>) {
+    for pass in round {
+        let Some(known) = report.iter_mut().find(|p| p.name == pass.name) else {
+            report.push(pass);
+            continue;
+        };
+        known.rewrites += pass.rewrites;
+        known.seconds += pass.seconds;
+        known.skipped = pass.skipped;
+        known.notes.extend(pass.notes);
+        known.notes.dedup();
+    }
 }
 
 /// A graph that changed while nothing in the report says what did.
