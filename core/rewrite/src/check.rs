@@ -1,6 +1,6 @@
 //! For tests of rules and passes: graphs go in as ONNX text, and both sides are verified and evaluated.
 
-use crate::{Fuel, Pass, PassContext, Rewrite, Rewriter, Skip, rule};
+use crate::{Fuel, Pass, Rewrite, Rewriter, Skip, rule, run_passes};
 use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::{At, DataType, Dim, Model, Op, Tensor, text, verify};
 use std::collections::BTreeMap;
@@ -19,6 +19,14 @@ pub fn check_doc_example<O: Op + 'static>(
     source: &str,
     apply: fn(&mut Rewriter, At<O>) -> Rewrite,
 ) {
+    check_doc_example_of(source, rule("example", apply).as_ref());
+}
+
+/// As [`check_doc_example`], for a pass.
+///
+/// # Panics
+/// If not.
+pub fn check_doc_example_of(source: &str, pass: &dyn Pass) {
     let doc: String = source
         .lines()
         .filter_map(|l| l.strip_prefix("//!").or_else(|| l.strip_prefix("///")))
@@ -29,14 +37,12 @@ pub fn check_doc_example<O: Op + 'static>(
     let [before, after] = blocks.as_slice() else {
         panic!("the comment has {} ONNX texts, expected two", blocks.len());
     };
-    let mut got = check_pass_same(rule("example", apply).as_ref(), before);
+    let mut got = check_pass_same(pass, before);
     let mut want = model(after);
     forget_unused(&mut want);
     got.graph.name.clone_from(&want.graph.name);
     assert_eq!(text::print_graph(&got.graph), text::print_graph(&want.graph));
-    let mut cx = PassContext::new("again", Fuel::UNLIMITED);
-    rule("example", apply).run(&mut got, &mut cx).expect("rules do not fail");
-    assert_eq!(cx.report.rewrites, 0, "the rule fires on its own result");
+    assert_eq!(run(pass, &mut got).rewrites, 0, "the rule fires on its own result");
 }
 
 /// Applies the rule, which must fire; the outputs must stay the same on made-up inputs.
@@ -70,7 +76,7 @@ pub fn check_pass_same(pass: &dyn Pass, graph: &str) -> Model {
     let before = model(graph);
     let mut after = before.clone();
     let report = run(pass, &mut after);
-    assert!(report.rewrites > 0, "nothing was rewritten: {:?}", report.skipped);
+    assert!(report.rewrites > 0, "nothing was rewritten in {graph}: {:?}", report.skipped);
     forget_unused(&mut after);
     valid(&after);
     let feeds = made_up(&before);
@@ -95,12 +101,10 @@ pub fn check_pass_skip(pass: &dyn Pass, reason: &str, graph: &str) {
     assert!(reason.is_empty() || reasons.iter().any(|r| r.0 == reason), "{reasons:?}");
 }
 
+/// As a conversion runs it: types are inferred before it, and taken back.
 fn run(pass: &dyn Pass, model: &mut Model) -> crate::PassReport {
-    let mut cx = PassContext::new(pass.name(), Fuel::UNLIMITED);
-    pass.run(model, &mut cx).expect("the pass works");
-    let found = verify::verify_structure(&model.graph);
-    assert!(found.0.is_empty(), "after {}: {found}", pass.name());
-    cx.report
+    let done = run_passes(model, &[pass], Fuel::UNLIMITED, &mut |_, _| Ok(()));
+    done.unwrap_or_else(|d| panic!("after {}: {d}", pass.name())).remove(0)
 }
 
 fn model(graph: &str) -> Model {

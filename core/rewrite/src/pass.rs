@@ -3,7 +3,8 @@
 use crate::types::Inferred;
 use crate::{Fuel, Skip};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_ir::Model;
+use onnxd_ir::{Facts, Model, infer_facts};
+use std::sync::Arc;
 
 /// How many reasons per pass are kept for the report.
 const SKIPS_MAX: usize = 1_000;
@@ -42,12 +43,19 @@ pub struct PassContext {
     pub fuel: Fuel,
     /// What this pass did so far.
     pub report: PassReport,
+    facts: Option<Arc<Facts>>,
 }
 
 impl PassContext {
     /// The context of one pass.
     pub fn new(name: &str, fuel: Fuel) -> PassContext {
-        PassContext { fuel, report: PassReport { name: name.to_owned(), ..PassReport::default() } }
+        let report = PassReport { name: name.to_owned(), ..PassReport::default() };
+        PassContext { fuel, report, facts: None }
+    }
+
+    /// What inference knew of the values of `model` as the pass began.
+    pub fn facts(&mut self, model: &mut Model) -> Arc<Facts> {
+        self.facts.get_or_insert_with(|| Arc::new(infer_facts(model).0)).clone()
     }
 
     /// Counts one rewrite.
@@ -80,18 +88,21 @@ pub fn run_passes(
     let mut reports = Vec::with_capacity(passes.len());
     let mut types = Inferred::default();
     // What contradicts itself before any pass is the host's to report.
-    types.infer(model);
+    let (mut facts, _) = types.infer(model);
     for pass in passes {
-        let mut cx = PassContext::new(pass.name(), fuel);
+        let mut cx =
+            PassContext { facts: Some(facts.clone()), ..PassContext::new(pass.name(), fuel) };
         pass.run(model, &mut cx)?;
         check_invariants(pass.name(), model)?;
-        if cx.report.rewrites > 0
-            && let Some(first) = types.infer(model).0.into_iter().next()
-        {
-            let message = format!("pass {}: {}", pass.name(), first.message);
-            let layer = first.layer;
-            let found = Diagnostic { layer, ..Diagnostic::new(Code::PluginContract, message) };
-            return Err(found.into());
+        if cx.report.rewrites > 0 {
+            let (known, found) = types.infer(model);
+            facts = known;
+            if let Some(first) = found.0.into_iter().next() {
+                let message = format!("pass {}: {}", pass.name(), first.message);
+                let layer = first.layer;
+                let found = Diagnostic { layer, ..Diagnostic::new(Code::PluginContract, message) };
+                return Err(found.into());
+            }
         }
         fuel = cx.fuel;
         done(&cx.report, model)?;

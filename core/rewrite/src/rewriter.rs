@@ -4,7 +4,7 @@ use crate::{Rewrite, Skip};
 use onnxd_build::{GraphBuilder, Var};
 use onnxd_diagnostics::Layer;
 use onnxd_ir::{
-    At, DataType, Graph, NodeId, Op, Opsets, Origin, Reals, Tensor, ValueId, ValueType,
+    At, Attr, DataType, Graph, NodeId, Op, Opsets, Origin, Reals, Tensor, ValueId, ValueType,
 };
 
 /// The graph as a rule may look at and change it. Every accessor's error is the reason for the report.
@@ -116,6 +116,21 @@ impl<'g> Rewriter<'g> {
     pub fn integers(&self, v: ValueId) -> Result<Vec<i64>, Skip> {
         let found = self.constant(v)?.to_i64s();
         found.ok_or_else(|| Skip(format!("{} is not of an integer type", self.name(v))))
+    }
+
+    /// The integers that node `id` has as attribute `name` or as constant input `input`, whichever its version takes.
+    pub fn integers_of(
+        &self,
+        id: NodeId,
+        name: &str,
+        input: usize,
+    ) -> Result<Option<Vec<i64>>, Skip> {
+        let node = &self.graph[id];
+        match node.attr(name) {
+            Some(Attr::Ints(list)) => Ok(Some(list.clone())),
+            Some(_) => Skip::unlike(),
+            None => node.input(input).map(|v| self.integers(v)).transpose(),
+        }
     }
 
     /// Element type of `v`.

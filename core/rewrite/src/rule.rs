@@ -3,7 +3,7 @@
 use crate::pass::{Pass, PassContext};
 use crate::rewriter::Rewriter;
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_ir::{At, Graph, Model, NodeId, Op, ValueId};
+use onnxd_ir::{At, Facts, Graph, Model, NodeId, Op, ValueId};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
@@ -57,76 +57,151 @@ impl<O: Op> Pass for Rule<O> {
         let mut outcome = Ok(());
         model.for_each_graph_mut(&mut |graph, opset| {
             if outcome.is_ok() {
-                outcome = self.run_on(graph, opset, cx);
+                outcome = rewrite_nodes(self.name, graph, opset, cx, &|rewriter, id| {
+                    let at = At::<O>::find(rewriter.graph, id)?;
+                    Some((at.out, (self.apply)(rewriter, at)))
+                });
             }
         });
         Ok(outcome?)
     }
 }
 
-impl<O: Op> Rule<O> {
-    /// Visits every node, and what a rewrite opened up: the new nodes and their readers. A rewrite may also matter
-    /// elsewhere (a value is read once where it was read twice), so this goes on until a whole round changes nothing.
-    fn run_on(
-        &self,
-        graph: &mut Graph,
-        opset: i64,
-        cx: &mut PassContext,
-    ) -> Result<(), Diagnostic> {
-        let mut left = (graph.node_count() as u64).saturating_mul(REWRITES_PER_NODE_MAX);
-        let mut skipped: BTreeMap<ValueId, Skip> = BTreeMap::new();
-        loop {
-            let before = cx.report.rewrites;
-            self.round(graph, opset, cx, &mut left, &mut skipped)?;
-            if cx.report.rewrites == before {
-                break;
-            }
-        }
-        for (out, reason) in skipped {
-            if graph.producer(out).is_some() {
-                cx.skip(&graph[out].name, reason);
-            }
-        }
-        Ok(())
+/// A pass that applies `apply` to every node whose first output is wanted, as [`rule`] does, with what inference knows
+/// of the values. A value that a rewrite adds is not known before the pass runs again.
+pub fn rule_on_facts(
+    name: &'static str,
+    apply: fn(&mut Rewriter, NodeId, &Facts) -> Rewrite,
+) -> Box<dyn Pass> {
+    Box::new(FactsRule { name, apply })
+}
+
+struct FactsRule {
+    name: &'static str,
+    apply: fn(&mut Rewriter, NodeId, &Facts) -> Rewrite,
+}
+
+impl Pass for FactsRule {
+    fn name(&self) -> &'static str {
+        self.name
     }
 
-    fn round(
-        &self,
-        graph: &mut Graph,
-        opset: i64,
-        cx: &mut PassContext,
-        left: &mut u64,
-        skipped: &mut BTreeMap<ValueId, Skip>,
-    ) -> Result<(), Diagnostic> {
-        let mut queue: VecDeque<NodeId> = graph.node_ids().into();
-        while let Some(id) = queue.pop_front() {
-            if cx.fuel.is_empty() {
-                break;
-            }
-            let Some(at) = At::<O>::find(graph, id) else { continue };
-            let (out, first_new) = (at.out, graph.node_bound());
-            let mut rewriter = Rewriter::new(graph, opset);
-            match (self.apply)(&mut rewriter, at) {
-                Ok(()) => {
-                    rewriter.finish();
-                    cx.rewrote();
-                    skipped.remove(&out);
-                    queue.extend(opened_up(graph, first_new));
-                    *left = left.checked_sub(1).ok_or_else(|| {
-                        let text = format!("the rule {} fires on its own results", self.name);
-                        Diagnostic::new(Code::PluginContract, text)
-                    })?;
-                }
-                Err(reason) => {
-                    skipped.remove(&out);
-                    if !reason.0.is_empty() {
-                        skipped.insert(out, reason);
-                    }
-                }
-            }
-        }
-        Ok(())
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
+        let facts = cx.facts(model);
+        Ok(for_each_graph_known(model, &facts, &mut |graph, opset, facts| {
+            rewrite_nodes(self.name, graph, opset, cx, &|rewriter, id| {
+                let out = rewriter.graph.node(id)?.output(0)?;
+                Some((out, (self.apply)(rewriter, id, facts)))
+            })
+        })?)
     }
+}
+
+/// Calls `f` for every graph of `model`, inner ones first, with what is known of its values.
+///
+/// # Errors
+/// The first of `f`.
+pub fn for_each_graph_known<E>(
+    model: &mut Model,
+    facts: &Facts,
+    f: &mut dyn FnMut(&mut Graph, i64, &Facts) -> Result<(), E>,
+) -> Result<(), E> {
+    let opset = model.opset();
+    with_subgraphs_known(&mut model.graph, opset, facts, f)?;
+    let nothing = Facts::default();
+    model.functions.iter_mut().try_for_each(|function| {
+        let opset = function.opsets.get("").copied().unwrap_or(opset);
+        with_subgraphs_known(&mut function.graph, opset, &nothing, f)
+    })
+}
+
+fn with_subgraphs_known<E>(
+    graph: &mut Graph,
+    opset: i64,
+    facts: &Facts,
+    f: &mut dyn FnMut(&mut Graph, i64, &Facts) -> Result<(), E>,
+) -> Result<(), E> {
+    let nothing = Facts::default();
+    let outer = graph.nodes().filter(|(_, n)| n.subgraphs().next().is_some());
+    for id in outer.map(|(id, _)| id).collect::<Vec<_>>() {
+        let mut inside = facts.inside(id).iter();
+        let mut outcome = Ok(());
+        graph.edit_subgraphs(id, |inner| {
+            let known = inside.next().unwrap_or(&nothing);
+            if outcome.is_ok() {
+                outcome = with_subgraphs_known(inner, opset, known, f);
+            }
+        });
+        outcome?;
+    }
+    f(graph, opset, facts)
+}
+
+/// What a rule says of a node: nothing if it is not concerned, else the value that the node computes, and the rewrite.
+type Apply<'a> = &'a dyn Fn(&mut Rewriter, NodeId) -> Option<(ValueId, Rewrite)>;
+
+/// Visits every node, and what a rewrite opened up: the new nodes and their readers. A rewrite may also matter
+/// elsewhere (a value is read once where it was read twice), so this goes on until a whole round changes nothing.
+fn rewrite_nodes(
+    name: &str,
+    graph: &mut Graph,
+    opset: i64,
+    cx: &mut PassContext,
+    apply: Apply,
+) -> Result<(), Diagnostic> {
+    let mut left = (graph.node_count() as u64).saturating_mul(REWRITES_PER_NODE_MAX);
+    let mut skipped: BTreeMap<ValueId, Skip> = BTreeMap::new();
+    loop {
+        let before = cx.report.rewrites;
+        round(name, graph, opset, cx, apply, &mut left, &mut skipped)?;
+        if cx.report.rewrites == before {
+            break;
+        }
+    }
+    for (out, reason) in skipped {
+        if graph.producer(out).is_some() {
+            cx.skip(&graph[out].name, reason);
+        }
+    }
+    Ok(())
+}
+
+fn round(
+    name: &str,
+    graph: &mut Graph,
+    opset: i64,
+    cx: &mut PassContext,
+    apply: Apply,
+    left: &mut u64,
+    skipped: &mut BTreeMap<ValueId, Skip>,
+) -> Result<(), Diagnostic> {
+    let mut queue: VecDeque<NodeId> = graph.node_ids().into();
+    while let Some(id) = queue.pop_front() {
+        if cx.fuel.is_empty() {
+            break;
+        }
+        if graph.node(id).is_none() {
+            continue;
+        }
+        let first_new = graph.node_bound();
+        let mut rewriter = Rewriter::new(graph, opset);
+        let Some((out, rewrite)) = apply(&mut rewriter, id) else { continue };
+        skipped.remove(&out);
+        match rewrite {
+            Ok(()) => {
+                rewriter.finish();
+                cx.rewrote();
+                queue.extend(opened_up(graph, first_new));
+                *left = left.checked_sub(1).ok_or_else(|| {
+                    let text = format!("the rule {name} fires on its own results");
+                    Diagnostic::new(Code::PluginContract, text)
+                })?;
+            }
+            Err(reason) if reason.0.is_empty() => {}
+            Err(reason) => drop(skipped.insert(out, reason)),
+        }
+    }
+    Ok(())
 }
 
 /// Nodes added since `first_new`, and the nodes that read their outputs.

@@ -1,43 +1,53 @@
 //! Types that inference adds for passes, and takes back after them: a model keeps what it declared.
 
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
-use onnxd_ir::{Model, ValueType, by_gravity, infer};
+use onnxd_ir::{Facts, Model, Origin, Value, ValueType, by_gravity, infer_facts};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-/// What inference changed, by the names of values.
+/// A value: its name, and whether it stands for one of the enclosing graph, which has the same name.
+type Key = (String, bool);
+
+fn key(value: &Value) -> Key {
+    (value.name.clone(), matches!(value.origin(), Origin::Captured(_)))
+}
+
+/// What inference changed.
 #[derive(Default)]
 pub(crate) struct Inferred {
     /// As declared, and as inferred.
-    types: HashMap<String, (Option<ValueType>, ValueType)>,
+    types: HashMap<Key, (Option<ValueType>, ValueType)>,
     /// What contradicts itself anyway.
     known: HashSet<String>,
 }
 
 impl Inferred {
-    /// Infers the types of all values. Gives what no runtime can run and was not found before.
-    pub(crate) fn infer(&mut self, model: &mut Model) -> Diagnostics {
+    /// Infers the types of all values. Gives what else is known of them, and what no runtime can run and was not found
+    /// before.
+    pub(crate) fn infer(&mut self, model: &mut Model) -> (Arc<Facts>, Diagnostics) {
         let mut declared = Vec::new();
         model.for_each_graph(|g| declared.extend(g.value_ids().map(|v| g[v].ty.clone())));
-        let (grave, _) = by_gravity(infer(model));
+        let (facts, findings) = infer_facts(model);
+        let (grave, _) = by_gravity(findings);
         let mut declared = declared.into_iter();
         model.for_each_graph(|g| {
             for (v, old) in g.value_ids().zip(&mut declared) {
                 let value = &g[v];
                 if let Some(new) = value.ty.as_ref().filter(|new| old.as_ref() != Some(*new)) {
-                    let kept = self.types.entry(value.name.clone());
+                    let kept = self.types.entry(key(value));
                     kept.or_insert_with(|| (old, new.clone())).1 = new.clone();
                 }
             }
         });
         let is_new = |d: &Diagnostic| self.known.insert(d.message.clone());
-        Diagnostics(grave.0.into_iter().filter(is_new).collect())
+        (Arc::new(facts), Diagnostics(grave.0.into_iter().filter(is_new).collect()))
     }
 
     /// Gives values that still have the inferred type the declared one again.
     pub(crate) fn take_back(self, model: &mut Model) {
         model.for_each_graph_mut(&mut |g, _| {
             for v in g.value_ids() {
-                if let Some((declared, inferred)) = self.types.get(&g[v].name)
+                if let Some((declared, inferred)) = self.types.get(&key(&g[v]))
                     && g[v].ty.as_ref() == Some(inferred)
                 {
                     g[v].ty.clone_from(declared);

@@ -10,7 +10,7 @@ mod remove_dead_code;
 mod remove_dropout;
 mod remove_identity;
 
-use onnxd_plugin_sdk::rewrite::rule;
+use onnxd_plugin_sdk::rewrite::{rule, rule_on_facts};
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.passes-cleanup",
@@ -37,7 +37,7 @@ onnxd_plugin_sdk::export_plugin! {
         pass(
             "remove-identity",
             "Removes operators that return their input" =>
-            || Box::new(remove_identity::RemoveIdentity),
+            || rule_on_facts("remove-identity", remove_identity::remove_identity),
         ),
         pass(
             "merge-duplicates",

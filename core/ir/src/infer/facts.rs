@@ -9,7 +9,7 @@ use std::collections::HashMap;
 ///
 /// A size is a [`Dim::Symbol`] if it depends on the sizes of inputs or on data. Two sizes that are
 /// [`Dim::same`] are equal in every run. The symbols have a form that only inference understands.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Facts {
     elements: HashMap<ValueId, Data>,
     shapes: HashMap<ValueId, Shape>,
