@@ -24,6 +24,12 @@ const CAST_MAX: usize = 64;
 /// their names; [`Call::one`], [`Call::outputs`], [`Call::list`] and [`Call::only`] add the node.
 #[must_use = "the node is added by `one`, `outputs`, `list` or `only`"]
 pub struct Call<'b, O> {
+    pub(crate) draft: Draft<'b>,
+    of: PhantomData<O>,
+}
+
+/// What a [`Call`] of any operator has. Its code is compiled once, not for each operator.
+pub(crate) struct Draft<'b> {
     builder: &'b GraphBuilder,
     domain: &'b str,
     op: &'b str,
@@ -39,7 +45,6 @@ pub struct Call<'b, O> {
     called: Option<String>,
     /// A node whose texts it has.
     like: Option<&'b Node>,
-    of: PhantomData<O>,
 }
 
 impl<'b, O> Call<'b, O> {
@@ -52,44 +57,45 @@ impl<'b, O> Call<'b, O> {
     ) -> Call<'b, O> {
         let given = inputs.into_iter().collect();
         let (positional, kept, names) = (false, vec![], VecDeque::new());
-        let (called, like, of) = (None, None, PhantomData);
-        Call { builder, domain, op, given, variadic, positional, kept, names, called, like, of }
+        let (called, like) = (None, None);
+        let draft =
+            Draft { builder, domain, op, given, variadic, positional, kept, names, called, like };
+        Call { draft, of: PhantomData }
     }
 
     /// Sets an input or attribute by its name in the newest version of the standard.
     pub fn set(mut self, name: &'b str, to: impl Into<Operand>) -> Self {
-        self.given.retain(|(n, _)| *n != name);
-        self.given.push((name, to.into()));
+        self.draft.set(name, to.into());
         self
     }
 
     /// Attributes to be taken over from another node, at their defaults too.
     pub fn attrs(mut self, attrs: impl IntoIterator<Item = (impl Into<String>, Attr)>) -> Self {
-        self.kept.extend(attrs.into_iter().map(|(name, attr)| (name.into(), attr)));
+        self.draft.kept.extend(attrs.into_iter().map(|(name, attr)| (name.into(), attr)));
         self
     }
 
     /// Names the first output `<prefix>_<role>`; without it, the role is the operator's name.
     pub fn role(mut self, role: &str) -> Self {
-        self.names = VecDeque::from([self.builder.fresh(role)]);
+        self.draft.names = VecDeque::from([self.draft.builder.fresh(role)]);
         self
     }
 
     /// As [`Call::role`], for the first outputs in their order.
     pub fn roles<const N: usize>(mut self, roles: [&str; N]) -> Self {
-        self.names = roles.map(|role| self.builder.fresh(role)).into();
+        self.draft.names = roles.map(|role| self.draft.builder.fresh(role)).into();
         self
     }
 
     /// Names the first output.
     pub fn named(mut self, name: impl Into<String>) -> Self {
-        self.names = VecDeque::from([name.into()]);
+        self.draft.names = VecDeque::from([name.into()]);
         self
     }
 
     /// Names the node.
     pub fn called(mut self, name: impl Into<String>) -> Self {
-        self.called = Some(name.into());
+        self.draft.called = Some(name.into());
         self
     }
 
@@ -99,7 +105,7 @@ impl<'b, O> Call<'b, O> {
     /// `N0502` where the operator, an attribute or an input does not exist in this version or is of
     /// another type; `N0215` where shapes cannot meet.
     pub fn one(self) -> Result<Var> {
-        Ok(self.emit(&[true])?.remove(0))
+        Ok(self.draft.emit(&[true])?.remove(0))
     }
 
     /// As [`Call::one`], for the first `N` outputs.
@@ -107,7 +113,7 @@ impl<'b, O> Call<'b, O> {
     /// # Errors
     /// Those of [`Call::one`].
     pub fn outputs<const N: usize>(self) -> Result<[Var; N]> {
-        let all = self.emit(&[true; N])?;
+        let all = self.draft.emit(&[true; N])?;
         Ok(std::array::from_fn(|i| all[i]))
     }
 
@@ -116,7 +122,7 @@ impl<'b, O> Call<'b, O> {
     /// # Errors
     /// Those of [`Call::one`].
     pub fn list(self, n: usize) -> Result<Vec<Var>> {
-        self.emit(&vec![true; n])
+        self.draft.emit(&vec![true; n])
     }
 
     /// As [`Call::one`], for output number `slot` alone; the others are left out.
@@ -125,7 +131,7 @@ impl<'b, O> Call<'b, O> {
     /// Those of [`Call::one`].
     pub fn only(self, slot: usize) -> Result<Var> {
         let wanted: Vec<bool> = (0..=slot).map(|i| i == slot).collect();
-        Ok(self.emit(&wanted)?.remove(0))
+        Ok(self.draft.emit(&wanted)?.remove(0))
     }
 
     /// As [`Call::one`], for the outputs that `node` has; those that it leaves out are left out.
@@ -134,8 +140,15 @@ impl<'b, O> Call<'b, O> {
     /// Those of [`Call::one`].
     pub fn outputs_of(self, node: &Node) -> Result<Vec<Option<Var>>> {
         let wanted: Vec<bool> = node.outputs.iter().map(Option::is_some).collect();
-        let mut found = self.emit(&wanted)?.into_iter();
+        let mut found = self.draft.emit(&wanted)?.into_iter();
         Ok(wanted.iter().map(|wanted| wanted.then(|| found.next()).flatten()).collect())
+    }
+}
+
+impl<'b> Draft<'b> {
+    fn set(&mut self, name: &'b str, to: Operand) {
+        self.given.retain(|(n, _)| *n != name);
+        self.given.push((name, to));
     }
 
     fn wrong(&self, what: impl std::fmt::Display) -> Diagnostic {
@@ -428,7 +441,9 @@ impl GraphBuilder {
         inputs: impl IntoIterator<Item = impl Into<Operand>>,
     ) -> Call<'b, AnyOp> {
         let inputs = inputs.into_iter().map(Into::into).collect();
-        Call { positional: true, ..Call::new(self, (domain, op), [], inputs) }
+        let mut call = Call::new(self, (domain, op), [], inputs);
+        call.draft.positional = true;
+        call
     }
 
     /// The operator of `node` on other inputs, with its name and attributes.
@@ -439,7 +454,9 @@ impl GraphBuilder {
     ) -> Call<'b, AnyOp> {
         let domain = if node.is_standard() { "" } else { node.domain.as_str() };
         let call = self.op(domain, &node.op, inputs).attrs(node.attrs.iter().cloned());
-        Call { like: Some(node), ..call.called(node.name.as_str()) }
+        let mut call = call.called(node.name.as_str());
+        call.draft.like = Some(node);
+        call
     }
 
     /// `x` as elements of type `to`; `x` itself if it has that type.

@@ -228,7 +228,7 @@ impl GraphBuilder {
             operands[i] = operand;
         };
         for (name, attr) in node.attrs.iter().cloned() {
-            match call.place_of(new, &name) {
+            match call.draft.place_of(new, &name) {
                 Some(Place::Input(at)) => put(at, Operand::Attr(attr)),
                 Some(Place::Attribute(now)) => attrs.push((now.name.to_owned(), attr)),
                 None => attrs.push((name, attr)),
@@ -237,13 +237,15 @@ impl GraphBuilder {
         for (i, v) in node.inputs.iter().enumerate() {
             let Some(v) = v.map(|v| Operand::Var(self.var(v))) else { continue };
             let param = old.input(i).filter(|p| !is_variadic(p));
-            match param.and_then(|p| call.place_of(new, p.name)) {
+            match param.and_then(|p| call.draft.place_of(new, p.name)) {
                 Some(Place::Input(at)) => put(at, v),
-                Some(Place::Attribute(attribute)) => attrs.extend(call.attribute(attribute, &v)?),
+                Some(Place::Attribute(attribute)) => {
+                    attrs.extend(call.draft.attribute(attribute, &v)?)
+                }
                 None => put(i, v),
             }
         }
-        let inputs = call.inputs(new, &operands)?;
+        let inputs = call.draft.inputs(new, &operands)?;
         self.graph_mut().node_mut(id).attrs = attrs;
         self.set_inputs(id, inputs);
         Ok(())
