@@ -13,8 +13,9 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
     let groups = groups(session)?;
     let rounds = session.section::<Passes>().rounds();
     let mut rewrites = 0;
-    for _ in 0..rounds {
+    for round in 0..rounds {
         let before = rewrites;
+        session.spoken.again(round > 0);
         for group in &groups {
             rewrites += run_group(session, group, rewrites)?;
         }
@@ -22,6 +23,7 @@ pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
             break;
         }
     }
+    session.spoken.again(false);
     session.op_counts[1] = match rewrites {
         0 => session.op_counts[0].clone(),
         _ => summary::count_ops(session.model()?),

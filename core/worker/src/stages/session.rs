@@ -55,7 +55,7 @@ pub(crate) struct Session {
     /// What the conversion took notice of.
     looked: RefCell<Looked>,
     /// What plugins logged.
-    spoken: Spoken,
+    pub(super) spoken: Spoken,
 }
 
 impl Session {

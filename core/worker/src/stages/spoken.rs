@@ -15,6 +15,8 @@ pub(crate) struct Spoken(Arc<Mutex<Lines>>);
 #[derive(Debug, Default)]
 struct Lines {
     plugin: String,
+    /// Whether plugins run once more.
+    again: bool,
     kept: Vec<PluginLine>,
     dropped: u64,
 }
@@ -23,6 +25,11 @@ impl Spoken {
     /// Whoever logs from now on is this plugin.
     pub(crate) fn by(&self, plugin: &str) {
         self.lines().plugin = plugin.to_owned();
+    }
+
+    /// Whether plugins run once more from now on: what they said before is kept once.
+    pub(crate) fn again(&self, again: bool) {
+        self.lines().again = again;
     }
 
     pub(crate) fn log(&self, level: i32, target: &str, text: &str) {
@@ -34,13 +41,17 @@ impl Spoken {
             // What is for the plugin's author is not for the report.
             _ => return,
         };
+        let plugin = lines.plugin.clone();
+        let (level, target, text) = (level.to_owned(), target.to_owned(), text.to_owned());
+        let line = PluginLine { plugin, level, target, text };
+        if lines.again && lines.kept.contains(&line) {
+            return;
+        }
         if lines.kept.len() >= most {
             lines.dropped += 1;
             return;
         }
-        let plugin = lines.plugin.clone();
-        let (level, target, text) = (level.to_owned(), target.to_owned(), text.to_owned());
-        lines.kept.push(PluginLine { plugin, level, target, text });
+        lines.kept.push(line);
     }
 
     /// Moves all into the report.
@@ -73,5 +84,20 @@ mod tests {
         assert_eq!(report.plugin_log.len(), INFO_MAX + 1);
         assert_eq!(report.plugin_log_dropped, 900);
         assert_eq!(report.plugin_log.last().unwrap().text, "look here");
+    }
+
+    #[test]
+    fn what_is_said_in_every_round_is_kept_once() {
+        let spoken = Spoken::default();
+        spoken.by("org.example");
+        for again in [false, true] {
+            spoken.again(again);
+            spoken.log(LOG_WARN, "t", "a hazard");
+        }
+        spoken.log(LOG_WARN, "t", "another");
+        let mut report = Report::default();
+        spoken.into_report(&mut report);
+        let texts: Vec<_> = report.plugin_log.iter().map(|l| l.text.as_str()).collect();
+        assert_eq!((texts, report.plugin_log_dropped), (vec!["a hazard", "another"], 0));
     }
 }
