@@ -63,7 +63,8 @@ class Scope:
             return m.shared[key]
         name = m.name("w")
         way = m.pick(["init"] * 6 + ["node", "identity", "input"])
-        if m.in_function or way == "node":
+        # Early versions of Constant give floats only.
+        if m.in_function or way == "node" and (m.opset >= 9 or array.dtype.kind == "f"):
             tensor = numpy_helper.from_array(array, "")
             self.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
             return name
@@ -342,6 +343,99 @@ class Maker:
             return s.add("Expand", [name, s.const(np.array(wanted, np.int64))], shape)
         return s.add("Identity", [name], shape)
 
+    def reshaped(self, s, name, shape, to):
+        return s.add("Reshape", [name, s.const(np.array(to, np.int64))], tuple(to))
+
+    def axes(self, s, op, name, axes, shape):
+        """Squeeze or Unsqueeze."""
+        if self.opset < 13:
+            return s.add(op, [name], shape, axes=axes)
+        return s.add(op, [name, s.const(np.array(axes, np.int64))], shape)
+
+    def cut(self, s, name, shape, axis, start, end):
+        """Slice along one axis."""
+        out = tuple(end - start if i == axis else d for i, d in enumerate(shape))
+        end = self.pick([end, 2**40]) if end == shape[axis] else end
+        axis = self.pick([axis, axis - len(shape)])
+        if self.opset < 10:
+            return s.add("Slice", [name], out, starts=[start], ends=[end], axes=[axis])
+        return s.add("Slice", [name] + [s.const(np.array([x], np.int64)) for x in (start, end, axis)], out)
+
+    def split(self, s, name, axis, sizes):
+        attrs = {"axis": axis, "split": sizes} if self.opset < 13 else {"axis": axis}
+        inputs = [name] if self.opset < 13 else [name, s.const(np.array(sizes, np.int64))]
+        return s.add("Split", inputs, None, outputs=len(sizes), **attrs)
+
+    def chain(self, s, v):
+        """Operators that move elements, one behind the other; some may be read in between."""
+        name, shape = v
+        rank = len(shape)
+        axis = self.int(0, rank - 1)
+        kind = self.pick(["Transpose", "Reshape", "Axes", "Casts", "Slice", "Pad", "Concat", "Split", "Gather", "Share"])
+        if kind == "Transpose":
+            for _ in range(self.int(2, 3)):
+                perm = [int(i) for i in self.rng.permutation(rank)]
+                shape = tuple(shape[i] for i in perm)
+                name = s.add("Transpose", [name], shape, perm=perm)
+        elif kind == "Reshape":
+            name = s.add("Flatten", [name], (int(np.prod(shape[:1])), int(np.prod(shape[1:]))), axis=1)
+            name = self.pick([self.reshaped, self.reshaped, lambda s, n, _, to: n])(s, name, None, (shape[0], int(np.prod(shape[1:]))))
+            wanted = self.pick([shape, (shape[0], 1) + shape[1:], (1, int(np.prod(shape)))])
+            name = self.reshaped(s, name, None, wanted)
+        elif kind == "Axes" and rank < 5:
+            long = shape[:axis] + (1,) + shape[axis:]
+            name = self.axes(s, "Unsqueeze", name, [axis], long)
+            if self.chance(0.3):
+                name, long = self.axes(s, "Unsqueeze", name, [0], (1,) + long), (1,) + long
+            if self.chance(0.4):
+                perm = sorted(range(len(long)), key=lambda i: long[i] == 1)
+                name, long = s.add("Transpose", [name], tuple(long[i] for i in perm), perm=perm), tuple(long[i] for i in perm)
+            at = self.pick([i for i, d in enumerate(long) if d == 1])
+            name = self.axes(s, "Squeeze", name, [at], long[:at] + long[at + 1 :])
+        elif kind == "Casts":
+            wide = s.add("Cast", [name], None, to=self.pick([TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.FLOAT16]))
+            name = s.add("Cast", [wide], shape, to=FLOATS[self.dtype])
+        elif kind == "Slice":
+            for i in {axis, self.int(0, rank - 1)}:
+                start = self.int(0, shape[i] - 1)
+                end = self.int(start + 1, shape[i])
+                name = self.cut(s, name, shape, i, start, end)
+                shape = tuple(end - start if j == i else d for j, d in enumerate(shape))
+        elif kind == "Pad" and self.opset >= 11:
+            for value in self.pick([(0.0, 0.0), (0.0, 1.0), (1.5, 1.5)]):
+                pads = [self.int(0, 1) for _ in range(2 * rank)]
+                shape = tuple(d + pads[i] + pads[i + rank] for i, d in enumerate(shape))
+                inputs = [name, s.const(np.array(pads, np.int64)), s.const(np.array(value, self.dtype))]
+                name = s.add("Pad", inputs, shape)
+        elif kind == "Concat":
+            inner = tuple(2 * d if i == axis else d for i, d in enumerate(shape))
+            other = self.pick([axis, axis, 0])
+            twice = s.add("Concat", [name, name], inner, axis=axis)
+            if other == axis:
+                name = s.add("Concat", [twice, name], tuple(3 * d if i == axis else d for i, d in enumerate(shape)), axis=axis)
+            else:
+                name = s.add("Concat", [twice, twice], tuple(2 * d if i == other else d for i, d in enumerate(inner)), axis=other)
+        elif kind == "Split" and shape[axis] > 1:
+            first = self.int(1, shape[axis] - 1)
+            parts = self.split(s, name, axis, [first, shape[axis] - first])
+            parts = self.pick([parts, parts, parts[::-1]])
+            if self.chance(0.2):
+                parts[0] = s.add("Relu", [parts[0]], None)
+            name = s.add("Concat", parts, shape, axis=axis)
+        elif kind == "Gather":
+            index = self.int(0, shape[axis] - 1)
+            taken = s.add("Gather", [name, s.const(np.array(index, np.int64))], None, axis=axis)
+            name = self.axes(s, "Unsqueeze", taken, [axis], tuple(1 if i == axis else d for i, d in enumerate(shape)))
+        elif kind == "Share" and shape[axis] > 1:
+            first = self.int(1, shape[axis] - 1)
+            low = self.cut(s, name, shape, axis, 0, first)
+            high = self.cut(s, name, shape, axis, self.pick([first, first, first - 1]), shape[axis])
+            low = s.add(self.pick(["Neg", "Relu"]), [low], None)
+            s.add("Relu", [high], None)
+            size = first + s.values[-1][1][axis]
+            name = s.add("Concat", [high, low], tuple(size if i == axis else d for i, d in enumerate(shape)), axis=axis)
+        return name
+
     def flatten(self, s, v):
         name, shape = v
         if self.opset >= 13 and self.chance(0.4):
@@ -524,7 +618,7 @@ class Maker:
         if int(np.prod(v[1])) > 3000:
             return
         choices = [self.same] * 4 + [self.activation] * 2 + [self.residual, self.twice, self.quantized, self.dropout, self.dropout]
-        choices += [self.branch, self.loop, self.function, self.arithmetic, self.arithmetic, self.pad]
+        choices += [self.branch, self.loop, self.function, self.arithmetic, self.arithmetic, self.pad] + [self.chain] * 4
         if rank > 2:
             choices += [self.conv, self.conv_transpose, self.batch_norm, self.batch_norm, self.batch_norm, self.pool]
             choices += [self.relu_pad_pool, self.pad, self.pair, self.pair, self.flatten, self.matmul]
@@ -700,7 +794,7 @@ def interface_changed(old, new, ir):
         return "inputs changed"
     inputs = {i.name for i in old.graph.input}  # an input that is an output has one type, that of the input
     for a, b in zip(signature(old.graph.output), signature(new.graph.output)):
-        refined = a[0] in inputs or a[2] is None or (b[2] and len(a[2]) == len(b[2]) and all(x in (y, 0) for x, y in zip(a[2], b[2])))
+        refined = a[0] in inputs or a[2] is None or (b[2] is not None and len(a[2]) == len(b[2]) and all(x in (y, 0) for x, y in zip(a[2], b[2])))
         if a[0] != b[0] or a[1] not in (b[1], 0) or not refined:
             return f"output changed: {a} to {b}"
     if len(old.graph.output) != len(new.graph.output):

@@ -5,10 +5,18 @@
 
 mod fold_constants;
 mod inline_functions;
+mod merge_casts;
+mod merge_concats;
 mod merge_duplicates;
+mod merge_gathers;
+mod merge_pads;
+mod merge_reshapes;
+mod merge_slices;
+mod merge_transposes;
 mod remove_dead_code;
 mod remove_dropout;
 mod remove_identity;
+mod split_slices;
 
 use onnxd_plugin_sdk::rewrite::{rule, rule_on_facts};
 
@@ -38,6 +46,46 @@ onnxd_plugin_sdk::export_plugin! {
             "remove-identity",
             "Removes operators that return their input" =>
             || rule_on_facts("remove-identity", remove_identity::remove_identity),
+        ),
+        pass(
+            "merge-transposes",
+            "Makes one Transpose of two, or none" =>
+            || rule("merge-transposes", merge_transposes::merge_transposes),
+        ),
+        pass(
+            "merge-reshapes",
+            "Makes one Reshape of two operators that keep the order of elements, or none" =>
+            || rule_on_facts("merge-reshapes", merge_reshapes::merge_reshapes),
+        ),
+        pass(
+            "merge-casts",
+            "Makes one Cast of two, or none, where the first loses nothing" =>
+            || rule("merge-casts", merge_casts::merge_casts),
+        ),
+        pass(
+            "merge-slices",
+            "Makes one Slice of two along different axes" =>
+            || rule_on_facts("merge-slices", merge_slices::merge_slices),
+        ),
+        pass(
+            "merge-pads",
+            "Makes one Pad of two that pad with the same value" =>
+            || rule("merge-pads", merge_pads::merge_pads),
+        ),
+        pass(
+            "merge-concats",
+            "Makes one Concat of two, and none of one that joins all parts of a Split" =>
+            || rule("merge-concats", merge_concats::merge_concats),
+        ),
+        pass(
+            "merge-gathers",
+            "Lets Gather give the rank that Squeeze or Unsqueeze makes behind it" =>
+            || rule("merge-gathers", merge_gathers::merge_gathers),
+        ),
+        pass(
+            "split-slices",
+            "Makes one Split of the slices that share out a value" =>
+            || Box::new(split_slices::SplitSlices),
         ),
         pass(
             "merge-duplicates",

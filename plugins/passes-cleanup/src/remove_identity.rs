@@ -54,7 +54,7 @@ impl Place<'_, '_> {
             "CastLike" => self.holds(self.cx.dtype(data)? == self.cx.dtype(self.input(1)?)?)?,
             "Concat" | "Sum" | "Max" | "Min" | "Mean" => self.holds(node.inputs.len() == 1)?,
             "Reshape" | "Flatten" | "Squeeze" | "Unsqueeze" | "Expand" | "Tile" => {
-                self.keeps(data)?
+                self.keeps(data)?;
             }
             "Split" => self.holds(node.outputs.len() == 1).and_then(|()| self.keeps(data))?,
             "Transpose" => self.transpose(data)?,
