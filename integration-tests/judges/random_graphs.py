@@ -6,7 +6,7 @@
 
 Every seed gives one model, always the same: chains of what the passes look at, with weights that are shared,
 overridable, computed or quantized, graph outputs in the middle, sub-graphs and local functions that read outer values.
-Each is converted with the default passes and with `equalize-weights` and `fuse-bias`, and must
+Each is converted with the default passes and with those that run on demand, and must
 - pass `onnx.checker` with full_check, keep names, order and types of inputs and outputs, and its metadata,
 - give the same outputs in ONNX Runtime without graph optimization (or in ONNX's reference evaluator where the runtime
   has no kernel), with defaults and with overridden initializers,
@@ -27,9 +27,12 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-OPSETS = [7, 9, 11, 12, 13, 17, 21]
-IR_OF = {7: [3, 4, 8], 9: [3, 4, 8], 11: [6, 8], 12: [7, 8], 13: [7, 8, 10], 17: [8, 10], 21: [10]}
-VARIANTS = {"default": [], "extra": ["--set", 'passes.enable=["equalize-weights","fuse-bias"]']}
+import random_formulas
+
+OPSETS = [7, 9, 11, 12, 13, 17, 18, 20, 21]
+IR_OF = {7: [3, 4, 8], 9: [3, 4, 8], 11: [6, 8], 12: [7, 8], 13: [7, 8, 10], 17: [8, 10], 18: [8, 10], 20: [9, 10], 21: [10]}
+EXTRA = ["equalize-weights", "fuse-bias", "fuse-softplus", "fuse-swish"]
+VARIANTS = {"default": [], "extra": ["--set", f"passes.enable={json.dumps(EXTRA)}"]}
 ODD = ["{}", "a.{}", "net/{}:0", "{} x", "{}é", "0{}", "/m/{}/out_0", "{}_folded", "{}_1"]
 FLOATS = {np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE, np.float16: TensorProto.FLOAT16}
 
@@ -617,6 +620,8 @@ class Maker:
         rank = len(v[1])
         if int(np.prod(v[1])) > 3000:
             return
+        if self.chance(0.3):
+            return random_formulas.formula(self, s, v)
         choices = [self.same] * 4 + [self.activation] * 2 + [self.residual, self.twice, self.quantized, self.dropout, self.dropout]
         choices += [self.branch, self.loop, self.function, self.arithmetic, self.arithmetic, self.pad] + [self.chain] * 4
         if rank > 2:

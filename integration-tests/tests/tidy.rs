@@ -154,7 +154,7 @@ fn rules_show_what_they_do() {
     for (name, text) in sources() {
         let is_rule = name.starts_with("plugins/")
             && text.contains("-> Rewrite {")
-            && text.contains("check_doc_example");
+            && text.contains("doc_example(");
         if is_rule && text.matches("//! ```onnx").count() != 2 {
             wrong.push(name);
         }

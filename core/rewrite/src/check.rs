@@ -5,7 +5,7 @@ use onnxd_eval::{Executor, RunOptions};
 use onnxd_ir::{At, DataType, Dim, Model, Op, Tensor, text, verify};
 use std::collections::BTreeMap;
 
-/// Operator set version of the graphs in examples.
+/// Operator set version of the graphs in examples that are not whole models.
 const OPSET: i64 = 17;
 /// How far the outputs of both sides may differ, relative to the larger magnitude (at least 1).
 const TOLERANCE: f64 = 1e-5;
@@ -108,9 +108,14 @@ fn run(pass: &dyn Pass, model: &mut Model) -> crate::PassReport {
 }
 
 fn model(graph: &str) -> Model {
-    let graph = text::parse_graph(graph).unwrap_or_else(|d| panic!("{d}"));
-    let model = Model::new(graph, 8, OPSET);
+    let model = match graph.trim_start().starts_with('<') {
+        true => text::parse_model(graph),
+        false => text::parse_graph(graph).map(|graph| Model::new(graph, 8, OPSET)),
+    };
+    let mut model = model.unwrap_or_else(|d| panic!("{d}"));
     valid(&model);
+    // Passes see inferred types.
+    onnxd_ir::infer(&mut model);
     model
 }
 

@@ -22,4 +22,4 @@ pub use equivalence::{Difference, Effort, Equivalence, compare_outputs, equivale
 pub use fuel::Fuel;
 pub use pass::{Pass, PassContext, PassReport, run_passes};
 pub use rewriter::{REALS_MAX, Rewriter};
-pub use rule::{Rewrite, Skip, for_each_graph_known, rule, rule_on_facts};
+pub use rule::{Rewrite, Skip, for_each_graph_known, rule, rule_on_facts, rules};

@@ -43,6 +43,26 @@ pub fn rule<O: Op + 'static>(
     Box::new(Rule { name, apply })
 }
 
+/// A pass that applies several rules, one after the other.
+pub fn rules(name: &'static str, rules: Vec<Box<dyn Pass>>) -> Box<dyn Pass> {
+    Box::new(Rules { name, rules })
+}
+
+struct Rules {
+    name: &'static str,
+    rules: Vec<Box<dyn Pass>>,
+}
+
+impl Pass for Rules {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
+        self.rules.iter().try_for_each(|rule| rule.run(model, cx))
+    }
+}
+
 struct Rule<O> {
     name: &'static str,
     apply: fn(&mut Rewriter, At<O>) -> Rewrite,

@@ -67,7 +67,12 @@ pub(crate) fn fuse_bias(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
 }
 
 /// The addend as `[channels]`, if it broadcasts along every axis but `axis` of a result with `rank` axes.
-fn per_channel(addend: &Reals, channels: usize, rank: usize, axis: usize) -> Result<Reals, Skip> {
+pub(crate) fn per_channel(
+    addend: &Reals,
+    channels: usize,
+    rank: usize,
+    axis: usize,
+) -> Result<Reals, Skip> {
     let dims = &addend.dims;
     let offset = rank.checked_sub(dims.len());
     let only_channels = offset.is_some_and(|offset| {

@@ -3,9 +3,12 @@
 // A rule takes what it matched by value, used up or not: all rules have one form.
 #![allow(clippy::needless_pass_by_value)]
 
+mod activation;
 mod fuse_batch_norm;
 mod fuse_bias;
 mod fuse_pad;
+mod norm;
+mod parts;
 
 use onnxd_plugin_sdk::rewrite::{EqualizeWeights, rule};
 
@@ -27,6 +30,65 @@ onnxd_plugin_sdk::export_plugin! {
             "fuse-bias",
             "Turns the addition of a constant per channel into a bias of Conv or Gemm" =>
             || rule("fuse-bias", fuse_bias::fuse_bias),
+        ),
+        pass(
+            "fuse-layer-norm",
+            "Makes LayerNormalization of its parts" =>
+            || norm::layer_norm::pass(),
+        ),
+        pass(
+            "fuse-instance-norm",
+            "Makes InstanceNormalization of its parts" =>
+            || norm::instance_norm::pass(),
+        ),
+        pass(
+            "fuse-rms-norm",
+            "Makes RMSNormalization of its parts";
+            // Models of older opsets do not have it, and those of newer ones are lowered without.
+            declares ["when = { \"export.opset\" = \"23..\" }"] =>
+            |_| norm::rms_norm::pass(),
+        ),
+        pass(
+            "fuse-group-norm",
+            "Makes GroupNormalization of its parts (slower in ONNX Runtime)" =>
+            || norm::group_norm::pass(),
+        ),
+        pass(
+            "fuse-gelu",
+            "Makes Gelu of its parts" =>
+            || activation::gelu::pass(),
+        ),
+        pass(
+            "fuse-clip",
+            "Makes one Clip of several bounds";
+            // N2D2's learned activations are Relu and Clip, of which each counts.
+            declares ["unless = { \"quantization.format\" = \"N2D2\" }"] =>
+            |_| activation::clip::pass(),
+        ),
+        pass(
+            "fuse-hard-swish",
+            "Makes HardSwish and HardSigmoid of their parts" =>
+            || activation::hard::pass(),
+        ),
+        pass(
+            "fuse-mish",
+            "Makes Mish of its parts" =>
+            || rule("fuse-mish", activation::mish::fuse_mish),
+        ),
+        pass(
+            "fuse-softmax",
+            "Makes Softmax and LogSoftmax of their parts" =>
+            || activation::softmax::pass(),
+        ),
+        pass(
+            "fuse-softplus",
+            "Makes Softplus of its parts (slower in ONNX Runtime)" =>
+            || rule("fuse-softplus", activation::softplus::fuse_softplus),
+        ),
+        pass(
+            "fuse-swish",
+            "Makes Swish of its parts (slower in ONNX Runtime)" =>
+            || rule("fuse-swish", activation::swish::fuse_swish),
         ),
         pass(
             "equalize-weights",

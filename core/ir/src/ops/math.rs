@@ -19,6 +19,8 @@ onnx_ops! {
     Neg(x) {}
     /// <https://onnx.ai/onnx/operators/onnx__Sqrt.html>
     Sqrt(x) {}
+    /// <https://onnx.ai/onnx/operators/onnx__Log.html>
+    Log(input) {}
     /// <https://onnx.ai/onnx/operators/onnx__Floor.html>
     Floor(x) {}
     /// <https://onnx.ai/onnx/operators/onnx__Sum.html>

@@ -24,4 +24,8 @@ onnx_ops! {
         epsilon: f32 = 1e-5,
         stash_type: i64 = 1,
     }
+    /// <https://onnx.ai/onnx/operators/onnx__RMSNormalization.html>
+    RMSNormalization(x, scale) { axis: i64 = -1, epsilon: f32 = 1e-5, stash_type: i64 = 1 }
+    /// <https://onnx.ai/onnx/operators/onnx__GroupNormalization.html> (parameters per group before opset 21)
+    GroupNormalization(x, scale, bias) [num_groups: i64] { epsilon: f32 = 1e-5, stash_type: i64 = 1 }
 }

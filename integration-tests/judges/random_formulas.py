@@ -1,0 +1,190 @@
+"""Formulas that fusions look for, for random_graphs.py: with random orders, axes and forms of constants.
+
+Now and then a number, an axis or an operand is another one, or a value in the middle is read elsewhere, too. Then a fusion
+must not change the result.
+"""
+import numpy as np
+
+
+class Formula:
+    """Adds the nodes of one formula to a scope `s`, starting from the value `v`."""
+
+    def __init__(self, m, s, v):
+        self.m, self.s, (self.x, self.shape) = m, s, v
+        self.rank, self.wide = len(self.shape), False
+
+    def op(self, op, *inputs, **attrs):
+        """One node; rarely, what it computes is an output, too."""
+        made = self.s.add(op, list(inputs), None, **attrs)
+        if self.m.chance(0.02):
+            self.s.extra_outputs.append(made)
+        return made
+
+    def number(self, value, exact=False):
+        """A number as a constant with one of several shapes; rarely another one."""
+        m = self.m
+        form = m.pick([(), (), (), (1,), (1,) * self.rank])
+        if not exact and m.chance(0.02):
+            form, self.wide = (1,) * (self.rank + 1), True
+        value = value * 1.25 if m.chance(0.02) and not exact else value
+        return self.s.const(np.full(form, value, m.dtype))
+
+    def both(self, op, a, b, **attrs):
+        """A node whose operands stand in one of both orders."""
+        pair = [a, b] if self.m.chance(0.5) else [b, a]
+        return self.op(op, *pair, **attrs)
+
+    def scaled(self, x, by, **attrs):
+        if self.m.chance(0.3):
+            return self.op("Div", x, self.number(1 / by), **attrs)
+        return self.both("Mul", x, self.number(by), **attrs)
+
+    def product(self, *factors):
+        """The product of values and numbers in a random order."""
+        m = self.m
+        factors = [factors[i] for i in m.rng.permutation(len(factors))]
+        named = [f for f in factors if isinstance(f, str)]
+        numbers = [f for f in factors if not isinstance(f, str)]
+        while numbers or len(named) > 1:
+            if numbers and m.chance(0.5):
+                i = int(m.rng.integers(len(named)))
+                named[i] = self.scaled(named[i], numbers.pop())
+            elif len(named) > 1:
+                a, b = named.pop(), named.pop()
+                named.append(self.both("Mul", a, b))
+        return named[0]
+
+    def power(self, x, n):
+        m = self.m
+        if m.chance(0.5):
+            return self.op("Pow", x, self.number(float(n)))
+        result = x
+        for _ in range(n - 1):
+            result = self.both("Mul", result, x)
+        return result
+
+    def reduced(self, op, x, axes):
+        m = self.m
+        axes = [a - self.rank if m.opset >= 11 and m.chance(0.5) else a for a in axes]
+        since = 13 if op == "ReduceSum" else 18
+        if m.opset >= since:
+            return self.op(op, x, self.s.const(np.array(axes, np.int64)))
+        return self.op(op, x, axes=axes)
+
+    # ---- the formulas ----
+
+    def gelu(self):
+        z = self.scaled(self.x, 1 / np.sqrt(2))
+        return self.gelu_of(self.op("Erf", z))
+
+    def gelu_of(self, curve):
+        if self.m.chance(0.2):
+            gate = self.both("Add", self.scaled(curve, 0.5), self.number(0.5))
+            return self.product(self.x, gate)
+        return self.product(self.x, 0.5, self.both("Add", curve, self.number(1.0)))
+
+    def tanh_gelu(self):
+        k, c = np.sqrt(2 / np.pi), 0.044715
+        if self.m.chance(0.3):
+            inner = self.both("Add", self.number(1.0), self.product(c, self.power(self.x, 2)))
+            z = self.product(self.x, k, inner)
+        else:
+            inner = self.both("Add", self.x, self.product(c, self.power(self.x, 3)))
+            z = self.product(k, inner)
+        return self.gelu_of(self.op("Tanh", z))
+
+    def bounded(self, x, low, high):
+        m = self.m
+        if m.opset >= 11 and m.chance(0.6):
+            low, high = (self.s.const(np.array(b, m.dtype)) for b in (low, high))
+            return self.op("Clip", x, low, high)
+        steps = [("Max", low), ("Min", high)]
+        if low == 0 and m.chance(0.3):
+            steps[0] = ("Relu", None)
+        for op, bound in steps if m.chance(0.5) else steps[::-1]:
+            x = self.op(op, x) if bound is None else self.both(op, x, self.number(bound))
+        return x
+
+    def hard(self):
+        m = self.m
+        if m.chance(0.3):
+            gate = self.op("HardSigmoid", self.x, **({} if m.chance(0.3) else {"alpha": 1 / 6, "beta": 0.5}))
+            return self.both("Mul", self.x, gate)
+        if m.chance(0.3):
+            z = self.both("Add", self.scaled(self.x, m.pick([1 / 6, 0.2])), self.number(0.5))
+            gate = self.bounded(z, 0.0, 1.0)
+            return self.both("Mul", self.x, gate) if m.chance(0.5) else gate
+        gate = self.bounded(self.both("Add", self.x, self.number(3.0)), 0.0, 6.0)
+        return self.product(gate, 1 / 6, *[self.x] * m.chance(0.7))
+
+    def clip(self):
+        low, high = self.m.pick([(0.0, 6.0), (-1.0, 1.0), (0.5, 0.25), (-0.25, 0.5)])
+        x = self.bounded(self.x, low, high)
+        return self.bounded(x, -0.5, 0.75) if self.m.chance(0.3) else x
+
+    def mish(self):
+        return self.both("Mul", self.x, self.op("Tanh", self.op("Softplus", self.x)))
+
+    def softplus(self):
+        return self.op("Log", self.both("Add", self.op("Exp", self.x), self.number(1.0)))
+
+    def softmax(self):
+        m, axis, x = self.m, [self.rank - 1] if self.m.chance(0.8) else [0], self.x
+        if m.chance(0.3):
+            # Before opset 13 the axis means all axes from it on.
+            back = self.op("Softmax", x, **({} if m.chance(0.4) else {"axis": self.rank - 1}))
+            return self.op("Log", back)
+        if m.chance(0.6):
+            x = self.op("Sub", x, self.reduced("ReduceMax", x, axis))
+        e = self.op("Exp", x)
+        total = self.reduced("ReduceSum", e, axis)
+        form = m.int(0, 2)
+        if form == 0:
+            return self.op("Sub", x, self.op("Log", total))
+        return self.op("Div", e, total) if form == 1 else self.both("Mul", e, self.op("Reciprocal", total))
+
+    def axes(self):
+        count = self.m.pick([1, 1, 1, 2])
+        axes = list(range(max(self.rank - count, 0), self.rank))
+        return axes if self.m.chance(0.9) else [0]
+
+    def by_root(self, x, variance):
+        """`x / sqrt(variance + epsilon)`"""
+        m = self.m
+        raised = self.both("Add", variance, self.number(0.01))
+        form = m.int(0, 4)
+        if form == 4:
+            return self.both("Mul", x, self.op("Pow", raised, self.number(-0.5, exact=True)))
+        root = self.op("Pow", raised, self.number(0.5, exact=True)) if form == 3 else self.op("Sqrt", raised)
+        if form == 1:
+            return self.both("Mul", x, self.op("Reciprocal", root))
+        if form == 2:
+            return self.both("Mul", x, self.op("Div", self.number(1.0), root))
+        return self.op("Div", x, root)
+
+    def layer_norm(self):
+        axes, x = self.axes(), self.x
+        d = self.op("Sub", x, self.reduced("ReduceMean", x, axes))
+        normal = self.by_root(d, self.reduced("ReduceMean", self.power(d, 2), axes))
+        return self.affine(normal, [self.shape[a] for a in axes])
+
+    def affine(self, x, sizes):
+        for op in ("Mul", "Add"):
+            if self.m.chance(0.7):
+                form = self.m.pick([tuple(sizes), (1, *sizes)[-self.rank:], tuple(sizes[-1:]), ()])
+                x = self.both(op, x, self.s.weights(*form))
+        return x
+
+
+FORMULAS = {"gelu": 9, "tanh_gelu": 7, "hard": 7, "clip": 8, "mish": 7, "softplus": 7, "softmax": 7, "layer_norm": 7}
+
+
+def formula(m, s, v):
+    """One formula at random on the value `v`."""
+    name = m.pick(list(FORMULAS))
+    if m.opset < FORMULAS[name]:
+        return
+    f = Formula(m, s, v)
+    made = s.add("Identity" if m.chance(0.3) else "Tanh", [getattr(f, name)()], None if f.wide else v[1])
+    if f.wide:
+        s.extra_outputs.append(made)

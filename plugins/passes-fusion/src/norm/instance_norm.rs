@@ -1,0 +1,139 @@
+//! Makes InstanceNormalization of its parts. A factor and an addend per channel that follow become its scale and bias.
+//!
+//! ```onnx
+//! before (float[2,2,3,3] x) => (float[2,2,3,3] y)
+//! <float eps = {0.5}, float[2,1,1] gain = {1.0, 2.0}>
+//! {
+//!   mean = ReduceMean<axes = [2, 3]>(x)
+//!   d = Sub(x, mean)
+//!   square = Mul(d, d)
+//!   var = ReduceMean<axes = [2, 3]>(square)
+//!   raised = Add(var, eps)
+//!   std = Sqrt(raised)
+//!   normal = Div(d, std)
+//!   y = Mul(normal, gain)
+//! }
+//! ```
+//!
+//! becomes
+//!
+//! ```onnx
+//! after (float[2,2,3,3] x) => (float[2,2,3,3] y)
+//! <float[2] x_scale_scaled = {1.0, 2.0}, float[2] x_bias_scaled = {0.0, 0.0}>
+//! {
+//!   y = InstanceNormalization<epsilon = 0.5>(x, x_scale_scaled, x_bias_scaled)
+//! }
+//! ```
+
+use super::{centred, per_channel_changed};
+use crate::fuse_bias::per_channel;
+use crate::parts::{Parts, dims, of_type, unlike};
+use onnxd_plugin_sdk::ir::ops::{Add, Div, InstanceNormalization, Mul};
+use onnxd_plugin_sdk::ir::{At, DataType, Reals, ValueId};
+use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
+
+pub(crate) fn pass() -> Box<dyn Pass> {
+    rules(
+        "fuse-instance-norm",
+        vec![
+            rule("divided", |cx, at: At<Div>| normalized(cx, at.out)),
+            rule("multiplied", |cx, at: At<Mul>| normalized(cx, at.out)),
+            rule("scaled", scaled),
+            rule("shifted", shifted),
+        ],
+    )
+}
+
+/// As in LayerNormalization, along all axes but those of batch and channels.
+fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {
+    let parts = Parts::of(cx, out);
+    let (x, mean, epsilon) = centred(&parts, out)?;
+    if mean.rank < 3 || !mean.axes.iter().copied().eq(2..mean.rank) {
+        return Skip::unlike();
+    }
+    parts.closed()?;
+    // Runtimes have kernels for these types only.
+    of_type(cx, x, &[DataType::Float, DataType::Float16])?;
+    let channels = dims(cx, x)?[1].known().and_then(|n| usize::try_from(n).ok());
+    let Some(channels) = channels.filter(|n| *n > 0) else {
+        return Skip::because(format!("the number of channels of {} is not known", cx.name(x)));
+    };
+    let dtype = cx.dtype(x)?;
+    let filled = |value| Reals::full(&[channels], value).to_tensor(dtype).ok_or_else(unlike);
+    let (scale, bias) = (filled(1.0)?, filled(0.0)?);
+    let (scale, b) = (cx.derive(x, "scale", scale), cx.derive(x, "bias", bias));
+    cx.rebuild(out, |f| f.instance_normalization(x, scale, b).epsilon(epsilon).one())
+}
+
+fn scaled(cx: &mut Rewriter, mul: At<Mul>) -> Rewrite {
+    let (norm, by) = beside_constant(cx, [mul.a, mul.b])?;
+    let scale = per_channel_changed(cx, norm.scale, "scaled", &by, |a, b| a * b)?;
+    let b = per_channel_changed(cx, norm.b, "scaled", &by, |a, b| a * b)?;
+    cx.replace(mul.out, InstanceNormalization { scale, b, ..norm.op })
+}
+
+fn shifted(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
+    let (norm, by) = beside_constant(cx, [add.a, add.b])?;
+    let b = per_channel_changed(cx, norm.b, "shifted", &by, |a, b| a + b)?;
+    cx.replace(add.out, InstanceNormalization { b, ..norm.op })
+}
+
+/// The normalization that nothing else reads, and the constant as one value per channel.
+fn beside_constant(
+    cx: &Rewriter,
+    [a, b]: [ValueId; 2],
+) -> Result<(At<InstanceNormalization>, Reals), Skip> {
+    let of = |norm, by| Some((cx.producer::<InstanceNormalization>(norm).ok()?, by));
+    let (norm, by) = of(a, b).or_else(|| of(b, a)).ok_or_else(unlike)?;
+    let (channels, rank) = (cx.weights(norm.scale, 1)?.dims[0], cx.rank(norm.x)?);
+    let by = per_channel(&cx.reals(by)?, channels, rank, 1)?;
+    cx.read_once(norm.out)?;
+    Ok((norm, by))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_plugin_sdk::rewrite::check::{
+        check_doc_example_of, check_pass_same, check_pass_skip,
+    };
+
+    #[test]
+    fn doc_example() {
+        check_doc_example_of(include_str!("instance_norm.rs"), pass().as_ref());
+    }
+
+    fn model(body: &str) -> String {
+        format!(
+            "g (float[1,2,5] x) => (float[1,2,5] y)
+             <float eps = {{0.5}}, float two = {{2.0}}, float[2,1] gain = {{1.0, 2.0}},
+              float[5] row = {{1.0, 2.0, 3.0, 4.0, 5.0}}>
+             {{ m = ReduceMean<axes = [-1]>(x) d = Sub(x, m) s = Pow(d, two) v = ReduceMean<axes = [2]>(s)
+                e = Add(v, eps) r = Sqrt(e) n = Div(d, r) {body} }}"
+        )
+    }
+
+    #[test]
+    fn scale_and_bias_follow() {
+        let fused = check_pass_same(pass().as_ref(), &model("g = Mul(n, gain) y = Add(g, two)"));
+        assert_eq!(fused.graph.node_count(), 1);
+        let fused = check_pass_same(pass().as_ref(), &model("y = Mul(n, row)"));
+        assert_eq!(fused.graph.node_count(), 2);
+    }
+
+    #[test]
+    fn declined() {
+        let check = |text: &str, why| check_pass_skip(pass().as_ref(), why, text);
+        let graph = model("y = Identity(n)");
+        check(
+            &graph.replace("float[1,2,5]", "float[1,C,5]"),
+            "the number of channels of `x` is not known",
+        );
+        check(&graph.replace("float", "double"), "`x` is of type double");
+        check(
+            &graph.replace("[1,2,5] y)", "[1,2,5] y, float[1,2,5] d)"),
+            "`d` is read elsewhere, too",
+        );
+        check(&graph.replace("[-1]", "[1]").replace("[2]>", "[1]>"), "");
+    }
+}

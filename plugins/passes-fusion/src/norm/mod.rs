@@ -1,0 +1,122 @@
+//! Normalizations from their parts.
+
+pub(crate) mod group_norm;
+pub(crate) mod instance_norm;
+pub(crate) mod layer_norm;
+pub(crate) mod rms_norm;
+
+use crate::parts::{Parts, Reduction, dims, unlike};
+use onnxd_plugin_sdk::ir::{Reals, ValueId};
+use onnxd_plugin_sdk::rewrite::{Rewriter, Skip};
+
+/// Scales that were not there before have at most so many bytes: as many as folding may add.
+const ONES_BYTES_MAX: usize = 64 << 10;
+
+/// `x`, `variance` and `epsilon` of `v = x / sqrt(variance + epsilon)`.
+pub(crate) fn reciprocal_root(parts: &Parts, v: ValueId) -> Result<(ValueId, ValueId, f64), Skip> {
+    let root = |std| {
+        let raised = parts.unary("Sqrt", std).or_else(|_| power(parts, std, 0.5))?;
+        raised_by(parts, raised)
+    };
+    let divided = parts.attempt(|| {
+        let [x, std] = parts.pair("Div", v)?;
+        root(std).map(|(variance, epsilon)| (x, variance, epsilon))
+    });
+    divided.or_else(|_| {
+        parts.either(parts.pair("Mul", v)?, |x, inverse| {
+            let by_power = || raised_by(parts, power(parts, inverse, -0.5)?);
+            let reciprocal = || root(parts.unary("Reciprocal", inverse)?);
+            let quotient = || match parts.pair("Div", inverse)? {
+                [one, std] if parts.number(one) == Some(1.0) => root(std),
+                _ => Skip::unlike(),
+            };
+            let found = parts.attempt(reciprocal).or_else(|_| parts.attempt(quotient));
+            let (variance, epsilon) = found.or_else(|_| parts.attempt(by_power))?;
+            Ok((x, variance, epsilon))
+        })
+    })
+}
+
+/// `x`, what its mean is reduced along, and `epsilon` of `v = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + epsilon)`.
+pub(crate) fn centred(parts: &Parts, v: ValueId) -> Result<(ValueId, Reduction, f64), Skip> {
+    let (deviation, variance, epsilon) = reciprocal_root(parts, v)?;
+    let [x, mean] = parts.pair("Sub", deviation)?;
+    let mean = parts.reduction("ReduceMean", mean)?;
+    let variance = parts.reduction("ReduceMean", variance)?;
+    let square = parts.product(variance.data);
+    let is_variance = square.scale == 1.0 && square.factors == [deviation; 2];
+    let same = mean.axes == variance.axes && mean.keepdims && variance.keepdims;
+    if mean.data == x && is_variance && same { Ok((x, mean, epsilon)) } else { Skip::unlike() }
+}
+
+fn power(parts: &Parts, v: ValueId, exponent: f64) -> Result<ValueId, Skip> {
+    let (x, found) = parts.with_number("Pow", v)?;
+    if found == exponent { Ok(x) } else { Skip::unlike() }
+}
+
+/// `variance` and `epsilon` of `v = variance + epsilon`.
+fn raised_by(parts: &Parts, v: ValueId) -> Result<(ValueId, f64), Skip> {
+    let sum = parts.sum(v);
+    match sum.terms[..] {
+        [variance] => Ok((variance, sum.constant)),
+        _ => Skip::unlike(),
+    }
+}
+
+/// A scale of ones for the last `count` axes of `x`.
+pub(crate) fn ones(cx: &mut Rewriter, x: ValueId, count: usize) -> Result<ValueId, Skip> {
+    let sizes = dims(cx, x)?;
+    let sizes = sizes[sizes.len() - count..].iter();
+    let sizes: Option<Vec<usize>> =
+        sizes.map(|d| d.known().and_then(|n| usize::try_from(n).ok())).collect();
+    let Some(sizes) = sizes else {
+        return Skip::because(format!(
+            "the sizes that {} is normalized along are not known",
+            cx.name(x)
+        ));
+    };
+    let dtype = cx.dtype(x)?;
+    let count = sizes.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+    let bytes = count.and_then(|n| dtype.byte_len(n));
+    if bytes.is_none_or(|bytes| bytes > ONES_BYTES_MAX) {
+        return Skip::because(format!("the scale would take more than {ONES_BYTES_MAX} bytes"));
+    }
+    let ones = Reals::full(&sizes, 1.0).to_tensor(dtype).ok_or_else(unlike)?;
+    Ok(cx.derive(x, "scale", ones))
+}
+
+/// Whether the constant `v` has the shape of the elements `like`.
+pub(crate) fn has_shape(cx: &Rewriter, v: ValueId, like: &Reals) -> bool {
+    cx.graph.constant(v).is_some_and(|t| t.dims() == like.dims)
+}
+
+/// The parameter that `f` makes of the elements of `old` and of the constant beside the normalization, of which leading
+/// axes of size 1 do not count.
+pub(crate) fn changed(
+    cx: &mut Rewriter,
+    old: ValueId,
+    role: &str,
+    by: ValueId,
+    f: impl Fn(f64, f64) -> f64,
+) -> Result<ValueId, Skip> {
+    let (values, mut by) = (cx.reals(old)?, cx.reals(by)?);
+    while by.dims.len() > values.dims.len() && by.dims[0] == 1 {
+        by.dims.remove(0);
+    }
+    let new = values.zip(&by, f).filter(|new| new.dims == values.dims);
+    let new =
+        new.ok_or_else(|| Skip(format!("{:?} is not like the scale {:?}", by.dims, values.dims)))?;
+    cx.derive_reals(old, role, &new, old)
+}
+
+/// The parameter per channel that `f` makes of the elements of `old` and `by`.
+pub(crate) fn per_channel_changed(
+    cx: &mut Rewriter,
+    old: ValueId,
+    role: &str,
+    by: &Reals,
+    f: impl Fn(f64, f64) -> f64,
+) -> Result<ValueId, Skip> {
+    let new = cx.reals(old)?.zip(by, f).ok_or_else(unlike)?;
+    cx.derive_reals(old, role, &new, old)
+}

@@ -1,0 +1,293 @@
+//! Matching of formulas: what computes a value, whatever the order of factors and terms.
+//!
+//! [`Parts`] follows values back from the root of a pattern, and remembers the nodes that it went through. In the end
+//! [`Parts::closed`] demands that nothing else reads what they compute, since they would have to stay then.
+
+use onnxd_plugin_sdk::ir::{Attr, DataType, Dim, Node, NodeId, ValueId, ValueType};
+use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
+use std::cell::RefCell;
+
+/// Element types of which runtimes compute all the standard's functions.
+pub(crate) const FLOATS: &[DataType] = &[DataType::Float, DataType::Float16, DataType::Double];
+
+/// No formula here has more factors; without a bound, a long chain would be followed from each of its nodes.
+const FACTORS_MAX: usize = 6;
+
+/// The nodes of a pattern, as far as it is matched.
+pub(crate) struct Parts<'a, 'g> {
+    cx: &'a Rewriter<'g>,
+    root: ValueId,
+    nodes: RefCell<Vec<NodeId>>,
+}
+
+/// `scale * factors[0] * factors[1] ...`
+#[derive(Debug)]
+pub(crate) struct Product {
+    pub(crate) scale: f64,
+    pub(crate) factors: Vec<ValueId>,
+}
+
+/// `constant + terms[0] + terms[1] ...`
+#[derive(Debug)]
+pub(crate) struct Terms {
+    pub(crate) constant: f64,
+    pub(crate) terms: Vec<ValueId>,
+}
+
+/// A reduction along known axes.
+pub(crate) struct Reduction {
+    pub(crate) data: ValueId,
+    /// In ascending order, counted from the front.
+    pub(crate) axes: Vec<usize>,
+    /// Number of axes of `data`.
+    pub(crate) rank: usize,
+    pub(crate) keepdims: bool,
+}
+
+impl Reduction {
+    /// How many axes at the end it reduces, if it reduces no others.
+    pub(crate) fn trailing(&self) -> Option<usize> {
+        let count = self.axes.len();
+        (count > 0 && self.axes.iter().copied().eq(self.rank - count..self.rank)).then_some(count)
+    }
+}
+
+impl<'a, 'g> Parts<'a, 'g> {
+    /// The pattern that computes `root`.
+    pub(crate) fn of(cx: &'a Rewriter<'g>, root: ValueId) -> Parts<'a, 'g> {
+        Parts { cx, root, nodes: RefCell::default() }
+    }
+
+    /// Forgets the nodes of `f` if it does not match.
+    pub(crate) fn attempt<T>(&self, f: impl FnOnce() -> Result<T, Skip>) -> Result<T, Skip> {
+        let before = self.nodes.borrow().len();
+        f().inspect_err(|_| self.nodes.borrow_mut().truncate(before))
+    }
+
+    /// The standard's operator `op` that computes `v` as its only output.
+    pub(crate) fn node(&self, op: &str, v: ValueId) -> Result<&'a Node, Skip> {
+        let graph = &*self.cx.graph;
+        let Some(id) = graph.producer(v).filter(|id| graph[*id].is(op)) else {
+            return Skip::unlike();
+        };
+        if graph[id].output(0) != Some(v) || graph[id].outputs.iter().flatten().count() > 1 {
+            return Skip::unlike();
+        }
+        self.nodes.borrow_mut().push(id);
+        Ok(&graph[id])
+    }
+
+    /// `x` of `v = op(x)`.
+    pub(crate) fn unary(&self, op: &str, v: ValueId) -> Result<ValueId, Skip> {
+        match self.node(op, v)?.inputs[..] {
+            [Some(x)] => Ok(x),
+            _ => Skip::unlike(),
+        }
+    }
+
+    /// `a` and `b` of `v = op(a, b)`, each broadcast without an attribute.
+    pub(crate) fn pair(&self, op: &str, v: ValueId) -> Result<[ValueId; 2], Skip> {
+        let node = self.node(op, v)?;
+        match node.inputs[..] {
+            [Some(a), Some(b)] if node.attrs.is_empty() => Ok([a, b]),
+            _ => Skip::unlike(),
+        }
+    }
+
+    /// What `f` finds in one of the orders of a pair.
+    pub(crate) fn either<T>(
+        &self,
+        [a, b]: [ValueId; 2],
+        f: impl Fn(ValueId, ValueId) -> Result<T, Skip>,
+    ) -> Result<T, Skip> {
+        self.attempt(|| f(a, b)).or_else(|_| self.attempt(|| f(b, a)))
+    }
+
+    /// The only element of the constant `v`.
+    pub(crate) fn number(&self, v: ValueId) -> Option<f64> {
+        let constant = self.cx.graph.constant(v).filter(|t| t.len() == 1)?;
+        constant.to_reals().map(|r| r.values[0])
+    }
+
+    /// The only element of the constant `v`, which does not give `beside` more axes.
+    fn number_beside(&self, v: ValueId, beside: ValueId) -> Option<f64> {
+        let rank = self.cx.graph.constant(v)?.rank();
+        let fits = rank == 0 || self.cx.rank(beside).is_ok_and(|r| r >= rank);
+        self.number(v).filter(|_| fits)
+    }
+
+    /// `v` as a product.
+    pub(crate) fn product(&self, v: ValueId) -> Product {
+        let mut product = Product { scale: 1.0, factors: vec![] };
+        self.multiply(v, &mut product);
+        product
+    }
+
+    fn multiply(&self, v: ValueId, into: &mut Product) {
+        if !self.is_inner(v) || into.factors.len() >= FACTORS_MAX {
+            return into.factors.push(v);
+        }
+        if let Ok(pair) = self.attempt(|| self.pair("Mul", v)) {
+            match self.number_of(pair) {
+                Some((x, c)) => {
+                    into.scale *= c;
+                    self.multiply(x, into);
+                }
+                None => pair.into_iter().for_each(|x| self.multiply(x, into)),
+            }
+        } else if let Ok((x, c)) = self.with_number("Div", v) {
+            into.scale /= c;
+            self.multiply(x, into);
+        } else if let Ok((x, times)) = self.small_power(v) {
+            into.factors.extend(std::iter::repeat_n(x, times));
+        } else {
+            into.factors.push(v);
+        }
+    }
+
+    fn small_power(&self, v: ValueId) -> Result<(ValueId, usize), Skip> {
+        self.attempt(|| {
+            let (x, exponent) = self.with_number("Pow", v)?;
+            let times = [2u8, 3].into_iter().find(|n| f64::from(*n) == exponent);
+            Ok((x, times.ok_or_else(unlike)?.into()))
+        })
+    }
+
+    /// Whether `v` may be taken apart: it is the result, or read once.
+    fn is_inner(&self, v: ValueId) -> bool {
+        v == self.root || self.cx.graph.uses(v) == 1
+    }
+
+    /// The pair as a value and a number.
+    fn number_of(&self, [a, b]: [ValueId; 2]) -> Option<(ValueId, f64)> {
+        let right = self.number_beside(b, a).map(|c| (a, c));
+        right.or_else(|| self.number_beside(a, b).map(|c| (b, c)))
+    }
+
+    /// `x` and `c` of `v = op(x, c)`, where `c` is a number; in any order if `op` has none.
+    pub(crate) fn with_number(&self, op: &str, v: ValueId) -> Result<(ValueId, f64), Skip> {
+        self.attempt(|| {
+            let [a, b] = self.pair(op, v)?;
+            let found = match op {
+                "Sub" | "Div" | "Pow" => self.number_beside(b, a).map(|c| (a, c)),
+                _ => self.number_of([a, b]),
+            };
+            found.ok_or_else(unlike)
+        })
+    }
+
+    /// `v` as a sum.
+    pub(crate) fn sum(&self, v: ValueId) -> Terms {
+        let mut sum = Terms { constant: 0.0, terms: vec![] };
+        self.add(v, &mut sum);
+        sum
+    }
+
+    fn add(&self, v: ValueId, into: &mut Terms) {
+        if !self.is_inner(v) || into.terms.len() >= FACTORS_MAX {
+            return into.terms.push(v);
+        }
+        if let Ok((x, c)) = self.with_number("Sub", v) {
+            into.constant -= c;
+            self.add(x, into);
+        } else if let Ok(pair) = self.attempt(|| self.pair("Add", v)) {
+            match self.number_of(pair) {
+                Some((x, c)) => {
+                    into.constant += c;
+                    self.add(x, into);
+                }
+                None => pair.into_iter().for_each(|x| self.add(x, into)),
+            }
+        } else {
+            into.terms.push(v);
+        }
+    }
+
+    /// `v` as the reduction `op` along known axes of a value of known rank.
+    pub(crate) fn reduction(&self, op: &str, v: ValueId) -> Result<Reduction, Skip> {
+        let node = self.node(op, v)?;
+        let data = node.input(0).ok_or_else(unlike)?;
+        let rank = self.cx.rank(data)?;
+        let axes = match (node.input(1), node.attr("axes")) {
+            (Some(axes), _) => self.cx.integers(axes)?,
+            (None, Some(Attr::Ints(axes))) => axes.clone(),
+            (None, Some(_)) => return Skip::unlike(),
+            (None, None) if node.int("noop_with_empty_axes", 0) != 0 => return Skip::unlike(),
+            (None, None) => (0..rank as i64).collect(),
+        };
+        if axes.is_empty() {
+            return Skip::unlike();
+        }
+        let axes = axes.iter().map(|axis| axis_of(*axis, rank));
+        let mut axes = axes.collect::<Option<Vec<usize>>>().ok_or_else(unlike)?;
+        axes.sort_unstable();
+        axes.dedup();
+        Ok(Reduction { data, axes, rank, keepdims: node.int("keepdims", 1) != 0 })
+    }
+
+    /// How many nodes the pattern has so far.
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.borrow().len()
+    }
+
+    /// Demands that only the pattern reads what its nodes compute, other than its result.
+    pub(crate) fn closed(&self) -> Rewrite {
+        let graph = &*self.cx.graph;
+        let mut nodes = self.nodes.borrow().clone();
+        nodes.extend(graph.producer(self.root));
+        let inner = |v: &ValueId| *v != self.root;
+        for v in nodes.iter().filter_map(|id| graph[*id].output(0)).filter(inner) {
+            if graph.is_output(v) || graph.readers(v).iter().any(|id| !nodes.contains(id)) {
+                return Skip::because(format!("{} is read elsewhere, too", self.cx.name(v)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether `found` is `wanted`, as near as the element type of `v` says it.
+    pub(crate) fn is(&self, found: f64, wanted: f64, v: ValueId) -> bool {
+        let tolerance = match self.cx.dtype(v) {
+            Ok(DataType::Double) => 1e-12,
+            Ok(DataType::Float) => 1e-6,
+            Ok(DataType::Float16) => 1e-3,
+            Ok(DataType::Bfloat16) => 8e-3,
+            _ => return false,
+        };
+        (found - wanted).abs() <= tolerance * wanted.abs()
+    }
+}
+
+/// Demands that operator `op` is in the opset: it is since `since`.
+pub(crate) fn needs(cx: &Rewriter, op: &str, since: i64) -> Rewrite {
+    match cx.opset {
+        opset if opset < since => {
+            Skip::because(format!("opset {opset} has no {op}, which came with {since}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Demands that `v` has one of the element types.
+pub(crate) fn of_type(cx: &Rewriter, v: ValueId, types: &[DataType]) -> Rewrite {
+    let dtype = cx.dtype(v)?;
+    match types.contains(&dtype) {
+        true => Ok(()),
+        false => Skip::because(format!("{} is of type {dtype}", cx.name(v))),
+    }
+}
+
+/// The sizes of `v`, as far as known.
+pub(crate) fn dims(cx: &Rewriter, v: ValueId) -> Result<Vec<Dim>, Skip> {
+    let found = cx.graph[v].ty.as_ref().and_then(ValueType::shape).map(<[Dim]>::to_vec);
+    found.ok_or_else(|| Skip(format!("the rank of {} is not known", cx.name(v))))
+}
+
+/// An axis that may be counted from the end.
+pub(crate) fn axis_of(axis: i64, rank: usize) -> Option<usize> {
+    onnxd_plugin_sdk::ir::axis_at(axis, rank)
+}
+
+/// The place only looked like the pattern.
+pub(crate) fn unlike() -> Skip {
+    Skip(String::new())
+}
