@@ -4,7 +4,7 @@ anonymous memory of every process that took part; fails above 64 MiB.
 
     derived_weights.py ONNXD PLUGINS FOLDER [GIGABYTES]
 
-PLUGINS is a folder with libhostile_plugins.so, libonnxd_passes_cleanup.so and libonnxd_passes_fusion.so, of a release build.
+PLUGINS is a folder with libhostile_plugins.so and libonnxd_passes_{cleanup,fusion,layout}.so, of a release build.
 Needs Linux (/proc). The weights are a sparse file; the result takes half their size in FOLDER, which may be in memory
 (/dev/shm), and is removed.
 """

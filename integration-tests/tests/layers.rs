@@ -115,6 +115,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ("frontend-n2d2", &[SDK]),
     ("passes-cleanup", &[SDK]),
     ("passes-fusion", &[SDK]),
+    ("passes-layout", &[SDK]),
     ("quant-n2d2", &[SDK, ("quantize", "statistics, ranges and rounding")]),
     (
         "quant-inc",

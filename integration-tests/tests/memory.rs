@@ -8,7 +8,8 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const OUTPUTS: usize = 1024;
-const PASSES: [&str; 2] = ["libonnxd_passes_cleanup.so", "libonnxd_passes_fusion.so"];
+const PASSES: [&str; 3] =
+    ["libonnxd_passes_cleanup.so", "libonnxd_passes_fusion.so", "libonnxd_passes_layout.so"];
 
 fn network() -> TempDir {
     folder_with(&["libonnxd_frontend_n2d2.so", PASSES[0], PASSES[1]])

@@ -116,6 +116,7 @@ fn prepared() -> TempDir {
         "libonnxd_frontend_n2d2.so",
         "libonnxd_passes_cleanup.so",
         "libonnxd_passes_fusion.so",
+        "libonnxd_passes_layout.so",
         "libonnxd_quant_onnx.so",
         "libonnxd_quant_inc.so",
         "libonnxd_quant_n2d2.so",

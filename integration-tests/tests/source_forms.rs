@@ -30,6 +30,7 @@ fn network(dtype: DataType) -> TempDir {
         "libonnxd_frontend_onnx.so",
         "libonnxd_passes_cleanup.so",
         "libonnxd_passes_fusion.so",
+        "libonnxd_passes_layout.so",
         "libonnxd_quant_onnx.so",
         "libonnxd_quant_inc.so",
     ]);

@@ -13,11 +13,12 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const PLUGINS: [&str; 7] = [
+const PLUGINS: [&str; 8] = [
     "libonnxd_frontend_onnx.so",
     "libonnxd_frontend_n2d2.so",
     "libonnxd_passes_cleanup.so",
     "libonnxd_passes_fusion.so",
+    "libonnxd_passes_layout.so",
     "libonnxd_quant_onnx.so",
     "libonnxd_quant_inc.so",
     "libonnxd_quant_n2d2.so",

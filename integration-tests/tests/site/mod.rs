@@ -263,7 +263,7 @@ pub(crate) fn hostile_site() -> Site {
     let mut site = Site::new();
     let plugins = site.at("plugins");
     fs::create_dir(&plugins).unwrap();
-    let shipped = ["frontend_onnx", "passes_cleanup", "passes_fusion"];
+    let shipped = ["frontend_onnx", "passes_cleanup", "passes_fusion", "passes_layout"];
     let shipped = shipped.map(|name| format!("libonnxd_{name}.so"));
     for name in shipped.iter().map(String::as_str).chain(["libhostile_plugins.so"]) {
         fs::copy(library(name), plugins.join(name)).unwrap();

@@ -1,0 +1,135 @@
+//! Which nodes of a graph work in another layout where the fewest Transposes are left.
+
+use crate::agnostic::{Order, Relaid, rank, relaid};
+use crate::cut::{Network, SINK, SOURCE, UNBOUNDED};
+use crate::relay::Moved;
+use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, ValueId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The axes of a Transpose that come first, second, ...
+pub(crate) fn perm(graph: &Graph, node: &Node) -> Option<Order> {
+    let data = node.input(0).filter(|_| node.is("Transpose"))?;
+    match node.attr("perm") {
+        Some(Attr::Ints(perm)) => perm.iter().map(|axis| usize::try_from(*axis).ok()).collect(),
+        Some(_) => None,
+        None => Some((0..rank(graph, data)?).rev().collect()),
+    }
+}
+
+/// The order that undoes `perm`.
+pub(crate) fn inverse(perm: &Order) -> Order {
+    let mut axes: Order = (0..perm.len()).collect();
+    axes.sort_by_key(|axis| perm[*axis]);
+    axes
+}
+
+/// The nodes of a graph that may work in another layout, each with its point in the network.
+pub(crate) struct Region {
+    order: Order,
+    back: Order,
+    members: Members,
+    forward: BTreeSet<NodeId>,
+}
+
+type Members = BTreeMap<NodeId, (usize, Relaid)>;
+
+impl Region {
+    pub(crate) fn of(graph: &Graph, opset: i64, order: Order) -> Region {
+        let found = graph.node_ids().into_iter();
+        let found = found.filter_map(|id| Some((id, relaid(graph, id, opset, &order)?)));
+        let members = found.enumerate().map(|(i, (id, relaid))| (id, (i + 2, relaid))).collect();
+        let forward = forward(graph, &order, &members);
+        Region { back: inverse(&order), order, members, forward }
+    }
+
+    /// The members that work in the other layout where the fewest Transposes are left, if that is fewer than now.
+    pub(crate) fn cheaper(self, graph: &Graph) -> Option<Moved> {
+        let mut network = Network::new(self.members.len());
+        let mut now = 0;
+        for v in self.values(graph) {
+            let source = self.side_of(graph, v);
+            let readers = self.sides_of_readers(graph, v);
+            let asks_other =
+                |side: &usize| if source == SINK { *side != SINK } else { *side == SINK };
+            now += u32::from(readers.iter().any(asks_other));
+            if source != SINK {
+                let given = network.add_point();
+                network.add_arc(source, given, 1);
+                let arcs = readers.iter().filter(|side| **side != SOURCE);
+                arcs.for_each(|side| network.add_arc(given, *side, UNBOUNDED));
+            }
+            if source != SOURCE {
+                let taken = network.add_point();
+                network.add_arc(taken, source, 1);
+                let arcs = readers.iter().filter(|side| **side != SINK);
+                arcs.for_each(|side| network.add_arc(*side, taken, UNBOUNDED));
+            }
+        }
+        let (left, changes) = network.cut();
+        let moved = self.members.into_iter().filter(|(_, (point, _))| changes[*point]);
+        let nodes = moved.map(|(id, (_, relaid))| (id, relaid)).collect();
+        (left < now).then_some(Moved {
+            order: self.order,
+            back: self.back,
+            nodes,
+            forward: self.forward,
+        })
+    }
+
+    /// What members read or compute in a layout.
+    fn values(&self, graph: &Graph) -> BTreeSet<ValueId> {
+        let mut values = BTreeSet::new();
+        for (id, (_, relaid)) in &self.members {
+            let node = &graph[*id];
+            values.extend(relaid.inputs.iter().filter_map(|i| node.input(*i)));
+            values.extend(node.outputs.iter().flatten().filter(|_| relaid.outputs));
+        }
+        values
+    }
+
+    /// Where `v` is computed: by a member, or in one of the layouts. A Transpose is free in the layout of its input.
+    fn side_of(&self, graph: &Graph, v: ValueId) -> usize {
+        let Some(id) = graph.producer(v) else { return SOURCE };
+        match self.members.get(&id) {
+            Some((point, _)) => *point,
+            None if self.forward.contains(&id) => SINK,
+            None => SOURCE,
+        }
+    }
+
+    /// In which layouts `v` is read. A Transpose that is not one between the two can read any of them.
+    fn sides_of_readers(&self, graph: &Graph, v: ValueId) -> BTreeSet<usize> {
+        let mut sides: BTreeSet<usize> = BTreeSet::new();
+        sides.extend(graph.is_output(v).then_some(SOURCE));
+        for id in graph.readers(v) {
+            match (self.members.get(id), perm(graph, &graph[*id])) {
+                (Some((point, _)), _) => sides.extend([*point]),
+                (None, Some(_)) if self.forward.contains(id) => sides.extend([SOURCE]),
+                (None, Some(perm)) => sides.extend((perm == self.back).then_some(SINK)),
+                (None, None) => sides.extend([SOURCE]),
+            }
+        }
+        sides
+    }
+}
+
+/// The Transposes that take values from the other layout to the one that members have now. The others with `order` take
+/// values back: two that swap the same axes do so in turn.
+fn forward(graph: &Graph, order: &Order, members: &Members) -> BTreeSet<NodeId> {
+    let swaps = *order == inverse(order);
+    let mut forward = BTreeSet::new();
+    // Values behind one such Transpose, not behind two.
+    let mut behind: BTreeSet<ValueId> = BTreeSet::new();
+    for id in graph.topological().unwrap_or_default() {
+        let node = &graph[id];
+        let is_behind = swaps && node.inputs.iter().flatten().any(|v| behind.contains(v));
+        let turns = perm(graph, node).as_ref() == Some(order);
+        if turns && !is_behind {
+            forward.insert(id);
+        }
+        if swaps && (turns && !is_behind || members.contains_key(&id) && is_behind) {
+            behind.extend(node.outputs.iter().flatten());
+        }
+    }
+    forward
+}
