@@ -18,6 +18,7 @@ const REASONS_MAX: usize = 100;
 const UNKNOWN_WORK: u64 = 1 << 20;
 /// Work of an element that is drawn or compared: several operations in double precision, none of them vectors.
 const ELEMENT_WORK: u64 = 32;
+const TIME_IS_OVER: &str = "the time is over";
 /// How much more work is allowed to make sure of a difference.
 const CERTAINTY: u64 = 16;
 
@@ -69,6 +70,10 @@ pub fn equivalence(before: &Model, after: &Model, effort: Effort) -> Equivalence
     for c in changed {
         if c.work > search.work_left {
             search.pass_over(c.value, "it takes more work than is allowed");
+            continue;
+        }
+        if effort.stop.is_some_and(|stop| stop()) {
+            search.pass_over(c.value, TIME_IS_OVER);
             continue;
         }
         search.work_left -= c.work;
@@ -241,6 +246,7 @@ impl<'m> Search<'m> {
         let wanted = feeds.run(self.before, &old, self.effort)?;
         match feeds.run(self.after, &new, self.effort) {
             Ok(found) => Ok(verdict(&found, &wanted)),
+            Err(why) if self.effort.stop.is_some_and(|stop| stop()) => Err(why),
             Err(why) => Ok(Verdict::Apart(format!("it cannot be computed any more: {why}"))),
         }
     }
@@ -342,7 +348,7 @@ impl Feeds {
         effort: Effort,
     ) -> Result<Vec<(String, Tensor)>, String> {
         if effort.stop.is_some_and(|stop| stop()) {
-            return Err("the time is over".into());
+            return Err(TIME_IS_OVER.into());
         }
         let graph = &part.graph;
         let mut inputs = BTreeMap::new();

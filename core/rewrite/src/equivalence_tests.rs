@@ -126,3 +126,21 @@ fn sub_graphs_are_run_with_what_they_read() {
     let other = ["Exp", "Cos"].map(|op| found(op).different.len() + found(op).equal);
     assert_eq!(other, [1, 1]);
 }
+
+/// The time may end at any question: before a part, or between its run before and after.
+#[test]
+fn a_comparison_that_is_stopped_finds_no_difference() {
+    // Only the whole tells that `a` is never negative, and only an inner value may be at fault for what is not known.
+    let before = "g (float[8] x) => (float[8] y) { a = Relu(x) b = Abs(a) c = Exp(b) y = Neg(c) }";
+    let after = "g (float[8] x) => (float[8] y) { a = Relu(x) c = Exp(a) y = Neg(c) }";
+    let (before, after) = (model(before), model(after));
+    let mut compared = 0;
+    for asked_max in 0..24 {
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let stop = || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= asked_max;
+        let found = equivalence(&before, &after, Effort { stop: Some(&stop), ..EFFORT });
+        assert!(different(&found).is_empty(), "stopped after {asked_max}: {:?}", found.different);
+        compared += found.equal;
+    }
+    assert!((1..24).contains(&compared), "{compared}");
+}

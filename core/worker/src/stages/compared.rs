@@ -23,9 +23,13 @@ fn with_effort<T>(session: &Session, compare: impl FnOnce(Effort) -> T) -> Optio
         Compare::None => None,
         Compare::All => Some(compare(ALL)),
         Compare::Some => {
-            let until = Instant::now() + SOME_TIME;
+            // All rounds of all passes share the time.
+            let begin = Instant::now();
+            let until = begin + SOME_TIME.saturating_sub(session.compared_for.get());
             let late = || Instant::now() > until;
-            Some(compare(Effort { stop: Some(&late), ..SOME }))
+            let compared = compare(Effort { stop: Some(&late), ..SOME });
+            session.compared_for.set(session.compared_for.get() + begin.elapsed());
+            Some(compared)
         }
     }
 }

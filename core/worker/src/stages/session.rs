@@ -18,12 +18,12 @@ use onnxd_proto::onnxd::worker_event::What;
 use onnxd_proto::onnxd::{
     ConvertRequest, ConvertResult, FileRole, PluginInfo, Report, Verdict, WorkerEvent,
 };
-use std::cell::{OnceCell, RefCell, RefMut};
+use std::cell::{Cell, OnceCell, RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Version of the report's layout.
 const REPORT_SCHEMA: u32 = 1;
@@ -54,6 +54,8 @@ pub(crate) struct Session {
     events: Events,
     /// What the conversion took notice of.
     looked: RefCell<Looked>,
+    /// The time that comparisons of models took.
+    pub(super) compared_for: Cell<Duration>,
     /// What plugins logged.
     pub(super) spoken: Spoken,
 }
@@ -81,6 +83,7 @@ impl Session {
             events,
             threads,
             looked: RefCell::default(),
+            compared_for: Cell::default(),
             spoken: Spoken::default(),
             graph: Bytes::new(),
             model: OnceCell::new(),
