@@ -117,6 +117,18 @@ impl Graph {
         }
     }
 
+    /// In a sub-graph: makes its captures inputs, so that it stands alone. Gives their names and what they stood for.
+    pub fn close(&mut self) -> Vec<(String, ValueId)> {
+        let captures: Vec<(ValueId, ValueId)> = self.captures().collect();
+        self.captured.clear();
+        let close = |(own, outer): (ValueId, ValueId)| {
+            self[own].origin = Origin::None;
+            self.mark_input(own);
+            (self[own].name.clone(), outer)
+        };
+        captures.into_iter().map(close).collect()
+    }
+
     /// Removes those of `values` that nothing reads any more: the data of constants, captures, and the
     /// nodes that compute the others.
     pub fn drop_unread(&mut self, values: impl IntoIterator<Item = ValueId>) {

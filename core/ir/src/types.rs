@@ -28,6 +28,11 @@ impl Dim {
     pub fn same(&self, other: &Dim) -> bool {
         *self != Dim::Unknown && self == other
     }
+
+    /// Whether it is more than 0 in every run. A symbol may be 0, but not one plus 1, as inference computes sizes.
+    pub fn is_positive(&self) -> bool {
+        crate::infer::is_positive(self)
+    }
 }
 
 impl From<i64> for Dim {

@@ -4,8 +4,9 @@ use crate::{Rewrite, Skip};
 use onnxd_build::{GraphBuilder, Var};
 use onnxd_diagnostics::Layer;
 use onnxd_ir::{
-    At, Attr, DataType, Graph, NodeId, Op, Opsets, Origin, Reals, Tensor, ValueId, ValueType,
+    At, Attr, DataType, Graph, Node, NodeId, Op, Opsets, Origin, Reals, Tensor, ValueId, ValueType,
 };
+use std::collections::{HashMap, HashSet};
 
 /// The graph as a rule may look at and change it. Every accessor's error is the reason for the report.
 pub struct Rewriter<'g> {
@@ -24,7 +25,8 @@ const DERIVED_BYTES_MIN: usize = 64 << 10;
 pub const REALS_MAX: usize = 1 << 27;
 
 impl<'g> Rewriter<'g> {
-    pub(crate) fn new(graph: &'g mut Graph, opset: i64) -> Rewriter<'g> {
+    /// For one rewrite, which [`Rewriter::finish`] ends.
+    pub fn new(graph: &'g mut Graph, opset: i64) -> Rewriter<'g> {
         let first_new = graph.node_bound();
         Rewriter { graph, opset, first_new, absorbed: Vec::new() }
     }
@@ -207,10 +209,14 @@ impl<'g> Rewriter<'g> {
 
     /// Computes `old` with `op` from now on. Name and type of `old` are kept, what has no reader any more is removed.
     pub fn replace<O: Op>(&mut self, old: ValueId, op: O) -> Rewrite {
+        self.replace_by(old, op.into_node(old))
+    }
+
+    /// As [`Rewriter::replace`], with a node whose only output is `old`.
+    pub fn replace_by(&mut self, old: ValueId, mut node: Node) -> Rewrite {
         let stale = self.only_for(old)?;
         // The new node is there before the sweep: it may read what the stale one read.
         let stale = self.graph.remove_node(stale);
-        let mut node = op.into_node(old);
         node.name.clone_from(&stale.name);
         self.graph.add_node(node);
         let reads = stale.reads().collect();
@@ -278,7 +284,7 @@ impl<'g> Rewriter<'g> {
     }
 
     /// Removes the producers of `pending` that are dead, and theirs.
-    fn sweep(&mut self, mut pending: Vec<ValueId>) {
+    pub fn sweep(&mut self, mut pending: Vec<ValueId>) {
         while let Some(v) = pending.pop() {
             if let Some(producer) = self.graph.producer(v)
                 && self.is_dead(producer)
@@ -290,12 +296,33 @@ impl<'g> Rewriter<'g> {
         }
     }
 
+    /// The nodes that go if `id` goes, itself included, while `kept` are read elsewhere.
+    pub fn nodes_only_for(&self, id: NodeId, kept: &[ValueId]) -> HashSet<NodeId> {
+        let (mut found, mut pending) = (HashSet::new(), vec![id]);
+        let mut lost: HashMap<ValueId, usize> = HashMap::new();
+        while let Some(id) = pending.pop() {
+            found.insert(id);
+            for v in self.graph[id].reads() {
+                *lost.entry(v).or_default() += 1;
+                let Some(producer) = self.graph.producer(v) else { continue };
+                let unread = |v: &ValueId| {
+                    !kept.contains(v)
+                        && self.graph.uses(*v) == lost.get(v).copied().unwrap_or_default()
+                };
+                if self.graph[producer].outputs.iter().flatten().all(unread) {
+                    pending.push(producer);
+                }
+            }
+        }
+        found
+    }
+
     fn is_dead(&self, id: NodeId) -> bool {
         self.graph[id].outputs.iter().flatten().all(|v| self.graph.uses(*v) == 0)
     }
 
     /// Gives the nodes that were added the layers of those that went.
-    pub(crate) fn finish(self) {
+    pub fn finish(self) {
         for id in self.graph.nodes_from(self.first_new) {
             self.graph.node_mut(id).add_layers(self.absorbed.iter().cloned());
         }

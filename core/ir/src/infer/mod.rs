@@ -51,6 +51,7 @@ use site::{Known, Shapes, Site};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
+pub(crate) use symbolic::is_positive;
 
 /// Elements of computed shapes that are kept for one model.
 const ITEMS_MAX: usize = 1 << 20;

@@ -188,7 +188,7 @@ pub(super) fn is_natural(dim: &Dim) -> bool {
 }
 
 /// Whether it is more than 0, whatever the sizes.
-pub(super) fn is_positive(dim: &Dim) -> bool {
+pub(crate) fn is_positive(dim: &Dim) -> bool {
     is_natural(dim) && parsed(dim).is_some_and(|sum| sum.contains_key(&vec![]))
 }
 
