@@ -210,7 +210,7 @@ fn leave_out(graph: &mut Graph, v: ValueId) {
 }
 
 /// What node `id` computed is what its body made, of nodes from number `bound` on.
-fn deliver(graph: &mut Graph, id: NodeId, bound: usize, made: &[ValueId]) {
+pub(crate) fn deliver(graph: &mut Graph, id: NodeId, bound: usize, made: &[ValueId]) {
     let call = graph.remove_node(id);
     let mut delivered: BTreeMap<ValueId, ValueId> = BTreeMap::new();
     for (own, made) in call.outputs.iter().zip(made) {

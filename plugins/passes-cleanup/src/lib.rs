@@ -3,7 +3,9 @@
 // A rule takes what it matched by value, used up or not: all rules have one form.
 #![allow(clippy::needless_pass_by_value)]
 
+mod dead_outputs;
 mod fold_constants;
+mod inline_branches;
 mod inline_functions;
 mod merge_casts;
 mod merge_concats;
@@ -16,6 +18,7 @@ mod merge_transposes;
 mod remove_dead_code;
 mod remove_dropout;
 mod remove_identity;
+mod shapes;
 mod split_slices;
 
 use onnxd_plugin_sdk::rewrite::{rule, rule_on_facts};
@@ -41,6 +44,17 @@ onnxd_plugin_sdk::export_plugin! {
             "Computes what depends on constants only";
             declares ["when = { \"export.constant_folding\" = \"true\" }"] =>
             |_| Box::new(fold_constants::FoldConstants),
+        ),
+        pass(
+            "simplify-shapes",
+            "Computes shapes as far as they are known";
+            declares ["when = { \"export.constant_folding\" = \"true\" }"] =>
+            |_| Box::new(shapes::SimplifyShapes),
+        ),
+        pass(
+            "inline-branches",
+            "Puts the branch of an If with a constant condition in its place" =>
+            || Box::new(inline_branches::InlineBranches),
         ),
         pass(
             "remove-identity",

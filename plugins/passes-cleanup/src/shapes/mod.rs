@@ -1,0 +1,132 @@
+//! Simplifies shape arithmetic by what inference knows of sizes.
+//!
+//! - A small tensor of whole numbers or truth values whose elements are all known becomes a constant.
+//! - `Reshape` and `Expand` get a constant shape where the data says the rest: 0 or -1 for
+//!   `Reshape`, 1 for `Expand`.
+//! - `Expand` goes where its input has the shape already, or another operand of what reads it.
+//!
+//! ```onnx
+//! before (float[N,4,6] x) => (float[N,4,3,2] y)
+//! <int64[1] zero = {0}, int64[1] one = {1}, int64[2] rest = {3, 2}>
+//! {
+//!   s = Shape(x)
+//!   n = Gather(s, zero)
+//!   c = Gather(s, one)
+//!   to = Concat<axis = 0>(n, c, rest)
+//!   y = Reshape(x, to)
+//! }
+//! ```
+//!
+//! becomes
+//!
+//! ```onnx
+//! after (float[N,4,6] x) => (float[N,4,3,2] y)
+//! <int64[4] to_known = {0, 4, 3, 2}>
+//! {
+//!   y = Reshape(x, to_known)
+//! }
+//! ```
+
+mod constants;
+mod expand;
+mod reshape;
+mod vectors;
+
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
+use onnxd_plugin_sdk::ir::{Dim, Facts, Graph, Model, NodeId, Tensor, ValueId, infer_facts};
+use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Rewrite, Rewriter};
+use vectors::Available;
+
+pub(crate) struct SimplifyShapes;
+
+impl Pass for SimplifyShapes {
+    fn name(&self) -> &'static str {
+        "simplify-shapes"
+    }
+
+    fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
+        let (facts, _) = infer_facts(model);
+        let opset = model.opset();
+        simplify(&mut model.graph, opset, &facts, cx);
+        Ok(())
+    }
+}
+
+/// The first version in which `Reshape` takes the shape as an input.
+const OPSET_MIN: i64 = 5;
+
+/// What looks at one node; an empty reason where there is nothing to do.
+type Step = fn(&mut Rewriter, &Facts, NodeId) -> Rewrite;
+
+/// In this order: what is a constant needs no other form.
+const STEPS: &[Step] = &[
+    constants::known,
+    reshape::target,
+    expand::identity,
+    expand::before_broadcast,
+    expand::target,
+];
+
+fn simplify(graph: &mut Graph, opset: i64, facts: &Facts, cx: &mut PassContext) {
+    let order = graph.topological().unwrap_or_default();
+    for id in order.iter().copied() {
+        let mut inside = facts.inside(id).iter();
+        if inside.len() > 0 {
+            graph.edit_subgraphs(id, |inner| {
+                let facts = inside.next().expect("what is known of each sub-graph");
+                simplify(inner, opset, facts, cx);
+            });
+        }
+        for step in STEPS {
+            attempt(graph, opset, id, cx, |cx| step(cx, facts, id));
+        }
+    }
+    if opset < OPSET_MIN {
+        return;
+    }
+    // What is equal comes first, what takes fewer nodes begins at those who read it.
+    let all = Available::of(graph, facts, &order);
+    for id in order.iter().copied() {
+        attempt(graph, opset, id, cx, |cx| vectors::share(cx, &all, id));
+    }
+    for id in order.into_iter().rev() {
+        attempt(graph, opset, id, cx, |cx| vectors::rebuild(cx, &all, id));
+    }
+}
+
+/// Looks at a node that is still there.
+fn attempt(
+    graph: &mut Graph,
+    opset: i64,
+    id: NodeId,
+    cx: &mut PassContext,
+    step: impl FnOnce(&mut Rewriter) -> Rewrite,
+) {
+    let Some(node) = graph.node(id).filter(|_| !cx.fuel.is_empty()) else { return };
+    let at = node.outputs.iter().flatten().next().copied();
+    let mut rewriter = Rewriter::new(graph, opset);
+    match step(&mut rewriter) {
+        Ok(()) => {
+            rewriter.finish();
+            cx.rewrote();
+        }
+        Err(why) if why.0.is_empty() => {}
+        Err(why) => cx.skip(at.map_or("", |v| &graph[v].name), why),
+    }
+}
+
+/// The elements of the shape `v`, if it is computed.
+fn computed<'f>(cx: &Rewriter, facts: &'f Facts, v: ValueId) -> Option<&'f [Dim]> {
+    let (scalar, items) = facts.elements(v).filter(|_| cx.graph.constant(v).is_none())?;
+    (!scalar).then_some(items)
+}
+
+/// Lets input `slot` of a node read a constant in place of the computed `old`.
+fn set_sizes(cx: &mut Rewriter, id: NodeId, slot: usize, old: ValueId, sizes: Vec<i64>) {
+    let v = cx.derive(old, "known", Tensor::vector(sizes));
+    cx.graph.set_input(id, slot, Some(v));
+    cx.sweep(vec![old]);
+}
+
+#[cfg(test)]
+mod tests;
