@@ -58,11 +58,13 @@ fn name_layers(model: &mut Model) {
             let node = &graph[id];
             let output = || node.output(0).map(|v| graph[v].name.clone()).unwrap_or_default();
             let name = if node.name.is_empty() { output() } else { node.name.clone() };
-            let layer = Layer::new(name, node.op.clone());
-            let layers = &mut graph.node_mut(id).layers;
-            // A model that onnxd wrote knows more: the layers that a fused node came from.
-            if !layers.contains(&layer) {
-                layers.push(layer);
+            // A model that onnxd wrote knows more: the layers that a fused node came from. Then the name of an output
+            // tells nothing, and neither does the operator of a layer that is known.
+            let told = !node.layers.is_empty()
+                && (node.name.is_empty() || node.layers.iter().any(|known| known.name == name));
+            if !told {
+                let layer = Layer::new(name, node.op.clone());
+                graph.node_mut(id).layers.push(layer);
             }
         }
     });
@@ -90,6 +92,27 @@ mod tests {
         model.graph.sparse.insert(w, huge);
         assert_eq!(write_out_sparse(&mut model), 0);
         assert_eq!(model.graph.sparse.len(), 1);
+    }
+
+    #[test]
+    fn layers_that_the_file_tells_stay_as_they_are() {
+        let named = |name: &str, told: &[(&str, &str)]| {
+            let mut graph = Graph::new("g");
+            let x = graph.add_input("x", None);
+            let y = graph.add("y", Relu::new(x));
+            let id = graph.producer(y).unwrap();
+            name.clone_into(&mut graph.node_mut(id).name);
+            graph.node_mut(id).layers =
+                told.iter().map(|(n, kind)| Layer::new(*n, *kind)).collect();
+            let mut model = Model::new(graph, 8, 17);
+            name_layers(&mut model);
+            let layers = model.graph[id].layers.iter();
+            layers.map(|l| format!("{} {}", l.name, l.kind)).collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(named("", &[]), "y Relu");
+        assert_eq!(named("", &[("a", "Add")]), "a Add");
+        assert_eq!(named("a", &[("a", "Add")]), "a Add");
+        assert_eq!(named("b", &[("a", "Add")]), "a Add, b Relu");
     }
 
     #[test]
