@@ -15,6 +15,7 @@ Needs numpy, onnx, onnxruntime. Models given by --models are judged the same way
 """
 import argparse
 import collections
+import copy
 import json
 import os
 import subprocess
@@ -439,6 +440,53 @@ class Maker:
             name = s.add("Concat", [high, low], tuple(size if i == axis else d for i, d in enumerate(shape)), axis=axis)
         return name
 
+    def layout(self, s, v):
+        """Operators that work on any order of axes between Transposes, some of which may not cancel."""
+        name, shape = v
+        rank = len(shape)
+        perm = self.pick([list(range(rank))[::-1], [0] + list(range(2, rank)) + [1], [int(i) for i in self.rng.permutation(rank)]])
+        back = [perm.index(i) for i in range(rank)]
+        turn = lambda n, d, p: (s.add("Transpose", [n], tuple(d[i] for i in p), perm=p), tuple(d[i] for i in p))
+        name, shape = turn(name, shape, perm)
+        first = (name, shape)
+        for _ in range(self.int(1, 4)):
+            axis = self.int(0, rank - 1)
+            kind = self.pick(["Relu", "Add", "Add", "Residual", "Reduce", "Mean", "Concat", "Split", "Slice", "Pad", "Softmax", "Turn"])
+            if kind == "Relu":
+                name = s.add("Relu", [name], shape)
+            elif kind == "Add":
+                dims = [self.pick([1, d]) for d in shape][self.int(0, rank) :]
+                name = s.add(self.pick(["Add", "Mul"]), self.pick([[name, s.const(self.floats(*dims))], [s.const(self.floats(*dims)), name]]), shape)
+            elif kind == "Residual" and first[1] == shape:
+                name = s.add("Add", [name, first[0]], shape)
+            elif kind == "Reduce":
+                name = s.add("ReduceMax", [name], tuple(1 if i == axis else d for i, d in enumerate(shape)), axes=[axis]) if self.opset < 18 else name
+                shape = s.last[1] if self.opset < 18 else shape
+            elif kind == "Mean" and self.opset < 18:
+                name = s.add("ReduceMean", [name], (1,) * rank, axes=list(range(rank)))
+                shape = (1,) * rank
+            elif kind == "Concat":
+                shape = tuple(2 * d if i == axis else d for i, d in enumerate(shape))
+                name = s.add("Concat", [name, name], shape, axis=self.pick([axis, axis - rank]) if self.opset >= 11 else axis)
+            elif kind == "Split" and shape[axis] > 1:
+                parts = self.split(s, name, axis, [1, shape[axis] - 1])
+                shape = tuple(shape[axis] - 1 if i == axis else d for i, d in enumerate(shape))
+                name = s.add("Neg", [parts[1]], shape)
+            elif kind == "Slice":
+                start = self.int(0, shape[axis] - 1)
+                name = self.cut(s, name, shape, axis, start, shape[axis])
+                shape = s.last[1]
+            elif kind == "Pad" and self.opset >= 11:
+                pads = [self.int(0, 1) for _ in range(2 * rank)]
+                shape = tuple(d + pads[i] + pads[i + rank] for i, d in enumerate(shape))
+                name = s.add("Pad", [name, s.const(np.array(pads, np.int64))], shape)
+            elif kind == "Softmax":
+                name = s.add("Softmax", [name], shape, axis=rank - 1)
+            elif kind == "Turn":
+                again = self.pick([perm, back])
+                name, shape = turn(name, shape, again)
+        return turn(name, shape, self.pick([back, back, perm]))[0]
+
     def flatten(self, s, v):
         name, shape = v
         if self.opset >= 13 and self.chance(0.4):
@@ -507,6 +555,11 @@ class Maker:
 
     def branch(self, s, v):
         steps = [self.inner(s, v, self.int(1, 3)) for _ in range(2)]
+        if self.chance(0.3):  # what is computed inside and outside, and a twin of the whole node
+            for scope in [s] + steps:
+                scope.add("Relu", [v[0]], v[1])
+            for scope in steps:
+                scope.add("Neg", [scope.last[0]], v[1])
         graphs = []
         for scope in steps:
             if not scope.nodes or scope.last is v:
@@ -517,7 +570,23 @@ class Maker:
         self.wants_cond |= cond == "cond"
         made = s.add("If", [cond], None, then_branch=graphs[0], else_branch=graphs[1])
         s.values.append((made, v[1]))
+        if self.chance(0.2) and self.depth == 0 and not any(n.op_type in ("If", "Loop") for scope in steps for n in scope.nodes):
+            again = [copy.deepcopy(g) for g in graphs]
+            for g in again:
+                self.rename(g)
+            twin = s.add("If", [cond], None, then_branch=again[0], else_branch=again[1])
+            s.add("Add", [made, twin], v[1])
         s.last = s.values[-1]
+
+    def rename(self, graph):
+        """Gives what a sub-graph computes other names."""
+        own = [o for n in graph.node for o in n.output] + [t.name for t in graph.initializer]
+        new = {name: self.name("t") for name in own if name}
+        for n in graph.node:
+            n.input[:] = [new.get(i, i) for i in n.input]
+            n.output[:] = [new.get(o, o) for o in n.output]
+        for t in list(graph.initializer) + list(graph.output):
+            t.name = new.get(t.name, t.name)
 
     def loop(self, s, v):
         carried = (self.name("carried"), v[1])
@@ -623,7 +692,7 @@ class Maker:
         if self.chance(0.3):
             return random_formulas.formula(self, s, v)
         choices = [self.same] * 4 + [self.activation] * 2 + [self.residual, self.twice, self.quantized, self.dropout, self.dropout]
-        choices += [self.branch, self.loop, self.function, self.arithmetic, self.arithmetic, self.pad] + [self.chain] * 4
+        choices += [self.branch, self.loop, self.function, self.arithmetic, self.arithmetic, self.pad] + [self.chain] * 4 + [self.layout] * 3
         if rank > 2:
             choices += [self.conv, self.conv_transpose, self.batch_norm, self.batch_norm, self.batch_norm, self.pool]
             choices += [self.relu_pad_pool, self.pad, self.pair, self.pair, self.flatten, self.matmul]

@@ -1,8 +1,12 @@
 //! Merges equal initializers, and nodes that apply the same operator with the same attributes to the same values.
+//!
+//! Sub-graphs are compared by what they compute, and read what the graph around them computes, too.
 
 use onnxd_plugin_sdk::diagnostics::{Diagnostics, Layer};
 use onnxd_plugin_sdk::eval;
-use onnxd_plugin_sdk::ir::{Attr, DataType, Graph, Model, Node, NodeId, Origin, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{
+    Attr, DataType, Graph, Model, NodeId, Origin, Tensor, ValueId, ValueType,
+};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,10 +19,11 @@ impl Pass for MergeDuplicates {
     }
 
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
-        model.for_each_graph_mut(&mut |graph, _| {
-            merge_initializers(graph, cx);
-            merge_nodes(graph, cx);
-        });
+        model.for_each_graph_mut(&mut |graph, _| merge_initializers(graph, cx));
+        let functions = model.functions.iter_mut().map(|function| &mut function.graph);
+        for graph in [&mut model.graph].into_iter().chain(functions) {
+            merge_nodes(graph, &mut Outer::default(), cx);
+        }
         Ok(())
     }
 }
@@ -66,75 +71,180 @@ fn merge_alike(graph: &mut Graph, group: Vec<ValueId>, cx: &mut PassContext) {
     }
 }
 
-fn merge_nodes(graph: &mut Graph, cx: &mut PassContext) {
+/// What a sub-graph can read of the graph around it instead of computing it again.
+#[derive(Default)]
+struct Outer {
+    computed: HashMap<Key, Vec<Option<Known>>>,
+    constants: HashMap<ValueId, Plain>,
+    /// Layers of nodes that went, with what is read instead.
+    absorbed: Vec<(ValueId, Vec<Layer>)>,
+}
+
+#[derive(Clone)]
+struct Known {
+    id: ValueId,
+    name: String,
+    ty: Option<ValueType>,
+}
+
+/// Merges nodes of `graph` with each other, and then those of its sub-graphs with them.
+fn merge_nodes(graph: &mut Graph, outer: &mut Outer, cx: &mut PassContext) {
     let mut seen: HashMap<Key, NodeId> = HashMap::new();
     let mut layers: HashMap<NodeId, Vec<Layer>> = HashMap::new();
     for id in graph.topological().unwrap_or_default() {
-        let Some(key) = Key::of(&graph[id]) else { continue };
+        if cx.fuel.is_empty() {
+            break;
+        }
+        let Some(key) = Key::of(graph, id, &|v| Some(read(graph, v))) else { continue };
         let Some(first) = seen.get(&key).copied() else {
-            seen.insert(key, id);
+            if !outer.computed.is_empty() && capture(graph, id, outer) {
+                cx.rewrote();
+            } else {
+                seen.insert(key, id);
+            }
             continue;
         };
-        let pairs: Vec<(ValueId, ValueId)> = graph[id]
-            .outputs
-            .iter()
-            .zip(&graph[first].outputs)
-            .filter_map(|(mine, other)| Some(((*mine)?, (*other)?)))
-            .collect();
-        let wanted = graph[id].outputs.iter().flatten().count();
-        let keeps_names = pairs.iter().all(|(mine, _)| !graph.is_output(*mine));
-        if pairs.len() != wanted || !keeps_names || cx.fuel.is_empty() {
-            continue;
+        let outputs = graph[first].outputs.clone();
+        if stands_for(graph, id, &outputs) {
+            layers.entry(first).or_default().extend(graph.remove_node(id).layers);
+            cx.rewrote();
         }
-        for (mine, other) in pairs {
-            graph.replace_uses(mine, other);
-        }
-        layers.entry(first).or_default().extend(graph.remove_node(id).layers);
-        cx.rewrote();
     }
     for (kept, layers) in layers {
         graph.node_mut(kept).add_layers(layers);
     }
+    let around = graph.node_ids().into_iter();
+    let around: Vec<NodeId> = around.filter(|id| graph[*id].subgraphs().next().is_some()).collect();
+    if around.is_empty() {
+        return;
+    }
+    let known = |v: &Option<ValueId>| {
+        v.map(|id| Known { id, name: graph[id].name.clone(), ty: graph[id].ty.clone() })
+    };
+    let outputs = |id: NodeId| graph[id].outputs.iter().map(known).collect();
+    let computed = seen.into_iter().map(|(key, id)| (key, outputs(id))).collect();
+    let constants = graph.value_ids().filter_map(|v| Some((v, content(graph, v)?))).collect();
+    let mut own = Outer { computed, constants, absorbed: vec![] };
+    for id in around {
+        graph.edit_subgraphs(id, |inner| merge_nodes(inner, &mut own, cx));
+    }
+    for (v, layers) in own.absorbed {
+        if let Some(id) = graph.producer(v) {
+            graph.node_mut(id).add_layers(layers);
+        }
+    }
+}
+
+/// Lets what reads the outputs of node `id` read `by`, unless a name would be lost.
+fn stands_for(graph: &mut Graph, id: NodeId, by: &[Option<ValueId>]) -> bool {
+    let outputs = graph[id].outputs.clone();
+    let pairs: Vec<(ValueId, ValueId)> =
+        outputs.iter().zip(by).filter_map(|(mine, other)| Some(((*mine)?, (*other)?))).collect();
+    let keeps_names = pairs.iter().all(|(mine, _)| !graph.is_output(*mine));
+    let all = pairs.len() == outputs.iter().flatten().count() && keeps_names;
+    if all {
+        pairs.into_iter().for_each(|(mine, other)| graph.replace_uses(mine, other));
+    }
+    all
+}
+
+/// Lets a sub-graph read what the enclosing graph computes, too. That depends only on what the sub-graph reads.
+fn capture(graph: &mut Graph, id: NodeId, outer: &mut Outer) -> bool {
+    let captured = |v: ValueId| match graph[v].origin() {
+        Origin::Captured(v) => {
+            Some(outer.constants.get(&v).cloned().map_or(Read::Value(v), Read::Content))
+        }
+        _ => content(graph, v).map(Read::Content),
+    };
+    let known = Key::of(graph, id, &captured).and_then(|key| outer.computed.get(&key));
+    let known: Option<Vec<Known>> = known.and_then(|all| all.iter().cloned().collect());
+    let node = &graph[id];
+    let is_output = node.outputs.iter().flatten().any(|v| graph.is_output(*v));
+    let fits = |all: &Vec<Known>| all.len() >= node.outputs.len();
+    let Some(known) = known.filter(|all| fits(all) && !is_output && !node.inputs.is_empty()) else {
+        return false;
+    };
+    let by = known.iter().map(|k| Some(graph.capture(k.id, &k.name, k.ty.clone())));
+    let by: Vec<Option<ValueId>> = by.collect();
+    stands_for(graph, id, &by);
+    outer.absorbed.push((known[0].id, graph.remove_node(id).layers));
+    true
+}
+
+/// What a node reads.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Read {
+    /// A value of the graph, or of the one around it.
+    Value(ValueId),
+    /// A value of a sub-graph: its input, or what a node of it computes, by position.
+    Input(usize),
+    Computed(usize, usize),
+    Content(Plain),
 }
 
 /// Everything that decides what a node computes.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     domain: String,
     op: String,
     overload: String,
-    inputs: Vec<Option<ValueId>>,
+    inputs: Vec<Option<Read>>,
+    /// Split does otherwise with another number of outputs.
+    parts: usize,
     attrs: Vec<(String, Plain)>,
 }
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Plain {
     Ints(Vec<i64>),
     Bits(Vec<u32>),
     Bytes(Vec<Vec<u8>>),
     Tensor(DataType, Vec<usize>, Vec<u8>),
+    /// The number of inputs of a sub-graph, its nodes and its outputs.
+    Graph(usize, Vec<Key>, Vec<Read>),
 }
 
 impl Key {
-    /// `None` for nodes that must not be merged: random ones, unknown ones, and those with sub-graphs.
-    fn of(node: &Node) -> Option<Key> {
+    /// `None` for nodes that must not be merged: random ones, unknown ones, and what reads a value that `read` does not
+    /// know.
+    fn of(graph: &Graph, id: NodeId, read: &dyn Fn(ValueId) -> Option<Read>) -> Option<Key> {
+        let node = &graph[id];
         if !eval::is_deterministic(node) {
             return None;
         }
-        let attrs = node.attrs.iter().map(|(n, a)| Some((n.clone(), plain(a)?)));
+        let attrs = node.attrs.iter().map(|(n, a)| Some((n.clone(), plain(a, read)?)));
         let mut attrs = attrs.collect::<Option<Vec<_>>>()?;
         attrs.sort_by(|a, b| a.0.cmp(&b.0));
+        let input = |v: &Option<ValueId>| v.map_or(Some(None), |v| read(v).map(Some));
         Some(Key {
             domain: node.domain.clone(),
             op: node.op.clone(),
             overload: node.overload.clone(),
-            inputs: node.inputs.clone(),
+            inputs: node.inputs.iter().map(input).collect::<Option<_>>()?,
+            parts: if node.is("Split") { node.outputs.len() } else { 0 },
             attrs,
         })
     }
 }
 
-fn plain(attr: &Attr) -> Option<Plain> {
+fn read(graph: &Graph, v: ValueId) -> Read {
+    content(graph, v).map_or(Read::Value(v), Read::Content)
+}
+
+/// The content of a small constant.
+fn content(graph: &Graph, v: ValueId) -> Option<Plain> {
+    /// Larger constants are merged as initializers before.
+    const BYTES_MAX: usize = 256;
+    let constant = graph[v].initializer().filter(|_| graph[v].origin() == Origin::None)?;
+    let small = constant.as_strings().is_none() && constant.byte_len() <= BYTES_MAX;
+    small.then(|| bits(constant))
+}
+
+fn bits(tensor: &Tensor) -> Plain {
+    Plain::Tensor(tensor.dtype(), tensor.dims().to_vec(), tensor.bytes().to_vec())
+}
+
+fn plain(attr: &Attr, read: &dyn Fn(ValueId) -> Option<Read>) -> Option<Plain> {
     /// Larger constants are merged as initializers.
     const BYTES_MAX: usize = 4096;
     Some(match attr {
@@ -144,11 +254,30 @@ fn plain(attr: &Attr) -> Option<Plain> {
         Attr::Floats(f) => Plain::Bits(f.iter().map(|x| x.to_bits()).chain([0, 1]).collect()),
         Attr::Str(s) => Plain::Bytes(vec![s.to_vec()]),
         Attr::Strs(s) => Plain::Bytes(s.iter().map(|x| x.to_vec()).chain([vec![]]).collect()),
-        Attr::Tensor(t) if t.as_strings().is_none() && t.byte_len() <= BYTES_MAX => {
-            Plain::Tensor(t.dtype(), t.dims().to_vec(), t.bytes().to_vec())
-        }
+        Attr::Tensor(t) if t.as_strings().is_none() && t.byte_len() <= BYTES_MAX => bits(t),
+        Attr::Graph(graph) => subgraph(graph, read)?,
         _ => return None,
     })
+}
+
+/// A sub-graph without the names in it. `read` knows the values of the graph around it.
+fn subgraph(graph: &Graph, read: &dyn Fn(ValueId) -> Option<Read>) -> Option<Plain> {
+    let order = graph.topological().ok()?;
+    let inputs = graph.inputs().iter().enumerate().map(|(i, v)| (*v, Ok(i)));
+    let mut places: HashMap<ValueId, Result<usize, (usize, usize)>> = inputs.collect();
+    for (at, id) in order.iter().enumerate() {
+        let outputs = graph[*id].outputs.iter().enumerate();
+        places.extend(outputs.filter_map(|(slot, v)| Some(((*v)?, Err((at, slot))))));
+    }
+    let inner = |v: ValueId| match (graph[v].origin(), places.get(&v)) {
+        (Origin::Captured(outer), _) => read(outer),
+        (_, Some(Ok(input))) => Some(Read::Input(*input)),
+        (_, Some(Err((node, slot)))) => Some(Read::Computed(*node, *slot)),
+        _ => content(graph, v).map(Read::Content),
+    };
+    let nodes = order.iter().map(|id| Key::of(graph, *id, &inner)).collect::<Option<_>>()?;
+    let outputs = graph.outputs().iter().map(|v| inner(*v)).collect::<Option<_>>()?;
+    Some(Plain::Graph(graph.inputs().len(), nodes, outputs))
 }
 
 /// A hash of pieces from begin, middle and end: weights that differ at all mostly differ there.
@@ -230,6 +359,63 @@ mod tests {
                p = Softmax<axis = 0>(x)
                q = Softmax<axis = 1>(x)
                y = Mul(p, q)
+             }",
+        );
+    }
+
+    #[test]
+    fn a_branch_reads_what_is_computed_around_it() {
+        let model = check_pass_same(
+            &MergeDuplicates,
+            "g (bool b, float[2] x) => (float[2] y, float[2] z)
+             <float[2] w = {1.0, 2.0}>
+             {
+               z = Add(x, w)
+               y = If (b) <
+                 then_branch = t () => (float[2] p) <float[2] v = {1.0, 2.0}> { s = Add(x, v) p = Neg(s) },
+                 else_branch = e () => (float[2] q) { h = Add(x, w) i = Add(x, h) q = Add(x, w) }
+               >
+             }",
+        );
+        let inner = model.graph.nodes().flat_map(|(_, n)| n.subgraphs());
+        let inner: Vec<usize> = inner.map(Graph::node_count).collect();
+        // An output of a branch must be computed in it.
+        assert_eq!(inner, [1, 2]);
+    }
+
+    #[test]
+    fn equal_branches_are_one() {
+        let two = |last: &str| {
+            format!(
+                "g (bool b, float[2] x) => (float[2] y)
+                 {{
+                   k = If (b) <
+                     then_branch = t () => (float[2] p) <float c = {{2.0}}> {{ s = Mul(x, c) p = Neg(s) }},
+                     else_branch = e () => (float[2] q) {{ q = Exp(x) }}
+                   >
+                   l = If (b) <
+                     then_branch = tt () => (float[2] pp) <float cc = {{2.0}}> {{ ss = Mul(x, cc) pp = Neg(ss) }},
+                     else_branch = ee () => (float[2] qq) {{ qq = {last} }}
+                   >
+                   y = Add(k, l)
+                 }}"
+            )
+        };
+        let model = check_pass_same(&MergeDuplicates, &two("Exp(x)"));
+        assert_eq!(model.graph.node_count(), 2);
+        check_pass_skip(&MergeDuplicates, "", &two("Abs(x)"));
+    }
+
+    #[test]
+    fn the_number_of_outputs_counts() {
+        check_pass_skip(
+            &MergeDuplicates,
+            "",
+            "g (float[2,4] x) => (float[2,4] y)
+             {
+               a, b = Split<axis = 1>(x)
+               c, d, e, f = Split<axis = 1>(x)
+               y = Concat<axis = 1>(b, c, a, f)
              }",
         );
     }
