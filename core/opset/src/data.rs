@@ -2,7 +2,7 @@
 
 use crate::context::{Done, LowerContext, Refusal, refuse};
 use crate::row::{Row, down, up};
-use onnxd_build::Operand;
+use onnxd_build::{Operand, Var};
 use onnxd_ir::{Attr, DataType, SparseTensor, Tensor, element_count};
 
 pub(crate) const ROWS: &[Row] = &[
@@ -137,21 +137,44 @@ fn eye_like(s: &mut LowerContext<'_>) -> Done {
     s.becomes(s.b.constant(tensor))
 }
 
-/// Chooses between the input and zero by a mask.
+/// Chooses between the input and zero by a mask: a constant one where the sizes and the diagonal are known.
 fn trilu(s: &mut LowerContext<'_>) -> Done {
-    let x = s.var(0)?;
-    let dims = s.dims(x)?;
-    let [.., rows, columns] = dims[..] else { return refuse("its input has no matrices") };
-    let dims = sizes(&[rows, columns])?;
-    let k = s.fixed_ints(1)?.and_then(|k| k.first().copied()).unwrap_or(0);
+    let (b, x) = (s.b, s.var(0)?);
     let upper = s.flag("upper", true)?;
-    let keep = |(i, j): (i64, i64)| {
-        let distance = (j - i).saturating_sub(k);
-        u8::from(if upper { distance >= 0 } else { distance <= 0 })
-    };
-    let places = (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
-    let mask = Tensor::from_vec_as(DataType::Bool, dims, places.map(keep).collect());
-    s.becomes(s.b.where_(mask, x, 0)?)
+    if let Ok(dims) = s.dims(x)
+        && let Ok(k) = s.fixed_ints(1)
+    {
+        let [.., rows, columns] = dims[..] else { return refuse("its input has no matrices") };
+        if let Ok(dims) = sizes(&[rows, columns]) {
+            let k = k.and_then(|k| k.first().copied()).unwrap_or(0);
+            let keep = |(i, j): (i64, i64)| {
+                let distance = (j - i).saturating_sub(k);
+                u8::from(if upper { distance >= 0 } else { distance <= 0 })
+            };
+            let places = (0..rows).flat_map(|i| (0..columns).map(move |j| (i, j)));
+            let mask = Tensor::from_vec_as(DataType::Bool, dims, places.map(keep).collect());
+            return s.becomes(b.where_(mask, x, 0)?);
+        }
+    }
+    let mask = computed_mask(s, x, upper)?;
+    s.becomes(b.where_(mask, x, 0)?)
+}
+
+/// The mask for matrices of any size: column `j` of row `i` counts if `j >= i + k`, or `j <= i + k`.
+fn computed_mask(s: &LowerContext<'_>, x: Var, upper: bool) -> Result<Var, Refusal> {
+    let b = s.b;
+    let shape = b.shape(x).one()?;
+    let count = |axis: i64| b.range(0, b.gather(shape, axis).one()?, 1).one();
+    let mut diagonal = b.unsqueeze(count(-2)?, [1])?;
+    if let Some(k) = s.optional(1) {
+        diagonal = b.add(diagonal, k)?;
+    }
+    let columns = count(-1)?;
+    Ok(if upper {
+        b.greater_or_equal(columns, diagonal)?
+    } else {
+        b.less_or_equal(columns, diagonal)?
+    })
 }
 
 fn cast_like(s: &mut LowerContext<'_>) -> Done {
