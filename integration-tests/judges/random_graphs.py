@@ -32,7 +32,7 @@ import random_formulas
 
 OPSETS = [7, 9, 11, 12, 13, 17, 18, 20, 21]
 IR_OF = {7: [3, 4, 8], 9: [3, 4, 8], 11: [6, 8], 12: [7, 8], 13: [7, 8, 10], 17: [8, 10], 18: [8, 10], 20: [9, 10], 21: [10]}
-EXTRA = ["equalize-weights", "fuse-bias", "fuse-softplus", "fuse-swish"]
+EXTRA = ["equalize-weights", "fuse-softplus", "fuse-swish"]
 VARIANTS = {"default": [], "extra": ["--set", f"passes.enable={json.dumps(EXTRA)}"]}
 ODD = ["{}", "a.{}", "net/{}:0", "{} x", "{}é", "0{}", "/m/{}/out_0", "{}_folded", "{}_1"]
 FLOATS = {np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE, np.float16: TensorProto.FLOAT16}
@@ -234,14 +234,53 @@ class Maker:
         if self.chance(0.5):
             self.linear(s, v)
             name, shape = s.last
-        op = self.pick(["Add", "Add", "Add", "Mul", "Sub"])
+        op = self.pick(["Add", "Add", "Mul", "Mul", "Sub", "Div"])
         rank = len(shape)
         forms = [(), (1,), (shape[-1],), shape, (1,) * rank]
         forms += [(shape[1],) + (1,) * (rank - 2), (1, shape[1]) + (1,) * (rank - 2)] * 3
         pair = [name, s.weights(*self.pick(forms))]
-        if self.chance(0.3):
+        if self.chance(0.3) and op != "Div":
             pair.reverse()
         return s.add(op, pair, shape)
+
+    def scaled(self, s, v):
+        """A factor near weights: behind or before them, through layout, a bias or another constant."""
+        self.linear(s, v)
+        for _ in range(self.int(1, 3)):
+            name, shape = s.last
+            kind = self.pick(["factor", "factor", "bias", "move", "linear", "twice"])
+            if kind == "linear":
+                self.linear(s, s.last)
+            elif kind == "move":
+                self.same(s, s.last)
+            elif kind == "bias":
+                s.add("Add", [name, s.weights(shape[-1])], shape)
+            else:
+                factor = np.array(self.pick([0.125, 2.0, -1.5]), self.dtype)
+                s.add(self.pick(["Mul", "Div"]), [name, s.const(factor.reshape(self.pick([(), (1,)])))], shape)
+            if kind == "twice":
+                self.linear(s, s.last)
+        return s.last[0]
+
+    def attention(self, s, v):
+        """Scores of queries and keys, either of them or both scaled."""
+        name, shape = v
+        wide, parts = shape[-1], []
+        for _ in range(2):
+            part = s.add("MatMul", [name, s.weights(wide, 4)], (*shape[:-1], 4))
+            if self.chance(0.4):
+                part = s.add("Add", [part, s.weights(4)], (*shape[:-1], 4))
+            if self.chance(0.6):
+                part = s.add(self.pick(["Mul", "Div"]), [part, s.const(np.array(2.0, self.dtype))], (*shape[:-1], 4))
+            parts.append(part)
+        rank = len(shape)
+        perm = list(range(rank - 2)) + [rank - 1, rank - 2]
+        parts[1] = s.add("Transpose", [parts[1]], None, perm=perm)
+        out = (*shape[:-1], shape[-2])
+        scores = s.add("MatMul", parts, out)
+        if self.chance(0.5):
+            scores = s.add("Div", [scores, s.const(np.array(3.0, self.dtype))], out)
+        return s.add("Softmax", [scores], out, axis=rank - 1)
 
     def linear(self, s, v):
         return self.pick([self.gemm, self.matmul])(s, v) if len(v[1]) == 2 else self.conv(s, v)
@@ -693,6 +732,7 @@ class Maker:
             return random_formulas.formula(self, s, v)
         choices = [self.same] * 4 + [self.activation] * 2 + [self.residual, self.twice, self.quantized, self.dropout, self.dropout]
         choices += [self.branch, self.loop, self.function, self.arithmetic, self.arithmetic, self.pad] + [self.chain] * 4 + [self.layout] * 3
+        choices += [self.scaled, self.scaled, self.attention]
         if rank > 2:
             choices += [self.conv, self.conv_transpose, self.batch_norm, self.batch_norm, self.batch_norm, self.pool]
             choices += [self.relu_pad_pool, self.pad, self.pair, self.pair, self.flatten, self.matmul]

@@ -181,10 +181,19 @@ impl<'g> Rewriter<'g> {
         axis: usize,
         gain: &[f64],
     ) -> Result<ValueId, Skip> {
+        let scaled = self.scaled(v, axis, gain)?;
+        self.derive_finite(v, role, scaled)
+    }
+
+    /// What [`Rewriter::derive_scaled`] derives, without a place in the graph; elements may be infinite.
+    ///
+    /// # Errors
+    /// That it is no constant of a float type, or is of exceptional size.
+    pub fn scaled(&self, v: ValueId, axis: usize, gain: &[f64]) -> Result<Tensor, Skip> {
         let scaled = self.floats(v)?.scaled(axis, gain);
         let scaled = scaled.map_err(|_| Skip(format!("{} is not real", self.name(v))))?;
         let small = scaled.byte_len() < DERIVED_BYTES_MIN;
-        self.derive_finite(v, role, if small { scaled.held() } else { scaled })
+        Ok(if small { scaled.held() } else { scaled })
     }
 
     fn derive_finite(&mut self, from: ValueId, role: &str, data: Tensor) -> Result<ValueId, Skip> {
@@ -319,6 +328,11 @@ impl<'g> Rewriter<'g> {
 
     fn is_dead(&self, id: NodeId) -> bool {
         self.graph[id].outputs.iter().flatten().all(|v| self.graph.uses(*v) == 0)
+    }
+
+    /// Says that the nodes which were added have their layers: as copies of those that went they need no others.
+    pub fn layers_are_set(&mut self) {
+        self.absorbed.clear();
     }
 
     /// Gives the nodes that were added the layers of those that went.

@@ -19,81 +19,95 @@
 //! }
 //! ```
 
-use onnxd_plugin_sdk::ir::ops::{Add, Conv, Gemm, MatMul};
+use crate::arithmetic::{Applied, Arithmetic, Kind, per_channel};
+use onnxd_plugin_sdk::ir::ops::{Conv, ConvTranspose, Gemm, MatMul};
 use onnxd_plugin_sdk::ir::{At, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 /// The first operator set in which Gemm's `C` is broadcast without an attribute.
 const GEMM_BROADCASTS: i64 = 7;
 
-pub(crate) fn fuse_bias(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
-    let (data, addend) = match cx.graph.constant(add.b) {
-        Some(_) => (add.a, add.b),
-        None => (add.b, add.a),
-    };
-    let constant = cx.reals(addend)?;
-    let conv = cx.sole_producer::<Conv>(data);
-    if conv.is_err() && cx.opset < GEMM_BROADCASTS {
-        return Skip::because(format!("Gemm takes no bias per channel in opset {}", cx.opset));
-    }
-    if let Ok(conv) = conv {
+pub(crate) fn fuse_bias(cx: &mut Rewriter, add: At<Arithmetic>) -> Rewrite {
+    let Applied { x, constant, by } = Applied::addend(cx, &add)?;
+    if let Ok(conv) = cx.sole_producer::<Conv>(x) {
         let w = cx.ranked(conv.w, 3)?;
-        let bias = per_channel(&constant, w.dims()[0], w.rank(), 1)?;
-        let bias = with_old(cx, bias, conv.b)?;
-        let b = cx.derive_reals(addend, "bias", &bias, addend)?;
+        let bias = per_channel(&by, w.dims()[0], w.rank(), 1)?;
+        let b = with_old(cx, constant, bias, conv.b)?;
         return cx.replace(add.out, Conv { b: Some(b), ..conv.op });
     }
-    if let Ok(fc) = cx.sole_producer::<Gemm>(data) {
+    if let Ok(conv) = cx.sole_producer::<ConvTranspose>(x) {
+        let w = cx.ranked(conv.w, 3)?;
+        let channels = usize::try_from(conv.group).unwrap_or(0) * w.dims()[1];
+        let bias = per_channel(&by, channels, w.rank(), 1)?;
+        let b = with_old(cx, constant, bias, conv.b)?;
+        return cx.replace(add.out, ConvTranspose { b: Some(b), ..conv.op });
+    }
+    if let Ok(sum) = cx.sole_producer::<Arithmetic>(x) {
+        return merge_addends(cx, add.out, (constant, &by), &sum);
+    }
+    if cx.opset < GEMM_BROADCASTS {
+        return Skip::because(format!("Gemm takes no bias per channel in opset {}", cx.opset));
+    }
+    if let Ok(fc) = cx.sole_producer::<Gemm>(x) {
         if fc.c.is_some() && fc.beta != 1.0 {
             return Skip::because(format!("Gemm has beta = {}", fc.beta));
         }
         let w = cx.ranked(fc.b, 2)?;
-        let bias = per_channel(&constant, w.dims()[usize::from(fc.transB == 0)], 2, 1)?;
-        let bias = with_old(cx, bias, fc.c)?;
-        let c = cx.derive_reals(addend, "bias", &bias, addend)?;
+        let bias = per_channel(&by, w.dims()[usize::from(fc.transB == 0)], 2, 1)?;
+        let c = with_old(cx, constant, bias, fc.c)?;
         return cx.replace(add.out, Gemm { c: Some(c), beta: 1.0, ..fc.op });
     }
-    if let Ok(product) = cx.sole_producer::<MatMul>(data) {
+    if let Ok(product) = cx.sole_producer::<MatMul>(x) {
         let w = cx.constant(product.b)?;
         if w.rank() != 2 || cx.rank(product.a)? != 2 {
             return Skip::because("MatMul is not of matrices");
         }
-        let bias = per_channel(&constant, w.dims()[1], 2, 1)?;
-        let c = cx.derive_reals(addend, "bias", &bias, addend)?;
+        let bias = per_channel(&by, w.dims()[1], 2, 1)?;
+        let c = with_old(cx, constant, bias, None)?;
         return cx.replace(add.out, Gemm { c: Some(c), ..Gemm::new(product.a, product.b) });
     }
-    let name = cx.name(data);
+    let name = cx.name(x);
     Skip::because(format!("{name} is not the result of Conv, Gemm or MatMul, read once"))
 }
 
-/// The addend as `[channels]`, if it broadcasts along every axis but `axis` of a result with `rank` axes.
-pub(crate) fn per_channel(
-    addend: &Reals,
-    channels: usize,
-    rank: usize,
-    axis: usize,
-) -> Result<Reals, Skip> {
-    let dims = &addend.dims;
-    let offset = rank.checked_sub(dims.len());
-    let only_channels = offset.is_some_and(|offset| {
-        dims.iter().enumerate().all(|(i, d)| *d == 1 || (i + offset == axis && *d == channels))
-    });
-    match only_channels {
-        true if addend.values.len() == channels => {
-            Ok(Reals { dims: vec![channels], values: addend.values.clone() })
-        }
-        true if addend.values.len() == 1 => Ok(Reals::full(&[channels], addend.values[0])),
-        _ => Skip::because(format!("the addend {dims:?} is not one value per channel")),
+/// `(x + c) + d` as `x + (c + d)`, unless the sums round otherwise: `(x + 1e10) - 1e10` does on purpose.
+fn merge_addends(
+    cx: &mut Rewriter,
+    out: ValueId,
+    (constant, by): (ValueId, &Reals),
+    sum: &At<Arithmetic>,
+) -> Rewrite {
+    let first = Applied::addend(cx, sum)?;
+    let Some(total) = first.by.zip(by, |c, d| c + d) else {
+        return Skip::because("the addends differ in shape");
+    };
+    if total.values.len() > first.by.values.len().max(by.values.len()) {
+        return Skip::because("one addend for both would be larger");
     }
+    let larger = first.by.zip(by, |c, d| c.abs().max(d.abs())).expect("they broadcast");
+    if total.values.iter().zip(&larger.values).any(|(total, larger)| total.abs() < larger / 2.0) {
+        return Skip::because("the addends cancel each other out");
+    }
+    let b = cx.derive_reals(constant, "merged", &total, constant)?;
+    cx.replace(out, Arithmetic { kind: Kind::Add, a: first.x, b })
 }
 
-fn with_old(cx: &Rewriter, bias: Reals, old: Option<ValueId>) -> Result<Reals, Skip> {
-    let Some(old) = old else { return Ok(bias) };
-    let old = cx.reals(old)?;
-    match old.zip(&bias, |a, b| a + b) {
-        Some(sum) if sum.dims == bias.dims => Ok(sum),
-        _ => Skip::because(format!("the old bias has shape {:?}", old.dims)),
+/// The bias `by` named after `constant`, with the old bias worked in.
+fn with_old(
+    cx: &mut Rewriter,
+    constant: ValueId,
+    by: Reals,
+    old: Option<ValueId>,
+) -> Result<ValueId, Skip> {
+    let mut bias = by;
+    if let Some(old) = old {
+        let old = cx.reals(old)?;
+        bias = match old.zip(&bias, |a, b| a + b) {
+            Some(sum) if sum.dims == bias.dims => sum,
+            _ => return Skip::because(format!("the old bias has shape {:?}", old.dims)),
+        };
     }
+    cx.derive_reals(constant, "bias", &bias, constant)
 }
 
 #[cfg(test)]
@@ -120,10 +134,44 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_after_a_transposed_convolution_with_groups() {
+        check_same(
+            fuse_bias,
+            "g (float[1,2,3,3] x) => (float[1,4,3,3] y)
+             <float[2,2,1,1] w = {1.0, 2.0, 3.0, 4.0}, float[4] b = {0.5, 1.0, 1.5, 2.0},
+              float[4,1,1] c = {1.0, 2.0, 3.0, 4.0}>
+             {
+               z = ConvTranspose<group = 2>(x, w, b)
+               y = Sub(z, c)
+             }",
+        );
+    }
+
+    #[test]
+    fn addends_are_merged() {
+        let model = check_same(
+            fuse_bias,
+            "g (float[2,3] x) => (float[2,3] y) <float[3] c = {1.0, 2.0, 3.0}, float d = {-4.5}>
+             { a = Add(x, c) b = Sub(a, d) y = Add(b, c) }",
+        );
+        assert_eq!(model.graph.node_count(), 1);
+    }
+
+    #[test]
+    fn addends_that_round_on_purpose_stay() {
+        check_skip(
+            fuse_bias,
+            "the addends cancel each other out",
+            "g (float[3] x) => (float[3] y) <float c = {12582912.0}>
+             { a = Add(x, c) y = Sub(a, c) }",
+        );
+    }
+
+    #[test]
     fn an_addend_along_the_width_is_left_alone() {
         check_skip(
             fuse_bias,
-            "the addend [4] is not one value per channel",
+            "the constant [4] is not one value per channel",
             "g (float[1,1,4,4] x) => (float[1,4,4,4] y)
              <float[4,1,1,1] w = {2.0, 3.0, 4.0, 5.0}, float[4] c = {4.0, 5.0, 6.0, 7.0}>
              {

@@ -4,11 +4,14 @@
 #![allow(clippy::needless_pass_by_value)]
 
 mod activation;
+mod arithmetic;
 mod fuse_batch_norm;
 mod fuse_bias;
 mod fuse_pad;
+mod fuse_scale;
 mod norm;
 mod parts;
+mod scaled;
 
 use onnxd_plugin_sdk::rewrite::{EqualizeWeights, rule};
 
@@ -27,8 +30,15 @@ onnxd_plugin_sdk::export_plugin! {
             || rule("fuse-pad", fuse_pad::fuse_pad),
         ),
         pass(
+            "fuse-scale",
+            "Moves constant factors into weights, biases and other constants";
+            // N2D2 scales in layers of its own.
+            declares ["unless = { \"quantization.format\" = \"N2D2\" }"] =>
+            |_| rule("fuse-scale", fuse_scale::fuse_scale),
+        ),
+        pass(
             "fuse-bias",
-            "Turns the addition of a constant per channel into a bias of Conv or Gemm" =>
+            "Turns the addition of constants into a bias of Conv, ConvTranspose or Gemm" =>
             || rule("fuse-bias", fuse_bias::fuse_bias),
         ),
         pass(

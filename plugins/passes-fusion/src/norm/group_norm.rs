@@ -28,7 +28,7 @@
 //! ```
 
 use super::per_channel_changed;
-use crate::fuse_bias::per_channel;
+use crate::arithmetic::per_channel;
 use crate::parts::{Parts, dims, needs, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{Add, GroupNormalization, InstanceNormalization, Mul, Reshape};
 use onnxd_plugin_sdk::ir::{At, DataType, Dim, Reals, ValueId};

@@ -26,7 +26,7 @@
 //! ```
 
 use super::{centred, per_channel_changed};
-use crate::fuse_bias::per_channel;
+use crate::arithmetic::per_channel;
 use crate::parts::{Parts, dims, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{Add, Div, InstanceNormalization, Mul};
 use onnxd_plugin_sdk::ir::{At, DataType, Reals, ValueId};
