@@ -38,6 +38,8 @@ pub fn check_doc_example_of(source: &str, pass: &dyn Pass) {
         panic!("the comment has {} ONNX texts, expected two", blocks.len());
     };
     let mut got = check_pass_same(pass, before);
+    // As what is wanted: new values have types, too.
+    onnxd_ir::infer(&mut got);
     let mut want = model(after);
     forget_unused(&mut want);
     got.graph.name.clone_from(&want.graph.name);

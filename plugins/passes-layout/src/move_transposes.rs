@@ -45,12 +45,16 @@ impl Pass for MoveTransposes {
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         model.for_each_graph_mut(&mut |graph, opset| {
             for order in orders(graph) {
-                if cx.fuel.is_empty() {
-                    return;
-                }
-                if let Some(moved) = Region::of(graph, opset, order).cheaper(graph) {
-                    moved.apply(graph);
-                    cx.rewrote();
+                let swaps = order == inverse(&order);
+                for in_turn in [true, false].into_iter().take(1 + usize::from(swaps)) {
+                    if cx.fuel.is_empty() {
+                        return;
+                    }
+                    let region = Region::of(graph, opset, order.clone(), in_turn);
+                    if let Some(moved) = region.cheaper(graph) {
+                        moved.apply(graph);
+                        cx.rewrote();
+                    }
                 }
             }
         });
@@ -197,6 +201,21 @@ mod tests {
               z = Transpose(e)
             }";
         assert_eq!(left(graph), 1);
+    }
+
+    /// Queries and values of an attention go through the same Transpose, keys through another.
+    #[test]
+    fn before_a_split() {
+        let graph = "g (float[2,3,4,6] x) => (float[2,4,3,2] q, float[2,4,2,3] k, float[2,4,3,2] v)
+            <float half = {0.5}>
+            {
+              a, b, c = Split<axis = 3>(x)
+              t = Transpose<perm = [0, 2, 1, 3]>(a)
+              q = Mul(t, half)
+              k = Transpose<perm = [0, 2, 3, 1]>(b)
+              v = Transpose<perm = [0, 2, 1, 3]>(c)
+            }";
+        assert_eq!(left(graph), 2);
     }
 
     #[test]

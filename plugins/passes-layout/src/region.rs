@@ -34,11 +34,11 @@ pub(crate) struct Region {
 type Members = BTreeMap<NodeId, (usize, Relaid)>;
 
 impl Region {
-    pub(crate) fn of(graph: &Graph, opset: i64, order: Order) -> Region {
+    pub(crate) fn of(graph: &Graph, opset: i64, order: Order, in_turn: bool) -> Region {
         let found = graph.node_ids().into_iter();
         let found = found.filter_map(|id| Some((id, relaid(graph, id, opset, &order)?)));
         let members = found.enumerate().map(|(i, (id, relaid))| (id, (i + 2, relaid))).collect();
-        let forward = forward(graph, &order, &members);
+        let forward = forward(graph, &order, &members, in_turn);
         Region { back: inverse(&order), order, members, forward }
     }
 
@@ -114,20 +114,31 @@ impl Region {
 }
 
 /// The Transposes that take values from the other layout to the one that members have now. The others with `order` take
-/// values back: two that swap the same axes do so in turn.
-fn forward(graph: &Graph, order: &Order, members: &Members) -> BTreeSet<NodeId> {
+/// values back. Where one swaps the same axes as the next, it may be either: `in_turn` tries both kinds in turn, else
+/// those that read what a member computes take it back.
+fn forward(graph: &Graph, order: &Order, members: &Members, in_turn: bool) -> BTreeSet<NodeId> {
     let swaps = *order == inverse(order);
+    let is_member = |id: &NodeId| members.contains_key(id);
     let mut forward = BTreeSet::new();
     // Values behind one such Transpose, not behind two.
     let mut behind: BTreeSet<ValueId> = BTreeSet::new();
     for id in graph.topological().unwrap_or_default() {
         let node = &graph[id];
-        let is_behind = swaps && node.inputs.iter().flatten().any(|v| behind.contains(v));
         let turns = perm(graph, node).as_ref() == Some(order);
-        if turns && !is_behind {
+        let mut inputs = node.inputs.iter().flatten();
+        let is_back = swaps
+            && match in_turn {
+                true => {
+                    let read = |v: &ValueId| graph.readers(*v).iter().any(is_member);
+                    let ends = turns && !node.outputs.iter().flatten().any(read);
+                    ends || inputs.any(|v| behind.contains(v))
+                }
+                false => inputs.any(|v| graph.producer(*v).is_some_and(|id| is_member(&id))),
+            };
+        if turns && !is_back {
             forward.insert(id);
         }
-        if swaps && (turns && !is_behind || members.contains_key(&id) && is_behind) {
+        if swaps && (turns && !is_back || is_member(&id) && is_back) {
             behind.extend(node.outputs.iter().flatten());
         }
     }
