@@ -32,7 +32,7 @@ import random_formulas
 
 OPSETS = [7, 9, 11, 12, 13, 17, 18, 20, 21]
 IR_OF = {7: [3, 4, 8], 9: [3, 4, 8], 11: [6, 8], 12: [7, 8], 13: [7, 8, 10], 17: [8, 10], 18: [8, 10], 20: [9, 10], 21: [10]}
-EXTRA = ["equalize-weights", "fuse-softplus", "fuse-swish"]
+EXTRA = ["equalize-weights", "fuse-softplus", "fuse-swish", "unroll-loops"]
 VARIANTS = {"default": [], "extra": ["--set", f"passes.enable={json.dumps(EXTRA)}"]}
 ODD = ["{}", "a.{}", "net/{}:0", "{} x", "{}é", "0{}", "/m/{}/out_0", "{}_folded", "{}_1"]
 FLOATS = {np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE, np.float16: TensorProto.FLOAT16}

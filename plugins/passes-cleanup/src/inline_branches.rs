@@ -35,14 +35,20 @@ impl Pass for InlineBranches {
 
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
         model.for_each_graph_mut(&mut |graph, _| {
-            for id in graph.node_ids() {
+            let mut pending = graph.node_ids();
+            while let Some(id) = pending.pop() {
                 let Some(node) = graph.node(id).filter(|node| node.is("If")) else { continue };
                 let at = node.outputs.iter().flatten().next().map(|v| graph[*v].name.clone());
                 if cx.fuel.is_empty() {
                     return;
                 }
+                let bound = graph.node_bound();
                 match in_place(graph, id) {
-                    Ok(()) => cx.rewrote(),
+                    // A branch inside may read its condition from here.
+                    Ok(()) => {
+                        cx.rewrote();
+                        pending.extend(graph.nodes_from(bound));
+                    }
                     Err(why) => cx.skip(&at.unwrap_or_default(), why),
                 }
             }

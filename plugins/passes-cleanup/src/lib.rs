@@ -20,6 +20,7 @@ mod remove_dropout;
 mod remove_identity;
 mod shapes;
 mod split_slices;
+mod unroll_loops;
 
 use onnxd_plugin_sdk::rewrite::{rule, rule_on_facts};
 
@@ -55,6 +56,11 @@ onnxd_plugin_sdk::export_plugin! {
             "inline-branches",
             "Puts the branch of an If with a constant condition in its place" =>
             || Box::new(inline_branches::InlineBranches),
+        ),
+        pass(
+            "unroll-loops",
+            "Puts the iterations of a Loop with a small constant trip count in its place" =>
+            || Box::new(unroll_loops::UnrollLoops),
         ),
         pass(
             "remove-identity",

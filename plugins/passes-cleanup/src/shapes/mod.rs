@@ -71,7 +71,7 @@ fn simplify(graph: &mut Graph, opset: i64, facts: &Facts, cx: &mut PassContext) 
     let order = graph.topological().unwrap_or_default();
     for id in order.iter().copied() {
         let mut inside = facts.inside(id).iter();
-        if inside.len() > 0 {
+        if inside.len() > 0 && graph.node(id).is_some() {
             graph.edit_subgraphs(id, |inner| {
                 let facts = inside.next().expect("what is known of each sub-graph");
                 simplify(inner, opset, facts, cx);
@@ -81,17 +81,25 @@ fn simplify(graph: &mut Graph, opset: i64, facts: &Facts, cx: &mut PassContext) 
             attempt(graph, opset, id, cx, |cx| step(cx, facts, id));
         }
     }
-    if opset < OPSET_MIN {
+    let vectors: Vec<NodeId> =
+        order.iter().copied().filter(|id| is_symbolic(graph, facts, *id)).collect();
+    if opset < OPSET_MIN || vectors.is_empty() {
         return;
     }
     // What is equal comes first, what takes fewer nodes begins at those who read it.
     let all = Available::of(graph, facts, &order);
-    for id in order.iter().copied() {
+    for id in vectors.iter().copied() {
         attempt(graph, opset, id, cx, |cx| vectors::share(cx, &all, id));
     }
-    for id in order.into_iter().rev() {
+    for id in vectors.into_iter().rev() {
         attempt(graph, opset, id, cx, |cx| vectors::rebuild(cx, &all, id));
     }
+}
+
+/// Whether the node computes sizes that differ from run to run.
+fn is_symbolic(graph: &Graph, facts: &Facts, id: NodeId) -> bool {
+    let items = graph.node(id).and_then(|node| facts.elements(node.output(0)?));
+    items.is_some_and(|(_, items)| items.iter().any(|d| matches!(d, Dim::Symbol(_))))
 }
 
 /// Looks at a node that is still there.
