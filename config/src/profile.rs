@@ -4,17 +4,23 @@
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, nearest, shown};
 
 const DEFAULT: &str = include_str!("../profiles/default.toml");
+const ONNXRUNTIME: &str = include_str!("../profiles/onnxruntime.toml");
 
 /// Names of all profiles.
-pub const PROFILES: &[&str] = &["default", "none"];
+pub const PROFILES: &[&str] = &["default", "onnxruntime", "none"];
 
 /// The ids of a profile's passes, in the order they run.
 pub fn profile(name: &str) -> Result<Vec<String>, Diagnostics> {
+    let read = |texts: &[&str]| {
+        let lists: Result<Vec<Vec<String>>, String> = texts.iter().map(|t| passes(t)).collect();
+        lists.map(|lists| lists.concat()).map_err(|why| {
+            let text = format!("profile `{name}` cannot be read: {why}.");
+            Diagnostics::from(Diagnostic::new(Code::Internal, text))
+        })
+    };
     match name {
-        "default" => passes(DEFAULT).map_err(|why| {
-            Diagnostic::new(Code::Internal, format!("profile `{name}` cannot be read: {why}."))
-                .into()
-        }),
+        "default" => read(&[DEFAULT]),
+        "onnxruntime" => read(&[DEFAULT, ONNXRUNTIME]),
         "none" => Ok(Vec::new()),
         _ => {
             let near = nearest(name, PROFILES.iter().copied());
@@ -52,6 +58,8 @@ mod tests {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), order.len());
+        let runtime = profile("onnxruntime").unwrap();
+        assert!(runtime.starts_with(&order) && runtime.len() > order.len());
         assert_eq!(profile("none").unwrap(), Vec::<String>::new());
     }
 

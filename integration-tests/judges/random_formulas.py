@@ -65,7 +65,7 @@ class Formula:
 
     def reduced(self, op, x, axes):
         m = self.m
-        axes = [a - self.rank if m.opset >= 11 and m.chance(0.5) else a for a in axes]
+        axes = [a - self.rank if m.opset >= 11 and not self.wide and m.chance(0.5) else a for a in axes]
         since = 13 if op == "ReduceSum" else 18
         if m.opset >= since:
             return self.op(op, x, self.s.const(np.array(axes, np.int64)))
@@ -176,15 +176,156 @@ class Formula:
         return x
 
 
-FORMULAS = {"gelu": 9, "tanh_gelu": 7, "hard": 7, "clip": 8, "mish": 7, "softplus": 7, "softmax": 7, "layer_norm": 7}
+    def instance_norm(self):
+        axes, x = list(range(2, self.rank)), self.x
+        d = self.op("Sub", x, self.reduced("ReduceMean", x, axes))
+        normal = self.by_root(d, self.reduced("ReduceMean", self.power(d, 2), axes))
+        return self.per_channel(normal)
+
+    def group_norm(self):
+        groups = self.m.pick([n for n in (1, 2, 4) if self.shape[1] % n == 0])
+        split = self.op("Reshape", self.x, self.sizes(0, groups, -1))
+        normal = self.op("InstanceNormalization", split, self.s.weights(groups), self.s.weights(groups))
+        return self.per_channel(self.op("Reshape", normal, self.sizes(*self.shape)))
+
+    def per_channel(self, x):
+        for op in ("Mul", "Add"):
+            if self.m.chance(0.7):
+                column = (self.shape[1],) + (1,) * (self.rank - 2)
+                x = self.both(op, x, self.s.weights(*self.m.pick([column, (1, *column), ()])))
+        return x
+
+    def sizes(self, _, *sizes):
+        """Sizes for Reshape; that of the batch may be a symbol."""
+        return self.s.const(np.array((0, *sizes), np.int64))
+
+    def const(self, *sizes):
+        return self.s.const(np.array(sizes, np.int64))
+
+    def blocks(self):
+        """Blocks moved between channels and space."""
+        (n, c, h, w), m, b = self.shape, self.m, 2
+        kinds = ["space"] * (h % b == 0 and w % b == 0) + ["DCR", "CRD"] * (c % (b * b) == 0)
+        if not kinds:
+            return self.x
+        kind = m.pick(kinds)
+        split, perm, self.shape = {
+            "DCR": ((n, b, b, c // 4, h, w), [0, 3, 4, 1, 5, 2], (n, c // 4, h * b, w * b)),
+            "CRD": ((n, c // 4, b, b, h, w), [0, 1, 4, 2, 5, 3], (n, c // 4, h * b, w * b)),
+            "space": ((n, c, h // b, b, w // b, b), [0, 3, 5, 1, 2, 4], (n, c * 4, h // b, w // b)),
+        }[kind]
+        if m.chance(0.1):
+            perm[1], perm[2] = perm[2], perm[1]
+        moved = self.op("Transpose", self.op("Reshape", self.x, self.sizes(*split)), perm=perm)
+        return self.op("Reshape", moved, self.sizes(*self.shape))
+
+    def repeated(self):
+        """Elements repeated along axes."""
+        m = self.m
+        times = [1, 1] + [m.int(1, 3) for _ in self.shape[2:]]
+        before = m.chance(0.1)
+        split, wide, tiles = [], [], []
+        for size, n in zip(self.shape, times):
+            pair = [(size, size, 1)] if n == 1 else [(size, size, 1), (1, n, n)]
+            for narrow, full, tile in pair[::-1] if before else pair:
+                split.append(narrow), wide.append(full), tiles.append(tile)
+        apart = self.op("Reshape", self.x, self.sizes(*split))
+        full = self.op("Expand", apart, self.const(1, *wide[1:])) if m.chance(0.5) else self.op("Tile", apart, self.const(*tiles))
+        self.shape = tuple(d * n for d, n in zip(self.shape, times))
+        return self.op("Reshape", full, self.sizes(*self.shape))
+
+    def einsum(self):
+        m, (*batch, rows, inner) = self.m, self.shape
+        columns, letters = m.int(1, 4), "abcdefgh"[: len(batch)]
+        other = m.floats(*batch, inner, columns)
+        left, right, out = letters + "ij", letters + "jk", letters + m.pick(["ik", "ik", "ki"])
+        self.shape = (*batch, rows, columns) if out.endswith("ik") else (*batch, columns, rows)
+        pairs = [(left, self.x), (right, self.s.const(other))]
+        (l, a), (r, b) = pairs if m.chance(0.7) else pairs[::-1]
+        return self.op("Einsum", a, b, equation=f"{l},{r}->{out}")
+
+    def reductions(self):
+        m, x, axes = self.m, self.x, self.axes()
+        kind = m.int(0, 4)
+        inner = self.power(x, 2) if kind in (0, 1) else self.op("Abs" if kind in (2, 3) else "Exp", x)
+        total = self.reduced("ReduceSum", inner, axes)
+        self.shape = tuple(1 if i in axes else d for i, d in enumerate(self.shape))
+        return self.op({1: "Sqrt", 3: "Log", 4: "Log"}[kind], total) if kind in (1, 3, 4) else total
+
+    def mean(self):
+        axes = list(range(2, self.rank)) if self.m.chance(0.8) else [1]
+        self.shape = tuple(1 if i in axes else d for i, d in enumerate(self.shape))
+        return self.reduced("ReduceMean", self.x, axes)
+
+
+    def quick_gelu(self):
+        gate = self.op("Sigmoid", self.x if self.m.chance(0.5) else self.scaled(self.x, 1.702))
+        return self.both("Mul", self.x, gate)
+
+    def skip_norm(self):
+        """A normalization of a sum, which may be read again."""
+        m = self.m
+        total = self.both("Add", self.x, self.op("Sigmoid", self.x))
+        width = self.shape[-1]
+        if m.chance(0.5) and m.opset >= 17:
+            normal = self.op("LayerNormalization", total, self.s.weights(width), *[self.s.weights(width)] * m.chance(0.7))
+        else:
+            mean = self.reduced("ReduceMean", self.power(total, 2), [self.rank - 1])
+            normal = self.both("Mul", self.by_root(total, mean), self.s.weights(width))
+        return self.both("Mul", total, normal) if m.chance(0.5) else normal
+
+    def attention(self):
+        m, (_, words, width) = self.m, self.shape
+        heads = m.pick([n for n in (1, 2, 3) if width % n == 0])
+        parts = [self.op("MatMul", self.x, self.s.weights(width, width)) for _ in range(3)]
+        split = [self.op("Reshape", part, self.const(0, 0, heads, width // heads)) for part in parts]
+        q, v = (self.op("Transpose", part, perm=[0, 2, 1, 3]) for part in (split[0], split[2]))
+        if m.chance(0.5):
+            k = self.op("Transpose", split[1], perm=[0, 2, 3, 1])
+        else:
+            k = self.op("Transpose", self.op("Transpose", split[1], perm=[0, 2, 1, 3]), perm=[0, 1, 3, 2])
+        where, scale = m.int(0, 2), float((width // heads) ** -0.5)
+        if where == 1:
+            q, k = self.scaled(q, scale**0.5), self.scaled(k, scale**0.5)
+        logits = self.op("MatMul", q, k)
+        logits = self.scaled(logits, scale) if where == 2 else logits
+        if m.chance(0.4):
+            rows = words if m.chance(0.7) else 1
+            logits = self.both("Add", logits, self.s.weights(1, m.pick([1, heads]), rows, words))
+        weights = self.op("Softmax", logits, axis=3)
+        together = self.op("Transpose", self.op("MatMul", weights, v), perm=[0, 2, 1, 3])
+        return self.op("Reshape", together, self.const(0, 0, width))
+
+
+# The first opset and the ranks of each.
+ANY, SPATIAL = range(1, 9), range(3, 9)
+FORMULAS = {
+    "gelu": (9, ANY),
+    "tanh_gelu": (7, ANY),
+    "hard": (8, ANY),
+    "clip": (8, ANY),
+    "mish": (7, ANY),
+    "softplus": (7, ANY),
+    "softmax": (7, ANY),
+    "layer_norm": (7, ANY),
+    "instance_norm": (7, SPATIAL),
+    "group_norm": (7, SPATIAL),
+    "blocks": (7, [4]),
+    "repeated": (8, SPATIAL),
+    "einsum": (12, range(2, 9)),
+    "reductions": (7, ANY),
+    "mean": (7, SPATIAL),
+    "quick_gelu": (7, ANY),
+    "skip_norm": (7, ANY),
+    "attention": (7, [3]),
+}
 
 
 def formula(m, s, v):
     """One formula at random on the value `v`."""
-    name = m.pick(list(FORMULAS))
-    if m.opset < FORMULAS[name]:
-        return
+    fitting = [name for name, (since, ranks) in FORMULAS.items() if m.opset >= since and len(v[1]) in ranks]
     f = Formula(m, s, v)
-    made = s.add("Identity" if m.chance(0.3) else "Tanh", [getattr(f, name)()], None if f.wide else v[1])
+    result = getattr(f, m.pick(fitting))()
+    made = s.add("Identity" if m.chance(0.3) else "Tanh", [result], None if f.wide else f.shape)
     if f.wide:
         s.extra_outputs.append(made)

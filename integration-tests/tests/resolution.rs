@@ -281,7 +281,7 @@ fn values_in_toml_are_checked() {
         ("quantization.overrides.conv1.per_chanel = true", "did you mean `per_channel`?"),
         ("quantization.overrides.conv1.per_channel = 1", "must be true | false"),
         ("quantization.n2d2.nbbits = -32", "an integer from 1 to 16 | 32 | 64"),
-        ("passes.profile = \"fast\"", "\"default\" | \"none\""),
+        ("passes.profile = \"fast\"", "\"default\" | \"onnxruntime\" | \"none\""),
         ("[[export]]\nopset = 17", "`export` is a section, not a key"),
     ];
     for (text, why) in cases {

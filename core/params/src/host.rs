@@ -102,8 +102,8 @@ params! {
 params! {
     /// Which passes run.
     pub struct Passes in "passes" {
-        /// The passes that run, and their order.
-        profile: String = "default | none", "default";
+        /// The passes that run, and their order. `onnxruntime` also makes operators that only ONNX Runtime has.
+        profile: String = "default | onnxruntime | none", "default";
         /// Rounds of all passes at most. They end with the round that changes nothing.
         rounds: u64 = "1..100", 8;
         /// How much of what passes changed is compared with what was before.

@@ -245,7 +245,9 @@ impl<'g> Rewriter<'g> {
         f: impl FnOnce(&GraphBuilder) -> onnxd_build::Result<Var>,
     ) -> Rewrite {
         let id = self.only_for(old)?;
-        let opsets = Opsets::from([(String::new(), self.opset)]);
+        // A pass whose rules build operators of ONNX Runtime imports them.
+        let versions = [("", self.opset), ("com.microsoft", 1)];
+        let opsets = Opsets::from(versions.map(|(domain, version)| (domain.to_owned(), version)));
         let stale = GraphBuilder::edit(self.graph, &opsets, |b| {
             b.stand_in(id, |b, node| {
                 let v = f(b)?;
@@ -258,6 +260,17 @@ impl<'g> Rewriter<'g> {
         self.absorbed.extend(stale.layers);
         self.sweep(reads);
         Ok(())
+    }
+
+    /// Puts `node` in the place of the nodes `stale`, of whose outputs it computes those that are read otherwise. What
+    /// nothing reads any more is removed.
+    pub fn exchange(&mut self, stale: &[NodeId], mut node: Node) {
+        let gone: Vec<Node> = stale.iter().map(|id| self.graph.remove_node(*id)).collect();
+        node.name = gone.first().map(|node| node.name.clone()).unwrap_or_default();
+        self.graph.add_node(node);
+        let reads = gone.iter().flat_map(Node::reads).collect();
+        self.absorbed.extend(gone.into_iter().flat_map(|node| node.layers));
+        self.sweep(reads);
     }
 
     /// Everything that read `old` reads `by` instead, and the node that computed `old` goes. A graph output keeps its

@@ -5,13 +5,17 @@
 
 mod activation;
 mod arithmetic;
+mod attention;
 mod fuse_batch_norm;
 mod fuse_bias;
 mod fuse_pad;
 mod fuse_scale;
+mod microsoft;
 mod norm;
 mod parts;
+mod reduce;
 mod scaled;
+mod shape;
 
 use onnxd_plugin_sdk::rewrite::{EqualizeWeights, rule};
 
@@ -89,6 +93,51 @@ onnxd_plugin_sdk::export_plugin! {
             "fuse-softmax",
             "Makes Softmax and LogSoftmax of their parts" =>
             || activation::softmax::pass(),
+        ),
+        pass(
+            "fuse-depth-to-space",
+            "Makes DepthToSpace and SpaceToDepth of their parts" =>
+            || rule("fuse-depth-to-space", shape::depth_to_space::fuse_depth_to_space),
+        ),
+        pass(
+            "fuse-resize",
+            "Makes Resize of what repeats elements" =>
+            || rule("fuse-resize", shape::resize::fuse_resize),
+        ),
+        pass(
+            "fuse-einsum",
+            "Turns Einsum into MatMul where it is one" =>
+            || rule("fuse-einsum", shape::einsum::fuse_einsum),
+        ),
+        pass(
+            "fuse-reductions",
+            "Makes ReduceL2 and other reductions of their parts (slower in ONNX Runtime)" =>
+            || reduce::norms::pass(),
+        ),
+        pass(
+            "fuse-global-pool",
+            "Turns means along all spatial axes into GlobalAveragePool (slower in ONNX Runtime)" =>
+            || rule("fuse-global-pool", reduce::pool::fuse_global_pool),
+        ),
+        pass(
+            "fuse-microsoft-attention",
+            "Makes ONNX Runtime's MultiHeadAttention of its parts" =>
+            || microsoft::attention::pass(),
+        ),
+        pass(
+            "fuse-microsoft-skip-norm",
+            "Makes ONNX Runtime's SkipLayerNormalization of an addition and a normalization" =>
+            || microsoft::skip_norm::pass(),
+        ),
+        pass(
+            "fuse-microsoft-gelu",
+            "Makes ONNX Runtime's Gelu, FastGelu, QuickGelu and BiasGelu of their parts" =>
+            || microsoft::gelu::pass(),
+        ),
+        pass(
+            "fuse-microsoft-matmul",
+            "Makes ONNX Runtime's FusedMatMul of transposed and scaled products" =>
+            || microsoft::matmul::pass(),
         ),
         pass(
             "fuse-softplus",

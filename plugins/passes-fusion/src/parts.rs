@@ -237,11 +237,19 @@ impl<'a, 'g> Parts<'a, 'g> {
         nodes.extend(graph.producer(self.root));
         let inner = |v: &ValueId| *v != self.root;
         for v in nodes.iter().filter_map(|id| graph[*id].output(0)).filter(inner) {
-            if graph.is_output(v) || graph.readers(v).iter().any(|id| !nodes.contains(id)) {
+            let read = |id: &NodeId| !nodes.contains(id);
+            if graph.is_output(v) || graph.readers(v).iter().any(read) {
                 return Skip::because(format!("{} is read elsewhere, too", self.cx.name(v)));
             }
         }
         Ok(())
+    }
+
+    /// Whether a node outside of the pattern reads `v`, or it is an output.
+    pub(crate) fn is_read_elsewhere(&self, v: ValueId) -> bool {
+        let graph = &*self.cx.graph;
+        let nodes = self.nodes.borrow();
+        graph.is_output(v) || graph.readers(v).iter().any(|id| !nodes.contains(id))
     }
 
     /// Whether `found` is `wanted`, as near as the element type of `v` says it.

@@ -10,4 +10,6 @@ onnx_ops! {
     MatMul(a, b) {}
     /// <https://onnx.ai/onnx/operators/onnx__MatMulInteger.html>
     MatMulInteger(a, b; a_zero_point, b_zero_point) {}
+    /// <https://onnx.ai/onnx/operators/onnx__Einsum.html>
+    Einsum(; ..inputs) [equation: String] {}
 }
