@@ -47,7 +47,7 @@ fn defaults_are_complete() {
     assert_eq!(params.get_bool("quantization.per_channel"), Some(true));
     assert_eq!(
         json["passes"]["order"],
-        json!(passes_without(&["inline-functions", "fuse-rms-norm"]))
+        json!(passes_without(&["inline-functions", "fuse-rms-norm", "fuse-attention"]))
     );
 }
 
@@ -122,7 +122,7 @@ fn n2d2_spelling_of_the_command_line() {
     for (key, value, origin) in expected {
         assert_eq!((params.get(key), params.origin(key)), (Some(&value), origin), "{key}");
     }
-    let passes = passes_without(&["fuse-clip", "fuse-rms-norm"]);
+    let passes = passes_without(&["fuse-clip", "fuse-rms-norm", "fuse-attention", "fuse-scale"]);
     assert_eq!(params.json()["passes"]["order"], json!(passes));
 }
 
@@ -344,7 +344,13 @@ fn passes_follow_profile_enable_and_disable() {
                 disable = [\"remove-dropout\", \"fuse-batch-norm\"]\n";
     let params = toml(text).unwrap();
     let order = params.get_list("passes.order");
-    let left_out = ["inline-functions", "fuse-rms-norm", "remove-dropout", "fuse-batch-norm"];
+    let left_out = [
+        "inline-functions",
+        "fuse-rms-norm",
+        "fuse-attention",
+        "remove-dropout",
+        "fuse-batch-norm",
+    ];
     let mut expected = passes_without(&left_out);
     expected.push("equalize-weights".to_owned());
     assert_eq!(order, expected);

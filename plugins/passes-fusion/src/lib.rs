@@ -120,13 +120,20 @@ onnxd_plugin_sdk::export_plugin! {
             || rule("fuse-global-pool", reduce::pool::fuse_global_pool),
         ),
         pass(
+            "fuse-attention",
+            "Makes Attention of its parts";
+            // Models of older opsets do not have it, and those of newer ones are lowered without.
+            declares ["when = { \"export.opset\" = \"23..\" }"] =>
+            |_| rule("fuse-attention", attention::fuse_attention),
+        ),
+        pass(
             "fuse-microsoft-attention",
             "Makes ONNX Runtime's MultiHeadAttention of its parts" =>
             || microsoft::attention::pass(),
         ),
         pass(
             "fuse-microsoft-skip-norm",
-            "Makes ONNX Runtime's SkipLayerNormalization of an addition and a normalization" =>
+            "Makes ONNX Runtime's SkipLayerNormalization of its parts (slower on processors)" =>
             || microsoft::skip_norm::pass(),
         ),
         pass(

@@ -32,72 +32,25 @@
 //! ```
 
 use super::{DOMAIN, TYPES};
-use crate::attention::{Key, are_heads, attention, joined, words_first};
-use crate::parts::{Parts, dims, of_type};
+use crate::attention::form::multi_head;
 use onnxd_plugin_sdk::build::Operand;
+use onnxd_plugin_sdk::ir::At;
 use onnxd_plugin_sdk::ir::ops::Reshape;
-use onnxd_plugin_sdk::ir::{At, Dim, ValueId};
-use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule};
+use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, rule};
 
 pub(crate) fn pass() -> Box<dyn Pass> {
-    super::pass("fuse-microsoft-attention", vec![rule("attention", multi_head)])
+    super::pass("fuse-microsoft-attention", vec![rule("attention", fuse)])
 }
 
-fn multi_head(cx: &mut Rewriter, back: At<Reshape>) -> Rewrite {
-    let parts = Parts::of(cx, back.out);
-    parts.node("Reshape", back.out)?;
-    let moved = back.data;
-    let heads = words_first(&parts, moved)?;
-    let found = attention(cx, &parts, heads)?;
-    let query = words_first(&parts, found.query)?;
-    let value = words_first(&parts, found.value)?;
-    let key = match found.key {
-        Key::Heads(key) => words_first(&parts, key)?,
-        Key::Words(key) => key,
-    };
-    let sizes = dims(cx, query)?;
-    let [q, k, v] = [query, key, value].map(|v| joined(cx, &parts, v));
-    let (q, k, v) = (q?, k?, v?);
-    parts.closed()?;
-    if found.scale == 0.0 {
-        return Skip::because("a scale of 0 stands for the default");
-    }
-    of_type(cx, q, TYPES)?;
-    let Some(num_heads) = sizes.get(2).and_then(Dim::known) else { return Skip::unlike() };
-    if !are_heads(&dims(cx, back.out)?, &dims(cx, moved)?) || !heads_agree(cx, [query, key, value])?
-    {
-        return Skip::because("the heads are not put together as they were taken apart");
-    }
-    if let Some(bias) = found.bias {
-        is_full(cx, bias, query, key)?;
-    }
-    let operand = |v: Option<ValueId>| v.map_or(Operand::Absent, Operand::from);
-    let inputs: [Operand; 6] =
-        [q.into(), k.into(), v.into(), Operand::Absent, Operand::Absent, operand(found.bias)];
+fn fuse(cx: &mut Rewriter, back: At<Reshape>) -> Rewrite {
+    let found = multi_head(cx, &back, TYPES)?;
+    let bias = found.bias.map_or(Operand::Absent, Operand::from);
+    let [q, k, v] = [found.q, found.k, found.v].map(Operand::from);
     cx.rebuild(back.out, |b| {
+        let inputs = [q, k, v, Operand::Absent, Operand::Absent, bias];
         let call = b.op(DOMAIN, "MultiHeadAttention", inputs);
-        call.set("num_heads", num_heads).set("scale", found.scale).one()
+        call.set("num_heads", found.heads).set("scale", found.scale).one()
     })
-}
-
-/// Whether batch, heads and words fit; queries and keys have elements of one size.
-fn heads_agree(cx: &Rewriter, [q, k, v]: [ValueId; 3]) -> Result<bool, Skip> {
-    let (q, k, v) = (dims(cx, q)?, dims(cx, k)?, dims(cx, v)?);
-    let same = |a: &[Dim], b: &[Dim], at: &[usize]| at.iter().all(|i| a[*i].same(&b[*i]));
-    Ok(same(&q, &k, &[0, 2, 3]) && same(&k, &v, &[0, 1, 2]))
-}
-
-/// The kernels repeat a bias along the axes of batch and heads only.
-fn is_full(cx: &Rewriter, bias: ValueId, query: ValueId, key: ValueId) -> Rewrite {
-    let (bias, q, k) = (dims(cx, bias)?, dims(cx, query)?, dims(cx, key)?);
-    let [batch, heads, queries, keys] = &bias[..] else {
-        return Skip::because("the bias does not have four axes");
-    };
-    let one_or = |d: &Dim, size: &Dim| d.known() == Some(1) || d.same(size);
-    match one_or(batch, &q[0]) && one_or(heads, &q[2]) && queries.same(&q[1]) && keys.same(&k[1]) {
-        true => Ok(()),
-        false => Skip::because("the bias does not have a value for each query and key"),
-    }
 }
 
 #[cfg(test)]

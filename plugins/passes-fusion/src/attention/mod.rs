@@ -1,0 +1,79 @@
+//! Makes Attention of its parts, with the heads moved apart before and together after.
+//!
+//! ```onnx
+//! <ir_version: 11, opset_import: ["" : 23]>
+//! before (float[2,3,4] q, float[2,5,4] k, float[2,5,4] v, float[1,1,3,5] m) => (float[2,3,4] y)
+//! <int64[4] apart = {0, 0, 2, 2}, int64[3] together = {0, 0, 4}, float half = {0.5}>
+//! {
+//!   qs = Reshape(q, apart)
+//!   qh = Transpose<perm = [0, 2, 1, 3]>(qs)
+//!   ks = Reshape(k, apart)
+//!   kh = Transpose<perm = [0, 2, 3, 1]>(ks)
+//!   vs = Reshape(v, apart)
+//!   vh = Transpose<perm = [0, 2, 1, 3]>(vs)
+//!   product = MatMul(qh, kh)
+//!   scaled = Mul(product, half)
+//!   masked = Add(scaled, m)
+//!   weights = Softmax(masked)
+//!   heads = MatMul(weights, vh)
+//!   moved = Transpose<perm = [0, 2, 1, 3]>(heads)
+//!   y = Reshape(moved, together)
+//! }
+//! ```
+//!
+//! becomes
+//!
+//! ```onnx
+//! <ir_version: 11, opset_import: ["" : 23]>
+//! after (float[2,3,4] q, float[2,5,4] k, float[2,5,4] v, float[1,1,3,5] m) => (float[2,3,4] y)
+//! {
+//!   y = Attention<kv_num_heads = 2, q_num_heads = 2, scale = 0.5>(q, k, v, m)
+//! }
+//! ```
+
+pub(crate) mod form;
+
+use crate::parts::needs;
+use form::multi_head;
+use onnxd_plugin_sdk::ir::ops::Reshape;
+use onnxd_plugin_sdk::ir::{At, DataType};
+use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter};
+
+pub(crate) fn fuse_attention(cx: &mut Rewriter, back: At<Reshape>) -> Rewrite {
+    // Runtimes have kernels for these types only.
+    let found = multi_head(cx, &back, &[DataType::Float, DataType::Float16])?;
+    needs(cx, "Attention", 23)?;
+    cx.rebuild(back.out, |b| {
+        let call = b.attention(found.q, found.k, found.v).attn_mask(found.bias);
+        let call = call.q_num_heads(found.heads).kv_num_heads(found.heads);
+        call.scale(found.scale).one()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_plugin_sdk::rewrite::check::{check_doc_example, check_skip};
+
+    #[test]
+    fn doc_example() {
+        check_doc_example(include_str!("mod.rs"), fuse_attention);
+    }
+
+    #[test]
+    fn declined() {
+        let graph = "<ir_version: 11, opset_import: [\"\" : 23]>
+            g (float[B,S,4] q, float[B,T,4] k, float[B,T,4] v) => (float[B,S,4] y)
+            <int64[4] apart = {0, 0, 2, 2}, int64[3] together = {0, 0, 4}>
+            { qs = Reshape(q, apart) qh = Transpose<perm = [0, 2, 1, 3]>(qs)
+              ks = Reshape(k, apart) kt = Transpose<perm = [0, 2, 3, 1]>(ks)
+              vs = Reshape(v, apart) vh = Transpose<perm = [0, 2, 1, 3]>(vs)
+              p = MatMul(qh, kt) w = Softmax(p) h = MatMul(w, vh)
+              m = Transpose<perm = [0, 2, 1, 3]>(h) y = Reshape(m, together) }";
+        let check = |text: &str, why| check_skip(fuse_attention, why, text);
+        check(&graph.replace("23", "22"), "opset 22 has no Attention, which came with 23");
+        check(&graph.replace("] y)", "] y, float[B,2,S,T] p)"), "`p` is read elsewhere, too");
+        check(&graph.replace("float", "double"), "`q` is of type double");
+        check(&graph.replace("Softmax(p)", "Softmax<axis = 2>(p)"), "");
+    }
+}
