@@ -80,7 +80,8 @@ fn the_size_that_followed_is_said() {
            m = Gather(s, one)
            p = Mul(n, m)
            to = Concat<axis = 0>(p, rest)
-           y = Reshape(d, to)
+           r = Reshape(d, to)
+           y = Neg(r)
          }",
     );
     assert_eq!(constant(&model, "to_known"), [-1, 2, 4]);
@@ -254,5 +255,21 @@ fn expand_stays_where_it_gives_the_result_its_shape() {
         "g (float[1,2] a, float[2,2] b) => (float[3,2] y)
          <int64[2] to = {3, 1}>
          { e = Expand(a, to) y = MatMul(e, b) }",
+    );
+}
+
+/// The exporter saw a batch of 1; runtimes warn, and compute on.
+#[test]
+fn what_an_output_declares_decides_nothing() {
+    skip(
+        "two sizes are not known",
+        "g (float[N,2,M] x) => (float[1,4] y)
+         <int64[1] two = {2}, int64[1] rest = {-1}>
+         {
+           m = Shape<start = 2>(x)
+           p = Mul(m, two)
+           to = Concat<axis = 0>(rest, p)
+           y = Reshape(x, to)
+         }",
     );
 }
