@@ -262,6 +262,33 @@ class Maker:
                 self.linear(s, s.last)
         return s.last[0]
 
+    def perceptron(self, s, v):
+        """Products with biases and what lies between them, of matrices or more axes."""
+        for _ in range(self.int(2, 4)):
+            name, shape = s.last if s.last[1][:-1] == v[1][:-1] else v
+            out = (*shape[:-1], self.int(1, 4))
+            product = s.add("MatMul", [name, s.weights(shape[-1], out[-1])], out)
+            form = self.pick([(out[-1],), (1, out[-1]), (1,)])
+            pair = [product, s.const(self.floats(*form))]
+            if self.chance(0.2):
+                pair.reverse()
+            s.add("Add", pair, out)
+            kind = self.pick(["activation", "softmax", "residual", "reshape", "factor", "mean", "none"])
+            if kind == "activation":
+                self.activation(s, s.last)
+            elif kind == "softmax":
+                s.add("Softmax", [s.last[0]], out, axis=self.pick([-1, len(out) - 1, 1]) if self.opset >= 11 else 1)
+            elif kind == "residual":
+                self.residual(s, s.last)
+            elif kind == "reshape":
+                s.add("Reshape", [s.last[0], s.const(np.array([-1, out[-1]], np.int64))], (int(np.prod(out[:-1])), out[-1]))
+                s.add("Reshape", [s.last[0], s.const(np.array(out, np.int64))], out)
+            elif kind == "factor":
+                s.add("Mul", [s.last[0], s.const(self.floats(*[1] * (len(out) - 1), out[-1]))], out)
+            elif kind == "mean" and self.opset < 18:
+                s.add("ReduceMean", [s.last[0]], (*out[:-1], 1), axes=[-1 if self.opset >= 11 else len(out) - 1])
+        return s.last[0]
+
     def attention(self, s, v):
         """Scores of queries and keys, either of them or both scaled."""
         name, shape = v
@@ -732,7 +759,7 @@ class Maker:
             return random_formulas.formula(self, s, v)
         choices = [self.same] * 4 + [self.activation] * 2 + [self.residual, self.twice, self.quantized, self.dropout, self.dropout]
         choices += [self.branch, self.loop, self.function, self.arithmetic, self.arithmetic, self.pad] + [self.chain] * 4 + [self.layout] * 3
-        choices += [self.scaled, self.scaled, self.attention]
+        choices += [self.scaled, self.scaled, self.attention, self.perceptron]
         if rank > 2:
             choices += [self.conv, self.conv_transpose, self.batch_norm, self.batch_norm, self.batch_norm, self.pool]
             choices += [self.relu_pad_pool, self.pad, self.pair, self.pair, self.flatten, self.matmul]

@@ -8,12 +8,14 @@ mod arithmetic;
 mod attention;
 mod fuse_batch_norm;
 mod fuse_bias;
+mod fuse_gemm;
 mod fuse_pad;
 mod fuse_scale;
 mod microsoft;
 mod norm;
 mod parts;
 mod reduce;
+mod region;
 mod scaled;
 mod shape;
 
@@ -44,6 +46,16 @@ onnxd_plugin_sdk::export_plugin! {
             "fuse-bias",
             "Turns the addition of constants into a bias of Conv, ConvTranspose or Gemm" =>
             || rule("fuse-bias", fuse_bias::fuse_bias),
+        ),
+        pass(
+            "fuse-gemm",
+            "Makes Gemm of products with a bias, by Reshape around regions of them";
+            // Quantizers and the fusions of ONNX Runtime know MatMul with more axes.
+            declares [
+                "when = { \"quantization.format\" = \"none\" }",
+                "unless = { \"passes.profile\" = \"onnxruntime\" }",
+            ] =>
+            |_| Box::new(fuse_gemm::FuseGemm),
         ),
         pass(
             "fuse-layer-norm",
