@@ -58,11 +58,24 @@ fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {
     let Some(channels) = channels.filter(|n| *n > 0) else {
         return Skip::because(format!("the number of channels of {} is not known", cx.name(x)));
     };
+    if !scales_channels(cx, out, channels, mean.rank).unwrap_or(mean.rank > 3) {
+        return Skip::because(
+            "it may be LayerNormalization: what follows is not one value per channel",
+        );
+    }
     let dtype = cx.dtype(x)?;
     let filled = |value| Reals::full(&[channels], value).to_tensor(dtype).ok_or_else(unlike);
     let (scale, bias) = (filled(1.0)?, filled(0.0)?);
     let (scale, b) = (cx.derive(x, "scale", scale), cx.derive(x, "bias", bias));
     cx.rebuild(out, |f| f.instance_normalization(x, scale, b).epsilon(epsilon).one())
+}
+
+/// Whether a factor per channel follows; nothing, if no constant factor does.
+fn scales_channels(cx: &Rewriter, out: ValueId, channels: usize, rank: usize) -> Option<bool> {
+    let mul = cx.sole_reader::<Mul>(out).ok()?;
+    let factor = [mul.a, mul.b].into_iter().find_map(|v| cx.reals(v).ok())?;
+    let each = factor.values.len() == channels && channels > 1;
+    Some(each && per_channel(&factor, channels, rank, 1).is_ok())
 }
 
 fn scaled(cx: &mut Rewriter, mul: At<Mul>) -> Rewrite {
@@ -117,14 +130,19 @@ mod tests {
     fn scale_and_bias_follow() {
         let fused = check_pass_same(pass().as_ref(), &model("g = Mul(n, gain) y = Add(g, two)"));
         assert_eq!(fused.graph.node_count(), 1);
-        let fused = check_pass_same(pass().as_ref(), &model("y = Mul(n, row)"));
+        let images =
+            model("y = Identity(n)").replace("[1,2,5] ", "[1,2,5,1] ").replace("[2]>", "[2, 3]>");
+        let fused = check_pass_same(pass().as_ref(), &images.replace("[-1]", "[-1, 2]"));
         assert_eq!(fused.graph.node_count(), 2);
     }
 
     #[test]
     fn declined() {
         let check = |text: &str, why| check_pass_skip(pass().as_ref(), why, text);
-        let graph = model("y = Identity(n)");
+        let layer = "it may be LayerNormalization: what follows is not one value per channel";
+        check(&model("y = Identity(n)"), layer);
+        check(&model("y = Mul(n, row)"), layer);
+        let graph = model("y = Mul(n, gain)");
         check(
             &graph.replace("float[1,2,5]", "float[1,C,5]"),
             "the number of channels of `x` is not known",
