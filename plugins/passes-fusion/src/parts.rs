@@ -13,6 +13,9 @@ pub(crate) const FLOATS: &[DataType] = &[DataType::Float, DataType::Float16, Dat
 /// No formula here has more factors; without a bound, a long chain would be followed from each of its nodes.
 const FACTORS_MAX: usize = 6;
 
+/// No pattern here has more nodes. A chain of numbers that are added or multiplied may have any length.
+const NODES_MAX: usize = 32;
+
 /// The nodes of a pattern, as far as it is matched.
 pub(crate) struct Parts<'a, 'g> {
     cx: &'a Rewriter<'g>,
@@ -155,7 +158,7 @@ impl<'a, 'g> Parts<'a, 'g> {
 
     /// Whether `v` may be taken apart: it is the result, or read once.
     fn is_inner(&self, v: ValueId) -> bool {
-        v == self.root || self.cx.graph.uses(v) == 1
+        (v == self.root || self.cx.graph.uses(v) == 1) && self.count() < NODES_MAX
     }
 
     /// The pair as a value and a number.
@@ -298,4 +301,31 @@ pub(crate) fn axis_of(axis: i64, rank: usize) -> Option<usize> {
 /// The place only looked like the pattern.
 pub(crate) fn unlike() -> Skip {
     Skip(String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use onnxd_plugin_sdk::ir::{Model, text};
+    use onnxd_plugin_sdk::rewrite::{Fuel, PassContext};
+    use std::fmt::Write;
+
+    /// Without a bound, each node would be followed to the beginning, and the stack would end.
+    #[test]
+    fn long_chains_of_numbers() {
+        for op in ["Mul", "Add", "Sub", "Div"] {
+            let mut body = String::from("v0 = Neg(x)\n");
+            for i in 1..20_000 {
+                writeln!(body, "v{i} = {op}(v{}, one)", i - 1).unwrap();
+            }
+            let graph = format!(
+                "g (float[2] x) => (float[2] y) <float one = {{1.0}}> {{ {body} y = Neg(v19999) }}"
+            );
+            let mut model = Model::new(text::parse_graph(&graph).unwrap(), 8, 17);
+            for pass in [crate::activation::gelu::pass(), crate::norm::layer_norm::pass()] {
+                let mut cx = PassContext::new("test", Fuel::UNLIMITED);
+                pass.run(&mut model, &mut cx).unwrap();
+                assert_eq!(cx.report.rewrites, 0);
+            }
+        }
+    }
 }
