@@ -119,8 +119,13 @@ fn compute(
     }
     // One that is read twice is there once: `Concat(w, w)` grows.
     let distinct = (0..operands.len()).filter(|i| !node.inputs[..*i].contains(&node.inputs[*i]));
+    // What a Constant gives is in its attribute.
+    let own = node.attrs.iter().filter_map(|(_, attr)| match attr {
+        Attr::Tensor(value) => Some(value),
+        _ => None,
+    });
     let operand_bytes: usize =
-        distinct.filter_map(|i| operands[i].as_ref()).map(Tensor::byte_len).sum();
+        distinct.filter_map(|i| operands[i].as_ref()).chain(own).map(Tensor::byte_len).sum();
     let bytes_max = (operand_bytes + GROWTH_BYTES_MAX).min(left);
     eval::derive_node(node, version, operands, bytes_max).map_err(|d| Skip(d.message))
 }
@@ -166,6 +171,21 @@ mod tests {
                y = Add(x, zeros)
              }",
         );
+    }
+
+    #[test]
+    fn a_large_constant_is_no_growth() {
+        let mut model = Model::new(Graph::new("g"), 8, 17);
+        let g = &mut model.graph;
+        let [c, y] = ["c", "y"].map(|name| g.add_value(name, None));
+        let value = Tensor::from_vec(vec![4 * GROWTH_BYTES_MAX], vec![1i8; 4 * GROWTH_BYTES_MAX]);
+        g.add_node(Node::new("Constant", [], [c]).with("value", Attr::Tensor(value)));
+        let x = g.add_input("x", None);
+        g.add_node(Node::new("Add", [x, c], [y]));
+        g.mark_output(y);
+        let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
+        FoldConstants.run(&mut model, &mut cx).unwrap();
+        assert_eq!((cx.report.rewrites, model.graph.node_count()), (1, 1));
     }
 
     /// How many bytes a chain of 40 nodes that each double their input leaves, beginning with 1 KiB.
