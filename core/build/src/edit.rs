@@ -240,7 +240,7 @@ impl GraphBuilder {
             match param.and_then(|p| call.draft.place_of(new, p.name)) {
                 Some(Place::Input(at)) => put(at, v),
                 Some(Place::Attribute(attribute)) => {
-                    attrs.extend(call.draft.attribute(attribute, &v)?)
+                    attrs.extend(call.draft.attribute(attribute, &v)?);
                 }
                 None => put(i, v),
             }

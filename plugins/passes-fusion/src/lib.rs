@@ -60,12 +60,12 @@ onnxd_plugin_sdk::export_plugin! {
         pass(
             "fuse-layer-norm",
             "Makes LayerNormalization of its parts" =>
-            || norm::layer_norm::pass(),
+            norm::layer_norm::pass,
         ),
         pass(
             "fuse-instance-norm",
             "Makes InstanceNormalization of its parts" =>
-            || norm::instance_norm::pass(),
+            norm::instance_norm::pass,
         ),
         pass(
             "fuse-rms-norm",
@@ -77,12 +77,12 @@ onnxd_plugin_sdk::export_plugin! {
         pass(
             "fuse-group-norm",
             "Makes GroupNormalization of its parts (slower in ONNX Runtime)" =>
-            || norm::group_norm::pass(),
+            norm::group_norm::pass,
         ),
         pass(
             "fuse-gelu",
             "Makes Gelu of its parts" =>
-            || activation::gelu::pass(),
+            activation::gelu::pass,
         ),
         pass(
             "fuse-clip",
@@ -94,7 +94,7 @@ onnxd_plugin_sdk::export_plugin! {
         pass(
             "fuse-hard-swish",
             "Makes HardSwish and HardSigmoid of their parts" =>
-            || activation::hard::pass(),
+            activation::hard::pass,
         ),
         pass(
             "fuse-mish",
@@ -104,7 +104,7 @@ onnxd_plugin_sdk::export_plugin! {
         pass(
             "fuse-softmax",
             "Makes Softmax and LogSoftmax of their parts" =>
-            || activation::softmax::pass(),
+            activation::softmax::pass,
         ),
         pass(
             "fuse-depth-to-space",
@@ -124,7 +124,7 @@ onnxd_plugin_sdk::export_plugin! {
         pass(
             "fuse-reductions",
             "Makes ReduceL2 and other reductions of their parts (slower in ONNX Runtime)" =>
-            || reduce::norms::pass(),
+            reduce::norms::pass,
         ),
         pass(
             "fuse-global-pool",
@@ -141,22 +141,22 @@ onnxd_plugin_sdk::export_plugin! {
         pass(
             "fuse-microsoft-attention",
             "Makes ONNX Runtime's MultiHeadAttention of its parts" =>
-            || microsoft::attention::pass(),
+            microsoft::attention::pass,
         ),
         pass(
             "fuse-microsoft-skip-norm",
             "Makes ONNX Runtime's SkipLayerNormalization of its parts (slower on processors)" =>
-            || microsoft::skip_norm::pass(),
+            microsoft::skip_norm::pass,
         ),
         pass(
             "fuse-microsoft-gelu",
             "Makes ONNX Runtime's Gelu, FastGelu, QuickGelu and BiasGelu of their parts" =>
-            || microsoft::gelu::pass(),
+            microsoft::gelu::pass,
         ),
         pass(
             "fuse-microsoft-matmul",
             "Makes ONNX Runtime's FusedMatMul of transposed and scaled products" =>
-            || microsoft::matmul::pass(),
+            microsoft::matmul::pass,
         ),
         pass(
             "fuse-softplus",

@@ -44,6 +44,9 @@ pub struct Scope {
     pub(super) depth: usize,
     /// Types as declared, where they name sizes.
     declared: HashMap<ValueId, ValueType>,
+    /// Types that graph outputs declare, where facts are wanted. Exporters are known to write the
+    /// sizes of one run there, and runtimes go on: a fact must not rest on them.
+    pub(super) claimed: HashMap<ValueId, ValueType>,
     /// The sub-graphs of nodes.
     pub(super) inner: HashMap<NodeId, Vec<Facts>>,
 }
@@ -55,7 +58,7 @@ impl Scope {
         };
         let types = g.value_ids().filter_map(|v| Some((v, g[v].ty.as_ref().filter(|t| named(t))?)));
         let declared = types.map(|(v, ty)| (v, ty.clone())).collect();
-        Scope { known, depth, declared, inner: HashMap::new() }
+        Scope { known, depth, declared, claimed: HashMap::new(), inner: HashMap::new() }
     }
 
     /// The elements of `v`, if it is a small tensor of rank 0 or 1 whose elements are all known:
@@ -74,6 +77,9 @@ impl Scope {
     pub fn restore_values(&self, g: &mut Graph, values: impl Iterator<Item = ValueId>) {
         for v in values {
             if let Some(ty) = &mut g[v].ty {
+                if let Some(claimed) = self.claimed.get(&v) {
+                    *ty = merged(Some(claimed), ty, true).unwrap_or_else(|| claimed.clone());
+                }
                 restore(ty, self.declared.get(&v));
             }
         }

@@ -82,4 +82,20 @@ mod tests {
         // Readers see the names that the model declares.
         assert_eq!(g[value("x")].ty.as_ref().unwrap().to_string(), "float[N,4]");
     }
+
+    /// The exporter saw a batch of 1; runtimes warn, and compute on.
+    #[test]
+    fn what_an_output_declares_is_no_fact() {
+        let graph = text::parse_graph(
+            "g (float[N,4] x) => (float[1,4] y, float[1,4] z) { y = Neg(x) z = Neg(y) }",
+        );
+        let mut model = Model::new(graph.unwrap(), 8, 17);
+        let (facts, _) = infer_facts(&mut model);
+        let g = &model.graph;
+        let size = |name: &str| facts.shape(g.value_named(name).unwrap()).unwrap()[0].clone();
+        assert!(size("z").same(&size("x")) && size("z").known().is_none());
+        let declared =
+            |name: &str| g[g.value_named(name).unwrap()].ty.as_ref().unwrap().to_string();
+        assert_eq!(["y", "z"].map(declared), ["float[1,4]"; 2]);
+    }
 }

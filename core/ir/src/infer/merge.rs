@@ -33,6 +33,11 @@ pub(super) fn types(
     })
 }
 
+/// Whether a value can be both, and the sizes that were inferred say enough without the declared.
+pub(super) fn fits(declared: &ValueType, inferred: &ValueType) -> bool {
+    inferred.shape().is_some() && types(Some(declared), inferred, true).is_some()
+}
+
 /// Whether two types can be one if sizes are left aside.
 pub(super) fn same_but_for_shapes(a: &ValueType, b: &ValueType) -> bool {
     match (a, b) {

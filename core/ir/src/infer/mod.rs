@@ -281,7 +281,7 @@ impl<'m> Inference<'m> {
     }
 
     fn node(&mut self, g: &mut Graph, id: NodeId, scope: &mut Scope, fresh: usize) {
-        let Scope { known, depth, .. } = scope;
+        let Scope { known, depth, claimed, .. } = scope;
         let (types, data) = match self.applied.applied(&g[id]) {
             Some(f) => self.application(g, &g[id], f, known, *depth),
             None => match self.operator(g, &g[id], known, fresh) {
@@ -293,6 +293,9 @@ impl<'m> Inference<'m> {
         for (slot, v) in outputs.into_iter().enumerate() {
             let Some(v) = v else { continue };
             if let Some(ty) = types.get(slot).and_then(Option::as_ref) {
+                if self.facts && g.is_output(v) {
+                    claimed.extend(g[v].ty.take_if(|d| merge::fits(d, ty)).map(|d| (v, d)));
+                }
                 self.declare(g, id, v, ty, g.is_output(v));
             }
             self.number(&mut g[v]);

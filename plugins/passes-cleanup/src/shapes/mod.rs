@@ -129,12 +129,6 @@ fn computed<'f>(cx: &Rewriter, facts: &'f Facts, v: ValueId) -> Option<&'f [Dim]
     (!scalar).then_some(items)
 }
 
-/// The sizes that the node gives its result. Those of a graph output may only be declared: exporters are known to
-/// write the sizes of one run there, and runtimes go on.
-fn result<'f>(cx: &Rewriter, facts: &'f Facts, v: ValueId) -> Option<&'f [Dim]> {
-    facts.shape(v).filter(|_| !cx.graph.is_output(v))
-}
-
 /// Lets input `slot` of a node read a constant in place of the computed `old`.
 fn set_sizes(cx: &mut Rewriter, id: NodeId, slot: usize, old: ValueId, sizes: Vec<i64>) {
     let v = cx.derive(old, "known", Tensor::vector(sizes));

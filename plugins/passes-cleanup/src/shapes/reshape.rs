@@ -1,7 +1,7 @@
 //! `Reshape` to a computed shape: sizes that its data has at the same place become 0, and one size that
 //! follows from the others becomes -1.
 
-use super::{OPSET_MIN, computed, result, set_sizes};
+use super::{OPSET_MIN, computed, set_sizes};
 use onnxd_plugin_sdk::ir::ops::Reshape;
 use onnxd_plugin_sdk::ir::{At, Dim, Facts, NodeId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -14,7 +14,7 @@ pub(super) fn target(cx: &mut Rewriter, facts: &Facts, id: NodeId) -> Rewrite {
     let Some(wanted) = computed(cx, facts, at.shape) else {
         return Skip::because("nothing is known of the shape");
     };
-    let (data, result) = (facts.shape(at.data), result(cx, facts, at.out));
+    let (data, result) = (facts.shape(at.data), facts.shape(at.out));
     let (data, result) = (data.unwrap_or_default(), result.unwrap_or_default());
     let sizes = sizes(wanted, data, result, at.allowzero != 0)?;
     cx.graph.node_mut(id).attrs.clear();

@@ -31,7 +31,7 @@ use super::{DOMAIN, TYPES};
 use crate::activation::{gelu, swish};
 use crate::parts::{Parts, dims, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{Add, Div, Mul};
-use onnxd_plugin_sdk::ir::{At, NodeId, ValueId};
+use onnxd_plugin_sdk::ir::{At, Dim, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule};
 
 pub(crate) fn pass() -> Box<dyn Pass> {
@@ -76,7 +76,7 @@ fn biased(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
         _ => return Skip::unlike(),
     };
     let width = cx.constant(bias)?.dims()[0] as i64;
-    if dims(cx, x)?.last().and_then(|d| d.known()) != Some(width) {
+    if dims(cx, x)?.last().and_then(Dim::known) != Some(width) {
         return Skip::because("the bias is not one value for each element of the last axis");
     }
     cx.rebuild(out, |b| b.op(DOMAIN, op, [x, bias]).one())

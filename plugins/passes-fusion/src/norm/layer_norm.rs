@@ -239,11 +239,7 @@ mod tests {
              }";
         assert_eq!(check_pass_same(pass().as_ref(), graph).graph.node_count(), 1);
         let graph = graph.replace("x = Cast<to = 1>(h)", "").replace("c = Cast<to = 10>(n)", "");
-        let graph = graph
-            .replace("(h", "(x")
-            .replace("] h", "] x")
-            .replace("(n,", "(n,")
-            .replace("(c,", "(n,");
+        let graph = graph.replace("(h", "(x").replace("] h", "] x").replace("(c,", "(n,");
         let graph = graph.replace("<float eps", "<float16 eps");
         check_pass_skip(pass().as_ref(), "`x` is of type float16", &graph);
     }
