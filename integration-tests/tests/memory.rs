@@ -11,8 +11,9 @@ const OUTPUTS: usize = 1024;
 const PASSES: [&str; 3] =
     ["libonnxd_passes_cleanup.so", "libonnxd_passes_fusion.so", "libonnxd_passes_layout.so"];
 
-fn network() -> TempDir {
-    folder_with(&["libonnxd_frontend_n2d2.so", PASSES[0], PASSES[1]])
+/// A folder with one front-end and the passes that every conversion asks for.
+fn folder_of(frontend: &str) -> TempDir {
+    folder_with(&[&[frontend][..], &PASSES].concat())
 }
 
 /// Peak of the process that reads and writes one fully connected layer of so many inputs, in bytes.
@@ -60,7 +61,7 @@ fn derived_weights_are_not_held() {
     const LAYERS: usize = 16;
     /// The same for weights of any size: it takes 64 MiB of them to see that nothing is held.
     const BYTES_MAX: u64 = 24 << 20;
-    let folder = folder_with(&["libhostile_plugins.so", PASSES[0], PASSES[1]]);
+    let folder = folder_of("libhostile_plugins.so");
     let at = folder.path();
     let counted = (0..SIDE * SIDE).flat_map(|i| ((i % 2003) as f32).to_le_bytes());
     let layer: Vec<u8> = counted.collect();
@@ -98,7 +99,7 @@ fn derived_weights_are_not_held() {
 /// Terabytes that are derived from little end where the files of a worker end, and nothing is held of them.
 #[test]
 fn derived_weights_without_end_end_at_the_limit() {
-    let folder = folder_with(&["libhostile_plugins.so", PASSES[0], PASSES[1]]);
+    let folder = folder_of("libhostile_plugins.so");
     let at = folder.path();
     fs::write(at.join("weights.bin"), vec![0; 256 * 256 * 4]).unwrap();
     fs::write(at.join("net.derived"), "256 1 endless\n").unwrap();
@@ -116,7 +117,7 @@ fn derived_weights_without_end_end_at_the_limit() {
 #[test]
 fn weights_of_n2d2_are_held_once() {
     const INPUTS: usize = 8192;
-    let folder = network();
+    let folder = folder_of("libonnxd_frontend_n2d2.so");
     let at = folder.path();
     fs::create_dir(at.join("weights")).unwrap();
     let write = |inputs: usize| {
