@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// What `passes.compare` allows: enough for the small parts of every network, which is where passes go wrong.
 const SOME: Effort = Effort { work: 20_000_000, bytes_max: 32 << 20, stop: None };
-const SOME_TIME: Duration = Duration::from_secs(2);
+const SOME_TIME: Duration = Duration::from_millis(500);
 /// How much more work a whole network may take.
 const QUANTIZED: u64 = 100;
 const ALL: Effort = Effort { work: u64::MAX, bytes_max: 4 << 30, stop: None };
