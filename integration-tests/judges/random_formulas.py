@@ -274,6 +274,70 @@ class Formula:
             normal = self.both("Mul", self.by_root(total, mean), self.s.weights(width))
         return self.both("Mul", total, normal) if m.chance(0.5) else normal
 
+    def rotated(self, x, words, heads, size):
+        """`x` of batch, heads, words, elements, whose pairs are rotated by angles."""
+        m, batch = self.m, self.shape[0]
+        width = size if m.chance(0.7) or size % 4 else size // 2
+        whole, halves = x, m.chance(0.7)
+        if width < size:
+            x, rest = self.s.add("Slice", [whole, *self.range(0, width, 3)], None), self.s.add("Slice", [whole, *self.range(width, size, 3)], None)
+        if halves and m.chance(0.5):
+            table = self.s.const(m.floats(m.pick([1, batch]), words, width // 2))
+            twice = self.op("Concat", table, table, axis=-1)
+            cos, sin = (self.op("Unsqueeze", self.op(op, twice), self.const(1)) for op in ("Cos", "Sin"))
+        else:
+            tables = np.stack([f(m.floats(words, width // 2)) for f in (np.cos, np.sin)])
+            tables = np.concatenate([tables, tables], axis=-1) if halves else np.repeat(tables, 2, axis=-1)
+            if m.chance(0.1):
+                tables[0, 0, 0] += 1
+            form = m.pick([(words, width), (1, words, width), (1, 1, words, width)])
+            cos, sin = (self.s.const(t.astype(m.dtype).reshape(form)) for t in tables)
+        if halves:
+            low, high = (self.s.add("Slice", [x, *self.range(a, b, 3)], None) for a, b in ((0, width // 2), (width // 2, width)))
+            turned = self.op("Concat", self.op("Neg", high), low, axis=m.pick([-1, 3]))
+        else:
+            even, odd = (self.s.add("Slice", [x, *self.range(i, 2**40, 3), self.const(2)], None) for i in (0, 1))
+            pair = [self.op("Unsqueeze", y, self.const(-1)) for y in (self.op("Neg", odd), even)]
+            turned = self.op("Reshape", self.op("Concat", *pair, axis=-1), self.const(0, heads, words, width))
+        x = self.both("Add", self.both("Mul", x, cos), self.both("Mul", turned, sin))
+        return x if width == size else self.op("Concat", x, rest, axis=3)
+
+    def range(self, start, end, axis):
+        return [self.const(start), self.const(end), self.const(axis)]
+
+    def repeated_heads(self, x, shape, times):
+        """Each head several times, as keys and values of grouped queries."""
+        batch, heads, words, size = shape
+        apart = self.op("Unsqueeze", x, self.const(2))
+        wide = self.op("Expand", apart, self.const(1, 1, times, 1, 1))
+        return self.op("Reshape", wide, self.const(0, heads * times, words, size))
+
+    def rotary(self):
+        """Attention with rotary positions, grouped queries, or one of both."""
+        m, (batch, words, width) = self.m, self.shape
+        heads, size, groups = m.pick([1, 2, 4]), m.pick([2, 4, 8]), m.pick([1, 1, 2])
+        counts = [heads * groups, heads, heads]
+        parts = []
+        for count in counts:
+            part = self.op("MatMul", self.x, self.s.weights(width, count * size))
+            apart = self.op("Reshape", part, self.const(0, 0, count, size))
+            parts.append(self.op("Transpose", apart, perm=[0, 2, 1, 3]))
+        q, k, v = parts
+        if m.chance(0.8):
+            q, k = self.rotated(q, words, counts[0], size), self.rotated(k, words, heads, size)
+        if groups > 1:
+            k, v = (self.repeated_heads(x, (batch, heads, words, size), groups) for x in (k, v))
+        mask = self.s.weights(m.pick([1, batch]), m.pick([1, counts[0]]), words, words) if m.chance(0.4) else None
+        if m.opset >= 23 and m.chance(0.5) and m.dtype is not np.float64:
+            made = self.op("Attention", q, k, v, *[mask] * (mask is not None), is_causal=m.int(0, 1))
+        else:
+            logits = self.scaled(self.op("MatMul", q, self.op("Transpose", k, perm=[0, 1, 3, 2])), size**-0.5)
+            logits = logits if mask is None else self.both("Add", logits, mask)
+            made = self.op("MatMul", self.op("Softmax", logits, axis=-1), v)
+        together = self.op("Transpose", made, perm=[0, 2, 1, 3])
+        self.shape = (batch, words, counts[0] * size)
+        return self.op("Reshape", together, self.const(0, 0, counts[0] * size))
+
     def attention(self):
         m, (_, words, width) = self.m, self.shape
         heads = m.pick([n for n in (1, 2, 3) if width % n == 0])
@@ -318,12 +382,16 @@ FORMULAS = {
     "quick_gelu": (7, ANY),
     "skip_norm": (7, ANY),
     "attention": (7, [3]),
+    "rotary": (13, [3]),
 }
 
 
-def formula(m, s, v):
-    """One formula at random on the value `v`."""
+def formula(m, s, v, names=()):
+    """One formula at random on the value `v`, of those named if there are any."""
     fitting = [name for name, (since, ranks) in FORMULAS.items() if m.opset >= since and len(v[1]) in ranks]
+    fitting = [name for name in fitting if not names or name in names]
+    if not fitting:
+        return
     f = Formula(m, s, v)
     result = getattr(f, m.pick(fitting))()
     made = s.add("Identity" if m.chance(0.3) else "Tanh", [result], None if f.wide else f.shape)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Judge ONNX -> ONNX conversion on random graphs: ONNX's checker and ONNX Runtime say whether a conversion kept meaning.
 
-    random_graphs.py --onnxd target/release/onnxd [--seeds 0:300] [--keep DIR]
+    random_graphs.py --onnxd target/release/onnxd [--seeds 0:300] [--keep DIR] [--formulas rotary ...]
     random_graphs.py --onnxd target/release/onnxd --models FILE-OR-FOLDER...
 
 Every seed gives one model, always the same: chains of what the passes look at, with weights that are shared,
@@ -30,8 +30,8 @@ from onnx.reference import ReferenceEvaluator
 
 import random_formulas
 
-OPSETS = [7, 9, 11, 12, 13, 17, 18, 20, 21]
-IR_OF = {7: [3, 4, 8], 9: [3, 4, 8], 11: [6, 8], 12: [7, 8], 13: [7, 8, 10], 17: [8, 10], 18: [8, 10], 20: [9, 10], 21: [10]}
+OPSETS = [7, 9, 11, 12, 13, 17, 18, 20, 21, 23, 24]
+IR_OF = {7: [3, 4, 8], 9: [3, 4, 8], 11: [6, 8], 12: [7, 8], 13: [7, 8, 10], 17: [8, 10], 18: [8, 10], 20: [9, 10], 21: [10], 23: [11], 24: [12]}
 EXTRA = ["equalize-weights", "fuse-softplus", "fuse-swish", "unroll-loops", "fuse-reductions", "fuse-global-pool", "fuse-group-norm"]
 VARIANTS = {"default": [], "extra": ["--set", f"passes.enable={json.dumps(EXTRA)}"], "onnxruntime": ["--set", "passes.profile=onnxruntime", "--set", "passes.enable=fuse-microsoft-skip-norm"]}
 ODD = ["{}", "a.{}", "net/{}:0", "{} x", "{}é", "0{}", "/m/{}/out_0", "{}_folded", "{}_1"]
@@ -102,6 +102,9 @@ class Scope:
 
 
 class Maker:
+    # Names of formulas that are made and nothing else, on values with three axes.
+    formulas = ()
+
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
         self.opset = self.pick(OPSETS)
@@ -699,13 +702,13 @@ class Maker:
     def model(self):
         s = self.main
         s.extra_outputs, self.wants_cond = [], False
-        spatial = self.pick([0, 1, 2, 2, 2, 2, 3])
+        spatial = 1 if self.formulas else self.pick([0, 1, 2, 2, 2, 2, 3])
         shape = (self.int(1, 2), self.pick([1, 2, 4])) + tuple(self.int(4, 6) for _ in range(spatial))
         info = helper.make_tensor_value_info
         inputs = []
         for _ in range(self.int(1, 2)):
             name = self.name("x")
-            dims = ["N" if i == 0 and self.chance(0.3) else d for i, d in enumerate(shape)]
+            dims = ["N" if i == 0 and self.chance(0.3) and d == 2 else d for i, d in enumerate(shape)]
             inputs.append(info(name, FLOATS[self.dtype], dims))
             s.values.append((name, shape))
         s.last = s.values[0]
@@ -753,6 +756,8 @@ class Maker:
     def step(self, s):
         v = s.last if self.chance(0.75) else self.pick(s.values)
         rank = len(v[1])
+        if self.formulas:
+            return random_formulas.formula(self, s, v, self.formulas)
         if int(np.prod(v[1])) > 3000:
             return
         if self.chance(0.3):
@@ -973,6 +978,13 @@ def original_run(model, feed_sets):
     return None, None, why
 
 
+def variants(model):
+    """Params of each conversion. Models of new opsets are lowered, and also kept."""
+    opset = max(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    kept = {"kept": ["--set", f"export.opset={opset}"]} if opset >= 23 else {}
+    return {**VARIANTS, **kept}
+
+
 def judge(onnxd, model, path, work, feed_sets, rtol, counts):
     """Why a conversion is wrong, per variant."""
     run, wants, why = original_run(path, feed_sets)
@@ -982,7 +994,7 @@ def judge(onnxd, model, path, work, feed_sets, rtol, counts):
     counts["judged by " + run.__name__[4:]] += 1
     rtol = max(rtol, 1e-4) if run is run_float32 else rtol
     original_check, failures = checked(path), []
-    for variant, extra in VARIANTS.items():
+    for variant, extra in variants(model).items():
         if variant == "onnxruntime" and run is run_reference:
             continue  # which has none of its operators
         out = os.path.join(work, variant)
@@ -1061,9 +1073,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--onnxd", required=True)
     parser.add_argument("--seeds", default="0:300", help="first:end")
+    parser.add_argument("--formulas", nargs="*", default=[], help="makes only these of random_formulas.py")
     parser.add_argument("--models", nargs="*", help="files or folders, instead of random graphs")
     parser.add_argument("--keep", help="folder for the models that fail")
     options = parser.parse_args()
+    Maker.formulas = options.formulas
     onnxd, counts, failed = os.path.abspath(options.onnxd), collections.Counter(), 0
     if options.models:
         cases = [p for p in options.models if os.path.isfile(p)]

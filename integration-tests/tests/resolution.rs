@@ -47,7 +47,12 @@ fn defaults_are_complete() {
     assert_eq!(params.get_bool("quantization.per_channel"), Some(true));
     assert_eq!(
         json["passes"]["order"],
-        json!(passes_without(&["inline-functions", "fuse-rms-norm", "fuse-attention"]))
+        json!(passes_without(&[
+            "inline-functions",
+            "fuse-rms-norm",
+            "fuse-rotary-embedding",
+            "fuse-attention"
+        ]))
     );
 }
 
@@ -122,7 +127,14 @@ fn n2d2_spelling_of_the_command_line() {
     for (key, value, origin) in expected {
         assert_eq!((params.get(key), params.origin(key)), (Some(&value), origin), "{key}");
     }
-    let other = ["fuse-clip", "fuse-rms-norm", "fuse-attention", "fuse-scale", "fuse-gemm"];
+    let other = [
+        "fuse-clip",
+        "fuse-rms-norm",
+        "fuse-rotary-embedding",
+        "fuse-attention",
+        "fuse-scale",
+        "fuse-gemm",
+    ];
     assert_eq!(params.json()["passes"]["order"], json!(passes_without(&other)));
 }
 
@@ -347,6 +359,7 @@ fn passes_follow_profile_enable_and_disable() {
     let left_out = [
         "inline-functions",
         "fuse-rms-norm",
+        "fuse-rotary-embedding",
         "fuse-attention",
         "remove-dropout",
         "fuse-batch-norm",

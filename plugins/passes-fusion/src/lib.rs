@@ -132,11 +132,23 @@ onnxd_plugin_sdk::export_plugin! {
             || rule("fuse-global-pool", reduce::pool::fuse_global_pool),
         ),
         pass(
+            "fuse-rotary-embedding",
+            "Makes RotaryEmbedding of its parts";
+            // Models of older opsets do not have it, and those of newer ones are lowered without.
+            declares ["when = { \"export.opset\" = \"23..\" }"] =>
+            |_| attention::rotary::pass(),
+        ),
+        pass(
             "fuse-attention",
             "Makes Attention of its parts";
             // Models of older opsets do not have it, and those of newer ones are lowered without.
             declares ["when = { \"export.opset\" = \"23..\" }"] =>
-            |_| rule("fuse-attention", attention::fuse_attention),
+            |_| attention::pass(),
+        ),
+        pass(
+            "fuse-microsoft-rotary-embedding",
+            "Makes ONNX Runtime's RotaryEmbedding of its parts" =>
+            microsoft::rotary_embedding,
         ),
         pass(
             "fuse-microsoft-attention",

@@ -15,6 +15,7 @@ mod lstm;
 mod norm;
 mod pool;
 mod product;
+mod rotary;
 mod softmax;
 #[cfg(test)]
 mod tests;
@@ -76,6 +77,7 @@ pub(crate) const ROWS: &[Row] = &[
     own("QLinearWhere", elementwise::q_linear_where),
     own("QuantizeLinear", crate::quant::quantize_linear),
     wide("QuickGelu", activation::quick_gelu),
+    wide("RotaryEmbedding", rotary::rotary_embedding),
     // The runtime keeps this one in the standard's own domain.
     row("SimplifiedLayerNormalization", norm::simplified_layer_normalization),
     wide("SkipLayerNormalization", norm::skip_layer_normalization),

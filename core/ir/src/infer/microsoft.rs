@@ -45,6 +45,7 @@ pub(super) const RULES: Rules = &[
     ("QLinearWhere", |site| broadcast_all(site, &[0, 1, 4])),
     ("QuantizeLinear", same),
     ("QuickGelu", same),
+    ("RotaryEmbedding", same),
     ("SkipLayerNormalization", skip_normalization),
     ("SkipSimplifiedLayerNormalization", skip_normalization),
     ("Tokenizer", tokens),

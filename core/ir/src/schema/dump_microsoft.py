@@ -22,7 +22,7 @@ MICROSOFT = set("""
     MatMulInteger16 MatMulIntegerToFloat MatMulNBits MultiHeadAttention NhwcMaxPool
     QAttention QEmbedLayerNormalization QGemm QLinearAdd QLinearAveragePool QLinearConcat
     QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean
-    QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear QuickGelu
+    QLinearSigmoid QLinearSoftmax QLinearWhere QuantizeLinear QuickGelu RotaryEmbedding
     SkipLayerNormalization SkipSimplifiedLayerNormalization Tokenizer Trilu
 """.split())
 

@@ -6,7 +6,7 @@ use onnxd_plugin_sdk::ir::{At, Attr, DataType, Dim, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 /// Attention with the heads moved apart before and together after: `q`, `k` and `v` have the axes batch, words,
-/// elements of all heads.
+/// elements of all heads. Keys and values may both have the axes batch, heads, words, elements instead.
 pub(crate) struct MultiHead {
     pub(crate) q: ValueId,
     pub(crate) k: ValueId,
@@ -27,46 +27,97 @@ pub(crate) fn multi_head(
     parts.node("Reshape", back.out)?;
     let moved = back.data;
     let found = attention(cx, &parts, words_first(&parts, moved)?)?;
-    let query = words_first(&parts, found.query)?;
-    let value = words_first(&parts, found.value)?;
-    let key = match found.key {
-        Key::Heads(key) => words_first(&parts, key)?,
-        Key::Words(key) => key,
+    let q = joined(cx, &parts, words_first(&parts, found.query)?)?;
+    let flat = parts.attempt(|| {
+        let key = match found.key {
+            Key::Heads(key) => words_first(&parts, key)?,
+            Key::Words(key) => key,
+        };
+        let value = words_first(&parts, found.value)?;
+        Ok((joined(cx, &parts, key)?, joined(cx, &parts, value)?))
+    });
+    let (k, v) = match (flat, found.key) {
+        (Ok(flat), _) => flat,
+        (Err(_), Key::Heads(key)) => (key, found.value),
+        (Err(why), Key::Words(_)) => return Err(why),
     };
-    let [q, k, v] = [query, key, value].map(|v| joined(cx, &parts, v));
-    let (q, k, v) = (q?, k?, v?);
     parts.closed()?;
-    if found.scale == 0.0 {
-        return Skip::because("a scale of 0 stands for the default");
-    }
-    of_type(cx, q, types)?;
-    let Some(heads) = dims(cx, query)?.get(2).and_then(Dim::known) else { return Skip::unlike() };
-    let together = are_heads(&dims(cx, back.out)?, &dims(cx, moved)?);
-    if !together || !heads_agree(cx, [query, key, value])? {
+    found.fits(cx, types)?;
+    let Some(heads) = dims(cx, found.query)?.get(1).and_then(Dim::known) else {
+        return Skip::unlike();
+    };
+    if !are_heads(&dims(cx, back.out)?, &dims(cx, moved)?) {
         return Skip::because("the heads are not put together as they were taken apart");
-    }
-    if let Some(bias) = found.bias {
-        is_full(cx, bias, query, key)?;
     }
     Ok(MultiHead { q, k, v, heads, scale: found.scale, bias: found.bias })
 }
 
 /// `softmax(scale * query * key^T + bias) * value`; the three have the axes batch, heads, words, elements.
-struct Attention {
-    query: ValueId,
-    key: Key,
-    value: ValueId,
-    scale: f64,
-    bias: Option<ValueId>,
+pub(crate) struct Attention {
+    pub(crate) query: ValueId,
+    pub(crate) key: Key,
+    pub(crate) value: ValueId,
+    pub(crate) scale: f64,
+    pub(crate) bias: Option<ValueId>,
 }
 
 /// The keys, whose last two axes the product exchanges.
 #[derive(Clone, Copy)]
-enum Key {
+pub(crate) enum Key {
     /// In the order of the queries.
     Heads(ValueId),
     /// With the axes batch, words, heads, elements.
     Words(ValueId),
+}
+
+impl Key {
+    /// The sizes of batch, heads, words and elements.
+    fn dims(self, cx: &Rewriter) -> Result<Vec<Dim>, Skip> {
+        match self {
+            Key::Heads(k) => dims(cx, k),
+            Key::Words(k) => {
+                let mut sizes = dims(cx, k)?;
+                if sizes.len() == 4 {
+                    sizes.swap(1, 2);
+                }
+                Ok(sizes)
+            }
+        }
+    }
+}
+
+impl Attention {
+    /// Demands elements of one of the types, and sizes that fit without broadcasting.
+    fn fits(&self, cx: &Rewriter, types: &[DataType]) -> Rewrite {
+        if self.scale == 0.0 {
+            return Skip::because("a scale of 0 stands for the default");
+        }
+        of_type(cx, self.query, types)?;
+        let (q, k, v) = (dims(cx, self.query)?, self.key.dims(cx)?, dims(cx, self.value)?);
+        let same = |a: &[Dim], b: &[Dim], at: &[usize]| {
+            a.len() == 4 && b.len() == 4 && at.iter().all(|i| a[*i].same(&b[*i]))
+        };
+        if !same(&q, &k, &[0, 1, 3]) || !same(&k, &v, &[0, 1, 2]) {
+            return Skip::because("the sizes of queries, keys and values are not known to fit");
+        }
+        match self.bias {
+            Some(bias) => is_full(cx, bias, &q, &k[2]),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The attention that computes `out`, of elements of one of the types.
+pub(crate) fn heads_apart(
+    cx: &Rewriter,
+    out: ValueId,
+    types: &[DataType],
+) -> Result<Attention, Skip> {
+    let parts = Parts::of(cx, out);
+    let found = attention(cx, &parts, out)?;
+    parts.closed()?;
+    found.fits(cx, types)?;
+    Ok(found)
 }
 
 /// The attention that computes `out`.
@@ -112,7 +163,7 @@ fn scaled(parts: &Parts, v: ValueId) -> Result<(ValueId, Key, f64), Skip> {
 }
 
 /// `x` of `v = Transpose<perm = [0, 2, 1, 3]>(x)`: words before heads.
-fn words_first(parts: &Parts, v: ValueId) -> Result<ValueId, Skip> {
+pub(crate) fn words_first(parts: &Parts, v: ValueId) -> Result<ValueId, Skip> {
     let node = parts.node("Transpose", v)?;
     match node.attr("perm") {
         Some(Attr::Ints(perm)) if perm[..] == [0, 2, 1, 3] => node.input(0).ok_or_else(unlike),
@@ -121,7 +172,7 @@ fn words_first(parts: &Parts, v: ValueId) -> Result<ValueId, Skip> {
 }
 
 /// `x` with the axes batch, words, all elements, of which `v` has those of the heads apart.
-fn joined(cx: &Rewriter, parts: &Parts, v: ValueId) -> Result<ValueId, Skip> {
+pub(crate) fn joined(cx: &Rewriter, parts: &Parts, v: ValueId) -> Result<ValueId, Skip> {
     let x = parts.node("Reshape", v)?.input(0).ok_or_else(unlike)?;
     let (flat, split) = (dims(cx, x)?, dims(cx, v)?);
     match are_heads(&flat, &split) {
@@ -131,27 +182,20 @@ fn joined(cx: &Rewriter, parts: &Parts, v: ValueId) -> Result<ValueId, Skip> {
 }
 
 /// Whether `split` are the sizes `flat` with the last one as heads and elements.
-fn are_heads(flat: &[Dim], split: &[Dim]) -> bool {
+pub(crate) fn are_heads(flat: &[Dim], split: &[Dim]) -> bool {
     let ([b, s, all], [b_split, s_split, heads, size]) = (flat, split) else { return false };
     let product = heads.known().zip(size.known()).and_then(|(h, d)| h.checked_mul(d));
     b.same(b_split) && s.same(s_split) && product.is_some() && product == all.known()
 }
 
-/// Whether batch, heads and words fit; queries and keys have elements of one size.
-fn heads_agree(cx: &Rewriter, [q, k, v]: [ValueId; 3]) -> Result<bool, Skip> {
-    let (q, k, v) = (dims(cx, q)?, dims(cx, k)?, dims(cx, v)?);
-    let same = |a: &[Dim], b: &[Dim], at: &[usize]| at.iter().all(|i| a[*i].same(&b[*i]));
-    Ok(same(&q, &k, &[0, 2, 3]) && same(&k, &v, &[0, 1, 2]))
-}
-
 /// The kernels repeat a bias along the axes of batch and heads only.
-fn is_full(cx: &Rewriter, bias: ValueId, query: ValueId, key: ValueId) -> Rewrite {
-    let (bias, q, k) = (dims(cx, bias)?, dims(cx, query)?, dims(cx, key)?);
+fn is_full(cx: &Rewriter, bias: ValueId, q: &[Dim], words: &Dim) -> Rewrite {
+    let bias = dims(cx, bias)?;
     let [batch, heads, queries, keys] = &bias[..] else {
         return Skip::because("the bias does not have four axes");
     };
     let one_or = |d: &Dim, size: &Dim| d.known() == Some(1) || d.same(size);
-    match one_or(batch, &q[0]) && one_or(heads, &q[2]) && queries.same(&q[1]) && keys.same(&k[1]) {
+    match one_or(batch, &q[0]) && one_or(heads, &q[1]) && queries.same(&q[2]) && keys.same(words) {
         true => Ok(()),
         false => Skip::because("the bias does not have a value for each query and key"),
     }

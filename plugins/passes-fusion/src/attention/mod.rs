@@ -27,25 +27,41 @@
 //! <ir_version: 11, opset_import: ["" : 23]>
 //! after (float[2,3,4] q, float[2,5,4] k, float[2,5,4] v, float[1,1,3,5] m) => (float[2,3,4] y)
 //! {
-//!   y = Attention<kv_num_heads = 2, q_num_heads = 2, scale = 0.5>(q, k, v, m)
+//!   y = Attention<scale = 0.5, kv_num_heads = 2, q_num_heads = 2>(q, k, v, m)
 //! }
 //! ```
 
 pub(crate) mod form;
+mod heads;
+pub(crate) mod rotary;
 
 use crate::parts::needs;
-use form::multi_head;
-use onnxd_plugin_sdk::ir::ops::Reshape;
+use form::{Key, heads_apart};
+use onnxd_plugin_sdk::ir::ops::MatMul;
 use onnxd_plugin_sdk::ir::{At, DataType};
-use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter};
+use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, rule, rules};
 
-pub(crate) fn fuse_attention(cx: &mut Rewriter, back: At<Reshape>) -> Rewrite {
+pub(crate) fn pass() -> Box<dyn Pass> {
+    rules(
+        "fuse-attention",
+        vec![
+            rule("parts", of_parts),
+            rule("repeated", heads::repeated),
+            rule("together", heads::together),
+        ],
+    )
+}
+
+fn of_parts(cx: &mut Rewriter, product: At<MatMul>) -> Rewrite {
     // Runtimes have kernels for these types only.
-    let found = multi_head(cx, &back, &[DataType::Float, DataType::Float16])?;
+    let found = heads_apart(cx, product.out, &[DataType::Float, DataType::Float16])?;
     needs(cx, "Attention", 23)?;
-    cx.rebuild(back.out, |b| {
-        let call = b.attention(found.q, found.k, found.v).attn_mask(found.bias);
-        let call = call.q_num_heads(found.heads).kv_num_heads(found.heads);
+    cx.rebuild(product.out, |b| {
+        let key = match found.key {
+            Key::Heads(key) => b.var(key),
+            Key::Words(key) => b.transpose(key).perm([0, 2, 1, 3]).one()?,
+        };
+        let call = b.attention(found.query, key, found.value).attn_mask(found.bias);
         call.scale(found.scale).one()
     })
 }
@@ -53,11 +69,11 @@ pub(crate) fn fuse_attention(cx: &mut Rewriter, back: At<Reshape>) -> Rewrite {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_plugin_sdk::rewrite::check::{check_doc_example, check_skip};
+    use onnxd_plugin_sdk::rewrite::check::{check_doc_example_of, check_pass_skip};
 
     #[test]
     fn doc_example() {
-        check_doc_example(include_str!("mod.rs"), fuse_attention);
+        check_doc_example_of(include_str!("mod.rs"), pass().as_ref());
     }
 
     #[test]
@@ -70,10 +86,10 @@ mod tests {
               vs = Reshape(v, apart) vh = Transpose<perm = [0, 2, 1, 3]>(vs)
               p = MatMul(qh, kt) w = Softmax(p) h = MatMul(w, vh)
               m = Transpose<perm = [0, 2, 1, 3]>(h) y = Reshape(m, together) }";
-        let check = |text: &str, why| check_skip(fuse_attention, why, text);
+        let check = |text: &str, why| check_pass_skip(pass().as_ref(), why, text);
         check(&graph.replace("23", "22"), "opset 22 has no Attention, which came with 23");
         check(&graph.replace("] y)", "] y, float[B,2,S,T] p)"), "`p` is read elsewhere, too");
-        check(&graph.replace("float", "double"), "`q` is of type double");
+        check(&graph.replace("float", "double"), "`qh` is of type double");
         check(&graph.replace("Softmax(p)", "Softmax<axis = 2>(p)"), "");
     }
 }

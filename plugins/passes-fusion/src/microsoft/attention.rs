@@ -79,10 +79,21 @@ mod tests {
     }
 
     #[test]
+    fn keys_and_values_with_heads_apart() {
+        let graph = SYMBOLIC
+            .replace(
+                "kt = Transpose<perm = [0, 1, 3, 2]>(kh)",
+                "kn = Neg(kh) vn = Abs(vh) kt = Transpose<perm = [0, 1, 3, 2]>(kn)",
+            )
+            .replace("MatMul(w, vh)", "MatMul(w, vn)");
+        assert_eq!(check_pass_same(pass().as_ref(), &graph).graph.node_count(), 7);
+    }
+
+    #[test]
     fn declined() {
         let check = |text: &str, why| check_pass_skip(pass().as_ref(), why, text);
         check(&SYMBOLIC.replace("] y)", "] y, float[B,2,S,T] w)"), "`w` is read elsewhere, too");
-        check(&SYMBOLIC.replace("float", "double"), "`q` is of type double");
+        check(&SYMBOLIC.replace("float", "double"), "`qh` is of type double");
         let masked = SYMBOLIC.replace("v) =>", "v, float[B,1,1,T] mask) =>");
         let masked = masked
             .replace("w = Softmax<axis = -1>(p)", "a = Add(p, mask) w = Softmax<axis = -1>(a)");

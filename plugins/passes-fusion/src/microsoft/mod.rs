@@ -20,6 +20,11 @@ pub(crate) fn pass(name: &'static str, of: Vec<Box<dyn Pass>>) -> Box<dyn Pass> 
     Box::new(Microsoft(rules(name, of)))
 }
 
+/// The rule is that of the standard's operator.
+pub(crate) fn rotary_embedding() -> Box<dyn Pass> {
+    pass("fuse-microsoft-rotary-embedding", vec![crate::attention::rotary::microsoft()])
+}
+
 struct Microsoft(Box<dyn Pass>);
 
 impl Pass for Microsoft {
