@@ -13,8 +13,8 @@ thread_local! {
     static ALONE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does `work` without sharing it out: others keep the other threads busy.
-pub(crate) fn alone<T>(work: impl FnOnce() -> T) -> T {
+/// Does `work` without sharing out most of it: others keep the other threads busy, or processor time counts.
+pub fn alone<T>(work: impl FnOnce() -> T) -> T {
     let before = ALONE.replace(true);
     let done = work();
     ALONE.set(before);

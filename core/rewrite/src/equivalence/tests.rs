@@ -83,6 +83,28 @@ fn what_holds_on_values_that_occur_is_equal() {
 }
 
 #[test]
+fn what_is_in_doubt_runs_at_once_and_what_fails_is_found() {
+    let graph = |op: &str, row: usize| {
+        format!(
+            "g (float[n,4] x) => (float[n,4] y) <int64 row{row} = {{{row}}}> {{
+            a = Relu(x)
+            b = {op}(a)
+            c = Neg(a)
+            d = {op}(b)
+            r = Gather(x, row{row})
+            s = Add(d, r)
+            y = Add(s, c) }}"
+        )
+    };
+    let found = of(&graph("Abs", 0), &graph("Relu", 0));
+    assert!(different(&found).is_empty() && found.equal == 2, "{found:?}");
+    // There are two rows.
+    let found = of(&graph("Abs", 0), &graph("Relu", 5));
+    assert_eq!((different(&found), found.equal), (vec!["y", "r"], 2), "{found:?}");
+    assert!(found.different[1].what.contains("cannot be computed any more"), "{found:?}");
+}
+
+#[test]
 fn constants_are_compared_with_what_computed_them() {
     let before =
         "g (float[2] x) => (float[2] y) <float[2] a = {1.0, 2.0}, float[2] b = {3.0, 5.0}> {

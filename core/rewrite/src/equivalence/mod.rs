@@ -2,24 +2,20 @@
 //! and after it, and both parts run on the same random numbers. Parts are small, so that large networks can be
 //! compared, too; the smallest come first, until the work that is allowed has been done.
 
-use onnxd_diagnostics::Layer;
-use onnxd_eval::{Comparison, Executor, RandomSource, RunOptions, compare};
-use onnxd_ir::{
-    DataType, Dim, Model, NodeId, Part, Reals, Tensor, ValueId, ValueType, same_data, same_node,
-    verify,
-};
-use std::collections::BTreeMap;
+mod feeds;
+mod work;
 
-/// Size of axes that a model leaves open.
-const OPEN_SIZE: usize = 2;
+use feeds::Feeds;
+use onnxd_diagnostics::Layer;
+use onnxd_eval::{Comparison, compare};
+use onnxd_ir::{DataType, Model, NodeId, Part, Tensor, ValueId, same_data, same_node, verify};
+use work::{Reached, work};
+
 /// Values that are not compared for a reason, and kept with it.
 const REASONS_MAX: usize = 100;
-/// Work of a node whose sizes are not known.
-const UNKNOWN_WORK: u64 = 1 << 20;
-/// Work of an element that is drawn or compared: several operations in double precision, none of them vectors.
-const ELEMENT_WORK: u64 = 32;
 const TIME_IS_OVER: &str = "the time is over";
-/// How much more work is allowed to make sure of a difference.
+const TOO_FAR: &str = "random numbers in place of what it reads tell nothing of it";
+/// How much more work is allowed to make sure of differences.
 const CERTAINTY: u64 = 16;
 
 /// How much may be computed.
@@ -72,13 +68,14 @@ pub fn equivalence(before: &Model, after: &Model, effort: Effort) -> Equivalence
             search.pass_over(c.value, "it takes more work than is allowed");
             continue;
         }
-        if effort.stop.is_some_and(|stop| stop()) {
+        if search.is_over() {
             search.pass_over(c.value, TIME_IS_OVER);
             continue;
         }
         search.work_left -= c.work;
         search.look_at(c.value);
     }
+    search.make_sure();
     search.conclude()
 }
 
@@ -126,6 +123,10 @@ struct Search<'m> {
     order_before: Vec<Option<usize>>,
     effort: Effort<'m>,
     work_left: u64,
+    /// Work that may still be done to make sure of differences.
+    certainty_left: u64,
+    /// What random numbers in the middle of the network do not show to be equal.
+    uncertain: Vec<ValueId>,
     suspects: Vec<(ValueId, String)>,
     found: Equivalence,
 }
@@ -154,6 +155,8 @@ impl<'m> Search<'m> {
             order_before,
             effort,
             work_left,
+            certainty_left: work_left.saturating_mul(CERTAINTY),
+            uncertain: Vec::new(),
             suspects: Vec::new(),
             found,
         }
@@ -168,7 +171,7 @@ impl<'m> Search<'m> {
                 None => {}
                 Some(true) => self.found.unchanged += 1,
                 Some(false) => {
-                    let (old, new) = self.parts(v, pair, false);
+                    let (old, new) = self.parts(v, pair);
                     let work = work(self.before, &old).saturating_add(work(self.after, &new));
                     changed.push(Changed { value: v, position: self.order[v.index()], work });
                 }
@@ -204,12 +207,11 @@ impl<'m> Search<'m> {
         same_node((old, a), (new, b), &same)
     }
 
-    /// What computes a value before and after: from values that both models have and that come earlier, or from the
-    /// inputs of the network alone.
-    fn parts(&self, v: ValueId, pair: ValueId, whole: bool) -> (Part, Part) {
+    /// What computes a value before and after, from values that both models have and that come earlier.
+    fn parts(&self, v: ValueId, pair: ValueId) -> (Part, Part) {
         let at = self.order[v.index()];
         let (old, new) = (&self.before.graph, &self.after.graph);
-        let earlier = |order: usize| !whole && order > 0 && order < at;
+        let earlier = |order: usize| order > 0 && order < at;
         let old_leaf = |u: ValueId| self.order_before[u.index()].is_some_and(earlier);
         let new_leaf =
             |u: ValueId| self.pairs[u.index()].is_some() && earlier(self.order[u.index()]);
@@ -217,37 +219,86 @@ impl<'m> Search<'m> {
     }
 
     fn look_at(&mut self, v: ValueId) {
-        match self.compared(v, false) {
-            Ok(Verdict::Equal(how)) => self.equal(v, how),
-            // Random numbers in the middle of a network may be such that never occur there.
-            Ok(Verdict::Apart(_)) | Err(_) => match self.compared_whole(v) {
+        let pair = self.pairs[v.index()].expect("what changed is in both models");
+        let (old, new) = self.parts(v, pair);
+        match self.compared(&old, &new).as_deref() {
+            Ok([Verdict::Equal(how)]) => self.equal(v, how.clone()),
+            _ => self.uncertain.push(v),
+        }
+    }
+
+    /// Random numbers in the middle of a network may be such that never occur there. What they do not show to be equal
+    /// is compared as it follows from the inputs of the network.
+    fn make_sure(&mut self) {
+        let mut uncertain = std::mem::take(&mut self.uncertain);
+        uncertain.sort_by_key(|v| self.order[v.index()]);
+        for (v, verdict) in self.look_at_whole(&uncertain) {
+            match verdict {
                 Ok(Verdict::Equal(how)) => self.equal(v, how),
                 Ok(Verdict::Apart(what)) => self.suspects.push((v, what)),
                 Err(why) => self.pass_over(v, &why),
-            },
+            }
         }
     }
 
-    /// Compares a value as it follows from the inputs of the network.
-    fn compared_whole(&self, v: ValueId) -> Result<Verdict, String> {
-        let pair = self.pairs[v.index()].ok_or("it is new")?;
-        let (old, new) = self.parts(v, pair, true);
-        let work = work(self.before, &old).saturating_add(work(self.after, &new));
-        match work <= self.effort.work.saturating_mul(CERTAINTY) {
-            true => self.compared(v, true),
-            false => Err("random numbers in place of what it reads tell nothing of it".into()),
-        }
+    /// Compares values as they follow from the inputs of the network, all in one run. Where it fails, they run in
+    /// halves, to find the one that cannot be computed.
+    fn look_at_whole(&mut self, values: &[ValueId]) -> Vec<(ValueId, Result<Verdict, String>)> {
+        let is_over = self.is_over();
+        let (near, far) = values.split_at(if is_over { 0 } else { self.within_reach(values) });
+        let mut looked: Vec<_> = match (self.compared_whole(near), near) {
+            (_, []) => vec![],
+            (Ok(verdicts), _) => near.iter().copied().zip(verdicts.into_iter().map(Ok)).collect(),
+            (Err(why), [v]) => vec![(*v, Err(why))],
+            (Err(_), _) => {
+                let (first, second) = near.split_at(near.len() / 2);
+                let mut looked = self.look_at_whole(first);
+                looked.extend(self.look_at_whole(second));
+                looked
+            }
+        };
+        let why = if is_over { TIME_IS_OVER } else { TOO_FAR };
+        looked.extend(far.iter().map(|v| (*v, Err(why.to_owned()))));
+        looked
     }
 
-    fn compared(&self, v: ValueId, whole: bool) -> Result<Verdict, String> {
-        let pair = self.pairs[v.index()].ok_or("it is new")?;
-        let (old, new) = self.parts(v, pair, whole);
+    fn is_over(&self) -> bool {
+        self.effort.stop.is_some_and(|stop| stop())
+    }
+
+    /// How many of `values` follow from the inputs of the network by the work that is left for this; takes it.
+    fn within_reach(&mut self, values: &[ValueId]) -> usize {
+        let (mut old, mut new) = (Reached::of(self.before), Reached::of(self.after));
+        let is_within = |v: &&ValueId| {
+            let before = self.pairs[v.index()].map_or(0, |pair| old.add(pair));
+            let work = before.saturating_add(new.add(**v));
+            let left = self.certainty_left.checked_sub(work);
+            self.certainty_left = left.unwrap_or(self.certainty_left);
+            left.is_some()
+        };
+        values.iter().take_while(is_within).count()
+    }
+
+    /// Compares values as they follow from the inputs of the network.
+    fn compared_whole(&self, values: &[ValueId]) -> Result<Vec<Verdict>, String> {
+        let pairs: Option<Vec<ValueId>> = values.iter().map(|v| self.pairs[v.index()]).collect();
+        let pairs = pairs.ok_or("it is new")?;
+        let whole = |_| false;
+        let (old, new) = (&self.before.graph, &self.after.graph);
+        self.compared(&old.part(&whole, &pairs), &new.part(&whole, values))
+    }
+
+    /// Compares the outputs of two parts; what cannot be computed any more is told of one alone.
+    fn compared(&self, old: &Part, new: &Part) -> Result<Vec<Verdict>, String> {
         let mut feeds = Feeds::default();
-        let wanted = feeds.run(self.before, &old, self.effort)?;
-        match feeds.run(self.after, &new, self.effort) {
-            Ok(found) => Ok(verdict(&found, &wanted)),
-            Err(why) if self.effort.stop.is_some_and(|stop| stop()) => Err(why),
-            Err(why) => Ok(Verdict::Apart(format!("it cannot be computed any more: {why}"))),
+        let wanted = feeds.outputs(self.before, old, self.effort)?;
+        match feeds.outputs(self.after, new, self.effort) {
+            Ok(found) => {
+                let pairs = found.iter().zip(&wanted);
+                Ok(pairs.map(|((_, found), (_, wanted))| verdict(found, wanted)).collect())
+            }
+            Err(why) if wanted.len() > 1 || self.is_over() => Err(why),
+            Err(why) => Ok(vec![Verdict::Apart(format!("it cannot be computed any more: {why}"))]),
         }
     }
 
@@ -273,16 +324,18 @@ impl<'m> Search<'m> {
         else {
             return self.found;
         };
-        let mut unknown = None;
-        for v in self.after.graph.outputs().to_vec() {
-            match self.compared_whole(v) {
+        let mut unknown = false;
+        self.certainty_left = self.effort.work.saturating_mul(CERTAINTY);
+        let outputs = self.after.graph.outputs();
+        for (v, verdict) in self.look_at_whole(outputs) {
+            match verdict {
                 Ok(Verdict::Equal(_)) => {}
                 Ok(Verdict::Apart(what)) => self.differs(v, what),
-                Err(why) => unknown = Some(why),
+                Err(_) => unknown = true,
             }
         }
         let is_output = self.after.graph.is_output(first.0);
-        if !is_output && (unknown.is_some() || !self.found.different.is_empty()) {
+        if !is_output && (unknown || !self.found.different.is_empty()) {
             self.differs(first.0, first.1);
         }
         self.found
@@ -325,161 +378,5 @@ fn verdict(found: &Tensor, wanted: &Tensor) -> Verdict {
     }
 }
 
-/// Random numbers by the names of values, the same for both models.
-#[derive(Default)]
-struct Feeds {
-    drawn: BTreeMap<String, Tensor>,
-}
-
-impl Feeds {
-    /// The one output of a part.
-    fn run(&mut self, whole: &Model, part: &Part, effort: Effort) -> Result<Tensor, String> {
-        match <[_; 1]>::try_from(self.outputs(whole, part, effort)?) {
-            Ok([(_, output)]) => Ok(output),
-            Err(_) => Err("it is no tensor".into()),
-        }
-    }
-
-    /// The outputs of a part, by name.
-    fn outputs(
-        &mut self,
-        whole: &Model,
-        part: &Part,
-        effort: Effort,
-    ) -> Result<Vec<(String, Tensor)>, String> {
-        if effort.stop.is_some_and(|stop| stop()) {
-            return Err(TIME_IS_OVER.into());
-        }
-        let graph = &part.graph;
-        let mut inputs = BTreeMap::new();
-        let mut bytes = 0;
-        for (v, own) in &part.inputs {
-            if graph.inputs().contains(own) {
-                let drawn = self.draw(&whole.graph[*v].name, whole.graph[*v].ty.as_ref())?;
-                bytes += drawn.byte_len();
-                inputs.insert(graph[*own].name.clone(), drawn);
-            }
-        }
-        if bytes > effort.bytes_max {
-            return Err("what it reads is too large".into());
-        }
-        let model = Model {
-            opsets: whole.opsets.clone(),
-            functions: whole.functions.clone(),
-            ..Model::new(graph.clone(), whole.ir_version, whole.opset())
-        };
-        let options =
-            RunOptions { bytes_max: effort.bytes_max, stop: effort.stop, ..RunOptions::default() };
-        let first = |found: onnxd_diagnostics::Diagnostics| {
-            found.0.into_iter().next().map(|d| d.message).unwrap_or_default()
-        };
-        let executor = Executor::new(&model).map_err(first)?;
-        executor.run(&inputs, options).map_err(first)
-    }
-
-    fn draw(&mut self, name: &str, ty: Option<&ValueType>) -> Result<Tensor, String> {
-        if let Some(drawn) = self.drawn.get(name) {
-            return Ok(drawn.clone());
-        }
-        let unknown = || format!("the type of `{name}` is not known");
-        let dims = ty.and_then(sizes).ok_or_else(unknown)?;
-        let dtype = ty.and_then(ValueType::dtype).ok_or_else(unknown)?;
-        // Equal names get equal numbers, whatever else is drawn.
-        let seed =
-            name.bytes().fold(1, |hash: u64, b| hash.wrapping_mul(31).wrapping_add(b.into()));
-        let mut random = RandomSource::new(seed);
-        let count = dims.iter().product::<usize>();
-        let values = (0..count).map(|_| number(&mut random, dtype)).collect();
-        let drawn = match dtype {
-            DataType::Bool => {
-                let values: Vec<f64> = values;
-                let bits = values.iter().map(|x| u8::from(*x > 0.0)).collect();
-                Tensor::from_vec_as(dtype, dims, bits)
-            }
-            _ => stored(&Reals { dims, values }, dtype)
-                .ok_or_else(|| format!("no random numbers of type {dtype}"))?,
-        };
-        self.drawn.insert(name.to_owned(), drawn.clone());
-        Ok(drawn)
-    }
-}
-
-/// A number that most operators take: indices and sizes are small.
-fn number(random: &mut RandomSource, dtype: DataType) -> f64 {
-    let x = random.fraction();
-    match dtype {
-        DataType::Uint8 => (x * 256.0).floor(),
-        DataType::Int8 => (x * 256.0).floor() - 128.0,
-        dtype if dtype.is_integer() => (x * 2.0).floor(),
-        _ => x * 2.0 - 1.0,
-    }
-}
-
-fn stored(reals: &Reals, dtype: DataType) -> Option<Tensor> {
-    fn integers<T: onnxd_ir::Element>(reals: &Reals, of: fn(f64) -> T) -> Tensor {
-        Tensor::from_vec(reals.dims.clone(), reals.values.iter().map(|x| of(*x)).collect())
-    }
-    match dtype {
-        DataType::Int64 => Some(integers(reals, |x| x as i64)),
-        DataType::Int32 => Some(integers(reals, |x| x as i32)),
-        DataType::Uint8 => Some(integers(reals, |x| x as u8)),
-        DataType::Int8 => Some(integers(reals, |x| x as i8)),
-        _ => reals.to_tensor(dtype),
-    }
-}
-
-/// The sizes that a value gets; `None` if its rank is not known.
-fn sizes(ty: &ValueType) -> Option<Vec<usize>> {
-    let size = |d: &Dim| d.known().map_or(OPEN_SIZE, |n| usize::try_from(n).unwrap_or(0));
-    Some(ty.shape()?.iter().map(size).collect())
-}
-
-/// About how many multiplications and additions a part takes.
-fn work(whole: &Model, part: &Part) -> u64 {
-    let graph = &part.graph;
-    let functions: u64 = whole.functions.iter().map(|f| f.graph.node_count() as u64).sum();
-    let elements = |v: ValueId| {
-        let sizes = graph[v].ty.as_ref().and_then(sizes);
-        sizes.map(|s| s.iter().fold(1u64, |n, s| n.saturating_mul(*s as u64)))
-    };
-    let node = |node: &onnxd_ir::Node| {
-        if node.subgraphs().next().is_some() {
-            return UNKNOWN_WORK.saturating_mul(64);
-        }
-        let made = node.outputs.iter().flatten().map(|v| elements(*v).unwrap_or(UNKNOWN_WORK));
-        let made: u64 = made.fold(0, u64::saturating_add);
-        let read = node.inputs.iter().flatten().map(|v| elements(*v).unwrap_or(UNKNOWN_WORK));
-        let read: u64 = read.fold(0, u64::saturating_add);
-        made.saturating_mul(depth(graph, node)).saturating_add(read)
-    };
-    let nodes = graph.nodes().map(|(_, n)| node(n)).fold(0, u64::saturating_add);
-    let handled = graph.inputs().iter().chain(graph.outputs());
-    let handled =
-        handled.map(|v| elements(*v).unwrap_or(UNKNOWN_WORK)).fold(0, u64::saturating_add);
-    let nodes = nodes.saturating_add(handled.saturating_mul(ELEMENT_WORK));
-    nodes.saturating_add(functions.saturating_mul(graph.node_count() as u64))
-}
-
-/// How many products go into one element of the output.
-fn depth(graph: &onnxd_ir::Graph, node: &onnxd_ir::Node) -> u64 {
-    let sizes_of = |i: usize| node.input(i).and_then(|v| graph[v].ty.as_ref()).and_then(sizes);
-    let product = |sizes: &[usize]| sizes.iter().fold(1u64, |n, s| n.saturating_mul(*s as u64));
-    match node.op.as_str() {
-        "Conv" | "ConvInteger" | "QLinearConv" | "ConvTranspose" | "DeformConv" => {
-            sizes_of(if node.op == "QLinearConv" { 3 } else { 1 })
-                .map_or(64, |w| product(&w[1.min(w.len())..]))
-        }
-        "MatMul" | "Gemm" | "MatMulInteger" | "QLinearMatMul" => {
-            sizes_of(0).and_then(|x| x.last().copied()).map_or(64, |k| k as u64)
-        }
-        "LSTM" | "GRU" | "RNN" => {
-            sizes_of(1).map_or(4096, |w| product(&w[w.len().min(2)..]).saturating_mul(8))
-        }
-        "Attention" | "Einsum" | "DFT" | "STFT" => 256,
-        _ => 1,
-    }
-}
-
 #[cfg(test)]
-#[path = "equivalence_tests.rs"]
 mod tests;
