@@ -72,9 +72,9 @@ impl PassContext {
     }
 }
 
-/// Runs `passes` in order, each on a model with inferred types; after every pass the graph's invariants are checked,
-/// and types inferred anew. What the model declared stays declared, and no more. `done` hears of every pass as it ends,
-/// to take times, to report progress, or to stop early by an error.
+/// Runs `passes` in order, each on a model with inferred types. After every pass that changed something the graph's
+/// invariants are checked, and types inferred anew. What the model declared stays declared, and no more. `done` hears of
+/// every pass as it ends, to take times, to report progress, or to stop early by an error.
 ///
 /// # Errors
 /// What a pass or `done` failed with; N0901 if a pass broke the graph, N0406 if it left types that contradict each
@@ -93,7 +93,10 @@ pub fn run_passes(
         let mut cx =
             PassContext { facts: Some(facts.clone()), ..PassContext::new(pass.name(), fuel) };
         pass.run(model, &mut cx)?;
-        check_invariants(pass.name(), model)?;
+        // Tests look for changes that are not counted, too.
+        if cx.report.rewrites > 0 || cfg!(debug_assertions) {
+            check_invariants(pass.name(), model)?;
+        }
         if cx.report.rewrites > 0 {
             let (known, found) = types.infer(model);
             facts = known;

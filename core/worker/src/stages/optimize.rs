@@ -8,19 +8,22 @@ use onnxd_params::host::Passes;
 use onnxd_proto::onnxd::{Pass, PluginInfo};
 use serde_json::Value;
 
-/// Passes open up places for each other, so the whole list runs again until a round changes nothing.
+/// Passes open up places for each other, so the whole list runs again until nothing changes from one run of a group to
+/// the next.
 pub(crate) fn optimize(session: &mut Session) -> Result<(), Diagnostics> {
     let groups = groups(session)?;
     let rounds = session.section::<Passes>().rounds();
-    let mut rewrites = 0;
+    // Groups that ran since the last change, and changed nothing.
+    let (mut rewrites, mut idle) = (0, 0);
     for round in 0..rounds {
-        let before = rewrites;
         session.spoken.again(round > 0);
         for group in &groups {
-            rewrites += run_group(session, group, rewrites)?;
-        }
-        if rewrites == before {
-            break;
+            if idle == groups.len() {
+                break;
+            }
+            let made = run_group(session, group, rewrites)?;
+            rewrites += made;
+            idle = if made == 0 { idle + 1 } else { 0 };
         }
     }
     session.spoken.again(false);
