@@ -3,7 +3,8 @@
 //! One JSON file per library path. An entry counts only if path, size, times, place on the disk and
 //! the host's own version are the same; whatever cannot be read is as if it were not there. No program can
 //! set the time of change, so that the library is read again only if it was young when it was
-//! inspected: a clock that is too coarse may not tell two states of a young file apart.
+//! inspected: a clock that is too coarse may not tell two states of a young file apart. That happens
+//! once: an entry that still holds is stored again.
 
 use crate::inspect::{components, digest, hexadecimal};
 use onnxd_config::Descriptor;
@@ -30,7 +31,7 @@ pub struct Cache {
     folder: PathBuf,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Entry {
     schema: u32,
     /// Version of onnxd and of its plugin interface.
@@ -42,13 +43,20 @@ struct Entry {
 }
 
 /// What tells two states of a file apart without reading it.
-#[derive(PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct Stamp {
     size: u64,
     mtime_ns: i128,
     ctime_ns: i128,
     device: u64,
     inode: u64,
+}
+
+impl Stamp {
+    /// Whether the file was old enough at that time for a later change to show.
+    fn settled_at(&self, time_ns: i128) -> bool {
+        time_ns - self.ctime_ns > SETTLED_NS
+    }
 }
 
 impl Cache {
@@ -62,16 +70,27 @@ impl Cache {
     #[must_use]
     pub fn get(&self, library: &Path) -> Option<PluginInfo> {
         let entry = self.read(library)?;
+        let now_ns = now_ns();
         let stamp = stamp(library).ok()?;
         let same = entry.schema == SCHEMA
             && entry.host == host()
             && stamp == entry.stamp
-            && entry.plugin.path == library.to_str()?
-            && (entry.stored_ns - stamp.ctime_ns > SETTLED_NS
-                || entry.plugin.sha256 == digest(library).ok()?);
+            && entry.plugin.path == library.to_str()?;
+        if !same {
+            return None;
+        }
         // The components are derived again: the descriptor is the authority.
         let descriptor = Descriptor::parse(&entry.plugin.descriptor).ok()?;
-        same.then(|| PluginInfo { components: components(&descriptor), ..entry.plugin })
+        if !stamp.settled_at(entry.stored_ns) {
+            if entry.plugin.sha256 != digest(library).ok()? {
+                return None;
+            }
+            if stamp.settled_at(now_ns) {
+                // Else it is read again next time.
+                let _ = self.store(library, &Entry { stored_ns: now_ns, ..entry.clone() });
+            }
+        }
+        Some(PluginInfo { components: components(&descriptor), ..entry.plugin })
     }
 
     /// Stores the result of an inspection: complete or not at all.
@@ -85,8 +104,11 @@ impl Cache {
             return Err(std::io::Error::other("the library was replaced meanwhile"));
         }
         let plugin = plugin.clone();
-        let entry = Entry { schema: SCHEMA, host: host(), stamp, stored_ns, plugin };
-        let json = serde_json::to_vec_pretty(&entry)?;
+        self.store(library, &Entry { schema: SCHEMA, host: host(), stamp, stored_ns, plugin })
+    }
+
+    fn store(&self, library: &Path, entry: &Entry) -> std::io::Result<()> {
+        let json = serde_json::to_vec_pretty(entry)?;
         fs::create_dir_all(&self.folder)?;
         let target = self.file(library);
         // One name per process: two writers must not share an unfinished file.
@@ -194,6 +216,24 @@ mod tests {
         }
         fs::write(&path, b"two").unwrap();
         assert_eq!(cache.get(&path), None, "its time of change is another one");
+    }
+
+    #[test]
+    fn what_was_compared_when_it_was_old_is_not_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let plugin = library(folder.path(), b"one");
+        let path = Path::new(&plugin.path).to_owned();
+        let cache = Cache::new(folder.path().join("cache"));
+        let stored = || cache.read(&path).unwrap().stored_ns;
+        let young = stamp(&path).unwrap();
+        let stored_ns = young.ctime_ns;
+        let entry = Entry { schema: SCHEMA, host: host(), stamp: young, stored_ns, plugin };
+        cache.store(&path, &entry).unwrap();
+        assert!(cache.get(&path).is_some());
+        assert_eq!(stored(), stored_ns, "it is still young");
+        std::thread::sleep(std::time::Duration::from_nanos(SETTLED_NS as u64 + 1));
+        assert!(cache.get(&path).is_some());
+        assert!(stored() - stored_ns > SETTLED_NS);
     }
 
     #[test]
