@@ -33,7 +33,7 @@ mod reshape;
 mod vectors;
 
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
-use onnxd_plugin_sdk::ir::{Dim, Facts, Graph, Model, NodeId, Tensor, ValueId, infer_facts};
+use onnxd_plugin_sdk::ir::{Dim, Facts, Graph, Model, NodeId, Tensor, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Rewrite, Rewriter};
 use vectors::Available;
 
@@ -45,7 +45,7 @@ impl Pass for SimplifyShapes {
     }
 
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
-        let (facts, _) = infer_facts(model);
+        let facts = cx.facts(model);
         let opset = model.opset();
         simplify(&mut model.graph, opset, &facts, cx);
         Ok(())
