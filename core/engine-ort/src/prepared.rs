@@ -203,7 +203,7 @@ impl<'g> Sizes<'g> {
             let dims = feeds.get(&graph[*id].name).map(Tensor::dims).unwrap_or_default();
             for (dim, size) in shape.iter().zip(dims) {
                 if let Dim::Symbol(name) = dim {
-                    named.insert(name.clone(), *size);
+                    named.insert(name.to_string(), *size);
                 }
             }
         }
@@ -214,7 +214,7 @@ impl<'g> Sizes<'g> {
         let ty = self.graph[id].ty.as_ref()?;
         let sizes = ty.shape()?.iter().map(|dim| match dim {
             Dim::Known(n) => usize::try_from(*n).ok(),
-            Dim::Symbol(name) => self.named.get(name).copied(),
+            Dim::Symbol(name) => self.named.get(&**name).copied(),
             Dim::Unknown => None,
         });
         let elements = sizes.into_iter().try_fold(1usize, |n, d| n.checked_mul(d?))?;

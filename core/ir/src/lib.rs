@@ -14,6 +14,7 @@ mod element;
 mod examine;
 mod gather;
 mod graph;
+mod id_map;
 pub mod infer;
 mod model;
 mod node;

@@ -3,6 +3,7 @@
 use crate::DataType;
 use crate::text::Id;
 use std::fmt;
+use std::sync::Arc;
 
 /// One dimension of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -10,7 +11,7 @@ pub enum Dim {
     /// A known size.
     Known(i64),
     /// A named size that is equal wherever the name appears (`batch`).
-    Symbol(String),
+    Symbol(Arc<str>),
     /// Nothing is known.
     Unknown,
 }
@@ -43,7 +44,7 @@ impl From<i64> for Dim {
 
 impl From<&str> for Dim {
     fn from(name: &str) -> Dim {
-        Dim::Symbol(name.to_owned())
+        Dim::Symbol(name.into())
     }
 }
 

@@ -3,10 +3,10 @@
 use super::merge::{either, restore, types as merged};
 use super::site::{Data, Known, data_of};
 use super::{Facts, Inference, Types, control};
+use crate::id_map::IdMap;
 use crate::text::NESTING_MAX;
 use crate::{Dim, Function, Graph, Node, NodeId, ValueId, ValueType};
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 /// How often all nodes may be looked at again, because functions are applied several times and what
 /// holds in loops takes several tries.
@@ -43,12 +43,12 @@ pub struct Scope {
     /// Graphs around this one.
     pub(super) depth: usize,
     /// Types as declared, where they name sizes.
-    declared: HashMap<ValueId, ValueType>,
+    declared: IdMap<ValueId, ValueType>,
     /// Types that graph outputs declare, where facts are wanted. Exporters are known to write the
     /// sizes of one run there, and runtimes go on: a fact must not rest on them.
-    pub(super) claimed: HashMap<ValueId, ValueType>,
+    pub(super) claimed: IdMap<ValueId, ValueType>,
     /// The sub-graphs of nodes.
-    pub(super) inner: HashMap<NodeId, Vec<Facts>>,
+    pub(super) inner: IdMap<NodeId, Vec<Facts>>,
 }
 
 impl Scope {
@@ -58,7 +58,7 @@ impl Scope {
         };
         let types = g.value_ids().filter_map(|v| Some((v, g[v].ty.as_ref().filter(|t| named(t))?)));
         let declared = types.map(|(v, ty)| (v, ty.clone())).collect();
-        Scope { known, depth, declared, claimed: HashMap::new(), inner: HashMap::new() }
+        Scope { known, depth, declared, claimed: IdMap::default(), inner: IdMap::default() }
     }
 
     /// The elements of `v`, if it is a small tensor of rank 0 or 1 whose elements are all known:
@@ -149,7 +149,7 @@ impl Inference<'_> {
         known: &Known,
         depth: usize,
     ) -> Scope {
-        let mut inner_known = Known::new();
+        let mut inner_known = Known::default();
         for (own, captured) in inner.captures().collect::<Vec<_>>() {
             inner[own].ty = outer[captured].ty.clone();
             let data = known.get(&captured).cloned();
@@ -212,7 +212,7 @@ impl Inference<'_> {
         }
         self.nodes_left -= size;
         let mut body = function.body_for(node);
-        let mut body_known = Known::new();
+        let mut body_known = Known::default();
         for (i, own) in function.graph.inputs().iter().enumerate() {
             let Some(given) = node.input(i) else { continue };
             body[*own].ty = g[given].ty.clone();

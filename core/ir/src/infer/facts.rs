@@ -1,9 +1,9 @@
 //! What inference knows of values besides their types, for passes that simplify shape arithmetic.
 
 use super::body::Scope;
-use super::site::Data;
-use crate::{Dim, Graph, NodeId, Shape, ValueId, ValueType};
-use std::collections::HashMap;
+use super::site::Known;
+use crate::id_map::IdMap;
+use crate::{Dim, Graph, NodeId, Shape, ValueId};
 
 /// What is known of the values of one graph. It stays true while passes change other values.
 ///
@@ -11,9 +11,10 @@ use std::collections::HashMap;
 /// [`Dim::same`] are equal in every run. The symbols have a form that only inference understands.
 #[derive(Debug, Default)]
 pub struct Facts {
-    elements: HashMap<ValueId, Data>,
-    shapes: HashMap<ValueId, Shape>,
-    inner: HashMap<NodeId, Vec<Facts>>,
+    elements: Known,
+    /// By the index of the value.
+    shapes: Vec<Option<Shape>>,
+    inner: IdMap<NodeId, Vec<Facts>>,
 }
 
 impl Facts {
@@ -25,7 +26,7 @@ impl Facts {
 
     /// The sizes of `v`, if its rank is known.
     pub fn shape(&self, v: ValueId) -> Option<&[Dim]> {
-        self.shapes.get(&v).map(Vec::as_slice)
+        self.shapes.get(v.index())?.as_deref()
     }
 
     /// What is known of the sub-graphs of a node, in the order of [`crate::Node::subgraphs`].
@@ -37,10 +38,10 @@ impl Facts {
 impl Scope {
     /// Before sizes get names for readers.
     pub(super) fn facts(&mut self, g: &Graph) -> Facts {
-        let shape = |v: ValueId| Some((v, g[v].ty.as_ref().and_then(ValueType::shape)?.to_vec()));
+        let shape = |v: ValueId| Some(g[v].ty.as_ref()?.shape()?.to_vec());
         Facts {
             elements: self.known.clone(),
-            shapes: g.value_ids().filter_map(shape).collect(),
+            shapes: g.value_ids().map(shape).collect(),
             inner: std::mem::take(&mut self.inner),
         }
     }

@@ -98,7 +98,7 @@ fn infer_with(
     let mut inference = Inference::new(Cow::Borrowed(&model.opsets), &model.functions);
     inference.facts = facts;
     inference.nodes_left = body::nodes_max(&model.graph, &model.functions);
-    let mut scope = inference.graph(&mut model.graph, Known::new(), 0);
+    let mut scope = inference.graph(&mut model.graph, Known::default(), 0);
     let Inference { bodies, findings, .. } = inference;
     look(&model.graph, &mut scope);
     scope.restore(&mut model.graph);

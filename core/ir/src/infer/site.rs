@@ -1,9 +1,9 @@
 //! What a rule sees of a node: types, constants and attributes, and helpers that speak of shapes.
 
 use super::symbolic;
+use crate::id_map::IdMap;
 use crate::schema::OpSchema;
 use crate::{Attr, DataType, Dim, Graph, Node, Shape, Tensor, ValueId, ValueType, axis_at};
-use std::collections::HashMap;
 
 /// Elements of an integer tensor that are followed through the graph.
 pub(super) const ELEMENTS_MAX: usize = 64;
@@ -19,7 +19,7 @@ pub(super) struct Data {
 }
 
 /// Elements known of values of one graph.
-pub(super) type Known = HashMap<ValueId, Data>;
+pub(super) type Known = IdMap<ValueId, Data>;
 
 /// Shapes of the outputs, as far as known; or what is wrong.
 pub(super) type Shapes = Result<Vec<Option<Shape>>, String>;
@@ -221,7 +221,7 @@ pub(super) fn show(shape: &[Dim]) -> String {
         .map(|d| match d {
             Dim::Known(n) => n.to_string(),
             size => match symbolic::readable(size) {
-                Some(Dim::Symbol(name)) => name,
+                Some(Dim::Symbol(name)) => name.to_string(),
                 _ => "?".to_owned(),
             },
         })

@@ -7,6 +7,7 @@
 
 use crate::Dim;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 const SUM: char = '\u{1}';
 const TERM: char = '\u{2}';
@@ -22,7 +23,7 @@ const PARTS_MAX: usize = 8;
 const NAME_MAX: usize = 256;
 
 /// Symbols (sorted) and their coefficient; never 0.
-type Sum = BTreeMap<Vec<String>, i64>;
+type Sum = BTreeMap<Vec<Arc<str>>, i64>;
 
 /// Whether a declared name could be mistaken for one of these, or says that nothing is known.
 pub(super) fn is_meaningless(name: &str) -> bool {
@@ -31,7 +32,7 @@ pub(super) fn is_meaningless(name: &str) -> bool {
 
 /// The size number `n` of which nothing else is known.
 pub(super) fn fresh(n: usize) -> Dim {
-    Dim::Symbol(format!("{FRESH}{n}"))
+    Dim::Symbol(format!("{FRESH}{n}").into())
 }
 
 /// Whether it depends on a size that was numbered `since` or later.
@@ -48,7 +49,7 @@ pub(super) fn readable(dim: &Dim) -> Option<Dim> {
     match dim {
         Dim::Symbol(name) if name.contains(FRESH) => None,
         Dim::Symbol(name) if name.starts_with([SUM, RESULT]) => {
-            Some(Dim::Symbol(written(&parsed(dim)?, str::to_owned)))
+            Some(Dim::Symbol(written(&parsed(dim)?, str::to_owned).into()))
         }
         other => Some(other.clone()),
     }
@@ -66,10 +67,10 @@ fn parsed(dim: &Dim) -> Option<Sum> {
     }
 }
 
-fn term(text: &str) -> Option<(Vec<String>, i64)> {
+fn term(text: &str) -> Option<(Vec<Arc<str>>, i64)> {
     let mut parts = text.split(FACTOR);
     let coefficient = parts.next()?.parse().ok()?;
-    Some((parts.map(str::to_owned).collect(), coefficient))
+    Some((parts.map(Arc::from).collect(), coefficient))
 }
 
 fn dim(sum: &Sum) -> Dim {
@@ -84,12 +85,12 @@ fn dim(sum: &Sum) -> Dim {
     let mut name = String::from(SUM);
     for (symbols, n) in sum.iter().filter(|_| !large) {
         name.push_str(&format!("{TERM}{n}"));
-        symbols.iter().for_each(|s| name.extend([FACTOR.to_string().as_str(), s.as_str()]));
+        symbols.iter().for_each(|s| name.extend([FACTOR.to_string().as_str(), s]));
         if name.len() > NAME_MAX {
             return Dim::Unknown;
         }
     }
-    if large { Dim::Unknown } else { Dim::Symbol(name) }
+    if large { Dim::Unknown } else { Dim::Symbol(name.into()) }
 }
 
 /// `2*N*M-1`; `symbol` writes the symbols.
@@ -120,6 +121,13 @@ fn operand(sum: &Sum) -> String {
 
 /// The sum; negative numbers are allowed.
 pub(super) fn sum(a: &Dim, b: &Dim) -> Dim {
+    match (a, b) {
+        (Dim::Known(x), Dim::Known(y)) => {
+            return x.checked_add(*y).map_or(Dim::Unknown, Dim::Known);
+        }
+        (Dim::Known(0), other) | (other, Dim::Known(0)) => return other.clone(),
+        _ => {}
+    }
     combined(a, b, |x, y| {
         let mut all = x;
         for (symbols, n) in y {
@@ -133,8 +141,13 @@ pub(super) fn sum(a: &Dim, b: &Dim) -> Dim {
 
 /// The product; negative numbers are allowed.
 pub(super) fn product(a: &Dim, b: &Dim) -> Dim {
-    if *a == Dim::Known(0) || *b == Dim::Known(0) {
-        return Dim::Known(0);
+    match (a, b) {
+        (Dim::Known(0), _) | (_, Dim::Known(0)) => return Dim::Known(0),
+        (Dim::Known(1), other) | (other, Dim::Known(1)) => return other.clone(),
+        (Dim::Known(x), Dim::Known(y)) => {
+            return x.checked_mul(*y).map_or(Dim::Unknown, Dim::Known);
+        }
+        _ => {}
     }
     combined(a, b, |x, y| {
         let mut all = Sum::new();
@@ -184,6 +197,9 @@ pub(super) fn exact(a: &Dim, b: &Dim) -> Option<Dim> {
 
 /// Whether it is not negative, whatever the sizes.
 pub(super) fn is_natural(dim: &Dim) -> bool {
+    if let Dim::Known(n) = dim {
+        return *n >= 0;
+    }
     parsed(dim).is_some_and(|sum| sum.values().all(|n| *n >= 0))
 }
 
@@ -249,7 +265,7 @@ pub(super) fn less(a: &Dim, b: &Dim) -> Dim {
 }
 
 fn result(text: &str) -> Dim {
-    if text.len() > NAME_MAX { Dim::Unknown } else { Dim::Symbol(format!("{RESULT}{text}")) }
+    if text.len() > NAME_MAX { Dim::Unknown } else { Dim::Symbol(format!("{RESULT}{text}").into()) }
 }
 
 #[cfg(test)]
@@ -259,7 +275,7 @@ mod tests {
     fn show(dim: &Dim) -> String {
         match readable(dim) {
             Some(Dim::Known(n)) => n.to_string(),
-            Some(Dim::Symbol(name)) => name,
+            Some(Dim::Symbol(name)) => name.to_string(),
             _ => "?".to_owned(),
         }
     }

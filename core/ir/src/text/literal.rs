@@ -119,7 +119,7 @@ impl<'a> Lexer<'a> {
                     Dim::Unknown
                 }
                 Token::Int(_) => Dim::Known(self.int()?),
-                _ => Dim::Symbol(self.quotable("a size, a name or `?`")?.into_owned()),
+                _ => Dim::Symbol(self.quotable("a size, a name or `?`")?.into()),
             });
             if !self.eat(',')? {
                 break;

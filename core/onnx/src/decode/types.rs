@@ -75,7 +75,7 @@ impl Decoder<'_> {
                     self.found.note("a negative size in a declared shape is read as unknown");
                     Dim::Unknown
                 }
-                Some(Size::DimParam(name)) if !name.is_empty() => Dim::Symbol(name),
+                Some(Size::DimParam(name)) if !name.is_empty() => Dim::Symbol(name.into()),
                 _ => Dim::Unknown,
             });
         }

@@ -43,7 +43,7 @@ fn shape_to_proto(shape: &Shape) -> TensorShapeProto {
     let dim = |dim: &Dim| {
         let value = match dim {
             Dim::Known(size) => Some(Size::DimValue(*size)),
-            Dim::Symbol(name) => Some(Size::DimParam(name.clone())),
+            Dim::Symbol(name) => Some(Size::DimParam(name.to_string())),
             Dim::Unknown => None,
         };
         Dimension { value, denotation: None }
