@@ -3,10 +3,22 @@
 
 use onnxd_diagnostics::Layer;
 use onnxd_proto::onnx::StringStringEntryProto;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Metadata key of a node whose value lists its source layers as JSON.
 pub const LAYERS_KEY: &str = "onnxd.layers";
+
+/// A layer as JSON.
+#[derive(Deserialize, Serialize)]
+struct Item<'t> {
+    #[serde(borrow, default)]
+    name: Cow<'t, str>,
+    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    kind: Cow<'t, str>,
+    #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
+    place: Cow<'t, str>,
+}
 
 pub(crate) fn from_entries(entries: Vec<StringStringEntryProto>) -> Vec<(String, String)> {
     let pair = |e: StringStringEntryProto| (e.key.unwrap_or_default(), e.value.unwrap_or_default());
@@ -32,26 +44,24 @@ pub(crate) fn take_layers(metadata: &mut Vec<(String, String)>) -> Vec<Layer> {
 }
 
 fn parse_layers(text: &str) -> Option<Vec<Layer>> {
-    let Value::Array(items) = serde_json::from_str(text).ok()? else { return None };
-    let layer = |item: &Value| {
-        let text = |key| item.get(key).map_or(Some(""), Value::as_str).map(str::to_owned);
-        Some(Layer { name: text("name")?, kind: text("kind")?, place: text("place")? })
+    let items: Vec<Item> = serde_json::from_str(text).ok()?;
+    let layer = |item: Item| Layer {
+        name: item.name.into_owned(),
+        kind: item.kind.into_owned(),
+        place: item.place.into_owned(),
     };
-    items.iter().map(layer).collect()
+    Some(items.into_iter().map(layer).collect())
 }
 
 pub(crate) fn layers_entry(layers: &[Layer]) -> Option<StringStringEntryProto> {
-    let item = |layer: &Layer| {
-        let mut item = json!({ "name": layer.name });
-        for (key, text) in [("kind", &layer.kind), ("place", &layer.place)] {
-            if !text.is_empty() {
-                item[key] = json!(text);
-            }
-        }
-        item
-    };
-    let items: Vec<Value> = layers.iter().map(item).collect();
-    (!items.is_empty()).then(|| entry(LAYERS_KEY, Value::Array(items).to_string()))
+    let items = layers.iter().map(|layer| Item {
+        name: layer.name.as_str().into(),
+        kind: layer.kind.as_str().into(),
+        place: layer.place.as_str().into(),
+    });
+    let items: Vec<Item> = items.collect();
+    let text = serde_json::to_string(&items).expect("texts are JSON");
+    (!items.is_empty()).then(|| entry(LAYERS_KEY, text))
 }
 
 #[cfg(test)]
