@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs onnxd on graphs that are large by their structure: a million nodes, deep nesting, functions that multiply.
 
-    large_graphs.py ONNXD FOLDER [--largest N] [--only KIND]... [--commands check,convert]
+    large_graphs.py ONNXD FOLDER [--largest N] [--sizes 20000,200000] [--only KIND]... [--commands check,convert]
 
 Prints wall time, processor time and the largest resident memory of every run. It fails where time or memory grows
 faster than the graph, where a run takes more memory than BYTES_PER_ITEM_MAX allows, and where a model is neither
@@ -171,13 +171,124 @@ def many_functions(n):
     return graph, functions
 
 
+def weighted(n):
+    """Relu, Add and Mul in turn, with a small initializer for each of the last two."""
+    graph, last = frame(), "x"
+    for i in range(n):
+        operands = [last]
+        if i % 3 > 0:
+            constant(graph, f"w{i}", np.array([i + 0.5, i % 7 + 0.25], np.float32))
+            operands.append(f"w{i}")
+        add(graph, ("Relu", "Add", "Mul")[i % 3], operands, [f"v{i}"])
+        last = f"v{i}"
+    graph.output.append(info(last))
+    return graph
+
+
+def constant(graph, name, value):
+    dtype = helper.np_dtype_to_tensor_dtype(value.dtype)
+    graph.initializer.add(name=name, data_type=dtype, dims=value.shape, raw_data=value.tobytes())
+    return name
+
+
+class Block:
+    """Adds nodes whose names begin alike; the last axis of what they work on has `width` elements."""
+
+    SHARED = {"zero": np.int64(0), "one": np.int64(1), "at": np.array([0]), "two": np.float32(2), "half": np.float32(0.5),
+              "unit": np.float32(1), "tiny": np.float32(1e-5), "root": np.float32(2**0.5)}
+
+    def __init__(self, graph, number, width):
+        self.graph, self.begin, self.width, self.count = graph, f"b{number}_", width, 0
+        self.random = np.random.default_rng(number)
+
+    def node(self, op, *inputs, **attributes):
+        self.count += 1
+        name = f"{self.begin}{self.count}"
+        made = add(self.graph, op, inputs, [name])
+        made.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items())
+        return name
+
+    def constant(self, value):
+        self.count += 1
+        return constant(self.graph, f"{self.begin}{self.count}", np.asarray(value))
+
+    def weight(self, *shape):
+        return self.constant(self.random.random(shape, np.float32) - np.float32(0.5))
+
+    def size(self, x, axis):
+        return self.node("Unsqueeze", self.node("Gather", self.node("Shape", x), axis, axis=0), "at")
+
+    def reshape(self, x, like, *rest):
+        """The first two sizes are those of `like`, computed from it."""
+        sizes = [self.size(like, "zero"), self.size(like, "one"), self.constant(np.array(rest))]
+        return self.node("Reshape", x, self.node("Concat", *sizes, axis=0))
+
+    def linear(self, x, width_in, width_out):
+        return self.node("Add", self.weight(width_out), self.node("MatMul", x, self.weight(width_in, width_out)))
+
+    def norm(self, x):
+        apart = self.node("Sub", x, self.node("ReduceMean", x, axes=[-1]))
+        square = self.node("ReduceMean", self.node("Pow", apart, "two"), axes=[-1])
+        even = self.node("Div", apart, self.node("Sqrt", self.node("Add", square, "tiny")))
+        return self.node("Add", self.node("Mul", even, self.weight(self.width)), self.weight(self.width))
+
+    def gelu(self, x):
+        erf = self.node("Add", self.node("Erf", self.node("Div", x, "root")), "unit")
+        return self.node("Mul", self.node("Mul", x, erf), "half")
+
+    def attention(self, x):
+        def heads(perm):
+            split = self.reshape(self.linear(x, self.width, self.width), x, 2, self.width // 2)
+            return self.node("Transpose", split, perm=perm)
+
+        q, k, v = heads([0, 2, 1, 3]), heads([0, 2, 3, 1]), heads([0, 2, 1, 3])
+        scores = self.node("Softmax", self.node("Mul", self.node("MatMul", q, k), "half"), axis=-1)
+        mixed = self.node("Transpose", self.node("MatMul", scores, v), perm=[0, 2, 1, 3])
+        return self.linear(self.reshape(mixed, x, self.width), self.width, self.width)
+
+
+def in_blocks(n, width, block):
+    graph, last, number = onnx.GraphProto(name="g"), "x", 0
+    for name, value in Block.SHARED.items():
+        constant(graph, name, value)
+    sizes = ("batch", "time", width)
+    while len(graph.node) < n:
+        last = block(Block(graph, number, width), last)
+        number += 1
+    graph.input.append(info("x", sizes))
+    graph.output.append(info(last, sizes))
+    return graph
+
+
+def transformer(n):
+    """Blocks of a transformer as exporters write them, with computed shapes."""
+    def block(b, x):
+        x = b.node("Add", x, b.attention(b.norm(x)))
+        wide = b.gelu(b.linear(b.norm(x), b.width, 2 * b.width))
+        return b.node("Add", x, b.linear(wide, 2 * b.width, b.width))
+
+    return in_blocks(n, 8, block)
+
+
+def shapes(n):
+    """Mostly computations of shapes."""
+    def block(b, x):
+        split = b.node("Neg", b.node("Transpose", b.reshape(x, x, 3, 2), perm=[0, 1, 3, 2]))
+        return b.node("Relu", b.reshape(split, split, 6))
+
+    return in_blocks(n, 6, block)
+
+
 # Kind: what makes it, and the largest number of items that it is made with.
 KINDS = {
     "chain": (chain, 10**6), "typed_chain": (typed_chain, 10**6), "fan": (fan, 10**6), "same": (same, 10**6),
     "identities": (identities, 10**6), "wide": (wide, 10**5), "outputs": (outputs, 10**5),
     "initializers": (initializers, 10**6), "constants": (constants, 10**6), "side_by_side": (side_by_side, 10**5),
-    "many_functions": (many_functions, 10**5),
+    "many_functions": (many_functions, 10**5), "weighted": (weighted, 10**6), "transformer": (transformer, 10**5),
+    "shapes": (shapes, 10**5),
 }
+# The shape of the input `x`, if it is another one than (2,).
+INPUTS = {"transformer": (1, 3, 8), "shapes": (1, 3, 6)}
 
 
 def inside(number, content):
@@ -298,7 +409,9 @@ def line_of(onnxd, command, model, folder):
     out = os.path.join(folder, "out")
     shutil.rmtree(out, ignore_errors=True)
     conditional = "nested_if" in model or "side_by_side" in model
-    inputs = os.path.join(folder, "x_and_c.npz" if conditional else "x.npz")
+    kind = os.path.basename(model).rsplit("_", 1)[0]
+    inputs = "x_and_c.npz" if conditional else f"{kind}.npz" if kind in INPUTS else "x.npz"
+    inputs = os.path.join(folder, inputs)
     return {
         "check": [onnxd, "check", model], "print": [onnxd, "print", model],
         "convert": [onnxd, "convert", model, "--out", out],
@@ -338,6 +451,7 @@ def main():
     parser.add_argument("onnxd")
     parser.add_argument("folder")
     parser.add_argument("--largest", type=int, default=10**6)
+    parser.add_argument("--sizes", default="10000,100000,1000000")
     parser.add_argument("--only", action="append")
     parser.add_argument("--commands", default=",".join(COMMANDS))
     options = parser.parse_args()
@@ -346,12 +460,14 @@ def main():
     x, c = np.array([1, -2], np.float32), np.array(True)
     np.savez(os.path.join(folder, "x.npz"), x=x)
     np.savez(os.path.join(folder, "x_and_c.npz"), x=x, c=c)
+    for kind, shape in INPUTS.items():
+        np.savez(os.path.join(folder, f"{kind}.npz"), x=np.ones(shape, np.float32))
     table = Table()
     commands = [c for c in COMMANDS if c in options.commands.split(",")]
     wanted = lambda kind: not options.only or kind in options.only
     for kind, (make, largest) in KINDS.items():
         before = {}
-        for size in (10**4, 10**5, 10**6):
+        for size in map(int, options.sizes.split(",")):
             if not wanted(kind) or size > min(largest, options.largest):
                 continue
             model = made(os.path.join(folder, f"{kind}_{size}.onnx"), make, size)
