@@ -1,16 +1,17 @@
 //! Computes what depends on constants only, so that runtimes need not and other passes see the values.
 //!
-//! A result may be larger than what it is computed from by [`GROWTH_BYTES_MAX`] at most: a model that describes its
-//! weights by `ConstantOfShape` or `Expand` stays small. What is only moved or cast is derived from its operands and
-//! computed when the model is written. `DequantizeLinear` and its kin stay: they
-//! say how a weight is stored.
+//! A result may be larger than the operands that go with the node by [`GROWTH_BYTES_MAX`] at most: a model that
+//! describes its weights by `ConstantOfShape` or `Expand` stays small, and weights that something else reads are not
+//! there twice. What is only moved or cast is derived from its operands and computed when the model is written.
+//! `DequantizeLinear` and its kin stay: they say how a weight is stored.
 
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::eval;
-use onnxd_plugin_sdk::ir::{Attr, Graph, Model, Node, NodeId, Opsets, Tensor};
+use onnxd_plugin_sdk::ir::{Attr, Graph, Model, Node, NodeId, Opsets, Tensor, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip};
+use std::collections::{HashMap, HashSet};
 
-/// How much larger a folded result may be than its operands.
+/// How much larger a folded result may be than the operands that go.
 const GROWTH_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes that all results of one run may take, beside [`FOLDED_FACTOR`] times the initializers: a
@@ -70,7 +71,11 @@ fn fold(
     left: &mut usize,
     cx: &mut PassContext,
 ) {
-    for id in graph.topological().unwrap_or_default() {
+    let order = graph.topological().unwrap_or_default();
+    let folding = folding(graph, &order);
+    // What something else reads stays. Looked up once for each value, however many nodes read it.
+    let mut stays: HashMap<ValueId, bool> = HashMap::new();
+    for id in order {
         if cx.fuel.is_empty() {
             break;
         }
@@ -81,7 +86,12 @@ fn fold(
         let Some(operands) = operands(graph, &graph[id]) else { continue };
         let at = graph[id].output(0).map(|v| graph[v].name.clone()).unwrap_or_default();
         let version = version(opsets, &graph[id]);
-        match compute(graph, id, version, &operands, *left) {
+        let mut goes = |v: ValueId| {
+            let read = || graph.readers(v).iter().any(|reader| !folding.contains(reader));
+            !*stays.entry(v).or_insert_with(|| graph.is_output(v) || read())
+        };
+        let bytes_max = bytes_max(&graph[id], &operands, &mut goes).min(*left);
+        match compute(graph, id, version, &operands, bytes_max) {
             Ok(results) => {
                 *left -= results.iter().map(Tensor::byte_len).sum::<usize>().min(*left);
                 replace(graph, id, results);
@@ -94,16 +104,56 @@ fn fold(
 
 /// The node's inputs, if all are constants and the node may be computed at all.
 fn operands(graph: &Graph, node: &Node) -> Option<Vec<Option<Tensor>>> {
-    let foldable = eval::is_deterministic(node)
-        && !KEPT.contains(&node.op.as_str())
-        && node.subgraphs().next().is_none()
-        && node.output(0).is_some()
-        && !node.attrs.iter().any(|(_, a)| matches!(a, Attr::Ref { .. }));
     let constant = |v: &Option<_>| match v {
         None => Some(None),
         Some(v) => graph.constant(*v).cloned().map(Some),
     };
-    if foldable { node.inputs.iter().map(constant).collect() } else { None }
+    if foldable(node) { node.inputs.iter().map(constant).collect() } else { None }
+}
+
+fn foldable(node: &Node) -> bool {
+    eval::is_deterministic(node)
+        && !KEPT.contains(&node.op.as_str())
+        && node.subgraphs().next().is_none()
+        && node.output(0).is_some()
+        && !node.attrs.iter().any(|(_, a)| matches!(a, Attr::Ref { .. }))
+}
+
+/// Nodes that can be folded if all operands are there that can be folded.
+fn folding(graph: &Graph, order: &[NodeId]) -> HashSet<NodeId> {
+    let mut nodes = HashSet::new();
+    for id in order {
+        let node = &graph[*id];
+        let becomes_constant = |v: ValueId| {
+            graph.constant(v).is_some() || graph.producer(v).is_some_and(|id| nodes.contains(&id))
+        };
+        let is_output = node.outputs.iter().flatten().any(|v| graph.is_output(*v));
+        if foldable(node)
+            && !is_output
+            && node.inputs.iter().flatten().all(|v| becomes_constant(*v))
+        {
+            nodes.insert(*id);
+        }
+    }
+    nodes
+}
+
+/// How large the results of a node may be.
+fn bytes_max(
+    node: &Node,
+    operands: &[Option<Tensor>],
+    goes: &mut dyn FnMut(ValueId) -> bool,
+) -> usize {
+    // One that is read twice is there once: `Concat(w, w)` grows.
+    let distinct = (0..operands.len()).filter(|i| !node.inputs[..*i].contains(&node.inputs[*i]));
+    let gone = distinct.filter(|i| node.input(*i).is_some_and(&mut *goes));
+    // What a Constant gives is in its attribute.
+    let own = node.attrs.iter().filter_map(|(_, attr)| match attr {
+        Attr::Tensor(value) => Some(value),
+        _ => None,
+    });
+    let gone = gone.filter_map(|i| operands[i].as_ref());
+    gone.chain(own).map(Tensor::byte_len).sum::<usize>() + GROWTH_BYTES_MAX
 }
 
 fn compute(
@@ -111,22 +161,12 @@ fn compute(
     id: NodeId,
     version: i64,
     operands: &[Option<Tensor>],
-    left: usize,
+    bytes_max: usize,
 ) -> Result<Vec<Tensor>, Skip> {
     let node = &graph[id];
     if node.outputs.iter().flatten().any(|v| graph.is_output(*v)) {
         return Skip::because("it computes a graph output");
     }
-    // One that is read twice is there once: `Concat(w, w)` grows.
-    let distinct = (0..operands.len()).filter(|i| !node.inputs[..*i].contains(&node.inputs[*i]));
-    // What a Constant gives is in its attribute.
-    let own = node.attrs.iter().filter_map(|(_, attr)| match attr {
-        Attr::Tensor(value) => Some(value),
-        _ => None,
-    });
-    let operand_bytes: usize =
-        distinct.filter_map(|i| operands[i].as_ref()).chain(own).map(Tensor::byte_len).sum();
-    let bytes_max = (operand_bytes + GROWTH_BYTES_MAX).min(left);
     eval::derive_node(node, version, operands, bytes_max).map_err(|d| Skip(d.message))
 }
 
@@ -171,6 +211,47 @@ mod tests {
                y = Add(x, zeros)
              }",
         );
+    }
+
+    /// How many nodes are left of `nodes`, where `w` is a matrix of 128 KiB.
+    fn left(nodes: &str) -> usize {
+        let graph = format!(
+            "g (float[N,128] x, float[256,128] w) => (float[N,256] y)
+             <int64[1] zero = {{0}}, int64[1] mid = {{128}}, int64[1] end = {{256}}>
+             {{ {nodes} }}"
+        );
+        let graph = onnxd_plugin_sdk::ir::text::parse_graph(&graph).unwrap();
+        let mut model = Model::new(graph, 8, 17);
+        let w = model.graph.value_named("w").unwrap();
+        model.graph.unmark_input(w);
+        model
+            .graph
+            .set_initializer(w, Some(Tensor::from_vec(vec![256, 128], vec![1f32; 256 * 128])));
+        onnxd_plugin_sdk::ir::infer(&mut model);
+        let mut cx = PassContext::new("test", onnxd_plugin_sdk::rewrite::Fuel::UNLIMITED);
+        FoldConstants.run(&mut model, &mut cx).unwrap();
+        model.graph.node_count()
+    }
+
+    #[test]
+    fn weights_that_something_else_reads_are_not_there_twice() {
+        assert_eq!(left("t = Transpose(w) y = MatMul(x, t)"), 1);
+        assert_eq!(left("t = Transpose(w) z = MatMul(x, t) v = MatMul(z, w) y = MatMul(v, t)"), 4);
+        assert_eq!(
+            left("t = Transpose(w) n = Neg(w) z = Transpose(n) s = Add(t, z) y = MatMul(x, s)"),
+            1
+        );
+    }
+
+    #[test]
+    fn nodes_that_share_out_weights_take_them() {
+        // The square is read before the root is known by which the same difference is divided.
+        let deviation = "m = ReduceMean<axes = [0]>(w) d = Sub(w, m) s = Mul(d, d) v = ReduceMean<axes = [0]>(s)";
+        let scaled = "r = Sqrt(v) n = Div(d, r) t = Transpose(n) y = MatMul(x, t)";
+        assert_eq!(left(&format!("{deviation} {scaled}")), 1);
+        let parts = "a = Slice(w, zero, mid, zero) b = Slice(w, mid, end, zero)";
+        let read = "s = Transpose(a) t = Transpose(b) p = MatMul(x, s) q = MatMul(x, t)";
+        assert_eq!(left(&format!("{parts} {read} y = Concat<axis = 1>(p, q)")), 3);
     }
 
     #[test]

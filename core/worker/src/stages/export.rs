@@ -174,13 +174,22 @@ fn strip_docs(model: &mut Model) {
     model.doc.clear();
     model.for_each_graph_mut(&mut |graph, _| {
         graph.doc.clear();
+        strip_notes(&mut graph.metadata);
         for id in graph.node_ids() {
-            graph.node_mut(id).doc.clear();
+            let node = graph.node_mut(id);
+            node.doc.clear();
+            strip_notes(&mut node.metadata);
         }
         for v in graph.value_ids() {
             graph[v].doc.clear();
+            strip_notes(&mut graph[v].metadata);
         }
     });
+}
+
+/// PyTorch's newer exporter has its call stacks, modules and passes in metadata, where the older one has doc strings.
+fn strip_notes(metadata: &mut Vec<(String, String)>) {
+    metadata.retain(|(key, _)| key != "namespace" && !key.starts_with("pkg."));
 }
 
 fn initializers_as_inputs(graph: &mut Graph) {
@@ -259,6 +268,25 @@ mod tests {
         assert!(g.value_named("image_1").is_some());
         let error = rename(&mut g, Side::Outputs, vec!["image".into()]).unwrap_err();
         assert_eq!(error.code, "N0105");
+    }
+
+    #[test]
+    fn notes_of_exporters_go_with_doc_strings() {
+        let mut model = Model::new(graph(), 8, 17);
+        let entry = |key: &str| (key.to_owned(), "text".to_owned());
+        let g = &mut model.graph;
+        let (id, x) = (g.node_ids()[0], g.inputs()[0]);
+        let notes = ["pkg.torch.onnx.stack_trace", "namespace", "mine"].map(entry).to_vec();
+        g.node_mut(id).doc = "doc".into();
+        g.node_mut(id).metadata.clone_from(&notes);
+        g[x].metadata.clone_from(&notes);
+        g.metadata = notes;
+        strip_docs(&mut model);
+        let g = &model.graph;
+        assert!(g[id].doc.is_empty());
+        for left in [&g.metadata, &g[id].metadata, &g[x].metadata] {
+            assert_eq!(left, &[entry("mine")]);
+        }
     }
 
     #[test]
