@@ -360,6 +360,74 @@ class Formula:
         together = self.op("Transpose", self.op("MatMul", weights, v), perm=[0, 2, 1, 3])
         return self.op("Reshape", together, self.const(0, 0, width))
 
+    def channels(self):
+        """What constants do to each channel, or to another axis."""
+        m, x = self.m, self.x
+        for _ in range(m.int(2, 4)):
+            axis = 1 if m.chance(0.9) else m.int(1, self.rank - 1)
+            dims = [d if i == axis else 1 for i, d in enumerate(self.shape)][m.int(0, 1) :]
+            by = self.number(1.5) if m.chance(0.1) else self.s.weights(*dims)
+            op = m.pick(["Add", "Sub", "Mul", "Mul", "Div"])
+            x = self.both(op, x, by) if m.chance(0.1) else self.op(op, x, by)
+        return x
+
+    def signs(self):
+        """Signs and roundings, some of which undo or repeat each other."""
+        m, x = self.m, self.x
+        for _ in range(m.int(2, 5)):
+            if m.chance(0.4):
+                x = self.both(m.pick(["Add", "Sub", "Mul"]), x, self.op("Neg", m.pick([self.x, x])))
+            else:
+                x = self.op(m.pick(["Neg", "Neg", "Abs", "Floor", "Ceil", "Relu"]), x)
+        return x
+
+    def condition(self, depth):
+        m = self.m
+        kind = m.pick(["compare", "compare", "known", "Not", "And", "Or", "Xor"]) if depth else "compare"
+        if kind == "Not":
+            return self.op("Not", self.condition(depth - 1))
+        if kind in ("And", "Or", "Xor"):
+            return self.both(kind, self.condition(depth - 1), self.condition(depth - 1))
+        if kind == "known":
+            return self.s.const(np.full(m.pick([(), (1,), self.shape]), m.chance(0.5)))
+        ops = ["Less", "Greater"] + ["LessOrEqual", "GreaterOrEqual"] * (m.opset >= 12)
+        return self.both(m.pick(ops), self.x, self.number(0.25))
+
+    def choice(self):
+        m = self.m
+        if not m.chance(0.1):
+            return self.op("Where", self.condition(3), self.x, self.op("Neg", self.x))
+        return self.op("Where", self.condition(3), self.x, self.x)
+
+    def rounded_down(self):
+        """The quotient of indices as PyTorch writes it."""
+        m = self.m
+        int64 = lambda n: self.s.const(np.array(n, np.int64))
+        index = self.op("ArgMax", self.x, axis=1, keepdims=1)
+        index = self.op("Sub", index, int64(m.int(0, 1))) if m.chance(0.4) else index
+        by = m.pick([2, 3, -2])
+        quotient = self.op("Div", index, int64(by))
+        signs = self.both("Xor", self.op("Less", index, int64(0)), self.op("Less", int64(by), int64(0)))
+        rest = self.op("Mod", index, int64(by))
+        uneven = self.op("Not", self.op("Equal", rest, int64(0)))
+        where = self.op("And", signs, uneven)
+        result = self.op("Where", where, self.op("Sub", quotient, int64(1)), quotient)
+        return self.both("Add", self.x, self.op("CastLike", result, self.x))
+
+    def transposed(self):
+        m, (rows, width) = self.m, self.shape
+        turned = self.op("Transpose", self.x, perm=[1, 0])
+        if m.chance(0.5):
+            self.shape = (width, width)
+            left, right = turned, self.x
+        else:
+            self.shape = (rows, rows)
+            left, right = self.x, turned
+        if m.chance(0.5):
+            return self.op("MatMul", left, right)
+        more = [self.s.weights(self.shape[1])] if m.chance(0.5) or m.opset < 11 else []
+        return self.op("Gemm", left, right, *more, alpha=0.5)
+
 
 # The first opset and the ranks of each.
 ANY, SPATIAL = range(1, 9), range(3, 9)
@@ -383,6 +451,11 @@ FORMULAS = {
     "skip_norm": (7, ANY),
     "attention": (7, [3]),
     "rotary": (13, [3]),
+    "channels": (7, SPATIAL),
+    "signs": (7, ANY),
+    "choice": (9, ANY),
+    "rounded_down": (15, range(2, 9)),
+    "transposed": (7, [2]),
 }
 
 

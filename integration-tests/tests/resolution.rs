@@ -133,6 +133,9 @@ fn n2d2_spelling_of_the_command_line() {
         "fuse-rotary-embedding",
         "fuse-attention",
         "fuse-scale",
+        "fuse-affine",
+        "fuse-rms-division",
+        "fuse-transpose",
         "fuse-gemm",
     ];
     assert_eq!(params.json()["passes"]["order"], json!(passes_without(&other)));

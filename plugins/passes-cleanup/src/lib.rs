@@ -7,18 +7,21 @@ mod dead_outputs;
 mod fold_constants;
 mod inline_branches;
 mod inline_functions;
+mod known;
 mod merge_casts;
 mod merge_concats;
 mod merge_duplicates;
 mod merge_gathers;
 mod merge_pads;
 mod merge_reshapes;
+mod merge_signs;
 mod merge_slices;
 mod merge_transposes;
 mod remove_dead_code;
 mod remove_dropout;
 mod remove_identity;
 mod shapes;
+mod simplify_logic;
 mod split_slices;
 mod unroll_loops;
 
@@ -96,6 +99,16 @@ onnxd_plugin_sdk::export_plugin! {
             "merge-concats",
             "Makes one Concat of two, and none of one that joins all parts of a Split" =>
             || rule("merge-concats", merge_concats::merge_concats),
+        ),
+        pass(
+            "merge-signs",
+            "Removes signs and roundings that make no difference" =>
+            || rule("merge-signs", merge_signs::merge_signs),
+        ),
+        pass(
+            "simplify-logic",
+            "Removes Where and Not as far as it is known what they give" =>
+            || rule_on_facts("simplify-logic", simplify_logic::simplify_logic),
         ),
         pass(
             "merge-gathers",

@@ -62,7 +62,7 @@ impl Place<'_, '_> {
             "Slice" => self.slice(data)?,
             "Gather" => self.gather(data)?,
             "AveragePool" | "MaxPool" => self.pool(data)?,
-            "Mul" | "Div" | "Add" | "Sub" => return self.arithmetic(),
+            "Mul" | "Div" | "Add" | "Sub" | "And" | "Or" | "Xor" => return self.arithmetic(),
             _ => return Skip::unlike(),
         }
         Ok(data)
@@ -147,12 +147,12 @@ impl Place<'_, '_> {
     fn arithmetic(&self) -> Result<ValueId, Skip> {
         let (a, b) = (self.input(0)?, self.input(1)?);
         let neutral = match self.cx.graph[self.id].op.as_str() {
-            "Mul" | "Div" => 1.0,
+            "Mul" | "Div" | "And" => 1.0,
             // In float, 0 is no neutral addend: -0 + 0 is 0.
             "Add" => -0.0,
             _ => 0.0,
         };
-        let commutes = matches!(self.cx.graph[self.id].op.as_str(), "Mul" | "Add");
+        let commutes = !matches!(self.cx.graph[self.id].op.as_str(), "Div" | "Sub");
         for (data, constant) in [(a, b), (b, a)].into_iter().take(1 + usize::from(commutes)) {
             if self.cx.graph.constant(constant).is_some_and(|c| is_all(c, neutral)) {
                 self.keeps(data)?;

@@ -68,13 +68,17 @@ pub(crate) fn fuse_batch_norm(cx: &mut Rewriter, bn: At<BatchNormalization>) -> 
 }
 
 /// The normalization as `x * gain + ...`, with the bias of the operator before it worked in.
-struct Affine {
-    gain: Reals,
-    bias: Reals,
+pub(crate) struct Affine {
+    pub(crate) gain: Reals,
+    pub(crate) bias: Reals,
 }
 
 impl Affine {
-    fn of(cx: &Rewriter, bn: &BatchNormalization, bias: Option<ValueId>) -> Result<Affine, Skip> {
+    pub(crate) fn of(
+        cx: &Rewriter,
+        bn: &BatchNormalization,
+        bias: Option<ValueId>,
+    ) -> Result<Affine, Skip> {
         let [gamma, beta, mean, var] =
             [cx.reals(bn.scale)?, cx.reals(bn.b)?, cx.reals(bn.mean)?, cx.reals(bn.var)?];
         let bias = match bias {

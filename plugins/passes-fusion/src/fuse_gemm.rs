@@ -337,6 +337,20 @@ mod tests {
     }
 
     #[test]
+    fn computed_matrices_are_factors_too() {
+        let model = check_pass_same(
+            &FuseGemm,
+            "g (float[2,3,2] x, float[2,2] w, float[4,2] t) => (float[2,3,4] y)
+             <float[2] b = {0.5, 1.0}>
+             {
+               p = MatMul(x, w) a = Add(p, b) q = MatMul(a, w) c = Add(q, b) r = MatMul(c, w) d = Add(r, b)
+               u = Transpose(t) y = MatMul(d, u)
+             }",
+        );
+        assert_eq!((count(&model, "Gemm"), count(&model, "Reshape")), (3, 2));
+    }
+
+    #[test]
     fn what_mixes_rows_is_outside() {
         let model = check_pass_same(
             &FuseGemm,

@@ -6,11 +6,13 @@
 mod activation;
 mod arithmetic;
 mod attention;
+mod fuse_affine;
 mod fuse_batch_norm;
 mod fuse_bias;
 mod fuse_gemm;
 mod fuse_pad;
 mod fuse_scale;
+mod fuse_transpose;
 mod microsoft;
 mod norm;
 mod parts;
@@ -46,6 +48,27 @@ onnxd_plugin_sdk::export_plugin! {
             "fuse-bias",
             "Turns the addition of constants into a bias of Conv, ConvTranspose or Gemm" =>
             || rule("fuse-bias", fuse_bias::fuse_bias),
+        ),
+        pass(
+            "fuse-affine",
+            "Makes one BatchNormalization of what constants do to each channel";
+            // Quantizers know the parts.
+            declares ["when = { \"quantization.format\" = \"none\" }"] =>
+            |_| rule("fuse-affine", fuse_affine::fuse_affine),
+        ),
+        pass(
+            "fuse-rms-division",
+            "Divides by the root mean square instead of multiplying with its reciprocal";
+            // Quantizers know the parts.
+            declares ["when = { \"quantization.format\" = \"none\" }"] =>
+            |_| rule("fuse-rms-division", norm::rms_division::fuse_rms_division),
+        ),
+        pass(
+            "fuse-transpose",
+            "Lets Gemm transpose the matrices that it multiplies";
+            // Quantizers know the parts.
+            declares ["when = { \"quantization.format\" = \"none\" }"] =>
+            |_| fuse_transpose::pass(),
         ),
         pass(
             "fuse-gemm",

@@ -150,7 +150,8 @@ impl Search<'_> {
         if node.is("MatMul") {
             let [a, w] = [node.input(0)?, node.input(1)?];
             let rows = self.rows(a)?;
-            if self.graph.constant(w)?.rank() != 2 || !self.same(out, rows) {
+            // A matrix that is computed has too few axes to be in a region.
+            if self.facts.shape(w)?.len() != 2 || !self.same(out, rows) {
                 return None;
             }
             return Some(match self.biased(out) {

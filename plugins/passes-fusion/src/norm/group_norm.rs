@@ -29,15 +29,23 @@
 
 use super::per_channel_changed;
 use crate::arithmetic::per_channel;
+use crate::fuse_batch_norm::Affine;
 use crate::parts::{Parts, dims, needs, of_type, unlike};
-use onnxd_plugin_sdk::ir::ops::{Add, GroupNormalization, InstanceNormalization, Mul, Reshape};
+use onnxd_plugin_sdk::ir::ops::{
+    Add, BatchNormalization, GroupNormalization, InstanceNormalization, Mul, Reshape,
+};
 use onnxd_plugin_sdk::ir::{At, DataType, Dim, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Pass, Rewrite, Rewriter, Skip, rule, rules};
 
 pub(crate) fn pass() -> Box<dyn Pass> {
     rules(
         "fuse-group-norm",
-        vec![rule("normalized", normalized), rule("scaled", scaled), rule("shifted", shifted)],
+        vec![
+            rule("normalized", normalized),
+            rule("scaled", scaled),
+            rule("shifted", shifted),
+            rule("folded", folded),
+        ],
     )
 }
 
@@ -92,6 +100,16 @@ fn shifted(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
     cx.replace(add.out, GroupNormalization { bias, ..norm.op })
 }
 
+/// Both, as `fuse-affine` leaves them.
+fn folded(cx: &mut Rewriter, bn: At<BatchNormalization>) -> Rewrite {
+    let norm = cx.sole_producer::<GroupNormalization>(bn.x).map_err(|_| unlike())?;
+    needs(cx, "a bias per channel of GroupNormalization", 21)?;
+    let affine = Affine::of(cx, &bn, Some(norm.bias))?;
+    let scale = cx.derive_scaled(norm.scale, "folded", 0, &affine.gain.values)?;
+    let bias = cx.derive_reals(bn.b, "folded", &affine.bias, norm.bias)?;
+    cx.replace(bn.out, GroupNormalization { scale, bias, ..norm.op })
+}
+
 /// The normalization that nothing else reads, and the constant as one value per channel.
 fn beside_constant(
     cx: &Rewriter,
@@ -133,6 +151,16 @@ mod tests {
         assert_eq!(check_pass_same(pass().as_ref(), &model(21, body)).graph.node_count(), 1);
         let body = "r = Reshape(n, channels) y = Mul(r, row)";
         assert_eq!(check_pass_same(pass().as_ref(), &model(21, body)).graph.node_count(), 2);
+    }
+
+    #[test]
+    fn parameters_of_batch_normalization() {
+        let body = "r = Reshape(n, channels)
+            y = BatchNormalization<epsilon = 0.5>(r, four, shift, shift, four)";
+        let model = model(21, body)
+            .replace("float[3] row", "float[4] four = {1.0, 2.0, 3.0, 4.0}, float[3] row")
+            .replace("float[3] row", "float[4] shift = {0.5, 1.0, 1.5, 2.0}, float[3] row");
+        assert_eq!(check_pass_same(pass().as_ref(), &model).graph.node_count(), 1);
     }
 
     #[test]

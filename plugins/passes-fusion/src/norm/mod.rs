@@ -3,6 +3,7 @@
 pub(crate) mod group_norm;
 pub(crate) mod instance_norm;
 pub(crate) mod layer_norm;
+pub(crate) mod rms_division;
 pub(crate) mod rms_norm;
 
 use crate::parts::{Parts, Reduction, dims, unlike};
