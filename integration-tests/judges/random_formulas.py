@@ -427,6 +427,116 @@ class Formula:
             return self.op("MatMul", left, right)
         more = [self.s.weights(self.shape[1])] if m.chance(0.5) or m.opset < 11 else []
         return self.op("Gemm", left, right, *more, alpha=0.5)
+    def elements(self):
+        """Elements along an axis, taken as parts whose axis goes."""
+        m, axis = self.m, self.m.int(0, self.rank - 1)
+        size = self.shape[axis]
+        if m.opset >= 10 and m.chance(0.3):
+            parts = []
+            for i in range(size):
+                start = i - size if m.chance(0.3) else i
+                end = 1000 if i == size - 1 else start + 1
+                parts.append(self.op("Slice", self.x, self.const(start), self.const(end), self.const(axis)))
+            parts = [part for part in parts if m.chance(0.8)] or parts
+        elif m.opset >= 13:
+            parts = self.s.add("Split", [self.x, self.const(*[1] * size)], None, size, axis=axis)
+        else:
+            parts = self.s.add("Split", [self.x], None, size, axis=axis, split=[1] * size)
+        parts = [parts] if isinstance(parts, str) else parts
+        gone = [self.with_axis("Squeeze", part, axis) for part in parts]
+        if m.chance(0.1):
+            self.s.extra_outputs.append(m.pick(parts))
+        self.shape = self.shape[:axis] + self.shape[axis + 1 :]
+        total = gone[0]
+        for part in gone[1:]:
+            total = self.both("Add", total, part)
+        return total
+
+    # ---- steps of recurrent networks ----
+
+    def split(self, x, width, count):
+        """Parts of the last axis."""
+        m, made = self.m, []
+        if m.opset >= 10 and m.chance(0.2):
+            for i in range(count):
+                bounds = [self.const(i * width), self.const((i + 1) * width), self.const(1)]
+                made.append(self.op("Slice", x, *bounds))
+            return made
+        attrs = {"num_outputs": count} if m.opset >= 18 else {}
+        return self.s.add("Split", [x], None, count, axis=m.pick([1, -1]) if m.opset >= 11 else 1, **attrs)
+
+    def with_axis(self, op, x, axis):
+        return self.op(op, x, self.const(axis)) if self.m.opset >= 13 else self.op(op, x, axes=[axis])
+
+    def linear(self, x, weight, bias):
+        """`x` times a constant, plus one."""
+        m = self.m
+        if m.chance(0.5):
+            return self.op("Gemm", x, self.shared(weight), self.shared(bias))
+        product = self.op("MatMul", x, self.shared(weight))
+        return self.both("Add", product, self.shared(bias)) if bias.any() else product
+
+    def shared(self, array):
+        """A constant that all steps read, mostly."""
+        key = id(array)
+        if key not in self.held or self.m.chance(0.02):
+            self.held[key] = self.s.const(array)
+        return self.held[key]
+
+    def gates(self, x, h, width, count):
+        """The gates of a step before their activation, as one value."""
+        if self.form == "joined":
+            both = self.op("Concat", x, h, axis=1)
+            return self.linear(both, self.both_weights, self.bias)
+        return self.both("Add", self.linear(x, self.x_weights, self.bias), self.linear(h, self.h_weights, self.h_bias))
+
+    def lstm_step(self, x, h, c, width):
+        i, f, g, o = self.split(self.gates(x, h, width, 4), width, 4)
+        kept = self.both("Mul", self.op("Sigmoid", f), c)
+        new = self.both("Mul", self.op("Sigmoid", i), self.op("Tanh", g))
+        c = self.both("Add", kept, new)
+        return self.both("Mul", self.op("Sigmoid", o), self.op("Tanh", c)), c
+
+    def gru_step(self, x, h, c, width):
+        a = self.split(self.linear(x, self.x_weights, self.bias), width, 3)
+        e = self.split(self.linear(h, self.h_weights, self.h_bias), width, 3)
+        r, z = (self.op("Sigmoid", self.both("Add", a[i], e[i])) for i in (0, 1))
+        n = self.op("Tanh", self.both("Add", a[2], self.both("Mul", r, e[2])))
+        if self.form == "joined":
+            rest = self.op("Sub", self.number(1.0), z)
+            return self.both("Add", self.both("Mul", rest, n), self.both("Mul", z, h)), c
+        return self.both("Add", self.both("Mul", self.op("Sub", h, n), z), n), c
+
+    def rnn_step(self, x, h, c, width):
+        return self.op(self.activation, self.gates(x, h, width, 1)), c
+
+    def recurrent(self):
+        m, axis = self.m, self.m.int(0, 1)
+        batch, inputs, width = self.shape[1 - axis], self.shape[2], m.int(1, 4)
+        kind = m.pick(["lstm", "lstm", "gru", "rnn"])
+        self.activation, self.form, self.held = m.pick(["Tanh", "Relu"]), m.pick(["sum", "sum", "joined"]), {}
+        wide = {"lstm": 4, "gru": 3, "rnn": 1}[kind] * width
+        self.x_weights, self.h_weights = m.floats(inputs, wide), m.floats(width, wide)
+        self.both_weights = m.floats(inputs + width, wide)
+        self.bias, self.h_bias = (m.floats(wide) * (m.chance(0.7)) for _ in range(2))
+        self.bias, self.h_bias = self.bias.astype(m.dtype), self.h_bias.astype(m.dtype)
+        zeros = m.chance(0.5)
+        h = self.s.const(np.zeros((batch, width), m.dtype)) if zeros else self.s.weights(batch, width)
+        c = self.s.weights(batch if m.chance(0.9) else 1, width)
+        steps = [int(i) for i in m.rng.permutation(self.shape[axis])] if m.chance(0.1) else list(range(self.shape[axis]))
+        made = []
+        for i in steps:
+            x = self.op("Gather", self.x, self.s.const(np.array(i, np.int64)), axis=axis)
+            h, c = getattr(self, kind + "_step")(x, h, c, width)
+            made.append(h)
+        if m.chance(0.1):
+            self.s.extra_outputs.append(c)
+        along = m.int(0, 1)
+        if m.chance(0.7):
+            self.shape = (len(steps), batch, width) if along == 0 else (batch, len(steps), width)
+            return self.op("Concat", *[self.with_axis("Unsqueeze", v, along) for v in made], axis=along)
+        self.shape = (batch, width)
+        return h
 
 
 # The first opset and the ranks of each.
@@ -456,6 +566,8 @@ FORMULAS = {
     "choice": (9, ANY),
     "rounded_down": (15, range(2, 9)),
     "transposed": (7, [2]),
+    "elements": (7, range(2, 9)),
+    "recurrent": (7, [3]),
 }
 
 

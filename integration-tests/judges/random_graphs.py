@@ -32,7 +32,7 @@ import random_formulas
 
 OPSETS = [7, 9, 11, 12, 13, 17, 18, 20, 21, 23, 24]
 IR_OF = {7: [3, 4, 8], 9: [3, 4, 8], 11: [6, 8], 12: [7, 8], 13: [7, 8, 10], 17: [8, 10], 18: [8, 10], 20: [9, 10], 21: [10], 23: [11], 24: [12]}
-EXTRA = ["equalize-weights", "fuse-softplus", "fuse-swish", "unroll-loops", "fuse-reductions", "fuse-global-pool", "fuse-group-norm"]
+EXTRA = ["equalize-weights", "fuse-softplus", "fuse-swish", "unroll-loops", "fuse-reductions", "fuse-global-pool", "fuse-group-norm", "fuse-recurrent-all"]
 VARIANTS = {"default": [], "extra": ["--set", f"passes.enable={json.dumps(EXTRA)}"], "onnxruntime": ["--set", "passes.profile=onnxruntime", "--set", "passes.enable=fuse-microsoft-skip-norm"]}
 ODD = ["{}", "a.{}", "net/{}:0", "{} x", "{}é", "0{}", "/m/{}/out_0", "{}_folded", "{}_1"]
 FLOATS = {np.float32: TensorProto.FLOAT, np.float64: TensorProto.DOUBLE, np.float16: TensorProto.FLOAT16}

@@ -128,6 +128,7 @@ fn n2d2_spelling_of_the_command_line() {
         assert_eq!((params.get(key), params.origin(key)), (Some(&value), origin), "{key}");
     }
     let other = [
+        "fuse-recurrent",
         "fuse-clip",
         "fuse-rms-norm",
         "fuse-rotary-embedding",

@@ -16,6 +16,7 @@ mod fuse_transpose;
 mod microsoft;
 mod norm;
 mod parts;
+mod recurrent;
 mod reduce;
 mod region;
 mod scaled;
@@ -79,6 +80,18 @@ onnxd_plugin_sdk::export_plugin! {
                 "unless = { \"passes.profile\" = \"onnxruntime\" }",
             ] =>
             |_| Box::new(fuse_gemm::FuseGemm),
+        ),
+        pass(
+            "fuse-recurrent",
+            "Makes LSTM and GRU of their steps, where a batch is never empty";
+            // Quantizers know the products of single steps.
+            declares ["when = { \"quantization.format\" = \"none\" }"] =>
+            |_| recurrent::pass(),
+        ),
+        pass(
+            "fuse-recurrent-all",
+            "Makes LSTM, GRU and RNN of their steps (RNN is slower in ONNX Runtime, and LSTM ends for empty batches)" =>
+            recurrent::pass_of_all,
         ),
         pass(
             "fuse-layer-norm",

@@ -228,6 +228,16 @@ impl<'a, 'g> Parts<'a, 'g> {
         Ok(Reduction { data, axes, rank, keepdims: node.int("keepdims", 1) != 0 })
     }
 
+    /// Takes a node into the pattern that was matched by other means.
+    pub(crate) fn visit(&self, id: NodeId) {
+        self.nodes.borrow_mut().push(id);
+    }
+
+    /// The nodes of the pattern so far; one may be there several times.
+    pub(crate) fn nodes(&self) -> Vec<NodeId> {
+        self.nodes.borrow().clone()
+    }
+
     /// How many nodes the pattern has so far.
     pub(crate) fn count(&self) -> usize {
         self.nodes.borrow().len()

@@ -1,0 +1,248 @@
+//! One step of a recurrent network, as its formula.
+
+use super::affine::{Affine, Bias, Source, Sums, Weight};
+use crate::parts::{Parts, unlike};
+use onnxd_plugin_sdk::ir::{DataType, Facts, NodeId, ValueId};
+use onnxd_plugin_sdk::rewrite::{Rewriter, Skip};
+
+/// What a cell computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    Lstm,
+    /// Whether the reset gate is applied to the product, and not before it.
+    Gru {
+        after_product: bool,
+    },
+    Tanh,
+    Relu,
+}
+
+/// A source, and its matrix for each gate in the order of ONNX.
+#[derive(Clone, Debug)]
+pub(crate) struct Term {
+    pub(crate) source: Source,
+    pub(crate) weights: Vec<Weight>,
+}
+
+/// What a step adds up for each gate in the order of ONNX.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Biases {
+    pub(crate) gates: Vec<Vec<Bias>>,
+    /// What the reset gate applies to.
+    pub(crate) hidden: Vec<Bias>,
+}
+
+/// One step.
+#[derive(Debug)]
+pub(crate) struct Cell {
+    pub(crate) kind: Kind,
+    pub(crate) hidden: ValueId,
+    /// The hidden state before, if the formula tells it.
+    pub(crate) hidden_before: Option<ValueId>,
+    /// The cell state before and after.
+    pub(crate) memory: Option<[ValueId; 2]>,
+    pub(crate) terms: Vec<Term>,
+    pub(crate) biases: Biases,
+    pub(crate) width: usize,
+    pub(crate) nodes: Vec<NodeId>,
+}
+
+impl Cell {
+    /// Whether it is a step of LSTM or GRU.
+    pub(crate) fn is_gated(&self) -> bool {
+        matches!(self.kind, Kind::Lstm | Kind::Gru { .. })
+    }
+}
+
+/// The step whose hidden state is `v`.
+pub(crate) fn cell(cx: &Rewriter, facts: &Facts, v: ValueId) -> Result<Cell, Skip> {
+    let shape = facts.shape(v).filter(|dims| dims.len() == 2).ok_or_else(unlike)?;
+    let width = shape[1].known().and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0);
+    let width = width.ok_or_else(unlike)?;
+    if cx.dtype(v)? != DataType::Float {
+        return Skip::unlike();
+    }
+    let parts = Parts::of(cx, v);
+    let sums = Sums { cx, facts, parts: &parts };
+    let op = cx.graph.producer(v).map(|id| cx.graph[id].op.as_str());
+    let mut cell = match op {
+        Some("Mul") => lstm(&sums, v, width),
+        Some("Add") => gru(&sums, v, width),
+        Some("Tanh") => plain(&sums, v, width, "Tanh", Kind::Tanh),
+        Some("Relu") => plain(&sums, v, width, "Relu", Kind::Relu),
+        _ => Skip::unlike(),
+    }?;
+    cell.nodes = parts.nodes();
+    cell.nodes.sort_unstable();
+    cell.nodes.dedup();
+    Ok(cell)
+}
+
+/// `o * tanh(c)` where `c = f * before + i * g`.
+fn lstm(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
+    let p = sums.parts;
+    let gated = |pair: ValueId, op: &str| {
+        p.either(p.pair("Mul", pair)?, |gate, x| {
+            Ok((p.unary("Sigmoid", gate)?, if op.is_empty() { x } else { p.unary(op, x)? }))
+        })
+    };
+    let (output, after) = gated(hidden, "Tanh")?;
+    let ((forget, before), (input, new)) =
+        p.either(p.pair("Add", after)?, |kept, new| Ok((gated(kept, "")?, gated(new, "Tanh")?)))?;
+    let (terms, gates) = gates(sums, &[input, output, forget, new], width)?;
+    let biases = Biases { gates, hidden: vec![] };
+    let memory = Some([before, after]);
+    let (kind, nodes) = (Kind::Lstm, vec![]);
+    Ok(Cell { kind, hidden, hidden_before: None, memory, terms, biases, width, nodes })
+}
+
+/// `(before - n) * z + n`, or `(1 - z) * n + z * before`.
+fn gru(sums: &Sums, hidden: ValueId, width: usize) -> Result<Cell, Skip> {
+    let p = sums.parts;
+    let difference = || {
+        p.either(p.pair("Add", hidden)?, |product, new| {
+            p.either(p.pair("Mul", product)?, |difference, update| {
+                let [before, same] = p.pair("Sub", difference)?;
+                let update = p.unary("Sigmoid", update)?;
+                if same == new { Ok((before, new, update)) } else { Skip::unlike() }
+            })
+        })
+    };
+    let mixture = || {
+        p.either(p.pair("Add", hidden)?, |new, kept| {
+            p.either(p.pair("Mul", new)?, |rest, new| {
+                let [one, update] = p.pair("Sub", rest)?;
+                let before = p.either(p.pair("Mul", kept)?, |a, before| {
+                    if a == update { Ok(before) } else { Skip::unlike() }
+                })?;
+                let update = p.unary("Sigmoid", update)?;
+                if p.number(one) == Some(1.0) { Ok((before, new, update)) } else { Skip::unlike() }
+            })
+        })
+    };
+    let (before, new, update) = p.attempt(difference).or_else(|_| p.attempt(mixture))?;
+    let new = p.unary("Tanh", new)?;
+    let candidate = p
+        .attempt(|| reset_after(sums, new, width))
+        .or_else(|_| p.attempt(|| reset_before(sums, new, before, width)))?;
+    let (mut terms, mut gates) = gates(sums, &[update, candidate.reset], width)?;
+    let is_state = |term: &Term| match term.source {
+        Source::Value(v) => same(sums.cx, v, before),
+        Source::Step(_) => false,
+    };
+    terms.sort_by_key(is_state);
+    let is_found = terms.last().is_some_and(is_state);
+    let [x, h] = &mut terms[..] else { return Skip::unlike() };
+    let (source, weight) = candidate.x;
+    if !is_found || x.source != source {
+        return Skip::unlike();
+    }
+    let Source::Value(before) = h.source else { return Skip::unlike() };
+    x.weights.push(weight);
+    h.weights.push(candidate.hidden);
+    gates.push(candidate.biases);
+    let biases = Biases { gates, hidden: candidate.hidden_biases };
+    let kind = Kind::Gru { after_product: candidate.after_product };
+    let (hidden_before, nodes) = (Some(before), vec![]);
+    Ok(Cell { kind, hidden, hidden_before, memory: None, terms, biases, width, nodes })
+}
+
+/// Whether both are one value, or equal constants: exporters write the first state for each of its readers.
+fn same(cx: &Rewriter, a: ValueId, b: ValueId) -> bool {
+    let constants = cx.graph.constant(a).zip(cx.graph.constant(b));
+    a == b || constants.is_some_and(|(a, b)| a == b)
+}
+
+/// What the new hidden state is made of before Tanh.
+struct Candidate {
+    /// The reset gate before Sigmoid.
+    reset: ValueId,
+    x: (Source, Weight),
+    hidden: Weight,
+    biases: Vec<Bias>,
+    hidden_biases: Vec<Bias>,
+    after_product: bool,
+}
+
+/// `x * w + b + sigmoid(reset) * (before * r + c)`
+fn reset_after(sums: &Sums, new: ValueId, width: usize) -> Result<Candidate, Skip> {
+    let p = sums.parts;
+    p.either(p.pair("Add", new)?, |plain, product| {
+        let (reset, hidden) = p.either(p.pair("Mul", product)?, |gate, hidden| {
+            Ok((p.unary("Sigmoid", gate)?, sums.affine(hidden, width)?))
+        })?;
+        let x = sums.affine(plain, width)?;
+        let (Ok([x_term]), Ok([(_, weight)])) =
+            (<[_; 1]>::try_from(x.terms), <[_; 1]>::try_from(hidden.terms))
+        else {
+            return Skip::unlike();
+        };
+        let (biases, hidden_biases) = (x.biases, hidden.biases);
+        Ok(Candidate {
+            reset,
+            x: x_term,
+            hidden: weight,
+            biases,
+            hidden_biases,
+            after_product: true,
+        })
+    })
+}
+
+/// `x * w + (sigmoid(reset) * before) * r + b`
+fn reset_before(
+    sums: &Sums,
+    new: ValueId,
+    before: ValueId,
+    width: usize,
+) -> Result<Candidate, Skip> {
+    let p = sums.parts;
+    let Affine { terms, biases } = sums.affine(new, width)?;
+    let Ok([a, b]) = <[_; 2]>::try_from(terms) else { return Skip::unlike() };
+    let reset_of = |source: Source| {
+        let Source::Value(v) = source else { return Skip::unlike() };
+        p.attempt(|| {
+            p.either(p.pair("Mul", v)?, |gate, state| {
+                if !same(sums.cx, state, before) {
+                    return Skip::unlike();
+                }
+                p.unary("Sigmoid", gate)
+            })
+        })
+    };
+    let (reset, x, hidden) = match reset_of(b.0) {
+        Ok(reset) => (reset, a, b.1),
+        Err(_) => (reset_of(a.0)?, b, a.1),
+    };
+    Ok(Candidate { reset, x, hidden, biases, hidden_biases: vec![], after_product: false })
+}
+
+fn plain(sums: &Sums, hidden: ValueId, width: usize, op: &str, kind: Kind) -> Result<Cell, Skip> {
+    let sum = sums.parts.unary(op, hidden)?;
+    let (terms, gates) = gates(sums, &[sum], width)?;
+    let biases = Biases { gates, hidden: vec![] };
+    let nodes = vec![];
+    Ok(Cell { kind, hidden, hidden_before: None, memory: None, terms, biases, width, nodes })
+}
+
+/// The two sources of `sums` with their matrices, and the biases.
+fn gates(
+    sums: &Sums,
+    gates: &[ValueId],
+    width: usize,
+) -> Result<(Vec<Term>, Vec<Vec<Bias>>), Skip> {
+    let (mut terms, mut biases): (Vec<Term>, Vec<Vec<Bias>>) = (vec![], vec![]);
+    for (i, gate) in gates.iter().enumerate() {
+        let found = sums.affine(*gate, width)?;
+        for (source, weight) in found.terms {
+            match terms.iter_mut().find(|term| term.source == source) {
+                Some(term) if term.weights.len() == i => term.weights.push(weight),
+                None if i == 0 => terms.push(Term { source, weights: vec![weight] }),
+                _ => return Skip::unlike(),
+            }
+        }
+        biases.push(found.biases);
+    }
+    let complete = terms.iter().all(|term| term.weights.len() == gates.len());
+    if complete && terms.len() == 2 { Ok((terms, biases)) } else { Skip::unlike() }
+}
