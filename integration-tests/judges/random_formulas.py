@@ -4,6 +4,7 @@ Now and then a number, an axis or an operand is another one, or a value in the m
 must not change the result.
 """
 import numpy as np
+from onnx import numpy_helper
 
 
 class Formula:
@@ -303,7 +304,7 @@ class Formula:
         return x if width == size else self.op("Concat", x, rest, axis=3)
 
     def range(self, start, end, axis):
-        return [self.const(start), self.const(end), self.const(axis)]
+        return [self.plain(start), self.plain(end), self.plain(axis)]
 
     def repeated_heads(self, x, shape, times):
         """Each head several times, as keys and values of grouped queries."""
@@ -436,21 +437,21 @@ class Formula:
             for i in range(size):
                 start = i - size if m.chance(0.3) else i
                 end = 1000 if i == size - 1 else start + 1
-                parts.append(self.op("Slice", self.x, self.const(start), self.const(end), self.const(axis)))
+                parts.append(self.op("Slice", self.x, self.plain(start), self.plain(end), self.plain(axis)))
             parts = [part for part in parts if m.chance(0.8)] or parts
         elif m.opset >= 13:
-            parts = self.s.add("Split", [self.x, self.const(*[1] * size)], None, size, axis=axis)
+            parts = self.s.add("Split", [self.x, self.plain(*[1] * size)], None, size, axis=axis)
         else:
             parts = self.s.add("Split", [self.x], None, size, axis=axis, split=[1] * size)
         parts = [parts] if isinstance(parts, str) else parts
         gone = [self.with_axis("Squeeze", part, axis) for part in parts]
         if m.chance(0.1):
             self.s.extra_outputs.append(m.pick(parts))
-        self.shape = self.shape[:axis] + self.shape[axis + 1 :]
+        self.shape = self.shape[:axis] + (1,) + self.shape[axis + 1 :]
         total = gone[0]
         for part in gone[1:]:
             total = self.both("Add", total, part)
-        return total
+        return self.with_axis("Unsqueeze", total, axis)
 
     # ---- steps of recurrent networks ----
 
@@ -459,14 +460,25 @@ class Formula:
         m, made = self.m, []
         if m.opset >= 10 and m.chance(0.2):
             for i in range(count):
-                bounds = [self.const(i * width), self.const((i + 1) * width), self.const(1)]
+                bounds = [self.plain(i * width), self.plain((i + 1) * width), self.plain(1)]
                 made.append(self.op("Slice", x, *bounds))
             return made
         attrs = {"num_outputs": count} if m.opset >= 18 else {}
         return self.s.add("Split", [x], None, count, axis=m.pick([1, -1]) if m.opset >= 11 else 1, **attrs)
 
+    def plain(self, *numbers):
+        """Numbers that shape inference knows: an initializer, or a node Constant in a function."""
+        array = np.array(numbers, np.int64)
+        if self.m.in_function:
+            return self.s.add("Constant", [], None, value=numpy_helper.from_array(array))
+        if self.m.ir < 4:
+            return self.s.const(array)
+        name = self.m.name("w")
+        self.s.inits.append(numpy_helper.from_array(array, name))
+        return name
+
     def with_axis(self, op, x, axis):
-        return self.op(op, x, self.const(axis)) if self.m.opset >= 13 else self.op(op, x, axes=[axis])
+        return self.op(op, x, self.plain(axis)) if self.m.opset >= 13 else self.op(op, x, axes=[axis])
 
     def linear(self, x, weight, bias):
         """`x` times a constant, plus one."""
@@ -535,8 +547,8 @@ class Formula:
         if m.chance(0.7):
             self.shape = (len(steps), batch, width) if along == 0 else (batch, len(steps), width)
             return self.op("Concat", *[self.with_axis("Unsqueeze", v, along) for v in made], axis=along)
-        self.shape = (batch, width)
-        return h
+        self.shape = (1, batch, width) if along == 0 else (batch, 1, width)
+        return self.with_axis("Unsqueeze", h, along)
 
 
 # The first opset and the ranks of each.

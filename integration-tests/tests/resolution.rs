@@ -129,6 +129,7 @@ fn n2d2_spelling_of_the_command_line() {
     }
     let other = [
         "fuse-recurrent",
+        "merge-splits",
         "fuse-clip",
         "fuse-rms-norm",
         "fuse-rotary-embedding",

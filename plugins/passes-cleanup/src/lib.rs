@@ -16,6 +16,7 @@ mod merge_pads;
 mod merge_reshapes;
 mod merge_signs;
 mod merge_slices;
+mod merge_splits;
 mod merge_transposes;
 mod remove_dead_code;
 mod remove_dropout;
@@ -119,6 +120,12 @@ onnxd_plugin_sdk::export_plugin! {
             "split-slices",
             "Makes one Split of the slices that share out a value" =>
             || Box::new(split_slices::SplitSlices),
+        ),
+        pass(
+            "merge-splits",
+            "Takes elements by Gather where Split or Slice and Squeeze do";
+            declares ["when = { \"quantization.format\" = \"none\" }"] =>
+            |_| rule_on_facts("merge-splits", merge_splits::merge_splits),
         ),
         pass(
             "merge-duplicates",
