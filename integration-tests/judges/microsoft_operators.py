@@ -434,6 +434,18 @@ def _(r):
     return inputs, {"num_heads": heads, "unidirectional": r.n(0, 1) if keys == length else 0}
 
 
+@cases("RotaryEmbedding", tolerance=2e-5)
+def _(r):
+    batch, length, heads, size = r.n(1, 3), r.n(1, 6), r.n(1, 3), 4 * r.n(1, 3)
+    width, rows = r.one(size, size, size // 2), length + r.n(0, 3)
+    x = r.reals(r.one((batch, length, heads * size), (batch, heads, length, size)))
+    ids = r.one(r.ints(np.int64, (1,), 0, rows - length), r.ints(np.int64, (batch, length), 0, rows - 1))
+    attrs = {"interleaved": r.n(0, 1)}
+    if width < size:
+        attrs |= {"rotary_embedding_dim": width, "num_heads": heads}
+    return [x, ids, r.reals((rows, width // 2)), r.reals((rows, width // 2))], attrs
+
+
 # --- float --------------------------------------------------------------------
 
 def smooth(r):

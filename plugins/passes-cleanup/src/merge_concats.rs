@@ -1,4 +1,5 @@
-//! Makes one Concat of two along the same axis. A Concat of all parts of a Split is what was split.
+//! Makes one Concat of two along the same axis. A Concat that several read goes if all of them join it further.
+//! A Concat of all parts of a Split is what was split.
 //!
 //! ```onnx
 //! before (float[2,3] x, float[2,1] z) => (float[2,7] y)
@@ -21,11 +22,15 @@
 //! ```
 
 use onnxd_plugin_sdk::ir::ops::Concat;
-use onnxd_plugin_sdk::ir::{At, ValueId};
+use onnxd_plugin_sdk::ir::{At, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 /// Operands of one Concat. Runtimes look at all of them, and a chain of thousands is merged step by step.
 const OPERANDS_MAX: usize = 256;
+/// The same where several read what was joined.
+const SHARED_OPERANDS_MAX: usize = 16;
+/// How many may read what was joined.
+const READERS_MAX: usize = 8;
 
 pub(crate) fn merge_concats(cx: &mut Rewriter, outer: At<Concat>) -> Rewrite {
     if let Some(whole) = split(cx, &outer) {
@@ -34,8 +39,8 @@ pub(crate) fn merge_concats(cx: &mut Rewriter, outer: At<Concat>) -> Rewrite {
     let mut merged = false;
     let mut operands: Vec<ValueId> = Vec::with_capacity(outer.inputs.len());
     for v in &outer.inputs {
-        match cx.sole_producer::<Concat>(*v) {
-            Ok(inner) if same_axis(cx, inner.axis, outer.axis, *v) => {
+        match cx.producer::<Concat>(*v) {
+            Ok(inner) if same_axis(cx, inner.axis, outer.axis, *v) && only_joined(cx, &inner) => {
                 merged = true;
                 operands.extend(&inner.inputs);
             }
@@ -49,6 +54,20 @@ pub(crate) fn merge_concats(cx: &mut Rewriter, outer: At<Concat>) -> Rewrite {
         return Skip::because(format!("it would have {} operands", operands.len()));
     }
     cx.replace(outer.out, Concat { inputs: operands, ..outer.op })
+}
+
+/// Whether all that read it are Concat along its axis, so that none will.
+fn only_joined(cx: &Rewriter, inner: &At<Concat>) -> bool {
+    let readers = cx.graph.readers(inner.out);
+    let joins = |id: &NodeId| {
+        let outer = At::<Concat>::find(cx.graph, *id);
+        outer.is_some_and(|outer| {
+            let few = outer.inputs.len() + inner.inputs.len() <= SHARED_OPERANDS_MAX;
+            same_axis(cx, inner.axis, outer.axis, inner.out)
+                && (few || cx.graph.uses(inner.out) == 1)
+        })
+    };
+    !cx.graph.is_output(inner.out) && readers.len() <= READERS_MAX && readers.iter().all(joins)
 }
 
 fn same_axis(cx: &Rewriter, a: i64, b: i64, of: ValueId) -> bool {
@@ -86,6 +105,13 @@ mod tests {
              { a = Concat<axis = -1>(x, x) y = Concat<axis = 1>(x, a) }",
         );
         assert_eq!(model.graph.node_count(), 1);
+    }
+
+    #[test]
+    fn several_readers_that_join() {
+        let graph = "g (float[2,2] x) => (float[2,6] y, float[2,6] z)
+            { a = Concat<axis = 1>(x, x) y = Concat<axis = -1>(x, a) b = Neg(x) z = Concat<axis = 1>(a, b) }";
+        assert_eq!(check_same(merge_concats, graph).graph.node_count(), 3);
     }
 
     #[test]

@@ -22,7 +22,13 @@ fn first(site: &Site<'_>) -> Option<Data> {
         "Constant" => constant(site),
         "Shape" => Some(Data { scalar: false, items: super::shape::shape_slice(site)?.to_vec() }),
         "Size" => Some(Data { scalar: true, items: vec![super::site::product(site.shape(0)?)] }),
-        "Identity" | "Ceil" | "Floor" | "Round" => site.data(0),
+        "Identity" => site.data(0),
+        "Ceil" => elementwise(site, &|x| symbolic::rounded(x[0], true)),
+        "Floor" => elementwise(site, &|x| symbolic::rounded(x[0], false)),
+        "Round" => elementwise(site, &|x| match symbolic::divided(x[0]) {
+            Some(_) => Dim::Unknown,
+            None => x[0].clone(),
+        }),
         "Cast" => cast(site),
         "CastLike" => site.data(0).filter(|_| site.dtype(0) == site.dtype(1)),
         "Gather" => gather(site),
@@ -66,8 +72,12 @@ fn arithmetic(site: &Site<'_>, op: &str) -> Option<Data> {
         "Neg" => elementwise(site, &|x| product(x[0], &Dim::Known(-1))),
         "Add" | "Sum" => fold(sum),
         "Sub" => fold(difference),
+        "Mul" if real => fold(real_product),
         "Mul" => fold(product),
-        "Div" if real => fold(|a, b| symbolic::exact(a, b).unwrap_or(Dim::Unknown)),
+        "Div" if real => fold(|a, b| match b.known() {
+            Some(by @ 1..) => symbolic::fraction(a, by),
+            _ => symbolic::exact(a, b).unwrap_or(Dim::Unknown),
+        }),
         "Div" => fold(quotient),
         "Mod" if !real => fold(remainder),
         "Min" => fold(min),
@@ -119,6 +129,19 @@ fn min(a: &Dim, b: &Dim) -> Dim {
     }
 }
 
+/// As floating-point numbers: a number of halves, quarters and so on is exact.
+fn real_product(a: &Dim, b: &Dim) -> Dim {
+    let part = |(of, by): (Dim, i64), times: &Dim| match by.count_ones() {
+        1 => symbolic::fraction(&product(&of, times), by),
+        _ => Dim::Unknown,
+    };
+    match (symbolic::divided(a), symbolic::divided(b)) {
+        (Some(a), None) => part(a, b),
+        (None, Some(b)) => part(b, a),
+        _ => product(a, b),
+    }
+}
+
 /// Rounded toward zero.
 fn quotient(a: &Dim, b: &Dim) -> Dim {
     match (a, b) {
@@ -153,7 +176,9 @@ fn cast(site: &Site<'_>) -> Option<Data> {
     let to = i32::try_from(site.int("to", 0)).ok().and_then(DataType::from_number)?;
     let data = site.data(0)?;
     match to {
-        Int64 | Int32 | Float | Double => Some(data),
+        Float | Double => Some(data),
+        // Toward zero; negative fractions are not rounded.
+        Int64 | Int32 => elementwise(site, &|x| symbolic::rounded(x[0], false)),
         Bool => {
             let truth = |x: &Dim| match x {
                 Dim::Known(n) => Dim::Known(i64::from(*n != 0)),

@@ -228,6 +228,41 @@ fn classical_learning() {
     }
 }
 
+/// As exporters compute the sizes of an interpolation, in floating point.
+#[test]
+fn shapes_computed_in_floating_point() {
+    let text = "g (float[H,W] x) => (y, z, w)
+        <float by={32}, float half={0.5}, float third={0.3}, int64[1] first={0}, int64[1] last={1}>
+        {
+          s = Shape(x)
+          h = Gather(s, first)
+          hf = Cast<to = 1>(h)
+          q = Div(hf, by)
+          low = Floor(q)
+          low_i = Cast<to = 7>(low)
+          up = Ceil(q)
+          up_i = Cast<to = 7>(up)
+          sizes = Concat<axis = 0>(low_i, up_i)
+          y = ConstantOfShape(sizes)
+          v = Gather(s, last)
+          vf = Cast<to = 1>(v)
+          p = Mul(half, vf)
+          pi = Cast<to = 7>(p)
+          sum = Add(p, p)
+          sum_i = Cast<to = 7>(sum)
+          others = Concat<axis = 0>(pi, sum_i)
+          z = ConstantOfShape(others)
+          t = Mul(third, vf)
+          ti = Cast<to = 7>(t)
+          w = ConstantOfShape(ti)
+        }";
+    let (types, findings) = inferred(18, text);
+    assert!(findings.is_empty(), "{findings:?}");
+    let found = ["y", "z", "w"].map(|n| types[n].as_str());
+    let rounded = "float[\"floor((H)/(32))\",\"floor((H+31)/(32))\"]";
+    assert_eq!(found, [rounded, "float[\"floor((W)/(2))\",?]", "float[?]"]);
+}
+
 #[test]
 fn shapes_computed_from_symbols() {
     let text = "g (float[N,C,H,W] x, int64[?] free) => (flat, back, up, m, n, low, same, e)

@@ -109,6 +109,8 @@ impl<'a> Site<'a> {
 
 /// Whole numbers up to here are exact in 32-bit floating point.
 const EXACT_MAX: i64 = 1 << 24;
+/// How often a constant may have to be doubled to be whole.
+const HALVINGS_MAX: u32 = 16;
 
 /// The elements of a constant, if it is a small tensor of rank 0 or 1; of floating point only whole
 /// numbers.
@@ -120,13 +122,25 @@ pub(super) fn data_of(tensor: &Tensor) -> Option<Data> {
         DataType::Float | DataType::Double => {
             let whole = |x: &f64| match x.fract() == 0.0 && x.abs() < EXACT_MAX as f64 {
                 true => Dim::Known(*x as i64),
-                false => Dim::Unknown,
+                false => parts_of_one(*x),
             };
             tensor.to_reals()?.values.iter().map(whole).collect()
         }
         _ => tensor.to_i64s()?.into_iter().map(Dim::Known).collect(),
     };
     Some(Data { scalar: tensor.rank() == 0, items })
+}
+
+/// A number that is a whole number of halves, quarters and so on.
+fn parts_of_one(x: f64) -> Dim {
+    let halvings = (1..=HALVINGS_MAX).map(|n| 1i64 << n);
+    let found = halvings.map(|by| (x * by as f64, by)).find(|(of, _)| of.fract() == 0.0);
+    match found {
+        Some((of, by)) if of.abs() < EXACT_MAX as f64 => {
+            symbolic::fraction(&Dim::Known(of as i64), by)
+        }
+        _ => Dim::Unknown,
+    }
 }
 
 impl Data {

@@ -16,6 +16,8 @@ const FACTOR: char = '\u{3}';
 const RESULT: char = '\u{4}';
 /// Begins a symbol that stands for the unknown size of one axis of one value.
 const FRESH: char = '\u{5}';
+/// Begins a number that is not whole for all sizes: the marked divisor, then the marked size that it divides.
+const FRACTION: char = '\u{6}';
 
 /// Terms of a sum and symbols of a term that are kept.
 const PARTS_MAX: usize = 8;
@@ -27,7 +29,7 @@ type Sum = BTreeMap<Vec<Arc<str>>, i64>;
 
 /// Whether a declared name could be mistaken for one of these, or says that nothing is known.
 pub(super) fn is_meaningless(name: &str) -> bool {
-    matches!(name, "" | "?" | "-1" | "None") || name.contains(|c: char| c <= FRESH)
+    matches!(name, "" | "?" | "-1" | "None") || name.contains(|c: char| c <= FRACTION)
 }
 
 /// The size number `n` of which nothing else is known.
@@ -47,7 +49,7 @@ pub(super) fn is_fresh(dim: &Dim, since: usize) -> bool {
 /// The size under a name for readers; `None` if it depends on sizes without names.
 pub(super) fn readable(dim: &Dim) -> Option<Dim> {
     match dim {
-        Dim::Symbol(name) if name.contains(FRESH) => None,
+        Dim::Symbol(name) if name.contains([FRESH, FRACTION]) => None,
         Dim::Symbol(name) if name.starts_with([SUM, RESULT]) => {
             Some(Dim::Symbol(written(&parsed(dim)?, str::to_owned).into()))
         }
@@ -60,6 +62,7 @@ fn parsed(dim: &Dim) -> Option<Sum> {
         Dim::Unknown => None,
         Dim::Known(0) => Some(Sum::new()),
         Dim::Known(n) => Some(Sum::from([(vec![], *n)])),
+        Dim::Symbol(name) if name.starts_with(FRACTION) => None,
         Dim::Symbol(name) => match name.strip_prefix(SUM) {
             None => Some(Sum::from([(vec![name.clone()], 1)])),
             Some(terms) => terms.split(TERM).skip(1).map(term).collect(),
@@ -208,6 +211,36 @@ pub(crate) fn is_positive(dim: &Dim) -> bool {
     is_natural(dim) && parsed(dim).is_some_and(|sum| sum.contains_key(&vec![]))
 }
 
+/// `a / by` in real numbers, of which only [`rounded`] makes a size; `by` is more than 0.
+pub(super) fn fraction(a: &Dim, by: i64) -> Dim {
+    if let Some(whole) = exact(a, &Dim::Known(by)) {
+        return whole;
+    }
+    match a {
+        Dim::Known(n) => Dim::Symbol(format!("{FRACTION}{by}{FRACTION}{n}").into()),
+        Dim::Symbol(name) if parsed(a).is_some() && name.len() <= NAME_MAX => {
+            Dim::Symbol(format!("{FRACTION}{by}{FRACTION}{name}").into())
+        }
+        _ => Dim::Unknown,
+    }
+}
+
+/// What is divided and by what, if it is a [`fraction`].
+pub(super) fn divided(dim: &Dim) -> Option<(Dim, i64)> {
+    let Dim::Symbol(name) = dim else { return None };
+    let (by, of) = name.strip_prefix(FRACTION)?.split_once(FRACTION)?;
+    let of = of.parse().map_or_else(|_| Dim::Symbol(of.into()), Dim::Known);
+    Some((of, by.parse().ok()?))
+}
+
+/// The whole number at or below `dim`, or at or above it. Floating-point division never rounds to a whole number what
+/// is none, below 2^24.
+pub(super) fn rounded(dim: &Dim, up: bool) -> Dim {
+    let Some((of, by)) = divided(dim) else { return dim.clone() };
+    let of = if up { sum(&of, &Dim::Known(by - 1)) } else { of };
+    if is_natural(&of) { floor(&of, &Dim::Known(by)) } else { Dim::Unknown }
+}
+
 /// `a / b` rounded down; `a` is not negative, `b` is more than 0.
 pub(super) fn floor(a: &Dim, b: &Dim) -> Dim {
     if let (Dim::Known(a), Dim::Known(b)) = (a, b) {
@@ -306,6 +339,20 @@ mod tests {
         let text = show(&floor(&odd, &two));
         assert_eq!(text, "floor(({a+b})/(2))");
         assert_ne!(floor(&odd, &two), floor(&sum(&"a".into(), &"b".into()), &two));
+    }
+
+    #[test]
+    fn fractions_become_sizes_when_they_are_rounded() {
+        let [n, two] = [Dim::from("N"), Dim::Known(2)];
+        let half = fraction(&n, 2);
+        assert_eq!(rounded(&half, false), floor(&n, &two));
+        assert_eq!(rounded(&half, true), floor(&sum(&n, &Dim::Known(1)), &two));
+        assert_eq!(fraction(&product(&n, &two), 2), n);
+        assert_eq!(divided(&fraction(&Dim::Known(3), 2)), Some((Dim::Known(3), 2)));
+        assert_eq!(sum(&half, &half), Dim::Unknown);
+        assert!(!is_natural(&half) && half.same(&fraction(&n, 2)));
+        assert_eq!(readable(&half), None);
+        assert_eq!(rounded(&fraction(&difference(&n, &two), 2), false), Dim::Unknown);
     }
 
     #[test]
