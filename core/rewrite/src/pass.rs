@@ -73,8 +73,8 @@ impl PassContext {
 }
 
 /// Runs `passes` in order, each on a model with inferred types. After every pass that changed something the graph's
-/// invariants are checked, and types inferred anew. What the model declared stays declared, and no more. `done` hears of
-/// every pass as it ends, to take times, to report progress, or to stop early by an error.
+/// invariants are checked, and types inferred anew. What the model declared stays declared, and no more. `done` hears
+/// of every pass as it ends, to take times, to report progress, or to stop early by an error.
 ///
 /// # Errors
 /// What a pass or `done` failed with; N0901 if a pass broke the graph, N0406 if it left types that contradict each
