@@ -535,6 +535,10 @@ class Formula:
         zeros = m.chance(0.5)
         h = self.s.const(np.zeros((batch, width), m.dtype)) if zeros else self.s.weights(batch, width)
         c = self.s.weights(batch if m.chance(0.9) else 1, width)
+        # States that are constants are folded into the first step.
+        if m.chance(0.8):
+            first = self.op("Gather", self.x, self.s.const(np.array(0, np.int64)), axis=axis)
+            h, c = (self.op("MatMul", first, self.s.const(m.floats(inputs, width))) for _ in range(2))
         steps = [int(i) for i in m.rng.permutation(self.shape[axis])] if m.chance(0.1) else list(range(self.shape[axis]))
         made = []
         for i in steps:
