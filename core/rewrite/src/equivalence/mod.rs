@@ -222,7 +222,7 @@ impl<'m> Search<'m> {
         let pair = self.pairs[v.index()].expect("what changed is in both models");
         let (old, new) = self.parts(v, pair);
         match self.compared(&old, &new).as_deref() {
-            Ok([Verdict::Equal(how)]) => self.equal(v, how.clone()),
+            Ok([Verdict::Equal(how)]) => self.equal(v, *how),
             _ => self.uncertain.push(v),
         }
     }
