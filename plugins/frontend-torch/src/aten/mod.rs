@@ -1,0 +1,1 @@
+//! How ATen operators are said in ONNX, by family.

@@ -1,0 +1,1 @@
+//! Runs a program on the values of a graph.

@@ -1,0 +1,1 @@
+//! Exported programs: the graph that `torch.export.save` writes.
