@@ -93,8 +93,8 @@ pub struct Driver<'s, C = ()> {
     table: &'s Table<C>,
     lower: Lower<'s, C>,
     fallback: Fallback,
-    missing: Missing,
-    found: Diagnostics,
+    missing: RefCell<Missing>,
+    found: RefCell<Diagnostics>,
 }
 
 impl<'s, C: 'static> Driver<'s, C> {
@@ -111,7 +111,7 @@ impl<'s, C: 'static> Driver<'s, C> {
         }
         let builder = GraphBuilder::new(graph, opsets);
         let lower = Lower { builder, source, notes: RefCell::default() };
-        let (missing, found) = (Missing::default(), Diagnostics::default());
+        let (missing, found) = Default::default();
         Driver { table, lower, fallback, missing, found }
     }
 
@@ -121,12 +121,30 @@ impl<'s, C: 'static> Driver<'s, C> {
     }
 
     /// Adds a finding that keeps the network from being converted.
-    pub fn report(&mut self, found: Diagnostic) {
-        self.found.push(found);
+    pub fn report(&self, found: Diagnostic) {
+        self.found.borrow_mut().push(found);
+    }
+
+    /// Whether the table has this operator, or something else takes it.
+    pub fn takes(&self, op: &str) -> bool {
+        self.table.find(op).is_some() || self.fallback.place(op).is_some()
+    }
+
+    /// Runs `f`, whose nodes the caller throws away if it gives `false`; then its findings are forgotten too.
+    pub fn attempt(&self, f: impl FnOnce() -> bool) -> bool {
+        let missing = Missing::clone(&self.missing.borrow());
+        let (found, notes) = (self.found.borrow().0.len(), self.lower.notes.borrow().len());
+        let kept = f();
+        if !kept {
+            self.missing.replace(missing);
+            self.found.borrow_mut().0.truncate(found);
+            self.lower.notes.borrow_mut().truncate(notes);
+        }
+        kept
     }
 
     /// Lowers one operator. What cannot be lowered gives holes and is reported at the end.
-    pub fn lower(&mut self, item: Lowering) -> Vec<Value> {
+    pub fn lower(&self, item: Lowering) -> Vec<Value> {
         let Lowering { op, layer, arguments, named, results, types } = item;
         let holes = || -> Vec<Value> {
             let ty = |i| {
@@ -150,7 +168,7 @@ impl<'s, C: 'static> Driver<'s, C> {
                 found
             }),
             (None, None) => {
-                self.missing.add(op, layer);
+                self.missing.borrow_mut().add(op, layer);
                 return holes();
             }
         };
@@ -159,7 +177,7 @@ impl<'s, C: 'static> Driver<'s, C> {
             Ok(None) => return holes(),
             Err(found) => {
                 let holes = holes();
-                self.found.push(found);
+                self.report(found);
                 return holes;
             }
         };
@@ -178,8 +196,8 @@ impl<'s, C: 'static> Driver<'s, C> {
     /// number of its places; it names the first, and the help the next ones.
     pub fn finish(self) -> Result<(Graph, Vec<Diagnostic>), Diagnostics> {
         let say = |op: &str, places: &str| missing(op, self.table.reason(op), places);
-        let mut found = Diagnostics(self.missing.findings(say));
-        found.0.extend(self.found.0);
+        let mut found = Diagnostics(self.missing.into_inner().findings(say));
+        found.0.extend(self.found.into_inner().0);
         found.or_ok((self.lower.builder.finish(), self.lower.notes.into_inner()))
     }
 }

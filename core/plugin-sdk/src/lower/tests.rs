@@ -49,7 +49,7 @@ fn table() -> Table {
 fn run(items: Vec<Lowering>, fallback: Fallback) -> Result<(String, Vec<String>), Vec<String>> {
     let table = table();
     let opsets = Opsets::from([(String::new(), 18)]);
-    let mut driver = Driver::new(&table, &(), Graph::new("g"), opsets, fallback);
+    let driver = Driver::new(&table, &(), Graph::new("g"), opsets, fallback);
     let x = driver.builder().input("x", ValueType::tensor(DataType::Float, [2, 3]));
     let mut last = Value::Var(x);
     for mut item in items {
@@ -152,7 +152,7 @@ fn several_results_and_names_of_rows() {
     assert_eq!(table().operators(), ["add", "clip", "mean", "split"]);
     let table = table();
     let opsets = Opsets::from([(String::new(), 18)]);
-    let mut driver = Driver::new(&table, &(), Graph::new("g"), opsets, Fallback::default());
+    let driver = Driver::new(&table, &(), Graph::new("g"), opsets, Fallback::default());
     let split = Lowering {
         results: vec![String::new(), "second".into()],
         op: "split".into(),
