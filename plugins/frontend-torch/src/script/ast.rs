@@ -1,4 +1,5 @@
 //! The printed code of a TorchScript archive, as it is written.
+#![allow(dead_code)]
 
 use super::types::Type;
 use std::rc::Rc;
@@ -8,6 +9,10 @@ use std::rc::Rc;
 pub(crate) struct File {
     pub(crate) classes: Vec<Rc<Class>>,
     pub(crate) functions: Vec<Rc<Function>>,
+    /// `op_version_set = 1`, before torch 1.3.
+    pub(crate) version: Option<i64>,
+    /// How many statements and expressions it has.
+    pub(crate) nodes: usize,
 }
 
 /// What a class stands for.
@@ -28,9 +33,18 @@ pub(crate) struct Class {
     /// `__parameters__` and `__buffers__`, as far as written.
     pub(crate) parameters: Vec<Rc<str>>,
     pub(crate) buffers: Vec<Rc<str>>,
+    /// Methods that run before and behind `forward` when the module is called.
+    pub(crate) pre_hooks: Vec<Rc<str>>,
+    pub(crate) hooks: Vec<Rc<str>>,
     /// Declared attributes and fields, in order; `Final` ones and enum members have values.
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) methods: Vec<Rc<Function>>,
+}
+
+impl Class {
+    pub(crate) fn method(&self, name: &str) -> Option<&Rc<Function>> {
+        self.methods.iter().find(|method| &*method.name == name)
+    }
 }
 
 #[derive(Debug)]
@@ -43,6 +57,8 @@ pub(crate) struct Attribute {
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) name: Rc<str>,
+    /// The file it is in, as the archive names it under `code/`.
+    pub(crate) member: Rc<str>,
     pub(crate) parameters: Vec<Parameter>,
     /// What it gives, as far as declared.
     pub(crate) returns: Option<Type>,
@@ -118,8 +134,8 @@ pub(crate) enum Expr {
     Bool(bool),
     Int(i64),
     Float(f64),
-    /// `2j`
-    Imaginary(f64),
+    /// `0.+2.j`, `2j`
+    Complex(f64, f64),
     Text(Rc<str>),
     /// A variable, or the first part of a qualified name (`__torch__`, `torch`, `ops`, `CONSTANTS`, `self`).
     Name(Rc<str>),
