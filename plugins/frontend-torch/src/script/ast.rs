@@ -79,6 +79,8 @@ pub(crate) struct Statement {
     /// Number of its first line, from 1, and the offset of its first byte in the file (`debug_pkl` speaks of offsets).
     pub(crate) line: u32,
     pub(crate) offset: usize,
+    /// The offset behind its first line.
+    pub(crate) end: usize,
     pub(crate) kind: StatementKind,
 }
 

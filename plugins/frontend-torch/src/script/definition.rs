@@ -2,13 +2,12 @@
 
 use super::ast::{Attribute, Class, ClassKind, Expr, File, Function, Parameter};
 use super::lexer::{Kind, Token};
-use super::parse::Parser;
-use crate::diag::Diagnostic;
+use super::parse::{Parsed, Parser};
 use std::collections::HashSet;
 use std::rc::Rc;
 
 impl Parser<'_> {
-    pub(super) fn file(mut self) -> Result<File, Diagnostic> {
+    pub(super) fn file(mut self) -> Parsed<File> {
         let mut file = File::default();
         let mut names = HashSet::new();
         while self.token.kind != Kind::End {
@@ -40,19 +39,14 @@ impl Parser<'_> {
         Ok(file)
     }
 
-    fn unique(
-        &self,
-        names: &mut HashSet<Rc<str>>,
-        start: Token,
-        name: &Rc<str>,
-    ) -> Result<(), Diagnostic> {
+    fn unique(&self, names: &mut HashSet<Rc<str>>, start: Token, name: &Rc<str>) -> Parsed<()> {
         if names.insert(name.clone()) {
             return Ok(());
         }
         Err(self.lexer.wrong(start, format!("`{name}` is defined twice")))
     }
 
-    fn skip_line(&mut self) -> Result<(), Diagnostic> {
+    fn skip_line(&mut self) -> Parsed<()> {
         while !matches!(self.token.kind, Kind::Newline | Kind::Dedent | Kind::End) {
             self.advance()?;
         }
@@ -60,7 +54,7 @@ impl Parser<'_> {
     }
 
     /// `op_version_set = 1`
-    fn version(&mut self) -> Result<i64, Diagnostic> {
+    fn version(&mut self) -> Parsed<i64> {
         self.advance()?;
         self.expect(b'=')?;
         let at = self.token;
@@ -72,7 +66,7 @@ impl Parser<'_> {
     }
 
     /// `def name(self, x: Tensor, k: int=2) -> Tensor:` and its body.
-    pub(super) fn function(&mut self) -> Result<Function, Diagnostic> {
+    pub(super) fn function(&mut self) -> Parsed<Function> {
         self.counted()?;
         let line = self.advance()?.line;
         let name = self.word()?.into();
@@ -86,7 +80,7 @@ impl Parser<'_> {
         Ok(Function { name, member, parameters, returns, body: self.block()?, line })
     }
 
-    fn parameters(&mut self) -> Result<Vec<Parameter>, Diagnostic> {
+    fn parameters(&mut self) -> Parsed<Vec<Parameter>> {
         let mut parameters = Vec::new();
         let mut names = HashSet::new();
         self.expect(b'(')?;
@@ -106,7 +100,7 @@ impl Parser<'_> {
         Ok(parameters)
     }
 
-    fn class(&mut self) -> Result<Class, Diagnostic> {
+    fn class(&mut self) -> Parsed<Class> {
         self.counted()?;
         self.advance()?;
         let name = self.word()?.into();
@@ -136,7 +130,7 @@ impl Parser<'_> {
         Ok(class)
     }
 
-    fn base(&mut self) -> Result<ClassKind, Diagnostic> {
+    fn base(&mut self) -> Parsed<ClassKind> {
         if !self.takes(b'(')? || self.takes(b')')? {
             return Ok(ClassKind::Plain);
         }
@@ -155,11 +149,7 @@ impl Parser<'_> {
     }
 
     /// One line or method of a class.
-    fn member(
-        &mut self,
-        class: &mut Class,
-        names: &mut HashSet<Rc<str>>,
-    ) -> Result<(), Diagnostic> {
+    fn member(&mut self, class: &mut Class, names: &mut HashSet<Rc<str>>) -> Parsed<()> {
         let start = self.token;
         if self.takes_word("pass")? {
             return self.end_line();

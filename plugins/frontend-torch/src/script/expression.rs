@@ -2,8 +2,7 @@
 
 use super::ast::Expr;
 use super::lexer::{Kind, unquoted};
-use super::parse::Parser;
-use crate::diag::Diagnostic;
+use super::parse::{Parsed, Parser};
 use std::rc::Rc;
 
 /// Expressions between brackets.
@@ -16,7 +15,7 @@ struct Items {
 }
 
 impl Parser<'_> {
-    pub(super) fn expression(&mut self) -> Result<Expr, Diagnostic> {
+    pub(super) fn expression(&mut self) -> Parsed<Expr> {
         self.deeper()?;
         let mut expr = self.primary()?;
         let mut height = self.height;
@@ -37,7 +36,7 @@ impl Parser<'_> {
         Ok(expr)
     }
 
-    fn primary(&mut self) -> Result<Expr, Diagnostic> {
+    fn primary(&mut self) -> Parsed<Expr> {
         let expr = match self.token.kind {
             Kind::Mark(b'(') => return self.parenthesized(),
             Kind::Mark(b'[') => {
@@ -57,7 +56,7 @@ impl Parser<'_> {
     }
 
     /// `(e)`, `(a, b)`, `(a,)`, `()`
-    fn parenthesized(&mut self) -> Result<Expr, Diagnostic> {
+    fn parenthesized(&mut self) -> Parsed<Expr> {
         self.expect(b'(')?;
         let Items { mut items, height, comma } = self.items(b')')?;
         if items.len() == 1 && !comma {
@@ -68,7 +67,7 @@ impl Parser<'_> {
         Ok(Expr::Tuple(items))
     }
 
-    fn dict(&mut self) -> Result<Expr, Diagnostic> {
+    fn dict(&mut self) -> Parsed<Expr> {
         self.expect(b'{')?;
         let (mut entries, mut height) = (Vec::new(), 0);
         while !self.takes(b'}')? {
@@ -86,7 +85,7 @@ impl Parser<'_> {
         Ok(Expr::Dict(entries))
     }
 
-    fn items(&mut self, close: u8) -> Result<Items, Diagnostic> {
+    fn items(&mut self, close: u8) -> Parsed<Items> {
         let mut list = Items { items: Vec::new(), height: 0, comma: false };
         while !self.takes(close)? {
             list.items.push(self.expression()?);
@@ -101,9 +100,9 @@ impl Parser<'_> {
     }
 
     /// `e[i]`, `e[a:b]`
-    fn item(&mut self, base: Expr, mut height: usize) -> Result<(Expr, usize), Diagnostic> {
+    fn item(&mut self, base: Expr, mut height: usize) -> Parsed<(Expr, usize)> {
         self.expect(b'[')?;
-        let mut bound = |parser: &mut Self, end: u8| -> Result<Option<Box<Expr>>, Diagnostic> {
+        let mut bound = |parser: &mut Self, end: u8| -> Parsed<Option<Box<Expr>>> {
             if parser.sees(end) {
                 return Ok(None);
             }
@@ -123,7 +122,7 @@ impl Parser<'_> {
     }
 
     /// `f(a, b, name=c, )`
-    fn call(&mut self, function: Expr, mut height: usize) -> Result<(Expr, usize), Diagnostic> {
+    fn call(&mut self, function: Expr, mut height: usize) -> Parsed<(Expr, usize)> {
         self.expect(b'(')?;
         let (mut arguments, mut named) = (Vec::new(), Vec::<(Rc<str>, Expr)>::new());
         while !self.takes(b')')? {
@@ -152,7 +151,7 @@ impl Parser<'_> {
         Ok((Expr::Call { function: Box::new(function), arguments, named }, height))
     }
 
-    pub(super) fn text(&mut self) -> Result<Rc<str>, Diagnostic> {
+    pub(super) fn text(&mut self) -> Parsed<Rc<str>> {
         if self.token.kind != Kind::Text {
             return Err(self.unexpected("a string"));
         }
@@ -161,7 +160,7 @@ impl Parser<'_> {
     }
 
     /// A word, and what looks like a call but has types or names in it.
-    fn named(&mut self) -> Result<Expr, Diagnostic> {
+    fn named(&mut self) -> Parsed<Expr> {
         let word = self.lexer.text(self.token);
         if matches!(word, "inf" | "nan" | "infj" | "nanj") {
             let number = self.number()?;
@@ -191,7 +190,7 @@ impl Parser<'_> {
 
     /// `annotate(T, e)`, `uninitialized(T)`, `unchecked_cast(T, e)`, `isinstance(e, T)`, `getattr(e, "0")` from behind
     /// the bracket.
-    fn form(&mut self, word: &str) -> Result<Expr, Diagnostic> {
+    fn form(&mut self, word: &str) -> Parsed<Expr> {
         if matches!(word, "isinstance" | "getattr") {
             let of = Box::new(self.expression()?);
             let height = self.height + 1;
@@ -215,7 +214,7 @@ impl Parser<'_> {
     }
 
     /// `T`, `(T1, T2)`
-    fn classes(&mut self) -> Result<Vec<super::types::Type>, Diagnostic> {
+    fn classes(&mut self) -> Parsed<Vec<super::types::Type>> {
         if !self.takes(b'(')? {
             return Ok(vec![self.whole_type()?]);
         }
@@ -231,7 +230,7 @@ impl Parser<'_> {
     }
 
     /// `-3`, `2.5e-05`, `-inf`, `0.+2.j`, `1.-nanj`
-    fn number(&mut self) -> Result<Expr, Diagnostic> {
+    fn number(&mut self) -> Parsed<Expr> {
         let start = self.token;
         let negative = self.takes(b'-')?;
         let sign = if negative { -1.0 } else { 1.0 };
@@ -264,7 +263,7 @@ impl Parser<'_> {
     }
 
     /// A number without sign, and whether it has a `j`.
-    fn real(&mut self) -> Result<(f64, bool), Diagnostic> {
+    fn real(&mut self) -> Parsed<(f64, bool)> {
         let token = self.token;
         let text = self.lexer.text(token);
         let known = match token.kind {

@@ -4,13 +4,14 @@
 //! one at a time, so a large file costs no memory here.
 #![allow(dead_code)]
 
+use super::parse::Parsed;
 use crate::diag::{Code, Diagnostic};
 use std::fmt::Display;
 
 /// Largest file of code in bytes.
 pub(crate) const SOURCE_MAX: usize = 16 << 20;
 /// Deepest nesting of blocks. Each early return or `elif` of the user's code costs one level.
-pub(crate) const BLOCKS_MAX: usize = 200;
+pub(crate) const BLOCKS_MAX: usize = 150;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -54,11 +55,11 @@ pub(crate) struct Lexer<'s> {
 }
 
 impl<'s> Lexer<'s> {
-    pub(crate) fn new(member: &'s str, source: &'s str) -> Result<Lexer<'s>, Diagnostic> {
+    pub(crate) fn new(member: &'s str, source: &'s str) -> Parsed<Lexer<'s>> {
         if source.len() > SOURCE_MAX {
             let (found, limit) = (source.len(), SOURCE_MAX >> 20);
             let message = format!("`{member}` has {found} bytes; code files may have {limit} MiB");
-            return Err(Diagnostic::new(Code::SourceLimit, message));
+            return Err(Diagnostic::new(Code::SourceLimit, message).into());
         }
         Ok(Lexer {
             member,
@@ -76,27 +77,33 @@ impl<'s> Lexer<'s> {
         &self.source[token.start..token.end]
     }
 
-    pub(crate) fn wrong(&self, at: Token, what: impl Display) -> Diagnostic {
+    /// The offset of the end of the line that a token begins in.
+    pub(crate) fn line_end(&self, token: Token) -> usize {
+        let rest = &self.source[token.start..];
+        token.start + rest.find('\n').unwrap_or(rest.len())
+    }
+
+    pub(crate) fn wrong(&self, at: Token, what: impl Display) -> Box<Diagnostic> {
         self.fault(Code::SourceSyntax, at, what)
     }
 
-    pub(crate) fn too_much(&self, at: Token, what: impl Display) -> Diagnostic {
+    pub(crate) fn too_much(&self, at: Token, what: impl Display) -> Box<Diagnostic> {
         self.fault(Code::SourceLimit, at, what)
     }
 
-    fn fault(&self, code: Code, at: Token, what: impl Display) -> Diagnostic {
+    fn fault(&self, code: Code, at: Token, what: impl Display) -> Box<Diagnostic> {
         let line_start = self.source[..at.start].rfind('\n').map_or(0, |newline| newline + 1);
         let column = self.source[line_start..at.start].chars().count() + 1;
         let message = format!("`{}`, line {}, column {column}: {what}", self.member, at.line);
         let problem = Diagnostic::new(code, message);
-        match code {
+        Box::new(match code {
             Code::SourceSyntax => problem.help("Save the model again with `torch.jit.save`."),
             _ => problem,
-        }
+        })
     }
 
     /// The next token; [`Kind::End`] again and again behind the last one.
-    pub(crate) fn next(&mut self) -> Result<Token, Diagnostic> {
+    pub(crate) fn next(&mut self) -> Parsed<Token> {
         if self.fresh_line && self.brackets == 0 && self.dedents == 0 {
             self.fresh_line = false;
             if let Some(indent) = self.indentation()? {
@@ -189,7 +196,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// Looks how far the next line with content is indented.
-    fn indentation(&mut self) -> Result<Option<Token>, Diagnostic> {
+    fn indentation(&mut self) -> Parsed<Option<Token>> {
         let start = loop {
             let start = self.at;
             while matches!(self.peek(0), b' ' | b'\t' | b'\r' | 0x0c) {
@@ -255,7 +262,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// A word, or a string with a prefix.
-    fn word_or_text(&mut self) -> Result<Kind, Diagnostic> {
+    fn word_or_text(&mut self) -> Parsed<Kind> {
         let start = self.at;
         while matches!(self.peek(0), b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | 0x80..) {
             self.at += 1;
@@ -269,7 +276,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    fn quoted(&mut self) -> Result<Kind, Diagnostic> {
+    fn quoted(&mut self) -> Parsed<Kind> {
         let (start, quote) = (self.token(Kind::Text, self.at), self.peek(0));
         let triple = self.peek(1) == quote && self.peek(2) == quote;
         let marks = if triple { 3 } else { 1 };

@@ -10,9 +10,12 @@ use crate::diag::{Code, Diagnostic};
 use std::rc::Rc;
 
 /// Deepest nesting of brackets, and the height of expressions.
-pub(crate) const DEPTH_MAX: usize = 200;
+pub(crate) const DEPTH_MAX: usize = 100;
 /// Most statements and expressions of a file.
 pub(crate) const NODES_MAX: usize = 2_000_000;
+
+/// What a rule gives. Errors are boxed, because rules recurse and the stack is small.
+pub(super) type Parsed<T> = Result<T, Box<Diagnostic>>;
 
 /// Parses a file of code. `member` names it in messages.
 pub(crate) fn parse(member: &str, source: &[u8]) -> Result<File, Diagnostic> {
@@ -30,7 +33,7 @@ pub(crate) fn parse_within(
         let message = format!("`{member}` is not UTF-8 at byte {at}");
         Diagnostic::new(Code::SourceSyntax, message)
     })?;
-    Parser::new(member, source, nodes_max)?.file()
+    Parser::new(member, source, nodes_max).and_then(Parser::file).map_err(|problem| *problem)
 }
 
 /// For the fuzz target: parses whatever it gets.
@@ -51,18 +54,14 @@ pub(crate) struct Parser<'s> {
 }
 
 impl<'s> Parser<'s> {
-    pub(crate) fn new(
-        member: &'s str,
-        source: &'s str,
-        nodes_max: usize,
-    ) -> Result<Parser<'s>, Diagnostic> {
+    pub(crate) fn new(member: &'s str, source: &'s str, nodes_max: usize) -> Parsed<Parser<'s>> {
         let mut lexer = Lexer::new(member, source)?;
         let token = lexer.next()?;
         let member = member.into();
         Ok(Parser { lexer, member, token, depth: 0, height: 0, nodes: 0, nodes_max })
     }
 
-    pub(super) fn advance(&mut self) -> Result<Token, Diagnostic> {
+    pub(super) fn advance(&mut self) -> Parsed<Token> {
         let token = self.token;
         self.token = self.lexer.next()?;
         Ok(token)
@@ -79,7 +78,7 @@ impl<'s> Parser<'s> {
     }
 
     /// Takes a mark if it comes next.
-    pub(super) fn takes(&mut self, mark: u8) -> Result<bool, Diagnostic> {
+    pub(super) fn takes(&mut self, mark: u8) -> Parsed<bool> {
         let seen = self.sees(mark);
         if seen {
             self.advance()?;
@@ -87,7 +86,7 @@ impl<'s> Parser<'s> {
         Ok(seen)
     }
 
-    pub(super) fn takes_word(&mut self, word: &str) -> Result<bool, Diagnostic> {
+    pub(super) fn takes_word(&mut self, word: &str) -> Parsed<bool> {
         let seen = self.sees_word(word);
         if seen {
             self.advance()?;
@@ -95,14 +94,14 @@ impl<'s> Parser<'s> {
         Ok(seen)
     }
 
-    pub(super) fn expect(&mut self, mark: u8) -> Result<(), Diagnostic> {
+    pub(super) fn expect(&mut self, mark: u8) -> Parsed<()> {
         if self.takes(mark)? {
             return Ok(());
         }
         Err(self.unexpected(&format!("`{}`", char::from(mark))))
     }
 
-    pub(super) fn word(&mut self) -> Result<&'s str, Diagnostic> {
+    pub(super) fn word(&mut self) -> Parsed<&'s str> {
         if self.token.kind != Kind::Word {
             return Err(self.unexpected("a name"));
         }
@@ -111,7 +110,7 @@ impl<'s> Parser<'s> {
     }
 
     /// The end of a statement.
-    pub(super) fn end_line(&mut self) -> Result<(), Diagnostic> {
+    pub(super) fn end_line(&mut self) -> Parsed<()> {
         match self.token.kind {
             Kind::Newline => self.advance().map(|_| ()),
             Kind::Dedent | Kind::End => Ok(()),
@@ -120,14 +119,14 @@ impl<'s> Parser<'s> {
     }
 
     /// The end of the text.
-    pub(super) fn end(&mut self) -> Result<(), Diagnostic> {
+    pub(super) fn end(&mut self) -> Parsed<()> {
         match self.token.kind {
             Kind::End => Ok(()),
             _ => Err(self.unexpected("the end")),
         }
     }
 
-    pub(super) fn unexpected(&self, wanted: &str) -> Diagnostic {
+    pub(super) fn unexpected(&self, wanted: &str) -> Box<Diagnostic> {
         let found = match self.token.kind {
             Kind::Newline => "the end of the line".to_owned(),
             Kind::Indent => "a deeper indentation".to_owned(),
@@ -139,7 +138,7 @@ impl<'s> Parser<'s> {
     }
 
     /// One bracket deeper.
-    pub(super) fn deeper(&mut self) -> Result<(), Diagnostic> {
+    pub(super) fn deeper(&mut self) -> Parsed<()> {
         if self.depth == DEPTH_MAX {
             return Err(self.too_deep());
         }
@@ -152,7 +151,7 @@ impl<'s> Parser<'s> {
     }
 
     /// A new expression of this height.
-    pub(super) fn grown(&mut self, height: usize) -> Result<(), Diagnostic> {
+    pub(super) fn grown(&mut self, height: usize) -> Parsed<()> {
         if height > DEPTH_MAX {
             return Err(self.too_deep());
         }
@@ -160,13 +159,13 @@ impl<'s> Parser<'s> {
         self.counted()
     }
 
-    fn too_deep(&self) -> Diagnostic {
+    fn too_deep(&self) -> Box<Diagnostic> {
         let message = format!("expressions are nested deeper than {DEPTH_MAX} levels");
         self.lexer.too_much(self.token, message)
     }
 
     /// One more statement or expression.
-    pub(super) fn counted(&mut self) -> Result<(), Diagnostic> {
+    pub(super) fn counted(&mut self) -> Parsed<()> {
         self.nodes += 1;
         if self.nodes <= self.nodes_max {
             return Ok(());

@@ -2,12 +2,11 @@
 
 use super::ast::{Expr, Statement, StatementKind, Target};
 use super::lexer::{Kind, Token};
-use super::parse::Parser;
-use crate::diag::Diagnostic;
+use super::parse::{Parsed, Parser};
 
 impl Parser<'_> {
     /// `:` and the statements behind it. The lexer limits how deep blocks nest.
-    pub(super) fn block(&mut self) -> Result<Vec<Statement>, Diagnostic> {
+    pub(super) fn block(&mut self) -> Parsed<Vec<Statement>> {
         self.expect(b':')?;
         if self.token.kind != Kind::Newline {
             let start = self.token;
@@ -29,12 +28,13 @@ impl Parser<'_> {
         Ok(statements)
     }
 
-    fn placed(&mut self, start: Token, kind: StatementKind) -> Result<Statement, Diagnostic> {
+    fn placed(&mut self, start: Token, kind: StatementKind) -> Parsed<Statement> {
         self.counted()?;
-        Ok(Statement { line: start.line, offset: start.start, kind })
+        let end = self.lexer.line_end(start);
+        Ok(Statement { line: start.line, offset: start.start, end, kind })
     }
 
-    fn statement(&mut self) -> Result<StatementKind, Diagnostic> {
+    fn statement(&mut self) -> Parsed<StatementKind> {
         if self.token.kind != Kind::Word {
             return self.simple();
         }
@@ -52,7 +52,7 @@ impl Parser<'_> {
         }
     }
 
-    fn condition(&mut self) -> Result<StatementKind, Diagnostic> {
+    fn condition(&mut self) -> Parsed<StatementKind> {
         self.advance()?;
         let condition = self.expression()?;
         let then = self.block()?;
@@ -60,7 +60,7 @@ impl Parser<'_> {
         Ok(StatementKind::If { condition, then, otherwise })
     }
 
-    fn for_loop(&mut self) -> Result<StatementKind, Diagnostic> {
+    fn for_loop(&mut self) -> Parsed<StatementKind> {
         self.advance()?;
         let target = self.word()?.into();
         if !self.takes_word("in")? {
@@ -70,7 +70,7 @@ impl Parser<'_> {
         Ok(StatementKind::For { target, iterable, body: self.block()? })
     }
 
-    fn context(&mut self) -> Result<StatementKind, Diagnostic> {
+    fn context(&mut self) -> Parsed<StatementKind> {
         self.advance()?;
         let context = self.expression()?;
         let target = if self.takes_word("as")? { Some(self.word()?.into()) } else { None };
@@ -78,7 +78,7 @@ impl Parser<'_> {
     }
 
     /// A statement of one line, with its end.
-    fn simple(&mut self) -> Result<StatementKind, Diagnostic> {
+    fn simple(&mut self) -> Parsed<StatementKind> {
         let kind = if self.takes_word("pass")? {
             StatementKind::Pass
         } else if self.takes_word("return")? {
@@ -91,7 +91,7 @@ impl Parser<'_> {
     }
 
     /// `return`, `return e`, `return a, b`
-    fn returned(&mut self) -> Result<Option<Expr>, Diagnostic> {
+    fn returned(&mut self) -> Parsed<Option<Expr>> {
         if matches!(self.token.kind, Kind::Newline | Kind::Dedent | Kind::End) {
             return Ok(None);
         }
@@ -100,7 +100,7 @@ impl Parser<'_> {
     }
 
     /// Expressions up to the end of a side, and whether a comma stands behind the last one.
-    fn row(&mut self) -> Result<(Vec<Expr>, bool), Diagnostic> {
+    fn row(&mut self) -> Parsed<(Vec<Expr>, bool)> {
         let (mut row, mut tallest) = (vec![self.expression()?], self.height);
         while self.takes(b',')? {
             if self.sees(b'=')
@@ -116,7 +116,7 @@ impl Parser<'_> {
         Ok((row, false))
     }
 
-    fn assignment(&mut self) -> Result<StatementKind, Diagnostic> {
+    fn assignment(&mut self) -> Parsed<StatementKind> {
         let start = self.token;
         let (mut left, comma) = self.row()?;
         if left.len() == 1 && !comma {
@@ -138,7 +138,7 @@ impl Parser<'_> {
         let targets = left
             .into_iter()
             .map(|expr| target(expr).ok_or_else(|| self.lexer.wrong(start, "no value fits here")))
-            .collect::<Result<Vec<Target>, Diagnostic>>()?;
+            .collect::<Parsed<Vec<Target>>>()?;
         let (values, _) = self.row()?;
         let unpack = values.len() == 1 && (comma || targets.len() > 1);
         if !unpack && values.len() != targets.len() {

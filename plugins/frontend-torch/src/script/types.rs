@@ -1,7 +1,7 @@
 //! Types as TorchScript prints them.
 #![allow(dead_code)]
 
-use super::parse::Parser;
+use super::parse::{Parsed, Parser};
 use crate::diag::Diagnostic;
 use std::rc::Rc;
 
@@ -34,16 +34,18 @@ pub(crate) enum Type {
 impl Type {
     /// Reads a type that stands alone: a type tag of a pickle, or the type of an attribute in `model.json`.
     pub(crate) fn parse(place: &str, text: &str) -> Result<Type, Diagnostic> {
-        let mut parser = Parser::new(place, text, usize::MAX)?;
-        let ty = parser.whole_type()?;
-        parser.end()?;
-        Ok(ty)
+        let alone = |mut parser: Parser<'_>| {
+            let ty = parser.whole_type()?;
+            parser.end()?;
+            Ok(ty)
+        };
+        Parser::new(place, text, usize::MAX).and_then(alone).map_err(|problem| *problem)
     }
 }
 
 impl Parser<'_> {
     /// `Optional[Dict[str, __torch__.models.Pair]]`
-    pub(crate) fn whole_type(&mut self) -> Result<Type, Diagnostic> {
+    pub(crate) fn whole_type(&mut self) -> Parsed<Type> {
         let start = self.token;
         let mut name = self.word()?.to_owned();
         while self.takes(b'.')? {
@@ -62,7 +64,7 @@ impl Parser<'_> {
     }
 
     /// `[A, B]`; `[()]` has none.
-    fn type_arguments(&mut self) -> Result<Vec<Type>, Diagnostic> {
+    fn type_arguments(&mut self) -> Parsed<Vec<Type>> {
         let mut arguments = Vec::new();
         self.expect(b'[')?;
         if self.takes(b'(')? {
