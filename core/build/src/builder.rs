@@ -215,6 +215,11 @@ impl GraphBuilder {
         Ok(id)
     }
 
+    /// Whether `v` belongs to the graph that nodes are added to, and not to one around it.
+    pub fn is_own(&self, v: Var) -> bool {
+        self.state.borrow().frames.last().is_some_and(|frame| frame.serial == v.frame)
+    }
+
     /// Type of `v` as far as known. Equal sizes without name have equal marked names.
     pub fn type_of(&self, v: Var) -> Option<ValueType> {
         let state = self.state.borrow();

@@ -1,1 +1,189 @@
-//! Runs a program on the values of a graph.
+//! Runs a program on the values of a graph. What Python computes with numbers, lists and objects is computed at once;
+//! what is computed with tensors becomes nodes. So calls are inlined, attributes are constants, and conditions that do
+//! not depend on tensors are decided.
+
+mod alias;
+mod arguments;
+mod branch;
+mod call;
+mod containers;
+mod form;
+mod item;
+mod journal;
+mod numbers;
+mod python;
+mod query;
+mod repeat;
+
+pub(crate) use branch::Variables;
+pub(crate) use item::{Elements, Instance, Item, Number, NumberKind};
+pub(crate) use repeat::{Turn, Turns};
+
+use crate::aten::Source;
+use crate::diag::{Code, Diagnostic, Layer};
+use journal::Journal;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::{DataType, Graph, Tensor};
+use onnxd_plugin_sdk::lower::{Driver, Lower};
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::rc::Rc;
+
+pub(crate) type Result<T> = std::result::Result<T, Diagnostic>;
+
+/// Calls inside each other that a program may have.
+const CALLS_MAX: usize = 256;
+
+/// Builds the graph of a program by running it.
+pub(crate) struct Machine<'s> {
+    pub(crate) driver: Driver<'s, Source>,
+    journal: RefCell<Journal>,
+    version: Cell<u64>,
+    /// Modules whose methods run at present, the innermost last.
+    layers: RefCell<Vec<Layer>>,
+    /// Numbers of the graph that are never negative.
+    sizes: RefCell<HashSet<Var>>,
+    /// Whether the path that runs ends with an exception of the program.
+    raised: Cell<bool>,
+}
+
+impl<'s> Machine<'s> {
+    pub(crate) fn new(driver: Driver<'s, Source>) -> Machine<'s> {
+        Machine {
+            driver,
+            journal: RefCell::default(),
+            version: Cell::new(0),
+            layers: RefCell::default(),
+            sizes: RefCell::default(),
+            raised: Cell::new(false),
+        }
+    }
+
+    /// The graph, and what users should know.
+    ///
+    /// # Errors
+    /// Everything that could not be converted.
+    pub(crate) fn finish(
+        self,
+    ) -> std::result::Result<(Graph, Vec<Diagnostic>), crate::diag::Diagnostics> {
+        self.driver.finish()
+    }
+
+    pub(crate) fn builder(&self) -> &Lower<'s, Source> {
+        self.driver.builder()
+    }
+
+    fn next_version(&self) -> u64 {
+        self.version.set(self.version.get() + 1);
+        self.version.get()
+    }
+
+    /// Runs `f` inside a module or function.
+    ///
+    /// # Errors
+    /// Those of `f`; `N0213` if calls are nested too deeply.
+    pub(crate) fn inside<T>(&self, layer: Layer, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.layers.borrow().len() >= CALLS_MAX {
+            let message = format!("More than {CALLS_MAX} calls are inside each other.");
+            return Err(self.problem(Code::SourceLimit, message));
+        }
+        self.layers.borrow_mut().push(layer);
+        let done = f();
+        self.layers.borrow_mut().pop();
+        done
+    }
+
+    /// Says at which place of the source the program is.
+    pub(crate) fn at(&self, place: impl FnOnce() -> String) {
+        if let Some(layer) = self.layers.borrow_mut().last_mut() {
+            layer.place = place();
+        }
+    }
+
+    /// The layer that runs at present.
+    pub(crate) fn layer(&self) -> Layer {
+        self.layers.borrow().last().cloned().unwrap_or_default()
+    }
+
+    /// A finding at the layer that runs at present.
+    pub(crate) fn problem(&self, code: Code, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(code, message).at(self.layer())
+    }
+
+    /// A tensor or number as a value of the present graph.
+    ///
+    /// # Errors
+    /// `N0203` if it is something else.
+    pub(crate) fn var_of(&self, item: &Item) -> Result<Var> {
+        let b = self.builder();
+        Ok(match item {
+            Item::Tensor(view) => self.read(view)?,
+            Item::Number(number) => number.var,
+            Item::Int(x) => b.constant(Tensor::scalar(*x)),
+            Item::Float(x) => b.constant(Tensor::scalar(*x as f32)),
+            Item::Bool(x) => {
+                let bytes = vec![u8::from(*x)];
+                let scalar = Tensor::new(DataType::Bool, vec![], bytes.into());
+                b.constant(scalar.expect("one byte is a bool"))
+            }
+            Item::Maybe(_, item) => self.var_of(item)?,
+            Item::Hole => b.placeholder(None),
+            other => {
+                let message = format!("A tensor is needed, found {}.", other.what());
+                return Err(self.problem(Code::LayerUnsupported, message));
+            }
+        })
+    }
+
+    /// A number as a value of the present graph, of the type of `kind`.
+    ///
+    /// # Errors
+    /// `N0203` if it is none.
+    pub(crate) fn number_var(&self, item: &Item, kind: NumberKind) -> Result<Var> {
+        let var = self.var_of(item)?;
+        let b = self.builder();
+        let var = match b.rank_of(var) {
+            Some(0) => var,
+            _ => b.reshape(var, Vec::<i64>::new()).one()?,
+        };
+        b.cast(var, kind.dtype())
+    }
+
+    /// A list of tensors as a sequence of the present graph.
+    fn sequence_var(
+        &self,
+        item: &Item,
+        ty: Option<&onnxd_plugin_sdk::ir::ValueType>,
+    ) -> Result<Var> {
+        let b = self.builder();
+        let items = match item {
+            Item::List(cell) => match &*cell.borrow() {
+                Elements::Sequence(var) => return Ok(*var),
+                Elements::Known(items) => items.clone(),
+            },
+            Item::Uninitialized(_) | Item::None | Item::Hole => vec![],
+            other => {
+                let message = format!("A list is needed, found {}.", other.what());
+                return Err(self.problem(Code::LayerUnsupported, message));
+            }
+        };
+        let vars = items.iter().map(|item| self.var_of(item)).collect::<Result<Vec<_>>>()?;
+        if vars.is_empty() {
+            let dtype = ty.and_then(onnxd_plugin_sdk::ir::ValueType::dtype);
+            return b.sequence_empty().dtype(dtype.unwrap_or(DataType::Float)).one();
+        }
+        b.sequence_construct(vars)
+    }
+
+    /// A list whose length is known only when the model runs.
+    fn sequence(&self, var: Var) -> Item {
+        Item::List(Rc::new(RefCell::new(Elements::Sequence(var))))
+    }
+
+    /// Says that the program raises an exception on the path that runs.
+    pub(crate) fn raise(&self, message: &str) -> Diagnostic {
+        self.raised.set(true);
+        let message = format!("The program raises an exception: {}", crate::diag::shown(message));
+        self.problem(Code::LayerParameter, message)
+    }
+}

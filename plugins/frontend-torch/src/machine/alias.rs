@@ -1,0 +1,254 @@
+//! Tensors that share memory. A view knows the tensor it looks at and how; what is written into a view becomes a new
+//! value of that tensor, and all its other views are derived anew when they are read.
+
+use super::{Item, Machine, Result};
+use crate::diag::{Code, shown};
+use onnxd_plugin_sdk::build::Var;
+use std::cell::Cell;
+use std::fmt;
+use std::rc::Rc;
+
+/// Views of views of a tensor that are followed.
+const VIEWS_MAX: usize = 256;
+
+/// A value of the graph, and the number of the write that made it.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct State {
+    pub(crate) version: u64,
+    pub(crate) var: Var,
+}
+
+/// Memory that one or more tensors look at.
+pub(crate) struct Base {
+    pub(crate) state: Cell<State>,
+}
+
+/// A tensor: the whole of a base, or a view of another tensor.
+pub(crate) struct View {
+    pub(crate) base: Rc<Base>,
+    from: Option<(Rc<View>, Step)>,
+    depth: usize,
+    /// What it was when it was read last; of the version that the base had then.
+    pub(crate) read: Cell<State>,
+}
+
+/// How a view looks at a tensor: an operator that shares memory, its other arguments, and which item of its result.
+#[derive(Clone)]
+pub(crate) struct Step {
+    pub(crate) op: Rc<str>,
+    pub(crate) arguments: Rc<[(&'static str, Item)]>,
+    pub(crate) pick: Option<usize>,
+}
+
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "View({:?})", self.read.get().var)
+    }
+}
+
+impl Step {
+    fn argument(&self, name: &str) -> Item {
+        let found = self.arguments.iter().find(|(n, _)| *n == name);
+        found.map_or(Item::None, |(_, item)| item.clone())
+    }
+
+    fn plain_name(&self) -> &str {
+        let name = self.op.rsplit("::").next().unwrap_or_default();
+        name.split('.').next().unwrap_or_default()
+    }
+
+    /// Whether the elements lie in memory in the order of the view, if those of the tensor it looks at do.
+    fn keeps_order(&self) -> bool {
+        let first = || matches!(self.argument("dim"), Item::Int(0));
+        match self.plain_name() {
+            "select" | "slice" | "narrow" | "split" | "split_with_sizes" | "chunk" | "unbind"
+            | "tensor_split" => first() && !matches!(self.argument("step"), Item::Int(2..)),
+            "view" | "view_as" | "reshape" | "reshape_as" | "flatten" | "unflatten" | "squeeze"
+            | "unsqueeze" | "ravel" | "detach" | "alias" | "contiguous" | "to" | "_unsafe_view" => {
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl View {
+    /// Whether the elements lie in memory in the order of the tensor, as far as its views say.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        match &self.from {
+            None => true,
+            Some((parent, step)) => step.keeps_order() && parent.is_contiguous(),
+        }
+    }
+}
+
+impl Machine<'_> {
+    /// A tensor of its own.
+    pub(crate) fn tensor(&self, var: Var) -> Item {
+        let state = State { version: self.next_version(), var };
+        let base = Rc::new(Base { state: Cell::new(state) });
+        Item::Tensor(Rc::new(View { base, from: None, depth: 0, read: Cell::new(state) }))
+    }
+
+    /// A tensor that shares the memory of `parent`, and is `var` at present.
+    pub(crate) fn view(&self, parent: &Rc<View>, step: Step, var: Var) -> Result<Item> {
+        if parent.depth >= VIEWS_MAX {
+            let message = format!("More than {VIEWS_MAX} views of views share memory.");
+            return Err(self.problem(Code::SourceLimit, message));
+        }
+        let state = State { version: parent.base.state.get().version, var };
+        Ok(Item::Tensor(Rc::new(View {
+            base: parent.base.clone(),
+            from: Some((parent.clone(), step)),
+            depth: parent.depth + 1,
+            read: Cell::new(state),
+        })))
+    }
+
+    /// The tensor as it is now.
+    pub(crate) fn read(&self, view: &Rc<View>) -> Result<Var> {
+        let now = view.base.state.get();
+        let Some((parent, step)) = &view.from else { return Ok(now.var) };
+        if view.read.get().version == now.version {
+            return Ok(view.read.get().var);
+        }
+        let parent = self.read(parent)?;
+        let var = self.forward(step, parent)?;
+        self.remember(view, State { version: now.version, var });
+        Ok(var)
+    }
+
+    /// Makes `new` the value of the tensor, and of what it looks at.
+    pub(crate) fn write(&self, view: &Rc<View>, new: Var) -> Result<()> {
+        let version = self.next_version();
+        self.write_version(view, new, version)
+    }
+
+    fn write_version(&self, view: &Rc<View>, new: Var, version: u64) -> Result<()> {
+        let state = State { version, var: new };
+        match &view.from {
+            None => self.set_base(&view.base, state),
+            Some((parent, step)) => {
+                let before = self.read(parent)?;
+                let whole = self.inverse(step, before, new)?;
+                self.write_version(parent, whole, version)?;
+                self.remember(view, state);
+            }
+        }
+        Ok(())
+    }
+
+    fn forward(&self, step: &Step, parent: Var) -> Result<Var> {
+        let given = self.lower_row(&step.op, parent, &step.arguments)?;
+        let found = match (step.pick, given) {
+            (None, item) => item,
+            (Some(i), item) => item.items().and_then(|i2| i2.get(i).cloned()).unwrap_or(Item::Hole),
+        };
+        self.var_of(&found)
+    }
+
+    /// The tensor `before` with `new` in place of what the view looks at.
+    fn inverse(&self, step: &Step, before: Var, new: Var) -> Result<Var> {
+        let source = ("src", self.tensor(new));
+        let with = |op: &str, arguments: Vec<(&'static str, Item)>| {
+            let item = self.lower_row(op, before, &arguments)?;
+            self.var_of(&item)
+        };
+        let dim = match step.argument("dim") {
+            Item::None => Item::Int(0),
+            dim => dim,
+        };
+        match step.plain_name() {
+            "select" => {
+                with("aten::select_scatter", vec![source, ("dim", dim), ("index", step.argument("index"))])
+            }
+            "unbind" => {
+                let index = Item::Int(step.pick.unwrap_or(0) as i64);
+                with("aten::select_scatter", vec![source, ("dim", dim), ("index", index)])
+            }
+            "slice" => {
+                let rest = ["start", "end", "step"].map(|name| (name, step.argument(name)));
+                let arguments = [source, ("dim", dim)].into_iter().chain(rest).collect();
+                with("aten::slice_scatter", arguments)
+            }
+            "narrow" => {
+                let (start, length) = (step.argument("start"), step.argument("length"));
+                let (Some(start), Some(length)) = (start.as_int(), length.as_int()) else {
+                    return Err(self.no_inverse(step));
+                };
+                self.scatter_range(before, source, dim, (start, length))
+            }
+            "split" | "split_with_sizes" | "chunk" | "tensor_split" => {
+                let range = self.range_of_part(step, before).ok_or_else(|| self.no_inverse(step))?;
+                self.scatter_range(before, source, dim, range)
+            }
+            "diagonal" => {
+                let rest = ["offset", "dim1", "dim2"].map(|name| (name, step.argument(name)));
+                with("aten::diagonal_scatter", [source].into_iter().chain(rest).collect())
+            }
+            "as_strided" => {
+                let rest = ["size", "stride", "storage_offset"];
+                let rest = rest.map(|name| (name, step.argument(name)));
+                with("aten::as_strided_scatter", [source].into_iter().chain(rest).collect())
+            }
+            "transpose" | "t" | "numpy_T" | "mT" | "mH" | "swapaxes" | "swapdims" => {
+                let item = self.lower_row(&step.op, new, &step.arguments)?;
+                self.var_of(&item)
+            }
+            "permute" => self.unpermuted(step, new),
+            "view" | "view_as" | "reshape" | "reshape_as" | "flatten" | "unflatten" | "squeeze"
+            | "unsqueeze" | "ravel" | "_unsafe_view" => {
+                let b = self.builder();
+                b.reshape(new, b.shape(before).one()?).one()
+            }
+            "detach" | "alias" | "contiguous" | "to" | "lift_fresh" => Ok(new),
+            _ => Err(self.no_inverse(step)),
+        }
+    }
+
+    fn scatter_range(
+        &self,
+        before: Var,
+        source: (&'static str, Item),
+        dim: Item,
+        (start, length): (i64, i64),
+    ) -> Result<Var> {
+        let bounds = [("start", start), ("end", start + length), ("step", 1)];
+        let bounds = bounds.map(|(name, x)| (name, Item::Int(x)));
+        let arguments: Vec<_> = [source, ("dim", dim)].into_iter().chain(bounds).collect();
+        let item = self.lower_row("aten::slice_scatter", before, &arguments)?;
+        self.var_of(&item)
+    }
+
+    /// Start and length of the part that a view picks, from the sizes of the parts before it.
+    fn range_of_part(&self, step: &Step, before: Var) -> Option<(i64, i64)> {
+        let parts = self.lower_row(&step.op, before, &step.arguments).ok()?.items()?;
+        let pick = step.pick?;
+        let rank = self.builder().rank_of(before)? as i64;
+        let axis = step.argument("dim").as_int().unwrap_or(0).rem_euclid(rank.max(1)) as usize;
+        let sizes = parts.iter().take(pick + 1).map(|part| {
+            let var = self.var_of(part).ok()?;
+            self.builder().shape_of(var)?.get(axis)?.known()
+        });
+        let sizes: Vec<i64> = sizes.collect::<Option<_>>()?;
+        let (length, others) = sizes.split_last()?;
+        Some((others.iter().sum(), *length))
+    }
+
+    fn unpermuted(&self, step: &Step, new: Var) -> Result<Var> {
+        let dims = step.argument("dims").items().unwrap_or_default();
+        let dims: Vec<i64> = dims.iter().filter_map(Item::as_int).collect();
+        let rank = dims.len() as i64;
+        let mut inverse = vec![0; dims.len()];
+        for (i, dim) in dims.iter().enumerate() {
+            inverse[dim.rem_euclid(rank) as usize] = i as i64;
+        }
+        self.builder().transpose(new).perm(inverse).one()
+    }
+
+    fn no_inverse(&self, step: &Step) -> crate::diag::Diagnostic {
+        let op = shown(&step.op);
+        let message = format!("What is written into a view made by `{op}` cannot be converted.");
+        self.problem(Code::LayerUnsupported, message)
+    }
+}

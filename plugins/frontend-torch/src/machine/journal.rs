@@ -1,0 +1,262 @@
+//! What a block of the program changes, so that it can be undone: a branch must not see what the other one did.
+
+use super::alias::{Base, State, View};
+use super::{Elements, Instance, Item, Machine, Result};
+use onnxd_plugin_sdk::build::Var;
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::rc::Rc;
+
+/// Something that outlives a block and can be changed in it.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Base(Rc<Base>),
+    List(Rc<RefCell<Elements>>),
+    Dict(Rc<RefCell<Vec<(Item, Item)>>>),
+    Attribute(Rc<Instance>, Rc<str>),
+}
+
+enum Undo {
+    Base(Rc<Base>, State),
+    View(Rc<View>, State),
+    List(Rc<RefCell<Elements>>, Elements),
+    Dict(Rc<RefCell<Vec<(Item, Item)>>>, Vec<(Item, Item)>),
+    Attribute(Rc<Instance>, Rc<str>, Option<Item>),
+}
+
+/// The blocks that run at present, the innermost last.
+#[derive(Default)]
+pub(crate) struct Journal {
+    blocks: Vec<Block>,
+}
+
+#[derive(Default)]
+struct Block {
+    undo: Vec<Undo>,
+    /// Addresses of what has an entry: one for each place is enough.
+    noted: HashSet<(usize, Option<Rc<str>>)>,
+}
+
+impl Place {
+    fn key(&self) -> (usize, Option<Rc<str>>) {
+        match self {
+            Place::Base(base) => (Rc::as_ptr(base) as usize, None),
+            Place::List(list) => (Rc::as_ptr(list) as *const u8 as usize, None),
+            Place::Dict(dict) => (Rc::as_ptr(dict) as *const u8 as usize, None),
+            Place::Attribute(object, name) => (Rc::as_ptr(object) as usize, Some(name.clone())),
+        }
+    }
+
+    pub(crate) fn is(&self, other: &Place) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Machine<'_> {
+    /// Runs `f` as a block; gives what it gives, and the places that it changed. Their values stay as
+    /// `f` left them until [`Machine::undo_block`].
+    pub(crate) fn begin_block(&self) {
+        self.journal.borrow_mut().blocks.push(Block::default());
+    }
+
+    /// The places that the innermost block has changed so far, in the order of their first change.
+    pub(crate) fn changed(&self) -> Vec<Place> {
+        let journal = self.journal.borrow();
+        let Some(block) = journal.blocks.last() else { return vec![] };
+        let place = |undo: &Undo| match undo {
+            Undo::Base(base, _) => Some(Place::Base(base.clone())),
+            Undo::View(..) => None,
+            Undo::List(list, _) => Some(Place::List(list.clone())),
+            Undo::Dict(dict, _) => Some(Place::Dict(dict.clone())),
+            Undo::Attribute(object, name, _) => {
+                Some(Place::Attribute(object.clone(), name.clone()))
+            }
+        };
+        block.undo.iter().filter_map(place).collect()
+    }
+
+    /// Ends the innermost block: everything is as before.
+    pub(crate) fn undo_block(&self) {
+        let Some(block) = self.journal.borrow_mut().blocks.pop() else { return };
+        for undo in block.undo.into_iter().rev() {
+            match undo {
+                Undo::Base(base, state) => base.state.set(state),
+                Undo::View(view, state) => view.read.set(state),
+                Undo::List(list, elements) => *list.borrow_mut() = elements,
+                Undo::Dict(dict, items) => *dict.borrow_mut() = items,
+                Undo::Attribute(object, name, item) => {
+                    let mut attributes = object.attributes.borrow_mut();
+                    match item {
+                        Some(item) => attributes.insert(name, item),
+                        None => attributes.remove(&name),
+                    };
+                }
+            }
+        }
+    }
+
+    /// Ends the innermost block and keeps what it did, as a part of the block around it.
+    pub(crate) fn keep_block(&self) {
+        let mut journal = self.journal.borrow_mut();
+        let Some(block) = journal.blocks.pop() else { return };
+        let Some(outer) = journal.blocks.last_mut() else { return };
+        for undo in block.undo {
+            let key = match &undo {
+                Undo::Base(base, _) => Place::Base(base.clone()).key(),
+                Undo::View(view, _) => (Rc::as_ptr(view) as usize, None),
+                Undo::List(list, _) => Place::List(list.clone()).key(),
+                Undo::Dict(dict, _) => Place::Dict(dict.clone()).key(),
+                Undo::Attribute(o, name, _) => Place::Attribute(o.clone(), name.clone()).key(),
+            };
+            if outer.noted.insert(key) {
+                outer.undo.push(undo);
+            }
+        }
+    }
+
+    fn note(&self, key: (usize, Option<Rc<str>>), undo: impl FnOnce() -> Undo) {
+        let mut journal = self.journal.borrow_mut();
+        if let Some(block) = journal.blocks.last_mut()
+            && block.noted.insert(key)
+        {
+            block.undo.push(undo());
+        }
+    }
+
+    pub(crate) fn set_base(&self, base: &Rc<Base>, state: State) {
+        self.note(Place::Base(base.clone()).key(), || Undo::Base(base.clone(), base.state.get()));
+        base.state.set(state);
+    }
+
+    /// Notes what a view was when it was read.
+    pub(crate) fn remember(&self, view: &Rc<View>, state: State) {
+        let key = (Rc::as_ptr(view) as usize, None);
+        self.note(key, || Undo::View(view.clone(), view.read.get()));
+        view.read.set(state);
+    }
+
+    /// Changes a list.
+    pub(crate) fn edit_list<R>(
+        &self,
+        list: &Rc<RefCell<Elements>>,
+        f: impl FnOnce(&mut Elements) -> R,
+    ) -> R {
+        let key = Place::List(list.clone()).key();
+        self.note(key, || Undo::List(list.clone(), list.borrow().clone()));
+        f(&mut list.borrow_mut())
+    }
+
+    /// Changes a dict.
+    pub(crate) fn edit_dict<R>(
+        &self,
+        dict: &Rc<RefCell<Vec<(Item, Item)>>>,
+        f: impl FnOnce(&mut Vec<(Item, Item)>) -> R,
+    ) -> R {
+        let key = Place::Dict(dict.clone()).key();
+        self.note(key, || Undo::Dict(dict.clone(), dict.borrow().clone()));
+        f(&mut dict.borrow_mut())
+    }
+
+    pub(crate) fn set_attribute(&self, object: &Rc<Instance>, name: &Rc<str>, item: Item) {
+        let place = Place::Attribute(object.clone(), name.clone());
+        let before = || object.attributes.borrow().get(name).cloned();
+        self.note(place.key(), || Undo::Attribute(object.clone(), name.clone(), before()));
+        object.attributes.borrow_mut().insert(name.clone(), item);
+    }
+
+    /// What a place holds now.
+    pub(crate) fn get(&self, place: &Place) -> Item {
+        match place {
+            Place::Base(base) => self.tensor(base.state.get().var),
+            Place::List(list) => Item::List(Rc::new(RefCell::new(list.borrow().clone()))),
+            Place::Dict(dict) => Item::dict(dict.borrow().clone()),
+            Place::Attribute(object, name) => {
+                object.attributes.borrow().get(name).cloned().unwrap_or(Item::None)
+            }
+        }
+    }
+
+    /// What a place held before the innermost block.
+    pub(crate) fn old(&self, place: &Place) -> Item {
+        let journal = self.journal.borrow();
+        let undo = journal.blocks.last().into_iter().flat_map(|block| &block.undo);
+        for undo in undo {
+            match (undo, place) {
+                (Undo::Base(base, state), Place::Base(of)) if Rc::ptr_eq(base, of) => {
+                    return self.tensor(state.var);
+                }
+                (Undo::List(list, elements), Place::List(of)) if Rc::ptr_eq(list, of) => {
+                    return Item::List(Rc::new(RefCell::new(elements.clone())));
+                }
+                (Undo::Dict(dict, items), Place::Dict(of)) if Rc::ptr_eq(dict, of) => {
+                    return Item::dict(items.clone());
+                }
+                (Undo::Attribute(object, name, item), Place::Attribute(of, other))
+                    if Rc::ptr_eq(object, of) && name == other =>
+                {
+                    return item.clone().unwrap_or(Item::None);
+                }
+                _ => {}
+            }
+        }
+        drop(journal);
+        self.get(place)
+    }
+
+    /// The value as it is now, without the memory that it shares with others: what a block gives outlives
+    /// what it did to them.
+    pub(crate) fn settled(&self, item: &Item) -> Result<Item> {
+        let all = |items: &[Item]| items.iter().map(|i| self.settled(i)).collect::<Result<Vec<_>>>();
+        let same = |a: &[Item], b: &[Item]| a.iter().zip(b).all(|(a, b)| a.same(b));
+        Ok(match item {
+            Item::Tensor(view) => {
+                let var = self.read(view)?;
+                if self.builder().is_own(var) { self.tensor(var) } else { item.clone() }
+            }
+            Item::Tuple(items) => {
+                let settled = all(items)?;
+                if same(&settled, items) { item.clone() } else { Item::tuple(settled) }
+            }
+            Item::Record(class, items) => {
+                let settled = all(items)?;
+                if same(&settled, items) { item.clone() } else { Item::Record(class.clone(), settled.into()) }
+            }
+            Item::List(cell) => {
+                let elements = cell.borrow().clone();
+                let Elements::Known(items) = elements else { return Ok(item.clone()) };
+                let settled = all(&items)?;
+                if same(&settled, &items) { item.clone() } else { Item::list(settled) }
+            }
+            Item::Dict(cell) => {
+                let items = cell.borrow().clone();
+                let values: Vec<Item> = items.iter().map(|(_, v)| v.clone()).collect();
+                let settled = all(&values)?;
+                match same(&settled, &values) {
+                    true => item.clone(),
+                    false => Item::dict(items.into_iter().map(|(k, _)| k).zip(settled).collect()),
+                }
+            }
+            other => other.clone(),
+        })
+    }
+
+    /// Makes `item` what a place holds.
+    pub(crate) fn set(&self, place: &Place, item: Item) {
+        match (place, item) {
+            (Place::Base(base), Item::Tensor(view)) => {
+                let var: Var = view.read.get().var;
+                self.set_base(base, State { version: self.next_version(), var });
+            }
+            (Place::List(list), Item::List(from)) => {
+                let elements = from.borrow().clone();
+                self.edit_list(list, |to| *to = elements);
+            }
+            (Place::Dict(dict), Item::Dict(from)) => {
+                let items = from.borrow().clone();
+                self.edit_dict(dict, |to| *to = items);
+            }
+            (Place::Attribute(object, name), item) => self.set_attribute(object, name, item),
+            _ => {}
+        }
+    }
+}
