@@ -1,6 +1,7 @@
 //! Arguments and results of nodes.
 
 use super::{Graph, Size, dtypes};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::collections::HashMap;
 use std::fmt;
@@ -206,8 +207,34 @@ impl<'de> Deserialize<'de> for Symbolic {
     }
 }
 
+/// `{"as_int": 3}` or `{"as_expr": {"expr_str": "2*s0"}}`; offsets of schema 2 are plain numbers.
 impl<'de> Deserialize<'de> for Size {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Size, D::Error> {
+        from.deserialize_any(Sizes)
+    }
+}
+
+struct Sizes;
+
+impl<'de> Visitor<'de> for Sizes {
+    type Value = Size;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a number or an expression")
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Size, E> {
+        number
+            .try_into()
+            .map(Size::Known)
+            .map_err(|_| E::custom(format!("the size {number} is too large")))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Size, E> {
+        Ok(Size::Known(number))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Size, A::Error> {
         #[derive(serde::Deserialize)]
         struct Expression {
             expr_str: Rc<str>,
@@ -217,12 +244,10 @@ impl<'de> Deserialize<'de> for Size {
             as_int: Option<i64>,
             as_expr: Option<Expression>,
         }
-        match Written::deserialize(from)? {
+        match Written::deserialize(MapAccessDeserializer::new(map))? {
             Written { as_int: Some(size), as_expr: None } => Ok(Size::Known(size)),
-            Written { as_int: None, as_expr: Some(expression) } => {
-                Ok(Size::Symbolic(expression.expr_str))
-            }
-            _ => Err(D::Error::custom("a size is a number or an expression")),
+            Written { as_int: None, as_expr: Some(expr) } => Ok(Size::Symbolic(expr.expr_str)),
+            _ => Err(A::Error::custom("a size is either a number or an expression")),
         }
     }
 }

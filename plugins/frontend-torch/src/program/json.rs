@@ -2,7 +2,7 @@
 
 use super::argument::Named;
 use super::*;
-use crate::diag::{Code, Diagnostic};
+use crate::diag::Code;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -40,6 +40,20 @@ pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
         opsets: file.opset_version,
         torch_version: file.torch_version,
     })
+}
+
+/// For the fuzz target: reads whatever it gets, with all sizes.
+pub(crate) fn read_any(text: &[u8]) {
+    let Ok(program) = read(text) else { return };
+    let sizes =
+        program.graph.tensors.values().flat_map(|meta| meta.sizes.iter().chain(&meta.strides));
+    for size in sizes.chain(program.graph.ints.values()) {
+        if let Size::Symbolic(text) = size
+            && let Ok(expr) = sizes::Expr::parse(text)
+        {
+            let _ = (expr.evaluate(&|_| Some(3)), expr.render(&|_| None));
+        }
+    }
 }
 
 fn damaged(what: impl Into<String>) -> Diagnostic {

@@ -10,10 +10,13 @@ pub(crate) mod sizes;
 mod spec;
 #[cfg(test)]
 mod tests;
+pub(crate) mod weights;
 
 pub(crate) use argument::Argument;
 pub(crate) use spec::Spec;
 
+use crate::archive::zip::Archive;
+use crate::diag::Diagnostic;
 use onnxd_plugin_sdk::ir::DataType;
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -34,6 +37,13 @@ pub(crate) struct Program {
     pub(crate) opsets: HashMap<Box<str>, i64>,
     /// `2.15.0`; older ones do not say.
     pub(crate) torch_version: Option<Box<str>>,
+}
+
+impl Program {
+    /// The program whose graph is in a member: one of [`crate::archive::kind::Kind::Program`].
+    pub(crate) fn open(archive: &Archive, graph: &str) -> Result<Program, Diagnostic> {
+        json::read(&archive.read(graph)?)
+    }
 }
 
 /// How the module was called: the containers that arguments and results are in.

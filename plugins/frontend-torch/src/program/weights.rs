@@ -1,0 +1,171 @@
+//! Parameters, buffers and constants of exported programs.
+//!
+//! Torch 2.2 to 2.8 put the weights of a model into one member, which `torch.save` wrote, and its constants into
+//! another. Later ones have a member for each storage, and a list that says which tensor is which view.
+
+#[cfg(test)]
+mod tests;
+
+use super::{InputKind, Meta, Size};
+use crate::archive::pickle::Pickled;
+use crate::archive::storage::{Source, Storages, Stored, refuse_big_endian};
+use crate::archive::weights::saved;
+use crate::archive::zip::Archive;
+use crate::archive::{damaged, unsupported};
+use crate::diag::{Code, Diagnostic};
+use serde::Deserialize;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// What the program holds, by its names in the module.
+#[derive(Debug)]
+pub(crate) struct Weights {
+    /// Parameters and buffers.
+    state: HashMap<Rc<str>, Pickled>,
+    /// Constants, objects, and buffers that are not persistent.
+    constants: HashMap<Rc<str>, Pickled>,
+}
+
+impl Weights {
+    /// What belongs to the graph in a member: `models/model.json`, `serialized_exported_program.json`.
+    pub(crate) fn open(archive: &Archive, graph: &str) -> Result<Weights, Diagnostic> {
+        refuse_big_endian(archive)?;
+        let name = graph.strip_prefix("models/").and_then(|name| name.strip_suffix(".json"));
+        let read = |kind: &str, folder: &str| match name {
+            None => {
+                // Torch 2.2 called them `.json`.
+                let members = ["pt", "json"].map(|end| format!("serialized_{kind}.{end}"));
+                pickled(archive, members)
+            }
+            Some(name) => {
+                let list = format!("data/{folder}/{name}_{folder}_config.json");
+                if archive.has(&list) {
+                    return listed(archive, &list, &format!("data/{folder}/"));
+                }
+                pickled(archive, [format!("data/{folder}/{name}.pt")])
+            }
+        };
+        Ok(Weights {
+            state: read("state_dict", "weights")?,
+            constants: read("constants", "constants")?,
+        })
+    }
+
+    /// What an input of the graph is bound to; nothing for inputs that the caller gives.
+    pub(crate) fn get(&self, kind: &InputKind) -> Result<Option<&Pickled>, Diagnostic> {
+        let (name, first, second) = match kind {
+            InputKind::Parameter(name) => (name, &self.state, &self.constants),
+            // Torch 2.2 does not say which buffers are persistent.
+            InputKind::Buffer { name, persistent: true } => (name, &self.state, &self.constants),
+            InputKind::Buffer { name, persistent: false } => (name, &self.constants, &self.state),
+            InputKind::Constant(name) | InputKind::Object(name) => {
+                (name, &self.constants, &self.state)
+            }
+            InputKind::Token | InputKind::Fixed(_) | InputKind::User => return Ok(None),
+        };
+        let found = first.get(name).or_else(|| second.get(name));
+        found.map(Some).ok_or_else(|| {
+            let what = format!("the archive has no weights for `{name}`");
+            Diagnostic::new(Code::WeightsMissing, what).help("Save the program again.")
+        })
+    }
+
+    /// As [`Weights::get`], where it must be a tensor.
+    pub(crate) fn tensor(&self, kind: &InputKind) -> Result<Option<Rc<Stored>>, Diagnostic> {
+        match self.get(kind)? {
+            None => Ok(None),
+            Some(Pickled::Tensor(tensor)) => Ok(Some(tensor.clone())),
+            Some(other) => {
+                Err(damaged(format!("{kind:?} is {} in place of a tensor", other.kind())))
+            }
+        }
+    }
+}
+
+/// The dict in the first member that the archive has; empty without one.
+fn pickled<const N: usize>(
+    archive: &Archive,
+    members: [String; N],
+) -> Result<HashMap<Rc<str>, Pickled>, Diagnostic> {
+    let Some(member) = members.iter().find(|member| archive.has(member)) else {
+        return Ok(HashMap::new());
+    };
+    let bytes = archive.read(member)?;
+    // A program without constants has an empty member in place of an archive.
+    if bytes.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let Pickled::Dict(items) = saved(&bytes, &format!("{member}/"))? else {
+        return Err(damaged(format!("`{member}` has no dict of weights")));
+    };
+    let named = |(key, value): &(Pickled, Pickled)| match key {
+        Pickled::Text(name) => Ok((name.clone(), value.clone())),
+        other => Err(damaged(format!("`{member}` has {} in place of a name", other.kind()))),
+    };
+    items.borrow().iter().map(named).collect()
+}
+
+#[derive(Deserialize)]
+struct List {
+    config: HashMap<Rc<str>, Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    path_name: String,
+    #[serde(default)]
+    use_pickle: bool,
+    tensor_meta: Option<Meta>,
+}
+
+/// The tensors of a list, whose storages are members of a folder.
+fn listed(
+    archive: &Archive,
+    list: &str,
+    folder: &str,
+) -> Result<HashMap<Rc<str>, Pickled>, Diagnostic> {
+    let text = archive.read(list)?;
+    let wrong = |e| damaged(format!("`{list}`: {e}"));
+    let parsed: List = serde_json::from_slice(&text).map_err(wrong)?;
+    let storages = Storages::new(Source::Archive(archive, folder), "");
+    let mut result = HashMap::with_capacity(parsed.config.len());
+    for (name, entry) in parsed.config {
+        let path = format!("{folder}{}", entry.path_name);
+        let value = match entry.tensor_meta {
+            Some(meta) if !entry.use_pickle => {
+                Pickled::Tensor(tensor(&storages, &entry.path_name, &meta, &name)?)
+            }
+            _ => saved(&archive.read(&path)?, &format!("{path}/"))?,
+        };
+        result.insert(name, value);
+    }
+    Ok(result)
+}
+
+fn tensor(
+    storages: &Storages,
+    key: &str,
+    meta: &Meta,
+    name: &str,
+) -> Result<Rc<Stored>, Diagnostic> {
+    let Some(dtype) = meta.dtype else {
+        return Err(unsupported(format!(
+            "`{name}` has elements of a type that ONNX does not have"
+        )));
+    };
+    let number = |size: &Size| match size {
+        Size::Known(number) => usize::try_from(*number).ok(),
+        Size::Symbolic(_) => None,
+    };
+    let numbers = |sizes: &[Size]| -> Option<Vec<usize>> { sizes.iter().map(number).collect() };
+    let offset = meta.storage_offset.as_ref().map_or(Some(0), number);
+    let (Some(sizes), Some(strides), Some(offset)) =
+        (numbers(&meta.sizes), numbers(&meta.strides), offset)
+    else {
+        return Err(damaged(format!(
+            "the sizes, strides or offset of `{name}` are no natural numbers"
+        )));
+    };
+    let count = sizes.contains(&0).then_some(0);
+    storages.view(&storages.storage(key, dtype, count)?, offset, &sizes, &strides)
+}
