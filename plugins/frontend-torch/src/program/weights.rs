@@ -35,14 +35,14 @@ impl Weights {
             None => {
                 // Torch 2.2 called them `.json`.
                 let members = ["pt", "json"].map(|end| format!("serialized_{kind}.{end}"));
-                pickled(archive, members)
+                pickled(archive, &members)
             }
             Some(name) => {
                 let list = format!("data/{folder}/{name}_{folder}_config.json");
                 if archive.has(&list) {
                     return listed(archive, &list, &format!("data/{folder}/"));
                 }
-                pickled(archive, [format!("data/{folder}/{name}.pt")])
+                pickled(archive, &[format!("data/{folder}/{name}.pt")])
             }
         };
         Ok(Weights {
@@ -83,10 +83,7 @@ impl Weights {
 }
 
 /// The dict in the first member that the archive has; empty without one.
-fn pickled<const N: usize>(
-    archive: &Archive,
-    members: [String; N],
-) -> Result<HashMap<Rc<str>, Pickled>, Diagnostic> {
+fn pickled(archive: &Archive, members: &[String]) -> Result<HashMap<Rc<str>, Pickled>, Diagnostic> {
     let Some(member) = members.iter().find(|member| archive.has(member)) else {
         return Ok(HashMap::new());
     };

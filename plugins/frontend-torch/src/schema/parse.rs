@@ -64,7 +64,7 @@ impl Reader {
                 Item::Star => named_only = true,
                 Item::Dots => variadic = true,
                 Item::Parameter(parameter) => {
-                    parameters.push(Parameter { named_only, ..parameter })
+                    parameters.push(Parameter { named_only, ..parameter });
                 }
             }
         }

@@ -39,7 +39,7 @@ fn entry(path: &str, sizes: &[i64], strides: &[i64], offset: i64) -> Value {
         "dtype": 7, "sizes": ints(sizes), "strides": ints(strides), "storage_offset": {"as_int": offset}}})
 }
 
-fn listed_as(config: Value) -> Result<Weights, Diagnostic> {
+fn listed_as(config: &Value) -> Result<Weights, Diagnostic> {
     let list = json!({ "config": config }).to_string();
     let floats = bytes(&[0., 1., 2., 3., 4., 5.]);
     let list_name = "m/data/weights/model_weights_config.json";
@@ -63,7 +63,7 @@ fn parameter(name: &str) -> InputKind {
 
 #[test]
 fn views_of_one_member() {
-    let weights = listed_as(json!({
+    let weights = listed_as(&json!({
         "a": entry("weight_0", &[2, 3], &[3, 1], 0),
         "tied": entry("weight_0", &[2, 3], &[3, 1], 0),
         "turned": entry("weight_0", &[3, 2], &[1, 3], 0),
@@ -110,7 +110,7 @@ fn pickled_members_of_older_versions() {
 
 #[test]
 fn inputs_without_weights() {
-    let weights = listed_as(json!({})).unwrap();
+    let weights = listed_as(&json!({})).unwrap();
     assert!(weights.get(&InputKind::User).unwrap().is_none());
     assert!(weights.get(&InputKind::Fixed("n".into())).unwrap().is_none());
     assert_eq!(weights.get(&parameter("w")).unwrap_err().code, "N0209");
@@ -142,7 +142,7 @@ fn hostile_lists_are_refused() {
         json!(null),
     ];
     for case in cases {
-        let refused = listed_as(json!({ "w": case.clone() }));
+        let refused = listed_as(&json!({ "w": case.clone() }));
         assert!(refused.is_err(), "{case}");
     }
 }
