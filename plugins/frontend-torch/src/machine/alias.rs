@@ -159,9 +159,10 @@ impl Machine<'_> {
             dim => dim,
         };
         match step.plain_name() {
-            "select" => {
-                with("aten::select_scatter", vec![source, ("dim", dim), ("index", step.argument("index"))])
-            }
+            "select" => with(
+                "aten::select_scatter",
+                vec![source, ("dim", dim), ("index", step.argument("index"))],
+            ),
             "unbind" => {
                 let index = Item::Int(step.pick.unwrap_or(0) as i64);
                 with("aten::select_scatter", vec![source, ("dim", dim), ("index", index)])
@@ -179,7 +180,8 @@ impl Machine<'_> {
                 self.scatter_range(before, source, dim, (start, length))
             }
             "split" | "split_with_sizes" | "chunk" | "tensor_split" => {
-                let range = self.range_of_part(step, before).ok_or_else(|| self.no_inverse(step))?;
+                let range =
+                    self.range_of_part(step, before).ok_or_else(|| self.no_inverse(step))?;
                 self.scatter_range(before, source, dim, range)
             }
             "diagonal" => {

@@ -8,9 +8,26 @@ use std::rc::Rc;
 
 /// Arguments that say where and how torch computes, but not what.
 const WITHOUT_EFFECT: [&str; 20] = [
-    "device", "layout", "pin_memory", "memory_format", "generator", "non_blocking", "requires_grad",
-    "cudnn_enabled", "cudnn_enable", "benchmark", "deterministic", "allow_tf32", "sparse",
-    "scale_grad_by_freq", "is_coalesced", "copy", "out", "dict", "antialias_mode", "use_fast_path",
+    "device",
+    "layout",
+    "pin_memory",
+    "memory_format",
+    "generator",
+    "non_blocking",
+    "requires_grad",
+    "cudnn_enabled",
+    "cudnn_enable",
+    "benchmark",
+    "deterministic",
+    "allow_tf32",
+    "sparse",
+    "scale_grad_by_freq",
+    "is_coalesced",
+    "copy",
+    "out",
+    "dict",
+    "antialias_mode",
+    "use_fast_path",
 ];
 
 /// Arguments by the names of the signature. `self` is called `input`, as Rust keeps that word.
@@ -60,19 +77,22 @@ impl Machine<'_> {
         match (kind, item) {
             (Kind::Optional(_), Item::None) => Item::None,
             (Kind::Optional(kind), item) => self.coerced(item, kind),
-            (Kind::List(of, Some(n)), item) if item.items().is_none() && !matches!(item, Item::List(_)) => {
+            (Kind::List(of, Some(n)), item)
+                if item.items().is_none() && !matches!(item, Item::List(_)) =>
+            {
                 Item::list(vec![self.coerced(item, of); *n])
             }
             (Kind::Float, Item::Int(x)) => Item::Float(x as f64),
             (Kind::Float, Item::Bool(x)) => Item::Float(f64::from(u8::from(x))),
             (Kind::Int, Item::Bool(x)) => Item::Int(i64::from(x)),
             (Kind::Bool, Item::Int(x)) => Item::Bool(x != 0),
-            (Kind::Tensor, item @ (Item::Int(_) | Item::Float(_) | Item::Bool(_) | Item::Number(_))) => {
-                match self.var_of(&item) {
-                    Ok(var) => self.tensor(var),
-                    Err(_) => item,
-                }
-            }
+            (
+                Kind::Tensor,
+                item @ (Item::Int(_) | Item::Float(_) | Item::Bool(_) | Item::Number(_)),
+            ) => match self.var_of(&item) {
+                Ok(var) => self.tensor(var),
+                Err(_) => item,
+            },
             (_, Item::Maybe(_, item)) => (*item).clone(),
             (_, item) => item,
         }

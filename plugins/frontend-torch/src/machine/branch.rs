@@ -95,7 +95,8 @@ impl Machine<'_> {
     }
 
     fn forms_of(&self, outcome: &Outcome) -> Result<Slots> {
-        let variables = outcome.variables.iter().map(|(name, item)| (Slot::Variable(name.clone()), item));
+        let variables =
+            outcome.variables.iter().map(|(name, item)| (Slot::Variable(name.clone()), item));
         let places = outcome.places.iter().map(|(place, item)| (Slot::Place(place.clone()), item));
         let forms = variables.chain(places).map(|(slot, item)| Ok((slot, self.form_of(item)?)));
         forms.collect()
@@ -133,7 +134,9 @@ impl Machine<'_> {
         for (slot, form) in forms {
             let other = match &slot {
                 Slot::Variable(name) => second.variable(name).cloned().or_else(|| before(name)),
-                Slot::Place(place) => Some(second.place(place).cloned().unwrap_or_else(|| self.old(place))),
+                Slot::Place(place) => {
+                    Some(second.place(place).cloned().unwrap_or_else(|| self.old(place)))
+                }
             };
             // A variable that only this arm knows is not used afterwards.
             if let Some(other) = other {

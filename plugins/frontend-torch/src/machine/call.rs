@@ -258,8 +258,9 @@ impl Machine<'_> {
         }
         let computed = positional.iter().any(Item::is_computed);
         if !computed {
-            return super::python::evaluated(name, positional)
-                .map_err(|why| self.problem(Code::LayerParameter, format!("{}: {why}.", shown(op))));
+            return super::python::evaluated(name, positional).map_err(|why| {
+                self.problem(Code::LayerParameter, format!("{}: {why}.", shown(op)))
+            });
         }
         self.numbers(name, positional)
     }
@@ -277,7 +278,9 @@ fn functional_name(name: &str) -> String {
     let (space, plain) = name.split_once("::").unwrap_or(("aten", name));
     let inner = plain.strip_prefix("__i").and_then(|rest| rest.strip_suffix("__"));
     match inner {
-        Some(inner @ ("and" | "or" | "xor" | "lshift" | "rshift")) => format!("{space}::__{inner}__"),
+        Some(inner @ ("and" | "or" | "xor" | "lshift" | "rshift")) => {
+            format!("{space}::__{inner}__")
+        }
         Some(inner) => format!("{space}::{inner}"),
         None => format!("{space}::{}", plain.strip_suffix('_').unwrap_or(plain)),
     }

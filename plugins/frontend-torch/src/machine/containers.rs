@@ -25,7 +25,9 @@ impl Machine<'_> {
                 let found = super::python::evaluated(name, arguments).unwrap_or_default();
                 Ok(Some(found.unwrap_or(Item::text(&text.join(" ")))))
             }
-            ("RaiseException", [message, ..]) => Err(self.raise(&super::python::shown_item(message))),
+            ("RaiseException", [message, ..]) => {
+                Err(self.raise(&super::python::shown_item(message)))
+            }
             ("rangelist", [n]) if n.as_int().is_some() => {
                 Ok(Some(Item::ints(0..n.as_int().unwrap_or(0).min(ITEMS_MAX as i64))))
             }
@@ -178,7 +180,9 @@ impl Machine<'_> {
                 }
                 Item::list(std::iter::repeat_n(items(), n).flatten().collect())
             }
-            ("__contains__", [item]) if !Item::List(list.clone()).is_computed() && !item.is_computed() => {
+            ("__contains__", [item])
+                if !Item::List(list.clone()).is_computed() && !item.is_computed() =>
+            {
                 Item::Bool(items().iter().any(|i| equal(i, item)))
             }
             ("__contains__", [item]) if matches!(item, Item::Number(_)) => {
@@ -199,7 +203,9 @@ impl Machine<'_> {
     fn contains_number(&self, items: &[Item], item: &Item) -> Result<Option<Item>> {
         let mut any = Item::Bool(false);
         for one in items {
-            let Some(equal) = self.numbers("eq", &[one.clone(), item.clone()])? else { return Ok(None) };
+            let Some(equal) = self.numbers("eq", &[one.clone(), item.clone()])? else {
+                return Ok(None);
+            };
             let both = [any, equal];
             let found = match both.iter().any(Item::is_computed) {
                 true => self.numbers("__or__", &both)?,
@@ -320,7 +326,9 @@ impl Machine<'_> {
                 Some(at) => value(at),
                 None => {
                     let key = super::python::shown_item(key);
-                    return Err(self.wrong(format!("The dict has no key `{}`.", crate::diag::shown(&key))));
+                    return Err(
+                        self.wrong(format!("The dict has no key `{}`.", crate::diag::shown(&key)))
+                    );
                 }
             },
             ("get", [key]) => find(key).map_or(Item::None, value),
@@ -340,11 +348,13 @@ impl Machine<'_> {
                     item.clone()
                 }
             },
-            ("Delete", [key]) | ("pop", [key]) | ("pop", [key, _]) => match (find(key), rest.get(1)) {
-                (Some(at), _) => self.edit_dict(dict, |items| items.remove(at).1),
-                (None, Some(default)) => default.clone(),
-                (None, None) => return Err(self.wrong("The dict has no such key.")),
-            },
+            ("Delete", [key]) | ("pop", [key]) | ("pop", [key, _]) => {
+                match (find(key), rest.get(1)) {
+                    (Some(at), _) => self.edit_dict(dict, |items| items.remove(at).1),
+                    (None, Some(default)) => default.clone(),
+                    (None, None) => return Err(self.wrong("The dict has no such key.")),
+                }
+            }
             ("update", [Item::Dict(other)]) => {
                 for (key, item) in other.borrow().clone() {
                     self.dict("_set_item", dict, &[key, item])?;

@@ -35,7 +35,8 @@ impl Form {
 impl Machine<'_> {
     /// The form of a value that one path gives, in the graph where it was computed.
     pub(crate) fn form_of(&self, item: &Item) -> Result<Form> {
-        let all = |items: &[Item]| items.iter().map(|x| self.form_of(x)).collect::<Result<Vec<_>>>();
+        let all =
+            |items: &[Item]| items.iter().map(|x| self.form_of(x)).collect::<Result<Vec<_>>>();
         Ok(match item {
             Item::Tensor(view) => {
                 let var = self.read(view)?;
@@ -86,7 +87,10 @@ impl Machine<'_> {
                 Elements::Sequence(var) => Form::Sequence(self.element_type(*var)),
             },
             Item::Tuple(items) => Form::Tuple(
-                items.iter().map(|i| self.computed(Form::Fixed(i.clone()), i)).collect::<Result<_>>()?,
+                items
+                    .iter()
+                    .map(|i| self.computed(Form::Fixed(i.clone()), i))
+                    .collect::<Result<_>>()?,
             ),
             other => return Err(self.cannot_meet(&other, of)),
         })
@@ -171,7 +175,11 @@ impl Machine<'_> {
             form => form,
         };
         let both = |forms: Vec<Form>, items: &[Item]| {
-            forms.into_iter().zip(items).map(|(f, i)| self.widened(f, i)).collect::<Result<Vec<_>>>()
+            forms
+                .into_iter()
+                .zip(items)
+                .map(|(f, i)| self.widened(f, i))
+                .collect::<Result<Vec<_>>>()
         };
         match (form, item) {
             (Form::Tuple(forms), Item::Tuple(items)) if forms.len() == items.len() => {
@@ -184,11 +192,14 @@ impl Machine<'_> {
             }
             (Form::Dict(forms), Item::Dict(cell)) => {
                 let items = cell.borrow();
-                if forms.len() != items.len() || !forms.iter().zip(&*items).all(|(f, i)| f.0.same(&i.0)) {
+                if forms.len() != items.len()
+                    || !forms.iter().zip(&*items).all(|(f, i)| f.0.same(&i.0))
+                {
                     return Err(self.cannot_meet(item, &Item::text("a dict of other keys")));
                 }
                 let both = forms.into_iter().zip(&*items);
-                let both = both.map(|((key, form), (_, item))| Ok((key, self.widened(form, item)?)));
+                let both =
+                    both.map(|((key, form), (_, item))| Ok((key, self.widened(form, item)?)));
                 Ok(Form::Dict(both.collect::<Result<_>>()?))
             }
             (Form::List(forms), Item::List(cell)) => match &*cell.borrow() {
@@ -255,7 +266,9 @@ impl Machine<'_> {
             (Form::Number(kind), item) => into.push(self.number_var(item, *kind)?),
             (Form::Maybe(inner), item) => {
                 let (present, value) = match item {
-                    Item::None | Item::Uninitialized(_) | Item::Hole => (Item::Bool(false), &Item::None),
+                    Item::None | Item::Uninitialized(_) | Item::Hole => {
+                        (Item::Bool(false), &Item::None)
+                    }
                     Item::Maybe(number, inner) => (Item::Number(*number), &**inner),
                     other => (Item::Bool(true), other),
                 };
@@ -311,7 +324,8 @@ impl Machine<'_> {
             Form::Tensor(_) => from.next().map_or(Item::Hole, |var| self.tensor(var)),
             Form::Number(kind) => from.next().map_or(Item::Hole, |var| self.number(var, *kind)),
             Form::Sequence(_) => {
-                let list = |var| Item::List(Rc::new(std::cell::RefCell::new(Elements::Sequence(var))));
+                let list =
+                    |var| Item::List(Rc::new(std::cell::RefCell::new(Elements::Sequence(var))));
                 from.next().map_or(Item::Hole, list)
             }
         }
@@ -382,8 +396,10 @@ impl Machine<'_> {
             Item::Text(text) => text.to_string(),
             other => other.what(),
         };
-        let message =
-            format!("Paths of the program give {} and {other}, which cannot be one value.", item.what());
+        let message = format!(
+            "Paths of the program give {} and {other}, which cannot be one value.",
+            item.what()
+        );
         self.problem(Code::LayerUnsupported, message)
     }
 
@@ -436,7 +452,10 @@ fn common_type(a: ValueType, b: ValueType) -> ValueType {
     let dtype = a.dtype().filter(|dtype| Some(*dtype) == b.dtype());
     let shape = match (a.shape(), b.shape()) {
         (Some(a), Some(b)) if a.len() == b.len() => Some(
-            a.iter().zip(b).map(|(a, b)| if a.same(b) { a.clone() } else { Dim::Unknown }).collect(),
+            a.iter()
+                .zip(b)
+                .map(|(a, b)| if a.same(b) { a.clone() } else { Dim::Unknown })
+                .collect(),
         ),
         _ => None,
     };

@@ -206,7 +206,8 @@ impl Machine<'_> {
     /// The value as it is now, without the memory that it shares with others: what a block gives outlives
     /// what it did to them.
     pub(crate) fn settled(&self, item: &Item) -> Result<Item> {
-        let all = |items: &[Item]| items.iter().map(|i| self.settled(i)).collect::<Result<Vec<_>>>();
+        let all =
+            |items: &[Item]| items.iter().map(|i| self.settled(i)).collect::<Result<Vec<_>>>();
         let same = |a: &[Item], b: &[Item]| a.iter().zip(b).all(|(a, b)| a.same(b));
         Ok(match item {
             Item::Tensor(view) => {
@@ -219,7 +220,11 @@ impl Machine<'_> {
             }
             Item::Record(class, items) => {
                 let settled = all(items)?;
-                if same(&settled, items) { item.clone() } else { Item::Record(class.clone(), settled.into()) }
+                if same(&settled, items) {
+                    item.clone()
+                } else {
+                    Item::Record(class.clone(), settled.into())
+                }
             }
             Item::List(cell) => {
                 let elements = cell.borrow().clone();

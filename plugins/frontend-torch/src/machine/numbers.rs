@@ -18,7 +18,9 @@ impl Machine<'_> {
         }
         match (name, arguments) {
             ("min" | "max" | "sum", [list]) => {
-                let Some(items) = list.items().filter(|items| !items.is_empty()) else { return Ok(None) };
+                let Some(items) = list.items().filter(|items| !items.is_empty()) else {
+                    return Ok(None);
+                };
                 let name = if name == "sum" { "add" } else { name };
                 let mut all = items.into_iter();
                 let first = all.next().unwrap_or(Item::Int(0));
@@ -79,7 +81,9 @@ impl Machine<'_> {
         let b = self.builder();
         let kind = k.max(l);
         let number = kind.max(Int);
-        let of = |kind| Ok::<_, crate::diag::Diagnostic>((self.number_var(a, kind)?, self.number_var(c, kind)?));
+        let of = |kind| {
+            Ok::<_, crate::diag::Diagnostic>((self.number_var(a, kind)?, self.number_var(c, kind)?))
+        };
         let boolean = || match kind {
             Bool => of(Bool),
             _ => of(Int),
@@ -132,7 +136,9 @@ impl Machine<'_> {
         let two = |name, a: &Item, b: &Item| -> Result<Item> {
             let found = match a.is_computed() || b.is_computed() {
                 true => self.numbers(name, &[a.clone(), b.clone()])?,
-                false => super::python::evaluated(name, &[a.clone(), b.clone()]).unwrap_or_default(),
+                false => {
+                    super::python::evaluated(name, &[a.clone(), b.clone()]).unwrap_or_default()
+                }
             };
             Ok(found.unwrap_or(Item::Hole))
         };
@@ -193,7 +199,9 @@ fn neutral(name: &str, a: &Item, b: &Item) -> Option<Item> {
         ("add", Item::Int(0), b) | ("mul", Item::Int(1), b) => Some(b.clone()),
         ("__and__", a, Item::Bool(true)) | ("__or__", a, Item::Bool(false)) => Some(a.clone()),
         ("__and__", Item::Bool(true), b) | ("__or__", Item::Bool(false), b) => Some(b.clone()),
-        ("__and__", Item::Bool(false), _) | ("__and__", _, Item::Bool(false)) => Some(Item::Bool(false)),
+        ("__and__", Item::Bool(false), _) | ("__and__", _, Item::Bool(false)) => {
+            Some(Item::Bool(false))
+        }
         ("__or__", Item::Bool(true), _) | ("__or__", _, Item::Bool(true)) => Some(Item::Bool(true)),
         _ => None,
     }

@@ -68,7 +68,9 @@ fn unary(name: &str, a: &Item) -> Found {
         "isinf" => Ok(Some(Item::Bool(x.is_infinite()))),
         "isfinite" => Ok(Some(Item::Bool(x.is_finite()))),
         "str" => Ok(Some(Item::text(&shown_item(a)))),
-        "chr" => Ok(int.and_then(|i| char::from_u32(u32::try_from(i).ok()?)).map(|c| Item::text(&c.to_string()))),
+        "chr" => Ok(int
+            .and_then(|i| char::from_u32(u32::try_from(i).ok()?))
+            .map(|c| Item::text(&c.to_string()))),
         _ => Ok(None),
     }
 }
@@ -151,7 +153,10 @@ fn of_ints(name: &str, (a, b): (&Item, &Item), x: i64, y: i64) -> Found {
         "mul" => Item::Int(x.checked_mul(y).ok_or_else(overflow)?),
         "floordiv" | "mod" | "remainder" | "div" if y == 0 => return Err(zero()),
         "div" => Item::Float(x as f64 / y as f64),
-        "floordiv" => Item::Int((x.wrapping_sub(x.wrapping_rem_euclid(y).wrapping_add(fixed_sign(x, y)))).wrapping_div(y)),
+        "floordiv" => Item::Int(
+            (x.wrapping_sub(x.wrapping_rem_euclid(y).wrapping_add(fixed_sign(x, y))))
+                .wrapping_div(y),
+        ),
         "remainder" | "mod" => Item::Int(x.wrapping_rem_euclid(y).wrapping_add(fixed_sign(x, y))),
         "pow" => power(x, y),
         "lt" => Item::Bool(x < y),
@@ -163,8 +168,12 @@ fn of_ints(name: &str, (a, b): (&Item, &Item), x: i64, y: i64) -> Found {
         "__and__" => logic(x & y),
         "__or__" => logic(x | y),
         "__xor__" => logic(x ^ y),
-        "__lshift__" => Item::Int(x.checked_shl(u32::try_from(y).map_err(|_| overflow())?).ok_or_else(overflow)?),
-        "__rshift__" => Item::Int(x.checked_shr(u32::try_from(y).map_err(|_| overflow())?).unwrap_or(x.signum().min(0))),
+        "__lshift__" => Item::Int(
+            x.checked_shl(u32::try_from(y).map_err(|_| overflow())?).ok_or_else(overflow)?,
+        ),
+        "__rshift__" => Item::Int(
+            x.checked_shr(u32::try_from(y).map_err(|_| overflow())?).unwrap_or(x.signum().min(0)),
+        ),
         "gcd" => Item::Int(gcd(x, y)),
         _ => return of_floats(name, x as f64, y as f64),
     }))
@@ -215,7 +224,8 @@ fn ternary(name: &str, a: &Item, b: &Item, c: &Item) -> Option<Item> {
     let (x, y, z) = (a.as_int()?, b.as_int()?, c.as_int()?);
     match name {
         "__range_length" if z != 0 => {
-            let count = if z > 0 { (y - x + z - 1).div_euclid(z) } else { (x - y - z - 1).div_euclid(-z) };
+            let count =
+                if z > 0 { (y - x + z - 1).div_euclid(z) } else { (x - y - z - 1).div_euclid(-z) };
             Some(Item::Int(count.max(0)))
         }
         "__derive_index" => Some(Item::Int(x.wrapping_mul(z).wrapping_add(y))),

@@ -20,9 +20,13 @@ impl Machine<'_> {
             return Ok(Some(Item::Hole));
         }
         match (name, first) {
-            ("NumToTensor" | "scalar_tensor" | "ImplicitTensorToNum" | "unchecked_unwrap_optional", _)
-                if !first.is_tensor() =>
-            {
+            (
+                "NumToTensor"
+                | "scalar_tensor"
+                | "ImplicitTensorToNum"
+                | "unchecked_unwrap_optional",
+                _,
+            ) if !first.is_tensor() => {
                 return Ok(Some(match first {
                     Item::Maybe(_, item) => (**item).clone(),
                     other => other.clone(),
@@ -45,8 +49,17 @@ impl Machine<'_> {
             ("numel" | "sym_numel", []) => self.count(x)?,
             ("dtype", []) => Item::Int(dtype::number(self.dtype(x)?)),
             ("is_floating_point", []) => Item::Bool(self.dtype(x)?.is_float()),
-            ("is_complex", []) => Item::Bool(matches!(self.dtype(x)?, DataType::Complex64 | DataType::Complex128)),
-            ("is_signed", []) => Item::Bool(!matches!(self.dtype(x)?, DataType::Uint8 | DataType::Uint16 | DataType::Uint32 | DataType::Uint64 | DataType::Bool)),
+            ("is_complex", []) => {
+                Item::Bool(matches!(self.dtype(x)?, DataType::Complex64 | DataType::Complex128))
+            }
+            ("is_signed", []) => Item::Bool(!matches!(
+                self.dtype(x)?,
+                DataType::Uint8
+                    | DataType::Uint16
+                    | DataType::Uint32
+                    | DataType::Uint64
+                    | DataType::Bool
+            )),
             ("stride" | "sym_stride", []) => self.strides(x)?,
             ("storage_offset" | "sym_storage_offset", []) => Item::Int(0),
             ("item" | "_local_scalar_dense" | "ScalarImplicit" | "ImplicitTensorToNum", []) => {
@@ -184,14 +197,40 @@ fn constant(name: &str) -> Option<Item> {
         "device" => Item::Device("cpu".into()),
         "is_cpu" => Item::Bool(true),
         "layout" => Item::Int(0),
-        "is_cuda" | "is_xpu" | "is_hpu" | "is_mps" | "is_mkldnn" | "is_sparse" | "is_sparse_csr"
-        | "is_nested" | "is_meta" | "is_vulkan" | "is_ipu" | "is_maia" | "is_xla" | "is_mtia"
-        | "requires_grad" | "is_autocast_enabled" | "is_autocast_cpu_enabled" | "is_grad_enabled"
-        | "is_inference_mode_enabled" | "is_tracing" | "is_neg" | "is_conj" => Item::Bool(false),
+        "is_cuda"
+        | "is_xpu"
+        | "is_hpu"
+        | "is_mps"
+        | "is_mkldnn"
+        | "is_sparse"
+        | "is_sparse_csr"
+        | "is_nested"
+        | "is_meta"
+        | "is_vulkan"
+        | "is_ipu"
+        | "is_maia"
+        | "is_xla"
+        | "is_mtia"
+        | "requires_grad"
+        | "is_autocast_enabled"
+        | "is_autocast_cpu_enabled"
+        | "is_grad_enabled"
+        | "is_inference_mode_enabled"
+        | "is_tracing"
+        | "is_neg"
+        | "is_conj" => Item::Bool(false),
         "is_scripting" | "is_leaf" => Item::Bool(true),
-        "set_grad_enabled" | "Print" | "warn" | "_assert" | "_assert_async" | "manual_seed"
-        | "sym_constrain_range" | "sym_constrain_range_for_size" | "_assert_scalar"
-        | "_assert_tensor_metadata" | "is_autocast_cache_enabled" => Item::None,
+        "set_grad_enabled"
+        | "Print"
+        | "warn"
+        | "_assert"
+        | "_assert_async"
+        | "manual_seed"
+        | "sym_constrain_range"
+        | "sym_constrain_range_for_size"
+        | "_assert_scalar"
+        | "_assert_tensor_metadata"
+        | "is_autocast_cache_enabled" => Item::None,
         _ => return None,
     })
 }
@@ -199,7 +238,19 @@ fn constant(name: &str) -> Option<Item> {
 fn is_question(name: &str) -> bool {
     matches!(
         name,
-        "size" | "shape" | "dim" | "len" | "numel" | "dtype" | "item" | "Int" | "Float" | "Bool"
-            | "is_floating_point" | "is_contiguous" | "stride" | "is_complex"
+        "size"
+            | "shape"
+            | "dim"
+            | "len"
+            | "numel"
+            | "dtype"
+            | "item"
+            | "Int"
+            | "Float"
+            | "Bool"
+            | "is_floating_point"
+            | "is_contiguous"
+            | "stride"
+            | "is_complex"
     )
 }

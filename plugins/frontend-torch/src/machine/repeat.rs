@@ -81,7 +81,8 @@ impl Machine<'_> {
                 None => break,
             }
         }
-        Err(self.problem(Code::LayerUnsupported, "The values that a loop carries have no common form."))
+        Err(self
+            .problem(Code::LayerUnsupported, "The values that a loop carries have no common form."))
     }
 
     /// What a slot holds before the loop.
@@ -103,7 +104,8 @@ impl Machine<'_> {
         b.begin("body");
         self.begin_block();
         let scalar = |dtype| ValueType::tensor(dtype, Vec::<Dim>::new());
-        let iteration = Number { var: b.input("iteration", scalar(DataType::Int64)), kind: NumberKind::Int };
+        let iteration =
+            Number { var: b.input("iteration", scalar(DataType::Int64)), kind: NumberKind::Int };
         let go_on = b.input("condition", scalar(DataType::Bool));
         let variables = self.entered(slots);
         let done = body(Item::Number(iteration), variables)
