@@ -8,6 +8,7 @@ mod parse;
 pub(crate) mod resolve;
 #[cfg(test)]
 mod tests;
+pub(crate) mod upgrade;
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
