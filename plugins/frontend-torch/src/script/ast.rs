@@ -57,8 +57,8 @@ pub(crate) struct Attribute {
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) name: Rc<str>,
-    /// The file it is in, as the archive names it under `code/`.
-    pub(crate) member: Rc<str>,
+    /// Path of the module it is in: `__torch__.a.b`.
+    pub(crate) module: Rc<str>,
     pub(crate) parameters: Vec<Parameter>,
     /// What it gives, as far as declared.
     pub(crate) returns: Option<Type>,

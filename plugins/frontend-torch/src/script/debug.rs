@@ -47,9 +47,9 @@ struct Mark {
 
 impl Origins {
     /// Reads what a `*.debug_pkl` holds. Conversion works without it, so an error is for a note.
-    pub(crate) fn read(member: &str, pickled: &Pickled) -> Result<Origins, Diagnostic> {
+    pub(crate) fn read(module: &str, pickled: &Pickled) -> Result<Origins, Diagnostic> {
         read(pickled).ok_or_else(|| {
-            let message = format!("`{member}` is damaged; messages lack lines of your program");
+            let message = format!("the lines of `{module}` are damaged; messages lack them");
             Diagnostic::new(Code::SourceSyntax, message)
                 .help("Nothing is to be done; the model does not depend on this file.")
         })
@@ -86,7 +86,7 @@ impl Origins {
     fn lines(&self, source: &Pickled) -> Option<Vec<Rc<str>>> {
         match source {
             Pickled::Text(text) => Some(text.split_inclusive('\n').map(Rc::from).collect()),
-            lines => items(lines)?.iter().map(|line| self.text(line)).collect(),
+            lines => lines.items()?.iter().map(|line| self.text(line)).collect(),
         }
     }
 
@@ -104,10 +104,10 @@ impl Origins {
 }
 
 fn read(pickled: &Pickled) -> Option<Origins> {
-    let top = items(pickled)?;
+    let top = pickled.items()?;
     let (table, records) = match &top[..] {
         [Pickled::Text(format), table, records] if &**format == WITH_TABLE => {
-            (Some(Rc::from(items(table)?)), items(records)?)
+            (Some(Rc::from(table.items()?)), records.items()?)
         }
         _ => (None, top),
     };
@@ -117,20 +117,12 @@ fn read(pickled: &Pickled) -> Option<Origins> {
 }
 
 fn mark(record: &Pickled) -> Option<Mark> {
-    let record = items(record)?;
+    let record = record.items()?;
     let [offset, range, ..] = &record[..] else { return None };
-    let range = items(range)?;
+    let range = range.items()?;
     let [source, start, _end] = &range[..] else { return None };
     let Pickled::Tuple(source) = source else { return None };
     Some(Mark { offset: position(offset)?, source: source.clone(), start: position(start)? })
-}
-
-fn items(value: &Pickled) -> Option<Vec<Pickled>> {
-    match value {
-        Pickled::Tuple(items) => Some(items.to_vec()),
-        Pickled::List(items) => Some(items.borrow().clone()),
-        _ => None,
-    }
 }
 
 fn position(value: &Pickled) -> Option<usize> {

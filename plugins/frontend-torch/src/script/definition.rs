@@ -76,8 +76,8 @@ impl Parser<'_> {
             self.expect(b'>')?;
             returns = Some(self.whole_type()?);
         }
-        let member = self.member.clone();
-        Ok(Function { name, member, parameters, returns, body: self.block()?, line })
+        let module = self.module.clone();
+        Ok(Function { name, module, parameters, returns, body: self.block()?, line })
     }
 
     fn parameters(&mut self) -> Parsed<Vec<Parameter>> {

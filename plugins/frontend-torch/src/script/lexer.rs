@@ -41,8 +41,8 @@ pub(crate) struct Token {
 
 #[derive(Clone)]
 pub(crate) struct Lexer<'s> {
-    /// Name of the file, for messages.
-    member: &'s str,
+    /// Path of the module, for messages.
+    module: &'s str,
     source: &'s str,
     at: usize,
     line: u32,
@@ -55,14 +55,14 @@ pub(crate) struct Lexer<'s> {
 }
 
 impl<'s> Lexer<'s> {
-    pub(crate) fn new(member: &'s str, source: &'s str) -> Parsed<Lexer<'s>> {
+    pub(crate) fn new(module: &'s str, source: &'s str) -> Parsed<Lexer<'s>> {
         if source.len() > SOURCE_MAX {
             let (found, limit) = (source.len(), SOURCE_MAX >> 20);
-            let message = format!("`{member}` has {found} bytes; code files may have {limit} MiB");
+            let message = format!("code `{module}` has {found} bytes; a file may have {limit} MiB");
             return Err(Diagnostic::new(Code::SourceLimit, message).into());
         }
         Ok(Lexer {
-            member,
+            module,
             source,
             at: 0,
             line: 1,
@@ -94,7 +94,7 @@ impl<'s> Lexer<'s> {
     fn fault(&self, code: Code, at: Token, what: impl Display) -> Box<Diagnostic> {
         let line_start = self.source[..at.start].rfind('\n').map_or(0, |newline| newline + 1);
         let column = self.source[line_start..at.start].chars().count() + 1;
-        let message = format!("`{}`, line {}, column {column}: {what}", self.member, at.line);
+        let message = format!("code `{}`, line {}, column {column}: {what}", self.module, at.line);
         let problem = Diagnostic::new(code, message);
         Box::new(match code {
             Code::SourceSyntax => problem.help("Save the model again with `torch.jit.save`."),

@@ -1,10 +1,10 @@
-//! All code of an archive, read file by file as it is asked for.
+//! All code of an archive, parsed module by module as it is asked for.
 //!
-//! Class `__torch__.a.b.C` is in `__torch__/a/b.py` under `code/`, and class `__torch__.C` in `__torch__.py`. Before
-//! torch 1.3 each module has a file of methods instead, which `model.json` names ([`Library::file`]).
+//! Class `__torch__.a.b.C` is in module `__torch__.a.b`. Before torch 1.3 the classes had no names: each module has a file
+//! of methods, which is class `Module` here.
 #![allow(dead_code)]
 
-use super::ast::{Class, File, Function};
+use super::ast::{Class, ClassKind, File, Function};
 use super::parse::parse_within;
 use crate::diag::{Code, Diagnostic};
 use bytes::Bytes;
@@ -12,31 +12,30 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Most statements and expressions of all files.
+/// Most statements and expressions of all modules.
 const NODES_MAX: usize = 4_000_000;
+/// The class of the methods that stand at top level.
+const UNNAMED: &str = "Module";
 
-/// Gives a member by its path under `code/`, or none.
-type Read<'a> = dyn Fn(&str) -> Result<Option<Bytes>, Diagnostic> + 'a;
+/// Gives the code of a module by its path, or none.
+type Read<'a> = dyn Fn(&str) -> Option<Bytes> + 'a;
 
 pub(crate) struct Library<'a> {
     read: Box<Read<'a>>,
-    files: RefCell<HashMap<Box<str>, Option<Rc<Indexed>>>>,
+    modules: RefCell<HashMap<Box<str>, Option<Rc<Indexed>>>>,
     nodes_left: Cell<usize>,
 }
 
-/// A file and what it defines by name.
+/// What a module defines, by name.
 struct Indexed {
-    file: Rc<File>,
     classes: HashMap<Rc<str>, Rc<Class>>,
     functions: HashMap<Rc<str>, Rc<Function>>,
 }
 
 impl<'a> Library<'a> {
-    pub(crate) fn new(
-        code: impl Fn(&str) -> Result<Option<Bytes>, Diagnostic> + 'a,
-    ) -> Library<'a> {
-        let files = RefCell::default();
-        Library { read: Box::new(code), files, nodes_left: Cell::new(NODES_MAX) }
+    pub(crate) fn new(code: impl Fn(&str) -> Option<Bytes> + 'a) -> Library<'a> {
+        let modules = RefCell::default();
+        Library { read: Box::new(code), modules, nodes_left: Cell::new(NODES_MAX) }
     }
 
     /// `__torch__.a.b.C`; an error if the archive has no such class.
@@ -52,27 +51,21 @@ impl<'a> Library<'a> {
     /// A class if there is one. Classes of C++ (`__torch__.torch.classes...`) may have no code.
     pub(crate) fn find_class(&self, name: &str) -> Result<Option<Rc<Class>>, Diagnostic> {
         let Some((module, class)) = name.rsplit_once('.') else { return Ok(None) };
-        let file = self.indexed(&member(module))?;
-        Ok(file.and_then(|file| file.classes.get(class).cloned()))
+        let module = self.module(module)?;
+        Ok(module.and_then(|module| module.classes.get(class).cloned()))
     }
 
     pub(crate) fn find_function(&self, name: &str) -> Result<Option<Rc<Function>>, Diagnostic> {
         let Some((module, function)) = name.rsplit_once('.') else { return Ok(None) };
-        let file = self.indexed(&member(module))?;
-        Ok(file.and_then(|file| file.functions.get(function).cloned()))
+        let module = self.module(module)?;
+        Ok(module.and_then(|module| module.functions.get(function).cloned()))
     }
 
-    /// A file by its path under `code/`.
-    pub(crate) fn file(&self, path: &str) -> Result<Rc<File>, Diagnostic> {
-        let file = self.indexed(path)?.ok_or_else(|| missing("file", path))?;
-        Ok(file.file.clone())
-    }
-
-    fn indexed(&self, path: &str) -> Result<Option<Rc<Indexed>>, Diagnostic> {
-        if let Some(known) = self.files.borrow().get(path) {
+    fn module(&self, path: &str) -> Result<Option<Rc<Indexed>>, Diagnostic> {
+        if let Some(known) = self.modules.borrow().get(path) {
             return Ok(known.clone());
         }
-        let indexed = match (self.read)(path)? {
+        let module = match (self.read)(path) {
             None => None,
             Some(source) => {
                 let file = parse_within(path, &source, self.nodes_left.get())?;
@@ -80,20 +73,31 @@ impl<'a> Library<'a> {
                 Some(Rc::new(index(file)))
             }
         };
-        self.files.borrow_mut().insert(path.into(), indexed.clone());
-        Ok(indexed)
+        self.modules.borrow_mut().insert(path.into(), module.clone());
+        Ok(module)
     }
 }
 
-fn index(file: File) -> Indexed {
-    let classes = file.classes.iter().map(|class| (class.name.clone(), class.clone())).collect();
-    let functions = file.functions.iter().map(|f| (f.name.clone(), f.clone())).collect();
-    Indexed { file: Rc::new(file), classes, functions }
+fn index(mut file: File) -> Indexed {
+    if file.version.is_some() && file.classes.is_empty() {
+        file.classes.push(Rc::new(unnamed(file.functions.clone())));
+    }
+    let classes = file.classes.into_iter().map(|class| (class.name.clone(), class)).collect();
+    let functions = file.functions.into_iter().map(|f| (f.name.clone(), f)).collect();
+    Indexed { classes, functions }
 }
 
-/// `__torch__.a.b` is in `__torch__/a/b.py`.
-fn member(module: &str) -> String {
-    format!("{}.py", module.replace('.', "/"))
+fn unnamed(methods: Vec<Rc<Function>>) -> Class {
+    Class {
+        name: UNNAMED.into(),
+        kind: ClassKind::Module,
+        parameters: Vec::new(),
+        buffers: Vec::new(),
+        pre_hooks: Vec::new(),
+        hooks: Vec::new(),
+        attributes: Vec::new(),
+        methods,
+    }
 }
 
 fn missing(what: &str, name: &str) -> Diagnostic {

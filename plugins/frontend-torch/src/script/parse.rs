@@ -17,33 +17,33 @@ pub(crate) const NODES_MAX: usize = 2_000_000;
 /// What a rule gives. Errors are boxed, because rules recurse and the stack is small.
 pub(super) type Parsed<T> = Result<T, Box<Diagnostic>>;
 
-/// Parses a file of code. `member` names it in messages.
-pub(crate) fn parse(member: &str, source: &[u8]) -> Result<File, Diagnostic> {
-    parse_within(member, source, NODES_MAX)
+/// Parses a file of code. `module` is its path (`__torch__.a.b`).
+pub(crate) fn parse(module: &str, source: &[u8]) -> Result<File, Diagnostic> {
+    parse_within(module, source, NODES_MAX)
 }
 
 /// The same, with a limit to statements and expressions.
 pub(crate) fn parse_within(
-    member: &str,
+    module: &str,
     source: &[u8],
     nodes_max: usize,
 ) -> Result<File, Diagnostic> {
     let source = std::str::from_utf8(source).map_err(|error| {
         let at = error.valid_up_to();
-        let message = format!("`{member}` is not UTF-8 at byte {at}");
+        let message = format!("code `{module}` is not UTF-8 at byte {at}");
         Diagnostic::new(Code::SourceSyntax, message)
     })?;
-    Parser::new(member, source, nodes_max).and_then(Parser::file).map_err(|problem| *problem)
+    Parser::new(module, source, nodes_max).and_then(Parser::file).map_err(|problem| *problem)
 }
 
 /// For the fuzz target: parses whatever it gets.
 pub(crate) fn parse_any(source: &[u8]) {
-    let _ = parse_within("fuzz.py", source, 10_000);
+    let _ = parse_within("fuzz", source, 10_000);
 }
 
 pub(crate) struct Parser<'s> {
     pub(super) lexer: Lexer<'s>,
-    pub(super) member: Rc<str>,
+    pub(super) module: Rc<str>,
     /// The next token.
     pub(super) token: Token,
     depth: usize,
@@ -54,11 +54,11 @@ pub(crate) struct Parser<'s> {
 }
 
 impl<'s> Parser<'s> {
-    pub(crate) fn new(member: &'s str, source: &'s str, nodes_max: usize) -> Parsed<Parser<'s>> {
-        let mut lexer = Lexer::new(member, source)?;
+    pub(crate) fn new(module: &'s str, source: &'s str, nodes_max: usize) -> Parsed<Parser<'s>> {
+        let mut lexer = Lexer::new(module, source)?;
         let token = lexer.next()?;
-        let member = member.into();
-        Ok(Parser { lexer, member, token, depth: 0, height: 0, nodes: 0, nodes_max })
+        let module = module.into();
+        Ok(Parser { lexer, module, token, depth: 0, height: 0, nodes: 0, nodes_max })
     }
 
     pub(super) fn advance(&mut self) -> Parsed<Token> {

@@ -34,7 +34,7 @@ fn marks(nothing: &Pickled, source: &Pickled) -> Pickled {
 }
 
 fn check(pickled: &Pickled) {
-    let origins = Origins::read("a.py.debug_pkl", pickled).unwrap();
+    let origins = Origins::read("a", pickled).unwrap();
     let function = file("def f(x):\n  y = x\n  z = (x)\n  return z\n").functions[0].clone();
     let origin = |line: u64, text: &str| {
         let (text, function) = (text.to_owned(), Some("go".to_owned()));
@@ -64,8 +64,8 @@ fn marks_with_texts() {
 #[test]
 fn damaged_marks_are_told_or_give_nothing() {
     for damaged in [Pickled::Int(1), tuple([Pickled::Int(1)]), tuple([mark(-1, tuple([]), 0)])] {
-        let problem = Origins::read("a.py.debug_pkl", &damaged).err().unwrap();
-        assert!(problem.message.contains("`a.py.debug_pkl` is damaged"));
+        let problem = Origins::read("a", &damaged).err().unwrap();
+        assert!(problem.message.contains("the lines of `a` are damaged"));
     }
     // A number outside the table, a table that is no table, a start behind the text.
     let outside = tuple([list(&[9]), Pickled::Int(9), Pickled::Int(1)]);

@@ -39,7 +39,7 @@ fn classes_of_modules() {
     assert_eq!(class.attributes[3].ty, Some(Type::Int));
     assert_eq!(class.attributes[3].value, Some(Expr::Int(3)));
     let forward = class.method("forward").unwrap();
-    assert_eq!((forward.line, &*forward.member), (11, "a.py"));
+    assert_eq!((forward.line, &*forward.module), (11, "a"));
     assert_eq!(forward.returns, Some(Type::Tensor));
     let defaults: Vec<Option<Expr>> =
         forward.parameters.iter().map(|p| p.default.clone()).collect();
@@ -74,7 +74,7 @@ fn files_before_torch_1_3() {
 fn errors_name_member_line_and_column() {
     let problem = refused("def f(x):\n  y = (x\n  return )\n");
     assert!(
-        problem.contains("`a.py`, line 3, column 3: `)` is expected here, and not `return`"),
+        problem.contains("code `a`, line 3, column 3: `)` is expected here, and not `return`"),
         "{problem}"
     );
     for (source, wanted) in [
@@ -98,28 +98,36 @@ fn errors_name_member_line_and_column() {
 }
 
 #[test]
-fn a_library_reads_each_file_once() {
+fn a_library_parses_each_module_once() {
     let reads = Cell::new(0);
-    let library = Library::new(|path| {
+    let library = Library::new(|module| {
         reads.set(reads.get() + 1);
-        Ok(match path {
-            "__torch__.py" => Some(Bytes::from_static(b"class C:\n  a : int\n")),
-            "__torch__/a/b.py" => {
-                Some(Bytes::from_static(b"class C(Module):\n  b : int\ndef g(x):\n  return x\n"))
-            }
-            "__torch__/bad.py" => Some(Bytes::from_static(b"class\n")),
-            _ => None,
-        })
+        let code = match module {
+            "__torch__" => "class C:\n  a : int\n",
+            "__torch__.a.b" => "class C(Module):\n  b : int\ndef g(x):\n  return x\n",
+            "__torch__.bad" => "class\n",
+            _ => return None,
+        };
+        Some(Bytes::from(code))
     });
     assert_eq!(&*library.class("__torch__.C").unwrap().attributes[0].name, "a");
     assert_eq!(&*library.class("__torch__.a.b.C").unwrap().attributes[0].name, "b");
     assert_eq!(library.function("__torch__.a.b.g").unwrap().parameters.len(), 1);
-    assert_eq!(library.file("__torch__/a/b.py").unwrap().functions.len(), 1);
     assert_eq!(reads.get(), 2);
     assert!(library.find_class("__torch__.torch.classes.quantized.P").unwrap().is_none());
+    assert!(library.find_function("alone").unwrap().is_none());
     let missing = library.class("__torch__.a.b.D").unwrap_err().to_string();
     assert!(missing.contains("no class `__torch__.a.b.D`"), "{missing}");
     let bad = library.class("__torch__.bad.C").unwrap_err().to_string();
-    assert!(bad.contains("`__torch__/bad.py`, line 1, column 6: a name is expected"), "{bad}");
-    assert!(library.find_function("alone").unwrap().is_none());
+    assert!(bad.contains("code `__torch__.bad`, line 1, column 6: a name is expected"), "{bad}");
+}
+
+#[test]
+fn methods_at_top_level_are_a_class() {
+    let code = "op_version_set = 1\ndef forward(self,\n    x: Tensor) -> Tensor:\n  return x\n";
+    let library = Library::new(|module| (module == "__torch__.net").then(|| Bytes::from(code)));
+    let class = library.class("__torch__.net.Module").unwrap();
+    assert_eq!((class.kind, class.methods.len()), (ClassKind::Module, 1));
+    assert!(class.method("forward").is_some());
+    assert!(library.find_class("__torch__.Module").unwrap().is_none());
 }

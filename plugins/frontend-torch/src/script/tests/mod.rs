@@ -9,11 +9,11 @@ use super::parse::parse;
 use std::rc::Rc;
 
 fn file(source: &str) -> File {
-    parse("a.py", source.as_bytes()).unwrap()
+    parse("a", source.as_bytes()).unwrap()
 }
 
 fn refused(source: &str) -> String {
-    parse("a.py", source.as_bytes()).unwrap_err().to_string()
+    parse("a", source.as_bytes()).unwrap_err().to_string()
 }
 
 /// The function that has these lines as its body.
