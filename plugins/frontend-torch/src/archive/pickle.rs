@@ -3,6 +3,8 @@
 
 mod reader;
 mod reduce;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 pub(crate) use reader::{Context, read, read_one};

@@ -143,10 +143,12 @@ impl<'a> Storages<'a> {
     ) -> Result<Storage, Diagnostic> {
         let (name, bytes) = match &self.source {
             // Storages without elements may have no member.
-            _ if count == Some(0) => (key.to_owned(), Ok(Bytes::new())),
             Source::Archive(archive, folder) => {
                 let name = format!("{folder}{key}");
-                let bytes = archive.read(&name);
+                let bytes = match count {
+                    Some(0) if !archive.has(&name) => Ok(Bytes::new()),
+                    _ => archive.read(&name),
+                };
                 (name, bytes)
             }
             Source::Parts(parts) => {

@@ -207,3 +207,6 @@ fn without_folder(members: BTreeMap<String, Member>) -> BTreeMap<String, Member>
     let short = |(name, member): (String, Member)| (name[folder.len()..].to_owned(), member);
     members.into_iter().map(short).collect()
 }
+
+#[cfg(test)]
+mod tests;
