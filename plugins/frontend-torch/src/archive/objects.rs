@@ -104,3 +104,6 @@ fn code(archive: &Archive, old: bool) -> Result<BTreeMap<Rc<str>, Bytes>, Diagno
     }
     Ok(code)
 }
+
+#[cfg(test)]
+mod tests;

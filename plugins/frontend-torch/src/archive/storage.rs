@@ -260,3 +260,6 @@ pub(crate) fn refuse_big_endian(archive: &Archive) -> Result<(), Diagnostic> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

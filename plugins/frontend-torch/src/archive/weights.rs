@@ -104,3 +104,6 @@ fn parts(
     }
     Ok(parts)
 }
+
+#[cfg(test)]
+mod tests;
