@@ -60,24 +60,30 @@ impl Origins {
         self.between(statement.offset, statement.end)
     }
 
-    /// The first line known for printed code between two offsets.
+    /// The line of printed code between two offsets: of its beginning, or else of the first call in it. A literal tells
+    /// nothing, because equal ones are printed with the place of one of them.
     pub(crate) fn between(&self, start: usize, end: usize) -> Option<Origin> {
         let first = self.marks.partition_point(|mark| mark.offset <= start).saturating_sub(1);
         let behind = self.marks.partition_point(|mark| mark.offset < end).max(first);
-        self.marks[first..behind].iter().find_map(|mark| self.origin(mark))
+        let (begin, rest) = self.marks[first..behind].split_first()?;
+        let in_rest = |mark| self.origin(mark).filter(|(_, literal)| !literal);
+        self.origin(begin).or_else(|| rest.iter().find_map(in_rest)).map(|(origin, _)| origin)
     }
 
-    fn origin(&self, mark: &Mark) -> Option<Origin> {
+    /// The line of a mark, and whether a literal is there.
+    fn origin(&self, mark: &Mark) -> Option<(Origin, bool)> {
         let [text, file, first] = &*mark.source else { return None };
         let (mut line, mut passed) = (u64::try_from(integer(first)?).ok()?, 0);
         let mut function = None;
         for text in self.lines(text)?.iter() {
             function = function.or_else(|| function_name(text));
-            passed += text.len();
-            if passed > mark.start {
+            if let Some(byte) = text.as_bytes().get(mark.start - passed) {
+                let literal = !byte.is_ascii_alphabetic() && *byte != b'_';
                 let text = text.trim().to_owned();
-                return Some(Origin { file: self.text(file)?, line, text, function });
+                let origin = Origin { file: self.text(file)?, line, text, function };
+                return Some((origin, literal));
             }
+            passed += text.len();
             line = line.checked_add(1)?;
         }
         None

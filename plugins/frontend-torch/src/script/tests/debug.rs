@@ -29,6 +29,7 @@ fn marks(nothing: &Pickled, source: &Pickled) -> Pickled {
         mark(0, nothing.clone(), 0),
         mark(10, source.clone(), 25),
         mark(17, nothing.clone(), 0),
+        mark(23, source.clone(), 37),
         mark(24, source.clone(), 3),
     ])
 }
