@@ -123,7 +123,13 @@ pub(super) fn opaque(
         Pickled::Object(object) => object.class.clone(),
         other => return Err(damaged(format!("the pickle calls {}", other.kind()))),
     };
-    let arguments = arguments.items().ok_or_else(|| damaged("the pickle calls without a tuple"))?;
+    let arguments = match callee {
+        // TorchScript makes a member of an enum of its value alone.
+        Pickled::Global(module, _) if module.starts_with("__torch__") => {
+            arguments.items().unwrap_or_else(|| vec![arguments.clone()])
+        }
+        _ => arguments.items().ok_or_else(|| damaged("the pickle calls without a tuple"))?,
+    };
     Ok(Pickled::object(class, arguments.into_iter().chain(named).collect()))
 }
 

@@ -90,6 +90,14 @@ fn unknown_calls_are_opaque_and_nothing_is_executed() {
     assert!(matches!(&*state.state.borrow(), Some(Pickled::Tuple(_))));
 }
 
+#[test]
+fn members_of_enums_are_made_of_bare_values() {
+    let Pickled::Object(member) = value(b"c__torch__.net\nColor\nK\x02R") else { panic!() };
+    assert_eq!(&*member.class, "__torch__.net.Color");
+    assert!(matches!(member.arguments[..], [Pickled::Int(2)]));
+    assert!(error(b"cnet\nColor\nK\x02R").1.contains("calls without a tuple"));
+}
+
 fn object_of_scripts() -> Vec<u8> {
     object("__torch__.a", "Net", &[("k", b"K\x01".to_vec())])
 }
