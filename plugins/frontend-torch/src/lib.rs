@@ -10,10 +10,51 @@
 mod archive;
 mod aten;
 mod machine;
+mod options;
+mod outputs;
 mod program;
 mod schema;
 mod script;
 
 mod diag {
     pub(crate) use onnxd_plugin_sdk::diagnostics::*;
+}
+
+use archive::kind::{self, Kind};
+use archive::zip::Archive;
+use diag::Diagnostics;
+use onnxd_plugin_sdk::{Claim, Frontend, Imported, Probe, Submission};
+use options::Options;
+
+onnxd_plugin_sdk::export_plugin! {
+    id: "org.onnxd.frontend-torch",
+    summary: "Reads PyTorch models: TorchScript archives and exported programs",
+    components: [
+        frontend("torch", "PyTorch models"; "*.pt,*.pth,*.ts,*.pt2"; declares ["is_source = true"] => || Box::new(Torch)),
+    ],
+}
+
+struct Torch;
+
+impl Frontend for Torch {
+    fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
+        let bytes = submission.read(submission.network())?;
+        Ok(match kind::of(&bytes) {
+            Ok(Kind::Unknown) => Probe::new(Claim::No, "the file is none of torch's"),
+            Ok(_) => Probe::new(Claim::ByContent, "the file is one of torch's"),
+            // A damaged file is still ours: the import says what is wrong with it.
+            Err(_) => Probe::new(Claim::ByExtension, "the file's name is one of torch's"),
+        })
+    }
+
+    fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
+        let bytes = submission.read(submission.network())?;
+        let options = Options::read(submission)?;
+        let found = kind::of(&bytes)?;
+        if let Some(refusal) = found.refusal() {
+            return Err(refusal.into());
+        }
+        let archive = Archive::open(bytes)?;
+        script::import::import(submission, archive, &options)
+    }
 }

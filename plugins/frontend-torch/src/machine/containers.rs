@@ -236,6 +236,10 @@ impl Machine<'_> {
             let all = b.concat(vars.collect::<Result<Vec<_>>>()?).axis(0).one()?;
             return Ok(Some(self.number(b.gather(all, index).one()?, NumberKind::Int)));
         }
+        if self.trial.unrollable.get() {
+            let message = "A list of tensors has an index that depends on the turn of a loop.";
+            return Err(self.problem(Code::LayerUnsupported, message));
+        }
         let sequence = self.sequence_var(&item, None)?;
         Ok(Some(self.tensor(b.sequence_at(sequence, index)?)))
     }

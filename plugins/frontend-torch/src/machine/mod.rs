@@ -7,6 +7,7 @@ mod arguments;
 mod branch;
 mod call;
 mod containers;
+mod decide;
 mod form;
 mod item;
 mod journal;
@@ -17,6 +18,7 @@ mod repeat;
 
 pub(crate) use branch::Variables;
 pub(crate) use item::{Elements, Instance, Item, Number, NumberKind};
+pub(crate) use python::{equal, shown_item};
 pub(crate) use repeat::{Turn, Turns};
 
 use crate::aten::Source;
@@ -45,6 +47,7 @@ pub(crate) struct Machine<'s> {
     sizes: RefCell<HashSet<Var>>,
     /// Whether the path that runs ends with an exception of the program.
     raised: Cell<bool>,
+    trial: decide::Trial,
 }
 
 impl<'s> Machine<'s> {
@@ -56,6 +59,7 @@ impl<'s> Machine<'s> {
             layers: RefCell::default(),
             sizes: RefCell::default(),
             raised: Cell::new(false),
+            trial: decide::Trial::default(),
         }
     }
 

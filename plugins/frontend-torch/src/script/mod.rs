@@ -1,12 +1,16 @@
 //! TorchScript: the printed code and the objects that it works on.
 
 pub(crate) mod ast;
+mod calls;
 pub(crate) mod debug;
 mod definition;
 mod expression;
+pub(crate) mod import;
 mod lexer;
 pub(crate) mod library;
+mod objects;
 pub(crate) mod parse;
+pub(crate) mod run;
 mod statement;
 #[cfg(test)]
 mod tests;

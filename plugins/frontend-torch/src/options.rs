@@ -1,0 +1,122 @@
+//! What the params of a conversion say about inputs.
+
+use crate::diag::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::Submission;
+use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
+use onnxd_plugin_sdk::serde_json::Value;
+
+/// Version of the standard's operators, where the params name none.
+const OPSET: i64 = 18;
+
+/// The params that a front-end for PyTorch reads.
+pub(crate) struct Options {
+    pub(crate) opset: i64,
+    shapes: Vec<Vec<Dim>>,
+    dtypes: Vec<DataType>,
+    names: Vec<String>,
+    axes: Value,
+}
+
+impl Options {
+    /// # Errors
+    /// `N0105` for shapes and types that are none.
+    pub(crate) fn read(submission: &Submission) -> Result<Options, Diagnostic> {
+        let get = |key: &str| submission.param("export", key);
+        let bad = |key: &str, found: &Value| {
+            let message = format!("`export.{key}` cannot be {}.", shown(&found.to_string()));
+            Diagnostic::new(Code::ParamsBadValue, message)
+        };
+        let shape = |found: &Value| {
+            let dims = found.as_array()?.iter().map(|dim| match dim {
+                Value::String(name) => Some(Dim::Symbol(name.clone())),
+                other => other.as_i64().map(|n| if n < 0 { Dim::Unknown } else { Dim::Known(n) }),
+            });
+            dims.collect::<Option<Vec<Dim>>>()
+        };
+        let all = |key: &str| get(key).as_array().cloned().unwrap_or_default();
+        let shapes = all("input_shapes");
+        let shapes =
+            shapes.iter().map(|found| shape(found).ok_or_else(|| bad("input_shapes", found)));
+        let dtypes = all("input_dtypes");
+        let dtypes = dtypes.iter().map(|found| {
+            let dtype = found.as_str().and_then(dtype_of_word);
+            dtype.ok_or_else(|| bad("input_dtypes", found))
+        });
+        let names = all("input_names");
+        Ok(Options {
+            opset: get("opset").as_i64().unwrap_or(OPSET),
+            shapes: shapes.collect::<Result<_, _>>()?,
+            dtypes: dtypes.collect::<Result<_, _>>()?,
+            names: names.iter().filter_map(|n| Some(n.as_str()?.to_owned())).collect(),
+            axes: get("dynamic_axes").clone(),
+        })
+    }
+
+    /// Number of the inputs that shapes are given for.
+    pub(crate) fn count(&self) -> usize {
+        self.shapes.len()
+    }
+
+    /// The type of the input number `at`, which the source calls `name`: as the params say, else `default`.
+    pub(crate) fn input(&self, at: usize, name: &str, default: DataType) -> ValueType {
+        let dtype = self.dtypes.get(at).copied().unwrap_or(default);
+        let shape = self.shapes.get(at).cloned().map(|shape| self.opened(at, name, shape));
+        ValueType::Tensor { dtype: Some(dtype), shape }
+    }
+
+    /// Whether the params say the element type of an input.
+    pub(crate) fn has_dtype(&self, at: usize) -> bool {
+        self.dtypes.get(at).is_some()
+    }
+
+    /// A shape with the axes open that `export.dynamic_axes` names.
+    fn opened(&self, at: usize, name: &str, mut shape: Vec<Dim>) -> Vec<Dim> {
+        let called = self.names.get(at).map(String::as_str);
+        let found = called.and_then(|called| self.axes.get(called)).or_else(|| self.axes.get(name));
+        let rank = shape.len() as i64;
+        let index = |axis: i64| usize::try_from(if axis < 0 { axis + rank } else { axis }).ok();
+        let label = called.unwrap_or(name);
+        let mut open = |axis: i64, called: Option<&str>| {
+            if let Some(dim) = index(axis).and_then(|i| shape.get_mut(i)) {
+                let given = || format!("{label}_dynamic_axes_{}", axis + 1);
+                *dim = Dim::Symbol(called.map_or_else(given, str::to_owned));
+            }
+        };
+        match found {
+            Some(Value::Array(axes)) => {
+                axes.iter().filter_map(Value::as_i64).for_each(|axis| open(axis, None));
+            }
+            Some(Value::Object(axes)) => {
+                for (axis, called) in axes {
+                    if let Ok(axis) = axis.parse() {
+                        open(axis, called.as_str());
+                    }
+                }
+            }
+            _ => {}
+        }
+        shape
+    }
+}
+
+/// `float32` and ONNX's own words.
+fn dtype_of_word(word: &str) -> Option<DataType> {
+    Some(match word {
+        "float32" | "float" => DataType::Float,
+        "float64" | "double" => DataType::Double,
+        "float16" | "half" => DataType::Float16,
+        "bfloat16" => DataType::Bfloat16,
+        "int8" => DataType::Int8,
+        "int16" => DataType::Int16,
+        "int32" | "int" => DataType::Int32,
+        "int64" | "long" => DataType::Int64,
+        "uint8" => DataType::Uint8,
+        "uint16" => DataType::Uint16,
+        "uint32" => DataType::Uint32,
+        "uint64" => DataType::Uint64,
+        "bool" => DataType::Bool,
+        "complex64" => DataType::Complex64,
+        "complex128" => DataType::Complex128,
+        _ => return None,
+    })
+}
