@@ -105,17 +105,15 @@ impl Kind {
             Kind::Script | Kind::ScriptOld | Kind::Program(_) => return None,
             Kind::StateDict => ("a state dict: weights alone, without a network", SAVE),
             Kind::LegacySave => {
-                ("written by `torch.save` before 1.6: weights or a module without its code", SAVE)
+                ("of `torch.save` before 1.6: weights alone, or a module without its code", SAVE)
             }
             Kind::Safetensors => ("safetensors: weights alone, without a network", SAVE),
             Kind::PickledModule => {
-                ("a pickled module: its code is in Python sources that are not in the file", SAVE)
+                ("a pickled module, whose code is in Python sources elsewhere", SAVE)
             }
-            Kind::Mobile => {
-                ("for the mobile interpreter, and has no code beside instructions", SOURCE)
-            }
+            Kind::Mobile => ("for the mobile interpreter, without code", SOURCE),
             Kind::MobileFlatbuffer => {
-                ("for the mobile interpreter, as a flatbuffer without code", SOURCE)
+                ("for the mobile interpreter (a flatbuffer), without code", SOURCE)
             }
             Kind::Inductor => ("compiled by AOTInductor, and has no graph any more", SOURCE),
             Kind::Package => ("a `torch.package` of Python sources", SAVE),

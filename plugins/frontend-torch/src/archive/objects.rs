@@ -4,7 +4,7 @@
 mod old;
 
 use super::pickle::{self, Context, Pickled};
-use super::storage::{Source, Storages, refuse_big_endian};
+use super::storage::{Source, Storages, Stored, refuse_big_endian};
 use super::zip::Archive;
 use super::{damaged, over_limit};
 use crate::diag::Diagnostic;
@@ -43,13 +43,17 @@ impl ScriptArchive {
             archive.within("extra/").map(|name| name["extra/".len()..].to_owned()).collect();
         let old = archive.has("model.json") && !archive.has("data.pkl");
         let code = code(&archive, old)?;
-        let (root, constants) = match old {
+        let (root, table) = match old {
             true => old::read(&archive)?,
             false => {
-                let root = object(&archive, "data.pkl", "data/")?;
-                (root, constants(&archive)?)
+                // Torch 1.3 could still keep the tensors of its objects in `model.json`.
+                let has_table = archive.has("model.json");
+                let table = has_table.then(|| old::tensors(&archive)).transpose()?;
+                let table = table.unwrap_or_default();
+                (object(&archive, "data.pkl", "data/", &table)?, table)
             }
         };
+        let constants = constants(&archive, table)?;
         if !matches!(root, Pickled::Object(_)) {
             return Err(damaged(format!("the archive has {} in place of a module", root.kind())));
         }
@@ -67,17 +71,23 @@ impl ScriptArchive {
 }
 
 /// A pickle of an archive whose storages are in a folder.
-fn object(archive: &Archive, name: &str, folder: &str) -> Result<Pickled, Diagnostic> {
+fn object(
+    archive: &Archive,
+    name: &str,
+    folder: &str,
+    table: &[Rc<Stored>],
+) -> Result<Pickled, Diagnostic> {
     let storages = Storages::new(Source::Archive(archive, folder), "");
-    let context = Context { storages: Some(&storages), ..Context::default() };
+    let context = Context { storages: Some(&storages), table, ..Context::default() };
     pickle::read(&archive.read(name)?, &context)?.checked()
 }
 
-fn constants(archive: &Archive) -> Result<Vec<Pickled>, Diagnostic> {
+/// The constants of the code, which were part of the table of tensors before they had a member of their own.
+fn constants(archive: &Archive, table: Vec<Rc<Stored>>) -> Result<Vec<Pickled>, Diagnostic> {
     if !archive.has("constants.pkl") {
-        return Ok(Vec::new());
+        return Ok(table.into_iter().map(Pickled::Tensor).collect());
     }
-    let all = object(archive, "constants.pkl", "constants/")?;
+    let all = object(archive, "constants.pkl", "constants/", &table)?;
     all.items().ok_or_else(|| damaged(format!("the constants are {}, no tuple", all.kind())))
 }
 
@@ -91,10 +101,14 @@ fn version(archive: &Archive) -> Result<u32, Diagnostic> {
 
 fn code(archive: &Archive, old: bool) -> Result<BTreeMap<Rc<str>, Bytes>, Diagnostic> {
     let (mut code, mut size) = (BTreeMap::new(), 0usize);
-    for name in archive.within("code/") {
+    // Classes and functions apart from modules were in a folder of their own once.
+    for name in archive.within("code/").chain(archive.within("libs/")) {
         let Some(path) = name["code/".len()..].strip_suffix(".py") else { continue };
         let module = path.replace('/', ".");
-        let module = if old { format!("__torch__.{module}") } else { module };
+        let module = match old && name.starts_with("code/") {
+            true => format!("__torch__.{module}"),
+            false => module,
+        };
         let text = archive.read(name)?;
         size = size.saturating_add(text.len());
         if size > CODE_MAX {

@@ -12,28 +12,44 @@ use std::rc::Rc;
 /// Bytes of the JSON, of which some is kept for each.
 const JSON_MAX: usize = 32 << 20;
 
-/// The module and the table of all tensors, which is what `CONSTANTS.c0` counts.
-pub(super) fn read(archive: &Archive) -> Result<(Pickled, Vec<Pickled>), Diagnostic> {
+/// The tensors of `model.json`, which is what `CONSTANTS.c0` counts.
+pub(super) fn tensors(archive: &Archive) -> Result<Vec<Rc<Stored>>, Diagnostic> {
+    let storages = Storages::new(Source::Archive(archive, ""), "");
+    table(&model(archive)?, &storages)
+}
+
+fn table(model: &Value, storages: &Storages) -> Result<Vec<Rc<Stored>>, Diagnostic> {
+    list(model, "tensors").iter().map(|tensor| stored(tensor, storages)).collect()
+}
+
+fn model(archive: &Archive) -> Result<Value, Diagnostic> {
     let bytes = archive.read("model.json")?;
     if bytes.len() > JSON_MAX {
         return Err(over_limit(format!("`model.json` has more than {JSON_MAX} bytes")));
     }
-    let model: Value =
-        serde_json::from_slice(&bytes).map_err(|e| damaged(format!("`model.json`: {e}")))?;
+    serde_json::from_slice(&bytes).map_err(|e| damaged(format!("`model.json`: {e}")))
+}
+
+/// The module and the table of all tensors.
+pub(super) fn read(archive: &Archive) -> Result<(Pickled, Vec<Rc<Stored>>), Diagnostic> {
+    let model = model(archive)?;
     let storages = Storages::new(Source::Archive(archive, ""), "");
-    let tensors = list(&model, "tensors").iter().map(|tensor| stored(tensor, &storages));
-    let table = tensors.collect::<Result<Vec<_>, _>>()?;
+    let table = table(&model, &storages)?;
     let attributes = match archive.has("attributes.pkl") {
         true => {
-            let context =
-                Context { storages: Some(&storages), table: &table, ..Context::default() };
+            let context = Context {
+                storages: Some(&storages),
+                table: &table,
+                signed: integer(&model["protoVersion"])? == 2,
+                ..Context::default()
+            };
             let all = pickle::read(&archive.read("attributes.pkl")?, &context)?.checked()?;
             all.items().ok_or_else(|| damaged("`attributes.pkl` is no tuple"))?
         }
         false => Vec::new(),
     };
     let root = module(&model["mainModule"], &table, &attributes)?;
-    Ok((root, table.into_iter().map(Pickled::Tensor).collect()))
+    Ok((root, table))
 }
 
 fn list<'a>(of: &'a Value, key: &str) -> &'a [Value] {
@@ -92,14 +108,22 @@ fn module(of: &Value, table: &[Rc<Stored>], attributes: &[Pickled]) -> Result<Pi
         name.ok_or_else(|| damaged("`model.json` has an attribute without name"))
     };
     let missing = || damaged("`model.json` refers to a tensor or attribute that the file has not");
+    if !of["getStateAttributeId"].is_null() {
+        let what = "a module of torch before 1.3 has a `__getstate__` of its own";
+        return Err(unsupported(what).help("Save the module again with a newer torch."));
+    }
     let mut state = Vec::new();
     for parameter in list(of, "parameters") {
         let tensor = table.get(size(&parameter["tensorId"])?).ok_or_else(missing)?;
         state.push((name(parameter)?, Pickled::Tensor(tensor.clone())));
     }
     for attribute in list(of, "attributes") {
-        let value = attributes.get(size(&attribute["id"])?).ok_or_else(missing)?;
-        state.push((name(attribute)?, value.clone()));
+        let value = match integer(&attribute["id"])? {
+            // Not set when it was saved.
+            ..0 => Pickled::None,
+            id => attributes.get(id as usize).cloned().ok_or_else(missing)?,
+        };
+        state.push((name(attribute)?, value));
     }
     for inner in list(of, "submodules") {
         state.push((name(inner)?, module(inner, table, attributes)?));

@@ -41,11 +41,15 @@ const OLD: &str = r#"{"protoVersion":"5","mainModule":{"name":"net","torchscript
     {"dims":["2","2"],"strides":["1","2"],"dataType":"FLOAT","data":{"key":"tensors/0"}}]}"#;
 
 fn old(model: &str) -> Bytes {
-    let attributes = b"(ctorch.jit._pickle\nbuild_tensor_from_id\n(K\x00tRK\x07t";
+    with_attributes(model, b"(ctorch.jit._pickle\nbuild_tensor_from_id\n(K\x00tRK\x07t")
+}
+
+fn with_attributes(model: &str, attributes: &[u8]) -> Bytes {
     archive(&[
         ("net/version", b"1\n"),
         ("net/code/net.py", b"op_version_set = 1\n"),
         ("net/attributes.pkl", &pickle(attributes)),
+        ("net/libs/__torch__/sub.py", b"op_version_set = 1\n"),
         ("net/tensors/0", &floats(&[1.0, 2.0, 3.0, 4.0])),
         ("net/model.json", model.as_bytes()),
     ])
@@ -63,12 +67,22 @@ fn old_scripts_give_the_same_objects() {
     let inner = attribute(&script.root, "lin");
     assert_eq!(numbers(&attribute(&inner, "weight")), [1.0, 3.0, 2.0, 4.0]);
     assert_eq!(script.constants.len(), 2);
+    assert!(script.code.contains_key("__torch__.sub"));
+    let unset = open(old(&OLD.replacen(r#""id":"1""#, r#""id":"-1""#, 1))).unwrap();
+    assert!(matches!(attribute(&unset.root, "k"), Pickled::None));
+    // As torch 1.1 has tensors and lists.
+    let first = b"](c__main__\nTensorID\n)\x81J\0\0\0\0bc__main__\nIntList\n)\x81](K\xffebe";
+    let model = OLD.replacen(r#""protoVersion":"5""#, r#""protoVersion":"2""#, 1);
+    let first = open(with_attributes(&model, first)).unwrap();
+    assert_eq!(numbers(&attribute(&first.root, "buf")), [2.0]);
+    assert!(matches!(attribute(&first.root, "k").items().unwrap()[..], [Pickled::Int(-1)]));
     for (from, to, expected) in [
         (r#""id":"1""#, r#""id":"9""#, "has not"),
         (r#""tensorId":"1""#, r#""tensorId":"-1""#, "size of -1"),
         (r#""strides":["1","2"]"#, r#""strides":["9","2"]"#, "cannot be derived"),
         (r#""offset":"1""#, r#""offset":"x""#, "in place of an integer"),
         (r#""name":"lin","#, "", "without name"),
+        (r#""name":"lin","#, r#""name":"lin","getStateAttributeId":"1","#, "`__getstate__`"),
         (r#"{"protoVersion""#, r#"["protoVersion""#, "`model.json`"),
     ] {
         let error = open(old(&OLD.replacen(from, to, 1))).unwrap_err();
@@ -76,6 +90,23 @@ fn old_scripts_give_the_same_objects() {
     }
     let deep = format!("{}{}", "{\"submodules\":[".repeat(100_000), "]}".repeat(100_000));
     assert!(open(old(&deep)).unwrap_err().message.contains("recursion limit"));
+}
+
+#[test]
+fn objects_of_torch_1_3_may_have_their_tensors_in_json() {
+    let root =
+        b"c__torch__\nNet\n)\x81}(\x8c\x01wctorch.jit._pickle\nbuild_tensor_from_id\nK\x01\x85Rub";
+    let script = open(archive(&[
+        ("net/version", b"2\n"),
+        ("net/data.pkl", &pickle(root)),
+        ("net/code/__torch__.py", b""),
+        ("net/tensors/0", &floats(&[1.0, 2.0, 3.0, 4.0])),
+        ("net/model.json", OLD.as_bytes()),
+    ]));
+    let script = script.unwrap();
+    assert_eq!(numbers(&attribute(&script.root, "w")), [1.0, 3.0, 2.0, 4.0]);
+    assert!(!script.old && script.code.contains_key("__torch__"));
+    assert_eq!(numbers(&script.constants[0]), [2.0]);
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Context<'a> {
     pub(crate) storages: Option<&'a Storages<'a>>,
     /// The tensors that `build_tensor_from_id` counts.
     pub(crate) table: &'a [Rc<Stored>],
+    /// Whether integers of one byte have a sign, as in files of torch 1.1.
+    pub(crate) signed: bool,
     /// Storages by key, with the type and number of their elements.
     pub(crate) seen: RefCell<BTreeMap<String, (DataType, usize)>>,
 }
@@ -236,7 +238,8 @@ impl<'a> Reader<'a> {
             0x88 => Pickled::Bool(true),
             0x89 => Pickled::Bool(false),
             b'J' => Pickled::Int(i64::from(self.number(4)? as u32 as i32)),
-            b'K' => Pickled::Int(self.number(1)? as i64),
+            b'K' if self.context.signed => Pickled::Int(i64::from(self.byte()? as i8)),
+            b'K' => Pickled::Int(i64::from(self.byte()?)),
             b'M' => Pickled::Int(self.number(2)? as i64),
             0x8a | 0x8b => {
                 let count = self.number(if op == 0x8a { 1 } else { 4 })?;
@@ -301,12 +304,18 @@ impl<'a> Reader<'a> {
                 let items = if op == b's' { self.last(2)? } else { self.pop_mark()? };
                 reduce::set_items(&self.top()?.0, reduce::pairs(values(items))?)
             }
-            b'b' => {
-                let (state, _) = self.pop()?;
-                reduce::build(&self.top()?.0, state)
-            }
+            b'b' => self.build(),
             _ => self.call(op),
         }
+    }
+
+    fn build(&mut self) -> Result<(), Diagnostic> {
+        let (state, depth) = self.pop()?;
+        let Some(value) = reduce::first_form(&self.top()?.0, &state, self.context)? else {
+            return reduce::build(&self.top()?.0, state);
+        };
+        self.pop()?;
+        self.push_entry((value, depth))
     }
 
     /// What looks like a call. Only the functions of [`reduce`] have a meaning, all others give opaque objects.

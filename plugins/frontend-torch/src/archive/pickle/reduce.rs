@@ -84,6 +84,27 @@ pub(super) fn build(to: &Pickled, state: Pickled) -> Result<(), Diagnostic> {
     }
 }
 
+/// What torch 1.1 makes by giving a state to a class: a tensor of the table, or a list.
+pub(super) fn first_form(
+    to: &Pickled,
+    state: &Pickled,
+    context: &Context,
+) -> Result<Option<Pickled>, Diagnostic> {
+    let Pickled::Object(object) = to else { return Ok(None) };
+    match &*object.class {
+        "__main__.TensorID" => from_table(state, context).map(Some),
+        "__main__.IntList" => Ok(Some(state.clone())),
+        _ => Ok(None),
+    }
+}
+
+fn from_table(number: &Pickled, context: &Context) -> Result<Pickled, Diagnostic> {
+    let tensor = index(number).and_then(|index| context.table.get(index));
+    tensor
+        .map(|tensor| Pickled::Tensor(tensor.clone()))
+        .ok_or_else(|| damaged("the pickle refers to a tensor that the file has not"))
+}
+
 /// Keeps the last value of each key, as Python does.
 pub(super) fn settle(made: &Made) {
     #[derive(PartialEq, Eq, Hash)]
@@ -155,11 +176,7 @@ pub(super) fn call(
             }
         }
         ("torch.jit._pickle", "build_tensor_from_id") => {
-            let index = given.first().and_then(index);
-            let tensor = index.and_then(|index| context.table.get(index));
-            tensor
-                .map(|tensor| Pickled::Tensor(tensor.clone()))
-                .ok_or_else(|| damaged("the pickle refers to a tensor that the file has not"))
+            from_table(given.first().unwrap_or(&Pickled::None), context)
         }
         ("torch.jit._pickle", _) | ("torch", "Size") => match (given.first(), &**name) {
             (Some(Pickled::List(items)), "Size") => {
