@@ -5,6 +5,7 @@
 
 mod argument;
 mod dtypes;
+pub(crate) mod functions;
 pub(crate) mod json;
 pub(crate) mod sizes;
 mod spec;
@@ -153,7 +154,7 @@ pub(crate) enum Target {
     Operator { name: Rc<str>, overload: Rc<str> },
     /// `cond`, `while_loop`, `scan`
     HigherOrder(Rc<str>),
-    /// A function of Python: `_operator.mul`, `math.trunc`, `torch.sym_max`.
+    /// A function of Python: `_operator.mul`, `math.trunc`, `torch.sym_max`; see [`functions`].
     Function(Rc<str>),
 }
 
