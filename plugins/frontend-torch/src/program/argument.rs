@@ -134,9 +134,20 @@ fn floats(floats: Vec<Float>) -> Argument {
     list(floats, |float| Argument::Float(float.0))
 }
 
+/// A value by its name; only objects have a class.
 #[derive(serde::Deserialize)]
 pub(super) struct Named {
     pub(super) name: Rc<str>,
+    class_fqn: Option<Rc<str>>,
+}
+
+impl Named {
+    pub(super) fn argument(&self) -> Argument {
+        match &self.class_fqn {
+            Some(class) => Argument::Object(self.name.clone(), class.clone()),
+            None => Argument::Tensor(self.name.clone()),
+        }
+    }
 }
 
 #[derive(serde::Deserialize)]

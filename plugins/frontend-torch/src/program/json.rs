@@ -186,24 +186,24 @@ struct OutputSpec {
 }
 
 fn input(spec: InputSpec) -> Result<Input, Diagnostic> {
-    let tensor = |held: &Held| Argument::Tensor(held.arg.name.clone());
+    let value = |held: &Held| held.arg.argument();
     if let Some(held) = &spec.parameter {
-        return Ok(Input { value: tensor(held), kind: InputKind::Parameter(name(held)?) });
+        return Ok(Input { value: value(held), kind: InputKind::Parameter(name(held)?) });
     }
     if let Some(held) = &spec.buffer {
         // Torch 2.2 says it of none.
         let kind =
             InputKind::Buffer { name: name(held)?, persistent: held.persistent.unwrap_or(true) };
-        return Ok(Input { value: tensor(held), kind });
+        return Ok(Input { value: value(held), kind });
     }
     if let Some(held) = &spec.tensor_constant {
-        return Ok(Input { value: tensor(held), kind: InputKind::Constant(name(held)?) });
+        return Ok(Input { value: value(held), kind: InputKind::Constant(name(held)?) });
     }
     if let Some(held) = &spec.custom_obj {
-        return Ok(Input { value: tensor(held), kind: InputKind::Object(name(held)?) });
+        return Ok(Input { value: value(held), kind: InputKind::Object(name(held)?) });
     }
     if let Some(held) = &spec.token {
-        return Ok(Input { value: tensor(held), kind: InputKind::Token });
+        return Ok(Input { value: value(held), kind: InputKind::Token });
     }
     if let Some(fixed) = spec.constant_input {
         return Ok(Input { value: fixed.value, kind: InputKind::Fixed(fixed.name) });
@@ -213,7 +213,7 @@ fn input(spec: InputSpec) -> Result<Input, Diagnostic> {
 }
 
 fn output(spec: OutputSpec) -> Result<Output, Diagnostic> {
-    let of = |held: Held, kind| Output { value: Argument::Tensor(held.arg.name), kind };
+    let of = |held: Held, kind| Output { value: held.arg.argument(), kind };
     Ok(match spec {
         OutputSpec { user_output: Some(plain), .. } => {
             Output { value: plain.arg, kind: OutputKind::User }

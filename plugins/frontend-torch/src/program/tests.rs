@@ -87,6 +87,43 @@ fn both_notations_of_arguments_are_read() {
     }
 }
 
+#[test]
+fn inputs_of_all_kinds() {
+    let tensor = |rest: Value| {
+        let mut spec = json!({"arg": {"name": "w"}});
+        spec.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        spec
+    };
+    let buffer = |persistent| InputKind::Buffer { name: "n".into(), persistent };
+    let object = json!({"arg": {"name": "o", "class_fqn": "C"}, "custom_obj_name": "n"});
+    let cases = [
+        (json!({"buffer": tensor(json!({"buffer_name": "n"}))}), buffer(true), r#"Tensor("w")"#),
+        (
+            json!({"buffer": tensor(json!({"buffer_name": "n", "persistent": false}))}),
+            buffer(false),
+            r#"Tensor("w")"#,
+        ),
+        (
+            json!({"tensor_constant": tensor(json!({"tensor_constant_name": "n"}))}),
+            InputKind::Constant("n".into()),
+            r#"Tensor("w")"#,
+        ),
+        (json!({"custom_obj": object}), InputKind::Object("n".into()), r#"Object("o", "C")"#),
+        (json!({"token": tensor(json!({}))}), InputKind::Token, r#"Tensor("w")"#),
+        (
+            json!({"constant_input": {"name": "n", "value": {"as_int": 5}}}),
+            InputKind::Fixed("n".into()),
+            "Int(5)",
+        ),
+    ];
+    for (spec, kind, value) in cases {
+        let mut source = program(false);
+        source["graph_module"]["signature"]["input_specs"][0] = spec;
+        let read = read(&source);
+        assert_eq!((&read.inputs[0].kind, &*format!("{:?}", read.inputs[0].value)), (&kind, value));
+    }
+}
+
 fn argument(text: &str) -> Result<Argument, serde_json::Error> {
     serde_json::from_str(text)
 }
