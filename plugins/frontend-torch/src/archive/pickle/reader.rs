@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// Values that a pickle pushes, and as many that it remembers.
 const VALUES_MAX: usize = 1 << 22;
 /// Tuples, lists, dicts, objects and tensors.
-const CONTAINERS_MAX: usize = 1 << 20;
+const CONTAINERS_MAX: usize = 1 << 19;
 /// Tuples inside each other, and what objects are made of.
 const TUPLES_MAX: usize = 500;
 

@@ -147,7 +147,7 @@ fn cycles_and_what_unfolds_without_measure_are_refused() {
     // A thousand million lists from forty.
     let laughs = [b")".to_vec(), b"q\x00h\x00\x86".repeat(40)].concat();
     assert_eq!(error(&laughs).0, "N0213");
-    let many = [b"]".to_vec(), b"]a".repeat(1 << 20)].concat();
+    let many = [b"]".to_vec(), b"]a".repeat(1 << 19)].concat();
     assert_eq!(error(&many).0, "N0213");
 }
 

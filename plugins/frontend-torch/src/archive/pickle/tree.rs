@@ -108,6 +108,12 @@ impl Level {
     }
 }
 
+fn too_much() -> Diagnostic {
+    over_limit(format!(
+        "the pickle has more than {NESTING_MAX} objects inside each other, or too many"
+    ))
+}
+
 /// All containers that a value reaches; the extent is `None` while a container is open.
 type Known = HashMap<usize, Option<Extent>>;
 
@@ -119,9 +125,7 @@ fn check(root: &Pickled) -> Result<Known, Diagnostic> {
         let Some(child) = level.rest.next() else {
             let (done, extent) = (level.address, level.extent);
             if extent.depth > NESTING_MAX || extent.size > UNFOLDED_MAX {
-                let what =
-                    format!("more than {NESTING_MAX} objects inside each other, or too many");
-                return Err(over_limit(what));
+                return Err(too_much());
             }
             known.insert(done, Some(extent));
             path.pop();
@@ -135,6 +139,7 @@ fn check(root: &Pickled) -> Result<Known, Diagnostic> {
             Some(at) => match known.get(&at) {
                 Some(Some(extent)) => level.add(*extent),
                 Some(None) => return Err(damaged("an object of the file contains itself")),
+                None if path.len() == NESTING_MAX => return Err(too_much()),
                 None => {
                     known.insert(at, None);
                     path.push(Level::new(at, &child));
