@@ -21,5 +21,5 @@ pub(crate) fn file(bytes: &[u8]) {
 
 /// Reads bytes as a pickle.
 pub(crate) fn pickle(bytes: &[u8]) {
-    let _ = pickle::read(bytes, &Context::default()).and_then(|tree| tree.checked());
+    let _ = pickle::read(bytes, &Context::default()).and_then(pickle::Tree::checked);
 }
