@@ -30,7 +30,7 @@ onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-torch",
     summary: "Reads PyTorch models: TorchScript archives and exported programs",
     components: [
-        frontend("torch", "PyTorch models"; "*.pt,*.pth,*.ts,*.pt2"; declares ["is_source = true"] => || Box::new(Torch)),
+        frontend("torch", "PyTorch models"; "*.pt", "*.pth", "*.ts", "*.pt2"; declares ["is_source = true"] => || Box::new(Torch)),
     ],
 }
 
