@@ -16,6 +16,7 @@ mod python;
 mod query;
 mod repeat;
 
+pub(crate) use arguments::default_item;
 pub(crate) use branch::Variables;
 pub(crate) use item::{Elements, Instance, Item, Number, NumberKind};
 pub(crate) use python::{equal, shown_item};

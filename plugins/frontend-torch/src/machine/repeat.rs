@@ -225,7 +225,11 @@ impl Machine<'_> {
             None => self.number_var(&Item::Bool(true), NumberKind::Bool)?,
             Some(condition) => condition,
         };
-        let outputs = self.builder().loop_graph(most, condition, &carried, body)?;
+        // A loop that gives nothing changes nothing.
+        let outputs = match carried.len() + scanned {
+            0 => vec![],
+            _ => self.builder().loop_graph(most, condition, &carried, body)?,
+        };
         let stacks = outputs.len() - scanned;
         let stacked = outputs[stacks..].iter().map(|v| self.tensor(*v)).collect();
         let mut outputs = outputs.into_iter().take(stacks);

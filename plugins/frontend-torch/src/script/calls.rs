@@ -3,7 +3,9 @@
 use super::ast::{ClassKind, Expr};
 use super::run::{Interpreter, Scopes, plain_class};
 use crate::diag::{Code, shown};
-use crate::machine::{Instance, Item, Result};
+use crate::machine::{Instance, Item, NumberKind, Result, default_item};
+use crate::schema::upgrade::{Change, Given, upgrade};
+use onnxd_plugin_sdk::ir::DataType;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -247,9 +249,18 @@ impl Interpreter<'_, '_> {
     fn operator(
         &self,
         op: &str,
-        arguments: Vec<Item>,
-        named: Vec<(Rc<str>, Item)>,
+        mut arguments: Vec<Item>,
+        mut named: Vec<(Rc<str>, Item)>,
     ) -> Result<Item> {
+        let see = |item: &Item| self.given(item);
+        if let Some(upgrade) = upgrade(op, self.archive.version, &arguments, &named, see) {
+            upgrade.apply(&mut arguments, &mut named, |change, old| match (change, old) {
+                (Change::Value(value), _) => default_item(value),
+                (Change::ToFloat, Some(Item::Int(x))) => Item::Float(*x as f64),
+                (Change::ToFloat, Some(Item::Bool(x))) => Item::Float(f64::from(u8::from(*x))),
+                (Change::ToFloat, old) => old.cloned().unwrap_or(Item::None),
+            });
+        }
         if let ("aten::wait", Some(item)) = (op, arguments.first()) {
             return Ok(item.clone());
         }
@@ -257,6 +268,29 @@ impl Interpreter<'_, '_> {
             return Ok(Item::tuple(arguments));
         }
         self.machine.call(op, None, arguments, named)
+    }
+
+    /// What an argument is, for calls whose meaning has changed.
+    fn given(&self, item: &Item) -> Given {
+        let whole = |dtype: DataType| dtype.is_integer() || dtype == DataType::Bool;
+        match item {
+            Item::None => Given::None,
+            Item::Int(_) | Item::Bool(_) => Given::Integer,
+            Item::Float(_) => Given::Float,
+            Item::Number(number) => match number.kind {
+                NumberKind::Float => Given::Float,
+                _ => Given::Integer,
+            },
+            Item::Tensor(_) => {
+                let var = self.machine.var_of(item).ok();
+                match var.and_then(|var| self.machine.builder().dtype_of(var)) {
+                    Some(dtype) if whole(dtype) => Given::Integers,
+                    Some(dtype) if dtype.is_float() => Given::Float,
+                    _ => Given::Other,
+                }
+            }
+            _ => Given::Other,
+        }
     }
 
     /// A function or class of the archive.

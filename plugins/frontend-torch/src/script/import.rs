@@ -1,6 +1,7 @@
 //! From an archive to a model.
 
 use super::library::Library;
+use super::places;
 use super::run::Interpreter;
 use super::types::Type;
 use crate::archive::objects::ScriptArchive;
@@ -39,16 +40,17 @@ pub(crate) fn import(
     drop(run);
     let found = ran.err();
     let finished = machine.finish();
-    let (graph, notes) = match (finished, found) {
+    let (graph, mut notes) = match (finished, found) {
         (Ok(done), None) => done,
-        (Ok(_), Some(why)) => return Err(why.into()),
         // What kept operators from being converted may be why the program could not go on.
-        (Err(all), None) => return Err(all),
-        (Err(mut all), Some(why)) => {
-            all.push(why);
+        (finished, found) => {
+            let mut all = finished.err().unwrap_or_default();
+            all.0.extend(found);
+            places::translated(&archive, &mut all.0);
             return Err(all);
         }
     };
+    places::translated(&archive, &mut notes);
     Ok(Imported {
         model: Model::new(graph, IR_VERSION, options.opset),
         notes,

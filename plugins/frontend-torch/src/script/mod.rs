@@ -10,6 +10,7 @@ mod lexer;
 pub(crate) mod library;
 mod objects;
 pub(crate) mod parse;
+mod places;
 pub(crate) mod run;
 mod statement;
 #[cfg(test)]
