@@ -4,7 +4,7 @@
 use super::{Item, Machine, Result};
 use crate::diag::{Code, shown};
 use onnxd_plugin_sdk::build::Var;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -26,11 +26,14 @@ pub(crate) struct Base {
 /// A tensor: the whole of a base, or a view of another tensor.
 pub(crate) struct View {
     pub(crate) base: Rc<Base>,
-    from: Option<(Rc<View>, Step)>,
-    depth: usize,
+    from: RefCell<From>,
+    depth: Cell<usize>,
     /// What it was when it was read last; of the version that the base had then.
     pub(crate) read: Cell<State>,
 }
+
+/// What a view looks at, and how.
+pub(crate) type From = Option<(Rc<View>, Step)>;
 
 /// How a view looks at a tensor: an operator that shares memory, its other arguments, and which item of its result.
 #[derive(Clone)]
@@ -73,9 +76,18 @@ impl Step {
 }
 
 impl View {
+    fn new(base: Rc<Base>, from: From, depth: usize, read: State) -> View {
+        View { base, from: RefCell::new(from), depth: Cell::new(depth), read: Cell::new(read) }
+    }
+
+    /// Changes what the view looks at; gives what it looked at before.
+    pub(crate) fn replace_from(&self, from: From, depth: usize) -> (From, usize) {
+        (self.from.replace(from), self.depth.replace(depth))
+    }
+
     /// Whether the elements lie in memory in the order of the tensor, as far as its views say.
     pub(crate) fn is_contiguous(&self) -> bool {
-        match &self.from {
+        match &*self.from.borrow() {
             None => true,
             Some((parent, step)) => step.keeps_order() && parent.is_contiguous(),
         }
@@ -87,33 +99,46 @@ impl Machine<'_> {
     pub(crate) fn tensor(&self, var: Var) -> Item {
         let state = State { version: self.next_version(), var };
         let base = Rc::new(Base { state: Cell::new(state) });
-        Item::Tensor(Rc::new(View { base, from: None, depth: 0, read: Cell::new(state) }))
+        Item::Tensor(Rc::new(View::new(base, None, 0, state)))
     }
 
     /// A tensor that shares the memory of `parent`, and is `var` at present.
     pub(crate) fn view(&self, parent: &Rc<View>, step: Step, var: Var) -> Result<Item> {
-        if parent.depth >= VIEWS_MAX {
+        let state = State { version: parent.base.state.get().version, var };
+        let depth = self.deeper(parent)?;
+        let from = Some((parent.clone(), step));
+        Ok(Item::Tensor(Rc::new(View::new(parent.base.clone(), from, depth, state))))
+    }
+
+    fn deeper(&self, parent: &View) -> Result<usize> {
+        if parent.depth.get() >= VIEWS_MAX {
             let message = format!("More than {VIEWS_MAX} views of views share memory.");
             return Err(self.problem(Code::SourceLimit, message));
         }
-        let state = State { version: parent.base.state.get().version, var };
-        Ok(Item::Tensor(Rc::new(View {
-            base: parent.base.clone(),
-            from: Some((parent.clone(), step)),
-            depth: parent.depth + 1,
-            read: Cell::new(state),
-        })))
+        Ok(parent.depth.get() + 1)
+    }
+
+    /// Makes a tensor look at what it was in another way, as `unsqueeze_` does; it is `var` from now on.
+    pub(crate) fn reshape_in_place(&self, view: &Rc<View>, step: Step, var: Var) -> Result<()> {
+        let depth = self.deeper(view)?;
+        let now = view.read.get();
+        let before = view.from.borrow().clone();
+        let old = Rc::new(View::new(view.base.clone(), before, view.depth.get(), now));
+        self.set_from(view, Some((old, step)), depth);
+        self.remember(view, State { version: view.base.state.get().version, var });
+        Ok(())
     }
 
     /// The tensor as it is now.
     pub(crate) fn read(&self, view: &Rc<View>) -> Result<Var> {
         let now = view.base.state.get();
-        let Some((parent, step)) = &view.from else { return Ok(now.var) };
+        let from = view.from.borrow().clone();
+        let Some((parent, step)) = from else { return Ok(now.var) };
         if view.read.get().version == now.version {
             return Ok(view.read.get().var);
         }
-        let parent = self.read(parent)?;
-        let var = self.forward(step, parent)?;
+        let parent = self.read(&parent)?;
+        let var = self.forward(&step, parent)?;
         self.remember(view, State { version: now.version, var });
         Ok(var)
     }
@@ -126,12 +151,13 @@ impl Machine<'_> {
 
     fn write_version(&self, view: &Rc<View>, new: Var, version: u64) -> Result<()> {
         let state = State { version, var: new };
-        match &view.from {
+        let from = view.from.borrow().clone();
+        match from {
             None => self.set_base(&view.base, state),
             Some((parent, step)) => {
-                let before = self.read(parent)?;
-                let whole = self.inverse(step, before, new)?;
-                self.write_version(parent, whole, version)?;
+                let before = self.read(&parent)?;
+                let whole = self.inverse(&step, before, new)?;
+                self.write_version(&parent, whole, version)?;
                 self.remember(view, state);
             }
         }

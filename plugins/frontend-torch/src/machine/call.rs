@@ -118,6 +118,9 @@ impl Machine<'_> {
     fn in_place(&self, schema: &'static Schema, view: &Rc<View>, bound: Bound) -> Result<Item> {
         let functional = functional_name(schema.name);
         let before = self.read(view)?;
+        if is_about_axes(&functional) {
+            return self.axes_in_place(schema, &functional, view, bound);
+        }
         let given = self.lowered(schema, &functional, &bound)?;
         if given.has_hole() {
             return Ok(given);
@@ -133,6 +136,25 @@ impl Machine<'_> {
             new = b.expand(new, b.shape(before).one()?)?;
         }
         self.write(view, new)?;
+        Ok(Item::Tensor(view.clone()))
+    }
+
+    /// `unsqueeze_` and its like change the axes of a tensor, not its elements.
+    fn axes_in_place(
+        &self,
+        schema: &'static Schema,
+        functional: &str,
+        view: &Rc<View>,
+        bound: Bound,
+    ) -> Result<Item> {
+        let given = self.lowered(schema, functional, &bound)?;
+        if given.has_hole() {
+            return Ok(given);
+        }
+        let var = self.var_of(&given)?;
+        let op = self.key(schema, functional).into();
+        let step = Step { op, arguments: bound[1..].to_vec().into(), pick: None };
+        self.reshape_in_place(view, step, var)?;
         Ok(Item::Tensor(view.clone()))
     }
 
@@ -264,6 +286,14 @@ impl Machine<'_> {
         }
         self.numbers(name, positional)
     }
+}
+
+/// Whether an operator changes the axes of a tensor alone.
+fn is_about_axes(functional: &str) -> bool {
+    matches!(
+        functional.trim_start_matches("aten::"),
+        "squeeze" | "unsqueeze" | "t" | "transpose" | "swapaxes" | "swapdims"
+    )
 }
 
 /// Whether results share the memory of the first argument.

@@ -1,6 +1,6 @@
 //! What a block of the program changes, so that it can be undone: a branch must not see what the other one did.
 
-use super::alias::{Base, State, View};
+use super::alias::{Base, From, State, View};
 use super::{Elements, Instance, Item, Machine, Result};
 use onnxd_plugin_sdk::build::Var;
 use std::cell::RefCell;
@@ -19,6 +19,7 @@ pub(crate) enum Place {
 enum Undo {
     Base(Rc<Base>, State),
     View(Rc<View>, State),
+    From(Rc<View>, From, usize),
     List(Rc<RefCell<Elements>>, Elements),
     Dict(Rc<RefCell<Vec<(Item, Item)>>>, Vec<(Item, Item)>),
     Attribute(Rc<Instance>, Rc<str>, Option<Item>),
@@ -52,6 +53,10 @@ impl Place {
     }
 }
 
+fn from_key(view: &Rc<View>) -> (usize, Option<Rc<str>>) {
+    (Rc::as_ptr(view) as usize, Some("from".into()))
+}
+
 impl Machine<'_> {
     /// Runs `f` as a block; gives what it gives, and the places that it changed. Their values stay as
     /// `f` left them until [`Machine::undo_block`].
@@ -65,7 +70,7 @@ impl Machine<'_> {
         let Some(block) = journal.blocks.last() else { return vec![] };
         let place = |undo: &Undo| match undo {
             Undo::Base(base, _) => Some(Place::Base(base.clone())),
-            Undo::View(..) => None,
+            Undo::View(..) | Undo::From(..) => None,
             Undo::List(list, _) => Some(Place::List(list.clone())),
             Undo::Dict(dict, _) => Some(Place::Dict(dict.clone())),
             Undo::Attribute(object, name, _) => {
@@ -82,6 +87,7 @@ impl Machine<'_> {
             match undo {
                 Undo::Base(base, state) => base.state.set(state),
                 Undo::View(view, state) => view.read.set(state),
+                Undo::From(view, from, depth) => drop(view.replace_from(from, depth)),
                 Undo::List(list, elements) => *list.borrow_mut() = elements,
                 Undo::Dict(dict, items) => *dict.borrow_mut() = items,
                 Undo::Attribute(object, name, item) => {
@@ -104,6 +110,7 @@ impl Machine<'_> {
             let key = match &undo {
                 Undo::Base(base, _) => Place::Base(base.clone()).key(),
                 Undo::View(view, _) => (Rc::as_ptr(view) as usize, None),
+                Undo::From(view, ..) => from_key(view),
                 Undo::List(list, _) => Place::List(list.clone()).key(),
                 Undo::Dict(dict, _) => Place::Dict(dict.clone()).key(),
                 Undo::Attribute(o, name, _) => Place::Attribute(o.clone(), name.clone()).key(),
@@ -126,6 +133,12 @@ impl Machine<'_> {
     pub(crate) fn set_base(&self, base: &Rc<Base>, state: State) {
         self.note(Place::Base(base.clone()).key(), || Undo::Base(base.clone(), base.state.get()));
         base.state.set(state);
+    }
+
+    /// Changes what a view looks at.
+    pub(crate) fn set_from(&self, view: &Rc<View>, from: From, depth: usize) {
+        let (before, old) = view.replace_from(from, depth);
+        self.note(from_key(view), || Undo::From(view.clone(), before, old));
     }
 
     /// Notes what a view was when it was read.
