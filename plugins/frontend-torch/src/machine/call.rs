@@ -268,6 +268,7 @@ impl Machine<'_> {
             return Ok(None);
         }
         let name = name.split('.').next().unwrap_or(name);
+        self.work(4)?;
         if let Some(item) = self.containers(name, positional, named)? {
             return Ok(Some(item));
         }

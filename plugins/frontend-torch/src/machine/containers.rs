@@ -101,6 +101,10 @@ impl Machine<'_> {
             Elements::Known(items) => items.len(),
             Elements::Sequence(_) => 0,
         };
+        // Appending and asking for one item do not look at the others.
+        if !matches!(name, "len" | "append") {
+            self.work(len)?;
+        }
         if len >= ITEMS_MAX && matches!(name, "append" | "extend" | "insert" | "add" | "mul") {
             let message = format!("A list of more than {ITEMS_MAX} items.");
             return Err(self.problem(Code::SourceLimit, message));

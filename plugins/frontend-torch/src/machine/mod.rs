@@ -37,6 +37,12 @@ pub(crate) type Result<T> = std::result::Result<T, Diagnostic>;
 /// Calls inside each other that a program may have.
 const CALLS_MAX: usize = 256;
 
+/// Expressions, statements and calls inside each other while a program runs.
+const DEPTH_MAX: usize = 1500;
+
+/// Work that a program may make: statements that run, and items of lists that are copied.
+const WORK_MAX: u64 = 100_000_000;
+
 /// Builds the graph of a program by running it.
 pub(crate) struct Machine<'s> {
     pub(crate) driver: Driver<'s, Source>,
@@ -48,6 +54,8 @@ pub(crate) struct Machine<'s> {
     sizes: RefCell<HashSet<Var>>,
     /// Whether the path that runs ends with an exception of the program.
     raised: Cell<bool>,
+    depth: Cell<usize>,
+    work: Cell<u64>,
     trial: decide::Trial,
 }
 
@@ -60,6 +68,8 @@ impl<'s> Machine<'s> {
             layers: RefCell::default(),
             sizes: RefCell::default(),
             raised: Cell::new(false),
+            depth: Cell::new(0),
+            work: Cell::new(0),
             trial: decide::Trial::default(),
         }
     }
@@ -96,6 +106,34 @@ impl<'s> Machine<'s> {
         let done = f();
         self.layers.borrow_mut().pop();
         done
+    }
+
+    /// Runs a part of an expression or statement.
+    ///
+    /// # Errors
+    /// Those of `f`; `N0213` if parts are nested too deeply.
+    pub(crate) fn nested<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.depth.get() >= DEPTH_MAX {
+            let message =
+                format!("More than {DEPTH_MAX} expressions and calls are inside each other.");
+            return Err(self.problem(Code::SourceLimit, message));
+        }
+        self.depth.set(self.depth.get() + 1);
+        let done = f();
+        self.depth.set(self.depth.get() - 1);
+        done
+    }
+
+    /// Counts work, so that no program runs for ever.
+    ///
+    /// # Errors
+    /// `N0213` if it is too much.
+    pub(crate) fn work(&self, amount: usize) -> Result<()> {
+        self.work.set(self.work.get().saturating_add(amount as u64));
+        match self.work.get() {
+            ..=WORK_MAX => Ok(()),
+            _ => Err(self.problem(Code::SourceLimit, "The program runs for too long.")),
+        }
     }
 
     /// Says at which place of the source the program is.

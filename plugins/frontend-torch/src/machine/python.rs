@@ -2,10 +2,17 @@
 
 use super::Item;
 
+/// Bytes of a text that a program computes with.
+const TEXT_MAX: usize = 1 << 20;
+
 type Found = std::result::Result<Option<Item>, String>;
 
 /// The result of an operator whose arguments are all known; `None` if Python does not compute it.
 pub(crate) fn evaluated(name: &str, arguments: &[Item]) -> Found {
+    let long = |item: &Item| matches!(item, Item::Text(text) if text.len() > TEXT_MAX);
+    if arguments.iter().any(long) {
+        return Err(format!("a text of more than {TEXT_MAX} bytes"));
+    }
     let found = match arguments {
         [a] => unary(name, a)?,
         [a, b] => binary(name, a, b)?,

@@ -13,6 +13,10 @@ type Arguments = (Vec<Item>, Vec<(Rc<str>, Item)>);
 
 impl Interpreter<'_, '_> {
     pub(super) fn expression(&self, e: &Expr, scopes: &Scopes) -> Result<Item> {
+        self.machine.nested(|| self.evaluated(e, scopes))
+    }
+
+    fn evaluated(&self, e: &Expr, scopes: &Scopes) -> Result<Item> {
         let all =
             |es: &[Expr]| es.iter().map(|e| self.expression(e, scopes)).collect::<Result<Vec<_>>>();
         Ok(match e {

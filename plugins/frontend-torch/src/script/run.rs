@@ -137,9 +137,10 @@ impl<'m, 's> Interpreter<'m, 's> {
     /// Runs statements; gives what the function returns, if it does.
     fn block(&self, statements: &[Statement], scopes: &Scopes) -> Result<Option<Item>> {
         for statement in statements {
+            self.machine.work(10)?;
             self.machine
                 .at(|| format!("{}.py:{}", scopes.member.replace('.', "/"), statement.line));
-            if let Some(item) = self.statement(statement, scopes)? {
+            if let Some(item) = self.machine.nested(|| self.statement(statement, scopes))? {
                 return Ok(Some(item));
             }
         }
