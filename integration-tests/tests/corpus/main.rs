@@ -13,9 +13,10 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const PLUGINS: [&str; 8] = [
+const PLUGINS: [&str; 9] = [
     "libonnxd_frontend_onnx.so",
     "libonnxd_frontend_n2d2.so",
+    "libonnxd_frontend_torch.so",
     "libonnxd_passes_cleanup.so",
     "libonnxd_passes_fusion.so",
     "libonnxd_passes_layout.so",
