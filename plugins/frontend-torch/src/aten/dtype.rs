@@ -194,6 +194,33 @@ pub(crate) fn all_of<const N: usize>(
     Ok(std::array::from_fn(|i| all[i]))
 }
 
+/// The number that a constant scalar holds.
+pub(crate) fn known(b: &Lower, x: Var) -> Option<f64> {
+    let tensor = b.constant_of(x).filter(|t| t.rank() == 0)?;
+    match tensor.to_i64s() {
+        Some(items) => items.first().map(|x| *x as f64),
+        None => tensor.to_reals()?.values.first().copied(),
+    }
+}
+
+/// Whether an argument is this number.
+pub(crate) fn is_known(value: &Value, number: f64) -> bool {
+    match value {
+        Value::Bool(x) => f64::from(u8::from(*x)) == number,
+        Value::Int(x) => *x as f64 == number,
+        Value::Float(x) => *x == number,
+        _ => false,
+    }
+}
+
+/// The type in which small integers are computed where a version or runtimes lack them.
+pub(crate) fn wide(dtype: DataType) -> DataType {
+    match dtype {
+        Int8 | Uint8 | Int16 | Uint16 => Int32,
+        other => other,
+    }
+}
+
 /// A number as a scalar of a type; `None` if the type has no such number. Integers wrap as in C.
 pub(crate) fn scalar(real: f64, whole: Option<i64>, dtype: DataType) -> Option<Tensor> {
     if dtype == Bool {

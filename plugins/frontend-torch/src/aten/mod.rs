@@ -1,9 +1,25 @@
 //! How ATen operators are said in ONNX, by family. A row is the name of an operator, or of one of its overloads, and
 //! the function that lowers it.
+// A function takes its arguments by value, used up or not: all rows have one form.
+#![allow(clippy::needless_pass_by_value)]
 
+/// Adds rows to a table. Operators of one meaning share a function.
+macro_rules! rows {
+    ($table:expr; $($($op:literal)|+ => $lower:expr;)*) => {
+        $table$($(.row($op, $lower))+)*
+    };
+}
+
+pub(crate) mod compare;
 pub(crate) mod dtype;
+pub(crate) mod elementwise;
+pub(crate) mod math;
+#[cfg(test)]
+pub(crate) mod tests;
 
-use onnxd_plugin_sdk::lower::Table;
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::lower::{Table, Value};
 
 /// What rows need besides the graph.
 #[derive(Debug, Default)]
@@ -11,7 +27,17 @@ pub(crate) struct Source {}
 
 pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, Source>;
 
+arguments! {
+    /// `sin(Tensor self)`
+    pub(crate) struct Unary { input: Var }
+    /// `mul(Tensor self, Tensor other)`; each may be a number.
+    pub(crate) struct Pair { input: Value, other: Value }
+}
+
 /// All operators that can be lowered.
 pub(crate) fn table() -> Table<Source> {
-    Table::new()
+    let table = Table::new();
+    let table = elementwise::rows(table);
+    let table = compare::rows(table);
+    math::rows(table)
 }
