@@ -30,7 +30,9 @@ onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-torch",
     summary: "Reads PyTorch models: TorchScript archives and exported programs",
     components: [
-        frontend("torch", "PyTorch models"; "*.pt", "*.pth", "*.ts", "*.pt2"; declares ["is_source = true"] => || Box::new(Torch)),
+        frontend("torch", "PyTorch models"; "*.pt", "*.pth", "*.ts", "*.pt2"; declares [
+            "is_source = true\n", program::params::Source::ROWS, program::params::Export::ROWS
+        ] => || Box::new(Torch)),
     ],
 }
 
@@ -55,6 +57,11 @@ impl Frontend for Torch {
             return Err(refusal.into());
         }
         let archive = Archive::open(bytes)?;
-        script::import::import(submission, archive, &options)
+        match &found {
+            Kind::Program(graphs) => {
+                program::import::import(submission, &archive, graphs, &options)
+            }
+            _ => script::import::import(submission, archive, &options),
+        }
     }
 }

@@ -69,6 +69,53 @@ impl Options {
         self.dtypes.get(at).is_some()
     }
 
+    /// The sizes of the input number `at`, where the source declares `declared`: the params may say those that vary.
+    ///
+    /// # Errors
+    /// `N0105` if they give it another number of axes.
+    pub(crate) fn sizes(
+        &self,
+        at: usize,
+        name: &str,
+        declared: Vec<Dim>,
+    ) -> Result<Vec<Dim>, Diagnostic> {
+        if let Some(given) = self.shapes.get(at) {
+            if given.len() != declared.len() {
+                let (name, n, m) = (shown(name), given.len(), declared.len());
+                let message = format!("`export.input_shapes` has {n} axes for `{name}`, not {m}.");
+                return Err(Diagnostic::new(Code::ParamsBadValue, message));
+            }
+            return Ok(given.clone());
+        }
+        let opened = self.opened(at, name, declared.clone());
+        let size = |(declared, opened): (Dim, Dim)| match declared {
+            Dim::Known(_) => declared,
+            _ => opened,
+        };
+        Ok(declared.into_iter().zip(opened).map(size).collect())
+    }
+
+    /// Whether the params leave the input number `at` the element type that the source declares.
+    ///
+    /// # Errors
+    /// `N0105` if they do not.
+    pub(crate) fn check_dtype(
+        &self,
+        at: usize,
+        name: &str,
+        declared: DataType,
+    ) -> Result<(), Diagnostic> {
+        match self.dtypes.get(at) {
+            Some(given) if *given != declared => {
+                let name = shown(name);
+                let message =
+                    format!("`export.input_dtypes` has {given} for `{name}`, which is {declared}.");
+                Err(Diagnostic::new(Code::ParamsBadValue, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// A shape with the axes open that `export.dynamic_axes` names.
     fn opened(&self, at: usize, name: &str, mut shape: Vec<Dim>) -> Vec<Dim> {
         let called = self.names.get(at).map(String::as_str);

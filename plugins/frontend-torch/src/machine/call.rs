@@ -7,6 +7,7 @@ use crate::diag::{Code, shown};
 use crate::schema::resolve::{ArgumentKind, resolve};
 use crate::schema::{self, Kind, Schema};
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::ValueType;
 use onnxd_plugin_sdk::lower::{Lowering, Value};
 use std::rc::Rc;
 
@@ -42,7 +43,7 @@ impl Machine<'_> {
                 let bound = self.bound(schema, positional, named)?;
                 self.operator(schema, bound)
             }
-            _ => self.foreign(op, &positional, &named),
+            _ => self.foreign(op, &positional, &named, vec![None]),
         }
     }
 
@@ -232,16 +233,20 @@ impl Machine<'_> {
         Ok(self.item(given, &Kind::Tensor))
     }
 
-    /// An operator that torch does not declare: its arguments by position and name, as they are.
-    fn foreign(&self, op: &str, positional: &[Item], named: &Named) -> Result<Item> {
+    /// An operator that torch does not declare: its arguments by position and name, as they are. `types` has an entry
+    /// for each result.
+    pub(crate) fn foreign(
+        &self,
+        op: &str,
+        positional: &[Item],
+        named: &Named,
+        types: Vec<Option<ValueType>>,
+    ) -> Result<Item> {
         let arguments = positional.iter().map(|i| self.value(i)).collect::<Result<_>>()?;
         let named = named.iter().map(|(n, i)| Ok((n.to_string(), self.value(i)?)));
         let named = named.collect::<Result<_>>()?;
-        let layer = self.layer();
-        let results = vec![String::new()];
-        let item =
-            Lowering { op: op.to_owned(), layer, arguments, named, results, ..Lowering::default() };
-        let mut given = self.driver.lower(item);
+        let (op, layer, results) = (op.to_owned(), self.layer(), vec![String::new(); types.len()]);
+        let mut given = self.driver.lower(Lowering { op, layer, arguments, named, results, types });
         match given.len() {
             1 => Ok(self.item(given.remove(0), &Kind::Tensor)),
             _ => Ok(Item::tuple(given.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect())),

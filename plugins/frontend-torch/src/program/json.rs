@@ -279,18 +279,24 @@ fn convention(calls: Vec<ModuleCall>) -> Result<Convention, Diagnostic> {
 /// `torch.ops.aten.add.Tensor`, `torch.ops.higher_order.cond`, `_operator.mul`
 pub(super) fn target<'de, D: Deserializer<'de>>(from: D) -> Result<Target, D::Error> {
     let text = String::deserialize(from)?;
-    let Some(operator) = text.strip_prefix("torch.ops.") else {
-        return Ok(Target::Function(text.into()));
-    };
-    let mut parts = operator.splitn(3, '.');
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some("higher_order"), Some(name), _) => Ok(Target::HigherOrder(name.into())),
-        (Some(namespace), Some(name), overload) => Ok(Target::Operator {
-            name: format!("{namespace}::{name}").into(),
-            overload: overload.filter(|overload| *overload != "default").unwrap_or_default().into(),
-        }),
-        _ => Err(D::Error::custom(format!("`{text}` names no operator"))),
+    if let Some(name) = text.strip_prefix("torch.ops.higher_order.") {
+        return Ok(Target::HigherOrder(name.split('.').next().unwrap_or(name).into()));
     }
+    if !text.starts_with("torch.ops.") {
+        return Ok(Target::Function(text.into()));
+    }
+    match operator(&text) {
+        Some((name, overload)) => Ok(Target::Operator { name, overload }),
+        None => Err(D::Error::custom(format!("`{text}` names no operator"))),
+    }
+}
+
+/// `aten::add` and `Tensor` of `torch.ops.aten.add.Tensor`.
+pub(super) fn operator(text: &str) -> Option<(Rc<str>, Rc<str>)> {
+    let mut parts = text.strip_prefix("torch.ops.")?.splitn(3, '.');
+    let (namespace, name) = (parts.next()?, parts.next()?);
+    let overload = parts.next().filter(|overload| *overload != "default").unwrap_or_default();
+    Some((format!("{namespace}::{name}").into(), overload.into()))
 }
 
 pub(super) fn passed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Passed>, D::Error> {

@@ -1,12 +1,18 @@
 //! Exported programs: the graph that `torch.export.save` writes.
 //!
 //! [`json`] reads the graph, [`sizes`] the expressions of its sizes, [`weights`] finds its parameters in the archive.
+//! [`run`] runs the graph on the machine, and [`import`] makes a model of it.
 #![allow(dead_code)]
 
 mod argument;
+mod declared;
 mod dtypes;
 pub(crate) mod functions;
+mod higher_order;
+pub(crate) mod import;
 pub(crate) mod json;
+pub(crate) mod params;
+mod run;
 pub(crate) mod sizes;
 mod spec;
 #[cfg(test)]
