@@ -38,7 +38,12 @@ impl Machine<'_> {
         arms: [&Arm<'_>; 2],
         before: &dyn Fn(&str) -> Option<Item>,
     ) -> Result<Variables> {
-        let first = self.begun_arm("then", arms[0])?;
+        let first = match self.begun_arm("then", arms[0]) {
+            Ok(first) => first,
+            // A path that ends with an exception is not taken in a model that gives something.
+            Err(_) if self.was_raised() => return arms[1](),
+            Err(why) => return Err(why),
+        };
         let forms = self.forms_of(&first);
         let forms = match forms {
             Ok(forms) => forms,
@@ -56,7 +61,7 @@ impl Machine<'_> {
             Err(why) => {
                 self.builder().resume(suspended);
                 self.builder().discard();
-                return Err(why);
+                return if self.was_raised() { arms[0]() } else { Err(why) };
             }
         };
         self.builder().resume(suspended);

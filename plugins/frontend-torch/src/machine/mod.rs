@@ -223,6 +223,11 @@ impl<'s> Machine<'s> {
         Item::List(Rc::new(RefCell::new(Elements::Sequence(var))))
     }
 
+    /// Whether the last error is an exception of the program.
+    pub(crate) fn was_raised(&self) -> bool {
+        self.raised.replace(false)
+    }
+
     /// Says that the program raises an exception on the path that runs.
     pub(crate) fn raise(&self, message: &str) -> Diagnostic {
         self.raised.set(true);

@@ -259,9 +259,13 @@ impl<'m, 's> Interpreter<'m, 's> {
             // What is missing is reported for both arms.
             _ => {
                 for arm in [then, otherwise] {
-                    for (name, _) in self.scoped(arm, scopes)? {
-                        scopes.set(name, Item::Hole);
+                    match self.scoped(arm, scopes) {
+                        Err(why) if !self.machine.was_raised() => return Err(why),
+                        _ => {}
                     }
+                    let mut names = vec![];
+                    assigned(arm, &mut names);
+                    names.into_iter().for_each(|name| scopes.set(name, Item::Hole));
                 }
                 return Ok(None);
             }
