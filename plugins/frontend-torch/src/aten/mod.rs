@@ -11,9 +11,15 @@ macro_rules! rows {
 }
 
 pub(crate) mod compare;
+mod conv;
 pub(crate) mod dtype;
 pub(crate) mod elementwise;
+mod linear;
 pub(crate) mod math;
+mod norm;
+mod pool;
+mod pool_adaptive;
+pub(crate) mod sizes;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -34,10 +40,18 @@ arguments! {
     pub(crate) struct Pair { input: Value, other: Value }
 }
 
+const FAMILIES: &[fn(Table<Source>) -> Table<Source>] = &[
+    compare::rows,
+    conv::rows,
+    elementwise::rows,
+    linear::rows,
+    math::rows,
+    norm::rows,
+    pool::rows,
+    pool_adaptive::rows,
+];
+
 /// All operators that can be lowered.
 pub(crate) fn table() -> Table<Source> {
-    let table = Table::new();
-    let table = elementwise::rows(table);
-    let table = compare::rows(table);
-    math::rows(table)
+    FAMILIES.iter().fold(Table::new(), |table, rows| rows(table))
 }

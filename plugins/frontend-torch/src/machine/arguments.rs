@@ -57,7 +57,7 @@ impl Machine<'_> {
             let item = match by_position.or_else(by_name) {
                 Some(item) => self.coerced(item, &parameter.ty),
                 None => match &parameter.default {
-                    Some(default) => default_item(default),
+                    Some(default) => self.coerced(default_item(default), &parameter.ty),
                     None if matches!(parameter.ty, Kind::Optional(_)) => Item::None,
                     None => return Err(wrong(format!("lacks its argument `{}`", parameter.name))),
                 },
