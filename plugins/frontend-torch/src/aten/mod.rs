@@ -12,14 +12,20 @@ macro_rules! rows {
 
 pub(crate) mod compare;
 mod conv;
+mod create;
+mod diagonal;
 pub(crate) mod dtype;
 pub(crate) mod elementwise;
+mod join;
+mod layout;
 mod linear;
 pub(crate) mod math;
 mod norm;
 mod pool;
 mod pool_adaptive;
+pub(crate) mod shape;
 pub(crate) mod sizes;
+mod slicing;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -43,12 +49,17 @@ arguments! {
 const FAMILIES: &[fn(Table<Source>) -> Table<Source>] = &[
     compare::rows,
     conv::rows,
+    diagonal::rows,
     elementwise::rows,
+    join::rows,
+    layout::rows,
     linear::rows,
     math::rows,
     norm::rows,
     pool::rows,
     pool_adaptive::rows,
+    shape::rows,
+    slicing::rows,
 ];
 
 /// All operators that can be lowered.

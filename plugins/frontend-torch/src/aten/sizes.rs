@@ -1,7 +1,5 @@
 //! Axes and sizes: numbers where they are known, values of the graph where they are not.
 
-#![allow(dead_code)]
-
 use super::Lower;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
