@@ -37,8 +37,10 @@ impl Runner<'_, '_> {
                 names.insert(name.clone(), item);
             }
         }
+        let outer = self.machine.layer();
         for node in &graph.nodes {
-            self.machine.inside(layer(node), || self.node(graph, node, &mut names))?;
+            let layer = layer(node, outer.clone());
+            self.machine.inside(layer, || self.node(graph, node, &mut names))?;
         }
         graph.outputs.iter().map(|output| self.item(output, &names)).collect()
     }
@@ -312,21 +314,53 @@ fn by_position(schema: Option<&Schema>, at: usize, argument: &NodeArgument) -> b
     }
 }
 
-/// The innermost module that a node is in, and where the user's code computes it.
-fn layer(node: &Node) -> Layer {
-    let (path, class) = node.modules().last().unwrap_or_default();
+/// The innermost module that a node is in, and where the user's code computes it; as far as the node does not say it,
+/// those of the node `outer` around its graph.
+fn layer(node: &Node, outer: Layer) -> Layer {
+    let place = node.stack_trace().and_then(place).unwrap_or(outer.place);
+    let Some((path, class)) = node.modules().last() else { return Layer { place, ..outer } };
     // A module that is called again has the number of the call behind its path.
     let path = path.split('@').next().unwrap_or(path);
     let kind = class.rsplit('.').next().unwrap_or(class).to_owned();
-    let place = node.stack_trace().and_then(place).unwrap_or_default();
     Layer { name: path.to_owned(), kind, place }
 }
 
-/// File and line of the innermost call, without the folders of the user's machine.
+/// File and line of the innermost call, without the folders of the user's machine. Files of torch itself count only
+/// where there are no others.
 fn place(trace: &str) -> Option<String> {
-    let (_, last) = trace.rsplit_once("File \"")?;
-    let (path, rest) = last.split_once("\", line ")?;
-    let file = path.rsplit(['/', '\\']).next()?;
-    let line: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    Some(format!("{file}:{line}"))
+    let frame = |text: &str| {
+        let (path, rest) = text.split_once("\", line ")?;
+        let file = path.rsplit(['/', '\\']).next().filter(|file| !file.starts_with('<'))?;
+        let line: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        let own = path.split(['/', '\\']).any(|folder| folder == "torch");
+        Some((own, format!("{file}:{line}")))
+    };
+    let frames: Vec<_> = trace.split("File \"").skip(1).filter_map(frame).collect();
+    let users = frames.iter().rev().find(|(own, _)| !own);
+    users.or(frames.last()).map(|(_, place)| place.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_lines_of_the_user() {
+        let user = "  File \"/home/me/net.py\", line 12, in forward\n    return self.l(x)\n";
+        let torch =
+            "  File \"/lib/torch/nn/linear.py\", line 134, in forward\n    return F.linear\n";
+        let made = "  File \"<eval_with_key>.0\", line 7, in forward\n    relu = 1\n";
+        let windows = "File \"C:\\me\\net.py\", line 3";
+        let cases = [
+            (format!("{user}{torch}"), Some("net.py:12")),
+            (format!("{user}{made}"), Some("net.py:12")),
+            (torch.to_owned(), Some("linear.py:134")),
+            (windows.to_owned(), Some("net.py:3")),
+            (made.to_owned(), None),
+            ("File \"".to_owned(), None),
+        ];
+        for (trace, expected) in cases {
+            assert_eq!(place(&trace).as_deref(), expected, "{trace}");
+        }
+    }
 }
