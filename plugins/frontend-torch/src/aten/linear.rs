@@ -62,7 +62,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         .row("aten::linalg_vecdot", |b, a: Vecdot| {
             b.reduce_sum(b.mul(a.x, a.y)?).axes([a.dim]).keepdims(0).one()
         })
-        .row("aten::trace", |b, a: One| trace(b, a.input))
         .row("aten::det", |b, a: One| b.det(a.input))
         .row("aten::linalg_det", |b, a: Matrix| b.det(a.A))
         .row("aten::logdet", |b, a: One| b.log(b.det(a.input)?))
@@ -395,13 +394,6 @@ fn cross(b: &Lower, x: Var, y: Var, dim: Option<i64>) -> Lowered<Var> {
     };
     let (one, two) = ([1, 2, 0], [2, 0, 1]);
     b.sub(b.mul(turned(x, one)?, turned(y, two)?)?, b.mul(turned(x, two)?, turned(y, one)?)?)
-}
-
-fn trace(b: &Lower, x: Var) -> Lowered<Var> {
-    let dtype = of(b, x)?;
-    let x = if dtype.is_float() { x } else { b.cast(x, Int64)? };
-    let eye = b.eye_like(x).one()?;
-    b.reduce_sum(b.mul(x, eye)?).keepdims(0).one()
 }
 
 fn slogdet(b: &Lower, x: Var) -> Lowered<[Var; 2]> {
