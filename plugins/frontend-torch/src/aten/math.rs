@@ -38,7 +38,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             b.mul(b.sign(x)?, b.pow(b.abs(x)?, 1.0 / 3.0)?)
         };
     };
-    let table = rows! { table;
+    angles(errors(table))
+}
+
+fn angles(table: Table<Source>) -> Table<Source> {
+    rows! { table;
         "aten::sin" | "prims::sin" => |b, a: Unary| b.sin(float(b, a)?);
         "aten::cos" | "prims::cos" => |b, a: Unary| b.cos(float(b, a)?);
         "aten::tan" | "prims::tan" => |b, a: Unary| b.tan(float(b, a)?);
@@ -64,9 +68,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let sinc = b.div(b.sin(angle)?, angle)?;
             b.where_(b.equal(angle, 0i64)?, 1.0, sinc)
         };
-        "aten::nan_to_num" => nan_to_num;
-    };
+    }
+}
+
+fn errors(table: Table<Source>) -> Table<Source> {
     rows! { table;
+        "aten::nan_to_num" => nan_to_num;
         "aten::erf" | "aten::special_erf" | "prims::erf" => |b, a: Unary| b.erf(float(b, a)?);
         "aten::erfc" | "aten::special_erfc" | "prims::erfc" => |b, a: Unary| b.sub(1i64, b.erf(float(b, a)?)?);
         "aten::special_ndtr" => |b, a: Unary| {

@@ -10,6 +10,8 @@ macro_rules! rows {
     };
 }
 
+pub(crate) mod activation;
+pub(crate) mod cast;
 pub(crate) mod compare;
 mod conv;
 mod create;
@@ -46,7 +48,12 @@ arguments! {
     pub(crate) struct Pair { input: Value, other: Value }
 }
 
-const FAMILIES: &[fn(Table<Source>) -> Table<Source>] = &[
+/// Adds the rows of a family.
+type Family = fn(Table<Source>) -> Table<Source>;
+
+const FAMILIES: &[Family] = &[
+    activation::rows,
+    cast::rows,
     compare::rows,
     conv::rows,
     diagonal::rows,
