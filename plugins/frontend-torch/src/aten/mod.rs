@@ -23,8 +23,10 @@ mod layout;
 mod linear;
 pub(crate) mod math;
 mod norm;
+mod packed;
 mod pool;
 mod pool_adaptive;
+mod recurrent;
 pub(crate) mod shape;
 pub(crate) mod sizes;
 mod slicing;
@@ -34,10 +36,15 @@ pub(crate) mod tests;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::lower::{Table, Value};
+use std::cell::RefCell;
+use std::collections::HashMap;
 
 /// What rows need besides the graph.
 #[derive(Debug, Default)]
-pub(crate) struct Source {}
+pub(crate) struct Source {
+    /// What packed data stands for, where it is known.
+    packed: RefCell<HashMap<Var, packed::Sequences>>,
+}
 
 pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, Source>;
 
@@ -63,10 +70,12 @@ const FAMILIES: &[Family] = &[
     linear::rows,
     math::rows,
     norm::rows,
+    packed::rows,
     pool::rows,
     pool_adaptive::rows,
     shape::rows,
     slicing::rows,
+    recurrent::rows,
 ];
 
 /// All operators that can be lowered.
