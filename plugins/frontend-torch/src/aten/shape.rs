@@ -16,7 +16,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::view" | "aten::view_copy" | "aten::_unsafe_view" | "aten::_reshape_copy" => |b, a: View| reshaped(b, a.input, values(a.size));
         "aten::_reshape_alias" => |b, a: Strided| reshaped(b, a.input, values(a.size));
         "aten::reshape" => |b, a: Reshape| reshaped(b, a.input, values(a.shape));
-        "aten::view.dtype" | "aten::view_copy.dtype" => view_dtype;
         "aten::reshape_as" | "aten::view_as" => |b, a: As| reshaped_as(b, a.input, a.other);
         "aten::ravel" => |b, a: Unary| reshaped(b, a.input, vec![(-1).into()]);
         "aten::flatten" => flatten;
@@ -47,7 +46,6 @@ arguments! {
     struct View { input: Var, size: Vec<Value> }
     struct Strided { input: Var, size: Vec<Value>, stride: Value }
     struct Reshape { input: Var, shape: Vec<Value> }
-    struct ViewType { input: Var, dtype: i64 }
     struct As { input: Var, other: Var }
     struct Flatten { input: Var, start_dim: i64, end_dim: i64 }
     struct Unflatten { input: Var, dim: i64, sizes: Vec<Value> }
@@ -203,18 +201,6 @@ fn reshaped_as(b: &Lower, x: Var, other: Var) -> Lowered<Var> {
 pub(crate) fn same_shape(b: &Lower, x: Var, other: Var) -> bool {
     let (Some(one), Some(two)) = (b.shape_of(x), b.shape_of(other)) else { return false };
     one.len() == two.len() && one.iter().zip(&two).all(|(d, e)| d.same(e))
-}
-
-fn view_dtype(b: &Lower, a: ViewType) -> Lowered<Var> {
-    let (from, to) = (dtype::of(b, a.input)?, dtype::named(b, a.dtype)?);
-    if from == to {
-        return Ok(a.input);
-    }
-    if from.bits() != to.bits() {
-        let message = "ONNX cannot read bytes as elements of another size.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
-    b.bit_cast(a.input).to(to).one()
 }
 
 fn flatten(b: &Lower, a: Flatten) -> Lowered<Var> {
