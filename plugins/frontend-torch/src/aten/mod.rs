@@ -26,12 +26,14 @@ mod norm;
 mod packed;
 mod pool;
 mod pool_adaptive;
+mod random;
 mod recurrent;
 pub(crate) mod shape;
 pub(crate) mod sizes;
 mod slicing;
 #[cfg(test)]
 pub(crate) mod tests;
+mod window;
 
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -63,6 +65,7 @@ const FAMILIES: &[Family] = &[
     cast::rows,
     compare::rows,
     conv::rows,
+    create::rows,
     diagonal::rows,
     elementwise::rows,
     join::rows,
@@ -73,9 +76,11 @@ const FAMILIES: &[Family] = &[
     packed::rows,
     pool::rows,
     pool_adaptive::rows,
+    random::rows,
     shape::rows,
     slicing::rows,
     recurrent::rows,
+    window::rows,
 ];
 
 /// All operators that can be lowered.

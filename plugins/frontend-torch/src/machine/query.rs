@@ -20,13 +20,9 @@ impl Machine<'_> {
             return Ok(Some(Item::Hole));
         }
         match (name, first) {
-            (
-                "NumToTensor"
-                | "scalar_tensor"
-                | "ImplicitTensorToNum"
-                | "unchecked_unwrap_optional",
-                _,
-            ) if !first.is_tensor() => {
+            ("NumToTensor" | "ImplicitTensorToNum" | "unchecked_unwrap_optional", _)
+                if !first.is_tensor() =>
+            {
                 return Ok(Some(match first {
                     Item::Maybe(_, item) => (**item).clone(),
                     other => other.clone(),
