@@ -24,7 +24,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::zeros_like" | "aten::empty_like" => |b, a: Like| like(b, a.input, a.dtype, &Value::Int(0));
         "aten::ones_like" => |b, a: Like| like(b, a.input, a.dtype, &Value::Int(1));
         "aten::full_like" => |b, a: FullLike| like(b, a.input, a.dtype, &a.fill_value);
-        "aten::zero" => |b, a: Unary| like(b, a.input, None, &Value::Int(0));
         "aten::new_zeros" | "aten::new_empty" | "aten::new_empty_strided" => |b, a: NewAs| new_as(b, a, 0);
         "aten::new_ones" => |b, a: NewAs| new_as(b, a, 1);
         "aten::new_full" => |b, a: NewFull| filled(b, &a.size, &a.fill_value, dtype_or(b, a.dtype, a.input)?);

@@ -5,7 +5,7 @@
 use super::layout::{grids, moved, permuted};
 use super::shape::{INDICES_MAX, Tensors, at_least, expanded, reshaped, unsupported};
 use super::sizes::{self as of, axis, known, known_size, minus, plus, rank, size, times};
-use super::{Lower, Source, create, dtype, join};
+use super::{Lower, Source, Unary, create, dtype, join};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Int64};
@@ -27,6 +27,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::diag_embed" => diag_embed;
         "aten::diagflat" => diagflat;
         "aten::diagonal_scatter" => diagonal_scatter;
+        "aten::trace" => trace;
         "aten::block_diag" => block_diag;
         "aten::cartesian_prod" => cartesian_prod;
         "aten::combinations" => combinations;
@@ -186,6 +187,14 @@ fn diagonal_scatter(b: &Lower, a: Scatter) -> Lowered<Var> {
     let mut back = vec![0; rank];
     front.iter().enumerate().for_each(|(i, axis)| back[*axis] = i);
     permuted(b, written, &back)
+}
+
+fn trace(b: &Lower, a: Unary) -> Lowered<Var> {
+    let diagonal = diagonal(b, Diagonal { input: a.input, offset: 0, dim1: 0, dim2: 1 })?;
+    let dtype = dtype::of(b, a.input)?;
+    let whole = dtype == Bool || dtype.is_integer();
+    let diagonal = b.cast(diagonal, if whole { Int64 } else { dtype })?;
+    b.reduce_sum(diagonal).axes([0]).keepdims(0).one()
 }
 
 fn block_diag(b: &Lower, a: Tensors) -> Lowered<Var> {

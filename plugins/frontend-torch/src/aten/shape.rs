@@ -1,7 +1,7 @@
 //! The same elements in another shape, and elements that are repeated.
 
 use super::sizes::{axes, axis, known, known_size, rank, size, sizes, wrapped};
-use super::{Lower, Source, Unary, dtype, sizes as of};
+use super::{Lower, Source, Unary, sizes as of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
