@@ -6,7 +6,7 @@ use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::DataType::{Int8, Int16, Int32, Int64, Uint8};
+use onnxd_plugin_sdk::ir::DataType::{Int8, Int16, Int32, Uint8};
 use onnxd_plugin_sdk::ir::{Attr, Origin};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 

@@ -11,6 +11,7 @@ macro_rules! rows {
 }
 
 pub(crate) mod activation;
+mod attention;
 pub(crate) mod cast;
 pub(crate) mod compare;
 mod conv;
@@ -37,7 +38,7 @@ mod window;
 
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::lower::{Table, Value};
+use onnxd_plugin_sdk::lower::{Results, Table, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -49,6 +50,15 @@ pub(crate) struct Source {
 }
 
 pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, Source>;
+
+/// Several results, of which some are no tensors.
+pub(crate) struct Several(pub(crate) Vec<Value>);
+
+impl Results for Several {
+    fn results(self) -> Vec<Value> {
+        self.0
+    }
+}
 
 arguments! {
     /// `sin(Tensor self)`
@@ -62,6 +72,7 @@ type Family = fn(Table<Source>) -> Table<Source>;
 
 const FAMILIES: &[Family] = &[
     activation::rows,
+    attention::rows,
     cast::rows,
     compare::rows,
     conv::rows,

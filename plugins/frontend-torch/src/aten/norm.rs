@@ -2,7 +2,7 @@
 
 use super::dtype::of;
 use super::sizes::{axis, known, known_size, product, rank, sizes, vector};
-use super::{Lower, Source};
+use super::{Lower, Several, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -90,15 +90,6 @@ mod native {
     }
 }
 use native::NativeGroup;
-
-/// Results of which some are no tensors.
-struct Several(Vec<Value>);
-
-impl onnxd_plugin_sdk::lower::Results for Several {
-    fn results(self) -> Vec<Value> {
-        self.0
-    }
-}
 
 impl From<Cudnn> for Batch {
     fn from(a: Cudnn) -> Batch {
@@ -213,6 +204,18 @@ fn ones(b: &Lower, x: Var, shape: &[Value]) -> Lowered<Var> {
         Some(_) => filled(b, x, elements, 1.0),
         None => b.expand(one, vector(b, shape)?),
     }
+}
+
+/// Normalizes the last axis, of `size` elements.
+pub(super) fn layer_normalized(
+    b: &Lower,
+    input: Var,
+    size: i64,
+    [weight, bias]: [Var; 2],
+    eps: f64,
+) -> Lowered<Var> {
+    let (weight, bias, normalized_shape) = (Some(weight), Some(bias), vec![Value::Int(size)]);
+    Ok(layer_norm(b, &Layer { input, normalized_shape, weight, bias, eps })?[0])
 }
 
 /// The result, the mean and the inverse deviation.
