@@ -51,8 +51,43 @@ impl Machine<'_> {
         let kinds: Vec<ArgumentKind> = positional.iter().map(|item| self.kind(item)).collect();
         let names: Vec<(&str, ArgumentKind)> =
             named.iter().map(|(name, item)| (&**name, self.kind(item))).collect();
+        // A tracer writes sizes as tensors of rank 0, which are numbers here.
+        let traced: Vec<ArgumentKind> = kinds.iter().map(as_traced).collect();
         let resolved = resolve(op, &kinds, &names);
+        let resolved = resolved.or_else(|why| resolve(op, &traced, &names).map_err(|_| why));
         resolved.map(|found| found.schema).map_err(|why| why.at(self.layer()))
+    }
+
+    /// Arithmetic of sizes that a tracer followed: numbers, and constants of rank 0 that were tensors.
+    fn traced(&self, name: &str, positional: &[Item], named: &Named) -> Result<Option<Item>> {
+        let name = match (name, positional.len(), named.as_slice()) {
+            ("floor_divide", 2, []) => "floordiv",
+            (
+                "add" | "sub" | "mul" | "remainder" | "eq" | "ne" | "lt" | "le" | "gt" | "ge",
+                2,
+                [],
+            ) => name,
+            ("add" | "sub", 3, []) if positional[2].as_int() == Some(1) => name,
+            ("div", 2, [(_, Item::Text(mode))]) if &**mode == "floor" => "floordiv",
+            _ => return Ok(None),
+        };
+        let number = |item: &Item| match item {
+            Item::Int(_) => Some(item.clone()),
+            Item::Number(number) if number.kind == NumberKind::Int => Some(item.clone()),
+            Item::Tensor(view) => {
+                let constant = self.builder().constant_of(self.read(view).ok()?)?;
+                let whole = constant.rank() == 0 && constant.dtype().is_integer();
+                constant.to_i64s().filter(|_| whole).and_then(|x| Some(Item::Int(*x.first()?)))
+            }
+            _ => None,
+        };
+        let all: Option<Vec<Item>> = positional[..2].iter().map(number).collect();
+        let Some(all) = all else { return Ok(None) };
+        match all.iter().any(Item::is_computed) {
+            true => self.numbers(name, &all),
+            false => super::python::evaluated(name, &all)
+                .map_err(|why| self.problem(Code::LayerParameter, format!("{why}."))),
+        }
     }
 
     fn kind(&self, item: &Item) -> ArgumentKind {
@@ -282,7 +317,8 @@ impl Machine<'_> {
         }
         let tensor = positional.iter().any(|i| i.is_tensor() || matches!(i, Item::Maybe(..)));
         if tensor {
-            return Ok(None);
+            let numbers = positional.iter().any(|i| matches!(i, Item::Int(_) | Item::Number(_)));
+            return if numbers { self.traced(name, positional, named) } else { Ok(None) };
         }
         let computed = positional.iter().any(Item::is_computed);
         if !computed {
@@ -291,6 +327,15 @@ impl Machine<'_> {
             });
         }
         self.numbers(name, positional)
+    }
+}
+
+fn as_traced(kind: &ArgumentKind) -> ArgumentKind {
+    match kind {
+        ArgumentKind::Int | ArgumentKind::Float | ArgumentKind::Bool => {
+            ArgumentKind::Tensor(Some(0))
+        }
+        other => other.clone(),
     }
 }
 

@@ -32,6 +32,9 @@ impl Machine<'_> {
             ("_unwrap_optional", other) => return Ok(Some(other.clone())),
             _ => {}
         }
+        if let ("type", Item::Device(device)) = (name, first) {
+            return Ok(Some(Item::text(device.split(':').next().unwrap_or_default())));
+        }
         if !first.is_tensor() {
             return Ok(None);
         }
