@@ -2,7 +2,25 @@
 
 use crate::diag::{Code, shown};
 use crate::machine::{Elements, Item, Machine, Result};
-use std::collections::HashSet;
+use onnxd_plugin_sdk::ir::{Graph, Model};
+use std::collections::{BTreeSet, HashSet};
+
+/// Version of the file format.
+const IR_VERSION: i64 = 8;
+
+/// A model around a graph. Operators of other domains, which passes lower, are those of version 1.
+pub(crate) fn model(graph: Graph, opset: i64) -> Model {
+    let mut model = Model::new(graph, IR_VERSION, opset);
+    let mut domains = BTreeSet::new();
+    model.for_each_graph(|graph| {
+        let nodes = graph.nodes().filter(|(_, node)| !node.is_standard());
+        domains.extend(nodes.map(|(_, node)| node.domain.clone()));
+    });
+    for domain in domains {
+        model.opsets.entry(domain).or_insert(1);
+    }
+    model
+}
 
 /// Lists the tensors of what the program gives as outputs, in their order; `names` are the source's, as far as it
 /// has them.

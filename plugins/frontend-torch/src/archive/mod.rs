@@ -1,7 +1,7 @@
 //! What a file is, its members, the objects and tensors in it.
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 pub(crate) mod fuzzing;
 pub(crate) mod kind;
 pub(crate) mod objects;

@@ -66,6 +66,9 @@ impl Machine<'_> {
             bound.push((name, item));
         }
         // Old versions print arguments by position that were made keyword-only later.
+        if positional.next().is_some() {
+            return Err(wrong("has too many arguments".to_owned()));
+        }
         if let Some((name, _)) = named.first() {
             return Err(wrong(format!("has no argument `{}`", shown(name))));
         }

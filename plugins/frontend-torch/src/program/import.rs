@@ -10,15 +10,13 @@ use crate::aten::{Source, table};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use crate::options::Options;
+use crate::outputs;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::ir::{self, Dim, Model, Opsets, ValueType};
+use onnxd_plugin_sdk::ir::{self, Dim, Opsets, ValueType};
 use onnxd_plugin_sdk::lower::{Driver, Fallback};
 use onnxd_plugin_sdk::{Imported, Submission};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
-
-/// Version of the file format.
-const IR_VERSION: i64 = 8;
 
 /// Reads one of the exported programs of an archive, whose graphs are in the members `graphs`.
 ///
@@ -47,7 +45,7 @@ pub(crate) fn import(
         }
     }
     Ok(Imported {
-        model: Model::new(made.graph, IR_VERSION, options.opset),
+        model: outputs::model(made.graph, options.opset),
         notes: made.notes,
         metadata: made.ranges,
     })
@@ -377,3 +375,6 @@ fn used(graph: &Graph) -> HashSet<&Rc<str>> {
     arguments.chain(&graph.outputs).for_each(|argument| add(argument, &mut names));
     names
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,12 +11,9 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use crate::options::Options;
 use crate::outputs;
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Model, Opsets, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
 use onnxd_plugin_sdk::lower::{Driver, Fallback};
 use onnxd_plugin_sdk::{Imported, Submission};
-
-/// Version of the file format.
-const IR_VERSION: i64 = 8;
 
 /// Reads a TorchScript archive.
 ///
@@ -51,11 +48,7 @@ pub(crate) fn import(
         }
     };
     places::translated(&archive, &mut notes);
-    Ok(Imported {
-        model: Model::new(graph, IR_VERSION, options.opset),
-        notes,
-        ..Imported::default()
-    })
+    Ok(Imported { model: outputs::model(graph, options.opset), notes, ..Imported::default() })
 }
 
 /// Runs `forward` of the module that was saved.
