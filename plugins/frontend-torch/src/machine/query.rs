@@ -103,7 +103,7 @@ impl Machine<'_> {
             (Item::None, Item::None) => Some(Item::Bool(is)),
             (Item::Hole, _) | (_, Item::Hole) => Some(Item::Hole),
             (Item::None, _) | (_, Item::None) => Some(Item::Bool(!is)),
-            _ => None,
+            (a, b) => Some(Item::Bool(a.same(b) == is)),
         })
     }
 
