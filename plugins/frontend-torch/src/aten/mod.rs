@@ -19,16 +19,19 @@ mod create;
 mod diagonal;
 pub(crate) mod dtype;
 pub(crate) mod elementwise;
+mod grid;
 mod join;
 mod layout;
 mod linear;
 pub(crate) mod math;
 mod norm;
 mod packed;
+mod pad;
 mod pool;
 mod pool_adaptive;
 mod random;
 mod recurrent;
+mod resize;
 pub(crate) mod shape;
 pub(crate) mod sizes;
 mod slicing;
@@ -79,18 +82,21 @@ const FAMILIES: &[Family] = &[
     create::rows,
     diagonal::rows,
     elementwise::rows,
+    grid::rows,
     join::rows,
     layout::rows,
     linear::rows,
     math::rows,
     norm::rows,
     packed::rows,
+    pad::rows,
     pool::rows,
     pool_adaptive::rows,
     random::rows,
     shape::rows,
     slicing::rows,
     recurrent::rows,
+    resize::rows,
     window::rows,
 ];
 

@@ -2,6 +2,7 @@
 
 use super::conv::{batched, both_sides, per_axis};
 use super::dtype::{of, operand};
+use super::pad::zeros_around;
 use super::sizes::{product, rank, size, sizes, vector};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
@@ -162,7 +163,7 @@ fn avg_pool(b: &Lower, a: Average, n: usize) -> Lowered<Var> {
         let mut count = (a.count_include_pad && padded) || a.divisor_override.is_some();
         // The padding counts, and what a last window reads beyond it does not.
         if more && count && a.divisor_override.is_none() {
-            x = zero_padded(b, x, &windows.padding)?;
+            x = zeros_around(b, x, &windows.padding)?;
             pads.iter_mut()
                 .zip(both_sides(&windows.padding))
                 .for_each(|(pad, given)| *pad -= given);
@@ -180,11 +181,6 @@ fn avg_pool(b: &Lower, a: Average, n: usize) -> Lowered<Var> {
         None => y,
     };
     b.cast(y, dtype)
-}
-
-fn zero_padded(b: &Lower, x: Var, padding: &[i64]) -> Lowered<Var> {
-    let one_side = [&[0, 0], padding].concat();
-    b.pad(x, both_sides(&one_side)).one()
 }
 
 /// Values at their positions within each channel; the rest is 0.

@@ -69,6 +69,11 @@ fn windows(b: &Lower, size: Option<i64>, target: &Value, unchanged: bool) -> Win
     }
 }
 
+/// Averages over the last axes, to given sizes.
+pub(super) fn averaged(b: &Lower, input: Var, output_size: Vec<Value>, n: usize) -> Lowered<Var> {
+    average(b, Adaptive { input, output_size }, n)
+}
+
 fn average(b: &Lower, a: Adaptive, n: usize) -> Lowered<Var> {
     let targets = targets(b, &a, n)?;
     let [y] = batched(b, a.input, n, |x| {
