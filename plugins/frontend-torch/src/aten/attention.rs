@@ -40,13 +40,14 @@ arguments! {
     /// bool is_causal=False, *, float? scale=None, bool enable_gqa=False)`
     struct Scaled {
         query: Var, key: Var, value: Var, attn_mask: Option<Var>, dropout_p: f64, is_causal: bool,
-        dropout_mask: Value, scale: Option<f64>, enable_gqa: Option<bool>,
+        dropout_mask: Value = Value::None, scale: Option<f64>, enable_gqa: Option<bool>,
     }
     /// `_scaled_dot_product_efficient_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_bias,
     /// bool compute_log_sumexp, float dropout_p=0., bool is_causal=False, *, float? scale=None)`
     struct Fused {
         query: Var, key: Var, value: Var, attn_mask: Option<Var>, attn_bias: Option<Var>,
-        compute_log_sumexp: Value, dropout_p: f64, is_causal: bool, return_debug_mask: Value,
+        compute_log_sumexp: Value = Value::None, dropout_p: f64, is_causal: bool,
+        return_debug_mask: Value = Value::None,
         scale: Option<f64>,
     }
     /// `_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head,
