@@ -2,6 +2,7 @@
 // Names of arguments are those of torch.
 #![allow(non_snake_case)]
 
+use super::compare::select;
 use super::layout::{grids, moved, permuted};
 use super::shape::{INDICES_MAX, Tensors, at_least, expanded, reshaped, unsupported};
 use super::sizes::{self as of, axis, known, known_size, minus, plus, rank, size, times};
@@ -160,7 +161,7 @@ fn diag_embed(b: &Lower, a: Diagonal) -> Lowered<Var> {
             b.equal(places, if a.offset == 0 { rows } else { b.add(rows, a.offset)? })?
         }
     };
-    let matrix = b.where_(mask, b.unsqueeze(x, [rank as i64])?, zero)?;
+    let matrix = select(b, mask, b.unsqueeze(x, [rank as i64])?, zero)?;
     let mut perm: Vec<usize> = (0..rank - 1).collect();
     let mut ends = [(one, rank - 1), (two, rank)];
     ends.sort_unstable();

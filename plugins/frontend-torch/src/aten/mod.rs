@@ -19,7 +19,9 @@ mod create;
 mod diagonal;
 pub(crate) mod dtype;
 pub(crate) mod elementwise;
+mod embedding;
 mod grid;
+mod index;
 mod join;
 mod layout;
 mod linear;
@@ -32,6 +34,8 @@ mod pool_adaptive;
 mod random;
 mod recurrent;
 mod resize;
+mod scatter;
+mod search;
 pub(crate) mod shape;
 pub(crate) mod sizes;
 mod slicing;
@@ -83,6 +87,8 @@ const FAMILIES: &[Family] = &[
     diagonal::rows,
     elementwise::rows,
     grid::rows,
+    embedding::rows,
+    index::rows,
     join::rows,
     layout::rows,
     linear::rows,
@@ -93,6 +99,8 @@ const FAMILIES: &[Family] = &[
     pool::rows,
     pool_adaptive::rows,
     random::rows,
+    scatter::rows,
+    search::rows,
     shape::rows,
     slicing::rows,
     recurrent::rows,

@@ -183,11 +183,18 @@ fn with_range(b: &Lower, x: Var, src: Var, axis: usize, range: &Range) -> Lowere
         }
         let indices: Vec<i64> = (start..end).step_by(range.step as usize).collect();
         if axis == 0 || range.step != 1 {
-            return with_indices(b, x, src, axis, indices);
+            return match axis {
+                0 => {
+                    let places = Tensor::from_vec([indices.len(), 1], indices);
+                    b.scatter_nd(x, b.constant(places), src).one()
+                }
+                _ => with_indices(b, x, src, axis, of::ints(b, indices)),
+            };
         }
     }
     if range.step != 1 {
-        return Err(unsupported(b, "Only parts of a known size are written with a step."));
+        let all = b.range(0, of::scalar(b, &size(b, x, axis)?)?, 1).one()?;
+        return with_indices(b, x, src, axis, ranged(b, all, 0, range)?);
     }
     let (before, after) = (Range::to(range.start.clone()), Range::from(range.end.clone()));
     let (first, last) = match (within, n) {
@@ -222,15 +229,13 @@ fn filled_out(b: &Lower, x: Var, src: Var, axis: usize) -> Lowered<Var> {
 }
 
 /// `x` with the slices of `src` at `indices`.
-fn with_indices(b: &Lower, x: Var, src: Var, axis: usize, indices: Vec<i64>) -> Lowered<Var> {
-    let n = indices.len();
+fn with_indices(b: &Lower, x: Var, src: Var, axis: usize, indices: Var) -> Lowered<Var> {
     if axis == 0 {
-        return b.scatter_nd(x, b.constant(Tensor::from_vec([n, 1], indices)), src).one();
+        return b.scatter_nd(x, b.unsqueeze(indices, [1])?, src).one();
     }
-    let mut dims = vec![1; rank(b, x)?];
-    dims[axis] = n;
-    let indices = expanded_as(b, b.constant(Tensor::from_vec(dims, indices)), src)?;
-    b.scatter_elements(x, indices, src).axis(axis as i64).one()
+    let others: Vec<i64> = (0..rank(b, x)? as i64).filter(|i| *i != axis as i64).collect();
+    let everywhere = expanded_as(b, b.unsqueeze(indices, others)?, src)?;
+    b.scatter_elements(x, everywhere, src).axis(axis as i64).one()
 }
 
 /// The places in memory that strides give, in the order of the result.
