@@ -17,6 +17,7 @@ pub(crate) mod compare;
 mod conv;
 mod create;
 mod diagonal;
+mod distance;
 pub(crate) mod dtype;
 pub(crate) mod elementwise;
 mod embedding;
@@ -25,6 +26,7 @@ mod index;
 mod join;
 mod layout;
 mod linear;
+mod loss;
 pub(crate) mod math;
 mod norm;
 mod packed;
@@ -85,6 +87,7 @@ const FAMILIES: &[Family] = &[
     conv::rows,
     create::rows,
     diagonal::rows,
+    distance::rows,
     elementwise::rows,
     grid::rows,
     embedding::rows,
@@ -92,6 +95,7 @@ const FAMILIES: &[Family] = &[
     join::rows,
     layout::rows,
     linear::rows,
+    loss::rows,
     math::rows,
     norm::rows,
     packed::rows,
