@@ -25,6 +25,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::_cast_Double" => |b, a: Unary| cast(b, a.input, Double);
         "aten::_autocast_to_full_precision" => autocast_full;
         "aten::_autocast_to_reduced_precision" => autocast_reduced;
+        "aten::view.dtype" | "aten::view_copy.dtype" => |b, a: Bits| bits_as(b, a.input, a.dtype);
         "prims::view_of_dtype" => |b, a: Converted| bits_as(b, a.a, a.dtype);
         "aten::result_type" => result_type;
     };
@@ -52,6 +53,8 @@ arguments! {
     struct Like { input: Var, other: Var }
     /// `prims::convert_element_type(Tensor a, ScalarType dtype)`
     struct Converted { a: Var, dtype: i64 }
+    /// `view.dtype(Tensor self, ScalarType dtype)`
+    struct Bits { input: Var, dtype: i64 }
     /// `_autocast_to_full_precision(Tensor self, bool cuda_enabled, bool cpu_enabled)`
     struct Full { input: Var, cuda_enabled: bool, cpu_enabled: bool }
     /// `_autocast_to_reduced_precision(Tensor self, bool cuda_enabled, bool cpu_enabled, ScalarType cuda_dtype, ...)`
