@@ -41,6 +41,7 @@ mod search;
 pub(crate) mod shape;
 pub(crate) mod sizes;
 mod slicing;
+mod sort;
 #[cfg(test)]
 pub(crate) mod tests;
 mod window;
@@ -107,6 +108,7 @@ const FAMILIES: &[Family] = &[
     search::rows,
     shape::rows,
     slicing::rows,
+    sort::rows,
     recurrent::rows,
     resize::rows,
     window::rows,
