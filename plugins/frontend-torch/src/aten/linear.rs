@@ -69,7 +69,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         .row("aten::linalg_slogdet", |b, a: Matrix| slogdet(b, a.A))
         .row("aten::matrix_power", |b, a: Power| power(b, a.input, a.n))
         .row("aten::linalg_matrix_power", |b, a: Power| power(b, a.input, a.n))
-        .row("aten::linalg_matrix_norm", |b, a: Norm| matrix_norm(b, &a))
+        .row("aten::linalg_matrix_norm", |b, a: MatrixNorm| matrix_norm(b, &a))
         .refused("aten::inverse", NO_SOLVER)
         .refused("aten::linalg_inv", NO_SOLVER)
         .refused("aten::linalg_inv_ex", NO_SOLVER)
@@ -147,7 +147,7 @@ arguments! {
     /// `linalg_matrix_power(Tensor self, int n)`
     struct Power { input: Var, n: i64 }
     /// `linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None)`
-    struct Norm { input: Var, ord: Value, dim: Vec<i64>, keepdim: bool, dtype: Option<i64> }
+    pub(crate) struct MatrixNorm { input: Var, ord: Value, dim: Vec<i64>, keepdim: bool, dtype: Option<i64> }
 }
 
 /// `linalg_det(Tensor A)`
@@ -413,7 +413,7 @@ fn power(b: &Lower, x: Var, n: i64) -> Lowered<Var> {
     }
 }
 
-fn matrix_norm(b: &Lower, a: &Norm) -> Lowered<Var> {
+pub(crate) fn matrix_norm(b: &Lower, a: &MatrixNorm) -> Lowered<Var> {
     let x = match a.dtype {
         Some(dtype) => b.cast(a.input, super::dtype::named(b, dtype)?)?,
         None => b.cast(a.input, float_of(of(b, a.input)?))?,

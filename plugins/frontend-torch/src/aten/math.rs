@@ -35,7 +35,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::reciprocal" | "prims::reciprocal" => |b, a: Unary| b.reciprocal(float(b, a)?);
         "prims::cbrt" => |b, a: Unary| {
             let x = float(b, a)?;
-            b.mul(b.sign(x)?, b.pow(b.abs(x)?, 1.0 / 3.0)?)
+            let third = operand(b, &Value::Float(1.0 / 3.0), of(b, x)?)?;
+            b.mul(b.sign(x)?, b.pow(b.abs(x)?, third)?)
         };
     };
     angles(errors(table))

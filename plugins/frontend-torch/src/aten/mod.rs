@@ -29,13 +29,16 @@ mod linear;
 mod loss;
 pub(crate) mod math;
 mod norm;
+pub(crate) mod order;
 mod packed;
 mod pad;
 mod pool;
 mod pool_adaptive;
 mod random;
 mod recurrent;
+pub(crate) mod reduce;
 mod resize;
+pub(crate) mod scan;
 mod scatter;
 mod search;
 pub(crate) mod shape;
@@ -103,7 +106,10 @@ const FAMILIES: &[Family] = &[
     pad::rows,
     pool::rows,
     pool_adaptive::rows,
+    order::rows,
     random::rows,
+    reduce::rows,
+    scan::rows,
     scatter::rows,
     search::rows,
     shape::rows,
