@@ -3,7 +3,7 @@
 use super::conv::batched;
 use super::dtype::{of, operand};
 use super::linear::{gelu, linear, matmul};
-use super::norm::layer_normalized;
+use super::norm::layer;
 use super::sizes::{known_size, rank, scalar, size, sizes, times, vector};
 use super::{Lower, Several, Source};
 use onnxd_plugin_sdk::arguments;
@@ -254,8 +254,9 @@ fn kept(b: &Lower, mask: Var, kind: Option<i64>) -> Lowered<Var> {
 }
 
 fn encoder_layer(b: &Lower, a: Encoder) -> Lowered<Var> {
-    let first = |x| layer_normalized(b, x, a.embed_dim, [a.norm_weight_1, a.norm_bias_1], a.eps);
-    let second = |x| layer_normalized(b, x, a.embed_dim, [a.norm_weight_2, a.norm_bias_2], a.eps);
+    let norm = |x, weights: [Var; 2]| layer(b, x, vec![a.embed_dim], weights.map(Some), a.eps);
+    let first = |x| norm(x, [a.norm_weight_1, a.norm_bias_1]);
+    let second = |x| norm(x, [a.norm_weight_2, a.norm_bias_2]);
     let attended = |x: Var| {
         let attention = MultiHead {
             query: x,

@@ -39,7 +39,7 @@ arguments! {
     }
     /// `convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation,
     /// bool transposed, SymInt[] output_padding, SymInt groups)`
-    struct Convolution {
+    pub(super) struct Convolution {
         input: Var, weight: Var, bias: Option<Var>, stride: Vec<i64>, padding: Vec<i64>,
         dilation: Vec<i64>, transposed: bool, output_padding: Vec<i64>, groups: i64,
     }
@@ -176,7 +176,7 @@ fn transposed(b: &Lower, a: Transposed) -> Lowered<Var> {
     )
 }
 
-fn convolution(b: &Lower, a: Convolution) -> Lowered<Var> {
+pub(super) fn convolution(b: &Lower, a: Convolution) -> Lowered<Var> {
     let n = spatial(b, a.weight)?;
     let stride = per_axis(b, &a.stride, n)?;
     let pads = both_sides(&per_axis(b, &a.padding, n)?);

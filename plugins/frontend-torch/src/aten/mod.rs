@@ -34,6 +34,8 @@ mod packed;
 mod pad;
 mod pool;
 mod pool_adaptive;
+mod quantized;
+pub(crate) mod quantizer;
 mod random;
 mod recurrent;
 pub(crate) mod reduce;
@@ -60,6 +62,8 @@ use std::collections::HashMap;
 pub(crate) struct Source {
     /// What packed data stands for, where it is known.
     packed: RefCell<HashMap<Var, packed::Sequences>>,
+    /// How quantized tensors are quantized.
+    pub(crate) quantized: RefCell<HashMap<Var, quantizer::Quantizer>>,
 }
 
 pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, Source>;
@@ -107,6 +111,8 @@ const FAMILIES: &[Family] = &[
     pool::rows,
     pool_adaptive::rows,
     order::rows,
+    quantized::rows,
+    quantizer::rows,
     random::rows,
     reduce::rows,
     scan::rows,

@@ -206,16 +206,55 @@ fn ones(b: &Lower, x: Var, shape: &[Value]) -> Lowered<Var> {
     }
 }
 
-/// Normalizes the last axis, of `size` elements.
-pub(super) fn layer_normalized(
+/// Normalizes the last axes, of the sizes `shape`.
+pub(super) fn layer(
     b: &Lower,
     input: Var,
-    size: i64,
-    [weight, bias]: [Var; 2],
+    shape: Vec<i64>,
+    [weight, bias]: [Option<Var>; 2],
     eps: f64,
 ) -> Lowered<Var> {
-    let (weight, bias, normalized_shape) = (Some(weight), Some(bias), vec![Value::Int(size)]);
+    let normalized_shape = shape.into_iter().map(Value::Int).collect();
     Ok(layer_norm(b, &Layer { input, normalized_shape, weight, bias, eps })?[0])
+}
+
+/// Normalizes groups of channels.
+pub(super) fn group(
+    b: &Lower,
+    input: Var,
+    num_groups: i64,
+    [weight, bias]: [Option<Var>; 2],
+    eps: f64,
+) -> Lowered<Var> {
+    group_norm(b, &Group { input, num_groups, weight, bias, eps })
+}
+
+/// Normalizes each channel of each image by itself.
+pub(super) fn instance(
+    b: &Lower,
+    input: Var,
+    [weight, bias]: [Option<Var>; 2],
+    eps: f64,
+) -> Lowered<Var> {
+    let (running_mean, running_var, use_input_stats, momentum) = (None, None, true, 0.0);
+    instance_norm(
+        b,
+        Instance { input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps },
+    )
+}
+
+/// Normalizes channels by a mean and variance that are known.
+pub(super) fn batch(
+    b: &Lower,
+    input: Var,
+    [weight, bias]: [Option<Var>; 2],
+    [mean, variance]: [Var; 2],
+    eps: f64,
+) -> Lowered<Var> {
+    let (running_mean, running_var) = (Some(mean), Some(variance));
+    let (training, momentum) = (None, 0.0);
+    let a = Batch { input, weight, bias, running_mean, running_var, training, momentum, eps };
+    Ok(batch_norm(b, &a)?[0])
 }
 
 /// The result, the mean and the inverse deviation.

@@ -3,6 +3,7 @@
 use super::alias::{Step, View};
 use super::arguments::Bound;
 use super::{Elements, Item, Machine, NumberKind, Result};
+use crate::aten::quantizer;
 use crate::diag::{Code, shown};
 use crate::schema::resolve::{ArgumentKind, resolve};
 use crate::schema::{self, Kind, Schema};
@@ -251,8 +252,13 @@ impl Machine<'_> {
     fn rows(&self, key: &str, named: Vec<(String, Value)>, results: usize) -> Result<Vec<Value>> {
         let layer = self.layer();
         let results = vec![String::new(); results];
+        let input = named.first().map(|(_, value)| value.clone());
         let item = Lowering { op: key.to_owned(), layer, named, results, ..Lowering::default() };
-        Ok(self.driver.lower(item))
+        let mut given = self.driver.lower(item);
+        if let Some(Value::Var(result)) = given.first_mut() {
+            *result = quantizer::kept(self.builder(), key, input.as_ref(), *result)?;
+        }
+        Ok(given)
     }
 
     /// The result of the row `key` for a tensor and other arguments.
