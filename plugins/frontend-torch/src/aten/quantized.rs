@@ -115,7 +115,7 @@ fn weights(table: Table<Source>) -> Table<Source> {
             let (weight, bias) = packed_linear(b, &a.W_prepack)?;
             Ok(Several(vec![weight.into(), bias.into()]))
         };
-        "quantized::embedding_bag_prepack" => |_, a: Weight| Ok(a.weight);
+        "quantized::embedding_bag_prepack" => |_, a: Weight| Ok(Value::List(vec![a.weight.into()]));
         "quantized::embedding_byte" | "quantized::embedding_4bit" => |b, a: Embedding| {
             let weight = tensors(&a.weight).first().copied();
             let message = "The weights of a quantized embedding are not known.";

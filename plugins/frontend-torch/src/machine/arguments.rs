@@ -1,9 +1,10 @@
 //! Arguments of an operator, as its signature declares them and as a row of a table takes them.
 
-use super::{Elements, Item, Machine, NumberKind, Result};
+use super::{Elements, Instance, Item, Machine, NumberKind, Result};
 use crate::diag::{Code, shown};
 use crate::schema::{Default, Kind, Schema};
 use onnxd_plugin_sdk::lower::Value;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Arguments that say where and how torch computes, but not what.
@@ -167,6 +168,16 @@ impl Machine<'_> {
                 let other = Kind::Tensor;
                 let kinds = kinds.iter().chain(std::iter::repeat(&other));
                 Item::tuple(items.into_iter().zip(kinds).map(|(v, k)| self.item(v, k)).collect())
+            }
+            // An object of torch's own, such as packed weights: what it was made of.
+            (Value::List(items), Kind::Other(class)) if class.starts_with("__torch__.") => {
+                let parts = items.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect();
+                Item::Object(Rc::new(Instance {
+                    class: (*class).into(),
+                    path: "".into(),
+                    attributes: RefCell::default(),
+                    state: RefCell::new(Some(Item::tuple(parts))),
+                }))
             }
             (Value::List(items), _) => {
                 Item::list(items.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect())
