@@ -140,7 +140,7 @@ impl Machine<'_> {
             let other = match &slot {
                 Slot::Variable(name) => second.variable(name).cloned().or_else(|| before(name)),
                 Slot::Place(place) => {
-                    Some(second.place(place).cloned().unwrap_or_else(|| self.old(place)))
+                    Some(second.place(place).cloned().unwrap_or_else(|| self.get(place)))
                 }
             };
             // A variable that only this arm knows is not used afterwards.
@@ -188,7 +188,7 @@ impl Machine<'_> {
             let item = match slot {
                 Slot::Variable(name) => outcome.variable(name).cloned().or_else(|| before(name)),
                 Slot::Place(place) => {
-                    Some(outcome.place(place).cloned().unwrap_or_else(|| self.old(place)))
+                    Some(outcome.place(place).cloned().unwrap_or_else(|| self.get(place)))
                 }
             };
             self.packed(form, &item.unwrap_or(Item::Hole), &mut outputs)?;

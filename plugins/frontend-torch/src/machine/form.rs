@@ -340,7 +340,7 @@ impl Machine<'_> {
             Form::Number(kind) => into.push(scalar(*kind)),
             Form::Sequence(ty) => {
                 let unknown = ValueType::Tensor { dtype: Some(DataType::Float), shape: None };
-                into.push(ValueType::Sequence(Box::new(ty.clone().map_or(unknown, without_shape))));
+                into.push(ValueType::Sequence(Box::new(ty.clone().unwrap_or(unknown))));
             }
             Form::Maybe(inner) => {
                 into.push(scalar(NumberKind::Bool));
@@ -441,10 +441,6 @@ fn either(a: Option<ValueType>, b: Option<ValueType>) -> Option<ValueType> {
         (Some(a), Some(b)) => Some(common_type(a, b)),
         (a, b) => a.or(b),
     }
-}
-
-fn without_shape(ty: ValueType) -> ValueType {
-    ValueType::Tensor { dtype: ty.dtype(), shape: None }
 }
 
 /// What is known of a tensor that has either type.

@@ -231,6 +231,14 @@ impl Machine<'_> {
             _ => self.builder().loop_graph(most, condition, &carried, body)?,
         };
         let stacks = outputs.len() - scanned;
+        // Inference forgets the rank of elements, as an empty list has none.
+        let mut types = vec![];
+        slots.iter().for_each(|(_, form)| self.slots(form, &mut types));
+        for (var, ty) in outputs.iter().zip(types) {
+            if matches!(ty, ValueType::Sequence(_)) {
+                self.builder().declare(*var, ty);
+            }
+        }
         let stacked = outputs[stacks..].iter().map(|v| self.tensor(*v)).collect();
         let mut outputs = outputs.into_iter().take(stacks);
         let mut variables = vec![];
