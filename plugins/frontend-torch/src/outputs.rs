@@ -1,5 +1,6 @@
 //! What a program gives, as the outputs of the graph.
 
+use crate::aten::complex;
 use crate::diag::{Code, shown};
 use crate::machine::{Elements, Item, Machine, Result};
 use onnxd_plugin_sdk::ir::{Graph, Model};
@@ -38,6 +39,9 @@ pub(crate) fn listed(machine: &Machine<'_>, result: &Item, names: &[String]) -> 
             None => format!("output_{i}"),
         };
         let var = machine.var_of(item)?;
+        // Complex numbers are given as their parts along a last axis, as `view_as_real` has them.
+        let b = machine.builder();
+        let var = if complex::is(b, var) { complex::pair(b, var)? } else { var };
         let name = if taken.insert(name.clone()) { name } else { format!("{name}_{i}") };
         machine.builder().output(var, &name)?;
     }

@@ -14,6 +14,7 @@ pub(crate) mod activation;
 mod attention;
 pub(crate) mod cast;
 pub(crate) mod compare;
+pub(crate) mod complex;
 mod conv;
 mod create;
 mod diagonal;
@@ -21,6 +22,7 @@ mod distance;
 pub(crate) mod dtype;
 pub(crate) mod elementwise;
 mod embedding;
+mod fft;
 mod grid;
 mod index;
 mod join;
@@ -49,6 +51,7 @@ mod slicing;
 mod sort;
 #[cfg(test)]
 pub(crate) mod tests;
+mod vision;
 mod window;
 
 use onnxd_plugin_sdk::arguments;
@@ -62,6 +65,8 @@ use std::collections::HashMap;
 pub(crate) struct Source {
     /// What packed data stands for, where it is known.
     packed: RefCell<HashMap<Var, packed::Sequences>>,
+    /// What complex tensors are made of.
+    pub(crate) complex: RefCell<HashMap<Var, complex::Complex>>,
     /// How quantized tensors are quantized.
     pub(crate) quantized: RefCell<HashMap<Var, quantizer::Quantizer>>,
 }
@@ -92,11 +97,13 @@ const FAMILIES: &[Family] = &[
     attention::rows,
     cast::rows,
     compare::rows,
+    complex::rows,
     conv::rows,
     create::rows,
     diagonal::rows,
     distance::rows,
     elementwise::rows,
+    fft::rows,
     grid::rows,
     embedding::rows,
     index::rows,
@@ -124,6 +131,7 @@ const FAMILIES: &[Family] = &[
     recurrent::rows,
     resize::rows,
     window::rows,
+    vision::rows,
 ];
 
 /// All operators that can be lowered.

@@ -101,6 +101,11 @@ pub(super) fn zeros_around(b: &Lower, x: Var, padding: &[i64]) -> Lowered<Var> {
     padded(b, x, &pads.collect::<Vec<_>>(), &Mode::Constant, &Value::None)
 }
 
+/// Pads both sides of the last axis.
+pub(super) fn padded_by(b: &Lower, x: Var, pad: i64, mode: &str) -> Lowered<Var> {
+    padded(b, x, &[Value::Int(pad), Value::Int(pad)], &Mode::named(b, mode)?, &Value::None)
+}
+
 fn pad_call(
     b: &Lower,
     x: Var,

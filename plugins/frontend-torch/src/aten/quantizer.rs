@@ -388,7 +388,7 @@ const COMPUTED: [&str; 22] = [
 ];
 
 /// Operators that move or choose numbers.
-const MOVED: [&str; 47] = [
+pub(super) const MOVED: [&str; 47] = [
     "relu",
     "max_pool1d",
     "max_pool2d",

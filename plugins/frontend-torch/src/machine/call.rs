@@ -250,6 +250,19 @@ impl Machine<'_> {
     }
 
     fn rows(&self, key: &str, named: Vec<(String, Value)>, results: usize) -> Result<Vec<Value>> {
+        if let Some(given) = self.of_complex(key, &named, results)? {
+            return Ok(given);
+        }
+        self.lowered_row(key, named, results)
+    }
+
+    /// Lowers an operator by the row `key`.
+    pub(super) fn lowered_row(
+        &self,
+        key: &str,
+        named: Vec<(String, Value)>,
+        results: usize,
+    ) -> Result<Vec<Value>> {
         let layer = self.layer();
         let results = vec![String::new(); results];
         let input = named.first().map(|(_, value)| value.clone());

@@ -6,6 +6,7 @@ mod alias;
 mod arguments;
 mod branch;
 mod call;
+mod complex;
 mod containers;
 mod decide;
 mod form;
