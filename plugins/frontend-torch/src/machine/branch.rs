@@ -66,7 +66,11 @@ impl Machine<'_> {
         };
         self.builder().resume(suspended);
         let then = self.closed(&slots, &first, before)?;
-        let outputs = self.builder().if_graphs(condition.var, then, second)?;
+        // A condition whose arms give nothing changes nothing.
+        let outputs = match then.outputs().is_empty() {
+            true => vec![],
+            false => self.builder().if_graphs(condition.var, then, second)?,
+        };
         let mut outputs = outputs.into_iter();
         let mut variables = vec![];
         for (slot, form) in &slots {
