@@ -59,12 +59,25 @@ fn triangle(b: &Lower, a: Triangle, upper: bool) -> Lowered<Var> {
         _ => from,
     };
     let x = b.cast(a.input, to)?;
+    if b.opset() < 14 {
+        let zero = dtype::operand(b, &Value::Int(0), to)?;
+        return b.cast(select(b, kept_cells(b, x, &a.diagonal, upper)?, x, zero)?, from);
+    }
     let k = match of::scalar(b, &a.diagonal)? {
         Operand::Int(0) => Operand::Absent,
         k => k,
     };
     let kept = b.trilu(x).k(k).upper(upper).one()?;
     b.cast(kept, from)
+}
+
+/// Which cells of a matrix are in its triangle.
+fn kept_cells(b: &Lower, x: Var, diagonal: &Value, upper: bool) -> Lowered<Var> {
+    let rank = rank(b, x)?;
+    let places = |axis: usize| b.range(0, of::scalar(b, &size(b, x, axis)?)?, 1).one();
+    let (rows, columns) = (places(rank - 2)?, places(rank - 1)?);
+    let last = b.unsqueeze(b.add(rows, of::scalar(b, diagonal)?)?, [1])?;
+    if upper { b.not(b.less(columns, last)?) } else { b.not(b.greater(columns, last)?) }
 }
 
 fn indices(b: &Lower, a: Indices, kept: fn(i64, i64, i64) -> bool) -> Lowered<Var> {

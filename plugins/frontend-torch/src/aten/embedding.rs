@@ -2,6 +2,7 @@
 
 use super::dtype::{self, operand};
 use super::index::whole;
+use super::scatter::scattered_nd;
 use super::shape::{reshaped, unsupported};
 use super::sizes::{self as of, known_size, rank, size};
 use super::{Lower, Source, create};
@@ -76,7 +77,7 @@ fn bags_of(
         None => create::filled(b, &[size(b, indices, 0)?], &Value::Int(1), Int64)?,
     };
     let none = create::filled(b, std::slice::from_ref(&bags), &Value::Int(0), Int64)?;
-    let counts = b.scatter_nd(none, at, one).reduction("add").one()?;
+    let counts = scattered_nd(b, none, at, one, "add")?;
     let whole = [bags, size(b, a.weight, 1)?];
     let zero = operand(b, &Value::Int(0), dtype)?;
     let low = operand(b, &Value::Float(f64::NEG_INFINITY), dtype)?;
@@ -92,7 +93,7 @@ fn bags_of(
         _ => (Value::Int(0), "add"),
     };
     let start = create::filled(b, &whole, &start, dtype)?;
-    let sum = b.scatter_nd(start, at, table).reduction(reduction).one()?;
+    let sum = scattered_nd(b, start, at, table, reduction)?;
     let sum = match a.mode {
         MAX => b.where_(b.unsqueeze(b.equal(counts, 0i64)?, [1])?, zero, sum)?,
         MEAN => {

@@ -2,6 +2,7 @@
 
 use super::compare::select;
 use super::layout::permuted;
+use super::scatter::scattered_nd;
 use super::shape::{Size, expanded, expanded_as, reshaped, same_shape};
 use super::sizes::{self as of, axis, rank, size};
 use super::{Lower, Source, dtype};
@@ -203,9 +204,12 @@ fn index_put(b: &Lower, a: IndexPut) -> Lowered<Var> {
         sizes.push(size(b, front, i)?);
     }
     let updates = expanded(b, values, &sizes)?;
-    let scatter = b.scatter_nd(front, places, updates);
-    let written = if a.accumulate { scatter.reduction("add").one()? } else { scatter.one()? };
+    let written = scattered_nd(b, front, places, updates, combined(a.accumulate))?;
     permuted(b, written, &inverse(&order))
+}
+
+fn combined(accumulate: bool) -> &'static str {
+    if accumulate { "add" } else { "none" }
 }
 
 pub(crate) fn inverse(order: &[usize]) -> Vec<usize> {
@@ -284,7 +288,7 @@ fn take_along_dim(b: &Lower, a: TakeAlong) -> Lowered<Var> {
 fn put(b: &Lower, a: Put) -> Lowered<Var> {
     let source = b.cast(flat(b, a.source)?, dtype::of(b, a.input)?)?;
     let places = b.unsqueeze(flat(b, whole(b, a.index)?)?, [1])?;
-    let scatter = b.scatter_nd(flat(b, a.input)?, places, source);
-    let written = if a.accumulate { scatter.reduction("add").one()? } else { scatter.one()? };
+    let whole = flat(b, a.input)?;
+    let written = scattered_nd(b, whole, places, source, combined(a.accumulate))?;
     reshaped(b, written, super::shape::values(of::sizes(b, a.input)?))
 }

@@ -198,8 +198,15 @@ fn chunk(b: &Lower, a: Chunk) -> Lowered<Value> {
         // As many parts as wanted, unless the axis is too short for them.
         None => {
             let split = b.split(a.input).axis(at as i64);
-            let split = if b.opset() >= 18 { split.num_outputs(a.chunks) } else { split };
-            Ok(split.list(a.chunks as usize)?.into())
+            let count = a.chunks as usize;
+            if b.opset() >= 18 {
+                return Ok(split.num_outputs(a.chunks).list(count)?.into());
+            }
+            let n = of::single(b, &size(b, a.input, at)?)?;
+            let each = b.div(b.add(n.clone(), [a.chunks - 1])?, [a.chunks])?;
+            let begun = b.mul(each, (0..a.chunks).collect::<Vec<_>>())?;
+            let sizes = b.min([each, b.sub(n, begun)?])?;
+            Ok(split.split(sizes).list(count)?.into())
         }
     }
 }

@@ -4,7 +4,7 @@ use super::compare::select;
 use super::dtype::{self, operand};
 use super::elementwise::floor_quotient;
 use super::index::{vector, whole};
-use super::shape::{expanded, expanded_as, same_shape, unsupported};
+use super::shape::{expanded, expanded_as, needs, same_shape, unsupported};
 use super::sizes::{self as of, axis, known_size, rank};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
@@ -64,7 +64,32 @@ fn scattered(
         0 => (vector(b, index)?, vector_of(b, source)?),
         _ => (index, source),
     };
+    needs_reduction(b, reduction)?;
     let scatter = b.scatter_elements(x, index, source).axis(at);
+    if reduction == "none" { scatter.one() } else { scatter.reduction(reduction).one() }
+}
+
+fn needs_reduction(b: &Lower, reduction: &str) -> Lowered<()> {
+    match reduction {
+        "none" => Ok(()),
+        "max" | "min" => needs(b, 18, "extremes of what is scattered"),
+        _ => needs(b, 16, "sums of what is scattered"),
+    }
+}
+
+/// `x` with `updates` at the places of `indices`, whose last axis names the first axes of `x`.
+///
+/// # Errors
+/// `N0203` if the operators of the graph are too old.
+pub(crate) fn scattered_nd(
+    b: &Lower,
+    x: Var,
+    indices: Var,
+    updates: Var,
+    reduction: &str,
+) -> Lowered<Var> {
+    needs_reduction(b, reduction)?;
+    let scatter = b.scatter_nd(x, indices, updates);
     if reduction == "none" { scatter.one() } else { scatter.reduction(reduction).one() }
 }
 
@@ -178,12 +203,7 @@ fn along(b: &Lower, x: Var, dim: i64, index: Var, source: Var, reduction: &str) 
     if at == 0 && rank(b, x)? > 0 {
         let source =
             if rank(b, source)? < rank(b, x)? { b.unsqueeze(source, [0])? } else { source };
-        let scatter = b.scatter_nd(x, b.unsqueeze(index, [1])?, source);
-        return if reduction == "none" {
-            scatter.one()
-        } else {
-            scatter.reduction(reduction).one()
-        };
+        return scattered_nd(b, x, b.unsqueeze(index, [1])?, source, reduction);
     }
     scattered(b, x, dim, everywhere(b, index, source, at)?, source, reduction)
 }

@@ -132,7 +132,10 @@ pub(crate) fn reshaped(b: &Lower, x: Var, sizes: Vec<Size>) -> Lowered<Var> {
     }
     let target = of::vector(b, &target)?;
     match zero {
-        true => b.reshape(x, target).allowzero(1).one(),
+        true => {
+            needs(b, 14, "shapes with a size of 0")?;
+            b.reshape(x, target).allowzero(1).one()
+        }
         false => b.reshape(x, target).one(),
     }
 }
@@ -431,6 +434,17 @@ pub(crate) fn at_least(b: &Lower, x: Var, least: usize) -> Lowered<Var> {
 fn all_at_least(b: &Lower, a: Tensors, least: usize) -> Lowered<Value> {
     let each = a.tensors.iter().map(|x| at_least(b, *x, least));
     Ok(each.collect::<Lowered<Vec<Var>>>()?.into())
+}
+
+/// That the operators of the graph are new enough.
+///
+/// # Errors
+/// `N0203` if they are not.
+pub(crate) fn needs(b: &Lower, opset: i64, what: &str) -> Lowered<()> {
+    match b.opset() >= opset {
+        true => Ok(()),
+        false => Err(unsupported(b, &format!("ONNX has {what} since opset {opset}."))),
+    }
 }
 
 /// A finding about what an operator cannot be converted with.

@@ -1,6 +1,7 @@
 //! Elements in order, unique elements, and counts of them.
 
 use super::dtype::{self, operand};
+use super::scatter::scattered_nd;
 use super::shape::{reshaped, unsupported, values};
 use super::sizes::{self as of, axis, known_size, rank, size, sizes};
 use super::{Lower, Source, Unary, create};
@@ -19,7 +20,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::_unique2" => |b, a: Unique| unique(b, a.input, None, &a);
         "aten::_unique" => |b, a: Unique| unique(b, a.input, None, &a).map(|[x, inverse, _]| [x, inverse]);
         "aten::unique_dim" => |b, a: Unique| unique(b, a.input, a.dim, &a);
-        "aten::unique_consecutive" | "aten::unique_dim_consecutive" => consecutive;
+        "aten::unique_consecutive" => consecutive;
+        "aten::unique_dim_consecutive" => |b, a: Unique| {
+            consecutive(b, Unique { return_inverse: true, return_counts: Some(true), ..a })
+        };
         "aten::bincount" => bincount;
         "aten::histc" => histc;
     }
@@ -70,7 +74,8 @@ fn unique(b: &Lower, x: Var, dim: Option<i64>, a: &Unique) -> Lowered<[Var; 3]> 
     let at = dim.map(|dim| axis(b, x, dim)).transpose()?;
     let number = comparable(b, x, &[Float, Double, Int8, Int64])?;
     let unique = b.unique(number).axis(at.map(|at| at as i64));
-    if !a.return_inverse && a.return_counts != Some(true) {
+    // Of slices, torch gives all results, wanted or not.
+    if at.is_none() && !a.return_inverse && a.return_counts != Some(true) {
         let none = of::ints(b, vec![]);
         return Ok([b.cast(unique.one()?, dtype)?, none, none]);
     }
@@ -146,7 +151,7 @@ fn bincount(b: &Lower, a: Counts) -> Lowered<Var> {
         Some(weights) => b.cast(weights, Double)?,
     };
     let none = create::filled(b, &[count], &Value::Int(0), dtype::of(b, weights)?)?;
-    b.scatter_nd(none, b.unsqueeze(x, [1])?, weights).reduction("add").one()
+    scattered_nd(b, none, b.unsqueeze(x, [1])?, weights, "add")
 }
 
 fn histc(b: &Lower, a: Histogram) -> Lowered<Var> {
@@ -169,6 +174,6 @@ fn histc(b: &Lower, a: Histogram) -> Lowered<Var> {
     let outside = b.or(b.less(x, low)?, b.greater(x, high)?)?;
     let counted = b.cast(b.not(outside)?, within)?;
     let none = create::filled(b, &[Value::Int(a.bins)], &Value::Int(0), within)?;
-    let counts = b.scatter_nd(none, b.unsqueeze(at, [1])?, counted).reduction("add").one()?;
+    let counts = scattered_nd(b, none, b.unsqueeze(at, [1])?, counted, "add")?;
     b.cast(counts, dtype)
 }
