@@ -1,6 +1,6 @@
 //! Operators that take graphs: conditions, loops, and regions of a program.
 
-use super::run::{Names, Runner};
+use super::run::{Runner, Scope};
 use super::{Argument, Graph, Node, json};
 use crate::diag::{Code, shown};
 use crate::machine::{Item, Number, NumberKind, Result, Turn, Turns, Variables};
@@ -9,20 +9,14 @@ use std::rc::Rc;
 
 impl Runner<'_, '_> {
     /// What a higher-order operator gives: all of its results.
-    pub(super) fn higher_order(
-        &self,
-        graph: &Graph,
-        name: &str,
-        node: &Node,
-        names: &Names,
-    ) -> Result<Item> {
+    pub(super) fn higher_order(&self, name: &str, node: &Node, scope: &Scope<'_>) -> Result<Item> {
         use Argument::{Bool, Graph as Sub, Int, List, Operator, Text};
         let arguments: Vec<&Argument> = node.arguments.iter().map(|a| &a.value).collect();
-        let all = |items: &[Argument]| self.items(items, names);
-        let each = |items: &[&Argument]| self.items(items.iter().copied(), names);
+        let all = |items: &[Argument]| self.items(items, scope);
+        let each = |items: &[&Argument]| self.items(items.iter().copied(), scope);
         let given = match (name, arguments.as_slice()) {
             ("cond", [condition, Sub(_, then), Sub(_, otherwise), List(operands)]) => {
-                self.condition(&self.item(condition, names)?, [then, otherwise], &all(operands)?)?
+                self.condition(&self.item(condition, scope)?, [then, otherwise], &all(operands)?)?
             }
             ("while_loop", [Sub(_, holds), Sub(_, body), List(carried), List(more)]) => {
                 self.while_loop(holds, body, all(carried)?, &all(more)?)?
@@ -53,7 +47,7 @@ impl Runner<'_, '_> {
                 operands => self.graph(body, each(operands)?)?,
             },
             ("auto_functionalized" | "auto_functionalized_v2", [Operator(op), ..]) => {
-                return self.functionalized(graph, op, node, names);
+                return self.functionalized(op, node, scope);
             }
             ("wrap_with_autocast", _) => {
                 let message = "A region with `torch.autocast` changes the element types inside.";
@@ -159,7 +153,7 @@ impl Runner<'_, '_> {
     }
 
     /// A custom operator that writes some of its arguments: their new values follow its results.
-    fn functionalized(&self, graph: &Graph, op: &str, node: &Node, names: &Names) -> Result<Item> {
+    fn functionalized(&self, op: &str, node: &Node, scope: &Scope<'_>) -> Result<Item> {
         let Some((name, overload)) = json::operator(op) else {
             return Err(self.damaged(format!("`{}` names no operator", shown(op))));
         };
@@ -169,7 +163,7 @@ impl Runner<'_, '_> {
             found.map(|a| &a.value)
         };
         let bases = match find("_all_bases") {
-            Some(bases) => self.item(bases, names)?.items().unwrap_or_default(),
+            Some(bases) => self.item(bases, scope)?.items().unwrap_or_default(),
             None => vec![],
         };
         let mut named = vec![];
@@ -187,10 +181,10 @@ impl Runner<'_, '_> {
                     let message = format!("`{}` writes into a view of a tensor.", shown(&name));
                     return Err(self.machine.problem(Code::LayerUnsupported, message));
                 }
-                _ => named.push((argument.name.clone(), self.item(&argument.value, names)?)),
+                _ => named.push((argument.name.clone(), self.item(&argument.value, scope)?)),
             }
         }
-        self.custom(graph, node, (&name, &overload), vec![], named)
+        self.custom(scope, node, (&name, &overload), vec![], named)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::declared::Symbols;
 use super::run::Runner;
 use super::weights::Weights;
-use super::{Argument, Graph, Input, InputKind, Meta, OutputKind, Program, params, run};
+use super::{Argument, Input, InputKind, Meta, OutputKind, Program, params, run};
 use crate::archive::storage::Place;
 use crate::archive::zip::Archive;
 use crate::aten::{Source, table};
@@ -158,7 +158,7 @@ impl Running<'_, '_> {
     fn inputs(&self) -> Result<Vec<Item>> {
         let program = self.import.program;
         self.take_shapes()?;
-        let used = used(&program.graph);
+        let used = program.graph.used();
         let mut tied: HashMap<Place, Item> = HashMap::new();
         let both = || program.inputs.iter().zip(&program.graph.inputs);
         let mut at = 0;
@@ -356,24 +356,6 @@ fn output_names(program: &Program) -> Vec<String> {
         if taken.insert(name.clone()) { name } else { format!("{name}_{i}") }
     };
     program.graph.outputs.iter().enumerate().map(name).collect()
-}
-
-/// Names that the nodes of a graph read, or that it gives.
-fn used(graph: &Graph) -> HashSet<&Rc<str>> {
-    fn add<'a>(argument: &'a Argument, names: &mut HashSet<&'a Rc<str>>) {
-        match argument {
-            Argument::Tensor(name) | Argument::Symbol(name) | Argument::Object(name, _) => {
-                names.insert(name);
-            }
-            Argument::List(items) => items.iter().for_each(|item| add(item, names)),
-            Argument::Dict(items) => items.iter().for_each(|(_, item)| add(item, names)),
-            _ => {}
-        }
-    }
-    let mut names = HashSet::new();
-    let arguments = graph.nodes.iter().flat_map(|node| node.arguments.iter().map(|a| &a.value));
-    arguments.chain(&graph.outputs).for_each(|argument| add(argument, &mut names));
-    names
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::archive::zip::Archive;
 use crate::diag::Diagnostic;
 use onnxd_plugin_sdk::ir::DataType;
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// A program as it is saved.
@@ -116,6 +116,26 @@ pub(crate) struct Graph {
     /// Gives one tensor, not a list with one tensor.
     #[serde(rename = "is_single_tensor_return", default)]
     pub(crate) single: bool,
+}
+
+impl Graph {
+    /// Names that the nodes read, or that the graph gives.
+    fn used(&self) -> HashSet<&Rc<str>> {
+        fn add<'a>(argument: &'a Argument, names: &mut HashSet<&'a Rc<str>>) {
+            match argument {
+                Argument::Tensor(name) | Argument::Symbol(name) | Argument::Object(name, _) => {
+                    names.insert(name);
+                }
+                Argument::List(items) => items.iter().for_each(|item| add(item, names)),
+                Argument::Dict(items) => items.iter().for_each(|(_, item)| add(item, names)),
+                _ => {}
+            }
+        }
+        let mut names = HashSet::new();
+        let arguments = self.nodes.iter().flat_map(|node| node.arguments.iter().map(|a| &a.value));
+        arguments.chain(&self.outputs).for_each(|argument| add(argument, &mut names));
+        names
+    }
 }
 
 /// What is known about a tensor.

@@ -7,11 +7,16 @@ use crate::diag::{Code, Diagnostic, Layer, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use crate::schema::{self, Schema};
 use onnxd_plugin_sdk::ir::ValueType;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// The values of a graph by their names.
-pub(super) type Names = HashMap<Rc<str>, Item>;
+/// A graph that runs.
+pub(super) struct Scope<'g> {
+    pub(super) graph: &'g Graph,
+    /// What its nodes read, or what it gives.
+    used: HashSet<&'g Rc<str>>,
+    names: HashMap<Rc<str>, Item>,
+}
 
 /// A program on its way through the machine.
 pub(super) struct Runner<'m, 's> {
@@ -29,57 +34,48 @@ impl Runner<'_, '_> {
             let (takes, gets) = (graph.inputs.len(), inputs.len());
             return Err(self.damaged(format!("a graph takes {takes} values and gets {gets}")));
         }
-        let mut names = Names::with_capacity(graph.inputs.len() + graph.nodes.len());
+        let mut scope = Scope { graph, used: graph.used(), names: HashMap::new() };
         for (input, item) in graph.inputs.iter().zip(inputs) {
             if let Argument::Tensor(name) | Argument::Symbol(name) | Argument::Object(name, _) =
                 input
             {
-                names.insert(name.clone(), item);
+                scope.names.insert(name.clone(), item);
             }
         }
         let outer = self.machine.layer();
         for node in &graph.nodes {
             let layer = layer(node, outer.clone());
-            self.machine.inside(layer, || self.node(graph, node, &mut names))?;
+            self.machine.inside(layer, || self.node(node, &mut scope))?;
         }
-        graph.outputs.iter().map(|output| self.item(output, &names)).collect()
+        graph.outputs.iter().map(|output| self.item(output, &scope)).collect()
     }
 
-    fn node(&self, graph: &Graph, node: &Node, names: &mut Names) -> Result<()> {
-        let done = self.result(graph, node, names);
-        let bound = done.and_then(|item| self.bind_all(graph, node, item, names));
+    fn node(&self, node: &Node, scope: &mut Scope<'_>) -> Result<()> {
+        let done = self.result(node, scope);
+        let bound = done.and_then(|item| self.bind_all(node, item, scope));
         // What keeps one node from being converted keeps none of the others from being looked at.
         bound.or_else(|why| {
             self.machine.driver.report(why);
-            self.bind_all(graph, node, Item::Hole, names)
+            self.bind_all(node, Item::Hole, scope)
         })
     }
 
-    fn result(&self, graph: &Graph, node: &Node, names: &Names) -> Result<Item> {
+    fn result(&self, node: &Node, scope: &Scope<'_>) -> Result<Item> {
         match &node.target {
-            Target::Operator { name, overload } => {
-                self.operator(graph, node, name, overload, names)
-            }
-            Target::HigherOrder(name) => self.higher_order(graph, name, node, names),
+            Target::Operator { name, overload } => self.operator(node, name, overload, scope),
+            Target::HigherOrder(name) => self.higher_order(name, node, scope),
             Target::Function(name) => {
-                let arguments = node.arguments.iter().map(|a| self.item(&a.value, names));
+                let arguments = node.arguments.iter().map(|a| self.item(&a.value, scope));
                 self.function(name, arguments.collect::<Result<_>>()?)
             }
         }
     }
 
-    fn operator(
-        &self,
-        graph: &Graph,
-        node: &Node,
-        name: &str,
-        overload: &str,
-        names: &Names,
-    ) -> Result<Item> {
+    fn operator(&self, node: &Node, name: &str, overload: &str, scope: &Scope<'_>) -> Result<Item> {
         let schema = schema::find(name, overload);
         let (mut positional, mut named) = (vec![], vec![]);
         for (at, argument) in node.arguments.iter().enumerate() {
-            let item = self.item(&argument.value, names)?;
+            let item = self.item(&argument.value, scope)?;
             match positional.len() == at && by_position(schema, at, argument) {
                 true => positional.push(item),
                 false => named.push((argument.name.clone(), item)),
@@ -88,20 +84,21 @@ impl Runner<'_, '_> {
         if schema.is_some() || name.starts_with("aten::") || name.starts_with("prim::") {
             return self.machine.call(name, Some(overload), positional, named);
         }
-        self.custom(graph, node, (name, overload), positional, named)
+        self.custom(scope, node, (name, overload), positional, named)
     }
 
     /// An operator of the user's own: nothing declares what it takes and gives but the node.
     pub(super) fn custom(
         &self,
-        graph: &Graph,
+        scope: &Scope<'_>,
         node: &Node,
         (name, overload): (&str, &str),
         positional: Vec<Item>,
         named: Vec<(Rc<str>, Item)>,
     ) -> Result<Item> {
         let types = node.outputs.iter().filter(|output| !matches!(output, Argument::None));
-        let types = types.map(|output| self.declared(graph, output)).collect::<Result<Vec<_>>>()?;
+        let types =
+            types.map(|output| self.declared(scope.graph, output)).collect::<Result<Vec<_>>>()?;
         if types.is_empty() {
             let op = shown(name);
             let message =
@@ -194,16 +191,16 @@ impl Runner<'_, '_> {
     // ---- arguments and results ----
 
     /// An argument as a value.
-    pub(super) fn item(&self, argument: &Argument, names: &Names) -> Result<Item> {
+    pub(super) fn item(&self, argument: &Argument, scope: &Scope<'_>) -> Result<Item> {
         Ok(match argument {
             Argument::Tensor(name) | Argument::Symbol(name) | Argument::Object(name, _) => {
-                let found = names.get(name).cloned();
+                let found = scope.names.get(name).cloned();
                 found.ok_or_else(|| self.damaged(format!("nothing gives `{}`", shown(name))))?
             }
-            Argument::List(items) => Item::list(self.items(items, names)?),
+            Argument::List(items) => Item::list(self.items(items, scope)?),
             Argument::Dict(items) => {
                 let pair = |(key, value): &(Rc<str>, Argument)| {
-                    Ok((Item::Text(key.clone()), self.item(value, names)?))
+                    Ok((Item::Text(key.clone()), self.item(value, scope)?))
                 };
                 Item::dict(items.iter().map(pair).collect::<Result<_>>()?)
             }
@@ -217,24 +214,24 @@ impl Runner<'_, '_> {
     pub(super) fn items<'a>(
         &self,
         arguments: impl IntoIterator<Item = &'a Argument>,
-        names: &Names,
+        scope: &Scope<'_>,
     ) -> Result<Vec<Item>> {
-        arguments.into_iter().map(|argument| self.item(argument, names)).collect()
+        arguments.into_iter().map(|argument| self.item(argument, scope)).collect()
     }
 
-    fn bind_all(&self, graph: &Graph, node: &Node, item: Item, names: &mut Names) -> Result<()> {
+    fn bind_all(&self, node: &Node, item: Item, scope: &mut Scope<'_>) -> Result<()> {
         match node.outputs.as_slice() {
             [] => Ok(()),
-            [output] => self.bind(graph, output, item, names),
+            [output] => self.bind(output, item, scope),
             outputs => {
                 let items = self.taken_apart(item, outputs.len())?;
                 let mut both = outputs.iter().zip(items);
-                both.try_for_each(|(output, item)| self.bind(graph, output, item, names))
+                both.try_for_each(|(output, item)| self.bind(output, item, scope))
             }
         }
     }
 
-    fn bind(&self, graph: &Graph, output: &Argument, item: Item, names: &mut Names) -> Result<()> {
+    fn bind(&self, output: &Argument, item: Item, scope: &mut Scope<'_>) -> Result<()> {
         let machine = self.machine;
         match output {
             Argument::Tensor(name) => {
@@ -242,21 +239,25 @@ impl Runner<'_, '_> {
                     Item::Tuple(items) if items.len() == 1 => items[0].clone(),
                     _ => item,
                 };
-                let item = self.symbols.tensor(machine, graph, name, item)?;
-                names.insert(name.clone(), item);
+                // What an operator gives besides, and nothing reads, need not be right.
+                let item = match scope.used.contains(name) {
+                    true => self.symbols.tensor(machine, scope.graph, name, item)?,
+                    false => item,
+                };
+                scope.names.insert(name.clone(), item);
             }
             Argument::Symbol(name) => {
                 let item = match item {
-                    Item::Hole => missing_number(machine, graph, name),
+                    Item::Hole => missing_number(machine, scope.graph, name),
                     Item::Tensor(_) => machine.call("aten::item", None, vec![item], vec![])?,
                     other => other,
                 };
-                names.insert(name.clone(), item);
+                scope.names.insert(name.clone(), item);
             }
-            Argument::Object(name, _) => drop(names.insert(name.clone(), item)),
+            Argument::Object(name, _) => drop(scope.names.insert(name.clone(), item)),
             Argument::List(outputs) => {
                 for (output, item) in outputs.iter().zip(self.taken_apart(item, outputs.len())?) {
-                    self.bind(graph, output, item, names)?;
+                    self.bind(output, item, scope)?;
                 }
             }
             _ => {}
