@@ -8,6 +8,7 @@ use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::Attr;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -252,7 +253,9 @@ fn stft(b: &Lower, a: Stft) -> Lowered<Var> {
     let hop = a.hop_length.unwrap_or(a.n_fft / 4);
     let signal = b.unsqueeze(x, [2])?;
     let call = b.stft(signal, hop).window(window).frame_length(a.n_fft);
-    let y = call.onesided(a.onesided.unwrap_or(true)).one()?;
+    // ONNX's own inference takes another default than the operator.
+    let onesided = Attr::Int(i64::from(a.onesided.unwrap_or(true)));
+    let y = call.attrs([("onesided", onesided)]).one()?;
     let mut y = b.transpose(y).perm([0, 2, 1, 3]).one()?;
     if single_signal {
         y = b.squeeze(y).axes([0]).one()?;
