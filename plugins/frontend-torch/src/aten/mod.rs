@@ -49,6 +49,7 @@ pub(crate) mod shape;
 pub(crate) mod sizes;
 mod slicing;
 mod sort;
+mod special;
 #[cfg(test)]
 pub(crate) mod tests;
 mod vision;
@@ -128,6 +129,7 @@ const FAMILIES: &[Family] = &[
     shape::rows,
     slicing::rows,
     sort::rows,
+    special::rows,
     recurrent::rows,
     resize::rows,
     window::rows,
