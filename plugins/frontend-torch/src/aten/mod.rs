@@ -36,6 +36,7 @@ mod packed;
 mod pad;
 mod pool;
 mod pool_adaptive;
+mod qparams;
 mod quantized;
 pub(crate) mod quantizer;
 mod random;
@@ -120,6 +121,7 @@ const FAMILIES: &[Family] = &[
     pool_adaptive::rows,
     order::rows,
     quantized::rows,
+    qparams::rows,
     quantizer::rows,
     random::rows,
     reduce::rows,

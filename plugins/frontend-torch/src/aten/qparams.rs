@@ -1,0 +1,171 @@
+//! Scales and zero points that exported programs compute from numbers, for whole tensors, rows, or groups.
+
+use super::dtype::{named, of, operands, to_float};
+use super::{Lower, Source};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::{Double, Float, Float16, Int8, Int64, Uint8};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "quantized_decomposed::choose_qparams" => choose;
+        "quantized_decomposed::choose_qparams_symmetric" => choose_symmetric;
+        "quantized_decomposed::choose_qparams_per_token" => choose_by_row;
+        "quantized_decomposed::choose_qparams_per_token_asymmetric"
+            | "quantized_decomposed::_choose_qparams_per_token_asymmetric_impl" => choose_by_row_asymmetric;
+        "quantized_decomposed::quantize_per_token" => |b, a: ByRow| {
+            to_levels(b, a.input, a.scales, a.zero_points, [a.quant_min, a.quant_max], a.dtype)
+        };
+        "quantized_decomposed::dequantize_per_token" => |b, a: ByRow| {
+            let y = from_levels(b, a.input, a.scales, Some(a.zero_points))?;
+            b.cast(y, named(b, a.output_dtype.unwrap_or(FLOAT))?)
+        };
+        "quantized_decomposed::quantize_per_channel_group" => |b, a: ByGroup| {
+            let [x, scales, points] = grouped(b, &a)?;
+            let y = to_levels(b, x, scales, points, [a.quant_min, a.quant_max], a.dtype)?;
+            b.reshape(y, b.shape(a.input).one()?).one()
+        };
+        "quantized_decomposed::dequantize_per_channel_group" => |b, a: ByGroup| {
+            let [x, scales, points] = grouped(b, &a)?;
+            let y = from_levels(b, x, scales, Some(points).filter(|_| a.zero_points.is_some()))?;
+            let y = b.cast(y, named(b, a.output_dtype.unwrap_or(FLOAT))?)?;
+            b.reshape(y, b.shape(a.input).one()?).one()
+        };
+        "quantized_decomposed::fake_quant_per_channel" => fake;
+        "quantized_decomposed::convert_element_type" => |b, a: Converted| b.cast(a.input, named(b, a.dtype)?);
+    }
+}
+
+/// Torch's number of float32.
+const FLOAT: i64 = 6;
+
+arguments! {
+    /// `choose_qparams.tensor(Tensor input, int quant_min, int quant_max, float eps, ScalarType dtype)`
+    struct Choose { input: Var, quant_min: i64, quant_max: i64, eps: f64, dtype: i64 }
+    /// `choose_qparams_per_token(Tensor input, ScalarType dtype)`
+    struct Converted { input: Var, dtype: i64 }
+    /// `quantize_per_token(Tensor input, Tensor scales, Tensor zero_points, int quant_min, int quant_max,
+    /// ScalarType dtype)`
+    struct ByRow {
+        input: Var, scales: Var, zero_points: Var, quant_min: i64, quant_max: i64, dtype: i64,
+        output_dtype: Option<i64>,
+    }
+    /// `dequantize_per_channel_group(Tensor input, Tensor scales, Tensor? zero_points, int quant_min, int quant_max,
+    /// ScalarType dtype, int group_size, ScalarType output_dtype)`
+    struct ByGroup {
+        input: Var, scales: Var, zero_points: Option<Var>, quant_min: i64, quant_max: i64,
+        dtype: i64, group_size: i64 = 128, output_dtype: Option<i64>,
+    }
+    /// `fake_quant_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, int quant_min, int quant_max)`
+    struct Fake { input: Var, scales: Var, zero_points: Var, axis: i64, quant_min: i64, quant_max: i64 }
+}
+
+/// The smallest and the largest number, or 0: of all, or of each row.
+fn extremes(b: &Lower, x: Var, rows: bool) -> Lowered<[Var; 2]> {
+    let axes = rows.then(|| vec![-1]);
+    let keep = i64::from(rows);
+    let low = b.reduce_min(x).axes(axes.clone()).keepdims(keep).one()?;
+    let high = b.reduce_max(x).axes(axes).keepdims(keep).one()?;
+    let zero = b.cast(b.constant(onnxd_plugin_sdk::ir::Tensor::scalar(0f32)), of(b, x)?)?;
+    Ok([b.min([low, zero])?, b.max([high, zero])?])
+}
+
+/// A scale and a zero point as torch gives them: of one item each.
+fn one_item(b: &Lower, scale: Var, point: Var) -> Lowered<[Var; 2]> {
+    let item = |v, dtype| b.reshape(b.cast(v, dtype)?, [1]).one();
+    Ok([item(scale, Double)?, item(point, Int64)?])
+}
+
+fn choose(b: &Lower, a: Choose) -> Lowered<[Var; 2]> {
+    let [low, high] = extremes(b, to_float(b, a.input)?, false)?;
+    let steps = (a.quant_max - a.quant_min) as f64;
+    let scale = b.clip(b.div(b.sub(high, low)?, steps)?).min(a.eps).one()?;
+    let point = b.sub(a.quant_min as f64, b.round(b.div(low, scale)?)?)?;
+    let point = b.clip(point).min(a.quant_min as f64).max(a.quant_max as f64).one()?;
+    one_item(b, scale, point)
+}
+
+fn choose_symmetric(b: &Lower, a: Choose) -> Lowered<[Var; 2]> {
+    let [low, high] = extremes(b, to_float(b, a.input)?, false)?;
+    let half = (a.quant_max - a.quant_min) as f64 / 2.0;
+    let largest = b.max([b.neg(low)?, high])?;
+    let scale = b.clip(b.div(largest, half)?).min(a.eps).one()?;
+    let point = if named(b, a.dtype)? == Uint8 { 128i64 } else { 0 };
+    one_item(b, scale, b.constant(onnxd_plugin_sdk::ir::Tensor::scalar(point)))
+}
+
+fn choose_by_row(b: &Lower, a: Converted) -> Lowered<[Var; 2]> {
+    if named(b, a.dtype)? != Int8 {
+        return Err(b.diagnostic(Code::LayerUnsupported, "Only int8 is chosen by row."));
+    }
+    let largest = b.reduce_max(b.abs(a.input)?).axes([-1]).keepdims(1).one()?;
+    let largest = if of(b, largest)? == Float16 { b.cast(largest, Float)? } else { largest };
+    let scales = b.div(b.clip(largest).min(1e-5).one()?, 127.0)?;
+    Ok([scales, b.mul(scales, 0.0)?])
+}
+
+fn choose_by_row_asymmetric(b: &Lower, a: Converted) -> Lowered<[Var; 2]> {
+    let [low, high] = extremes(b, to_float(b, a.input)?, true)?;
+    let range = b.div(b.sub(high, low)?, 255.0)?;
+    let scale = b.clip(range).min(f64::from(f32::EPSILON)).one()?;
+    let [low, high] = [b.div(low, scale)?, b.div(high, scale)?];
+    let (from_low, from_high) = (b.add(low, -128.0)?, b.add(high, 127.0)?);
+    let fits_low = b.greater(b.add(from_low, from_high)?, 0.0)?;
+    let point = b.where_(fits_low, b.sub(-128.0, low)?, b.sub(127.0, high)?)?;
+    let point = b.round(b.clip(point).min(-128.0).max(127.0).one()?)?;
+    Ok([b.cast(scale, Double)?, b.cast(point, Int64)?])
+}
+
+/// `round(x / scale + point)` within bounds.
+fn to_levels(
+    b: &Lower,
+    x: Var,
+    scales: Var,
+    points: Var,
+    [low, high]: [i64; 2],
+    dtype: i64,
+) -> Lowered<Var> {
+    let [x, scales] = operands(b, [&Value::Var(x), &Value::Var(scales)])?;
+    let levels = b.mul(x, b.reciprocal(scales)?)?;
+    let [levels, points] = operands(b, [&Value::Var(levels), &Value::Var(points)])?;
+    let levels = b.round(b.add(levels, points)?)?;
+    let levels = b.clip(levels).min(low as f64).max(high as f64).one()?;
+    b.cast(levels, named(b, dtype)?)
+}
+
+/// `(x - point) * scale`
+fn from_levels(b: &Lower, x: Var, scales: Var, points: Option<Var>) -> Lowered<Var> {
+    let x = match points {
+        Some(points) => {
+            let [x, points] = operands(b, [&Value::Var(x), &Value::Var(points)])?;
+            b.sub(x, points)?
+        }
+        None => x,
+    };
+    let [x, scales] = operands(b, [&Value::Var(x), &Value::Var(scales)])?;
+    b.mul(x, scales)
+}
+
+/// Numbers by group, with a scale and a zero point for each row; zero points that are absent are as many zeros.
+fn grouped(b: &Lower, a: &ByGroup) -> Lowered<[Var; 3]> {
+    let size = b.shape_of(a.input).and_then(|shape| shape.last()?.known());
+    let single = b.shape_of(a.scales).and_then(|shape| shape.last()?.known()) == Some(1);
+    let group = size.filter(|size| single && a.group_size > *size).unwrap_or(a.group_size);
+    let column = |v| b.reshape(v, [-1, 1]).one();
+    let scales = column(a.scales)?;
+    let points = a.zero_points.map(column).transpose()?;
+    Ok([b.reshape(a.input, [-1, group]).one()?, scales, points.unwrap_or(scales)])
+}
+
+fn fake(b: &Lower, a: Fake) -> Lowered<Var> {
+    let rank = super::sizes::rank(b, a.input)?;
+    let mut shape = vec![1; rank];
+    shape[super::sizes::wrapped(b, a.axis, rank)?] = -1;
+    let along = |v| b.reshape(b.cast(v, Float)?, shape.clone()).one();
+    let (scales, points) = (along(a.scales)?, along(a.zero_points)?);
+    let levels = b.add(b.round(b.mul(a.input, b.reciprocal(scales)?)?)?, points)?;
+    let levels = b.clip(levels).min(a.quant_min as f64).max(a.quant_max as f64).one()?;
+    b.mul(b.sub(levels, points)?, scales)
+}
