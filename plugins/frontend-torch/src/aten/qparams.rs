@@ -1,11 +1,14 @@
 //! Scales and zero points that exported programs compute from numbers, for whole tensors, rows, or groups.
 
 use super::dtype::{named, of, operands, to_float};
+use super::quantizer::Quantizer;
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::DataType::{Double, Float, Float16, Int8, Int64, Uint8};
+use onnxd_plugin_sdk::ir::DataType::{
+    self, Double, Float, Float16, Int8, Int16, Int32, Int64, Uint8, Uint16,
+};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -103,7 +106,8 @@ fn choose_by_row(b: &Lower, a: Converted) -> Lowered<[Var; 2]> {
     let largest = b.reduce_max(b.abs(a.input)?).axes([-1]).keepdims(1).one()?;
     let largest = if of(b, largest)? == Float16 { b.cast(largest, Float)? } else { largest };
     let scales = b.div(b.clip(largest).min(1e-5).one()?, 127.0)?;
-    Ok([scales, b.mul(scales, 0.0)?])
+    // Programs declare these types, whatever torch computes in.
+    Ok([b.cast(scales, Double)?, b.cast(b.mul(scales, 0.0)?, Int64)?])
 }
 
 fn choose_by_row_asymmetric(b: &Lower, a: Converted) -> Lowered<[Var; 2]> {
@@ -159,13 +163,47 @@ fn grouped(b: &Lower, a: &ByGroup) -> Lowered<[Var; 3]> {
     Ok([b.reshape(a.input, [-1, group]).one()?, scales, points.unwrap_or(scales)])
 }
 
+/// Scales or zero points as they meet a tensor of `rank` axes.
+fn along(b: &Lower, v: Var, axis: Option<i64>, rank: usize) -> Lowered<Var> {
+    let Some(axis) = axis else { return Ok(v) };
+    let mut shape = vec![1; rank];
+    shape[super::sizes::wrapped(b, axis, rank)?] = -1;
+    b.reshape(v, shape).one()
+}
+
 fn fake(b: &Lower, a: Fake) -> Lowered<Var> {
     let rank = super::sizes::rank(b, a.input)?;
-    let mut shape = vec![1; rank];
-    shape[super::sizes::wrapped(b, a.axis, rank)?] = -1;
-    let along = |v| b.reshape(b.cast(v, Float)?, shape.clone()).one();
+    let along = |v| along(b, b.cast(v, Float)?, Some(a.axis), rank);
     let (scales, points) = (along(a.scales)?, along(a.zero_points)?);
     let levels = b.add(b.round(b.mul(a.input, b.reciprocal(scales)?)?)?, points)?;
     let levels = b.clip(levels).min(a.quant_min as f64).max(a.quant_max as f64).one()?;
     b.mul(b.sub(levels, points)?, scales)
+}
+
+/// Whether `QuantizeLinear` and `DequantizeLinear` have these integers.
+pub(super) fn is_native(b: &Lower, dtype: DataType) -> bool {
+    matches!(dtype, Int8 | Uint8) || (b.opset() >= 21 && matches!(dtype, Int16 | Uint16))
+}
+
+/// As `QuantizeLinear`, for other integers, within bounds.
+pub(super) fn integers(b: &Lower, x: Var, q: &Quantizer, bounds: [i64; 2]) -> Lowered<Var> {
+    let rank = super::sizes::rank(b, x)?;
+    let (scale, point) = (along(b, q.scale, q.axis, rank)?, along(b, q.zero_point, q.axis, rank)?);
+    let levels = b.add(b.round(b.div(x, scale)?)?, b.cast(point, of(b, x)?)?)?;
+    let levels = b.clip(levels).min(bounds[0] as f64).max(bounds[1] as f64).one()?;
+    b.cast(levels, of(b, q.zero_point)?)
+}
+
+/// As `DequantizeLinear`, also for other integers.
+pub(super) fn numbers(b: &Lower, x: Var, q: &Quantizer, dtype: Option<i64>) -> Lowered<Var> {
+    let integers = of(b, x)?;
+    let y = if is_native(b, integers) || integers == Int32 {
+        b.dequantize_linear(x, q.scale).x_zero_point(q.zero_point).axis(q.axis).one()?
+    } else {
+        let rank = super::sizes::rank(b, x)?;
+        let scale = along(b, q.scale, q.axis, rank)?;
+        let point = along(b, b.cast(q.zero_point, Float)?, q.axis, rank)?;
+        b.mul(b.sub(b.cast(x, Float)?, point)?, scale)?
+    };
+    b.cast(y, named(b, dtype.unwrap_or(FLOAT))?)
 }

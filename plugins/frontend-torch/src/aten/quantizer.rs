@@ -3,7 +3,7 @@
 
 use super::dtype::{named, of};
 use super::sizes::{axis, rank};
-use super::{Lower, Several, Source};
+use super::{Lower, Several, Source, qparams};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -48,16 +48,14 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             integers(b, a.input, &q, [a.quant_min, a.quant_max])
         };
         "quantized_decomposed::dequantize_per_tensor" => |b, a: Decomposed| {
-            let q = a.quantizer(b)?;
-            b.dequantize_linear(a.input, q.scale).x_zero_point(q.zero_point).one()
+            qparams::numbers(b, a.input, &a.quantizer(b)?, a.out_dtype)
         };
         "quantized_decomposed::quantize_per_channel" => |b, a: ByChannel| {
             let q = a.quantizer(b)?;
             integers(b, a.input, &q, [a.quant_min, a.quant_max])
         };
         "quantized_decomposed::dequantize_per_channel" => |b, a: ByChannel| {
-            let q = a.quantizer(b)?;
-            b.dequantize_linear(a.input, q.scale).x_zero_point(q.zero_point).axis(q.axis).one()
+            qparams::numbers(b, a.input, &a.quantizer(b)?, a.out_dtype)
         };
     }
 }
@@ -239,6 +237,9 @@ fn integer_type(b: &Lower, [low, high]: [i64; 2]) -> Option<DataType> {
 
 /// The integers of `x`, between two bounds.
 fn integers(b: &Lower, x: Var, q: &Quantizer, [low, high]: [i64; 2]) -> Lowered<Var> {
+    if !qparams::is_native(b, of(b, q.zero_point)?) {
+        return qparams::integers(b, x, q, [low, high]);
+    }
     let y = b.quantize_linear(x, q.scale).y_zero_point(q.zero_point).axis(q.axis).one()?;
     let all = match of(b, y)? {
         Int8 => [-128, 127],
