@@ -1,6 +1,7 @@
 //! Tensors that share memory. A view knows the tensor it looks at and how; what is written into a view becomes a new
 //! value of that tensor, and all its other views are derived anew when they are read.
 
+use super::item::now;
 use super::{Item, Machine, Result};
 use crate::diag::{Code, shown};
 use onnxd_plugin_sdk::build::Var;
@@ -21,6 +22,12 @@ pub(crate) struct State {
 /// Memory that one or more tensors look at.
 pub(crate) struct Base {
     pub(crate) state: Cell<State>,
+    pub(crate) born: u64,
+    /// Bases that a tensor of this one may be a view of, as a condition or loop decides when the model runs, with
+    /// their versions.
+    pub(crate) maybe: RefCell<Vec<(Rc<Base>, u64)>>,
+    /// Whether a tensor was written that may be a view of this one.
+    pub(crate) stale: Cell<bool>,
 }
 
 /// A tensor: the whole of a base, or a view of another tensor.
@@ -98,7 +105,8 @@ impl Machine<'_> {
     /// A tensor of its own.
     pub(crate) fn tensor(&self, var: Var) -> Item {
         let state = State { version: self.next_version(), var };
-        let base = Rc::new(Base { state: Cell::new(state) });
+        let (maybe, stale) = Default::default();
+        let base = Rc::new(Base { state: Cell::new(state), born: now(), maybe, stale });
         Item::Tensor(Rc::new(View::new(base, None, 0, state)))
     }
 
@@ -131,6 +139,7 @@ impl Machine<'_> {
 
     /// The tensor as it is now.
     pub(crate) fn read(&self, view: &Rc<View>) -> Result<Var> {
+        self.check_shared(&view.base)?;
         let now = view.base.state.get();
         let from = view.from.borrow().clone();
         let Some((parent, step)) = from else { return Ok(now.var) };
@@ -146,7 +155,45 @@ impl Machine<'_> {
     /// Makes `new` the value of the tensor, and of what it looks at.
     pub(crate) fn write(&self, view: &Rc<View>, new: Var) -> Result<()> {
         let version = self.next_version();
+        for (other, _) in view.base.maybe.borrow().iter() {
+            self.set_stale(other);
+        }
         self.write_version(view, new, version)
+    }
+
+    /// Says that `result`, which a condition or loop gives, may be a view of what `item` is.
+    pub(crate) fn may_share(&self, result: &Item, item: &Item) {
+        match (result, item) {
+            (Item::Tensor(result), Item::Tensor(item)) if !Rc::ptr_eq(&result.base, &item.base) => {
+                let own = std::iter::once(item.base.clone());
+                let others =
+                    item.base.maybe.borrow().iter().map(|(b, _)| b.clone()).collect::<Vec<_>>();
+                let all = own.chain(others).map(|base| {
+                    let version = base.state.get().version;
+                    (base, version)
+                });
+                result.base.maybe.borrow_mut().extend(all);
+            }
+            (Item::Maybe(_, result), item) => self.may_share(result, item),
+            (result, Item::Maybe(_, item)) => self.may_share(result, item),
+            _ => {
+                let (Some(results), Some(items)) = (result.items(), item.items()) else { return };
+                results.iter().zip(&items).for_each(|(r, i)| self.may_share(r, i));
+            }
+        }
+    }
+
+    /// # Errors
+    /// `N0203` if the value of a tensor depends on a path of the program and on what was written since.
+    fn check_shared(&self, base: &Base) -> Result<()> {
+        let written = |(other, version): &(Rc<Base>, u64)| other.state.get().version != *version;
+        if base.stale.get() || base.maybe.borrow().iter().any(written) {
+            let message = "A tensor is written in place, and whether another one shares its memory depends on the \
+                           path of the program.";
+            let help = "Clone the tensor in the branch that passes it on.";
+            return Err(self.problem(Code::LayerUnsupported, message).help(help));
+        }
+        Ok(())
     }
 
     fn write_version(&self, view: &Rc<View>, new: Var, version: u64) -> Result<()> {

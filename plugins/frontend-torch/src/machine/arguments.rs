@@ -4,7 +4,6 @@ use super::{Elements, Instance, Item, Machine, NumberKind, Result};
 use crate::diag::{Code, shown};
 use crate::schema::{Default, Kind, Schema};
 use onnxd_plugin_sdk::lower::Value;
-use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Arguments that say where and how torch computes, but not what.
@@ -172,12 +171,9 @@ impl Machine<'_> {
             // An object of torch's own, such as packed weights: what it was made of.
             (Value::List(items), Kind::Other(class)) if class.starts_with("__torch__.") => {
                 let parts = items.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect();
-                Item::Object(Rc::new(Instance {
-                    class: (*class).into(),
-                    path: "".into(),
-                    attributes: RefCell::default(),
-                    state: RefCell::new(Some(Item::tuple(parts))),
-                }))
+                let object = Instance::new(class, "");
+                object.state.replace(Some(Item::tuple(parts)));
+                Item::Object(Rc::new(object))
             }
             (Value::List(items), _) => {
                 Item::list(items.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect())

@@ -56,7 +56,7 @@ impl Machine<'_> {
         self.undo_block();
         let suspended = self.builder().suspend();
         let done = self.second_arm(arms[1], &first, forms, before);
-        let (second, slots) = match done {
+        let (second, slots, other) = match done {
             Ok(done) => done,
             Err(why) => {
                 self.builder().resume(suspended);
@@ -72,13 +72,18 @@ impl Machine<'_> {
             false => self.builder().if_graphs(condition.var, then, second)?,
         };
         let mut outputs = outputs.into_iter();
-        let mut variables = vec![];
+        let mut variables: Variables = vec![];
         for (slot, form) in &slots {
             let item = self.unpacked(form, &mut outputs);
             match slot {
                 Slot::Variable(name) => variables.push((name.clone(), item)),
                 Slot::Place(place) => self.set(place, item),
             }
+        }
+        for (name, item) in &variables {
+            let arms = [&first, &other].map(|arm| arm.variable(name).cloned());
+            let given = arms.into_iter().map(|given| given.or_else(|| before(name)));
+            given.flatten().for_each(|given| self.may_share(item, &given));
         }
         Ok(variables)
     }
@@ -118,13 +123,13 @@ impl Machine<'_> {
         first: &Outcome,
         forms: Slots,
         before: &dyn Fn(&str) -> Option<Item>,
-    ) -> Result<(Graph, Slots)> {
+    ) -> Result<(Graph, Slots, Outcome)> {
         let second = self.begun_arm("else", arm)?;
         let slots = self.common_forms(&second, first, forms, before);
         let closed = slots.and_then(|slots| Ok((self.outputs_of(&slots, &second, before)?, slots)));
         self.undo_block();
         match closed {
-            Ok((outputs, slots)) => Ok((self.builder().close(&outputs)?, slots)),
+            Ok((outputs, slots)) => Ok((self.builder().close(&outputs)?, slots, second)),
             Err(why) => {
                 self.builder().discard();
                 Err(why)

@@ -2,10 +2,10 @@
 //! sequence of the graph.
 
 use super::call::Named;
+use super::item::Shared;
 use super::python::equal;
 use super::{Elements, Item, Machine, NumberKind, Result};
 use crate::diag::Code;
-use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Items that one list may have.
@@ -81,7 +81,7 @@ impl Machine<'_> {
     fn list(
         &self,
         name: &str,
-        list: &Rc<RefCell<Elements>>,
+        list: &Rc<Shared<Elements>>,
         rest: &[Item],
         named: &Named,
     ) -> Result<Option<Item>> {
@@ -222,11 +222,7 @@ impl Machine<'_> {
     }
 
     /// An item of a list of tensors at an index of the graph.
-    fn sequence_if_computed(
-        &self,
-        list: &Rc<RefCell<Elements>>,
-        at: &Item,
-    ) -> Result<Option<Item>> {
+    fn sequence_if_computed(&self, list: &Rc<Shared<Elements>>, at: &Item) -> Result<Option<Item>> {
         let Item::Number(_) = at else { return Ok(None) };
         let item = Item::List(list.clone());
         let items = item.items().unwrap_or_default();
@@ -270,7 +266,7 @@ impl Machine<'_> {
     fn sequence_op(
         &self,
         name: &str,
-        list: &Rc<RefCell<Elements>>,
+        list: &Rc<Shared<Elements>>,
         rest: &[Item],
     ) -> Result<Option<Item>> {
         let Elements::Sequence(var) = *list.borrow() else { return Ok(None) };
@@ -316,7 +312,7 @@ impl Machine<'_> {
     fn dict(
         &self,
         name: &str,
-        dict: &Rc<RefCell<Vec<(Item, Item)>>>,
+        dict: &Rc<Shared<Vec<(Item, Item)>>>,
         rest: &[Item],
     ) -> Result<Option<Item>> {
         let find = |key: &Item| dict.borrow().iter().position(|(k, _)| equal(k, key));

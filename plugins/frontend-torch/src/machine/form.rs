@@ -324,8 +324,7 @@ impl Machine<'_> {
             Form::Tensor(_) => from.next().map_or(Item::Hole, |var| self.tensor(var)),
             Form::Number(kind) => from.next().map_or(Item::Hole, |var| self.number(var, *kind)),
             Form::Sequence(_) => {
-                let list =
-                    |var| Item::List(Rc::new(std::cell::RefCell::new(Elements::Sequence(var))));
+                let list = |var| Item::elements(Elements::Sequence(var));
                 from.next().map_or(Item::Hole, list)
             }
         }

@@ -6,8 +6,9 @@ use crate::script::ast::{Class, Function};
 use crate::script::types::Type;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::DataType;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::rc::Rc;
 
 /// A value while the program runs. What is known now is no value of the graph.
@@ -23,11 +24,11 @@ pub(crate) enum Item {
     /// A number that is known only when the model runs.
     Number(Number),
     Tensor(Rc<View>),
-    List(Rc<RefCell<Elements>>),
+    List(Rc<Shared<Elements>>),
     Tuple(Rc<[Item]>),
     /// An instance of a class of named tuples.
     Record(Rc<Class>, Rc<[Item]>),
-    Dict(Rc<RefCell<Vec<(Item, Item)>>>),
+    Dict(Rc<Shared<Vec<(Item, Item)>>>),
     /// An instance of a module or class.
     Object(Rc<Instance>),
     /// A member of an enum: class, name, value.
@@ -78,6 +79,36 @@ pub(crate) enum Elements {
     Sequence(Var),
 }
 
+/// Something that several values refer to and that can change.
+#[derive(Debug)]
+pub(crate) struct Shared<T> {
+    /// When it was made. A block of the program gives only what was there before it.
+    pub(crate) born: u64,
+    cell: RefCell<T>,
+}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(content: T) -> Shared<T> {
+        Shared { born: now(), cell: RefCell::new(content) }
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = RefCell<T>;
+    fn deref(&self) -> &RefCell<T> {
+        &self.cell
+    }
+}
+
+/// A number that grows with each call.
+pub(crate) fn now() -> u64 {
+    thread_local!(static CLOCK: Cell<u64> = const { Cell::new(0) });
+    CLOCK.with(|clock| {
+        clock.set(clock.get() + 1);
+        clock.get()
+    })
+}
+
 /// An object: of a module, a script class, or a class of torch's own.
 #[derive(Debug)]
 pub(crate) struct Instance {
@@ -85,9 +116,17 @@ pub(crate) struct Instance {
     pub(crate) class: Rc<str>,
     /// Path of a module from the root (`layer1.0.conv1`); empty for the root and other objects.
     pub(crate) path: Rc<str>,
-    pub(crate) attributes: RefCell<HashMap<Rc<str>, Item>>,
+    pub(crate) attributes: Shared<HashMap<Rc<str>, Item>>,
     /// What `__getstate__` gave, where a class has it.
     pub(crate) state: RefCell<Option<Item>>,
+}
+
+impl Instance {
+    /// An object without attributes.
+    pub(crate) fn new(class: &str, path: &str) -> Instance {
+        let attributes = Shared::new(HashMap::new());
+        Instance { class: class.into(), path: path.into(), attributes, state: RefCell::default() }
+    }
 }
 
 impl Item {
@@ -96,7 +135,11 @@ impl Item {
     }
 
     pub(crate) fn list(items: Vec<Item>) -> Item {
-        Item::List(Rc::new(RefCell::new(Elements::Known(items))))
+        Item::elements(Elements::Known(items))
+    }
+
+    pub(crate) fn elements(elements: Elements) -> Item {
+        Item::List(Rc::new(Shared::new(elements)))
     }
 
     pub(crate) fn tuple(items: Vec<Item>) -> Item {
@@ -104,7 +147,7 @@ impl Item {
     }
 
     pub(crate) fn dict(items: Vec<(Item, Item)>) -> Item {
-        Item::Dict(Rc::new(RefCell::new(items)))
+        Item::Dict(Rc::new(Shared::new(items)))
     }
 
     pub(crate) fn ints(items: impl IntoIterator<Item = i64>) -> Item {

@@ -1,9 +1,9 @@
 //! What a block of the program changes, so that it can be undone: a branch must not see what the other one did.
 
 use super::alias::{Base, From, State, View};
+use super::item::{Shared, now};
 use super::{Elements, Instance, Item, Machine, Result};
 use onnxd_plugin_sdk::build::Var;
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::rc::Rc;
 
@@ -11,8 +11,8 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub(crate) enum Place {
     Base(Rc<Base>),
-    List(Rc<RefCell<Elements>>),
-    Dict(Rc<RefCell<Vec<(Item, Item)>>>),
+    List(Rc<Shared<Elements>>),
+    Dict(Rc<Shared<Vec<(Item, Item)>>>),
     Attribute(Rc<Instance>, Rc<str>),
 }
 
@@ -20,8 +20,9 @@ enum Undo {
     Base(Rc<Base>, State),
     View(Rc<View>, State),
     From(Rc<View>, From, usize),
-    List(Rc<RefCell<Elements>>, Elements),
-    Dict(Rc<RefCell<Vec<(Item, Item)>>>, Vec<(Item, Item)>),
+    Stale(Rc<Base>),
+    List(Rc<Shared<Elements>>, Elements),
+    Dict(Rc<Shared<Vec<(Item, Item)>>>, Vec<(Item, Item)>),
     Attribute(Rc<Instance>, Rc<str>, Option<Item>),
 }
 
@@ -33,12 +34,24 @@ pub(crate) struct Journal {
 
 #[derive(Default)]
 struct Block {
+    /// When it began; what was made later is its own.
+    begun: u64,
     undo: Vec<Undo>,
     /// Addresses of what has an entry: one for each place is enough.
     noted: HashSet<(usize, Option<Rc<str>>)>,
 }
 
 impl Place {
+    /// When it was made.
+    fn born(&self) -> u64 {
+        match self {
+            Place::Base(base) => base.born,
+            Place::List(list) => list.born,
+            Place::Dict(dict) => dict.born,
+            Place::Attribute(object, _) => object.attributes.born,
+        }
+    }
+
     fn key(&self) -> (usize, Option<Rc<str>>) {
         match self {
             Place::Base(base) => (Rc::as_ptr(base) as usize, None),
@@ -61,7 +74,8 @@ impl Machine<'_> {
     /// Runs `f` as a block; gives what it gives, and the places that it changed. Their values stay as
     /// `f` left them until [`Machine::undo_block`].
     pub(crate) fn begin_block(&self) {
-        self.journal.borrow_mut().blocks.push(Block::default());
+        let block = Block { begun: now(), ..Block::default() };
+        self.journal.borrow_mut().blocks.push(block);
     }
 
     /// The places that the innermost block has changed so far, in the order of their first change.
@@ -70,14 +84,14 @@ impl Machine<'_> {
         let Some(block) = journal.blocks.last() else { return vec![] };
         let place = |undo: &Undo| match undo {
             Undo::Base(base, _) => Some(Place::Base(base.clone())),
-            Undo::View(..) | Undo::From(..) => None,
+            Undo::View(..) | Undo::From(..) | Undo::Stale(_) => None,
             Undo::List(list, _) => Some(Place::List(list.clone())),
             Undo::Dict(dict, _) => Some(Place::Dict(dict.clone())),
             Undo::Attribute(object, name, _) => {
                 Some(Place::Attribute(object.clone(), name.clone()))
             }
         };
-        block.undo.iter().filter_map(place).collect()
+        block.undo.iter().filter_map(place).filter(|place| place.born() <= block.begun).collect()
     }
 
     /// Ends the innermost block: everything is as before.
@@ -88,6 +102,7 @@ impl Machine<'_> {
                 Undo::Base(base, state) => base.state.set(state),
                 Undo::View(view, state) => view.read.set(state),
                 Undo::From(view, from, depth) => drop(view.replace_from(from, depth)),
+                Undo::Stale(base) => base.stale.set(false),
                 Undo::List(list, elements) => *list.borrow_mut() = elements,
                 Undo::Dict(dict, items) => *dict.borrow_mut() = items,
                 Undo::Attribute(object, name, item) => {
@@ -111,6 +126,7 @@ impl Machine<'_> {
                 Undo::Base(base, _) => Place::Base(base.clone()).key(),
                 Undo::View(view, _) => (Rc::as_ptr(view) as usize, None),
                 Undo::From(view, ..) => from_key(view),
+                Undo::Stale(base) => (Rc::as_ptr(base) as usize, Some("stale".into())),
                 Undo::List(list, _) => Place::List(list.clone()).key(),
                 Undo::Dict(dict, _) => Place::Dict(dict.clone()).key(),
                 Undo::Attribute(o, name, _) => Place::Attribute(o.clone(), name.clone()).key(),
@@ -141,6 +157,14 @@ impl Machine<'_> {
         self.note(from_key(view), || Undo::From(view.clone(), before, old));
     }
 
+    /// Says that what the tensors of a base are now depends on the path of the program.
+    pub(crate) fn set_stale(&self, base: &Rc<Base>) {
+        if !base.stale.replace(true) {
+            let key = (Rc::as_ptr(base) as usize, Some("stale".into()));
+            self.note(key, || Undo::Stale(base.clone()));
+        }
+    }
+
     /// Notes what a view was when it was read.
     pub(crate) fn remember(&self, view: &Rc<View>, state: State) {
         let key = (Rc::as_ptr(view) as usize, None);
@@ -151,7 +175,7 @@ impl Machine<'_> {
     /// Changes a list.
     pub(crate) fn edit_list<R>(
         &self,
-        list: &Rc<RefCell<Elements>>,
+        list: &Rc<Shared<Elements>>,
         f: impl FnOnce(&mut Elements) -> R,
     ) -> R {
         let key = Place::List(list.clone()).key();
@@ -162,7 +186,7 @@ impl Machine<'_> {
     /// Changes a dict.
     pub(crate) fn edit_dict<R>(
         &self,
-        dict: &Rc<RefCell<Vec<(Item, Item)>>>,
+        dict: &Rc<Shared<Vec<(Item, Item)>>>,
         f: impl FnOnce(&mut Vec<(Item, Item)>) -> R,
     ) -> R {
         let key = Place::Dict(dict.clone()).key();
@@ -181,7 +205,7 @@ impl Machine<'_> {
     pub(crate) fn get(&self, place: &Place) -> Item {
         match place {
             Place::Base(base) => self.tensor(base.state.get().var),
-            Place::List(list) => Item::List(Rc::new(RefCell::new(list.borrow().clone()))),
+            Place::List(list) => Item::elements(list.borrow().clone()),
             Place::Dict(dict) => Item::dict(dict.borrow().clone()),
             Place::Attribute(object, name) => {
                 object.attributes.borrow().get(name).cloned().unwrap_or(Item::None)
@@ -199,7 +223,7 @@ impl Machine<'_> {
                     return self.tensor(state.var);
                 }
                 (Undo::List(list, elements), Place::List(of)) if Rc::ptr_eq(list, of) => {
-                    return Item::List(Rc::new(RefCell::new(elements.clone())));
+                    return Item::elements(elements.clone());
                 }
                 (Undo::Dict(dict, items), Place::Dict(of)) if Rc::ptr_eq(dict, of) => {
                     return Item::dict(items.clone());
@@ -225,7 +249,15 @@ impl Machine<'_> {
         Ok(match item {
             Item::Tensor(view) => {
                 let var = self.read(view)?;
-                if self.builder().is_own(var) { self.tensor(var) } else { item.clone() }
+                if !self.builder().is_own(var) {
+                    return Ok(item.clone());
+                }
+                let settled = self.tensor(var);
+                let blocks = self.journal.borrow();
+                if blocks.blocks.last().is_some_and(|block| view.base.born <= block.begun) {
+                    self.may_share(&settled, item);
+                }
+                settled
             }
             Item::Tuple(items) => {
                 let settled = all(items)?;

@@ -31,7 +31,6 @@ use onnxd_plugin_sdk::ir::{DataType, Graph, Tensor};
 use onnxd_plugin_sdk::lower::{Driver, Lower};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
-use std::rc::Rc;
 
 pub(crate) type Result<T> = std::result::Result<T, Diagnostic>;
 
@@ -221,7 +220,7 @@ impl<'s> Machine<'s> {
 
     /// A list whose length is known only when the model runs.
     fn sequence(&self, var: Var) -> Item {
-        Item::List(Rc::new(RefCell::new(Elements::Sequence(var))))
+        Item::elements(Elements::Sequence(var))
     }
 
     /// Whether the last error is an exception of the program.

@@ -35,7 +35,7 @@ pub(crate) type Body<'a> = dyn Fn(Item, Variables) -> Result<Turn> + 'a;
 /// What an attempt found.
 enum Attempt {
     /// The body, how many values are stacked.
-    Done(Graph, usize),
+    Done(Graph, usize, Vec<Item>),
     /// Values have to be more general.
     Wider(Slots),
 }
@@ -75,8 +75,14 @@ impl Machine<'_> {
             }
             match found {
                 Some(Attempt::Wider(wider)) => slots = wider,
-                Some(Attempt::Done(graph, scanned)) => {
-                    return self.looped(turns, &slots, &begins, graph, scanned);
+                Some(Attempt::Done(graph, scanned, ends)) => {
+                    let (variables, stacked) =
+                        self.looped(turns, &slots, &begins, graph, scanned)?;
+                    for ((_, item), both) in variables.iter().zip(begins.iter().zip(&ends)) {
+                        self.may_share(item, both.0);
+                        self.may_share(item, both.1);
+                    }
+                    return Ok((variables, stacked));
                 }
                 None => break,
             }
@@ -112,7 +118,9 @@ impl Machine<'_> {
             .and_then(|turn| self.finished(turns, slots, begins, turn, go_on));
         self.undo_block();
         match done {
-            Ok(Ok((outputs, scanned))) => Ok(Attempt::Done(b.close(&outputs)?, scanned)),
+            Ok(Ok((outputs, scanned, ends))) => {
+                Ok(Attempt::Done(b.close(&outputs)?, scanned, ends))
+            }
             Ok(Err(wider)) => {
                 b.discard();
                 Ok(Attempt::Wider(wider))
@@ -151,7 +159,7 @@ impl Machine<'_> {
         begins: &[Item],
         turn: Turn,
         go_on: Var,
-    ) -> Result<std::result::Result<(Vec<Var>, usize), Slots>> {
+    ) -> Result<std::result::Result<(Vec<Var>, usize, Vec<Item>), Slots>> {
         let mut wider = vec![];
         let mut items = vec![];
         let mut stable = true;
@@ -192,7 +200,7 @@ impl Machine<'_> {
         for item in &turn.scanned {
             outputs.push(self.var_of(item)?);
         }
-        Ok(Ok((outputs, scanned)))
+        Ok(Ok((outputs, scanned, items)))
     }
 
     /// Whether two forms take the same values of the graph, of the same types.

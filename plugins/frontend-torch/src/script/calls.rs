@@ -6,7 +6,6 @@ use crate::diag::{Code, shown};
 use crate::machine::{Instance, Item, NumberKind, Result, default_item};
 use crate::schema::upgrade::{Change, Given, upgrade};
 use onnxd_plugin_sdk::ir::DataType;
-use std::cell::RefCell;
 use std::rc::Rc;
 
 type Arguments = (Vec<Item>, Vec<(Rc<str>, Item)>);
@@ -305,12 +304,7 @@ impl Interpreter<'_, '_> {
         named: Vec<(Rc<str>, Item)>,
     ) -> Result<Item> {
         if let Some(class) = path.strip_suffix(".__new__") {
-            return Ok(Item::Object(Rc::new(Instance {
-                class: class.into(),
-                path: "".into(),
-                attributes: RefCell::default(),
-                state: RefCell::default(),
-            })));
+            return Ok(Item::Object(Rc::new(Instance::new(class, ""))));
         }
         if let Some(function) = self.library.find_function(path)? {
             return self.called_function(path, &function, arguments, named);

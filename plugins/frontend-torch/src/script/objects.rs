@@ -90,12 +90,7 @@ impl Interpreter<'_, '_> {
         {
             return Ok(item);
         }
-        let instance = Rc::new(Instance {
-            class: class.clone(),
-            path: path.into(),
-            attributes: RefCell::default(),
-            state: RefCell::default(),
-        });
+        let instance = Rc::new(Instance::new(&class, path));
         self.loaded.objects.borrow_mut().insert(Rc::as_ptr(object), instance.clone());
         let state = object.state.borrow().clone();
         match state {
