@@ -159,12 +159,16 @@ fn arange(b: &Lower, a: Arange) -> Lowered<Var> {
     let float = all.iter().any(|x| is_float(b, x));
     let to = named(b, a.dtype, if float { Float } else { Int64 })?;
     if let [Some(first), Some(end), Some(by)] = all.map(|x| real(b, x)) {
+        // Integer types cut the numbers first.
+        let [first, end, by] = match to.is_float() {
+            true => [first, end, by],
+            false => [first, end, by].map(f64::trunc),
+        };
+        if by == 0.0 {
+            return Err(unsupported(b, "A range needs a step other than 0."));
+        }
         let count = ((end - first) / by).ceil().max(0.0);
         if count <= INDICES_MAX as f64 {
-            let whole = !to.is_float();
-            // Integer types cut the bounds first.
-            let (first, by) = if whole { (first.trunc(), by.trunc()) } else { (first, by) };
-            let count = if whole { ((end.trunc() - first) / by).ceil().max(0.0) } else { count };
             return vector_of(b, (0..count as i64).map(|i| first + i as f64 * by).collect(), to);
         }
     }

@@ -103,9 +103,12 @@ fn with_last(b: &Lower, x: Var, dim1: i64, dim2: i64) -> Lowered<Vec<usize>> {
 
 /// Places of a diagonal in a matrix of `n` rows and `m` columns that is read row by row.
 fn places(b: &Lower, n: &Value, m: &Value, offset: i64) -> Lowered<Operand> {
-    let (down, right) = ((-offset).max(0), offset.max(0));
-    if let (Some(n), Some(m)) = (known(b, n), known(b, m)) {
-        let count = (n - down).min(m - right).clamp(0, INDICES_MAX);
+    let (down, right) = (offset.saturating_neg().max(0), offset.max(0));
+    if let (Some(n), Some(m)) = (known(b, n), known(b, m))
+        && n.checked_mul(m).is_some()
+        && (n - down).min(m - right) <= INDICES_MAX
+    {
+        let count = (n - down).min(m - right).max(0);
         return Ok(Operand::Ints((0..count).map(|i| (i + down) * m + i + right).collect()));
     }
     let rows = of::scalar(b, &minus(b, n, &Value::Int(down))?)?;
@@ -152,7 +155,7 @@ fn diag_embed(b: &Lower, a: Diagonal) -> Lowered<Var> {
     let (one, two) = (of::wrapped(b, a.dim1, rank + 1)?, of::wrapped(b, a.dim2, rank + 1)?);
     let zero = dtype::operand(b, &Value::Int(0), dtype::of(b, a.input)?)?;
     // Each element stands in a row; rows without one come before or after.
-    let (before, after) = ((-a.offset).max(0), a.offset.max(0));
+    let (before, after) = (a.offset.saturating_neg().max(0), a.offset.max(0));
     let mut x = a.input;
     if a.offset != 0 {
         let mut pads = vec![0; 2 * rank];
@@ -191,8 +194,11 @@ fn diagonal_scatter(b: &Lower, a: Scatter) -> Lowered<Var> {
     let (Some(n), Some(m)) = (known_size(b, x, 0), known_size(b, x, 1)) else {
         return Err(unsupported(b, "Only diagonals of a known size are written."));
     };
-    let (down, right) = ((-a.offset).max(0), a.offset.max(0));
-    let count = (n - down).min(m - right).clamp(0, INDICES_MAX);
+    let (down, right) = (a.offset.saturating_neg().max(0), a.offset.max(0));
+    let count = (n - down).min(m - right).max(0);
+    if count > INDICES_MAX {
+        return Err(unsupported(b, "A diagonal is too long."));
+    }
     let places: Vec<i64> = (0..count).flat_map(|i| [i + down, i + right]).collect();
     let places = b.constant(Tensor::from_vec([count as usize, 2], places));
     let src = b.cast(a.src, dtype::of(b, a.input)?)?;
@@ -261,7 +267,8 @@ fn combinations(b: &Lower, a: Combinations) -> Lowered<Var> {
 
 fn vander(b: &Lower, a: Vander) -> Lowered<Var> {
     let rank = rank(b, a.x)?;
-    let Some(n) = a.N.or_else(|| known_size(b, a.x, rank.saturating_sub(1))) else {
+    let n = a.N.or_else(|| known_size(b, a.x, rank.saturating_sub(1)));
+    let Some(n) = n.filter(|n| (0..=INDICES_MAX).contains(n)) else {
         return Err(unsupported(b, "vander needs a number of columns that is known."));
     };
     let dtype = dtype::of(b, a.x)?;

@@ -110,6 +110,9 @@ fn even_bags(b: &Lower, indices: Var, starts: Var) -> Option<(i64, i64)> {
     let count = known_size(b, indices, 0)?;
     let starts = b.constant_of(starts)?.to_i64s()?;
     let bags = starts.len() as i64;
+    if count > super::shape::INDICES_MAX {
+        return None;
+    }
     let each = count.checked_div(bags).filter(|each| *each > 0 && each * bags == count)?;
     starts.iter().enumerate().all(|(i, start)| *start == i as i64 * each).then_some((bags, each))
 }

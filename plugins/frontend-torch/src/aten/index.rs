@@ -116,7 +116,7 @@ fn compressed(b: &Lower, x: Var, at: usize, mask: Var) -> Lowered<Var> {
         1 => b.compress(x, mask).axis(at as i64).one(),
         n if n == all => b.compress(x, flat(b, mask)?).one(),
         n => {
-            let merged = (at..at + n).map(|i| of::known_size(b, x, i)).product::<Option<i64>>();
+            let merged = of::count((at..at + n).map(|i| of::known_size(b, x, i)));
             let front = (0..at).map(Size::Same);
             let back = (at + n..all).map(Size::Same);
             let sizes = front.chain([merged.unwrap_or(-1).into()]).chain(back).collect();

@@ -1,6 +1,6 @@
 //! The order of axes and elements: transposing, flipping, rolling, shuffling.
 
-use super::shape::{Size, Tensors, expanded, reshaped, unsupported, without_axes};
+use super::shape::{INDICES_MAX, Size, Tensors, expanded, reshaped, unsupported, without_axes};
 use super::sizes::{self as of, axes, axis, known, known_size, over, rank, size, times};
 use super::slicing::{self, Range};
 use super::{Lower, Source, Unary, dtype};
@@ -154,11 +154,11 @@ fn roll(b: &Lower, a: Roll) -> Lowered<Var> {
 
 fn rolled(b: &Lower, x: Var, axis: usize, by: &Value) -> Lowered<Var> {
     if let (Some(n), Some(by)) = (known_size(b, x, axis), known(b, by)) {
-        let first = if n > 0 { (-by).rem_euclid(n) } else { 0 };
+        let first = if n > 0 { (n - by.rem_euclid(n)) % n } else { 0 };
         if first == 0 {
             return Ok(x);
         }
-        if n <= super::shape::INDICES_MAX {
+        if n <= INDICES_MAX {
             let indices = (first..n).chain(0..first).collect::<Vec<_>>();
             return b.gather(x, indices).axis(axis as i64).one();
         }
@@ -215,8 +215,11 @@ fn pixel_unshuffle(b: &Lower, a: Downscale) -> Lowered<Var> {
     if r == 1 {
         return Ok(a.input);
     }
+    let places = r.saturating_mul(r);
     on_images(b, a.input, |x| {
-        let Some(channels) = known_size(b, x, 1) else {
+        let Some(channels) =
+            known_size(b, x, 1).filter(|n| n.saturating_mul(places) <= INDICES_MAX)
+        else {
             let (h, w) = (size(b, x, 2)?, size(b, x, 3)?);
             let (r2, c) = (Value::Int(r), size(b, x, 1)?);
             let (h, w) = (over(b, &h, &r2)?, over(b, &w, &r2)?);
@@ -224,12 +227,12 @@ fn pixel_unshuffle(b: &Lower, a: Downscale) -> Lowered<Var> {
             let front = [Size::Same(0), Size::Same(1)].into_iter();
             let apart = reshaped(b, x, front.chain(parts).collect())?;
             let turned = permuted(b, apart, &[0, 1, 3, 5, 2, 4])?;
-            let c = times(b, &c, &Value::Int(r * r))?;
+            let c = times(b, &c, &Value::Int(places))?;
             return reshaped(b, turned, vec![Size::Same(0), c.into(), h.into(), w.into()]);
         };
         // ONNX puts the channels of a block's place next to each other, torch the places of a channel.
         let moved = b.space_to_depth(x).blocksize(r).one()?;
-        let order = (0..channels).flat_map(|c| (0..r * r).map(move |place| place * channels + c));
+        let order = (0..channels).flat_map(|c| (0..places).map(move |place| place * channels + c));
         if channels == 1 {
             return Ok(moved);
         }
@@ -238,8 +241,8 @@ fn pixel_unshuffle(b: &Lower, a: Downscale) -> Lowered<Var> {
 }
 
 fn channel_shuffle(b: &Lower, a: Shuffle) -> Lowered<Var> {
-    let Some(channels) = known_size(b, a.input, 1).filter(|n| a.groups > 0 && n % a.groups == 0)
-    else {
+    let fits = |n: &i64| a.groups > 0 && n % a.groups == 0 && *n <= INDICES_MAX;
+    let Some(channels) = known_size(b, a.input, 1).filter(fits) else {
         return Err(unsupported(b, "channel_shuffle needs a number of channels that is known."));
     };
     if a.groups == 1 || a.groups == channels {
@@ -283,12 +286,12 @@ fn unfold(b: &Lower, a: Unfold) -> Lowered<Var> {
     let x = super::shape::at_least(b, a.input, 1)?;
     let at = axis(b, x, a.dimension)?;
     let (length, step) = (a.size, a.step);
-    if step < 1 || !(0..=super::shape::INDICES_MAX).contains(&length) {
+    if step < 1 || !(0..=INDICES_MAX).contains(&length) {
         return Err(unsupported(b, "unfold needs a step of at least 1 and a size that fits."));
     }
-    let known = known_size(b, x, at).filter(|n| *n <= super::shape::INDICES_MAX && *n >= length);
+    let known = known_size(b, x, at).filter(|n| *n <= INDICES_MAX && *n >= length);
     let indices = match known.map(|n| (n - length) / step + 1) {
-        Some(count) if count.saturating_mul(length) <= super::shape::INDICES_MAX => {
+        Some(count) if count.saturating_mul(length) <= INDICES_MAX => {
             let all = (0..count).flat_map(|i| (0..length).map(move |j| i * step + j));
             let dims = [count as usize, length as usize];
             b.constant(onnxd_plugin_sdk::ir::Tensor::from_vec(dims, all.collect::<Vec<i64>>()))

@@ -106,10 +106,11 @@ pub(crate) fn reshaped(b: &Lower, x: Var, sizes: Vec<Size>) -> Lowered<Var> {
     if let (Some(dims), Some(left)) = (b.dims_of(x), infer_at(&items)) {
         let others = items.iter().enumerate().filter(|(i, _)| *i != left);
         let others = others.map(|(i, item)| known_item(item, &dims, i));
-        let others: Option<i64> = others.product();
-        let count: i64 = dims.iter().product();
-        if let Some(others) = others.filter(|n| *n > 0 && count % n == 0) {
-            items[left] = Item::Known(count / others);
+        let whole = of::count(dims.iter().map(|n| Some(*n)));
+        if let (Some(whole), Some(others @ 1..)) = (whole, of::count(others))
+            && whole % others == 0
+        {
+            items[left] = Item::Known(whole / others);
         }
     }
     if is_same(b, x, &shape, &items) {
@@ -220,7 +221,7 @@ fn flatten(b: &Lower, a: Flatten) -> Lowered<Var> {
         return Ok(a.input);
     }
     let merged = (start..=end).map(|axis| known_size(b, a.input, axis));
-    let merged = merged.product::<Option<i64>>().unwrap_or(-1);
+    let merged = of::count(merged).unwrap_or(-1);
     let after = (end + 1..rank).map(Size::Same);
     reshaped(b, a.input, (0..start).map(Size::Same).chain([merged.into()]).chain(after).collect())
 }
@@ -231,7 +232,7 @@ fn unflatten(b: &Lower, a: Unflatten) -> Lowered<Var> {
     let left = sizes.iter().position(|size| known(b, size) == Some(-1));
     if let (Some(left), Some(whole)) = (left, known_size(b, a.input, at)) {
         let others = sizes.iter().enumerate().filter(|(i, _)| *i != left);
-        let others: Option<i64> = others.map(|(_, size)| known(b, size)).product();
+        let others = of::count(others.map(|(_, size)| known(b, size)));
         if let Some(n) = others.filter(|n| *n > 0) {
             sizes[left] = Value::Int(whole / n);
         }

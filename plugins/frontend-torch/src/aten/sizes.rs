@@ -159,6 +159,11 @@ pub(crate) fn vector(b: &Lower, sizes: &[Value]) -> Lowered<Operand> {
     }
 }
 
+/// The product of sizes that are all known; `None` also if it is out of range.
+pub(crate) fn count(sizes: impl IntoIterator<Item = Option<i64>>) -> Option<i64> {
+    sizes.into_iter().try_fold(1i64, |n, size| n.checked_mul(size?))
+}
+
 /// The product of sizes.
 ///
 /// # Errors

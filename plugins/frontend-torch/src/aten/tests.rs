@@ -2,14 +2,21 @@
 
 use super::{Source, table};
 use onnxd_plugin_sdk::eval::{Executor, RunOptions};
-use onnxd_plugin_sdk::ir::{DataType, Graph, Model, Opsets, Tensor, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Model, Opsets, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Driver, Fallback, Lowering, Value};
 use std::collections::BTreeMap;
 
+mod create;
+mod index;
+mod sort;
+mod views;
+
 /// An argument of an operator in a test.
+#[derive(Clone)]
 pub(crate) enum Given {
     Tensor(Tensor),
     Value(Value),
+    List(Vec<Given>),
 }
 
 macro_rules! given {
@@ -39,25 +46,30 @@ pub(crate) fn run_at<const N: usize>(
     op: &str,
     arguments: [(&str, Given); N],
 ) -> Result<Vec<Tensor>, String> {
+    run_in(opset, op, &arguments, false)
+}
+
+/// As [`run_at`]; sizes are not known if they are `open`.
+fn run_in(
+    opset: i64,
+    op: &str,
+    arguments: &[(&str, Given)],
+    open: bool,
+) -> Result<Vec<Tensor>, String> {
     let (table, source) = (table(), Source::default());
     let opsets = Opsets::from([(String::new(), opset)]);
     let driver = Driver::new(&table, &source, Graph::new("g"), opsets, Fallback::default());
     let mut feeds = BTreeMap::new();
-    let mut named = vec![];
-    for (name, given) in arguments {
-        let value = match given {
-            Given::Value(value) => value,
-            Given::Tensor(tensor) => {
-                let dims: Vec<i64> = tensor.dims().iter().map(|d| *d as i64).collect();
-                let ty = ValueType::tensor(tensor.dtype(), dims);
-                feeds.insert(name.to_owned(), tensor);
-                Value::Var(driver.builder().input(name, ty))
-            }
-        };
-        named.push((name.to_owned(), value));
-    }
-    let item = Lowering { op: op.into(), named, ..Lowering::default() };
-    for (i, value) in driver.lower(item).into_iter().enumerate() {
+    let named = arguments.iter().map(|(name, given)| {
+        let value = value(driver.builder(), name, given.clone(), open, &mut feeds);
+        ((*name).to_owned(), value)
+    });
+    let item = Lowering { op: op.into(), named: named.collect(), ..Lowering::default() };
+    let results = driver.lower(item).into_iter().flat_map(|value| match value {
+        Value::List(items) => items,
+        other => vec![other],
+    });
+    for (i, value) in results.enumerate() {
         if let Value::Var(v) = value {
             driver.builder().output(v, &format!("y{i}")).map_err(|d| d.to_string())?;
         }
@@ -67,6 +79,55 @@ pub(crate) fn run_at<const N: usize>(
     let model = Model::new(graph, 8, opset);
     let outputs = Executor::new(&model).and_then(|e| e.run(&feeds, RunOptions::default()));
     outputs.map(|o| o.into_iter().map(|(_, t)| t).collect()).map_err(|d| format!("{d:?}"))
+}
+
+fn value(
+    b: &super::Lower,
+    name: &str,
+    given: Given,
+    open: bool,
+    feeds: &mut BTreeMap<String, Tensor>,
+) -> Value {
+    match given {
+        Given::Value(value) => value,
+        Given::Tensor(tensor) => {
+            let size = |(i, n): (usize, &usize)| match open {
+                true => Dim::Symbol(format!("{name}_{i}")),
+                false => Dim::Known(*n as i64),
+            };
+            let shape: Vec<Dim> = tensor.dims().iter().enumerate().map(size).collect();
+            let ty = ValueType::tensor(tensor.dtype(), shape);
+            feeds.insert(name.to_owned(), tensor);
+            Value::Var(b.input(name, ty))
+        }
+        Given::List(items) => {
+            let item = |(i, item)| value(b, &format!("{name}{i}"), item, open, feeds);
+            Value::List(items.into_iter().enumerate().map(item).collect())
+        }
+    }
+}
+
+/// The results of an operator: the same whether sizes are known or not.
+pub(crate) fn all<const N: usize>(op: &str, arguments: [(&str, Given); N]) -> Vec<Tensor> {
+    let known = run_in(18, op, &arguments, false).unwrap();
+    assert_eq!(run_in(18, op, &arguments, true).unwrap(), known, "{op} with open sizes");
+    known
+}
+
+/// As [`all`], for an operator of one result.
+pub(crate) fn only<const N: usize>(op: &str, arguments: [(&str, Given); N]) -> Tensor {
+    all(op, arguments).remove(0)
+}
+
+/// The numbers 0, 1, 2 and so on in a shape.
+pub(crate) fn counted<const N: usize>(dims: [usize; N]) -> Tensor {
+    let n = dims.iter().product::<usize>();
+    Tensor::from_vec(dims, (0..n as i64).collect::<Vec<_>>())
+}
+
+/// Shape and elements of a tensor of integers.
+pub(crate) fn parts(x: &Tensor) -> (Vec<usize>, Vec<i64>) {
+    (x.dims().to_vec(), x.to_i64s().unwrap())
 }
 
 /// As [`run_at`] with the default opset, for an operator of one result.
