@@ -207,3 +207,72 @@ pub(super) fn numbers(b: &Lower, x: Var, q: &Quantizer, dtype: Option<i64>) -> L
     };
     b.cast(y, named(b, dtype.unwrap_or(FLOAT))?)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::aten::tests::run_at;
+    use onnxd_plugin_sdk::ir::Tensor;
+
+    fn run<const N: usize>(
+        op: &str,
+        arguments: [(&str, crate::aten::tests::Given); N],
+    ) -> Vec<Vec<f64>> {
+        let given = run_at(18, &format!("quantized_decomposed::{op}"), arguments).unwrap();
+        given.iter().map(|y| y.to_reals().unwrap().values).collect()
+    }
+
+    fn x() -> Tensor {
+        Tensor::from_vec(vec![2, 3], vec![1f32, -2.0, 0.5, 4.0, 2.0, 3.0])
+    }
+
+    /// Torch's numbers.
+    #[test]
+    fn scales_and_zero_points_of_tensors_and_rows() {
+        let range = |low: i64, high: i64, dtype: i64| {
+            let bounds = [("quant_min", low.into()), ("quant_max", high.into())];
+            let [low, high] = bounds;
+            [("input", x().into()), low, high, ("eps", 1e-7.into()), ("dtype", dtype.into())]
+        };
+        let chosen = run("choose_qparams", range(-128, 127, 1));
+        assert!((chosen[0][0] - 6.0 / 255.0).abs() < 1e-8 && chosen[1] == [-43.0], "{chosen:?}");
+        let chosen = run("choose_qparams_symmetric", range(0, 255, 0));
+        assert!((chosen[0][0] - 4.0 / 127.5).abs() < 1e-8 && chosen[1] == [128.0], "{chosen:?}");
+        let rows = [("input", x().into()), ("dtype", 1i64.into())];
+        let chosen = run("choose_qparams_per_token_asymmetric", rows);
+        assert!((chosen[0][0] - 3.0 / 255.0).abs() < 1e-8, "{chosen:?}");
+        assert_eq!(chosen[1], [42.0, -128.0]);
+    }
+
+    /// Torch's numbers.
+    #[test]
+    fn integers_that_onnx_does_not_quantize_are_computed() {
+        let scales = || Tensor::vector(vec![0.5f32, 0.25]).into();
+        let points = || Tensor::vector(vec![1i64, -1]).into();
+        let y = run(
+            "quantize_per_channel",
+            [
+                ("input", x().into()),
+                ("scales", scales()),
+                ("zero_points", points()),
+                ("axis", 0i64.into()),
+                ("quant_min", (-5i64).into()),
+                ("quant_max", 14i64.into()),
+                ("dtype", 2i64.into()),
+            ],
+        );
+        assert_eq!(y[0], [3.0, -3.0, 2.0, 14.0, 7.0, 11.0]);
+        let y = run(
+            "dequantize_per_channel_group",
+            [
+                ("input", Tensor::from_vec(vec![1, 4], vec![1i8, -2, 3, 4]).into()),
+                ("scales", Tensor::from_vec(vec![1, 2], vec![0.5f32, 2.0]).into()),
+                ("zero_points", Tensor::from_vec(vec![1, 2], vec![1i32, -1]).into()),
+                ("quant_min", (-8i64).into()),
+                ("quant_max", 7i64.into()),
+                ("dtype", 1i64.into()),
+                ("group_size", 2i64.into()),
+            ],
+        );
+        assert_eq!(y[0], [0.0, -1.5, 8.0, 10.0]);
+    }
+}

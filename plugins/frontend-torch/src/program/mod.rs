@@ -15,6 +15,7 @@ pub(crate) mod params;
 mod run;
 pub(crate) mod sizes;
 mod spec;
+mod statistics;
 #[cfg(test)]
 mod tests;
 pub(crate) mod weights;

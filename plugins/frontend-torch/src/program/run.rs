@@ -82,7 +82,10 @@ impl Runner<'_, '_> {
             }
         }
         if schema.is_some() || name.starts_with("aten::") || name.starts_with("prim::") {
-            return self.machine.call(name, Some(overload), positional, named);
+            let arguments = positional.clone();
+            let given = self.machine.call(name, Some(overload), positional, named)?;
+            self.move_statistics(name, &arguments)?;
+            return Ok(given);
         }
         self.custom(scope, node, (name, overload), positional, named)
     }

@@ -282,6 +282,18 @@ fn what_is_written_is_an_error_or_an_output() {
 }
 
 #[test]
+fn normalization_in_training_moves_its_statistics() {
+    let line = "y = aten.batch_norm.default(x, none, none, b_k, b_n, true, 0.5, 0.00001, true)";
+    let dropped = archive(&[("model", program(graph("b_k, b_n, x: 2 2", line, "y", &[]), &[]))]);
+    assert_eq!(refused(&dropped).len(), 2);
+    let model = imported(&dropped.param("export.mutations", "outputs")).unwrap();
+    let x = Tensor::from_vec(vec![2, 2], vec![1f32, 10.0, 3.0, 14.0]);
+    let outputs = testing::run(&model, [("x", x)]).unwrap();
+    // Means 2 and 12, variances 2 and 8.
+    assert_eq!((&outputs[1].1, &outputs[2].1), (&floats(&[2.5, 8.0]), &floats(&[2.5, 6.0])));
+}
+
+#[test]
 fn one_of_several_programs_is_chosen() {
     let one = |number: &str| {
         let line = format!("y = aten.add.Tensor(x, {number})");
