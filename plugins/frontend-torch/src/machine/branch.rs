@@ -53,7 +53,7 @@ impl Machine<'_> {
                 return Err(why);
             }
         };
-        self.undo_block();
+        let block = self.suspend_block();
         let suspended = self.builder().suspend();
         let done = self.second_arm(arms[1], &first, forms, before);
         let (second, slots, other) = match done {
@@ -65,7 +65,10 @@ impl Machine<'_> {
             }
         };
         self.builder().resume(suspended);
-        let then = self.closed(&slots, &first, before)?;
+        self.resume_block(block);
+        let then = self.closed(&slots, &first, before);
+        self.undo_block();
+        let then = then?;
         // A condition whose arms give nothing changes nothing.
         let outputs = match then.outputs().is_empty() {
             true => vec![],

@@ -33,12 +33,37 @@ pub(crate) struct Journal {
 }
 
 #[derive(Default)]
-struct Block {
+pub(crate) struct Block {
     /// When it began; what was made later is its own.
     begun: u64,
     undo: Vec<Undo>,
     /// Addresses of what has an entry: one for each place is enough.
     noted: HashSet<(usize, Option<Rc<str>>)>,
+}
+
+impl Block {
+    /// Exchanges what places hold and what they held before the block.
+    fn swap(&mut self) {
+        for undo in self.undo.iter_mut().rev() {
+            match undo {
+                Undo::Base(base, state) => *state = base.state.replace(*state),
+                Undo::View(view, state) => *state = view.read.replace(*state),
+                Undo::From(view, from, depth) => {
+                    (*from, *depth) = view.replace_from(from.take(), *depth);
+                }
+                Undo::Stale(base) => base.stale.set(!base.stale.get()),
+                Undo::List(list, elements) => std::mem::swap(&mut *list.borrow_mut(), elements),
+                Undo::Dict(dict, items) => std::mem::swap(&mut *dict.borrow_mut(), items),
+                Undo::Attribute(object, name, item) => {
+                    let mut attributes = object.attributes.borrow_mut();
+                    *item = match item.take() {
+                        Some(item) => attributes.insert(name.clone(), item),
+                        None => attributes.remove(name),
+                    };
+                }
+            }
+        }
+    }
 }
 
 impl Place {
@@ -96,24 +121,20 @@ impl Machine<'_> {
 
     /// Ends the innermost block: everything is as before.
     pub(crate) fn undo_block(&self) {
-        let Some(block) = self.journal.borrow_mut().blocks.pop() else { return };
-        for undo in block.undo.into_iter().rev() {
-            match undo {
-                Undo::Base(base, state) => base.state.set(state),
-                Undo::View(view, state) => view.read.set(state),
-                Undo::From(view, from, depth) => drop(view.replace_from(from, depth)),
-                Undo::Stale(base) => base.stale.set(false),
-                Undo::List(list, elements) => *list.borrow_mut() = elements,
-                Undo::Dict(dict, items) => *dict.borrow_mut() = items,
-                Undo::Attribute(object, name, item) => {
-                    let mut attributes = object.attributes.borrow_mut();
-                    match item {
-                        Some(item) => attributes.insert(name, item),
-                        None => attributes.remove(&name),
-                    };
-                }
-            }
-        }
+        self.suspend_block();
+    }
+
+    /// Leaves the innermost block for a while: everything is as before.
+    pub(crate) fn suspend_block(&self) -> Block {
+        let mut block = self.journal.borrow_mut().blocks.pop().unwrap_or_default();
+        block.swap();
+        block
+    }
+
+    /// Goes on with a block: everything is as it left it.
+    pub(crate) fn resume_block(&self, mut block: Block) {
+        block.swap();
+        self.journal.borrow_mut().blocks.push(block);
     }
 
     /// Ends the innermost block and keeps what it did, as a part of the block around it.
