@@ -108,7 +108,8 @@ fn made_of(b: &Lower, v: Var) -> Lowered<Complex> {
     Ok(found)
 }
 
-fn float_of(dtype: DataType) -> DataType {
+/// The type of the parts.
+pub(crate) fn float_of(dtype: DataType) -> DataType {
     if dtype == Complex128 { Double } else { Float }
 }
 
@@ -234,9 +235,20 @@ fn quotient(b: &Lower, a: Two) -> Lowered<Var> {
     product(b, [&a.input, &inverse.into()], |b, x, y| b.mul(x, y))
 }
 
+/// A real tensor whose axes begin with those of `v`.
+pub(crate) fn shaped(b: &Lower, v: Var) -> Lowered<Var> {
+    if !is(b, v) {
+        return Ok(v);
+    }
+    Ok(match made_of(b, v)? {
+        Complex::Parts([re, _]) => re,
+        Complex::Pair(pair) => pair,
+    })
+}
+
 /// Operators that do the same to both parts.
 pub(crate) fn by_parts(name: &str) -> bool {
-    const LINEAR: [&str; 10] = [
+    const LINEAR: [&str; 19] = [
         "sum",
         "mean",
         "cumsum",
@@ -247,6 +259,15 @@ pub(crate) fn by_parts(name: &str) -> bool {
         "tril",
         "triu",
         "copy",
+        "zeros_like",
+        "empty_like",
+        "new_zeros",
+        "slice_scatter",
+        "select_scatter",
+        "diagonal_scatter",
+        "as_strided_scatter",
+        "index_put",
+        "scatter",
     ];
     LINEAR.contains(&name)
         || super::quantizer::MOVED.contains(&name) && !matches!(name, "relu" | "max" | "min")

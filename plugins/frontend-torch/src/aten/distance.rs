@@ -96,29 +96,29 @@ fn pairwise(b: &Lower, a: Pairwise) -> Lowered<Var> {
 
 fn cosine_similarity(b: &Lower, a: Cosine) -> Lowered<Var> {
     let [x, y] = super::dtype::float_operands(b, [&a.x1, &a.x2])?;
-    // Axes are counted from the end, as operands broadcast.
-    let (n, m) = (rank(b, x)?, rank(b, y)?);
-    let longer = if n >= m { x } else { y };
-    let dim = axis(b, longer, a.dim)? as i64 - n.max(m) as i64;
+    let all = rank(b, x)?.max(rank(b, y)?);
+    let widened = |v: Var| match (all - rank(b, v)?) as i64 {
+        0 => Ok(v),
+        more => b.unsqueeze(v, (0..more).collect::<Vec<_>>()),
+    };
+    let (x, y) = (widened(x)?, widened(y)?);
+    let dim = axis(b, x, a.dim)?;
     let (x, y) = (broadcast_along(b, x, y, dim)?, broadcast_along(b, y, x, dim)?);
+    let dim = dim as i64;
     let unit = |v: Var| {
-        let length = norm(b, v, 2.0, Some(dim + rank(b, v)? as i64), true)?;
+        let length = norm(b, v, 2.0, Some(dim), true)?;
         b.div(v, b.max([length, operand(b, &Value::Float(a.eps), of(b, v)?)?])?)
     };
     let product = b.mul(unit(x)?, unit(y)?)?;
-    b.reduce_sum(product).axes([dim + n.max(m) as i64]).keepdims(0).one()
+    b.reduce_sum(product).axes([dim]).keepdims(0).one()
 }
 
-/// `x` with as many elements along an axis as `like` has, if it has one there.
-fn broadcast_along(b: &Lower, x: Var, like: Var, dim: i64) -> Lowered<Var> {
-    let size = |v: Var| {
-        let axis = b.rank_of(v)? as i64 + dim;
-        known_size(b, v, usize::try_from(axis).ok()?)
-    };
-    match (size(x), size(like)) {
+/// `x` with as many elements along an axis as `like` has.
+fn broadcast_along(b: &Lower, x: Var, like: Var, axis: usize) -> Lowered<Var> {
+    match (known_size(b, x, axis), known_size(b, like, axis)) {
         (Some(1), Some(n)) if n != 1 => {
-            let mut shape = vec![1; dim.unsigned_abs() as usize];
-            shape[0] = n;
+            let mut shape = vec![1; rank(b, x)?];
+            shape[axis] = n;
             b.expand(x, shape)
         }
         _ => Ok(x),

@@ -4,7 +4,7 @@
 //! serves what reads it, so that nothing is packed unless a program looks at the data.
 
 use super::dtype::{of, operand};
-use super::sizes::{known_size, rank, size, vector};
+use super::sizes::{dim_of, known, known_size, minus, rank, size, vector};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -25,7 +25,7 @@ arguments! {
     struct Pack { input: Var, lengths: Var, batch_first: bool }
     /// `_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length)`
     struct Unpack {
-        data: Var, batch_sizes: Var, batch_first: bool, padding_value: Value, total_length: i64,
+        data: Var, batch_sizes: Var, batch_first: bool, padding_value: Value, total_length: Value,
     }
     /// `pad_sequence(Tensor[] sequences, bool batch_first=False, float padding_value=0., str padding_side="right")`
     struct PadSequence {
@@ -135,12 +135,27 @@ fn unpack(b: &Lower, a: Unpack) -> Lowered<[Var; 2]> {
         let inside = if axes.is_empty() { inside } else { b.unsqueeze(inside, axes)? };
         x = b.where_(inside, x, value)?;
     }
-    if a.total_length > 0 {
-        let more = super::sizes::minus(b, &Value::Int(a.total_length), &longest(b, lengths)?)?;
-        x = padded_end(b, x, &more, value)?;
-    }
+    x = of_length(b, x, &a, value)?;
     let x = if a.batch_first { swapped(b, x)? } else { x };
     Ok([x, lengths])
+}
+
+/// A sequence with as many elements as the program asks for; -1 stands for the longest.
+fn of_length(b: &Lower, x: Var, a: &Unpack, value: Var) -> Lowered<Var> {
+    let total = &a.total_length;
+    let longest = || size(b, x, 0);
+    match (known(b, total), total) {
+        (Some(n), _) if n < 0 => Ok(x),
+        // How many batches there are.
+        (None, Value::Var(v)) if is_size_of(b, *v, a.batch_sizes) => Ok(x),
+        _ => padded_end(b, x, &minus(b, total, &longest()?)?, value),
+    }
+}
+
+/// Whether `v` is the first size of `x`.
+fn is_size_of(b: &Lower, v: Var, x: Var) -> bool {
+    let size = b.shape_of(x).and_then(|shape| shape.first().cloned());
+    matches!((dim_of(b, v), size), (Some(a), Some(c)) if a.same(&c))
 }
 
 /// Adds elements at the end of the first axis.
@@ -168,7 +183,7 @@ fn pad_sequence(b: &Lower, a: PadSequence) -> Lowered<Var> {
     let mut all = vec![];
     for (x, length) in a.sequences.iter().zip(&lengths) {
         let value = operand(b, &a.padding_value, of(b, *x)?)?;
-        let more = super::sizes::minus(b, &longest, length)?;
+        let more = minus(b, &longest, length)?;
         let x = match a.padding_side.as_str() {
             "left" => padded_start(b, *x, &more, value)?,
             _ => padded_end(b, *x, &more, value)?,

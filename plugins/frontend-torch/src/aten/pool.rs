@@ -93,14 +93,20 @@ impl Windows {
             .collect()
     }
 
+    fn fits(&self, more: &[i64]) -> bool {
+        let ends = self.padding.iter().zip(more).map(|(pad, more)| pad + more);
+        ends.zip(&self.kernel).all(|(end, kernel)| end < *kernel)
+    }
+
     /// Pads that make the windows those of torch, and whether ONNX has to find the last window.
     fn pads(&self, b: &Lower, x: Var) -> (Vec<i64>, bool) {
         match self.beyond(b, x) {
-            Some(more) => {
+            // Pads must be smaller than windows, which do not count their dilation.
+            Some(more) if self.fits(&more) => {
                 let ends = self.padding.iter().zip(&more).map(|(pad, more)| pad + more);
                 (self.padding.iter().copied().chain(ends).collect(), false)
             }
-            None => (both_sides(&self.padding), true),
+            _ => (both_sides(&self.padding), true),
         }
     }
 }

@@ -2,7 +2,8 @@
 //! the real and the imaginary part.
 
 use super::{Machine, Result};
-use crate::aten::complex::{by_parts, is, of_parts, parts};
+use crate::aten::complex::{by_parts, float_of, is, of_parts, parts};
+use crate::aten::dtype::{is_complex, number, of_number};
 use crate::diag::{Code, shown};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::lower::Value;
@@ -16,7 +17,7 @@ impl Machine<'_> {
         results: usize,
     ) -> Result<Option<Vec<Value>>> {
         if !named.iter().any(|(_, value)| self.has_complex(value)) {
-            return Ok(None);
+            return self.made_complex(key, named, results);
         }
         let plain = key.split_once("::").map_or(key, |(_, name)| name);
         let name = plain.split('.').next().unwrap_or(plain);
@@ -40,6 +41,30 @@ impl Machine<'_> {
         both.map(|(re, im)| self.joined(re, im)).collect::<Result<_>>().map(Some)
     }
 
+    /// What an operator gives that is told to give a complex tensor: real numbers.
+    fn made_complex(
+        &self,
+        key: &str,
+        named: &[(String, Value)],
+        results: usize,
+    ) -> Result<Option<Vec<Value>>> {
+        let dtype = |name: &str, value: &Value| match value {
+            Value::Int(n) if name == "dtype" => of_number(*n).filter(|d| is_complex(*d)),
+            _ => None,
+        };
+        if !named.iter().any(|(name, value)| dtype(name, value).is_some()) {
+            return Ok(None);
+        }
+        let real = |(name, value): &(String, Value)| match dtype(name, value) {
+            Some(complex) => (name.clone(), Value::Int(number(float_of(complex)))),
+            None => (name.clone(), value.clone()),
+        };
+        let given = self.lowered_row(key, named.iter().map(real).collect(), results)?;
+        let b = self.builder();
+        let [Value::Var(re)] = given[..] else { return Ok(Some(given)) };
+        Ok(Some(vec![of_parts(b, [re, b.mul(re, 0.0)?])?.into()]))
+    }
+
     fn has_complex(&self, value: &Value) -> bool {
         match value {
             Value::Var(v) => is(self.builder(), *v),
@@ -52,6 +77,12 @@ impl Machine<'_> {
     fn part(&self, value: &Value, i: usize) -> Result<Value> {
         Ok(match value {
             Value::Var(v) if is(self.builder(), *v) => parts(self.builder(), *v)?[i].into(),
+            // A real number beside complex ones.
+            Value::Var(v)
+                if i == 1 && self.builder().dtype_of(*v).is_some_and(|d| d.is_float()) =>
+            {
+                self.builder().mul(*v, 0.0)?.into()
+            }
             Value::List(items) => {
                 Value::List(items.iter().map(|x| self.part(x, i)).collect::<Result<_>>()?)
             }
