@@ -178,6 +178,11 @@ impl GraphBuilder {
         opsets.get(domain).or_else(|| opsets.get(other)).copied()
     }
 
+    /// Lets operators of a foreign domain be added, in version 1 unless the graph has another.
+    pub fn import_domain(&self, domain: &str) {
+        self.state.borrow_mut().opsets.entry(domain.to_owned()).or_insert(1);
+    }
+
     // ---- values ----
 
     /// The graph that nodes are added to, to be looked at. It must be let go before the next node is

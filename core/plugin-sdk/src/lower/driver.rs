@@ -38,34 +38,81 @@ impl<C> Deref for Lower<'_, C> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fallback {
     lowered: BTreeSet<String>,
-    domain: Option<String>,
+    rest: Rest,
+}
+
+/// What becomes of operators that no pass lowers either.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Rest {
+    #[default]
+    Refused,
+    Domain(String),
+    OwnDomain,
+    Wrapped {
+        namespace: String,
+        domain: String,
+        op: String,
+    },
+}
+
+/// The node that an operator of the source becomes.
+struct Kept<'o> {
+    domain: &'o str,
+    op: Cow<'o, str>,
+    /// What the node says beside the operator's own arguments.
+    more: Vec<(String, Value)>,
 }
 
 impl Fallback {
     /// Passes of plugins lower the operators that they declare; others are errors.
     pub fn of(submission: &Submission) -> Fallback {
-        Fallback { lowered: submission.lowered().map(str::to_owned).collect(), domain: None }
+        Fallback { lowered: submission.lowered().map(str::to_owned).collect(), rest: Rest::Refused }
     }
 
     /// Other operators become operators of this domain, with the source's name: their tensors are inputs, their other
     /// arguments attributes.
     #[must_use]
     pub fn or_domain(self, domain: impl Into<String>) -> Fallback {
-        Fallback { domain: Some(domain.into()), ..self }
+        Fallback { rest: Rest::Domain(domain.into()), ..self }
     }
 
-    /// All domains that nodes may be of.
-    fn domains(&self) -> impl Iterator<Item = &str> {
-        let lowered = self.lowered.iter().filter_map(|op| Some(op.split_once("::")?.0));
-        lowered.chain(self.domain.as_deref())
+    /// As [`Fallback::or_domain`], for `my::op.overload` as the operator `op` of the domain `my`.
+    #[must_use]
+    pub fn or_own_domain(self) -> Fallback {
+        Fallback { rest: Rest::OwnDomain, ..self }
     }
 
-    /// Domain and operator of the node that `op` becomes.
-    fn place<'o>(&'o self, op: &'o str) -> Option<(&'o str, Cow<'o, str>)> {
-        let lowered = op.split_once("::").filter(|_| self.lowered.contains(op));
+    /// Other operators of a namespace become the operator `op` of `domain`. Its attributes `operator` and
+    /// `overload_name` say which one: `aten::sum.dim_IntList` is `sum` and `dim_IntList`.
+    #[must_use]
+    pub fn or_wrapped(self, namespace: &str, domain: &str, op: &str) -> Fallback {
+        let [namespace, domain, op] = [namespace, domain, op].map(str::to_owned);
+        Fallback { rest: Rest::Wrapped { namespace, domain, op }, ..self }
+    }
+
+    /// The node that `op` becomes.
+    fn kept<'o>(&'o self, op: &'o str) -> Option<Kept<'o>> {
+        let parts = op.split_once("::");
+        if let Some((domain, op)) = parts.filter(|_| self.lowered.contains(op)) {
+            return Some(Kept { domain, op: op.into(), more: vec![] });
+        }
         // ONNX's names of operators are identifiers.
-        let kept = || Some((self.domain.as_deref()?, plain_identifier(op).into()));
-        lowered.map(|(domain, op)| (domain, op.into())).or_else(kept)
+        let plain = |op: &str| Cow::Owned(plain_identifier(op));
+        match &self.rest {
+            Rest::Refused => None,
+            Rest::Domain(domain) => Some(Kept { domain, op: plain(op), more: vec![] }),
+            Rest::OwnDomain => parts.map(|(domain, op)| {
+                let (op, _) = op.split_once('.').unwrap_or((op, ""));
+                Kept { domain, op: plain(op), more: vec![] }
+            }),
+            Rest::Wrapped { namespace, domain, op: wrapper } => {
+                let (_, name) = parts.filter(|(space, _)| space == namespace)?;
+                let (name, overload) = name.split_once('.').unwrap_or((name, ""));
+                let more = [("operator", name), ("overload_name", overload)];
+                let more = more.map(|(key, text)| (key.to_owned(), text.into())).to_vec();
+                Some(Kept { domain, op: wrapper.into(), more })
+            }
+        }
     }
 }
 
@@ -103,12 +150,9 @@ impl<'s, C: 'static> Driver<'s, C> {
         table: &'s Table<C>,
         source: &'s C,
         graph: Graph,
-        mut opsets: Opsets,
+        opsets: Opsets,
         fallback: Fallback,
     ) -> Driver<'s, C> {
-        for domain in fallback.domains() {
-            opsets.entry(domain.to_owned()).or_insert(1);
-        }
         let builder = GraphBuilder::new(graph, opsets);
         let lower = Lower { builder, source, notes: RefCell::default() };
         let (missing, found) = Default::default();
@@ -125,9 +169,14 @@ impl<'s, C: 'static> Driver<'s, C> {
         self.found.borrow_mut().push(found);
     }
 
+    /// Whether the table has this operator.
+    pub fn has_row(&self, op: &str) -> bool {
+        self.table.find(op).is_some()
+    }
+
     /// Whether the table has this operator, or something else takes it.
     pub fn takes(&self, op: &str) -> bool {
-        self.table.find(op).is_some() || self.fallback.place(op).is_some()
+        self.table.find(op).is_some() || self.fallback.kept(op).is_some()
     }
 
     /// Runs `f`, whose nodes the caller throws away if it gives `false`; then its findings are forgotten too.
@@ -155,13 +204,15 @@ impl<'s, C: 'static> Driver<'s, C> {
             };
             (0..results.len()).map(|i| ty(i).unwrap_or(Value::Hole)).collect()
         };
-        let given = match (self.table.find(&op), self.fallback.place(&op)) {
+        let given = match (self.table.find(&op), self.fallback.kept(&op)) {
             (Some(row), _) => {
                 let mut reader = Reader::new(&self.lower.builder, arguments, named);
                 self.lower.in_layer(layer, |_| row(&self.lower, &mut reader))
             }
-            (None, Some((domain, name))) => self.lower.in_layer(layer, |b| {
-                let found = foreign::add(b, (domain, &name), (arguments, named), results.len());
+            (None, Some(Kept { domain, op, more })) => self.lower.in_layer(layer, |b| {
+                b.import_domain(domain);
+                let named = named.into_iter().chain(more).collect();
+                let found = foreign::add(b, (domain, &op), (arguments, named), results.len());
                 if let Ok(Some(values)) = &found {
                     declare(b, values, &types);
                 }

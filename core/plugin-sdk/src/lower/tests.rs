@@ -148,6 +148,19 @@ fn an_unknown_operator_becomes_one_of_a_domain_on_demand() {
 }
 
 #[test]
+fn an_unknown_operator_keeps_its_name_or_is_wrapped() {
+    let sum = || vec![item("vision::sum.dim", 1, vec![])];
+    let (text, _) = run(sum(), Fallback::default().or_own_domain()).unwrap();
+    assert!(text.contains("vision.sum(x)"), "{text}");
+    let wrapped = || Fallback::default().or_wrapped("vision", "org.vision", "Call");
+    let (text, _) = run(sum(), wrapped()).unwrap();
+    let call = "org.vision.Call<operator = \"sum\", overload_name = \"dim\">(x)";
+    assert!(text.contains(call), "{text}");
+    let found = run(vec![item("my::sum", 1, vec![])], wrapped()).unwrap_err();
+    assert!(found.len() == 1 && found[0].contains("`my::sum` is not known"), "{found:?}");
+}
+
+#[test]
 fn several_results_and_names_of_rows() {
     assert_eq!(table().operators(), ["add", "clip", "mean", "split"]);
     let table = table();
