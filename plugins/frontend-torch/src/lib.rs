@@ -12,6 +12,7 @@ mod aten;
 mod machine;
 mod options;
 mod outputs;
+mod params;
 mod program;
 mod schema;
 mod script;
@@ -31,7 +32,7 @@ onnxd_plugin_sdk::export_plugin! {
     summary: "Reads PyTorch models: TorchScript archives and exported programs",
     components: [
         frontend("torch", "PyTorch models"; "*.pt", "*.pth", "*.ts", "*.pt2"; declares [
-            "is_source = true\n", program::params::Source::ROWS, program::params::Export::ROWS
+            "is_source = true\n", params::Source::ROWS, params::Export::ROWS
         ] => || Box::new(Torch)),
     ],
 }
@@ -61,7 +62,7 @@ impl Frontend for Torch {
             Kind::Program(graphs) => {
                 program::import::import(submission, &archive, graphs, &options)
             }
-            _ => script::import::import(submission, archive, &options),
+            _ => script::import::import(submission, archive, options),
         }
     }
 }

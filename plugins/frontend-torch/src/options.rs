@@ -1,9 +1,14 @@
-//! What the params of a conversion say about inputs.
+//! What the params of a conversion say, and what files of arrays beside the network say about its inputs.
 
 use crate::diag::{Code, Diagnostic, shown};
-use onnxd_plugin_sdk::Submission;
+use crate::params;
+use onnxd_plugin_sdk::host_params::Export;
 use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
+use onnxd_plugin_sdk::lower::Fallback;
 use onnxd_plugin_sdk::serde_json::Value;
+use onnxd_plugin_sdk::words::OperatorFallback;
+use onnxd_plugin_sdk::{ArrayHeader, Submission};
+use std::collections::BTreeMap;
 
 /// Version of the standard's operators, where the params name none.
 const OPSET: i64 = 18;
@@ -15,6 +20,18 @@ pub(crate) struct Options {
     dtypes: Vec<DataType>,
     names: Vec<String>,
     axes: Value,
+    /// What arrays beside the network say, where the params give no shapes.
+    arrays: Vec<ArrayHeader>,
+    /// Element types of inputs, as the program uses them.
+    used_as: BTreeMap<usize, DataType>,
+    /// What becomes of operators that have no row.
+    pub(crate) fallback: Fallback,
+    /// Whether dropout and the like stay as the file has them.
+    pub(crate) training: bool,
+    /// Whether weights become inputs.
+    pub(crate) without_weights: bool,
+    /// Whether nodes tell where in the source they come from.
+    pub(crate) documented: bool,
 }
 
 impl Options {
@@ -43,30 +60,55 @@ impl Options {
             dtype.ok_or_else(|| bad("input_dtypes", found))
         });
         let names = all("input_names");
+        let arrays = if shapes.len() == 0 { arrays(submission)? } else { vec![] };
+        let export: Export = submission.params().section();
         Ok(Options {
             opset: get("opset").as_i64().unwrap_or(OPSET),
             shapes: shapes.collect::<Result<_, _>>()?,
             dtypes: dtypes.collect::<Result<_, _>>()?,
             names: names.iter().filter_map(|n| Some(n.as_str()?.to_owned())).collect(),
             axes: get("dynamic_axes").clone(),
+            arrays,
+            used_as: BTreeMap::new(),
+            fallback: fallback(submission, export.operator_fallback()),
+            training: submission.params().section::<params::Source>().training() == "preserve",
+            without_weights: !export.export_params(),
+            documented: !export.strip_doc_string(),
         })
+    }
+
+    /// Takes an input as of another element type than supposed.
+    pub(crate) fn use_as(&mut self, at: usize, dtype: DataType) {
+        self.used_as.insert(at, dtype);
+    }
+
+    /// The array for the input number `at`: the one of its name, else the one at its place.
+    fn array(&self, at: usize, name: &str) -> Option<&ArrayHeader> {
+        let called = self.names.get(at).map(String::as_str);
+        let is_its = |a: &&ArrayHeader| a.name == name || called == Some(a.name.as_str());
+        self.arrays.iter().find(is_its).or_else(|| self.arrays.get(at))
     }
 
     /// Number of the inputs that shapes are given for.
     pub(crate) fn count(&self) -> usize {
-        self.shapes.len()
+        self.shapes.len().max(self.arrays.len())
     }
 
     /// The type of the input number `at`, which the source calls `name`: as the params say, else `default`.
     pub(crate) fn input(&self, at: usize, name: &str, default: DataType) -> ValueType {
-        let dtype = self.dtypes.get(at).copied().unwrap_or(default);
-        let shape = self.shapes.get(at).cloned().map(|shape| self.opened(at, name, shape));
+        let array = self.array(at, name);
+        let dtype = self.dtypes.get(at).copied().or_else(|| array.map(|array| array.dtype));
+        let dtype = dtype.or_else(|| self.used_as.get(&at).copied()).unwrap_or(default);
+        let sizes =
+            |array: &ArrayHeader| array.dims.iter().map(|n| Dim::Known(*n as i64)).collect();
+        let shape = self.shapes.get(at).cloned().or_else(|| array.map(sizes));
+        let shape = shape.map(|shape| self.opened(at, name, shape));
         ValueType::Tensor { dtype: Some(dtype), shape }
     }
 
-    /// Whether the params say the element type of an input.
-    pub(crate) fn has_dtype(&self, at: usize) -> bool {
-        self.dtypes.get(at).is_some()
+    /// Whether params or arrays say the element type of an input.
+    pub(crate) fn has_dtype(&self, at: usize, name: &str) -> bool {
+        self.dtypes.get(at).is_some() || self.array(at, name).is_some()
     }
 
     /// The sizes of the input number `at`, where the source declares `declared`: the params may say those that vary.
@@ -144,6 +186,34 @@ impl Options {
         }
         shape
     }
+}
+
+/// Nodes that operators without a row become.
+fn fallback(submission: &Submission, word: OperatorFallback) -> Fallback {
+    let fallback = Fallback::of(submission);
+    match word {
+        OperatorFallback::Error => fallback,
+        OperatorFallback::Custom => fallback.or_own_domain(),
+        OperatorFallback::Aten => fallback.or_wrapped("aten", "org.pytorch.aten", "ATen"),
+    }
+}
+
+/// The inputs as `inputs.npz` beside the network has them, else a sample of `calib.npz`.
+fn arrays(submission: &Submission) -> Result<Vec<ArrayHeader>, Diagnostic> {
+    let folder = submission.network().rsplit_once('/').map(|(folder, _)| format!("{folder}/"));
+    let beside = |name: &str| format!("{}{name}", folder.as_deref().unwrap_or_default());
+    let (inputs, samples) = (beside("inputs.npz"), beside("calib.npz"));
+    if submission.has(&inputs) {
+        return submission.arrays(&inputs);
+    }
+    if !submission.has(&samples) {
+        return Ok(vec![]);
+    }
+    let mut found = submission.arrays(&samples)?;
+    // The first axis counts samples, and `labels` are what they show.
+    found.retain(|array| array.name != "labels");
+    found.iter_mut().filter_map(|array| array.dims.first_mut()).for_each(|samples| *samples = 1);
+    Ok(found)
 }
 
 /// `float32` and ONNX's own words.

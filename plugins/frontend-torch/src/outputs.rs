@@ -23,6 +23,20 @@ pub(crate) fn model(graph: Graph, opset: i64) -> Model {
     model
 }
 
+/// Writes to nodes where in the source they come from, as far as they do not say it.
+pub(crate) fn documented(graph: &mut Graph) {
+    for id in graph.node_ids() {
+        let node = graph.node_mut(id);
+        if let (true, Some(layer)) = (node.doc.is_empty(), node.layers.first()) {
+            node.doc = match layer.place.as_str() {
+                "" => layer.name.clone(),
+                place => place.to_owned(),
+            };
+        }
+        graph.edit_subgraphs(id, documented);
+    }
+}
+
 /// Lists the tensors of what the program gives as outputs, in their order; `names` are the source's, as far as it
 /// has them.
 ///

@@ -51,10 +51,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::_softmax" => |b, a: RawSoftmax| softmax(b, widened(b, &a)?, a.dim, false);
         "aten::_log_softmax" => |b, a: RawSoftmax| softmax(b, widened(b, &a)?, a.dim, true);
         "aten::_safe_softmax" => safe_softmax;
-        "aten::dropout" | "aten::feature_dropout" | "aten::alpha_dropout" | "aten::feature_alpha_dropout" => |b, a: Dropout| {
-            note_training(b, a.train && a.p > 0.0);
-            Ok(a.input)
+        "aten::dropout" => |b, a: Dropout| match a.train && a.p > 0.0 && b.source.training {
+            true => b.dropout(a.input).ratio(a.p).training_mode(true).one(),
+            false => without_dropout(b, a),
         };
+        "aten::feature_dropout" | "aten::alpha_dropout" | "aten::feature_alpha_dropout" => without_dropout;
         "aten::native_dropout" => |b, a: NativeDropout| {
             note_training(b, a.train.unwrap_or(true) && a.p > 0.0);
             Ok([a.input, super::cast::filled(b, a.input, &Value::Int(1)).and_then(|ones| b.cast(ones, DataType::Bool))?])
@@ -250,6 +251,12 @@ fn safe_softmax(b: &Lower, a: Softmax) -> Lowered<Var> {
     let greatest = b.reduce_max(x).axes([axis]).one()?;
     let none = b.equal(greatest, f64::NEG_INFINITY)?;
     b.where_(none, 0.0, softmax(b, x, a.dim, false)?)
+}
+
+/// What dropout gives in evaluation.
+fn without_dropout(b: &Lower, a: Dropout) -> Lowered<Var> {
+    note_training(b, a.train && a.p > 0.0);
+    Ok(a.input)
 }
 
 /// Says that an operator draws at random in the source.

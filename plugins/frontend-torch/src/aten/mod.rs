@@ -71,6 +71,14 @@ pub(crate) struct Source {
     pub(crate) complex: RefCell<HashMap<Var, complex::Complex>>,
     /// How quantized tensors are quantized.
     pub(crate) quantized: RefCell<HashMap<Var, quantizer::Quantizer>>,
+    /// Whether operators in training mode stay in it.
+    pub(crate) training: bool,
+}
+
+impl Source {
+    pub(crate) fn new(training: bool) -> Source {
+        Source { training, ..Source::default() }
+    }
 }
 
 pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, Source>;

@@ -8,7 +8,7 @@ use crate::diag::{Code, shown};
 use crate::schema::resolve::{ArgumentKind, resolve};
 use crate::schema::{self, Kind, Schema};
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::ir::ValueType;
+use onnxd_plugin_sdk::ir::{Dim, ValueType};
 use onnxd_plugin_sdk::lower::{Lowering, Value};
 use std::rc::Rc;
 
@@ -32,6 +32,10 @@ impl Machine<'_> {
             return Ok(item);
         }
         if arguments().any(|item| matches!(item, Item::Hole)) {
+            // An operator of the user's own is reported even if what it takes is missing.
+            if schema::overloads(op).is_empty() && !self.driver.takes(op) {
+                self.rows(op, vec![], 0)?;
+            }
             return Ok(self.holes(op, overload));
         }
         let schema = match overload {
@@ -44,7 +48,7 @@ impl Machine<'_> {
                 let bound = self.bound(schema, positional, named)?;
                 self.operator(schema, bound)
             }
-            _ => self.foreign(op, &positional, &named, vec![None]),
+            _ => self.foreign(op, &positional, &named, vec![None; self.results.replace(1)]),
         }
     }
 
@@ -136,6 +140,7 @@ impl Machine<'_> {
 
     /// An operator of torch with its arguments: in place, as a view, or as a value of its own.
     fn operator(&self, schema: &'static Schema, bound: Bound) -> Result<Item> {
+        self.see_indices(schema, &bound)?;
         let first = schema.parameters.first();
         let writes = first.and_then(|p| p.alias.as_ref()).is_some_and(|alias| alias.writes);
         match bound.first() {
@@ -234,7 +239,9 @@ impl Machine<'_> {
     /// The row for an operator: that of the overload, if there is one.
     fn key(&self, schema: &Schema, name: &str) -> String {
         let full = format!("{name}.{}", schema.overload);
-        if !schema.overload.is_empty() && self.driver.takes(&full) { full } else { name.to_owned() }
+        let kept = || !self.driver.has_row(name) && self.driver.takes(&full);
+        let overload = !schema.overload.is_empty() && (self.driver.has_row(&full) || kept());
+        if overload { full } else { name.to_owned() }
     }
 
     /// Lowers an operator by the row of `name`.
@@ -264,9 +271,14 @@ impl Machine<'_> {
         results: usize,
     ) -> Result<Vec<Value>> {
         let layer = self.layer();
+        let op = key.to_owned();
+        let types = match self.driver.has_row(key) {
+            true => vec![],
+            false => self.supposed(key, named.iter().map(|(_, v)| v), vec![None; results]),
+        };
         let results = vec![String::new(); results];
         let input = named.first().map(|(_, value)| value.clone());
-        let item = Lowering { op: key.to_owned(), layer, named, results, ..Lowering::default() };
+        let item = Lowering { op, layer, named, results, types, ..Lowering::default() };
         let mut given = self.driver.lower(item);
         if let Some(Value::Var(result)) = given.first_mut() {
             *result = quantizer::kept(self.builder(), key, input.as_ref(), *result)?;
@@ -296,15 +308,45 @@ impl Machine<'_> {
         named: &Named,
         types: Vec<Option<ValueType>>,
     ) -> Result<Item> {
-        let arguments = positional.iter().map(|i| self.value(i)).collect::<Result<_>>()?;
+        let arguments = positional.iter().map(|i| self.value(i)).collect::<Result<Vec<_>>>()?;
         let named = named.iter().map(|(n, i)| Ok((n.to_string(), self.value(i)?)));
-        let named = named.collect::<Result<_>>()?;
+        let named = named.collect::<Result<Vec<_>>>()?;
+        let all = arguments.iter().chain(named.iter().map(|(_, v)| v));
+        let types = self.supposed(op, all, types);
         let (op, layer, results) = (op.to_owned(), self.layer(), vec![String::new(); types.len()]);
         let mut given = self.driver.lower(Lowering { op, layer, arguments, named, results, types });
         match given.len() {
             1 => Ok(self.item(given.remove(0), &Kind::Tensor)),
             _ => Ok(Item::tuple(given.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect())),
         }
+    }
+
+    /// Types of results; where nothing declares them, the element type and rank of the first tensor.
+    fn supposed<'v>(
+        &self,
+        op: &str,
+        mut arguments: impl Iterator<Item = &'v Value>,
+        types: Vec<Option<ValueType>>,
+    ) -> Vec<Option<ValueType>> {
+        if !self.driver.takes(op) || types.iter().all(Option::is_some) {
+            return types;
+        }
+        let b = self.builder();
+        let tensor = arguments.find_map(|value| match value {
+            Value::Var(var) => b.type_of(*var),
+            _ => None,
+        });
+        let Some(ValueType::Tensor { dtype, shape }) = tensor else { return types };
+        let shape = shape.map(|dims| vec![Dim::Unknown; dims.len()]);
+        let like = ValueType::Tensor { dtype, shape };
+        let message = format!(
+            "The file does not say what `{}` gives: taken to have the element type and rank of its first tensor, {like}.",
+            shown(op)
+        );
+        let help = "Save the model with `torch.export.save`, which keeps the types of all results.";
+        let note = self.problem(Code::LayerParameterIgnored, message).help(help);
+        b.note(note);
+        types.into_iter().map(|ty| ty.or_else(|| Some(like.clone()))).collect()
     }
 
     fn holes(&self, op: &str, overload: Option<&str>) -> Item {

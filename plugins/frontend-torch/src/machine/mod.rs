@@ -10,6 +10,7 @@ mod complex;
 mod containers;
 mod decide;
 mod form;
+mod indices;
 mod item;
 mod journal;
 mod numbers;
@@ -27,10 +28,10 @@ use crate::aten::Source;
 use crate::diag::{Code, Diagnostic, Layer};
 use journal::Journal;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::ir::{DataType, Graph, Tensor};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Driver, Lower};
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 pub(crate) type Result<T> = std::result::Result<T, Diagnostic>;
 
@@ -56,6 +57,14 @@ pub(crate) struct Machine<'s> {
     raised: Cell<bool>,
     depth: Cell<usize>,
     work: Cell<u64>,
+    /// How many results the next operator gives, if nothing declares it.
+    pub(crate) results: Cell<usize>,
+    /// Parameters and buffers, where they are inputs of the graph.
+    weights: Option<RefCell<Vec<Var>>>,
+    /// Inputs whose element type is supposed, with their numbers.
+    supposed: RefCell<HashMap<Var, usize>>,
+    /// The input that was supposed to be no index, and is one.
+    pub(crate) index: Cell<Option<usize>>,
     trial: decide::Trial,
 }
 
@@ -70,8 +79,18 @@ impl<'s> Machine<'s> {
             raised: Cell::new(false),
             depth: Cell::new(0),
             work: Cell::new(0),
+            results: Cell::new(1),
+            weights: None,
+            supposed: RefCell::default(),
+            index: Cell::new(None),
             trial: decide::Trial::default(),
         }
+    }
+
+    /// Makes inputs of the parameters and buffers.
+    #[must_use]
+    pub(crate) fn without_weights(self, without: bool) -> Machine<'s> {
+        Machine { weights: without.then(RefCell::default), ..self }
     }
 
     /// The graph, and what users should know.
@@ -81,7 +100,36 @@ impl<'s> Machine<'s> {
     pub(crate) fn finish(
         self,
     ) -> std::result::Result<(Graph, Vec<Diagnostic>), crate::diag::Diagnostics> {
-        self.driver.finish()
+        let weights = self.weights.map(RefCell::into_inner).unwrap_or_default();
+        let weights = weights.into_iter().map(|var| self.driver.builder().id(var));
+        let weights = weights.collect::<Result<Vec<_>>>()?;
+        let (mut graph, notes) = self.driver.finish()?;
+        // They come after the user's inputs, as far as something reads them.
+        weights.iter().for_each(|id| graph.unmark_input(*id));
+        for id in weights {
+            if graph.uses(id) > 0 {
+                graph.mark_input(id);
+            }
+        }
+        Ok((graph, notes))
+    }
+
+    /// Brings the parameters and buffers that are inputs into another order.
+    pub(crate) fn sort_weights(&self, place: impl Fn(&str) -> usize) {
+        if let Some(weights) = &self.weights {
+            let name = |var: &Var| self.builder().name_of(*var);
+            weights.borrow_mut().sort_by_cached_key(|var| place(&name(var)));
+        }
+    }
+
+    /// A parameter or buffer of the module.
+    pub(crate) fn weight(&self, name: &str, tensor: Tensor) -> Var {
+        let b = self.builder();
+        let Some(weights) = &self.weights else { return b.parameter(name, tensor) };
+        let sizes: Vec<Dim> = tensor.dims().iter().map(|n| Dim::Known(*n as i64)).collect();
+        let var = b.input(name, ValueType::tensor(tensor.dtype(), sizes));
+        weights.borrow_mut().push(var);
+        var
     }
 
     pub(crate) fn builder(&self) -> &Lower<'s, Source> {
@@ -193,11 +241,7 @@ impl<'s> Machine<'s> {
     }
 
     /// A list of tensors as a sequence of the present graph.
-    fn sequence_var(
-        &self,
-        item: &Item,
-        ty: Option<&onnxd_plugin_sdk::ir::ValueType>,
-    ) -> Result<Var> {
+    fn sequence_var(&self, item: &Item, ty: Option<&ValueType>) -> Result<Var> {
         let b = self.builder();
         let items = match item {
             Item::List(cell) => match &*cell.borrow() {
@@ -212,7 +256,7 @@ impl<'s> Machine<'s> {
         };
         let vars = items.iter().map(|item| self.var_of(item)).collect::<Result<Vec<_>>>()?;
         if vars.is_empty() {
-            let dtype = ty.and_then(onnxd_plugin_sdk::ir::ValueType::dtype);
+            let dtype = ty.and_then(ValueType::dtype);
             return b.sequence_empty().dtype(dtype.unwrap_or(DataType::Float)).one();
         }
         b.sequence_construct(vars)

@@ -3,7 +3,7 @@
 use super::declared::Symbols;
 use super::run::Runner;
 use super::weights::Weights;
-use super::{Argument, Input, InputKind, Meta, OutputKind, Program, params, run};
+use super::{Argument, Input, InputKind, Meta, OutputKind, Program, run};
 use crate::archive::storage::Place;
 use crate::archive::zip::Archive;
 use crate::aten::{Source, table};
@@ -11,9 +11,10 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use crate::options::Options;
 use crate::outputs;
+use crate::params;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{self, Dim, Opsets, ValueType};
-use onnxd_plugin_sdk::lower::{Driver, Fallback};
+use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::{Imported, Submission};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -31,7 +32,7 @@ pub(crate) fn import(
     let member = chosen(submission, graphs)?;
     let program = Program::open(archive, member)?;
     let weights = Weights::open(archive, member)?;
-    let import = Import { submission, program: &program, weights: &weights, options };
+    let import = Import { program: &program, weights: &weights, options };
     let mut made = import.made(&BTreeSet::new())?;
     if !made.written.is_empty() {
         if submission.params().section::<params::Export>().mutations() != "outputs" {
@@ -43,6 +44,9 @@ pub(crate) fn import(
         if !states.is_empty() {
             made = import.made(&states)?;
         }
+    }
+    if options.documented {
+        outputs::documented(&mut made.graph);
     }
     Ok(Imported {
         model: outputs::model(made.graph, options.opset),
@@ -71,7 +75,6 @@ fn chosen<'a>(submission: &Submission, graphs: &'a [String]) -> Result<&'a str> 
 }
 
 struct Import<'a> {
-    submission: &'a Submission,
     program: &'a Program,
     weights: &'a Weights,
     options: &'a Options,
@@ -108,11 +111,11 @@ impl Import<'_> {
     /// Runs the program. Buffers and parameters of `states` are inputs of the graph with their values as defaults.
     fn made(&self, states: &BTreeSet<Rc<str>>) -> std::result::Result<Made, Diagnostics> {
         let table = table();
-        let source = Source::default();
+        let source = Source::new(self.options.training);
         let opsets = Opsets::from([(String::new(), self.options.opset)]);
-        let fallback = Fallback::of(self.submission);
+        let fallback = self.options.fallback.clone();
         let driver = Driver::new(&table, &source, ir::Graph::new("torch"), opsets, fallback);
-        let machine = Machine::new(driver);
+        let machine = Machine::new(driver).without_weights(self.options.without_weights);
         let symbols = Symbols::default();
         let running = Running { import: self, machine: &machine, symbols: &symbols, states };
         let ran = running.run();
@@ -142,6 +145,7 @@ impl Running<'_, '_> {
         let program = self.import.program;
         self.machine.builder().reserve(output_names(program));
         let inputs = self.inputs()?;
+        self.machine.sort_weights(|name| self.import.weights.place_of(name));
         let before = |item: &Item| match item {
             Item::Tensor(_) => self.machine.var_of(item).map(Some),
             _ => Ok(None),
@@ -252,6 +256,9 @@ impl Running<'_, '_> {
                 let id = b.id(var)?;
                 b.graph_mut().set_initializer(id, Some(stored.tensor.clone()));
                 var
+            }
+            false if matches!(kind, InputKind::Parameter(_) | InputKind::Buffer { .. }) => {
+                self.machine.weight(name, stored.tensor.clone())
             }
             false => b.parameter(name, stored.tensor.clone()),
         };

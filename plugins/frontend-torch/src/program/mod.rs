@@ -11,7 +11,6 @@ pub(crate) mod functions;
 mod higher_order;
 pub(crate) mod import;
 pub(crate) mod json;
-pub(crate) mod params;
 mod run;
 pub(crate) mod sizes;
 mod spec;

@@ -13,8 +13,10 @@ use crate::archive::weights::saved;
 use crate::archive::zip::Archive;
 use crate::archive::{damaged, unsupported};
 use crate::diag::{Code, Diagnostic};
-use serde::Deserialize;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use std::collections::HashMap;
+use std::fmt;
 use std::rc::Rc;
 
 /// What the program holds, by its names in the module.
@@ -24,7 +26,12 @@ pub(crate) struct Weights {
     state: HashMap<Rc<str>, Pickled>,
     /// Constants, objects, and buffers that are not persistent.
     constants: HashMap<Rc<str>, Pickled>,
+    /// Places of parameters and buffers in the state dict.
+    places: HashMap<Rc<str>, usize>,
 }
+
+/// What a file names, in its order.
+type Items = Vec<(Rc<str>, Pickled)>;
 
 impl Weights {
     /// What belongs to the graph in a member: `models/model.json`, `serialized_exported_program.json`.
@@ -45,10 +52,15 @@ impl Weights {
                 pickled(archive, &[format!("data/{folder}/{name}.pt")])
             }
         };
-        Ok(Weights {
-            state: read("state_dict", "weights")?,
-            constants: read("constants", "constants")?,
-        })
+        let state = read("state_dict", "weights")?;
+        let places = state.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect();
+        let constants = read("constants", "constants")?.into_iter().collect();
+        Ok(Weights { state: state.into_iter().collect(), constants, places })
+    }
+
+    /// The place of a parameter or buffer in the state dict; those that it lacks come last.
+    pub(crate) fn place_of(&self, name: &str) -> usize {
+        self.places.get(name).copied().unwrap_or(usize::MAX)
     }
 
     /// What an input of the graph is bound to; nothing for inputs that the caller gives.
@@ -83,14 +95,14 @@ impl Weights {
 }
 
 /// The dict in the first member that the archive has; empty without one.
-fn pickled(archive: &Archive, members: &[String]) -> Result<HashMap<Rc<str>, Pickled>, Diagnostic> {
+fn pickled(archive: &Archive, members: &[String]) -> Result<Items, Diagnostic> {
     let Some(member) = members.iter().find(|member| archive.has(member)) else {
-        return Ok(HashMap::new());
+        return Ok(vec![]);
     };
     let bytes = archive.read(member)?;
     // A program without constants has an empty member in place of an archive.
     if bytes.is_empty() {
-        return Ok(HashMap::new());
+        return Ok(vec![]);
     }
     let Pickled::Dict(items) = saved(&bytes, &format!("{member}/"))? else {
         return Err(damaged(format!("`{member}` has no dict of weights")));
@@ -104,7 +116,29 @@ fn pickled(archive: &Archive, members: &[String]) -> Result<HashMap<Rc<str>, Pic
 
 #[derive(Deserialize)]
 struct List {
-    config: HashMap<Rc<str>, Entry>,
+    #[serde(deserialize_with = "in_order")]
+    config: Vec<(Rc<str>, Entry)>,
+}
+
+/// The members of an object in the order of the file.
+fn in_order<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<(Rc<str>, Entry)>, D::Error> {
+    struct Entries;
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<(Rc<str>, Entry)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut entries = vec![];
+            while let Some(entry) = map.next_entry()? {
+                entries.push(entry);
+            }
+            Ok(entries)
+        }
+    }
+    from.deserialize_map(Entries)
 }
 
 #[derive(Deserialize)]
@@ -116,16 +150,12 @@ struct Entry {
 }
 
 /// The tensors of a list, whose storages are members of a folder.
-fn listed(
-    archive: &Archive,
-    list: &str,
-    folder: &str,
-) -> Result<HashMap<Rc<str>, Pickled>, Diagnostic> {
+fn listed(archive: &Archive, list: &str, folder: &str) -> Result<Items, Diagnostic> {
     let text = archive.read(list)?;
     let wrong = |e| damaged(format!("`{list}`: {e}"));
     let parsed: List = serde_json::from_slice(&text).map_err(wrong)?;
     let storages = Storages::new(Source::Archive(archive, folder), "");
-    let mut result = HashMap::with_capacity(parsed.config.len());
+    let mut result = Vec::with_capacity(parsed.config.len());
     for (name, entry) in parsed.config {
         let path = format!("{folder}{}", entry.path_name);
         let value = match entry.tensor_meta {
@@ -134,7 +164,7 @@ fn listed(
             }
             _ => saved(&archive.read(&path)?, &format!("{path}/"))?,
         };
-        result.insert(name, value);
+        result.push((name, value));
     }
     Ok(result)
 }

@@ -12,10 +12,15 @@ type Arguments = (Vec<Item>, Vec<(Rc<str>, Item)>);
 
 impl Interpreter<'_, '_> {
     pub(super) fn expression(&self, e: &Expr, scopes: &Scopes) -> Result<Item> {
-        self.machine.nested(|| self.evaluated(e, scopes))
+        self.machine.nested(|| self.evaluated(e, 1, scopes))
     }
 
-    fn evaluated(&self, e: &Expr, scopes: &Scopes) -> Result<Item> {
+    /// An expression whose value is taken apart into `results` values.
+    pub(super) fn several(&self, e: &Expr, results: usize, scopes: &Scopes) -> Result<Item> {
+        self.machine.nested(|| self.evaluated(e, results, scopes))
+    }
+
+    fn evaluated(&self, e: &Expr, results: usize, scopes: &Scopes) -> Result<Item> {
         let all =
             |es: &[Expr]| es.iter().map(|e| self.expression(e, scopes)).collect::<Result<Vec<_>>>();
         Ok(match e {
@@ -58,6 +63,7 @@ impl Interpreter<'_, '_> {
                 let function = self.callee(function, scopes)?;
                 let named = named.iter().map(|(n, e)| Ok((n.clone(), self.expression(e, scopes)?)));
                 let arguments = (all(arguments)?, named.collect::<Result<_>>()?);
+                self.machine.results.set(results);
                 self.called(function, arguments)?
             }
             Expr::Annotate(_, e) => self.expression(e, scopes)?,
@@ -106,7 +112,9 @@ impl Interpreter<'_, '_> {
             }
             Item::Object(object) => {
                 if let Some(item) = object.attributes.borrow().get(name) {
-                    return Ok(item.clone());
+                    let of_training = &**name == "training" && matches!(item, Item::Bool(_));
+                    let evaluates = of_training && !self.training;
+                    return Ok(if evaluates { Item::Bool(false) } else { item.clone() });
                 }
                 if let Some(class) = self.library.find_class(&object.class)?
                     && let Some(found) = class.attributes.iter().find(|a| a.name == *name)

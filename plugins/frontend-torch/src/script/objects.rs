@@ -61,7 +61,7 @@ impl Interpreter<'_, '_> {
                     Ok(Item::dict(cell.borrow().iter().map(pair).collect::<Result<_>>()?))
                 })?
             }
-            Pickled::Tensor(stored) => self.tensor(stored, path)?,
+            Pickled::Tensor(stored) => self.tensor(stored, path, false)?,
             Pickled::Object(object) => self.object(object, path, depth)?,
             other => {
                 let message = format!("`{}` is {}.", shown(path), other.kind());
@@ -96,9 +96,19 @@ impl Interpreter<'_, '_> {
         match state {
             None => {}
             Some(Pickled::Dict(cell)) if !self.has_setstate(&class)? => {
-                for (key, value) in cell.borrow().iter() {
+                let items = cell.borrow();
+                // The order of a state dict: a module's own tensors come before those of modules inside.
+                let (own, rest): (Vec<_>, Vec<_>) =
+                    items.iter().partition(|(_, value)| matches!(value, Pickled::Tensor(_)));
+                for (key, value) in own.into_iter().chain(rest) {
                     let Some(name) = key.text() else { continue };
-                    let item = self.load(value, &join(path, name), depth + 1)?;
+                    let path = join(path, name);
+                    let item = match value {
+                        Pickled::Tensor(stored) if self.is_weight(&class, name)? => {
+                            self.tensor(stored, &path, true)?
+                        }
+                        value => self.load(value, &path, depth + 1)?,
+                    };
                     instance.attributes.borrow_mut().insert(name.into(), item);
                 }
             }
@@ -113,18 +123,28 @@ impl Interpreter<'_, '_> {
         Ok(Item::Object(instance))
     }
 
+    /// Whether an attribute of a module is a parameter or buffer.
+    fn is_weight(&self, class: &str, name: &str) -> Result<bool> {
+        let Some(class) = self.library.find_class(class)? else { return Ok(false) };
+        Ok(class.parameters.iter().chain(&class.buffers).any(|known| &**known == name))
+    }
+
     fn has_setstate(&self, class: &str) -> Result<bool> {
         Ok(self.method(class, "__setstate__")?.is_some())
     }
 
     /// A tensor as an initializer under its path; one that was loaded under another path is that one.
-    fn tensor(&self, stored: &Rc<Stored>, path: &str) -> Result<Item> {
+    fn tensor(&self, stored: &Rc<Stored>, path: &str, is_weight: bool) -> Result<Item> {
         if let Some(known) = self.loaded.tensors.borrow().get(&stored.place) {
             return Ok(known.clone());
         }
         let b = self.machine.builder();
         let name = if path.is_empty() { "constant" } else { path };
-        let var = b.parameter(name, stored.tensor.clone());
+        let tensor = stored.tensor.clone();
+        let var = match is_weight {
+            true => self.machine.weight(name, tensor),
+            false => b.parameter(name, tensor),
+        };
         let var = match &stored.quantizer {
             Some(quantizer) => self.dequantized(var, quantizer)?,
             None => var,

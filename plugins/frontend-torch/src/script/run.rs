@@ -18,6 +18,8 @@ pub(crate) struct Interpreter<'m, 's> {
     pub(super) archive: &'m ScriptArchive,
     pub(super) loaded: Loaded,
     pub(super) constants: RefCell<Vec<Item>>,
+    /// Whether modules that were saved in training mode stay in it.
+    pub(super) training: bool,
 }
 
 /// The variables of a function that runs. Arms of conditions and bodies of loops have scopes of their own.
@@ -56,9 +58,10 @@ impl<'m, 's> Interpreter<'m, 's> {
         machine: &'m Machine<'s>,
         library: &'m Library<'m>,
         archive: &'m ScriptArchive,
+        training: bool,
     ) -> Interpreter<'m, 's> {
         let (loaded, constants) = Default::default();
-        Interpreter { machine, library, archive, loaded, constants }
+        Interpreter { machine, library, archive, loaded, constants, training }
     }
 
     /// The module that was saved.
@@ -189,8 +192,9 @@ impl<'m, 's> Interpreter<'m, 's> {
         values: &[Expr],
         scopes: &Scopes,
     ) -> Result<()> {
-        let items =
-            values.iter().map(|e| self.expression(e, scopes)).collect::<Result<Vec<_>>>()?;
+        let results = if unpack { targets.len() } else { 1 };
+        let items = values.iter().map(|e| self.several(e, results, scopes));
+        let items = items.collect::<Result<Vec<_>>>()?;
         let items = match (unpack, items.as_slice()) {
             (true, [Item::Hole]) => vec![Item::Hole; targets.len()],
             (true, [item]) => match item.items() {
