@@ -328,7 +328,7 @@ impl Machine<'_> {
         mut arguments: impl Iterator<Item = &'v Value>,
         types: Vec<Option<ValueType>>,
     ) -> Vec<Option<ValueType>> {
-        if !self.driver.takes(op) || types.iter().all(Option::is_some) {
+        if self.declares.get() || !self.driver.takes(op) || types.iter().all(Option::is_some) {
             return types;
         }
         let b = self.builder();

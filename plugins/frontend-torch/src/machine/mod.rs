@@ -59,6 +59,8 @@ pub(crate) struct Machine<'s> {
     work: Cell<u64>,
     /// How many results the next operator gives, if nothing declares it.
     pub(crate) results: Cell<usize>,
+    /// Whether the source declares what operators give.
+    pub(crate) declares: Cell<bool>,
     /// Parameters and buffers, where they are inputs of the graph.
     weights: Option<RefCell<Vec<Var>>>,
     /// Inputs whose element type is supposed, with their numbers.
@@ -80,6 +82,7 @@ impl<'s> Machine<'s> {
             depth: Cell::new(0),
             work: Cell::new(0),
             results: Cell::new(1),
+            declares: Cell::new(false),
             weights: None,
             supposed: RefCell::default(),
             index: Cell::new(None),

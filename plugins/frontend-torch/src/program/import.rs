@@ -116,6 +116,7 @@ impl Import<'_> {
         let fallback = self.options.fallback.clone();
         let driver = Driver::new(&table, &source, ir::Graph::new("torch"), opsets, fallback);
         let machine = Machine::new(driver).without_weights(self.options.without_weights);
+        machine.declares.set(true);
         let symbols = Symbols::default();
         let running = Running { import: self, machine: &machine, symbols: &symbols, states };
         let ran = running.run();

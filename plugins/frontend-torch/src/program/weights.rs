@@ -53,7 +53,9 @@ impl Weights {
             }
         };
         let state = read("state_dict", "weights")?;
-        let places = state.iter().enumerate().map(|(at, (name, _))| (name.clone(), at)).collect();
+        let mut names: Vec<Rc<str>> = state.iter().map(|(name, _)| name.clone()).collect();
+        by_module(&mut names, 0);
+        let places = names.into_iter().enumerate().map(|(at, name)| (name, at)).collect();
         let constants = read("constants", "constants")?.into_iter().collect();
         Ok(Weights { state: state.into_iter().collect(), constants, places })
     }
@@ -91,6 +93,29 @@ impl Weights {
                 Err(damaged(format!("{kind:?} is {} in place of a tensor", other.kind())))
             }
         }
+    }
+}
+
+/// Modules inside each other whose tensors are put in order.
+const DEPTH_MAX: usize = 64;
+
+/// Brings names into the order of a module's state dict: its own tensors, then those of each module inside. Programs
+/// may list all buffers behind all parameters.
+fn by_module(names: &mut [Rc<str>], depth: usize) {
+    // The module at this depth that a tensor is in; none for tensors of the module around it.
+    let inner = |name: &Rc<str>| {
+        let mut parts = name.split('.').skip(depth);
+        parts.next().filter(|_| parts.next().is_some()).map(str::to_owned)
+    };
+    let mut modules: HashMap<Option<String>, usize> = HashMap::from([(None, 0)]);
+    for name in names.iter() {
+        let next = modules.len();
+        modules.entry(inner(name)).or_insert(next);
+    }
+    names.sort_by_cached_key(|name| modules[&inner(name)]);
+    if depth < DEPTH_MAX && modules.len() > 1 {
+        let parts = names.chunk_by_mut(|a, b| inner(a) == inner(b));
+        parts.filter(|part| inner(&part[0]).is_some()).for_each(|part| by_module(part, depth + 1));
     }
 }
 

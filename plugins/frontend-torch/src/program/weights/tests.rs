@@ -146,3 +146,14 @@ fn hostile_lists_are_refused() {
         assert!(refused.is_err(), "{case}");
     }
 }
+
+#[test]
+fn names_come_in_the_order_of_modules() {
+    let mut names: Vec<Rc<str>> =
+        ["gain", "a.bn.weight", "a.scale", "b.weight", "off", "a.bn.mean", "b.mean"]
+            .map(Rc::from)
+            .into();
+    super::by_module(&mut names, 0);
+    let wanted = ["gain", "off", "a.scale", "a.bn.weight", "a.bn.mean", "b.weight", "b.mean"];
+    assert_eq!(names.iter().map(|name| &**name).collect::<Vec<_>>(), wanted);
+}
