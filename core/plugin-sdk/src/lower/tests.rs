@@ -119,6 +119,20 @@ fn arguments_are_of_the_kinds_that_the_function_says() {
 }
 
 #[test]
+fn numbers_are_tensors_where_a_tensor_is_needed() {
+    let sum_type = |number: Value| {
+        let table = table();
+        let opsets = Opsets::from([(String::new(), 18)]);
+        let driver = Driver::new(&table, &(), Graph::new("g"), opsets, Fallback::default());
+        let given = driver.lower(item("add", 1, vec![number, 1i64.into()]));
+        let Value::Var(v) = given[0] else { panic!("{given:?}") };
+        driver.builder().type_of(v).map(|ty| ty.to_string())
+    };
+    assert_eq!(sum_type(2.5.into()).as_deref(), Some("float"));
+    assert_eq!(sum_type(2i64.into()).as_deref(), Some("int64"));
+}
+
+#[test]
 fn what_reads_a_hole_is_looked_at() {
     let items = || vec![item("warp", 1, vec![]), item("clip", 2, vec!["low".into()])];
     let found = run(items(), Fallback::default()).unwrap_err();

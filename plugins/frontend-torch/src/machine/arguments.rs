@@ -89,13 +89,8 @@ impl Machine<'_> {
             (Kind::Float, Item::Bool(x)) => Item::Float(f64::from(u8::from(x))),
             (Kind::Int, Item::Bool(x)) => Item::Int(i64::from(x)),
             (Kind::Bool, Item::Int(x)) => Item::Bool(x != 0),
-            (
-                Kind::Tensor,
-                item @ (Item::Int(_) | Item::Float(_) | Item::Bool(_) | Item::Number(_)),
-            ) => match self.var_of(&item) {
-                Ok(var) => self.tensor(var),
-                Err(_) => item,
-            },
+            // Numbers that are known stay numbers: they count less where types meet.
+            (Kind::Tensor, Item::Number(number)) => self.tensor(number.var),
             (_, Item::Maybe(_, item)) => (*item).clone(),
             (_, item) => item,
         }
