@@ -65,8 +65,12 @@ fn scattered(
         _ => (index, source),
     };
     needs_reduction(b, reduction)?;
-    let scatter = b.scatter_elements(x, index, source).axis(at);
-    if reduction == "none" { scatter.one() } else { scatter.reduction(reduction).one() }
+    if reduction == "none" {
+        return b.scatter_elements(x, index, source).axis(at).one();
+    }
+    in_float(b, x, source, |x, source| {
+        b.scatter_elements(x, index, source).axis(at).reduction(reduction).one()
+    })
 }
 
 fn needs_reduction(b: &Lower, reduction: &str) -> Lowered<()> {
@@ -89,8 +93,28 @@ pub(crate) fn scattered_nd(
     reduction: &str,
 ) -> Lowered<Var> {
     needs_reduction(b, reduction)?;
-    let scatter = b.scatter_nd(x, indices, updates);
-    if reduction == "none" { scatter.one() } else { scatter.reduction(reduction).one() }
+    if reduction == "none" {
+        return b.scatter_nd(x, indices, updates).one();
+    }
+    in_float(b, x, updates, |x, updates| {
+        b.scatter_nd(x, indices, updates).reduction(reduction).one()
+    })
+}
+
+/// Lets `f` compute in float32 where runtimes do not combine elements of the type.
+fn in_float(
+    b: &Lower,
+    x: Var,
+    updates: Var,
+    f: impl FnOnce(Var, Var) -> Lowered<Var>,
+) -> Lowered<Var> {
+    match dtype::of(b, x)? {
+        short @ (DataType::Float16 | DataType::Bfloat16) => {
+            let wide = |x| b.cast(x, DataType::Float);
+            b.cast(f(wide(x)?, wide(updates)?)?, short)
+        }
+        _ => f(x, updates),
+    }
 }
 
 fn vector_of(b: &Lower, x: Var) -> Lowered<Var> {
