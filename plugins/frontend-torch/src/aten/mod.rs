@@ -41,6 +41,7 @@ mod quantized;
 pub(crate) mod quantizer;
 mod random;
 mod recurrent;
+mod recurrent_dynamic;
 pub(crate) mod reduce;
 mod resize;
 pub(crate) mod scan;
@@ -141,6 +142,7 @@ const FAMILIES: &[Family] = &[
     sort::rows,
     special::rows,
     recurrent::rows,
+    recurrent_dynamic::rows,
     resize::rows,
     window::rows,
     vision::rows,

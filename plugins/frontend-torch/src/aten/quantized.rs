@@ -237,7 +237,7 @@ struct PackedConv {
 }
 
 /// All tensors in a value, however deep.
-fn tensors(value: &Value) -> Vec<Var> {
+pub(super) fn tensors(value: &Value) -> Vec<Var> {
     match value {
         Value::Var(v) => vec![*v],
         Value::List(items) => items.iter().flat_map(tensors).collect(),

@@ -7,7 +7,7 @@ use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
-use onnxd_plugin_sdk::ir::{Attr, Origin, Tensor, ValueType};
+use onnxd_plugin_sdk::ir::{Attr, Dim, Origin, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -50,38 +50,39 @@ arguments! {
 }
 
 /// A kind of cell.
-struct Kind {
+pub(super) struct Kind {
     op: &'static str,
     /// ONNX's gates, as torch counts them.
     gates: &'static [usize],
-    states: usize,
+    pub(super) states: usize,
     activation: Option<&'static str>,
 }
 
-const LSTM: Kind = Kind { op: "LSTM", gates: &[0, 3, 1, 2], states: 2, activation: None };
-const GRU: Kind = Kind { op: "GRU", gates: &[1, 0, 2], states: 1, activation: None };
+pub(super) const LSTM: Kind =
+    Kind { op: "LSTM", gates: &[0, 3, 1, 2], states: 2, activation: None };
+pub(super) const GRU: Kind = Kind { op: "GRU", gates: &[1, 0, 2], states: 1, activation: None };
 const TANH: Kind = Kind { op: "RNN", gates: &[0], states: 1, activation: Some("Tanh") };
 const RELU: Kind = Kind { op: "RNN", gates: &[0], states: 1, activation: Some("Relu") };
 
 /// Layers of cells, with their parameters in the order of torch.
-struct Net {
-    kind: &'static Kind,
-    params: Vec<Var>,
-    has_biases: bool,
-    layers: usize,
-    directions: usize,
+pub(super) struct Net {
+    pub(super) kind: &'static Kind,
+    pub(super) params: Vec<Var>,
+    pub(super) has_biases: bool,
+    pub(super) layers: usize,
+    pub(super) directions: usize,
     /// Probability of the dropout between layers.
-    dropout: f64,
+    pub(super) dropout: f64,
 }
 
 /// The sequence that a network gives, and its last states.
-type Given = (Var, Vec<Var>);
+pub(super) type Given = (Var, Vec<Var>);
 
-fn two((y, states): Given) -> [Var; 2] {
+pub(super) fn two((y, states): Given) -> [Var; 2] {
     [y, states[0]]
 }
 
-fn three((y, states): Given) -> [Var; 3] {
+pub(super) fn three((y, states): Given) -> [Var; 3] {
     [y, states[0], states[1]]
 }
 
@@ -117,12 +118,12 @@ fn of_packed(b: &Lower, kind: &'static Kind, a: Packed) -> Lowered<Given> {
     Ok((data, finals))
 }
 
-fn wrong(b: &Lower, what: &str) -> Diagnostic {
+pub(super) fn wrong(b: &Lower, what: &str) -> Diagnostic {
     b.diagnostic(Code::LayerParameter, format!("A recurrent network has {what}."))
 }
 
 /// The first states; none where they are zeros, which is what ONNX assumes.
-fn states(b: &Lower, kind: &Kind, hx: &Value) -> Lowered<Vec<Option<Var>>> {
+pub(super) fn states(b: &Lower, kind: &Kind, hx: &Value) -> Lowered<Vec<Option<Var>>> {
     let all: Vec<Var> = match hx {
         Value::Var(v) => vec![*v],
         Value::List(items) => items
@@ -170,7 +171,7 @@ fn is_zero(b: &Lower, v: Var) -> bool {
 
 impl Net {
     /// Runs over a sequence `[time, batch, features]`.
-    fn run(
+    pub(super) fn run(
         &self,
         b: &Lower,
         x: Var,
@@ -215,7 +216,7 @@ impl Net {
     }
 
     /// The part of the first states that belongs to a layer.
-    fn of_layer(&self, b: &Lower, v: Var, layer: usize) -> Lowered<Var> {
+    pub(super) fn of_layer(&self, b: &Lower, v: Var, layer: usize) -> Lowered<Var> {
         if self.layers == 1 {
             return Ok(v);
         }
@@ -224,7 +225,7 @@ impl Net {
     }
 
     /// `[time, directions, batch, features]` with the directions side by side.
-    fn merged(&self, b: &Lower, y: Var, batch_first: bool) -> Lowered<Var> {
+    pub(super) fn merged(&self, b: &Lower, y: Var, batch_first: bool) -> Lowered<Var> {
         if self.directions == 1 {
             let y = b.squeeze(y).axes([1]).one()?;
             return if batch_first { b.transpose(y).perm([1, 0, 2]).one() } else { Ok(y) };
@@ -319,52 +320,82 @@ fn projected(
     states: &[Option<Var>],
     lengths: Option<Var>,
 ) -> Lowered<Vec<Var>> {
-    let (mut ys, mut hs, mut cs) = (vec![], vec![], vec![]);
+    let mut all = vec![];
     for (direction, cell) in cells.iter().enumerate() {
-        let turned = |x: Var| match (direction, lengths) {
-            (0, _) => Ok(x),
-            (_, None) => b.slice(x, [-1], [i64::MIN + 1]).axes([0]).steps([-1]).one(),
-            (_, Some(lengths)) => b.reverse_sequence(x, lengths).one(),
-        };
-        if lengths.is_some() {
-            let message = "Packed sequences with projections cannot be said in ONNX.";
-            return Err(b.diagnostic(Code::LayerUnsupported, message));
-        }
         let (w_hh, w_hr) = (cell[1], cell[cell.len() - 1]);
         let bias = (cell.len() == 5).then(|| b.add(cell[2], cell[3])).transpose()?;
-        let x = turned(linear(b, x, cell[0], bias)?)?;
+        let gates = linear(b, x, cell[0], bias)?;
         let sizes = [known_size(b, w_hr, 0), known_size(b, w_hr, 1)];
-        let first = |v: Option<Var>, size: Option<i64>| match v {
-            Some(v) => b.gather(v, direction as i64).axis(0).one(),
-            None => zeros(b, x, size),
-        };
-        let start = [first(states[0], sizes[0])?, first(states[1], sizes[1])?];
-        let turned_back = |y: Var| b.unsqueeze(turned(y)?, [1]);
         let r = b.transpose(w_hh).perm([1, 0]).one()?;
         let p = b.transpose(w_hr).perm([1, 0]).one()?;
-        let given = b.scan(&start, &[x], |_, states, x| {
-            let gates = b.add(x[0], matmul(b, states[0], r)?)?;
-            let (h, c) = lstm_step(b, gates, states[1])?;
-            let h = matmul(b, h, p)?;
-            Ok(vec![h, c, b.identity(h)?])
-        })?;
-        let batch =
-            b.shape_of(x).and_then(|shape| Some((shape.first()?.clone(), shape.get(1)?.clone())));
-        let dtype = super::dtype::of(b, x)?;
-        if let (Some((time, batch)), [Some(h), Some(c)]) = (batch, sizes) {
-            b.declare(given[0], ValueType::tensor(dtype, [batch.clone(), h.into()]));
-            b.declare(given[1], ValueType::tensor(dtype, [batch.clone(), c.into()]));
-            b.declare(given[2], ValueType::tensor(dtype, [time, batch, h.into()]));
-        }
-        ys.push(turned_back(given[2])?);
-        hs.push(b.unsqueeze(given[0], [0])?);
-        cs.push(b.unsqueeze(given[1], [0])?);
+        all.push(scanned(b, gates, direction, states, &sizes, lengths, |states, gates| {
+            let (h, c) = lstm_step(b, b.add(gates, matmul(b, states[0], r)?)?, states[1])?;
+            Ok(vec![matmul(b, h, p)?, c])
+        })?);
     }
-    let joined = |all: Vec<Var>, axis: i64| match all[..] {
-        [one] => Ok(one),
-        _ => b.concat(all).axis(axis).one(),
+    together(b, all)
+}
+
+/// What directions give, side by side: sequences along axis 1, states along axis 0.
+pub(super) fn together(b: &Lower, directions: Vec<Vec<Var>>) -> Lowered<Vec<Var>> {
+    let count = directions.first().map_or(0, Vec::len);
+    let of = |i: usize| {
+        let all: Vec<Var> = directions.iter().map(|given| given[i]).collect();
+        match all[..] {
+            [one] => Ok(one),
+            _ => b.concat(all).axis(i64::from(i == 0)).one(),
+        }
     };
-    Ok(vec![joined(ys, 1)?, joined(hs, 0)?, joined(cs, 0)?])
+    (0..count).map(of).collect()
+}
+
+/// A Scan over the gates `[time, batch, ...]` that do not depend on the state. `step` makes the next states; the first
+/// of them is what the sequence is made of. The second direction runs backwards. `sizes` are those of the states.
+pub(super) fn scanned(
+    b: &Lower,
+    gates: Var,
+    direction: usize,
+    first: &[Option<Var>],
+    sizes: &[Option<i64>],
+    lengths: Option<Var>,
+    step: impl Fn(&[Var], Var) -> Lowered<Vec<Var>>,
+) -> Lowered<Vec<Var>> {
+    if lengths.is_some() {
+        let message = "Packed sequences in a cell that is no operator of ONNX cannot be said.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    let turned = |x: Var| match direction {
+        0 => Ok(x),
+        _ => b.slice(x, [-1], [i64::MIN + 1]).axes([0]).steps([-1]).one(),
+    };
+    let gates = turned(gates)?;
+    let start = first.iter().zip(sizes).map(|(v, size)| match v {
+        Some(v) => b.gather(*v, direction as i64).axis(0).one(),
+        None => zeros(b, gates, *size),
+    });
+    let start = start.collect::<Lowered<Vec<_>>>()?;
+    let given = b.scan(&start, &[gates], |_, states, gates| {
+        let mut next = step(states, gates[0])?;
+        next.push(b.identity(next[0])?);
+        Ok(next)
+    })?;
+    let dtype = super::dtype::of(b, gates)?;
+    if let Some([time, batch, ..]) = b.shape_of(gates).as_deref() {
+        for (v, size) in given.iter().zip(sizes) {
+            let size = size.map_or(Dim::Unknown, Dim::Known);
+            b.declare(*v, ValueType::tensor(dtype, [batch.clone(), size]));
+        }
+        let size = sizes[0].map_or(Dim::Unknown, Dim::Known);
+        b.declare(
+            given[first.len()],
+            ValueType::tensor(dtype, [time.clone(), batch.clone(), size]),
+        );
+    }
+    let mut all = vec![b.unsqueeze(turned(given[first.len()])?, [1])?];
+    for v in &given[..first.len()] {
+        all.push(b.unsqueeze(*v, [0])?);
+    }
+    Ok(all)
 }
 
 /// Zeros `[batch, size]` for a sequence `[time, batch, features]`.
@@ -376,7 +407,7 @@ fn zeros(b: &Lower, x: Var, size: Option<i64>) -> Lowered<Var> {
 }
 
 /// What the gates i, f, g and o make of the state: the next hidden state, and the next cell state.
-fn lstm_step(b: &Lower, gates: Var, c: Var) -> Lowered<(Var, Var)> {
+pub(super) fn lstm_step(b: &Lower, gates: Var, c: Var) -> Lowered<(Var, Var)> {
     let four = (b.opset() >= 18).then_some(4i64);
     let split = b.split(gates).axis(-1).num_outputs(four).list(4)?;
     let (i, f) = (b.sigmoid(split[0])?, b.sigmoid(split[1])?);
