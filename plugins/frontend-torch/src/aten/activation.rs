@@ -206,7 +206,7 @@ fn log_sigmoid(b: &Lower, x: Var) -> Lowered<Var> {
 }
 
 fn glu(b: &Lower, a: Glu) -> Lowered<Var> {
-    let axis = sizes::axis(b, a.input, a.dim)? as i64;
+    let axis = sizes::axis_if_known(b, a.input, a.dim)?;
     let split = b.split(a.input).axis(axis);
     let split = if b.opset() >= 18 { split.num_outputs(2) } else { split };
     let [x, gate] = split.outputs()?;
@@ -230,6 +230,9 @@ pub(crate) fn softmax(b: &Lower, x: Var, dim: i64, log: bool) -> Lowered<Var> {
         true => b.log_softmax(x).axis(axis).one(),
         false => b.softmax(x).axis(axis).one(),
     };
+    if b.rank_of(x).is_none() && b.opset() >= 13 {
+        return along(x, dim);
+    }
     let rank = sizes::rank(b, x)?;
     let axis = sizes::wrapped(b, dim, rank)?;
     if rank == 0 {
@@ -247,7 +250,7 @@ pub(crate) fn softmax(b: &Lower, x: Var, dim: i64, log: bool) -> Lowered<Var> {
 /// Softmax, but zeros where all is minus infinity.
 fn safe_softmax(b: &Lower, a: Softmax) -> Lowered<Var> {
     let x = cast(b, a.input, a.dtype)?;
-    let axis = sizes::axis(b, x, a.dim)? as i64;
+    let axis = sizes::axis_if_known(b, x, a.dim)?;
     let greatest = b.reduce_max(x).axes([axis]).one()?;
     let none = b.equal(greatest, f64::NEG_INFINITY)?;
     b.where_(none, 0.0, softmax(b, x, a.dim, false)?)

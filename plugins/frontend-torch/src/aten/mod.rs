@@ -52,6 +52,7 @@ pub(crate) mod sizes;
 mod slicing;
 mod sort;
 mod special;
+mod statistics;
 #[cfg(test)]
 pub(crate) mod tests;
 mod vision;
@@ -141,6 +142,7 @@ const FAMILIES: &[Family] = &[
     slicing::rows,
     sort::rows,
     special::rows,
+    statistics::rows,
     recurrent::rows,
     recurrent_dynamic::rows,
     resize::rows,

@@ -23,7 +23,7 @@ arguments! {
     /// `kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False)`
     struct Kth { input: Var, k: Value, dim: i64, keepdim: bool }
     /// `median.dim(Tensor self, int dim, bool keepdim=False)`
-    struct Median { input: Var, dim: i64, keepdim: bool }
+    pub(crate) struct Median { input: Var, dim: i64, keepdim: bool }
     /// `median(Tensor self)`
     struct All { input: Var }
     /// `mode(Tensor self, int dim=-1, bool keepdim=False)`
@@ -33,7 +33,7 @@ arguments! {
 }
 
 /// The smallest `k` elements along an axis, in their order, and their places.
-fn smallest(b: &Lower, x: Var, k: &Value, axis: usize) -> Lowered<[Var; 2]> {
+pub(crate) fn smallest(b: &Lower, x: Var, k: &Value, axis: usize) -> Lowered<[Var; 2]> {
     let dtype = of(b, x)?;
     let number = if dtype == Bool { b.cast(x, Int32)? } else { x };
     let k = sizes::vector(b, std::slice::from_ref(k))?;
@@ -55,7 +55,7 @@ fn kth(b: &Lower, x: Var, k: &Value, dim: i64, keep: bool) -> Lowered<[Var; 2]> 
 }
 
 /// The lower one of two in the middle.
-fn middle(b: &Lower, x: Var, dim: i64, keep: bool) -> Lowered<[Var; 2]> {
+pub(crate) fn middle(b: &Lower, x: Var, dim: i64, keep: bool) -> Lowered<[Var; 2]> {
     let axis = sizes::axis(b, x, dim)?;
     let k = match sizes::rank(b, x)? {
         0 => Value::Int(1),

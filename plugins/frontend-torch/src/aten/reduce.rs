@@ -241,6 +241,9 @@ fn arg(b: &Lower, x: Var, axis: i64, keep: bool, greatest: bool) -> Lowered<Var>
 }
 
 fn index_of(b: &Lower, a: &Reduced, greatest: bool) -> Lowered<Var> {
+    if let (None, Some(dim)) = (b.rank_of(a.input), sizes::known(b, &a.dim)) {
+        return arg(b, a.input, dim, a.keepdim, greatest);
+    }
     let rank = sizes::rank(b, a.input)?;
     let zero = || b.constant(onnxd_plugin_sdk::ir::Tensor::scalar(0i64));
     match (sizes::known(b, &a.dim), rank) {

@@ -74,13 +74,16 @@ impl Turned {
 
 fn cumsum(b: &Lower, a: Running) -> Lowered<Var> {
     let x = summed(b, a.input, a.dtype)?;
-    let rank = sizes::rank(b, x)?;
-    let axis = sizes::wrapped(b, a.dim, rank)?;
-    if rank == 0 {
+    running_sum(b, x, a.dim)
+}
+
+pub(crate) fn running_sum(b: &Lower, x: Var, dim: i64) -> Lowered<Var> {
+    let axis = sizes::axis_if_known(b, x, dim)?;
+    if b.rank_of(x) == Some(0) {
         return Ok(x);
     }
     let dtype = of(b, x)?;
-    let sums = b.cum_sum(b.cast(x, wide(dtype))?, Tensor::scalar(axis as i64)).one()?;
+    let sums = b.cum_sum(b.cast(x, wide(dtype))?, Tensor::scalar(axis)).one()?;
     b.cast(sums, dtype)
 }
 
@@ -147,14 +150,19 @@ fn extremes(b: &Lower, a: &Running, greatest: bool) -> Lowered<[Var; 2]> {
     Ok([b.cast(turned.back(b, all[2])?, dtype)?, turned.back(b, all[3])?])
 }
 
+/// All but the first, and all but the last along an axis.
+pub(crate) fn neighbours(b: &Lower, x: Var, axis: i64) -> Lowered<[Var; 2]> {
+    let after = b.slice(x, [1], [i64::MAX]).axes([axis]).one()?;
+    Ok([after, b.slice(x, [0], [-1]).axes([axis]).one()?])
+}
+
 /// Differences of neighbours, `n` times.
 fn diff(b: &Lower, a: Diff) -> Lowered<Var> {
     let axis = sizes::axis(b, a.input, a.dim)? as i64;
     let parts: Vec<Var> = [a.prepend, Some(a.input), a.append].into_iter().flatten().collect();
     let mut x = if parts.len() == 1 { a.input } else { b.concat(parts).axis(axis).one()? };
     for _ in 0..a.n {
-        let after = b.slice(x, [1], [i64::MAX]).axes([axis]).one()?;
-        let before = b.slice(x, [0], [-1]).axes([axis]).one()?;
+        let [after, before] = neighbours(b, x, axis)?;
         x = match of(b, x)? {
             DataType::Bool => b.xor(after, before)?,
             _ => b.sub(after, before)?,

@@ -40,6 +40,17 @@ pub(crate) fn axis(b: &Lower, x: Var, dim: i64) -> Lowered<usize> {
     wrapped(b, dim, rank(b, x)?)
 }
 
+/// As [`axis`]; `dim` as it is, where the number of axes is not known.
+///
+/// # Errors
+/// Those of [`wrapped`].
+pub(crate) fn axis_if_known(b: &Lower, x: Var, dim: i64) -> Lowered<i64> {
+    match b.rank_of(x) {
+        Some(rank) => Ok(wrapped(b, dim, rank)? as i64),
+        None => Ok(dim),
+    }
+}
+
 /// All of `dims` as axes of `x`.
 ///
 /// # Errors
