@@ -191,3 +191,6 @@ impl Inputs<'_, '_, '_> {
         self.run.machine.builder().note(note);
     }
 }
+
+#[cfg(test)]
+mod tests;
