@@ -247,15 +247,18 @@ impl Machine<'_> {
             }
             "narrow" => {
                 let (start, length) = (step.argument("start"), step.argument("length"));
-                let (Some(start), Some(length)) = (start.as_int(), length.as_int()) else {
-                    return Err(self.no_inverse(step));
-                };
-                self.scatter_range(before, source, dim, (start, length))
+                match (start.as_int(), length.as_int()) {
+                    (Some(start @ 0..), Some(length)) => {
+                        self.scatter_range(before, source, dim, (start, length))
+                    }
+                    _ => self.scattered(step, before, new),
+                }
             }
             "split" | "split_with_sizes" | "chunk" | "tensor_split" => {
-                let range =
-                    self.range_of_part(step, before).ok_or_else(|| self.no_inverse(step))?;
-                self.scatter_range(before, source, dim, range)
+                match self.range_of_part(step, before) {
+                    Some(range) => self.scatter_range(before, source, dim, range),
+                    None => self.scattered(step, before, new),
+                }
             }
             "diagonal" => {
                 let rest = ["offset", "dim1", "dim2"].map(|name| (name, step.argument(name)));
@@ -277,8 +280,25 @@ impl Machine<'_> {
                 b.reshape(new, b.shape(before).one()?).one()
             }
             "detach" | "alias" | "contiguous" | "to" | "lift_fresh" => Ok(new),
+            "movedim" | "moveaxis" | "unfold" | "hsplit" | "vsplit" | "dsplit" => {
+                self.scattered(step, before, new)
+            }
             _ => Err(self.no_inverse(step)),
         }
+    }
+
+    /// As [`Machine::inverse`], for views of any kind: the same view of the places of all elements says where those of
+    /// `new` belong.
+    fn scattered(&self, step: &Step, before: Var, new: Var) -> Result<Var> {
+        let b = self.builder();
+        let shape = b.shape(before).one()?;
+        let count = b.size(before)?;
+        let places = b.reshape(b.range(0, count, 1).one()?, shape).one()?;
+        let seen = self.forward(step, places)?;
+        let Some(rank) = b.rank_of(seen) else { return Err(self.no_inverse(step)) };
+        let seen = b.unsqueeze(seen, [rank as i64])?;
+        let flat = b.reshape(before, [-1]).one()?;
+        b.reshape(b.scatter_nd(flat, seen, new).one()?, shape).one()
     }
 
     fn scatter_range(
