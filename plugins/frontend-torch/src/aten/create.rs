@@ -28,7 +28,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::new_ones" => |b, a: NewAs| new_as(b, a, 1);
         "aten::new_full" => |b, a: NewFull| filled(b, &a.size, &a.fill_value, dtype_or(b, a.dtype, a.input)?);
         "aten::eye" => |b, a: Eye| diagonal::eye(b, &a.n, a.m.as_ref().unwrap_or(&a.n), named(b, a.dtype, Float)?);
-        "aten::arange" => arange;
+        "aten::arange" => |b, a: Arange| arange(b, a.start, a.end, a.step, a.dtype);
         "aten::range" => range;
         "aten::_dim_arange" => dim_arange;
         "aten::_shape_as_tensor" => |b, a: Unary| b.shape(a.input).one();
@@ -152,12 +152,22 @@ fn is_float(b: &Lower, value: &Value) -> bool {
     dtype_of(b, value).is_float()
 }
 
-fn arange(b: &Lower, a: Arange) -> Lowered<Var> {
-    let start = a.start.unwrap_or(Value::Int(0));
-    let step = a.step.unwrap_or(Value::Int(1));
-    let all = [&start, &a.end, &step];
+/// Numbers from `start`, which is 0 by default, up to `end`.
+///
+/// # Errors
+/// `N0203` if there are none with this step.
+pub(crate) fn arange(
+    b: &Lower,
+    start: Option<Value>,
+    end: Value,
+    step: Option<Value>,
+    dtype: Option<i64>,
+) -> Lowered<Var> {
+    let start = start.unwrap_or(Value::Int(0));
+    let step = step.unwrap_or(Value::Int(1));
+    let all = [&start, &end, &step];
     let float = all.iter().any(|x| is_float(b, x));
-    let to = named(b, a.dtype, if float { Float } else { Int64 })?;
+    let to = named(b, dtype, if float { Float } else { Int64 })?;
     if let [Some(first), Some(end), Some(by)] = all.map(|x| real(b, x)) {
         // Integer types cut the numbers first.
         let [first, end, by] = match to.is_float() {
@@ -196,9 +206,8 @@ fn range(b: &Lower, a: Arange) -> Lowered<Var> {
 }
 
 fn dim_arange(b: &Lower, a: DimArange) -> Lowered<Var> {
-    let (start, step, dtype) = (None, None, Some(dtype::number(Int64)));
     let end = size(b, a.like, axis(b, a.like, a.dim)?)?;
-    arange(b, Arange { start, end, step, dtype })
+    arange(b, None, end, None, Some(dtype::number(Int64)))
 }
 
 fn linspace(b: &Lower, a: &Linspace) -> Lowered<Var> {

@@ -19,7 +19,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::triu" => |b, a: Triangle| triangle(b, a, true);
         "aten::tril_indices" => |b, a: Indices| indices(b, a, |i, j, k| j - i <= k);
         "aten::triu_indices" => |b, a: Indices| indices(b, a, |i, j, k| j - i >= k);
-        "aten::diagonal" => diagonal;
+        "aten::diagonal" | "aten::diagonal_copy" => diagonal;
         "aten::linalg_diagonal" => |b, a: Linalg| {
             let Linalg { A: input, offset, dim1, dim2 } = a;
             diagonal(b, Diagonal { input, offset, dim1, dim2 })
@@ -32,7 +32,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::block_diag" => block_diag;
         "aten::cartesian_prod" => cartesian_prod;
         "aten::combinations" => combinations;
-        "aten::vander" => vander;
+        "aten::vander" | "aten::linalg_vander" => vander;
     }
 }
 

@@ -1,11 +1,12 @@
 //! Elements at places that tensors name.
 
 use super::compare::select;
+use super::dtype::{self, operand};
 use super::layout::permuted;
 use super::scatter::scattered_nd;
 use super::shape::{Size, expanded, expanded_as, reshaped, same_shape};
 use super::sizes::{self as of, axis, rank, size};
-use super::{Lower, Source, dtype};
+use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -17,6 +18,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
         "aten::index" | "aten::_unsafe_index" => |b, a: Index| indexed(b, a.input, &a.indices);
         "aten::index_put" | "aten::_unsafe_index_put" | "aten::_index_put_impl" => index_put;
+        "aten::_unsafe_masked_index" => |b, a: MaskedIndex| {
+            let found = indexed(b, a.input, &masked_to_zero(b, a.mask, &a.indices)?)?;
+            let fill = operand(b, &a.fill, dtype::of(b, found)?)?;
+            select(b, a.mask, found, fill)
+        };
+        "aten::_unsafe_masked_index_put_accumulate" => |b, a: MaskedPut| {
+            let zero = operand(b, &Value::Int(0), dtype::of(b, a.values)?)?;
+            let values = select(b, a.mask, a.values, zero)?;
+            let indices = masked_to_zero(b, a.mask, &a.indices)?;
+            index_put(b, IndexPut { input: a.input, indices, values, accumulate: true })
+        };
         "aten::index_select" => index_select;
         "aten::gather" => gather;
         "aten::take" => |b, a: Take| b.gather(flat(b, a.input)?, whole(b, a.index)?).one();
@@ -29,6 +41,8 @@ arguments! {
     /// A tensor or nothing for each axis.
     struct Index { input: Var, indices: Vec<Value> }
     struct IndexPut { input: Var, indices: Vec<Value>, values: Var, accumulate: bool }
+    struct MaskedIndex { input: Var, mask: Var, indices: Vec<Value>, fill: Value }
+    struct MaskedPut { input: Var, mask: Var, indices: Vec<Value>, values: Var }
     struct IndexSelect { input: Var, dim: i64, index: Var }
     struct Gather { input: Var, dim: i64, index: Var, sparse_grad: bool }
     struct Take { input: Var, index: Var }
@@ -39,6 +53,16 @@ arguments! {
 /// Indices of the integer type that all operators take.
 pub(crate) fn whole(b: &Lower, index: Var) -> Lowered<Var> {
     b.cast(index, Int64)
+}
+
+/// Indices where a mask holds, and 0 elsewhere.
+fn masked_to_zero(b: &Lower, mask: Var, indices: &[Value]) -> Lowered<Vec<Value>> {
+    let zero = b.constant(Tensor::scalar(0i64));
+    let masked = |index: &Value| match index {
+        Value::Var(v) => Ok(Value::Var(b.where_(mask, whole(b, *v)?, zero)?)),
+        other => Ok(other.clone()),
+    };
+    indices.iter().map(masked).collect()
 }
 
 fn flat(b: &Lower, x: Var) -> Lowered<Var> {

@@ -15,14 +15,14 @@ const PARTS_MAX: i64 = 1 << 14;
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
         "aten::cat" | "aten::concat" | "aten::concatenate" => cat;
-        "aten::stack" => stack;
+        "aten::stack" | "aten::_stack" => stack;
         "aten::hstack" => hstack;
         "aten::vstack" | "aten::row_stack" => |b, a: Tensors| joined_as(b, &a.tensors, 2, 0);
         "aten::dstack" => |b, a: Tensors| joined_as(b, &a.tensors, 3, 2);
         "aten::column_stack" => column_stack;
-        "aten::split.Tensor" | "aten::unsafe_split" => split;
+        "aten::split.Tensor" | "aten::split_copy" | "aten::unsafe_split" => split;
         "aten::split.sizes" => |b, a: SplitSize| parts(b, a.input, a.dim, a.split_size);
-        "aten::split" | "aten::split_with_sizes" | "aten::unsafe_split_with_sizes" => split_with_sizes;
+        "aten::split" | "aten::split_with_sizes" | "aten::split_with_sizes_copy" | "aten::unsafe_split_with_sizes" => split_with_sizes;
         "aten::chunk" | "aten::unsafe_chunk" => chunk;
         "aten::tensor_split.sections" => |b, a: Sections| even(b, a.input, a.dim, a.sections);
         "aten::tensor_split.indices" => |b, a: Indices| cut(b, a.input, a.dim, a.indices);
@@ -35,7 +35,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::hsplit.array" => |b, a: Cuts| cut(b, a.input, horizontal(b, a.input)?, a.indices);
         "aten::vsplit.array" => |b, a: Cuts| cut(b, a.input, 0, a.indices);
         "aten::dsplit.array" => |b, a: Cuts| cut(b, a.input, 2, a.indices);
-        "aten::unbind" => unbind;
+        "aten::unbind" | "aten::unbind_copy" => unbind;
     }
 }
 

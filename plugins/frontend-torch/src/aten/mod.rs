@@ -36,6 +36,7 @@ mod packed;
 mod pad;
 mod pool;
 mod pool_adaptive;
+mod prims;
 mod qparams;
 mod quantized;
 pub(crate) mod quantizer;
@@ -133,6 +134,7 @@ const FAMILIES: &[Family] = &[
     quantized::rows,
     qparams::rows,
     quantizer::rows,
+    prims::rows,
     random::rows,
     reduce::rows,
     scan::rows,

@@ -11,12 +11,12 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "aten::select" => select;
-        "aten::slice" => slice;
+        "aten::select" | "aten::select_copy" => select;
+        "aten::slice" | "aten::slice_copy" => slice;
         "aten::narrow" | "aten::narrow_copy" => narrow;
         "aten::select_scatter" => select_scatter;
         "aten::slice_scatter" => slice_scatter;
-        "aten::as_strided" => as_strided;
+        "aten::as_strided" | "aten::as_strided_copy" => as_strided;
         "aten::as_strided_scatter" => as_strided_scatter;
     }
 }
