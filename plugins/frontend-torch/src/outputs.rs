@@ -53,9 +53,7 @@ pub(crate) fn listed(machine: &Machine<'_>, result: &Item, names: &[String]) -> 
             None => format!("output_{i}"),
         };
         let var = machine.var_of(item)?;
-        // Complex numbers are given as their parts along a last axis, as `view_as_real` has them.
-        let b = machine.builder();
-        let var = if complex::is(b, var) { complex::pair(b, var)? } else { var };
+        let var = complex::real(machine.builder(), var)?;
         let name = if taken.insert(name.clone()) { name } else { format!("{name}_{i}") };
         machine.builder().output(var, &name)?;
     }

@@ -235,6 +235,11 @@ fn quotient(b: &Lower, a: Two) -> Lowered<Var> {
     product(b, [&a.input, &inverse.into()], |b, x, y| b.mul(x, y))
 }
 
+/// A tensor as an output: complex numbers are given as their parts along a last axis, as `view_as_real` has them.
+pub(crate) fn real(b: &Lower, v: Var) -> Lowered<Var> {
+    if is(b, v) { pair(b, v) } else { Ok(v) }
+}
+
 /// A real tensor whose axes begin with those of `v`.
 pub(crate) fn shaped(b: &Lower, v: Var) -> Lowered<Var> {
     if !is(b, v) {

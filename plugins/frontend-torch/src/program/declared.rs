@@ -151,6 +151,12 @@ impl Symbols {
         let found_dtype = found.as_ref().and_then(ValueType::dtype);
         let differs =
             |(a, b): (&Dim, &Dim)| matches!((a.known(), b.known()), (Some(a), Some(b)) if a != b);
+        // torch declares one axis too many for the states of recurrent networks.
+        let more =
+            |known: &[Dim]| known.len() < sizes.len() && without_ones(known) == without_ones(sizes);
+        if known.is_some_and(more) && found_dtype == Some(declared_dtype) {
+            return Ok(());
+        }
         let shapes = known.is_some_and(|known| {
             known.len() != sizes.len() || known.iter().zip(sizes).any(differs)
         });
@@ -181,6 +187,11 @@ pub(super) fn missing_number(machine: &Machine<'_>, graph: &Graph, name: &str) -
     let kind = if graph.ints.contains_key(name) { NumberKind::Int } else { NumberKind::Bool };
     let ty = ValueType::tensor(kind.dtype(), Vec::<Dim>::new());
     Item::Number(Number { var: machine.builder().placeholder(Some(ty)), kind })
+}
+
+/// Sizes that are known, but for axes of one element.
+fn without_ones(sizes: &[Dim]) -> Vec<Option<i64>> {
+    sizes.iter().map(Dim::known).filter(|size| *size != Some(1)).collect()
 }
 
 fn described(dim: &Dim) -> String {

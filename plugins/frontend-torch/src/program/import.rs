@@ -6,6 +6,7 @@ use super::weights::Weights;
 use super::{Argument, Input, InputKind, Meta, OutputKind, Program, run};
 use crate::archive::storage::Place;
 use crate::archive::zip::Archive;
+use crate::aten::complex::real;
 use crate::aten::{Source, table};
 use crate::diag::{Code, Diagnostic, Diagnostics, Layer, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
@@ -295,7 +296,8 @@ impl Running<'_, '_> {
                 OutputKind::Token => {}
                 OutputKind::User | OutputKind::Loss | OutputKind::Gradient(_) => {
                     if !matches!(item, Item::None) {
-                        machine.builder().output(machine.var_of(&item)?, &name)?;
+                        let var = real(machine.builder(), machine.var_of(&item)?)?;
+                        machine.builder().output(var, &name)?;
                     }
                 }
             }
