@@ -89,7 +89,7 @@ fn passed(pass: &Value) -> (&str, u64) {
 #[test]
 fn an_operator_that_nothing_knows_is_one_finding() {
     let folder = folder_with(&[LINE, OPERATORS]);
-    let text = "my::gelu_tanh\nmy::warp 1\nbend 2\nmy::warp 3\nclip 5\n";
+    let text = "my::gelu_tanh\nmy::turn 1\nbend 2\nmy::turn 3\nclip 5\n";
     let (status, stderr, report) = lines(&folder, text);
     assert_eq!(status, 3, "{stderr}");
     let found: Vec<&str> = report["diagnostics"]
@@ -100,7 +100,7 @@ fn an_operator_that_nothing_knows_is_one_finding() {
         .collect();
     let wanted = [
         "`bend` is not known to this front-end.",
-        "`my::warp` is not known to this front-end (2 places).",
+        "`my::turn` is not known to this front-end (2 places).",
         "the argument `max` is missing.",
     ];
     assert_eq!(found, wanted);
