@@ -15,7 +15,8 @@ onnxd_plugin_sdk::params! {
 onnxd_plugin_sdk::params! {
     /// What becomes of programs that keep something between runs.
     pub(crate) struct Export in "export" {
-        /// What becomes of buffers and inputs that an exported program writes: an error, or outputs with their new values.
+        /// What becomes of buffers and inputs that an exported program writes: an error, or outputs with their new
+        /// values.
         mutations: String = "error | outputs", "error";
     }
 }

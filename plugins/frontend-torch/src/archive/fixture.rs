@@ -14,10 +14,10 @@ pub(crate) fn archive(members: &[(&str, &[u8])]) -> Bytes {
             false => CompressionMethod::Stored,
         };
         let options = SimpleFileOptions::default().compression_method(method);
-        zip.start_file(*name, options).unwrap();
-        zip.write_all(bytes).unwrap();
+        zip.start_file(*name, options).expect("a buffer takes all of it");
+        zip.write_all(bytes).expect("a buffer takes all of it");
     }
-    zip.finish().unwrap().into_inner().into()
+    zip.finish().expect("a buffer takes all of it").into_inner().into()
 }
 
 /// `torch.Size` and strides as they are pickled.

@@ -99,8 +99,10 @@ fn saved(archive: &Archive) -> Result<Kind, Diagnostic> {
 impl Kind {
     /// Why no network can be read from it, and what to do instead. `None` for networks.
     pub(crate) fn refusal(&self) -> Option<Diagnostic> {
-        const SAVE: &str = "Save the module with `torch.jit.save(torch.jit.script(module), ...)` or `torch.export.save`.";
-        const SOURCE: &str = "Convert the network it was made from: save that with `torch.jit.save` or `torch.export.save`.";
+        const SAVE: &str = "Save the module with `torch.jit.save(torch.jit.script(module), ...)` or \
+            `torch.export.save`.";
+        const SOURCE: &str = "Convert the network it was made from: save that with `torch.jit.save` or \
+            `torch.export.save`.";
         let (what, help) = match self {
             Kind::Script | Kind::ScriptOld | Kind::Program(_) => return None,
             Kind::StateDict => ("a state dict: weights alone, without a network", SAVE),

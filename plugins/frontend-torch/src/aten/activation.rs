@@ -46,8 +46,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::glu" => glu;
     };
     rows! { table;
-        "aten::softmax" | "aten::special_softmax" => |b, a: Softmax| softmax(b, cast(b, a.input, a.dtype)?, a.dim, false);
-        "aten::log_softmax" | "aten::special_log_softmax" => |b, a: Softmax| softmax(b, cast(b, a.input, a.dtype)?, a.dim, true);
+        "aten::softmax" | "aten::special_softmax" => |b, a: Softmax| {
+            softmax(b, cast(b, a.input, a.dtype)?, a.dim, false)
+        };
+        "aten::log_softmax" | "aten::special_log_softmax" => |b, a: Softmax| {
+            softmax(b, cast(b, a.input, a.dtype)?, a.dim, true)
+        };
         "aten::_softmax" => |b, a: RawSoftmax| softmax(b, widened(b, &a)?, a.dim, false);
         "aten::_log_softmax" => |b, a: RawSoftmax| softmax(b, widened(b, &a)?, a.dim, true);
         "aten::_safe_softmax" => safe_softmax;
@@ -58,7 +62,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::feature_dropout" | "aten::alpha_dropout" | "aten::feature_alpha_dropout" => without_dropout;
         "aten::native_dropout" => |b, a: NativeDropout| {
             note_training(b, a.train.unwrap_or(true) && a.p > 0.0);
-            Ok([a.input, super::cast::filled(b, a.input, &Value::Int(1)).and_then(|ones| b.cast(ones, DataType::Bool))?])
+            let ones = super::cast::filled(b, a.input, &Value::Int(1))?;
+            Ok([a.input, b.cast(ones, DataType::Bool)?])
         };
     }
 }

@@ -36,8 +36,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 const NESTED: &str = "ONNX has no tensors of several lengths";
 
 arguments! {
-    /// `scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.,
-    /// bool is_causal=False, *, float? scale=None, bool enable_gqa=False)`
+    /// `scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float
+    /// dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False)`
     struct Scaled {
         query: Var, key: Var, value: Var, attn_mask: Option<Var>, dropout_p: f64, is_causal: bool,
         dropout_mask: Value = Value::None, scale: Option<f64>, enable_gqa: Option<bool>,

@@ -16,7 +16,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::lt" | "aten::less" | "prims::lt" => |b, a: Pair| compared(b, &a, lesser);
         "aten::gt" | "aten::greater" | "prims::gt" => |b, a: Pair| compared(b, &a, |b, x, y| lesser(b, y, x));
         "aten::le" | "aten::less_equal" | "prims::le" => |b, a: Pair| compared(b, &a, less_or_equal);
-        "aten::ge" | "aten::greater_equal" | "prims::ge" => |b, a: Pair| compared(b, &a, |b, x, y| less_or_equal(b, y, x));
+        "aten::ge" | "aten::greater_equal" | "prims::ge" => |b, a: Pair| {
+            compared(b, &a, |b, x, y| less_or_equal(b, y, x))
+        };
         "aten::isclose" => isclose;
         "aten::allclose" => |b, a: Close| all_true(b, isclose(b, a)?);
         "aten::equal" => same;

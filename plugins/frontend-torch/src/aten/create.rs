@@ -40,7 +40,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 arguments! {
     /// `zeros(SymInt[] size, *, ScalarType? dtype)`
-    struct New { size: Vec<Value>, dtype: Option<i64>, names: Option<Value>, stride: Option<Value>, physical_layout: Option<Value> }
+    struct New {
+        size: Vec<Value>, dtype: Option<i64>, names: Option<Value>, stride: Option<Value>,
+        physical_layout: Option<Value>,
+    }
     struct Full { size: Vec<Value>, fill_value: Value, dtype: Option<i64>, names: Option<Value> }
     struct Like { input: Var, dtype: Option<i64> }
     struct FullLike { input: Var, fill_value: Value, dtype: Option<i64> }

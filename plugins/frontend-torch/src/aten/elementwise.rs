@@ -20,8 +20,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::div" | "aten::divide" | "aten::true_divide" => div;
         "prims::div" => prims_div;
         "aten::floor_divide" => |b, a: Pair| arithmetic(b, [&a.input, &a.other], |[x, y]| floor_quotient(b, x, y));
-        "aten::remainder" | "prims::remainder" => |b, a: Pair| arithmetic(b, [&a.input, &a.other], |[x, y]| remainder(b, x, y));
-        "aten::fmod" | "prims::fmod" => |b, a: Pair| arithmetic(b, [&a.input, &a.other], |[x, y]| b.mod_(x, y).fmod(1).one());
+        "aten::remainder" | "prims::remainder" => |b, a: Pair| {
+            arithmetic(b, [&a.input, &a.other], |[x, y]| remainder(b, x, y))
+        };
+        "aten::fmod" | "prims::fmod" => |b, a: Pair| {
+            arithmetic(b, [&a.input, &a.other], |[x, y]| b.mod_(x, y).fmod(1).one())
+        };
         "aten::pow" => |b, a: Power| pow(b, &a.input, &a.exponent);
         "prims::pow" => |b, a: Pair| pow(b, &a.input, &a.other);
         "aten::float_power" => float_power;

@@ -21,7 +21,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 arguments! {
     struct Embedding { weight: Var, indices: Var, padding_idx: Value }
-    struct Bags { weight: Var, indices: Var, offsets: Var, mode: i64, per_sample_weights: Option<Var>, include_last_offset: bool, padding_idx: Option<i64> }
+    struct Bags {
+        weight: Var, indices: Var, offsets: Var, mode: i64, per_sample_weights: Option<Var>,
+        include_last_offset: bool, padding_idx: Option<i64>,
+    }
 }
 
 const MEAN: i64 = 1;

@@ -17,7 +17,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::fft_ifft" | "complex::fft_ifft" => |b, a: One| one(b, &a, Kind::Inverse);
         "aten::fft_rfft" => |b, a: One| one(b, &a, Kind::Real);
         "aten::fft_irfft" | "complex::fft_irfft" => |b, a: One| one(b, &a, Kind::ToReal);
-        "aten::fft_fft2" | "aten::fft_fftn" | "complex::fft_fft2" | "complex::fft_fftn" => |b, a: Many| many(b, &a, Kind::Forward);
+        "aten::fft_fft2" | "aten::fft_fftn" | "complex::fft_fft2" | "complex::fft_fftn" => |b, a: Many| {
+            many(b, &a, Kind::Forward)
+        };
         "aten::fft_ifft2" | "aten::fft_ifftn" | "complex::fft_ifft2" | "complex::fft_ifftn" =>
             |b, a: Many| many(b, &a, Kind::Inverse);
         "aten::fft_rfft2" | "aten::fft_rfftn" => |b, a: Many| many(b, &a, Kind::Real);

@@ -22,7 +22,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::column_stack" => column_stack;
         "aten::split.Tensor" | "aten::split_copy" | "aten::unsafe_split" => split;
         "aten::split.sizes" => |b, a: SplitSize| parts(b, a.input, a.dim, a.split_size);
-        "aten::split" | "aten::split_with_sizes" | "aten::split_with_sizes_copy" | "aten::unsafe_split_with_sizes" => split_with_sizes;
+        "aten::split" | "aten::split_with_sizes" | "aten::split_with_sizes_copy"
+        | "aten::unsafe_split_with_sizes" => split_with_sizes;
         "aten::chunk" | "aten::unsafe_chunk" => chunk;
         "aten::tensor_split.sections" => |b, a: Sections| even(b, a.input, a.dim, a.sections);
         "aten::tensor_split.indices" => |b, a: Indices| cut(b, a.input, a.dim, a.indices);

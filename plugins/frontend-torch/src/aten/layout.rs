@@ -14,7 +14,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::permute_copy" => |b, a: Permute| {
             permuted(b, a.input, &axes(b, a.input, &a.dims)?)
         };
-        "aten::transpose" | "aten::transpose_copy" | "aten::swapdims" => |b, a: Pair| swapped(b, a.input, a.dim0, a.dim1);
+        "aten::transpose" | "aten::transpose_copy" | "aten::swapdims" => |b, a: Pair| {
+            swapped(b, a.input, a.dim0, a.dim1)
+        };
         "aten::swapaxes" => |b, a: SwapAxes| swapped(b, a.input, a.axis0, a.axis1);
         "aten::t" | "aten::t_copy" | "aten::mT" => |b, a: Unary| last_two_swapped(b, a.input);
         "aten::numpy_T" => reversed;

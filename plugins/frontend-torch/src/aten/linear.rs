@@ -112,7 +112,8 @@ arguments! {
     struct Dot { input: Var, tensor: Var }
     /// `addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)`
     struct Addmm { input: Var, mat1: Var, mat2: Var, beta: Value, alpha: Value }
-    /// `_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False)`
+    /// `_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool
+    /// use_gelu=False)`
     struct AddmmActivation { input: Var, mat1: Var, mat2: Var, beta: Value, alpha: Value, use_gelu: bool }
     /// `addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)`
     struct Addmv { input: Var, mat: Var, vec: Var, beta: Value, alpha: Value }

@@ -23,7 +23,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 arguments! {
     /// `_pack_padded_sequence(Tensor input, Tensor lengths, bool batch_first)`
     struct Pack { input: Var, lengths: Var, batch_first: bool }
-    /// `_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int total_length)`
+    /// `_pad_packed_sequence(Tensor data, Tensor batch_sizes, bool batch_first, Scalar padding_value, int
+    /// total_length)`
     struct Unpack {
         data: Var, batch_sizes: Var, batch_first: bool, padding_value: Value, total_length: Value,
     }

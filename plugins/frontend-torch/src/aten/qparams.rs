@@ -61,7 +61,8 @@ arguments! {
         input: Var, scales: Var, zero_points: Option<Var>, quant_min: i64, quant_max: i64,
         dtype: i64, group_size: i64 = 128, output_dtype: Option<i64>,
     }
-    /// `fake_quant_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, int quant_min, int quant_max)`
+    /// `fake_quant_per_channel(Tensor input, Tensor scales, Tensor zero_points, int axis, int quant_min, int
+    /// quant_max)`
     struct Fake { input: Var, scales: Var, zero_points: Var, axis: i64, quant_min: i64, quant_max: i64 }
 }
 

@@ -28,7 +28,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             |b, a: Scalar| b.relu(scaled(b, &a)?);
         "quantized::cat" => |b, a: Cat| cat(b, &a, false);
         "quantized::cat_relu" => |b, a: Cat| cat(b, &a, true);
-        "quantized::relu6" => |b, a: Relu6| b.clip(a.qx).min(0.0).max(6.0).one().and_then(|y| quantized_like(b, y, a.qx));
+        "quantized::relu6" => |b, a: Relu6| {
+            b.clip(a.qx).min(0.0).max(6.0).one().and_then(|y| quantized_like(b, y, a.qx))
+        };
         "quantized::clamp" => clamp;
         "quantized::threshold" => |b, a: Threshold| {
             let fill = operand(b, &Value::Float(a.value), of(b, a.qx)?)?;
@@ -53,7 +55,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             | "aten::quantized_batch_norm" => |b, a: BatchNorm| batch_norm(b, a, false);
         "quantized::batch_norm_relu" | "quantized::batch_norm1d_relu" | "quantized::batch_norm2d_relu"
             | "quantized::batch_norm3d_relu" => |b, a: BatchNorm| batch_norm(b, a, true);
-        "quantized::layer_norm" => |b, a: One| a.settled(b, norm::layer(b, a.input(b)?, a.shape(), [a.weight, a.bias], a.epsilon())?);
+        "quantized::layer_norm" => |b, a: One| {
+            a.settled(b, norm::layer(b, a.input(b)?, a.shape(), [a.weight, a.bias], a.epsilon())?)
+        };
         "quantized::group_norm" => |b, a: One| {
             a.settled(b, norm::group(b, a.input(b)?, a.num_groups.unwrap_or(1), [a.weight, a.bias], a.epsilon())?)
         };

@@ -21,7 +21,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::random" => random;
         "aten::randperm" => randperm;
         "aten::uniform" => |b, a: Uniform| kept(b, a.input, drawn(b, a.input, Draw::Uniform(a.from, a.to))?);
-        "aten::normal" | "aten::normal_functional" => |b, a: Normal| kept(b, a.input, drawn(b, a.input, Draw::Normal(a.mean, a.std))?);
+        "aten::normal" | "aten::normal_functional" => |b, a: Normal| {
+            kept(b, a.input, drawn(b, a.input, Draw::Normal(a.mean, a.std))?)
+        };
         "aten::normal.Tensor_float" | "aten::normal.float_Tensor" | "aten::normal.Tensor_Tensor" => normal;
         "aten::normal.float_float" => |b, a: NormalNew| new(b, &a.size, a.dtype, Draw::Normal(a.mean, a.std));
         "aten::log_normal" => |b, a: Normal| kept(b, a.input, b.exp(drawn(b, a.input, Draw::Normal(a.mean, a.std))?)?);

@@ -47,7 +47,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let [variance, mean] = variance(b, &a)?;
             Ok([b.sqrt(variance)?, mean])
         };
-        "prims::var" => |b, a: PrimVariance| Ok(spread(b, a.inp, &Axes::of(b, a.inp, &a.dims, false)?, a.correction.unwrap_or(1.0))?[0]);
+        "prims::var" => |b, a: PrimVariance| {
+            Ok(spread(b, a.inp, &Axes::of(b, a.inp, &a.dims, false)?, a.correction.unwrap_or(1.0))?[0])
+        };
         "aten::norm" | "aten::native_norm" => |b, a: Norm| norm(b, &a, &a.p);
         "aten::linalg_vector_norm" => |b, a: Norm| norm(b, &a, &a.ord);
         "aten::frobenius_norm" => |b, a: Norm| norm(b, &a, &Value::Int(2));

@@ -32,8 +32,14 @@ arguments! {
     struct MaskedScatter { input: Var, mask: Var, source: Var }
     struct OneHot { input: Var, num_classes: i64 }
     struct Bucketize { input: Value, boundaries: Var, out_int32: bool, right: bool }
-    struct SearchSorted { sorted_sequence: Var, input: Value, out_int32: bool, right: bool, side: Option<String>, sorter: Option<Var> }
-    struct IsIn { elements: Option<Value>, element: Option<Value>, test_elements: Option<Value>, test_element: Option<Value>, assume_unique: bool, invert: bool }
+    struct SearchSorted {
+        sorted_sequence: Var, input: Value, out_int32: bool, right: bool, side: Option<String>,
+        sorter: Option<Var>,
+    }
+    struct IsIn {
+        elements: Option<Value>, element: Option<Value>, test_elements: Option<Value>,
+        test_element: Option<Value>, assume_unique: bool, invert: bool,
+    }
 }
 
 /// Places of elements that are not 0, one axis per row.

@@ -13,7 +13,9 @@ pub(crate) const INDICES_MAX: i64 = 1 << 20;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "aten::view" | "aten::view_copy" | "aten::_unsafe_view" | "aten::_reshape_copy" => |b, a: View| reshaped(b, a.input, values(a.size));
+        "aten::view" | "aten::view_copy" | "aten::_unsafe_view" | "aten::_reshape_copy" => |b, a: View| {
+            reshaped(b, a.input, values(a.size))
+        };
         "aten::_reshape_alias" | "aten::_reshape_alias_copy" => |b, a: Strided| reshaped(b, a.input, values(a.size));
         "aten::reshape" => |b, a: Reshape| reshaped(b, a.input, values(a.shape));
         "aten::reshape_as" | "aten::view_as" => |b, a: As| reshaped_as(b, a.input, a.other);

@@ -32,7 +32,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 arguments! {
     struct TopK { input: Var, k: Value, dim: i64, largest: bool, sorted: bool }
     struct Sort { input: Var, dim: i64, descending: bool, stable: Option<bool> }
-    struct Unique { input: Var, dim: Option<i64>, sorted: Option<bool>, return_inverse: bool, return_counts: Option<bool> }
+    struct Unique {
+        input: Var, dim: Option<i64>, sorted: Option<bool>, return_inverse: bool,
+        return_counts: Option<bool>,
+    }
     struct Counts { input: Var, weights: Option<Var>, minlength: Value }
     struct Histogram { input: Var, bins: i64, min: Value, max: Value }
 }

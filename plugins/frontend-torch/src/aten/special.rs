@@ -17,7 +17,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::special_ndtri" | "prims::ndtri" => |b, a: Unary| computed(b, a.input, Float, ndtri);
         "aten::special_erfcx" | "prims::erfcx" => |b, a: Unary| computed(b, a.input, Float, erfcx);
         "aten::special_log_ndtr" => |b, a: Unary| computed(b, a.input, Float, log_ndtr);
-        "aten::lgamma" | "aten::special_gammaln" | "prims::lgamma" => |b, a: Unary| computed(b, a.input, Double, lgamma);
+        "aten::lgamma" | "aten::special_gammaln" | "prims::lgamma" => |b, a: Unary| {
+            computed(b, a.input, Double, lgamma)
+        };
         "aten::digamma" | "aten::special_digamma" | "aten::special_psi" | "prims::digamma"
             => |b, a: Unary| computed(b, a.input, Double, digamma);
         "aten::mvlgamma" | "aten::special_multigammaln" => mvlgamma;
@@ -25,8 +27,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             => |b, a: Unary| computed(b, a.input, Double, |b, x| bessel(b, x, false));
         "aten::special_i1" | "aten::special_modified_bessel_i1" | "prims::bessel_i1"
             => |b, a: Unary| computed(b, a.input, Double, |b, x| bessel(b, x, true));
-        "aten::special_i0e" | "prims::bessel_i0e" => |b, a: Unary| computed(b, a.input, Double, |b, x| scaled_bessel(b, x, false));
-        "aten::special_i1e" | "prims::bessel_i1e" => |b, a: Unary| computed(b, a.input, Double, |b, x| scaled_bessel(b, x, true));
+        "aten::special_i0e" | "prims::bessel_i0e" => |b, a: Unary| {
+            computed(b, a.input, Double, |b, x| scaled_bessel(b, x, false))
+        };
+        "aten::special_i1e" | "prims::bessel_i1e" => |b, a: Unary| {
+            computed(b, a.input, Double, |b, x| scaled_bessel(b, x, true))
+        };
         "aten::angle" => angle;
     }
     .refused("aten::polygamma", "ONNX has no derivatives of the gamma function")

@@ -29,7 +29,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 arguments! {
     /// `hann_window(int window_length, bool periodic=True)`
-    struct Window { window_length: i64, periodic: Option<bool>, alpha: Option<f64>, beta: Option<f64>, dtype: Option<i64> }
+    struct Window {
+        window_length: i64, periodic: Option<bool>, alpha: Option<f64>, beta: Option<f64>,
+        dtype: Option<i64>,
+    }
 }
 
 /// A function of the place from 0 to 1.

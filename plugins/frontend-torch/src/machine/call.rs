@@ -340,7 +340,8 @@ impl Machine<'_> {
         let shape = shape.map(|dims| vec![Dim::Unknown; dims.len()]);
         let like = ValueType::Tensor { dtype, shape };
         let message = format!(
-            "The file does not say what `{}` gives: taken to have the element type and rank of its first tensor, {like}.",
+            "The file does not say what `{}` gives: taken to have the element type and rank of its first \
+                tensor, {like}.",
             shown(op)
         );
         let help = "Save the model with `torch.export.save`, which keeps the types of all results.";

@@ -102,7 +102,8 @@ impl Written {
             "The program writes the {} `{name}`, and an ONNX model keeps nothing between runs.",
             self.what
         );
-        let help = "Set `export.mutations = \"outputs\"` to get the new value as an output, or export the program in evaluation mode.";
+        let help = "Set `export.mutations = \"outputs\"` to get the new value as an output, or export the \
+            program in evaluation mode.";
         let layer = Layer::new(self.name.to_string(), self.what);
         Diagnostic::new(Code::LayerUnsupported, message).at(layer).help(help)
     }

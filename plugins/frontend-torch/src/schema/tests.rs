@@ -141,7 +141,8 @@ fn mistakes_are_told_with_the_overloads() {
     );
     let wrong =
         resolve("aten::relu", &[A::Text], &[("x", A::Dict(vec![(A::Text, A::Int)]))]).unwrap_err();
-    let expected = "no overload of `aten::relu` takes (str, x=Dict[str, int]); it has `aten::relu(Tensor self) -> Tensor`";
+    let expected = "no overload of `aten::relu` takes (str, x=Dict[str, int]); it has `aten::relu(Tensor \
+        self) -> Tensor`";
     assert_eq!((&*wrong.code, &*wrong.message), (Code::LayerParameter.as_str(), expected));
     assert!(resolve("aten::relu", &[T, T], &[]).is_err());
     assert!(resolve("aten::relu", &[T], &[("self", T)]).is_err());

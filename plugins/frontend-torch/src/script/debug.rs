@@ -1,7 +1,7 @@
 //! Where printed code comes from in the user's program: `*.debug_pkl` beside each file of code.
 //!
-//! The file is a list of marks. A mark holds from its offset in the printed code to the next mark. It names a range of a
-//! source: text, file and first line. Since torch 1.10 texts are numbers of lines in a common table:
+//! The file is a list of marks. A mark holds from its offset in the printed code to the next mark. It names a range of
+//! a source: text, file and first line. Since torch 1.10 texts are numbers of lines in a common table:
 //!
 //! ```text
 //! ("FORMAT_WITH_STRING_TABLE", (text, ...), ((offset, (((line, ...), file, first), start, end), tag), ...))

@@ -1,7 +1,7 @@
 //! Words, numbers and punctuation of printed code.
 //!
-//! Indentation becomes [`Kind::Indent`] and [`Kind::Dedent`], as in Python. Lines are joined inside brackets. Tokens come
-//! one at a time, so a large file costs no memory here.
+//! Indentation becomes [`Kind::Indent`] and [`Kind::Dedent`], as in Python. Lines are joined inside brackets. Tokens
+//! come one at a time, so a large file costs no memory here.
 #![allow(dead_code)]
 
 use super::parse::Parsed;

@@ -1,7 +1,7 @@
 //! All code of an archive, parsed module by module as it is asked for.
 //!
-//! Class `__torch__.a.b.C` is in module `__torch__.a.b`. Before torch 1.3 the classes had no names: each module has a file
-//! of methods, which is class `Module` here.
+//! Class `__torch__.a.b.C` is in module `__torch__.a.b`. Before torch 1.3 the classes had no names: each module has a
+//! file of methods, which is class `Module` here.
 #![allow(dead_code)]
 
 use super::ast::{Class, ClassKind, File, Function};

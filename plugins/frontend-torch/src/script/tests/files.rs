@@ -50,7 +50,9 @@ fn classes_of_modules() {
 
 #[test]
 fn other_kinds_of_classes() {
-    let source = "class Sc:\n  a : int\nclass E(Enum):\n  RED = 1\n  GREEN = 2\nclass P(NamedTuple):\n  x : Tensor\n  y : int = 3\nclass I(ModuleInterface):\n  def forward(self, x: Tensor) -> Tensor:\n    pass\nclass Empty:\nclass J(Interface):\n  pass\n";
+    let source = "class Sc:\n  a : int\nclass E(Enum):\n  RED = 1\n  GREEN = 2\nclass P(NamedTuple):\n  x : \
+        Tensor\n  y : int = 3\nclass I(ModuleInterface):\n  def forward(self, x: Tensor) -> Tensor:\n    \
+        pass\nclass Empty:\nclass J(Interface):\n  pass\n";
     let file = file(source);
     let kinds: Vec<ClassKind> = file.classes.iter().map(|class| class.kind).collect();
     use ClassKind::{Enum, Interface, NamedTuple, Plain};
@@ -62,7 +64,9 @@ fn other_kinds_of_classes() {
 
 #[test]
 fn files_before_torch_1_3() {
-    let source = "op_version_set = 1\nimport __torch__\nfrom a import b\ndef forward(self,\n    x: Tensor) -> Tuple[Tensor, Tensor]:\n  _0 = ops.prim.unchecked_unwrap_optional(self.sub.lin.bias)\n  return (x, x)\ndef other(self) -> None:\n  return None";
+    let source = "op_version_set = 1\nimport __torch__\nfrom a import b\ndef forward(self,\n    x: Tensor) -> \
+        Tuple[Tensor, Tensor]:\n  _0 = ops.prim.unchecked_unwrap_optional(self.sub.lin.bias)\n  return (x, \
+        x)\ndef other(self) -> None:\n  return None";
     let file = file(source);
     assert_eq!(file.version, Some(1));
     let names: Vec<&str> = file.functions.iter().map(|f| &*f.name).collect();

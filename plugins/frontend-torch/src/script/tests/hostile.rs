@@ -56,7 +56,8 @@ fn nodes_and_bytes_have_limits() {
 
 #[test]
 fn every_beginning_of_a_file_is_harmless() {
-    let whole = "class A(Module):\n  x : Optional[int] = -1.+2.j\n  def f(self, a: int=3) -> Tuple[()]:\n    a, = \"\\303\\\n\\\"\" \n    return r'''é''', {1: [2]}\n";
+    let whole = "class A(Module):\n  x : Optional[int] = -1.+2.j\n  def f(self, a: int=3) -> Tuple[()]:\n    \
+        a, = \"\\303\\\n\\\"\" \n    return r'''é''', {1: [2]}\n";
     for end in 0..=whole.len() {
         parse_any(&whole.as_bytes()[..end]);
     }

@@ -58,7 +58,8 @@ fn blocks_nest_and_end() {
 
 #[test]
 fn contexts_and_inner_functions() {
-    let source = "with e as v:\n  pass\nwith e:\n  pass\ndef __forked_function():\n  return g(x, )\nfu = fork(__forked_function)";
+    let source = "with e as v:\n  pass\nwith e:\n  pass\ndef __forked_function():\n  return g(x, )\nfu = \
+        fork(__forked_function)";
     let body = &function(source).body;
     let context = |at: usize| match &body[at].kind {
         StatementKind::With { target, .. } => target.as_deref(),
