@@ -5,6 +5,7 @@ mod calls;
 pub(crate) mod debug;
 mod definition;
 mod expression;
+mod flow;
 pub(crate) mod import;
 mod lexer;
 pub(crate) mod library;
