@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 mod create;
 mod index;
+mod layers;
 mod sort;
 mod views;
 
