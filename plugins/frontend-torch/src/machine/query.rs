@@ -20,16 +20,18 @@ impl Machine<'_> {
             return Ok(Some(Item::Hole));
         }
         match (name, first) {
-            ("NumToTensor" | "ImplicitTensorToNum" | "unchecked_unwrap_optional", _)
-                if !first.is_tensor() =>
-            {
+            ("NumToTensor" | "ImplicitTensorToNum", _) if !first.is_tensor() => {
                 return Ok(Some(match first {
                     Item::Maybe(_, item) => (**item).clone(),
                     other => other.clone(),
                 }));
             }
-            ("_unwrap_optional", Item::Maybe(_, item)) => return Ok(Some((**item).clone())),
-            ("_unwrap_optional", other) => return Ok(Some(other.clone())),
+            ("_unwrap_optional" | "unchecked_unwrap_optional", Item::Maybe(_, item)) => {
+                return Ok(Some((**item).clone()));
+            }
+            ("_unwrap_optional" | "unchecked_unwrap_optional", other) => {
+                return Ok(Some(other.clone()));
+            }
             _ => {}
         }
         if let ("type", Item::Device(device)) = (name, first) {

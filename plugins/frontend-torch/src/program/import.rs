@@ -154,7 +154,7 @@ impl Running<'_, '_> {
             _ => Ok(None),
         };
         let vars = inputs.iter().map(before).collect::<Result<Vec<_>>>()?;
-        let runner = Runner { machine: self.machine, symbols: self.symbols };
+        let runner = Runner::new(self.machine, self.symbols);
         let given = runner.graph(&program.graph, inputs.clone())?;
         self.outputs(&inputs, &vars, given)
     }

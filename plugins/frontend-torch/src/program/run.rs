@@ -7,8 +7,13 @@ use crate::diag::{Code, Diagnostic, Layer, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use crate::schema::{self, Schema};
 use onnxd_plugin_sdk::ir::ValueType;
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
+
+/// What a node of the program counts for, and one of a graph inside: bodies of loops run at least twice, and those
+/// inside them each time.
+const NODE_WORK: [usize; 2] = [20, 2000];
 
 /// A graph that runs.
 pub(super) struct Scope<'g> {
@@ -22,9 +27,15 @@ pub(super) struct Scope<'g> {
 pub(super) struct Runner<'m, 's> {
     pub(super) machine: &'m Machine<'s>,
     pub(super) symbols: &'m Symbols,
+    /// Whether a graph runs already.
+    inside: Cell<bool>,
 }
 
-impl Runner<'_, '_> {
+impl<'m, 's> Runner<'m, 's> {
+    pub(super) fn new(machine: &'m Machine<'s>, symbols: &'m Symbols) -> Runner<'m, 's> {
+        Runner { machine, symbols, inside: Cell::new(false) }
+    }
+
     /// What a graph gives for its inputs.
     ///
     /// # Errors
@@ -42,19 +53,26 @@ impl Runner<'_, '_> {
                 scope.names.insert(name.clone(), item);
             }
         }
-        let outer = self.machine.layer();
-        for node in &graph.nodes {
+        let (inside, outer) = (self.inside.replace(true), self.machine.layer());
+        let mut nodes = graph.nodes.iter();
+        let done = nodes.try_for_each(|node| {
+            self.machine.work(NODE_WORK[usize::from(inside)])?;
             let layer = layer(node, outer.clone());
-            self.machine.inside(layer, || self.node(node, &mut scope))?;
-        }
+            self.machine.inside(layer, || self.node(node, &mut scope))
+        });
+        self.inside.set(inside);
+        done?;
         graph.outputs.iter().map(|output| self.item(output, &scope)).collect()
     }
 
     fn node(&self, node: &Node, scope: &mut Scope<'_>) -> Result<()> {
         let done = self.result(node, scope);
         let bound = done.and_then(|item| self.bind_all(node, item, scope));
-        // What keeps one node from being converted keeps none of the others from being looked at.
+        // What keeps one node from being converted keeps none of the others from being looked at, but a limit does.
         bound.or_else(|why| {
+            if why.code == Code::SourceLimit.as_str() {
+                return Err(why);
+            }
             self.machine.driver.report(why);
             self.bind_all(node, Item::Hole, scope)
         })
