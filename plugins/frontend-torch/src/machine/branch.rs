@@ -95,7 +95,7 @@ impl Machine<'_> {
     fn begun_arm(&self, name: &str, arm: &Arm<'_>) -> Result<Outcome> {
         self.builder().begin(name);
         self.begin_block();
-        let outcome = arm().and_then(|variables| {
+        let outcome = self.within_graphs(1, arm).and_then(|variables| {
             let settled = |(name, item): (Rc<str>, Item)| Ok((name, self.settled(&item)?));
             let variables = variables.into_iter().map(settled).collect::<Result<_>>()?;
             let held = |place: Place| {

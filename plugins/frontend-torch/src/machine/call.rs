@@ -2,7 +2,7 @@
 
 use super::alias::{Step, View};
 use super::arguments::Bound;
-use super::{Elements, Item, Machine, NumberKind, Result};
+use super::{Elements, Item, Machine, NumberKind, OPERATOR_WORK, Result};
 use crate::aten::quantizer;
 use crate::diag::{Code, shown};
 use crate::schema::resolve::{ArgumentKind, resolve};
@@ -270,6 +270,7 @@ impl Machine<'_> {
         named: Vec<(String, Value)>,
         results: usize,
     ) -> Result<Vec<Value>> {
+        self.work(OPERATOR_WORK)?;
         let layer = self.layer();
         let op = key.to_owned();
         let types = match self.driver.has_row(key) {

@@ -21,9 +21,10 @@ impl Machine<'_> {
     ) -> Result<Option<Item>> {
         match (name, arguments) {
             ("format", arguments) => {
-                let text: Vec<String> = arguments.iter().map(super::python::shown_item).collect();
-                let found = super::python::evaluated(name, arguments).unwrap_or_default();
-                Ok(Some(found.unwrap_or(Item::text(&text.join(" ")))))
+                match super::python::evaluated(name, arguments).map_err(|why| self.wrong(why))? {
+                    Some(text) => Ok(Some(text)),
+                    None => Ok(Some(super::python::joined(arguments))),
+                }
             }
             ("RaiseException", [message, ..]) => {
                 Err(self.raise(&super::python::shown_item(message)))
@@ -33,12 +34,18 @@ impl Machine<'_> {
             }
             (_, [Item::List(list), rest @ ..]) => {
                 let known = matches!(&*list.borrow(), Elements::Known(_));
-                match known {
-                    true => self.list(name, list, rest, named),
-                    false => self.sequence_op(name, list, rest),
-                }
+                let done = match known {
+                    true => self.list(name, list, rest, named)?,
+                    false => self.sequence_op(name, list, rest)?,
+                };
+                self.check_held(name, &arguments[0], rest)?;
+                Ok(done)
             }
-            (_, [Item::Dict(dict), rest @ ..]) => self.dict(name, dict, rest),
+            (_, [Item::Dict(dict), rest @ ..]) => {
+                let done = self.dict(name, dict, rest)?;
+                self.check_held(name, &arguments[0], rest)?;
+                Ok(done)
+            }
             (_, [Item::Tuple(items) | Item::Record(_, items), rest @ ..]) => match (name, rest) {
                 ("len", []) => Ok(Some(Item::Int(items.len() as i64))),
                 ("__getitem__", [at]) => Ok(Some(self.at_index(items, at)?)),

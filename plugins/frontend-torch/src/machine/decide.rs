@@ -1,6 +1,7 @@
 //! Loops that are decided while the program is converted.
 
 use super::{Elements, Item, Machine, Result, Variables};
+use crate::diag::Code;
 use std::cell::Cell;
 
 /// Turns of a loop that may stand one after the other, where no `Loop` can say what it does.
@@ -23,9 +24,15 @@ impl Machine<'_> {
         let before = self.trial.impure.replace(false);
         self.builder().begin("trial");
         self.begin_block();
-        let mut found = None;
+        let (mut found, mut beyond) = (None, None);
         let pure = self.driver.attempt(|| {
-            let Ok(variables) = f() else { return false };
+            let variables = match f() {
+                Ok(variables) => variables,
+                Err(why) => {
+                    beyond = Some(why).filter(|why| *why.code == *Code::SourceLimit.as_str());
+                    return false;
+                }
+            };
             let own = variables.iter().any(|(_, item)| self.has_own(item));
             let places = self.changed().iter().any(|place| self.has_own(&self.get(place)));
             found = Some(variables);
@@ -38,7 +45,11 @@ impl Machine<'_> {
         self.builder().discard();
         self.trial.impure.set(before);
         self.raised.set(false);
-        Ok(found.filter(|_| pure))
+        match beyond {
+            // What no machine can compute, no loop in the graph can say.
+            Some(why) => Err(why),
+            None => Ok(found.filter(|_| pure)),
+        }
     }
 
     /// Whether what is tried has added nothing to the graph so far.

@@ -9,6 +9,7 @@ mod call;
 mod complex;
 mod containers;
 mod decide;
+mod extent;
 mod form;
 mod indices;
 mod item;
@@ -36,13 +37,20 @@ use std::collections::{HashMap, HashSet};
 pub(crate) type Result<T> = std::result::Result<T, Diagnostic>;
 
 /// Calls inside each other that a program may have.
-const CALLS_MAX: usize = 256;
+const CALLS_MAX: usize = 100;
 
 /// Expressions, statements and calls inside each other while a program runs.
-const DEPTH_MAX: usize = 1500;
+const DEPTH_MAX: usize = 500;
 
-/// Work that a program may make: statements that run, and items of lists that are copied.
-const WORK_MAX: u64 = 100_000_000;
+/// Conditions inside each other that depend on tensors. Loops count for more, as each is tried several times.
+const GRAPHS_MAX: usize = 48;
+const LOOP_WEIGHT: usize = 4;
+
+/// Work that a program may make: statements that run, operators, and items of lists that are copied.
+const WORK_MAX: u64 = 20_000_000;
+
+/// What an operator counts as work.
+const OPERATOR_WORK: usize = 200;
 
 /// Builds the graph of a program by running it.
 pub(crate) struct Machine<'s> {
@@ -56,6 +64,8 @@ pub(crate) struct Machine<'s> {
     /// Whether the path that runs ends with an exception of the program.
     raised: Cell<bool>,
     depth: Cell<usize>,
+    /// Weight of the conditions and loops that are open.
+    graphs: Cell<usize>,
     work: Cell<u64>,
     /// How many results the next operator gives, if nothing declares it.
     pub(crate) results: Cell<usize>,
@@ -80,6 +90,7 @@ impl<'s> Machine<'s> {
             sizes: RefCell::default(),
             raised: Cell::new(false),
             depth: Cell::new(0),
+            graphs: Cell::new(0),
             work: Cell::new(0),
             results: Cell::new(1),
             declares: Cell::new(false),
@@ -172,6 +183,22 @@ impl<'s> Machine<'s> {
         self.depth.set(self.depth.get() + 1);
         let done = f();
         self.depth.set(self.depth.get() - 1);
+        done
+    }
+
+    /// Runs a condition or loop that becomes a node with graphs of its own.
+    ///
+    /// # Errors
+    /// Those of `f`; `N0213` if too many are inside each other, as `weight` counts.
+    fn within_graphs<T>(&self, weight: usize, f: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.graphs.get() + weight > GRAPHS_MAX {
+            let message =
+                "Too many conditions and loops that depend on tensors are inside each other.";
+            return Err(self.problem(Code::SourceLimit, message));
+        }
+        self.graphs.set(self.graphs.get() + weight);
+        let done = f();
+        self.graphs.set(self.graphs.get() - weight);
         done
     }
 

@@ -270,26 +270,53 @@ fn formatted(arguments: &[Item]) -> Option<Item> {
     let mut parts = pattern.split("{}");
     text.push_str(parts.next().unwrap_or_default());
     for part in parts {
-        text.push_str(&rest.next().map_or_else(|| "{}".to_owned(), shown_item));
+        match rest.next() {
+            Some(item) => show(item, &mut text),
+            None => text.push_str("{}"),
+        }
         text.push_str(part);
     }
     Some(Item::text(&text))
 }
 
+/// Values one after the other, with spaces.
+pub(crate) fn joined(items: &[Item]) -> Item {
+    let mut text = String::new();
+    for item in items {
+        show(item, &mut text);
+        text.push(' ');
+    }
+    Item::text(text.trim_end())
+}
+
 /// A value as Python prints it.
 pub(crate) fn shown_item(item: &Item) -> String {
+    let mut text = String::new();
+    show(item, &mut text);
+    text
+}
+
+/// Adds a value as Python prints it; none to a text that is too long.
+fn show(item: &Item, text: &mut String) {
+    if text.len() > TEXT_MAX {
+        return;
+    }
     match item {
-        Item::None => "None".into(),
-        Item::Bool(x) => if *x { "True" } else { "False" }.into(),
-        Item::Int(x) => x.to_string(),
-        Item::Float(x) => format!("{x:?}"),
-        Item::Text(x) | Item::Device(x) => x.to_string(),
+        Item::None => text.push_str("None"),
+        Item::Bool(x) => text.push_str(if *x { "True" } else { "False" }),
+        Item::Int(x) => text.push_str(&x.to_string()),
+        Item::Float(x) => text.push_str(&format!("{x:?}")),
+        Item::Text(x) | Item::Device(x) => text.push_str(x),
         other => match other.items() {
             Some(items) => {
-                let items: Vec<String> = items.iter().map(shown_item).collect();
-                format!("[{}]", items.join(", "))
+                text.push('[');
+                for (i, item) in items.iter().enumerate() {
+                    text.push_str(if i > 0 { ", " } else { "" });
+                    show(item, text);
+                }
+                text.push(']');
             }
-            None => other.what(),
+            None => text.push_str(&other.what()),
         },
     }
 }

@@ -3,7 +3,7 @@
 use super::branch::{Slot, Slots, Variables};
 use super::form::Form;
 use super::journal::Place;
-use super::{Item, Machine, Number, NumberKind, Result};
+use super::{Item, LOOP_WEIGHT, Machine, Number, NumberKind, Result};
 use crate::diag::Code;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
@@ -56,7 +56,9 @@ impl Machine<'_> {
         for _ in 0..ATTEMPTS_MAX {
             let mut found = None;
             let mut failed = None;
-            self.driver.attempt(|| match self.attempt(turns, &slots, &begins, body) {
+            let attempt =
+                || self.within_graphs(LOOP_WEIGHT, || self.attempt(turns, &slots, &begins, body));
+            self.driver.attempt(|| match attempt() {
                 Ok(Attempt::Wider(wider)) => {
                     found = Some(Attempt::Wider(wider));
                     false

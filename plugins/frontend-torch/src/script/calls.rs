@@ -51,13 +51,13 @@ impl Interpreter<'_, '_> {
                 };
                 self.sliced(&of, &bound(start)?, &bound(end)?)?
             }
-            Expr::List(items) => Item::list(all(items)?),
-            Expr::Tuple(items) => Item::tuple(all(items)?),
+            Expr::List(items) => self.machine.bounded(Item::list(all(items)?))?,
+            Expr::Tuple(items) => self.machine.bounded(Item::tuple(all(items)?))?,
             Expr::Dict(items) => {
                 let pair = |(k, v): &(Expr, Expr)| {
                     Ok((self.expression(k, scopes)?, self.expression(v, scopes)?))
                 };
-                Item::dict(items.iter().map(pair).collect::<Result<_>>()?)
+                self.machine.bounded(Item::dict(items.iter().map(pair).collect::<Result<_>>()?))?
             }
             Expr::Call { function, arguments, named } => {
                 let function = self.callee(function, scopes)?;

@@ -111,13 +111,7 @@ impl Interpreter<'_, '_> {
                 let carried = self.carried(body, scopes);
                 let pure = self.machine.decided(&mut || {
                     scopes.push();
-                    let done = (0..n).try_for_each(|i| {
-                        match self.machine.is_pure() {
-                            true => one(i).map(|()| true),
-                            false => Ok(false),
-                        }
-                        .map(|_| ())
-                    });
+                    let done = (0..n).take_while(|_| self.machine.is_pure()).try_for_each(&one);
                     let variables = scopes.pop();
                     done.map(|()| variables)
                 })?;
