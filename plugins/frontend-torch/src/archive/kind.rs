@@ -121,6 +121,10 @@ impl Kind {
             Kind::Package => ("a `torch.package` of Python sources", SAVE),
             Kind::Unknown => ("no network of torch", SAVE),
         };
-        Some(Diagnostic::new(Code::NoFrontend, format!("the file is {what}")).help(help))
+        let code = match self {
+            Kind::Unknown => Code::NoFrontend,
+            _ => Code::FeatureUnsupported,
+        };
+        Some(Diagnostic::new(code, format!("The file is {what}.")).help(help))
     }
 }

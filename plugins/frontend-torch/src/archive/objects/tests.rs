@@ -150,9 +150,9 @@ fn kinds_are_told_by_members() {
     for kind in [Kind::Script, Kind::ScriptOld, graphs] {
         assert!(kind.refusal().is_none());
     }
-    for kind in [Kind::StateDict, Kind::PickledModule, Kind::Unknown, Kind::Inductor] {
+    for kind in [Kind::StateDict, Kind::PickledModule, Kind::Package, Kind::Inductor] {
         let refusal = kind.refusal().unwrap();
-        assert_eq!(refusal.class, crate::diag::Class::Input);
+        assert_eq!(refusal.class, crate::diag::Class::Unsupported);
         assert!(refusal.help.contains("torch.export.save"));
     }
 }
