@@ -9,6 +9,8 @@
 
 mod archive;
 mod aten;
+#[doc(hidden)]
+pub mod fuzzing;
 mod machine;
 mod options;
 mod outputs;

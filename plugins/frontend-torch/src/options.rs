@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 const OPSET: i64 = 18;
 
 /// The params that a front-end for PyTorch reads.
+#[derive(Default)]
 pub(crate) struct Options {
     pub(crate) opset: i64,
     shapes: Vec<Vec<Dim>>,
@@ -35,6 +36,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// Options that say the shapes of inputs, and nothing else.
+    pub(crate) fn of_shapes(opset: i64, shapes: Vec<Vec<Dim>>) -> Options {
+        Options { opset, shapes, ..Options::default() }
+    }
+
     /// # Errors
     /// `N0105` for shapes and types that are none.
     pub(crate) fn read(submission: &Submission) -> Result<Options, Diagnostic> {

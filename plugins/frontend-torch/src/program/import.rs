@@ -56,6 +56,21 @@ pub(crate) fn import(
     })
 }
 
+/// The graph of an exported program alone.
+///
+/// # Errors
+/// As [`import`].
+pub(crate) fn graph(
+    archive: &Archive,
+    member: &str,
+    options: &Options,
+) -> std::result::Result<ir::Graph, Diagnostics> {
+    let program = Program::open(archive, member)?;
+    let weights = Weights::open(archive, member)?;
+    let import = Import { program: &program, weights: &weights, options };
+    Ok(import.made(&BTreeSet::new())?.graph)
+}
+
 /// The member of the program that the params ask for, or of the only one.
 fn chosen<'a>(submission: &Submission, graphs: &'a [String]) -> Result<&'a str> {
     if let [only] = graphs {

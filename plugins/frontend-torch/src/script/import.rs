@@ -48,6 +48,14 @@ pub(crate) fn import(
     }
 }
 
+/// The graph of an archive, if there is one.
+pub(crate) fn graph(archive: &ScriptArchive, options: &Options) -> Option<Graph> {
+    match made(archive, "forward", options) {
+        Made::Graph(graph, _) => Some(graph),
+        _ => None,
+    }
+}
+
 /// What a run of the program gives.
 enum Made {
     Graph(Graph, Vec<Diagnostic>),
