@@ -20,7 +20,14 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         .row("aten::convolution", convolution)
         .row("aten::convolution_overrideable", convolution)
         .row("aten::_convolution", convolution)
-        .row("aten::conv_depthwise3d", depthwise)
+        .row("aten::conv_depthwise3d", |b, a: Kernel| kernel(b, a, true))
+        .row("aten::_conv_depthwise2d", |b, a: Kernel| kernel(b, a, true))
+        .row("aten::thnn_conv2d", |b, a: Kernel| kernel(b, a, false))
+        .row("aten::_slow_conv2d_forward", |b, a: Kernel| kernel(b, a, false))
+        .row("aten::slow_conv3d", |b, a: Kernel| kernel(b, a, false))
+        .row("aten::slow_conv3d_forward", |b, a: Kernel| kernel(b, a, false))
+        .row("aten::slow_conv_dilated2d", |b, a: Kernel| kernel(b, a, false))
+        .row("aten::slow_conv_dilated3d", |b, a: Kernel| kernel(b, a, false))
         .row("aten::conv_tbc", conv_tbc)
 }
 
@@ -45,9 +52,9 @@ arguments! {
     }
     /// `conv_depthwise3d(Tensor self, Tensor weight, SymInt[3] kernel_size, Tensor? bias, SymInt[3] stride,
     /// SymInt[3] padding, SymInt[3] dilation)`
-    struct Depthwise {
+    struct Kernel {
         input: Var, weight: Var, kernel_size: Vec<i64>, bias: Option<Var>,
-        stride: Vec<i64>, padding: Vec<i64>, dilation: Vec<i64>,
+        stride: Vec<i64>, padding: Vec<i64>, dilation: Option<Vec<i64>>,
     }
     /// `conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0)`
     struct Tbc { input: Var, weight: Var, bias: Var, pad: i64 }
@@ -196,14 +203,19 @@ pub(super) fn convolution(b: &Lower, a: Convolution) -> Lowered<Var> {
     Ok(y)
 }
 
-fn depthwise(b: &Lower, a: Depthwise) -> Lowered<Var> {
-    let n = a.kernel_size.len();
+/// Operators that are told the size of the weights; depthwise, each channel is a group.
+fn kernel(b: &Lower, a: Kernel, depthwise: bool) -> Lowered<Var> {
+    let n = spatial(b, a.weight)?;
     let channels = b.shape_of(a.input).and_then(|shape| shape.iter().rev().nth(n)?.known());
     let message = "The number of channels is not known.";
-    let groups = channels.ok_or_else(|| b.diagnostic(Code::LayerParameter, message))?;
+    let groups = match depthwise {
+        true => channels.ok_or_else(|| b.diagnostic(Code::LayerParameter, message))?,
+        false => 1,
+    };
+    let stride = per_axis(b, &a.stride, n)?;
     let pads = both_sides(&per_axis(b, &a.padding, n)?);
-    let window = Window { stride: a.stride, pads, dilation: a.dilation, groups };
-    conv(b, [a.input, a.weight], a.bias, window)
+    let dilation = per_axis(b, &a.dilation.unwrap_or_else(|| vec![1]), n)?;
+    conv(b, [a.input, a.weight], a.bias, Window { stride, pads, dilation, groups })
 }
 
 /// Time, batch and channels in this order.

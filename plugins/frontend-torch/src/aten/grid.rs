@@ -52,6 +52,10 @@ fn grid_sampler(b: &Lower, a: Grid) -> Lowered<Var> {
         2 => "reflection",
         _ => return Err(b.diagnostic(Code::LayerParameter, "The padding mode is not known.")),
     };
+    if b.opset() < 16 {
+        let message = "Images are sampled at points from opset 16 on.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
     if b.rank_of(a.input).is_some_and(|rank| rank != 4) && !new {
         let message = "Volumes are sampled from opset 20 on.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));

@@ -2,7 +2,7 @@
 
 use super::dtype::{float_of, of};
 use super::sizes::{axis, known_size, product, rank, size, sizes, times, vector, wrapped};
-use super::{Lower, Source};
+use super::{Lower, Several, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -64,6 +64,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         })
         .row("aten::det", |b, a: One| b.det(a.input))
         .row("aten::linalg_det", |b, a: Matrix| b.det(a.A))
+        .row("aten::_linalg_det", |b, a: Matrix| {
+            Ok(Several(vec![b.det(a.A)?.into(), Value::None, Value::None]))
+        })
+        .row("aten::_linalg_slogdet", |b, a: Matrix| {
+            let [sign, logarithm] = slogdet(b, a.A)?.map(Value::Var);
+            Ok(Several(vec![sign, logarithm, Value::None, Value::None]))
+        })
         .row("aten::logdet", |b, a: One| b.log(b.det(a.input)?))
         .row("aten::slogdet", |b, a: One| slogdet(b, a.input))
         .row("aten::linalg_slogdet", |b, a: Matrix| slogdet(b, a.A))

@@ -85,6 +85,11 @@ fn resized(
     align_corners: bool,
     antialias: bool,
 ) -> Lowered<Var> {
+    if antialias && b.opset() < 18 || b.opset() < 11 {
+        let message =
+            "Images are resized in this way from opset 18 on, or 11 without antialiasing.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
     let coordinates = match mode {
         Mode::Nearest => "asymmetric",
         _ if align_corners => "align_corners",
