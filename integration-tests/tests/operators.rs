@@ -198,11 +198,12 @@ fn operators_of_an_onnx_model_are_lowered() {
 }
 
 /// A model of torch's with operators that `torch.library` declares, beside what torch makes of `custom.npz`.
-fn torch(file: &str, sets: &[&str]) -> (TempDir, i32, String) {
+fn torch(file: &str) -> (TempDir, i32, String) {
     let folder = folder_with(&[TORCH, OPERATORS]);
+    in_c(folder.path(), "libswish.so", "my::swish", "my::swish");
     let models = root().join("plugins/example-operator/models");
     fs::copy(models.join(file), folder.path().join(file)).unwrap();
-    let sets = [&["passes.profile=none", "export.input_shapes=[[4, 3]]"], sets].concat();
+    let sets = ["passes.profile=none", "export.input_shapes=[[4, 3]]"];
     let (status, stderr, _) = converted(folder.path(), "out", &[file], &sets);
     (folder, status, stderr)
 }
@@ -212,7 +213,7 @@ fn operators_of_torch_files_become_operators_of_onnx() {
     let arrays = onnxd_arrays::read(&root().join("plugins/example-operator/models/custom.npz"));
     let arrays = arrays.unwrap();
     for file in ["custom.pt", "custom.pt2"] {
-        let (folder, status, stderr) = torch(file, &[]);
+        let (folder, status, stderr) = torch(file);
         assert_eq!(status, 0, "{file}: {stderr}");
         assert!(operators(&folder).contains(&"Shrink".to_owned()));
         let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
@@ -229,11 +230,20 @@ fn operators_of_torch_files_become_operators_of_onnx() {
 #[test]
 fn an_operator_of_a_torch_file_stays_in_a_domain_of_its_own() {
     for file in ["warped.pt", "warped.pt2"] {
-        let (folder, status, stderr) = torch(file, &[]);
+        let (folder, status, stderr) = torch(file);
         assert_eq!(status, 0, "{file}: {stderr}");
         assert_eq!(operators(&folder), ["Warp", "Relu"], "{file}");
         let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
         assert_eq!(model.opsets.get("com.example"), Some(&1), "{file}");
+    }
+}
+
+#[test]
+fn a_plugin_in_c_lowers_an_operator_of_a_torch_file() {
+    for file in ["swished.pt", "swished.pt2"] {
+        let (folder, status, stderr) = torch(file);
+        assert_eq!(status, 0, "{file}: {stderr}");
+        assert_eq!(operators(&folder), ["Mul", "Sigmoid", "Mul", "Relu"], "{file}");
     }
 }
 

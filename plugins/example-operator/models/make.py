@@ -4,7 +4,8 @@
     make.py FOLDER
 
 `custom.pt` and `custom.pt2` are one network, and `custom.npz` has an input with torch's outputs. `warped.pt` and
-`warped.pt2` have an operator that stays in a domain of its own.
+`warped.pt2` have an operator that stays in a domain of its own. `swished.pt` and `swished.pt2` have the operator of the
+plugin in C.
 """
 
 import re
@@ -20,6 +21,7 @@ OPERATORS = {
     "hard_shrink(Tensor x, float lambd=0.5) -> Tensor": lambda x, lambd=0.5: F.hardshrink(x, lambd),
     "split_sign(Tensor x) -> (Tensor, Tensor)": lambda x: (x.clamp(min=0), x.clamp(max=0)),
     "warp(Tensor x, float[] by) -> Tensor": lambda x, by: x * by[0] + by[1],
+    "swish(Tensor x, float beta=1.0) -> Tensor": lambda x, beta=1.0: x * torch.sigmoid(beta * x),
 }
 
 library = torch.library.Library("my", "DEF")
@@ -43,6 +45,11 @@ class Custom(torch.nn.Module):
 class Warped(torch.nn.Module):
     def forward(self, x):
         return torch.relu(torch.ops.my.warp(x, [2.0, 0.5]))
+
+
+class Swished(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(torch.ops.my.swish(x, 1.5))
 
 
 def without_paths(path):
@@ -69,5 +76,6 @@ x = 2 * torch.randn(4, 3)
 custom = Custom().eval()
 write(custom, x, sys.argv[1] + "/custom")
 write(Warped().eval(), x, sys.argv[1] + "/warped")
+write(Swished().eval(), x, sys.argv[1] + "/swished")
 y = custom(x)
 np.savez(sys.argv[1] + "/custom.npz", x=x.numpy(), y0=y[0].detach().numpy(), y1=y[1].detach().numpy())
