@@ -60,8 +60,8 @@ params! {
 params! {
     /// How the model is written.
     pub struct Export in "export" {
-        /// Opset of the model; unset is 17, 18 for PyTorch files, and a dropped ONNX model's own, but at most 21 where newer
-        /// ones can be converted. The model is converted to it, or every node named that prevents it.
+        /// Opset of the model; unset is 17, 18 for PyTorch files, and a dropped ONNX model's own, but at most 21
+        /// where newer ones can be converted. The model is converted to it, or every node named that prevents it.
         opset: Option<i64> = "7..30", unset;
         /// IR version of the model; unset keeps a dropped ONNX model's own, from 4 to 10, else 8.
         ir_version: Option<i64> = "3..20", unset;
