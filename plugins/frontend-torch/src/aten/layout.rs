@@ -165,9 +165,15 @@ fn rolled(b: &Lower, x: Var, axis: usize, by: &Value) -> Lowered<Var> {
             return b.gather(x, indices).axis(axis as i64).one();
         }
     }
-    let n = size(b, x, axis)?;
-    let by = b.mod_(of::scalar(b, by)?, of::scalar(b, &n)?).one()?;
-    let cut = of::minus(b, &n, &Value::Var(by))?;
+    let cut = match known(b, by) {
+        // No axis is shorter than this.
+        Some(by @ (-1 | 1)) => Value::Int(-by),
+        _ => {
+            let n = size(b, x, axis)?;
+            let by = b.mod_(of::scalar(b, by)?, of::scalar(b, &n)?).one()?;
+            of::minus(b, &n, &Value::Var(by))?
+        }
+    };
     let end = slicing::ranged(b, x, axis, &Range::from(cut.clone()))?;
     let start = slicing::ranged(b, x, axis, &Range::to(cut))?;
     b.concat([end, start]).axis(axis as i64).one()
