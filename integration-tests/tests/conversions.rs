@@ -182,9 +182,10 @@ fn names_and_axes_as_asked_for() {
     assert_eq!(case.model().opset(), 18);
     let (status, stderr) = case.convert(&[&case.path("net.onnx")], &["export.opset=30"]);
     assert_eq!(status, 3, "{stderr}");
+    // What no component reads is told.
     let (status, stderr) = case.convert(&[&case.path("net.onnx")], &["export.export_params=false"]);
-    assert_eq!(status, 3, "{stderr}");
-    assert!(stderr.contains("export.export_params"), "{stderr}");
+    assert_eq!(status, 1, "{stderr}");
+    assert!(stderr.contains("N0111") && stderr.contains("export.export_params"), "{stderr}");
     let (status, stderr) =
         case.convert(&[&case.path("net.onnx")], &["quantization.format=none-such"]);
     assert_eq!(status, 3, "{stderr}");

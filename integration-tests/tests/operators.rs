@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 const LINE: &str = "libexample_plugin.so";
 const OPERATORS: &str = "libexample_operator.so";
+const TORCH: &str = "libonnxd_frontend_torch.so";
 
 /// The plugin in C, with `from` as `to`.
 fn in_c(folder: &Path, name: &str, from: &str, to: &str) -> PathBuf {
@@ -88,7 +89,7 @@ fn passed(pass: &Value) -> (&str, u64) {
 #[test]
 fn an_operator_that_nothing_knows_is_one_finding() {
     let folder = folder_with(&[LINE, OPERATORS]);
-    let text = "my::gelu_tanh\nmy::warp 1\nbend 2\nmy::warp 3\nclip 5\n";
+    let text = "my::gelu_tanh\nmy::turn 1\nbend 2\nmy::turn 3\nclip 5\n";
     let (status, stderr, report) = lines(&folder, text);
     assert_eq!(status, 3, "{stderr}");
     let found: Vec<&str> = report["diagnostics"]
@@ -99,7 +100,7 @@ fn an_operator_that_nothing_knows_is_one_finding() {
         .collect();
     let wanted = [
         "`bend` is not known to this front-end.",
-        "`my::warp` is not known to this front-end (2 places).",
+        "`my::turn` is not known to this front-end (2 places).",
         "the argument `max` is missing.",
     ];
     assert_eq!(found, wanted);
@@ -194,6 +195,59 @@ fn operators_of_an_onnx_model_are_lowered() {
         converted(folder.path(), "out", &["net.onnx"], &["passes.profile=none"]);
     assert_eq!(status, 0, "{stderr}");
     assert_eq!(operators(&folder), ["Shrink", "Relu", "If"]);
+}
+
+/// A model of torch's with operators that `torch.library` declares, beside what torch makes of `custom.npz`.
+fn torch(file: &str) -> (TempDir, i32, String) {
+    let folder = folder_with(&[TORCH, OPERATORS]);
+    in_c(folder.path(), "libswish.so", "my::swish", "my::swish");
+    let models = root().join("plugins/example-operator/models");
+    fs::copy(models.join(file), folder.path().join(file)).unwrap();
+    let sets = ["passes.profile=none", "export.input_shapes=[[4, 3]]"];
+    let (status, stderr, _) = converted(folder.path(), "out", &[file], &sets);
+    (folder, status, stderr)
+}
+
+#[test]
+fn operators_of_torch_files_become_operators_of_onnx() {
+    let arrays = onnxd_arrays::read(&root().join("plugins/example-operator/models/custom.npz"));
+    let arrays = arrays.unwrap();
+    for file in ["custom.pt", "custom.pt2"] {
+        let (folder, status, stderr) = torch(file);
+        assert_eq!(status, 0, "{file}: {stderr}");
+        assert!(operators(&folder).contains(&"Shrink".to_owned()));
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        let feeds = [arrays[0].clone()].into();
+        let found = Executor::new(&model).unwrap().run(&feeds, RunOptions::default()).unwrap();
+        for ((name, y), (_, wanted)) in found.iter().zip(&arrays[1..]) {
+            let (y, wanted) = (y.to_reals().unwrap().values, wanted.to_reals().unwrap().values);
+            let near = y.iter().zip(&wanted).all(|(y, w)| (y - w).abs() < 1e-5);
+            assert!(near && y.len() == wanted.len(), "{file} {name}: {y:?} {wanted:?}");
+        }
+    }
+}
+
+#[test]
+fn an_operator_of_a_torch_file_stays_in_a_domain_of_its_own() {
+    for file in ["warped.pt", "warped.pt2"] {
+        let (folder, status, stderr) = torch(file);
+        assert_eq!(status, 0, "{file}: {stderr}");
+        assert_eq!(operators(&folder), ["Warp", "Relu"], "{file}");
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        assert_eq!(model.opsets.get("com.example"), Some(&1), "{file}");
+    }
+}
+
+#[test]
+fn a_plugin_in_c_lowers_an_operator_of_a_torch_file() {
+    for file in ["swished.pt", "swished.pt2"] {
+        let (folder, status, stderr) = torch(file);
+        assert_eq!(status, 0, "{file}: {stderr}");
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        let nodes = model.graph.topological().unwrap().into_iter().map(|id| &model.graph[id]);
+        let nodes: Vec<&str> = nodes.map(|node| node.op.as_str()).collect();
+        assert_eq!(nodes, ["Mul", "Sigmoid", "Mul", "Relu"], "{file}");
+    }
 }
 
 #[test]

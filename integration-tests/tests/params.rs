@@ -114,6 +114,7 @@ fn prepared() -> TempDir {
     let folder = folder_with(&[
         "libonnxd_frontend_onnx.so",
         "libonnxd_frontend_n2d2.so",
+        "libonnxd_frontend_torch.so",
         "libonnxd_passes_cleanup.so",
         "libonnxd_passes_fusion.so",
         "libonnxd_passes_layout.so",

@@ -178,6 +178,11 @@ impl GraphBuilder {
         opsets.get(domain).or_else(|| opsets.get(other)).copied()
     }
 
+    /// Lets operators of a foreign domain be added, in version 1 unless the graph has another.
+    pub fn import_domain(&self, domain: &str) {
+        self.state.borrow_mut().opsets.entry(domain.to_owned()).or_insert(1);
+    }
+
     // ---- values ----
 
     /// The graph that nodes are added to, to be looked at. It must be let go before the next node is
@@ -213,6 +218,11 @@ impl GraphBuilder {
             id = state.frames[i].graph.capture(id, &name, ty);
         }
         Ok(id)
+    }
+
+    /// Whether `v` belongs to the graph that nodes are added to, and not to one around it.
+    pub fn is_own(&self, v: Var) -> bool {
+        self.state.borrow().frames.last().is_some_and(|frame| frame.serial == v.frame)
     }
 
     /// Type of `v` as far as known. Equal sizes without name have equal marked names.

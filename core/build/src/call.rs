@@ -323,7 +323,7 @@ impl<'b> Draft<'b> {
                 self.has_types(schema, letter, operands)?;
             }
             let role = param.map_or("input", |p| p.name);
-            let fixed = param.and_then(|p| fixed(p, operand));
+            let fixed = param.and_then(|p| fixed(schema, p, operand));
             let mut operand = operand.clone();
             if let (Operand::Var(v), Some(to)) = (&operand, common) {
                 let from = self.builder.dtype_of(*v);
@@ -407,8 +407,8 @@ pub(crate) fn is_variadic(param: &Param) -> bool {
 }
 
 /// The element type that a number gets where the standard allows one type only.
-fn fixed(param: &Param, operand: &Operand) -> Option<DataType> {
-    let ParamType::Fixed(types) = &param.ty else { return None };
+fn fixed(schema: &OpSchema, param: &Param, operand: &Operand) -> Option<DataType> {
+    let types = schema.types_of(param)?;
     let number = !matches!(operand, Operand::Var(_) | Operand::Tensor(_) | Operand::Absent);
     number.then(|| types.only_tensor()).flatten()
 }

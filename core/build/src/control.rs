@@ -1,6 +1,7 @@
 //! Operators with sub-graphs, which closures build. A value of an enclosing graph may be used in
 //! them like any other; it is captured.
 
+use crate::builder::Frame;
 use crate::{Call, GraphBuilder, Operand, Result, Var};
 use onnxd_diagnostics::Code;
 use onnxd_ir::{Attr, DataType, Dim, Graph, ValueType};
@@ -14,6 +15,10 @@ pub struct Turn {
     /// Values that are stacked along a new first axis over all repetitions.
     pub scanned: Vec<Var>,
 }
+
+/// A sub-graph that is begun, and not built at present: what both branches of an `If` give is known only when both are
+/// built.
+pub struct Suspended(pub(crate) Frame);
 
 /// Operators of this module.
 struct Control;
@@ -42,16 +47,87 @@ impl GraphBuilder {
             Some(false) => return otherwise(self),
             None => {}
         }
-        let (then, n) = self.subgraph("then", |b| then(b))?;
-        let (otherwise, m) = self.subgraph("else", |b| otherwise(b))?;
+        let (then, _) = self.subgraph("then", |b| then(b))?;
+        let (otherwise, _) = self.subgraph("else", |b| otherwise(b))?;
+        self.if_graphs(condition, then, otherwise)
+    }
+
+    /// `If` of branches that were built by [`GraphBuilder::begin`] and [`GraphBuilder::close`].
+    ///
+    /// # Errors
+    /// Those of [`Call::one`]; `N0502` if the branches give different numbers of values.
+    pub fn if_graphs(
+        &self,
+        condition: impl Into<Operand>,
+        then: Graph,
+        otherwise: Graph,
+    ) -> Result<Vec<Var>> {
+        let (n, m) = (then.outputs().len(), otherwise.outputs().len());
         if n != m {
             let message = format!("The branches of If give {n} and {m} values.");
             return Err(self.diagnostic(Code::OnnxInvalid, message));
         }
-        Call::<Control>::new(self, ("", "If"), [("cond", condition)], vec![])
+        Call::<Control>::new(self, ("", "If"), [("cond", condition.into())], vec![])
             .set("then_branch", Attr::Graph(Box::new(then)))
             .set("else_branch", Attr::Graph(Box::new(otherwise)))
             .list(n)
+    }
+
+    /// `Loop` with a body that was built by [`GraphBuilder::begin`] and [`GraphBuilder::close`]: its inputs are the
+    /// number of the repetition, the condition and the carried values; its outputs the next condition, the carried
+    /// values and those that are stacked. Gives all but the condition.
+    ///
+    /// # Errors
+    /// Those of [`Call::one`].
+    pub fn loop_graph(
+        &self,
+        trips: impl Into<Operand>,
+        condition: impl Into<Operand>,
+        carried: &[Var],
+        body: Graph,
+    ) -> Result<Vec<Var>> {
+        let n = body.outputs().len().saturating_sub(1);
+        let inputs = [("M", trips.into()), ("cond", condition.into())];
+        let carried = carried.iter().map(Operand::from).collect();
+        Call::<Control>::new(self, ("", "Loop"), inputs, carried)
+            .set("body", Attr::Graph(Box::new(body)))
+            .list(n)
+    }
+
+    /// Begins a sub-graph. Nodes are added to it until [`GraphBuilder::close`], [`GraphBuilder::suspend`] or
+    /// [`GraphBuilder::discard`].
+    pub fn begin(&self, name: &str) {
+        self.push(Graph::new(self.fresh(name)));
+    }
+
+    /// Leaves the innermost sub-graph for a while.
+    ///
+    /// # Panics
+    /// If none was begun.
+    pub fn suspend(&self) -> Suspended {
+        let mut state = self.state.borrow_mut();
+        assert!(state.frames.len() > 1, "no sub-graph was begun");
+        Suspended(state.frames.pop().expect("a graph is open"))
+    }
+
+    /// Goes on with a sub-graph, in the graph in which it was suspended.
+    pub fn resume(&self, suspended: Suspended) {
+        self.state.borrow_mut().frames.push(suspended.0);
+    }
+
+    /// Ends the innermost sub-graph, which gives `outputs`.
+    ///
+    /// # Errors
+    /// Those of [`GraphBuilder::id`]; then it is ended too.
+    pub fn close(&self, outputs: &[Var]) -> Result<Graph> {
+        let listed = self.mark_outputs(outputs);
+        let (graph, _) = self.pop();
+        listed.map(|()| graph)
+    }
+
+    /// Ends the innermost sub-graph; nothing of it stays.
+    pub fn discard(&self) {
+        self.pop();
     }
 
     /// `Loop`: repeats `body` at most `trips` times, while `condition` holds. `body` gets the number
@@ -69,7 +145,7 @@ impl GraphBuilder {
     ) -> Result<Vec<Var>> {
         let types: Vec<Option<DataType>> = carried.iter().map(|v| self.dtype_of(*v)).collect();
         let scalar = |dtype| ValueType::tensor(dtype, Vec::<Dim>::new());
-        let (body, n) = self.subgraph("body", |b| {
+        let (body, _) = self.subgraph("body", |b| {
             let i = b.input("iteration", scalar(DataType::Int64));
             let go_on = b.input("condition", scalar(DataType::Bool));
             let states: Vec<Var> = types.iter().map(|dtype| b.state_input(*dtype)).collect();
@@ -81,11 +157,7 @@ impl GraphBuilder {
             }
             Ok([turn.condition].into_iter().chain(turn.carried).chain(turn.scanned).collect())
         })?;
-        let inputs = [("M", trips.into()), ("cond", condition.into())];
-        let carried = carried.iter().map(Operand::from).collect();
-        Call::<Control>::new(self, ("", "Loop"), inputs, carried)
-            .set("body", Attr::Graph(Box::new(body)))
-            .list(n - 1)
+        self.loop_graph(trips, condition, carried, body)
     }
 
     /// `Scan` along the first axis: `body` gets the states and one slice of each of `scanned`, and
@@ -171,14 +243,19 @@ impl GraphBuilder {
     ) -> Result<(Graph, usize)> {
         self.push(Graph::new(self.fresh(name)));
         let listed = body(self).and_then(|outputs| {
-            for v in &outputs {
-                let id = self.own_output(*v)?;
-                let mut state = self.state.borrow_mut();
-                state.frames.last_mut().expect("a graph is open").graph.mark_output(id);
-            }
+            self.mark_outputs(&outputs)?;
             Ok(outputs.len())
         });
         let (graph, _) = self.pop();
         listed.map(|n| (graph, n))
+    }
+
+    fn mark_outputs(&self, outputs: &[Var]) -> Result<()> {
+        for v in outputs {
+            let id = self.own_output(*v)?;
+            let mut state = self.state.borrow_mut();
+            state.frames.last_mut().expect("a graph is open").graph.mark_output(id);
+        }
+        Ok(())
     }
 }

@@ -41,7 +41,7 @@ mod tests;
 
 pub use builder::{GraphBuilder, Var};
 pub use call::{Call, Result};
-pub use control::Turn;
+pub use control::{Suspended, Turn};
 pub use operand::Operand;
 pub use operators::op;
 pub use operators_ml::op as ml;

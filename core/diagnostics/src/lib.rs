@@ -155,7 +155,10 @@ impl fmt::Display for Diagnostic {
         let message = escaped(&self.message);
         write!(f, "{} {}: {message}", escaped(&self.code), self.class.as_str())?;
         if let Some(Layer { name, kind, place }) = &self.layer {
-            write!(f, " [layer {}", escaped(name))?;
+            write!(f, " [layer")?;
+            if !name.is_empty() {
+                write!(f, " {}", escaped(name))?;
+            }
             if !kind.is_empty() {
                 write!(f, " ({})", escaped(kind))?;
             }

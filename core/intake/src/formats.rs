@@ -125,7 +125,7 @@ fn of_pickle(begin: &[u8]) -> &'static str {
         "a pickled XGBoost model"
     } else if has("lightgbm") {
         "a pickled LightGBM model"
-    } else if has("torch") {
+    } else if has("torch.") || has("torch\n") {
         "pickled PyTorch objects"
     } else {
         "a file of pickled Python objects"

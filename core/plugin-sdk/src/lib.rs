@@ -16,6 +16,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "arrays")]
+mod arrays;
 #[cfg(feature = "quantizer")]
 mod calibration;
 mod component;
@@ -46,6 +48,8 @@ mod tensors;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+#[cfg(feature = "arrays")]
+pub use arrays::ArrayHeader;
 #[cfg(feature = "quantizer")]
 pub use calibration::{Batches, Calibration, Feeds, Labelled};
 pub use component::Component;

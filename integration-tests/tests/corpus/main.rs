@@ -1,10 +1,14 @@
 //! The golden corpus: every folder `integration-tests/corpus/<front-end>/<case>` is a case. The built program converts
 //! its files, and what it writes and says must be what the case expects.
 //!
+//! A case may hold inputs and the outputs that its source computes from them (`expected.inputs.npz`,
+//! `expected.outputs.npz`): the built-in executor gets the same from the model.
+//!
 //! `UPDATE_EXPECT=1` writes the expectations anew, `CORPUS=n2d2/conv` takes only cases whose path contains that text.
 
 mod difference;
 mod files;
+mod numbers;
 mod shown;
 
 use onnxd_integration_tests::{command, folder_with, outcome, with_plugins_of};
@@ -13,9 +17,10 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const PLUGINS: [&str; 8] = [
+const PLUGINS: [&str; 9] = [
     "libonnxd_frontend_onnx.so",
     "libonnxd_frontend_n2d2.so",
+    "libonnxd_frontend_torch.so",
     "libonnxd_passes_cleanup.so",
     "libonnxd_passes_fusion.so",
     "libonnxd_passes_layout.so",
@@ -27,10 +32,11 @@ const PLUGINS: [&str; 8] = [
 const MODEL: &str = "expected.onnx.txt";
 const DIAGNOSTICS: &str = "expected.diagnostics.txt";
 
-/// What a conversion gave: the model, if one was written, and what was said.
+/// What a conversion gave: the model, if one was written, what was said, and outputs that are not as recorded.
 struct Given {
     model: Option<String>,
     diagnostics: String,
+    numbers: Option<String>,
 }
 
 /// All folders of cases that were asked for, sorted by name.
@@ -65,7 +71,12 @@ fn converted(case: &Path, common: &Path) -> Given {
     let report = fs::read(out.join("report.json")).unwrap_or_default();
     let report: Value = serde_json::from_slice(&report).unwrap_or(Value::Null);
     let model = shown::model(&out, &report);
-    Given { model, diagnostics: shown::diagnostics(status, &stderr, &report, folder.path()) }
+    let numbers = numbers::wrong(case, &out, &report);
+    Given {
+        model,
+        diagnostics: shown::diagnostics(status, &stderr, &report, folder.path()),
+        numbers,
+    }
 }
 
 /// What differs from the expectation that `name` holds; rewrites it where that was asked for.
@@ -95,7 +106,8 @@ fn conversions_give_what_is_expected() {
         let given = converted(case, common.path());
         let model = compared(case, MODEL, given.model.as_deref());
         let diagnostics = compared(case, DIAGNOSTICS, Some(&given.diagnostics));
-        [model, diagnostics].into_iter().flatten().collect::<Vec<String>>()
+        let numbers = given.numbers.map(|wrong| format!("--- {}\n{wrong}", name(case)));
+        [model, diagnostics, numbers].into_iter().flatten().collect::<Vec<String>>()
     };
     let wrong: Vec<String> = cases.par_iter().flat_map_iter(check).collect();
     let count = wrong.len();

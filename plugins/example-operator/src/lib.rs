@@ -3,7 +3,8 @@
 // A function takes its arguments by value, used up or not: all rows have one form.
 #![allow(clippy::needless_pass_by_value)]
 
-use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::build::{Operand, Var};
+use onnxd_plugin_sdk::ir::Attr;
 use onnxd_plugin_sdk::lower::{Lower, Lowered};
 use onnxd_plugin_sdk::{arguments, lowering};
 
@@ -12,6 +13,10 @@ arguments! {
     struct GeluTanh { x: Var }
     /// `my::hard_shrink(Tensor x, float lambda=0.5)`
     struct HardShrink { x: Var, lambda: f64 = 0.5 }
+    /// `my::split_sign(Tensor x)`
+    struct SplitSign { x: Var }
+    /// `my::warp(Tensor x, float[] by)`
+    struct Warp { x: Var, by: Vec<f64> }
 }
 
 /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`
@@ -29,14 +34,36 @@ fn hard_shrink(b: &Lower, a: HardShrink) -> Lowered<Var> {
     b.shrink(a.x).lambd(a.lambda).one()
 }
 
+/// What is above zero, and what is below.
+fn split_sign(b: &Lower, a: SplitSign) -> Lowered<[Var; 2]> {
+    Ok([b.max([Operand::from(a.x), 0.0.into()])?, b.min([Operand::from(a.x), 0.0.into()])?])
+}
+
+/// An operator that a runtime of your own has: it stays, in a domain of yours.
+fn warp(b: &Lower, a: Warp) -> Lowered<Var> {
+    b.import_domain("com.example");
+    let by = a.by.iter().map(|x| *x as f32).collect();
+    let y = b.op("com.example", "Warp", [Operand::from(a.x)]).set("by", Attr::Floats(by)).one()?;
+    // Nothing else says what it gives.
+    if let Some(ty) = b.type_of(a.x) {
+        b.declare(y, ty);
+    }
+    Ok(y)
+}
+
 lowering! {
     /// Operators of `my`.
-    struct My { "my::gelu_tanh" => gelu_tanh, "my::hard_shrink" => hard_shrink }
+    struct My {
+        "my::gelu_tanh" => gelu_tanh,
+        "my::hard_shrink" => hard_shrink,
+        "my::split_sign" => split_sign,
+        "my::warp" => warp,
+    }
 }
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.example-operator",
-    summary: "An example: two operators for all front-ends",
+    summary: "An example: operators for all front-ends",
     components: [
         pass("my-operators", "Lowers operators of my"; declares [My::ROWS] => |_| My::pass("my-operators")),
     ],
@@ -47,6 +74,25 @@ mod tests {
     use super::*;
     use onnxd_plugin_sdk::ir::{Model, Tensor, text};
     use onnxd_plugin_sdk::testing;
+
+    #[test]
+    fn an_operator_may_stay_in_a_domain_of_its_own() {
+        let model = lowered("my.warp<by = [2.0, 0.5]>(x)", 17);
+        assert_eq!(model.opsets.keys().collect::<Vec<_>>(), ["", "com.example"]);
+        let (_, node) = model.graph.nodes().next().unwrap();
+        assert_eq!((node.domain.as_str(), node.op.as_str()), ("com.example", "Warp"));
+    }
+
+    #[test]
+    fn an_operator_may_have_several_results() {
+        let graph = "g (float[3] x) => (float[3] y, float[3] z) { y, z = my.split_sign(x) }";
+        let model = Model::new(text::parse_graph(graph).unwrap(), 8, 17);
+        let model = testing::run_pass(My::pass("my-operators"), &model).unwrap().model;
+        let x = Tensor::vector(vec![-1.0f32, 0.25, 2.0]);
+        let found = testing::run(&model, [("x", x)]).unwrap();
+        assert_eq!(found[0].1, Tensor::vector(vec![0.0f32, 0.25, 2.0]));
+        assert_eq!(found[1].1, Tensor::vector(vec![-1.0f32, 0.0, 0.0]));
+    }
 
     fn lowered(node: &str, opset: i64) -> Model {
         let graph = format!("g (float[3] x) => (float[3] y) {{ y = {node} }}");

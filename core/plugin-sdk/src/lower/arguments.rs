@@ -3,6 +3,7 @@
 use super::Value;
 use crate::build::{GraphBuilder, Operand, Var};
 use crate::diagnostics::shown;
+use crate::ir::{DataType, Tensor};
 
 /// Longest list that is taken out of a constant of the graph.
 const ITEMS_MAX: usize = 1 << 16;
@@ -153,6 +154,12 @@ arguments_of! {
     Value, "anything": |value, _builder| Some(value.clone());
     Var, "a tensor": |value, builder| match value {
         Value::Var(v) => Some(*v),
+        Value::Int(x) => Some(builder?.constant(Tensor::scalar(*x))),
+        Value::Float(x) => Some(builder?.constant(Tensor::scalar(*x as f32))),
+        Value::Bool(x) => {
+            let tensor = Tensor::new(DataType::Bool, vec![], vec![u8::from(*x)].into());
+            Some(builder?.constant(tensor.ok()?))
+        }
         // Only the other arguments are looked at then.
         Value::Hole => Some(builder?.placeholder(None)),
         _ => None,

@@ -38,34 +38,81 @@ impl<C> Deref for Lower<'_, C> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fallback {
     lowered: BTreeSet<String>,
-    domain: Option<String>,
+    rest: Rest,
+}
+
+/// What becomes of operators that no pass lowers either.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Rest {
+    #[default]
+    Refused,
+    Domain(String),
+    OwnDomain,
+    Wrapped {
+        namespace: String,
+        domain: String,
+        op: String,
+    },
+}
+
+/// The node that an operator of the source becomes.
+struct Kept<'o> {
+    domain: &'o str,
+    op: Cow<'o, str>,
+    /// What the node says beside the operator's own arguments.
+    more: Vec<(String, Value)>,
 }
 
 impl Fallback {
     /// Passes of plugins lower the operators that they declare; others are errors.
     pub fn of(submission: &Submission) -> Fallback {
-        Fallback { lowered: submission.lowered().map(str::to_owned).collect(), domain: None }
+        Fallback { lowered: submission.lowered().map(str::to_owned).collect(), rest: Rest::Refused }
     }
 
     /// Other operators become operators of this domain, with the source's name: their tensors are inputs, their other
     /// arguments attributes.
     #[must_use]
     pub fn or_domain(self, domain: impl Into<String>) -> Fallback {
-        Fallback { domain: Some(domain.into()), ..self }
+        Fallback { rest: Rest::Domain(domain.into()), ..self }
     }
 
-    /// All domains that nodes may be of.
-    fn domains(&self) -> impl Iterator<Item = &str> {
-        let lowered = self.lowered.iter().filter_map(|op| Some(op.split_once("::")?.0));
-        lowered.chain(self.domain.as_deref())
+    /// As [`Fallback::or_domain`], for `my::op.overload` as the operator `op` of the domain `my`.
+    #[must_use]
+    pub fn or_own_domain(self) -> Fallback {
+        Fallback { rest: Rest::OwnDomain, ..self }
     }
 
-    /// Domain and operator of the node that `op` becomes.
-    fn place<'o>(&'o self, op: &'o str) -> Option<(&'o str, Cow<'o, str>)> {
-        let lowered = op.split_once("::").filter(|_| self.lowered.contains(op));
+    /// Other operators of a namespace become the operator `op` of `domain`. Its attributes `operator` and
+    /// `overload_name` say which one: `aten::sum.dim_IntList` is `sum` and `dim_IntList`.
+    #[must_use]
+    pub fn or_wrapped(self, namespace: &str, domain: &str, op: &str) -> Fallback {
+        let [namespace, domain, op] = [namespace, domain, op].map(str::to_owned);
+        Fallback { rest: Rest::Wrapped { namespace, domain, op }, ..self }
+    }
+
+    /// The node that `op` becomes.
+    fn kept<'o>(&'o self, op: &'o str) -> Option<Kept<'o>> {
+        let parts = op.split_once("::");
+        if let Some((domain, op)) = parts.filter(|_| self.lowered.contains(op)) {
+            return Some(Kept { domain, op: op.into(), more: vec![] });
+        }
         // ONNX's names of operators are identifiers.
-        let kept = || Some((self.domain.as_deref()?, plain_identifier(op).into()));
-        lowered.map(|(domain, op)| (domain, op.into())).or_else(kept)
+        let plain = |op: &str| Cow::Owned(plain_identifier(op));
+        match &self.rest {
+            Rest::Refused => None,
+            Rest::Domain(domain) => Some(Kept { domain, op: plain(op), more: vec![] }),
+            Rest::OwnDomain => parts.map(|(domain, op)| {
+                let (op, _) = op.split_once('.').unwrap_or((op, ""));
+                Kept { domain, op: plain(op), more: vec![] }
+            }),
+            Rest::Wrapped { namespace, domain, op: wrapper } => {
+                let (_, name) = parts.filter(|(space, _)| space == namespace)?;
+                let (name, overload) = name.split_once('.').unwrap_or((name, ""));
+                let more = [("operator", name), ("overload_name", overload)];
+                let more = more.map(|(key, text)| (key.to_owned(), text.into())).to_vec();
+                Some(Kept { domain, op: wrapper.into(), more })
+            }
+        }
     }
 }
 
@@ -93,8 +140,8 @@ pub struct Driver<'s, C = ()> {
     table: &'s Table<C>,
     lower: Lower<'s, C>,
     fallback: Fallback,
-    missing: Missing,
-    found: Diagnostics,
+    missing: RefCell<Missing>,
+    found: RefCell<Diagnostics>,
 }
 
 impl<'s, C: 'static> Driver<'s, C> {
@@ -103,15 +150,12 @@ impl<'s, C: 'static> Driver<'s, C> {
         table: &'s Table<C>,
         source: &'s C,
         graph: Graph,
-        mut opsets: Opsets,
+        opsets: Opsets,
         fallback: Fallback,
     ) -> Driver<'s, C> {
-        for domain in fallback.domains() {
-            opsets.entry(domain.to_owned()).or_insert(1);
-        }
         let builder = GraphBuilder::new(graph, opsets);
         let lower = Lower { builder, source, notes: RefCell::default() };
-        let (missing, found) = (Missing::default(), Diagnostics::default());
+        let (missing, found) = Default::default();
         Driver { table, lower, fallback, missing, found }
     }
 
@@ -121,12 +165,35 @@ impl<'s, C: 'static> Driver<'s, C> {
     }
 
     /// Adds a finding that keeps the network from being converted.
-    pub fn report(&mut self, found: Diagnostic) {
-        self.found.push(found);
+    pub fn report(&self, found: Diagnostic) {
+        self.found.borrow_mut().push(found);
+    }
+
+    /// Whether the table has this operator.
+    pub fn has_row(&self, op: &str) -> bool {
+        self.table.find(op).is_some()
+    }
+
+    /// Whether the table has this operator, or something else takes it.
+    pub fn takes(&self, op: &str) -> bool {
+        self.table.find(op).is_some() || self.fallback.kept(op).is_some()
+    }
+
+    /// Runs `f`, whose nodes the caller throws away if it gives `false`; then its findings are forgotten too.
+    pub fn attempt(&self, f: impl FnOnce() -> bool) -> bool {
+        let missing = Missing::clone(&self.missing.borrow());
+        let (found, notes) = (self.found.borrow().0.len(), self.lower.notes.borrow().len());
+        let kept = f();
+        if !kept {
+            self.missing.replace(missing);
+            self.found.borrow_mut().0.truncate(found);
+            self.lower.notes.borrow_mut().truncate(notes);
+        }
+        kept
     }
 
     /// Lowers one operator. What cannot be lowered gives holes and is reported at the end.
-    pub fn lower(&mut self, item: Lowering) -> Vec<Value> {
+    pub fn lower(&self, item: Lowering) -> Vec<Value> {
         let Lowering { op, layer, arguments, named, results, types } = item;
         let holes = || -> Vec<Value> {
             let ty = |i| {
@@ -137,20 +204,22 @@ impl<'s, C: 'static> Driver<'s, C> {
             };
             (0..results.len()).map(|i| ty(i).unwrap_or(Value::Hole)).collect()
         };
-        let given = match (self.table.find(&op), self.fallback.place(&op)) {
+        let given = match (self.table.find(&op), self.fallback.kept(&op)) {
             (Some(row), _) => {
                 let mut reader = Reader::new(&self.lower.builder, arguments, named);
                 self.lower.in_layer(layer, |_| row(&self.lower, &mut reader))
             }
-            (None, Some((domain, name))) => self.lower.in_layer(layer, |b| {
-                let found = foreign::add(b, (domain, &name), (arguments, named), results.len());
+            (None, Some(Kept { domain, op, more })) => self.lower.in_layer(layer, |b| {
+                b.import_domain(domain);
+                let named = named.into_iter().chain(more).collect();
+                let found = foreign::add(b, (domain, &op), (arguments, named), results.len());
                 if let Ok(Some(values)) = &found {
                     declare(b, values, &types);
                 }
                 found
             }),
             (None, None) => {
-                self.missing.add(op, layer);
+                self.missing.borrow_mut().add(op, layer);
                 return holes();
             }
         };
@@ -159,7 +228,7 @@ impl<'s, C: 'static> Driver<'s, C> {
             Ok(None) => return holes(),
             Err(found) => {
                 let holes = holes();
-                self.found.push(found);
+                self.report(found);
                 return holes;
             }
         };
@@ -178,8 +247,8 @@ impl<'s, C: 'static> Driver<'s, C> {
     /// number of its places; it names the first, and the help the next ones.
     pub fn finish(self) -> Result<(Graph, Vec<Diagnostic>), Diagnostics> {
         let say = |op: &str, places: &str| missing(op, self.table.reason(op), places);
-        let mut found = Diagnostics(self.missing.findings(say));
-        found.0.extend(self.found.0);
+        let mut found = Diagnostics(self.missing.into_inner().findings(say));
+        found.0.extend(self.found.into_inner().0);
         found.or_ok((self.lower.builder.finish(), self.lower.notes.into_inner()))
     }
 }

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 const PLACES_MAX: usize = 3;
 
 /// Operators that cannot be lowered, with the places where they occur. Each is one finding.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Missing(BTreeMap<String, Places>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Places {
     count: usize,
     first: Vec<Layer>,

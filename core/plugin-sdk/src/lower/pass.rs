@@ -32,14 +32,14 @@ impl Pass for Rows {
         for function in &mut model.functions {
             found.0.extend(self.edit(&mut function.graph, &function.opsets, cx).0);
         }
-        self.forget_domains(model);
+        self.settle_domains(model);
         found.or_ok(())
     }
 }
 
 impl Rows {
-    /// A model does not import domains whose operators are all lowered.
-    fn forget_domains(&self, model: &mut Model) {
+    /// A model imports the domains of operators that rows added, and not those whose operators are all lowered.
+    fn settle_domains(&self, model: &mut Model) {
         let mut used = HashSet::new();
         model.for_each_graph(|graph| used.extend(graph.nodes().map(|(_, n)| n.domain.clone())));
         let rows = self.table.operators();
@@ -48,6 +48,9 @@ impl Rows {
         let functions = model.functions.iter_mut().map(|f| &mut f.opsets);
         for opsets in functions.chain([&mut model.opsets]) {
             opsets.retain(|domain, _| used.contains(domain) || !own.contains(domain.as_str()));
+            for domain in used.iter().filter(|domain| !matches!(domain.as_str(), "" | "ai.onnx")) {
+                opsets.entry(domain.clone()).or_insert(1);
+            }
         }
     }
 

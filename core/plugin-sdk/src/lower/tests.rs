@@ -49,7 +49,7 @@ fn table() -> Table {
 fn run(items: Vec<Lowering>, fallback: Fallback) -> Result<(String, Vec<String>), Vec<String>> {
     let table = table();
     let opsets = Opsets::from([(String::new(), 18)]);
-    let mut driver = Driver::new(&table, &(), Graph::new("g"), opsets, fallback);
+    let driver = Driver::new(&table, &(), Graph::new("g"), opsets, fallback);
     let x = driver.builder().input("x", ValueType::tensor(DataType::Float, [2, 3]));
     let mut last = Value::Var(x);
     for mut item in items {
@@ -119,6 +119,20 @@ fn arguments_are_of_the_kinds_that_the_function_says() {
 }
 
 #[test]
+fn numbers_are_tensors_where_a_tensor_is_needed() {
+    let sum_type = |number: Value| {
+        let table = table();
+        let opsets = Opsets::from([(String::new(), 18)]);
+        let driver = Driver::new(&table, &(), Graph::new("g"), opsets, Fallback::default());
+        let given = driver.lower(item("add", 1, vec![number, 1i64.into()]));
+        let Value::Var(v) = given[0] else { panic!("{given:?}") };
+        driver.builder().type_of(v).map(|ty| ty.to_string())
+    };
+    assert_eq!(sum_type(2.5.into()).as_deref(), Some("float"));
+    assert_eq!(sum_type(2i64.into()).as_deref(), Some("int64"));
+}
+
+#[test]
 fn what_reads_a_hole_is_looked_at() {
     let items = || vec![item("warp", 1, vec![]), item("clip", 2, vec!["low".into()])];
     let found = run(items(), Fallback::default()).unwrap_err();
@@ -148,11 +162,24 @@ fn an_unknown_operator_becomes_one_of_a_domain_on_demand() {
 }
 
 #[test]
+fn an_unknown_operator_keeps_its_name_or_is_wrapped() {
+    let sum = || vec![item("vision::sum.dim", 1, vec![])];
+    let (text, _) = run(sum(), Fallback::default().or_own_domain()).unwrap();
+    assert!(text.contains("vision.sum(x)"), "{text}");
+    let wrapped = || Fallback::default().or_wrapped("vision", "org.vision", "Call");
+    let (text, _) = run(sum(), wrapped()).unwrap();
+    let call = "org.vision.Call<operator = \"sum\", overload_name = \"dim\">(x)";
+    assert!(text.contains(call), "{text}");
+    let found = run(vec![item("my::sum", 1, vec![])], wrapped()).unwrap_err();
+    assert!(found.len() == 1 && found[0].contains("`my::sum` is not known"), "{found:?}");
+}
+
+#[test]
 fn several_results_and_names_of_rows() {
     assert_eq!(table().operators(), ["add", "clip", "mean", "split"]);
     let table = table();
     let opsets = Opsets::from([(String::new(), 18)]);
-    let mut driver = Driver::new(&table, &(), Graph::new("g"), opsets, Fallback::default());
+    let driver = Driver::new(&table, &(), Graph::new("g"), opsets, Fallback::default());
     let split = Lowering {
         results: vec![String::new(), "second".into()],
         op: "split".into(),

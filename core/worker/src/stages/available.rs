@@ -2,27 +2,12 @@
 
 use super::{Session, quantize};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_params::host::{Check, Export};
-use onnxd_params::words::OperatorFallback;
-use serde_json::Value;
-
-/// Whether a list or table says nothing.
-fn is_empty(value: &Value) -> bool {
-    value.as_array().is_none_or(Vec::is_empty)
-        && value.as_object().is_none_or(serde_json::Map::is_empty)
-}
+use onnxd_params::host::Check;
 
 /// All that is asked for and not available.
 pub(crate) fn check(session: &Session) -> Result<(), Diagnostics> {
-    let (export, check): (Export, Check) = (session.section(), session.section());
-    let asked = [
-        ("export.input_shapes", !is_empty(&export.input_shapes())),
-        ("export.input_dtypes", !export.input_dtypes().is_empty()),
-        ("export.export_params", !export.export_params()),
-        ("export.operator_fallback", export.operator_fallback() != OperatorFallback::Error),
-        ("export.verbose", export.verbose()),
-        ("check.labels", check.labels().is_some()),
-    ];
+    let check: Check = session.section();
+    let asked = [("check.labels", check.labels().is_some())];
     let found = asked.iter().filter(|(_, asked)| *asked).map(|(key, _)| {
         let value = session.params.peek(key);
         let text = format!("the param {key} = {value} is not available in this version");

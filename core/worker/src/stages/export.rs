@@ -1,11 +1,12 @@
 //! Writes the model: names, versions and forms as the params ask, and where it came from.
 
+use super::listing::{LISTING, listing};
 use super::opset;
 use super::outputs::{complete_outputs, distinct_node_names};
 use super::session::Session;
 use super::summary;
 use onnxd_diagnostics::{Class, Code, Diagnostic, Diagnostics, Severity, nearest, shown};
-use onnxd_ir::{Dim, Graph, Model, ValueId, ValueType, settle_shapes};
+use onnxd_ir::{Attr, Dim, Graph, Model, Node, ValueId, ValueType, settle_shapes};
 use onnxd_onnx::{External, WriteOptions};
 use onnxd_params::host::Export;
 use onnxd_params::words::ExternalData;
@@ -35,6 +36,11 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     if params.strip_doc_string() {
         strip_docs(&mut model);
     }
+    // Only a front-end can leave out weights; it read the param if it did.
+    let key = "export.export_params";
+    if session.params.peek(key) == &Value::Bool(false) && session.looked().has_param(key) {
+        constants_as_nodes(&mut model);
+    }
     if params.keep_initializers_as_inputs() {
         initializers_as_inputs(&mut model.graph);
     }
@@ -44,6 +50,13 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     let folder = out_dir(session);
     std::fs::create_dir_all(&folder).map_err(|e| disk(&folder, &e))?;
     let written = onnxd_onnx::write_model(&model, &folder.join(MODEL), &options(&params))?;
+    if params.verbose() {
+        let (path, text) = (folder.join(LISTING), listing(&model));
+        std::fs::write(&path, &text).map_err(|e| disk(&path, &e))?;
+        let (path, bytes) = (LISTING.to_owned(), text.len() as u64);
+        let role = FileRole::Artifact.into();
+        session.outputs.push(FileDigest { path, bytes, role, ..FileDigest::default() });
+    }
     let mut bytes_total = 0;
     for (path, bytes) in written.files {
         bytes_total += bytes;
@@ -201,6 +214,25 @@ fn initializers_as_inputs(graph: &mut Graph) {
     }
 }
 
+/// Makes nodes of constants, for models whose weights are inputs: what is left is part of the formula.
+fn constants_as_nodes(model: &mut Model) {
+    model.for_each_graph_mut(&mut |graph, _| {
+        let constants: Vec<ValueId> = graph.value_ids().collect();
+        for v in constants {
+            let is_constant = graph[v].origin() == onnxd_ir::Origin::None && graph.uses(v) > 0;
+            let Some(data) = graph[v].initializer().filter(|_| is_constant).cloned() else {
+                continue;
+            };
+            let name = graph[v].name.clone();
+            graph.rename(v, &graph.fresh_name(&format!("{name}_value")));
+            let out = graph.add_value(&name, graph[v].ty.clone());
+            graph.replace_uses(v, out);
+            let node = Node::new("Constant", [], [out]).with("value", Attr::Tensor(data));
+            graph.add_node(Node { name, ..node });
+        }
+    });
+}
+
 /// A node need not say that it comes from the layer whose name it bears.
 fn forget_own_names(model: &mut Model) {
     model.for_each_graph_mut(&mut |graph, _| {
@@ -287,6 +319,19 @@ mod tests {
         for left in [&g.metadata, &g[id].metadata, &g[x].metadata] {
             assert_eq!(left, &[entry("mine")]);
         }
+    }
+
+    #[test]
+    fn constants_become_nodes_and_inputs_stay() {
+        let text = "g (float[2] x) => (float[2] y) <float c = {3}> { y = Mul(x, c) }";
+        let mut model = Model::new(onnxd_ir::text::parse_graph(text).unwrap(), 8, 18);
+        constants_as_nodes(&mut model);
+        let g = &model.graph;
+        let ops: Vec<&str> = g.topological().unwrap().iter().map(|id| g[*id].op.as_str()).collect();
+        assert_eq!(ops, ["Constant", "Mul"]);
+        assert!(g.value_ids().all(|v| g[v].initializer().is_none() || g.uses(v) == 0));
+        let mul = g.nodes().find(|(_, node)| node.op == "Mul").unwrap().1;
+        assert_eq!(g[mul.input(1).unwrap()].name, "c");
     }
 
     #[test]

@@ -36,7 +36,8 @@ impl Looked {
         }
     }
 
-    fn has_param(&self, key: &str) -> bool {
+    /// Whether something took notice of a param, or of a part of it.
+    pub(super) fn has_param(&self, key: &str) -> bool {
         let within = |long: &str, short: &str| {
             long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };

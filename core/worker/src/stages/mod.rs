@@ -9,6 +9,7 @@ mod described;
 mod export;
 mod idle;
 mod import;
+mod listing;
 mod lowered;
 mod meant;
 mod needs;

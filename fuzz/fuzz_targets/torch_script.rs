@@ -1,0 +1,14 @@
+//! TorchScript: the code of a module, and behind a mark its pickle, run by the front-end.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use onnxd_frontend_torch::fuzzing;
+use onnxd_ir::{Level, verify};
+
+fuzz_target!(|bytes: &[u8]| {
+    fuzzing::code(bytes);
+    if let Some(model) = fuzzing::scripted(bytes) {
+        let findings = verify(&model, Level::Full);
+        assert!(findings.0.is_empty(), "what is imported is valid: {findings}");
+    }
+});

@@ -1,0 +1,120 @@
+//! Objects of a pickle: data only, nothing is executed.
+#![allow(dead_code)]
+
+mod reader;
+mod reduce;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub(crate) use reader::{Context, read, read_one};
+pub(crate) use tree::Tree;
+
+use super::storage::{Storage, Stored};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A value of a pickle. Containers are shared as in Python.
+#[derive(Clone, Debug)]
+pub(crate) enum Pickled {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    /// `builtins complex`
+    Complex(f64, f64),
+    Text(Rc<str>),
+    /// `torch device`
+    Device(Rc<str>),
+    Tuple(Rc<[Pickled]>),
+    List(Rc<RefCell<Vec<Pickled>>>),
+    Dict(Rc<RefCell<Vec<(Pickled, Pickled)>>>),
+    Tensor(Rc<Stored>),
+    /// A storage by itself, or before a tensor is made of it.
+    Storage(Rc<Storage>),
+    /// `bytes`, `bytearray`
+    Bytes(Rc<[u8]>),
+    /// An instance of a class, or what an unknown function would have made.
+    Object(Rc<Object>),
+    /// A class or function by module and name; never called.
+    Global(Rc<str>, Rc<str>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Object {
+    /// `__torch__.models.Net`, `torchvision.models.resnet.ResNet`.
+    pub(crate) class: Rc<str>,
+    /// What it was made of (`REDUCE`, `NEWOBJ`): the value of an enum member, mostly empty.
+    pub(crate) arguments: Vec<Pickled>,
+    /// What `BUILD` gave it: a dict of attributes, or what its `__getstate__` gave.
+    pub(crate) state: RefCell<Option<Pickled>>,
+}
+
+impl Pickled {
+    pub(crate) fn list(items: Vec<Pickled>) -> Pickled {
+        Pickled::List(Rc::new(RefCell::new(items)))
+    }
+
+    pub(crate) fn dict(items: Vec<(Pickled, Pickled)>) -> Pickled {
+        Pickled::Dict(Rc::new(RefCell::new(items)))
+    }
+
+    pub(crate) fn object(class: impl Into<Rc<str>>, arguments: Vec<Pickled>) -> Pickled {
+        Pickled::Object(Rc::new(Object {
+            class: class.into(),
+            arguments,
+            state: RefCell::default(),
+        }))
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        match self {
+            Pickled::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The items of a tuple or list.
+    pub(crate) fn items(&self) -> Option<Vec<Pickled>> {
+        match self {
+            Pickled::Tuple(items) => Some(items.to_vec()),
+            Pickled::List(items) => Some(items.borrow().clone()),
+            _ => None,
+        }
+    }
+
+    /// What it is, for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Pickled::None => "None",
+            Pickled::Bool(_) => "a bool",
+            Pickled::Int(_) => "an integer",
+            Pickled::Float(_) => "a float",
+            Pickled::Complex(..) => "a complex number",
+            Pickled::Text(_) => "a string",
+            Pickled::Device(_) => "a device",
+            Pickled::Tuple(_) => "a tuple",
+            Pickled::List(_) => "a list",
+            Pickled::Dict(_) => "a dict",
+            Pickled::Tensor(_) => "a tensor",
+            Pickled::Storage(_) => "a storage",
+            Pickled::Bytes(_) => "bytes",
+            Pickled::Object(_) => "an object",
+            Pickled::Global(..) => "a class or function",
+        }
+    }
+
+    /// The value of a key that is text.
+    pub(crate) fn get(&self, key: &str) -> Option<Pickled> {
+        let Pickled::Dict(items) = self else { return None };
+        let items = items.borrow();
+        items.iter().find(|(k, _)| k.text() == Some(key)).map(|(_, value)| value.clone())
+    }
+}
+
+impl Object {
+    /// The attribute of a name, where the state is a dict.
+    pub(crate) fn attribute(&self, name: &str) -> Option<Pickled> {
+        self.state.borrow().as_ref()?.get(name)
+    }
+}

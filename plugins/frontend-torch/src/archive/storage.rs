@@ -1,0 +1,265 @@
+//! Tensors as views of storages in the mapped file.
+#![allow(dead_code)]
+
+use super::zip::Archive;
+use super::{damaged, over_limit, truncated, unsupported};
+use crate::diag::Diagnostic;
+use bytes::Bytes;
+use onnxd_plugin_sdk::ir::{DataType, Derivation, Tensor, element_count};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+/// Bytes by which all tensors of a file may be larger than the storages that they look at. Strides of 0 repeat
+/// elements, so a few bytes can tell of any number.
+const EXPANDED_MAX: usize = 1 << 30;
+/// Axes of a tensor.
+const RANK_MAX: usize = 64;
+
+/// A tensor of an archive.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// Its elements; not held where strides are not row-major. Quantized ones are the integers.
+    pub(crate) tensor: Tensor,
+    /// Which view of which storage it is; equal ones are one tensor (tied weights).
+    pub(crate) place: Place,
+    pub(crate) quantizer: Option<Quantizer>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    /// Member of the archive that has the elements.
+    pub(crate) member: Rc<str>,
+    /// In elements.
+    pub(crate) offset: usize,
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) strides: Vec<usize>,
+}
+
+/// How integers of a quantized tensor stand for numbers: `(q - zero_point) * scale`.
+#[derive(Clone, Debug)]
+pub(crate) struct Quantizer {
+    /// One, or one for each index of `axis`.
+    pub(crate) scales: Vec<f64>,
+    pub(crate) zero_points: Vec<i64>,
+    pub(crate) axis: Option<usize>,
+}
+
+/// Elements in a member, of which tensors are views.
+#[derive(Clone, Debug)]
+pub(crate) struct Storage {
+    pub(crate) member: Rc<str>,
+    /// All elements, in one row.
+    pub(crate) elements: Tensor,
+}
+
+/// The type of a storage by its name in Python. Quantized ones are their integers.
+pub(crate) fn storage_type(name: &str) -> Option<DataType> {
+    Some(match name {
+        "FloatStorage" => DataType::Float,
+        "DoubleStorage" => DataType::Double,
+        "HalfStorage" => DataType::Float16,
+        "BFloat16Storage" => DataType::Bfloat16,
+        "LongStorage" => DataType::Int64,
+        "IntStorage" | "QInt32Storage" => DataType::Int32,
+        "ShortStorage" => DataType::Int16,
+        "CharStorage" | "QInt8Storage" => DataType::Int8,
+        "ByteStorage" | "QUInt8Storage" | "UntypedStorage" => DataType::Uint8,
+        "BoolStorage" => DataType::Bool,
+        "ComplexFloatStorage" => DataType::Complex64,
+        "ComplexDoubleStorage" => DataType::Complex128,
+        "Float8_e4m3fnStorage" => DataType::Float8E4M3FN,
+        "Float8_e4m3fnuzStorage" => DataType::Float8E4M3FNUZ,
+        "Float8_e5m2Storage" => DataType::Float8E5M2,
+        "Float8_e5m2fnuzStorage" => DataType::Float8E5M2FNUZ,
+        "Float8_e8m0fnuStorage" => DataType::Float8E8M0,
+        "UInt16Storage" => DataType::Uint16,
+        "UInt32Storage" => DataType::Uint32,
+        "UInt64Storage" => DataType::Uint64,
+        _ => return None,
+    })
+}
+
+/// The type by its name in Python (`torch.float32`).
+pub(crate) fn python_type(name: &str) -> Option<DataType> {
+    Some(match name {
+        "float32" | "float" => DataType::Float,
+        "float64" | "double" => DataType::Double,
+        "float16" | "half" => DataType::Float16,
+        "bfloat16" => DataType::Bfloat16,
+        "int64" | "long" => DataType::Int64,
+        "int32" | "int" | "qint32" => DataType::Int32,
+        "int16" | "short" => DataType::Int16,
+        "int8" | "qint8" => DataType::Int8,
+        "uint8" | "quint8" => DataType::Uint8,
+        "bool" => DataType::Bool,
+        "complex64" | "cfloat" => DataType::Complex64,
+        "complex128" | "cdouble" => DataType::Complex128,
+        "float8_e4m3fn" => DataType::Float8E4M3FN,
+        "float8_e4m3fnuz" => DataType::Float8E4M3FNUZ,
+        "float8_e5m2" => DataType::Float8E5M2,
+        "float8_e5m2fnuz" => DataType::Float8E5M2FNUZ,
+        "float8_e8m0fnu" => DataType::Float8E8M0,
+        "uint16" => DataType::Uint16,
+        "uint32" => DataType::Uint32,
+        "uint64" => DataType::Uint64,
+        _ => return None,
+    })
+}
+
+/// Where storages come from.
+#[derive(Debug)]
+pub(crate) enum Source<'a> {
+    /// Members of an archive, in a folder that is named with its last `/`.
+    Archive(&'a Archive, &'a str),
+    /// Parts of a file, by the keys of their storages.
+    Parts(BTreeMap<String, Bytes>),
+}
+
+/// Makes tensors of storages. Equal views of one storage are one tensor.
+#[derive(Debug)]
+pub(crate) struct Storages<'a> {
+    source: Source<'a>,
+    /// Tells members of one file apart from those of another one inside it.
+    within: &'a str,
+    tensors: RefCell<HashMap<(Place, DataType), Rc<Stored>>>,
+    /// Bytes of [`EXPANDED_MAX`] that are left.
+    left: Cell<usize>,
+}
+
+impl<'a> Storages<'a> {
+    /// `within` stands before the names of members in [`Place`]; empty for the file itself.
+    pub(crate) fn new(source: Source<'a>, within: &'a str) -> Storages<'a> {
+        let tensors = RefCell::default();
+        Storages { source, within, tensors, left: Cell::new(EXPANDED_MAX) }
+    }
+
+    /// The storage of a key. `count` is the number of its elements; without it, the member says how many there are.
+    pub(crate) fn storage(
+        &self,
+        key: &str,
+        dtype: DataType,
+        count: Option<usize>,
+    ) -> Result<Storage, Diagnostic> {
+        let (name, bytes) = match &self.source {
+            // Storages without elements may have no member.
+            Source::Archive(archive, folder) => {
+                let name = format!("{folder}{key}");
+                let bytes = match count {
+                    Some(0) if !archive.has(&name) => Ok(Bytes::new()),
+                    _ => archive.read(&name),
+                };
+                (name, bytes)
+            }
+            Source::Parts(parts) => {
+                let bytes = parts.get(key).cloned();
+                (
+                    key.to_owned(),
+                    bytes.ok_or_else(|| damaged(format!("there is no storage `{key}`"))),
+                )
+            }
+        };
+        let bytes = bytes?;
+        let size = dtype.bits() / 8;
+        let count = count.unwrap_or(bytes.len() / size);
+        let needed = count.checked_mul(size).filter(|needed| *needed <= bytes.len());
+        let Some(needed) = needed else {
+            let (has, word) = (bytes.len(), dtype.word());
+            return Err(truncated(format!(
+                "`{name}` has {has} bytes for {count} elements of {word}"
+            )));
+        };
+        let elements = Tensor::new(dtype, vec![count], bytes.slice(..needed))
+            .map_err(|e| damaged(format!("`{name}`: {e}")))?;
+        Ok(Storage { member: format!("{}{name}", self.within).into(), elements })
+    }
+
+    /// A view of a storage: the element at the coordinates `i` is element `offset + Σ iₐ·strides[a]`.
+    pub(crate) fn view(
+        &self,
+        storage: &Storage,
+        offset: usize,
+        sizes: &[usize],
+        strides: &[usize],
+    ) -> Result<Rc<Stored>, Diagnostic> {
+        let dtype = storage.elements.dtype();
+        let (sizes, strides) = (sizes.to_vec(), strides.to_vec());
+        let place = Place { member: storage.member.clone(), offset, sizes, strides };
+        let key = (place, dtype);
+        if let Some(known) = self.tensors.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let tensor = self.tensor(storage, &key.0)?;
+        let stored = Rc::new(Stored { tensor, place: key.0.clone(), quantizer: None });
+        self.tensors.borrow_mut().insert(key, stored.clone());
+        Ok(stored)
+    }
+
+    /// As [`Storages::view`], of integers that stand for numbers.
+    pub(crate) fn quantized(
+        &self,
+        storage: &Storage,
+        place: (usize, &[usize], &[usize]),
+        quantizer: Quantizer,
+    ) -> Result<Rc<Stored>, Diagnostic> {
+        let plain = self.view(storage, place.0, place.1, place.2)?;
+        check_quantizer(&quantizer, plain.tensor.dims())?;
+        let (tensor, place) = (plain.tensor.clone(), plain.place.clone());
+        Ok(Rc::new(Stored { tensor, place, quantizer: Some(quantizer) }))
+    }
+
+    fn tensor(&self, storage: &Storage, place: &Place) -> Result<Tensor, Diagnostic> {
+        let (member, sizes) = (&place.member, &place.sizes);
+        let wrong =
+            |why: String| damaged(format!("a tensor of sizes {sizes:?} in `{member}`: {why}"));
+        if sizes.len() > RANK_MAX {
+            return Err(over_limit(format!("a tensor in `{member}` has {} axes", sizes.len())));
+        }
+        let signed = |stride: &usize| isize::try_from(*stride).ok();
+        let strides: Option<Vec<isize>> = place.strides.iter().map(signed).collect();
+        let strides =
+            strides.ok_or_else(|| wrong(format!("its strides are {:?}", place.strides)))?;
+        let dtype = storage.elements.dtype();
+        let source = storage.elements.clone();
+        let bytes = element_count(sizes).and_then(|count| dtype.byte_len(count));
+        let more = bytes.unwrap_or(usize::MAX).saturating_sub(source.byte_len());
+        let from = Derivation::Strided { source, offset: place.offset, strides };
+        let tensor =
+            Tensor::derived(dtype, sizes.clone(), from).map_err(|e| wrong(e.to_string()))?;
+        let left = self.left.get().checked_sub(more);
+        let left = left.ok_or_else(|| {
+            over_limit(format!(
+                "a tensor of sizes {sizes:?} in `{member}` repeats too many elements"
+            ))
+        })?;
+        self.left.set(left);
+        Ok(tensor)
+    }
+}
+
+/// Whether scales fit the tensor.
+fn check_quantizer(quantizer: &Quantizer, sizes: &[usize]) -> Result<(), Diagnostic> {
+    let (scales, zeros) = (quantizer.scales.len(), quantizer.zero_points.len());
+    let expected = match quantizer.axis {
+        None => Some(1),
+        Some(axis) => sizes.get(axis).copied(),
+    };
+    match expected == Some(scales) && scales == zeros {
+        true => Ok(()),
+        false => Err(damaged(format!(
+            "a quantized tensor of sizes {sizes:?} has {scales} scales and {zeros} zero points"
+        ))),
+    }
+}
+
+/// Refuses archives of processors that store numbers the other way round.
+pub(crate) fn refuse_big_endian(archive: &Archive) -> Result<(), Diagnostic> {
+    if archive.has("byteorder") && archive.read("byteorder")?.trim_ascii() == b"big" {
+        let what = "the archive has numbers in big-endian order";
+        return Err(unsupported(what).help("Save it on a little-endian machine."));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

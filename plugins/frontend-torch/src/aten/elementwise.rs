@@ -1,0 +1,262 @@
+//! Arithmetic of tensors and numbers.
+
+use super::dtype::{
+    all_of, common, float_of, float_operands, is_known, known, of, operand, operands, wide,
+};
+use super::{Lower, Pair, Source};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "aten::add" | "prims::add" => add;
+        "aten::sub" | "aten::subtract" | "prims::sub" => sub;
+        "aten::rsub" => rsub;
+        "aten::_add_relu" => |b, a: Scaled| b.relu(add(b, a)?);
+        "aten::mul" | "aten::multiply" | "prims::mul" => |b, a: Pair| mul(b, &a.input, &a.other);
+        "aten::div" | "aten::divide" | "aten::true_divide" => div;
+        "prims::div" => prims_div;
+        "aten::floor_divide" => |b, a: Pair| arithmetic(b, [&a.input, &a.other], |[x, y]| floor_quotient(b, x, y));
+        "aten::remainder" | "prims::remainder" => |b, a: Pair| {
+            arithmetic(b, [&a.input, &a.other], |[x, y]| remainder(b, x, y))
+        };
+        "aten::fmod" | "prims::fmod" => |b, a: Pair| {
+            arithmetic(b, [&a.input, &a.other], |[x, y]| b.mod_(x, y).fmod(1).one())
+        };
+        "aten::pow" => |b, a: Power| pow(b, &a.input, &a.exponent);
+        "prims::pow" => |b, a: Pair| pow(b, &a.input, &a.other);
+        "aten::float_power" => float_power;
+        "aten::square" => |b, a: super::Unary| pow(b, &Value::Var(a.input), &Value::Int(2));
+        "aten::addcmul" => addcmul;
+        "aten::addcdiv" => addcdiv;
+        "aten::lerp" => lerp;
+        "aten::ldexp" => |b, a: Pair| {
+            let [x, y] = float_operands(b, [&a.input, &a.other])?;
+            b.mul(x, b.pow(operand(b, &Value::Int(2), of(b, x)?)?, y)?)
+        };
+        "aten::gcd" | "prims::gcd" => |b, a: Pair| {
+            let dtype = common(b, &[&a.input, &a.other])?;
+            let [x, y] = all_of(b, [&a.input, &a.other], wide(dtype))?;
+            b.cast(gcd(b, x, y)?, dtype)
+        };
+        "aten::lcm" => lcm;
+    }
+}
+
+arguments! {
+    /// `add(Tensor self, Tensor other, *, Scalar alpha=1)`
+    struct Scaled { input: Value, other: Value, alpha: Value = 1i64 }
+    /// `div(Tensor self, Tensor other, *, str? rounding_mode)`
+    struct Division { input: Value, other: Value, rounding_mode: Option<String> }
+    /// `pow(Tensor self, Tensor exponent)`
+    struct Power { input: Value, exponent: Value }
+    /// `addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1)`
+    struct Product { input: Value, tensor1: Value, tensor2: Value, value: Value }
+    /// `lerp(Tensor self, Tensor end, Tensor weight)`
+    struct Lerp { input: Value, end: Value, weight: Value }
+}
+
+/// Computes in the type in which operands meet; where old versions have no small integers, in a wider one.
+pub(crate) fn arithmetic<const N: usize>(
+    b: &Lower,
+    values: [&Value; N],
+    compute: impl FnOnce([Var; N]) -> Lowered<Var>,
+) -> Lowered<Var> {
+    let dtype = common(b, &values)?;
+    let computed = if b.opset() < 14 { wide(dtype) } else { dtype };
+    b.cast(compute(all_of(b, values, computed)?)?, dtype)
+}
+
+/// `x * factor`, in the type of `x`.
+fn scaled(b: &Lower, x: Var, factor: &Value) -> Lowered<Var> {
+    if is_known(factor, 1.0) {
+        return Ok(x);
+    }
+    b.mul(x, operand(b, factor, of(b, x)?)?)
+}
+
+fn add(b: &Lower, a: Scaled) -> Lowered<Var> {
+    arithmetic(b, [&a.input, &a.other], |[x, y]| match of(b, x)? {
+        DataType::Bool => b.or(x, y),
+        _ => b.add(x, scaled(b, y, &a.alpha)?),
+    })
+}
+
+fn sub(b: &Lower, a: Scaled) -> Lowered<Var> {
+    arithmetic(b, [&a.input, &a.other], |[x, y]| b.sub(x, scaled(b, y, &a.alpha)?))
+}
+
+fn rsub(b: &Lower, a: Scaled) -> Lowered<Var> {
+    sub(b, Scaled { input: a.other, other: a.input, alpha: a.alpha })
+}
+
+/// `x * y`; of truth values, whether both hold.
+pub(crate) fn mul(b: &Lower, x: &Value, y: &Value) -> Lowered<Var> {
+    arithmetic(b, [x, y], |[x, y]| match of(b, x)? {
+        DataType::Bool => b.and(x, y),
+        _ => b.mul(x, y),
+    })
+}
+
+fn div(b: &Lower, a: Division) -> Lowered<Var> {
+    let values = [&a.input, &a.other];
+    match a.rounding_mode.as_deref() {
+        None | Some("" | "None") => {
+            let [x, y] = float_operands(b, values)?;
+            b.div(x, y)
+        }
+        Some("floor") => arithmetic(b, values, |[x, y]| floor_quotient(b, x, y)),
+        Some("trunc") => arithmetic(b, values, |[x, y]| truncated(b, b.div(x, y)?)),
+        Some(other) => {
+            let message = format!("There is no rounding mode `{}`.", shown(other));
+            Err(b.diagnostic(Code::LayerParameter, message))
+        }
+    }
+}
+
+/// Integers stay integers, as in C.
+fn prims_div(b: &Lower, a: Pair) -> Lowered<Var> {
+    arithmetic(b, [&a.input, &a.other], |[x, y]| b.div(x, y))
+}
+
+/// `x` without its fraction.
+pub(crate) fn truncated(b: &Lower, x: Var) -> Lowered<Var> {
+    match of(b, x)?.is_float() {
+        true => b.mul(b.sign(x)?, b.floor(b.abs(x)?)?),
+        false => Ok(x),
+    }
+}
+
+fn is_unsigned(dtype: DataType) -> bool {
+    use DataType::{Uint8, Uint16, Uint32, Uint64};
+    matches!(dtype, Uint8 | Uint16 | Uint32 | Uint64)
+}
+
+/// `x / y`, rounded down.
+pub(crate) fn floor_quotient(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
+    match of(b, x)? {
+        d if d.is_float() => match known(b, y) {
+            // A fraction is not exact: 1.0 / 0.1 rounds to 10, but 0.1 is a little more than a tenth.
+            Some(c) if c.fract() != 0.0 => b.round(b.div(b.sub(x, remainder(b, x, y)?)?, y)?),
+            _ => b.floor(b.div(x, y)?),
+        },
+        d if is_unsigned(d) => b.div(x, y),
+        // Division truncates, and Mod has the sign of the divisor.
+        _ => b.div(b.sub(x, b.mod_(x, y).one()?)?, y),
+    }
+}
+
+/// What a division that rounds down leaves: it has the sign of `y`.
+fn remainder(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
+    if !of(b, x)?.is_float() {
+        return b.mod_(x, y).one();
+    }
+    let rest = b.mod_(x, y).fmod(1).one()?;
+    let wrong_sign = match known(b, y) {
+        Some(c) if c > 0.0 => b.less(rest, 0.0)?,
+        Some(c) if c < 0.0 => b.greater(rest, 0.0)?,
+        _ => b.less(b.mul(rest, y)?, 0.0)?,
+    };
+    b.where_(wrong_sign, b.add(rest, y)?, rest)
+}
+
+/// `base` to the power of `exponent`.
+pub(crate) fn pow(b: &Lower, base: &Value, exponent: &Value) -> Lowered<Var> {
+    let dtype = common(b, &[base, exponent])?;
+    let x = || operand(b, base, dtype);
+    if is_known(exponent, 1.0) {
+        return x();
+    }
+    if is_known(exponent, 2.0) {
+        return arithmetic(b, [base, exponent], |[x, _]| b.mul(x, x));
+    }
+    if dtype.is_float() {
+        if is_known(exponent, 0.5) {
+            return b.sqrt(x()?);
+        }
+        if is_known(exponent, -0.5) {
+            return b.reciprocal(b.sqrt(x()?)?);
+        }
+        if is_known(exponent, -1.0) {
+            return b.reciprocal(x()?);
+        }
+    }
+    let computed = match dtype {
+        d if d.is_float() => d,
+        _ if b.opset() < 12 => DataType::Double,
+        DataType::Uint32 | DataType::Uint64 => DataType::Int64,
+        d => wide(d),
+    };
+    let [x, y] = all_of(b, [base, exponent], computed)?;
+    b.cast(b.pow(x, y)?, dtype)
+}
+
+fn float_power(b: &Lower, a: Power) -> Lowered<Var> {
+    let [x, y] = all_of(b, [&a.input, &a.exponent], DataType::Double)?;
+    match is_known(&a.exponent, 2.0) {
+        true => b.mul(x, x),
+        false => b.pow(x, y),
+    }
+}
+
+/// `input + value * tensor1 * tensor2`
+fn addcmul(b: &Lower, a: Product) -> Lowered<Var> {
+    arithmetic(b, [&a.input, &a.tensor1, &a.tensor2], |[x, y, z]| {
+        b.add(x, b.mul(scaled(b, y, &a.value)?, z)?)
+    })
+}
+
+/// `input + value * tensor1 / tensor2`
+fn addcdiv(b: &Lower, a: Product) -> Lowered<Var> {
+    let [x, y, z] = float_operands(b, [&a.input, &a.tensor1, &a.tensor2])?;
+    b.add(x, b.div(scaled(b, y, &a.value)?, z)?)
+}
+
+/// From `input` to `end`. As in torch, the nearer end is exact where the weight is known.
+fn lerp(b: &Lower, a: Lerp) -> Lowered<Var> {
+    let [x, end] = operands(b, [&a.input, &a.end])?;
+    let weight = operand(b, &a.weight, of(b, x)?)?;
+    let way = b.sub(end, x)?;
+    match known(b, weight) {
+        Some(w) if w >= 0.5 => {
+            let rest = operand(b, &Value::Float(1.0 - w), float_of(of(b, x)?))?;
+            b.sub(end, b.mul(way, rest)?)
+        }
+        _ => b.add(x, b.mul(way, weight)?),
+    }
+}
+
+/// Euclid's algorithm on all elements, until no rest is left.
+fn gcd(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
+    let zero = operand(b, &Value::Int(0), of(b, x)?)?;
+    let one = operand(b, &Value::Int(1), of(b, x)?)?;
+    // Both have the shape of the result from the first repetition on.
+    let none = b.mul(b.mul(x, y)?, zero)?;
+    let start = [b.add(b.abs(x)?, none)?, b.add(b.abs(y)?, none)?];
+    let left = |y: Var| -> Lowered<Var> {
+        let any = b.cast(b.not(b.equal(y, zero)?)?, DataType::Int32)?;
+        b.cast(b.reduce_max(any).keepdims(false).one()?, DataType::Bool)
+    };
+    let trips: Option<Var> = None;
+    let go_on = left(start[1])?;
+    let states = b.loop_(trips, go_on, &start, |b, _, _, states| {
+        let done = b.equal(states[1], zero)?;
+        let rest = b.mod_(states[0], b.where_(done, one, states[1])?).one()?;
+        let carried = vec![b.where_(done, states[0], states[1])?, b.where_(done, zero, rest)?];
+        let any = b.cast(b.not(b.equal(carried[1], zero)?)?, DataType::Int32)?;
+        let condition = b.cast(b.reduce_max(any).keepdims(false).one()?, DataType::Bool)?;
+        Ok(onnxd_plugin_sdk::build::Turn { condition, carried, scanned: vec![] })
+    })?;
+    Ok(states[0])
+}
+
+fn lcm(b: &Lower, a: Pair) -> Lowered<Var> {
+    let dtype = common(b, &[&a.input, &a.other])?;
+    let [x, y] = all_of(b, [&a.input, &a.other], wide(dtype))?;
+    let divisor = gcd(b, x, y)?;
+    let divisor = b.where_(b.equal(divisor, 0i64)?, 1i64, divisor)?;
+    b.cast(b.abs(b.mul(b.div(x, divisor)?, y)?)?, dtype)
+}

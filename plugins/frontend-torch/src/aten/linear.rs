@@ -1,0 +1,457 @@
+//! Products of vectors and matrices.
+
+use super::dtype::{float_of, of};
+use super::sizes::{axis, known_size, product, rank, size, sizes, times, vector, wrapped};
+use super::{Lower, Several, Source};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::{Int8, Int16, Int32, Uint8};
+use onnxd_plugin_sdk::ir::{Attr, Origin};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    table
+        .row("aten::linear", |b, a: Linear| linear(b, a.input, a.weight, a.bias))
+        .row("aten::mkldnn_linear", |b, a: Linear| linear(b, a.input, a.weight, a.bias))
+        .row("aten::matmul", |b, a: Two| matmul(b, a.input, a.other))
+        .row("aten::linalg_matmul", |b, a: Two| matmul(b, a.input, a.other))
+        .row("aten::mm", |b, a: Mm| matmul(b, a.input, a.mat2))
+        .row("aten::bmm", |b, a: Mm| matmul(b, a.input, a.mat2))
+        .row("aten::mm.dtype", |b, a: MmOf| matmul_of(b, [a.input, a.mat2], a.out_dtype))
+        .row("aten::bmm.dtype", |b, a: MmOf| matmul_of(b, [a.input, a.mat2], a.out_dtype))
+        .row("aten::mv", |b, a: Mv| matmul(b, a.input, a.vec))
+        .row("aten::dot", |b, a: Dot| matmul(b, a.input, a.tensor))
+        .row("aten::vdot", |b, a: Two| matmul(b, a.input, a.other))
+        .row("aten::addmm", addmm)
+        .row("aten::_addmm_activation", addmm_activation)
+        .row("aten::addmv", |b, a: Addmv| {
+            let [alpha, beta] = [a.alpha, a.beta];
+            sum_of(b, (a.input, beta), (matmul(b, a.mat, a.vec)?, alpha))
+        })
+        .row("aten::addr", |b, a: Addr| {
+            let [alpha, beta] = [a.alpha, a.beta];
+            sum_of(b, (a.input, beta), (outer(b, a.vec1, a.vec2)?, alpha))
+        })
+        .row("aten::baddbmm", |b, a: Addbmm| {
+            let [alpha, beta] = [a.alpha, a.beta];
+            sum_of(b, (a.input, beta), (matmul(b, a.batch1, a.batch2)?, alpha))
+        })
+        .row("aten::addbmm", |b, a: Addbmm| {
+            let all = b.reduce_sum(matmul(b, a.batch1, a.batch2)?).axes([0]).keepdims(0).one()?;
+            sum_of(b, (a.input, a.beta), (all, a.alpha))
+        })
+        .row("aten::_weight_int8pack_mm", |b, a: Int8Mm| {
+            let weight = b.cast(a.mat2, of(b, a.input)?)?;
+            b.mul(linear(b, a.input, weight, None)?, a.scales)
+        })
+        .row("aten::outer", |b, a: Outer| outer(b, a.input, a.vec2))
+        .row("aten::ger", |b, a: Outer| outer(b, a.input, a.vec2))
+        .row("aten::inner", inner)
+        .row("aten::tensordot", |b, a: Tensordot| {
+            tensordot(b, [a.input, a.other], &a.dims_self, &a.dims_other)
+        })
+        .row("aten::einsum", |b, a: Einsum| einsum(b, &a.equation, &a.tensors))
+        .row("aten::bilinear", bilinear)
+        .row("aten::_trilinear", trilinear)
+        .row("aten::chain_matmul", |b, a: Chain| chain(b, a.matrices))
+        .row("aten::linalg_multi_dot", |b, a: Dots| chain(b, a.tensors))
+        .row("aten::kron", |b, a: Two| kron(b, a.input, a.other))
+        .row("aten::cross", |b, a: Cross| cross(b, a.input, a.other, a.dim))
+        .row("aten::linalg_cross", |b, a: Cross| cross(b, a.input, a.other, a.dim))
+        .row("aten::linalg_vecdot", |b, a: Vecdot| {
+            b.reduce_sum(b.mul(a.x, a.y)?).axes([a.dim]).keepdims(0).one()
+        })
+        .row("aten::det", |b, a: One| b.det(a.input))
+        .row("aten::linalg_det", |b, a: Matrix| b.det(a.A))
+        .row("aten::_linalg_det", |b, a: Matrix| {
+            Ok(Several(vec![b.det(a.A)?.into(), Value::None, Value::None]))
+        })
+        .row("aten::_linalg_slogdet", |b, a: Matrix| {
+            let [sign, logarithm] = slogdet(b, a.A)?.map(Value::Var);
+            Ok(Several(vec![sign, logarithm, Value::None, Value::None]))
+        })
+        .row("aten::logdet", |b, a: One| b.log(b.det(a.input)?))
+        .row("aten::slogdet", |b, a: One| slogdet(b, a.input))
+        .row("aten::linalg_slogdet", |b, a: Matrix| slogdet(b, a.A))
+        .row("aten::matrix_power", |b, a: Power| power(b, a.input, a.n))
+        .row("aten::linalg_matrix_power", |b, a: Power| power(b, a.input, a.n))
+        .row("aten::linalg_matrix_norm", |b, a: MatrixNorm| matrix_norm(b, &a))
+        .refused("aten::inverse", NO_SOLVER)
+        .refused("aten::linalg_inv", NO_SOLVER)
+        .refused("aten::linalg_inv_ex", NO_SOLVER)
+        .refused("aten::linalg_pinv", NO_SOLVER)
+        .refused("aten::linalg_solve", NO_SOLVER)
+        .refused("aten::linalg_solve_ex", NO_SOLVER)
+        .refused("aten::linalg_lstsq", NO_SOLVER)
+        .refused("aten::linalg_solve_triangular", NO_SOLVER)
+        .refused("aten::linalg_cholesky", NO_SOLVER)
+        .refused("aten::linalg_cholesky_ex", NO_SOLVER)
+        .refused("aten::linalg_qr", NO_SOLVER)
+        .refused("aten::linalg_lu", NO_SOLVER)
+        .refused("aten::linalg_svd", NO_SOLVER)
+        .refused("aten::linalg_svdvals", NO_SOLVER)
+        .refused("aten::linalg_eig", NO_SOLVER)
+        .refused("aten::linalg_eigh", NO_SOLVER)
+        .refused("aten::linalg_eigvals", NO_SOLVER)
+        .refused("aten::linalg_eigvalsh", NO_SOLVER)
+        .refused("aten::linalg_matrix_exp", NO_SOLVER)
+        .refused("aten::linalg_matrix_rank", NO_SOLVER)
+        .refused("aten::pinverse", NO_SOLVER)
+}
+
+const NO_SOLVER: &str = "ONNX has no operator that solves or factors matrices";
+
+arguments! {
+    /// A tensor.
+    pub(super) struct One { input: Var }
+    /// `linear(Tensor input, Tensor weight, Tensor? bias=None)`
+    struct Linear { input: Var, weight: Var, bias: Option<Var> }
+    /// `matmul(Tensor self, Tensor other)`
+    struct Two { input: Var, other: Var }
+    /// `mm(Tensor self, Tensor mat2)`
+    struct Mm { input: Var, mat2: Var }
+    /// `mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype)`
+    struct MmOf { input: Var, mat2: Var, out_dtype: i64 }
+    /// `mv(Tensor self, Tensor vec)`
+    struct Mv { input: Var, vec: Var }
+    /// `dot(Tensor self, Tensor tensor)`
+    struct Dot { input: Var, tensor: Var }
+    /// `addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1)`
+    struct Addmm { input: Var, mat1: Var, mat2: Var, beta: Value, alpha: Value }
+    /// `_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool
+    /// use_gelu=False)`
+    struct AddmmActivation { input: Var, mat1: Var, mat2: Var, beta: Value, alpha: Value, use_gelu: bool }
+    /// `addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1)`
+    struct Addmv { input: Var, mat: Var, vec: Var, beta: Value, alpha: Value }
+    /// `addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1)`
+    struct Addr { input: Var, vec1: Var, vec2: Var, beta: Value, alpha: Value }
+    /// `addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1)`
+    struct Addbmm { input: Var, batch1: Var, batch2: Var, beta: Value, alpha: Value }
+    /// `_weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales)`
+    struct Int8Mm { input: Var, mat2: Var, scales: Var }
+    /// `outer(Tensor self, Tensor vec2)`
+    struct Outer { input: Var, vec2: Var }
+    /// `tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other)`
+    struct Tensordot { input: Var, other: Var, dims_self: Vec<i64>, dims_other: Vec<i64> }
+    /// `einsum(str equation, Tensor[] tensors, *, int[]? path=None)`
+    struct Einsum { equation: String, tensors: Vec<Var>, path: Value }
+    /// `bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None)`
+    struct Bilinear { input1: Var, input2: Var, weight: Var, bias: Option<Var> }
+    /// `_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, int[] sumdim,
+    /// int unroll_dim=1)`
+    struct Trilinear {
+        i1: Var, i2: Var, i3: Var,
+        expand1: Vec<i64>, expand2: Vec<i64>, expand3: Vec<i64>, sumdim: Vec<i64>, unroll_dim: i64,
+    }
+    /// `chain_matmul(Tensor[] matrices)`
+    struct Chain { matrices: Vec<Var> }
+    /// `linalg_multi_dot(Tensor[] tensors)`
+    struct Dots { tensors: Vec<Var> }
+    /// `cross(Tensor self, Tensor other, int? dim=None)`
+    struct Cross { input: Var, other: Var, dim: Option<i64> }
+    /// `linalg_vecdot(Tensor x, Tensor y, *, int dim=-1)`
+    struct Vecdot { x: Var, y: Var, dim: i64 }
+    /// `linalg_matrix_power(Tensor self, int n)`
+    struct Power { input: Var, n: i64 }
+    /// `linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2, -1], bool keepdim=False, *, ScalarType? dtype=None)`
+    pub(crate) struct MatrixNorm { input: Var, ord: Value, dim: Vec<i64>, keepdim: bool, dtype: Option<i64> }
+}
+
+/// `linalg_det(Tensor A)`
+#[allow(non_snake_case)]
+mod matrix {
+    use super::{Var, arguments};
+    arguments! {
+        pub(super) struct Matrix { A: Var }
+    }
+}
+use matrix::Matrix;
+
+/// The product of matrices. ONNX has none of small integers.
+pub(super) fn matmul(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
+    let dtype = of(b, x)?;
+    match dtype {
+        Int8 | Uint8 | Int16 => b.cast(b.mat_mul(b.cast(x, Int32)?, b.cast(y, Int32)?)?, dtype),
+        _ => b.mat_mul(x, y),
+    }
+}
+
+fn matmul_of(b: &Lower, [x, y]: [Var; 2], dtype: i64) -> Lowered<Var> {
+    let dtype = super::dtype::named(b, dtype)?;
+    b.mat_mul(b.cast(x, dtype)?, b.cast(y, dtype)?)
+}
+
+/// `input @ weight.T + bias`
+pub(super) fn linear(b: &Lower, x: Var, weight: Var, bias: Option<Var>) -> Lowered<Var> {
+    if rank(b, weight)? == 1 {
+        return plus(b, b.mat_mul(x, weight)?, bias);
+    }
+    let gemm = b.rank_of(x) == Some(2) && of(b, x)?.is_float();
+    if gemm && (bias.is_some() || b.opset() >= 11) {
+        return b.gemm(x, weight).c(bias).trans_b(1).one();
+    }
+    let weight = b.transpose(weight).perm([1, 0]).one()?;
+    plus(b, matmul(b, x, weight)?, bias)
+}
+
+fn plus(b: &Lower, x: Var, bias: Option<Var>) -> Lowered<Var> {
+    bias.map_or(Ok(x), |bias| b.add(x, bias))
+}
+
+/// `beta * self + alpha * (mat1 @ mat2)`
+fn addmm(b: &Lower, a: Addmm) -> Lowered<Var> {
+    let numbers = (number(&a.alpha), number(&a.beta));
+    let (Some(alpha), Some(beta), true) = (numbers.0, numbers.1, of(b, a.input)?.is_float()) else {
+        return sum_of(b, (a.input, a.beta), (matmul(b, a.mat1, a.mat2)?, a.alpha));
+    };
+    // What is multiplied by 0 may be NaN, and does not count.
+    let c = (beta != 0.0).then_some(a.input);
+    if c.is_none() && b.opset() < 11 {
+        return scaled(b, b.mat_mul(a.mat1, a.mat2)?, &a.alpha);
+    }
+    let gemm = match untransposed(b, a.mat2) {
+        Some(weight) => b.gemm(a.mat1, weight).trans_b(1),
+        None => b.gemm(a.mat1, a.mat2),
+    };
+    gemm.c(c).alpha(alpha).beta(if c.is_some() { beta } else { 1.0 }).one()
+}
+
+fn addmm_activation(b: &Lower, a: AddmmActivation) -> Lowered<Var> {
+    let AddmmActivation { input, mat1, mat2, beta, alpha, use_gelu } = a;
+    let sum = addmm(b, Addmm { input, mat1, mat2, beta, alpha })?;
+    if use_gelu { gelu(b, sum) } else { b.relu(sum) }
+}
+
+/// The Gaussian error linear unit, by the error function.
+pub(super) fn gelu(b: &Lower, x: Var) -> Lowered<Var> {
+    if b.opset() >= 20 {
+        return b.gelu(x).one();
+    }
+    let erf = b.erf(b.div(x, std::f64::consts::SQRT_2)?)?;
+    b.mul(b.mul(x, b.add(erf, 1.0)?)?, 0.5)
+}
+
+/// The matrix whose transposition `v` is.
+fn untransposed(b: &Lower, v: Var) -> Option<Var> {
+    if !b.is_own(v) {
+        return None;
+    }
+    let id = b.id(v).ok()?;
+    let source = {
+        let graph = b.graph();
+        let Origin::Node(node, _) = graph[id].origin() else { return None };
+        let swaps = matches!(graph[node].attr("perm"), Some(Attr::Ints(p)) if p == &[1, 0]);
+        graph[node].input(0).filter(|_| graph[node].is("Transpose") && swaps)?
+    };
+    Some(b.var(source))
+}
+
+pub(super) fn number(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(x) => Some(*x as f64),
+        Value::Float(x) => Some(*x),
+        Value::Bool(x) => Some(f64::from(u8::from(*x))),
+        _ => None,
+    }
+}
+
+/// `x` times a number, in the type of `x`.
+pub(super) fn scaled(b: &Lower, x: Var, factor: &Value) -> Lowered<Var> {
+    if number(factor) == Some(1.0) {
+        return Ok(x);
+    }
+    let dtype = of(b, x)?;
+    b.mul(x, super::dtype::operand(b, factor, dtype)?)
+}
+
+/// `beta * x + alpha * y`; `x` does not count where `beta` is 0.
+fn sum_of(b: &Lower, (x, beta): (Var, Value), (y, alpha): (Var, Value)) -> Lowered<Var> {
+    let y = scaled(b, y, &alpha)?;
+    match number(&beta) {
+        Some(0.0) => Ok(y),
+        _ => b.add(scaled(b, x, &beta)?, y),
+    }
+}
+
+fn outer(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
+    let [x, y] = super::dtype::operands(b, [&Value::Var(x), &Value::Var(y)])?;
+    b.mul(b.unsqueeze(x, [1])?, y)
+}
+
+fn inner(b: &Lower, a: Two) -> Lowered<Var> {
+    match (rank(b, a.input)?, rank(b, a.other)?) {
+        (0, _) | (_, 0) => b.mul(a.input, a.other),
+        (_, 1) => matmul(b, a.input, a.other),
+        (_, 2) => linear(b, a.input, a.other, None),
+        _ => tensordot(b, [a.input, a.other], &[-1], &[-1]),
+    }
+}
+
+/// The sum over pairs of axes of the product.
+fn tensordot(b: &Lower, [x, y]: [Var; 2], dims: &[i64], other: &[i64]) -> Lowered<Var> {
+    let (n, m) = (rank(b, x)?, rank(b, y)?);
+    if dims.len() != other.len() {
+        let message = format!("{} axes are summed with {}.", dims.len(), other.len());
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    let dims = dims.iter().map(|d| wrapped(b, *d, n)).collect::<Lowered<Vec<_>>>()?;
+    let other = other.iter().map(|d| wrapped(b, *d, m)).collect::<Lowered<Vec<_>>>()?;
+    if dims == [n - 1] && other == [m.saturating_sub(2)] && m <= 2 {
+        return matmul(b, x, y);
+    }
+    let free = |rank: usize, dims: &[usize]| -> Vec<usize> {
+        (0..rank).filter(|axis| !dims.contains(axis)).collect()
+    };
+    let (rows, columns) = (free(n, &dims), free(m, &other));
+    let matrix = |x: Var, [first, last]: [&[usize]; 2]| {
+        let order: Vec<i64> = first.iter().chain(last).map(|axis| *axis as i64).collect();
+        let sizes_of = |axes: &[usize]| {
+            let all = axes.iter().map(|axis| size(b, x, *axis)).collect::<Lowered<Vec<_>>>()?;
+            product(b, &all)
+        };
+        let shape = vector(b, &[sizes_of(first)?, sizes_of(last)?])?;
+        let plain = order.windows(2).all(|pair| pair[0] < pair[1]);
+        let moved = if plain { x } else { b.transpose(x).perm(order).one()? };
+        b.reshape(moved, shape).one()
+    };
+    let product = matmul(b, matrix(x, [&rows, &dims])?, matrix(y, [&other, &columns])?)?;
+    let rows = rows.into_iter().map(|axis| size(b, x, axis));
+    let columns = columns.into_iter().map(|axis| size(b, y, axis));
+    let shape = rows.chain(columns).collect::<Lowered<Vec<_>>>()?;
+    b.reshape(product, vector(b, &shape)?).one()
+}
+
+fn einsum(b: &Lower, equation: &str, tensors: &[Var]) -> Lowered<Var> {
+    let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
+    let mut tensors = tensors.to_vec();
+    let dtype = of(b, *tensors.first().ok_or_else(|| no_operands(b))?)?;
+    let wide = match dtype {
+        Int8 | Uint8 | Int16 => Int32,
+        other => other,
+    };
+    for tensor in &mut tensors {
+        *tensor = b.cast(*tensor, wide)?;
+    }
+    b.cast(b.einsum(tensors).equation(equation).one()?, dtype)
+}
+
+fn no_operands(b: &Lower) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
+    b.diagnostic(Code::LayerParameter, "A product of no tensors.")
+}
+
+fn bilinear(b: &Lower, a: Bilinear) -> Lowered<Var> {
+    let batch: String = ('a'..='h').take(rank(b, a.input1)?.saturating_sub(1)).collect();
+    let equation = format!("{batch}i,oij,{batch}j->{batch}o");
+    plus(b, einsum(b, &equation, &[a.input1, a.weight, a.input2])?, a.bias)
+}
+
+fn trilinear(b: &Lower, a: Trilinear) -> Lowered<Var> {
+    let expanded = |x, axes: &[i64]| match axes {
+        [] => Ok(x),
+        axes => b.unsqueeze(x, axes),
+    };
+    let two = b.mul(expanded(a.i1, &a.expand1)?, expanded(a.i2, &a.expand2)?)?;
+    let all = b.mul(two, expanded(a.i3, &a.expand3)?)?;
+    match a.sumdim.as_slice() {
+        [] => Ok(all),
+        axes => b.reduce_sum(all).axes(axes).keepdims(0).one(),
+    }
+}
+
+fn chain(b: &Lower, matrices: Vec<Var>) -> Lowered<Var> {
+    let mut matrices = matrices.into_iter();
+    let first = matrices.next().ok_or_else(|| no_operands(b))?;
+    matrices.try_fold(first, |product, matrix| matmul(b, product, matrix))
+}
+
+/// Each element of `x` times all of `y`.
+fn kron(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
+    let (n, m) = (rank(b, x)?, rank(b, y)?);
+    let all = n.max(m);
+    let widened = |x: Var, rank: usize| match all - rank {
+        0 => Ok(x),
+        more => b.unsqueeze(x, (0..more as i64).collect::<Vec<_>>()),
+    };
+    let (x, y) = (widened(x, n)?, widened(y, m)?);
+    let pairs = sizes(b, x)?.into_iter().zip(sizes(b, y)?);
+    let shape = pairs.map(|(n, m)| times(b, &n, &m)).collect::<Lowered<Vec<_>>>()?;
+    let at = |first: i64| (0..all as i64).map(|axis| 2 * axis + first).collect::<Vec<_>>();
+    if all == 0 {
+        return b.mul(x, y);
+    }
+    let product = b.mul(b.unsqueeze(x, at(1))?, b.unsqueeze(y, at(0))?)?;
+    b.reshape(product, vector(b, &shape)?).one()
+}
+
+fn cross(b: &Lower, x: Var, y: Var, dim: Option<i64>) -> Lowered<Var> {
+    let (n, m) = (rank(b, x)?, rank(b, y)?);
+    let dim = match dim {
+        // Axes are counted from the end, as operands broadcast.
+        Some(dim) => wrapped(b, dim, n.max(m))? as i64 - n.max(m) as i64,
+        None => {
+            let found = (0..n).find(|axis| known_size(b, x, *axis) == Some(3));
+            let message = "No axis is known to have the size 3.";
+            let axis = found.ok_or_else(|| b.diagnostic(Code::LayerParameter, message))?;
+            axis as i64 - n as i64
+        }
+    };
+    let turned = |x: Var, order: [i64; 3]| {
+        let axis = dim + rank(b, x)? as i64;
+        b.gather(x, order).axis(axis).one()
+    };
+    let (one, two) = ([1, 2, 0], [2, 0, 1]);
+    b.sub(b.mul(turned(x, one)?, turned(y, two)?)?, b.mul(turned(x, two)?, turned(y, one)?)?)
+}
+
+fn slogdet(b: &Lower, x: Var) -> Lowered<[Var; 2]> {
+    let det = b.det(x)?;
+    Ok([b.sign(det)?, b.log(b.abs(det)?)?])
+}
+
+fn power(b: &Lower, x: Var, n: i64) -> Lowered<Var> {
+    const FACTORS_MAX: i64 = 64;
+    match n {
+        0 if b.rank_of(x) == Some(2) => b.eye_like(x).one(),
+        1..=FACTORS_MAX => (1..n).try_fold(x, |product, _| matmul(b, product, x)),
+        _ => {
+            let message = format!("The power {n} of a matrix cannot be said in ONNX.");
+            Err(b.diagnostic(Code::LayerUnsupported, message))
+        }
+    }
+}
+
+pub(crate) fn matrix_norm(b: &Lower, a: &MatrixNorm) -> Lowered<Var> {
+    let x = match a.dtype {
+        Some(dtype) => b.cast(a.input, super::dtype::named(b, dtype)?)?,
+        None => b.cast(a.input, float_of(of(b, a.input)?))?,
+    };
+    let [row, column] = a.dim[..] else {
+        return Err(b.diagnostic(Code::LayerParameter, "The norm of a matrix has two axes."));
+    };
+    let (row, column) = (axis(b, x, row)? as i64, axis(b, x, column)? as i64);
+    let by_sum = |axis: i64, other: i64, largest: bool| {
+        let sums = b.reduce_l1(x).axes([axis]).one()?;
+        let found = match largest {
+            true => b.reduce_max(sums).axes([other]).one()?,
+            false => b.reduce_min(sums).axes([other]).one()?,
+        };
+        match a.keepdim {
+            true => Ok(found),
+            false => b.squeeze(found).axes([row, column]).one(),
+        }
+    };
+    match (&a.ord, number(&a.ord)) {
+        (Value::Text(name), _) if name == "fro" => {
+            b.reduce_l2(x).axes([row, column]).keepdims(a.keepdim).one()
+        }
+        (_, Some(1.0)) => by_sum(row, column, true),
+        (_, Some(-1.0)) => by_sum(row, column, false),
+        (_, Some(f64::INFINITY)) => by_sum(column, row, true),
+        (_, Some(f64::NEG_INFINITY)) => by_sum(column, row, false),
+        (ord, _) => {
+            let message = format!("The norm {ord:?} of a matrix needs its singular values.");
+            Err(b.diagnostic(Code::LayerUnsupported, message))
+        }
+    }
+}

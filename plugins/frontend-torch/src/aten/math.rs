@@ -1,0 +1,235 @@
+//! Functions of one number each: roots, exponentials, logarithms, angles, roundings.
+
+use super::dtype::{float_operands, known, of, operand, to_float};
+use super::elementwise::truncated;
+use super::{Lower, Pair, Source, Unary};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+use std::f64::consts::{FRAC_1_SQRT_2, LN_2, LN_10, PI};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    let table = rows! { table;
+        "aten::abs" | "aten::absolute" | "prims::abs" => |b, a: Unary| unless_bool(b, a.input, |b, x| b.abs(x));
+        "aten::neg" | "aten::negative" | "prims::neg" => negative;
+        "aten::positive" => |_, a: Unary| Ok(a.input);
+        "aten::sign" | "aten::sgn" | "prims::sign" => |b, a: Unary| unless_bool(b, a.input, |b, x| b.sign(x));
+        "aten::ceil" | "prims::ceil" => |b, a: Unary| rounded(b, a.input, |b, x| b.ceil(x));
+        "aten::floor" | "prims::floor" => |b, a: Unary| rounded(b, a.input, |b, x| b.floor(x));
+        "aten::round" | "aten::special_round" | "prims::round" => round;
+        "aten::trunc" | "aten::fix" | "prims::trunc" => |b, a: Unary| truncated(b, a.input);
+        "aten::frac" => |b, a: Unary| fraction(b, a.input);
+        "aten::exp" | "prims::exp" => |b, a: Unary| b.exp(float(b, a)?);
+        "aten::exp2" | "aten::special_exp2" | "prims::exp2" => |b, a: Unary| {
+            let x = float(b, a)?;
+            b.pow(operand(b, &Value::Int(2), of(b, x)?)?, x)
+        };
+        "aten::expm1" | "aten::special_expm1" | "prims::expm1" => |b, a: Unary| b.sub(b.exp(float(b, a)?)?, 1i64);
+        "aten::log" | "prims::log" => |b, a: Unary| b.log(float(b, a)?);
+        "aten::log2" | "prims::log2" => |b, a: Unary| b.div(b.log(float(b, a)?)?, LN_2);
+        "aten::log10" | "prims::log10" => |b, a: Unary| b.div(b.log(float(b, a)?)?, LN_10);
+        "aten::log1p" | "aten::special_log1p" | "prims::log1p" => |b, a: Unary| b.log(b.add(float(b, a)?, 1i64)?);
+        "aten::sqrt" | "prims::sqrt" => |b, a: Unary| b.sqrt(float(b, a)?);
+        "aten::rsqrt" | "prims::rsqrt" => |b, a: Unary| b.reciprocal(b.sqrt(float(b, a)?)?);
+        "aten::reciprocal" | "prims::reciprocal" => |b, a: Unary| b.reciprocal(float(b, a)?);
+        "prims::cbrt" => |b, a: Unary| {
+            let x = float(b, a)?;
+            let third = operand(b, &Value::Float(1.0 / 3.0), of(b, x)?)?;
+            b.mul(b.sign(x)?, b.pow(b.abs(x)?, third)?)
+        };
+    };
+    angles(errors(table))
+}
+
+fn angles(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "aten::sin" | "prims::sin" => |b, a: Unary| b.sin(float(b, a)?);
+        "aten::cos" | "prims::cos" => |b, a: Unary| b.cos(float(b, a)?);
+        "aten::tan" | "prims::tan" => |b, a: Unary| b.tan(float(b, a)?);
+        "aten::asin" | "aten::arcsin" | "prims::asin" => |b, a: Unary| b.asin(float(b, a)?);
+        "aten::acos" | "aten::arccos" | "prims::acos" => |b, a: Unary| b.acos(float(b, a)?);
+        "aten::atan" | "aten::arctan" | "prims::atan" => |b, a: Unary| b.atan(float(b, a)?);
+        "aten::sinh" | "prims::sinh" => |b, a: Unary| b.sinh(float(b, a)?);
+        "aten::cosh" | "prims::cosh" => |b, a: Unary| b.cosh(float(b, a)?);
+        "aten::tanh" | "prims::tanh" => |b, a: Unary| b.tanh(float(b, a)?);
+        "aten::asinh" | "aten::arcsinh" | "prims::asinh" => |b, a: Unary| b.asinh(float(b, a)?);
+        "aten::acosh" | "aten::arccosh" | "prims::acosh" => |b, a: Unary| b.acosh(float(b, a)?);
+        "aten::atanh" | "aten::arctanh" | "prims::atanh" => |b, a: Unary| b.atanh(float(b, a)?);
+        "aten::atan2" | "aten::arctan2" | "prims::atan2" => atan2;
+        "aten::hypot" | "prims::hypot" => |b, a: Pair| {
+            let [x, y] = float_operands(b, [&a.input, &a.other])?;
+            b.sqrt(b.add(b.mul(x, x)?, b.mul(y, y)?)?)
+        };
+        "aten::deg2rad" => |b, a: Unary| b.mul(float(b, a)?, PI / 180.0);
+        "aten::rad2deg" => |b, a: Unary| b.mul(float(b, a)?, 180.0 / PI);
+        "aten::copysign" => copysign;
+        "aten::sinc" | "aten::special_sinc" => |b, a: Unary| {
+            let angle = b.mul(float(b, a)?, PI)?;
+            let sinc = b.div(b.sin(angle)?, angle)?;
+            b.where_(b.equal(angle, 0i64)?, 1.0, sinc)
+        };
+    }
+}
+
+fn errors(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "aten::nan_to_num" => nan_to_num;
+        "aten::erf" | "aten::special_erf" | "prims::erf" => |b, a: Unary| b.erf(float(b, a)?);
+        "aten::erfc" | "aten::special_erfc" | "prims::erfc" => |b, a: Unary| b.sub(1i64, b.erf(float(b, a)?)?);
+        "aten::special_ndtr" => |b, a: Unary| {
+            let erf = b.erf(b.mul(float(b, a)?, FRAC_1_SQRT_2)?)?;
+            b.mul(b.add(erf, 1i64)?, 0.5)
+        };
+        "aten::logit" | "aten::special_logit" => logit;
+        "aten::logaddexp" => |b, a: Pair| logaddexp(b, &a, 1.0);
+        "aten::logaddexp2" => |b, a: Pair| logaddexp(b, &a, LN_2);
+        "aten::xlogy" | "aten::special_xlogy" => |b, a: Pair| xlogy(b, &a, false);
+        "aten::special_xlog1py" => |b, a: Pair| xlogy(b, &a, true);
+        "aten::special_entr" => |b, a: Unary| {
+            let x = float(b, a)?;
+            let entropy = b.where_(b.less(x, 0i64)?, f64::NEG_INFINITY, b.neg(b.mul(x, b.log(x)?)?)?)?;
+            b.where_(b.equal(x, 0i64)?, 0.0, entropy)
+        };
+    }
+}
+
+arguments! {
+    /// `round(Tensor self, *, int decimals)`
+    struct Round { input: Var, decimals: Option<i64> }
+    /// `nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None)`
+    struct NanToNum { input: Var, nan: Option<f64>, posinf: Option<f64>, neginf: Option<f64> }
+    /// `logit(Tensor self, float? eps=None)`
+    struct Logit { input: Var, eps: Option<f64> }
+}
+
+fn float(b: &Lower, a: Unary) -> Lowered<Var> {
+    to_float(b, a.input)
+}
+
+/// What is the same for truth values.
+fn unless_bool(b: &Lower, x: Var, f: fn(&Lower, Var) -> Lowered<Var>) -> Lowered<Var> {
+    if of(b, x)? == DataType::Bool { Ok(x) } else { f(b, x) }
+}
+
+/// Integers are round.
+fn rounded(b: &Lower, x: Var, f: fn(&Lower, Var) -> Lowered<Var>) -> Lowered<Var> {
+    if of(b, x)?.is_float() { f(b, x) } else { Ok(x) }
+}
+
+fn negative(b: &Lower, a: Unary) -> Lowered<Var> {
+    use DataType::{Uint8, Uint16, Uint32, Uint64};
+    match of(b, a.input)? {
+        Uint8 | Uint16 | Uint32 | Uint64 => b.sub(0i64, a.input),
+        _ => b.neg(a.input),
+    }
+}
+
+fn round(b: &Lower, a: Round) -> Lowered<Var> {
+    let Some(decimals) = a.decimals.filter(|d| *d != 0) else {
+        return rounded(b, a.input, |b, x| b.round(x));
+    };
+    let x = a.input;
+    if !of(b, x)?.is_float() {
+        return Ok(x);
+    }
+    let digits = 10f64.powi(i32::try_from(decimals.unsigned_abs()).unwrap_or(i32::MAX));
+    match decimals > 0 {
+        true => b.div(b.round(b.mul(x, digits)?)?, digits),
+        false => b.mul(b.round(b.div(x, digits)?)?, digits),
+    }
+}
+
+/// What is behind the point, with the sign of the number.
+fn fraction(b: &Lower, x: Var) -> Lowered<Var> {
+    match b.opset() >= 10 {
+        true => b.mod_(x, operand(b, &Value::Int(1), of(b, x)?)?).fmod(1).one(),
+        false => b.sub(x, truncated(b, x)?),
+    }
+}
+
+/// The angle of a point: that of its quotient, turned by half a circle on the left.
+fn atan2(b: &Lower, a: Pair) -> Lowered<Var> {
+    let [y, x] = float_operands(b, [&a.input, &a.other])?;
+    // Upright points, and the origin.
+    let tiny = match of(b, x)? {
+        DataType::Float16 => 6e-8,
+        DataType::Double => 1e-300,
+        _ => 1e-38,
+    };
+    let angle = b.atan(b.div(y, b.where_(b.equal(x, 0i64)?, tiny, x)?)?)?;
+    let half = b.where_(b.less(y, 0i64)?, operand(b, &Value::Float(-PI), of(b, x)?)?, PI)?;
+    b.where_(b.less(x, 0i64)?, b.add(angle, half)?, angle)
+}
+
+fn copysign(b: &Lower, a: Pair) -> Lowered<Var> {
+    let [x, sign] = float_operands(b, [&a.input, &a.other])?;
+    let x = b.abs(x)?;
+    match known(b, sign) {
+        Some(sign) if sign.is_sign_negative() => b.neg(x),
+        Some(_) => Ok(x),
+        None => b.where_(b.less(sign, 0i64)?, b.neg(x)?, x),
+    }
+}
+
+/// Largest number of a type.
+fn largest(dtype: DataType) -> f64 {
+    match dtype {
+        DataType::Float16 => 65504.0,
+        DataType::Bfloat16 => 3.389_531_389_251_535_5e38,
+        DataType::Double => f64::MAX,
+        _ => f64::from(f32::MAX),
+    }
+}
+
+fn nan_to_num(b: &Lower, a: NanToNum) -> Lowered<Var> {
+    let dtype = of(b, a.input)?;
+    if !dtype.is_float() {
+        return Ok(a.input);
+    }
+    let number = |x: f64| operand(b, &Value::Float(x), dtype);
+    let mut x = b.where_(b.is_nan(a.input)?, number(a.nan.unwrap_or(0.0))?, a.input)?;
+    for (given, infinity) in [(a.posinf, f64::INFINITY), (a.neginf, f64::NEG_INFINITY)] {
+        if let Some(given) = given {
+            x = b.where_(b.equal(a.input, number(infinity)?)?, number(given)?, x)?;
+        }
+    }
+    let bound = |given: Option<f64>, bound: f64| match given {
+        Some(_) => Ok(None),
+        None => number(bound).map(Some),
+    };
+    if a.posinf.is_some() && a.neginf.is_some() {
+        return Ok(x);
+    }
+    let (min, max) = (bound(a.neginf, -largest(dtype))?, bound(a.posinf, largest(dtype))?);
+    b.clip(x).min(min).max(max).one()
+}
+
+fn logit(b: &Lower, a: Logit) -> Lowered<Var> {
+    let mut x = to_float(b, a.input)?;
+    if let Some(eps) = a.eps.filter(|eps| *eps >= 0.0) {
+        x = b.clip(x).min(eps).max(1.0 - eps).one()?;
+    }
+    b.log(b.div(x, b.sub(1i64, x)?)?)
+}
+
+/// The logarithm of a sum of two powers, to the base `e ** scale`.
+fn logaddexp(b: &Lower, a: &Pair, scale: f64) -> Lowered<Var> {
+    let [x, y] = float_operands(b, [&a.input, &a.other])?;
+    let mut distance = b.neg(b.abs(b.sub(x, y)?)?)?;
+    if scale != 1.0 {
+        distance = b.mul(distance, scale)?;
+    }
+    let mut more = b.softplus(distance)?;
+    if scale != 1.0 {
+        more = b.div(more, scale)?;
+    }
+    b.add(b.max([x, y])?, more)
+}
+
+/// `x * log(y)`, and 0 where `x` is.
+fn xlogy(b: &Lower, a: &Pair, plus_one: bool) -> Lowered<Var> {
+    let [x, y] = float_operands(b, [&a.input, &a.other])?;
+    let y = if plus_one { b.add(y, 1i64)? } else { y };
+    b.where_(b.equal(x, 0i64)?, 0.0, b.mul(x, b.log(y)?)?)
+}

@@ -1,0 +1,158 @@
+//! How ATen operators are said in ONNX, by family. A row is the name of an operator, or of one of its overloads, and
+//! the function that lowers it.
+// A function takes its arguments by value, used up or not: all rows have one form.
+#![allow(clippy::needless_pass_by_value)]
+
+/// Adds rows to a table. Operators of one meaning share a function.
+macro_rules! rows {
+    ($table:expr; $($($op:literal)|+ => $lower:expr;)*) => {
+        $table$($(.row($op, $lower))+)*
+    };
+}
+
+pub(crate) mod activation;
+mod attention;
+pub(crate) mod cast;
+pub(crate) mod compare;
+pub(crate) mod complex;
+mod conv;
+mod create;
+mod diagonal;
+mod distance;
+pub(crate) mod dtype;
+pub(crate) mod elementwise;
+mod embedding;
+mod fft;
+mod grid;
+mod index;
+mod join;
+mod layout;
+mod linear;
+mod loss;
+pub(crate) mod math;
+mod norm;
+pub(crate) mod order;
+mod packed;
+mod pad;
+mod pool;
+mod pool_adaptive;
+mod prims;
+mod qparams;
+mod quantized;
+pub(crate) mod quantizer;
+mod random;
+mod recurrent;
+mod recurrent_dynamic;
+pub(crate) mod reduce;
+mod resize;
+pub(crate) mod scan;
+mod scatter;
+mod search;
+pub(crate) mod shape;
+pub(crate) mod sizes;
+mod slicing;
+mod sort;
+mod special;
+mod statistics;
+#[cfg(test)]
+pub(crate) mod tests;
+mod vision;
+mod window;
+
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::lower::{Results, Table, Value};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// What rows need besides the graph.
+#[derive(Debug, Default)]
+pub(crate) struct Source {
+    /// What packed data stands for, where it is known.
+    packed: RefCell<HashMap<Var, packed::Sequences>>,
+    /// What complex tensors are made of.
+    pub(crate) complex: RefCell<HashMap<Var, complex::Complex>>,
+    /// How quantized tensors are quantized.
+    pub(crate) quantized: RefCell<HashMap<Var, quantizer::Quantizer>>,
+    /// Whether operators in training mode stay in it.
+    pub(crate) training: bool,
+}
+
+impl Source {
+    pub(crate) fn new(training: bool) -> Source {
+        Source { training, ..Source::default() }
+    }
+}
+
+pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, Source>;
+
+/// Several results, of which some are no tensors.
+pub(crate) struct Several(pub(crate) Vec<Value>);
+
+impl Results for Several {
+    fn results(self) -> Vec<Value> {
+        self.0
+    }
+}
+
+arguments! {
+    /// `sin(Tensor self)`
+    pub(crate) struct Unary { input: Var }
+    /// `mul(Tensor self, Tensor other)`; each may be a number.
+    pub(crate) struct Pair { input: Value, other: Value }
+}
+
+/// Adds the rows of a family.
+type Family = fn(Table<Source>) -> Table<Source>;
+
+const FAMILIES: &[Family] = &[
+    activation::rows,
+    attention::rows,
+    cast::rows,
+    compare::rows,
+    complex::rows,
+    conv::rows,
+    create::rows,
+    diagonal::rows,
+    distance::rows,
+    elementwise::rows,
+    fft::rows,
+    grid::rows,
+    embedding::rows,
+    index::rows,
+    join::rows,
+    layout::rows,
+    linear::rows,
+    loss::rows,
+    math::rows,
+    norm::rows,
+    packed::rows,
+    pad::rows,
+    pool::rows,
+    pool_adaptive::rows,
+    order::rows,
+    quantized::rows,
+    qparams::rows,
+    quantizer::rows,
+    prims::rows,
+    random::rows,
+    reduce::rows,
+    scan::rows,
+    scatter::rows,
+    search::rows,
+    shape::rows,
+    slicing::rows,
+    sort::rows,
+    special::rows,
+    statistics::rows,
+    recurrent::rows,
+    recurrent_dynamic::rows,
+    resize::rows,
+    window::rows,
+    vision::rows,
+];
+
+/// All operators that can be lowered.
+pub(crate) fn table() -> Table<Source> {
+    FAMILIES.iter().fold(Table::new(), |table, rows| rows(table))
+}

@@ -1,0 +1,164 @@
+//! Padding.
+
+use super::dtype::{of, operand};
+use super::sizes::{all_known, minus, rank, size, vector};
+use super::{Lower, Source};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "aten::pad" => |b, a: Named| {
+            let mode = Mode::named(b, &a.mode)?;
+            padded(b, a.input, &a.pad, &mode, &a.value)
+        };
+        "aten::_pad_enum" => |b, a: Numbered| {
+            let names = ["reflect", "replicate", "circular", "constant"];
+            let name = usize::try_from(a.mode).ok().and_then(|i| names.get(i)).copied();
+            padded(b, a.input, &a.pad, &Mode::named(b, name.unwrap_or("?"))?, &a.value)
+        };
+        "aten::constant_pad_nd" => |b, a: Constant| padded(b, a.input, &a.pad, &Mode::Constant, &a.value);
+        "aten::reflection_pad1d" | "aten::reflection_pad2d" | "aten::reflection_pad3d" =>
+            |b, a: Sides| padded(b, a.input, &a.padding, &Mode::Reflect, &Value::None);
+        "aten::replication_pad1d" | "aten::replication_pad2d" | "aten::replication_pad3d" =>
+            |b, a: Sides| padded(b, a.input, &a.padding, &Mode::Edge, &Value::None);
+        "aten::_pad_circular" => |b, a: Circular| padded(b, a.input, &a.pad, &Mode::Circular, &Value::None);
+    }
+}
+
+arguments! {
+    /// `pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None)`
+    struct Named { input: Var, pad: Vec<Value>, mode: String, value: Value }
+    /// `_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None)`
+    struct Numbered { input: Var, pad: Vec<Value>, mode: i64, value: Value }
+    /// `constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0)`
+    struct Constant { input: Var, pad: Vec<Value>, value: Value }
+    /// `reflection_pad2d(Tensor self, SymInt[4] padding)`
+    struct Sides { input: Var, padding: Vec<Value> }
+    /// `_pad_circular(Tensor self, SymInt[] pad)`
+    struct Circular { input: Var, pad: Vec<Value> }
+}
+
+enum Mode {
+    Constant,
+    Reflect,
+    Edge,
+    Circular,
+}
+
+impl Mode {
+    fn named(b: &Lower, name: &str) -> Lowered<Mode> {
+        Ok(match name {
+            "constant" => Mode::Constant,
+            "reflect" => Mode::Reflect,
+            "replicate" => Mode::Edge,
+            "circular" => Mode::Circular,
+            other => {
+                let message = format!("There is no padding mode `{}`.", shown(other));
+                return Err(b.diagnostic(Code::LayerParameter, message));
+            }
+        })
+    }
+}
+
+/// Pads by what torch lists: before and behind the last axis, then the axis before it, and so on.
+fn padded(b: &Lower, x: Var, pad: &[Value], mode: &Mode, value: &Value) -> Lowered<Var> {
+    let rank = rank(b, x)?;
+    if pad.len() % 2 != 0 || pad.len() / 2 > rank {
+        let message = format!("{} pads do not fit {rank} axes.", pad.len());
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    // Before all axes, then behind them, as ONNX has it.
+    let mut sides = vec![Value::Int(0); 2 * rank];
+    for (i, pair) in pad.chunks(2).enumerate() {
+        sides[rank - 1 - i] = pair[0].clone();
+        sides[2 * rank - 1 - i] = pair[1].clone();
+    }
+    let Some(known) = all_known(b, &sides) else {
+        if let Mode::Circular = mode {
+            let message = "The amounts of a circular padding must be known.";
+            return Err(b.diagnostic(Code::LayerParameter, message));
+        }
+        let pads = vector(b, &sides)?;
+        return pad_call(b, x, pads, mode, value);
+    };
+    let x = cropped(b, x, &known, rank)?;
+    let more: Vec<i64> = known.iter().map(|side| (*side).max(0)).collect();
+    if more.iter().all(|side| *side == 0) {
+        return Ok(x);
+    }
+    match mode {
+        Mode::Circular if b.opset() < 19 => wrapped(b, x, &more, rank),
+        _ => pad_call(b, x, more.into(), mode, value),
+    }
+}
+
+/// Adds zeros around the last axes.
+pub(super) fn zeros_around(b: &Lower, x: Var, padding: &[i64]) -> Lowered<Var> {
+    let pads = padding.iter().rev().flat_map(|pad| [Value::Int(*pad), Value::Int(*pad)]);
+    padded(b, x, &pads.collect::<Vec<_>>(), &Mode::Constant, &Value::None)
+}
+
+/// Pads both sides of the last axis.
+pub(super) fn padded_by(b: &Lower, x: Var, pad: i64, mode: &str) -> Lowered<Var> {
+    padded(b, x, &[Value::Int(pad), Value::Int(pad)], &Mode::named(b, mode)?, &Value::None)
+}
+
+fn pad_call(
+    b: &Lower,
+    x: Var,
+    pads: onnxd_plugin_sdk::build::Operand,
+    mode: &Mode,
+    value: &Value,
+) -> Lowered<Var> {
+    let call = b.pad(x, pads);
+    match mode {
+        Mode::Constant => {
+            let zero = matches!(value, Value::None | Value::Int(0) | Value::Bool(false));
+            let zero = zero || matches!(value, Value::Float(x) if *x == 0.0);
+            match zero {
+                true => call.one(),
+                false => call.constant_value(operand(b, value, of(b, x)?)?).one(),
+            }
+        }
+        Mode::Reflect => call.mode("reflect").one(),
+        Mode::Edge => call.mode("edge").one(),
+        Mode::Circular => call.mode("wrap").one(),
+    }
+}
+
+/// Takes off what negative pads name.
+fn cropped(b: &Lower, x: Var, sides: &[i64], rank: usize) -> Lowered<Var> {
+    let cut: Vec<usize> = (0..rank).filter(|i| sides[*i] < 0 || sides[rank + i] < 0).collect();
+    if cut.is_empty() {
+        return Ok(x);
+    }
+    let starts: Vec<i64> = cut.iter().map(|i| -sides[*i].min(0)).collect();
+    let end = |i: &usize| if sides[rank + i] < 0 { sides[rank + i] } else { i64::MAX };
+    let ends: Vec<i64> = cut.iter().map(end).collect();
+    let axes: Vec<i64> = cut.iter().map(|i| *i as i64).collect();
+    b.slice(x, starts, ends).axes(axes).one()
+}
+
+/// Puts the end of each axis before it, and its start behind it.
+fn wrapped(b: &Lower, x: Var, sides: &[i64], rank: usize) -> Lowered<Var> {
+    let mut x = x;
+    for axis in 0..rank {
+        let (before, behind) = (sides[axis], sides[rank + axis]);
+        let mut parts = vec![x];
+        if before > 0 {
+            let start = minus(b, &size(b, x, axis)?, &Value::Int(before))?;
+            let start = super::sizes::single(b, &start)?;
+            parts.insert(0, b.slice(x, start, [i64::MAX]).axes([axis as i64]).one()?);
+        }
+        if behind > 0 {
+            parts.push(b.slice(x, [0], [behind]).axes([axis as i64]).one()?);
+        }
+        if parts.len() > 1 {
+            x = b.concat(parts).axis(axis as i64).one()?;
+        }
+    }
+    Ok(x)
+}

@@ -1,0 +1,154 @@
+//! Integrals over samples, covariances, and medians of those elements that are numbers.
+
+use super::activation::relu;
+use super::compare::select;
+use super::dtype::{float_of, of, operand, to_float};
+use super::order::{Median, middle, smallest};
+use super::scan::{neighbours, running_sum};
+use super::{Lower, Source, Unary, sizes};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::Int64;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "aten::trapezoid" | "aten::trapz" => |b, a: Samples| {
+            let (areas, axis) = trapezoids(b, &a)?;
+            b.reduce_sum(areas).axes([axis]).keepdims(false).one()
+        };
+        "aten::cumulative_trapezoid" => |b, a: Samples| {
+            let (areas, axis) = trapezoids(b, &a)?;
+            running_sum(b, areas, axis)
+        };
+        "aten::cov" => cov;
+        "aten::corrcoef" => corrcoef;
+        "aten::nanmedian.dim" => |b, a: Median| nanmedian(b, a.input, a.dim, a.keepdim);
+        "aten::nanmedian" => |b, a: Unary| Ok(nanmedian(b, b.reshape(a.input, [-1]).one()?, 0, false)?[0]);
+    }
+}
+
+arguments! {
+    /// `trapezoid.x(Tensor y, Tensor x, *, int dim=-1)`, `trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1)`
+    struct Samples { y: Var, x: Option<Var>, dx: Value = Value::None, dim: i64 }
+    /// `cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None)`
+    struct Cov { input: Var, correction: i64, fweights: Option<Var>, aweights: Option<Var> }
+}
+
+/// The areas between samples, and their axis.
+fn trapezoids(b: &Lower, a: &Samples) -> Lowered<(Var, i64)> {
+    let y = to_float(b, a.y)?;
+    let rank = sizes::rank(b, y)?;
+    let axis = sizes::wrapped(b, a.dim, rank)? as i64;
+    let [after, before] = neighbours(b, y, axis)?;
+    let sums = b.add(after, before)?;
+    let Some(x) = a.x else {
+        let dx = if a.dx == Value::None { &Value::Int(1) } else { &a.dx };
+        let half = b.mul(sums, 0.5)?;
+        let unit = super::dtype::is_known(dx, 1.0);
+        return Ok((if unit { half } else { b.mul(half, operand(b, dx, of(b, half)?)?)? }, axis));
+    };
+    let x = b.cast(x, of(b, y)?)?;
+    let widths = match sizes::rank(b, x)? {
+        1 => {
+            let [after, before] = neighbours(b, x, 0)?;
+            let more: Vec<i64> = (1..rank as i64 - axis).collect();
+            let widths = b.sub(after, before)?;
+            if more.is_empty() { widths } else { b.unsqueeze(widths, more)? }
+        }
+        x_rank => {
+            let [after, before] = neighbours(b, x, axis - rank as i64 + x_rank as i64)?;
+            b.sub(after, before)?
+        }
+    };
+    Ok((b.mul(b.mul(sums, 0.5)?, widths)?, axis))
+}
+
+/// Covariances of rows, over the columns.
+fn cov(b: &Lower, a: Cov) -> Lowered<Var> {
+    if a.fweights.is_some() || a.aweights.is_some() {
+        let message = "Covariances with weights are not supported.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    let x = to_float(b, a.input)?;
+    let rank = sizes::rank(b, x)?;
+    let rows = if rank < 2 { b.reshape(x, [1, -1]).one()? } else { x };
+    let distance = b.sub(rows, b.reduce_mean(rows).axes([1]).one()?)?;
+    let products = b.mat_mul(distance, b.transpose(distance).perm([1, 0]).one()?)?;
+    let products = if rank < 2 { b.reshape(products, Vec::<i64>::new()).one()? } else { products };
+    let count = sizes::minus(b, &sizes::size(b, rows, 1)?, &Value::Int(a.correction))?;
+    match sizes::known(b, &count) {
+        Some(n) => b.div(products, n.max(0)),
+        None => b.div(products, b.relu(operand(b, &count, of(b, x)?)?)?),
+    }
+}
+
+/// Products of rows, each without its mean and of length 1.
+fn corrcoef(b: &Lower, a: Unary) -> Lowered<Var> {
+    let x = to_float(b, a.input)?;
+    let alone = sizes::rank(b, x)? < 2;
+    let rows = if alone { b.reshape(x, [1, -1]).one()? } else { x };
+    let distance = b.sub(rows, b.reduce_mean(rows).axes([1]).one()?)?;
+    let unit = b.div(distance, b.reduce_l2(distance).axes([1]).one()?)?;
+    let products = b.mat_mul(unit, b.transpose(unit).perm([1, 0]).one()?)?;
+    let all = b.clip(products).min(-1i64).max(1i64).one()?;
+    if alone { b.reshape(all, Vec::<i64>::new()).one() } else { Ok(all) }
+}
+
+/// The lower one of two in the middle, of the elements that are numbers.
+fn nanmedian(b: &Lower, x: Var, dim: i64, keep: bool) -> Lowered<[Var; 2]> {
+    let dtype = of(b, x)?;
+    if !dtype.is_float() || b.rank_of(x) == Some(0) {
+        return middle(b, x, dim, keep);
+    }
+    let axis = sizes::axis(b, x, dim)?;
+    let at = axis as i64;
+    let none = b.is_nan(x)?;
+    let last = operand(b, &Value::Float(f64::INFINITY), float_of(dtype))?;
+    let count = b.reduce_sum(b.cast(b.not(none)?, Int64)?).axes([at]).one()?;
+    let n = sizes::size(b, x, axis)?;
+    let [sorted, places] = smallest(b, select(b, none, last, x)?, &n, axis)?;
+    let place = b.div(relu(b, b.sub(count, 1i64)?)?, 2i64)?;
+    let take = |from: Var| b.gather_elements(from, place).axis(at).one();
+    let nan = operand(b, &Value::Float(f64::NAN), dtype)?;
+    let value = b.where_(b.equal(count, 0i64)?, nan, take(sorted)?)?;
+    let all = [value, take(places)?];
+    if keep {
+        return Ok(all);
+    }
+    Ok([b.squeeze(all[0]).axes([at]).one()?, b.squeeze(all[1]).axes([at]).one()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::aten::tests::{Given, assert_near, floats, run, run_at};
+    use onnxd_plugin_sdk::ir::Tensor;
+
+    #[test]
+    fn areas_lie_between_samples() {
+        let y = || Given::from(floats([1.0, 3.0, 2.0]));
+        let (dx, dim) = (("dx", 2.0.into()), ("dim", (-1i64).into()));
+        assert_near(&run("aten::trapezoid", [("y", y()), dx, dim]), &Tensor::scalar(9.0f32));
+        let (x, dim) = (("x", floats([0.0, 1.0, 4.0]).into()), ("dim", 0i64.into()));
+        assert_near(&run("aten::cumulative_trapezoid", [("y", y()), x, dim]), &floats([2.0, 9.5]));
+    }
+
+    #[test]
+    fn rows_vary_together() {
+        let x = || Given::from(Tensor::from_vec([2, 3], vec![1.0f32, 2.0, 3.0, 1.0, 4.0, 1.0]));
+        let cov = run("aten::cov", [("input", x()), ("correction", 1i64.into())]);
+        assert_near(&cov, &Tensor::from_vec([2, 2], vec![1.0f32, 0.0, 0.0, 3.0]));
+        let all = run("aten::corrcoef", [("input", x())]);
+        assert_near(&all, &Tensor::from_vec([2, 2], vec![1.0f32, 0.0, 0.0, 1.0]));
+        let weights =
+            [("input", x()), ("correction", 1i64.into()), ("fweights", floats([1.0; 3]).into())];
+        assert!(run_at(18, "aten::cov", weights).unwrap_err().contains("with weights"));
+    }
+
+    #[test]
+    fn medians_leave_out_what_is_no_number() {
+        let x = floats([f32::NAN, 5.0, 1.0, 3.0, f32::NAN, 4.0]);
+        assert_near(&run("aten::nanmedian", [("input", x.into())]), &Tensor::scalar(3.0f32));
+    }
+}

@@ -1,0 +1,70 @@
+//! The front-end for PyTorch files: TorchScript archives and exported programs, read without Python.
+//!
+//! An archive gives a program and its weights ([`archive`], [`script`], [`program`]). The machine runs the program on
+//! values of a graph that it builds on the way: what Python computes is computed, what tensors compute becomes nodes
+//! ([`machine`]). Each ATen operator has a row in a table of its family ([`aten`]), with the signature that torch
+//! declares ([`schema`]).
+// A diagnostic is one large value by design, and errors are rare.
+#![allow(clippy::result_large_err)]
+
+mod archive;
+mod aten;
+#[doc(hidden)]
+pub mod fuzzing;
+mod machine;
+mod options;
+mod outputs;
+mod params;
+mod program;
+mod schema;
+mod script;
+
+mod diag {
+    pub(crate) use onnxd_plugin_sdk::diagnostics::*;
+}
+
+use archive::kind::{self, Kind};
+use archive::zip::Archive;
+use diag::Diagnostics;
+use onnxd_plugin_sdk::{Claim, Frontend, Imported, Probe, Submission};
+use options::Options;
+
+onnxd_plugin_sdk::export_plugin! {
+    id: "org.onnxd.frontend-torch",
+    summary: "Reads PyTorch models: TorchScript archives and exported programs",
+    components: [
+        frontend("torch", "PyTorch models"; "*.pt", "*.pth", "*.ts", "*.pt2"; declares [
+            "is_source = true\n", params::Source::ROWS, params::Export::ROWS
+        ] => || Box::new(Torch)),
+    ],
+}
+
+struct Torch;
+
+impl Frontend for Torch {
+    fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
+        let bytes = submission.read(submission.network())?;
+        Ok(match kind::of(&bytes) {
+            Ok(Kind::Unknown) => Probe::new(Claim::No, "the file is none of torch's"),
+            Ok(_) => Probe::new(Claim::ByContent, "the file is one of torch's"),
+            // A damaged file is still ours: the import says what is wrong with it.
+            Err(_) => Probe::new(Claim::ByExtension, "the file's name is one of torch's"),
+        })
+    }
+
+    fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
+        let bytes = submission.read(submission.network())?;
+        let options = Options::read(submission)?;
+        let found = kind::of(&bytes)?;
+        if let Some(refusal) = found.refusal() {
+            return Err(refusal.into());
+        }
+        let archive = Archive::open(bytes)?;
+        match &found {
+            Kind::Program(graphs) => {
+                program::import::import(submission, &archive, graphs, &options)
+            }
+            _ => script::import::import(submission, archive, options),
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Calls of operators: which of them computes now, which reads what is known of a tensor, and which becomes nodes.
+
+use super::alias::{Step, View};
+use super::arguments::Bound;
+use super::{Elements, Item, Machine, NumberKind, OPERATOR_WORK, Result};
+use crate::aten::quantizer;
+use crate::diag::{Code, shown};
+use crate::schema::resolve::{ArgumentKind, resolve};
+use crate::schema::{self, Kind, Schema};
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::{Dim, ValueType};
+use onnxd_plugin_sdk::lower::{Lowering, Value};
+use std::rc::Rc;
+
+/// Arguments by name.
+pub(crate) type Named = Vec<(Rc<str>, Item)>;
+
+impl Machine<'_> {
+    /// Calls an operator (`aten::add`); `overload` says which one, where the source names it.
+    ///
+    /// # Errors
+    /// What keeps the program from going on. What cannot be converted gives holes, and is reported at the end.
+    pub(crate) fn call(
+        &self,
+        op: &str,
+        overload: Option<&str>,
+        positional: Vec<Item>,
+        named: Named,
+    ) -> Result<Item> {
+        let arguments = || positional.iter().chain(named.iter().map(|(_, item)| item));
+        if let Some(item) = self.computed_now(op, &positional, &named)? {
+            return Ok(item);
+        }
+        if arguments().any(|item| matches!(item, Item::Hole)) {
+            // An operator of the user's own is reported even if what it takes is missing.
+            if schema::overloads(op).is_empty() && !self.driver.takes(op) {
+                self.rows(op, vec![], 0)?;
+            }
+            return Ok(self.holes(op, overload));
+        }
+        let schema = match overload {
+            Some(overload) => schema::find(op, overload),
+            None if schema::overloads(op).is_empty() => None,
+            None => Some(self.resolved(op, &positional, &named)?),
+        };
+        match schema {
+            Some(schema) if !schema.variadic => {
+                let bound = self.bound(schema, positional, named)?;
+                self.operator(schema, bound)
+            }
+            _ => self.foreign(op, &positional, &named, vec![None; self.results.replace(1)]),
+        }
+    }
+
+    fn resolved(&self, op: &str, positional: &[Item], named: &Named) -> Result<&'static Schema> {
+        let kinds: Vec<ArgumentKind> = positional.iter().map(|item| self.kind(item)).collect();
+        let names: Vec<(&str, ArgumentKind)> =
+            named.iter().map(|(name, item)| (&**name, self.kind(item))).collect();
+        // A tracer writes sizes as tensors of rank 0, which are numbers here.
+        let traced: Vec<ArgumentKind> = kinds.iter().map(as_traced).collect();
+        let resolved = resolve(op, &kinds, &names);
+        let resolved = resolved.or_else(|why| resolve(op, &traced, &names).map_err(|_| why));
+        resolved.map(|found| found.schema).map_err(|why| why.at(self.layer()))
+    }
+
+    /// Arithmetic of sizes that a tracer followed: numbers, and constants of rank 0 that were tensors.
+    fn traced(&self, name: &str, positional: &[Item], named: &Named) -> Result<Option<Item>> {
+        let name = match (name, positional.len(), named.as_slice()) {
+            ("floor_divide", 2, []) => "floordiv",
+            (
+                "add" | "sub" | "mul" | "remainder" | "eq" | "ne" | "lt" | "le" | "gt" | "ge",
+                2,
+                [],
+            ) => name,
+            ("add" | "sub", 3, []) if positional[2].as_int() == Some(1) => name,
+            ("div", 2, [(_, Item::Text(mode))]) if &**mode == "floor" => "floordiv",
+            _ => return Ok(None),
+        };
+        let number = |item: &Item| match item {
+            Item::Int(_) => Some(item.clone()),
+            Item::Number(number) if number.kind == NumberKind::Int => Some(item.clone()),
+            Item::Tensor(view) => {
+                let constant = self.builder().constant_of(self.read(view).ok()?)?;
+                let whole = constant.rank() == 0 && constant.dtype().is_integer();
+                constant.to_i64s().filter(|_| whole).and_then(|x| Some(Item::Int(*x.first()?)))
+            }
+            _ => None,
+        };
+        let all: Option<Vec<Item>> = positional[..2].iter().map(number).collect();
+        let Some(all) = all else { return Ok(None) };
+        match all.iter().any(Item::is_computed) {
+            true => self.numbers(name, &all),
+            false => super::python::evaluated(name, &all)
+                .map_err(|why| self.problem(Code::LayerParameter, format!("{why}."))),
+        }
+    }
+
+    fn kind(&self, item: &Item) -> ArgumentKind {
+        let kinds = |items: &[Item]| items.iter().map(|item| self.kind(item)).collect::<Vec<_>>();
+        match item {
+            Item::None => ArgumentKind::None,
+            Item::Bool(_) => ArgumentKind::Bool,
+            Item::Int(_) => ArgumentKind::Int,
+            Item::Float(_) => ArgumentKind::Float,
+            Item::Complex(..) => ArgumentKind::Complex,
+            Item::Text(_) => ArgumentKind::Text,
+            Item::Device(_) => ArgumentKind::Device,
+            Item::Number(number) => match number.kind {
+                NumberKind::Bool => ArgumentKind::Bool,
+                NumberKind::Int => ArgumentKind::Int,
+                NumberKind::Float => ArgumentKind::Float,
+            },
+            Item::Tensor(view) => {
+                let rank = self.read(view).ok().and_then(|var| self.builder().rank_of(var));
+                ArgumentKind::Tensor(rank)
+            }
+            Item::List(cell) => match &*cell.borrow() {
+                Elements::Sequence(_) => ArgumentKind::List(vec![ArgumentKind::Tensor(None)]),
+                Elements::Known(items) => {
+                    let mut kinds = kinds(items);
+                    kinds.dedup();
+                    ArgumentKind::List(kinds)
+                }
+            },
+            Item::Tuple(items) | Item::Record(_, items) => ArgumentKind::Tuple(kinds(items)),
+            Item::Dict(cell) => {
+                let items = cell.borrow();
+                let mut kinds: Vec<_> =
+                    items.iter().map(|(k, v)| (self.kind(k), self.kind(v))).collect();
+                kinds.dedup();
+                ArgumentKind::Dict(kinds)
+            }
+            Item::Object(object) => ArgumentKind::Object(object.class.clone()),
+            Item::Member(..) => ArgumentKind::Enum,
+            Item::Maybe(_, item) => self.kind(item),
+            Item::Function(..) | Item::Method(..) | Item::Path(_) => ArgumentKind::Any,
+            Item::Uninitialized(_) | Item::Hole => ArgumentKind::Any,
+        }
+    }
+
+    /// An operator of torch with its arguments: in place, as a view, or as a value of its own.
+    fn operator(&self, schema: &'static Schema, bound: Bound) -> Result<Item> {
+        self.see_indices(schema, &bound)?;
+        let first = schema.parameters.first();
+        let writes = first.and_then(|p| p.alias.as_ref()).is_some_and(|alias| alias.writes);
+        match bound.first() {
+            Some((_, Item::Tensor(view))) if writes => {
+                let view = view.clone();
+                self.in_place(schema, &view, bound)
+            }
+            Some((_, Item::Tensor(view))) if shares_memory(schema) => {
+                let view = view.clone();
+                self.shared(schema, &view, bound)
+            }
+            _ => self.lowered(schema, schema.name, &bound),
+        }
+    }
+
+    /// An operator that writes its first argument.
+    fn in_place(&self, schema: &'static Schema, view: &Rc<View>, bound: Bound) -> Result<Item> {
+        let functional = functional_name(schema.name);
+        let before = self.read(view)?;
+        if is_about_axes(&functional) {
+            return self.axes_in_place(schema, &functional, view, bound);
+        }
+        let given = self.lowered(schema, &functional, &bound)?;
+        if given.has_hole() {
+            return Ok(given);
+        }
+        let b = self.builder();
+        let mut new = self.var_of(&given)?;
+        if let Some(dtype) = b.dtype_of(before) {
+            new = b.cast(new, dtype)?;
+        }
+        if let (Some(old), Some(shape)) = (b.shape_of(before), b.shape_of(new))
+            && old.len() > shape.len()
+        {
+            new = b.expand(new, b.shape(before).one()?)?;
+        }
+        self.write(view, new)?;
+        Ok(Item::Tensor(view.clone()))
+    }
+
+    /// `unsqueeze_` and its like change the axes of a tensor, not its elements.
+    fn axes_in_place(
+        &self,
+        schema: &'static Schema,
+        functional: &str,
+        view: &Rc<View>,
+        bound: Bound,
+    ) -> Result<Item> {
+        let given = self.lowered(schema, functional, &bound)?;
+        if given.has_hole() {
+            return Ok(given);
+        }
+        let var = self.var_of(&given)?;
+        let op = self.key(schema, functional).into();
+        let step = Step { op, arguments: bound[1..].to_vec().into(), pick: None };
+        self.reshape_in_place(view, step, var)?;
+        Ok(Item::Tensor(view.clone()))
+    }
+
+    /// An operator whose result shares the memory of its first argument.
+    fn shared(&self, schema: &'static Schema, view: &Rc<View>, bound: Bound) -> Result<Item> {
+        let parent = self.read(view)?;
+        let given = self.lowered(schema, schema.name, &bound)?;
+        let arguments: Rc<[_]> = bound[1..].to_vec().into();
+        let key = self.key(schema, schema.name);
+        let step = |pick| Step { op: key.as_str().into(), arguments: arguments.clone(), pick };
+        match &given {
+            Item::Tensor(new) => {
+                let var = self.read(new)?;
+                if !self.aliases(schema.name, view, parent, var) {
+                    return Ok(given);
+                }
+                self.view(view, step(None), var)
+            }
+            Item::List(_) => {
+                let Some(items) = given.items() else { return Ok(given) };
+                let part = |(i, item): (usize, &Item)| match item {
+                    Item::Tensor(new) => self.view(view, step(Some(i)), self.read(new)?),
+                    other => Ok(other.clone()),
+                };
+                Ok(Item::list(items.iter().enumerate().map(part).collect::<Result<_>>()?))
+            }
+            _ => Ok(given),
+        }
+    }
+
+    /// Whether a result shares memory, of operators that do so only if they can.
+    fn aliases(&self, op: &str, view: &Rc<View>, parent: Var, var: Var) -> bool {
+        match op.trim_start_matches("aten::") {
+            "reshape" | "reshape_as" | "flatten" | "ravel" | "contiguous" => view.is_contiguous(),
+            "to" | "type_as" | "_to_copy" => parent == var,
+            _ => true,
+        }
+    }
+
+    /// The row for an operator: that of the overload, if there is one.
+    fn key(&self, schema: &Schema, name: &str) -> String {
+        let full = format!("{name}.{}", schema.overload);
+        let kept = || !self.driver.has_row(name) && self.driver.takes(&full);
+        let overload = !schema.overload.is_empty() && (self.driver.has_row(&full) || kept());
+        if overload { full } else { name.to_owned() }
+    }
+
+    /// Lowers an operator by the row of `name`.
+    fn lowered(&self, schema: &'static Schema, name: &str, bound: &Bound) -> Result<Item> {
+        let key = self.key(schema, name);
+        let given = self.rows(&key, self.values(bound)?, schema.returns.len())?;
+        let mut items = given.into_iter().zip(&schema.returns).map(|(v, r)| self.item(v, &r.ty));
+        Ok(match schema.returns.len() {
+            0 => Item::None,
+            1 => items.next().unwrap_or(Item::Hole),
+            _ => Item::tuple(items.collect()),
+        })
+    }
+
+    fn rows(&self, key: &str, named: Vec<(String, Value)>, results: usize) -> Result<Vec<Value>> {
+        if let Some(given) = self.of_complex(key, &named, results)? {
+            return Ok(given);
+        }
+        self.lowered_row(key, named, results)
+    }
+
+    /// Lowers an operator by the row `key`.
+    pub(super) fn lowered_row(
+        &self,
+        key: &str,
+        named: Vec<(String, Value)>,
+        results: usize,
+    ) -> Result<Vec<Value>> {
+        self.work(OPERATOR_WORK)?;
+        let layer = self.layer();
+        let op = key.to_owned();
+        let types = match self.driver.has_row(key) {
+            true => vec![],
+            false => self.supposed(key, named.iter().map(|(_, v)| v), vec![None; results]),
+        };
+        let results = vec![String::new(); results];
+        let input = named.first().map(|(_, value)| value.clone());
+        let item = Lowering { op, layer, named, results, types, ..Lowering::default() };
+        let mut given = self.driver.lower(item);
+        if let Some(Value::Var(result)) = given.first_mut() {
+            *result = quantizer::kept(self.builder(), key, input.as_ref(), *result)?;
+        }
+        Ok(given)
+    }
+
+    /// The result of the row `key` for a tensor and other arguments.
+    pub(crate) fn lower_row(
+        &self,
+        key: &str,
+        input: Var,
+        arguments: &[(&'static str, Item)],
+    ) -> Result<Item> {
+        let mut named = vec![("input".to_owned(), Value::Var(input))];
+        named.extend(self.values(arguments)?);
+        let given = self.rows(key, named, 1)?.into_iter().next().unwrap_or(Value::Hole);
+        Ok(self.item(given, &Kind::Tensor))
+    }
+
+    /// An operator that torch does not declare: its arguments by position and name, as they are. `types` has an entry
+    /// for each result.
+    pub(crate) fn foreign(
+        &self,
+        op: &str,
+        positional: &[Item],
+        named: &Named,
+        types: Vec<Option<ValueType>>,
+    ) -> Result<Item> {
+        let arguments = positional.iter().map(|i| self.value(i)).collect::<Result<Vec<_>>>()?;
+        let named = named.iter().map(|(n, i)| Ok((n.to_string(), self.value(i)?)));
+        let named = named.collect::<Result<Vec<_>>>()?;
+        let all = arguments.iter().chain(named.iter().map(|(_, v)| v));
+        let types = self.supposed(op, all, types);
+        let (op, layer, results) = (op.to_owned(), self.layer(), vec![String::new(); types.len()]);
+        let mut given = self.driver.lower(Lowering { op, layer, arguments, named, results, types });
+        match given.len() {
+            1 => Ok(self.item(given.remove(0), &Kind::Tensor)),
+            _ => Ok(Item::tuple(given.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect())),
+        }
+    }
+
+    /// Types of results; where nothing declares them, the element type and rank of the first tensor.
+    fn supposed<'v>(
+        &self,
+        op: &str,
+        mut arguments: impl Iterator<Item = &'v Value>,
+        types: Vec<Option<ValueType>>,
+    ) -> Vec<Option<ValueType>> {
+        if self.declares.get() || !self.driver.takes(op) || types.iter().all(Option::is_some) {
+            return types;
+        }
+        let b = self.builder();
+        let tensor = arguments.find_map(|value| match value {
+            Value::Var(var) => b.type_of(*var),
+            _ => None,
+        });
+        let Some(ValueType::Tensor { dtype, shape }) = tensor else { return types };
+        let shape = shape.map(|dims| vec![Dim::Unknown; dims.len()]);
+        let like = ValueType::Tensor { dtype, shape };
+        let message = format!(
+            "The file does not say what `{}` gives: taken to have the element type and rank of its first \
+                tensor, {like}.",
+            shown(op)
+        );
+        let help = "Save the model with `torch.export.save`, which keeps the types of all results.";
+        let note = self.problem(Code::LayerParameterIgnored, message).help(help);
+        b.note(note);
+        types.into_iter().map(|ty| ty.or_else(|| Some(like.clone()))).collect()
+    }
+
+    fn holes(&self, op: &str, overload: Option<&str>) -> Item {
+        let schemas = schema::overloads(op);
+        let schema = match overload {
+            Some(overload) => schema::find(op, overload),
+            None => schemas.first(),
+        };
+        match schema.map_or(1, |s| s.returns.len()) {
+            0 => Item::None,
+            1 => Item::Hole,
+            n => Item::tuple(vec![Item::Hole; n]),
+        }
+    }
+
+    /// What Python computes, and what is known of tensors.
+    fn computed_now(&self, op: &str, positional: &[Item], named: &Named) -> Result<Option<Item>> {
+        let Some((space, name)) = op.split_once("::") else { return Ok(None) };
+        if !matches!(space, "aten" | "prim") {
+            return Ok(None);
+        }
+        let name = name.split('.').next().unwrap_or(name);
+        self.work(4)?;
+        if let Some(item) = self.containers(name, positional, named)? {
+            return Ok(Some(item));
+        }
+        if let Some(item) = self.queries(name, positional)? {
+            return Ok(Some(item));
+        }
+        let tensor = positional.iter().any(|i| i.is_tensor() || matches!(i, Item::Maybe(..)));
+        if tensor {
+            let numbers = positional.iter().any(|i| matches!(i, Item::Int(_) | Item::Number(_)));
+            return if numbers { self.traced(name, positional, named) } else { Ok(None) };
+        }
+        let computed = positional.iter().any(Item::is_computed);
+        if !computed {
+            return super::python::evaluated(name, positional).map_err(|why| {
+                self.problem(Code::LayerParameter, format!("{}: {why}.", shown(op)))
+            });
+        }
+        self.numbers(name, positional)
+    }
+}
+
+fn as_traced(kind: &ArgumentKind) -> ArgumentKind {
+    match kind {
+        ArgumentKind::Int | ArgumentKind::Float | ArgumentKind::Bool => {
+            ArgumentKind::Tensor(Some(0))
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether an operator changes the axes of a tensor alone.
+fn is_about_axes(functional: &str) -> bool {
+    matches!(
+        functional.trim_start_matches("aten::"),
+        "squeeze" | "unsqueeze" | "t" | "transpose" | "swapaxes" | "swapdims"
+    )
+}
+
+/// Whether results share the memory of the first argument.
+fn shares_memory(schema: &Schema) -> bool {
+    let of = |alias: &Option<schema::Alias>| alias.as_ref().map(|alias| alias.set);
+    let first = schema.parameters.first().and_then(|p| of(&p.alias));
+    first.is_some() && schema.returns.iter().any(|r| of(&r.alias) == first)
+}
+
+/// The name of the operator that gives what `name` writes: `aten::add` for `aten::add_` and `aten::__iadd__`.
+fn functional_name(name: &str) -> String {
+    let (space, plain) = name.split_once("::").unwrap_or(("aten", name));
+    let inner = plain.strip_prefix("__i").and_then(|rest| rest.strip_suffix("__"));
+    match inner {
+        Some(inner @ ("and" | "or" | "xor" | "lshift" | "rshift")) => {
+            format!("{space}::__{inner}__")
+        }
+        Some(inner) => format!("{space}::{inner}"),
+        None => format!("{space}::{}", plain.strip_suffix('_').unwrap_or(plain)),
+    }
+}

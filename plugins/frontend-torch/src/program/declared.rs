@@ -1,0 +1,203 @@
+//! What a program declares about its values: element types, and sizes that may depend on symbols.
+//!
+//! The declarations fill in what inference cannot know, and show where the two contradict each other.
+
+use super::sizes::{Expr, Expressions};
+use super::{Graph, Meta, Size};
+use crate::diag::{Code, Diagnostic, shown};
+use crate::machine::{Item, Machine, Number, NumberKind, Result};
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The symbols of a program, and what is known of them.
+#[derive(Debug, Default)]
+pub(super) struct Symbols {
+    expressions: RefCell<Expressions>,
+    dims: RefCell<HashMap<Rc<str>, Dim>>,
+}
+
+impl Symbols {
+    fn expression(&self, size: &Size) -> Result<Rc<Expr>> {
+        self.expressions.borrow_mut().of(size)
+    }
+
+    /// Says that the size `declared` of an input is `given`.
+    ///
+    /// # Errors
+    /// `N0105` if it is something else already.
+    pub(super) fn bind(&self, declared: &Size, given: &Dim) -> Result<()> {
+        let before = self.dim(declared)?;
+        let wrong = |before: &Dim| {
+            let message = format!(
+                "`export.input_shapes` has the size {} where the program was exported for {}.",
+                described(given),
+                described(before)
+            );
+            let help = "Export it again, with `dynamic_shapes` for sizes that vary.";
+            Err(Diagnostic::new(Code::ParamsBadValue, message).help(help))
+        };
+        match (&*self.expression(declared)?, &before, given) {
+            (_, _, Dim::Unknown) => Ok(()),
+            (_, Dim::Known(before), Dim::Known(given)) if before == given => Ok(()),
+            (_, Dim::Known(_), _) => wrong(&before),
+            (Expr::Symbol(symbol), _, given) => {
+                match self.dims.borrow_mut().insert(symbol.clone(), given.clone()) {
+                    Some(before) if !before.same(given) => wrong(&before),
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A size: known if its symbols are, a name if it is a single symbol.
+    pub(super) fn dim(&self, size: &Size) -> Result<Dim> {
+        let expression = self.expression(size)?;
+        let dims = self.dims.borrow();
+        if let Some(known) = expression.evaluate(&|symbol| dims.get(symbol)?.known()) {
+            return Ok(Dim::Known(known));
+        }
+        Ok(match &*expression {
+            Expr::Symbol(symbol) => match dims.get(symbol) {
+                Some(dim) => dim.clone(),
+                None => Dim::Symbol(symbol.to_string()),
+            },
+            _ => Dim::Unknown,
+        })
+    }
+
+    /// The size of an input: a name also if it depends on symbols.
+    pub(super) fn named(&self, size: &Size) -> Result<Dim> {
+        let dim = self.dim(size)?;
+        if dim != Dim::Unknown {
+            return Ok(dim);
+        }
+        let dims = self.dims.borrow();
+        let name = |symbol: &str| match dims.get(symbol)? {
+            Dim::Known(known) => Some(known.to_string()),
+            Dim::Symbol(name) => Some(name.clone()),
+            Dim::Unknown => None,
+        };
+        Ok(Dim::Symbol(self.expression(size)?.render(&name)))
+    }
+
+    /// The symbols that a size depends on.
+    pub(super) fn symbols_of(&self, size: &Size) -> Result<Vec<Rc<str>>> {
+        Ok(self.expression(size)?.symbols().into_iter().cloned().collect())
+    }
+
+    /// The type of a tensor. `dim` says sizes.
+    pub(super) fn type_of(
+        &self,
+        meta: &Meta,
+        dim: impl Fn(&Self, &Size) -> Result<Dim>,
+    ) -> Result<ValueType> {
+        let shape = meta.sizes.iter().map(|size| dim(self, size)).collect::<Result<_>>()?;
+        Ok(ValueType::Tensor { dtype: meta.dtype, shape: Some(shape) })
+    }
+
+    /// The value of a tensor `name` of a graph, with what is declared of it.
+    ///
+    /// # Errors
+    /// `N0901` if it is something else.
+    pub(super) fn tensor(
+        &self,
+        machine: &Machine<'_>,
+        graph: &Graph,
+        name: &str,
+        item: Item,
+    ) -> Result<Item> {
+        let Some(meta) = graph.tensors.get(name) else { return Ok(item) };
+        let declared = self.type_of(meta, Symbols::dim)?;
+        let b = machine.builder();
+        Ok(match item {
+            Item::Hole => machine.tensor(b.placeholder(Some(declared))),
+            Item::Tensor(_) => {
+                self.settle(machine, name, machine.var_of(&item)?, &declared)?;
+                item
+            }
+            Item::Int(_) | Item::Float(_) | Item::Bool(_) | Item::Number(_) => {
+                let var = machine.var_of(&item)?;
+                machine.tensor(match meta.dtype {
+                    Some(dtype) => b.cast(var, dtype)?,
+                    None => var,
+                })
+            }
+            other => other,
+        })
+    }
+
+    /// Fills in what is not inferred of a value, and compares the rest.
+    fn settle(
+        &self,
+        machine: &Machine<'_>,
+        name: &str,
+        var: Var,
+        declared: &ValueType,
+    ) -> Result<()> {
+        let b = machine.builder();
+        let found = b.type_of(var);
+        let known = found.as_ref().and_then(ValueType::shape);
+        let (Some(declared_dtype), Some(sizes)) = (declared.dtype(), declared.shape()) else {
+            return Ok(());
+        };
+        // The builder may hold a complex tensor as one of its parts.
+        if matches!(declared_dtype, DataType::Complex64 | DataType::Complex128) {
+            return Ok(());
+        }
+        let found_dtype = found.as_ref().and_then(ValueType::dtype);
+        let differs =
+            |(a, b): (&Dim, &Dim)| matches!((a.known(), b.known()), (Some(a), Some(b)) if a != b);
+        // torch declares one axis too many for the states of recurrent networks.
+        let more =
+            |known: &[Dim]| known.len() < sizes.len() && without_ones(known) == without_ones(sizes);
+        if known.is_some_and(more) && found_dtype == Some(declared_dtype) {
+            return Ok(());
+        }
+        let shapes = known.is_some_and(|known| {
+            known.len() != sizes.len() || known.iter().zip(sizes).any(differs)
+        });
+        if shapes || found_dtype.is_some_and(|dtype| dtype != declared_dtype) {
+            let message = format!(
+                "`{}` is {declared:?} in the program, and {found:?} as it was converted.",
+                shown(name)
+            );
+            return Err(machine.problem(Code::InvariantBroken, message));
+        }
+        let merged = sizes.iter().enumerate().map(|(axis, declared)| {
+            let inferred = known.map_or(&Dim::Unknown, |known| &known[axis]);
+            match (inferred, declared) {
+                (Dim::Known(_), _) | (_, Dim::Unknown) => inferred.clone(),
+                _ => declared.clone(),
+            }
+        });
+        let merged: Vec<Dim> = merged.collect();
+        if known != Some(&merged) || found_dtype.is_none() {
+            b.declare(var, ValueType::Tensor { dtype: Some(declared_dtype), shape: Some(merged) });
+        }
+        Ok(())
+    }
+}
+
+/// A number of a graph that stands for one that could not be converted.
+pub(super) fn missing_number(machine: &Machine<'_>, graph: &Graph, name: &str) -> Item {
+    let kind = if graph.ints.contains_key(name) { NumberKind::Int } else { NumberKind::Bool };
+    let ty = ValueType::tensor(kind.dtype(), Vec::<Dim>::new());
+    Item::Number(Number { var: machine.builder().placeholder(Some(ty)), kind })
+}
+
+/// Sizes that are known, but for axes of one element.
+fn without_ones(sizes: &[Dim]) -> Vec<Option<i64>> {
+    sizes.iter().map(Dim::known).filter(|size| *size != Some(1)).collect()
+}
+
+fn described(dim: &Dim) -> String {
+    match dim {
+        Dim::Known(size) => size.to_string(),
+        Dim::Symbol(name) => format!("`{}`", shown(name)),
+        Dim::Unknown => "?".to_owned(),
+    }
+}

@@ -1,0 +1,92 @@
+//! Conditions and loops.
+
+use super::*;
+
+fn is(model: &Model, op: &str) -> bool {
+    model.graph.node_ids().into_iter().any(|id| model.graph[id].op == op)
+}
+
+#[test]
+fn conditions_on_tensors_are_kept() {
+    let arms = [
+        ("then", graph("x, p", "y = aten.mul.Tensor(x, p)", "y", &[])),
+        ("else", graph("x, p", "y = aten.sub.Tensor(x, 1)", "y", &[])),
+    ];
+    let lines = "%n = aten.sym_size.int(x, 0)
+        b = aten.gt.Scalar(t, 0)
+        c = higher_order.cond(b, @then, @else, [x, p_a])
+        %s = _operator.eq(%n, 2)
+        d = higher_order.cond(%s, @then, @else, [c, p_a])";
+    let model = converted(graph("p_a, x: 2, t:", lines, "c, d", &arms));
+    let run = |t: f32| {
+        let feeds = [("x", floats(&[5.0, 6.0])), ("t", Tensor::scalar(t))];
+        testing::run(&model, feeds).unwrap()
+    };
+    assert!(is(&model, "If"));
+    assert_eq!(run(1.0)[0].1, floats(&[5.0, 12.0]));
+    let other = run(-1.0);
+    // The second condition is decided: both sizes are known.
+    assert_eq!((&other[0].1, &other[1].1), (&floats(&[4.0, 5.0]), &floats(&[4.0, 10.0])));
+    assert_eq!(
+        model.graph.node_ids().into_iter().filter(|id| model.graph[*id].op == "If").count(),
+        1
+    );
+}
+
+#[test]
+fn while_loops_carry_values() {
+    let graphs = [
+        ("holds", graph("i, s, p", "b = aten.lt.Scalar(i, 3.5)", "b", &[])),
+        (
+            "body",
+            graph("i, s, p", "j = aten.add.Tensor(i, 1)\nt = aten.mul.Tensor(s, p)", "j, t", &[]),
+        ),
+    ];
+    let line = "i, s = higher_order.while_loop(@holds, @body, [t, x], [p_a])";
+    let model = converted(graph("p_a, x: 2, t:", line, "i, s", &graphs));
+    let run = |t: f32| {
+        let feeds = [("x", floats(&[1.0, 1.0])), ("t", Tensor::scalar(t))];
+        testing::run(&model, feeds).unwrap()
+    };
+    assert!(is(&model, "Loop"));
+    let three = run(1.0);
+    assert_eq!((&three[0].1, &three[1].1), (&Tensor::scalar(4f32), &floats(&[1.0, 8.0])));
+    let never = run(4.0);
+    assert_eq!((&never[0].1, &never[1].1), (&Tensor::scalar(4f32), &floats(&[1.0, 1.0])));
+}
+
+#[test]
+fn scans_and_maps_run_over_the_first_axis() {
+    let graphs = [
+        (
+            "step",
+            graph("s, x, p", "t = aten.add.Tensor(s, x)\ny = aten.mul.Tensor(t, p)", "t, y", &[]),
+        ),
+        ("each", graph("x, p", "y = aten.mul.Tensor(x, p)", "y", &[])),
+    ];
+    let lines = "s, y = higher_order.scan(@step, [h], [x], [p_a])
+        z = higher_order.map_impl(@each, [x], [p_a])";
+    let model = converted(graph("p_a, x: s0 2, h: 2", lines, "s, y, z", &graphs));
+    let x = Tensor::from_vec(vec![3, 2], vec![1f32, 1.0, 2.0, 2.0, 3.0, 3.0]);
+    let outputs = testing::run(&model, [("x", x), ("h", floats(&[10.0, 10.0]))]).unwrap();
+    assert_eq!(outputs[0].1, floats(&[16.0, 16.0]));
+    let y = Tensor::from_vec(vec![3, 2], vec![11f32, 22.0, 13.0, 26.0, 16.0, 32.0]);
+    assert_eq!(outputs[1].1, y);
+    let z = Tensor::from_vec(vec![3, 2], vec![1f32, 2.0, 2.0, 4.0, 3.0, 6.0]);
+    assert_eq!(outputs[2].1, z);
+}
+
+#[test]
+fn regions_are_run_where_they_stand() {
+    let graphs = [("body", graph("x", "y = aten.mul.Tensor(x, 2)", "y", &[]))];
+    let lines = "a = higher_order.wrap_with_set_grad_enabled(false, @body, x)
+        b = higher_order.wrap_with_autocast(none, none, false, none, @body, a)";
+    let model = converted(graph("x: 2", lines, "b", &graphs));
+    let outputs = testing::run(&model, [("x", floats(&[1.0, 2.0]))]).unwrap();
+    assert_eq!(outputs[0].1, floats(&[4.0, 8.0]));
+    let lines = "b = higher_order.wrap_with_autocast(none, 13, true, none, @body, x)
+        c = higher_order.flex_attention(x)";
+    let found = refused(&archive(&[("model", program(graph("x: 2", lines, "b", &graphs), &[]))]));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("torch.autocast") && found[1].contains("`flex_attention`"));
+}

@@ -1,0 +1,309 @@
+//! The JSON of exported programs, of all schema versions.
+
+use super::argument::Named;
+use super::*;
+use crate::diag::Code;
+use serde::de::{Deserializer, Error};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Bytes of a program's text. Weights are not in it.
+const TEXT_MAX: usize = 512 << 20;
+
+/// Reads a program. Objects and lists within each other are limited by `serde_json`.
+pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
+    if text.len() > TEXT_MAX {
+        let what = format!("the program has {} bytes of JSON, more than {TEXT_MAX}", text.len());
+        return Err(Diagnostic::new(Code::SourceLimit, what));
+    }
+    let file: File = serde_json::from_slice(&quoted(text)).map_err(|e| unreadable(&e))?;
+    let module = file.graph_module;
+    let input_specs: Vec<_> = module.signature.input_specs;
+    let output_specs: Vec<_> = module.signature.output_specs;
+    check_count("inputs", module.graph.inputs.len(), input_specs.len())?;
+    check_count("outputs", module.graph.outputs.len(), output_specs.len())?;
+    let range = |(symbol, range): (Rc<str>, Range)| {
+        (
+            symbol,
+            range.min_val.as_ref().and_then(Value::as_i64),
+            range.max_val.as_ref().and_then(Value::as_i64),
+        )
+    };
+    let mut ranges: Vec<_> = file.range_constraints.into_iter().map(range).collect();
+    ranges.sort();
+    Ok(Program {
+        graph: module.graph,
+        inputs: input_specs.into_iter().map(input).collect::<Result<_, _>>()?,
+        outputs: output_specs.into_iter().map(output).collect::<Result<_, _>>()?,
+        ranges,
+        convention: convention(module.module_call_graph)?,
+        opsets: file.opset_version,
+        torch_version: file.torch_version,
+    })
+}
+
+/// For the fuzz target: reads whatever it gets, with all sizes.
+pub(crate) fn read_any(text: &[u8]) {
+    let Ok(program) = read(text) else { return };
+    let sizes =
+        program.graph.tensors.values().flat_map(|meta| meta.sizes.iter().chain(&meta.strides));
+    for size in sizes.chain(program.graph.ints.values()) {
+        if let Size::Symbolic(text) = size
+            && let Ok(expr) = sizes::Expr::parse(text)
+        {
+            let _ = (expr.evaluate(&|_| Some(3)), expr.render(&|_| None));
+        }
+    }
+}
+
+fn damaged(what: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(Code::SourceSyntax, format!("the exported program: {}", what.into()))
+}
+
+fn unreadable(error: &serde_json::Error) -> Diagnostic {
+    let code = match error.classify() {
+        serde_json::error::Category::Eof => Code::SourceTruncated,
+        _ if error.to_string().starts_with("recursion limit") => Code::SourceLimit,
+        _ => Code::SourceSyntax,
+    };
+    Diagnostic::new(code, format!("the exported program: {error}"))
+}
+
+fn check_count(what: &str, graph: usize, signature: usize) -> Result<(), Diagnostic> {
+    if graph == signature {
+        return Ok(());
+    }
+    Err(damaged(format!("the graph has {graph} {what}, its signature {signature}")))
+}
+
+/// The text with the words for infinities in quotes: Python writes them bare, though JSON does not have them.
+fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
+    const WORDS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+    let (mut result, mut copied, mut at, mut inside) = (Vec::new(), 0, 0, false);
+    while at < text.len() {
+        match text[at] {
+            b'\\' if inside => at += 1,
+            b'"' => inside = !inside,
+            b'-' | b'I' | b'N' if !inside => {
+                if let Some(word) = WORDS.iter().find(|word| text[at..].starts_with(word)) {
+                    result.extend_from_slice(&text[copied..at]);
+                    result.extend([b"\"", *word, b"\""].concat());
+                    at += word.len();
+                    copied = at;
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if copied == 0 {
+        return Cow::Borrowed(text);
+    }
+    result.extend_from_slice(&text[copied..]);
+    Cow::Owned(result)
+}
+
+#[derive(Deserialize)]
+struct File {
+    graph_module: GraphModule,
+    #[serde(default)]
+    opset_version: HashMap<Box<str>, i64>,
+    #[serde(default)]
+    range_constraints: HashMap<Rc<str>, Range>,
+    torch_version: Option<Box<str>>,
+}
+
+/// Numbers beyond those of an `i64`, and the words for no limit, are no limit.
+#[derive(Deserialize)]
+struct Range {
+    min_val: Option<Value>,
+    max_val: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct GraphModule {
+    graph: Graph,
+    signature: Signature,
+    #[serde(default)]
+    module_call_graph: Vec<ModuleCall>,
+}
+
+#[derive(Deserialize)]
+struct Signature {
+    input_specs: Vec<InputSpec>,
+    output_specs: Vec<OutputSpec>,
+}
+
+/// One key, or all keys, where one is not null.
+#[derive(Deserialize)]
+struct InputSpec {
+    parameter: Option<Held>,
+    buffer: Option<Held>,
+    tensor_constant: Option<Held>,
+    custom_obj: Option<Held>,
+    token: Option<Held>,
+    user_input: Option<Plain>,
+    constant_input: Option<Fixed>,
+}
+
+/// A value with the name that the module has for it.
+#[derive(Deserialize)]
+struct Held {
+    arg: Named,
+    #[serde(
+        alias = "parameter_name",
+        alias = "buffer_name",
+        alias = "tensor_constant_name",
+        alias = "custom_obj_name",
+        alias = "user_input_name"
+    )]
+    name: Option<Rc<str>>,
+    persistent: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Plain {
+    arg: Argument,
+}
+
+#[derive(Deserialize)]
+struct Fixed {
+    name: Rc<str>,
+    value: Argument,
+}
+
+#[derive(Deserialize)]
+struct OutputSpec {
+    user_output: Option<Plain>,
+    loss_output: Option<Held>,
+    buffer_mutation: Option<Held>,
+    parameter_mutation: Option<Held>,
+    user_input_mutation: Option<Held>,
+    gradient_to_parameter: Option<Held>,
+    gradient_to_user_input: Option<Held>,
+    token: Option<Held>,
+}
+
+fn input(spec: InputSpec) -> Result<Input, Diagnostic> {
+    let value = |held: &Held| held.arg.argument();
+    if let Some(held) = &spec.parameter {
+        return Ok(Input { value: value(held), kind: InputKind::Parameter(name(held)?) });
+    }
+    if let Some(held) = &spec.buffer {
+        // Torch 2.2 says it of none.
+        let kind =
+            InputKind::Buffer { name: name(held)?, persistent: held.persistent.unwrap_or(true) };
+        return Ok(Input { value: value(held), kind });
+    }
+    if let Some(held) = &spec.tensor_constant {
+        return Ok(Input { value: value(held), kind: InputKind::Constant(name(held)?) });
+    }
+    if let Some(held) = &spec.custom_obj {
+        return Ok(Input { value: value(held), kind: InputKind::Object(name(held)?) });
+    }
+    if let Some(held) = &spec.token {
+        return Ok(Input { value: value(held), kind: InputKind::Token });
+    }
+    if let Some(fixed) = spec.constant_input {
+        return Ok(Input { value: fixed.value, kind: InputKind::Fixed(fixed.name) });
+    }
+    let user = spec.user_input.ok_or_else(|| damaged("an input of a kind that is not known"))?;
+    Ok(Input { value: user.arg, kind: InputKind::User })
+}
+
+fn output(spec: OutputSpec) -> Result<Output, Diagnostic> {
+    let of = |held: Held, kind| Output { value: held.arg.argument(), kind };
+    Ok(match spec {
+        OutputSpec { user_output: Some(plain), .. } => {
+            Output { value: plain.arg, kind: OutputKind::User }
+        }
+        OutputSpec { loss_output: Some(held), .. } => of(held, OutputKind::Loss),
+        OutputSpec { token: Some(held), .. } => of(held, OutputKind::Token),
+        OutputSpec { buffer_mutation: Some(held), .. } => {
+            let kind = OutputKind::BufferMutation(name(&held)?);
+            of(held, kind)
+        }
+        OutputSpec { parameter_mutation: Some(held), .. } => {
+            let kind = OutputKind::ParameterMutation(name(&held)?);
+            of(held, kind)
+        }
+        OutputSpec { user_input_mutation: Some(held), .. } => {
+            let kind = OutputKind::InputMutation(name(&held)?);
+            of(held, kind)
+        }
+        OutputSpec { gradient_to_parameter: Some(held), .. }
+        | OutputSpec { gradient_to_user_input: Some(held), .. } => {
+            let kind = OutputKind::Gradient(name(&held)?);
+            of(held, kind)
+        }
+        _ => return Err(damaged("an output of a kind that is not known")),
+    })
+}
+
+fn name(held: &Held) -> Result<Rc<str>, Diagnostic> {
+    held.name
+        .clone()
+        .ok_or_else(|| damaged(format!("`{}` has no name in the module", held.arg.name)))
+}
+
+#[derive(Deserialize)]
+struct ModuleCall {
+    signature: Option<CallSignature>,
+}
+
+#[derive(Deserialize)]
+struct CallSignature {
+    in_spec: String,
+    out_spec: String,
+    #[serde(default)]
+    forward_arg_names: Option<Vec<Rc<str>>>,
+}
+
+/// The first module is the whole.
+fn convention(calls: Vec<ModuleCall>) -> Result<Convention, Diagnostic> {
+    let Some(signature) = calls.into_iter().next().and_then(|call| call.signature) else {
+        return Ok(Convention::default());
+    };
+    let spec = |text: &str| match text {
+        "" => Ok(None),
+        _ => Spec::parse(text).map(Some).map_err(|e| unreadable(&e)),
+    };
+    Ok(Convention {
+        argument_names: signature.forward_arg_names.unwrap_or_default(),
+        arguments: spec(&signature.in_spec)?,
+        results: spec(&signature.out_spec)?,
+    })
+}
+
+/// `torch.ops.aten.add.Tensor`, `torch.ops.higher_order.cond`, `_operator.mul`
+pub(super) fn target<'de, D: Deserializer<'de>>(from: D) -> Result<Target, D::Error> {
+    let text = String::deserialize(from)?;
+    if let Some(name) = text.strip_prefix("torch.ops.higher_order.") {
+        return Ok(Target::HigherOrder(name.split('.').next().unwrap_or(name).into()));
+    }
+    if !text.starts_with("torch.ops.") {
+        return Ok(Target::Function(text.into()));
+    }
+    match operator(&text) {
+        Some((name, overload)) => Ok(Target::Operator { name, overload }),
+        None => Err(D::Error::custom(format!("`{text}` names no operator"))),
+    }
+}
+
+/// `aten::add` and `Tensor` of `torch.ops.aten.add.Tensor`.
+pub(super) fn operator(text: &str) -> Option<(Rc<str>, Rc<str>)> {
+    let mut parts = text.strip_prefix("torch.ops.")?.splitn(3, '.');
+    let (namespace, name) = (parts.next()?, parts.next()?);
+    let overload = parts.next().filter(|overload| *overload != "default").unwrap_or_default();
+    Some((format!("{namespace}::{name}").into(), overload.into()))
+}
+
+pub(super) fn passed<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Passed>, D::Error> {
+    match Option::<i64>::deserialize(from)? {
+        None | Some(0) => Ok(None),
+        Some(1) => Ok(Some(Passed::Positional)),
+        Some(2) => Ok(Some(Passed::Named)),
+        Some(other) => Err(D::Error::custom(format!("unknown kind of passing {other}"))),
+    }
+}

@@ -1,0 +1,210 @@
+//! Which overload a call of TorchScript means: its code names the operator only.
+//!
+//! As in torch, the first overload in the order of registration is meant that takes the arguments as they are. If none
+//! does, implicit conversions are allowed.
+
+use super::{Kind, Parameter, Schema, overloads};
+use crate::diag::{Code, Diagnostic};
+use std::fmt;
+use std::rc::Rc;
+
+/// What an argument is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ArgumentKind {
+    /// With its rank, where it is known.
+    Tensor(Option<usize>),
+    Int,
+    Float,
+    Bool,
+    Complex,
+    Text,
+    None,
+    Device,
+    Generator,
+    /// The different kinds of its elements; none of an empty list.
+    List(Vec<ArgumentKind>),
+    Tuple(Vec<ArgumentKind>),
+    /// The different kinds of its keys and values.
+    Dict(Vec<(ArgumentKind, ArgumentKind)>),
+    /// A member of an enum.
+    Enum,
+    /// An instance of a class: `__torch__.torch.classes.quantized.Conv2dPackedParamsBase`.
+    Object(Rc<str>),
+    /// Not known: it fits everywhere.
+    Any,
+}
+
+/// Where a parameter gets its value from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    Positional(usize),
+    Named(usize),
+    Default,
+}
+
+/// An overload, and one slot for each of its parameters. Further positional arguments of a variadic overload follow.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    pub(crate) schema: &'static Schema,
+    pub(crate) slots: Vec<Slot>,
+}
+
+/// Which conversions are allowed.
+#[derive(Clone, Copy, PartialEq)]
+enum Conversions {
+    None,
+    /// Tensors and booleans to numbers, text to devices.
+    Implicit,
+    /// Also numbers to each other: torch does so where it only knows that a value is a number (`Scalar`).
+    Numbers,
+}
+
+/// The overload of `name` that takes the arguments.
+pub(crate) fn resolve(
+    name: &str,
+    positional: &[ArgumentKind],
+    named: &[(&str, ArgumentKind)],
+) -> Result<Resolved, Diagnostic> {
+    let candidates = overloads(name);
+    for conversions in [Conversions::None, Conversions::Implicit, Conversions::Numbers] {
+        for schema in candidates {
+            if let Some(slots) = slots(schema, positional, named, conversions) {
+                return Ok(Resolved { schema, slots });
+            }
+        }
+    }
+    Err(unresolved(name, positional, named))
+}
+
+fn slots(
+    schema: &Schema,
+    positional: &[ArgumentKind],
+    named: &[(&str, ArgumentKind)],
+    conversions: Conversions,
+) -> Option<Vec<Slot>> {
+    let by_position =
+        schema.parameters.iter().take_while(|parameter| !parameter.named_only).count();
+    if positional.len() > by_position && !schema.variadic {
+        return None;
+    }
+    let slot = |(at, parameter): (usize, &Parameter)| {
+        let given = if at < by_position { positional.get(at) } else { None };
+        let by_name = named.iter().position(|(name, _)| *name == parameter.name);
+        let (slot, argument) = match (given, by_name) {
+            (Some(argument), None) => (Slot::Positional(at), argument),
+            (None, Some(index)) => (Slot::Named(index), &named[index].1),
+            (None, None) => return parameter.default.as_ref().map(|_| Slot::Default),
+            (Some(_), Some(_)) => return None,
+        };
+        takes(&parameter.ty, argument, conversions).then_some(slot)
+    };
+    let slots: Vec<_> = schema.parameters.iter().enumerate().map(slot).collect::<Option<_>>()?;
+    let used = slots.iter().filter(|slot| matches!(slot, Slot::Named(_))).count();
+    (used == named.len()).then_some(slots)
+}
+
+/// Whether a parameter of type `kind` takes an argument.
+fn takes(kind: &Kind, argument: &ArgumentKind, conversions: Conversions) -> bool {
+    use ArgumentKind as A;
+    let implicit = conversions != Conversions::None;
+    // Torch converts no elements of lists.
+    let inside = if conversions == Conversions::Numbers { conversions } else { Conversions::None };
+    match (kind, argument) {
+        (_, A::Any) | (Kind::Optional(_), A::None) => true,
+        (Kind::Optional(kind), _) => takes(kind, argument, conversions),
+        (Kind::Tensor, A::Tensor(_))
+        | (Kind::Int, A::Int)
+        | (Kind::Float, A::Float)
+        | (Kind::Complex, A::Complex)
+        | (Kind::Scalar, A::Int | A::Float | A::Complex)
+        | (Kind::Bool, A::Bool)
+        | (Kind::Text, A::Text)
+        | (Kind::Device, A::Device)
+        | (Kind::Generator, A::Generator) => true,
+        (Kind::Int | Kind::Float | Kind::Complex | Kind::Scalar, A::Tensor(None | Some(0)))
+        | (Kind::Int | Kind::Float | Kind::Scalar, A::Bool)
+        | (Kind::Device, A::Text) => implicit,
+        (Kind::Int | Kind::Float | Kind::Complex, A::Int | A::Float | A::Complex) => {
+            conversions == Conversions::Numbers
+        }
+        (Kind::List(element, _), A::List(items) | A::Tuple(items)) => {
+            items.iter().all(|item| takes(element, item, inside))
+        }
+        // One number for all elements of a list of fixed size.
+        (Kind::List(element, Some(_)), A::Int | A::Float) => {
+            takes(element, argument, Conversions::None)
+        }
+        (Kind::Tuple(kinds), A::Tuple(items)) => {
+            kinds.len() == items.len()
+                && kinds.iter().zip(items).all(|(kind, item)| takes(kind, item, conversions))
+        }
+        (Kind::Dict(key, value), A::Dict(items)) => {
+            items.iter().all(|(k, v)| takes(key, k, inside) && takes(value, v, inside))
+        }
+        (Kind::Other(name), _) => takes_class(name, argument),
+        _ => false,
+    }
+}
+
+/// Whether a type variable (`t`, `t1`, `tVal`) or a class takes an argument.
+fn takes_class(name: &str, argument: &ArgumentKind) -> bool {
+    match (name, argument) {
+        ("Any", _) | ("AnyEnumType", ArgumentKind::Enum) | ("NoneType", ArgumentKind::None) => true,
+        ("AnyClassType", ArgumentKind::Object(_)) => true,
+        (_, ArgumentKind::Object(class)) if **class == *name => true,
+        _ => name.starts_with('t') && !name.contains('.'),
+    }
+}
+
+fn unresolved(
+    name: &str,
+    positional: &[ArgumentKind],
+    named: &[(&str, ArgumentKind)],
+) -> Diagnostic {
+    let candidates = overloads(name);
+    if candidates.is_empty() {
+        return Diagnostic::new(Code::LayerUnsupported, format!("torch has no operator `{name}`"));
+    }
+    let positional = positional.iter().map(ToString::to_string);
+    let found: Vec<_> =
+        positional.chain(named.iter().map(|(name, kind)| format!("{name}={kind}"))).collect();
+    let known: Vec<_> = candidates.iter().map(|schema| format!("`{}`", schema.text)).collect();
+    let message = format!(
+        "no overload of `{name}` takes ({}); it has {}",
+        found.join(", "),
+        known.join(", ")
+    );
+    Diagnostic::new(Code::LayerParameter, message)
+}
+
+/// As in TorchScript: `List[int]`.
+impl fmt::Display for ArgumentKind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let word = match self {
+            ArgumentKind::Tensor(_) => "Tensor",
+            ArgumentKind::Int => "int",
+            ArgumentKind::Float => "float",
+            ArgumentKind::Bool => "bool",
+            ArgumentKind::Complex => "complex",
+            ArgumentKind::Text => "str",
+            ArgumentKind::None => "None",
+            ArgumentKind::Device => "Device",
+            ArgumentKind::Generator => "Generator",
+            ArgumentKind::Enum => "Enum",
+            ArgumentKind::Any => "Any",
+            ArgumentKind::Object(class) => class,
+            ArgumentKind::List(items) => return write!(f, "List[{}]", joined(items, " | ")),
+            ArgumentKind::Tuple(items) => return write!(f, "Tuple[{}]", joined(items, ", ")),
+            ArgumentKind::Dict(items) => {
+                let items: Vec<_> =
+                    items.iter().map(|(key, value)| format!("{key}, {value}")).collect();
+                return write!(f, "Dict[{}]", items.join(" | "));
+            }
+        };
+        f.write_str(word)
+    }
+}
+
+fn joined(kinds: &[ArgumentKind], separator: &str) -> String {
+    kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(separator)
+}

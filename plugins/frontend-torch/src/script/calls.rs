@@ -1,0 +1,345 @@
+//! Expressions: names, attributes, and what is called.
+
+use super::ast::{ClassKind, Expr};
+use super::run::{Interpreter, Scopes, plain_class};
+use crate::diag::{Code, shown};
+use crate::machine::{Instance, Item, NumberKind, Result, default_item};
+use crate::schema::upgrade::{Change, Given, upgrade};
+use onnxd_plugin_sdk::ir::DataType;
+use std::rc::Rc;
+
+type Arguments = (Vec<Item>, Vec<(Rc<str>, Item)>);
+
+impl Interpreter<'_, '_> {
+    pub(super) fn expression(&self, e: &Expr, scopes: &Scopes) -> Result<Item> {
+        self.machine.nested(|| self.evaluated(e, 1, scopes))
+    }
+
+    /// An expression whose value is taken apart into `results` values.
+    pub(super) fn several(&self, e: &Expr, results: usize, scopes: &Scopes) -> Result<Item> {
+        self.machine.nested(|| self.evaluated(e, results, scopes))
+    }
+
+    fn evaluated(&self, e: &Expr, results: usize, scopes: &Scopes) -> Result<Item> {
+        let all =
+            |es: &[Expr]| es.iter().map(|e| self.expression(e, scopes)).collect::<Result<Vec<_>>>();
+        Ok(match e {
+            Expr::None => Item::None,
+            Expr::Bool(x) => Item::Bool(*x),
+            Expr::Int(x) => Item::Int(*x),
+            Expr::Float(x) => Item::Float(*x),
+            Expr::Complex(re, im) => Item::Complex(*re, *im),
+            Expr::Text(x) => Item::Text(x.clone()),
+            Expr::Name(name) => scopes.get(name).unwrap_or_else(|| match &**name {
+                "inf" => Item::Float(f64::INFINITY),
+                "nan" => Item::Float(f64::NAN),
+                _ => Item::Path(name.clone()),
+            }),
+            Expr::Attribute(of, name) => {
+                let of = self.expression(of, scopes)?;
+                self.attribute(&of, name)?
+            }
+            Expr::Item(of, key) => {
+                let (of, key) = (self.expression(of, scopes)?, self.expression(key, scopes)?);
+                self.indexed(of, key)?
+            }
+            Expr::Slice(of, start, end) => {
+                let of = self.expression(of, scopes)?;
+                let bound = |e: &Option<Box<Expr>>| match e {
+                    Some(e) => self.expression(e, scopes),
+                    None => Ok(Item::None),
+                };
+                self.sliced(&of, &bound(start)?, &bound(end)?)?
+            }
+            Expr::List(items) => self.machine.bounded(Item::list(all(items)?))?,
+            Expr::Tuple(items) => self.machine.bounded(Item::tuple(all(items)?))?,
+            Expr::Dict(items) => {
+                let pair = |(k, v): &(Expr, Expr)| {
+                    Ok((self.expression(k, scopes)?, self.expression(v, scopes)?))
+                };
+                self.machine.bounded(Item::dict(items.iter().map(pair).collect::<Result<_>>()?))?
+            }
+            Expr::Call { function, arguments, named } => {
+                let function = self.callee(function, scopes)?;
+                let named = named.iter().map(|(n, e)| Ok((n.clone(), self.expression(e, scopes)?)));
+                let arguments = (all(arguments)?, named.collect::<Result<_>>()?);
+                self.machine.results.set(results);
+                self.called(function, arguments)?
+            }
+            Expr::Annotate(_, e) => self.expression(e, scopes)?,
+            Expr::Uninitialized(ty) => Item::Uninitialized(ty.clone()),
+            Expr::Cast(_, e) => match self.expression(e, scopes)? {
+                Item::Maybe(_, item) => (*item).clone(),
+                item => item,
+            },
+            Expr::IsInstance(e, types) => {
+                let item = self.expression(e, scopes)?;
+                Item::Bool(types.iter().any(|ty| self.is_instance(&item, ty)))
+            }
+        })
+    }
+
+    /// What is called: the attribute of an object is a method first.
+    fn callee(&self, e: &Expr, scopes: &Scopes) -> Result<Item> {
+        let Expr::Attribute(of, name) = e else { return self.expression(e, scopes) };
+        let of = self.expression(of, scopes)?;
+        if let Item::Object(object) = &of
+            && let Some(method) = self.method(&object.class, name)?
+        {
+            return Ok(Item::Method(object.clone(), method));
+        }
+        self.attribute(&of, name)
+    }
+
+    fn attribute(&self, of: &Item, name: &Rc<str>) -> Result<Item> {
+        let lacks = || {
+            let message = format!("{} has no attribute `{}`.", of.what(), shown(name));
+            self.machine.problem(Code::SourceSyntax, message)
+        };
+        match of {
+            Item::Path(path) if &**path == "CONSTANTS" => self.constant(name),
+            Item::Path(path) => {
+                if path.starts_with("__torch__.")
+                    && let Some(class) = self.library.find_class(path)?
+                    && class.kind == ClassKind::Enum
+                    && let Some(found) = class.attributes.iter().find(|a| a.name == *name)
+                    && let Some(value) = &found.value
+                {
+                    let value = self.expression(value, &Interpreter::fresh_scopes(path))?;
+                    return Ok(Item::Member(path.clone(), name.clone(), Rc::new(value)));
+                }
+                Ok(Item::Path(format!("{path}.{name}").into()))
+            }
+            Item::Object(object) => {
+                if let Some(item) = object.attributes.borrow().get(name) {
+                    let of_training = &**name == "training" && matches!(item, Item::Bool(_));
+                    let evaluates = of_training && !self.training;
+                    return Ok(if evaluates { Item::Bool(false) } else { item.clone() });
+                }
+                if let Some(class) = self.library.find_class(&object.class)?
+                    && let Some(found) = class.attributes.iter().find(|a| a.name == *name)
+                    && let Some(value) = &found.value
+                {
+                    return self.expression(value, &Interpreter::fresh_scopes(&object.class));
+                }
+                match self.method(&object.class, name)? {
+                    Some(method) => Ok(Item::Method(object.clone(), method)),
+                    None => Err(lacks()),
+                }
+            }
+            Item::Record(class, items) => {
+                let at = class.attributes.iter().position(|a| a.name == *name);
+                at.and_then(|at| items.get(at).cloned()).ok_or_else(lacks)
+            }
+            Item::Member(_, member, value) => match &**name {
+                "value" => Ok((**value).clone()),
+                "name" => Ok(Item::Text(member.clone())),
+                _ => Err(lacks()),
+            },
+            Item::Maybe(_, item) => self.attribute(item, name),
+            Item::Hole => Ok(Item::Hole),
+            Item::Tensor(_) => {
+                let op = match &**name {
+                    "T" => "aten::numpy_T".to_owned(),
+                    name => format!("prim::{name}"),
+                };
+                self.machine.call(&op, None, vec![of.clone()], vec![])
+            }
+            _ => Err(lacks()),
+        }
+    }
+
+    /// `CONSTANTS.c3`
+    fn constant(&self, name: &str) -> Result<Item> {
+        let at = name.strip_prefix('c').and_then(|n| n.parse::<usize>().ok());
+        at.and_then(|at| self.constants.borrow().get(at).cloned()).ok_or_else(|| {
+            let message = format!("The archive has no constant `{}`.", shown(name));
+            self.machine.problem(Code::SourceTruncated, message)
+        })
+    }
+
+    fn indexed(&self, of: Item, key: Item) -> Result<Item> {
+        match &of {
+            Item::Hole => Ok(Item::Hole),
+            Item::Object(object) => {
+                // A container of modules, by a key that is known.
+                let name = crate::machine::shown_item(&key);
+                self.attribute(&Item::Object(object.clone()), &name.into())
+            }
+            Item::Maybe(_, item) => self.indexed((**item).clone(), key),
+            _ => self.machine.call("aten::__getitem__", None, vec![of, key], vec![]),
+        }
+    }
+
+    fn sliced(&self, of: &Item, start: &Item, end: &Item) -> Result<Item> {
+        let Some(items) = of.items() else {
+            let message = format!("A slice of {}.", of.what());
+            return Err(self.machine.problem(Code::LayerUnsupported, message));
+        };
+        let len = items.len() as i64;
+        let bound = |item: &Item, default: i64| {
+            let x = item.as_int().unwrap_or(default);
+            (if x < 0 { x.saturating_add(len) } else { x }).clamp(0, len) as usize
+        };
+        let (start, end) = (bound(start, 0), bound(end, len));
+        let part = items.get(start..end.max(start)).unwrap_or_default().to_vec();
+        Ok(if matches!(of, Item::List(_)) { Item::list(part) } else { Item::tuple(part) })
+    }
+
+    fn called(&self, function: Item, (arguments, named): Arguments) -> Result<Item> {
+        match function {
+            Item::Method(object, method) => {
+                let name = plain_class(&object.class);
+                match named.is_empty() {
+                    true => self.called_method(&object, &method, arguments),
+                    false => {
+                        let message =
+                            format!("A method of `{}` is called with names.", shown(&name));
+                        Err(self.machine.problem(Code::LayerUnsupported, message))
+                    }
+                }
+            }
+            Item::Function(member, function) => {
+                let name = format!("{member}.{}", function.name);
+                self.called_function(&name, &function, arguments, named)
+            }
+            Item::Path(path) => self.called_path(&path, arguments, named),
+            Item::Hole => Ok(Item::Hole),
+            other => {
+                let message = format!("{} is called.", other.what());
+                Err(self.machine.problem(Code::LayerUnsupported, message))
+            }
+        }
+    }
+
+    fn called_path(
+        &self,
+        path: &Rc<str>,
+        arguments: Vec<Item>,
+        named: Vec<(Rc<str>, Item)>,
+    ) -> Result<Item> {
+        if path.starts_with("__torch__.") {
+            return self.called_own(path, arguments, named);
+        }
+        if &**path == "torch.device" {
+            let name = arguments.first().map_or_else(String::new, crate::machine::shown_item);
+            return Ok(Item::Device(name.into()));
+        }
+        if let Some(name) = path.strip_prefix("torch.") {
+            return self.operator(&format!("aten::{name}"), arguments, named);
+        }
+        if let Some((space, name)) = path.strip_prefix("ops.").and_then(|p| p.split_once('.')) {
+            return self.operator(&format!("{space}::{name}"), arguments, named);
+        }
+        let op = match &**path {
+            "int" => "aten::Int",
+            "float" => "aten::Float",
+            "bool" => "aten::Bool",
+            "str" => "aten::str",
+            "len" => "aten::len",
+            "sorted" => "aten::sorted",
+            "range" => "prim::rangelist",
+            "print" => return Ok(Item::None),
+            "fork" => {
+                let mut arguments = arguments.into_iter();
+                let Some(function) = arguments.next() else { return Ok(Item::Hole) };
+                return self.called(function, (arguments.collect(), named));
+            }
+            "wait" | "awaitable_wait" => {
+                return Ok(arguments.into_iter().next().unwrap_or(Item::None));
+            }
+            _ => {
+                let message =
+                    format!("The code calls `{}`, which it does not define.", shown(path));
+                return Err(self.machine.problem(Code::SourceSyntax, message));
+            }
+        };
+        self.machine.call(op, None, arguments, named)
+    }
+
+    fn operator(
+        &self,
+        op: &str,
+        mut arguments: Vec<Item>,
+        mut named: Vec<(Rc<str>, Item)>,
+    ) -> Result<Item> {
+        let see = |item: &Item| self.given(item);
+        if let Some(upgrade) = upgrade(op, self.archive.version, &arguments, &named, see) {
+            upgrade.apply(&mut arguments, &mut named, |change, old| match (change, old) {
+                (Change::Value(value), _) => default_item(value),
+                (Change::ToFloat, Some(Item::Int(x))) => Item::Float(*x as f64),
+                (Change::ToFloat, Some(Item::Bool(x))) => Item::Float(f64::from(u8::from(*x))),
+                (Change::ToFloat, old) => old.cloned().unwrap_or(Item::None),
+            });
+        }
+        if let ("aten::wait", Some(item)) = (op, arguments.first()) {
+            return Ok(item.clone());
+        }
+        if op == "prim::TupleConstruct" {
+            return Ok(Item::tuple(arguments));
+        }
+        self.machine.call(op, None, arguments, named)
+    }
+
+    /// What an argument is, for calls whose meaning has changed.
+    fn given(&self, item: &Item) -> Given {
+        let whole = |dtype: DataType| dtype.is_integer() || dtype == DataType::Bool;
+        match item {
+            Item::None => Given::None,
+            Item::Int(_) | Item::Bool(_) => Given::Integer,
+            Item::Float(_) => Given::Float,
+            Item::Number(number) => match number.kind {
+                NumberKind::Float => Given::Float,
+                _ => Given::Integer,
+            },
+            Item::Tensor(_) => {
+                let var = self.machine.var_of(item).ok();
+                match var.and_then(|var| self.machine.builder().dtype_of(var)) {
+                    Some(dtype) if whole(dtype) => Given::Integers,
+                    Some(dtype) if dtype.is_float() => Given::Float,
+                    _ => Given::Other,
+                }
+            }
+            _ => Given::Other,
+        }
+    }
+
+    /// A function or class of the archive.
+    fn called_own(
+        &self,
+        path: &Rc<str>,
+        arguments: Vec<Item>,
+        named: Vec<(Rc<str>, Item)>,
+    ) -> Result<Item> {
+        if let Some(class) = path.strip_suffix(".__new__") {
+            return Ok(Item::Object(Rc::new(Instance::new(class, ""))));
+        }
+        if let Some(function) = self.library.find_function(path)? {
+            return self.called_function(path, &function, arguments, named);
+        }
+        let Some(class) = self.library.find_class(path)? else {
+            let message = format!("The archive has no code of `{}`.", shown(path));
+            return Err(self.machine.problem(Code::LayerUnsupported, message));
+        };
+        match class.kind {
+            ClassKind::NamedTuple => {
+                let given = |name: &Rc<str>| {
+                    named.iter().find(|(n, _)| n == name).map(|(_, item)| item.clone())
+                };
+                let rest = class.attributes.iter().skip(arguments.len());
+                let rest = rest.map(|a| match (given(&a.name), &a.value) {
+                    (Some(item), _) => Ok(item),
+                    (None, Some(e)) => self.expression(e, &Interpreter::fresh_scopes(path)),
+                    (None, None) => Ok(Item::None),
+                });
+                let items =
+                    arguments.into_iter().map(Ok).chain(rest).collect::<Result<Vec<_>>>()?;
+                Ok(Item::Record(class.clone(), items.into()))
+            }
+            _ => {
+                let message = format!("The class `{}` is called.", shown(path));
+                Err(self.machine.problem(Code::LayerUnsupported, message))
+            }
+        }
+    }
+}

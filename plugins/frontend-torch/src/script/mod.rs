@@ -1,0 +1,19 @@
+//! TorchScript: the printed code and the objects that it works on.
+
+pub(crate) mod ast;
+mod calls;
+pub(crate) mod debug;
+mod definition;
+mod expression;
+mod flow;
+pub(crate) mod import;
+mod lexer;
+pub(crate) mod library;
+mod objects;
+pub(crate) mod parse;
+mod places;
+pub(crate) mod run;
+mod statement;
+#[cfg(test)]
+mod tests;
+pub(crate) mod types;

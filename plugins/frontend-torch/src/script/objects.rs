@@ -1,0 +1,179 @@
+//! The objects of an archive as values of the machine: modules with their paths, parameters as initializers.
+
+use super::run::Interpreter;
+use crate::archive::pickle::{Object, Pickled};
+use crate::archive::storage::{Place, Quantizer, Stored};
+use crate::diag::{Code, shown};
+use crate::machine::{Instance, Item, Result};
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::Tensor;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Objects inside each other.
+const DEPTH_MAX: usize = 256;
+
+/// What was loaded already, so that what is shared stays shared.
+#[derive(Default)]
+pub(super) struct Loaded {
+    objects: RefCell<HashMap<*const Object, Rc<Instance>>>,
+    containers: RefCell<HashMap<*const u8, Item>>,
+    tensors: RefCell<HashMap<Place, Item>>,
+}
+
+impl Interpreter<'_, '_> {
+    /// An object of the archive. `path` is where it is in the tree of modules, and names its tensors.
+    pub(super) fn loaded(&self, from: &Pickled, path: &str) -> Result<Item> {
+        self.load(from, path, 0)
+    }
+
+    fn load(&self, from: &Pickled, path: &str, depth: usize) -> Result<Item> {
+        if depth > DEPTH_MAX {
+            let message = format!("More than {DEPTH_MAX} objects are inside each other.");
+            return Err(self.machine.problem(Code::SourceLimit, message));
+        }
+        let at = |i: usize| join(path, &i.to_string());
+        let all = |items: &[Pickled]| {
+            let items = items.iter().enumerate();
+            items.map(|(i, item)| self.load(item, &at(i), depth + 1)).collect::<Result<Vec<_>>>()
+        };
+        Ok(match from {
+            Pickled::None => Item::None,
+            Pickled::Bool(x) => Item::Bool(*x),
+            Pickled::Int(x) => Item::Int(*x),
+            Pickled::Float(x) => Item::Float(*x),
+            Pickled::Complex(re, im) => Item::Complex(*re, *im),
+            Pickled::Text(x) => Item::Text(x.clone()),
+            Pickled::Device(x) => Item::Device(x.clone()),
+            Pickled::Tuple(items) => Item::tuple(all(items)?),
+            Pickled::List(cell) => {
+                let key = Rc::as_ptr(cell).cast::<u8>();
+                self.shared(key, || Ok(Item::list(all(&cell.borrow())?)))?
+            }
+            Pickled::Dict(cell) => {
+                let key = Rc::as_ptr(cell).cast::<u8>();
+                self.shared(key, || {
+                    let pair = |(k, v): &(Pickled, Pickled)| {
+                        let name = k.text().map_or_else(String::new, |t| join(path, t));
+                        Ok((self.load(k, "", depth + 1)?, self.load(v, &name, depth + 1)?))
+                    };
+                    Ok(Item::dict(cell.borrow().iter().map(pair).collect::<Result<_>>()?))
+                })?
+            }
+            Pickled::Tensor(stored) => self.tensor(stored, path, false)?,
+            Pickled::Object(object) => self.object(object, path, depth)?,
+            other => {
+                let message = format!("`{}` is {}.", shown(path), other.kind());
+                return Err(self.machine.problem(Code::LayerUnsupported, message));
+            }
+        })
+    }
+
+    fn shared(&self, key: *const u8, load: impl FnOnce() -> Result<Item>) -> Result<Item> {
+        if let Some(known) = self.loaded.containers.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let item = load()?;
+        self.loaded.containers.borrow_mut().insert(key, item.clone());
+        Ok(item)
+    }
+
+    fn object(&self, object: &Rc<Object>, path: &str, depth: usize) -> Result<Item> {
+        if let Some(known) = self.loaded.objects.borrow().get(&Rc::as_ptr(object)) {
+            return Ok(Item::Object(known.clone()));
+        }
+        let class = object.class.clone();
+        if let (Some(value), Some(found)) =
+            (object.arguments.first(), self.library.find_class(&class)?)
+            && let Some(item) = self.member_of_value(&class, &found, value)?
+        {
+            return Ok(item);
+        }
+        let instance = Rc::new(Instance::new(&class, path));
+        self.loaded.objects.borrow_mut().insert(Rc::as_ptr(object), instance.clone());
+        let state = object.state.borrow().clone();
+        match state {
+            None => {}
+            Some(Pickled::Dict(cell)) if !self.has_setstate(&class)? => {
+                let items = cell.borrow();
+                // The order of a state dict: a module's own tensors come before those of modules inside.
+                let (own, rest): (Vec<_>, Vec<_>) =
+                    items.iter().partition(|(_, value)| matches!(value, Pickled::Tensor(_)));
+                for (key, value) in own.into_iter().chain(rest) {
+                    let Some(name) = key.text() else { continue };
+                    let path = join(path, name);
+                    let item = match value {
+                        Pickled::Tensor(stored) if self.is_weight(&class, name)? => {
+                            self.tensor(stored, &path, true)?
+                        }
+                        value => self.load(value, &path, depth + 1)?,
+                    };
+                    instance.attributes.borrow_mut().insert(name.into(), item);
+                }
+            }
+            Some(state) => {
+                let state = self.load(&state, path, depth + 1)?;
+                match self.method(&class, "__setstate__")? {
+                    Some(method) => drop(self.called_method(&instance, &method, vec![state])?),
+                    None => drop(instance.state.replace(Some(state))),
+                }
+            }
+        }
+        Ok(Item::Object(instance))
+    }
+
+    /// Whether an attribute of a module is a parameter or buffer.
+    fn is_weight(&self, class: &str, name: &str) -> Result<bool> {
+        let Some(class) = self.library.find_class(class)? else { return Ok(false) };
+        Ok(class.parameters.iter().chain(&class.buffers).any(|known| &**known == name))
+    }
+
+    fn has_setstate(&self, class: &str) -> Result<bool> {
+        Ok(self.method(class, "__setstate__")?.is_some())
+    }
+
+    /// A tensor as an initializer under its path; one that was loaded under another path is that one.
+    fn tensor(&self, stored: &Rc<Stored>, path: &str, is_weight: bool) -> Result<Item> {
+        if let Some(known) = self.loaded.tensors.borrow().get(&stored.place) {
+            return Ok(known.clone());
+        }
+        let b = self.machine.builder();
+        let name = if path.is_empty() { "constant" } else { path };
+        let tensor = stored.tensor.clone();
+        let var = match is_weight {
+            true => self.machine.weight(name, tensor),
+            false => b.parameter(name, tensor),
+        };
+        let var = match &stored.quantizer {
+            Some(quantizer) => self.dequantized(var, quantizer)?,
+            None => var,
+        };
+        let item = self.machine.tensor(var);
+        self.loaded.tensors.borrow_mut().insert(stored.place.clone(), item.clone());
+        Ok(item)
+    }
+
+    /// The numbers that quantized integers stand for.
+    fn dequantized(&self, var: Var, quantizer: &Quantizer) -> Result<Var> {
+        let b = self.machine.builder();
+        let scales: Vec<f32> = quantizer.scales.iter().map(|s| *s as f32).collect();
+        let dims = quantizer.axis.map_or_else(Vec::new, |_| vec![scales.len()]);
+        let scale = b.constant(Tensor::from_vec(dims, scales));
+        let points = match quantizer.axis {
+            Some(_) => b.constant(Tensor::vector(quantizer.zero_points.clone())),
+            None => b.constant(Tensor::scalar(quantizer.zero_points.first().copied().unwrap_or(0))),
+        };
+        let dtype = b.dtype_of(var).unwrap_or(onnxd_plugin_sdk::ir::DataType::Int8);
+        let point = b.cast(points, dtype)?;
+        let axis = quantizer.axis.map(|axis| axis as i64);
+        b.dequantize_linear(var, scale).x_zero_point(point).axis(axis).one()
+    }
+}
+
+fn join(path: &str, name: &str) -> String {
+    match path {
+        "" => name.to_owned(),
+        path => format!("{path}.{name}"),
+    }
+}

@@ -1,0 +1,187 @@
+//! Printed code to [`File`]: what all rules of the grammar share.
+//!
+//! Rules for statements, expressions, types and definitions are in files of their own. No rule recurses deeper than a
+//! constant, and no expression is taller than one, so all that walks the result may recurse.
+#![allow(dead_code)]
+
+use super::ast::File;
+use super::lexer::{Kind, Lexer, Token};
+use crate::diag::{Code, Diagnostic};
+use std::rc::Rc;
+
+/// Deepest nesting of brackets, and the height of expressions.
+pub(crate) const DEPTH_MAX: usize = 100;
+/// Most statements and expressions of a file.
+pub(crate) const NODES_MAX: usize = 2_000_000;
+
+/// What a rule gives. Errors are boxed, because rules recurse and the stack is small.
+pub(super) type Parsed<T> = Result<T, Box<Diagnostic>>;
+
+/// Parses a file of code. `module` is its path (`__torch__.a.b`).
+pub(crate) fn parse(module: &str, source: &[u8]) -> Result<File, Diagnostic> {
+    parse_within(module, source, NODES_MAX)
+}
+
+/// The same, with a limit to statements and expressions.
+pub(crate) fn parse_within(
+    module: &str,
+    source: &[u8],
+    nodes_max: usize,
+) -> Result<File, Diagnostic> {
+    let source = std::str::from_utf8(source).map_err(|error| {
+        let at = error.valid_up_to();
+        let message = format!("code `{module}` is not UTF-8 at byte {at}");
+        Diagnostic::new(Code::SourceSyntax, message)
+    })?;
+    Parser::new(module, source, nodes_max).and_then(Parser::file).map_err(|problem| *problem)
+}
+
+/// For the fuzz target: parses whatever it gets.
+pub(crate) fn parse_any(source: &[u8]) {
+    let _ = parse_within("fuzz", source, 10_000);
+}
+
+pub(crate) struct Parser<'s> {
+    pub(super) lexer: Lexer<'s>,
+    pub(super) module: Rc<str>,
+    /// The next token.
+    pub(super) token: Token,
+    depth: usize,
+    /// Of the expression that was parsed last.
+    pub(super) height: usize,
+    nodes: usize,
+    nodes_max: usize,
+}
+
+impl<'s> Parser<'s> {
+    pub(crate) fn new(module: &'s str, source: &'s str, nodes_max: usize) -> Parsed<Parser<'s>> {
+        let mut lexer = Lexer::new(module, source)?;
+        let token = lexer.next()?;
+        let module = module.into();
+        Ok(Parser { lexer, module, token, depth: 0, height: 0, nodes: 0, nodes_max })
+    }
+
+    pub(super) fn advance(&mut self) -> Parsed<Token> {
+        let token = self.token;
+        self.token = self.lexer.next()?;
+        Ok(token)
+    }
+
+    /// Whether the next token is this mark.
+    pub(super) fn sees(&self, mark: u8) -> bool {
+        self.token.kind == Kind::Mark(mark)
+    }
+
+    /// Whether the next token is this word.
+    pub(super) fn sees_word(&self, word: &str) -> bool {
+        self.token.kind == Kind::Word && self.lexer.text(self.token) == word
+    }
+
+    /// Takes a mark if it comes next.
+    pub(super) fn takes(&mut self, mark: u8) -> Parsed<bool> {
+        let seen = self.sees(mark);
+        if seen {
+            self.advance()?;
+        }
+        Ok(seen)
+    }
+
+    pub(super) fn takes_word(&mut self, word: &str) -> Parsed<bool> {
+        let seen = self.sees_word(word);
+        if seen {
+            self.advance()?;
+        }
+        Ok(seen)
+    }
+
+    pub(super) fn expect(&mut self, mark: u8) -> Parsed<()> {
+        if self.takes(mark)? {
+            return Ok(());
+        }
+        Err(self.unexpected(&format!("`{}`", char::from(mark))))
+    }
+
+    pub(super) fn word(&mut self) -> Parsed<&'s str> {
+        if self.token.kind != Kind::Word {
+            return Err(self.unexpected("a name"));
+        }
+        let token = self.advance()?;
+        Ok(self.lexer.text(token))
+    }
+
+    /// The end of a statement.
+    pub(super) fn end_line(&mut self) -> Parsed<()> {
+        match self.token.kind {
+            Kind::Newline => self.advance().map(|_| ()),
+            Kind::Dedent | Kind::End => Ok(()),
+            _ => Err(self.unexpected("the end of the line")),
+        }
+    }
+
+    /// The end of the text.
+    pub(super) fn end(&mut self) -> Parsed<()> {
+        match self.token.kind {
+            Kind::End => Ok(()),
+            _ => Err(self.unexpected("the end")),
+        }
+    }
+
+    pub(super) fn unexpected(&self, wanted: &str) -> Box<Diagnostic> {
+        let found = match self.token.kind {
+            Kind::Newline => "the end of the line".to_owned(),
+            Kind::Indent => "a deeper indentation".to_owned(),
+            Kind::Dedent => "the end of the block".to_owned(),
+            Kind::End => "the end of the file".to_owned(),
+            _ => format!("`{}`", shortened(self.lexer.text(self.token))),
+        };
+        self.lexer.wrong(self.token, format!("{wanted} is expected here, and not {found}"))
+    }
+
+    /// One bracket deeper.
+    pub(super) fn deeper(&mut self) -> Parsed<()> {
+        if self.depth == DEPTH_MAX {
+            return Err(self.too_deep());
+        }
+        self.depth += 1;
+        Ok(())
+    }
+
+    pub(super) fn shallower(&mut self) {
+        self.depth -= 1;
+    }
+
+    /// A new expression of this height.
+    pub(super) fn grown(&mut self, height: usize) -> Parsed<()> {
+        if height > DEPTH_MAX {
+            return Err(self.too_deep());
+        }
+        self.height = height;
+        self.counted()
+    }
+
+    fn too_deep(&self) -> Box<Diagnostic> {
+        let message = format!("expressions are nested deeper than {DEPTH_MAX} levels");
+        self.lexer.too_much(self.token, message)
+    }
+
+    /// One more statement or expression.
+    pub(super) fn counted(&mut self) -> Parsed<()> {
+        self.nodes += 1;
+        if self.nodes <= self.nodes_max {
+            return Ok(());
+        }
+        let message = format!("the code has more than {} expressions", self.nodes_max);
+        Err(self.lexer.too_much(self.token, message))
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.nodes
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,159 @@
+//! Statements and blocks.
+
+use super::ast::{Expr, Statement, StatementKind, Target};
+use super::lexer::{Kind, Token};
+use super::parse::{Parsed, Parser};
+
+impl Parser<'_> {
+    /// `:` and the statements behind it. The lexer limits how deep blocks nest.
+    pub(super) fn block(&mut self) -> Parsed<Vec<Statement>> {
+        self.expect(b':')?;
+        if self.token.kind != Kind::Newline {
+            let start = self.token;
+            let kind = self.simple()?;
+            return Ok(vec![self.placed(start, kind)?]);
+        }
+        self.advance()?;
+        if self.token.kind != Kind::Indent {
+            return Err(self.unexpected("an indented block"));
+        }
+        self.advance()?;
+        let mut statements = Vec::new();
+        while self.token.kind != Kind::Dedent {
+            let start = self.token;
+            let kind = self.statement()?;
+            statements.push(self.placed(start, kind)?);
+        }
+        self.advance()?;
+        Ok(statements)
+    }
+
+    fn placed(&mut self, start: Token, kind: StatementKind) -> Parsed<Statement> {
+        self.counted()?;
+        let end = self.lexer.line_end(start);
+        Ok(Statement { line: start.line, offset: start.start, end, kind })
+    }
+
+    fn statement(&mut self) -> Parsed<StatementKind> {
+        if self.token.kind != Kind::Word {
+            return self.simple();
+        }
+        match self.lexer.text(self.token) {
+            "if" => self.condition(),
+            "for" => self.for_loop(),
+            "while" => {
+                self.advance()?;
+                let condition = self.expression()?;
+                Ok(StatementKind::While { condition, body: self.block()? })
+            }
+            "with" => self.context(),
+            "def" => Ok(StatementKind::Define(self.function()?.into())),
+            _ => self.simple(),
+        }
+    }
+
+    fn condition(&mut self) -> Parsed<StatementKind> {
+        self.advance()?;
+        let condition = self.expression()?;
+        let then = self.block()?;
+        let otherwise = if self.takes_word("else")? { self.block()? } else { Vec::new() };
+        Ok(StatementKind::If { condition, then, otherwise })
+    }
+
+    fn for_loop(&mut self) -> Parsed<StatementKind> {
+        self.advance()?;
+        let target = self.word()?.into();
+        if !self.takes_word("in")? {
+            return Err(self.unexpected("`in`"));
+        }
+        let iterable = self.expression()?;
+        Ok(StatementKind::For { target, iterable, body: self.block()? })
+    }
+
+    fn context(&mut self) -> Parsed<StatementKind> {
+        self.advance()?;
+        let context = self.expression()?;
+        let target = if self.takes_word("as")? { Some(self.word()?.into()) } else { None };
+        Ok(StatementKind::With { context, target, body: self.block()? })
+    }
+
+    /// A statement of one line, with its end.
+    fn simple(&mut self) -> Parsed<StatementKind> {
+        let kind = if self.takes_word("pass")? {
+            StatementKind::Pass
+        } else if self.takes_word("return")? {
+            StatementKind::Return(self.returned()?)
+        } else {
+            self.assignment()?
+        };
+        self.end_line()?;
+        Ok(kind)
+    }
+
+    /// `return`, `return e`, `return a, b`
+    fn returned(&mut self) -> Parsed<Option<Expr>> {
+        if matches!(self.token.kind, Kind::Newline | Kind::Dedent | Kind::End) {
+            return Ok(None);
+        }
+        let (mut values, comma) = self.row()?;
+        Ok(if values.len() == 1 && !comma { values.pop() } else { Some(Expr::Tuple(values)) })
+    }
+
+    /// Expressions up to the end of a side, and whether a comma stands behind the last one.
+    fn row(&mut self) -> Parsed<(Vec<Expr>, bool)> {
+        let (mut row, mut tallest) = (vec![self.expression()?], self.height);
+        while self.takes(b',')? {
+            if self.sees(b'=')
+                || matches!(self.token.kind, Kind::Newline | Kind::Dedent | Kind::End)
+            {
+                return Ok((row, true));
+            }
+            row.push(self.expression()?);
+            tallest = tallest.max(self.height);
+        }
+        // A row may become a tuple.
+        self.grown(tallest + 1)?;
+        Ok((row, false))
+    }
+
+    fn assignment(&mut self) -> Parsed<StatementKind> {
+        let start = self.token;
+        let (mut left, comma) = self.row()?;
+        if left.len() == 1 && !comma {
+            if self.takes(b':')? {
+                let ty = self.whole_type()?;
+                let Some(Expr::Name(name)) = left.pop() else {
+                    return Err(self.lexer.wrong(start, "only a name can be declared"));
+                };
+                self.expect(b'=')?;
+                let targets = vec![Target::Name(name, Some(ty))];
+                let values = vec![self.expression()?];
+                return Ok(StatementKind::Assign { targets, unpack: false, values });
+            }
+            if !self.sees(b'=') {
+                return Ok(StatementKind::Expression(left.remove(0)));
+            }
+        }
+        self.expect(b'=')?;
+        let targets = left
+            .into_iter()
+            .map(|expr| target(expr).ok_or_else(|| self.lexer.wrong(start, "no value fits here")))
+            .collect::<Parsed<Vec<Target>>>()?;
+        let (values, _) = self.row()?;
+        let unpack = values.len() == 1 && (comma || targets.len() > 1);
+        if !unpack && values.len() != targets.len() {
+            let message = format!("{} values do not fit {} names", values.len(), targets.len());
+            return Err(self.lexer.wrong(start, message));
+        }
+        Ok(StatementKind::Assign { targets, unpack, values })
+    }
+}
+
+fn target(expr: Expr) -> Option<Target> {
+    match expr {
+        Expr::Name(name) => Some(Target::Name(name, None)),
+        Expr::Attribute(object, name) => Some(Target::Attribute(*object, name)),
+        Expr::Item(container, key) => Some(Target::Item(*container, *key)),
+        _ => None,
+    }
+}

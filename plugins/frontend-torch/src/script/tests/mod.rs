@@ -1,0 +1,49 @@
+mod debug;
+mod expressions;
+mod files;
+mod hostile;
+mod statements;
+
+use super::ast::{Expr, File, Function, StatementKind};
+use super::parse::parse;
+use std::rc::Rc;
+
+fn file(source: &str) -> File {
+    parse("a", source.as_bytes()).unwrap()
+}
+
+fn refused(source: &str) -> String {
+    parse("a", source.as_bytes()).unwrap_err().to_string()
+}
+
+/// The function that has these lines as its body.
+fn function(lines: &str) -> Rc<Function> {
+    let indented: String = lines.lines().map(|line| format!("  {line}\n")).collect();
+    file(&format!("def f(x):\n{indented}")).functions[0].clone()
+}
+
+fn expression(source: &str) -> Expr {
+    match &function(&format!("return {source}")).body[0].kind {
+        StatementKind::Return(Some(expr)) => expr.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn name(name: &str) -> Expr {
+    Expr::Name(name.into())
+}
+
+fn text(text: &str) -> Expr {
+    Expr::Text(text.into())
+}
+
+/// `a.b.c`
+fn path(path: &str) -> Expr {
+    let mut parts = path.split('.');
+    let first = name(parts.next().unwrap());
+    parts.fold(first, |expr, part| Expr::Attribute(Box::new(expr), part.into()))
+}
+
+fn call(function: Expr, arguments: Vec<Expr>) -> Expr {
+    Expr::Call { function: Box::new(function), arguments, named: Vec::new() }
+}

@@ -1,0 +1,124 @@
+//! Types as TorchScript prints them.
+#![allow(dead_code)]
+
+use super::parse::{Parsed, Parser};
+use crate::diag::Diagnostic;
+use std::rc::Rc;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Type {
+    Tensor,
+    Int,
+    Float,
+    Bool,
+    Complex,
+    /// `str`
+    Text,
+    /// `number`, `Scalar`
+    Number,
+    None,
+    Any,
+    Device,
+    Generator,
+    List(Box<Type>),
+    Dict(Box<Type>, Box<Type>),
+    Optional(Box<Type>),
+    Union(Vec<Type>),
+    Tuple(Vec<Type>),
+    /// `Future[T]`, also `Await[T]`.
+    Future(Box<Type>),
+    /// A class by its qualified name (`__torch__.models.Net`), and all other words.
+    Class(Rc<str>),
+}
+
+impl Type {
+    /// Reads a type that stands alone: a type tag of a pickle, or the type of an attribute in `model.json`.
+    pub(crate) fn parse(place: &str, text: &str) -> Result<Type, Diagnostic> {
+        let alone = |mut parser: Parser<'_>| {
+            let ty = parser.whole_type()?;
+            parser.end()?;
+            Ok(ty)
+        };
+        Parser::new(place, text, usize::MAX).and_then(alone).map_err(|problem| *problem)
+    }
+}
+
+impl Parser<'_> {
+    /// `Optional[Dict[str, __torch__.models.Pair]]`
+    pub(crate) fn whole_type(&mut self) -> Parsed<Type> {
+        let start = self.token;
+        let mut name = self.word()?.to_owned();
+        while self.takes(b'.')? {
+            name.push('.');
+            name.push_str(self.word()?);
+        }
+        if self.token.kind != super::lexer::Kind::Mark(b'[') {
+            return Ok(named(&name));
+        }
+        self.deeper()?;
+        let arguments = self.type_arguments()?;
+        self.shallower();
+        let count = arguments.len();
+        generic(&name, arguments)
+            .ok_or_else(|| self.lexer.wrong(start, format!("`{name}` does not take {count} types")))
+    }
+
+    /// `[A, B]`; `[()]` has none.
+    fn type_arguments(&mut self) -> Parsed<Vec<Type>> {
+        let mut arguments = Vec::new();
+        self.expect(b'[')?;
+        if self.takes(b'(')? {
+            self.expect(b')')?;
+            self.expect(b']')?;
+            return Ok(arguments);
+        }
+        while !self.takes(b']')? {
+            arguments.push(self.whole_type()?);
+            if !self.takes(b',')? {
+                self.expect(b']')?;
+                break;
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+fn named(name: &str) -> Type {
+    match name {
+        "Tensor" => Type::Tensor,
+        "int" => Type::Int,
+        "float" => Type::Float,
+        "bool" => Type::Bool,
+        "complex" => Type::Complex,
+        "str" => Type::Text,
+        "number" | "Scalar" => Type::Number,
+        "None" | "NoneType" => Type::None,
+        "Any" => Type::Any,
+        "Device" => Type::Device,
+        "Generator" => Type::Generator,
+        _ => Type::Class(name.into()),
+    }
+}
+
+fn generic(name: &str, mut arguments: Vec<Type>) -> Option<Type> {
+    match name {
+        "Tuple" => return Some(Type::Tuple(arguments)),
+        "Union" if !arguments.is_empty() => return Some(Type::Union(arguments)),
+        _ => {}
+    }
+    let last = Box::new(arguments.pop()?);
+    let first = arguments.pop();
+    if !arguments.is_empty() {
+        return None;
+    }
+    Some(match (name, first) {
+        ("Dict", Some(key)) => Type::Dict(Box::new(key), last),
+        ("List", None) => Type::List(last),
+        ("Optional", None) => Type::Optional(last),
+        ("Future" | "Await", None) => Type::Future(last),
+        // Which attributes are constant makes no difference: the values of the object are taken.
+        ("Final", None) => *last,
+        ("RRef", None) => Type::Class("RRef".into()),
+        _ => return None,
+    })
+}
