@@ -13,7 +13,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = rows! { table;
         "aten::sum" => |b, a: Reduced| total(b, a.input, &axes(b, &a)?, a.dtype);
         "prims::sum" => |b, a: Prim| total(b, a.inp, &a.axes(b)?, a.output_dtype);
-        "aten::nansum" => |b, a: Reduced| total(b, b.where_(b.is_nan(a.input)?, 0.0, a.input)?, &axes(b, &a)?, a.dtype);
+        "aten::nansum" => |b, a: Reduced| total(b, numbers(b, a.input)?, &axes(b, &a)?, a.dtype);
         "aten::sum_to_size" => sum_to_size;
         "aten::count_nonzero" => |b, a: Reduced| total(b, b.cast(a.input, Bool)?, &axes(b, &a)?, None);
         "aten::mean" => |b, a: Reduced| mean(b, typed(b, a.input, a.dtype)?, &axes(b, &a)?);
@@ -163,6 +163,11 @@ pub(crate) fn summed(b: &Lower, x: Var, dtype: Option<i64>) -> Lowered<Var> {
     let x = typed(b, x, dtype)?;
     let whole = dtype.is_none() && !of(b, x)?.is_float();
     if whole { b.cast(x, Int64) } else { Ok(x) }
+}
+
+/// `x` with 0 in place of what is no number.
+fn numbers(b: &Lower, x: Var) -> Lowered<Var> {
+    if of(b, x)?.is_float() { b.where_(b.is_nan(x)?, 0.0, x) } else { Ok(x) }
 }
 
 fn total(b: &Lower, x: Var, axes: &Axes, dtype: Option<i64>) -> Lowered<Var> {
