@@ -2,7 +2,6 @@
 //!
 //! Operands are of three classes: tensors with axes, tensors of rank 0, and Python's numbers. A lower class counts only
 //! where its category (bool, integer, float, complex) is above that of the higher classes.
-#![allow(dead_code)]
 
 use super::Lower;
 use onnxd_plugin_sdk::build::{Var, promoted as smallest_of_both};

@@ -13,7 +13,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = rows! { table;
         "aten::sum" => |b, a: Reduced| total(b, a.input, &axes(b, &a)?, a.dtype);
         "prims::sum" => |b, a: Prim| total(b, a.inp, &a.axes(b)?, a.output_dtype);
-        "aten::nansum" => |b, a: Reduced| total(b, b.where_(b.is_nan(a.input)?, 0.0, a.input)?, &axes(b, &a)?, a.dtype);
+        "aten::nansum" => |b, a: Reduced| total(b, numbers(b, a.input)?, &axes(b, &a)?, a.dtype);
         "aten::sum_to_size" => sum_to_size;
         "aten::count_nonzero" => |b, a: Reduced| total(b, b.cast(a.input, Bool)?, &axes(b, &a)?, None);
         "aten::mean" => |b, a: Reduced| mean(b, typed(b, a.input, a.dtype)?, &axes(b, &a)?);
@@ -40,15 +40,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
     };
     rows! { table;
-        "aten::var" => |b, a: Variance| Ok(variance(b, &a)?[0]);
-        "aten::std" => |b, a: Variance| b.sqrt(variance(b, &a)?[0]);
-        "aten::var_mean" => |b, a: Variance| variance(b, &a);
-        "aten::std_mean" => |b, a: Variance| {
-            let [variance, mean] = variance(b, &a)?;
-            Ok([b.sqrt(variance)?, mean])
-        };
+        "aten::var" => |b, a: Variance| Ok(variance(b, &a, false)?[0]);
+        "aten::std" => |b, a: Variance| Ok(variance(b, &a, true)?[0]);
+        "aten::var_mean" => |b, a: Variance| variance(b, &a, false);
+        "aten::std_mean" => |b, a: Variance| variance(b, &a, true);
         "prims::var" => |b, a: PrimVariance| {
-            Ok(spread(b, a.inp, &Axes::of(b, a.inp, &a.dims, false)?, a.correction.unwrap_or(1.0))?[0])
+            let axes = Axes::of(b, a.inp, &a.dims, false)?;
+            Ok(spread(b, a.inp, &axes, a.correction.unwrap_or(1.0), false)?[0])
         };
         "aten::norm" | "aten::native_norm" => |b, a: Norm| norm(b, &a, &a.p);
         "aten::linalg_vector_norm" => |b, a: Norm| norm(b, &a, &a.ord);
@@ -167,6 +165,11 @@ pub(crate) fn summed(b: &Lower, x: Var, dtype: Option<i64>) -> Lowered<Var> {
     if whole { b.cast(x, Int64) } else { Ok(x) }
 }
 
+/// `x` with 0 in place of what is no number.
+fn numbers(b: &Lower, x: Var) -> Lowered<Var> {
+    if of(b, x)?.is_float() { b.where_(b.is_nan(x)?, 0.0, x) } else { Ok(x) }
+}
+
 fn total(b: &Lower, x: Var, axes: &Axes, dtype: Option<i64>) -> Lowered<Var> {
     through(b, summed(b, x, dtype)?, reduce_sum, axes)
 }
@@ -273,41 +276,72 @@ fn truth(b: &Lower, a: &Reduced, any: bool) -> Lowered<Var> {
     if matches!(&a.dim, Value::List(items) if items.is_empty()) {
         return b.cast(x, to);
     }
-    let number = b.cast(x, Int32)?;
+    let number = if b.opset() >= 20 { x } else { b.cast(x, Int32)? };
     let axes = axes(b, a)?;
     b.cast(if any { reduce_max(b, number, &axes)? } else { reduce_min(b, number, &axes)? }, to)
 }
 
-fn variance(b: &Lower, a: &Variance) -> Lowered<[Var; 2]> {
+/// The variance or its root, and the mean.
+fn variance(b: &Lower, a: &Variance, root: bool) -> Lowered<[Var; 2]> {
     let correction = match a.unbiased {
         Some(unbiased) => f64::from(u8::from(unbiased)),
         None => a.correction.unwrap_or(1.0),
     };
-    spread(b, a.input, &Axes::of(b, a.input, &a.dim, a.keepdim)?, correction)
+    spread(b, a.input, &Axes::of(b, a.input, &a.dim, a.keepdim)?, correction, root)
 }
 
-/// The variance and the mean.
-fn spread(b: &Lower, x: Var, axes: &Axes, correction: f64) -> Lowered<[Var; 2]> {
+fn spread(b: &Lower, x: Var, axes: &Axes, correction: f64, root: bool) -> Lowered<[Var; 2]> {
     let mean = reduce_mean(b, x, &axes.kept())?;
     let distance = b.sub(x, mean)?;
-    let variance = if correction == 0.0 {
-        reduce_mean(b, b.mul(distance, distance)?, axes)?
-    } else {
-        let squares = reduce_sum_square(b, distance, axes)?;
-        match axes.count(b, x)? {
-            Value::Var(n) => {
-                let n = b.sub(b.cast(n, of(b, x)?)?, correction)?;
-                b.div(squares, b.relu(n)?)?
-            }
-            n => b.div(squares, (sizes::known(b, &n).unwrap_or(0) as f64 - correction).max(0.0))?,
+    let factor = |which| factor(b, x, axes, correction, which);
+    let half = matches!(of(b, x)?, DataType::Float16 | DataType::Bfloat16);
+    let spread = if half || (correction == 0.0 && !root) {
+        // Sums of squares may leave the range of float16, means do not.
+        let mut variance = reduce_mean(b, b.mul(distance, distance)?, axes)?;
+        if correction != 0.0 {
+            variance = b.mul(variance, factor(Factor::Share)?)?;
         }
+        if root { b.sqrt(variance)? } else { variance }
+    } else if root {
+        b.div(reduce_l2(b, distance, axes)?, factor(Factor::Root)?)?
+    } else {
+        b.div(reduce_sum_square(b, distance, axes)?, factor(Factor::Freedom)?)?
     };
     let mean = match (&axes.list, axes.keep) {
         (_, true) => mean,
         (Some(list), false) => b.squeeze(mean).axes(list.clone()).one()?,
         (None, false) => b.reshape(mean, Vec::<i64>::new()).one()?,
     };
-    Ok([variance, mean])
+    Ok([spread, mean])
+}
+
+/// Degrees of freedom, their root, or the number of elements for each of them.
+enum Factor {
+    Freedom,
+    Root,
+    Share,
+}
+
+fn factor(b: &Lower, x: Var, axes: &Axes, correction: f64, which: Factor) -> Lowered<Var> {
+    let dtype = of(b, x)?;
+    let count = axes.count(b, x)?;
+    if let Some(n) = sizes::known(b, &count) {
+        let free = (n as f64 - correction).max(0.0);
+        let factor = match which {
+            Factor::Freedom => free,
+            Factor::Root => free.sqrt(),
+            Factor::Share => n as f64 / free,
+        };
+        return operand(b, &Value::Float(factor), dtype);
+    }
+    let n = operand(b, &count, if dtype == DataType::Double { dtype } else { DataType::Float })?;
+    let free = if correction == 0.0 { n } else { b.relu(b.sub(n, correction)?)? };
+    let factor = match which {
+        Factor::Freedom => free,
+        Factor::Root => b.sqrt(free)?,
+        Factor::Share => b.div(n, free)?,
+    };
+    b.cast(factor, dtype)
 }
 
 /// The root of a sum of powers of absolute values.

@@ -276,7 +276,7 @@ mod tests {
     fn error_functions_are_inverted() {
         let found = of("aten::erfinv", [-0.5, 0.0, 0.999, 1.0]);
         assert_near(&found, &floats([-0.476_936_28, 0.0, 2.326_753_8, f32::INFINITY]));
-        assert_near(&of("aten::special_ndtri", [0.025, 1e-6]), &floats([-1.959_964, -4.753_424_3]));
+        assert_near(&of("aten::special_ndtri", [0.025, 1e-6]), &floats([-1.959_964, -4.753_424]));
         assert_near(&of("aten::special_erfcx", [-1.0, 5.0]), &floats([5.008_980_3, 0.110_704_64]));
         assert_near(
             &of("aten::special_log_ndtr", [-9.0, 1.0]),

@@ -2,6 +2,9 @@
 //! value of that tensor, and all its other views are derived anew when they are read.
 
 use super::item::now;
+#[cfg(test)]
+mod tests;
+
 use super::{Item, Machine, Result};
 use crate::diag::{Code, shown};
 use onnxd_plugin_sdk::build::Var;

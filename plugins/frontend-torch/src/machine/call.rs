@@ -8,7 +8,7 @@ use crate::diag::{Code, shown};
 use crate::schema::resolve::{ArgumentKind, resolve};
 use crate::schema::{self, Kind, Schema};
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::ir::{Dim, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
 use onnxd_plugin_sdk::lower::{Lowering, Value};
 use std::rc::Rc;
 
@@ -339,12 +339,13 @@ impl Machine<'_> {
         });
         let Some(ValueType::Tensor { dtype, shape }) = tensor else { return types };
         let shape = shape.map(|dims| vec![Dim::Unknown; dims.len()]);
-        let like = ValueType::Tensor { dtype, shape };
+        let axes = shape.as_ref().map_or("any shape".to_owned(), |s| format!("{} axes", s.len()));
+        let elements = dtype.map_or("unknown", DataType::word);
         let message = format!(
-            "The file does not say what `{}` gives: taken to have the element type and rank of its first \
-                tensor, {like}.",
+            "The file does not say what `{}` gives: taken as its first tensor, elements of {elements} in {axes}.",
             shown(op)
         );
+        let like = ValueType::Tensor { dtype, shape };
         let help = "Save the model with `torch.export.save`, which keeps the types of all results.";
         let note = self.problem(Code::LayerParameterIgnored, message).help(help);
         b.note(note);

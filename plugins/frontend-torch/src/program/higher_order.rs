@@ -184,7 +184,7 @@ impl Runner<'_, '_> {
                 _ => named.push((argument.name.clone(), self.item(&argument.value, scope)?)),
             }
         }
-        self.custom(scope, node, (&name, &overload), vec![], named)
+        self.custom(scope, node, (&name, &overload), &[], &named)
     }
 }
 

@@ -105,7 +105,7 @@ impl<'m, 's> Runner<'m, 's> {
             self.move_statistics(name, &arguments)?;
             return Ok(given);
         }
-        self.custom(scope, node, (name, overload), positional, named)
+        self.custom(scope, node, (name, overload), &positional, &named)
     }
 
     /// An operator of the user's own: nothing declares what it takes and gives but the node.
@@ -114,8 +114,8 @@ impl<'m, 's> Runner<'m, 's> {
         scope: &Scope<'_>,
         node: &Node,
         (name, overload): (&str, &str),
-        positional: Vec<Item>,
-        named: Vec<(Rc<str>, Item)>,
+        positional: &[Item],
+        named: &Vec<(Rc<str>, Item)>,
     ) -> Result<Item> {
         let types = node.outputs.iter().filter(|output| !matches!(output, Argument::None));
         let types =
@@ -133,7 +133,7 @@ impl<'m, 's> Runner<'m, 's> {
             false => name,
         };
         let count = types.len();
-        let given = self.machine.foreign(key, &positional, &named, types)?;
+        let given = self.machine.foreign(key, positional, named, types)?;
         // Results that are None are no results of a row.
         let mut items = if count == 1 { vec![given] } else { given.items().unwrap_or_default() };
         if items.len() != count {
@@ -245,7 +245,7 @@ impl<'m, 's> Runner<'m, 's> {
             [] => Ok(()),
             [output] => self.bind(output, item, scope),
             outputs => {
-                let items = self.taken_apart(item, outputs.len())?;
+                let items = self.taken_apart(&item, outputs.len())?;
                 let mut both = outputs.iter().zip(items);
                 both.try_for_each(|(output, item)| self.bind(output, item, scope))
             }
@@ -277,7 +277,7 @@ impl<'m, 's> Runner<'m, 's> {
             }
             Argument::Object(name, _) => drop(scope.names.insert(name.clone(), item)),
             Argument::List(outputs) => {
-                for (output, item) in outputs.iter().zip(self.taken_apart(item, outputs.len())?) {
+                for (output, item) in outputs.iter().zip(self.taken_apart(&item, outputs.len())?) {
                     self.bind(output, item, scope)?;
                 }
             }
@@ -287,12 +287,12 @@ impl<'m, 's> Runner<'m, 's> {
     }
 
     /// The items of a result, as many as the graph has names for.
-    fn taken_apart(&self, item: Item, count: usize) -> Result<Vec<Item>> {
+    fn taken_apart(&self, item: &Item, count: usize) -> Result<Vec<Item>> {
         let index = |i: usize| {
             let arguments = vec![item.clone(), Item::Int(i as i64)];
             self.machine.call("aten::__getitem__", None, arguments, vec![])
         };
-        match (&item, item.items()) {
+        match (item, item.items()) {
             (Item::Hole, _) => Ok(vec![Item::Hole; count]),
             (_, Some(items)) if items.len() == count => Ok(items),
             (Item::List(_), None) => (0..count).map(index).collect(),

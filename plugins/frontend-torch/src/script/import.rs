@@ -165,9 +165,10 @@ impl Inputs<'_, '_, '_> {
         let machine = self.run.machine;
         let ty = self.options.input(self.next, name, DataType::Float);
         let dtype = ty.dtype().unwrap_or(DataType::Float);
-        let var = machine.builder().input(name, ty);
+        let var = machine.builder().input(name, ty.clone());
         if !self.options.has_dtype(self.next, name) {
-            self.supposed.push(format!("`{}` {dtype}", shown(name)));
+            let open = if ty.shape().is_none() { " of any shape" } else { "" };
+            self.supposed.push(format!("`{}` {dtype}{open}", shown(name)));
             if dtype == DataType::Float {
                 machine.suppose(var, self.next);
             }
@@ -194,7 +195,7 @@ impl Inputs<'_, '_, '_> {
         let all = self.supposed.join(", ");
         let message =
             format!("The file does not say of which type its inputs are: supposed are {all}.");
-        let help = "Say it with `export.input_dtypes`, or put an `inputs.npz` beside the file.";
+        let help = "Say it with `export.input_shapes` and `export.input_dtypes`, or by an `inputs.npz` beside it.";
         let note = Diagnostic::new(Code::LayerParameterIgnored, message).help(help);
         self.run.machine.builder().note(note);
     }

@@ -46,3 +46,44 @@ fn graphs_in_graphs_are_limited() {
     let found = found("x: 2", "y = higher_order.wrap(@inner, x)", "y", &[("inner", inner)]);
     assert!(found[0].starts_with("N0213"), "{found:?}");
 }
+
+/// Paths of all values in a document.
+fn paths(value: &Value, path: &str, into: &mut Vec<String>) {
+    into.push(path.to_owned());
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(i, v)| paths(v, &format!("{path}/{i}"), into));
+        }
+        Value::Object(items) => {
+            items.iter().for_each(|(k, v)| paths(v, &format!("{path}/{k}"), into));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn programs_with_any_value_changed_do_no_harm() {
+    let graphs = [
+        ("holds", graph("i, s, p", "b = aten.lt.Scalar(i, 3.5)", "b", &[])),
+        ("body", graph("i, s, p", "j = aten.add.Tensor(i, 1)", "j, s", &[])),
+    ];
+    let lines = "%n = aten.sym_size.int(x, 0)
+        v = aten.select.int(b_k, 0, 0)
+        w = aten.add_.Tensor(v, 1)
+        i, s = higher_order.while_loop(@holds, @body, [t, x], [b_k])";
+    let whole = program(graph("b_k, x: s0 2*s1, t:", lines, "i, s, %n", &graphs), &[]);
+    let mut all = vec![];
+    paths(&whole, "", &mut all);
+    let others = [json!(null), json!(-1), json!("x"), json!([]), json!({"as_int": i64::MAX})];
+    for (at, path) in all.iter().enumerate() {
+        // Each place gets two of the values.
+        for other in [&others[at % 5], &others[(at + 2) % 5]] {
+            let mut changed = whole.clone();
+            *changed.pointer_mut(path).unwrap() = other.clone();
+            if let Err(found) = imported(&archive(&[("model", changed)])) {
+                let internal = found.0.iter().find(|found| found.code.starts_with("N04"));
+                assert!(internal.is_none(), "{path} is {other}: {internal:?}");
+            }
+        }
+    }
+}
