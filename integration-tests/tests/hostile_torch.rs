@@ -84,8 +84,11 @@ fn fault(folder: &Path, (name, file, codes): &(String, Vec<u8>, Vec<&str>)) -> O
     let extension = if name.starts_with("json") { "pt2" } else { "pt" };
     let net = format!("{}.{extension}", name.replace(' ', "-"));
     fs::write(folder.join(&net), file).unwrap();
-    let sets =
-        ["export.input_shapes=[[2, 3]]", "export.input_dtypes=[\"float\"]", "passes.profile=none"];
+    let sets = [
+        "export.input_shapes=[[2, 3]]",
+        "export.input_dtypes=[\"float32\"]",
+        "passes.profile=none",
+    ];
     let (status, stderr, report) = converted(folder, &format!("out-{net}"), &[&net], &sets);
     let found = report["diagnostics"].as_array().cloned().unwrap_or_default();
     let said = format!("{name}: status {status}, {found:?}, {stderr}");
