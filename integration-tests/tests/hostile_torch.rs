@@ -84,8 +84,11 @@ fn fault(folder: &Path, (name, file, codes): &(String, Vec<u8>, Vec<&str>)) -> O
     let extension = if name.starts_with("json") { "pt2" } else { "pt" };
     let net = format!("{}.{extension}", name.replace(' ', "-"));
     fs::write(folder.join(&net), file).unwrap();
-    let sets =
-        ["export.input_shapes=[[2, 3]]", "export.input_dtypes=[\"float\"]", "passes.profile=none"];
+    let sets = [
+        "export.input_shapes=[[2, 3]]",
+        "export.input_dtypes=[\"float32\"]",
+        "passes.profile=none",
+    ];
     let (status, stderr, report) = converted(folder, &format!("out-{net}"), &[&net], &sets);
     let found = report["diagnostics"].as_array().cloned().unwrap_or_default();
     let said = format!("{name}: status {status}, {found:?}, {stderr}");
@@ -152,7 +155,8 @@ fn pickles() {
     let mark = folder.path().join("run");
     let command = text(&format!("touch {}", mark.display()));
     let system = [b"cposix\nsystem\n(", &command[..], b"tR"].concat();
-    let own = "class M(Module):\n  a : __torch__.M\n  def forward(self: __torch__.M, x: Tensor) -> Tensor:\n    return ((self).a).forward(x, )\n";
+    let own = "class M(Module):\n  a : __torch__.M\n  def forward(self: __torch__.M, x: Tensor) -> \
+        Tensor:\n    return ((self).a).forward(x, )\n";
     let itself = b"\x80\x02c__torch__\nM\n)\x81q\0}X\x01\0\0\0ah\0sb.";
     assert_harmless(vec![
         ("os system", pickle([b"\x80\x02", &system[..], b"."].concat()), &["N0105", "N0201"]),
@@ -208,7 +212,8 @@ fn tensor(offset: i64, sizes: &[i64], strides: &[i64]) -> Vec<u8> {
 #[test]
 fn tensors() {
     let file = |tensor: Vec<u8>| {
-        let code = "class M(Module):\n  __parameters__ = [\"a\", ]\n  a : Tensor\n  def forward(self: __torch__.M, x: Tensor) -> Tensor:\n    return torch.add(torch.sum(x), (self).a)\n";
+        let code = "class M(Module):\n  __parameters__ = [\"a\", ]\n  a : Tensor\n  def forward(self: \
+            __torch__.M, x: Tensor) -> Tensor:\n    return torch.add(torch.sum(x), (self).a)\n";
         let module = [b"\x80\x02c__torch__\nM\n)\x81}X\x01\0\0\0a", &tensor[..], b"sb."].concat();
         zipped(&script(code, &module, NOTHING, &[member("data/0", [0; 16])]), 0)
     };

@@ -63,7 +63,7 @@ pub fn exported(bytes: &[u8]) -> Option<Model> {
         ("net/data/weights/model_weights_config.json", WEIGHTS),
         ("net/data/constants/model_constants_config.json", WEIGHTS),
     ])?;
-    model(program::import::graph(&archive, MEMBER, &options()).ok()?)
+    model(program::import::graph(&archive, MEMBER, &Options::of_shapes(OPSET, vec![])).ok()?)
 }
 
 fn options() -> Options {

@@ -45,6 +45,10 @@ pub(crate) fn documented(graph: &mut Graph) {
 pub(crate) fn listed(machine: &Machine<'_>, result: &Item, names: &[String]) -> Result<()> {
     let mut leaves = vec![];
     flattened(machine, result, &mut leaves)?;
+    if leaves.is_empty() {
+        let message = "The program gives no tensor.";
+        return Err(machine.problem(Code::LayerUnsupported, message));
+    }
     let mut taken = HashSet::new();
     for (i, item) in leaves.iter().enumerate() {
         let name = match names.get(i).filter(|_| names.len() == leaves.len()) {

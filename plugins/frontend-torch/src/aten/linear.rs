@@ -11,7 +11,7 @@ use onnxd_plugin_sdk::ir::{Attr, Origin};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    let table = table
         .row("aten::linear", |b, a: Linear| linear(b, a.input, a.weight, a.bias))
         .row("aten::mkldnn_linear", |b, a: Linear| linear(b, a.input, a.weight, a.bias))
         .row("aten::matmul", |b, a: Two| matmul(b, a.input, a.other))
@@ -46,7 +46,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             b.mul(linear(b, a.input, weight, None)?, a.scales)
         })
         .row("aten::outer", |b, a: Outer| outer(b, a.input, a.vec2))
-        .row("aten::ger", |b, a: Outer| outer(b, a.input, a.vec2))
+        .row("aten::ger", |b, a: Outer| outer(b, a.input, a.vec2));
+    solvers(others(table))
+}
+
+/// Products of other kinds, and what is made of a matrix.
+fn others(table: Table<Source>) -> Table<Source> {
+    table
         .row("aten::inner", inner)
         .row("aten::tensordot", |b, a: Tensordot| {
             tensordot(b, [a.input, a.other], &a.dims_self, &a.dims_other)
@@ -77,6 +83,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         .row("aten::matrix_power", |b, a: Power| power(b, a.input, a.n))
         .row("aten::linalg_matrix_power", |b, a: Power| power(b, a.input, a.n))
         .row("aten::linalg_matrix_norm", |b, a: MatrixNorm| matrix_norm(b, &a))
+}
+
+fn solvers(table: Table<Source>) -> Table<Source> {
+    table
         .refused("aten::inverse", NO_SOLVER)
         .refused("aten::linalg_inv", NO_SOLVER)
         .refused("aten::linalg_inv_ex", NO_SOLVER)
