@@ -51,7 +51,7 @@ impl Options {
         };
         let shape = |found: &Value| {
             let dims = found.as_array()?.iter().map(|dim| match dim {
-                Value::String(name) => Some(Dim::Symbol(name.clone())),
+                Value::String(name) => Some(Dim::Symbol(name.as_str().into())),
                 other => other.as_i64().map(|n| if n < 0 { Dim::Unknown } else { Dim::Known(n) }),
             });
             dims.collect::<Option<Vec<Dim>>>()
@@ -174,7 +174,7 @@ impl Options {
         let mut open = |axis: i64, called: Option<&str>| {
             if let Some(dim) = index(axis).and_then(|i| shape.get_mut(i)) {
                 let given = || format!("{label}_dynamic_axes_{}", axis + 1);
-                *dim = Dim::Symbol(called.map_or_else(given, str::to_owned));
+                *dim = Dim::Symbol(called.map_or_else(given, str::to_owned).into());
             }
         };
         match found {

@@ -94,7 +94,7 @@ fn value(
         Given::Value(value) => value,
         Given::Tensor(tensor) => {
             let size = |(i, n): (usize, &usize)| match open {
-                true => Dim::Symbol(format!("{name}_{i}")),
+                true => Dim::Symbol(format!("{name}_{i}").into()),
                 false => Dim::Known(*n as i64),
             };
             let shape: Vec<Dim> = tensor.dims().iter().enumerate().map(size).collect();

@@ -63,7 +63,7 @@ impl Symbols {
         Ok(match &*expression {
             Expr::Symbol(symbol) => match dims.get(symbol) {
                 Some(dim) => dim.clone(),
-                None => Dim::Symbol(symbol.to_string()),
+                None => Dim::Symbol((**symbol).into()),
             },
             _ => Dim::Unknown,
         })
@@ -78,10 +78,10 @@ impl Symbols {
         let dims = self.dims.borrow();
         let name = |symbol: &str| match dims.get(symbol)? {
             Dim::Known(known) => Some(known.to_string()),
-            Dim::Symbol(name) => Some(name.clone()),
+            Dim::Symbol(name) => Some(name.to_string()),
             Dim::Unknown => None,
         };
-        Ok(Dim::Symbol(self.expression(size)?.render(&name)))
+        Ok(Dim::Symbol(self.expression(size)?.render(&name).into()))
     }
 
     /// The symbols that a size depends on.
