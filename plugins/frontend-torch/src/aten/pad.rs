@@ -66,7 +66,7 @@ impl Mode {
 /// Pads by what torch lists: before and behind the last axis, then the axis before it, and so on.
 fn padded(b: &Lower, x: Var, pad: &[Value], mode: &Mode, value: &Value) -> Lowered<Var> {
     let rank = rank(b, x)?;
-    if pad.len() % 2 != 0 || pad.len() / 2 > rank {
+    if !pad.len().is_multiple_of(2) || pad.len() / 2 > rank {
         let message = format!("{} pads do not fit {rank} axes.", pad.len());
         return Err(b.diagnostic(Code::LayerParameter, message));
     }

@@ -46,7 +46,7 @@ impl Machine<'_> {
         match schema {
             Some(schema) if !schema.variadic => {
                 let bound = self.bound(schema, positional, named)?;
-                self.operator(schema, bound)
+                self.operator(schema, &bound)
             }
             _ => self.foreign(op, &positional, &named, vec![None; self.results.replace(1)]),
         }
@@ -139,8 +139,8 @@ impl Machine<'_> {
     }
 
     /// An operator of torch with its arguments: in place, as a view, or as a value of its own.
-    fn operator(&self, schema: &'static Schema, bound: Bound) -> Result<Item> {
-        self.see_indices(schema, &bound)?;
+    fn operator(&self, schema: &'static Schema, bound: &Bound) -> Result<Item> {
+        self.see_indices(schema, bound)?;
         let first = schema.parameters.first();
         let writes = first.and_then(|p| p.alias.as_ref()).is_some_and(|alias| alias.writes);
         match bound.first() {
@@ -152,18 +152,18 @@ impl Machine<'_> {
                 let view = view.clone();
                 self.shared(schema, &view, bound)
             }
-            _ => self.lowered(schema, schema.name, &bound),
+            _ => self.lowered(schema, schema.name, bound),
         }
     }
 
     /// An operator that writes its first argument.
-    fn in_place(&self, schema: &'static Schema, view: &Rc<View>, bound: Bound) -> Result<Item> {
+    fn in_place(&self, schema: &'static Schema, view: &Rc<View>, bound: &Bound) -> Result<Item> {
         let functional = functional_name(schema.name);
         let before = self.read(view)?;
         if is_about_axes(&functional) {
             return self.axes_in_place(schema, &functional, view, bound);
         }
-        let given = self.lowered(schema, &functional, &bound)?;
+        let given = self.lowered(schema, &functional, bound)?;
         if given.has_hole() {
             return Ok(given);
         }
@@ -187,9 +187,9 @@ impl Machine<'_> {
         schema: &'static Schema,
         functional: &str,
         view: &Rc<View>,
-        bound: Bound,
+        bound: &Bound,
     ) -> Result<Item> {
-        let given = self.lowered(schema, functional, &bound)?;
+        let given = self.lowered(schema, functional, bound)?;
         if given.has_hole() {
             return Ok(given);
         }
@@ -201,9 +201,9 @@ impl Machine<'_> {
     }
 
     /// An operator whose result shares the memory of its first argument.
-    fn shared(&self, schema: &'static Schema, view: &Rc<View>, bound: Bound) -> Result<Item> {
+    fn shared(&self, schema: &'static Schema, view: &Rc<View>, bound: &Bound) -> Result<Item> {
         let parent = self.read(view)?;
-        let given = self.lowered(schema, schema.name, &bound)?;
+        let given = self.lowered(schema, schema.name, bound)?;
         let arguments: Rc<[_]> = bound[1..].to_vec().into();
         let key = self.key(schema, schema.name);
         let step = |pick| Step { op: key.as_str().into(), arguments: arguments.clone(), pick };

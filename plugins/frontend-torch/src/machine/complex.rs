@@ -6,6 +6,7 @@ use crate::aten::complex::{by_parts, float_of, is, of_parts, parts};
 use crate::aten::dtype::{is_complex, number, of_number};
 use crate::diag::{Code, shown};
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::Value;
 
 impl Machine<'_> {
@@ -79,7 +80,7 @@ impl Machine<'_> {
             Value::Var(v) if is(self.builder(), *v) => parts(self.builder(), *v)?[i].into(),
             // A real number beside complex ones.
             Value::Var(v)
-                if i == 1 && self.builder().dtype_of(*v).is_some_and(|d| d.is_float()) =>
+                if i == 1 && self.builder().dtype_of(*v).is_some_and(DataType::is_float) =>
             {
                 self.builder().mul(*v, 0.0)?.into()
             }

@@ -96,14 +96,6 @@ impl Machine<'_> {
             Elements::Known(items) => items.clone(),
             Elements::Sequence(_) => vec![],
         };
-        let edit = |f: &mut dyn FnMut(&mut Vec<Item>)| {
-            self.edit_list(list, |elements| {
-                if let Elements::Known(items) = elements {
-                    f(items);
-                }
-            });
-        };
-        let this = || Item::List(list.clone());
         let len = match &*list.borrow() {
             Elements::Known(items) => items.len(),
             Elements::Sequence(_) => 0,
@@ -116,17 +108,79 @@ impl Machine<'_> {
             let message = format!("A list of more than {ITEMS_MAX} items.");
             return Err(self.problem(Code::SourceLimit, message));
         }
+        if let Some(item) = self.edited(name, list, rest, len)? {
+            return Ok(Some(item));
+        }
         Ok(Some(match (name, rest) {
             ("len", []) => Item::Int(len as i64),
             ("__getitem__", [at]) => match self.sequence_if_computed(list, at)? {
                 Some(item) => item,
                 None => self.at_index(&items(), at)?,
             },
+            ("copy" | "list", []) => Item::list(items()),
+            ("slice", [..]) => Item::list(sliced(&items(), rest)),
+            ("sort" | "sorted", _) => {
+                let descending = rest.first().or(named.first().map(|(_, item)| item));
+                let sorted = self.sorted(items(), matches!(descending, Some(Item::Bool(true))))?;
+                if name == "sorted" {
+                    return Ok(Some(Item::list(sorted)));
+                }
+                self.edit_list(list, |elements| *elements = Elements::Known(sorted));
+                Item::None
+            }
+            ("add", [other]) if other.items().is_some() => {
+                Item::list([items(), other.items().unwrap_or_default()].concat())
+            }
+            ("mul", [n]) if n.as_int().is_some() => {
+                let n = usize::try_from(n.as_int().unwrap_or(0)).unwrap_or(0);
+                if n.saturating_mul(len) > ITEMS_MAX {
+                    return Err(self.problem(Code::SourceLimit, "A list has too many items."));
+                }
+                Item::list(std::iter::repeat_n(items(), n).flatten().collect())
+            }
+            ("__contains__", [item])
+                if !Item::List(list.clone()).is_computed() && !item.is_computed() =>
+            {
+                Item::Bool(items().iter().any(|i| equal(i, item)))
+            }
+            ("__contains__", [item]) if matches!(item, Item::Number(_)) => {
+                return self.contains_number(&items(), item);
+            }
+            ("index", [item]) => match items().iter().position(|i| equal(i, item)) {
+                Some(at) => Item::Int(at as i64),
+                None => return Err(self.wrong("The item is not in the list.")),
+            },
+            ("count", [item]) => {
+                Item::Int(items().iter().filter(|i| equal(i, item)).count() as i64)
+            }
+            ("join", _) => return Ok(None),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// What an operator gives that changes a list of known length; `None` if it changes none.
+    fn edited(
+        &self,
+        name: &str,
+        list: &Rc<Shared<Elements>>,
+        rest: &[Item],
+        len: usize,
+    ) -> Result<Option<Item>> {
+        let edit = |f: &mut dyn FnMut(&mut Vec<Item>)| {
+            self.edit_list(list, |elements| {
+                if let Elements::Known(items) = elements {
+                    f(items);
+                }
+            });
+        };
+        let items = || Item::List(list.clone()).items().unwrap_or_default();
+        let this = || Item::List(list.clone());
+        Ok(Some(match (name, rest) {
             ("append", [item]) => {
                 edit(&mut |items| items.push(item.clone()));
                 this()
             }
-            ("extend", [other]) => {
+            ("extend" | "add_", [other]) => {
                 let Some(more) = other.items() else {
                     return Err(self.wrong("A list whose length is not known extends another."));
                 };
@@ -163,50 +217,6 @@ impl Machine<'_> {
                 edit(&mut |items| items[at] = item.clone());
                 this()
             }
-            ("copy" | "list", []) => Item::list(items()),
-            ("slice", [..]) => Item::list(sliced(&items(), rest)),
-            ("sort" | "sorted", _) => {
-                let descending = rest.first().or(named.first().map(|(_, item)| item));
-                let sorted = self.sorted(items(), matches!(descending, Some(Item::Bool(true))))?;
-                if name == "sorted" {
-                    return Ok(Some(Item::list(sorted)));
-                }
-                edit(&mut |items| items.clone_from(&sorted));
-                Item::None
-            }
-            ("add" | "add_", [other]) if other.items().is_some() => {
-                let more = other.items().unwrap_or_default();
-                match name {
-                    "add" => Item::list([items(), more].concat()),
-                    _ => {
-                        edit(&mut |items| items.extend(more.iter().cloned()));
-                        this()
-                    }
-                }
-            }
-            ("mul", [n]) if n.as_int().is_some() => {
-                let n = usize::try_from(n.as_int().unwrap_or(0)).unwrap_or(0);
-                if n.saturating_mul(len) > ITEMS_MAX {
-                    return Err(self.problem(Code::SourceLimit, "A list has too many items."));
-                }
-                Item::list(std::iter::repeat_n(items(), n).flatten().collect())
-            }
-            ("__contains__", [item])
-                if !Item::List(list.clone()).is_computed() && !item.is_computed() =>
-            {
-                Item::Bool(items().iter().any(|i| equal(i, item)))
-            }
-            ("__contains__", [item]) if matches!(item, Item::Number(_)) => {
-                return self.contains_number(&items(), item);
-            }
-            ("index", [item]) => match items().iter().position(|i| equal(i, item)) {
-                Some(at) => Item::Int(at as i64),
-                None => return Err(self.wrong("The item is not in the list.")),
-            },
-            ("count", [item]) => {
-                Item::Int(items().iter().filter(|i| equal(i, item)).count() as i64)
-            }
-            ("join", _) => return Ok(None),
             _ => return Ok(None),
         }))
     }

@@ -126,10 +126,10 @@ impl Machine<'_> {
                 let form = self.widened(form, inner)?;
                 Form::Maybe(Box::new(self.computed(form, inner)?))
             }
-            (Form::Tensor(ty), item) => self.widened_tensor(ty, item)?,
+            (Form::Tensor(ty), item) => self.widened_tensor(&ty, item)?,
             (Form::Fixed(Item::Tensor(view)), item) => {
                 let ty = self.type_of(self.read(&view)?);
-                self.widened_tensor(ty, item)?
+                self.widened_tensor(&ty, item)?
             }
             (Form::Number(kind), item) => self.widened_number(kind, item)?,
             (Form::Fixed(Item::Number(number)), item) => self.widened_number(number.kind, item)?,
@@ -140,15 +140,15 @@ impl Machine<'_> {
         })
     }
 
-    fn widened_tensor(&self, ty: ValueType, item: &Item) -> Result<Form> {
+    fn widened_tensor(&self, ty: &ValueType, item: &Item) -> Result<Form> {
         match item {
             Item::Tensor(view) => {
                 let other = self.type_of(self.read(view)?);
-                Ok(Form::Tensor(common_type(ty, other)))
+                Ok(Form::Tensor(common_type(ty, &other)))
             }
             Item::Number(_) | Item::Int(_) | Item::Float(_) | Item::Bool(_) => {
                 let scalar = ValueType::Tensor { dtype: ty.dtype(), shape: Some(vec![]) };
-                Ok(Form::Tensor(common_type(ty, scalar)))
+                Ok(Form::Tensor(common_type(ty, &scalar)))
             }
             other => Err(self.cannot_meet(other, &Item::text("a tensor"))),
         }
@@ -437,13 +437,13 @@ fn type_of_form(form: &Form) -> Option<ValueType> {
 
 fn either(a: Option<ValueType>, b: Option<ValueType>) -> Option<ValueType> {
     match (a, b) {
-        (Some(a), Some(b)) => Some(common_type(a, b)),
+        (Some(a), Some(b)) => Some(common_type(&a, &b)),
         (a, b) => a.or(b),
     }
 }
 
 /// What is known of a tensor that has either type.
-fn common_type(a: ValueType, b: ValueType) -> ValueType {
+fn common_type(a: &ValueType, b: &ValueType) -> ValueType {
     let dtype = a.dtype().filter(|dtype| Some(*dtype) == b.dtype());
     let shape = match (a.shape(), b.shape()) {
         (Some(a), Some(b)) if a.len() == b.len() => Some(

@@ -19,23 +19,8 @@ impl Machine<'_> {
         if matches!(first, Item::Hole) && is_question(name) {
             return Ok(Some(Item::Hole));
         }
-        match (name, first) {
-            ("NumToTensor" | "ImplicitTensorToNum", _) if !first.is_tensor() => {
-                return Ok(Some(match first {
-                    Item::Maybe(_, item) => (**item).clone(),
-                    other => other.clone(),
-                }));
-            }
-            ("_unwrap_optional" | "unchecked_unwrap_optional", Item::Maybe(_, item)) => {
-                return Ok(Some((**item).clone()));
-            }
-            ("_unwrap_optional" | "unchecked_unwrap_optional", other) => {
-                return Ok(Some(other.clone()));
-            }
-            _ => {}
-        }
-        if let ("type", Item::Device(device)) = (name, first) {
-            return Ok(Some(Item::text(device.split(':').next().unwrap_or_default())));
+        if let Some(item) = unwrapped(name, first) {
+            return Ok(Some(item));
         }
         if !first.is_tensor() {
             return Ok(None);
@@ -190,6 +175,31 @@ impl Machine<'_> {
         }
         strides.reverse();
         Ok(Item::list(strides))
+    }
+}
+
+/// The value itself, of operators that only change what it is called.
+fn unwrapped(name: &str, first: &Item) -> Option<Item> {
+    match (name, first) {
+        ("NumToTensor" | "ImplicitTensorToNum", _) if first.is_tensor() => None,
+        (
+            "NumToTensor"
+            | "ImplicitTensorToNum"
+            | "_unwrap_optional"
+            | "unchecked_unwrap_optional",
+            Item::Maybe(_, item),
+        ) => Some((**item).clone()),
+        (
+            "NumToTensor"
+            | "ImplicitTensorToNum"
+            | "_unwrap_optional"
+            | "unchecked_unwrap_optional",
+            other,
+        ) => Some(other.clone()),
+        ("type", Item::Device(device)) => {
+            Some(Item::text(device.split(':').next().unwrap_or_default()))
+        }
+        _ => None,
     }
 }
 

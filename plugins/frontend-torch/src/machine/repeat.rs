@@ -35,7 +35,7 @@ pub(crate) type Body<'a> = dyn Fn(Item, Variables) -> Result<Turn> + 'a;
 /// What an attempt found.
 enum Attempt {
     /// The body, how many values are stacked.
-    Done(Graph, usize, Vec<Item>),
+    Done(Box<Graph>, usize, Vec<Item>),
     /// Values have to be more general.
     Wider(Slots),
 }
@@ -45,7 +45,7 @@ impl Machine<'_> {
     pub(crate) fn repeat(
         &self,
         turns: &Turns,
-        carried: Variables,
+        carried: &Variables,
         body: &Body<'_>,
     ) -> Result<(Variables, Vec<Item>)> {
         let fixed = |(name, item): &(Rc<str>, Item)| {
@@ -79,7 +79,7 @@ impl Machine<'_> {
                 Some(Attempt::Wider(wider)) => slots = wider,
                 Some(Attempt::Done(graph, scanned, ends)) => {
                     let (variables, stacked) =
-                        self.looped(turns, &slots, &begins, graph, scanned)?;
+                        self.looped(turns, &slots, &begins, *graph, scanned)?;
                     for ((_, item), both) in variables.iter().zip(begins.iter().zip(&ends)) {
                         self.may_share(item, both.0);
                         self.may_share(item, both.1);
@@ -117,11 +117,11 @@ impl Machine<'_> {
         let go_on = b.input("condition", scalar(DataType::Bool));
         let variables = self.entered(slots);
         let done = body(Item::Number(iteration), variables)
-            .and_then(|turn| self.finished(turns, slots, begins, turn, go_on));
+            .and_then(|turn| self.finished(turns, slots, begins, &turn, go_on));
         self.undo_block();
         match done {
             Ok(Ok((outputs, scanned, ends))) => {
-                Ok(Attempt::Done(b.close(&outputs)?, scanned, ends))
+                Ok(Attempt::Done(Box::new(b.close(&outputs)?), scanned, ends))
             }
             Ok(Err(wider)) => {
                 b.discard();
@@ -159,7 +159,7 @@ impl Machine<'_> {
         turns: &Turns,
         slots: &Slots,
         begins: &[Item],
-        turn: Turn,
+        turn: &Turn,
         go_on: Var,
     ) -> Result<std::result::Result<(Vec<Var>, usize, Vec<Item>), Slots>> {
         let mut wider = vec![];

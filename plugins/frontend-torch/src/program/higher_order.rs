@@ -112,7 +112,7 @@ impl Runner<'_, '_> {
             Ok(Turn { condition, carried: numbered(next), scanned: vec![] })
         };
         let turns = Turns { most: None, condition: Some(first) };
-        let (given, _) = self.machine.repeat(&turns, numbered(carried), &turn)?;
+        let (given, _) = self.machine.repeat(&turns, &numbered(carried), &turn)?;
         Ok(in_order(given, count).unwrap_or_default())
     }
 
@@ -148,7 +148,7 @@ impl Runner<'_, '_> {
             Ok(Turn { condition: None, carried: numbered(next), scanned })
         };
         let turns = Turns { most: Some(most), condition: None };
-        let (given, stacked) = machine.repeat(&turns, numbered(carried), &turn)?;
+        let (given, stacked) = machine.repeat(&turns, &numbered(carried), &turn)?;
         Ok(in_order(given, count).unwrap_or_default().into_iter().chain(stacked).collect())
     }
 

@@ -201,7 +201,7 @@ impl Interpreter<'_, '_> {
             }
             Item::Function(member, function) => {
                 let name = format!("{member}.{}", function.name);
-                self.called_function(&name, &function, arguments, named)
+                self.called_function(&name, &function, arguments, &named)
             }
             Item::Path(path) => self.called_path(&path, arguments, named),
             Item::Hole => Ok(Item::Hole),
@@ -219,7 +219,7 @@ impl Interpreter<'_, '_> {
         named: Vec<(Rc<str>, Item)>,
     ) -> Result<Item> {
         if path.starts_with("__torch__.") {
-            return self.called_own(path, arguments, named);
+            return self.called_own(path, arguments, &named);
         }
         if &**path == "torch.device" {
             let name = arguments.first().map_or_else(String::new, crate::machine::shown_item);
@@ -309,7 +309,7 @@ impl Interpreter<'_, '_> {
         &self,
         path: &Rc<str>,
         arguments: Vec<Item>,
-        named: Vec<(Rc<str>, Item)>,
+        named: &[(Rc<str>, Item)],
     ) -> Result<Item> {
         if let Some(class) = path.strip_suffix(".__new__") {
             return Ok(Item::Object(Rc::new(Instance::new(class, ""))));

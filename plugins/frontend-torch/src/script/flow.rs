@@ -120,7 +120,7 @@ impl Interpreter<'_, '_> {
                     return Ok(());
                 }
                 let looped = self.machine.unrollable(n, || {
-                    self.looped(Some(turns.clone()), None, body, carried, scopes, &|i| {
+                    self.looped(Some(turns.clone()), None, &carried, scopes, &|i| {
                         turn(i).map(|_| ())
                     })
                 });
@@ -131,7 +131,7 @@ impl Interpreter<'_, '_> {
             }
             None => {
                 let carried = self.carried(body, scopes);
-                self.looped(Some(turns), None, body, carried, scopes, &|i| turn(i).map(|_| ()))
+                self.looped(Some(turns), None, &carried, scopes, &|i| turn(i).map(|_| ()))
             }
         }
     }
@@ -171,7 +171,7 @@ impl Interpreter<'_, '_> {
         }
         let carried = self.carried(body, scopes);
         let again = |_: Item| self.block(body, scopes).map(|_| ());
-        self.looped(None, Some((first, condition)), body, carried, scopes, &again)
+        self.looped(None, Some(&(first, condition)), &carried, scopes, &again)
     }
 
     /// Variables that a loop carries: those it sets that were set before.
@@ -186,22 +186,19 @@ impl Interpreter<'_, '_> {
     fn looped(
         &self,
         most: Option<Item>,
-        condition: Option<(Item, &Expr)>,
-        _body: &[Statement],
-        carried: Variables,
+        condition: Option<&(Item, &Expr)>,
+        carried: &Variables,
         scopes: &Scopes,
         turn: &dyn Fn(Item) -> Result<()>,
     ) -> Result<()> {
         let names: Vec<Rc<str>> = carried.iter().map(|(name, _)| name.clone()).collect();
-        let turns = crate::machine::Turns {
-            most,
-            condition: condition.as_ref().map(|(item, _)| item.clone()),
-        };
+        let turns =
+            crate::machine::Turns { most, condition: condition.map(|(item, _)| item.clone()) };
         let body = |i: Item, variables: Variables| {
             scopes.push();
             variables.into_iter().for_each(|(name, item)| scopes.set(name, item));
             let done = turn(i);
-            let next = match (&done, &condition) {
+            let next = match (&done, condition) {
                 (Ok(()), Some((_, e))) => {
                     Some(self.expression(e, scopes).and_then(|item| self.truth(item)))
                 }

@@ -37,7 +37,7 @@ pub(crate) fn import(
                     places::documented(&archive, &mut graph);
                     outputs::documented(&mut graph);
                 }
-                let model = outputs::model(graph, options.opset);
+                let model = outputs::model(*graph, options.opset);
                 return Ok(Imported { model, notes, ..Imported::default() });
             }
             Made::Nothing(mut found) => {
@@ -51,14 +51,14 @@ pub(crate) fn import(
 /// The graph of an archive, if there is one.
 pub(crate) fn graph(archive: &ScriptArchive, options: &Options) -> Option<Graph> {
     match made(archive, "forward", options) {
-        Made::Graph(graph, _) => Some(graph),
+        Made::Graph(graph, _) => Some(*graph),
         _ => None,
     }
 }
 
 /// What a run of the program gives.
 enum Made {
-    Graph(Graph, Vec<Diagnostic>),
+    Graph(Box<Graph>, Vec<Diagnostic>),
     /// The input of this number holds indices, and must be of integers.
     Index(usize),
     Nothing(Diagnostics),
@@ -79,7 +79,7 @@ fn made(archive: &ScriptArchive, method: &str, options: &Options) -> Made {
         return Made::Index(at);
     }
     match (machine.finish(), ran) {
-        (Ok((graph, notes)), Ok(())) => Made::Graph(graph, notes),
+        (Ok((graph, notes)), Ok(())) => Made::Graph(Box::new(graph), notes),
         // What kept operators from being converted may be why the program could not go on.
         (finished, ran) => {
             let mut all = finished.err().unwrap_or_default();

@@ -87,7 +87,7 @@ impl<'m, 's> Interpreter<'m, 's> {
         let layer = Layer { name: object.path.to_string(), kind, place: String::new() };
         let all = std::iter::once(Item::Object(object.clone())).chain(arguments).collect();
         let member = module_of(&object.class);
-        self.machine.inside(layer, || self.run(method, member, all, vec![]))
+        self.machine.inside(layer, || self.run(method, member, all, &[]))
     }
 
     /// Calls a function of the archive, in the layer of its caller.
@@ -96,7 +96,7 @@ impl<'m, 's> Interpreter<'m, 's> {
         name: &str,
         function: &Rc<Function>,
         arguments: Vec<Item>,
-        named: Vec<(Rc<str>, Item)>,
+        named: &[(Rc<str>, Item)],
     ) -> Result<Item> {
         let layer = self.machine.layer();
         self.machine.inside(layer, || self.run(function, module_of(name), arguments, named))
@@ -112,7 +112,7 @@ impl<'m, 's> Interpreter<'m, 's> {
         function: &Function,
         member: Rc<str>,
         arguments: Vec<Item>,
-        named: Vec<(Rc<str>, Item)>,
+        named: &[(Rc<str>, Item)],
     ) -> Result<Item> {
         let scopes = Scopes { all: RefCell::new(vec![HashMap::new()]), member };
         let mut arguments = arguments.into_iter();

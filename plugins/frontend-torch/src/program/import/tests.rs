@@ -99,6 +99,7 @@ fn graph(inputs: &str, lines: &str, outputs: &str, graphs: &[(&str, Value)]) -> 
 
 /// A program around a graph. Inputs that start with `p_`, `b_` are parameters and buffers of two floats; `p_a` and
 /// `p_tied` are one tensor. Outputs are the user's, but the first ones new values of the buffers `written`.
+#[allow(clippy::needless_pass_by_value)]
 fn program(graph: Value, written: &[&str]) -> Value {
     let input = |input: &Value| {
         let name = input["as_tensor"]["name"].as_str().unwrap_or_default();
@@ -192,7 +193,7 @@ fn nodes_run_in_order_with_weights_under_their_names() {
     ));
     let graph = &model.graph;
     // Tied weights are one, and what is never read is left out.
-    let held = graph.value_ids().into_iter().filter(|id| graph[*id].initializer().is_some());
+    let held = graph.value_ids().filter(|id| graph[*id].initializer().is_some());
     let held: Vec<String> = held.map(|id| graph[id].name.clone()).collect();
     assert_eq!(held.iter().filter(|name| name.starts_with("sub.")).count(), 1, "{held:?}");
     assert!(held.contains(&"sub.a".to_owned()) && !held.contains(&"k".to_owned()), "{held:?}");
