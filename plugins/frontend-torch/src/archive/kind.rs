@@ -123,6 +123,8 @@ impl Kind {
         };
         let code = match self {
             Kind::Unknown => Code::NoFrontend,
+            // What is missing is the network.
+            Kind::StateDict | Kind::LegacySave | Kind::Safetensors => Code::FileMissing,
             _ => Code::FeatureUnsupported,
         };
         Some(Diagnostic::new(code, format!("The file is {what}.")).help(help))
