@@ -1,6 +1,7 @@
 use super::*;
 use crate::archive::fixture::{archive, floats, pickle, script};
 use crate::archive::kind::{self, Kind};
+use crate::diag::Class;
 use std::rc::Rc;
 
 fn open(bytes: Bytes) -> Result<ScriptArchive, Diagnostic> {
@@ -150,9 +151,13 @@ fn kinds_are_told_by_members() {
     for kind in [Kind::Script, Kind::ScriptOld, graphs] {
         assert!(kind.refusal().is_none());
     }
-    for kind in [Kind::StateDict, Kind::PickledModule, Kind::Package, Kind::Inductor] {
+    let refused =
+        [Kind::StateDict, Kind::Safetensors, Kind::PickledModule, Kind::Package, Kind::Inductor];
+    for kind in refused {
         let refusal = kind.refusal().unwrap();
-        assert_eq!(refusal.class, crate::diag::Class::Unsupported);
+        let weights = matches!(kind, Kind::StateDict | Kind::Safetensors);
+        let class = if weights { Class::Input } else { Class::Unsupported };
+        assert_eq!(refusal.class, class);
         assert!(refusal.help.contains("torch.export.save"));
     }
 }
