@@ -241,21 +241,35 @@ def expected(model, feed):
         return [np.asarray(o) for o in model(*[torch.from_numpy(a.copy()) for a in feed])]
 
 
+def converted(onnxd, path, params, folder):
+    """The model that a file becomes, checked, or None and why there is none."""
+    out = os.path.join(folder, "out_" + os.path.basename(path))
+    given = ["--params", params] if params else []
+    run = subprocess.run([onnxd, "convert", path, *given, "--out", out], capture_output=True, text=True, timeout=120)
+    if run.returncode:
+        lines = [l for l in (run.stdout + run.stderr).splitlines() if " N0" in l or l.startswith("N0")]
+        return None, f"exit {run.returncode}: " + " | ".join(lines)[:400]
+    file = os.path.join(out, "model.onnx")
+    onnx.checker.check_model(file, full_check=True)
+    return file, None
+
+
+def session_of(file):
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+
+
 def judge(onnxd, path, model, folder, seed):
     """What is wrong with the conversion of a file; None if nothing is."""
-    out = os.path.join(folder, "out_" + os.path.basename(path))
     params = path + ".toml"
     with open(params, "w") as f:
         f.write('[export]\ninput_shapes = [[3, 4], [3, 4], []]\ninput_dtypes = ["float32", "float32", "int64"]\n')
-    run = subprocess.run([onnxd, "convert", path, "--params", params, "--out", out], capture_output=True, text=True, timeout=120)
-    if run.returncode:
-        lines = [l for l in (run.stdout + run.stderr).splitlines() if " N0" in l or l.startswith("N0")]
-        return f"exit {run.returncode}: " + " | ".join(lines)[:400]
-    file = os.path.join(out, "model.onnx")
-    onnx.checker.check_model(file, full_check=True)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    file, why = converted(onnxd, path, params, folder)
+    if why:
+        return why
+    session = session_of(file)
     names = [i.name for i in session.get_inputs()]
     for feed in feeds(seed):
         want = expected(model, feed)
