@@ -25,8 +25,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::_cast_Double" => |b, a: Unary| cast(b, a.input, Double);
         "aten::_autocast_to_full_precision" => autocast_full;
         "aten::_autocast_to_reduced_precision" => autocast_reduced;
-        "aten::view.dtype" | "aten::view_copy.dtype" => |b, a: Bits| bits_as(b, a.input, a.dtype);
-        "prims::view_of_dtype" => |b, a: Converted| bits_as(b, a.a, a.dtype);
         "aten::result_type" => result_type;
     };
     rows! { table;
@@ -53,8 +51,6 @@ arguments! {
     struct Like { input: Var, other: Var }
     /// `prims::convert_element_type(Tensor a, ScalarType dtype)`
     struct Converted { a: Var, dtype: i64 }
-    /// `view.dtype(Tensor self, ScalarType dtype)`
-    struct Bits { input: Var, dtype: i64 }
     /// `_autocast_to_full_precision(Tensor self, bool cuda_enabled, bool cpu_enabled)`
     struct Full { input: Var, cuda_enabled: bool, cpu_enabled: bool }
     /// `_autocast_to_reduced_precision(Tensor self, bool cuda_enabled, bool cpu_enabled, ScalarType cuda_dtype, ...)`
@@ -112,20 +108,6 @@ fn autocast_full(b: &Lower, a: Full) -> Lowered<Var> {
 fn autocast_reduced(b: &Lower, a: Reduced) -> Lowered<Var> {
     let float = of(b, a.input)? == Float;
     if float && a.cpu_enabled { cast(b, a.input, named(b, a.cpu_dtype)?) } else { Ok(a.input) }
-}
-
-/// The bits of elements as elements of another type.
-fn bits_as(b: &Lower, x: Var, number: i64) -> Lowered<Var> {
-    let (from, to) = (of(b, x)?, named(b, number)?);
-    if from == to {
-        return Ok(x);
-    }
-    if from.bits() != to.bits() || b.opset() < 26 {
-        let what = format!("the bits of {} as {}", from.word(), to.word());
-        let message = format!("ONNX cannot say {what} at opset {}.", b.opset());
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
-    b.bit_cast(x).to(to).one()
 }
 
 fn result_type(b: &Lower, a: Both) -> Lowered<i64> {

@@ -64,10 +64,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             true => b.or(b.is_nan(a.input)?, b.equal(a.input, a.input)?),
             false => b.equal(a.input, a.input),
         };
-        "aten::signbit" | "prims::signbit" => |b, a: Unary| match of(b, a.input)? {
-            Bool => never(b, a.input),
-            _ => b.less(a.input, 0i64),
-        };
     }
 }
 
@@ -273,7 +269,7 @@ fn heaviside(b: &Lower, a: Heaviside) -> Lowered<Var> {
 }
 
 /// False everywhere: of elements that are never not a number.
-fn never(b: &Lower, x: Var) -> Lowered<Var> {
+pub(crate) fn never(b: &Lower, x: Var) -> Lowered<Var> {
     let x = number(b, x)?;
     b.less(x, x)
 }

@@ -1,5 +1,6 @@
 //! Functions of one number each: roots, exponentials, logarithms, angles, roundings.
 
+use super::bits;
 use super::dtype::{float_operands, known, of, operand, to_float};
 use super::elementwise::truncated;
 use super::{Lower, Pair, Source, Unary};
@@ -168,12 +169,12 @@ fn copysign(b: &Lower, a: Pair) -> Lowered<Var> {
     match known(b, sign) {
         Some(sign) if sign.is_sign_negative() => b.neg(x),
         Some(_) => Ok(x),
-        None => b.where_(b.less(sign, 0i64)?, b.neg(x)?, x),
+        None => b.where_(bits::negative(b, sign)?, b.neg(x)?, x),
     }
 }
 
 /// Largest number of a type.
-fn largest(dtype: DataType) -> f64 {
+pub(crate) fn largest(dtype: DataType) -> f64 {
     match dtype {
         DataType::Float16 => 65504.0,
         DataType::Bfloat16 => 3.389_531_389_251_535_5e38,
@@ -216,7 +217,8 @@ fn logit(b: &Lower, a: Logit) -> Lowered<Var> {
 /// The logarithm of a sum of two powers, to the base `e ** scale`.
 fn logaddexp(b: &Lower, a: &Pair, scale: f64) -> Lowered<Var> {
     let [x, y] = float_operands(b, [&a.input, &a.other])?;
-    let mut distance = b.neg(b.abs(b.sub(x, y)?)?)?;
+    // Infinities of one sign are not apart.
+    let mut distance = b.where_(b.equal(x, y)?, 0i64, b.neg(b.abs(b.sub(x, y)?)?)?)?;
     if scale != 1.0 {
         distance = b.mul(distance, scale)?;
     }

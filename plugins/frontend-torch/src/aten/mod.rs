@@ -12,6 +12,7 @@ macro_rules! rows {
 
 pub(crate) mod activation;
 mod attention;
+mod bits;
 pub(crate) mod cast;
 pub(crate) mod compare;
 pub(crate) mod complex;
@@ -108,6 +109,7 @@ type Family = fn(Table<Source>) -> Table<Source>;
 const FAMILIES: &[Family] = &[
     activation::rows,
     attention::rows,
+    bits::rows,
     cast::rows,
     compare::rows,
     complex::rows,

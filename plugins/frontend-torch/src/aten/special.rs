@@ -42,8 +42,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     .refused("aten::igammac", "ONNX has no incomplete gamma function")
     .refused("aten::special_gammainc", "ONNX has no incomplete gamma function")
     .refused("aten::special_gammaincc", "ONNX has no incomplete gamma function")
-    .refused("aten::nextafter", "ONNX has no operators on the bits of floats")
-    .refused("aten::frexp", "ONNX has no operators on the bits of floats")
 }
 
 arguments! {
@@ -199,7 +197,9 @@ fn digamma(b: &Lower, x: Var) -> Lowered<Var> {
     let right = b.sub(main, last_sum(b, b.reciprocal(steps(b, y)?)?)?)?;
     let angle = half_turns(b, x)?;
     let cotangent = b.div(b.cos(angle)?, b.sin(angle)?)?;
-    b.where_(low, b.sub(right, b.mul(cotangent, PI)?)?, right)
+    let all = b.where_(low, b.sub(right, b.mul(cotangent, PI)?)?, right)?;
+    let pole = b.and(b.less(x, 0i64)?, b.equal(x, b.floor(x)?)?)?;
+    b.where_(pole, f64::NAN, all)
 }
 
 /// The sum of the logarithms of gamma at `x`, `x - 1 / 2`, ...

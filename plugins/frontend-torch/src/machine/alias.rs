@@ -6,6 +6,7 @@ use super::item::now;
 mod tests;
 
 use super::{Item, Machine, Result};
+use crate::aten::dtype::number;
 use crate::diag::{Code, shown};
 use onnxd_plugin_sdk::build::Var;
 use std::cell::{Cell, RefCell};
@@ -277,6 +278,13 @@ impl Machine<'_> {
                 self.var_of(&item)
             }
             "permute" => self.unpermuted(step, new),
+            "view" if step.op.ends_with(".dtype") => {
+                let Some(dtype) = self.builder().dtype_of(before) else {
+                    return Err(self.no_inverse(step));
+                };
+                let item = self.lower_row(&step.op, new, &[("dtype", Item::Int(number(dtype)))])?;
+                self.var_of(&item)
+            }
             "view" | "view_as" | "reshape" | "reshape_as" | "flatten" | "unflatten" | "squeeze"
             | "unsqueeze" | "ravel" | "_unsafe_view" => {
                 let b = self.builder();
