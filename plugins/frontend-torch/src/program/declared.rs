@@ -8,7 +8,7 @@ use crate::diag::{Code, Diagnostic, shown};
 use crate::machine::{Item, Machine, Number, NumberKind, Result};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -17,6 +17,8 @@ use std::rc::Rc;
 pub(super) struct Symbols {
     expressions: RefCell<Expressions>,
     dims: RefCell<HashMap<Rc<str>, Dim>>,
+    /// Whether torch declared something else than an operator gives: what follows from that may be wrong, too.
+    pub(super) doubtful: Cell<bool>,
 }
 
 impl Symbols {
@@ -160,7 +162,11 @@ impl Symbols {
         let shapes = known.is_some_and(|known| {
             known.len() != sizes.len() || known.iter().zip(sizes).any(differs)
         });
-        if shapes || found_dtype.is_some_and(|dtype| dtype != declared_dtype) {
+        let differs = shapes || found_dtype.is_some_and(|dtype| dtype != declared_dtype);
+        if differs && self.doubtful.get() {
+            return Ok(());
+        }
+        if differs {
             let message = format!(
                 "`{}` is {declared:?} in the program, and {found:?} as it was converted.",
                 shown(name)

@@ -15,6 +15,16 @@ use std::rc::Rc;
 /// inside them each time.
 const NODE_WORK: [usize; 2] = [20, 2000];
 
+/// Operators of which torch declares wrong element types or sizes: those of its counts and places are not the input's.
+const MISDECLARED: [&str; 6] = [
+    "aten::bincount",
+    "aten::_unique",
+    "aten::_unique2",
+    "aten::unique_consecutive",
+    "aten::unique_dim",
+    "aten::unique_dim_consecutive",
+];
+
 /// A graph that runs.
 pub(super) struct Scope<'g> {
     pub(super) graph: &'g Graph,
@@ -241,6 +251,9 @@ impl<'m, 's> Runner<'m, 's> {
     }
 
     fn bind_all(&self, node: &Node, item: Item, scope: &mut Scope<'_>) -> Result<()> {
+        if matches!(&node.target, Target::Operator { name, .. } if MISDECLARED.contains(&&**name)) {
+            self.symbols.doubtful.set(true);
+        }
         match node.outputs.as_slice() {
             [] => Ok(()),
             [output] => self.bind(output, item, scope),
