@@ -13,8 +13,8 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
-        "aten::complex" => |b, a: Parts| of_parts(b, [a.real, a.imag]);
-        "aten::polar" => |b, a: Polar| of_parts(b, [b.mul(a.abs, b.cos(a.angle)?)?, b.mul(a.abs, b.sin(a.angle)?)?]);
+        "aten::complex" => |b, a: Parts| of_broadcast(b, [a.real, a.imag]);
+        "aten::polar" => |b, a: Polar| of_broadcast(b, [b.mul(a.abs, b.cos(a.angle)?)?, b.mul(a.abs, b.sin(a.angle)?)?]);
         "aten::view_as_complex" => |b, a: One| of_pair(b, a.input);
         "complex::view_as_real" | "complex::view_as_real_copy" => |b, a: One| pair(b, a.input);
         "complex::real" => |b, a: One| Ok(parts(b, a.input)?[0]);
@@ -81,7 +81,19 @@ fn stands_for(b: &Lower, like: Var, axes: usize, made_of: Complex) -> Lowered<Va
     Ok(v)
 }
 
-/// A complex tensor of its parts, which broadcast.
+/// A complex tensor of parts that broadcast.
+fn of_broadcast(b: &Lower, [re, im]: [Var; 2]) -> Lowered<Var> {
+    let same = match (b.shape_of(re), b.shape_of(im)) {
+        (Some(x), Some(y)) => x.len() == y.len() && x.iter().zip(&y).all(|(x, y)| x.same(y)),
+        _ => false,
+    };
+    if same {
+        return of_parts(b, [re, im]);
+    }
+    of_parts(b, [b.expand(re, b.shape(im).one()?)?, b.expand(im, b.shape(re).one()?)?])
+}
+
+/// A complex tensor of its parts, which have one shape.
 pub(crate) fn of_parts(b: &Lower, [re, im]: [Var; 2]) -> Lowered<Var> {
     let larger = if b.rank_of(im) > b.rank_of(re) { im } else { re };
     stands_for(b, larger, 0, Complex::Parts([re, im]))

@@ -191,7 +191,19 @@ pub(crate) fn pow(b: &Lower, base: &Value, exponent: &Value) -> Lowered<Var> {
         d => wide(d),
     };
     let [x, y] = all_of(b, [base, exponent], computed)?;
-    b.cast(b.pow(x, y)?, dtype)
+    let positive = known(b, y).is_some_and(|y| y >= 0.0);
+    if positive || dtype.is_float() || b.opset() < 12 {
+        return b.cast(b.pow(x, y)?, dtype);
+    }
+    b.cast(whole_pow(b, x, y)?, dtype)
+}
+
+/// Powers of integers. Negative ones are 0, but of 1 and -1, which have those of 0 and 1.
+fn whole_pow(b: &Lower, x: Var, y: Var) -> Lowered<Var> {
+    let negative = b.less(y, 0i64)?;
+    let power = b.pow(x, b.where_(negative, b.mod_(y, 2i64).one()?, y)?)?;
+    let none = b.and(negative, b.not(b.equal(b.abs(x)?, 1i64)?)?)?;
+    b.where_(none, 0i64, power)
 }
 
 fn float_power(b: &Lower, a: Power) -> Lowered<Var> {

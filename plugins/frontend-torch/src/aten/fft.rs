@@ -209,7 +209,12 @@ fn to_real(b: &Lower, x: Var, dim: usize, n: Option<&Value>, power: i32) -> Lowe
         None => 2 * (m.ok_or_else(unknown)? - 1),
     };
     let at = dim as i64;
-    let [re, im] = if is(b, x) { parts(b, x)? } else { [x, b.mul(x, 0.0)?] };
+    let [re, im] = if is(b, x) {
+        parts(b, x)?
+    } else {
+        let re = to_float(b, x)?;
+        [re, b.mul(re, 0.0)?]
+    };
     let (half, m) = (n / 2 + 1, m.ok_or_else(unknown)?);
     let fitted = |part: Var| match half.cmp(&m) {
         std::cmp::Ordering::Less => b.slice(part, [0], [half]).axes([at]).one(),

@@ -291,7 +291,10 @@ pub(crate) fn grids(b: &Lower, a: &Tensors) -> Lowered<Vec<Var>> {
 }
 
 fn unfold(b: &Lower, a: Unfold) -> Lowered<Var> {
-    let x = super::shape::at_least(b, a.input, 1)?;
+    if rank(b, a.input)? == 0 {
+        return b.unsqueeze(a.input, [0]);
+    }
+    let x = a.input;
     let at = axis(b, x, a.dimension)?;
     let (length, step) = (a.size, a.step);
     if step < 1 || !(0..=INDICES_MAX).contains(&length) {

@@ -3,7 +3,7 @@
 use super::activation::softmax;
 use super::compare::select;
 use super::distance::distance;
-use super::dtype::{of, operand, operands};
+use super::dtype::{float_operands, of, operand, operands, to_float};
 use super::sizes::{known_size, rank, scalar, size};
 use super::{Lower, Several, Source};
 use onnxd_plugin_sdk::arguments;
@@ -278,10 +278,11 @@ fn of_probabilities(b: &Lower, a: &CrossEntropy) -> Lowered<Var> {
 fn cosine_embedding(b: &Lower, a: Embedding) -> Lowered<Var> {
     const EPSILON: f64 = 1e-12;
     let dim = rank(b, a.target)? as i64;
+    let [x, y] = [to_float(b, a.input1)?, to_float(b, a.input2)?];
     let dot = |x: Var, y: Var| b.reduce_sum(b.mul(x, y)?).axes([dim]).keepdims(0).one();
     let square = |x: Var| b.add(dot(x, x)?, EPSILON);
-    let lengths = b.sqrt(b.mul(square(a.input1)?, square(a.input2)?)?)?;
-    let cosine = b.div(dot(a.input1, a.input2)?, lengths)?;
+    let lengths = b.sqrt(b.mul(square(x)?, square(y)?)?)?;
+    let cosine = b.div(dot(x, y)?, lengths)?;
     let zero = like(b, 0.0, cosine)?;
     let together = b.sub(like(b, 1.0, cosine)?, cosine)?;
     let apart = positive(b, b.sub(cosine, a.margin)?)?;
@@ -292,18 +293,19 @@ fn cosine_embedding(b: &Lower, a: Embedding) -> Lowered<Var> {
 
 fn margin_ranking(b: &Lower, a: Embedding) -> Lowered<Var> {
     let [x, y, t] = [a.input1, a.input2, a.target].map(Value::Var);
-    let [x, y, t] = operands(b, [&x, &y, &t])?;
+    let [x, y, t] = float_operands(b, [&x, &y, &t])?;
     let behind = b.mul(b.neg(t)?, b.sub(x, y)?)?;
     let behind = if a.margin == 0.0 { behind } else { b.add(behind, a.margin)? };
     reduced(b, positive(b, behind)?, a.reduction)
 }
 
 fn hinge_embedding(b: &Lower, a: Hinge) -> Lowered<Var> {
-    let zero = like(b, 0.0, a.input)?;
+    let x = to_float(b, a.input)?;
+    let zero = like(b, 0.0, x)?;
     let is = |number: f64| b.equal(a.target, like(b, number, a.target)?);
-    let apart = positive(b, b.sub(like(b, a.margin, a.input)?, a.input)?)?;
+    let apart = positive(b, b.sub(like(b, a.margin, x)?, x)?)?;
     let apart = b.where_(is(1.0)?, zero, apart)?;
-    let together = b.where_(is(-1.0)?, zero, a.input)?;
+    let together = b.where_(is(-1.0)?, zero, x)?;
     reduced(b, b.add(apart, together)?, a.reduction)
 }
 

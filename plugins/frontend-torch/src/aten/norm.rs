@@ -17,7 +17,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         .row("aten::_native_batch_norm_legit", |b, a: Batch| batch_norm(b, &a))
         .row("aten::_native_batch_norm_legit_no_training", |b, a: Batch| batch_norm(b, &a))
         .row("aten::_batch_norm_no_update", |b, a: Batch| with_reserve(b, &a))
-        .row("aten::_batch_norm_with_update", |b, a: Batch| with_reserve(b, &a))
+        .row("aten::_batch_norm_with_update", |b, a: Batch| {
+            with_reserve(b, &Batch { training: Some(true), ..a })
+        })
         .row("aten::_batch_norm_impl_index", |b, a: Batch| {
             let [y, mean, scale] = batch_norm(b, &a)?.map(Value::Var);
             Ok(Several(vec![y, mean, scale, reserve(b), Value::Int(0)]))

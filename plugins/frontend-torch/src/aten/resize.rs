@@ -111,6 +111,10 @@ fn resized(
         let factors = [1.0f32; 2].into_iter().chain(factors.iter().map(|f| *f as f32));
         return call.scales(Tensor::vector(factors.collect())).one();
     }
+    if target.factors.as_ref().is_some_and(|factors| contradicts(b, x, &target, factors)) {
+        let message = "The new sizes are not those that the factors give, which ONNX cannot say.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
     let message = "A new size or a factor is needed.";
     let wanted = target.sizes.ok_or_else(|| b.diagnostic(Code::LayerParameter, message))?;
     let call = call.scales(empty);
@@ -139,6 +143,19 @@ fn serves(b: &Lower, x: Var, target: &Target, factors: &[f64]) -> bool {
                 (Some(_), None) => false,
             }
         })
+}
+
+/// Whether factors, by which torch scales coordinates, are not about the ratio of sizes.
+fn contradicts(b: &Lower, x: Var, target: &Target, factors: &[f64]) -> bool {
+    let (Some(wanted), Some(shape)) = (&target.sizes, b.shape_of(x)) else { return false };
+    let mut all = shape.iter().skip(2).zip(wanted).zip(factors);
+    all.any(|((size, wanted), factor)| match (size.known(), known(b, wanted)) {
+        (Some(n), Some(m)) => {
+            let rest = n as f64 * factor - m as f64;
+            !(-1e-3..1.001).contains(&rest)
+        }
+        (known, wanted) => known.is_some() != wanted.is_some(),
+    })
 }
 
 fn interpolate(b: &Lower, a: Interpolate) -> Lowered<Var> {

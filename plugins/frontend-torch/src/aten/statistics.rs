@@ -8,7 +8,6 @@ use super::scan::{neighbours, running_sum};
 use super::{Lower, Source, Unary, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -67,28 +66,55 @@ fn trapezoids(b: &Lower, a: &Samples) -> Lowered<(Var, i64)> {
 
 /// Covariances of rows, over the columns.
 fn cov(b: &Lower, a: Cov) -> Lowered<Var> {
+    let (rows, alone) = as_rows(b, a.input)?;
     if a.fweights.is_some() || a.aweights.is_some() {
-        let message = "Covariances with weights are not supported.";
-        return Err(b.diagnostic(Code::LayerUnsupported, message));
+        return weighted_cov(b, rows, alone, &a);
     }
-    let x = to_float(b, a.input)?;
-    let rank = sizes::rank(b, x)?;
-    let rows = if rank < 2 { b.reshape(x, [1, -1]).one()? } else { x };
     let distance = b.sub(rows, b.reduce_mean(rows).axes([1]).one()?)?;
     let products = b.mat_mul(distance, b.transpose(distance).perm([1, 0]).one()?)?;
-    let products = if rank < 2 { b.reshape(products, Vec::<i64>::new()).one()? } else { products };
+    let products = if alone { b.reshape(products, Vec::<i64>::new()).one()? } else { products };
     let count = sizes::minus(b, &sizes::size(b, rows, 1)?, &Value::Int(a.correction))?;
     match sizes::known(b, &count) {
         Some(n) => b.div(products, n.max(0)),
-        None => b.div(products, b.relu(operand(b, &count, of(b, x)?)?)?),
+        None => b.div(products, b.relu(operand(b, &count, of(b, rows)?)?)?),
     }
+}
+
+/// A matrix of floats, and whether it has one row, whose results are single numbers.
+fn as_rows(b: &Lower, x: Var) -> Lowered<(Var, bool)> {
+    let x = to_float(b, x)?;
+    if sizes::rank(b, x)? < 2 {
+        return Ok((b.reshape(x, [1, -1]).one()?, true));
+    }
+    Ok((x, sizes::known_size(b, x, 0) == Some(1)))
+}
+
+/// Covariances where columns count by weights: how often they are there, and how much they matter.
+fn weighted_cov(b: &Lower, rows: Var, alone: bool, a: &Cov) -> Lowered<Var> {
+    let dtype = of(b, rows)?;
+    let own = |w: Option<Var>| w.map(|w| b.cast(w, dtype)).transpose();
+    let (often, matter) = (own(a.fweights)?, own(a.aweights)?);
+    let sum = |x: Var| b.reduce_sum(x).axes([-1]).one();
+    let weights = match (often, matter) {
+        (Some(f), Some(m)) => b.mul(f, m)?,
+        (f, m) => f.or(m).expect("the caller has weights"),
+    };
+    let whole = sum(weights)?;
+    let distance = b.sub(rows, b.div(sum(b.mul(rows, weights)?)?, whole)?)?;
+    let weighted = b.transpose(b.mul(distance, weights)?).perm([1, 0]).one()?;
+    let products = b.mat_mul(distance, weighted)?;
+    // How many columns the correction takes away.
+    let less = match matter {
+        Some(m) => b.mul(b.div(sum(b.mul(weights, m)?)?, whole)?, a.correction)?,
+        None => operand(b, &Value::Int(a.correction), dtype)?,
+    };
+    let all = b.div(products, b.relu(b.sub(whole, less)?)?)?;
+    if alone { b.reshape(all, Vec::<i64>::new()).one() } else { Ok(all) }
 }
 
 /// Products of rows, each without its mean and of length 1.
 fn corrcoef(b: &Lower, a: Unary) -> Lowered<Var> {
-    let x = to_float(b, a.input)?;
-    let alone = sizes::rank(b, x)? < 2;
-    let rows = if alone { b.reshape(x, [1, -1]).one()? } else { x };
+    let (rows, alone) = as_rows(b, a.input)?;
     let distance = b.sub(rows, b.reduce_mean(rows).axes([1]).one()?)?;
     let unit = b.div(distance, b.reduce_l2(distance).axes([1]).one()?)?;
     let products = b.mat_mul(unit, b.transpose(unit).perm([1, 0]).one()?)?;
@@ -122,7 +148,7 @@ fn nanmedian(b: &Lower, x: Var, dim: i64, keep: bool) -> Lowered<[Var; 2]> {
 
 #[cfg(test)]
 mod tests {
-    use crate::aten::tests::{Given, assert_near, floats, run, run_at};
+    use crate::aten::tests::{Given, assert_near, floats, run};
     use onnxd_plugin_sdk::ir::Tensor;
 
     #[test]
@@ -141,9 +167,17 @@ mod tests {
         assert_near(&cov, &Tensor::from_vec([2, 2], vec![1.0f32, 0.0, 0.0, 3.0]));
         let all = run("aten::corrcoef", [("input", x())]);
         assert_near(&all, &Tensor::from_vec([2, 2], vec![1.0f32, 0.0, 0.0, 1.0]));
-        let weights =
-            [("input", x()), ("correction", 1i64.into()), ("fweights", floats([1.0; 3]).into())];
-        assert!(run_at(18, "aten::cov", weights).unwrap_err().contains("with weights"));
+        // Each column twice: of six columns, one is taken away.
+        let often = ("fweights", Tensor::vector(vec![2i64; 3]).into());
+        let cov = run("aten::cov", [("input", x()), ("correction", 1i64.into()), often]);
+        assert_near(&cov, &Tensor::from_vec([2, 2], vec![0.8f32, 0.0, 0.0, 2.4]));
+        let matter = ("aweights", floats([1.0, 2.0, 1.0]).into());
+        let cov = run("aten::cov", [("input", x()), ("correction", 1i64.into()), matter]);
+        assert_near(&cov, &Tensor::from_vec([2, 2], vec![0.8f32, 0.0, 0.0, 3.6]));
+        let row = || Given::from(Tensor::from_vec([1, 3], vec![1.0f32, 2.0, 3.0]));
+        let cov = run("aten::cov", [("input", row()), ("correction", 1i64.into())]);
+        assert_near(&cov, &Tensor::scalar(1.0f32));
+        assert_near(&run("aten::corrcoef", [("input", row())]), &Tensor::scalar(1.0f32));
     }
 
     #[test]

@@ -1,0 +1,85 @@
+//! Arguments at the edge of what operators take: integers for floats, infinities, poles, no axes.
+
+use super::{assert_near, floats, ints, pair, run, run_at};
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
+use onnxd_plugin_sdk::lower::Value;
+
+#[test]
+fn negative_powers_of_integers_are_whole() {
+    let pow =
+        |x: Tensor, y: Tensor| run("aten::pow", [("input", x.into()), ("exponent", y.into())]);
+    let x = ints([1, -1, -1, 2, -3, 0, 2]);
+    assert_eq!(pow(x, ints([-5, -3, -2, -1, -2, -1, 3])), ints([1, -1, 1, 0, 0, 0, 8]));
+}
+
+#[test]
+fn infinities_and_poles_are_torchs() {
+    let low = f32::NEG_INFINITY;
+    let sums = pair("aten::logaddexp", floats([low, f32::INFINITY, 0.0]), floats([low, 1.0, low]));
+    assert_eq!(sums, floats([low, f32::INFINITY, 0.0]));
+    let slopes = run("aten::digamma", [("input", floats([-2.0, 0.0, 1.0]).into())]);
+    let slopes = slopes.to_reals().unwrap().values;
+    assert!(slopes[0].is_nan() && slopes[1] == f64::NEG_INFINITY, "{slopes:?}");
+    let signs = run("aten::signbit", [("input", floats([-0.0, 0.0, -1.0, low]).into())]);
+    assert_eq!(signs, super::bools([true, false, true, true]));
+    let signed = pair("aten::copysign", floats([1.0, 2.0]), floats([-0.0, 0.0]));
+    assert_eq!(signed, floats([-1.0, 2.0]));
+}
+
+#[test]
+fn integers_become_floats() {
+    let all = || [("n", Value::None.into()), ("dim", (-1i64).into()), ("norm", Value::None.into())];
+    let [n, dim, norm] = all();
+    let signal = run("aten::fft_irfft", [("input", ints([2, 0, 0]).into()), n, dim, norm]);
+    assert_near(&signal, &floats([0.5; 4]));
+    let (x, y) = (("input1", ints([1, 5]).into()), ("input2", ints([3, 2]).into()));
+    let (target, margin) = (("target", ints([1, 1]).into()), ("margin", 0.0.into()));
+    let loss = run("aten::margin_ranking_loss", [x, y, target, margin, ("reduction", 1i64.into())]);
+    assert_eq!(loss, Tensor::scalar(1.0f32));
+    let (x, target) = (("input", ints([1, 0]).into()), ("target", ints([1, -1]).into()));
+    let rest = [("margin", 1.5.into()), ("reduction", 2i64.into())];
+    let [margin, reduction] = rest;
+    let loss = run("aten::hinge_embedding_loss", [x, target, margin, reduction]);
+    assert_eq!(loss, Tensor::scalar(2.5f32));
+}
+
+#[test]
+fn a_number_alone_has_one_window() {
+    let rest = [("dimension", 0i64.into()), ("size", 1i64.into()), ("step", 1i64.into())];
+    let [dimension, size, step] = rest;
+    let x = ("input", Tensor::scalar(3.0f32).into());
+    assert_eq!(run("aten::unfold", [x, dimension, size, step]), floats([3.0]));
+}
+
+#[test]
+fn statistics_of_the_batch_normalize_where_they_are_updated() {
+    let x = Tensor::from_vec([2, 1], vec![1.0f32, 3.0]);
+    let none = || Value::None.into();
+    let given = [
+        ("input", x.into()),
+        ("weight", none()),
+        ("bias", none()),
+        ("running_mean", floats([100.0]).into()),
+        ("running_var", floats([9.0]).into()),
+        ("momentum", 0.1.into()),
+        ("eps", 0.0.into()),
+    ];
+    let found = run_at(18, "aten::_batch_norm_with_update", given).unwrap();
+    assert_near(&found[0], &Tensor::from_vec([2, 1], vec![-1.0f32, 1.0]));
+}
+
+#[test]
+fn sizes_that_factors_do_not_give_are_refused() {
+    let x = Tensor::new(DataType::Float, vec![1, 1, 4], vec![0; 16].into()).unwrap();
+    let resize = |size: i64| {
+        let given = [
+            ("input", x.clone().into()),
+            ("output_size", vec![size].into()),
+            ("align_corners", false.into()),
+            ("scales", 0.5.into()),
+        ];
+        run_at(18, "aten::upsample_linear1d", given)
+    };
+    assert_eq!(resize(2).unwrap()[0].dims(), [1, 1, 2]);
+    assert!(resize(8).unwrap_err().contains("not those that the factors give"));
+}
