@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What is read of a file's begin, and of the list of names at the end of an archive.
 const BEGIN_BYTES: usize = 64 * 1024;
@@ -19,27 +19,47 @@ const DEPTH_MAX: usize = 2;
 /// What lies at `path`, a file or a folder, in the words of its framework; `None` if that is not
 /// known, or if it cannot be read.
 pub fn recognise(path: &Path) -> Option<&'static str> {
-    look(path, 0)
+    look(path, 0).map(|(what, _)| what)
 }
 
-/// The sentence that goes with it.
+/// The sentence that goes with it. A network that is read under the right name is told that name; one
+/// that has it needs no words.
 pub fn sentence(path: &Path) -> Option<String> {
-    recognise(path).map(|what| format!("it is {what}; not read by this version"))
+    let (what, file) = look(path, 0)?;
+    let Some((_, endings)) = READ.iter().find(|(known, _)| *known == what) else {
+        return Some(format!("it is {what}; not read by this version"));
+    };
+    let extension = file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+    let named = endings.contains(&extension.as_str());
+    (!named)
+        .then(|| format!("it is {what} under another name: give it the ending `.{}`", endings[0]))
 }
 
-fn look(path: &Path, depth: usize) -> Option<&'static str> {
+const PROGRAM: &str = "an exported PyTorch program (`torch.export`, .pt2)";
+const SCRIPT: &str = "a TorchScript archive";
+const ONNX: &str = "an ONNX model";
+
+/// Networks that front-ends take by the endings of their names.
+const READ: [(&str, &[&str]); 3] = [
+    (PROGRAM, &["pt2", "pt", "pth", "ts"]),
+    (SCRIPT, &["pt", "pth", "ts", "pt2"]),
+    (ONNX, &["onnx"]),
+];
+
+/// What it is, and the file or folder that tells.
+fn look(path: &Path, depth: usize) -> Option<(&'static str, PathBuf)> {
     let kind = fs::symlink_metadata(path).ok()?;
     if kind.is_file() {
-        return of_file(path);
+        return of_file(path).map(|what| (what, path.into()));
     }
     if !kind.is_dir() || depth > DEPTH_MAX {
         return None;
     }
     if path.join("saved_model.pb").is_file() || path.join("saved_model.pbtxt").is_file() {
-        return Some("a TensorFlow SavedModel");
+        return Some(("a TensorFlow SavedModel", path.into()));
     }
     if path.join("Data/com.apple.CoreML").is_dir() {
-        return Some("a Core ML package");
+        return Some(("a Core ML package", path.into()));
     }
     let mut entries: Vec<_> =
         fs::read_dir(path).ok()?.filter_map(Result::ok).take(ENTRIES_MAX).collect();
@@ -72,11 +92,13 @@ fn of_archive(names: &[String]) -> Option<&'static str> {
     let any = |end: &str| names.iter().any(|n| n == end || n.ends_with(&format!("/{end}")));
     let inside = |folder: &str| names.iter().any(|n| n.split('/').any(|part| part == folder));
     Some(if any("serialized_exported_program.json") || any("archive_format") {
-        "an exported PyTorch program (`torch.export`, .pt2)"
+        PROGRAM
     } else if any("bytecode.pkl") {
         "a TorchScript archive for mobile devices"
-    } else if any("constants.pkl") || (any("data.pkl") || any("attributes.pkl")) && inside("code") {
-        "a TorchScript archive"
+    } else if any("constants.pkl")
+        || (any("data.pkl") || any("attributes.pkl") || any("model.json")) && inside("code")
+    {
+        SCRIPT
     } else if any("data.pkl") {
         "a file of `torch.save` (pickled Python objects)"
     } else if any("config.json") && (any("model.weights.h5") || any("metadata.json")) {
@@ -189,9 +211,7 @@ fn of_protobuf(begin: &[u8]) -> Option<&'static str> {
             "a TensorFlow SavedModel (saved_model.pb, without its folder)"
         }
         // The version of the format is a small number.
-        (1, 0) if first.payload.len() == 1 && (has(7, 2) || (has(8, 2) && says("ai.onnx"))) => {
-            "an ONNX model under another name: give it the ending `.onnx`"
-        }
+        (1, 0) if first.payload.len() == 1 && (has(7, 2) || (has(8, 2) && says("ai.onnx"))) => ONNX,
         (1, 2) if is_graph_def(first.payload) => "a TensorFlow graph (GraphDef, frozen or not)",
         (1, 2) if has(100, 2) || (has(2, 2) && says("InnerProduct")) => {
             "weights of a Caffe network (caffemodel)"

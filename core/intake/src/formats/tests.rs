@@ -85,7 +85,7 @@ fn files_of_frameworks_are_named() {
         (coreml, "a Core ML model"),
         (saved, "a TensorFlow SavedModel (saved_model.pb"),
         (graph_def(), "a TensorFlow graph (GraphDef"),
-        (onnx, "an ONNX model under another name"),
+        (onnx, "an ONNX model"),
         (b"tree\nversion=v4\nnum_class=1".to_vec(), "a LightGBM model"),
     ] {
         fs::write(&path, &bytes).unwrap();
@@ -120,6 +120,36 @@ fn other_files_are_not_guessed_at() {
     let cut = long.len() / 2;
     let tail = names(&long[cut..], cut as u64);
     assert_eq!(of_archive(&tail), Some("a TorchScript archive"), "{tail:?}");
+}
+
+/// A network of a format that is read has the wrong name, or something else is wrong with it.
+#[test]
+fn networks_that_are_read_are_told_their_ending() {
+    let dir = tempfile::tempdir().unwrap();
+    let onnx = [vec![8, 8], length_delimited(2, b"pytorch"), length_delimited(7, b"g")].concat();
+    let script = archive(&["net/data.pkl", "net/code/__torch__.py", "net/constants.pkl"]);
+    let program = archive(&["m/archive_format", "m/models/model.json"]);
+    for (name, bytes, said) in [
+        ("net.bin", &onnx, Some("an ONNX model under another name: give it the ending `.onnx`")),
+        ("net.ONNX", &onnx, None),
+        (
+            "a.zip",
+            &script,
+            Some("a TorchScript archive under another name: give it the ending `.pt`"),
+        ),
+        ("net.pth", &script, None),
+        ("net.zip", &program, Some("under another name: give it the ending `.pt2`")),
+        ("net.pt2", &program, None),
+        ("drop/net.pt", &script, None),
+    ] {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let found = sentence(&path);
+        assert_eq!(found.is_some(), said.is_some(), "{name}: {found:?}");
+        assert!(found.is_none_or(|found| found.ends_with(said.unwrap())), "{name}");
+    }
+    assert_eq!(sentence(&dir.path().join("drop")), None);
 }
 
 #[test]
