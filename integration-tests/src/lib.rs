@@ -12,6 +12,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
+pub mod numbers;
+
+/// The plugins that onnxd comes with.
+pub const PLUGINS: [&str; 9] = [
+    "libonnxd_frontend_onnx.so",
+    "libonnxd_frontend_n2d2.so",
+    "libonnxd_frontend_torch.so",
+    "libonnxd_passes_cleanup.so",
+    "libonnxd_passes_fusion.so",
+    "libonnxd_passes_layout.so",
+    "libonnxd_quant_onnx.so",
+    "libonnxd_quant_inc.so",
+    "libonnxd_quant_n2d2.so",
+];
+
 /// The repository's root.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the repository").into()

@@ -66,7 +66,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
             ("opset", "conversion for passes"),
             ("eval", "running models, for quantizers and passes"),
             ("rewrite", "passes and rules"),
-            ("arrays", "calibration data"),
+            ("arrays", "calibration data; shapes and types of dropped arrays"),
             ("image", "calibration pictures"),
             ("preprocess", "calibration pictures"),
             ("quantize", "what quantizers share"),
@@ -134,6 +134,8 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
         &[
             ("ir", "models of tests"),
             ("onnx", "models of tests as files"),
+            ("eval", "running models of tests"),
+            ("arrays", "inputs and outputs of tests"),
             ("config", "params as they are resolved"),
             ("plugin-host", "what the built plugins declare"),
         ],

@@ -1,7 +1,7 @@
-//! Every param in five kinds of conversions: it counts, or a finding names it, or it is refused. And files that are not
-//! read although their names say that they should be.
+//! Every param in seven kinds of conversions: it counts, or a finding names it, or it is refused. And files that are
+//! not read although their names say that they should be.
 
-use onnxd_integration_tests::{command, converted, folder_with};
+use onnxd_integration_tests::{PLUGINS, command, converted, folder_with, root};
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{WriteOptions, write_model};
 use rayon::prelude::*;
@@ -48,36 +48,64 @@ struct Way {
     sets: &'static [&'static str],
     frontend: &'static str,
     output: &'static str,
+    /// Shapes of the inputs.
+    shapes: &'static str,
 }
 
-const WAYS: [Way; 5] = [
-    Way { files: &["net.onnx"], sets: &[], frontend: "onnx", output: "y" },
+const SHAPES: &str = "[[1, 2, 6, 6]]";
+
+const WAYS: [Way; 7] = [
+    Way { files: &["net.onnx"], sets: &[], frontend: "onnx", output: "y", shapes: SHAPES },
     Way {
         files: &["net.onnx", "calib.npz"],
         sets: &["quantization.format=QDQ"],
         frontend: "onnx",
         output: "y",
+        shapes: SHAPES,
     },
     Way {
         files: &["net.onnx"],
         sets: &["quantization.format=QDQ", "quantization.mode=weight_only"],
         frontend: "onnx",
         output: "y",
+        shapes: SHAPES,
     },
-    Way { files: &["net.ini"], sets: &["source.random=true"], frontend: "n2d2", output: "fc" },
+    Way {
+        files: &["net.ini"],
+        sets: &["source.random=true"],
+        frontend: "n2d2",
+        output: "fc",
+        shapes: SHAPES,
+    },
     Way {
         files: &["net.ini", "calib.npz"],
         sets: &["source.random=true", "nbbits=8"],
         frontend: "n2d2",
         output: "fc",
+        shapes: SHAPES,
+    },
+    Way {
+        files: &["torch/net.pt"],
+        sets: &["export.input_shapes=[[2, 1, 8, 8]]"],
+        frontend: "torch",
+        output: "output",
+        shapes: "[[1, 1, 8, 8]]",
+    },
+    Way {
+        files: &["torch/net.pt2"],
+        sets: &[],
+        frontend: "torch",
+        output: "softmax",
+        shapes: "[[1, 1, 8, 8]]",
     },
 ];
 
 /// Params that make another conversion of it, or keep others from counting; each is set alone.
-const ALONE: [&str; 8] = [
+const ALONE: [&str; 9] = [
     "quantization.inc.dynamic_axes",
     "export.dynamic_axes",
     "passes.profile",
+    "passes.compare",
     "quantization.format",
     "quantization.mode",
     "quantization.rounding",
@@ -111,17 +139,7 @@ fn values(count: usize) -> Vec<f32> {
 }
 
 fn prepared() -> TempDir {
-    let folder = folder_with(&[
-        "libonnxd_frontend_onnx.so",
-        "libonnxd_frontend_n2d2.so",
-        "libonnxd_frontend_torch.so",
-        "libonnxd_passes_cleanup.so",
-        "libonnxd_passes_fusion.so",
-        "libonnxd_passes_layout.so",
-        "libonnxd_quant_onnx.so",
-        "libonnxd_quant_inc.so",
-        "libonnxd_quant_n2d2.so",
-    ]);
+    let folder = folder_with(&PLUGINS);
     let mut graph = text::parse_graph(NETWORK).unwrap();
     for (name, dims) in [("w1", vec![4, 2, 3, 3]), ("w2", vec![64, 5])] {
         let v = graph.value_named(name).unwrap();
@@ -131,8 +149,17 @@ fn prepared() -> TempDir {
     let at = folder.path();
     write_model(&Model::new(graph, 8, 17), &at.join("net.onnx"), &WriteOptions::default()).unwrap();
     fs::write(at.join("net.ini"), N2D2).unwrap();
-    let samples = Tensor::from_vec(vec![8, 2, 6, 6], values(8 * 72));
-    onnxd_arrays::write(&at.join("calib.npz"), &vec![("x".into(), samples)]).unwrap();
+    let corpus = root().join("integration-tests/corpus/torch");
+    let torch = at.join("torch");
+    fs::create_dir(&torch).unwrap();
+    for (case, file) in [("scripted-cnn", "net.pt"), ("exported-cnn", "net.pt2")] {
+        fs::copy(corpus.join(case).join(file), torch.join(file)).unwrap();
+    }
+    for (at, dims) in [(at, vec![8, 2, 6, 6]), (&torch, vec![8, 1, 8, 8])] {
+        let values = values(dims.iter().product());
+        let samples = Tensor::from_vec(dims, values);
+        onnxd_arrays::write(&at.join("calib.npz"), &vec![("x".into(), samples)]).unwrap();
+    }
     folder
 }
 
@@ -140,6 +167,7 @@ fn prepared() -> TempDir {
 fn with(folder: &Path, out: &str, way: &Way, params: &[&Row]) -> (i32, String, Value) {
     let set = |row: &&Row| {
         let value = row.value.replace("@frontend", way.frontend).replace("@output", way.output);
+        let value = value.replace("@shapes", way.shapes);
         format!("{}={value}", row.key)
     };
     let sets: Vec<String> = params.iter().map(set).collect();

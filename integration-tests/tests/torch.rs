@@ -2,8 +2,8 @@
 
 mod site;
 
-use onnxd_eval::{Executor, RunOptions};
-use onnxd_integration_tests::{converted, folder_with, root};
+use onnxd_arrays::Arrays;
+use onnxd_integration_tests::{PLUGINS, converted, folder_with, numbers, root};
 use onnxd_ir::{Model, Tensor};
 use site::{Site, report};
 use std::fs;
@@ -25,24 +25,16 @@ fn case(name: &str) -> PathBuf {
     root().join("integration-tests/corpus/torch").join(name)
 }
 
-/// All outputs, one after the other, as the built-in executor computes them.
-fn outputs(model: &Model, inputs: &[(String, Tensor)]) -> Vec<f64> {
-    let graph = &model.graph;
-    let fed = graph.inputs().iter().filter(|v| graph[**v].initializer().is_none());
-    let feeds = fed.zip(inputs).map(|(v, (_, t))| (graph[*v].name.clone(), t.clone())).collect();
-    let found = Executor::new(model).unwrap().run(&feeds, RunOptions::default()).unwrap();
-    found.iter().flat_map(|(_, tensor)| tensor.to_reals().unwrap().values).collect()
+/// What is wrong with what a model computes, beside what torch computed.
+fn wrong(model: &Path, case: &Path) -> Option<String> {
+    let model = onnxd_onnx::load(model).unwrap().model;
+    let array = |name: &str| onnxd_arrays::read(&case.join(name)).unwrap();
+    let wanted = tensors(array("expected.outputs.npz"));
+    numbers::wrong(&numbers::outputs(&model, &array("expected.inputs.npz")), &wanted, 1e-5)
 }
 
-/// Largest difference between what a model computes and what torch computed.
-fn difference(model: &Path, case: &Path) -> f64 {
-    let model = onnxd_onnx::load(model).unwrap().model;
-    let inputs = onnxd_arrays::read(&case.join("expected.inputs.npz")).unwrap();
-    let wanted = onnxd_arrays::read(&case.join("expected.outputs.npz")).unwrap();
-    let wanted: Vec<f64> = wanted.iter().flat_map(|(_, t)| t.to_reals().unwrap().values).collect();
-    let found = outputs(&model, &inputs);
-    assert_eq!(found.len(), wanted.len());
-    found.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+fn tensors(arrays: Arrays) -> Vec<Tensor> {
+    arrays.into_iter().map(|(_, tensor)| tensor).collect()
 }
 
 #[test]
@@ -61,8 +53,8 @@ fn models_of_the_document_pass_through_the_watched_folder() {
         let said = report(&result);
         assert_eq!(said["verdict"], "succeeded", "{name}: {said}");
         assert_eq!(said["diagnostics"].as_array().map_or(0, Vec::len), 0, "{name}: {said}");
-        let worst = difference(&result.join("model.onnx"), &case(&format!("model-{name}")));
-        assert!(worst < 1e-5, "{name} differs by {worst}");
+        let wrong = wrong(&result.join("model.onnx"), &case(&format!("model-{name}")));
+        assert_eq!(wrong, None, "{name}");
     }
     assert_eq!(daemon.stop().code(), Some(0));
 }
@@ -85,15 +77,6 @@ fn weights_without_a_network_are_answered_in_the_receipt() {
 /// A small CNN with calibration samples beside it becomes integers in each format, and stays near to torch's numbers.
 #[test]
 fn a_dropped_network_is_quantized_in_one_step() {
-    const PLUGINS: [&str; 7] = [
-        "libonnxd_frontend_torch.so",
-        "libonnxd_passes_cleanup.so",
-        "libonnxd_passes_fusion.so",
-        "libonnxd_passes_layout.so",
-        "libonnxd_quant_onnx.so",
-        "libonnxd_quant_inc.so",
-        "libonnxd_quant_n2d2.so",
-    ];
     let case = case("scripted-cnn");
     let folder = folder_with(&PLUGINS);
     let at = folder.path();
@@ -108,7 +91,7 @@ fn a_dropped_network_is_quantized_in_one_step() {
         (onnxd_onnx::load(&at.join(out).join("model.onnx")).unwrap().model, report)
     };
     let (float, _) = convert("float", &["quantization.format=none"]);
-    let float = outputs(&float, &inputs);
+    let float = numbers::outputs(&float, &inputs);
     for (format, operator) in
         [("QDQ", "QuantizeLinear"), ("QLinear", "QLinearConv"), ("N2D2", "ConvInteger")]
     {
@@ -123,22 +106,21 @@ fn a_dropped_network_is_quantized_in_one_step() {
         }
         let found = match format {
             "N2D2" => integer_outputs(&model, &inputs),
-            _ => outputs(&model, &inputs),
+            _ => numbers::outputs(&model, &inputs),
         };
-        assert_eq!(found.len(), float.len(), "{format}");
-        let worst = found.iter().zip(&float).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        assert!(worst < 0.05, "{format}: probabilities differ by {worst}");
+        // Probabilities.
+        assert_eq!(numbers::wrong(&found, &float, 0.05), None, "{format}");
     }
 }
 
 /// The outputs of a model whose input is integers, in the steps that its metadata name. Probabilities stay real.
-fn integer_outputs(model: &Model, inputs: &[(String, Tensor)]) -> Vec<f64> {
+fn integer_outputs(model: &Model, inputs: &Arrays) -> Vec<Tensor> {
     let said = model.metadata.iter().find(|(key, _)| key == "onnxd.quantization.input.x");
     let step: f64 = said.unwrap().1.rsplit(' ').next().unwrap().parse().unwrap();
     let reals = inputs[0].1.to_reals().unwrap();
     let steps = reals.values.iter().map(|x| (x / step).round().clamp(-128.0, 127.0) as i8);
     let integers = Tensor::from_vec(reals.dims, steps.collect::<Vec<i8>>());
-    outputs(model, &[("x".into(), integers)])
+    numbers::outputs(model, &vec![("x".into(), integers)])
 }
 
 /// Numbers like those that the case was recorded with: normal ones, nearly.

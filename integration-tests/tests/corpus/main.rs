@@ -8,28 +8,18 @@
 
 mod difference;
 mod files;
-mod numbers;
 mod shown;
 
-use onnxd_integration_tests::{command, folder_with, outcome, with_plugins_of};
+use onnxd_integration_tests::{PLUGINS, command, folder_with, numbers, outcome, with_plugins_of};
+use onnxd_ir::Tensor;
 use rayon::prelude::*;
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const PLUGINS: [&str; 9] = [
-    "libonnxd_frontend_onnx.so",
-    "libonnxd_frontend_n2d2.so",
-    "libonnxd_frontend_torch.so",
-    "libonnxd_passes_cleanup.so",
-    "libonnxd_passes_fusion.so",
-    "libonnxd_passes_layout.so",
-    "libonnxd_quant_onnx.so",
-    "libonnxd_quant_inc.so",
-    "libonnxd_quant_n2d2.so",
-];
-
 const MODEL: &str = "expected.onnx.txt";
+/// Largest difference of an element, beside the largest magnitude of its output or 1.
+const TOLERANCE: f64 = 1e-5;
 const DIAGNOSTICS: &str = "expected.diagnostics.txt";
 
 /// What a conversion gave: the model, if one was written, what was said, and outputs that are not as recorded.
@@ -71,12 +61,29 @@ fn converted(case: &Path, common: &Path) -> Given {
     let report = fs::read(out.join("report.json")).unwrap_or_default();
     let report: Value = serde_json::from_slice(&report).unwrap_or(Value::Null);
     let model = shown::model(&out, &report);
-    let numbers = numbers::wrong(case, &out, &report);
+    let numbers = wrong_numbers(case, &out, &report);
     Given {
         model,
         diagnostics: shown::diagnostics(status, &stderr, &report, folder.path()),
         numbers,
     }
+}
+
+/// What is wrong with the outputs of the written model, if it is known what they must be.
+fn wrong_numbers(case: &Path, out: &Path, report: &Value) -> Option<String> {
+    let array = |name: &str| onnxd_arrays::read(&case.join(name)).unwrap();
+    if !case.join("expected.outputs.npz").exists() {
+        return None;
+    }
+    let mut outputs = report["outputs"].as_array().into_iter().flatten();
+    let path = outputs.find(|o| o["role"] == "model").and_then(|o| o["path"].as_str());
+    let Some(path) = path else {
+        return Some("no model, whose outputs would be compared".into());
+    };
+    let model = onnxd_onnx::load(&out.join(path)).unwrap().model;
+    let found = numbers::outputs(&model, &array("expected.inputs.npz"));
+    let wanted: Vec<Tensor> = array("expected.outputs.npz").into_iter().map(|(_, t)| t).collect();
+    numbers::wrong(&found, &wanted, TOLERANCE)
 }
 
 /// What differs from the expectation that `name` holds; rewrites it where that was asked for.
