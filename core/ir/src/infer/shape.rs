@@ -170,6 +170,10 @@ fn squeeze(site: &Site<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
     let gone = match site.list_or_input("axes", 1) {
         Some(list) => axes(&list, shape.len())?,
+        // Several axes may be the same one.
+        None if ranked(site, 1).is_some_and(|axes| axes.len() == 1) && !shape.is_empty() => {
+            return one(vec![Dim::Unknown; shape.len() - 1]);
+        }
         None if site.has(1) || shape.iter().any(|d| d.known().is_none()) => return unknown(),
         None => (0..shape.len()).filter(|i| shape[*i] == Dim::Known(1)).collect(),
     };
@@ -182,7 +186,10 @@ fn squeeze(site: &Site<'_>) -> Shapes {
 
 fn unsqueeze(site: &Site<'_>) -> Shapes {
     let Some(shape) = site.shape(0) else { return unknown() };
-    let Some(list) = site.list_or_input("axes", 1) else { return unknown() };
+    let Some(list) = site.list_or_input("axes", 1) else {
+        let more = ranked(site, 1).map(|axes| axes.len());
+        return Ok(vec![more.map(|more| vec![Dim::Unknown; shape.len() + more])]);
+    };
     if list.len() > RANK_MAX {
         return unknown();
     }

@@ -105,6 +105,8 @@ fn layout() {
             (ends, "y = Concat<axis = -1>(x, x)", "float[2,N,12]"),
             (ends, "y = Unsqueeze(x, s)", "float[2,1,N,6]"),
             (ends, "a = Unsqueeze(x, s) y = Squeeze(a, s)", "float[2,N,6]"),
+            ("float[2,N] x, int64[1] s", "y = Squeeze(x, s)", "float[?]"),
+            ("float[2,N] x, int64[2] s", "y = Unsqueeze(x, s)", "float[?,?,?,?]"),
             (three, "y = Tile(x, s)", "float[6,N,6]"),
         ],
     );
