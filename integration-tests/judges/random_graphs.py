@@ -799,10 +799,11 @@ SHAPED += [lambda s, v: s.make.activation(s, v), lambda s, v: s.make.dropout(s, 
 def fill_type(model, name):
     """The declared type of an output whose shape only inference knows."""
     info = next(o for o in model.graph.output if o.name == name)
-    node = next(n for n in model.graph.node if name in n.output)
-    kinds = {"Dropout": TensorProto.BOOL, "ArgMax": TensorProto.INT64}
+    inner = copy.deepcopy(model)
+    del inner.graph.output[:]
+    found = {v.name: v.type.tensor_type.elem_type for v in onnx.shape_inference.infer_shapes(inner).graph.value_info}
     like = next(o for o in model.graph.output if o.type.WhichOneof("value"))
-    info.type.tensor_type.elem_type = kinds.get(node.op_type, like.type.tensor_type.elem_type)
+    info.type.tensor_type.elem_type = found.get(name) or like.type.tensor_type.elem_type
 
 
 # ---- judging ----
