@@ -18,9 +18,9 @@
 //! }
 //! ```
 
-use crate::parts::{FLOATS, Parts, dims, of_type};
+use crate::parts::{Parts, dims, of_type};
 use onnxd_plugin_sdk::ir::ops::{GlobalAveragePool, ReduceMean};
-use onnxd_plugin_sdk::ir::{At, Dim};
+use onnxd_plugin_sdk::ir::{At, DataType, Dim};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 pub(crate) fn fuse_global_pool(cx: &mut Rewriter, mean: At<ReduceMean>) -> Rewrite {
@@ -29,7 +29,8 @@ pub(crate) fn fuse_global_pool(cx: &mut Rewriter, mean: At<ReduceMean>) -> Rewri
     if mean.rank < 3 || !mean.axes.iter().copied().eq(2..mean.rank) || !mean.keepdims {
         return Skip::unlike();
     }
-    of_type(cx, mean.data, FLOATS)?;
+    // What runtimes have on processors.
+    of_type(cx, mean.data, &[DataType::Float, DataType::Float16])?;
     // The mean of nothing is no number, and no pool.
     let size = |d: &Dim| d.known().is_some_and(|n| n > 0);
     if !dims(cx, mean.data)?[2..].iter().all(size) {
@@ -55,6 +56,7 @@ mod tests {
         let check = |text: &str, why| check_skip(fuse_global_pool, why, text);
         check(&graph.replace("[-1, 2]", "[1, 2, 3]"), "");
         check(&graph.replace("[-1, 2]", "[3]"), "");
+        check(&graph.replace("float", "double"), "`x` is of type double");
         check(&graph.replace("[1,2,3,3]", "[1,2,H,3]"), "the sizes of `x` are not known");
     }
 }
