@@ -26,6 +26,9 @@ pub fn recognise(path: &Path) -> Option<&'static str> {
 /// that has it needs no words.
 pub fn sentence(path: &Path) -> Option<String> {
     let (what, file) = look(path, 0)?;
+    if what == PACKED {
+        return Some(format!("it is {what}: unpack it"));
+    }
     let Some((_, endings)) = READ.iter().find(|(known, _)| *known == what) else {
         return Some(format!("it is {what}; not read by this version"));
     };
@@ -38,6 +41,7 @@ pub fn sentence(path: &Path) -> Option<String> {
 const PROGRAM: &str = "an exported PyTorch program (`torch.export`, .pt2)";
 const SCRIPT: &str = "a TorchScript archive";
 const ONNX: &str = "an ONNX model";
+const PACKED: &str = "a zip archive with a network in it";
 
 /// Networks that front-ends take by the endings of their names.
 const READ: [(&str, &[&str]); 3] = [
@@ -109,9 +113,18 @@ fn of_archive(names: &[String]) -> Option<&'static str> {
         "a Core ML package in an archive"
     } else if any("keras_metadata.pb") {
         "a Keras model in an archive"
+    } else if names.iter().any(|name| is_network(name)) {
+        PACKED
     } else {
         return None;
     })
+}
+
+/// Whether a file of this name may be a network that is read.
+fn is_network(name: &str) -> bool {
+    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_lowercase());
+    let endings = READ.iter().flat_map(|(_, endings)| endings.iter()).chain(&["ini"]);
+    ending.is_some_and(|ending| endings.into_iter().any(|read| **read == ending))
 }
 
 fn of_magic(begin: &[u8], bytes: u64) -> Option<&'static str> {

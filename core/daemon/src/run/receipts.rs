@@ -94,7 +94,8 @@ fn of_drop(item: &Item) -> Option<(PathBuf, String)> {
             "add what is missing; what lies there stays as it is".to_owned()
         }
         State::Unmatched { .. } => {
-            "convert it to a format that `onnxd plugins list` shows, or remove it".to_owned()
+            "rename, unpack or convert it to a format that `onnxd plugins list` shows, or remove it"
+                .to_owned()
         }
         State::Refused { reason } if !reason.help.is_empty() => reason.help.to_string(),
         State::Refused { .. } => "correct what the reason says".to_owned(),
@@ -143,8 +144,8 @@ pub(crate) fn line(text: &str) -> String {
 pub(crate) fn beside_unmatched(moved: &Path, name: &Path, reason: &str) -> io::Result<()> {
     let name = name.to_string_lossy();
     let text = format!(
-        "{}result: unmatched, moved out of the inbox\nreason: {}\nnext: convert it to a format \
-         that `onnxd plugins list` shows, and drop that\n",
+        "{}result: unmatched, moved out of the inbox\nreason: {}\nnext: rename, unpack or convert it \
+         to a format that `onnxd plugins list` shows, and drop that\n",
         head(&name),
         line(reason)
     );

@@ -129,6 +129,7 @@ fn networks_that_are_read_are_told_their_ending() {
     let onnx = [vec![8, 8], length_delimited(2, b"pytorch"), length_delimited(7, b"g")].concat();
     let script = archive(&["net/data.pkl", "net/code/__torch__.py", "net/constants.pkl"]);
     let program = archive(&["m/archive_format", "m/models/model.json"]);
+    let packed = archive(&["read me.txt", "nets/net.Onnx"]);
     for (name, bytes, said) in [
         ("net.bin", &onnx, Some("an ONNX model under another name: give it the ending `.onnx`")),
         ("net.ONNX", &onnx, None),
@@ -141,6 +142,8 @@ fn networks_that_are_read_are_told_their_ending() {
         ("net.zip", &program, Some("under another name: give it the ending `.pt2`")),
         ("net.pt2", &program, None),
         ("drop/net.pt", &script, None),
+        ("nets.zip", &packed, Some("it is a zip archive with a network in it: unpack it")),
+        ("texts.zip", &archive(&["a.txt", "onnx", "pt"]), None),
     ] {
         let path = dir.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
