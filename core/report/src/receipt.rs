@@ -90,12 +90,16 @@ fn quality(report: &Report) -> Option<&Quality> {
 /// How good the whole network is, and its worst layer; layers are listed worst first.
 fn quantized(report: &Report) -> Option<String> {
     let quantization = report.quantization.as_ref()?;
+    let format = line(&quantization.format);
+    let none = |q: &Quality| q.products.is_some() && q.quantized == 0;
+    if quantization.layers.is_empty() && quality(report).is_some_and(none) {
+        return Some(format!("quantized to {format}: nothing"));
+    }
     let worst = quantization.layers.iter().find(|l| l.sqnr_db.is_some());
     let worst = worst
         .and_then(|l| Some(format!("worst layer {}, SQNR {} dB", line(&l.name), real(l.sqnr_db?))));
     let all = [quality(report).map(outputs), worst].into_iter().flatten();
     let all: Vec<String> = all.collect();
-    let format = line(&quantization.format);
     (!all.is_empty()).then(|| format!("quantized to {format}: {}", all.join("; ")))
 }
 

@@ -3,9 +3,9 @@
 use crate::{LINES_MAX, SCHEMA, from_json, html, json, receipt, text};
 use onnxd_proto::onnxd::{
     Accumulator, Attempt, Component, Counts, Declined, Diagnostic, FileDigest, FileRole,
-    ModelSummary, Numerics, OpCount, OutputNumerics, Param, Pass, PluginLine, Quantization,
-    QuantizedLayer, QuantizedTensor, Recognition, Report, Skip, Stage, ValueSummary, Verdict,
-    Versions,
+    ModelSummary, Numerics, OpCount, OutputNumerics, Param, Pass, PluginLine, Quality,
+    Quantization, QuantizedLayer, QuantizedTensor, Recognition, Report, Skip, Stage, ValueSummary,
+    Verdict, Versions,
 };
 
 fn op(op: &str, source: u64, after_passes: u64, r#final: u64) -> OpCount {
@@ -418,6 +418,19 @@ fn quantization_is_shown_and_reads_back() {
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     let told = receipt(&report);
     assert!(told.contains("quantized to N2D2: worst layer conv1, SQNR inf dB"), "{told}");
+}
+
+#[test]
+fn a_receipt_says_that_nothing_was_quantized() {
+    let told = |quantized| {
+        let quality = Quality { products: Some(2), quantized, ..Quality::default() };
+        let format = "QDQ".into();
+        let quantization =
+            Quantization { format, quality: Some(quality), ..Quantization::default() };
+        receipt(&Report { quantization: Some(quantization), ..good() })
+    };
+    assert!(told(0).contains("\nquantized to QDQ: nothing\n"), "{}", told(0));
+    assert!(told(1).contains("\nquantized to QDQ: outputs"), "{}", told(1));
 }
 
 #[test]
