@@ -42,40 +42,43 @@ fn documented_in(archive: &ScriptArchive, graph: &mut Graph, origins: &mut Known
 }
 
 /// What is known of files of code.
-type Known = HashMap<String, Option<Origins>>;
+type Known = HashMap<String, Option<Lines>>;
+
+/// The lines of a file of printed code.
+struct Lines {
+    origins: Origins,
+    /// Offsets of the first byte of each line behind its indentation, and of the byte behind the line.
+    ranges: Vec<(usize, usize)>,
+}
 
 /// The user's line that a line of printed code comes from.
 fn origin(archive: &ScriptArchive, place: &str, origins: &mut Known) -> Option<Origin> {
     let (path, line) = place.rsplit_once(".py:")?;
-    let line = line.parse().ok()?;
+    let line: usize = line.parse().ok()?;
     let module = path.replace('/', ".");
     let known = origins.entry(module.clone()).or_insert_with(|| read(archive, &module));
-    let (start, end) = line_range(archive.code.get(module.as_str())?, line)?;
-    known.as_ref()?.between(start, end)
+    let known = known.as_ref()?;
+    let (start, end) = *known.ranges.get(line.checked_sub(1)?)?;
+    known.origins.between(start, end)
 }
 
-/// Folders of the machine that saved the model stay out.
 fn place(origin: &Origin) -> String {
-    let file = origin.file.rsplit(['/', '\\']).next().unwrap_or_default();
-    format!("{file}:{}", origin.line)
+    format!("{}:{}", origin.file, origin.line)
 }
 
-fn read(archive: &ScriptArchive, module: &str) -> Option<Origins> {
+fn read(archive: &ScriptArchive, module: &str) -> Option<Lines> {
+    let ranges = line_ranges(archive.code.get(module)?);
     let bytes = archive.debug(module).ok()??;
     let pickled = pickle::read(&bytes, &Context::default()).ok()?.checked().ok()?;
-    Origins::read(module, &pickled).ok()
+    Some(Lines { origins: Origins::read(&pickled)?, ranges })
 }
 
-/// Offsets of the first byte of a line, from 1, and of the byte behind it.
-fn line_range(code: &[u8], line: usize) -> Option<(usize, usize)> {
-    let mut start = 0;
-    for (i, text) in code.split(|byte| *byte == b'\n').enumerate() {
-        let end = start + text.len();
-        if i + 1 == line {
-            let indent = text.iter().take_while(|byte| **byte == b' ').count();
-            return Some((start + indent, end));
-        }
-        start = end + 1;
-    }
-    None
+fn line_ranges(code: &[u8]) -> Vec<(usize, usize)> {
+    let mut next = 0;
+    let lines = code.split(|byte| *byte == b'\n').map(|text| {
+        let (start, end) = (next, next + text.len());
+        next = end + 1;
+        (start + text.iter().take_while(|byte| **byte == b' ').count(), end)
+    });
+    lines.collect()
 }
