@@ -1,5 +1,4 @@
 //! What fuzz targets call: all readers of this module on bytes of any kind.
-#![allow(dead_code)]
 
 use super::objects::ScriptArchive;
 use super::pickle::{self, Context};

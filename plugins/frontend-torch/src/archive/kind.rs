@@ -1,5 +1,4 @@
 //! What a file is, told by its beginning and the names of its members.
-#![allow(dead_code)]
 
 use super::pickle::{self, Context, Pickled};
 use super::weights::{LEGACY, is_safetensors};

@@ -1,5 +1,4 @@
 //! A loaded TorchScript archive: the module as objects, the constants of its code, and the code.
-#![allow(dead_code)]
 
 mod old;
 
@@ -29,8 +28,6 @@ pub(crate) struct ScriptArchive {
     /// Written by torch 1.0 to 1.2: module `__torch__.x` of the code has the methods of class `__torch__.x.Module` as
     /// functions at top level, and objects without code have class `__torch__.Module`.
     pub(crate) old: bool,
-    /// Names of the files that the user put beside the module.
-    pub(crate) extra: Vec<String>,
     archive: Archive,
 }
 
@@ -39,8 +36,6 @@ impl ScriptArchive {
     pub(crate) fn open(archive: Archive) -> Result<ScriptArchive, Diagnostic> {
         refuse_big_endian(&archive)?;
         let version = version(&archive)?;
-        let extra =
-            archive.within("extra/").map(|name| name["extra/".len()..].to_owned()).collect();
         let old = archive.has("model.json") && !archive.has("data.pkl");
         let code = code(&archive, old)?;
         let (root, table) = match old {
@@ -57,7 +52,7 @@ impl ScriptArchive {
         if !matches!(root, Pickled::Object(_)) {
             return Err(damaged(format!("the archive has {} in place of a module", root.kind())));
         }
-        Ok(ScriptArchive { root, constants, version, code, old, extra, archive })
+        Ok(ScriptArchive { root, constants, version, code, old, archive })
     }
 
     /// What maps the code of a module path to lines of the user's source, if the archive has it.

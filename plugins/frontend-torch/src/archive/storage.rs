@@ -1,5 +1,4 @@
 //! Tensors as views of storages in the mapped file.
-#![allow(dead_code)]
 
 use super::zip::Archive;
 use super::{damaged, over_limit, truncated, unsupported};

@@ -1,5 +1,4 @@
 //! Weights without a network: state dicts of all ages, and safetensors.
-#![allow(dead_code)]
 
 mod collect;
 mod safetensors;

@@ -1,5 +1,4 @@
 //! The zip container of torch. Stored members are slices of the mapped file; deflated ones are inflated on use.
-#![allow(dead_code)]
 
 use super::{damaged, over_limit, truncated, unsupported};
 use crate::diag::Diagnostic;

@@ -60,7 +60,7 @@ impl Machine<'_> {
         let traced: Vec<ArgumentKind> = kinds.iter().map(as_traced).collect();
         let resolved = resolve(op, &kinds, &names);
         let resolved = resolved.or_else(|why| resolve(op, &traced, &names).map_err(|_| why));
-        resolved.map(|found| found.schema).map_err(|why| why.at(self.layer()))
+        resolved.map_err(|why| why.at(self.layer()))
     }
 
     /// Arithmetic of sizes that a tracer followed: numbers, and constants of rank 0 that were tensors.

@@ -25,8 +25,8 @@ pub(crate) enum Argument {
     List(Vec<Argument>),
     Dict(Vec<(Rc<str>, Argument)>),
     Graph(Rc<str>, Box<Graph>),
-    /// An object of a C++ class: its name in the graph, and the class.
-    Object(Rc<str>, Rc<str>),
+    /// An object of a C++ class, by its name in the graph.
+    Object(Rc<str>),
     /// An operator by its name.
     Operator(Rc<str>),
 }
@@ -90,7 +90,7 @@ fn value<'de, A: MapAccess<'de>>(key: &str, map: &mut A) -> Result<Option<Argume
         "as_device" => some(map, |device: Device| R::Device(device.r#type, device.index)),
         "as_complex" => some(map, |complex: Complex| R::Complex(complex.real.0, complex.imag.0)),
         "as_graph" => some(map, |inner: Inner| R::Graph(inner.name, Box::new(inner.graph))),
-        "as_custom_obj" => some(map, |object: Custom| R::Object(object.name, object.class_fqn)),
+        "as_custom_obj" => some(map, |object: Named| R::Object(object.name)),
         "as_operator" => some(map, R::Operator),
         "as_string_to_argument" => {
             let dict = |dict: HashMap<Rc<str>, Argument>| {
@@ -138,13 +138,13 @@ fn floats(floats: Vec<Float>) -> Argument {
 #[derive(serde::Deserialize)]
 pub(super) struct Named {
     pub(super) name: Rc<str>,
-    class_fqn: Option<Rc<str>>,
+    class_fqn: Option<IgnoredAny>,
 }
 
 impl Named {
     pub(super) fn argument(&self) -> Argument {
-        match &self.class_fqn {
-            Some(class) => Argument::Object(self.name.clone(), class.clone()),
+        match self.class_fqn {
+            Some(_) => Argument::Object(self.name.clone()),
             None => Argument::Tensor(self.name.clone()),
         }
     }
@@ -166,12 +166,6 @@ struct Complex {
 struct Inner {
     name: Rc<str>,
     graph: Graph,
-}
-
-#[derive(serde::Deserialize)]
-struct Custom {
-    name: Rc<str>,
-    class_fqn: Rc<str>,
 }
 
 /// A float. JSON has no word for infinities, so torch writes text.

@@ -197,7 +197,7 @@ impl Running<'_, '_> {
         let user = both().map(user).collect::<Result<Vec<_>>>()?;
         let item = |((input, named), given): ((&Input, &Argument), Option<Item>)| match named {
             _ if given.is_some() => Ok(given.unwrap_or(Item::None)),
-            Argument::Tensor(name) | Argument::Object(name, _) if used.contains(name) => {
+            Argument::Tensor(name) | Argument::Object(name) if used.contains(name) => {
                 self.held(&input.kind, &mut tied)
             }
             _ => Ok(Item::None),
@@ -304,8 +304,8 @@ impl Running<'_, '_> {
         };
         let names = output_names(program);
         let outputs = program.outputs.iter().zip(given).zip(names);
-        for ((output, item), name) in outputs {
-            match &output.kind {
+        for ((kind, item), name) in outputs {
+            match kind {
                 OutputKind::BufferMutation(of) => note("buffer", of, &item),
                 OutputKind::ParameterMutation(of) => note("parameter", of, &item),
                 OutputKind::InputMutation(of) => note("input", of, &item),

@@ -34,11 +34,8 @@ pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
     Ok(Program {
         graph: module.graph,
         inputs: input_specs.into_iter().map(input).collect::<Result<_, _>>()?,
-        outputs: output_specs.into_iter().map(output).collect::<Result<_, _>>()?,
+        outputs: output_specs.iter().map(output).collect::<Result<_, _>>()?,
         ranges,
-        convention: convention(module.module_call_graph)?,
-        opsets: file.opset_version,
-        torch_version: file.torch_version,
     })
 }
 
@@ -108,10 +105,7 @@ fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
 struct File {
     graph_module: GraphModule,
     #[serde(default)]
-    opset_version: HashMap<Box<str>, i64>,
-    #[serde(default)]
     range_constraints: HashMap<Rc<str>, Range>,
-    torch_version: Option<Box<str>>,
 }
 
 /// Numbers beyond those of an `i64`, and the words for no limit, are no limit.
@@ -125,8 +119,6 @@ struct Range {
 struct GraphModule {
     graph: Graph,
     signature: Signature,
-    #[serde(default)]
-    module_call_graph: Vec<ModuleCall>,
 }
 
 #[derive(Deserialize)]
@@ -212,30 +204,21 @@ fn input(spec: InputSpec) -> Result<Input, Diagnostic> {
     Ok(Input { value: user.arg, kind: InputKind::User })
 }
 
-fn output(spec: OutputSpec) -> Result<Output, Diagnostic> {
-    let of = |held: Held, kind| Output { value: held.arg.argument(), kind };
+fn output(spec: &OutputSpec) -> Result<OutputKind, Diagnostic> {
     Ok(match spec {
-        OutputSpec { user_output: Some(plain), .. } => {
-            Output { value: plain.arg, kind: OutputKind::User }
-        }
-        OutputSpec { loss_output: Some(held), .. } => of(held, OutputKind::Loss),
-        OutputSpec { token: Some(held), .. } => of(held, OutputKind::Token),
-        OutputSpec { buffer_mutation: Some(held), .. } => {
-            let kind = OutputKind::BufferMutation(name(&held)?);
-            of(held, kind)
-        }
+        OutputSpec { user_output: Some(_), .. } => OutputKind::User,
+        OutputSpec { loss_output: Some(_), .. } => OutputKind::Loss,
+        OutputSpec { token: Some(_), .. } => OutputKind::Token,
+        OutputSpec { buffer_mutation: Some(held), .. } => OutputKind::BufferMutation(name(held)?),
         OutputSpec { parameter_mutation: Some(held), .. } => {
-            let kind = OutputKind::ParameterMutation(name(&held)?);
-            of(held, kind)
+            OutputKind::ParameterMutation(name(held)?)
         }
         OutputSpec { user_input_mutation: Some(held), .. } => {
-            let kind = OutputKind::InputMutation(name(&held)?);
-            of(held, kind)
+            OutputKind::InputMutation(name(held)?)
         }
         OutputSpec { gradient_to_parameter: Some(held), .. }
         | OutputSpec { gradient_to_user_input: Some(held), .. } => {
-            let kind = OutputKind::Gradient(name(&held)?);
-            of(held, kind)
+            OutputKind::Gradient(name(held)?)
         }
         _ => return Err(damaged("an output of a kind that is not known")),
     })
@@ -245,35 +228,6 @@ fn name(held: &Held) -> Result<Rc<str>, Diagnostic> {
     held.name
         .clone()
         .ok_or_else(|| damaged(format!("`{}` has no name in the module", held.arg.name)))
-}
-
-#[derive(Deserialize)]
-struct ModuleCall {
-    signature: Option<CallSignature>,
-}
-
-#[derive(Deserialize)]
-struct CallSignature {
-    in_spec: String,
-    out_spec: String,
-    #[serde(default)]
-    forward_arg_names: Option<Vec<Rc<str>>>,
-}
-
-/// The first module is the whole.
-fn convention(calls: Vec<ModuleCall>) -> Result<Convention, Diagnostic> {
-    let Some(signature) = calls.into_iter().next().and_then(|call| call.signature) else {
-        return Ok(Convention::default());
-    };
-    let spec = |text: &str| match text {
-        "" => Ok(None),
-        _ => Spec::parse(text).map(Some).map_err(|e| unreadable(&e)),
-    };
-    Ok(Convention {
-        argument_names: signature.forward_arg_names.unwrap_or_default(),
-        arguments: spec(&signature.in_spec)?,
-        results: spec(&signature.out_spec)?,
-    })
 }
 
 /// `torch.ops.aten.add.Tensor`, `torch.ops.higher_order.cond`, `_operator.mul`

@@ -2,7 +2,6 @@
 //!
 //! [`json`] reads the graph, [`sizes`] the expressions of its sizes, [`weights`] finds its parameters in the archive.
 //! [`run`] runs the graph on the machine, and [`import`] makes a model of it.
-#![allow(dead_code)]
 
 mod argument;
 mod declared;
@@ -13,14 +12,12 @@ pub(crate) mod import;
 pub(crate) mod json;
 mod run;
 pub(crate) mod sizes;
-mod spec;
 mod statistics;
 #[cfg(test)]
 mod tests;
 pub(crate) mod weights;
 
 pub(crate) use argument::Argument;
-pub(crate) use spec::Spec;
 
 use crate::archive::zip::Archive;
 use crate::diag::Diagnostic;
@@ -36,14 +33,9 @@ pub(crate) struct Program {
     /// What each input of the graph is.
     pub(crate) inputs: Vec<Input>,
     /// What each output of the graph is.
-    pub(crate) outputs: Vec<Output>,
+    pub(crate) outputs: Vec<OutputKind>,
     /// Symbols of sizes, with the smallest and the largest number they stand for.
     pub(crate) ranges: Vec<(Rc<str>, Option<i64>, Option<i64>)>,
-    pub(crate) convention: Convention,
-    /// `{"aten": 10}`
-    pub(crate) opsets: HashMap<Box<str>, i64>,
-    /// `2.15.0`; older ones do not say.
-    pub(crate) torch_version: Option<Box<str>>,
 }
 
 impl Program {
@@ -51,15 +43,6 @@ impl Program {
     pub(crate) fn open(archive: &Archive, graph: &str) -> Result<Program, Diagnostic> {
         json::read(&archive.read(graph)?)
     }
-}
-
-/// How the module was called: the containers that arguments and results are in.
-#[derive(Debug, Default)]
-pub(crate) struct Convention {
-    pub(crate) argument_names: Vec<Rc<str>>,
-    /// A tuple of positional arguments, and a dict of named ones.
-    pub(crate) arguments: Option<Spec>,
-    pub(crate) results: Option<Spec>,
 }
 
 #[derive(Debug)]
@@ -85,12 +68,6 @@ pub(crate) enum InputKind {
     User,
 }
 
-#[derive(Debug)]
-pub(crate) struct Output {
-    pub(crate) value: Argument,
-    pub(crate) kind: OutputKind,
-}
-
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum OutputKind {
     User,
@@ -113,9 +90,6 @@ pub(crate) struct Graph {
     pub(crate) tensors: HashMap<Rc<str>, Meta>,
     #[serde(rename = "sym_int_values", default)]
     pub(crate) ints: HashMap<Rc<str>, Size>,
-    /// Gives one tensor, not a list with one tensor.
-    #[serde(rename = "is_single_tensor_return", default)]
-    pub(crate) single: bool,
 }
 
 impl Graph {
@@ -123,7 +97,7 @@ impl Graph {
     fn used(&self) -> HashSet<&Rc<str>> {
         fn add<'a>(argument: &'a Argument, names: &mut HashSet<&'a Rc<str>>) {
             match argument {
-                Argument::Tensor(name) | Argument::Symbol(name) | Argument::Object(name, _) => {
+                Argument::Tensor(name) | Argument::Symbol(name) | Argument::Object(name) => {
                     names.insert(name);
                 }
                 Argument::List(items) => items.iter().for_each(|item| add(item, names)),
@@ -162,16 +136,11 @@ pub(crate) enum Size {
 pub(crate) struct Node {
     #[serde(deserialize_with = "json::target")]
     pub(crate) target: Target,
-    #[serde(default)]
-    pub(crate) name: Option<Box<str>>,
     #[serde(rename = "inputs")]
     pub(crate) arguments: Vec<NodeArgument>,
     pub(crate) outputs: Vec<Argument>,
     #[serde(default)]
     metadata: Metadata,
-    /// Whether a higher-order operator gives one tensor, not a list with one tensor.
-    #[serde(rename = "is_hop_single_tensor_return", default)]
-    pub(crate) single: Option<bool>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

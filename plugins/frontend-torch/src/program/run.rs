@@ -57,8 +57,7 @@ impl<'m, 's> Runner<'m, 's> {
         }
         let mut scope = Scope { graph, used: graph.used(), names: HashMap::new() };
         for (input, item) in graph.inputs.iter().zip(inputs) {
-            if let Argument::Tensor(name) | Argument::Symbol(name) | Argument::Object(name, _) =
-                input
+            if let Argument::Tensor(name) | Argument::Symbol(name) | Argument::Object(name) = input
             {
                 scope.names.insert(name.clone(), item);
             }
@@ -224,7 +223,7 @@ impl<'m, 's> Runner<'m, 's> {
     /// An argument as a value.
     pub(super) fn item(&self, argument: &Argument, scope: &Scope<'_>) -> Result<Item> {
         Ok(match argument {
-            Argument::Tensor(name) | Argument::Symbol(name) | Argument::Object(name, _) => {
+            Argument::Tensor(name) | Argument::Symbol(name) | Argument::Object(name) => {
                 let found = scope.names.get(name).cloned();
                 found.ok_or_else(|| self.damaged(format!("nothing gives `{}`", shown(name))))?
             }
@@ -288,7 +287,7 @@ impl<'m, 's> Runner<'m, 's> {
                 };
                 scope.names.insert(name.clone(), item);
             }
-            Argument::Object(name, _) => drop(scope.names.insert(name.clone(), item)),
+            Argument::Object(name) => drop(scope.names.insert(name.clone(), item)),
             Argument::List(outputs) => {
                 for (output, item) in outputs.iter().zip(self.taken_apart(&item, outputs.len())?) {
                     self.bind(output, item, scope)?;

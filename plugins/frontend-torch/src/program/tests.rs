@@ -41,15 +41,6 @@ fn program(all: bool) -> Value {
                 ],
                 "output_specs": [{"buffer_mutation": {"arg": {"name": "add"}, "buffer_name": "b"}}],
             },
-            "module_call_graph": [{"fqn": "", "signature": {
-                "inputs": [], "outputs": [],
-                "in_spec": r#"[1, {"type": "builtins.tuple", "context": "null", "children_spec": [
-                    {"type": null, "context": null, "children_spec": []}]}]"#,
-                "out_spec": r#"[1, {"type": "builtins.dict", "context": "[\"out\", 3]", "children_spec": [
-                    {"type": null, "context": null, "children_spec": []},
-                    {"type": null, "context": null, "children_spec": []}]}]"#,
-                "forward_arg_names": ["x"],
-            }}],
         },
         "opset_version": {"aten": 10},
         "range_constraints": {"s0": {"min_val": 2, "max_val": null}},
@@ -67,7 +58,7 @@ fn both_notations_of_arguments_are_read() {
         let program = read(&program(all));
         assert_eq!(program.inputs[0].kind, InputKind::Parameter("sub.w".into()));
         assert_eq!(program.inputs[1].kind, InputKind::User);
-        assert_eq!(program.outputs[0].kind, OutputKind::BufferMutation("b".into()));
+        assert_eq!(program.outputs[0], OutputKind::BufferMutation("b".into()));
         assert_eq!(program.ranges, [("s0".into(), Some(2), None)]);
         let node = &program.graph.nodes[0];
         let operator = Target::Operator { name: "aten::add".into(), overload: "Tensor".into() };
@@ -81,9 +72,6 @@ fn both_notations_of_arguments_are_read() {
         let meta = &program.graph.tensors["x"];
         assert_eq!(meta.dtype, Some(DataType::Float));
         assert_eq!(meta.sizes, [Size::Symbolic("2*s0".into()), Size::Known(3)]);
-        let results = program.convention.results.unwrap();
-        assert_eq!((results.leaves(), &*results.keys), (2, &["out".into(), "3".into()][..]));
-        assert_eq!(program.convention.argument_names, ["x".into()]);
     }
 }
 
@@ -108,7 +96,7 @@ fn inputs_of_all_kinds() {
             InputKind::Constant("n".into()),
             r#"Tensor("w")"#,
         ),
-        (json!({"custom_obj": object}), InputKind::Object("n".into()), r#"Object("o", "C")"#),
+        (json!({"custom_obj": object}), InputKind::Object("n".into()), r#"Object("o")"#),
         (json!({"token": tensor(json!({}))}), InputKind::Token, r#"Tensor("w")"#),
         (
             json!({"constant_input": {"name": "n", "value": {"as_int": 5}}}),
@@ -232,8 +220,4 @@ fn broken_programs_are_refused() {
     let mut unknown = program(false);
     unknown["graph_module"]["signature"]["input_specs"][0] = json!({"promise": {}});
     assert_eq!(code(unknown.to_string().as_bytes()), "N0201");
-    let mut spec = program(false);
-    let deep = format!("[1, {}", r#"{"type": "builtins.list", "children_spec": ["#.repeat(100_000));
-    spec["graph_module"]["module_call_graph"][0]["signature"]["in_spec"] = json!(deep);
-    assert_eq!(code(spec.to_string().as_bytes()), "N0213");
 }

@@ -2,7 +2,6 @@
 //!
 //! `signatures.txt` holds one signature in each line, written by `dump_signatures.py`. Lines are sorted by name, so a
 //! name is found by bisection, and a signature is parsed when it is first asked for.
-#![allow(dead_code)]
 
 mod parse;
 pub(crate) mod resolve;

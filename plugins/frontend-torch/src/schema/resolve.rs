@@ -20,7 +20,6 @@ pub(crate) enum ArgumentKind {
     Text,
     None,
     Device,
-    Generator,
     /// The different kinds of its elements; none of an empty list.
     List(Vec<ArgumentKind>),
     Tuple(Vec<ArgumentKind>),
@@ -32,21 +31,6 @@ pub(crate) enum ArgumentKind {
     Object(Rc<str>),
     /// Not known: it fits everywhere.
     Any,
-}
-
-/// Where a parameter gets its value from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slot {
-    Positional(usize),
-    Named(usize),
-    Default,
-}
-
-/// An overload, and one slot for each of its parameters. Further positional arguments of a variadic overload follow.
-#[derive(Debug)]
-pub(crate) struct Resolved {
-    pub(crate) schema: &'static Schema,
-    pub(crate) slots: Vec<Slot>,
 }
 
 /// Which conversions are allowed.
@@ -64,43 +48,44 @@ pub(crate) fn resolve(
     name: &str,
     positional: &[ArgumentKind],
     named: &[(&str, ArgumentKind)],
-) -> Result<Resolved, Diagnostic> {
+) -> Result<&'static Schema, Diagnostic> {
     let candidates = overloads(name);
     for conversions in [Conversions::None, Conversions::Implicit, Conversions::Numbers] {
         for schema in candidates {
-            if let Some(slots) = slots(schema, positional, named, conversions) {
-                return Ok(Resolved { schema, slots });
+            if fits(schema, positional, named, conversions) {
+                return Ok(schema);
             }
         }
     }
     Err(unresolved(name, positional, named))
 }
 
-fn slots(
+/// Whether an overload takes the arguments, and has a value for every parameter.
+fn fits(
     schema: &Schema,
     positional: &[ArgumentKind],
     named: &[(&str, ArgumentKind)],
     conversions: Conversions,
-) -> Option<Vec<Slot>> {
+) -> bool {
     let by_position =
         schema.parameters.iter().take_while(|parameter| !parameter.named_only).count();
     if positional.len() > by_position && !schema.variadic {
-        return None;
+        return false;
     }
-    let slot = |(at, parameter): (usize, &Parameter)| {
+    let mut by_name = 0;
+    let has_value = |(at, parameter): (usize, &Parameter)| {
         let given = if at < by_position { positional.get(at) } else { None };
-        let by_name = named.iter().position(|(name, _)| *name == parameter.name);
-        let (slot, argument) = match (given, by_name) {
-            (Some(argument), None) => (Slot::Positional(at), argument),
-            (None, Some(index)) => (Slot::Named(index), &named[index].1),
-            (None, None) => return parameter.default.as_ref().map(|_| Slot::Default),
-            (Some(_), Some(_)) => return None,
-        };
-        takes(&parameter.ty, argument, conversions).then_some(slot)
+        let known = named.iter().find(|(name, _)| *name == parameter.name);
+        by_name += usize::from(known.is_some());
+        match (given, known.map(|(_, argument)| argument)) {
+            (None, None) => parameter.default.is_some(),
+            (Some(_), Some(_)) => false,
+            (Some(argument), None) | (None, Some(argument)) => {
+                takes(&parameter.ty, argument, conversions)
+            }
+        }
     };
-    let slots: Vec<_> = schema.parameters.iter().enumerate().map(slot).collect::<Option<_>>()?;
-    let used = slots.iter().filter(|slot| matches!(slot, Slot::Named(_))).count();
-    (used == named.len()).then_some(slots)
+    schema.parameters.iter().enumerate().all(has_value) && by_name == named.len()
 }
 
 /// Whether a parameter of type `kind` takes an argument.
@@ -119,8 +104,7 @@ fn takes(kind: &Kind, argument: &ArgumentKind, conversions: Conversions) -> bool
         | (Kind::Scalar, A::Int | A::Float | A::Complex)
         | (Kind::Bool, A::Bool)
         | (Kind::Text, A::Text)
-        | (Kind::Device, A::Device)
-        | (Kind::Generator, A::Generator) => true,
+        | (Kind::Device, A::Device) => true,
         (Kind::Int | Kind::Float | Kind::Complex | Kind::Scalar, A::Tensor(None | Some(0)))
         | (Kind::Int | Kind::Float | Kind::Scalar, A::Bool)
         | (Kind::Device, A::Text) => implicit,
@@ -189,7 +173,6 @@ impl fmt::Display for ArgumentKind {
             ArgumentKind::Text => "str",
             ArgumentKind::None => "None",
             ArgumentKind::Device => "Device",
-            ArgumentKind::Generator => "Generator",
             ArgumentKind::Enum => "Enum",
             ArgumentKind::Any => "Any",
             ArgumentKind::Object(class) => class,

@@ -10,7 +10,6 @@
 //! | `logspace` | 9 | without `steps`, there are 100 |
 //!
 //! `gelu` got the argument `approximate` in version 10, with a default that is the old meaning.
-#![allow(dead_code)]
 
 use super::Default;
 use std::rc::Rc;

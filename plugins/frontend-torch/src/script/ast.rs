@@ -1,5 +1,4 @@
 //! The printed code of a TorchScript archive, as it is written.
-#![allow(dead_code)]
 
 use super::types::Type;
 use std::rc::Rc;
@@ -50,21 +49,14 @@ impl Class {
 #[derive(Debug)]
 pub(crate) struct Attribute {
     pub(crate) name: Rc<str>,
-    pub(crate) ty: Option<Type>,
     pub(crate) value: Option<Expr>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) name: Rc<str>,
-    /// Path of the module it is in: `__torch__.a.b`.
-    pub(crate) module: Rc<str>,
     pub(crate) parameters: Vec<Parameter>,
-    /// What it gives, as far as declared.
-    pub(crate) returns: Option<Type>,
     pub(crate) body: Vec<Statement>,
-    /// Number of the line it begins in, from 1.
-    pub(crate) line: u32,
 }
 
 #[derive(Debug)]
@@ -76,11 +68,8 @@ pub(crate) struct Parameter {
 
 #[derive(Debug)]
 pub(crate) struct Statement {
-    /// Number of its first line, from 1, and the offset of its first byte in the file (`debug_pkl` speaks of offsets).
+    /// Number of its first line, from 1.
     pub(crate) line: u32,
-    pub(crate) offset: usize,
-    /// The offset behind its first line.
-    pub(crate) end: usize,
     pub(crate) kind: StatementKind,
 }
 
@@ -123,7 +112,7 @@ pub(crate) enum StatementKind {
 /// Where a value goes. `unpack` of the assignment says whether one value is taken apart (`a, = e` too).
 #[derive(Debug)]
 pub(crate) enum Target {
-    Name(Rc<str>, Option<Type>),
+    Name(Rc<str>),
     /// `object.name = e`
     Attribute(Expr, Rc<str>),
     /// `container[key] = e`

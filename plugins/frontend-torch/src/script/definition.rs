@@ -68,16 +68,14 @@ impl Parser<'_> {
     /// `def name(self, x: Tensor, k: int=2) -> Tensor:` and its body.
     pub(super) fn function(&mut self) -> Parsed<Function> {
         self.counted()?;
-        let line = self.advance()?.line;
+        self.advance()?;
         let name = self.word()?.into();
         let parameters = self.parameters()?;
-        let mut returns = None;
         if self.takes(b'-')? {
             self.expect(b'>')?;
-            returns = Some(self.whole_type()?);
+            self.whole_type()?;
         }
-        let module = self.module.clone();
-        Ok(Function { name, module, parameters, returns, body: self.block()?, line })
+        Ok(Function { name, parameters, body: self.block()? })
     }
 
     fn parameters(&mut self) -> Parsed<Vec<Parameter>> {
@@ -163,18 +161,20 @@ impl Parser<'_> {
         self.counted()?;
         let word = self.word()?;
         let mut name: Rc<str> = word.into();
-        let mut ty = None;
+        let mut typed = false;
         if word == "__annotations__" && self.takes(b'[')? {
             name = self.text()?;
             self.expect(b']')?;
             self.expect(b'=')?;
-            ty = Some(self.whole_type()?);
+            self.whole_type()?;
+            typed = true;
         } else if self.takes(b':')? {
-            ty = Some(self.whole_type()?);
+            self.whole_type()?;
+            typed = true;
         }
         let value = if self.takes(b'=')? { Some(self.expression()?) } else { None };
         self.end_line()?;
-        if ty.is_none() && word.starts_with("__") {
+        if !typed && word.starts_with("__") {
             let list = match word {
                 "__parameters__" => &mut class.parameters,
                 "__buffers__" => &mut class.buffers,
@@ -186,11 +186,11 @@ impl Parser<'_> {
                 .ok_or_else(|| self.lexer.wrong(start, format!("`{word}` is a list of names")))?;
             return Ok(());
         }
-        if ty.is_none() && value.is_none() {
+        if !typed && value.is_none() {
             return Err(self.lexer.wrong(start, format!("`{name}` has no type")));
         }
         self.unique(names, start, &name)?;
-        class.attributes.push(Attribute { name, ty, value });
+        class.attributes.push(Attribute { name, value });
         Ok(())
     }
 }

@@ -221,7 +221,7 @@ fn assigned(statements: &[Statement], names: &mut Vec<Rc<str>>) {
         match &statement.kind {
             StatementKind::Assign { targets, .. } => {
                 names.extend(targets.iter().filter_map(|target| match target {
-                    Target::Name(name, _) => Some(name.clone()),
+                    Target::Name(name) => Some(name.clone()),
                     _ => None,
                 }));
             }

@@ -2,7 +2,6 @@
 //!
 //! Indentation becomes [`Kind::Indent`] and [`Kind::Dedent`], as in Python. Lines are joined inside brackets. Tokens
 //! come one at a time, so a large file costs no memory here.
-#![allow(dead_code)]
 
 use super::parse::Parsed;
 use crate::diag::{Code, Diagnostic};
@@ -75,12 +74,6 @@ impl<'s> Lexer<'s> {
 
     pub(crate) fn text(&self, token: Token) -> &'s str {
         &self.source[token.start..token.end]
-    }
-
-    /// The offset of the end of the line that a token begins in.
-    pub(crate) fn line_end(&self, token: Token) -> usize {
-        let rest = &self.source[token.start..];
-        token.start + rest.find('\n').unwrap_or(rest.len())
     }
 
     pub(crate) fn wrong(&self, at: Token, what: impl Display) -> Box<Diagnostic> {

@@ -2,11 +2,10 @@
 //!
 //! Class `__torch__.a.b.C` is in module `__torch__.a.b`. Before torch 1.3 the classes had no names: each module has a
 //! file of methods, which is class `Module` here.
-#![allow(dead_code)]
 
 use super::ast::{Class, ClassKind, File, Function};
-use super::parse::parse_within;
-use crate::diag::{Code, Diagnostic};
+use super::parse::parse;
+use crate::diag::Diagnostic;
 use bytes::Bytes;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -38,16 +37,6 @@ impl<'a> Library<'a> {
         Library { read: Box::new(code), modules, nodes_left: Cell::new(NODES_MAX) }
     }
 
-    /// `__torch__.a.b.C`; an error if the archive has no such class.
-    pub(crate) fn class(&self, name: &str) -> Result<Rc<Class>, Diagnostic> {
-        self.find_class(name)?.ok_or_else(|| missing("class", name))
-    }
-
-    /// `__torch__.a.f`; an error if the archive has no such function.
-    pub(crate) fn function(&self, name: &str) -> Result<Rc<Function>, Diagnostic> {
-        self.find_function(name)?.ok_or_else(|| missing("function", name))
-    }
-
     /// A class if there is one. Classes of C++ (`__torch__.torch.classes...`) may have no code.
     pub(crate) fn find_class(&self, name: &str) -> Result<Option<Rc<Class>>, Diagnostic> {
         let Some((module, class)) = name.rsplit_once('.') else { return Ok(None) };
@@ -68,7 +57,7 @@ impl<'a> Library<'a> {
         let module = match (self.read)(path) {
             None => None,
             Some(source) => {
-                let file = parse_within(path, &source, self.nodes_left.get())?;
+                let file = parse(path, &source, self.nodes_left.get())?;
                 self.nodes_left.set(self.nodes_left.get().saturating_sub(file.nodes));
                 Some(Rc::new(index(file)))
             }
@@ -98,10 +87,4 @@ fn unnamed(methods: Vec<Rc<Function>>) -> Class {
         attributes: Vec::new(),
         methods,
     }
-}
-
-fn missing(what: &str, name: &str) -> Diagnostic {
-    let message = format!("the code of the archive has no {what} `{name}`");
-    Diagnostic::new(Code::SourceTruncated, message)
-        .help("Save the model again with `torch.jit.save`.")
 }

@@ -2,32 +2,19 @@
 //!
 //! Rules for statements, expressions, types and definitions are in files of their own. No rule recurses deeper than a
 //! constant, and no expression is taller than one, so all that walks the result may recurse.
-#![allow(dead_code)]
 
 use super::ast::File;
 use super::lexer::{Kind, Lexer, Token};
 use crate::diag::{Code, Diagnostic};
-use std::rc::Rc;
 
 /// Deepest nesting of brackets, and the height of expressions.
 pub(crate) const DEPTH_MAX: usize = 100;
-/// Most statements and expressions of a file.
-pub(crate) const NODES_MAX: usize = 2_000_000;
 
 /// What a rule gives. Errors are boxed, because rules recurse and the stack is small.
 pub(super) type Parsed<T> = Result<T, Box<Diagnostic>>;
 
-/// Parses a file of code. `module` is its path (`__torch__.a.b`).
-pub(crate) fn parse(module: &str, source: &[u8]) -> Result<File, Diagnostic> {
-    parse_within(module, source, NODES_MAX)
-}
-
-/// The same, with a limit to statements and expressions.
-pub(crate) fn parse_within(
-    module: &str,
-    source: &[u8],
-    nodes_max: usize,
-) -> Result<File, Diagnostic> {
+/// Parses a file of code with a limit to statements and expressions. `module` is its path (`__torch__.a.b`).
+pub(crate) fn parse(module: &str, source: &[u8], nodes_max: usize) -> Result<File, Diagnostic> {
     let source = std::str::from_utf8(source).map_err(|error| {
         let at = error.valid_up_to();
         let message = format!("code `{module}` is not UTF-8 at byte {at}");
@@ -38,12 +25,11 @@ pub(crate) fn parse_within(
 
 /// For the fuzz target: parses whatever it gets.
 pub(crate) fn parse_any(source: &[u8]) {
-    let _ = parse_within("fuzz", source, 10_000);
+    let _ = parse("fuzz", source, 10_000);
 }
 
 pub(crate) struct Parser<'s> {
     pub(super) lexer: Lexer<'s>,
-    pub(super) module: Rc<str>,
     /// The next token.
     pub(super) token: Token,
     depth: usize,
@@ -57,8 +43,7 @@ impl<'s> Parser<'s> {
     pub(crate) fn new(module: &'s str, source: &'s str, nodes_max: usize) -> Parsed<Parser<'s>> {
         let mut lexer = Lexer::new(module, source)?;
         let token = lexer.next()?;
-        let module = module.into();
-        Ok(Parser { lexer, module, token, depth: 0, height: 0, nodes: 0, nodes_max })
+        Ok(Parser { lexer, token, depth: 0, height: 0, nodes: 0, nodes_max })
     }
 
     pub(super) fn advance(&mut self) -> Parsed<Token> {
@@ -115,14 +100,6 @@ impl<'s> Parser<'s> {
             Kind::Newline => self.advance().map(|_| ()),
             Kind::Dedent | Kind::End => Ok(()),
             _ => Err(self.unexpected("the end of the line")),
-        }
-    }
-
-    /// The end of the text.
-    pub(super) fn end(&mut self) -> Parsed<()> {
-        match self.token.kind {
-            Kind::End => Ok(()),
-            _ => Err(self.unexpected("the end")),
         }
     }
 

@@ -209,7 +209,7 @@ impl<'m, 's> Interpreter<'m, 's> {
         };
         for (target, item) in targets.iter().zip(items) {
             match target {
-                Target::Name(name, _) => scopes.set(name.clone(), item),
+                Target::Name(name) => scopes.set(name.clone(), item),
                 Target::Attribute(object, name) => {
                     let Item::Object(object) = self.expression(object, scopes)? else {
                         let message = format!("`{}` is set of no object.", shown(name));

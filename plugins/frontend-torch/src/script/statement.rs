@@ -30,8 +30,7 @@ impl Parser<'_> {
 
     fn placed(&mut self, start: Token, kind: StatementKind) -> Parsed<Statement> {
         self.counted()?;
-        let end = self.lexer.line_end(start);
-        Ok(Statement { line: start.line, offset: start.start, end, kind })
+        Ok(Statement { line: start.line, kind })
     }
 
     fn statement(&mut self) -> Parsed<StatementKind> {
@@ -121,12 +120,12 @@ impl Parser<'_> {
         let (mut left, comma) = self.row()?;
         if left.len() == 1 && !comma {
             if self.takes(b':')? {
-                let ty = self.whole_type()?;
+                self.whole_type()?;
                 let Some(Expr::Name(name)) = left.pop() else {
                     return Err(self.lexer.wrong(start, "only a name can be declared"));
                 };
                 self.expect(b'=')?;
-                let targets = vec![Target::Name(name, Some(ty))];
+                let targets = vec![Target::Name(name)];
                 let values = vec![self.expression()?];
                 return Ok(StatementKind::Assign { targets, unpack: false, values });
             }
@@ -151,7 +150,7 @@ impl Parser<'_> {
 
 fn target(expr: Expr) -> Option<Target> {
     match expr {
-        Expr::Name(name) => Some(Target::Name(name, None)),
+        Expr::Name(name) => Some(Target::Name(name)),
         Expr::Attribute(object, name) => Some(Target::Attribute(*object, name)),
         Expr::Item(container, key) => Some(Target::Item(*container, *key)),
         _ => None,

@@ -1,8 +1,6 @@
 //! Types as TorchScript prints them.
-#![allow(dead_code)]
 
 use super::parse::{Parsed, Parser};
-use crate::diag::Diagnostic;
 use std::rc::Rc;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -29,18 +27,6 @@ pub(crate) enum Type {
     Future(Box<Type>),
     /// A class by its qualified name (`__torch__.models.Net`), and all other words.
     Class(Rc<str>),
-}
-
-impl Type {
-    /// Reads a type that stands alone: a type tag of a pickle, or the type of an attribute in `model.json`.
-    pub(crate) fn parse(place: &str, text: &str) -> Result<Type, Diagnostic> {
-        let alone = |mut parser: Parser<'_>| {
-            let ty = parser.whole_type()?;
-            parser.end()?;
-            Ok(ty)
-        };
-        Parser::new(place, text, usize::MAX).and_then(alone).map_err(|problem| *problem)
-    }
 }
 
 impl Parser<'_> {

@@ -22,7 +22,6 @@ fn numbers(of: &Pickled) -> Vec<f32> {
 fn scripts_have_objects_constants_and_code() {
     let script = open(script()).unwrap();
     assert_eq!((script.version, script.old), (3, false));
-    assert_eq!(script.extra, ["labels.txt"]);
     let modules: Vec<&str> = script.code.keys().map(|module| &**module).collect();
     assert_eq!(modules, ["__torch__.net"]);
     assert_eq!(script.debug("__torch__.net").unwrap().unwrap(), "lines");

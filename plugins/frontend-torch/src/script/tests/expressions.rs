@@ -1,6 +1,5 @@
-use super::{call, expression, name, path, text};
+use super::{call, expression, name, parsed, path, text};
 use crate::script::ast::Expr;
-use crate::script::parse::parse;
 use crate::script::types::Type;
 use proptest::prelude::*;
 
@@ -88,7 +87,10 @@ fn forms_have_types_in_them() {
 
 #[test]
 fn types_are_read_as_torch_prints_them() {
-    let read = |text: &str| Type::parse("data.pkl", text).unwrap();
+    let read = |text: &str| match expression(&format!("uninitialized({text})")) {
+        Expr::Uninitialized(ty) => ty,
+        other => panic!("{other:?}"),
+    };
     assert_eq!(read("Tuple[()]"), Type::Tuple(vec![]));
     assert_eq!(read("Tuple[int, number]"), Type::Tuple(vec![Type::Int, Type::Number]));
     assert_eq!(read("Optional[Device]"), Type::Optional(Box::new(Type::Device)));
@@ -98,7 +100,7 @@ fn types_are_read_as_torch_prints_them() {
     let pairs = Type::Dict(Box::new(Type::Text), Box::new(Type::Class("__torch__.P".into())));
     assert_eq!(read("Dict[str, __torch__.P]"), pairs);
     for wrong in ["", "List[", "List[int, int]", "Dict[int]", "int]", "Wild[int]"] {
-        assert!(Type::parse("data.pkl", wrong).is_err(), "{wrong}");
+        assert!(parsed(format!("def f():\n  return uninitialized({wrong})\n")).is_err(), "{wrong}");
     }
 }
 
@@ -151,7 +153,7 @@ proptest! {
 
     #[test]
     fn no_text_makes_the_parser_panic(text in "[a-z(){}\\[\\]:=,.\"'\\\\ 0-9\n#-]{0,80}") {
-        let _ = parse("a", text.as_bytes());
-        let _ = parse("a", format!("def f(x):\n  {text}\n").as_bytes());
+        let _ = parsed(&text);
+        let _ = parsed(format!("def f(x):\n  {text}\n"));
     }
 }

@@ -1,6 +1,6 @@
-use super::refused;
+use super::{parsed, refused};
 use crate::script::lexer::BLOCKS_MAX;
-use crate::script::parse::{DEPTH_MAX, parse, parse_any, parse_within};
+use crate::script::parse::{DEPTH_MAX, parse, parse_any};
 
 #[test]
 fn a_million_brackets_are_an_error() {
@@ -40,18 +40,18 @@ fn nested_blocks_have_a_limit() {
         let tall = format!("{}x{}", "[".repeat(DEPTH_MAX - 2), "]".repeat(DEPTH_MAX - 2));
         format!("def f():\n{}{}return {tall}\n", lines.collect::<String>(), " ".repeat(depth + 1))
     };
-    parse("a", nested(BLOCKS_MAX - 1).as_bytes()).unwrap();
+    parsed(nested(BLOCKS_MAX - 1)).unwrap();
     assert!(refused(&nested(BLOCKS_MAX)).contains("blocks are nested deeper"));
 }
 
 #[test]
 fn nodes_and_bytes_have_limits() {
     let many = format!("def f():\n  return [{}]\n", "1, ".repeat(2000));
-    let problem = parse_within("a", many.as_bytes(), 1000).unwrap_err().to_string();
+    let problem = parse("a", many.as_bytes(), 1000).unwrap_err().to_string();
     assert!(problem.contains("more than 1000 expressions"), "{problem}");
     let large = vec![b'\n'; crate::script::lexer::SOURCE_MAX + 1];
-    assert!(parse("a", &large).unwrap_err().to_string().contains("a file may have 16 MiB"));
-    assert!(parse("a", b"\xff").unwrap_err().to_string().contains("is not UTF-8 at byte 0"));
+    assert!(parsed(&large).unwrap_err().to_string().contains("a file may have 16 MiB"));
+    assert!(parsed(b"\xff").unwrap_err().to_string().contains("is not UTF-8 at byte 0"));
 }
 
 #[test]

@@ -5,15 +5,20 @@ mod hostile;
 mod statements;
 
 use super::ast::{Expr, File, Function, StatementKind};
-use super::parse::parse;
+use super::parse;
+use crate::diag::Diagnostic;
 use std::rc::Rc;
 
+fn parsed(source: impl AsRef<[u8]>) -> Result<File, Diagnostic> {
+    parse::parse("a", source.as_ref(), 1_000_000)
+}
+
 fn file(source: &str) -> File {
-    parse("a", source.as_bytes()).unwrap()
+    parsed(source).unwrap()
 }
 
 fn refused(source: &str) -> String {
-    parse("a", source.as_bytes()).unwrap_err().to_string()
+    parsed(source).unwrap_err().to_string()
 }
 
 /// The function that has these lines as its body.

@@ -1,6 +1,5 @@
 use super::{call, function, name, path, refused};
 use crate::script::ast::{Expr, StatementKind, Target};
-use crate::script::types::Type;
 
 /// Names assigned, `unpack`, and how many values.
 fn assigned(source: &str) -> (Vec<String>, bool, usize) {
@@ -9,7 +8,7 @@ fn assigned(source: &str) -> (Vec<String>, bool, usize) {
         panic!("{function:?}")
     };
     let names = targets.iter().map(|target| match target {
-        Target::Name(name, _) => name.to_string(),
+        Target::Name(name) => name.to_string(),
         other => format!("{other:?}"),
     });
     (names.collect(), *unpack, values.len())
@@ -34,8 +33,7 @@ fn declared_attribute_and_item_assignments() {
         StatementKind::Assign { targets, .. } => &targets[0],
         other => panic!("{other:?}"),
     };
-    let declared = Type::Optional(Box::new(Type::Int));
-    assert!(matches!(target(0), Target::Name(x, Some(ty)) if &**x == "x" && *ty == declared));
+    assert!(matches!(target(0), Target::Name(x) if &**x == "x"));
     assert!(matches!(target(1), Target::Attribute(of, k) if *of == path("self.a") && &**k == "k"));
     assert!(matches!(target(2), Target::Item(t, Expr::Int(0)) if *t == name("t")));
     let effect = call(path("torch.f"), vec![name("x")]);
@@ -71,12 +69,9 @@ fn contexts_and_inner_functions() {
 }
 
 #[test]
-fn statements_know_their_place() {
+fn statements_know_their_lines() {
     let function = function("y = torch.f(x,\n    1)\n\n# nothing\nreturn y");
-    let places =
-        |at: usize| (function.body[at].line, function.body[at].offset, function.body[at].end);
-    assert_eq!(places(0), (2, 12, 26));
-    assert_eq!((places(1).0, function.line), (6, 1));
+    assert_eq!((function.body[0].line, function.body[1].line), (2, 6));
 }
 
 #[test]
