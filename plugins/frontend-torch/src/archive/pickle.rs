@@ -1,5 +1,4 @@
 //! Objects of a pickle: data only, nothing is executed.
-#![allow(dead_code)]
 
 mod reader;
 mod reduce;
@@ -32,8 +31,8 @@ pub(crate) enum Pickled {
     Tensor(Rc<Stored>),
     /// A storage by itself, or before a tensor is made of it.
     Storage(Rc<Storage>),
-    /// `bytes`, `bytearray`
-    Bytes(Rc<[u8]>),
+    /// `bytes`, `bytearray`; no model depends on what they are.
+    Bytes,
     /// An instance of a class, or what an unknown function would have made.
     Object(Rc<Object>),
     /// A class or function by module and name; never called.
@@ -98,7 +97,7 @@ impl Pickled {
             Pickled::Dict(_) => "a dict",
             Pickled::Tensor(_) => "a tensor",
             Pickled::Storage(_) => "a storage",
-            Pickled::Bytes(_) => "bytes",
+            Pickled::Bytes => "bytes",
             Pickled::Object(_) => "an object",
             Pickled::Global(..) => "a class or function",
         }

@@ -6,7 +6,7 @@ use crate::archive::storage::{Storages, Stored};
 use crate::archive::{damaged, over_limit, truncated, unsupported};
 use crate::diag::Diagnostic;
 use onnxd_plugin_sdk::ir::DataType;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
@@ -14,6 +14,10 @@ use std::rc::Rc;
 const VALUES_MAX: usize = 1 << 22;
 /// Tuples, lists, dicts, objects and tensors.
 const CONTAINERS_MAX: usize = 1 << 19;
+/// Values that calls copy out of containers. A container can be given to many calls.
+const COPIES_MAX: usize = 1 << 21;
+/// Bytes of text that count as one of them.
+const TEXT_BYTES: usize = 32;
 /// Tuples inside each other, and what objects are made of.
 const TUPLES_MAX: usize = 500;
 
@@ -28,6 +32,24 @@ pub(crate) struct Context<'a> {
     pub(crate) signed: bool,
     /// Storages by key, with the type and number of their elements.
     pub(crate) seen: RefCell<BTreeMap<String, (DataType, usize)>>,
+    /// How many values calls have copied.
+    pub(crate) copied: Cell<usize>,
+}
+
+impl Context<'_> {
+    /// Counts values before they are copied.
+    pub(super) fn copies(&self, count: usize) -> Result<(), Diagnostic> {
+        self.copied.set(self.copied.get().saturating_add(count));
+        match self.copied.get() <= COPIES_MAX {
+            true => Ok(()),
+            false => Err(over_limit(format!("the pickle copies more than {COPIES_MAX} values"))),
+        }
+    }
+
+    /// Counts text before it is copied.
+    pub(super) fn copies_text(&self, text: &str) -> Result<(), Diagnostic> {
+        self.copies(text.len() / TEXT_BYTES + 1)
+    }
 }
 
 /// A value with the number of tuples inside each other that it has.
@@ -259,7 +281,8 @@ impl<'a> Reader<'a> {
                     _ => 8,
                 };
                 let count = self.number(length)?;
-                Pickled::Bytes(self.take(count)?.into())
+                self.take(count)?;
+                Pickled::Bytes
             }
             b'c' => {
                 let (module, name) = (self.line()?, self.line()?);
@@ -312,7 +335,7 @@ impl<'a> Reader<'a> {
     fn build(&mut self) -> Result<(), Diagnostic> {
         let (state, depth) = self.pop()?;
         let Some(value) = reduce::first_form(&self.top()?.0, &state, self.context)? else {
-            return reduce::build(&self.top()?.0, state);
+            return reduce::build(&self.top()?.0, state, self.context);
         };
         self.pop()?;
         self.push_entry((value, depth))
@@ -340,7 +363,7 @@ impl<'a> Reader<'a> {
                 let [(callee, _), (arguments, _), (named, _)] = &entries[..] else {
                     return Err(damaged("the pickle makes an object of too little"));
                 };
-                let made = reduce::opaque(callee, arguments, Some(named.clone()))?;
+                let made = reduce::opaque(callee, arguments, Some(named.clone()), self.context)?;
                 self.push_container(made, depth)
             }
             b'Q' => {
@@ -380,6 +403,6 @@ fn long(bytes: &[u8]) -> Pickled {
     let number = i64::from_le_bytes(word);
     match high.iter().all(|byte| *byte == fill) && (number < 0) == negative {
         true => Pickled::Int(number),
-        false => Pickled::object("builtins.int", vec![Pickled::Bytes(bytes.into())]),
+        false => Pickled::object("builtins.int", vec![Pickled::Bytes]),
     }
 }

@@ -65,12 +65,13 @@ pub(super) fn set_items(to: &Pickled, items: Vec<(Pickled, Pickled)>) -> Result<
 }
 
 /// Gives an object its state. Items of a class that is a dict or list itself stay, if the state adds attributes.
-pub(super) fn build(to: &Pickled, state: Pickled) -> Result<(), Diagnostic> {
+pub(super) fn build(to: &Pickled, state: Pickled, context: &Context) -> Result<(), Diagnostic> {
     match to {
         Pickled::Object(object) => {
             let mut own = object.state.borrow_mut();
             match (&*own, &state) {
                 (Some(Pickled::Dict(items)), Pickled::Dict(more)) if !Rc::ptr_eq(items, more) => {
+                    context.copies(more.borrow().len())?;
                     items.borrow_mut().extend(more.borrow().iter().cloned());
                 }
                 (Some(_), _) => {}
@@ -128,6 +129,7 @@ pub(super) fn settle(made: &Made) {
                 _ => kept.push((key, value)),
             }
         }
+        kept.shrink_to_fit();
         *items = kept;
     }
 }
@@ -137,7 +139,13 @@ pub(super) fn opaque(
     callee: &Pickled,
     arguments: &Pickled,
     named: Option<Pickled>,
+    context: &Context,
 ) -> Result<Pickled, Diagnostic> {
+    context.copies(length(arguments))?;
+    if let Pickled::Global(module, name) = callee {
+        context.copies_text(module)?;
+        context.copies_text(name)?;
+    }
     let class: Rc<str> = match callee {
         Pickled::Global(module, name) => format!("{module}.{name}").into(),
         // The result of an unknown function, called.
@@ -162,12 +170,12 @@ pub(super) fn call(
     makes: bool,
 ) -> Result<Pickled, Diagnostic> {
     let (Pickled::Global(module, name), Pickled::Tuple(given)) = (callee, arguments) else {
-        return opaque(callee, arguments, None);
+        return opaque(callee, arguments, None, context);
     };
     match (&**module, &**name) {
-        ("collections", "OrderedDict") => ordered(given),
+        ("collections", "OrderedDict") => ordered(given, context),
         ("collections", "defaultdict") => Ok(Pickled::dict(Vec::new())),
-        _ if makes => opaque(callee, arguments, None),
+        _ if makes => opaque(callee, arguments, None, context),
         ("torch._utils", _) => rebuild(name, given, context, callee),
         ("torch._tensor" | "torch.tensor", "_rebuild_from_type" | "_rebuild_from_type_v2") => {
             match &given[..] {
@@ -180,6 +188,7 @@ pub(super) fn call(
         }
         ("torch.jit._pickle", _) | ("torch", "Size") => match (given.first(), &**name) {
             (Some(Pickled::List(items)), "Size") => {
+                context.copies(items.borrow().len())?;
                 Ok(Pickled::Tuple(items.borrow().as_slice().into()))
             }
             (Some(container), _) => Ok(container.clone()),
@@ -188,6 +197,7 @@ pub(super) fn call(
         ("torch", "device") => match &given[..] {
             [Pickled::Text(kind)] => Ok(Pickled::Device(kind.clone())),
             [Pickled::Text(kind), Pickled::Int(n)] => {
+                context.copies_text(kind)?;
                 Ok(Pickled::Device(format!("{kind}:{n}").into()))
             }
             _ => Err(damaged("the pickle has a device without name")),
@@ -198,15 +208,16 @@ pub(super) fn call(
                 _ => Err(damaged("the pickle has a complex number without two parts")),
             }
         }
-        _ => opaque(callee, arguments, None),
+        _ => opaque(callee, arguments, None, context),
     }
 }
 
-fn ordered(given: &[Pickled]) -> Result<Pickled, Diagnostic> {
+fn ordered(given: &[Pickled], context: &Context) -> Result<Pickled, Diagnostic> {
     let Some(first) = given.first() else { return Ok(Pickled::dict(Vec::new())) };
-    let pair = |item: &Pickled| match &item.items()?[..] {
-        [key, value] => Some((key.clone(), value.clone())),
-        _ => None,
+    context.copies(length(first))?;
+    let pair = |item: &Pickled| {
+        let two = (length(item) == 2).then(|| item.items()).flatten()?;
+        <[Pickled; 2]>::try_from(two).ok().map(|[key, value]| (key, value))
     };
     let items = first.items().and_then(|items| items.iter().map(pair).collect());
     Ok(Pickled::dict(items.ok_or_else(|| damaged("the pickle has a dict of no pairs"))?))
@@ -226,28 +237,37 @@ fn rebuild(
             "_rebuild_tensor" | "_rebuild_tensor_v2" | "_rebuild_tensor_v3" | "_rebuild_qtensor",
             _,
         ) => match context.storages {
-            Some(storages) => Ok(Pickled::Tensor(tensor(name, given, storages)?)),
+            Some(storages) => Ok(Pickled::Tensor(tensor(name, given, storages, context)?)),
             None => Ok(Pickled::None),
         },
         _ if name.contains("sparse") || name.contains("nested") => {
             Err(unsupported(format!("the file has a tensor that is not dense (`{name}`)"))
                 .help("Save it as a dense tensor (`to_dense()`)."))
         }
-        _ => opaque(callee, &Pickled::Tuple(given.into()), None),
+        _ => opaque(callee, &Pickled::Tuple(given.into()), None, context),
     }
 }
 
-fn tensor(name: &str, given: &[Pickled], storages: &Storages) -> Result<Rc<Stored>, Diagnostic> {
+fn tensor(
+    name: &str,
+    given: &[Pickled],
+    storages: &Storages,
+    context: &Context,
+) -> Result<Rc<Stored>, Diagnostic> {
     let wrong = || damaged(format!("the pickle calls `{name}` with what makes no tensor"));
     let [Pickled::Storage(storage), offset, sizes, strides, rest @ ..] = given else {
         return Err(wrong());
     };
     let offset = index(offset).ok_or_else(wrong)?;
+    context.copies_text(&storage.member)?;
+    for container in [sizes, strides, rest.get(2).unwrap_or(&Pickled::None)] {
+        context.copies(length(container))?;
+    }
     let sizes = indices(sizes).ok_or_else(wrong)?;
     let strides = indices(strides).ok_or_else(wrong)?;
     match name {
         "_rebuild_qtensor" => {
-            let quantizer = quantizer(rest.first().ok_or_else(wrong)?)?;
+            let quantizer = quantizer(rest.first().ok_or_else(wrong)?, context)?;
             storages.quantized(storage, (offset, &sizes, &strides), quantizer)
         }
         "_rebuild_tensor_v3" => {
@@ -281,12 +301,14 @@ fn typed(storage: &Storage, dtype: DataType) -> Result<Storage, Diagnostic> {
     Ok(Storage { member: storage.member.clone(), elements })
 }
 
-fn quantizer(from: &Pickled) -> Result<Quantizer, Diagnostic> {
+fn quantizer(from: &Pickled, context: &Context) -> Result<Quantizer, Diagnostic> {
     let wrong = || damaged("a quantized tensor has no scale and zero point");
+    context.copies(length(from))?;
     let parts = from.items().ok_or_else(wrong)?;
     let [Pickled::Global(_, scheme), scales, zeros, rest @ ..] = &parts[..] else {
         return Err(wrong());
     };
+    context.copies(length(scales).saturating_add(length(zeros)))?;
     let (axis, scales, zeros) = match &**scheme {
         "per_tensor_affine" | "per_tensor_symmetric" => {
             (None, real(scales).map(|s| vec![s]), real(zeros).map(|z| vec![z]))
@@ -306,6 +328,7 @@ fn quantizer(from: &Pickled) -> Result<Quantizer, Diagnostic> {
 
 /// The storage that a persistent id names.
 pub(super) fn persistent(id: &Pickled, context: &Context) -> Result<Pickled, Diagnostic> {
+    context.copies(length(id))?;
     let parts = id.items().unwrap_or_default();
     let (ty, key, count, rest) = match &parts[..] {
         [Pickled::Text(kind), Pickled::Global(_, ty), key, _, count, rest @ ..]
@@ -326,25 +349,44 @@ pub(super) fn persistent(id: &Pickled, context: &Context) -> Result<Pickled, Dia
     let (Some(key), Some(count)) = (key.text(), index(count)) else {
         return Err(damaged("the pickle has a storage without key or number of elements"));
     };
+    context.copies_text(key)?;
     let Some(storages) = context.storages else {
         context.seen.borrow_mut().insert(key.to_owned(), (dtype, count));
         return Ok(Pickled::None);
     };
     let storage = storages.storage(key, dtype, Some(count))?;
+    context.copies(rest.first().map_or(0, length))?;
     match rest.first().and_then(Pickled::items).as_deref() {
         None => Ok(Pickled::Storage(Rc::new(storage))),
-        Some([_, offset, size]) => part(&storage, offset, size),
+        Some([_, offset, size]) => part(&storage, offset, size, context),
         Some(_) => Err(damaged(format!("storage `{key}` is a part of nothing"))),
     }
 }
 
 /// A storage that is a part of another one, as old files have them.
-fn part(whole: &Storage, offset: &Pickled, size: &Pickled) -> Result<Pickled, Diagnostic> {
+fn part(
+    whole: &Storage,
+    offset: &Pickled,
+    size: &Pickled,
+    context: &Context,
+) -> Result<Pickled, Diagnostic> {
     let wrong = || damaged(format!("a part of storage `{}` is beyond it", whole.member));
+    context.copies_text(&whole.member)?;
     let (offset, size) = index(offset).zip(index(size)).ok_or_else(wrong)?;
     let elements = whole.elements.sliced(&[(offset, size, 1)]).map_err(|_| wrong())?;
     let member = format!("{}@{offset}", whole.member).into();
     Ok(Pickled::Storage(Rc::new(Storage { member, elements })))
+}
+
+/// How many values a container has, or elements a tensor.
+fn length(of: &Pickled) -> usize {
+    match of {
+        Pickled::Tuple(items) => items.len(),
+        Pickled::List(items) => items.borrow().len(),
+        Pickled::Dict(items) => items.borrow().len(),
+        Pickled::Tensor(stored) => stored.tensor.len(),
+        _ => 0,
+    }
 }
 
 fn index(value: &Pickled) -> Option<usize> {

@@ -45,13 +45,10 @@ fn walk(root: &Pickled) -> Result<Weights, Diagnostic> {
     let mut open = vec![(String::new(), root.clone())];
     while let Some((name, value)) = open.pop() {
         steps += 1;
-        bytes = bytes.saturating_add(name.len());
-        if steps > STEPS_MAX || bytes > NAMES_MAX {
-            return Err(over_limit("the file has too many values, or one that contains itself"));
-        }
         let first = open.len();
         let mut add = |key: &str, value: &Pickled| {
-            if !is_leaf(value) {
+            bytes = bytes.saturating_add(name.len() + key.len());
+            if !is_leaf(value) && bytes <= NAMES_MAX {
                 open.push((joined(&name, key), value.clone()));
             }
         };
@@ -72,8 +69,8 @@ fn walk(root: &Pickled) -> Result<Weights, Diagnostic> {
             _ => {}
         }
         open[first..].reverse();
-        if open.len() > STEPS_MAX {
-            return Err(over_limit("the file has too many values"));
+        if steps.saturating_add(open.len()) > STEPS_MAX || bytes > NAMES_MAX {
+            return Err(over_limit("the file has too many values, or one that contains itself"));
         }
     }
     Ok(found)
