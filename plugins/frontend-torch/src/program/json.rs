@@ -8,7 +8,9 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// Bytes of a program's text. Weights are not in it.
-const TEXT_MAX: usize = 512 << 20;
+const TEXT_MAX: usize = 128 << 20;
+/// Objects, lists, and what they hold. A node of a program has about a hundred.
+const VALUES_MAX: usize = 1 << 23;
 
 /// Reads a program. Objects and lists within each other are limited by `serde_json`.
 pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
@@ -16,7 +18,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Program, Diagnostic> {
         let what = format!("the program has {} bytes of JSON, more than {TEXT_MAX}", text.len());
         return Err(Diagnostic::new(Code::SourceLimit, what));
     }
-    let file: File = serde_json::from_slice(&quoted(text)).map_err(|e| unreadable(&e))?;
+    let file: File = serde_json::from_slice(&quoted(text)?).map_err(|e| unreadable(&e))?;
     let module = file.graph_module;
     let input_specs: Vec<_> = module.signature.input_specs;
     let output_specs: Vec<_> = module.signature.output_specs;
@@ -74,13 +76,18 @@ fn check_count(what: &str, graph: usize, signature: usize) -> Result<(), Diagnos
 }
 
 /// The text with the words for infinities in quotes: Python writes them bare, though JSON does not have them.
-fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
+///
+/// # Errors
+/// For a text of very many values: a few bytes of each become many in memory.
+fn quoted(text: &[u8]) -> Result<Cow<'_, [u8]>, Diagnostic> {
     const WORDS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
     let (mut result, mut copied, mut at, mut inside) = (Vec::new(), 0, 0, false);
+    let mut values = 0;
     while at < text.len() {
         match text[at] {
             b'\\' if inside => at += 1,
             b'"' => inside = !inside,
+            b',' | b'[' | b'{' if !inside => values += 1,
             b'-' | b'I' | b'N' if !inside => {
                 if let Some(word) = WORDS.iter().find(|word| text[at..].starts_with(word)) {
                     result.extend_from_slice(&text[copied..at]);
@@ -94,11 +101,15 @@ fn quoted(text: &[u8]) -> Cow<'_, [u8]> {
         }
         at += 1;
     }
+    if values > VALUES_MAX {
+        let what = format!("the program has more than {VALUES_MAX} values in its JSON");
+        return Err(Diagnostic::new(Code::SourceLimit, what));
+    }
     if copied == 0 {
-        return Cow::Borrowed(text);
+        return Ok(Cow::Borrowed(text));
     }
     result.extend_from_slice(&text[copied..]);
-    Cow::Owned(result)
+    Ok(Cow::Owned(result))
 }
 
 #[derive(Deserialize)]

@@ -220,4 +220,6 @@ fn broken_programs_are_refused() {
     let mut unknown = program(false);
     unknown["graph_module"]["signature"]["input_specs"][0] = json!({"promise": {}});
     assert_eq!(code(unknown.to_string().as_bytes()), "N0201");
+    let many = [r#"{"graph_module": ["#, &"0,".repeat(1 << 23), "0]}"].concat();
+    assert_eq!(code(many.as_bytes()), "N0213");
 }
