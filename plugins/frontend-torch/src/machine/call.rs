@@ -2,7 +2,7 @@
 
 use super::alias::{Step, View};
 use super::arguments::Bound;
-use super::{Elements, Item, Machine, NumberKind, OPERATOR_WORK, Result};
+use super::{CALL_WORK, Elements, Item, Machine, NumberKind, OPERATOR_WORK, Result, TEXT_BYTES};
 use crate::aten::quantizer;
 use crate::diag::{Code, shown};
 use crate::schema::resolve::{ArgumentKind, resolve};
@@ -372,7 +372,11 @@ impl Machine<'_> {
             return Ok(None);
         }
         let name = name.split('.').next().unwrap_or(name);
-        self.work(4)?;
+        let text = |item: &Item| match item {
+            Item::Text(text) => text.len() / TEXT_BYTES,
+            _ => 0,
+        };
+        self.work(CALL_WORK + positional.iter().map(text).sum::<usize>())?;
         if let Some(item) = self.containers(name, positional, named)? {
             return Ok(Some(item));
         }

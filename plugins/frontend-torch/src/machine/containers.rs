@@ -332,6 +332,8 @@ impl Machine<'_> {
         dict: &Rc<Shared<Vec<(Item, Item)>>>,
         rest: &[Item],
     ) -> Result<Option<Item>> {
+        // Keys are looked for one after the other.
+        self.work(dict.borrow().len() / 4)?;
         let find = |key: &Item| dict.borrow().iter().position(|(k, _)| equal(k, key));
         let value = |at: usize| dict.borrow()[at].1.clone();
         Ok(Some(match (name, rest) {

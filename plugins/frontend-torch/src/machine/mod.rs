@@ -52,6 +52,10 @@ const WORK_MAX: u64 = 20_000_000;
 /// What an operator counts as work.
 const OPERATOR_WORK: usize = 200;
 
+/// What a call of any kind counts as work, and how many bytes of text that it gets count as one more.
+const CALL_WORK: usize = 4;
+const TEXT_BYTES: usize = 16;
+
 /// Builds the graph of a program by running it.
 pub(crate) struct Machine<'s> {
     pub(crate) driver: Driver<'s, Source>,
@@ -212,6 +216,11 @@ impl<'s> Machine<'s> {
             ..=WORK_MAX => Ok(()),
             _ => Err(self.problem(Code::SourceLimit, "The program runs for too long.")),
         }
+    }
+
+    /// How much work the program has made.
+    pub(crate) fn worked(&self) -> u64 {
+        self.work.get()
     }
 
     /// Says at which place of the source the program is.

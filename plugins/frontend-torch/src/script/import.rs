@@ -17,6 +17,13 @@ use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::{Imported, Submission};
 
+/// Work that runs may make which are given up, because an input turned out to hold indices.
+const REPEATED_MAX: u64 = 5_000_000;
+/// What a run counts as work beside its statements.
+const RUN_WORK: u64 = 10_000;
+/// Inputs that a note names.
+const NAMED_MAX: usize = 20;
+
 /// Reads a TorchScript archive.
 ///
 /// # Errors
@@ -28,9 +35,16 @@ pub(crate) fn import(
 ) -> std::result::Result<Imported, Diagnostics> {
     let archive = ScriptArchive::open(archive)?;
     let method = submission.params().section::<params::Source>().method();
+    let mut repeated = 0;
     loop {
         match made(&archive, &method, &options) {
-            Made::Index(at) => options.use_as(at, DataType::Int64),
+            Made::Index(at, worked) => {
+                repeated += RUN_WORK + worked;
+                if repeated > REPEATED_MAX {
+                    return Err(undeclared().into());
+                }
+                options.use_as(at, DataType::Int64);
+            }
             Made::Graph(mut graph, mut notes) => {
                 places::translated(&archive, &mut notes);
                 if options.documented {
@@ -48,6 +62,12 @@ pub(crate) fn import(
     }
 }
 
+fn undeclared() -> Diagnostic {
+    let message = "Too many inputs hold indices, which only a run of the program tells.";
+    let help = "Say which inputs are of integers with `export.input_dtypes`, or by an `inputs.npz` beside it.";
+    Diagnostic::new(Code::SourceLimit, message).help(help)
+}
+
 /// The graph of an archive, if there is one.
 pub(crate) fn graph(archive: &ScriptArchive, options: &Options) -> Option<Graph> {
     match made(archive, "forward", options) {
@@ -59,8 +79,8 @@ pub(crate) fn graph(archive: &ScriptArchive, options: &Options) -> Option<Graph>
 /// What a run of the program gives.
 enum Made {
     Graph(Box<Graph>, Vec<Diagnostic>),
-    /// The input of this number holds indices, and must be of integers.
-    Index(usize),
+    /// The input of this number holds indices, and must be of integers. So much work was made until it was known.
+    Index(usize, u64),
     Nothing(Diagnostics),
 }
 
@@ -76,7 +96,7 @@ fn made(archive: &ScriptArchive, method: &str, options: &Options) -> Made {
     let ran = run_method(&run, method, options);
     drop(run);
     if let Some(at) = machine.index.get() {
-        return Made::Index(at);
+        return Made::Index(at, machine.worked());
     }
     match (machine.finish(), ran) {
         (Ok((graph, notes)), Ok(())) => Made::Graph(Box::new(graph), notes),
@@ -192,7 +212,11 @@ impl Inputs<'_, '_, '_> {
         if self.supposed.is_empty() {
             return;
         }
-        let all = self.supposed.join(", ");
+        let named = self.supposed.len().min(NAMED_MAX);
+        let mut all = self.supposed[..named].join(", ");
+        if self.supposed.len() > named {
+            all += &format!(" and {} more", self.supposed.len() - named);
+        }
         let message =
             format!("The file does not say of which type its inputs are: supposed are {all}.");
         let help = "Say it with `export.input_shapes` and `export.input_dtypes`, or by an `inputs.npz` beside it.";

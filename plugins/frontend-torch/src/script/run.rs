@@ -11,6 +11,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+/// What a statement that runs counts as work, beside the calls in it.
+const STATEMENT_WORK: usize = 40;
+
 /// The program of an archive on its way through the machine.
 pub(crate) struct Interpreter<'m, 's> {
     pub(crate) machine: &'m Machine<'s>,
@@ -140,7 +143,7 @@ impl<'m, 's> Interpreter<'m, 's> {
     /// Runs statements; gives what the function returns, if it does.
     pub(super) fn block(&self, statements: &[Statement], scopes: &Scopes) -> Result<Option<Item>> {
         for statement in statements {
-            self.machine.work(10)?;
+            self.machine.work(STATEMENT_WORK)?;
             self.machine
                 .at(|| format!("{}.py:{}", scopes.member.replace('.', "/"), statement.line));
             if let Some(item) = self.machine.nested(|| self.statement(statement, scopes))? {

@@ -170,3 +170,20 @@ fn operators_without_counterpart_stay_on_demand() {
     let aten = import(&dropped().param("export.operator_fallback", "aten")).unwrap_err();
     assert!(aten.contains("my::halves"), "{aten}");
 }
+
+#[test]
+fn runs_that_are_given_up_have_a_limit() {
+    let inputs = |n: usize| {
+        let parameters: Vec<String> = (0..n).map(|i| format!("x{i}: Tensor")).collect();
+        let uses: Vec<String> =
+            (0..n).map(|i| format!("    y = torch.embedding(self.weight, x{i})\n")).collect();
+        let (parameters, uses) = (parameters.join(", "), uses.concat());
+        module(&format!(
+            "  def forward(self: __torch__.Net, {parameters}) -> Tensor:\n{uses}    return y\n"
+        ))
+    };
+    let found = import(&inputs(1000)).unwrap_err();
+    assert!(found.contains("N0213") && found.contains("Too many inputs hold indices"), "{found}");
+    // As many as a model of tables may have.
+    assert!(!import(&inputs(40)).is_err_and(|found| found.contains("Too many inputs")));
+}
