@@ -90,7 +90,10 @@ fn saved(archive: &Archive) -> Result<Kind, Diagnostic> {
     let has_tensors = !context.seen.borrow().is_empty();
     Ok(match root {
         _ if within => Kind::PickledModule,
-        Pickled::Dict(_) | Pickled::Tuple(_) | Pickled::List(_) if has_tensors => Kind::StateDict,
+        // `torch.fx` makes its modules by a function.
+        Pickled::Object(_) if has_tensors => Kind::PickledModule,
+        // A tensor by itself is not made here.
+        _ if has_tensors => Kind::StateDict,
         _ => Kind::Unknown,
     })
 }

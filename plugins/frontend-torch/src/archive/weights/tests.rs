@@ -1,6 +1,7 @@
 use super::*;
 use crate::archive::fixture::{archive, dict, floats, object, pickle, tensor, text};
 use crate::archive::fuzzing;
+use crate::archive::kind::{self, Kind};
 
 fn names(weights: &Weights) -> Vec<&str> {
     weights.iter().map(|(name, _)| name.as_str()).collect()
@@ -146,4 +147,25 @@ fn values_that_contain_themselves_end() {
     let error = load(&saved_archive(cycle), "").unwrap_err();
     assert_eq!(error.code, "N0213");
     assert!(saved(&saved_archive(cycle), "").unwrap_err().message.contains("contains itself"));
+}
+
+#[test]
+fn names_have_a_limit_before_they_are_made() {
+    // The name of the outer dict stands before each of the inner ones.
+    let length = 1u32 << 20;
+    let key = [b"X", &length.to_le_bytes()[..], &b"k".repeat(length as usize)].concat();
+    let inner: Vec<u8> = (0..2000u16).flat_map(|i| [b'M', i as u8, (i >> 8) as u8, b']']).collect();
+    let state = [b"}", &key[..], b"}(", &inner, b"us"].concat();
+    assert_eq!(load(&saved_archive(&state), "").unwrap_err().code, "N0213");
+}
+
+#[test]
+fn what_was_saved_tells_weights_from_modules() {
+    let kind = |value: &[u8]| kind::of(&saved_archive(value)).unwrap();
+    assert_eq!(kind(&row(6)), Kind::StateDict);
+    assert_eq!(kind(&dict(&[("w", row(6))])), Kind::StateDict);
+    // A module of `torch.fx` has its parts in the arguments of a function.
+    let traced = [b"ctorch.fx.graph_module\nreduce_graph_module\n", &row(2)[..], b"\x85R"].concat();
+    assert_eq!(kind(&traced), Kind::PickledModule);
+    assert_eq!(kind(&dict(&[("rate", b"K\x01".to_vec())])), Kind::Unknown);
 }
