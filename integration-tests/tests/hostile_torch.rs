@@ -78,6 +78,10 @@ fn program(functions: &str, lines: &str) -> Vec<u8> {
     zipped(&script(&code(functions, lines), MODULE, NOTHING, &[]), 0)
 }
 
+fn forward(lines: &str) -> Vec<u8> {
+    program("", lines)
+}
+
 /// What is wrong with how the program takes a file. It must end with one finding of a code of `codes`, or with a model
 /// if there are none.
 fn fault(folder: &Path, (name, file, codes): &(String, Vec<u8>, Vec<&str>)) -> Option<String> {
@@ -151,6 +155,18 @@ fn pickles() {
     let pickle = |bytes: Vec<u8>| zipped(&script(&read, &bytes, NOTHING, &[]), 0);
     let doubled: Vec<u8> = (0..100u8).flat_map(|i| [b'q', i, b'h', i, 0x86]).collect();
     let doubled = [b"K\x01", &doubled[..]].concat();
+    let object = |class: &str, at: u8| {
+        let head = [b"cx\n", class.as_bytes(), b"\n)\x81q"].concat();
+        [&head[..], &[at], b"}K\x01Nsq", &[at + 1, b'b']].concat()
+    };
+    let states =
+        [&b"("[..], &object("A", 0), &object("B", 2), &b"h\0h\x03bh\x02h\x01b".repeat(60), b"t"]
+            .concat();
+    // A long list that many calls get.
+    let shared = |callee: &[u8], call: &[u8]| {
+        let list = [&b"]("[..], &b"K\x01".repeat(100_000), b"e"].concat();
+        [b"(", &list[..], b"q\0", callee, b"q\x01", &call.repeat(10_000), b"t"].concat()
+    };
     let folder = tempfile::tempdir().unwrap();
     let mark = folder.path().join("run");
     let command = text(&format!("touch {}", mark.display()));
@@ -166,6 +182,29 @@ fn pickles() {
             FINE,
         ),
         ("recursive modules", zipped(&script(own, itself, NOTHING, &[]), 0), DAMAGED),
+        (
+            "eval",
+            pickle([b"\x80\x02cbuiltins\neval\n", &command[..], b"\x85R."].concat()),
+            &["N0105", "N0201"],
+        ),
+        (
+            "getattr",
+            pickle(
+                [
+                    b"\x80\x02cbuiltins\ngetattr\ncbuiltins\n__import__\n",
+                    &text("os")[..],
+                    b"\x85R",
+                    &text("system"),
+                    b"\x86R",
+                    &command,
+                    b"\x85R.",
+                ]
+                .concat(),
+            ),
+            &["N0105", "N0201"],
+        ),
+        ("states of each other", pickle(attribute(&states)), LIMIT),
+        ("copied lists", pickle(attribute(&shared(b"ctorch\nSize\n", b"h\x01h\0\x85R"))), LIMIT),
         ("list in itself", pickle(attribute(b"]q\x01h\x01a")), DAMAGED),
         (
             "deep tuples",
@@ -234,7 +273,7 @@ fn tensors() {
 fn nesting() {
     const DEEP: usize = 1_000_000;
     let around = |open: &str, close: &str| {
-        program("", &format!("return {}x{}", open.repeat(DEEP), close.repeat(DEEP)))
+        forward(&format!("return {}x{}", open.repeat(DEEP), close.repeat(DEEP)))
     };
     let exported = |json: String| {
         let config = "{\"config\":{}}";
@@ -248,6 +287,10 @@ fn nesting() {
             0,
         )
     };
+    let numbers = format!(
+        "{{\"graph_module\":{{\"graph\":{{\"inputs\":[{{\"as_ints\":[{}0]}}]}}}}}}",
+        "0,".repeat(9_000_000)
+    );
     let blocks: String =
         (0..3000).map(|i| format!("{}if torch.gt(1, 0):\n", "  ".repeat(i))).collect();
     assert_harmless(vec![
@@ -257,17 +300,21 @@ fn nesting() {
         ("indices", around("", "[0]"), LIMIT),
         (
             "types",
-            program(
-                "",
-                &format!(
-                    "y = annotate({}Tensor{}, x)\nreturn y",
-                    "List[".repeat(DEEP),
-                    "]".repeat(DEEP)
-                ),
-            ),
+            forward(&format!(
+                "y = annotate({}Tensor{}, x)\nreturn y",
+                "List[".repeat(DEEP),
+                "]".repeat(DEEP)
+            )),
             LIMIT,
         ),
-        ("blocks", program("", &format!("{blocks}{}pass\nreturn x", "  ".repeat(3000))), LIMIT),
+        ("blocks", forward(&format!("{blocks}{}pass\nreturn x", "  ".repeat(3000))), LIMIT),
+        (
+            "json fields",
+            exported(format!("{{\"a\":{}{}}}", "[".repeat(DEEP), "]".repeat(DEEP))),
+            DAMAGED,
+        ),
+        ("json numbers", exported(numbers), LIMIT),
+        ("json text", exported(format!("{{\"a\":\"{}\"}}", "x".repeat(130 << 20))), LIMIT),
         ("json lists", exported(format!("{}{}", "[".repeat(DEEP), "]".repeat(DEEP))), DAMAGED),
         (
             "json objects",
@@ -295,28 +342,29 @@ fn programs_without_end() {
         })
         .chain(["def g60(x: int) -> int:\n  return torch.add(x, 1)\n".to_owned()])
         .collect();
+    let methods = "class M(Module):\n  def forward(self: __torch__.M, x: Tensor) -> Tensor:\n    return \
+        (self).f(x, )\n  def f(self: __torch__.M, x: Tensor) -> Tensor:\n    return torch.add((self).forward(x, ), \
+        (self).forward(x, ))\n";
     let condition = "bool(torch.gt(torch.select(torch.select(x, 0, 0), 0, 0), 0))";
     let arms: String = (0..140).map(|i| format!("{}if {condition}:\n", "  ".repeat(i))).collect();
     assert_harmless(vec![
-        ("while", program("", "y = x\nwhile True:\n  y = torch.relu(y)\nreturn y"), FINE),
-        ("while without tensors", program("", "while True:\n  i = 1\nreturn x"), LIMIT),
+        ("while", forward("y = x\nwhile True:\n  y = torch.relu(y)\nreturn y"), FINE),
+        ("while without tensors", forward("while True:\n  i = 1\nreturn x"), LIMIT),
         (
             "turns",
-            program("", "y = x\nfor k in range(1000000000000):\n  y = torch.add(y, k)\nreturn y"),
+            forward("y = x\nfor k in range(1000000000000):\n  y = torch.add(y, k)\nreturn y"),
             FINE,
         ),
         (
             "turns without tensors",
-            program(
-                "",
+            forward(
                 "i = 0\nfor k in range(1000000000000):\n  i = torch.add(i, k)\nreturn torch.add(x, i)",
             ),
             LIMIT,
         ),
         (
             "turns that collect",
-            program(
-                "",
+            forward(
                 "l = annotate(List[int], [])\nfor k in range(1000000000000):\n  _0 = torch.append(l, k)\nreturn x",
             ),
             LIMIT,
@@ -324,6 +372,21 @@ fn programs_without_end() {
         (
             "recursion",
             program(&f("return __torch__.f(torch.relu(x), )"), "return __torch__.f(x, )"),
+            LIMIT,
+        ),
+        ("methods that call each other", zipped(&script(methods, MODULE, NOTHING, &[]), 0), LIMIT),
+        (
+            "dict that grows",
+            forward(
+                "d = annotate(Dict[int, int], {})\nfor k in range(1000000):\n  d[k] = k\nreturn x",
+            ),
+            LIMIT,
+        ),
+        (
+            "text that grows slowly",
+            forward(
+                "s = \"\"\nfor k in range(1000000):\n  s = torch.add(s, \"aaaaaaaaaaaaaaaa\")\nreturn x",
+            ),
             LIMIT,
         ),
         (
@@ -335,14 +398,14 @@ fn programs_without_end() {
             LIMIT,
         ),
         ("calls that double", program(&chain, "return torch.add(x, __torch__.g0(1, ))"), LIMIT),
-        ("arms in arms", program("", &format!("{arms}{}y = 1\nreturn x", "  ".repeat(140))), LIMIT),
+        ("arms in arms", forward(&format!("{arms}{}y = 1\nreturn x", "  ".repeat(140))), LIMIT),
     ]);
 }
 
 #[test]
 fn values_that_grow() {
     let double = |start: &str, twice: &str| {
-        program("", &format!("s = {start}\nfor k in range(60):\n  s = {twice}\nreturn x"))
+        forward(&format!("s = {start}\nfor k in range(60):\n  s = {twice}\nreturn x"))
     };
     assert_harmless(vec![
         ("text", double("\"aaaaaaaa\"", "torch.add(s, s)"), &["N0204"]),
@@ -350,37 +413,29 @@ fn values_that_grow() {
         ("list", double("[1, 2]", "torch.add(s, s)"), LIMIT),
         ("list of lists", double("[[1]]", "[s, s]"), LIMIT),
         ("tuple", double("(x, x)", "(s, s)"), LIMIT),
-        ("list times", program("", "s = torch.mul([1], 1099511627776)\nreturn x"), LIMIT),
+        ("list times", forward("s = torch.mul([1], 1099511627776)\nreturn x"), LIMIT),
         (
             "list in itself",
-            program("", "l = annotate(List[int], [])\n_0 = torch.append(l, l)\nreturn x"),
+            forward("l = annotate(List[int], [])\n_0 = torch.append(l, l)\nreturn x"),
             LIMIT,
         ),
-        ("zeros", program("", "return torch.zeros([1099511627776])"), FINE),
-        ("repeat", program("", "return torch.repeat(x, [1099511627776, 1099511627776])"), FINE),
-        ("eye", program("", "return torch.eye(1048576)"), FINE),
+        ("zeros", forward("return torch.zeros([1099511627776])"), FINE),
+        ("repeat", forward("return torch.repeat(x, [1099511627776, 1099511627776])"), FINE),
+        ("eye", forward("return torch.eye(1048576)"), FINE),
         (
             "product",
-            program("", "return torch.mm(torch.ones([65536, 65536]), torch.ones([65536, 65536]))"),
+            forward("return torch.mm(torch.ones([65536, 65536]), torch.ones([65536, 65536]))"),
             FINE,
         ),
-        (
-            "parts",
-            program("", "return torch.cat(torch.split(torch.zeros([1099511627776]), 1))"),
-            LIMIT,
-        ),
-        ("power", program("", "return torch.add(x, torch.pow(2, 100000000000))"), FINE),
-        (
-            "shift",
-            program("", "return torch.add(x, torch.__lshift__(1, 1000000000000))"),
-            &["N0204"],
-        ),
+        ("parts", forward("return torch.cat(torch.split(torch.zeros([1099511627776]), 1))"), LIMIT),
+        ("power", forward("return torch.add(x, torch.pow(2, 100000000000))"), FINE),
+        ("shift", forward("return torch.add(x, torch.__lshift__(1, 1000000000000))"), &["N0204"]),
         (
             "overflow",
-            program("", "return torch.add(x, torch.mul(9223372036854775807, 9223372036854775807))"),
+            forward("return torch.add(x, torch.mul(9223372036854775807, 9223372036854775807))"),
             &["N0204"],
         ),
-        ("division", program("", "return torch.add(x, torch.floordiv(1, 0))"), &["N0204"]),
-        ("name", program("", "return getattr(self, \"a\\x1b[31m\\n\")"), DAMAGED),
+        ("division", forward("return torch.add(x, torch.floordiv(1, 0))"), &["N0204"]),
+        ("name", forward("return getattr(self, \"a\\x1b[31m\\n\")"), DAMAGED),
     ]);
 }
