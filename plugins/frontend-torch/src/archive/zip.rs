@@ -131,7 +131,11 @@ impl Archive {
         let options = ZipReadOptions::new().ignore_crc32(true);
         let broken = |e: &dyn std::fmt::Display| damaged(format!("member `{name}`: {e}"));
         let file = zip.by_index_with_options(index, options).map_err(|e| broken(&e))?;
+        // Growing would take up to twice as much. Memory that a lie reserves is never touched.
         let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(usize::try_from(size).unwrap_or(usize::MAX)).is_err() {
+            return Err(over_limit(format!("member `{name}` inflates to {size} bytes")));
+        }
         file.take(size.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| broken(&e))?;
         match bytes.len() as u64 == size {
             true => Ok(bytes.into()),
