@@ -47,7 +47,7 @@ arguments! {
     struct Scatter { input: Var, src: Var, offset: i64, dim1: i64, dim2: i64 }
     struct Combinations { input: Var, r: i64, with_replacement: bool }
     #[allow(non_snake_case)]
-    struct Vander { x: Var, N: Option<i64>, increasing: bool }
+    struct Vander { x: Var, N: Option<i64>, increasing: Option<bool> }
 }
 
 fn triangle(b: &Lower, a: Triangle, upper: bool) -> Lowered<Var> {
@@ -266,15 +266,18 @@ fn combinations(b: &Lower, a: Combinations) -> Lowered<Var> {
 }
 
 fn vander(b: &Lower, a: Vander) -> Lowered<Var> {
-    let rank = rank(b, a.x)?;
-    let n = a.N.or_else(|| known_size(b, a.x, rank.saturating_sub(1)));
+    let x = at_least(b, a.x, 1)?;
+    let rank = rank(b, x)?;
+    let n = a.N.or_else(|| known_size(b, x, rank - 1));
     let Some(n) = n.filter(|n| (0..=INDICES_MAX).contains(n)) else {
         return Err(unsupported(b, "vander needs a number of columns that is known."));
     };
-    let dtype = dtype::of(b, a.x)?;
+    let dtype = dtype::of(b, x)?;
     let to = if dtype == Bool || dtype.is_integer() { DataType::Int64 } else { dtype };
-    let powers = (0..n).map(|i| if a.increasing { i } else { n - 1 - i });
-    let x = b.unsqueeze(b.cast(a.x, to)?, [rank as i64])?;
+    // That of `linalg` has no choice.
+    let increasing = a.increasing.unwrap_or(true);
+    let powers = (0..n).map(|i| if increasing { i } else { n - 1 - i });
+    let x = b.unsqueeze(b.cast(x, to)?, [rank as i64])?;
     b.pow(x, b.cast(of::ints(b, powers.collect()), to)?)
 }
 

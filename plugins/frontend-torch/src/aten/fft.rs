@@ -1,9 +1,10 @@
 //! Fourier transforms.
 
-use super::complex::{is, of_pair, pair, parts};
+use super::complex::{is, of_pair, of_parts, pair, parts};
 use super::dtype::{of, operand, to_float};
+use super::layout::rolled;
 use super::pad::padded_by;
-use super::sizes::{axis, known, known_size, rank, scalar, size};
+use super::sizes::{axis, known, known_size, plus, rank, scalar, size};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -39,6 +40,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             by_number(b, a.input, &a.dim, a.normalization, Kind::ToReal, Some(&a.last_dim_size))
         };
         "aten::stft" => stft;
+        "aten::fft_hfft" | "complex::fft_hfft" => |b, a: One| hermitian(b, &a);
+        "aten::fft_ihfft" => |b, a: One| inverse_hermitian(b, &a);
+        "aten::fft_fftshift" => |b, a: Shift| shifted(b, &a, false);
+        "aten::fft_ifftshift" => |b, a: Shift| shifted(b, &a, true);
     }
 }
 
@@ -47,6 +52,8 @@ arguments! {
     struct One { input: Var, n: Option<Value>, dim: i64, norm: Option<String> }
     /// `fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None)`
     struct Many { input: Var, s: Option<Vec<Value>>, dim: Option<Vec<i64>>, norm: Option<String> }
+    /// `fft_fftshift(Tensor self, int[1]? dim=None)`
+    struct Shift { input: Var, dim: Option<Vec<i64>> }
     /// `_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided)`
     struct R2c { input: Var, dim: Vec<i64>, normalization: i64, onesided: bool }
     /// `_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward)`
@@ -92,6 +99,44 @@ fn one(b: &Lower, a: &One, kind: Kind) -> Lowered<Var> {
     let power = power(b, kind, a.norm.as_deref())?;
     let dim = axis(b, a.input, a.dim)?;
     along(b, a.input, dim, a.n.as_ref(), kind, power)
+}
+
+/// Of the half of a signal that says all, as its inverse is of the half of a spectrum.
+fn hermitian(b: &Lower, a: &One) -> Lowered<Var> {
+    let x = if is(b, a.input) { conjugate(b, a.input)? } else { a.input };
+    let power = -2 - power(b, Kind::ToReal, a.norm.as_deref())?;
+    along(b, x, axis(b, x, a.dim)?, a.n.as_ref(), Kind::ToReal, power)
+}
+
+fn inverse_hermitian(b: &Lower, a: &One) -> Lowered<Var> {
+    let power = 2 - power(b, Kind::Real, a.norm.as_deref())?;
+    let dim = axis(b, a.input, a.dim)?;
+    conjugate(b, along(b, a.input, dim, a.n.as_ref(), Kind::Real, power)?)
+}
+
+fn conjugate(b: &Lower, x: Var) -> Lowered<Var> {
+    let [re, im] = parts(b, x)?;
+    of_parts(b, [re, b.neg(im)?])
+}
+
+/// Half of each axis moves to the other end: the lower half is the larger one, or back.
+fn shifted(b: &Lower, a: &Shift, back: bool) -> Lowered<Var> {
+    let all = || (0..rank(b, a.input).unwrap_or(0) as i64).collect();
+    let dims = a.dim.clone().unwrap_or_else(all);
+    dims.into_iter().try_fold(a.input, |x, dim| {
+        let dim = axis(b, x, dim)?;
+        let n = size(b, x, dim)?;
+        let n = if back { plus(b, &n, &Value::Int(1))? } else { n };
+        rolled(b, x, dim, &halved(b, &n)?)
+    })
+}
+
+/// Half of a size, rounded down.
+fn halved(b: &Lower, n: &Value) -> Lowered<Value> {
+    match known(b, n) {
+        Some(n) => Ok(Value::Int(n / 2)),
+        None => Ok(Value::Var(b.div(scalar(b, n)?, 2i64)?)),
+    }
 }
 
 fn many(b: &Lower, a: &Many, kind: Kind) -> Lowered<Var> {

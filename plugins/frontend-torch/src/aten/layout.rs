@@ -154,7 +154,8 @@ fn roll(b: &Lower, a: Roll) -> Lowered<Var> {
     reshaped(b, rolled, whole?.into_iter().map(Size::Value).collect())
 }
 
-fn rolled(b: &Lower, x: Var, axis: usize, by: &Value) -> Lowered<Var> {
+/// `x` with its elements moved along an axis; those that leave it come in at the other end.
+pub(crate) fn rolled(b: &Lower, x: Var, axis: usize, by: &Value) -> Lowered<Var> {
     if let (Some(n), Some(by)) = (known_size(b, x, axis), known(b, by)) {
         let first = if n > 0 { (n - by.rem_euclid(n)) % n } else { 0 };
         if first == 0 {

@@ -173,7 +173,7 @@ fn kl_div(b: &Lower, a: Divergence) -> Lowered<Var> {
 }
 
 fn poisson(b: &Lower, a: Poisson) -> Lowered<Var> {
-    let [x, t] = operands(b, [&a.input, &a.target])?;
+    let [x, t] = float_operands(b, [&a.input, &a.target])?;
     let mut loss = match a.log_input {
         true => b.sub(b.exp(x)?, b.mul(t, x)?)?,
         false => b.sub(x, b.mul(t, b.log(b.add(x, a.eps)?)?)?)?,

@@ -90,6 +90,10 @@ fn resized(
             "Images are resized in this way from opset 18 on, or 11 without antialiasing.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
+    if antialias && align_corners {
+        let message = "torch and ONNX place pixels differently where corners are aligned and several pixels make one.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
     let coordinates = match mode {
         Mode::Nearest => "asymmetric",
         _ if align_corners => "align_corners",

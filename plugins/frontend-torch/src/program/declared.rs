@@ -17,8 +17,10 @@ use std::rc::Rc;
 pub(super) struct Symbols {
     expressions: RefCell<Expressions>,
     dims: RefCell<HashMap<Rc<str>, Dim>>,
+    /// Whether torch may declare what is bound now wrongly.
+    pub(super) misdeclared: Cell<bool>,
     /// Whether torch declared something else than an operator gives: what follows from that may be wrong, too.
-    pub(super) doubtful: Cell<bool>,
+    doubtful: Cell<bool>,
 }
 
 impl Symbols {
@@ -163,7 +165,8 @@ impl Symbols {
             known.len() != sizes.len() || known.iter().zip(sizes).any(differs)
         });
         let differs = shapes || found_dtype.is_some_and(|dtype| dtype != declared_dtype);
-        if differs && self.doubtful.get() {
+        if differs && (self.misdeclared.get() || self.doubtful.get()) {
+            self.doubtful.set(true);
             return Ok(());
         }
         if differs {

@@ -15,9 +15,12 @@ use std::rc::Rc;
 /// inside them each time.
 const NODE_WORK: [usize; 2] = [20, 2000];
 
-/// Operators of which torch declares wrong element types or sizes: those of its counts and places are not the input's.
-const MISDECLARED: [&str; 6] = [
+/// Operators of which torch may declare wrong element types or sizes: those of counts and places are not the input's,
+/// and quotients of integers with dynamic sizes are floats.
+const MISDECLARED: [&str; 8] = [
     "aten::bincount",
+    "aten::div",
+    "aten::true_divide",
     "aten::_unique",
     "aten::_unique2",
     "aten::unique_consecutive",
@@ -250,9 +253,9 @@ impl<'m, 's> Runner<'m, 's> {
     }
 
     fn bind_all(&self, node: &Node, item: Item, scope: &mut Scope<'_>) -> Result<()> {
-        if matches!(&node.target, Target::Operator { name, .. } if MISDECLARED.contains(&&**name)) {
-            self.symbols.doubtful.set(true);
-        }
+        let misdeclared =
+            matches!(&node.target, Target::Operator { name, .. } if MISDECLARED.contains(&&**name));
+        self.symbols.misdeclared.set(misdeclared);
         match node.outputs.as_slice() {
             [] => Ok(()),
             [output] => self.bind(output, item, scope),

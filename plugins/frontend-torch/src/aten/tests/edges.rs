@@ -44,6 +44,14 @@ fn integers_become_floats() {
 }
 
 #[test]
+fn halves_of_axes_change_places() {
+    let shifted =
+        |op| run(op, [("input", ints([0, 1, 2, 3, 4]).into()), ("dim", vec![0i64].into())]);
+    assert_eq!(shifted("aten::fft_fftshift"), ints([3, 4, 0, 1, 2]));
+    assert_eq!(shifted("aten::fft_ifftshift"), ints([2, 3, 4, 0, 1]));
+}
+
+#[test]
 fn a_number_alone_has_one_window() {
     let rest = [("dimension", 0i64.into()), ("size", 1i64.into()), ("step", 1i64.into())];
     let [dimension, size, step] = rest;
@@ -80,6 +88,14 @@ fn sizes_that_factors_do_not_give_are_refused() {
         ];
         run_at(18, "aten::upsample_linear1d", given)
     };
+    let image = Tensor::new(DataType::Float, vec![1, 1, 4, 4], vec![0; 64].into()).unwrap();
+    let aligned = [
+        ("input", image.into()),
+        ("output_size", vec![2i64, 2].into()),
+        ("align_corners", true.into()),
+    ];
+    let found = run_at(18, "aten::_upsample_bilinear2d_aa", aligned).unwrap_err();
+    assert!(found.contains("corners are aligned"), "{found}");
     assert_eq!(resize(2).unwrap()[0].dims(), [1, 1, 2]);
     assert!(resize(8).unwrap_err().contains("not those that the factors give"));
 }
