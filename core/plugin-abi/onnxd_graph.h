@@ -24,6 +24,8 @@ enum { OG_FLOAT = 1, OG_UINT8 = 2, OG_INT8 = 3, OG_INT32 = 6, OG_INT64 = 7, OG_B
 /* Field numbers of ONNX's messages, for og_get and the like. */
 enum {
   OG_MODEL_IR_VERSION = 1, OG_MODEL_DOC = 6, OG_MODEL_GRAPH = 7, OG_MODEL_OPSET = 8, OG_MODEL_METADATA = 14,
+  OG_MODEL_FUNCTION = 25, OG_FUNCTION_NAME = 1, OG_FUNCTION_INPUT = 4, OG_FUNCTION_OUTPUT = 5, OG_FUNCTION_NODE = 7,
+  OG_FUNCTION_OPSET = 9, OG_FUNCTION_DOMAIN = 10,
   OG_GRAPH_NODE = 1, OG_GRAPH_NAME = 2, OG_GRAPH_INITIALIZER = 5, OG_GRAPH_INPUT = 11, OG_GRAPH_OUTPUT = 12,
   OG_NODE_INPUT = 1, OG_NODE_OUTPUT = 2, OG_NODE_NAME = 3, OG_NODE_OP = 4, OG_NODE_ATTRIBUTE = 5,
   OG_NODE_DOMAIN = 7, OG_NODE_METADATA = 9,
@@ -65,14 +67,52 @@ OG_API onnxd_str og_input(og_msg *node, size_t i) { return og_bytes(node, OG_NOD
 OG_API onnxd_str og_output(og_msg *node, size_t i) { return og_bytes(node, OG_NODE_OUTPUT, i); }
 OG_API void og_remove_node(og *g, size_t i) { og_remove(g ? g->graph : NULL, OG_GRAPH_NODE, i); }
 
-/* A new node at the end; lists of names end with NULL. Nodes must be in an order in which they can be computed. */
-OG_API og_msg *og_add_node(og *g, const char *op, const char *const *inputs, const char *const *outputs) {
-  og_msg *node = og_add_msg(g, g ? g->graph : NULL, OG_GRAPH_NODE);
+/* A new node at the end of a message of nodes: the graph, or a function (OG_FUNCTION_NODE). */
+OG_API og_msg *og_put_node(og *g, og_msg *in, uint32_t number, const char *op, const char *const *inputs,
+                           const char *const *outputs) {
+  og_msg *node = og_add_msg(g, in, number);
   for (; *inputs; inputs++) og_add_bytes(g, node, OG_NODE_INPUT, og_text(*inputs));
   for (size_t i = 0; outputs[i]; i++) og_add_bytes(g, node, OG_NODE_OUTPUT, og_text(outputs[i]));
   og_add_bytes(g, node, OG_NODE_NAME, og_text(outputs[0]));
   og_add_bytes(g, node, OG_NODE_OP, og_text(op));
   return node;
+}
+
+/* A new node at the end; lists of names end with NULL. Nodes must be in an order in which they can be computed. */
+OG_API og_msg *og_add_node(og *g, const char *op, const char *const *inputs, const char *const *outputs) {
+  return og_put_node(g, g ? g->graph : NULL, OG_GRAPH_NODE, op, inputs, outputs);
+}
+
+/* Makes a node one of another domain than the standard's, of which the model then has version 1 if it had none. */
+OG_API void og_set_domain(og *g, og_msg *node, const char *domain) {
+  if (!node) return;
+  og_add_bytes(g, node, OG_NODE_DOMAIN, og_text(domain));
+  for (size_t i = 0; i < og_count(g->model, OG_MODEL_OPSET); i++)
+    if (og_is(og_bytes(og_sub(g, og_get(g->model, OG_MODEL_OPSET, i)), 1, 0), domain)) return;
+  og_msg *opset = og_add_msg(g, g->model, OG_MODEL_OPSET);
+  og_add_bytes(g, opset, 1, og_text(domain));
+  og_add_int(g, opset, 2, 1);
+}
+
+/* A new local function; lists of names end with NULL. og_function_node adds its nodes, and a node of this domain and
+ * name applies it. The model must be of version 8 of the file format or newer. */
+OG_API og_msg *og_add_function(og *g, const char *domain, const char *name, const char *const *inputs,
+                               const char *const *outputs) {
+  og_msg *function = og_add_msg(g, g ? g->model : NULL, OG_MODEL_FUNCTION);
+  og_add_bytes(g, function, OG_FUNCTION_NAME, og_text(name));
+  og_add_bytes(g, function, OG_FUNCTION_DOMAIN, og_text(domain));
+  for (; *inputs; inputs++) og_add_bytes(g, function, OG_FUNCTION_INPUT, og_text(*inputs));
+  for (; *outputs; outputs++) og_add_bytes(g, function, OG_FUNCTION_OUTPUT, og_text(*outputs));
+  for (size_t i = 0; function && i < og_count(g->model, OG_MODEL_OPSET); i++) {
+    og_msg *opset = og_sub(g, og_get(g->model, OG_MODEL_OPSET, i));
+    og_add_bytes(g, function, OG_FUNCTION_OPSET, og_message(g, opset));
+  }
+  return function;
+}
+
+OG_API og_msg *og_function_node(og *g, og_msg *function, const char *op, const char *const *inputs,
+                                const char *const *outputs) {
+  return og_put_node(g, function, OG_FUNCTION_NODE, op, inputs, outputs);
 }
 
 /* A new node before node `at`, from the same layers of the source: part of what computes the outputs of node `at` from

@@ -5,7 +5,7 @@ use onnxd_eval::{Executor, RunOptions};
 use onnxd_integration_tests::{
     command, converted, folder_with, library, outcome, root, with_plugins_of,
 };
-use onnxd_ir::{Model, Tensor, text};
+use onnxd_ir::{Attr, Model, Tensor, text};
 use onnxd_onnx::{WriteOptions, write_model};
 use serde_json::Value;
 use std::fs;
@@ -21,8 +21,12 @@ const TORCH: &str = "libonnxd_frontend_torch.so";
 fn in_c(folder: &Path, name: &str, from: &str, to: &str) -> PathBuf {
     let source = fs::read_to_string(root().join("plugins/example-c/swish.c")).unwrap();
     assert!(source.contains(from), "{from}");
-    let (code, built) = (folder.join("swish.c"), folder.join("plugins").join(name));
-    fs::write(&code, source.replace(from, to)).unwrap();
+    compiled(folder, name, &source.replace(from, to))
+}
+
+fn compiled(folder: &Path, name: &str, source: &str) -> PathBuf {
+    let (code, built) = (folder.join("plugin.c"), folder.join("plugins").join(name));
+    fs::write(&code, source).unwrap();
     let compiled = Command::new("cc")
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-O2", "-I"])
         .arg(root().join("core/plugin-abi"))
@@ -42,6 +46,12 @@ fn lines(folder: &TempDir, text: &str) -> (i32, String, Value) {
 fn operators(folder: &TempDir) -> Vec<String> {
     let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
     assert!(!model.opsets.contains_key("my"), "{:?}", model.opsets);
+    nodes(folder)
+}
+
+/// As [`operators`], where a plugin in C may leave an import behind.
+fn nodes(folder: &TempDir) -> Vec<String> {
+    let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
     model.graph.nodes().map(|(_, node)| node.op.clone()).collect()
 }
 
@@ -201,6 +211,22 @@ fn operators_of_an_onnx_model_are_lowered() {
 fn torch(file: &str) -> (TempDir, i32, String) {
     let folder = folder_with(&[TORCH, OPERATORS]);
     in_c(folder.path(), "libswish.so", "my::swish", "my::swish");
+    torch_in(folder, file)
+}
+
+/// As [`torch`], where the operators are lowered in C.
+fn torch_in_c(file: &str) -> (TempDir, i32, String) {
+    let folder = folder_with(&[TORCH]);
+    forms_in_c(folder.path());
+    torch_in(folder, file)
+}
+
+fn forms_in_c(folder: &Path) {
+    let source = fs::read_to_string(root().join("plugins/example-c/forms.c")).unwrap();
+    compiled(folder, "libforms.so", &source);
+}
+
+fn torch_in(folder: TempDir, file: &str) -> (TempDir, i32, String) {
     let models = root().join("plugins/example-operator/models");
     fs::copy(models.join(file), folder.path().join(file)).unwrap();
     let sets = ["passes.profile=none", "export.input_shapes=[[4, 3]]"];
@@ -228,13 +254,47 @@ fn operators_of_torch_files_become_operators_of_onnx() {
 }
 
 #[test]
+fn an_operator_of_a_torch_file_becomes_a_function_of_the_model() {
+    let both = |file| [torch(file), torch_in_c(file)];
+    for (folder, status, stderr) in ["gated.pt", "gated.pt2"].into_iter().flat_map(both) {
+        assert_eq!(status, 0, "{stderr}");
+        assert_eq!(nodes(&folder), ["Gated", "Gated", "Relu"]);
+        let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+        let names: Vec<&str> = model.functions.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!(names, ["Gated"]);
+        let (name, x) = (model.graph[model.graph.inputs()[0]].name.clone(), [-3.0f32, 0.5, 2.0]);
+        let feeds = [(name, Tensor::from_vec([4, 3], [x; 4].concat()))].into();
+        let found = Executor::new(&model).unwrap().run(&feeds, RunOptions::default()).unwrap();
+        let gated = |x: f32| x / (1.0 + (-x).exp());
+        let wanted = [x; 4].concat().into_iter().map(|x| gated(gated(x)).max(0.0));
+        let found = found[0].1.to_reals().unwrap().values;
+        assert!(found.iter().zip(wanted).all(|(y, w)| (*y as f32 - w).abs() < 1e-6), "{found:?}");
+    }
+}
+
+#[test]
+fn an_operator_of_a_line_becomes_one_of_onnx_in_c() {
+    let folder = folder_with(&[LINE]);
+    forms_in_c(folder.path());
+    let (status, stderr, _) = lines(&folder, "my::hard_shrink 0.25\n");
+    assert_eq!(status, 0, "{stderr}");
+    assert_eq!(nodes(&folder), ["Shrink"]);
+    let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
+    let (_, node) = model.graph.nodes().next().unwrap();
+    assert!(matches!(node.attr("lambd"), Some(Attr::Float(x)) if *x == 0.25), "{node:?}");
+}
+
+#[test]
 fn an_operator_of_a_torch_file_stays_in_a_domain_of_its_own() {
-    for file in ["warped.pt", "warped.pt2"] {
-        let (folder, status, stderr) = torch(file);
+    let both = |file| [(file, torch(file)), (file, torch_in_c(file))];
+    for (file, (folder, status, stderr)) in ["warped.pt", "warped.pt2"].into_iter().flat_map(both) {
         assert_eq!(status, 0, "{file}: {stderr}");
-        assert_eq!(operators(&folder), ["Warp", "Relu"], "{file}");
+        assert_eq!(nodes(&folder), ["Warp", "Relu"], "{file}");
         let model = onnxd_onnx::load(&folder.path().join("out/model.onnx")).unwrap().model;
         assert_eq!(model.opsets.get("com.example"), Some(&1), "{file}");
+        let warp = model.graph.nodes().find(|(_, node)| node.op == "Warp").unwrap().1;
+        let by = warp.attr("by");
+        assert!(matches!(by, Some(Attr::Floats(by)) if *by == [2.0, 0.5]), "{file}: {by:?}");
     }
 }
 

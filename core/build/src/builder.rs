@@ -7,7 +7,9 @@ use bytes::Bytes;
 use onnxd_diagnostics::{Code, Diagnostic, Layer, shown};
 use onnxd_ir::infer::{Inference, Scope};
 use onnxd_ir::schema::{self, OpSchema};
-use onnxd_ir::{DataType, Dim, Graph, Node, NodeId, Opsets, Origin, Tensor, ValueId, ValueType};
+use onnxd_ir::{
+    DataType, Dim, Function, Graph, Node, NodeId, Opsets, Origin, Tensor, ValueId, ValueType,
+};
 use std::borrow::Cow;
 use std::cell::{Ref, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -67,6 +69,7 @@ pub(crate) struct State {
     pub(crate) checked: bool,
     pub(crate) typed: bool,
     pub(crate) node_names: NodeNames,
+    pub(crate) functions: Vec<Function>,
 }
 
 /// Adds nodes to a graph. All methods take `&self`, so that calls nest like a formula.
@@ -90,13 +93,14 @@ impl GraphBuilder {
             checked: true,
             typed: true,
             node_names: NodeNames::Absent,
+            functions: vec![],
         };
         let builder = GraphBuilder { state: RefCell::new(state) };
         builder.push(graph);
         builder
     }
 
-    /// The graph that was built. Sizes of the values that were added have names for readers.
+    /// The graph that was built, without functions. Sizes of the values that were added have names for readers.
     pub fn finish(self) -> Graph {
         self.pop().0
     }

@@ -29,6 +29,7 @@ mod call;
 mod control;
 mod edit;
 mod fold;
+mod function;
 mod macros;
 mod modes;
 mod names;

@@ -45,7 +45,7 @@ pub use node::{Node, NodeId};
 pub use ops::{At, Op};
 pub use part::Part;
 pub use reals::{Reals, axis_at, broadcast, nearest_bf16, nearest_f16};
-pub use same::{same_data, same_node};
+pub use same::{same_data, same_graph, same_node};
 pub use tensor::{SparseTensor, Tensor, TensorError, element_count};
 pub use types::{Dim, Shape, ValueType};
 pub use value::{Origin, Value, ValueId};

@@ -57,7 +57,7 @@ fn same_attr(a: &Attr, b: &Attr, same: &dyn Fn(ValueId, ValueId) -> bool, depth:
         (Attr::Types(a), Attr::Types(b)) => a == b,
         (Attr::Ref { name: a, kind: i }, Attr::Ref { name: b, kind: j }) => (a, i) == (b, j),
         (Attr::Graph(_) | Attr::Graphs(_), Attr::Graph(_) | Attr::Graphs(_)) => {
-            all(a.graphs(), b.graphs(), |a, b| same_graph(a, b, same, depth + 1))
+            all(a.graphs(), b.graphs(), |a, b| same_graphs(a, b, same, depth + 1))
         }
         _ => false,
     }
@@ -75,8 +75,19 @@ pub fn same_data(a: &Tensor, b: &Tensor) -> bool {
     a.dtype() == b.dtype() && a.dims() == b.dims() && (one || a == b)
 }
 
-/// Sub-graphs without change: the same nodes in the same order, names included.
-fn same_graph(a: &Graph, b: &Graph, same: &dyn Fn(ValueId, ValueId) -> bool, depth: usize) -> bool {
+/// Whether two graphs have the same nodes in the same order, names of values included. Types do not count.
+#[must_use]
+pub fn same_graph(a: &Graph, b: &Graph) -> bool {
+    same_graphs(a, b, &|_, _| false, 0)
+}
+
+/// As [`same_graph`], of sub-graphs that read values around them.
+fn same_graphs(
+    a: &Graph,
+    b: &Graph,
+    same: &dyn Fn(ValueId, ValueId) -> bool,
+    depth: usize,
+) -> bool {
     let names =
         |g: &Graph, list: &[ValueId]| list.iter().map(|v| g[*v].name.clone()).collect::<Vec<_>>();
     let inner = |mine: ValueId, v: ValueId| match (a[mine].origin(), b[v].origin()) {

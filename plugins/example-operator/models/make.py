@@ -4,8 +4,8 @@
     make.py FOLDER
 
 `custom.pt` and `custom.pt2` are one network, and `custom.npz` has an input with torch's outputs. `warped.pt` and
-`warped.pt2` have an operator that stays in a domain of its own. `swished.pt` and `swished.pt2` have the operator of the
-plugin in C.
+`warped.pt2` have an operator that stays in a domain of its own. `swished.pt` and `swished.pt2` have the operator of a
+plugin in C, and `gated.pt` and `gated.pt2` one that becomes a local function.
 """
 
 import re
@@ -21,6 +21,7 @@ OPERATORS = {
     "hard_shrink(Tensor x, float lambd=0.5) -> Tensor": lambda x, lambd=0.5: F.hardshrink(x, lambd),
     "split_sign(Tensor x) -> (Tensor, Tensor)": lambda x: (x.clamp(min=0), x.clamp(max=0)),
     "warp(Tensor x, float[] by) -> Tensor": lambda x, by: x * by[0] + by[1],
+    "gated(Tensor x) -> Tensor": lambda x: x * torch.sigmoid(x),
     "swish(Tensor x, float beta=1.0) -> Tensor": lambda x, beta=1.0: x * torch.sigmoid(beta * x),
 }
 
@@ -52,6 +53,11 @@ class Swished(torch.nn.Module):
         return torch.relu(torch.ops.my.swish(x, 1.5))
 
 
+class Gated(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(torch.ops.my.gated(torch.ops.my.gated(x)))
+
+
 def without_paths(path):
     """Leaves out where the source code of the module is."""
     with zipfile.ZipFile(path) as archive:
@@ -77,5 +83,6 @@ custom = Custom().eval()
 write(custom, x, sys.argv[1] + "/custom")
 write(Warped().eval(), x, sys.argv[1] + "/warped")
 write(Swished().eval(), x, sys.argv[1] + "/swished")
+write(Gated().eval(), x, sys.argv[1] + "/gated")
 y = custom(x)
 np.savez(sys.argv[1] + "/custom.npz", x=x.numpy(), y0=y[0].detach().numpy(), y1=y[1].detach().numpy())

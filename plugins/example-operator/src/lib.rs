@@ -15,6 +15,8 @@ arguments! {
     struct HardShrink { x: Var, lambda: f64 = 0.5 }
     /// `my::split_sign(Tensor x)`
     struct SplitSign { x: Var }
+    /// `my::gated(Tensor x)`
+    struct Gated { x: Var }
     /// `my::warp(Tensor x, float[] by)`
     struct Warp { x: Var, by: Vec<f64> }
 }
@@ -39,6 +41,15 @@ fn split_sign(b: &Lower, a: SplitSign) -> Lowered<[Var; 2]> {
     Ok([b.max([Operand::from(a.x), 0.0.into()])?, b.min([Operand::from(a.x), 0.0.into()])?])
 }
 
+/// `x * sigmoid(x)`, as a function of the model, which is there once for all places.
+fn gated(b: &Lower, a: Gated) -> Lowered<Var> {
+    let results = b.function("com.example", "Gated", &[a.x], |b, inputs| {
+        let x = inputs[0];
+        Ok(vec![b.mul(x, b.sigmoid(x)?)?])
+    })?;
+    Ok(results[0])
+}
+
 /// An operator that a runtime of your own has: it stays, in a domain of yours.
 fn warp(b: &Lower, a: Warp) -> Lowered<Var> {
     b.import_domain("com.example");
@@ -57,6 +68,7 @@ lowering! {
         "my::gelu_tanh" => gelu_tanh,
         "my::hard_shrink" => hard_shrink,
         "my::split_sign" => split_sign,
+        "my::gated" => gated,
         "my::warp" => warp,
     }
 }
@@ -81,6 +93,27 @@ mod tests {
         assert_eq!(model.opsets.keys().collect::<Vec<_>>(), ["", "com.example"]);
         let (_, node) = model.graph.nodes().next().unwrap();
         assert_eq!((node.domain.as_str(), node.op.as_str()), ("com.example", "Warp"));
+    }
+
+    #[test]
+    fn an_operator_may_become_a_function_of_the_model() {
+        let graph = "g (float[3] x, float[2,2] z) => (float[3] y, float[2,2] w) {
+            a = my.gated(x) y = my.gated(a) w = my.gated(z)
+        }";
+        let model = Model::new(text::parse_graph(graph).unwrap(), 7, 17);
+        let model = testing::run_pass(My::pass("my-operators"), &model).unwrap().model;
+        let names: Vec<&str> = model.functions.iter().map(|f| f.name.as_str()).collect();
+        assert_eq!((names, model.ir_version), (vec!["Gated"], 8));
+        assert!(
+            model
+                .graph
+                .nodes()
+                .all(|(_, n)| (n.domain.as_str(), n.op.as_str()) == ("com.example", "Gated"))
+        );
+        let (x, z) = (Tensor::vector(vec![0.0f32; 3]), Tensor::from_vec([2, 2], vec![1.0f32; 4]));
+        let found = testing::run(&model, [("x", x), ("z", z)]).unwrap();
+        assert_eq!(found[0].1, Tensor::vector(vec![0.0f32; 3]));
+        assert_eq!(found[1].1.to_reals().unwrap().values[0] as f32, 0.731_058_6);
     }
 
     #[test]

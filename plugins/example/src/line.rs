@@ -85,8 +85,8 @@ fn import(submission: &Submission, text: &str) -> Result<(Model, Vec<Diagnostic>
         let name = driver.builder().name_of(v);
         driver.builder().output(v, &name)?;
     }
-    let (graph, notes) = driver.finish()?;
-    Ok((Model::new(graph, 8, 17), notes))
+    let (graph, functions, notes) = driver.finish_model()?;
+    Ok((Model { functions, ..Model::new(graph, 8, 17) }, notes))
 }
 
 fn argument(word: &str) -> Value {

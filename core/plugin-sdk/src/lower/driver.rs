@@ -4,9 +4,9 @@ use super::table::missing;
 use super::{Missing, Reader, Table, Value, foreign};
 use crate::Submission;
 use crate::build::GraphBuilder;
-use crate::diagnostics::{Diagnostic, Diagnostics, Layer};
+use crate::diagnostics::{Code, Diagnostic, Diagnostics, Layer};
 use crate::ir::text::plain_identifier;
-use crate::ir::{Graph, Opsets, ValueType};
+use crate::ir::{Function, Graph, Opsets, ValueType};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -135,6 +135,9 @@ pub struct Lowering {
     pub types: Vec<Option<ValueType>>,
 }
 
+/// A graph, the local functions that it applies, and what users should know.
+pub type Finished = (Graph, Vec<Function>, Vec<Diagnostic>);
+
 /// Builds the graph of a network from its operators.
 pub struct Driver<'s, C = ()> {
     table: &'s Table<C>,
@@ -240,16 +243,31 @@ impl<'s, C: 'static> Driver<'s, C> {
         given
     }
 
-    /// The graph and what users should know, once all operators were lowered.
+    /// As [`Driver::finish_model`], where no row makes local functions.
+    ///
+    /// # Errors
+    /// Those of [`Driver::finish_model`]; `N0406` if there are functions.
+    pub fn finish(self) -> Result<(Graph, Vec<Diagnostic>), Diagnostics> {
+        match self.finish_model()? {
+            (graph, functions, notes) if functions.is_empty() => Ok((graph, notes)),
+            _ => {
+                let message = "Rows made local functions, which the front-end leaves out.";
+                Err(Diagnostic::new(Code::PluginContract, message).into())
+            }
+        }
+    }
+
+    /// The graph, its local functions and what users should know, once all operators were lowered.
     ///
     /// # Errors
     /// Everything that kept operators from being lowered. One without a row is one finding, with the
     /// number of its places; it names the first, and the help the next ones.
-    pub fn finish(self) -> Result<(Graph, Vec<Diagnostic>), Diagnostics> {
+    pub fn finish_model(self) -> Result<Finished, Diagnostics> {
         let say = |op: &str, places: &str| missing(op, self.table.reason(op), places);
         let mut found = Diagnostics(self.missing.into_inner().findings(say));
         found.0.extend(self.found.into_inner().0);
-        found.or_ok((self.lower.builder.finish(), self.lower.notes.into_inner()))
+        let (graph, functions) = self.lower.builder.finish_model();
+        found.or_ok((graph, functions, self.lower.notes.into_inner()))
     }
 }
 

@@ -35,7 +35,7 @@ mod tests;
 mod value;
 
 pub use arguments::{Argument, Arguments, Reader};
-pub use driver::{Driver, Fallback, Lower, Lowering};
+pub use driver::{Driver, Fallback, Finished, Lower, Lowering};
 pub use missing::Missing;
 #[cfg(feature = "pass")]
 pub use pass::pass;

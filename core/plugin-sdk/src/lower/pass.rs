@@ -3,7 +3,7 @@
 use super::{Lower, Lowered, Reader, Table, Value, foreign};
 use crate::build::{GraphBuilder, Var};
 use crate::diagnostics::{Code, Diagnostics, shown};
-use crate::ir::{Attr, Graph, Model, Node, NodeId, Opsets, verify};
+use crate::ir::{Attr, Function, Graph, Model, Node, NodeId, Opsets, verify};
 use crate::rewrite::{Pass, PassContext};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
@@ -17,6 +17,9 @@ pub fn pass(name: &'static str, table: Table) -> Box<dyn Pass> {
 /// Arguments by position; attributes with higher numbers are names.
 const POSITIONS_MAX: usize = 1024;
 
+/// Version of the file format that has local functions.
+const FUNCTIONS_SINCE: i64 = 8;
+
 struct Rows {
     name: &'static str,
     table: Table,
@@ -28,10 +31,19 @@ impl Pass for Rows {
     }
 
     fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
-        let mut found = self.edit(&mut model.graph, &model.opsets, cx);
-        for function in &mut model.functions {
-            found.0.extend(self.edit(&mut function.graph, &function.opsets, cx).0);
+        let mut functions = take(&mut model.functions);
+        let before = functions.len();
+        let mut found = self.edit(&mut model.graph, &model.opsets, &mut functions, cx);
+        // Those that rows make have no operators of rows.
+        for i in 0..before {
+            let (mut graph, opsets) = (take(&mut functions[i].graph), functions[i].opsets.clone());
+            found.0.extend(self.edit(&mut graph, &opsets, &mut functions, cx).0);
+            functions[i].graph = graph;
         }
+        if functions.len() > before {
+            model.ir_version = model.ir_version.max(FUNCTIONS_SINCE);
+        }
+        model.functions = functions;
         self.settle_domains(model);
         found.or_ok(())
     }
@@ -54,14 +66,21 @@ impl Rows {
         }
     }
 
-    fn edit(&self, graph: &mut Graph, opsets: &Opsets, cx: &mut PassContext) -> Diagnostics {
+    fn edit(
+        &self,
+        graph: &mut Graph,
+        opsets: &Opsets,
+        functions: &mut Vec<Function>,
+        cx: &mut PassContext,
+    ) -> Diagnostics {
         let builder = GraphBuilder::new(take(graph), opsets.clone()).without_folding();
+        let builder = builder.with_functions(take(functions));
         let lower = Lower { builder, source: &(), notes: RefCell::default() };
         let mut walk = Walk { rows: self, lower: &lower, cx, found: Diagnostics::default() };
         walk.graph();
         let found = walk.found;
         cx.report.warnings.extend(lower.notes.into_inner());
-        *graph = lower.builder.finish();
+        (*graph, *functions) = lower.builder.finish_model();
         found
     }
 }

@@ -15,6 +15,8 @@ arguments! {
     struct Mean { x: Var, dims: Vec<i64>, keepdim: bool = false }
     /// `add(Tensor a, Tensor or float b, float alpha=1)`
     struct AddScaled { a: Var, b: Operand, alpha: f64 = 1.0 }
+    /// `shift(Tensor x, float by)`
+    struct Shift { x: Var, by: f64 }
 }
 
 fn clip(b: &Lower, a: Clip) -> Lowered<Var> {
@@ -62,6 +64,50 @@ fn run(items: Vec<Lowering>, fallback: Fallback) -> Result<(String, Vec<String>)
     let shown =
         |d: Vec<crate::diagnostics::Diagnostic>| d.iter().map(ToString::to_string).collect();
     driver.finish().map(|(g, notes)| (print_graph(&g), shown(notes))).map_err(|d| shown(d.0))
+}
+
+#[test]
+fn functions_are_held_once_and_never_lost() {
+    fn shifted(b: &Lower, a: Shift) -> Lowered<Var> {
+        let by = a.by;
+        let given = b.function("my.own", "Shift", &[a.x], |b, x| Ok(vec![b.add(x[0], by)?]))?;
+        Ok(given[0])
+    }
+    fn leaky(b: &Lower, a: Shift) -> Lowered<Var> {
+        Ok(b.function("my.own", "Leak", &[], |b, _| Ok(vec![b.add(a.x, a.by)?]))?[0])
+    }
+    let table = Table::new().row("shift", shifted).row("leak", leaky);
+    let opsets = || Opsets::from([(String::new(), 17)]);
+    let driver = || Driver::new(&table, &(), Graph::new("g"), opsets(), Fallback::default());
+    let shift = |driver: &Driver<'_>, op: &str, x: Value, by: f64| {
+        let (arguments, results) = (vec![x, by.into()], vec![String::new()]);
+        driver
+            .lower(Lowering { op: op.into(), arguments, results, ..Lowering::default() })
+            .remove(0)
+    };
+    let run = |driver: &Driver<'_>| {
+        let x = driver.builder().input("x", ValueType::tensor(DataType::Float, [2i64]));
+        let y = shift(driver, "shift", x.into(), 1.0);
+        let y = shift(driver, "shift", y, 2.0);
+        shift(driver, "shift", y, 1.0)
+    };
+    let one = driver();
+    let Value::Var(y) = run(&one) else { panic!("a tensor") };
+    assert_eq!(one.builder().dims_of(y), Some(vec![2]));
+    let (graph, functions, _) = one.finish_model().unwrap();
+    let applied: Vec<String> = graph.nodes().map(|(_, n)| n.op.clone()).collect();
+    assert_eq!(applied, ["Shift", "Shift_2", "Shift"]);
+    let names: Vec<&str> = functions.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["Shift", "Shift_2"]);
+
+    let other = driver();
+    run(&other);
+    assert!(other.finish().unwrap_err().0[0].to_string().contains("N0406"));
+    let third = driver();
+    let x = third.builder().input("x", ValueType::tensor(DataType::Float, [2i64]));
+    shift(&third, "leak", x.into(), 1.0);
+    let found = third.finish_model().unwrap_err().0[0].to_string();
+    assert!(found.contains("reads a value that is no input"), "{found}");
 }
 
 fn item(op: &str, line: usize, arguments: Vec<Value>) -> Lowering {
