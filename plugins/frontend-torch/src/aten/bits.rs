@@ -193,7 +193,7 @@ fn bits_as(b: &Lower, x: Var, to: DataType) -> Lowered<Var> {
     }
 }
 
-/// The bits of elements of one width as those of another: the last axis has more of them or less. The lowest come first.
+/// The bits of elements of one width as those of another, the lowest first: the last axis has more of them or less.
 fn resized(b: &Lower, bits: Var, [from, to]: [usize; 2]) -> Lowered<Var> {
     let Some((last, leading)) = b.shape_of(bits).and_then(|mut dims| Some((dims.pop()?, dims)))
     else {

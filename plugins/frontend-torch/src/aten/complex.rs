@@ -14,7 +14,8 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
         "aten::complex" => |b, a: Parts| of_broadcast(b, [a.real, a.imag]);
-        "aten::polar" => |b, a: Polar| of_broadcast(b, [b.mul(a.abs, b.cos(a.angle)?)?, b.mul(a.abs, b.sin(a.angle)?)?]);
+        "aten::polar" => |b, a: Polar|
+            of_broadcast(b, [b.mul(a.abs, b.cos(a.angle)?)?, b.mul(a.abs, b.sin(a.angle)?)?]);
         "aten::view_as_complex" => |b, a: One| of_pair(b, a.input);
         "complex::view_as_real" | "complex::view_as_real_copy" => |b, a: One| pair(b, a.input);
         "complex::real" => |b, a: One| Ok(parts(b, a.input)?[0]);
