@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-/// Runs of the source that are read side by side: as many elements as the shortest write is long.
-const RUNS: usize = 16;
+/// Bytes of each row that are written at a time: a cache line. So many runs of the source are read side by side.
+const LINE: usize = 64;
 /// Elements of a run that is read at a time.
 const SPAN_MAX: usize = 1 << 16;
 /// Elements that are farther apart are read one by one.
@@ -120,37 +120,59 @@ fn turned(
     out: &mut [u8],
 ) {
     let size = source.size();
+    let side = (LINE / size).max(1);
     for row in parts(rows, row_step) {
         let count = part_len(row_step).min(rows - row);
         let from = moved(from, row, row_step);
-        for column in (0..columns).step_by(RUNS) {
+        for column in (0..columns).step_by(side) {
             let read = |c| Run::read(source, moved(from, c, column_step), count, row_step);
-            let runs: Vec<Run> = (column..columns.min(column + RUNS)).map(read).collect();
-            let plain = runs.iter().all(Run::is_plain);
-            for j in 0..count {
-                let out = &mut out[((row + j) * apart + column) * size..];
-                write_row(&runs, j, size, plain, out);
+            let runs: Vec<Run> = (column..columns.min(column + side)).map(read).collect();
+            let out = &mut out[(row * apart + column) * size..];
+            let done = if runs.len() == side { turn(&runs, count, apart, out) } else { 0 };
+            for j in done..count {
+                let out = &mut out[j * apart * size..][..runs.len() * size];
+                write_each(out, size, |i| runs[i].element(j, size));
             }
         }
     }
 }
 
-/// Element `j` of each run, one after the other; `plain` if all of them are.
-fn write_row(runs: &[Run], j: usize, size: usize, plain: bool, out: &mut [u8]) {
-    macro_rules! sized {
-        ($size:literal) => {
-            for (run, to) in runs.iter().zip(out.chunks_exact_mut($size)) {
-                to.copy_from_slice(&run.bytes[j * $size..][..$size]);
+/// Writes the first of `rows` elements of all runs to rows of the result; how many of them. It works by squares,
+/// because runs a power of two apart share few places of a cache.
+fn turn(runs: &[Run], rows: usize, apart: usize, out: &mut [u8]) -> usize {
+    if !runs.iter().all(Run::is_plain) {
+        return 0;
+    }
+    match LINE / runs.len() {
+        1 => squares::<1, 64>(runs, rows, apart, out),
+        2 => squares::<2, 32>(runs, rows, apart, out),
+        4 => squares::<4, 16>(runs, rows, apart, out),
+        8 => squares::<8, 8>(runs, rows, apart, out),
+        _ => 0,
+    }
+}
+
+fn squares<const SIZE: usize, const SIDE: usize>(
+    runs: &[Run],
+    rows: usize,
+    apart: usize,
+    out: &mut [u8],
+) -> usize {
+    let mut square = [[[0; SIZE]; SIDE]; SIDE];
+    let done = rows - rows % SIDE;
+    for first in (0..done).step_by(SIDE) {
+        for (line, run) in square.iter_mut().zip(runs) {
+            line.copy_from_slice(&run.bytes.as_chunks().0[first..first + SIDE]);
+        }
+        for j in 0..SIDE {
+            let row = &mut out[(first + j) * apart * SIZE..][..SIDE * SIZE];
+            let row = row.as_chunks_mut().0;
+            for (to, line) in row.iter_mut().zip(&square) {
+                *to = line[j];
             }
-        };
+        }
     }
-    match size {
-        1 if plain => sized!(1),
-        2 if plain => sized!(2),
-        4 if plain => sized!(4),
-        8 if plain => sized!(8),
-        _ => write_each(&mut out[..runs.len() * size], size, |i| runs[i].element(j, size)),
-    }
+    done
 }
 
 fn write_each<'s>(out: &mut [u8], size: usize, element: impl Fn(usize) -> &'s [u8]) {

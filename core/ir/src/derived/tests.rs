@@ -64,6 +64,22 @@ fn every_order_of_axes() {
 }
 
 #[test]
+fn elements_of_every_size_are_turned() {
+    use DataType::{Complex128, Double, Float, Float16, Uint8};
+    let (rows, columns) = (67, 131);
+    for dtype in [Uint8, Float16, Float, Double, Complex128] {
+        let size = dtype.bits() / 8;
+        let bytes: Vec<u8> = (0..rows * columns * size).map(|i| (i * 7 % 251) as u8).collect();
+        let x = Tensor::new(dtype, vec![rows, columns], bytes.clone().into()).unwrap();
+        let turned = x.permuted(&[1, 0]).unwrap().held();
+        for (i, found) in turned.bytes().chunks(size).enumerate() {
+            let from = (i % rows * columns + i / rows) * size;
+            assert_eq!(*found, bytes[from..from + size], "{dtype} {i}");
+        }
+    }
+}
+
+#[test]
 fn slices_with_steps_of_both_signs() {
     let x = counted(&[7, 9, 4]);
     let slices = [(5, 3, -2), (1, 4, 2), (3, 4, -1)];
