@@ -11,7 +11,7 @@ use std::ops::Range;
 const BLOCK_BYTES: usize = 1 << 20;
 /// The same where elements keep their order: these stay in the cache of a core.
 const IN_ORDER_BYTES: usize = 1 << 16;
-/// Elements that are scaled at a time.
+/// Elements that are scaled at a time, if they are held.
 const SCALED: usize = 4096;
 
 impl Tensor {
@@ -139,8 +139,10 @@ impl Derived {
     fn scale(&self, source: &Tensor, (gain, inner): (&[f64], usize), first: usize, out: &mut [u8]) {
         let size = self.dtype.bits() / 8;
         let mut place = first;
+        let held = source.derived_data().is_none();
+        let count = if held { SCALED } else { BLOCK_BYTES / size };
         // A block at a time, in which runs have one factor each.
-        for out in out.chunks_mut(SCALED * size) {
+        for out in out.chunks_mut(count * size) {
             let bytes = source.part(place..place + out.len() / size);
             let mut done = 0;
             while done < out.len() {
