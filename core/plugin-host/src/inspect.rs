@@ -4,6 +4,7 @@
 //! A refusal always says what was expected, what was found, and what to do.
 
 use crate::library::{Opened, RawHeader};
+use memmap2::MmapOptions;
 use onnxd_config::Descriptor;
 use onnxd_config::descriptor::{ID_BYTES_MAX, is_word};
 use onnxd_diagnostics::{Code, Diagnostic, shown};
@@ -14,6 +15,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+/// Bytes of a file that are mapped at a time.
+const MAPPED_BYTES: u64 = 1 << 24;
 /// Largest library, in bytes.
 const LIBRARY_BYTES_MAX: u64 = 1 << 30;
 
@@ -153,6 +156,28 @@ pub fn file_digest(path: &Path) -> std::io::Result<(u64, String)> {
     hashed(File::open(path)?)
 }
 
+/// The same of a file that is mapped piece by piece, which saves the copy of its bytes. For workers alone: a file that
+/// is cut short meanwhile ends the process.
+///
+/// # Errors
+/// The system's; also if it is not a regular file.
+pub fn mapped_digest(path: &Path) -> std::io::Result<(u64, String)> {
+    // Opening a pipe could block for ever, so ask first.
+    if !path.metadata()?.is_file() {
+        return Err(std::io::Error::other("not a regular file"));
+    }
+    let file = File::open(path)?;
+    let bytes = file.metadata()?.len();
+    let mut hasher = Sha256::new();
+    for first in (0..bytes).step_by(MAPPED_BYTES as usize) {
+        let len = MAPPED_BYTES.min(bytes - first) as usize;
+        // SAFETY: the map is read-only and ends here; a worker maps the files of its job anyway (see `tensors.rs`).
+        let map = unsafe { MmapOptions::new().offset(first).len(len).populate().map(&file)? };
+        hasher.update(&map[..]);
+    }
+    Ok((bytes, hexadecimal(hasher.finalize().as_slice())))
+}
+
 /// Lower-case hexadecimal digits.
 #[must_use]
 pub fn hexadecimal(bytes: &[u8]) -> String {
@@ -212,6 +237,19 @@ mod tests {
             descriptor: "summary = 's'\n[[components]]\nkind = 'pass'\nid = 'p'".into(),
             has_entry: true,
         }
+    }
+
+    #[test]
+    fn files_have_one_digest_however_they_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for len in [0, 3, MAPPED_BYTES, MAPPED_BYTES + 1] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            std::fs::write(&path, bytes).unwrap();
+            let mapped = mapped_digest(&path).unwrap();
+            assert_eq!((mapped.0, &mapped), (len, &file_digest(&path).unwrap()));
+        }
+        assert!(mapped_digest(folder.path()).is_err());
     }
 
     #[test]

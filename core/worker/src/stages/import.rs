@@ -7,7 +7,7 @@ use crate::confine::parent::PROBE;
 use crate::recognition::{Choice, Question, role};
 use onnxd_diagnostics::{Code, Diagnostic, Diagnostics, Severity, shown};
 use onnxd_ir::{Level, Model, by_gravity, examine};
-use onnxd_plugin_host::{call, from_message};
+use onnxd_plugin_host::{call, from_message, mapped_digest};
 use onnxd_proto::onnxd as message;
 use onnxd_proto::onnxd::{PluginComponent, PluginInfo, Probe, Recognition};
 use std::path::Path;
@@ -100,7 +100,7 @@ fn digest_sources(session: &mut Session) -> Result<(), Diagnostics> {
             Diagnostic::new(Code::Unreadable, format!("`{}`: {e}", shown(&file.name)))
         };
         let (bytes, sha256) = match file.sha256.is_empty() {
-            true => summary::digest(path).map_err(unreadable)?,
+            true => mapped_digest(path).map_err(unreadable)?,
             false => (path.metadata().map_err(unreadable)?.len(), file.sha256.clone()),
         };
         let role = role(&file.name, &session.request.network).into();

@@ -1,7 +1,6 @@
 //! Figures for the report.
 
 use onnxd_ir::{Model, ValueType};
-pub(crate) use onnxd_plugin_host::file_digest as digest;
 use onnxd_proto::onnxd as message;
 use std::collections::{BTreeMap, BTreeSet};
 
