@@ -76,14 +76,22 @@ pub fn check_skip<O: Op + 'static>(
 /// # Panics
 /// If it changed nothing, or the outputs differ.
 pub fn check_pass_same(pass: &dyn Pass, graph: &str) -> Model {
-    let before = model(graph);
+    check_model_same(pass, &model(graph))
+}
+
+/// The same of a model that text cannot say.
+///
+/// # Panics
+/// As [`check_pass_same`].
+pub fn check_model_same(pass: &dyn Pass, before: &Model) -> Model {
     let mut after = before.clone();
     let report = run(pass, &mut after);
-    assert!(report.rewrites > 0, "nothing was rewritten in {graph}: {:?}", report.skipped);
+    let skipped = report.skipped;
+    assert!(report.rewrites > 0, "nothing was rewritten: {skipped:?}");
     forget_unused(&mut after);
     valid(&after);
-    let feeds = made_up(&before);
-    let (want, got) = (outputs(&before, &feeds), outputs(&after, &feeds));
+    let feeds = made_up(before);
+    let (want, got) = (outputs(before, &feeds), outputs(&after, &feeds));
     assert_eq!(names(&want), names(&got));
     for ((name, want), (_, got)) in want.iter().zip(&got) {
         assert_close(name, want, got);

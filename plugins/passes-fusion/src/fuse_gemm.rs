@@ -2,7 +2,8 @@
 //!
 //! Reshape leads into the region that computes with matrices, and out of it. A region grows over what works on the last
 //! axis alone: element-wise operators, LayerNormalization, Softmax. It is rewritten if it has more biases than it needs
-//! new nodes. A Reshape at its border takes up the one that it would need.
+//! new nodes. A Reshape at its border takes up the one that it would need. A weight that is the transposition of a
+//! stored matrix is read as it is stored.
 //!
 //! ```onnx
 //! before (float[2,4,6] x) => (float[2,4,6] y)
@@ -39,7 +40,9 @@
 
 use crate::region::{Member, Region, regions};
 use onnxd_plugin_sdk::diagnostics::{Diagnostics, Layer};
-use onnxd_plugin_sdk::ir::{Dim, Facts, Graph, Model, Node, NodeId, Tensor, ValueId, ValueType};
+use onnxd_plugin_sdk::ir::{
+    Attr, Derivation, Dim, Facts, Graph, Model, Node, NodeId, Tensor, ValueId, ValueType,
+};
 use onnxd_plugin_sdk::rewrite::{Pass, PassContext, Skip};
 use std::collections::{HashMap, HashSet};
 
@@ -61,6 +64,8 @@ impl Pass for FuseGemm {
         }
         let facts = cx.facts(model);
         let graph = &mut model.graph;
+        let constants = graph.value_ids().filter_map(|v| Some((graph.constant(v)?.identity(), v)));
+        let mut stored: HashMap<_, _> = constants.collect();
         for region in regions(graph, &facts, opset) {
             let Some(border) = Border::of(graph, &facts, &region) else { continue };
             if border.cost() >= region.biases() {
@@ -69,7 +74,7 @@ impl Pass for FuseGemm {
                 let why = format!("matrices would need {cost} more Reshape, for {biases} biases");
                 cx.skip(&at, Skip(why));
             } else if !cx.fuel.is_empty() {
-                Rows::new(graph, &facts).rewrite(&region, &border);
+                Rows::new(graph, &facts, &mut stored).rewrite(&region, &border);
                 cx.rewrote();
             }
         }
@@ -153,11 +158,17 @@ struct Rows<'a> {
     rows: HashMap<ValueId, ValueId>,
     /// Of its first node.
     layers: Vec<Layer>,
+    /// Constants by what tells whether they share their elements.
+    stored: &'a mut HashMap<(usize, usize), ValueId>,
 }
 
 impl<'a> Rows<'a> {
-    fn new(graph: &'a mut Graph, facts: &'a Facts) -> Rows<'a> {
-        Rows { graph, facts, rows: HashMap::new(), layers: Vec::new() }
+    fn new(
+        graph: &'a mut Graph,
+        facts: &'a Facts,
+        stored: &'a mut HashMap<(usize, usize), ValueId>,
+    ) -> Rows<'a> {
+        Rows { graph, facts, rows: HashMap::new(), layers: Vec::new(), stored }
     }
 
     fn rewrite(mut self, region: &Region, border: &Border) {
@@ -231,6 +242,10 @@ impl<'a> Rows<'a> {
             node.inputs.push(bias);
             node.outputs = sum.outputs;
             node.add_layers(sum.layers);
+            if let Some(stored) = node.input(1).and_then(|w| self.untransposed(w)) {
+                node.inputs[1] = Some(stored);
+                node = node.with("transB", Attr::Int(1));
+            }
         }
         debug_assert_eq!(member.sum().is_some(), node.is("Gemm"));
         let out = node.output(0).expect("it has a result");
@@ -243,6 +258,30 @@ impl<'a> Rows<'a> {
         let rows = self.beside(out);
         node.outputs = vec![Some(rows)];
         self.graph.add_node(node);
+    }
+
+    /// The matrix whose transposition the constant `w` would be written as. Gemm reads it as it is stored.
+    fn untransposed(&mut self, w: ValueId) -> Option<ValueId> {
+        let turned = self.graph.constant(w)?;
+        let Derivation::Strided { source, offset: 0, strides } = turned.derivation()? else {
+            return None;
+        };
+        let (&[rows, columns], &[1, step]) = (source.dims(), &strides[..]) else { return None };
+        let whole = [columns, rows];
+        let dims = turned.derivation_dims()?;
+        if turned.dims() != whole || dims != whole || step as usize != columns {
+            return None;
+        }
+        let source = source.clone();
+        let same =
+            |v: &ValueId| self.graph.constant(*v).is_some_and(|t| t.dims() == [rows, columns]);
+        let known = self.stored.get(&source.identity()).copied().filter(same);
+        Some(known.unwrap_or_else(|| {
+            let name = format!("{}_stored", self.graph[w].name);
+            let v = self.graph.add_initializer(&name, source.clone());
+            self.stored.insert(source.identity(), v);
+            v
+        }))
     }
 
     /// The constant `v` without axes before its last.
@@ -261,8 +300,9 @@ impl<'a> Rows<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onnxd_plugin_sdk::ir::text::parse_graph;
     use onnxd_plugin_sdk::rewrite::check::{
-        check_doc_example_of, check_pass_same, check_pass_skip,
+        check_doc_example_of, check_model_same, check_pass_same, check_pass_skip,
     };
 
     #[test]
@@ -348,6 +388,27 @@ mod tests {
              }",
         );
         assert_eq!((count(&model, "Gemm"), count(&model, "Reshape")), (3, 2));
+    }
+
+    #[test]
+    fn weights_that_would_be_transposed_are_stored_as_they_are() {
+        let text = "g (float[2,3,2] x) => (float[2,3,2] y)
+             <float[2,2] w = {1.0, 2.0, 3.0, 4.0}, float[2,2] e = {1.0, 2.0, 3.0, 4.0}, float[2] b = {0.5, 1.0}>
+             {
+               p = MatMul(x, w) a = Add(p, b) q = MatMul(a, w) c = Add(q, b) r = MatMul(c, w) d = Add(r, b)
+               y = MatMul(d, e)
+             }";
+        let mut model = Model::new(parse_graph(text).unwrap(), 8, 18);
+        let [w, e] = ["w", "e"].map(|name| model.graph.value_named(name).unwrap());
+        let stored = model.graph.constant(e).unwrap().clone();
+        model.graph.set_initializer(w, Some(stored.permuted(&[1, 0]).unwrap()));
+        let after = check_model_same(&FuseGemm, &model);
+        let gemms: Vec<&Node> =
+            after.graph.nodes().map(|(_, n)| n).filter(|n| n.is("Gemm")).collect();
+        assert_eq!(gemms.len(), 3);
+        for gemm in gemms {
+            assert_eq!((gemm.int("transB", 0), gemm.input(1)), (1, Some(e)));
+        }
     }
 
     #[test]
