@@ -47,7 +47,7 @@ const GRAPHS_MAX: usize = 48;
 const LOOP_WEIGHT: usize = 4;
 
 /// Work that a program may make: statements that run, operators, and items of lists that are copied.
-const WORK_MAX: u64 = 20_000_000;
+const WORK_MAX: u64 = 40_000_000;
 
 /// What an operator counts as work.
 const OPERATOR_WORK: usize = 200;
