@@ -1,4 +1,5 @@
-/* Operators in C that do not become several of ONNX's: `my::hard_shrink` becomes one, `my::gated` a function, and `my::warp` stays in a domain of its own. `swish.c` shows a formula of several. Build it with
+/* Operators in C that do not become several of ONNX's: `my::hard_shrink` becomes one, `my::gated` a function, and
+ * `my::warp` stays in a domain of its own. `swish.c` shows a formula of several. Build it with
  *
  *     cc -std=c11 -shared -fPIC -O2 -I ../../core/plugin-abi -o libforms.so forms.c
  */
