@@ -17,6 +17,8 @@ fn key(value: &Value) -> Key {
 pub(crate) struct Inferred {
     /// As declared, and as inferred.
     types: HashMap<Key, (Option<ValueType>, ValueType)>,
+    /// Values of other graphs, such as local functions, have these names, too, and were declared otherwise.
+    mixed: HashSet<Key>,
     /// What contradicts itself anyway.
     known: HashSet<String>,
 }
@@ -29,16 +31,28 @@ impl Inferred {
         model.for_each_graph(|g| declared.extend(g.value_ids().map(|v| g[v].ty.clone())));
         let (facts, findings) = infer_facts(model);
         let (grave, _) = by_gravity(findings);
-        let mut declared = declared.into_iter();
+        let is_first = self.types.is_empty();
+        let mut old = declared.iter();
         model.for_each_graph(|g| {
-            for (v, old) in g.value_ids().zip(&mut declared) {
+            for (v, old) in g.value_ids().zip(&mut old) {
                 let value = &g[v];
                 if let Some(new) = value.ty.as_ref().filter(|new| old.as_ref() != Some(*new)) {
                     let kept = self.types.entry(key(value));
-                    kept.or_insert_with(|| (old, new.clone())).1 = new.clone();
+                    kept.or_insert_with(|| (old.clone(), new.clone())).1 = new.clone();
                 }
             }
         });
+        if is_first {
+            let mut old = declared.iter();
+            model.for_each_graph(|g| {
+                for (v, old) in g.value_ids().zip(&mut old) {
+                    let key = key(&g[v]);
+                    if self.types.get(&key).is_some_and(|(kept, _)| kept != old) {
+                        self.mixed.insert(key);
+                    }
+                }
+            });
+        }
         let is_new = |d: &Diagnostic| self.known.insert(d.message.clone());
         (Arc::new(facts), Diagnostics(grave.0.into_iter().filter(is_new).collect()))
     }
@@ -47,8 +61,10 @@ impl Inferred {
     pub(crate) fn take_back(self, model: &mut Model) {
         model.for_each_graph_mut(&mut |g, _| {
             for v in g.value_ids() {
-                if let Some((declared, inferred)) = self.types.get(&key(&g[v]))
+                let key = key(&g[v]);
+                if let Some((declared, inferred)) = self.types.get(&key)
                     && g[v].ty.as_ref() == Some(inferred)
+                    && !self.mixed.contains(&key)
                 {
                     g[v].ty.clone_from(declared);
                 }
@@ -99,6 +115,21 @@ mod tests {
         let a = model.graph.value_named("a").unwrap();
         assert_eq!(model.graph[a].ty, None);
         assert_eq!(model.graph.node_count(), 2);
+    }
+
+    /// Formal inputs have no type in the file.
+    #[test]
+    fn functions_may_have_the_names_of_the_graph() {
+        let model = "<ir_version: 8, opset_import: [\"\" : 17, \"f\" : 1]>
+            g (float[2,3] x) => (float[2,3] y) { a = Relu(x) y = f.F(x) }
+            <domain: \"f\", opset_import: [\"\" : 17]> F (x) => (y) { a = Neg(x) y = Neg(a) }";
+        let mut model = text::parse_model(model).unwrap();
+        run_passes(&mut model, &[&Swap("Exp")], Fuel::UNLIMITED, &mut |_, _| Ok(())).unwrap();
+        let graph = &model.graph;
+        for v in graph.inputs().iter().chain(graph.outputs()) {
+            assert_eq!(graph[*v].ty.as_ref().expect("a type").to_string(), "float[2,3]");
+        }
+        assert_eq!(graph[graph.value_named("a").unwrap()].ty, None);
     }
 
     #[test]
