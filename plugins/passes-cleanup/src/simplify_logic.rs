@@ -28,7 +28,7 @@
 //! ```
 
 use crate::known::Known;
-use onnxd_plugin_sdk::ir::{DataType, Facts, Node, NodeId, ValueId};
+use onnxd_plugin_sdk::ir::{Facts, Node, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 /// The first operator set with GreaterOrEqual and LessOrEqual.
@@ -89,7 +89,6 @@ fn choice(cx: &mut Rewriter, [c, a, b]: [ValueId; 3], out: ValueId, facts: &Fact
         return Skip::unlike();
     };
     let Some(d) = not.input(0) else { return Skip::unlike() };
-    debug_assert!(cx.dtype(d).is_ok_and(|dtype| dtype == DataType::Bool));
     cx.replace_by(out, Node::new("Where", [d, b, a], [out]))
 }
 
