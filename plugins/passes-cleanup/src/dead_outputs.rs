@@ -1,7 +1,9 @@
-//! Outputs of `If`, `Loop` and `Scan` that nothing reads, taken out of the node and of its sub-graphs.
+//! Outputs that nothing reads: optional ones, and those of `If`, `Loop` and `Scan`, taken out of the node and of its
+//! sub-graphs.
 //!
 //! What a loop carries goes, too, if nothing is read of it behind the loop and it decides nothing else inside.
 
+use onnxd_plugin_sdk::ir::schema::{self, ParamKind};
 use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, ValueId};
 use std::collections::HashSet;
 
@@ -39,6 +41,27 @@ impl Form {
         };
         (found.carried <= node.outputs.len() && node.subgraphs().all(fits)).then_some(found)
     }
+}
+
+/// Leaves out optional outputs at the end of node `id` that nothing reads. Whether there were such.
+pub(crate) fn leave_out(graph: &mut Graph, id: NodeId, opset: i64) -> bool {
+    let node = &graph[id];
+    // Its outputs say whether it computes statistics.
+    if !node.is_standard() || node.is("BatchNormalization") {
+        return false;
+    }
+    let Some(schema) = schema::find("", &node.op, opset) else { return false };
+    let is_kept = |(i, v): (usize, &Option<ValueId>)| {
+        let optional = schema.output(i).is_some_and(|p| p.kind == ParamKind::Optional);
+        !optional || v.is_some_and(|v| graph.uses(v) > 0)
+    };
+    let kept = node.outputs.iter().enumerate().filter(|o| is_kept(*o)).map(|(i, _)| i + 1).max();
+    let kept = node.outputs[..kept.unwrap_or(node.outputs.len())].to_vec();
+    if kept.len() == node.outputs.len() {
+        return false;
+    }
+    graph.set_node_outputs(id, kept);
+    true
 }
 
 /// Removes the outputs of node `id` that nothing depends on. Whether there were such.

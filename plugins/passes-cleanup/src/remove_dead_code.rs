@@ -1,5 +1,5 @@
-//! Removes nodes that no output depends on, outputs of sub-graphs that nothing reads, and local functions that nothing
-//! applies.
+//! Removes nodes that no output depends on, optional outputs and outputs of sub-graphs that nothing reads, and local
+//! functions that nothing applies.
 
 use crate::dead_outputs;
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
@@ -32,6 +32,8 @@ fn remove_nodes(graph: &mut Graph, opset: i64, cx: &mut PassContext) {
             cx.rewrote();
         } else if dead_outputs::remove(graph, id, opset) {
             graph.edit_subgraphs(id, |inner| remove_nodes(inner, opset, cx));
+            cx.rewrote();
+        } else if dead_outputs::leave_out(graph, id, opset) {
             cx.rewrote();
         }
     }
@@ -70,6 +72,35 @@ mod tests {
              }",
         );
         assert_eq!(model.graph.node_count(), 1);
+    }
+
+    #[test]
+    fn optional_outputs_that_nothing_reads() {
+        let outputs = |shapes: &str, nodes: &str| {
+            let graph =
+                format!("g (float[2,3,4] x, float[4] s) => (float[{shapes}] y) {{ {nodes} }}");
+            let model = check_pass_same(&RemoveDeadCode, &graph);
+            model.graph.nodes().next().unwrap().1.outputs.len()
+        };
+        assert_eq!(outputs("2,3,4", "y, mean, deviation = LayerNormalization(x, s)"), 1);
+        let nodes = "v, mean, y = LayerNormalization(x, s)";
+        check_pass_skip(
+            &RemoveDeadCode,
+            "",
+            &format!("g (float[2,3,4] x, float[4] s) => (float[2,3,1] y) {{ {nodes} }}"),
+        );
+        assert_eq!(outputs("2,3,3", "y, at = MaxPool<kernel_shape = [2]>(x)"), 1);
+    }
+
+    /// Without them it would not train.
+    #[test]
+    fn statistics_stay() {
+        check_pass_skip(
+            &RemoveDeadCode,
+            "",
+            "g (float[2,3,4] x, float[3] c) => (float[2,3,4] y)
+             { y, mean, variance = BatchNormalization<training_mode = 1>(x, c, c, c, c) }",
+        );
     }
 
     #[test]
