@@ -23,6 +23,7 @@ mod remove_dropout;
 mod remove_identity;
 mod shapes;
 mod simplify_logic;
+mod split_before_transpose;
 mod split_slices;
 mod unroll_loops;
 

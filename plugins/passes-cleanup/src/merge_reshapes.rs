@@ -22,6 +22,7 @@
 //! }
 //! ```
 
+use crate::split_before_transpose::split_before_transpose;
 use onnxd_plugin_sdk::ir::ops::Reshape;
 use onnxd_plugin_sdk::ir::{At, Dim, Facts, NodeId, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
@@ -29,7 +30,9 @@ use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 pub(crate) fn merge_reshapes(cx: &mut Rewriter, id: NodeId, facts: &Facts) -> Rewrite {
     let Some(between) = reshaped(cx, id, facts) else { return Skip::unlike() };
     let Some(first) = cx.graph.producer(between) else { return Skip::unlike() };
-    let Some(data) = reshaped(cx, first, facts) else { return Skip::unlike() };
+    let Some(data) = reshaped(cx, first, facts) else {
+        return split_before_transpose(cx, id, between, facts);
+    };
     let Some(out) = cx.graph[id].output(0) else { return Skip::unlike() };
     if same_shape(facts, data, out) {
         return cx.bypass(out, data);
@@ -103,7 +106,13 @@ fn sizes(
     data: ValueId,
     out: ValueId,
 ) -> Option<Vec<i64>> {
-    let (from, to) = (facts.shape(data)?, facts.shape(out)?);
+    let asked = cx.integers_of(id, "shape", 1).ok().flatten().unwrap_or_default();
+    let open = asked.iter().position(|size| *size == -1).filter(|_| cx.graph[id].is("Reshape"));
+    asked_sizes(facts.shape(data)?, facts.shape(out)?, open)
+}
+
+/// The shape `to` for a Reshape of the shape `from`, as above. `inferred` is the axis that a Reshape leaves open now.
+pub(crate) fn asked_sizes(from: &[Dim], to: &[Dim], inferred: Option<usize>) -> Option<Vec<i64>> {
     let size = |(axis, dim): (usize, &Dim)| match dim {
         Dim::Known(n) if *n > 0 => *n,
         dim if from.get(axis).is_some_and(|same| same.same(dim)) => 0,
@@ -113,11 +122,7 @@ fn sizes(
     let open: Vec<usize> = (0..sizes.len()).filter(|axis| sizes[*axis] == -1).collect();
     match open[..] {
         [] => Some(sizes),
-        [open] => {
-            let asked = cx.integers_of(id, "shape", 1).ok().flatten().unwrap_or_default();
-            let own = cx.graph[id].is("Reshape") && asked.get(open) == Some(&-1);
-            (own || !sizes.contains(&0)).then_some(sizes)
-        }
+        [open] => (inferred == Some(open) || !sizes.contains(&0)).then_some(sizes),
         _ => None,
     }
 }
