@@ -38,7 +38,7 @@ impl Machine<'_> {
         arms: [&Arm<'_>; 2],
         before: &dyn Fn(&str) -> Option<Item>,
     ) -> Result<Variables> {
-        let first = match self.begun_arm("then", arms[0]) {
+        let first = match self.begun_arm(condition, true, arms[0]) {
             Ok(first) => first,
             // A path that ends with an exception is not taken in a model that gives something.
             Err(_) if self.was_raised() => return arms[1](),
@@ -55,7 +55,7 @@ impl Machine<'_> {
         };
         let block = self.suspend_block();
         let suspended = self.builder().suspend();
-        let done = self.second_arm(arms[1], &first, forms, before);
+        let done = self.second_arm(condition, arms[1], &first, forms, before);
         let (second, slots, other) = match done {
             Ok(done) => done,
             Err(why) => {
@@ -91,15 +91,16 @@ impl Machine<'_> {
         Ok(variables)
     }
 
-    /// Runs an arm in a sub-graph of its own, and leaves block and sub-graph open.
-    fn begun_arm(&self, name: &str, arm: &Arm<'_>) -> Result<Outcome> {
-        self.builder().begin(name);
+    /// Runs the arm for a condition that `holds` or not in a sub-graph of its own, and leaves block and sub-graph open.
+    fn begun_arm(&self, condition: Number, holds: bool, arm: &Arm<'_>) -> Result<Outcome> {
+        self.builder().begin(if holds { "then" } else { "else" });
         self.begin_block();
         let outcome = self.within_graphs(1, arm).and_then(|variables| {
-            let settled = |(name, item): (Rc<str>, Item)| Ok((name, self.settled(&item)?));
-            let variables = variables.into_iter().map(settled).collect::<Result<_>>()?;
+            let settled = |item: &Item| self.settled(&self.refined(item, condition, holds));
+            let variable = |(name, item): (Rc<str>, Item)| Ok((name, settled(&item)?));
+            let variables = variables.into_iter().map(variable).collect::<Result<_>>()?;
             let held = |place: Place| {
-                let item = self.settled(&self.get(&place))?;
+                let item = settled(&self.get(&place))?;
                 Ok((place, item))
             };
             let places = self.changed().into_iter().map(held).collect::<Result<_>>()?;
@@ -109,6 +110,17 @@ impl Machine<'_> {
             self.undo_block();
             self.builder().discard();
         })
+    }
+
+    /// What an optional value is in an arm, if the condition asks whether it is None.
+    fn refined(&self, item: &Item, condition: Number, holds: bool) -> Item {
+        let Item::Maybe(present, inner) = item else { return item.clone() };
+        let absent = self.absent.borrow().get(&condition.var) == Some(&present.var);
+        match (present.var == condition.var, absent) {
+            (false, false) => item.clone(),
+            (same, _) if same == holds => (**inner).clone(),
+            _ => Item::None,
+        }
     }
 
     fn forms_of(&self, outcome: &Outcome) -> Result<Slots> {
@@ -122,12 +134,13 @@ impl Machine<'_> {
     /// Runs the second arm, finds the forms that both have in common, and ends its graph.
     fn second_arm(
         &self,
+        condition: Number,
         arm: &Arm<'_>,
         first: &Outcome,
         forms: Slots,
         before: &dyn Fn(&str) -> Option<Item>,
     ) -> Result<(Graph, Slots, Outcome)> {
-        let second = self.begun_arm("else", arm)?;
+        let second = self.begun_arm(condition, false, arm)?;
         let slots = self.common_forms(&second, first, forms, before);
         let closed = slots.and_then(|slots| Ok((self.outputs_of(&slots, &second, before)?, slots)));
         self.undo_block();

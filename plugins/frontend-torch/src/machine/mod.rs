@@ -65,6 +65,8 @@ pub(crate) struct Machine<'s> {
     layers: RefCell<Vec<Layer>>,
     /// Numbers of the graph that are never negative.
     sizes: RefCell<HashSet<Var>>,
+    /// Conditions that hold where an optional value is None, with what says that it is there.
+    absent: RefCell<HashMap<Var, Var>>,
     /// Whether the path that runs ends with an exception of the program.
     raised: Cell<bool>,
     depth: Cell<usize>,
@@ -92,6 +94,7 @@ impl<'s> Machine<'s> {
             version: Cell::new(0),
             layers: RefCell::default(),
             sizes: RefCell::default(),
+            absent: RefCell::default(),
             raised: Cell::new(false),
             depth: Cell::new(0),
             graphs: Cell::new(0),

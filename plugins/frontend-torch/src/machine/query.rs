@@ -34,6 +34,7 @@ impl Machine<'_> {
             ("len", []) => self.size(x, &Item::Int(0))?,
             ("numel" | "sym_numel", []) => self.count(x)?,
             ("dtype", []) => Item::Int(dtype::number(self.dtype(x)?)),
+            ("is_quantized", []) => Item::Bool(b.source.quantized.borrow().contains_key(&x)),
             ("is_floating_point", []) => Item::Bool(self.dtype(x)?.is_float()),
             ("is_complex", []) => {
                 Item::Bool(matches!(self.dtype(x)?, DataType::Complex64 | DataType::Complex128))
@@ -82,10 +83,14 @@ impl Machine<'_> {
         let is = name == "__is__";
         Ok(match (a, b) {
             (Item::Maybe(present, _), Item::None) | (Item::None, Item::Maybe(present, _)) => {
-                match is {
-                    true => self.numbers("__not__", &[Item::Number(*present)])?,
-                    false => Some(Item::Number(*present)),
+                if !is {
+                    return Ok(Some(Item::Number(*present)));
                 }
+                let absent = self.numbers("__not__", &[Item::Number(*present)])?;
+                if let Some(Item::Number(number)) = &absent {
+                    self.absent.borrow_mut().insert(number.var, present.var);
+                }
+                absent
             }
             (Item::None, Item::None) => Some(Item::Bool(is)),
             (Item::Hole, _) | (_, Item::Hole) => Some(Item::Hole),
@@ -196,6 +201,7 @@ fn unwrapped(name: &str, first: &Item) -> Option<Item> {
             | "unchecked_unwrap_optional",
             other,
         ) => Some(other.clone()),
+        ("str", Item::Device(device)) => Some(Item::text(device)),
         ("type", Item::Device(device)) => {
             Some(Item::text(device.split(':').next().unwrap_or_default()))
         }
