@@ -46,6 +46,9 @@ impl Machine<'_> {
             self.problem(Code::LayerParameter, message)
         };
         let mut bound = Bound::with_capacity(schema.parameters.len());
+        let is_tensor = |item: &Item| item.is_tensor() || item.items().is_some();
+        let tensors =
+            positional.iter().any(is_tensor) || named.iter().any(|(_, item)| is_tensor(item));
         let mut positional = positional.into_iter();
         let mut named = named;
         for parameter in &schema.parameters {
@@ -55,12 +58,20 @@ impl Machine<'_> {
                 at.map(|at| named.swap_remove(at).1)
             };
             let item = match by_position.or_else(by_name) {
-                Some(item) => self.coerced(item, &parameter.ty),
+                Some(item) => self.coerced(self.tensors(item, &parameter.ty)?, &parameter.ty),
                 None => match &parameter.default {
                     Some(default) => self.coerced(default_item(default), &parameter.ty),
                     None if matches!(parameter.ty, Kind::Optional(_)) => Item::None,
                     None => return Err(wrong(format!("lacks its argument `{}`", parameter.name))),
                 },
+            };
+            // A number that a tracer followed is a tensor of rank 0.
+            let traced = parameter.name == "self" || !tensors;
+            let item = match (&parameter.ty, &item) {
+                (Kind::Tensor, Item::Int(_) | Item::Float(_) | Item::Bool(_)) if traced => {
+                    self.tensor(self.var_of(&item)?)
+                }
+                _ => item,
             };
             let name = if parameter.name == "self" { "input" } else { parameter.name };
             bound.push((name, item));
@@ -75,10 +86,27 @@ impl Machine<'_> {
         Ok(bound)
     }
 
+    /// Numbers in a list of tensors, which a tracer followed, as tensors.
+    fn tensors(&self, item: Item, kind: &Kind) -> Result<Item> {
+        let of_tensors = matches!(kind, Kind::List(..)) && kind.holds_tensors();
+        let number = |i: &Item| matches!(i, Item::Number(_)) || i.as_float().is_some();
+        let Some(items) = item.items().filter(|all| of_tensors && all.iter().any(number)) else {
+            return Ok(item);
+        };
+        let tensor = |i: Item| match number(&i) {
+            true => Ok(self.tensor(self.var_of(&i)?)),
+            false => Ok(i),
+        };
+        Ok(Item::list(items.into_iter().map(tensor).collect::<Result<_>>()?))
+    }
+
     /// An argument as the parameter takes it.
     fn coerced(&self, item: Item, kind: &Kind) -> Item {
         match (kind, item) {
             (Kind::Optional(_), Item::None) => Item::None,
+            (Kind::Optional(kind), Item::Maybe(present, item)) => {
+                Item::Maybe(present, Rc::new(self.coerced((*item).clone(), kind)))
+            }
             (Kind::Optional(kind), item) => self.coerced(item, kind),
             (Kind::List(of, Some(n)), item)
                 if item.items().is_none() && !matches!(item, Item::List(_)) =>

@@ -2,7 +2,8 @@
 
 use super::alias::{Step, View};
 use super::arguments::Bound;
-use super::{CALL_WORK, Elements, Item, Machine, NumberKind, OPERATOR_WORK, Result, TEXT_BYTES};
+use super::{CALL_WORK, Elements, Item, Machine, Number, NumberKind};
+use super::{OPERATOR_WORK, Result, TEXT_BYTES};
 use crate::aten::quantizer;
 use crate::diag::{Code, shown};
 use crate::schema::resolve::{ArgumentKind, resolve};
@@ -59,7 +60,13 @@ impl Machine<'_> {
         // A tracer writes sizes as tensors of rank 0, which are numbers here.
         let traced: Vec<ArgumentKind> = kinds.iter().map(as_traced).collect();
         let resolved = resolve(op, &kinds, &names);
-        let resolved = resolved.or_else(|why| resolve(op, &traced, &names).map_err(|_| why));
+        // A tensor is no number, even if it has rank 0.
+        let of_numbers = |schema: &Schema| !schema.parameters.iter().any(|p| p.ty.holds_tensors());
+        let mixed = kinds.iter().any(|kind| matches!(kind, ArgumentKind::Tensor(_)));
+        let resolved = match resolved {
+            Ok(schema) if !(mixed && of_numbers(schema)) => Ok(schema),
+            other => resolve(op, &traced, &names).or(other),
+        };
         resolved.map_err(|why| why.at(self.layer()))
     }
 
@@ -67,13 +74,17 @@ impl Machine<'_> {
     fn traced(&self, name: &str, positional: &[Item], named: &Named) -> Result<Option<Item>> {
         let name = match (name, positional.len(), named.as_slice()) {
             ("floor_divide", 2, []) => "floordiv",
+            ("clamp" | "clamp_min", 2, []) => "max",
+            ("clamp_max", 2, []) => "min",
             (
                 "add" | "sub" | "mul" | "remainder" | "eq" | "ne" | "lt" | "le" | "gt" | "ge",
                 2,
                 [],
             ) => name,
             ("add" | "sub", 3, []) if positional[2].as_int() == Some(1) => name,
+            ("add" | "sub", 2, [(_, alpha)]) if alpha.as_int() == Some(1) => name,
             ("div", 2, [(_, Item::Text(mode))]) if &**mode == "floor" => "floordiv",
+            ("div", 2, []) if positional.iter().any(Item::is_tensor) => name,
             _ => return Ok(None),
         };
         let number = |item: &Item| match item {
@@ -91,6 +102,7 @@ impl Machine<'_> {
         match all.iter().any(Item::is_computed) {
             true => self.numbers(name, &all),
             false => super::python::evaluated(name, &all)
+                .map(|found| found.map(rounded))
                 .map_err(|why| self.problem(Code::LayerParameter, format!("{why}."))),
         }
     }
@@ -244,8 +256,36 @@ impl Machine<'_> {
         if overload { full } else { name.to_owned() }
     }
 
+    /// An operator with an argument that has to be known, and is known only when the model runs: one for each case.
+    fn by_case(&self, schema: &'static Schema, name: &str, bound: &Bound) -> Result<Option<Item>> {
+        let cases = schema.parameters.iter().zip(bound).map(|(p, (_, item))| match (&p.ty, item) {
+            (Kind::Bool, Item::Number(number)) => {
+                Some((*number, [Item::Bool(true), Item::Bool(false)]))
+            }
+            (Kind::Optional(_), Item::Maybe(number, item)) => {
+                Some((*number, [(**item).clone(), Item::None]))
+            }
+            _ => None,
+        });
+        let Some((at, (number, cases))) = cases.enumerate().find_map(|(i, c)| Some((i, c?))) else {
+            return Ok(None);
+        };
+        let arm = |case: &Item| {
+            let mut bound = bound.clone();
+            bound[at].1 = case.clone();
+            Ok(vec![("result".into(), self.lowered(schema, name, &bound)?)])
+        };
+        let var = self.number_var(&Item::Number(number), NumberKind::Bool)?;
+        let condition = Number { var, kind: NumberKind::Bool };
+        let given = self.branch(condition, [&|| arm(&cases[0]), &|| arm(&cases[1])], &|_| None)?;
+        Ok(given.into_iter().next().map(|(_, item)| item))
+    }
+
     /// Lowers an operator by the row of `name`.
     fn lowered(&self, schema: &'static Schema, name: &str, bound: &Bound) -> Result<Item> {
+        if let Some(item) = self.by_case(schema, name, bound)? {
+            return Ok(item);
+        }
         let key = self.key(schema, name);
         let given = self.rows(&key, self.values(bound)?, schema.returns.len())?;
         let mut items = given.into_iter().zip(&schema.returns).map(|(v, r)| self.item(v, &r.ty));
@@ -388,6 +428,19 @@ impl Machine<'_> {
             let numbers = positional.iter().any(|i| matches!(i, Item::Int(_) | Item::Number(_)));
             return if numbers { self.traced(name, positional, named) } else { Ok(None) };
         }
+        let number = |i: &Item| i.as_float().is_some() || matches!(i, Item::Number(_));
+        let arithmetic = positional.iter().all(number);
+        if arithmetic && !positional.is_empty() {
+            // A tracer prints `b *= 2` of a size as `mul_`; later lines use what it gives.
+            let name = name.strip_suffix('_').unwrap_or(name);
+            if let Some(item) = self.traced(name, positional, named)? {
+                return Ok(Some(item));
+            }
+            // Python's arithmetic has no arguments by name: this is an operator on tensors of rank 0.
+            if !named.is_empty() {
+                return Ok(None);
+            }
+        }
         let computed = positional.iter().any(Item::is_computed);
         if !computed {
             return super::python::evaluated(name, positional).map_err(|why| {
@@ -398,11 +451,20 @@ impl Machine<'_> {
     }
 }
 
+/// A number as a tensor of 32 bits holds it.
+fn rounded(item: Item) -> Item {
+    match item {
+        Item::Float(x) => Item::Float(f64::from(x as f32)),
+        other => other,
+    }
+}
+
 fn as_traced(kind: &ArgumentKind) -> ArgumentKind {
     match kind {
         ArgumentKind::Int | ArgumentKind::Float | ArgumentKind::Bool => {
             ArgumentKind::Tensor(Some(0))
         }
+        ArgumentKind::List(kinds) => ArgumentKind::List(kinds.iter().map(as_traced).collect()),
         other => other.clone(),
     }
 }

@@ -73,6 +73,17 @@ pub(crate) enum Kind {
     Other(&'static str),
 }
 
+impl Kind {
+    /// Whether it is a tensor, or a list or option of tensors.
+    pub(crate) fn holds_tensors(&self) -> bool {
+        match self {
+            Kind::Tensor => true,
+            Kind::List(of, _) | Kind::Optional(of) => of.holds_tensors(),
+            _ => false,
+        }
+    }
+}
+
 /// The default of a parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Default {
