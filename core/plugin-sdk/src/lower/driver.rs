@@ -182,6 +182,11 @@ impl<'s, C: 'static> Driver<'s, C> {
         self.table.find(op).is_some() || self.fallback.kept(op).is_some()
     }
 
+    /// How many operators could not be lowered so far, beside those that are not known.
+    pub fn findings(&self) -> usize {
+        self.found.borrow().0.len()
+    }
+
     /// Runs `f`, whose nodes the caller throws away if it gives `false`; then its findings are forgotten too.
     pub fn attempt(&self, f: impl FnOnce() -> bool) -> bool {
         let missing = Missing::clone(&self.missing.borrow());

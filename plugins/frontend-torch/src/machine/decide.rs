@@ -7,12 +7,17 @@ use std::cell::Cell;
 /// Turns of a loop that may stand one after the other, where no `Loop` can say what it does.
 const UNROLLED_MAX: i64 = 1024;
 
+/// Turns of a loop that stand one after the other rather than that a list loses its length.
+const SHORT_MAX: i64 = 16;
+
 /// What is known of the loop that is tried at present.
 #[derive(Default)]
 pub(crate) struct Trial {
     impure: Cell<bool>,
     /// Whether the loop could be written turn by turn.
     pub(super) unrollable: Cell<bool>,
+    /// Whether that would be few turns.
+    short: Cell<bool>,
 }
 
 impl Machine<'_> {
@@ -72,6 +77,7 @@ impl Machine<'_> {
             return Some(f());
         }
         let before = self.trial.unrollable.replace(true);
+        let short = self.trial.short.replace(turns <= SHORT_MAX);
         let mut done = None;
         self.driver.attempt(|| {
             let result = f();
@@ -80,7 +86,17 @@ impl Machine<'_> {
             kept
         });
         self.trial.unrollable.set(before);
+        self.trial.short.set(short);
         done
+    }
+
+    /// Fails if a loop would rather be written turn by turn than that a list gets a length of its own in each turn.
+    pub(super) fn keeps_lengths(&self, items: &[Item]) -> Result<()> {
+        let number = |item: &Item| matches!(item, Item::Number(_)) || item.as_float().is_some();
+        match self.trial.unrollable.get() && (self.trial.short.get() || items.iter().any(number)) {
+            true => Err(self.problem(Code::LayerUnsupported, "A list grows in a loop.")),
+            false => Ok(()),
+        }
     }
 
     /// Whether a value of the innermost graph is in it.

@@ -207,6 +207,7 @@ impl Machine<'_> {
                     Ok(Form::List(both(forms, items)?))
                 }
                 Elements::Known(items) => {
+                    self.keeps_lengths(items)?;
                     let before = forms.iter().map(type_of_form).reduce(either);
                     Ok(Form::Sequence(either(before.flatten(), self.common_type(items)?)))
                 }

@@ -53,6 +53,7 @@ impl Machine<'_> {
         };
         let mut slots = carried.iter().map(fixed).collect::<Result<Slots>>()?;
         let begins: Vec<Item> = carried.iter().map(|(_, item)| item.clone()).collect();
+        let findings = self.driver.findings();
         for _ in 0..ATTEMPTS_MAX {
             let mut found = None;
             let mut failed = None;
@@ -77,6 +78,13 @@ impl Machine<'_> {
             }
             match found {
                 Some(Attempt::Wider(wider)) => slots = wider,
+                // What a body cannot say, turns that stand one after the other may.
+                Some(Attempt::Done(..))
+                    if self.trial.unrollable.get() && self.driver.findings() > findings =>
+                {
+                    let message = "An operator of a loop needs what depends on the turn.";
+                    return Err(self.problem(Code::LayerUnsupported, message));
+                }
                 Some(Attempt::Done(graph, scanned, ends)) => {
                     let (variables, stacked) =
                         self.looped(turns, &slots, &begins, *graph, scanned)?;

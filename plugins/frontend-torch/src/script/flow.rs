@@ -107,6 +107,7 @@ impl Interpreter<'_, '_> {
         };
         match turns.as_int() {
             Some(..=0) => Ok(()),
+            Some(1) => one(0),
             Some(n) => {
                 let carried = self.carried(body, scopes);
                 let pure = self.machine.decided(&mut || {
