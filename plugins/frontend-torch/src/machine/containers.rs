@@ -66,6 +66,21 @@ impl Machine<'_> {
         }
     }
 
+    /// A dict of pairs, of which later ones win.
+    fn dict_of(&self, pairs: &[Item]) -> Result<Item> {
+        let mut dict: Vec<(Item, Item)> = vec![];
+        for pair in pairs {
+            self.work(dict.len())?;
+            let [key, value] = <[Item; 2]>::try_from(pair.items().unwrap_or_default())
+                .map_err(|_| self.wrong("A dict is made of pairs."))?;
+            match dict.iter_mut().find(|(known, _)| equal(known, &key)) {
+                Some((_, old)) => *old = value,
+                None => dict.push((key, value)),
+            }
+        }
+        Ok(Item::dict(dict))
+    }
+
     fn wrong(&self, message: impl Into<String>) -> crate::diag::Diagnostic {
         self.problem(Code::LayerParameter, message)
     }
@@ -118,6 +133,7 @@ impl Machine<'_> {
                 None => self.at_index(&items(), at)?,
             },
             ("copy" | "list", []) => Item::list(items()),
+            ("dict", []) => self.dict_of(&items())?,
             ("slice", [..]) => Item::list(sliced(&items(), rest)),
             ("sort" | "sorted", _) => {
                 let descending = rest.first().or(named.first().map(|(_, item)| item));
@@ -384,7 +400,7 @@ impl Machine<'_> {
                 }
                 Item::None
             }
-            ("copy", []) => Item::dict(dict.borrow().clone()),
+            ("copy" | "dict", []) => Item::dict(dict.borrow().clone()),
             ("clear", []) => {
                 self.edit_dict(dict, Vec::clear);
                 Item::None

@@ -292,8 +292,13 @@ impl<'m, 's> Interpreter<'m, 's> {
                 types.len() == items.len()
                     && types.iter().zip(&**items).all(|(ty, item)| self.is_instance(item, ty))
             }
+            (Type::Class(name), Item::List(_)) => &**name == "list",
+            (Type::Class(name), Item::Tuple(_)) => &**name == "tuple",
+            (Type::Class(name), Item::Dict(_)) => &**name == "dict",
             (Type::Class(name), Item::Object(object)) => *name == object.class,
-            (Type::Class(name), Item::Record(class, _)) => plain_class(name) == *class.name,
+            (Type::Class(name), Item::Record(class, _)) => {
+                &**name == "tuple" || plain_class(name) == *class.name
+            }
             (Type::Class(name), Item::Member(class, ..)) => name == class,
             _ => false,
         }

@@ -6,6 +6,8 @@ use onnxd_plugin_sdk::ir::{DataType, Graph, Model, ValueId};
 use onnxd_plugin_sdk::testing::{self, Dropped};
 use serde_json::{Value, json};
 
+mod flow;
+
 /// The class `Net` with a weight, a buffer and a module inside.
 const HEAD: &str = "class Inner(Module):
   __parameters__ = [\"scale\", ]
