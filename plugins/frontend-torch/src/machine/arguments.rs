@@ -3,6 +3,7 @@
 use super::{Elements, Instance, Item, Machine, NumberKind, Result};
 use crate::diag::{Code, shown};
 use crate::schema::{Default, Kind, Schema};
+use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::Value;
 use std::rc::Rc;
 
@@ -122,6 +123,32 @@ impl Machine<'_> {
             (_, Item::Maybe(_, item)) => (*item).clone(),
             (_, item) => item,
         }
+    }
+
+    /// Makes tensors of rank 0 of the numbers that a tracer wrote as such (`NumToTensor`).
+    pub(crate) fn numbers_to_tensors(&self, schema: &Schema, bound: &mut Bound) -> Result<()> {
+        for ((_, item), parameter) in bound.iter_mut().zip(&schema.parameters) {
+            match &parameter.ty {
+                Kind::Tensor => *item = self.rank_0(item)?,
+                Kind::List(of, _) if **of == Kind::Tensor => {
+                    if let Some(items) = item.items() {
+                        let all = items.iter().map(|item| self.rank_0(item));
+                        *item = Item::list(all.collect::<Result<_>>()?);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The tensor of a number, in the type that torch keeps numbers in; another item as it is.
+    fn rank_0(&self, item: &Item) -> Result<Item> {
+        Ok(match item {
+            Item::Float(x) => self.tensor(self.builder().constant(Tensor::scalar(*x))),
+            Item::Int(_) | Item::Bool(_) | Item::Number(_) => self.tensor(self.var_of(item)?),
+            other => other.clone(),
+        })
     }
 
     /// The arguments as a row takes them.

@@ -39,35 +39,48 @@ impl Machine<'_> {
             }
             return Ok(self.holes(op, overload));
         }
-        let schema = match overload {
-            Some(overload) => schema::find(op, overload),
-            None if schema::overloads(op).is_empty() => None,
-            None => Some(self.resolved(op, &positional, &named)?),
+        let (schema, traced) = match overload {
+            Some(overload) => (schema::find(op, overload), false),
+            None if schema::overloads(op).is_empty() => (None, false),
+            None => {
+                let (schema, traced) = self.resolved(op, &positional, &named)?;
+                (Some(schema), traced)
+            }
         };
         match schema {
             Some(schema) if !schema.variadic => {
-                let bound = self.bound(schema, positional, named)?;
+                let mut bound = self.bound(schema, positional, named)?;
+                if traced {
+                    self.numbers_to_tensors(schema, &mut bound)?;
+                }
                 self.operator(schema, &bound)
             }
             _ => self.foreign(op, &positional, &named, vec![None; self.results.replace(1)]),
         }
     }
 
-    fn resolved(&self, op: &str, positional: &[Item], named: &Named) -> Result<&'static Schema> {
+    /// The overload that is meant, and whether numbers stand for tensors in it.
+    fn resolved(
+        &self,
+        op: &str,
+        positional: &[Item],
+        named: &Named,
+    ) -> Result<(&'static Schema, bool)> {
         let kinds: Vec<ArgumentKind> = positional.iter().map(|item| self.kind(item)).collect();
         let names: Vec<(&str, ArgumentKind)> =
             named.iter().map(|(name, item)| (&**name, self.kind(item))).collect();
         // A tracer writes sizes as tensors of rank 0, which are numbers here.
         let traced: Vec<ArgumentKind> = kinds.iter().map(as_traced).collect();
-        let resolved = resolve(op, &kinds, &names);
         // A tensor is no number, even if it has rank 0.
         let of_numbers = |schema: &Schema| !schema.parameters.iter().any(|p| p.ty.holds_tensors());
         let mixed = kinds.iter().any(|kind| matches!(kind, ArgumentKind::Tensor(_)));
-        let resolved = match resolved {
-            Ok(schema) if !(mixed && of_numbers(schema)) => Ok(schema),
-            other => resolve(op, &traced, &names).or(other),
+        let found = match resolve(op, &kinds, &names) {
+            Ok(schema) if !(mixed && of_numbers(schema)) => Ok((schema, false)),
+            other => resolve(op, &traced, &names)
+                .map(|schema| (schema, true))
+                .or(other.map(|schema| (schema, false))),
         };
-        resolved.map_err(|why| why.at(self.layer()))
+        found.map_err(|why| why.at(self.layer()))
     }
 
     /// Arithmetic of sizes that a tracer followed: numbers, and constants of rank 0 that were tensors.

@@ -189,3 +189,23 @@ fn runs_that_are_given_up_have_a_limit() {
     // As many as a model of tables may have.
     assert!(!import(&inputs(40)).is_err_and(|found| found.contains("Too many inputs")));
 }
+
+#[test]
+fn numbers_that_a_tracer_wrote_as_tensors() {
+    let code =
+        "  def forward(self: __torch__.Net, x: Tensor) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    rows = ops.prim.NumToTensor(torch.size(x, 0))
+    columns = ops.prim.NumToTensor(torch.size(x, 1))
+    sizes = torch.stack([rows, columns])
+    largest = torch.max(x)
+    return (sizes, torch.mul(rows, largest), torch.clamp(columns, 5), torch.maximum(rows, sizes))
+";
+    for size in [json!(2), json!("n")] {
+        let graph = import(&shapes(json!([[size, 3]]))(module(code))).unwrap().0.graph;
+        let types: Vec<_> = named(&graph, graph.outputs())
+            .iter()
+            .map(|text| text.split(": ").nth(1).unwrap_or_default().to_owned())
+            .collect();
+        assert_eq!(types, ["int64[2]", "float", "int64", "int64[2]"]);
+    }
+}
