@@ -76,7 +76,7 @@ fn flattened(machine: &Machine<'_>, item: &Item, into: &mut Vec<Item>) -> Result
             Elements::Known(items) => {
                 items.iter().try_for_each(|item| flattened(machine, item, into))?;
             }
-            Elements::Sequence(var) => into.push(machine.tensor(*var)),
+            Elements::Sequence(var) | Elements::Numbers(var, _) => into.push(machine.tensor(*var)),
         },
         Item::Tuple(items) | Item::Record(_, items) => {
             items.iter().try_for_each(|item| flattened(machine, item, into))?;

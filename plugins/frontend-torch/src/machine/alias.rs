@@ -96,6 +96,11 @@ impl View {
         (self.from.replace(from), self.depth.replace(depth))
     }
 
+    /// Whether it is the whole of its base.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.from.borrow().is_none()
+    }
+
     /// Whether the elements lie in memory in the order of the tensor, as far as its views say.
     pub(crate) fn is_contiguous(&self) -> bool {
         match &*self.from.borrow() {
@@ -217,11 +222,11 @@ impl Machine<'_> {
 
     fn forward(&self, step: &Step, parent: Var) -> Result<Var> {
         let given = self.lower_row(&step.op, parent, &step.arguments)?;
-        let found = match (step.pick, given) {
-            (None, item) => item,
-            (Some(i), item) => item.items().and_then(|i2| i2.get(i).cloned()).unwrap_or(Item::Hole),
+        let found = match step.pick {
+            None => Some(given),
+            Some(i) => given.items().and_then(|items| items.get(i).cloned()),
         };
-        self.var_of(&found)
+        self.var_of(&found.unwrap_or_else(|| self.hole()))
     }
 
     /// The tensor `before` with `new` in place of what the view looks at.

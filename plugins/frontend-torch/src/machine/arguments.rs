@@ -172,7 +172,7 @@ impl Machine<'_> {
                 let elements = cell.borrow().clone();
                 match elements {
                     Elements::Known(items) => Value::List(all(&items)?),
-                    Elements::Sequence(var) => Value::Var(var),
+                    Elements::Sequence(var) | Elements::Numbers(var, _) => Value::Var(var),
                 }
             }
             Item::Tuple(items) | Item::Record(_, items) => Value::List(all(items)?),
@@ -205,7 +205,7 @@ impl Machine<'_> {
             (Value::Float(x), _) => Item::Float(x),
             (Value::Text(x), _) => Item::text(&x),
             (Value::Hole, _) => Item::Hole,
-            (Value::Var(var), Kind::List(..)) => self.sequence(var),
+            (Value::Var(var), Kind::List(..)) => Item::elements(Elements::Sequence(var)),
             (Value::Var(var), kind) => match number(kind) {
                 Some(kind) => self.number(var, kind),
                 None => self.tensor(var),

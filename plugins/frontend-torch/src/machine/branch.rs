@@ -2,7 +2,7 @@
 
 use super::form::Form;
 use super::journal::Place;
-use super::{Item, Machine, Number, Result};
+use super::{Item, Machine, Number, Result, is_raised};
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::ir::Graph;
 use std::rc::Rc;
@@ -41,7 +41,10 @@ impl Machine<'_> {
         let first = match self.begun_arm(condition, true, arms[0]) {
             Ok(first) => first,
             // A path that ends with an exception is not taken in a model that gives something.
-            Err(_) if self.was_raised() => return arms[1](),
+            Err(why) if is_raised(&why) => {
+                self.left_out(&why);
+                return arms[1]();
+            }
             Err(why) => return Err(why),
         };
         let forms = self.forms_of(&first);
@@ -61,7 +64,11 @@ impl Machine<'_> {
             Err(why) => {
                 self.builder().resume(suspended);
                 self.builder().discard();
-                return if self.was_raised() { arms[0]() } else { Err(why) };
+                if !is_raised(&why) {
+                    return Err(why);
+                }
+                self.left_out(&why);
+                return arms[0]();
             }
         };
         self.builder().resume(suspended);
@@ -216,7 +223,7 @@ impl Machine<'_> {
                     Some(outcome.place(place).cloned().unwrap_or_else(|| self.get(place)))
                 }
             };
-            self.packed(form, &item.unwrap_or(Item::Hole), &mut outputs)?;
+            self.packed(form, &item.unwrap_or_else(|| self.hole()), &mut outputs)?;
         }
         Ok(outputs)
     }

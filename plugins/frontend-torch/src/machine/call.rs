@@ -33,10 +33,7 @@ impl Machine<'_> {
             return Ok(item);
         }
         if arguments().any(|item| matches!(item, Item::Hole)) {
-            // An operator of the user's own is reported even if what it takes is missing.
-            if schema::overloads(op).is_empty() && !self.driver.takes(op) {
-                self.rows(op, vec![], 0)?;
-            }
+            self.reported(op, overload)?;
             return Ok(self.holes(op, overload));
         }
         let (schema, traced) = match overload {
@@ -112,12 +109,7 @@ impl Machine<'_> {
         };
         let all: Option<Vec<Item>> = positional[..2].iter().map(number).collect();
         let Some(all) = all else { return Ok(None) };
-        match all.iter().any(Item::is_computed) {
-            true => self.numbers(name, &all),
-            false => super::python::evaluated(name, &all)
-                .map(|found| found.map(rounded))
-                .map_err(|why| self.problem(Code::LayerParameter, format!("{why}."))),
-        }
+        Ok(self.arithmetic(name, &all)?.map(rounded))
     }
 
     fn kind(&self, item: &Item) -> ArgumentKind {
@@ -130,17 +122,14 @@ impl Machine<'_> {
             Item::Complex(..) => ArgumentKind::Complex,
             Item::Text(_) => ArgumentKind::Text,
             Item::Device(_) => ArgumentKind::Device,
-            Item::Number(number) => match number.kind {
-                NumberKind::Bool => ArgumentKind::Bool,
-                NumberKind::Int => ArgumentKind::Int,
-                NumberKind::Float => ArgumentKind::Float,
-            },
+            Item::Number(number) => kind_of_number(number.kind),
             Item::Tensor(view) => {
                 let rank = self.read(view).ok().and_then(|var| self.builder().rank_of(var));
                 ArgumentKind::Tensor(rank)
             }
             Item::List(cell) => match &*cell.borrow() {
                 Elements::Sequence(_) => ArgumentKind::List(vec![ArgumentKind::Tensor(None)]),
+                Elements::Numbers(_, kind) => ArgumentKind::List(vec![kind_of_number(*kind)]),
                 Elements::Known(items) => {
                     let mut kinds = kinds(items);
                     kinds.dedup();
@@ -304,7 +293,7 @@ impl Machine<'_> {
         let mut items = given.into_iter().zip(&schema.returns).map(|(v, r)| self.item(v, &r.ty));
         Ok(match schema.returns.len() {
             0 => Item::None,
-            1 => items.next().unwrap_or(Item::Hole),
+            1 => items.next().unwrap_or_else(|| self.hole()),
             _ => Item::tuple(items.collect()),
         })
     }
@@ -349,8 +338,8 @@ impl Machine<'_> {
     ) -> Result<Item> {
         let mut named = vec![("input".to_owned(), Value::Var(input))];
         named.extend(self.values(arguments)?);
-        let given = self.rows(key, named, 1)?.into_iter().next().unwrap_or(Value::Hole);
-        Ok(self.item(given, &Kind::Tensor))
+        let given = self.rows(key, named, 1)?.into_iter().next();
+        Ok(given.map_or_else(|| self.hole(), |given| self.item(given, &Kind::Tensor)))
     }
 
     /// An operator that torch does not declare: its arguments by position and name, as they are. `types` has an entry
@@ -403,6 +392,25 @@ impl Machine<'_> {
         let note = self.problem(Code::LayerParameterIgnored, message).help(help);
         b.note(note);
         types.into_iter().map(|ty| ty.or_else(|| Some(like.clone()))).collect()
+    }
+
+    /// Reports an operator that nothing takes, even if what it takes is missing.
+    fn reported(&self, op: &str, overload: Option<&str>) -> Result<()> {
+        let taken = |schema: &Schema| {
+            let name = functional_name(schema.name);
+            let full = format!("{name}.{}", schema.overload);
+            self.driver.takes(&name) || self.driver.takes(&full) || schema.returns.is_empty()
+        };
+        let all = schema::overloads(op).iter();
+        let mut meant = all.filter(|s| overload.is_none_or(|o| s.overload == o)).peekable();
+        let known = match meant.peek() {
+            Some(_) => meant.any(taken),
+            None => self.driver.takes(op),
+        };
+        if !known {
+            self.rows(&functional_name(op), vec![], 0)?;
+        }
+        Ok(())
     }
 
     fn holes(&self, op: &str, overload: Option<&str>) -> Item {
@@ -469,6 +477,14 @@ fn rounded(item: Item) -> Item {
     match item {
         Item::Float(x) => Item::Float(f64::from(x as f32)),
         other => other,
+    }
+}
+
+fn kind_of_number(kind: NumberKind) -> ArgumentKind {
+    match kind {
+        NumberKind::Bool => ArgumentKind::Bool,
+        NumberKind::Int => ArgumentKind::Int,
+        NumberKind::Float => ArgumentKind::Float,
     }
 }
 

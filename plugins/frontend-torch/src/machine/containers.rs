@@ -4,7 +4,7 @@
 use super::call::Named;
 use super::item::Shared;
 use super::python::equal;
-use super::{Elements, Item, Machine, NumberKind, Result};
+use super::{Elements, Item, Machine, Result};
 use crate::diag::Code;
 use std::rc::Rc;
 
@@ -109,11 +109,11 @@ impl Machine<'_> {
     ) -> Result<Option<Item>> {
         let items = || match &*list.borrow() {
             Elements::Known(items) => items.clone(),
-            Elements::Sequence(_) => vec![],
+            Elements::Sequence(_) | Elements::Numbers(..) => vec![],
         };
         let len = match &*list.borrow() {
             Elements::Known(items) => items.len(),
-            Elements::Sequence(_) => 0,
+            Elements::Sequence(_) | Elements::Numbers(..) => 0,
         };
         // Appending and asking for one item do not look at the others.
         if !matches!(name, "len" | "append") {
@@ -123,15 +123,15 @@ impl Machine<'_> {
             let message = format!("A list of more than {ITEMS_MAX} items.");
             return Err(self.problem(Code::SourceLimit, message));
         }
+        if let Some(item) = self.at_computed_index(name, list, rest)? {
+            return Ok(Some(item));
+        }
         if let Some(item) = self.edited(name, list, rest, len)? {
             return Ok(Some(item));
         }
         Ok(Some(match (name, rest) {
             ("len", []) => Item::Int(len as i64),
-            ("__getitem__", [at]) => match self.sequence_if_computed(list, at)? {
-                Some(item) => item,
-                None => self.at_index(&items(), at)?,
-            },
+            ("__getitem__", [at]) => self.at_index(&items(), at)?,
             ("copy" | "list", []) => Item::list(items()),
             ("dict", []) => self.dict_of(&items())?,
             ("slice", [..]) => Item::list(sliced(&items(), rest)),
@@ -244,37 +244,10 @@ impl Machine<'_> {
                 return Ok(None);
             };
             let both = [any, equal];
-            let found = match both.iter().any(Item::is_computed) {
-                true => self.numbers("__or__", &both)?,
-                false => super::python::evaluated("__or__", &both).unwrap_or_default(),
-            };
-            let Some(found) = found else { return Ok(None) };
+            let Some(found) = self.arithmetic("__or__", &both)? else { return Ok(None) };
             any = found;
         }
         Ok(Some(any))
-    }
-
-    /// An item of a list of tensors at an index of the graph.
-    fn sequence_if_computed(&self, list: &Rc<Shared<Elements>>, at: &Item) -> Result<Option<Item>> {
-        let Item::Number(_) = at else { return Ok(None) };
-        let item = Item::List(list.clone());
-        let items = item.items().unwrap_or_default();
-        let b = self.builder();
-        let index = self.number_var(at, NumberKind::Int)?;
-        if items.iter().all(|i| matches!(i, Item::Int(_) | Item::Number(_))) {
-            let vars = items.iter().map(|i| {
-                let var = self.number_var(i, NumberKind::Int)?;
-                b.unsqueeze(var, [0])
-            });
-            let all = b.concat(vars.collect::<Result<Vec<_>>>()?).axis(0).one()?;
-            return Ok(Some(self.number(b.gather(all, index).one()?, NumberKind::Int)));
-        }
-        if self.trial.unrollable.get() {
-            let message = "A list of tensors has an index that depends on the turn of a loop.";
-            return Err(self.problem(Code::LayerUnsupported, message));
-        }
-        let sequence = self.sequence_var(&item, None)?;
-        Ok(Some(self.tensor(b.sequence_at(sequence, index)?)))
     }
 
     fn sorted(&self, items: Vec<Item>, descending: bool) -> Result<Vec<Item>> {
@@ -294,52 +267,6 @@ impl Machine<'_> {
             items.reverse();
         }
         Ok(items)
-    }
-
-    fn sequence_op(
-        &self,
-        name: &str,
-        list: &Rc<Shared<Elements>>,
-        rest: &[Item],
-    ) -> Result<Option<Item>> {
-        let Elements::Sequence(var) = *list.borrow() else { return Ok(None) };
-        let b = self.builder();
-        let set = |new| self.edit_list(list, |elements| *elements = Elements::Sequence(new));
-        let index = |at: &Item| self.number_var(at, NumberKind::Int);
-        Ok(Some(match (name, rest) {
-            ("len", []) => {
-                let length = b.sequence_length(var)?;
-                self.sizes.borrow_mut().insert(length);
-                self.number(length, NumberKind::Int)
-            }
-            ("__getitem__", [at]) => self.tensor(b.sequence_at(var, index(at)?)?),
-            ("append", [item]) => {
-                set(b.sequence_insert(var, self.var_of(item)?).one()?);
-                Item::List(list.clone())
-            }
-            ("insert", [at, item]) => {
-                set(b.sequence_insert(var, self.var_of(item)?).position(index(at)?).one()?);
-                Item::None
-            }
-            ("pop", []) | ("pop", [_]) => {
-                let at = index(rest.first().unwrap_or(&Item::Int(-1)))?;
-                let item = self.tensor(b.sequence_at(var, at)?);
-                set(b.sequence_erase(var).position(at).one()?);
-                item
-            }
-            ("Delete", [at]) => {
-                set(b.sequence_erase(var).position(index(at)?).one()?);
-                Item::None
-            }
-            ("_set_item", [at, item]) => {
-                let at = index(at)?;
-                let erased = b.sequence_erase(var).position(at).one()?;
-                set(b.sequence_insert(erased, self.var_of(item)?).position(at).one()?);
-                Item::List(list.clone())
-            }
-            ("copy" | "list", []) => self.sequence(var),
-            _ => return Ok(None),
-        }))
     }
 
     fn dict(

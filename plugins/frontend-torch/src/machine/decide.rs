@@ -49,7 +49,6 @@ impl Machine<'_> {
         }
         self.builder().discard();
         self.trial.impure.set(before);
-        self.raised.set(false);
         match beyond {
             // What no machine can compute, no loop in the graph can say.
             Some(why) => Err(why),
@@ -109,7 +108,7 @@ impl Machine<'_> {
             Item::Tuple(items) | Item::Record(_, items) => items.iter().any(|i| self.has_own(i)),
             Item::List(cell) => match &*cell.borrow() {
                 Elements::Known(items) => items.iter().any(|i| self.has_own(i)),
-                Elements::Sequence(var) => own(*var),
+                Elements::Sequence(var) | Elements::Numbers(var, _) => own(*var),
             },
             Item::Dict(cell) => cell.borrow().iter().any(|(_, item)| self.has_own(item)),
             _ => false,

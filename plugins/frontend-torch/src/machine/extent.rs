@@ -38,7 +38,7 @@ impl Machine<'_> {
         let whole = match container {
             Item::List(cell) if name == "append" => match &*cell.borrow() {
                 Elements::Known(all) => all.len().is_power_of_two(),
-                Elements::Sequence(_) => false,
+                Elements::Sequence(_) | Elements::Numbers(..) => false,
             },
             _ => true,
         };
@@ -78,7 +78,7 @@ fn fits(item: &Item, depth: usize, left: &mut usize) -> bool {
         Item::Tuple(items) | Item::Record(_, items) => all(items),
         Item::List(cell) => match &*cell.borrow() {
             Elements::Known(items) => all(items),
-            Elements::Sequence(_) => true,
+            Elements::Sequence(_) | Elements::Numbers(..) => true,
         },
         Item::Dict(cell) => {
             let pairs = cell.borrow();
@@ -98,7 +98,7 @@ fn is_within(container: &Item, item: &Item) -> bool {
         (_, Item::Tuple(items) | Item::Record(_, items)) => any(items),
         (_, Item::List(cell)) => match &*cell.borrow() {
             Elements::Known(items) => any(items),
-            Elements::Sequence(_) => false,
+            Elements::Sequence(_) | Elements::Numbers(..) => false,
         },
         (_, Item::Dict(cell)) => {
             cell.borrow().iter().any(|(k, v)| is_within(container, k) || is_within(container, v))

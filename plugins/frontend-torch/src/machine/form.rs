@@ -1,11 +1,12 @@
 //! What values have in common that come from different paths of a program: which parts are the same on all paths, and
 //! which have to be values of the graph.
 
+use super::sequences::common_kind;
 use super::{Elements, Item, Machine, Number, NumberKind, Result};
 use crate::diag::{Code, Diagnostic};
 use crate::script::ast::Class;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
+use onnxd_plugin_sdk::ir::{Dim, ValueType};
 use std::rc::Rc;
 
 /// The form of a value that several paths give.
@@ -17,6 +18,8 @@ pub(crate) enum Form {
     Number(NumberKind),
     /// A list whose length depends on the path; the type of its tensors, if one is known.
     Sequence(Option<ValueType>),
+    /// A list of numbers whose length depends on the path.
+    Numbers(NumberKind),
     /// None on some paths.
     Maybe(Box<Form>),
     Tuple(Vec<Form>),
@@ -59,6 +62,10 @@ impl Machine<'_> {
                     true => Form::Sequence(self.element_type(*var)),
                     false => Form::Fixed(item.clone()),
                 },
+                Elements::Numbers(var, kind) => match self.builder().is_own(*var) {
+                    true => Form::Numbers(*kind),
+                    false => Form::Fixed(item.clone()),
+                },
             },
             Item::Dict(cell) => {
                 let of = |(key, value): &(Item, Item)| Ok((key.clone(), self.form_of(value)?));
@@ -83,8 +90,12 @@ impl Machine<'_> {
             Item::Int(_) => Form::Number(NumberKind::Int),
             Item::Float(_) => Form::Number(NumberKind::Float),
             Item::List(cell) => match &*cell.borrow() {
-                Elements::Known(items) => Form::Sequence(self.common_type(items)?),
+                Elements::Known(items) => match common_kind(items.iter()) {
+                    Some(kind) => Form::Numbers(kind),
+                    None => Form::Sequence(self.common_type(items)?),
+                },
                 Elements::Sequence(var) => Form::Sequence(self.element_type(*var)),
+                Elements::Numbers(_, kind) => Form::Numbers(*kind),
             },
             Item::Tuple(items) => Form::Tuple(
                 items
@@ -106,6 +117,10 @@ impl Machine<'_> {
         Ok(match (form, item) {
             (form, Item::Uninitialized(_) | Item::Hole) => form,
             (Form::Fixed(Item::Uninitialized(_) | Item::Hole), item) => self.form_of(item)?,
+            (Form::Fixed(Item::Maybe(_, inner)), item) => {
+                let form = self.computed(Form::Fixed((*inner).clone()), item)?;
+                self.widened(Form::Maybe(Box::new(form)), item)?
+            }
             (Form::Maybe(inner), Item::None) => Form::Maybe(inner),
             (Form::Maybe(inner), Item::Maybe(_, item)) => {
                 Form::Maybe(Box::new(self.widened(*inner, item)?))
@@ -206,25 +221,61 @@ impl Machine<'_> {
                 Elements::Known(items) if items.len() == forms.len() => {
                     Ok(Form::List(both(forms, items)?))
                 }
-                Elements::Known(items) => {
-                    self.keeps_lengths(items)?;
-                    let before = forms.iter().map(type_of_form).reduce(either);
-                    Ok(Form::Sequence(either(before.flatten(), self.common_type(items)?)))
-                }
-                Elements::Sequence(var) => {
-                    let before = forms.iter().map(type_of_form).reduce(either);
-                    Ok(Form::Sequence(either(before.flatten(), self.element_type(*var))))
-                }
+                elements => self.widened_list(&forms, elements),
             },
             (Form::Sequence(ty), Item::List(cell)) => {
                 let other = match &*cell.borrow() {
                     Elements::Known(items) => self.common_type(items)?,
                     Elements::Sequence(var) => self.element_type(*var),
+                    Elements::Numbers(..) => {
+                        return Err(self.cannot_meet(item, &Item::text("a list of tensors")));
+                    }
                 };
                 Ok(Form::Sequence(either(ty, other)))
             }
-            (form, item) => Err(self.cannot_meet(item, &Item::text(&format!("{form:?}")))),
+            (Form::Numbers(kind), Item::List(cell)) => match &*cell.borrow() {
+                Elements::Known(items) if items.is_empty() => Ok(Form::Numbers(kind)),
+                Elements::Known(items) => match common_kind(items.iter()) {
+                    Some(other) => Ok(Form::Numbers(kind.max(other))),
+                    None => Err(self.cannot_meet(item, &Item::text("a list of numbers"))),
+                },
+                Elements::Numbers(_, other) => Ok(Form::Numbers(kind.max(*other))),
+                Elements::Sequence(_) => {
+                    Err(self.cannot_meet(item, &Item::text("a list of numbers")))
+                }
+            },
+            (_, item) => Err(self.cannot_meet(item, &Item::text("a value of another kind"))),
         }
+    }
+
+    /// The form of a list that has another length than `forms`, or one that is not known.
+    fn widened_list(&self, forms: &[Form], elements: &Elements) -> Result<Form> {
+        if let Elements::Known(items) = elements {
+            self.keeps_lengths(items)?;
+        }
+        let before = forms.iter().map(kind_of_form).reduce(meet);
+        let numbers = match elements {
+            Elements::Known(items) if items.is_empty() => before,
+            Elements::Known(items) => {
+                Some(before.into_iter().fold(common_kind(items.iter()), meet))
+            }
+            Elements::Numbers(_, kind) => Some(before.into_iter().fold(Some(*kind), meet)),
+            Elements::Sequence(_) => None,
+        };
+        if let Some(kind) = numbers.flatten() {
+            if self.trial.unrollable.get() {
+                let message = "A list of numbers grows in a loop.";
+                return Err(self.problem(Code::LayerUnsupported, message));
+            }
+            return Ok(Form::Numbers(kind));
+        }
+        let before = forms.iter().map(type_of_form).reduce(either).flatten();
+        let other = match elements {
+            Elements::Known(items) => self.common_type(items)?,
+            Elements::Sequence(var) => self.element_type(*var),
+            Elements::Numbers(..) => None,
+        };
+        Ok(Form::Sequence(either(before, other)))
     }
 
     /// A container as the forms of what it holds.
@@ -236,137 +287,13 @@ impl Machine<'_> {
             Item::List(cell) => match &*cell.borrow() {
                 Elements::Known(items) => Form::List(fixed(items)),
                 Elements::Sequence(var) => Form::Sequence(self.element_type(*var)),
+                Elements::Numbers(_, kind) => Form::Numbers(*kind),
             },
             Item::Dict(cell) => {
                 let items = cell.borrow();
                 Form::Dict(items.iter().map(|(k, v)| (k.clone(), Form::Fixed(v.clone()))).collect())
             }
             other => Form::Fixed(other.clone()),
-        }
-    }
-
-    /// The values of the graph that `item` is in `form`, in the present graph.
-    pub(crate) fn packed(&self, form: &Form, item: &Item, into: &mut Vec<Var>) -> Result<()> {
-        match (form, item) {
-            (Form::Fixed(_), _) => {}
-            (Form::Tensor(ty), Item::Uninitialized(_) | Item::None | Item::Hole) => {
-                into.push(self.zeros(ty));
-            }
-            (Form::Tensor(ty), item) => {
-                let var = self.var_of(item)?;
-                into.push(match (ty.dtype(), item) {
-                    (Some(dtype), Item::Int(_) | Item::Float(_) | Item::Bool(_)) => {
-                        self.builder().cast(var, dtype)?
-                    }
-                    _ => var,
-                });
-            }
-            (Form::Number(kind), Item::Uninitialized(_) | Item::None | Item::Hole) => {
-                into.push(self.zeros(&ValueType::tensor(kind.dtype(), Vec::<Dim>::new())));
-            }
-            (Form::Number(kind), item) => into.push(self.number_var(item, *kind)?),
-            (Form::Maybe(inner), item) => {
-                let (present, value) = match item {
-                    Item::None | Item::Uninitialized(_) | Item::Hole => {
-                        (Item::Bool(false), &Item::None)
-                    }
-                    Item::Maybe(number, inner) => (Item::Number(*number), &**inner),
-                    other => (Item::Bool(true), other),
-                };
-                into.push(self.number_var(&present, NumberKind::Bool)?);
-                self.packed(inner, value, into)?;
-            }
-            (Form::Sequence(ty), item) => into.push(self.sequence_var(item, ty.as_ref())?),
-            (Form::Tuple(forms) | Form::Record(_, forms) | Form::List(forms), item) => {
-                let items = item.items().unwrap_or_default();
-                for (i, form) in forms.iter().enumerate() {
-                    self.packed(form, items.get(i).unwrap_or(&Item::Hole), into)?;
-                }
-            }
-            (Form::Dict(forms), Item::Dict(cell)) => {
-                let items = cell.borrow().clone();
-                for ((_, form), (_, item)) in forms.iter().zip(&items) {
-                    self.packed(form, item, into)?;
-                }
-            }
-            (Form::Dict(forms), _) => {
-                for (_, form) in forms {
-                    self.packed(form, &Item::Hole, into)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The value of `form` whose parts are the next values of the graph.
-    pub(crate) fn unpacked(&self, form: &Form, from: &mut impl Iterator<Item = Var>) -> Item {
-        let mut all = |forms: &[Form]| forms.iter().map(|f| self.unpacked(f, from)).collect();
-        match form {
-            Form::Fixed(item) => item.clone(),
-            Form::Tuple(forms) => Item::tuple(all(forms)),
-            Form::Record(class, forms) => {
-                let items: Vec<Item> = all(forms);
-                Item::Record(class.clone(), items.into())
-            }
-            Form::List(forms) => Item::list(all(forms)),
-            Form::Dict(forms) => {
-                Item::dict(forms.iter().map(|(k, f)| (k.clone(), self.unpacked(f, from))).collect())
-            }
-            Form::Maybe(inner) => {
-                let present = self.unpacked(&Form::Number(NumberKind::Bool), from);
-                let value = self.unpacked(inner, from);
-                match present {
-                    Item::Number(number) => Item::Maybe(number, Rc::new(value)),
-                    Item::Bool(true) => value,
-                    Item::Bool(false) => Item::None,
-                    _ => Item::Hole,
-                }
-            }
-            Form::Tensor(_) => from.next().map_or(Item::Hole, |var| self.tensor(var)),
-            Form::Number(kind) => from.next().map_or(Item::Hole, |var| self.number(var, *kind)),
-            Form::Sequence(_) => {
-                let list = |var| Item::elements(Elements::Sequence(var));
-                from.next().map_or(Item::Hole, list)
-            }
-        }
-    }
-
-    /// The types of the values that [`Machine::packed`] gives.
-    pub(crate) fn slots(&self, form: &Form, into: &mut Vec<ValueType>) {
-        let scalar = |kind: NumberKind| ValueType::tensor(kind.dtype(), Vec::<Dim>::new());
-        match form {
-            Form::Fixed(_) => {}
-            Form::Tensor(ty) => into.push(ty.clone()),
-            Form::Number(kind) => into.push(scalar(*kind)),
-            Form::Sequence(ty) => {
-                let unknown = ValueType::Tensor { dtype: Some(DataType::Float), shape: None };
-                into.push(ValueType::Sequence(Box::new(ty.clone().unwrap_or(unknown))));
-            }
-            Form::Maybe(inner) => {
-                into.push(scalar(NumberKind::Bool));
-                self.slots(inner, into);
-            }
-            Form::Tuple(forms) | Form::Record(_, forms) | Form::List(forms) => {
-                forms.iter().for_each(|form| self.slots(form, into));
-            }
-            Form::Dict(forms) => forms.iter().for_each(|(_, form)| self.slots(form, into)),
-        }
-    }
-
-    /// Any tensor of a type: where a value is never used. Unknown sizes are 1.
-    fn zeros(&self, ty: &ValueType) -> Var {
-        let dims = ty.shape().unwrap_or_default().iter().map(|d| d.known().unwrap_or(1));
-        let dims: Vec<usize> = dims.map(|d| usize::try_from(d).unwrap_or(1)).collect();
-        let dtype = ty.dtype().unwrap_or(DataType::Float);
-        let one = Tensor::new(dtype, vec![], vec![0u8; dtype.bits().div_ceil(8)].into());
-        let b = self.builder();
-        let one = b.constant(one.expect("a scalar of zero bytes"));
-        match dims.is_empty() {
-            true => one,
-            false => {
-                let shape = dims.iter().map(|d| *d as i64).collect::<Vec<_>>();
-                b.expand(one, shape).unwrap_or(one)
-            }
         }
     }
 
@@ -427,6 +354,19 @@ fn simplified(form: Form, item: &Item) -> Form {
         _ => false,
     };
     if fixed { Form::Fixed(item.clone()) } else { form }
+}
+
+/// The kind of a form that is a number.
+fn kind_of_form(form: &Form) -> Option<NumberKind> {
+    match form {
+        Form::Fixed(item) => common_kind(std::iter::once(item)),
+        Form::Number(kind) => Some(*kind),
+        _ => None,
+    }
+}
+
+fn meet(a: Option<NumberKind>, b: Option<NumberKind>) -> Option<NumberKind> {
+    a.zip(b).map(|(a, b)| a.max(b))
 }
 
 fn type_of_form(form: &Form) -> Option<ValueType> {

@@ -1,5 +1,6 @@
 //! What a program computes with: Python's values, and values of the graph.
 
+use super::Variables;
 use super::alias::View;
 use crate::diag::shown;
 use crate::script::ast::{Class, Function};
@@ -33,7 +34,8 @@ pub(crate) enum Item {
     Object(Rc<Instance>),
     /// A member of an enum: class, name, value.
     Member(Rc<str>, Rc<str>, Rc<Item>),
-    Function(Rc<str>, Rc<Function>),
+    /// A function: the module it is in, and the variables around it.
+    Function(Rc<str>, Rc<Function>, Rc<Variables>),
     Method(Rc<Instance>, Rc<Function>),
     /// A part of a qualified name: `torch`, `ops.prim`, `__torch__.models`.
     Path(Rc<str>),
@@ -77,6 +79,8 @@ pub(crate) enum Elements {
     Known(Vec<Item>),
     /// A sequence of tensors in the graph, whose length is known only when the model runs.
     Sequence(Var),
+    /// Numbers in a tensor of one axis, whose size is known only when the model runs.
+    Numbers(Var, NumberKind),
 }
 
 /// Something that several values refer to and that can change.
@@ -176,7 +180,7 @@ impl Item {
             Item::Tuple(items) | Item::Record(_, items) => Some(items.to_vec()),
             Item::List(cell) => match &*cell.borrow() {
                 Elements::Known(items) => Some(items.clone()),
-                Elements::Sequence(_) => None,
+                Elements::Sequence(_) | Elements::Numbers(..) => None,
             },
             _ => None,
         }
@@ -195,7 +199,7 @@ impl Item {
             Item::Tuple(items) | Item::Record(_, items) => items.iter().any(Item::is_computed),
             Item::List(cell) => match &*cell.borrow() {
                 Elements::Known(items) => items.iter().any(Item::is_computed),
-                Elements::Sequence(_) => true,
+                Elements::Sequence(_) | Elements::Numbers(..) => true,
             },
             Item::Dict(cell) => {
                 cell.borrow().iter().any(|(k, v)| k.is_computed() || v.is_computed())
@@ -211,7 +215,7 @@ impl Item {
             Item::Tuple(items) | Item::Record(_, items) => items.iter().any(Item::has_hole),
             Item::List(cell) => match &*cell.borrow() {
                 Elements::Known(items) => items.iter().any(Item::has_hole),
-                Elements::Sequence(_) => false,
+                Elements::Sequence(_) | Elements::Numbers(..) => false,
             },
             Item::Maybe(_, item) => item.has_hole(),
             _ => false,
@@ -235,7 +239,7 @@ impl Item {
             Item::Dict(_) => "a dict".into(),
             Item::Object(object) => format!("an object of class `{}`", shown(&object.class)),
             Item::Member(class, ..) => format!("a member of `{}`", shown(class)),
-            Item::Function(name, _) => format!("the function `{}`", shown(name)),
+            Item::Function(name, ..) => format!("the function `{}`", shown(name)),
             Item::Method(..) => "a method".into(),
             Item::Path(path) => format!("`{}`", shown(path)),
             Item::Maybe(..) => "an optional value".into(),
@@ -260,7 +264,7 @@ impl Item {
             (Item::Dict(a), Item::Dict(b)) => Rc::ptr_eq(a, b),
             (Item::Object(a), Item::Object(b)) => Rc::ptr_eq(a, b),
             (Item::Member(a, b, _), Item::Member(c, d, _)) => (a, b) == (c, d),
-            (Item::Function(a, _), Item::Function(b, _)) => a == b,
+            (Item::Function(.., a), Item::Function(.., b)) => Rc::ptr_eq(a, b),
             (Item::Tuple(a), Item::Tuple(b)) => all_same(a, b),
             (Item::Record(c, a), Item::Record(d, b)) => Rc::ptr_eq(c, d) && all_same(a, b),
             (Item::Maybe(p, a), Item::Maybe(q, b)) => p == q && a.same(b),

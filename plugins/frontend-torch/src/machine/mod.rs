@@ -15,9 +15,11 @@ mod indices;
 mod item;
 mod journal;
 mod numbers;
+mod packing;
 mod python;
 mod query;
 mod repeat;
+mod sequences;
 
 pub(crate) use arguments::default_item;
 pub(crate) use branch::Variables;
@@ -56,6 +58,12 @@ const OPERATOR_WORK: usize = 200;
 const CALL_WORK: usize = 4;
 const TEXT_BYTES: usize = 16;
 
+/// How the message of an exception of the program begins.
+const RAISES: &str = "The program raises an exception: ";
+
+/// The finding for a value that no other finding explains.
+const UNKNOWN: &str = "The program needs a value that is not known.";
+
 /// Builds the graph of a program by running it.
 pub(crate) struct Machine<'s> {
     pub(crate) driver: Driver<'s, Source>,
@@ -67,8 +75,6 @@ pub(crate) struct Machine<'s> {
     sizes: RefCell<HashSet<Var>>,
     /// Conditions that hold where an optional value is None, with what says that it is there.
     absent: RefCell<HashMap<Var, Var>>,
-    /// Whether the path that runs ends with an exception of the program.
-    raised: Cell<bool>,
     depth: Cell<usize>,
     /// Weight of the conditions and loops that are open.
     graphs: Cell<usize>,
@@ -95,7 +101,6 @@ impl<'s> Machine<'s> {
             layers: RefCell::default(),
             sizes: RefCell::default(),
             absent: RefCell::default(),
-            raised: Cell::new(false),
             depth: Cell::new(0),
             graphs: Cell::new(0),
             work: Cell::new(0),
@@ -124,7 +129,19 @@ impl<'s> Machine<'s> {
         let weights = self.weights.map(RefCell::into_inner).unwrap_or_default();
         let weights = weights.into_iter().map(|var| self.driver.builder().id(var));
         let weights = weights.collect::<Result<Vec<_>>>()?;
-        let (mut graph, notes) = self.driver.finish()?;
+        let (mut graph, mut notes) = self.driver.finish().map_err(|mut found| {
+            // Those that say more explain it.
+            if found.0.iter().any(|found| found.message != UNKNOWN) {
+                found.0.retain(|found| found.message != UNKNOWN);
+            }
+            found
+        })?;
+        let mut told: Vec<Diagnostic> = vec![];
+        notes.retain(|note| {
+            let new = !told.contains(note);
+            told.extend(new.then(|| note.clone()));
+            new
+        });
         // They come after the user's inputs, as far as something reads them.
         weights.iter().for_each(|id| graph.unmark_input(*id));
         for id in weights {
@@ -282,42 +299,31 @@ impl<'s> Machine<'s> {
         b.cast(var, kind.dtype())
     }
 
-    /// A list of tensors as a sequence of the present graph.
-    fn sequence_var(&self, item: &Item, ty: Option<&ValueType>) -> Result<Var> {
-        let b = self.builder();
-        let items = match item {
-            Item::List(cell) => match &*cell.borrow() {
-                Elements::Sequence(var) => return Ok(*var),
-                Elements::Known(items) => items.clone(),
-            },
-            Item::Uninitialized(_) | Item::None | Item::Hole => vec![],
-            other => {
-                let message = format!("A list is needed, found {}.", other.what());
-                return Err(self.problem(Code::LayerUnsupported, message));
-            }
-        };
-        let vars = items.iter().map(|item| self.var_of(item)).collect::<Result<Vec<_>>>()?;
-        if vars.is_empty() {
-            let dtype = ty.and_then(ValueType::dtype);
-            return b.sequence_empty().dtype(dtype.unwrap_or(DataType::Float)).one();
-        }
-        b.sequence_construct(vars)
-    }
-
-    /// A list whose length is known only when the model runs.
-    fn sequence(&self, var: Var) -> Item {
-        Item::elements(Elements::Sequence(var))
-    }
-
-    /// Whether the last error is an exception of the program.
-    pub(crate) fn was_raised(&self) -> bool {
-        self.raised.replace(false)
-    }
-
     /// Says that the program raises an exception on the path that runs.
     pub(crate) fn raise(&self, message: &str) -> Diagnostic {
-        self.raised.set(true);
-        let message = format!("The program raises an exception: {}", crate::diag::shown(message));
+        let message = format!("{RAISES}{}", crate::diag::shown(message));
         self.problem(Code::LayerParameter, message)
     }
+
+    /// Says that a path is left out as it ends with an exception: the model cannot raise it.
+    fn left_out(&self, why: &Diagnostic) {
+        let exception = why.message.strip_prefix(RAISES).unwrap_or(&why.message);
+        let message =
+            format!("The model goes on where the program raises an exception: {exception}");
+        let layer = why.layer.clone().unwrap_or_else(|| self.layer());
+        let help = "Check what the exception checks before the model runs.";
+        let note = Diagnostic::new(Code::LayerParameterIgnored, message).at(layer).help(help);
+        self.builder().note(note);
+    }
+
+    /// Stands for a value that no finding explains: with it, no model is written.
+    pub(crate) fn hole(&self) -> Item {
+        self.driver.report(self.problem(Code::LayerUnsupported, UNKNOWN));
+        Item::Hole
+    }
+}
+
+/// Whether an error is an exception of the program.
+pub(crate) fn is_raised(why: &Diagnostic) -> bool {
+    why.message.starts_with(RAISES)
 }

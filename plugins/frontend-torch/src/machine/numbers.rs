@@ -1,6 +1,7 @@
 //! Python's arithmetic where a number is known only when the model runs: the same on tensors of rank 0.
 
 use super::{Item, Machine, Number, NumberKind, Result};
+use crate::diag::Code;
 use NumberKind::{Bool, Float, Int};
 use onnxd_plugin_sdk::build::Var;
 
@@ -25,10 +26,7 @@ impl Machine<'_> {
                 let mut all = items.into_iter();
                 let first = all.next().unwrap_or(Item::Int(0));
                 all.try_fold(Some(first), |so_far, item| match so_far {
-                    Some(so_far) if !so_far.is_computed() && !item.is_computed() => {
-                        Ok(super::python::evaluated(name, &[so_far, item]).unwrap_or_default())
-                    }
-                    Some(so_far) => self.numbers(name, &[so_far, item]),
+                    Some(so_far) => self.arithmetic(name, &[so_far, item]),
                     None => Ok(None),
                 })
             }
@@ -36,6 +34,15 @@ impl Machine<'_> {
             ("__isnot__", [a, b]) => Ok(Some(Item::Bool(!a.same(b)))),
             ("eq" | "ne", [a, b]) => self.equal_lists(name, a, b),
             _ => Ok(None),
+        }
+    }
+
+    /// Arithmetic with numbers of any kind: those of the graph, and those that are known.
+    pub(super) fn arithmetic(&self, name: &str, arguments: &[Item]) -> Result<Option<Item>> {
+        match arguments.iter().any(Item::is_computed) {
+            true => self.numbers(name, arguments),
+            false => super::python::evaluated(name, arguments)
+                .map_err(|why| self.problem(Code::LayerParameter, format!("{name}: {why}."))),
         }
     }
 
@@ -134,13 +141,8 @@ impl Machine<'_> {
 
     fn three_numbers(&self, name: &str, [x, y, z]: [&Item; 3]) -> Result<Option<Item>> {
         let two = |name, a: &Item, b: &Item| -> Result<Item> {
-            let found = match a.is_computed() || b.is_computed() {
-                true => self.numbers(name, &[a.clone(), b.clone()])?,
-                false => {
-                    super::python::evaluated(name, &[a.clone(), b.clone()]).unwrap_or_default()
-                }
-            };
-            Ok(found.unwrap_or(Item::Hole))
+            let found = self.arithmetic(name, &[a.clone(), b.clone()])?;
+            Ok(found.unwrap_or_else(|| self.hole()))
         };
         Ok(match name {
             // Rounded up: the negative of the negative number divided down.
@@ -167,11 +169,7 @@ impl Machine<'_> {
             };
             let Some(one) = one else { return Ok(None) };
             let both = [all, one];
-            let found = match both.iter().any(Item::is_computed) {
-                true => self.numbers("__and__", &both)?,
-                false => super::python::evaluated("__and__", &both).unwrap_or_default(),
-            };
-            let Some(found) = found else { return Ok(None) };
+            let Some(found) = self.arithmetic("__and__", &both)? else { return Ok(None) };
             all = found;
         }
         match (name, &all) {

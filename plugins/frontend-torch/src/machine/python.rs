@@ -108,7 +108,7 @@ fn many(name: &str, list: &Item) -> Option<Item> {
         ("max", Some(x), _) if !x.is_empty() => x.into_iter().max().map(Item::Int),
         ("min", _, Some(x)) => x.into_iter().reduce(f64::min).map(Item::Float),
         ("max", _, Some(x)) => x.into_iter().reduce(f64::max).map(Item::Float),
-        ("sum", Some(x), _) => Some(Item::Int(x.iter().sum())),
+        ("sum", Some(x), _) => x.iter().try_fold(0i64, |sum, x| sum.checked_add(*x)).map(Item::Int),
         ("sum", _, Some(x)) => Some(Item::Float(x.iter().sum())),
         ("any", _, Some(x)) => Some(Item::Bool(x.iter().any(|x| *x != 0.0))),
         ("all", _, Some(x)) => Some(Item::Bool(x.iter().all(|x| *x != 0.0))),
@@ -231,9 +231,10 @@ fn ternary(name: &str, a: &Item, b: &Item, c: &Item) -> Option<Item> {
     let (x, y, z) = (a.as_int()?, b.as_int()?, c.as_int()?);
     match name {
         "__range_length" if z != 0 => {
+            let (x, y, z) = (i128::from(x), i128::from(y), i128::from(z));
             let count =
                 if z > 0 { (y - x + z - 1).div_euclid(z) } else { (x - y - z - 1).div_euclid(-z) };
-            Some(Item::Int(count.max(0)))
+            Some(Item::Int(i64::try_from(count.max(0)).ok()?))
         }
         "__derive_index" => Some(Item::Int(x.wrapping_mul(z).wrapping_add(y))),
         _ => None,

@@ -47,8 +47,12 @@ impl Machine<'_> {
                     | DataType::Uint64
                     | DataType::Bool
             )),
-            ("stride" | "sym_stride", []) => self.strides(x)?,
-            ("storage_offset" | "sym_storage_offset", []) => Item::Int(0),
+            ("stride" | "sym_stride", []) if is_contiguous(first) => self.strides(x)?,
+            ("storage_offset" | "sym_storage_offset", []) if is_whole(first) => Item::Int(0),
+            ("stride" | "sym_stride" | "storage_offset" | "sym_storage_offset", _) => {
+                let message = "Where the elements of a view lie in memory is not known.";
+                return Err(self.problem(Code::LayerUnsupported, message));
+            }
             ("item" | "_local_scalar_dense" | "ScalarImplicit" | "ImplicitTensorToNum", []) => {
                 let kind = match b.dtype_of(x) {
                     Some(DataType::Bool) => NumberKind::Bool,
@@ -60,10 +64,7 @@ impl Machine<'_> {
             ("Int" | "IntImplicit", []) => self.as_number(first, NumberKind::Int)?,
             ("Float" | "FloatImplicit", []) => self.as_number(first, NumberKind::Float)?,
             ("Bool" | "is_nonzero", []) => self.as_number(first, NumberKind::Bool)?,
-            ("is_contiguous", _) => Item::Bool(match first {
-                Item::Tensor(view) => view.is_contiguous(),
-                _ => true,
-            }),
+            ("is_contiguous", _) => Item::Bool(is_contiguous(first)),
             ("is_same_size", [other]) => {
                 let other = self.var_of(other)?;
                 let same = self.sizes_of(x)?;
@@ -172,15 +173,20 @@ impl Machine<'_> {
         for size in sizes.iter().rev() {
             strides.push(stride.clone());
             let both = [stride, size.clone()];
-            let found = match both.iter().any(Item::is_computed) {
-                true => self.numbers("mul", &both)?,
-                false => super::python::evaluated("mul", &both).unwrap_or_default(),
-            };
-            stride = found.unwrap_or(Item::Hole);
+            stride = self.arithmetic("mul", &both)?.unwrap_or_else(|| self.hole());
         }
         strides.reverse();
         Ok(Item::list(strides))
     }
+}
+
+fn is_contiguous(item: &Item) -> bool {
+    matches!(item, Item::Tensor(view) if view.is_contiguous())
+}
+
+/// Whether a tensor is no view of another one.
+fn is_whole(item: &Item) -> bool {
+    matches!(item, Item::Tensor(view) if view.is_whole())
 }
 
 /// The value itself, of operators that only change what it is called.

@@ -172,6 +172,9 @@ impl Interpreter<'_, '_> {
     }
 
     fn sliced(&self, of: &Item, start: &Item, end: &Item) -> Result<Item> {
+        if matches!(of, Item::Hole) {
+            return Ok(Item::Hole);
+        }
         let Some(items) = of.items() else {
             let message = format!("A slice of {}.", of.what());
             return Err(self.machine.problem(Code::LayerUnsupported, message));
@@ -199,9 +202,8 @@ impl Interpreter<'_, '_> {
                     }
                 }
             }
-            Item::Function(member, function) => {
-                let name = format!("{member}.{}", function.name);
-                self.called_function(&name, &function, arguments, &named)
+            Item::Function(member, function, around) => {
+                self.called_closure(member, &function, &around, arguments, &named)
             }
             Item::Path(path) => self.called_path(&path, arguments, named),
             Item::Hole => Ok(Item::Hole),
@@ -242,7 +244,10 @@ impl Interpreter<'_, '_> {
             "print" => return Ok(Item::None),
             "fork" => {
                 let mut arguments = arguments.into_iter();
-                let Some(function) = arguments.next() else { return Ok(Item::Hole) };
+                let Some(function) = arguments.next() else {
+                    let message = "`fork` lacks its function.";
+                    return Err(self.machine.problem(Code::SourceSyntax, message));
+                };
                 return self.called(function, (arguments.collect(), named));
             }
             "wait" | "awaitable_wait" => {

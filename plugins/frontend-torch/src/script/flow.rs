@@ -37,7 +37,7 @@ impl Interpreter<'_, '_> {
             _ => {
                 for arm in [then, otherwise] {
                     match self.scoped(arm, scopes) {
-                        Err(why) if !self.machine.was_raised() => return Err(why),
+                        Err(why) if !crate::machine::is_raised(&why) => return Err(why),
                         _ => {}
                     }
                     let mut names = vec![];

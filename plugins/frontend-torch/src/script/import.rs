@@ -111,23 +111,7 @@ fn made(archive: &ScriptArchive, method: &str, options: &Options) -> Made {
 
 /// Runs a method of the module that was saved, or of one inside.
 fn run_method(run: &Interpreter<'_, '_>, path: &str, options: &Options) -> Result<()> {
-    let none = |class: &str| {
-        let (class, path) = (shown(class), shown(path));
-        let message = format!("`{class}` has no method `{path}`.");
-        let help = "Name the method to convert with `source.method`.";
-        Diagnostic::new(Code::ParamsBadValue, message).help(help)
-    };
-    let Item::Object(mut object) = run.root()? else {
-        return Err(Diagnostic::new(Code::SourceSyntax, "The archive holds no module."));
-    };
-    let mut names = path.split('.').peekable();
-    let mut name = names.next().unwrap_or_default();
-    while names.peek().is_some() {
-        let inner = object.attributes.borrow().get(name).cloned();
-        let Some(Item::Object(inner)) = inner else { return Err(none(&object.class)) };
-        (object, name) = (inner, names.next().unwrap_or_default());
-    }
-    let Some(method) = run.method(&object.class, name)? else { return Err(none(&object.class)) };
+    let (object, method) = run.method_at(path, options)?;
     let mut inputs = Inputs { run, options, next: 0, supposed: vec![] };
     let mut items = vec![];
     for parameter in method.parameters.iter().skip(1) {
@@ -138,7 +122,7 @@ fn run_method(run: &Interpreter<'_, '_>, path: &str, options: &Options) -> Resul
         items.push(inputs.input(&parameter.name, &ty)?);
     }
     inputs.tell();
-    let result = run.called_method(&object, &method, items)?;
+    let result = run.called_with_hooks(&object, &method, items)?;
     outputs::listed(run.machine, &result, &[])
 }
 
@@ -175,7 +159,7 @@ impl Inputs<'_, '_, '_> {
             }
             other => {
                 let message =
-                    format!("The input `{name}` is of type {other:?}, which ONNX does not have.");
+                    format!("The input `{}` is of type `{other}`, which ONNX lacks.", shown(name));
                 return Err(machine.problem(Code::LayerUnsupported, message));
             }
         })

@@ -9,6 +9,7 @@ mod flow;
 pub(crate) mod import;
 mod lexer;
 pub(crate) mod library;
+mod method;
 mod objects;
 pub(crate) mod parse;
 mod places;

@@ -43,6 +43,12 @@ impl Scopes {
         }
     }
 
+    /// All variables that can be seen, those of the inner scopes last.
+    fn all(&self) -> Variables {
+        let all = self.all.borrow();
+        all.iter().flatten().map(|(name, item)| (name.clone(), item.clone())).collect()
+    }
+
     pub(super) fn push(&self) {
         self.all.borrow_mut().push(HashMap::new());
     }
@@ -89,8 +95,8 @@ impl<'m, 's> Interpreter<'m, 's> {
         let kind = plain_class(&object.class);
         let layer = Layer { name: object.path.to_string(), kind, place: String::new() };
         let all = std::iter::once(Item::Object(object.clone())).chain(arguments).collect();
-        let member = module_of(&object.class);
-        self.machine.inside(layer, || self.run(method, member, all, &[]))
+        let scopes = Interpreter::fresh_scopes(&module_of(&object.class));
+        self.machine.inside(layer, || self.run(method, &scopes, all, &[]))
     }
 
     /// Calls a function of the archive, in the layer of its caller.
@@ -102,7 +108,22 @@ impl<'m, 's> Interpreter<'m, 's> {
         named: &[(Rc<str>, Item)],
     ) -> Result<Item> {
         let layer = self.machine.layer();
-        self.machine.inside(layer, || self.run(function, module_of(name), arguments, named))
+        let scopes = Interpreter::fresh_scopes(&module_of(name));
+        self.machine.inside(layer, || self.run(function, &scopes, arguments, named))
+    }
+
+    /// Calls a function that was defined within another one, whose variables it sees.
+    pub(super) fn called_closure(
+        &self,
+        member: Rc<str>,
+        function: &Function,
+        around: &Variables,
+        arguments: Vec<Item>,
+        named: &[(Rc<str>, Item)],
+    ) -> Result<Item> {
+        let layer = self.machine.layer();
+        let scopes = Scopes { all: RefCell::new(vec![around.iter().cloned().collect()]), member };
+        self.machine.inside(layer, || self.run(function, &scopes, arguments, named))
     }
 
     /// The method of a class, if it has it.
@@ -113,11 +134,10 @@ impl<'m, 's> Interpreter<'m, 's> {
     fn run(
         &self,
         function: &Function,
-        member: Rc<str>,
+        scopes: &Scopes,
         arguments: Vec<Item>,
         named: &[(Rc<str>, Item)],
     ) -> Result<Item> {
-        let scopes = Scopes { all: RefCell::new(vec![HashMap::new()]), member };
         let mut arguments = arguments.into_iter();
         for parameter in &function.parameters {
             let by_name = || {
@@ -127,7 +147,7 @@ impl<'m, 's> Interpreter<'m, 's> {
             let item = match arguments.next().or_else(by_name) {
                 Some(item) => item,
                 None => match &parameter.default {
-                    Some(default) => self.expression(default, &scopes)?,
+                    Some(default) => self.expression(default, scopes)?,
                     None => {
                         let (function, name) = (shown(&function.name), shown(&parameter.name));
                         let message = format!("`{function}` lacks its argument `{name}`.");
@@ -137,7 +157,7 @@ impl<'m, 's> Interpreter<'m, 's> {
             };
             scopes.set(parameter.name.clone(), item);
         }
-        Ok(self.block(&function.body, &scopes)?.unwrap_or(Item::None))
+        Ok(self.block(&function.body, scopes)?.unwrap_or(Item::None))
     }
 
     /// Runs statements; gives what the function returns, if it does.
@@ -174,10 +194,10 @@ impl<'m, 's> Interpreter<'m, 's> {
                 return self.block(body, scopes);
             }
             StatementKind::Define(function) => {
-                scopes.set(
-                    function.name.clone(),
-                    Item::Function(scopes.member.clone(), function.clone()),
-                );
+                let around = scopes.all();
+                self.machine.work(around.len())?;
+                let item = Item::Function(scopes.member.clone(), function.clone(), Rc::new(around));
+                scopes.set(function.name.clone(), item);
             }
             StatementKind::Return(e) => {
                 let item = e.as_ref().map(|e| self.expression(e, scopes)).transpose()?;
@@ -246,7 +266,7 @@ impl<'m, 's> Interpreter<'m, 's> {
             return Ok(None);
         }
         let value = self.loaded(value, "")?;
-        let scopes = Scopes { all: RefCell::new(vec![HashMap::new()]), member: name.clone() };
+        let scopes = Interpreter::fresh_scopes(name);
         for attribute in &class.attributes {
             let Some(e) = &attribute.value else { continue };
             let item = self.expression(e, &scopes)?;
@@ -273,14 +293,11 @@ impl<'m, 's> Interpreter<'m, 's> {
             (Type::Number, Item::Int(_) | Item::Float(_) | Item::Complex(..) | Item::Number(_)) => {
                 true
             }
-            (ty, Item::Number(number)) => match number.kind {
-                NumberKind::Bool => *ty == Type::Bool,
-                NumberKind::Int => *ty == Type::Int,
-                NumberKind::Float => *ty == Type::Float,
-            },
+            (ty, Item::Number(number)) => *ty == type_of_number(number.kind),
             (Type::List(of), Item::List(cell)) => match &*cell.borrow() {
                 Elements::Known(items) => items.iter().all(|item| self.is_instance(item, of)),
                 Elements::Sequence(_) => **of == Type::Tensor,
+                Elements::Numbers(_, kind) => **of == type_of_number(*kind),
             },
             (Type::Dict(key, value), Item::Dict(cell)) => {
                 let pairs = cell.borrow();
@@ -302,6 +319,14 @@ impl<'m, 's> Interpreter<'m, 's> {
             (Type::Class(name), Item::Member(class, ..)) => name == class,
             _ => false,
         }
+    }
+}
+
+fn type_of_number(kind: NumberKind) -> Type {
+    match kind {
+        NumberKind::Bool => Type::Bool,
+        NumberKind::Int => Type::Int,
+        NumberKind::Float => Type::Float,
     }
 }
 

@@ -1,6 +1,8 @@
 //! Types as TorchScript prints them.
 
 use super::parse::{Parsed, Parser};
+use crate::diag::shown;
+use std::fmt;
 use std::rc::Rc;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +29,33 @@ pub(crate) enum Type {
     Future(Box<Type>),
     /// A class by its qualified name (`__torch__.models.Net`), and all other words.
     Class(Rc<str>),
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all =
+            |types: &[Type]| types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match self {
+            Type::Tensor => write!(f, "Tensor"),
+            Type::Int => write!(f, "int"),
+            Type::Float => write!(f, "float"),
+            Type::Bool => write!(f, "bool"),
+            Type::Complex => write!(f, "complex"),
+            Type::Text => write!(f, "str"),
+            Type::Number => write!(f, "number"),
+            Type::None => write!(f, "None"),
+            Type::Any => write!(f, "Any"),
+            Type::Device => write!(f, "Device"),
+            Type::Generator => write!(f, "Generator"),
+            Type::List(of) => write!(f, "List[{of}]"),
+            Type::Dict(key, value) => write!(f, "Dict[{key}, {value}]"),
+            Type::Optional(of) => write!(f, "Optional[{of}]"),
+            Type::Union(types) => write!(f, "Union[{}]", all(types)),
+            Type::Tuple(types) => write!(f, "Tuple[{}]", all(types)),
+            Type::Future(of) => write!(f, "Future[{of}]"),
+            Type::Class(name) => write!(f, "{}", shown(name)),
+        }
+    }
 }
 
 impl Parser<'_> {

@@ -1,5 +1,7 @@
 //! Small modules, converted with the params that users set.
 
+mod programs;
+
 use crate::Torch;
 use crate::archive::fixture::{archive, floats, object, pickle, tensor};
 use onnxd_plugin_sdk::ir::{DataType, Graph, Model, ValueId};
