@@ -14,6 +14,7 @@ mod form;
 mod indices;
 mod item;
 mod journal;
+mod kinds;
 mod numbers;
 mod packing;
 mod python;
