@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const MAY: &[(&str, &str)] = &[
     ("core/daemon/src/cli/demo.rs", "it drops an example, which is a network of some format"),
     ("core/daemon/src/cli/plugins/new.rs", "it copies the examples"),
+    ("core/intake/src/formats.rs", "it tells files of every framework by their content"),
     ("core/ir/src/ops/quant.rs", "names of ONNX operators begin so"),
     ("core/rewrite/src/equalize_weights.rs", "the pass is defined there; its plugin only lists it"),
 ];
