@@ -205,12 +205,15 @@ fn along(b: &Lower, x: Var, dim: usize, n: Option<&Value>, kind: Kind, power: i3
             b.unsqueeze(x, [rank(b, x)? as i64])?
         }
     };
+    let given = n.map(|n| scalar(b, n)).transpose()?;
+    let y = transformed(b, signal, dim, given, kind)?;
+    if power == 0 {
+        return of_pair(b, y);
+    }
     let length = match n {
         Some(n) => n.clone(),
         None => size(b, x, dim)?,
     };
-    let given = n.map(|n| scalar(b, n)).transpose()?;
-    let y = transformed(b, signal, dim, given, kind)?;
     of_pair(b, scaled(b, y, &length, power)?)
 }
 

@@ -54,9 +54,13 @@ impl Machine<'_> {
                 return Err(self.problem(Code::LayerUnsupported, message));
             }
             ("item" | "_local_scalar_dense" | "ScalarImplicit" | "ImplicitTensorToNum", []) => {
-                let kind = match b.dtype_of(x) {
-                    Some(DataType::Bool) => NumberKind::Bool,
-                    Some(d) if d.is_float() => NumberKind::Float,
+                let kind = match self.dtype(x)? {
+                    DataType::Bool => NumberKind::Bool,
+                    DataType::Complex64 | DataType::Complex128 => {
+                        let message = "A tensor of complex numbers is taken for a number.";
+                        return Err(self.problem(Code::LayerUnsupported, message));
+                    }
+                    dtype if dtype.is_float() => NumberKind::Float,
                     _ => NumberKind::Int,
                 };
                 self.number(self.number_var(first, kind)?, kind)

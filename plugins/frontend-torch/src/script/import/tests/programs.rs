@@ -1,6 +1,7 @@
 //! What small programs mean: the method that is taken, hooks, functions within functions, lists that grow.
 
 use super::{import, module, operators, shapes};
+use onnxd_plugin_sdk::ir::Origin;
 use serde_json::json;
 
 /// The operators of a program, its sub-graphs left out, and the texts of notes.
@@ -87,4 +88,35 @@ fn lists_of_numbers_grow_in_loops() {
     return torch.tensor(l)
 ";
     assert!(run(code).unwrap().0.contains(&":Loop".to_owned()));
+}
+
+#[test]
+fn sizes_of_complex_numbers_are_those_of_their_parts() {
+    let forward = |norm: &str| {
+        format!(
+            "  def forward(self: __torch__.Net, x: Tensor) -> Tensor:
+    return torch.real(torch.fft_fftn(x, None, [0, 1], {norm}))
+"
+        )
+    };
+    let graph =
+        |norm| import(&shapes(json!([["n", "m"]]))(module(&forward(norm)))).unwrap().0.graph;
+    let plain = graph("None");
+    assert!(!operators(&plain).contains(&":Shape".to_owned()));
+    let scaled = graph("\"ortho\"");
+    assert_eq!(operators(&scaled).iter().filter(|op| *op == ":Shape").count(), 2);
+    let read = scaled.nodes().flat_map(|(_, node)| node.inputs.iter().flatten());
+    for value in read.map(|v| &scaled[*v]) {
+        let produced = value.origin() != Origin::None || value.initializer().is_some();
+        assert!(produced, "`{}` is read, and nothing produces it", value.name);
+    }
+}
+
+#[test]
+fn complex_numbers_are_no_python_numbers() {
+    let code = "  def forward(self: __torch__.Net, x: Tensor) -> Tensor:
+    return torch.mul(x, torch.item(torch.select(torch.fft_fft(x), 0, 0)))
+";
+    let why = run(code).unwrap_err();
+    assert!(why.contains("complex numbers is taken for a number"), "{why}");
 }
