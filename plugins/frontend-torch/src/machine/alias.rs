@@ -246,7 +246,7 @@ impl Machine<'_> {
                 vec![source, ("dim", dim), ("index", step.argument("index"))],
             ),
             "unbind" => {
-                let index = Item::Int(step.pick.unwrap_or(0) as i64);
+                let index = Item::Int(step.pick.ok_or_else(|| self.no_inverse(step))? as i64);
                 with("aten::select_scatter", vec![source, ("dim", dim), ("index", index)])
             }
             "slice" => {

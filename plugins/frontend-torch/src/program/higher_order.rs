@@ -81,9 +81,7 @@ impl Runner<'_, '_> {
         };
         let arm = |graph: &Graph| Ok(numbered(self.graph(graph, operands.to_vec())?));
         let given = self.machine.branch(number, [&|| arm(then), &|| arm(otherwise)], &|_| None)?;
-        in_order(given, then.outputs.len()).ok_or_else(|| {
-            self.damaged("the graphs of a condition do not give the same number of values")
-        })
+        self.in_order(given, then.outputs.len())
     }
 
     fn while_loop(
@@ -96,14 +94,17 @@ impl Runner<'_, '_> {
         let count = carried.len();
         let holds = |state: &[Item]| {
             let given = self.graph(holds, [state, more].concat())?;
-            self.truth(given.first().unwrap_or(&Item::Hole))
+            match given.as_slice() {
+                [holds] => self.truth(holds),
+                _ => Err(self.damaged("the condition of a loop gives no single value")),
+            }
         };
         let first = holds(&carried)?;
         if matches!(first, Item::Bool(false)) {
             return Ok(carried);
         }
         let turn = |_: Item, variables: Variables| {
-            let state = in_order(variables, count).unwrap_or_default();
+            let state = self.in_order(variables, count)?;
             let next = self.graph(body, [&*state, more].concat())?;
             if next.len() != count {
                 return Err(self.damaged("the body of a loop gives another number of values"));
@@ -113,7 +114,7 @@ impl Runner<'_, '_> {
         };
         let turns = Turns { most: None, condition: Some(first) };
         let (given, _) = self.machine.repeat(&turns, &numbered(carried), &turn)?;
-        Ok(in_order(given, count).unwrap_or_default())
+        self.in_order(given, count)
     }
 
     /// One turn for each slice of `scanned` along the first axis. What the body gives beside the carried values is
@@ -135,7 +136,7 @@ impl Runner<'_, '_> {
         let sources =
             scanned.iter().map(|item| machine.var_of(item)).collect::<Result<Vec<_>>>()?;
         let turn = |i: Item, variables: Variables| {
-            let state = in_order(variables, count).unwrap_or_default();
+            let state = self.in_order(variables, count)?;
             let i = machine.number_var(&i, NumberKind::Int)?;
             let slice =
                 |source: &Var| Ok(machine.tensor(machine.builder().gather(*source, i).one()?));
@@ -149,7 +150,20 @@ impl Runner<'_, '_> {
         };
         let turns = Turns { most: Some(most), condition: None };
         let (given, stacked) = machine.repeat(&turns, &numbered(carried), &turn)?;
-        Ok(in_order(given, count).unwrap_or_default().into_iter().chain(stacked).collect())
+        Ok(self.in_order(given, count)?.into_iter().chain(stacked).collect())
+    }
+
+    /// The values that [`numbered`] named.
+    fn in_order(&self, variables: Variables, count: usize) -> Result<Vec<Item>> {
+        let mut items = vec![None; count];
+        for (name, item) in variables {
+            if let Some(place) = name.parse::<usize>().ok().and_then(|at| items.get_mut(at)) {
+                *place = Some(item);
+            }
+        }
+        items.into_iter().collect::<Option<_>>().ok_or_else(|| {
+            self.damaged("the graphs of a condition or loop do not give the same number of values")
+        })
     }
 
     /// A custom operator that writes some of its arguments: their new values follow its results.
@@ -192,13 +206,4 @@ impl Runner<'_, '_> {
 fn numbered(items: Vec<Item>) -> Variables {
     let name = |(i, item): (usize, Item)| (Rc::from(i.to_string()), item);
     items.into_iter().enumerate().map(name).collect()
-}
-
-/// The values that [`numbered`] named; none if one is missing.
-fn in_order(variables: Variables, count: usize) -> Option<Vec<Item>> {
-    let mut items = vec![None; count];
-    for (name, item) in variables {
-        *items.get_mut(name.parse::<usize>().ok()?)? = Some(item);
-    }
-    items.into_iter().collect()
 }

@@ -147,18 +147,19 @@ impl<'m, 's> Runner<'m, 's> {
         let count = types.len();
         let given = self.machine.foreign(key, positional, named, types)?;
         // Results that are None are no results of a row.
-        let mut items = if count == 1 { vec![given] } else { given.items().unwrap_or_default() };
+        let items = if count == 1 { vec![given] } else { given.items().unwrap_or_default() };
         if items.len() != count {
             let message =
                 format!("`{}` has {count} results, and {} as converted.", shown(name), items.len());
             return Err(self.machine.problem(Code::LayerUnsupported, message));
         }
-        items.reverse();
+        // The count was checked: each result that is not None has its item.
+        let mut items = items.into_iter();
         let of = |output: &Argument| match output {
-            Argument::None => Item::None,
-            _ => items.pop().unwrap_or(Item::Hole),
+            Argument::None => Some(Item::None),
+            _ => items.next(),
         };
-        let mut all: Vec<Item> = node.outputs.iter().map(of).collect();
+        let mut all: Vec<Item> = node.outputs.iter().filter_map(of).collect();
         Ok(if all.len() == 1 { all.remove(0) } else { Item::tuple(all) })
     }
 
