@@ -124,6 +124,19 @@ def counted(x, n):
     return x
 
 
+class Lists(nn.Module):
+    """Slices of lists and texts, forwards and backwards."""
+
+    def forward(self, x):
+        rows: List[Tensor] = list(x.unbind(0))
+        slices = [rows[::-1], rows[-2::-2], rows[1:100:2], rows[-1:-4:-1], rows[2:-9:-1], rows[-3:], rows[1:1]]
+        word = "abcdef"[-2:0:-2]
+        sums = [torch.stack(part + [x[0]]).cumsum(0) for part in slices]
+        if word == "ec":
+            sums.append(x + 1)
+        return sums
+
+
 class Unsupported(nn.Module):
     def __init__(self):
         super().__init__()
@@ -168,6 +181,7 @@ CASES = {
     "outputs-named-tuple": row("scripted", Records, floats((2, 3), (2, 3))),
     "outputs-dict": row("scripted", Dicts, floats((2, 3))),
     "integers": row("scripted", Integers, lambda: (torch.arange(-6, 6), torch.tensor(7))),
+    "lists": row("scripted", Lists, floats((5, 2))),
     "unsupported": row("scripted", Unsupported, floats((3, 3)), debug=True),
     "unsupported-exported": row("exported", Unsupported, floats((3, 3)), debug=True),
     **{f"model-{name}": row("scripted", *of) for name, of in MODELS.items()},

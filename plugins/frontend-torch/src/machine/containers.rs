@@ -30,7 +30,11 @@ impl Machine<'_> {
                 Err(self.raise(&super::python::shown_item(message)))
             }
             ("rangelist", [n]) if n.as_int().is_some() => {
-                Ok(Some(Item::ints(0..n.as_int().unwrap_or(0).min(ITEMS_MAX as i64))))
+                let n = n.as_int().unwrap_or(0);
+                if n > ITEMS_MAX as i64 {
+                    return Err(self.too_many_items());
+                }
+                Ok(Some(Item::ints(0..n)))
             }
             (_, [Item::List(list), rest @ ..]) => {
                 let known = matches!(&*list.borrow(), Elements::Known(_));
@@ -58,6 +62,11 @@ impl Machine<'_> {
                     text.chars().map(|c| Item::text(c.encode_utf8(&mut [0; 4]))).collect();
                 Ok(Some(self.at_index(&chars, at)?))
             }
+            ("slice", [Item::Text(text), bounds @ ..]) => {
+                let chars: Vec<char> = text.chars().collect();
+                let part: String = self.sliced(&chars, bounds)?.iter().collect();
+                Ok(Some(Item::text(&part)))
+            }
             ("list", [Item::Text(text)]) => {
                 Ok(Some(Item::list(text.chars().map(|c| Item::text(&c.to_string())).collect())))
             }
@@ -81,6 +90,10 @@ impl Machine<'_> {
         Ok(Item::dict(dict))
     }
 
+    fn too_many_items(&self) -> crate::diag::Diagnostic {
+        self.problem(Code::SourceLimit, format!("A list of more than {ITEMS_MAX} items."))
+    }
+
     fn wrong(&self, message: impl Into<String>) -> crate::diag::Diagnostic {
         self.problem(Code::LayerParameter, message)
     }
@@ -91,13 +104,30 @@ impl Machine<'_> {
             let message = "The index into a list or tuple depends on tensors.";
             return Err(self.problem(Code::LayerUnsupported, message));
         };
-        let from_start = if i < 0 { i + len as i64 } else { i };
+        let from_start = if i < 0 { i.saturating_add(len as i64) } else { i };
         let found = usize::try_from(from_start).ok().filter(|i| *i < len);
         found.ok_or_else(|| self.wrong(format!("Index {i} of {len} items.")))
     }
 
     pub(crate) fn at_index(&self, items: &[Item], at: &Item) -> Result<Item> {
         Ok(items[self.position(at, items.len())?].clone())
+    }
+
+    /// `items[start:end:step]`
+    pub(crate) fn sliced<T: Clone>(&self, items: &[T], bounds: &[Item]) -> Result<Vec<T>> {
+        let bound = |i: usize| match bounds.get(i) {
+            None | Some(Item::None) => Ok(None),
+            Some(item) => item.as_int().map(Some).ok_or_else(|| {
+                let message = "The bounds of a slice of a list depend on tensors.";
+                self.problem(Code::LayerUnsupported, message)
+            }),
+        };
+        let step = bound(2)?.unwrap_or(1);
+        if step == 0 {
+            return Err(self.wrong("A slice has the step 0."));
+        }
+        let at = super::python::positions(items.len(), bound(0)?, bound(1)?, step);
+        Ok(at.map(|i| items[i].clone()).collect())
     }
 
     fn list(
@@ -120,8 +150,7 @@ impl Machine<'_> {
             self.work(len)?;
         }
         if len >= ITEMS_MAX && matches!(name, "append" | "extend" | "insert" | "add" | "mul") {
-            let message = format!("A list of more than {ITEMS_MAX} items.");
-            return Err(self.problem(Code::SourceLimit, message));
+            return Err(self.too_many_items());
         }
         if let Some(item) = self.at_computed_index(name, list, rest)? {
             return Ok(Some(item));
@@ -129,15 +158,20 @@ impl Machine<'_> {
         if let Some(item) = self.edited(name, list, rest, len)? {
             return Ok(Some(item));
         }
+        let known = |item: &Item| !Item::List(list.clone()).is_computed() && !item.is_computed();
         Ok(Some(match (name, rest) {
             ("len", []) => Item::Int(len as i64),
             ("__getitem__", [at]) => self.at_index(&items(), at)?,
             ("copy" | "list", []) => Item::list(items()),
             ("dict", []) => self.dict_of(&items())?,
-            ("slice", [..]) => Item::list(sliced(&items(), rest)),
+            ("slice", bounds) => Item::list(self.sliced(&items(), bounds)?),
             ("sort" | "sorted", _) => {
-                let descending = rest.first().or(named.first().map(|(_, item)| item));
-                let sorted = self.sorted(items(), matches!(descending, Some(Item::Bool(true))))?;
+                let descending = match rest.first().or(named.first().map(|(_, item)| item)) {
+                    None => false,
+                    Some(Item::Bool(descending)) => *descending,
+                    Some(_) => return Ok(None),
+                };
+                let sorted = self.sorted(items(), descending)?;
                 if name == "sorted" {
                     return Ok(Some(Item::list(sorted)));
                 }
@@ -150,17 +184,17 @@ impl Machine<'_> {
             ("mul", [n]) if n.as_int().is_some() => {
                 let n = usize::try_from(n.as_int().unwrap_or(0)).unwrap_or(0);
                 if n.saturating_mul(len) > ITEMS_MAX {
-                    return Err(self.problem(Code::SourceLimit, "A list has too many items."));
+                    return Err(self.too_many_items());
                 }
                 Item::list(std::iter::repeat_n(items(), n).flatten().collect())
             }
-            ("__contains__", [item])
-                if !Item::List(list.clone()).is_computed() && !item.is_computed() =>
-            {
+            ("__contains__", [item]) if known(item) => {
                 Item::Bool(items().iter().any(|i| equal(i, item)))
             }
-            ("__contains__", [item]) if matches!(item, Item::Number(_)) => {
-                return self.contains_number(&items(), item);
+            ("__contains__", [item]) => return self.contains_number(&items(), item),
+            ("index" | "count", [item]) if !known(item) => {
+                let message = format!("`{name}` of a list whose items depend on tensors.");
+                return Err(self.problem(Code::LayerUnsupported, message));
             }
             ("index", [item]) => match items().iter().position(|i| equal(i, item)) {
                 Some(at) => Item::Int(at as i64),
@@ -204,8 +238,9 @@ impl Machine<'_> {
                 this()
             }
             ("insert", [at, item]) => {
-                let i = at.as_int().unwrap_or(0);
-                let i = if i < 0 { (i + len as i64).max(0) } else { i.min(len as i64) } as usize;
+                let Some(i) = at.as_int() else { return Ok(None) };
+                let from_start = if i < 0 { i.saturating_add(len as i64) } else { i };
+                let i = from_start.clamp(0, len as i64) as usize;
                 edit(&mut |items| items.insert(i, item.clone()));
                 Item::None
             }
@@ -258,8 +293,9 @@ impl Machine<'_> {
         };
         match items.iter().all(|i| i.as_float().is_some() || text(i).is_some()) {
             true => items.sort_by(|a, b| {
-                let numbers = a.as_float().zip(b.as_float()).map(|(a, b)| a.total_cmp(&b));
-                numbers.unwrap_or_else(|| text(a).cmp(&text(b)))
+                let ints = a.as_int().zip(b.as_int()).map(|(a, b)| a.cmp(&b));
+                let floats = || a.as_float().zip(b.as_float()).map(|(a, b)| a.total_cmp(&b));
+                ints.or_else(floats).unwrap_or_else(|| text(a).cmp(&text(b)))
             }),
             false => return Err(self.wrong("The items of a list that is sorted are not known.")),
         }
@@ -267,6 +303,24 @@ impl Machine<'_> {
             items.reverse();
         }
         Ok(items)
+    }
+
+    /// Whether an operator may look for its key in a dict; not if the key could not be converted.
+    fn has_known_keys(
+        &self,
+        name: &str,
+        dict: &Rc<Shared<Vec<(Item, Item)>>>,
+        rest: &[Item],
+    ) -> Result<bool> {
+        const BY_KEY: [&str; 7] =
+            ["__contains__", "__getitem__", "get", "_set_item", "setdefault", "Delete", "pop"];
+        let Some(key) = rest.first().filter(|_| BY_KEY.contains(&name)) else { return Ok(true) };
+        if key.is_computed() || dict.borrow().iter().any(|(key, _)| key.is_computed()) {
+            let message = "A key of a dict depends on tensors.";
+            let computed = self.problem(Code::LayerUnsupported, message);
+            return if matches!(key, Item::Hole) { Ok(false) } else { Err(computed) };
+        }
+        Ok(true)
     }
 
     fn dict(
@@ -277,6 +331,9 @@ impl Machine<'_> {
     ) -> Result<Option<Item>> {
         // Keys are looked for one after the other.
         self.work(dict.borrow().len() / 4)?;
+        if !self.has_known_keys(name, dict, rest)? {
+            return Ok(None);
+        }
         let find = |key: &Item| dict.borrow().iter().position(|(k, _)| equal(k, key));
         let value = |at: usize| dict.borrow()[at].1.clone();
         Ok(Some(match (name, rest) {
@@ -335,19 +392,4 @@ impl Machine<'_> {
             _ => return Ok(None),
         }))
     }
-}
-
-/// `items[start:end:step]`
-fn sliced(items: &[Item], bounds: &[Item]) -> Vec<Item> {
-    let len = items.len() as i64;
-    let bound = |i: usize, default: i64| {
-        let x = bounds.get(i).and_then(Item::as_int).unwrap_or(default);
-        (if x < 0 { x.saturating_add(len) } else { x }).clamp(0, len) as usize
-    };
-    let step = bounds.get(2).and_then(Item::as_int).unwrap_or(1).max(1) as usize;
-    let (start, end) = (bound(0, 0), bound(1, len));
-    if start >= end {
-        return vec![];
-    }
-    items[start..end].iter().step_by(step).cloned().collect()
 }

@@ -241,6 +241,26 @@ fn ternary(name: &str, a: &Item, b: &Item, c: &Item) -> Option<Item> {
     }
 }
 
+/// The positions that `[start:end:step]` takes of `len` items; the step is not 0.
+pub(crate) fn positions(
+    len: usize,
+    start: Option<i64>,
+    end: Option<i64>,
+    step: i64,
+) -> impl Iterator<Item = usize> {
+    let len = len as i64;
+    let (lowest, highest) = if step > 0 { (0, len) } else { (-1, len - 1) };
+    let (first, last) = if step > 0 { (lowest, highest) } else { (highest, lowest) };
+    let bound = |bound: Option<i64>, default: i64| {
+        let from_start = |x: i64| if x < 0 { x.saturating_add(len) } else { x };
+        bound.map_or(default, |x| from_start(x).clamp(lowest, highest))
+    };
+    let (start, end) = (bound(start, first), bound(end, last));
+    std::iter::successors(Some(start), move |at| at.checked_add(step))
+        .take_while(move |at| if step > 0 { *at < end } else { *at > end })
+        .map(|at| at as usize)
+}
+
 /// Python's `==` of values that are known.
 pub(crate) fn equal(a: &Item, b: &Item) -> bool {
     match (a, b) {

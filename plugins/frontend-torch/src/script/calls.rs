@@ -179,13 +179,7 @@ impl Interpreter<'_, '_> {
             let message = format!("A slice of {}.", of.what());
             return Err(self.machine.problem(Code::LayerUnsupported, message));
         };
-        let len = items.len() as i64;
-        let bound = |item: &Item, default: i64| {
-            let x = item.as_int().unwrap_or(default);
-            (if x < 0 { x.saturating_add(len) } else { x }).clamp(0, len) as usize
-        };
-        let (start, end) = (bound(start, 0), bound(end, len));
-        let part = items.get(start..end.max(start)).unwrap_or_default().to_vec();
+        let part = self.machine.sliced(&items, &[start.clone(), end.clone()])?;
         Ok(if matches!(of, Item::List(_)) { Item::list(part) } else { Item::tuple(part) })
     }
 
@@ -335,7 +329,11 @@ impl Interpreter<'_, '_> {
                 let rest = rest.map(|a| match (given(&a.name), &a.value) {
                     (Some(item), _) => Ok(item),
                     (None, Some(e)) => self.expression(e, &Interpreter::fresh_scopes(path)),
-                    (None, None) => Ok(Item::None),
+                    (None, None) => {
+                        let name = shown(&a.name);
+                        let message = format!("`{}` lacks its field `{name}`.", shown(path));
+                        Err(self.machine.problem(Code::SourceSyntax, message))
+                    }
                 });
                 let items =
                     arguments.into_iter().map(Ok).chain(rest).collect::<Result<Vec<_>>>()?;

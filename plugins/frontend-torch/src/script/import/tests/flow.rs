@@ -77,3 +77,73 @@ fn any_list_is_a_list() {
 ";
     assert_eq!(written(lines), [":Neg", ":Abs"]);
 }
+
+#[test]
+fn slices_go_forwards_and_backwards() {
+    let slices = [
+        ("None, None, -1", "[5, 4, 3, 2, 1]"),
+        ("-2, None, -2", "[4, 2]"),
+        ("1, 100, 2", "[2, 4]"),
+        ("2, -9, -1", "[3, 2, 1]"),
+        ("-1, -4, -1", "[5, 4, 3]"),
+        ("-9, 9223372036854775807, 1", "[1, 2, 3, 4, 5]"),
+        ("3, 1, 9223372036854775807", "annotate(List[int], [])"),
+    ];
+    for (bounds, expected) in slices {
+        let lines = format!(
+            "    if torch.eq(torch.slice([1, 2, 3, 4, 5], {bounds}), {expected}):
+      y = torch.neg(x)
+    else:
+      y = torch.abs(x)
+    if torch.eq(torch.slice(\"abcde\", 3, 0, -2), \"db\"):
+      z = torch.neg(y)
+    else:
+      z = torch.abs(y)
+    return z
+"
+        );
+        assert_eq!(written(&lines), [":Neg", ":Neg"], "{bounds}");
+    }
+}
+
+/// Why `forward` with these lines is refused.
+fn refused(lines: &str) -> String {
+    let code = format!("  def forward(self: __torch__.Net, x: Tensor) -> Tensor:\n{lines}");
+    import(&shapes(json!([[8]]))(module(&code))).unwrap_err()
+}
+
+#[test]
+fn containers_do_not_guess_what_depends_on_tensors() {
+    let n = "    n = int(torch.sum(x))\n";
+    let cases = [
+        ("torch.mul(x, torch.count([n, 2], 2))", "`count` of a list"),
+        ("torch.mul(x, torch.index([n, 2], 2))", "`index` of a list"),
+        ("torch.mul(x, torch.slice([1, 2, 3], n)[0])", "bounds of a slice"),
+        ("torch.mul(x, torch.slice([1, 2, 3], 0, 3, 0)[0])", "step 0"),
+        ("torch.mul(x, {1: 2, 3: 4}[n])", "key of a dict"),
+        ("torch.mul(x, torch.get({n: 2}, 3, 4))", "key of a dict"),
+        ("torch.mul(x, torch.sorted([2, 1], bool(n))[0])", "aten::sorted"),
+        ("torch.mul(x, torch.len(range(2000000)))", "more than 1048576 items"),
+    ];
+    for (value, expected) in cases {
+        let why = refused(&format!("{n}    return {value}\n"));
+        assert!(why.contains(expected), "{value}: {why}");
+    }
+}
+
+#[test]
+fn a_list_contains_numbers_that_are_computed() {
+    let lines = "    if torch.__contains__([int(torch.sum(x)), 3], 3):
+      y = torch.neg(x)
+    else:
+      y = torch.abs(x)
+    if torch.__contains__([int(torch.sum(x)), 3], 2):
+      z = torch.neg(y)
+    else:
+      z = torch.abs(y)
+    return z
+";
+    let found = written(lines);
+    let count = |op: &str| found.iter().filter(|found| *found == op).count();
+    assert_eq!((count(":Neg"), count(":Abs"), count(":If")), (1, 0, 1), "{found:?}");
+}
