@@ -2,6 +2,7 @@
 
 use super::ast::{ClassKind, Expr};
 use super::run::{Interpreter, Scopes, plain_class};
+use super::types::Type;
 use crate::diag::{Code, shown};
 use crate::machine::{Instance, Item, NumberKind, Result, default_item};
 use crate::schema::upgrade::{Change, Given, upgrade};
@@ -66,7 +67,10 @@ impl Interpreter<'_, '_> {
                 self.machine.results.set(results);
                 self.called(function, arguments)?
             }
-            Expr::Annotate(_, e) => self.expression(e, scopes)?,
+            Expr::Annotate(ty, e) => {
+                let item = self.expression(e, scopes)?;
+                self.implied(ty, item)?
+            }
             Expr::Uninitialized(ty) => Item::Uninitialized(ty.clone()),
             Expr::Cast(_, e) => match self.expression(e, scopes)? {
                 Item::Maybe(_, item) => (*item).clone(),
@@ -77,6 +81,20 @@ impl Interpreter<'_, '_> {
                 Item::Bool(types.iter().any(|ty| self.is_instance(&item, ty)))
             }
         })
+    }
+
+    /// A value where one of the type is wanted: torch takes a tensor there for the number that it holds.
+    fn implied(&self, ty: &Type, item: Item) -> Result<Item> {
+        let op = match ty {
+            Type::Int => "aten::IntImplicit",
+            Type::Float => "aten::FloatImplicit",
+            Type::Number => "aten::ScalarImplicit",
+            _ => return Ok(item),
+        };
+        match item.is_tensor() {
+            true => self.machine.call(op, None, vec![item], vec![]),
+            false => Ok(item),
+        }
     }
 
     /// What is called: the attribute of an object is a method first.

@@ -147,3 +147,15 @@ fn a_list_contains_numbers_that_are_computed() {
     let count = |op: &str| found.iter().filter(|found| *found == op).count();
     assert_eq!((count(":Neg"), count(":Abs"), count(":If")), (1, 0, 1), "{found:?}");
 }
+
+#[test]
+fn a_tensor_is_a_number_where_one_is_wanted() {
+    let lines = "    n = ops.prim.min(annotate(int, torch.argmax(x)), 3)
+    return torch.slice(x, 0, 0, n)
+";
+    let found = written(lines);
+    assert!(
+        found.contains(&":Min".to_owned()) && found.contains(&":Slice".to_owned()),
+        "{found:?}"
+    );
+}
