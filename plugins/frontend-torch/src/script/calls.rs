@@ -295,7 +295,31 @@ impl Interpreter<'_, '_> {
         if op == "prim::TupleConstruct" {
             return Ok(Item::tuple(arguments));
         }
+        if let ("aten::add" | "aten::sub" | "aten::mul" | "aten::div", [Item::Tensor(_), other, ..]) =
+            (op, &mut arguments[..])
+            && !named.iter().any(|(name, _)| &**name == "rounding_mode")
+            && let Some(number) = self.number_of_constant(other)
+        {
+            *other = number;
+        }
         self.machine.call(op, None, arguments, named)
+    }
+
+    /// The number in a constant of rank 0, which torch's executor puts in its place for arithmetic. It decides the type
+    /// of the result as a number does.
+    fn number_of_constant(&self, item: &Item) -> Option<Item> {
+        if !self.constants.borrow().iter().any(|constant| constant.same(item)) {
+            return None;
+        }
+        let constant = self.machine.builder().constant_of(self.machine.var_of(item).ok()?)?;
+        if constant.rank() != 0 {
+            return None;
+        }
+        match constant.dtype() {
+            DataType::Bool => None,
+            dtype if dtype.is_integer() => constant.to_i64s()?.first().map(|x| Item::Int(*x)),
+            _ => constant.to_reals()?.values.first().map(|x| Item::Float(*x)),
+        }
     }
 
     /// What an argument is, for calls whose meaning has changed.

@@ -33,14 +33,24 @@ const FORWARD: &str = "  def forward(self: __torch__.Net, x: Tensor) -> Tensor:
 
 /// A module that was saved in training mode.
 fn module(code: &str) -> Dropped {
+    module_with(code, None)
+}
+
+/// The same with a constant of rank 0 of 64 bits.
+fn module_with(code: &str, constant: Option<f64>) -> Dropped {
     let weight = |at: u8| tensor("Float", "0", 6, (at, &[2], &[1]));
     let inner = object("__torch__", "Inner", &[("training", vec![0x88]), ("scale", weight(4))]);
     let state =
         [("inner", inner), ("training", vec![0x88]), ("weight", weight(0)), ("mean", weight(2))];
+    let constants = match constant {
+        Some(_) => [tensor("Double", "0", 1, (0, &[], &[])), vec![0x85]].concat(),
+        None => b")".to_vec(),
+    };
     let file = archive(&[
         ("net/data.pkl", &pickle(&object("__torch__", "Net", &state))),
         ("net/data/0", &floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
-        ("net/constants.pkl", &pickle(b")")),
+        ("net/constants.pkl", &pickle(&constants)),
+        ("net/constants/0", &constant.unwrap_or(0.0).to_le_bytes()),
         ("net/code/__torch__.py", format!("{HEAD}{code}").as_bytes()),
         ("net/version", b"3\n"),
     ]);

@@ -1,6 +1,7 @@
 //! What tracers and compilers of torch print around sizes, options and lists.
 
 use super::{import, module, operators, shapes};
+use onnxd_plugin_sdk::ir::DataType;
 use serde_json::json;
 
 /// The operators of `forward` with these lines, for an input of 8 numbers.
@@ -158,4 +159,21 @@ fn a_tensor_is_a_number_where_one_is_wanted() {
         found.contains(&":Min".to_owned()) && found.contains(&":Slice".to_owned()),
         "{found:?}"
     );
+}
+
+#[test]
+fn constants_of_rank_0_are_numbers_in_arithmetic() {
+    // The element type of the output: floats if the constant is a number, as in torch.
+    let ty = |forward: &str| {
+        let code = format!("  def forward(self: __torch__.Net, x: Tensor) -> Tensor:\n{forward}");
+        let dropped = shapes(json!([[2]]))(super::module_with(&code, Some(1.5)))
+            .param("export.input_dtypes", json!(["int64"]));
+        let graph = import(&dropped).unwrap().0.graph;
+        graph[graph.outputs()[0]].ty.clone().unwrap().dtype().unwrap()
+    };
+    assert_eq!(ty("    return torch.mul(x, CONSTANTS.c0)\n"), DataType::Float);
+    let of_user = "    k = torch.detach(torch.to(CONSTANTS.c0, torch.device(\"cpu\"), 7))
+    return torch.mul(x, k)
+";
+    assert_eq!(ty(of_user), DataType::Double);
 }
