@@ -1,7 +1,7 @@
 //! Norms of differences, and angles.
 
 use super::dtype::{of, operand, operands, to_float};
-use super::sizes::{axis, known_size, rank};
+use super::sizes::{axis, known_size, rank, size, vector};
 use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -33,7 +33,17 @@ arguments! {
 
 /// The p-norm over an axis, or over all of them.
 pub(super) fn norm(b: &Lower, x: Var, p: f64, axis: Option<i64>, keepdims: bool) -> Lowered<Var> {
-    let axes = axis.map(|axis| vec![axis]);
+    norm_over(b, x, p, axis.map(|axis| vec![axis]), keepdims)
+}
+
+/// The p-norm over some axes, or over all of them.
+pub(super) fn norm_over(
+    b: &Lower,
+    x: Var,
+    p: f64,
+    axes: Option<Vec<i64>>,
+    keepdims: bool,
+) -> Lowered<Var> {
     macro_rules! reduced {
         ($op:ident, $x:expr) => {
             b.$op($x).axes(axes.clone()).keepdims(keepdims).one()
@@ -115,12 +125,12 @@ fn cosine_similarity(b: &Lower, a: Cosine) -> Lowered<Var> {
 
 /// `x` with as many elements along an axis as `like` has.
 fn broadcast_along(b: &Lower, x: Var, like: Var, axis: usize) -> Lowered<Var> {
-    match (known_size(b, x, axis), known_size(b, like, axis)) {
-        (Some(1), Some(n)) if n != 1 => {
-            let mut shape = vec![1; rank(b, x)?];
-            shape[axis] = n;
-            b.expand(x, shape)
-        }
-        _ => Ok(x),
+    let dim = |v: Var| b.shape_of(v).and_then(|shape| shape.get(axis).cloned());
+    let (Some(own), Some(wanted)) = (dim(x), dim(like)) else { return Ok(x) };
+    if own.same(&wanted) || own.known().is_some_and(|n| n != 1) || wanted.known() == Some(1) {
+        return Ok(x);
     }
+    let mut shape = vec![Value::Int(1); rank(b, x)?];
+    shape[axis] = size(b, like, axis)?;
+    b.expand(x, vector(b, &shape)?)
 }

@@ -1,5 +1,6 @@
 //! Normalization by mean and variance.
 
+use super::distance::norm_over;
 use super::dtype::of;
 use super::sizes::{axis, known, known_size, product, rank, sizes, vector};
 use super::{Lower, Several, Source};
@@ -381,8 +382,7 @@ fn weight_norm(b: &Lower, a: &Weight) -> Lowered<[Var; 2]> {
 fn renorm(b: &Lower, a: Renorm) -> Lowered<Var> {
     let dim = axis(b, a.input, a.dim)? as i64;
     let axes: Vec<i64> = (0..rank(b, a.input)? as i64).filter(|axis| *axis != dim).collect();
-    let sums = b.reduce_sum(b.pow(b.abs(a.input)?, a.p)?).axes(axes).one()?;
-    let norm = b.pow(sums, 1.0 / a.p)?;
+    let norm = norm_over(b, a.input, a.p, Some(axes), true)?;
     let factor = b.div(a.maxnorm, b.add(norm, 1e-7)?)?;
     let one = super::dtype::operand(b, &Value::Float(1.0), of(b, a.input)?)?;
     b.mul(a.input, b.where_(b.greater(norm, a.maxnorm)?, factor, one)?)

@@ -8,6 +8,7 @@ use super::{Lower, Source};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{Call, Operand, Var, op};
 use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int8, Uint8};
+use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -73,24 +74,29 @@ impl Windows {
         Ok(Windows { kernel, stride, padding, dilation, ceil })
     }
 
-    /// What a last window reads beyond the padding at the end of each axis. `None` if a size is not known. A window
-    /// that starts beyond the input is none.
-    fn beyond(&self, b: &Lower, x: Var) -> Option<Vec<i64>> {
+    /// What a last window reads beyond the padding at the end of each axis. A window that starts beyond the input is
+    /// none. For a size that is not known, it is room for the last window of any size, and for no other one.
+    fn beyond(&self, b: &Lower, x: Var) -> Vec<i64> {
         let n = self.kernel.len();
         if !self.ceil {
-            return Some(vec![0; n]);
+            return vec![0; n];
         }
-        let shape = b.shape_of(x)?;
-        let spatial = &shape[shape.len().checked_sub(n)?..];
-        (0..n)
-            .map(|i| {
-                let (size, stride) = (spatial[i].known()?, self.stride[i].max(1));
-                let (pad, reach) = (self.padding[i], self.dilation[i] * (self.kernel[i] - 1) + 1);
-                let steps = (size + 2 * pad - reach + stride - 1).div_euclid(stride);
-                let steps = if steps * stride >= size + pad { steps - 1 } else { steps };
-                Some((steps * stride + reach - size - 2 * pad).max(0))
-            })
-            .collect()
+        let shape = b.shape_of(x).unwrap_or_default();
+        let spatial = &shape[shape.len().saturating_sub(n)..];
+        let beyond = |i: usize| {
+            let stride = self.stride[i].max(1);
+            let (pad, reach) = (self.padding[i], self.dilation[i] * (self.kernel[i] - 1) + 1);
+            let more = match spatial.get(i).and_then(Dim::known) {
+                Some(size) => {
+                    let steps = (size + 2 * pad - reach + stride - 1).div_euclid(stride);
+                    let steps = if steps * stride >= size + pad { steps - 1 } else { steps };
+                    steps * stride + reach - size - 2 * pad
+                }
+                None => (stride - 1).min(reach - 1 - pad),
+            };
+            more.max(0)
+        };
+        (0..n).map(beyond).collect()
     }
 
     fn fits(&self, more: &[i64]) -> bool {
@@ -100,14 +106,13 @@ impl Windows {
 
     /// Pads that make the windows those of torch, and whether ONNX has to find the last window.
     fn pads(&self, b: &Lower, x: Var) -> (Vec<i64>, bool) {
-        match self.beyond(b, x) {
-            // Pads must be smaller than windows, which do not count their dilation.
-            Some(more) if self.fits(&more) => {
-                let ends = self.padding.iter().zip(&more).map(|(pad, more)| pad + more);
-                (self.padding.iter().copied().chain(ends).collect(), false)
-            }
-            _ => (both_sides(&self.padding), true),
+        let more = self.beyond(b, x);
+        // Pads must be smaller than windows, which do not count their dilation.
+        if !self.fits(&more) {
+            return (both_sides(&self.padding), true);
         }
+        let ends = self.padding.iter().zip(&more).map(|(pad, more)| pad + more);
+        (self.padding.iter().copied().chain(ends).collect(), false)
     }
 }
 
@@ -164,7 +169,7 @@ fn avg_pool(b: &Lower, a: Average, n: usize) -> Lowered<Var> {
     let padded = windows.padding.iter().any(|pad| *pad != 0);
     let [y] = batched(b, x, n, |x| {
         let (mut pads, ceil) = windows.pads(b, x);
-        let more = windows.beyond(b, x).is_some_and(|more| more.iter().any(|m| *m != 0));
+        let more = windows.beyond(b, x).iter().any(|m| *m != 0);
         let mut x = x;
         let mut count = (a.count_include_pad && padded) || a.divisor_override.is_some();
         // The padding counts, and what a last window reads beyond it does not.

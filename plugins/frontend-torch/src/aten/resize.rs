@@ -143,8 +143,8 @@ fn serves(b: &Lower, x: Var, target: &Target, factors: &[f64]) -> bool {
             match (size.known(), known(b, wanted)) {
                 (Some(n), Some(m)) => (n as f32 * *factor as f32).floor() as i64 == m,
                 // The program computed the size from the factor.
-                (None, _) => true,
-                (Some(_), None) => false,
+                (None, None) => true,
+                _ => false,
             }
         })
 }

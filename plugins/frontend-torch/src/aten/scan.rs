@@ -6,6 +6,7 @@ use super::reduce::summed;
 use super::{Lower, Source, sizes};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -157,7 +158,18 @@ pub(crate) fn neighbours(b: &Lower, x: Var, axis: i64) -> Lowered<[Var; 2]> {
 }
 
 /// Differences of neighbours, `n` times.
+/// Differences of differences, one node or two each.
+const DIFFERENCES_MAX: i64 = 256;
+
 fn diff(b: &Lower, a: Diff) -> Lowered<Var> {
+    if a.n == 0 {
+        // What stands before and behind does not count either.
+        return Ok(a.input);
+    }
+    if a.n > DIFFERENCES_MAX {
+        let message = format!("More than {DIFFERENCES_MAX} differences of differences.");
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
     let axis = sizes::axis(b, a.input, a.dim)? as i64;
     let parts: Vec<Var> = [a.prepend, Some(a.input), a.append].into_iter().flatten().collect();
     let mut x = if parts.len() == 1 { a.input } else { b.concat(parts).axis(axis).one()? };

@@ -1,6 +1,6 @@
 //! Tests of the operators that layers of networks are made of. Expected numbers are torch's.
 
-use super::{Given, run, run_at};
+use super::{Given, only, run, run_at};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::Value;
 
@@ -30,8 +30,8 @@ fn pooled(op: &str, x: Tensor, kernel: i64, stride: i64, padding: i64) -> Tensor
     let [x, k, s] = all;
     let (p, ceil) = (("padding", ints(padding)), ("ceil_mode", true.into()));
     match op {
-        "aten::max_pool1d" => run(op, [x, k, s, p, ("dilation", ints(1)), ceil]),
-        _ => run(op, [x, k, s, p, ceil, ("count_include_pad", true.into())]),
+        "aten::max_pool1d" => only(op, [x, k, s, p, ("dilation", ints(1)), ceil]),
+        _ => only(op, [x, k, s, p, ceil, ("count_include_pad", true.into())]),
     }
 }
 
@@ -45,6 +45,18 @@ fn a_last_window_counts_if_it_starts_in_the_input() {
     let x = counted([1, 1, 6], 1);
     let expected = [1.0, 3.0, 5.0, 3.0];
     assert_close(&pooled("aten::avg_pool1d", x, 3, 2, 1), &[1, 1, 4], &expected);
+    let x = counted([1, 1, 5], 1);
+    assert_close(&pooled("aten::avg_pool1d", x, 2, 3, 1), &[1, 1, 2], &[0.5, 3.5]);
+    let arguments = [
+        ("input", counted([1, 1, 1, 5], 1).into()),
+        ("kernel_size", vec![1i64, 4].into()),
+        ("stride", vec![1i64, 3].into()),
+        ("padding", vec![0i64, 1].into()),
+        ("ceil_mode", true.into()),
+        ("count_include_pad", false.into()),
+        ("divisor_override", 2i64.into()),
+    ];
+    assert_close(&only("aten::avg_pool2d", arguments), &[1, 1, 1, 2], &[3.0, 6.0]);
 }
 
 #[test]
@@ -225,4 +237,52 @@ fn axes_of_a_cosine_are_those_of_both_operands() {
         ("eps", 1e-8.into()),
     ];
     assert_close(&run("aten::cosine_similarity", arguments), &[2], &[0.894_43, 0.948_68]);
+    // One number stands for all along the axis, before lengths are taken.
+    let arguments = [
+        ("x1", floats([1, 2, 1], &[3.0, 4.0]).into()),
+        ("x2", floats([1, 1, 1], &[1.0]).into()),
+        ("dim", 1i64.into()),
+        ("eps", 1e-8.into()),
+    ];
+    assert_close(&only("aten::cosine_similarity", arguments), &[1, 1], &[0.989_95]);
+}
+
+#[test]
+fn slices_are_as_long_as_their_largest_item_says() {
+    let arguments = [
+        ("input", floats([2, 2], &[1.0, -4.0, 2.0, 2.0]).into()),
+        ("p", f64::INFINITY.into()),
+        ("dim", 0i64.into()),
+        ("maxnorm", 2.0.into()),
+    ];
+    assert_close(&only("aten::renorm", arguments), &[2, 2], &[0.5, -2.0, 2.0, 2.0]);
+}
+
+#[test]
+fn no_differences_leave_what_is_put_around_out() {
+    let x = || floats([2], &[1.0, 3.0]);
+    let arguments = |n: i64| {
+        let around = [("prepend", x().into()), ("append", x().into())];
+        let [before, after] = around;
+        [("input", x().into()), ("n", n.into()), ("dim", 0i64.into()), before, after]
+    };
+    assert_close(&run("aten::diff", arguments(0)), &[2], &[1.0, 3.0]);
+    assert_close(&run("aten::diff", arguments(2)), &[4], &[-4.0, 4.0, -4.0, 4.0]);
+}
+
+#[test]
+fn sizes_that_no_factor_gives_are_refused() {
+    let resize = |open: bool| {
+        let arguments = [
+            ("input", counted([1, 1, 4, 4], 0).into()),
+            ("output_size", vec![3i64, 3].into()),
+            ("align_corners", false.into()),
+            ("scales_h", 1.7.into()),
+            ("scales_w", 0.9.into()),
+        ];
+        super::run_in(18, "aten::upsample_bilinear2d", &arguments, open, None)
+    };
+    for open in [false, true] {
+        assert!(resize(open).unwrap_err().contains("not those that the factors give"));
+    }
 }
