@@ -28,6 +28,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "aten::diag_embed" => diag_embed;
         "aten::diagflat" => diagflat;
         "aten::diagonal_scatter" => diagonal_scatter;
+        "aten::fill_diagonal" => fill_diagonal;
         "aten::trace" => trace;
         "aten::block_diag" => block_diag;
         "aten::cartesian_prod" => cartesian_prod;
@@ -45,9 +46,25 @@ arguments! {
     struct Diag { input: Var, diagonal: i64 }
     struct Flat { input: Var, offset: i64 }
     struct Scatter { input: Var, src: Var, offset: i64, dim1: i64, dim2: i64 }
+    struct Fill { input: Var, fill_value: Value, wrap: bool }
     struct Combinations { input: Var, r: i64, with_replacement: bool }
     #[allow(non_snake_case)]
     struct Vander { x: Var, N: Option<i64>, increasing: Option<bool> }
+}
+
+/// The main diagonal of a matrix is one number.
+fn fill_diagonal(b: &Lower, a: Fill) -> Lowered<Var> {
+    if rank(b, a.input)? != 2 {
+        return Err(unsupported(b, "The diagonal of more than two axes is filled."));
+    }
+    let (n, m) = (size(b, a.input, 0)?, size(b, a.input, 1)?);
+    let wraps = !matches!((known(b, &n), known(b, &m)), (Some(n), Some(m)) if n <= m);
+    if a.wrap && wraps {
+        return Err(unsupported(b, "A diagonal that begins anew below the matrix is filled."));
+    }
+    let value = dtype::operand(b, &a.fill_value, dtype::of(b, a.input)?)?;
+    let on_diagonal = b.cast(eye(b, &n, &m, Float)?, Bool)?;
+    select(b, on_diagonal, value, a.input)
 }
 
 fn triangle(b: &Lower, a: Triangle, upper: bool) -> Lowered<Var> {

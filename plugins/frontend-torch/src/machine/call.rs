@@ -33,7 +33,7 @@ impl Machine<'_> {
         if let Some(item) = self.computed_now(op, &positional, &named)? {
             return Ok(item);
         }
-        if arguments().any(|item| matches!(item, Item::Hole)) {
+        if arguments().any(Item::has_hole) {
             self.reported(op, overload)?;
             return Ok(self.holes(op, overload));
         }
@@ -360,7 +360,10 @@ impl Machine<'_> {
         let taken = |schema: &Schema| {
             let name = functional_name(schema.name);
             let full = format!("{name}.{}", schema.overload);
-            self.driver.takes(&name) || self.driver.takes(&full) || schema.returns.is_empty()
+            // What takes no tensors is computed by the machine itself.
+            let of_python = || !schema.parameters.iter().any(|p| p.ty.holds_tensors());
+            let gives_nothing = schema.returns.is_empty();
+            self.driver.takes(&name) || self.driver.takes(&full) || gives_nothing || of_python()
         };
         let all = schema::overloads(op).iter();
         let mut meant = all.filter(|s| overload.is_none_or(|o| s.overload == o)).peekable();

@@ -286,3 +286,19 @@ fn sizes_that_no_factor_gives_are_refused() {
         assert!(resize(open).unwrap_err().contains("not those that the factors give"));
     }
 }
+
+#[test]
+fn diagonals_are_filled() {
+    let fill = |dims: [usize; 2], wrap: bool| {
+        let arguments = [
+            ("input", counted(dims, 0).into()),
+            ("fill_value", 9i64.into()),
+            ("wrap", wrap.into()),
+        ];
+        run_at(18, "aten::fill_diagonal", arguments)
+    };
+    let tall = fill([3, 2], false).unwrap().remove(0);
+    assert_close(&tall, &[3, 2], &[9.0, 1.0, 2.0, 9.0, 4.0, 5.0]);
+    assert_close(&fill([1, 2], true).unwrap()[0], &[1, 2], &[9.0, 1.0]);
+    assert!(fill([3, 2], true).unwrap_err().contains("begins anew"));
+}

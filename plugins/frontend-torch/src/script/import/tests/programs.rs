@@ -120,3 +120,13 @@ fn complex_numbers_are_no_python_numbers() {
     let why = run(code).unwrap_err();
     assert!(why.contains("complex numbers is taken for a number"), "{why}");
 }
+
+#[test]
+fn what_python_computes_is_not_told_to_be_unknown() {
+    let code = "  def forward(self: __torch__.Net, x: Tensor) -> Tensor:
+    n = ops.prim.min([torch.size(torch.cholesky_inverse(x), 0), 3])
+    return torch.slice(x, 0, 0, n)
+";
+    let why = run(code).unwrap_err();
+    assert!(why.contains("cholesky_inverse") && !why.contains("prim::min"), "{why}");
+}
