@@ -1,0 +1,238 @@
+//! What a node reads and gives: references between nodes, attributes, and numbers of outputs.
+
+use crate::schema::{self, Arg, Count, Default};
+use crate::wire::dtype;
+use crate::wire::proto::{Attr, AttrValue, FunctionDef, ListValue, NodeDef, TensorShapeProto};
+use onnxd_plugin_sdk::lower::Value;
+use std::collections::HashMap;
+
+/// Attributes that say how and where TensorFlow computes, but not what.
+const WITHOUT_EFFECT: [&str; 14] = [
+    "N",
+    "use_cudnn_on_gpu",
+    "use_locking",
+    "validate_shape",
+    "validate_indices",
+    "bad_indices_policy",
+    "incompatible_shape_error",
+    "parallel_iterations",
+    "swap_memory",
+    "container",
+    "shared_name",
+    "allowed_devices",
+    "debug_name",
+    "exponential_avg_factor",
+];
+
+/// Element types that results have and inputs do not tell.
+const TYPES: [&str; 10] = [
+    "dtype",
+    "DstT",
+    "out_type",
+    "output_type",
+    "Tout",
+    "out_idx",
+    "element_dtype",
+    "Tindices",
+    "output_dtype",
+    "Toutput",
+];
+
+/// A tensor that a node reads: output `slot` of a node, or an argument of the function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reference<'a> {
+    /// `node`, `node:1` of a graph.
+    Slot(&'a str, usize),
+    /// `node:output:1` of a function.
+    Output(&'a str, &'a str, usize),
+}
+
+/// What the text of an input refers to; `None` for a control input.
+pub(crate) fn reference(text: &str) -> Option<Reference<'_>> {
+    if text.starts_with('^') {
+        return None;
+    }
+    let mut parts = text.rsplitn(3, ':');
+    let last = parts.next().unwrap_or_default();
+    let (Some(before), Ok(index)) = (parts.next(), last.parse()) else {
+        return Some(Reference::Slot(text, 0));
+    };
+    Some(match parts.next() {
+        Some(node) => Reference::Output(node, before, index),
+        None => Reference::Slot(before, index),
+    })
+}
+
+/// The number of an attribute; the default of TensorFlow if the node does not have it.
+pub(crate) fn int(node: &NodeDef, name: &str) -> Option<i64> {
+    match node.attr.get(name).and_then(|attr| attr.value.as_ref()) {
+        Some(Attr::I(n)) => Some(*n),
+        Some(_) => None,
+        None => match default_of(&node.op, name) {
+            Some(Default::Int(n)) => Some(n),
+            _ => None,
+        },
+    }
+}
+
+fn default_of(op: &str, name: &str) -> Option<Default> {
+    schema::find(op)?.attrs.iter().find(|attr| attr.name == name)?.default.clone()
+}
+
+/// The name of the function that an attribute names.
+pub(crate) fn function<'n>(node: &'n NodeDef, name: &str) -> Option<&'n str> {
+    match node.attr.get(name)?.value.as_ref()? {
+        Attr::Func(function) => Some(&function.name),
+        _ => None,
+    }
+}
+
+fn types(node: &NodeDef, name: &str) -> Option<usize> {
+    match node.attr.get(name)?.value.as_ref()? {
+        Attr::List(list) => Some(list.r#type.len()),
+        _ => None,
+    }
+}
+
+/// How many tensors an input or output of a node is.
+fn count(node: &NodeDef, arg: &Arg) -> Option<usize> {
+    match arg.count {
+        Count::One => Some(1),
+        Count::Number(attr) => usize::try_from(int(node, attr)?).ok(),
+        Count::Types(attr) => Some(types(node, attr).unwrap_or(0)),
+    }
+}
+
+/// The outputs of a node by name and number; `None` if the operator is not one of TensorFlow's.
+fn outputs(node: &NodeDef) -> Option<Vec<(&'static str, usize)>> {
+    let operator = schema::find(&node.op)?;
+    operator.outputs.iter().map(|arg| Some((arg.name, count(node, arg)?))).collect()
+}
+
+/// How many tensors a node gives; one if the operator is unknown.
+pub(crate) fn output_count(node: &NodeDef) -> usize {
+    outputs(node).map_or(1, |all| all.iter().map(|(_, n)| n).sum())
+}
+
+/// Where the tensor `index` of the output `name` is among all that a node gives.
+pub(crate) fn slot(
+    node: &NodeDef,
+    function: Option<&FunctionDef>,
+    name: &str,
+    index: usize,
+) -> usize {
+    let signature = function.and_then(|function| function.signature.as_ref());
+    if let Some(signature) = signature {
+        let at = signature.output_arg.iter().position(|arg| arg.name == name);
+        return at.unwrap_or(0).saturating_add(index);
+    }
+    let outputs = outputs(node).unwrap_or_default();
+    match outputs.iter().position(|(output, _)| *output == name) {
+        Some(at) => outputs[..at].iter().map(|(_, n)| n).sum::<usize>().saturating_add(index),
+        None => index,
+    }
+}
+
+/// The inputs of a node by the names of its operator, lists joined. An operator that TensorFlow does not have takes
+/// them by position.
+pub(crate) fn named_inputs(
+    node: &NodeDef,
+    inputs: Vec<Value>,
+) -> (Vec<Value>, Vec<(String, Value)>) {
+    let Some(operator) = schema::find(&node.op) else { return (inputs, vec![]) };
+    let mut inputs = inputs.into_iter();
+    let mut named = vec![];
+    for arg in &operator.inputs {
+        let value = match arg.count {
+            Count::One => inputs.next().unwrap_or(Value::None),
+            _ => {
+                let n = count(node, arg).unwrap_or(0);
+                Value::List(inputs.by_ref().take(n).collect())
+            }
+        };
+        named.push((plain(arg.name), value));
+    }
+    (vec![], named)
+}
+
+/// The attributes of a node that say something of its result, with the defaults of those that it leaves out.
+pub(crate) fn attributes(node: &NodeDef) -> Vec<(String, Value)> {
+    let says = |name: &str, kind: &str| {
+        let is_type = matches!(kind, "type" | "list(type)");
+        !name.starts_with('_')
+            && !WITHOUT_EFFECT.contains(&name)
+            && (!is_type || TYPES.contains(&name))
+    };
+    let Some(operator) = schema::find(&node.op) else {
+        let own = node.attr.iter().filter(|(name, _)| says(name, ""));
+        return own.map(|(name, attr)| (plain(name), value_of(attr))).collect();
+    };
+    let declared = operator.attrs.iter().filter(|attr| says(attr.name, attr.kind));
+    declared
+        .map(|attr| {
+            let own = node.attr.get(attr.name).map(value_of);
+            let value = own.or_else(|| attr.default.as_ref().map(value_of_default));
+            (plain(attr.name), value.unwrap_or(Value::None))
+        })
+        .collect()
+}
+
+/// A name as a field may have it: `type` is `type_`.
+fn plain(name: &str) -> String {
+    match name {
+        "type" | "ref" | "loop" | "where" | "in" | "box" | "self" => format!("{name}_"),
+        _ => name.to_owned(),
+    }
+}
+
+fn value_of_default(default: &Default) -> Value {
+    match default {
+        Default::Int(x) => Value::Int(*x),
+        Default::Float(x) => Value::Float(*x),
+        Default::Bool(x) => Value::Bool(*x),
+        Default::Text(x) => Value::Text((*x).to_owned()),
+        Default::Type(word) => Value::Int(dtype::number_of(word).into()),
+        Default::List(items) => Value::List(items.iter().map(value_of_default).collect()),
+        Default::UnknownShape => Value::None,
+    }
+}
+
+/// An attribute as an argument. Types are their numbers, shapes lists with -1 for sizes that are not known.
+pub(crate) fn value_of(attr: &AttrValue) -> Value {
+    match &attr.value {
+        Some(Attr::S(bytes)) => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+        Some(Attr::I(x)) => Value::Int(*x),
+        Some(Attr::F(x)) => Value::Float(f64::from(*x)),
+        Some(Attr::B(x)) => Value::Bool(*x),
+        Some(Attr::Type(x)) => Value::Int(i64::from(*x)),
+        Some(Attr::Shape(shape)) => shape_value(shape),
+        Some(Attr::List(list)) => Value::List(list_items(list)),
+        Some(Attr::Func(function)) => Value::Text(function.name.clone()),
+        Some(Attr::Placeholder(_) | Attr::Tensor(_)) | None => Value::None,
+    }
+}
+
+fn shape_value(shape: &TensorShapeProto) -> Value {
+    match shape.unknown_rank {
+        true => Value::None,
+        false => Value::List(shape.dim.iter().map(|dim| Value::Int(dim.size)).collect()),
+    }
+}
+
+fn list_items(list: &ListValue) -> Vec<Value> {
+    let texts = list.s.iter().map(|s| Value::Text(String::from_utf8_lossy(s).into_owned()));
+    let types = list.r#type.iter().map(|t| Value::Int(i64::from(*t)));
+    let functions = list.func.iter().map(|f| Value::Text(f.name.clone()));
+    let floats = list.f.iter().map(|x| Value::Float(f64::from(*x)));
+    texts
+        .chain(list.i.iter().map(|x| Value::Int(*x)))
+        .chain(floats)
+        .chain(list.b.iter().map(|x| Value::Bool(*x)))
+        .chain(types)
+        .chain(list.shape.iter().map(shape_value))
+        .chain(functions)
+        .collect()
+}
+
+/// Functions of a library by name.
+pub(crate) type Library<'a> = HashMap<&'a str, &'a FunctionDef>;

@@ -1,0 +1,286 @@
+//! Runs graphs on the values of an ONNX graph that is built on the way: each node is computed when an output needs it.
+//! Calls are inlined, variables are constants, and what functions carry besides tensors stays here.
+
+use super::node::{self, Library, Reference};
+use super::{calls, control, frames, lists, resources};
+use crate::ops::Source;
+use crate::wire::proto::{Attr, NodeDef};
+use crate::wire::tensor::tensor_of;
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer, shown};
+use onnxd_plugin_sdk::lower::{Driver, Lower, Lowering, Value};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// Calls inside each other.
+pub(crate) const DEPTH_MAX: usize = 64;
+
+/// Nodes that a conversion may run, those of inlined calls counted each time.
+const NODES_MAX: usize = 2_000_000;
+
+/// What stands for a tensor of TensorFlow's graph.
+#[derive(Clone, Debug)]
+pub(crate) enum Item {
+    Tensor(Var),
+    /// A handle of a variable or table.
+    Resource(Rc<resources::Resource>),
+    /// A list of tensors (`variant`).
+    List(Rc<lists::List>),
+    /// What could not be converted; it was reported.
+    Hole,
+}
+
+/// The nodes of a graph or function.
+pub(crate) struct Body<'a> {
+    pub(crate) nodes: &'a [NodeDef],
+    by_name: HashMap<&'a str, usize>,
+}
+
+impl<'a> Body<'a> {
+    pub(crate) fn new(nodes: &'a [NodeDef]) -> Body<'a> {
+        let by_name = nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
+        Body { nodes, by_name }
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+}
+
+/// A graph that runs, or one call of a function.
+pub(crate) struct Scope<'a> {
+    pub(crate) body: Rc<Body<'a>>,
+    /// Arguments of the function by name. A list has several items.
+    pub(crate) args: HashMap<&'a str, Vec<Item>>,
+    done: RefCell<HashMap<usize, Rc<[Item]>>>,
+    /// What names of its nodes start with: empty, or ends with `/`.
+    pub(crate) path: String,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(
+        body: Rc<Body<'a>>,
+        args: HashMap<&'a str, Vec<Item>>,
+        path: String,
+    ) -> Scope<'a> {
+        Scope { body, args, done: RefCell::default(), path }
+    }
+
+    /// Gives what a node computes beforehand: an input, or a part of a loop.
+    pub(crate) fn settle(&self, node: usize, items: Vec<Item>) {
+        self.done.borrow_mut().insert(node, items.into());
+    }
+
+    pub(crate) fn layer(&self, node: &NodeDef) -> Layer {
+        Layer::new(format!("{}{}", self.path, node.name), node.op.clone())
+    }
+}
+
+pub(crate) struct Runner<'a, 's> {
+    pub(crate) driver: &'a Driver<'s, Source>,
+    pub(crate) library: Library<'a>,
+    bodies: RefCell<HashMap<&'a str, Rc<Body<'a>>>>,
+    pub(crate) depth: Cell<usize>,
+    ran: Cell<usize>,
+}
+
+impl<'a, 's> Runner<'a, 's> {
+    pub(crate) fn new(driver: &'a Driver<'s, Source>, library: Library<'a>) -> Runner<'a, 's> {
+        let (bodies, depth, ran) = Default::default();
+        Runner { driver, library, bodies, depth, ran }
+    }
+
+    pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
+        self.driver.builder()
+    }
+
+    /// The body of a function of the library.
+    pub(crate) fn body(&self, function: &'a str) -> Option<Rc<Body<'a>>> {
+        if let Some(body) = self.bodies.borrow().get(function) {
+            return Some(body.clone());
+        }
+        let body = Rc::new(Body::new(&self.library.get(function)?.node_def));
+        self.bodies.borrow_mut().insert(function, body.clone());
+        Some(body)
+    }
+
+    /// What is wrong at a node.
+    pub(crate) fn problem(
+        &self,
+        scope: &Scope<'_>,
+        node: &NodeDef,
+        code: Code,
+        what: impl Into<String>,
+    ) -> Diagnostic {
+        Diagnostic::new(code, what).at(scope.layer(node))
+    }
+
+    /// Reports what is wrong at a node; holes stand for what it gives.
+    pub(crate) fn refuse(
+        &self,
+        scope: &Scope<'_>,
+        node: &NodeDef,
+        code: Code,
+        what: impl Into<String>,
+    ) -> Vec<Item> {
+        self.driver.report(self.problem(scope, node, code, what));
+        vec![Item::Hole; node::output_count(node)]
+    }
+
+    /// The tensor that a text refers to.
+    ///
+    /// # Errors
+    /// `N0201` if there is none, `N0206` if it depends on itself, `N0213` beyond limits.
+    pub(crate) fn value(&self, scope: &Scope<'a>, text: &str) -> Result<Item> {
+        if let Some(index) = self.node_of(scope, text)? {
+            self.evaluate(scope, index)?;
+        }
+        self.known(scope, text)
+    }
+
+    /// The node that a text refers to; `None` for an argument of the function, and for control inputs.
+    pub(crate) fn node_of(&self, scope: &Scope<'a>, text: &str) -> Result<Option<usize>> {
+        let name = match node::reference(text) {
+            None => return Ok(None),
+            Some(Reference::Slot(name, _) | Reference::Output(name, ..)) => name,
+        };
+        if scope.args.contains_key(name) {
+            return Ok(None);
+        }
+        scope.body.find(name).map(Some).ok_or_else(|| {
+            let message = format!("A node reads `{}`, which the graph does not have.", shown(text));
+            Diagnostic::new(Code::SourceSyntax, message)
+        })
+    }
+
+    /// What a text refers to, once its node has run.
+    fn known(&self, scope: &Scope<'a>, text: &str) -> Result<Item> {
+        let none = || {
+            let message = format!("A node reads `{}`, and there is no such output.", shown(text));
+            Diagnostic::new(Code::SourceSyntax, message)
+        };
+        let reference = node::reference(text).ok_or_else(none)?;
+        let (Reference::Slot(name, _) | Reference::Output(name, ..)) = reference;
+        if let Some(items) = scope.args.get(name) {
+            let at = match reference {
+                Reference::Slot(_, at) | Reference::Output(_, _, at) => at,
+            };
+            return items.get(at).cloned().ok_or_else(none);
+        }
+        let index = scope.body.find(name).ok_or_else(none)?;
+        let node = &scope.body.nodes[index];
+        let slot = match reference {
+            Reference::Slot(_, slot) => slot,
+            Reference::Output(_, output, at) => {
+                node::slot(node, self.library.get(node.op.as_str()).copied(), output, at)
+            }
+        };
+        scope.done.borrow().get(&index).and_then(|items| items.get(slot).cloned()).ok_or_else(none)
+    }
+
+    /// Runs a node and all that it needs, without recursion along the graph.
+    ///
+    /// # Errors
+    /// As [`Runner::value`].
+    pub(crate) fn evaluate(&self, scope: &Scope<'a>, index: usize) -> Result<()> {
+        let mut open = HashMap::new();
+        let mut stack = vec![index];
+        while let Some(index) = stack.last().copied() {
+            if scope.done.borrow().contains_key(&index) {
+                stack.pop();
+                continue;
+            }
+            let node = &scope.body.nodes[index];
+            let mut waiting = vec![];
+            if !frames::is_lazy(&node.op) {
+                for text in &node.input {
+                    let needed = self.node_of(scope, text).map_err(|e| e.at(scope.layer(node)))?;
+                    waiting.extend(needed.filter(|i| !scope.done.borrow().contains_key(i)));
+                }
+            }
+            if waiting.is_empty() {
+                let items = self.node(scope, index)?;
+                scope.settle(index, items);
+            } else if open.insert(index, ()).is_some() {
+                let message = "The node depends on its own result.";
+                return Err(self.problem(scope, node, Code::LayerCycle, message));
+            } else {
+                stack.extend(waiting);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs one node whose inputs are known.
+    fn node(&self, scope: &Scope<'a>, index: usize) -> Result<Vec<Item>> {
+        let node = &scope.body.nodes[index];
+        self.ran.set(self.ran.get() + 1);
+        if self.ran.get() > NODES_MAX {
+            let message =
+                format!("The graph has more than {NODES_MAX} nodes once its calls are inlined.");
+            return Err(self.problem(scope, node, Code::SourceLimit, message));
+        }
+        if frames::is_lazy(&node.op) {
+            return frames::run(self, scope, index);
+        }
+        let data = node.input.iter().filter(|text| !text.starts_with('^'));
+        let inputs = data.map(|text| self.known(scope, text)).collect::<Result<Vec<Item>>>()?;
+        if node.op == "Const" {
+            return self.constant(scope, node);
+        }
+        for special in [calls::run, resources::run, lists::run, control::run] {
+            if let Some(items) = special(self, scope, node, &inputs)? {
+                return Ok(items);
+            }
+        }
+        Ok(self.operator(scope, node, inputs))
+    }
+
+    fn constant(&self, scope: &Scope<'a>, node: &NodeDef) -> Result<Vec<Item>> {
+        let Some(Attr::Tensor(proto)) = node.attr.get("value").and_then(|attr| attr.value.as_ref())
+        else {
+            let message = "The constant has no value.";
+            return Err(self.problem(scope, node, Code::SourceSyntax, message));
+        };
+        let tensor = tensor_of(proto).map_err(|e| e.at(scope.layer(node)))?;
+        let b = self.builder();
+        let small = tensor.len() <= 1 && tensor.as_strings().is_none();
+        let var = match small {
+            true => b.constant(tensor),
+            false => b.parameter(&format!("{}{}", scope.path, node.name), tensor),
+        };
+        Ok(vec![Item::Tensor(var)])
+    }
+
+    /// Hands an operator to the table.
+    fn operator(&self, scope: &Scope<'a>, node: &NodeDef, inputs: Vec<Item>) -> Vec<Item> {
+        let mut values = vec![];
+        for item in inputs {
+            values.push(match item {
+                Item::Tensor(var) => Value::Var(var),
+                Item::Hole => Value::Hole,
+                Item::Resource(_) | Item::List(_) => {
+                    let message = "The operator reads a variable or a list as a whole.";
+                    return self.refuse(scope, node, Code::LayerUnsupported, message);
+                }
+            });
+        }
+        let (arguments, mut named) = node::named_inputs(node, values);
+        named.extend(node::attributes(node));
+        let layer = scope.layer(node);
+        let name = |i: usize| match i {
+            0 => layer.name.clone(),
+            _ => format!("{}:{i}", layer.name),
+        };
+        let results = (0..node::output_count(node)).map(name).collect();
+        let op = node.op.clone();
+        let given =
+            self.driver.lower(Lowering { op, layer, arguments, named, results, types: vec![] });
+        let item = |value| match value {
+            Value::Var(var) => Item::Tensor(var),
+            _ => Item::Hole,
+        };
+        given.into_iter().map(item).collect()
+    }
+}

@@ -1,0 +1,101 @@
+//! How TensorFlow's operators are said in ONNX, by family. A row is the name of an operator and the function that
+//! lowers it. Layers of Keras and operators of TFLite use the same functions.
+// A function takes its arguments by value, used up or not: all rows have one form.
+#![allow(clippy::needless_pass_by_value)]
+
+/// Adds rows to a table. Operators of one meaning share a function.
+macro_rules! rows {
+    ($table:expr; $($($op:literal)|+ => $lower:expr;)*) => {
+        $table$($(.row($op, $lower))+)*
+    };
+}
+pub(crate) use rows;
+
+pub(crate) mod activation;
+pub(crate) mod cast;
+pub(crate) mod compare;
+pub(crate) mod complex;
+pub(crate) mod conv;
+pub(crate) mod create;
+pub(crate) mod elementwise;
+pub(crate) mod fft;
+pub(crate) mod gather;
+pub(crate) mod image;
+pub(crate) mod join;
+pub(crate) mod layout;
+pub(crate) mod linear;
+pub(crate) mod loss;
+pub(crate) mod math;
+pub(crate) mod matrix;
+pub(crate) mod norm;
+pub(crate) mod pad;
+pub(crate) mod pool;
+pub(crate) mod quantize;
+pub(crate) mod random;
+pub(crate) mod recurrent;
+pub(crate) mod reduce;
+pub(crate) mod resize;
+pub(crate) mod scan;
+pub(crate) mod scatter;
+pub(crate) mod segment;
+pub(crate) mod shape;
+pub(crate) mod slicing;
+pub(crate) mod sort;
+pub(crate) mod space;
+pub(crate) mod sparse;
+pub(crate) mod text;
+
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::lower::Table;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// What rows need besides the graph.
+#[derive(Debug, Default)]
+pub(crate) struct Source {
+    /// Complex tensors: real numbers with a last axis of two.
+    pub(crate) complex: RefCell<HashMap<Var, Var>>,
+}
+
+/// What functions of tables see.
+pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, Source>;
+
+/// All operators of TensorFlow's graphs.
+pub(crate) fn table() -> Table<Source> {
+    let families = [
+        activation::rows,
+        cast::rows,
+        compare::rows,
+        complex::rows,
+        conv::rows,
+        create::rows,
+        elementwise::rows,
+        fft::rows,
+        gather::rows,
+        image::rows,
+        join::rows,
+        layout::rows,
+        linear::rows,
+        loss::rows,
+        math::rows,
+        matrix::rows,
+        norm::rows,
+        pad::rows,
+        pool::rows,
+        quantize::rows,
+        random::rows,
+        recurrent::rows,
+        reduce::rows,
+        resize::rows,
+        scan::rows,
+        scatter::rows,
+        segment::rows,
+        shape::rows,
+        slicing::rows,
+        sort::rows,
+        space::rows,
+        sparse::rows,
+        text::rows,
+    ];
+    families.into_iter().fold(Table::new(), |table, rows| rows(table))
+}

@@ -1,0 +1,5 @@
+//! Bytes of TensorFlow's files: protobuf messages and the tensors inside.
+
+pub(crate) mod dtype;
+pub(crate) mod proto;
+pub(crate) mod tensor;
