@@ -7,7 +7,7 @@ use onnxd_plugin_sdk::lower::Value;
 use std::collections::HashMap;
 
 /// Attributes that say how and where TensorFlow computes, but not what.
-const WITHOUT_EFFECT: [&str; 14] = [
+const WITHOUT_EFFECT: [&str; 26] = [
     "N",
     "use_cudnn_on_gpu",
     "use_locking",
@@ -22,6 +22,18 @@ const WITHOUT_EFFECT: [&str; 14] = [
     "allowed_devices",
     "debug_name",
     "exponential_avg_factor",
+    "message",
+    "grad_a",
+    "grad_b",
+    "shape",
+    "output_shapes",
+    "config",
+    "config_proto",
+    "executor_type",
+    "grad_x",
+    "grad_y",
+    "Truncate",
+    "init",
 ];
 
 /// Element types that results have and inputs do not tell.
@@ -177,11 +189,11 @@ pub(crate) fn attributes(node: &NodeDef) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// A name as a field may have it: `type` is `type_`.
+/// A name as a field may have it: `DstT` is `dstt`, `type` is `type_`.
 fn plain(name: &str) -> String {
     match name {
         "type" | "ref" | "loop" | "where" | "in" | "box" | "self" => format!("{name}_"),
-        _ => name.to_owned(),
+        _ => name.to_lowercase(),
     }
 }
 

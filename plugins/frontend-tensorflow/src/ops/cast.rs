@@ -1,8 +1,31 @@
 //! Casts and bit patterns.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::{Lower, Source, of};
+use crate::wire::dtype::ElementType;
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "Cast" => cast;
+    }
+}
+
+arguments! {
+    /// `Cast(x; SrcT: type, DstT: type, Truncate: bool = false) -> y`
+    struct Cast { x: Var, dstt: ElementType }
+}
+
+/// ONNX truncates as TensorFlow does. Integers that do not fit a smaller type wrap: ONNX leaves that open for floats,
+/// so they go through a wide one.
+fn cast(b: &Lower, a: Cast) -> Lowered<Var> {
+    let ElementType(to) = a.dstt;
+    let from = of(b, a.x)?;
+    let narrow = to.is_integer() && to.bits() < 32;
+    match from.is_float() && narrow {
+        true => b.cast(b.cast(a.x, DataType::Int32)?, to),
+        false => b.cast(a.x, to),
+    }
 }

@@ -1,8 +1,77 @@
-//! Comparisons and logic.
+//! Comparisons, logic, and choices.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::elementwise::{One, Two};
+use super::{Lower, Source, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "Equal" => |b, a: Two| b.equal(a.x, a.y);
+        "NotEqual" => |b, a: Two| b.not(b.equal(a.x, a.y)?);
+        "Less" => |b, a: Two| b.less(a.x, a.y);
+        "LessEqual" => |b, a: Two| b.less_or_equal(a.x, a.y);
+        "Greater" => |b, a: Two| b.greater(a.x, a.y);
+        "GreaterEqual" => |b, a: Two| b.greater_or_equal(a.x, a.y);
+        "ApproximateEqual" => |b, a: Approximate| b.less(b.abs(b.sub(a.x, a.y)?)?, a.tolerance);
+        "LogicalAnd" => |b, a: Two| b.and(a.x, a.y);
+        "LogicalOr" => |b, a: Two| b.or(a.x, a.y);
+        "LogicalNot" => |b, a: One| b.not(a.x);
+        "IsNan" => |b, a: One| b.is_nan(a.x);
+        "IsInf" => |b, a: One| b.is_inf(a.x).one();
+        "IsFinite" => |b, a: One| b.not(b.or(b.is_nan(a.x)?, b.is_inf(a.x).one()?)?);
+        "Select" => select;
+        "SelectV2" => |b, a: Choice| choice(b, a.condition, a.t, a.e);
+        "ToBool" => |b, a: super::elementwise::Input| to_bool(b, a.input);
+    }
+}
+
+arguments! {
+    /// `ApproximateEqual(x, y; T: type, tolerance: float = 1e-05) -> z`
+    struct Approximate { x: Var, y: Var, tolerance: f64 }
+    /// `Select(condition, t, e; T: type) -> output`
+    struct Choice { condition: Var, t: Var, e: Var }
+}
+
+/// `compute()` where `x` is not zero, and zero elsewhere, without what the computation makes of it there.
+pub(crate) fn where_zero(
+    b: &GraphBuilder,
+    x: Var,
+    like: Var,
+    compute: impl FnOnce(&GraphBuilder) -> Lowered<Var>,
+) -> Lowered<Var> {
+    let zero = b.constant(super::create::scalar(0, of(b, like)?));
+    b.where_(b.equal(x, zero)?, zero, compute(b)?)
+}
+
+/// A vector as the condition selects rows; otherwise all have one shape.
+fn select(b: &Lower, a: Choice) -> Lowered<Var> {
+    let condition = match (b.rank_of(a.condition), b.rank_of(a.t)) {
+        (Some(1), Some(0 | 1)) | (Some(0), _) => a.condition,
+        (Some(1), _) => {
+            let axes: Vec<i64> = (1..rank(b, a.t)? as i64).collect();
+            super::shape::unsqueezed(b, a.condition, &axes)?
+        }
+        _ => a.condition,
+    };
+    choice(b, condition, a.t, a.e)
+}
+
+/// `x` where the condition holds, else `y`; runtimes choose no truth values.
+pub(crate) fn choice(b: &GraphBuilder, condition: Var, x: Var, y: Var) -> Lowered<Var> {
+    if of(b, x)? != DataType::Bool {
+        return b.where_(condition, x, y);
+    }
+    b.or(b.and(condition, x)?, b.and(b.not(condition)?, y)?)
+}
+
+/// A number is true unless it is zero, another tensor unless it is empty.
+fn to_bool(b: &Lower, x: Var) -> Lowered<Var> {
+    match rank(b, x)? {
+        0 if of(b, x)? == DataType::Bool => Ok(x),
+        0 => b.cast(x, DataType::Bool),
+        _ => b.greater(b.size(x)?, 0),
+    }
 }

@@ -1,8 +1,107 @@
 //! Tensors made of sizes and numbers.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::shape::int64s;
+use super::{Lower, Source, of, rank};
+use crate::wire::dtype::ElementType;
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int16, Int32, Int64};
+use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "Fill" => |b, a: Fill| b.expand(a.value, int64s(b, &a.dims)?);
+        "Empty" => |b, a: Empty| filled(b, b.cast(a.shape, Int64)?, 0, a.dtype.0);
+        "ZerosLike" => |b, a: Like| filled(b, b.shape(a.x).one()?, 0, of(b, a.x)?);
+        "OnesLike" => |b, a: Like| filled(b, b.shape(a.x).one()?, 1, of(b, a.x)?);
+        "Range" => range;
+        "LinSpace" => lin_space;
+        "OneHot" => one_hot;
+        "InvertPermutation" => invert_permutation;
+    }
+}
+
+arguments! {
+    /// `Fill(dims, value; T: type, index_type: type = int32) -> output`
+    struct Fill { dims: Operand, value: Var }
+    /// `Empty(shape; dtype: type, init: bool = false) -> output`
+    struct Empty { shape: Var, dtype: ElementType }
+    /// `ZerosLike(x; T: type) -> y`
+    struct Like { x: Var }
+    /// `Range(start, limit, delta; Tidx: type = int32) -> output`
+    struct Range { start: Var, limit: Var, delta: Var }
+    /// `LinSpace(start, stop, num; T: type, Tidx: type = int32) -> output`
+    struct LinSpace { start: Var, stop: Var, num: Var }
+    /// `OneHot(indices, depth, on_value, off_value; axis: int = -1, T: type, TI: type = int64) -> output`
+    struct OneHot { indices: Var, depth: Var, on_value: Var, off_value: Var, axis: i64 }
+    /// `InvertPermutation(x; T: type = int32) -> y`
+    struct Permutation { x: Var }
+}
+
+/// A real number as a tensor of rank 0.
+pub(crate) fn number(value: f64, dtype: DataType) -> Tensor {
+    Operand::Float(value).to_tensor(Some(dtype)).unwrap_or_else(|| scalar(0, dtype))
+}
+
+/// An integer as a tensor of rank 0.
+pub(crate) fn scalar(value: i64, dtype: DataType) -> Tensor {
+    let zeros = || {
+        let bytes = vec![0; dtype.byte_len(1).unwrap_or_default()];
+        Tensor::new(dtype, vec![], bytes.into()).expect("one element of zero bits")
+    };
+    Operand::Int(value).to_tensor(Some(dtype)).unwrap_or_else(zeros)
+}
+
+/// A tensor of the sizes `shape` whose elements are all `value`.
+pub(crate) fn filled(b: &GraphBuilder, shape: Var, value: i64, dtype: DataType) -> Lowered<Var> {
+    let value = scalar(value, dtype).reshaped([1]).expect("one element");
+    b.constant_of_shape(shape).value(value).one()
+}
+
+/// Numbers from `start` on, below `limit`.
+fn range(b: &Lower, a: Range) -> Lowered<Var> {
+    let dtype = of(b, a.start)?;
+    let computed = match dtype {
+        Float | Double | Int16 | Int32 | Int64 => dtype,
+        d if d.is_float() => Float,
+        _ => Int64,
+    };
+    let [start, limit, delta] = [a.start, a.limit, a.delta].map(|x| b.cast(x, computed));
+    b.cast(b.range(start?, limit?, delta?).one()?, dtype)
+}
+
+/// `num` numbers from `start` to `stop`, both included.
+fn lin_space(b: &Lower, a: LinSpace) -> Lowered<Var> {
+    let dtype = of(b, a.start)?;
+    let num = b.cast(a.num, Int64)?;
+    let steps = b.cast(b.range(0, num, 1).one()?, dtype)?;
+    let last = b.cast(b.max([b.sub(num, 1)?, b.constant(Tensor::scalar(1i64))])?, dtype)?;
+    let step = b.div(b.sub(a.stop, a.start)?, last)?;
+    b.add(a.start, b.mul(steps, step)?)
+}
+
+/// An index below zero or beyond the depth gives a row of `off_value`.
+fn one_hot(b: &Lower, a: OneHot) -> Lowered<Var> {
+    let dtype = of(b, a.indices)?;
+    let places = b.range(scalar(0, Int64), b.cast(a.depth, Int64)?, scalar(1, Int64)).one()?;
+    let places = b.cast(places, dtype)?;
+    let rank = rank(b, a.indices)? as i64 + 1;
+    let axis = if a.axis < 0 { a.axis + rank } else { a.axis };
+    let behind: Vec<i64> = (1..rank - axis).collect();
+    let places = super::shape::unsqueezed(b, places, &behind)?;
+    let hot = b.equal(b.unsqueeze(a.indices, [axis])?, places)?;
+    let known = |v: Var| b.constant_of(v).and_then(|t| t.to_reals()).map(|r| r.values[0]);
+    match (known(a.on_value), known(a.off_value)) {
+        (Some(1.0), Some(0.0)) => b.cast(hot, of(b, a.on_value)?),
+        _ => super::compare::choice(b, hot, a.on_value, a.off_value),
+    }
+}
+
+/// The permutation that undoes another.
+fn invert_permutation(b: &Lower, a: Permutation) -> Lowered<Var> {
+    let dtype = of(b, a.x)?;
+    let places = b.range(scalar(0, Int64), b.size(a.x)?, scalar(1, Int64)).one()?;
+    let places = b.cast(places, dtype)?;
+    b.scatter_elements(a.x, a.x, places).axis(0).one()
 }

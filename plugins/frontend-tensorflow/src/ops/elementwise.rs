@@ -1,26 +1,129 @@
 //! Arithmetic element by element.
 
-use super::{Lower, Source};
+use super::compare::where_zero;
+use super::{Lower, Source, Values, of};
 use onnxd_plugin_sdk::arguments;
-use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::lower::{Lowered, Table};
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
+        "Identity" | "StopGradient" | "Snapshot" | "GuaranteeConst" | "PlaceholderWithDefault" | "PreventGradient"
+            | "EnsureShape" => |_, a: Input| Ok(a.input);
+        "DeepCopy" => |_, a: One| Ok(a.x);
+        "CheckNumerics" => |_, a: Checked| Ok(a.tensor);
+        "IdentityN" => |_, a: Several| Ok(Values(a.input));
         "Add" | "AddV2" => |b, a: Two| b.add(a.x, a.y);
         "Sub" => |b, a: Two| b.sub(a.x, a.y);
         "Mul" => |b, a: Two| b.mul(a.x, a.y);
-        "Identity" | "StopGradient" | "Snapshot" => identity;
+        "RealDiv" | "Div" | "TruncateDiv" => divide;
+        "FloorDiv" => |b, a: Two| floor_quotient(b, a.x, a.y);
+        "FloorMod" => |b, a: Two| floor_remainder(b, a.x, a.y);
+        "Mod" | "TruncateMod" => |b, a: Two| b.mod_(a.x, a.y).fmod(1).one();
+        "DivNoNan" => |b, a: Two| where_zero(b, a.y, a.y, |b| b.div(a.x, a.y));
+        "MulNoNan" => |b, a: Two| where_zero(b, a.y, a.y, |b| b.mul(a.x, a.y));
+        "Xdivy" => |b, a: Two| where_zero(b, a.x, a.x, |b| b.div(a.x, a.y));
+        "Xlogy" => |b, a: Two| where_zero(b, a.x, a.x, |b| b.mul(a.x, b.log(a.y)?));
+        "Xlog1py" => |b, a: Two| where_zero(b, a.x, a.x, |b| b.mul(a.x, super::math::log1p(b, a.y)?));
+        "Pow" => |b, a: Two| power(b, a);
+        "Maximum" => |b, a: Two| b.max([a.x, a.y]);
+        "Minimum" => |b, a: Two| b.min([a.x, a.y]);
+        "SquaredDifference" => |b, a: Two| {
+            let difference = b.sub(a.x, a.y)?;
+            b.mul(difference, difference)
+        };
+        "AddN" | "AccumulateNV2" => |b, a: Many| sum(b, &a.inputs);
+        "BiasAdd" => bias_add;
+        "BiasAddV1" => |b, a: Biased| b.add(a.value, a.bias);
+        "ClipByValue" => |b, a: Clipped| b.max([b.min([a.t, a.clip_value_max])?, a.clip_value_min]);
+        "Abs" => |b, a: One| b.abs(a.x);
+        "Neg" => |b, a: One| b.neg(a.x);
+        "Sign" => |b, a: One| b.sign(a.x);
+        "Square" => |b, a: One| b.mul(a.x, a.x);
     }
 }
 
 arguments! {
     /// `AddV2(x, y; T: type) -> z`
-    struct Two { x: Var, y: Var }
+    pub(crate) struct Two { x: Var, y: Var }
+    /// `Abs(x; T: type) -> y`
+    pub(crate) struct One { x: Var }
     /// `Identity(input; T: type) -> output`
-    struct Input { input: Var }
+    pub(crate) struct Input { input: Var }
+    /// `CheckNumerics(tensor; T: type, message: string) -> output`
+    struct Checked { tensor: Var }
+    /// `IdentityN(input**T; T: list(type)) -> output**T`
+    struct Several { input: Vec<Value> }
+    /// `AddN(inputs*N; N: int, T: type) -> sum`
+    struct Many { inputs: Vec<Var> }
+    /// `BiasAdd(value, bias; T: type, data_format: string = "NHWC") -> output`
+    struct Biased { value: Var, bias: Var, data_format: Option<String> }
+    /// `ClipByValue(t, clip_value_min, clip_value_max; T: type) -> output`
+    struct Clipped { t: Var, clip_value_min: Var, clip_value_max: Var }
 }
 
-fn identity(_: &Lower, a: Input) -> Lowered<Var> {
-    Ok(a.input)
+/// Integers are divided as in C.
+fn divide(b: &Lower, a: Two) -> Lowered<Var> {
+    b.div(a.x, a.y)
+}
+
+/// `x / y`, rounded down.
+pub(crate) fn floor_quotient(b: &GraphBuilder, x: Var, y: Var) -> Lowered<Var> {
+    match of(b, x)? {
+        d if d.is_float() => b.floor(b.div(x, y)?),
+        d if is_unsigned(d) => b.div(x, y),
+        // Division truncates, and Mod has the sign of the divisor.
+        _ => b.div(b.sub(x, b.mod_(x, y).one()?)?, y),
+    }
+}
+
+fn is_unsigned(dtype: DataType) -> bool {
+    use DataType::{Uint8, Uint16, Uint32, Uint64};
+    matches!(dtype, Uint8 | Uint16 | Uint32 | Uint64)
+}
+
+/// What a division that rounds down leaves: it has the sign of `y`.
+pub(crate) fn floor_remainder(b: &GraphBuilder, x: Var, y: Var) -> Lowered<Var> {
+    if !of(b, x)?.is_float() {
+        return b.mod_(x, y).one();
+    }
+    let rest = b.mod_(x, y).fmod(1).one()?;
+    b.where_(b.less(b.mul(rest, y)?, 0.0)?, b.add(rest, y)?, rest)
+}
+
+/// Powers of integers stay integers.
+fn power(b: &Lower, a: Two) -> Lowered<Var> {
+    let exponent = b.constant_of(a.y).filter(|t| t.len() == 1).and_then(|t| t.to_reals());
+    match exponent.map(|reals| reals.values[0]) {
+        Some(1.0) if b.rank_of(a.y) == Some(0) => Ok(a.x),
+        Some(2.0) if b.rank_of(a.y) == Some(0) => b.mul(a.x, a.x),
+        Some(0.5) if b.rank_of(a.y) == Some(0) && of(b, a.x)?.is_float() => b.sqrt(a.x),
+        _ => b.pow(a.x, a.y),
+    }
+}
+
+/// Adds a number for each channel.
+fn bias_add(b: &Lower, a: Biased) -> Lowered<Var> {
+    if a.data_format.as_deref() != Some("NCHW") {
+        return b.add(a.value, a.bias);
+    }
+    let Some(rank) = b.rank_of(a.value) else {
+        let message = "The number of axes must be known to add to channels of `NCHW`.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    };
+    let axes: Vec<i64> = (1..rank as i64 - 1).collect();
+    b.add(a.value, super::shape::unsqueezed(b, a.bias, &axes)?)
+}
+
+/// ONNX's Sum takes no integers.
+fn sum(b: &Lower, inputs: &[Var]) -> Lowered<Var> {
+    match inputs {
+        [only] => Ok(*only),
+        [first, rest @ ..] if rest.len() == 1 || !of(b, *first)?.is_float() => {
+            rest.iter().try_fold(*first, |sum, x| b.add(sum, *x))
+        }
+        all => b.sum(all),
+    }
 }

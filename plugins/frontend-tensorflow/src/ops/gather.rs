@@ -1,8 +1,55 @@
 //! Gather, its kin, and embeddings.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::shape::{axis_of, transposed};
+use super::{Source, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::ir::DataType::Int64;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "Gather" => |b, a: First| gathered(b, a.params, a.indices, 0, 0);
+        "GatherV2" => |b, a: Gather| gathered(b, a.params, a.indices, a.axis, a.batch_dims);
+        "GatherNd" => |b, a: First| b.gather_nd(a.params, b.cast(a.indices, Int64)?).one();
+    }
+}
+
+arguments! {
+    /// `GatherNd(params, indices; Tparams: type, Tindices: type, bad_indices_policy: string = "") -> output`
+    struct First { params: Var, indices: Var }
+    /// `GatherV2(params, indices, axis; batch_dims: int = 0, Tparams: type, Tindices: type, Taxis: type) -> output`
+    struct Gather { params: Var, indices: Var, axis: i64, batch_dims: i64 }
+}
+
+/// Slices of `x` along `axis`, whose first `batch` axes belong to those of the indices.
+pub(crate) fn gathered(
+    b: &GraphBuilder,
+    x: Var,
+    indices: Var,
+    axis: i64,
+    batch: i64,
+) -> Lowered<Var> {
+    let axis = axis_of(b, x, axis)? as i64;
+    let batch = match batch {
+        0.. => batch,
+        _ => batch + rank(b, indices)? as i64,
+    };
+    if batch == 0 {
+        return b.gather(x, indices).axis(axis).one();
+    }
+    // GatherND takes the axis behind those of the batch.
+    let n = rank(b, x)? as i64;
+    let mut perm: Vec<i64> = (0..n).filter(|a| *a != axis).collect();
+    perm.insert(batch as usize, axis);
+    let x = transposed(b, x, &perm)?;
+    let places = b.unsqueeze(b.cast(indices, Int64)?, [-1])?;
+    let y = b.gather_nd(x, places).batch_dims(batch).one()?;
+    // The result has the batch, the axes of the indices, and those of `x` that stay: first those before `axis`.
+    let own = rank(b, indices)? as i64 - batch;
+    let between = axis - batch;
+    let total = n - 1 + own;
+    let moved = (0..batch).chain(batch + own..batch + own + between).chain(batch..batch + own);
+    let back: Vec<i64> = moved.chain(batch + own + between..total).collect();
+    transposed(b, y, &back)
 }

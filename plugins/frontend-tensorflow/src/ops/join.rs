@@ -1,8 +1,105 @@
 //! Concatenation, stacking and splitting.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::shape::{axis_of, unsqueezed};
+use super::{Lower, Source, Values, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "Concat" => |b, a: ConcatFirst| concatenated(b, a.values, a.concat_dim);
+        "ConcatV2" => |b, a: ConcatLast| concatenated(b, a.values, a.axis);
+        "ParallelConcat" => |b, a: Rows| concatenated(b, a.values, 0);
+        "Pack" => |b, a: Pack| packed(b, a.values, a.axis);
+        "Unpack" => unpack;
+        "Split" => split;
+        "SplitV" => split_sizes;
+    }
+}
+
+arguments! {
+    /// `Concat(concat_dim, values*N; N: int, T: type) -> output`
+    struct ConcatFirst { concat_dim: i64, values: Vec<Var> }
+    /// `ConcatV2(values*N, axis; N: int, T: type, Tidx: type = int32) -> output`
+    struct ConcatLast { values: Vec<Var>, axis: i64 }
+    /// `ParallelConcat(values*N; N: int, T: type, shape: shape) -> output`
+    struct Rows { values: Vec<Var> }
+    /// `Pack(values*N; N: int, T: type, axis: int = 0) -> output`
+    struct Pack { values: Vec<Var>, axis: i64 }
+    /// `Unpack(value; num: int, T: type, axis: int = 0) -> output*num`
+    struct Unpack { value: Var, num: i64, axis: i64 }
+    /// `Split(split_dim, value; num_split: int, T: type) -> output*num_split`
+    struct Split { split_dim: i64, value: Var, num_split: i64 }
+    /// `SplitV(value, size_splits, split_dim; num_split: int, T: type, Tlen: type = int64) -> output*num_split`
+    struct SplitSizes { value: Var, size_splits: Vec<i64>, split_dim: i64 }
+}
+
+/// Tensors one after the other along an axis.
+pub(crate) fn concatenated(b: &GraphBuilder, values: Vec<Var>, axis: i64) -> Lowered<Var> {
+    match values[..] {
+        [only] => Ok(only),
+        _ => b.concat(values).axis(axis).one(),
+    }
+}
+
+/// Tensors along an axis of their own.
+pub(crate) fn packed(b: &GraphBuilder, values: Vec<Var>, axis: i64) -> Lowered<Var> {
+    // Behind the last axis, where the ranks are known.
+    let axis = match values.first().and_then(|v| b.rank_of(*v)) {
+        Some(rank) if axis < 0 => axis + rank as i64 + 1,
+        _ => axis,
+    };
+    let with_axis = values.into_iter().map(|v| unsqueezed(b, v, &[axis]));
+    concatenated(b, with_axis.collect::<Lowered<_>>()?, axis)
+}
+
+fn unpack(b: &Lower, a: Unpack) -> Lowered<Values> {
+    let axis = axis_of(b, a.value, a.axis)? as i64;
+    let one = |i: i64| Ok(Value::Var(b.gather(a.value, i).axis(axis).one()?));
+    (0..a.num).map(one).collect::<Lowered<Vec<_>>>().map(Values)
+}
+
+/// Parts of these sizes along an axis.
+pub(crate) fn parts(b: &GraphBuilder, x: Var, axis: i64, sizes: &[i64]) -> Lowered<Values> {
+    if sizes.len() == 1 {
+        return Ok(Values(vec![x.into()]));
+    }
+    let all = b.split(x).split(sizes).axis(axis).list(sizes.len())?;
+    Ok(Values(all.into_iter().map(Value::Var).collect()))
+}
+
+fn split(b: &Lower, a: Split) -> Lowered<Values> {
+    let axis = axis_of(b, a.value, a.split_dim)?;
+    let n = usize::try_from(a.num_split).unwrap_or(0);
+    let size = b.shape_of(a.value).and_then(|shape| shape.get(axis)?.known());
+    match size {
+        _ if n <= 1 => Ok(Values(vec![a.value.into()])),
+        Some(size) => parts(b, a.value, axis as i64, &vec![size / a.num_split; n]),
+        None if b.opset() >= 18 => {
+            let all = b.split(a.value).num_outputs(a.num_split).axis(axis as i64).list(n)?;
+            Ok(Values(all.into_iter().map(Value::Var).collect()))
+        }
+        None => {
+            let all = b.split(a.value).axis(axis as i64).list(n)?;
+            Ok(Values(all.into_iter().map(Value::Var).collect()))
+        }
+    }
+}
+
+fn split_sizes(b: &Lower, a: SplitSizes) -> Lowered<Values> {
+    let axis = axis_of(b, a.value, a.split_dim)?;
+    let mut sizes = a.size_splits;
+    if let Some(open) = sizes.iter().position(|n| *n < 0) {
+        rank(b, a.value)?;
+        let size = b.shape_of(a.value).and_then(|shape| shape.get(axis)?.known());
+        let others: i64 = sizes.iter().filter(|n| **n > 0).sum();
+        let Some(rest) = size.map(|size| size - others).filter(|rest| *rest >= 0) else {
+            let message = format!("The size of axis {axis} must be known to take the rest of it.");
+            return Err(b.diagnostic(Code::LayerUnsupported, message));
+        };
+        sizes[open] = rest;
+    }
+    parts(b, a.value, axis as i64, &sizes)
 }

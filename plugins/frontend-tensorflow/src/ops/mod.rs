@@ -45,8 +45,10 @@ pub(crate) mod space;
 pub(crate) mod sparse;
 pub(crate) mod text;
 
-use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::lower::Table;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::lower::{Lowered, Results, Table, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -98,4 +100,35 @@ pub(crate) fn table() -> Table<Source> {
         text::rows,
     ];
     families.into_iter().fold(Table::new(), |table, rows| rows(table))
+}
+
+/// Results of a row, as many as there are.
+pub(crate) struct Values(pub(crate) Vec<Value>);
+
+impl Results for Values {
+    fn results(self) -> Vec<Value> {
+        self.0
+    }
+}
+
+/// The element type of a tensor.
+///
+/// # Errors
+/// `N0204` if it is not known.
+pub(crate) fn of(b: &GraphBuilder, x: Var) -> Lowered<DataType> {
+    b.dtype_of(x).ok_or_else(|| {
+        let message = format!("The element type of `{}` is not known.", shown(&b.name_of(x)));
+        b.diagnostic(Code::LayerParameter, message)
+    })
+}
+
+/// The number of axes of a tensor.
+///
+/// # Errors
+/// `N0203` if it is not known.
+pub(crate) fn rank(b: &GraphBuilder, x: Var) -> Lowered<usize> {
+    b.rank_of(x).ok_or_else(|| {
+        let message = format!("The number of axes of `{}` is not known.", shown(&b.name_of(x)));
+        b.diagnostic(Code::LayerUnsupported, message)
+    })
 }

@@ -1,8 +1,129 @@
 //! Reductions.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::{Lower, Source, of};
+use crate::wire::dtype::ElementType;
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::ir::DataType::{self, Bool, Int32, Int64, Uint8};
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "Sum" => |b, a: Reduce| reduce(b, a, Reduction::Sum);
+        "Prod" => |b, a: Reduce| reduce(b, a, Reduction::Prod);
+        "Max" => |b, a: Reduce| reduce(b, a, Reduction::Max);
+        "Min" => |b, a: Reduce| reduce(b, a, Reduction::Min);
+        "Mean" => |b, a: Reduce| reduce(b, a, Reduction::Mean);
+        "EuclideanNorm" => |b, a: Reduce| reduce(b, a, Reduction::L2);
+        "All" => |b, a: Reduce| truth(b, a, Reduction::Min);
+        "Any" => |b, a: Reduce| truth(b, a, Reduction::Max);
+        "ArgMax" => |b, a: Arg| {
+            let at = b.arg_max(integers(b, a.input)?).axis(a.dimension).keepdims(0).one()?;
+            b.cast(at, a.output_type.0)
+        };
+        "ArgMin" => |b, a: Arg| {
+            let at = b.arg_min(integers(b, a.input)?).axis(a.dimension).keepdims(0).one()?;
+            b.cast(at, a.output_type.0)
+        };
+        "L2Loss" => |b, a: Loss| b.mul(b.reduce_sum_square(a.t).keepdims(0).one()?, 0.5);
+    }
+}
+
+arguments! {
+    /// `Sum(input, reduction_indices; keep_dims: bool = false, T: type, Tidx: type = int32) -> output`
+    struct Reduce { input: Var, reduction_indices: Operand, keep_dims: bool }
+    /// `ArgMax(input, dimension; T: type, Tidx: type = int32, output_type: type = int64) -> output`
+    struct Arg { input: Var, dimension: i64, output_type: ElementType }
+    /// `L2Loss(t; T: type) -> output`
+    struct Loss { t: Var }
+}
+
+/// What becomes of the elements along axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reduction {
+    Sum,
+    Prod,
+    Max,
+    Min,
+    Mean,
+    L2,
+}
+
+/// Axes of a reduction.
+pub(crate) enum Axes {
+    Known(Vec<i64>),
+    Computed(Var),
+}
+
+impl Axes {
+    fn of(b: &GraphBuilder, axes: &Operand) -> Lowered<Axes> {
+        Ok(match axes {
+            Operand::Int(axis) => Axes::Known(vec![*axis]),
+            Operand::Ints(axes) => Axes::Known(axes.clone()),
+            Operand::Var(v) => match b.ints_of(*v) {
+                Some(axes) => Axes::Known(axes),
+                None => Axes::Computed(b.reshape(b.cast(*v, Int64)?, [-1i64]).one()?),
+            },
+            _ => Axes::Known(vec![]),
+        })
+    }
+}
+
+fn reduce(b: &Lower, a: Reduce, how: Reduction) -> Lowered<Var> {
+    let axes = Axes::of(b, &a.reduction_indices)?;
+    reduced(b, a.input, &axes, a.keep_dims, how)
+}
+
+/// A reduction over axes; over none it changes nothing. Its result has the type of `x`.
+pub(crate) fn reduced(
+    b: &GraphBuilder,
+    x: Var,
+    axes: &Axes,
+    keep: bool,
+    how: Reduction,
+) -> Lowered<Var> {
+    let dtype = of(b, x)?;
+    let computed = match dtype {
+        d if d.is_float() => d,
+        Int32 | Int64 => dtype,
+        DataType::Int8 | Uint8 if matches!(how, Reduction::Max | Reduction::Min) => dtype,
+        d if d.bits() < 32 => Int32,
+        _ => Int64,
+    };
+    let x = b.cast(x, computed)?;
+    let axes: Operand = match axes {
+        Axes::Known(axes) if axes.is_empty() && how == Reduction::L2 => return b.abs(x),
+        Axes::Known(axes) if axes.is_empty() => return b.cast(x, dtype),
+        Axes::Known(axes) => axes.into(),
+        Axes::Computed(v) => v.into(),
+    };
+    let keep = i64::from(keep);
+    // Only axes that are computed may turn out to be none.
+    let noop = matches!(axes, Operand::Var(_)).then_some(1i64);
+    macro_rules! call {
+        ($f:ident) => {
+            b.$f(x).axes(axes).keepdims(keep).noop_with_empty_axes(noop).one()?
+        };
+    }
+    let y = match how {
+        Reduction::Sum => call!(reduce_sum),
+        Reduction::Prod => call!(reduce_prod),
+        Reduction::Max => call!(reduce_max),
+        Reduction::Min => call!(reduce_min),
+        Reduction::Mean => call!(reduce_mean),
+        Reduction::L2 => call!(reduce_l2),
+    };
+    b.cast(y, dtype)
+}
+
+/// Reductions of truth values.
+fn truth(b: &Lower, a: Reduce, how: Reduction) -> Lowered<Var> {
+    let axes = Axes::of(b, &a.reduction_indices)?;
+    let x = b.cast(a.input, Int32)?;
+    b.cast(reduced(b, x, &axes, a.keep_dims, how)?, Bool)
+}
+
+/// Numbers that ArgMax compares: truth values are integers.
+fn integers(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    if of(b, x)? == Bool { b.cast(x, Uint8) } else { Ok(x) }
 }

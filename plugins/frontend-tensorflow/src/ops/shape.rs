@@ -1,8 +1,151 @@
 //! Shapes and views.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::elementwise::Input;
+use super::{Lower, Source, Values, rank};
+use crate::wire::dtype::ElementType;
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::Int64;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "Reshape" => |b, a: Reshape| reshaped(b, a.tensor, &a.shape);
+        "Squeeze" => squeeze;
+        "ExpandDims" => |b, a: ExpandDims| b.unsqueeze(a.input, [a.dim]);
+        "Transpose" => |b, a: Transpose| transposed(b, a.x, &a.perm);
+        "Shape" => |b, a: Measured| b.cast(b.shape(a.input).one()?, a.out_type.0);
+        "ShapeN" => |b, a: AllMeasured| {
+            let shape = |x: Var| Ok(Value::Var(b.cast(b.shape(x).one()?, a.out_type.0)?));
+            a.input.into_iter().map(shape).collect::<Lowered<Vec<_>>>().map(Values)
+        };
+        "Size" => |b, a: Measured| b.cast(b.size(a.input)?, a.out_type.0);
+        "Rank" => |b, a: Input| match b.rank_of(a.input) {
+            Some(rank) => Ok(b.constant(onnxd_plugin_sdk::ir::Tensor::scalar(rank as i32))),
+            None => b.cast(b.size(b.shape(a.input).one()?)?, onnxd_plugin_sdk::ir::DataType::Int32),
+        };
+        "Tile" => |b, a: Tile| b.tile(a.input, int64s(b, &a.multiples)?);
+        "BroadcastTo" => |b, a: Broadcast| b.expand(a.input, int64s(b, &a.shape)?);
+        "BroadcastArgs" => broadcast_args;
+    }
+}
+
+arguments! {
+    /// `Reshape(tensor, shape; T: type, Tshape: type = int32) -> output`
+    struct Reshape { tensor: Var, shape: Operand }
+    /// `Squeeze(input; T: type, squeeze_dims: list(int) = []) -> output`
+    struct Squeeze { input: Var, squeeze_dims: Vec<i64> }
+    /// `ExpandDims(input, dim; T: type, Tdim: type = int32) -> output`
+    struct ExpandDims { input: Var, dim: i64 }
+    /// `Transpose(x, perm; T: type, Tperm: type = int32) -> y`
+    struct Transpose { x: Var, perm: Vec<i64> }
+    /// `Shape(input; T: type, out_type: type = int32) -> output`
+    struct Measured { input: Var, out_type: ElementType }
+    /// `ShapeN(input*N; N: int, T: type, out_type: type = int32) -> output*N`
+    struct AllMeasured { input: Vec<Var>, out_type: ElementType }
+    /// `Tile(input, multiples; T: type, Tmultiples: type = int32) -> output`
+    struct Tile { input: Var, multiples: Operand }
+    /// `BroadcastTo(input, shape; T: type, Tidx: type = int32) -> output`
+    struct Broadcast { input: Var, shape: Operand }
+    /// `BroadcastArgs(s0, s1; T: type = int32) -> r0`
+    struct Shapes { s0: Var, s1: Var }
+}
+
+/// Integers as ONNX wants them: a list if they are known, else of 64 bits.
+pub(crate) fn int64s(b: &GraphBuilder, x: &Operand) -> Lowered<Operand> {
+    Ok(match x {
+        Operand::Var(v) => match b.ints_of(*v) {
+            Some(known) => known.into(),
+            None => b.cast(*v, Int64)?.into(),
+        },
+        Operand::Int(x) => vec![*x].into(),
+        other => other.clone(),
+    })
+}
+
+/// `x` with the sizes `shape`. A size of zero is one, and does not mean that of the input.
+pub(crate) fn reshaped(b: &GraphBuilder, x: Var, shape: &Operand) -> Lowered<Var> {
+    let shape = int64s(b, shape)?;
+    let Operand::Ints(sizes) = &shape else { return b.reshape(x, shape).one() };
+    match (sizes.contains(&0), sizes.iter().position(|n| *n == -1)) {
+        (false, _) => b.reshape(x, shape).one(),
+        (true, None) => b.reshape(x, shape).allowzero(1).one(),
+        (true, Some(open)) => {
+            let mut sizes = sizes.clone();
+            sizes[open] = open_size(b, x, &sizes);
+            b.reshape(x, sizes).allowzero(1).one()
+        }
+    }
+}
+
+/// The size that TensorFlow finds for an open axis beside axes of size zero, which do not count.
+fn open_size(b: &GraphBuilder, x: Var, sizes: &[i64]) -> i64 {
+    let product = |sizes: &[i64]| sizes.iter().filter(|n| **n > 0).product::<i64>();
+    b.dims_of(x).map_or(0, |dims| product(&dims) / product(sizes))
+}
+
+fn squeeze(b: &Lower, a: Squeeze) -> Lowered<Var> {
+    squeezed(b, a.input, &a.squeeze_dims)
+}
+
+/// `x` without these axes of size 1; without all of them if none is named.
+pub(crate) fn squeezed(b: &GraphBuilder, x: Var, axes: &[i64]) -> Lowered<Var> {
+    let axes = (!axes.is_empty()).then(|| axes.to_vec());
+    b.squeeze(x).axes(axes).one()
+}
+
+/// `x` with axes of size 1 at these places of the result.
+pub(crate) fn unsqueezed(b: &GraphBuilder, x: Var, axes: &[i64]) -> Lowered<Var> {
+    match axes {
+        [] => Ok(x),
+        _ => b.unsqueeze(x, axes),
+    }
+}
+
+/// `x` with axis `perm[i]` at place `i`.
+pub(crate) fn transposed(b: &GraphBuilder, x: Var, perm: &[i64]) -> Lowered<Var> {
+    let rank = perm.len() as i64;
+    let perm: Vec<i64> = perm.iter().map(|p| if *p < 0 { p + rank } else { *p }).collect();
+    if perm.iter().enumerate().all(|(i, p)| i as i64 == *p) {
+        return Ok(x);
+    }
+    b.transpose(x).perm(perm).one()
+}
+
+/// An axis counted from the first one.
+///
+/// # Errors
+/// `N0204` if the tensor has no such axis, `N0203` if its number of axes is not known and matters.
+pub(crate) fn axis_of(b: &GraphBuilder, x: Var, axis: i64) -> Lowered<usize> {
+    if axis >= 0 && b.rank_of(x).is_none() {
+        return Ok(axis as usize);
+    }
+    let n = rank(b, x)? as i64;
+    let at = if axis < 0 { axis + n } else { axis };
+    usize::try_from(at).ok().filter(|at| (*at as i64) < n).ok_or_else(|| {
+        let message = format!("There is no axis {axis} in a tensor of {n} axes.");
+        b.diagnostic(Code::LayerParameter, message)
+    })
+}
+
+/// The sizes that two shapes meet in.
+fn broadcast_args(b: &Lower, a: Shapes) -> Lowered<Var> {
+    let length = |x: Var| b.dims_of(x).and_then(|dims| dims.first().copied());
+    let (Some(n), Some(m)) = (length(a.s0), length(a.s1)) else {
+        let message = "The lengths of both shapes must be known.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    };
+    let padded = |x: Var, missing: i64| match missing {
+        0.. if missing > 0 => {
+            let ones = b.cast(
+                b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![1i64; missing as usize])),
+                super::of(b, x)?,
+            )?;
+            b.concat([ones, x]).axis(0).one()
+        }
+        _ => Ok(x),
+    };
+    let (x, y) = (padded(a.s0, m - n)?, padded(a.s1, n - m)?);
+    b.where_(b.equal(x, 1)?, y, x)
 }
