@@ -9,6 +9,7 @@
 //! | none | what front-ends need: the graph, its builder, `lower`, protobuf |
 //! | `pass` | passes and rewrite rules |
 //! | `quantizer` | quantizers, calibration data, and the executor |
+//! | `options` | what params and arrays say of the inputs of a network that is lowered |
 //! | `eval` | the built-in executor alone |
 //! | `opset` | conversion between versions of the standard's operators |
 //! | `preprocess` | what happens to pictures before a network sees them, as data |
@@ -23,6 +24,8 @@ mod calibration;
 mod component;
 mod entry;
 mod export;
+#[cfg(feature = "options")]
+mod export_options;
 mod external;
 #[cfg(feature = "quantizer")]
 mod fingerprint;
@@ -53,6 +56,8 @@ pub use arrays::ArrayHeader;
 #[cfg(feature = "quantizer")]
 pub use calibration::{Batches, Calibration, Feeds, Labelled};
 pub use component::Component;
+#[cfg(feature = "options")]
+pub use export_options::ExportOptions;
 pub use external::External;
 #[cfg(feature = "quantizer")]
 pub use fingerprint::fingerprint;

@@ -16,7 +16,8 @@ mod wire;
 use kind::Kind;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::lower::Fallback;
-use onnxd_plugin_sdk::{Claim, Frontend, Imported, Probe, Submission};
+use onnxd_plugin_sdk::words::OperatorFallback;
+use onnxd_plugin_sdk::{Claim, ExportOptions, Frontend, Imported, Probe, Submission};
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-tensorflow",
@@ -33,9 +34,6 @@ onnxd_plugin_sdk::export_plugin! {
 
 struct TensorFlow;
 
-/// Version of the standard's operators, where the params name none.
-const OPSET: i64 = 18;
-
 impl Frontend for TensorFlow {
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
         let bytes = submission.read(submission.network())?;
@@ -47,13 +45,25 @@ impl Frontend for TensorFlow {
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
         let bytes = submission.read(submission.network())?;
-        let opset = submission.param("export", "opset").as_i64().unwrap_or(OPSET);
+        let options = ExportOptions::read(submission, fallback)?;
+        let params: params::Source = submission.params().section();
         match kind::of(submission.network(), &bytes) {
-            Some(Kind::Graph) => graph::frozen::import(bytes, opset, Fallback::of(submission)),
+            Some(Kind::Graph) => graph::frozen::import(bytes, &params, &options),
             _ => {
                 Err(Diagnostic::new(Code::LayerUnsupported, "This kind of file is not read.")
                     .into())
             }
         }
+    }
+}
+
+/// The domain of operators that stay as TensorFlow has them.
+const DOMAIN: &str = "org.tensorflow";
+
+/// What becomes of operators that have no row.
+fn fallback(fallback: Fallback, word: OperatorFallback) -> Fallback {
+    match word {
+        OperatorFallback::Custom => fallback.or_domain(DOMAIN),
+        OperatorFallback::Error | OperatorFallback::Aten => fallback,
     }
 }

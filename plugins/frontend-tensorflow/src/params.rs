@@ -7,5 +7,10 @@ onnxd_plugin_sdk::params! {
         signature: Option<String> = "text", unset;
         /// Tag of the graph that is converted, where a SavedModel has several.
         tag: String = "text", "serve";
+        /// Tensors that are the inputs of a graph of TensorFlow, as `node` or `node:1`, in their order; empty takes
+        /// the placeholders, or those of the signature.
+        inputs: Vec<String> = "[text]", [];
+        /// Tensors that are its outputs; empty takes those that nothing reads, or those of the signature.
+        outputs: Vec<String> = "[text]", [];
     }
 }

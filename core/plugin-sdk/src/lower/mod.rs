@@ -27,6 +27,7 @@ mod arguments;
 mod driver;
 mod foreign;
 mod missing;
+mod model;
 #[cfg(feature = "pass")]
 mod pass;
 mod table;
@@ -37,6 +38,7 @@ mod value;
 pub use arguments::{Argument, Arguments, Reader};
 pub use driver::{Driver, Fallback, Finished, Lower, Lowering};
 pub use missing::Missing;
+pub use model::{documented, model};
 #[cfg(feature = "pass")]
 pub use pass::pass;
 pub use table::{Results, Table};

@@ -1,18 +1,124 @@
 //! Calls of functions, which are inlined.
 
-use super::run::{Item, Runner, Scope};
+use super::effects;
+use super::node;
+use super::run::{DEPTH_MAX, Item, Runner, Scope};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use std::collections::HashMap;
+
+/// What a call costs beside its nodes, in nodes.
+const CALL_WORK: usize = 20;
 
 /// Runs a node of this family; `None` if it is of another one.
 ///
 /// # Errors
 /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(crate) fn run<'a>(
-    _runner: &Runner<'a, '_>,
-    _scope: &Scope<'a>,
-    _node: &'a NodeDef,
-    _inputs: &[Item],
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    inputs: &[Item],
 ) -> Result<Option<Vec<Item>>> {
-    Ok(None)
+    let function = match node.op.as_str() {
+        "PartitionedCall" | "StatefulPartitionedCall" | "RemoteCall" => node::function(node, "f"),
+        // A call of TensorFlow 1: the operator is the function.
+        op => runner.library.contains_key(op).then_some(op),
+    };
+    let Some(function) = function else { return Ok(None) };
+    // The first input of a RemoteCall is the device.
+    let skipped = usize::from(node.op == "RemoteCall");
+    call(runner, scope, node, function, inputs.get(skipped..).unwrap_or_default().to_vec())
+        .map(Some)
 }
+
+/// What a function gives that `node` calls.
+///
+/// # Errors
+/// Those of [`enter`] and [`results`].
+pub(crate) fn call<'a>(
+    runner: &Runner<'a, '_>,
+    caller: &Scope<'a>,
+    node: &'a NodeDef,
+    function: &'a str,
+    args: Vec<Item>,
+) -> Result<Vec<Item>> {
+    let scope = enter(runner, caller, node, function, args)?;
+    results(runner, &scope, node, function)
+}
+
+/// The scope in which a function runs that `node` calls.
+///
+/// # Errors
+/// `N0201` if there is no such function, or if it takes another number of arguments.
+pub(crate) fn enter<'a>(
+    runner: &Runner<'a, '_>,
+    caller: &Scope<'a>,
+    node: &'a NodeDef,
+    function: &'a str,
+    args: Vec<Item>,
+) -> Result<Scope<'a>> {
+    let problem = |what: String| runner.problem(caller, node, Code::SourceSyntax, what);
+    let (Some(found), Some(body)) = (runner.library.get(function), runner.body(function)) else {
+        let message = format!("The graph has no function `{}`.", shown(function));
+        return Err(problem(message));
+    };
+    let parameters = found.signature.iter().flat_map(|signature| &signature.input_arg);
+    let parameters: Vec<&'a str> = parameters.map(|arg| arg.name.as_str()).collect();
+    runner.work(caller, node, CALL_WORK + parameters.len())?;
+    if parameters.len() != args.len() {
+        let (name, n, m) = (shown(function), parameters.len(), args.len());
+        return Err(problem(format!("The function `{name}` takes {n} arguments and gets {m}.")));
+    }
+    let args: HashMap<&str, Vec<Item>> =
+        parameters.into_iter().zip(args.into_iter().map(|item| vec![item])).collect();
+    let written = effects::before(runner, caller, node)?;
+    let mut scope = Scope::new(body, args, runner.path(caller, node, function));
+    scope.written = written;
+    Ok(scope)
+}
+
+/// What a function gives that `node` calls, in the scope that [`enter`] made.
+///
+/// # Errors
+/// As [`Runner::value`]; `N0213` if calls are nested too deeply.
+pub(crate) fn results<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    function: &'a str,
+) -> Result<Vec<Item>> {
+    let Some(found) = runner.library.get(function) else { return Ok(vec![]) };
+    if runner.depth.get() >= DEPTH_MAX {
+        let message = format!("More than {DEPTH_MAX} calls are inside each other.");
+        return Err(runner.problem(scope, node, Code::SourceLimit, message));
+    }
+    runner.depth.set(runner.depth.get() + 1);
+    let outputs = found.signature.iter().flat_map(|signature| &signature.output_arg);
+    let result = |name: &'a str| {
+        runner.work(scope, node, 1)?;
+        let Some(text) = found.ret.get(name) else {
+            let message = format!("The function `{}` does not give `{name}`.", shown(function));
+            return Err(runner.problem(scope, node, Code::SourceSyntax, message));
+        };
+        runner.value(scope, text)
+    };
+    let given = outputs.map(|arg| result(&arg.name)).collect();
+    runner.depth.set(runner.depth.get() - 1);
+    given
+}
+
+/// What names inside a call start with: that of its node, but not the words that TensorFlow calls all of them by.
+pub(crate) fn path_of(caller: &str, node: &str) -> String {
+    let (folder, last) = node.rsplit_once('/').unwrap_or(("", node));
+    let word = last.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
+    match (word, folder) {
+        ("PartitionedCall" | "StatefulPartitionedCall", "") => caller.to_owned(),
+        ("PartitionedCall" | "StatefulPartitionedCall", folder) => format!("{caller}{folder}/"),
+        _ => format!("{caller}{node}/"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,25 +1,21 @@
 //! Frozen graphs: all weights are constants, and inputs and outputs are told by the nodes alone.
 
-use super::run::{Body, Item, Runner, Scope};
-use crate::ops::{Source, table};
-use crate::wire::dtype;
+use super::leftovers;
+use super::network::{self, Network, Port, type_of};
+use super::node::{self, Library};
+use super::resources::Variables;
+use crate::params;
 use crate::wire::proto::{Attr, GraphDef, NodeDef};
 use crate::wire::tensor::dims_of;
 use bytes::Bytes;
-use onnxd_plugin_sdk::Imported;
-use onnxd_plugin_sdk::build::Result;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_sdk::ir::{Graph, Model, Opsets, ValueType};
-use onnxd_plugin_sdk::lower::{Driver, Fallback};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::ir::ValueType;
+use onnxd_plugin_sdk::{ExportOptions, Imported};
 use prost::Message;
-use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
+use std::collections::HashMap;
 
-/// Version of the file format.
-const IR_VERSION: i64 = 8;
-
-/// Nodes that give nothing of a network's results.
-const NO_RESULT: [&str; 5] = ["NoOp", "Assert", "Print", "PrintV2", "Const"];
+/// Before this version of graphs, a placeholder without axes was one whose shape is not known.
+const SCALARS_SINCE: i32 = 24;
 
 /// Reads a frozen graph.
 ///
@@ -27,67 +23,114 @@ const NO_RESULT: [&str; 5] = ["NoOp", "Assert", "Print", "PrintV2", "Const"];
 /// Everything that is wrong with it or cannot be said in ONNX.
 pub(crate) fn import(
     bytes: Bytes,
-    opset: i64,
-    fallback: Fallback,
-) -> std::result::Result<Imported, Diagnostics> {
+    params: &params::Source,
+    options: &ExportOptions,
+) -> Result<Imported, Diagnostics> {
     let graph = GraphDef::decode(bytes).map_err(|e| {
         Diagnostic::new(Code::SourceSyntax, format!("The file is no graph of TensorFlow: {e}."))
     })?;
-    let (table, source) = (table(), Source::default());
-    let opsets = Opsets::from([(String::new(), opset)]);
-    let driver = Driver::new(&table, &source, Graph::new("tensorflow"), opsets, fallback);
-    let ran = run(&graph, &driver);
-    match (driver.finish(), ran) {
-        (Ok((graph, notes)), Ok(())) => {
-            Ok(Imported { model: Model::new(graph, IR_VERSION, opset), notes, metadata: vec![] })
-        }
-        (finished, ran) => {
-            let mut all = finished.err().unwrap_or_default();
-            all.0.extend(ran.err());
-            Err(all)
-        }
-    }
+    network::import(network(&graph, &params.inputs(), &params.outputs())?, options)
 }
 
-fn run(graph: &GraphDef, driver: &Driver<'_, Source>) -> Result<()> {
-    let functions = graph.library.iter().flat_map(|library| &library.function);
-    let named = functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f)));
-    let runner = Runner::new(driver, named.collect());
-    let scope = Scope::new(Rc::new(Body::new(&graph.node)), HashMap::new(), String::new());
-    for (i, node) in graph.node.iter().enumerate() {
-        if node.op == "Placeholder" {
-            scope.settle(i, vec![Item::Tensor(driver.builder().input(&node.name, type_of(node)))]);
-        }
+/// The inputs and outputs of a graph: those that are named, else what its nodes tell.
+///
+/// # Errors
+/// `N0105` for params that name what the graph does not have, `N0201` for a graph without outputs.
+pub(crate) fn network<'a>(
+    graph: &'a GraphDef,
+    in_places: &[String],
+    out_places: &[String],
+) -> Result<Network<'a>, Diagnostic> {
+    let (mut outputs, left) = outputs(graph);
+    if !out_places.is_empty() {
+        outputs = named(graph, "source.outputs", out_places)?;
     }
-    for node in results(graph) {
-        if let Item::Tensor(var) = runner.value(&scope, &node.name)? {
-            driver.builder().output(var, &node.name)?;
-        }
+    if outputs.is_empty() {
+        let message = "The graph has no node whose result could be an output.";
+        return Err(Diagnostic::new(Code::SourceSyntax, message));
     }
-    Ok(())
+    let inputs = match in_places {
+        [] => inputs(graph),
+        places => named(graph, "source.inputs", places)?,
+    };
+    let fact = |names: Vec<&str>| ("source.unread_nodes".to_owned(), names.join(", "));
+    let metadata = (!left.is_empty()).then(|| fact(left)).into_iter().collect();
+    Ok(Network { graph, inputs, outputs, variables: Variables::default(), metadata })
 }
 
-/// The type of a placeholder.
-fn type_of(node: &NodeDef) -> ValueType {
+/// The placeholders.
+fn inputs(graph: &GraphDef) -> Vec<Port> {
+    let placeholders = graph.node.iter().filter(|node| is_placeholder(node));
+    placeholders.map(|node| port(graph, node)).collect()
+}
+
+pub(crate) fn is_placeholder(node: &NodeDef) -> bool {
+    matches!(node.op.as_str(), "Placeholder" | "PlaceholderV2")
+}
+
+fn port(graph: &GraphDef, node: &NodeDef) -> Port {
+    Port { name: node.name.clone(), place: node.name.clone(), ty: declared(graph, node) }
+}
+
+/// The type that a node declares for its result.
+fn declared(graph: &GraphDef, node: &NodeDef) -> ValueType {
     let attr = |name: &str| node.attr.get(name).and_then(|attr| attr.value.as_ref());
-    let dtype = match attr("dtype") {
-        Some(Attr::Type(number)) => dtype::of(*number),
-        _ => None,
+    let number = match attr("dtype").or_else(|| attr("T")) {
+        Some(Attr::Type(number)) => *number,
+        _ => 0,
     };
     let shape = match attr("shape") {
         Some(Attr::Shape(shape)) => dims_of(shape),
         _ => None,
     };
-    ValueType::Tensor { dtype, shape }
+    let producer = graph.versions.as_ref().map_or(0, |versions| versions.producer);
+    let legacy = node.op == "Placeholder" && (1..SCALARS_SINCE).contains(&producer);
+    type_of(number, shape.filter(|dims| !(legacy && dims.is_empty())))
 }
 
-/// Nodes that no other node reads.
-fn results(graph: &GraphDef) -> impl Iterator<Item = &NodeDef> {
-    let read = graph.node.iter().flat_map(|node| &node.input);
-    let read: HashSet<&str> =
-        read.map(|text| text.trim_start_matches('^').split(':').next().unwrap_or(text)).collect();
-    let is_result = move |node: &&NodeDef| {
-        !read.contains(node.name.as_str()) && !NO_RESULT.contains(&node.op.as_str())
+/// Tensors that params name.
+fn named(graph: &GraphDef, key: &str, places: &[String]) -> Result<Vec<Port>, Diagnostic> {
+    let nodes: HashMap<&str, &NodeDef> =
+        graph.node.iter().map(|node| (node.name.as_str(), node)).collect();
+    let port = |place: &String| {
+        let found = match node::reference(place) {
+            Some(node::Reference::Slot(name, _)) => nodes.get(name),
+            _ => None,
+        };
+        let Some(node) = found else {
+            let message =
+                format!("`{key}` names `{}`, which the graph does not have.", shown(place));
+            return Err(Diagnostic::new(Code::ParamsBadValue, message));
+        };
+        let ty = match key {
+            "source.inputs" => declared(graph, node),
+            _ => type_of(0, None),
+        };
+        let name = place.strip_suffix(":0").unwrap_or(place);
+        Ok(Port { name: name.to_owned(), place: place.clone(), ty })
     };
-    graph.node.iter().filter(is_result)
+    places.iter().map(port).collect()
 }
+
+/// What the nodes give that nothing reads, and the names of such nodes that are no outputs.
+fn outputs(graph: &GraphDef) -> (Vec<Port>, Vec<&str>) {
+    let (nodes, left) = leftovers::split(graph);
+    let functions = graph.library.iter().flat_map(|library| &library.function);
+    let functions: Library<'_> =
+        functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect();
+    let ports = nodes.into_iter().flat_map(|node| {
+        let function = functions.get(node.op.as_str()).copied();
+        let slots = 0..node::output_count(node, function);
+        slots.map(|slot| {
+            let place = match slot {
+                0 => node.name.clone(),
+                _ => format!("{}:{slot}", node.name),
+            };
+            Port { name: place.clone(), place, ty: type_of(0, None) }
+        })
+    });
+    (ports.collect(), left.into_iter().map(|node| node.name.as_str()).collect())
+}
+
+#[cfg(test)]
+mod tests;

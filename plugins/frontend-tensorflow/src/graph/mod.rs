@@ -2,9 +2,14 @@
 
 pub(crate) mod calls;
 pub(crate) mod control;
+pub(crate) mod effects;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub(crate) mod frames;
 pub(crate) mod frozen;
+pub(crate) mod leftovers;
 pub(crate) mod lists;
+pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod resources;
 pub(crate) mod run;

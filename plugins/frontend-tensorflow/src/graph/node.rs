@@ -121,9 +121,48 @@ fn outputs(node: &NodeDef) -> Option<Vec<(&'static str, usize)>> {
     operator.outputs.iter().map(|arg| Some((arg.name, count(node, arg)?))).collect()
 }
 
-/// How many tensors a node gives; one if the operator is unknown.
-pub(crate) fn output_count(node: &NodeDef) -> usize {
-    outputs(node).map_or(1, |all| all.iter().map(|(_, n)| n).sum())
+/// How many tensors a node gives; one if the operator is unknown. `function` is the one that it calls by its name.
+pub(crate) fn output_count(node: &NodeDef, function: Option<&FunctionDef>) -> usize {
+    match function.and_then(|function| function.signature.as_ref()) {
+        Some(signature) => signature.output_arg.len(),
+        None => outputs(node).map_or(1, |all| all.iter().map(|(_, n)| n).sum()),
+    }
+}
+
+/// Operators that look at a variable and leave it as it is.
+const LOOKS: [&str; 7] = [
+    "ReadVariableOp",
+    "ResourceGather",
+    "ResourceGatherNd",
+    "VarIsInitializedOp",
+    "IsVariableInitialized",
+    "DisableCopyOnRead",
+    "DestroyResourceOp",
+];
+
+/// Whether an operator changes the variable that is its first input.
+pub(crate) fn is_write(op: &str) -> bool {
+    let first = schema::find(op).and_then(|operator| operator.inputs.first());
+    let is_random = op.starts_with("Stateful") || op.starts_with("Rng");
+    first.is_some_and(|arg| matches!(arg.name, "ref" | "var" | "resource"))
+        && !LOOKS.contains(&op)
+        && !is_random
+}
+
+/// The functions that a node calls: by an attribute, or by the operator's name.
+pub(crate) fn called<'n>(node: &'n NodeDef, library: &Library<'_>) -> Vec<&'n str> {
+    let mut found = vec![];
+    if library.contains_key(node.op.as_str()) {
+        found.push(node.op.as_str());
+    }
+    for attr in node.attr.values() {
+        match &attr.value {
+            Some(Attr::Func(function)) => found.push(function.name.as_str()),
+            Some(Attr::List(list)) => found.extend(list.func.iter().map(|f| f.name.as_str())),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Where the tensor `index` of the output `name` is among all that a node gives.
@@ -143,6 +182,13 @@ pub(crate) fn slot(
         Some(at) => outputs[..at].iter().map(|(_, n)| n).sum::<usize>().saturating_add(index),
         None => index,
     }
+}
+
+/// An attribute that says something and that only a call of the function would give a value.
+pub(crate) fn generic(node: &NodeDef) -> Option<(&String, &AttrValue)> {
+    let open = |attr: &AttrValue| matches!(attr.value, Some(Attr::Placeholder(_)));
+    let is_type = |name: &str| name.starts_with('T') && !TYPES.contains(&name);
+    node.attr.iter().find(|(name, attr)| open(attr) && !is_type(name))
 }
 
 /// The inputs of a node by the names of its operator, lists joined. An operator that TensorFlow does not have takes

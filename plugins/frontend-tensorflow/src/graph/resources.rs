@@ -1,22 +1,184 @@
-//! Variables and tables, which nodes reach by handles.
+//! Variables, which nodes reach by handles. A variable is a constant: what a network writes to it and reads again has
+//! no counterpart in ONNX.
 
+use super::effects;
+use super::node;
 use super::run::{Item, Runner, Scope};
 use crate::wire::proto::NodeDef;
-use onnxd_plugin_sdk::build::Result;
+use bytes::Bytes;
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
+use onnxd_plugin_sdk::lower::Value;
+use std::rc::Rc;
 
 /// What a handle stands for.
 #[derive(Debug)]
-pub(crate) enum Resource {}
+pub(crate) enum Resource {
+    Variable(Variable),
+    /// A table, queue or iterator.
+    Other,
+}
+
+/// A variable with its value from the checkpoint.
+#[derive(Debug)]
+pub(crate) struct Variable {
+    /// The name of its node.
+    pub(crate) name: String,
+    tensor: Tensor,
+    /// Its value in the graph in which the handle was made.
+    var: Var,
+}
+
+/// Finds the value of a variable by its node.
+type Find<'a> = Box<dyn Fn(&NodeDef) -> Result<Tensor> + 'a>;
+
+/// The values of variables. A frozen graph has none.
+#[derive(Default)]
+pub(crate) struct Variables<'a> {
+    find: Option<Find<'a>>,
+}
+
+impl<'a> Variables<'a> {
+    pub(crate) fn new(find: impl Fn(&NodeDef) -> Result<Tensor> + 'a) -> Variables<'a> {
+        Variables { find: Some(Box::new(find)) }
+    }
+}
 
 /// Runs a node of this family; `None` if it is of another one.
 ///
 /// # Errors
 /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(crate) fn run<'a>(
-    _runner: &Runner<'a, '_>,
-    _scope: &Scope<'a>,
-    _node: &'a NodeDef,
-    _inputs: &[Item],
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    inputs: &[Item],
 ) -> Result<Option<Vec<Item>>> {
-    Ok(None)
+    let (op, first) = (node.op.as_str(), inputs.first());
+    let given = match (op, first) {
+        ("VarHandleOp", _) => made(runner, scope, node)?,
+        ("Variable" | "VariableV2", _) => match made(runner, scope, node)?.pop() {
+            Some(Item::Resource(resource)) => read(runner, scope, node, &resource)?,
+            _ => vec![Item::Hole],
+        },
+        ("VarIsInitializedOp" | "IsVariableInitialized", _) => {
+            let yes = Tensor::new(DataType::Bool, vec![], Bytes::from_static(&[1]));
+            vec![Item::Tensor(runner.builder().constant(yes.expect("one byte")))]
+        }
+        ("ReadVariableOp", Some(Item::Resource(resource))) => read(runner, scope, node, resource)?,
+        // Why there is no handle was reported.
+        ("ReadVariableOp" | "ResourceGather" | "ResourceGatherNd", Some(Item::Hole)) => {
+            vec![Item::Hole]
+        }
+        ("ResourceGather" | "ResourceGatherNd" | "VariableShape", Some(Item::Resource(from))) => {
+            let mut inputs = inputs.to_vec();
+            match read(runner, scope, node, from)?.pop() {
+                Some(item) => inputs[0] = item,
+                None => return Ok(None),
+            }
+            of_value(runner, scope, node, &inputs)
+        }
+        _ if node::is_write(op) => refused(runner, scope, node, &node.name),
+        (_, Some(Item::Resource(_))) => {
+            let message = format!("{} uses a variable as a whole.", shown(op));
+            runner.refuse(scope, node, Code::LayerUnsupported, message)
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(given))
+}
+
+/// The handle of a variable.
+fn made<'a>(runner: &Runner<'a, '_>, scope: &Scope<'a>, node: &'a NodeDef) -> Result<Vec<Item>> {
+    let Some(find) = &runner.variables.find else {
+        let message = format!("The graph is not frozen: `{}` is a variable.", shown(&node.name));
+        let help = "Freeze the graph with its checkpoint, or convert the SavedModel.";
+        runner.driver.report(runner.problem(scope, node, Code::WeightsMissing, message).help(help));
+        return Ok(vec![Item::Hole]);
+    };
+    let tensor = match find(node) {
+        Ok(tensor) => tensor,
+        Err(found) => {
+            runner.driver.report(found.at(scope.layer(node)));
+            return Ok(vec![Item::Hole]);
+        }
+    };
+    let var = runner.weight(&node.name, tensor.clone());
+    let variable = Variable { name: node.name.clone(), tensor, var };
+    Ok(vec![Item::Resource(Rc::new(Resource::Variable(variable)))])
+}
+
+/// The value of a variable; refused if the network writes it before.
+fn read<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    resource: &Resource,
+) -> Result<Vec<Item>> {
+    let Resource::Variable(variable) = resource else {
+        let message = "The node reads what is no variable.";
+        return Ok(runner.refuse(scope, node, Code::LayerUnsupported, message));
+    };
+    if effects::before(runner, scope, node)?.contains(&variable.name) {
+        return Ok(refused(runner, scope, node, &variable.name));
+    }
+    let b = runner.builder();
+    let var = match b.id(variable.var) {
+        Ok(_) => variable.var,
+        Err(_) => b.parameter(&variable.name, variable.tensor.clone()),
+    };
+    Ok(vec![Item::Tensor(var)])
+}
+
+fn refused<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    variable: &str,
+) -> Vec<Item> {
+    let variable = shown(variable);
+    let message = format!(
+        "The network writes `{variable}` and reads it, and an ONNX model keeps nothing between runs."
+    );
+    let help = "Export the network in inference mode, with its state as an input and an output.";
+    runner.driver.report(runner.problem(scope, node, Code::LayerUnsupported, message).help(help));
+    vec![Item::Hole; node::output_count(node, None)]
+}
+
+/// What reads an element of a variable, as an operator that reads its value.
+fn of_value<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    inputs: &[Item],
+) -> Vec<Item> {
+    let value = |item: Option<&Item>| match item {
+        Some(Item::Tensor(var)) => Value::Var(*var),
+        _ => Value::Hole,
+    };
+    let named = |name: &str, value: Value| (name.to_owned(), value);
+    let int = |name: &str| Value::Int(node::int(node, name).unwrap_or(0));
+    let (op, mut named) = match node.op.as_str() {
+        "ResourceGather" => {
+            let batch = int("batch_dims");
+            let more = vec![named("axis", batch.clone()), named("batch_dims", batch)];
+            ("GatherV2", [vec![named("params", value(inputs.first()))], more].concat())
+        }
+        "ResourceGatherNd" => ("GatherNd", vec![named("params", value(inputs.first()))]),
+        _ => ("Shape", vec![named("input", value(inputs.first()))]),
+    };
+    match op {
+        "Shape" => {
+            named.extend(node::attributes(node).into_iter().filter(|(k, _)| k == "out_type"));
+        }
+        _ => named.push(("indices".to_owned(), value(inputs.get(1)))),
+    }
+    runner.lower(scope, node, op, vec![], named)
+}
+
+/// The type of a constant, for an input that stands for it.
+pub(crate) fn type_of(tensor: &Tensor) -> ValueType {
+    let sizes: Vec<Dim> = tensor.dims().iter().map(|n| Dim::Known(*n as i64)).collect();
+    ValueType::tensor(tensor.dtype(), sizes)
 }

@@ -1,6 +1,7 @@
 //! Runs graphs on the values of an ONNX graph that is built on the way: each node is computed when an output needs it.
 //! Calls are inlined, variables are constants, and what functions carry besides tensors stays here.
 
+use super::effects::{Writes, Written};
 use super::node::{self, Library, Reference};
 use super::{calls, control, frames, lists, resources};
 use crate::ops::Source;
@@ -8,9 +9,10 @@ use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::tensor_of;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer, shown};
+use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Driver, Lower, Lowering, Value};
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// Calls inside each other.
@@ -18,6 +20,18 @@ pub(crate) const DEPTH_MAX: usize = 64;
 
 /// Nodes that a conversion may run, those of inlined calls counted each time.
 const NODES_MAX: usize = 2_000_000;
+
+/// Operators that give what they get.
+const PASSES: [&str; 8] = [
+    "Identity",
+    "IdentityN",
+    "StopGradient",
+    "PreventGradient",
+    "CheckNumerics",
+    "CheckNumericsV2",
+    "Snapshot",
+    "PlaceholderWithDefault",
+];
 
 /// What stands for a tensor of TensorFlow's graph.
 #[derive(Clone, Debug)]
@@ -35,12 +49,14 @@ pub(crate) enum Item {
 pub(crate) struct Body<'a> {
     pub(crate) nodes: &'a [NodeDef],
     by_name: HashMap<&'a str, usize>,
+    /// Whether one of them writes a variable.
+    pub(crate) writes: OnceCell<bool>,
 }
 
 impl<'a> Body<'a> {
     pub(crate) fn new(nodes: &'a [NodeDef]) -> Body<'a> {
         let by_name = nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        Body { nodes, by_name }
+        Body { nodes, by_name, writes: OnceCell::new() }
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
@@ -56,6 +72,8 @@ pub(crate) struct Scope<'a> {
     done: RefCell<HashMap<usize, Rc<[Item]>>>,
     /// What names of its nodes start with: empty, or ends with `/`.
     pub(crate) path: String,
+    /// The variables that are written before it runs.
+    pub(crate) written: Written,
 }
 
 impl<'a> Scope<'a> {
@@ -64,7 +82,8 @@ impl<'a> Scope<'a> {
         args: HashMap<&'a str, Vec<Item>>,
         path: String,
     ) -> Scope<'a> {
-        Scope { body, args, done: RefCell::default(), path }
+        let (done, written) = Default::default();
+        Scope { body, args, done, path, written }
     }
 
     /// Gives what a node computes beforehand: an input, or a part of a loop.
@@ -81,14 +100,27 @@ pub(crate) struct Runner<'a, 's> {
     pub(crate) driver: &'a Driver<'s, Source>,
     pub(crate) library: Library<'a>,
     bodies: RefCell<HashMap<&'a str, Rc<Body<'a>>>>,
+    pub(crate) variables: &'a resources::Variables<'a>,
+    /// Variables that became inputs; `None` if they are constants.
+    pub(crate) weights: RefCell<Option<Vec<Var>>>,
+    /// What functions write to, as far as it was asked.
+    pub(crate) writes: RefCell<HashMap<&'a str, Rc<Writes>>>,
     pub(crate) depth: Cell<usize>,
+    /// Paths of calls, each with its function.
+    paths: RefCell<HashSet<(String, &'a str)>>,
     ran: Cell<usize>,
 }
 
 impl<'a, 's> Runner<'a, 's> {
-    pub(crate) fn new(driver: &'a Driver<'s, Source>, library: Library<'a>) -> Runner<'a, 's> {
-        let (bodies, depth, ran) = Default::default();
-        Runner { driver, library, bodies, depth, ran }
+    pub(crate) fn new(
+        driver: &'a Driver<'s, Source>,
+        library: Library<'a>,
+        variables: &'a resources::Variables<'a>,
+        weights: Option<Vec<Var>>,
+    ) -> Runner<'a, 's> {
+        let (bodies, writes, depth, paths, ran) = Default::default();
+        let weights = RefCell::new(weights);
+        Runner { driver, library, bodies, variables, weights, writes, depth, paths, ran }
     }
 
     pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
@@ -103,6 +135,45 @@ impl<'a, 's> Runner<'a, 's> {
         let body = Rc::new(Body::new(&self.library.get(function)?.node_def));
         self.bodies.borrow_mut().insert(function, body.clone());
         Some(body)
+    }
+
+    /// What names inside a call start with; the second call of a function in one place has its node's name in it.
+    pub(crate) fn path(&self, caller: &Scope<'_>, node: &NodeDef, function: &'a str) -> String {
+        let path = calls::path_of(&caller.path, &node.name);
+        match self.paths.borrow_mut().insert((path.clone(), function)) {
+            true => path,
+            false => format!("{}{}/", caller.path, node.name),
+        }
+    }
+
+    /// Gives a tensor of the main graph that an input of the model stands for.
+    ///
+    /// # Errors
+    /// `N0201` if the graph does not have it, `N0203` if the node gives several.
+    pub(crate) fn feed(&self, scope: &Scope<'a>, place: &str, item: Item) -> Result<()> {
+        let Some(index) = self.node_of(scope, place)? else { return Ok(()) };
+        let node = &scope.body.nodes[index];
+        let count = node::output_count(node, self.library.get(node.op.as_str()).copied());
+        if count != 1 {
+            let message = format!("The input `{}` is one of several results.", shown(place));
+            return Err(self.problem(scope, node, Code::LayerUnsupported, message));
+        }
+        scope.settle(index, vec![item]);
+        Ok(())
+    }
+
+    /// Counts work, so that no graph runs for ever.
+    ///
+    /// # Errors
+    /// `N0213` if it is too much.
+    pub(crate) fn work(&self, scope: &Scope<'_>, node: &NodeDef, amount: usize) -> Result<()> {
+        self.ran.set(self.ran.get().saturating_add(amount));
+        if self.ran.get() > NODES_MAX {
+            let message =
+                format!("The graph has more than {NODES_MAX} nodes once its calls are inlined.");
+            return Err(self.problem(scope, node, Code::SourceLimit, message));
+        }
+        Ok(())
     }
 
     /// What is wrong at a node.
@@ -125,7 +196,7 @@ impl<'a, 's> Runner<'a, 's> {
         what: impl Into<String>,
     ) -> Vec<Item> {
         self.driver.report(self.problem(scope, node, code, what));
-        vec![Item::Hole; node::output_count(node)]
+        vec![Item::Hole; node::output_count(node, self.library.get(node.op.as_str()).copied())]
     }
 
     /// The tensor that a text refers to.
@@ -215,12 +286,7 @@ impl<'a, 's> Runner<'a, 's> {
     /// Runs one node whose inputs are known.
     fn node(&self, scope: &Scope<'a>, index: usize) -> Result<Vec<Item>> {
         let node = &scope.body.nodes[index];
-        self.ran.set(self.ran.get() + 1);
-        if self.ran.get() > NODES_MAX {
-            let message =
-                format!("The graph has more than {NODES_MAX} nodes once its calls are inlined.");
-            return Err(self.problem(scope, node, Code::SourceLimit, message));
-        }
+        self.work(scope, node, 1)?;
         if frames::is_lazy(&node.op) {
             return frames::run(self, scope, index);
         }
@@ -228,6 +294,9 @@ impl<'a, 's> Runner<'a, 's> {
         let inputs = data.map(|text| self.known(scope, text)).collect::<Result<Vec<Item>>>()?;
         if node.op == "Const" {
             return self.constant(scope, node);
+        }
+        if PASSES.contains(&node.op.as_str()) {
+            return Ok(inputs);
         }
         for special in [calls::run, resources::run, lists::run, control::run] {
             if let Some(items) = special(self, scope, node, &inputs)? {
@@ -267,14 +336,30 @@ impl<'a, 's> Runner<'a, 's> {
             });
         }
         let (arguments, mut named) = node::named_inputs(node, values);
+        if let Some((name, _)) = node::generic(node) {
+            let message = format!("The attribute `{}` is left open.", shown(name));
+            return self.refuse(scope, node, Code::LayerUnsupported, message);
+        }
         named.extend(node::attributes(node));
+        self.lower(scope, node, &node.op, arguments, named)
+    }
+
+    /// Hands arguments to the row of an operator.
+    pub(crate) fn lower(
+        &self,
+        scope: &Scope<'a>,
+        node: &NodeDef,
+        op: &str,
+        arguments: Vec<Value>,
+        named: Vec<(String, Value)>,
+    ) -> Vec<Item> {
         let layer = scope.layer(node);
         let name = |i: usize| match i {
             0 => layer.name.clone(),
             _ => format!("{}:{i}", layer.name),
         };
-        let results = (0..node::output_count(node)).map(name).collect();
-        let op = node.op.clone();
+        let results = (0..node::output_count(node, None)).map(name).collect();
+        let op = op.to_owned();
         let given =
             self.driver.lower(Lowering { op, layer, arguments, named, results, types: vec![] });
         let item = |value| match value {
@@ -282,5 +367,15 @@ impl<'a, 's> Runner<'a, 's> {
             _ => Item::Hole,
         };
         given.into_iter().map(item).collect()
+    }
+
+    /// A weight of the network: a constant, or an input if weights are not written.
+    pub(crate) fn weight(&self, name: &str, tensor: Tensor) -> Var {
+        let b = self.builder();
+        let mut weights = self.weights.borrow_mut();
+        let Some(weights) = weights.as_mut() else { return b.parameter(name, tensor) };
+        let var = b.input(name, resources::type_of(&tensor));
+        weights.push(var);
+        var
     }
 }

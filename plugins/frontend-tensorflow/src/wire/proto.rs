@@ -66,6 +66,14 @@ pub(crate) struct GraphDef {
     pub(crate) node: Vec<NodeDef>,
     #[prost(message, optional, tag = "2")]
     pub(crate) library: Option<FunctionDefLibrary>,
+    #[prost(message, optional, tag = "4")]
+    pub(crate) versions: Option<VersionDef>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct VersionDef {
+    #[prost(int32, tag = "1")]
+    pub(crate) producer: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]

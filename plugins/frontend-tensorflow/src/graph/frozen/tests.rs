@@ -1,0 +1,73 @@
+use super::*;
+use crate::graph::fixture::{self, floats, graph, names, node, placeholder};
+
+fn outputs_of(nodes: Vec<NodeDef>) -> Vec<String> {
+    let graph = graph(nodes, vec![]);
+    outputs(&graph).0.into_iter().map(|port| port.place).collect()
+}
+
+#[test]
+fn placeholders_go_in_and_unread_nodes_come_out() {
+    let graph = graph(
+        vec![
+            placeholder("x", &[-1, 2]),
+            floats("w", &[1.0, 2.0]),
+            node("a", "AddV2", &["x", "w"]),
+            node("b", "Mul", &["x", "a"]),
+            node("end", "NoOp", &["^b"]),
+            node("c", "Sub", &["a", "x"]),
+        ],
+        vec![],
+    );
+    let model = fixture::import(&graph).unwrap().model;
+    // What only waits for `b` does not read it.
+    assert_eq!(
+        names(&model),
+        [vec!["x"], vec!["c"]].map(|all| all.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    );
+}
+
+#[test]
+fn what_freezing_leaves_behind_is_no_output() {
+    let nodes = vec![
+        placeholder("x", &[2]),
+        node("s", "Shape", &["x"]),
+        node("n", "Mul", &["s", "s"]),
+        node("while", "StatelessWhile", &["x"]),
+        node("while/Identity", "Identity", &["while"]),
+        node("cond/pred_id", "Identity", &["x"]),
+        node("list", "TensorListReserve", &["n", "n"]),
+        node("out", "Identity", &["while:1"]),
+    ];
+    assert_eq!(outputs_of(nodes), ["out"]);
+    let alone = vec![placeholder("x", &[2]), node("s", "Shape", &["x"])];
+    assert_eq!(outputs_of(alone), ["s"]);
+}
+
+#[test]
+fn every_result_of_the_last_node_comes_out() {
+    let nodes = vec![placeholder("x", &[4]), node("top", "TopKV2", &["x", "k"])];
+    assert_eq!(outputs_of(nodes), ["top", "top:1"]);
+}
+
+#[test]
+fn an_old_placeholder_without_axes_has_an_unknown_shape() {
+    let mut old = graph(vec![placeholder("x", &[]), node("y", "Identity", &["x"])], vec![]);
+    assert_eq!(inputs(&old)[0].ty.shape().map(<[_]>::len), Some(0));
+    old.versions = Some(crate::wire::proto::VersionDef { producer: 21 });
+    assert_eq!(inputs(&old)[0].ty.shape(), None);
+    let said = fixture::found(fixture::import(&old));
+    assert_eq!(said, ["N0204 Nothing says how many axes the input `x` has."]);
+}
+
+#[test]
+fn a_variable_says_that_the_graph_is_not_frozen() {
+    let nodes = vec![
+        node("v", "VarHandleOp", &[]),
+        node("r", "ReadVariableOp", &["v"]),
+        placeholder("x", &[2]),
+        node("y", "AddV2", &["x", "r"]),
+    ];
+    let said = fixture::found(fixture::import(&graph(nodes, vec![])));
+    assert_eq!(said, ["N0209 The graph is not frozen: `v` is a variable."]);
+}
