@@ -37,7 +37,7 @@ const WITHOUT_EFFECT: [&str; 26] = [
 ];
 
 /// Element types that results have and inputs do not tell.
-const TYPES: [&str; 10] = [
+const TYPES: [&str; 11] = [
     "dtype",
     "DstT",
     "out_type",
@@ -48,6 +48,7 @@ const TYPES: [&str; 10] = [
     "Tindices",
     "output_dtype",
     "Toutput",
+    "Targmax",
 ];
 
 /// A tensor that a node reads: output `slot` of a node, or an argument of the function.

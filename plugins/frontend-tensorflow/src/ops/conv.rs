@@ -1,8 +1,314 @@
 //! Convolutions and their transposes.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::layout::Channels;
+use super::shape::{reshaped, transposed};
+use super::{Lower, Source, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "Conv2D" | "Conv3D" => |b, a: Conv| convolution(b, a, false);
+        "DepthwiseConv2dNative" => |b, a: Conv| convolution(b, a, true);
+        "Conv2DBackpropInput" | "Conv3DBackpropInputV2" => |b, a: Transpose| transpose(b, a, false);
+        "DepthwiseConv2dNativeBackpropInput" => |b, a: Transpose| transpose(b, a, true);
+    }
+}
+
+arguments! {
+    /// `Conv2D(input, filter; T: type, strides: list(int), padding: string, explicit_paddings: list(int) = [],
+    /// data_format: string = "NHWC", dilations: list(int) = [1, 1, 1, 1]) -> output`
+    struct Conv {
+        input: Var, filter: Var, strides: Vec<i64>, padding: String, explicit_paddings: Option<Vec<i64>>,
+        data_format: String, dilations: Vec<i64>,
+    }
+    /// `Conv2DBackpropInput(input_sizes, filter, out_backprop; T: type, strides: list(int), padding: string,
+    /// explicit_paddings: list(int) = [], data_format: string = "NHWC", dilations: list(int) = [1, 1, 1, 1]) -> output`
+    struct Transpose {
+        input_sizes: Var, filter: Var, out_backprop: Var, strides: Vec<i64>, padding: String,
+        explicit_paddings: Option<Vec<i64>>, data_format: String, dilations: Vec<i64>,
+    }
+}
+
+/// How a window moves over the spatial axes.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    pub(crate) kernel: Vec<i64>,
+    pub(crate) strides: Vec<i64>,
+    pub(crate) dilations: Vec<i64>,
+    pub(crate) padding: Padding,
+}
+
+/// What is around the input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Padding {
+    /// As much as makes the result `ceil(size / stride)`.
+    Same,
+    /// Nothing.
+    Valid,
+    /// Numbers before and behind each spatial axis.
+    Explicit(Vec<[i64; 2]>),
+}
+
+impl Padding {
+    /// Reads `SAME`, `VALID` and `EXPLICIT`, the latter with two numbers for each axis.
+    ///
+    /// # Errors
+    /// `N0204` for other words.
+    pub(crate) fn of(
+        b: &GraphBuilder,
+        word: &str,
+        explicit: &[i64],
+        channels: Channels,
+    ) -> Lowered<Padding> {
+        let side = |at: usize| {
+            let list: Vec<i64> = explicit.iter().skip(at).step_by(2).copied().collect();
+            channels.spatial(&list)
+        };
+        match word {
+            "SAME" | "same" => Ok(Padding::Same),
+            "VALID" | "valid" => Ok(Padding::Valid),
+            "EXPLICIT" => {
+                let pairs =
+                    side(0).into_iter().zip(side(1)).map(|(before, behind)| [before, behind]);
+                Ok(Padding::Explicit(pairs.collect()))
+            }
+            other => {
+                let message = format!("There is no padding `{}`.", shown(other));
+                Err(b.diagnostic(Code::LayerParameter, message))
+            }
+        }
+    }
+}
+
+/// Pads of ONNX, or that it has to find them.
+pub(crate) enum Pads {
+    Known(Vec<i64>),
+    Auto,
+}
+
+impl Pads {
+    /// The attributes `pads` and `auto_pad`.
+    pub(crate) fn attributes(&self) -> (Operand, Option<&'static str>) {
+        match self {
+            Pads::Known(pads) if pads.iter().all(|n| *n == 0) => (Operand::Absent, None),
+            Pads::Known(pads) => (pads.into(), None),
+            Pads::Auto => (Operand::Absent, Some("SAME_UPPER")),
+        }
+    }
+}
+
+impl Window {
+    /// Cells that the window reaches over along a spatial axis.
+    fn reach(&self, axis: usize) -> i64 {
+        (self.kernel[axis] - 1) * self.dilations[axis] + 1
+    }
+
+    /// The pads of a window over `x`, which has channels first.
+    pub(crate) fn pads(&self, b: &GraphBuilder, x: Var) -> Pads {
+        let n = self.kernel.len();
+        let pairs: Option<Vec<[i64; 2]>> = match &self.padding {
+            Padding::Valid => Some(vec![[0, 0]; n]),
+            Padding::Explicit(pairs) => Some(pairs.clone()),
+            Padding::Same => (0..n).map(|axis| self.same(b, x, axis)).collect(),
+        };
+        let all = pairs.map(|pairs| {
+            [0, 1].map(|side| pairs.iter().map(move |p| p[side]).collect::<Vec<i64>>()).concat()
+        });
+        all.map_or(Pads::Auto, Pads::Known)
+    }
+
+    /// The pads of an axis that make the result `ceil(size / stride)`: the odd one is behind.
+    fn same(&self, b: &GraphBuilder, x: Var, axis: usize) -> Option<[i64; 2]> {
+        let (stride, reach) = (self.strides[axis], self.reach(axis));
+        let size = b.shape_of(x).and_then(|shape| shape.get(axis + 2)?.known());
+        let total = match size {
+            Some(size) if stride > 0 => ((size + stride - 1) / stride - 1) * stride + reach - size,
+            _ if stride == 1 => reach - 1,
+            _ => return None,
+        };
+        let total = total.max(0);
+        Some([total / 2, total - total / 2])
+    }
+}
+
+/// A list that says something else than ones.
+pub(crate) fn unless_ones(list: &[i64]) -> Option<Vec<i64>> {
+    list.iter().any(|n| *n != 1).then(|| list.to_vec())
+}
+
+/// The sizes of a filter.
+///
+/// # Errors
+/// `N0203` if one is not known.
+pub(crate) fn sizes(b: &GraphBuilder, w: Var) -> Lowered<Vec<i64>> {
+    b.dims_of(w).ok_or_else(|| {
+        let message = "The sizes of the filter are not known.";
+        b.diagnostic(Code::LayerUnsupported, message)
+    })
+}
+
+/// A filter `[spatial..., in, out]` as ONNX has it: `[out, in, spatial...]`.
+pub(crate) fn filter(b: &GraphBuilder, w: Var) -> Lowered<Var> {
+    let n = rank(b, w)? as i64;
+    let perm: Vec<i64> = [n - 1, n - 2].into_iter().chain(0..n - 2).collect();
+    transposed(b, w, &perm)
+}
+
+/// A filter `[h, w, channels, multiplier]` as one of `channels * multiplier` channels of one input each.
+pub(crate) fn depthwise(b: &GraphBuilder, w: Var) -> Lowered<Var> {
+    let mut dims = sizes(b, w)?;
+    let multiplier = dims.pop().unwrap_or(1);
+    let channels = dims.pop().unwrap_or(1);
+    dims.extend([1, channels * multiplier]);
+    reshaped(b, w, &dims.into())
+}
+
+/// A convolution of `x` with channels first by a filter of ONNX.
+pub(crate) fn conv(
+    b: &GraphBuilder,
+    x: Var,
+    w: Var,
+    bias: Option<Var>,
+    window: &Window,
+    group: i64,
+) -> Lowered<Var> {
+    let pads = window.pads(b, x);
+    let (pads, auto_pad) = pads.attributes();
+    let call = b.conv(x, w).b(bias).strides(unless_ones(&window.strides));
+    let call = call.dilations(unless_ones(&window.dilations)).pads(pads).auto_pad(auto_pad);
+    call.group((group != 1).then_some(group)).one()
+}
+
+fn convolution(b: &Lower, a: Conv, is_depthwise: bool) -> Lowered<Var> {
+    let channels = Channels::of(b, &a.data_format)?;
+    let dims = sizes(b, a.filter)?;
+    let n = dims.len().saturating_sub(2);
+    let explicit = a.explicit_paddings.unwrap_or_default();
+    let window = Window {
+        kernel: dims[..n].to_vec(),
+        strides: channels.spatial(&a.strides),
+        dilations: channels.spatial(&a.dilations),
+        padding: Padding::of(b, &a.padding, &explicit, channels)?,
+    };
+    let x = channels.first(b, a.input)?;
+    let (w, group) = match is_depthwise {
+        true => (depthwise(b, a.filter)?, dims[n]),
+        false => {
+            let inputs = b.shape_of(x).and_then(|shape| shape.get(1)?.known());
+            (a.filter, inputs.map_or(1, |inputs| inputs / dims[n].max(1)))
+        }
+    };
+    let dtype = of(b, x)?;
+    // Integers are convolved as floats of 64 bits, which are exact.
+    let computed = if dtype.is_float() { dtype } else { DataType::Double };
+    let (x, w) = (b.cast(x, computed)?, b.cast(filter(b, w)?, computed)?);
+    let y = conv(b, x, w, None, &window, group)?;
+    channels.back(b, b.cast(y, dtype)?)
+}
+
+/// An element of a list of sizes, if it is known.
+pub(crate) fn element(b: &GraphBuilder, sizes: Var, at: usize) -> Option<i64> {
+    if let Some(all) = b.ints_of(sizes) {
+        return all.get(at).copied();
+    }
+    let one = b.gather(sizes, at as i64).axis(0).one().ok()?;
+    b.ints_of(one)?.first().copied()
+}
+
+/// What a transposed convolution cuts off, what it adds, and what has to be padded behind.
+#[derive(Debug, Default)]
+pub(crate) struct Borders {
+    pads: Vec<[i64; 2]>,
+    more: Vec<i64>,
+    missing: Vec<i64>,
+}
+
+impl Borders {
+    /// Adds an axis of size `size` (if known) whose result has size `out` (if known).
+    pub(crate) fn axis(
+        &mut self,
+        window: &Window,
+        axis: usize,
+        size: Option<i64>,
+        out: Option<i64>,
+    ) {
+        let (stride, reach) = (window.strides[axis], window.reach(axis));
+        let natural = |size: i64| (size - 1) * stride + reach;
+        // Cells beyond the result: those of `SAME` do not depend on the size where the result is a multiple of it.
+        let beyond = match (size.zip(out), &window.padding) {
+            (Some((size, out)), _) => natural(size) - out,
+            (None, Padding::Same) => reach - stride,
+            (None, Padding::Valid) => (reach - stride).min(0),
+            (None, Padding::Explicit(pairs)) => pairs[axis].iter().sum(),
+        };
+        let [before, behind] = match &window.padding {
+            Padding::Explicit(pairs) => [pairs[axis][0], beyond - pairs[axis][0]],
+            Padding::Same => [beyond.max(0) / 2, beyond - beyond.max(0) / 2],
+            Padding::Valid => [0, beyond],
+        };
+        self.pads.push([before, behind.max(0)]);
+        let lacking = (-behind).max(0);
+        // Runtimes add less than a step.
+        let more = if lacking < stride { lacking } else { 0 };
+        self.more.push(more);
+        self.missing.push(lacking - more);
+    }
+}
+
+/// A transposed convolution of `x` with channels first by a filter `[in, out, spatial...]`.
+pub(crate) fn conv_transpose(
+    b: &GraphBuilder,
+    x: Var,
+    w: Var,
+    bias: Option<Var>,
+    (window, borders): (&Window, &Borders),
+    group: i64,
+) -> Lowered<Var> {
+    let pads =
+        [0, 1].map(|side| borders.pads.iter().map(move |p| p[side]).collect::<Vec<i64>>()).concat();
+    let unless_zeros = |list: &[i64]| list.iter().any(|n| *n != 0).then(|| list.to_vec());
+    let call = b.conv_transpose(x, w).b(bias).strides(unless_ones(&window.strides));
+    let call = call.dilations(unless_ones(&window.dilations)).pads(unless_zeros(&pads));
+    let call = call.output_padding(unless_zeros(&borders.more));
+    let y = call.group((group != 1).then_some(group)).one()?;
+    match unless_zeros(&borders.missing) {
+        None => Ok(y),
+        Some(missing) => {
+            let n = missing.len() + 2;
+            let behind = [vec![0; n + 2], missing].concat();
+            b.pad(y, behind).one()
+        }
+    }
+}
+
+fn transpose(b: &Lower, a: Transpose, is_depthwise: bool) -> Lowered<Var> {
+    let channels = Channels::of(b, &a.data_format)?;
+    let dims = sizes(b, a.filter)?;
+    let n = dims.len().saturating_sub(2);
+    let explicit = a.explicit_paddings.unwrap_or_default();
+    let window = Window {
+        kernel: dims[..n].to_vec(),
+        strides: channels.spatial(&a.strides),
+        dilations: channels.spatial(&a.dilations),
+        padding: Padding::of(b, &a.padding, &explicit, channels)?,
+    };
+    let x = channels.first(b, a.out_backprop)?;
+    let shape = b.shape_of(x).unwrap_or_default();
+    let first = if channels == Channels::First { 2 } else { 1 };
+    let mut borders = Borders::default();
+    for axis in 0..n {
+        let size = shape.get(axis + 2).and_then(|dim| dim.known());
+        borders.axis(&window, axis, size, element(b, a.input_sizes, first + axis));
+    }
+    // The filter is that of the convolution that this one undoes: its results are the inputs here.
+    let (w, group) = match is_depthwise {
+        true => (depthwise(b, a.filter)?, dims[n]),
+        false => (a.filter, 1),
+    };
+    let y = conv_transpose(b, x, filter(b, w)?, None, (&window, &borders), group)?;
+    channels.back(b, y)
 }

@@ -1,8 +1,99 @@
 //! Normalization.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::layout::Channels;
+use super::{Lower, Source, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "FusedBatchNorm" | "FusedBatchNormV2" => |b, a: Batch| {
+            let [y, mean, variance] = batch_norm(b, a)?;
+            Ok([y, mean, variance, mean, variance])
+        };
+        "FusedBatchNormV3" => |b, a: Batch| {
+            let [y, mean, variance] = batch_norm(b, a)?;
+            Ok([y, mean, variance, mean, variance, variance])
+        };
+        "BatchNormWithGlobalNormalization" => global;
+        "LRN" => lrn;
+    }
+}
+
+arguments! {
+    /// `FusedBatchNormV3(x, scale, offset, mean, variance; T: type, U: type, epsilon: float = 0.0001,
+    /// exponential_avg_factor: float = 1.0, data_format: string = "NHWC", is_training: bool = true)
+    /// -> y, batch_mean, batch_variance, reserve_space_1, reserve_space_2, reserve_space_3`
+    struct Batch {
+        x: Var, scale: Var, offset: Var, mean: Var, variance: Var, epsilon: f64, data_format: String,
+        is_training: bool,
+    }
+    /// `BatchNormWithGlobalNormalization(t, m, v, beta, gamma; T: type, variance_epsilon: float,
+    /// scale_after_normalization: bool) -> result`
+    struct Global {
+        t: Var, m: Var, v: Var, beta: Var, gamma: Var, variance_epsilon: f64, scale_after_normalization: bool,
+    }
+    /// `LRN(input; depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5, T: type) -> output`
+    struct Local { input: Var, depth_radius: i64, bias: f64, alpha: f64, beta: f64 }
+}
+
+/// The normalized tensor, mean and variance. In training they are those of the batch; the variance that is handed on
+/// is then the unbiased one.
+fn batch_norm(b: &Lower, a: Batch) -> Lowered<[Var; 3]> {
+    let channels = Channels::of(b, &a.data_format)?;
+    let dtype = of(b, a.x)?;
+    let x = channels.first(b, a.x)?;
+    let [scale, offset] = [b.cast(a.scale, dtype)?, b.cast(a.offset, dtype)?];
+    if !a.is_training {
+        let [mean, variance] = [b.cast(a.mean, dtype)?, b.cast(a.variance, dtype)?];
+        let y = b.batch_normalization(x, scale, offset, mean, variance).epsilon(a.epsilon).one()?;
+        return Ok([channels.back(b, y)?, a.mean, a.variance]);
+    }
+    let wide = b.cast(x, of(b, a.scale)?)?;
+    let n = rank(b, x)? as i64;
+    let axes: Vec<i64> = [0].into_iter().chain(2..n).collect();
+    let mean = b.reduce_mean(wide).axes(&axes).keepdims(1).one()?;
+    let apart = b.sub(wide, mean)?;
+    let variance = b.reduce_mean(b.mul(apart, apart)?).axes(&axes).keepdims(0).one()?;
+    let mean = b.squeeze(mean).axes(&axes).one()?;
+    let call =
+        b.batch_normalization(x, scale, offset, b.cast(mean, dtype)?, b.cast(variance, dtype)?);
+    let y = call.epsilon(a.epsilon).one()?;
+    let count = b.div(b.size(wide)?, b.size(mean)?)?;
+    let count = b.cast(count, of(b, variance)?)?;
+    let less =
+        b.max([b.sub(count, 1.0)?, b.constant(super::create::number(1.0, of(b, variance)?))])?;
+    let unbiased = b.mul(variance, b.div(count, less)?)?;
+    Ok([channels.back(b, y)?, mean, unbiased])
+}
+
+fn global(b: &Lower, a: Global) -> Lowered<Var> {
+    let deviation = b.sqrt(b.add(a.v, a.variance_epsilon)?)?;
+    let y = b.div(b.sub(a.t, a.m)?, deviation)?;
+    let y = if a.scale_after_normalization { b.mul(y, a.gamma)? } else { y };
+    b.add(y, a.beta)
+}
+
+/// ONNX divides `alpha` by the number of channels that it sums over.
+pub(crate) fn local(
+    b: &onnxd_plugin_sdk::build::GraphBuilder,
+    x: Var,
+    radius: i64,
+    [bias, alpha, beta]: [f64; 3],
+) -> Lowered<Var> {
+    let size = 2 * radius + 1;
+    let channels = Channels::Last;
+    let y = b
+        .lrn(channels.first(b, x)?)
+        .size(size)
+        .alpha(alpha * size as f64)
+        .beta(beta)
+        .bias(bias)
+        .one()?;
+    channels.back(b, y)
+}
+
+fn lrn(b: &Lower, a: Local) -> Lowered<Var> {
+    local(b, a.input, a.depth_radius, [a.bias, a.alpha, a.beta])
 }
