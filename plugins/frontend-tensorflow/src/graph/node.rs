@@ -37,7 +37,7 @@ const WITHOUT_EFFECT: [&str; 26] = [
 ];
 
 /// Element types that results have and inputs do not tell.
-const TYPES: [&str; 11] = [
+const TYPES: [&str; 12] = [
     "dtype",
     "DstT",
     "out_type",
@@ -49,6 +49,7 @@ const TYPES: [&str; 11] = [
     "output_dtype",
     "Toutput",
     "Targmax",
+    "index_type",
 ];
 
 /// A tensor that a node reads: output `slot` of a node, or an argument of the function.

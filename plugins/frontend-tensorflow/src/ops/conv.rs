@@ -301,7 +301,7 @@ fn transpose(b: &Lower, a: Transpose, is_depthwise: bool) -> Lowered<Var> {
     let first = if channels == Channels::First { 2 } else { 1 };
     let mut borders = Borders::default();
     for axis in 0..n {
-        let size = shape.get(axis + 2).and_then(|dim| dim.known());
+        let size = shape.get(axis + 2).and_then(onnxd_plugin_sdk::ir::Dim::known);
         borders.axis(&window, axis, size, element(b, a.input_sizes, first + axis));
     }
     // The filter is that of the convolution that this one undoes: its results are the inputs here.

@@ -1,8 +1,147 @@
 //! Sizes of pictures.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::layout::{channels_first, channels_last};
+use super::shape::{Size, int64s, shape_of, size};
+use super::{Lower, Source, of};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::{Double, Float, Int8, Int32, Uint8};
+use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "ResizeBilinear" => |b, a: Resize| {
+            let x = floats(b, a.images)?;
+            resized(b, x, &a.size, How::new(Mode::Linear, a.align_corners, a.half_pixel_centers))
+        };
+        "ResizeNearestNeighbor" => |b, a: Resize| {
+            resized(b, a.images, &a.size, How::new(Mode::Nearest, a.align_corners, a.half_pixel_centers))
+        };
+        "ResizeBicubic" => |b, a: Resize| {
+            let x = floats(b, a.images)?;
+            resized(b, x, &a.size, How::new(Mode::Cubic, a.align_corners, a.half_pixel_centers))
+        };
+        "ResizeArea" => area;
+    }
+}
+
+arguments! {
+    /// `ResizeBilinear(images, size; T: type, align_corners: bool = false, half_pixel_centers: bool = false)
+    /// -> resized_images`
+    struct Resize { images: Var, size: Operand, align_corners: bool, half_pixel_centers: bool }
+    /// `ResizeArea(images, size; T: type, align_corners: bool = false) -> resized_images`
+    struct Area { images: Var, size: Vec<i64>, align_corners: bool }
+}
+
+/// What a new pixel is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Nearest,
+    Linear,
+    Cubic,
+}
+
+/// How places of new pixels are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Places {
+    /// Corners meet corners.
+    Corners,
+    /// Pixels have their places in the middle.
+    Middle,
+    /// Pixels have their places at the corner.
+    Corner,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) mode: Mode,
+    pub(crate) places: Places,
+}
+
+impl How {
+    pub(crate) fn new(mode: Mode, align_corners: bool, half_pixel_centers: bool) -> How {
+        let places = match (align_corners, half_pixel_centers) {
+            (true, _) => Places::Corners,
+            (_, true) => Places::Middle,
+            _ => Places::Corner,
+        };
+        How { mode, places }
+    }
+}
+
+/// Bilinear and bicubic pictures are floats.
+fn floats(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    if of(b, x)?.is_float() { Ok(x) } else { b.cast(x, Float) }
+}
+
+/// Pictures `[batch, height, width, channels]` of another height and width.
+pub(crate) fn resized(b: &GraphBuilder, x: Var, to: &Operand, how: How) -> Lowered<Var> {
+    let dtype = of(b, x)?;
+    let computed = match dtype {
+        Float | Uint8 | Int8 | Int32 => dtype,
+        d if d.is_float() || d.bits() < 32 => Float,
+        _ => Double,
+    };
+    let x = channels_first(b, b.cast(x, computed)?)?;
+    let (sizes, axes) = match b.opset() >= 18 {
+        true => (int64s(b, to)?, Some(vec![2i64, 3])),
+        false => (all_sizes(b, x, to)?, None),
+    };
+    let call = b.resize(x).sizes(sizes).axes(axes);
+    let call = match how.places {
+        Places::Corners => call.coordinate_transformation_mode("align_corners"),
+        Places::Middle => call.coordinate_transformation_mode("half_pixel"),
+        Places::Corner => call.coordinate_transformation_mode("asymmetric"),
+    };
+    let call = match (how.mode, how.places) {
+        (Mode::Nearest, Places::Corner) => call.mode("nearest").nearest_mode("floor"),
+        (Mode::Nearest, _) => call.mode("nearest").nearest_mode("round_prefer_ceil"),
+        (Mode::Linear, _) => call.mode("linear"),
+        (Mode::Cubic, Places::Middle) => call.mode("cubic").cubic_coeff_a(-0.5).exclude_outside(1),
+        (Mode::Cubic, _) => call.mode("cubic").cubic_coeff_a(-0.75),
+    };
+    channels_last(b, b.cast(call.one()?, dtype)?)
+}
+
+/// Sizes of all axes of `x`, which has channels first.
+fn all_sizes(b: &GraphBuilder, x: Var, to: &Operand) -> Lowered<Operand> {
+    let to = match int64s(b, to)? {
+        Operand::Ints(to) => to.into_iter().map(Size::Known).collect(),
+        Operand::Var(to) => vec![Size::Computed(to)],
+        _ => vec![],
+    };
+    shape_of(b, &[vec![size(b, x, 0)?, size(b, x, 1)?], to].concat())
+}
+
+/// Each new pixel is the mean of the area that it covers: a product with weights along each axis.
+fn area(b: &Lower, a: Area) -> Lowered<Var> {
+    let x = channels_first(b, floats(b, a.images)?)?;
+    let dims = b.shape_of(x).unwrap_or_default();
+    let known = |axis: usize| dims.get(axis)?.known();
+    let (Some(height), Some(width), &[to_height, to_width]) = (known(2), known(3), &a.size[..])
+    else {
+        let message = "The sizes of pictures must be known to take means of areas.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    };
+    let rows = b.constant(weights(height, to_height, a.align_corners));
+    let columns = super::linear::swapped(b, b.constant(weights(width, to_width, a.align_corners)))?;
+    channels_last(b, b.mat_mul(rows, b.mat_mul(x, columns)?)?)
+}
+
+/// Row `i` has the shares that the old cells have in the new cell `i`.
+fn weights(from: i64, to: i64, align_corners: bool) -> Tensor {
+    let scale = match align_corners && to > 1 {
+        true => (from - 1) as f64 / (to - 1) as f64,
+        false => from as f64 / to as f64,
+    };
+    let share = |new: i64, old: i64| {
+        let (begin, end) = (new as f64 * scale, (new + 1) as f64 * scale);
+        // Behind the border is the last cell again.
+        let last = if old == from - 1 { end.max(from as f64) } else { (old + 1) as f64 };
+        ((end.min(last) - begin.max(old as f64)).max(0.0) / scale) as f32
+    };
+    let all = (0..to).flat_map(|new| (0..from).map(move |old| share(new, old)));
+    Tensor::from_vec(vec![to as usize, from as usize], all.collect())
 }

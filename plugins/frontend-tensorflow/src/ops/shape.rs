@@ -149,3 +149,53 @@ fn broadcast_args(b: &Lower, a: Shapes) -> Lowered<Var> {
     let (x, y) = (padded(a.s0, m - n)?, padded(a.s1, n - m)?);
     b.where_(b.equal(x, 1)?, y, x)
 }
+
+/// A size of a tensor: a number, or a vector of one element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Size {
+    Known(i64),
+    Computed(Var),
+}
+
+/// The size of an axis.
+pub(crate) fn size(b: &GraphBuilder, x: Var, axis: usize) -> Lowered<Size> {
+    let known = b.shape_of(x).and_then(|shape| shape.get(axis)?.known());
+    let at = axis as i64;
+    Ok(match known {
+        Some(n) => Size::Known(n),
+        None => Size::Computed(b.shape(x).start(at).end(at + 1).one()?),
+    })
+}
+
+/// What a function of two numbers makes of a size and a number.
+pub(crate) fn size_by(
+    b: &GraphBuilder,
+    size: Size,
+    number: i64,
+    known: fn(i64, i64) -> i64,
+    computed: fn(&GraphBuilder, Var, i64) -> Lowered<Var>,
+) -> Lowered<Size> {
+    Ok(match size {
+        Size::Known(n) => Size::Known(known(n, number)),
+        Size::Computed(v) => Size::Computed(computed(b, v, number)?),
+    })
+}
+
+/// Sizes as a shape.
+pub(crate) fn shape_of(b: &GraphBuilder, sizes: &[Size]) -> Lowered<Operand> {
+    let known: Option<Vec<i64>> = sizes
+        .iter()
+        .map(|size| match size {
+            Size::Known(n) => Some(*n),
+            Size::Computed(_) => None,
+        })
+        .collect();
+    if let Some(known) = known {
+        return Ok(known.into());
+    }
+    let vector = |size: &Size| match size {
+        Size::Known(n) => b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![*n])),
+        Size::Computed(v) => *v,
+    };
+    Ok(b.concat(sizes.iter().map(vector).collect::<Vec<_>>()).axis(0).one()?.into())
+}

@@ -1,8 +1,120 @@
 //! Sorting, top k and unique elements.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::{Lower, Source, of, rank};
+use crate::wire::dtype::ElementType;
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::ir::DataType::{Bool, Double, Float, Int32, Int64};
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "TopK" => |b, a: TopAttribute| {
+            let [values, at] = top_k(b, a.input, &Operand::Int(a.k), -1, [true, a.sorted])?;
+            Ok([values, b.cast(at, Int32)?])
+        };
+        "TopKV2" => |b, a: Top| {
+            let [values, at] = top_k(b, a.input, &a.k, -1, [true, a.sorted])?;
+            Ok([values, b.cast(at, a.index_type.0)?])
+        };
+        "NthElement" => nth_element;
+        "InTopKV2" => in_top_k;
+        "Unique" => |b, a: Unique| {
+            let [y, _, at, _] = unique(b, a.x, None)?;
+            Ok([y, b.cast(at, a.out_idx.0)?])
+        };
+        "UniqueWithCounts" => |b, a: Unique| {
+            let [y, _, at, counts] = unique(b, a.x, None)?;
+            Ok([y, b.cast(at, a.out_idx.0)?, b.cast(counts, a.out_idx.0)?])
+        };
+        "UniqueV2" => |b, a: UniqueAxis| {
+            let [y, _, at, _] = unique(b, a.x, a.axis.first().copied())?;
+            Ok([y, b.cast(at, a.out_idx.0)?])
+        };
+        "Where" => places;
+    }
+}
+
+arguments! {
+    /// `TopK(input; k: int, sorted: bool = true, T: type) -> values, indices`
+    struct TopAttribute { input: Var, k: i64, sorted: bool }
+    /// `TopKV2(input, k; sorted: bool = true, T: type, Tk: type = int32, index_type: type = int32) -> values, indices`
+    struct Top { input: Var, k: Operand, sorted: bool, index_type: ElementType }
+    /// `NthElement(input, n; reverse: bool = false, T: type) -> values`
+    struct Nth { input: Var, n: Var, reverse: bool }
+    /// `InTopKV2(predictions, targets, k; T: type = int32) -> precision`
+    struct InTop { predictions: Var, targets: Var, k: Var }
+    /// `Unique(x; T: type, out_idx: type = int32) -> y, idx`
+    struct Unique { x: Var, out_idx: ElementType }
+    /// `UniqueV2(x, axis; T: type, Taxis: type = int64, out_idx: type = int32) -> y, idx`
+    struct UniqueAxis { x: Var, axis: Vec<i64>, out_idx: ElementType }
+    /// `Where(input; T: type = bool) -> index`
+    struct Where { input: Var }
+}
+
+/// The `k` largest (or smallest) elements of each row along an axis, and their places.
+pub(crate) fn top_k(
+    b: &GraphBuilder,
+    x: Var,
+    k: &Operand,
+    axis: i64,
+    [largest, sorted]: [bool; 2],
+) -> Lowered<[Var; 2]> {
+    let dtype = of(b, x)?;
+    let computed = match dtype {
+        Float | Double | Int32 | Int64 => dtype,
+        d if d.is_float() => Float,
+        d if d.bits() < 32 => Int32,
+        _ => Int64,
+    };
+    let k: Operand = match k {
+        Operand::Int(k) => vec![*k].into(),
+        Operand::Var(v) => match b.ints_of(*v) {
+            Some(k) => k.into(),
+            None => b.reshape(b.cast(*v, Int64)?, [1]).one()?.into(),
+        },
+        other => other.clone(),
+    };
+    let call = b.top_k(b.cast(x, computed)?, k).axis(axis).largest((!largest).then_some(0i64));
+    let [values, at] = call.sorted((!sorted).then_some(0i64)).outputs()?;
+    Ok([b.cast(values, dtype)?, at])
+}
+
+/// Elements (or slices along an axis) without repetition in the order in which they come, their places, which of them
+/// each element is, and how many each stands for.
+fn unique(b: &GraphBuilder, x: Var, axis: Option<i64>) -> Lowered<[Var; 4]> {
+    let dtype = of(b, x)?;
+    let computed = match dtype {
+        d if d.is_float() && d != Double => Float,
+        d if d.is_integer() => Int64,
+        d => d,
+    };
+    let [y, first, at, counts] = b.unique(b.cast(x, computed)?).axis(axis).sorted(0).outputs()?;
+    Ok([b.cast(y, dtype)?, first, at, counts])
+}
+
+/// Element `n` of each row in order.
+fn nth_element(b: &Lower, a: Nth) -> Lowered<Var> {
+    let n = b.cast(a.n, Int64)?;
+    let [values, _] = top_k(b, a.input, &b.add(n, 1)?.into(), -1, [a.reverse, true])?;
+    b.gather(values, n).axis(-1).one()
+}
+
+/// Whether fewer than `k` classes are above that of the target.
+fn in_top_k(b: &Lower, a: InTop) -> Lowered<Var> {
+    let target = b.unsqueeze(b.cast(a.targets, Int64)?, [1])?;
+    let own = b.gather_elements(a.predictions, target).axis(1).one()?;
+    let above = b.cast(b.greater(a.predictions, own)?, Int64)?;
+    let count = b.reduce_sum(above).axes([1]).keepdims(0).one()?;
+    let all = b.squeeze(own).axes([1]).one()?;
+    let finite = b.not(b.or(b.is_nan(all)?, b.is_inf(all).one()?)?)?;
+    b.and(b.less(count, b.cast(a.k, Int64)?)?, finite)
+}
+
+/// Places of elements that are not zero, one in each row.
+fn places(b: &Lower, a: Where) -> Lowered<Var> {
+    let dtype = of(b, a.input)?;
+    let x = if dtype == Bool { a.input } else { b.cast(a.input, Bool)? };
+    rank(b, x)?;
+    b.transpose(b.non_zero(x)?).perm(vec![1i64, 0]).one()
 }

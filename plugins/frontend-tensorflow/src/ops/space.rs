@@ -1,8 +1,124 @@
 //! Space, depth and batch.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::layout::Channels;
+use super::pad::{onnx_pads, pairs};
+use super::shape::{Size, shape_of, size, size_by, transposed};
+use super::{Lower, Source, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "SpaceToDepth" => |b, a: Depth| {
+            let channels = Channels::of(b, &a.data_format)?;
+            let y = b.space_to_depth(channels.first(b, a.input)?).blocksize(a.block_size).one()?;
+            channels.back(b, y)
+        };
+        "DepthToSpace" => |b, a: Depth| {
+            let channels = Channels::of(b, &a.data_format)?;
+            let y = b.depth_to_space(channels.first(b, a.input)?).blocksize(a.block_size).one()?;
+            channels.back(b, y)
+        };
+        "SpaceToBatchND" => |b, a: ToBatch| to_batch(b, a.input, &a.block_shape, a.paddings);
+        "SpaceToBatch" => |b, a: ToBatch1| to_batch(b, a.input, &[a.block_size; 2], a.paddings);
+        "BatchToSpaceND" => |b, a: ToSpace| to_space(b, a.input, &a.block_shape, a.crops);
+        "BatchToSpace" => |b, a: ToSpace1| to_space(b, a.input, &[a.block_size; 2], a.crops);
+    }
+}
+
+arguments! {
+    /// `SpaceToDepth(input; T: type, block_size: int, data_format: string = "NHWC") -> output`
+    struct Depth { input: Var, block_size: i64, data_format: String }
+    /// `SpaceToBatchND(input, block_shape, paddings; T: type, Tblock_shape: type = int32, Tpaddings: type = int32)
+    /// -> output`
+    struct ToBatch { input: Var, block_shape: Vec<i64>, paddings: Var }
+    /// `SpaceToBatch(input, paddings; T: type, Tpaddings: type = int32, block_size: int) -> output`
+    struct ToBatch1 { input: Var, paddings: Var, block_size: i64 }
+    /// `BatchToSpaceND(input, block_shape, crops; T: type, Tblock_shape: type = int32, Tcrops: type = int32) -> output`
+    struct ToSpace { input: Var, block_shape: Vec<i64>, crops: Var }
+    /// `BatchToSpace(input, crops; T: type, block_size: int, Tidx: type = int32) -> output`
+    struct ToSpace1 { input: Var, crops: Var, block_size: i64 }
+}
+
+fn divided(b: &GraphBuilder, size: Size, by: i64) -> Lowered<Size> {
+    size_by(b, size, by.max(1), |n, by| n / by, GraphBuilder::div)
+}
+
+fn times(b: &GraphBuilder, size: Size, by: i64) -> Lowered<Size> {
+    size_by(b, size, by, |n, by| n * by, GraphBuilder::mul)
+}
+
+/// Numbers for the axes behind the first, as pads for all axes of ONNX.
+fn around(b: &GraphBuilder, x: Var, numbers: Var, blocks: usize) -> Lowered<Operand> {
+    let n = rank(b, x)?;
+    let Some(pairs) = pairs(b, numbers) else {
+        let message = "Numbers of cells around blocks must be constants.";
+        return match n == blocks + 1 {
+            true => onnx_pads(b, numbers),
+            false => Err(b.diagnostic(Code::LayerUnsupported, message)),
+        };
+    };
+    let side = |at: usize| {
+        let mut all = vec![0; n];
+        pairs.iter().take(n - 1).enumerate().for_each(|(i, pair)| all[i + 1] = pair[at]);
+        all
+    };
+    Ok([side(0), side(1)].concat().into())
+}
+
+/// Cells of a block become samples: the place within the block counts before the sample.
+fn to_batch(b: &Lower, x: Var, blocks: &[i64], paddings: Var) -> Lowered<Var> {
+    let (n, m) = (rank(b, x)?, blocks.len());
+    let x = match pairs(b, paddings) {
+        Some(pairs) if pairs.iter().flatten().all(|n| *n == 0) => x,
+        _ => b.pad(x, around(b, x, paddings, m)?).one()?,
+    };
+    let sizes = (0..n).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
+    let (mut split, mut merged) =
+        (vec![sizes[0]], vec![times(b, sizes[0], blocks.iter().product())?]);
+    for (size, block) in sizes[1..].iter().zip(blocks) {
+        let outer = divided(b, *size, *block)?;
+        split.extend([outer, Size::Known(*block)]);
+        merged.push(outer);
+    }
+    split.extend(&sizes[m + 1..]);
+    merged.extend(&sizes[m + 1..]);
+    let m = m as i64;
+    let perm: Vec<i64> =
+        (0..m).map(|i| 2 + 2 * i).chain([0]).chain((0..m).map(|i| 1 + 2 * i)).collect();
+    let perm: Vec<i64> = perm.into_iter().chain(2 * m + 1..m + n as i64).collect();
+    let x = b.reshape(x, shape_of(b, &split)?).one()?;
+    b.reshape(transposed(b, x, &perm)?, shape_of(b, &merged)?).one()
+}
+
+/// Samples become cells of blocks again.
+fn to_space(b: &Lower, x: Var, blocks: &[i64], crops: Var) -> Lowered<Var> {
+    let (n, m) = (rank(b, x)?, blocks.len());
+    let sizes = (0..n).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
+    let batch = divided(b, sizes[0], blocks.iter().product())?;
+    let mut split: Vec<Size> = blocks.iter().map(|n| Size::Known(*n)).collect();
+    split.push(batch);
+    split.extend(&sizes[1..]);
+    let mut merged = vec![batch];
+    for (size, block) in sizes[1..].iter().zip(blocks) {
+        merged.push(times(b, *size, *block)?);
+    }
+    merged.extend(&sizes[m + 1..]);
+    let m = m as i64;
+    let mut perm = vec![m];
+    (0..m).for_each(|i| perm.extend([m + 1 + i, i]));
+    perm.extend(2 * m + 1..m + n as i64);
+    let x = b.reshape(x, shape_of(b, &split)?).one()?;
+    let x = b.reshape(transposed(b, x, &perm)?, shape_of(b, &merged)?).one()?;
+    match pairs(b, crops) {
+        Some(pairs) if pairs.iter().flatten().all(|n| *n == 0) => Ok(x),
+        // What pads add, negative ones take away.
+        _ => match around(b, x, crops, m as usize)? {
+            Operand::Ints(crops) => b.pad(x, crops.iter().map(|n| -n).collect::<Vec<i64>>()).one(),
+            Operand::Var(crops) => b.pad(x, b.neg(crops)?).one(),
+            other => b.pad(x, other).one(),
+        },
+    }
 }
