@@ -6,6 +6,7 @@
 // A diagnostic is one large value by design, and errors are rare.
 #![allow(clippy::result_large_err)]
 
+mod files;
 mod graph;
 mod kind;
 mod ops;
@@ -13,6 +14,8 @@ mod params;
 mod schema;
 mod wire;
 
+use files::Files;
+use graph::saved::Choice;
 use kind::Kind;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::lower::Fallback;
@@ -48,6 +51,10 @@ impl Frontend for TensorFlow {
         let options = ExportOptions::read(submission, fallback)?;
         let params: params::Source = submission.params().section();
         match kind::of(submission.network(), &bytes) {
+            Some(Kind::SavedModel) => {
+                let files = Files::beside(submission, submission.network());
+                graph::saved::import(&files, &Choice::of(&params), &options)
+            }
             Some(Kind::Graph) => graph::frozen::import(bytes, &params, &options),
             _ => {
                 Err(Diagnostic::new(Code::LayerUnsupported, "This kind of file is not read.")

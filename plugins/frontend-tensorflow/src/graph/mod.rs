@@ -1,5 +1,6 @@
 //! Graphs of nodes, as SavedModels and frozen files have them, and their functions.
 
+pub(crate) mod bundle;
 pub(crate) mod calls;
 pub(crate) mod control;
 pub(crate) mod effects;
@@ -7,9 +8,13 @@ pub(crate) mod effects;
 pub(crate) mod fixture;
 pub(crate) mod frames;
 pub(crate) mod frozen;
+pub(crate) mod index;
 pub(crate) mod leftovers;
 pub(crate) mod lists;
 pub(crate) mod network;
 pub(crate) mod node;
 pub(crate) mod resources;
+pub(crate) mod restore;
 pub(crate) mod run;
+pub(crate) mod saved;
+pub(crate) mod slices;

@@ -55,6 +55,9 @@ pub(crate) fn import(
         (Ok(finished), Ok(weights)) => {
             let (mut graph, notes) = finished;
             weights_last(&mut graph, weights);
+            let constants = graph.value_ids().filter(|id| graph.constant(*id).is_some());
+            let unread: Vec<ValueId> = constants.filter(|id| graph.uses(*id) == 0).collect();
+            graph.drop_unread(unread);
             (graph, notes)
         }
         (finished, ran) => {

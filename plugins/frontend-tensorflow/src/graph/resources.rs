@@ -80,10 +80,6 @@ pub(crate) fn run<'a>(
             of_value(runner, scope, node, &inputs)
         }
         _ if node::is_write(op) => refused(runner, scope, node, &node.name),
-        (_, Some(Item::Resource(_))) => {
-            let message = format!("{} uses a variable as a whole.", shown(op));
-            runner.refuse(scope, node, Code::LayerUnsupported, message)
-        }
         _ => return Ok(None),
     };
     Ok(Some(given))

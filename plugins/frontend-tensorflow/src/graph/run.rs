@@ -277,7 +277,8 @@ impl<'a, 's> Runner<'a, 's> {
                 let message = "The node depends on its own result.";
                 return Err(self.problem(scope, node, Code::LayerCycle, message));
             } else {
-                stack.extend(waiting);
+                // The first one is on top.
+                stack.extend(waiting.into_iter().rev());
             }
         }
         Ok(())
