@@ -9,6 +9,7 @@
 //! | none | what front-ends need: the graph, its builder, `lower`, protobuf |
 //! | `pass` | passes and rewrite rules |
 //! | `quantizer` | quantizers, calibration data, and the executor |
+//! | `archive` | zip and tar archives whose members are read where they lie |
 //! | `options` | what params and arrays say of the inputs of a network that is lowered |
 //! | `eval` | the built-in executor alone |
 //! | `opset` | conversion between versions of the standard's operators |
@@ -17,6 +18,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "archive")]
+mod archive;
 #[cfg(feature = "arrays")]
 mod arrays;
 #[cfg(feature = "quantizer")]
@@ -51,6 +54,8 @@ mod tensors;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+#[cfg(feature = "archive")]
+pub use archive::{Archive, ArchiveKind};
 #[cfg(feature = "arrays")]
 pub use arrays::ArrayHeader;
 #[cfg(feature = "quantizer")]

@@ -1,13 +1,16 @@
 //! The files of a SavedModel: dropped, or members of an archive.
 
-use onnxd_plugin_sdk::Submission;
+use crate::graph::saved::NETWORK;
 use onnxd_plugin_sdk::bytes::Bytes;
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::{Archive, Submission};
 
 /// Files by their paths below the folder that has `saved_model.pb`.
 pub(crate) enum Files<'s> {
     /// Dropped ones; the folder is empty, or ends with `/`.
     Dropped(&'s Submission, String),
+    /// Members of an archive; the folder is as above.
+    Members(Box<Archive>, String),
     /// For tests: names and contents.
     #[cfg(test)]
     Fixed(Vec<(String, Bytes)>),
@@ -20,9 +23,27 @@ impl<'s> Files<'s> {
         Files::Dropped(submission, folder.unwrap_or_default())
     }
 
+    /// The files of a SavedModel in an archive, at its root or in a folder; `None` if there is none, or several.
+    ///
+    /// # Errors
+    /// What is wrong with the archive.
+    pub(crate) fn inside(bytes: Bytes) -> Result<Option<Files<'s>>, Diagnostic> {
+        let archive = Archive::open_any(bytes)?;
+        let folders = archive.names().filter_map(|name| name.strip_suffix(NETWORK));
+        let mut folders: Vec<&str> = folders.filter(|f| f.is_empty() || f.ends_with('/')).collect();
+        folders.retain(|folder| folder.matches('/').count() <= 1);
+        let folder = match folders.as_slice() {
+            ["", ..] => String::new(),
+            [one] => (*one).to_owned(),
+            _ => return Ok(None),
+        };
+        Ok(Some(Files::Members(Box::new(archive), folder)))
+    }
+
     pub(crate) fn has(&self, path: &str) -> bool {
         match self {
             Files::Dropped(submission, folder) => submission.has(&format!("{folder}{path}")),
+            Files::Members(archive, folder) => archive.has(&format!("{folder}{path}")),
             #[cfg(test)]
             Files::Fixed(all) => all.iter().any(|(name, _)| name == path),
         }
@@ -35,11 +56,17 @@ impl<'s> Files<'s> {
     pub(crate) fn read(&self, path: &str) -> Result<Bytes, Diagnostic> {
         match self {
             Files::Dropped(submission, folder) => submission.read(&format!("{folder}{path}")),
+            Files::Members(archive, folder) if self.has(path) => {
+                archive.read(&format!("{folder}{path}"))
+            }
+            Files::Members(..) => {
+                let message = format!("The archive has no `{path}`.");
+                Err(Diagnostic::new(Code::FileMissing, message))
+            }
             #[cfg(test)]
             Files::Fixed(all) => {
                 let found = all.iter().find(|(name, _)| name == path);
                 found.map(|(_, bytes)| bytes.clone()).ok_or_else(|| {
-                    use onnxd_plugin_sdk::diagnostics::Code;
                     Diagnostic::new(Code::FileMissing, format!("`{path}` was not dropped"))
                 })
             }

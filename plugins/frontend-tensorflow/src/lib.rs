@@ -11,6 +11,7 @@ mod graph;
 mod kind;
 mod ops;
 mod params;
+mod probe;
 mod schema;
 mod wire;
 
@@ -20,7 +21,7 @@ use kind::Kind;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
 use onnxd_plugin_sdk::lower::Fallback;
 use onnxd_plugin_sdk::words::OperatorFallback;
-use onnxd_plugin_sdk::{Claim, ExportOptions, Frontend, Imported, Probe, Submission};
+use onnxd_plugin_sdk::{ExportOptions, Frontend, Imported, Probe, Submission};
 
 onnxd_plugin_sdk::export_plugin! {
     id: "org.onnxd.frontend-tensorflow",
@@ -29,7 +30,7 @@ onnxd_plugin_sdk::export_plugin! {
         frontend(
             "tensorflow",
             "TensorFlow, Keras and TFLite models";
-            "saved_model.pb", "*.pb", "*.tflite", "*.keras", "*.h5", "*.hdf5";
+            "*.pb", "saved_model.pbtxt", "*.zip", "*.tar", "*.tar.gz", "*.tgz", "*.tflite", "*.keras", "*.h5", "*.hdf5";
             declares ["is_source = true\n", params::Source::ROWS] => || Box::new(TensorFlow)
         ),
     ],
@@ -39,11 +40,7 @@ struct TensorFlow;
 
 impl Frontend for TensorFlow {
     fn probe(&self, submission: &Submission) -> Result<Probe, Diagnostics> {
-        let bytes = submission.read(submission.network())?;
-        Ok(match kind::of(submission.network(), &bytes) {
-            Some(kind) => Probe::new(Claim::ByContent, format!("the file is {}", kind.words())),
-            None => Probe::new(Claim::No, "the file is none of TensorFlow's"),
-        })
+        Ok(probe::probe(submission)?)
     }
 
     fn import(&self, submission: &Submission) -> Result<Imported, Diagnostics> {
@@ -54,6 +51,18 @@ impl Frontend for TensorFlow {
             Some(Kind::SavedModel) => {
                 let files = Files::beside(submission, submission.network());
                 graph::saved::import(&files, &Choice::of(&params), &options)
+            }
+            Some(Kind::Archive) => {
+                let Some(files) = Files::inside(bytes)? else {
+                    let message = "The archive has no SavedModel, or several.";
+                    return Err(Diagnostic::new(Code::LayerUnsupported, message).into());
+                };
+                graph::saved::import(&files, &Choice::of(&params), &options)
+            }
+            Some(Kind::SavedText) => {
+                let message = "SavedModels as text are not read.";
+                let help = "Save the model again; current versions write `saved_model.pb`.";
+                Err(Diagnostic::new(Code::LayerUnsupported, message).help(help).into())
             }
             Some(Kind::Graph) => graph::frozen::import(bytes, &params, &options),
             _ => {
