@@ -1,245 +1,54 @@
-//! What the params of a conversion say, and what files of arrays beside the network say about its inputs.
+//! What the params of a conversion say.
 
-use crate::diag::{Code, Diagnostic, shown};
+use crate::diag::Diagnostic;
 use crate::params;
-use onnxd_plugin_sdk::host_params::Export;
-use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
+use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::lower::Fallback;
-use onnxd_plugin_sdk::serde_json::Value;
 use onnxd_plugin_sdk::words::OperatorFallback;
-use onnxd_plugin_sdk::{ArrayHeader, Submission};
-use std::collections::BTreeMap;
-
-/// Version of the standard's operators, where the params name none.
-const OPSET: i64 = 18;
+use onnxd_plugin_sdk::{ExportOptions, Submission};
+use std::ops::{Deref, DerefMut};
 
 /// The params that a front-end for PyTorch reads.
 #[derive(Default)]
 pub(crate) struct Options {
-    pub(crate) opset: i64,
-    shapes: Vec<Vec<Dim>>,
-    dtypes: Vec<DataType>,
-    names: Vec<String>,
-    axes: Value,
-    /// What arrays beside the network say, where the params give no shapes.
-    arrays: Vec<ArrayHeader>,
-    /// Element types of inputs, as the program uses them.
-    used_as: BTreeMap<usize, DataType>,
-    /// What becomes of operators that have no row.
-    pub(crate) fallback: Fallback,
+    export: ExportOptions,
     /// Whether dropout and the like stay as the file has them.
     pub(crate) training: bool,
-    /// Whether weights become inputs.
-    pub(crate) without_weights: bool,
-    /// Whether nodes tell where in the source they come from.
-    pub(crate) documented: bool,
+}
+
+impl Deref for Options {
+    type Target = ExportOptions;
+    fn deref(&self) -> &ExportOptions {
+        &self.export
+    }
+}
+
+impl DerefMut for Options {
+    fn deref_mut(&mut self) -> &mut ExportOptions {
+        &mut self.export
+    }
 }
 
 impl Options {
     /// Options that say the shapes of inputs, and nothing else.
     pub(crate) fn of_shapes(opset: i64, shapes: Vec<Vec<Dim>>) -> Options {
-        Options { opset, shapes, ..Options::default() }
+        Options { export: ExportOptions::of_shapes(opset, shapes), training: false }
     }
 
     /// # Errors
     /// `N0105` for shapes and types that are none.
     pub(crate) fn read(submission: &Submission) -> Result<Options, Diagnostic> {
-        let get = |key: &str| submission.param("export", key);
-        let bad = |key: &str, found: &Value| {
-            let message = format!("`export.{key}` cannot be {}.", shown(&found.to_string()));
-            Diagnostic::new(Code::ParamsBadValue, message)
-        };
-        let shape = |found: &Value| {
-            let dims = found.as_array()?.iter().map(|dim| match dim {
-                Value::String(name) => Some(Dim::Symbol(name.as_str().into())),
-                other => other.as_i64().map(|n| if n < 0 { Dim::Unknown } else { Dim::Known(n) }),
-            });
-            dims.collect::<Option<Vec<Dim>>>()
-        };
-        let all = |key: &str| get(key).as_array().cloned().unwrap_or_default();
-        let shapes = all("input_shapes");
-        let shapes =
-            shapes.iter().map(|found| shape(found).ok_or_else(|| bad("input_shapes", found)));
-        let dtypes = all("input_dtypes");
-        let dtypes = dtypes.iter().map(|found| {
-            let dtype = found.as_str().and_then(dtype_of_word);
-            dtype.ok_or_else(|| bad("input_dtypes", found))
-        });
-        let names = all("input_names");
-        let arrays = if shapes.len() == 0 { arrays(submission)? } else { vec![] };
-        let export: Export = submission.params().section();
-        Ok(Options {
-            opset: get("opset").as_i64().unwrap_or(OPSET),
-            shapes: shapes.collect::<Result<_, _>>()?,
-            dtypes: dtypes.collect::<Result<_, _>>()?,
-            names: names.iter().filter_map(|n| Some(n.as_str()?.to_owned())).collect(),
-            axes: get("dynamic_axes").clone(),
-            arrays,
-            used_as: BTreeMap::new(),
-            fallback: fallback(submission, export.operator_fallback()),
-            training: submission.params().section::<params::Source>().training() == "preserve",
-            without_weights: !export.export_params(),
-            documented: !export.strip_doc_string(),
-        })
-    }
-
-    /// Takes an input as of another element type than supposed.
-    pub(crate) fn use_as(&mut self, at: usize, dtype: DataType) {
-        self.used_as.insert(at, dtype);
-    }
-
-    /// The array for the input number `at`: the one of its name, else the one at its place.
-    fn array(&self, at: usize, name: &str) -> Option<&ArrayHeader> {
-        let called = self.names.get(at).map(String::as_str);
-        let is_its = |a: &&ArrayHeader| a.name == name || called == Some(a.name.as_str());
-        self.arrays.iter().find(is_its).or_else(|| self.arrays.get(at))
-    }
-
-    /// Number of the inputs that shapes are given for.
-    pub(crate) fn count(&self) -> usize {
-        self.shapes.len().max(self.arrays.len())
-    }
-
-    /// The type of the input number `at`, which the source calls `name`: as the params say, else `default`.
-    pub(crate) fn input(&self, at: usize, name: &str, default: DataType) -> ValueType {
-        let array = self.array(at, name);
-        let dtype = self.dtypes.get(at).copied().or_else(|| array.map(|array| array.dtype));
-        let dtype = dtype.or_else(|| self.used_as.get(&at).copied()).unwrap_or(default);
-        let sizes =
-            |array: &ArrayHeader| array.dims.iter().map(|n| Dim::Known(*n as i64)).collect();
-        let shape = self.shapes.get(at).cloned().or_else(|| array.map(sizes));
-        let shape = shape.map(|shape| self.opened(at, name, shape));
-        ValueType::Tensor { dtype: Some(dtype), shape }
-    }
-
-    /// Whether params or arrays say the element type of an input.
-    pub(crate) fn has_dtype(&self, at: usize, name: &str) -> bool {
-        self.dtypes.get(at).is_some() || self.array(at, name).is_some()
-    }
-
-    /// The sizes of the input number `at`, where the source declares `declared`: the params may say those that vary.
-    ///
-    /// # Errors
-    /// `N0105` if they give it another number of axes.
-    pub(crate) fn sizes(
-        &self,
-        at: usize,
-        name: &str,
-        declared: Vec<Dim>,
-    ) -> Result<Vec<Dim>, Diagnostic> {
-        if let Some(given) = self.shapes.get(at) {
-            if given.len() != declared.len() {
-                let (name, n, m) = (shown(name), given.len(), declared.len());
-                let message = format!("`export.input_shapes` has {n} axes for `{name}`, not {m}.");
-                return Err(Diagnostic::new(Code::ParamsBadValue, message));
-            }
-            return Ok(given.clone());
-        }
-        let opened = self.opened(at, name, declared.clone());
-        let size = |(declared, opened): (Dim, Dim)| match declared {
-            Dim::Known(_) => declared,
-            _ => opened,
-        };
-        Ok(declared.into_iter().zip(opened).map(size).collect())
-    }
-
-    /// Whether the params leave the input number `at` the element type that the source declares.
-    ///
-    /// # Errors
-    /// `N0105` if they do not.
-    pub(crate) fn check_dtype(
-        &self,
-        at: usize,
-        name: &str,
-        declared: DataType,
-    ) -> Result<(), Diagnostic> {
-        match self.dtypes.get(at) {
-            Some(given) if *given != declared => {
-                let name = shown(name);
-                let message =
-                    format!("`export.input_dtypes` has {given} for `{name}`, which is {declared}.");
-                Err(Diagnostic::new(Code::ParamsBadValue, message))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// A shape with the axes open that `export.dynamic_axes` names.
-    fn opened(&self, at: usize, name: &str, mut shape: Vec<Dim>) -> Vec<Dim> {
-        let called = self.names.get(at).map(String::as_str);
-        let found = called.and_then(|called| self.axes.get(called)).or_else(|| self.axes.get(name));
-        let rank = shape.len() as i64;
-        let index = |axis: i64| usize::try_from(if axis < 0 { axis + rank } else { axis }).ok();
-        let label = called.unwrap_or(name);
-        let mut open = |axis: i64, called: Option<&str>| {
-            if let Some(dim) = index(axis).and_then(|i| shape.get_mut(i)) {
-                let given = || format!("{label}_dynamic_axes_{}", axis + 1);
-                *dim = Dim::Symbol(called.map_or_else(given, str::to_owned).into());
-            }
-        };
-        match found {
-            Some(Value::Array(axes)) => {
-                axes.iter().filter_map(Value::as_i64).for_each(|axis| open(axis, None));
-            }
-            Some(Value::Object(axes)) => {
-                for (axis, called) in axes {
-                    if let Ok(axis) = axis.parse() {
-                        open(axis, called.as_str());
-                    }
-                }
-            }
-            _ => {}
-        }
-        shape
+        let export = ExportOptions::read(submission, fallback)?;
+        let source: params::Source = submission.params().section();
+        Ok(Options { export, training: source.training() == "preserve" })
     }
 }
 
 /// Nodes that operators without a row become.
-fn fallback(submission: &Submission, word: OperatorFallback) -> Fallback {
-    let fallback = Fallback::of(submission);
+fn fallback(fallback: Fallback, word: OperatorFallback) -> Fallback {
     match word {
         OperatorFallback::Error => fallback,
         OperatorFallback::Custom => fallback.or_own_domain(),
         OperatorFallback::Aten => fallback.or_wrapped("aten", "org.pytorch.aten", "ATen"),
     }
-}
-
-/// The inputs as `inputs.npz` beside the network has them, else a sample of `calib.npz`.
-fn arrays(submission: &Submission) -> Result<Vec<ArrayHeader>, Diagnostic> {
-    let folder = submission.network().rsplit_once('/').map(|(folder, _)| format!("{folder}/"));
-    let beside = |name: &str| format!("{}{name}", folder.as_deref().unwrap_or_default());
-    let (inputs, samples) = (beside("inputs.npz"), beside("calib.npz"));
-    if submission.has(&inputs) {
-        return submission.arrays(&inputs);
-    }
-    if !submission.has(&samples) {
-        return Ok(vec![]);
-    }
-    let mut found = submission.arrays(&samples)?;
-    // The first axis counts samples, and `labels` are what they show.
-    found.retain(|array| array.name != "labels");
-    found.iter_mut().filter_map(|array| array.dims.first_mut()).for_each(|samples| *samples = 1);
-    Ok(found)
-}
-
-/// `float32` and ONNX's own words.
-fn dtype_of_word(word: &str) -> Option<DataType> {
-    Some(match word {
-        "float32" | "float" => DataType::Float,
-        "float64" | "double" => DataType::Double,
-        "float16" | "half" => DataType::Float16,
-        "bfloat16" => DataType::Bfloat16,
-        "int8" => DataType::Int8,
-        "int16" => DataType::Int16,
-        "int32" | "int" => DataType::Int32,
-        "int64" | "long" => DataType::Int64,
-        "uint8" => DataType::Uint8,
-        "uint16" => DataType::Uint16,
-        "uint32" => DataType::Uint32,
-        "uint64" => DataType::Uint64,
-        "bool" => DataType::Bool,
-        "complex64" => DataType::Complex64,
-        "complex128" => DataType::Complex128,
-        _ => return None,
-    })
 }

@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 /// # Errors
 /// For an archive without sound directory, and a pickle that cannot be read.
 pub(crate) fn of(bytes: &Bytes) -> Result<Kind, Diagnostic> {
-    if bytes.starts_with(zip::MAGIC) {
+    if zip::is(bytes) {
         return of_archive(&Archive::open(bytes.clone())?);
     }
     Ok(match bytes {

@@ -39,7 +39,7 @@ fn tree(bytes: &Bytes, within: &str) -> Result<Tree, Diagnostic> {
     if bytes.starts_with(LEGACY) {
         return legacy(bytes, within);
     }
-    if !bytes.starts_with(zip::MAGIC) {
+    if !zip::is(bytes) {
         return Err(damaged("the file is neither an archive of torch nor safetensors"));
     }
     let archive = Archive::open(bytes.clone())?;
