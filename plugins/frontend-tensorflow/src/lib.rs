@@ -47,6 +47,10 @@ impl Frontend for TensorFlow {
         let bytes = submission.read(submission.network())?;
         let options = ExportOptions::read(submission, fallback)?;
         let params: params::Source = submission.params().section();
+        let idle = |key: &str, why: &str| submission.params().without_effect(key, why);
+        if submission.param("export", "operator_fallback") == "aten" {
+            idle("export.operator_fallback", "has no effect: `aten` is for PyTorch files");
+        }
         match kind::of(submission.network(), &bytes) {
             Some(Kind::SavedModel) => {
                 let files = Files::beside(submission, submission.network());
@@ -64,7 +68,13 @@ impl Frontend for TensorFlow {
                 let help = "Save the model again; current versions write `saved_model.pb`.";
                 Err(Diagnostic::new(Code::LayerUnsupported, message).help(help).into())
             }
-            Some(Kind::Graph) => graph::frozen::import(bytes, &params, &options),
+            Some(Kind::Graph) => {
+                if options.without_weights {
+                    let why = "has no effect: a frozen graph has constants, and no variables";
+                    idle("export.export_params", why);
+                }
+                graph::frozen::import(bytes, &params, &options)
+            }
             _ => {
                 Err(Diagnostic::new(Code::LayerUnsupported, "This kind of file is not read.")
                     .into())
