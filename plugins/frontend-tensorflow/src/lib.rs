@@ -13,6 +13,7 @@ mod ops;
 mod params;
 mod probe;
 mod schema;
+mod tflite;
 mod wire;
 
 use files::Files;
