@@ -76,6 +76,11 @@ impl Frontend for TensorFlow {
                 }
                 graph::frozen::import(bytes, &params, &options)
             }
+            Some(Kind::Lite) => {
+                let mut options = options;
+                let is_set = !submission.param("export", "opset").is_null();
+                tflite::network::import(&bytes, &params, &mut options, is_set)
+            }
             _ => {
                 Err(Diagnostic::new(Code::LayerUnsupported, "This kind of file is not read.")
                     .into())

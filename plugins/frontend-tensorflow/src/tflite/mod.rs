@@ -1,10 +1,15 @@
 //! TFLite models.
 
+pub(crate) mod arguments;
+pub(crate) mod constant;
 pub(crate) mod flat;
 pub(crate) mod model;
+pub(crate) mod network;
 pub(crate) mod operators;
 pub(crate) mod options;
+pub(crate) mod quantized;
 pub(crate) mod rows;
+pub(crate) mod run;
 
 use crate::ops::{self, Source};
 use onnxd_plugin_sdk::lower::Table;

@@ -101,7 +101,23 @@ pub(crate) struct Signature {
     pub(crate) outputs: Vec<(String, usize)>,
 }
 
+impl Operator {
+    /// Its name, for messages.
+    pub(crate) fn name(&self) -> &str {
+        match operators::find(self.code, &self.custom) {
+            Some(operator) => operator.name,
+            None if self.code == CUSTOM => &self.custom,
+            None => "operator",
+        }
+    }
+}
+
 impl Tensor {
+    /// Its sizes, with -1 for those that vary.
+    pub(crate) fn sizes(&self) -> Vec<i64> {
+        if self.signature.is_empty() { self.dims.clone() } else { self.signature.clone() }
+    }
+
     /// The element type; `None` for handles and for what ONNX does not have.
     pub(crate) fn dtype(&self) -> Option<DataType> {
         crate::wire::dtype::of(self.number)

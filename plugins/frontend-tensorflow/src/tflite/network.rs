@@ -1,0 +1,226 @@
+//! A network that is a TFLite model: which of its graphs, what goes in, what comes out, and the run between.
+
+use super::model::{self, Model, SubGraph, Tensor};
+use super::run::{Item, Runner, Scope};
+use super::table;
+use crate::ops::Source;
+use crate::params;
+use bytes::Bytes;
+use onnxd_plugin_sdk::build::Result;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType};
+use onnxd_plugin_sdk::lower::{self, Driver};
+use onnxd_plugin_sdk::{ExportOptions, Imported};
+use std::collections::HashSet;
+
+/// The signature that counts where there are several.
+const SIGNATURE: &str = "serving_default";
+
+/// The first version in which integers of 16 bits are quantized.
+const QUANTIZES_INT16: i64 = 21;
+
+/// Reads a model. `opset_is_set` tells whether the params name the version of ONNX's operators.
+///
+/// # Errors
+/// Everything that is wrong with it or cannot be said in ONNX.
+pub(crate) fn import(
+    bytes: &Bytes,
+    params: &params::Source,
+    options: &mut ExportOptions,
+    opset_is_set: bool,
+) -> std::result::Result<Imported, Diagnostics> {
+    let model = model::read(bytes)?;
+    if !opset_is_set && has_int16(&model) {
+        options.opset = options.opset.max(QUANTIZES_INT16);
+    }
+    let ports = Ports::of(&model, params.signature().as_deref())?;
+    let (table, source) = (table(), Source::default());
+    let opsets = Opsets::from([(String::new(), options.opset)]);
+    let driver =
+        Driver::new(&table, &source, Graph::new("tflite"), opsets, options.fallback.clone());
+    let ran = run(&model, &ports, &driver, options);
+    let (mut graph, notes) = match (driver.finish(), ran) {
+        (Ok(finished), Ok(())) => finished,
+        (finished, ran) => {
+            let mut all = finished.err().unwrap_or_default();
+            all.0.extend(ran.err());
+            return Err(all);
+        }
+    };
+    let constants = graph.value_ids().filter(|id| graph.constant(*id).is_some());
+    let unread: Vec<ValueId> = constants.filter(|id| graph.uses(*id) == 0).collect();
+    graph.drop_unread(unread);
+    if options.documented {
+        lower::documented(&mut graph);
+    }
+    Ok(Imported { model: lower::model(graph, options.opset), notes, metadata: vec![] })
+}
+
+/// Whether activations are quantized to 16 bits.
+fn has_int16(model: &Model) -> bool {
+    let tensors = model.graphs.iter().flat_map(|graph| &graph.tensors);
+    tensors
+        .filter(|tensor| tensor.quantization.is_some())
+        .any(|tensor| tensor.dtype() == Some(DataType::Int16))
+}
+
+/// The graph that is converted, and the names and numbers of the tensors that go in and come out.
+struct Ports {
+    graph: usize,
+    inputs: Vec<(String, usize)>,
+    outputs: Vec<(String, usize)>,
+}
+
+impl Ports {
+    /// As a signature says them: the one that is asked for, else the default one, else the only one. Without
+    /// signatures, those of the first graph.
+    fn of(model: &Model, wanted: Option<&str>) -> Result<Ports> {
+        let find = |key: &str| model.signatures.iter().find(|signature| signature.key == key);
+        let found = match (wanted, model.signatures.as_slice()) {
+            (Some(key), _) => Some(find(key).ok_or_else(|| choose(model, Some(key)))?),
+            (None, []) => None,
+            (None, [one]) => Some(one),
+            (None, _) => Some(find(SIGNATURE).ok_or_else(|| choose(model, None))?),
+        };
+        let mut ports = match found {
+            Some(found) => Ports {
+                graph: found.graph,
+                inputs: found.inputs.clone(),
+                outputs: found.outputs.clone(),
+            },
+            None => Ports { graph: 0, inputs: vec![], outputs: vec![] },
+        };
+        let graph = model.graphs.get(ports.graph).ok_or_else(|| {
+            Diagnostic::new(Code::SourceSyntax, "The file has no graph of operators.")
+        })?;
+        let named = |all: &[usize]| -> Vec<(String, usize)> {
+            all.iter().map(|index| (plain(&graph.tensors[*index].name), *index)).collect()
+        };
+        if found.is_none() {
+            (ports.inputs, ports.outputs) = (named(&graph.inputs), named(&graph.outputs));
+        }
+        if ports.outputs.is_empty() {
+            return Err(Diagnostic::new(Code::SourceSyntax, "The network has no outputs."));
+        }
+        let mut taken = HashSet::new();
+        for (name, _) in ports.inputs.iter_mut().chain(&mut ports.outputs) {
+            *name = fresh(name, &mut taken);
+        }
+        Ok(ports)
+    }
+}
+
+/// The name of a tensor without what TensorFlow's exporters add to it.
+fn plain(name: &str) -> String {
+    name.strip_suffix(":0").unwrap_or(name).to_owned()
+}
+
+/// A name that no other tensor has.
+fn fresh(name: &str, taken: &mut HashSet<String>) -> String {
+    let name = if name.is_empty() { "tensor" } else { name };
+    let mut found = name.to_owned();
+    let mut count = 1;
+    while !taken.insert(found.clone()) {
+        count += 1;
+        found = format!("{name}_{count}");
+    }
+    found
+}
+
+fn choose(model: &Model, wanted: Option<&str>) -> Diagnostic {
+    let message = match wanted {
+        Some(key) => format!("The model has no signature `{}`.", shown(key)),
+        None => format!("The model has several signatures, and none is `{SIGNATURE}`."),
+    };
+    let all: Vec<&str> = model.signatures.iter().map(|found| found.key.as_str()).collect();
+    let help = match all.is_empty() {
+        true => "Leave `source.signature` unset: the model has no signatures.".to_owned(),
+        false => format!("Set `source.signature` to one of: {}.", shown(&all.join(", "))),
+    };
+    Diagnostic::new(Code::ParamsBadValue, message).help(help)
+}
+
+/// Builds the graph.
+fn run(
+    model: &Model,
+    ports: &Ports,
+    driver: &Driver<'_, Source>,
+    options: &ExportOptions,
+) -> Result<()> {
+    let b = driver.builder();
+    b.reserve(ports.outputs.iter().map(|(name, _)| name.clone()));
+    let graph = &model.graphs[ports.graph];
+    let runner = Runner::new(driver, model);
+    let scope = Scope::new(graph, String::new());
+    for (at, (name, index)) in ports.inputs.iter().enumerate() {
+        let ty = input_type(options, at, name, &graph.tensors[*index])?;
+        let var = b.input(name, ty);
+        let item = match graph.tensors[*index].dtype() {
+            Some(DataType::Complex64 | DataType::Complex128) => {
+                let message = format!("The input `{}` is complex.", shown(name));
+                driver.report(Diagnostic::new(Code::LayerUnsupported, message));
+                Item::Hole
+            }
+            _ => Item::Tensor(var),
+        };
+        scope.set(*index, item);
+    }
+    let wanted: Vec<usize> = ports.outputs.iter().map(|(_, index)| *index).collect();
+    runner.run(&scope, &wanted)?;
+    for (name, index) in &ports.outputs {
+        output(&runner, &scope, graph, name, *index)?;
+    }
+    Ok(())
+}
+
+fn output(
+    runner: &Runner<'_, '_>,
+    scope: &Scope<'_>,
+    graph: &SubGraph,
+    name: &str,
+    index: usize,
+) -> Result<()> {
+    let b = runner.builder();
+    match runner.item(scope, index)? {
+        Item::Tensor(var) => {
+            let declared = graph.tensors[index].dtype();
+            let var = match declared.filter(|declared| b.dtype_of(var) != Some(*declared)) {
+                Some(declared) => b.cast(var, declared)?,
+                None => var,
+            };
+            b.output(var, name)
+        }
+        Item::Hole => Ok(()),
+        Item::Handle(_) => {
+            let message = format!("The output `{}` is a variable or table.", shown(name));
+            runner.driver.report(Diagnostic::new(Code::LayerUnsupported, message));
+            Ok(())
+        }
+    }
+}
+
+/// The type of an input as the file declares it, and sizes as the params say them.
+fn input_type(
+    options: &ExportOptions,
+    at: usize,
+    name: &str,
+    tensor: &Tensor,
+) -> Result<ValueType> {
+    let Some(dtype) = tensor.dtype() else {
+        let message = format!("The input `{}` is of a type that ONNX does not have.", shown(name));
+        return Err(Diagnostic::new(Code::LayerUnsupported, message));
+    };
+    options.check_dtype(at, name, dtype)?;
+    if !tensor.ranked
+        && let ValueType::Tensor { shape: Some(shape), .. } = options.input(at, name, dtype)
+    {
+        return Ok(ValueType::Tensor { dtype: Some(dtype), shape: Some(shape) });
+    }
+    let shape: Vec<Dim> = tensor.sizes().into_iter().map(dim).collect();
+    Ok(ValueType::Tensor { dtype: Some(dtype), shape: Some(options.sizes(at, name, shape)?) })
+}
+
+/// A size; negative ones vary.
+pub(crate) fn dim(size: i64) -> Dim {
+    if size < 0 { Dim::Unknown } else { Dim::Known(size) }
+}

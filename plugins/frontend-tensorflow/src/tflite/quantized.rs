@@ -1,0 +1,197 @@
+//! Quantized tensors: `real = scale * (stored - zero)`. Operators compute on real numbers between `DequantizeLinear`
+//! and `QuantizeLinear`.
+
+use super::model::{Quantization, Tensor as Declared};
+use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
+
+/// The first version in which `QuantizeLinear` knows integers of 16 bits.
+const INT16_SINCE: i64 = 21;
+
+impl Quantization {
+    /// Whether there is one scale for all elements.
+    pub(crate) fn is_uniform(&self) -> bool {
+        self.scales.len() == 1
+    }
+
+    /// The zero points, as many as scales.
+    fn zeros(&self) -> Vec<i64> {
+        match self.zeros.len() {
+            n if n == self.scales.len() => self.zeros.clone(),
+            _ => vec![self.zeros.first().copied().unwrap_or(0); self.scales.len()],
+        }
+    }
+
+    /// The stored number nearest to a real one, as TFLite rounds it.
+    pub(crate) fn stored(&self, real: f64) -> f64 {
+        let (scale, zero) = (f64::from(self.scales[0]), self.zeros()[0] as f64);
+        (real / scale).round() + zero
+    }
+
+    /// The real number that a stored one stands for.
+    pub(crate) fn real(&self, stored: f64) -> f64 {
+        f64::from(self.scales[0]) * (stored - self.zeros()[0] as f64)
+    }
+}
+
+/// The lowest and highest number of an integer type.
+pub(crate) fn limits(dtype: DataType) -> Option<[f64; 2]> {
+    Some(match dtype {
+        DataType::Int8 => [i8::MIN.into(), i8::MAX.into()],
+        DataType::Uint8 => [u8::MIN.into(), u8::MAX.into()],
+        DataType::Int16 => [i16::MIN.into(), i16::MAX.into()],
+        DataType::Uint16 => [u16::MIN.into(), u16::MAX.into()],
+        DataType::Int32 => [i32::MIN.into(), i32::MAX.into()],
+        _ => return None,
+    })
+}
+
+/// How a tensor is quantized; `None` if its numbers are what they are.
+pub(crate) fn of(tensor: &Declared) -> Option<&Quantization> {
+    let found = tensor.quantization.as_ref()?;
+    let is_integer = tensor.dtype().is_some_and(DataType::is_integer);
+    let usable = found.scales.iter().all(|scale| scale.is_finite() && *scale > 0.0);
+    (is_integer && usable && !found.blocks && !found.scales.is_empty()).then_some(found)
+}
+
+/// Whether two tensors are quantized alike, so that equal integers are equal numbers.
+pub(crate) fn alike(one: &Declared, other: &Declared) -> bool {
+    let uniform = |tensor| of(tensor).filter(|found| found.is_uniform());
+    match (uniform(one), uniform(other)) {
+        (Some(a), Some(b)) => {
+            one.number == other.number && a.scales == b.scales && a.zeros() == b.zeros()
+        }
+        (None, None) => of(one).is_none() && of(other).is_none(),
+        _ => false,
+    }
+}
+
+/// The operands that say a quantization: scales, zero points, and the axis if there are several.
+struct Operands {
+    scale: Var,
+    zero: Var,
+    axis: Option<i64>,
+}
+
+fn operands(b: &GraphBuilder, found: &Quantization, dtype: DataType) -> Result<Operands> {
+    let zeros = found.zeros();
+    let [low, high] = limits(dtype).unwrap_or([0.0, 0.0]);
+    if zeros.iter().any(|zero| (*zero as f64) < low || (*zero as f64) > high) {
+        let message = format!("A zero point is no number of the type {dtype}.");
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    let dims: Vec<usize> = if found.is_uniform() { vec![] } else { vec![zeros.len()] };
+    let zero = Tensor::from_vec(dims.clone(), zeros).cast(dtype);
+    let zero = zero.map(|zero| zero.held()).map_err(|e| {
+        b.diagnostic(Code::LayerParameter, format!("A zero point cannot be converted: {e}."))
+    })?;
+    let scale = b.constant(Tensor::from_vec(dims, found.scales.clone()));
+    let axis = (!found.is_uniform()).then_some(found.axis as i64);
+    Ok(Operands { scale, zero: b.constant(zero), axis })
+}
+
+/// Whether nodes of ONNX quantize to this type.
+fn has_node(b: &GraphBuilder, dtype: DataType) -> bool {
+    match dtype {
+        DataType::Int8 | DataType::Uint8 => true,
+        DataType::Int16 | DataType::Uint16 => b.opset() >= INT16_SINCE,
+        _ => false,
+    }
+}
+
+/// Says what is wrong with scales along an axis.
+fn check(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -> Result<()> {
+    let size = b.shape_of(x).and_then(|shape| shape.get(found.axis)?.known());
+    if found.is_uniform() || size == Some(found.scales.len() as i64) {
+        return Ok(());
+    }
+    let message = format!("The scales of `{}` do not fit its axis {}.", shown(name), found.axis);
+    Err(b.diagnostic(Code::LayerParameter, message))
+}
+
+/// The real numbers of what is stored.
+///
+/// # Errors
+/// `N0204` for scales that do not fit the tensor.
+pub(crate) fn real(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -> Result<Var> {
+    check(b, x, found, name)?;
+    let dtype = super::super::ops::of(b, x)?;
+    // Biases have 32 or 64 bits; ONNX knows the former, without a zero point.
+    let is_bias = dtype == DataType::Int32 && found.zeros().iter().all(|zero| *zero == 0);
+    if has_node(b, dtype) || is_bias {
+        let Operands { scale, zero, axis } = operands(b, found, dtype)?;
+        let zero = (!is_bias).then_some(zero);
+        return b.dequantize_linear(x, scale).x_zero_point(zero).axis(axis).one();
+    }
+    let steps = b.cast(x, DataType::Float)?;
+    let along = |tensor: Tensor| {
+        let rank = b.rank_of(x).unwrap_or(0);
+        let mut dims = vec![1; rank];
+        if let (false, Some(axis)) = (found.is_uniform(), dims.get_mut(found.axis)) {
+            *axis = found.scales.len();
+        }
+        let dims = if found.is_uniform() { vec![] } else { dims };
+        tensor.reshaped(dims).map(|tensor| b.constant(tensor)).map_err(|e| {
+            b.diagnostic(Code::LayerParameter, format!("A scale cannot be used: {e}."))
+        })
+    };
+    let zeros: Vec<f32> = found.zeros().into_iter().map(|zero| zero as f32).collect();
+    let steps = match zeros.iter().any(|zero| *zero != 0.0) {
+        true => b.sub(steps, along(Tensor::vector(zeros))?)?,
+        false => steps,
+    };
+    b.mul(steps, along(Tensor::vector(found.scales.clone()))?)
+}
+
+/// What is stored of real numbers.
+///
+/// # Errors
+/// `N0204` for a quantization that no activation has.
+pub(crate) fn stored(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> {
+    let (Some(found), Some(dtype)) = (of(to), to.dtype()) else { return Ok(x) };
+    let x = b.cast(x, DataType::Float)?;
+    if has_node(b, dtype) {
+        check(b, x, found, &to.name)?;
+        let Operands { scale, zero, axis } = operands(b, found, dtype)?;
+        return b.quantize_linear(x, scale).y_zero_point(zero).axis(axis).one();
+    }
+    let (Some([low, high]), true) = (limits(dtype), found.is_uniform()) else {
+        let message = format!("`{}` is quantized to {dtype} as no result is.", shown(&to.name));
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    };
+    let steps = b.round(b.div(x, f64::from(found.scales[0]))?)?;
+    let steps = match found.zeros()[0] {
+        0 => steps,
+        zero => b.add(steps, zero as f64)?,
+    };
+    b.cast(b.clip(steps).min(low).max(high).one()?, dtype)
+}
+
+/// A constant as real numbers that are computed when the model is written; `None` if its zero points are not zero or
+/// its scales do not fit.
+pub(crate) fn real_constant(tensor: &Tensor, found: &Quantization) -> Option<Tensor> {
+    let scales: Vec<f64> = found.scales.iter().map(|scale| f64::from(*scale)).collect();
+    if found.zeros().iter().any(|zero| *zero != 0) {
+        return None;
+    }
+    let floats = tensor.cast(DataType::Float).ok()?;
+    if !found.is_uniform() {
+        return floats.scaled(found.axis, &scales).ok();
+    }
+    match tensor.dims() {
+        [] => floats.reshaped([1]).ok()?.scaled(0, &scales).ok()?.reshaped([]).ok(),
+        dims => floats.scaled(0, &vec![scales[0]; dims[0]]).ok(),
+    }
+}
+
+/// The real numbers between which an activation keeps a result that is stored like `to`; `None` on a side on which the
+/// stored type keeps it anyway.
+pub(crate) fn clamp(to: &Declared, [low, high]: [Option<f64>; 2]) -> [Option<f64>; 2] {
+    let (Some(found), Some([lowest, highest])) = (of(to), to.dtype().and_then(limits)) else {
+        return [low, high];
+    };
+    let low = low.map(|low| found.stored(low)).filter(|low| *low > lowest);
+    let high = high.map(|high| found.stored(high)).filter(|high| *high < highest);
+    [low, high].map(|stored| stored.map(|stored| found.real(stored)))
+}

@@ -1,0 +1,371 @@
+//! Runs graphs of operators on the values of an ONNX graph that is built on the way. Operators are computed in their
+//! order, as far as an output needs them.
+
+use super::arguments::{Arguments, arguments};
+use super::model::{Model, Operator, SubGraph, Tensor as Declared};
+use super::network::dim;
+use super::operators::{self, CUSTOM};
+use super::{constant, quantized};
+use crate::ops::Source;
+use crate::ops::activation::clipped;
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer, shown};
+use onnxd_plugin_sdk::ir::{DataType, Tensor, ValueType};
+use onnxd_plugin_sdk::lower::{Driver, Lower, Lowering, Value};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// Operators that a conversion may run, those of graphs that are called counted each time.
+const OPERATORS_MAX: usize = 2_000_000;
+
+/// Operators that move elements and keep them: quantized tensors stay integers.
+const MOVES: [&str; 17] = [
+    "RESHAPE",
+    "TRANSPOSE",
+    "SQUEEZE",
+    "EXPAND_DIMS",
+    "SLICE",
+    "STRIDED_SLICE",
+    "GATHER",
+    "GATHER_ND",
+    "CONCATENATION",
+    "PACK",
+    "UNPACK",
+    "SPLIT",
+    "SPLIT_V",
+    "TILE",
+    "BROADCAST_TO",
+    "REVERSE_V2",
+    "REVERSE_SEQUENCE",
+];
+
+/// Operators that do not see whether their inputs are quantized.
+const STORED: [&str; 5] = ["CAST", "BITCAST", "SHAPE", "RANK", "DENSIFY"];
+
+/// What stands for a tensor of a graph.
+#[derive(Clone, Debug)]
+pub(crate) enum Item {
+    /// As the tensor is stored.
+    Tensor(Var),
+    /// A handle of a variable.
+    Handle(Rc<str>),
+    /// What could not be converted; it was reported.
+    Hole,
+}
+
+/// A graph that runs, or one call of it.
+pub(crate) struct Scope<'a> {
+    pub(crate) graph: &'a SubGraph,
+    items: RefCell<HashMap<usize, Item>>,
+    /// The real numbers of quantized tensors.
+    real: RefCell<HashMap<(usize, bool), Var>>,
+    /// What names of its nodes start with: empty, or ends with `/`.
+    pub(crate) path: String,
+}
+
+impl<'a> Scope<'a> {
+    pub(crate) fn new(graph: &'a SubGraph, path: String) -> Scope<'a> {
+        let (items, real) = Default::default();
+        Scope { graph, items, real, path }
+    }
+
+    /// Says what a tensor is from now on.
+    pub(crate) fn set(&self, index: usize, item: Item) {
+        self.items.borrow_mut().insert(index, item);
+        self.real.borrow_mut().retain(|(known, _), _| *known != index);
+    }
+
+    fn name(&self, index: usize) -> String {
+        let name = self.graph.tensors[index].name.as_str();
+        // Names of tensors that several layers were merged into are joined.
+        format!("{}{}", self.path, name.split(';').next().unwrap_or(name))
+    }
+
+    pub(crate) fn layer(&self, operator: &Operator) -> Layer {
+        let name = operator.outputs.first().map(|index| self.name(*index));
+        Layer::new(name.unwrap_or_else(|| self.path.clone()), operator.name())
+    }
+}
+
+pub(crate) struct Runner<'a, 's> {
+    pub(crate) driver: &'a Driver<'s, Source>,
+    pub(crate) model: &'a Model,
+    ran: Cell<usize>,
+}
+
+impl<'a, 's> Runner<'a, 's> {
+    pub(crate) fn new(driver: &'a Driver<'s, Source>, model: &'a Model) -> Runner<'a, 's> {
+        Runner { driver, model, ran: Cell::new(0) }
+    }
+
+    pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
+        self.driver.builder()
+    }
+
+    /// Computes tensors of a graph.
+    ///
+    /// # Errors
+    /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
+    pub(crate) fn run(&self, scope: &Scope<'a>, wanted: &[usize]) -> Result<()> {
+        for operator in needed(scope.graph, wanted) {
+            self.ran.set(self.ran.get() + 1);
+            if self.ran.get() > OPERATORS_MAX {
+                let message = format!("The model runs more than {OPERATORS_MAX} operators.");
+                return Err(Diagnostic::new(Code::SourceLimit, message).at(scope.layer(operator)));
+            }
+            let ran = self.operator(scope, operator);
+            let items = ran.map_err(|found| match found.layer {
+                Some(_) => found,
+                None => found.at(scope.layer(operator)),
+            })?;
+            for (index, item) in operator.outputs.iter().zip(items) {
+                scope.set(*index, item);
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands for a tensor.
+    ///
+    /// # Errors
+    /// `N0201` if nothing has computed it.
+    pub(crate) fn item(&self, scope: &Scope<'a>, index: usize) -> Result<Item> {
+        if let Some(item) = scope.items.borrow().get(&index) {
+            return Ok(item.clone());
+        }
+        let declared = &scope.graph.tensors[index];
+        let none = bytes::Bytes::new();
+        let empty = || declared.dims.contains(&0).then_some(&none);
+        let Some(data) = declared.data.as_ref().or_else(empty) else {
+            let name = shown(&declared.name);
+            let message = format!("The tensor `{name}` is read before anything computes it.");
+            return Err(Diagnostic::new(Code::SourceSyntax, message));
+        };
+        let tensor = constant::tensor(declared, data)?;
+        let item = Item::Tensor(self.constant(&scope.name(index), tensor));
+        scope.set(index, item.clone());
+        Ok(item)
+    }
+
+    fn constant(&self, name: &str, tensor: Tensor) -> Var {
+        match tensor.len() <= 1 && tensor.as_strings().is_none() {
+            true => self.builder().constant(tensor),
+            false => self.builder().parameter(name, tensor),
+        }
+    }
+
+    /// The real numbers of a tensor; what is not quantized is itself. `folded` makes a constant float at once.
+    fn real(&self, scope: &Scope<'a>, index: usize, var: Var, folded: bool) -> Result<Var> {
+        let declared = &scope.graph.tensors[index];
+        let Some(found) = quantization(declared) else { return Ok(var) };
+        if let Some(known) = scope.real.borrow().get(&(index, folded)) {
+            return Ok(*known);
+        }
+        let b = self.builder();
+        let constant = if folded { b.constant_of(var) } else { None };
+        let constant = constant.and_then(|tensor| quantized::real_constant(&tensor, found));
+        let real = match constant {
+            Some(tensor) => self.constant(&scope.name(index), tensor),
+            None => quantized::real(b, var, found, &declared.name)?,
+        };
+        scope.real.borrow_mut().insert((index, folded), real);
+        Ok(real)
+    }
+
+    /// Runs one operator.
+    fn operator(&self, scope: &Scope<'a>, called: &'a Operator) -> Result<Vec<Item>> {
+        let inputs = called.inputs.iter().map(|index| index.map(|index| self.item(scope, index)));
+        let inputs: Vec<Option<Item>> =
+            inputs.map(Option::transpose).collect::<Result<Vec<_>>>()?;
+        let holes = || vec![Item::Hole; called.outputs.len()];
+        let Some(operator) = operators::find(called.code, &called.custom) else {
+            return Ok(self.refused(scope, called));
+        };
+        if let Some(reason) = operator.refused {
+            let message = format!("`{}` cannot be converted: {reason}.", operator.name);
+            let found = Diagnostic::new(Code::LayerUnsupported, message);
+            self.driver.report(found.at(scope.layer(called)));
+            return Ok(holes());
+        }
+        let kept = keeps_integers(scope.graph, called);
+        let folded =
+            called.outputs.iter().all(|out| quantized::of(declared(scope, *out)).is_none());
+        let mut values = vec![];
+        for (item, index) in inputs.iter().zip(&called.inputs) {
+            values.push(match (item, index) {
+                (Some(Item::Tensor(var)), Some(index)) if !kept => {
+                    let is_weight = declared(scope, *index).data.is_some();
+                    let fold = folded && is_weight && operator.name != "DEQUANTIZE";
+                    let real =
+                        self.in_layer(scope, called, || self.real(scope, *index, *var, fold))?;
+                    Value::Var(real)
+                }
+                (Some(Item::Tensor(var)), _) => Value::Var(*var),
+                (Some(Item::Hole), _) => Value::Hole,
+                (Some(Item::Handle(_)), _) => {
+                    let message = "The operator reads a variable or table as a whole.";
+                    let found = Diagnostic::new(Code::LayerUnsupported, message);
+                    self.driver.report(found.at(scope.layer(called)));
+                    return Ok(holes());
+                }
+                (None, _) => Value::None,
+            });
+        }
+        if matches!(operator.name, "QUANTIZE" | "DEQUANTIZE") {
+            let results = values.into_iter().take(1).collect();
+            return self.results(scope, called, results, kept);
+        }
+        let found = arguments(self, scope.graph, called, operator, values)?;
+        let op = operator.same_as.unwrap_or(operator.name);
+        let results = self.lower(scope, called, op, found, kept)?;
+        self.results(scope, called, results, kept)
+    }
+
+    fn in_layer<R>(&self, scope: &Scope<'a>, called: &Operator, f: impl FnOnce() -> R) -> R {
+        self.builder().in_layer(scope.layer(called), |_| f())
+    }
+
+    /// Hands an operator to the table; gives its results with the activation applied.
+    fn lower(
+        &self,
+        scope: &Scope<'a>,
+        called: &Operator,
+        op: &str,
+        found: Arguments,
+        kept: bool,
+    ) -> Result<Vec<Value>> {
+        let is_quantized =
+            |index: &usize| !kept && quantized::of(declared(scope, *index)).is_some();
+        let name = |index: &usize| match is_quantized(index) || found.activation.is_some() {
+            true => String::new(),
+            false => scope.name(*index),
+        };
+        let results = called.outputs.iter().map(name).collect();
+        let ty = |index: &usize| {
+            let declared = declared(scope, *index);
+            let dtype = if is_quantized(index) { Some(DataType::Float) } else { declared.dtype() };
+            let shape = declared.ranked.then(|| declared.sizes().into_iter().map(dim).collect());
+            dtype.map(|dtype| ValueType::Tensor { dtype: Some(dtype), shape })
+        };
+        let types = called.outputs.iter().map(ty).collect();
+        let (op, layer) = (op.to_owned(), scope.layer(called));
+        let (arguments, named) = (vec![], found.named);
+        let mut given = self.driver.lower(Lowering { op, layer, arguments, named, results, types });
+        if let (Some(word), Some(Value::Var(var))) = (&found.activation, given.first().cloned()) {
+            let to = declared(scope, called.outputs[0]);
+            let applied = self.in_layer(scope, called, || self.activated(var, word, to))?;
+            given[0] = Value::Var(applied);
+        }
+        Ok(given)
+    }
+
+    /// An activation that is part of another operator.
+    fn activated(&self, x: Var, word: &str, to: &Declared) -> Result<Var> {
+        let b = self.builder();
+        let range = match word {
+            "RELU" => [Some(0.0), None],
+            "RELU6" => [Some(0.0), Some(6.0)],
+            "RELU_N1_TO_1" => [Some(-1.0), Some(1.0)],
+            "TANH" => return b.tanh(x),
+            other => {
+                let message = format!("The activation `{}` is not known.", shown(other));
+                return Err(b.diagnostic(Code::LayerUnsupported, message));
+            }
+        };
+        match quantized::clamp(to, range) {
+            [None, None] => Ok(x),
+            [Some(0.0), None] => b.relu(x),
+            [Some(low), Some(high)] => clipped(b, x, low, high),
+            [Some(low), None] => b.clip(x).min(low).one(),
+            [None, Some(high)] => b.clip(x).max(high).one(),
+        }
+    }
+
+    /// The results of an operator as they are stored.
+    fn results(
+        &self,
+        scope: &Scope<'a>,
+        called: &Operator,
+        given: Vec<Value>,
+        kept: bool,
+    ) -> Result<Vec<Item>> {
+        let b = self.builder();
+        let mut items = vec![Item::Hole; called.outputs.len()];
+        for ((value, index), item) in given.into_iter().zip(&called.outputs).zip(&mut items) {
+            let Value::Var(var) = value else { continue };
+            let to = declared(scope, *index);
+            let stored = self.in_layer(scope, called, || match kept {
+                false if quantized::of(to).is_some() => quantized::stored(b, var, to),
+                _ => match to.dtype().filter(|dtype| b.dtype_of(var) != Some(*dtype)) {
+                    Some(dtype) if b.dtype_of(var).is_some() => b.cast(var, dtype),
+                    _ => Ok(var),
+                },
+            })?;
+            let computed = called.inputs.iter().flatten().all(|input| {
+                !matches!(scope.items.borrow().get(input), Some(Item::Tensor(var)) if *var == stored)
+            });
+            if computed {
+                b.rename(stored, &scope.name(*index));
+            }
+            *item = Item::Tensor(stored);
+        }
+        Ok(items)
+    }
+
+    /// An operator that is not known.
+    fn refused(&self, scope: &Scope<'a>, called: &Operator) -> Vec<Item> {
+        let message = match called.code {
+            CUSTOM => format!("The custom operator `{}` is not known.", shown(&called.custom)),
+            code => format!("The operator number {code} is not known."),
+        };
+        let found = Diagnostic::new(Code::LayerUnsupported, message);
+        self.driver.report(found.at(scope.layer(called)));
+        vec![Item::Hole; called.outputs.len()]
+    }
+}
+
+fn declared<'a>(scope: &Scope<'a>, index: usize) -> &'a Declared {
+    &scope.graph.tensors[index]
+}
+
+/// How a tensor that is read is quantized. Integers of 32 and 64 bits are so as weights alone: others count.
+fn quantization(tensor: &Declared) -> Option<&super::model::Quantization> {
+    let wide = matches!(tensor.dtype(), Some(DataType::Int32 | DataType::Int64));
+    quantized::of(tensor).filter(|_| !wide || tensor.data.is_some())
+}
+
+/// Whether an operator computes on what is stored, quantized or not.
+fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
+    let name = called.name();
+    if STORED.contains(&name) {
+        return true;
+    }
+    let [Some(out), ..] = [called.outputs.first().map(|index| &graph.tensors[*index])] else {
+        return false;
+    };
+    let is_plain = |(option, value): &(&str, Value)| {
+        *option != super::arguments::ACTIVATION || *value == Value::from("NONE")
+    };
+    let inputs = called.inputs.iter().flatten().map(|index| &graph.tensors[*index]);
+    let mut quantized = inputs.filter(|tensor| quantization(tensor).is_some());
+    let outs = || called.outputs.iter().map(|index| &graph.tensors[*index]);
+    MOVES.contains(&name)
+        && called.options.iter().all(is_plain)
+        && outs().all(|other| quantized::alike(other, out))
+        && quantized.all(|tensor| quantized::alike(tensor, out))
+}
+
+/// The operators that wanted tensors depend on, in their order.
+fn needed<'a>(graph: &'a SubGraph, wanted: &[usize]) -> Vec<&'a Operator> {
+    let mut open: HashSet<usize> = wanted.iter().copied().collect();
+    let mut found = vec![];
+    for operator in graph.operators.iter().rev() {
+        if operator.outputs.iter().any(|index| open.contains(index)) {
+            open.extend(operator.inputs.iter().flatten());
+            found.push(operator);
+        }
+    }
+    found.reverse();
+    found
+}
