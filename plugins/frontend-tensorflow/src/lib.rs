@@ -8,7 +8,6 @@
 
 mod files;
 mod graph;
-mod keras;
 mod kind;
 mod ops;
 mod params;
@@ -82,9 +81,7 @@ impl Frontend for TensorFlow {
                 let is_set = !submission.param("export", "opset").is_null();
                 tflite::network::import(&bytes, &params, &mut options, is_set)
             }
-            Some(Kind::Keras) => keras::import(bytes, &options),
-            Some(Kind::Hdf5) => keras::import_hdf5(bytes, &options),
-            None => {
+            _ => {
                 Err(Diagnostic::new(Code::LayerUnsupported, "This kind of file is not read.")
                     .into())
             }

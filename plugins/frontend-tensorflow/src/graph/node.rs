@@ -37,8 +37,7 @@ const WITHOUT_EFFECT: [&str; 26] = [
 ];
 
 /// Element types that results have and inputs do not tell.
-const TYPES: [&str; 13] = [
-    "type",
+const TYPES: [&str; 12] = [
     "dtype",
     "DstT",
     "out_type",

@@ -154,7 +154,7 @@ pub(crate) fn cuts(b: &GraphBuilder, a: &Strided) -> Lowered<Option<(Vec<Cut>, P
     Ok(Some((all, plan)))
 }
 
-fn strided_slice(b: &Lower, a: Strided) -> Lowered<Var> {
+pub(crate) fn strided_slice(b: &Lower, a: Strided) -> Lowered<Var> {
     let Some((cuts, plan)) = cuts(b, &a)? else { return dynamic(b, &a) };
     let x = match (&cuts[..], &plan.shrunk[..]) {
         ([], []) => a.input,

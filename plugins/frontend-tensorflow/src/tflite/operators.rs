@@ -79,6 +79,12 @@ pub(crate) fn find(code: i64, custom: &str) -> Option<&'static Operator> {
     }
 }
 
+/// All operators, custom ones too.
+#[cfg(test)]
+pub(crate) fn all() -> impl Iterator<Item = &'static Operator> {
+    TABLE.by_code.values().chain(TABLE.custom.values())
+}
+
 fn parse(line: &'static str) -> Option<Operator> {
     let (line, refused) = match line.split_once(" refused: ") {
         Some((line, reason)) => (line, Some(reason)),

@@ -1,9 +1,33 @@
 //! Operators that TFLite has otherwise than TensorFlow, by family.
+// A function takes its arguments by value, used up or not: all rows have one form.
+#![allow(clippy::needless_pass_by_value)]
+
+pub(crate) mod activation;
+mod conv;
+mod embedding;
+mod hlo;
+mod hlo_index;
+mod lstm;
+mod recurrent;
+mod shape;
+mod window;
 
 use crate::ops::Source;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::lower::Table;
 
 /// The operators of TFLite that are none of TensorFlow's.
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    let families =
+        [activation::rows, conv::rows, embedding::rows, lstm::rows, recurrent::rows, shape::rows];
+    families.into_iter().fold(table, |table, rows| rows(table))
 }
+
+/// The size of an axis, if it is known.
+fn size_of(b: &GraphBuilder, x: Var, axis: usize) -> Option<i64> {
+    b.shape_of(x)?.get(axis).and_then(Dim::known)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,100 @@
+//! Activations, norms, and products with weights.
+
+use super::size_of;
+use crate::ops::activation::{clipped, gelu};
+use crate::ops::linear::product;
+use crate::ops::{Lower, Source, rank, rows};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::lower::{Lowered, Table};
+
+/// What the interpreter takes for the norm of a vector of zeros.
+const NORM_MIN: f64 = 1e-6;
+
+pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "RELU_N1_TO_1" => |b, a: One| clipped(b, a.input, -1.0, 1.0);
+        "RELU_0_TO_1" => |b, a: One| clipped(b, a.input, 0.0, 1.0);
+        "HARD_SWISH" => |b, a: One| hard_swish(b, a.input);
+        "GELU" => |b, a: Gelu| gelu(b, a.input, a.approximate);
+        "PRELU" => |b, a: Sloped| b.p_relu(a.input, a.alpha);
+        "SOFTMAX" => softmax;
+        "L2_NORMALIZATION" => |b, a: One| {
+            let norm = b.reduce_l2(a.input).axes([-1]).keepdims(1).one()?;
+            b.div(a.input, b.clip(norm).min(NORM_MIN).one()?)
+        };
+        "FULLY_CONNECTED" => fully_connected;
+        "STABLEHLO_CBRT" => |b, a: Root| {
+            b.mul(b.sign(a.x)?, b.pow(b.abs(a.x)?, 1.0 / 3.0)?)
+        };
+    }
+}
+
+arguments! {
+    /// `RELU_N1_TO_1(input)`
+    struct One { input: Var }
+    /// `GELU(input)`
+    struct Gelu { input: Var, approximate: bool = false }
+    /// `PRELU(input, alpha)`
+    struct Sloped { input: Var, alpha: Var }
+    /// `SOFTMAX(input)`
+    struct Softmax { input: Var, beta: f64 }
+    /// `FULLY_CONNECTED(input, weights, bias?)`: the weights are `[units, inputs]`.
+    struct FullyConnected {
+        input: Var, weights: Var, bias: Option<Var>, weights_format: String, keep_num_dims: bool,
+    }
+    /// `STABLEHLO_CBRT(x)`
+    struct Root { x: Var }
+}
+
+/// What `fused_activation_function` says.
+///
+/// # Errors
+/// `N0203` for words that are no activation.
+pub(crate) fn activated(b: &GraphBuilder, x: Var, word: &str) -> Lowered<Var> {
+    match word {
+        "NONE" => Ok(x),
+        "RELU" => b.relu(x),
+        "RELU_N1_TO_1" => clipped(b, x, -1.0, 1.0),
+        "RELU6" => clipped(b, x, 0.0, 6.0),
+        "TANH" => b.tanh(x),
+        other => {
+            let message = format!("The activation `{}` has no counterpart in ONNX.", shown(other));
+            Err(b.diagnostic(Code::LayerUnsupported, message))
+        }
+    }
+}
+
+fn hard_swish(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    if b.opset() >= 14 {
+        return b.hard_swish(x);
+    }
+    let gate = clipped(b, b.add(x, 3.0)?, 0.0, 6.0)?;
+    b.div(b.mul(x, gate)?, 6.0)
+}
+
+fn softmax(b: &Lower, a: Softmax) -> Lowered<Var> {
+    let x = if a.beta == 1.0 { a.input } else { b.mul(a.input, a.beta)? };
+    b.softmax(x).axis(-1).one()
+}
+
+/// Rows of as many elements as the weights have inputs; `keep_num_dims` keeps the axes before them.
+fn fully_connected(b: &Lower, a: FullyConnected) -> Lowered<Var> {
+    if a.weights_format != "DEFAULT" {
+        let message = "Weights in the order `SHUFFLED4x16INT8` are not read.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    let Some(inputs) = size_of(b, a.weights, 1) else {
+        let message = "The number of inputs of the weights is not known.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    };
+    let n = rank(b, a.input)?;
+    let is_row = n == 2 && size_of(b, a.input, 1) == Some(inputs);
+    if a.keep_num_dims && n != 2 {
+        let y = product(b, [a.input, a.weights], [false, true])?;
+        return a.bias.map_or(Ok(y), |bias| b.add(y, bias));
+    }
+    let x = if is_row { a.input } else { b.reshape(a.input, [-1, inputs]).one()? };
+    b.gemm(x, a.weights).c(a.bias).trans_b(1).one()
+}

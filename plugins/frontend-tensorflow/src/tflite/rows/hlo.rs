@@ -1,0 +1,208 @@
+//! Operators of StableHLO.
+
+use super::window::{Meeting, dilated};
+use crate::ops::conv::{Padding, Window, conv};
+use crate::ops::create::scalar;
+use crate::ops::reduce::{Axes, Reduction, reduced};
+use crate::ops::shape::{transposed, unsqueezed};
+use crate::ops::slicing::reversed;
+use crate::ops::{Lower, Source, of, rank, rows};
+use crate::wire::dtype::ElementType;
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
+use onnxd_plugin_sdk::lower::{Lowered, Table};
+
+pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "STABLEHLO_CLAMP" => |b, a: Clamp| b.min([b.max([a.operand, a.min])?, a.max]);
+        "STABLEHLO_AND" => |b, a: Two| Meeting::And.meet(b, a.x, a.y);
+        "STABLEHLO_OR" => |b, a: Two| Meeting::Or.meet(b, a.x, a.y);
+        "STABLEHLO_COMPARE" => compare;
+        "STABLEHLO_SLICE" => |b, a: Slice| {
+            let axes: Vec<i64> = (0..a.start_indices.len() as i64).collect();
+            b.slice(a.operand, a.start_indices, a.limit_indices).axes(axes).steps(a.strides).one()
+        };
+        "STABLEHLO_BROADCAST_IN_DIM" => |b, a: Broadcast| {
+            let n = a.shape.len() as i64;
+            b.expand(spread(b, a.operand, &a.broadcast_dimensions, n)?, a.shape)
+        };
+        "STABLEHLO_IOTA" => |b, a: Iota| {
+            let Some(size) = usize::try_from(a.iota_dimension).ok().and_then(|at| a.shape.get(at)) else {
+                return Err(outside(b));
+            };
+            let numbers = b.range(scalar(0, Int64), scalar(*size, Int64), scalar(1, Int64)).one()?;
+            let numbers = spread(b, numbers, &[a.iota_dimension], a.shape.len() as i64)?;
+            b.cast(b.expand(numbers, a.shape)?, a.type_.0)
+        };
+        "STABLEHLO_REDUCE" => reduce;
+        "STABLEHLO_DOT_GENERAL" => dot_general;
+        "STABLEHLO_CONVOLUTION" => convolution;
+    }
+}
+
+arguments! {
+    /// `STABLEHLO_CLAMP(min, operand, max)`
+    struct Clamp { min: Var, operand: Var, max: Var }
+    /// `STABLEHLO_AND(x, y)`
+    struct Two { x: Var, y: Var }
+    /// `STABLEHLO_COMPARE(x, y)`
+    struct Compare { x: Var, y: Var, comparison_direction: i64 }
+    /// `STABLEHLO_SLICE(operand)`
+    struct Slice { operand: Var, start_indices: Vec<i64>, limit_indices: Vec<i64>, strides: Vec<i64> }
+    /// `STABLEHLO_BROADCAST_IN_DIM(operand)`
+    struct Broadcast { operand: Var, broadcast_dimensions: Vec<i64>, shape: Vec<i64> }
+    /// `STABLEHLO_IOTA()`
+    struct Iota { iota_dimension: i64, type_: ElementType, shape: Vec<i64> }
+    /// `STABLEHLO_REDUCE(inputs*)`: tensors, then what their reductions begin with.
+    struct Reduce { inputs: Vec<Var>, dimensions: Vec<i64>, body: String }
+    /// `STABLEHLO_DOT_GENERAL(lhs, rhs)`
+    struct DotGeneral {
+        lhs: Var, rhs: Var, lhs_batching_dimensions: Vec<i64>, rhs_batching_dimensions: Vec<i64>,
+        lhs_contracting_dimensions: Vec<i64>, rhs_contracting_dimensions: Vec<i64>,
+    }
+    /// `STABLEHLO_CONVOLUTION(input, kernel)`
+    struct Convolution {
+        input: Var, kernel: Var, window_strides: Vec<i64>, padding: Vec<i64>, lhs_dilation: Vec<i64>,
+        rhs_dilation: Vec<i64>, window_reversal: Vec<bool>, input_batch_dimension: i64,
+        input_feature_dimension: i64, input_spatial_dimensions: Vec<i64>, kernel_input_feature_dimension: i64,
+        kernel_output_feature_dimension: i64, kernel_spatial_dimensions: Vec<i64>, output_batch_dimension: i64,
+        output_feature_dimension: i64, output_spatial_dimensions: Vec<i64>, feature_group_count: i64,
+        batch_group_count: i64,
+    }
+}
+
+fn outside(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
+    b.diagnostic(Code::LayerParameter, "An axis is named that the tensor does not have.")
+}
+
+/// The places `0..n` that a list does not name.
+///
+/// # Errors
+/// `N0204` if it names another place, or one of them twice.
+pub(super) fn others(b: &GraphBuilder, n: i64, named: &[i64]) -> Lowered<Vec<i64>> {
+    let rest: Vec<i64> = (0..n).filter(|axis| !named.contains(axis)).collect();
+    if rest.len() + named.len() == n as usize { Ok(rest) } else { Err(outside(b)) }
+}
+
+/// A permutation that puts axis `from[i]` to place `to[i]`.
+pub(super) fn moved(b: &GraphBuilder, from: &[i64], to: &[i64]) -> Lowered<Vec<i64>> {
+    let n = from.len() as i64;
+    if !others(b, n, from)?.is_empty() || !others(b, n, to)?.is_empty() {
+        return Err(outside(b));
+    }
+    let mut perm = vec![0; from.len()];
+    from.iter().zip(to).for_each(|(from, to)| perm[*to as usize] = *from);
+    Ok(perm)
+}
+
+/// `x` with its axis `i` at place `places[i]` of `n`; the other axes have size 1.
+fn spread(b: &GraphBuilder, x: Var, places: &[i64], n: i64) -> Lowered<Var> {
+    let mut order: Vec<i64> = (0..places.len() as i64).collect();
+    order.sort_by_key(|axis| places[*axis as usize]);
+    unsqueezed(b, transposed(b, x, &order)?, &others(b, n, places)?)
+}
+
+fn compare(b: &Lower, a: Compare) -> Lowered<Var> {
+    match a.comparison_direction {
+        0 => b.equal(a.x, a.y),
+        1 => b.not(b.equal(a.x, a.y)?),
+        2 => b.greater_or_equal(a.x, a.y),
+        3 => b.greater(a.x, a.y),
+        4 => b.less_or_equal(a.x, a.y),
+        5 => b.less(a.x, a.y),
+        other => {
+            let message = format!("There is no comparison {other}.");
+            Err(b.diagnostic(Code::LayerParameter, message))
+        }
+    }
+}
+
+/// Reductions of one tensor.
+fn reduce(b: &Lower, a: Reduce) -> Lowered<Var> {
+    let [x, init] = a.inputs[..] else {
+        let message = "Several tensors are reduced together.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    };
+    let meeting = Meeting::of(b, &a.body)?;
+    let how = match meeting {
+        Meeting::Add => Reduction::Sum,
+        Meeting::Mul => Reduction::Prod,
+        Meeting::Min | Meeting::And => Reduction::Min,
+        Meeting::Max | Meeting::Or => Reduction::Max,
+    };
+    let dtype = of(b, x)?;
+    if matches!(meeting, Meeting::And | Meeting::Or) && dtype != Bool {
+        let message = "Bits of integers are reduced, which ONNX does not do.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    let y = reduced(b, x, &Axes::Known(a.dimensions), false, how)?;
+    meeting.meet(b, y, init)
+}
+
+/// The axes of the result are those of the batch, then those of both sides that are left.
+fn dot_general(b: &Lower, a: DotGeneral) -> Lowered<Var> {
+    let named = |v: Var, batch: &[i64], summed: &[i64], first: u8| -> Lowered<(String, String)> {
+        let n = rank(b, v)? as i64;
+        let free = others(b, n, &[batch, summed].concat())?;
+        let letter = |axis: i64| -> char {
+            let at = |list: &[i64]| list.iter().position(|named| *named == axis).map(|at| at as u8);
+            let code = match (at(batch), at(summed), at(&free)) {
+                (Some(at), ..) => b'a' + at,
+                (_, Some(at), _) => b'h' + at,
+                (.., at) => first + at.unwrap_or(0),
+            };
+            char::from(code)
+        };
+        Ok(((0..n).map(letter).collect(), free.iter().map(|axis| letter(*axis)).collect()))
+    };
+    let batch = a.lhs_batching_dimensions.len();
+    if batch.max(a.lhs_contracting_dimensions.len()) > 7 || rank(b, a.lhs)?.max(rank(b, a.rhs)?) > 6
+    {
+        let message = "The product has too many axes.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    let (lhs, left) =
+        named(a.lhs, &a.lhs_batching_dimensions, &a.lhs_contracting_dimensions, b'n')?;
+    let (rhs, right) =
+        named(a.rhs, &a.rhs_batching_dimensions, &a.rhs_contracting_dimensions, b't')?;
+    let batch: String = ('a'..).take(batch).collect();
+    b.einsum([a.lhs, a.rhs]).equation(format!("{lhs},{rhs}->{batch}{left}{right}")).one()
+}
+
+fn convolution(b: &Lower, a: Convolution) -> Lowered<Var> {
+    if a.batch_group_count > 1 {
+        let message = "Groups of samples with filters of their own have no counterpart in ONNX.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    let n = a.window_strides.len();
+    let first: Vec<i64> = (0..n as i64 + 2).collect();
+    let order = |first: i64, second: i64, spatial: &[i64]| [&[first, second], spatial].concat();
+    let input =
+        order(a.input_batch_dimension, a.input_feature_dimension, &a.input_spatial_dimensions);
+    let kernel = order(
+        a.kernel_output_feature_dimension,
+        a.kernel_input_feature_dimension,
+        &a.kernel_spatial_dimensions,
+    );
+    let output =
+        order(a.output_batch_dimension, a.output_feature_dimension, &a.output_spatial_dimensions);
+    let x = transposed(b, a.input, &moved(b, &input, &first)?)?;
+    let w = transposed(b, a.kernel, &moved(b, &kernel, &first)?)?;
+    let zero = b.constant(scalar(0, of(b, x)?));
+    let x = dilated(b, x, &[vec![1, 1], a.lhs_dilation].concat(), zero)?;
+    let turned: Vec<i64> =
+        (2..).zip(&a.window_reversal).filter(|(_, on)| **on).map(|(at, _)| at).collect();
+    let dims = crate::ops::conv::sizes(b, w)?;
+    let or_ones = |list: Vec<i64>| if list.is_empty() { vec![1; n] } else { list };
+    let pairs = a.padding.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect();
+    let window = Window {
+        kernel: dims.get(2..).unwrap_or_default().to_vec(),
+        strides: a.window_strides,
+        dilations: or_ones(a.rhs_dilation),
+        padding: if a.padding.is_empty() { Padding::Valid } else { Padding::Explicit(pairs) },
+    };
+    let y = conv(b, x, reversed(b, w, &turned)?, None, &window, a.feature_group_count.max(1))?;
+    transposed(b, y, &moved(b, &first, &output)?)
+}

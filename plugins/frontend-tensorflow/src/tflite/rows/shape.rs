@@ -1,0 +1,133 @@
+//! Shapes, slices and updates.
+
+use super::size_of;
+use crate::ops::shape::{int64s, reshaped};
+use crate::ops::slicing::{Strided, strided_slice};
+use crate::ops::{Lower, Source, of, rank, rows};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::Int64;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
+
+pub(super) fn rows(table: Table<Source>) -> Table<Source> {
+    rows! { table;
+        "RESHAPE" => reshape;
+        "STRIDED_SLICE" => |b, a: Slice| {
+            let end = match a.offset {
+                true => b.add(a.begin, a.end)?,
+                false => a.end,
+            };
+            strided_slice(b, Strided {
+                input: a.input, begin: a.begin.into(), end: end.into(), strides: a.strides,
+                begin_mask: a.begin_mask, end_mask: a.end_mask, ellipsis_mask: a.ellipsis_mask,
+                new_axis_mask: a.new_axis_mask, shrink_axis_mask: a.shrink_axis_mask,
+            })
+        };
+        "DYNAMIC_UPDATE_SLICE" => |b, a: Update| {
+            let starts = b.cast(a.start_indices, Int64)?;
+            let starts = (0..rank(b, a.operand)? as i64)
+                .map(|axis| b.slice(starts, [axis], [axis + 1]).axes([0]).one());
+            updated(b, a.operand, a.update, &starts.collect::<Lowered<Vec<Var>>>()?)
+        };
+        "STABLEHLO_DYNAMIC_UPDATE_SLICE" => |b, a: UpdateAt| {
+            let starts = places(b, &a.start_indices)?;
+            updated(b, a.operand, a.update, &starts)
+        };
+        "STABLEHLO_DYNAMIC_SLICE" => |b, a: SliceAt| {
+            let starts = places(b, &a.start_indices)?;
+            let mut x = a.operand;
+            for (axis, (size, start)) in a.slice_sizes.iter().zip(starts).enumerate() {
+                if size_of(b, x, axis) != Some(*size) {
+                    let start = clamped(b, x, axis, start, vector(b, *size))?;
+                    x = b.slice(x, start, b.add(start, *size)?).axes([axis as i64]).one()?;
+                }
+            }
+            Ok(x)
+        };
+    }
+}
+
+arguments! {
+    /// `RESHAPE(input, shape?)`
+    struct Reshape { input: Var, shape: Option<Operand>, new_shape: Option<Vec<i64>>, result: Option<Vec<i64>> }
+    /// `STRIDED_SLICE(input, begin, end, strides)`; with `offset`, the end counts from the beginning.
+    struct Slice {
+        input: Var, begin: Var, end: Var, strides: Vec<i64>, begin_mask: i64, end_mask: i64, ellipsis_mask: i64,
+        new_axis_mask: i64, shrink_axis_mask: i64, offset: bool = false,
+    }
+    /// `DYNAMIC_UPDATE_SLICE(operand, update, start_indices)`
+    struct Update { operand: Var, update: Var, start_indices: Var }
+    /// `STABLEHLO_DYNAMIC_UPDATE_SLICE(operand, update, start_indices*)`
+    struct UpdateAt { operand: Var, update: Var, start_indices: Vec<Var> }
+    /// `STABLEHLO_DYNAMIC_SLICE(operand, start_indices*)`
+    struct SliceAt { operand: Var, start_indices: Vec<Var>, slice_sizes: Vec<i64> }
+}
+
+/// The shape is an input, or an option, or that of the result.
+fn reshape(b: &Lower, a: Reshape) -> Lowered<Var> {
+    let open = |sizes: &Vec<i64>| sizes.iter().filter(|n| **n < 0).count() < 2;
+    match (a.shape, a.new_shape.filter(|sizes| !sizes.is_empty()), a.result.filter(open)) {
+        (Some(shape), ..) => {
+            let shape = int64s(b, &shape)?;
+            // Old files say with a zero that the result is a number.
+            let number = matches!(&shape, Operand::Ints(sizes) if sizes == &[0])
+                && b.dims_of(a.input).is_some_and(|dims| dims.iter().product::<i64>() == 1);
+            reshaped(b, a.input, &if number { Vec::<i64>::new().into() } else { shape })
+        }
+        (None, Some(sizes), _) | (None, None, Some(sizes)) => reshaped(b, a.input, &sizes.into()),
+        (None, None, None) => {
+            let message = "The shape of the result is not known.";
+            Err(b.diagnostic(Code::LayerUnsupported, message))
+        }
+    }
+}
+
+fn vector(b: &GraphBuilder, n: i64) -> Var {
+    b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![n]))
+}
+
+/// Numbers as vectors of one element.
+fn places(b: &GraphBuilder, starts: &[Var]) -> Lowered<Vec<Var>> {
+    starts.iter().map(|v| b.reshape(b.cast(*v, Int64)?, [1]).one()).collect()
+}
+
+/// The size of an axis as a vector of one element.
+fn measured(b: &GraphBuilder, x: Var, axis: usize) -> Lowered<Var> {
+    match size_of(b, x, axis) {
+        Some(n) => Ok(vector(b, n)),
+        None => b.shape(x).start(axis as i64).end(axis as i64 + 1).one(),
+    }
+}
+
+/// A start at which `size` elements lie within the axis.
+fn clamped(b: &GraphBuilder, x: Var, axis: usize, start: Var, size: Var) -> Lowered<Var> {
+    let last = b.sub(measured(b, x, axis)?, size)?;
+    b.min([b.max([start, vector(b, 0)])?, last])
+}
+
+/// `x` with `update` in it, which begins at these places, moved inwards where it would reach over the end. Along each
+/// axis where it is smaller than `x`, it stands between what is before and behind it.
+fn updated(b: &GraphBuilder, x: Var, update: Var, starts: &[Var]) -> Lowered<Var> {
+    of(b, x)?;
+    let n = rank(b, x)?;
+    let same = |axis: usize| {
+        let sizes = (size_of(b, x, axis), size_of(b, update, axis));
+        matches!(sizes, (Some(a), Some(b)) if a == b)
+    };
+    let axes: Vec<usize> = (0..n.min(starts.len())).filter(|axis| !same(*axis)).collect();
+    let mut slab = x;
+    let mut slabs = vec![];
+    for axis in axes {
+        let size = measured(b, update, axis)?;
+        let start = clamped(b, x, axis, starts[axis], size)?;
+        let (end, at) = (b.add(start, size)?, axis as i64);
+        let before = b.slice(slab, [0], start).axes([at]).one()?;
+        let behind = b.slice(slab, end, [i64::MAX]).axes([at]).one()?;
+        slabs.push((at, before, behind));
+        slab = b.slice(slab, start, end).axes([at]).one()?;
+    }
+    slabs.into_iter().rev().try_fold(update, |inner, (axis, before, behind)| {
+        b.concat([before, inner, behind]).axis(axis).one()
+    })
+}
