@@ -2,6 +2,7 @@
 
 pub(crate) mod arguments;
 pub(crate) mod constant;
+mod control;
 pub(crate) mod flat;
 pub(crate) mod model;
 pub(crate) mod network;
@@ -10,6 +11,7 @@ pub(crate) mod options;
 pub(crate) mod quantized;
 pub(crate) mod rows;
 pub(crate) mod run;
+mod variables;
 
 use crate::ops::{self, Source};
 use onnxd_plugin_sdk::lower::Table;

@@ -3,11 +3,14 @@
 
 use super::model::{Quantization, Tensor as Declared};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::diagnostics::{Code, shown};
-use onnxd_plugin_sdk::ir::{DataType, Tensor};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::ir::{DataType, Tensor, element_count};
 
 /// The first version in which `QuantizeLinear` knows integers of 16 bits.
 const INT16_SINCE: i64 = 21;
+
+/// Elements of a state.
+const STATE_MAX: usize = 1 << 24;
 
 impl Quantization {
     /// Whether there is one scale for all elements.
@@ -194,4 +197,25 @@ pub(crate) fn clamp(to: &Declared, [low, high]: [Option<f64>; 2]) -> [Option<f64
     let low = low.map(|low| found.stored(low)).filter(|low| *low > lowest);
     let high = high.map(|high| found.stored(high)).filter(|high| *high < highest);
     [low, high].map(|stored| stored.map(|stored| found.real(stored)))
+}
+
+/// The value of a variable tensor before the first run: real zeros.
+///
+/// # Errors
+/// `N0201` for sizes that are none, `N0213` if it is too large.
+pub(crate) fn zeros(declared: &Declared) -> Result<Tensor> {
+    let wrong = |code, what: &str| {
+        Diagnostic::new(code, format!("The variable `{}` {what}.", shown(&declared.name)))
+    };
+    let dims = declared.dims.iter().map(|n| usize::try_from(*n).ok()).collect::<Option<Vec<_>>>();
+    let count = dims.as_deref().and_then(element_count);
+    let (Some(dims), Some(count), Some(dtype)) = (dims, count, declared.dtype()) else {
+        return Err(wrong(Code::SourceSyntax, "has no sizes or no type"));
+    };
+    if count > STATE_MAX {
+        return Err(wrong(Code::SourceLimit, "is too large"));
+    }
+    let zero = of(declared).map_or(0, |found| found.zeros()[0]);
+    let zeros = Tensor::from_vec(dims, vec![zero; count]).cast(dtype);
+    zeros.map(|zeros| zeros.held()).map_err(|_| wrong(Code::LayerUnsupported, "has an odd type"))
 }

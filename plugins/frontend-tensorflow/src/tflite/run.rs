@@ -5,7 +5,8 @@ use super::arguments::{Arguments, arguments};
 use super::model::{Model, Operator, SubGraph, Tensor as Declared};
 use super::network::dim;
 use super::operators::{self, CUSTOM};
-use super::{constant, quantized};
+use super::variables::{self, Variables};
+use super::{constant, control, quantized};
 use crate::ops::Source;
 use crate::ops::activation::clipped;
 use onnxd_plugin_sdk::build::{Result, Var};
@@ -62,12 +63,26 @@ pub(crate) struct Scope<'a> {
     real: RefCell<HashMap<(usize, bool), Var>>,
     /// What names of its nodes start with: empty, or ends with `/`.
     pub(crate) path: String,
+    /// How many graphs run around it.
+    pub(super) depth: usize,
+    /// Whether it sets variables before the first run.
+    pub(super) initial: bool,
 }
 
 impl<'a> Scope<'a> {
     pub(crate) fn new(graph: &'a SubGraph, path: String) -> Scope<'a> {
+        let (items, real, depth, initial) = Default::default();
+        Scope { graph, items, real, path, depth, initial }
+    }
+
+    /// A graph that an operator of this one runs.
+    pub(super) fn inside(&self, graph: &'a SubGraph, called: &Operator) -> Scope<'a> {
+        let path = match graph.name.as_str() {
+            "" => format!("{}/", self.layer(called).name),
+            name => format!("{}{name}/", self.path),
+        };
         let (items, real) = Default::default();
-        Scope { graph, items, real, path }
+        Scope { graph, items, real, path, depth: self.depth + 1, initial: self.initial }
     }
 
     /// Says what a tensor is from now on.
@@ -76,7 +91,8 @@ impl<'a> Scope<'a> {
         self.real.borrow_mut().retain(|(known, _), _| *known != index);
     }
 
-    fn name(&self, index: usize) -> String {
+    /// The name of a tensor in the model that is built.
+    pub(super) fn name(&self, index: usize) -> String {
         let name = self.graph.tensors[index].name.as_str();
         // Names of tensors that several layers were merged into are joined.
         format!("{}{}", self.path, name.split(';').next().unwrap_or(name))
@@ -91,12 +107,13 @@ impl<'a> Scope<'a> {
 pub(crate) struct Runner<'a, 's> {
     pub(crate) driver: &'a Driver<'s, Source>,
     pub(crate) model: &'a Model,
+    pub(super) variables: Variables,
     ran: Cell<usize>,
 }
 
 impl<'a, 's> Runner<'a, 's> {
     pub(crate) fn new(driver: &'a Driver<'s, Source>, model: &'a Model) -> Runner<'a, 's> {
-        Runner { driver, model, ran: Cell::new(0) }
+        Runner { driver, model, variables: Variables::of(model), ran: Cell::new(0) }
     }
 
     pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
@@ -108,7 +125,7 @@ impl<'a, 's> Runner<'a, 's> {
     /// # Errors
     /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
     pub(crate) fn run(&self, scope: &Scope<'a>, wanted: &[usize]) -> Result<()> {
-        for operator in needed(scope.graph, wanted) {
+        for operator in self.needed(scope.graph, wanted) {
             self.ran.set(self.ran.get() + 1);
             if self.ran.get() > OPERATORS_MAX {
                 let message = format!("The model runs more than {OPERATORS_MAX} operators.");
@@ -126,6 +143,21 @@ impl<'a, 's> Runner<'a, 's> {
         Ok(())
     }
 
+    /// The operators that wanted tensors and variables depend on, in their order.
+    fn needed(&self, graph: &'a SubGraph, wanted: &[usize]) -> Vec<&'a Operator> {
+        let mut open: HashSet<usize> = wanted.iter().copied().collect();
+        let mut found = vec![];
+        for operator in graph.operators.iter().rev() {
+            let is_read = operator.outputs.iter().any(|index| open.contains(index));
+            if is_read || self.variables.is_effect(graph, operator) {
+                open.extend(operator.inputs.iter().flatten());
+                found.push(operator);
+            }
+        }
+        found.reverse();
+        found
+    }
+
     /// What stands for a tensor.
     ///
     /// # Errors
@@ -137,6 +169,10 @@ impl<'a, 's> Runner<'a, 's> {
         let declared = &scope.graph.tensors[index];
         let none = bytes::Bytes::new();
         let empty = || declared.dims.contains(&0).then_some(&none);
+        if declared.variable && declared.data.is_none() {
+            let zeros = quantized::zeros(declared)?;
+            return Ok(Item::Tensor(self.builder().constant(zeros)));
+        }
         let Some(data) = declared.data.as_ref().or_else(empty) else {
             let name = shown(&declared.name);
             let message = format!("The tensor `{name}` is read before anything computes it.");
@@ -188,12 +224,19 @@ impl<'a, 's> Runner<'a, 's> {
             self.driver.report(found.at(scope.layer(called)));
             return Ok(holes());
         }
+        for special in [control::run, variables::run] {
+            if let Some(items) = special(self, scope, called, &inputs)? {
+                return Ok(items);
+            }
+        }
         let kept = keeps_integers(scope.graph, called);
         let folded =
             called.outputs.iter().all(|out| quantized::of(declared(scope, *out)).is_none());
         let mut values = vec![];
         for (item, index) in inputs.iter().zip(&called.inputs) {
             values.push(match (item, index) {
+                // States of recurrent operators are zero at first.
+                (Some(_), Some(index)) if declared(scope, *index).variable => Value::None,
                 (Some(Item::Tensor(var)), Some(index)) if !kept => {
                     let is_weight = declared(scope, *index).data.is_some();
                     let fold = folded && is_weight && operator.name != "DEQUANTIZE";
@@ -354,18 +397,4 @@ fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
         && called.options.iter().all(is_plain)
         && outs().all(|other| quantized::alike(other, out))
         && quantized.all(|tensor| quantized::alike(tensor, out))
-}
-
-/// The operators that wanted tensors depend on, in their order.
-fn needed<'a>(graph: &'a SubGraph, wanted: &[usize]) -> Vec<&'a Operator> {
-    let mut open: HashSet<usize> = wanted.iter().copied().collect();
-    let mut found = vec![];
-    for operator in graph.operators.iter().rev() {
-        if operator.outputs.iter().any(|index| open.contains(index)) {
-            open.extend(operator.inputs.iter().flatten());
-            found.push(operator);
-        }
-    }
-    found.reverse();
-    found
 }

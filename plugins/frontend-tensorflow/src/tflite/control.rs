@@ -1,0 +1,326 @@
+//! Operators that run other graphs: conditions, loops and calls.
+
+use super::model::{Operator, SubGraph};
+use super::network::dim;
+use super::run::{Item, Runner, Scope};
+use onnxd_plugin_sdk::build::{Operand, Result, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
+use onnxd_plugin_sdk::lower::Value;
+
+/// Graphs that run inside each other.
+const DEPTH_MAX: usize = 32;
+
+/// Runs an operator of this family; `None` if it is of another one.
+///
+/// # Errors
+/// What makes the model unusable. What merely cannot be converted is reported, and holes stand for it.
+pub(super) fn run<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    called: &'a Operator,
+    inputs: &[Option<Item>],
+) -> Result<Option<Vec<Item>>> {
+    let at = Place { runner, scope, called };
+    let found = match called.name() {
+        "CALL" => at.call(at.graph("subgraph")?, &all(inputs))?,
+        "STABLEHLO_COMPOSITE" => {
+            at.call(at.graph("decomposition_subgraph_index")?, &all(inputs))?
+        }
+        "IF" => {
+            let branches = [at.graph("then_subgraph_index")?, at.graph("else_subgraph_index")?];
+            at.condition(branches, inputs)?
+        }
+        "WHILE" | "STABLEHLO_WHILE" => at.repetition(&all(inputs))?,
+        "STABLEHLO_CASE" => at.choice(inputs)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(found))
+}
+
+/// Inputs; one that is left out is a hole.
+fn all(inputs: &[Option<Item>]) -> Vec<Item> {
+    inputs.iter().map(|item| item.clone().unwrap_or(Item::Hole)).collect()
+}
+
+/// An operator in its graph.
+struct Place<'r, 'a, 's> {
+    runner: &'r Runner<'a, 's>,
+    scope: &'r Scope<'a>,
+    called: &'a Operator,
+}
+
+impl<'a> Place<'_, 'a, '_> {
+    fn problem(&self, code: Code, what: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(code, what).at(self.scope.layer(self.called))
+    }
+
+    fn holes(&self) -> Vec<Item> {
+        vec![Item::Hole; self.called.outputs.len()]
+    }
+
+    fn option(&self, name: &str) -> Option<&Value> {
+        self.called.options.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// The graph that an option names.
+    fn graph(&self, option: &str) -> Result<&'a SubGraph> {
+        match self.option(option) {
+            Some(Value::Int(index)) => self.numbered(*index),
+            _ => Err(self.problem(Code::SourceSyntax, "The operator does not name a graph.")),
+        }
+    }
+
+    fn numbered(&self, index: i64) -> Result<&'a SubGraph> {
+        let found = usize::try_from(index).ok().and_then(|at| self.runner.model.graphs.get(at));
+        found.ok_or_else(|| {
+            self.problem(Code::SourceSyntax, format!("The file has no graph number {index}."))
+        })
+    }
+
+    /// Runs a graph on the values of this one; gives its outputs.
+    fn call(&self, graph: &'a SubGraph, inputs: &[Item]) -> Result<Vec<Item>> {
+        if graph.inputs.len() != inputs.len() {
+            let (n, m) = (inputs.len(), graph.inputs.len());
+            let message = format!("The operator gives {n} values to a graph that reads {m}.");
+            return Err(self.problem(Code::SourceSyntax, message));
+        }
+        if self.scope.depth >= DEPTH_MAX {
+            let message = format!("More than {DEPTH_MAX} graphs run inside each other.");
+            return Err(self.problem(Code::SourceLimit, message));
+        }
+        let inner = self.scope.inside(graph, self.called);
+        for (index, item) in graph.inputs.iter().zip(inputs) {
+            inner.set(*index, item.clone());
+        }
+        self.runner.run(&inner, &graph.outputs)?;
+        graph.outputs.iter().map(|index| self.runner.item(&inner, *index)).collect()
+    }
+
+    /// Runs a graph in a sub-graph of ONNX; `None` if something of it could not be converted.
+    fn branch(&self, graph: &'a SubGraph, inputs: &[Item]) -> Result<Option<Graph>> {
+        let b = self.runner.builder();
+        b.begin(if graph.name.is_empty() { "branch" } else { &graph.name });
+        let closed = self.call(graph, inputs).and_then(|items| {
+            let vars = self.typed(tensors(&items))?;
+            vars.map(|vars| b.close(&vars)).transpose()
+        });
+        if !matches!(closed, Ok(Some(_))) {
+            b.discard();
+        }
+        closed
+    }
+
+    /// Values with the element types that the file declares for the results of the operator.
+    fn typed(&self, vars: Option<Vec<Var>>) -> Result<Option<Vec<Var>>> {
+        let b = self.runner.builder();
+        let Some(vars) = vars else { return Ok(None) };
+        let cast = |(var, index): (Var, &usize)| match self.scope.graph.tensors[*index].dtype() {
+            Some(dtype) if b.dtype_of(var).is_some_and(|found| found != dtype) => {
+                b.cast(var, dtype)
+            }
+            _ => Ok(var),
+        };
+        vars.into_iter().zip(&self.called.outputs).map(cast).collect::<Result<_>>().map(Some)
+    }
+
+    /// The results as values of the graph, under the names of their tensors.
+    fn named(&self, vars: Vec<Var>) -> Vec<Item> {
+        for (var, index) in vars.iter().zip(&self.called.outputs) {
+            self.runner.builder().rename(*var, &self.scope.name(*index));
+        }
+        vars.into_iter().map(Item::Tensor).collect()
+    }
+
+    /// One of two graphs.
+    fn condition(
+        &self,
+        [then, otherwise]: [&'a SubGraph; 2],
+        inputs: &[Option<Item>],
+    ) -> Result<Vec<Item>> {
+        let b = self.runner.builder();
+        let Some((Some(Item::Tensor(condition)), rest)) = inputs.split_first() else {
+            return Ok(self.holes());
+        };
+        let rest = all(rest);
+        self.counted(then.outputs.len())?;
+        self.counted(otherwise.outputs.len())?;
+        if let Some(known) = b.ints_of(*condition).as_deref().and_then(<[i64]>::first) {
+            return self.call(if *known != 0 { then } else { otherwise }, &rest);
+        }
+        let (then, otherwise) = (self.branch(then, &rest)?, self.branch(otherwise, &rest)?);
+        let (Some(then), Some(otherwise)) = (then, otherwise) else { return Ok(self.holes()) };
+        let condition = self.scalar(*condition)?;
+        b.in_layer(self.scope.layer(self.called), |b| b.if_graphs(condition, then, otherwise))
+            .map(|vars| self.named(vars))
+    }
+
+    /// A condition without axes, as ONNX wants it.
+    fn scalar(&self, condition: Var) -> Result<Var> {
+        let b = self.runner.builder();
+        match b.rank_of(condition) {
+            Some(0) => Ok(condition),
+            _ => b.reshape(condition, Vec::<i64>::new()).one(),
+        }
+    }
+
+    fn counted(&self, outputs: usize) -> Result<()> {
+        if outputs == self.called.outputs.len() {
+            return Ok(());
+        }
+        let (n, m) = (outputs, self.called.outputs.len());
+        let message = format!("The graph gives {n} values to an operator with {m} results.");
+        Err(self.problem(Code::SourceSyntax, message))
+    }
+
+    /// The graph with a number, the last one for numbers that are out of range.
+    fn choice(&self, inputs: &[Option<Item>]) -> Result<Vec<Item>> {
+        let Some(Value::List(indices)) = self.option("branch_subgraph_indices") else {
+            return Ok(self.holes());
+        };
+        let graph = |value: &Value| match value {
+            Value::Int(index) => self.numbered(*index),
+            _ => Err(self.problem(Code::SourceSyntax, "A branch is not a number.")),
+        };
+        let graphs = indices.iter().map(graph).collect::<Result<Vec<_>>>()?;
+        let Some((Some(Item::Tensor(index)), rest)) = inputs.split_first() else {
+            return Ok(self.holes());
+        };
+        graphs.iter().try_for_each(|graph| self.counted(graph.outputs.len()))?;
+        let index = self.scalar(*index)?;
+        let chosen = self.chosen(index, 0, &graphs, &all(rest))?;
+        Ok(chosen.map_or_else(|| self.holes(), |vars| self.named(vars)))
+    }
+
+    /// What one of several graphs gives, of which the first has the number `at`.
+    fn chosen(
+        &self,
+        index: Var,
+        at: usize,
+        graphs: &[&'a SubGraph],
+        inputs: &[Item],
+    ) -> Result<Option<Vec<Var>>> {
+        let b = self.runner.builder();
+        let (first, others) = match graphs {
+            [] => return Ok(None),
+            [only] => return self.typed(tensors(&self.call(only, inputs)?)),
+            [first, others @ ..] => (first, others),
+        };
+        if at >= DEPTH_MAX {
+            let message = format!("The operator chooses between more than {DEPTH_MAX} graphs.");
+            return Err(self.problem(Code::SourceLimit, message));
+        }
+        let Some(then) = self.branch(first, inputs)? else { return Ok(None) };
+        b.begin("branch");
+        let otherwise = self.chosen(index, at + 1, others, inputs);
+        let closed = otherwise.and_then(|vars| vars.map(|vars| b.close(&vars)).transpose());
+        if !matches!(closed, Ok(Some(_))) {
+            b.discard();
+        }
+        let Some(otherwise) = closed? else { return Ok(None) };
+        b.if_graphs(b.equal(index, at as i64)?, then, otherwise).map(Some)
+    }
+
+    /// A loop. What its body hands on unchanged is read from outside.
+    fn repetition(&self, inputs: &[Item]) -> Result<Vec<Item>> {
+        let b = self.runner.builder();
+        let [condition, body] =
+            [self.graph("cond_subgraph_index")?, self.graph("body_subgraph_index")?];
+        self.counted(body.outputs.len())?;
+        self.counted(inputs.len())?;
+        if condition.outputs.len() != 1 || body.inputs.len() != inputs.len() {
+            let message = "The graphs of the loop do not fit its values.";
+            return Err(self.problem(Code::SourceSyntax, message));
+        }
+        let carried: Vec<usize> =
+            (0..inputs.len()).filter(|at| body.inputs[*at] != body.outputs[*at]).collect();
+        let first = tensors(&self.call(condition, inputs)?);
+        let start: Option<Vec<Var>> = carried.iter().map(|at| tensor(&inputs[*at])).collect();
+        let (Some(first), Some(start)) = (first, start) else { return Ok(self.holes()) };
+        let start = self.cast_starts(&carried, start, body)?;
+        b.begin(if body.name.is_empty() { "body" } else { &body.name });
+        let turn = self.turn(condition, body, inputs, &carried, &start);
+        if !matches!(turn, Ok(Some(_))) {
+            b.discard();
+        }
+        let Some(graph) = turn? else { return Ok(self.holes()) };
+        let first = self.scalar(first[0])?;
+        let ended = b.in_layer(self.scope.layer(self.called), |b| {
+            b.loop_graph(Operand::Absent, first, &start, graph)
+        })?;
+        let mut items = inputs.to_vec();
+        for (at, var) in carried.iter().zip(ended) {
+            b.rename(var, &self.scope.name(self.called.outputs[*at]));
+            items[*at] = Item::Tensor(var);
+        }
+        Ok(items)
+    }
+
+    /// The first values of what a loop carries, in the element types of its body.
+    fn cast_starts(&self, carried: &[usize], start: Vec<Var>, body: &SubGraph) -> Result<Vec<Var>> {
+        let b = self.runner.builder();
+        let cast = |(at, var): (&usize, Var)| match body.tensors[body.inputs[*at]].dtype() {
+            Some(dtype) => b.cast(var, dtype),
+            None => Ok(var),
+        };
+        carried.iter().zip(start).map(cast).collect()
+    }
+
+    /// The body of a loop with the condition of the next turn; `None` if it could not be converted.
+    fn turn(
+        &self,
+        condition: &'a SubGraph,
+        body: &'a SubGraph,
+        inputs: &[Item],
+        carried: &[usize],
+        start: &[Var],
+    ) -> Result<Option<Graph>> {
+        let b = self.runner.builder();
+        let scalar = |dtype| ValueType::tensor(dtype, Vec::<Dim>::new());
+        b.input("iteration", scalar(DataType::Int64));
+        b.input("condition", scalar(DataType::Bool));
+        let mut items = inputs.to_vec();
+        for (at, start) in carried.iter().zip(start) {
+            items[*at] = Item::Tensor(b.input("state", self.state(body, *at, *start)));
+        }
+        let given = self.call(body, &items)?;
+        let next = |at: &usize| tensor(&given[*at]);
+        let Some(vars) = carried.iter().map(next).collect::<Option<Vec<Var>>>() else {
+            return Ok(None);
+        };
+        let vars = self.cast_starts(carried, vars, body)?;
+        for (at, var) in carried.iter().zip(&vars) {
+            items[*at] = Item::Tensor(*var);
+        }
+        let Some(go_on) = tensors(&self.call(condition, &items)?) else { return Ok(None) };
+        let outputs: Vec<Var> = [self.scalar(go_on[0])?].into_iter().chain(vars).collect();
+        b.close(&outputs).map(Some)
+    }
+
+    /// The type of what a loop carries: sizes that the body declares and the first value has.
+    fn state(&self, body: &SubGraph, at: usize, start: Var) -> ValueType {
+        let declared = &body.tensors[body.inputs[at]];
+        let sizes = declared.sizes();
+        let first = self.runner.builder().shape_of(start);
+        let shape = first.filter(|first| declared.ranked && first.len() == sizes.len());
+        let shape = shape.map(|first| {
+            let common = |(own, first): (i64, Dim)| match dim(own) == first {
+                true => first,
+                false => Dim::Unknown,
+            };
+            sizes.into_iter().zip(first).map(common).collect()
+        });
+        ValueType::Tensor { dtype: declared.dtype(), shape }
+    }
+}
+
+fn tensor(item: &Item) -> Option<Var> {
+    match item {
+        Item::Tensor(var) => Some(*var),
+        _ => None,
+    }
+}
+
+fn tensors(items: &[Item]) -> Option<Vec<Var>> {
+    items.iter().map(tensor).collect()
+}
