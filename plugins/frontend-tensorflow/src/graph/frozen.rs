@@ -58,10 +58,14 @@ pub(crate) fn network<'a>(
     Ok(Network { graph, inputs, outputs, variables: Variables::default(), metadata })
 }
 
-/// The placeholders.
+/// The placeholders, without those that freezing puts into the place of what a branch or loop does not use.
 fn inputs(graph: &GraphDef) -> Vec<Port> {
     let placeholders = graph.node.iter().filter(|node| is_placeholder(node));
-    placeholders.map(|node| port(graph, node)).collect()
+    let used = placeholders.filter(|node| {
+        let last = node.name.rsplit('/').next().unwrap_or_default();
+        !last.starts_with("unused_control_flow_input")
+    });
+    used.map(|node| port(graph, node)).collect()
 }
 
 pub(crate) fn is_placeholder(node: &NodeDef) -> bool {
