@@ -1,0 +1,87 @@
+"""Networks of TensorFlow and Keras, each in the kinds of files that it is saved in."""
+
+import numpy as np
+import tensorflow as tf
+from tensorflow import keras
+from tensorflow.keras import layers
+
+
+def floats(*sizes):
+    random = np.random.default_rng(0)
+    return [random.standard_normal(size).astype(np.float32) for size in sizes]
+
+
+def cnn():
+    return keras.Sequential([
+        keras.Input((16, 16, 3), name="image"),
+        layers.Conv2D(8, 3, strides=2, padding="same", use_bias=False, name="stem"),
+        layers.BatchNormalization(name="norm"),
+        layers.ReLU(max_value=6.0),
+        layers.DepthwiseConv2D(3, padding="same", activation="relu"),
+        layers.MaxPooling2D(),
+        layers.Flatten(),
+        layers.Dense(5, activation="softmax", name="scores"),
+    ])
+
+
+def branches():
+    """Two inputs, a shared layer, a nested model, a mask."""
+    words = keras.Input((6,), dtype="int32", name="words")
+    numbers = keras.Input((4,), name="numbers")
+    shared = layers.Dense(4, activation="tanh", name="shared")
+    inner = keras.Sequential([keras.Input((4,)), layers.Dense(4, name="inside")], name="inner")
+    text = layers.LSTM(4, name="reader")(layers.Embedding(9, 4, mask_zero=True, name="table")(words))
+    joined = layers.Concatenate()([shared(text), shared(inner(numbers))])
+    return keras.Model([words, numbers], [layers.Dense(2, name="left")(joined), layers.Dense(1, name="right")(joined)])
+
+
+def word_inputs():
+    words = np.array([[3, 1, 8, 0, 0, 0], [2, 2, 7, 4, 1, 0]], np.int32)
+    return [words, *floats((2, 4))]
+
+
+class Loops(tf.Module):
+    """A loop whose end depends on a tensor, within it a condition, and a list of tensors."""
+
+    def __init__(self):
+        self.weight = tf.Variable(floats((3, 3))[0] * 0.3, name="weight")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, "x"), tf.TensorSpec([], tf.int32, "n")])
+    def serve(self, x, n):
+        rows = tf.TensorArray(tf.float32, size=n, element_shape=[None, 3])
+        for i in tf.range(n):
+            x = tf.matmul(x, self.weight)
+            if tf.reduce_sum(x) > 0.0:
+                x = x + 1.0
+            rows = rows.write(i, x)
+        return {"last": x, "all": rows.stack()}
+
+
+class Shared(tf.Module):
+    """Several signatures of one network, and a table that is no part of them all."""
+
+    def __init__(self):
+        self.weight = tf.Variable(floats((3, 2))[0], name="weight")
+        keys = tf.lookup.KeyValueTensorInitializer(tf.constant(["a", "b"]), tf.constant([0, 1]))
+        self.table = tf.lookup.StaticHashTable(keys, -1)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, "x")])
+    def scores(self, x):
+        return {"scores": tf.nn.softmax(tf.matmul(x, self.weight))}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "words")])
+    def lookup(self, words):
+        return {"rows": tf.gather(tf.transpose(self.weight), self.table.lookup(words))}
+
+
+def frames():
+    """A graph of TensorFlow 1 with a loop."""
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.compat.v1.disable_control_flow_v2()
+        x = tf.compat.v1.placeholder(tf.float32, [2, 3], "x")
+        step = lambda i, x: (i + 1, tf.tanh(x) * 2.0)
+        _, y = tf.while_loop(lambda i, x: tf.reduce_sum(x) > -50.0 + tf.cast(i, tf.float32) * 25.0, step, [0, x])
+        tf.identity(y, "y")
+        tf.compat.v1.enable_control_flow_v2()
+    return graph
