@@ -15,10 +15,11 @@ use tempfile::TempDir;
 pub mod numbers;
 
 /// The plugins that onnxd comes with.
-pub const PLUGINS: [&str; 9] = [
+pub const PLUGINS: [&str; 10] = [
     "libonnxd_frontend_onnx.so",
     "libonnxd_frontend_n2d2.so",
     "libonnxd_frontend_torch.so",
+    "libonnxd_frontend_tensorflow.so",
     "libonnxd_passes_cleanup.so",
     "libonnxd_passes_fusion.so",
     "libonnxd_passes_layout.so",

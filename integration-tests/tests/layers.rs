@@ -114,6 +114,7 @@ const ALLOWED: &[(&str, &[(&str, &str)])] = &[
     ("frontend-onnx", &[SDK]),
     ("frontend-n2d2", &[SDK]),
     ("frontend-torch", &[SDK]),
+    ("frontend-tensorflow", &[SDK]),
     ("passes-cleanup", &[SDK]),
     ("passes-fusion", &[SDK]),
     ("passes-layout", &[SDK]),
