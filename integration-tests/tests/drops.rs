@@ -158,7 +158,7 @@ fn drops_that_stay_have_receipts() {
     fs::create_dir_all(inbox.join("bob/digits")).unwrap();
     fs::copy(root().join("core/daemon/demo/digits.ini"), inbox.join("bob/digits/digits.ini"))
         .unwrap();
-    fs::write(inbox.join("phone.tflite"), b"\x1c\0\0\0TFL3 and so on").unwrap();
+    fs::write(inbox.join("llama.gguf"), b"GGUF\x03\0\0\0 and so on").unwrap();
     std::os::unix::fs::symlink("/etc/passwd", inbox.join("link.onnx")).unwrap();
     let receipt = |name: &str| {
         let path = site.outbox().join(format!("{name}.receipt.txt"));
@@ -166,12 +166,12 @@ fn drops_that_stay_have_receipts() {
     };
     let waiting = receipt("bob/digits");
     assert!(waiting.contains("result: waiting") && waiting.contains("weights"), "{waiting}");
-    let unmatched = receipt("phone.tflite");
-    let what = "it is a TensorFlow Lite model; not read by this version";
+    let unmatched = receipt("llama.gguf");
+    let what = "it is a GGUF file (llama.cpp); not read by this version";
     assert!(unmatched.contains("result: unmatched") && unmatched.contains(what), "{unmatched}");
     assert!(receipt("link.onnx").contains("result: refused"));
     // The same words on the command line.
-    let path = inbox.join("phone.tflite").display().to_string();
+    let path = inbox.join("llama.gguf").display().to_string();
     for args in
         [&["explain", &path][..], &["convert", &path, "--out", &site.at("o").display().to_string()]]
     {
@@ -190,7 +190,7 @@ fn drops_that_stay_have_receipts() {
     }
     fs::rename(site.at("weights"), inbox.join("bob/digits/weights")).unwrap();
     assert_converted(&site, "bob", "digits");
-    let left = ["bob", "mine.receipt.txt", "phone.tflite.receipt.txt"];
+    let left = ["bob", "mine.receipt.txt", "llama.gguf.receipt.txt"];
     site::wait("receipts to go", || (site.names("outbox") == left).then_some(()));
     site::wait("the receipt to go", || (site.names("outbox/bob") == ["digits"]).then_some(()));
     assert_eq!(daemon.stop().code(), Some(0));

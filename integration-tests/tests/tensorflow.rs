@@ -62,11 +62,8 @@ fn a_file_of_each_format_passes_through_the_watched_folder() {
 /// The parts of a SavedModel in each order: nothing is converted before the last is there.
 #[test]
 fn parts_of_a_saved_model_arrive_in_every_order() {
-    const PARTS: [&str; 3] = [
-        "saved_model.pb",
-        "variables/variables.index",
-        "variables/variables.data-00000-of-00001",
-    ];
+    const PARTS: [&str; 3] =
+        ["saved_model.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"];
     const ORDERS: [[usize; 3]; 6] =
         [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     let site = Site::new();
@@ -176,4 +173,3 @@ fn tables_and_texts_are_refused_by_name() {
     let said = report["diagnostics"].to_string();
     assert!(said.contains("LookupTableFindV2"), "{said}");
 }
-
