@@ -72,8 +72,8 @@ struct Ports {
 }
 
 impl Ports {
-    /// As a signature says them: the one that is asked for, else the default one, else the only one. Without
-    /// signatures, those of the first graph.
+    /// As a signature names them: the one that is asked for, else the default one, else the only one. They are in the
+    /// order of the graph. Without signatures, those of the first graph under their own names.
     fn of(model: &Model, wanted: Option<&str>) -> Result<Ports> {
         let find = |key: &str| model.signatures.iter().find(|signature| signature.key == key);
         let found = match (wanted, model.signatures.as_slice()) {
@@ -99,6 +99,9 @@ impl Ports {
         if found.is_none() {
             (ports.inputs, ports.outputs) = (named(&graph.inputs), named(&graph.outputs));
         }
+        let place = |all: &[usize], index: usize| all.iter().position(|known| *known == index);
+        ports.inputs.sort_by_key(|(_, index)| place(&graph.inputs, *index).unwrap_or(usize::MAX));
+        ports.outputs.sort_by_key(|(_, index)| place(&graph.outputs, *index).unwrap_or(usize::MAX));
         if ports.outputs.is_empty() {
             return Err(Diagnostic::new(Code::SourceSyntax, "The network has no outputs."));
         }

@@ -199,23 +199,23 @@ pub(crate) fn clamp(to: &Declared, [low, high]: [Option<f64>; 2]) -> [Option<f64
     [low, high].map(|stored| stored.map(|stored| found.real(stored)))
 }
 
-/// The value of a variable tensor before the first run: real zeros.
+/// The value of a variable tensor before the first run, as real zeros (`Float`) or as they are stored.
 ///
 /// # Errors
 /// `N0201` for sizes that are none, `N0213` if it is too large.
-pub(crate) fn zeros(declared: &Declared) -> Result<Tensor> {
+pub(crate) fn zeros(declared: &Declared, dtype: DataType) -> Result<Tensor> {
     let wrong = |code, what: &str| {
         Diagnostic::new(code, format!("The variable `{}` {what}.", shown(&declared.name)))
     };
     let dims = declared.dims.iter().map(|n| usize::try_from(*n).ok()).collect::<Option<Vec<_>>>();
     let count = dims.as_deref().and_then(element_count);
-    let (Some(dims), Some(count), Some(dtype)) = (dims, count, declared.dtype()) else {
-        return Err(wrong(Code::SourceSyntax, "has no sizes or no type"));
+    let (Some(dims), Some(count)) = (dims, count) else {
+        return Err(wrong(Code::SourceSyntax, "has sizes that are none"));
     };
     if count > STATE_MAX {
         return Err(wrong(Code::SourceLimit, "is too large"));
     }
-    let zero = of(declared).map_or(0, |found| found.zeros()[0]);
+    let zero = of(declared).filter(|_| dtype.is_integer()).map_or(0, |found| found.zeros()[0]);
     let zeros = Tensor::from_vec(dims, vec![zero; count]).cast(dtype);
     zeros.map(|zeros| zeros.held()).map_err(|_| wrong(Code::LayerUnsupported, "has an odd type"))
 }

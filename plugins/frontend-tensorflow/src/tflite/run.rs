@@ -170,7 +170,8 @@ impl<'a, 's> Runner<'a, 's> {
         let none = bytes::Bytes::new();
         let empty = || declared.dims.contains(&0).then_some(&none);
         if declared.variable && declared.data.is_none() {
-            let zeros = quantized::zeros(declared)?;
+            let dtype = declared.dtype().unwrap_or(DataType::Float);
+            let zeros = quantized::zeros(declared, dtype)?;
             return Ok(Item::Tensor(self.builder().constant(zeros)));
         }
         let Some(data) = declared.data.as_ref().or_else(empty) else {
@@ -199,6 +200,10 @@ impl<'a, 's> Runner<'a, 's> {
             return Ok(*known);
         }
         let b = self.builder();
+        if declared.variable && declared.data.is_none() {
+            // States are zero at first.
+            return Ok(b.constant(quantized::zeros(declared, DataType::Float)?));
+        }
         let constant = if folded { b.constant_of(var) } else { None };
         let constant = constant.and_then(|tensor| quantized::real_constant(&tensor, found));
         let real = match constant {
@@ -235,8 +240,6 @@ impl<'a, 's> Runner<'a, 's> {
         let mut values = vec![];
         for (item, index) in inputs.iter().zip(&called.inputs) {
             values.push(match (item, index) {
-                // States of recurrent operators are zero at first.
-                (Some(_), Some(index)) if declared(scope, *index).variable => Value::None,
                 (Some(Item::Tensor(var)), Some(index)) if !kept => {
                     let is_weight = declared(scope, *index).data.is_some();
                     let fold = folded && is_weight && operator.name != "DEQUANTIZE";
