@@ -10,6 +10,7 @@
 //! | `pass` | passes and rewrite rules |
 //! | `quantizer` | quantizers, calibration data, and the executor |
 //! | `archive` | zip and tar archives whose members are read where they lie |
+//! | `formulas` | functions that several frameworks have and ONNX has not, as graphs |
 //! | `options` | what params and arrays say of the inputs of a network that is lowered |
 //! | `eval` | the built-in executor alone |
 //! | `opset` | conversion between versions of the standard's operators |
@@ -85,6 +86,8 @@ pub use onnxd_build as build;
 pub use onnxd_diagnostics as diagnostics;
 #[cfg(feature = "eval")]
 pub use onnxd_eval as eval;
+#[cfg(feature = "formulas")]
+pub use onnxd_formulas as formulas;
 pub use onnxd_ir as ir;
 pub use onnxd_onnx as onnx;
 #[cfg(feature = "opset")]

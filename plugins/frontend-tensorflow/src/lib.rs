@@ -8,6 +8,7 @@
 
 mod files;
 mod graph;
+mod keras;
 mod kind;
 mod ops;
 mod params;
@@ -81,7 +82,9 @@ impl Frontend for TensorFlow {
                 let is_set = !submission.param("export", "opset").is_null();
                 tflite::network::import(&bytes, &params, &mut options, is_set)
             }
-            _ => {
+            Some(Kind::Keras) => keras::import(bytes, &options),
+            Some(Kind::Hdf5) => keras::import_hdf5(bytes, &options),
+            None => {
                 Err(Diagnostic::new(Code::LayerUnsupported, "This kind of file is not read.")
                     .into())
             }

@@ -165,7 +165,7 @@ fn cast_to_declared(driver: &Driver<'_, Source>, var: Var, ty: &ValueType) -> Re
 }
 
 /// Weights that are inputs come after those of the network, as far as something reads them.
-fn weights_last(graph: &mut Graph, weights: Vec<ValueId>) {
+pub(crate) fn weights_last(graph: &mut Graph, weights: Vec<ValueId>) {
     weights.iter().for_each(|id| graph.unmark_input(*id));
     for id in weights {
         if graph.uses(id) > 0 {

@@ -37,7 +37,8 @@ const WITHOUT_EFFECT: [&str; 26] = [
 ];
 
 /// Element types that results have and inputs do not tell.
-const TYPES: [&str; 12] = [
+const TYPES: [&str; 13] = [
+    "type",
     "dtype",
     "DstT",
     "out_type",

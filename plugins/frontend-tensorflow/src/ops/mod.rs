@@ -12,6 +12,7 @@ macro_rules! rows {
 pub(crate) use rows;
 
 pub(crate) mod activation;
+pub(crate) mod bits;
 pub(crate) mod cast;
 pub(crate) mod compare;
 pub(crate) mod complex;
@@ -43,6 +44,7 @@ pub(crate) mod slicing;
 pub(crate) mod sort;
 pub(crate) mod space;
 pub(crate) mod sparse;
+pub(crate) mod special;
 pub(crate) mod text;
 
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -66,6 +68,7 @@ pub(crate) type Lower<'s> = onnxd_plugin_sdk::lower::Lower<'s, Source>;
 pub(crate) fn table() -> Table<Source> {
     let families = [
         activation::rows,
+        bits::rows,
         cast::rows,
         compare::rows,
         complex::rows,
@@ -97,9 +100,19 @@ pub(crate) fn table() -> Table<Source> {
         sort::rows,
         space::rows,
         sparse::rows,
+        special::rows,
         text::rows,
     ];
     families.into_iter().fold(Table::new(), |table, rows| rows(table))
+}
+
+/// Adds operators that have no counterpart in ONNX, with the reason as the end of a sentence.
+pub(crate) fn refused(
+    table: Table<Source>,
+    groups: &[(&'static [&'static str], &'static str)],
+) -> Table<Source> {
+    let all = groups.iter().flat_map(|(ops, why)| ops.iter().map(move |op| (*op, *why)));
+    all.fold(table, |table, (op, why)| table.refused(op, why))
 }
 
 /// Results of a row, as many as there are.

@@ -1,0 +1,286 @@
+//! One call of a layer: element types, weights, masks and activations around its row.
+
+use super::config::Layer;
+use super::run::{Called, Given, Runner};
+use super::values::{Item, value};
+use super::{dtype, masks, rows};
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::diagnostics::{self, Code, Diagnostic, shown};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
+use onnxd_plugin_sdk::lower::{Lowering, Value};
+
+/// What to do with code that is not in the file.
+const EXPORT: &str =
+    "Export the model with `model.export(\"folder\")`, or as TFLite, and convert that.";
+
+/// Keys of configurations that matter only to training, or are read elsewhere.
+const WITHOUT_EFFECT: [&str; 12] = [
+    "name",
+    "trainable",
+    "dtype",
+    "seed",
+    "batch_input_shape",
+    "batch_shape",
+    "build_input_shape",
+    "quantization_config",
+    "lora_rank",
+    "lora_alpha",
+    "activity_regularizer",
+    "autocast",
+];
+
+/// Endings of such keys.
+const ENDINGS: [&str; 3] = ["_initializer", "_regularizer", "_constraint"];
+
+/// Layers that take tensors of floats as they are.
+const NOT_CAST: [&str; 4] =
+    ["Embedding", "ReversibleEmbedding", "LayerNormalization", "GroupNormalization"];
+
+/// Layers whose weights stay in their own types.
+const OWN_TYPES: [&str; 4] =
+    ["BatchNormalization", "LayerNormalization", "GroupNormalization", "Normalization"];
+
+/// Layers whose activation comes last.
+const ACTIVATED: [&str; 15] = [
+    "Dense",
+    "EinsumDense",
+    "Conv1D",
+    "Conv2D",
+    "Conv3D",
+    "Conv1DTranspose",
+    "Conv2DTranspose",
+    "Conv3DTranspose",
+    "DepthwiseConv1D",
+    "DepthwiseConv2D",
+    "SeparableConv1D",
+    "SeparableConv2D",
+    "LocallyConnected1D",
+    "LocallyConnected2D",
+    "Activation",
+];
+
+impl Runner<'_, '_> {
+    /// Whether a layer is one that cannot be converted; then it is reported.
+    pub(super) fn is_refused(&self, called: &Called<'_>) -> bool {
+        let layer = called.layer;
+        let reason = match &layer.foreign {
+            Some(reason) => reason.clone(),
+            None if layer.parts.is_empty() && !self.driver.takes(&layer.class) => {
+                format!("`{}` is no layer that this front-end knows", shown(&layer.class))
+            }
+            None => return false,
+        };
+        if self.refused.borrow_mut().insert(called.path.to_owned()) {
+            let found = called.problem(Code::LayerUnsupported, format!("{reason}."));
+            self.driver.report(found.help(EXPORT));
+        }
+        true
+    }
+
+    /// Hands a call to the row of its class.
+    ///
+    /// # Errors
+    /// As [`Runner::call`].
+    pub(super) fn row(&self, called: &Called<'_>, given: Given) -> Result<Vec<Item>> {
+        let layer = called.layer;
+        let given = self.cast(layer, given)?;
+        let given = masks::passed(self, layer, given);
+        let weights = self.weights_of(layer, called.path)?;
+        let inputs: Vec<Value> = given.items().flat_map(Item::leaves).map(Item::value).collect();
+        let mut named: Vec<(String, Value)> =
+            given.named.iter().map(|(name, item)| (name.clone(), item.value())).collect();
+        named.extend(self.config(layer));
+        if !weights.is_empty() {
+            named.push(("weights".to_owned(), weights.into()));
+        }
+        let place = diagnostics::Layer::new(called.path, layer.class.clone());
+        let results = self.driver.lower(Lowering {
+            op: layer.class.clone(),
+            layer: place,
+            arguments: given.positional.iter().map(Item::value).collect(),
+            named,
+            results: vec![String::new()],
+            types: vec![],
+        });
+        let mut items: Vec<Item> = results.into_iter().flat_map(flat).collect();
+        if ACTIVATED.contains(&layer.class.as_str()) {
+            items = self.activated(called, items)?;
+        }
+        // What a layer hands on has its name already.
+        if let Some(Item::Tensor(var, _)) = items.first()
+            && !inputs.contains(&Value::Var(*var))
+        {
+            self.builder().rename(*var, called.path);
+        }
+        masks::attached(self, called, &given, items)
+    }
+
+    /// Applies the activation that comes last.
+    fn activated(&self, called: &Called<'_>, items: Vec<Item>) -> Result<Vec<Item>> {
+        if let Some((_, part)) = called.layer.parts.iter().find(|(key, _)| key == "activation") {
+            return self.call(part, called.path, Given::one(Item::of(items)));
+        }
+        let Some(Value::Text(name)) = self.activation(called.layer, "activation") else {
+            return Ok(items);
+        };
+        let place = diagnostics::Layer::new(called.path, called.layer.class.clone());
+        let apply = |item: Item| match item {
+            Item::Tensor(x, mask) => {
+                let found = self
+                    .builder()
+                    .in_layer(place.clone(), |b| rows::activation::named(b, &name, x));
+                match found {
+                    Ok(y) => Item::Tensor(y, mask),
+                    Err(found) => {
+                        self.driver.report(found);
+                        Item::Hole
+                    }
+                }
+            }
+            other => other,
+        };
+        Ok(items.into_iter().map(apply).collect())
+    }
+
+    /// The configuration of a layer as a row takes it.
+    pub(crate) fn config(&self, layer: &Layer) -> Vec<(String, Value)> {
+        let matters = |key: &str| {
+            let is_applied = key == "activation" && ACTIVATED.contains(&layer.class.as_str());
+            let idle =
+                WITHOUT_EFFECT.contains(&key) || ENDINGS.iter().any(|end| key.ends_with(end));
+            !idle && !is_applied
+        };
+        let config = layer.config.iter().filter(|(key, _)| matters(key));
+        let read = |(key, json): (&String, &serde_json::Value)| {
+            let found =
+                if key.ends_with("activation") { self.activation(layer, key) } else { None };
+            (key.clone(), found.unwrap_or_else(|| value(json)))
+        };
+        let policy = ("dtype".to_owned(), dtype::word(dtype::computed(&layer.config)).into());
+        config.map(read).chain([policy]).collect()
+    }
+
+    /// The name of an activation. What it means has changed since version 2 for one of them.
+    fn activation(&self, layer: &Layer, key: &str) -> Option<Value> {
+        let json = layer.config.get(key)?;
+        let name = match json.get("config") {
+            Some(config) => config.as_str().or_else(|| json.get("class_name")?.as_str()),
+            None => json.as_str(),
+        };
+        name.map(|name| match name {
+            "hard_sigmoid" if self.is_keras2 => rows::activation::OLD_HARD_SIGMOID.into(),
+            name => name.rsplit('>').next().unwrap_or(name).into(),
+        })
+    }
+
+    /// Tensors of floats become of the type in which the layer computes.
+    fn cast(&self, layer: &Layer, mut given: Given) -> Result<Given> {
+        let to = dtype::computed(&layer.config);
+        let is_layer = !layer.class.contains('.') && !NOT_CAST.contains(&layer.class.as_str());
+        if !is_layer || !to.is_float() {
+            return Ok(given);
+        }
+        let b = self.builder();
+        let mut cast = |item: Item| match item {
+            Item::Tensor(x, mask) if b.dtype_of(x).is_some_and(|d| d.is_float() && d != to) => {
+                Ok(Item::Tensor(b.cast(x, to)?, mask))
+            }
+            other => Ok(other),
+        };
+        for item in given.positional.iter_mut().chain(given.named.iter_mut().map(|(_, item)| item))
+        {
+            *item = std::mem::replace(item, Item::Hole).map(&mut cast)?;
+        }
+        Ok(given)
+    }
+
+    /// The weights of a layer, which several calls share.
+    ///
+    /// # Errors
+    /// Those of [`super::hdf5::Hdf5::tensor`].
+    pub(crate) fn weights_of(&self, layer: &Layer, path: &str) -> Result<Vec<Var>> {
+        let b = self.builder();
+        let computed = dtype::computed(&layer.config);
+        let mut all = vec![];
+        for (i, place) in layer.weights.iter().enumerate() {
+            let held = self.held.borrow().get(place).copied();
+            // A weight that a closed sub-graph holds is not one of this graph.
+            let held = held.filter(|var| b.type_of(*var).is_some());
+            let var = match held {
+                Some(var) => var,
+                None => {
+                    let tensor = self.file.tensor(place)?.ok_or_else(|| {
+                        let message = format!("The file has no tensor `{}`.", shown(place));
+                        super::config::damaged(message)
+                    })?;
+                    let var = self.weight(&format!("{path}/{}", role(place, i)), tensor);
+                    self.held.borrow_mut().insert(place.clone(), var);
+                    var
+                }
+            };
+            let own = OWN_TYPES.contains(&layer.class.as_str()) || !computed.is_float();
+            all.push(match b.dtype_of(var) {
+                Some(dtype) if dtype.is_float() && !own => b.cast(var, computed)?,
+                _ => var,
+            });
+        }
+        Ok(all)
+    }
+
+    fn weight(&self, name: &str, tensor: Tensor) -> Var {
+        let b = self.builder();
+        let mut weights = self.weights.borrow_mut();
+        let Some(weights) = weights.as_mut() else {
+            return b.under("", |b| b.parameter(name, tensor));
+        };
+        let sizes: Vec<Dim> = tensor.dims().iter().map(|n| Dim::Known(*n as i64)).collect();
+        let var = b.input(name, ValueType::tensor(tensor.dtype(), sizes));
+        weights.push(var);
+        var
+    }
+
+    /// An input of a model as it declares it: Keras casts what the model is called with, and adds or drops a last
+    /// axis of size 1.
+    pub(super) fn as_declared(&self, layer: &Layer, item: Item) -> Result<Item> {
+        let Item::Tensor(mut x, mask) = item else { return Ok(item) };
+        let b = self.builder();
+        let Some((to, shape)) = super::inputs::declared(layer) else { return Ok(item) };
+        if b.dtype_of(x).is_some_and(|found| found != to) && to != DataType::String {
+            x = b.cast(x, to)?;
+        }
+        if let (Some(found), Some(shape)) = (b.shape_of(x), shape) {
+            let is_one = |dim: Option<&Dim>| dim.is_some_and(|dim| dim.known() == Some(1));
+            if found.len() == shape.len() + 1 && is_one(found.last()) {
+                x = b.squeeze(x).axes([found.len() as i64 - 1]).one()?;
+            } else if found.len() + 1 == shape.len() && is_one(shape.last()) {
+                x = b.unsqueeze(x, [found.len() as i64])?;
+            }
+        }
+        Ok(Item::Tensor(x, mask))
+    }
+}
+
+/// What a weight is called: the last part of its name, or its number.
+fn role(place: &str, i: usize) -> String {
+    let last = place.rsplit('/').next().unwrap_or_default();
+    let last = last.split(':').next().unwrap_or_default();
+    match last.parse::<usize>() {
+        Ok(_) | Err(_) if last.is_empty() || last.bytes().all(|c| c.is_ascii_digit()) => {
+            format!("weight_{i}")
+        }
+        _ => last.to_owned(),
+    }
+}
+
+/// Results one after the other.
+fn flat(value: Value) -> Vec<Item> {
+    match value {
+        Value::List(items) => items.into_iter().flat_map(flat).collect(),
+        other => vec![other.into()],
+    }
+}
+
+/// A finding that a layer is called in a way that has no counterpart.
+pub(crate) fn refused(called: &Called<'_>, message: impl Into<String>) -> Diagnostic {
+    called.problem(Code::LayerUnsupported, message).help(EXPORT)
+}

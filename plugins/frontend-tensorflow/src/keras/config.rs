@@ -1,0 +1,211 @@
+//! The description of a Keras model: layers, their calls, and what comes out. It is JSON, in the forms of Keras 2
+//! and 3.
+
+mod calls;
+
+pub(crate) use calls::{Argument, Call, Place};
+
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use serde_json::{Map, Value as Json};
+
+/// Bytes of a description.
+const CONFIG_MAX: usize = 256 << 20;
+/// Models inside of models.
+const DEPTH_MAX: usize = 32;
+
+/// A layer, or a model inside of a model.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layer {
+    /// The name of its row: the class, `ops.Add` for `keras.ops`, `tf.math.add` for functions of TensorFlow.
+    pub(crate) class: String,
+    pub(crate) name: String,
+    pub(crate) config: Map<String, Json>,
+    pub(crate) calls: Vec<Call>,
+    /// Its layers, if it is a model.
+    pub(crate) network: Option<Network>,
+    /// Layers that it holds, by the names of the keys of `config`; a list counts on: `cells.0`.
+    pub(crate) parts: Vec<(String, Layer)>,
+    /// Why it cannot be converted, if its code is not part of Keras.
+    pub(crate) foreign: Option<String>,
+    /// Tensors of the file that are its weights, in the order in which Keras made them.
+    pub(crate) weights: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Network {
+    pub(crate) layers: Vec<Layer>,
+    /// One layer after the other; then nothing else is said of calls.
+    pub(crate) is_sequence: bool,
+    pub(crate) inputs: Argument,
+    pub(crate) outputs: Argument,
+    /// The shape that a sequence was built for.
+    pub(crate) built: Option<Json>,
+    /// Whether Keras counts the making of the model as its first call: in version 2 everywhere, in version 3 only where
+    /// outputs are listed.
+    pub(crate) counts_making: bool,
+}
+
+pub(crate) fn damaged(what: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(Code::SourceSyntax, what)
+}
+
+/// Reads the description of a whole model.
+///
+/// # Errors
+/// `N0201` if it is none.
+pub(crate) fn read(text: &[u8], is_keras2: bool) -> Result<Layer, Diagnostic> {
+    if text.len() > CONFIG_MAX {
+        let message = format!("The description of the model has {} bytes.", text.len());
+        return Err(Diagnostic::new(Code::SourceLimit, message));
+    }
+    let json: Json = serde_json::from_slice(text).map_err(|e| {
+        damaged(format!("The description of the model is no JSON: {}.", shown(&e.to_string())))
+    })?;
+    layer(&json, is_keras2, 0)
+}
+
+fn text<'j>(json: &'j Json, key: &str) -> Option<&'j str> {
+    json.get(key)?.as_str()
+}
+
+/// Whether an object describes a layer.
+fn is_layer(json: &Json) -> bool {
+    let is_helper = text(json, "module").is_some_and(|module| {
+        [
+            "initializers",
+            "regularizers",
+            "constraints",
+            "activations",
+            "optimizers",
+            "losses",
+            "dtype",
+        ]
+        .iter()
+        .any(|part| module.contains(part))
+    });
+    let class = text(json, "class_name");
+    let is_plain =
+        class.is_some_and(|c| c.starts_with("__") || c == "DTypePolicy" || c == "function");
+    class.is_some() && json.get("config").is_some_and(Json::is_object) && !is_helper && !is_plain
+}
+
+fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic> {
+    if depth > DEPTH_MAX {
+        let message = format!("The model has models inside of models {DEPTH_MAX} times over.");
+        return Err(Diagnostic::new(Code::SourceLimit, message));
+    }
+    let (Some(class), Some(config)) =
+        (text(json, "class_name"), json.get("config").and_then(Json::as_object))
+    else {
+        return Err(damaged("A layer of the model has no class or no configuration."));
+    };
+    let name = text(json, "name").or_else(|| config.get("name")?.as_str()).unwrap_or_default();
+    let mut layer = Layer { name: name.to_owned(), class: class.to_owned(), ..Layer::default() };
+    layer.calls = calls::calls(json.get("inbound_nodes"))?;
+    layer.foreign = foreign(json, class);
+    let is_network = matches!(class, "Sequential" | "Functional" | "Model")
+        && config.get("layers").is_some_and(Json::is_array);
+    if is_network {
+        layer.network = Some(network(class, config, is_keras2, depth)?);
+        return Ok(layer);
+    }
+    layer.class = row(json, class, config);
+    for (key, value) in config {
+        match value {
+            Json::Object(_) if is_layer(value) => {
+                layer.parts.push((key.clone(), self::layer(value, is_keras2, depth + 1)?));
+            }
+            Json::Array(items) if !items.is_empty() && items.iter().all(is_layer) => {
+                for (i, item) in items.iter().enumerate() {
+                    layer
+                        .parts
+                        .push((format!("{key}.{i}"), self::layer(item, is_keras2, depth + 1)?));
+                }
+            }
+            _ => {}
+        }
+    }
+    layer.config = config.clone();
+    if class == "Bidirectional" {
+        both_ways(&mut layer);
+    }
+    Ok(layer)
+}
+
+/// The layers of `Bidirectional`, under the names that Keras gives them. The second one is made of the first where the
+/// description does not have it.
+fn both_ways(layer: &mut Layer) {
+    let Some(at) = layer.parts.iter().position(|(key, _)| key == "layer") else { return };
+    let (_, mut forward) = layer.parts.remove(at);
+    let bare = forward.name.trim_start_matches("forward_").to_owned();
+    let found = layer.parts.iter().position(|(key, _)| key == "backward_layer");
+    let backward = match found {
+        Some(at) => layer.parts.remove(at).1,
+        None => {
+            let mut backward = Layer { name: format!("backward_{bare}"), ..forward.clone() };
+            let turned = forward.config.get("go_backwards").and_then(Json::as_bool) == Some(true);
+            backward.config.insert("go_backwards".to_owned(), Json::Bool(!turned));
+            backward
+        }
+    };
+    forward.name = format!("forward_{bare}");
+    layer.parts =
+        vec![("forward_layer".to_owned(), forward), ("backward_layer".to_owned(), backward)];
+}
+
+/// The name of a layer's row.
+fn row(json: &Json, class: &str, config: &Map<String, Json>) -> String {
+    let module = text(json, "module").unwrap_or_default();
+    let function = config.get("function").and_then(Json::as_str);
+    match (class, function) {
+        ("TFOpLambda" | "SlicingOpLambda", Some(function)) => format!("tf.{function}"),
+        _ if module.starts_with("keras.src.ops") || module.starts_with("keras.ops") => {
+            format!("ops.{class}")
+        }
+        _ => class.to_owned(),
+    }
+}
+
+/// Why a class is not one of Keras.
+fn foreign(json: &Json, class: &str) -> Option<String> {
+    if class == "Lambda" {
+        return Some("`Lambda` holds Python code, which is not run".to_owned());
+    }
+    let module = text(json, "module");
+    let registered = text(json, "registered_name").filter(|name| !name.is_empty());
+    let is_keras = |module: &str| {
+        ["keras", "tf_keras"].iter().any(|own| {
+            module.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    };
+    let is_own = match (module, registered) {
+        (Some(module), _) if is_keras(module) => true,
+        (Some("builtins") | None, None) => module.is_none(),
+        (None, Some(_)) | (Some(_), _) => false,
+    };
+    (!is_own).then(|| {
+        format!("`{}` is a class of its own, whose Python code is not in the file", shown(class))
+    })
+}
+
+fn network(
+    class: &str,
+    config: &Map<String, Json>,
+    is_keras2: bool,
+    depth: usize,
+) -> Result<Network, Diagnostic> {
+    let all = config.get("layers").and_then(Json::as_array).map_or(&[][..], Vec::as_slice);
+    let layers: Result<Vec<Layer>, Diagnostic> =
+        all.iter().map(|json| layer(json, is_keras2, depth + 1)).collect();
+    let layers = layers?;
+    let is_sequence = class == "Sequential";
+    let starts = layers.first().is_some_and(|first| first.class == "InputLayer");
+    Ok(Network {
+        is_sequence,
+        inputs: calls::places(config.get("input_layers"))?,
+        outputs: calls::places(config.get("output_layers"))?,
+        built: config.get("build_input_shape").or_else(|| config.get("batch_input_shape")).cloned(),
+        counts_making: if is_sequence { is_keras2 && starts } else { true },
+        layers,
+    })
+}

@@ -1,0 +1,187 @@
+//! Calls of layers: where their arguments come from.
+
+use super::damaged;
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
+use serde_json::Value as Json;
+
+/// An output of a call of a layer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Place {
+    pub(crate) layer: String,
+    pub(crate) call: usize,
+    pub(crate) output: usize,
+}
+
+/// An argument of a call, or the inputs or outputs of a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) enum Argument {
+    Place(Place),
+    List(Vec<Argument>),
+    /// Sorted by keys, as Keras has them.
+    Dict(Vec<(String, Argument)>),
+    /// A constant with its element type.
+    Constant(Json, String),
+    /// Numbers, words and the like.
+    Plain(Json),
+    #[default]
+    Nothing,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Call {
+    pub(crate) positional: Vec<Argument>,
+    pub(crate) named: Vec<(String, Argument)>,
+}
+
+/// The calls that `inbound_nodes` lists.
+pub(super) fn calls(json: Option<&Json>) -> Result<Vec<Call>, Diagnostic> {
+    let all = match json {
+        None | Some(Json::Null) => return Ok(vec![]),
+        Some(Json::Array(all)) => all,
+        Some(_) => return Err(damaged("The calls of a layer are no list.")),
+    };
+    // Keras 2 leaves lists around a single call out where a layer is called on a single tensor.
+    if place(json.unwrap_or(&Json::Null)).is_some() {
+        return Ok(vec![old(&Json::Array(all.clone()))?]);
+    }
+    let call = |json: &Json| match json {
+        Json::Object(parts) if parts.contains_key("args") || parts.contains_key("kwargs") => {
+            new(json)
+        }
+        _ => old(json),
+    };
+    all.iter().map(call).collect()
+}
+
+/// A call as Keras 3 writes it.
+fn new(json: &Json) -> Result<Call, Diagnostic> {
+    let positional = match json.get("args") {
+        Some(Json::Array(list)) => list.iter().map(argument).collect::<Result<_, _>>()?,
+        _ => vec![],
+    };
+    let named = match json.get("kwargs") {
+        Some(Json::Object(named)) => named
+            .iter()
+            .map(|(name, json)| Ok((name.clone(), argument(json)?)))
+            .collect::<Result<_, Diagnostic>>()?,
+        _ => vec![],
+    };
+    Ok(Call { positional, named })
+}
+
+fn argument(json: &Json) -> Result<Argument, Diagnostic> {
+    Ok(match json {
+        Json::Null => Argument::Nothing,
+        Json::Array(list) => Argument::List(list.iter().map(argument).collect::<Result<_, _>>()?),
+        Json::Object(object) => match object.get("class_name").and_then(Json::as_str) {
+            Some("__keras_tensor__") => {
+                let history = object.get("config").and_then(|config| config.get("keras_history"));
+                let found = history.and_then(place);
+                found.ok_or_else(|| damaged("A call names a tensor that has no history."))?
+            }
+            Some("__tensor__" | "__numpy__") => {
+                let part = |key: &str| object.get("config").and_then(|config| config.get(key));
+                let dtype = part("dtype").and_then(Json::as_str).unwrap_or("float32");
+                Argument::Constant(part("value").cloned().unwrap_or(Json::Null), dtype.to_owned())
+            }
+            Some(_) => Argument::Plain(json.clone()),
+            None => dict(object, argument)?,
+        },
+        other => Argument::Plain(other.clone()),
+    })
+}
+
+fn dict(
+    object: &serde_json::Map<String, Json>,
+    read: impl Fn(&Json) -> Result<Argument, Diagnostic>,
+) -> Result<Argument, Diagnostic> {
+    let items = object.iter().map(|(key, json)| Ok((key.clone(), read(json)?)));
+    let mut items = items.collect::<Result<Vec<_>, Diagnostic>>()?;
+    items.sort_by(|(a, _), (b, _)| a.cmp(b));
+    Ok(Argument::Dict(items))
+}
+
+/// `["layer", 0, 0]`, in Keras 2 with keyword arguments behind.
+fn place(json: &Json) -> Option<Argument> {
+    let [name, rest @ ..] = json.as_array()?.as_slice() else { return None };
+    let name = name.as_str()?;
+    let (call, output) = match rest {
+        [call, output] | [call, output, Json::Object(_)] => (call, output),
+        _ => return None,
+    };
+    if name == "_CONSTANT_VALUE" && call.as_i64() == Some(-1) {
+        return Some(match output {
+            Json::Null => Argument::Nothing,
+            other => Argument::Plain(other.clone()),
+        });
+    }
+    let number = |json: &Json| usize::try_from(json.as_u64()?).ok();
+    Some(Argument::Place(Place {
+        layer: name.to_owned(),
+        call: number(call)?,
+        output: number(output)?,
+    }))
+}
+
+/// A call as Keras 2 writes it: the tensors of the first argument; the last item of each has the keyword arguments.
+fn old(json: &Json) -> Result<Call, Diagnostic> {
+    let first = match old_argument(json)? {
+        Argument::List(mut list) if list.len() == 1 => list.remove(0),
+        other => other,
+    };
+    let mut named = vec![];
+    if let Some(keywords) = keywords(json) {
+        for (name, json) in keywords {
+            named.push((name.clone(), old_argument(json)?));
+        }
+    }
+    Ok(Call { positional: vec![first], named })
+}
+
+fn old_argument(json: &Json) -> Result<Argument, Diagnostic> {
+    if let Some(found) = place(json) {
+        return Ok(found);
+    }
+    Ok(match json {
+        Json::Null => Argument::Nothing,
+        Json::Array(list) => {
+            Argument::List(list.iter().map(old_argument).collect::<Result<_, _>>()?)
+        }
+        Json::Object(object) if object.contains_key("class_name") => argument(json)?,
+        Json::Object(object) => dict(object, old_argument)?,
+        other => Argument::Plain(other.clone()),
+    })
+}
+
+/// The keyword arguments behind the first tensor.
+fn keywords(json: &Json) -> Option<&serde_json::Map<String, Json>> {
+    match json {
+        Json::Array(list) if place(json).is_some() => list.get(3)?.as_object(),
+        Json::Array(list) => list.iter().find_map(keywords),
+        Json::Object(object) => object.values().find_map(keywords),
+        _ => None,
+    }
+}
+
+/// What `input_layers` and `output_layers` name: a place, a list or a dict of them.
+pub(super) fn places(json: Option<&Json>) -> Result<Argument, Diagnostic> {
+    let Some(json) = json else { return Ok(Argument::Nothing) };
+    let found = old_argument(json)?;
+    let mut leaves = vec![];
+    found.leaves(&mut leaves);
+    if leaves.iter().all(|leaf| matches!(leaf, Argument::Place(_))) {
+        return Ok(found);
+    }
+    Err(damaged(format!("Inputs or outputs of a model are {}.", shown(&json.to_string()))))
+}
+
+impl Argument {
+    /// All that is not a list or dict, in Keras' order.
+    pub(crate) fn leaves<'a>(&'a self, to: &mut Vec<&'a Argument>) {
+        match self {
+            Argument::List(items) => items.iter().for_each(|item| item.leaves(to)),
+            Argument::Dict(items) => items.iter().for_each(|(_, item)| item.leaves(to)),
+            leaf => to.push(leaf),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Masks: which steps of sequences count. They go with the tensors from layer to layer, as in Keras.
+
+use super::config::Layer;
+use super::run::{Called, Given, Runner};
+use super::values::Item;
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::diagnostics::Layer as At;
+use onnxd_plugin_sdk::ir::DataType;
+use serde_json::Value as Json;
+
+/// Layers that hand on the mask of what they are called on.
+const HANDED_ON: [&str; 30] = [
+    "Activation",
+    "ELU",
+    "LeakyReLU",
+    "PReLU",
+    "ReLU",
+    "ThresholdedReLU",
+    "Softmax",
+    "MultiHeadAttention",
+    "GroupQueryAttention",
+    "GroupedQueryAttention",
+    "Dense",
+    "Identity",
+    "BatchNormalization",
+    "GroupNormalization",
+    "LayerNormalization",
+    "UnitNormalization",
+    "Normalization",
+    "Rescaling",
+    "ActivityRegularization",
+    "AlphaDropout",
+    "Dropout",
+    "GaussianDropout",
+    "GaussianNoise",
+    "SpatialDropout1D",
+    "SpatialDropout2D",
+    "SpatialDropout3D",
+    "TimeDistributed",
+    "Bidirectional",
+    "Attention",
+    "AdditiveAttention",
+];
+
+/// Layers with a call argument `mask`.
+const READ: [&str; 14] = [
+    "Softmax",
+    "LSTM",
+    "GRU",
+    "SimpleRNN",
+    "RNN",
+    "CuDNNLSTM",
+    "CuDNNGRU",
+    "Bidirectional",
+    "TimeDistributed",
+    "ConvLSTM1D",
+    "ConvLSTM2D",
+    "ConvLSTM3D",
+    "GlobalAveragePooling1D",
+    "Attention",
+];
+
+/// Layers of several tensors with a mask for each.
+const SEVERAL: [(&str, [&str; 3]); 3] = [
+    ("MultiHeadAttention", ["query", "value", "key"]),
+    ("GroupQueryAttention", ["query", "value", "key"]),
+    ("GroupedQueryAttention", ["query", "value", "key"]),
+];
+
+/// The call with the masks of its tensors as arguments, where the layer has such.
+pub(crate) fn passed(runner: &Runner<'_, '_>, layer: &Layer, mut given: Given) -> Given {
+    let class = layer.class.as_str();
+    given.named.retain(|(name, item)| *item != Item::nothing() || !name.ends_with("mask"));
+    if let Some((_, names)) = SEVERAL.iter().find(|(name, _)| *name == class) {
+        for (i, name) in names.iter().enumerate() {
+            let key = format!("{name}_mask");
+            let mask = given.get(i, name).map_or_else(Item::nothing, Item::masks);
+            if mask != Item::nothing() && given.name(&key).is_none() {
+                given.named.push((key, mask));
+            }
+        }
+        return given;
+    }
+    let reads = READ.contains(&class) || class == "AdditiveAttention";
+    let is_given = given.name("mask").is_some() || given.positional.len() > 1;
+    // Version 3 does so only if a single argument has tensors.
+    let tensors =
+        given.items().filter(|item| item.leaves().iter().any(|leaf| leaf.tensor().is_some()));
+    let is_single = tensors.count() == 1 || runner.is_keras2;
+    if reads && !is_given && is_single {
+        let masks = given.first().map_or_else(Item::nothing, Item::masks);
+        if masks != Item::nothing() {
+            given.named.push(("mask".to_owned(), masks));
+        }
+    }
+    given
+}
+
+/// What a layer gives, with masks.
+pub(crate) fn attached(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+    items: Vec<Item>,
+) -> Result<Vec<Item>> {
+    let at = At::new(called.path, called.layer.class.clone());
+    let masks = runner.builder().in_layer(at, |_| computed(runner, called.layer, given, &items))?;
+    let attach = |(i, item): (usize, Item)| match item {
+        Item::Tensor(var, _) => Item::Tensor(var, masks.get(i).copied().flatten()),
+        other => other,
+    };
+    Ok(items.into_iter().enumerate().map(attach).collect())
+}
+
+/// The mask of each output.
+fn computed(
+    runner: &Runner<'_, '_>,
+    layer: &Layer,
+    given: &Given,
+    outputs: &[Item],
+) -> Result<Vec<Option<Var>>> {
+    let b = runner.builder();
+    let is = |key: &str| layer.config.get(key).and_then(Json::as_bool) == Some(true);
+    let first = given.first();
+    let inputs: Vec<&Item> = first.map(Item::leaves).unwrap_or_default();
+    let mask = match given.name("mask").and_then(|mask| mask.leaves().first()?.tensor()) {
+        Some(mask) => Some(mask),
+        None => inputs.first().and_then(|item| item.mask()),
+    };
+    let tensor = inputs.first().and_then(|item| item.tensor());
+    Ok(match (layer.class.as_str(), tensor) {
+        ("Embedding", Some(x)) if is("mask_zero") => {
+            vec![Some(b.not(b.equal(x, 0)?)?)]
+        }
+        ("Masking", Some(x)) => {
+            let value = layer.config.get("mask_value").and_then(Json::as_f64).unwrap_or(0.0);
+            vec![Some(any(runner, b.not(b.equal(x, value)?)?, false)?)]
+        }
+        ("LSTM" | "GRU" | "SimpleRNN" | "RNN" | "ConvLSTM1D" | "ConvLSTM2D" | "ConvLSTM3D", _) => {
+            vec![mask.filter(|_| is("return_sequences"))]
+        }
+        ("Concatenate", _) => vec![concatenated(runner, layer, &inputs)?],
+        ("Add" | "Subtract" | "Multiply" | "Average" | "Maximum" | "Minimum", _) => {
+            vec![merged(runner, &inputs)?]
+        }
+        ("Bidirectional", _) => {
+            let inner =
+                layer.parts.first().and_then(|(_, part)| part.config.get("return_sequences"));
+            let mask = mask.filter(|_| inner.and_then(Json::as_bool) == Some(true));
+            let is_apart = layer.config.get("merge_mode").is_some_and(Json::is_null);
+            vec![mask; if is_apart { 2 } else { 1 }]
+        }
+        (class, _) if HANDED_ON.contains(&class) => vec![mask; outputs.len().min(1)],
+        _ => vec![],
+    })
+}
+
+/// Whether any element of the last axis is true.
+pub(crate) fn any(runner: &Runner<'_, '_>, x: Var, keepdims: bool) -> Result<Var> {
+    let b = runner.builder();
+    let most = b.reduce_max(b.cast(x, DataType::Int32)?).axes([-1]).keepdims(i64::from(keepdims));
+    b.cast(most.one()?, DataType::Bool)
+}
+
+/// The mask of tensors that are merged: version 2 has steps count that count everywhere, version 3 those that count
+/// anywhere.
+fn merged(runner: &Runner<'_, '_>, inputs: &[&Item]) -> Result<Option<Var>> {
+    let b = runner.builder();
+    let masks: Vec<Var> = inputs.iter().filter_map(|item| item.mask()).collect();
+    let Some((first, rest)) = masks.split_first() else { return Ok(None) };
+    if !runner.is_keras2 && masks.len() < inputs.len() {
+        return Ok(None);
+    }
+    let join =
+        |all, mask: &Var| if runner.is_keras2 { b.and(all, *mask) } else { b.or(all, *mask) };
+    rest.iter().try_fold(*first, join).map(Some)
+}
+
+/// The masks of tensors that are put one after the other; those without one count in full.
+fn concatenated(runner: &Runner<'_, '_>, layer: &Layer, inputs: &[&Item]) -> Result<Option<Var>> {
+    let b = runner.builder();
+    if inputs.iter().all(|item| item.mask().is_none()) {
+        return Ok(None);
+    }
+    let axis = layer.config.get("axis").and_then(Json::as_i64).unwrap_or(-1);
+    let mut all = vec![];
+    for item in inputs {
+        let Some(x) = item.tensor() else { return Ok(None) };
+        let shape = b.shape(x).one()?;
+        let full = match item.mask() {
+            Some(mask) => {
+                let missing = crate::ops::rank(b, x)?.saturating_sub(crate::ops::rank(b, mask)?);
+                let axes: Vec<i64> = (1..=missing as i64).map(|i| -i).collect();
+                let wide = if axes.is_empty() { mask } else { b.unsqueeze(mask, axes)? };
+                b.expand(wide, shape)?
+            }
+            None => crate::ops::create::filled(b, shape, 1, DataType::Bool)?,
+        };
+        all.push(b.cast(full, DataType::Int32)?);
+    }
+    let whole = b.concat(all).axis(axis).one()?;
+    let found = match runner.is_keras2 {
+        true => b.reduce_min(whole).axes([-1]).keepdims(0).one()?,
+        false => b.reduce_max(whole).axes([-1]).keepdims(0).one()?,
+    };
+    Ok(Some(b.cast(found, DataType::Bool)?))
+}

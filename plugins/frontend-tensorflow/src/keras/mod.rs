@@ -1,0 +1,97 @@
+//! Keras models: `.keras` archives of Keras 2 and 3, and the older `.h5` files.
+//!
+//! The description (`config`) says layers and their calls, `weights` finds the tensors of each layer in the HDF5 file
+//! (`hdf5`), and `run` runs the calls. `call` is what surrounds one call; what a layer computes is said by the rows of
+//! its family (`rows`), and `masks` says which steps of sequences count.
+
+pub(crate) mod archive;
+mod call;
+mod config;
+mod dtype;
+mod hdf5;
+mod inputs;
+mod masks;
+mod rows;
+mod run;
+mod values;
+mod weights;
+
+use crate::ops::Source;
+use archive::Archive;
+use bytes::Bytes;
+use config::Layer;
+use hdf5::Hdf5;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
+use onnxd_plugin_sdk::ir::{Graph, Opsets};
+use onnxd_plugin_sdk::lower::{self, Driver};
+use onnxd_plugin_sdk::{ExportOptions, Imported};
+use run::Runner;
+
+/// What to do with files of weights alone.
+const SAVE_WHOLE: &str = "Save the whole model: `model.save(\"model.keras\")`.";
+
+/// Reads a `.keras` archive.
+///
+/// # Errors
+/// Everything that is wrong with it or cannot be said in ONNX.
+pub(crate) fn import(bytes: Bytes, options: &ExportOptions) -> Result<Imported, Diagnostics> {
+    let archive = Archive::open(bytes)?;
+    let is_keras2 = is_keras2(&archive.keras_version());
+    let mut model = config::read(&archive.read("config.json")?, is_keras2)?;
+    let weights = Hdf5::open(archive.read("model.weights.h5")?)?;
+    weights::by_paths(&weights, &mut model)?;
+    converted(&model, &weights, is_keras2, options)
+}
+
+/// Reads a `.h5` file.
+///
+/// # Errors
+/// Everything that is wrong with it or cannot be said in ONNX.
+pub(crate) fn import_hdf5(bytes: Bytes, options: &ExportOptions) -> Result<Imported, Diagnostics> {
+    let file = Hdf5::open(bytes)?;
+    let Some(config) = file.text("", "model_config") else {
+        let message = "The file has weights alone and does not say which layers they belong to.";
+        return Err(Diagnostic::new(Code::SourceSyntax, message).help(SAVE_WHOLE).into());
+    };
+    let version = file.text("", "keras_version").unwrap_or_else(|| "1".to_owned());
+    let mut model = config::read(config.as_bytes(), is_keras2(&version))?;
+    weights::by_names(&file, &mut model)?;
+    converted(&model, &file, is_keras2(&version), options)
+}
+
+fn is_keras2(version: &str) -> bool {
+    version.starts_with("2") || version.starts_with("1")
+}
+
+/// Runs the model.
+fn converted(
+    model: &Layer,
+    weights: &Hdf5,
+    is_keras2: bool,
+    options: &ExportOptions,
+) -> Result<Imported, Diagnostics> {
+    let (table, source) = (rows::table(), Source::default());
+    let opsets = Opsets::from([(String::new(), options.opset)]);
+    let graph = Graph::new("keras");
+    let driver = Driver::new(&table, &source, graph, opsets, options.fallback.clone());
+    let without = options.without_weights.then(Vec::new);
+    let runner = Runner::new(&driver, weights, is_keras2, without);
+    let ran = inputs::run(&runner, model, options);
+    drop(runner);
+    let (mut graph, notes) = match (driver.finish(), ran) {
+        (Ok((mut graph, notes)), Ok(weights)) => {
+            crate::graph::network::weights_last(&mut graph, weights);
+            (graph, notes)
+        }
+        (finished, ran) => {
+            let mut all = finished.err().unwrap_or_default();
+            all.0.extend(ran.err());
+            return Err(all);
+        }
+    };
+    if options.documented {
+        lower::documented(&mut graph);
+    }
+    let model = lower::model(graph, options.opset);
+    Ok(Imported { model, notes, metadata: vec![] })
+}

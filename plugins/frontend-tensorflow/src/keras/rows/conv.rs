@@ -1,0 +1,145 @@
+//! Convolutions. Filters are as TensorFlow has them: `[spatial..., in, out]`.
+
+use super::weights_and_bias;
+use crate::ops::conv::{self, Borders, Padding, Window};
+use crate::ops::layout::Channels;
+use crate::ops::{Lower, Source, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::Dim;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "Conv1D" | "Conv2D" | "Conv3D" => convolution;
+        "DepthwiseConv1D" | "DepthwiseConv2D" => depthwise;
+        "SeparableConv1D" | "SeparableConv2D" => separable;
+        "Conv1DTranspose" | "Conv2DTranspose" | "Conv3DTranspose" => transpose;
+    }
+}
+
+arguments! {
+    /// `Conv2D(filters, kernel_size, strides=(1, 1), padding="valid", data_format=None, dilation_rate=(1, 1), groups=1,
+    /// use_bias=True)`
+    struct Conv {
+        inputs: Var, filters: i64, kernel_size: Vec<i64>, strides: Vec<i64>, padding: String = "valid",
+        data_format: String = "channels_last", dilation_rate: Option<Vec<i64>>, groups: i64 = 1, use_bias: bool = true,
+        weights: Vec<Var>,
+    }
+    /// `DepthwiseConv2D(kernel_size, strides=(1, 1), padding="valid", depth_multiplier=1, data_format=None,
+    /// dilation_rate=(1, 1), use_bias=True)`
+    struct Depthwise {
+        inputs: Var, kernel_size: Vec<i64>, strides: Vec<i64>, padding: String = "valid", depth_multiplier: i64 = 1,
+        data_format: String = "channels_last", dilation_rate: Option<Vec<i64>>, use_bias: bool = true,
+        filters: Option<i64>, groups: Option<i64>, weights: Vec<Var>,
+    }
+    /// `Conv2DTranspose(filters, kernel_size, strides=(1, 1), padding="valid", output_padding=None, data_format=None,
+    /// dilation_rate=(1, 1), use_bias=True)`
+    struct Transpose {
+        inputs: Var, filters: i64, kernel_size: Vec<i64>, strides: Vec<i64>, padding: String = "valid",
+        output_padding: Option<Vec<i64>>, data_format: String = "channels_last", dilation_rate: Option<Vec<i64>>,
+        groups: Option<i64>, use_bias: bool = true, weights: Vec<Var>,
+    }
+}
+
+/// A window as a layer says it. `causal` is nothing behind, and before as much as the window reaches back.
+fn window(
+    b: &GraphBuilder,
+    kernel: &[i64],
+    strides: &[i64],
+    dilations: Option<Vec<i64>>,
+    padding: &str,
+    channels: Channels,
+) -> Lowered<Window> {
+    let n = kernel.len();
+    let dilations = dilations.unwrap_or_else(|| vec![1; n]);
+    if strides.len() != n || dilations.len() != n {
+        let message = format!("The window has {n} axes, which its steps do not have.");
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    let padding = match padding {
+        "causal" => Padding::Explicit(
+            kernel.iter().zip(&dilations).map(|(k, d)| [(k - 1) * d, 0]).collect(),
+        ),
+        word => Padding::of(b, word, &[], channels)?,
+    };
+    Ok(Window { kernel: kernel.to_vec(), strides: strides.to_vec(), dilations, padding })
+}
+
+fn convolution(b: &Lower, a: Conv) -> Lowered<Var> {
+    let channels = Channels::of(b, &a.data_format)?;
+    let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
+    let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
+    let x = channels.first(b, a.inputs)?;
+    let w = conv::filter(b, kernel)?;
+    channels.back(b, conv::conv(b, x, w, bias, &window, a.groups)?)
+}
+
+/// A convolution of each channel by itself, of `x` with channels first.
+fn by_channels(
+    b: &GraphBuilder,
+    x: Var,
+    kernel: Var,
+    bias: Option<Var>,
+    window: &Window,
+) -> Lowered<Var> {
+    let sizes = conv::sizes(b, kernel)?;
+    let group = sizes[sizes.len().saturating_sub(2)];
+    let w = conv::filter(b, conv::depthwise(b, kernel)?)?;
+    conv::conv(b, x, w, bias, window, group)
+}
+
+fn depthwise(b: &Lower, a: Depthwise) -> Lowered<Var> {
+    let channels = Channels::of(b, &a.data_format)?;
+    let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
+    let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
+    let x = channels.first(b, a.inputs)?;
+    channels.back(b, by_channels(b, x, kernel, bias, &window)?)
+}
+
+fn separable(b: &Lower, a: Depthwise) -> Lowered<Var> {
+    let channels = Channels::of(b, &a.data_format)?;
+    let ([kernel, points], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
+    let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
+    let x = by_channels(b, channels.first(b, a.inputs)?, kernel, None, &window)?;
+    let n = a.kernel_size.len();
+    let ones = vec![1; n];
+    let point = Window {
+        kernel: ones.clone(),
+        strides: ones.clone(),
+        dilations: ones,
+        padding: Padding::Valid,
+    };
+    channels.back(b, conv::conv(b, x, conv::filter(b, points)?, bias, &point, 1)?)
+}
+
+/// The size of a transposed convolution's result: as large as the padding makes it, unless `output_padding` says it.
+fn size_of(window: &Window, axis: usize, size: Option<i64>, more: Option<i64>) -> Option<i64> {
+    let (size, stride) = (size?, window.strides[axis]);
+    let reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
+    Some(match (more, &window.padding) {
+        (None, Padding::Same) => size * stride,
+        (None, _) => size * stride + (reach - stride).max(0),
+        (Some(more), Padding::Same) => (size - 1) * stride + reach - 2 * (reach / 2) + more,
+        (Some(more), _) => (size - 1) * stride + reach + more,
+    })
+}
+
+fn transpose(b: &Lower, a: Transpose) -> Lowered<Var> {
+    let channels = Channels::of(b, &a.data_format)?;
+    let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
+    let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
+    let x = channels.first(b, a.inputs)?;
+    rank(b, x)?;
+    let shape = b.shape_of(x).unwrap_or_default();
+    let mut borders = Borders::default();
+    for axis in 0..a.kernel_size.len() {
+        // What is cut off does not depend on the size; any will do where it is not known.
+        let size = shape.get(axis + 2).and_then(Dim::known).unwrap_or(2);
+        let more = a.output_padding.as_ref().and_then(|more| more.get(axis).copied());
+        borders.axis(&window, axis, Some(size), size_of(&window, axis, Some(size), more));
+    }
+    let y = conv::conv_transpose(b, x, conv::filter(b, kernel)?, bias, (&window, &borders), 1)?;
+    channels.back(b, y)
+}

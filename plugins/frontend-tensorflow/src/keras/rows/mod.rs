@@ -1,0 +1,62 @@
+//! What layers compute, by family. A row is the class of a layer, and the function that lowers it.
+//!
+//! A row gets what the layer is called with, by position and by name; then the keys of its configuration by name, and
+//! `weights`, its tensors in the order in which Keras makes them. Its arguments of calls therefore come first, in the
+//! order of `call`. Tensors of floats and weights are of the type in which the layer computes. `dtype` is that type.
+//! An `activation` that comes last is applied to what the row gives.
+//!
+//! A layer that calls the layers it holds is no row but one of [`WRAPPERS`]: it has them in `layer.parts`, each with
+//! its own weights, and calls them with `Runner::call`. Masks of arguments and results are said in `masks`.
+// A function takes its arguments by value, used up or not: all rows have one form.
+#![allow(clippy::needless_pass_by_value)]
+
+pub(crate) mod activation;
+pub(crate) mod conv;
+pub(crate) mod core;
+
+use super::Runner;
+use super::run::{Called, Given};
+use super::values::Item;
+use crate::ops::Source;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
+
+/// All layers.
+pub(crate) fn table() -> Table<Source> {
+    let families = [activation::rows, conv::rows, core::rows];
+    families.into_iter().fold(Table::new(), |table, rows| rows(table))
+}
+
+/// A layer that calls the layers it holds: `None` if the class is none of these.
+pub(crate) type Wrapper =
+    for<'r, 's> fn(&Runner<'r, 's>, &Called<'_>, &Given) -> Lowered<Option<Vec<Item>>>;
+
+/// Layers that call others. They are asked before the table.
+pub(crate) const WRAPPERS: &[Wrapper] = &[];
+
+/// Weights that must be there.
+///
+/// # Errors
+/// `N0201` if there are others.
+pub(crate) fn exactly<const N: usize>(b: &GraphBuilder, weights: &[Var]) -> Lowered<[Var; N]> {
+    weights.try_into().map_err(|_| {
+        let message = format!("The layer has {} weights, not {N}.", weights.len());
+        b.diagnostic(Code::SourceSyntax, message)
+    })
+}
+
+/// Weights, and a bias behind them if the layer has one.
+///
+/// # Errors
+/// `N0201` if there are others.
+pub(crate) fn weights_and_bias<const N: usize>(
+    b: &GraphBuilder,
+    weights: &[Var],
+    has_bias: bool,
+) -> Lowered<([Var; N], Option<Var>)> {
+    match weights {
+        [rest @ .., bias] if has_bias => Ok((exactly(b, rest)?, Some(*bias))),
+        all => Ok((exactly(b, all)?, None)),
+    }
+}

@@ -1,0 +1,340 @@
+//! Runs models on the values of an ONNX graph that is built on the way: each call of a layer runs when an output needs
+//! it.
+
+use super::config::{Argument, Call, Layer, Network, Place, damaged};
+use super::hdf5::Hdf5;
+use super::rows;
+use super::values::{self, Item, problem};
+use crate::ops::Source;
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::lower::{Driver, Lower};
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, HashSet};
+
+/// Calls of layers that a conversion may run, those of models that are called several times counted each time.
+const CALLS_MAX: usize = 1_000_000;
+
+/// What a layer is called with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Given {
+    pub(crate) positional: Vec<Item>,
+    pub(crate) named: Vec<(String, Item)>,
+}
+
+impl Given {
+    /// A call with one argument.
+    pub(crate) fn one(item: Item) -> Given {
+        Given { positional: vec![item], named: vec![] }
+    }
+
+    /// An argument by its place or its name.
+    pub(crate) fn get(&self, at: usize, name: &str) -> Option<&Item> {
+        self.positional.get(at).or_else(|| self.name(name))
+    }
+
+    /// An argument by its name.
+    pub(crate) fn name(&self, name: &str) -> Option<&Item> {
+        self.named.iter().find(|(found, _)| found == name).map(|(_, item)| item)
+    }
+
+    /// What the layer is called on.
+    pub(crate) fn first(&self) -> Option<&Item> {
+        self.positional.first().or_else(|| self.named.first().map(|(_, item)| item))
+    }
+
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.positional.iter().chain(self.named.iter().map(|(_, item)| item))
+    }
+}
+
+/// A layer that is called, with the names of the models around it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Called<'l> {
+    pub(crate) layer: &'l Layer,
+    pub(crate) path: &'l str,
+}
+
+impl Called<'_> {
+    pub(crate) fn problem(&self, code: Code, message: impl Into<String>) -> Diagnostic {
+        problem(self.path, &self.layer.class, code, message)
+    }
+}
+
+/// The calls of a model that is run.
+struct Scope<'n> {
+    network: &'n Network,
+    path: &'n str,
+    by_name: HashMap<&'n str, usize>,
+    done: RefCell<HashMap<(usize, usize), Vec<Item>>>,
+}
+
+pub(crate) struct Runner<'r, 's> {
+    pub(crate) driver: &'r Driver<'s, Source>,
+    pub(crate) file: &'r Hdf5,
+    pub(crate) is_keras2: bool,
+    /// Weights that the graph has.
+    pub(super) held: RefCell<HashMap<String, Var>>,
+    /// Weights that became inputs; `None` if they are constants.
+    pub(super) weights: RefCell<Option<Vec<Var>>>,
+    /// Layers that were refused.
+    pub(super) refused: RefCell<HashSet<String>>,
+    ran: Cell<usize>,
+}
+
+impl<'r, 's> Runner<'r, 's> {
+    pub(crate) fn new(
+        driver: &'r Driver<'s, Source>,
+        file: &'r Hdf5,
+        is_keras2: bool,
+        weights: Option<Vec<Var>>,
+    ) -> Runner<'r, 's> {
+        let (held, refused, ran) = Default::default();
+        let weights = RefCell::new(weights);
+        Runner { driver, file, is_keras2, held, weights, refused, ran }
+    }
+
+    pub(crate) fn builder(&self) -> &'r Lower<'s, Source> {
+        self.driver.builder()
+    }
+
+    /// Calls a layer or model, whose name follows `within`, the path of what holds it. Gives its outputs one after the
+    /// other.
+    ///
+    /// # Errors
+    /// What is wrong with the model beyond this layer. What is wrong with the layer is reported, and leaves a hole.
+    pub(crate) fn call(&self, layer: &Layer, within: &str, given: Given) -> Result<Vec<Item>> {
+        let path =
+            if within.is_empty() { layer.name.clone() } else { format!("{within}/{}", layer.name) };
+        let called = Called { layer, path: &path };
+        self.ran.set(self.ran.get() + 1);
+        if self.ran.get() > CALLS_MAX {
+            let message = format!("The model calls its layers more than {CALLS_MAX} times.");
+            return Err(called.problem(Code::SourceLimit, message));
+        }
+        if let Some(network) = &layer.network {
+            return self.network(network, &path, &given);
+        }
+        if self.is_refused(&called) {
+            return Ok(vec![Item::Hole]);
+        }
+        for wrapper in rows::WRAPPERS {
+            if let Some(items) = wrapper(self, &called, &given)? {
+                return Ok(items);
+            }
+        }
+        self.row(&called, given)
+    }
+
+    /// Runs a model.
+    ///
+    /// # Errors
+    /// As [`Runner::call`].
+    pub(crate) fn network(
+        &self,
+        network: &Network,
+        path: &str,
+        given: &Given,
+    ) -> Result<Vec<Item>> {
+        if network.is_sequence {
+            return self.sequence(network, path, given);
+        }
+        let scope = Scope {
+            network,
+            path,
+            by_name: network.layers.iter().enumerate().map(|(i, l)| (l.name.as_str(), i)).collect(),
+            done: RefCell::default(),
+        };
+        self.feed(&scope, given)?;
+        let mut leaves = vec![];
+        network.outputs.leaves(&mut leaves);
+        let mut all = vec![];
+        for leaf in leaves {
+            let Argument::Place(place) = leaf else {
+                return Err(damaged("An output of a model is no tensor of it."));
+            };
+            let node = self.node_of(&scope, place, true)?;
+            self.evaluate(&scope, node)?;
+            all.push(self.known(&scope, place, node)?);
+        }
+        Ok(all)
+    }
+
+    /// Runs layers one after the other.
+    fn sequence(&self, network: &Network, path: &str, given: &Given) -> Result<Vec<Item>> {
+        let first = given.first().cloned().unwrap_or(Item::Hole);
+        let mut items = vec![masked(first, given.name("mask"))];
+        for (i, layer) in network.layers.iter().enumerate() {
+            let item = Item::of(items);
+            items = match layer.class.as_str() {
+                "InputLayer" if i == 0 => vec![self.as_declared(layer, item)?],
+                _ => self.call(layer, path, Given::one(item))?,
+            };
+        }
+        Ok(items)
+    }
+
+    /// Gives the inputs of a model what it is called with.
+    fn feed(&self, scope: &Scope<'_>, given: &Given) -> Result<()> {
+        let mut leaves = vec![];
+        scope.network.inputs.leaves(&mut leaves);
+        let first = given.first().cloned().unwrap_or(Item::Hole);
+        let first = masked(first, given.name("mask"));
+        let is_dict = matches!(scope.network.inputs, Argument::Dict(_));
+        let found: Vec<Item> = match &first {
+            // By the names of the inputs, where the model has a list of them.
+            Item::Dict(items) if !is_dict => leaves
+                .iter()
+                .filter_map(|leaf| {
+                    let Argument::Place(place) = leaf else { return None };
+                    items.iter().find(|(key, _)| *key == place.layer).map(|(_, item)| item.clone())
+                })
+                .collect(),
+            other => other.leaves().into_iter().cloned().collect(),
+        };
+        if found.len() != leaves.len() {
+            let message = format!(
+                "The model `{}` is called with {} tensors, not {}.",
+                shown(scope.path),
+                found.len(),
+                leaves.len()
+            );
+            return Err(damaged(message));
+        }
+        for (leaf, item) in leaves.into_iter().zip(found) {
+            let Argument::Place(place) = leaf else {
+                return Err(damaged("An input of a model is no layer of it."));
+            };
+            let (at, call) = self.node_of(scope, place, false)?;
+            let item = self.as_declared(&scope.network.layers[at], item)?;
+            scope.done.borrow_mut().insert((at, call), vec![item]);
+        }
+        Ok(())
+    }
+
+    /// The layer and the call of it that a place names. Keras counts the making of a model as a call of it: in
+    /// version 2 everywhere, in version 3 only in the outputs of the model around it.
+    fn node_of(&self, scope: &Scope<'_>, place: &Place, is_output: bool) -> Result<(usize, usize)> {
+        let unknown = || {
+            let name = shown(&place.layer);
+            damaged(format!(
+                "The model reads `{name}`, call {}, which it does not have.",
+                place.call
+            ))
+        };
+        let at = *scope.by_name.get(place.layer.as_str()).ok_or_else(unknown)?;
+        let layer = &scope.network.layers[at];
+        let counts = layer.network.as_ref().is_some_and(|network| network.counts_making);
+        let call = match counts && (is_output || self.is_keras2) {
+            true => place.call.checked_sub(1).ok_or_else(unknown)?,
+            false => place.call,
+        };
+        let is_there = call < layer.calls.len() || (layer.class == "InputLayer" && call == 0);
+        if is_there { Ok((at, call)) } else { Err(unknown()) }
+    }
+
+    fn known(&self, scope: &Scope<'_>, place: &Place, node: (usize, usize)) -> Result<Item> {
+        let done = scope.done.borrow();
+        let items = done.get(&node).map(Vec::as_slice);
+        match items {
+            Some([Item::Hole]) => Ok(Item::Hole),
+            Some(items) if place.output < items.len() => Ok(items[place.output].clone()),
+            _ => {
+                let message = format!(
+                    "The model reads output {} of `{}`, which has no such.",
+                    place.output,
+                    shown(&place.layer)
+                );
+                Err(damaged(message))
+            }
+        }
+    }
+
+    /// Runs a call and all that it needs, without recursion along the model.
+    fn evaluate(&self, scope: &Scope<'_>, node: (usize, usize)) -> Result<()> {
+        let mut open = HashSet::new();
+        let mut stack = vec![node];
+        while let Some(node) = stack.last().copied() {
+            if scope.done.borrow().contains_key(&node) {
+                stack.pop();
+                continue;
+            }
+            let layer = &scope.network.layers[node.0];
+            let Some(call) = layer.calls.get(node.1) else {
+                let name = shown(&layer.name);
+                return Err(damaged(format!("`{name}` is an input that the model does not list.")));
+            };
+            let mut waiting = vec![];
+            for place in places(call) {
+                let needed = self.node_of(scope, place, false)?;
+                if !scope.done.borrow().contains_key(&needed) {
+                    waiting.push(needed);
+                }
+            }
+            if waiting.is_empty() {
+                let given = self.given(scope, call)?;
+                let items = self.call(layer, scope.path, given)?;
+                scope.done.borrow_mut().insert(node, items);
+            } else if open.insert(node) {
+                // The first one is on top.
+                stack.extend(waiting.into_iter().rev());
+            } else {
+                let message = "The layer depends on its own result.";
+                return Err(problem(&layer.name, &layer.class, Code::LayerCycle, message));
+            }
+        }
+        Ok(())
+    }
+
+    fn given(&self, scope: &Scope<'_>, call: &Call) -> Result<Given> {
+        let positional =
+            call.positional.iter().map(|a| self.item(scope, a)).collect::<Result<_>>()?;
+        let named = call.named.iter().map(|(name, a)| Ok((name.clone(), self.item(scope, a)?)));
+        Ok(Given { positional, named: named.collect::<Result<_>>()? })
+    }
+
+    /// What an argument stands for, once all calls that it needs have run.
+    fn item(&self, scope: &Scope<'_>, argument: &Argument) -> Result<Item> {
+        Ok(match argument {
+            Argument::Place(place) => {
+                let node = self.node_of(scope, place, false)?;
+                self.known(scope, place, node)?
+            }
+            Argument::List(items) => {
+                Item::List(items.iter().map(|a| self.item(scope, a)).collect::<Result<_>>()?)
+            }
+            Argument::Dict(items) => {
+                let items = items.iter().map(|(key, a)| Ok((key.clone(), self.item(scope, a)?)));
+                Item::Dict(items.collect::<Result<_>>()?)
+            }
+            Argument::Constant(json, word) => values::constant(self.builder(), json, word)?.into(),
+            Argument::Plain(json) => Item::Plain(values::value(json)),
+            Argument::Nothing => Item::nothing(),
+        })
+    }
+}
+
+/// The places that a call reads.
+fn places(call: &Call) -> impl Iterator<Item = &Place> {
+    let mut leaves = vec![];
+    let all = call.positional.iter().chain(call.named.iter().map(|(_, argument)| argument));
+    all.for_each(|argument| argument.leaves(&mut leaves));
+    leaves.into_iter().filter_map(|leaf| match leaf {
+        Argument::Place(place) => Some(place),
+        _ => None,
+    })
+}
+
+/// Tensors with the masks that a model is called with.
+fn masked(item: Item, mask: Option<&Item>) -> Item {
+    let Some(mask) = mask else { return item };
+    let mut masks = mask.leaves().into_iter();
+    let put = |leaf: Item| {
+        let mask = masks.next().and_then(Item::tensor);
+        Ok(match (leaf, mask) {
+            (Item::Tensor(var, _), Some(mask)) => Item::Tensor(var, Some(mask)),
+            (leaf, _) => leaf,
+        })
+    };
+    item.map(&mut { put }).unwrap_or(Item::Hole)
+}

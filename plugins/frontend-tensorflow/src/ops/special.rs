@@ -1,0 +1,63 @@
+//! Functions that ONNX has no operators for: the error function and its inverse, gamma and Bessel functions.
+
+use super::elementwise::One;
+use super::{Lower, Source, of};
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::formulas::special::{
+    bessel, digamma, erfcx, erfinv, lgamma, ndtri, scaled_bessel,
+};
+use onnxd_plugin_sdk::ir::DataType::{self, Double, Float};
+use onnxd_plugin_sdk::lower::{Lowered, Table};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    let table = super::rows! { table;
+        "Erfc" => |b, a: One| computed(b, a.x, Float, erfc);
+        "Erfinv" => |b, a: One| computed(b, a.x, Float, erfinv);
+        "Ndtri" => |b, a: One| computed(b, a.x, Float, ndtri);
+        "Lgamma" => |b, a: One| computed(b, a.x, Double, lgamma);
+        "Digamma" => |b, a: One| computed(b, a.x, Double, digamma);
+        "BesselI0" => |b, a: One| computed(b, a.x, Double, |b, x| bessel(b, x, false));
+        "BesselI1" => |b, a: One| computed(b, a.x, Double, |b, x| bessel(b, x, true));
+        "BesselI0e" => |b, a: One| computed(b, a.x, Double, |b, x| scaled_bessel(b, x, false));
+        "BesselI1e" => |b, a: One| computed(b, a.x, Double, |b, x| scaled_bessel(b, x, true));
+    };
+    const REFUSED: [(&[&str], &str); 6] = [
+        (
+            &["BesselJ0", "BesselJ1", "BesselY0", "BesselY1"],
+            "ONNX has no Bessel functions of real order, and their series have no fixed length",
+        ),
+        (
+            &["BesselK0", "BesselK0e", "BesselK1", "BesselK1e"],
+            "ONNX has no modified Bessel functions of the second kind",
+        ),
+        (&["Igamma", "Igammac", "IgammaGradA"], "ONNX has no incomplete gamma function"),
+        (&["Betainc"], "ONNX has no incomplete beta function"),
+        (
+            &["Polygamma", "Zeta"],
+            "ONNX has no zeta function and no derivatives of the gamma function",
+        ),
+        (
+            &["Dawsn", "Expint", "FresnelCos", "FresnelSin", "Spence"],
+            "ONNX has no such integral of an elementary function",
+        ),
+    ];
+    super::refused(table, &REFUSED)
+}
+
+/// Applies `f` in a type that is at least as wide as `least`.
+pub(crate) fn computed(
+    b: &Lower,
+    x: Var,
+    least: DataType,
+    f: fn(&GraphBuilder, Var) -> Lowered<Var>,
+) -> Lowered<Var> {
+    let dtype = of(b, x)?;
+    let wide = if dtype == Double { Double } else { least };
+    b.cast(f(b, b.cast(x, wide)?)?, dtype)
+}
+
+/// What the error function lacks to one. Far out that difference would be rounded away.
+pub(crate) fn erfc(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    let tail = b.mul(b.exp(b.neg(b.mul(x, x)?)?)?, erfcx(b, x)?)?;
+    b.where_(b.less(x, 1.0)?, b.sub(1.0, b.erf(x)?)?, tail)
+}
