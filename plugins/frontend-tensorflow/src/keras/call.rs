@@ -63,13 +63,7 @@ impl Runner<'_, '_> {
     /// Whether a layer is one that cannot be converted; then it is reported.
     pub(super) fn is_refused(&self, called: &Called<'_>) -> bool {
         let layer = called.layer;
-        let reason = match &layer.foreign {
-            Some(reason) => reason.clone(),
-            None if layer.parts.is_empty() && !self.driver.takes(&layer.class) => {
-                format!("`{}` is no layer that this front-end knows", shown(&layer.class))
-            }
-            None => return false,
-        };
+        let Some(reason) = &layer.foreign else { return false };
         if self.refused.borrow_mut().insert(called.path.to_owned()) {
             let found = called.problem(Code::LayerUnsupported, format!("{reason}."));
             self.driver.report(found.help(EXPORT));
@@ -161,7 +155,7 @@ impl Runner<'_, '_> {
     }
 
     /// The name of an activation. What it means has changed since version 2 for one of them.
-    fn activation(&self, layer: &Layer, key: &str) -> Option<Value> {
+    pub(crate) fn activation(&self, layer: &Layer, key: &str) -> Option<Value> {
         let json = layer.config.get(key)?;
         let name = match json.get("config") {
             Some(config) => config.as_str().or_else(|| json.get("class_name")?.as_str()),
@@ -174,7 +168,7 @@ impl Runner<'_, '_> {
     }
 
     /// Tensors of floats become of the type in which the layer computes.
-    fn cast(&self, layer: &Layer, mut given: Given) -> Result<Given> {
+    pub(crate) fn cast(&self, layer: &Layer, mut given: Given) -> Result<Given> {
         let to = dtype::computed(&layer.config);
         let is_layer = !layer.class.contains('.') && !NOT_CAST.contains(&layer.class.as_str());
         if !is_layer || !to.is_float() {

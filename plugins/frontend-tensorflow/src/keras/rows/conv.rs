@@ -44,7 +44,7 @@ arguments! {
 }
 
 /// A window as a layer says it. `causal` is nothing behind, and before as much as the window reaches back.
-fn window(
+pub(crate) fn window(
     b: &GraphBuilder,
     kernel: &[i64],
     strides: &[i64],

@@ -12,7 +12,12 @@
 
 pub(crate) mod activation;
 pub(crate) mod conv;
+pub(crate) mod conv_lstm;
 pub(crate) mod core;
+pub(crate) mod recurrent;
+pub(crate) mod time;
+
+pub(crate) use conv::window;
 
 use super::Runner;
 use super::run::{Called, Given};
@@ -33,7 +38,7 @@ pub(crate) type Wrapper =
     for<'r, 's> fn(&Runner<'r, 's>, &Called<'_>, &Given) -> Lowered<Option<Vec<Item>>>;
 
 /// Layers that call others. They are asked before the table.
-pub(crate) const WRAPPERS: &[Wrapper] = &[];
+pub(crate) const WRAPPERS: &[Wrapper] = &[recurrent::recurrent];
 
 /// Weights that must be there.
 ///

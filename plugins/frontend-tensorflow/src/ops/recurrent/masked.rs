@@ -147,7 +147,7 @@ fn by_steps(
     let mut states = initial.to_vec();
     if states.is_empty() {
         for cell in cells {
-            let zeros = zeros(b, batch, &[cell.units], dtype)?;
+            let zeros = zeros(b, &[batch, Size::Known(cell.units)], dtype)?;
             states.extend(vec![zeros; cell.kind.states()]);
         }
     }
@@ -165,16 +165,13 @@ fn by_steps(
     Ok((b.gather(run.outputs, -1).axis(0).one()?, run.states))
 }
 
-/// Zeros for each sample.
+/// Zeros of these sizes.
 pub(crate) fn zeros(
     b: &GraphBuilder,
-    batch: Size,
-    sizes: &[i64],
+    sizes: &[Size],
     dtype: onnxd_plugin_sdk::ir::DataType,
 ) -> Lowered<Var> {
-    let sizes: Vec<Size> =
-        [batch].into_iter().chain(sizes.iter().map(|n| Size::Known(*n))).collect();
-    let shape = match shape_of(b, &sizes)? {
+    let shape = match shape_of(b, sizes)? {
         Operand::Var(v) => v,
         other => b.constant(other.to_tensor(Some(Int64)).expect("a list of integers")),
     };

@@ -1,0 +1,260 @@
+//! Recurrent layers, and layers that run others over time.
+
+use super::activation::{OLD_HARD_SIGMOID, named};
+use super::exactly;
+use crate::keras::Runner;
+use crate::keras::config::Layer;
+use crate::keras::masks;
+use crate::keras::run::{Called, Given};
+use crate::keras::values::Item;
+use crate::ops::recurrent::masked::{Options, layer as over};
+use crate::ops::recurrent::{Activation, Cell, Kind};
+use crate::ops::shape::transposed;
+use crate::ops::slicing::reversed;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::{self, Code};
+use onnxd_plugin_sdk::lower::{Lowered, Value};
+use serde_json::Value as Json;
+
+/// Runs recurrent layers, and `Bidirectional`.
+///
+/// # Errors
+/// As `Runner::call`.
+pub(crate) fn recurrent(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+) -> Lowered<Option<Vec<Item>>> {
+    type Run = fn(&Runner<'_, '_>, &Called<'_>, &Given) -> Lowered<Vec<Item>>;
+    let run: Run = match called.layer.class.as_str() {
+        "LSTM" | "GRU" | "SimpleRNN" | "RNN" => sequence,
+        "ConvLSTM1D" | "ConvLSTM2D" | "ConvLSTM3D" => super::conv_lstm::run,
+        "Bidirectional" => bidirectional,
+        "TimeDistributed" => super::time::distributed,
+        _ => return Ok(None),
+    };
+    let given = runner.cast(called.layer, given.clone())?;
+    if given.items().any(|item| item.leaves().contains(&&Item::Hole)) {
+        return Ok(Some(vec![Item::Hole]));
+    }
+    let given = masks::passed(runner, called.layer, given);
+    let place = diagnostics::Layer::new(called.path, called.layer.class.clone());
+    match runner.builder().in_layer(place, |_| run(runner, called, &given)) {
+        Ok(items) => masks::attached(runner, called, &given, items).map(Some),
+        Err(found) => {
+            runner.driver.report(found);
+            Ok(Some(vec![Item::Hole]))
+        }
+    }
+}
+
+/// A truth value of a configuration.
+pub(crate) fn is(layer: &Layer, key: &str) -> bool {
+    layer.config.get(key).and_then(Json::as_bool) == Some(true)
+}
+
+/// What a layer is called on, its initial states and its mask.
+pub(crate) struct Call {
+    pub(crate) x: Var,
+    pub(crate) initial: Vec<Var>,
+    pub(crate) mask: Option<Var>,
+}
+
+impl Call {
+    /// Reads a call. States stand behind the sequence in a list, or are an argument of their own.
+    ///
+    /// # Errors
+    /// `N0204` if there is no tensor.
+    pub(crate) fn of(b: &GraphBuilder, given: &Given) -> Lowered<Call> {
+        let tensors = |item: Option<&Item>| -> Vec<Var> {
+            item.map(|item| item.leaves().into_iter().filter_map(Item::tensor).collect())
+                .unwrap_or_default()
+        };
+        let mut all = tensors(given.first());
+        if all.is_empty() {
+            return Err(b.diagnostic(Code::LayerParameter, "The layer is called on no tensor."));
+        }
+        let x = all.remove(0);
+        let states = given.name("initial_state").or_else(|| given.positional.get(1));
+        let initial = if all.is_empty() { tensors(states) } else { all };
+        let mask = tensors(given.name("mask").or_else(|| given.positional.get(2)));
+        Ok(Call { x, initial, mask: mask.first().copied() })
+    }
+}
+
+/// States that outlive a call are no result of a network.
+pub(crate) fn refuse_stateful(b: &GraphBuilder, layer: &Layer) -> Lowered<()> {
+    if !is(layer, "stateful") {
+        return Ok(());
+    }
+    let message = "The layer keeps its states from one call to the next (`stateful`).";
+    let help = "Give the states as `initial_state`, and take them with `return_state`.";
+    Err(b.diagnostic(Code::LayerUnsupported, message).help(help))
+}
+
+/// The activation that a configuration names.
+pub(crate) fn activation(runner: &Runner<'_, '_>, layer: &Layer, key: &str) -> Activation {
+    let name = match runner.activation(layer, key) {
+        Some(Value::Text(name)) => name,
+        _ => "linear".to_owned(),
+    };
+    let onnx = Some(match name.as_str() {
+        "tanh" => ("Tanh", None, None),
+        "sigmoid" => ("Sigmoid", None, None),
+        "relu" => ("Relu", None, None),
+        "linear" => ("Affine", Some(1.0), Some(0.0)),
+        "hard_sigmoid" => ("HardSigmoid", Some(1.0 / 6.0), Some(0.5)),
+        OLD_HARD_SIGMOID => ("HardSigmoid", Some(0.2), Some(0.5)),
+        "elu" => ("Elu", Some(1.0), None),
+        "leaky_relu" => ("LeakyRelu", Some(0.2), None),
+        "softsign" => ("Softsign", None, None),
+        "softplus" => ("Softplus", None, None),
+        _ => ("", None, None),
+    });
+    let onnx = onnx.filter(|(name, ..)| !name.is_empty());
+    Activation { onnx, apply: Box::new(move |b, x| named(b, &name, x)) }
+}
+
+/// The cells of a layer, one above the other.
+fn cells(runner: &Runner<'_, '_>, called: &Called<'_>) -> Lowered<Vec<Cell>> {
+    let mut all = vec![];
+    // Older files have all weights of a layer in one list.
+    let mut shared = runner.weights_of(called.layer, called.path)?;
+    collect(runner, called, &mut shared, &mut all)?;
+    Ok(all)
+}
+
+fn collect(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    shared: &mut Vec<Var>,
+    to: &mut Vec<Cell>,
+) -> Lowered<()> {
+    let layer = called.layer;
+    let b = runner.builder();
+    let reset_after = layer.config.get("reset_after").and_then(Json::as_bool) == Some(true);
+    let kind = match layer.class.as_str() {
+        "LSTM" | "LSTMCell" => Kind::Lstm,
+        "GRU" | "GRUCell" => Kind::Gru { reset_after },
+        "SimpleRNN" | "SimpleRNNCell" => Kind::Simple,
+        "RNN" | "StackedRNNCells" => {
+            for (_, part) in &layer.parts {
+                let path = format!("{}/{}", called.path, part.name);
+                collect(runner, &Called { layer: part, path: &path }, shared, to)?;
+            }
+            return Ok(());
+        }
+        other => {
+            let reason = match &layer.foreign {
+                Some(reason) => format!("{reason}."),
+                None => format!("`{}` is no cell of Keras.", diagnostics::shown(other)),
+            };
+            let help = "Export the model with `model.export(\"folder\")`, and convert that.";
+            return Err(b.diagnostic(Code::LayerUnsupported, reason).help(help));
+        }
+    };
+    let has_bias = is(layer, "use_bias");
+    let count = if has_bias { 3 } else { 2 };
+    let own = match shared.is_empty() {
+        true => runner.weights_of(layer, called.path)?,
+        false => shared.drain(..count.min(shared.len())).collect(),
+    };
+    let (kernel, recurrent, bias) = match has_bias {
+        true => exactly::<3>(b, &own).map(|[k, r, bias]| (k, r, Some(bias)))?,
+        false => exactly::<2>(b, &own).map(|[k, r]| (k, r, None))?,
+    };
+    let units = layer.config.get("units").and_then(Json::as_i64).unwrap_or_default();
+    let gates = activation(runner, layer, "recurrent_activation");
+    let gates = if kind == Kind::Simple { activation(runner, layer, "activation") } else { gates };
+    let activation = activation(runner, layer, "activation");
+    to.push(Cell { kind, units, kernel, recurrent, bias, activation, gates });
+    Ok(())
+}
+
+/// A layer of cells over a sequence.
+fn sequence(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lowered<Vec<Item>> {
+    let (b, layer) = (runner.builder(), called.layer);
+    refuse_stateful(b, layer)?;
+    let Call { x, initial, mask } = Call::of(b, given)?;
+    let cells = cells(runner, called)?;
+    let states: usize = cells.iter().map(|cell| cell.kind.states()).sum();
+    if states == 0 || !(initial.is_empty() || initial.len() == states) {
+        let message = format!("The layer has {states} states, and is given {}.", initial.len());
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    let time_first = is(layer, "time_major");
+    let swap = |v: Var| if time_first { transposed(b, v, &[1, 0, 2]) } else { Ok(v) };
+    let mask = mask.map(|mask| if time_first { transposed(b, mask, &[1, 0]) } else { Ok(mask) });
+    let options = Options {
+        backwards: is(layer, "go_backwards"),
+        sequences: is(layer, "return_sequences"),
+        mask: mask.transpose()?,
+        zeros: is(layer, "zero_output_for_mask"),
+    };
+    let (output, states) = over(b, &cells, swap(x)?, &initial, options)?;
+    let output = if options.sequences { swap(output)? } else { output };
+    let mut items: Vec<Item> = vec![output.into()];
+    if is(layer, "return_state") {
+        items.extend(states.into_iter().map(Item::from));
+    }
+    Ok(items)
+}
+
+/// Both layers of `Bidirectional`, each with its weights.
+fn directions(layer: &Layer) -> Option<[Layer; 2]> {
+    let part = |name: &str| layer.parts.iter().find(|(key, _)| key == name);
+    let mut both = [part("forward_layer")?.1.clone(), part("backward_layer")?.1.clone()];
+    if !layer.weights.is_empty() {
+        // Older files have them in one list.
+        let (forward, backward) = layer.weights.split_at(layer.weights.len() / 2);
+        both[0].weights = forward.to_vec();
+        both[1].weights = backward.to_vec();
+    }
+    Some(both)
+}
+
+/// A sequence in both directions.
+fn bidirectional(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+) -> Lowered<Vec<Item>> {
+    let b = runner.builder();
+    let Some(both) = directions(called.layer) else {
+        return Err(b.diagnostic(Code::SourceSyntax, "The layer has no layer inside."));
+    };
+    let Call { x, initial, mask } = Call::of(b, given)?;
+    let (first, second) = initial.split_at(initial.len() / 2);
+    let mut given = vec![];
+    for (layer, states) in both.iter().zip([first, second]) {
+        let mut named = vec![];
+        if !states.is_empty() {
+            let states = states.iter().map(|v| Item::from(*v)).collect();
+            named.push(("initial_state".to_owned(), Item::List(states)));
+        }
+        named.extend(mask.map(|mask| ("mask".to_owned(), Item::from(mask))));
+        let call = Given { positional: vec![x.into()], named };
+        let items = runner.call(layer, called.path, call)?;
+        let tensors: Vec<Var> = items.iter().filter_map(Item::tensor).collect();
+        if tensors.is_empty() {
+            return Ok(vec![Item::Hole]);
+        }
+        given.push(tensors);
+    }
+    let (y, mut z) = (given[0][0], given[1][0]);
+    if is(&both[0], "return_sequences") {
+        z = reversed(b, z, &[1])?;
+    }
+    let merged = match called.layer.config.get("merge_mode").and_then(Json::as_str) {
+        Some("concat") => vec![b.concat([y, z]).axis(-1).one()?],
+        Some("sum") => vec![b.add(y, z)?],
+        Some("ave") => vec![b.mul(b.add(y, z)?, 0.5)?],
+        Some("mul") => vec![b.mul(y, z)?],
+        _ => vec![y, z],
+    };
+    let mut items: Vec<Item> = merged.into_iter().map(Item::from).collect();
+    if is(&both[0], "return_state") {
+        items.extend(given.iter().flat_map(|all| &all[1..]).map(|v| Item::from(*v)));
+    }
+    Ok(items)
+}
