@@ -1,18 +1,207 @@
 //! Conditions and loops by functions: If, Case, While and their kin.
 
+use super::branch::{branch, truth};
+use super::repeat::{Repetition, repeat};
 use super::run::{Item, Runner, Scope};
-use crate::wire::proto::NodeDef;
-use onnxd_plugin_sdk::build::Result;
+use super::{calls, effects, node};
+use crate::wire::proto::{Attr, NodeDef};
+use crate::wire::tensor::dims_of;
+use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::{DataType, Dim};
+
+/// Functions inside each other that are looked through for arguments that come back unchanged.
+const TRACE_MAX: usize = 256;
 
 /// Runs a node of this family; `None` if it is of another one.
 ///
 /// # Errors
 /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(crate) fn run<'a>(
-    _runner: &Runner<'a, '_>,
-    _scope: &Scope<'a>,
-    _node: &'a NodeDef,
-    _inputs: &[Item],
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    inputs: &[Item],
 ) -> Result<Option<Vec<Item>>> {
-    Ok(None)
+    let functions = match node.op.as_str() {
+        "If" | "StatelessIf" => vec![needed(runner, scope, node, "then_branch")?]
+            .into_iter()
+            .chain([needed(runner, scope, node, "else_branch")?])
+            .collect(),
+        "Case" | "StatelessCase" => branches(node),
+        "While" | "StatelessWhile" => return looped(runner, scope, node, inputs).map(Some),
+        _ => return Ok(None),
+    };
+    let Some((choice, args)) = inputs.split_first().filter(|_| !functions.is_empty()) else {
+        let message = "The node has no condition or no branches.";
+        return Err(runner.problem(scope, node, Code::SourceSyntax, message));
+    };
+    let choice = match choice {
+        Item::Tensor(var) => Some(*var),
+        Item::Hole => None,
+        _ => {
+            let message = "The condition is no tensor.";
+            return Ok(Some(runner.refuse(scope, node, Code::LayerUnsupported, message)));
+        }
+    };
+    let Some(choice) = choice else {
+        // What is wrong in the branches is still told.
+        for function in functions {
+            calls::call(runner, scope, node, function, args.to_vec())?;
+        }
+        return Ok(Some(vec![Item::Hole; node::output_count(node, None)]));
+    };
+    let b = runner.builder();
+    let given = b.in_layer(scope.layer(node), |_| match node.op.as_str() {
+        "If" | "StatelessIf" => {
+            let arm = |at: usize| calls::call(runner, scope, node, functions[at], args.to_vec());
+            branch(runner.driver, truth(b, choice)?, [&|| arm(0), &|| arm(1)])
+        }
+        _ => chosen(runner, (scope, node), choice, &functions, args),
+    })?;
+    Ok(Some(given))
+}
+
+/// The function that an attribute names.
+fn needed<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    name: &str,
+) -> Result<&'a str> {
+    node::function(node, name).ok_or_else(|| {
+        let message = format!("The node does not say which function is its `{name}`.");
+        runner.problem(scope, node, Code::SourceSyntax, message)
+    })
+}
+
+fn branches(node: &NodeDef) -> Vec<&str> {
+    match node.attr.get("branches").and_then(|attr| attr.value.as_ref()) {
+        Some(Attr::List(list)) => list.func.iter().map(|f| f.name.as_str()).collect(),
+        _ => vec![],
+    }
+}
+
+/// What the function gives whose number is `index`; the last one stands for all numbers that no function has.
+fn chosen<'a>(
+    runner: &Runner<'a, '_>,
+    (scope, node): (&Scope<'a>, &'a NodeDef),
+    index: Var,
+    functions: &[&'a str],
+    args: &[Item],
+) -> Result<Vec<Item>> {
+    let (b, last) = (runner.builder(), functions.len() as i64 - 1);
+    let index = match b.ints_of(index).as_deref() {
+        Some([known]) => {
+            let known = if (0..last).contains(known) { *known } else { last };
+            let function = functions[known as usize];
+            return calls::call(runner, scope, node, function, args.to_vec());
+        }
+        _ => b.cast(index, DataType::Int64)?,
+    };
+    let index = b.where_(b.less(index, 0)?, last, index)?;
+    among(runner, (scope, node), index, functions, 0, args)
+}
+
+/// As [`chosen`], for an index that is at least that of the first function.
+fn among<'a>(
+    runner: &Runner<'a, '_>,
+    (scope, node): (&Scope<'a>, &'a NodeDef),
+    index: Var,
+    functions: &[&'a str],
+    first: usize,
+    args: &[Item],
+) -> Result<Vec<Item>> {
+    if let [function] = functions {
+        return calls::call(runner, scope, node, function, args.to_vec());
+    }
+    let half = functions.len() / 2;
+    let (low, high) = functions.split_at(half);
+    let is_low = runner.builder().less(index, (first + half) as i64)?;
+    let arm = |part: &[&'a str], first| among(runner, (scope, node), index, part, first, args);
+    branch(runner.driver, is_low, [&|| arm(low, first), &|| arm(high, first + half)])
+}
+
+fn looped<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    inputs: &[Item],
+) -> Result<Vec<Item>> {
+    let condition = needed(runner, scope, node, "cond")?;
+    let body = needed(runner, scope, node, "body")?;
+    let written = effects::before_and_in(runner, scope, node)?;
+    let call = |function: &'a str, args: &[Item]| {
+        let mut inner = calls::enter(runner, scope, node, function, args.to_vec())?;
+        inner.written = written.clone();
+        let given = calls::results(runner, &inner, node, function)?;
+        let (name, n, m) = (shown(function), given.len(), inputs.len());
+        if function == body && n != m {
+            let message = format!("The function `{name}` gives {n} values, and the loop has {m}.");
+            return Err(runner.problem(scope, node, Code::SourceSyntax, message));
+        }
+        Ok(given)
+    };
+    let mut budget = TRACE_MAX;
+    let constant = (0..inputs.len()).map(|at| passes(runner, body, at, &mut budget)).collect();
+    let repetition = Repetition {
+        turn: &|items| call(body, items),
+        condition: &|items| {
+            let given = call(condition, items)?;
+            given.first().cloned().ok_or_else(|| {
+                let message = "The condition of the loop gives nothing.";
+                runner.problem(scope, node, Code::SourceSyntax, message)
+            })
+        },
+        declared: declared(node),
+        constant,
+    };
+    runner.builder().in_layer(scope.layer(node), |_| repeat(runner, inputs, &repetition))
+}
+
+/// The shapes that the node declares for the values of the loop.
+fn declared(node: &NodeDef) -> Vec<Option<Vec<Dim>>> {
+    match node.attr.get("output_shapes").and_then(|attr| attr.value.as_ref()) {
+        Some(Attr::List(list)) => list.shape.iter().map(dims_of).collect(),
+        _ => vec![],
+    }
+}
+
+/// Whether a function gives its argument number `at` as its result of the same number.
+fn passes(runner: &Runner<'_, '_>, function: &str, at: usize, budget: &mut usize) -> bool {
+    let Some((&function, found)) = runner.library.get_key_value(function) else { return false };
+    let (Some(signature), Some(body)) = (&found.signature, runner.body(function)) else {
+        return false;
+    };
+    let result = signature.output_arg.get(at).and_then(|arg| found.ret.get(&arg.name));
+    let (Some(result), Some(arg)) = (result, signature.input_arg.get(at)) else { return false };
+    let mut text = result.as_str();
+    while *budget > 0 {
+        *budget -= 1;
+        let (name, slot) = match node::reference(text) {
+            Some(node::Reference::Slot(name, slot)) => (name, slot),
+            Some(node::Reference::Output(name, _, slot)) => (name, slot),
+            None => return false,
+        };
+        if name == arg.name {
+            return true;
+        }
+        let Some(node) = body.find(name).map(|index| &body.nodes[index]) else { return false };
+        let next = match node.op.as_str() {
+            "Identity" => node.input.first(),
+            "While" | "StatelessWhile" => {
+                let inner = node::function(node, "body");
+                match inner.is_some_and(|inner| passes(runner, inner, slot, budget)) {
+                    true => node.input.get(slot),
+                    false => None,
+                }
+            }
+            _ => None,
+        };
+        match next {
+            Some(next) => text = next,
+            None => return false,
+        }
+    }
+    false
 }

@@ -1,22 +1,414 @@
-//! Lists of tensors: TensorList and TensorArray.
+//! Lists of tensors: TensorList and TensorArray. A TensorArray is a list that goes along its `flow`; its handle tells
+//! nothing.
 
+pub(crate) use super::list::List;
+use super::list::{Form, Sizes, first_size, grown, single};
+use super::node;
 use super::run::{Item, Runner, Scope};
-use crate::wire::proto::NodeDef;
-use onnxd_plugin_sdk::build::Result;
+use crate::wire::dtype;
+use crate::wire::proto::{Attr, NodeDef};
+use crate::wire::tensor::dims_of;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor};
+use std::rc::Rc;
 
-/// A list of tensors.
-#[derive(Debug)]
-pub(crate) struct List {}
+/// What an operator does to a list. TensorList and TensorArray have different words for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Reserve,
+    Empty,
+    FromTensor,
+    Stack,
+    Get,
+    Set,
+    Push,
+    Pop,
+    Length,
+    Resize,
+    ElementShape,
+    Gather,
+    Scatter,
+    ScatterInto,
+    Concat,
+    Split,
+    Join,
+    Close,
+}
+
+/// Operators, what they do, and where they have the list, an index or sizes, and a tensor among their inputs.
+const OPERATORS: [(&str, Act, [usize; 3]); 34] = [
+    ("EmptyTensorList", Act::Empty, [0, 0, 0]),
+    ("TensorListReserve", Act::Reserve, [0, 1, 0]),
+    ("TensorListFromTensor", Act::FromTensor, [0, 1, 0]),
+    ("TensorListStack", Act::Stack, [0, 1, 0]),
+    ("TensorListGetItem", Act::Get, [0, 1, 0]),
+    ("TensorListSetItem", Act::Set, [0, 1, 2]),
+    ("TensorListPushBack", Act::Push, [0, 0, 1]),
+    ("TensorListPopBack", Act::Pop, [0, 1, 0]),
+    ("TensorListLength", Act::Length, [0, 0, 0]),
+    ("TensorListResize", Act::Resize, [0, 1, 0]),
+    ("TensorListElementShape", Act::ElementShape, [0, 0, 0]),
+    ("TensorListGather", Act::Gather, [0, 1, 0]),
+    ("TensorListScatter", Act::Scatter, [2, 1, 0]),
+    ("TensorListScatterV2", Act::Scatter, [2, 1, 0]),
+    ("TensorListScatterIntoExistingList", Act::ScatterInto, [0, 2, 1]),
+    ("TensorListConcat", Act::Concat, [0, 0, 0]),
+    ("TensorListConcatV2", Act::Concat, [0, 1, 0]),
+    ("TensorListSplit", Act::Split, [1, 2, 0]),
+    ("TensorListConcatLists", Act::Join, [0, 1, 0]),
+    ("TensorArrayV2", Act::Reserve, [1, 0, 0]),
+    ("TensorArrayV3", Act::Reserve, [1, 0, 0]),
+    ("TensorArrayReadV2", Act::Get, [2, 1, 0]),
+    ("TensorArrayReadV3", Act::Get, [2, 1, 0]),
+    ("TensorArrayWriteV2", Act::Set, [3, 1, 2]),
+    ("TensorArrayWriteV3", Act::Set, [3, 1, 2]),
+    ("TensorArraySizeV2", Act::Length, [1, 0, 0]),
+    ("TensorArraySizeV3", Act::Length, [1, 0, 0]),
+    ("TensorArrayGatherV2", Act::Gather, [2, 1, 0]),
+    ("TensorArrayGatherV3", Act::Gather, [2, 1, 0]),
+    ("TensorArrayScatterV3", Act::ScatterInto, [3, 1, 2]),
+    ("TensorArrayConcatV3", Act::Concat, [1, 0, 0]),
+    ("TensorArraySplitV3", Act::Split, [3, 2, 1]),
+    ("TensorArrayCloseV2", Act::Close, [0, 0, 0]),
+    ("TensorArrayCloseV3", Act::Close, [0, 0, 0]),
+];
 
 /// Runs a node of this family; `None` if it is of another one.
 ///
 /// # Errors
 /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(crate) fn run<'a>(
-    _runner: &Runner<'a, '_>,
-    _scope: &Scope<'a>,
-    _node: &'a NodeDef,
-    _inputs: &[Item],
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    inputs: &[Item],
 ) -> Result<Option<Vec<Item>>> {
-    Ok(None)
+    let Some((_, act, places)) = OPERATORS.iter().find(|(op, ..)| *op == node.op) else {
+        return Ok(None);
+    };
+    let holes = || vec![Item::Hole; node::output_count(node, None)];
+    if inputs.iter().any(|item| matches!(item, Item::Hole)) {
+        return Ok(Some(holes()));
+    }
+    let one = One { b: runner.builder(), node, inputs, places: *places };
+    let given = one.b.in_layer(scope.layer(node), |_| one.run(*act));
+    Ok(Some(given.unwrap_or_else(|found| {
+        runner.driver.report(found);
+        holes()
+    })))
+}
+
+/// One operator and what it gets.
+struct One<'r> {
+    b: &'r GraphBuilder,
+    node: &'r NodeDef,
+    inputs: &'r [Item],
+    places: [usize; 3],
+}
+
+impl One<'_> {
+    fn is_array(&self) -> bool {
+        self.node.op.starts_with("TensorArray")
+    }
+
+    fn at(&self, place: usize) -> Result<&Item> {
+        self.inputs
+            .get(place)
+            .ok_or_else(|| self.b.diagnostic(Code::SourceSyntax, "The node has too few inputs."))
+    }
+
+    fn tensor_at(&self, place: usize) -> Result<Var> {
+        match self.at(place)? {
+            Item::Tensor(v) => Ok(*v),
+            _ => Err(self.b.diagnostic(Code::LayerUnsupported, "The input is no tensor.")),
+        }
+    }
+
+    fn list_at(&self, place: usize) -> Result<Rc<List>> {
+        match self.at(place)? {
+            Item::List(list) => Ok(list.clone()),
+            _ => {
+                let message = "The input is no list that the graph made.";
+                Err(self.b.diagnostic(Code::LayerUnsupported, message))
+            }
+        }
+    }
+
+    fn list(&self) -> Result<Rc<List>> {
+        self.list_at(self.places[0])
+    }
+
+    /// The index, numbers of indices, or sizes.
+    fn second(&self) -> Result<Var> {
+        self.tensor_at(self.places[1])
+    }
+
+    fn third(&self) -> Result<Var> {
+        self.tensor_at(self.places[2])
+    }
+
+    /// The element type that the node says.
+    fn dtype(&self) -> Option<DataType> {
+        let names = ["element_dtype", "dtype", "T"];
+        let attr = names.iter().find_map(|name| self.node.attr.get(*name))?;
+        match attr.value {
+            Some(Attr::Type(number)) => dtype::of(number),
+            _ => None,
+        }
+    }
+
+    /// The shape of an element that the node says.
+    fn element(&self) -> Sizes {
+        if self.is_array() {
+            let attr = self.node.attr.get("element_shape")?;
+            let Some(Attr::Shape(shape)) = &attr.value else { return None };
+            return dims_of(shape);
+        }
+        let at = self.inputs.iter().zip(crate::schema::find(&self.node.op)?.inputs.iter());
+        let shape = at.into_iter().find(|(_, arg)| arg.name == "element_shape");
+        let (Item::Tensor(shape), _) = shape? else { return None };
+        let sizes = self.b.ints_of(*shape).filter(|_| self.b.rank_of(*shape) != Some(0))?;
+        let size = |n: &i64| if *n < 0 { Dim::Unknown } else { Dim::Known(*n) };
+        Some(sizes.iter().map(size).collect())
+    }
+
+    fn made(&self, form: Form) -> List {
+        List::new(form, self.dtype(), self.element())
+    }
+
+    fn run(&self, act: Act) -> Result<Vec<Item>> {
+        let b = self.b;
+        let list = |list: List| vec![Item::List(Rc::new(list))];
+        Ok(match act {
+            Act::Reserve => {
+                let n = if self.is_array() { self.tensor_at(0)? } else { self.second()? };
+                let mut made = self.made(Form::Unset(self.scalar(n)?));
+                made.grows = flag(self.node, "dynamic_size");
+                let flow = Item::List(Rc::new(made));
+                if self.is_array() { vec![flow.clone(), flow] } else { vec![flow] }
+            }
+            Act::Empty => list(self.made(Form::Unset(b.constant(Tensor::scalar(0i64))))),
+            Act::FromTensor => list(self.made(Form::Stacked(self.tensor_at(0)?))),
+            Act::Stack => self.tensor(self.list()?.stacked(b, self.element())?),
+            Act::Get => vec![self.list()?.get(b, self.second()?, self.element())?],
+            Act::Set => {
+                let grows = flag(self.node, "resize_if_index_out_of_bounds") || self.is_array();
+                let item = self.at(self.places[2])?.clone();
+                list(self.list()?.set(b, self.second()?, item, grows && !self.is_fixed()?)?)
+            }
+            Act::Push => list(self.list()?.pushed(b, self.at(self.places[2])?.clone())?),
+            Act::Pop => self.popped()?,
+            Act::Length => self.tensor(b.cast(self.list()?.length(b)?, DataType::Int32)?),
+            Act::Resize => list(self.resized()?),
+            Act::ElementShape => self.tensor(self.element_shape()?),
+            Act::Gather => {
+                let tensor = self.list()?.stacked(b, self.element())?;
+                self.tensor(b.gather(tensor, self.second()?).axis(0).one()?)
+            }
+            Act::Scatter => list(self.scattered()?),
+            Act::ScatterInto => list(self.scattered_into()?),
+            Act::Concat => self.concatenated()?,
+            Act::Split => list(self.split()?),
+            Act::Join => {
+                let [x, y] = [self.list_at(0)?, self.list_at(1)?];
+                let parts = [x.stacked(b, None)?, y.stacked(b, None)?];
+                list(x.with(b.concat(parts).axis(0).one()?))
+            }
+            Act::Close => vec![],
+        })
+    }
+
+    fn tensor(&self, v: Var) -> Vec<Item> {
+        vec![Item::Tensor(v)]
+    }
+
+    fn scalar(&self, n: Var) -> Result<Var> {
+        let n = self.b.cast(n, DataType::Int64)?;
+        match self.b.rank_of(n) {
+            Some(0) => Ok(n),
+            _ => self.b.reshape(n, Vec::<i64>::new()).one(),
+        }
+    }
+
+    /// Whether the list is a TensorArray that does not grow.
+    fn is_fixed(&self) -> Result<bool> {
+        Ok(self.is_array() && !self.list()?.grows)
+    }
+
+    fn popped(&self) -> Result<Vec<Item>> {
+        let (b, list) = (self.b, self.list()?);
+        if let Some(mut items) = list.items(b)
+            && let Some(last) = items.pop()
+        {
+            let index = b.constant(Tensor::scalar(items.len() as i64));
+            let last = last.map_or_else(|| list.get(b, index, self.element()), Ok)?;
+            return Ok(vec![Item::List(Rc::new(list.like(Form::Items(items)))), last]);
+        }
+        let tensor = list.stacked(b, self.element())?;
+        let last = b.gather(tensor, -1).axis(0).one()?;
+        let rest = b.slice(tensor, [0], [-1]).axes([0]).one()?;
+        Ok(vec![Item::List(Rc::new(list.with(rest))), Item::Tensor(last)])
+    }
+
+    fn resized(&self) -> Result<List> {
+        let (b, list) = (self.b, self.list()?);
+        let n = self.scalar(self.second()?)?;
+        if let Form::Unset(_) = list.form {
+            return Ok(list.like(Form::Unset(n)));
+        }
+        let known = single(b, n).and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= 1024);
+        if let (Form::Items(items), Some(n)) = (&list.form, known) {
+            let mut items = items.clone();
+            items.resize(n, None);
+            return Ok(list.like(Form::Items(items)));
+        }
+        let tensor = list.stacked(b, None)?;
+        let n = b.unsqueeze(n, [0])?;
+        let head = b.slice(tensor, [0], n).axes([0]).one()?;
+        Ok(list.with(grown(b, head, n)?))
+    }
+
+    /// The shape of an element as far as the list says it, with -1 for sizes that it does not.
+    fn element_shape(&self) -> Result<Var> {
+        let list = self.list()?;
+        let dtype = match self.node.attr.get("shape_type").and_then(|attr| attr.value.as_ref()) {
+            Some(Attr::Type(number)) => dtype::of(*number).unwrap_or(DataType::Int32),
+            _ => DataType::Int32,
+        };
+        let sizes = match &list.element {
+            Some(sizes) => {
+                let sizes: Vec<i64> = sizes.iter().map(|n| n.known().unwrap_or(-1)).collect();
+                Operand::Ints(sizes)
+            }
+            None => (-1).into(),
+        };
+        self.b.cast(sizes, dtype)
+    }
+
+    /// How many elements a list must have for these indices: one element.
+    fn needed(&self, indices: Var) -> Result<Var> {
+        let most = self.b.reduce_max(indices).axes([0]).keepdims(1).one()?;
+        self.b.add(most, 1)
+    }
+
+    fn indices(&self) -> Result<Var> {
+        let indices = self.b.cast(self.second()?, DataType::Int64)?;
+        self.b.reshape(indices, [-1]).one()
+    }
+
+    fn scattered(&self) -> Result<List> {
+        let (b, indices, tensor) = (self.b, self.indices()?, self.tensor_at(0)?);
+        let n = match self.inputs.get(3) {
+            Some(Item::Tensor(n)) if single(b, *n) != Some(-1) => {
+                b.reshape(b.cast(*n, DataType::Int64)?, [1]).one()?
+            }
+            _ => self.needed(indices)?,
+        };
+        let element = b.shape(tensor).start(1).one()?;
+        let shape = b.concat([n, element]).axis(0).one()?;
+        let zeros = crate::ops::create::filled(b, shape, 0, crate::ops::of(b, tensor)?)?;
+        let places = b.unsqueeze(indices, [1])?;
+        Ok(self.made(Form::Stacked(b.scatter_nd(zeros, places, tensor).one()?)))
+    }
+
+    fn scattered_into(&self) -> Result<List> {
+        let (b, list, indices, tensor) = (self.b, self.list()?, self.indices()?, self.third()?);
+        let all = self.is_range(&list, indices, tensor)?;
+        if all {
+            return Ok(list.set_all(tensor));
+        }
+        let element = b.shape_of(tensor).map(|shape| shape[1.min(shape.len())..].to_vec());
+        let mut before = list.stacked(b, element)?;
+        if !self.is_fixed()? {
+            before = grown(b, before, self.needed(indices)?)?;
+        }
+        if list.loose {
+            let n = b.shape(before).start(0).end(1).one()?;
+            let element = b.shape(tensor).start(1).one()?;
+            before = b.expand(before, b.concat([n, element]).axis(0).one()?)?;
+        }
+        let places = b.unsqueeze(indices, [1])?;
+        Ok(list.set_all(b.scatter_nd(before, places, tensor).one()?))
+    }
+
+    /// Whether indices are all of a list, in their order.
+    fn is_range(&self, list: &List, indices: Var, tensor: Var) -> Result<bool> {
+        let b = self.b;
+        let (n, size) = (list.length(b)?, first_size(b, tensor)?);
+        let grows = list.grows && single(b, n) == Some(0);
+        if !grows && !super::turns::same(b, n, size) {
+            return Ok(false);
+        }
+        if let Some(known) = b.ints_of(indices) {
+            return Ok(known.iter().enumerate().all(|(i, at)| i as i64 == *at));
+        }
+        let Some((op, inputs)) = super::turns::node_of(b, indices) else { return Ok(false) };
+        let [start, limit, delta] = inputs[..] else { return Ok(false) };
+        let counts = single(b, start) == Some(0) && single(b, delta) == Some(1);
+        Ok(op == "Range" && counts && super::turns::same(b, limit, size))
+    }
+
+    /// The elements one behind the other, and the first size of each.
+    fn concatenated(&self) -> Result<Vec<Item>> {
+        let (b, list) = (self.b, self.list()?);
+        let items: Option<Vec<Var>> = match &list.form {
+            Form::Items(items) => {
+                let tensor = |item: &Option<Item>| match item {
+                    Some(Item::Tensor(v)) => Some(*v),
+                    _ => None,
+                };
+                items.iter().map(tensor).collect()
+            }
+            _ => None,
+        };
+        if let Some(items) = items.filter(|items| !items.is_empty()) {
+            let sizes = items.iter().map(|v| b.shape(*v).start(0).end(1).one());
+            let sizes = sizes.collect::<Result<Vec<Var>>>()?;
+            let joined = b.concat(items).axis(0).one()?;
+            return Ok(vec![Item::Tensor(joined), Item::Tensor(b.concat(sizes).axis(0).one()?)]);
+        }
+        let tensor = list.stacked(b, None)?;
+        let Some(rank) = b.rank_of(tensor).filter(|rank| *rank >= 2) else {
+            let message = "The elements of the list have no axis to be joined along.";
+            return Err(b.diagnostic(Code::LayerUnsupported, message));
+        };
+        let sizes = b.shape(tensor).one()?;
+        let [n, size] = [[0], [1]].map(|at| b.gather(sizes, at).axis(0).one());
+        let lengths = b.expand(size?, n?)?;
+        let rest = b.shape(tensor).start(2).one()?;
+        let shape = match rank {
+            2 => b.constant(Operand::Ints(vec![-1]).to_tensor(None).expect("a number")),
+            _ => {
+                let first = Operand::Ints(vec![-1]);
+                b.concat([first, rest.into()]).axis(0).one()?
+            }
+        };
+        let joined = b.reshape(tensor, shape).one()?;
+        Ok(vec![Item::Tensor(joined), Item::Tensor(lengths)])
+    }
+
+    /// A list of parts of a tensor, of known lengths.
+    fn split(&self) -> Result<List> {
+        let b = self.b;
+        let tensor = if self.is_array() { self.third()? } else { self.tensor_at(0)? };
+        let Some(lengths) = b.ints_of(self.second()?).filter(|lengths| lengths.len() <= 1024)
+        else {
+            let message = "The lengths that a tensor is split into are not known.";
+            return Err(b.diagnostic(Code::LayerUnsupported, message));
+        };
+        let mut items = vec![];
+        let mut start = 0i64;
+        for length in lengths {
+            let end = start.saturating_add(length.max(0));
+            let part = b.slice(tensor, [start], [end]).axes([0]).one()?;
+            items.push(Some(Item::Tensor(part)));
+            start = end;
+        }
+        Ok(self.made(Form::Items(items)))
+    }
+}
+
+fn flag(node: &NodeDef, name: &str) -> bool {
+    matches!(node.attr.get(name).and_then(|attr| attr.value.as_ref()), Some(Attr::B(true)))
 }

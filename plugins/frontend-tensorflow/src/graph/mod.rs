@@ -1,5 +1,6 @@
 //! Graphs of nodes, as SavedModels and frozen files have them, and their functions.
 
+pub(crate) mod branch;
 pub(crate) mod bundle;
 pub(crate) mod calls;
 pub(crate) mod control;
@@ -10,11 +11,15 @@ pub(crate) mod frames;
 pub(crate) mod frozen;
 pub(crate) mod index;
 pub(crate) mod leftovers;
+pub(crate) mod list;
 pub(crate) mod lists;
 pub(crate) mod network;
 pub(crate) mod node;
+pub(crate) mod repeat;
 pub(crate) mod resources;
 pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod saved;
+pub(crate) mod scans;
 pub(crate) mod slices;
+pub(crate) mod turns;

@@ -137,6 +137,15 @@ impl<'a, 's> Runner<'a, 's> {
         Some(body)
     }
 
+    /// The paths of calls so far, for a part of the graph that may be run again.
+    pub(crate) fn remembered(&self) -> HashSet<(String, &'a str)> {
+        self.paths.borrow().clone()
+    }
+
+    pub(crate) fn remember(&self, paths: HashSet<(String, &'a str)>) {
+        self.paths.replace(paths);
+    }
+
     /// What names inside a call start with; the second call of a function in one place has its node's name in it.
     pub(crate) fn path(&self, caller: &Scope<'_>, node: &NodeDef, function: &'a str) -> String {
         let path = calls::path_of(&caller.path, &node.name);

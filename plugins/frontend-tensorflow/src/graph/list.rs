@@ -1,0 +1,335 @@
+//! A list of tensors. As long as nothing needs it as one tensor, it stays what is known of it.
+
+use super::run::Item;
+use crate::ops::create::{filled, scalar};
+use crate::ops::join;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Elements of a list that is held element by element.
+const ITEMS_MAX: i64 = 1024;
+
+/// Sizes of an element, as far as known; `None` if not even the number of axes is.
+pub(crate) type Sizes = Option<Vec<Dim>>;
+
+#[derive(Debug)]
+pub(crate) struct List {
+    pub(crate) form: Form,
+    /// `None` if its elements are no tensors.
+    pub(crate) dtype: Option<DataType>,
+    /// What the source says of each element.
+    pub(crate) element: Sizes,
+    /// Whether elements that are not set may have the size 1 where the source does not say one.
+    pub(crate) loose: bool,
+    /// Whether it is a TensorArray that may grow.
+    pub(crate) grows: bool,
+    tensor: Cell<Option<Var>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Form {
+    /// One by one, as far as they are set.
+    Items(Vec<Option<Item>>),
+    /// None is set; the value is their number, an int64 scalar.
+    Unset(Var),
+    /// One tensor with a first axis for the elements.
+    Stacked(Var),
+    /// Another list with one element replaced; it `grows` if there is none with this index.
+    Written { base: Rc<List>, index: Var, item: Var, grows: bool },
+    /// Another list and one more element.
+    Pushed { base: Rc<List>, item: Var },
+}
+
+impl List {
+    pub(crate) fn new(form: Form, dtype: Option<DataType>, element: Sizes) -> List {
+        let open = |sizes: &Vec<Dim>| sizes.iter().any(|size| size.known().is_none());
+        let loose = match &form {
+            Form::Unset(_) => element.as_ref().is_none_or(open),
+            Form::Items(items) => {
+                items.iter().any(Option::is_none) && element.as_ref().is_none_or(open)
+            }
+            _ => false,
+        };
+        List { form, dtype, element, loose, grows: false, tensor: Cell::default() }
+    }
+
+    /// A list like this one, with the elements of a tensor.
+    pub(crate) fn with(&self, tensor: Var) -> List {
+        let element = self.element.clone();
+        let (form, dtype, tensor) = (Form::Stacked(tensor), self.dtype, Cell::default());
+        List { form, dtype, element, loose: self.loose, grows: self.grows, tensor }
+    }
+
+    /// A list like this one, with the elements of a tensor, which are all set.
+    pub(crate) fn set_all(&self, tensor: Var) -> List {
+        List { loose: false, ..self.with(tensor) }
+    }
+
+    /// A list like this one, of another form.
+    pub(crate) fn like(&self, form: Form) -> List {
+        let mut list = List::new(form, self.dtype, self.element.clone());
+        list.loose |= self.loose && !matches!(list.form, Form::Items(_));
+        list.grows = self.grows;
+        list
+    }
+
+    /// How many elements it has: an int64 scalar.
+    ///
+    /// # Errors
+    /// Those of the builder.
+    pub(crate) fn length(&self, b: &GraphBuilder) -> Result<Var> {
+        match &self.form {
+            Form::Items(items) => Ok(b.constant(Tensor::scalar(items.len() as i64))),
+            Form::Unset(n) => Ok(*n),
+            Form::Stacked(v) => first_size(b, *v),
+            Form::Written { base, grows: false, .. } => base.length(b),
+            Form::Written { base, index, .. } => {
+                b.max([base.length(b)?, b.add(b.cast(*index, DataType::Int64)?, 1)?])
+            }
+            Form::Pushed { base, .. } => b.add(base.length(b)?, 1),
+        }
+    }
+
+    /// The type that it has as one tensor, if that is known without building it.
+    pub(crate) fn stacked_type(&self, b: &GraphBuilder) -> Option<ValueType> {
+        let of = |n: Dim, element: &[Dim]| {
+            let shape = [&[n], element].concat();
+            Some(ValueType::Tensor { dtype: self.dtype, shape: Some(shape) })
+        };
+        match &self.form {
+            Form::Stacked(v) => b.type_of(*v),
+            Form::Unset(n) => {
+                let n = b.ints_of(*n).and_then(|n| n.first().copied());
+                let n = n.map_or(Dim::Unknown, Dim::Known);
+                of(n, self.element.as_deref()?)
+            }
+            Form::Items(items) => {
+                let shapes: Option<Vec<Vec<Dim>>> = items
+                    .iter()
+                    .flatten()
+                    .map(|item| if let Item::Tensor(v) = item { b.shape_of(*v) } else { None })
+                    .collect();
+                let element = merged(self.element.clone(), shapes?.pop());
+                of(Dim::Known(items.len() as i64), &element?)
+            }
+            Form::Written { base, item, grows, .. } => {
+                let n = base.stacked_type(b).and_then(|ty| ty.shape()?.first().cloned());
+                of(n.filter(|_| !grows).unwrap_or(Dim::Unknown), &b.shape_of(*item)?)
+            }
+            Form::Pushed { item, .. } => of(Dim::Unknown, &b.shape_of(*item)?),
+        }
+    }
+
+    /// All elements in one tensor, with a first axis for them. `element` is what is known of an element beside what
+    /// the list says.
+    ///
+    /// # Errors
+    /// `N0203` if elements are not set whose number of axes is not known, and those of the builder.
+    pub(crate) fn stacked(&self, b: &GraphBuilder, element: Sizes) -> Result<Var> {
+        if let Form::Stacked(v) = self.form {
+            return Ok(v);
+        }
+        if let Some(v) = self.tensor.get().filter(|v| b.id(*v).is_ok()) {
+            return Ok(v);
+        }
+        let v = self.built(b, element)?;
+        self.tensor.set(Some(v));
+        Ok(v)
+    }
+
+    fn built(&self, b: &GraphBuilder, element: Sizes) -> Result<Var> {
+        match &self.form {
+            Form::Stacked(v) => Ok(*v),
+            Form::Unset(n) => self.zeros(b, *n, merged(self.element.clone(), element)),
+            Form::Items(items) => self.joined(b, items, element),
+            Form::Written { base, index, item, grows } => {
+                let mut list = base.stacked(b, b.shape_of(*item))?;
+                let index = b.reshape(b.cast(*index, DataType::Int64)?, [1, 1]).one()?;
+                if *grows {
+                    list = grown(b, list, b.add(b.reshape(index, [1]).one()?, 1)?)?;
+                }
+                let list = base.fitted(b, list, *item)?;
+                b.scatter_nd(list, index, b.unsqueeze(*item, [0])?).one()
+            }
+            Form::Pushed { base, item } => {
+                let one = b.unsqueeze(*item, [0])?;
+                if is_zero(b, base.length(b)?) {
+                    return Ok(one);
+                }
+                let list = base.stacked(b, b.shape_of(*item))?;
+                b.concat([base.fitted(b, list, *item)?, one]).axis(0).one()
+            }
+        }
+    }
+
+    /// `list` with elements of the size of `item`, if elements that are not set may have another one.
+    fn fitted(&self, b: &GraphBuilder, list: Var, item: Var) -> Result<Var> {
+        let sizes = |v: Var| b.dims_of(v);
+        let fits = sizes(list).is_some_and(|list| sizes(item).as_deref() == list.get(1..));
+        if !self.loose || fits {
+            return Ok(list);
+        }
+        let n = b.shape(list).start(0).end(1).one()?;
+        b.expand(list, b.concat([n, b.shape(item).one()?]).axis(0).one()?)
+    }
+
+    /// Elements of zeros; sizes that are not known are 1.
+    fn zeros(&self, b: &GraphBuilder, n: Var, element: Sizes) -> Result<Var> {
+        let (Some(element), Some(dtype)) = (element, self.dtype) else { return Err(shapeless(b)) };
+        let sizes: Vec<i64> = element.iter().map(|size| size.known().unwrap_or(1)).collect();
+        let n = b.unsqueeze(n, [0])?;
+        let shape = match sizes.is_empty() {
+            true => n,
+            false => b.concat([Operand::Var(n), Operand::Ints(sizes)]).axis(0).one()?,
+        };
+        filled(b, shape, 0, dtype)
+    }
+
+    fn joined(&self, b: &GraphBuilder, items: &[Option<Item>], element: Sizes) -> Result<Var> {
+        let tensor = |item: &Item| match item {
+            Item::Tensor(v) => Ok(*v),
+            _ => Err(b.diagnostic(Code::LayerUnsupported, "A list holds what is no tensor.")),
+        };
+        let set = items.iter().flatten().map(tensor).collect::<Result<Vec<Var>>>()?;
+        let Some(first) = set.first() else {
+            let n = b.constant(Tensor::scalar(items.len() as i64));
+            return self.zeros(b, n, merged(self.element.clone(), element));
+        };
+        if set.len() == items.len() {
+            return join::packed(b, set, 0);
+        }
+        let dtype = crate::ops::of(b, *first)?;
+        let zero = filled(b, b.shape(*first).one()?, 0, dtype)?;
+        let all = items.iter().map(|item| item.as_ref().map_or(Ok(zero), tensor));
+        join::packed(b, all.collect::<Result<Vec<Var>>>()?, 0)
+    }
+
+    /// The element with this index.
+    ///
+    /// # Errors
+    /// As [`List::stacked`].
+    pub(crate) fn get(&self, b: &GraphBuilder, index: Var, element: Sizes) -> Result<Item> {
+        match &self.form {
+            Form::Items(items) => {
+                let known = single(b, index).and_then(|at| items.get(usize::try_from(at).ok()?));
+                match known {
+                    Some(Some(item)) => return Ok(item.clone()),
+                    Some(None) => {
+                        let one = b.constant(Tensor::scalar(1i64));
+                        let zeros = self.zeros(b, one, merged(self.element.clone(), element))?;
+                        return b.squeeze(zeros).axes([0]).one().map(Item::Tensor);
+                    }
+                    None => {}
+                }
+            }
+            Form::Written { index: written, item, .. } if *written == index => {
+                return Ok(Item::Tensor(*item));
+            }
+            _ => {}
+        }
+        let index = match b.rank_of(index) {
+            Some(0) => index,
+            _ => b.reshape(index, Vec::<i64>::new()).one()?,
+        };
+        b.gather(self.stacked(b, element)?, index).axis(0).one().map(Item::Tensor)
+    }
+
+    /// The list with one element replaced.
+    pub(crate) fn set(
+        self: &Rc<List>,
+        b: &GraphBuilder,
+        index: Var,
+        item: Item,
+        grows: bool,
+    ) -> Result<List> {
+        let at = single(b, index).filter(|at| (0..ITEMS_MAX).contains(at)).map(|at| at as usize);
+        let items = self.items(b).filter(|items| at.is_some_and(|at| grows || at < items.len()));
+        if let (Some(mut items), Some(at)) = (items, at) {
+            items.resize(items.len().max(at + 1), None);
+            items[at] = Some(item);
+            return Ok(self.like(Form::Items(items)));
+        }
+        let Item::Tensor(item) = item else { return Err(shapeless(b)) };
+        Ok(self.like(Form::Written { base: self.clone(), index, item, grows }))
+    }
+
+    /// Its elements, if they are held one by one.
+    pub(crate) fn items(&self, b: &GraphBuilder) -> Option<Vec<Option<Item>>> {
+        match &self.form {
+            Form::Items(items) => Some(items.clone()),
+            Form::Unset(n) => {
+                let n = single(b, *n).filter(|n| (0..=ITEMS_MAX).contains(n))?;
+                Some(vec![None; n as usize])
+            }
+            _ => None,
+        }
+    }
+
+    /// The list with one more element.
+    pub(crate) fn pushed(self: &Rc<List>, b: &GraphBuilder, item: Item) -> Result<List> {
+        let items = self.items(b).filter(|items| (items.len() as i64) < ITEMS_MAX);
+        if let Some(mut items) = items {
+            items.push(Some(item));
+            return Ok(self.like(Form::Items(items)));
+        }
+        let Item::Tensor(item) = item else { return Err(shapeless(b)) };
+        Ok(self.like(Form::Pushed { base: self.clone(), item }))
+    }
+}
+
+fn shapeless(b: &GraphBuilder) -> Diagnostic {
+    let message = "The number of axes of a list's elements is not known, or they are no tensors.";
+    b.diagnostic(Code::LayerUnsupported, message)
+}
+
+/// An integer, if it is known.
+pub(crate) fn single(b: &GraphBuilder, v: Var) -> Option<i64> {
+    match b.ints_of(v)?[..] {
+        [known] => Some(known),
+        _ => None,
+    }
+}
+
+fn is_zero(b: &GraphBuilder, v: Var) -> bool {
+    single(b, v) == Some(0)
+}
+
+/// The size of the first axis: an int64 scalar.
+pub(crate) fn first_size(b: &GraphBuilder, v: Var) -> Result<Var> {
+    match b.shape_of(v).and_then(|shape| shape.first()?.known()) {
+        Some(known) => Ok(b.constant(Tensor::scalar(known))),
+        None => b.squeeze(b.shape(v).start(0).end(1).one()?).axes([0]).one(),
+    }
+}
+
+/// `list` with zeros behind its elements, so that there are `n` or more; `n` has one element.
+pub(crate) fn grown(b: &GraphBuilder, list: Var, n: Var) -> Result<Var> {
+    let missing = b.sub(n, b.shape(list).start(0).end(1).one()?)?;
+    let missing = b.max([missing, b.constant(scalar(0, DataType::Int64))])?;
+    padded(b, list, None, missing)
+}
+
+/// `list` with zeros before and behind its elements; the numbers of them have one element.
+pub(crate) fn padded(b: &GraphBuilder, list: Var, before: Option<Var>, behind: Var) -> Result<Var> {
+    let dtype = crate::ops::of(b, list)?;
+    let element = b.shape(list).start(1).one()?;
+    let zeros = |n: Var| filled(b, b.concat([n, element]).axis(0).one()?, 0, dtype);
+    let mut parts = before.map(zeros).transpose()?.into_iter().collect::<Vec<Var>>();
+    parts.extend([list, zeros(behind)?]);
+    b.concat(parts).axis(0).one()
+}
+
+/// What two shapes say together.
+pub(crate) fn merged(a: Sizes, b: Sizes) -> Sizes {
+    match (a, b) {
+        (Some(a), Some(b)) if a.len() == b.len() => {
+            let both = a.into_iter().zip(b);
+            Some(both.map(|(a, b)| if a.known().is_some() { a } else { b }).collect())
+        }
+        (Some(a), _) => Some(a),
+        (None, b) => b,
+    }
+}

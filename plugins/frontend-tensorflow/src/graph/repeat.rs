@@ -1,0 +1,411 @@
+//! Loops. The body is built again until what goes into it has the form of what comes out.
+
+use super::branch::{known, same as same_resource, truth};
+use super::list::{Form, List};
+use super::run::{Item, Runner};
+use super::scans::{self, Scan};
+use super::turns::{self, Counter, Limit};
+use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
+use std::rc::Rc;
+
+/// How often a body is built. Each time some value has a more general form.
+const ATTEMPTS_MAX: usize = 16;
+
+/// A loop of the source.
+pub(crate) struct Repetition<'f> {
+    /// One turn: gives what goes into the next one.
+    pub(crate) turn: &'f dyn Fn(&[Item]) -> Result<Vec<Item>>,
+    /// Whether there is a turn with these values; asked before each.
+    pub(crate) condition: &'f dyn Fn(&[Item]) -> Result<Item>,
+    /// The shapes that the source declares for the values.
+    pub(crate) declared: Vec<Option<Vec<Dim>>>,
+    /// Whether a turn gives a value as it gets it.
+    pub(crate) constant: Vec<bool>,
+}
+
+/// What the body gets for one value.
+#[derive(Clone)]
+enum Slot {
+    /// The same in each turn.
+    Fixed,
+    /// A tensor of this type.
+    Tensor(ValueType),
+    /// A list, as one tensor of this type.
+    List(ValueType),
+}
+
+/// A body that is built.
+struct Built {
+    body: Graph,
+    /// The values that are carried, by their numbers.
+    carried: Vec<usize>,
+    scans: Vec<(usize, Scan)>,
+    /// Those of the counters alone, if nothing else ends the loop.
+    limits: Option<Vec<Limit>>,
+    /// Values that came out as holes.
+    holes: Vec<usize>,
+}
+
+enum Attempt {
+    Done(Box<Built>),
+    Wider(Vec<Slot>),
+}
+
+/// Runs a loop; gives its values at the end.
+///
+/// # Errors
+/// Those of the body; `N0203` if its values do not find a form.
+pub(crate) fn repeat(
+    runner: &Runner<'_, '_>,
+    begins: &[Item],
+    r: &Repetition<'_>,
+) -> Result<Vec<Item>> {
+    let b: &GraphBuilder = runner.builder();
+    let first = (r.condition)(begins)?;
+    let condition = match &first {
+        Item::Tensor(v) => Some(truth(b, *v)?),
+        _ => None,
+    };
+    if condition.and_then(|v| known(b, v)) == Some(false) {
+        return Ok(begins.to_vec());
+    }
+    let mut slots: Vec<Slot> =
+        begins.iter().enumerate().map(|(at, item)| first_slot(b, item, at, r)).collect();
+    for _ in 0..ATTEMPTS_MAX {
+        let mut found = None;
+        let paths = runner.remembered();
+        runner.driver.attempt(|| {
+            let attempt = attempt(runner, begins, &slots, r);
+            let kept = !matches!(attempt, Ok(Attempt::Wider(_)));
+            found = Some(attempt);
+            kept
+        });
+        match found {
+            Some(Ok(Attempt::Wider(wider))) => {
+                slots = wider;
+                runner.remember(paths);
+            }
+            Some(Ok(Attempt::Done(built))) => {
+                return match condition {
+                    Some(condition) => finished(b, begins, &slots, condition, *built),
+                    None => Ok(vec![Item::Hole; begins.len()]),
+                };
+            }
+            Some(Err(found)) => return Err(found),
+            None => break,
+        }
+    }
+    let message = "The values that a loop carries have no common form.";
+    runner.driver.report(b.diagnostic(Code::LayerUnsupported, message));
+    Ok(vec![Item::Hole; begins.len()])
+}
+
+/// What the body gets at first: the type that goes in.
+fn first_slot(b: &GraphBuilder, item: &Item, at: usize, r: &Repetition<'_>) -> Slot {
+    if r.constant.get(at) == Some(&true) {
+        return Slot::Fixed;
+    }
+    match item {
+        Item::Tensor(v) => Slot::Tensor(type_of(b, *v)),
+        Item::List(list) => match list.stacked_type(b) {
+            Some(ty) => Slot::List(ty),
+            // The first turn tells what its elements are.
+            None => Slot::Fixed,
+        },
+        Item::Resource(_) | Item::Hole => Slot::Fixed,
+    }
+}
+
+fn type_of(b: &GraphBuilder, v: Var) -> ValueType {
+    b.type_of(v).unwrap_or(ValueType::Tensor { dtype: None, shape: None })
+}
+
+fn attempt(
+    runner: &Runner<'_, '_>,
+    begins: &[Item],
+    slots: &[Slot],
+    r: &Repetition<'_>,
+) -> Result<Attempt> {
+    let b: &GraphBuilder = runner.builder();
+    b.begin("body");
+    let done = body(runner, begins, slots, r);
+    match done {
+        Ok(Ok((outputs, given, mut built))) => {
+            let mut graph = b.close(&outputs)?;
+            // A list that is only written has no value in the body.
+            for (at, _) in &built.scans {
+                if let Some(Given::List(v, _)) = given.get(*at) {
+                    graph.unmark_input(*v);
+                    graph.drop_unread([*v]);
+                }
+            }
+            built.body = graph;
+            Ok(Attempt::Done(Box::new(built)))
+        }
+        Ok(Err(wider)) => {
+            b.discard();
+            Ok(Attempt::Wider(wider))
+        }
+        Err(found) => {
+            b.discard();
+            Err(found)
+        }
+    }
+}
+
+/// What a slot is in the body.
+enum Given {
+    Fixed,
+    Tensor(Var),
+    List(onnxd_plugin_sdk::ir::ValueId, Rc<List>),
+}
+
+type Body = (Vec<Var>, Vec<Given>, Built);
+
+/// Builds one turn; gives the outputs of the body, or wider slots.
+fn body(
+    runner: &Runner<'_, '_>,
+    begins: &[Item],
+    slots: &[Slot],
+    r: &Repetition<'_>,
+) -> Result<std::result::Result<Body, Vec<Slot>>> {
+    let b: &GraphBuilder = runner.builder();
+    let scalar = |dtype| ValueType::tensor(dtype, Vec::<Dim>::new());
+    b.input("iteration", scalar(DataType::Int64));
+    let go_on = b.input("condition", scalar(DataType::Bool));
+    let mut given = vec![];
+    let mut items = vec![];
+    for (slot, begin) in slots.iter().zip(begins) {
+        let (one, item) = match (slot, begin) {
+            (Slot::Tensor(ty), _) => {
+                let v = b.input("state", ty.clone());
+                (Given::Tensor(v), Item::Tensor(v))
+            }
+            (Slot::List(ty), Item::List(list)) => {
+                let v = b.input("list", ty.clone());
+                let list = Rc::new(list.with(v));
+                (Given::List(b.id(v)?, list.clone()), Item::List(list))
+            }
+            _ => (Given::Fixed, begin.clone()),
+        };
+        given.push(one);
+        items.push(item);
+    }
+    let next = (r.turn)(&items)?;
+    let condition = (r.condition)(&next)?;
+    let mut wider = slots.to_vec();
+    let mut stable = true;
+    for at in 0..slots.len().min(next.len()) {
+        let declared = r.declared.get(at).and_then(Option::as_deref);
+        let slot = widened(b, (&slots[at], &given[at]), &begins[at], &next[at], declared)?;
+        if let Some(slot) = slot {
+            wider[at] = slot;
+            stable = false;
+        }
+    }
+    if !stable {
+        return Ok(Err(wider));
+    }
+    outputs(runner, begins, given, &next, (&condition, go_on)).map(Ok)
+}
+
+/// The outputs of a body whose values have their forms.
+fn outputs(
+    runner: &Runner<'_, '_>,
+    begins: &[Item],
+    given: Vec<Given>,
+    next: &[Item],
+    (condition, go_on): (&Item, Var),
+) -> Result<Body> {
+    let b: &GraphBuilder = runner.builder();
+    let counters: Vec<Counter> = begins
+        .iter()
+        .zip(&given)
+        .zip(next)
+        .filter_map(|((begin, given), next)| {
+            let (Item::Tensor(begin), Given::Tensor(state), Item::Tensor(next)) =
+                (begin, given, next)
+            else {
+                return None;
+            };
+            let step = turns::step(b, *state, *next)?;
+            Some(Counter { state: *state, next: *next, begin: *begin, step })
+        })
+        .collect();
+    let condition = match condition {
+        Item::Tensor(v) => truth(b, *v)?,
+        _ => go_on,
+    };
+    let limits = turns::limits(b, condition, &counters);
+    let (mut carried, mut scans, mut holes) = (vec![], vec![], vec![]);
+    let mut outputs = vec![if limits.is_some() { go_on } else { condition }];
+    let mut scanned = vec![];
+    for (at, (given, item)) in given.iter().zip(next).enumerate() {
+        match (given, item) {
+            (Given::Fixed, _) => {}
+            (_, Item::Tensor(v)) => {
+                carried.push(at);
+                outputs.push(*v);
+            }
+            (Given::List(input, list), Item::List(next)) => {
+                match scans::scan(b, (*input, list), next, &counters) {
+                    Some((item, scan)) => {
+                        scanned.push(item);
+                        scans.push((at, scan));
+                    }
+                    None => {
+                        carried.push(at);
+                        outputs.push(next.stacked(b, None)?);
+                    }
+                }
+            }
+            (Given::Tensor(v), _) => {
+                carried.push(at);
+                holes.push(at);
+                outputs.push(*v);
+            }
+            (Given::List(_, list), _) => {
+                carried.push(at);
+                holes.push(at);
+                outputs.push(list.stacked(b, None)?);
+            }
+        }
+    }
+    outputs.extend(scanned);
+    let body = Graph::new("");
+    Ok((outputs, given, Built { body, carried, scans, limits, holes }))
+}
+
+/// The slot that a value needs, if it is another one.
+fn widened(
+    b: &GraphBuilder,
+    (slot, given): (&Slot, &Given),
+    begin: &Item,
+    next: &Item,
+    declared: Option<&[Dim]>,
+) -> Result<Option<Slot>> {
+    Ok(match (slot, next) {
+        (_, Item::Hole) | (Slot::Fixed, _) if is_same(begin, next) => None,
+        (Slot::Fixed, Item::Tensor(_)) => match begin {
+            Item::Tensor(v) => Some(Slot::Tensor(type_of(b, *v))),
+            _ => None,
+        },
+        (Slot::Fixed, Item::List(list)) => list.stacked_type(b).map(Slot::List),
+        (Slot::Tensor(ty), Item::Tensor(v)) => {
+            let unchanged = matches!(given, Given::Tensor(state) if state == v);
+            match unchanged || is_same(begin, next) {
+                true => Some(Slot::Fixed),
+                false => wider(ty, &type_of(b, *v), declared).map(Slot::Tensor),
+            }
+        }
+        (Slot::List(ty), Item::List(list)) => {
+            let unchanged = matches!(given, Given::List(_, state) if Rc::ptr_eq(state, list));
+            if unchanged {
+                return Ok(Some(Slot::Fixed));
+            }
+            let declared = list.element.as_ref().map(|element| {
+                let n = ty.shape().and_then(|shape| shape.first().cloned());
+                [&[n.unwrap_or(Dim::Unknown)], element.as_slice()].concat()
+            });
+            let found = match &list.form {
+                Form::Stacked(v) => type_of(b, *v),
+                _ => list.stacked_type(b).unwrap_or(ValueType::Tensor { dtype: None, shape: None }),
+            };
+            wider(ty, &found, declared.as_deref()).map(Slot::List)
+        }
+        _ => None,
+    })
+}
+
+/// Whether two items are the same thing outside of the body.
+fn is_same(x: &Item, y: &Item) -> bool {
+    match (x, y) {
+        (Item::Tensor(x), Item::Tensor(y)) => x == y,
+        (Item::List(x), Item::List(y)) => Rc::ptr_eq(x, y),
+        (Item::Resource(x), Item::Resource(y)) => same_resource(x, y),
+        (_, Item::Hole) => true,
+        _ => false,
+    }
+}
+
+/// The type that a state needs, if it is another one. Where a turn does not tell a size, the source may.
+fn wider(ty: &ValueType, next: &ValueType, declared: Option<&[Dim]>) -> Option<ValueType> {
+    let dtype = ty.dtype().or(next.dtype());
+    let of = |shape| {
+        let wider = ValueType::Tensor { dtype, shape };
+        (wider != *ty).then_some(wider)
+    };
+    let shape = ty.shape()?;
+    let says = |at: usize| declared.and_then(|d| d.get(at)).filter(|size| size.known().is_some());
+    let Some(next) = next.shape() else {
+        return match declared.filter(|d| d.len() == shape.len()) {
+            None => of(None),
+            Some(_) => {
+                let sizes = shape.iter().enumerate();
+                of(Some(sizes.map(|(at, _)| says(at).cloned().unwrap_or(Dim::Unknown)).collect()))
+            }
+        };
+    };
+    if next.len() != shape.len() {
+        return of(None);
+    }
+    let both = shape.iter().zip(next).enumerate();
+    let size = |(at, (a, b)): (usize, (&Dim, &Dim))| match a.same(b) {
+        true => a.clone(),
+        false if b.known().is_none() && says(at) == Some(a) => a.clone(),
+        false => Dim::Unknown,
+    };
+    of(Some(both.map(size).collect()))
+}
+
+/// Adds the loop, whose body is built; gives its values at the end.
+fn finished(
+    b: &GraphBuilder,
+    begins: &[Item],
+    slots: &[Slot],
+    condition: Var,
+    built: Built,
+) -> Result<Vec<Item>> {
+    let Built { body, carried, scans, limits, holes } = built;
+    let begin = |at: &usize| match &begins[*at] {
+        Item::Tensor(v) => Ok(*v),
+        Item::List(list) => {
+            let element = match &slots[*at] {
+                Slot::List(ty) => ty.shape().map(|shape| shape[1.min(shape.len())..].to_vec()),
+                _ => None,
+            };
+            list.stacked(b, element)
+        }
+        _ => Err(b.diagnostic(Code::InvariantBroken, "A loop carries what is no tensor.")),
+    };
+    let states = carried.iter().map(begin).collect::<Result<Vec<Var>>>()?;
+    let trips = limits.map(|limits| turns::trips(b, &limits)).transpose()?;
+    // A loop that gives nothing changes nothing.
+    let outputs = match (states.len() + scans.len(), trips) {
+        (0, _) => vec![],
+        (_, Some(trips)) => b.loop_graph(trips, None::<Var>, &states, body)?,
+        (_, None) => b.loop_graph(None::<Var>, condition, &states, body)?,
+    };
+    let mut all = begins.to_vec();
+    for (at, v) in carried.iter().zip(&outputs) {
+        all[*at] = match (&begins[*at], &slots[*at]) {
+            (Item::List(list), _) => Item::List(Rc::new(list.with(*v))),
+            (_, Slot::Tensor(ty)) => {
+                if b.rank_of(*v).is_none() && ty.shape().is_some() {
+                    b.declare(*v, ty.clone());
+                }
+                Item::Tensor(*v)
+            }
+            _ => Item::Tensor(*v),
+        };
+    }
+    for ((at, scan), v) in scans.into_iter().zip(&outputs[outputs.len().min(carried.len())..]) {
+        if let Item::List(list) = &begins[at] {
+            all[at] = Item::List(Rc::new(scan.list(b, list, *v, trips)?));
+        }
+    }
+    holes.into_iter().for_each(|at| all[at] = Item::Hole);
+    Ok(all)
+}
