@@ -41,6 +41,7 @@ pub(crate) mod scatter;
 pub(crate) mod segment;
 pub(crate) mod shape;
 pub(crate) mod slicing;
+pub(crate) mod solve;
 pub(crate) mod sort;
 pub(crate) mod space;
 pub(crate) mod sparse;
@@ -97,6 +98,7 @@ pub(crate) fn table() -> Table<Source> {
         segment::rows,
         shape::rows,
         slicing::rows,
+        solve::rows,
         sort::rows,
         space::rows,
         sparse::rows,
