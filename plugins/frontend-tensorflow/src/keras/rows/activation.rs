@@ -1,11 +1,13 @@
 //! Activations, as layers and by name.
 
 use crate::ops::activation::{clipped, gelu, leaky, silu};
-use crate::ops::{Source, of, rank};
+use crate::ops::create::number;
+use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
-use onnxd_plugin_sdk::lower::{Lowered, Table};
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 /// What `hard_sigmoid` was before version 3.
 pub(crate) const OLD_HARD_SIGMOID: &str = "hard_sigmoid of Keras 2";
@@ -19,11 +21,26 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         // Its activation is applied to what it gives.
         "Activation" => |_, a: Inputs| Ok(a.inputs);
         "ReLU" => |b, a: Relu| relu(b, a.inputs, a.max_value, a.negative_slope, a.threshold);
+        "LeakyReLU" => |b, a: Leaky| leaky(b, a.inputs, a.negative_slope.or(a.alpha).unwrap_or(0.3));
+        "ELU" => |b, a: Elu| b.elu(a.inputs).alpha(a.alpha).one();
+        "PReLU" => prelu;
+        "ThresholdedReLU" => |b, a: Thresholded| relu(b, a.inputs, None, 0.0, a.theta);
+        "Softmax" => softmax;
     }
 }
 
 arguments! {
     struct Inputs { inputs: Var }
+    /// `LeakyReLU(negative_slope=0.3)`; version 2 says `alpha`
+    struct Leaky { inputs: Var, negative_slope: Option<f64>, alpha: Option<f64> }
+    /// `ELU(alpha=1.0)`
+    struct Elu { inputs: Var, alpha: f64 = 1.0 }
+    /// `PReLU(shared_axes=None)`
+    struct PRelu { inputs: Var, shared_axes: Option<Vec<i64>>, weights: Vec<Var> }
+    /// `ThresholdedReLU(theta=1.0)`
+    struct Thresholded { inputs: Var, theta: f64 = 1.0 }
+    /// `Softmax(axis=-1)`; `call(inputs, mask=None)`
+    struct Softmax { inputs: Var, mask: Option<Var>, axis: Value }
     /// `ReLU(max_value=None, negative_slope=0.0, threshold=0.0)`
     struct Relu { inputs: Var, max_value: Option<f64>, negative_slope: f64 = 0.0, threshold: f64 = 0.0 }
 }
@@ -53,6 +70,19 @@ pub(crate) fn named(b: &GraphBuilder, name: &str, x: Var) -> Lowered<Var> {
         "hard_sigmoid" => b.hard_sigmoid(x).alpha(1.0 / 6.0).beta(0.5).one(),
         OLD_HARD_SIGMOID => b.hard_sigmoid(x).alpha(0.2).beta(0.5).one(),
         "hard_swish" | "hard_silu" => b.hard_swish(x),
+        "hard_tanh" => clipped(b, x, -1.0, 1.0),
+        "hard_shrink" => b.shrink(x).lambd(0.5).one(),
+        "soft_shrink" => b.shrink(x).lambd(0.5).bias(0.5).one(),
+        "tanh_shrink" => b.sub(x, b.tanh(x)?),
+        "log_sigmoid" => b.neg(b.softplus(b.neg(x)?)?),
+        "sparse_sigmoid" => clipped(b, b.mul(b.add(x, 1.0)?, 0.5)?, 0.0, 1.0),
+        "sparse_plus" => sparse_plus(b, x),
+        "squareplus" => b.mul(b.add(x, b.sqrt(b.add(b.mul(x, x)?, 4.0)?)?)?, 0.5),
+        "sparsemax" => sparsemax(b, x),
+        "glu" => {
+            let [left, right] = b.split(x).axis(-1).num_outputs(2).outputs()?;
+            b.mul(left, b.sigmoid(right)?)
+        }
         "mish" => b.mul(x, b.tanh(b.softplus(x)?)?),
         other => {
             let message = format!("The activation `{}` is not one of Keras.", shown(other));
@@ -84,7 +114,54 @@ pub(crate) fn relu(
         (false, false) => b.where_(b.greater_or_equal(x, threshold)?, x, below(b)?)?,
     };
     match max {
-        Some(max) => b.min([y, b.constant(crate::ops::create::number(max, of(b, x)?))]),
+        Some(max) => b.min([y, b.constant(number(max, of(b, x)?))]),
         None => Ok(y),
+    }
+}
+
+/// A number between 0 and `(x + 1) / 2` squared up to 1, from there `x`.
+fn sparse_plus(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    let middle = b.add(clipped(b, x, -1.0, 1.0)?, 1.0)?;
+    let curve = b.mul(b.mul(middle, middle)?, 0.25)?;
+    b.where_(b.less(x, 1.0)?, curve, x)
+}
+
+/// The nearest point whose elements are not negative and add up to 1, along the last axis.
+fn sparsemax(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    let shape = b.shape(x).one()?;
+    let last = b.shape(x).start(-1).one()?;
+    let [sorted, _] = b.top_k(x, last).axis(-1).outputs()?;
+    let sums = b.sub(b.cum_sum(sorted, -1).one()?, 1.0)?;
+    let counts = b.cum_sum(b.expand(b.constant(number(1.0, of(b, x)?)), shape)?, -1).one()?;
+    let counted = b.greater(b.mul(counts, sorted)?, sums)?;
+    let counted = b.cast(counted, of(b, x)?)?;
+    let k = b.reduce_sum(counted).axes([-1]).keepdims(1).one()?;
+    let total = b.reduce_sum(b.mul(sorted, counted)?).axes([-1]).keepdims(1).one()?;
+    let above = b.sub(x, b.div(b.sub(total, 1.0)?, k)?)?;
+    b.relu(above)
+}
+
+/// Slopes have the sizes of all axes but the batch; those of shared axes are 1.
+fn prelu(b: &Lower, a: PRelu) -> Lowered<Var> {
+    let [alpha] = super::exactly(b, &a.weights)?;
+    b.p_relu(a.inputs, alpha)
+}
+
+fn softmax(b: &Lower, a: Softmax) -> Lowered<Var> {
+    let dtype = of(b, a.inputs)?;
+    let x = match a.mask {
+        Some(mask) => {
+            let least = if dtype == DataType::Float16 { -3e4 } else { -1e9 };
+            b.where_(b.cast(mask, DataType::Bool)?, a.inputs, b.constant(number(least, dtype)))?
+        }
+        None => a.inputs,
+    };
+    match super::norm::axes(b, x, &a.axis)?[..] {
+        [axis] => b.softmax(x).axis(axis).one(),
+        ref several => {
+            let largest = b.reduce_max(x).axes(several).keepdims(1).one()?;
+            let all = b.exp(b.sub(x, largest)?)?;
+            b.div(all, b.reduce_sum(all).axes(several).keepdims(1).one()?)
+        }
     }
 }

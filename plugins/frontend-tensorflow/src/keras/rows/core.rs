@@ -1,22 +1,50 @@
-//! Core layers.
+//! Core layers, and those that do nothing outside of training.
 
 use super::weights_and_bias;
-use crate::ops::{Lower, Source, rank};
+use crate::ops::create::number;
+use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
-use onnxd_plugin_sdk::lower::{Lowered, Table};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::{Int32, Int64};
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "InputLayer" | "Identity" => |_, a: Inputs| Ok(a.inputs);
+        "Dropout" | "SpatialDropout1D" | "SpatialDropout2D" | "SpatialDropout3D" | "GaussianDropout" | "AlphaDropout"
+            | "GaussianNoise" | "ActivityRegularization" => |_, a: Idle| Ok(a.inputs);
         "Dense" => dense;
+        "EinsumDense" => einsum_dense;
+        "Embedding" => embedding;
+        "Masking" => masking;
+        "Rescaling" => rescaling;
     }
 }
 
 arguments! {
     struct Inputs { inputs: Var }
+    /// What the layer does in training is of no matter.
+    struct Idle {
+        inputs: Var, rate: Option<f64>, noise_shape: Option<Value>, stddev: Option<f64>, l1: Option<f64>,
+        l2: Option<f64>, data_format: Option<String>,
+    }
     /// `Dense(units, use_bias=True)`
     struct Dense { inputs: Var, units: i64, use_bias: bool = true, weights: Vec<Var> }
+    /// `EinsumDense(equation, output_shape, bias_axes=None)`
+    struct EinsumDense {
+        inputs: Var, equation: String, output_shape: Value, bias_axes: Option<String>, weights: Vec<Var>,
+    }
+    /// `Embedding(input_dim, output_dim, mask_zero=False)`
+    struct Embedding {
+        inputs: Var, input_dim: i64, output_dim: i64, mask_zero: bool = false, input_length: Option<Value>,
+        sparse: Option<bool>, weights: Vec<Var>,
+    }
+    /// `Masking(mask_value=0.0)`
+    struct Masking { inputs: Var, mask_value: f64 = 0.0 }
+    /// `Rescaling(scale, offset=0.0)`
+    struct Rescaling { inputs: Var, scale: Value, offset: Value, dtype: String }
 }
 
 /// The last axis times a matrix, plus a bias.
@@ -25,5 +53,70 @@ fn dense(b: &Lower, a: Dense) -> Lowered<Var> {
         ([kernel], Some(bias)) if rank(b, a.inputs)? == 2 => b.gemm(a.inputs, kernel).c(bias).one(),
         ([kernel], Some(bias)) => b.add(b.mat_mul(a.inputs, kernel)?, bias),
         ([kernel], None) => b.mat_mul(a.inputs, kernel),
+    }
+}
+
+/// As the equation says; the bias has the letters of `bias_axes`, as the result has them.
+fn einsum_dense(b: &Lower, a: EinsumDense) -> Lowered<Var> {
+    let has_bias = a.bias_axes.is_some();
+    let ([kernel], bias) = weights_and_bias(b, &a.weights, has_bias)?;
+    let equation: String = a.equation.chars().filter(|c| !c.is_whitespace()).collect();
+    let y = b.einsum([a.inputs, kernel]).equation(equation).one()?;
+    match bias {
+        Some(bias) => b.add(y, bias),
+        None => Ok(y),
+    }
+}
+
+fn embedding(b: &Lower, a: Embedding) -> Lowered<Var> {
+    let [table] = super::exactly(b, &a.weights)?;
+    let ids = match of(b, a.inputs)? {
+        Int32 | Int64 => a.inputs,
+        _ => b.cast(a.inputs, Int32)?,
+    };
+    b.gather(table, ids).axis(0).one()
+}
+
+/// Steps whose elements are all equal to a value become zeros.
+fn masking(b: &Lower, a: Masking) -> Lowered<Var> {
+    let value = b.constant(number(a.mask_value, of(b, a.inputs)?));
+    let other = b.cast(b.not(b.equal(a.inputs, value)?)?, Int32)?;
+    let counts = b.reduce_max(other).axes([-1]).keepdims(1).one()?;
+    b.mul(a.inputs, b.cast(counts, of(b, a.inputs)?)?)
+}
+
+/// `x * scale + offset`, each a number or a list.
+fn rescaling(b: &Lower, a: Rescaling) -> Lowered<Var> {
+    let dtype = crate::keras::dtype::of(&a.dtype).unwrap_or(DataType::Float);
+    let x = b.cast(a.inputs, dtype)?;
+    let tensor = |value: &Value| match value {
+        Value::None => Ok(None),
+        Value::List(items) => {
+            let reals: Option<Vec<f64>> = items.iter().map(real).collect();
+            let reals = reals.map(Tensor::vector);
+            reals.map(|tensor| b.cast(b.constant(tensor), dtype)).transpose()
+        }
+        other => Ok(real(other).map(|x| b.constant(number(x, dtype)))),
+    };
+    let is = |value: &Value, x: f64| real(value) == Some(x);
+    let y = match tensor(&a.scale)? {
+        Some(_) if is(&a.scale, 1.0) => x,
+        Some(scale) => b.mul(x, scale)?,
+        None => {
+            return Err(b.diagnostic(Code::LayerParameter, "The scale is no number and no list."));
+        }
+    };
+    match tensor(&a.offset)? {
+        Some(_) if is(&a.offset, 0.0) => Ok(y),
+        Some(offset) => b.add(y, offset),
+        None => Ok(y),
+    }
+}
+
+fn real(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(x) => Some(*x as f64),
+        Value::Float(x) => Some(*x),
+        _ => None,
     }
 }

@@ -14,7 +14,11 @@ pub(crate) mod activation;
 pub(crate) mod conv;
 pub(crate) mod conv_lstm;
 pub(crate) mod core;
+pub(crate) mod merge;
+pub(crate) mod norm;
+pub(crate) mod pool;
 pub(crate) mod recurrent;
+pub(crate) mod shape;
 pub(crate) mod time;
 
 pub(crate) use conv::window;
@@ -29,7 +33,15 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 /// All layers.
 pub(crate) fn table() -> Table<Source> {
-    let families = [activation::rows, conv::rows, core::rows];
+    let families = [
+        activation::rows,
+        conv::rows,
+        core::rows,
+        merge::rows,
+        norm::rows,
+        pool::rows,
+        shape::rows,
+    ];
     families.into_iter().fold(Table::new(), |table, rows| rows(table))
 }
 

@@ -1,0 +1,98 @@
+//! Layers that make one tensor of several.
+
+use crate::ops::join::concatenated;
+use crate::ops::shape::{axis_of, transposed};
+use crate::ops::{Lower, Source, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "Add" => |b, a: Several| merged(b, a.inputs, GraphBuilder::add);
+        "Subtract" => |b, a: Several| merged(b, a.inputs, GraphBuilder::sub);
+        "Multiply" => |b, a: Several| merged(b, a.inputs, GraphBuilder::mul);
+        "Maximum" => |b, a: Several| merged(b, a.inputs, |b, x, y| b.max([x, y]));
+        "Minimum" => |b, a: Several| merged(b, a.inputs, |b, x, y| b.min([x, y]));
+        "Average" => |b, a: Several| {
+            let count = a.inputs.len();
+            b.div(merged(b, a.inputs, GraphBuilder::add)?, count as f64)
+        };
+        "Concatenate" => |b, a: Concatenate| concatenated(b, a.inputs, a.axis);
+        "Dot" => dot;
+    }
+}
+
+arguments! {
+    struct Several { inputs: Vec<Var> }
+    /// `Concatenate(axis=-1)`
+    struct Concatenate { inputs: Vec<Var>, axis: i64 = -1 }
+    /// `Dot(axes, normalize=False)`
+    struct Dot { inputs: Vec<Var>, axes: Value, normalize: bool = false }
+}
+
+/// Tensors one by one. Those of fewer axes get axes of size 1 behind the batch.
+fn merged(
+    b: &Lower,
+    inputs: Vec<Var>,
+    join: impl Fn(&GraphBuilder, Var, Var) -> Lowered<Var>,
+) -> Lowered<Var> {
+    let ranks = inputs.iter().map(|x| rank(b, *x)).collect::<Lowered<Vec<_>>>()?;
+    let most = ranks.iter().copied().max().unwrap_or(0);
+    let mut all = inputs.into_iter().zip(ranks).map(|(x, rank)| {
+        let axes: Vec<i64> = (1..=(most - rank) as i64).collect();
+        crate::ops::shape::unsqueezed(b, x, &axes)
+    });
+    let Some(first) = all.next() else {
+        return Err(b.diagnostic(Code::LayerParameter, "The layer is called on no tensor."));
+    };
+    all.try_fold(first?, |joined, x| join(b, joined, x?))
+}
+
+/// Products along an axis of each tensor, for each element of the batch.
+fn dot(b: &Lower, a: Dot) -> Lowered<Var> {
+    let ([x, y], axes) = match (&a.inputs[..], &a.axes) {
+        ([x, y], Value::Int(axis)) => ([*x, *y], [*axis, *axis]),
+        ([x, y], Value::List(list)) if let [Value::Int(i), Value::Int(j)] = list[..] => {
+            ([*x, *y], [i, j])
+        }
+        _ => {
+            return Err(b.diagnostic(
+                Code::LayerParameter,
+                "The layer has no axis for each of two tensors.",
+            ));
+        }
+    };
+    let (i, j) = (axis_of(b, x, axes[0])? as i64, axis_of(b, y, axes[1])? as i64);
+    let (n, m) = (rank(b, x)? as i64, rank(b, y)? as i64);
+    let one = |x: Var, axis: i64| match a.normalize {
+        true => super::norm::unit(b, x, &[axis], 1e-12),
+        false => Ok(x),
+    };
+    let (x, y) = (one(x, i)?, one(y, j)?);
+    if n <= 3 && m <= 3 {
+        // The axis is the last one of the first matrix and the second last of the other one.
+        let x = if n == 2 { b.unsqueeze(x, [1])? } else { x };
+        let y = if m == 2 { b.unsqueeze(y, [2])? } else { y };
+        let x = if n == 3 && i == 1 { transposed(b, x, &[0, 2, 1])? } else { x };
+        let y = if m == 3 && j == 2 { transposed(b, y, &[0, 2, 1])? } else { y };
+        let product = b.mat_mul(x, y)?;
+        return match (n, m) {
+            (2, _) => b.squeeze(product).axes([1]).one(),
+            (_, 2) => b.squeeze(product).axes([-1]).one(),
+            _ => Ok(product),
+        };
+    }
+    let letters = |n: i64, at: i64, from: u8| -> String {
+        let letter = |k: i64| match k {
+            0 => 'a',
+            k if k == at => 'z',
+            k => char::from(from + k as u8),
+        };
+        (0..n).map(letter).collect()
+    };
+    let (left, right) = (letters(n, i, b'a'), letters(m, j, b'l'));
+    let result: String = left.chars().chain(right.chars().skip(1)).filter(|c| *c != 'z').collect();
+    b.einsum([x, y]).equation(format!("{left},{right}->{result}")).one()
+}

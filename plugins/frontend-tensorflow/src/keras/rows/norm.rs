@@ -1,0 +1,230 @@
+//! Normalization.
+
+use super::exactly;
+use crate::ops::shape::{axis_of, transposed};
+use crate::ops::{Lower, Source, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "BatchNormalization" | "SyncBatchNormalization" => batch;
+        "LayerNormalization" => layer;
+        "GroupNormalization" => group;
+        "UnitNormalization" => |b, a: Unit| unit(b, a.inputs, &axes(b, a.inputs, &a.axis)?, 1e-12);
+        "RMSNormalization" => rms;
+    }
+}
+
+arguments! {
+    /// `BatchNormalization(axis=-1, momentum=0.99, epsilon=0.001, center=True, scale=True)`
+    struct Batch {
+        inputs: Var, axis: Value, epsilon: f64 = 1e-3, center: bool = true, scale: bool = true, dtype: String,
+        momentum: Option<f64>, synchronized: Option<bool>, renorm: Option<bool>, renorm_clipping: Option<Value>,
+        renorm_momentum: Option<f64>, virtual_batch_size: Option<Value>, fused: Option<Value>, weights: Vec<Var>,
+    }
+    /// `LayerNormalization(axis=-1, epsilon=0.001, center=True, scale=True, rms_scaling=False)`
+    struct Layer {
+        inputs: Var, axis: Value, epsilon: f64 = 1e-3, center: bool = true, scale: bool = true,
+        rms_scaling: bool = false, dtype: String, weights: Option<Vec<Var>>,
+    }
+    /// `GroupNormalization(groups=32, axis=-1, epsilon=0.001, center=True, scale=True)`
+    struct Group {
+        inputs: Var, groups: i64 = 32, axis: i64 = -1, epsilon: f64 = 1e-3, center: bool = true, scale: bool = true,
+        dtype: String, weights: Option<Vec<Var>>,
+    }
+    /// `UnitNormalization(axis=-1)`
+    struct Unit { inputs: Var, axis: Value }
+    /// `RMSNormalization(axis=-1, epsilon=1e-06)`
+    struct Rms { inputs: Var, axis: Value, epsilon: f64 = 1e-6, weights: Vec<Var> }
+}
+
+/// One axis or several, counted from the first one.
+pub(crate) fn axes(b: &GraphBuilder, x: Var, value: &Value) -> Lowered<Vec<i64>> {
+    let list = match value {
+        Value::List(items) => items.clone(),
+        other => vec![other.clone()],
+    };
+    let axis = |item: &Value| match item {
+        Value::Int(axis) => Ok(axis_of(b, x, *axis)? as i64),
+        _ => Err(b.diagnostic(Code::LayerParameter, "An axis of the layer is no integer.")),
+    };
+    list.iter().map(axis).collect()
+}
+
+/// Elements as long as one of their kind says, or ones and zeros where the layer has no such weight.
+fn gain_and_offset(
+    b: &GraphBuilder,
+    weights: &[Var],
+    (scale, center): (bool, bool),
+) -> Lowered<(Option<Var>, Option<Var>)> {
+    match (scale, center) {
+        (true, true) => exactly(b, weights).map(|[gain, offset]| (Some(gain), Some(offset))),
+        (true, false) => exactly(b, weights).map(|[gain]| (Some(gain), None)),
+        (false, true) => exactly(b, weights).map(|[offset]| (None, Some(offset))),
+        (false, false) => Ok((None, None)),
+    }
+}
+
+/// The type in which a layer gives its result.
+fn result(dtype: &str) -> DataType {
+    crate::keras::dtype::of(dtype).unwrap_or(DataType::Float)
+}
+
+/// `x` of 32 bits at least, which is what Keras normalizes.
+fn wide(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    match of(b, x)? {
+        DataType::Float | DataType::Double => Ok(x),
+        _ => b.cast(x, DataType::Float),
+    }
+}
+
+fn batch(b: &Lower, a: Batch) -> Lowered<Var> {
+    let axis = match axes(b, a.inputs, &a.axis)?[..] {
+        [axis] => axis,
+        _ => {
+            return Err(
+                b.diagnostic(Code::LayerUnsupported, "The layer normalizes along several axes.")
+            );
+        }
+    };
+    let Some((own, [mean, variance])) = a.weights.split_last_chunk::<2>() else {
+        return Err(b.diagnostic(Code::SourceSyntax, "The layer has no mean and variance."));
+    };
+    let (gain, offset) = gain_and_offset(b, own, (a.scale, a.center))?;
+    let x = wide(b, a.inputs)?;
+    let dtype = of(b, x)?;
+    let size = b.dims_of(*mean).and_then(|dims| dims.first().copied()).unwrap_or(0) as usize;
+    let filled = |number: f32| b.cast(b.constant(Tensor::vector(vec![number; size])), dtype);
+    let gain = gain.map_or_else(|| filled(1.0), |gain| b.cast(gain, dtype))?;
+    let offset = offset.map_or_else(|| filled(0.0), |offset| b.cast(offset, dtype))?;
+    let (mean, variance) = (b.cast(*mean, dtype)?, b.cast(*variance, dtype)?);
+    // Channels are the second axis of ONNX.
+    let n = rank(b, x)? as i64;
+    let first: Vec<i64> = (0..n).filter(|i| *i != axis).collect();
+    let perm = [&first[..1], &[axis], &first[1..]].concat();
+    let call = b.batch_normalization(transposed(b, x, &perm)?, gain, offset, mean, variance);
+    let y = call.epsilon(a.epsilon).one()?;
+    let back: Vec<i64> =
+        (0..n).map(|i| perm.iter().position(|p| *p == i).unwrap_or(0) as i64).collect();
+    b.cast(transposed(b, y, &back)?, result(&a.dtype))
+}
+
+/// A weight of some axes of `x`, for all of them.
+fn spread(b: &GraphBuilder, weight: Var, axes: &[i64], n: i64) -> Lowered<Var> {
+    let last = (n - axes.len() as i64..n).eq(axes.iter().copied());
+    if last {
+        return Ok(weight);
+    }
+    let missing: Vec<i64> = (0..n).filter(|i| !axes.contains(i)).collect();
+    crate::ops::shape::unsqueezed(b, weight, &missing)
+}
+
+fn layer(b: &Lower, a: Layer) -> Lowered<Var> {
+    let mut axes = axes(b, a.inputs, &a.axis)?;
+    axes.sort_unstable();
+    let weights = a.weights.unwrap_or_default();
+    let (gain, offset) = gain_and_offset(b, &weights, (a.scale, a.center))?;
+    let x = wide(b, a.inputs)?;
+    let dtype = of(b, x)?;
+    let n = rank(b, x)? as i64;
+    let cast = |weight: Option<Var>| weight.map(|w| b.cast(w, dtype)).transpose();
+    let (gain, offset) = (cast(gain)?, cast(offset)?);
+    let is_last = (n - axes.len() as i64..n).eq(axes.iter().copied());
+    if is_last && b.opset() >= 17 && !a.rms_scaling {
+        let gain = match gain {
+            Some(gain) => gain,
+            None => ones(b, x, &axes)?,
+        };
+        let call = b.layer_normalization(x, gain).b(offset).axis(-(axes.len() as i64));
+        return b.cast(call.epsilon(a.epsilon).one()?, result(&a.dtype));
+    }
+    let mean = b.reduce_mean(x).axes(&axes).keepdims(1).one()?;
+    let apart = b.sub(x, mean)?;
+    let variance = b.reduce_mean(b.mul(apart, apart)?).axes(&axes).keepdims(1).one()?;
+    let deviation = b.sqrt(b.add(variance, a.epsilon)?)?;
+    let mut y = b.div(if a.rms_scaling { x } else { apart }, deviation)?;
+    if let Some(gain) = gain {
+        y = b.mul(y, spread(b, gain, &axes, n)?)?;
+    }
+    if let Some(offset) = offset.filter(|_| !a.rms_scaling) {
+        y = b.add(y, spread(b, offset, &axes, n)?)?;
+    }
+    b.cast(y, result(&a.dtype))
+}
+
+/// Ones of the sizes that some axes have.
+fn ones(b: &GraphBuilder, x: Var, axes: &[i64]) -> Lowered<Var> {
+    let shape = b.shape_of(x).unwrap_or_default();
+    let sizes: Option<Vec<usize>> =
+        axes.iter().map(|axis| usize::try_from(shape.get(*axis as usize)?.known()?).ok()).collect();
+    match sizes.and_then(|sizes| Some((onnxd_plugin_sdk::ir::element_count(&sizes)?, sizes))) {
+        Some((count, sizes)) if count <= 1 << 24 => {
+            b.cast(b.constant(Tensor::from_vec(sizes, vec![1f32; count])), of(b, x)?)
+        }
+        _ => {
+            let message = "The sizes of the axes that are normalized must be known.";
+            Err(b.diagnostic(Code::LayerUnsupported, message))
+        }
+    }
+}
+
+fn group(b: &Lower, a: Group) -> Lowered<Var> {
+    let axis = axis_of(b, a.inputs, a.axis)? as i64;
+    let weights = a.weights.unwrap_or_default();
+    let (gain, offset) = gain_and_offset(b, &weights, (a.scale, a.center))?;
+    let x = wide(b, a.inputs)?;
+    let dtype = of(b, x)?;
+    let n = rank(b, x)? as i64;
+    let size = b.shape_of(x).and_then(|shape| shape.get(axis as usize)?.known());
+    let groups = match (a.groups, size) {
+        (-1, Some(size)) => size,
+        (groups, _) if groups > 0 => groups,
+        _ => {
+            return Err(
+                b.diagnostic(Code::LayerUnsupported, "The number of channels must be known.")
+            );
+        }
+    };
+    let first: Vec<i64> = (0..n).filter(|i| *i != axis).collect();
+    let perm = [&first[..1], &[axis], &first[1..]].concat();
+    let back: Vec<i64> =
+        (0..n).map(|i| perm.iter().position(|p| *p == i).unwrap_or(0) as i64).collect();
+    let x = transposed(b, x, &perm)?;
+    // Each group is normalized as one channel.
+    let filled =
+        |number: f32| b.cast(b.constant(Tensor::vector(vec![number; groups as usize])), dtype);
+    let apart = b.reshape(x, [0, groups, -1]).one()?;
+    let call = b.instance_normalization(apart, filled(1.0)?, filled(0.0)?);
+    let mut y = b.reshape(call.epsilon(a.epsilon).one()?, b.shape(x).one()?).one()?;
+    let behind: Vec<i64> = (1..n - 1).collect();
+    if let Some(gain) = gain {
+        y = b.mul(y, crate::ops::shape::unsqueezed(b, b.cast(gain, dtype)?, &behind)?)?;
+    }
+    if let Some(offset) = offset {
+        y = b.add(y, crate::ops::shape::unsqueezed(b, b.cast(offset, dtype)?, &behind)?)?;
+    }
+    b.cast(transposed(b, y, &back)?, result(&a.dtype))
+}
+
+/// `x` divided by its length along axes; the square of the length is at least `least`.
+pub(crate) fn unit(b: &GraphBuilder, x: Var, axes: &[i64], least: f64) -> Lowered<Var> {
+    let square = b.reduce_sum_square(x).axes(axes).keepdims(1).one()?;
+    let least = b.constant(crate::ops::create::number(least, of(b, x)?));
+    b.div(x, b.sqrt(b.max([square, least])?)?)
+}
+
+fn rms(b: &Lower, a: Rms) -> Lowered<Var> {
+    let axes = axes(b, a.inputs, &a.axis)?;
+    let [gain] = exactly(b, &a.weights)?;
+    let x = wide(b, a.inputs)?;
+    let dtype = of(b, x)?;
+    let square = b.reduce_mean(b.mul(x, x)?).axes(&axes).keepdims(1).one()?;
+    let y = b.div(x, b.sqrt(b.add(square, a.epsilon)?)?)?;
+    let n = rank(b, x)? as i64;
+    let y = b.mul(y, spread(b, b.cast(gain, dtype)?, &axes, n)?)?;
+    b.cast(y, of(b, a.inputs)?)
+}
