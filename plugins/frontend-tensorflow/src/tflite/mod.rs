@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 pub(crate) mod constant;
 mod control;
 pub(crate) mod flat;
+pub(crate) mod flex;
 pub(crate) mod model;
 pub(crate) mod network;
 pub(crate) mod operators;

@@ -255,15 +255,16 @@ impl Reader<'_> {
         });
         let outputs = table.numbers::<i32>(2)?.into_iter();
         let second = table.scalar::<u8>(11)? != 0;
-        let options = match operators::find(code, &custom).and_then(|operator| operator.options) {
-            Some(name) => options::read(name, table.table(if second { 12 } else { 4 })?)?,
-            None => vec![],
-        };
         let (offset, size) = (table.scalar::<u64>(9)?, table.scalar::<u64>(10)?);
         let (start, inside) = table.bytes(5)?;
         let custom_options = match offset > 1 && size > 0 {
             true => behind(self.bytes, offset, size)?,
             false => self.bytes.slice(start..start + inside.len()),
+        };
+        let options = match operators::find(code, &custom).and_then(|operator| operator.options) {
+            Some(name) if code == CUSTOM => options::read_custom(name, &custom_options)?,
+            Some(name) => options::read(name, table.table(if second { 12 } else { 4 })?)?,
+            None => vec![],
         };
         Ok(Operator {
             code,

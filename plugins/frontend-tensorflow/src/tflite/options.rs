@@ -1,6 +1,9 @@
 //! The options of operators, read as `options.txt` lists their fields.
 
 use super::flat::{Read, Scalar, Table};
+use super::flex::{self, Flex};
+use bytes::Bytes;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::lower::Value;
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -39,7 +42,8 @@ fn parse(line: &'static str) -> Option<(&'static str, Vec<Field>)> {
 
 fn field(text: &'static str) -> Option<Field> {
     let (place, kind) = text.split_once(": ")?;
-    let (name, slot) = place.split_once('@')?;
+    // Those of custom operators have names alone.
+    let (name, slot) = place.split_once('@').unwrap_or((place, "0"));
     let (kind, default) = match kind.split_once(" = ") {
         Some((kind, default)) => (kind, default.parse().ok()?),
         None => (kind, 0),
@@ -60,6 +64,30 @@ pub(crate) fn has(name: &str) -> bool {
 pub(crate) fn read(name: &str, table: Option<Table<'_>>) -> Read<Vec<(&'static str, Value)>> {
     let fields = FIELDS.get(name).map(Vec::as_slice).unwrap_or_default();
     fields.iter().map(|field| Ok((field.name, value(field, table)?))).collect()
+}
+
+/// All options of a custom operator by their names.
+///
+/// # Errors
+/// `N0201` if the buffer is damaged.
+pub(crate) fn read_custom(name: &str, bytes: &Bytes) -> Read<Vec<(&'static str, Value)>> {
+    let fields = FIELDS.get(name).map(Vec::as_slice).unwrap_or_default();
+    let found = flex::read(bytes).ok_or_else(|| {
+        let message = "The options of a custom operator are damaged.";
+        Diagnostic::new(Code::SourceSyntax, message)
+    })?;
+    let one = |field: &Field| {
+        let value = match (flex::field(&found, field.name), field.kind) {
+            (Some(Flex::Float(x)), "f32") => Value::Float(*x),
+            (Some(Flex::Int(x)), "f32") => Value::Float(*x as f64),
+            (Some(Flex::Int(x)), "bool") => Value::Bool(*x != 0),
+            (Some(Flex::Int(x)), _) => Value::Int(*x),
+            (Some(Flex::Bool(x)), "bool") => Value::Bool(*x),
+            _ => value(field, None)?,
+        };
+        Ok((field.name, value))
+    };
+    fields.iter().map(one).collect()
 }
 
 fn value(field: &Field, table: Option<Table<'_>>) -> Read<Value> {

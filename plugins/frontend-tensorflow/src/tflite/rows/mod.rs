@@ -4,6 +4,7 @@
 
 pub(crate) mod activation;
 mod conv;
+mod detection;
 mod embedding;
 mod hlo;
 mod hlo_index;
@@ -19,8 +20,18 @@ use onnxd_plugin_sdk::lower::Table;
 
 /// The operators of TFLite that are none of TensorFlow's.
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    let families =
-        [activation::rows, conv::rows, embedding::rows, lstm::rows, recurrent::rows, shape::rows];
+    let families = [
+        activation::rows,
+        conv::rows,
+        detection::rows,
+        embedding::rows,
+        hlo::rows,
+        hlo_index::rows,
+        lstm::rows,
+        recurrent::rows,
+        shape::rows,
+        window::rows,
+    ];
     families.into_iter().fold(table, |table, rows| rows(table))
 }
 
