@@ -32,10 +32,13 @@ pub fn sentence(path: &Path) -> Option<String> {
     let Some((_, endings)) = READ.iter().find(|(known, _)| *known == what) else {
         return Some(format!("it is {what}; not read by this version"));
     };
-    let extension = file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    let named = endings.contains(&extension.as_str());
-    (!named)
-        .then(|| format!("it is {what} under another name: give it the ending `.{}`", endings[0]))
+    let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let named = |ending: &&str| name == **ending || name.ends_with(&format!(".{ending}"));
+    let wanted = endings.first().filter(|_| !endings.iter().any(named))?;
+    Some(match wanted.contains('.') {
+        true => format!("it is {what} under another name: call it `{wanted}`"),
+        false => format!("it is {what} under another name: give it the ending `.{wanted}`"),
+    })
 }
 
 const PROGRAM: &str = "an exported PyTorch program (`torch.export`, .pt2)";
@@ -43,11 +46,30 @@ const SCRIPT: &str = "a TorchScript archive";
 const ONNX: &str = "an ONNX model";
 const PACKED: &str = "a zip archive with a network in it";
 
-/// Networks that front-ends take by the endings of their names.
-const READ: [(&str, &[&str]); 3] = [
+const SAVED: &str = "a TensorFlow SavedModel";
+const SAVED_ALONE: &str = "a TensorFlow SavedModel (saved_model.pb, without its folder)";
+const SAVED_TEXT: &str = "a TensorFlow SavedModel as text";
+const SAVED_PACKED: &str = "a TensorFlow SavedModel in an archive";
+const GRAPH: &str = "a TensorFlow graph (GraphDef, frozen or not)";
+const GRAPH_TEXT: &str = "a TensorFlow graph (GraphDef as text)";
+const LITE: &str = "a TensorFlow Lite model";
+const KERAS: &str = "a Keras model (.keras)";
+const KERAS_HDF5: &str = "a Keras model or its weights (HDF5)";
+
+/// Networks that front-ends take by the endings of their names, or by a name. A folder needs none.
+const READ: [(&str, &[&str]); 12] = [
     (PROGRAM, &["pt2", "pt", "pth", "ts"]),
     (SCRIPT, &["pt", "pth", "ts", "pt2"]),
     (ONNX, &["onnx"]),
+    (SAVED, &[]),
+    (SAVED_ALONE, &["saved_model.pb"]),
+    (SAVED_TEXT, &["saved_model.pbtxt"]),
+    (SAVED_PACKED, &["zip"]),
+    (GRAPH, &["pb"]),
+    (GRAPH_TEXT, &["pbtxt"]),
+    (LITE, &["tflite"]),
+    (KERAS, &["keras"]),
+    (KERAS_HDF5, &["h5", "hdf5"]),
 ];
 
 /// What it is, and the file or folder that tells.
@@ -60,7 +82,7 @@ fn look(path: &Path, depth: usize) -> Option<(&'static str, PathBuf)> {
         return None;
     }
     if path.join("saved_model.pb").is_file() || path.join("saved_model.pbtxt").is_file() {
-        return Some(("a TensorFlow SavedModel", path.into()));
+        return Some((SAVED, path.into()));
     }
     if path.join("Data/com.apple.CoreML").is_dir() {
         return Some(("a Core ML package", path.into()));
@@ -106,9 +128,9 @@ fn of_archive(names: &[String]) -> Option<&'static str> {
     } else if any("data.pkl") {
         "a file of `torch.save` (pickled Python objects)"
     } else if any("config.json") && (any("model.weights.h5") || any("metadata.json")) {
-        "a Keras model (.keras)"
+        KERAS
     } else if any("saved_model.pb") {
-        "a TensorFlow SavedModel in an archive"
+        SAVED_PACKED
     } else if inside("com.apple.CoreML") {
         "a Core ML package in an archive"
     } else if any("keras_metadata.pb") {
@@ -124,16 +146,17 @@ fn of_archive(names: &[String]) -> Option<&'static str> {
 fn is_network(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_lowercase());
     let endings = READ.iter().flat_map(|(_, endings)| endings.iter()).chain(&["ini"]);
-    ending.is_some_and(|ending| endings.into_iter().any(|read| **read == ending))
+    let mut endings = endings.filter(|read| **read != "zip");
+    ending.is_some_and(|ending| endings.any(|read| *read == ending))
 }
 
 fn of_magic(begin: &[u8], bytes: u64) -> Option<&'static str> {
     let has = |text: &str| contains(begin, text);
     Some(match begin {
-        [_, _, _, _, b'T', b'F', b'L', b'3', ..] => "a TensorFlow Lite model",
+        [_, _, _, _, b'T', b'F', b'L', b'3', ..] => LITE,
         [0x89, b'H', b'D', b'F', b'\r', b'\n', 0x1a, b'\n', ..] => {
             match has("keras") || has("layer_names") || has("model_weights") {
-                true => "a Keras model or its weights (HDF5)",
+                true => KERAS_HDF5,
                 false => "an HDF5 file, as Keras writes models and weights",
             }
         }
@@ -199,8 +222,10 @@ fn of_text(begin: &[u8]) -> Option<&'static str> {
         "a Darknet network (cfg)"
     } else if head.starts_with("7767517\n") {
         "an ncnn network (param)"
+    } else if has("meta_graphs {") && has("meta_info_def {") {
+        SAVED_TEXT
     } else if head.starts_with("node {") && has("op:") {
-        "a TensorFlow graph (GraphDef as text)"
+        GRAPH_TEXT
     } else {
         return None;
     })
@@ -221,11 +246,11 @@ fn of_protobuf(begin: &[u8]) -> Option<&'static str> {
                 || says("saved_model_main_op")
                 || says("StatefulPartitionedCall") =>
         {
-            "a TensorFlow SavedModel (saved_model.pb, without its folder)"
+            SAVED_ALONE
         }
         // The version of the format is a small number.
         (1, 0) if first.payload.len() == 1 && (has(7, 2) || (has(8, 2) && says("ai.onnx"))) => ONNX,
-        (1, 2) if is_graph_def(first.payload) => "a TensorFlow graph (GraphDef, frozen or not)",
+        (1, 2) if is_graph_def(first.payload) => GRAPH,
         (1, 2) if has(100, 2) || (has(2, 2) && says("InnerProduct")) => {
             "weights of a Caffe network (caffemodel)"
         }

@@ -46,12 +46,12 @@ mod tests {
     fn only_findings_about_formats_are_explained() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("net.bin");
-        std::fs::write(&path, b"\x1c\0\0\0TFL3").unwrap();
+        std::fs::write(&path, b"GGUF\x03\0\0\0").unwrap();
         let told = |code| {
             let found = Diagnostics::from(Diagnostic::new(code, "nobody takes it"));
             tell(&[&path], found).0.remove(0).message
         };
-        let wanted = "it is a TensorFlow Lite model; not read by this version (nobody takes it)";
+        let wanted = "it is a GGUF file (llama.cpp); not read by this version (nobody takes it)";
         assert_eq!(told(Code::NoFrontend), wanted);
         assert_eq!(told(Code::Disk), "nobody takes it");
     }

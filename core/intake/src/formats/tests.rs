@@ -84,7 +84,12 @@ fn files_of_frameworks_are_named() {
         (caffe, "weights of a Caffe network"),
         (coreml, "a Core ML model"),
         (saved, "a TensorFlow SavedModel (saved_model.pb"),
-        (graph_def(), "a TensorFlow graph (GraphDef"),
+        (graph_def(), "a TensorFlow graph (GraphDef, frozen"),
+        (b"node {\n  name: \"x\"\n  op: \"Const\"\n}".to_vec(), "a TensorFlow graph (GraphDef as"),
+        (
+            b"saved_model_schema_version: 1\nmeta_graphs {\n  meta_info_def {".to_vec(),
+            "a TensorFlow SavedModel as text",
+        ),
         (onnx, "an ONNX model"),
         (b"tree\nversion=v4\nnum_class=1".to_vec(), "a LightGBM model"),
     ] {
@@ -130,6 +135,11 @@ fn networks_that_are_read_are_told_their_ending() {
     let script = archive(&["net/data.pkl", "net/code/__torch__.py", "net/constants.pkl"]);
     let program = archive(&["m/archive_format", "m/models/model.json"]);
     let packed = archive(&["read me.txt", "nets/net.Onnx"]);
+    let lite = b"\x1c\0\0\0TFL3....".to_vec();
+    let hdf5 = b"\x89HDF\r\n\x1a\n..model_weights".to_vec();
+    let keras = archive(&["metadata.json", "config.json", "model.weights.h5"]);
+    let saved = [vec![8, 1], length_delimited(2, b"..VarHandleOp..")].concat();
+    let saved_zip = archive(&["m/saved_model.pb", "m/variables/variables.index"]);
     for (name, bytes, said) in [
         ("net.bin", &onnx, Some("an ONNX model under another name: give it the ending `.onnx`")),
         ("net.ONNX", &onnx, None),
@@ -143,7 +153,21 @@ fn networks_that_are_read_are_told_their_ending() {
         ("net.pt2", &program, None),
         ("drop/net.pt", &script, None),
         ("nets.zip", &packed, Some("it is a zip archive with a network in it: unpack it")),
-        ("texts.zip", &archive(&["a.txt", "onnx", "pt"]), None),
+        ("texts.zip", &archive(&["a.txt", "onnx", "pt", "b.zip"]), None),
+        (
+            "m.bin",
+            &lite,
+            Some("a TensorFlow Lite model under another name: give it the ending `.tflite`"),
+        ),
+        ("m.TFLite", &lite, None),
+        ("m.data", &hdf5, Some("give it the ending `.h5`")),
+        ("m.hdf5", &hdf5, None),
+        ("keras.zip", &keras, Some("give it the ending `.keras`")),
+        ("model.pb", &saved, Some("under another name: call it `saved_model.pb`")),
+        ("packed", &saved_zip, Some("in an archive under another name: give it the ending `.zip`")),
+        ("packed.zip", &saved_zip, None),
+        ("graph.bin", &graph_def(), Some("give it the ending `.pb`")),
+        ("graph.pb", &graph_def(), None),
     ] {
         let path = dir.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -162,13 +186,19 @@ fn folders_are_named_by_what_they_hold() {
     fs::create_dir_all(at("saved/variables")).unwrap();
     fs::write(at("saved/saved_model.pb"), "").unwrap();
     assert_eq!(recognise(&at("saved")), Some("a TensorFlow SavedModel"));
+    assert_eq!(sentence(&at("saved")), None);
     fs::create_dir_all(at("drop/inner")).unwrap();
     fs::write(at("drop/a.txt"), "hello").unwrap();
     fs::write(at("drop/inner/x.bin"), b"\x1c\0\0\0TFL3").unwrap();
     assert_eq!(recognise(&at("drop")), Some("a TensorFlow Lite model"));
     assert_eq!(
         sentence(&at("drop")).unwrap(),
-        "it is a TensorFlow Lite model; not read by this version"
+        "it is a TensorFlow Lite model under another name: give it the ending `.tflite`"
+    );
+    fs::write(at("drop/inner/x.bin"), b"GGUF\x03\0\0\0").unwrap();
+    assert_eq!(
+        sentence(&at("drop")).unwrap(),
+        "it is a GGUF file (llama.cpp); not read by this version"
     );
     assert_eq!(recognise(&at("nothing")), None);
 }
