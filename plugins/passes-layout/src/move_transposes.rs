@@ -140,6 +140,28 @@ mod tests {
         stays("r = LpNormalization(a)");
     }
 
+    /// One scale fits any order of axes; scales along an axis stay.
+    #[test]
+    fn through_quantization() {
+        let graph = "g (float[1,2,3,4] x) => (float[1,2,3,4] y)
+            <float s = {0.5}, int8 z = {3}>
+            {
+              a = Transpose<perm = [0, 3, 1, 2]>(x)
+              b = QuantizeLinear(a, s, z)
+              d = DequantizeLinear(b, s, z)
+              y = Transpose<perm = [0, 2, 3, 1]>(d)
+            }";
+        assert_eq!(left(graph), 0);
+        let graph = "g (float[1,2,3,4] x) => (int8[1,2,3,4] y)
+            <float[4] s = {0.5, 1.0, 2.0, 4.0}, int8[4] z = {0, 0, 0, 0}>
+            {
+              a = Transpose<perm = [0, 3, 1, 2]>(x)
+              b = QuantizeLinear<axis = 1>(a, s, z)
+              y = Transpose<perm = [0, 2, 3, 1]>(b)
+            }";
+        check_pass_skip(&MoveTransposes, "", graph);
+    }
+
     #[test]
     fn softmax_along_an_axis_that_stays_last() {
         let graph = "g (float[2,3,4] x) => (float[2,3,4] y)
