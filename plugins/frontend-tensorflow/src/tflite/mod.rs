@@ -13,6 +13,7 @@ pub(crate) mod quantized;
 pub(crate) mod rows;
 pub(crate) mod run;
 mod variables;
+mod weights;
 
 use crate::ops::{self, Source};
 use onnxd_plugin_sdk::lower::Table;

@@ -2,7 +2,7 @@
 
 use super::model::{self, Model, SubGraph, Tensor};
 use super::run::{Item, Runner, Scope};
-use super::table;
+use super::{table, weights};
 use crate::ops::Source;
 use crate::params;
 use bytes::Bytes;
@@ -47,6 +47,7 @@ pub(crate) fn import(
             return Err(all);
         }
     };
+    weights::settle(&mut graph);
     let constants = graph.value_ids().filter(|id| graph.constant(*id).is_some());
     let unread: Vec<ValueId> = constants.filter(|id| graph.uses(*id) == 0).collect();
     graph.drop_unread(unread);
