@@ -7,6 +7,7 @@ pub(crate) mod control;
 pub(crate) mod effects;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub(crate) mod flow;
 pub(crate) mod frames;
 pub(crate) mod frozen;
 pub(crate) mod index;

@@ -2,6 +2,7 @@
 //! Calls are inlined, variables are constants, and what functions carry besides tensors stays here.
 
 use super::effects::{Writes, Written};
+use super::flow::Flow;
 use super::node::{self, Library, Reference};
 use super::{calls, control, frames, lists, resources};
 use crate::ops::Source;
@@ -51,12 +52,18 @@ pub(crate) struct Body<'a> {
     by_name: HashMap<&'a str, usize>,
     /// Whether one of them writes a variable.
     pub(crate) writes: OnceCell<bool>,
+    flow: OnceCell<Flow>,
 }
 
 impl<'a> Body<'a> {
     pub(crate) fn new(nodes: &'a [NodeDef]) -> Body<'a> {
         let by_name = nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        Body { nodes, by_name, writes: OnceCell::new() }
+        Body { nodes, by_name, writes: OnceCell::new(), flow: OnceCell::new() }
+    }
+
+    /// Its loops and conditions of TensorFlow 1.
+    pub(crate) fn flow(&self) -> &Flow {
+        self.flow.get_or_init(|| Flow::new(self))
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
@@ -89,6 +96,20 @@ impl<'a> Scope<'a> {
     /// Gives what a node computes beforehand: an input, or a part of a loop.
     pub(crate) fn settle(&self, node: usize, items: Vec<Item>) {
         self.done.borrow_mut().insert(node, items.into());
+    }
+
+    /// A scope for a part of the same nodes, in which none of them has run.
+    pub(crate) fn part(&self) -> Scope<'a> {
+        let mut part = Scope::new(self.body.clone(), self.args.clone(), self.path.clone());
+        part.written = self.written.clone();
+        part
+    }
+
+    /// Takes what a node gave in another scope of the same nodes, if it has run there.
+    pub(crate) fn inherit(&self, from: &Scope<'a>, node: usize) {
+        if let Some(items) = from.done.borrow().get(&node) {
+            self.done.borrow_mut().insert(node, items.clone());
+        }
     }
 
     pub(crate) fn layer(&self, node: &NodeDef) -> Layer {
@@ -273,7 +294,10 @@ impl<'a, 's> Runner<'a, 's> {
             }
             let node = &scope.body.nodes[index];
             let mut waiting = vec![];
-            if !frames::is_lazy(&node.op) {
+            if frames::is_lazy(&node.op) {
+                waiting = frames::needs(self, scope, index)?;
+                waiting.retain(|i| !scope.done.borrow().contains_key(i));
+            } else {
                 for text in &node.input {
                     let needed = self.node_of(scope, text).map_err(|e| e.at(scope.layer(node)))?;
                     waiting.extend(needed.filter(|i| !scope.done.borrow().contains_key(i)));
@@ -307,6 +331,9 @@ impl<'a, 's> Runner<'a, 's> {
         }
         if PASSES.contains(&node.op.as_str()) {
             return Ok(inputs);
+        }
+        if let Some(items) = frames::passed(node, &inputs) {
+            return Ok(items);
         }
         for special in [calls::run, resources::run, lists::run, control::run] {
             if let Some(items) = special(self, scope, node, &inputs)? {
