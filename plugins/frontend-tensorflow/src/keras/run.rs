@@ -120,7 +120,7 @@ impl<'r, 's> Runner<'r, 's> {
         }
         for wrapper in rows::WRAPPERS {
             if let Some(items) = wrapper(self, &called, &given)? {
-                return self.rounded(layer, items);
+                return Ok(items);
             }
         }
         self.row(&called, given)

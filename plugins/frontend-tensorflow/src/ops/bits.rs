@@ -29,7 +29,11 @@ arguments! {
     struct Bits { input: Var, type_: ElementType }
 }
 
-fn combined(b: &Lower, a: Two, f: fn(&GraphBuilder, Var, Var) -> Lowered<Var>) -> Lowered<Var> {
+pub(crate) fn combined(
+    b: &Lower,
+    a: Two,
+    f: fn(&GraphBuilder, Var, Var) -> Lowered<Var>,
+) -> Lowered<Var> {
     if b.opset() < 18 {
         let message = "The bits of two integers are combined from opset 18 on.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
@@ -41,7 +45,7 @@ fn is_signed(dtype: DataType) -> bool {
     !matches!(dtype, Uint8 | Uint16 | Uint32 | Uint64)
 }
 
-fn inverted(b: &Lower, x: Var) -> Lowered<Var> {
+pub(crate) fn inverted(b: &Lower, x: Var) -> Lowered<Var> {
     match of(b, x)? {
         _ if b.opset() >= 18 => b.bitwise_not(x),
         d if is_signed(d) => b.sub(-1, x),
@@ -50,7 +54,7 @@ fn inverted(b: &Lower, x: Var) -> Lowered<Var> {
 }
 
 /// A shift by fewer bits than there are: numbers below or beyond mean the least or the most.
-fn shifted(b: &Lower, a: Two, left: bool) -> Lowered<Var> {
+pub(crate) fn shifted(b: &Lower, a: Two, left: bool) -> Lowered<Var> {
     let dtype = of(b, a.x)?;
     let most = dtype.bits() as i64 - 1;
     if !is_signed(dtype) {

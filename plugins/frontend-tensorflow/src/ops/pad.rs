@@ -67,7 +67,12 @@ fn mirror(b: &Lower, a: Mirror) -> Lowered<Var> {
 }
 
 /// An axis mirrored at its ends, with the elements there: the places that are gathered run backwards beyond them.
-fn mirrored(b: &GraphBuilder, x: Var, axis: usize, [before, behind]: [Operand; 2]) -> Lowered<Var> {
+pub(crate) fn mirrored(
+    b: &GraphBuilder,
+    x: Var,
+    axis: usize,
+    [before, behind]: [Operand; 2],
+) -> Lowered<Var> {
     let at = axis as i64;
     let size = b.squeeze(b.shape(x).start(at).end(at + 1).one()?).axes([0]).one()?;
     let long = |x: Operand| match x {

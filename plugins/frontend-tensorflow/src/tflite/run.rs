@@ -221,7 +221,7 @@ impl<'a, 's> Runner<'a, 's> {
             inputs.map(Option::transpose).collect::<Result<Vec<_>>>()?;
         let holes = || vec![Item::Hole; called.outputs.len()];
         let Some(operator) = operators::find(called.code, &called.custom) else {
-            return self.custom(scope, called, inputs);
+            return Ok(self.refused(scope, called));
         };
         if let Some(reason) = operator.refused {
             let message = format!("`{}` cannot be converted: {reason}.", operator.name);
@@ -273,7 +273,7 @@ impl<'a, 's> Runner<'a, 's> {
     }
 
     /// Hands an operator to the table; gives its results with the activation applied.
-    pub(super) fn lower(
+    fn lower(
         &self,
         scope: &Scope<'a>,
         called: &Operator,
@@ -329,7 +329,7 @@ impl<'a, 's> Runner<'a, 's> {
     }
 
     /// The results of an operator as they are stored.
-    pub(super) fn results(
+    fn results(
         &self,
         scope: &Scope<'a>,
         called: &Operator,
@@ -360,7 +360,7 @@ impl<'a, 's> Runner<'a, 's> {
     }
 
     /// An operator that is not known.
-    pub(super) fn refused(&self, scope: &Scope<'a>, called: &Operator) -> Vec<Item> {
+    fn refused(&self, scope: &Scope<'a>, called: &Operator) -> Vec<Item> {
         let message = match called.code {
             CUSTOM => format!("The custom operator `{}` is not known.", shown(&called.custom)),
             code => format!("The operator number {code} is not known."),

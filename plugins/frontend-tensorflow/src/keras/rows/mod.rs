@@ -11,11 +11,13 @@
 #![allow(clippy::needless_pass_by_value)]
 
 pub(crate) mod activation;
+pub(crate) mod attention;
 pub(crate) mod conv;
 pub(crate) mod conv_lstm;
 pub(crate) mod core;
 pub(crate) mod merge;
 pub(crate) mod norm;
+pub(crate) mod ops;
 pub(crate) mod pool;
 pub(crate) mod recurrent;
 pub(crate) mod shape;
@@ -35,10 +37,12 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 pub(crate) fn table() -> Table<Source> {
     let families = [
         activation::rows,
+        attention::rows,
         conv::rows,
         core::rows,
         merge::rows,
         norm::rows,
+        ops::rows,
         pool::rows,
         shape::rows,
     ];

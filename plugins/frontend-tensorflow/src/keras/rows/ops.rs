@@ -1,0 +1,27 @@
+//! `keras.ops`, which functional models hold as layers. A row is `ops.` and the class of the operator; its arguments are
+//! those of `call`, then those that the operator was made with.
+
+pub(crate) mod contract;
+pub(crate) mod elementwise;
+pub(crate) mod gather;
+pub(crate) mod nn;
+pub(crate) mod promote;
+pub(crate) mod reduce;
+pub(crate) mod select;
+pub(crate) mod shapes;
+
+use crate::ops::Source;
+use onnxd_plugin_sdk::lower::Table;
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    let families = [
+        elementwise::rows,
+        shapes::rows,
+        reduce::rows,
+        select::rows,
+        gather::rows,
+        contract::rows,
+        nn::rows,
+    ];
+    families.into_iter().fold(table, |table, rows| rows(table))
+}

@@ -1,0 +1,298 @@
+//! Products of matrices and tensors, and what is made of matrices.
+
+use super::elementwise::{Two, any};
+use super::promote::{self, as_tensors, in_floats};
+use super::shapes::moved;
+use crate::ops::create::scalar;
+use crate::ops::linear::swapped;
+use crate::ops::reduce::{Axes, Reduction, reduced};
+use crate::ops::shape::axis_of;
+use crate::ops::{Lower, Source, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int8, Int32, Int64};
+use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.Matmul" => matmul;
+        "ops.Dot" => |b, a: Two| {
+            let (x, y) = (any(b, &a.x1)?, any(b, &a.x2)?);
+            match (rank(b, x)?, rank(b, y)?) {
+                (0, _) | (_, 0) => {
+                    let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+                    b.mul(x, y)
+                }
+                (n, 1) => contracted(b, [&a.x1, &a.x2], &[n as i64 - 1], &[0]),
+                (n, m) => contracted(b, [&a.x1, &a.x2], &[n as i64 - 1], &[m as i64 - 2]),
+            }
+        };
+        "ops.Inner" => |b, a: Two| {
+            let (x, y) = (any(b, &a.x1)?, any(b, &a.x2)?);
+            match (rank(b, x)?, rank(b, y)?) {
+                (0, _) | (_, 0) => {
+                    let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+                    b.mul(x, y)
+                }
+                (n, m) => contracted(b, [&a.x1, &a.x2], &[n as i64 - 1], &[m as i64 - 1]),
+            }
+        };
+        "ops.Vdot" => |b, a: Two| {
+            let flat = |x: &Value| Ok(Value::Var(b.reshape(any(b, x)?, [-1]).one()?));
+            contracted(b, [&flat(&a.x1)?, &flat(&a.x2)?], &[0], &[0])
+        };
+        "ops.Outer" => |b, a: Two| {
+            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+            b.mul(b.reshape(x, [-1, 1]).one()?, b.reshape(y, [-1]).one()?)
+        };
+        "ops.Tensordot" => tensordot;
+        "ops.Einsum" => einsum;
+        "ops.Cross" => cross;
+        "ops.Kron" => kron;
+        "ops.CDist" => |b, a: Pair| {
+            let apart = b.sub(b.unsqueeze(a.x, [-2])?, b.unsqueeze(a.y, [-3])?)?;
+            b.reduce_l2(apart).axes([-1]).keepdims(0).one()
+        };
+        "ops.Tril" => |b, a: Band| band(b, a.x, a.k, true);
+        "ops.Triu" => |b, a: Band| band(b, a.x, a.k, false);
+        "ops.Diagonal" => |b, a: Diagonal| diagonal(b, a.x, a.offset, [a.axis1, a.axis2]);
+        "ops.Trace" => |b, a: Diagonal| {
+            let x = diagonal(b, a.x, a.offset, [a.axis1, a.axis2])?;
+            let x = b.cast(x, promote::summed(of(b, x)?))?;
+            reduced(b, x, &Axes::Known(vec![-1]), false, Reduction::Sum)
+        };
+        "ops.Diag" => |b, a: Band| match rank(b, a.x)? {
+            1 => matrix(b, a.x, a.k),
+            _ => diagonal(b, a.x, a.k, [0, 1]),
+        };
+        "ops.Diagflat" => |b, a: Band| matrix(b, b.reshape(a.x, [-1]).one()?, a.k);
+        "ops.Vander" => vander;
+        "ops.Corrcoef" => corrcoef;
+    }
+}
+
+arguments! {
+    /// `CDist(x, y)`
+    struct Pair { x: Var, y: Var }
+    /// `Tensordot(x1, x2; axes=2)`
+    struct Tensordot { x1: Value, x2: Value, axes: Value }
+    /// `Cross(x1, x2; axisa=-1, axisb=-1, axisc=-1, axis=None)`
+    struct Cross { x1: Value, x2: Value, axisa: i64 = -1, axisb: i64 = -1, axisc: i64 = -1, axis: Option<i64> }
+    /// `Tril(x; k=0)`
+    struct Band { x: Var, k: i64 = 0 }
+    /// `Diagonal(x; offset=0, axis1=0, axis2=1)`
+    struct Diagonal { x: Var, offset: i64 = 0, axis1: i64 = 0, axis2: i64 = 1 }
+    /// `Vander(x; N=None, increasing=False)`
+    struct Vander { x: Var, n: Option<i64>, increasing: bool = false }
+    /// `Corrcoef(x)`
+    struct Corrcoef { x: Var }
+}
+
+/// `Einsum(*operands; subscripts)`
+struct Einsum {
+    operands: Vec<Value>,
+    subscripts: String,
+}
+
+impl Arguments for Einsum {
+    fn take(reader: &mut Reader<'_>) -> Result<Einsum, String> {
+        Ok(Einsum { operands: reader.rest(), subscripts: reader.take("subscripts", None)? })
+    }
+}
+
+/// Both as tensors to be multiplied, and the type of the result.
+fn factors(b: &GraphBuilder, all: [&Value; 2]) -> Lowered<([Var; 2], DataType)> {
+    let [x, y] = as_tensors(b, all)?;
+    let to = of(b, x)?;
+    let computed = match to {
+        Float | Double | Int32 | Int64 => to,
+        d if d.is_float() => d,
+        d if d.bits() < 32 => Int32,
+        _ => Int64,
+    };
+    Ok(([b.cast(x, computed)?, b.cast(y, computed)?], to))
+}
+
+fn matmul(b: &Lower, a: Two) -> Lowered<Var> {
+    let all = [&a.x1, &a.x2];
+    let bytes = |x: &Value| Ok(of(b, any(b, x)?)? == Int8);
+    let both = bytes(all[0])? && bytes(all[1])?;
+    let ([x, y], to) = factors(b, all)?;
+    b.cast(b.mat_mul(x, y)?, if both { Int32 } else { to })
+}
+
+/// The sum of products over axes of both.
+fn contracted(b: &GraphBuilder, all: [&Value; 2], of_x: &[i64], of_y: &[i64]) -> Lowered<Var> {
+    let ([x, y], to) = factors(b, all)?;
+    let (n, m) = (rank(b, x)?, rank(b, y)?);
+    let letter = |i: usize| char::from(b'a' + (i % 26) as u8);
+    let left: Vec<char> = (0..n).map(letter).collect();
+    let mut right: Vec<char> = (n..n + m).map(letter).collect();
+    let mut out: Vec<char> = left.iter().chain(&right).copied().collect();
+    for (i, j) in of_x.iter().zip(of_y) {
+        let (i, j) = (axis_of(b, x, *i)?, axis_of(b, y, *j)?);
+        out.retain(|c| *c != left[i] && *c != right[j]);
+        right[j] = left[i];
+    }
+    if n + m > 26 || of_x.len() != of_y.len() {
+        return Err(b.diagnostic(Code::LayerUnsupported, "The product has too many axes."));
+    }
+    let text = |all: &[char]| all.iter().collect::<String>();
+    let equation = format!("{},{}->{}", text(&left), text(&right), text(&out));
+    b.cast(b.einsum([x, y]).equation(equation).one()?, to)
+}
+
+fn tensordot(b: &Lower, a: Tensordot) -> Lowered<Var> {
+    let n = rank(b, any(b, &a.x1)?)? as i64;
+    let list = |x: &Value| match x {
+        Value::Int(x) => Some(vec![*x]),
+        Value::List(items) => items
+            .iter()
+            .map(|x| if let Value::Int(x) = x { Some(*x) } else { None })
+            .collect::<Option<Vec<i64>>>(),
+        _ => None,
+    };
+    let pair = match &a.axes {
+        Value::Int(count) => Some((((n - count).max(0)..n).collect(), (0..*count).collect())),
+        Value::List(both) if both.len() == 2 => list(&both[0]).zip(list(&both[1])),
+        _ => None,
+    };
+    let Some((of_x, of_y)) = pair else {
+        return Err(b.diagnostic(Code::LayerParameter, "The axes of the product are not known."));
+    };
+    contracted(b, [&a.x1, &a.x2], &of_x, &of_y)
+}
+
+fn einsum(b: &Lower, a: Einsum) -> Lowered<Var> {
+    let all: Vec<&Value> = a.operands.iter().collect();
+    let tensors = a.operands.iter().map(|x| any(b, x)).collect::<Lowered<Vec<_>>>()?;
+    if tensors.is_empty() {
+        return Err(b.diagnostic(Code::LayerParameter, "The product has no factors."));
+    }
+    let to = promote::result(b, &all)?.fixed();
+    let bytes = tensors.iter().all(|x| b.dtype_of(*x) == Some(Int8));
+    let computed = match to {
+        d if d.is_float() => d,
+        d if d.bits() > 32 => Int64,
+        _ => Int32,
+    };
+    let tensors = tensors.into_iter().map(|x| b.cast(x, computed)).collect::<Lowered<Vec<_>>>()?;
+    let equation: String = a.subscripts.chars().filter(|c| !c.is_whitespace()).collect();
+    b.cast(b.einsum(tensors).equation(equation).one()?, if bytes { Int32 } else { to })
+}
+
+/// Vectors of two elements have a third of zero; of two such only that of the product is given.
+fn cross(b: &Lower, a: Cross) -> Lowered<Var> {
+    let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+    let [of_x, of_y, to] = a.axis.map_or([a.axisa, a.axisb, a.axisc], |axis| [axis; 3]);
+    let (x, y) = (moved(b, x, &[of_x], &[-1])?, moved(b, y, &[of_y], &[-1])?);
+    let size = |v: Var| b.shape_of(v).and_then(|shape| shape.last()?.known());
+    let flat = size(x) == Some(2) && size(y) == Some(2);
+    let wide = |v: Var| -> Lowered<Var> {
+        if size(v) != Some(2) {
+            return Ok(v);
+        }
+        let mut pads = vec![0; 2 * rank(b, v)?];
+        *pads.last_mut().expect("a vector has an axis") = 1;
+        b.pad(v, pads).one()
+    };
+    let (x, y) = (wide(x)?, wide(y)?);
+    let part = |v: Var, i: i64| b.gather(v, [i % 3]).axis(-1).one();
+    let term = |i: i64| {
+        let first = b.mul(part(x, i + 1)?, part(y, i + 2)?)?;
+        b.sub(first, b.mul(part(x, i + 2)?, part(y, i + 1)?)?)
+    };
+    if flat {
+        return b.squeeze(term(2)?).axes([-1]).one();
+    }
+    let product = b.concat([term(0)?, term(1)?, term(2)?]).axis(-1).one()?;
+    moved(b, product, &[-1], &[to])
+}
+
+fn kron(b: &Lower, a: Two) -> Lowered<Var> {
+    let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+    let n = rank(b, x)?.max(rank(b, y)?);
+    let full = |v: Var| -> Lowered<Var> {
+        let missing = n - rank(b, v)?;
+        crate::ops::shape::unsqueezed(b, v, &(0..missing as i64).collect::<Vec<i64>>())
+    };
+    let (x, y) = (full(x)?, full(y)?);
+    let shape = b.mul(b.shape(x).one()?, b.shape(y).one()?)?;
+    let (odd, even) = (0..n as i64).map(|i| (2 * i + 1, 2 * i)).unzip::<_, _, Vec<_>, Vec<_>>();
+    let product = b.mul(b.unsqueeze(x, odd)?, b.unsqueeze(y, even)?)?;
+    b.reshape(product, shape).one()
+}
+
+/// The places below or above a diagonal; others are zero.
+fn band(b: &GraphBuilder, x: Var, k: i64, lower: bool) -> Lowered<Var> {
+    let dtype = of(b, x)?;
+    if dtype == DataType::Bool {
+        let y = band(b, b.cast(x, Int32)?, k, lower)?;
+        return b.cast(y, dtype);
+    }
+    b.trilu(x).k(scalar(k, Int64)).upper(i64::from(!lower)).one()
+}
+
+/// Elements on a diagonal of two axes, along a last one.
+fn diagonal(b: &GraphBuilder, x: Var, offset: i64, [i, j]: [i64; 2]) -> Lowered<Var> {
+    let x = moved(b, x, &[i, j], &[-2, -1])?;
+    let shape = b.shape_of(x).unwrap_or_default();
+    let size = |back: usize| shape.get(shape.len().wrapping_sub(back))?.known();
+    let (Some(rows), Some(columns)) = (size(2), size(1)) else {
+        let message = "The sizes of a matrix must be known to take its diagonal.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    };
+    let places: Vec<i64> = (0..rows)
+        .filter(|row| (0..columns).contains(&(row + offset)))
+        .map(|row| row * columns + row + offset)
+        .collect();
+    let n = shape.len();
+    let mut sizes: Vec<_> =
+        (0..n - 2).map(|axis| crate::ops::shape::size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
+    sizes.push(crate::ops::shape::Size::Known(rows * columns));
+    let flat = crate::ops::shape::reshaped(b, x, &crate::ops::shape::shape_of(b, &sizes)?)?;
+    b.gather(flat, places).axis(-1).one()
+}
+
+/// A matrix with a vector on its diagonal.
+fn matrix(b: &GraphBuilder, x: Var, k: i64) -> Lowered<Var> {
+    let n = b.shape(x).one()?;
+    let square = b.concat([n, n]).axis(0).one()?;
+    let hot = b.eye_like(crate::ops::create::filled(b, square, 0, Int32)?).one()?;
+    let dtype = of(b, x)?;
+    let wide = b.mul(b.unsqueeze(x, [0])?, b.cast(hot, dtype)?)?;
+    let (before, behind) = (k.max(0), (-k).max(0));
+    b.pad(wide, [behind, before, before, behind]).one()
+}
+
+fn vander(b: &Lower, a: Vander) -> Lowered<Var> {
+    let dtype = of(b, a.x)?;
+    let size = b.shape_of(a.x).and_then(|shape| shape.first()?.known());
+    let Some(n) = a.n.or(size) else {
+        return Err(b.diagnostic(Code::LayerUnsupported, "The number of columns is not known."));
+    };
+    let mut powers: Vec<f32> = (0..n.max(0)).map(|i| i as f32).collect();
+    if !a.increasing {
+        powers.reverse();
+    }
+    let [x] = in_floats(b, [&Value::Var(a.x)])?;
+    let powers = b.cast(
+        Operand::from(powers)
+            .to_tensor(Some(Float))
+            .map(|t| b.constant(t))
+            .map_or(Operand::Absent, Operand::Var),
+        of(b, x)?,
+    )?;
+    b.cast(b.pow(b.unsqueeze(x, [-1])?, powers)?, dtype)
+}
+
+fn corrcoef(b: &Lower, a: Corrcoef) -> Lowered<Var> {
+    let x = promote::floats(b, a.x)?;
+    let mean = b.reduce_mean(x).axes([-1]).keepdims(1).one()?;
+    let apart = b.sub(x, mean)?;
+    let length = b.reduce_l2(apart).axes([-1]).keepdims(1).one()?;
+    let unit = b.div(apart, length)?;
+    let y = b.mat_mul(unit, swapped(b, unit)?)?;
+    b.clip(y).min(-1.0).max(1.0).one()
+}

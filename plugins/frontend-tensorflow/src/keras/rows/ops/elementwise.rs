@@ -1,0 +1,451 @@
+//! Arithmetic, comparisons and functions element by element.
+
+use super::promote::{
+    as_tensors, floats, in_floats, numbers, result, tensor, together, wide_floats,
+};
+use crate::ops::compare::{choice, where_zero};
+use crate::ops::create::number;
+use crate::ops::elementwise::{floor_quotient, floor_remainder};
+use crate::ops::math::{atan2, expm1, log1p};
+use crate::ops::special::{computed, erfc};
+use crate::ops::{Lower, Source, bits, of};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::formulas::special::{bessel, erfinv};
+use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Int32};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+use std::f64::consts::{LN_2, LN_10, PI};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    let table = binary(table);
+    let table = comparisons(table);
+    let table = functions(table);
+    let table = numbers_alone(table);
+    integers(table)
+}
+
+arguments! {
+    /// Operators of one tensor.
+    pub(crate) struct One { x: Value }
+    /// Operators of two.
+    pub(crate) struct Two { x1: Value, x2: Value }
+    /// `BitwiseAnd(x, y)`
+    struct Bits { x: Value, y: Value }
+    /// `Clip(x; x_min, x_max)`
+    struct Clip { x: Var, x_min: Value, x_max: Value }
+    /// `Round(x; decimals=0)`
+    struct Round { x: Var, decimals: i64 = 0 }
+    /// `NanToNum(x; nan=0.0, posinf=None, neginf=None)`
+    struct NanToNum { x: Var, nan: f64 = 0.0, posinf: Option<f64>, neginf: Option<f64> }
+    /// `Where(condition, x1, x2)`
+    struct Where { condition: Value, x1: Value, x2: Value }
+    /// `Isclose(x1, x2, rtol=1e-5, atol=1e-8; equal_nan=False)`
+    struct Close { x1: Value, x2: Value, rtol: f64 = 1e-5, atol: f64 = 1e-8, equal_nan: bool = false }
+    /// `AllClose(x1, x2; rtol=1e-5, atol=1e-8, equal_nan=False)`
+    struct AllClose { x1: Value, x2: Value, rtol: f64 = 1e-5, atol: f64 = 1e-8, equal_nan: bool = false }
+}
+
+/// `x` as a tensor of floats.
+fn float(b: &GraphBuilder, x: &Value) -> Lowered<Var> {
+    floats(b, any(b, x)?)
+}
+
+/// `x` as a tensor.
+pub(crate) fn any(b: &GraphBuilder, x: &Value) -> Lowered<Var> {
+    tensor(b, x, result(b, &[x])?.fixed())
+}
+
+/// Truth values of a tensor.
+pub(crate) fn truth(b: &GraphBuilder, x: &Value) -> Lowered<Var> {
+    b.cast(any(b, x)?, Bool)
+}
+
+fn binary(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.Add" => |b, a: Two| two(b, a, GraphBuilder::add);
+        "ops.Subtract" => |b, a: Two| two(b, a, GraphBuilder::sub);
+        "ops.Multiply" => |b, a: Two| two(b, a, GraphBuilder::mul);
+        "ops.Divide" | "ops.TrueDivide" => |b, a: Two| {
+            let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
+            b.div(x, y)
+        };
+        "ops.DivideNoNan" => |b, a: Two| {
+            let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
+            where_zero(b, y, y, |b| b.div(x, y))
+        };
+        "ops.FloorDivide" => |b, a: Two| two(b, a, floor_quotient);
+        "ops.Power" => |b, a: Two| two(b, a, GraphBuilder::pow);
+        "ops.Maximum" => |b, a: Two| two(b, a, |b, x, y| extreme(b, x, y, true));
+        "ops.Minimum" => |b, a: Two| two(b, a, |b, x, y| extreme(b, x, y, false));
+        "ops.Fmax" => |b, a: Two| two(b, a, |b, x, y| numeric(b, x, y, true));
+        "ops.Fmin" => |b, a: Two| two(b, a, |b, x, y| numeric(b, x, y, false));
+        "ops.Mod" => |b, a: Two| {
+            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+            floor_remainder(b, numbers(b, x)?, numbers(b, y)?)
+        };
+        "ops.Fmod" => |b, a: Two| {
+            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+            b.mod_(numbers(b, x)?, numbers(b, y)?).fmod(1).one()
+        };
+        "ops.Arctan2" => |b, a: Two| {
+            let [y, x] = in_floats(b, [&a.x1, &a.x2])?;
+            atan2(b, y, x)
+        };
+        "ops.Hypot" => hypot;
+        "ops.Heaviside" => |b, a: Two| {
+            let [x, at_zero] = as_tensors(b, [&a.x1, &a.x2])?;
+            let [x, at_zero] = [wide_floats(b, x)?, wide_floats(b, at_zero)?];
+            let step = b.cast(b.greater(x, 0)?, of(b, x)?)?;
+            b.where_(b.equal(x, 0)?, at_zero, step)
+        };
+        "ops.Logaddexp" => |b, a: Two| log_sum(b, a, 1.0);
+        "ops.Logaddexp2" => |b, a: Two| log_sum(b, a, LN_2);
+        "ops.Ldexp" => |b, a: Two| {
+            let [x, power] = in_floats(b, [&a.x1, &a.x2])?;
+            let two = b.constant(number(2.0, of(b, x)?));
+            let y = b.mul(x, b.pow(two, power)?)?;
+            b.where_(b.or(b.is_inf(x).one()?, b.equal(x, 0)?)?, x, y)
+        };
+        "ops.Where" => |b, a: Where| {
+            let [x, y] = together(b, [&a.x1, &a.x2])?;
+            choice(b, truth(b, &a.condition)?, x, y)
+        };
+    }
+}
+
+fn comparisons(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.Equal" => |b, a: Two| compared(b, a, GraphBuilder::equal);
+        "ops.NotEqual" => |b, a: Two| compared(b, a, |b, x, y| b.not(b.equal(x, y)?));
+        "ops.Less" => |b, a: Two| compared(b, a, GraphBuilder::less);
+        "ops.LessEqual" => |b, a: Two| compared(b, a, GraphBuilder::less_or_equal);
+        "ops.Greater" => |b, a: Two| compared(b, a, GraphBuilder::greater);
+        "ops.GreaterEqual" => |b, a: Two| compared(b, a, GraphBuilder::greater_or_equal);
+        "ops.LogicalAnd" => |b, a: Two| b.and(truth(b, &a.x1)?, truth(b, &a.x2)?);
+        "ops.LogicalOr" => |b, a: Two| b.or(truth(b, &a.x1)?, truth(b, &a.x2)?);
+        "ops.LogicalXor" => |b, a: Two| b.xor(truth(b, &a.x1)?, truth(b, &a.x2)?);
+        "ops.LogicalNot" => |b, a: One| b.not(truth(b, &a.x)?);
+        "ops.Isnan" => |b, a: One| if_float(b, &a.x, false, GraphBuilder::is_nan);
+        "ops.Isinf" => |b, a: One| if_float(b, &a.x, false, |b, x| b.is_inf(x).one());
+        "ops.Isfinite" => |b, a: One| if_float(b, &a.x, true, |b, x| {
+            b.not(b.or(b.is_nan(x)?, b.is_inf(x).one()?)?)
+        });
+        "ops.Isposinf" => |b, a: One| if_float(b, &a.x, false, |b, x| b.is_inf(x).detect_negative(0).one());
+        "ops.Isneginf" => |b, a: One| if_float(b, &a.x, false, |b, x| b.is_inf(x).detect_positive(0).one());
+        "ops.Isreal" => |b, a: One| if_float(b, &a.x, true, |b, x| b.or(b.equal(x, x)?, b.is_nan(x)?));
+        "ops.Isclose" => |b, a: Close| close(b, [&a.x1, &a.x2], [a.rtol, a.atol], a.equal_nan);
+        "ops.AllClose" => |b, a: AllClose| {
+            let near = close(b, [&a.x1, &a.x2], [a.rtol, a.atol], a.equal_nan)?;
+            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+            let near = b.or(near, b.equal(x, y)?)?;
+            b.cast(b.reduce_min(b.cast(near, Int32)?).keepdims(0).one()?, Bool)
+        };
+    }
+}
+
+fn functions(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.Exp" => |b, a: One| b.exp(float(b, &a.x)?);
+        "ops.Exp2" => |b, a: One| b.exp(b.mul(float(b, &a.x)?, LN_2)?);
+        "ops.Expm1" => |b, a: One| expm1(b, float(b, &a.x)?);
+        "ops.Log" => |b, a: One| b.log(float(b, &a.x)?);
+        "ops.Log10" => |b, a: One| b.div(b.log(float(b, &a.x)?)?, LN_10);
+        "ops.Log2" => |b, a: One| b.div(b.log(float(b, &a.x)?)?, LN_2);
+        "ops.Log1p" => |b, a: One| log1p(b, float(b, &a.x)?);
+        "ops.Sqrt" => |b, a: One| b.sqrt(float(b, &a.x)?);
+        "ops.Rsqrt" => |b, a: One| b.reciprocal(b.sqrt(float(b, &a.x)?)?);
+        "ops.Cbrt" => |b, a: One| {
+            let x = wide_floats(b, any(b, &a.x)?)?;
+            let third = b.constant(number(1.0 / 3.0, of(b, x)?));
+            b.mul(b.sign(x)?, b.pow(b.abs(x)?, third)?)
+        };
+        "ops.Sin" => |b, a: One| b.sin(float(b, &a.x)?);
+        "ops.Cos" => |b, a: One| b.cos(float(b, &a.x)?);
+        "ops.Tan" => |b, a: One| b.tan(float(b, &a.x)?);
+        "ops.Arcsin" => |b, a: One| b.asin(float(b, &a.x)?);
+        "ops.Arccos" => |b, a: One| b.acos(float(b, &a.x)?);
+        "ops.Arctan" => |b, a: One| b.atan(float(b, &a.x)?);
+        "ops.Sinh" => |b, a: One| b.sinh(float(b, &a.x)?);
+        "ops.Cosh" => |b, a: One| b.cosh(float(b, &a.x)?);
+        "ops.Tanh" => |b, a: One| b.tanh(float(b, &a.x)?);
+        "ops.Arcsinh" => |b, a: One| b.asinh(float(b, &a.x)?);
+        "ops.Arccosh" => |b, a: One| b.acosh(float(b, &a.x)?);
+        "ops.Arctanh" => |b, a: One| b.atanh(float(b, &a.x)?);
+        "ops.Sinc" => |b, a: One| {
+            let turned = b.mul(float(b, &a.x)?, PI)?;
+            let one = b.constant(number(1.0, of(b, turned)?));
+            b.where_(b.equal(turned, 0)?, one, b.div(b.sin(turned)?, turned)?)
+        };
+        "ops.Erf" => |b, a: One| b.erf(any(b, &a.x)?);
+        "ops.Erfc" => |b, a: One| computed(b, any(b, &a.x)?, Float, erfc);
+        "ops.Erfinv" => |b, a: One| computed(b, any(b, &a.x)?, Float, erfinv);
+        "ops.I0" => |b, a: One| computed(b, wide_floats(b, any(b, &a.x)?)?, Double, |b, x| bessel(b, x, false));
+        "ops.Deg2rad" => |b, a: One| b.mul(wide_floats(b, any(b, &a.x)?)?, PI / 180.0);
+        "ops.Rad2deg" => |b, a: One| b.mul(wide_floats(b, any(b, &a.x)?)?, 180.0 / PI);
+    }
+}
+
+fn numbers_alone(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.Absolute" | "ops.Abs" => |b, a: One| absolute(b, any(b, &a.x)?);
+        "ops.Fabs" => |b, a: One| b.abs(float(b, &a.x)?);
+        "ops.Negative" => |b, a: One| b.neg(any(b, &a.x)?);
+        "ops.Sign" => |b, a: One| b.sign(any(b, &a.x)?);
+        "ops.Signbit" => sign_bit;
+        "ops.Square" => |b, a: One| {
+            let x = numbers(b, any(b, &a.x)?)?;
+            b.mul(x, x)
+        };
+        "ops.Reciprocal" => |b, a: One| {
+            let x = any(b, &a.x)?;
+            if of(b, x)?.is_float() { b.reciprocal(x) } else { b.div(1, x) }
+        };
+        "ops.Ceil" => |b, a: One| b.ceil(float(b, &a.x)?);
+        "ops.Floor" => |b, a: One| b.floor(float(b, &a.x)?);
+        "ops.Trunc" => |b, a: One| if_floats(b, &a.x, |b, x| {
+            b.where_(b.less(x, 0)?, b.ceil(x)?, b.floor(x)?)
+        });
+        "ops.Round" => round;
+        "ops.Clip" => clip;
+        "ops.NanToNum" => |b, a: NanToNum| nan_to_num(b, a.x, a.nan, [a.posinf, a.neginf]);
+        "ops.Copy" | "ops.Array" | "ops.StopGradient" | "ops.ConvertToTensor" | "ops.Real" | "ops.Conj" | "ops.Conjugate"
+            => |_, a: Same| Ok(a.x);
+        "ops.Cast" => |b, a: Cast| cast(b, any(b, &a.x)?, &a.dtype);
+    }
+}
+
+arguments! {
+    /// `Copy(x; dtype=None)`
+    struct Same { x: Var }
+    /// `Cast(x; dtype)`
+    struct Cast { x: Value, dtype: String }
+}
+
+fn integers(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.BitwiseAnd" => |b, a: Bits| bitwise(b, a, GraphBuilder::bitwise_and);
+        "ops.BitwiseOr" => |b, a: Bits| bitwise(b, a, GraphBuilder::bitwise_or);
+        "ops.BitwiseXor" => |b, a: Bits| bitwise(b, a, GraphBuilder::bitwise_xor);
+        "ops.BitwiseInvert" | "ops.BitwiseNot" => |b, a: One| bits::inverted(b, any(b, &a.x)?);
+        "ops.BitwiseLeftShift" | "ops.LeftShift" => |b, a: Bits| {
+            let [x, y] = together(b, [&a.x, &a.y])?;
+            bits::shifted(b, crate::ops::elementwise::Two { x, y }, true)
+        };
+        "ops.BitwiseRightShift" | "ops.RightShift" => |b, a: Bits| {
+            let [x, y] = together(b, [&a.x, &a.y])?;
+            bits::shifted(b, crate::ops::elementwise::Two { x, y }, false)
+        };
+        "ops.Gcd" => |b, a: Two| {
+            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+            gcd(b, absolute(b, x)?, absolute(b, y)?)
+        };
+        "ops.Lcm" => |b, a: Two| {
+            let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+            let [x, y] = [absolute(b, x)?, absolute(b, y)?];
+            let divisor = gcd(b, x, y)?;
+            let one = b.constant(crate::ops::create::scalar(1, of(b, x)?));
+            let safe = b.where_(b.equal(divisor, 0)?, one, divisor)?;
+            b.mul(x, b.div(y, safe)?)
+        };
+    }
+}
+
+type Combine = fn(&GraphBuilder, Var, Var) -> Lowered<Var>;
+
+fn two(b: &Lower, a: Two, f: Combine) -> Lowered<Var> {
+    let [x, y] = together(b, [&a.x1, &a.x2])?;
+    f(b, x, y)
+}
+
+fn compared(b: &Lower, a: Two, f: Combine) -> Lowered<Var> {
+    let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+    f(b, x, y)
+}
+
+fn bitwise(b: &Lower, a: Bits, f: Combine) -> Lowered<Var> {
+    let [x, y] = as_tensors(b, [&a.x, &a.y])?;
+    bits::combined(b, crate::ops::elementwise::Two { x, y }, f)
+}
+
+/// The larger or the smaller of two numbers.
+pub(crate) fn extreme(b: &GraphBuilder, x: Var, y: Var, largest: bool) -> Lowered<Var> {
+    match (of(b, x)?, largest) {
+        (Bool, true) => b.or(x, y),
+        (Bool, false) => b.and(x, y),
+        (_, true) => b.max([x, y]),
+        (_, false) => b.min([x, y]),
+    }
+}
+
+/// As [`extreme`]; what is no number gives way.
+fn numeric(b: &GraphBuilder, x: Var, y: Var, largest: bool) -> Lowered<Var> {
+    let both = extreme(b, x, y, largest)?;
+    if !of(b, x)?.is_float() {
+        return Ok(both);
+    }
+    b.where_(b.is_nan(x)?, y, b.where_(b.is_nan(y)?, x, both)?)
+}
+
+fn hypot(b: &Lower, a: Two) -> Lowered<Var> {
+    let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
+    let [x, y] = [b.abs(wide_floats(b, x)?)?, b.abs(wide_floats(b, y)?)?];
+    let (most, least) = (b.max([x, y])?, b.min([x, y])?);
+    let ratio = where_zero(b, most, most, |b| b.div(least, most))?;
+    b.mul(most, b.sqrt(b.add(b.mul(ratio, ratio)?, 1.0)?)?)
+}
+
+/// `log(base^x + base^y)` in that base, whose logarithm is `unit`.
+fn log_sum(b: &Lower, a: Two, unit: f64) -> Lowered<Var> {
+    let [x, y] = in_floats(b, [&a.x1, &a.x2])?;
+    let apart = b.sub(x, y)?;
+    let less = b.exp(b.mul(b.neg(b.abs(apart)?)?, unit)?)?;
+    let more = b.div(log1p(b, less)?, unit)?;
+    b.where_(b.is_nan(apart)?, b.add(x, y)?, b.add(b.max([x, y])?, more)?)
+}
+
+/// A question about floats, whose answer is known for integers.
+fn if_float(
+    b: &Lower,
+    x: &Value,
+    other: bool,
+    f: fn(&GraphBuilder, Var) -> Lowered<Var>,
+) -> Lowered<Var> {
+    let x = any(b, x)?;
+    if of(b, x)?.is_float() {
+        return f(b, x);
+    }
+    let shape = b.shape(x).one()?;
+    crate::ops::create::filled(b, shape, i64::from(other), Bool)
+}
+
+/// What changes floats alone.
+fn if_floats(b: &Lower, x: &Value, f: fn(&GraphBuilder, Var) -> Lowered<Var>) -> Lowered<Var> {
+    let x = any(b, x)?;
+    if of(b, x)?.is_float() { f(b, x) } else { Ok(x) }
+}
+
+fn close(b: &Lower, all: [&Value; 2], [rtol, atol]: [f64; 2], equal_nan: bool) -> Lowered<Var> {
+    let [x, y] = as_tensors(b, all)?;
+    if !of(b, x)?.is_float() {
+        return b.equal(x, y);
+    }
+    let most = b.add(b.mul(b.abs(y)?, rtol)?, atol)?;
+    let near = b.less_or_equal(b.abs(b.sub(x, y)?)?, most)?;
+    match equal_nan {
+        true => b.or(near, b.and(b.is_nan(x)?, b.is_nan(y)?)?),
+        false => Ok(near),
+    }
+}
+
+fn is_unsigned(dtype: DataType) -> bool {
+    use DataType::{Uint8, Uint16, Uint32, Uint64};
+    matches!(dtype, Bool | Uint8 | Uint16 | Uint32 | Uint64)
+}
+
+fn absolute(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    if is_unsigned(of(b, x)?) { Ok(x) } else { b.abs(x) }
+}
+
+/// Whether a number is negative; a negative zero is.
+fn sign_bit(b: &Lower, a: One) -> Lowered<Var> {
+    let x = any(b, &a.x)?;
+    match of(b, x)? {
+        Bool => crate::ops::create::filled(b, b.shape(x).one()?, 0, Bool),
+        d if d.is_float() => {
+            let x = b.cast(x, Float)?;
+            let zero = b.less(b.reciprocal(x)?, 0.0)?;
+            b.or(b.less(x, 0.0)?, b.and(b.equal(x, 0.0)?, zero)?)
+        }
+        _ => b.less(x, 0),
+    }
+}
+
+fn round(b: &Lower, a: Round) -> Lowered<Var> {
+    let dtype = of(b, a.x)?;
+    if a.decimals == 0 || (!dtype.is_float() && a.decimals > 0) {
+        return if dtype.is_float() { b.round(a.x) } else { Ok(a.x) };
+    }
+    let factor = 10f64.powi(a.decimals.clamp(-300, 300) as i32);
+    let x = floats(b, a.x)?;
+    b.cast(b.div(b.round(b.mul(x, factor)?)?, factor)?, dtype)
+}
+
+/// Bounds are of the type of `x`.
+fn clip(b: &Lower, a: Clip) -> Lowered<Var> {
+    let x = numbers(b, a.x)?;
+    let dtype = of(b, x)?;
+    let (low, high) = (tensor(b, &a.x_min, dtype)?, tensor(b, &a.x_max, dtype)?);
+    let scalar = |v: Var| b.rank_of(v) == Some(0);
+    if scalar(low) && scalar(high) && dtype.is_float() {
+        return b.clip(x).min(low).max(high).one();
+    }
+    b.max([b.min([x, high])?, low])
+}
+
+/// Numbers in place of what is none.
+pub(crate) fn nan_to_num(
+    b: &GraphBuilder,
+    x: Var,
+    nan: f64,
+    [most, least]: [Option<f64>; 2],
+) -> Lowered<Var> {
+    let dtype = of(b, x)?;
+    if !dtype.is_float() {
+        return Ok(x);
+    }
+    let largest = match dtype {
+        DataType::Float16 => 65504.0,
+        DataType::Bfloat16 => 3.389_531_389_251_535_5e38,
+        Double => f64::MAX,
+        _ => f64::from(f32::MAX),
+    };
+    let constant = |x: f64| b.constant(number(x, dtype));
+    let x = b.where_(b.is_nan(x)?, constant(nan), x)?;
+    let up = b.is_inf(x).detect_negative(0).one()?;
+    let down = b.is_inf(x).detect_positive(0).one()?;
+    let x = b.where_(up, constant(most.unwrap_or(largest)), x)?;
+    b.where_(down, constant(least.unwrap_or(-largest)), x)
+}
+
+/// The greatest common divisor, by Euclid's steps until all are done.
+fn gcd(b: &GraphBuilder, x: Var, y: Var) -> Lowered<Var> {
+    let dtype = of(b, x)?;
+    let zeros = b.sub(b.add(x, y)?, b.add(x, y)?)?;
+    let (x, y) = (b.add(x, zeros)?, b.add(y, zeros)?);
+    let left = |b: &GraphBuilder, y: Var| {
+        let open = b.cast(b.not(b.equal(y, 0)?)?, Int32)?;
+        b.cast(b.reduce_max(open).keepdims(0).one()?, Bool)
+    };
+    let one = b.constant(crate::ops::create::scalar(1, dtype));
+    let given = b.loop_(
+        b.constant(onnxd_plugin_sdk::ir::Tensor::scalar(i64::MAX)),
+        left(b, y)?,
+        &[x, y],
+        |b, _, _, states| {
+            let (x, y) = (states[0], states[1]);
+            let done = b.equal(y, 0)?;
+            let rest = b.mod_(x, b.where_(done, one, y)?).one()?;
+            let zero = crate::ops::create::scalar(0, dtype);
+            let next = [b.where_(done, x, y)?, b.where_(done, zero, rest)?];
+            let condition = left(b, next[1])?;
+            Ok(onnxd_plugin_sdk::build::Turn { condition, carried: next.to_vec(), scanned: vec![] })
+        },
+    )?;
+    Ok(given[0])
+}
+
+/// Keras casts as TensorFlow does: floats that leave a small integer type wrap.
+fn cast(b: &Lower, x: Var, to: &str) -> Lowered<Var> {
+    let Some(to) = crate::keras::dtype::of(to) else {
+        let message = format!(
+            "The element type `{}` is not known.",
+            onnxd_plugin_sdk::diagnostics::shown(to)
+        );
+        return Err(b.diagnostic(onnxd_plugin_sdk::diagnostics::Code::LayerUnsupported, message));
+    };
+    let narrow = to.is_integer() && to.bits() < 32;
+    match of(b, x)?.is_float() && narrow {
+        true => b.cast(b.cast(x, Int32)?, to),
+        false => b.cast(x, to),
+    }
+}

@@ -1,0 +1,232 @@
+//! Items, slices and updates.
+
+use super::elementwise::any;
+use crate::ops::create::{filled, scalar};
+use crate::ops::scatter::scattered;
+use crate::ops::shape::{axis_of, squeezed, unsqueezed};
+use crate::ops::{Lower, Source, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::Int64;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.GetItem" => get_item;
+        "ops.Slice" => |b, a: Slice| {
+            let begin = places(b, &a.start_indices)?;
+            let end = ends(b, begin, &a.shape)?;
+            let axes: Vec<i64> = (0..a.shape.len() as i64).collect();
+            b.slice(a.inputs, begin, end).axes(axes).one()
+        };
+        "ops.SliceUpdate" => slice_update;
+        "ops.Scatter" => |b, a: Scatter| {
+            let shape = Operand::from(a.shape).to_tensor(Some(Int64)).map(|t| b.constant(t));
+            let Some(shape) = shape else {
+                return Err(b.diagnostic(Code::LayerParameter, "The shape is not known."));
+            };
+            let zeros = filled(b, shape, 0, of(b, a.values)?)?;
+            scattered(b, [zeros, any(b, &a.indices)?, a.values], Some("add"))
+        };
+        "ops.ScatterUpdate" => |b, a: Update| {
+            let how = match a.reduction.as_deref() {
+                Some("add") => Some("add"),
+                Some("max") => Some("max"),
+                Some("min") => Some("min"),
+                Some("mul") => Some("mul"),
+                _ => None,
+            };
+            let updates = super::promote::tensor(b, &a.updates, of(b, a.inputs)?)?;
+            scattered(b, [a.inputs, any(b, &a.indices)?, updates], how)
+        };
+        "ops.Take" => |b, a: Take| {
+            let flat = if a.axis.is_none() { b.reshape(a.x, [-1]).one()? } else { a.x };
+            let axis = axis_of(b, flat, a.axis.unwrap_or(0))? as i64;
+            let indices = b.cast(any(b, &a.indices)?, Int64)?;
+            b.gather(flat, indices).axis(axis).one()
+        };
+        "ops.TakeAlongAxis" => take_along;
+    }
+}
+
+arguments! {
+    /// `GetItem(x, key)`
+    struct GetItem { x: Var, key: Value }
+    /// `Slice(inputs, start_indices; shape)`
+    struct Slice { inputs: Var, start_indices: Value, shape: Vec<i64> }
+    /// `SliceUpdate(inputs, start_indices, updates)`
+    struct SliceUpdate { inputs: Var, start_indices: Value, updates: Var }
+    /// `Scatter(indices, values; shape)`
+    struct Scatter { indices: Value, values: Var, shape: Vec<i64> }
+    /// `ScatterUpdate(inputs, indices, updates; reduction=None)`
+    struct Update { inputs: Var, indices: Value, updates: Value, reduction: Option<String> }
+    /// `Take(x, indices; axis=None)`
+    struct Take { x: Var, indices: Value, axis: Option<i64> }
+    /// `TakeAlongAxis(x, indices; axis=None)`
+    struct Along { x: Var, indices: Value, axis: Option<i64> }
+}
+
+/// Places as a vector of 64-bit integers.
+fn places(b: &GraphBuilder, all: &Value) -> Lowered<Var> {
+    let x = super::promote::tensor(b, all, Int64)?;
+    b.reshape(x, [-1]).one()
+}
+
+/// Where slices of these sizes end; -1 is the rest.
+fn ends(b: &GraphBuilder, begin: Var, sizes: &[i64]) -> Lowered<Var> {
+    if let Some(begin) = b.ints_of(begin) {
+        let end = |(begin, n): (&i64, &i64)| if *n < 0 { i64::MAX } else { begin + n };
+        let all: Vec<i64> = begin.iter().zip(sizes).map(end).collect();
+        return Ok(b.constant(onnxd_plugin_sdk::ir::Tensor::vector(all)));
+    }
+    let rest: Vec<i64> = sizes.iter().map(|n| if *n < 0 { i64::MAX / 2 } else { *n }).collect();
+    b.add(begin, rest)
+}
+
+fn slice_update(b: &Lower, a: SliceUpdate) -> Lowered<Var> {
+    let n = rank(b, a.inputs)?;
+    let begin = places(b, &a.start_indices)?;
+    // TensorFlow's XLA operator moves slices that leave the tensor back into it.
+    let most = b.sub(b.shape(a.inputs).one()?, b.shape(a.updates).one()?)?;
+    let zero = b.constant(scalar(0, Int64));
+    let begin = b.max([b.min([begin, most])?, zero])?;
+    let mut grid: Option<Var> = None;
+    for axis in 0..n as i64 {
+        let size =
+            b.squeeze(b.shape(a.updates).start(axis).end(axis + 1).one()?).axes([0]).one()?;
+        let steps = b.range(scalar(0, Int64), size, scalar(1, Int64)).one()?;
+        let line = b.add(steps, b.gather(begin, axis).axis(0).one()?)?;
+        let wide: Vec<i64> = (0..n as i64).filter(|other| *other != axis).collect();
+        let line = unsqueezed(b, line, &wide)?;
+        let line = b.expand(line, b.shape(a.updates).one()?)?;
+        let line = b.unsqueeze(line, [-1])?;
+        grid = Some(match grid {
+            Some(grid) => b.concat([grid, line]).axis(-1).one()?,
+            None => line,
+        });
+    }
+    match grid {
+        Some(grid) => scattered(b, [a.inputs, grid, a.updates], None),
+        None => Ok(a.updates),
+    }
+}
+
+/// Both meet in all axes but the one that is taken along.
+fn take_along(b: &Lower, a: Along) -> Lowered<Var> {
+    let flat = if a.axis.is_none() { b.reshape(a.x, [-1]).one()? } else { a.x };
+    let n = rank(b, flat)?;
+    let axis = axis_of(b, flat, a.axis.unwrap_or(0))?;
+    let indices = super::promote::tensor(b, &a.indices, Int64)?;
+    let like = |v: Var, other: Var| -> Lowered<Var> {
+        let sizes = b.shape(other).one()?;
+        let own = b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![1i64]));
+        let sizes = b.scatter_elements(sizes, [axis as i64], own).axis(0).one()?;
+        b.expand(v, sizes)
+    };
+    let same = |i: usize| {
+        let size = |v: Var| b.shape_of(v)?.get(i)?.known();
+        i == axis || (size(flat).is_some() && size(flat) == size(indices)) || {
+            let dim = |v: Var| b.shape_of(v)?.get(i).cloned();
+            dim(flat).is_some() && dim(flat) == dim(indices) && i == 0
+        }
+    };
+    let (x, at) = match (0..n).all(same) {
+        true => (flat, indices),
+        false => (like(flat, indices)?, like(indices, flat)?),
+    };
+    b.gather_elements(x, at).axis(axis as i64).one()
+}
+
+/// What one part of a key says.
+enum Part {
+    Slice([Option<i64>; 3]),
+    Rest,
+    New,
+    At(i64),
+    Computed(Var),
+}
+
+fn part(b: &GraphBuilder, key: &Value) -> Lowered<Part> {
+    Ok(match key {
+        Value::None => Part::New,
+        Value::Int(at) => Part::At(*at),
+        Value::Bool(_) => return Err(unknown(b)),
+        Value::Var(v) => match b.ints_of(*v) {
+            Some(at) if at.len() == 1 && b.rank_of(*v) == Some(0) => Part::At(at[0]),
+            _ => Part::Computed(*v),
+        },
+        Value::Text(text) => {
+            let json: serde_json::Value = serde_json::from_str(text).map_err(|_| unknown(b))?;
+            let config = json.get("config");
+            let number = |name: &str| match config.and_then(|config| config.get(name)) {
+                None | Some(serde_json::Value::Null) => Ok(None),
+                Some(x) => x.as_i64().map(Some).ok_or_else(|| unknown(b)),
+            };
+            match json.get("class_name").and_then(|name| name.as_str()) {
+                Some("__ellipsis__") => Part::Rest,
+                Some("__slice__" | "slice") => {
+                    Part::Slice([number("start")?, number("stop")?, number("step")?])
+                }
+                _ => return Err(unknown(b)),
+            }
+        }
+        _ => return Err(unknown(b)),
+    })
+}
+
+fn unknown(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
+    b.diagnostic(Code::LayerUnsupported, "A part of the key is neither a slice nor a place.")
+}
+
+fn get_item(b: &Lower, a: GetItem) -> Lowered<Var> {
+    let keys = match a.key {
+        Value::List(keys) => keys,
+        other => vec![other],
+    };
+    let parts = keys.iter().map(|key| part(b, key)).collect::<Lowered<Vec<_>>>()?;
+    let taken = |part: &&Part| !matches!(part, Part::New | Part::Rest);
+    let n = rank(b, a.x)?;
+    let rest = n.saturating_sub(parts.iter().filter(taken).count());
+    let (mut axis, mut out) = (0i64, 0i64);
+    let (mut cuts, mut gone, mut new): (Vec<[i64; 4]>, Vec<i64>, Vec<i64>) = Default::default();
+    let mut x = a.x;
+    for part in &parts {
+        match part {
+            Part::Rest => (axis, out) = (axis + rest as i64, out + rest as i64),
+            Part::New => {
+                new.push(out);
+                out += 1;
+            }
+            Part::Slice([begin, end, step]) => {
+                let step = step.unwrap_or(1);
+                let last = if step < 0 { i64::MIN + 1 } else { i64::MAX };
+                let first = if step < 0 { i64::MAX } else { 0 };
+                let cut = [axis, begin.unwrap_or(first), end.unwrap_or(last), step];
+                if cut[1..] != [0, i64::MAX, 1] {
+                    cuts.push(cut);
+                }
+                (axis, out) = (axis + 1, out + 1);
+            }
+            Part::At(at) => {
+                cuts.push([axis, *at, if *at == -1 { i64::MAX } else { at + 1 }, 1]);
+                gone.push(axis);
+                axis += 1;
+            }
+            Part::Computed(at) if b.rank_of(*at) == Some(0) => {
+                // The axis stays until all others are cut.
+                x = b.gather(x, b.unsqueeze(b.cast(*at, Int64)?, [0])?).axis(axis).one()?;
+                gone.push(axis);
+                axis += 1;
+            }
+            Part::Computed(_) => return Err(unknown(b)),
+        }
+    }
+    if !cuts.is_empty() {
+        let each = |i: usize| cuts.iter().map(|cut| cut[i]).collect::<Vec<i64>>();
+        let steps = cuts.iter().any(|cut| cut[3] != 1).then(|| each(3));
+        x = b.slice(x, each(1), each(2)).axes(each(0)).steps(steps).one()?;
+    }
+    let x = if gone.is_empty() { x } else { squeezed(b, x, &gone)? };
+    unsqueezed(b, x, &new)
+}

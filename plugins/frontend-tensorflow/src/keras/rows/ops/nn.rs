@@ -1,0 +1,381 @@
+//! Functions of networks: activations, windows, normalization, losses.
+
+use super::elementwise::{One, any};
+use super::promote::{not_half, tensor};
+use super::shapes::list;
+use crate::keras::dtype;
+use crate::keras::rows::activation::named;
+use crate::keras::rows::attention;
+use crate::ops::activation::{gelu, leaky};
+use crate::ops::conv::{self, Padding, Window};
+use crate::ops::create::number;
+use crate::ops::layout::Channels;
+use crate::ops::pool::{average_pool, max_pool};
+use crate::ops::{Lower, Source, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::{Float, Int64};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    let table = activations(table);
+    let table = windows(table);
+    let table = losses(table);
+    crate::ops::rows! { table;
+        "ops.OneHot" => |b, a: OneHot| one_hot(b, &a);
+        "ops.MultiHot" => |b, a: OneHot| {
+            let hot = one_hot(b, &a)?;
+            let axis = if rank(b, a.x)? > 1 { 1 } else { 0 };
+            let dtype = of(b, hot)?;
+            let most = b.reduce_max(b.cast(hot, Float)?).axes([axis]).keepdims(0).one()?;
+            b.cast(most, dtype)
+        };
+        "ops.Normalize" => normalize;
+        "ops.RMSNorm" => |b, a: Rms| {
+            let axes = list(&a.axis);
+            let square = b.reduce_mean(b.mul(a.x, a.x)?).axes(axes).keepdims(1).one()?;
+            let root = b.sqrt(b.add(square, a.epsilon.unwrap_or(1e-7))?)?;
+            let y = b.div(a.x, root)?;
+            a.scale.map_or(Ok(y), |scale| b.mul(y, scale))
+        };
+        "ops.LayerNorm" => layer_norm;
+        "ops.BatchNorm" => batch_norm;
+        "ops.DotProductAttention" => |b, a: Attend| {
+            let options = attention::Options {
+                causal: a.is_causal, scale: a.scale, cap: None, bias: a.bias, mask: a.mask,
+            };
+            attention::over_heads(b, [a.query, a.key, a.value], options)
+        };
+    }
+}
+
+arguments! {
+    /// `OneHot(x; num_classes, axis=-1, dtype=None, sparse=False)`
+    struct OneHot { x: Var, num_classes: i64, axis: i64 = -1, dtype: Option<String>, sparse: bool = false }
+    /// `Normalize(x; axis=-1, order=2, epsilon=None)`
+    struct Normalize { x: Var, axis: Operand, order: i64 = 2, epsilon: Option<f64> }
+    /// `RMSNorm(x, scale=None; axis=-1, epsilon=None)`
+    struct Rms { x: Var, scale: Option<Var>, axis: Operand, epsilon: Option<f64> }
+    /// `LayerNorm(x, gamma=None, beta=None; axis=-1, epsilon=None, rms_scaling=False)`
+    struct LayerNorm {
+        x: Var, gamma: Option<Var>, beta: Option<Var>, axis: Operand, epsilon: Option<f64>, rms_scaling: bool = false,
+    }
+    /// `BatchNorm(x, mean, variance, offset=None, scale=None; axis, epsilon=1e-3)`
+    struct BatchNorm {
+        x: Var, mean: Var, variance: Var, offset: Option<Var>, scale: Option<Var>, axis: i64, epsilon: f64 = 1e-3,
+    }
+    /// `DotProductAttention(query, key, value, bias=None, mask=None, scale=None; is_causal=False, flash_attention=None,
+    /// attn_logits_soft_cap=None)`
+    struct Attend {
+        query: Var, key: Var, value: Var, bias: Option<Var>, mask: Option<Var>, scale: Option<f64>,
+        is_causal: bool = false, flash_attention: Option<bool>, attn_logits_soft_cap: Option<f64>,
+    }
+    /// `Softmax(x; axis=-1)`
+    struct Softmax { x: Var, axis: Option<i64> }
+    /// `Elu(x; alpha=1.0)`
+    struct Alpha { x: Var, alpha: f64 = 1.0 }
+    /// `LeakyRelu(x; negative_slope=0.2)`
+    struct Leaky { x: Var, negative_slope: f64 = 0.2 }
+    /// `Gelu(x; approximate=True)`
+    struct Gelu { x: Var, approximate: bool = true }
+    /// `HardShrink(x; threshold=0.5)`
+    struct Shrink { x: Var, threshold: f64 = 0.5 }
+    /// `Threshold(x; threshold, default_value)`
+    struct Threshold { x: Var, threshold: f64, default_value: f64 }
+    /// `Squareplus(x; b=4)`
+    struct Squareplus { x: Var, b: f64 = 4.0 }
+    /// `Glu(x; axis=-1)`
+    struct Glu { x: Var, axis: i64 = -1 }
+    /// `MaxPool(inputs; pool_size, strides=None, padding="valid", data_format=None)`
+    struct Pool {
+        inputs: Var, pool_size: Operand, strides: Operand, padding: String = "valid",
+        data_format: String = "channels_last",
+    }
+    /// `Conv(inputs, kernel; strides=1, padding="valid", data_format=None, dilation_rate=1)`
+    struct Conv {
+        inputs: Var, kernel: Var, strides: Operand, padding: String = "valid", data_format: String = "channels_last",
+        dilation_rate: Operand,
+    }
+    /// `SeparableConv(inputs, depthwise_kernel, pointwise_kernel; strides=1, padding="valid", data_format=None,
+    /// dilation_rate=1)`
+    struct Separable {
+        inputs: Var, depthwise_kernel: Var, pointwise_kernel: Var, strides: Operand, padding: String = "valid",
+        data_format: String = "channels_last", dilation_rate: Operand,
+    }
+    /// `DepthToSpace(x; block_size, data_format="channels_last")`
+    struct Blocks { x: Var, block_size: i64, data_format: String = "channels_last" }
+    /// `BinaryCrossentropy(target, output; from_logits=False)`
+    struct Loss { target: Value, output: Var, from_logits: bool = false, axis: i64 = -1 }
+    /// `PSNR(x1, x2; max_val)`
+    struct Psnr { x1: Var, x2: Var, max_val: f64 }
+    /// `Polar(abs_, angle)`
+    struct Polar { abs_: Var, angle: Var }
+}
+
+fn activations(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.Relu" => |b, a: One| named(b, "relu", any(b, &a.x)?);
+        "ops.Relu6" => |b, a: One| named(b, "relu6", any(b, &a.x)?);
+        "ops.Sigmoid" => |b, a: One| named(b, "sigmoid", any(b, &a.x)?);
+        "ops.SparseSigmoid" => |b, a: One| named(b, "sparse_sigmoid", any(b, &a.x)?);
+        "ops.Silu" => |b, a: One| named(b, "silu", any(b, &a.x)?);
+        "ops.Selu" => |b, a: One| named(b, "selu", any(b, &a.x)?);
+        "ops.Softplus" => |b, a: One| named(b, "softplus", any(b, &a.x)?);
+        "ops.Softsign" => |b, a: One| named(b, "softsign", any(b, &a.x)?);
+        "ops.SparsePlus" => |b, a: One| named(b, "sparse_plus", any(b, &a.x)?);
+        "ops.LogSigmoid" => |b, a: One| named(b, "log_sigmoid", any(b, &a.x)?);
+        "ops.HardSigmoid" => |b, a: One| named(b, "hard_sigmoid", any(b, &a.x)?);
+        "ops.HardSilu" => |b, a: One| named(b, "hard_silu", any(b, &a.x)?);
+        "ops.HardTanh" => |b, a: One| named(b, "hard_tanh", any(b, &a.x)?);
+        "ops.TanhShrink" => |b, a: One| named(b, "tanh_shrink", any(b, &a.x)?);
+        "ops.Elu" => |b, a: Alpha| b.elu(a.x).alpha(a.alpha).one();
+        "ops.Celu" => |b, a: Alpha| b.celu(a.x).alpha(a.alpha).one();
+        "ops.LeakyRelu" => |b, a: Leaky| leaky(b, a.x, a.negative_slope);
+        "ops.Gelu" => |b, a: Gelu| gelu(b, a.x, a.approximate);
+        "ops.HardShrink" => |b, a: Shrink| b.shrink(a.x).lambd(a.threshold).one();
+        "ops.SoftShrink" => |b, a: Shrink| b.shrink(a.x).lambd(a.threshold).bias(a.threshold).one();
+        "ops.Threshold" => |b, a: Threshold| {
+            let other = b.constant(number(a.default_value, of(b, a.x)?));
+            b.where_(b.greater(a.x, a.threshold)?, a.x, other)
+        };
+        "ops.Squareplus" => |b, a: Squareplus| {
+            let root = b.sqrt(b.add(b.mul(a.x, a.x)?, a.b)?)?;
+            b.mul(b.add(a.x, root)?, 0.5)
+        };
+        "ops.Glu" => |b, a: Glu| {
+            let axis = crate::ops::shape::axis_of(b, a.x, a.axis)?;
+            let size = b.shape_of(a.x).and_then(|shape| shape.get(axis)?.known()).unwrap_or(0);
+            let parts = b.split(a.x).split(vec![size / 2; 2]).axis(axis as i64).list(2)?;
+            b.mul(parts[0], b.sigmoid(parts[1])?)
+        };
+        "ops.Softmax" => |b, a: Softmax| over_axis(b, &a, |b, x, axis| b.softmax(x).axis(axis).one());
+        "ops.LogSoftmax" => |b, a: Softmax| over_axis(b, &a, |b, x, axis| b.log_softmax(x).axis(axis).one());
+        "ops.Sparsemax" => |b, a: Softmax| {
+            let axis = a.axis.unwrap_or(-1);
+            let turned = super::shapes::moved(b, a.x, &[axis], &[-1])?;
+            super::shapes::moved(b, named(b, "sparsemax", turned)?, &[-1], &[axis])
+        };
+    }
+}
+
+/// Along an axis, or over all elements.
+fn over_axis(
+    b: &Lower,
+    a: &Softmax,
+    f: fn(&GraphBuilder, Var, i64) -> Lowered<Var>,
+) -> Lowered<Var> {
+    match a.axis {
+        Some(axis) => f(b, a.x, axis),
+        None => {
+            let y = f(b, b.reshape(a.x, [-1]).one()?, 0)?;
+            b.reshape(y, b.shape(a.x).one()?).one()
+        }
+    }
+}
+
+fn one_hot(b: &Lower, a: &OneHot) -> Lowered<Var> {
+    if a.sparse {
+        return Err(
+            b.diagnostic(Code::LayerUnsupported, "ONNX has no sparse tensors to compute with.")
+        );
+    }
+    let to = a.dtype.as_deref().and_then(dtype::of).unwrap_or(Float);
+    hot(b, b.cast(a.x, Int64)?, a.num_classes, a.axis, to)
+}
+
+/// Ones at classes along a new axis; places outside have none.
+pub(crate) fn hot(
+    b: &GraphBuilder,
+    x: Var,
+    classes: i64,
+    axis: i64,
+    to: onnxd_plugin_sdk::ir::DataType,
+) -> Lowered<Var> {
+    let n = rank(b, x)? as i64 + 1;
+    let axis = if axis < 0 { axis + n } else { axis };
+    let all = b.constant(onnxd_plugin_sdk::ir::Tensor::vector((0..classes).collect::<Vec<i64>>()));
+    let all = crate::ops::shape::unsqueezed(b, all, &(1..n - axis).collect::<Vec<i64>>())?;
+    b.cast(b.equal(b.unsqueeze(x, [axis])?, all)?, to)
+}
+
+fn normalize(b: &Lower, a: Normalize) -> Lowered<Var> {
+    let axes = list(&a.axis);
+    let least = a.epsilon.unwrap_or(1e-7);
+    if a.order == 2 {
+        let square = b.reduce_sum_square(a.x).axes(axes).keepdims(1).one()?;
+        let floor = b.constant(number(least * least, of(b, square)?));
+        return b.div(a.x, b.sqrt(b.max([square, floor])?)?);
+    }
+    let power = b.constant(number(a.order as f64, of(b, a.x)?));
+    let sum = b.reduce_sum(b.pow(b.abs(a.x)?, power)?).axes(axes).keepdims(1).one()?;
+    let root = b.constant(number(1.0 / a.order as f64, of(b, sum)?));
+    let floor = b.constant(number(least, of(b, sum)?));
+    b.div(a.x, b.max([b.pow(sum, root)?, floor])?)
+}
+
+fn layer_norm(b: &Lower, a: LayerNorm) -> Lowered<Var> {
+    let dtype = of(b, a.x)?;
+    let axes = list(&a.axis);
+    let x = not_half(b, a.x)?;
+    let apart = b.sub(x, b.reduce_mean(x).axes(&axes).keepdims(1).one()?)?;
+    let variance = b.reduce_mean(b.mul(apart, apart)?).axes(&axes).keepdims(1).one()?;
+    let mut y = b.div(apart, b.sqrt(b.add(variance, a.epsilon.unwrap_or(1e-7))?)?)?;
+    if let Some(gamma) = a.gamma {
+        y = b.mul(y, b.cast(gamma, of(b, y)?)?)?;
+    }
+    if let Some(beta) = a.beta {
+        y = b.add(y, b.cast(beta, of(b, y)?)?)?;
+    }
+    b.cast(y, dtype)
+}
+
+fn batch_norm(b: &Lower, a: BatchNorm) -> Lowered<Var> {
+    let n = rank(b, a.x)? as i64;
+    let axis = crate::ops::shape::axis_of(b, a.x, a.axis)? as i64;
+    let behind: Vec<i64> = (1..n - axis).collect();
+    let wide = |v: Var| crate::ops::shape::unsqueezed(b, v, &behind);
+    let root = b.sqrt(b.add(wide(a.variance)?, a.epsilon)?)?;
+    let mut y = b.div(b.sub(a.x, wide(a.mean)?)?, root)?;
+    if let Some(scale) = a.scale {
+        y = b.mul(y, wide(scale)?)?;
+    }
+    a.offset.map_or(Ok(y), |offset| b.add(y, wide(offset)?))
+}
+
+fn windows(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.MaxPool" => |b, a: Pool| pool(b, a, max_pool);
+        "ops.AveragePool" => |b, a: Pool| pool(b, a, average_pool);
+        "ops.Conv" => |b, a: Conv| {
+            let channels = Channels::of(b, &a.data_format)?;
+            let sizes = conv::sizes(b, a.kernel)?;
+            let n = sizes.len().saturating_sub(2);
+            let window = window(b, &sizes[..n], [&a.strides, &a.dilation_rate], &a.padding, channels)?;
+            let x = channels.first(b, a.inputs)?;
+            let inner = b.shape_of(x).and_then(|shape| shape.get(1)?.known()).unwrap_or(sizes[n]);
+            let w = conv::filter(b, a.kernel)?;
+            channels.back(b, conv::conv(b, x, w, None, &window, (inner / sizes[n].max(1)).max(1))?)
+        };
+        "ops.DepthwiseConv" => |b, a: Conv| {
+            let channels = Channels::of(b, &a.data_format)?;
+            let x = channels.first(b, a.inputs)?;
+            channels.back(b, depthwise(b, x, a.kernel, [&a.strides, &a.dilation_rate], &a.padding, channels)?)
+        };
+        "ops.SeparableConv" => |b, a: Separable| {
+            let channels = Channels::of(b, &a.data_format)?;
+            let x = channels.first(b, a.inputs)?;
+            let x = depthwise(b, x, a.depthwise_kernel, [&a.strides, &a.dilation_rate], &a.padding, channels)?;
+            let ones = vec![1; rank(b, x)?.saturating_sub(2)];
+            let point = Window {
+                kernel: ones.clone(), strides: ones.clone(), dilations: ones, padding: Padding::Valid,
+            };
+            let w = conv::filter(b, a.pointwise_kernel)?;
+            channels.back(b, conv::conv(b, x, w, None, &point, 1)?)
+        };
+        "ops.DepthToSpace" => |b, a: Blocks| {
+            let channels = Channels::of(b, &a.data_format)?;
+            channels.back(b, b.depth_to_space(channels.first(b, a.x)?).blocksize(a.block_size).one()?)
+        };
+        "ops.SpaceToDepth" => |b, a: Blocks| {
+            let channels = Channels::of(b, &a.data_format)?;
+            channels.back(b, b.space_to_depth(channels.first(b, a.x)?).blocksize(a.block_size).one()?)
+        };
+    }
+}
+
+/// A number for each of `n` axes.
+pub(crate) fn for_each(x: &Operand, n: usize) -> Vec<i64> {
+    match x {
+        Operand::Int(x) => vec![*x; n],
+        Operand::Ints(list) if list.len() == n => list.clone(),
+        Operand::Ints(list) if list.len() == 1 => vec![list[0]; n],
+        _ => vec![1; n],
+    }
+}
+
+fn window(
+    b: &Lower,
+    kernel: &[i64],
+    [strides, dilations]: [&Operand; 2],
+    padding: &str,
+    channels: Channels,
+) -> Lowered<Window> {
+    let n = kernel.len();
+    let strides = for_each(strides, n);
+    crate::keras::rows::window(b, kernel, &strides, Some(for_each(dilations, n)), padding, channels)
+}
+
+fn depthwise(
+    b: &Lower,
+    x: Var,
+    kernel: Var,
+    steps: [&Operand; 2],
+    padding: &str,
+    channels: Channels,
+) -> Lowered<Var> {
+    let sizes = conv::sizes(b, kernel)?;
+    let n = sizes.len().saturating_sub(2);
+    let window = window(b, &sizes[..n], steps, padding, channels)?;
+    let w = conv::filter(b, conv::depthwise(b, kernel)?)?;
+    conv::conv(b, x, w, None, &window, sizes[n])
+}
+
+type Pooled = fn(&GraphBuilder, Var, &Window) -> Lowered<Var>;
+
+fn pool(b: &Lower, a: Pool, f: Pooled) -> Lowered<Var> {
+    let channels = Channels::of(b, &a.data_format)?;
+    let n = rank(b, a.inputs)?.saturating_sub(2);
+    let sizes = for_each(&a.pool_size, n);
+    let strides = if matches!(a.strides, Operand::Absent) { &a.pool_size } else { &a.strides };
+    let window = window(b, &sizes, [strides, &Operand::Int(1)], &a.padding, channels)?;
+    channels.back(b, f(b, channels.first(b, a.inputs)?, &window)?)
+}
+
+fn losses(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.BinaryCrossentropy" => |b, a: Loss| {
+            let target = tensor(b, &a.target, of(b, a.output)?)?;
+            let x = a.output;
+            if a.from_logits {
+                let rest = b.softplus(b.neg(b.abs(x)?)?)?;
+                return b.add(b.sub(b.relu(x)?, b.mul(x, target)?)?, rest);
+            }
+            let x = b.clip(x).min(1e-7).max(1.0 - 1e-7).one()?;
+            let hit = b.mul(target, b.log(x)?)?;
+            let miss = b.mul(b.sub(1.0, target)?, b.log(b.sub(1.0, x)?)?)?;
+            b.neg(b.add(hit, miss)?)
+        };
+        "ops.CategoricalCrossentropy" => |b, a: Loss| {
+            let target = tensor(b, &a.target, of(b, a.output)?)?;
+            let logs = logarithms(b, &a, true)?;
+            b.neg(b.reduce_sum(b.mul(target, logs)?).axes([a.axis]).keepdims(0).one()?)
+        };
+        "ops.SparseCategoricalCrossentropy" => |b, a: Loss| {
+            let logs = b.log_softmax(logarithms(b, &a, false)?).axis(-1).one()?;
+            let target = tensor(b, &a.target, Int64)?;
+            let is_flat = rank(b, target)? + 1 == rank(b, a.output)?;
+            let at = if is_flat { b.unsqueeze(target, [-1])? } else { target };
+            b.neg(b.squeeze(b.gather_elements(logs, at).axis(-1).one()?).axes([-1]).one()?)
+        };
+        "ops.PSNR" => |b, a: Psnr| {
+            let apart = b.sub(a.x1, a.x2)?;
+            let mean = b.reduce_mean(b.mul(apart, apart)?).keepdims(0).one()?;
+            let ratio = b.div(b.log(mean)?, std::f64::consts::LN_10)?;
+            b.sub(20.0 * a.max_val.log10(), b.mul(ratio, 10.0)?)
+        };
+        "ops.Polar" => |b, a: Polar| Ok([b.mul(a.abs_, b.cos(a.angle)?)?, b.mul(a.abs_, b.sin(a.angle)?)?]);
+    }
+}
+
+/// Logarithms of probabilities, which are made to sum to one if `whole`.
+fn logarithms(b: &Lower, a: &Loss, whole: bool) -> Lowered<Var> {
+    if a.from_logits {
+        return if whole { b.log_softmax(a.output).axis(a.axis).one() } else { Ok(a.output) };
+    }
+    let mut x = a.output;
+    if whole {
+        x = b.div(x, b.reduce_sum(x).axes([a.axis]).keepdims(1).one()?)?;
+    }
+    b.log(b.clip(x).min(1e-7).max(1.0 - 1e-7).one()?)
+}

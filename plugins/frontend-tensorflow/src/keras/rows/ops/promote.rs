@@ -1,0 +1,214 @@
+//! Element types of results as Keras finds them: those of JAX, with 32 bits for Python's own numbers.
+
+use crate::ops::of;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Bool, Double, Float, Float16, Int32, Int64};
+use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::lower::{Lowered, Value};
+
+/// The type of an operand. Python's numbers give way to tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    Fixed(DataType),
+    AnyInt,
+    AnyFloat,
+}
+
+impl Type {
+    fn is_float(self) -> bool {
+        matches!(self, Type::AnyFloat) || matches!(self, Type::Fixed(d) if d.is_float())
+    }
+
+    pub(crate) fn fixed(self) -> DataType {
+        match self {
+            Type::Fixed(dtype) => dtype,
+            Type::AnyInt => Int32,
+            Type::AnyFloat => Float,
+        }
+    }
+}
+
+fn is_signed(dtype: DataType) -> bool {
+    use DataType::{Int8, Int16};
+    matches!(dtype, Int8 | Int16 | Int32 | Int64)
+}
+
+/// The least type that holds both.
+pub(crate) fn common(x: Type, y: Type) -> Type {
+    use Type::{AnyFloat, AnyInt, Fixed};
+    match (x, y) {
+        _ if x == y => x,
+        (Fixed(Bool), other) | (other, Fixed(Bool)) => other,
+        (AnyInt, other) | (other, AnyInt) => other,
+        (Fixed(d), Fixed(e)) if d.is_float() && e.is_float() => match d.bits() == e.bits() {
+            true => Fixed(Float),
+            false => Fixed(if d.bits() > e.bits() { d } else { e }),
+        },
+        (Fixed(d), AnyFloat) | (AnyFloat, Fixed(d)) => {
+            if d.is_float() {
+                Fixed(d)
+            } else {
+                AnyFloat
+            }
+        }
+        (Fixed(d), Fixed(e)) if d.is_float() || e.is_float() => {
+            Fixed(if d.is_float() { d } else { e })
+        }
+        (Fixed(d), Fixed(e)) if is_signed(d) == is_signed(e) => {
+            Fixed(if d.bits() > e.bits() { d } else { e })
+        }
+        (Fixed(d), Fixed(e)) => {
+            let (signed, other) = if is_signed(d) { (d, e) } else { (e, d) };
+            match other.bits() {
+                bits if bits < signed.bits() => Fixed(signed),
+                8 => Fixed(DataType::Int16),
+                16 => Fixed(Int32),
+                32 => Fixed(Int64),
+                _ => AnyFloat,
+            }
+        }
+        _ => AnyFloat,
+    }
+}
+
+/// The type of a value, before others are looked at.
+pub(crate) fn type_of(b: &GraphBuilder, x: &Value) -> Lowered<Type> {
+    Ok(match x {
+        Value::Var(v) => Type::Fixed(of(b, *v)?),
+        Value::Int(_) => Type::AnyInt,
+        Value::Float(_) => Type::AnyFloat,
+        Value::Bool(_) => Type::Fixed(Bool),
+        // A list becomes a tensor.
+        Value::List(items) => {
+            let mut all = Type::Fixed(Bool);
+            for item in items {
+                all = common(all, type_of(b, item)?);
+            }
+            Type::Fixed(if items.is_empty() { Float } else { all.fixed() })
+        }
+        _ => {
+            let message = "An operand is neither a tensor nor a number.";
+            return Err(b.diagnostic(Code::LayerParameter, message));
+        }
+    })
+}
+
+/// The type of the result of operands.
+pub(crate) fn result(b: &GraphBuilder, all: &[&Value]) -> Lowered<Type> {
+    let mut found = type_of(b, all[0])?;
+    for x in &all[1..] {
+        found = common(found, type_of(b, x)?);
+    }
+    Ok(found)
+}
+
+/// A value as a tensor of a type.
+pub(crate) fn tensor(b: &GraphBuilder, x: &Value, to: DataType) -> Lowered<Var> {
+    let number = |operand: Operand| match operand.to_tensor(Some(to)) {
+        Some(tensor) => Ok(b.constant(tensor)),
+        None => b.cast(operand, to),
+    };
+    match x {
+        Value::Var(v) => b.cast(*v, to),
+        Value::Int(x) => number(Operand::Int(*x)),
+        Value::Float(x) if to.is_integer() => number(Operand::Int(*x as i64)),
+        Value::Float(x) => number(Operand::Float(*x)),
+        Value::Bool(x) if to == Bool => {
+            let tensor = Tensor::from_vec_as(Bool, vec![], vec![u8::from(*x)]);
+            Ok(b.constant(tensor))
+        }
+        Value::Bool(x) => number(Operand::Int(i64::from(*x))),
+        Value::List(items) => {
+            let rows = items.iter().map(|item| b.unsqueeze(tensor(b, item, to)?, [0]));
+            b.concat(rows.collect::<Lowered<Vec<_>>>()?).axis(0).one()
+        }
+        _ => Err(b.diagnostic(Code::LayerParameter, "An operand is no tensor.")),
+    }
+}
+
+/// Operands as tensors of the type that holds all of them.
+pub(crate) fn together<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
+    let to = result(b, &all)?.fixed();
+    let tensors = all.iter().map(|x| tensor(b, x, to)).collect::<Lowered<Vec<_>>>()?;
+    Ok(std::array::from_fn(|i| tensors[i]))
+}
+
+/// As [`together`], for operators that make tensors of Python's numbers before they look at types.
+pub(crate) fn as_tensors<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
+    let mut to = Type::Fixed(type_of(b, all[0])?.fixed());
+    for x in &all[1..] {
+        to = common(to, Type::Fixed(type_of(b, x)?.fixed()));
+    }
+    let tensors = all.iter().map(|x| tensor(b, x, to.fixed())).collect::<Lowered<Vec<_>>>()?;
+    Ok(std::array::from_fn(|i| tensors[i]))
+}
+
+/// As [`together`], in floats.
+pub(crate) fn in_floats<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> Lowered<[Var; N]> {
+    let found = result(b, &all)?;
+    let to = if found.is_float() { found.fixed() } else { Float };
+    let tensors = all.iter().map(|x| tensor(b, x, to)).collect::<Lowered<Vec<_>>>()?;
+    Ok(std::array::from_fn(|i| tensors[i]))
+}
+
+/// Integers and truth values as float32; floats as they are.
+pub(crate) fn floats(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    if of(b, x)?.is_float() { Ok(x) } else { b.cast(x, Float) }
+}
+
+/// Integers as floats, those of 64 bits as float64.
+pub(crate) fn wide_floats(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    if of(b, x)? == Int64 { b.cast(x, Double) } else { floats(b, x) }
+}
+
+/// Truth values as int32; others as they are.
+pub(crate) fn numbers(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    if of(b, x)? == Bool { b.cast(x, Int32) } else { Ok(x) }
+}
+
+/// The type in which sums and products of a type are.
+pub(crate) fn summed(dtype: DataType) -> DataType {
+    use DataType::{Int8, Int16, Uint8, Uint16, Uint32};
+    match dtype {
+        Bool | Int8 | Int16 => Int32,
+        Uint8 | Uint16 => Uint32,
+        other => other,
+    }
+}
+
+/// Half floats in float32, where their range is too small.
+pub(crate) fn not_half(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    match of(b, x)? {
+        Float16 | Bfloat16 => b.cast(x, Float),
+        _ => floats(b, x),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Type, common};
+    use onnxd_plugin_sdk::ir::DataType::{
+        Bfloat16, Bool, Float, Float16, Int8, Int16, Int32, Int64, Uint8, Uint32, Uint64,
+    };
+
+    #[test]
+    fn types_meet_as_in_keras() {
+        use Type::{AnyFloat, AnyInt, Fixed};
+        let cases = [
+            (Fixed(Int32), Fixed(Float16), Fixed(Float16)),
+            (Fixed(Int64), AnyFloat, AnyFloat),
+            (Fixed(Int8), AnyInt, Fixed(Int8)),
+            (Fixed(Bool), AnyInt, AnyInt),
+            (Fixed(Uint8), Fixed(Int8), Fixed(Int16)),
+            (Fixed(Uint32), Fixed(Int8), Fixed(Int64)),
+            (Fixed(Uint64), Fixed(Int64), AnyFloat),
+            (Fixed(Float16), Fixed(Bfloat16), Fixed(Float)),
+            (Fixed(Float16), AnyFloat, Fixed(Float16)),
+        ];
+        for (x, y, expected) in cases {
+            assert_eq!(common(x, y), expected, "{x:?} {y:?}");
+            assert_eq!(common(y, x), expected, "{y:?} {x:?}");
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! Shapes, joins and splits, and tensors made of numbers.
+
+use super::elementwise::any;
+use super::promote::{self, as_tensors, tensor};
+use crate::keras::dtype;
+use crate::ops::create::{filled, number, scalar};
+use crate::ops::join::{concatenated, packed, parts};
+use crate::ops::shape::{axis_of, reshaped, transposed, unsqueezed};
+use crate::ops::slicing::reversed;
+use crate::ops::{Lower, Source, Values, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::{self, Float, Int32, Int64};
+use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    let table = crate::ops::rows! { table;
+        "ops.Reshape" => |b, a: Reshape| reshaped(b, a.x, &a.newshape);
+        "ops.Ravel" => |b, a: One| b.reshape(a.x, [-1]).one();
+        "ops.ExpandDims" => |b, a: Axes| {
+            let n = rank(b, a.x)? as i64 + list(&a.axis).len() as i64;
+            let mut axes: Vec<i64> = list(&a.axis).iter().map(|i| if *i < 0 { i + n } else { *i }).collect();
+            axes.sort_unstable();
+            unsqueezed(b, a.x, &axes)
+        };
+        "ops.Squeeze" => squeeze;
+        "ops.Transpose" => |b, a: Transpose| {
+            let n = rank(b, a.x)? as i64;
+            transposed(b, a.x, &a.axes.filter(|axes| !axes.is_empty()).unwrap_or_else(|| (0..n).rev().collect()))
+        };
+        "ops.Swapaxes" => |b, a: Swap| {
+            let (i, j) = (axis_of(b, a.x, a.axis1)?, axis_of(b, a.x, a.axis2)?);
+            let mut perm: Vec<i64> = (0..rank(b, a.x)? as i64).collect();
+            perm.swap(i, j);
+            transposed(b, a.x, &perm)
+        };
+        "ops.Moveaxis" => |b, a: Move| moved(b, a.x, &list(&a.source), &list(&a.destination));
+        "ops.BroadcastTo" => |b, a: Broadcast| b.expand(a.x, a.shape);
+        "ops.Flip" => |b, a: Axes| {
+            let all = (0..rank(b, a.x)? as i64).collect();
+            reversed(b, a.x, &if matches!(a.axis, Operand::Absent) { all } else { list(&a.axis) })
+        };
+        "ops.Fliplr" => |b, a: One| reversed(b, a.x, &[1]);
+        "ops.Flipud" => |b, a: One| reversed(b, a.x, &[0]);
+        "ops.Rot90" => |b, a: Turn| quarter_turns(b, a);
+        "ops.Roll" => |b, a: Roll| match list(&a.axis)[..] {
+            [] => {
+                let flat = b.reshape(a.x, [-1]).one()?;
+                let turned = rolled(b, flat, &a.shift, vec![0])?;
+                b.reshape(turned, b.shape(a.x).one()?).one()
+            }
+            _ => rolled(b, a.x, &a.shift, list(&a.axis)),
+        };
+        "ops.Tile" => tile;
+        "ops.Size" => |b, a: One| b.cast(b.size(a.x)?, Int32);
+        "ops.Ndim" => |b, a: One| Ok(b.constant(scalar(rank(b, a.x)? as i64, Int32)));
+        "ops.Repeat" => repeat;
+    };
+    made(joined(table))
+}
+
+arguments! {
+    struct One { x: Var }
+    /// `Reshape(x; newshape)`
+    struct Reshape { x: Var, newshape: Operand }
+    /// `Squeeze(x; axis=None)`
+    struct Axes { x: Var, axis: Operand }
+    /// `Transpose(x; axes=None)`
+    struct Transpose { x: Var, axes: Option<Vec<i64>> }
+    /// `Swapaxes(x; axis1, axis2)`
+    struct Swap { x: Var, axis1: i64, axis2: i64 }
+    /// `Moveaxis(x; source, destination)`
+    struct Move { x: Var, source: Operand, destination: Operand }
+    /// `BroadcastTo(x; shape)`
+    struct Broadcast { x: Var, shape: Vec<i64> }
+    /// `Rot90(array; k=1, axes=(0, 1))`
+    struct Turn { array: Var, k: i64 = 1, axes: Vec<i64> }
+    /// `Roll(x; shift, axis=None)`
+    struct Roll { x: Var, shift: Operand, axis: Operand }
+    /// `Tile(x; repeats)`
+    struct Tile { x: Var, repeats: Operand }
+    /// `Repeat(x; repeats, axis=None)`
+    struct Repeat { x: Var, repeats: Operand, axis: Option<i64> }
+    /// `Concatenate(xs; axis=0)`
+    struct Join { xs: Vec<Value>, axis: i64 = 0 }
+    /// `Stack(x; axis=0)`
+    struct Stack { x: Vec<Value>, axis: i64 = 0 }
+    /// `Vstack(xs)`
+    struct Stacked { xs: Vec<Value> }
+    /// `Append(x1, x2; axis=None)`
+    struct Append { x1: Value, x2: Value, axis: Option<i64> }
+    /// `Split(x; indices_or_sections, axis=0)`
+    struct Split { x: Var, indices_or_sections: Operand, axis: i64 = 0 }
+    /// `Vsplit(x; indices_or_sections)`
+    struct Sections { x: Var, indices_or_sections: Operand }
+    /// `Unstack(x; num=None, axis=0)`
+    struct Unstack { x: Var, num: Option<i64>, axis: i64 = 0 }
+    /// `ZerosLike(x; dtype=None)`
+    struct Like { x: Var, dtype: Option<String> }
+    /// `FullLike(x, fill_value; dtype=None)`
+    struct FullLike { x: Var, fill_value: Value, dtype: Option<String> }
+    /// `Full(fill_value; shape, dtype=None)`
+    struct Full { fill_value: Value, shape: Vec<i64>, dtype: Option<String> }
+    /// `Arange(start, stop=None, step=None; dtype=None)`
+    struct Arange { start: Value, stop: Option<Value>, step: Option<Value>, dtype: Option<String> }
+    /// `Linspace(start, stop; num=50, endpoint=True, retstep=False, dtype=None, axis=0)`
+    struct Linspace {
+        start: Value, stop: Value, num: i64 = 50, endpoint: bool = true, retstep: bool = false, dtype: Option<String>,
+        axis: i64 = 0, base: Option<f64>,
+    }
+    /// `Pad(x, constant_values=None; pad_width, mode="constant")`
+    struct Pad { x: Var, constant_values: Option<Value>, pad_width: Value, mode: String = "constant" }
+}
+
+/// `Meshgrid(*x; indexing="xy")`
+struct Grid {
+    x: Vec<Value>,
+    indexing: String,
+}
+
+impl Arguments for Grid {
+    fn take(reader: &mut Reader<'_>) -> Result<Grid, String> {
+        Ok(Grid { x: reader.rest(), indexing: reader.take("indexing", Some("xy".to_owned()))? })
+    }
+}
+
+/// Integers as a list; one stands for itself.
+pub(crate) fn list(x: &Operand) -> Vec<i64> {
+    match x {
+        Operand::Int(x) => vec![*x],
+        Operand::Ints(x) => x.clone(),
+        _ => vec![],
+    }
+}
+
+fn joined(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.Concatenate" => |b, a: Join| concatenated(b, alike(b, &a.xs)?, a.axis);
+        "ops.Stack" => |b, a: Stack| packed(b, alike(b, &a.x)?, a.axis);
+        "ops.Vstack" => |b, a: Stacked| concatenated(b, alike(b, &a.xs)?, 0);
+        "ops.Hstack" => |b, a: Stacked| {
+            let all = alike(b, &a.xs)?;
+            let axis = if rank(b, all[0])? == 1 { 0 } else { 1 };
+            concatenated(b, all, axis)
+        };
+        "ops.Dstack" => |b, a: Stacked| {
+            let deep = |x: Var| match rank(b, x)? {
+                0 => b.reshape(x, [1, 1, 1]).one(),
+                1 => b.unsqueeze(x, [0, 2]),
+                2 => b.unsqueeze(x, [2]),
+                _ => Ok(x),
+            };
+            concatenated(b, alike(b, &a.xs)?.into_iter().map(deep).collect::<Lowered<_>>()?, 2)
+        };
+        "ops.Append" => |b, a: Append| {
+            let both = as_tensors(b, [&a.x1, &a.x2])?.to_vec();
+            let Some(axis) = a.axis else {
+                let flat = both.into_iter().map(|x| b.reshape(x, [-1]).one());
+                return concatenated(b, flat.collect::<Lowered<_>>()?, 0);
+            };
+            concatenated(b, both, axis)
+        };
+        "ops.Split" => |b, a: Split| split(b, a.x, &a.indices_or_sections, a.axis, false);
+        "ops.ArraySplit" => |b, a: Split| split(b, a.x, &a.indices_or_sections, a.axis, true);
+        "ops.Vsplit" => |b, a: Sections| split(b, a.x, &a.indices_or_sections, 0, false);
+        "ops.Hsplit" => |b, a: Sections| {
+            let axis = if rank(b, a.x)? == 1 { 0 } else { 1 };
+            split(b, a.x, &a.indices_or_sections, axis, false)
+        };
+        "ops.Dsplit" => |b, a: Sections| split(b, a.x, &a.indices_or_sections, 2, false);
+        "ops.Unstack" => |b, a: Unstack| {
+            let axis = axis_of(b, a.x, a.axis)?;
+            let size = b.shape_of(a.x).and_then(|shape| shape.get(axis)?.known());
+            let Some(n) = a.num.or(size) else { return Err(unknown(b, axis)) };
+            let one = |i: i64| Ok(Value::Var(b.gather(a.x, i).axis(axis as i64).one()?));
+            (0..n).map(one).collect::<Lowered<Vec<_>>>().map(Values)
+        };
+    }
+}
+
+fn made(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.ZerosLike" | "ops.EmptyLike" => |b, a: Like| like(b, &a, 0);
+        "ops.OnesLike" => |b, a: Like| like(b, &a, 1);
+        "ops.FullLike" => |b, a: FullLike| {
+            let to = a.dtype.as_deref().and_then(dtype::of).map_or_else(|| of(b, a.x), Ok)?;
+            b.expand(tensor(b, &a.fill_value, to)?, b.shape(a.x).one()?)
+        };
+        "ops.Full" => |b, a: Full| {
+            let to = a.dtype.as_deref().and_then(dtype::of).unwrap_or(Float);
+            b.expand(tensor(b, &a.fill_value, to)?, a.shape)
+        };
+        "ops.Arange" => arange;
+        "ops.Linspace" => linspace;
+        "ops.Logspace" => |b, a: Linspace| {
+            let base = a.base.unwrap_or(10.0);
+            let powers = linspace(b, a)?;
+            let powers = match powers.0.first() {
+                Some(Value::Var(v)) => *v,
+                _ => return Ok(powers),
+            };
+            let y = b.pow(b.constant(number(base, of(b, powers)?)), powers)?;
+            Ok(Values(vec![y.into()]))
+        };
+        "ops.Pad" => pad;
+        "ops.Meshgrid" => meshgrid;
+    }
+}
+
+fn unknown(b: &GraphBuilder, axis: usize) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
+    let message = format!("The size of axis {axis} must be known.");
+    b.diagnostic(Code::LayerUnsupported, message)
+}
+
+/// Tensors of one element type.
+fn alike(b: &GraphBuilder, all: &[Value]) -> Lowered<Vec<Var>> {
+    let refs: Vec<&Value> = all.iter().collect();
+    if refs.is_empty() {
+        return Err(b.diagnostic(Code::LayerParameter, "There are no tensors to join."));
+    }
+    let to = promote::result(b, &refs)?.fixed();
+    all.iter().map(|x| tensor(b, x, to)).collect()
+}
+
+fn squeeze(b: &Lower, a: Axes) -> Lowered<Var> {
+    let mut axes = list(&a.axis);
+    if matches!(a.axis, Operand::Absent) {
+        let shape = b.shape_of(a.x).unwrap_or_default();
+        axes = (0..).zip(&shape).filter(|(_, n)| n.known() == Some(1)).map(|(i, _)| i).collect();
+    }
+    if axes.is_empty() { Ok(a.x) } else { crate::ops::shape::squeezed(b, a.x, &axes) }
+}
+
+/// `x` with axes at other places.
+pub(crate) fn moved(b: &GraphBuilder, x: Var, from: &[i64], to: &[i64]) -> Lowered<Var> {
+    let n = rank(b, x)? as i64;
+    let from = from.iter().map(|a| axis_of(b, x, *a)).collect::<Lowered<Vec<_>>>()?;
+    let to = to.iter().map(|a| axis_of(b, x, *a)).collect::<Lowered<Vec<_>>>()?;
+    let mut perm: Vec<i64> = (0..n).filter(|a| !from.contains(&(*a as usize))).collect();
+    let mut pairs: Vec<(usize, usize)> = to.into_iter().zip(from).collect();
+    pairs.sort_unstable();
+    for (to, from) in pairs {
+        perm.insert(to.min(perm.len()), from as i64);
+    }
+    transposed(b, x, &perm)
+}
+
+fn quarter_turns(b: &Lower, a: Turn) -> Lowered<Var> {
+    let [i, j] = a.axes[..] else {
+        return Err(b.diagnostic(Code::LayerParameter, "A turn has two axes."));
+    };
+    let (i, j) = (axis_of(b, a.array, i)? as i64, axis_of(b, a.array, j)? as i64);
+    let mut perm: Vec<i64> = (0..rank(b, a.array)? as i64).collect();
+    perm.swap(i as usize, j as usize);
+    match a.k.rem_euclid(4) {
+        0 => Ok(a.array),
+        1 => transposed(b, reversed(b, a.array, &[j])?, &perm),
+        2 => reversed(b, a.array, &[i, j]),
+        _ => reversed(b, transposed(b, a.array, &perm)?, &[j]),
+    }
+}
+
+fn rolled(b: &Lower, x: Var, shift: &Operand, axes: Vec<i64>) -> Lowered<Var> {
+    let mut shifts = list(shift);
+    if shifts.len() == 1 {
+        shifts = vec![shifts[0]; axes.len()];
+    }
+    let mut x = x;
+    for (axis, shift) in axes.into_iter().zip(shifts) {
+        let axis = axis_of(b, x, axis)? as i64;
+        let size = b.shape_of(x).and_then(|shape| shape.get(axis as usize)?.known());
+        let begin: Operand = match size {
+            Some(size) => vec![(-shift).rem_euclid(size.max(1))].into(),
+            None => b.mod_(-shift, b.shape(x).start(axis).end(axis + 1).one()?).one()?.into(),
+        };
+        let tail = b.slice(x, begin.clone(), [i64::MAX]).axes([axis]).one()?;
+        let head = b.slice(x, [0], begin).axes([axis]).one()?;
+        x = b.concat([tail, head]).axis(axis).one()?;
+    }
+    Ok(x)
+}
+
+fn tile(b: &Lower, a: Tile) -> Lowered<Var> {
+    let mut repeats = list(&a.repeats);
+    let n = rank(b, a.x)?;
+    let missing = n.saturating_sub(repeats.len());
+    repeats.splice(0..0, vec![1; missing]);
+    let new: Vec<i64> = (0..(repeats.len() - n) as i64).collect();
+    b.tile(unsqueezed(b, a.x, &new)?, repeats)
+}
+
+fn repeat(b: &Lower, a: Repeat) -> Lowered<Var> {
+    let flat = if a.axis.is_none() { b.reshape(a.x, [-1]).one()? } else { a.x };
+    let axis = axis_of(b, flat, a.axis.unwrap_or(0))? as i64;
+    match &list(&a.repeats)[..] {
+        [n] => {
+            let wide = b.unsqueeze(flat, [axis + 1])?;
+            let mut times = vec![1; rank(b, wide)?];
+            times[axis as usize + 1] = *n;
+            let tiled = b.tile(wide, times)?;
+            let shape = crate::ops::shape::size(b, flat, axis as usize)?;
+            let by = |b: &GraphBuilder, v: Var, n: i64| b.mul(v, n);
+            let shape = crate::ops::shape::size_by(b, shape, *n, |x, n| x * n, by)?;
+            let mut sizes = (0..rank(b, flat)?)
+                .map(|i| crate::ops::shape::size(b, flat, i))
+                .collect::<Lowered<Vec<_>>>()?;
+            sizes[axis as usize] = shape;
+            reshaped(b, tiled, &crate::ops::shape::shape_of(b, &sizes)?)
+        }
+        all => {
+            let places =
+                (0i64..).zip(all).flat_map(|(i, n)| vec![i; (*n).clamp(0, 1 << 20) as usize]);
+            b.gather(flat, places.collect::<Vec<i64>>()).axis(axis).one()
+        }
+    }
+}
+
+/// Parts of one size, or cuts at places.
+fn split(b: &Lower, x: Var, cuts: &Operand, axis: i64, uneven: bool) -> Lowered<Values> {
+    let axis = axis_of(b, x, axis)?;
+    let Some(size) = b.shape_of(x).and_then(|shape| shape.get(axis)?.known()) else {
+        return Err(unknown(b, axis));
+    };
+    let sizes: Vec<i64> = match cuts {
+        Operand::Int(n) if *n > 0 && (uneven || size % n == 0) => {
+            (0..*n).map(|i| size / n + i64::from(i < size % n)).collect()
+        }
+        Operand::Ints(places) => {
+            let ends = places.iter().copied().chain([size]);
+            let begins = [0].into_iter().chain(places.iter().copied());
+            begins.zip(ends).map(|(begin, end)| end - begin).collect()
+        }
+        _ => vec![],
+    };
+    if sizes.is_empty() || sizes.iter().any(|n| *n < 0) {
+        let message = format!("An axis of size {size} cannot be split like this.");
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    parts(b, x, axis as i64, &sizes)
+}
+
+fn like(b: &Lower, a: &Like, value: i64) -> Lowered<Var> {
+    let to = a.dtype.as_deref().and_then(dtype::of).map_or_else(|| of(b, a.x), Ok)?;
+    filled(b, b.shape(a.x).one()?, value, to)
+}
+
+fn arange(b: &Lower, a: Arange) -> Lowered<Var> {
+    let (start, stop) = match a.stop {
+        Some(stop) => (a.start, stop),
+        None => (Value::Int(0), a.start),
+    };
+    let step = a.step.unwrap_or(Value::Int(1));
+    let found = promote::result(b, &[&start, &stop, &step])?.fixed();
+    let to = a.dtype.as_deref().and_then(dtype::of).unwrap_or(found);
+    let computed = match to {
+        DataType::Float | DataType::Double | Int32 | Int64 => to,
+        d if d.is_float() => Float,
+        _ => Int64,
+    };
+    let [start, stop, step] = [start, stop, step].map(|x| tensor(b, &x, computed));
+    b.cast(b.range(start?, stop?, step?).one()?, to)
+}
+
+fn linspace(b: &Lower, a: Linspace) -> Lowered<Values> {
+    let float = Value::Float(0.0);
+    let found = promote::result(b, &[&a.start, &a.stop, &float])?;
+    let to = a.dtype.as_deref().and_then(dtype::of).unwrap_or(found.fixed());
+    let computed = if to.is_float() { to } else { Float };
+    let (start, stop) = (tensor(b, &a.start, computed)?, tensor(b, &a.stop, computed)?);
+    let count = if a.endpoint { a.num - 1 } else { a.num };
+    let step = b.div(b.sub(stop, start)?, count.max(1))?;
+    let n = rank(b, start)?.max(rank(b, stop)?) as i64;
+    let axis = if a.axis < 0 { a.axis + n + 1 } else { a.axis };
+    let steps =
+        b.cast(b.range(scalar(0, Int64), scalar(a.num, Int64), scalar(1, Int64)).one()?, computed)?;
+    let steps = unsqueezed(b, steps, &(1..=n - axis).collect::<Vec<i64>>())?;
+    let first = b.unsqueeze(b.add(start, b.mul(stop, 0.0)?)?, [axis])?;
+    let mut y = b.add(first, b.mul(steps, b.unsqueeze(step, [axis])?)?)?;
+    if !to.is_float() {
+        y = b.cast(b.floor(y)?, to)?;
+    }
+    let more = a.retstep.then_some(Value::Var(step));
+    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+}
+
+fn pad(b: &Lower, a: Pad) -> Lowered<Var> {
+    let n = rank(b, a.x)?;
+    let pair = |x: &Value| match x {
+        Value::Int(x) => Some([*x, *x]),
+        Value::List(items) => match items[..] {
+            [Value::Int(x)] => Some([x, x]),
+            [Value::Int(x), Value::Int(y)] => Some([x, y]),
+            _ => None,
+        },
+        _ => None,
+    };
+    let pairs: Option<Vec<[i64; 2]>> = match &a.pad_width {
+        Value::List(items) if items.iter().all(|x| matches!(x, Value::List(_))) => {
+            let all: Option<Vec<_>> = items.iter().map(pair).collect();
+            all.map(|all| if all.len() == 1 { vec![all[0]; n] } else { all })
+        }
+        other => pair(other).map(|pair| vec![pair; n]),
+    };
+    let Some(pairs) = pairs else {
+        return Err(
+            b.diagnostic(Code::LayerUnsupported, "The widths of the padding are not known.")
+        );
+    };
+    if a.mode == "symmetric" {
+        let mut x = a.x;
+        for (axis, [before, behind]) in pairs.into_iter().enumerate() {
+            if before != 0 || behind != 0 {
+                x = crate::ops::pad::mirrored(b, x, axis, [before.into(), behind.into()])?;
+            }
+        }
+        return Ok(x);
+    }
+    let sides = [0, 1].map(|side| pairs.iter().map(move |p| p[side]).collect::<Vec<i64>>());
+    let call = b.pad(a.x, sides.concat());
+    match a.mode.as_str() {
+        "reflect" => call.mode("reflect").one(),
+        _ => {
+            let value = a.constant_values.map(|x| tensor(b, &x, of(b, a.x)?)).transpose()?;
+            call.constant_value(value).one()
+        }
+    }
+}
+
+fn meshgrid(b: &Lower, a: Grid) -> Lowered<Values> {
+    let all = a.x.iter().map(|x| b.reshape(any(b, x)?, [-1]).one());
+    let all = all.collect::<Lowered<Vec<_>>>()?;
+    let n = all.len();
+    let place = |i: usize| if a.indexing == "xy" && n > 1 && i < 2 { 1 - i } else { i };
+    let turned: Vec<Var> = all
+        .iter()
+        .enumerate()
+        .map(|(i, x)| {
+            let axes: Vec<i64> = (0..n as i64).filter(|axis| *axis != place(i) as i64).collect();
+            unsqueezed(b, *x, &axes)
+        })
+        .collect::<Lowered<_>>()?;
+    let lengths = (0..n).map(|axis| {
+        let i = (0..n).find(|i| place(*i) == axis).unwrap_or(axis);
+        b.shape(all[i]).one()
+    });
+    let shape = concatenated(b, lengths.collect::<Lowered<_>>()?, 0)?;
+    let grids = turned.into_iter().map(|x| Ok(Value::Var(b.expand(x, shape)?)));
+    grids.collect::<Lowered<Vec<_>>>().map(Values)
+}
