@@ -2,12 +2,12 @@
 
 use super::resources::Variables;
 use super::run::{Body, Item, Runner, Scope};
-use crate::ops::{Source, table};
+use crate::ops::{Source, complex, table};
 use crate::wire::dtype;
 use crate::wire::proto::GraphDef;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType};
+use onnxd_plugin_sdk::ir::{Dim, Graph, Opsets, ValueId, ValueType};
 use onnxd_plugin_sdk::lower::{self, Driver};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use std::collections::HashMap;
@@ -94,7 +94,13 @@ fn run(
         let found = runner.value(&scope, &port.place)?;
         match found {
             Item::Tensor(var) => {
-                let var = cast_to_declared(driver, var, &port.ty)?;
+                let var = match complex::is(b, var) {
+                    true => {
+                        b.note(complex::as_pair("output", &port.name));
+                        complex::pair(b, var)?
+                    }
+                    false => cast_to_declared(driver, var, &port.ty)?,
+                };
                 b.output(var, &port.name)?;
             }
             Item::Hole => {}
@@ -142,15 +148,14 @@ fn feed<'a>(
         let help = "Say its sizes with `export.input_shapes`.";
         return Err(Diagnostic::new(Code::LayerParameter, message).help(help));
     }
-    let complex = matches!(ty.dtype(), Some(DataType::Complex64 | DataType::Complex128));
-    let var = runner.builder().input(&port.name, ty);
-    let item = match complex {
-        true => {
-            let message = format!("The input `{}` is complex.", shown(&port.name));
-            runner.driver.report(Diagnostic::new(Code::LayerUnsupported, message));
-            Item::Hole
+    let b = runner.driver.builder();
+    let item = match complex::pair_of(&ty) {
+        Some(pair) => {
+            let pair = b.input(&port.name, pair);
+            b.note(complex::as_pair("input", &port.name));
+            Item::Tensor(complex::of_pair(b, pair)?)
         }
-        false => Item::Tensor(var),
+        None => Item::Tensor(b.input(&port.name, ty)),
     };
     runner.feed(scope, &port.place, item)
 }

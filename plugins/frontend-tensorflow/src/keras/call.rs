@@ -88,14 +88,17 @@ impl Runner<'_, '_> {
             named.push(("weights".to_owned(), weights.into()));
         }
         let place = diagnostics::Layer::new(called.path, layer.class.clone());
-        let results = self.driver.lower(Lowering {
-            op: layer.class.clone(),
-            layer: place,
-            arguments: given.positional.iter().map(Item::value).collect(),
-            named,
-            results: vec![String::new()],
-            types: vec![],
-        });
+        let results = crate::ops::complex::lower(
+            self.driver,
+            Lowering {
+                op: layer.class.clone(),
+                layer: place,
+                arguments: given.positional.iter().map(Item::value).collect(),
+                named,
+                results: vec![String::new()],
+                types: vec![],
+            },
+        );
         let mut items: Vec<Item> = results.into_iter().flat_map(flat).collect();
         if ACTIVATED.contains(&layer.class.as_str()) {
             items = self.activated(called, items)?;

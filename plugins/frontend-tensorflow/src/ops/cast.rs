@@ -23,6 +23,9 @@ arguments! {
 fn cast(b: &Lower, a: Cast) -> Lowered<Var> {
     let ElementType(to) = a.dstt;
     let from = of(b, a.x)?;
+    if matches!(to, DataType::Complex64 | DataType::Complex128) {
+        return super::complex::of_real(b, a.x, to);
+    }
     let narrow = to.is_integer() && to.bits() < 32;
     match from.is_float() && narrow {
         true => b.cast(b.cast(a.x, DataType::Int32)?, to),

@@ -12,6 +12,7 @@ macro_rules! rows {
 pub(crate) use rows;
 
 pub(crate) mod activation;
+pub(crate) mod audio;
 pub(crate) mod bits;
 pub(crate) mod cast;
 pub(crate) mod compare;
@@ -58,8 +59,8 @@ use std::collections::HashMap;
 /// What rows need besides the graph.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
-    /// Complex tensors: real numbers with a last axis of two.
-    pub(crate) complex: RefCell<HashMap<Var, Var>>,
+    /// What the values that stand for complex tensors are made of.
+    pub(crate) complex: RefCell<HashMap<Var, complex::Complex>>,
 }
 
 /// What functions of tables see.

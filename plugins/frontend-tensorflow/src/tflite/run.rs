@@ -297,7 +297,10 @@ impl<'a, 's> Runner<'a, 's> {
         let types = called.outputs.iter().map(ty).collect();
         let (op, layer) = (op.to_owned(), scope.layer(called));
         let (arguments, named) = (vec![], found.named);
-        let mut given = self.driver.lower(Lowering { op, layer, arguments, named, results, types });
+        let mut given = crate::ops::complex::lower(
+            self.driver,
+            Lowering { op, layer, arguments, named, results, types },
+        );
         if let (Some(word), Some(Value::Var(var))) = (&found.activation, given.first().cloned()) {
             let to = declared(scope, called.outputs[0]);
             let applied = self.in_layer(scope, called, || self.activated(var, word, to))?;
