@@ -1,6 +1,6 @@
 //! The files of a SavedModel: dropped, or members of an archive.
 
-use crate::graph::saved::NETWORK;
+use crate::graph::saved::{NETWORK, TEXT};
 use onnxd_plugin_sdk::bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::{Archive, Submission};
@@ -29,12 +29,18 @@ impl<'s> Files<'s> {
     /// What is wrong with the archive.
     pub(crate) fn inside(bytes: Bytes) -> Result<Option<Files<'s>>, Diagnostic> {
         let archive = Archive::open_any(bytes)?;
-        let folders = archive.names().filter_map(|name| name.strip_suffix(NETWORK));
-        let mut folders: Vec<&str> = folders.filter(|f| f.is_empty() || f.ends_with('/')).collect();
+        let network = |name: &'_ str| {
+            name.strip_suffix(NETWORK).or(name.strip_suffix(TEXT)).map(str::to_owned)
+        };
+        let folders = archive.names().filter_map(network);
+        let mut folders: Vec<String> =
+            folders.filter(|f| f.is_empty() || f.ends_with('/')).collect();
         folders.retain(|folder| folder.matches('/').count() <= 1);
+        folders.sort_unstable();
+        folders.dedup();
         let folder = match folders.as_slice() {
-            ["", ..] => String::new(),
-            [one] => (*one).to_owned(),
+            [first, ..] if first.is_empty() => String::new(),
+            [one] => one.clone(),
             _ => return Ok(None),
         };
         Ok(Some(Files::Members(Box::new(archive), folder)))

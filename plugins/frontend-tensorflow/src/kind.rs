@@ -15,6 +15,10 @@ pub(crate) enum Kind {
     Archive,
     /// GraphDef
     Graph,
+    /// GraphDef as text
+    GraphText,
+    /// The graph of a checkpoint (`.meta`)
+    Checkpoint,
     /// `.tflite`
     Lite,
     /// `.keras`
@@ -30,6 +34,8 @@ impl Kind {
             Kind::SavedText => "a SavedModel as text",
             Kind::Archive => "an archive",
             Kind::Graph => "a graph of TensorFlow",
+            Kind::GraphText => "a graph of TensorFlow as text",
+            Kind::Checkpoint => "the graph of a checkpoint of TensorFlow",
             Kind::Lite => "a TFLite model",
             Kind::Keras => "a Keras model",
             Kind::Hdf5 => "a Keras model in HDF5",
@@ -48,7 +54,9 @@ pub(crate) fn of(name: &str, bytes: &[u8]) -> Option<Kind> {
         [b'P', b'K', 3, 4, ..] if name.ends_with(".keras") => Some(Kind::Keras),
         [0x08, ..] if name == "saved_model.pb" => Some(Kind::SavedModel),
         [0x0a, ..] if has_ending(name, &[".pb"]) && begins_with_node(bytes) => Some(Kind::Graph),
+        [0x0a, ..] if has_ending(name, &[".meta"]) => Some(Kind::Checkpoint),
         _ if name == "saved_model.pbtxt" => Some(Kind::SavedText),
+        _ if has_ending(name, &[".pbtxt"]) && text_begins_with_node(bytes) => Some(Kind::GraphText),
         _ if has_ending(name, &[".zip", ".tar", ".tar.gz", ".tgz"]) => {
             ArchiveKind::of(bytes).map(|_| Kind::Archive)
         }
@@ -59,6 +67,15 @@ pub(crate) fn of(name: &str, bytes: &[u8]) -> Option<Kind> {
 fn has_ending(name: &str, endings: &[&str]) -> bool {
     let name = name.to_ascii_lowercase();
     endings.iter().any(|ending| name.ends_with(ending))
+}
+
+/// As [`begins_with_node`], of a message as text. Networks of other frameworks are written in the same way.
+fn text_begins_with_node(bytes: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
+    let lines = head.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut words = lines.filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+    let first = words.next().map(|word| word.trim_end_matches(['{', ':']));
+    matches!(first, Some("node" | "versions" | "library")) && head.contains("op:")
 }
 
 /// Whether the first field of a message is a node, with a name and an operator. Files beside a SavedModel begin like a

@@ -32,7 +32,7 @@ onnxd_plugin_sdk::export_plugin! {
         frontend(
             "tensorflow",
             "TensorFlow, Keras and TFLite models";
-            "*.pb", "saved_model.pbtxt", "*.zip", "*.tar", "*.tar.gz", "*.tgz", "*.tflite", "*.keras", "*.h5", "*.hdf5";
+            "*.pb", "*.pbtxt", "*.meta", "*.zip", "*.tar", "*.tar.gz", "*.tgz", "*.tflite", "*.keras", "*.h5", "*.hdf5";
             declares ["is_source = true\n", params::Source::ROWS] => || Box::new(TensorFlow)
         ),
     ],
@@ -54,7 +54,7 @@ impl Frontend for TensorFlow {
             idle("export.operator_fallback", "has no effect: `aten` is for PyTorch files");
         }
         match kind::of(submission.network(), &bytes) {
-            Some(Kind::SavedModel) => {
+            Some(Kind::SavedModel | Kind::SavedText) => {
                 let files = Files::beside(submission, submission.network());
                 graph::saved::import(&files, &Choice::of(&params), &options)
             }
@@ -65,17 +65,17 @@ impl Frontend for TensorFlow {
                 };
                 graph::saved::import(&files, &Choice::of(&params), &options)
             }
-            Some(Kind::SavedText) => {
-                let message = "SavedModels as text are not read.";
-                let help = "Save the model again; current versions write `saved_model.pb`.";
-                Err(Diagnostic::new(Code::LayerUnsupported, message).help(help).into())
+            Some(Kind::Checkpoint) => {
+                let files = Files::beside(submission, submission.network());
+                let prefix = probe::checkpoint_of(submission.network());
+                graph::saved::import_checkpoint(&files, prefix, &Choice::of(&params), &options)
             }
-            Some(Kind::Graph) => {
+            Some(kind @ (Kind::Graph | Kind::GraphText)) => {
                 if options.without_weights {
                     let why = "has no effect: a frozen graph has constants, and no variables";
                     idle("export.export_params", why);
                 }
-                graph::frozen::import(bytes, &params, &options)
+                graph::frozen::import(bytes, kind == Kind::GraphText, &params, &options)
             }
             Some(Kind::Lite) => {
                 let mut options = options;

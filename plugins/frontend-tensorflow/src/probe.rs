@@ -4,10 +4,10 @@
 
 use crate::files::Files;
 use crate::graph::bundle::shard_names;
-use crate::graph::saved::{CHECKPOINT, NETWORK, is_variable};
+use crate::graph::checkpoint::is_variable;
+use crate::graph::saved::{CHECKPOINT, META, NETWORK, decoded};
 use crate::kind::{self, Kind};
-use crate::wire::proto::SavedModel;
-use onnxd_plugin_sdk::bytes::Bytes;
+use crate::wire::proto::MetaGraphDef;
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
 use onnxd_plugin_sdk::{Claim, Need, Probe, Submission};
 use prost::Message;
@@ -24,9 +24,23 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     };
     let claimed = |claim| Probe::new(claim, format!("the file is {}", kind.words()));
     match kind {
-        Kind::SavedModel => {
-            let files = Files::beside(submission, submission.network());
-            let needs = needs(submission, &files, bytes);
+        Kind::SavedModel | Kind::SavedText => {
+            // What is wrong with a damaged file is told when it is read.
+            let saved = decoded(bytes, kind == Kind::SavedText).unwrap_or_default();
+            let mut needs = needs(submission, CHECKPOINT, &saved.meta_graphs);
+            let known = needs.clone();
+            needs.extend(beside(submission, &known));
+            Ok(Probe { needs, ..claimed(Claim::ByContent) })
+        }
+        Kind::Checkpoint => {
+            let meta = MetaGraphDef::decode(bytes).ok().filter(|meta| meta.graph_def.is_some());
+            let Some(meta) = meta else {
+                return Ok(Probe::new(Claim::No, "the file is no graph of a checkpoint"));
+            };
+            let prefix = checkpoint_of(submission.network());
+            let mut needs = needs(submission, prefix, &[meta]);
+            // TensorFlow lists the checkpoints of a folder in a file of this name.
+            needs.push(need(submission, "list of checkpoints", "checkpoint", true));
             Ok(Probe { needs, ..claimed(Claim::ByContent) })
         }
         Kind::Archive => Ok(match Files::inside(bytes) {
@@ -39,37 +53,47 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     }
 }
 
-/// What a SavedModel needs: the checkpoint of its variables, and everything that lies beside it as TensorFlow writes it.
-fn needs(submission: &Submission, files: &Files<'_>, bytes: Bytes) -> Vec<Need> {
-    let folder = submission.network().strip_suffix(NETWORK).unwrap_or_default();
-    let need = |what: &str, path: &str, optional: bool| {
-        let path = format!("{folder}{path}");
-        let found_as = if submission.has(&path) { vec![path.clone()] } else { vec![] };
-        Need { what: what.to_owned(), path, found_as, optional }
-    };
-    let mut all = vec![];
-    if has_variables(bytes) {
-        let index = format!("{CHECKPOINT}.index");
-        all.push(need("index of the checkpoint", &index, false));
-        // A damaged index is reported when the network is read.
-        let shards = files.read(&index).and_then(|index| shard_names(CHECKPOINT, &index));
-        let shards = shards.unwrap_or_default();
-        all.extend(shards.iter().map(|name| need("data of the checkpoint", name, false)));
+/// What the name of a checkpoint's files begins with, beside its graph `PREFIX.meta`.
+pub(crate) fn checkpoint_of(network: &str) -> &str {
+    let file = network.rsplit('/').next().unwrap_or(network);
+    file.get(..file.len().saturating_sub(META.len())).unwrap_or_default()
+}
+
+/// The folder of the network: empty, or ends with `/`.
+fn folder(submission: &Submission) -> &str {
+    let network = submission.network();
+    &network[..network.rfind('/').map_or(0, |at| at + 1)]
+}
+
+fn need(submission: &Submission, what: &str, path: &str, optional: bool) -> Need {
+    let path = format!("{}{path}", folder(submission));
+    let found_as = if submission.has(&path) { vec![path.clone()] } else { vec![] };
+    Need { what: what.to_owned(), path, found_as, optional }
+}
+
+/// The checkpoint of the variables that graphs have.
+fn needs(submission: &Submission, prefix: &str, graphs: &[MetaGraphDef]) -> Vec<Need> {
+    let nodes = graphs.iter().filter_map(|meta| meta.graph_def.as_ref()).flat_map(|g| &g.node);
+    if !nodes.into_iter().any(is_variable) {
+        return vec![];
     }
-    let is_beside = |path: &str| {
-        FILES_BESIDE.contains(&path) || BESIDE.iter().any(|begin| path.starts_with(begin))
-    };
-    let beside = submission.files().filter_map(|(path, _)| path.strip_prefix(folder));
-    let beside = beside.filter(|path| is_beside(path)).map(|path| need("part", path, true));
-    let more: Vec<Need> =
-        beside.filter(|need| all.iter().all(|known| known.path != need.path)).collect();
-    all.extend(more);
+    let index = format!("{prefix}.index");
+    let mut all = vec![need(submission, "index of the checkpoint", &index, false)];
+    let files = Files::beside(submission, submission.network());
+    // A damaged index is reported when the network is read.
+    let shards = files.read(&index).and_then(|index| shard_names(prefix, &index));
+    let shards = shards.unwrap_or_default();
+    all.extend(shards.iter().map(|name| need(submission, "data of the checkpoint", name, false)));
     all
 }
 
-/// Whether a SavedModel has variables. What is wrong with a damaged file is told when it is read.
-fn has_variables(bytes: Bytes) -> bool {
-    let saved = SavedModel::decode(bytes).unwrap_or_default();
-    let graphs = saved.meta_graphs.iter().filter_map(|meta| meta.graph_def.as_ref());
-    graphs.flat_map(|graph| &graph.node).any(is_variable)
+/// Everything else that lies beside a SavedModel as TensorFlow writes it.
+fn beside(submission: &Submission, known: &[Need]) -> Vec<Need> {
+    let is_beside = |path: &str| {
+        FILES_BESIDE.contains(&path) || BESIDE.iter().any(|begin| path.starts_with(begin))
+    };
+    let paths = submission.files().filter_map(|(path, _)| path.strip_prefix(folder(submission)));
+    let parts =
+        paths.filter(|path| is_beside(path)).map(|path| need(submission, "part", path, true));
+    parts.filter(|need| known.iter().all(|known| known.path != need.path)).collect()
 }

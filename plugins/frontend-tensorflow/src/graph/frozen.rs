@@ -7,12 +7,13 @@ use super::resources::Variables;
 use crate::params;
 use crate::wire::proto::{Attr, GraphDef, NodeDef};
 use crate::wire::tensor::dims_of;
+use crate::wire::text;
 use bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::ValueType;
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use prost::Message;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Before this version of graphs, a placeholder without axes was one whose shape is not known.
 const SCALARS_SINCE: i32 = 24;
@@ -23,9 +24,11 @@ const SCALARS_SINCE: i32 = 24;
 /// Everything that is wrong with it or cannot be said in ONNX.
 pub(crate) fn import(
     bytes: Bytes,
+    is_text: bool,
     params: &params::Source,
     options: &ExportOptions,
 ) -> Result<Imported, Diagnostics> {
+    let bytes = if is_text { text::encoded(&bytes, "GraphDef")?.into() } else { bytes };
     let graph = GraphDef::decode(bytes).map_err(|e| {
         Diagnostic::new(Code::SourceSyntax, format!("The file is no graph of TensorFlow: {e}."))
     })?;
@@ -50,12 +53,32 @@ pub(crate) fn network<'a>(
         return Err(Diagnostic::new(Code::SourceSyntax, message));
     }
     let inputs = match in_places {
-        [] => inputs(graph),
+        [] if out_places.is_empty() => inputs(graph),
+        [] => needed(graph, inputs(graph), &outputs),
         places => named(graph, "source.inputs", places)?,
     };
     let fact = |names: Vec<&str>| ("source.unread_nodes".to_owned(), names.join(", "));
     let metadata = (!left.is_empty()).then(|| fact(left)).into_iter().collect();
     Ok(Network { graph, inputs, outputs, variables: Variables::default(), metadata })
+}
+
+/// The inputs that outputs depend on.
+pub(crate) fn needed(graph: &GraphDef, inputs: Vec<Port>, outputs: &[Port]) -> Vec<Port> {
+    let nodes: HashMap<&str, &NodeDef> =
+        graph.node.iter().map(|node| (node.name.as_str(), node)).collect();
+    let name = |text| match node::reference(text) {
+        Some(node::Reference::Slot(name, _) | node::Reference::Output(name, ..)) => Some(name),
+        None => None,
+    };
+    let mut open: Vec<&str> = outputs.iter().filter_map(|port| name(&port.place)).collect();
+    let mut found = HashSet::new();
+    while let Some(next) = open.pop() {
+        if found.insert(next) {
+            let read = nodes.get(next).into_iter().flat_map(|node| &node.input);
+            open.extend(read.filter_map(|text| name(text)));
+        }
+    }
+    inputs.into_iter().filter(|port| found.contains(port.place.as_str())).collect()
 }
 
 /// The placeholders, without those that freezing puts into the place of what a branch or loop does not use.
@@ -93,7 +116,14 @@ fn declared(graph: &GraphDef, node: &NodeDef) -> ValueType {
 }
 
 /// Tensors that params name.
-fn named(graph: &GraphDef, key: &str, places: &[String]) -> Result<Vec<Port>, Diagnostic> {
+///
+/// # Errors
+/// `N0105` for what the graph does not have.
+pub(crate) fn named(
+    graph: &GraphDef,
+    key: &str,
+    places: &[String],
+) -> Result<Vec<Port>, Diagnostic> {
     let nodes: HashMap<&str, &NodeDef> =
         graph.node.iter().map(|node| (node.name.as_str(), node)).collect();
     let port = |place: &String| {

@@ -3,6 +3,7 @@
 pub(crate) mod branch;
 pub(crate) mod bundle;
 pub(crate) mod calls;
+pub(crate) mod checkpoint;
 pub(crate) mod control;
 pub(crate) mod effects;
 #[cfg(test)]

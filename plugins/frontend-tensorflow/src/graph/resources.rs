@@ -89,7 +89,7 @@ pub(crate) fn run<'a>(
 fn made<'a>(runner: &Runner<'a, '_>, scope: &Scope<'a>, node: &'a NodeDef) -> Result<Vec<Item>> {
     let Some(find) = &runner.variables.find else {
         let message = format!("The graph is not frozen: `{}` is a variable.", shown(&node.name));
-        let help = "Freeze the graph with its checkpoint, or convert the SavedModel.";
+        let help = "Convert the SavedModel, or the `.meta` file with its checkpoint.";
         runner.driver.report(runner.problem(scope, node, Code::WeightsMissing, message).help(help));
         return Ok(vec![Item::Hole]);
     };

@@ -1,27 +1,28 @@
 //! SavedModels: a graph with signatures, and its variables in a checkpoint beside it.
 
-use super::bundle::Bundle;
+use super::checkpoint::Checkpoint;
 use super::frozen;
 use super::network::{self, Network, Port, type_of};
-use super::node::Library;
 use super::resources::Variables;
-use super::restore::{self, Stored};
-use super::run::Body;
 use crate::files::Files;
 use crate::params;
-use crate::wire::proto::{Attr, MetaGraphDef, NodeDef, SavedModel, SignatureDef, TensorInfo};
-use crate::wire::tensor::{dims_of, known_dims};
+use crate::wire::proto::{GraphDef, MetaGraphDef, SavedModel, SignatureDef, TensorInfo};
+use crate::wire::tensor::dims_of;
+use crate::wire::text;
 use onnxd_plugin_sdk::build::Result;
+use onnxd_plugin_sdk::bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use prost::Message;
 use std::collections::HashMap;
 
-/// The network of a SavedModel.
+/// The network of a SavedModel, and the same as text.
 pub(crate) const NETWORK: &str = "saved_model.pb";
+pub(crate) const TEXT: &str = "saved_model.pbtxt";
 /// The checkpoint beside it.
 pub(crate) const CHECKPOINT: &str = "variables/variables";
+/// The ending of the graph beside a checkpoint of TensorFlow 1.
+pub(crate) const META: &str = ".meta";
 /// The signature that counts where there are several.
 const SIGNATURE: &str = "serving_default";
 
@@ -51,10 +52,20 @@ pub(crate) fn import(
     choice: &Choice,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
-    let saved = SavedModel::decode(files.read(NETWORK)?).map_err(|e| {
-        Diagnostic::new(Code::SourceSyntax, format!("The file is no SavedModel: {e}."))
-    })?;
+    let network = if files.has(NETWORK) { NETWORK } else { TEXT };
+    let saved = decoded(files.read(network)?, network == TEXT)?;
     import_saved(&saved, files, choice, options)
+}
+
+/// A SavedModel of its bytes or text.
+///
+/// # Errors
+/// `N0201` if it is none.
+pub(crate) fn decoded(bytes: Bytes, is_text: bool) -> Result<SavedModel> {
+    let bytes = if is_text { text::encoded(&bytes, "SavedModel")?.into() } else { bytes };
+    SavedModel::decode(bytes).map_err(|e| {
+        Diagnostic::new(Code::SourceSyntax, format!("The file is no SavedModel: {e}."))
+    })
 }
 
 /// As [`import`], of the decoded file.
@@ -64,22 +75,83 @@ pub(crate) fn import_saved(
     choice: &Choice,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
-    let meta = graph_of(saved, &choice.tag)?;
+    import_graph(graph_of(saved, &choice.tag)?, (files, CHECKPOINT), choice, options)
+}
+
+/// Reads the graph `PREFIX.meta` with the checkpoint `PREFIX` of TensorFlow 1.
+///
+/// # Errors
+/// As [`import`].
+pub(crate) fn import_checkpoint(
+    files: &Files<'_>,
+    prefix: &str,
+    choice: &Choice,
+    options: &ExportOptions,
+) -> std::result::Result<Imported, Diagnostics> {
+    let meta = MetaGraphDef::decode(files.read(&format!("{prefix}{META}"))?).map_err(|e| {
+        Diagnostic::new(Code::SourceSyntax, format!("The file is no graph of a checkpoint: {e}."))
+    })?;
+    import_graph(&meta, (files, prefix), choice, options)
+}
+
+/// Runs a graph with its checkpoint: the files, and what their names begin with.
+fn import_graph(
+    meta: &MetaGraphDef,
+    (files, prefix): (&Files<'_>, &str),
+    choice: &Choice,
+    options: &ExportOptions,
+) -> std::result::Result<Imported, Diagnostics> {
     let Some(graph) = &meta.graph_def else {
-        return Err(Diagnostic::new(Code::SourceSyntax, "The SavedModel has no graph.").into());
+        return Err(Diagnostic::new(Code::SourceSyntax, "The file has no graph.").into());
     };
-    let mut network = match choice.outputs.is_empty() {
-        true => {
-            let signature = signature(meta, choice.signature.as_deref())?;
-            let (inputs, outputs) = (ports(&signature.inputs)?, ports(&signature.outputs)?);
-            let (variables, metadata) = (Variables::default(), vec![]);
-            Network { graph, inputs, outputs, variables, metadata }
-        }
-        false => frozen::network(graph, &choice.inputs, &choice.outputs)?,
-    };
-    let checkpoint = Checkpoint::open(meta, files)?;
+    let mut network = network(meta, graph, choice)?;
+    let checkpoint = Checkpoint::open(meta, files, prefix)?;
     network.variables = Variables::new(move |node| checkpoint.value(node));
     network::import(network, options)
+}
+
+/// What goes in and comes out: as the params say, else as a signature says. A graph of a checkpoint may have none.
+fn network<'m>(
+    meta: &'m MetaGraphDef,
+    graph: &'m GraphDef,
+    choice: &Choice,
+) -> Result<Network<'m>> {
+    let has_signature = !meta.signature_def.is_empty() || choice.signature.is_some();
+    let is_checkpoint = meta.meta_info_def.as_ref().is_none_or(|info| info.tags.is_empty());
+    if !choice.outputs.is_empty() {
+        return frozen::network(graph, &choice.inputs, &choice.outputs);
+    }
+    if is_checkpoint && !has_signature {
+        refuse_training(graph)?;
+        let mut network = frozen::network(graph, &choice.inputs, &[])?;
+        // Placeholders of the loss, such as labels, are still there.
+        network.inputs = frozen::needed(graph, network.inputs, &network.outputs);
+        return Ok(network);
+    }
+    let signature = signature(meta, choice.signature.as_deref())?;
+    let inputs = match choice.inputs.as_slice() {
+        [] => ports(&signature.inputs)?,
+        places => frozen::named(graph, "source.inputs", places)?,
+    };
+    let outputs = ports(&signature.outputs)?;
+    let (variables, metadata) = (Variables::default(), vec![]);
+    Ok(Network { graph, inputs, outputs, variables, metadata })
+}
+
+/// In a graph that trains, what nothing reads is the loss and the steps, not the results.
+fn refuse_training(graph: &GraphDef) -> Result<()> {
+    let trains = |op: &str| {
+        ["Apply", "ResourceApply", "SparseApply", "ResourceSparseApply"]
+            .iter()
+            .any(|begin| op.starts_with(begin))
+    };
+    let Some(node) = graph.node.iter().find(|node| trains(&node.op)) else { return Ok(()) };
+    let message = format!(
+        "The graph trains its variables (`{}`), so it does not tell what its results are.",
+        shown(&node.name)
+    );
+    let help = "Name the nodes of its results with `source.outputs`.";
+    Err(Diagnostic::new(Code::LayerParameter, message).help(help))
 }
 
 /// The graph with a tag, or the only one.
@@ -164,93 +236,6 @@ fn natural(name: &str) -> Vec<(usize, String)> {
         *length += usize::from(c.is_ascii_digit());
     }
     parts
-}
-
-/// The values of variables.
-struct Checkpoint<'a, 's> {
-    /// `None` if the SavedModel has no variables.
-    bundle: Option<Bundle<'s>>,
-    stored: HashMap<&'a str, Stored>,
-}
-
-impl<'a, 's> Checkpoint<'a, 's> {
-    fn open(meta: &'a MetaGraphDef, files: &'s Files<'s>) -> Result<Checkpoint<'a, 's>> {
-        let graph = meta.graph_def.iter();
-        let functions = graph.clone().flat_map(|graph| &graph.library).flat_map(|l| &l.function);
-        let library: Library<'a> =
-            functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect();
-        let nodes: &[NodeDef] = graph.map(|graph| graph.node.as_slice()).next().unwrap_or_default();
-        let has_variables = nodes.iter().any(is_variable);
-        let stored = restore::stored(meta, &Body::new(nodes), &library);
-        // Weights that are missing are missed when they are read.
-        let index = format!("{CHECKPOINT}.index");
-        let bundle = match has_variables && (files.has(&index) || !stored.is_empty()) {
-            true => Some(Bundle::open(files, CHECKPOINT)?),
-            false => None,
-        };
-        Ok(Checkpoint { bundle, stored })
-    }
-
-    /// The value of the variable that a node makes.
-    fn value(&self, node: &NodeDef) -> Result<Tensor> {
-        let Some(bundle) = &self.bundle else { return Err(lacking(node)) };
-        let tensor = match self.stored.get(node.name.as_str()) {
-            Some(stored) => bundle.tensor(&stored.key, &stored.slice)?,
-            // Checkpoints of TensorFlow 1 have variables by their names.
-            None => match [shared_name(node), Some(node.name.as_str())]
-                .into_iter()
-                .flatten()
-                .find(|name| bundle.has(name))
-            {
-                Some(name) => bundle.tensor(name, "")?,
-                None => return Err(lacking(node)),
-            },
-        };
-        check(node, &tensor)?;
-        Ok(tensor)
-    }
-}
-
-fn lacking(node: &NodeDef) -> Diagnostic {
-    let name = shown(&node.name);
-    let message = format!("The checkpoint has no value for the variable `{name}`.");
-    Diagnostic::new(Code::WeightsMissing, message)
-}
-
-pub(crate) fn is_variable(node: &NodeDef) -> bool {
-    matches!(node.op.as_str(), "VarHandleOp" | "Variable" | "VariableV2")
-}
-
-fn shared_name(node: &NodeDef) -> Option<&str> {
-    match node.attr.get("shared_name")?.value.as_ref()? {
-        Attr::S(bytes) => std::str::from_utf8(bytes).ok().filter(|name| !name.is_empty()),
-        _ => None,
-    }
-}
-
-/// Whether a tensor is of the type and shape that the node declares.
-fn check(node: &NodeDef, tensor: &Tensor) -> Result<()> {
-    let attr = |name: &str| node.attr.get(name).and_then(|attr| attr.value.as_ref());
-    let dtype = match attr("dtype") {
-        Some(Attr::Type(number)) => crate::wire::dtype::of(*number),
-        _ => None,
-    };
-    let known = match attr("shape") {
-        Some(Attr::Shape(shape)) => known_dims(Some(shape)).ok(),
-        _ => None,
-    };
-    let fits = dtype.is_none_or(|dtype| dtype == tensor.dtype())
-        && known.is_none_or(|dims| dims == tensor.dims());
-    match fits {
-        true => Ok(()),
-        false => {
-            let (name, dtype, dims) = (shown(&node.name), tensor.dtype(), tensor.dims());
-            let message = format!(
-                "The checkpoint has {dtype}{dims:?} for `{name}`, which is another type or shape."
-            );
-            Err(Diagnostic::new(Code::SourceSyntax, message))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,3 +3,4 @@
 pub(crate) mod dtype;
 pub(crate) mod proto;
 pub(crate) mod tensor;
+pub(crate) mod text;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::graph::bundle::tests::{checkpoint, entry};
 use crate::graph::fixture::{FLOAT, call, found, function, graph, names, node, placeholder, shape};
-use crate::wire::proto::{GraphDef, SaverDef, TensorProto};
+use crate::wire::proto::{Attr, GraphDef, NodeDef, SaverDef, TensorProto};
 use onnxd_plugin_sdk::bytes::Bytes;
 use onnxd_plugin_sdk::ir::DataType;
 
@@ -147,4 +147,35 @@ fn a_signature_that_is_not_there_is_named() {
     let choice = Choice { signature: Some("train".into()), ..Choice::default() };
     let said = found(import_saved(&saved, &files, &choice, &options));
     assert_eq!(said, ["N0105 The SavedModel has no signature `train`."]);
+}
+
+/// `PREFIX.meta` of TensorFlow 1 has no signature: what nothing reads comes out.
+#[test]
+fn a_graph_beside_a_checkpoint_tells_its_outputs_by_its_nodes() {
+    let meta = |more: &[NodeDef]| {
+        let nodes = vec![
+            node("a", "VariableV2", &[]).attr("dtype", Attr::Type(FLOAT)),
+            node("read", "Identity", &["a"]),
+            placeholder("x", &[-1, 2]),
+            placeholder("label", &[-1]),
+            node("y", "Mul", &["x", "read"]),
+        ];
+        let graph_def = Some(graph([&nodes, more].concat(), vec![]));
+        MetaGraphDef { graph_def, ..MetaGraphDef::default() }
+    };
+    let import = |meta: MetaGraphDef, outputs: &[&str]| {
+        let mut all = checkpoint(&[("a", entry(0, 0, &[1.0, 2.0]))], &[1.0, 2.0]);
+        let renamed = |name: String| name.replace(CHECKPOINT, "m.ckpt-1");
+        all = all.into_iter().map(|(name, bytes)| (renamed(name), bytes)).collect();
+        all.push(("m.ckpt-1.meta".into(), meta.encode_to_vec().into()));
+        let outputs = outputs.iter().map(|&name| name.to_owned()).collect();
+        let choice = Choice { outputs, ..Choice::default() };
+        let options = ExportOptions::of_shapes(18, vec![]);
+        import_checkpoint(&Files::Fixed(all), "m.ckpt-1", &choice, &options)
+    };
+    assert_eq!(names(&import(meta(&[]), &[]).unwrap().model).concat(), ["x", "y"]);
+    let trained = meta(&[node("step", "ApplyGradientDescent", &["a", "y", "y"])]);
+    let said = found(import(trained.clone(), &[]));
+    assert!(said[0].starts_with("N0204 The graph trains its variables (`step`)"), "{said:?}");
+    assert_eq!(names(&import(trained, &["y"]).unwrap().model).concat(), ["x", "y"]);
 }

@@ -1,0 +1,111 @@
+//! The values of a graph's variables, in a checkpoint beside it.
+
+use super::bundle::Bundle;
+use super::node::Library;
+use super::restore::{self, Stored};
+use super::run::Body;
+use crate::files::Files;
+use crate::wire::proto::{Attr, MetaGraphDef, NodeDef};
+use crate::wire::tensor::known_dims;
+use onnxd_plugin_sdk::build::Result;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::ir::Tensor;
+use std::collections::HashMap;
+
+/// The values of variables.
+pub(crate) struct Checkpoint<'a, 's> {
+    /// `None` if the SavedModel has no variables.
+    bundle: Option<Bundle<'s>>,
+    stored: HashMap<&'a str, Stored>,
+}
+
+impl<'a, 's> Checkpoint<'a, 's> {
+    /// Reads the index `PREFIX.index`, if the graph has variables.
+    ///
+    /// # Errors
+    /// As [`Bundle::open`].
+    pub(crate) fn open(
+        meta: &'a MetaGraphDef,
+        files: &'s Files<'s>,
+        prefix: &str,
+    ) -> Result<Checkpoint<'a, 's>> {
+        let graph = meta.graph_def.iter();
+        let functions = graph.clone().flat_map(|graph| &graph.library).flat_map(|l| &l.function);
+        let library: Library<'a> =
+            functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect();
+        let nodes: &[NodeDef] = graph.map(|graph| graph.node.as_slice()).next().unwrap_or_default();
+        let has_variables = nodes.iter().any(is_variable);
+        let stored = restore::stored(meta, &Body::new(nodes), &library);
+        // Weights that are missing are missed when they are read.
+        let index = format!("{prefix}.index");
+        let bundle = match has_variables && (files.has(&index) || !stored.is_empty()) {
+            true => Some(Bundle::open(files, prefix)?),
+            false => None,
+        };
+        Ok(Checkpoint { bundle, stored })
+    }
+
+    /// The value of the variable that a node makes.
+    ///
+    /// # Errors
+    /// `N0209` if there is none, `N0201` if it is damaged.
+    pub(crate) fn value(&self, node: &NodeDef) -> Result<Tensor> {
+        let Some(bundle) = &self.bundle else { return Err(lacking(node)) };
+        let tensor = match self.stored.get(node.name.as_str()) {
+            Some(stored) => bundle.tensor(&stored.key, &stored.slice)?,
+            // Checkpoints of TensorFlow 1 have variables by their names.
+            None => match [shared_name(node), Some(node.name.as_str())]
+                .into_iter()
+                .flatten()
+                .find(|name| bundle.has(name))
+            {
+                Some(name) => bundle.tensor(name, "")?,
+                None => return Err(lacking(node)),
+            },
+        };
+        check(node, &tensor)?;
+        Ok(tensor)
+    }
+}
+
+fn lacking(node: &NodeDef) -> Diagnostic {
+    let name = shown(&node.name);
+    let message = format!("The checkpoint has no value for the variable `{name}`.");
+    Diagnostic::new(Code::WeightsMissing, message)
+}
+
+pub(crate) fn is_variable(node: &NodeDef) -> bool {
+    matches!(node.op.as_str(), "VarHandleOp" | "Variable" | "VariableV2")
+}
+
+fn shared_name(node: &NodeDef) -> Option<&str> {
+    match node.attr.get("shared_name")?.value.as_ref()? {
+        Attr::S(bytes) => std::str::from_utf8(bytes).ok().filter(|name| !name.is_empty()),
+        _ => None,
+    }
+}
+
+/// Whether a tensor is of the type and shape that the node declares.
+fn check(node: &NodeDef, tensor: &Tensor) -> Result<()> {
+    let attr = |name: &str| node.attr.get(name).and_then(|attr| attr.value.as_ref());
+    let dtype = match attr("dtype") {
+        Some(Attr::Type(number)) => crate::wire::dtype::of(*number),
+        _ => None,
+    };
+    let known = match attr("shape") {
+        Some(Attr::Shape(shape)) => known_dims(Some(shape)).ok(),
+        _ => None,
+    };
+    let fits = dtype.is_none_or(|dtype| dtype == tensor.dtype())
+        && known.is_none_or(|dims| dims == tensor.dims());
+    match fits {
+        true => Ok(()),
+        false => {
+            let (name, dtype, dims) = (shown(&node.name), tensor.dtype(), tensor.dims());
+            let message = format!(
+                "The checkpoint has {dtype}{dims:?} for `{name}`, which is another type or shape."
+            );
+            Err(Diagnostic::new(Code::SourceSyntax, message))
+        }
+    }
+}
