@@ -7,7 +7,7 @@ use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Double, Float, Int8, Int32, Uint8};
-use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::ir::{Dim, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -85,11 +85,10 @@ pub(crate) fn resized(b: &GraphBuilder, x: Var, to: &Operand, how: How) -> Lower
         _ => Double,
     };
     let x = channels_first(b, b.cast(x, computed)?)?;
-    let (sizes, axes) = match b.opset() >= 18 {
-        true => (int64s(b, to)?, Some(vec![2i64, 3])),
-        false => (all_sizes(b, x, to)?, None),
+    let call = match factors(b, x, to) {
+        Some(factors) => b.resize(x).scales(&factors[..]),
+        None => b.resize(x).sizes(all_sizes(b, x, to)?),
     };
-    let call = b.resize(x).sizes(sizes).axes(axes);
     let call = match how.places {
         Places::Corners => call.coordinate_transformation_mode("align_corners"),
         Places::Middle => call.coordinate_transformation_mode("half_pixel"),
@@ -103,6 +102,26 @@ pub(crate) fn resized(b: &GraphBuilder, x: Var, to: &Operand, how: How) -> Lower
         (Mode::Cubic, _) => call.mode("cubic").cubic_coeff_a(-0.75),
     };
     channels_last(b, b.cast(call.one()?, dtype)?)
+}
+
+/// How much larger each axis of `x` becomes, which has channels first: where its batch is not known, and the numbers
+/// give the new sizes exactly. ONNX Runtime loads no models that name the axes of sizes between Transposes.
+fn factors(b: &GraphBuilder, x: Var, to: &Operand) -> Option<Vec<f32>> {
+    let Operand::Ints(to) = int64s(b, to).ok()? else { return None };
+    let dims = b.shape_of(x)?;
+    if dims.iter().all(|dim| dim.known().is_some()) {
+        return None;
+    }
+    let factor = |(dim, to): (&Dim, &i64)| {
+        let from = dim.known().filter(|from| *from > 0)? as f32;
+        let factor = *to as f32 / from;
+        // Products are rounded to one type or the other.
+        let exact = (from * factor).floor() == *to as f32
+            && (f64::from(from) * f64::from(factor)).floor() == *to as f64;
+        exact.then_some(factor)
+    };
+    let spatial = dims.iter().skip(2).zip(&to).map(factor).collect::<Option<Vec<f32>>>()?;
+    (spatial.len() + 2 == dims.len()).then(|| [vec![1.0, 1.0], spatial].concat())
 }
 
 /// Sizes of all axes of `x`, which has channels first.

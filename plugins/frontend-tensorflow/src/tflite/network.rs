@@ -61,7 +61,7 @@ pub(crate) fn import(
 fn has_int16(model: &Model) -> bool {
     let tensors = model.graphs.iter().flat_map(|graph| &graph.tensors);
     tensors
-        .filter(|tensor| tensor.quantization.is_some())
+        .filter(|tensor| tensor.quantization.is_some() && !tensor.variable)
         .any(|tensor| tensor.dtype() == Some(DataType::Int16))
 }
 
