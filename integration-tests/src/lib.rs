@@ -135,6 +135,23 @@ pub fn converted(folder: &Path, out: &str, files: &[&str], sets: &[&str]) -> (i3
     (status, stderr, serde_json::from_slice(&report).unwrap_or(Value::Null))
 }
 
+/// Copies a file, or a folder with all below it; makes the folders above.
+///
+/// # Panics
+/// If something cannot be read or written.
+pub fn copied(from: &Path, to: &Path) {
+    if from.is_file() {
+        fs::create_dir_all(to.parent().expect("a file lies in a folder")).expect("a new folder");
+        fs::copy(from, to).expect("a copy");
+        return;
+    }
+    fs::create_dir_all(to).expect("a new folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let name = entry.expect("an entry").file_name();
+        copied(&from.join(&name), &to.join(&name));
+    }
+}
+
 /// The components of the plugins that lie beside the program, each with the id of its plugin.
 pub fn components() -> Vec<(String, Component)> {
     let entries = fs::read_dir(build_folder()).unwrap().map(|entry| entry.unwrap().path());

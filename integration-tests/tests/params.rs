@@ -1,7 +1,7 @@
-//! Every param in seven kinds of conversions: it counts, or a finding names it, or it is refused. And files that are
+//! Every param in ten kinds of conversions: it counts, or a finding names it, or it is refused. And files that are
 //! not read although their names say that they should be.
 
-use onnxd_integration_tests::{PLUGINS, command, converted, folder_with, root};
+use onnxd_integration_tests::{PLUGINS, command, converted, copied, folder_with, root};
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{WriteOptions, write_model};
 use rayon::prelude::*;
@@ -53,8 +53,9 @@ struct Way {
 }
 
 const SHAPES: &str = "[[1, 2, 6, 6]]";
+const PICTURE: &str = "[[1, 16, 16, 3]]";
 
-const WAYS: [Way; 7] = [
+const WAYS: [Way; 10] = [
     Way { files: &["net.onnx"], sets: &[], frontend: "onnx", output: "y", shapes: SHAPES },
     Way {
         files: &["net.onnx", "calib.npz"],
@@ -97,6 +98,27 @@ const WAYS: [Way; 7] = [
         frontend: "torch",
         output: "softmax",
         shapes: "[[1, 1, 8, 8]]",
+    },
+    Way {
+        files: &["tensorflow/net"],
+        sets: &[],
+        frontend: "tensorflow",
+        output: "output_0",
+        shapes: PICTURE,
+    },
+    Way {
+        files: &["tensorflow/net.tflite"],
+        sets: &[],
+        frontend: "tensorflow",
+        output: "output_0",
+        shapes: PICTURE,
+    },
+    Way {
+        files: &["tensorflow/net.keras"],
+        sets: &[],
+        frontend: "tensorflow",
+        output: "scores",
+        shapes: PICTURE,
     },
 ];
 
@@ -155,7 +177,23 @@ fn prepared() -> TempDir {
     for (case, file) in [("scripted-cnn", "net.pt"), ("exported-cnn", "net.pt2")] {
         fs::copy(corpus.join(case).join(file), torch.join(file)).unwrap();
     }
-    for (at, dims) in [(at, vec![8, 2, 6, 6]), (&torch, vec![8, 1, 8, 8])] {
+    let tensorflow = at.join("tensorflow");
+    let corpus = root().join("integration-tests/corpus/tensorflow");
+    for (from, to) in [
+        ("saved-cnn/net", "net"),
+        ("tflite-cnn/net.tflite", "net.tflite"),
+        ("keras-cnn/net.keras", "net.keras"),
+    ] {
+        copied(&corpus.join(from), &tensorflow.join(to));
+    }
+    let pictures = || vec![8, 16, 16, 3];
+    let calibrated = [
+        (at, vec![8, 2, 6, 6]),
+        (&torch, vec![8, 1, 8, 8]),
+        (&tensorflow, pictures()),
+        (&tensorflow.join("net"), pictures()),
+    ];
+    for (at, dims) in calibrated {
         let values = values(dims.iter().product());
         let samples = Tensor::from_vec(dims, values);
         onnxd_arrays::write(&at.join("calib.npz"), &vec![("x".into(), samples)]).unwrap();

@@ -3,7 +3,7 @@
 mod site;
 
 use onnxd_arrays::Arrays;
-use onnxd_integration_tests::{PLUGINS, converted, folder_with, numbers, root};
+use onnxd_integration_tests::{PLUGINS, converted, copied, folder_with, numbers, root};
 use onnxd_ir::Tensor;
 use site::{SETTLE, Site, report};
 use std::fs;
@@ -134,18 +134,6 @@ fn dropped_networks_are_quantized_in_one_step() {
                 assert_eq!(quantized, 3, "{name}, {format}: {report}");
             }
         }
-    }
-}
-
-fn copied(from: &Path, to: &Path) {
-    if from.is_file() {
-        fs::copy(from, to).unwrap();
-        return;
-    }
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let name = entry.unwrap().file_name();
-        copied(&from.join(&name), &to.join(&name));
     }
 }
 
