@@ -38,6 +38,11 @@ onnxd_plugin_sdk::export_plugin! {
     ],
 }
 
+/// Entries for fuzz targets.
+pub mod fuzzing {
+    pub use crate::keras::fuzzing as keras;
+}
+
 struct TensorFlow;
 
 impl Frontend for TensorFlow {

@@ -222,7 +222,7 @@ pub(crate) fn attributes(node: &NodeDef) -> Vec<(String, Value)> {
         let is_type = matches!(kind, "type" | "list(type)");
         !name.starts_with('_')
             && !WITHOUT_EFFECT.contains(&name)
-            && (!is_type || TYPES.contains(&name))
+            && (!is_type || TYPES.contains(&name) || (node.op == "QuantizeV2" && name == "T"))
     };
     let Some(operator) = schema::find(&node.op) else {
         let own = node.attr.iter().filter(|(name, _)| says(name, ""));

@@ -103,6 +103,7 @@ impl Runner<'_, '_> {
         if ACTIVATED.contains(&layer.class.as_str()) {
             items = self.activated(called, items)?;
         }
+        items = self.rounded(layer, items)?;
         // What a layer hands on has its name already.
         if let Some(Item::Tensor(var, _)) = items.first()
             && !inputs.contains(&Value::Var(*var))
@@ -174,17 +175,19 @@ impl Runner<'_, '_> {
         })
     }
 
-    /// Tensors of floats become of the type in which the layer computes.
+    /// Tensors of floats become of the type in which the layer computes, and all tensors that meet a kernel.
     pub(crate) fn cast(&self, layer: &Layer, mut given: Given) -> Result<Given> {
         let to = dtype::computed(&layer.config);
-        let is_layer = !layer.class.contains('.') && !NOT_CAST.contains(&layer.class.as_str());
-        if !is_layer || !to.is_float() {
+        let class = layer.class.as_str();
+        if !is_cast(layer) || !to.is_float() {
             return Ok(given);
         }
         let b = self.builder();
+        let all = ACTIVATED.contains(&class) && class != "Activation";
         let mut cast = |item: Item| match item {
-            Item::Tensor(x, mask) if b.dtype_of(x).is_some_and(|d| d.is_float() && d != to) => {
-                Ok(Item::Tensor(b.cast(x, to)?, mask))
+            Item::Tensor(x, mask) if b.dtype_of(x).is_some_and(|d| all || d.is_float()) => {
+                let x = b.cast(x, to)?;
+                Ok(Item::Tensor(b.cast(x, kernel_type(to))?, mask))
             }
             other => Ok(other),
         };
@@ -193,6 +196,22 @@ impl Runner<'_, '_> {
             *item = std::mem::replace(item, Item::Hole).map(&mut cast)?;
         }
         Ok(given)
+    }
+
+    /// What a row gives, in the type in which the layer computes.
+    pub(super) fn rounded(&self, layer: &Layer, items: Vec<Item>) -> Result<Vec<Item>> {
+        let to = dtype::computed(&layer.config);
+        if !is_cast(layer) || kernel_type(to) == to {
+            return Ok(items);
+        }
+        let b = self.builder();
+        let round = |item: Item| match item {
+            Item::Tensor(x, mask) if b.dtype_of(x) == Some(kernel_type(to)) => {
+                Ok(Item::Tensor(b.cast(x, to)?, mask))
+            }
+            other => Ok(other),
+        };
+        items.into_iter().map(round).collect()
     }
 
     /// The weights of a layer, which several calls share.
@@ -221,7 +240,9 @@ impl Runner<'_, '_> {
             };
             let own = OWN_TYPES.contains(&layer.class.as_str()) || !computed.is_float();
             all.push(match b.dtype_of(var) {
-                Some(dtype) if dtype.is_float() && !own => b.cast(var, computed)?,
+                Some(dtype) if dtype.is_float() && !own => {
+                    b.cast(b.cast(var, computed)?, kernel_type(computed))?
+                }
                 _ => var,
             });
         }
@@ -259,6 +280,16 @@ impl Runner<'_, '_> {
         }
         Ok(Item::Tensor(x, mask))
     }
+}
+
+/// Whether tensors that go into a layer become of its type.
+fn is_cast(layer: &Layer) -> bool {
+    !layer.class.contains('.') && !NOT_CAST.contains(&layer.class.as_str())
+}
+
+/// Runtimes have few kernels of `bfloat16`: what is rounded to it is computed in 32 bits, and rounded again.
+fn kernel_type(dtype: DataType) -> DataType {
+    if dtype == DataType::Bfloat16 { DataType::Float } else { dtype }
 }
 
 /// What a weight is called: the last part of its name, or its number.

@@ -9,7 +9,7 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use serde_json::{Map, Value as Json};
 
 /// Bytes of a description.
-const CONFIG_MAX: usize = 256 << 20;
+const CONFIG_MAX: usize = 64 << 20;
 /// Models inside of models.
 const DEPTH_MAX: usize = 32;
 
@@ -127,16 +127,20 @@ fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic
     }
     layer.config = config.clone();
     if class == "Bidirectional" {
-        both_ways(&mut layer);
+        both_ways(&mut layer)?;
     }
     Ok(layer)
 }
 
 /// The layers of `Bidirectional`, under the names that Keras gives them. The second one is made of the first where the
 /// description does not have it.
-fn both_ways(layer: &mut Layer) {
-    let Some(at) = layer.parts.iter().position(|(key, _)| key == "layer") else { return };
+fn both_ways(layer: &mut Layer) -> Result<(), Diagnostic> {
+    let Some(at) = layer.parts.iter().position(|(key, _)| key == "layer") else { return Ok(()) };
     let (_, mut forward) = layer.parts.remove(at);
+    // Each level would double what is inside.
+    if holds(&forward, "Bidirectional") {
+        return Err(damaged("A `Bidirectional` layer is inside of another one."));
+    }
     let bare = forward.name.trim_start_matches("forward_").to_owned();
     let found = layer.parts.iter().position(|(key, _)| key == "backward_layer");
     let backward = match found {
@@ -151,6 +155,14 @@ fn both_ways(layer: &mut Layer) {
     forward.name = format!("forward_{bare}");
     layer.parts =
         vec![("forward_layer".to_owned(), forward), ("backward_layer".to_owned(), backward)];
+    Ok(())
+}
+
+/// Whether a layer is of a class, or holds one that is.
+fn holds(layer: &Layer, class: &str) -> bool {
+    let inner = layer.network.iter().flat_map(|network| &network.layers);
+    let parts = layer.parts.iter().map(|(_, part)| part);
+    layer.class == class || inner.chain(parts).any(|layer| holds(layer, class))
 }
 
 /// The name of a layer's row.

@@ -114,8 +114,18 @@ impl Hdf5 {
                 let Some(end) = end else { return Err(at("reaches beyond the file".into())) };
                 self.bytes.slice(begin as usize..end as usize)
             }
-            _ => {
-                let Some(left) = self.left.get().checked_sub(size as u64) else {
+            layout => {
+                // A chunk is unpacked as a whole.
+                let chunk = match layout {
+                    Layout::Chunked { chunk_shape, .. } => {
+                        let count = chunk_shape.iter().try_fold(1u64, |n, m| n.checked_mul(*m));
+                        count
+                            .and_then(|n| n.checked_mul(dtype.bits() as u64 / 8))
+                            .unwrap_or(u64::MAX)
+                    }
+                    _ => 0,
+                };
+                let Some(left) = self.left.get().checked_sub(chunk.max(size as u64)) else {
                     let message = format!(
                         "Tensors of the HDF5 file unpack to too many bytes, as `{}`.",
                         shown(path)

@@ -8,6 +8,9 @@ pub(crate) mod archive;
 mod call;
 mod config;
 mod dtype;
+#[cfg(test)]
+pub(crate) mod fixture;
+pub mod fuzzing;
 mod hdf5;
 mod inputs;
 mod masks;

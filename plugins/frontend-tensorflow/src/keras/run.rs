@@ -120,7 +120,7 @@ impl<'r, 's> Runner<'r, 's> {
         }
         for wrapper in rows::WRAPPERS {
             if let Some(items) = wrapper(self, &called, &given)? {
-                return Ok(items);
+                return self.rounded(layer, items);
             }
         }
         self.row(&called, given)

@@ -3,8 +3,11 @@
 
 use super::config::{Layer, Network, damaged};
 use super::hdf5::Hdf5;
-use onnxd_plugin_sdk::diagnostics::{Diagnostic, Diagnostics, shown};
-use std::collections::HashMap;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use std::collections::{HashMap, HashSet};
+
+/// Weights of a group times the layers in it, which are compared by name.
+const PAIRS_MAX: usize = 20_000_000;
 
 /// Finds the weights of all layers of a `.keras` file.
 ///
@@ -159,6 +162,7 @@ pub(crate) fn by_names(file: &Hdf5, model: &mut Layer) -> Result<(), Diagnostics
     let Some(names) = file.list(base, "layer_names") else {
         return Err(damaged("The file does not say which layers have weights.").into());
     };
+    let names: HashSet<String> = names.into_iter().collect();
     let layers = model.network.iter_mut().flat_map(|network| &mut network.layers);
     for layer in layers {
         if !names.contains(&layer.name) {
@@ -180,6 +184,10 @@ fn share_out(layer: &mut Layer, group: &str, weights: Vec<String>) -> Result<(),
     if let [(_, only)] = &mut leaves[..] {
         only.weights = weights.iter().map(|name| join(group, name)).collect();
         return Ok(());
+    }
+    if leaves.len().saturating_mul(weights.len()) > PAIRS_MAX {
+        let message = format!("`{}` has too many layers and weights.", shown(group));
+        return Err(Diagnostic::new(Code::SourceLimit, message));
     }
     for weight in weights {
         let parts: Vec<&str> = weight.split('/').collect();

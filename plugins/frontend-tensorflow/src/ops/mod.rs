@@ -33,6 +33,7 @@ pub(crate) mod norm;
 pub(crate) mod pad;
 pub(crate) mod pool;
 pub(crate) mod quantize;
+mod quantize_range;
 pub(crate) mod random;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;

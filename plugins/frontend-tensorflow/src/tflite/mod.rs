@@ -12,6 +12,7 @@ pub(crate) mod options;
 pub(crate) mod quantized;
 pub(crate) mod rows;
 pub(crate) mod run;
+mod select;
 mod variables;
 mod weights;
 

@@ -221,7 +221,7 @@ impl<'a, 's> Runner<'a, 's> {
             inputs.map(Option::transpose).collect::<Result<Vec<_>>>()?;
         let holes = || vec![Item::Hole; called.outputs.len()];
         let Some(operator) = operators::find(called.code, &called.custom) else {
-            return Ok(self.refused(scope, called));
+            return self.custom(scope, called, inputs);
         };
         if let Some(reason) = operator.refused {
             let message = format!("`{}` cannot be converted: {reason}.", operator.name);
@@ -273,7 +273,7 @@ impl<'a, 's> Runner<'a, 's> {
     }
 
     /// Hands an operator to the table; gives its results with the activation applied.
-    fn lower(
+    pub(super) fn lower(
         &self,
         scope: &Scope<'a>,
         called: &Operator,
@@ -332,7 +332,7 @@ impl<'a, 's> Runner<'a, 's> {
     }
 
     /// The results of an operator as they are stored.
-    fn results(
+    pub(super) fn results(
         &self,
         scope: &Scope<'a>,
         called: &Operator,
@@ -363,7 +363,7 @@ impl<'a, 's> Runner<'a, 's> {
     }
 
     /// An operator that is not known.
-    fn refused(&self, scope: &Scope<'a>, called: &Operator) -> Vec<Item> {
+    pub(super) fn refused(&self, scope: &Scope<'a>, called: &Operator) -> Vec<Item> {
         let message = match called.code {
             CUSTOM => format!("The custom operator `{}` is not known.", shown(&called.custom)),
             code => format!("The operator number {code} is not known."),

@@ -10,6 +10,9 @@ use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
+/// Sizes and steps of windows.
+const SIZE_MAX: i64 = 1 << 30;
+
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "Conv1D" | "Conv2D" | "Conv3D" => convolution;
@@ -54,8 +57,10 @@ pub(crate) fn window(
 ) -> Lowered<Window> {
     let n = kernel.len();
     let dilations = dilations.unwrap_or_else(|| vec![1; n]);
-    if strides.len() != n || dilations.len() != n {
-        let message = format!("The window has {n} axes, which its steps do not have.");
+    let is_sound =
+        |list: &[i64]| list.len() == n && list.iter().all(|x| (1..=SIZE_MAX).contains(x));
+    if n == 0 || !is_sound(kernel) || !is_sound(strides) || !is_sound(&dilations) {
+        let message = format!("The window does not have a size and a step for each of {n} axes.");
         return Err(b.diagnostic(Code::LayerParameter, message));
     }
     let padding = match padding {
@@ -67,11 +72,30 @@ pub(crate) fn window(
     Ok(Window { kernel: kernel.to_vec(), strides: strides.to_vec(), dilations, padding })
 }
 
+/// The input of a convolution with channels first. It and the kernel have two axes beside those of the window.
+fn first(
+    b: &GraphBuilder,
+    channels: Channels,
+    x: Var,
+    kernel: Var,
+    window: &Window,
+) -> Lowered<Var> {
+    let n = window.kernel.len() + 2;
+    for (what, tensor) in [("input", x), ("kernel", kernel)] {
+        let found = rank(b, tensor)?;
+        if found != n {
+            let message = format!("The {what} of the layer has {found} axes, not {n}.");
+            return Err(b.diagnostic(Code::LayerParameter, message));
+        }
+    }
+    channels.first(b, x)
+}
+
 fn convolution(b: &Lower, a: Conv) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
     let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
     let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
-    let x = channels.first(b, a.inputs)?;
+    let x = first(b, channels, a.inputs, kernel, &window)?;
     let w = conv::filter(b, kernel)?;
     channels.back(b, conv::conv(b, x, w, bias, &window, a.groups)?)
 }
@@ -85,7 +109,9 @@ fn by_channels(
     window: &Window,
 ) -> Lowered<Var> {
     let sizes = conv::sizes(b, kernel)?;
-    let group = sizes[sizes.len().saturating_sub(2)];
+    let Some(group) = sizes.iter().rev().nth(1).copied() else {
+        return Err(b.diagnostic(Code::SourceSyntax, "The kernel does not have enough axes."));
+    };
     let w = conv::filter(b, conv::depthwise(b, kernel)?)?;
     conv::conv(b, x, w, bias, window, group)
 }
@@ -94,7 +120,7 @@ fn depthwise(b: &Lower, a: Depthwise) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
     let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
     let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
-    let x = channels.first(b, a.inputs)?;
+    let x = first(b, channels, a.inputs, kernel, &window)?;
     channels.back(b, by_channels(b, x, kernel, bias, &window)?)
 }
 
@@ -102,7 +128,8 @@ fn separable(b: &Lower, a: Depthwise) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
     let ([kernel, points], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
     let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
-    let x = by_channels(b, channels.first(b, a.inputs)?, kernel, None, &window)?;
+    let x = first(b, channels, a.inputs, kernel, &window)?;
+    let x = by_channels(b, x, kernel, None, &window)?;
     let n = a.kernel_size.len();
     let ones = vec![1; n];
     let point = Window {
@@ -130,8 +157,7 @@ fn transpose(b: &Lower, a: Transpose) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
     let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
     let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
-    let x = channels.first(b, a.inputs)?;
-    rank(b, x)?;
+    let x = first(b, channels, a.inputs, kernel, &window)?;
     let shape = b.shape_of(x).unwrap_or_default();
     let mut borders = Borders::default();
     for axis in 0..a.kernel_size.len() {

@@ -8,6 +8,9 @@ use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
+/// Axes of the tensors of a product, each of which has a letter.
+const AXES_MAX: i64 = 10;
+
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "Add" => |b, a: Several| merged(b, a.inputs, GraphBuilder::add);
@@ -83,6 +86,9 @@ fn dot(b: &Lower, a: Dot) -> Lowered<Var> {
             (_, 2) => b.squeeze(product).axes([-1]).one(),
             _ => Ok(product),
         };
+    }
+    if n.max(m) > AXES_MAX {
+        return Err(b.diagnostic(Code::LayerUnsupported, "The tensors have too many axes."));
     }
     let letters = |n: i64, at: i64, from: u8| -> String {
         let letter = |k: i64| match k {

@@ -9,6 +9,9 @@ use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
+/// Groups of a tensor whose channels are not known.
+const GROUPS_MAX: i64 = 1 << 20;
+
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "BatchNormalization" | "SyncBatchNormalization" => batch;
@@ -69,6 +72,19 @@ fn gain_and_offset(
     }
 }
 
+/// The order of axes that moves one behind the first, and the order that moves it back.
+fn second(b: &GraphBuilder, n: i64, axis: i64) -> Lowered<(Vec<i64>, Vec<i64>)> {
+    if n < 2 {
+        let message = "The layer is called on a tensor without an axis of channels.";
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    let rest: Vec<i64> = (0..n).filter(|i| *i != axis).collect();
+    let perm = [&rest[..1], &[axis], &rest[1..]].concat();
+    let place = |i: i64| perm.iter().position(|p| *p == i).unwrap_or(0) as i64;
+    let back = (0..n).map(place).collect();
+    Ok((perm, back))
+}
+
 /// The type in which a layer gives its result.
 fn result(dtype: &str) -> DataType {
     crate::keras::dtype::of(dtype).unwrap_or(DataType::Float)
@@ -103,13 +119,9 @@ fn batch(b: &Lower, a: Batch) -> Lowered<Var> {
     let offset = offset.map_or_else(|| filled(0.0), |offset| b.cast(offset, dtype))?;
     let (mean, variance) = (b.cast(*mean, dtype)?, b.cast(*variance, dtype)?);
     // Channels are the second axis of ONNX.
-    let n = rank(b, x)? as i64;
-    let first: Vec<i64> = (0..n).filter(|i| *i != axis).collect();
-    let perm = [&first[..1], &[axis], &first[1..]].concat();
+    let (perm, back) = second(b, rank(b, x)? as i64, axis)?;
     let call = b.batch_normalization(transposed(b, x, &perm)?, gain, offset, mean, variance);
     let y = call.epsilon(a.epsilon).one()?;
-    let back: Vec<i64> =
-        (0..n).map(|i| perm.iter().position(|p| *p == i).unwrap_or(0) as i64).collect();
     b.cast(transposed(b, y, &back)?, result(&a.dtype))
 }
 
@@ -182,17 +194,15 @@ fn group(b: &Lower, a: Group) -> Lowered<Var> {
     let size = b.shape_of(x).and_then(|shape| shape.get(axis as usize)?.known());
     let groups = match (a.groups, size) {
         (-1, Some(size)) => size,
-        (groups, _) if groups > 0 => groups,
+        (groups, size) if (1..=size.unwrap_or(GROUPS_MAX)).contains(&groups) => groups,
         _ => {
-            return Err(
-                b.diagnostic(Code::LayerUnsupported, "The number of channels must be known.")
-            );
+            return Err(b.diagnostic(
+                Code::LayerUnsupported,
+                "The number of channels is not known, or not one for each group.",
+            ));
         }
     };
-    let first: Vec<i64> = (0..n).filter(|i| *i != axis).collect();
-    let perm = [&first[..1], &[axis], &first[1..]].concat();
-    let back: Vec<i64> =
-        (0..n).map(|i| perm.iter().position(|p| *p == i).unwrap_or(0) as i64).collect();
+    let (perm, back) = second(b, n, axis)?;
     let x = transposed(b, x, &perm)?;
     // Each group is normalized as one channel.
     let filled =

@@ -52,13 +52,8 @@ fn pool(
     lower: fn(&GraphBuilder, Var, &Window) -> Lowered<Var>,
 ) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
-    let n = a.pool_size.len();
-    let window = Window {
-        strides: a.strides.filter(|s| s.len() == n).unwrap_or_else(|| a.pool_size.clone()),
-        kernel: a.pool_size,
-        dilations: vec![1; n],
-        padding: Padding::of(b, &a.padding, &[], channels)?,
-    };
+    let strides = a.strides.unwrap_or_else(|| a.pool_size.clone());
+    let window = super::window(b, &a.pool_size, &strides, None, &a.padding, channels)?;
     channels.back(b, lower(b, channels.first(b, a.inputs)?, &window)?)
 }
 
@@ -120,6 +115,11 @@ fn adaptive(b: &Lower, a: Adaptive, is_max: bool) -> Lowered<Var> {
 
 /// Windows along one axis: their places are gathered into an axis of their own, over which they are reduced.
 fn along(b: &GraphBuilder, x: Var, axis: usize, size: i64, out: i64, is_max: bool) -> Lowered<Var> {
+    if size.max(out) > PLACES_MAX {
+        return Err(
+            b.diagnostic(Code::SourceLimit, "The windows of the pool have too many places.")
+        );
+    }
     let ends: Vec<(i64, i64)> =
         (0..out).map(|i| (i * size / out, ((i + 1) * size + out - 1) / out)).collect();
     let most = ends.iter().map(|(begin, end)| end - begin).max().unwrap_or(1);

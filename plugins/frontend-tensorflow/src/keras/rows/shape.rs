@@ -10,6 +10,9 @@ use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
+/// What is put around a picture, or taken off.
+const SIZE_MAX: i64 = 1 << 30;
+
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "Flatten" => flatten;
@@ -108,7 +111,9 @@ fn pairs(b: &GraphBuilder, list: &[Value], n: usize) -> Lowered<Vec<[i64; 2]>> {
         [Value::Int(before), Value::Int(behind)] if n == 1 => Some(vec![[*before, *behind]]),
         list => list.iter().map(pair).collect(),
     };
-    let found = found.filter(|found| found.len() == n && found.iter().flatten().all(|x| *x >= 0));
+    let found = found.filter(|found| {
+        found.len() == n && found.iter().flatten().all(|x| (0..=SIZE_MAX).contains(x))
+    });
     found.ok_or_else(|| {
         let message = format!("The layer does not have two numbers for each of {n} axes.");
         b.diagnostic(Code::LayerParameter, message)

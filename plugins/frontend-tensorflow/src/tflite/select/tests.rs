@@ -1,0 +1,35 @@
+use super::*;
+use crate::wire::proto::{Attr, AttrValue};
+use bytes::Bytes;
+
+/// A vector of two texts of less than 256 bytes, as a FlexBuffer.
+fn options(op: &str, node: &[u8]) -> Bytes {
+    let mut bytes = vec![op.len() as u8];
+    bytes.extend(op.as_bytes());
+    bytes.push(0);
+    let second = bytes.len() + 1;
+    bytes.push(node.len() as u8);
+    bytes.extend(node);
+    bytes.push(0);
+    bytes.push(2);
+    let start = bytes.len();
+    bytes.extend([start as u8 - 1, (start + 1 - second) as u8, 5 << 2, 5 << 2]);
+    bytes.extend([bytes.len() as u8 - start as u8, 10 << 2, 1]);
+    bytes.into()
+}
+
+fn operator(custom: &str, custom_options: Bytes) -> Operator {
+    let (inputs, outputs, options) = Default::default();
+    Operator { code: 32, custom: custom.to_owned(), inputs, outputs, options, custom_options }
+}
+
+#[test]
+fn node_of_a_custom_operator() {
+    let mut erf = NodeDef { op: "Erf".to_owned(), ..NodeDef::default() };
+    erf.attr.insert("T".to_owned(), AttrValue { value: Some(Attr::Type(1)) });
+    let bytes = erf.encode_to_vec();
+    assert_eq!(node(&operator("FlexErf", options("Erf", &bytes))), Some(erf));
+    assert_eq!(node(&operator("FlexExp", options("Exp", &bytes))), None);
+    assert_eq!(node(&operator("Erf", options("Erf", &bytes))), None);
+    assert_eq!(node(&operator("FlexErf", Bytes::from_static(b"none"))), None);
+}
