@@ -169,12 +169,20 @@ pub(crate) fn by_names(file: &Hdf5, model: &mut Layer) -> Result<(), Diagnostics
             continue;
         }
         let group = join(base, &layer.name);
-        let weights = file.list(&group, "weight_names").unwrap_or_default();
+        let mut weights = file.list(&group, "weight_names").unwrap_or_default();
+        // What `SpectralNormalization` has beside the weights of its layer matters only to training.
+        weights.retain(|name| !is_last(name, "vector_u"));
         if let Err(e) = share_out(layer, &group, weights) {
             found.push(e);
         }
     }
     found.or_ok(())
+}
+
+/// Whether the last part of a name is this one, counted or not.
+fn is_last(name: &str, part: &str) -> bool {
+    let last = name.rsplit('/').next().unwrap_or(name);
+    last.split(':').next() == Some(part)
 }
 
 /// Gives the weights of a group to the layers in it.

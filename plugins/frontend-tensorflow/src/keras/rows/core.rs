@@ -1,6 +1,6 @@
 //! Core layers, and those that do nothing outside of training.
 
-use super::weights_and_bias;
+use super::{quantized, weights_and_bias};
 use crate::ops::create::number;
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
@@ -39,7 +39,7 @@ arguments! {
     /// `Embedding(input_dim, output_dim, mask_zero=False)`
     struct Embedding {
         inputs: Var, input_dim: i64, output_dim: i64, mask_zero: bool = false, input_length: Option<Value>,
-        sparse: Option<bool>, weights: Vec<Var>,
+        sparse: Option<bool>, dtype: String, weights: Vec<Var>,
     }
     /// `Masking(mask_value=0.0)`
     struct Masking { inputs: Var, mask_value: f64 = 0.0 }
@@ -49,6 +49,9 @@ arguments! {
 
 /// The last axis times a matrix, plus a bias.
 fn dense(b: &Lower, a: Dense) -> Lowered<Var> {
+    if quantized::is_quantized(b, &a.weights) {
+        return quantized::dense(b, a.inputs, a.units, &a.weights, a.use_bias);
+    }
     match weights_and_bias(b, &a.weights, a.use_bias)? {
         ([kernel], Some(bias)) if rank(b, a.inputs)? == 2 => b.gemm(a.inputs, kernel).c(bias).one(),
         ([kernel], Some(bias)) => b.add(b.mat_mul(a.inputs, kernel)?, bias),
@@ -57,11 +60,14 @@ fn dense(b: &Lower, a: Dense) -> Lowered<Var> {
 }
 
 /// As the equation says; the bias has the letters of `bias_axes`, as the result has them.
-fn einsum_dense(b: &Lower, a: EinsumDense) -> Lowered<Var> {
+fn einsum_dense(b: &Lower, mut a: EinsumDense) -> Lowered<Var> {
+    a.equation.retain(|c| !c.is_whitespace());
     let has_bias = a.bias_axes.is_some();
+    if quantized::is_quantized(b, &a.weights) {
+        return quantized::einsum_dense(b, a.inputs, &a.equation, &a.weights, has_bias);
+    }
     let ([kernel], bias) = weights_and_bias(b, &a.weights, has_bias)?;
-    let equation: String = a.equation.chars().filter(|c| !c.is_whitespace()).collect();
-    let y = b.einsum([a.inputs, kernel]).equation(equation).one()?;
+    let y = b.einsum([a.inputs, kernel]).equation(a.equation).one()?;
     match bias {
         Some(bias) => b.add(y, bias),
         None => Ok(y),
@@ -69,11 +75,15 @@ fn einsum_dense(b: &Lower, a: EinsumDense) -> Lowered<Var> {
 }
 
 fn embedding(b: &Lower, a: Embedding) -> Lowered<Var> {
-    let [table] = super::exactly(b, &a.weights)?;
     let ids = match of(b, a.inputs)? {
         Int32 | Int64 => a.inputs,
         _ => b.cast(a.inputs, Int32)?,
     };
+    if quantized::is_quantized(b, &a.weights) {
+        let to = crate::keras::dtype::of(&a.dtype).unwrap_or(DataType::Float);
+        return quantized::embedding(b, ids, a.output_dim, &a.weights, to);
+    }
+    let [table] = super::exactly(b, &a.weights)?;
     b.gather(table, ids).axis(0).one()
 }
 

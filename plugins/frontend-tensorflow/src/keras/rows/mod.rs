@@ -19,6 +19,7 @@ pub(crate) mod merge;
 pub(crate) mod norm;
 pub(crate) mod ops;
 pub(crate) mod pool;
+mod quantized;
 pub(crate) mod recurrent;
 pub(crate) mod shape;
 pub(crate) mod time;
@@ -54,7 +55,7 @@ pub(crate) type Wrapper =
     for<'r, 's> fn(&Runner<'r, 's>, &Called<'_>, &Given) -> Lowered<Option<Vec<Item>>>;
 
 /// Layers that call others. They are asked before the table.
-pub(crate) const WRAPPERS: &[Wrapper] = &[recurrent::recurrent];
+pub(crate) const WRAPPERS: &[Wrapper] = &[recurrent::recurrent, norm::spectral];
 
 /// Weights that must be there.
 ///

@@ -1,6 +1,9 @@
 //! Normalization.
 
 use super::exactly;
+use crate::keras::Runner;
+use crate::keras::run::{Called, Given};
+use crate::keras::values::Item;
 use crate::ops::shape::{axis_of, transposed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
@@ -218,6 +221,21 @@ fn group(b: &Lower, a: Group) -> Lowered<Var> {
         y = b.add(y, crate::ops::shape::unsqueezed(b, b.cast(offset, dtype)?, &behind)?)?;
     }
     b.cast(transposed(b, y, &back)?, result(&a.dtype))
+}
+
+/// What the layer inside computes. Its kernel was normalized in training.
+pub(crate) fn spectral(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+) -> Lowered<Option<Vec<Item>>> {
+    let layer = called.layer;
+    match layer.parts.iter().find(|(key, _)| key == "layer") {
+        Some((_, inner)) if layer.class == "SpectralNormalization" => {
+            runner.call(inner, called.path, given.clone()).map(Some)
+        }
+        _ => Ok(None),
+    }
 }
 
 /// `x` divided by its length along axes; the square of the length is at least `least`.
