@@ -44,6 +44,12 @@ const MOVES: [&str; 17] = [
 /// Operators that do not see whether their inputs are quantized.
 const STORED: [&str; 5] = ["CAST", "BITCAST", "SHAPE", "RANK", "DENSIFY"];
 
+/// Operators whose kernels copy stored elements, also between tensors that are quantized in different ways.
+const COPIES: [&str; 5] = ["SELECT", "SELECT_V2", "ONE_HOT", "MATRIX_SET_DIAG", "SPARSE_TO_DENSE"];
+
+/// Operators whose kernels put zeros beside stored elements, whatever real number a zero stands for.
+const FILLS: [&str; 2] = ["MATRIX_DIAG", "SCATTER_ND"];
+
 /// What stands for a tensor of a graph.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
@@ -247,6 +253,13 @@ impl<'a, 's> Runner<'a, 's> {
                         self.in_layer(scope, called, || self.real(scope, *index, *var, fold))?;
                     Value::Var(real)
                 }
+                // Runtimes have no such operators on small integers.
+                (Some(Item::Tensor(var)), Some(index))
+                    if computes(operator.name)
+                        && quantized::of(declared(scope, *index)).is_some() =>
+                {
+                    Value::Var(self.builder().cast(*var, DataType::Int32)?)
+                }
                 (Some(Item::Tensor(var)), _) => Value::Var(*var),
                 (Some(Item::Hole), _) => Value::Hole,
                 (Some(Item::Handle(_)), _) => {
@@ -387,7 +400,7 @@ fn quantization(tensor: &Declared) -> Option<&super::model::Quantization> {
 /// Whether an operator computes on what is stored, quantized or not.
 fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
     let name = called.name();
-    if STORED.contains(&name) {
+    if STORED.contains(&name) || FILLS.contains(&name) {
         return true;
     }
     let [Some(out), ..] = [called.outputs.first().map(|index| &graph.tensors[*index])] else {
@@ -399,8 +412,15 @@ fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
     let inputs = called.inputs.iter().flatten().map(|index| &graph.tensors[*index]);
     let mut quantized = inputs.filter(|tensor| quantization(tensor).is_some());
     let outs = || called.outputs.iter().map(|index| &graph.tensors[*index]);
-    MOVES.contains(&name)
-        && called.options.iter().all(is_plain)
-        && outs().all(|other| quantized::alike(other, out))
-        && quantized.all(|tensor| quantized::alike(tensor, out))
+    let alike = outs().all(|other| quantized::alike(other, out))
+        && quantized.all(|tensor| quantized::alike(tensor, out));
+    match alike {
+        true => MOVES.contains(&name) && called.options.iter().all(is_plain),
+        false => COPIES.contains(&name),
+    }
+}
+
+/// Whether an operator makes new elements of those that are stored.
+fn computes(name: &str) -> bool {
+    COPIES.contains(&name) || FILLS.contains(&name)
 }
