@@ -6,6 +6,7 @@
 // A diagnostic is one large value by design, and errors are rare.
 #![allow(clippy::result_large_err)]
 
+mod borders;
 mod files;
 mod graph;
 mod keras;
@@ -58,7 +59,7 @@ impl Frontend for TensorFlow {
         if submission.param("export", "operator_fallback") == "aten" {
             idle("export.operator_fallback", "has no effect: `aten` is for PyTorch files");
         }
-        match kind::of(submission.network(), &bytes) {
+        let mut imported = match kind::of(submission.network(), &bytes) {
             Some(Kind::SavedModel | Kind::SavedText) => {
                 let files = Files::beside(submission, submission.network());
                 graph::saved::import(&files, &Choice::of(&params), &options)
@@ -93,7 +94,9 @@ impl Frontend for TensorFlow {
                 Err(Diagnostic::new(Code::LayerUnsupported, "This kind of file is not read.")
                     .into())
             }
-        }
+        }?;
+        borders::channels_first(&mut imported.model.graph, &params)?;
+        Ok(imported)
     }
 }
 

@@ -23,6 +23,8 @@ pub(crate) const TEXT: &str = "saved_model.pbtxt";
 pub(crate) const CHECKPOINT: &str = "variables/variables";
 /// The ending of the graph beside a checkpoint of TensorFlow 1.
 pub(crate) const META: &str = ".meta";
+/// The tag that counts where there are several graphs.
+const TAG: &str = "serve";
 /// The signature that counts where there are several.
 const SIGNATURE: &str = "serving_default";
 
@@ -30,7 +32,7 @@ const SIGNATURE: &str = "serving_default";
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(crate) signature: Option<String>,
-    pub(crate) tag: String,
+    pub(crate) tag: Option<String>,
     /// Tensors of the graph in place of a signature's.
     pub(crate) inputs: Vec<String>,
     pub(crate) outputs: Vec<String>,
@@ -75,7 +77,7 @@ pub(crate) fn import_saved(
     choice: &Choice,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
-    import_graph(graph_of(saved, &choice.tag)?, (files, CHECKPOINT), choice, options)
+    import_graph(graph_of(saved, choice.tag.as_deref())?, (files, CHECKPOINT), choice, options)
 }
 
 /// Reads the graph `PREFIX.meta` with the checkpoint `PREFIX` of TensorFlow 1.
@@ -154,14 +156,16 @@ fn refuse_training(graph: &GraphDef) -> Result<()> {
     Err(Diagnostic::new(Code::LayerParameter, message).help(help))
 }
 
-/// The graph with a tag, or the only one.
-fn graph_of<'s>(saved: &'s SavedModel, tag: &str) -> Result<&'s MetaGraphDef> {
+/// The graph with a tag; without one that for serving, or the only one.
+fn graph_of<'s>(saved: &'s SavedModel, wanted: Option<&str>) -> Result<&'s MetaGraphDef> {
+    let tag = wanted.unwrap_or(TAG);
     let tags = |meta: &'s MetaGraphDef| meta.meta_info_def.iter().flat_map(|info| &info.tags);
     let mut tagged = saved.meta_graphs.iter().filter(|meta| tags(meta).any(|found| found == tag));
     // Tags beside the one that is asked for are for other machines.
     let fewest = tagged.by_ref().min_by_key(|meta| tags(meta).count());
     match (fewest, saved.meta_graphs.as_slice()) {
-        (Some(meta), _) | (None, [meta]) => Ok(meta),
+        (Some(meta), _) => Ok(meta),
+        (None, [meta]) if wanted.is_none() => Ok(meta),
         (None, []) => Err(Diagnostic::new(Code::SourceSyntax, "The SavedModel has no graph.")),
         (None, several) => {
             let all: Vec<String> = several
