@@ -7,7 +7,7 @@
 Each case is a function of TensorFlow with attributes and shapes drawn at random, as a TFLite model in several forms: float,
 weights of 8 bits, of 16 bits, all integers of 8 bits, and activations of 16 bits. ONNX Runtime must give the interpreter's
 results: floats within a tolerance, integers of quantized tensors within two steps. Where the interpreter itself is farther
-from what TensorFlow gives (its tables of 16 bits are coarse), a result that is no farther will do. Half of the float models
+from what TensorFlow gives (its tables of 16 bits are coarse), a result that is hardly farther will do. Half of the float models
 have a batch of varying size and are run with another one too.
 
 Each case ends in one way: equal, wrong, refused (by onnxd) or runtime (ONNX Runtime does not run it). What TensorFlow does
@@ -691,7 +691,7 @@ def difference(want, found, truth, quantized, form):
             return None
         if truth.shape == want.shape:
             theirs, own = np.abs(a - truth).max(), np.abs(b - truth).max()
-            return f"{worst} steps apart, {own:.0f} from TensorFlow, where the interpreter is {theirs:.0f}" if own > theirs else None
+            return f"{worst} steps apart, {own:.0f} from TensorFlow, where the interpreter is {theirs:.0f}" if own > theirs + STEPS else None
         return f"{worst} steps apart"
     if want.dtype.kind != "f":
         return None if np.array_equal(a, b) else f"{np.sum(a != b)} of {a.size} values differ"
