@@ -59,6 +59,9 @@ const ACTIVATED: [&str; 15] = [
     "Activation",
 ];
 
+/// Further layers that cannot do without weights.
+const WEIGHTED: [&str; 4] = ["BatchNormalization", "Embedding", "PReLU", "RMSNormalization"];
+
 impl Runner<'_, '_> {
     /// Whether a layer is one that cannot be converted; then it is reported.
     pub(super) fn is_refused(&self, called: &Called<'_>) -> bool {
@@ -84,7 +87,7 @@ impl Runner<'_, '_> {
         let mut named: Vec<(String, Value)> =
             given.named.iter().map(|(name, item)| (name.clone(), item.value())).collect();
         named.extend(self.config(layer));
-        if !weights.is_empty() {
+        if !weights.is_empty() || WEIGHTED.contains(&layer.class.as_str()) || is_activated(layer) {
             named.push(("weights".to_owned(), weights.into()));
         }
         let place = diagnostics::Layer::new(called.path, layer.class.clone());
@@ -104,9 +107,10 @@ impl Runner<'_, '_> {
             items = self.activated(called, items)?;
         }
         items = self.rounded(layer, items)?;
-        // What a layer hands on has its name already.
+        // What a layer hands on has its name already, and outputs get theirs at the end.
         if let Some(Item::Tensor(var, _)) = items.first()
             && !inputs.contains(&Value::Var(*var))
+            && !self.outputs.borrow().contains(called.path)
         {
             self.builder().rename(*var, called.path);
         }
@@ -178,12 +182,11 @@ impl Runner<'_, '_> {
     /// Tensors of floats become of the type in which the layer computes, and all tensors that meet a kernel.
     pub(crate) fn cast(&self, layer: &Layer, mut given: Given) -> Result<Given> {
         let to = dtype::computed(&layer.config);
-        let class = layer.class.as_str();
         if !is_cast(layer) || !to.is_float() {
             return Ok(given);
         }
         let b = self.builder();
-        let all = ACTIVATED.contains(&class) && class != "Activation";
+        let all = is_activated(layer);
         let mut cast = |item: Item| match item {
             Item::Tensor(x, mask) if b.dtype_of(x).is_some_and(|d| all || d.is_float()) => {
                 let x = b.cast(x, to)?;
@@ -280,6 +283,11 @@ impl Runner<'_, '_> {
         }
         Ok(Item::Tensor(x, mask))
     }
+}
+
+/// Whether a layer has a kernel, and an activation behind it.
+fn is_activated(layer: &Layer) -> bool {
+    layer.class != "Activation" && ACTIVATED.contains(&layer.class.as_str())
 }
 
 /// Whether tensors that go into a layer become of its type.

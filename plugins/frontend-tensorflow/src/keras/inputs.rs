@@ -61,6 +61,7 @@ pub(super) fn run(
     let ports = ports(network)?;
     let names = output_names(network);
     b.reserve(names.iter().cloned());
+    runner.outputs.borrow_mut().extend(names.iter().cloned());
     let mut items = vec![];
     for (at, port) in ports.iter().enumerate() {
         items.push(b.input(&port.name, input_type(options, at, port)?).into());

@@ -98,3 +98,6 @@ fn converted(
     let model = lower::model(graph, options.opset);
     Ok(Imported { model, notes, metadata: vec![] })
 }
+
+#[cfg(test)]
+mod tests;

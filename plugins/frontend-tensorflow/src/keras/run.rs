@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 /// Calls of layers that a conversion may run, those of models that are called several times counted each time.
-const CALLS_MAX: usize = 1_000_000;
+const CALLS_MAX: usize = if cfg!(test) { 5_000 } else { 200_000 };
 
 /// What a layer is called with.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +79,8 @@ pub(crate) struct Runner<'r, 's> {
     pub(super) weights: RefCell<Option<Vec<Var>>>,
     /// Layers that were refused.
     pub(super) refused: RefCell<HashSet<String>>,
+    /// Names that outputs of the graph will have.
+    pub(super) outputs: RefCell<HashSet<String>>,
     ran: Cell<usize>,
 }
 
@@ -89,9 +91,9 @@ impl<'r, 's> Runner<'r, 's> {
         is_keras2: bool,
         weights: Option<Vec<Var>>,
     ) -> Runner<'r, 's> {
-        let (held, refused, ran) = Default::default();
+        let (held, refused, outputs, ran) = Default::default();
         let weights = RefCell::new(weights);
-        Runner { driver, file, is_keras2, held, weights, refused, ran }
+        Runner { driver, file, is_keras2, held, weights, refused, outputs, ran }
     }
 
     pub(crate) fn builder(&self) -> &'r Lower<'s, Source> {

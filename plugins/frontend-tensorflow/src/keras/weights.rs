@@ -249,3 +249,6 @@ fn collect<'l>(
     }
     models.pop();
 }
+
+#[cfg(test)]
+mod tests;

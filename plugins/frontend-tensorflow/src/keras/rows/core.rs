@@ -14,12 +14,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "InputLayer" | "Identity" => |_, a: Inputs| Ok(a.inputs);
         "Dropout" | "SpatialDropout1D" | "SpatialDropout2D" | "SpatialDropout3D" | "GaussianDropout" | "AlphaDropout"
-            | "GaussianNoise" | "ActivityRegularization" => |_, a: Idle| Ok(a.inputs);
+            | "GaussianNoise" | "ActivityRegularization" | "StochasticDepth" => |_, a: Idle| Ok(a.inputs);
         "Dense" => dense;
         "EinsumDense" => einsum_dense;
         "Embedding" => embedding;
         "Masking" => masking;
         "Rescaling" => rescaling;
+        // A layer of `keras.applications`.
+        "LayerScale" => |b, a: LayerScale| {
+            let [gamma] = super::exactly(b, &a.weights)?;
+            b.mul(a.inputs, gamma)
+        };
     }
 }
 
@@ -28,7 +33,11 @@ arguments! {
     /// What the layer does in training is of no matter.
     struct Idle {
         inputs: Var, rate: Option<f64>, noise_shape: Option<Value>, stddev: Option<f64>, l1: Option<f64>,
-        l2: Option<f64>, data_format: Option<String>,
+        l2: Option<f64>, data_format: Option<String>, drop_path_rate: Option<f64>,
+    }
+    /// `LayerScale(init_values, projection_dim)`
+    struct LayerScale {
+        inputs: Var, init_values: Option<Value>, projection_dim: Option<i64>, weights: Vec<Var>,
     }
     /// `Dense(units, use_bias=True)`
     struct Dense { inputs: Var, units: i64, use_bias: bool = true, weights: Vec<Var> }

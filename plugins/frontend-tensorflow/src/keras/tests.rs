@@ -1,0 +1,148 @@
+use super::fixture::{self, FUNCTIONAL, OLD, SEQUENCE};
+use super::{import, import_hdf5};
+use onnxd_plugin_sdk::diagnostics::Diagnostics;
+use onnxd_plugin_sdk::ir::{Graph, Level, verify};
+use onnxd_plugin_sdk::{ExportOptions, Imported};
+
+fn read(config: &str, groups: &fixture::Groups<'_>) -> Result<Imported, Diagnostics> {
+    let file = fixture::archive(config, &fixture::weights(groups));
+    import(file.into(), &ExportOptions::of_shapes(18, vec![]))
+}
+
+const DENSE: (&str, &[(&str, &[u64])]) = ("layers/dense/vars", &[("0", &[4, 3]), ("1", &[3])]);
+
+fn graph(config: &str) -> Graph {
+    let found = read(config, &[DENSE]).map_err(|e| e.to_string()).unwrap();
+    let findings = verify(&found.model, Level::Full);
+    assert!(findings.0.is_empty(), "{findings}");
+    found.model.graph
+}
+
+fn refusals(config: &str) -> Vec<String> {
+    let found = read(config, &[DENSE]).map(|_| ()).unwrap_err();
+    found.0.into_iter().map(|found| format!("{} {}", found.code, found.message)).collect()
+}
+
+fn ops(graph: &Graph) -> Vec<String> {
+    graph.nodes().map(|(_, node)| node.op.to_string()).collect()
+}
+
+fn outputs(graph: &Graph) -> Vec<String> {
+    graph.outputs().iter().map(|v| graph[*v].name.clone()).collect()
+}
+
+#[test]
+fn a_sequence_runs_one_layer_after_the_other() {
+    let graph = graph(SEQUENCE);
+    assert_eq!(ops(&graph), ["Gemm", "Relu"]);
+    assert_eq!(outputs(&graph), ["d"]);
+}
+
+#[test]
+fn two_calls_of_a_layer_share_its_weights() {
+    let graph = graph(FUNCTIONAL);
+    assert_eq!(ops(&graph).iter().filter(|op| *op == "Gemm").count(), 2);
+    let kernels = graph.value_ids().filter(|v| graph.constant(*v).is_some_and(|t| t.rank() == 2));
+    assert_eq!(kernels.count(), 1);
+    assert_eq!(outputs(&graph), ["c", "d"]);
+}
+
+#[test]
+fn version_2_counts_the_making_of_a_model_as_a_call() {
+    let weights = fixture::weights(&[]);
+    let found = super::fuzzing::description(OLD.as_bytes(), &weights, true).unwrap();
+    assert_eq!(ops(&found.model.graph), ["LeakyRelu", "Reshape", "Add"]);
+    assert!(super::fuzzing::description(OLD.as_bytes(), &weights, false).is_none());
+}
+
+#[test]
+fn code_that_is_not_in_the_file_is_listed_at_once() {
+    let own = r#"{"module": "mine", "class_name": "Mine", "registered_name": "mine>Mine", "config": {"name": "m"}},
+        {"module": "keras.layers", "class_name": "Lambda", "config": {"name": "l"}},
+        {"module": "keras.layers", "class_name": "Dense""#;
+    let config = SEQUENCE.replace(r#"{"module": "keras.layers", "class_name": "Dense""#, own);
+    let found = refusals(&config);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("`Mine`") && found[1].contains("`Lambda`"), "{found:?}");
+}
+
+#[test]
+fn weights_alone_are_refused() {
+    let file = fixture::weights(&[DENSE]);
+    let found = import_hdf5(file.into(), &ExportOptions::of_shapes(18, vec![])).map(|_| ());
+    let found = found.unwrap_err();
+    assert!(found.0[0].help.contains("model.save"), "{found}");
+}
+
+#[test]
+fn weights_of_another_layer_or_of_none_are_reported() {
+    let other = ("layers/conv/vars", DENSE.1);
+    let found = read(SEQUENCE, &[other]).map(|_| ()).unwrap_err();
+    assert_eq!(found.0[0].code, "N0201", "{found}");
+}
+
+#[test]
+fn deep_descriptions_are_one_finding() {
+    let lists = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+    assert_eq!(refusals(&lists).len(), 1);
+    let mut model = SEQUENCE.to_owned();
+    for _ in 0..40 {
+        model = format!(
+            r#"{{"class_name": "Sequential", "config": {{"name": "s", "layers": [{model}]}}}}"#
+        );
+    }
+    assert_eq!(refusals(&model).len(), 1);
+    let mut layer = r#"{"class_name": "LSTM", "config": {"name": "x"}}"#.to_owned();
+    for _ in 0..20 {
+        layer = format!(
+            r#"{{"class_name": "Bidirectional", "config": {{"name": "b", "layer": {layer}}}}}"#
+        );
+    }
+    let found = refusals(&format!(
+        r#"{{"class_name": "Sequential", "config": {{"name": "s", "layers": [{layer}]}}}}"#
+    ));
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
+#[test]
+fn models_that_call_each_other_many_times_end() {
+    // Each model calls the one inside of it twice.
+    let tensor = |name: &str, call: usize| {
+        format!(
+            r#"{{"class_name": "__keras_tensor__", "config": {{"keras_history": ["{name}", {call}, 0]}}}}"#
+        )
+    };
+    let input = r#"{"class_name": "InputLayer", "config": {"batch_shape": [null, 4], "dtype": "float32", "name": "x"},
+        "name": "x", "inbound_nodes": []}"#;
+    let mut inner = format!(
+        r#"{{"class_name": "ReLU", "config": {{"name": "m"}}, "name": "m", "inbound_nodes":
+            [{{"args": [{0}], "kwargs": {{}}}}, {{"args": [{1}], "kwargs": {{}}}}]}}"#,
+        tensor("x", 0),
+        tensor("m", 0)
+    );
+    for level in 0..24 {
+        let call = if level == 0 { 1 } else { 2 };
+        inner = format!(
+            r#"{{"class_name": "Functional", "config": {{"name": "m", "layers": [{input}, {inner}],
+                "input_layers": ["x", 0, 0], "output_layers": ["m", {call}, 0]}}, "name": "m", "inbound_nodes":
+                [{{"args": [{0}], "kwargs": {{}}}}, {{"args": [{1}], "kwargs": {{}}}}]}}"#,
+            tensor("x", 0),
+            tensor("m", 0)
+        );
+    }
+    assert_eq!(refusals(&inner).len(), 1);
+}
+
+#[test]
+fn a_member_that_inflates_too_far_is_not_read() {
+    let mut file = fixture::archive(SEQUENCE, &fixture::weights(&[DENSE]));
+    // The directory says how large the first member of this name will be, and that it is deflated.
+    let at = (0..file.len() - 46).find(|i| {
+        file[*i..].starts_with(b"PK\x01\x02") && file[i + 46..].starts_with(b"config.json")
+    });
+    let at = at.unwrap();
+    file[at + 10] = 8;
+    file[at + 24..at + 28].copy_from_slice(&[0xf0, 0xff, 0xff, 0xff]);
+    let found = import(file.into(), &ExportOptions::of_shapes(18, vec![])).map(|_| ()).unwrap_err();
+    assert_eq!(found.0[0].code, "N0213", "{found}");
+}
