@@ -101,7 +101,7 @@ fn join(base: &str, name: &str) -> String {
 fn own_parts(class: &str) -> &'static [&'static str] {
     match class {
         "MultiHeadAttention" | "GroupQueryAttention" | "GroupedQueryAttention" => {
-            &["query_dense", "key_dense", "value_dense", "output_dense"]
+            &["query_dense", "key_dense", "value_dense", "gate_dense", "output_dense"]
         }
         "LSTM" | "GRU" | "SimpleRNN" | "ConvLSTM1D" | "ConvLSTM2D" | "ConvLSTM3D" => &["cell"],
         _ => &[],
@@ -121,7 +121,10 @@ fn paths(
     }
     let mut all = vec![];
     for part in own_parts(&layer.class) {
-        all.extend(vars(file, &join(base, part))?);
+        // Some classes hide what they hold.
+        let hidden = join(base, &format!("_{part}"));
+        let place = if file.has_group(&hidden) { hidden } else { join(base, part) };
+        all.extend(vars(file, &place)?);
     }
     let mut names: HashMap<String, Names> = HashMap::new();
     for (key, part) in &mut layer.parts {

@@ -1,14 +1,339 @@
 //! Attention.
 
 use crate::ops::create::{number, scalar};
-use crate::ops::shape::transposed;
-use crate::ops::{Source, of, rank};
+use crate::ops::linear::swapped;
+use crate::ops::shape::{Size, axis_of, reshaped, shape_of, size as size_of, transposed};
+use crate::ops::{Lower, Source, Values, of, rank};
+use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{Bfloat16, Bool, Float, Float16, Int64};
-use onnxd_plugin_sdk::lower::{Lowered, Table};
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    crate::ops::rows! { table;
+        "MultiHeadAttention" => |b, a: MultiHead| {
+            let size = a.key_dim;
+            let given = Call {
+                inputs: [a.query, a.key.unwrap_or(a.value), a.value],
+                masks: [a.query_mask, a.value_mask, a.key_mask.filter(|_| a.key.is_some())],
+                mask: a.attention_mask,
+                axes: a.attention_axes.unwrap_or_default(),
+                causal: a.use_causal_mask,
+                window: a.sliding_window,
+                explicit: a.return_attention_scores || a.dropout > 0.0,
+                added: a.query_shape.is_some(),
+                scores: a.return_attention_scores,
+                size,
+            };
+            multi_head(b, given, &a.weights, [a.use_bias, a.use_gate])
+        };
+        "GroupQueryAttention" | "GroupedQueryAttention" => |b, a: Grouped| {
+            let given = Call {
+                inputs: [a.query, a.key.unwrap_or(a.value), a.value],
+                masks: [a.query_mask, a.value_mask, a.key_mask.filter(|_| a.key.is_some())],
+                mask: a.attention_mask,
+                axes: vec![],
+                causal: a.use_causal_mask,
+                window: a.sliding_window,
+                explicit: a.return_attention_scores || a.dropout > 0.0,
+                added: false,
+                scores: a.return_attention_scores,
+                size: a.head_dim,
+            };
+            multi_head(b, given, &a.weights, [a.use_bias, a.use_gate])
+        };
+        "Attention" => |b, a: Plain| plain(b, a, false);
+        "AdditiveAttention" => |b, a: Plain| plain(b, a, true);
+    }
+}
+
+arguments! {
+    /// `MultiHeadAttention(num_heads, key_dim, value_dim=None, dropout=0.0, use_bias=True, output_shape=None,
+    /// attention_axes=None, flash_attention=None, sliding_window=None, use_gate=False)`
+    struct MultiHead {
+        query: Var, value: Var, key: Option<Var>, query_mask: Option<Var>, value_mask: Option<Var>,
+        key_mask: Option<Var>, attention_mask: Option<Var>, return_attention_scores: bool = false,
+        training: Option<Value>, use_causal_mask: bool = false, num_heads: i64, key_dim: i64, value_dim: Option<i64>,
+        dropout: f64 = 0.0, use_bias: bool = true, use_gate: bool = false, output_shape: Option<Value>,
+        attention_axes: Option<Vec<i64>>, sliding_window: Option<i64>, flash_attention: Option<Value>,
+        query_shape: Option<Value>, key_shape: Option<Value>, value_shape: Option<Value>, dtype: Option<Value>,
+        weights: Vec<Var>,
+    }
+    /// `GroupQueryAttention(head_dim, num_query_heads, num_key_value_heads, dropout=0.0, use_bias=True,
+    /// flash_attention=None, sliding_window=None, use_gate=False)`
+    struct Grouped {
+        query: Var, value: Var, key: Option<Var>, query_mask: Option<Var>, value_mask: Option<Var>,
+        key_mask: Option<Var>, attention_mask: Option<Var>, return_attention_scores: bool = false,
+        training: Option<Value>, use_causal_mask: bool = false, head_dim: i64, num_query_heads: i64,
+        num_key_value_heads: i64, dropout: f64 = 0.0, use_bias: bool = true, use_gate: bool = false,
+        sliding_window: Option<i64>, flash_attention: Option<Value>, dtype: Option<Value>, weights: Vec<Var>,
+    }
+    /// `Attention(use_scale=False, score_mode="dot", dropout=0.0)`
+    struct Plain {
+        inputs: Vec<Var>, mask: Option<Vec<Value>>, training: Option<Value>, return_attention_scores: bool = false,
+        use_causal_mask: bool = false, use_scale: bool = false, score_mode: Option<String>, dropout: Option<f64>,
+        causal: Option<bool>, dtype: Option<Value>, weights: Option<Vec<Var>>,
+    }
+}
+
+/// A call of attention with several heads.
+struct Call {
+    /// Query, key, value.
+    inputs: [Var; 3],
+    /// Which steps of query, value and key count.
+    masks: [Option<Var>; 3],
+    mask: Option<Var>,
+    /// Axes of steps.
+    axes: Vec<i64>,
+    causal: bool,
+    /// How far steps look.
+    window: Option<i64>,
+    /// Keras computes the scores by itself, and leaves nothing of steps that may look at none.
+    explicit: bool,
+    /// Masks are added, as before version 3.
+    added: bool,
+    scores: bool,
+    /// The size of keys.
+    size: i64,
+}
+
+/// A product of the last axis with `[inputs, heads, size]`, as `[batch, steps, heads, size]`.
+fn projected(b: &GraphBuilder, x: Var, kernel: Var, bias: Option<Var>) -> Lowered<Var> {
+    let sizes = b.dims_of(kernel).unwrap_or_default();
+    let [inputs, heads, size] = sizes[..] else {
+        return Err(b.diagnostic(Code::SourceSyntax, "The weights of attention have three axes."));
+    };
+    let y = b.mat_mul(x, b.reshape(kernel, [inputs, heads * size]).one()?)?;
+    let y = match bias {
+        Some(bias) => b.add(y, b.reshape(bias, [heads * size]).one()?)?,
+        None => y,
+    };
+    let outer = [size_of(b, x, 0)?, size_of(b, x, 1)?, Size::Known(heads), Size::Known(size)];
+    reshaped(b, y, &shape_of(b, &outer)?)
+}
+
+/// `[batch, other axes, steps, size]`, and how many other axes there are.
+fn steps_last(b: &GraphBuilder, x: Var, axes: &[i64]) -> Lowered<(Var, Vec<i64>, usize)> {
+    let n = rank(b, x)?;
+    let mut own = axes.iter().map(|a| axis_of(b, x, *a)).collect::<Lowered<Vec<_>>>()?;
+    if own.is_empty() {
+        own = (1..n - 1).collect();
+    }
+    let others: Vec<usize> = (1..n - 1).filter(|a| !own.contains(a)).collect();
+    let perm = [vec![0], others.clone(), own, vec![n - 1]].concat();
+    let perm: Vec<i64> = perm.into_iter().map(|a| a as i64).collect();
+    Ok((transposed(b, x, &perm)?, perm, others.len()))
+}
+
+/// All axes of samples as one, and all axes of steps as one.
+fn flat(b: &GraphBuilder, x: Var, others: usize) -> Lowered<Var> {
+    let n = rank(b, x)?;
+    if n == 3 {
+        return Ok(x);
+    }
+    let product = |from: usize, to: usize| -> Lowered<Size> {
+        let all = (from..to).map(|a| size_of(b, x, a)).collect::<Lowered<Vec<_>>>()?;
+        let known: Option<i64> =
+            all.iter().map(|n| if let Size::Known(n) = n { Some(*n) } else { None }).product();
+        match known {
+            Some(n) => Ok(Size::Known(n)),
+            None => Ok(Size::Computed(
+                b.reduce_prod(b.shape(x).start(from as i64).end(to as i64).one()?)
+                    .keepdims(1)
+                    .one()?,
+            )),
+        }
+    };
+    let sizes = [product(0, 1 + others)?, product(1 + others, n - 1)?, size_of(b, x, n - 1)?];
+    reshaped(b, x, &shape_of(b, &sizes)?)
+}
+
+fn multi_head(
+    b: &Lower,
+    a: Call,
+    weights: &[Var],
+    [has_bias, has_gate]: [bool; 2],
+) -> Lowered<Values> {
+    let each = if has_bias { 2 } else { 1 };
+    let count = if has_gate { 5 } else { 4 };
+    if weights.len() != each * count {
+        let message = format!("Attention has {} weights, not {}.", weights.len(), each * count);
+        return Err(b.diagnostic(Code::SourceSyntax, message));
+    }
+    let weight =
+        |i: usize| (weights[i * each], weights.get(i * each + 1).copied().filter(|_| has_bias));
+    let (query, perm, others) = steps_last(b, a.inputs[0], &a.axes)?;
+    let mut flats = vec![flat(b, query, others)?];
+    for x in &a.inputs[1..] {
+        flats.push(flat(b, steps_last(b, *x, &a.axes)?.0, others)?);
+    }
+    let heads = |i: usize, x: Var| projected(b, x, weight(i).0, weight(i).1);
+    let (q, k, v) = (heads(0, flats[0])?, heads(1, flats[1])?, heads(2, flats[2])?);
+    let mask = mask(b, &a, others, [flats[0], flats[2]])?;
+    let options = Options {
+        causal: false,
+        scale: Some(1.0 / (a.size.max(1) as f64).sqrt()),
+        masked: match (a.added, a.explicit || rank(b, a.inputs[0])? != 3) {
+            (true, _) => Masked::Added,
+            (false, true) => Masked::Zero,
+            (false, false) => Masked::Even,
+        },
+        mask,
+        ..Options::default()
+    };
+    let (y, scores) = with_scores(b, [q, k, v], options)?;
+    let y = if has_gate { b.mul(y, heads(3, flats[0])?)? } else { y };
+    let (kernel, bias) = weight(count - 1);
+    let sizes = b.dims_of(kernel).unwrap_or_default();
+    let inner: i64 = sizes.iter().take(2).product();
+    let outer: i64 = sizes.iter().skip(2).product();
+    let whole = [size_of(b, y, 0)?, size_of(b, y, 1)?, Size::Known(inner)];
+    let y = reshaped(b, y, &shape_of(b, &whole)?)?;
+    let mut y = b.mat_mul(y, b.reshape(kernel, [inner, outer]).one()?)?;
+    if let Some(bias) = bias {
+        y = b.add(y, b.reshape(bias, [outer]).one()?)?;
+    }
+    let n = rank(b, query)?;
+    if n != 3 || sizes.len() != 3 {
+        let mut all = (0..n - 1).map(|i| size_of(b, query, i)).collect::<Lowered<Vec<_>>>()?;
+        all.extend(sizes.iter().skip(2).map(|n| Size::Known(*n)));
+        y = reshaped(b, y, &shape_of(b, &all)?)?;
+    }
+    let mut back = vec![0; perm.len()];
+    (0..).zip(&perm).for_each(|(i, axis)| back[*axis as usize] = i);
+    let last = back.pop().unwrap_or(0);
+    back.extend(last..last + sizes.len() as i64 - 2);
+    let y = transposed(b, y, &back)?;
+    if a.scores && rank(b, a.inputs[0])? != 3 {
+        let message = "Scores over several axes are not converted.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    let more = a.scores.then_some(Value::Var(scores));
+    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+}
+
+/// All masks as one: `[batch, heads, queries, keys]`.
+fn mask(
+    b: &GraphBuilder,
+    a: &Call,
+    others: usize,
+    [query, value]: [Var; 2],
+) -> Lowered<Option<Var>> {
+    let truth = |x: Var| b.cast(x, Bool);
+    let is_flat = rank(b, a.inputs[0])? == 3;
+    let mut all = vec![];
+    let [of_query, of_value, of_key] = a.masks;
+    if let Some(mask) = of_query {
+        all.push(b.unsqueeze(truth(mask)?, [-1])?);
+    }
+    for mask in [of_value, of_key].into_iter().flatten() {
+        all.push(b.unsqueeze(truth(mask)?, [-2])?);
+    }
+    if !is_flat
+        && (!all.is_empty() || a.causal || a.window.is_some() || (others > 0 && a.mask.is_some()))
+    {
+        let message = "Masks of attention over several axes are not converted.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    if let Some(mask) = a.mask {
+        let mask = truth(mask)?;
+        match rank(b, mask)? {
+            n if is_flat || n <= 3 => all.push(mask),
+            _ => {
+                let lengths = [query, value].map(|x| size_of(b, x, 1));
+                let [t, s] = lengths;
+                let sizes = [size_of(b, mask, 0)?, t?, s?];
+                all.push(reshaped(b, mask, &shape_of(b, &sizes)?)?);
+            }
+        }
+    }
+    let line = |x: Var| -> Lowered<Var> {
+        let n = b.squeeze(b.shape(x).start(1).end(2).one()?).axes([0]).one()?;
+        b.range(scalar(0, Int64), n, scalar(1, Int64)).one()
+    };
+    if a.causal || a.window.is_some() {
+        let (rows, columns) = (b.unsqueeze(line(query)?, [1])?, line(value)?);
+        if a.causal {
+            all.push(b.unsqueeze(b.greater_or_equal(rows, columns)?, [0])?);
+        }
+        if let Some(window) = a.window {
+            let apart = b.abs(b.sub(rows, columns)?)?;
+            all.push(b.unsqueeze(b.less(apart, window)?, [0])?);
+        }
+    }
+    let Some((first, rest)) = all.split_first() else { return Ok(None) };
+    let whole = rest.iter().try_fold(*first, |mask, x| b.and(mask, *x))?;
+    // The axis of heads stands before those of steps.
+    let missing = 4usize.saturating_sub(rank(b, whole)?);
+    let new: Vec<i64> = match missing {
+        0 => vec![],
+        1 => vec![1],
+        n => (0..n as i64).collect(),
+    };
+    crate::ops::shape::unsqueezed(b, whole, &new).map(Some)
+}
+
+/// Attention with one head and without products.
+fn plain(b: &Lower, a: Plain, additive: bool) -> Lowered<Values> {
+    let (query, value, key) = match a.inputs[..] {
+        [query, value] => (query, value, value),
+        [query, value, key] => (query, value, key),
+        _ => {
+            let message = "Attention is called on a query, a value and a key.";
+            return Err(b.diagnostic(Code::LayerParameter, message));
+        }
+    };
+    let weights = a.weights.unwrap_or_default();
+    let is_sum = additive || a.score_mode.as_deref() == Some("concat");
+    let scale = weights.first().copied().filter(|_| a.use_scale);
+    let scaled = |x: Var| scale.map_or(Ok(x), |scale| b.mul(x, scale));
+    let mut scores = if is_sum {
+        let both = b.add(b.unsqueeze(query, [-2])?, b.unsqueeze(key, [-3])?)?;
+        let terms = match additive {
+            true => scaled(b.tanh(both)?)?,
+            false => b.tanh(scaled(both)?)?,
+        };
+        let sum = b.reduce_sum(terms).axes([-1]).keepdims(0).one()?;
+        match weights.get(usize::from(a.use_scale)) {
+            Some(weight) if !additive => b.mul(sum, *weight)?,
+            _ => sum,
+        }
+    } else {
+        scaled(b.mat_mul(query, swapped(b, key)?)?)?
+    };
+    let given = |i: usize| match a.mask.as_ref().and_then(|masks| masks.get(i)) {
+        Some(Value::Var(mask)) => b.cast(*mask, Bool).map(Some),
+        _ => Ok(None),
+    };
+    let mut mask = given(1)?.map(|mask| b.unsqueeze(mask, [-2])).transpose()?;
+    if a.use_causal_mask || a.causal == Some(true) {
+        let own = causal(b, scores)?;
+        mask = Some(mask.map_or(Ok(own), |mask| b.and(mask, own))?);
+    }
+    if let Some(mask) = mask {
+        let most = if of(b, scores)? == Float16 { 65504.0 } else { 1e9 };
+        scores = b.where_(mask, scores, b.sub(scores, most)?)?;
+    }
+    let shares = b.softmax(scores).axis(-1).one()?;
+    let mut y = b.mat_mul(shares, value)?;
+    if let Some(mask) = given(0)? {
+        y = b.where_(b.unsqueeze(mask, [-1])?, y, 0)?;
+    }
+    let more = a.return_attention_scores.then_some(Value::Var(shares));
+    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+}
+
+/// What a mask does to scores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Masked {
+    /// Steps that may look at nothing look at all alike.
+    #[default]
+    Even,
+    /// Steps that may look at nothing see zeros.
+    Zero,
+    /// A large number is taken off.
+    Added,
 }
 
 /// What attention looks at beside the products.
@@ -18,10 +343,10 @@ pub(crate) struct Options {
     pub(crate) causal: bool,
     /// One over the root of the size of keys unless it is said.
     pub(crate) scale: Option<f64>,
-    pub(crate) cap: Option<f64>,
     pub(crate) bias: Option<Var>,
     /// Truth values `[batch, heads, queries, keys]`.
     pub(crate) mask: Option<Var>,
+    pub(crate) masked: Masked,
 }
 
 /// Whether key `j` is not behind query `i`, as a matrix for the last two axes of `scores`.
@@ -37,11 +362,16 @@ pub(crate) fn causal(b: &GraphBuilder, scores: Var) -> Lowered<Var> {
 }
 
 /// Attention over `[batch, steps, heads, size]`; keys of fewer heads are shared.
-pub(crate) fn over_heads(
+pub(crate) fn over_heads(b: &GraphBuilder, all: [Var; 3], options: Options) -> Lowered<Var> {
+    Ok(with_scores(b, all, options)?.0)
+}
+
+/// As [`over_heads`], with the scores.
+fn with_scores(
     b: &GraphBuilder,
     [query, key, value]: [Var; 3],
     options: Options,
-) -> Lowered<Var> {
+) -> Lowered<(Var, Var)> {
     let dtype = of(b, query)?;
     let heads = |x: Var| b.shape_of(x).and_then(|shape| shape.get(2)?.known());
     let shared = match (heads(query), heads(key)) {
@@ -52,12 +382,11 @@ pub(crate) fn over_heads(
     let first = |x: Var| transposed(b, x, &[0, 2, 1, 3]);
     let wide = |x: Var| if shared > 1 { repeated(b, x, shared) } else { Ok(x) };
     let (query, key, value) = (first(query)?, wide(first(key)?)?, wide(first(value)?)?);
-    let scores = b.mat_mul(query, transposed(b, key, &[0, 1, 3, 2])?)?;
-    let scores = match dtype {
-        Float16 | Bfloat16 => b.cast(scores, Float)?,
-        _ => scores,
-    };
-    let mut scores = b.mul(scores, options.scale.unwrap_or(1.0 / (size as f64).sqrt()))?;
+    let query = b.mul(query, options.scale.unwrap_or(1.0 / (size as f64).sqrt()))?;
+    let mut scores = b.mat_mul(query, transposed(b, key, &[0, 1, 3, 2])?)?;
+    if options.masked == Masked::Even && matches!(dtype, Float16 | Bfloat16) {
+        scores = b.cast(scores, Float)?;
+    }
     if let Some(bias) = options.bias {
         scores = b.add(scores, b.cast(bias, of(b, scores)?)?)?;
     }
@@ -67,17 +396,29 @@ pub(crate) fn over_heads(
         mask = Some(mask.map_or(Ok(own), |mask| b.and(mask, own))?);
     }
     if let Some(mask) = mask {
-        let low = b.constant(number(-0.7 * 3.38953e38, of(b, scores)?));
-        scores = b.where_(mask, scores, low)?;
+        let half = of(b, scores)? == Float16;
+        let low = |x: f64| b.constant(number(x, b.dtype_of(scores).unwrap_or(Float)));
+        scores = match options.masked {
+            Masked::Even => {
+                b.where_(mask, scores, low(if half { -45850.0 } else { -0.7 * 3.389_53e38 }))?
+            }
+            Masked::Zero => b.where_(mask, scores, low(if half { -3e4 } else { -1e9 }))?,
+            Masked::Added => {
+                let least = if half { -65504.0 } else { -1e9 };
+                b.add(scores, b.where_(mask, low(0.0), low(least))?)?
+            }
+        };
     }
-    let shares = b.cast(b.softmax(scores).axis(-1).one()?, dtype)?;
-    first(b.mat_mul(shares, value)?)
+    let mut shares = b.cast(b.softmax(scores).axis(-1).one()?, dtype)?;
+    if let (Masked::Zero, Some(mask)) = (options.masked, mask) {
+        shares = b.mul(shares, b.cast(mask, dtype)?)?;
+    }
+    Ok((first(b.mat_mul(shares, value)?)?, shares))
 }
 
 /// `[batch, heads, ...]` with each head several times.
 fn repeated(b: &GraphBuilder, x: Var, times: i64) -> Lowered<Var> {
     let heads = b.shape_of(x).and_then(|shape| shape.get(1)?.known()).unwrap_or(1);
     let places: Vec<i64> = (0..heads).flat_map(|i| vec![i; times as usize]).collect();
-    rank(b, x)?;
     b.gather(x, places).axis(1).one()
 }

@@ -43,7 +43,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.BatchNorm" => batch_norm;
         "ops.DotProductAttention" => |b, a: Attend| {
             let options = attention::Options {
-                causal: a.is_causal, scale: a.scale, cap: None, bias: a.bias, mask: a.mask,
+                causal: a.is_causal, scale: a.scale,  bias: a.bias, mask: a.mask,
+                ..attention::Options::default()
             };
             attention::over_heads(b, [a.query, a.key, a.value], options)
         };
