@@ -62,6 +62,8 @@ fn class(layer: &Layer) -> &str {
         Some("__operators__.getitem") => "SlicingOpLambda",
         Some(_) => "TFOpLambda",
         None if layer.class == "Model" => "Functional",
+        // Keras exports it by another name.
+        None if layer.class == "GroupQueryAttention" => "GroupedQueryAttention",
         None => &layer.class,
     }
 }

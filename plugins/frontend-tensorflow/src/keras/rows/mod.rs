@@ -15,13 +15,17 @@ pub(crate) mod attention;
 pub(crate) mod conv;
 pub(crate) mod conv_lstm;
 pub(crate) mod core;
+pub(crate) mod functions;
+pub(crate) mod image;
 pub(crate) mod merge;
 pub(crate) mod norm;
 pub(crate) mod ops;
 pub(crate) mod pool;
+pub(crate) mod preprocessing;
 mod quantized;
 pub(crate) mod recurrent;
 pub(crate) mod shape;
+pub(crate) mod sound;
 pub(crate) mod time;
 
 pub(crate) use conv::window;
@@ -42,12 +46,17 @@ pub(crate) fn table() -> Table<Source> {
         conv::rows,
         core::rows,
         merge::rows,
+        image::rows,
         norm::rows,
         ops::rows,
         pool::rows,
+        preprocessing::rows,
         shape::rows,
+        sound::rows,
     ];
-    families.into_iter().fold(Table::new(), |table, rows| rows(table))
+    let own = families.into_iter().fold(Table::new(), |table, rows| rows(table));
+    // Some functions of Keras are operators of TensorFlow.
+    own.with(crate::ops::table())
 }
 
 /// A layer that calls the layers it holds: `None` if the class is none of these.
@@ -55,7 +64,11 @@ pub(crate) type Wrapper =
     for<'r, 's> fn(&Runner<'r, 's>, &Called<'_>, &Given) -> Lowered<Option<Vec<Item>>>;
 
 /// Layers that call others. They are asked before the table.
+<<<<<<< HEAD
 pub(crate) const WRAPPERS: &[Wrapper] = &[recurrent::recurrent, norm::spectral];
+=======
+pub(crate) const WRAPPERS: &[Wrapper] = &[recurrent::recurrent, functions::said];
+>>>>>>> 386fa04 (Say functions of TensorFlow in models of Keras by rows)
 
 /// Weights that must be there.
 ///

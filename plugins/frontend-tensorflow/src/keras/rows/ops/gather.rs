@@ -156,6 +156,16 @@ fn part(b: &GraphBuilder, key: &Value) -> Lowered<Part> {
             Some(at) if at.len() == 1 && b.rank_of(*v) == Some(0) => Part::At(at[0]),
             _ => Part::Computed(*v),
         },
+        // As Keras 2 has slices: start, step and stop.
+        Value::List(items) if items.len() == 3 => {
+            let number = |i: usize| match &items[i] {
+                Value::None => Ok(None),
+                Value::Int(x) => Ok(Some(*x)),
+                _ => Err(unknown(b)),
+            };
+            Part::Slice([number(0)?, number(2)?, number(1)?])
+        }
+        Value::Text(text) if text == "..." => Part::Rest,
         Value::Text(text) => {
             let json: serde_json::Value = serde_json::from_str(text).map_err(|_| unknown(b))?;
             let config = json.get("config");

@@ -407,7 +407,8 @@ fn pad(b: &Lower, a: Pad) -> Lowered<Var> {
             b.diagnostic(Code::LayerUnsupported, "The widths of the padding are not known.")
         );
     };
-    if a.mode == "symmetric" {
+    let mode = a.mode.to_lowercase();
+    if mode == "symmetric" {
         let mut x = a.x;
         for (axis, [before, behind]) in pairs.into_iter().enumerate() {
             if before != 0 || behind != 0 {
@@ -418,7 +419,7 @@ fn pad(b: &Lower, a: Pad) -> Lowered<Var> {
     }
     let sides = [0, 1].map(|side| pairs.iter().map(move |p| p[side]).collect::<Vec<i64>>());
     let call = b.pad(a.x, sides.concat());
-    match a.mode.as_str() {
+    match mode.as_str() {
         "reflect" => call.mode("reflect").one(),
         _ => {
             let value = a.constant_values.map(|x| tensor(b, &x, of(b, a.x)?)).transpose()?;

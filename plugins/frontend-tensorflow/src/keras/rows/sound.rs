@@ -1,0 +1,193 @@
+//! Spectra of sound.
+
+use super::window;
+use crate::ops::conv;
+use crate::ops::layout::Channels;
+use crate::ops::math::atan2;
+use crate::ops::shape::{Size, reshaped, shape_of, size, transposed};
+use crate::ops::{Lower, Source, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
+use std::f64::consts::{LN_10, PI};
+
+/// Points of a Fourier transform that is written as a matrix.
+const POINTS_MAX: i64 = 1 << 13;
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "STFTSpectrogram" => spectrogram;
+        "MelSpectrogram" => mel_spectrogram;
+    }
+}
+
+arguments! {
+    /// `STFTSpectrogram(mode="log", frame_length=256, frame_step=None, fft_length=None, window="hann", periodic=False,
+    /// scaling="density", padding="valid", expand_dims=False, data_format=None)`
+    struct Spectrogram {
+        inputs: Var, mode: String = "log", frame_length: i64, frame_step: Option<i64>, fft_length: Option<i64>,
+        window: Option<String>, periodic: Option<bool>, scaling: Option<String>, padding: String = "valid",
+        expand_dims: bool = false, data_format: String = "channels_last", dtype: Option<String>, weights: Vec<Var>,
+    }
+    /// `MelSpectrogram(fft_length=2048, sequence_stride=512, sequence_length=None, window="hann", sampling_rate=16000,
+    /// num_mel_bins=128, min_freq=20.0, max_freq=None, power_to_db=True, top_db=80.0, mag_exp=2.0, min_power=1e-10,
+    /// ref_power=1.0)`
+    struct Mel {
+        inputs: Var, fft_length: i64 = 2048, sequence_stride: i64 = 512, sequence_length: Option<i64>,
+        window: Option<String>, sampling_rate: f64 = 16000.0, num_mel_bins: i64 = 128, min_freq: f64 = 20.0,
+        max_freq: Option<f64>, power_to_db: bool = true, top_db: f64 = 80.0, mag_exp: f64 = 2.0,
+        min_power: f64 = 1e-10, ref_power: f64 = 1.0, dtype: Option<String>,
+    }
+}
+
+/// Each channel by itself, `[batch, channels, frequencies, frames]`, by filters that the file has.
+fn filtered(b: &GraphBuilder, a: &Spectrogram, kernel: Var) -> Lowered<Var> {
+    let channels = Channels::of(b, &a.data_format)?;
+    let x = channels.first(b, a.inputs)?;
+    let (batch, count) = (size(b, x, 0)?, size(b, x, 1)?);
+    let single = shape_of(b, &[Size::Known(-1), Size::Known(1), size(b, x, 2)?])?;
+    let x = reshaped(b, x, &single)?;
+    let step = a.frame_step.unwrap_or(a.frame_length / 2);
+    let steps = window(b, &[a.frame_length], &[step], None, &a.padding, channels)?;
+    let w = conv::filter(b, b.cast(kernel, of(b, x)?)?)?;
+    let y = conv::conv(b, x, w, None, &steps, 1)?;
+    let apart = shape_of(b, &[batch, count, size(b, y, 1)?, size(b, y, 2)?])?;
+    reshaped(b, y, &apart)
+}
+
+fn spectrogram(b: &Lower, a: Spectrogram) -> Lowered<Var> {
+    let (real, imaginary) = match (&a.weights[..], a.mode.as_str()) {
+        ([real], "real") => (Some(filtered(b, &a, *real)?), None),
+        ([imaginary], "imag") => (None, Some(filtered(b, &a, *imaginary)?)),
+        ([real, imaginary], _) => {
+            (Some(filtered(b, &a, *real)?), Some(filtered(b, &a, *imaginary)?))
+        }
+        _ => return Err(b.diagnostic(Code::SourceSyntax, "The layer has other weights.")),
+    };
+    let y = match (real, imaginary, a.mode.as_str()) {
+        (Some(x), None, _) | (None, Some(x), _) => x,
+        (Some(x), Some(y), "angle") => atan2(b, y, x)?,
+        (Some(x), Some(y), "stft") => b.concat([x, y]).axis(2).one()?,
+        (Some(x), Some(y), mode) => {
+            let power = b.add(b.mul(x, x)?, b.mul(y, y)?)?;
+            match mode {
+                "psd" => {
+                    let inner = b.slice(power, [1], [-1]).axes([2]).one()?;
+                    b.add(power, b.pad(inner, [0, 0, 1, 0, 0, 0, 1, 0]).one()?)?
+                }
+                _ => {
+                    let least = || {
+                        b.constant(crate::ops::create::number(
+                            1e-7,
+                            b.dtype_of(power).unwrap_or(onnxd_plugin_sdk::ir::DataType::Float),
+                        ))
+                    };
+                    let root = b.sqrt(b.max([power, least()])?)?;
+                    if mode == "log" { b.log(b.max([root, least()])?)? } else { root }
+                }
+            }
+        }
+        _ => return Err(b.diagnostic(Code::SourceSyntax, "The layer has other weights.")),
+    };
+    let last = Channels::of(b, &a.data_format)? == Channels::Last;
+    match (last, a.expand_dims) {
+        (true, true) => transposed(b, y, &[0, 3, 2, 1]),
+        (false, true) => transposed(b, y, &[0, 1, 3, 2]),
+        (_, false) => {
+            let (count, bins) = (size(b, y, 1)?, size(b, y, 2)?);
+            let (Size::Known(count), Size::Known(bins)) = (count, bins) else {
+                return Err(
+                    b.diagnostic(Code::LayerUnsupported, "The number of channels must be known.")
+                );
+            };
+            let flat = shape_of(b, &[size(b, y, 0)?, Size::Known(count * bins), size(b, y, 3)?])?;
+            let y = reshaped(b, y, &flat)?;
+            if last { transposed(b, y, &[0, 2, 1]) } else { Ok(y) }
+        }
+    }
+}
+
+/// Rows of cosines, then of sines, under a window in the middle.
+fn basis(length: i64, points: i64, window: Option<&str>) -> Tensor {
+    let bins = points / 2 + 1;
+    let before = (points - length) / 2;
+    let weight = |n: i64| {
+        let at = n - before;
+        if !(0..length).contains(&at) {
+            return 0.0;
+        }
+        let turn = (2.0 * PI * at as f64 / length as f64).cos();
+        match window {
+            Some("hann") => 0.5 - 0.5 * turn,
+            Some("hamming") => 0.54 - 0.46 * turn,
+            _ => 1.0,
+        }
+    };
+    let angle = |k: i64, n: i64| 2.0 * PI * ((k * n) % points) as f64 / points as f64;
+    let cosines = (0..bins).flat_map(|k| (0..points).map(move |n| (angle(k, n).cos(), n)));
+    let sines = (0..bins).flat_map(|k| (0..points).map(move |n| (-angle(k, n).sin(), n)));
+    let all = cosines.chain(sines).map(|(x, n)| (x * weight(n)) as f32).collect();
+    Tensor::from_vec(vec![2 * bins as usize, 1, points as usize], all)
+}
+
+/// Shares of frequencies in the bands of the mel scale.
+fn bands(a: &Mel, bins: i64) -> Tensor {
+    let mel = |hertz: f64| 1127.0 * (1.0 + hertz / 700.0).ln();
+    let (low, high) = (mel(a.min_freq), mel(a.max_freq.unwrap_or(a.sampling_rate / 2.0)));
+    let edge = |i: i64| low + (high - low) * i as f64 / (a.num_mel_bins + 1) as f64;
+    let share = |bin: i64, band: i64| {
+        if bin == 0 {
+            return 0.0;
+        }
+        let at = mel(a.sampling_rate / 2.0 * bin as f64 / (bins - 1) as f64);
+        let (begin, middle, end) = (edge(band), edge(band + 1), edge(band + 2));
+        ((at - begin) / (middle - begin)).min((end - at) / (end - middle)).max(0.0) as f32
+    };
+    let all = (0..bins).flat_map(|bin| (0..a.num_mel_bins).map(move |band| (bin, band)));
+    let all = all.map(|(bin, band)| share(bin, band)).collect();
+    Tensor::from_vec(vec![bins as usize, a.num_mel_bins as usize], all)
+}
+
+fn mel_spectrogram(b: &Lower, a: Mel) -> Lowered<Var> {
+    let length = a.sequence_length.unwrap_or(a.fft_length);
+    if !(2..=POINTS_MAX).contains(&a.fft_length)
+        || !(1..=a.fft_length).contains(&length)
+        || !(1..=POINTS_MAX).contains(&a.num_mel_bins)
+    {
+        return Err(
+            b.diagnostic(Code::LayerUnsupported, "The transform has too many points, or none.")
+        );
+    }
+    let dtype = of(b, a.inputs)?;
+    let x = super::ops::promote::not_half(b, a.inputs)?;
+    let n = rank(b, x)?;
+    let lead = (0..n - 1).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
+    let x = reshaped(b, x, &shape_of(b, &[Size::Known(-1), Size::Known(1), size(b, x, n - 1)?])?)?;
+    let half = a.fft_length / 2;
+    let x = b.pad(x, [0, 0, half, 0, 0, half]).mode("reflect").one()?;
+    let w = b.cast(b.constant(basis(length, a.fft_length, a.window.as_deref())), of(b, x)?)?;
+    let y = b.conv(x, w).strides([a.sequence_stride]).one()?;
+    let bins = half + 1;
+    let parts = b.split(y).split([bins, bins]).axis(1).list(2)?;
+    let power = b.add(b.mul(parts[0], parts[0])?, b.mul(parts[1], parts[1])?)?;
+    let power = match a.mag_exp {
+        2.0 => power,
+        exponent => {
+            let exponent = b.constant(crate::ops::create::number(exponent / 2.0, of(b, power)?));
+            b.pow(power, exponent)?
+        }
+    };
+    let shares = b.cast(b.constant(bands(&a, bins)), of(b, power)?)?;
+    let mut y = b.mat_mul(transposed(b, shares, &[1, 0])?, power)?;
+    if a.power_to_db {
+        let least = b.constant(crate::ops::create::number(a.min_power, of(b, y)?));
+        let level = b.mul(b.log(b.max([y, least])?)?, 10.0 / LN_10)?;
+        let level = b.sub(level, 10.0 * a.ref_power.abs().max(a.min_power).log10())?;
+        let top = b.sub(b.reduce_max(level).keepdims(0).one()?, a.top_db)?;
+        y = b.max([level, top])?;
+    }
+    let shape = shape_of(b, &[lead, vec![size(b, y, 1)?, size(b, y, 2)?]].concat())?;
+    b.cast(reshaped(b, y, &shape)?, dtype)
+}
