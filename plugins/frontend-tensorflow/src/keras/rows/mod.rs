@@ -64,11 +64,8 @@ pub(crate) type Wrapper =
     for<'r, 's> fn(&Runner<'r, 's>, &Called<'_>, &Given) -> Lowered<Option<Vec<Item>>>;
 
 /// Layers that call others. They are asked before the table.
-<<<<<<< HEAD
-pub(crate) const WRAPPERS: &[Wrapper] = &[recurrent::recurrent, norm::spectral];
-=======
-pub(crate) const WRAPPERS: &[Wrapper] = &[recurrent::recurrent, functions::said];
->>>>>>> 386fa04 (Say functions of TensorFlow in models of Keras by rows)
+pub(crate) const WRAPPERS: &[Wrapper] =
+    &[recurrent::recurrent, norm::spectral, functions::said, time::pipeline];
 
 /// Weights that must be there.
 ///

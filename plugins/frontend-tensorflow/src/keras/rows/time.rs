@@ -1,4 +1,4 @@
-//! `TimeDistributed`: a layer for each step of a sequence.
+//! `TimeDistributed`: a layer for each step of a sequence; and `Pipeline`: layers one after the other.
 
 use super::recurrent::Call;
 use crate::keras::Runner;
@@ -45,4 +45,23 @@ pub(crate) fn distributed(
 fn merged(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     let inner = (2..rank(b, x)?).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
     reshaped(b, x, &shape_of(b, &[vec![Size::Known(-1)], inner].concat())?)
+}
+
+/// Runs the layers of a `Pipeline`.
+///
+/// # Errors
+/// As `Runner::call`.
+pub(crate) fn pipeline(
+    runner: &Runner<'_, '_>,
+    called: &Called<'_>,
+    given: &Given,
+) -> Lowered<Option<Vec<Item>>> {
+    if called.layer.class != "Pipeline" {
+        return Ok(None);
+    }
+    let mut items = vec![given.first().cloned().unwrap_or(Item::Hole)];
+    for (_, layer) in &called.layer.parts {
+        items = runner.call(layer, called.path, Given::one(Item::of(items)))?;
+    }
+    Ok(Some(items))
 }
