@@ -3,6 +3,7 @@
 pub(crate) mod branch;
 pub(crate) mod bundle;
 pub(crate) mod calls;
+pub(crate) mod cells;
 pub(crate) mod checkpoint;
 pub(crate) mod control;
 pub(crate) mod effects;
@@ -17,6 +18,7 @@ pub(crate) mod list;
 pub(crate) mod lists;
 pub(crate) mod network;
 pub(crate) mod node;
+pub(crate) mod recurrent;
 pub(crate) mod repeat;
 pub(crate) mod resources;
 pub(crate) mod restore;

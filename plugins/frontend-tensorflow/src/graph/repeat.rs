@@ -2,6 +2,7 @@
 
 use super::branch::{known, same as same_resource, truth};
 use super::list::{Form, List};
+use super::recurrent::{self, Recurrent};
 use super::run::{Item, Runner};
 use super::scans::{self, Scan};
 use super::turns::{self, Counter, Limit};
@@ -44,6 +45,8 @@ struct Built {
     scans: Vec<(usize, Scan)>,
     /// Those of the counters alone, if nothing else ends the loop.
     limits: Option<Vec<Limit>>,
+    /// The cell whose steps the turns are, if they are.
+    recurrent: Option<Recurrent>,
     /// Values that came out as holes.
     holes: Vec<usize>,
 }
@@ -239,6 +242,7 @@ fn outputs(
         _ => go_on,
     };
     let limits = turns::limits(b, condition, &counters);
+    let recurrent = limits.as_ref().and_then(|_| cell(b, &given, next, &counters));
     let (mut carried, mut scans, mut holes) = (vec![], vec![], vec![]);
     let mut outputs = vec![if limits.is_some() { go_on } else { condition }];
     let mut scanned = vec![];
@@ -275,7 +279,26 @@ fn outputs(
     }
     outputs.extend(scanned);
     let body = Graph::new("");
-    Ok((outputs, given, Built { body, carried, scans, limits, holes }))
+    Ok((outputs, given, Built { body, carried, scans, limits, recurrent, holes }))
+}
+
+/// The cell whose step a turn is.
+fn cell(
+    b: &GraphBuilder,
+    given: &[Given],
+    next: &[Item],
+    counters: &[Counter],
+) -> Option<Recurrent> {
+    let (mut tensors, mut lists) = (vec![], vec![]);
+    for (at, pair) in given.iter().zip(next).enumerate() {
+        match pair {
+            (Given::Fixed, _) => {}
+            (Given::Tensor(state), Item::Tensor(next)) => tensors.push((at, [*state, *next])),
+            (Given::List(input, list), Item::List(next)) => lists.push((at, *input, list, next)),
+            _ => return None,
+        }
+    }
+    recurrent::found(b, &recurrent::Turn { tensors, lists, counters })
 }
 
 /// The slot that a value needs, if it is another one.
@@ -368,7 +391,10 @@ fn finished(
     condition: Var,
     built: Built,
 ) -> Result<Vec<Item>> {
-    let Built { body, carried, scans, limits, holes } = built;
+    let Built { body, carried, scans, limits, recurrent, holes } = built;
+    if let (Some(recurrent), Some(limits)) = (&recurrent, &limits) {
+        return recurrent.finished(b, begins, limits, &body);
+    }
     let begin = |at: &usize| match &begins[*at] {
         Item::Tensor(v) => Ok(*v),
         Item::List(list) => {
