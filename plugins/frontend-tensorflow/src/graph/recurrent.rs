@@ -5,8 +5,8 @@ use super::list::{Form, List, first_size, single};
 use super::run::Item;
 use super::scans::{self, Scan};
 use super::turns::{self, Counter, Limit};
-use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
-use onnxd_plugin_sdk::ir::{DataType, Graph, Origin, ValueId};
+use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
+use onnxd_plugin_sdk::ir::{Attr, DataType, Graph, Origin, ValueId};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -29,7 +29,8 @@ pub(crate) struct Recurrent {
     width: i64,
     /// What the steps read a slice of, in the graph around the loop.
     sequence: ValueId,
-    reverse: bool,
+    /// The axis that the steps go along.
+    axis: i64,
     ends: Vec<(usize, End)>,
     hidden: usize,
     memory: Option<usize>,
@@ -82,7 +83,7 @@ pub(crate) fn found(b: &GraphBuilder, turn: &Turn<'_>) -> Option<Recurrent> {
     ends.push((hidden.0, End::Hidden));
     ends.extend(memory.map(|(at, _)| (at, End::Memory)));
     let [_, width] = body.sizes(hidden.1[0])?[..] else { return None };
-    let (sequence, reverse) = sequence(b, &body, cell.input, turn.counters)?;
+    let (sequence, axis) = sequence(b, &body, cell.input, turn.counters)?;
     for ((at, input, list, next), item) in turn.lists.iter().zip(items) {
         let end = match &next.form {
             Form::Written { base, index, .. }
@@ -101,25 +102,27 @@ pub(crate) fn found(b: &GraphBuilder, turn: &Turn<'_>) -> Option<Recurrent> {
         ends.push((*at, end));
     }
     let (hidden, memory) = (hidden.0, memory.map(|(at, _)| at));
-    (width > 0).then_some(Recurrent { cell, width, sequence, reverse, ends, hidden, memory })
+    (width > 0).then_some(Recurrent { cell, width, sequence, axis, ends, hidden, memory })
 }
 
-/// What the steps read slices of, one behind the other; and whether they begin with the last one.
+/// What the steps read slices of, one behind the other; and along which axis.
 fn sequence(
     b: &GraphBuilder,
     body: &Body<'_>,
     input: ValueId,
     counters: &[Counter],
-) -> Option<(ValueId, bool)> {
+) -> Option<(ValueId, i64)> {
     let (node, _) = body.node(input).filter(|(node, _)| node.is("Gather"))?;
-    let axis = node.attr("axis").and_then(|axis| Operand::from(axis.clone()).to_tensor(None));
-    let axis = axis.and_then(|axis| axis.to_i64s()).unwrap_or_else(|| vec![0]);
+    let axis = match node.attr("axis") {
+        Some(Attr::Int(axis)) => axis.rem_euclid(3),
+        _ => 0,
+    };
     let (from, index) = (node.input(0)?, node.input(1)?);
     let three = body.sizes(from).is_some_and(|sizes| sizes.len() == 3);
     let counter = turns::counter_of(b, b.var(index), counters)?;
     let forward = counter.step == 1 && single(b, counter.begin) == Some(0);
     let Origin::Captured(outer) = b.graph()[body.plain(from)].origin() else { return None };
-    (three && axis == [0] && forward).then_some((outer, false))
+    (three && axis < 2 && forward).then_some((outer, axis))
 }
 
 impl Recurrent {
@@ -137,6 +140,9 @@ impl Recurrent {
         let trips = turns::trips(b, limits)?;
         let outside = Outside { b, body, known: HashMap::default() };
         let mut sequence = b.var(self.sequence);
+        if self.axis == 1 {
+            sequence = b.transpose(sequence).perm([1, 0, 2]).one()?;
+        }
         if !turns::same(b, trips, first_size(b, sequence)?) {
             let end = b.reshape(trips, [1]).one()?;
             sequence = b.slice(sequence, [0], end).axes([0]).one()?;
@@ -230,9 +236,6 @@ impl Recurrent {
         }
         if self.cell.reset.is_some() {
             call = call.set("linear_before_reset", 1i64);
-        }
-        if self.reverse {
-            call = call.set("direction", "reverse");
         }
         match memory {
             Some(_) => call.outputs::<3>(),

@@ -5,7 +5,7 @@ use super::{Lower, Source, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Int64};
-use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::ir::{Tensor, ValueId, ValueType};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 /// Where a slice ends that has no end, forwards and backwards.
@@ -174,10 +174,51 @@ pub(crate) fn strided_slice(b: &Lower, a: Strided) -> Lowered<Var> {
     unsqueezed(b, x, &plan.new)
 }
 
+/// One place of each axis that is not taken as a whole, where that is all that a slice says.
+fn places(b: &GraphBuilder, a: &Strided, plan: &Plan) -> Lowered<Option<Var>> {
+    let whole = |i: usize| (a.begin_mask & a.end_mask) >> i & 1 == 1 && a.strides[i] == 1;
+    let is_place = |axis: i64| plan.shrunk.contains(&axis);
+    if plan.shrunk.is_empty() || !plan.sliced.iter().all(|(axis, i)| is_place(*axis) || whole(*i)) {
+        return Ok(None);
+    }
+    let mut x = a.input;
+    // Axes that are left keep their numbers if the last ones go first.
+    for (axis, i) in plan.sliced.iter().rev().filter(|(axis, _)| is_place(*axis)) {
+        x = b.gather(x, element(b, &a.begin, *i)?).axis(*axis).one()?;
+    }
+    unsqueezed(b, x, &plan.new).map(Some)
+}
+
+/// An element of a list, as a scalar.
+fn element(b: &GraphBuilder, list: &Operand, at: usize) -> Lowered<Var> {
+    let Operand::Var(list) = list else {
+        return b.squeeze(b.gather(vector(b, list), [at as i64]).axis(0).one()?).axes([0]).one();
+    };
+    let item = || {
+        let id = b.id(*list).ok().filter(|_| b.is_own(*list))?;
+        let graph = b.graph();
+        let node = &graph[graph.producer(id)?];
+        let ty = |v: ValueId| graph[v].ty.as_ref().and_then(ValueType::dims);
+        let single = |v: &Option<ValueId>| v.and_then(ty).is_some_and(|dims| dims == [1]);
+        let joined = node.is("Concat") && node.inputs.iter().all(single);
+        let piece = node.input(at).filter(|_| joined)?;
+        let before = graph.producer(piece).map(|id| &graph[id]).filter(|n| n.is("Unsqueeze"));
+        Some((b.var(piece), before.and_then(|node| Some(b.var(node.input(0)?)))))
+    };
+    match item() {
+        Some((_, Some(scalar))) => Ok(scalar),
+        Some((piece, None)) => b.squeeze(piece).axes([0]).one(),
+        None => b.gather(*list, at as i64).axis(0).one(),
+    }
+}
+
 /// A slice whose places are computed.
 fn dynamic(b: &GraphBuilder, a: &Strided) -> Lowered<Var> {
-    let (begin, end) = (int64s(b, &a.begin)?, int64s(b, &a.end)?);
     let plan = Plan::new(b, a, a.strides.len())?;
+    if let Some(taken) = places(b, a, &plan)? {
+        return Ok(taken);
+    }
+    let (begin, end) = (int64s(b, &a.begin)?, int64s(b, &a.end)?);
     let picked: Vec<i64> = plan.sliced.iter().map(|(_, i)| *i as i64).collect();
     let pick = |list: &Operand| -> Lowered<Var> {
         let list = vector(b, list);
