@@ -47,6 +47,8 @@ pub(crate) struct Cell {
     pub(crate) reset: Option<Vec<Weight>>,
     /// What is read beside the hidden state.
     pub(crate) input: ValueId,
+    /// The hidden state before the step.
+    pub(crate) state: ValueId,
 }
 
 /// The body of a loop as it is looked at.
@@ -124,6 +126,29 @@ impl<'g> Body<'g> {
         self.plain(x) == self.plain(y)
     }
 
+    /// Whether two values are computed in the same way from the same ones.
+    fn equal(&self, x: ValueId, y: ValueId, depth: usize) -> bool {
+        if self.same(x, y) {
+            return true;
+        }
+        let constant = |v: ValueId| self.graph.constant(v);
+        if let (Some(x), Some(y)) = (constant(x), constant(y)) {
+            return x == y;
+        }
+        let (Some((left, i)), Some((right, j))) = (self.node(x), self.node(y)) else {
+            return false;
+        };
+        let attrs = |node: &Node| format!("{:?}", node.attrs);
+        let alike = left.op == right.op && i == j && attrs(left) == attrs(right);
+        let pure = left.is_standard() && !left.op.starts_with("Random");
+        let inputs = || left.inputs.iter().zip(&right.inputs);
+        let each = |(x, y): (&Option<ValueId>, &Option<ValueId>)| match (x, y) {
+            (Some(x), Some(y)) => self.equal(*x, *y, depth / 2),
+            (x, y) => x == y,
+        };
+        depth > 0 && alike && pure && left.inputs.len() == right.inputs.len() && inputs().all(each)
+    }
+
     fn pair(&self, v: ValueId, op: &str) -> Option<[ValueId; 2]> {
         let (node, _) = self.node(v).filter(|(node, _)| node.is(op))?;
         Some([node.input(0)?, node.input(1)?])
@@ -149,8 +174,28 @@ impl<'g> Body<'g> {
         axis == -1 || axis == rank - 1
     }
 
+    /// As [`Body::split`], of a Slice.
+    fn slice(&self, v: ValueId, within: Part) -> Option<(ValueId, Part)> {
+        let (node, _) = self.node(v).filter(|(node, _)| node.is("Slice"))?;
+        let whole = node.input(0)?;
+        let number = |at: usize| {
+            let input = node.input(at)?;
+            self.b.ints_of(self.b.var(input)).filter(|n| n.len() == 1).map(|n| n[0])
+        };
+        let (rank, width) = (self.sizes(whole)?.len() as i64, self.width(whole)?);
+        let last = matches!(number(3)?, axis if axis == -1 || axis == rank - 1);
+        let plain = node.inputs.len() < 5 || number(4)? == 1;
+        let clamped = |n: i64| if n < 0 { (n + width).max(0) } else { n.min(width) };
+        let (start, end) = (clamped(number(1)?), clamped(number(2)?));
+        let (first, n) = within.unwrap_or((0, end - start));
+        (last && plain && start < end).then_some((whole, Some((start + first, n))))
+    }
+
     /// The whole that `v` is columns of, and which; `within` are columns of `v`.
     fn split(&self, v: ValueId, within: Part) -> Option<(ValueId, Part)> {
+        if let Some(found) = self.slice(v, within) {
+            return Some(found);
+        }
         let (node, slot) = self.node(v).filter(|(node, _)| node.is("Split"))?;
         let whole = node.input(0)?;
         if !self.is_last(node, whole, 0) {
@@ -246,7 +291,7 @@ impl<'g> Body<'g> {
                 (false, true) => x,
                 _ => return None,
             };
-            if *input.get_or_insert(other) != other {
+            if !self.equal(*input.get_or_insert(other), other, DEPTH_MAX) {
                 return None;
             }
         }
@@ -280,14 +325,14 @@ impl<'g> Body<'g> {
         }
         let gates = vec![i, o, f, g];
         let input = self.input(&gates, h[0])?;
-        Some(Cell { op: "LSTM", gates, output: Some(output), reset: None, input })
+        Some(Cell { op: "LSTM", gates, output: Some(output), reset: None, input, state: h[0] })
     }
 
     /// `h = act(x * w + before * r + b)`.
     pub(crate) fn plain_cell(&self, h: [ValueId; 2]) -> Option<Cell> {
         let gates = vec![self.gate(h[1])?];
         let input = self.input(&gates, h[0])?;
-        Some(Cell { op: "RNN", gates, output: None, reset: None, input })
+        Some(Cell { op: "RNN", gates, output: None, reset: None, input, state: h[0] })
     }
 
     /// `h = z * before + (1 - z) * n`.
@@ -312,7 +357,7 @@ impl<'g> Body<'g> {
         if gates[0].activation != gates[1].activation {
             return None;
         }
-        Some(Cell { op: "GRU", gates, output: None, reset, input })
+        Some(Cell { op: "GRU", gates, output: None, reset, input, state: h[0] })
     }
 
     fn is_one(&self, v: ValueId) -> bool {
@@ -339,7 +384,7 @@ impl<'g> Body<'g> {
             match (reset, self.pair(v, "Add")) {
                 (Some(reset), _) if found.is_none() => found = Some(reset),
                 (None, Some(pair)) if !self.is_constant(v) && open.len() < DEPTH_MAX => {
-                    open.extend(pair)
+                    open.extend(pair);
                 }
                 (None, None) => self.affine(v, None, DEPTH_MAX, &mut sum)?,
                 _ => return None,

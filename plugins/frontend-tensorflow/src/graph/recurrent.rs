@@ -29,8 +29,9 @@ pub(crate) struct Recurrent {
     width: i64,
     /// What the steps read a slice of, in the graph around the loop.
     sequence: ValueId,
-    /// The axis that the steps go along.
+    /// The axis that the steps go along, and where they begin.
     axis: i64,
+    first: i64,
     ends: Vec<(usize, End)>,
     hidden: usize,
     memory: Option<usize>,
@@ -83,7 +84,7 @@ pub(crate) fn found(b: &GraphBuilder, turn: &Turn<'_>) -> Option<Recurrent> {
     ends.push((hidden.0, End::Hidden));
     ends.extend(memory.map(|(at, _)| (at, End::Memory)));
     let [_, width] = body.sizes(hidden.1[0])?[..] else { return None };
-    let (sequence, axis) = sequence(b, &body, cell.input, turn.counters)?;
+    let (sequence, axis, first) = sequence(b, &body, cell.input, turn.counters)?;
     for ((at, input, list, next), item) in turn.lists.iter().zip(items) {
         let end = match &next.form {
             Form::Written { base, index, .. }
@@ -102,16 +103,16 @@ pub(crate) fn found(b: &GraphBuilder, turn: &Turn<'_>) -> Option<Recurrent> {
         ends.push((*at, end));
     }
     let (hidden, memory) = (hidden.0, memory.map(|(at, _)| at));
-    (width > 0).then_some(Recurrent { cell, width, sequence, axis, ends, hidden, memory })
+    (width > 0).then_some(Recurrent { cell, width, sequence, axis, first, ends, hidden, memory })
 }
 
-/// What the steps read slices of, one behind the other; and along which axis.
+/// What the steps read slices of, one behind the other; along which axis, and from where on.
 fn sequence(
     b: &GraphBuilder,
     body: &Body<'_>,
     input: ValueId,
     counters: &[Counter],
-) -> Option<(ValueId, i64)> {
+) -> Option<(ValueId, i64, i64)> {
     let (node, _) = body.node(input).filter(|(node, _)| node.is("Gather"))?;
     let axis = match node.attr("axis") {
         Some(Attr::Int(axis)) => axis.rem_euclid(3),
@@ -120,9 +121,9 @@ fn sequence(
     let (from, index) = (node.input(0)?, node.input(1)?);
     let three = body.sizes(from).is_some_and(|sizes| sizes.len() == 3);
     let counter = turns::counter_of(b, b.var(index), counters)?;
-    let forward = counter.step == 1 && single(b, counter.begin) == Some(0);
+    let first = single(b, counter.begin).filter(|first| *first >= 0 && counter.step == 1)?;
     let Origin::Captured(outer) = b.graph()[body.plain(from)].origin() else { return None };
-    (three && axis < 2 && forward).then_some((outer, axis))
+    (three && axis < 2).then_some((outer, axis, first))
 }
 
 impl Recurrent {
@@ -143,9 +144,10 @@ impl Recurrent {
         if self.axis == 1 {
             sequence = b.transpose(sequence).perm([1, 0, 2]).one()?;
         }
-        if !turns::same(b, trips, first_size(b, sequence)?) {
-            let end = b.reshape(trips, [1]).one()?;
-            sequence = b.slice(sequence, [0], end).axes([0]).one()?;
+        if self.first > 0 || !turns::same(b, trips, first_size(b, sequence)?) {
+            let n = b.reshape(trips, [1]).one()?;
+            let end = if self.first > 0 { b.add(n, self.first)? } else { n };
+            sequence = b.slice(sequence, [self.first], end).axes([0]).one()?;
         }
         let state = |at: usize| match &begins[at] {
             Item::Tensor(v) => b.unsqueeze(*v, [0]),
@@ -195,8 +197,8 @@ impl Recurrent {
         for gate in &self.cell.gates {
             let Affine { products, biases: own } = &gate.sum;
             for (source, weight) in products {
-                let is_input = plain(outside.body, *source) == self.cell.input;
-                let to = if is_input { &mut w } else { &mut r };
+                let is_state = plain(outside.body, *source) == self.cell.state;
+                let to = if is_state { &mut r } else { &mut w };
                 to.push(outside.matrix(weight)?);
             }
             biases.push(outside.bias(own, self.width)?);

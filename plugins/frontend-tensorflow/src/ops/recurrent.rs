@@ -3,6 +3,7 @@
 //! Weights are as Keras has them: gates lie side by side in the columns of `kernel` and `recurrent`. TensorFlow's loops
 //! over such cells and TFLite's fused cells can be said by the same functions.
 
+mod fused;
 pub(crate) mod masked;
 pub(crate) mod steps;
 
@@ -13,7 +14,7 @@ use onnxd_plugin_sdk::ir::DataType::{self, Double, Float};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    fused::rows(table)
 }
 
 /// What a cell does, and the order of its gates.

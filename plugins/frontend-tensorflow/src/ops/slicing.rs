@@ -200,6 +200,9 @@ fn element(b: &GraphBuilder, list: &Operand, at: usize) -> Lowered<Var> {
         let node = &graph[graph.producer(id)?];
         let ty = |v: ValueId| graph[v].ty.as_ref().and_then(ValueType::dims);
         let single = |v: &Option<ValueId>| v.and_then(ty).is_some_and(|dims| dims == [1]);
+        if node.is("Unsqueeze") && ty(id).is_some_and(|dims| dims == [1]) && at == 0 {
+            return Some((*list, Some(b.var(node.input(0)?))));
+        }
         let joined = node.is("Concat") && node.inputs.iter().all(single);
         let piece = node.input(at).filter(|_| joined)?;
         let before = graph.producer(piece).map(|id| &graph[id]).filter(|n| n.is("Unsqueeze"));
