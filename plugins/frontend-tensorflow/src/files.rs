@@ -11,8 +11,7 @@ pub(crate) enum Files<'s> {
     Dropped(&'s Submission, String),
     /// Members of an archive; the folder is as above.
     Members(Box<Archive>, String),
-    /// For tests: names and contents.
-    #[cfg(test)]
+    /// For tests and fuzz targets: names and contents.
     Fixed(Vec<(String, Bytes)>),
 }
 
@@ -50,7 +49,6 @@ impl<'s> Files<'s> {
         match self {
             Files::Dropped(submission, folder) => submission.has(&format!("{folder}{path}")),
             Files::Members(archive, folder) => archive.has(&format!("{folder}{path}")),
-            #[cfg(test)]
             Files::Fixed(all) => all.iter().any(|(name, _)| name == path),
         }
     }
@@ -69,7 +67,6 @@ impl<'s> Files<'s> {
                 let message = format!("The archive has no `{path}`.");
                 Err(Diagnostic::new(Code::FileMissing, message))
             }
-            #[cfg(test)]
             Files::Fixed(all) => {
                 let found = all.iter().find(|(name, _)| name == path);
                 found.map(|(_, bytes)| bytes.clone()).ok_or_else(|| {

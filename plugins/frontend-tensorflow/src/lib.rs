@@ -41,6 +41,7 @@ onnxd_plugin_sdk::export_plugin! {
 
 /// Entries for fuzz targets.
 pub mod fuzzing {
+    pub use crate::graph::fuzzing as graph;
     pub use crate::keras::fuzzing as keras;
 }
 

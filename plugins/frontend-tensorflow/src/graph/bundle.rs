@@ -74,6 +74,12 @@ impl<'s> Bundle<'s> {
         !key.is_empty() && self.entries.contains_key(key.as_bytes())
     }
 
+    /// Names of its tensors.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = String> + '_ {
+        let named = self.entries.keys().filter_map(|key| str::from_utf8(key).ok());
+        named.filter(|key| !key.is_empty()).map(str::to_owned)
+    }
+
     fn entry(&self, key: &[u8]) -> Result<BundleEntryProto> {
         let name = || shown(&String::from_utf8_lossy(key));
         let bytes = self.entries.get(key).ok_or_else(|| {

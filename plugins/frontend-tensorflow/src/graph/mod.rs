@@ -12,6 +12,7 @@ pub(crate) mod fixture;
 pub(crate) mod flow;
 pub(crate) mod frames;
 pub(crate) mod frozen;
+pub mod fuzzing;
 pub(crate) mod index;
 pub(crate) mod leftovers;
 pub(crate) mod list;
