@@ -7,9 +7,10 @@ use crate::graph::bundle::shard_names;
 use crate::graph::checkpoint::is_variable;
 use crate::graph::saved::{CHECKPOINT, META, NETWORK, decoded};
 use crate::kind::{self, Kind};
+use crate::tflite;
 use crate::wire::proto::MetaGraphDef;
 use onnxd_plugin_sdk::diagnostics::Diagnostic;
-use onnxd_plugin_sdk::{Claim, Need, Probe, Submission};
+use onnxd_plugin_sdk::{Claim, Need, Probe, QUANTIZED, Submission};
 use prost::Message;
 
 /// Files and folders that TensorFlow and Keras write beside a SavedModel.
@@ -49,6 +50,12 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
             // Many files are archives; nothing says that a damaged one is of TensorFlow.
             Err(found) => Probe::new(Claim::No, found.message),
         }),
+        Kind::Lite => {
+            // What is wrong with a damaged file is told when it is read.
+            let quantized = tflite::model::read(&bytes).is_ok_and(|model| model.is_quantized());
+            let facts = quantized.then(|| QUANTIZED.to_owned()).into_iter().collect();
+            Ok(Probe { facts, ..claimed(Claim::ByContent) })
+        }
         _ => Ok(claimed(Claim::ByContent)),
     }
 }

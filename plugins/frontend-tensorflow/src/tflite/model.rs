@@ -101,6 +101,20 @@ pub(crate) struct Signature {
     pub(crate) outputs: Vec<(String, usize)>,
 }
 
+impl Model {
+    /// Whether it computes with integers that stand for real numbers. Weights alone do not make it so.
+    pub(crate) fn is_quantized(&self) -> bool {
+        let tensors = self.graphs.iter().flat_map(|graph| &graph.tensors);
+        tensors.filter(|tensor| tensor.data.is_none()).any(|tensor| {
+            let narrow = matches!(
+                tensor.dtype(),
+                Some(DataType::Int8 | DataType::Uint8 | DataType::Int16)
+            );
+            narrow && tensor.quantization.is_some()
+        })
+    }
+}
+
 impl Operator {
     /// Its name, for messages.
     pub(crate) fn name(&self) -> &str {

@@ -32,15 +32,24 @@ impl<'a> Runner<'a, '_> {
         called: &Operator,
         inputs: Vec<Option<Item>>,
     ) -> Result<Vec<Item>> {
-        let Some(node) = node(called) else { return Ok(self.refused(scope, called)) };
+        let node = node(called);
+        if node.is_none() && !self.driver.takes(&called.custom) {
+            return Ok(self.refused(scope, called));
+        }
         let value = |item| match item {
             Some(Item::Tensor(var)) => Some(Value::Var(var)),
             Some(Item::Hole) => Some(Value::Hole),
             Some(Item::Handle(_)) => None,
             None => Some(Value::None),
         };
-        let Some(values) = inputs.into_iter().map(value).collect() else {
+        let Some(values) = inputs.into_iter().map(value).collect::<Option<Vec<Value>>>() else {
             return Ok(self.refused(scope, called));
+        };
+        let Some(node) = node else {
+            let named = vec![("inputs".to_owned(), values.into())];
+            let found = Arguments { named, activation: None };
+            let results = self.lower(scope, called, &called.custom, found, true)?;
+            return self.results(scope, called, results, true);
         };
         let (_, mut named) = node::named_inputs(&node, values);
         named.extend(node::attributes(&node));
