@@ -43,6 +43,7 @@ onnxd_plugin_sdk::export_plugin! {
 pub mod fuzzing {
     pub use crate::graph::fuzzing as graph;
     pub use crate::keras::fuzzing as keras;
+    pub use crate::tflite::fuzzing as tflite;
 }
 
 struct TensorFlow;
@@ -87,7 +88,8 @@ impl Frontend for TensorFlow {
             Some(Kind::Lite) => {
                 let mut options = options;
                 let is_set = !submission.param("export", "opset").is_null();
-                tflite::network::import(&bytes, &params, &mut options, is_set)
+                let signature = params.signature();
+                tflite::network::import(&bytes, signature.as_deref(), &mut options, is_set)
             }
             Some(Kind::Keras) => keras::import(bytes, &options),
             Some(Kind::Hdf5) => keras::import_hdf5(bytes, &options),

@@ -11,6 +11,9 @@ use onnxd_plugin_sdk::lower::Value;
 /// The option that the runner applies to the result.
 pub(crate) const ACTIVATION: &str = "fused_activation_function";
 
+/// Operators of a graph that a row may tell by their names.
+const BODY_MAX: usize = 16;
+
 /// What a row gets.
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
@@ -112,7 +115,9 @@ fn more(graph: &SubGraph, called: &model::Operator, given: Given) -> Value {
 fn operators_of(runner: &Runner<'_, '_>, index: &Value) -> Value {
     let Value::Int(index) = index else { return Value::None };
     let graph = usize::try_from(*index).ok().and_then(|index| runner.model.graphs.get(index));
-    let Some(graph) = graph else { return Value::None };
+    let Some(graph) = graph.filter(|graph| graph.operators.len() <= BODY_MAX) else {
+        return Value::None;
+    };
     let names = graph.operators.iter().map(model::Operator::name);
     Value::Text(names.collect::<Vec<_>>().join(" "))
 }

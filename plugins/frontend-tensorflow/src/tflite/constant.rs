@@ -5,16 +5,20 @@ use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, element_count};
+use std::cell::Cell;
 
-/// Bytes that a sparse or packed constant may take once it is unfolded.
-const UNFOLDED_BYTES_MAX: usize = 1 << 30;
+/// Bytes that sparse and packed constants may take once they are unfolded, all together.
+pub(super) const UNFOLDED_BYTES_MAX: usize = 1 << 30;
 
-/// The tensor that a constant is.
+/// Levels of a sparse constant: axes, and axes inside of blocks.
+const LEVELS_MAX: usize = 64;
+
+/// The tensor that a constant is. `room` counts the bytes that others may still take.
 ///
 /// # Errors
 /// `N0201` if its data do not fit its type and sizes, `N0203` for a type that ONNX does not have, `N0213` if it is too
 /// large.
-pub(crate) fn tensor(declared: &Declared, data: &Bytes) -> Result<Tensor> {
+pub(crate) fn tensor(declared: &Declared, data: &Bytes, room: &Cell<usize>) -> Result<Tensor> {
     let about = |code, what: &str| {
         Diagnostic::new(code, format!("The constant `{}` {what}.", shown(&declared.name)))
     };
@@ -26,9 +30,10 @@ pub(crate) fn tensor(declared: &Declared, data: &Bytes) -> Result<Tensor> {
     let dtype = dtype
         .ok_or_else(|| about(Code::LayerUnsupported, "is of a type that ONNX does not have"))?;
     let count = element_count(&dims).ok_or_else(|| damaged("has a size that overflows"))?;
-    let unfolded = |bytes: Option<usize>| match bytes {
-        Some(bytes) if bytes <= UNFOLDED_BYTES_MAX => Ok(()),
-        _ => Err(about(Code::SourceLimit, "is too large to be unfolded")),
+    let unfolded = |bytes: Option<usize>| {
+        let left = bytes.and_then(|bytes| room.get().checked_sub(bytes));
+        room.set(left.ok_or_else(|| about(Code::SourceLimit, "is too large to be unfolded"))?);
+        Ok(())
     };
     let fitting = |tensor: std::result::Result<Tensor, _>| {
         tensor.map_err(|_| damaged("has data that do not fit its type and sizes"))
@@ -101,9 +106,12 @@ fn dense(sparsity: &Sparsity, dims: &[usize], dtype: DataType, data: &[u8]) -> O
     let blocks: Vec<usize> =
         sparsity.blocks.iter().map(|n| usize::try_from(*n).ok()).collect::<Option<_>>()?;
     let levels = dims.len() + blocks.len();
+    if element_count(dims)? == 0 {
+        return Some(vec![]);
+    }
     let mut named = order.clone();
     named.sort_unstable();
-    if !named.into_iter().eq(0..levels) || sparsity.axes.len() != levels {
+    if !named.into_iter().eq(0..levels) || sparsity.axes.len() != levels || levels > LEVELS_MAX {
         return None;
     }
     let mut sizes = dims.to_vec();
@@ -165,3 +173,6 @@ fn fill(
     }
     Some(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,8 +8,8 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
 use onnxd_plugin_sdk::lower::Value;
 
-/// Graphs that run inside each other.
-const DEPTH_MAX: usize = 32;
+/// Graphs that an operator chooses between.
+const CHOICES_MAX: usize = 32;
 
 /// Runs an operator of this family; `None` if it is of another one.
 ///
@@ -85,11 +85,7 @@ impl<'a> Place<'_, 'a, '_> {
             let message = format!("The operator gives {n} values to a graph that reads {m}.");
             return Err(self.problem(Code::SourceSyntax, message));
         }
-        if self.scope.depth >= DEPTH_MAX {
-            let message = format!("More than {DEPTH_MAX} graphs run inside each other.");
-            return Err(self.problem(Code::SourceLimit, message));
-        }
-        let inner = self.scope.inside(graph, self.called);
+        let inner = self.scope.inside(graph, self.called)?;
         for (index, item) in graph.inputs.iter().zip(inputs) {
             inner.set(*index, item.clone());
         }
@@ -206,8 +202,8 @@ impl<'a> Place<'_, 'a, '_> {
             [only] => return self.typed(tensors(&self.call(only, inputs)?)),
             [first, others @ ..] => (first, others),
         };
-        if at >= DEPTH_MAX {
-            let message = format!("The operator chooses between more than {DEPTH_MAX} graphs.");
+        if at >= CHOICES_MAX {
+            let message = format!("The operator chooses between more than {CHOICES_MAX} graphs.");
             return Err(self.problem(Code::SourceLimit, message));
         }
         let Some(then) = self.branch(first, inputs)? else { return Ok(None) };

@@ -3,8 +3,11 @@
 pub(crate) mod arguments;
 pub(crate) mod constant;
 mod control;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub(crate) mod flat;
 pub(crate) mod flex;
+pub mod fuzzing;
 pub(crate) mod model;
 pub(crate) mod network;
 pub(crate) mod operators;

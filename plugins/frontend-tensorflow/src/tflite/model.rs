@@ -32,6 +32,8 @@ pub(crate) struct Model {
 
 #[derive(Debug)]
 pub(crate) struct SubGraph {
+    /// Its place among the graphs of the file.
+    pub(crate) number: usize,
     pub(crate) name: String,
     pub(crate) tensors: Vec<Tensor>,
     pub(crate) inputs: Vec<usize>,
@@ -106,10 +108,8 @@ impl Model {
     pub(crate) fn is_quantized(&self) -> bool {
         let tensors = self.graphs.iter().flat_map(|graph| &graph.tensors);
         tensors.filter(|tensor| tensor.data.is_none()).any(|tensor| {
-            let narrow = matches!(
-                tensor.dtype(),
-                Some(DataType::Int8 | DataType::Uint8 | DataType::Int16)
-            );
+            let narrow =
+                matches!(tensor.dtype(), Some(DataType::Int8 | DataType::Uint8 | DataType::Int16));
             narrow && tensor.quantization.is_some()
         })
     }
@@ -153,8 +153,9 @@ pub(crate) fn read(bytes: &Bytes) -> Read<Model> {
     let buffers =
         root.tables(4)?.iter().map(|buffer| data(buffer, bytes)).collect::<Read<Vec<_>>>()?;
     let reader = Reader { bytes, codes, buffers };
-    let graphs =
-        root.tables(2)?.iter().map(|table| reader.graph(table)).collect::<Read<Vec<_>>>()?;
+    let tables = root.tables(2)?;
+    let graphs = tables.iter().enumerate().map(|(number, table)| reader.graph(number, table));
+    let graphs = graphs.collect::<Read<Vec<_>>>()?;
     let signatures = root.tables(7)?;
     let signatures = signatures.iter().map(|table| signature(table, &graphs));
     Ok(Model { signatures: signatures.collect::<Read<_>>()?, graphs })
@@ -200,7 +201,7 @@ struct Reader<'f> {
 }
 
 impl Reader<'_> {
-    fn graph(&self, table: &Table<'_>) -> Read<SubGraph> {
+    fn graph(&self, number: usize, table: &Table<'_>) -> Read<SubGraph> {
         let tensors =
             table.tables(0)?.iter().map(|table| self.tensor(table)).collect::<Read<Vec<_>>>()?;
         let count = tensors.len();
@@ -210,6 +211,7 @@ impl Reader<'_> {
         };
         let operators = table.tables(3)?;
         Ok(SubGraph {
+            number,
             name: table.text(4)?,
             inputs: all(1)?,
             outputs: all(2)?,

@@ -4,14 +4,13 @@ use super::model::{self, Model, SubGraph, Tensor};
 use super::run::{Item, Runner, Scope};
 use super::{table, weights};
 use crate::ops::Source;
-use crate::params;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType};
 use onnxd_plugin_sdk::lower::{self, Driver};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// The signature that counts where there are several.
 const SIGNATURE: &str = "serving_default";
@@ -19,13 +18,14 @@ const SIGNATURE: &str = "serving_default";
 /// The first version in which integers of 16 bits are quantized.
 const QUANTIZES_INT16: i64 = 21;
 
-/// Reads a model. `opset_is_set` tells whether the params name the version of ONNX's operators.
+/// Reads a model, of the signature that is asked for. `opset_is_set` tells whether the params name the version of
+/// ONNX's operators.
 ///
 /// # Errors
 /// Everything that is wrong with it or cannot be said in ONNX.
 pub(crate) fn import(
     bytes: &Bytes,
-    params: &params::Source,
+    signature: Option<&str>,
     options: &mut ExportOptions,
     opset_is_set: bool,
 ) -> std::result::Result<Imported, Diagnostics> {
@@ -33,7 +33,7 @@ pub(crate) fn import(
     if !opset_is_set && has_int16(&model) {
         options.opset = options.opset.max(QUANTIZES_INT16);
     }
-    let ports = Ports::of(&model, params.signature().as_deref())?;
+    let ports = Ports::of(&model, signature)?;
     let (table, source) = (table(), Source::default());
     let opsets = Opsets::from([(String::new(), options.opset)]);
     let driver =
@@ -100,13 +100,21 @@ impl Ports {
         if found.is_none() {
             (ports.inputs, ports.outputs) = (named(&graph.inputs), named(&graph.outputs));
         }
-        let place = |all: &[usize], index: usize| all.iter().position(|known| *known == index);
-        ports.inputs.sort_by_key(|(_, index)| place(&graph.inputs, *index).unwrap_or(usize::MAX));
-        ports.outputs.sort_by_key(|(_, index)| place(&graph.outputs, *index).unwrap_or(usize::MAX));
+        let sort = |ports: &mut Vec<(String, usize)>, order: &[usize]| {
+            let places: HashMap<usize, usize> = order
+                .iter()
+                .rev()
+                .enumerate()
+                .map(|(at, index)| (*index, order.len() - at))
+                .collect();
+            ports.sort_by_key(|(_, index)| places.get(index).copied().unwrap_or(usize::MAX));
+        };
+        sort(&mut ports.inputs, &graph.inputs);
+        sort(&mut ports.outputs, &graph.outputs);
         if ports.outputs.is_empty() {
             return Err(Diagnostic::new(Code::SourceSyntax, "The network has no outputs."));
         }
-        let mut taken = HashSet::new();
+        let mut taken = HashMap::new();
         for (name, _) in ports.inputs.iter_mut().chain(&mut ports.outputs) {
             *name = fresh(name, &mut taken);
         }
@@ -119,15 +127,16 @@ fn plain(name: &str) -> String {
     name.strip_suffix(":0").unwrap_or(name).to_owned()
 }
 
-/// A name that no other tensor has.
-fn fresh(name: &str, taken: &mut HashSet<String>) -> String {
+/// A name that no other tensor has. `taken` counts how often each was asked for.
+fn fresh(name: &str, taken: &mut HashMap<String, usize>) -> String {
     let name = if name.is_empty() { "tensor" } else { name };
     let mut found = name.to_owned();
-    let mut count = 1;
-    while !taken.insert(found.clone()) {
-        count += 1;
+    while taken.contains_key(&found) {
+        let count = taken.entry(name.to_owned()).or_insert(1);
+        *count += 1;
         found = format!("{name}_{count}");
     }
+    taken.insert(found.clone(), 1);
     found
 }
 
@@ -228,3 +237,6 @@ fn input_type(
 pub(crate) fn dim(size: i64) -> Dim {
     if size < 0 { Dim::Unknown } else { Dim::Known(size) }
 }
+
+#[cfg(test)]
+mod tests;

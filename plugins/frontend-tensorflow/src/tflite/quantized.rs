@@ -5,12 +5,10 @@ use super::model::{Quantization, Tensor as Declared};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, element_count};
+use std::cell::Cell;
 
 /// The first version in which `QuantizeLinear` knows integers of 16 bits.
 const INT16_SINCE: i64 = 21;
-
-/// Elements of a state.
-const STATE_MAX: usize = 1 << 24;
 
 impl Quantization {
     /// Whether there is one scale for all elements.
@@ -203,7 +201,7 @@ pub(crate) fn clamp(to: &Declared, [low, high]: [Option<f64>; 2]) -> [Option<f64
 ///
 /// # Errors
 /// `N0201` for sizes that are none, `N0213` if it is too large.
-pub(crate) fn zeros(declared: &Declared, dtype: DataType) -> Result<Tensor> {
+pub(crate) fn zeros(declared: &Declared, dtype: DataType, room: &Cell<usize>) -> Result<Tensor> {
     let wrong = |code, what: &str| {
         Diagnostic::new(code, format!("The variable `{}` {what}.", shown(&declared.name)))
     };
@@ -212,9 +210,8 @@ pub(crate) fn zeros(declared: &Declared, dtype: DataType) -> Result<Tensor> {
     let (Some(dims), Some(count)) = (dims, count) else {
         return Err(wrong(Code::SourceSyntax, "has sizes that are none"));
     };
-    if count > STATE_MAX {
-        return Err(wrong(Code::SourceLimit, "is too large"));
-    }
+    let left = count.checked_mul(size_of::<i64>()).and_then(|bytes| room.get().checked_sub(bytes));
+    room.set(left.ok_or_else(|| wrong(Code::SourceLimit, "is too large"))?);
     let zero = of(declared).filter(|_| dtype.is_integer()).map_or(0, |found| found.zeros()[0]);
     let zeros = Tensor::from_vec(dims, vec![zero; count]).cast(dtype);
     zeros.map(|zeros| zeros.held()).map_err(|_| wrong(Code::LayerUnsupported, "has an odd type"))

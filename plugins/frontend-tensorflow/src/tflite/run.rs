@@ -2,6 +2,7 @@
 //! order, as far as an output needs them.
 
 use super::arguments::{Arguments, arguments};
+use super::constant::UNFOLDED_BYTES_MAX;
 use super::model::{Model, Operator, SubGraph, Tensor as Declared};
 use super::network::dim;
 use super::operators::{self, CUSTOM};
@@ -18,7 +19,13 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// Operators that a conversion may run, those of graphs that are called counted each time.
-const OPERATORS_MAX: usize = 2_000_000;
+const OPERATORS_MAX: usize = 200_000;
+
+/// Bytes of a tensor's name that are kept.
+const NAME_BYTES_MAX: usize = 256;
+
+/// Graphs that run inside each other.
+const DEPTH_MAX: usize = 32;
 
 /// Operators that move elements and keep them: quantized tensors stay integers.
 const MOVES: [&str; 17] = [
@@ -82,26 +89,36 @@ impl<'a> Scope<'a> {
     }
 
     /// A graph that an operator of this one runs.
-    pub(super) fn inside(&self, graph: &'a SubGraph, called: &Operator) -> Scope<'a> {
+    ///
+    /// # Errors
+    /// `N0213` if too many graphs run inside each other.
+    pub(super) fn inside(&self, graph: &'a SubGraph, called: &Operator) -> Result<Scope<'a>> {
+        if self.depth >= DEPTH_MAX {
+            let message = format!("More than {DEPTH_MAX} graphs run inside each other.");
+            return Err(Diagnostic::new(Code::SourceLimit, message).at(self.layer(called)));
+        }
         let path = match graph.name.as_str() {
             "" => format!("{}/", self.layer(called).name),
-            name => format!("{}{name}/", self.path),
+            name => format!("{}{}/", self.path, shortened(name)),
         };
         let (items, real) = Default::default();
-        Scope { graph, items, real, path, depth: self.depth + 1, initial: self.initial }
+        Ok(Scope { graph, items, real, path, depth: self.depth + 1, initial: self.initial })
     }
 
     /// Says what a tensor is from now on.
     pub(crate) fn set(&self, index: usize, item: Item) {
         self.items.borrow_mut().insert(index, item);
-        self.real.borrow_mut().retain(|(known, _), _| *known != index);
+        for folded in [false, true] {
+            self.real.borrow_mut().remove(&(index, folded));
+        }
     }
 
     /// The name of a tensor in the model that is built.
     pub(super) fn name(&self, index: usize) -> String {
         let name = self.graph.tensors[index].name.as_str();
         // Names of tensors that several layers were merged into are joined.
-        format!("{}{}", self.path, name.split(';').next().unwrap_or(name))
+        let name = name.split(';').next().unwrap_or(name);
+        format!("{}{}", self.path, shortened(name))
     }
 
     pub(crate) fn layer(&self, operator: &Operator) -> Layer {
@@ -115,11 +132,14 @@ pub(crate) struct Runner<'a, 's> {
     pub(crate) model: &'a Model,
     pub(super) variables: Variables,
     ran: Cell<usize>,
+    /// Bytes that constants may still take beside the file.
+    room: Cell<usize>,
 }
 
 impl<'a, 's> Runner<'a, 's> {
     pub(crate) fn new(driver: &'a Driver<'s, Source>, model: &'a Model) -> Runner<'a, 's> {
-        Runner { driver, model, variables: Variables::of(model), ran: Cell::new(0) }
+        let (variables, ran) = (Variables::of(model), Cell::new(0));
+        Runner { driver, model, variables, ran, room: Cell::new(UNFOLDED_BYTES_MAX) }
     }
 
     pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
@@ -131,12 +151,12 @@ impl<'a, 's> Runner<'a, 's> {
     /// # Errors
     /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
     pub(crate) fn run(&self, scope: &Scope<'a>, wanted: &[usize]) -> Result<()> {
+        self.ran.set(self.ran.get().saturating_add(scope.graph.operators.len() + 1));
+        if self.ran.get() > OPERATORS_MAX {
+            let message = format!("The model runs more than {OPERATORS_MAX} operators.");
+            return Err(Diagnostic::new(Code::SourceLimit, message));
+        }
         for operator in self.needed(scope.graph, wanted) {
-            self.ran.set(self.ran.get() + 1);
-            if self.ran.get() > OPERATORS_MAX {
-                let message = format!("The model runs more than {OPERATORS_MAX} operators.");
-                return Err(Diagnostic::new(Code::SourceLimit, message).at(scope.layer(operator)));
-            }
             let ran = self.operator(scope, operator);
             let items = ran.map_err(|found| match found.layer {
                 Some(_) => found,
@@ -177,7 +197,7 @@ impl<'a, 's> Runner<'a, 's> {
         let empty = || declared.dims.contains(&0).then_some(&none);
         if declared.variable && declared.data.is_none() {
             let dtype = declared.dtype().unwrap_or(DataType::Float);
-            let zeros = quantized::zeros(declared, dtype)?;
+            let zeros = quantized::zeros(declared, dtype, &self.room)?;
             return Ok(Item::Tensor(self.builder().constant(zeros)));
         }
         let Some(data) = declared.data.as_ref().or_else(empty) else {
@@ -185,7 +205,7 @@ impl<'a, 's> Runner<'a, 's> {
             let message = format!("The tensor `{name}` is read before anything computes it.");
             return Err(Diagnostic::new(Code::SourceSyntax, message));
         };
-        let tensor = constant::tensor(declared, data)?;
+        let tensor = constant::tensor(declared, data, &self.room)?;
         let item = Item::Tensor(self.constant(&scope.name(index), tensor));
         scope.set(index, item.clone());
         Ok(item)
@@ -208,7 +228,7 @@ impl<'a, 's> Runner<'a, 's> {
         let b = self.builder();
         if declared.variable && declared.data.is_none() {
             // States are zero at first.
-            return Ok(b.constant(quantized::zeros(declared, DataType::Float)?));
+            return Ok(b.constant(quantized::zeros(declared, DataType::Float, &self.room)?));
         }
         let constant = if folded { b.constant_of(var) } else { None };
         let constant = constant.and_then(|tensor| quantized::real_constant(&tensor, found));
@@ -354,6 +374,15 @@ impl<'a, 's> Runner<'a, 's> {
     ) -> Result<Vec<Item>> {
         let b = self.builder();
         let mut items = vec![Item::Hole; called.outputs.len()];
+        let read: HashSet<Var> = called
+            .inputs
+            .iter()
+            .flatten()
+            .filter_map(|input| match scope.items.borrow().get(input) {
+                Some(Item::Tensor(var)) => Some(*var),
+                _ => None,
+            })
+            .collect();
         for ((value, index), item) in given.into_iter().zip(&called.outputs).zip(&mut items) {
             let Value::Var(var) = value else { continue };
             let to = declared(scope, *index);
@@ -364,10 +393,7 @@ impl<'a, 's> Runner<'a, 's> {
                     _ => Ok(var),
                 },
             })?;
-            let computed = called.inputs.iter().flatten().all(|input| {
-                !matches!(scope.items.borrow().get(input), Some(Item::Tensor(var)) if *var == stored)
-            });
-            if computed {
+            if !read.contains(&stored) {
                 b.rename(stored, &scope.name(*index));
             }
             *item = Item::Tensor(stored);
@@ -423,4 +449,10 @@ fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
 /// Whether an operator makes new elements of those that are stored.
 fn computes(name: &str) -> bool {
     COPIES.contains(&name) || FILLS.contains(&name)
+}
+
+/// The beginning of a long name.
+fn shortened(name: &str) -> &str {
+    let end = name.char_indices().map(|(at, _)| at).find(|at| *at >= NAME_BYTES_MAX);
+    end.map_or(name, |end| &name[..end])
 }

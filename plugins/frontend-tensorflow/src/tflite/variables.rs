@@ -19,6 +19,8 @@ pub(super) struct Variables {
     changed: HashSet<String>,
     /// Those that such graphs read.
     read: HashSet<String>,
+    /// The variables that tensors of graphs are handles of, by the numbers of both.
+    handles: HashMap<(usize, usize), String>,
 }
 
 impl Variables {
@@ -26,20 +28,30 @@ impl Variables {
         let initial: HashSet<usize> =
             model.graphs.iter().flat_map(|graph| &graph.operators).filter_map(started).collect();
         let mut found = Variables::default();
-        for (at, graph) in model.graphs.iter().enumerate() {
-            if initial.contains(&at) {
-                continue;
-            }
+        for graph in &model.graphs {
             for operator in &graph.operators {
-                let set = match operator.name() {
-                    "ASSIGN_VARIABLE" => &mut found.changed,
-                    "READ_VARIABLE" => &mut found.read,
+                if let (Some(name), Some(handle)) = (name_of(operator), operator.outputs.first()) {
+                    found.handles.insert((graph.number, *handle), name);
+                }
+            }
+        }
+        for graph in model.graphs.iter().filter(|graph| !initial.contains(&graph.number)) {
+            for operator in &graph.operators {
+                let Some(name) = found.variable(graph, operator).cloned() else { continue };
+                match operator.name() {
+                    "ASSIGN_VARIABLE" => found.changed.insert(name),
+                    "READ_VARIABLE" => found.read.insert(name),
                     _ => continue,
                 };
-                set.extend(variable(graph, operator));
             }
         }
         found
+    }
+
+    /// The variable that an operator reads or sets; `None` if its handle comes from outside of the graph.
+    fn variable(&self, graph: &SubGraph, operator: &Operator) -> Option<&String> {
+        let handle = operator.inputs.first().copied().flatten()?;
+        self.handles.get(&(graph.number, handle))
     }
 
     /// Whether an operator has to run although nothing reads its results.
@@ -47,7 +59,7 @@ impl Variables {
         match operator.name() {
             "CALL_ONCE" => true,
             "ASSIGN_VARIABLE" => {
-                variable(graph, operator).is_none_or(|name| self.read.contains(&name))
+                self.variable(graph, operator).is_none_or(|name| self.read.contains(name))
             }
             _ => false,
         }
@@ -59,13 +71,6 @@ fn started(operator: &Operator) -> Option<usize> {
     let (_, value) = operator.options.iter().find(|(name, _)| *name == "init_subgraph_index")?;
     let Value::Int(index) = value else { return None };
     usize::try_from(*index).ok()
-}
-
-/// The variable that an operator reads or sets; `None` if its handle comes from outside of the graph.
-fn variable(graph: &SubGraph, operator: &Operator) -> Option<String> {
-    let handle = operator.inputs.first().copied().flatten()?;
-    let is_source = |other: &&Operator| other.outputs.contains(&handle);
-    graph.operators.iter().find(is_source).and_then(name_of)
 }
 
 /// The name of the variable that an operator gives a handle of.
@@ -142,7 +147,7 @@ pub(super) fn run<'a>(
                 let message = "The graph that sets variables is missing.";
                 return Err(Diagnostic::new(Code::SourceSyntax, message));
             };
-            let mut inner = scope.inside(graph, called);
+            let mut inner = scope.inside(graph, called)?;
             inner.initial = true;
             runner.run(&inner, &[])?;
             Ok(Some(vec![]))

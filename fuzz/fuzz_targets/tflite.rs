@@ -1,0 +1,9 @@
+//! TFLite models.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use onnxd_frontend_tensorflow::fuzzing;
+
+fuzz_target!(|bytes: &[u8]| {
+    fuzzing::tflite::file(bytes);
+});
