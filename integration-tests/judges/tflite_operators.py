@@ -32,6 +32,9 @@ import numpy as np
 
 FORMS = ["float", "dynamic", "float16", "int8", "int16"]
 STEPS = 2
+TIMEOUT_S = 300
+# TensorFlow cannot calibrate its loops.
+NOT_QUANTIZED = {"recurrent"}
 
 
 class Draw(random.Random):
@@ -319,7 +322,8 @@ def transpose(d, tf):
 
 @formula
 def squeeze(d, tf):
-    shape = [d.choice([1, 1, 3]) for _ in range(4)]
+    # A batch of varying size is no axis to go.
+    shape = [2, *(d.choice([1, 1, 3]) for _ in range(3))]
     ones = [i for i, n in enumerate(shape) if n == 1]
     axes = d.choice([None, ones[:1], [a - 4 for a in ones]]) if ones else None
     return (lambda x: tf.squeeze(x, axes)), [d.floats(*shape)]
@@ -751,6 +755,8 @@ def judge_case(task):
     rows = []
     try:
         for form in OPTIONS.forms.split(","):
+            if name in NOT_QUANTIZED and form.startswith("int"):
+                continue
             d = Draw(f"{OPTIONS.seed} {name} {number}")
             path = os.path.join(folder, f"{name}_{number}_{form}.tflite")
             try:
@@ -796,7 +802,13 @@ def main():
     random.Random(0).shuffle(tasks)
     rows = []
     with multiprocessing.get_context("spawn").Pool(OPTIONS.jobs, initializer=begin, initargs=(OPTIONS,)) as pool:
-        for found in pool.imap_unordered(judge_case, tasks):
+        pending = [(task, pool.apply_async(judge_case, (task,))) for task in tasks]
+        for (name, number), case in pending:
+            try:
+                found = case.get(TIMEOUT_S)
+            except multiprocessing.TimeoutError:
+                # TensorFlow's converter ends some processes.
+                found = [(name, number, "-", "skipped", "it gave no answer")]
             rows += found
             for name, number, form, end, why in found:
                 if end not in ("equal", "skipped"):

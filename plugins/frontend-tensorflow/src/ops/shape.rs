@@ -85,8 +85,17 @@ fn open_size(b: &GraphBuilder, x: Var, sizes: &[i64]) -> i64 {
     b.dims_of(x).map_or(0, |dims| product(&dims) / product(sizes))
 }
 
+/// Without a list, all axes of size 1 go. One whose size varies stays: the number of axes of a result does not vary.
 fn squeeze(b: &Lower, a: Squeeze) -> Lowered<Var> {
-    squeezed(b, a.input, &a.squeeze_dims)
+    let shape = b.shape_of(a.input).unwrap_or_default();
+    if !a.squeeze_dims.is_empty() || shape.iter().all(|dim| dim.known().is_some()) {
+        return squeezed(b, a.input, &a.squeeze_dims);
+    }
+    let message = "An axis of varying size stays, also where its size is 1.";
+    b.note(b.diagnostic(Code::LayerParameterIgnored, message));
+    let ones = (0..).zip(&shape).filter(|(_, dim)| dim.known() == Some(1));
+    let ones: Vec<i64> = ones.map(|(axis, _)| axis).collect();
+    if ones.is_empty() { Ok(a.input) } else { squeezed(b, a.input, &ones) }
 }
 
 /// `x` without these axes of size 1; without all of them if none is named.

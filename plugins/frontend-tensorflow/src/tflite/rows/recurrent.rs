@@ -192,7 +192,8 @@ fn both_ways(b: &Lower, a: BothWays) -> Lowered<Values> {
     let inputs = Inputs(a.inputs);
     let side = |backwards: bool| {
         let (first, aux) = if backwards { (5, 11) } else { (1, 10) };
-        let x = inputs.joined(b, [0, 9], backwards, inputs.at(10).is_some())?;
+        // TFLite's kernel reads another input backwards only where the time comes first.
+        let x = inputs.joined(b, [0, 9], backwards && a.time_major, inputs.at(10).is_some())?;
         let weights = inputs.weights(b, first, aux)?;
         let layer = Layer {
             weights: weights.map_or_else(|| inputs.need(b, first), Ok)?,
