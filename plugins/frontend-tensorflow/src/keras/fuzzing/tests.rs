@@ -22,6 +22,9 @@ const WORDS: [&[u8]; 12] = [
     b"TREE",
 ];
 
+/// What no run may take, on a busy machine without optimization.
+const SLOW: Duration = Duration::from_secs(20);
+
 struct Random(u64);
 
 impl Random {
@@ -75,10 +78,10 @@ fn run(what: &str, mut seeds: Vec<Vec<u8>>, f: &dyn Fn(&[u8])) {
         let bytes = random.mutated(&seeds);
         let begun = Instant::now();
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(&bytes)));
-        if done.is_err() {
+        if done.is_err() || begun.elapsed() > SLOW {
             let kept = std::env::temp_dir().join(format!("keras-{what}-{runs}"));
             std::fs::write(&kept, &bytes).unwrap();
-            panic!("run {runs} of {what}; the input is {}", kept.display());
+            panic!("run {runs} of {what} fails or is slow; the input is {}", kept.display());
         }
         slowest = slowest.max(begun.elapsed());
         runs += 1;

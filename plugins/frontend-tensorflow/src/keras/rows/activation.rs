@@ -126,17 +126,18 @@ fn sparse_plus(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     b.where_(b.less(x, 1.0)?, curve, x)
 }
 
-/// The nearest point whose elements are not negative and add up to 1, along the last axis.
+/// What Keras calls sparsemax, along the last axis: it adds up the sums of all elements that count, where the paper has
+/// the last of these sums.
 fn sparsemax(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     let shape = b.shape(x).one()?;
     let last = b.shape(x).start(-1).one()?;
     let [sorted, _] = b.top_k(x, last).axis(-1).outputs()?;
-    let sums = b.sub(b.cum_sum(sorted, -1).one()?, 1.0)?;
+    let sums = b.cum_sum(sorted, -1).one()?;
     let counts = b.cum_sum(b.expand(b.constant(number(1.0, of(b, x)?)), shape)?, -1).one()?;
-    let counted = b.greater(b.mul(counts, sorted)?, sums)?;
+    let counted = b.greater(b.mul(counts, sorted)?, b.sub(sums, 1.0)?)?;
     let counted = b.cast(counted, of(b, x)?)?;
     let k = b.reduce_sum(counted).axes([-1]).keepdims(1).one()?;
-    let total = b.reduce_sum(b.mul(sorted, counted)?).axes([-1]).keepdims(1).one()?;
+    let total = b.reduce_sum(b.mul(sums, counted)?).axes([-1]).keepdims(1).one()?;
     let above = b.sub(x, b.div(b.sub(total, 1.0)?, k)?)?;
     b.relu(above)
 }
