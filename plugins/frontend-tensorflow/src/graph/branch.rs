@@ -1,12 +1,12 @@
 //! Conditions that are known only when the model runs.
 
-use super::lists::List;
+use super::list::{List, Sizes, merged};
 use super::resources::Resource;
 use super::run::Item;
 use crate::ops::Source;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
-use onnxd_plugin_sdk::ir::{DataType, Graph};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph};
 use onnxd_plugin_sdk::lower::Driver;
 use std::rc::Rc;
 
@@ -46,7 +46,8 @@ enum Common {
     /// The same thing outside.
     Same(Item),
     Tensor([Var; 2]),
-    List([Rc<List>; 2]),
+    /// Lists, and what is known of an element.
+    List([Rc<List>; 2], Sizes),
     Hole,
 }
 
@@ -67,10 +68,11 @@ pub(crate) fn branch(
     }
     b.begin("then");
     let first = arms[0]().inspect_err(|_| b.discard())?;
+    let elements = elements(b, &first);
     let suspended = b.suspend();
     b.begin("else");
     let closed = arms[1]()
-        .and_then(|second| common(driver, first, second))
+        .and_then(|second| common(driver, first, second, elements))
         .and_then(|all| Ok((outputs(b, &all, 1)?, all)));
     let (second, all) = match closed {
         Ok((outputs, all)) => {
@@ -90,6 +92,43 @@ pub(crate) fn branch(
     joined(b, condition, [first, second], all)
 }
 
+/// Runs one of `count` arms, as the number `index` says when the model runs; the last one stands for all numbers that
+/// no arm has.
+///
+/// # Errors
+/// As [`branch`].
+pub(crate) fn chosen(
+    driver: &Driver<'_, Source>,
+    index: Var,
+    count: usize,
+    arm: &dyn Fn(usize) -> Result<Vec<Item>>,
+) -> Result<Vec<Item>> {
+    let (b, last) = (driver.builder(), count.saturating_sub(1));
+    if let Some(known) = super::list::single(b, index) {
+        return arm(usize::try_from(known).map_or(last, |known| known.min(last)));
+    }
+    let index = b.cast(index, DataType::Int64)?;
+    let index = b.where_(b.less(index, 0)?, last as i64, index)?;
+    among(driver, index, (0, count), arm)
+}
+
+/// As [`chosen`], for an index that is at least `first`.
+fn among(
+    driver: &Driver<'_, Source>,
+    index: Var,
+    (first, count): (usize, usize),
+    arm: &dyn Fn(usize) -> Result<Vec<Item>>,
+) -> Result<Vec<Item>> {
+    if count <= 1 {
+        return arm(first);
+    }
+    let half = count / 2;
+    let is_low = driver.builder().less(index, (first + half) as i64)?;
+    let low = || among(driver, index, (first, half), arm);
+    let high = || among(driver, index, (first + half, count - half), arm);
+    branch(driver, is_low, [&low, &high])
+}
+
 /// Adds the If and gives what it gives.
 fn joined(
     b: &GraphBuilder,
@@ -107,9 +146,12 @@ fn joined(
         Common::Same(item) => item,
         Common::Hole => Item::Hole,
         Common::Tensor(_) => outputs.next().map_or(Item::Hole, Item::Tensor),
-        Common::List([list, _]) => {
-            outputs.next().map_or(Item::Hole, |v| Item::List(Rc::new(list.with(v))))
-        }
+        Common::List([list, other], element) => outputs.next().map_or(Item::Hole, |v| {
+            let mut list = list.with(v);
+            list.loose |= other.loose;
+            list.element = merged(list.element, element);
+            Item::List(Rc::new(list))
+        }),
     };
     Ok(all.into_iter().map(item).collect())
 }
@@ -119,32 +161,65 @@ fn outputs(b: &GraphBuilder, all: &[Common], at: usize) -> Result<Vec<Var>> {
     let output = |common: &Common| match common {
         Common::Same(_) | Common::Hole => None,
         Common::Tensor(vars) => Some(Ok(vars[at])),
-        Common::List(lists) => Some(lists[at].stacked(b, None)),
+        Common::List(lists, element) => Some(lists[at].stacked(b, element.clone())),
     };
     all.iter().filter_map(output).collect()
 }
 
-fn common(driver: &Driver<'_, Source>, first: Vec<Item>, second: Vec<Item>) -> Result<Vec<Common>> {
+fn common(
+    driver: &Driver<'_, Source>,
+    first: Vec<Item>,
+    second: Vec<Item>,
+    known: Vec<Sizes>,
+) -> Result<Vec<Common>> {
     let b: &GraphBuilder = driver.builder();
     if first.len() != second.len() {
         let (n, m) = (first.len(), second.len());
         let message = format!("The branches of a condition give {n} and {m} values.");
         return Err(b.diagnostic(Code::SourceSyntax, message));
     }
-    let pair = |(first, second): (Item, Item)| match (first, second) {
+    let more = elements(b, &second);
+    let known = known.into_iter().zip(more).map(|(x, y)| shared(x, y));
+    let pair = |((first, second), known): ((Item, Item), Sizes)| match (first, second) {
         (Item::Hole, _) | (_, Item::Hole) => Common::Hole,
         // A value of one arm is of another graph than one of the other.
         (Item::Tensor(x), Item::Tensor(y)) if x == y => Common::Same(Item::Tensor(x)),
         (Item::Tensor(x), Item::Tensor(y)) => Common::Tensor([x, y]),
         (Item::List(x), Item::List(y)) if Rc::ptr_eq(&x, &y) => Common::Same(Item::List(x)),
-        (Item::List(x), Item::List(y)) => Common::List([x, y]),
+        (Item::List(x), Item::List(y)) => Common::List([x, y], known),
         (Item::Resource(x), Item::Resource(y)) if same(&x, &y) => Common::Same(Item::Resource(x)),
         _ => {
             driver.report(different(b));
             Common::Hole
         }
     };
-    Ok(first.into_iter().zip(second).map(pair).collect())
+    Ok(first.into_iter().zip(second).zip(known).map(pair).collect())
+}
+
+/// What is known of the elements of lists.
+fn elements(b: &GraphBuilder, items: &[Item]) -> Vec<Sizes> {
+    let element = |item: &Item| match item {
+        Item::List(list) => {
+            let ty = list.stacked_type(b)?;
+            // A size that an arm computes has no meaning outside of it.
+            let size = |n: &Dim| n.known().map_or(Dim::Unknown, Dim::Known);
+            ty.shape().map(|shape| shape.iter().skip(1).map(size).collect())
+        }
+        _ => None,
+    };
+    items.iter().map(element).collect()
+}
+
+/// Sizes that two lists have in common.
+fn shared(x: Sizes, y: Sizes) -> Sizes {
+    match (x, y) {
+        (Some(x), Some(y)) if x.len() == y.len() => {
+            let both = x.into_iter().zip(y);
+            Some(both.map(|(x, y)| if x.same(&y) { x } else { Dim::Unknown }).collect())
+        }
+        (Some(x), None) | (None, Some(x)) => Some(x),
+        _ => None,
+    }
 }
 
 fn different(b: &GraphBuilder) -> Diagnostic {

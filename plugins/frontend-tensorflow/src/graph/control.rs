@@ -1,14 +1,14 @@
 //! Conditions and loops by functions: If, Case, While and their kin.
 
-use super::branch::{branch, truth};
+use super::branch::{branch, chosen, truth};
 use super::repeat::{Repetition, repeat};
 use super::run::{Item, Runner, Scope};
 use super::{calls, effects, node};
 use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::dims_of;
-use onnxd_plugin_sdk::build::{Result, Var};
+use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
-use onnxd_plugin_sdk::ir::{DataType, Dim};
+use onnxd_plugin_sdk::ir::Dim;
 
 /// Functions inside each other that are looked through for arguments that come back unchanged.
 const TRACE_MAX: usize = 256;
@@ -57,7 +57,10 @@ pub(crate) fn run<'a>(
             let arm = |at: usize| calls::call(runner, scope, node, functions[at], args.to_vec());
             branch(runner.driver, truth(b, choice)?, [&|| arm(0), &|| arm(1)])
         }
-        _ => chosen(runner, (scope, node), choice, &functions, args),
+        _ => {
+            let arm = |at: usize| calls::call(runner, scope, node, functions[at], args.to_vec());
+            chosen(runner.driver, choice, functions.len(), &arm)
+        }
     })?;
     Ok(Some(given))
 }
@@ -80,46 +83,6 @@ fn branches(node: &NodeDef) -> Vec<&str> {
         Some(Attr::List(list)) => list.func.iter().map(|f| f.name.as_str()).collect(),
         _ => vec![],
     }
-}
-
-/// What the function gives whose number is `index`; the last one stands for all numbers that no function has.
-fn chosen<'a>(
-    runner: &Runner<'a, '_>,
-    (scope, node): (&Scope<'a>, &'a NodeDef),
-    index: Var,
-    functions: &[&'a str],
-    args: &[Item],
-) -> Result<Vec<Item>> {
-    let (b, last) = (runner.builder(), functions.len() as i64 - 1);
-    let index = match b.ints_of(index).as_deref() {
-        Some([known]) => {
-            let known = if (0..last).contains(known) { *known } else { last };
-            let function = functions[known as usize];
-            return calls::call(runner, scope, node, function, args.to_vec());
-        }
-        _ => b.cast(index, DataType::Int64)?,
-    };
-    let index = b.where_(b.less(index, 0)?, last, index)?;
-    among(runner, (scope, node), index, functions, 0, args)
-}
-
-/// As [`chosen`], for an index that is at least that of the first function.
-fn among<'a>(
-    runner: &Runner<'a, '_>,
-    (scope, node): (&Scope<'a>, &'a NodeDef),
-    index: Var,
-    functions: &[&'a str],
-    first: usize,
-    args: &[Item],
-) -> Result<Vec<Item>> {
-    if let [function] = functions {
-        return calls::call(runner, scope, node, function, args.to_vec());
-    }
-    let half = functions.len() / 2;
-    let (low, high) = functions.split_at(half);
-    let is_low = runner.builder().less(index, (first + half) as i64)?;
-    let arm = |part: &[&'a str], first| among(runner, (scope, node), index, part, first, args);
-    branch(runner.driver, is_low, [&|| arm(low, first), &|| arm(high, first + half)])
 }
 
 fn looped<'a>(

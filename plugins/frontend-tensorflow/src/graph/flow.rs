@@ -17,8 +17,8 @@ const PASSES_MAX: usize = 64;
 /// A tensor: the name of a node or argument, and the number of the output.
 pub(crate) type Place = (String, usize);
 
-/// A condition, and whether it must hold.
-type Literal = (Place, bool);
+/// A condition or the number of a branch, and what it must be; true is 1.
+type Literal = (Place, usize);
 type Literals = Rc<BTreeSet<Literal>>;
 
 /// A value that a loop carries.
@@ -52,6 +52,8 @@ impl Frame {
 pub(crate) struct Arm {
     /// The number of the Merge's input.
     pub(crate) input: usize,
+    /// What the condition is then.
+    pub(crate) side: usize,
     /// Nodes that this side reads and that run on either side.
     pub(crate) outside: Vec<usize>,
     /// How many nodes were looked at.
@@ -62,8 +64,10 @@ pub(crate) struct Arm {
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub(crate) condition: Place,
-    /// The side where it does not hold, and the one where it does.
-    pub(crate) arms: [Arm; 2],
+    /// Whether the condition is the number of a branch.
+    pub(crate) is_number: bool,
+    /// By what the condition is: 0 or false first.
+    pub(crate) arms: Vec<Arm>,
 }
 
 #[derive(Default)]
@@ -78,6 +82,11 @@ pub(crate) struct Flow {
     pub(crate) sources: Vec<usize>,
     literals: RefCell<HashMap<usize, Literals>>,
     choices: RefCell<HashMap<usize, Option<Rc<Choice>>>>,
+}
+
+/// Whether a node passes its first input on to one of its outputs.
+fn switches(node: &NodeDef) -> bool {
+    is_op(node, "Switch") || node.op == "_SwitchN"
 }
 
 fn is_op(node: &NodeDef, op: &str) -> bool {
@@ -182,8 +191,7 @@ impl Flow {
         for _ in 0..PASSES_MAX {
             let Some(index) = body.find(name) else { break };
             let node = &body.nodes[index];
-            let passes =
-                node.op == "Identity" || is_op(node, "Switch") && !self.switches.contains(&index);
+            let passes = node.op == "Identity" || switches(node) && !self.switches.contains(&index);
             match node.input.first().and_then(|text| place(text)).filter(|_| passes) {
                 Some(next) => (name, slot) = next,
                 None => break,
@@ -193,14 +201,16 @@ impl Flow {
     }
 
     /// The value of a condition that is a constant.
-    pub(crate) fn constant(&self, body: &Body<'_>, (name, _): &Place) -> Option<bool> {
+    pub(crate) fn constant(&self, body: &Body<'_>, (name, _): &Place) -> Option<i64> {
         let mut node = &body.nodes[body.find(name)?];
         if node.op == "PlaceholderWithDefault" {
             (_, node, _) = from(body, node, 0)?;
         }
         let Some(Attr::Tensor(proto)) = &node.attr.get("value")?.value else { return None };
         let tensor = crate::wire::tensor::tensor_of(proto).ok().filter(|t| t.len() == 1)?;
-        Some(tensor.bytes().iter().any(|byte| *byte != 0)).filter(|_| node.op == "Const")
+        let flag = || tensor.bytes().first().map(|byte| i64::from(*byte != 0));
+        let number = tensor.to_i64s().and_then(|n| n.first().copied());
+        number.or_else(flag).filter(|_| node.op == "Const")
     }
 
     /// What must hold for a node to run. `work` counts the nodes that are looked at.
@@ -248,11 +258,11 @@ impl Flow {
         let mut all =
             self.literals.borrow().get(&input).map(|l| BTreeSet::clone(l)).unwrap_or_default();
         let node = &body.nodes[input];
-        if is_op(node, "Switch")
+        if switches(node)
             && !self.switches.contains(&input)
             && let (Some(slot), Some(condition)) = (slot, self.condition(body, node))
         {
-            all.insert((condition, slot == 1));
+            all.insert((condition, slot));
         }
         all
     }
@@ -300,28 +310,41 @@ impl Flow {
         work: &dyn Fn(usize) -> Result<()>,
     ) -> Result<Option<Choice>> {
         let node = &body.nodes[index];
-        let ends = [0, 1].map(|input| from(body, node, input));
-        let ([Some(x), Some(y)], false) = (ends, self.merges.contains_key(&index)) else {
-            return Ok(None);
-        };
-        let mut each = vec![];
-        for (input, _, slot) in [x, y] {
-            self.literals(body, input, work)?;
-            each.push(self.of_input(body, input, Some(slot)));
-        }
-        let other = |(place, holds): &Literal| each[1].contains(&(place.clone(), !holds));
-        let Some((condition, holds)) = each[0].iter().find(|literal| other(literal)).cloned()
+        let count = node.input.iter().filter(|text| !text.starts_with('^')).count();
+        let ends = (0..count).map(|input| from(body, node, input)).collect::<Option<Vec<_>>>();
+        let Some(ends) = ends.filter(|ends| ends.len() > 1 && !self.merges.contains_key(&index))
         else {
             return Ok(None);
         };
-        let arm = |input: usize| {
-            let (from, ..) = [x, y][input];
-            let literal = (condition.clone(), holds == (input == 0));
-            self.arm(body, input, from, &literal, work)
+        let mut each = vec![];
+        for (input, _, slot) in &ends {
+            self.literals(body, *input, work)?;
+            each.push(self.of_input(body, *input, Some(*slot)));
+        }
+        // The condition that is another one for each input.
+        let sides = |place: &Place| -> Option<Vec<usize>> {
+            let side = |all: &BTreeSet<Literal>| all.iter().find(|(p, _)| p == place).map(|l| l.1);
+            let sides: Vec<usize> = each.iter().map(side).collect::<Option<_>>()?;
+            let mut sorted = sides.clone();
+            sorted.sort_unstable();
+            sorted.iter().copied().eq(0..sides.len()).then_some(sides)
         };
-        let (first, second) = (arm(0)?, arm(1)?);
-        let arms = if holds { [second, first] } else { [first, second] };
-        Ok(Some(Choice { condition, arms }))
+        let found = each[0].iter().find_map(|(place, _)| Some((place.clone(), sides(place)?)));
+        let Some((condition, sides)) = found else { return Ok(None) };
+        let mut arms = vec![];
+        for (input, side) in sides.into_iter().enumerate() {
+            let literal = (condition.clone(), side);
+            arms.push(self.arm(body, input, ends[input].0, &literal, work)?);
+        }
+        arms.sort_by_key(|arm| arm.side);
+        let is_number = self.is_number(body, &condition);
+        Ok(Some(Choice { condition, is_number, arms }))
+    }
+
+    /// Whether what some node switches by is the number of a branch.
+    fn is_number(&self, body: &Body<'_>, condition: &Place) -> bool {
+        let numbered = body.nodes.iter().filter(|node| node.op == "_SwitchN");
+        numbered.into_iter().any(|node| self.condition(body, node).as_ref() == Some(condition))
     }
 
     /// The nodes that one side reads and that run on either side.
@@ -342,7 +365,7 @@ impl Flow {
             work(1)?;
             let node = &body.nodes[at];
             // A Merge asks for the condition itself, and not for what a Switch passes on.
-            let condition = self.condition(body, node).filter(|_| is_op(node, "Switch"));
+            let condition = self.condition(body, node).filter(|_| switches(node));
             open.extend(condition.and_then(|(name, _)| body.find(&name)));
             match self.literals(body, at, work)?.contains(literal) {
                 true => {
@@ -355,6 +378,6 @@ impl Flow {
             }
         }
         outside.sort_unstable();
-        Ok(Arm { input, outside, work: seen.len() })
+        Ok(Arm { input, side: literal.1, outside, work: seen.len() })
     }
 }

@@ -1,8 +1,9 @@
 //! Conditions and loops of TensorFlow 1: Switch and Merge, and frames of Enter, Exit, NextIteration and LoopCond. A
 //! Switch only passes on: a Merge takes what it needs of both sides, and an Exit runs its whole frame.
 
-use super::branch::{branch, known, truth};
-use super::flow::{Choice, Flow, Frame};
+use super::branch::{branch, chosen, known, truth};
+use super::flow::{Arm, Choice, Flow, Frame};
+use super::list::single;
 use super::node::Reference;
 use super::repeat::{Repetition, repeat};
 use super::run::{DEPTH_MAX, Item, Runner, Scope};
@@ -11,6 +12,9 @@ use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType;
+
+/// Branches of one condition.
+const BRANCHES_MAX: usize = 1 << 16;
 
 /// Whether a node runs before its inputs do, because not all of them may run.
 pub(crate) fn is_lazy(op: &str) -> bool {
@@ -25,6 +29,10 @@ pub(crate) fn passed(node: &NodeDef, inputs: &[Item]) -> Option<Vec<Item>> {
             Some(vec![first()])
         }
         "Switch" | "RefSwitch" => Some(vec![first(), first()]),
+        "_SwitchN" => {
+            let n = node::int(node, "num_outs").and_then(|n| usize::try_from(n).ok());
+            Some(vec![first(); n.unwrap_or(0).min(BRANCHES_MAX)])
+        }
         _ => None,
     }
 }
@@ -44,8 +52,9 @@ pub(crate) fn needs<'a>(
     }
     let Some(choice) = choice(runner, scope, index)? else { return Ok(vec![]) };
     let mut needed: Vec<usize> = scope.body.find(&choice.condition.0).into_iter().collect();
-    for (at, arm) in choice.arms.iter().enumerate() {
-        if flow.constant(&scope.body, &choice.condition).is_none_or(|holds| holds == (at == 1)) {
+    let known = flow.constant(&scope.body, &choice.condition).map(|known| choice.side(known));
+    for arm in &choice.arms {
+        if known.is_none_or(|known| known == arm.side) {
             runner.work(scope, &scope.body.nodes[index], arm.work)?;
             needed.extend(&arm.outside);
         }
@@ -98,7 +107,7 @@ pub(crate) fn run<'a>(
     given
 }
 
-/// What one of the two sides of a Merge gives, and the number of that input.
+/// What one of the sides of a Merge gives, and the number of that input.
 fn merged<'a>(
     runner: &Runner<'a, '_>,
     scope: &Scope<'a>,
@@ -106,20 +115,17 @@ fn merged<'a>(
     choice: &Choice,
 ) -> Result<Vec<Item>> {
     let b = runner.builder();
-    let numbers = [0, 1].map(|side: usize| choice.arms[side].input as i64);
-    let number = |side: usize| {
-        let number = crate::ops::create::scalar(numbers[side], DataType::Int32);
-        Item::Tensor(b.constant(number))
-    };
-    let arm = |side: usize, inner: &Scope<'a>| -> Result<Vec<Item>> {
-        let texts = node.input.iter().filter(|text| !text.starts_with('^'));
-        match texts.clone().nth(choice.arms[side].input) {
-            Some(text) => Ok(vec![runner.value(inner, text)?, number(side)]),
+    let arm = |arm: &Arm, inner: &Scope<'a>| -> Result<Vec<Item>> {
+        let number = crate::ops::create::scalar(arm.input as i64, DataType::Int32);
+        let mut texts = node.input.iter().filter(|text| !text.starts_with('^'));
+        match texts.nth(arm.input) {
+            Some(text) => Ok(vec![runner.value(inner, text)?, Item::Tensor(b.constant(number))]),
             None => Ok(vec![Item::Hole; 2]),
         }
     };
     let (name, slot) = &choice.condition;
     let condition = match runner.value(scope, &format!("{name}:{slot}"))? {
+        Item::Tensor(v) if choice.is_number => v,
         Item::Tensor(v) => truth(b, v)?,
         Item::Hole => return Ok(vec![Item::Hole; 2]),
         _ => {
@@ -127,17 +133,24 @@ fn merged<'a>(
             return Ok(runner.refuse(scope, node, Code::LayerUnsupported, message));
         }
     };
-    if let Some(holds) = known(b, condition) {
-        return arm(usize::from(holds), scope);
+    let value = match choice.is_number {
+        true => single(b, condition),
+        false => known(b, condition).map(i64::from),
+    };
+    if let Some(value) = value {
+        return arm(&choice.arms[choice.side(value)], scope);
     }
-    let inner = |side: usize| {
+    let inner = |at: usize| {
         let inner = scope.part();
-        for outside in &choice.arms[side].outside {
+        for outside in &choice.arms[at].outside {
             inner.inherit(scope, *outside);
         }
-        arm(side, &inner)
+        arm(&choice.arms[at], &inner)
     };
-    branch(runner.driver, condition, [&|| inner(1), &|| inner(0)])
+    match choice.is_number {
+        true => chosen(runner.driver, condition, choice.arms.len(), &inner),
+        false => branch(runner.driver, condition, [&|| inner(1), &|| inner(0)]),
+    }
 }
 
 /// Runs a frame; gives what the node `index` passes out of it.
@@ -204,14 +217,17 @@ pub(crate) fn place(text: &str) -> Option<(&str, usize)> {
     }
 }
 
-/// Whether a graph has nodes of this family.
-pub(crate) fn is_present(nodes: &[NodeDef]) -> bool {
-    nodes.iter().any(|node| is_lazy(&node.op))
-}
-
 impl Flow {
     /// The frame that an Exit leaves.
     fn frame_of_exit(&self, index: usize) -> Option<&Frame> {
         self.exits.get(&index).and_then(|frame| self.frames.get(*frame))
+    }
+}
+
+impl Choice {
+    /// The side for a value of the condition; the last one stands for numbers that none has.
+    fn side(&self, value: i64) -> usize {
+        let last = self.arms.len().saturating_sub(1);
+        usize::try_from(value).map_or(last, |side| side.min(last))
     }
 }
