@@ -190,7 +190,7 @@ fn drops_that_stay_have_receipts() {
     }
     fs::rename(site.at("weights"), inbox.join("bob/digits/weights")).unwrap();
     assert_converted(&site, "bob", "digits");
-    let left = ["bob", "mine.receipt.txt", "llama.gguf.receipt.txt"];
+    let left = ["bob", "llama.gguf.receipt.txt", "mine.receipt.txt"];
     site::wait("receipts to go", || (site.names("outbox") == left).then_some(()));
     site::wait("the receipt to go", || (site.names("outbox/bob") == ["digits"]).then_some(()));
     assert_eq!(daemon.stop().code(), Some(0));

@@ -153,7 +153,7 @@ def make_signatures(name):
     signatures = {"scores": module.scores, "lookup": module.lookup}
     saved(name, lambda place: tf.saved_model.save(module, place, signatures))
     chosen = "lookup" if name == "refused-strings" else "scores"
-    with open(os.path.join(folder_of(name), "params.toml"), "w") as file:
+    with open(os.path.join(folder_of(name), "net", "params.toml"), "w") as file:
         file.write(f'[source]\nsignature = "{chosen}"\n')
     if chosen == "scores":
         inputs = floats((4, 3))
