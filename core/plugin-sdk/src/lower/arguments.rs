@@ -12,6 +12,7 @@ const ITEMS_MAX: usize = 1 << 16;
 pub struct Reader<'b> {
     positional: Vec<Value>,
     named: Vec<(String, Value)>,
+    facts: Vec<(String, Value)>,
     next: usize,
     holed: bool,
     hole_at_fault: bool,
@@ -25,8 +26,15 @@ impl<'b> Reader<'b> {
         positional: Vec<Value>,
         named: Vec<(String, Value)>,
     ) -> Reader<'b> {
-        let builder = Some(builder);
-        Reader { positional, named, next: 0, holed: false, hole_at_fault: false, builder }
+        let (builder, facts) = (Some(builder), vec![]);
+        Reader { positional, named, facts, next: 0, holed: false, hole_at_fault: false, builder }
+    }
+
+    /// With facts, which are no finding if they are not read.
+    #[must_use]
+    pub fn with_facts(mut self, facts: Vec<(String, Value)>) -> Reader<'b> {
+        self.facts = facts;
+        self
     }
 
     /// Whether an argument that was taken is a hole, or has one inside.
@@ -47,8 +55,11 @@ impl<'b> Reader<'b> {
         let found = match self.positional.get_mut(self.next) {
             Some(value) => Some(std::mem::replace(value, Value::None)),
             None => {
-                let at = self.named.iter().position(|(n, _)| n == name);
-                at.map(|at| self.named.remove(at).1)
+                let taken = |list: &mut Vec<(String, Value)>| {
+                    let at = list.iter().position(|(n, _)| n == name);
+                    at.map(|at| list.remove(at).1)
+                };
+                taken(&mut self.named).or_else(|| taken(&mut self.facts))
             }
         };
         self.next += 1;

@@ -127,6 +127,9 @@ pub struct Lowering {
     pub arguments: Vec<Value>,
     /// Those with names.
     pub named: Vec<(String, Value)>,
+    /// What functions may ask for by name and mostly do not, such as the type in which a layer computes. It is no finding
+    /// if such a fact is not read.
+    pub facts: Vec<(String, Value)>,
     /// Names of its results, which the values get; an empty one leaves the name to the builder.
     pub results: Vec<String>,
     /// Types that the source declares for its results, as far as it does. If the operator cannot be
@@ -202,7 +205,7 @@ impl<'s, C: 'static> Driver<'s, C> {
 
     /// Lowers one operator. What cannot be lowered gives holes and is reported at the end.
     pub fn lower(&self, item: Lowering) -> Vec<Value> {
-        let Lowering { op, layer, arguments, named, results, types } = item;
+        let Lowering { op, layer, arguments, named, facts, results, types } = item;
         let holes = || -> Vec<Value> {
             let ty = |i| {
                 types
@@ -214,7 +217,8 @@ impl<'s, C: 'static> Driver<'s, C> {
         };
         let given = match (self.table.find(&op), self.fallback.kept(&op)) {
             (Some(row), _) => {
-                let mut reader = Reader::new(&self.lower.builder, arguments, named);
+                let reader = Reader::new(&self.lower.builder, arguments, named);
+                let mut reader = reader.with_facts(facts);
                 self.lower.in_layer(layer, |_| row(&self.lower, &mut reader))
             }
             (None, Some(Kept { domain, op, more })) => self.lower.in_layer(layer, |b| {

@@ -119,6 +119,7 @@ fn item(op: &str, line: usize, arguments: Vec<Value>) -> Lowering {
         named: vec![],
         results: vec![String::new()],
         types: vec![],
+        facts: vec![],
     }
 }
 

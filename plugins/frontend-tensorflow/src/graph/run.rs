@@ -399,7 +399,7 @@ impl<'a, 's> Runner<'a, 's> {
         let op = op.to_owned();
         let given = crate::ops::complex::lower(
             self.driver,
-            Lowering { op, layer, arguments, named, results, types: vec![] },
+            Lowering { op, layer, arguments, named, results, ..Lowering::default() },
         );
         let item = |value| match value {
             Value::Var(var) => Item::Tensor(var),

@@ -98,8 +98,9 @@ impl Runner<'_, '_> {
                 layer: place,
                 arguments: given.positional.iter().map(Item::value).collect(),
                 named,
+                facts: facts(layer),
                 results: vec![String::new()],
-                types: vec![],
+                ..Lowering::default()
             },
         );
         let mut items: Vec<Item> = results.into_iter().flat_map(flat).collect();
@@ -146,7 +147,7 @@ impl Runner<'_, '_> {
 
     /// The configuration of a layer as a row takes it.
     pub(crate) fn config(&self, layer: &Layer) -> Vec<(String, Value)> {
-        let is_function = layer.class.starts_with("ops.");
+        let is_function = is_function(layer);
         let matters = |key: &str| {
             if is_function {
                 return key != "name";
@@ -162,8 +163,7 @@ impl Runner<'_, '_> {
                 if key.ends_with("activation") { self.activation(layer, key) } else { None };
             (key.clone(), found.unwrap_or_else(|| value(json)))
         };
-        let policy = || ("dtype".to_owned(), dtype::word(dtype::computed(&layer.config)).into());
-        config.map(read).chain((!is_function).then(policy)).collect()
+        config.map(read).collect()
     }
 
     /// The name of an activation. What it means has changed since version 2 for one of them.
@@ -310,6 +310,16 @@ fn role(place: &str, i: usize) -> String {
         }
         _ => last.to_owned(),
     }
+}
+
+fn is_function(layer: &Layer) -> bool {
+    layer.class.starts_with("ops.")
+}
+
+/// The type in which a layer computes; functions have none.
+fn facts(layer: &Layer) -> Vec<(String, Value)> {
+    let computed = || ("dtype".to_owned(), dtype::word(dtype::computed(&layer.config)).into());
+    (!is_function(layer)).then(computed).into_iter().collect()
 }
 
 /// Results one after the other.

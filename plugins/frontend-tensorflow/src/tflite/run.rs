@@ -332,7 +332,7 @@ impl<'a, 's> Runner<'a, 's> {
         let (arguments, named) = (vec![], found.named);
         let mut given = crate::ops::complex::lower(
             self.driver,
-            Lowering { op, layer, arguments, named, results, types },
+            Lowering { op, layer, arguments, named, results, types, ..Lowering::default() },
         );
         if let (Some(word), Some(Value::Var(var))) = (&found.activation, given.first().cloned()) {
             let to = declared(scope, called.outputs[0]);

@@ -318,7 +318,8 @@ impl Machine<'_> {
         let all = arguments.iter().chain(named.iter().map(|(_, v)| v));
         let types = self.supposed(op, all, types);
         let (op, layer, results) = (op.to_owned(), self.layer(), vec![String::new(); types.len()]);
-        let mut given = self.driver.lower(Lowering { op, layer, arguments, named, results, types });
+        let item = Lowering { op, layer, arguments, named, results, types, ..Lowering::default() };
+        let mut given = self.driver.lower(item);
         match given.len() {
             1 => Ok(self.item(given.remove(0), &Kind::Tensor)),
             _ => Ok(Item::tuple(given.into_iter().map(|v| self.item(v, &Kind::Tensor)).collect())),

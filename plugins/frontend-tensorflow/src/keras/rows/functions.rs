@@ -132,7 +132,7 @@ pub(crate) fn said(
         arguments,
         named: names.filter(|(_, value)| *value != Value::None).collect(),
         results: vec![String::new()],
-        types: vec![],
+        ..Lowering::default()
     });
     Ok(Some(results.into_iter().map(Item::from).collect()))
 }
