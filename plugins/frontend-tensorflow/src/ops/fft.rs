@@ -41,7 +41,7 @@ arguments! {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+pub(crate) enum Kind {
     Forward,
     Inverse,
     /// Of real numbers, the half that says all.
@@ -69,7 +69,7 @@ impl Named {
 }
 
 /// Along several axes; the real one is the last of them.
-fn over(b: &Lower, x: Var, dims: &[(i64, Option<i64>)], kind: Kind) -> Lowered<Var> {
+pub(crate) fn over(b: &Lower, x: Var, dims: &[(i64, Option<i64>)], kind: Kind) -> Lowered<Var> {
     let n = rank(b, x)? as i64;
     let wrapped = |(axis, length): &(i64, Option<i64>)| {
         let at = if *axis < 0 { axis + n } else { *axis };

@@ -66,7 +66,9 @@ pub(crate) fn log1p(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     let corrected = b.mul(b.log(sum)?, b.div(x, b.sub(sum, 1.0)?)?)?;
     // Where the sum is one, the logarithm is the number; where it is infinite, it is itself.
     let result = b.where_(b.equal(sum, 1.0)?, x, corrected)?;
-    b.where_(b.is_inf(sum).one()?, sum, result)
+    let half = matches!(of(b, x)?, DataType::Float16 | DataType::Bfloat16);
+    let asked = if half && b.opset() < 20 { b.cast(sum, DataType::Float)? } else { sum };
+    b.where_(b.is_inf(asked).one()?, sum, result)
 }
 
 /// `exp(x) - 1`, exact for small numbers.

@@ -141,6 +141,40 @@ pub(crate) fn said(
 mod tests {
     use super::{FUNCTIONS, parsed};
 
+    /// Classes of Keras 3 that are called by wrappers.
+    const WRAPPED: [&str; 11] = [
+        "LSTM",
+        "GRU",
+        "SimpleRNN",
+        "RNN",
+        "ConvLSTM1D",
+        "ConvLSTM2D",
+        "ConvLSTM3D",
+        "Bidirectional",
+        "TimeDistributed",
+        "SpectralNormalization",
+        "Pipeline",
+    ];
+    /// Parts of recurrent layers.
+    const CELLS: [&str; 4] = ["LSTMCell", "GRUCell", "SimpleRNNCell", "StackedRNNCells"];
+
+    #[test]
+    fn every_layer_and_function_is_converted_or_refused_with_a_reason() {
+        use crate::keras::rows::{ops::fourier, preprocessing};
+        let rows = crate::keras::rows::table().operators();
+        let refused: Vec<&str> = fourier::REFUSED
+            .iter()
+            .chain(&preprocessing::REFUSED)
+            .flat_map(|(names, _)| names.iter().copied())
+            .collect();
+        for name in include_str!("names.txt").lines() {
+            let converted = rows.contains(&name) || super::found(name).is_some();
+            let called = WRAPPED.contains(&name) || CELLS.contains(&name);
+            assert!(converted || called || refused.contains(&name), "{name}");
+            assert!(!(converted && refused.contains(&name)), "{name} has a row and is refused");
+        }
+    }
+
     #[test]
     fn every_line_is_a_function_of_a_row() {
         let rows = crate::keras::rows::table().operators();

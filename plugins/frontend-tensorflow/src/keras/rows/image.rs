@@ -180,7 +180,10 @@ fn resize(
     let y = match (interpolation, antialias) {
         ("nearest", _) => resized(b, x, &size, half(Mode::Nearest))?,
         ("bilinear", false) => resized(b, floats(b, x)?, &size, half(Mode::Linear))?,
-        ("bicubic", false) => resized(b, floats(b, x)?, &size, half(Mode::Cubic))?,
+        // Runtimes compute few forms of it.
+        ("bicubic", false) if sizes(b, x).is_err() => {
+            resized(b, floats(b, x)?, &size, half(Mode::Cubic))?
+        }
         _ => {
             let [h, w] = sizes(b, x)?;
             let Some(kernel) = Kernel::of(interpolation) else {
@@ -276,19 +279,24 @@ impl Kernel {
     }
 }
 
-/// Floats as integers of a type, without wrapping.
+/// Floats as integers of a type, rounded and without wrapping.
 fn saturated(b: &GraphBuilder, x: Var, to: DataType) -> Lowered<Var> {
     if to.is_float() || of(b, x)? == to {
         return b.cast(x, to);
     }
-    let bits = to.bits().min(32) as i32;
-    let is_signed =
-        matches!(to, DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::Int64);
-    let (low, high) = match is_signed {
-        true => (-(2f64.powi(bits - 1)), 2f64.powi(bits - 1) - 1.0),
-        false => (0.0, 2f64.powi(bits) - 1.0),
-    };
-    b.cast(b.clip(b.round(x)?).min(low).max(high).one()?, to)
+    bounded(b, b.round(x)?, to)
+}
+
+/// Numbers of another type: those beyond its ends become the ends.
+pub(crate) fn bounded(b: &GraphBuilder, x: Var, to: DataType) -> Lowered<Var> {
+    if to.is_float() || to == DataType::Bool || to.bits() > 32 {
+        return b.cast(x, to);
+    }
+    let is_signed = matches!(to, DataType::Int8 | DataType::Int16 | DataType::Int32);
+    let steps = 1i64 << to.bits();
+    let (low, high) = if is_signed { (-steps / 2, steps / 2 - 1) } else { (0, steps - 1) };
+    let wide = if of(b, x)?.is_float() { DataType::Double } else { DataType::Int64 };
+    b.cast(b.clip(b.cast(x, wide)?).min(low).max(high).one()?, to)
 }
 
 fn center_crop(b: &Lower, a: CenterCrop) -> Lowered<Var> {

@@ -3,6 +3,7 @@
 
 pub(crate) mod contract;
 pub(crate) mod elementwise;
+pub(crate) mod fourier;
 pub(crate) mod gather;
 pub(crate) mod nn;
 pub(crate) mod promote;
@@ -21,6 +22,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         select::rows,
         gather::rows,
         contract::rows,
+        fourier::rows,
         nn::rows,
     ];
     families.into_iter().fold(table, |table, rows| rows(table))

@@ -63,19 +63,29 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "RandomFlip" "RandomRotation" "RandomTranslation" "RandomZoom" "RandomShear" "RandomPerspective"
         "RandomElasticTransform" "RandomGaussianBlur" "RandomSharpness" "Solarization"
     };
-    table
-        .refused(
-            "StringLookup",
-            "ONNX Runtime's tables of strings do not hash words that are not in them as Keras does",
-        )
-        .refused("TextVectorization", "ONNX has no way to take text apart as TensorFlow does")
-        .refused("Hashing", "ONNX has no operator for the hash function of TensorFlow")
-        .refused("HashedCrossing", "ONNX has no operator for the hash function of TensorFlow")
-        .refused("FeatureSpace", "its features pass through tables of strings")
-        .refused("Lambda", "its Python code is not part of the file in a form that can be read")
-        .refused("TFSMLayer", "it runs a SavedModel outside of the file; convert that SavedModel")
-        .refused("CLAHE", "its histograms of tiles have no form in ONNX")
+    crate::ops::refused(table, &REFUSED)
 }
+
+/// Layers that have no form in ONNX, with the end of a sentence.
+pub(crate) const REFUSED: [(&[&str], &str); 8] = [
+    (&["ReversibleEmbedding"], "its products with its own table are not converted"),
+    (
+        &["StringLookup", "FeatureSpace"],
+        "ONNX Runtime's tables of strings do not hash words that are not in them as Keras does",
+    ),
+    (&["TextVectorization"], "ONNX has no way to take text apart as TensorFlow does"),
+    (&["Hashing", "HashedCrossing"], "ONNX has no operator for the hash function of TensorFlow"),
+    (&["Lambda"], "its Python code is not in the file in a form that can be read"),
+    (&["TFSMLayer"], "it runs a SavedModel outside of the file; convert that SavedModel"),
+    (
+        &["CLAHE", "ContrastLimitedAdaptiveHistogramEqualization"],
+        "its histograms of tiles have no form in ONNX",
+    ),
+    (
+        &["FlaxLayer", "JaxLayer", "TorchModuleWrapper"],
+        "it runs code of another framework, which the file does not have",
+    ),
+];
 
 /// `RandomFlip(...)`: all settings matter only to training.
 struct Idle {
@@ -236,7 +246,8 @@ fn integer_lookup(b: &Lower, a: Lookup) -> Lowered<Var> {
     if a.num_oov_indices > 1 && a.oov_method.as_deref() == Some("farmhash") {
         return refuse("ONNX has no operator for the hash function of TensorFlow.");
     }
-    let start = i64::from(a.mask_token.is_some());
+    // Only numbers have one for what is masked; it is left out elsewhere.
+    let start = i64::from(a.mask_token.is_some() && a.output_mode == "int");
     let first = start + a.num_oov_indices.max(0);
     // A vocabulary may begin with the tokens for what is masked and what is unknown.
     let mut words = words;
@@ -270,7 +281,8 @@ fn integer_lookup(b: &Lower, a: Lookup) -> Lowered<Var> {
     };
     let mut y = b.where_(b.greater(found, 0)?, b.sub(found, 1)?, unknown)?;
     if let Some(mask) = a.mask_token {
-        y = b.where_(b.equal(x, mask)?, scalar(0, Int64), y)?;
+        let masked = if start == 1 { 0 } else { i64::MAX };
+        y = b.where_(b.equal(x, mask)?, scalar(masked, Int64), y)?;
     }
     if a.output_mode == "int" {
         return Ok(y);

@@ -10,7 +10,7 @@ use crate::ops::math::{atan2, expm1, log1p};
 use crate::ops::special::{computed, erfc};
 use crate::ops::{Lower, Source, bits, of};
 use onnxd_plugin_sdk::arguments;
-use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::build::{Call, GraphBuilder, Var, op};
 use onnxd_plugin_sdk::formulas::special::{bessel, erfinv};
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Double, Float, Int32};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
@@ -104,7 +104,7 @@ fn binary(table: Table<Source>) -> Table<Source> {
             let [x, power] = in_floats(b, [&a.x1, &a.x2])?;
             let two = b.constant(number(2.0, of(b, x)?));
             let y = b.mul(x, b.pow(two, power)?)?;
-            b.where_(b.or(b.is_inf(x).one()?, b.equal(x, 0)?)?, x, y)
+            b.where_(b.or(infinite(b, x)?.one()?, b.equal(x, 0)?)?, x, y)
         };
         "ops.Where" => |b, a: Where| {
             let [x, y] = together(b, [&a.x1, &a.x2])?;
@@ -126,12 +126,12 @@ fn comparisons(table: Table<Source>) -> Table<Source> {
         "ops.LogicalXor" => |b, a: Two| b.xor(truth(b, &a.x1)?, truth(b, &a.x2)?);
         "ops.LogicalNot" => |b, a: One| b.not(truth(b, &a.x)?);
         "ops.Isnan" => |b, a: One| if_float(b, &a.x, false, GraphBuilder::is_nan);
-        "ops.Isinf" => |b, a: One| if_float(b, &a.x, false, |b, x| b.is_inf(x).one());
+        "ops.Isinf" => |b, a: One| if_float(b, &a.x, false, |b, x| infinite(b, x)?.one());
         "ops.Isfinite" => |b, a: One| if_float(b, &a.x, true, |b, x| {
-            b.not(b.or(b.is_nan(x)?, b.is_inf(x).one()?)?)
+            b.not(b.or(b.is_nan(x)?, infinite(b, x)?.one()?)?)
         });
-        "ops.Isposinf" => |b, a: One| if_float(b, &a.x, false, |b, x| b.is_inf(x).detect_negative(0).one());
-        "ops.Isneginf" => |b, a: One| if_float(b, &a.x, false, |b, x| b.is_inf(x).detect_positive(0).one());
+        "ops.Isposinf" => |b, a: One| if_float(b, &a.x, false, |b, x| infinite(b, x)?.detect_negative(0).one());
+        "ops.Isneginf" => |b, a: One| if_float(b, &a.x, false, |b, x| infinite(b, x)?.detect_positive(0).one());
         "ops.Isreal" => |b, a: One| if_float(b, &a.x, true, |b, x| b.or(b.equal(x, x)?, b.is_nan(x)?));
         "ops.Isclose" => |b, a: Close| close(b, [&a.x1, &a.x2], [a.rtol, a.atol], a.equal_nan);
         "ops.AllClose" => |b, a: AllClose| {
@@ -210,6 +210,10 @@ fn numbers_alone(table: Table<Source>) -> Table<Source> {
         "ops.NanToNum" => |b, a: NanToNum| nan_to_num(b, a.x, a.nan, [a.posinf, a.neginf]);
         "ops.Copy" | "ops.Array" | "ops.StopGradient" | "ops.ConvertToTensor" | "ops.Real" | "ops.Conj" | "ops.Conjugate"
             => |_, a: Same| Ok(a.x);
+        "ops.SaturateCast" => |b, a: Cast| match crate::keras::dtype::of(&a.dtype) {
+            Some(to) => crate::keras::rows::image::bounded(b, any(b, &a.x)?, to),
+            None => cast(b, any(b, &a.x)?, &a.dtype),
+        };
         "ops.Cast" => |b, a: Cast| cast(b, any(b, &a.x)?, &a.dtype);
     }
 }
@@ -301,6 +305,12 @@ fn log_sum(b: &Lower, a: Two, unit: f64) -> Lowered<Var> {
     let less = b.exp(b.mul(b.neg(b.abs(apart)?)?, unit)?)?;
     let more = b.div(log1p(b, less)?, unit)?;
     b.where_(b.is_nan(apart)?, b.add(x, y)?, b.add(b.max([x, y])?, more)?)
+}
+
+/// Whether elements are infinite; before opset 20 half floats cannot be asked.
+fn infinite(b: &GraphBuilder, x: Var) -> Lowered<Call<'_, op::IsInf>> {
+    let half = matches!(of(b, x)?, DataType::Float16 | DataType::Bfloat16);
+    Ok(b.is_inf(if half && b.opset() < 20 { b.cast(x, Float)? } else { x }))
 }
 
 /// A question about floats, whose answer is known for integers.
@@ -401,8 +411,8 @@ pub(crate) fn nan_to_num(
     };
     let constant = |x: f64| b.constant(number(x, dtype));
     let x = b.where_(b.is_nan(x)?, constant(nan), x)?;
-    let up = b.is_inf(x).detect_negative(0).one()?;
-    let down = b.is_inf(x).detect_positive(0).one()?;
+    let up = infinite(b, x)?.detect_negative(0).one()?;
+    let down = infinite(b, x)?.detect_positive(0).one()?;
     let x = b.where_(up, constant(most.unwrap_or(largest)), x)?;
     b.where_(down, constant(least.unwrap_or(-largest)), x)
 }

@@ -8,7 +8,7 @@ use crate::keras::rows::activation::named;
 use crate::keras::rows::attention;
 use crate::ops::activation::{gelu, leaky};
 use crate::ops::conv::{self, Padding, Window};
-use crate::ops::create::number;
+use crate::ops::create::{number, scalar};
 use crate::ops::layout::Channels;
 use crate::ops::pool::{average_pool, max_pool};
 use crate::ops::{Lower, Source, of, rank};
@@ -116,7 +116,11 @@ arguments! {
 
 fn activations(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
-        "ops.Relu" => |b, a: One| named(b, "relu", any(b, &a.x)?);
+        "ops.Relu" => |b, a: One| {
+            let x = any(b, &a.x)?;
+            // Runtimes know no Relu of numbers that have no sign.
+            if of(b, x)?.is_float() { b.relu(x) } else { b.max([x, b.constant(scalar(0, of(b, x)?))]) }
+        };
         "ops.Relu6" => |b, a: One| named(b, "relu6", any(b, &a.x)?);
         "ops.Sigmoid" => |b, a: One| named(b, "sigmoid", any(b, &a.x)?);
         "ops.SparseSigmoid" => |b, a: One| named(b, "sparse_sigmoid", any(b, &a.x)?);

@@ -1,0 +1,120 @@
+//! Fourier transforms. Keras has complex numbers as their two parts.
+
+use super::promote::floats;
+use crate::ops::complex::{of_parts, parts};
+use crate::ops::fft::{Kind, over};
+use crate::ops::{Lower, Source};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    let table = crate::ops::rows! { table;
+        "ops.RFFT" => |b, a: Real| {
+            parts(b, over(b, floats(b, a.x)?, &[(-1, a.fft_length)], Kind::Real)?)
+        };
+        "ops.FFT" => |b, a: Complex| transformed(b, &a, &[(-1, None)], Kind::Forward);
+        "ops.FFT2" => |b, a: Complex| transformed(b, &a, &[(-2, None), (-1, None)], Kind::Forward);
+        "ops.IFFT2" => |b, a: Complex| transformed(b, &a, &[(-2, None), (-1, None)], Kind::Inverse);
+        "ops.IRFFT" => |b, a: Complex| {
+            over(b, complex(b, &a)?, &[(-1, a.fft_length)], Kind::ToReal)
+        };
+    };
+    crate::ops::refused(table, &REFUSED)
+}
+
+/// Functions that no row says, with the end of a sentence.
+pub(crate) const REFUSED: [(&[&str], &str); 11] = [
+    (
+        &[
+            "ops.AssociativeScan",
+            "ops.Cond",
+            "ops.ForiLoop",
+            "ops.JVP",
+            "ops.Map",
+            "ops.Scan",
+            "ops.Switch",
+            "ops.VectorizedMap",
+            "ops.WhileLoop",
+        ],
+        "it calls a Python function, which the file does not have",
+    ),
+    (
+        &[
+            "ops.Eig",
+            "ops.Eigh",
+            "ops.Lstsq",
+            "ops.LuFactor",
+            "ops.MatrixRank",
+            "ops.Norm",
+            "ops.Pinv",
+            "ops.Qr",
+            "ops.SVD",
+            "ops.CholeskyInverse",
+            "ops.Cholesky",
+            "ops.Logdet",
+        ],
+        "its decomposition of matrices is not converted",
+    ),
+    (
+        &["ops.CTCDecode", "ops.CTCLoss"],
+        "ONNX has no operator for connectionist temporal classification",
+    ),
+    (
+        &["ops.Angle", "ops.Imag", "ops.ViewAsComplex", "ops.ViewAsReal"],
+        "complex numbers are no outputs of ONNX operators for networks",
+    ),
+    (&["ops.Nextafter", "ops.View"], "ONNX reads no floats as bits before opset 26"),
+    (&["ops.ISTFT", "ops.STFT", "ops.ExtractSequences"], "its frames of sound are not converted"),
+    (
+        &[
+            "ops.AffineTransform",
+            "ops.ElasticTransform",
+            "ops.GaussianBlur",
+            "ops.MapCoordinates",
+            "ops.PerspectiveTransform",
+            "ops.ScaleAndTranslate",
+            "ops.SSIM",
+            "ops.SobelEdges",
+        ],
+        "its sampling of pictures is not converted",
+    ),
+    (&["ops.ConvTranspose", "ops.Fold", "ops.Unfold"], "its windows are not converted"),
+    (
+        &[
+            "ops.Argpartition",
+            "ops.Histogram",
+            "ops.Unique",
+            "ops.Nanmedian",
+            "ops.Nanpercentile",
+            "ops.Nanquantile",
+        ],
+        "its order of elements is not converted",
+    ),
+    (&["ops.Correlate", "ops.Geomspace", "ops.Rearrange"], "it is not converted"),
+    (&["ops.SegmentReduction"], "it says not which reduction it is"),
+];
+
+arguments! {
+    /// `RFFT(x; fft_length=None)`
+    struct Real { x: Var, fft_length: Option<i64> }
+    /// `FFT(x)`
+    struct Complex { x: Vec<Var>, fft_length: Option<i64> }
+}
+
+fn complex(b: &Lower, a: &Complex) -> Lowered<Var> {
+    match a.x[..] {
+        [real, imaginary] => of_parts(b, [floats(b, real)?, floats(b, imaginary)?]),
+        _ => Err(b.diagnostic(Code::LayerParameter, "A complex tensor has two parts.")),
+    }
+}
+
+fn transformed(
+    b: &Lower,
+    a: &Complex,
+    dims: &[(i64, Option<i64>)],
+    kind: Kind,
+) -> Lowered<[Var; 2]> {
+    parts(b, over(b, complex(b, a)?, dims, kind)?)
+}
