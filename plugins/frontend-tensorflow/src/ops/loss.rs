@@ -1,8 +1,86 @@
-//! Losses.
+//! Losses, and the decoding of what recognizes sequences.
 
-use super::Source;
-use onnxd_plugin_sdk::lower::Table;
+use super::shape::unsqueezed;
+use super::{Lower, Source, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::ir::DataType::Int64;
+use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    let table = super::rows! { table;
+        "SoftmaxCrossEntropyWithLogits" => |b, a: Entropy| {
+            let likely = b.mul(b.log_softmax(a.features).axis(-1).one()?, a.labels)?;
+            let loss = b.neg(b.reduce_sum(likely).axes([-1]).keepdims(0).one()?)?;
+            Ok([loss, b.sub(b.softmax(a.features).axis(-1).one()?, a.labels)?])
+        };
+        "SparseSoftmaxCrossEntropyWithLogits" => sparse_entropy;
+        "CTCGreedyDecoder" => greedy_decoder;
+    };
+    super::refused(
+        table,
+        &[
+            (
+                &["CTCLoss", "CTCLossV2"],
+                "it is a loss of training, whose sum over paths has no counterpart in ONNX",
+            ),
+            (
+                &["CTCBeamSearchDecoder"],
+                "ONNX has no search over beams; `ctc_greedy_decoder` is converted",
+            ),
+        ],
+    )
+}
+
+arguments! {
+    /// `SoftmaxCrossEntropyWithLogits(features, labels; T: type) -> loss, backprop`
+    struct Entropy { features: Var, labels: Var }
+    /// `CTCGreedyDecoder(inputs, sequence_length; merge_repeated: bool = false, blank_index: int = -1, T: type = float)
+    /// -> decoded_indices, decoded_values, decoded_shape, log_probability`
+    struct Greedy { inputs: Var, sequence_length: Var, merge_repeated: bool, blank_index: i64 }
+}
+
+/// Labels are numbers of classes.
+fn sparse_entropy(b: &Lower, a: Entropy) -> Lowered<[Var; 2]> {
+    let labels = b.unsqueeze(b.cast(a.labels, Int64)?, [1])?;
+    let likely =
+        b.gather_elements(b.log_softmax(a.features).axis(-1).one()?, labels).axis(1).one()?;
+    let loss = b.neg(b.squeeze(likely).axes([1]).one()?)?;
+    let count = b.squeeze(b.shape(a.features).start(1).one()?).axes([0]).one()?;
+    let wanted = b.equal(labels, b.range(0, count, 1).one()?)?;
+    let wanted = b.cast(wanted, of(b, a.features)?)?;
+    Ok([loss, b.sub(b.softmax(a.features).axis(-1).one()?, wanted)?])
+}
+
+/// The best class of each step, without blanks and repetitions, as a sparse tensor.
+fn greedy_decoder(b: &Lower, a: Greedy) -> Lowered<[Var; 4]> {
+    rank(b, a.inputs)?;
+    let x = b.transpose(a.inputs).perm([1, 0, 2]).one()?;
+    let best = b.arg_max(x).axis(2).keepdims(0).one()?;
+    let size = |axis: i64| b.squeeze(b.shape(x).start(axis).end(axis + 1).one()?).axes([0]).one();
+    let length = unsqueezed(b, b.cast(a.sequence_length, Int64)?, &[1])?;
+    let valid = b.less(b.range(0, size(1)?, 1).one()?, length)?;
+    let blank = match a.blank_index {
+        0.. => b.constant(Tensor::scalar(a.blank_index)),
+        from_end => b.add(size(2)?, from_end)?,
+    };
+    let mut kept = b.and(b.not(b.equal(best, blank)?)?, valid)?;
+    if a.merge_repeated {
+        let shifted = b.pad(best, [0, 1, 0, 0]).constant_value(-1).one()?;
+        let before = b.slice(shifted, [0], [-1]).axes([1]).one()?;
+        kept = b.and(kept, b.not(b.equal(best, before)?)?)?;
+    }
+    let at = b.transpose(b.non_zero(kept)?).perm([1, 0]).one()?;
+    let values = b.gather_nd(best, at).one()?;
+    let counts = b.cast(kept, Int64)?;
+    let places = super::scan::running_sum(b, counts, 1, [true, false])?;
+    let places = b.unsqueeze(b.gather_nd(places, at).one()?, [1])?;
+    let indices = b.concat([b.slice(at, [0], [1]).axes([1]).one()?, places]).axis(1).one()?;
+    let longest =
+        b.reduce_max(b.reduce_sum(counts).axes([1]).keepdims(0).one()?).keepdims(1).one()?;
+    let shape = b.concat([b.shape(x).start(0).end(1).one()?, longest]).axis(0).one()?;
+    let most = b.where_(valid, b.reduce_max(x).axes([2]).keepdims(0).one()?, 0.0)?;
+    let score = b.neg(b.reduce_sum(most).axes([1]).keepdims(1).one()?)?;
+    Ok([indices, values, shape, score])
 }

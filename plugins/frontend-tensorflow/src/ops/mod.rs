@@ -36,6 +36,7 @@ pub(crate) mod pad;
 pub(crate) mod pool;
 pub(crate) mod quantize;
 mod quantize_range;
+mod ragged;
 pub(crate) mod random;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
@@ -44,7 +45,9 @@ pub(crate) mod resize_kernel;
 pub(crate) mod sample;
 pub(crate) mod scan;
 pub(crate) mod scatter;
+pub(crate) mod search;
 pub(crate) mod segment;
+mod sets;
 pub(crate) mod shape;
 pub(crate) mod slicing;
 pub(crate) mod solve;
@@ -101,6 +104,7 @@ pub(crate) fn table() -> Table<Source> {
         resize::rows,
         scan::rows,
         scatter::rows,
+        search::rows,
         segment::rows,
         shape::rows,
         slicing::rows,

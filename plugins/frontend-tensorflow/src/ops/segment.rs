@@ -40,12 +40,14 @@ pub(crate) enum Kind {
     Max,
     Min,
     Mean,
+    /// The sum over the root of the number of rows.
+    SqrtN,
 }
 
 impl Kind {
     fn reduction(self) -> &'static str {
         match self {
-            Kind::Sum | Kind::Mean => "add",
+            Kind::Sum | Kind::Mean | Kind::SqrtN => "add",
             Kind::Prod => "mul",
             Kind::Max => "max",
             Kind::Min => "min",
@@ -68,7 +70,7 @@ impl Kind {
         let top =
             if signed { i64::MAX >> (64 - bits.clamp(1, 64)) } else { (1i64 << bits.min(62)) - 1 };
         match (self, dtype.is_float()) {
-            (Kind::Sum | Kind::Mean, _) => scalar(0, dtype),
+            (Kind::Sum | Kind::Mean | Kind::SqrtN, _) => scalar(0, dtype),
             (Kind::Prod, _) => scalar(1, dtype),
             (Kind::Max, true) => most(-1.0),
             (Kind::Min, true) => most(1.0),
@@ -90,25 +92,39 @@ fn gathered(b: &GraphBuilder, data: Var, ids: Var, count: Var, kind: Kind) -> Lo
     scattered(b, [first, b.unsqueeze(ids, [-1])?, data], Some(kind.reduction()))
 }
 
-/// Segments whose numbers do not fall: there are as many as the last one says. Those without rows are zero.
 fn sorted(b: &Lower, a: Sorted, kind: Kind) -> Lowered<Var> {
-    let ids = b.cast(a.segment_ids, Int64)?;
-    let last = b.slice(ids, [-1], [i64::MAX]).axes([0]).one()?;
-    let count = b.add(last, 1)?;
-    let y = gathered(b, a.data, ids, count, kind)?;
+    sorted_by(b, a.data, a.segment_ids, None, kind)
+}
+
+/// Segments whose numbers do not fall: there are as many as the last one says, if `count` does not. Those without rows
+/// are zero.
+pub(crate) fn sorted_by(
+    b: &GraphBuilder,
+    data: Var,
+    ids: Var,
+    count: Option<Var>,
+    kind: Kind,
+) -> Lowered<Var> {
+    let ids = b.cast(ids, Int64)?;
+    let count = match count {
+        Some(count) => b.reshape(b.cast(count, Int64)?, [1]).one()?,
+        None => b.add(b.slice(ids, [-1], [i64::MAX]).axes([0]).one()?, 1)?,
+    };
+    let y = gathered(b, data, ids, count, kind)?;
     if kind == Kind::Sum {
         return Ok(y);
     }
-    let dtype = of(b, a.data)?;
+    let dtype = of(b, data)?;
     let ones = b.expand(b.constant(scalar(1, dtype)), b.shape(ids).one()?)?;
     let rows = gathered(b, ones, ids, count, Kind::Sum)?;
-    let behind: Vec<i64> = (1..rank(b, a.data)? as i64).collect();
+    let behind: Vec<i64> = (1..rank(b, data)? as i64).collect();
     let rows = super::shape::unsqueezed(b, rows, &behind)?;
     let zero = b.constant(scalar(0, dtype));
-    let y = if kind == Kind::Mean {
-        b.div(y, b.max([rows, b.constant(scalar(1, dtype))])?)?
-    } else {
-        y
+    let at_least_one = || b.max([rows, b.constant(scalar(1, dtype))]);
+    let y = match kind {
+        Kind::Mean => b.div(y, at_least_one()?)?,
+        Kind::SqrtN => b.div(y, b.sqrt(at_least_one()?)?)?,
+        _ => y,
     };
     b.where_(b.equal(rows, zero)?, zero, y)
 }

@@ -1,0 +1,60 @@
+//! Sets that are the rows of matrices.
+
+use super::{Lower, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::DataType::{Int32, Int64};
+use onnxd_plugin_sdk::lower::Lowered;
+
+arguments! {
+    /// `DenseToDenseSetOperation(set1, set2; set_operation: string, validate_indices: bool = true, T: type)
+    /// -> result_indices, result_values, result_shape`
+    pub(crate) struct Operation { set1: Var, set2: Var, set_operation: String }
+}
+
+/// The elements of both sets of each row, of one, or of either; in order, as a sparse tensor.
+pub(crate) fn operation(b: &Lower, a: Operation) -> Lowered<[Var; 3]> {
+    if rank(b, a.set1)? != 2 || rank(b, a.set2)? != 2 {
+        let message = "Sets are rows of matrices; tensors with more axes are not converted.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    let dtype = super::of(b, a.set1)?;
+    let [x, y] = [b.cast(a.set1, Int64)?, b.cast(a.set2, Int64)?];
+    let (own, other, wanted) = match a.set_operation.as_str() {
+        "intersection" => (x, y, Some(true)),
+        "a-b" => (x, y, Some(false)),
+        "b-a" => (y, x, Some(false)),
+        "union" => (b.concat([x, y]).axis(1).one()?, y, None),
+        word => {
+            let message = format!("The operation on sets `{}` is not known.", shown(word));
+            return Err(b.diagnostic(Code::LayerParameter, message));
+        }
+    };
+    let [sorted, _] = b.top_k(own, b.shape(own).start(1).one()?).largest(0).outputs()?;
+    // The first of those that are equal.
+    let places = b.range(0, b.squeeze(b.shape(own).start(1).one()?).axes([0]).one()?, 1).one()?;
+    let earlier = b.less(places, b.unsqueeze(places, [1])?)?;
+    let same = b.equal(b.unsqueeze(sorted, [2])?, b.unsqueeze(sorted, [1])?)?;
+    let any = |x: Var| {
+        let count = b.reduce_sum(b.cast(x, Int32)?).axes([2]).keepdims(0).one()?;
+        b.greater(count, 0)
+    };
+    let first = b.not(any(b.and(same, earlier)?)?)?;
+    let kept = match wanted {
+        None => first,
+        Some(wanted) => {
+            let found = any(b.equal(b.unsqueeze(sorted, [2])?, b.unsqueeze(other, [1])?)?)?;
+            b.and(first, if wanted { found } else { b.not(found)? })?
+        }
+    };
+    let at = b.transpose(b.non_zero(kept)?).perm([1, 0]).one()?;
+    let counts = b.cast(kept, Int64)?;
+    let places = super::scan::running_sum(b, counts, 1, [true, false])?;
+    let places = b.unsqueeze(b.gather_nd(places, at).one()?, [1])?;
+    let indices = b.concat([b.slice(at, [0], [1]).axes([1]).one()?, places]).axis(1).one()?;
+    let longest =
+        b.reduce_max(b.reduce_sum(counts).axes([1]).keepdims(0).one()?).keepdims(1).one()?;
+    let shape = b.concat([b.shape(own).start(0).end(1).one()?, longest]).axis(0).one()?;
+    Ok([indices, b.cast(b.gather_nd(sorted, at).one()?, dtype)?, shape])
+}
