@@ -15,6 +15,9 @@ const RANK_MAX: usize = 32;
 const TYPES: [i32; 21] =
     [1, 19, 3, 4, 9, 7, 10, 5, 8, 6, 2, 18, 23, 20, 21, 22, 17, 29, 14, 31, 30];
 
+/// Bytes of a fact for the report.
+const FACT_BYTES_MAX: usize = 1 << 10;
+
 /// From this code on, operators have it in the newer field alone.
 const NEWER: i64 = 127;
 
@@ -26,6 +29,8 @@ pub(crate) fn type_number(lite: i64) -> i32 {
 
 #[derive(Debug)]
 pub(crate) struct Model {
+    /// Facts for the report.
+    pub(crate) facts: Vec<(String, String)>,
     pub(crate) graphs: Vec<SubGraph>,
     pub(crate) signatures: Vec<Signature>,
 }
@@ -152,13 +157,29 @@ pub(crate) fn read(bytes: &Bytes) -> Read<Model> {
     let codes = root.tables(1)?.iter().map(code).collect::<Read<Vec<_>>>()?;
     let buffers =
         root.tables(4)?.iter().map(|buffer| data(buffer, bytes)).collect::<Read<Vec<_>>>()?;
+    let facts = facts(&root, &buffers)?;
     let reader = Reader { bytes, codes, buffers };
     let tables = root.tables(2)?;
     let graphs = tables.iter().enumerate().map(|(number, table)| reader.graph(number, table));
     let graphs = graphs.collect::<Read<Vec<_>>>()?;
     let signatures = root.tables(7)?;
     let signatures = signatures.iter().map(|table| signature(table, &graphs));
-    Ok(Model { signatures: signatures.collect::<Read<_>>()?, graphs })
+    Ok(Model { facts, signatures: signatures.collect::<Read<_>>()?, graphs })
+}
+
+/// What a model says of itself: its description, and the oldest version of TFLite that runs it.
+fn facts(root: &Table<'_>, buffers: &[Option<Bytes>]) -> Read<Vec<(String, String)>> {
+    let mut found = vec![("source.description".to_owned(), root.text(3)?)];
+    for entry in root.tables(6)? {
+        let buffer = buffers.get(entry.scalar::<u32>(1)? as usize).cloned().flatten();
+        if let ("min_runtime_version", Some(bytes)) = (entry.text(0)?.as_str(), buffer) {
+            let bytes = &bytes[..bytes.len().min(FACT_BYTES_MAX)];
+            let text = String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned();
+            found.push(("source.min_runtime_version".to_owned(), text));
+        }
+    }
+    found.retain(|(_, text)| !text.is_empty() && text.len() <= FACT_BYTES_MAX);
+    Ok(found)
 }
 
 /// The number of an operator, and the name of a custom one.

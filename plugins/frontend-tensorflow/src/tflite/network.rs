@@ -39,8 +39,15 @@ pub(crate) fn import(
     let driver =
         Driver::new(&table, &source, Graph::new("tflite"), opsets, options.fallback.clone());
     let ran = run(&model, &ports, &driver, options);
+    let mut facts = model.facts.clone();
     let (mut graph, notes) = match (driver.finish(), ran) {
-        (Ok(finished), Ok(())) => finished,
+        (Ok(finished), Ok(0)) => finished,
+        (Ok(finished), Ok(count)) => {
+            // TFLite quantizes what such weights are multiplied by, so its results differ a little.
+            let fact = format!("{count}, as floats: activations are not quantized");
+            facts.push(("source.integer_weights".to_owned(), fact));
+            finished
+        }
         (finished, ran) => {
             let mut all = finished.err().unwrap_or_default();
             all.0.extend(ran.err());
@@ -54,7 +61,7 @@ pub(crate) fn import(
     if options.documented {
         lower::documented(&mut graph);
     }
-    Ok(Imported { model: lower::model(graph, options.opset), notes, metadata: vec![] })
+    Ok(Imported { model: lower::model(graph, options.opset), notes, metadata: facts })
 }
 
 /// Whether activations are quantized to 16 bits.
@@ -153,13 +160,13 @@ fn choose(model: &Model, wanted: Option<&str>) -> Diagnostic {
     Diagnostic::new(Code::ParamsBadValue, message).help(help)
 }
 
-/// Builds the graph.
+/// Builds the graph; gives how many weights are stored as integers and became floats.
 fn run(
     model: &Model,
     ports: &Ports,
     driver: &Driver<'_, Source>,
     options: &ExportOptions,
-) -> Result<()> {
+) -> Result<usize> {
     let b = driver.builder();
     b.reserve(ports.outputs.iter().map(|(name, _)| name.clone()));
     let graph = &model.graphs[ports.graph];
@@ -183,7 +190,7 @@ fn run(
     for (name, index) in &ports.outputs {
         output(&runner, &scope, graph, name, *index)?;
     }
-    Ok(())
+    Ok(runner.unfolded.get())
 }
 
 fn output(

@@ -134,12 +134,15 @@ pub(crate) struct Runner<'a, 's> {
     ran: Cell<usize>,
     /// Bytes that constants may still take beside the file.
     room: Cell<usize>,
+    /// Weights that are stored as integers and became floats.
+    pub(super) unfolded: Cell<usize>,
 }
 
 impl<'a, 's> Runner<'a, 's> {
     pub(crate) fn new(driver: &'a Driver<'s, Source>, model: &'a Model) -> Runner<'a, 's> {
         let (variables, ran) = (Variables::of(model), Cell::new(0));
-        Runner { driver, model, variables, ran, room: Cell::new(UNFOLDED_BYTES_MAX) }
+        let (room, unfolded) = (Cell::new(UNFOLDED_BYTES_MAX), Cell::new(0));
+        Runner { driver, model, variables, ran, room, unfolded }
     }
 
     pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
@@ -233,7 +236,10 @@ impl<'a, 's> Runner<'a, 's> {
         let constant = if folded { b.constant_of(var) } else { None };
         let constant = constant.and_then(|tensor| quantized::real_constant(&tensor, found));
         let real = match constant {
-            Some(tensor) => self.constant(&scope.name(index), tensor),
+            Some(tensor) => {
+                self.unfolded.set(self.unfolded.get() + 1);
+                self.constant(&scope.name(index), tensor)
+            }
             None => quantized::real(b, var, found, &declared.name)?,
         };
         scope.real.borrow_mut().insert((index, folded), real);
