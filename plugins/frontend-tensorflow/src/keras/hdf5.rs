@@ -5,12 +5,18 @@ use hdf5_pure::{AttrValue, Datatype, DatatypeByteOrder, File, FormatError, Layou
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::{DataType, Tensor, element_count};
 use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes that all chunked tensors of a file may take together.
 const UNPACKED_MAX: u64 = 16 << 30;
 /// How many times the size of the file they may take, beyond what is always allowed.
 const UNPACKED_RATIO_MAX: u64 = 64;
 const UNPACKED_FREE: u64 = 256 << 20;
+/// Reads of a file, and how many times over it may be read beyond what is always allowed.
+const READS_MAX: u64 = 10_000_000;
+const READ_RATIO_MAX: u64 = 64;
+const READ_FREE: u64 = 1 << 30;
 /// Parts that a list of names may be split into.
 const PARTS_MAX: usize = 10_000;
 
@@ -34,7 +40,7 @@ impl Hdf5 {
     /// # Errors
     /// `N0201` if it is none.
     pub(crate) fn open(bytes: Bytes) -> Result<Hdf5, Diagnostic> {
-        let file = File::from_source(Mapped(bytes.clone())).map_err(damaged)?;
+        let file = File::from_source(Mapped::new(bytes.clone())).map_err(damaged)?;
         let size = bytes.len() as u64;
         let left = size.saturating_mul(UNPACKED_RATIO_MAX).clamp(UNPACKED_FREE, UNPACKED_MAX);
         Ok(Hdf5 { file, bytes, left: Cell::new(left) })
@@ -207,20 +213,40 @@ fn dtype_of(datatype: &Datatype) -> Option<(DataType, bool)> {
     }
 }
 
-/// A file that is in memory or mapped.
-struct Mapped(Bytes);
+/// A file that is in memory or mapped. Pages of groups that name each other cannot be read for ever: reads are counted.
+struct Mapped {
+    bytes: Bytes,
+    reads_left: AtomicU64,
+    bytes_left: AtomicU64,
+}
+
+impl Mapped {
+    fn new(bytes: Bytes) -> Mapped {
+        let size = bytes.len() as u64;
+        let bytes_left = size.saturating_mul(READ_RATIO_MAX).saturating_add(READ_FREE);
+        Mapped { bytes, reads_left: READS_MAX.into(), bytes_left: bytes_left.into() }
+    }
+
+    /// Counts a read; whether it may be done.
+    fn may_read(&self, count: u64) -> bool {
+        let take = |left: &AtomicU64, count: u64| {
+            left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(count)).is_ok()
+        };
+        take(&self.reads_left, 1) && take(&self.bytes_left, count)
+    }
+}
 
 impl Source for Mapped {
     fn len(&self) -> u64 {
-        self.0.len() as u64
+        self.bytes.len() as u64
     }
 
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<(), FormatError> {
         let begin = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = begin.saturating_add(buf.len());
-        let Some(found) = self.0.get(begin..end) else {
-            return Err(FormatError::UnexpectedEof { expected: end, available: self.0.len() });
-        };
+        let eof = FormatError::UnexpectedEof { expected: end, available: self.bytes.len() };
+        let found = self.bytes.get(begin..end).filter(|_| self.may_read(buf.len() as u64));
+        let Some(found) = found else { return Err(eof) };
         buf.copy_from_slice(found);
         Ok(())
     }
