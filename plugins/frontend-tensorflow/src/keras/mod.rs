@@ -82,7 +82,9 @@ fn converted(
     let ran = inputs::run(&runner, model, options);
     drop(runner);
     let (mut graph, notes) = match (driver.finish(), ran) {
-        (Ok((mut graph, notes)), Ok(weights)) => {
+        (Ok((mut graph, mut notes)), Ok(weights)) => {
+            // Every row is offered the type in which its layer computes; few need it.
+            notes.retain(|note| note.message != "`dtype` has no effect.");
             crate::graph::network::weights_last(&mut graph, weights);
             (graph, notes)
         }
