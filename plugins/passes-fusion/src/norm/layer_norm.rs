@@ -1,6 +1,7 @@
 //! Makes LayerNormalization of its parts. The multiplication and the addition that follow become its scale and bias.
 //!
-//! The spread may be divided by, or multiplied with as a reciprocal. Values of 16 bits must be normalized in 32 bits,
+//! The spread may be divided by, or multiplied with as a reciprocal. TensorFlow multiplies it with the scale first, and
+//! adds what the bias is without the mean. Values of 16 bits must be normalized in 32 bits,
 //! as the operator does it; so the parts stand between two casts there.
 //!
 //! ```onnx
@@ -30,7 +31,7 @@
 //! }
 //! ```
 
-use super::{centred, changed, has_shape, ones};
+use super::{Affine, centred, changed, has_shape, ones};
 use crate::parts::{Parts, needs, of_type, unlike};
 use onnxd_plugin_sdk::ir::ops::{Add, Cast, Div, LayerNormalization, Mul};
 use onnxd_plugin_sdk::ir::{At, DataType, Op, ValueId};
@@ -42,6 +43,7 @@ pub(crate) fn pass() -> Box<dyn Pass> {
         vec![
             rule("divided", |cx, at: At<Div>| normalized(cx, at.out)),
             rule("multiplied", |cx, at: At<Mul>| normalized(cx, at.out)),
+            rule("affine", affine),
             rule("cast", between_casts),
             rule("scaled", scaled),
             rule("shifted", shifted),
@@ -62,6 +64,31 @@ fn normalized(cx: &mut Rewriter, out: ValueId) -> Rewrite {
     let scale = ones(cx, x, count)?;
     let axis = -(count as i64);
     cx.rebuild(out, |b| b.layer_normalization(x, scale).axis(axis).epsilon(epsilon).one())
+}
+
+/// Scale and bias follow as nodes of their own, which the other rules take in.
+fn affine(cx: &mut Rewriter, add: At<Add>) -> Rewrite {
+    let parts = Parts::of(cx, add.out);
+    let Affine { x, mean, epsilon, gain, shift } = super::affine(&parts, [add.a, add.b])?;
+    parts.closed()?;
+    let Some(count) = mean.trailing() else {
+        return Skip::because("it does not normalize along the last axes");
+    };
+    needs(cx, LayerNormalization::NAME, 17)?;
+    of_type(cx, x, &[DataType::Float])?;
+    let scale = ones(cx, x, count)?;
+    let axis = -(count as i64);
+    cx.rebuild(add.out, |b| {
+        let normal = b.layer_normalization(x, scale).axis(axis).epsilon(epsilon).one()?;
+        let scaled = match gain {
+            Some(gain) => b.mul(normal, gain)?,
+            None => normal,
+        };
+        match shift {
+            Some(shift) => b.add(scaled, shift),
+            None => Ok(scaled),
+        }
+    })
 }
 
 /// Values of 16 bits, widened to be normalized.
@@ -185,6 +212,20 @@ mod tests {
                     "{normal} {tail}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn scale_before_the_mean_is_taken_off() {
+        let inverse = "s = Mul(d, d) v = ReduceMean<axes = [-1]>(s) e = Add(v, eps) r = Sqrt(e) i = Reciprocal(r)";
+        for tail in [
+            "m = Mul(i, gain) a = Mul(x, m) o = Neg(mean) p = Mul(o, m) q = Add(p, shift) y = Add(a, q)",
+            "m = Mul(gain, i) a = Mul(m, x) p = Mul(m, mean) q = Sub(gain, p) y = Add(q, a)",
+            "a = Mul(x, i) o = Neg(mean) p = Mul(o, i) y = Add(a, p)",
+            "m = Mul(i, gain) a = Mul(x, m) p = Mul(mean, m) q = Neg(p) y = Add(a, q)",
+        ] {
+            let model = check_pass_same(pass().as_ref(), &parts("(float[2,3,4] y)", inverse, tail));
+            assert_eq!(model.graph.node_count(), 1, "{tail}");
         }
     }
 
