@@ -13,6 +13,7 @@ pub(crate) mod flow;
 pub(crate) mod frames;
 pub(crate) mod frozen;
 pub mod fuzzing;
+pub(crate) mod idioms;
 pub(crate) mod index;
 pub(crate) mod leftovers;
 pub(crate) mod list;

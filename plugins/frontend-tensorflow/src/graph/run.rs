@@ -4,8 +4,9 @@
 use super::effects::{Writes, Written};
 use super::flow::Flow;
 use super::node::{self, Library, Reference};
-use super::{calls, control, frames, lists, resources};
+use super::{calls, control, frames, idioms, lists, resources};
 use crate::ops::Source;
+use crate::ops::activation::GELU;
 use crate::wire::proto::{Attr, NodeDef};
 use crate::wire::tensor::tensor_of;
 use onnxd_plugin_sdk::build::{Result, Var};
@@ -323,6 +324,12 @@ impl<'a, 's> Runner<'a, 's> {
         self.work(scope, node, 1)?;
         if frames::is_lazy(&node.op) {
             return frames::run(self, scope, index);
+        }
+        if let Some(x) = idioms::gelu(&scope.body, node)
+            && let Item::Tensor(x) = self.known(scope, x)?
+        {
+            let named = vec![("x".to_owned(), Value::Var(x))];
+            return Ok(self.lower(scope, node, GELU, vec![], named));
         }
         let data = node.input.iter().filter(|text| !text.starts_with('^'));
         let inputs = data.map(|text| self.known(scope, text)).collect::<Result<Vec<Item>>>()?;

@@ -19,6 +19,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "Softplus" => |b, a: Features| b.softplus(a.features);
         "Softsign" => |b, a: Features| b.softsign(a.features);
         "Softmax" => |b, a: Logits| b.softmax(a.logits).axis(-1).one();
+        "onnxd::Gelu" => |b, a: Gelu| gelu(b, a.x, false);
         "LogSoftmax" => |b, a: Logits| b.log_softmax(a.logits).axis(-1).one();
     }
 }
@@ -30,6 +31,11 @@ arguments! {
     struct Leaky { features: Var, alpha: f64 }
     /// `Softmax(logits; T: type) -> softmax`
     struct Logits { logits: Var }
+}
+
+arguments! {
+    /// `Gelu(x)`
+    struct Gelu { x: Var }
 }
 
 /// `x` between two numbers, in its own type.
@@ -46,6 +52,9 @@ pub(crate) fn leaky(b: &GraphBuilder, x: Var, alpha: f64) -> Lowered<Var> {
 pub(crate) fn silu(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     b.mul(x, b.sigmoid(x)?)
 }
+
+/// The row of exact GELU, for which TensorFlow has no operator.
+pub(crate) const GELU: &str = "onnxd::Gelu";
 
 /// GELU, exact or by `tanh`.
 pub(crate) fn gelu(b: &GraphBuilder, x: Var, approximate: bool) -> Lowered<Var> {

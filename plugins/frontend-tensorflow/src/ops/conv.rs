@@ -101,14 +101,45 @@ impl Pads {
     }
 }
 
+/// Sizes, steps and pads of windows. Larger ones are no windows, and their sums could overflow.
+const CELLS_MAX: i64 = 1 << 24;
+
 impl Window {
+    /// Demands a size, a step and a dilation for each spatial axis of `x`, which has channels first.
+    ///
+    /// # Errors
+    /// `N0204` if the lists do not fit.
+    pub(crate) fn check(&self, b: &GraphBuilder, x: Var) -> Lowered<()> {
+        let n = self.kernel.len();
+        let fits =
+            |list: &[i64]| list.len() == n && list.iter().all(|i| (1..=CELLS_MAX).contains(i));
+        let padded = match &self.padding {
+            Padding::Explicit(pairs) => {
+                let flat = || pairs.iter().flatten();
+                pairs.len() == n && flat().all(|i| (-CELLS_MAX..=CELLS_MAX).contains(i))
+            }
+            Padding::Valid | Padding::Same => true,
+        };
+        let lists = [&self.kernel, &self.strides, &self.dilations];
+        let of_x = b.rank_of(x).is_none_or(|rank| rank == n + 2);
+        if n > 0 && of_x && padded && lists.into_iter().all(|list| fits(list)) {
+            return Ok(());
+        }
+        let message = "Sizes, strides, dilations or pads of the window do not fit its input.";
+        Err(b.diagnostic(Code::LayerParameter, message))
+    }
+
     /// Cells that the window reaches over along a spatial axis.
     fn reach(&self, axis: usize) -> i64 {
         (self.kernel[axis] - 1) * self.dilations[axis] + 1
     }
 
     /// The pads of a window over `x`, which has channels first.
-    pub(crate) fn pads(&self, b: &GraphBuilder, x: Var) -> Pads {
+    ///
+    /// # Errors
+    /// As [`Window::check`].
+    pub(crate) fn pads(&self, b: &GraphBuilder, x: Var) -> Lowered<Pads> {
+        self.check(b, x)?;
         let n = self.kernel.len();
         let pairs: Option<Vec<[i64; 2]>> = match &self.padding {
             Padding::Valid => Some(vec![[0, 0]; n]),
@@ -118,7 +149,7 @@ impl Window {
         let all = pairs.map(|pairs| {
             [0, 1].map(|side| pairs.iter().map(move |p| p[side]).collect::<Vec<i64>>()).concat()
         });
-        all.map_or(Pads::Auto, Pads::Known)
+        Ok(all.map_or(Pads::Auto, Pads::Known))
     }
 
     /// The pads of an axis that make the result `ceil(size / stride)`: the odd one is behind.
@@ -176,16 +207,25 @@ pub(crate) fn conv(
     window: &Window,
     group: i64,
 ) -> Lowered<Var> {
-    let pads = window.pads(b, x);
+    let pads = window.pads(b, x)?;
     let (pads, auto_pad) = pads.attributes();
     let call = b.conv(x, w).b(bias).strides(unless_ones(&window.strides));
     let call = call.dilations(unless_ones(&window.dilations)).pads(pads).auto_pad(auto_pad);
     call.group((group != 1).then_some(group)).one()
 }
 
+/// The sizes of a filter: spatial axes, channels, and those of the result.
+fn filter_sizes(b: &GraphBuilder, w: Var) -> Lowered<Vec<i64>> {
+    let dims = sizes(b, w)?;
+    match dims.len() {
+        0..3 => Err(b.diagnostic(Code::LayerParameter, "The filter has no spatial axes.")),
+        _ => Ok(dims),
+    }
+}
+
 fn convolution(b: &Lower, a: Conv, is_depthwise: bool) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
-    let dims = sizes(b, a.filter)?;
+    let dims = filter_sizes(b, a.filter)?;
     let n = dims.len().saturating_sub(2);
     let explicit = a.explicit_paddings.unwrap_or_default();
     let window = Window {
@@ -287,7 +327,7 @@ pub(crate) fn conv_transpose(
 
 fn transpose(b: &Lower, a: Transpose, is_depthwise: bool) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
-    let dims = sizes(b, a.filter)?;
+    let dims = filter_sizes(b, a.filter)?;
     let n = dims.len().saturating_sub(2);
     let explicit = a.explicit_paddings.unwrap_or_default();
     let window = Window {
@@ -297,6 +337,7 @@ fn transpose(b: &Lower, a: Transpose, is_depthwise: bool) -> Lowered<Var> {
         padding: Padding::of(b, &a.padding, &explicit, channels)?,
     };
     let x = channels.first(b, a.out_backprop)?;
+    window.check(b, x)?;
     let shape = b.shape_of(x).unwrap_or_default();
     let first = if channels == Channels::First { 2 } else { 1 };
     let mut borders = Borders::default();

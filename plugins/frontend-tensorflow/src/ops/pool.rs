@@ -48,7 +48,7 @@ fn max(b: &Lower, a: Max) -> Lowered<Var> {
     if over_channels {
         let window = Window {
             kernel: a.ksize[1..].to_vec(),
-            strides: a.strides[1..].to_vec(),
+            strides: a.strides.get(1..).unwrap_or_default().to_vec(),
             dilations: vec![1; a.ksize.len() - 1],
             padding,
         };
@@ -73,7 +73,7 @@ pub(crate) fn max_pool(b: &GraphBuilder, x: Var, window: &Window) -> Lowered<Var
         d if d.bits() < 32 => Float,
         _ => Double,
     };
-    let pads = window.pads(b, x);
+    let pads = window.pads(b, x)?;
     let (pads, auto_pad) = pads.attributes();
     let call = b.max_pool(b.cast(x, computed)?).kernel_shape(&window.kernel).pads(pads);
     let y = call.auto_pad(auto_pad).strides(unless_ones(&window.strides)).one()?;
@@ -82,7 +82,7 @@ pub(crate) fn max_pool(b: &GraphBuilder, x: Var, window: &Window) -> Lowered<Var
 
 /// Means under windows over `x` with channels first; what is around the input does not count.
 pub(crate) fn average_pool(b: &GraphBuilder, x: Var, window: &Window) -> Lowered<Var> {
-    let pads = window.pads(b, x);
+    let pads = window.pads(b, x)?;
     let (pads, auto_pad) = pads.attributes();
     let call = b.average_pool(x).kernel_shape(&window.kernel).pads(pads).auto_pad(auto_pad);
     call.strides(unless_ones(&window.strides)).one()
@@ -107,7 +107,7 @@ fn with_argmax(b: &Lower, a: WithArgmax) -> Lowered<[Var; 2]> {
     let channels = Channels::Last;
     let window = window(channels, &a.ksize, &a.strides, Padding::of(b, &a.padding, &[], channels)?);
     let x = channels.first(b, a.input)?;
-    let pads = window.pads(b, x);
+    let pads = window.pads(b, x)?;
     let (pads, auto_pad) = pads.attributes();
     let call = b.max_pool(x).kernel_shape(&window.kernel).pads(pads).auto_pad(auto_pad);
     let [y, at] = call.strides(unless_ones(&window.strides)).outputs()?;
