@@ -10,6 +10,9 @@ use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::Dim;
 
+/// How many calls a loop or condition counts for: it needs more of the stack than one.
+pub(crate) const WEIGHT: usize = 2;
+
 /// Functions inside each other that are looked through for arguments that come back unchanged.
 const TRACE_MAX: usize = 256;
 
@@ -18,6 +21,19 @@ const TRACE_MAX: usize = 256;
 /// # Errors
 /// What makes the graph unusable. What merely cannot be converted is reported, and holes stand for it.
 pub(crate) fn run<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+    inputs: &[Item],
+) -> Result<Option<Vec<Item>>> {
+    let depth = runner.depth.get();
+    runner.depth.set(depth + WEIGHT);
+    let given = nested(runner, scope, node, inputs);
+    runner.depth.set(depth);
+    given
+}
+
+fn nested<'a>(
     runner: &Runner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
@@ -168,3 +184,6 @@ fn passes(runner: &Runner<'_, '_>, function: &str, at: usize, budget: &mut usize
     }
     false
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //! Switch only passes on: a Merge takes what it needs of both sides, and an Exit runs its whole frame.
 
 use super::branch::{branch, chosen, known, truth};
+use super::control::WEIGHT;
 use super::flow::{Arm, Choice, Flow, Frame};
 use super::list::single;
 use super::node::Reference;
@@ -90,7 +91,8 @@ pub(crate) fn run<'a>(
         let message = format!("More than {DEPTH_MAX} loops and conditions are inside each other.");
         return Err(runner.problem(scope, node, Code::SourceLimit, message));
     }
-    runner.depth.set(runner.depth.get() + 1);
+    let depth = runner.depth.get();
+    runner.depth.set(depth + WEIGHT);
     let given = runner.builder().in_layer(scope.layer(node), |_| {
         if let Some(frame) = scope.body.flow().frame_of_exit(index) {
             return looped(runner, scope, node, frame, index);
@@ -103,7 +105,7 @@ pub(crate) fn run<'a>(
             }
         }
     });
-    runner.depth.set(runner.depth.get() - 1);
+    runner.depth.set(depth);
     given
 }
 
