@@ -55,13 +55,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "IntegerLookup" => integer_lookup;
     };
     let table = idle! { table;
-        "RandomBrightness" "RandomColorDegeneration" "RandomColorJitter" "RandomContrast" "RandomCrop" "RandomErasing"
-        "RandomGrayscale" "RandomHue" "RandomInvert" "RandomPosterization" "RandomSaturation" "AugMix" "CutMix" "MixUp"
-        "RandAugment" "Equalization" "MaxNumBoundingBoxes"
+        "RandomBrightness" "RandomColorDegeneration" "RandomColorJitter" "RandomContrast" "RandomCrop"
+        "RandomGrayscale" "RandomHue" "RandomInvert" "RandomPosterization" "RandomSaturation" "CutMix" "MixUp"
+        "Equalization" "MaxNumBoundingBoxes"
     };
     let table = cast! { table;
         "RandomFlip" "RandomRotation" "RandomTranslation" "RandomZoom" "RandomShear" "RandomPerspective"
-        "RandomElasticTransform" "RandomGaussianBlur" "RandomSharpness" "Solarization"
+        "RandomElasticTransform" "RandomGaussianBlur" "RandomSharpness" "Solarization" "RandomErasing" "AugMix" "RandAugment"
     };
     crate::ops::refused(table, &REFUSED)
 }
