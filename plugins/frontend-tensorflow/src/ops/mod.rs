@@ -40,6 +40,7 @@ mod ragged;
 pub(crate) mod random;
 pub(crate) mod recurrent;
 pub(crate) mod reduce;
+mod refused;
 pub(crate) mod resize;
 pub(crate) mod resize_kernel;
 pub(crate) mod sample;
@@ -101,6 +102,7 @@ pub(crate) fn table() -> Table<Source> {
         random::rows,
         recurrent::rows,
         reduce::rows,
+        refused::rows,
         resize::rows,
         scan::rows,
         scatter::rows,
