@@ -24,11 +24,18 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "Concatenate" => |b, a: Concatenate| concatenated(b, a.inputs, a.axis);
         "Dot" => dot;
+        // A layer of `keras.applications`.
+        "CustomScaleLayer" => |b, a: Scaled| match a.inputs[..] {
+            [x, y] => b.add(x, b.mul(y, a.scale)?),
+            _ => Err(b.diagnostic(Code::LayerParameter, "The layer is not called on two tensors.")),
+        };
     }
 }
 
 arguments! {
     struct Several { inputs: Vec<Var> }
+    /// `CustomScaleLayer(scale)`
+    struct Scaled { inputs: Vec<Var>, scale: f64 }
     /// `Concatenate(axis=-1)`
     struct Concatenate { inputs: Vec<Var>, axis: i64 = -1 }
     /// `Dot(axes, normalize=False)`
