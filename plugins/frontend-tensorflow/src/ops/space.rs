@@ -47,7 +47,7 @@ fn divided(b: &GraphBuilder, size: Size, by: i64) -> Lowered<Size> {
 }
 
 fn times(b: &GraphBuilder, size: Size, by: i64) -> Lowered<Size> {
-    size_by(b, size, by, |n, by| n * by, GraphBuilder::mul)
+    size_by(b, size, by, i64::saturating_mul, GraphBuilder::mul)
 }
 
 /// Numbers for the axes behind the first, as pads for all axes of ONNX.
@@ -68,16 +68,29 @@ fn around(b: &GraphBuilder, x: Var, numbers: Var, blocks: usize) -> Lowered<Oper
     Ok([side(0), side(1)].concat().into())
 }
 
+/// Cells of a block; there must be a size for each of some axes behind the first.
+///
+/// # Errors
+/// `N0204` for other blocks.
+fn cells(b: &GraphBuilder, rank: usize, blocks: &[i64]) -> Lowered<i64> {
+    let sound = blocks.len() < rank && blocks.iter().all(|block| *block > 0);
+    let product = blocks.iter().try_fold(1i64, |n, block| n.checked_mul(*block));
+    product.filter(|_| sound).ok_or_else(|| {
+        let message = format!("Blocks of sizes {blocks:?} do not fit a tensor of {rank} axes.");
+        b.diagnostic(Code::LayerParameter, message)
+    })
+}
+
 /// Cells of a block become samples: the place within the block counts before the sample.
 fn to_batch(b: &Lower, x: Var, blocks: &[i64], paddings: Var) -> Lowered<Var> {
     let (n, m) = (rank(b, x)?, blocks.len());
+    let count = cells(b, n, blocks)?;
     let x = match pairs(b, paddings) {
         Some(pairs) if pairs.iter().flatten().all(|n| *n == 0) => x,
         _ => b.pad(x, around(b, x, paddings, m)?).one()?,
     };
     let sizes = (0..n).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
-    let (mut split, mut merged) =
-        (vec![sizes[0]], vec![times(b, sizes[0], blocks.iter().product())?]);
+    let (mut split, mut merged) = (vec![sizes[0]], vec![times(b, sizes[0], count)?]);
     for (size, block) in sizes[1..].iter().zip(blocks) {
         let outer = divided(b, *size, *block)?;
         split.extend([outer, Size::Known(*block)]);
@@ -96,8 +109,9 @@ fn to_batch(b: &Lower, x: Var, blocks: &[i64], paddings: Var) -> Lowered<Var> {
 /// Samples become cells of blocks again.
 fn to_space(b: &Lower, x: Var, blocks: &[i64], crops: Var) -> Lowered<Var> {
     let (n, m) = (rank(b, x)?, blocks.len());
+    let count = cells(b, n, blocks)?;
     let sizes = (0..n).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
-    let batch = divided(b, sizes[0], blocks.iter().product())?;
+    let batch = divided(b, sizes[0], count)?;
     let mut split: Vec<Size> = blocks.iter().map(|n| Size::Known(*n)).collect();
     split.push(batch);
     split.extend(&sizes[1..]);
