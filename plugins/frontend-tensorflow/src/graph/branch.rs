@@ -1,7 +1,7 @@
 //! Conditions that are known only when the model runs.
 
 use super::list::{List, Sizes, merged};
-use super::resources::Resource;
+use super::resources::Variable;
 use super::run::Item;
 use crate::ops::Source;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
@@ -228,9 +228,6 @@ fn different(b: &GraphBuilder) -> Diagnostic {
 }
 
 /// Whether two handles are of the same variable.
-pub(crate) fn same(x: &Rc<Resource>, y: &Rc<Resource>) -> bool {
-    match (&**x, &**y) {
-        (Resource::Variable(x), Resource::Variable(y)) => x.name == y.name,
-        _ => Rc::ptr_eq(x, y),
-    }
+pub(crate) fn same(x: &Variable, y: &Variable) -> bool {
+    x.name == y.name
 }

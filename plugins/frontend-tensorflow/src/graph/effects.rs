@@ -2,7 +2,6 @@
 //! written cannot be read; what is written and never read is left out.
 
 use super::node::{self, Reference};
-use super::resources::Resource;
 use super::run::{Body, DEPTH_MAX, Item, Runner, Scope};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
@@ -157,10 +156,7 @@ fn variable<'a>(
         },
     };
     Ok(match item {
-        Some(Item::Resource(resource)) => match &*resource {
-            Resource::Variable(variable) => Some(variable.name.clone()),
-            Resource::Other => None,
-        },
+        Some(Item::Resource(variable)) => Some(variable.name.clone()),
         _ => None,
     })
 }

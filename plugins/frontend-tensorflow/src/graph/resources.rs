@@ -12,14 +12,6 @@ use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::Value;
 use std::rc::Rc;
 
-/// What a handle stands for.
-#[derive(Debug)]
-pub(crate) enum Resource {
-    Variable(Variable),
-    /// A table, queue or iterator.
-    Other,
-}
-
 /// A variable with its value from the checkpoint.
 #[derive(Debug)]
 pub(crate) struct Variable {
@@ -102,7 +94,7 @@ fn made<'a>(runner: &Runner<'a, '_>, scope: &Scope<'a>, node: &'a NodeDef) -> Re
     };
     let var = runner.weight(&node.name, tensor.clone());
     let variable = Variable { name: node.name.clone(), tensor, var };
-    Ok(vec![Item::Resource(Rc::new(Resource::Variable(variable)))])
+    Ok(vec![Item::Resource(Rc::new(variable))])
 }
 
 /// The value of a variable; refused if the network writes it before.
@@ -110,12 +102,8 @@ fn read<'a>(
     runner: &Runner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,
-    resource: &Resource,
+    variable: &Variable,
 ) -> Result<Vec<Item>> {
-    let Resource::Variable(variable) = resource else {
-        let message = "The node reads what is no variable.";
-        return Ok(runner.refuse(scope, node, Code::LayerUnsupported, message));
-    };
     if effects::before(runner, scope, node)?.contains(&variable.name) {
         return Ok(refused(runner, scope, node, &variable.name));
     }

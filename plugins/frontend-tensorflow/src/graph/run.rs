@@ -40,7 +40,7 @@ const PASSES: [&str; 8] = [
 pub(crate) enum Item {
     Tensor(Var),
     /// A handle of a variable or table.
-    Resource(Rc<resources::Resource>),
+    Resource(Rc<resources::Variable>),
     /// A list of tensors (`variant`).
     List(Rc<lists::List>),
     /// What could not be converted; it was reported.

@@ -42,10 +42,6 @@ impl Archive {
         Ok(Archive { bytes, zip: RefCell::new(zip) })
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.zip.borrow().index_for_name(name).is_some()
-    }
-
     /// The bytes of a member.
     ///
     /// # Errors

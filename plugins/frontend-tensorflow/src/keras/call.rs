@@ -5,7 +5,7 @@ use super::run::{Called, Given, Runner};
 use super::values::{Item, value};
 use super::{dtype, masks, rows};
 use onnxd_plugin_sdk::build::{Result, Var};
-use onnxd_plugin_sdk::diagnostics::{self, Code, Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{self, Code, shown};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowering, Value};
 
@@ -328,9 +328,4 @@ fn flat(value: Value) -> Vec<Item> {
         Value::List(items) => items.into_iter().flat_map(flat).collect(),
         other => vec![other.into()],
     }
-}
-
-/// A finding that a layer is called in a way that has no counterpart.
-pub(crate) fn refused(called: &Called<'_>, message: impl Into<String>) -> Diagnostic {
-    called.problem(Code::LayerUnsupported, message).help(EXPORT)
 }

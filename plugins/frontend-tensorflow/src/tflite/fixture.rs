@@ -8,8 +8,6 @@ pub(crate) enum Field {
     I8(i8),
     Bool(bool),
     I32(i32),
-    U64(u64),
-    F32(f32),
     Ints(Vec<i32>),
     Longs(Vec<i64>),
     Floats(Vec<f32>),
@@ -38,8 +36,6 @@ fn table(out: &mut Vec<u8>, fields: &Fields) -> usize {
             Field::I8(x) => out.extend(x.to_le_bytes()),
             Field::Bool(x) => out.push(u8::from(*x)),
             Field::I32(x) => out.extend(x.to_le_bytes()),
-            Field::U64(x) => out.extend(x.to_le_bytes()),
-            Field::F32(x) => out.extend(x.to_le_bytes()),
             Field::Offset(x) => out.extend(x.to_le_bytes()),
             other => {
                 open.push((out.len(), other));

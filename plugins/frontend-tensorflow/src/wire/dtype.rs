@@ -4,7 +4,6 @@ use onnxd_plugin_sdk::build::GraphBuilder;
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Argument, Value};
 
-pub(crate) const STRING: i32 = 7;
 pub(crate) const RESOURCE: i32 = 20;
 pub(crate) const VARIANT: i32 = 21;
 
