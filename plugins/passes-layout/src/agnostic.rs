@@ -1,6 +1,6 @@
 //! Which operators work on any order of axes, and what changes of them with the order.
 
-use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, ValueId, ValueType};
+use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, Tensor, ValueId, ValueType};
 
 /// An order of axes: axis `i` of what is there now is axis `order[i]` of the other layout.
 pub(crate) type Order = Vec<usize>;
@@ -213,7 +213,7 @@ impl Place<'_> {
             let rank = rank(self.graph, v)?;
             match self.graph.constant(v) {
                 // What is large is there once.
-                Some(c) if c.byte_len() > SHARED_BYTES_MAX && self.graph.uses(v) > 1 => {
+                Some(c) if c.byte_len() > shared_bytes_max(c) && self.graph.uses(v) > 1 => {
                     return None;
                 }
                 Some(c) if rank > self.order.len() || c.as_strings().is_some() => return None,
@@ -304,5 +304,8 @@ impl Place<'_> {
     }
 }
 
-/// Bytes of a constant that may be there once more.
-const SHARED_BYTES_MAX: usize = 256;
+/// Bytes of a constant that may be there once more. Vectors may be longer: nodes share those along their channels.
+fn shared_bytes_max(constant: &Tensor) -> usize {
+    let is_vector = constant.dims().iter().filter(|size| **size != 1).count() <= 1;
+    if is_vector { 64 << 10 } else { 256 }
+}

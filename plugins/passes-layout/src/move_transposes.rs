@@ -140,6 +140,24 @@ mod tests {
         stays("r = LpNormalization(a)");
     }
 
+    /// Many nodes may read one vector of channels.
+    #[test]
+    fn channels_that_nodes_share() {
+        let channels = vec!["0.5"; 256].join(", ");
+        let graph = format!(
+            "g (float[1,2,3,256] x) => (float[1,2,3,256] y, float[1,2,3,256] z)
+             <float[256,1,1] c = {{{channels}}}>
+             {{
+               a = Transpose<perm = [0, 3, 1, 2]>(x)
+               b = Add(a, c)
+               d = Mul(b, c)
+               y = Transpose<perm = [0, 2, 3, 1]>(b)
+               z = Transpose<perm = [0, 2, 3, 1]>(d)
+             }}"
+        );
+        assert_eq!(left(&graph), 0);
+    }
+
     /// One scale fits any order of axes; scales along an axis stay.
     #[test]
     fn through_quantization() {
