@@ -20,7 +20,7 @@
 //! }
 //! ```
 
-use onnxd_plugin_sdk::ir::{Dim, Facts, NodeId, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Facts, NodeId, Tensor, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 /// Elements of a neutral operand that are compared.
@@ -63,6 +63,7 @@ impl Place<'_, '_> {
             "Gather" => self.gather(data)?,
             "AveragePool" | "MaxPool" => self.pool(data)?,
             "Mul" | "Div" | "Add" | "Sub" | "And" | "Or" | "Xor" => return self.arithmetic(),
+            "QuantizeLinear" => return self.quantized(data),
             _ => return Skip::unlike(),
         }
         Ok(data)
@@ -141,6 +142,29 @@ impl Place<'_, '_> {
         let pads = list("pads")?.unwrap_or_default();
         self.holds(!kernel.is_empty() && kernel.iter().all(|k| *k == 1))?;
         self.holds(pads.iter().all(|p| *p == 0)).and_then(|()| self.keeps(data))
+    }
+
+    /// What was dequantized by the same scale. Its steps lie far enough apart for the reals between to give each back.
+    fn quantized(&self, data: ValueId) -> Result<ValueId, Skip> {
+        let graph = &self.cx.graph;
+        let Some(from) = graph.producer(data).map(|id| &graph[id]) else { return Skip::unlike() };
+        self.holds(from.is("DequantizeLinear"))?;
+        let (scale, zero) = (self.input(1)?, self.input(2)?);
+        let is_plain = |v: ValueId| {
+            let scale = graph.constant(v).filter(|c| c.len() == 1 && c.dtype() == DataType::Float);
+            let scale = scale.and_then(Tensor::to_reals).map_or(0.0, |c| c.values[0]);
+            scale.is_finite() && scale >= f64::from(f32::MIN_POSITIVE)
+        };
+        let alike = |i: usize, v: ValueId| {
+            let Some(other) = from.input(i) else { return false };
+            let tensors = || graph.constant(v).zip(graph.constant(other));
+            other == v || tensors().is_some_and(|(a, b)| a == b)
+        };
+        self.holds(is_plain(scale) && alike(1, scale) && alike(2, zero))?;
+        let Some(integers) = from.input(0) else { return Skip::unlike() };
+        let narrow = self.cx.dtype(integers)?.bits() <= 16;
+        self.holds(narrow && self.cx.dtype(integers)? == self.cx.dtype(self.output()?)?)?;
+        Ok(integers)
     }
 
     /// One operand is neutral.
@@ -288,6 +312,26 @@ mod tests {
             "the graph output `y` would be `x` itself",
             "g (float[2] x) => (float[2] y) { y = Identity(x) }",
         );
+    }
+
+    /// Each integer comes back; with another scale it would not.
+    #[test]
+    fn integers_that_were_real_for_a_moment() {
+        let graph = |scale: f32| {
+            format!(
+                "g (float[2,3] x) => (float[2,3] y)
+                 <float s = {{0.1}}, float t = {{{scale}}}, int8 z = {{3}}, int8 u = {{3}}>
+                 {{
+                   i = QuantizeLinear(x, s, z)
+                   d = DequantizeLinear(i, s, z)
+                   q = QuantizeLinear(d, t, u)
+                   y = DequantizeLinear(q, t, u)
+                 }}"
+            )
+        };
+        let model = check_pass_same(pass().as_ref(), &graph(0.1));
+        assert_eq!(model.graph.nodes().filter(|(_, n)| n.is("QuantizeLinear")).count(), 1);
+        check_pass_skip(pass().as_ref(), "", &graph(0.2));
     }
 
     #[test]
