@@ -127,8 +127,8 @@ pub struct Lowering {
     pub arguments: Vec<Value>,
     /// Those with names.
     pub named: Vec<(String, Value)>,
-    /// What functions may ask for by name and mostly do not, such as the type in which a layer computes. It is no finding
-    /// if such a fact is not read.
+    /// What functions may ask for by name and mostly do not, such as the type in which a layer computes. A fact that
+    /// is not read is no finding.
     pub facts: Vec<(String, Value)>,
     /// Names of its results, which the values get; an empty one leaves the name to the builder.
     pub results: Vec<String>,

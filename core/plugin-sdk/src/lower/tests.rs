@@ -166,6 +166,14 @@ fn arguments_are_of_the_kinds_that_the_function_says() {
 }
 
 #[test]
+fn facts_are_read_by_name_and_no_finding_if_they_are_not() {
+    let facts = vec![("min".to_owned(), 0.5.into()), ("dtype".to_owned(), "float32".into())];
+    let clip = Lowering { facts, ..item("clip", 1, vec![]) };
+    let (text, notes) = run(vec![clip], Fallback::default()).unwrap();
+    assert!(text.contains("0.5") && notes.is_empty(), "{text} {notes:?}");
+}
+
+#[test]
 fn numbers_are_tensors_where_a_tensor_is_needed() {
     let sum_type = |number: Value| {
         let table = table();

@@ -47,7 +47,7 @@ pub(crate) type Groups<'a> = [(&'a str, &'a [(&'a str, &'a [u64])])];
 pub(crate) fn weights(groups: &Groups<'_>) -> Vec<u8> {
     let mut file = FileBuilder::new();
     let mut names: Vec<&str> =
-        groups.iter().map(|(path, _)| path.split('/').next().unwrap()).collect();
+        groups.iter().map(|(path, _)| path.split('/').next().expect("a file in memory")).collect();
     names.dedup();
     for name in names {
         let mut group = file.create_group(name);
@@ -55,7 +55,7 @@ pub(crate) fn weights(groups: &Groups<'_>) -> Vec<u8> {
         file.add_group(group.finish());
     }
     file.set_attr("backend", AttrValue::String("tensorflow".into()));
-    file.finish().unwrap()
+    file.finish().expect("a file in memory")
 }
 
 /// Adds what lies at `path` to its group.
@@ -91,8 +91,8 @@ pub(crate) fn archive(config: &str, weights: &[u8]) -> Vec<u8> {
         ("model.weights.h5", weights),
     ];
     for (name, bytes) in members {
-        zip.start_file(name, options).unwrap();
-        zip.write_all(bytes).unwrap();
+        zip.start_file(name, options).expect("a file in memory");
+        zip.write_all(bytes).expect("a file in memory");
     }
-    zip.finish().unwrap().into_inner()
+    zip.finish().expect("a file in memory").into_inner()
 }

@@ -34,7 +34,7 @@ const GROUPS: [(&str, &str); 12] = [
             RequantizationRange RequantizationRangePerChannel Requantize RequantizePerChannel UniformRequantize",
     ),
     (
-        "it changes a variable or a stack that stays between calls; export the network with its state as inputs and outputs",
+        "it changes a variable or stack that stays between runs; export it with its state as input and output",
         "CountUpTo DestroyTemporaryVariable InplaceAdd InplaceSub InplaceUpdate ResourceCountUpTo \
             ResourceScatterAdd ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterMul \
             ResourceScatterNdAdd ResourceScatterNdMax ResourceScatterNdMin ResourceScatterNdSub \

@@ -66,7 +66,7 @@ impl Reader<'_> {
         at.checked_sub(usize::try_from(self.raw(at, width)?).ok()?)
     }
 
-    /// The value at a place in `width` bytes: itself, or the offset to it. `packed` says its kind, and the width inside.
+    /// The value at a place in `width` bytes: itself, or the offset to it. `packed` says its kind, and the width.
     fn value(&mut self, at: usize, width: usize, packed: u8, depth: usize) -> Option<Flex> {
         self.left = self.left.checked_sub(1)?;
         let inside = 1 << (packed & 3);

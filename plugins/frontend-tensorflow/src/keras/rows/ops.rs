@@ -1,5 +1,5 @@
-//! `keras.ops`, which functional models hold as layers. A row is `ops.` and the class of the operator; its arguments are
-//! those of `call`, then those that the operator was made with.
+//! `keras.ops`, which functional models hold as layers. A row is `ops.` and the class of the operator; its arguments
+//! are those of `call`, then those that the operator was made with.
 
 pub(crate) mod contract;
 pub(crate) mod elementwise;

@@ -61,7 +61,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     };
     let table = cast! { table;
         "RandomFlip" "RandomRotation" "RandomTranslation" "RandomZoom" "RandomShear" "RandomPerspective"
-        "RandomElasticTransform" "RandomGaussianBlur" "RandomSharpness" "Solarization" "RandomErasing" "AugMix" "RandAugment"
+        "RandomElasticTransform" "RandomGaussianBlur" "RandomSharpness" "Solarization" "RandomErasing" "AugMix"
+        "RandAugment"
     };
     crate::ops::refused(table, &REFUSED)
 }

@@ -208,7 +208,8 @@ fn numbers_alone(table: Table<Source>) -> Table<Source> {
         "ops.Round" => round;
         "ops.Clip" => clip;
         "ops.NanToNum" => |b, a: NanToNum| nan_to_num(b, a.x, a.nan, [a.posinf, a.neginf]);
-        "ops.Copy" | "ops.Array" | "ops.StopGradient" | "ops.ConvertToTensor" | "ops.Real" | "ops.Conj" | "ops.Conjugate"
+        "ops.Copy" | "ops.Array" | "ops.StopGradient" | "ops.ConvertToTensor" | "ops.Real"
+        | "ops.Conj" | "ops.Conjugate"
             => |_, a: Same| Ok(a.x);
         "ops.SaturateCast" => |b, a: Cast| match crate::keras::dtype::of(&a.dtype) {
             Some(to) => crate::keras::rows::image::bounded(b, any(b, &a.x)?, to),
