@@ -2,6 +2,7 @@
 //! source's own order are read side by side, so that each cache line of the source is looked at once.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Bytes of each row that are written at a time: a cache line. So many runs of the source are read side by side.
 const LINE: usize = 64;
@@ -129,9 +130,16 @@ fn turned(
             let runs: Vec<Run> = (column..columns.min(column + side)).map(read).collect();
             let out = &mut out[(row * apart + column) * size..];
             let done = if runs.len() == side { turn(&runs, count, apart, out) } else { 0 };
-            for j in done..count {
-                let out = &mut out[j * apart * size..][..runs.len() * size];
-                write_each(out, size, |i| runs[i].element(j, size));
+            let plain = runs.iter().all(Run::is_plain);
+            match size {
+                1 if plain => side_by_side::<1>(&runs, done..count, apart, out),
+                2 if plain => side_by_side::<2>(&runs, done..count, apart, out),
+                4 if plain => side_by_side::<4>(&runs, done..count, apart, out),
+                8 if plain => side_by_side::<8>(&runs, done..count, apart, out),
+                _ => (done..count).for_each(|j| {
+                    let out = &mut out[j * apart * size..][..runs.len() * size];
+                    write_each(out, size, |i| runs[i].element(j, size));
+                }),
             }
         }
     }
@@ -173,6 +181,18 @@ fn squares<const SIZE: usize, const SIDE: usize>(
         }
     }
     done
+}
+
+/// Writes these rows of few runs, as kernels of convolutions have them. That the size of an element is known saves a
+/// call for each.
+fn side_by_side<const SIZE: usize>(runs: &[Run], rows: Range<usize>, apart: usize, out: &mut [u8]) {
+    let runs: Vec<&[[u8; SIZE]]> = runs.iter().map(|run| run.bytes.as_chunks().0).collect();
+    for j in rows {
+        let row = out[j * apart * SIZE..][..runs.len() * SIZE].as_chunks_mut().0;
+        for (to, run) in row.iter_mut().zip(&runs) {
+            *to = run[j];
+        }
+    }
 }
 
 fn write_each<'s>(out: &mut [u8], size: usize, element: impl Fn(usize) -> &'s [u8]) {
