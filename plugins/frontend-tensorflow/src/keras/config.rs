@@ -110,6 +110,9 @@ fn layer(json: &Json, is_keras2: bool, depth: usize) -> Result<Layer, Diagnostic
         return Ok(layer);
     }
     layer.class = row(json, class, config);
+    if is_operator(json, &layer) {
+        layer.class = format!("ops.{class}");
+    }
     for (key, value) in config {
         match value {
             Json::Object(_) if is_layer(value) => {
@@ -163,6 +166,15 @@ fn holds(layer: &Layer, class: &str) -> bool {
     let inner = layer.network.iter().flat_map(|network| &network.layers);
     let parts = layer.parts.iter().map(|(_, part)| part);
     layer.class == class || inner.chain(parts).any(|layer| holds(layer, class))
+}
+
+/// Whether a class that both layers and `keras.ops` have is the operator, where the file names no module: layers that
+/// merge take one list, the operators two tensors.
+fn is_operator(json: &Json, layer: &Layer) -> bool {
+    const BOTH: [&str; 6] = ["Add", "Subtract", "Multiply", "Maximum", "Minimum", "Dot"];
+    let takes_two = || layer.calls.iter().all(|call| call.positional.len() == 2);
+    let is_open = json.get("module").is_none() && BOTH.contains(&layer.class.as_str());
+    is_open && !layer.calls.is_empty() && takes_two()
 }
 
 /// The name of a layer's row.
