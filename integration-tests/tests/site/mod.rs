@@ -106,8 +106,13 @@ impl Site {
         serde_json::from_str(&answer).ok()
     }
 
+    /// The answer to one request. A daemon that is busy with a job says so at once, and is asked again.
     pub(crate) fn ask(&self, line: &str) -> Value {
-        self.try_ask(line).unwrap_or_else(|| panic!("no answer to {line}\n{}", self.log()))
+        wait(&format!("the daemon to be free for {line}"), || {
+            let answer =
+                self.try_ask(line).unwrap_or_else(|| panic!("no answer to {line}\n{}", self.log()));
+            (answer["diagnostic"]["code"] != "N0307").then_some(answer)
+        })
     }
 
     /// All jobs, newest first.
