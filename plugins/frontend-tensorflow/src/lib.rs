@@ -11,6 +11,7 @@ mod files;
 mod graph;
 mod keras;
 mod kind;
+mod model;
 mod ops;
 mod params;
 mod probe;

@@ -148,16 +148,17 @@ impl Runner<'_, '_> {
     /// The configuration of a layer as a row takes it.
     pub(crate) fn config(&self, layer: &Layer) -> Vec<(String, Value)> {
         let is_function = is_function(layer);
-        let matters = |key: &str| {
+        let matters = |key: &str, json: &serde_json::Value| {
             if is_function {
-                return key != "name";
+                // Functions have no type of their own; one that is given says what to cast to.
+                return key != "name" && !(key == "dtype" && json.is_null());
             }
             let is_applied = key == "activation" && ACTIVATED.contains(&layer.class.as_str());
             let idle =
                 WITHOUT_EFFECT.contains(&key) || ENDINGS.iter().any(|end| key.ends_with(end));
             !idle && !is_applied
         };
-        let config = layer.config.iter().filter(|(key, _)| matters(key));
+        let config = layer.config.iter().filter(|(key, json)| matters(key, json));
         let read = |(key, json): (&String, &serde_json::Value)| {
             let found =
                 if key.ends_with("activation") { self.activation(layer, key) } else { None };

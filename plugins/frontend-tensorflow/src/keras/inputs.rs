@@ -4,10 +4,11 @@ use super::config::{Argument, Layer, Network, damaged};
 use super::dtype;
 use super::run::{Given, Runner};
 use super::values::Item;
+use crate::model;
 use onnxd_plugin_sdk::ExportOptions;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
-use onnxd_plugin_sdk::ir::{DataType, Dim, ValueId, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, ValueId};
 use serde_json::Value as Json;
 
 /// An input of the model.
@@ -64,7 +65,9 @@ pub(super) fn run(
     runner.outputs.borrow_mut().extend(names.iter().cloned());
     let mut items = vec![];
     for (at, port) in ports.iter().enumerate() {
-        items.push(b.input(&port.name, input_type(options, at, port)?).into());
+        let declared = (Some(port.dtype), port.shape.clone());
+        let ty = model::input_type(options, at, &port.name, declared)?;
+        items.push(b.input(&port.name, ty).into());
     }
     // The structure of inputs has one leaf for each port.
     let outputs = runner.network(network, "", &Given::one(Item::of(items)))?;
@@ -162,19 +165,4 @@ fn output_names(network: &Network) -> Vec<String> {
             leaves.iter().map(name).collect()
         }
     }
-}
-
-/// The type of an input as the model declares it, and sizes as the params say them.
-fn input_type(options: &ExportOptions, at: usize, port: &Port) -> Result<ValueType> {
-    options.check_dtype(at, &port.name, port.dtype)?;
-    let shape = match &port.shape {
-        Some(shape) => Some(options.sizes(at, &port.name, shape.clone())?),
-        None => options.input(at, &port.name, port.dtype).shape().map(<[Dim]>::to_vec),
-    };
-    let Some(shape) = shape else {
-        let message = format!("Nothing says how many axes the input `{}` has.", shown(&port.name));
-        let help = "Say its sizes with `export.input_shapes`.";
-        return Err(Diagnostic::new(Code::LayerParameter, message).help(help));
-    };
-    Ok(ValueType::Tensor { dtype: Some(port.dtype), shape: Some(shape) })
 }

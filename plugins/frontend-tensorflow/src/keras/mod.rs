@@ -19,14 +19,12 @@ mod run;
 mod values;
 mod weights;
 
-use crate::ops::Source;
+use crate::model::{self, Ran, Reader};
 use archive::Archive;
 use bytes::Bytes;
 use config::Layer;
 use hdf5::Hdf5;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_sdk::ir::{Graph, Opsets};
-use onnxd_plugin_sdk::lower::{self, Driver};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use run::Runner;
 
@@ -66,6 +64,8 @@ fn is_keras2(version: &str) -> bool {
     version.starts_with("2") || version.starts_with("1")
 }
 
+const READER: Reader = Reader { name: "keras", table: rows::table, settle: |_| {} };
+
 /// Runs the model.
 fn converted(
     model: &Layer,
@@ -73,32 +73,11 @@ fn converted(
     is_keras2: bool,
     options: &ExportOptions,
 ) -> Result<Imported, Diagnostics> {
-    let (table, source) = (rows::table(), Source::default());
-    let opsets = Opsets::from([(String::new(), options.opset)]);
-    let graph = Graph::new("keras");
-    let driver = Driver::new(&table, &source, graph, opsets, options.fallback.clone());
-    let without = options.without_weights.then(Vec::new);
-    let runner = Runner::new(&driver, weights, is_keras2, without);
-    let ran = inputs::run(&runner, model, options);
-    drop(runner);
-    let (mut graph, notes) = match (driver.finish(), ran) {
-        (Ok((mut graph, mut notes)), Ok(weights)) => {
-            // Every row is offered the type in which its layer computes; few need it.
-            notes.retain(|note| note.message != "`dtype` has no effect.");
-            crate::graph::network::weights_last(&mut graph, weights);
-            (graph, notes)
-        }
-        (finished, ran) => {
-            let mut all = finished.err().unwrap_or_default();
-            all.0.extend(ran.err());
-            return Err(all);
-        }
-    };
-    if options.documented {
-        lower::documented(&mut graph);
-    }
-    let model = lower::model(graph, options.opset);
-    Ok(Imported { model, notes, metadata: vec![] })
+    model::import(&READER, options, |driver| {
+        let without = options.without_weights.then(Vec::new);
+        let runner = Runner::new(driver, weights, is_keras2, without);
+        Ok(Ran { weights: inputs::run(&runner, model, options)?, metadata: vec![] })
+    })
 }
 
 #[cfg(test)]

@@ -67,6 +67,20 @@ fn code_that_is_not_in_the_file_is_listed_at_once() {
 }
 
 #[test]
+fn only_a_type_that_is_given_and_not_read_is_reported() {
+    let notes = |dtype: &str| {
+        let layer = format!(
+            r#", {{"module": "keras.src.ops.numpy", "class_name": "Absolute", "config": {{"name": "a", "dtype": {dtype}}}}}]}}}}"#
+        );
+        let config = format!("{}{layer}", SEQUENCE.strip_suffix("]}}").unwrap());
+        let done = read(&config, &[DENSE]).map_err(|e| e.to_string()).unwrap();
+        done.notes.into_iter().map(|note| note.message).collect::<Vec<_>>()
+    };
+    assert_eq!(notes("null"), [""; 0]);
+    assert_eq!(notes("\"float16\""), ["`dtype` has no effect."]);
+}
+
+#[test]
 fn weights_alone_are_refused() {
     let file = fixture::weights(&[DENSE]);
     let found = import_hdf5(file.into(), &ExportOptions::of_shapes(18, vec![])).map(|_| ());

@@ -3,12 +3,13 @@
 use super::model::{self, Model, SubGraph, Tensor};
 use super::run::{Item, Runner, Scope};
 use super::{table, weights};
+use crate::model::{Ran, Reader};
 use crate::ops::Source;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType};
-use onnxd_plugin_sdk::lower::{self, Driver};
+use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
+use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use std::collections::HashMap;
 
@@ -17,6 +18,8 @@ const SIGNATURE: &str = "serving_default";
 
 /// The first version in which integers of 16 bits are quantized.
 const QUANTIZES_INT16: i64 = 21;
+
+const READER: Reader = Reader { name: "tflite", table, settle: weights::settle };
 
 /// Reads a model, of the signature that is asked for. `opset_is_set` tells whether the params name the version of
 /// ONNX's operators.
@@ -34,34 +37,16 @@ pub(crate) fn import(
         options.opset = options.opset.max(QUANTIZES_INT16);
     }
     let ports = Ports::of(&model, signature)?;
-    let (table, source) = (table(), Source::default());
-    let opsets = Opsets::from([(String::new(), options.opset)]);
-    let driver =
-        Driver::new(&table, &source, Graph::new("tflite"), opsets, options.fallback.clone());
-    let ran = run(&model, &ports, &driver, options);
-    let mut facts = model.facts.clone();
-    let (mut graph, notes) = match (driver.finish(), ran) {
-        (Ok(finished), Ok(0)) => finished,
-        (Ok(finished), Ok(count)) => {
+    crate::model::import(&READER, options, |driver| {
+        let count = run(&model, &ports, driver, options)?;
+        let mut metadata = model.facts.clone();
+        if count > 0 {
             // TFLite quantizes what such weights are multiplied by, so its results differ a little.
             let fact = format!("{count}, as floats: activations are not quantized");
-            facts.push(("source.integer_weights".to_owned(), fact));
-            finished
+            metadata.push(("source.integer_weights".to_owned(), fact));
         }
-        (finished, ran) => {
-            let mut all = finished.err().unwrap_or_default();
-            all.0.extend(ran.err());
-            return Err(all);
-        }
-    };
-    weights::settle(&mut graph);
-    let constants = graph.value_ids().filter(|id| graph.constant(*id).is_some());
-    let unread: Vec<ValueId> = constants.filter(|id| graph.uses(*id) == 0).collect();
-    graph.drop_unread(unread);
-    if options.documented {
-        lower::documented(&mut graph);
-    }
-    Ok(Imported { model: lower::model(graph, options.opset), notes, metadata: facts })
+        Ok(Ran { weights: vec![], metadata })
+    })
 }
 
 /// Whether activations are quantized to 16 bits.
@@ -200,23 +185,13 @@ fn output(
     name: &str,
     index: usize,
 ) -> Result<()> {
-    let b = runner.builder();
+    let declared = graph.tensors[index].dtype();
     match runner.item(scope, index)? {
-        Item::Tensor(var) => {
-            let declared = graph.tensors[index].dtype();
-            let var = match declared.filter(|declared| b.dtype_of(var) != Some(*declared)) {
-                Some(declared) => b.cast(var, declared)?,
-                None => var,
-            };
-            b.output(var, name)
-        }
-        Item::Hole => Ok(()),
-        Item::Handle(_) => {
-            let message = format!("The output `{}` is a variable or table.", shown(name));
-            runner.driver.report(Diagnostic::new(Code::LayerUnsupported, message));
-            Ok(())
-        }
+        Item::Tensor(var) => crate::model::output(runner.driver, var, name, declared)?,
+        Item::Hole => {}
+        Item::Handle(_) => crate::model::no_tensor(runner.driver, name, "a variable or table"),
     }
+    Ok(())
 }
 
 /// The type of an input as the file declares it, and sizes as the params say them.
@@ -226,18 +201,11 @@ fn input_type(
     name: &str,
     tensor: &Tensor,
 ) -> Result<ValueType> {
-    let Some(dtype) = tensor.dtype() else {
-        let message = format!("The input `{}` is of a type that ONNX does not have.", shown(name));
-        return Err(Diagnostic::new(Code::LayerUnsupported, message));
-    };
-    options.check_dtype(at, name, dtype)?;
-    if !tensor.ranked
-        && let ValueType::Tensor { shape: Some(shape), .. } = options.input(at, name, dtype)
-    {
-        return Ok(ValueType::Tensor { dtype: Some(dtype), shape: Some(shape) });
-    }
-    let shape: Vec<Dim> = tensor.sizes().into_iter().map(dim).collect();
-    Ok(ValueType::Tensor { dtype: Some(dtype), shape: Some(options.sizes(at, name, shape)?) })
+    let dtype = tensor.dtype();
+    let is_said = |dtype| options.input(at, name, dtype).shape().is_some();
+    let is_open = !tensor.ranked && dtype.is_some_and(is_said);
+    let sizes = || tensor.sizes().into_iter().map(dim).collect();
+    crate::model::input_type(options, at, name, (dtype, (!is_open).then(sizes)))
 }
 
 /// A size; negative ones vary.

@@ -1,0 +1,54 @@
+use super::{Ran, Reader, import, input_type, no_tensor, output};
+use onnxd_plugin_sdk::ExportOptions;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::ir::text::print_graph;
+use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
+use onnxd_plugin_sdk::lower::Table;
+
+const READER: Reader = Reader { name: "net", table: Table::new, settle: |_| {} };
+
+fn options() -> ExportOptions {
+    ExportOptions::of_shapes(18, vec![])
+}
+
+#[test]
+fn weights_come_last_and_what_nothing_reads_leaves() {
+    let done = import(&READER, &options(), |driver| {
+        let b = driver.builder();
+        let vector = || ValueType::tensor(DataType::Float, [2]);
+        let (w, unread) = (b.input("w", vector()), b.input("unread", vector()));
+        let x = b.input("x", vector());
+        b.parameter("idle", Tensor::vector(vec![1.0f32]));
+        output(driver, b.add(x, w)?, "y", Some(DataType::Double))?;
+        Ok(Ran { weights: vec![b.id(w)?, b.id(unread)?], metadata: vec![("a".into(), "b".into())] })
+    });
+    let done = done.unwrap();
+    let text = print_graph(&done.model.graph);
+    assert!(text.contains("(float[2] x, float[2] w) => (double[2] y)"), "{text}");
+    assert!(text.contains("y = Cast") && !text.contains("idle"), "{text}");
+    assert_eq!(done.metadata, [("a".to_owned(), "b".to_owned())]);
+}
+
+#[test]
+fn what_is_reported_comes_before_what_ends_the_run() {
+    let found = import(&READER, &options(), |driver| {
+        no_tensor(driver, "y", "a list");
+        Err(Diagnostic::new(Code::LayerCycle, "The end."))
+    });
+    let found = found.unwrap_err();
+    let codes: Vec<_> = found.0.iter().map(|one| one.code.as_ref()).collect();
+    assert_eq!(codes, ["N0203", "N0206"], "{found}");
+}
+
+#[test]
+fn inputs_need_a_type_and_axes() {
+    let options = options();
+    let refused = |declared| input_type(&options, 0, "x", declared).unwrap_err().code;
+    assert_eq!(refused((None, Some(vec![]))), "N0203");
+    assert_eq!(refused((Some(DataType::Float), None)), "N0204");
+    let given = ExportOptions::of_shapes(18, vec![vec![Dim::Known(3)]]);
+    let found = input_type(&given, 0, "x", (Some(DataType::Float), None)).unwrap();
+    assert_eq!(found, ValueType::tensor(DataType::Float, [3]));
+    let found = input_type(&given, 0, "x", (Some(DataType::Float), Some(vec![]))).unwrap_err();
+    assert_eq!(found.code, "N0105");
+}
