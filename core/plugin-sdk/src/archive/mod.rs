@@ -72,21 +72,25 @@ enum Container {
 }
 
 impl Archive {
-    /// Opens a zip archive: reads its directory, and nothing else.
+    /// Opens a zip archive: reads its directory, and nothing else. Members need no checksums, which some writers leave
+    /// out.
     ///
     /// # Errors
     /// `N0201`, `N0202` for a damaged one, `N0213` beyond limits.
     pub fn open(bytes: Bytes) -> Result<Archive, Diagnostic> {
-        Ok(Archive(Container::Zip(Box::new(zip::Zip::open(bytes)?))))
+        Ok(Archive(Container::Zip(Box::new(zip::Zip::open(bytes, false)?))))
     }
 
-    /// Opens an archive of any kind. One that gzip compressed is inflated as a whole.
+    /// Opens an archive of any kind, whose members have their checksums. One that gzip compressed is inflated as a
+    /// whole.
     ///
     /// # Errors
     /// `N0201`, `N0202` for a damaged one, `N0213` beyond limits, `N0214` for what is not read.
     pub fn open_any(bytes: Bytes) -> Result<Archive, Diagnostic> {
         let bytes = match ArchiveKind::of(&bytes) {
-            Some(ArchiveKind::Zip) => return Archive::open(bytes),
+            Some(ArchiveKind::Zip) => {
+                return Ok(Archive(Container::Zip(Box::new(zip::Zip::open(bytes, true)?))));
+            }
             Some(ArchiveKind::Gzip) => tar::inflated(&bytes)?,
             _ => bytes,
         };

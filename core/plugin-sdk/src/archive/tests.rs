@@ -97,6 +97,24 @@ fn members_stay_in_their_place() {
 }
 
 #[test]
+fn members_of_any_archive_have_their_checksums() {
+    let bytes = archive(&[("a/x", b"first"), ("a/y.py", b"second"), ("a/z", b"third")]);
+    let other = |index: usize| {
+        let mut bytes = bytes.to_vec();
+        let at = directory(&bytes, index) + 16;
+        bytes[at] ^= 1;
+        Bytes::from(bytes)
+    };
+    for (index, name) in [(0, "x"), (1, "y.py")] {
+        let archive = Archive::open_any(other(index)).unwrap();
+        let found = archive.read(name).unwrap_err();
+        assert!(found.message.contains("checksum"), "{found}");
+        assert_eq!(archive.read("z").unwrap(), "third");
+        assert!(Archive::open(other(index)).unwrap().read(name).is_ok());
+    }
+}
+
+#[test]
 fn bombs_are_refused_before_they_inflate() {
     let bytes = archive(&[("a/b.py", &[0; 4096])]);
     let told = |size: u32| {

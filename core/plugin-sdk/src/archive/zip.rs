@@ -6,6 +6,7 @@ use super::{
 };
 use crate::diagnostics::Diagnostic;
 use bytes::Bytes;
+use flate2::Crc;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -24,6 +25,8 @@ pub(super) struct Zip {
     pub(super) members: BTreeMap<String, Member>,
     /// Bytes that may still be inflated.
     left: Cell<u64>,
+    /// Whether members must have their checksums. Some writers leave them out.
+    is_checked: bool,
 }
 
 #[derive(Debug)]
@@ -31,12 +34,13 @@ pub(super) struct Member {
     index: usize,
     /// Where the next member begins: a member that reaches further overlaps it.
     end: u64,
-    inflated: OnceCell<Bytes>,
+    /// What it holds, once it was inflated or checked.
+    content: OnceCell<Bytes>,
 }
 
 impl Zip {
     /// Reads the central directory, and nothing else.
-    pub(super) fn open(bytes: Bytes) -> Result<Zip, Diagnostic> {
+    pub(super) fn open(bytes: Bytes, is_checked: bool) -> Result<Zip, Diagnostic> {
         if announced(&bytes) > MEMBERS_MAX as u64 {
             return Err(over_limit(format!("the archive has more than {MEMBERS_MAX} members")));
         }
@@ -51,16 +55,21 @@ impl Zip {
         }
         let members = members(&zip)?;
         let left = (bytes.len() as u64).saturating_mul(INFLATED_RATIO_MAX).max(INFLATED_FREE);
-        Ok(Zip { bytes, zip: RefCell::new(zip), members, left: Cell::new(left) })
+        Ok(Zip { bytes, zip: RefCell::new(zip), members, left: Cell::new(left), is_checked })
     }
 
     /// The bytes of a member: a slice of the file if it is stored, else inflated and kept.
     pub(super) fn read(&self, name: &str) -> Result<Bytes, Diagnostic> {
         let member = self.members.get(name);
         let member = member.ok_or_else(|| damaged(format!("the archive has no `{name}`")))?;
-        if let Some(inflated) = member.inflated.get() {
-            return Ok(inflated.clone());
+        if let Some(content) = member.content.get() {
+            return Ok(content.clone());
         }
+        let content = self.content(member, name)?;
+        Ok(member.content.get_or_init(|| content).clone())
+    }
+
+    fn content(&self, member: &Member, name: &str) -> Result<Bytes, Diagnostic> {
         let broken = |e| damaged(format!("member `{name}`: {e}"));
         let mut zip = self.zip.borrow_mut();
         let raw = zip.by_index_raw(member.index).map_err(broken)?;
@@ -68,27 +77,30 @@ impl Zip {
         if raw.encrypted() {
             return Err(unsupported(format!("member `{name}` is encrypted")));
         }
-        let start = raw.data_start().unwrap_or(u64::MAX);
+        let (start, sum) = (raw.data_start().unwrap_or(u64::MAX), raw.crc32());
         drop(raw);
         let end = start.checked_add(packed).filter(|end| *end <= member.end);
         let Some(end) = end else {
             let what = format!("member `{name}` reaches into the next one or beyond the file");
             return Err(damaged(what));
         };
-        match method {
+        let content = match method {
+            // Both fit: the end lies in the file.
             CompressionMethod::Stored if packed == size => {
-                // Both fit: the end lies in the file.
-                Ok(self.bytes.slice(start as usize..end as usize))
+                self.bytes.slice(start as usize..end as usize)
             }
-            CompressionMethod::Stored => Err(damaged(format!(
-                "member `{name}` is stored and yet has two sizes, {packed} and {size}"
-            ))),
-            CompressionMethod::Deflated => {
-                let bytes = self.inflate(&mut zip, member.index, (name, size))?;
-                Ok(member.inflated.get_or_init(|| bytes).clone())
+            CompressionMethod::Stored => {
+                return Err(damaged(format!(
+                    "member `{name}` is stored and yet has two sizes, {packed} and {size}"
+                )));
             }
-            other => Err(unsupported(format!("member `{name}` is packed by {other}"))),
+            CompressionMethod::Deflated => self.inflate(&mut zip, member.index, (name, size))?,
+            other => return Err(unsupported(format!("member `{name}` is packed by {other}"))),
+        };
+        if self.is_checked && checksum(&content) != sum {
+            return Err(damaged(format!("member `{name}` does not have its checksum")));
         }
+        Ok(content)
     }
 
     fn inflate(
@@ -102,7 +114,7 @@ impl Zip {
             return Err(over_limit(what));
         };
         self.left.set(left);
-        // Some writers leave checksums out.
+        // The checksum is looked at as that of a stored member is.
         let options = ZipReadOptions::new().ignore_crc32(true);
         let broken = |e: &dyn std::fmt::Display| damaged(format!("member `{name}`: {e}"));
         let file = zip.by_index_with_options(index, options).map_err(|e| broken(&e))?;
@@ -117,6 +129,12 @@ impl Zip {
             false => Err(damaged(format!("member `{name}` does not inflate to {size} bytes"))),
         }
     }
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let mut sum = Crc::new();
+    sum.update(bytes);
+    sum.sum()
 }
 
 /// How many members the end of the directory announces; the most, where it is found more than once.
@@ -161,7 +179,7 @@ fn members(zip: &ZipArchive<Cursor<Bytes>>) -> Result<BTreeMap<String, Member>, 
         }
         // Folders have entries of their own if other tools packed the file.
         if !name.ends_with('/') {
-            members.insert(name, Member { index, end, inflated: OnceCell::new() });
+            members.insert(name, Member { index, end, content: OnceCell::new() });
         }
     }
     Ok(without_folder(members))

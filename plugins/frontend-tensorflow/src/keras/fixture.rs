@@ -80,10 +80,11 @@ fn fill(group: &mut GroupBuilder, path: &str, groups: &Groups<'_>) {
     }
 }
 
-/// A `.keras` file.
+/// A `.keras` file, whose members are stored as Keras does it.
 pub(crate) fn archive(config: &str, weights: &[u8]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(vec![]));
-    let options = zip::write::SimpleFileOptions::default();
+    let options =
+        zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
     let version = br#"{"keras_version": "3.15.0"}"#;
     let members: [(&str, &[u8]); 3] = [
         ("metadata.json", version),

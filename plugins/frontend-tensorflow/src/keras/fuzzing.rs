@@ -1,7 +1,7 @@
 //! Entries for fuzz targets: what reads foreign bytes of Keras' files. Nothing is checked but that they end.
 
 use super::hdf5::Hdf5;
-use super::{archive::Archive, config, converted};
+use super::{config, converted};
 use bytes::Bytes;
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 
@@ -48,15 +48,6 @@ pub fn file(bytes: &[u8]) -> Option<Imported> {
     match bytes.starts_with(b"PK") {
         true => super::import(bytes, &options).ok(),
         false => super::import_hdf5(bytes, &options).ok(),
-    }
-}
-
-/// The members of an archive.
-pub fn archive(bytes: &[u8]) {
-    let Ok(archive) = Archive::open(Bytes::copy_from_slice(bytes)) else { return };
-    let _ = archive.keras_version();
-    for name in ["config.json", "model.weights.h5"] {
-        let _ = archive.read(name);
     }
 }
 

@@ -4,7 +4,6 @@
 //! (`hdf5`), and `run` runs the calls. `call` is what surrounds one call; what a layer computes is said by the rows of
 //! its family (`rows`), and `masks` says which steps of sequences count.
 
-pub(crate) mod archive;
 mod call;
 mod config;
 mod dtype;
@@ -20,13 +19,13 @@ mod values;
 mod weights;
 
 use crate::model::{self, Ran, Reader};
-use archive::Archive;
 use bytes::Bytes;
-use config::Layer;
+use config::{Layer, damaged};
 use hdf5::Hdf5;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics};
-use onnxd_plugin_sdk::{ExportOptions, Imported};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
+use onnxd_plugin_sdk::{Archive, ExportOptions, Imported};
 use run::Runner;
+use serde_json::Value as Json;
 
 /// What to do with files of weights alone.
 const SAVE_WHOLE: &str = "Save the whole model: `model.save(\"model.keras\")`.";
@@ -36,8 +35,8 @@ const SAVE_WHOLE: &str = "Save the whole model: `model.save(\"model.keras\")`.";
 /// # Errors
 /// Everything that is wrong with it or cannot be said in ONNX.
 pub(crate) fn import(bytes: Bytes, options: &ExportOptions) -> Result<Imported, Diagnostics> {
-    let archive = Archive::open(bytes)?;
-    let is_keras2 = is_keras2(&archive.keras_version());
+    let archive = Archive::open_any(bytes)?;
+    let is_keras2 = is_keras2(&keras_version(&archive)?);
     let mut model = config::read(&archive.read("config.json")?, is_keras2)?;
     let weights = Hdf5::open(archive.read("model.weights.h5")?)?;
     weights::by_paths(&weights, &mut model)?;
@@ -58,6 +57,17 @@ pub(crate) fn import_hdf5(bytes: Bytes, options: &ExportOptions) -> Result<Impor
     let mut model = config::read(config.as_bytes(), is_keras2(&version))?;
     weights::by_names(&file, &mut model)?;
     converted(&model, &file, is_keras2(&version), options)
+}
+
+/// The version of Keras that wrote an archive; one that does not say it is taken as of version 3.
+fn keras_version(archive: &Archive) -> Result<String, Diagnostic> {
+    const METADATA: &str = "metadata.json";
+    if !archive.has(METADATA) {
+        return Ok("3".to_owned());
+    }
+    let json: Json = serde_json::from_slice(&archive.read(METADATA)?)
+        .map_err(|e| damaged(format!("`{METADATA}` is no JSON: {}.", shown(&e.to_string()))))?;
+    Ok(json.get("keras_version").and_then(Json::as_str).unwrap_or("3").to_owned())
 }
 
 fn is_keras2(version: &str) -> bool {

@@ -160,3 +160,20 @@ fn a_member_that_inflates_too_far_is_not_read() {
     let found = import(file.into(), &ExportOptions::of_shapes(18, vec![])).map(|_| ()).unwrap_err();
     assert_eq!(found.0[0].code, "N0213", "{found}");
 }
+
+#[test]
+fn damaged_members_of_archives_are_refused() {
+    let sound = fixture::archive(SEQUENCE, &fixture::weights(&[DENSE]));
+    for (member, from, to) in [
+        ("config.json", &b"relu"[..], &b"selu"[..]),
+        ("metadata.json", b"3.15.0", b"2.15.0"),
+        ("model.weights.h5", b"tensorflow", b"tensorfloW"),
+    ] {
+        let mut bytes = sound.clone();
+        let at = bytes.windows(from.len()).position(|window| window == from).unwrap();
+        bytes[at..at + to.len()].copy_from_slice(to);
+        let found = import(bytes.into(), &ExportOptions::of_shapes(18, vec![])).map(|_| ());
+        let found = found.unwrap_err().to_string();
+        assert!(found.contains(&format!("`{member}` does not have its checksum")), "{found}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Mutations of small files, without a tool for it. `KERAS_FUZZ_SECONDS` says how long, and `KERAS_FUZZ_SEEDS` may
 //! name a folder of further files.
 
-use super::{archive, description, file, hdf5};
+use super::{description, file, hdf5};
 use crate::keras::fixture::{self, MODELS};
 use onnxd_plugin_sdk::ir::{Level, verify};
 use std::time::{Duration, Instant};
@@ -116,7 +116,6 @@ fn descriptions() {
 fn files() {
     let seed = fixture::archive(MODELS[0], &weights());
     run("file", vec![seed], &|bytes| {
-        archive(bytes);
         file(bytes);
     });
 }
