@@ -37,7 +37,7 @@ const WITHOUT_EFFECT: [&str; 26] = [
 ];
 
 /// Element types that results have and inputs do not tell.
-const TYPES: [&str; 13] = [
+const TYPES: [&str; 11] = [
     "type",
     "dtype",
     "DstT",
@@ -46,12 +46,13 @@ const TYPES: [&str; 13] = [
     "Tout",
     "out_idx",
     "element_dtype",
-    "Tindices",
     "output_dtype",
     "Toutput",
     "Targmax",
-    "index_type",
 ];
+
+/// Further ones, each of one operator. Elsewhere inputs tell types of these names.
+const OWN_TYPES: [(&str, &str); 2] = [("QuantizeV2", "T"), ("TopKV2", "index_type")];
 
 /// A tensor that a node reads: output `slot` of a node, or an argument of the function.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,7 +223,7 @@ pub(crate) fn attributes(node: &NodeDef) -> Vec<(String, Value)> {
         let is_type = matches!(kind, "type" | "list(type)");
         !name.starts_with('_')
             && !WITHOUT_EFFECT.contains(&name)
-            && (!is_type || TYPES.contains(&name) || (node.op == "QuantizeV2" && name == "T"))
+            && (!is_type || TYPES.contains(&name) || OWN_TYPES.contains(&(node.op.as_str(), name)))
     };
     let Some(operator) = schema::find(&node.op) else {
         let own = node.attr.iter().filter(|(name, _)| says(name, ""));
@@ -297,3 +298,20 @@ fn list_items(list: &ListValue) -> Vec<Value> {
 
 /// Functions of a library by name.
 pub(crate) type Library<'a> = HashMap<&'a str, &'a FunctionDef>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_that_inputs_tell_are_no_arguments() {
+        let told = |op: &str| {
+            let node = NodeDef { op: op.to_owned(), ..NodeDef::default() };
+            attributes(&node).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(told("GatherV2"), ["batch_dims"]);
+        assert_eq!(told("Fill"), [""; 0]);
+        assert_eq!(told("TopKV2"), ["sorted", "index_type"]);
+        assert!(told("QuantizeV2").contains(&"t".to_owned()));
+    }
+}

@@ -15,6 +15,7 @@ mod inputs;
 mod masks;
 mod rows;
 mod run;
+mod training;
 mod values;
 mod weights;
 

@@ -81,6 +81,8 @@ pub(crate) struct Runner<'r, 's> {
     pub(super) refused: RefCell<HashSet<String>>,
     /// Names that outputs of the graph will have.
     pub(super) outputs: RefCell<HashSet<String>>,
+    /// Whether the model is called as in training.
+    pub(super) training: Cell<bool>,
     ran: Cell<usize>,
 }
 
@@ -91,9 +93,9 @@ impl<'r, 's> Runner<'r, 's> {
         is_keras2: bool,
         weights: Option<Vec<Var>>,
     ) -> Runner<'r, 's> {
-        let (held, refused, outputs, ran) = Default::default();
+        let (held, refused, outputs, training, ran) = Default::default();
         let weights = RefCell::new(weights);
-        Runner { driver, file, is_keras2, held, weights, refused, outputs, ran }
+        Runner { driver, file, is_keras2, held, weights, refused, outputs, training, ran }
     }
 
     pub(crate) fn builder(&self) -> &'r Lower<'s, Source> {
@@ -105,7 +107,14 @@ impl<'r, 's> Runner<'r, 's> {
     ///
     /// # Errors
     /// What is wrong with the model beyond this layer. What is wrong with the layer is reported, and leaves a hole.
-    pub(crate) fn call(&self, layer: &Layer, within: &str, given: Given) -> Result<Vec<Item>> {
+    pub(crate) fn call(&self, layer: &Layer, within: &str, mut given: Given) -> Result<Vec<Item>> {
+        let before = self.take_training(&mut given);
+        let items = self.called(layer, within, given);
+        self.set_training(before);
+        items
+    }
+
+    fn called(&self, layer: &Layer, within: &str, given: Given) -> Result<Vec<Item>> {
         let path =
             if within.is_empty() { layer.name.clone() } else { format!("{within}/{}", layer.name) };
         let called = Called { layer, path: &path };
@@ -117,7 +126,7 @@ impl<'r, 's> Runner<'r, 's> {
         if let Some(network) = &layer.network {
             return self.network(network, &path, &given);
         }
-        if self.is_refused(&called) {
+        if self.is_refused(&called) || self.is_trained(&called) {
             return Ok(vec![Item::Hole]);
         }
         for wrapper in rows::WRAPPERS {

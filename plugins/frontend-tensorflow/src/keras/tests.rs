@@ -1,5 +1,6 @@
 use super::fixture::{self, FUNCTIONAL, OLD, SEQUENCE};
-use super::{import, import_hdf5};
+use super::hdf5::Hdf5;
+use super::{config, converted, import, import_hdf5};
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::{Graph, Level, verify};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
@@ -175,5 +176,40 @@ fn damaged_members_of_archives_are_refused() {
         let found = import(bytes.into(), &ExportOptions::of_shapes(18, vec![])).map(|_| ());
         let found = found.unwrap_err().to_string();
         assert!(found.contains(&format!("`{member}` does not have its checksum")), "{found}");
+    }
+}
+
+/// A model of version 2 or 3 that calls `Dropout`, inside of another model, with `training`.
+fn dropped(training: &str, is_keras2: bool) -> Result<Imported, Diagnostics> {
+    let place = match is_keras2 {
+        true => format!(r#"[["x", 0, 0, {{"training": {training}}}]]"#),
+        false => format!(
+            r#"{{"args": [{{"class_name": "__keras_tensor__", "config": {{"keras_history": ["x", 0, 0]}}}}],
+            "kwargs": {{"training": {training}}}}}"#
+        ),
+    };
+    let config = format!(
+        r#"{{"class_name": "Functional", "config": {{"name": "f", "layers": [
+        {{"class_name": "InputLayer", "config": {{"batch_shape": [null, 4], "dtype": "float32", "name": "x"}},
+         "name": "x", "inbound_nodes": []}},
+        {{"class_name": "Sequential", "config": {{"name": "s", "layers": [
+          {{"class_name": "Dropout", "config": {{"name": "d", "dtype": "float32", "rate": 0.5}}}}]}},
+         "name": "s", "inbound_nodes": [{place}]}}],
+        "input_layers": [["x", 0, 0]], "output_layers": [["s", 0, 0]]}}}}"#
+    );
+    let file = Hdf5::open(fixture::weights(&[]).into())?;
+    let model = config::read(config.as_bytes(), is_keras2)?;
+    converted(&model, &file, is_keras2, &ExportOptions::of_shapes(18, vec![]))
+}
+
+#[test]
+fn version_2_draws_random_numbers_where_a_model_asks_for_training() {
+    let found = dropped("true", true).map(|_| ()).unwrap_err();
+    assert!(found.to_string().contains("`training=True`"), "{found}");
+    for (training, is_keras2) in
+        [("false", true), ("null", true), ("true", false), ("false", false)]
+    {
+        let found = dropped(training, is_keras2).map_err(|e| e.to_string()).unwrap();
+        assert!(found.notes.is_empty(), "{:?}", found.notes);
     }
 }
