@@ -5,5 +5,5 @@ use libfuzzer_sys::fuzz_target;
 use onnxd_frontend_tensorflow::fuzzing;
 
 fuzz_target!(|bytes: &[u8]| {
-    fuzzing::tflite::file(bytes);
+    let _ = fuzzing::tflite::file(bytes);
 });

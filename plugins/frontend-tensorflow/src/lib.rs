@@ -8,6 +8,7 @@
 
 mod borders;
 mod files;
+pub mod fuzzing;
 mod graph;
 mod keras;
 mod kind;
@@ -38,13 +39,6 @@ onnxd_plugin_sdk::export_plugin! {
             declares ["is_source = true\n", params::Source::ROWS] => || Box::new(TensorFlow)
         ),
     ],
-}
-
-/// Entries for fuzz targets.
-pub mod fuzzing {
-    pub use crate::graph::fuzzing as graph;
-    pub use crate::keras::fuzzing as keras;
-    pub use crate::tflite::fuzzing as tflite;
 }
 
 struct TensorFlow;

@@ -226,6 +226,28 @@ fn bombs_of_gzip_are_refused() {
     assert_eq!(error.code, "N0213");
 }
 
+/// The tests of this name mutate the seeds of fuzz targets.
+mod fuzzing {
+    use super::*;
+    use crate::testing::mutations::Mutations;
+    use std::path::Path;
+
+    #[test]
+    fn archives() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mutations =
+            Mutations::of_folder(&root.join("fuzz/corpus-seeds/archive"), &[b"PK", b"../"]);
+        mutations.run(|bytes| {
+            let bytes = Bytes::copy_from_slice(bytes);
+            let of = |archive: Result<Archive, Diagnostic>| {
+                let Ok(archive) = archive else { return 0 };
+                archive.names().filter(|name| archive.read(name).is_ok()).count()
+            };
+            of(Archive::open(bytes.clone())) + of(Archive::open_any(bytes))
+        });
+    }
+}
+
 #[test]
 fn damaged_files_never_panic() {
     let zip = archive(&[("net/x", b"elements"), ("net/code/a.py", &[b'x'; 99])]);

@@ -7,6 +7,7 @@
 //! ```
 
 mod host;
+pub mod mutations;
 #[cfg(test)]
 mod tests;
 

@@ -4,37 +4,15 @@ use super::bundle::Bundle;
 use super::saved::{self, CHECKPOINT, Choice, NETWORK, TEXT};
 use super::{frozen, network};
 use crate::files::Files;
+use crate::fuzzing::{model, options, parts};
 use crate::wire::proto::GraphDef;
 use crate::wire::text;
 use bytes::Bytes;
 use onnxd_plugin_sdk::ir::Model;
-use onnxd_plugin_sdk::{ExportOptions, Imported};
 use prost::Message;
 
-/// Marks where the next file begins.
-const MARK: &[u8] = b"\n==>\n";
 /// Tensors of a checkpoint that are read.
 const TENSORS_MAX: usize = 100;
-
-fn options() -> ExportOptions {
-    ExportOptions::of_shapes(18, vec![])
-}
-
-fn model(imported: Imported) -> Model {
-    imported.model
-}
-
-/// The parts of bytes between marks.
-fn parts(bytes: &[u8]) -> Vec<Bytes> {
-    let mut found = vec![];
-    let mut rest = bytes;
-    while let Some(at) = rest.windows(MARK.len()).position(|w| w == MARK) {
-        found.push(Bytes::copy_from_slice(&rest[..at]));
-        rest = &rest[at + MARK.len()..];
-    }
-    found.push(Bytes::copy_from_slice(rest));
-    found
-}
 
 /// A frozen graph, in binary form if `bytes` begin with a node.
 pub fn graph(bytes: &[u8]) -> Option<Model> {
@@ -44,7 +22,7 @@ pub fn graph(bytes: &[u8]) -> Option<Model> {
     };
     let graph = GraphDef::decode(bytes).ok()?;
     let network = frozen::network(&graph, &[], &[]).ok()?;
-    network::import(network, &options()).ok().map(model)
+    model(network::import(network, &options()))
 }
 
 /// A SavedModel, then the index of its checkpoint, then a file of data.
@@ -57,11 +35,11 @@ pub fn saved(bytes: &[u8]) -> Option<Model> {
         format!("{CHECKPOINT}.data-00000-of-00001"),
     ];
     let files = Files::Fixed(names.into_iter().zip(parts).collect());
-    saved::import(&files, &Choice::default(), &options()).ok().map(model)
+    model(saved::import(&files, &Choice::default(), &options()))
 }
 
-/// The index of a checkpoint, then its files of data.
-pub fn bundle(bytes: &[u8]) {
+/// The index of a checkpoint, then its files of data; how many tensors they hold.
+pub fn bundle(bytes: &[u8]) -> usize {
     let mut parts = parts(bytes).into_iter();
     let index = (format!("{CHECKPOINT}.index"), parts.next().unwrap_or_default());
     let shards: Vec<Bytes> = parts.collect();
@@ -69,10 +47,8 @@ pub fn bundle(bytes: &[u8]) {
     let name = |i| format!("{CHECKPOINT}.data-{i:05}-of-{count:05}");
     let shards = shards.into_iter().enumerate().map(|(i, bytes)| (name(i), bytes));
     let files = Files::Fixed([index].into_iter().chain(shards).collect());
-    let Ok(bundle) = Bundle::open(&files, CHECKPOINT) else { return };
-    for key in bundle.keys().take(TENSORS_MAX) {
-        let _ = bundle.tensor(&key, "");
-    }
+    let Ok(bundle) = Bundle::open(&files, CHECKPOINT) else { return 0 };
+    bundle.keys().take(TENSORS_MAX).filter(|key| bundle.tensor(key, "").is_ok()).count()
 }
 
 #[cfg(test)]

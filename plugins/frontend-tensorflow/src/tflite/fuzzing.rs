@@ -1,11 +1,15 @@
 //! Entries for fuzz targets.
 
 use super::network;
+use crate::fuzzing::{model, options};
 use bytes::Bytes;
-use onnxd_plugin_sdk::ExportOptions;
+use onnxd_plugin_sdk::ir::Model;
 
 /// Reads a TFLite model and converts it.
-pub fn file(bytes: &[u8]) {
-    let mut options = ExportOptions::of_shapes(18, vec![]);
-    let _ = network::import(&Bytes::copy_from_slice(bytes), None, &mut options, false);
+pub fn file(bytes: &[u8]) -> Option<Model> {
+    let bytes = Bytes::copy_from_slice(bytes);
+    model(network::import(&bytes, None, &mut options(), false))
 }
+
+#[cfg(test)]
+mod tests;
