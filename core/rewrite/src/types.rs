@@ -15,7 +15,7 @@ fn key(value: &Value) -> Key {
 /// What inference changed.
 #[derive(Default)]
 pub(crate) struct Inferred {
-    /// As declared, and as inferred.
+    /// As declared where the name was first seen, and as inferred since.
     types: HashMap<Key, (Option<ValueType>, ValueType)>,
     /// Values of other graphs, such as local functions, have these names, too, and were declared otherwise.
     mixed: HashSet<Key>,
@@ -27,34 +27,35 @@ impl Inferred {
     /// Infers the types of all values. Gives what else is known of them, and what no runtime can run and was not found
     /// before.
     pub(crate) fn infer(&mut self, model: &mut Model) -> (Arc<Facts>, Diagnostics) {
-        let mut declared = Vec::new();
-        model.for_each_graph(|g| declared.extend(g.value_ids().map(|v| g[v].ty.clone())));
+        let mut before = Vec::new();
+        model.for_each_graph(|g| before.extend(g.value_ids().map(|v| g[v].ty.clone())));
         let (facts, findings) = infer_facts(model);
         let (grave, _) = by_gravity(findings);
         let is_first = self.types.is_empty();
-        let mut old = declared.iter();
+        let mut before = before.into_iter();
         model.for_each_graph(|g| {
-            for (v, old) in g.value_ids().zip(&mut old) {
-                let value = &g[v];
-                if let Some(new) = value.ty.as_ref().filter(|new| old.as_ref() != Some(*new)) {
-                    let kept = self.types.entry(key(value));
-                    kept.or_insert_with(|| (old.clone(), new.clone())).1 = new.clone();
+            for (v, old) in g.value_ids().zip(&mut before) {
+                if let Some(new) = &g[v].ty {
+                    self.note(key(&g[v]), old, new, is_first);
                 }
             }
         });
-        if is_first {
-            let mut old = declared.iter();
-            model.for_each_graph(|g| {
-                for (v, old) in g.value_ids().zip(&mut old) {
-                    let key = key(&g[v]);
-                    if self.types.get(&key).is_some_and(|(kept, _)| kept != old) {
-                        self.mixed.insert(key);
-                    }
-                }
-            });
-        }
         let is_new = |d: &Diagnostic| self.known.insert(d.message.clone());
         (Arc::new(facts), Diagnostics(grave.0.into_iter().filter(is_new).collect()))
+    }
+
+    /// A value had the type `old` before this inference, and has `new` now.
+    fn note(&mut self, key: Key, old: Option<ValueType>, new: &ValueType, is_first: bool) {
+        let Some((declared, inferred)) = self.types.get_mut(&key) else {
+            self.types.insert(key, (old, new.clone()));
+            return;
+        };
+        // A pass may add a value of this name in another graph as late as now.
+        let is_known = *declared == old || (!is_first && Some(&*inferred) == old.as_ref());
+        inferred.clone_from(new);
+        if !is_known {
+            self.mixed.insert(key);
+        }
     }
 
     /// Gives values that still have the inferred type the declared one again.
@@ -125,6 +126,44 @@ mod tests {
             <domain: \"f\", opset_import: [\"\" : 17]> F (x) => (y) { a = Neg(x) y = Neg(a) }";
         let mut model = text::parse_model(model).unwrap();
         run_passes(&mut model, &[&Swap("Exp")], Fuel::UNLIMITED, &mut |_, _| Ok(())).unwrap();
+        let graph = &model.graph;
+        for v in graph.inputs().iter().chain(graph.outputs()) {
+            assert_eq!(graph[*v].ty.as_ref().expect("a type").to_string(), "float[2,3]");
+        }
+        assert_eq!(graph[graph.value_named("a").unwrap()].ty, None);
+    }
+
+    /// Adds functions, as a pass does that shares a block.
+    struct Share;
+
+    impl Pass for Share {
+        fn name(&self) -> &'static str {
+            "share"
+        }
+
+        fn run(&self, model: &mut Model, cx: &mut PassContext) -> Result<(), Diagnostics> {
+            let shared = text::parse_model(FUNCTION).expect("a model");
+            model.functions = shared.functions;
+            model.opsets.insert("f".into(), 1);
+            let graph = &mut model.graph;
+            let id = graph.producer(graph.value_named("a").expect("a value")).expect("a node");
+            let node = graph.node_mut(id);
+            "F".clone_into(&mut node.op);
+            "f".clone_into(&mut node.domain);
+            cx.rewrote();
+            Ok(())
+        }
+    }
+
+    const FUNCTION: &str = "<ir_version: 8, opset_import: [\"\" : 17, \"f\" : 1]>
+        g (float[2,3] x) => (float[2,3] y) { y = f.F(x) }
+        <domain: \"f\", opset_import: [\"\" : 17]> F (x) => (y) { a = Neg(x) y = Neg(a) }";
+
+    #[test]
+    fn functions_of_passes_may_have_the_names_of_the_graph() {
+        let graph = "g (float[2,3] x) => (float[2,3] y) { a = Relu(x) y = Add(a, x) }";
+        let mut model = Model::new(text::parse_graph(graph).unwrap(), 8, 17);
+        run_passes(&mut model, &[&Share], Fuel::UNLIMITED, &mut |_, _| Ok(())).unwrap();
         let graph = &model.graph;
         for v in graph.inputs().iter().chain(graph.outputs()) {
             assert_eq!(graph[*v].ty.as_ref().expect("a type").to_string(), "float[2,3]");

@@ -26,6 +26,9 @@ use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 /// Elements of a neutral operand that are compared.
 const NEUTRAL_MAX: usize = 1 << 16;
 
+/// So many integers of a type keep their distance as float32 reals.
+const INTEGERS_MAX: f64 = 65536.0;
+
 pub(crate) fn remove_identity(cx: &mut Rewriter, id: NodeId, facts: &Facts) -> Rewrite {
     let place = Place { cx, id, facts };
     let returned = place.returned()?;
@@ -150,10 +153,13 @@ impl Place<'_, '_> {
         let Some(from) = graph.producer(data).map(|id| &graph[id]) else { return Skip::unlike() };
         self.holds(from.is("DequantizeLinear"))?;
         let (scale, zero) = (self.input(1)?, self.input(2)?);
+        let is_float = |number: i64| [0, i64::from(DataType::Float.number())].contains(&number);
+        let precision = graph[self.id].int("precision", 0);
+        self.holds(is_float(from.int("output_dtype", 0)) && is_float(precision))?;
         let is_plain = |v: ValueId| {
             let scale = graph.constant(v).filter(|c| c.len() == 1 && c.dtype() == DataType::Float);
             let scale = scale.and_then(Tensor::to_reals).map_or(0.0, |c| c.values[0]);
-            scale.is_finite() && scale >= f64::from(f32::MIN_POSITIVE)
+            (f64::from(f32::MIN_POSITIVE)..=f64::from(f32::MAX) / INTEGERS_MAX).contains(&scale)
         };
         let alike = |i: usize, v: ValueId| {
             let Some(other) = from.input(i) else { return false };
@@ -162,8 +168,9 @@ impl Place<'_, '_> {
         };
         self.holds(is_plain(scale) && alike(1, scale) && alike(2, zero))?;
         let Some(integers) = from.input(0) else { return Skip::unlike() };
-        let narrow = self.cx.dtype(integers)?.bits() <= 16;
-        self.holds(narrow && self.cx.dtype(integers)? == self.cx.dtype(self.output()?)?)?;
+        let dtype = self.cx.dtype(integers)?;
+        let is_narrow = dtype.is_integer() && 2f64.powi(dtype.bits() as i32) <= INTEGERS_MAX;
+        self.holds(is_narrow && dtype == self.cx.dtype(self.output()?)?)?;
         Ok(integers)
     }
 
@@ -314,24 +321,52 @@ mod tests {
         );
     }
 
-    /// Each integer comes back; with another scale it would not.
+    /// Integers of `dtype` as reals and back, by the scales `s` and `t`.
+    fn dequantized(dtype: &str, scales: [f32; 2], [from, to]: [&str; 2]) -> String {
+        let [s, t] = scales;
+        format!(
+            "g ({dtype}[2,3] i) => (float[2,3] y)
+             <float s = {{{s:e}}}, float t = {{{t:e}}}, {dtype} z = {{3}}, {dtype} u = {{3}}>
+             {{
+               d = DequantizeLinear{from}(i, s, z)
+               q = QuantizeLinear{to}(d, t, u)
+               y = DequantizeLinear(q, t, u)
+             }}"
+        )
+    }
+
     #[test]
     fn integers_that_were_real_for_a_moment() {
-        let graph = |scale: f32| {
-            format!(
-                "g (float[2,3] x) => (float[2,3] y)
-                 <float s = {{0.1}}, float t = {{{scale}}}, int8 z = {{3}}, int8 u = {{3}}>
-                 {{
-                   i = QuantizeLinear(x, s, z)
-                   d = DequantizeLinear(i, s, z)
-                   q = QuantizeLinear(d, t, u)
-                   y = DequantizeLinear(q, t, u)
-                 }}"
-            )
+        for dtype in ["int8", "uint8", "int16", "uint16"] {
+            let graph = dequantized(dtype, [0.1; 2], [""; 2]);
+            let model = check_pass_same(pass().as_ref(), &graph);
+            assert_eq!(model.graph.node_count(), 1, "{dtype}");
+        }
+    }
+
+    #[test]
+    fn integers_that_do_not_come_back() {
+        let graph = dequantized("int8", [0.1, 0.2], [""; 2]);
+        check_pass_skip(pass().as_ref(), "", &graph);
+        // Large integers become infinite.
+        let graph = dequantized("int16", [1e34; 2], [""; 2]);
+        check_pass_skip(pass().as_ref(), "", &graph);
+    }
+
+    /// Passes see these at opset 23.
+    #[test]
+    fn integers_that_other_reals_round() {
+        let kept = |dtype: &str, from: &str, to: &str| {
+            let graph = dequantized(dtype, [0.1; 2], [from, to]);
+            let mut model = Model::new(text::parse_graph(&graph).expect("a graph"), 11, 23);
+            run_passes(&mut model, &[pass().as_ref()], Fuel::UNLIMITED, &mut |_, _| Ok(()))
+                .expect("a run");
+            model.graph.node_count() == 3
         };
-        let model = check_pass_same(pass().as_ref(), &graph(0.1));
-        assert_eq!(model.graph.nodes().filter(|(_, n)| n.is("QuantizeLinear")).count(), 1);
-        check_pass_skip(pass().as_ref(), "", &graph(0.2));
+        assert!(!kept("int16", "<output_dtype = 1>", "<precision = 1>"));
+        assert!(kept("int16", "<output_dtype = 10>", ""));
+        assert!(kept("int16", "", "<precision = 10>"));
+        assert!(kept("int16", "", "<precision = 16>"));
     }
 
     #[test]
