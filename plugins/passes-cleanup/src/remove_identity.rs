@@ -26,7 +26,7 @@ use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 /// Elements of a neutral operand that are compared.
 const NEUTRAL_MAX: usize = 1 << 16;
 
-/// So many integers of a type keep their distance as float32 reals.
+/// The integers of 16 bits: as multiples of a float32 they keep their distances.
 const INTEGERS_MAX: f64 = 65536.0;
 
 pub(crate) fn remove_identity(cx: &mut Rewriter, id: NodeId, facts: &Facts) -> Rewrite {
@@ -169,8 +169,7 @@ impl Place<'_, '_> {
         self.holds(is_plain(scale) && alike(1, scale) && alike(2, zero))?;
         let Some(integers) = from.input(0) else { return Skip::unlike() };
         let dtype = self.cx.dtype(integers)?;
-        let is_narrow = dtype.is_integer() && 2f64.powi(dtype.bits() as i32) <= INTEGERS_MAX;
-        self.holds(is_narrow && dtype == self.cx.dtype(self.output()?)?)?;
+        self.holds(is_narrow_integer(dtype) && dtype == self.cx.dtype(self.output()?)?)?;
         Ok(integers)
     }
 
@@ -192,6 +191,12 @@ impl Place<'_, '_> {
         }
         Skip::unlike()
     }
+}
+
+/// Whether the type has at most [`INTEGERS_MAX`] integers.
+fn is_narrow_integer(dtype: DataType) -> bool {
+    use DataType::{Int2, Int4, Int8, Int16, Uint2, Uint4, Uint8, Uint16};
+    matches!(dtype, Int2 | Uint2 | Int4 | Uint4 | Int8 | Uint8 | Int16 | Uint16)
 }
 
 /// Whether all elements are `x`, and there are some. Signs of zeros count in float.
@@ -321,13 +326,14 @@ mod tests {
         );
     }
 
-    /// Integers of `dtype` as reals and back, by the scales `s` and `t`.
-    fn dequantized(dtype: &str, scales: [f32; 2], [from, to]: [&str; 2]) -> String {
-        let [s, t] = scales;
+    /// Integers of `dtype` as reals and back, by the scales `s` and `t`, with more attributes.
+    fn dequantized(dtype: &str, s: f32, t: f32, [from, to]: [&str; 2]) -> String {
         format!(
-            "g ({dtype}[2,3] i) => (float[2,3] y)
+            "<ir_version: 12, opset_import: [\"\" : 23]>
+             g (float[2,3] x) => (float[2,3] y)
              <float s = {{{s:e}}}, float t = {{{t:e}}}, {dtype} z = {{3}}, {dtype} u = {{3}}>
              {{
+               i = QuantizeLinear(x, s, z)
                d = DequantizeLinear{from}(i, s, z)
                q = QuantizeLinear{to}(d, t, u)
                y = DequantizeLinear(q, t, u)
@@ -337,36 +343,25 @@ mod tests {
 
     #[test]
     fn integers_that_were_real_for_a_moment() {
-        for dtype in ["int8", "uint8", "int16", "uint16"] {
-            let graph = dequantized(dtype, [0.1; 2], [""; 2]);
-            let model = check_pass_same(pass().as_ref(), &graph);
-            assert_eq!(model.graph.node_count(), 1, "{dtype}");
+        for dtype in ["int4", "uint4", "int8", "uint8", "int16", "uint16"] {
+            for attributes in [["", ""], ["<output_dtype = 1>", "<precision = 1>"]] {
+                let graph = dequantized(dtype, 0.1, 0.1, attributes);
+                let model = check_pass_same(pass().as_ref(), &graph);
+                assert_eq!(model.graph.node_count(), 2, "{dtype}");
+            }
         }
     }
 
+    /// By another scale, if large ones become infinite, and if the reals between are rounded.
     #[test]
     fn integers_that_do_not_come_back() {
-        let graph = dequantized("int8", [0.1, 0.2], [""; 2]);
-        check_pass_skip(pass().as_ref(), "", &graph);
-        // Large integers become infinite.
-        let graph = dequantized("int16", [1e34; 2], [""; 2]);
-        check_pass_skip(pass().as_ref(), "", &graph);
-    }
-
-    /// Passes see these at opset 23.
-    #[test]
-    fn integers_that_other_reals_round() {
-        let kept = |dtype: &str, from: &str, to: &str| {
-            let graph = dequantized(dtype, [0.1; 2], [from, to]);
-            let mut model = Model::new(text::parse_graph(&graph).expect("a graph"), 11, 23);
-            run_passes(&mut model, &[pass().as_ref()], Fuel::UNLIMITED, &mut |_, _| Ok(()))
-                .expect("a run");
-            model.graph.node_count() == 3
-        };
-        assert!(!kept("int16", "<output_dtype = 1>", "<precision = 1>"));
-        assert!(kept("int16", "<output_dtype = 10>", ""));
-        assert!(kept("int16", "", "<precision = 10>"));
-        assert!(kept("int16", "", "<precision = 16>"));
+        let stays = |graph: &str| check_pass_skip(pass().as_ref(), "", graph);
+        stays(&dequantized("int8", 0.1, 0.2, ["", ""]));
+        stays(&dequantized("int16", 1e34, 1e34, ["", ""]));
+        stays(&dequantized("float8e4m3fn", 0.1, 0.1, ["", ""]));
+        stays(&dequantized("int16", 0.1, 0.1, ["<output_dtype = 10>", ""]));
+        stays(&dequantized("int16", 0.1, 0.1, ["", "<precision = 10>"]));
+        stays(&dequantized("int16", 0.1, 0.1, ["", "<precision = 16>"]));
     }
 
     #[test]
