@@ -139,10 +139,11 @@ pub fn lgamma(b: &GraphBuilder, x: Var) -> Result<Var> {
     let main = b.add(b.add(main, (2.0 * PI).ln() / 2.0)?, b.mul(turned, series)?)?;
     let right = b.sub(main, last_sum(b, b.log(steps(b, y)?)?)?)?;
     let sine = b.log(b.div(PI, b.abs(b.sin(half_turns(b, x)?)?)?)?)?;
-    b.where_(low, b.sub(sine, right)?, right)
+    let finite = b.where_(low, b.sub(sine, right)?, right)?;
+    b.where_(b.is_inf(x).one()?, b.abs(x)?, finite)
 }
 
-/// The derivative of `lgamma`; in float64.
+/// The derivative of `lgamma`, NaN at all of its poles; in float64.
 ///
 /// # Errors
 /// Those of the builder.
@@ -158,7 +159,7 @@ pub fn digamma(b: &GraphBuilder, x: Var) -> Result<Var> {
     let angle = half_turns(b, x)?;
     let cotangent = b.div(b.cos(angle)?, b.sin(angle)?)?;
     let all = b.where_(low, b.sub(right, b.mul(cotangent, PI)?)?, right)?;
-    let pole = b.and(b.less(x, 0i64)?, b.equal(x, b.floor(x)?)?)?;
+    let pole = b.and(b.less(x, 0.5)?, b.equal(x, b.floor(x)?)?)?;
     b.where_(pole, f64::NAN, all)
 }
 
@@ -211,3 +212,6 @@ pub fn scaled_bessel(b: &GraphBuilder, x: Var, first: bool) -> Result<Var> {
 
 /// From here on the series is exact, and up to here the sum.
 const FAR: f64 = 100.0;
+
+#[cfg(test)]
+mod tests;

@@ -22,7 +22,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             computed(b, a.input, Double, lgamma)
         };
         "aten::digamma" | "aten::special_digamma" | "aten::special_psi" | "prims::digamma"
-            => |b, a: Unary| computed(b, a.input, Double, digamma);
+            => |b, a: Unary| computed(b, a.input, Double, psi);
         "aten::mvlgamma" | "aten::special_multigammaln" => mvlgamma;
         "aten::i0" | "aten::special_i0" | "aten::special_modified_bessel_i0" | "prims::bessel_i0"
             => |b, a: Unary| computed(b, a.input, Double, |b, x| bessel(b, x, false));
@@ -60,6 +60,11 @@ fn computed(
     let dtype = float_of(of(b, x)?);
     let wide = if dtype == Double { Double } else { least };
     b.cast(f(b, b.cast(x, wide)?)?, dtype)
+}
+
+/// The derivative of `lgamma`. In torch the pole at 0 has the sign of the side that it is seen from.
+fn psi(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    b.where_(b.equal(x, 0i64)?, b.neg(b.reciprocal(x)?)?, digamma(b, x)?)
 }
 
 /// The sum of the logarithms of gamma at `x`, `x - 1 / 2`, ...
