@@ -161,3 +161,19 @@ fn tables_and_texts_are_refused_by_name() {
     let said = report["diagnostics"].to_string();
     assert!(said.contains("LookupTableFindV2"), "{said}");
 }
+
+/// Where a source has constants and no weights, nothing can be left out, and that is told.
+#[test]
+fn constants_are_written_without_weights_too() {
+    for (name, file) in [("frozen-cnn", "net.pb"), ("tflite-cnn", "net.tflite")] {
+        let folder = folder_with(&PLUGINS);
+        let at = folder.path();
+        copied(&case(name).join(file), &at.join(file));
+        let (status, stderr, _) = converted(at, "out", &[file], &["export.export_params=false"]);
+        assert_eq!((status, stderr.matches("N0111").count()), (1, 1), "{name}: {stderr}");
+        let path = at.join("out/model.onnx");
+        let graph = onnxd_onnx::load(&path).unwrap().model.graph;
+        assert!(graph.value_ids().any(|v| graph[v].initializer().is_some()), "{name}");
+        assert_eq!((graph.inputs().len(), wrong(&path, &case(name))), (1, None), "{name}");
+    }
+}

@@ -56,7 +56,15 @@ impl Frontend for TensorFlow {
         if submission.param("export", "operator_fallback") == "aten" {
             idle("export.operator_fallback", "has no effect: `aten` is for PyTorch files");
         }
-        let mut imported = match kind::of(submission.network(), &bytes) {
+        let kind = kind::of(submission.network(), &bytes);
+        if options.without_weights
+            && let Some(Kind::Graph | Kind::GraphText | Kind::Lite) = kind
+        {
+            let why =
+                "has no effect: frozen graphs and TFLite models have constants, and no weights";
+            idle("export.export_params", why);
+        }
+        let mut imported = match kind {
             Some(Kind::SavedModel | Kind::SavedText) => {
                 let files = Files::beside(submission, submission.network());
                 graph::saved::import(&files, &Choice::of(&params), &options)
@@ -74,10 +82,6 @@ impl Frontend for TensorFlow {
                 graph::saved::import_checkpoint(&files, prefix, &Choice::of(&params), &options)
             }
             Some(kind @ (Kind::Graph | Kind::GraphText)) => {
-                if options.without_weights {
-                    let why = "has no effect: a frozen graph has constants, and no variables";
-                    idle("export.export_params", why);
-                }
                 graph::frozen::import(bytes, kind == Kind::GraphText, &params, &options)
             }
             Some(Kind::Lite) => {

@@ -36,9 +36,7 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
     if params.strip_doc_string() {
         strip_docs(&mut model);
     }
-    // Only a front-end can leave out weights; it read the param if it did.
-    let key = "export.export_params";
-    if session.params.peek(key) == &Value::Bool(false) && session.looked().has_param(key) {
+    if is_without_weights(session) {
         constants_as_nodes(&mut model);
     }
     if params.keep_initializers_as_inputs() {
@@ -73,6 +71,13 @@ pub(crate) fn export(session: &mut Session) -> Result<(), Diagnostics> {
 /// The folder that the result is written to.
 pub(crate) fn out_dir(session: &Session) -> PathBuf {
     Path::new(&session.request.work_dir).join("out")
+}
+
+/// Only a front-end can leave out weights. It read the param if it did, and said so if it could not.
+fn is_without_weights(session: &Session) -> bool {
+    let (key, looked) = ("export.export_params", session.looked());
+    let is_asked = session.params.peek(key) == &Value::Bool(false);
+    is_asked && looked.has_param(key) && !looked.is_idle(key)
 }
 
 fn disk(path: &Path, error: &std::io::Error) -> Diagnostic {

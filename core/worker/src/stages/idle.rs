@@ -43,6 +43,11 @@ impl Looked {
         };
         self.at_all_params || self.params.iter().any(|seen| within(key, seen) || within(seen, key))
     }
+
+    /// Whether something looked at a param in vain, and said so.
+    pub(super) fn is_idle(&self, key: &str) -> bool {
+        self.idle.iter().any(|idle| idle.key == key)
+    }
 }
 
 /// Keys and sections that count before or after the worker's stages.
