@@ -60,8 +60,9 @@ params! {
 params! {
     /// How the model is written.
     pub struct Export in "export" {
-        /// Opset of the model; unset is 17, 18 for PyTorch files, and a dropped ONNX model's own, but at most 21
-        /// where newer ones can be converted. The model is converted to it, or every node named that prevents it.
+        /// Opset of the model; unset is 17, 18 for PyTorch and TensorFlow files (21 for TFLite models of 16-bit
+        /// integers), and a dropped ONNX model's own, but at most 21 where newer ones can be converted. The model is
+        /// converted to it, or every node named that prevents it.
         opset: Option<i64> = "7..30", unset;
         /// IR version of the model; unset keeps a dropped ONNX model's own, from 4 to 10, else 8.
         ir_version: Option<i64> = "3..20", unset;
@@ -80,14 +81,15 @@ params! {
         float_type: Option<String> = "float32 | float64 | float16", unset;
         /// Compute what depends on constants only.
         constant_folding: bool = "bool", true;
-        /// Write the weights; without them they become inputs of the model, behind its own. For PyTorch files.
+        /// Write the weights; without them they become inputs of the model, behind its own. For PyTorch and
+        /// TensorFlow files.
         export_params: bool = "bool", true;
         /// List the weights among the inputs, so that a runtime can replace them.
         keep_initializers_as_inputs: bool = "bool", false;
         /// Leave out the texts that tell where in the source a node comes from.
         strip_doc_string: bool = "bool", true;
-        /// An operator without counterpart: an error, kept in the domain of its name, or kept as `ATen` of
-        /// `org.pytorch.aten`. For PyTorch files.
+        /// An operator without counterpart: an error, kept in the domain of its name, or for PyTorch files kept as
+        /// `ATen` of `org.pytorch.aten`. For PyTorch and TensorFlow files.
         operator_fallback: OperatorFallback = "error | custom | aten", "error";
         /// Weights in a file beside the model; `auto` does so only where the model would pass 2 GiB.
         external_data: ExternalData = "auto | always | never", "auto";
