@@ -3,15 +3,14 @@
 //!
 //! Looks at the first and last bytes of a file and at the names in an archive, never at more.
 
+mod members;
+
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// What is read of a file's begin, and of the list of names at the end of an archive.
+/// What is read of a file's begin.
 const BEGIN_BYTES: usize = 64 * 1024;
-const END_BYTES: u64 = 1 << 20;
-/// Names of an archive that are looked at.
-const NAMES_MAX: usize = 10_000;
 /// Entries of a folder that are looked at, and how deep.
 const ENTRIES_MAX: usize = 64;
 const DEPTH_MAX: usize = 2;
@@ -26,16 +25,21 @@ pub fn recognise(path: &Path) -> Option<&'static str> {
 /// that has it needs no words.
 pub fn sentence(path: &Path) -> Option<String> {
     let (what, file) = look(path, 0)?;
-    if what == PACKED {
+    if [PACKED, COMPRESSED].contains(&what) {
         return Some(format!("it is {what}: unpack it"));
     }
     let Some((_, endings)) = READ.iter().find(|(known, _)| *known == what) else {
         return Some(format!("it is {what}; not read by this version"));
     };
-    let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    let named = |ending: &&str| name == **ending || name.ends_with(&format!(".{ending}"));
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let is_whole = |ending: &str| ending.starts_with("saved_model.");
+    let named = |ending: &&str| match is_whole(ending) {
+        // TensorFlow looks for this very name.
+        true => name == **ending,
+        false => name.to_lowercase().ends_with(&format!(".{ending}")),
+    };
     let wanted = endings.first().filter(|_| !endings.iter().any(named))?;
-    Some(match wanted.contains('.') {
+    Some(match is_whole(wanted) {
         true => format!("it is {what} under another name: call it `{wanted}`"),
         false => format!("it is {what} under another name: give it the ending `.{wanted}`"),
     })
@@ -44,29 +48,37 @@ pub fn sentence(path: &Path) -> Option<String> {
 const PROGRAM: &str = "an exported PyTorch program (`torch.export`, .pt2)";
 const SCRIPT: &str = "a TorchScript archive";
 const ONNX: &str = "an ONNX model";
-const PACKED: &str = "a zip archive with a network in it";
+const PACKED: &str = "an archive with a network in it";
+const COMPRESSED: &str = "a file that gzip compressed";
 
 const SAVED: &str = "a TensorFlow SavedModel";
 const SAVED_ALONE: &str = "a TensorFlow SavedModel (saved_model.pb, without its folder)";
 const SAVED_TEXT: &str = "a TensorFlow SavedModel as text";
-const SAVED_PACKED: &str = "a TensorFlow SavedModel in an archive";
+const SAVED_ZIP: &str = "a TensorFlow SavedModel in a zip archive";
+const SAVED_TAR: &str = "a TensorFlow SavedModel in a tar archive";
 const GRAPH: &str = "a TensorFlow graph (GraphDef, frozen or not)";
 const GRAPH_TEXT: &str = "a TensorFlow graph (GraphDef as text)";
+const META: &str = "the graph of a TensorFlow checkpoint (MetaGraphDef)";
 const LITE: &str = "a TensorFlow Lite model";
 const KERAS: &str = "a Keras model (.keras)";
 const KERAS_HDF5: &str = "a Keras model or its weights (HDF5)";
 
+/// What a SavedModel may be packed as. Its reader tells an archive by its content.
+const ARCHIVES: &[&str] = &["zip", "tar", "tar.gz", "tgz"];
+
 /// Networks that front-ends take by the endings of their names, or by a name. A folder needs none.
-const READ: [(&str, &[&str]); 12] = [
+const READ: [(&str, &[&str]); 14] = [
     (PROGRAM, &["pt2", "pt", "pth", "ts"]),
     (SCRIPT, &["pt", "pth", "ts", "pt2"]),
     (ONNX, &["onnx"]),
     (SAVED, &[]),
     (SAVED_ALONE, &["saved_model.pb"]),
     (SAVED_TEXT, &["saved_model.pbtxt"]),
-    (SAVED_PACKED, &["zip"]),
+    (SAVED_ZIP, ARCHIVES),
+    (SAVED_TAR, &["tar", "tar.gz", "tgz", "zip"]),
     (GRAPH, &["pb"]),
     (GRAPH_TEXT, &["pbtxt"]),
+    (META, &["meta"]),
     (LITE, &["tflite"]),
     (KERAS, &["keras"]),
     (KERAS_HDF5, &["h5", "hdf5"]),
@@ -99,11 +111,10 @@ fn of_file(path: &Path) -> Option<&'static str> {
     let mut begin = Vec::new();
     (&mut file).take(BEGIN_BYTES as u64).read_to_end(&mut begin).ok()?;
     if begin.starts_with(b"PK\x03\x04") {
-        let from = bytes.saturating_sub(END_BYTES);
-        file.seek(SeekFrom::Start(from)).ok()?;
-        let mut end = Vec::new();
-        file.take(END_BYTES).read_to_end(&mut end).ok()?;
-        return of_archive(&names(&end, from));
+        return of_archive(&members::of_zip(&mut file, bytes)?, SAVED_ZIP);
+    }
+    if members::is_tar(&begin) {
+        return of_archive(&members::of_tar(&mut file), SAVED_TAR);
     }
     of_content(&begin, bytes)
 }
@@ -113,8 +124,8 @@ pub fn of_content(begin: &[u8], bytes: u64) -> Option<&'static str> {
     of_magic(begin, bytes).or_else(|| of_text(begin)).or_else(|| of_protobuf(begin))
 }
 
-/// What an archive with these members is.
-fn of_archive(names: &[String]) -> Option<&'static str> {
+/// What an archive with these members is; `saved` if it is a SavedModel.
+fn of_archive(names: &[String], saved: &'static str) -> Option<&'static str> {
     let any = |end: &str| names.iter().any(|n| n == end || n.ends_with(&format!("/{end}")));
     let inside = |folder: &str| names.iter().any(|n| n.split('/').any(|part| part == folder));
     Some(if any("serialized_exported_program.json") || any("archive_format") {
@@ -129,8 +140,8 @@ fn of_archive(names: &[String]) -> Option<&'static str> {
         "a file of `torch.save` (pickled Python objects)"
     } else if any("config.json") && (any("model.weights.h5") || any("metadata.json")) {
         KERAS
-    } else if any("saved_model.pb") {
-        SAVED_PACKED
+    } else if any("saved_model.pb") || any("saved_model.pbtxt") {
+        saved
     } else if inside("com.apple.CoreML") {
         "a Core ML package in an archive"
     } else if any("keras_metadata.pb") {
@@ -146,7 +157,7 @@ fn of_archive(names: &[String]) -> Option<&'static str> {
 fn is_network(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_lowercase());
     let endings = READ.iter().flat_map(|(_, endings)| endings.iter()).chain(&["ini"]);
-    let mut endings = endings.filter(|read| **read != "zip");
+    let mut endings = endings.filter(|read| !ARCHIVES.contains(read));
     ending.is_some_and(|ending| endings.any(|read| *read == ending))
 }
 
@@ -160,6 +171,7 @@ fn of_magic(begin: &[u8], bytes: u64) -> Option<&'static str> {
                 false => "an HDF5 file, as Keras writes models and weights",
             }
         }
+        [0x1f, 0x8b, 8, ..] => COMPRESSED,
         [b'G', b'G', b'U', b'F', ..] => "a GGUF file (llama.cpp)",
         [b'p' | b'f', b't', b'r', b't', ..] => "a TensorRT engine",
         [0x80, 2..=5, ..] => of_pickle(begin),
@@ -224,11 +236,19 @@ fn of_text(begin: &[u8]) -> Option<&'static str> {
         "an ncnn network (param)"
     } else if has("meta_graphs {") && has("meta_info_def {") {
         SAVED_TEXT
-    } else if head.starts_with("node {") && has("op:") {
+    } else if begins_with_graph(text) && has("op:") {
         GRAPH_TEXT
     } else {
         return None;
     })
+}
+
+/// Whether the first word that is no comment is a field of GraphDef.
+fn begins_with_graph(text: &str) -> bool {
+    let mut words =
+        text.lines().filter(|l| !l.trim().starts_with('#')).flat_map(str::split_whitespace);
+    let first = words.next().map(|word| word.trim_end_matches(['{', ':']));
+    matches!(first, Some("node" | "versions" | "library"))
 }
 
 /// The messages of frameworks differ in the numbers of their fields.
@@ -248,9 +268,17 @@ fn of_protobuf(begin: &[u8]) -> Option<&'static str> {
         {
             SAVED_ALONE
         }
+        (1, 0)
+            if fields
+                .get(1)
+                .is_some_and(|f| (f.number, f.wire) == (2, 2) && is_meta(f.payload)) =>
+        {
+            SAVED_ALONE
+        }
         // The version of the format is a small number.
         (1, 0) if first.payload.len() == 1 && (has(7, 2) || (has(8, 2) && says("ai.onnx"))) => ONNX,
         (1, 2) if is_graph_def(first.payload) => GRAPH,
+        (1, 2) if is_meta(begin) => META,
         (1, 2) if has(100, 2) || (has(2, 2) && says("InnerProduct")) => {
             "weights of a Caffe network (caffemodel)"
         }
@@ -258,15 +286,35 @@ fn of_protobuf(begin: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// A node of TensorFlow: a name, then an operator that is a plain word.
+fn is_plain(text: &[u8]) -> bool {
+    !text.is_empty() && text.iter().all(u8::is_ascii_graphic)
+}
+
+/// The name of an operator of TensorFlow.
+fn is_operator(text: &[u8]) -> bool {
+    is_plain(text) && (text[0].is_ascii_alphabetic() || text[0] == b'_')
+}
+
+/// A node of TensorFlow: a name, then an operator.
 fn is_graph_def(node: &[u8]) -> bool {
-    let fields = fields(node);
-    let plain = |b: &[u8]| !b.is_empty() && b.iter().all(u8::is_ascii_graphic);
-    let word = |b: &[u8]| {
-        b.first().is_some_and(u8::is_ascii_uppercase) && b.iter().all(u8::is_ascii_alphanumeric)
+    matches!(fields(node).as_slice(), [name, op, ..]
+        if name.number == 1 && is_plain(name.payload) && op.number == 2 && is_operator(op.payload))
+}
+
+/// MetaGraphDef: what is said of the graph comes first. That is a list of operators, or a version of TensorFlow.
+fn is_meta(bytes: &[u8]) -> bool {
+    let info = first_inside(&fields(bytes));
+    let operator = first_inside(&first_inside(&info));
+    let is_named = |f: &Field| f.number == 1 && is_operator(f.payload);
+    let is_version = |f: &Field| {
+        (f.number, f.wire) == (4, 2) && f.payload.first().is_some_and(u8::is_ascii_digit)
     };
-    matches!(fields.as_slice(), [name, op, ..]
-        if name.number == 1 && plain(name.payload) && op.number == 2 && word(op.payload))
+    operator.first().is_some_and(is_named) || info.iter().any(is_version)
+}
+
+/// The fields of a message in the first field, which has the number 1.
+fn first_inside<'b>(all: &[Field<'b>]) -> Vec<Field<'b>> {
+    all.first().filter(|f| (f.number, f.wire) == (1, 2)).map_or(vec![], |f| fields(f.payload))
 }
 
 struct Field<'b> {
@@ -313,31 +361,6 @@ fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
         }
     }
     None
-}
-
-/// Names in the directory at an archive's end; `from` is where `end` begins in the file.
-fn names(end: &[u8], from: u64) -> Vec<String> {
-    const ENTRY: &[u8] = b"PK\x01\x02";
-    const HEAD: usize = 46;
-    let u16_at = |at: usize| Some(usize::from(u16::from_le_bytes(*end.get(at..)?.first_chunk()?)));
-    let mut names = Vec::new();
-    let directory = end.windows(4).rposition(|w| w == b"PK\x05\x06").and_then(|at| {
-        let offset = u32::from_le_bytes(*end.get(at + 16..)?.first_chunk()?);
-        usize::try_from(u64::from(offset).checked_sub(from)?).ok()
-    });
-    // A directory that is longer than what was read begins somewhere before: its tail will do.
-    let first = || end.windows(4).position(|w| w == ENTRY);
-    let mut at =
-        directory.filter(|at| end[(*at).min(end.len())..].starts_with(ENTRY)).or_else(first);
-    while let Some(entry) = at.filter(|at| names.len() < NAMES_MAX && end[*at..].starts_with(ENTRY))
-    {
-        let lengths = [28, 30, 32].map(|offset| u16_at(entry + offset));
-        let [Some(name), Some(extra), Some(comment)] = lengths else { break };
-        let Some(bytes) = end.get(entry + HEAD..entry + HEAD + name) else { break };
-        names.push(String::from_utf8_lossy(bytes).into_owned());
-        at = Some(entry + HEAD + name + extra + comment).filter(|at| *at < end.len());
-    }
-    names
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {

@@ -51,7 +51,7 @@ pub(crate) fn of(name: &str, bytes: &[u8]) -> Option<Kind> {
     }
     match bytes {
         [0x89, b'H', b'D', b'F', ..] => Some(Kind::Hdf5),
-        [b'P', b'K', 3, 4, ..] if name.ends_with(".keras") => Some(Kind::Keras),
+        [b'P', b'K', 3, 4, ..] if has_ending(name, &[".keras"]) => Some(Kind::Keras),
         [0x08, ..] if name == "saved_model.pb" => Some(Kind::SavedModel),
         [0x0a, ..] if has_ending(name, &[".pb"]) && begins_with_node(bytes) => Some(Kind::Graph),
         [0x0a, ..] if has_ending(name, &[".meta"]) => Some(Kind::Checkpoint),

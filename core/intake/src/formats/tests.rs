@@ -1,3 +1,4 @@
+use super::members::in_directory;
 use super::*;
 
 /// An archive whose members are empty; only its directory is looked at.
@@ -38,6 +39,25 @@ fn safetensors() -> Vec<u8> {
 fn graph_def() -> Vec<u8> {
     let node = [length_delimited(1, b"input"), length_delimited(2, b"Placeholder")].concat();
     length_delimited(1, &node)
+}
+
+/// MetaGraphDef, with a version of TensorFlow or with a list of operators.
+fn meta_graph(has_operators: bool) -> Vec<u8> {
+    let operators = length_delimited(1, &length_delimited(1, &length_delimited(1, b"VariableV2")));
+    let info = if has_operators { operators } else { length_delimited(4, b"2.21.0") };
+    [length_delimited(1, &info), length_delimited(2, &graph_def())].concat()
+}
+
+/// Heads of a tar archive before members of some bytes.
+fn tar(names: &[&str]) -> Vec<u8> {
+    let member = |name: &&str| {
+        let mut blocks = vec![0; 1024];
+        blocks[..name.len()].copy_from_slice(name.as_bytes());
+        blocks[124..135].copy_from_slice(b"00000000007");
+        blocks[257..262].copy_from_slice(b"ustar");
+        blocks
+    };
+    [names.iter().flat_map(member).collect(), vec![0; 1024]].concat()
 }
 
 #[test]
@@ -90,6 +110,19 @@ fn files_of_frameworks_are_named() {
             b"saved_model_schema_version: 1\nmeta_graphs {\n  meta_info_def {".to_vec(),
             "a TensorFlow SavedModel as text",
         ),
+        (meta_graph(true), "the graph of a TensorFlow checkpoint"),
+        (meta_graph(false), "the graph of a TensorFlow checkpoint"),
+        (
+            [vec![8, 1], length_delimited(2, &meta_graph(false))].concat(),
+            "a TensorFlow SavedModel (saved_model.pb",
+        ),
+        (
+            b"# made\nversions {\n}\nnode {\n op: \"Add\" }".to_vec(),
+            "a TensorFlow graph (GraphDef as",
+        ),
+        (tar(&["a.txt", "m/saved_model.pbtxt"]), "a TensorFlow SavedModel in a tar"),
+        (archive(&["m/saved_model.pbtxt"]), "a TensorFlow SavedModel in a zip"),
+        (b"\x1f\x8b\x08\0....".to_vec(), "a file that gzip compressed"),
         (onnx, "an ONNX model"),
         (b"tree\nversion=v4\nnum_class=1".to_vec(), "a LightGBM model"),
     ] {
@@ -118,13 +151,16 @@ fn other_files_are_not_guessed_at() {
     for bytes in others {
         assert_eq!(of_content(bytes, bytes.len() as u64), None, "{bytes:?}");
     }
-    assert!(names(&archive(&["a", "b"]), 0).len() == 2);
-    assert_eq!(of_archive(&names(&archive(&["word/document.xml", "a.npy"]), 0)), None);
+    assert!(in_directory(&archive(&["a", "b"]), 0).len() == 2);
+    assert_eq!(
+        of_archive(&in_directory(&archive(&["word/document.xml", "a.npy"]), 0), SAVED_ZIP),
+        None
+    );
     // A directory that begins before what was read.
     let long = archive(&["first", "second", "net/constants.pkl"]);
     let cut = long.len() / 2;
-    let tail = names(&long[cut..], cut as u64);
-    assert_eq!(of_archive(&tail), Some("a TorchScript archive"), "{tail:?}");
+    let tail = in_directory(&long[cut..], cut as u64);
+    assert_eq!(of_archive(&tail, SAVED_ZIP), Some("a TorchScript archive"), "{tail:?}");
 }
 
 /// A network of a format that is read has the wrong name, or something else is wrong with it.
@@ -152,7 +188,7 @@ fn networks_that_are_read_are_told_their_ending() {
         ("net.zip", &program, Some("under another name: give it the ending `.pt2`")),
         ("net.pt2", &program, None),
         ("drop/net.pt", &script, None),
-        ("nets.zip", &packed, Some("it is a zip archive with a network in it: unpack it")),
+        ("nets.zip", &packed, Some("it is an archive with a network in it: unpack it")),
         ("texts.zip", &archive(&["a.txt", "onnx", "pt", "b.zip"]), None),
         (
             "m.bin",
@@ -164,8 +200,21 @@ fn networks_that_are_read_are_told_their_ending() {
         ("m.hdf5", &hdf5, None),
         ("keras.zip", &keras, Some("give it the ending `.keras`")),
         ("model.pb", &saved, Some("under another name: call it `saved_model.pb`")),
-        ("packed", &saved_zip, Some("in an archive under another name: give it the ending `.zip`")),
+        (
+            "packed",
+            &saved_zip,
+            Some("in a zip archive under another name: give it the ending `.zip`"),
+        ),
         ("packed.zip", &saved_zip, None),
+        ("saved.TAR", &saved_zip, None),
+        ("Saved_Model.PB", &saved, Some("under another name: call it `saved_model.pb`")),
+        ("saved", &tar(&["saved_model.pb"]), Some("give it the ending `.tar`")),
+        ("saved.tar", &tar(&["m/saved_model.pb"]), None),
+        ("nets.tar", &tar(&["a/net.tflite"]), Some("with a network in it: unpack it")),
+        ("texts.tar", &tar(&["a.txt"]), None),
+        ("net.onnx.gz", &b"\x1f\x8b\x08\0".to_vec(), Some("gzip compressed: unpack it")),
+        ("model.ckpt-7", &meta_graph(true), Some("give it the ending `.meta`")),
+        ("model.ckpt-7.meta", &meta_graph(true), None),
         ("graph.bin", &graph_def(), Some("give it the ending `.pb`")),
         ("graph.pb", &graph_def(), None),
     ] {

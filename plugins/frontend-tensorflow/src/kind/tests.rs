@@ -8,6 +8,7 @@ fn kinds_are_told_by_name_and_content() {
     assert_eq!(of("saved_model.pb", b"\x08\x01\x12\x00"), Some(Kind::SavedModel));
     assert_eq!(of("x.tflite", b"\x1c\0\0\0TFL3"), Some(Kind::Lite));
     assert_eq!(of("x.keras", b"PK\x03\x04"), Some(Kind::Keras));
+    assert_eq!(of("x.Keras", b"PK\x03\x04"), Some(Kind::Keras));
     assert_eq!(of("x.zip", b"PK\x03\x04"), Some(Kind::Archive));
     assert_eq!(of("saved_model.pbtxt", b"meta_graphs {"), Some(Kind::SavedText));
     assert_eq!(of("g.pbtxt", b"# a graph\nnode {\n op: \"Add\" }"), Some(Kind::GraphText));
