@@ -157,10 +157,10 @@ pub(crate) fn neighbours(b: &Lower, x: Var, axis: i64) -> Lowered<[Var; 2]> {
     Ok([after, b.slice(x, [0], [-1]).axes([axis]).one()?])
 }
 
-/// Differences of neighbours, `n` times.
 /// Differences of differences, one node or two each.
 const DIFFERENCES_MAX: i64 = 256;
 
+/// Differences of neighbours, `n` times.
 fn diff(b: &Lower, a: Diff) -> Lowered<Var> {
     if a.n == 0 {
         // What stands before and behind does not count either.
