@@ -149,6 +149,15 @@ fn unsafe_stands_where_it_is_reviewed() {
 
 /// A rewrite rule's file begins with the graph before and after.
 #[test]
+fn judges_are_in_the_table() {
+    let table = fs::read_to_string(root().join("CONTRIBUTING.md")).unwrap();
+    let judges = fs::read_dir(root().join("integration-tests/judges")).unwrap();
+    let names = judges.map(|judge| judge.unwrap().file_name().into_string().unwrap());
+    let missing: Vec<_> = names.filter(|name| !table.contains(&format!("`{name}`"))).collect();
+    assert!(missing.is_empty(), "CONTRIBUTING.md lacks {missing:?}");
+}
+
+#[test]
 fn rules_show_what_they_do() {
     let mut wrong = Vec::new();
     for (name, text) in sources() {

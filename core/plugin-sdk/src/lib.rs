@@ -12,6 +12,7 @@
 //! | `archive` | zip and tar archives whose members are read where they lie |
 //! | `formulas` | functions that several frameworks have and ONNX has not, as graphs |
 //! | `options` | what params and arrays say of the inputs of a network that is lowered |
+//! | `arrays` | what the headers of dropped `.npz` files say |
 //! | `eval` | the built-in executor alone |
 //! | `opset` | conversion between versions of the standard's operators |
 //! | `preprocess` | what happens to pictures before a network sees them, as data |
