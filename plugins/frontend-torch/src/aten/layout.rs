@@ -292,15 +292,19 @@ pub(crate) fn grids(b: &Lower, a: &Tensors) -> Lowered<Vec<Var>> {
 }
 
 fn unfold(b: &Lower, a: Unfold) -> Lowered<Var> {
-    if rank(b, a.input)? == 0 {
-        return b.unsqueeze(a.input, [0]);
-    }
-    let x = a.input;
-    let at = axis(b, x, a.dimension)?;
-    let (length, step) = (a.size, a.step);
+    let (x, length, step) = (a.input, a.size, a.step);
     if step < 1 || !(0..=INDICES_MAX).contains(&length) {
         return Err(unsupported(b, "unfold needs a step of at least 1 and a size that fits."));
     }
+    if rank(b, x)? == 0 {
+        // A number is one window of its own size, or has one without elements.
+        return match length {
+            0 => b.slice(b.unsqueeze(x, [0])?, [0], [0]).one(),
+            1 => b.unsqueeze(x, [0]),
+            _ => Err(unsupported(b, "unfold of a number has windows of at most one element.")),
+        };
+    }
+    let at = axis(b, x, a.dimension)?;
     let known = known_size(b, x, at).filter(|n| *n <= INDICES_MAX && *n >= length);
     let indices = match known.map(|n| (n - length) / step + 1) {
         Some(count) if count.saturating_mul(length) <= INDICES_MAX => {

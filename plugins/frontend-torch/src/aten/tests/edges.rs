@@ -56,10 +56,21 @@ fn halves_of_axes_change_places() {
 
 #[test]
 fn a_number_alone_has_one_window() {
-    let rest = [("dimension", 0i64.into()), ("size", 1i64.into()), ("step", 1i64.into())];
-    let [dimension, size, step] = rest;
-    let x = ("input", Tensor::scalar(3.0f32).into());
-    assert_eq!(run("aten::unfold", [x, dimension, size, step]), floats([3.0]));
+    let windows = |size: i64, step: i64| {
+        let sizes = [("dimension", 0i64.into()), ("size", size.into()), ("step", step.into())];
+        let [dimension, size, step] = sizes;
+        run_at(
+            18,
+            "aten::unfold",
+            [("input", Tensor::scalar(3.0f32).into()), dimension, size, step],
+        )
+    };
+    assert_eq!(windows(1, 1).unwrap()[0], floats([3.0]));
+    assert_eq!(windows(0, 2).unwrap()[0], floats([]));
+    for (size, step, said) in [(2, 1, "at most one element"), (1, 0, "a step of at least 1")] {
+        let refused = windows(size, step).unwrap_err();
+        assert!(refused.contains(said), "{refused}");
+    }
 }
 
 #[test]
