@@ -4,12 +4,12 @@
 use crate::keras::Runner;
 use crate::keras::run::{Called, Given};
 use crate::keras::values::Item;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer as Place};
+use onnxd_plugin_sdk::diagnostics::{Code, Layer as Place, shown};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Lowering, Value};
 
 /// A class, and the row that says it: its arguments in order, or by name. An argument is one of the call, of the
-/// configuration, or a number.
+/// configuration, or a number. Behind a semicolon are arguments that only may be what is written there.
 const FUNCTIONS: &str = include_str!("functions.txt");
 
 /// Rows that give integers another type than TensorFlow does.
@@ -21,7 +21,7 @@ const FLOATS: [&str; 7] =
 struct Argument<'t> {
     /// Its name; those without are in order.
     name: Option<&'t str>,
-    /// An argument of the function, or a number.
+    /// Arguments of the function that mean the same, or a number.
     source: &'t str,
     /// What it is where it is left out.
     default: Option<&'t str>,
@@ -32,11 +32,29 @@ struct Argument<'t> {
 struct Function<'t> {
     op: &'t str,
     arguments: Vec<Argument<'t>>,
+    /// Arguments that no row takes, and the words which they may be.
+    fixed: Vec<(&'t str, &'t str)>,
+}
+
+impl Function<'_> {
+    /// The arguments of the function that the row takes.
+    fn sources(&self) -> impl Iterator<Item = &str> {
+        let sources = self.arguments.iter().map(|a| a.source);
+        sources.filter(|source| literal(source).is_none())
+    }
+
+    /// Whether an argument has an effect that the row does not have.
+    fn is_left(&self, name: &str, value: &Value) -> bool {
+        let is_taken = self.sources().any(|source| source.split('|').any(|taken| taken == name));
+        let words = self.fixed.iter().find(|(fixed, _)| *fixed == name).map_or("", |(_, w)| *w);
+        !is_taken && !words.split('|').any(|word| is_same(&constant(word), value))
+    }
 }
 
 fn parsed(line: &'static str) -> Option<(&'static str, Function<'static>)> {
     let (class, call) = line.split_once(" = ")?;
     let (op, list) = call.strip_suffix(')')?.split_once('(')?;
+    let (list, fixed) = list.split_once(';').unwrap_or((list, ""));
     let argument = |text: &'static str| {
         let (name, source) = match text.split_once('=') {
             Some((name, source)) => (Some(name.trim()), source.trim()),
@@ -49,7 +67,8 @@ fn parsed(line: &'static str) -> Option<(&'static str, Function<'static>)> {
         Argument { name, source, default }
     };
     let arguments = list.split(',').map(argument).collect();
-    Some((class.trim(), Function { op: op.trim(), arguments }))
+    let fixed = fixed.split(',').filter_map(|text| text.trim().split_once(':')).collect();
+    Some((class.trim(), Function { op: op.trim(), arguments, fixed }))
 }
 
 /// The row of a class.
@@ -71,6 +90,59 @@ fn literal(text: &str) -> Option<Value> {
     }
 }
 
+/// A number, truth value or word of the table.
+fn constant(text: &str) -> Value {
+    literal(text).unwrap_or_else(|| text.into())
+}
+
+fn is_same(x: &Value, y: &Value) -> bool {
+    match (x, y) {
+        (Value::Int(x), Value::Float(y)) => *x as f64 == *y,
+        _ => x == y,
+    }
+}
+
+/// What a function is called with.
+struct Said<'c> {
+    function: &'c Function<'static>,
+    given: &'c Given,
+    config: Vec<(String, Value)>,
+}
+
+impl Said<'_> {
+    /// An argument of the function; `None` where it is left out.
+    fn found(&self, at: usize, name: &str) -> Option<Value> {
+        let config = || self.config.iter().find(|(key, _)| key == name);
+        let given = self.given.get(at, name).map(Item::value);
+        given.or_else(|| config().map(|(_, value)| value.clone())).filter(|v| *v != Value::None)
+    }
+
+    /// An argument of the row. Python's `None` is the default.
+    fn value(&self, a: &Argument<'_>) -> Value {
+        if let Some(value) = literal(a.source) {
+            return value;
+        }
+        let default = a.default.map_or(Value::None, constant);
+        let at = self.function.sources().position(|source| source == a.source);
+        let found =
+            a.source.split('|').filter_map(|name| self.found(at.unwrap_or(usize::MAX), name));
+        found.into_iter().find(|value| !is_same(&default, value)).unwrap_or(default)
+    }
+
+    /// Arguments whose effect would be lost.
+    fn left(&self) -> Vec<String> {
+        let given = self.given.named.iter().map(|(name, item)| (name, item.value()));
+        let config = self.config.iter().map(|(name, value)| (name, value.clone()));
+        let named = given.chain(config).filter(|(name, value)| {
+            let is_other = matches!(name.as_str(), "name" | "function") || *value == Value::None;
+            !is_other && self.function.is_left(name, value)
+        });
+        let more = self.function.sources().count()..self.given.positional.len();
+        let named = named.map(|(name, _)| format!("`{}`", shown(name)));
+        named.chain(more.map(|i| format!("argument {}", i + 1))).collect()
+    }
+}
+
 /// Runs functions of the table.
 ///
 /// # Errors
@@ -85,35 +157,25 @@ pub(crate) fn said(
         return Ok(None);
     }
     let Some(function) = found(&layer.class) else { return Ok(None) };
-    let config = runner.config(layer);
-    let named =
-        |name: &str| config.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
-    let sources: Vec<&str> = function
-        .arguments
-        .iter()
-        .map(|a| a.source)
-        .filter(|source| literal(source).is_none())
-        .collect();
-    let value = |a: &Argument<'_>| {
-        let at = sources.iter().position(|source| *source == a.source);
-        match (literal(a.source), at) {
-            (Some(value), _) => value,
-            (None, at) => {
-                let item = at.and_then(|at| given.get(at, a.source)).map(Item::value);
-                let default = || a.default.and_then(literal).unwrap_or(Value::None);
-                item.or_else(|| named(a.source)).unwrap_or_else(default)
-            }
-        }
+    let said = Said { function: &function, given, config: runner.config(layer) };
+    let refused = |message: String| {
+        runner.driver.report(called.problem(Code::LayerUnsupported, message));
+        Ok(Some(vec![Item::Hole]))
     };
+    let left = said.left();
+    if !left.is_empty() {
+        let message =
+            format!("The function is not converted with this value of {}.", left.join(", "));
+        return refused(message);
+    }
     let (by_name, in_order): (Vec<_>, Vec<_>) =
         function.arguments.iter().partition(|a| a.name.is_some());
-    let mut arguments: Vec<Value> = in_order.iter().copied().map(&value).collect();
+    let mut arguments: Vec<Value> = in_order.into_iter().map(|a| said.value(a)).collect();
     // What the end of the list leaves out has the row's own default.
     while arguments.last() == Some(&Value::None) {
         arguments.pop();
     }
-    let names = by_name.iter().map(|a| (a.name.unwrap_or_default().to_owned(), value(a)));
-    let place = Place::new(called.path, layer.class.clone());
+    let named = by_name.into_iter().map(|a| (a.name.unwrap_or_default().to_owned(), said.value(a)));
     if layer.class.starts_with("tf.") && FLOATS.contains(&function.op) {
         let b = runner.builder();
         let is_float = |value: &Value| match value {
@@ -121,16 +183,14 @@ pub(crate) fn said(
             _ => true,
         };
         if !arguments.iter().all(is_float) {
-            let message = "The function is converted for floats alone.";
-            runner.driver.report(Diagnostic::new(Code::LayerUnsupported, message).at(place));
-            return Ok(Some(vec![Item::Hole]));
+            return refused("The function is converted for floats alone.".to_owned());
         }
     }
     let results = runner.driver.lower(Lowering {
         op: function.op.to_owned(),
-        layer: place,
+        layer: Place::new(called.path, layer.class.clone()),
         arguments,
-        named: names.filter(|(_, value)| *value != Value::None).collect(),
+        named: named.filter(|(_, value)| *value != Value::None).collect(),
         results: vec![String::new()],
         ..Lowering::default()
     });

@@ -92,3 +92,6 @@ pub(crate) fn weights_and_bias<const N: usize>(
         all => Ok((exactly(b, all)?, None)),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use crate::ops::sort::top_k;
 use crate::ops::{Lower, Source, Values, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{Bool, Double, Float, Int8, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -74,8 +74,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 arguments! {
     struct One { x: Var }
-    /// `Sort(x; axis=-1)`
-    struct Sort { x: Var, axis: Option<i64> }
+    /// `Sort(x; axis=-1)`; TensorFlow's `sort` has a direction.
+    struct Sort { x: Var, axis: Option<i64>, direction: Option<String> }
     /// `TopK(x; k, sorted=True)`
     struct TopK { x: Var, k: i64, sorted: bool = true }
     /// `InTopK(targets, predictions; k)`
@@ -111,7 +111,15 @@ fn sorted(b: &Lower, a: &Sort) -> Lowered<[Var; 2]> {
         Size::Known(n) => Operand::Int(n),
         Size::Computed(v) => v.into(),
     };
-    top_k(b, x, &k, axis as i64, [false, true])
+    let largest = match a.direction.as_deref() {
+        None | Some("ASCENDING") => false,
+        Some("DESCENDING") => true,
+        Some(other) => {
+            let message = format!("The direction `{}` is not known.", shown(other));
+            return Err(b.diagnostic(Code::LayerParameter, message));
+        }
+    };
+    top_k(b, x, &k, axis as i64, [largest, true])
 }
 
 /// How many elements of a line in order are below each value; those equal to it count if `equal`.
@@ -149,7 +157,7 @@ fn quantile(
     let dtype = of(b, x)?;
     let Axes::Known(list) = axes(b, x, axis)? else { return Ok(x) };
     let flat = flattened(b, x, &list)?;
-    let line = sorted(b, &Sort { x: flat, axis: Some(-1) })?[0];
+    let line = sorted(b, &Sort { x: flat, axis: Some(-1), direction: None })?[0];
     let last = b.shape(flat).start(-1).one()?;
     let last = b.sub(b.cast(b.squeeze(last).axes([0]).one()?, Double)?, 1.0)?;
     let q = b.div(tensor(b, q, Double)?, whole)?;
