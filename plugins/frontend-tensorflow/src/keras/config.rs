@@ -3,7 +3,7 @@
 
 mod calls;
 
-pub(crate) use calls::{Argument, Call, Place};
+pub(crate) use calls::{Argument, Call, Place, SLICE};
 
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use serde_json::{Map, Value as Json};

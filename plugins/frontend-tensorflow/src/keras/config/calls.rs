@@ -4,6 +4,9 @@ use super::damaged;
 use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
 use serde_json::Value as Json;
 
+/// What stands before the start, stop and step of a slice.
+pub(crate) const SLICE: &str = "__slice__";
+
 /// An output of a call of a layer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
@@ -84,6 +87,10 @@ fn argument(json: &Json) -> Result<Argument, Diagnostic> {
                 let dtype = part("dtype").and_then(Json::as_str).unwrap_or("float32");
                 Argument::Constant(part("value").cloned().unwrap_or(Json::Null), dtype.to_owned())
             }
+            Some("__slice__" | "slice") => match object.get("config") {
+                Some(Json::Object(parts)) => slice(parts, argument)?,
+                _ => return Err(damaged("A slice of a call has no parts.")),
+            },
             Some(_) => Argument::Plain(json.clone()),
             None => dict(object, argument)?,
         },
@@ -132,7 +139,8 @@ fn old(json: &Json) -> Result<Call, Diagnostic> {
     let mut named = vec![];
     if let Some(keywords) = keywords(json) {
         for (name, json) in keywords {
-            named.push((name.clone(), old_argument(json)?));
+            let read = if name == "slice_spec" { old_key } else { old_argument };
+            named.push((name.clone(), read(json)?));
         }
     }
     Ok(Call { positional: vec![first], named })
@@ -151,6 +159,29 @@ fn old_argument(json: &Json) -> Result<Argument, Diagnostic> {
         Json::Object(object) => dict(object, old_argument)?,
         other => Argument::Plain(other.clone()),
     })
+}
+
+/// A key of Keras 2, whose slices are objects with their three parts.
+fn old_key(json: &Json) -> Result<Argument, Diagnostic> {
+    match json {
+        Json::Object(parts) if ["start", "stop", "step"].iter().all(|p| parts.contains_key(*p)) => {
+            slice(parts, old_argument)
+        }
+        Json::Array(list) if place(json).is_none() => {
+            Ok(Argument::List(list.iter().map(old_key).collect::<Result<_, _>>()?))
+        }
+        other => old_argument(other),
+    }
+}
+
+/// A slice as a list behind [`SLICE`], which tells it from a list of keys.
+fn slice(
+    parts: &serde_json::Map<String, Json>,
+    read: impl Fn(&Json) -> Result<Argument, Diagnostic>,
+) -> Result<Argument, Diagnostic> {
+    let part = |key: &str| parts.get(key).map_or(Ok(Argument::Nothing), &read);
+    let word = Argument::Plain(Json::from(SLICE));
+    Ok(Argument::List(vec![word, part("start")?, part("stop")?, part("step")?]))
 }
 
 /// The keyword arguments behind the first tensor.

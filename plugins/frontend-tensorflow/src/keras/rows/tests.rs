@@ -1,6 +1,7 @@
 //! Models of one operation that are converted and run.
 
 mod functions;
+mod keys;
 
 use crate::keras::fixture;
 use crate::keras::hdf5::Hdf5;
@@ -100,6 +101,11 @@ fn function(name: &str, keywords: &str, feeds: &[Tensor]) -> Result<Tensor, Diag
             "function": "{name}"}}, "inbound_nodes": [["x0", 0, 0, {{{keywords}}}]]}}"#
     );
     Ok(ran(&model(feeds, &layer, 1), true, feeds)?.remove(0))
+}
+
+/// What a key of Keras 2 takes out of the first input.
+fn slicing(key: &str, feeds: &[Tensor]) -> Result<Tensor, Diagnostics> {
+    function("__operators__.getitem", &format!(r#""slice_spec": {key}"#), feeds)
 }
 
 fn reals(tensor: &Tensor) -> Vec<f64> {

@@ -1,6 +1,7 @@
 //! Items, slices and updates.
 
 use super::elementwise::any;
+use crate::keras::config::SLICE;
 use crate::ops::create::{filled, scalar};
 use crate::ops::scatter::scattered;
 use crate::ops::shape::{axis_of, squeezed, unsqueezed};
@@ -138,46 +139,72 @@ fn take_along(b: &Lower, a: Along) -> Lowered<Var> {
     b.gather_elements(x, at).axis(axis as i64).one()
 }
 
+/// Where a slice begins or ends.
+#[derive(Clone, Copy)]
+enum Bound {
+    Open,
+    At(i64),
+    Computed(Var),
+}
+
+impl Bound {
+    fn of(b: &GraphBuilder, x: &Value) -> Lowered<Bound> {
+        Ok(match x {
+            Value::None => Bound::Open,
+            Value::Int(x) => Bound::At(*x),
+            Value::Var(v) => match b.ints_of(*v).as_deref() {
+                Some([x]) => Bound::At(*x),
+                _ => Bound::Computed(*v),
+            },
+            _ => return Err(unknown(b)),
+        })
+    }
+
+    /// As a vector of one number.
+    fn vector(self, b: &GraphBuilder, open: i64) -> Lowered<Operand> {
+        Ok(match self {
+            Bound::Open => Operand::Ints(vec![open]),
+            Bound::At(x) => Operand::Ints(vec![x]),
+            Bound::Computed(v) => b.reshape(b.cast(v, Int64)?, [1]).one()?.into(),
+        })
+    }
+}
+
 /// What one part of a key says.
 enum Part {
-    Slice([Option<i64>; 3]),
+    Slice([Bound; 2], i64),
     Rest,
     New,
     At(i64),
     Computed(Var),
 }
 
+/// Whether a list is a slice, not a list of keys.
+fn is_slice(items: &[Value]) -> bool {
+    matches!(items, [Value::Text(word), _, _, _] if word == SLICE)
+}
+
 fn part(b: &GraphBuilder, key: &Value) -> Lowered<Part> {
     Ok(match key {
         Value::None => Part::New,
         Value::Int(at) => Part::At(*at),
-        Value::Bool(_) => return Err(unknown(b)),
         Value::Var(v) => match b.ints_of(*v) {
             Some(at) if at.len() == 1 && b.rank_of(*v) == Some(0) => Part::At(at[0]),
             _ => Part::Computed(*v),
         },
-        // As Keras 2 has slices: start, step and stop.
-        Value::List(items) if items.len() == 3 => {
-            let number = |i: usize| match &items[i] {
-                Value::None => Ok(None),
-                Value::Int(x) => Ok(Some(*x)),
-                _ => Err(unknown(b)),
+        Value::List(items) if is_slice(items) => {
+            let step = match Bound::of(b, &items[3])? {
+                Bound::Open => 1,
+                Bound::At(step) if step != 0 => step,
+                _ => return Err(unknown(b)),
             };
-            Part::Slice([number(0)?, number(2)?, number(1)?])
+            Part::Slice([Bound::of(b, &items[1])?, Bound::of(b, &items[2])?], step)
         }
         Value::Text(text) if text == "..." => Part::Rest,
         Value::Text(text) => {
             let json: serde_json::Value = serde_json::from_str(text).map_err(|_| unknown(b))?;
-            let config = json.get("config");
-            let number = |name: &str| match config.and_then(|config| config.get(name)) {
-                None | Some(serde_json::Value::Null) => Ok(None),
-                Some(x) => x.as_i64().map(Some).ok_or_else(|| unknown(b)),
-            };
             match json.get("class_name").and_then(|name| name.as_str()) {
                 Some("__ellipsis__") => Part::Rest,
-                Some("__slice__" | "slice") => {
-                    Part::Slice([number("start")?, number("stop")?, number("step")?])
-                }
                 _ => return Err(unknown(b)),
             }
         }
@@ -191,7 +218,7 @@ fn unknown(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
 
 fn get_item(b: &Lower, a: GetItem) -> Lowered<Var> {
     let keys = match a.key {
-        Value::List(keys) => keys,
+        Value::List(keys) if !is_slice(&keys) => keys,
         other => vec![other],
     };
     let parts = keys.iter().map(|key| part(b, key)).collect::<Lowered<Vec<_>>>()?;
@@ -208,18 +235,22 @@ fn get_item(b: &Lower, a: GetItem) -> Lowered<Var> {
                 new.push(out);
                 out += 1;
             }
-            Part::Slice([begin, end, step]) => {
-                let step = step.unwrap_or(1);
-                let last = if step < 0 { i64::MIN + 1 } else { i64::MAX };
-                let first = if step < 0 { i64::MAX } else { 0 };
-                let cut = [axis, begin.unwrap_or(first), end.unwrap_or(last), step];
-                if cut[1..] != [0, i64::MAX, 1] {
-                    cuts.push(cut);
+            Part::Slice([begin, end], step) => {
+                let (first, last) =
+                    if *step < 0 { (i64::MAX, i64::MIN + 1) } else { (0, i64::MAX) };
+                match (begin.vector(b, first)?, end.vector(b, last)?) {
+                    (Operand::Ints(begin), Operand::Ints(end)) => {
+                        let cut = [axis, begin[0], end[0], *step];
+                        if cut[1..] != [0, i64::MAX, 1] {
+                            cuts.push(cut);
+                        }
+                    }
+                    (begin, end) => x = b.slice(x, begin, end).axes([axis]).steps([*step]).one()?,
                 }
                 (axis, out) = (axis + 1, out + 1);
             }
             Part::At(at) => {
-                cuts.push([axis, *at, if *at == -1 { i64::MAX } else { at + 1 }, 1]);
+                cuts.push([axis, *at, if *at == -1 { i64::MAX } else { at.saturating_add(1) }, 1]);
                 gone.push(axis);
                 axis += 1;
             }
