@@ -5,6 +5,7 @@ use super::dtype;
 use super::run::{Given, Runner};
 use super::values::Item;
 use crate::model;
+use crate::ops::complex;
 use onnxd_plugin_sdk::ExportOptions;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
@@ -74,6 +75,10 @@ pub(super) fn run(
     for (i, item) in outputs.into_iter().enumerate() {
         let name = names.get(i).or(names.last()).map_or("output", String::as_str);
         match item {
+            Item::Tensor(var, _) if complex::is(b, var) => {
+                b.note(complex::as_pair("output", name));
+                b.output(complex::pair(b, var)?, name)?;
+            }
             Item::Tensor(var, _) => b.output(var, name)?,
             Item::Hole => {}
             _ => return Err(damaged(format!("The output `{}` is no tensor.", shown(name)))),

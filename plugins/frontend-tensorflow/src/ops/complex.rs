@@ -359,7 +359,7 @@ fn both([re, im]: [Lowered<Var>; 2]) -> Lowered<[Var; 2]> {
 }
 
 /// The distance from zero.
-fn length(b: &Lower, v: Var) -> Lowered<Var> {
+pub(crate) fn length(b: &Lower, v: Var) -> Lowered<Var> {
     match made_of(b, v)? {
         Complex::Pair(pair) => {
             let last = rank(b, pair)? as i64 - 1;
@@ -369,12 +369,12 @@ fn length(b: &Lower, v: Var) -> Lowered<Var> {
     }
 }
 
-fn angle(b: &Lower, v: Var) -> Lowered<Var> {
+pub(crate) fn angle(b: &Lower, v: Var) -> Lowered<Var> {
     let [re, im] = parts(b, v)?;
     super::math::atan2(b, im, re)
 }
 
-fn conjugate(b: &Lower, v: Var) -> Lowered<Var> {
+pub(crate) fn conjugate(b: &Lower, v: Var) -> Lowered<Var> {
     let [re, im] = parts(b, v)?;
     of_parts(b, [re, b.neg(im)?])
 }

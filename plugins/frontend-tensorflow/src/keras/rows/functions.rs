@@ -12,9 +12,17 @@ use onnxd_plugin_sdk::lower::{Lowered, Lowering, Value};
 /// configuration, or a number. Behind a semicolon are arguments that only may be what is written there.
 const FUNCTIONS: &str = include_str!("functions.txt");
 
-/// Rows that give integers another type than TensorFlow does.
-const FLOATS: [&str; 7] =
-    ["ops.Mean", "ops.Sum", "ops.Prod", "ops.Var", "ops.Std", "ops.Divide", "ops.TrueDivide"];
+/// Rows that give integers another type or another number than TensorFlow does.
+const FLOATS: [&str; 8] = [
+    "ops.Mean",
+    "ops.Sum",
+    "ops.Prod",
+    "ops.Var",
+    "ops.Std",
+    "ops.Divide",
+    "ops.TrueDivide",
+    "ops.RGBToGrayscale",
+];
 
 /// An argument of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,12 +2,13 @@
 
 use super::ops::nn::for_each;
 use super::ops::promote::floats;
+use super::{count, window};
 use crate::keras::dtype;
 use crate::ops::conv;
 use crate::ops::create::number;
 use crate::ops::layout::{Channels, channels_first, channels_last};
 use crate::ops::resize::{How, Mode, resized};
-use crate::ops::shape::transposed;
+use crate::ops::shape::{axis_of, transposed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -16,6 +17,9 @@ use onnxd_plugin_sdk::ir::DataType::{self, Float};
 use onnxd_plugin_sdk::ir::Dim;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
+
+/// Numbers of a patch, each of which has a filter of as many.
+const CELLS_MAX: i64 = 1 << 12;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
@@ -40,6 +44,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let format = a.data_format.as_deref().unwrap_or("channels_last");
             let channels = Channels::of(b, format)?;
             let axis = if channels == Channels::Last { -1 } else { -3 };
+            let at = axis_of(b, a.images, axis)?;
+            if b.shape_of(a.images).and_then(|shape| shape.get(at)?.known()) == Some(1) {
+                return Ok(a.images);
+            }
             let to = of(b, a.images)?;
             let shares = Tensor::from_vec(vec![3], vec![0.2989f32, 0.587, 0.114]);
             let last = super::ops::shapes::moved(b, floats(b, a.images)?, &[axis], &[-1])?;
@@ -80,7 +88,8 @@ arguments! {
     struct Colors { images: Var, data_format: Option<String> }
     /// `ExtractPatches(images; size, strides=None, dilation_rate=1, padding="valid", data_format=None)`
     struct Patches {
-        images: Var, size: Operand, strides: Operand, dilation_rate: Operand, padding: String = "valid",
+        images: Var, size: Operand, strides: Operand = Operand::Absent, dilation_rate: Operand = 1i64,
+        padding: String = "valid",
         data_format: Option<String>,
     }
     /// `CropImages(images; top_cropping=None, left_cropping=None, bottom_cropping=None, right_cropping=None,
@@ -150,9 +159,10 @@ fn resize(
     format: &str,
 ) -> Lowered<Var> {
     let channels = Channels::of(b, format)?;
+    let (height, width) = (count(b, "rows", height)?, count(b, "columns", width)?);
     let (mut x, single) = batched(b, x, channels)?;
     // Keras computes these sizes in 32 bits.
-    let scaled = |n: i64, to: i64, by: i64| (((n * to) as f32) / by as f32) as i64;
+    let scaled = |n: i64, to: i64, by: i64| ((n.saturating_mul(to) as f32) / by as f32) as i64;
     match fit {
         Fit::Stretched => {}
         Fit::Cropped => {
@@ -190,6 +200,8 @@ fn resize(
                 let message = format!("The interpolation `{}` is not known.", shown(interpolation));
                 return Err(b.diagnostic(Code::LayerUnsupported, message));
             };
+            count(b, "weights of rows", h.saturating_mul(height))?;
+            count(b, "weights of columns", w.saturating_mul(width))?;
             let x = channels_first(b, floats(b, x)?)?;
             let rows = b.constant(kernel.weights(h, height, antialias));
             let columns = b.constant(kernel.weights(w, width, antialias));
@@ -304,6 +316,8 @@ fn center_crop(b: &Lower, a: CenterCrop) -> Lowered<Var> {
     let x = b.cast(a.inputs, to)?;
     let channels = Channels::of(b, &a.data_format)?;
     let (pictures, single) = batched(b, x, channels)?;
+    count(b, "rows", a.height)?;
+    count(b, "columns", a.width)?;
     let Ok([h, w]) = sizes(b, pictures) else {
         // The sizes are known when the model runs.
         let shape = b.shape(pictures).start(1).end(3).one()?;
@@ -353,13 +367,18 @@ fn extract_patches(b: &Lower, a: Patches) -> Lowered<Var> {
             "Patches are taken of pictures with known channels.",
         ));
     };
-    let size = for_each(&a.size, 2);
-    let strides =
-        if matches!(a.strides, Operand::Absent) { size.clone() } else { for_each(&a.strides, 2) };
-    let padding = conv::Padding::of(b, &a.padding, &[], channels)?;
-    let cells = size[0] * size[1] * count;
-    if !(1..=1 << 14).contains(&cells) {
-        return Err(b.diagnostic(Code::LayerUnsupported, "The patches are too large."));
+    let size = for_each(b, &a.size, 2)?;
+    let strides = if matches!(a.strides, Operand::Absent) {
+        size.clone()
+    } else {
+        for_each(b, &a.strides, 2)?
+    };
+    let window =
+        window(b, &size, &strides, Some(for_each(b, &a.dilation_rate, 2)?), &a.padding, channels)?;
+    let cells = size[0].saturating_mul(size[1]).saturating_mul(count);
+    if !(1..=CELLS_MAX).contains(&cells) {
+        let message = format!("A patch has {cells} numbers, not at most {CELLS_MAX}.");
+        return Err(b.diagnostic(Code::SourceLimit, message));
     }
     let mut filters = vec![0f32; (cells * cells) as usize];
     for cell in 0..cells {
@@ -368,19 +387,28 @@ fn extract_patches(b: &Lower, a: Patches) -> Lowered<Var> {
     }
     let dims = [cells, count, size[0], size[1]].map(|n| n as usize).to_vec();
     let w = b.cast(b.constant(Tensor::from_vec(dims, filters)), of(b, x)?)?;
-    let window =
-        conv::Window { kernel: size, strides, dilations: for_each(&a.dilation_rate, 2), padding };
     let y = channels_last(b, conv::conv(b, x, w, None, &window, 1)?)?;
     unbatched(b, y, channels, single)
 }
 
-/// How much is before and behind, of two of three numbers.
-fn borders(b: &GraphBuilder, all: [Option<i64>; 3], total: i64) -> Lowered<[i64; 2]> {
-    Ok(match all {
-        [Some(before), Some(behind), _] => [before, behind],
-        [Some(before), None, Some(_)] => [before, total - before],
-        [None, Some(behind), Some(_)] => [total - behind, behind],
-        _ => return Err(b.diagnostic(Code::LayerParameter, "Two of three sizes must be given.")),
+/// How much is before and behind, of two of three numbers; `total` is both for a size of the result.
+fn borders(
+    b: &GraphBuilder,
+    all: [Option<i64>; 3],
+    total: impl Fn(i64) -> i64,
+) -> Lowered<[i64; 2]> {
+    for n in all.into_iter().flatten() {
+        count(b, "rows or columns", n)?;
+    }
+    let found = match all {
+        [Some(before), Some(behind), _] => Some([before, behind]),
+        [Some(before), None, Some(size)] => Some([before, total(size) - before]),
+        [None, Some(behind), Some(size)] => Some([total(size) - behind, behind]),
+        _ => None,
+    };
+    found.filter(|found| found.iter().all(|n| *n >= 0)).ok_or_else(|| {
+        let message = "Two of three sizes must be given, and none may be negative.";
+        b.diagnostic(Code::LayerParameter, message)
     })
 }
 
@@ -388,17 +416,13 @@ fn crop_images(b: &Lower, a: Crop) -> Lowered<Var> {
     let channels = Channels::of(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
     let (x, single) = batched(b, a.images, channels)?;
     let [h, w] = sizes(b, x)?;
-    let rows = borders(
-        b,
-        [a.top_cropping, a.bottom_cropping, a.target_height],
-        h - a.target_height.unwrap_or(0),
-    )?;
-    let columns = borders(
-        b,
-        [a.left_cropping, a.right_cropping, a.target_width],
-        w - a.target_width.unwrap_or(0),
-    )?;
-    let y = b.slice(x, [rows[0], columns[0]], [h - rows[1], w - columns[1]]).axes([1, 2]).one()?;
+    let rows = borders(b, [a.top_cropping, a.bottom_cropping, a.target_height], |size| h - size)?;
+    let columns = borders(b, [a.left_cropping, a.right_cropping, a.target_width], |size| w - size)?;
+    let end = [h - rows[1], w - columns[1]];
+    if end[0] < rows[0] || end[1] < columns[0] {
+        return Err(b.diagnostic(Code::LayerParameter, "More is cropped than there is."));
+    }
+    let y = b.slice(x, [rows[0], columns[0]], end).axes([1, 2]).one()?;
     unbatched(b, y, channels, single)
 }
 
@@ -406,16 +430,8 @@ fn pad_images(b: &Lower, a: Pad) -> Lowered<Var> {
     let channels = Channels::of(b, a.data_format.as_deref().unwrap_or("channels_last"))?;
     let (x, single) = batched(b, a.images, channels)?;
     let [h, w] = sizes(b, x)?;
-    let rows = borders(
-        b,
-        [a.top_padding, a.bottom_padding, a.target_height],
-        a.target_height.unwrap_or(h) - h,
-    )?;
-    let columns = borders(
-        b,
-        [a.left_padding, a.right_padding, a.target_width],
-        a.target_width.unwrap_or(w) - w,
-    )?;
+    let rows = borders(b, [a.top_padding, a.bottom_padding, a.target_height], |size| size - h)?;
+    let columns = borders(b, [a.left_padding, a.right_padding, a.target_width], |size| size - w)?;
     let y = b.pad(x, [0, rows[0], columns[0], 0, 0, rows[1], columns[1], 0]).one()?;
     unbatched(b, y, channels, single)
 }

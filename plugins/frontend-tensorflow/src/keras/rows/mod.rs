@@ -67,6 +67,27 @@ pub(crate) type Wrapper =
 pub(crate) const WRAPPERS: &[Wrapper] =
     &[recurrent::recurrent, norm::spectral, functions::said, time::pipeline];
 
+/// Elements of what a row makes of a single number of a description.
+const COUNT_MAX: i64 = 1 << 22;
+
+/// A number of a description that says how many elements are made.
+///
+/// # Errors
+/// `N0204` if it is negative, `N0213` if it is too large.
+pub(crate) fn count(b: &GraphBuilder, what: &str, n: i64) -> Lowered<i64> {
+    match n {
+        0..=COUNT_MAX => Ok(n),
+        ..0 => {
+            let message = format!("The number of {what} is {n}.");
+            Err(b.diagnostic(Code::LayerParameter, message))
+        }
+        _ => {
+            let message = format!("The number of {what} is {n}, which is more than {COUNT_MAX}.");
+            Err(b.diagnostic(Code::SourceLimit, message))
+        }
+    }
+}
+
 /// Weights that must be there.
 ///
 /// # Errors

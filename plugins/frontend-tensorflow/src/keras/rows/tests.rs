@@ -2,6 +2,8 @@
 
 mod functions;
 mod keys;
+mod limits;
+mod operations;
 
 use crate::keras::fixture;
 use crate::keras::hdf5::Hdf5;

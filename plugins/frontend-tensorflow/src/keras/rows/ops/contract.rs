@@ -3,6 +3,8 @@
 use super::elementwise::{Two, any};
 use super::promote::{self, as_tensors, in_floats};
 use super::shapes::moved;
+use crate::keras::rows::count;
+use crate::ops::compare::choice;
 use crate::ops::create::scalar;
 use crate::ops::linear::swapped;
 use crate::ops::reduce::{Axes, Reduction, reduced};
@@ -83,10 +85,22 @@ arguments! {
     struct Band { x: Var, k: i64 = 0 }
     /// `Diagonal(x; offset=0, axis1=0, axis2=1)`
     struct Diagonal { x: Var, offset: i64 = 0, axis1: i64 = 0, axis2: i64 = 1 }
-    /// `Vander(x; N=None, increasing=False)`
-    struct Vander { x: Var, n: Option<i64>, increasing: bool = false }
     /// `Corrcoef(x)`
     struct Corrcoef { x: Var }
+}
+
+/// `Vander(x; N=None, increasing=False)`
+struct Vander {
+    x: Var,
+    n: Option<i64>,
+    increasing: bool,
+}
+
+impl Arguments for Vander {
+    fn take(reader: &mut Reader<'_>) -> Result<Vander, String> {
+        let (x, n) = (reader.take("x", None)?, reader.take("N", None)?);
+        Ok(Vander { x, n, increasing: reader.take("increasing", Some(false))? })
+    }
 }
 
 /// `Einsum(*operands; subscripts)`
@@ -154,7 +168,9 @@ fn tensordot(b: &Lower, a: Tensordot) -> Lowered<Var> {
         _ => None,
     };
     let pair = match &a.axes {
-        Value::Int(count) => Some((((n - count).max(0)..n).collect(), (0..*count).collect())),
+        Value::Int(count) if (0..=n).contains(count) => {
+            Some(((n - count..n).collect(), (0..*count).collect()))
+        }
         Value::List(both) if both.len() == 2 => list(&both[0]).zip(list(&both[1])),
         _ => None,
     };
@@ -243,9 +259,11 @@ fn diagonal(b: &GraphBuilder, x: Var, offset: i64, [i, j]: [i64; 2]) -> Lowered<
         let message = "The sizes of a matrix must be known to take its diagonal.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
+    count(b, "elements", rows.saturating_mul(columns))?;
+    let column = |row: i64| row.saturating_add(offset);
     let places: Vec<i64> = (0..rows)
-        .filter(|row| (0..columns).contains(&(row + offset)))
-        .map(|row| row * columns + row + offset)
+        .filter(|row| (0..columns).contains(&column(*row)))
+        .map(|row| row * columns + column(row))
         .collect();
     let n = shape.len();
     let mut sizes: Vec<_> =
@@ -260,8 +278,9 @@ fn matrix(b: &GraphBuilder, x: Var, k: i64) -> Lowered<Var> {
     let n = b.shape(x).one()?;
     let square = b.concat([n, n]).axis(0).one()?;
     let hot = b.eye_like(crate::ops::create::filled(b, square, 0, Int32)?).one()?;
-    let dtype = of(b, x)?;
-    let wide = b.mul(b.unsqueeze(x, [0])?, b.cast(hot, dtype)?)?;
+    let zero = b.constant(scalar(0, of(b, x)?));
+    let wide = choice(b, b.cast(hot, DataType::Bool)?, b.unsqueeze(x, [0])?, zero)?;
+    let k = k.signum() * count(b, "diagonals", k.saturating_abs())?;
     let (before, behind) = (k.max(0), (-k).max(0));
     b.pad(wide, [behind, before, before, behind]).one()
 }
@@ -272,7 +291,7 @@ fn vander(b: &Lower, a: Vander) -> Lowered<Var> {
     let Some(n) = a.n.or(size) else {
         return Err(b.diagnostic(Code::LayerUnsupported, "The number of columns is not known."));
     };
-    let mut powers: Vec<f32> = (0..n.max(0)).map(|i| i as f32).collect();
+    let mut powers: Vec<f32> = (0..count(b, "columns", n)?).map(|i| i as f32).collect();
     if !a.increasing {
         powers.reverse();
     }

@@ -1,7 +1,7 @@
 //! Arithmetic, comparisons and functions element by element.
 
 use super::promote::{
-    as_tensors, floats, in_floats, numbers, result, tensor, together, wide_floats,
+    as_tensors, floats, in_floats, named, numbers, result, tensor, together, wide_floats,
 };
 use crate::ops::compare::{choice, where_zero};
 use crate::ops::create::number;
@@ -208,20 +208,24 @@ fn numbers_alone(table: Table<Source>) -> Table<Source> {
         "ops.Round" => round;
         "ops.Clip" => clip;
         "ops.NanToNum" => |b, a: NanToNum| nan_to_num(b, a.x, a.nan, [a.posinf, a.neginf]);
-        "ops.Copy" | "ops.Array" | "ops.StopGradient" | "ops.ConvertToTensor" | "ops.Real"
-        | "ops.Conj" | "ops.Conjugate"
+        "ops.Copy" | "ops.StopGradient" | "ops.Real" | "ops.Conj" | "ops.Conjugate"
             => |_, a: Same| Ok(a.x);
-        "ops.SaturateCast" => |b, a: Cast| match crate::keras::dtype::of(&a.dtype) {
-            Some(to) => crate::keras::rows::image::bounded(b, any(b, &a.x)?, to),
-            None => cast(b, any(b, &a.x)?, &a.dtype),
+        "ops.SaturateCast" => |b, a: Cast| {
+            crate::keras::rows::image::bounded(b, any(b, &a.x)?, named(b, &a.dtype)?)
+        };
+        "ops.Array" | "ops.ConvertToTensor" => |b, a: Array| match &a.dtype {
+            Some(word) => cast(b, any(b, &a.x)?, word),
+            None => any(b, &a.x),
         };
         "ops.Cast" => |b, a: Cast| cast(b, any(b, &a.x)?, &a.dtype);
     }
 }
 
 arguments! {
-    /// `Copy(x; dtype=None)`
+    /// `Copy(x)`
     struct Same { x: Var }
+    /// `ConvertToTensor(x; dtype=None, sparse=None, ragged=None)`
+    struct Array { x: Value, dtype: Option<String>, sparse: Option<bool>, ragged: Option<bool> }
     /// `Cast(x; dtype)`
     struct Cast { x: Value, dtype: String }
 }
@@ -447,13 +451,7 @@ fn gcd(b: &GraphBuilder, x: Var, y: Var) -> Lowered<Var> {
 
 /// Keras casts as TensorFlow does: floats that leave a small integer type wrap.
 fn cast(b: &Lower, x: Var, to: &str) -> Lowered<Var> {
-    let Some(to) = crate::keras::dtype::of(to) else {
-        let message = format!(
-            "The element type `{}` is not known.",
-            onnxd_plugin_sdk::diagnostics::shown(to)
-        );
-        return Err(b.diagnostic(onnxd_plugin_sdk::diagnostics::Code::LayerUnsupported, message));
-    };
+    let to = named(b, to)?;
     let narrow = to.is_integer() && to.bits() < 32;
     match of(b, x)?.is_float() && narrow {
         true => b.cast(b.cast(x, Int32)?, to),

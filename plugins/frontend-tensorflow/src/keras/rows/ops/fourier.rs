@@ -1,9 +1,10 @@
 //! Fourier transforms. Keras has complex numbers as their two parts.
 
 use super::promote::floats;
-use crate::ops::complex::{of_parts, parts};
+use crate::ops::complex::{self, of_parts, parts};
+use crate::ops::create::{filled, number};
 use crate::ops::fft::{Kind, over};
-use crate::ops::{Lower, Source};
+use crate::ops::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -21,11 +22,38 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             over(b, complex(b, &a)?, &[(-1, a.fft_length)], Kind::ToReal)
         };
     };
-    crate::ops::refused(table, &REFUSED)
+    crate::ops::refused(complex_parts(table), &REFUSED)
+}
+
+/// Complex tensors and their parts. Those of real tensors are known.
+fn complex_parts(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "complex::ops.Real" => |b, a: Taken| Ok(parts(b, a.x)?[0]);
+        "complex::ops.Imag" => |b, a: Taken| Ok(parts(b, a.x)?[1]);
+        "ops.Imag" => |b, a: Taken| zeros(b, a.x);
+        "complex::ops.Abs" | "complex::ops.Absolute" => |b, a: Taken| complex::length(b, a.x);
+        "complex::ops.Angle" => |b, a: Taken| complex::angle(b, a.x);
+        "ops.Angle" => |b, a: Taken| {
+            let x = floats(b, a.x)?;
+            let half = b.constant(number(std::f64::consts::PI, of(b, x)?));
+            b.where_(b.less(x, 0)?, half, zeros(b, x)?)
+        };
+        "complex::ops.Conj" | "complex::ops.Conjugate" => |b, a: Taken| complex::conjugate(b, a.x);
+        "ops.ViewAsComplex" => |b, a: Taken| complex::of_pair(b, floats(b, a.x)?);
+        "complex::ops.ViewAsReal" => |b, a: Taken| complex::pair(b, a.x);
+        "ops.ViewAsReal" => |b, a: Taken| {
+            let x = floats(b, a.x)?;
+            b.concat([b.unsqueeze(x, [-1])?, b.unsqueeze(zeros(b, x)?, [-1])?]).axis(-1).one()
+        };
+    }
+}
+
+fn zeros(b: &Lower, x: Var) -> Lowered<Var> {
+    filled(b, b.shape(x).one()?, 0, of(b, x)?)
 }
 
 /// Functions that no row says, with the end of a sentence.
-pub(crate) const REFUSED: [(&[&str], &str); 11] = [
+pub(crate) const REFUSED: [(&[&str], &str); 10] = [
     (
         &[
             "ops.AssociativeScan",
@@ -60,10 +88,6 @@ pub(crate) const REFUSED: [(&[&str], &str); 11] = [
     (
         &["ops.CTCDecode", "ops.CTCLoss"],
         "ONNX has no operator for connectionist temporal classification",
-    ),
-    (
-        &["ops.Angle", "ops.Imag", "ops.ViewAsComplex", "ops.ViewAsReal"],
-        "complex numbers are no outputs of ONNX operators for networks",
     ),
     (&["ops.Nextafter", "ops.View"], "ONNX reads no floats as bits before opset 26"),
     (&["ops.ISTFT", "ops.STFT", "ops.ExtractSequences"], "its frames of sound are not converted"),
@@ -101,6 +125,8 @@ arguments! {
     struct Real { x: Var, fft_length: Option<i64> }
     /// `FFT(x)`
     struct Complex { x: Vec<Var>, fft_length: Option<i64> }
+    /// `Real(x)`
+    struct Taken { x: Var }
 }
 
 fn complex(b: &Lower, a: &Complex) -> Lowered<Var> {

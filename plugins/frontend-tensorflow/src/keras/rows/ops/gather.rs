@@ -8,7 +8,7 @@ use crate::ops::shape::{axis_of, squeezed, unsqueezed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -36,7 +36,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
                 Some("max") => Some("max"),
                 Some("min") => Some("min"),
                 Some("mul") => Some("mul"),
-                _ => None,
+                None => None,
+                Some(other) => {
+                    let message = format!("The reduction `{}` is not known.", shown(other));
+                    return Err(b.diagnostic(Code::LayerUnsupported, message));
+                }
             };
             let updates = super::promote::tensor(b, &a.updates, of(b, a.inputs)?)?;
             scattered(b, [a.inputs, any(b, &a.indices)?, updates], how)
@@ -77,7 +81,8 @@ fn places(b: &GraphBuilder, all: &Value) -> Lowered<Var> {
 /// Where slices of these sizes end; -1 is the rest.
 fn ends(b: &GraphBuilder, begin: Var, sizes: &[i64]) -> Lowered<Var> {
     if let Some(begin) = b.ints_of(begin) {
-        let end = |(begin, n): (&i64, &i64)| if *n < 0 { i64::MAX } else { begin + n };
+        let end =
+            |(begin, n): (&i64, &i64)| if *n < 0 { i64::MAX } else { begin.saturating_add(*n) };
         let all: Vec<i64> = begin.iter().zip(sizes).map(end).collect();
         return Ok(b.constant(onnxd_plugin_sdk::ir::Tensor::vector(all)));
     }

@@ -1,16 +1,18 @@
 //! Functions of networks: activations, windows, normalization, losses.
 
 use super::elementwise::{One, any};
-use super::promote::{not_half, tensor};
+use super::promote::{named_if, not_half, tensor};
 use super::shapes::list;
-use crate::keras::dtype;
 use crate::keras::rows::activation::named;
 use crate::keras::rows::attention;
+use crate::keras::rows::count;
 use crate::ops::activation::{gelu, leaky};
+use crate::ops::complex::of_parts;
 use crate::ops::conv::{self, Padding, Window};
 use crate::ops::create::{number, scalar};
 use crate::ops::layout::Channels;
 use crate::ops::pool::{average_pool, max_pool};
+use crate::ops::shape::{Size, axis_of, reshaped, shape_of, size};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -33,11 +35,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "ops.Normalize" => normalize;
         "ops.RMSNorm" => |b, a: Rms| {
-            let axes = list(&a.axis);
-            let square = b.reduce_mean(b.mul(a.x, a.x)?).axes(axes).keepdims(1).one()?;
+            let x = not_half(b, a.x)?;
+            let square = b.reduce_mean(b.mul(x, x)?).axes(list(b, &a.axis)?).keepdims(1).one()?;
             let root = b.sqrt(b.add(square, a.epsilon.unwrap_or(1e-7))?)?;
-            let y = b.div(a.x, root)?;
-            a.scale.map_or(Ok(y), |scale| b.mul(y, scale))
+            let y = b.div(x, root)?;
+            let y = a.scale.map_or(Ok(y), |scale| b.mul(y, b.cast(scale, of(b, y)?)?))?;
+            b.cast(y, of(b, a.x)?)
         };
         "ops.LayerNorm" => layer_norm;
         "ops.BatchNorm" => batch_norm;
@@ -55,12 +58,13 @@ arguments! {
     /// `OneHot(x; num_classes, axis=-1, dtype=None, sparse=False)`
     struct OneHot { x: Var, num_classes: i64, axis: i64 = -1, dtype: Option<String>, sparse: bool = false }
     /// `Normalize(x; axis=-1, order=2, epsilon=None)`
-    struct Normalize { x: Var, axis: Operand, order: i64 = 2, epsilon: Option<f64> }
+    struct Normalize { x: Var, axis: Operand = -1i64, order: i64 = 2, epsilon: Option<f64> }
     /// `RMSNorm(x, scale=None; axis=-1, epsilon=None)`
-    struct Rms { x: Var, scale: Option<Var>, axis: Operand, epsilon: Option<f64> }
+    struct Rms { x: Var, scale: Option<Var>, axis: Operand = -1i64, epsilon: Option<f64> }
     /// `LayerNorm(x, gamma=None, beta=None; axis=-1, epsilon=None, rms_scaling=False)`
     struct LayerNorm {
-        x: Var, gamma: Option<Var>, beta: Option<Var>, axis: Operand, epsilon: Option<f64>, rms_scaling: bool = false,
+        x: Var, gamma: Option<Var>, beta: Option<Var>, axis: Operand = -1i64,
+        epsilon: Option<f64>, rms_scaling: bool = false,
     }
     /// `BatchNorm(x, mean, variance, offset=None, scale=None; axis, epsilon=1e-3)`
     struct BatchNorm {
@@ -90,19 +94,19 @@ arguments! {
     struct Glu { x: Var, axis: i64 = -1 }
     /// `MaxPool(inputs; pool_size, strides=None, padding="valid", data_format=None)`
     struct Pool {
-        inputs: Var, pool_size: Operand, strides: Operand, padding: String = "valid",
+        inputs: Var, pool_size: Operand, strides: Operand = Operand::Absent, padding: String = "valid",
         data_format: String = "channels_last",
     }
     /// `Conv(inputs, kernel; strides=1, padding="valid", data_format=None, dilation_rate=1)`
     struct Conv {
-        inputs: Var, kernel: Var, strides: Operand, padding: String = "valid", data_format: String = "channels_last",
-        dilation_rate: Operand,
+        inputs: Var, kernel: Var, strides: Operand = 1i64, padding: String = "valid",
+        data_format: String = "channels_last", dilation_rate: Operand = 1i64,
     }
     /// `SeparableConv(inputs, depthwise_kernel, pointwise_kernel; strides=1, padding="valid", data_format=None,
     /// dilation_rate=1)`
     struct Separable {
-        inputs: Var, depthwise_kernel: Var, pointwise_kernel: Var, strides: Operand, padding: String = "valid",
-        data_format: String = "channels_last", dilation_rate: Operand,
+        inputs: Var, depthwise_kernel: Var, pointwise_kernel: Var, strides: Operand = 1i64,
+        padding: String = "valid", data_format: String = "channels_last", dilation_rate: Operand = 1i64,
     }
     /// `DepthToSpace(x; block_size, data_format="channels_last")`
     struct Blocks { x: Var, block_size: i64, data_format: String = "channels_last" }
@@ -149,8 +153,12 @@ fn activations(table: Table<Source>) -> Table<Source> {
             b.mul(b.add(a.x, root)?, 0.5)
         };
         "ops.Glu" => |b, a: Glu| {
-            let axis = crate::ops::shape::axis_of(b, a.x, a.axis)?;
-            let size = b.shape_of(a.x).and_then(|shape| shape.get(axis)?.known()).unwrap_or(0);
+            let axis = axis_of(b, a.x, a.axis)?;
+            let size = b.shape_of(a.x).and_then(|shape| shape.get(axis)?.known());
+            let Some(size) = size.filter(|size| size % 2 == 0) else {
+                let message = format!("The size of axis {axis} must be known and even.");
+                return Err(b.diagnostic(Code::LayerUnsupported, message));
+            };
             let parts = b.split(a.x).split(vec![size / 2; 2]).axis(axis as i64).list(2)?;
             b.mul(parts[0], b.sigmoid(parts[1])?)
         };
@@ -185,7 +193,7 @@ fn one_hot(b: &Lower, a: &OneHot) -> Lowered<Var> {
             b.diagnostic(Code::LayerUnsupported, "ONNX has no sparse tensors to compute with.")
         );
     }
-    let to = a.dtype.as_deref().and_then(dtype::of).unwrap_or(Float);
+    let to = named_if(b, a.dtype.as_ref())?.unwrap_or(Float);
     hot(b, b.cast(a.x, Int64)?, a.num_classes, a.axis, to)
 }
 
@@ -199,13 +207,14 @@ pub(crate) fn hot(
 ) -> Lowered<Var> {
     let n = rank(b, x)? as i64 + 1;
     let axis = if axis < 0 { axis + n } else { axis };
+    let classes = count(b, "classes", classes)?;
     let all = b.constant(onnxd_plugin_sdk::ir::Tensor::vector((0..classes).collect::<Vec<i64>>()));
     let all = crate::ops::shape::unsqueezed(b, all, &(1..n - axis).collect::<Vec<i64>>())?;
     b.cast(b.equal(b.unsqueeze(x, [axis])?, all)?, to)
 }
 
 fn normalize(b: &Lower, a: Normalize) -> Lowered<Var> {
-    let axes = list(&a.axis);
+    let axes = list(b, &a.axis)?;
     let least = a.epsilon.unwrap_or(1e-7);
     if a.order == 2 {
         let square = b.reduce_sum_square(a.x).axes(axes).keepdims(1).one()?;
@@ -221,23 +230,37 @@ fn normalize(b: &Lower, a: Normalize) -> Lowered<Var> {
 
 fn layer_norm(b: &Lower, a: LayerNorm) -> Lowered<Var> {
     let dtype = of(b, a.x)?;
-    let axes = list(&a.axis);
+    let axes = list(b, &a.axis)?;
     let x = not_half(b, a.x)?;
+    let along = |v: Var| along(b, b.cast(v, of(b, x)?)?, x, &axes);
     let apart = b.sub(x, b.reduce_mean(x).axes(&axes).keepdims(1).one()?)?;
     let variance = b.reduce_mean(b.mul(apart, apart)?).axes(&axes).keepdims(1).one()?;
-    let mut y = b.div(apart, b.sqrt(b.add(variance, a.epsilon.unwrap_or(1e-7))?)?)?;
+    let root = b.sqrt(b.add(variance, a.epsilon.unwrap_or(1e-7))?)?;
+    // Keras scales by the variance then, but does not move the mean.
+    let mut y = b.div(if a.rms_scaling { x } else { apart }, root)?;
     if let Some(gamma) = a.gamma {
-        y = b.mul(y, b.cast(gamma, of(b, y)?)?)?;
+        y = b.mul(y, along(gamma)?)?;
     }
-    if let Some(beta) = a.beta {
-        y = b.add(y, b.cast(beta, of(b, y)?)?)?;
+    if let Some(beta) = a.beta.filter(|_| !a.rms_scaling) {
+        y = b.add(y, along(beta)?)?;
     }
     b.cast(y, dtype)
 }
 
+/// Parameters of some axes of `x`, which broadcast over the others.
+fn along(b: &GraphBuilder, v: Var, x: Var, axes: &[i64]) -> Lowered<Var> {
+    let n = rank(b, x)?;
+    if rank(b, v)? == n {
+        return Ok(v);
+    }
+    let axes = axes.iter().map(|axis| axis_of(b, x, *axis)).collect::<Lowered<Vec<_>>>()?;
+    let sizes = (0..n).map(|i| if axes.contains(&i) { size(b, x, i) } else { Ok(Size::Known(1)) });
+    reshaped(b, v, &shape_of(b, &sizes.collect::<Lowered<Vec<_>>>()?)?)
+}
+
 fn batch_norm(b: &Lower, a: BatchNorm) -> Lowered<Var> {
     let n = rank(b, a.x)? as i64;
-    let axis = crate::ops::shape::axis_of(b, a.x, a.axis)? as i64;
+    let axis = axis_of(b, a.x, a.axis)? as i64;
     let behind: Vec<i64> = (1..n - axis).collect();
     let wide = |v: Var| crate::ops::shape::unsqueezed(b, v, &behind);
     let root = b.sqrt(b.add(wide(a.variance)?, a.epsilon)?)?;
@@ -254,8 +277,8 @@ fn windows(table: Table<Source>) -> Table<Source> {
         "ops.AveragePool" => |b, a: Pool| pool(b, a, average_pool);
         "ops.Conv" => |b, a: Conv| {
             let channels = Channels::of(b, &a.data_format)?;
-            let sizes = conv::sizes(b, a.kernel)?;
-            let n = sizes.len().saturating_sub(2);
+            let sizes = filter_sizes(b, a.inputs, a.kernel)?;
+            let n = sizes.len() - 2;
             let window = window(b, &sizes[..n], [&a.strides, &a.dilation_rate], &a.padding, channels)?;
             let x = channels.first(b, a.inputs)?;
             let inner = b.shape_of(x).and_then(|shape| shape.get(1)?.known()).unwrap_or(sizes[n]);
@@ -265,11 +288,14 @@ fn windows(table: Table<Source>) -> Table<Source> {
         "ops.DepthwiseConv" => |b, a: Conv| {
             let channels = Channels::of(b, &a.data_format)?;
             let x = channels.first(b, a.inputs)?;
+            filter_sizes(b, a.inputs, a.kernel)?;
             channels.back(b, depthwise(b, x, a.kernel, [&a.strides, &a.dilation_rate], &a.padding, channels)?)
         };
         "ops.SeparableConv" => |b, a: Separable| {
             let channels = Channels::of(b, &a.data_format)?;
             let x = channels.first(b, a.inputs)?;
+            filter_sizes(b, a.inputs, a.depthwise_kernel)?;
+            filter_sizes(b, a.inputs, a.pointwise_kernel)?;
             let x = depthwise(b, x, a.depthwise_kernel, [&a.strides, &a.dilation_rate], &a.padding, channels)?;
             let ones = vec![1; rank(b, x)?.saturating_sub(2)];
             let point = Window {
@@ -289,14 +315,30 @@ fn windows(table: Table<Source>) -> Table<Source> {
     }
 }
 
-/// A number for each of `n` axes.
-pub(crate) fn for_each(x: &Operand, n: usize) -> Vec<i64> {
-    match x {
-        Operand::Int(x) => vec![*x; n],
-        Operand::Ints(list) if list.len() == n => list.clone(),
-        Operand::Ints(list) if list.len() == 1 => vec![list[0]; n],
-        _ => vec![1; n],
+/// A number for each of `n` axes; 1 where nothing is said.
+///
+/// # Errors
+/// `N0204` if there is another count of numbers.
+pub(crate) fn for_each(b: &GraphBuilder, x: &Operand, n: usize) -> Lowered<Vec<i64>> {
+    match list(b, x)? {
+        all if all.is_empty() => Ok(vec![1; n]),
+        all if all.len() == n => Ok(all),
+        all if all.len() == 1 => Ok(vec![all[0]; n]),
+        all => {
+            let message = format!("The window has {} numbers for {n} axes.", all.len());
+            Err(b.diagnostic(Code::LayerParameter, message))
+        }
     }
+}
+
+/// The sizes of a filter that has as many axes as what it is moved over.
+fn filter_sizes(b: &GraphBuilder, x: Var, kernel: Var) -> Lowered<Vec<i64>> {
+    let (sizes, n) = (conv::sizes(b, kernel)?, rank(b, x)?);
+    if sizes.len() == n && n > 2 {
+        return Ok(sizes);
+    }
+    let message = format!("A kernel of {} axes does not fit an input of {n}.", sizes.len());
+    Err(b.diagnostic(Code::LayerParameter, message))
 }
 
 fn window(
@@ -307,8 +349,8 @@ fn window(
     channels: Channels,
 ) -> Lowered<Window> {
     let n = kernel.len();
-    let strides = for_each(strides, n);
-    crate::keras::rows::window(b, kernel, &strides, Some(for_each(dilations, n)), padding, channels)
+    let (strides, dilations) = (for_each(b, strides, n)?, for_each(b, dilations, n)?);
+    crate::keras::rows::window(b, kernel, &strides, Some(dilations), padding, channels)
 }
 
 fn depthwise(
@@ -331,7 +373,7 @@ type Pooled = fn(&GraphBuilder, Var, &Window) -> Lowered<Var>;
 fn pool(b: &Lower, a: Pool, f: Pooled) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
     let n = rank(b, a.inputs)?.saturating_sub(2);
-    let sizes = for_each(&a.pool_size, n);
+    let sizes = for_each(b, &a.pool_size, n)?;
     let strides = if matches!(a.strides, Operand::Absent) { &a.pool_size } else { &a.strides };
     let window = window(b, &sizes, [strides, &Operand::Int(1)], &a.padding, channels)?;
     channels.back(b, f(b, channels.first(b, a.inputs)?, &window)?)
@@ -369,7 +411,9 @@ fn losses(table: Table<Source>) -> Table<Source> {
             let ratio = b.div(b.log(mean)?, std::f64::consts::LN_10)?;
             b.sub(20.0 * a.max_val.log10(), b.mul(ratio, 10.0)?)
         };
-        "ops.Polar" => |b, a: Polar| Ok([b.mul(a.abs_, b.cos(a.angle)?)?, b.mul(a.abs_, b.sin(a.angle)?)?]);
+        "ops.Polar" => |b, a: Polar| {
+            of_parts(b, [b.mul(a.abs_, b.cos(a.angle)?)?, b.mul(a.abs_, b.sin(a.angle)?)?])
+        };
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::ops::of;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Bool, Double, Float, Float16, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Value};
@@ -150,6 +150,22 @@ pub(crate) fn in_floats<const N: usize>(b: &GraphBuilder, all: [&Value; N]) -> L
     let to = if found.is_float() { found.fixed() } else { Float };
     let tensors = all.iter().map(|x| tensor(b, x, to)).collect::<Lowered<Vec<_>>>()?;
     Ok(std::array::from_fn(|i| tensors[i]))
+}
+
+/// The element type that a word names.
+///
+/// # Errors
+/// `N0203` if ONNX has no such.
+pub(crate) fn named(b: &GraphBuilder, word: &str) -> Lowered<DataType> {
+    crate::keras::dtype::of(word).ok_or_else(|| {
+        let message = format!("The element type `{}` is not known.", shown(word));
+        b.diagnostic(Code::LayerUnsupported, message)
+    })
+}
+
+/// As [`named`], if there is a word.
+pub(crate) fn named_if(b: &GraphBuilder, word: Option<&String>) -> Lowered<Option<DataType>> {
+    word.map(|word| named(b, word)).transpose()
 }
 
 /// Integers and truth values as float32; floats as they are.

@@ -1,8 +1,8 @@
 //! Reductions and running sums.
 
 use super::elementwise::truth;
-use super::promote::{floats, not_half, numbers, summed};
-use crate::keras::dtype;
+use super::promote::{floats, named_if, not_half, numbers, summed};
+use super::shapes::list;
 use crate::ops::compare::choice;
 use crate::ops::create::{number, scalar};
 use crate::ops::reduce::{Axes, Reduction, reduced};
@@ -18,7 +18,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     let table = crate::ops::rows! { table;
         "ops.Sum" => |b, a: Reduce| over(b, b.cast(a.x, summed(of(b, a.x)?))?, &a, Reduction::Sum);
         "ops.Prod" => |b, a: Product| {
-            let x = b.cast(a.x, summed(of(b, a.x)?))?;
+            let to = named_if(b, a.dtype.as_ref())?.map_or_else(|| Ok(summed(of(b, a.x)?)), Ok)?;
+            let x = b.cast(a.x, to)?;
             reduced(b, x, &axes(b, x, &a.axis)?, a.keepdims, Reduction::Prod)
         };
         "ops.Mean" => |b, a: Reduce| {
@@ -53,17 +54,17 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 arguments! {
     /// `Sum(x; axis=None, keepdims=False)`
-    struct Reduce { x: Var, axis: Operand, keepdims: bool = false }
+    struct Reduce { x: Var, axis: Operand = Operand::Absent, keepdims: bool = false }
     /// `Prod(x; axis=None, keepdims=False, dtype=None)`
-    struct Product { x: Var, axis: Operand, keepdims: bool = false, dtype: Option<String> }
+    struct Product { x: Var, axis: Operand = Operand::Absent, keepdims: bool = false, dtype: Option<String> }
     /// `Max(x; axis=None, keepdims=False, initial=None)`
-    struct Extreme { x: Var, axis: Operand, keepdims: bool = false, initial: Option<Value> }
+    struct Extreme { x: Var, axis: Operand = Operand::Absent, keepdims: bool = false, initial: Option<Value> }
     /// `All(x; axis=None, keepdims=False)`
-    struct Truth { x: Value, axis: Operand, keepdims: bool = false }
+    struct Truth { x: Value, axis: Operand = Operand::Absent, keepdims: bool = false }
     /// `CountNonzero(x; axis=None)`
-    struct Count { x: Value, axis: Operand }
+    struct Count { x: Value, axis: Operand = Operand::Absent }
     /// `Average(x, weights=None; axis=None)`
-    struct Average { x: Var, weights: Option<Var>, axis: Operand }
+    struct Average { x: Var, weights: Option<Var>, axis: Operand = Operand::Absent }
     /// `Argmax(x; axis=None, keepdims=False)`
     struct Place { x: Var, axis: Option<i64>, keepdims: bool = false }
     /// `Cumsum(x; axis=None, dtype=None)`
@@ -75,9 +76,8 @@ arguments! {
 /// The axes of a reduction: all of them if none is named.
 pub(crate) fn axes(b: &GraphBuilder, x: Var, axis: &Operand) -> Lowered<Axes> {
     Ok(Axes::Known(match axis {
-        Operand::Int(axis) => vec![*axis],
-        Operand::Ints(axes) => axes.clone(),
-        _ => (0..rank(b, x)? as i64).collect(),
+        Operand::Absent => (0..rank(b, x)? as i64).collect(),
+        axes => list(b, axes)?,
     }))
 }
 
@@ -140,7 +140,7 @@ fn average(b: &Lower, a: Average) -> Lowered<Var> {
         }
         _ => weights,
     };
-    let weights = if n == m || n == 0 { weights } else { b.add(weights, b.mul(x, 0.0)?)? };
+    let weights = if n == m || n == 0 { weights } else { b.expand(weights, b.shape(x).one()?)? };
     let list = axes(b, x, &a.axis)?;
     let sum = reduced(b, b.mul(x, weights)?, &list, false, Reduction::Sum)?;
     b.div(sum, reduced(b, weights, &list, false, Reduction::Sum)?)
@@ -167,7 +167,7 @@ type Run = fn(&GraphBuilder, Var, i64, [bool; 2]) -> Lowered<Var>;
 
 /// Along an axis, or over all elements in order.
 fn running(b: &Lower, a: Running, f: Run) -> Lowered<Var> {
-    let x = match a.dtype.as_deref().and_then(dtype::of) {
+    let x = match named_if(b, a.dtype.as_ref())? {
         Some(to) => b.cast(a.x, to)?,
         None => a.x,
     };

@@ -3,7 +3,9 @@
 use super::elementwise::any;
 use super::promote::{as_tensors, floats, tensor};
 use super::reduce::axes;
+use crate::keras::rows::count;
 use crate::ops::create::{number, scalar};
+use crate::ops::elementwise::{floor_quotient, floor_remainder};
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::shape::{Size, axis_of, reshaped, shape_of, size, transposed, unsqueezed};
 use crate::ops::sort::top_k;
@@ -61,8 +63,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let mut rest = a.indices;
             let mut all = vec![];
             for n in a.shape.iter().rev() {
-                all.push(Value::Var(b.mod_(rest, *n).one()?));
-                rest = b.div(rest, *n)?;
+                let n = b.constant(scalar(*n, of(b, rest)?));
+                all.push(Value::Var(floor_remainder(b, rest, n)?));
+                rest = floor_quotient(b, rest, n)?;
             }
             all.reverse();
             Ok(Values(all))
@@ -85,9 +88,11 @@ arguments! {
     /// `Digitize(x, bins)`
     struct Digitize { x: Value, bins: Value }
     /// `Median(x; axis=None, keepdims=False)`
-    struct Median { x: Var, axis: Operand, keepdims: bool = false }
+    struct Median { x: Var, axis: Operand = Operand::Absent, keepdims: bool = false }
     /// `Quantile(x, q; axis=None, method="linear", keepdims=False)`
-    struct Quantile { x: Var, q: Value, axis: Operand, method: String = "linear", keepdims: bool = false }
+    struct Quantile {
+        x: Var, q: Value, axis: Operand = Operand::Absent, method: String = "linear", keepdims: bool = false,
+    }
     /// `IsIn(x1, x2; assume_unique=False, invert=False)`
     struct IsIn { x1: Value, x2: Value, assume_unique: Option<bool>, invert: bool = false }
     /// `Select(condlist, choicelist, default=0)`
@@ -241,10 +246,20 @@ fn bincount(b: &Lower, a: Bincount) -> Lowered<Var> {
     b.reduce_sum(hot).axes([-2]).keepdims(0).one()
 }
 
+/// How often differences are taken, each by nodes of its own.
+fn times(b: &GraphBuilder, n: i64) -> Lowered<i64> {
+    const TIMES_MAX: i64 = 256;
+    if n > TIMES_MAX {
+        let message = format!("Differences are taken {n} times, more than {TIMES_MAX}.");
+        return Err(b.diagnostic(Code::SourceLimit, message));
+    }
+    count(b, "differences", n)
+}
+
 fn diff(b: &Lower, a: Diff) -> Lowered<Var> {
     let axis = axis_of(b, a.a, a.axis)? as i64;
     let mut x = a.a;
-    for _ in 0..a.n.clamp(0, 64) {
+    for _ in 0..times(b, a.n)? {
         let behind = b.slice(x, [1], [i64::MAX]).axes([axis]).one()?;
         let before = b.slice(x, [0], [-1]).axes([axis]).one()?;
         x = match of(b, x)? {

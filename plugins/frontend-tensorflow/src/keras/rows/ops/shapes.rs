@@ -1,8 +1,8 @@
 //! Shapes, joins and splits, and tensors made of numbers.
 
 use super::elementwise::any;
-use super::promote::{self, as_tensors, tensor};
-use crate::keras::dtype;
+use super::promote::{self, as_tensors, named_if, tensor};
+use crate::keras::rows::count;
 use crate::ops::create::{filled, number, scalar};
 use crate::ops::join::{concatenated, packed, parts};
 use crate::ops::shape::{axis_of, reshaped, transposed, unsqueezed};
@@ -10,7 +10,7 @@ use crate::ops::slicing::reversed;
 use crate::ops::{Lower, Source, Values, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Float, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value};
 
@@ -19,8 +19,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.Reshape" => |b, a: Reshape| reshaped(b, a.x, &a.newshape);
         "ops.Ravel" => |b, a: One| b.reshape(a.x, [-1]).one();
         "ops.ExpandDims" => |b, a: Axes| {
-            let n = rank(b, a.x)? as i64 + list(&a.axis).len() as i64;
-            let mut axes: Vec<i64> = list(&a.axis).iter().map(|i| if *i < 0 { i + n } else { *i }).collect();
+            let mut axes = list(b, &a.axis)?;
+            let n = (rank(b, a.x)? + axes.len()) as i64;
+            axes.iter_mut().filter(|axis| **axis < 0).for_each(|axis| *axis += n);
             axes.sort_unstable();
             unsqueezed(b, a.x, &axes)
         };
@@ -35,22 +36,22 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             perm.swap(i, j);
             transposed(b, a.x, &perm)
         };
-        "ops.Moveaxis" => |b, a: Move| moved(b, a.x, &list(&a.source), &list(&a.destination));
+        "ops.Moveaxis" => |b, a: Move| moved(b, a.x, &list(b, &a.source)?, &list(b, &a.destination)?);
         "ops.BroadcastTo" => |b, a: Broadcast| b.expand(a.x, a.shape);
         "ops.Flip" => |b, a: Axes| {
             let all = (0..rank(b, a.x)? as i64).collect();
-            reversed(b, a.x, &if matches!(a.axis, Operand::Absent) { all } else { list(&a.axis) })
+            reversed(b, a.x, &if matches!(a.axis, Operand::Absent) { all } else { list(b, &a.axis)? })
         };
         "ops.Fliplr" => |b, a: One| reversed(b, a.x, &[1]);
         "ops.Flipud" => |b, a: One| reversed(b, a.x, &[0]);
         "ops.Rot90" => |b, a: Turn| quarter_turns(b, a);
-        "ops.Roll" => |b, a: Roll| match list(&a.axis)[..] {
-            [] => {
+        "ops.Roll" => |b, a: Roll| match list(b, &a.axis)? {
+            axes if axes.is_empty() => {
                 let flat = b.reshape(a.x, [-1]).one()?;
                 let turned = rolled(b, flat, &a.shift, vec![0])?;
                 b.reshape(turned, b.shape(a.x).one()?).one()
             }
-            _ => rolled(b, a.x, &a.shift, list(&a.axis)),
+            axes => rolled(b, a.x, &a.shift, axes),
         };
         "ops.Tile" => tile;
         "ops.Size" => |b, a: One| b.cast(b.size(a.x)?, Int32);
@@ -65,7 +66,7 @@ arguments! {
     /// `Reshape(x; newshape)`
     struct Reshape { x: Var, newshape: Operand }
     /// `Squeeze(x; axis=None)`
-    struct Axes { x: Var, axis: Operand }
+    struct Axes { x: Var, axis: Operand = Operand::Absent }
     /// `Transpose(x; axes=None)`
     struct Transpose { x: Var, axes: Option<Vec<i64>> }
     /// `Swapaxes(x; axis1, axis2)`
@@ -77,7 +78,7 @@ arguments! {
     /// `Rot90(array; k=1, axes=(0, 1))`
     struct Turn { array: Var, k: i64 = 1, axes: Vec<i64> }
     /// `Roll(x; shift, axis=None)`
-    struct Roll { x: Var, shift: Operand, axis: Operand }
+    struct Roll { x: Var, shift: Operand, axis: Operand = Operand::Absent }
     /// `Tile(x; repeats)`
     struct Tile { x: Var, repeats: Operand }
     /// `Repeat(x; repeats, axis=None)`
@@ -125,13 +126,22 @@ impl Arguments for Grid {
     }
 }
 
-/// Integers as a list; one stands for itself.
-pub(crate) fn list(x: &Operand) -> Vec<i64> {
-    match x {
-        Operand::Int(x) => vec![*x],
-        Operand::Ints(x) => x.clone(),
-        _ => vec![],
-    }
+/// Integers as a list; one stands for itself, and nothing is an empty list.
+///
+/// # Errors
+/// `N0204` if they are not known.
+pub(crate) fn list(b: &GraphBuilder, x: &Operand) -> Lowered<Vec<i64>> {
+    let known = match x {
+        Operand::Absent => Some(vec![]),
+        Operand::Int(x) => Some(vec![*x]),
+        Operand::Ints(x) => Some(x.clone()),
+        Operand::Var(v) => b.ints_of(*v),
+        _ => None,
+    };
+    known.ok_or_else(|| {
+        let message = "Axes, sizes and counts must be integers that the model holds.";
+        b.diagnostic(Code::LayerParameter, message)
+    })
 }
 
 fn joined(table: Table<Source>) -> Table<Source> {
@@ -173,6 +183,11 @@ fn joined(table: Table<Source>) -> Table<Source> {
             let axis = axis_of(b, a.x, a.axis)?;
             let size = b.shape_of(a.x).and_then(|shape| shape.get(axis)?.known());
             let Some(n) = a.num.or(size) else { return Err(unknown(b, axis)) };
+            if size.is_some_and(|size| size != n) {
+                let message = format!("Axis {axis} does not have {n} parts.");
+                return Err(b.diagnostic(Code::LayerParameter, message));
+            }
+            let n = count(b, "tensors", n)?;
             let one = |i: i64| Ok(Value::Var(b.gather(a.x, i).axis(axis as i64).one()?));
             (0..n).map(one).collect::<Lowered<Vec<_>>>().map(Values)
         };
@@ -184,11 +199,11 @@ fn made(table: Table<Source>) -> Table<Source> {
         "ops.ZerosLike" | "ops.EmptyLike" => |b, a: Like| like(b, &a, 0);
         "ops.OnesLike" => |b, a: Like| like(b, &a, 1);
         "ops.FullLike" => |b, a: FullLike| {
-            let to = a.dtype.as_deref().and_then(dtype::of).map_or_else(|| of(b, a.x), Ok)?;
+            let to = named_if(b, a.dtype.as_ref())?.map_or_else(|| of(b, a.x), Ok)?;
             b.expand(tensor(b, &a.fill_value, to)?, b.shape(a.x).one()?)
         };
         "ops.Full" => |b, a: Full| {
-            let to = a.dtype.as_deref().and_then(dtype::of).unwrap_or(Float);
+            let to = named_if(b, a.dtype.as_ref())?.unwrap_or(Float);
             b.expand(tensor(b, &a.fill_value, to)?, a.shape)
         };
         "ops.Arange" => arange;
@@ -224,7 +239,7 @@ fn alike(b: &GraphBuilder, all: &[Value]) -> Lowered<Vec<Var>> {
 }
 
 fn squeeze(b: &Lower, a: Axes) -> Lowered<Var> {
-    let mut axes = list(&a.axis);
+    let mut axes = list(b, &a.axis)?;
     if matches!(a.axis, Operand::Absent) {
         let shape = b.shape_of(a.x).unwrap_or_default();
         axes = (0..).zip(&shape).filter(|(_, n)| n.known() == Some(1)).map(|(i, _)| i).collect();
@@ -262,7 +277,7 @@ fn quarter_turns(b: &Lower, a: Turn) -> Lowered<Var> {
 }
 
 fn rolled(b: &Lower, x: Var, shift: &Operand, axes: Vec<i64>) -> Lowered<Var> {
-    let mut shifts = list(shift);
+    let mut shifts = list(b, shift)?;
     if shifts.len() == 1 {
         shifts = vec![shifts[0]; axes.len()];
     }
@@ -282,7 +297,7 @@ fn rolled(b: &Lower, x: Var, shift: &Operand, axes: Vec<i64>) -> Lowered<Var> {
 }
 
 fn tile(b: &Lower, a: Tile) -> Lowered<Var> {
-    let mut repeats = list(&a.repeats);
+    let mut repeats = list(b, &a.repeats)?;
     let n = rank(b, a.x)?;
     let missing = n.saturating_sub(repeats.len());
     repeats.splice(0..0, vec![1; missing]);
@@ -293,15 +308,16 @@ fn tile(b: &Lower, a: Tile) -> Lowered<Var> {
 fn repeat(b: &Lower, a: Repeat) -> Lowered<Var> {
     let flat = if a.axis.is_none() { b.reshape(a.x, [-1]).one()? } else { a.x };
     let axis = axis_of(b, flat, a.axis.unwrap_or(0))? as i64;
-    match &list(&a.repeats)[..] {
+    match &list(b, &a.repeats)?[..] {
         [n] => {
+            let n = count(b, "repeats", *n)?;
             let wide = b.unsqueeze(flat, [axis + 1])?;
             let mut times = vec![1; rank(b, wide)?];
-            times[axis as usize + 1] = *n;
+            times[axis as usize + 1] = n;
             let tiled = b.tile(wide, times)?;
             let shape = crate::ops::shape::size(b, flat, axis as usize)?;
             let by = |b: &GraphBuilder, v: Var, n: i64| b.mul(v, n);
-            let shape = crate::ops::shape::size_by(b, shape, *n, |x, n| x * n, by)?;
+            let shape = crate::ops::shape::size_by(b, shape, n, i64::saturating_mul, by)?;
             let mut sizes = (0..rank(b, flat)?)
                 .map(|i| crate::ops::shape::size(b, flat, i))
                 .collect::<Lowered<Vec<_>>>()?;
@@ -309,8 +325,11 @@ fn repeat(b: &Lower, a: Repeat) -> Lowered<Var> {
             reshaped(b, tiled, &crate::ops::shape::shape_of(b, &sizes)?)
         }
         all => {
-            let places =
-                (0i64..).zip(all).flat_map(|(i, n)| vec![i; (*n).clamp(0, 1 << 20) as usize]);
+            for n in all {
+                count(b, "repeats", *n)?;
+            }
+            count(b, "repeats", all.iter().fold(0, |sum, n| sum.saturating_add(*n)))?;
+            let places = (0i64..).zip(all).flat_map(|(i, n)| vec![i; *n as usize]);
             b.gather(flat, places.collect::<Vec<i64>>()).axis(axis).one()
         }
     }
@@ -324,12 +343,12 @@ fn split(b: &Lower, x: Var, cuts: &Operand, axis: i64, uneven: bool) -> Lowered<
     };
     let sizes: Vec<i64> = match cuts {
         Operand::Int(n) if *n > 0 && (uneven || size % n == 0) => {
-            (0..*n).map(|i| size / n + i64::from(i < size % n)).collect()
+            (0..count(b, "parts", *n)?).map(|i| size / n + i64::from(i < size % n)).collect()
         }
         Operand::Ints(places) => {
             let ends = places.iter().copied().chain([size]);
             let begins = [0].into_iter().chain(places.iter().copied());
-            begins.zip(ends).map(|(begin, end)| end - begin).collect()
+            begins.zip(ends).map(|(begin, end)| end.saturating_sub(begin)).collect()
         }
         _ => vec![],
     };
@@ -341,7 +360,7 @@ fn split(b: &Lower, x: Var, cuts: &Operand, axis: i64, uneven: bool) -> Lowered<
 }
 
 fn like(b: &Lower, a: &Like, value: i64) -> Lowered<Var> {
-    let to = a.dtype.as_deref().and_then(dtype::of).map_or_else(|| of(b, a.x), Ok)?;
+    let to = named_if(b, a.dtype.as_ref())?.map_or_else(|| of(b, a.x), Ok)?;
     filled(b, b.shape(a.x).one()?, value, to)
 }
 
@@ -352,7 +371,7 @@ fn arange(b: &Lower, a: Arange) -> Lowered<Var> {
     };
     let step = a.step.unwrap_or(Value::Int(1));
     let found = promote::result(b, &[&start, &stop, &step])?.fixed();
-    let to = a.dtype.as_deref().and_then(dtype::of).unwrap_or(found);
+    let to = named_if(b, a.dtype.as_ref())?.unwrap_or(found);
     let computed = match to {
         DataType::Float | DataType::Double | Int32 | Int64 => to,
         d if d.is_float() => Float,
@@ -365,15 +384,16 @@ fn arange(b: &Lower, a: Arange) -> Lowered<Var> {
 fn linspace(b: &Lower, a: Linspace) -> Lowered<Values> {
     let float = Value::Float(0.0);
     let found = promote::result(b, &[&a.start, &a.stop, &float])?;
-    let to = a.dtype.as_deref().and_then(dtype::of).unwrap_or(found.fixed());
+    let to = named_if(b, a.dtype.as_ref())?.unwrap_or(found.fixed());
     let computed = if to.is_float() { to } else { Float };
     let (start, stop) = (tensor(b, &a.start, computed)?, tensor(b, &a.stop, computed)?);
-    let count = if a.endpoint { a.num - 1 } else { a.num };
-    let step = b.div(b.sub(stop, start)?, count.max(1))?;
+    let num = count(b, "numbers", a.num)?;
+    let steps = if a.endpoint { num - 1 } else { num };
+    let step = b.div(b.sub(stop, start)?, steps.max(1))?;
     let n = rank(b, start)?.max(rank(b, stop)?) as i64;
     let axis = if a.axis < 0 { a.axis + n + 1 } else { a.axis };
     let steps =
-        b.cast(b.range(scalar(0, Int64), scalar(a.num, Int64), scalar(1, Int64)).one()?, computed)?;
+        b.cast(b.range(scalar(0, Int64), scalar(num, Int64), scalar(1, Int64)).one()?, computed)?;
     let steps = unsqueezed(b, steps, &(1..=n - axis).collect::<Vec<i64>>())?;
     let first = b.unsqueeze(b.add(start, b.mul(stop, 0.0)?)?, [axis])?;
     let mut y = b.add(first, b.mul(steps, b.unsqueeze(step, [axis])?)?)?;
@@ -420,10 +440,14 @@ fn pad(b: &Lower, a: Pad) -> Lowered<Var> {
     let sides = [0, 1].map(|side| pairs.iter().map(move |p| p[side]).collect::<Vec<i64>>());
     let call = b.pad(a.x, sides.concat());
     match mode.as_str() {
-        "reflect" => call.mode("reflect").one(),
-        _ => {
+        "reflect" | "edge" => call.mode(mode.as_str()).one(),
+        "constant" => {
             let value = a.constant_values.map(|x| tensor(b, &x, of(b, a.x)?)).transpose()?;
             call.constant_value(value).one()
+        }
+        other => {
+            let message = format!("The padding `{}` has no counterpart in ONNX.", shown(other));
+            Err(b.diagnostic(Code::LayerUnsupported, message))
         }
     }
 }
