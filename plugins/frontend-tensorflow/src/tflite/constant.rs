@@ -165,6 +165,10 @@ fn fill(
         }
         SparseAxis::Compressed { segments, indices } => {
             let (from, to) = (*segments.get(position)?, *segments.get(position + 1)?);
+            // More indices than the level has would name one twice, and each of them the levels inside.
+            if to.checked_sub(from)? > level.size || to > indices.len() {
+                return None;
+            }
             for at in from..to {
                 let index = *indices.get(at).filter(|index| **index < level.size)?;
                 fill(inner, at, place + index * level.stride, each)?;

@@ -1,6 +1,9 @@
 //! Small TFLite files for tests.
 
+use super::network::import;
 use bytes::Bytes;
+use onnxd_plugin_sdk::ExportOptions;
+use onnxd_plugin_sdk::ir::text::print_graph;
 
 /// A field of a table.
 #[derive(Clone, Debug)]
@@ -121,6 +124,8 @@ impl Lite {
 
 pub(crate) const FLOAT: i8 = 0;
 pub(crate) const INT32: i8 = 2;
+pub(crate) const UINT8: i8 = 3;
+pub(crate) const INT64: i8 = 4;
 pub(crate) const BOOL: i8 = 6;
 pub(crate) const INT16: i8 = 7;
 pub(crate) const INT8: i8 = 9;
@@ -181,4 +186,49 @@ pub(crate) fn signature(key: &str, inputs: &[(&str, i32)], outputs: &[(&str, i32
         Field::Tables(all.iter().map(entry).collect())
     };
     vec![(0, entries(inputs)), (1, entries(outputs)), (2, Field::Text(key.into()))]
+}
+
+/// A converted file as text, or its findings.
+pub(crate) fn converted(bytes: &Bytes, opset: i64) -> Result<String, String> {
+    let mut options = ExportOptions::of_shapes(opset, vec![]);
+    let read = import(bytes, None, &mut options, true);
+    let shown = |all: Vec<_>| all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    read.map(|done| print_graph(&done.model.graph)).map_err(|found| shown(found.0))
+}
+
+pub(crate) fn text(lite: &Lite) -> String {
+    converted(&lite.bytes(), 18).unwrap()
+}
+
+/// The one finding of a file.
+pub(crate) fn problem(lite: &Lite) -> String {
+    let found = converted(&lite.bytes(), 18).unwrap_err();
+    assert_eq!(found.lines().count(), 1, "{found}");
+    found
+}
+
+/// A graph of one operator that reads the first tensor and gives the last one; those between are constants.
+pub(crate) fn single(
+    code: i32,
+    tensors: Vec<Fields>,
+    constants: Vec<Vec<u8>>,
+    options: Fields,
+) -> Lite {
+    let last = tensors.len() as i32 - 1;
+    let inputs: Vec<i32> = (0..last).collect();
+    let node = operator(0, &inputs, &[last], options);
+    Lite {
+        codes: vec![(code, "")],
+        constants,
+        graphs: vec![graph(tensors, [&[0], &[last]], vec![node])],
+        ..Lite::default()
+    }
+}
+
+pub(crate) fn int32s(all: &[i32]) -> Vec<u8> {
+    all.iter().flat_map(|x| x.to_le_bytes()).collect()
+}
+
+pub(crate) fn int64s(all: &[i64]) -> Vec<u8> {
+    all.iter().flat_map(|x| x.to_le_bytes()).collect()
 }

@@ -8,6 +8,9 @@ const DEPTH_MAX: usize = 16;
 /// Values that a buffer may hold.
 const VALUES_MAX: usize = 1 << 16;
 
+/// Bytes of a key. Those of operators have some ten.
+const KEY_BYTES_MAX: usize = 256;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Flex {
     Null,
@@ -128,7 +131,7 @@ impl Reader<'_> {
         let key = |i: usize| {
             let text = self.target(keys.checked_add(i.checked_mul(key_width)?)?, key_width)?;
             let rest = self.bytes.get(text..)?;
-            let length = rest.iter().position(|byte| *byte == 0)?;
+            let length = rest.iter().take(KEY_BYTES_MAX).position(|byte| *byte == 0)?;
             String::from_utf8(rest[..length].to_vec()).ok()
         };
         items.into_iter().enumerate().map(|(i, item)| Some((key(i)?, item))).collect()

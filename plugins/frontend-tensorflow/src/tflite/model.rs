@@ -7,6 +7,7 @@ use bytes::Bytes;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::Value;
+use std::rc::Rc;
 
 /// Axes of a tensor.
 const RANK_MAX: usize = 32;
@@ -92,7 +93,7 @@ pub(crate) enum SparseAxis {
 pub(crate) struct Operator {
     pub(crate) code: i64,
     /// The name of a custom operator.
-    pub(crate) custom: String,
+    pub(crate) custom: Rc<str>,
     pub(crate) inputs: Vec<Option<usize>>,
     pub(crate) outputs: Vec<usize>,
     pub(crate) options: Vec<(&'static str, Value)>,
@@ -183,11 +184,11 @@ fn facts(root: &Table<'_>, buffers: &[Option<Bytes>]) -> Read<Vec<(String, Strin
 }
 
 /// The number of an operator, and the name of a custom one.
-fn code(table: &Table<'_>) -> Read<(i64, String)> {
+fn code(table: &Table<'_>) -> Read<(i64, Rc<str>)> {
     let (old, new) = (table.scalar::<i8>(0)?, table.scalar::<i32>(3)?);
     let code = i64::from(old).max(i64::from(new));
     let code = if code == NEWER { i64::from(new) } else { code };
-    Ok((code, if code == CUSTOM { table.text(1)? } else { String::new() }))
+    Ok((code, if code == CUSTOM { table.text(1)?.into() } else { "".into() }))
 }
 
 /// What a buffer holds: inside of the tables, or behind them.
@@ -217,7 +218,7 @@ fn behind(bytes: &Bytes, offset: u64, size: u64) -> Read<Bytes> {
 
 struct Reader<'f> {
     bytes: &'f Bytes,
-    codes: Vec<(i64, String)>,
+    codes: Vec<(i64, Rc<str>)>,
     buffers: Vec<Option<Bytes>>,
 }
 

@@ -70,6 +70,16 @@ fn sparse_constants_that_contradict_themselves() {
     assert!(found.to_string().contains("N0213"), "{found}");
 }
 
+/// Each level would name the levels inside of it twice.
+#[test]
+fn levels_that_repeat_each_other() {
+    let level = || compressed(&[0, 3, 0, 3], &[0, 0, 0]);
+    let mut axes: Vec<SparseAxis> = (0..15).map(|_| level()).collect();
+    axes.push(compressed(&[0, 0, 0, 0], &[]));
+    let sparsity = Sparsity { order: (0..16).collect(), blocks: vec![], axes };
+    assert!(read(&declared(6, &[1; 16], Some(sparsity)), &[]).is_err());
+}
+
 #[test]
 fn numbers_of_4_bits() {
     let tensor = read(&declared(29, &[3], None), &[0xf1, 0x08]).unwrap();

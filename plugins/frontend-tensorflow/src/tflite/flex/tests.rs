@@ -37,3 +37,20 @@ fn damaged_buffers_are_told() {
         }
     }
 }
+
+/// Keys may share their bytes, so that long ones would take much more room than the file.
+#[test]
+fn keys_have_an_end() {
+    let of = |length: usize| {
+        let mut bytes = vec![b'k'; length];
+        bytes.push(0);
+        let to = bytes.len() as u32;
+        // The offset to the key; where the offsets are, their width and their number; the value and its kind.
+        bytes.extend(to.to_le_bytes());
+        bytes.extend([4u32, 4, 1, 7].map(u32::to_le_bytes).concat());
+        bytes.extend([1 << 2, 5, 9 << 2 | 2, 1]);
+        read(&bytes.into()).map(|found| matches!(found, Flex::Map(all) if all.len() == 1))
+    };
+    assert_eq!(of(200), Some(true));
+    assert_eq!(of(1 << 16), None);
+}

@@ -1,14 +1,14 @@
 use super::import;
 use crate::tflite::fixture::{
-    BOOL, FLOAT, Field, Fields, INT8, INT16, INT32, Lite, RESOURCE, file, graph, operator,
-    quantized, signature, tensor,
+    BOOL, FLOAT, Field, Fields, INT8, INT16, Lite, RESOURCE, converted, file, graph, operator,
+    problem, quantized, signature, tensor, text,
 };
+use crate::tflite::model;
 use bytes::Bytes;
 use onnxd_plugin_sdk::ExportOptions;
-use onnxd_plugin_sdk::ir::text::print_graph;
+use std::rc::Rc;
 
 const ADD: (i32, &str) = (0, "");
-const RESHAPE: (i32, &str) = (22, "");
 const CALL: (i32, &str) = (31, "");
 const CALL_ONCE: (i32, &str) = (129, "");
 const IF: (i32, &str) = (118, "");
@@ -16,24 +16,6 @@ const WHILE: (i32, &str) = (119, "");
 const VAR_HANDLE: (i32, &str) = (142, "");
 const READ: (i32, &str) = (143, "");
 const ASSIGN: (i32, &str) = (144, "");
-
-fn converted(bytes: &Bytes, opset: i64) -> Result<String, String> {
-    let mut options = ExportOptions::of_shapes(opset, vec![]);
-    let read = import(bytes, None, &mut options, true);
-    let shown = |all: Vec<_>| all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-    read.map(|done| print_graph(&done.model.graph)).map_err(|found| shown(found.0))
-}
-
-fn text(lite: &Lite) -> String {
-    converted(&lite.bytes(), 18).unwrap()
-}
-
-/// The one finding of a file.
-fn problem(lite: &Lite) -> String {
-    let found = converted(&lite.bytes(), 18).unwrap_err();
-    assert_eq!(found.lines().count(), 1, "{found}");
-    found
-}
 
 fn activation(number: i8) -> Fields {
     vec![(0, Field::I8(number))]
@@ -112,26 +94,6 @@ fn operators_compute_between_integers() {
     assert_eq!(shown.matches("DequantizeLinear(").count(), 2, "{shown}");
     assert!(!shown.contains("Clip"), "integers end where the activation does: {shown}");
     assert!(text(&lite(0.1, 0)).contains("Clip"));
-}
-
-#[test]
-fn what_moves_integers_keeps_them() {
-    let shape = tensor("shape", INT32, &[1], 1);
-    let reshape = operator(0, &[0, 1], &[2], vec![]);
-    let lite = |y| Lite {
-        codes: vec![RESHAPE],
-        constants: vec![vec![2, 0, 0, 0]],
-        graphs: vec![graph(
-            vec![quantized(tensor("x", INT8, &[1, 2], 0), &[0.5], &[3], 0), shape.clone(), y],
-            [&[0], &[2]],
-            vec![reshape.clone()],
-        )],
-        ..Lite::default()
-    };
-    let kept = text(&lite(int8("y", 0, 0.5, 3)));
-    assert!(!kept.contains("Linear"), "{kept}");
-    let other = text(&lite(int8("y", 0, 0.25, 3)));
-    assert!(other.contains("QuantizeLinear"), "{other}");
 }
 
 /// Before opset 21 there is no node for integers of 16 bits.
@@ -266,6 +228,20 @@ fn files_that_contradict_themselves() {
     assert!(problem(&unknown).contains("5000"));
     unknown.codes = vec![(32, "Mine")];
     assert!(problem(&unknown).contains("`Mine`"));
+}
+
+/// Many operators may have one long name.
+#[test]
+fn custom_names_are_shared() {
+    let node = |from, to| operator(0, &[from], &[to], vec![]);
+    let lite = Lite {
+        codes: vec![(32, "Mine")],
+        graphs: vec![graph(floats(&["x", "y", "z"]), [&[0], &[2]], vec![node(0, 1), node(1, 2)])],
+        ..Lite::default()
+    };
+    let model = model::read(&lite.bytes()).unwrap();
+    let [first, second] = &model.graphs[0].operators[..] else { panic!("two operators") };
+    assert!(Rc::ptr_eq(&first.custom, &second.custom));
 }
 
 #[test]

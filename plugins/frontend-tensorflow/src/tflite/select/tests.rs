@@ -20,7 +20,7 @@ fn options(op: &str, node: &[u8]) -> Bytes {
 
 fn operator(custom: &str, custom_options: Bytes) -> Operator {
     let (inputs, outputs, options) = Default::default();
-    Operator { code: 32, custom: custom.to_owned(), inputs, outputs, options, custom_options }
+    Operator { code: 32, custom: custom.into(), inputs, outputs, options, custom_options }
 }
 
 #[test]
