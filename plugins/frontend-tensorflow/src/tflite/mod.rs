@@ -8,6 +8,7 @@ pub(crate) mod fixture;
 pub(crate) mod flat;
 pub(crate) mod flex;
 pub mod fuzzing;
+mod kept;
 pub(crate) mod model;
 pub(crate) mod network;
 pub(crate) mod operators;

@@ -16,23 +16,30 @@ impl Quantization {
         self.scales.len() == 1
     }
 
-    /// The zero points, as many as scales.
-    fn zeros(&self) -> Vec<i64> {
-        match self.zeros.len() {
-            n if n == self.scales.len() => self.zeros.clone(),
-            _ => vec![self.zeros.first().copied().unwrap_or(0); self.scales.len()],
-        }
-    }
-
     /// The stored number nearest to a real one, as TFLite rounds it.
     pub(crate) fn stored(&self, real: f64) -> f64 {
-        let (scale, zero) = (f64::from(self.scales[0]), self.zeros()[0] as f64);
+        let (scale, zero) = (f64::from(self.scales[0]), self.zeros[0] as f64);
         (real / scale).round() + zero
     }
 
     /// The real number that a stored one stands for.
     pub(crate) fn real(&self, stored: f64) -> f64 {
-        f64::from(self.scales[0]) * (stored - self.zeros()[0] as f64)
+        f64::from(self.scales[0]) * (stored - self.zeros[0] as f64)
+    }
+
+    /// What makes it unusable, and the code of that.
+    fn fault(&self) -> Option<(Code, String)> {
+        let (scales, zeros) = (self.scales.len(), self.zeros.len());
+        let bad = self.scales.iter().find(|scale| !scale.is_finite() || **scale < 0.0);
+        if self.blocks {
+            let what = "has scales for blocks of elements, which are not read";
+            return Some((Code::LayerUnsupported, what.to_owned()));
+        }
+        if scales != zeros {
+            let what = format!("has {scales} scales and {zeros} zero points");
+            return Some((Code::SourceSyntax, what));
+        }
+        bad.map(|scale| (Code::LayerParameter, format!("has the scale {scale}")))
     }
 }
 
@@ -48,12 +55,22 @@ pub(crate) fn limits(dtype: DataType) -> Option<[f64; 2]> {
     })
 }
 
-/// How a tensor is quantized; `None` if its numbers are what they are.
+/// How a tensor is quantized; `None` if its numbers are what they are. [`check`] says whether it is usable.
 pub(crate) fn of(tensor: &Declared) -> Option<&Quantization> {
-    let found = tensor.quantization.as_ref()?;
-    let is_integer = tensor.dtype().is_some_and(DataType::is_integer);
-    let usable = found.scales.iter().all(|scale| scale.is_finite() && *scale > 0.0);
-    (is_integer && usable && !found.blocks && !found.scales.is_empty()).then_some(found)
+    tensor.quantization.as_ref().filter(|_| tensor.dtype().is_some_and(DataType::is_integer))
+}
+
+/// Checks how a tensor is quantized. A scale of zero is usable: it makes zeros of all that is read.
+///
+/// # Errors
+/// `N0201` for lists that do not fit each other, `N0203` for blocks, `N0204` for scales that are none.
+pub(crate) fn check(tensor: &Declared) -> Result<()> {
+    match of(tensor).and_then(Quantization::fault) {
+        None => Ok(()),
+        Some((code, what)) => {
+            Err(Diagnostic::new(code, format!("The tensor `{}` {what}.", shown(&tensor.name))))
+        }
+    }
 }
 
 /// Whether two tensors are quantized alike, so that equal integers are equal numbers.
@@ -61,7 +78,7 @@ pub(crate) fn alike(one: &Declared, other: &Declared) -> bool {
     let uniform = |tensor| of(tensor).filter(|found| found.is_uniform());
     match (uniform(one), uniform(other)) {
         (Some(a), Some(b)) => {
-            one.number == other.number && a.scales == b.scales && a.zeros() == b.zeros()
+            one.number == other.number && a.scales == b.scales && a.zeros == b.zeros
         }
         (None, None) => of(one).is_none() && of(other).is_none(),
         _ => false,
@@ -76,7 +93,7 @@ struct Operands {
 }
 
 fn operands(b: &GraphBuilder, found: &Quantization, dtype: DataType) -> Result<Operands> {
-    let zeros = found.zeros();
+    let zeros = found.zeros.clone();
     let [low, high] = limits(dtype).unwrap_or([0.0, 0.0]);
     if zeros.iter().any(|zero| (*zero as f64) < low || (*zero as f64) > high) {
         let message = format!("A zero point is no number of the type {dtype}.");
@@ -102,7 +119,7 @@ fn has_node(b: &GraphBuilder, dtype: DataType) -> bool {
 }
 
 /// Says what is wrong with scales along an axis.
-fn check(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -> Result<()> {
+fn check_axis(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -> Result<()> {
     let size = b.shape_of(x).and_then(|shape| shape.get(found.axis)?.known());
     if found.is_uniform() || size == Some(found.scales.len() as i64) {
         return Ok(());
@@ -116,10 +133,10 @@ fn check(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -> Result<(
 /// # Errors
 /// `N0204` for scales that do not fit the tensor.
 pub(crate) fn real(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -> Result<Var> {
-    check(b, x, found, name)?;
+    check_axis(b, x, found, name)?;
     let dtype = super::super::ops::of(b, x)?;
     // Biases have 32 or 64 bits; ONNX knows the former, without a zero point.
-    let is_bias = dtype == DataType::Int32 && found.zeros().iter().all(|zero| *zero == 0);
+    let is_bias = dtype == DataType::Int32 && found.zeros.iter().all(|zero| *zero == 0);
     if has_node(b, dtype) || is_bias {
         let Operands { scale, zero, axis } = operands(b, found, dtype)?;
         let zero = (!is_bias).then_some(zero);
@@ -137,7 +154,7 @@ pub(crate) fn real(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -
             b.diagnostic(Code::LayerParameter, format!("A scale cannot be used: {e}."))
         })
     };
-    let zeros: Vec<f32> = found.zeros().into_iter().map(|zero| zero as f32).collect();
+    let zeros: Vec<f32> = found.zeros.iter().map(|zero| *zero as f32).collect();
     let steps = match zeros.iter().any(|zero| *zero != 0.0) {
         true => b.sub(steps, along(Tensor::vector(zeros))?)?,
         false => steps,
@@ -151,9 +168,14 @@ pub(crate) fn real(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -
 /// `N0204` for a quantization that no activation has.
 pub(crate) fn stored(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> {
     let (Some(found), Some(dtype)) = (of(to), to.dtype()) else { return Ok(x) };
+    if found.scales.contains(&0.0) {
+        let message =
+            format!("The result `{}` is to be divided by a scale of zero.", shown(&to.name));
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
     let x = b.cast(x, DataType::Float)?;
     if has_node(b, dtype) {
-        check(b, x, found, &to.name)?;
+        check_axis(b, x, found, &to.name)?;
         let Operands { scale, zero, axis } = operands(b, found, dtype)?;
         return b.quantize_linear(x, scale).y_zero_point(zero).axis(axis).one();
     }
@@ -162,7 +184,7 @@ pub(crate) fn stored(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> {
         return Err(b.diagnostic(Code::LayerParameter, message));
     };
     let steps = b.round(b.div(x, f64::from(found.scales[0]))?)?;
-    let steps = match found.zeros()[0] {
+    let steps = match found.zeros[0] {
         0 => steps,
         zero => b.add(steps, zero as f64)?,
     };
@@ -173,23 +195,25 @@ pub(crate) fn stored(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> {
 /// its scales do not fit.
 pub(crate) fn real_constant(tensor: &Tensor, found: &Quantization) -> Option<Tensor> {
     let scales: Vec<f64> = found.scales.iter().map(|scale| f64::from(*scale)).collect();
-    if found.zeros().iter().any(|zero| *zero != 0) {
+    if found.zeros.iter().any(|zero| *zero != 0) {
         return None;
     }
     let floats = tensor.cast(DataType::Float).ok()?;
     if !found.is_uniform() {
         return floats.scaled(found.axis, &scales).ok();
     }
-    match tensor.dims() {
-        [] => floats.reshaped([1]).ok()?.scaled(0, &scales).ok()?.reshaped([]).ok(),
-        dims => floats.scaled(0, &vec![scales[0]; dims[0]]).ok(),
-    }
+    let all = floats.reshaped([1, tensor.len()]).ok()?;
+    all.scaled(0, &scales).ok()?.reshaped(tensor.dims().to_vec()).ok()
 }
 
-/// The real numbers between which an activation keeps a result that is stored like `to`; `None` on a side on which the
+/// The real numbers between which an activation keeps a result that is stored as said; `None` on a side on which the
 /// stored type keeps it anyway.
-pub(crate) fn clamp(to: &Declared, [low, high]: [Option<f64>; 2]) -> [Option<f64>; 2] {
-    let (Some(found), Some([lowest, highest])) = (of(to), to.dtype().and_then(limits)) else {
+pub(crate) fn clamp(
+    stored: Option<(&Quantization, DataType)>,
+    [low, high]: [Option<f64>; 2],
+) -> [Option<f64>; 2] {
+    let stored = stored.and_then(|(found, dtype)| Some((found, limits(dtype)?)));
+    let Some((found, [lowest, highest])) = stored else {
         return [low, high];
     };
     let low = low.map(|low| found.stored(low)).filter(|low| *low > lowest);
@@ -212,7 +236,13 @@ pub(crate) fn zeros(declared: &Declared, dtype: DataType, room: &Cell<usize>) ->
     };
     let left = count.checked_mul(size_of::<i64>()).and_then(|bytes| room.get().checked_sub(bytes));
     room.set(left.ok_or_else(|| wrong(Code::SourceLimit, "is too large"))?);
-    let zero = of(declared).filter(|_| dtype.is_integer()).map_or(0, |found| found.zeros()[0]);
+    let zero = of(declared)
+        .filter(|_| dtype.is_integer())
+        .and_then(|found| found.zeros.first().copied())
+        .unwrap_or(0);
     let zeros = Tensor::from_vec(dims, vec![zero; count]).cast(dtype);
     zeros.map(|zeros| zeros.held()).map_err(|_| wrong(Code::LayerUnsupported, "has an odd type"))
 }
+
+#[cfg(test)]
+mod tests;

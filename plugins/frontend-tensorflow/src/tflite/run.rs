@@ -3,11 +3,11 @@
 
 use super::arguments::{Arguments, arguments};
 use super::constant::UNFOLDED_BYTES_MAX;
-use super::model::{Model, Operator, SubGraph, Tensor as Declared};
+use super::model::{Model, Operator, Quantization, SubGraph, Tensor as Declared};
 use super::network::dim;
 use super::operators::{self, CUSTOM};
 use super::variables::{self, Variables};
-use super::{constant, control, quantized};
+use super::{constant, control, kept, quantized};
 use crate::ops::Source;
 use crate::ops::activation::clipped;
 use onnxd_plugin_sdk::build::{Result, Var};
@@ -26,36 +26,6 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// Graphs that run inside each other.
 const DEPTH_MAX: usize = 32;
-
-/// Operators that move elements and keep them: quantized tensors stay integers.
-const MOVES: [&str; 17] = [
-    "RESHAPE",
-    "TRANSPOSE",
-    "SQUEEZE",
-    "EXPAND_DIMS",
-    "SLICE",
-    "STRIDED_SLICE",
-    "GATHER",
-    "GATHER_ND",
-    "CONCATENATION",
-    "PACK",
-    "UNPACK",
-    "SPLIT",
-    "SPLIT_V",
-    "TILE",
-    "BROADCAST_TO",
-    "REVERSE_V2",
-    "REVERSE_SEQUENCE",
-];
-
-/// Operators that do not see whether their inputs are quantized.
-const STORED: [&str; 5] = ["CAST", "BITCAST", "SHAPE", "RANK", "DENSIFY"];
-
-/// Operators whose kernels copy stored elements, also between tensors that are quantized in different ways.
-const COPIES: [&str; 5] = ["SELECT", "SELECT_V2", "ONE_HOT", "MATRIX_SET_DIAG", "SPARSE_TO_DENSE"];
-
-/// Operators whose kernels put zeros beside stored elements, whatever real number a zero stands for.
-const FILLS: [&str; 2] = ["MATRIX_DIAG", "SCATTER_ND"];
 
 /// What stands for a tensor of a graph.
 #[derive(Clone, Debug)]
@@ -221,10 +191,15 @@ impl<'a, 's> Runner<'a, 's> {
         }
     }
 
-    /// The real numbers of a tensor; what is not quantized is itself. `folded` makes a constant float at once.
-    fn real(&self, scope: &Scope<'a>, index: usize, var: Var, folded: bool) -> Result<Var> {
+    /// The real numbers of a quantized tensor. `folded` makes a constant float at once.
+    fn real(
+        &self,
+        scope: &Scope<'a>,
+        index: usize,
+        (var, found): (Var, &Quantization),
+        folded: bool,
+    ) -> Result<Var> {
         let declared = &scope.graph.tensors[index];
-        let Some(found) = quantization(declared) else { return Ok(var) };
         if let Some(known) = scope.real.borrow().get(&(index, folded)) {
             return Ok(*known);
         }
@@ -248,6 +223,8 @@ impl<'a, 's> Runner<'a, 's> {
 
     /// Runs one operator.
     fn operator(&self, scope: &Scope<'a>, called: &'a Operator) -> Result<Vec<Item>> {
+        let mut tensors = called.inputs.iter().flatten().chain(&called.outputs);
+        tensors.try_for_each(|index| quantized::check(declared(scope, *index)))?;
         let inputs = called.inputs.iter().map(|index| index.map(|index| self.item(scope, index)));
         let inputs: Vec<Option<Item>> =
             inputs.map(Option::transpose).collect::<Result<Vec<_>>>()?;
@@ -266,22 +243,25 @@ impl<'a, 's> Runner<'a, 's> {
                 return Ok(items);
             }
         }
-        let kept = keeps_integers(scope.graph, called);
+        let kept = kept::keeps_integers(scope.graph, called);
         let folded =
-            called.outputs.iter().all(|out| quantized::of(declared(scope, *out)).is_none());
+            called.outputs.iter().all(|out| kept::written(called, declared(scope, *out)).is_none());
         let mut values = vec![];
-        for (item, index) in inputs.iter().zip(&called.inputs) {
+        for (at, (item, index)) in inputs.iter().zip(&called.inputs).enumerate() {
             values.push(match (item, index) {
                 (Some(Item::Tensor(var)), Some(index)) if !kept => {
-                    let is_weight = declared(scope, *index).data.is_some();
-                    let fold = folded && is_weight && operator.name != "DEQUANTIZE";
-                    let real =
-                        self.in_layer(scope, called, || self.real(scope, *index, *var, fold))?;
-                    Value::Var(real)
+                    let tensor = declared(scope, *index);
+                    let fold = folded && tensor.data.is_some() && operator.name != "DEQUANTIZE";
+                    let real = |found| self.real(scope, *index, (*var, found), fold);
+                    let found = kept::read(called, at, tensor);
+                    Value::Var(match found {
+                        Some(found) => self.in_layer(scope, called, || real(found))?,
+                        None => *var,
+                    })
                 }
                 // Runtimes have no such operators on small integers.
                 (Some(Item::Tensor(var)), Some(index))
-                    if computes(operator.name)
+                    if kept::computes(operator.name)
                         && quantized::of(declared(scope, *index)).is_some() =>
                 {
                     Value::Var(self.builder().cast(*var, DataType::Int32)?)
@@ -321,7 +301,7 @@ impl<'a, 's> Runner<'a, 's> {
         kept: bool,
     ) -> Result<Vec<Value>> {
         let is_quantized =
-            |index: &usize| !kept && quantized::of(declared(scope, *index)).is_some();
+            |index: &usize| !kept && kept::written(called, declared(scope, *index)).is_some();
         let name = |index: &usize| match is_quantized(index) || found.activation.is_some() {
             true => String::new(),
             false => scope.name(*index),
@@ -342,14 +322,20 @@ impl<'a, 's> Runner<'a, 's> {
         );
         if let (Some(word), Some(Value::Var(var))) = (&found.activation, given.first().cloned()) {
             let to = declared(scope, called.outputs[0]);
-            let applied = self.in_layer(scope, called, || self.activated(var, word, to))?;
+            let stored = kept::written(called, to).zip(to.dtype());
+            let applied = self.in_layer(scope, called, || self.activated(var, word, stored))?;
             given[0] = Value::Var(applied);
         }
         Ok(given)
     }
 
-    /// An activation that is part of another operator.
-    fn activated(&self, x: Var, word: &str, to: &Declared) -> Result<Var> {
+    /// An activation that is part of another operator; `stored` says how the result is quantized.
+    fn activated(
+        &self,
+        x: Var,
+        word: &str,
+        stored: Option<(&Quantization, DataType)>,
+    ) -> Result<Var> {
         let b = self.builder();
         let range = match word {
             "RELU" => [Some(0.0), None],
@@ -361,7 +347,7 @@ impl<'a, 's> Runner<'a, 's> {
                 return Err(b.diagnostic(Code::LayerUnsupported, message));
             }
         };
-        match quantized::clamp(to, range) {
+        match quantized::clamp(stored, range) {
             [None, None] => Ok(x),
             [Some(0.0), None] => b.relu(x),
             [Some(low), Some(high)] => clipped(b, x, low, high),
@@ -393,7 +379,7 @@ impl<'a, 's> Runner<'a, 's> {
             let Value::Var(var) = value else { continue };
             let to = declared(scope, *index);
             let stored = self.in_layer(scope, called, || match kept {
-                false if quantized::of(to).is_some() => quantized::stored(b, var, to),
+                false if kept::written(called, to).is_some() => quantized::stored(b, var, to),
                 _ => match to.dtype().filter(|dtype| b.dtype_of(var) != Some(*dtype)) {
                     Some(dtype) if b.dtype_of(var).is_some() => b.cast(var, dtype),
                     _ => Ok(var),
@@ -421,40 +407,6 @@ impl<'a, 's> Runner<'a, 's> {
 
 fn declared<'a>(scope: &Scope<'a>, index: usize) -> &'a Declared {
     &scope.graph.tensors[index]
-}
-
-/// How a tensor that is read is quantized. Integers of 32 and 64 bits are so as weights alone: others count.
-fn quantization(tensor: &Declared) -> Option<&super::model::Quantization> {
-    let wide = matches!(tensor.dtype(), Some(DataType::Int32 | DataType::Int64));
-    quantized::of(tensor).filter(|_| !wide || tensor.data.is_some())
-}
-
-/// Whether an operator computes on what is stored, quantized or not.
-fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
-    let name = called.name();
-    if STORED.contains(&name) || FILLS.contains(&name) {
-        return true;
-    }
-    let [Some(out), ..] = [called.outputs.first().map(|index| &graph.tensors[*index])] else {
-        return false;
-    };
-    let is_plain = |(option, value): &(&str, Value)| {
-        *option != super::arguments::ACTIVATION || *value == Value::from("NONE")
-    };
-    let inputs = called.inputs.iter().flatten().map(|index| &graph.tensors[*index]);
-    let mut quantized = inputs.filter(|tensor| quantization(tensor).is_some());
-    let outs = || called.outputs.iter().map(|index| &graph.tensors[*index]);
-    let alike = outs().all(|other| quantized::alike(other, out))
-        && quantized.all(|tensor| quantized::alike(tensor, out));
-    match alike {
-        true => MOVES.contains(&name) && called.options.iter().all(is_plain),
-        false => COPIES.contains(&name),
-    }
-}
-
-/// Whether an operator makes new elements of those that are stored.
-fn computes(name: &str) -> bool {
-    COPIES.contains(&name) || FILLS.contains(&name)
 }
 
 /// The beginning of a long name.

@@ -1,0 +1,107 @@
+//! What operators see of quantized tensors, as TFLite's kernels do: the integers that are stored, or the real numbers
+//! that those stand for.
+
+use super::arguments::ACTIVATION;
+use super::model::{Operator, Quantization, SubGraph, Tensor};
+use super::operators::{self, Input, Many};
+use super::quantized;
+use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::lower::Value;
+
+/// Operators whose kernels copy stored elements, however the result is quantized.
+const MOVES: [&str; 13] = [
+    "RESHAPE",
+    "TRANSPOSE",
+    "SQUEEZE",
+    "SLICE",
+    "STRIDED_SLICE",
+    "GATHER",
+    "GATHER_ND",
+    "SPLIT",
+    "SPLIT_V",
+    "TILE",
+    "BROADCAST_TO",
+    "REVERSE_V2",
+    "REVERSE_SEQUENCE",
+];
+
+/// Operators that move elements between tensors that are quantized alike. Others are rescaled.
+const RESCALES: [&str; 4] = ["CONCATENATION", "PACK", "UNPACK", "EXPAND_DIMS"];
+
+/// Operators that do not see whether their inputs are quantized.
+const STORED: [&str; 5] = ["CAST", "BITCAST", "SHAPE", "RANK", "DENSIFY"];
+
+/// Operators that choose between stored elements, also of tensors that are quantized in different ways.
+const COPIES: [&str; 5] = ["SELECT", "SELECT_V2", "ONE_HOT", "MATRIX_SET_DIAG", "SPARSE_TO_DENSE"];
+
+/// Operators whose kernels put zeros beside stored elements, whatever real number a zero stands for.
+const FILLS: [&str; 2] = ["MATRIX_DIAG", "SCATTER_ND"];
+
+/// Operators that change between real numbers and integers of all sizes.
+const CHANGES: [&str; 2] = ["QUANTIZE", "DEQUANTIZE"];
+
+/// Whether an operator computes on what is stored, quantized or not.
+pub(super) fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
+    let name = called.name();
+    if STORED.contains(&name) || FILLS.contains(&name) {
+        return true;
+    }
+    let outs = || called.outputs.iter().map(|index| &graph.tensors[*index]);
+    let Some(out) = outs().next() else { return false };
+    let inputs = called.inputs.iter().enumerate().filter_map(|(at, index)| Some((at, (*index)?)));
+    let quantized: Vec<&Tensor> = inputs
+        .map(|(at, index)| (at, &graph.tensors[index]))
+        .filter(|(at, tensor)| read(called, *at, tensor).is_some())
+        .map(|(_, tensor)| tensor)
+        .collect();
+    let all = |same: fn(&Tensor, &Tensor) -> bool| {
+        outs().chain(quantized.iter().copied()).all(|tensor| same(tensor, out))
+    };
+    let is_plain =
+        |(option, value): &(&str, Value)| *option != ACTIVATION || *value == Value::from("NONE");
+    if MOVES.contains(&name) {
+        return all(|tensor, out| tensor.number == out.number);
+    }
+    match all(quantized::alike) {
+        true => RESCALES.contains(&name) && called.options.iter().all(is_plain),
+        false => COPIES.contains(&name),
+    }
+}
+
+/// Whether an operator makes new elements of those that are stored.
+pub(super) fn computes(name: &str) -> bool {
+    COPIES.contains(&name) || FILLS.contains(&name)
+}
+
+fn is_wide(tensor: &Tensor) -> bool {
+    matches!(tensor.dtype(), Some(DataType::Int32 | DataType::Int64))
+}
+
+/// How the input at a place is quantized. Integers of 32 and 64 bits are so as biases; kernels read others as numbers.
+pub(super) fn read<'t>(
+    called: &Operator,
+    at: usize,
+    tensor: &'t Tensor,
+) -> Option<&'t Quantization> {
+    let is_real = || CHANGES.contains(&called.name()) || is_bias(called, at);
+    quantized::of(tensor).filter(|_| !is_wide(tensor) || is_real())
+}
+
+/// Whether an input is a bias. Layers that list their inputs have no other wide integers.
+fn is_bias(called: &Operator, at: usize) -> bool {
+    let Some(operator) = operators::find(called.code, &called.custom) else { return false };
+    let is_layer = operator.name.ends_with("LSTM") || operator.name.ends_with("RNN");
+    match operator.inputs.get(at).or(operator.inputs.last()) {
+        Some(Input { many: Many::Rest, .. }) => is_layer,
+        Some(input) => input.name == "bias",
+        None => false,
+    }
+}
+
+/// How a result is quantized. Integers of 32 and 64 bits are numbers but for those that `QUANTIZE` makes.
+pub(super) fn written<'t>(called: &Operator, tensor: &'t Tensor) -> Option<&'t Quantization> {
+    quantized::of(tensor).filter(|_| !is_wide(tensor) || CHANGES.contains(&called.name()))
+}
+
+#[cfg(test)]
+mod tests;
