@@ -28,6 +28,7 @@ impl Variables {
         let initial: HashSet<usize> =
             model.graphs.iter().flat_map(|graph| &graph.operators).filter_map(started).collect();
         let mut found = Variables::default();
+        let (mut changed, mut read) = (HashSet::new(), HashSet::new());
         for graph in &model.graphs {
             for operator in &graph.operators {
                 if let (Some(name), Some(handle)) = (name_of(operator), operator.outputs.first()) {
@@ -35,17 +36,22 @@ impl Variables {
                 }
             }
         }
+        let all: HashSet<String> = found.handles.values().cloned().collect();
         for graph in model.graphs.iter().filter(|graph| !initial.contains(&graph.number)) {
             for operator in &graph.operators {
-                let Some(name) = found.variable(graph, operator).cloned() else { continue };
-                match operator.name() {
-                    "ASSIGN_VARIABLE" => found.changed.insert(name),
-                    "READ_VARIABLE" => found.read.insert(name),
-                    _ => continue,
+                // A handle from outside of the graph may be that of any variable.
+                let names = || match found.variable(graph, operator) {
+                    Some(name) => HashSet::from([name.clone()]),
+                    None => all.clone(),
                 };
+                match operator.name() {
+                    "ASSIGN_VARIABLE" => changed.extend(names()),
+                    "READ_VARIABLE" => read.extend(names()),
+                    _ => {}
+                }
             }
         }
-        found
+        Variables { changed, read, ..found }
     }
 
     /// The variable that an operator reads or sets; `None` if its handle comes from outside of the graph.
@@ -155,3 +161,6 @@ pub(super) fn run<'a>(
         _ => Ok(None),
     }
 }
+
+#[cfg(test)]
+mod tests;
