@@ -23,24 +23,19 @@ pub(super) fn run<'a>(
 ) -> Result<Option<Vec<Item>>> {
     let at = Place { runner, scope, called };
     let found = match called.name() {
-        "CALL" => at.call(at.graph("subgraph")?, &all(inputs))?,
+        "CALL" => at.call(at.graph("subgraph")?, &at.all(inputs)?)?,
         "STABLEHLO_COMPOSITE" => {
-            at.call(at.graph("decomposition_subgraph_index")?, &all(inputs))?
+            at.call(at.graph("decomposition_subgraph_index")?, &at.all(inputs)?)?
         }
         "IF" => {
             let branches = [at.graph("then_subgraph_index")?, at.graph("else_subgraph_index")?];
             at.condition(branches, inputs)?
         }
-        "WHILE" | "STABLEHLO_WHILE" => at.repetition(&all(inputs))?,
+        "WHILE" | "STABLEHLO_WHILE" => at.repetition(&at.all(inputs)?)?,
         "STABLEHLO_CASE" => at.choice(inputs)?,
         _ => return Ok(None),
     };
     Ok(Some(found))
-}
-
-/// Inputs; one that is left out is a hole.
-fn all(inputs: &[Option<Item>]) -> Vec<Item> {
-    inputs.iter().map(|item| item.clone().unwrap_or(Item::Hole)).collect()
 }
 
 /// An operator in its graph.
@@ -57,6 +52,30 @@ impl<'a> Place<'_, 'a, '_> {
 
     fn holes(&self) -> Vec<Item> {
         vec![Item::Hole; self.called.outputs.len()]
+    }
+
+    /// Inputs, none of which may be left out.
+    fn all(&self, inputs: &[Option<Item>]) -> Result<Vec<Item>> {
+        let given = inputs.iter().cloned().collect::<Option<Vec<Item>>>();
+        given.ok_or_else(|| self.problem(Code::SourceSyntax, "An input is left out."))
+    }
+
+    /// What the operator chooses by, and its other inputs; `None` if it could not be converted.
+    fn chooser(&self, inputs: &[Option<Item>]) -> Result<Option<(Var, Vec<Item>)>> {
+        let all = self.all(inputs)?;
+        let Some((first, rest)) = all.split_first() else {
+            return Err(self.problem(Code::SourceSyntax, "The operator has no inputs."));
+        };
+        Ok(self.tensors(std::slice::from_ref(first)).map(|vars| (vars[0], rest.to_vec())))
+    }
+
+    /// Tensors as values of the graph. Holes were reported; a variable or table in their place is.
+    fn tensors(&self, items: &[Item]) -> Option<Vec<Var>> {
+        if items.iter().any(|item| matches!(item, Item::Handle(_))) {
+            let message = "A variable or table takes part in a condition or loop as a value.";
+            self.runner.driver.report(self.problem(Code::LayerUnsupported, message));
+        }
+        items.iter().map(tensor).collect()
     }
 
     fn option(&self, name: &str) -> Option<&Value> {
@@ -98,7 +117,7 @@ impl<'a> Place<'_, 'a, '_> {
         let b = self.runner.builder();
         b.begin(if graph.name.is_empty() { "branch" } else { &graph.name });
         let closed = self.call(graph, inputs).and_then(|items| {
-            let vars = self.typed(tensors(&items))?;
+            let vars = self.typed(self.tensors(&items))?;
             vars.map(|vars| b.close(&vars)).transpose()
         });
         if !matches!(closed, Ok(Some(_))) {
@@ -135,18 +154,15 @@ impl<'a> Place<'_, 'a, '_> {
         inputs: &[Option<Item>],
     ) -> Result<Vec<Item>> {
         let b = self.runner.builder();
-        let Some((Some(Item::Tensor(condition)), rest)) = inputs.split_first() else {
-            return Ok(self.holes());
-        };
-        let rest = all(rest);
+        let Some((condition, rest)) = self.chooser(inputs)? else { return Ok(self.holes()) };
         self.counted(then.outputs.len())?;
         self.counted(otherwise.outputs.len())?;
-        if let Some(known) = b.ints_of(*condition).as_deref().and_then(<[i64]>::first) {
+        if let Some(known) = b.ints_of(condition).as_deref().and_then(<[i64]>::first) {
             return self.call(if *known != 0 { then } else { otherwise }, &rest);
         }
         let (then, otherwise) = (self.branch(then, &rest)?, self.branch(otherwise, &rest)?);
         let (Some(then), Some(otherwise)) = (then, otherwise) else { return Ok(self.holes()) };
-        let condition = self.scalar(*condition)?;
+        let condition = self.scalar(condition)?;
         b.in_layer(self.scope.layer(self.called), |b| b.if_graphs(condition, then, otherwise))
             .map(|vars| self.named(vars))
     }
@@ -171,20 +187,19 @@ impl<'a> Place<'_, 'a, '_> {
 
     /// The graph with a number, the last one for numbers that are out of range.
     fn choice(&self, inputs: &[Option<Item>]) -> Result<Vec<Item>> {
-        let Some(Value::List(indices)) = self.option("branch_subgraph_indices") else {
-            return Ok(self.holes());
+        let indices = match self.option("branch_subgraph_indices") {
+            Some(Value::List(indices)) if !indices.is_empty() => indices,
+            _ => return Err(self.problem(Code::SourceSyntax, "The operator names no graphs.")),
         };
         let graph = |value: &Value| match value {
             Value::Int(index) => self.numbered(*index),
             _ => Err(self.problem(Code::SourceSyntax, "A branch is not a number.")),
         };
         let graphs = indices.iter().map(graph).collect::<Result<Vec<_>>>()?;
-        let Some((Some(Item::Tensor(index)), rest)) = inputs.split_first() else {
-            return Ok(self.holes());
-        };
+        let Some((index, rest)) = self.chooser(inputs)? else { return Ok(self.holes()) };
         graphs.iter().try_for_each(|graph| self.counted(graph.outputs.len()))?;
-        let index = self.scalar(*index)?;
-        let chosen = self.chosen(index, 0, &graphs, &all(rest))?;
+        let index = self.scalar(index)?;
+        let chosen = self.chosen(index, 0, &graphs, &rest)?;
         Ok(chosen.map_or_else(|| self.holes(), |vars| self.named(vars)))
     }
 
@@ -199,7 +214,7 @@ impl<'a> Place<'_, 'a, '_> {
         let b = self.runner.builder();
         let (first, others) = match graphs {
             [] => return Ok(None),
-            [only] => return self.typed(tensors(&self.call(only, inputs)?)),
+            [only] => return self.typed(self.tensors(&self.call(only, inputs)?)),
             [first, others @ ..] => (first, others),
         };
         if at >= CHOICES_MAX {
@@ -230,8 +245,9 @@ impl<'a> Place<'_, 'a, '_> {
         }
         let carried: Vec<usize> =
             (0..inputs.len()).filter(|at| body.inputs[*at] != body.outputs[*at]).collect();
-        let first = tensors(&self.call(condition, inputs)?);
-        let start: Option<Vec<Var>> = carried.iter().map(|at| tensor(&inputs[*at])).collect();
+        let first = self.tensors(&self.call(condition, inputs)?);
+        let start: Vec<Item> = carried.iter().map(|at| inputs[*at].clone()).collect();
+        let start = self.tensors(&start);
         let (Some(first), Some(start)) = (first, start) else { return Ok(self.holes()) };
         let start = self.cast_starts(&carried, start, body)?;
         b.begin(if body.name.is_empty() { "body" } else { &body.name });
@@ -280,15 +296,13 @@ impl<'a> Place<'_, 'a, '_> {
             items[*at] = Item::Tensor(b.input("state", self.state(body, *at, *start)));
         }
         let given = self.call(body, &items)?;
-        let next = |at: &usize| tensor(&given[*at]);
-        let Some(vars) = carried.iter().map(next).collect::<Option<Vec<Var>>>() else {
-            return Ok(None);
-        };
+        let next: Vec<Item> = carried.iter().map(|at| given[*at].clone()).collect();
+        let Some(vars) = self.tensors(&next) else { return Ok(None) };
         let vars = self.cast_starts(carried, vars, body)?;
         for (at, var) in carried.iter().zip(&vars) {
             items[*at] = Item::Tensor(*var);
         }
-        let Some(go_on) = tensors(&self.call(condition, &items)?) else { return Ok(None) };
+        let Some(go_on) = self.tensors(&self.call(condition, &items)?) else { return Ok(None) };
         let outputs: Vec<Var> = [self.scalar(go_on[0])?].into_iter().chain(vars).collect();
         b.close(&outputs).map(Some)
     }
@@ -317,6 +331,5 @@ fn tensor(item: &Item) -> Option<Var> {
     }
 }
 
-fn tensors(items: &[Item]) -> Option<Vec<Var>> {
-    items.iter().map(tensor).collect()
-}
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use crate::ops::Source;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use std::collections::HashMap;
@@ -37,7 +37,7 @@ pub(crate) fn import(
         options.opset = options.opset.max(QUANTIZES_INT16);
     }
     let ports = Ports::of(&model, signature)?;
-    crate::model::import(&READER, options, |driver| {
+    let imported = crate::model::import(&READER, options, |driver| {
         let count = run(&model, &ports, driver, options)?;
         let mut metadata = model.facts.clone();
         if count > 0 {
@@ -46,7 +46,21 @@ pub(crate) fn import(
             metadata.push(("source.integer_weights".to_owned(), fact));
         }
         Ok(Ran { weights: vec![], metadata })
-    })
+    })?;
+    complete(&imported.model.graph, &ports)?;
+    Ok(imported)
+}
+
+/// Checks that nothing of the network was lost without a word.
+fn complete(graph: &Graph, ports: &Ports) -> Result<()> {
+    let given: Vec<&str> = graph.outputs().iter().map(|id| graph[*id].name.as_str()).collect();
+    let names = ports.outputs.iter().map(|(name, _)| name.as_str());
+    let lost: Vec<&str> = names.filter(|name| !given.contains(name)).collect();
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let message = format!("Nothing computes the outputs `{}`.", shown(&lost.join("`, `")));
+    Err(Diagnostic::new(Code::LayerUnsupported, message))
 }
 
 /// Whether activations are quantized to 16 bits.
