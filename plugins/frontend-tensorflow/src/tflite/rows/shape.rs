@@ -14,12 +14,9 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
     rows! { table;
         "RESHAPE" => reshape;
         "STRIDED_SLICE" => |b, a: Slice| {
-            let end = match a.offset {
-                true => b.add(a.begin, a.end)?,
-                false => a.end,
-            };
+            let a = if a.offset { ends_from_begin(b, a)? } else { a };
             strided_slice(b, Strided {
-                input: a.input, begin: a.begin.into(), end: end.into(), strides: a.strides,
+                input: a.input, begin: a.begin.into(), end: a.end.into(), strides: a.strides,
                 begin_mask: a.begin_mask, end_mask: a.end_mask, ellipsis_mask: a.ellipsis_mask,
                 new_axis_mask: a.new_axis_mask, shrink_axis_mask: a.shrink_axis_mask,
             })
@@ -62,6 +59,46 @@ arguments! {
     struct UpdateAt { operand: Var, update: Var, start_indices: Vec<Var> }
     /// `STABLEHLO_DYNAMIC_SLICE(operand, start_indices*)`
     struct SliceAt { operand: Var, start_indices: Vec<Var>, slice_sizes: Vec<i64> }
+}
+
+/// A slice whose ends count from where it begins, as one whose ends count from the first element. As in TFLite's
+/// kernel, it begins within the axis, and `end_mask` does not count.
+fn ends_from_begin(b: &GraphBuilder, a: Slice) -> Lowered<Slice> {
+    if a.ellipsis_mask != 0 || a.new_axis_mask != 0 {
+        let message =
+            "Ends that count from the beginning, beside an ellipsis or a new axis, are not read.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    let list = |one: &dyn Fn(usize) -> i64| -> Var {
+        let all: Vec<i64> = (0..a.strides.len()).map(one).collect();
+        b.constant(onnxd_plugin_sdk::ir::Tensor::vector(all))
+    };
+    let back = |at: usize| a.strides[at] < 0;
+    let masked = |at: usize| at < 64 && a.begin_mask >> at & 1 == 1;
+    let first = list(&|at| if back(at) { -1 } else { 0 });
+    let begin = match (0..a.strides.len()).any(masked) {
+        true => b.where_(
+            b.equal(list(&|at| i64::from(masked(at))), 1)?,
+            first,
+            b.cast(a.begin, Int64)?,
+        )?,
+        false => b.cast(a.begin, Int64)?,
+    };
+    let is_inside = b.ints_of(begin).is_some_and(|all| all.iter().all(|begin| *begin >= 0));
+    let begin = match is_inside && !a.strides.iter().any(|step| *step < 0) {
+        true => begin,
+        false => {
+            let sizes = b.shape(a.input).start(0).end(a.strides.len() as i64).one()?;
+            let counted = b.where_(b.less(begin, 0)?, b.add(begin, sizes)?, begin)?;
+            let last = b.sub(sizes, list(&|at| i64::from(back(at))))?;
+            b.max([b.min([counted, last])?, vector(b, 0)])?
+        }
+    };
+    let end = b.add(begin, b.cast(a.end, Int64)?)?;
+    // What lies before the first element would count from the last one.
+    let before = list(&|at| if back(at) { i64::MIN + 1 } else { 0 });
+    let end = b.where_(b.less(end, 0)?, before, end)?;
+    Ok(Slice { begin, end, begin_mask: 0, end_mask: 0, ..a })
 }
 
 /// The shape is an input, or an option, or that of the result.

@@ -1,4 +1,7 @@
 use super::*;
+use crate::tflite::fixture::{
+    FLOAT, Field, Fields, INT32, INT64, Lite, int32s, int64s, problem, single, tensor, text,
+};
 use crate::tflite::operators;
 
 /// The runner lowers these itself.
@@ -32,5 +35,44 @@ fn every_operator_is_one_of_tensorflow_or_has_a_row_or_is_refused() {
     }
     for code in 0..=209 {
         assert!(code == operators::CUSTOM || operators::find(code, "").is_some(), "{code}");
+    }
+}
+
+/// A slice of ten numbers whose end counts from its beginning.
+fn sliced(begin: i32, end: i32, step: i32, begin_mask: i32) -> String {
+    let list = |name, constant| tensor(name, INT32, &[1], constant);
+    let tensors = vec![
+        tensor("x", FLOAT, &[10], 0),
+        list("begin", 1),
+        list("end", 2),
+        list("strides", 3),
+        tensor("y", FLOAT, &[-1], 0),
+    ];
+    let options = vec![(0, Field::I32(begin_mask)), (1, Field::I32(1)), (5, Field::Bool(true))];
+    text(&single(45, tensors, [begin, end, step].map(|n| int32s(&[n])).to_vec(), options))
+}
+
+/// As TFLite's interpreter takes them; it does not look at `end_mask`.
+#[test]
+fn ends_that_count_from_the_beginning() {
+    let last = i64::MIN + 1;
+    for ((begin, end, step), mask, expected) in [
+        ((2, 3, 1), 0, (2, 5)),
+        ((-4, 3, 1), 0, (6, 9)),
+        ((-4, 4, 1), 0, (6, 10)),
+        ((-20, 3, 1), 0, (0, 3)),
+        ((5, 3, 1), 1, (0, 3)),
+        ((5, -3, -1), 0, (5, 2)),
+        ((5, -3, -1), 1, (9, 6)),
+        ((12, -3, -1), 0, (9, 6)),
+        ((2, -3, -1), 0, (2, last)),
+    ] {
+        let shown = sliced(begin, end, step, mask);
+        let (from, to) = expected;
+        assert!(
+            shown.contains(&format!("{{{from}}}")) || from == 0,
+            "{begin} {end} {step}: {shown}"
+        );
+        assert!(shown.contains(&format!("{{{to}}}")) || to == 10, "{begin} {end} {step}: {shown}");
     }
 }
