@@ -8,6 +8,7 @@ use crate::ops::shape::transposed;
 use crate::ops::{Lower, Source, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(super) fn rows(table: Table<Source>) -> Table<Source> {
@@ -29,7 +30,7 @@ arguments! {
     /// `CONV_2D(input, filter, bias?)`: the filter is `[out, h, w, in]`.
     struct Conv2d {
         input: Var, filter: Var, bias: Option<Var>, padding: String, stride_w: i64, stride_h: i64,
-        dilation_w_factor: i64 = 1, dilation_h_factor: i64 = 1,
+        dilation_w_factor: i64 = 1, dilation_h_factor: i64 = 1, depth_multiplier: i64 = 0,
     }
     /// `TRANSPOSE_CONV(output_shape, weights, input, bias?)`: the filter is `[out, h, w, in]`.
     struct TransposeConv {
@@ -88,7 +89,11 @@ fn conv_2d(b: &Lower, a: Conv2d) -> Lowered<Var> {
 fn depthwise(b: &Lower, a: Conv2d) -> Lowered<Var> {
     let [_, h, w, outputs] = filter_2d(b, a.filter)?;
     let x = channels_first(b, a.input)?;
-    let group = size_of(b, x, 1).unwrap_or(outputs);
+    let known = || (a.depth_multiplier > 0).then(|| outputs / a.depth_multiplier);
+    let Some(group) = size_of(b, x, 1).or_else(known) else {
+        let message = "The number of channels is not known, nor how many filters each has.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    };
     let filter = transposed(b, a.filter, &[3, 0, 1, 2])?;
     channels_last(b, conv(b, x, filter, a.bias, &a.window(b, &[h, w])?, group)?)
 }
@@ -98,7 +103,7 @@ fn filter_2d(b: &Lower, w: Var) -> Lowered<[i64; 4]> {
     let dims = sizes(b, w)?;
     dims.as_slice().try_into().map_err(|_| {
         let message = format!("The filter must have 4 axes, found {}.", dims.len());
-        b.diagnostic(onnxd_plugin_sdk::diagnostics::Code::LayerParameter, message)
+        b.diagnostic(Code::LayerParameter, message)
     })
 }
 

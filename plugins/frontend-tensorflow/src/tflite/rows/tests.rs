@@ -76,3 +76,18 @@ fn ends_that_count_from_the_beginning() {
         assert!(shown.contains(&format!("{{{to}}}")) || to == 10, "{begin} {end} {step}: {shown}");
     }
 }
+
+/// Channels whose number varies: each has as many filters as the option says.
+#[test]
+fn depthwise_filters_of_unknown_channels() {
+    let of = |multiplier| {
+        let mut x = tensor("x", FLOAT, &[1, 4, 4, 1], 0);
+        x.push((7, Field::Ints(vec![1, 4, 4, -1])));
+        let tensors =
+            vec![x, tensor("w", FLOAT, &[1, 1, 1, 4], 1), tensor("y", FLOAT, &[1, 4, 4, 4], 0)];
+        let strides = [(1, Field::I32(1)), (2, Field::I32(1)), (3, Field::I32(multiplier))];
+        single(4, tensors, vec![int32s(&[0; 4])], strides.to_vec())
+    };
+    assert!(text(&of(2)).contains("group = 2"), "{}", text(&of(2)));
+    assert!(problem(&of(0)).contains("number of channels"), "{}", problem(&of(0)));
+}
