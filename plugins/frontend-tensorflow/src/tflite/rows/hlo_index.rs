@@ -43,14 +43,23 @@ fn vectors(b: &GraphBuilder, indices: Var, axis: i64) -> Lowered<Var> {
     transposed(b, indices, &perm)
 }
 
+/// Checks the sizes of slices of a tensor of `n` axes.
+fn check_sizes(b: &GraphBuilder, n: usize, sizes: &[i64]) -> Lowered<()> {
+    let wrong = |message: String| Err(b.diagnostic(Code::LayerParameter, message));
+    match sizes.iter().find(|size| **size < 0) {
+        _ if sizes.len() != n => {
+            wrong(format!("A slice of {} axes is taken from {n} axes.", sizes.len()))
+        }
+        Some(size) => wrong(format!("A slice cannot have {size} elements.")),
+        None => Ok(()),
+    }
+}
+
 /// Slices of which each begins where an index vector says, moved inwards where it would reach over the end. Elements of
 /// the axes that are sliced are taken one by one; the other axes are taken whole.
 fn gather(b: &Lower, a: Gather) -> Lowered<Var> {
     let n = rank(b, a.operand)?;
-    if a.slice_sizes.len() != n {
-        let message = format!("A slice of {} axes is taken from {n} axes.", a.slice_sizes.len());
-        return Err(b.diagnostic(Code::LayerParameter, message));
-    }
+    check_sizes(b, n, &a.slice_sizes)?;
     others(b, n as i64, &a.start_index_map)?;
     let starts = vectors(b, a.start_indices, a.index_vector_dim)?;
     let batch = rank(b, starts)? as i64 - 1;

@@ -91,3 +91,83 @@ fn depthwise_filters_of_unknown_channels() {
     assert!(text(&of(2)).contains("group = 2"), "{}", text(&of(2)));
     assert!(problem(&of(0)).contains("number of channels"), "{}", problem(&of(0)));
 }
+
+fn list(name: &str, constant: i32) -> Fields {
+    tensor(name, INT64, &[2], constant)
+}
+
+/// `REDUCE_WINDOW` by sums, with lists for two axes.
+fn windows(lists: [&[i64]; 3]) -> Lite {
+    let mut node = single(
+        205,
+        vec![
+            tensor("x", FLOAT, &[4, 4], 0),
+            tensor("init", FLOAT, &[], 1),
+            list("shape", 2),
+            list("strides", 3),
+            list("dilations", 4),
+            tensor("y", FLOAT, &[-1, -1], 0),
+        ],
+        std::iter::once(int32s(&[0])).chain(lists.map(int64s)).collect(),
+        vec![],
+    );
+    let Field::Tables(operators) = &mut node.graphs[0][3].1 else { panic!("operators") };
+    operators[0].retain(|(slot, _)| *slot != 4);
+    operators[0].extend([(11, Field::I8(22)), (12, Field::Table(vec![(0, Field::I32(1))]))]);
+    node
+}
+
+#[test]
+fn windows_of_all_axes() {
+    assert!(text(&windows([&[2, 2], &[1, 1], &[1, 1]])).contains("Slice("));
+    let found = problem(&windows([&[2, 2], &[1, 1], &[i64::MAX, 1]]));
+    assert!(found.contains("N0203"), "{found}");
+}
+
+/// `DILATE` of `[2, 2]` by these numbers.
+fn apart(dilations: &[i64]) -> Lite {
+    let tensors = vec![
+        tensor("x", FLOAT, &[2, 2], 0),
+        tensor("dilations", INT64, &[dilations.len() as i32], 1),
+        tensor("value", FLOAT, &[], 2),
+        tensor("y", FLOAT, &[-1, -1], 0),
+    ];
+    single(203, tensors, vec![int64s(dilations), int32s(&[0])], vec![])
+}
+
+#[test]
+fn cells_between_others() {
+    assert!(text(&apart(&[2, 1])).contains("Pad("), "{}", text(&apart(&[2, 1])));
+    for dilations in [&[0, 1][..], &[1, i64::MIN], &[2], &[2, 2, 2]] {
+        let found = problem(&apart(dilations));
+        assert!(found.contains("N0204"), "{dilations:?}: {found}");
+    }
+}
+
+/// `STABLEHLO_GATHER` of slices of these sizes.
+fn gathered(sizes: &[i64]) -> Lite {
+    let mut lite = single(
+        201,
+        vec![
+            tensor("x", FLOAT, &[4, 4], 0),
+            tensor("starts", INT32, &[1, 1], 1),
+            tensor("y", FLOAT, &[1, -1], 0),
+        ],
+        vec![int32s(&[0])],
+        vec![],
+    );
+    let longs = |all: &[i64]| Field::Longs(all.to_vec());
+    let options = vec![(0, longs(&[1])), (1, longs(&[0])), (2, longs(&[0])), (4, longs(sizes))];
+    let Field::Tables(operators) = &mut lite.graphs[0][3].1 else { panic!("operators") };
+    operators[0].retain(|(slot, _)| *slot != 4);
+    operators[0].extend([(11, Field::I8(18)), (12, Field::Table(options))]);
+    lite
+}
+
+#[test]
+fn slices_have_sizes() {
+    for bad in [i64::MIN, -1] {
+        let found = problem(&gathered(&[1, bad]));
+        assert!(found.contains("N0204") && found.contains("elements"), "{found}");
+    }
+}

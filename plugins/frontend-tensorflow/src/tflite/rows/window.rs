@@ -21,7 +21,7 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
         "REDUCE_WINDOW" => |b, a: Windows| {
             let word = usize::try_from(a.reduce_function).ok().and_then(|at| FUNCTIONS.get(at));
             let how = Meeting::of(b, word.unwrap_or(&""))?;
-            let y = under_windows(b, a.input, how, [&a.window_shape, &a.window_strides, &a.window_dilations])?;
+            let y = under_windows(b, a.input, how, [a.window_shape, a.window_strides, a.window_dilations])?;
             how.meet(b, y, a.init)
         };
         "STABLEHLO_PAD" => |b, a: Pad| {
@@ -34,7 +34,7 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
             let x = dilated(b, a.operand, &a.base_dilations, a.init)?;
             let side = |at: usize| a.padding.iter().skip(at).step_by(2).copied().collect::<Vec<i64>>();
             let x = padded(b, x, [&side(0), &side(1)], a.init)?;
-            let y = under_windows(b, x, how, [&a.window_dimensions, &a.window_strides, &a.window_dilations])?;
+            let y = under_windows(b, x, how, [a.window_dimensions, a.window_strides, a.window_dilations])?;
             how.meet(b, y, a.init)
         };
     }
@@ -116,9 +116,14 @@ impl Meeting {
 pub(super) fn dilated(b: &GraphBuilder, x: Var, dilations: &[i64], value: Var) -> Lowered<Var> {
     let n = rank(b, x)?;
     let mut y = x;
-    for (axis, dilation) in dilations.iter().enumerate().take(n) {
+    let dilations = for_each_axis(b, n, dilations.to_vec(), 1)?;
+    if let Some(bad) = dilations.iter().find(|dilation| **dilation < 1) {
+        let message = format!("Cells cannot be {bad} places apart.");
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    for (axis, dilation) in dilations.iter().enumerate() {
         let (at, more) = (axis as i64, dilation - 1);
-        if more < 1 || size_of(b, y, axis) == Some(1) {
+        if more == 0 || size_of(b, y, axis) == Some(1) {
             continue;
         }
         let mut sizes = (0..n).map(|axis| size(b, y, axis)).collect::<Lowered<Vec<Size>>>()?;
@@ -134,25 +139,41 @@ pub(super) fn dilated(b: &GraphBuilder, x: Var, dilations: &[i64], value: Var) -
 
 /// `x` with cells of `value` before and behind each axis; negative numbers take cells away.
 fn padded(b: &GraphBuilder, x: Var, [low, high]: [&[i64]; 2], value: Var) -> Lowered<Var> {
-    let pads = [low, high].concat();
+    let n = rank(b, x)?;
+    let pads =
+        [for_each_axis(b, n, low.to_vec(), 0)?, for_each_axis(b, n, high.to_vec(), 0)?].concat();
     if pads.iter().all(|n| *n == 0) {
         return Ok(x);
     }
     b.pad(x, pads).constant_value(value).one()
 }
 
+/// A number for each of `n` axes; an empty list means `default` for all.
+///
+/// # Errors
+/// `N0204` for a list of another length.
+fn for_each_axis(b: &GraphBuilder, n: usize, list: Vec<i64>, default: i64) -> Lowered<Vec<i64>> {
+    match list.len() {
+        0 => Ok(vec![default; n]),
+        found if found == n => Ok(list),
+        found => {
+            let message = format!("There are {found} numbers for {n} axes.");
+            Err(b.diagnostic(Code::LayerParameter, message))
+        }
+    }
+}
+
 /// What the elements under windows make together, axis by axis.
-fn under_windows(
-    b: &GraphBuilder,
-    x: Var,
-    how: Meeting,
-    [window, strides, dilations]: [&[i64]; 3],
-) -> Lowered<Var> {
+fn under_windows(b: &GraphBuilder, x: Var, how: Meeting, lists: [Vec<i64>; 3]) -> Lowered<Var> {
+    let n = rank(b, x)?;
+    let [sizes, strides, dilations] = lists.map(|list| for_each_axis(b, n, list, 1));
+    let windows = sizes?.into_iter().zip(strides?).zip(dilations?);
     let mut y = x;
-    for (axis, (window, (stride, dilation))) in
-        window.iter().zip(strides.iter().zip(dilations)).enumerate()
-    {
-        if !(1..=WINDOW_MAX).contains(window) || *stride < 1 || *dilation < 1 {
+    for (axis, ((window, stride), dilation)) in windows.enumerate() {
+        // Farther steps lie behind the end of every tensor.
+        let all = 1..=i64::from(i32::MAX);
+        if !(1..=WINDOW_MAX).contains(&window) || !all.contains(&stride) || !all.contains(&dilation)
+        {
             let message =
                 format!("A window of {window} cells is too large, or its steps are too small.");
             return Err(b.diagnostic(Code::LayerUnsupported, message));
@@ -162,11 +183,11 @@ fn under_windows(
             let end = if behind == 0 { i64::MAX } else { -behind };
             match (window, stride) {
                 (1, 1) => Ok(y),
-                _ => b.slice(y, [at * dilation], [end]).axes([axis as i64]).steps([*stride]).one(),
+                _ => b.slice(y, [at * dilation], [end]).axes([axis as i64]).steps([stride]).one(),
             }
         };
         let mut met = cell(0)?;
-        for at in 1..*window {
+        for at in 1..window {
             met = how.meet(b, met, cell(at)?)?;
         }
         y = met;
