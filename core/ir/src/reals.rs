@@ -50,19 +50,6 @@ impl Tensor {
 }
 
 impl Tensor {
-    /// Whether no element is infinite or not a number; `false` for types that are not real.
-    pub fn is_finite(&self) -> bool {
-        if self.dtype() != DataType::Float {
-            return self.to_reals().is_some_and(|r| r.values.iter().all(|x| x.is_finite()));
-        }
-        let finite = |block: &[u8]| {
-            let floats = block.as_chunks().0.iter();
-            let fine = floats.fold(true, |fine, x| fine & f32::from_le_bytes(*x).is_finite());
-            if fine { Ok(()) } else { Err(()) }
-        };
-        self.in_blocks(finite).is_ok()
-    }
-
     /// Multiplies slice `i` along `axis` by `gain[i]`, in `f64`, and rounds to the type, which is a
     /// float type; `None` for any other.
     ///

@@ -170,14 +170,13 @@ impl<'a, 'g> Search<'a, 'g> {
         }
         self.own(v)?;
         let new = new.to_tensor(tensor.dtype()).expect("a float type");
-        self.sound(v, &tensor, new)
+        self.sound(v, new)
     }
 
     /// The weights `v` with one factor for each slice along `axis`.
     fn slices(&self, v: ValueId, axis: usize, gain: &[f64]) -> Result<Scaled, Skip> {
         self.own(v)?;
-        let (old, new) = (self.cx.constant(v)?, self.cx.scaled(v, axis, gain)?);
-        self.sound(v, &old, new)
+        self.sound(v, self.cx.scaled(v, axis, gain)?)
     }
 
     /// Weights that others read would be there twice.
@@ -188,8 +187,9 @@ impl<'a, 'g> Search<'a, 'g> {
         }
     }
 
-    fn sound(&self, v: ValueId, old: &Tensor, new: Tensor) -> Result<Scaled, Skip> {
-        match new.is_finite() && old.is_finite() {
+    /// No factor is 0, so that weights that were not finite are not so now.
+    fn sound(&self, v: ValueId, new: Tensor) -> Result<Scaled, Skip> {
+        match new.is_finite() {
             true => Ok(Scaled::Constant(v, Some(new))),
             false => Skip::because(format!("{} is beyond {}", self.cx.name(v), new.dtype())),
         }
