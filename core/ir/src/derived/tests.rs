@@ -1,5 +1,5 @@
 use super::*;
-use crate::Reals;
+use crate::{Attr, Graph, Node, Reals, same_graph};
 use half::f16;
 
 /// Counts up in every element, so that each names its place.
@@ -246,4 +246,24 @@ fn casts_in_several_blocks() {
     assert_eq!(halves.as_slice::<f16>().unwrap()[1], f16::from_f32(-999.5));
     assert_eq!(halves.byte_len(), 10_000);
     assert_ne!(halves, halves.reshaped([2500, 2]).unwrap());
+}
+
+#[test]
+fn vast_tensors_are_compared_by_what_they_share_and_by_few_elements() {
+    let vast = |value: f32| {
+        let (source, strides) = (Tensor::vector(vec![value]), vec![0, 0]);
+        let from = Derivation::Strided { source, offset: 0, strides };
+        Tensor::derived(DataType::Float, [1 << 20, 1 << 20], from).unwrap()
+    };
+    let x = vast(1.0);
+    assert!(x == x.clone() && x != vast(2.0));
+    let holding = |x: &Tensor| {
+        let mut graph = Graph::new("g");
+        let y = graph.add_value("y", None);
+        graph.add_node(Node::new("Constant", [], [y]).with("value", Attr::Tensor(x.clone())));
+        graph.mark_output(y);
+        graph
+    };
+    assert!(same_graph(&holding(&x), &holding(&x)));
+    assert!(!same_graph(&holding(&x), &holding(&vast(2.0))));
 }

@@ -8,7 +8,7 @@ mod work;
 use feeds::Feeds;
 use onnxd_diagnostics::Layer;
 use onnxd_eval::{Comparison, compare};
-use onnxd_ir::{DataType, Model, NodeId, Part, Tensor, ValueId, same_data, same_node, verify};
+use onnxd_ir::{DataType, Model, NodeId, Part, Tensor, ValueId, same_node, verify};
 use work::{Reached, work};
 
 /// Values that are not compared for a reason, and kept with it.
@@ -186,7 +186,7 @@ impl<'m> Search<'m> {
         let same = match (old.producer(pair), new.producer(v)) {
             (Some(a), Some(b)) => self.same_node(a, b) && slot(old, a, pair) == slot(new, b, v),
             (None, None) => match (old.constant(pair), new.constant(v)) {
-                (Some(a), Some(b)) if new.uses(v) > 0 && old.uses(pair) > 0 => same_data(a, b),
+                (Some(a), Some(b)) if new.uses(v) > 0 && old.uses(pair) > 0 => a == b,
                 _ => return None,
             },
             // What an input or a name without a value became is for verification.
@@ -202,7 +202,7 @@ impl<'m> Search<'m> {
         // Equal constants may have been merged under one name.
         let same = |mine: ValueId, other: ValueId| {
             name(other) == Some(mine)
-                || matches!((old.constant(mine), new.constant(other)), (Some(x), Some(y)) if same_data(x, y))
+                || matches!((old.constant(mine), new.constant(other)), (Some(x), Some(y)) if x == y)
         };
         same_node((old, a), (new, b), &same)
     }
