@@ -4,6 +4,9 @@
 //! A factor for each channel only goes into the operator before it. One number also passes operators that move
 //! elements, and sums and products of computed values: of the two factors that attention has, one is left or none.
 //!
+//! A product that is rounded later, as places between pixels are, keeps its own factor, unless it is a power of two:
+//! another order of rounding errors makes another number of what lies half way between two.
+//!
 //! ```onnx
 //! before (float[1,4,8] x) => (float[1,4,4] scores)
 //! <float[8,2] wq = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0},
@@ -36,9 +39,17 @@
 //! ```
 
 use crate::arithmetic::{Applied, Arithmetic, Kind};
-use crate::scaled::Search;
+use crate::scaled::{MOVES, Search};
 use onnxd_plugin_sdk::ir::{At, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
+
+/// Operators that turn what lies between two numbers into one of them.
+const ROUNDS: [&str; 4] = ["Ceil", "Floor", "Mod", "Round"];
+/// Operators by which a factor and its rounding error go on, with those that move elements.
+const PASSED: [&str; 10] =
+    ["Abs", "Add", "Clip", "Concat", "Div", "Max", "Min", "Mul", "Neg", "Sub"];
+/// Values that are looked at for what rounds them.
+const ROUNDED_MAX: usize = 32;
 
 pub(crate) fn fuse_scale(cx: &mut Rewriter, at: At<Arithmetic>) -> Rewrite {
     let Applied { x, by, .. } = Applied::factor(cx, &at)?;
@@ -47,6 +58,9 @@ pub(crate) fn fuse_scale(cx: &mut Rewriter, at: At<Arithmetic>) -> Rewrite {
     }
     if is_gelu(cx, x) {
         return Skip::because("it is part of Gelu, which runtimes know");
+    }
+    if !by.values.iter().all(|factor| is_power_of_two(*factor)) && is_rounded(cx, at.out) {
+        return Skip::because("the product is rounded, and what lies half way could turn");
     }
     let factor = match by.values[..] {
         [factor] if by.dims.is_empty() || by.dims.len() <= cx.rank(x)? => Reals::scalar(factor),
@@ -70,6 +84,29 @@ pub(crate) fn fuse_scale(cx: &mut Rewriter, at: At<Arithmetic>) -> Rewrite {
     }
     cx.layers_are_set();
     Ok(())
+}
+
+fn is_power_of_two(x: f64) -> bool {
+    x.to_bits() & ((1 << (f64::MANTISSA_DIGITS - 1)) - 1) == 0
+}
+
+/// Whether `v` comes to an operator that rounds, by sums, products and operators that move elements.
+fn is_rounded(cx: &Rewriter, v: ValueId) -> bool {
+    let (mut found, mut at) = (vec![v], 0);
+    while at < found.len().min(ROUNDED_MAX) {
+        for node in cx.graph.readers(found[at]).iter().filter_map(|id| cx.graph.node(*id)) {
+            let (true, Some(out)) = (node.is_standard(), node.output(0)) else { continue };
+            let op = node.op.as_str();
+            if ROUNDS.contains(&op) || op == "Cast" && cx.dtype(out).is_ok_and(|t| !t.is_float()) {
+                return true;
+            }
+            if (PASSED.contains(&op) || MOVES.contains(&op)) && !found.contains(&out) {
+                found.push(out);
+            }
+        }
+        at += 1;
+    }
+    false
 }
 
 /// Whether `x` is `v * (1 + erf(...))`, or the same with the hyperbolic tangent.
@@ -182,6 +219,37 @@ mod tests {
             "g (float[3,2] x) => (float[3,2] y) <float[2,2] w = {1.0, 2.0, 3.0, 4.0}, float c = {2.0}>
              { a = MatMul(x, w) b = Mul(a, c) y = MatMul(b, w) }",
         );
+    }
+
+    #[test]
+    fn what_is_rounded_later_is_computed_in_its_order() {
+        for (out, factor, rounds) in [
+            ("float[3]", "3.0", "r = Round(s)"),
+            (
+                "float[1,3]",
+                "0.1",
+                "p = Abs(s) a = Add(p, half) f = Floor(a) r = Unsqueeze(f, axes)",
+            ),
+            ("int64[1,3]", "0.1", "n = Mul(s, x) u = Unsqueeze(n, axes) r = Cast<to = 7>(u)"),
+        ] {
+            let graph = format!(
+                "g (float[3] x) => ({out} r)
+                 <float third = {{0.333333}}, float c = {{{factor}}}, float half = {{0.5}}, int64[1] axes = {{0}}>
+                 {{ t = Mul(x, third) s = Mul(t, c) {rounds} }}"
+            );
+            check_skip(
+                fuse_scale,
+                "the product is rounded, and what lies half way could turn",
+                &graph,
+            );
+        }
+    }
+
+    #[test]
+    fn a_power_of_two_is_exact_before_what_rounds() {
+        let graph = "g (float[3] x) => (float[3] r) <float third = {0.333333}, float c = {-0.25}>
+             { t = Mul(x, third) s = Mul(t, c) r = Round(s) }";
+        assert_eq!(left(graph), 2);
     }
 
     #[test]

@@ -13,7 +13,7 @@ const NODES_MAX: usize = 16;
 const SMALL_MAX: usize = 1 << 12;
 
 /// Operators that only move the elements of their first input.
-const MOVES: [&str; 9] = [
+pub(crate) const MOVES: [&str; 9] = [
     "Expand",
     "Flatten",
     "Gather",
