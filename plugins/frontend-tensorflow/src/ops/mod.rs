@@ -57,10 +57,11 @@ pub(crate) mod space;
 pub(crate) mod sparse;
 pub(crate) mod special;
 pub(crate) mod text;
+pub(crate) mod update;
 
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
-use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::ir::{DataType, Dim};
 use onnxd_plugin_sdk::lower::{Lowered, Results, Table, Value};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -116,6 +117,7 @@ pub(crate) fn table() -> Table<Source> {
         sparse::rows,
         special::rows,
         text::rows,
+        update::rows,
     ];
     families.into_iter().fold(Table::new(), |table, rows| rows(table))
 }
@@ -147,6 +149,11 @@ pub(crate) fn of(b: &GraphBuilder, x: Var) -> Lowered<DataType> {
         let message = format!("The element type of `{}` is not known.", shown(&b.name_of(x)));
         b.diagnostic(Code::LayerParameter, message)
     })
+}
+
+/// The size of an axis, if it is known.
+pub(crate) fn size_of(b: &GraphBuilder, x: Var, axis: usize) -> Option<i64> {
+    b.shape_of(x)?.get(axis).and_then(Dim::known)
 }
 
 /// The number of axes of a tensor.

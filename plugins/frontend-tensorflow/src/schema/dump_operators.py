@@ -20,7 +20,7 @@ LEFT_OUT = re.compile(
     r"|Summary|Debug|Iterator|Barrier|^Stage|^Map(Stage|Unstage|Size|Clear|Peek|Incomplete)|OrderedMap|Risc|DTensor|Uniform(Quant|Dequ)"
     r"|Backprop(Filter|Bias)|^Stats|^SdcaO|Load.*Parameters|Retrieve.*Parameters|Ragged?Cross|^Cudnn|^Mlir|^Batch(Function)?$|KafkaD"
 )
-KEPT = {"IteratorGetNext", "TensorForestTreePredict"}
+KEPT = {"IteratorGetNext", "TensorForestTreePredict", "XlaDynamicSlice", "XlaDynamicUpdateSlice"}
 
 
 def word(number):

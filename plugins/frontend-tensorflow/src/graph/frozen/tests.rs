@@ -1,5 +1,6 @@
 use super::*;
 use crate::graph::fixture::{self, floats, graph, names, node, placeholder};
+use crate::wire::proto::Attr;
 
 fn outputs_of(nodes: Vec<NodeDef>) -> Vec<String> {
     let graph = graph(nodes, vec![]);
@@ -70,4 +71,20 @@ fn a_variable_says_that_the_graph_is_not_frozen() {
     ];
     let said = fixture::found(fixture::import(&graph(nodes, vec![])));
     assert_eq!(said, ["N0209 The graph is not frozen: `v` is a variable."]);
+}
+
+/// `DT_INT32`
+const INT32: i32 = 3;
+
+#[test]
+fn an_update_at_a_computed_place_stays_within() {
+    let nodes = vec![
+        placeholder("x", &[4]),
+        floats("part", &[1.0, 2.0]),
+        placeholder("at", &[1]).attr("dtype", Attr::Type(INT32)),
+        node("y", "XlaDynamicUpdateSlice", &["x", "part", "at"]),
+    ];
+    let model = fixture::import(&graph(nodes, vec![])).unwrap().model;
+    let ops: Vec<String> = model.graph.nodes().map(|(_, node)| node.op.to_string()).collect();
+    assert_eq!(ops, ["Cast", "Slice", "Max", "Min", "Add", "Slice", "Slice", "Concat"]);
 }

@@ -13,9 +13,7 @@ mod recurrent;
 mod shape;
 mod window;
 
-use crate::ops::Source;
-use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::ir::Dim;
+use crate::ops::{Source, size_of};
 use onnxd_plugin_sdk::lower::Table;
 
 /// The operators of TFLite that are none of TensorFlow's.
@@ -33,11 +31,6 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         window::rows,
     ];
     families.into_iter().fold(table, |table, rows| rows(table))
-}
-
-/// The size of an axis, if it is known.
-fn size_of(b: &GraphBuilder, x: Var, axis: usize) -> Option<i64> {
-    b.shape_of(x)?.get(axis).and_then(Dim::known)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Shapes, slices and updates.
 
-use super::size_of;
 use crate::ops::shape::{int64s, reshaped};
 use crate::ops::slicing::{Strided, strided_slice};
-use crate::ops::{Lower, Source, of, rank, rows};
+use crate::ops::update::{cut, each, places, updated, vector};
+use crate::ops::{Lower, Source, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -22,10 +22,7 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
             })
         };
         "DYNAMIC_UPDATE_SLICE" => |b, a: Update| {
-            let starts = b.cast(a.start_indices, Int64)?;
-            let starts = (0..rank(b, a.operand)? as i64)
-                .map(|axis| b.slice(starts, [axis], [axis + 1]).axes([0]).one());
-            updated(b, a.operand, a.update, &starts.collect::<Lowered<Vec<Var>>>()?)
+            updated(b, a.operand, a.update, &each(b, a.operand, a.start_indices)?)
         };
         "STABLEHLO_DYNAMIC_UPDATE_SLICE" => |b, a: UpdateAt| {
             let starts = places(b, &a.start_indices)?;
@@ -33,14 +30,7 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
         };
         "STABLEHLO_DYNAMIC_SLICE" => |b, a: SliceAt| {
             let starts = places(b, &a.start_indices)?;
-            let mut x = a.operand;
-            for (axis, (size, start)) in a.slice_sizes.iter().zip(starts).enumerate() {
-                if size_of(b, x, axis) != Some(*size) {
-                    let start = clamped(b, x, axis, start, vector(b, *size))?;
-                    x = b.slice(x, start, b.add(start, *size)?).axes([axis as i64]).one()?;
-                }
-            }
-            Ok(x)
+            cut(b, a.operand, &starts, &a.slice_sizes)
         };
     }
 }
@@ -118,53 +108,4 @@ fn reshape(b: &Lower, a: Reshape) -> Lowered<Var> {
             Err(b.diagnostic(Code::LayerUnsupported, message))
         }
     }
-}
-
-fn vector(b: &GraphBuilder, n: i64) -> Var {
-    b.constant(onnxd_plugin_sdk::ir::Tensor::vector(vec![n]))
-}
-
-/// Numbers as vectors of one element.
-fn places(b: &GraphBuilder, starts: &[Var]) -> Lowered<Vec<Var>> {
-    starts.iter().map(|v| b.reshape(b.cast(*v, Int64)?, [1]).one()).collect()
-}
-
-/// The size of an axis as a vector of one element.
-fn measured(b: &GraphBuilder, x: Var, axis: usize) -> Lowered<Var> {
-    match size_of(b, x, axis) {
-        Some(n) => Ok(vector(b, n)),
-        None => b.shape(x).start(axis as i64).end(axis as i64 + 1).one(),
-    }
-}
-
-/// A start at which `size` elements lie within the axis.
-fn clamped(b: &GraphBuilder, x: Var, axis: usize, start: Var, size: Var) -> Lowered<Var> {
-    let last = b.sub(measured(b, x, axis)?, size)?;
-    b.min([b.max([start, vector(b, 0)])?, last])
-}
-
-/// `x` with `update` in it, which begins at these places, moved inwards where it would reach over the end. Along each
-/// axis where it is smaller than `x`, it stands between what is before and behind it.
-fn updated(b: &GraphBuilder, x: Var, update: Var, starts: &[Var]) -> Lowered<Var> {
-    of(b, x)?;
-    let n = rank(b, x)?;
-    let same = |axis: usize| {
-        let sizes = (size_of(b, x, axis), size_of(b, update, axis));
-        matches!(sizes, (Some(a), Some(b)) if a == b)
-    };
-    let axes: Vec<usize> = (0..n.min(starts.len())).filter(|axis| !same(*axis)).collect();
-    let mut slab = x;
-    let mut slabs = vec![];
-    for axis in axes {
-        let size = measured(b, update, axis)?;
-        let start = clamped(b, x, axis, starts[axis], size)?;
-        let (end, at) = (b.add(start, size)?, axis as i64);
-        let before = b.slice(slab, [0], start).axes([at]).one()?;
-        let behind = b.slice(slab, end, [i64::MAX]).axes([at]).one()?;
-        slabs.push((at, before, behind));
-        slab = b.slice(slab, start, end).axes([at]).one()?;
-    }
-    slabs.into_iter().rev().try_fold(update, |inner, (axis, before, behind)| {
-        b.concat([before, inner, behind]).axis(axis).one()
-    })
 }
