@@ -219,6 +219,8 @@ def functions(cases):
         "nan_to_num": [(1.0, 2.0, 3.0)], "leaky_relu": [(0.3,)], "elu": [(0.5,)], "celu": [(0.5,)], "gelu": [(True,), (False,)], "threshold": [(0.1, 2.0)],
         "average": [(1,)], "logsumexp": [(1, True)], "reshape": [((-1, 3, 8),), ((2, -1),)], "digitize": [(np.array([-1.0, 0.0, 0.5], "float32"),)],
         "moments": [([1],), ([1, 2], True)], "rms_normalization": [], "layer_normalization": [], "max_pool": [(2,), (2, 1, "same")], "average_pool": [(3, 2, "same")],
+        "extract_sequences": [(3, 2)], "stft": [(4, 2, 4), (3, 2, 6, "hamming", False), (4, 1, 6, None)], "glu": [(1,)], "prod": [(1, True)],
+        "convert_to_tensor": [("int32",)], "flip": [(1,), ([1, 2],)],
     }
     for name, calls in one.items():
         for i, arguments in enumerate(calls):
@@ -254,6 +256,23 @@ def functions(cases):
             f = getattr(keras.ops, name.strip("_"))
             return keras.Model(x, f(matrix, x) if name == "solve_" else f(matrix))
         cases[f"ops-linalg-{name}"] = build
+    for axis, more in itertools.product([-1, 1, [1, 2]], [{}, {"rms_scaling": True}]):
+        def build(keras, axis=axis, more=more):
+            x = keras.Input((3, 4))
+            sizes = [x.shape[i] for i in (axis if isinstance(axis, list) else [axis])]
+            scale = keras.Input(batch_shape=sizes)
+            return keras.Model([x, scale], keras.ops.layer_normalization(x, scale, axis=axis, **more))
+        cases[f"ops-layer_normalization-{axis}-{len(more)}"] = build
+    for name in ["real", "imag", "angle", "absolute"]:
+        cases[f"ops-polar-{name}"] = layer(
+            lambda k, name=name: (lambda x: getattr(k.ops, name)(k.ops.polar(k.ops.abs(x), x))), (4, 6))
+    for size, more in itertools.product([2, (2, 3)], [{}, {"dilation": 2, "padding": (1, 2), "stride": (2, 1)}]):
+        def build(keras, size=size, more=more, fold=False):
+            x = keras.Input(batch_shape=(2, 3, 7, 8))
+            y = keras.ops.unfold(x, size, **more)
+            return keras.Model(x, keras.ops.fold(y, (7, 8), size, **more) if fold else y)
+        cases[f"ops-unfold-{size}-{len(more)}"] = build
+        cases[f"ops-fold-{size}-{len(more)}"] = lambda keras, build=build: build(keras, fold=True)
     for name in ["rgb_to_hsv", "hsv_to_rgb", "rgb_to_grayscale"]:
         cases[f"ops-image-{name}"] = layer(lambda k, name=name: (lambda x: getattr(k.ops.image, name)(k.ops.sigmoid(x))), (5, 5, 3))
     for size, padding, strides, rate in itertools.product([2, 3], ["valid", "same"], [None, 1, 2], [1, 2]):
@@ -261,6 +280,37 @@ def functions(cases):
             continue
         cases[f"ops-extract_patches-{size}-{padding}-{strides}-{rate}"] = layer(
             lambda k, a=(size, strides, rate, padding): (lambda x: k.ops.image.extract_patches(x, *a)), (7, 6, 2))
+
+
+def old(cases):
+    """Layers and functions that Keras 2 alone has."""
+    for n, o in itertools.product([1, 2], options(
+            implementation=[1, 2, 3], padding=["valid", "same"], data_format=["channels_last", "channels_first"], use_bias=[True, False])):
+        shape = (7, 6, 5)[:n + 1]
+        cases[f"LocallyConnected{n}D-{'-'.join(map(str, o.values()))}"] = layer(
+            lambda k, n=n, o=o: getattr(k.layers, f"LocallyConnected{n}D")(3, 2, strides=2, activation="relu", **o), shape)
+    import tensorflow as tf
+    calls = {
+        "sort": [{}, {"axis": 1}, {"direction": "DESCENDING"}], "shape": [{}], "one_hot": [{"depth": 3}, {"depth": 4, "axis": 1, "on_value": 2.0}],
+        "argmax": [{"axis": 1}, {"axis": -1, "output_type": "int32"}], "gather": [{"indices": [2, 0], "axis": 1}], "split": [
+            {"num_or_size_splits": 2, "axis": 1}, {"num_or_size_splits": [1, -1, 2], "axis": 2}],
+        "math.l2_normalize": [{"axis": -1}, {"axis": [1, 2]}], "norm": [{"axis": 1}, {"axis": -1, "keepdims": True}], "nn.silu": [{}, {"beta": 2.0}],
+        "slice": [{"begin": [0, 1, 2], "size": [-1, 2, 1]}], "nn.avg_pool1d": [{"ksize": 2, "strides": 2, "padding": "SAME"}],
+        "nn.max_pool1d": [{"ksize": 3, "strides": 1, "padding": "VALID"}], "image.flip_left_right": [{}], "nn.softmax": [{"axis": None}, {"axis": 1}],
+        "matmul": [{"b": 0, "adjoint_b": True}, {"b": 0, "transpose_a": True}], "math.reduce_euclidean_norm": [{"axis": 1}], "math.top_k": [{}, {"k": 3}],
+    }
+    for name, all in calls.items():
+        for i, keywords in enumerate(all):
+            def call(k, l, v, name=name, keywords=keywords):
+                f, x = tf, v[0]
+                for part in name.split("."):
+                    f = getattr(f, part)
+                return f(x, **{key: x if key == "b" else value for key, value in keywords.items()})
+            cases[f"tf-{name}-{i}"] = layer(lambda k: None, (4, 6), dtypes=["int32" if name == "one_hot" else "float32"], call=call)
+    keys = {"row": slice(1, 2), "new": (slice(None), None, slice(None, None, -2)), "at": (slice(None), 1)}
+    for name, key in keys.items():
+        cases[f"tf-getitem-{name}"] = layer(lambda k: None, (4, 6), call=lambda k, l, v, key=key: v[0][key])
+    cases["tf-getitem-computed"] = layer(lambda k: None, (4, 6), call=lambda k, l, v: v[0][:, :tf.shape(v[0])[1] - 1])
 
 
 def inputs_of(model, rng):
@@ -343,7 +393,7 @@ def main():
     else:
         import keras
     cases = {}
-    for family in [recurrent, attention, preparing] + ([functions] if a.keras == "3" else []):
+    for family in [recurrent, attention, preparing] + ([functions] if a.keras == "3" else [old]):
         family(cases)
     counts = {"equal": 0, "refused": 0, "wrong": 0, None: 0}
     for name, build in cases.items():

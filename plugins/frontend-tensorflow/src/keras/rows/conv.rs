@@ -1,6 +1,6 @@
 //! Convolutions. Filters are as TensorFlow has them: `[spatial..., in, out]`.
 
-use super::weights_and_bias;
+use super::{count, weights_and_bias};
 use crate::ops::conv::{self, Borders, Padding, Window};
 use crate::ops::layout::Channels;
 use crate::ops::{Lower, Source, rank};
@@ -158,14 +158,30 @@ fn transpose(b: &Lower, a: Transpose) -> Lowered<Var> {
     let ([kernel], bias) = weights_and_bias(b, &a.weights, a.use_bias)?;
     let window = window(b, &a.kernel_size, &a.strides, a.dilation_rate, &a.padding, channels)?;
     let x = first(b, channels, a.inputs, kernel, &window)?;
+    let y = transposed(b, x, kernel, bias, &window, a.output_padding.as_deref())?;
+    channels.back(b, y)
+}
+
+/// A transposed convolution of `x` with channels first.
+pub(crate) fn transposed(
+    b: &GraphBuilder,
+    x: Var,
+    kernel: Var,
+    bias: Option<Var>,
+    window: &Window,
+    output_padding: Option<&[i64]>,
+) -> Lowered<Var> {
+    window.check(b, x)?;
+    for more in output_padding.unwrap_or_default() {
+        count(b, "rows or columns", *more)?;
+    }
     let shape = b.shape_of(x).unwrap_or_default();
     let mut borders = Borders::default();
-    for axis in 0..a.kernel_size.len() {
+    for axis in 0..window.kernel.len() {
         // What is cut off does not depend on the size; any will do where it is not known.
-        let size = shape.get(axis + 2).and_then(Dim::known).unwrap_or(2);
-        let more = a.output_padding.as_ref().and_then(|more| more.get(axis).copied());
-        borders.axis(&window, axis, Some(size), size_of(&window, axis, Some(size), more));
+        let size = shape.get(axis + 2).and_then(Dim::known).unwrap_or(2).min(SIZE_MAX);
+        let more = output_padding.and_then(|more| more.get(axis).copied());
+        borders.axis(window, axis, Some(size), size_of(window, axis, Some(size), more));
     }
-    let y = conv::conv_transpose(b, x, conv::filter(b, kernel)?, bias, (&window, &borders), 1)?;
-    channels.back(b, y)
+    conv::conv_transpose(b, x, conv::filter(b, kernel)?, bias, (window, &borders), 1)
 }

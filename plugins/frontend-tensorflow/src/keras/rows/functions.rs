@@ -94,7 +94,10 @@ fn literal(text: &str) -> Option<Value> {
         "true" => Some(Value::Bool(true)),
         "false" => Some(Value::Bool(false)),
         "none" => Some(Value::None),
-        _ => text.parse::<i64>().ok().map(Value::Int),
+        _ => {
+            let float = || text.parse().ok().filter(|x: &f64| x.is_finite()).map(Value::Float);
+            text.parse().ok().map(Value::Int).or_else(float)
+        }
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod conv_lstm;
 pub(crate) mod core;
 pub(crate) mod functions;
 pub(crate) mod image;
+pub(crate) mod local;
 pub(crate) mod merge;
 pub(crate) mod norm;
 pub(crate) mod ops;
@@ -26,6 +27,7 @@ mod quantized;
 pub(crate) mod recurrent;
 pub(crate) mod shape;
 pub(crate) mod sound;
+pub(crate) mod tensorflow;
 pub(crate) mod time;
 
 pub(crate) use conv::window;
@@ -47,12 +49,14 @@ pub(crate) fn table() -> Table<Source> {
         core::rows,
         merge::rows,
         image::rows,
+        local::rows,
         norm::rows,
         ops::rows,
         pool::rows,
         preprocessing::rows,
         shape::rows,
         sound::rows,
+        tensorflow::rows,
     ];
     let own = families.into_iter().fold(Table::new(), |table, rows| rows(table));
     // Some functions of Keras are operators of TensorFlow.

@@ -10,6 +10,7 @@ pub(crate) mod promote;
 pub(crate) mod reduce;
 pub(crate) mod select;
 pub(crate) mod shapes;
+pub(crate) mod windows;
 
 use crate::ops::Source;
 use onnxd_plugin_sdk::lower::Table;
@@ -24,6 +25,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         contract::rows,
         fourier::rows,
         nn::rows,
+        windows::rows,
     ];
     families.into_iter().fold(table, |table, rows| rows(table))
 }

@@ -1,6 +1,6 @@
 //! Spectra of sound.
 
-use super::window;
+use super::{count, window};
 use crate::ops::conv;
 use crate::ops::layout::Channels;
 use crate::ops::math::atan2;
@@ -8,7 +8,7 @@ use crate::ops::shape::{Size, reshaped, shape_of, size, transposed};
 use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 use std::f64::consts::{LN_10, PI};
@@ -20,6 +20,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "STFTSpectrogram" => spectrogram;
         "MelSpectrogram" => mel_spectrogram;
+        "ops.ExtractSequences" => |b, a: Sequences| {
+            sequences(b, a.x, [a.sequence_length, a.sequence_stride])
+        };
+        "ops.STFT" => short_time;
     }
 }
 
@@ -40,6 +44,29 @@ arguments! {
         max_freq: Option<f64>, power_to_db: bool = true, top_db: f64 = 80.0, mag_exp: f64 = 2.0,
         min_power: f64 = 1e-10, ref_power: f64 = 1.0, dtype: Option<String>,
     }
+    /// `ExtractSequences(x; sequence_length, sequence_stride)`
+    struct Sequences { x: Var, sequence_length: i64, sequence_stride: i64 }
+    /// `STFT(x; sequence_length, sequence_stride, fft_length, window="hann", center=True)`
+    struct ShortTime {
+        x: Var, sequence_length: i64, sequence_stride: i64, fft_length: i64, window: Option<String>,
+        center: bool = true,
+    }
+}
+
+/// Frames of the last axis, as a new one before it.
+fn sequences(b: &GraphBuilder, x: Var, [length, stride]: [i64; 2]) -> Lowered<Var> {
+    let last = rank(b, x)?.checked_sub(1).and_then(|last| b.shape_of(x)?.get(last)?.known());
+    let Some(last) = last else {
+        return Err(b.diagnostic(Code::LayerUnsupported, "The length of the sound must be known."));
+    };
+    let stride = count(b, "steps of a frame", stride)?.max(1);
+    let length = count(b, "elements of a frame", length)?;
+    let frames = ((last - length).div_euclid(stride) + 1).max(0);
+    count(b, "elements of frames", frames.saturating_mul(length))?;
+    let places = (0..frames).flat_map(|frame| (0..length).map(move |i| frame * stride + i));
+    let dims = [frames as usize, length as usize];
+    let places = b.constant(Tensor::from_vec(dims, places.collect::<Vec<i64>>()));
+    b.gather(x, places).axis(-1).one()
 }
 
 /// Each channel by itself, `[batch, channels, frequencies, frames]`, by filters that the file has.
@@ -113,13 +140,15 @@ fn spectrogram(b: &Lower, a: Spectrogram) -> Lowered<Var> {
 fn basis(length: i64, points: i64, window: Option<&str>) -> Tensor {
     let bins = points / 2 + 1;
     let before = (points - length) / 2;
+    // TensorFlow's windows of odd lengths end where they begin.
+    let period = (length - length % 2) as f64;
     let weight = |n: i64| {
         let at = n - before;
         if !(0..length).contains(&at) {
             return 0.0;
         }
-        let turn = (2.0 * PI * at as f64 / length as f64).cos();
-        match window {
+        let turn = (2.0 * PI * at as f64 / period).cos();
+        match window.filter(|_| length > 1) {
             Some("hann") => 0.5 - 0.5 * turn,
             Some("hamming") => 0.54 - 0.46 * turn,
             _ => 1.0,
@@ -150,6 +179,59 @@ fn bands(a: &Mel, bins: i64) -> Tensor {
     Tensor::from_vec(vec![bins as usize, a.num_mel_bins as usize], all)
 }
 
+/// The Fourier transform of each frame, of `[batch, 1, time]`: its cosines, then its sines, along axis 1.
+fn transforms(
+    b: &GraphBuilder,
+    x: Var,
+    [length, points, stride]: [i64; 3],
+    window: Option<&str>,
+    center: bool,
+) -> Lowered<Var> {
+    let half = points / 2;
+    let x = match center {
+        true => b.pad(x, [0, 0, half, 0, 0, half]).mode("reflect").one()?,
+        false => x,
+    };
+    let w = b.cast(b.constant(basis(length, points, window)), of(b, x)?)?;
+    b.conv(x, w).strides([stride]).one()
+}
+
+/// `[..., time]` as `[batch, 1, time]`, and the sizes before the time.
+fn single(b: &GraphBuilder, x: Var) -> Lowered<(Var, Vec<Size>)> {
+    let Some(last) = rank(b, x)?.checked_sub(1) else {
+        return Err(b.diagnostic(Code::LayerParameter, "The sound has no axis of time."));
+    };
+    let lead = (0..last).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
+    let shape = shape_of(b, &[Size::Known(-1), Size::Known(1), size(b, x, last)?])?;
+    Ok((reshaped(b, x, &shape)?, lead))
+}
+
+fn short_time(b: &Lower, a: ShortTime) -> Lowered<[Var; 2]> {
+    let points = a.fft_length;
+    if !(2..=POINTS_MAX).contains(&points)
+        || !(1..=points).contains(&a.sequence_length)
+        || !(1..=POINTS_MAX).contains(&a.sequence_stride)
+    {
+        let message = "The frames or their transform have too many points, or none.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
+    if let Some(other) = a.window.as_deref().filter(|word| !matches!(*word, "hann" | "hamming")) {
+        let message = format!("The window `{}` is not known.", shown(other));
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
+    // Without a window, frames are as long as the transform.
+    let length = if a.window.is_some() { a.sequence_length } else { points };
+    let (x, lead) = single(b, a.x)?;
+    let sizes = [length, points, a.sequence_stride];
+    let y = transforms(b, x, sizes, a.window.as_deref(), a.center)?;
+    let bins = points / 2 + 1;
+    let parts = b.split(y).split([bins, bins]).axis(1).list(2)?;
+    let frames = size(b, y, 2)?;
+    let shape = shape_of(b, &[lead, vec![frames, Size::Known(bins)]].concat())?;
+    let part = |x: Var| reshaped(b, transposed(b, x, &[0, 2, 1])?, &shape);
+    Ok([part(parts[0])?, part(parts[1])?])
+}
+
 fn mel_spectrogram(b: &Lower, a: Mel) -> Lowered<Var> {
     let length = a.sequence_length.unwrap_or(a.fft_length);
     if !(2..=POINTS_MAX).contains(&a.fft_length)
@@ -162,14 +244,10 @@ fn mel_spectrogram(b: &Lower, a: Mel) -> Lowered<Var> {
     }
     let dtype = of(b, a.inputs)?;
     let x = super::ops::promote::not_half(b, a.inputs)?;
-    let n = rank(b, x)?;
-    let lead = (0..n - 1).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
-    let x = reshaped(b, x, &shape_of(b, &[Size::Known(-1), Size::Known(1), size(b, x, n - 1)?])?)?;
-    let half = a.fft_length / 2;
-    let x = b.pad(x, [0, 0, half, 0, 0, half]).mode("reflect").one()?;
-    let w = b.cast(b.constant(basis(length, a.fft_length, a.window.as_deref())), of(b, x)?)?;
-    let y = b.conv(x, w).strides([a.sequence_stride]).one()?;
-    let bins = half + 1;
+    let (x, lead) = single(b, x)?;
+    let sizes = [length, a.fft_length, a.sequence_stride];
+    let y = transforms(b, x, sizes, a.window.as_deref(), true)?;
+    let bins = a.fft_length / 2 + 1;
     let parts = b.split(y).split([bins, bins]).axis(1).list(2)?;
     let power = b.add(b.mul(parts[0], parts[0])?, b.mul(parts[1], parts[1])?)?;
     let power = match a.mag_exp {

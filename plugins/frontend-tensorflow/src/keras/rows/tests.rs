@@ -4,9 +4,11 @@ mod functions;
 mod keys;
 mod limits;
 mod operations;
+mod windows;
 
 use crate::keras::fixture;
 use crate::keras::hdf5::Hdf5;
+use crate::keras::weights::by_paths;
 use crate::keras::{config, converted};
 use onnxd_plugin_sdk::ExportOptions;
 use onnxd_plugin_sdk::build::Operand;
@@ -47,19 +49,37 @@ fn model(feeds: &[Tensor], layer: &str, outputs: usize) -> String {
     )
 }
 
-fn imported(text: &str, is_keras2: bool) -> Result<Model, Diagnostics> {
-    let model = config::read(text.as_bytes(), is_keras2)?;
-    let weights = Hdf5::open(fixture::weights(&[]).into())?;
+fn imported(
+    text: &str,
+    is_keras2: bool,
+    groups: &fixture::Groups<'_>,
+) -> Result<Model, Diagnostics> {
+    let mut model = config::read(text.as_bytes(), is_keras2)?;
+    let weights = Hdf5::open(fixture::weights(groups).into())?;
+    by_paths(&weights, &mut model)?;
     let options = ExportOptions::of_shapes(18, vec![]);
     Ok(converted(&model, &weights, is_keras2, &options)?.model)
 }
 
+/// What a layer with weights gives.
+fn ran_with(
+    layer: &str,
+    is_keras2: bool,
+    feeds: &[Tensor],
+    groups: &fixture::Groups<'_>,
+) -> Result<Vec<Tensor>, Diagnostics> {
+    run(&imported(&model(feeds, layer, 1), is_keras2, groups)?, feeds)
+}
+
 fn ran(text: &str, is_keras2: bool, feeds: &[Tensor]) -> Result<Vec<Tensor>, Diagnostics> {
-    let model = imported(text, is_keras2)?;
-    let findings = verify(&model, Level::Full);
+    run(&imported(text, is_keras2, &[])?, feeds)
+}
+
+fn run(model: &Model, feeds: &[Tensor]) -> Result<Vec<Tensor>, Diagnostics> {
+    let findings = verify(model, Level::Full);
     assert!(findings.0.is_empty(), "{findings}");
     let feeds = (0..).zip(feeds).map(|(i, feed): (i64, _)| (format!("x{i}"), feed.clone()));
-    let outputs = Executor::new(&model)?.run(&feeds.collect(), RunOptions::default())?;
+    let outputs = Executor::new(model)?.run(&feeds.collect(), RunOptions::default())?;
     Ok(outputs.into_iter().map(|(_, tensor)| tensor).collect())
 }
 

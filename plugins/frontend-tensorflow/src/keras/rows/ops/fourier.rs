@@ -53,7 +53,7 @@ fn zeros(b: &Lower, x: Var) -> Lowered<Var> {
 }
 
 /// Functions that no row says, with the end of a sentence.
-pub(crate) const REFUSED: [(&[&str], &str); 10] = [
+pub(crate) const REFUSED: [(&[&str], &str); 9] = [
     (
         &[
             "ops.AssociativeScan",
@@ -90,7 +90,7 @@ pub(crate) const REFUSED: [(&[&str], &str); 10] = [
         "ONNX has no operator for connectionist temporal classification",
     ),
     (&["ops.Nextafter", "ops.View"], "ONNX reads no floats as bits before opset 26"),
-    (&["ops.ISTFT", "ops.STFT", "ops.ExtractSequences"], "its frames of sound are not converted"),
+    (&["ops.ISTFT"], "its frames of sound are not converted"),
     (
         &[
             "ops.AffineTransform",
@@ -104,7 +104,6 @@ pub(crate) const REFUSED: [(&[&str], &str); 10] = [
         ],
         "its sampling of pictures is not converted",
     ),
-    (&["ops.ConvTranspose", "ops.Fold", "ops.Unfold"], "its windows are not converted"),
     (
         &[
             "ops.Argpartition",

@@ -332,7 +332,7 @@ pub(crate) fn for_each(b: &GraphBuilder, x: &Operand, n: usize) -> Lowered<Vec<i
 }
 
 /// The sizes of a filter that has as many axes as what it is moved over.
-fn filter_sizes(b: &GraphBuilder, x: Var, kernel: Var) -> Lowered<Vec<i64>> {
+pub(crate) fn filter_sizes(b: &GraphBuilder, x: Var, kernel: Var) -> Lowered<Vec<i64>> {
     let (sizes, n) = (conv::sizes(b, kernel)?, rank(b, x)?);
     if sizes.len() == n && n > 2 {
         return Ok(sizes);
@@ -341,7 +341,7 @@ fn filter_sizes(b: &GraphBuilder, x: Var, kernel: Var) -> Lowered<Vec<i64>> {
     Err(b.diagnostic(Code::LayerParameter, message))
 }
 
-fn window(
+pub(crate) fn window(
     b: &Lower,
     kernel: &[i64],
     [strides, dilations]: [&Operand; 2],
