@@ -3,7 +3,7 @@
 mod site;
 
 use onnxd_arrays::Arrays;
-use onnxd_integration_tests::{PLUGINS, converted, copied, folder_with, numbers, root};
+use onnxd_integration_tests::{PLUGINS, command, converted, copied, folder_with, numbers, root};
 use onnxd_ir::Tensor;
 use site::{SETTLE, Site, report};
 use std::fs;
@@ -175,5 +175,72 @@ fn constants_are_written_without_weights_too() {
         let graph = onnxd_onnx::load(&path).unwrap().model.graph;
         assert!(graph.value_ids().any(|v| graph[v].initializer().is_some()), "{name}");
         assert_eq!((graph.inputs().len(), wrong(&path, &case(name))), (1, None), "{name}");
+    }
+}
+
+/// `explain` and the list of the inbox name the file that is missing, and `convert` does.
+#[test]
+fn a_missing_file_is_named() {
+    const INDEX: &str = "variables/variables.index";
+    const DATA: &str = "variables/variables.data-00000-of-00001";
+    let net = case("saved-cnn").join("net");
+    let site = Site::new();
+    let daemon = site.start();
+    let folder = folder_with(&PLUGINS);
+    let at = folder.path();
+    let cases = [
+        ("data", DATA, "waiting for variables/variables.data-00000-of-00001 (data"),
+        ("index", INDEX, "waiting for variables/variables.index (index"),
+        ("graph", "saved_model.pb", "TensorFlow SavedModel: `saved_model.pb` is missing"),
+    ];
+    for (name, missing, _) in cases {
+        for to in [at, &site.inbox()] {
+            copied(&net, &to.join(name));
+            fs::remove_file(to.join(name).join(missing)).unwrap();
+        }
+        let explained = command(at).arg("explain").arg(at.join(name)).output().unwrap();
+        let said = String::from_utf8_lossy(&explained.stderr);
+        assert!(said.contains(&format!("`{missing}` is missing")), "{name}: {said}");
+        let (status, stderr, _) = converted(at, &format!("out-{name}"), &[name], &[]);
+        assert_eq!(status, 2, "{name}: {stderr}");
+        assert!(stderr.contains(&format!("`{missing}` is missing")), "{name}: {stderr}");
+    }
+    for (name, _, said) in cases {
+        site::wait(said, || {
+            let (_, listed, _) = site.run(&["ctl", "inbox"]);
+            let is_its = |line: &&str| line.trim().starts_with(name) && line.contains(said);
+            listed.lines().find(is_its).map(str::to_owned)
+        });
+    }
+    assert_eq!(daemon.stop().code(), Some(0));
+}
+
+/// Bytes of files that were not copied whole: what to do is said, and of which file.
+#[test]
+fn files_that_end_early_are_named() {
+    let folder = folder_with(&PLUGINS);
+    let at = folder.path();
+    let files = [
+        ("saved_model.pb", 700, "N0201", "The file is no SavedModel"),
+        ("saved_model.pb", 0, "N0101", "the file is empty"),
+        ("variables/variables.index", 60, "N0201", "The checkpoint's index is damaged"),
+        (
+            "variables/variables.data-00000-of-00001",
+            10,
+            "N0202",
+            "`variables/variables.data-00000-of-00001` ends before",
+        ),
+    ];
+    for (i, (file, length, code, said)) in files.into_iter().enumerate() {
+        let (net, out) = (format!("net-{i}"), format!("out-{i}"));
+        copied(&case("saved-cnn").join("net"), &at.join(&net));
+        let cut = fs::File::options().write(true).open(at.join(&net).join(file)).unwrap();
+        cut.set_len(length).unwrap();
+        let (status, stderr, _) = converted(at, &out, &[&net], &[]);
+        assert_eq!(status, 2, "{file}: {stderr}");
+        assert!(stderr.contains(code) && stderr.contains(said), "{file}: {stderr}");
+        if code != "N0101" {
+            assert!(stderr.contains("copy"), "{file}: {stderr}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 mod members;
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,14 @@ pub fn sentence(path: &Path) -> Option<String> {
     let (what, file) = look(path, 0)?;
     if [PACKED, COMPRESSED].contains(&what) {
         return Some(format!("it is {what}: unpack it"));
+    }
+    if what == VARIABLES {
+        return Some(format!("it is {what}: `saved_model.pb` is missing"));
+    }
+    if what == CHECKPOINT {
+        let graph = file.with_extension("meta");
+        let graph = graph.file_name().unwrap_or_default().to_string_lossy();
+        return Some(format!("it is {what}: its graph `{graph}` is missing"));
     }
     let Some((_, endings)) = READ.iter().find(|(known, _)| *known == what) else {
         return Some(format!("it is {what}; not read by this version"));
@@ -56,6 +65,8 @@ const SAVED_ALONE: &str = "a TensorFlow SavedModel (saved_model.pb, without its 
 const SAVED_TEXT: &str = "a TensorFlow SavedModel as text";
 const SAVED_ZIP: &str = "a TensorFlow SavedModel in a zip archive";
 const SAVED_TAR: &str = "a TensorFlow SavedModel in a tar archive";
+const VARIABLES: &str = "the checkpoint of a TensorFlow SavedModel";
+const CHECKPOINT: &str = "a TensorFlow checkpoint, weights without a network";
 const GRAPH: &str = "a TensorFlow graph (GraphDef, frozen or not)";
 const GRAPH_TEXT: &str = "a TensorFlow graph (GraphDef as text)";
 const META: &str = "the graph of a TensorFlow checkpoint (MetaGraphDef)";
@@ -102,7 +113,24 @@ fn look(path: &Path, depth: usize) -> Option<(&'static str, PathBuf)> {
     let mut entries: Vec<_> =
         fs::read_dir(path).ok()?.filter_map(Result::ok).take(ENTRIES_MAX).collect();
     entries.sort_by_key(fs::DirEntry::file_name);
-    entries.iter().find_map(|entry| look(&entry.path(), depth + 1))
+    checkpoint(&entries).or_else(|| entries.iter().find_map(|entry| look(&entry.path(), depth + 1)))
+}
+
+/// The index of a checkpoint among the files of a folder, with data beside it and no graph.
+fn checkpoint(entries: &[fs::DirEntry]) -> Option<(&'static str, PathBuf)> {
+    let names = || entries.iter().map(fs::DirEntry::file_name);
+    let is_data = |name: &OsStr, of: &str| {
+        let rest = name.to_str().and_then(|name| name.strip_prefix(of));
+        rest.is_some_and(|rest| rest.starts_with(".data-") && rest.contains("-of-"))
+    };
+    entries.iter().find_map(|entry| {
+        let file = entry.file_name();
+        let prefix = file.to_str()?.strip_suffix(".index")?;
+        let has_graph = names().any(|name| name == *format!("{prefix}.meta"));
+        let has_data = names().any(|name| is_data(&name, prefix));
+        let what = if prefix == "variables" { VARIABLES } else { CHECKPOINT };
+        (has_data && !has_graph).then(|| (what, entry.path()))
+    })
 }
 
 fn of_file(path: &Path) -> Option<&'static str> {

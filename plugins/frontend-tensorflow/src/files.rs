@@ -2,8 +2,14 @@
 
 use crate::graph::saved::{NETWORK, TEXT};
 use onnxd_plugin_sdk::bytes::Bytes;
-use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::{Archive, Submission};
+
+/// What to do about a file whose bytes make no sense.
+pub(crate) const AGAIN: &str =
+    "The file is damaged or was not copied whole; copy or save it again.";
+/// What to do about an archive without a file that it should have.
+const PACK: &str = "Pack the whole folder of the SavedModel again.";
 
 /// Files by their paths below the folder that has `saved_model.pb`.
 pub(crate) enum Files<'s> {
@@ -22,11 +28,11 @@ impl<'s> Files<'s> {
         Files::Dropped(submission, folder.unwrap_or_default())
     }
 
-    /// The files of a SavedModel in an archive, at its root or in a folder; `None` if there is none, or several.
+    /// The files of a SavedModel in an archive, at its root or in a folder.
     ///
     /// # Errors
-    /// What is wrong with the archive.
-    pub(crate) fn inside(bytes: Bytes) -> Result<Option<Files<'s>>, Diagnostic> {
+    /// What is wrong with the archive; `N0103` if it has no SavedModel, or several.
+    pub(crate) fn inside(bytes: Bytes) -> Result<Files<'s>, Diagnostic> {
         let archive = Archive::open_any(bytes)?;
         let network = |name: &'_ str| {
             name.strip_suffix(NETWORK).or(name.strip_suffix(TEXT)).map(str::to_owned)
@@ -40,9 +46,15 @@ impl<'s> Files<'s> {
         let folder = match folders.as_slice() {
             [first, ..] if first.is_empty() => String::new(),
             [one] => one.clone(),
-            _ => return Ok(None),
+            [] => return Err(lacks(NETWORK)),
+            several => {
+                let folders = shown(&several.join(", "));
+                let message = format!("The archive has several `{NETWORK}`, in {folders}.");
+                let help = "Pack each SavedModel into an archive of its own.";
+                return Err(Diagnostic::new(Code::FileMissing, message).help(help));
+            }
         };
-        Ok(Some(Files::Members(Box::new(archive), folder)))
+        Ok(Files::Members(Box::new(archive), folder))
     }
 
     pub(crate) fn has(&self, path: &str) -> bool {
@@ -63,10 +75,7 @@ impl<'s> Files<'s> {
             Files::Members(archive, folder) if self.has(path) => {
                 archive.read(&format!("{folder}{path}"))
             }
-            Files::Members(..) => {
-                let message = format!("The archive has no `{path}`.");
-                Err(Diagnostic::new(Code::FileMissing, message))
-            }
+            Files::Members(..) => Err(lacks(path)),
             Files::Fixed(all) => {
                 let found = all.iter().find(|(name, _)| name == path);
                 found.map(|(_, bytes)| bytes.clone()).ok_or_else(|| {
@@ -75,4 +84,10 @@ impl<'s> Files<'s> {
             }
         }
     }
+}
+
+/// An archive has no such file.
+fn lacks(path: &str) -> Diagnostic {
+    let message = format!("The archive has no `{}`.", shown(path));
+    Diagnostic::new(Code::FileMissing, message).help(PACK)
 }

@@ -70,10 +70,7 @@ impl Frontend for TensorFlow {
                 graph::saved::import(&files, &Choice::of(&params), &options)
             }
             Some(Kind::Archive) => {
-                let Some(files) = Files::inside(bytes)? else {
-                    let message = "The archive has no SavedModel, or several.";
-                    return Err(Diagnostic::new(Code::LayerUnsupported, message).into());
-                };
+                let files = Files::inside(bytes)?;
                 graph::saved::import(&files, &Choice::of(&params), &options)
             }
             Some(Kind::Checkpoint) => {

@@ -5,11 +5,11 @@
 use crate::files::Files;
 use crate::graph::bundle::shard_names;
 use crate::graph::checkpoint::is_variable;
-use crate::graph::saved::{CHECKPOINT, META, NETWORK, decoded};
+use crate::graph::saved::{self, CHECKPOINT, META, decoded};
 use crate::kind::{self, Kind};
 use crate::tflite;
 use crate::wire::proto::MetaGraphDef;
-use onnxd_plugin_sdk::diagnostics::Diagnostic;
+use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
 use onnxd_plugin_sdk::{Claim, Need, Probe, QUANTIZED, Submission};
 use prost::Message;
 
@@ -20,6 +20,9 @@ const FILES_BESIDE: [&str; 2] = ["fingerprint.pb", "keras_metadata.pb"];
 /// Answers for the network of a submission.
 pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     let bytes = submission.read(submission.network())?;
+    if bytes.is_empty() {
+        return Ok(Probe::new(Claim::No, "the file is empty"));
+    }
     let Some(kind) = kind::of(submission.network(), &bytes) else {
         return Ok(Probe::new(Claim::No, "the file is none of TensorFlow's"));
     };
@@ -45,8 +48,7 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
             Ok(Probe { needs, ..claimed(Claim::ByContent) })
         }
         Kind::Archive => Ok(match Files::inside(bytes) {
-            Ok(Some(_)) => Probe::new(Claim::ByContent, "the file is an archive of a SavedModel"),
-            Ok(None) => Probe::new(Claim::No, format!("the archive has no single `{NETWORK}`")),
+            Ok(files) => Probe::new(Claim::ByContent, archive(&files)),
             // Many files are archives; nothing says that a damaged one is of TensorFlow.
             Err(found) => Probe::new(Claim::No, found.message),
         }),
@@ -80,18 +82,43 @@ fn need(submission: &Submission, what: &str, path: &str, optional: bool) -> Need
 
 /// The checkpoint of the variables that graphs have.
 fn needs(submission: &Submission, prefix: &str, graphs: &[MetaGraphDef]) -> Vec<Need> {
+    let files = Files::beside(submission, submission.network());
+    let parts = checkpoint(&files, prefix, graphs).into_iter();
+    parts.map(|(what, path)| need(submission, what, &path, false)).collect()
+}
+
+/// The files of the checkpoint of the variables that graphs have, and what each is.
+fn checkpoint(
+    files: &Files<'_>,
+    prefix: &str,
+    graphs: &[MetaGraphDef],
+) -> Vec<(&'static str, String)> {
     let nodes = graphs.iter().filter_map(|meta| meta.graph_def.as_ref()).flat_map(|g| &g.node);
     if !nodes.into_iter().any(is_variable) {
         return vec![];
     }
     let index = format!("{prefix}.index");
-    let mut all = vec![need(submission, "index of the checkpoint", &index, false)];
-    let files = Files::beside(submission, submission.network());
     // A damaged index is reported when the network is read.
     let shards = files.read(&index).and_then(|index| shard_names(prefix, &index));
-    let shards = shards.unwrap_or_default();
-    all.extend(shards.iter().map(|name| need(submission, "data of the checkpoint", name, false)));
-    all
+    let shards = shards.unwrap_or_default().into_iter();
+    let index = [("index of the checkpoint", index)].into_iter();
+    index.chain(shards.map(|name| ("data of the checkpoint", name))).collect()
+}
+
+/// What an archive is, and what it lacks: nothing can arrive in it later.
+fn archive(files: &Files<'_>) -> String {
+    let saved = saved::read(files).unwrap_or_default();
+    let parts = checkpoint(files, CHECKPOINT, &saved.meta_graphs).into_iter();
+    let missing: Vec<String> =
+        parts.map(|(_, path)| path).filter(|path| !files.has(path)).collect();
+    let what = "the file is an archive of a SavedModel";
+    match missing.as_slice() {
+        [] => what.to_owned(),
+        [one] => format!("{what} without `{}`", shown(one)),
+        [first, rest @ ..] => {
+            format!("{what} without `{}` and {} more files", shown(first), rest.len())
+        }
+    }
 }
 
 /// Everything else that lies beside a SavedModel as TensorFlow writes it.
@@ -104,3 +131,6 @@ fn beside(submission: &Submission, known: &[Need]) -> Vec<Need> {
         paths.filter(|path| is_beside(path)).map(|path| need(submission, "part", path, true));
     parts.filter(|need| known.iter().all(|known| known.path != need.path)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -251,3 +251,29 @@ fn folders_are_named_by_what_they_hold() {
     );
     assert_eq!(recognise(&at("nothing")), None);
 }
+
+#[test]
+fn checkpoints_are_told_what_they_lack() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let write = |name: &str| {
+        fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+        fs::write(at(name), "..").unwrap();
+    };
+    write("saved/fingerprint.pb");
+    write("saved/variables/variables.index");
+    assert_eq!(sentence(&at("saved")), None);
+    write("saved/variables/variables.data-00000-of-00002");
+    assert_eq!(
+        sentence(&at("saved")).unwrap(),
+        "it is the checkpoint of a TensorFlow SavedModel: `saved_model.pb` is missing"
+    );
+    write("old/model.ckpt-7.index");
+    write("old/model.ckpt-7.data-00000-of-00001");
+    assert_eq!(
+        sentence(&at("old")).unwrap(),
+        "it is a TensorFlow checkpoint, weights without a network: its graph `model.ckpt-7.meta` is missing"
+    );
+    write("old/model.ckpt-7.meta");
+    assert_eq!(sentence(&at("old")), None);
+}

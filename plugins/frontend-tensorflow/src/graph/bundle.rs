@@ -2,7 +2,7 @@
 
 use super::index::{entries, masked_crc};
 use super::slices::{self, Extents};
-use crate::files::Files;
+use crate::files::{AGAIN, Files};
 use crate::wire::dtype;
 use crate::wire::proto::{BundleEntryProto, BundleHeaderProto, Endianness};
 use crate::wire::tensor::known_dims;
@@ -39,7 +39,8 @@ fn shard_name(prefix: &str, i: usize, count: usize) -> String {
 }
 
 fn damaged(what: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::new(Code::SourceSyntax, format!("The checkpoint is damaged: {what}."))
+    let message = format!("The checkpoint is damaged: {what}.");
+    Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
 }
 
 fn shard_count(entries: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<usize> {
@@ -179,7 +180,8 @@ impl<'s> Bundle<'s> {
         let shard = self.shard(entry.shard_id)?;
         let end = start.checked_add(size).filter(|end| *end <= shard.len());
         let Some(end) = end else {
-            let message = format!("The checkpoint ends before the elements of `{key}`.");
+            let name = shard_name(&self.prefix, entry.shard_id.max(0) as usize, self.shards.len());
+            let message = format!("`{}` ends before the elements of `{key}`.", shown(&name));
             return Err(Diagnostic::new(Code::SourceTruncated, message));
         };
         let elements = shard.slice(start..end);

@@ -4,6 +4,7 @@ use super::leftovers;
 use super::network::{self, Network, Port, type_of};
 use super::node::{self, Library};
 use super::resources::Variables;
+use crate::files::AGAIN;
 use crate::params;
 use crate::wire::proto::{Attr, GraphDef, NodeDef};
 use crate::wire::tensor::dims_of;
@@ -30,7 +31,8 @@ pub(crate) fn import(
 ) -> Result<Imported, Diagnostics> {
     let bytes = if is_text { text::encoded(&bytes, "GraphDef")?.into() } else { bytes };
     let graph = GraphDef::decode(bytes).map_err(|e| {
-        Diagnostic::new(Code::SourceSyntax, format!("The file is no graph of TensorFlow: {e}."))
+        let message = format!("The file is no graph of TensorFlow: {e}.");
+        Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
     })?;
     network::import(network(&graph, &params.inputs(), &params.outputs())?, options)
 }

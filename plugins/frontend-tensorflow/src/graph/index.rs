@@ -1,6 +1,7 @@
 //! The index of a checkpoint: a sorted table as LevelDB writes it. Blocks of keys and values, and a block that says
 //! where they are.
 
+use crate::files::AGAIN;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use std::collections::BTreeMap;
@@ -16,7 +17,8 @@ const KEY_BYTES_MAX: usize = 4096;
 const ENTRIES_BYTES_MAX: usize = 256 << 20;
 
 fn damaged(what: impl std::fmt::Display) -> Diagnostic {
-    Diagnostic::new(Code::SourceSyntax, format!("The checkpoint's index is damaged: {what}."))
+    let message = format!("The checkpoint's index is damaged: {what}.");
+    Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
 }
 
 /// The checksum as files of TensorFlow hold it.

@@ -4,7 +4,7 @@ use super::checkpoint::Checkpoint;
 use super::frozen;
 use super::network::{self, Network, Port, type_of};
 use super::resources::Variables;
-use crate::files::Files;
+use crate::files::{AGAIN, Files};
 use crate::params;
 use crate::wire::proto::{GraphDef, MetaGraphDef, SavedModel, SignatureDef, TensorInfo};
 use crate::wire::tensor::dims_of;
@@ -45,6 +45,15 @@ impl Choice {
     }
 }
 
+/// The content of a SavedModel.
+///
+/// # Errors
+/// `N0103` if there is none; as [`decoded`].
+pub(crate) fn read(files: &Files<'_>) -> Result<SavedModel> {
+    let network = if files.has(NETWORK) { NETWORK } else { TEXT };
+    decoded(files.read(network)?, network == TEXT)
+}
+
 /// Reads a SavedModel.
 ///
 /// # Errors
@@ -54,9 +63,7 @@ pub(crate) fn import(
     choice: &Choice,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
-    let network = if files.has(NETWORK) { NETWORK } else { TEXT };
-    let saved = decoded(files.read(network)?, network == TEXT)?;
-    import_saved(&saved, files, choice, options)
+    import_saved(&read(files)?, files, choice, options)
 }
 
 /// A SavedModel of its bytes or text.
@@ -66,7 +73,8 @@ pub(crate) fn import(
 pub(crate) fn decoded(bytes: Bytes, is_text: bool) -> Result<SavedModel> {
     let bytes = if is_text { text::encoded(&bytes, "SavedModel")?.into() } else { bytes };
     SavedModel::decode(bytes).map_err(|e| {
-        Diagnostic::new(Code::SourceSyntax, format!("The file is no SavedModel: {e}."))
+        let message = format!("The file is no SavedModel: {e}.");
+        Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
     })
 }
 
@@ -91,7 +99,8 @@ pub(crate) fn import_checkpoint(
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
     let meta = MetaGraphDef::decode(files.read(&format!("{prefix}{META}"))?).map_err(|e| {
-        Diagnostic::new(Code::SourceSyntax, format!("The file is no graph of a checkpoint: {e}."))
+        let message = format!("The file is no graph of a checkpoint: {e}.");
+        Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
     })?;
     import_graph(&meta, (files, prefix), choice, options)
 }
