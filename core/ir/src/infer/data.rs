@@ -293,7 +293,7 @@ fn expand(site: &Site<'_>) -> Option<Data> {
     match site.ints(1)?[..] {
         [] => Some(data),
         [n] => {
-            let count = usize::try_from(n.max(1)).ok().filter(|n| *n <= ELEMENTS_MAX)?;
+            let count = usize::try_from(n).ok().filter(|n| *n <= ELEMENTS_MAX)?;
             Some(Data { scalar: false, items: vec![data.items[0].clone(); count] })
         }
         _ => None,
