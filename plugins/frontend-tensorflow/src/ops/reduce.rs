@@ -5,6 +5,7 @@ use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::ir::DataType::{self, Bool, Int32, Int64, Uint8};
+use onnxd_plugin_sdk::ir::{Dim, ValueType};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -97,6 +98,7 @@ pub(crate) fn reduced(
         Axes::Known(axes) => axes.into(),
         Axes::Computed(v) => v.into(),
     };
+    let left = (!keep).then(|| axes_left(b, x, &axes)).flatten();
     let keep = i64::from(keep);
     // Only axes that are computed may turn out to be none.
     let noop = matches!(axes, Operand::Var(_)).then_some(1i64);
@@ -113,7 +115,17 @@ pub(crate) fn reduced(
         Reduction::Mean => call!(reduce_mean),
         Reduction::L2 => call!(reduce_l2),
     };
+    if let Some(left) = left {
+        b.declare(y, ValueType::tensor(computed, vec![Dim::Unknown; left]));
+    }
     b.cast(y, dtype)
+}
+
+/// How many axes are left without those that are computed, which TensorFlow names once each.
+fn axes_left(b: &GraphBuilder, x: Var, axes: &Operand) -> Option<usize> {
+    let Operand::Var(axes) = axes else { return None };
+    let count = *b.dims_of(*axes)?.first()?;
+    b.rank_of(x)?.checked_sub(usize::try_from(count).ok()?)
 }
 
 /// Reductions of truth values.
@@ -123,7 +135,12 @@ fn truth(b: &Lower, a: Reduce, how: Reduction) -> Lowered<Var> {
     b.cast(reduced(b, x, &axes, a.keep_dims, how)?, Bool)
 }
 
-/// Numbers that ArgMax compares: truth values are integers.
+/// Numbers that ArgMax compares: truth values are integers, and runtimes compare few types.
 fn integers(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    if of(b, x)? == Bool { b.cast(x, Uint8) } else { Ok(x) }
+    match of(b, x)? {
+        Bool => b.cast(x, Uint8),
+        DataType::Int16 | DataType::Uint16 => b.cast(x, Int32),
+        DataType::Uint32 => b.cast(x, Int64),
+        _ => Ok(x),
+    }
 }
