@@ -1,5 +1,6 @@
 //! Activations.
 
+use super::create::scalar;
 use super::{Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -40,7 +41,13 @@ arguments! {
 
 /// `x` between two numbers, in its own type.
 pub(crate) fn clipped(b: &GraphBuilder, x: Var, low: f64, high: f64) -> Lowered<Var> {
-    b.clip(x).min(low).max(high).one()
+    match b.dtype_of(x) {
+        Some(dtype) if dtype.is_integer() => {
+            let end = |end: f64| b.constant(scalar(end as i64, dtype));
+            b.clip(x).min(end(low)).max(end(high)).one()
+        }
+        _ => b.clip(x).min(low).max(high).one(),
+    }
 }
 
 /// `alpha * x` below zero.
