@@ -97,7 +97,7 @@ fn sorted(b: &Lower, a: Sorted, kind: Kind) -> Lowered<Var> {
 }
 
 /// Segments whose numbers do not fall: there are as many as the last one says, if `count` does not. Those without rows
-/// are zero.
+/// are zero; their product is one.
 pub(crate) fn sorted_by(
     b: &GraphBuilder,
     data: Var,
@@ -108,10 +108,10 @@ pub(crate) fn sorted_by(
     let ids = b.cast(ids, Int64)?;
     let count = match count {
         Some(count) => b.reshape(b.cast(count, Int64)?, [1]).one()?,
-        None => b.add(b.slice(ids, [-1], [i64::MAX]).axes([0]).one()?, 1)?,
+        None => b.add(last(b, ids)?, 1)?,
     };
     let y = gathered(b, data, ids, count, kind)?;
-    if kind == Kind::Sum {
+    if matches!(kind, Kind::Sum | Kind::Prod) {
         return Ok(y);
     }
     let dtype = of(b, data)?;
@@ -127,6 +127,14 @@ pub(crate) fn sorted_by(
         _ => y,
     };
     b.where_(b.equal(rows, zero)?, zero, y)
+}
+
+/// The last number, as a vector of one element; minus one if there is none.
+fn last(b: &GraphBuilder, ids: Var) -> Lowered<Var> {
+    let known = b.dims_of(ids).is_some_and(|dims| !dims.contains(&0));
+    let none = b.constant(Tensor::vector(vec![-1i64]));
+    let ids = if known { ids } else { b.concat([none, ids]).axis(0).one()? };
+    b.gather(ids, [-1]).axis(0).one()
 }
 
 /// Rows with a negative number belong to no segment: they go into one more, which is cut off.
