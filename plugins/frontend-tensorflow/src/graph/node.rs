@@ -7,13 +7,12 @@ use onnxd_plugin_sdk::lower::Value;
 use std::collections::HashMap;
 
 /// Attributes that say how and where TensorFlow computes, but not what.
-const WITHOUT_EFFECT: [&str; 26] = [
+const WITHOUT_EFFECT: [&str; 24] = [
     "N",
     "use_cudnn_on_gpu",
     "use_locking",
     "validate_shape",
     "validate_indices",
-    "bad_indices_policy",
     "incompatible_shape_error",
     "parallel_iterations",
     "swap_memory",
@@ -21,7 +20,6 @@ const WITHOUT_EFFECT: [&str; 26] = [
     "shared_name",
     "allowed_devices",
     "debug_name",
-    "exponential_avg_factor",
     "message",
     "grad_a",
     "grad_b",
@@ -110,11 +108,14 @@ fn types(node: &NodeDef, name: &str) -> Option<usize> {
     }
 }
 
+/// The most results of a node; operators refuse an attribute that says more.
+pub(crate) const RESULTS_MAX: usize = 1 << 16;
+
 /// How many tensors an input or output of a node is.
 fn count(node: &NodeDef, arg: &Arg) -> Option<usize> {
     match arg.count {
         Count::One => Some(1),
-        Count::Number(attr) => usize::try_from(int(node, attr)?).ok(),
+        Count::Number(attr) => Some(usize::try_from(int(node, attr)?).ok()?.min(RESULTS_MAX)),
         Count::Types(attr) => Some(types(node, attr).unwrap_or(0)),
     }
 }

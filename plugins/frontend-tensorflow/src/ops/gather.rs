@@ -4,6 +4,7 @@ use super::shape::{axis_of, transposed};
 use super::{Source, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::Int64;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -11,13 +12,18 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "Gather" => |b, a: First| gathered(b, a.params, a.indices, 0, 0);
         "GatherV2" => |b, a: Gather| gathered(b, a.params, a.indices, a.axis, a.batch_dims);
-        "GatherNd" => |b, a: First| b.gather_nd(a.params, b.cast(a.indices, Int64)?).one();
+        "GatherNd" => |b, a: Places| {
+            super::scatter::check_policy(b, &a.bad_indices_policy)?;
+            b.gather_nd(a.params, b.cast(a.indices, Int64)?).one()
+        };
     }
 }
 
 arguments! {
-    /// `GatherNd(params, indices; Tparams: type, Tindices: type, bad_indices_policy: string = "") -> output`
+    /// `Gather(params, indices; validate_indices: bool = true, Tparams: type, Tindices: type) -> output`
     struct First { params: Var, indices: Var }
+    /// `GatherNd(params, indices; Tparams: type, Tindices: type, bad_indices_policy: string = "") -> output`
+    struct Places { params: Var, indices: Var, bad_indices_policy: String }
     /// `GatherV2(params, indices, axis; batch_dims: int = 0, Tparams: type, Tindices: type, Taxis: type) -> output`
     struct Gather { params: Var, indices: Var, axis: i64, batch_dims: i64 }
 }
@@ -33,10 +39,14 @@ pub(crate) fn gathered(
     let axis = axis_of(b, x, axis)? as i64;
     let batch = match batch {
         0.. => batch,
-        _ => batch + rank(b, indices)? as i64,
+        _ => batch.saturating_add(rank(b, indices)? as i64),
     };
     if batch == 0 {
         return b.gather(x, indices).axis(axis).one();
+    }
+    if !(1..=axis).contains(&batch) || batch > rank(b, indices)? as i64 {
+        let message = format!("There are no {batch} axes of the batch before axis {axis}.");
+        return Err(b.diagnostic(Code::LayerParameter, message));
     }
     // GatherND takes the axis behind those of the batch.
     let n = rank(b, x)? as i64;

@@ -1,5 +1,6 @@
 //! Normalization.
 
+use super::create::number;
 use super::layout::Channels;
 use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
@@ -9,12 +10,12 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "FusedBatchNorm" | "FusedBatchNormV2" => |b, a: Batch| {
-            let [y, mean, variance] = batch_norm(b, a)?;
-            Ok([y, mean, variance, mean, variance])
+            let [y, mean, variance, biased] = batch_norm(b, a)?;
+            Ok([y, mean, variance, mean, biased])
         };
         "FusedBatchNormV3" => |b, a: Batch| {
-            let [y, mean, variance] = batch_norm(b, a)?;
-            Ok([y, mean, variance, mean, variance, variance])
+            let [y, mean, variance, biased] = batch_norm(b, a)?;
+            Ok([y, mean, variance, mean, biased, biased])
         };
         "BatchNormWithGlobalNormalization" => global;
         "LRN" => lrn;
@@ -27,7 +28,7 @@ arguments! {
     /// -> y, batch_mean, batch_variance, reserve_space_1, reserve_space_2, reserve_space_3`
     struct Batch {
         x: Var, scale: Var, offset: Var, mean: Var, variance: Var, epsilon: f64, data_format: String,
-        is_training: bool,
+        exponential_avg_factor: f64, is_training: bool,
     }
     /// `BatchNormWithGlobalNormalization(t, m, v, beta, gamma; T: type, variance_epsilon: float,
     /// scale_after_normalization: bool) -> result`
@@ -38,9 +39,9 @@ arguments! {
     struct Local { input: Var, depth_radius: i64, bias: f64, alpha: f64, beta: f64 }
 }
 
-/// The normalized tensor, mean and variance. In training they are those of the batch; the variance that is handed on
-/// is then the unbiased one.
-fn batch_norm(b: &Lower, a: Batch) -> Lowered<[Var; 3]> {
+/// The normalized tensor, mean and variance, and the variance that gradients take. In training they are those of the
+/// batch; the variance that is handed on is then the unbiased one.
+fn batch_norm(b: &Lower, a: Batch) -> Lowered<[Var; 4]> {
     let channels = Channels::of(b, &a.data_format)?;
     let dtype = of(b, a.x)?;
     let x = channels.first(b, a.x)?;
@@ -48,7 +49,7 @@ fn batch_norm(b: &Lower, a: Batch) -> Lowered<[Var; 3]> {
     if !a.is_training {
         let [mean, variance] = [b.cast(a.mean, dtype)?, b.cast(a.variance, dtype)?];
         let y = b.batch_normalization(x, scale, offset, mean, variance).epsilon(a.epsilon).one()?;
-        return Ok([channels.back(b, y)?, a.mean, a.variance]);
+        return Ok([channels.back(b, y)?, a.mean, a.variance, a.variance]);
     }
     let wide = b.cast(x, of(b, a.scale)?)?;
     let n = rank(b, x)? as i64;
@@ -62,10 +63,16 @@ fn batch_norm(b: &Lower, a: Batch) -> Lowered<[Var; 3]> {
     let y = call.epsilon(a.epsilon).one()?;
     let count = b.div(b.size(wide)?, b.size(mean)?)?;
     let count = b.cast(count, of(b, variance)?)?;
-    let less =
-        b.max([b.sub(count, 1.0)?, b.constant(super::create::number(1.0, of(b, variance)?))])?;
+    let less = b.max([b.sub(count, 1.0)?, b.constant(number(1.0, of(b, variance)?))])?;
     let unbiased = b.mul(variance, b.div(count, less)?)?;
-    Ok([channels.back(b, y)?, mean, unbiased])
+    let [y, factor] =
+        [channels.back(b, y)?, b.constant(number(a.exponential_avg_factor, of(b, variance)?))];
+    if a.exponential_avg_factor == 1.0 {
+        return Ok([y, mean, unbiased, variance]);
+    }
+    // A share of the batch, and the rest of what was before.
+    let mixed = |old: Var, new: Var| b.add(old, b.mul(b.sub(new, old)?, factor)?);
+    Ok([y, mixed(a.mean, mean)?, mixed(a.variance, unbiased)?, variance])
 }
 
 fn global(b: &Lower, a: Global) -> Lowered<Var> {
@@ -82,7 +89,7 @@ pub(crate) fn local(
     radius: i64,
     [bias, alpha, beta]: [f64; 3],
 ) -> Lowered<Var> {
-    let size = 2 * radius + 1;
+    let size = radius.saturating_mul(2).saturating_add(1);
     let channels = Channels::Last;
     let y = b
         .lrn(channels.first(b, x)?)

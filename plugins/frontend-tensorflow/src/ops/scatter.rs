@@ -1,37 +1,60 @@
 //! Scatter and updates.
 
 use super::create::filled;
-use super::{Source, of};
+use super::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{self, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "ScatterNd" => |b, a: Into| {
+            check_policy(b, &a.bad_indices_policy)?;
             let zeros = filled(b, b.cast(a.shape, Int64)?, 0, of(b, a.updates)?)?;
             scattered(b, [zeros, a.indices, a.updates], Some("add"))
         };
-        "ScatterNdNonAliasingAdd" => |b, a: Onto| scattered(b, [a.input, a.indices, a.updates], Some("add"));
-        "TensorScatterUpdate" => |b, a: Update| scattered(b, [a.tensor, a.indices, a.updates], None);
-        "TensorScatterAdd" => |b, a: Update| scattered(b, [a.tensor, a.indices, a.updates], Some("add"));
-        "TensorScatterSub" => |b, a: Update| {
-            scattered(b, [a.tensor, a.indices, b.neg(a.updates)?], Some("add"))
+        "ScatterNdNonAliasingAdd" => |b, a: Onto| {
+            check_policy(b, &a.bad_indices_policy)?;
+            scattered(b, [a.input, a.indices, a.updates], Some("add"))
         };
-        "TensorScatterMax" => |b, a: Update| scattered(b, [a.tensor, a.indices, a.updates], Some("max"));
-        "TensorScatterMin" => |b, a: Update| scattered(b, [a.tensor, a.indices, a.updates], Some("min"));
+        "TensorScatterUpdate" => |b, a: Update| updated(b, a, None);
+        "TensorScatterAdd" => |b, a: Update| updated(b, a, Some("add"));
+        "TensorScatterSub" => |b, a: Update| {
+            let updates = b.neg(a.updates)?;
+            updated(b, Update { updates, ..a }, Some("add"))
+        };
+        "TensorScatterMax" => |b, a: Update| updated(b, a, Some("max"));
+        "TensorScatterMin" => |b, a: Update| updated(b, a, Some("min"));
     }
 }
 
 arguments! {
     /// `ScatterNd(indices, updates, shape; T: type, Tindices: type, bad_indices_policy: string = "") -> output`
-    struct Into { indices: Var, updates: Var, shape: Var }
+    struct Into { indices: Var, updates: Var, shape: Var, bad_indices_policy: String }
     /// `ScatterNdNonAliasingAdd(input, indices, updates; T: type, Tindices: type, bad_indices_policy: string = "")
     /// -> output`
-    struct Onto { input: Var, indices: Var, updates: Var }
+    struct Onto { input: Var, indices: Var, updates: Var, bad_indices_policy: String }
     /// `TensorScatterAdd(tensor, indices, updates; T: type, Tindices: type, bad_indices_policy: string = "") -> output`
-    struct Update { tensor: Var, indices: Var, updates: Var }
+    struct Update { tensor: Var, indices: Var, updates: Var, bad_indices_policy: String }
+}
+
+/// ONNX has no indices that count for nothing.
+///
+/// # Errors
+/// `N0203` if those beyond the tensor are to be passed over.
+pub(crate) fn check_policy(b: &GraphBuilder, policy: &str) -> Lowered<()> {
+    if policy != "IGNORE" {
+        return Ok(());
+    }
+    let message = "Indices beyond the tensor cannot be passed over (`bad_indices_policy`).";
+    Err(b.diagnostic(Code::LayerUnsupported, message))
+}
+
+fn updated(b: &Lower, a: Update, reduction: Option<&'static str>) -> Lowered<Var> {
+    check_policy(b, &a.bad_indices_policy)?;
+    scattered(b, [a.tensor, a.indices, a.updates], reduction)
 }
 
 /// `x` with updates at indices, which replace what is there or meet it by `reduction`.
