@@ -20,8 +20,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "LogicalOr" => |b, a: Two| b.or(a.x, a.y);
         "LogicalNot" => |b, a: One| b.not(a.x);
         "IsNan" => |b, a: One| b.is_nan(a.x);
-        "IsInf" => |b, a: One| b.is_inf(a.x).one();
-        "IsFinite" => |b, a: One| b.not(b.or(b.is_nan(a.x)?, b.is_inf(a.x).one()?)?);
+        "IsInf" => |b, a: One| is_infinite(b, a.x);
+        "IsFinite" => |b, a: One| b.not(b.or(b.is_nan(a.x)?, is_infinite(b, a.x)?)?);
         "Select" => select;
         "SelectV2" => |b, a: Choice| choice(b, a.condition, a.t, a.e);
         "ToBool" => |b, a: super::elementwise::Input| to_bool(b, a.input);
@@ -44,6 +44,13 @@ pub(crate) fn where_zero(
 ) -> Lowered<Var> {
     let zero = b.constant(super::create::scalar(0, of(b, like)?));
     b.where_(b.equal(x, zero)?, zero, compute(b)?)
+}
+
+/// Before opset 20, IsInf takes no floats of 16 bits.
+pub(crate) fn is_infinite(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    let half = matches!(of(b, x)?, DataType::Float16 | DataType::Bfloat16);
+    let asked = if half && b.opset() < 20 { b.cast(x, DataType::Float)? } else { x };
+    b.is_inf(asked).one()
 }
 
 /// A vector as the condition selects rows; otherwise all have one shape.

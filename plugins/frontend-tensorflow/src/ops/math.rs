@@ -1,5 +1,6 @@
 //! Special functions.
 
+use super::compare::is_infinite;
 use super::create::number;
 use super::elementwise::One;
 use super::{Lower, Source, of};
@@ -66,9 +67,7 @@ pub(crate) fn log1p(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     let corrected = b.mul(b.log(sum)?, b.div(x, b.sub(sum, 1.0)?)?)?;
     // Where the sum is one, the logarithm is the number; where it is infinite, it is itself.
     let result = b.where_(b.equal(sum, 1.0)?, x, corrected)?;
-    let half = matches!(of(b, x)?, DataType::Float16 | DataType::Bfloat16);
-    let asked = if half && b.opset() < 20 { b.cast(sum, DataType::Float)? } else { sum };
-    b.where_(b.is_inf(asked).one()?, sum, result)
+    b.where_(is_infinite(b, sum)?, sum, result)
 }
 
 /// `exp(x) - 1`, exact for small numbers.
