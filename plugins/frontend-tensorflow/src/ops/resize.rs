@@ -1,6 +1,7 @@
 //! Sizes of pictures.
 
 use super::layout::{channels_first, channels_last};
+use super::resize_kernel::CELLS_MAX;
 use super::shape::{Size, int64s, shape_of, size};
 use super::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
@@ -71,9 +72,9 @@ impl How {
     }
 }
 
-/// Bilinear and bicubic pictures are floats.
+/// Bilinear and bicubic pictures, and means of areas, are floats of 32 bits, whatever the pixels are.
 fn floats(b: &GraphBuilder, x: Var) -> Lowered<Var> {
-    if of(b, x)?.is_float() { Ok(x) } else { b.cast(x, Float) }
+    b.cast(x, Float)
 }
 
 /// Pictures `[batch, height, width, channels]` of another height and width.
@@ -128,7 +129,9 @@ fn factors(b: &GraphBuilder, x: Var, to: &Operand) -> Option<Vec<f32>> {
 fn all_sizes(b: &GraphBuilder, x: Var, to: &Operand) -> Lowered<Operand> {
     let to = match int64s(b, to)? {
         Operand::Ints(to) => to.into_iter().map(Size::Known).collect(),
-        Operand::Var(to) => vec![Size::Computed(to)],
+        // A height and a width, also where nothing says that they are two.
+        Operand::Var(to) if b.dims_of(to).is_some() => vec![Size::Computed(to)],
+        Operand::Var(to) => vec![Size::Computed(b.reshape(to, [2]).one()?)],
         _ => vec![],
     };
     shape_of(b, &[vec![size(b, x, 0)?, size(b, x, 1)?], to].concat())
@@ -144,6 +147,12 @@ fn area(b: &Lower, a: Area) -> Lowered<Var> {
         let message = "The sizes of pictures must be known to take means of areas.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
+    let fits = |from: i64, to: i64| from > 0 && to > 0 && from.saturating_mul(to) <= CELLS_MAX;
+    if !fits(height, to_height) || !fits(width, to_width) {
+        let message =
+            format!("Areas of {height} by {width} pixels do not become {to_height} by {to_width}.");
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
     let rows = b.constant(weights(height, to_height, a.align_corners));
     let columns = super::linear::swapped(b, b.constant(weights(width, to_width, a.align_corners)))?;
     channels_last(b, b.mat_mul(rows, b.mat_mul(x, columns)?)?)

@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::lower::Lowered;
 use std::f64::consts::PI;
 
 /// Cells of a matrix of weights.
-const CELLS_MAX: i64 = 1 << 24;
+pub(crate) const CELLS_MAX: i64 = 1 << 24;
 
 arguments! {
     /// `ScaleAndTranslate(images, size, scale, translation; T: type, kernel_type: string = "lanczos3",
