@@ -49,7 +49,8 @@ pub(crate) fn inverted(b: &Lower, x: Var) -> Lowered<Var> {
     match of(b, x)? {
         _ if b.opset() >= 18 => b.bitwise_not(x),
         d if is_signed(d) => b.sub(-1, x),
-        d => b.cast(b.sub((1i64 << (d.bits() % 64)) - 1, b.cast(x, Int64)?)?, d),
+        Uint64 => b.cast(b.sub(-1, b.cast(x, Int64)?)?, Uint64),
+        d => b.cast(b.sub((1i64 << d.bits()) - 1, b.cast(x, Int64)?)?, d),
     }
 }
 

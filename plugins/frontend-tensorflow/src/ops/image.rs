@@ -180,9 +180,9 @@ fn extract_patches(b: &Lower, x: Var, lists: [&[i64]; 3], padding: &str) -> Lowe
     let y = b.transpose(y).perm(order).one()?;
     let mut sizes =
         (0..=windows.len()).map(|axis| size(b, y, axis)).collect::<Lowered<Vec<_>>>()?;
-    let cells: i64 = windows.iter().map(|window| window.size).product();
+    let cells = windows.iter().fold(1i64, |cells, window| cells.saturating_mul(window.size));
     let channels = b.shape_of(x).and_then(|dims| dims.last()?.known());
-    sizes.push(Size::Known(channels.map_or(-1, |channels| channels * cells)));
+    sizes.push(Size::Known(channels.map_or(-1, |channels| channels.saturating_mul(cells))));
     reshaped(b, y, &shape_of(b, &sizes)?)
 }
 

@@ -81,8 +81,11 @@ pub(crate) fn reshaped(b: &GraphBuilder, x: Var, shape: &Operand) -> Lowered<Var
 
 /// The size that TensorFlow finds for an open axis beside axes of size zero, which do not count.
 fn open_size(b: &GraphBuilder, x: Var, sizes: &[i64]) -> i64 {
-    let product = |sizes: &[i64]| sizes.iter().filter(|n| **n > 0).product::<i64>();
-    b.dims_of(x).map_or(0, |dims| product(&dims) / product(sizes))
+    let product = |sizes: &[i64]| {
+        sizes.iter().filter(|n| **n > 0).try_fold(1i64, |product, n| product.checked_mul(*n))
+    };
+    let all = b.dims_of(x).and_then(|dims| product(&dims));
+    all.zip(product(sizes)).map_or(0, |(all, others)| all / others)
 }
 
 /// Without a list, all axes of size 1 go. One whose size varies stays: the number of axes of a result does not vary.
@@ -138,10 +141,14 @@ pub(crate) fn axis_of(b: &GraphBuilder, x: Var, axis: i64) -> Lowered<usize> {
     })
 }
 
+/// The most axes of a tensor of TensorFlow.
+const AXES_MAX: i64 = 254;
+
 /// The sizes that two shapes meet in.
 fn broadcast_args(b: &Lower, a: Shapes) -> Lowered<Var> {
     let length = |x: Var| b.dims_of(x).and_then(|dims| dims.first().copied());
-    let (Some(n), Some(m)) = (length(a.s0), length(a.s1)) else {
+    let known = length(a.s0).zip(length(a.s1)).filter(|(n, m)| *n.max(m) <= AXES_MAX);
+    let Some((n, m)) = known else {
         let message = "The lengths of both shapes must be known.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
