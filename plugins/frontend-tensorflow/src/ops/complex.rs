@@ -395,8 +395,7 @@ fn einsum(b: &Lower, a: Einsum) -> Lowered<Var> {
         let message = "A product of more or fewer than two complex tensors cannot be said in ONNX.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
-    let equation: String = a.equation.chars().filter(|c| !c.is_whitespace()).collect();
-    product(b, [x, y], |b, x, y| b.einsum([x, y]).equation(equation.as_str()).one())
+    product(b, [x, y], |b, x, y| linear::summed(b, vec![x, y], &a.equation))
 }
 
 /// The product with the conjugate, over the square of the length.

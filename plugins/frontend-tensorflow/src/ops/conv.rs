@@ -1,6 +1,8 @@
 //! Convolutions and their transposes.
 
 use super::layout::Channels;
+use super::pad::mirror;
+use super::resize::{How, Mode, resized};
 use super::shape::{reshaped, transposed};
 use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
@@ -12,8 +14,26 @@ use onnxd_plugin_sdk::lower::{Lowered, Table};
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "Conv2D" | "Conv3D" => |b, a: Conv| convolution(b, a, false);
+        "FusedPadConv2D" => |b, a: Padded| {
+            let input = mirror(b, a.input, a.paddings, &a.mode)?;
+            convolution(b, Conv::of(input, a.filter, a.strides, a.padding), false)
+        };
+        "FusedResizeAndPadConv2D" => |b, a: Resized| {
+            let how = How::new(Mode::Linear, a.resize_align_corners, false);
+            let input = mirror(b, resized(b, a.input, &a.size, how)?, a.paddings, &a.mode)?;
+            convolution(b, Conv::of(input, a.filter, a.strides, a.padding), false)
+        };
         "DepthwiseConv2dNative" => |b, a: Conv| convolution(b, a, true);
         "Conv2DBackpropInput" | "Conv3DBackpropInputV2" => |b, a: Transpose| transpose(b, a, false);
+        "Conv2DBackpropInputV2" => |b, a: TransposeLike| {
+            let input_sizes = b.shape(a.input).one()?;
+            let TransposeLike { filter, out_backprop, strides, padding, explicit_paddings, .. } = a;
+            let (data_format, dilations) = (a.data_format, a.dilations);
+            let sized = Transpose {
+                input_sizes, filter, out_backprop, strides, padding, explicit_paddings, data_format, dilations,
+            };
+            transpose(b, sized, false)
+        };
         "DepthwiseConv2dNativeBackpropInput" => |b, a: Transpose| transpose(b, a, true);
     }
 }
@@ -25,11 +45,33 @@ arguments! {
         input: Var, filter: Var, strides: Vec<i64>, padding: String, explicit_paddings: Option<Vec<i64>>,
         data_format: String, dilations: Vec<i64>,
     }
+    /// `FusedPadConv2D(input, paddings, filter; T: type, mode: string, strides: list(int), padding: string) -> output`
+    struct Padded { input: Var, paddings: Var, filter: Var, mode: String, strides: Vec<i64>, padding: String }
+    /// `FusedResizeAndPadConv2D(input, size, paddings, filter; T: type, resize_align_corners: bool = false,
+    /// mode: string, strides: list(int), padding: string) -> output`
+    struct Resized {
+        input: Var, size: Operand, paddings: Var, filter: Var, resize_align_corners: bool, mode: String,
+        strides: Vec<i64>, padding: String,
+    }
+    /// `Conv2DBackpropInputV2(input, filter, out_backprop; T: type, strides: list(int), padding: string,
+    /// explicit_paddings: list(int) = [], data_format: string = "NHWC", dilations: list(int) = [1, 1, 1, 1]) -> output`
+    struct TransposeLike {
+        input: Var, filter: Var, out_backprop: Var, strides: Vec<i64>, padding: String,
+        explicit_paddings: Option<Vec<i64>>, data_format: String, dilations: Vec<i64>,
+    }
     /// `Conv2DBackpropInput(input_sizes, filter, out_backprop; T: type, strides: list(int), padding: string,
     /// explicit_paddings: list(int) = [], data_format: string = "NHWC", dilations: list(int) = [1, 1, 1, 1]) -> output`
     struct Transpose {
         input_sizes: Var, filter: Var, out_backprop: Var, strides: Vec<i64>, padding: String,
         explicit_paddings: Option<Vec<i64>>, data_format: String, dilations: Vec<i64>,
+    }
+}
+
+impl Conv {
+    /// A convolution of pictures with channels last.
+    fn of(input: Var, filter: Var, strides: Vec<i64>, padding: String) -> Conv {
+        let (data_format, dilations) = ("NHWC".to_owned(), vec![1; 4]);
+        Conv { input, filter, strides, padding, explicit_paddings: None, data_format, dilations }
     }
 }
 
@@ -194,7 +236,7 @@ pub(crate) fn depthwise(b: &GraphBuilder, w: Var) -> Lowered<Var> {
     let mut dims = sizes(b, w)?;
     let multiplier = dims.pop().unwrap_or(1);
     let channels = dims.pop().unwrap_or(1);
-    dims.extend([1, channels * multiplier]);
+    dims.extend([1, channels.saturating_mul(multiplier)]);
     reshaped(b, w, &dims.into())
 }
 

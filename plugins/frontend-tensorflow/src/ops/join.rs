@@ -1,7 +1,8 @@
 //! Concatenation, stacking and splitting.
 
+use super::create::scalar;
 use super::shape::{axis_of, unsqueezed};
-use super::{Lower, Source, Values, rank};
+use super::{Lower, Source, Values, of, rank, results};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
@@ -12,6 +13,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "Concat" => |b, a: ConcatFirst| concatenated(b, a.values, a.concat_dim);
         "ConcatV2" => |b, a: ConcatLast| concatenated(b, a.values, a.axis);
         "ParallelConcat" => |b, a: Rows| concatenated(b, a.values, 0);
+        "ConcatOffset" => offsets;
         "Pack" => |b, a: Pack| packed(b, a.values, a.axis);
         "Unpack" => unpack;
         "Split" => split;
@@ -26,6 +28,8 @@ arguments! {
     struct ConcatLast { values: Vec<Var>, axis: i64 }
     /// `ParallelConcat(values*N; N: int, T: type, shape: shape) -> output`
     struct Rows { values: Vec<Var> }
+    /// `ConcatOffset(concat_dim, shape*N; N: int, shape_type: type = int32) -> offset*N`
+    struct Offsets { concat_dim: i64, shape: Vec<Var> }
     /// `Pack(values*N; N: int, T: type, axis: int = 0) -> output`
     struct Pack { values: Vec<Var>, axis: i64 }
     /// `Unpack(value; num: int, T: type, axis: int = 0) -> output*num`
@@ -44,6 +48,21 @@ pub(crate) fn concatenated(b: &GraphBuilder, values: Vec<Var>, axis: i64) -> Low
     }
 }
 
+/// Where tensors of these shapes begin in one that holds them one after the other.
+fn offsets(b: &Lower, a: Offsets) -> Lowered<Values> {
+    let mut all = vec![];
+    let mut before = None;
+    for shape in a.shape {
+        let places = b.range(0, b.size(shape)?, 1).one()?;
+        let along = b.gather(shape, [a.concat_dim]).axis(0).one()?;
+        let zero = b.constant(scalar(0, of(b, shape)?));
+        let here = before.unwrap_or(zero);
+        all.push(Value::Var(b.where_(b.equal(places, a.concat_dim)?, here, zero)?));
+        before = Some(b.add(here, along)?);
+    }
+    Ok(Values(all))
+}
+
 /// Tensors along an axis of their own.
 pub(crate) fn packed(b: &GraphBuilder, values: Vec<Var>, axis: i64) -> Lowered<Var> {
     // Behind the last axis, where the ranks are known.
@@ -56,6 +75,7 @@ pub(crate) fn packed(b: &GraphBuilder, values: Vec<Var>, axis: i64) -> Lowered<V
 }
 
 fn unpack(b: &Lower, a: Unpack) -> Lowered<Values> {
+    results(b, a.num)?;
     let axis = axis_of(b, a.value, a.axis)? as i64;
     let one = |i: i64| Ok(Value::Var(b.gather(a.value, i).axis(axis).one()?));
     (0..a.num).map(one).collect::<Lowered<Vec<_>>>().map(Values)
@@ -72,7 +92,7 @@ pub(crate) fn parts(b: &GraphBuilder, x: Var, axis: i64, sizes: &[i64]) -> Lower
 
 fn split(b: &Lower, a: Split) -> Lowered<Values> {
     let axis = axis_of(b, a.value, a.split_dim)?;
-    let n = usize::try_from(a.num_split).unwrap_or(0);
+    let n = results(b, a.num_split)?;
     let size = b.shape_of(a.value).and_then(|shape| shape.get(axis)?.known());
     match size {
         _ if n <= 1 => Ok(Values(vec![a.value.into()])),
@@ -94,8 +114,9 @@ fn split_sizes(b: &Lower, a: SplitSizes) -> Lowered<Values> {
     if let Some(open) = sizes.iter().position(|n| *n < 0) {
         rank(b, a.value)?;
         let size = b.shape_of(a.value).and_then(|shape| shape.get(axis)?.known());
-        let others: i64 = sizes.iter().filter(|n| **n > 0).sum();
-        let Some(rest) = size.map(|size| size - others).filter(|rest| *rest >= 0) else {
+        let others = sizes.iter().filter(|n| **n > 0).fold(0i64, |sum, n| sum.saturating_add(*n));
+        let Some(rest) = size.map(|size| size.saturating_sub(others)).filter(|rest| *rest >= 0)
+        else {
             let message = format!("The size of axis {axis} must be known to take the rest of it.");
             return Err(b.diagnostic(Code::LayerUnsupported, message));
         };

@@ -1,13 +1,47 @@
 //! Orders of axes: TensorFlow has channels last by default, ONNX has them first.
 
 use super::shape::transposed;
-use super::{Source, rank};
+use super::{Source, of, rank};
+use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
+use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
-    table
+    super::rows! { table;
+        "DataFormatDimMap" => |b, a: Formats| {
+            let place = |c: char| a.dst_format.find(c).map(|at| at as i64);
+            let places: Option<Vec<i64>> = a.src_format.chars().map(place).collect();
+            b.gather(listed(b, a.x, places)?, a.x).axis(0).one()
+        };
+        "DataFormatVecPermute" => |b, a: Formats| permuted(b, a);
+    }
+}
+
+arguments! {
+    /// `DataFormatDimMap(x; T: type = int32, src_format: string = "NHWC", dst_format: string = "NCHW") -> y`
+    struct Formats { x: Var, src_format: String, dst_format: String }
+}
+
+/// Places as a constant of the type of `x`.
+fn listed(b: &GraphBuilder, x: Var, places: Option<Vec<i64>>) -> Lowered<Var> {
+    let Some(places) = places else {
+        return Err(b.diagnostic(Code::LayerParameter, "The orders of axes name different axes."));
+    };
+    b.cast(b.constant(Tensor::vector(places)), of(b, x)?)
+}
+
+/// Numbers for each axis, or for the spatial ones, in another order of axes.
+fn permuted(b: &GraphBuilder, a: Formats) -> Lowered<Var> {
+    let size = b.shape_of(a.x).and_then(|dims| dims.first()?.known());
+    let spatial = size == Some(a.src_format.len() as i64 - 2);
+    let axes = |format: &str| -> String {
+        format.chars().filter(|c| !(spatial && matches!(c, 'N' | 'C'))).collect()
+    };
+    let (from, to) = (axes(&a.src_format), axes(&a.dst_format));
+    let places = to.chars().map(|c| from.find(c).map(|at| at as i64)).collect::<Option<Vec<_>>>();
+    b.gather(a.x, listed(b, a.x, places)?).axis(0).one()
 }
 
 /// Where the channels are.

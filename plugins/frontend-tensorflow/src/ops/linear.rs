@@ -1,5 +1,7 @@
 //! Matrix products.
 
+use super::create::scalar;
+use super::shape::unsqueezed;
 use super::{Lower, Source, of, rank};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
@@ -59,6 +61,45 @@ pub(crate) fn swapped(b: &GraphBuilder, x: Var) -> Lowered<Var> {
 }
 
 fn einsum(b: &Lower, a: Einsum) -> Lowered<Var> {
-    let equation: String = a.equation.chars().filter(|c| !c.is_whitespace()).collect();
-    b.einsum(a.inputs).equation(equation).one()
+    summed(b, a.inputs, &a.equation)
+}
+
+/// Einstein's sum. In TensorFlow, a letter may stand twice in the result: elsewhere than on that diagonal is zero.
+pub(crate) fn summed(b: &GraphBuilder, inputs: Vec<Var>, equation: &str) -> Lowered<Var> {
+    let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
+    let (terms, result) = equation.split_once("->").unwrap_or((&equation, ""));
+    let mut single = String::new();
+    for c in result.chars() {
+        if c == '.' || !single.contains(c) {
+            single.push(c);
+        }
+    }
+    if single == result {
+        return b.einsum(inputs).equation(equation.as_str()).one();
+    }
+    let y = b.einsum(inputs).equation(format!("{terms}->{single}")).one()?;
+    on_diagonals(b, y, &single, result)
+}
+
+/// `x`, whose axes have the letters of `single`, with an axis for each letter of `result`.
+fn on_diagonals(b: &GraphBuilder, x: Var, single: &str, result: &str) -> Lowered<Var> {
+    let letters = single.chars().filter(|c| *c != '.').count();
+    let open = vec![None; rank(b, x)?.saturating_sub(letters)];
+    let axes = |c: char| if c == '.' { open.clone() } else { vec![Some(c)] };
+    let all: Vec<Option<char>> = result.replace("...", ".").chars().flat_map(axes).collect();
+    let again = |(at, c): (usize, &Option<char>)| {
+        let first = all.iter().position(|other| c.is_some() && other == c)?;
+        (first < at).then_some((first, at))
+    };
+    let pairs: Vec<(usize, usize)> = all.iter().enumerate().filter_map(again).collect();
+    let new: Vec<i64> = pairs.iter().map(|(_, at)| *at as i64).collect();
+    let zero = b.constant(scalar(0, of(b, x)?));
+    pairs.into_iter().try_fold(unsqueezed(b, x, &new)?, |x, (first, at)| {
+        let size = b.shape(x).start(first as i64).end(first as i64 + 1).one()?;
+        let places = b.range(0, b.squeeze(size).axes([0]).one()?, 1).one()?;
+        let along = |axis: usize| {
+            unsqueezed(b, places, &(1..(all.len() - axis) as i64).collect::<Vec<_>>())
+        };
+        b.where_(b.equal(along(first)?, along(at)?)?, x, zero)
+    })
 }

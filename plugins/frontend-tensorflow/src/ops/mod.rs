@@ -56,9 +56,12 @@ pub(crate) mod sort;
 pub(crate) mod space;
 pub(crate) mod sparse;
 pub(crate) mod special;
+#[cfg(test)]
+mod tests;
 pub(crate) mod text;
 pub(crate) mod update;
 
+use crate::graph::node::RESULTS_MAX;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::{DataType, Dim};
@@ -138,6 +141,17 @@ impl Results for Values {
     fn results(self) -> Vec<Value> {
         self.0
     }
+}
+
+/// The number of results that an attribute says.
+///
+/// # Errors
+/// `N0204` if it is negative, or more than a node may have.
+pub(crate) fn results(b: &GraphBuilder, count: i64) -> Lowered<usize> {
+    usize::try_from(count).ok().filter(|n| *n <= RESULTS_MAX).ok_or_else(|| {
+        let message = format!("An operator has no {count} results.");
+        b.diagnostic(Code::LayerParameter, message)
+    })
 }
 
 /// The element type of a tensor.

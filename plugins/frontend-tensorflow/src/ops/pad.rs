@@ -2,17 +2,17 @@
 
 use super::create::scalar;
 use super::shape::int64s;
-use super::{Lower, Source, rank};
+use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
-use onnxd_plugin_sdk::ir::DataType::Int64;
+use onnxd_plugin_sdk::ir::DataType::{Int16, Int32, Int64, Uint16};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "Pad" => |b, a: Pad| padded(b, a.input, a.paddings, None);
         "PadV2" => |b, a: Filled| padded(b, a.input, a.paddings, Some(a.constant_values));
-        "MirrorPad" => mirror;
+        "MirrorPad" => |b, a: Mirror| mirror(b, a.input, a.paddings, &a.mode);
     }
 }
 
@@ -43,21 +43,29 @@ pub(crate) fn onnx_pads(b: &GraphBuilder, paddings: Var) -> Lowered<Operand> {
 }
 
 fn padded(b: &Lower, x: Var, paddings: Var, value: Option<Var>) -> Lowered<Var> {
-    b.pad(x, onnx_pads(b, paddings)?).constant_value(value).one()
+    let dtype = of(b, x)?;
+    if b.rank_of(x) == Some(0) {
+        return Ok(x);
+    }
+    // Runtimes pad few types.
+    let computed = if matches!(dtype, Int16 | Uint16) { Int32 } else { dtype };
+    let value = value.map(|value| b.cast(value, computed)).transpose()?;
+    let y = b.pad(b.cast(x, computed)?, onnx_pads(b, paddings)?).constant_value(value).one()?;
+    b.cast(y, dtype)
 }
 
-fn mirror(b: &Lower, a: Mirror) -> Lowered<Var> {
-    if a.mode == "REFLECT" {
-        return b.pad(a.input, onnx_pads(b, a.paddings)?).mode("reflect").one();
+pub(crate) fn mirror(b: &GraphBuilder, input: Var, paddings: Var, mode: &str) -> Lowered<Var> {
+    if mode == "REFLECT" {
+        return b.pad(input, onnx_pads(b, paddings)?).mode("reflect").one();
     }
-    let known = pairs(b, a.paddings);
-    let mut x = a.input;
+    let known = pairs(b, paddings);
+    let mut x = input;
     for axis in 0..rank(b, x)? {
         match known.as_ref().map(|pairs| pairs.get(axis).copied().unwrap_or_default()) {
             Some([0, 0]) => {}
             Some([before, behind]) => x = mirrored(b, x, axis, [before.into(), behind.into()])?,
             None => {
-                let pair = b.cast(b.gather(a.paddings, axis as i64).axis(0).one()?, Int64)?;
+                let pair = b.cast(b.gather(paddings, axis as i64).axis(0).one()?, Int64)?;
                 let side = |i: i64| b.gather(pair, i).axis(0).one();
                 x = mirrored(b, x, axis, [side(0)?.into(), side(1)?.into()])?;
             }

@@ -94,10 +94,8 @@ const GROUPS: [(&str, &str); 12] = [
     ),
     (
         "it is not converted, though operators of ONNX could say it",
-        "ApproxTopK CompositeTensorVariantFromComponents CompositeTensorVariantToComponents ConcatOffset \
-            Conv2DBackpropInputV2 Conv3DBackpropInput DataFormatDimMap DataFormatVecPermute FusedPadConv2D \
-            FusedResizeAndPadConv2D InTopK IsotonicRegression MapDefun NearestNeighbors TensorStridedSliceUpdate \
-            UniqueWithCountsV2",
+        "ApproxTopK CompositeTensorVariantFromComponents CompositeTensorVariantToComponents Conv3DBackpropInput \
+            IsotonicRegression MapDefun NearestNeighbors",
     ),
     (
         "it is not converted, though operators of ONNX could say it",

@@ -3,7 +3,7 @@
 use super::create::{filled, scalar};
 use super::scatter::scattered;
 use super::shape::{Size, reshaped, shape_of, size};
-use super::{Lower, Source, Values, of, rank};
+use super::{Lower, Source, Values, of, rank, results};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -192,6 +192,7 @@ fn joined(b: &GraphBuilder, x: Var, axes: usize) -> Lowered<Var> {
 }
 
 fn partition(b: &Lower, a: Partition) -> Lowered<Values> {
+    results(b, a.num_partitions)?;
     let rows = joined(b, a.data, rank(b, a.partitions)?)?;
     let parts = b.reshape(a.partitions, [-1]).one()?;
     let part = |i: i64| {

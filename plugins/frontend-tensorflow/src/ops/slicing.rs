@@ -16,6 +16,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "Slice" => slice;
         "StridedSlice" => strided_slice;
+        "TensorStridedSliceUpdate" => updated;
         "ReverseV2" => |b, a: ReverseAxes| reversed(b, a.tensor, &a.axis);
         "Reverse" => |b, a: ReverseMask| {
             let axes: Vec<i64> = (0..).zip(&a.dims).filter(|(_, on)| **on).map(|(i, _)| i).collect();
@@ -35,6 +36,12 @@ arguments! {
         input: Var, begin: Operand, end: Operand, strides: Vec<i64>, begin_mask: i64, end_mask: i64,
         ellipsis_mask: i64, new_axis_mask: i64, shrink_axis_mask: i64,
     }
+    /// `TensorStridedSliceUpdate(input, begin, end, strides, value; T: type, Index: type, begin_mask: int = 0,
+    /// end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0) -> output`
+    struct Update {
+        input: Var, begin: Operand, end: Operand, strides: Vec<i64>, value: Var, begin_mask: i64, end_mask: i64,
+        ellipsis_mask: i64, new_axis_mask: i64, shrink_axis_mask: i64,
+    }
     /// `ReverseV2(tensor, axis; Tidx: type = int32, T: type) -> output`
     struct ReverseAxes { tensor: Var, axis: Vec<i64> }
     /// `Reverse(tensor, dims; T: type) -> output`
@@ -49,7 +56,8 @@ arguments! {
 fn slice(b: &Lower, a: Slice) -> Lowered<Var> {
     let (begin, size) = (int64s(b, &a.begin)?, int64s(b, &a.size)?);
     if let (Operand::Ints(begin), Operand::Ints(size)) = (&begin, &size) {
-        let end = |(begin, size): (&i64, &i64)| if *size < 0 { END } else { begin + size };
+        let end =
+            |(begin, size): (&i64, &i64)| if *size < 0 { END } else { begin.saturating_add(*size) };
         let ends: Vec<i64> = begin.iter().zip(size).map(end).collect();
         let whole = |i: &usize| begin[*i] == 0 && size[*i] < 0;
         let axes: Vec<usize> = (0..begin.len()).filter(|i| !whole(i)).collect();
@@ -61,6 +69,9 @@ fn slice(b: &Lower, a: Slice) -> Lowered<Var> {
         };
     }
     let rank = rank(b, a.input)? as i64;
+    if rank == 0 {
+        return Ok(a.input);
+    }
     let axes: Vec<i64> = (0..rank).collect();
     let reach = b.add(vector(b, &begin), vector(b, &size))?;
     let ends = match &size {
@@ -94,7 +105,6 @@ pub(crate) struct Plan {
 impl Plan {
     /// Reads the masks. `count` is the number of specifications.
     fn new(b: &GraphBuilder, a: &Strided, count: usize) -> Lowered<Plan> {
-        let bit = |mask: i64, i: usize| i < 64 && mask >> i & 1 == 1;
         let is_new = |i: usize| bit(a.new_axis_mask, i) && !bit(a.ellipsis_mask, i);
         let mut plan = Plan::default();
         let (mut from, mut to) = (0, 0);
@@ -138,10 +148,10 @@ pub(crate) fn cuts(b: &GraphBuilder, a: &Strided) -> Lowered<Option<(Vec<Cut>, P
         let step = a.strides.get(*i).copied().unwrap_or(1);
         if plan.shrunk.contains(axis) {
             let start = begin[*i];
-            let end = if start == -1 { END } else { start + 1 };
+            let end = if start == -1 { END } else { start.saturating_add(1) };
             return Cut { axis: *axis, start, end, step: 1 };
         }
-        let masked = |mask: i64| mask >> i & 1 == 1;
+        let masked = |mask: i64| bit(mask, *i);
         let first = if step < 0 { END } else { 0 };
         let last = if step < 0 { BEGIN } else { END };
         let start = if masked(a.begin_mask) { first } else { begin[*i] };
@@ -174,9 +184,40 @@ pub(crate) fn strided_slice(b: &Lower, a: Strided) -> Lowered<Var> {
     unsqueezed(b, x, &plan.new)
 }
 
+/// `input` with other elements where a slice takes its own: that slice of the numbers of all elements says where.
+fn updated(b: &Lower, a: Update) -> Lowered<Var> {
+    if b.dims_of(a.input).is_some_and(|dims| dims.contains(&0)) {
+        return Ok(a.input);
+    }
+    let shape = b.shape(a.input).one()?;
+    let numbers = b.reshape(b.range(0, b.size(a.input)?, 1).one()?, shape).one()?;
+    let Update { begin, end, strides, begin_mask, end_mask, ellipsis_mask, .. } = a;
+    let at = strided_slice(
+        b,
+        Strided {
+            input: numbers,
+            begin,
+            end,
+            strides,
+            begin_mask,
+            end_mask,
+            ellipsis_mask,
+            new_axis_mask: a.new_axis_mask,
+            shrink_axis_mask: a.shrink_axis_mask,
+        },
+    )?;
+    let [x, at, value] = [a.input, at, a.value].map(|v| b.reshape(v, [-1]).one());
+    b.reshape(b.scatter_elements(x?, at?, value?).axis(0).one()?, shape).one()
+}
+
+/// Whether a mask speaks of a specification.
+fn bit(mask: i64, i: usize) -> bool {
+    i < 64 && mask >> i & 1 == 1
+}
+
 /// One place of each axis that is not taken as a whole, where that is all that a slice says.
 fn places(b: &GraphBuilder, a: &Strided, plan: &Plan) -> Lowered<Option<Var>> {
-    let whole = |i: usize| (a.begin_mask & a.end_mask) >> i & 1 == 1 && a.strides[i] == 1;
+    let whole = |i: usize| bit(a.begin_mask & a.end_mask, i) && a.strides[i] == 1;
     let is_place = |axis: i64| plan.shrunk.contains(&axis);
     if plan.shrunk.is_empty() || !plan.sliced.iter().all(|(axis, i)| is_place(*axis) || whole(*i)) {
         return Ok(None);
@@ -250,10 +291,10 @@ fn dynamic(b: &GraphBuilder, a: &Strided) -> Lowered<Var> {
         stops = b.where_(shrunk, behind, stops)?;
     }
     let is_kept = |axis: i64| !plan.shrunk.contains(&axis);
-    if let Some(masked) = flags(&|axis, i| is_kept(axis) && a.begin_mask >> i & 1 == 1) {
+    if let Some(masked) = flags(&|axis, i| is_kept(axis) && bit(a.begin_mask, i)) {
         starts = b.where_(masked, ends(false), starts)?;
     }
-    if let Some(masked) = flags(&|axis, i| is_kept(axis) && a.end_mask >> i & 1 == 1) {
+    if let Some(masked) = flags(&|axis, i| is_kept(axis) && bit(a.end_mask, i)) {
         stops = b.where_(masked, ends(true), stops)?;
     }
     let axes: Vec<i64> = plan.sliced.iter().map(|(axis, _)| *axis).collect();
@@ -306,7 +347,8 @@ fn roll(b: &Lower, a: Roll) -> Lowered<Var> {
         let begin: Operand = match (&shifts, size) {
             (Operand::Ints(list), Some(size)) => {
                 let shift = list.get(i).copied().unwrap_or(0);
-                vec![(-shift).rem_euclid(size.max(1))].into()
+                let size = size.max(1);
+                vec![(size - shift.rem_euclid(size)) % size].into()
             }
             _ => {
                 let size = b.shape(x).start(axis).end(axis + 1).one()?;

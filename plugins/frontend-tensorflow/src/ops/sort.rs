@@ -18,7 +18,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             Ok([values, b.cast(at, a.index_type.0)?])
         };
         "NthElement" => nth_element;
-        "InTopKV2" => in_top_k;
+        "InTopK" => |b, a: InTopAttribute| in_top_k(b, a.predictions, a.targets, a.k.into());
+        "InTopKV2" => |b, a: InTop| in_top_k(b, a.predictions, a.targets, b.cast(a.k, Int64)?.into());
         "Unique" => |b, a: Unique| {
             let [y, _, at, _] = unique(b, a.x, None)?;
             Ok([y, b.cast(at, a.out_idx.0)?])
@@ -31,6 +32,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             let [y, _, at, _] = unique(b, a.x, a.axis.first().copied())?;
             Ok([y, b.cast(at, a.out_idx.0)?])
         };
+        "UniqueWithCountsV2" => |b, a: UniqueAxis| {
+            let [y, _, at, counts] = unique(b, a.x, a.axis.first().copied())?;
+            Ok([y, b.cast(at, a.out_idx.0)?, b.cast(counts, a.out_idx.0)?])
+        };
         "Where" => places;
     }
 }
@@ -42,6 +47,8 @@ arguments! {
     struct Top { input: Var, k: Operand, sorted: bool, index_type: ElementType }
     /// `NthElement(input, n; reverse: bool = false, T: type) -> values`
     struct Nth { input: Var, n: Var, reverse: bool }
+    /// `InTopK(predictions, targets; k: int, T: type = int32) -> precision`
+    struct InTopAttribute { predictions: Var, targets: Var, k: i64 }
     /// `InTopKV2(predictions, targets, k; T: type = int32) -> precision`
     struct InTop { predictions: Var, targets: Var, k: Var }
     /// `Unique(x; T: type, out_idx: type = int32) -> y, idx`
@@ -100,15 +107,18 @@ fn nth_element(b: &Lower, a: Nth) -> Lowered<Var> {
     b.gather(values, n).axis(-1).one()
 }
 
-/// Whether fewer than `k` classes are above that of the target.
-fn in_top_k(b: &Lower, a: InTop) -> Lowered<Var> {
-    let target = b.unsqueeze(b.cast(a.targets, Int64)?, [1])?;
-    let own = b.gather_elements(a.predictions, target).axis(1).one()?;
-    let above = b.cast(b.greater(a.predictions, own)?, Int64)?;
-    let count = b.reduce_sum(above).axes([1]).keepdims(0).one()?;
-    let all = b.squeeze(own).axes([1]).one()?;
-    let finite = b.not(b.or(b.is_nan(all)?, b.is_inf(all).one()?)?)?;
-    b.and(b.less(count, b.cast(a.k, Int64)?)?, finite)
+/// Whether fewer than `k` classes are above that of the target. No answer is `false`: the target is no class, or a
+/// number of its row is not finite.
+fn in_top_k(b: &Lower, predictions: Var, targets: Var, k: Operand) -> Lowered<Var> {
+    let targets = b.cast(targets, Int64)?;
+    let count = b.squeeze(b.shape(predictions).start(1).one()?).axes([0]).one()?;
+    let is_class = b.and(b.greater_or_equal(targets, 0)?, b.less(targets, count)?)?;
+    let place = b.unsqueeze(b.where_(is_class, targets, 0)?, [1])?;
+    let own = b.gather_elements(predictions, place).axis(1).one()?;
+    let all = |x: Var| b.reduce_sum(b.cast(x, Int64)?).axes([1]).keepdims(0).one();
+    let above = all(b.greater(predictions, own)?)?;
+    let odd = all(b.or(b.is_nan(predictions)?, b.is_inf(predictions).one()?)?)?;
+    b.and(b.and(b.less(above, k)?, b.equal(odd, 0)?)?, is_class)
 }
 
 /// Places of elements that are not zero, one in each row.

@@ -1,0 +1,82 @@
+//! Arguments that are out of bounds: each gives one error, and takes no memory.
+
+use crate::graph::fixture::{FLOAT, found, graph, import, node, placeholder, shape};
+use crate::wire::proto::{Attr, NodeDef, TensorProto};
+
+const INT64: i32 = 9;
+
+/// A constant of integers; a list of none is a scalar.
+fn ints(name: &str, sizes: &[i64], values: &[i64]) -> NodeDef {
+    let tensor_shape = Some(shape(sizes));
+    let int64_val = values.to_vec();
+    let value = TensorProto { dtype: INT64, tensor_shape, int64_val, ..TensorProto::default() };
+    node(name, "Const", &[]).attr("dtype", Attr::Type(INT64)).attr("value", Attr::Tensor(value))
+}
+
+/// What is found in a graph of one operator.
+fn findings(op: NodeDef, inputs: Vec<NodeDef>) -> Vec<String> {
+    let nodes = [inputs, vec![op.attr("T", Attr::Type(FLOAT))]].concat();
+    found(import(&graph(nodes, vec![])))
+}
+
+#[test]
+fn a_batch_has_as_many_axes_as_there_are() {
+    for batch in [100, -100, i64::MIN, 2] {
+        let given =
+            vec![placeholder("x", &[2, 3]), ints("at", &[2], &[0, 1]), ints("axis", &[], &[1])];
+        let gather = node("y", "GatherV2", &["x", "at", "axis"]).attr("batch_dims", Attr::I(batch));
+        let all = findings(gather, given);
+        assert!(all.len() == 1 && all[0].starts_with("N0204 There are no"), "{all:?}");
+    }
+}
+
+#[test]
+fn indices_that_are_passed_over_are_refused() {
+    let given = vec![placeholder("x", &[2, 3]), ints("at", &[1, 1], &[7])];
+    let gather = node("y", "GatherNd", &["x", "at"]);
+    let all =
+        findings(gather.attr("bad_indices_policy", Attr::S(b"IGNORE".to_vec().into())), given);
+    assert!(all.len() == 1 && all[0].contains("bad_indices_policy"), "{all:?}");
+}
+
+#[test]
+fn an_area_is_no_larger_than_its_weights_may_be() {
+    for size in [[1 << 40, 2], [2, -1], [0, 2]] {
+        let given = vec![placeholder("x", &[1, 4, 4, 1]), ints("size", &[2], &size)];
+        let all = findings(node("y", "ResizeArea", &["x", "size"]), given);
+        assert!(all.len() == 1 && all[0].contains("do not become"), "{all:?}");
+    }
+}
+
+#[test]
+fn an_open_size_is_found_without_overflow() {
+    let given = vec![placeholder("x", &[0, 3]), ints("to", &[4], &[0, 1 << 32, 1 << 32, -1])];
+    let all = findings(node("y", "Reshape", &["x", "to"]), given);
+    assert!(all.is_empty(), "{all:?}");
+}
+
+#[test]
+fn slices_and_shifts_reach_the_ends_of_integers() {
+    let given =
+        vec![placeholder("x", &[4]), ints("begin", &[1], &[1]), ints("size", &[1], &[i64::MAX])];
+    assert!(findings(node("y", "Slice", &["x", "begin", "size"]), given).is_empty());
+    let given =
+        vec![placeholder("x", &[4]), ints("shift", &[1], &[i64::MIN]), ints("axis", &[1], &[0])];
+    assert!(findings(node("y", "Roll", &["x", "shift", "axis"]), given).is_empty());
+}
+
+#[test]
+fn results_are_no_more_than_a_graph_may_have() {
+    for (op, count) in
+        [("Unpack", "num"), ("Split", "num_split"), ("DynamicPartition", "num_partitions")]
+    {
+        let (x, other) = (placeholder("x", &[4]), ints("other", &[], &[0]));
+        let inputs: &[&str] = match op {
+            "Unpack" => &["x"],
+            "Split" => &["other", "x"],
+            _ => &["x", "other"],
+        };
+        let many = node("y", op, inputs).attr(count, Attr::I(1 << 40));
+        assert!(!findings(many, vec![x, other]).is_empty(), "{op}");
+    }
+}
