@@ -33,6 +33,7 @@ pub(crate) mod math;
 pub(crate) mod matrix;
 pub(crate) mod norm;
 pub(crate) mod pad;
+mod philox;
 pub(crate) mod pool;
 pub(crate) mod quantize;
 mod quantize_range;
@@ -101,6 +102,7 @@ pub(crate) fn table() -> Table<Source> {
         matrix::rows,
         norm::rows,
         pad::rows,
+        philox::rows,
         pool::rows,
         quantize::rows,
         random::rows,
