@@ -14,6 +14,7 @@ import zipfile
 
 import numpy as np
 import tensorflow as tf
+import operators
 from cases import Loops, Shared, branches, cnn, floats, frames, word_inputs
 from tensorflow import keras
 
@@ -168,12 +169,20 @@ def make_frames(name):
         expected(name, inputs, [session.run("y:0", {"x:0": inputs[0]})])
 
 
+def make_operators(name):
+    graph, inputs, outputs = operators.build(tf)
+    written(name, "net.pb", graph.as_graph_def().SerializeToString(deterministic=True))
+    with tf.compat.v1.Session(graph=graph) as session:
+        expected(name, list(inputs.values()), session.run(outputs, inputs))
+
+
 CASES = {
     **dict.fromkeys(["saved-cnn", "frozen-cnn", "keras-cnn", "h5-cnn", "tflite-cnn", "tflite-int8"], make_cnn),
     **dict.fromkeys(["keras-branches", "h5-branches"], make_branches),
     **dict.fromkeys(["loops", "loops-zip"], make_loops),
     **dict.fromkeys(["signatures", "refused-strings"], make_signatures),
     "frames": make_frames,
+    "operators": make_operators,
 }
 
 if __name__ == "__main__":
