@@ -1,7 +1,8 @@
 //! Mutations of small files, for tests of what reads foreign bytes, without a tool for fuzzing.
 //!
 //! A test takes a few hundred of them. The variable `FUZZ_SECONDS` says for how long instead, and `FUZZ_SEED` chooses
-//! others. An input that lets the reader panic, or that takes it very long, is kept in a temporary file.
+//! others. An input that lets the reader panic, or that takes it very long, is kept in a temporary file, and
+//! `FUZZ_INPUT` names such a file to run it alone.
 
 use crate::ir::{Level, Model, verify};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,6 +63,11 @@ impl<'w> Mutations<'w> {
     /// # Panics
     /// If `f` does, or takes very long; the message names the file that holds the input.
     pub fn run(&self, f: impl Fn(&[u8]) -> usize) -> Runs {
+        if let Some(path) = std::env::var_os("FUZZ_INPUT") {
+            let input = std::fs::read(path).expect("the input that `FUZZ_INPUT` names");
+            let seeds = vec![input];
+            return Mutations { seeds, ..self.clone() }.run_for(Some(0), 0, f);
+        }
         let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
         self.run_for(number("FUZZ_SECONDS"), number("FUZZ_SEED").unwrap_or(1), f)
     }

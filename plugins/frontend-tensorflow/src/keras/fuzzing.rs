@@ -8,6 +8,8 @@ use onnxd_plugin_sdk::ir::Model;
 
 /// Groups of a file that are visited.
 const GROUPS_MAX: usize = 1_000;
+/// How deep they are; a group may hold itself.
+const DEPTH_MAX: usize = 20;
 
 /// Everything that is in an HDF5 file; how many tensors it holds.
 pub fn hdf5(bytes: &[u8]) -> usize {
@@ -26,6 +28,9 @@ pub fn hdf5(bytes: &[u8]) -> usize {
         let tensors = file.tensors(&group);
         let is_sound = |name: &&String| matches!(file.tensor(&inside(name)), Ok(Some(_)));
         found += tensors.iter().take(GROUPS_MAX).filter(is_sound).count();
+        if group.split('/').count() > DEPTH_MAX {
+            continue;
+        }
         open.extend(file.groups(&group).iter().take(GROUPS_MAX).map(inside));
     }
     found
