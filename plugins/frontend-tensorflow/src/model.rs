@@ -1,7 +1,7 @@
 //! What all readers have in common: the run of a network on a new graph, the types of its inputs and outputs, and the
 //! model at the end.
 
-use crate::ops::Source;
+use crate::ops::{Source, complex};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, Opsets, ValueId, ValueType};
@@ -22,6 +22,8 @@ pub(crate) struct Reader {
 pub(crate) struct Ran {
     /// Weights that became inputs.
     pub(crate) weights: Vec<ValueId>,
+    /// Outputs that nothing computes, by their names. What is the cause of it was reported, most often.
+    pub(crate) lost: Vec<String>,
     /// Facts for the report.
     pub(crate) metadata: Vec<(String, String)>,
 }
@@ -48,6 +50,10 @@ pub(crate) fn import(
             return Err(all);
         }
     };
+    if !ran.lost.is_empty() {
+        let message = format!("Nothing computes the outputs `{}`.", shown(&ran.lost.join("`, `")));
+        return Err(Diagnostic::new(Code::LayerUnsupported, message).into());
+    }
     weights_last(&mut graph, ran.weights);
     (reader.settle)(&mut graph);
     let constants = graph.value_ids().filter(|id| graph.constant(*id).is_some());
@@ -97,10 +103,11 @@ pub(crate) fn input_type(
     Ok(ValueType::Tensor { dtype: Some(dtype), shape: Some(shape) })
 }
 
-/// Lets a tensor be an output, of the type that the source declares; nodes of ONNX may have given another.
+/// Lets a tensor be an output, of the type that the source declares; nodes of ONNX may have given another. A complex
+/// one is a pair of its parts.
 ///
 /// # Errors
-/// Those of the builder.
+/// `N0203` for a real tensor that is declared complex; those of the builder.
 pub(crate) fn output(
     driver: &Driver<'_, Source>,
     var: Var,
@@ -108,7 +115,16 @@ pub(crate) fn output(
     declared: Option<DataType>,
 ) -> Result<()> {
     let b = driver.builder();
+    if complex::is(b, var) {
+        b.note(complex::as_pair("output", name));
+        return b.output(complex::pair(b, var)?, name);
+    }
     let var = match (declared, b.dtype_of(var)) {
+        (Some(declared), Some(found)) if complex::is_complex(declared) => {
+            let name = shown(name);
+            let message = format!("The output `{name}` is declared {declared}, and is {found}.");
+            return Err(Diagnostic::new(Code::LayerUnsupported, message));
+        }
         (Some(declared), Some(_)) => b.cast(var, declared)?,
         _ => var,
     };

@@ -8,7 +8,7 @@ use crate::wire::dtype;
 use crate::wire::proto::GraphDef;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
-use onnxd_plugin_sdk::ir::{Dim, ValueId, ValueType};
+use onnxd_plugin_sdk::ir::{Dim, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use std::collections::HashMap;
@@ -50,17 +50,13 @@ pub(crate) fn import(
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
     model::import(&READER, options, move |driver| {
-        let weights = run(&network, driver, options)?;
-        Ok(Ran { weights, metadata: network.metadata })
+        let ran = run(&network, driver, options)?;
+        Ok(Ran { metadata: network.metadata, ..ran })
     })
 }
 
-/// Builds the graph; gives the weights that became inputs.
-fn run(
-    network: &Network<'_>,
-    driver: &Driver<'_, Source>,
-    options: &ExportOptions,
-) -> Result<Vec<ValueId>> {
+/// Builds the graph.
+fn run(network: &Network<'_>, driver: &Driver<'_, Source>, options: &ExportOptions) -> Result<Ran> {
     let b = driver.builder();
     b.reserve(network.outputs.iter().map(|port| port.name.clone()));
     let functions = network.graph.library.iter().flat_map(|library| &library.function);
@@ -74,21 +70,19 @@ fn run(
         let ty = model::input_type(options, at, &port.name, declared)?;
         feed(&runner, &scope, port, ty)?;
     }
+    let mut lost = vec![];
     for port in &network.outputs {
         let found = runner.value(&scope, &port.place)?;
         match found {
-            Item::Tensor(var) if complex::is(b, var) => {
-                b.note(complex::as_pair("output", &port.name));
-                b.output(complex::pair(b, var)?, &port.name)?;
-            }
             Item::Tensor(var) => model::output(driver, var, &port.name, port.ty.dtype())?,
-            Item::Hole => {}
+            Item::Hole => lost.push(port.name.clone()),
             Item::Resource(_) | Item::List(_) => {
                 model::no_tensor(driver, &port.name, "a variable, table or list");
             }
         }
     }
-    runner.weights.take().unwrap_or_default().into_iter().map(|var| b.id(var)).collect()
+    let weights = runner.weights.take().unwrap_or_default().into_iter().map(|var| b.id(var));
+    Ok(Ran { weights: weights.collect::<Result<_>>()?, lost, ..Ran::default() })
 }
 
 /// Lets an input of the graph stand for a tensor.

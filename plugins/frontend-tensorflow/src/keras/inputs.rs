@@ -4,12 +4,11 @@ use super::config::{Argument, Layer, Network, damaged};
 use super::dtype;
 use super::run::{Given, Runner};
 use super::values::Item;
-use crate::model;
-use crate::ops::complex;
+use crate::model::{self, Ran};
 use onnxd_plugin_sdk::ExportOptions;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
-use onnxd_plugin_sdk::ir::{DataType, Dim, ValueId};
+use onnxd_plugin_sdk::ir::{DataType, Dim};
 use serde_json::Value as Json;
 
 /// An input of the model.
@@ -46,12 +45,8 @@ fn dims_of(json: &Json) -> Option<Vec<Dim>> {
     json.as_array()?.iter().map(size).collect()
 }
 
-/// Runs the whole model; gives the weights that became inputs.
-pub(super) fn run(
-    runner: &Runner<'_, '_>,
-    model: &Layer,
-    options: &ExportOptions,
-) -> Result<Vec<ValueId>> {
+/// Runs the whole model.
+pub(super) fn run(runner: &Runner<'_, '_>, model: &Layer, options: &ExportOptions) -> Result<Ran> {
     let b = runner.builder();
     let Some(network) = &model.network else {
         let class = shown(&model.class);
@@ -72,19 +67,17 @@ pub(super) fn run(
     }
     // The structure of inputs has one leaf for each port.
     let outputs = runner.network(network, "", &Given::one(Item::of(items)))?;
+    let mut lost = vec![];
     for (i, item) in outputs.into_iter().enumerate() {
         let name = names.get(i).or(names.last()).map_or("output", String::as_str);
         match item {
-            Item::Tensor(var, _) if complex::is(b, var) => {
-                b.note(complex::as_pair("output", name));
-                b.output(complex::pair(b, var)?, name)?;
-            }
-            Item::Tensor(var, _) => b.output(var, name)?,
-            Item::Hole => {}
+            Item::Tensor(var, _) => model::output(runner.driver, var, name, None)?,
+            Item::Hole => lost.push(name.to_owned()),
             _ => return Err(damaged(format!("The output `{}` is no tensor.", shown(name)))),
         }
     }
-    runner.weights.take().unwrap_or_default().into_iter().map(|var| b.id(var)).collect()
+    let weights = runner.weights.take().unwrap_or_default().into_iter().map(|var| b.id(var));
+    Ok(Ran { weights: weights.collect::<Result<_>>()?, lost, ..Ran::default() })
 }
 
 /// What the model reads.

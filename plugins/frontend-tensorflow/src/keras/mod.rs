@@ -19,7 +19,7 @@ mod training;
 mod values;
 mod weights;
 
-use crate::model::{self, Ran, Reader};
+use crate::model::{self, Reader};
 use bytes::Bytes;
 use config::{Layer, damaged};
 use hdf5::Hdf5;
@@ -87,7 +87,7 @@ fn converted(
     model::import(&READER, options, |driver| {
         let without = options.without_weights.then(Vec::new);
         let runner = Runner::new(driver, weights, is_keras2, without);
-        Ok(Ran { weights: inputs::run(&runner, model, options)?, metadata: vec![] })
+        inputs::run(&runner, model, options)
     })
 }
 

@@ -20,7 +20,8 @@ fn weights_come_last_and_what_nothing_reads_leaves() {
         let x = b.input("x", vector());
         b.parameter("idle", Tensor::vector(vec![1.0f32]));
         output(driver, b.add(x, w)?, "y", Some(DataType::Double))?;
-        Ok(Ran { weights: vec![b.id(w)?, b.id(unread)?], metadata: vec![("a".into(), "b".into())] })
+        let weights = vec![b.id(w)?, b.id(unread)?];
+        Ok(Ran { weights, metadata: vec![("a".into(), "b".into())], ..Ran::default() })
     });
     let done = done.unwrap();
     let text = print_graph(&done.model.graph);
@@ -51,4 +52,28 @@ fn inputs_need_a_type_and_axes() {
     assert_eq!(found, ValueType::tensor(DataType::Float, [3]));
     let found = input_type(&given, 0, "x", (Some(DataType::Float), Some(vec![]))).unwrap_err();
     assert_eq!(found.code, "N0105");
+}
+
+#[test]
+fn outputs_are_not_lost_without_a_word() {
+    let lost = || vec!["y".to_owned()];
+    let found = import(&READER, &options(), |_| Ok(Ran { lost: lost(), ..Ran::default() }));
+    let found = found.unwrap_err().to_string();
+    assert!(found.contains("Nothing computes the outputs `y`."), "{found}");
+    let found = import(&READER, &options(), |driver| {
+        driver.report(Diagnostic::new(Code::LayerCycle, "The cause."));
+        Ok(Ran { lost: lost(), ..Ran::default() })
+    });
+    assert_eq!(found.unwrap_err().0.len(), 1);
+}
+
+#[test]
+fn a_real_tensor_is_no_complex_output() {
+    let found = import(&READER, &options(), |driver| {
+        let x = driver.builder().input("x", ValueType::tensor(DataType::Float, [2]));
+        output(driver, x, "y", Some(DataType::Complex64))?;
+        Ok(Ran::default())
+    });
+    let found = found.unwrap_err().to_string();
+    assert!(found.contains("`y` is declared complex64, and is float"), "{found}");
 }

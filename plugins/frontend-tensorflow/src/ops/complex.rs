@@ -173,7 +173,7 @@ pub(crate) enum Complex {
     Pair(Var),
 }
 
-fn is_complex(dtype: DataType) -> bool {
+pub(crate) fn is_complex(dtype: DataType) -> bool {
     matches!(dtype, Complex64 | Complex128)
 }
 

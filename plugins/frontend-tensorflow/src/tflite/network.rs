@@ -1,6 +1,6 @@
 //! A network that is a TFLite model: which of its graphs, what goes in, what comes out, and the run between.
 
-use super::model::{self, Model, SubGraph, Tensor};
+use super::model::{self, Model, Tensor};
 use super::run::{Item, Runner, Scope};
 use super::{table, weights};
 use crate::model::{Ran, Reader};
@@ -8,7 +8,7 @@ use crate::ops::Source;
 use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
+use onnxd_plugin_sdk::ir::{DataType, Dim, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 use std::collections::HashMap;
@@ -37,30 +37,16 @@ pub(crate) fn import(
         options.opset = options.opset.max(QUANTIZES_INT16);
     }
     let ports = Ports::of(&model, signature)?;
-    let imported = crate::model::import(&READER, options, |driver| {
-        let count = run(&model, &ports, driver, options)?;
+    crate::model::import(&READER, options, |driver| {
+        let (lost, count) = run(&model, &ports, driver, options)?;
         let mut metadata = model.facts.clone();
         if count > 0 {
             // TFLite quantizes what such weights are multiplied by, so its results differ a little.
             let fact = format!("{count}, as floats: activations are not quantized");
             metadata.push(("source.integer_weights".to_owned(), fact));
         }
-        Ok(Ran { weights: vec![], metadata })
-    })?;
-    complete(&imported.model.graph, &ports)?;
-    Ok(imported)
-}
-
-/// Checks that nothing of the network was lost without a word.
-fn complete(graph: &Graph, ports: &Ports) -> Result<()> {
-    let given: Vec<&str> = graph.outputs().iter().map(|id| graph[*id].name.as_str()).collect();
-    let names = ports.outputs.iter().map(|(name, _)| name.as_str());
-    let lost: Vec<&str> = names.filter(|name| !given.contains(name)).collect();
-    if lost.is_empty() {
-        return Ok(());
-    }
-    let message = format!("Nothing computes the outputs `{}`.", shown(&lost.join("`, `")));
-    Err(Diagnostic::new(Code::LayerUnsupported, message))
+        Ok(Ran { lost, metadata, ..Ran::default() })
+    })
 }
 
 /// Whether activations are quantized to 16 bits.
@@ -159,13 +145,14 @@ fn choose(model: &Model, wanted: Option<&str>) -> Diagnostic {
     Diagnostic::new(Code::ParamsBadValue, message).help(help)
 }
 
-/// Builds the graph; gives how many weights are stored as integers and became floats.
+/// Builds the graph; gives the outputs that nothing computes, and how many weights are stored as integers and
+/// became floats.
 fn run(
     model: &Model,
     ports: &Ports,
     driver: &Driver<'_, Source>,
     options: &ExportOptions,
-) -> Result<usize> {
+) -> Result<(Vec<String>, usize)> {
     let b = driver.builder();
     b.reserve(ports.outputs.iter().map(|(name, _)| name.clone()));
     let graph = &model.graphs[ports.graph];
@@ -186,26 +173,16 @@ fn run(
     }
     let wanted: Vec<usize> = ports.outputs.iter().map(|(_, index)| *index).collect();
     runner.run(&scope, &wanted)?;
+    let mut lost = vec![];
     for (name, index) in &ports.outputs {
-        output(&runner, &scope, graph, name, *index)?;
+        let declared = graph.tensors[*index].dtype();
+        match runner.item(&scope, *index)? {
+            Item::Tensor(var) => crate::model::output(driver, var, name, declared)?,
+            Item::Hole => lost.push(name.clone()),
+            Item::Handle(_) => crate::model::no_tensor(driver, name, "a variable or table"),
+        }
     }
-    Ok(runner.unfolded.get())
-}
-
-fn output(
-    runner: &Runner<'_, '_>,
-    scope: &Scope<'_>,
-    graph: &SubGraph,
-    name: &str,
-    index: usize,
-) -> Result<()> {
-    let declared = graph.tensors[index].dtype();
-    match runner.item(scope, index)? {
-        Item::Tensor(var) => crate::model::output(runner.driver, var, name, declared)?,
-        Item::Hole => {}
-        Item::Handle(_) => crate::model::no_tensor(runner.driver, name, "a variable or table"),
-    }
-    Ok(())
+    Ok((lost, runner.unfolded.get()))
 }
 
 /// The type of an input as the file declares it, and sizes as the params say them.

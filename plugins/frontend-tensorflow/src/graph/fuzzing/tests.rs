@@ -38,3 +38,13 @@ fn saved_models() {
 fn bundles() {
     mutations("tensorflow_bundle", &WORDS).run(bundle);
 }
+
+#[test]
+fn an_output_that_no_turn_of_a_loop_computes_is_refused() {
+    let seed =
+        include_str!("../../../../../fuzz/corpus-seeds/tensorflow_graph/enter__counter.pbtxt");
+    assert_eq!(valid(graph(seed.as_bytes()).as_ref()), 1);
+    // The first half of a switch is the value that leaves the loop.
+    let dead = seed.replace("while/Switch_1:1", "while/Switch_1");
+    assert!(dead != seed && graph(dead.as_bytes()).is_none());
+}
