@@ -14,6 +14,8 @@ use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 /// Groups of a tensor whose channels are not known.
 const GROUPS_MAX: i64 = 1 << 20;
+/// Ones that stand for weights that a layer does not have.
+const ONES_MAX: usize = 1 << 24;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
@@ -128,63 +130,82 @@ fn batch(b: &Lower, a: Batch) -> Lowered<Var> {
     b.cast(transposed(b, y, &back)?, result(&a.dtype))
 }
 
-/// A weight of some axes of `x`, for all of them.
-fn spread(b: &GraphBuilder, weight: Var, axes: &[i64], n: i64) -> Lowered<Var> {
-    let last = (n - axes.len() as i64..n).eq(axes.iter().copied());
-    if last {
+/// A weight of some axes of `x`, for all of them. Keras may have made it with its axes in another order; then it takes
+/// the numbers in theirs.
+fn spread(b: &GraphBuilder, weight: Var, axes: &[i64], x: Var) -> Lowered<Var> {
+    let n = rank(b, x)? as i64;
+    let shape = b.shape_of(x).unwrap_or_default();
+    let sizes: Option<Vec<i64>> = axes.iter().map(|axis| shape[*axis as usize].known()).collect();
+    let weight = match sizes.filter(|sizes| b.dims_of(weight).is_some_and(|dims| dims != *sizes)) {
+        Some(sizes) => b.reshape(weight, sizes).one()?,
+        None => weight,
+    };
+    if is_last(axes, n) {
         return Ok(weight);
     }
-    let missing: Vec<i64> = (0..n).filter(|i| !axes.contains(i)).collect();
+    let missing: Vec<i64> =
+        (axes[0]..n).filter(|i| !axes.contains(i)).map(|i| i - axes[0]).collect();
     crate::ops::shape::unsqueezed(b, weight, &missing)
 }
 
+/// Whether axes in their order are the last ones of `n`.
+fn is_last(axes: &[i64], n: i64) -> bool {
+    (n - axes.len() as i64..n).eq(axes.iter().copied())
+}
+
+/// Axes in their order, each of them once.
+fn sorted_axes(b: &GraphBuilder, x: Var, value: &Value) -> Lowered<Vec<i64>> {
+    let mut all = axes(b, x, value)?;
+    all.sort_unstable();
+    all.dedup();
+    match all.is_empty() {
+        true => Err(b.diagnostic(Code::LayerParameter, "The layer normalizes along no axis.")),
+        false => Ok(all),
+    }
+}
+
 fn layer(b: &Lower, a: Layer) -> Lowered<Var> {
-    let mut axes = axes(b, a.inputs, &a.axis)?;
-    axes.sort_unstable();
+    let axes = sorted_axes(b, a.inputs, &a.axis)?;
     let weights = a.weights.unwrap_or_default();
-    let (gain, offset) = gain_and_offset(b, &weights, (a.scale, a.center))?;
+    let has = (a.scale || a.rms_scaling, a.center && !a.rms_scaling);
+    let (gain, offset) = gain_and_offset(b, &weights, has)?;
     let x = wide(b, a.inputs)?;
     let dtype = of(b, x)?;
     let n = rank(b, x)? as i64;
-    let cast = |weight: Option<Var>| weight.map(|w| b.cast(w, dtype)).transpose();
-    let (gain, offset) = (cast(gain)?, cast(offset)?);
-    let is_last = (n - axes.len() as i64..n).eq(axes.iter().copied());
-    if is_last && b.opset() >= 17 && !a.rms_scaling {
+    let fit = |weight: Option<Var>| {
+        weight.map(|weight| spread(b, b.cast(weight, dtype)?, &axes, x)).transpose()
+    };
+    let (gain, offset) = (fit(gain)?, fit(offset)?);
+    if is_last(&axes, n) && b.opset() >= 17 && !a.rms_scaling {
         let gain = match gain {
-            Some(gain) => gain,
+            Some(gain) => Some(gain),
             None => ones(b, x, &axes)?,
         };
-        let call = b.layer_normalization(x, gain).b(offset).axis(-(axes.len() as i64));
-        return b.cast(call.epsilon(a.epsilon).one()?, result(&a.dtype));
+        if let Some(gain) = gain {
+            let call = b.layer_normalization(x, gain).b(offset).axis(-(axes.len() as i64));
+            return b.cast(call.epsilon(a.epsilon).one()?, result(&a.dtype));
+        }
     }
     let mean = b.reduce_mean(x).axes(&axes).keepdims(1).one()?;
     let apart = b.sub(x, mean)?;
     let variance = b.reduce_mean(b.mul(apart, apart)?).axes(&axes).keepdims(1).one()?;
     let deviation = b.sqrt(b.add(variance, a.epsilon)?)?;
-    let mut y = b.div(if a.rms_scaling { x } else { apart }, deviation)?;
-    if let Some(gain) = gain {
-        y = b.mul(y, spread(b, gain, &axes, n)?)?;
-    }
-    if let Some(offset) = offset.filter(|_| !a.rms_scaling) {
-        y = b.add(y, spread(b, offset, &axes, n)?)?;
-    }
+    let y = b.div(if a.rms_scaling { x } else { apart }, deviation)?;
+    let y = gain.map_or(Ok(y), |gain| b.mul(y, gain))?;
+    let y = offset.map_or(Ok(y), |offset| b.add(y, offset))?;
     b.cast(y, result(&a.dtype))
 }
 
-/// Ones of the sizes that some axes have.
-fn ones(b: &GraphBuilder, x: Var, axes: &[i64]) -> Lowered<Var> {
+/// Ones of the sizes that some axes have, if they are known.
+fn ones(b: &GraphBuilder, x: Var, axes: &[i64]) -> Lowered<Option<Var>> {
     let shape = b.shape_of(x).unwrap_or_default();
     let sizes: Option<Vec<usize>> =
         axes.iter().map(|axis| usize::try_from(shape.get(*axis as usize)?.known()?).ok()).collect();
-    match sizes.and_then(|sizes| Some((onnxd_plugin_sdk::ir::element_count(&sizes)?, sizes))) {
-        Some((count, sizes)) if count <= 1 << 24 => {
-            b.cast(b.constant(Tensor::from_vec(sizes, vec![1f32; count])), of(b, x)?)
-        }
-        _ => {
-            let message = "The sizes of the axes that are normalized must be known.";
-            Err(b.diagnostic(Code::LayerUnsupported, message))
-        }
-    }
+    let counted =
+        sizes.and_then(|sizes| Some((onnxd_plugin_sdk::ir::element_count(&sizes)?, sizes)));
+    let ones = counted.filter(|(count, _)| *count <= ONES_MAX);
+    let ones = ones.map(|(count, sizes)| Tensor::from_vec(sizes, vec![1f32; count]));
+    ones.map(|ones| b.cast(b.constant(ones), of(b, x)?)).transpose()
 }
 
 fn group(b: &Lower, a: Group) -> Lowered<Var> {
@@ -246,13 +267,12 @@ pub(crate) fn unit(b: &GraphBuilder, x: Var, axes: &[i64], least: f64) -> Lowere
 }
 
 fn rms(b: &Lower, a: Rms) -> Lowered<Var> {
-    let axes = axes(b, a.inputs, &a.axis)?;
+    let axes = sorted_axes(b, a.inputs, &a.axis)?;
     let [gain] = exactly(b, &a.weights)?;
     let x = wide(b, a.inputs)?;
     let dtype = of(b, x)?;
     let square = b.reduce_mean(b.mul(x, x)?).axes(&axes).keepdims(1).one()?;
     let y = b.div(x, b.sqrt(b.add(square, a.epsilon)?)?)?;
-    let n = rank(b, x)? as i64;
-    let y = b.mul(y, spread(b, b.cast(gain, dtype)?, &axes, n)?)?;
+    let y = b.mul(y, spread(b, b.cast(gain, dtype)?, &axes, x)?)?;
     b.cast(y, of(b, a.inputs)?)
 }
