@@ -95,19 +95,23 @@ impl Hdf5 {
             Diagnostic::new(Code::SourceSyntax, message)
         };
         let datatype = dataset.datatype().map_err(damaged)?;
-        let Some((dtype, is_turned)) = dtype_of(&datatype) else {
+        let named = dataset.attrs().ok().and_then(|mut all| words(all.remove("dtype")?));
+        let is_short = named.is_some_and(|named| named == ["bfloat16"]);
+        let found = match &datatype {
+            // NumPy has no such numbers: their bits are written.
+            Datatype::Opaque { size: 2, .. } if is_short => Some((DataType::Bfloat16, false)),
+            datatype => dtype_of(datatype).map(|(dtype, is_turned)| {
+                let is_short = is_short && dtype.bits() == 16;
+                (if is_short { DataType::Bfloat16 } else { dtype }, is_turned)
+            }),
+        };
+        let Some((dtype, is_turned)) = found else {
             let message = format!(
                 "The tensor `{}` of the HDF5 file has the type {}, which ONNX does not have.",
                 shown(path),
                 shown(&format!("{datatype:?}"))
             );
             return Err(Diagnostic::new(Code::LayerUnsupported, message));
-        };
-        let named = dataset.attrs().ok().and_then(|mut all| words(all.remove("dtype")?));
-        let dtype = match named {
-            // NumPy has no such numbers: their bits are written.
-            Some(named) if named == ["bfloat16"] && dtype.bits() == 16 => DataType::Bfloat16,
-            _ => dtype,
         };
         let shape = dataset.shape().map_err(damaged)?;
         let dims: Option<Vec<usize>> = shape.iter().map(|n| usize::try_from(*n).ok()).collect();
