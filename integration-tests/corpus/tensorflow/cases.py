@@ -35,6 +35,35 @@ def branches():
     return keras.Model([words, numbers], [layers.Dense(2, name="left")(joined), layers.Dense(1, name="right")(joined)])
 
 
+def merges():
+    """What masks leave out of tensors that are merged, and normalization with settings of its own."""
+    left, right = keras.Input((4, 3), name="left"), keras.Input((4, 3), name="right")
+    given = keras.Input((1, 3), dtype="bool", name="given")
+    masked = [layers.Masking()(left), layers.Masking()(right)]
+    merged = [layer()(masked) for layer in [layers.Multiply, layers.Maximum, layers.Minimum]]
+    pictures = layers.Reshape((4, 3, 1))(layers.Concatenate()(merged)[:, :, :3])
+    normal = layers.LayerNormalization(axis=[-1, 1], name="ordered")(pictures)
+    scaled = layers.LayerNormalization(axis=1, rms_scaling=True, name="scaled")(left)
+    shares = layers.Softmax(axis=1, name="shares")(right, mask=given)
+    return keras.Model([left, right, given], [*merged, normal, scaled, shares])
+
+
+def merge_inputs():
+    left, right = floats((2, 4, 3), (2, 4, 3))
+    left[:, 1], right[0, 1], right[1, 3] = 0, 0, 0
+    return [left, right, np.array([[[True, False, True]], [[False, True, True]]])]
+
+
+def gates():
+    """Weights that `.h5` files have in another order than the layers make them."""
+    x = keras.Input((4, 3), name="x")
+    gated = layers.MultiHeadAttention(2, 3, use_gate=True, name="gated")(x, x)
+    backward = layers.GRU(3, go_backwards=True, return_sequences=True, name="back")
+    both = layers.Bidirectional(layers.LSTM(3, return_sequences=True, name="on"), backward_layer=backward, name="both")
+    both.forward_layer.trainable = False
+    return keras.Model(x, [gated, both(x)])
+
+
 def word_inputs():
     words = np.array([[3, 1, 8, 0, 0, 0], [2, 2, 7, 4, 1, 0]], np.int32)
     return [words, *floats((2, 4))]

@@ -15,7 +15,7 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 import operators
-from cases import Loops, Shared, branches, cnn, floats, frames, word_inputs
+from cases import Loops, Shared, branches, cnn, floats, frames, gates, merge_inputs, merges, word_inputs
 from tensorflow import keras
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -138,6 +138,13 @@ def make_branches(name):
     keras_file(name, branches(), "net.keras" if name == "keras-branches" else "net.h5", word_inputs())
 
 
+def make_settings(name):
+    if name == "keras-merges":
+        keras_file(name, settled(merges()), "net.keras", merge_inputs())
+    else:
+        keras_file(name, gates(), "net.h5", floats((2, 4, 3)))
+
+
 def make_loops(name):
     module = Loops()
     folder = saved(name, lambda place: tf.saved_model.save(module, place, module.serve))
@@ -179,6 +186,7 @@ def make_operators(name):
 CASES = {
     **dict.fromkeys(["saved-cnn", "frozen-cnn", "keras-cnn", "h5-cnn", "tflite-cnn", "tflite-int8"], make_cnn),
     **dict.fromkeys(["keras-branches", "h5-branches"], make_branches),
+    **dict.fromkeys(["keras-merges", "h5-gates"], make_settings),
     **dict.fromkeys(["loops", "loops-zip"], make_loops),
     **dict.fromkeys(["signatures", "refused-strings"], make_signatures),
     "frames": make_frames,

@@ -62,6 +62,10 @@ const ACTIVATED: [&str; 15] = [
 /// Further layers that cannot do without weights.
 const WEIGHTED: [&str; 4] = ["BatchNormalization", "Embedding", "PReLU", "RMSNormalization"];
 
+/// Layers that version 2 computes in another way.
+const CHANGED: [&str; 4] =
+    ["Softmax", "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D"];
+
 impl Runner<'_, '_> {
     /// Whether a layer is one that cannot be converted; then it is reported.
     pub(super) fn is_refused(&self, called: &Called<'_>) -> bool {
@@ -89,6 +93,9 @@ impl Runner<'_, '_> {
         named.extend(self.config(layer));
         if !weights.is_empty() || WEIGHTED.contains(&layer.class.as_str()) || is_activated(layer) {
             named.push(("weights".to_owned(), weights.into()));
+        }
+        if CHANGED.contains(&layer.class.as_str()) {
+            named.push(("is_keras2".to_owned(), Value::Bool(self.is_keras2)));
         }
         let place = diagnostics::Layer::new(called.path, layer.class.clone());
         let results = crate::ops::complex::lower(
@@ -167,16 +174,17 @@ impl Runner<'_, '_> {
         config.map(read).collect()
     }
 
-    /// The name of an activation. What it means has changed since version 2 for one of them.
+    /// The name of an activation, if there is one. What it means has changed since version 2 for one of them. Code that
+    /// is not in the file has a name that no activation has.
     pub(crate) fn activation(&self, layer: &Layer, key: &str) -> Option<Value> {
-        let json = layer.config.get(key)?;
+        let json = layer.config.get(key).filter(|json| !json.is_null())?;
         let name = match json.get("config") {
             Some(config) => config.as_str().or_else(|| json.get("class_name")?.as_str()),
             None => json.as_str(),
         };
-        name.map(|name| match name {
-            "hard_sigmoid" if self.is_keras2 => rows::activation::OLD_HARD_SIGMOID.into(),
-            name => name.rsplit('>').next().unwrap_or(name).into(),
+        Some(match name {
+            Some("hard_sigmoid") if self.is_keras2 => rows::activation::OLD_HARD_SIGMOID.into(),
+            name => name.unwrap_or("lambda").into(),
         })
     }
 
@@ -237,7 +245,8 @@ impl Runner<'_, '_> {
                         let message = format!("The file has no tensor `{}`.", shown(place));
                         super::config::damaged(message)
                     })?;
-                    let var = self.weight(&format!("{path}/{}", role(place, i)), tensor);
+                    let role = super::weights::names::role(layer, place, i, self.is_keras2);
+                    let var = self.weight(&format!("{path}/{role}"), tensor);
                     self.held.borrow_mut().insert(place.clone(), var);
                     var
                 }
@@ -299,18 +308,6 @@ fn is_cast(layer: &Layer) -> bool {
 /// Runtimes have few kernels of `bfloat16`: what is rounded to it is computed in 32 bits, and rounded again.
 fn kernel_type(dtype: DataType) -> DataType {
     if dtype == DataType::Bfloat16 { DataType::Float } else { dtype }
-}
-
-/// What a weight is called: the last part of its name, or its number.
-fn role(place: &str, i: usize) -> String {
-    let last = place.rsplit('/').next().unwrap_or_default();
-    let last = last.split(':').next().unwrap_or_default();
-    match last.parse::<usize>() {
-        Ok(_) | Err(_) if last.is_empty() || last.bytes().all(|c| c.is_ascii_digit()) => {
-            format!("weight_{i}")
-        }
-        _ => last.to_owned(),
-    }
 }
 
 fn is_function(layer: &Layer) -> bool {

@@ -60,6 +60,9 @@ const READ: [&str; 14] = [
     "Attention",
 ];
 
+/// Layers that leave out what masks leave out, from version 3 on.
+const APPLIED: [&str; 3] = ["Multiply", "Maximum", "Minimum"];
+
 /// Layers of several tensors with a mask for each.
 const SEVERAL: [(&str, [&str; 3]); 3] = [
     ("MultiHeadAttention", ["query", "value", "key"]),
@@ -79,6 +82,11 @@ pub(crate) fn passed(runner: &Runner<'_, '_>, layer: &Layer, mut given: Given) -
                 given.named.push((key, mask));
             }
         }
+        return given;
+    }
+    if APPLIED.contains(&class) && !runner.is_keras2 {
+        let masks = given.first().map_or_else(Item::nothing, Item::masks);
+        given.named.extend((masks != Item::nothing()).then(|| ("masks".to_owned(), masks)));
         return given;
     }
     let reads = READ.contains(&class) || class == "AdditiveAttention";

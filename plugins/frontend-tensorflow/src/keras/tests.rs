@@ -82,6 +82,70 @@ fn only_a_type_that_is_given_and_not_read_is_reported() {
 }
 
 #[test]
+fn activations_whose_code_is_not_in_the_file_are_refused() {
+    let plain = r#""activation": "relu""#;
+    for own in [
+        r#""activation": {"value": ["4wEA", null, null]}"#,
+        r#""activation": {"class_name": "__lambda__", "config": {"value": "4wEA"}}"#,
+        r#""activation": {"module": "builtins", "class_name": "function", "config": "My>relu"}"#,
+    ] {
+        let found = refusals(&SEQUENCE.replace(plain, own));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("N0203"), "{found:?}");
+    }
+}
+
+#[test]
+fn weights_have_the_names_of_keras() {
+    let graph = graph(SEQUENCE);
+    let names: Vec<&str> = graph
+        .value_ids()
+        .filter(|v| graph.constant(*v).is_some())
+        .map(|v| graph[v].name.as_str())
+        .collect();
+    assert_eq!(names, ["d/kernel", "d/bias"]);
+}
+
+/// A model of one layer on four steps of three numbers.
+fn one_layer(class: &str, config: &str) -> String {
+    format!(
+        r#"{{"class_name": "Sequential", "config": {{"name": "s", "layers": [
+            {{"module": "keras.layers", "class_name": "InputLayer", "config": {{"batch_shape": [null, 4, 3],
+              "dtype": "float32", "name": "x"}}}},
+            {{"module": "keras.layers", "class_name": "{class}", "config": {{"name": "l", {config}}}}}]}}}}"#
+    )
+}
+
+#[test]
+fn normalization_without_weights_takes_sizes_that_vary() {
+    let config =
+        one_layer("LayerNormalization", r#""axis": [-1], "scale": false, "center": false"#);
+    let config = config.replace("[null, 4, 3]", "[null, 4, null]");
+    assert!(ops(&graph(&config)).contains(&"Sqrt".to_owned()));
+}
+
+#[test]
+fn cells_take_layers_as_activations() {
+    let cell =
+        ("layers/simple_rnn/cell/vars", &[("0", &[3, 2][..]), ("1", &[2, 2]), ("2", &[2])][..]);
+    let run = |activation: &str| {
+        let activation = format!(
+            r#""units": 2, "use_bias": true, "activation": {{"module": "keras.layers", "class_name": "{activation}",
+                "config": {{"name": "a", "negative_slope": 0.4, "max_value": 1.0, "threshold": 0.0}}}}"#
+        );
+        read(&one_layer("SimpleRNN", &activation), &[cell])
+    };
+    let leaky = run("LeakyReLU").map_err(|e| e.to_string()).unwrap().model.graph;
+    let rnn = leaky.nodes().find(|(_, node)| node.op.to_string() == "RNN").unwrap().1;
+    assert!(rnn.attr("activation_alpha").is_some_and(|alpha| format!("{alpha:?}").contains("0.4")));
+    assert!(
+        ops(&run("ReLU").map_err(|e| e.to_string()).unwrap().model.graph)
+            .contains(&"Scan".to_owned())
+    );
+    assert_eq!(run("PReLU").map(|_| ()).unwrap_err().0[0].code, "N0203");
+}
+
+#[test]
 fn weights_alone_are_refused() {
     let file = fixture::weights(&[DENSE]);
     let found = import_hdf5(file.into(), &ExportOptions::of_shapes(18, vec![])).map(|_| ());

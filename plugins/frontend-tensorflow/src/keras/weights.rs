@@ -1,6 +1,8 @@
 //! Which tensors of a file are the weights of which layer. `.keras` files have them by paths, which follow from the
 //! classes and their order; `.h5` files name them for each layer.
 
+pub(crate) mod names;
+
 use super::config::{Layer, Network, damaged};
 use super::hdf5::Hdf5;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Diagnostics, shown};
@@ -196,6 +198,7 @@ fn share_out(layer: &mut Layer, group: &str, weights: Vec<String>) -> Result<(),
     collect(layer, &mut vec![], &mut leaves);
     if let [(_, only)] = &mut leaves[..] {
         only.weights = weights.iter().map(|name| join(group, name)).collect();
+        in_order(only);
         return Ok(());
     }
     if leaves.len().saturating_mul(weights.len()) > PAIRS_MAX {
@@ -228,7 +231,18 @@ fn share_out(layer: &mut Layer, group: &str, weights: Vec<String>) -> Result<(),
             }
         }
     }
+    leaves.into_iter().for_each(|(_, layer)| in_order(layer));
     Ok(())
+}
+
+/// Puts the weights of attention in the order in which rows take them: files of names have a gate before the value.
+fn in_order(layer: &mut Layer) {
+    const PARTS: [&str; 5] = ["query", "key", "value", "gate", "attention_output"];
+    if own_parts(&layer.class).len() == PARTS.len() {
+        let part =
+            |place: &String| PARTS.iter().position(|part| place.split('/').any(|p| p == *part));
+        layer.weights.sort_by_key(part);
+    }
 }
 
 /// The layers that have weights of their own, with the names of the models around them.

@@ -40,7 +40,9 @@ arguments! {
     /// `ThresholdedReLU(theta=1.0)`
     struct Thresholded { inputs: Var, theta: f64 = 1.0 }
     /// `Softmax(axis=-1)`; `call(inputs, mask=None)`
-    struct Softmax { inputs: Var, mask: Option<Var>, axis: Value }
+    struct Softmax {
+        inputs: Var, mask: Option<Var>, axis: Value, robust_masking: Option<bool>, is_keras2: bool = false,
+    }
     /// `ReLU(max_value=None, negative_slope=0.0, threshold=0.0)`
     struct Relu { inputs: Var, max_value: Option<f64>, negative_slope: f64 = 0.0, threshold: f64 = 0.0 }
 }
@@ -58,9 +60,9 @@ pub(crate) fn named(b: &GraphBuilder, name: &str, x: Var) -> Lowered<Var> {
         "tanh" => b.tanh(x),
         "softmax" => b.softmax(x).axis(-1).one(),
         "log_softmax" => b.log_softmax(x).axis(-1).one(),
-        "elu" => b.elu(x).one(),
+        // `Celu` has floats alone; with its default setting it is the same.
+        "elu" | "celu" => b.elu(x).one(),
         "selu" => b.selu(x).alpha(SELU_ALPHA).gamma(SELU_SCALE).one(),
-        "celu" => b.celu(x).one(),
         "gelu" => gelu(b, x, false),
         "silu" | "swish" => silu(b, x),
         "softplus" => b.softplus(x),
@@ -150,19 +152,29 @@ fn prelu(b: &Lower, a: PRelu) -> Lowered<Var> {
 
 fn softmax(b: &Lower, a: Softmax) -> Lowered<Var> {
     let dtype = of(b, a.inputs)?;
-    let x = match a.mask {
+    let counts = |mask: Var| match of(b, mask)? {
+        DataType::Bool => Ok(mask),
+        _ => b.greater(mask, 0.5),
+    };
+    let mask = a.mask.map(counts).transpose()?;
+    let x = match mask {
         Some(mask) => {
             let least = if dtype == DataType::Float16 { -3e4 } else { -1e9 };
-            b.where_(b.cast(mask, DataType::Bool)?, a.inputs, b.constant(number(least, dtype)))?
+            b.where_(mask, a.inputs, b.constant(number(least, dtype)))?
         }
         None => a.inputs,
     };
-    match super::norm::axes(b, x, &a.axis)?[..] {
-        [axis] => b.softmax(x).axis(axis).one(),
+    let y = match super::norm::axes(b, x, &a.axis)?[..] {
+        [axis] => b.softmax(x).axis(axis).one()?,
         ref several => {
             let largest = b.reduce_max(x).axes(several).keepdims(1).one()?;
             let all = b.exp(b.sub(x, largest)?)?;
-            b.div(all, b.reduce_sum(all).axes(several).keepdims(1).one()?)
+            b.div(all, b.reduce_sum(all).axes(several).keepdims(1).one()?)?
         }
+    };
+    // Version 2 shares all out where everything is masked.
+    match mask.filter(|_| !a.is_keras2) {
+        Some(mask) => b.where_(mask, y, 0),
+        None => Ok(y),
     }
 }

@@ -183,7 +183,7 @@ fn multi_head(
         ..Options::default()
     };
     let (y, scores) = with_scores(b, [q, k, v], options)?;
-    let y = if has_gate { b.mul(y, heads(3, flats[0])?)? } else { y };
+    let y = if has_gate { b.mul(y, b.sigmoid(heads(3, flats[0])?)?)? } else { y };
     let (kernel, bias) = weight(count - 1);
     let sizes = b.dims_of(kernel).unwrap_or_default();
     let inner: i64 = sizes.iter().take(2).product();

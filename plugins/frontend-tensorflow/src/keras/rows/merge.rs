@@ -15,9 +15,9 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
         "Add" => |b, a: Several| merged(b, a.inputs, GraphBuilder::add);
         "Subtract" => |b, a: Several| merged(b, a.inputs, GraphBuilder::sub);
-        "Multiply" => |b, a: Several| merged(b, a.inputs, GraphBuilder::mul);
-        "Maximum" => |b, a: Several| merged(b, a.inputs, |b, x, y| b.max([x, y]));
-        "Minimum" => |b, a: Several| merged(b, a.inputs, |b, x, y| b.min([x, y]));
+        "Multiply" => |b, a: Masked| product(b, a);
+        "Maximum" => |b, a: Masked| extreme(b, a, |b, x, y| b.max([x, y]));
+        "Minimum" => |b, a: Masked| extreme(b, a, |b, x, y| b.min([x, y]));
         "Average" => |b, a: Several| {
             let count = a.inputs.len();
             b.div(merged(b, a.inputs, GraphBuilder::add)?, count as f64)
@@ -34,6 +34,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 arguments! {
     struct Several { inputs: Vec<Var> }
+    /// The masks of the tensors, where they count.
+    struct Masked { inputs: Vec<Var>, masks: Option<Vec<Value>> }
     /// `CustomScaleLayer(scale)`
     struct Scaled { inputs: Vec<Var>, scale: f64 }
     /// `Concatenate(axis=-1)`
@@ -58,6 +60,57 @@ fn merged(
         return Err(b.diagnostic(Code::LayerParameter, "The layer is called on no tensor."));
     };
     all.try_fold(first?, |joined, x| join(b, joined, x?))
+}
+
+/// The mask of each tensor, for all of its elements.
+fn masks(b: &GraphBuilder, masks: Vec<Value>) -> Lowered<Vec<Option<Var>>> {
+    let wide = |mask: Value| match mask {
+        Value::Var(mask) => b.unsqueeze(mask, [-1]).map(Some),
+        _ => Ok(None),
+    };
+    masks.into_iter().map(wide).collect()
+}
+
+/// What a mask leaves out is 1, and 0 where all masks leave it out.
+fn product(b: &Lower, a: Masked) -> Lowered<Var> {
+    let Some(of_each) = a.masks else { return merged(b, a.inputs, GraphBuilder::mul) };
+    let masks = masks(b, of_each)?;
+    let counted = |(x, mask): (Var, &Option<Var>)| match mask {
+        Some(mask) => b.where_(*mask, x, 1),
+        None => Ok(x),
+    };
+    let counted = a.inputs.into_iter().zip(&masks).map(counted).collect::<Lowered<Vec<_>>>()?;
+    let y = merged(b, counted, GraphBuilder::mul)?;
+    match masks.into_iter().collect::<Option<Vec<Var>>>().as_deref() {
+        Some([first, rest @ ..]) => {
+            let any = rest.iter().try_fold(*first, |any, mask| b.or(any, *mask))?;
+            b.where_(any, y, 0)
+        }
+        _ => Ok(y),
+    }
+}
+
+/// What a mask leaves out is taken from the tensor beside it.
+fn extreme(
+    b: &Lower,
+    a: Masked,
+    join: impl Fn(&GraphBuilder, Var, Var) -> Lowered<Var>,
+) -> Lowered<Var> {
+    let Some(of_each) = a.masks else { return merged(b, a.inputs, join) };
+    let mut all = a.inputs.into_iter().zip(masks(b, of_each)?);
+    let Some((mut y, mut whole)) = all.next() else {
+        return Err(b.diagnostic(Code::LayerParameter, "The layer is called on no tensor."));
+    };
+    for (x, mask) in all {
+        let x = mask.map_or(Ok(x), |mask| b.where_(mask, x, y))?;
+        let before = whole.map_or(Ok(y), |whole| b.where_(whole, y, x))?;
+        whole = match (whole, mask) {
+            (Some(whole), Some(mask)) => Some(b.or(whole, mask)?),
+            _ => None,
+        };
+        y = join(b, before, x)?;
+    }
+    Ok(y)
 }
 
 /// Products along an axis of each tensor, for each element of the batch.

@@ -7,7 +7,7 @@ use crate::ops::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::Tensor;
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 /// Elements of the places that an adaptive pool looks at.
@@ -41,6 +41,7 @@ arguments! {
     /// `GlobalMaxPooling2D(data_format=None, keepdims=False)`; `call(inputs, mask=None)`
     struct Global {
         inputs: Var, mask: Option<Var>, data_format: String = "channels_last", keepdims: bool = false,
+        is_keras2: bool = false,
     }
     /// `AdaptiveMaxPooling2D(output_size, data_format=None)`
     struct Adaptive { inputs: Var, output_size: Vec<i64>, data_format: String = "channels_last" }
@@ -70,7 +71,19 @@ fn spatial(b: &GraphBuilder, a: &Global) -> Lowered<(Vec<i64>, i64)> {
 /// A pool over everything where channels come first there, as convolutions do.
 fn global_mean(b: &Lower, a: Global) -> Lowered<Var> {
     let (axes, keep) = spatial(b, &a)?;
-    b.reduce_mean(a.inputs).axes(axes).keepdims(keep).one()
+    b.reduce_mean(floats(b, &a)?).axes(axes).keepdims(keep).one()
+}
+
+/// What is averaged. Integers have a mean of floats; version 2 gave its whole part.
+fn floats(b: &GraphBuilder, a: &Global) -> Lowered<Var> {
+    match of(b, a.inputs)?.is_float() {
+        true => Ok(a.inputs),
+        false if a.is_keras2 => {
+            let message = "The layer averages integers, as version 2 of Keras does.";
+            Err(b.diagnostic(Code::LayerUnsupported, message))
+        }
+        false => b.cast(a.inputs, DataType::Float),
+    }
 }
 
 /// The mean of the steps that count.
@@ -81,8 +94,9 @@ fn masked_mean(b: &Lower, a: Global) -> Lowered<Var> {
         Channels::First => 1,
         Channels::Last => 2,
     };
-    let mask = b.cast(b.unsqueeze(mask, [behind])?, of(b, a.inputs)?)?;
-    let sum = b.reduce_sum(b.mul(a.inputs, mask)?).axes(&axes).keepdims(keep).one()?;
+    let x = floats(b, &a)?;
+    let mask = b.cast(b.unsqueeze(mask, [behind])?, of(b, x)?)?;
+    let sum = b.reduce_sum(b.mul(x, mask)?).axes(&axes).keepdims(keep).one()?;
     b.div(sum, b.reduce_sum(mask).axes(&axes).keepdims(keep).one()?)
 }
 

@@ -1,12 +1,13 @@
 //! Recurrent layers, and layers that run others over time.
 
-use super::activation::{OLD_HARD_SIGMOID, named};
+use super::activation::{OLD_HARD_SIGMOID, named, relu};
 use super::exactly;
 use crate::keras::Runner;
 use crate::keras::config::Layer;
 use crate::keras::masks;
 use crate::keras::run::{Called, Given};
 use crate::keras::values::Item;
+use crate::ops::activation::leaky;
 use crate::ops::recurrent::masked::{Options, layer as over};
 use crate::ops::recurrent::{Activation, Cell, Kind};
 use crate::ops::shape::transposed;
@@ -92,8 +93,11 @@ pub(crate) fn refuse_stateful(b: &GraphBuilder, layer: &Layer) -> Lowered<()> {
     Err(b.diagnostic(Code::LayerUnsupported, message).help(help))
 }
 
-/// The activation that a configuration names.
+/// The activation that a configuration names, or has as a layer.
 pub(crate) fn activation(runner: &Runner<'_, '_>, layer: &Layer, key: &str) -> Activation {
+    if let Some((_, part)) = layer.parts.iter().find(|(found, _)| found == key) {
+        return activation_layer(part);
+    }
     let name = match runner.activation(layer, key) {
         Some(Value::Text(name)) => name,
         _ => "linear".to_owned(),
@@ -113,6 +117,37 @@ pub(crate) fn activation(runner: &Runner<'_, '_>, layer: &Layer, key: &str) -> A
     });
     let onnx = onnx.filter(|(name, ..)| !name.is_empty());
     Activation { onnx, apply: Box::new(move |b, x| named(b, &name, x)) }
+}
+
+/// A layer that cells have as their activation; those with weights are refused.
+fn activation_layer(part: &Layer) -> Activation {
+    let number = |keys: &[&str]| keys.iter().find_map(|key| part.config.get(*key)?.as_f64());
+    let (slope, max) = (number(&["negative_slope", "alpha"]), number(&["max_value"]));
+    let threshold = number(&["threshold"]).unwrap_or(0.0);
+    match part.class.as_str() {
+        "LeakyReLU" => {
+            let slope = slope.unwrap_or(0.3);
+            let onnx = Some(("LeakyRelu", Some(slope as f32), None));
+            Activation { onnx, apply: Box::new(move |b, x| leaky(b, x, slope)) }
+        }
+        "ReLU" => {
+            let slope = slope.unwrap_or(0.0);
+            Activation {
+                onnx: None,
+                apply: Box::new(move |b, x| relu(b, x, max, slope, threshold)),
+            }
+        }
+        other => {
+            let name = other.to_owned();
+            let refuse = move |b: &GraphBuilder, _: Var| {
+                let name = diagnostics::shown(&name);
+                let message =
+                    format!("The layer `{name}` as the activation of a cell is not converted.");
+                Err(b.diagnostic(Code::LayerUnsupported, message))
+            };
+            Activation { onnx: None, apply: Box::new(refuse) }
+        }
+    }
 }
 
 /// The cells of a layer, one above the other.
@@ -204,11 +239,21 @@ fn sequence(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lowe
 fn directions(layer: &Layer) -> Option<[Layer; 2]> {
     let part = |name: &str| layer.parts.iter().find(|(key, _)| key == name);
     let mut both = [part("forward_layer")?.1.clone(), part("backward_layer")?.1.clone()];
-    if !layer.weights.is_empty() {
-        // Older files have them in one list.
-        let (forward, backward) = layer.weights.split_at(layer.weights.len() / 2);
-        both[0].weights = forward.to_vec();
-        both[1].weights = backward.to_vec();
+    let all = &layer.weights;
+    if !all.is_empty() {
+        // Older files have them in one list, those that are not trained last.
+        let of = |layer: &Layer| {
+            let is_own = |place: &&String| place.split('/').any(|part| part == layer.name);
+            all.iter().filter(is_own).cloned().collect::<Vec<String>>()
+        };
+        let named = [of(&both[0]), of(&both[1])];
+        let (forward, backward) = all.split_at(all.len() / 2);
+        let is_shared_out = named.iter().map(Vec::len).sum::<usize>() == all.len();
+        let halves = [forward.to_vec(), backward.to_vec()];
+        let shares = if is_shared_out { named } else { halves };
+        for (layer, weights) in both.iter_mut().zip(shares) {
+            layer.weights = weights;
+        }
     }
     Some(both)
 }
