@@ -231,35 +231,51 @@ impl Runner<'_, '_> {
     /// # Errors
     /// Those of [`super::hdf5::Hdf5::tensor`].
     pub(crate) fn weights_of(&self, layer: &Layer, path: &str) -> Result<Vec<Var>> {
-        let b = self.builder();
         let computed = dtype::computed(&layer.config);
-        let mut all = vec![];
-        for (i, place) in layer.weights.iter().enumerate() {
-            let held = self.held.borrow().get(place).copied();
-            // A weight that a closed sub-graph holds is not one of this graph.
-            let held = held.filter(|var| b.type_of(*var).is_some());
-            let var = match held {
-                Some(var) => var,
-                None => {
-                    let tensor = self.file.tensor(place)?.ok_or_else(|| {
-                        let message = format!("The file has no tensor `{}`.", shown(place));
-                        super::config::damaged(message)
-                    })?;
-                    let role = super::weights::names::role(layer, place, i, self.is_keras2);
-                    let var = self.weight(&format!("{path}/{role}"), tensor);
-                    self.held.borrow_mut().insert(place.clone(), var);
-                    var
-                }
-            };
-            let own = OWN_TYPES.contains(&layer.class.as_str()) || !computed.is_float();
-            all.push(match b.dtype_of(var) {
-                Some(dtype) if dtype.is_float() && !own => {
-                    b.cast(b.cast(var, computed)?, kernel_type(computed))?
-                }
-                _ => var,
-            });
+        let is_own = OWN_TYPES.contains(&layer.class.as_str()) || !computed.is_float();
+        let to = (!is_own).then_some(computed);
+        let places = layer.weights.iter().enumerate();
+        let named = places.map(|(i, place)| {
+            let role = super::weights::names::role(layer, place, i, self.is_keras2);
+            self.weight_of(place, &format!("{path}/{role}"), to)
+        });
+        named.collect()
+    }
+
+    /// A weight; floats become of the type in which the layer computes.
+    fn weight_of(&self, place: &str, name: &str, to: Option<DataType>) -> Result<Var> {
+        let b = self.builder();
+        let key = (place.to_owned(), to);
+        // A weight that a closed sub-graph holds is not one of this graph.
+        let held = |key| self.held.borrow().get(key).copied().filter(|v| b.type_of(*v).is_some());
+        if let Some(var) = held(&key) {
+            return Ok(var);
         }
-        Ok(all)
+        let damaged = |what: String| super::config::damaged(what);
+        let found = self.file.tensor(place)?;
+        let tensor =
+            found.ok_or_else(|| damaged(format!("The file has no tensor `{}`.", shown(place))))?;
+        let steps: Vec<DataType> = match to.filter(|_| tensor.dtype().is_float()) {
+            Some(to) => vec![to, kernel_type(to)],
+            None => vec![],
+        };
+        let cast = |tensor: Tensor, to: &DataType| match tensor.dtype() == *to {
+            true => Ok(tensor),
+            false => tensor.cast(*to).map_err(|e| damaged(format!("`{}` {e}.", shown(place)))),
+        };
+        let is_constant = self.weights.borrow().is_none();
+        let var = match is_constant {
+            true => self.weight(name, steps.iter().try_fold(tensor, cast)?),
+            // What is given later is given as the file has it.
+            false => {
+                let whole = (place.to_owned(), None);
+                let var = held(&whole).unwrap_or_else(|| self.weight(name, tensor));
+                self.held.borrow_mut().insert(whole, var);
+                steps.iter().try_fold(var, |var, to| b.cast(var, *to))?
+            }
+        };
+        self.held.borrow_mut().insert(key, var);
+        Ok(var)
     }
 
     fn weight(&self, name: &str, tensor: Tensor) -> Var {

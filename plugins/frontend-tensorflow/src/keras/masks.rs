@@ -42,6 +42,9 @@ const HANDED_ON: [&str; 30] = [
     "AdditiveAttention",
 ];
 
+/// Those of them that version 2 did not let through.
+const HELD_BACK: [&str; 3] = ["Identity", "Normalization", "Rescaling"];
+
 /// Layers with a call argument `mask`.
 const READ: [&str; 14] = [
     "Softmax",
@@ -158,6 +161,7 @@ fn computed(
             let is_apart = layer.config.get("merge_mode").is_some_and(Json::is_null);
             vec![mask; if is_apart { 2 } else { 1 }]
         }
+        (class, _) if runner.is_keras2 && HELD_BACK.contains(&class) => vec![],
         (class, _) if HANDED_ON.contains(&class) => vec![mask; outputs.len().min(1)],
         _ => vec![],
     })

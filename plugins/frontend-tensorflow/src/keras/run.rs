@@ -8,6 +8,7 @@ use super::values::{self, Item, problem};
 use crate::ops::Source;
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
+use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Driver, Lower};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
@@ -73,8 +74,8 @@ pub(crate) struct Runner<'r, 's> {
     pub(crate) driver: &'r Driver<'s, Source>,
     pub(crate) file: &'r Hdf5,
     pub(crate) is_keras2: bool,
-    /// Weights that the graph has.
-    pub(super) held: RefCell<HashMap<String, Var>>,
+    /// Weights that the graph has, by their places and the types that they became of.
+    pub(super) held: RefCell<HashMap<(String, Option<DataType>), Var>>,
     /// Weights that became inputs; `None` if they are constants.
     pub(super) weights: RefCell<Option<Vec<Var>>>,
     /// Layers that were refused.

@@ -6,8 +6,16 @@ use onnxd_plugin_sdk::ir::{Graph, Level, verify};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 
 fn read(config: &str, groups: &fixture::Groups<'_>) -> Result<Imported, Diagnostics> {
+    read_for(18, config, groups)
+}
+
+fn read_for(
+    opset: i64,
+    config: &str,
+    groups: &fixture::Groups<'_>,
+) -> Result<Imported, Diagnostics> {
     let file = fixture::archive(config, &fixture::weights(groups));
-    import(file.into(), &ExportOptions::of_shapes(18, vec![]))
+    import(file.into(), &ExportOptions::of_shapes(opset, vec![]))
 }
 
 const DENSE: (&str, &[(&str, &[u64])]) = ("layers/dense/vars", &[("0", &[4, 3]), ("1", &[3])]);
@@ -136,13 +144,81 @@ fn cells_take_layers_as_activations() {
         read(&one_layer("SimpleRNN", &activation), &[cell])
     };
     let leaky = run("LeakyReLU").map_err(|e| e.to_string()).unwrap().model.graph;
-    let rnn = leaky.nodes().find(|(_, node)| node.op.to_string() == "RNN").unwrap().1;
+    let rnn = leaky.nodes().find(|(_, node)| node.op == "RNN").unwrap().1;
     assert!(rnn.attr("activation_alpha").is_some_and(|alpha| format!("{alpha:?}").contains("0.4")));
     assert!(
         ops(&run("ReLU").map_err(|e| e.to_string()).unwrap().model.graph)
             .contains(&"Scan".to_owned())
     );
     assert_eq!(run("PReLU").map(|_| ()).unwrap_err().0[0].code, "N0203");
+}
+
+#[test]
+fn masked_steps_of_both_directions_are_zeros() {
+    let all: [(&str, &[u64]); 3] = [("0", &[3, 8]), ("1", &[2, 8]), ("2", &[8])];
+    let inner = |zeros: bool| {
+        format!(
+            r#""layer": {{"module": "keras.layers", "class_name": "LSTM", "config": {{"name": "on", "units": 2,
+                "use_bias": true, "activation": "tanh", "recurrent_activation": "sigmoid", "return_sequences": true,
+                "zero_output_for_mask": {zeros}}}}}, "merge_mode": "concat""#
+        )
+    };
+    let graph = |zeros: bool| {
+        let masking = r#"{"module": "keras.layers", "class_name": "Masking", "config": {"name": "m"}},
+            {"module": "keras.layers", "class_name": "Bidirectional""#;
+        let config = one_layer("Bidirectional", &inner(zeros));
+        let config =
+            config.replace(r#"{"module": "keras.layers", "class_name": "Bidirectional""#, masking);
+        let base = "layers/bidirectional";
+        let groups = [
+            (format!("{base}/forward_layer/cell/vars"), &all[..]),
+            (format!("{base}/backward_layer/cell/vars"), &all[..]),
+        ];
+        let groups: Vec<_> = groups.iter().map(|(name, all)| (name.as_str(), *all)).collect();
+        ops(&read(&config, &groups).map_err(|e| e.to_string()).unwrap().model.graph)
+    };
+    assert_eq!(graph(false), graph(true));
+}
+
+/// A model that attends to its input; `more` are further arguments of the call.
+fn attending(opset: i64, config: &str, more: &str) -> Graph {
+    let x = r#"{"class_name": "__keras_tensor__", "config": {"keras_history": ["x", 0, 0]}}"#;
+    let config = format!(
+        r#"{{"class_name": "Functional", "config": {{"name": "f", "layers": [
+            {{"class_name": "InputLayer", "config": {{"batch_shape": [null, 4, 3], "dtype": "float32", "name": "x"}},
+              "name": "x", "inbound_nodes": []}},
+            {{"class_name": "MultiHeadAttention", "config": {{"name": "a", "num_heads": 2, "key_dim": 3,
+              "use_bias": false, {config}}}, "name": "a", "inbound_nodes": [{{"args": [{x}, {x}], "kwargs": {{{more}}}}}]}}],
+            "input_layers": ["x", 0, 0], "output_layers": ["a", 0, 0]}}}}"#
+    );
+    let kernel: &[(&str, &[u64])] = &[("0", &[3, 2, 3])];
+    let output: &[(&str, &[u64])] = &[("0", &[2, 3, 3])];
+    let base = "layers/multi_head_attention";
+    let names = ["query", "key", "value", "output"].map(|part| format!("{base}/{part}_dense/vars"));
+    let groups: Vec<_> = names
+        .iter()
+        .map(|name| (name.as_str(), if name.contains("output") { output } else { kernel }))
+        .collect();
+    let found = read_for(opset, &config, &groups).map_err(|e| e.to_string()).unwrap();
+    let findings = verify(&found.model, Level::Full);
+    assert!(findings.0.is_empty(), "{findings}");
+    found.model.graph
+}
+
+#[test]
+fn attention_is_one_operator_where_the_opset_has_it() {
+    let has = |graph: &Graph, op: &str| ops(graph).iter().any(|found| found == op);
+    let causal = r#""use_causal_mask": true"#;
+    let graph = attending(23, r#""dropout": 0.0"#, causal);
+    let attention = graph.nodes().find(|(_, node)| node.op == "Attention").unwrap().1;
+    assert_eq!(attention.int("is_causal", 0), 1);
+    assert!(!has(&graph, "Softmax") && !has(&graph, "Where"));
+    // A window is a mask, which is added.
+    let window = attending(23, r#""sliding_window": 2"#, causal);
+    assert!(has(&window, "Attention") && has(&window, "Where"));
+    // Older opsets do not have it; with dropout Keras leaves nothing of steps that may look at none.
+    assert!(has(&attending(22, r#""dropout": 0.0"#, causal), "Softmax"));
+    assert!(has(&attending(23, r#""dropout": 0.5"#, causal), "Softmax"));
 }
 
 #[test]

@@ -167,9 +167,9 @@ fn softmax(b: &Lower, a: Softmax) -> Lowered<Var> {
     let y = match super::norm::axes(b, x, &a.axis)?[..] {
         [axis] => b.softmax(x).axis(axis).one()?,
         ref several => {
-            let largest = b.reduce_max(x).axes(several).keepdims(1).one()?;
-            let all = b.exp(b.sub(x, largest)?)?;
-            b.div(all, b.reduce_sum(all).axes(several).keepdims(1).one()?)?
+            // As Keras computes it, which matters where everything is masked.
+            let sum = b.reduce_log_sum_exp(x).axes(several).keepdims(1).one()?;
+            b.exp(b.sub(x, sum)?)?
         }
     };
     // Version 2 shares all out where everything is masked.

@@ -1,5 +1,10 @@
 //! Attention.
 
+mod scores;
+
+use scores::{Masked, causal, with_scores};
+pub(crate) use scores::{Options, over_heads};
+
 use crate::ops::create::{number, scalar};
 use crate::ops::linear::swapped;
 use crate::ops::shape::{Size, axis_of, reshaped, shape_of, size as size_of, transposed};
@@ -7,8 +12,11 @@ use crate::ops::{Lower, Source, Values, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::DataType::{Bfloat16, Bool, Float, Float16, Int64};
+use onnxd_plugin_sdk::ir::DataType::{Bool, Float, Float16, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+/// Sizes of weights.
+const SIZE_MAX: i64 = 1 << 30;
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
@@ -98,19 +106,47 @@ struct Call {
     size: i64,
 }
 
-/// A product of the last axis with `[inputs, heads, size]`, as `[batch, steps, heads, size]`.
-fn projected(b: &GraphBuilder, x: Var, kernel: Var, bias: Option<Var>) -> Lowered<Var> {
-    let sizes = b.dims_of(kernel).unwrap_or_default();
-    let [inputs, heads, size] = sizes[..] else {
-        return Err(b.diagnostic(Code::SourceSyntax, "The weights of attention have three axes."));
-    };
-    let y = b.mat_mul(x, b.reshape(kernel, [inputs, heads * size]).one()?)?;
-    let y = match bias {
-        Some(bias) => b.add(y, b.reshape(bias, [heads * size]).one()?)?,
-        None => y,
-    };
-    let outer = [size_of(b, x, 0)?, size_of(b, x, 1)?, Size::Known(heads), Size::Known(size)];
-    reshaped(b, y, &shape_of(b, &outer)?)
+impl Call {
+    fn scale(&self) -> f64 {
+        1.0 / (self.size.max(1) as f64).sqrt()
+    }
+}
+
+/// Products with the heads of queries, keys or values.
+struct Heads {
+    /// `[batch, steps, heads * size]`
+    all: Var,
+    count: i64,
+    size: i64,
+}
+
+impl Heads {
+    /// A product of the last axis with `[inputs, heads, size]`.
+    fn of(b: &GraphBuilder, x: Var, kernel: Var, bias: Option<Var>) -> Lowered<Heads> {
+        let sizes = b.dims_of(kernel).unwrap_or_default();
+        let (inputs, count, size) = match sizes[..] {
+            [inputs, count, size] if inputs.max(count).max(size) <= SIZE_MAX => {
+                (inputs, count, size)
+            }
+            _ => {
+                let message = "The weights of attention have three axes.";
+                return Err(b.diagnostic(Code::SourceSyntax, message));
+            }
+        };
+        let y = b.mat_mul(x, b.reshape(kernel, [inputs, count * size]).one()?)?;
+        let all = match bias {
+            Some(bias) => b.add(y, b.reshape(bias, [count * size]).one()?)?,
+            None => y,
+        };
+        Ok(Heads { all, count, size })
+    }
+
+    /// `[batch, steps, heads, size]`
+    fn apart(&self, b: &GraphBuilder) -> Lowered<Var> {
+        let [batch, steps] = [size_of(b, self.all, 0)?, size_of(b, self.all, 1)?];
+        let sizes = [batch, steps, Size::Known(self.count), Size::Known(self.size)];
+        reshaped(b, self.all, &shape_of(b, &sizes)?)
+    }
 }
 
 /// `[batch, other axes, steps, size]`, and how many other axes there are.
@@ -168,28 +204,15 @@ fn multi_head(
     for x in &a.inputs[1..] {
         flats.push(flat(b, steps_last(b, *x, &a.axes)?.0, others)?);
     }
-    let heads = |i: usize, x: Var| projected(b, x, weight(i).0, weight(i).1);
-    let (q, k, v) = (heads(0, flats[0])?, heads(1, flats[1])?, heads(2, flats[2])?);
-    let mask = mask(b, &a, others, [flats[0], flats[2]])?;
-    let options = Options {
-        causal: false,
-        scale: Some(1.0 / (a.size.max(1) as f64).sqrt()),
-        masked: match (a.added, a.explicit || rank(b, a.inputs[0])? != 3) {
-            (true, _) => Masked::Added,
-            (false, true) => Masked::Zero,
-            (false, false) => Masked::Even,
-        },
-        mask,
-        ..Options::default()
-    };
-    let (y, scores) = with_scores(b, [q, k, v], options)?;
-    let y = if has_gate { b.mul(y, b.sigmoid(heads(3, flats[0])?)?)? } else { y };
+    let heads = |i: usize, x: Var| Heads::of(b, x, weight(i).0, weight(i).1);
+    let all = [heads(0, flats[0])?, heads(1, flats[1])?, heads(2, flats[2])?];
+    let gate = if has_gate { Some(b.sigmoid(heads(3, flats[0])?.all)?) } else { None };
+    let (y, scores) = weighed(b, &a, &all, others, [flats[0], flats[2]])?;
+    let y = gate.map_or(Ok(y), |gate| b.mul(y, gate))?;
     let (kernel, bias) = weight(count - 1);
     let sizes = b.dims_of(kernel).unwrap_or_default();
     let inner: i64 = sizes.iter().take(2).product();
     let outer: i64 = sizes.iter().skip(2).product();
-    let whole = [size_of(b, y, 0)?, size_of(b, y, 1)?, Size::Known(inner)];
-    let y = reshaped(b, y, &shape_of(b, &whole)?)?;
     let mut y = b.mat_mul(y, b.reshape(kernel, [inner, outer]).one()?)?;
     if let Some(bias) = bias {
         y = b.add(y, b.reshape(bias, [outer]).one()?)?;
@@ -209,8 +232,63 @@ fn multi_head(
         let message = "Scores over several axes are not converted.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
-    let more = a.scores.then_some(Value::Var(scores));
+    let more = scores.map(Value::Var);
     Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+}
+
+/// What heads see, as `[batch, steps, heads * size]`, and the scores if they are asked for.
+fn weighed(
+    b: &Lower,
+    a: &Call,
+    all: &[Heads; 3],
+    others: usize,
+    [query, value]: [Var; 2],
+) -> Lowered<(Var, Option<Var>)> {
+    let is_flat = rank(b, a.inputs[0])? == 3;
+    let masked = match (a.added, a.explicit || !is_flat) {
+        (true, _) => Masked::Added,
+        (false, true) => Masked::Zero,
+        (false, false) => Masked::Even,
+    };
+    if let Some(y) = by_operator(b, a, all, masked, [query, value])? {
+        return Ok((y, None));
+    }
+    let mask = mask(b, a, others, [query, value])?;
+    let scale = Some(a.scale());
+    let options = Options { scale, masked, mask, ..Options::default() };
+    let apart = [all[0].apart(b)?, all[1].apart(b)?, all[2].apart(b)?];
+    let (y, scores) = with_scores(b, apart, options)?;
+    let whole = Size::Known(all[0].count * all[2].size);
+    let y = reshaped(b, y, &shape_of(b, &[size_of(b, y, 0)?, size_of(b, y, 1)?, whole])?)?;
+    Ok((y, a.scores.then_some(scores)))
+}
+
+/// All as one operator, where the opset has it and says the same: steps that may look at nothing give no numbers there,
+/// so masks are added.
+fn by_operator(
+    b: &Lower,
+    a: &Call,
+    [query, key, value]: &[Heads; 3],
+    masked: Masked,
+    lengths: [Var; 2],
+) -> Lowered<Option<Var>> {
+    let dtype = of(b, query.all)?;
+    let is_free = a.mask.is_none() && a.masks.iter().all(Option::is_none) && a.window.is_none();
+    let is_shared = key.count == value.count && key.count > 0 && query.count % key.count == 0;
+    if b.opset() < 23 || masked == Masked::Zero || !is_shared || rank(b, a.inputs[0])? != 3 {
+        return Ok(None);
+    }
+    if dtype != Float && (dtype != Float16 || !is_free) {
+        return Ok(None);
+    }
+    let mask = if is_free { None } else { mask(b, a, 0, lengths)? };
+    let low = b.constant(number(masked.lowest(dtype), dtype));
+    let bias = mask.map(|mask| b.where_(mask, b.constant(number(0.0, dtype)), low)).transpose()?;
+    let call = b.attention(query.all, key.all, value.all).attn_mask(bias).scale(a.scale());
+    let call = call.is_causal(i64::from(is_free && a.causal));
+    let precise = (dtype == Float16).then_some(i64::from(Float.number()));
+    let call = call.softmax_precision(precise).q_num_heads(query.count);
+    call.kv_num_heads(key.count).one().map(Some)
 }
 
 /// All masks as one: `[batch, heads, queries, keys]`.
@@ -322,103 +400,4 @@ fn plain(b: &Lower, a: Plain, additive: bool) -> Lowered<Values> {
     }
     let more = a.return_attention_scores.then_some(Value::Var(shares));
     Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
-}
-
-/// What a mask does to scores.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Masked {
-    /// Steps that may look at nothing look at all alike.
-    #[default]
-    Even,
-    /// Steps that may look at nothing see zeros.
-    Zero,
-    /// A large number is taken off.
-    Added,
-}
-
-/// What attention looks at beside the products.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Options {
-    /// Steps look at those before them alone.
-    pub(crate) causal: bool,
-    /// One over the root of the size of keys unless it is said.
-    pub(crate) scale: Option<f64>,
-    pub(crate) bias: Option<Var>,
-    /// Truth values `[batch, heads, queries, keys]`.
-    pub(crate) mask: Option<Var>,
-    pub(crate) masked: Masked,
-}
-
-/// Whether key `j` is not behind query `i`, as a matrix for the last two axes of `scores`.
-pub(crate) fn causal(b: &GraphBuilder, scores: Var) -> Lowered<Var> {
-    let length = |axis: i64| {
-        let size = b.shape(scores).start(axis);
-        let size = if axis == -1 { size.one()? } else { size.end(axis + 1).one()? };
-        b.squeeze(size).axes([0]).one()
-    };
-    let line = |n: Var| b.range(scalar(0, Int64), n, scalar(1, Int64)).one();
-    let rows = b.unsqueeze(line(length(-2)?)?, [1])?;
-    b.greater_or_equal(rows, line(length(-1)?)?)
-}
-
-/// Attention over `[batch, steps, heads, size]`; keys of fewer heads are shared.
-pub(crate) fn over_heads(b: &GraphBuilder, all: [Var; 3], options: Options) -> Lowered<Var> {
-    Ok(with_scores(b, all, options)?.0)
-}
-
-/// As [`over_heads`], with the scores.
-fn with_scores(
-    b: &GraphBuilder,
-    [query, key, value]: [Var; 3],
-    options: Options,
-) -> Lowered<(Var, Var)> {
-    let dtype = of(b, query)?;
-    let heads = |x: Var| b.shape_of(x).and_then(|shape| shape.get(2)?.known());
-    let shared = match (heads(query), heads(key)) {
-        (Some(q), Some(k)) if k > 0 && q > k && q % k == 0 => q / k,
-        _ => 1,
-    };
-    let size = b.shape_of(key).and_then(|shape| shape.last()?.known()).unwrap_or(1);
-    let first = |x: Var| transposed(b, x, &[0, 2, 1, 3]);
-    let wide = |x: Var| if shared > 1 { repeated(b, x, shared) } else { Ok(x) };
-    let (query, key, value) = (first(query)?, wide(first(key)?)?, wide(first(value)?)?);
-    let query = b.mul(query, options.scale.unwrap_or(1.0 / (size as f64).sqrt()))?;
-    let mut scores = b.mat_mul(query, transposed(b, key, &[0, 1, 3, 2])?)?;
-    if options.masked == Masked::Even && matches!(dtype, Float16 | Bfloat16) {
-        scores = b.cast(scores, Float)?;
-    }
-    if let Some(bias) = options.bias {
-        scores = b.add(scores, b.cast(bias, of(b, scores)?)?)?;
-    }
-    let mut mask = options.mask.map(|mask| b.cast(mask, Bool)).transpose()?;
-    if options.causal {
-        let own = causal(b, scores)?;
-        mask = Some(mask.map_or(Ok(own), |mask| b.and(mask, own))?);
-    }
-    if let Some(mask) = mask {
-        let half = of(b, scores)? == Float16;
-        let low = |x: f64| b.constant(number(x, b.dtype_of(scores).unwrap_or(Float)));
-        scores = match options.masked {
-            Masked::Even => {
-                b.where_(mask, scores, low(if half { -45850.0 } else { -0.7 * 3.389_53e38 }))?
-            }
-            Masked::Zero => b.where_(mask, scores, low(if half { -3e4 } else { -1e9 }))?,
-            Masked::Added => {
-                let least = if half { -65504.0 } else { -1e9 };
-                b.add(scores, b.where_(mask, low(0.0), low(least))?)?
-            }
-        };
-    }
-    let mut shares = b.cast(b.softmax(scores).axis(-1).one()?, dtype)?;
-    if let (Masked::Zero, Some(mask)) = (options.masked, mask) {
-        shares = b.mul(shares, b.cast(mask, dtype)?)?;
-    }
-    Ok((first(b.mat_mul(shares, value)?)?, shares))
-}
-
-/// `[batch, heads, ...]` with each head several times.
-fn repeated(b: &GraphBuilder, x: Var, times: i64) -> Lowered<Var> {
-    let heads = b.shape_of(x).and_then(|shape| shape.get(1)?.known()).unwrap_or(1);
-    let places: Vec<i64> = (0..heads).flat_map(|i| vec![i; times as usize]).collect();
-    b.gather(x, places).axis(1).one()
 }

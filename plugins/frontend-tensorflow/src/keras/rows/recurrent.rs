@@ -255,6 +255,11 @@ fn directions(layer: &Layer) -> Option<[Layer; 2]> {
             layer.weights = weights;
         }
     }
+    // Whatever the layers say for themselves.
+    for layer in &mut both {
+        let zeros = Json::Bool(is(layer, "return_sequences"));
+        layer.config.insert("zero_output_for_mask".to_owned(), zeros);
+    }
     Some(both)
 }
 
