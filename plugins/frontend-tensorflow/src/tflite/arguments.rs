@@ -1,5 +1,6 @@
 //! The arguments of rows: inputs by their names, options, and what `operators.txt` adds.
 
+use super::kept;
 use super::model::{self, SubGraph};
 use super::operators::{Given, Many, Operator};
 use super::run::Runner;
@@ -51,6 +52,9 @@ pub(crate) fn arguments(
             }
             (None, value) => found.set(option, value),
         }
+    }
+    if let Some(stored) = kept::between_steps(graph, called) {
+        found.set("stored", stored.into());
     }
     for (name, given) in &operator.more {
         found.set(name, more(graph, called, *given));

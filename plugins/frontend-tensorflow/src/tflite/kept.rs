@@ -40,6 +40,10 @@ const FILLS: [&str; 2] = ["MATRIX_DIAG", "SCATTER_ND"];
 /// Operators that change between real numbers and integers of all sizes.
 const CHANGES: [&str; 2] = ["QUANTIZE", "DEQUANTIZE"];
 
+/// The inputs of LSTM layers that hold their states.
+const RESULT_STATE: usize = 18;
+const CELL_STATE: usize = 19;
+
 /// Whether an operator computes on what is stored, quantized or not.
 pub(super) fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
     let name = called.name();
@@ -101,6 +105,30 @@ fn is_bias(called: &Operator, at: usize) -> bool {
 /// How a result is quantized. Integers of 32 and 64 bits are numbers but for those that `QUANTIZE` makes.
 pub(super) fn written<'t>(called: &Operator, tensor: &'t Tensor) -> Option<&'t Quantization> {
     quantized::of(tensor).filter(|_| !is_wide(tensor) || CHANGES.contains(&called.name()))
+}
+
+/// How an LSTM layer on integers stores its result in each step: scale and zero point of what it computes, of its state
+/// and of its result, then the largest number of its cell. Its kernel hands the integers on as they are, also where
+/// these say different numbers. `None` for other layers.
+pub(super) fn between_steps(graph: &SubGraph, called: &Operator) -> Option<Vec<f64>> {
+    let [_, _, _, _, hidden] = called.intermediates[..] else { return None };
+    if !called.name().ends_with("LSTM") {
+        return None;
+    }
+    let of = |index: Option<usize>, dtype: DataType| {
+        let tensor = graph.tensors.get(index?)?;
+        quantized::of(tensor).filter(|found| found.is_uniform() && tensor.dtype() == Some(dtype))
+    };
+    let input = |at: usize| called.inputs.get(at).copied().flatten();
+    let result = called.outputs.first().copied();
+    let all = [hidden, input(RESULT_STATE), result].map(|index| of(index, DataType::Int8));
+    let mut stored = vec![];
+    for found in all {
+        stored.extend([f64::from(found?.scales[0]), found?.zeros[0] as f64]);
+    }
+    let cell = of(input(CELL_STATE), DataType::Int16)?;
+    stored.push(cell.real(i16::MAX.into()));
+    Some(stored)
 }
 
 #[cfg(test)]

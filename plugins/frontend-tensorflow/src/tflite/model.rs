@@ -96,6 +96,8 @@ pub(crate) struct Operator {
     pub(crate) custom: Rc<str>,
     pub(crate) inputs: Vec<Option<usize>>,
     pub(crate) outputs: Vec<usize>,
+    /// Tensors that say how a kernel stores numbers on its way.
+    pub(crate) intermediates: Vec<Option<usize>>,
     pub(crate) options: Vec<(&'static str, Value)>,
     /// Options of a custom operator.
     pub(crate) custom_options: Bytes,
@@ -287,10 +289,13 @@ impl Reader<'_> {
         let (code, custom) = self.codes.get(index).cloned().ok_or_else(|| {
             wrong(format!("A node is to be of operator {index}, which the file does not list."))
         })?;
-        let inputs = table.numbers::<i32>(1)?.into_iter().map(|index| match index {
-            -1 => Ok(None),
-            index => index_below(index.into(), tensors).map(Some),
-        });
+        let maybe = |slot| -> Read<Vec<Option<usize>>> {
+            let all = table.numbers::<i32>(slot)?.into_iter().map(|index| match index {
+                -1 => Ok(None),
+                index => index_below(index.into(), tensors).map(Some),
+            });
+            all.collect()
+        };
         let outputs = table.numbers::<i32>(2)?.into_iter();
         let second = table.scalar::<u8>(11)? != 0;
         let (offset, size) = (table.scalar::<u64>(9)?, table.scalar::<u64>(10)?);
@@ -307,7 +312,8 @@ impl Reader<'_> {
         Ok(Operator {
             code,
             custom,
-            inputs: inputs.collect::<Read<_>>()?,
+            inputs: maybe(1)?,
+            intermediates: maybe(8)?,
             outputs: outputs
                 .map(|index| index_below(index.into(), tensors))
                 .collect::<Read<_>>()?,

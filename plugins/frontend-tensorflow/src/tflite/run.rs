@@ -223,7 +223,8 @@ impl<'a, 's> Runner<'a, 's> {
 
     /// Runs one operator.
     fn operator(&self, scope: &Scope<'a>, called: &'a Operator) -> Result<Vec<Item>> {
-        let mut tensors = called.inputs.iter().flatten().chain(&called.outputs);
+        let given = called.inputs.iter().chain(&called.intermediates).flatten();
+        let mut tensors = given.chain(&called.outputs);
         tensors.try_for_each(|index| quantized::check(declared(scope, *index)))?;
         let inputs = called.inputs.iter().map(|index| index.map(|index| self.item(scope, index)));
         let inputs: Vec<Option<Item>> =

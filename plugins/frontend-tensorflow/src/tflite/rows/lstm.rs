@@ -11,6 +11,7 @@ use crate::ops::shape::{squeezed, unsqueezed};
 use crate::ops::{Lower, Source, Values, of, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
 /// What is added to variances.
@@ -33,11 +34,14 @@ pub(super) fn rows(table: Table<Source>) -> Table<Source> {
 
 arguments! {
     /// `LSTM(inputs*)`: one step.
-    struct Single { inputs: Vec<Value>, activation: String, cell_clip: f64, proj_clip: f64, kernel_type: String }
+    struct Single {
+        inputs: Vec<Value>, activation: String, cell_clip: f64, proj_clip: f64, kernel_type: String,
+        stored: Option<Vec<f64>>,
+    }
     /// `UNIDIRECTIONAL_SEQUENCE_LSTM(inputs*)`
     struct Sequence {
         inputs: Vec<Value>, activation: String, cell_clip: f64, proj_clip: f64, time_major: bool,
-        diagonal_recurrent_tensors: Option<bool>,
+        diagonal_recurrent_tensors: Option<bool>, stored: Option<Vec<f64>>,
     }
     /// `BIDIRECTIONAL_SEQUENCE_LSTM(inputs*)`
     struct BothWays {
@@ -59,6 +63,33 @@ struct Cell {
     activation: String,
     cell_clip: f64,
     projection_clip: f64,
+    stored: Option<Stored>,
+}
+
+/// How a layer on integers stores what it computes in each step, what it reads of that in the next one, and what its
+/// result says: scale and zero point of the same integers.
+#[derive(Clone, Copy)]
+struct Stored {
+    computed: [f64; 2],
+    state: [f64; 2],
+    result: [f64; 2],
+    /// The largest number of the cell.
+    cell: f64,
+}
+
+impl Stored {
+    fn of(list: Option<Vec<f64>>) -> Option<Stored> {
+        let [a, b, c, d, e, f, cell] = list?.try_into().ok()?;
+        Some(Stored { computed: [a, b], state: [c, d], result: [e, f], cell })
+    }
+}
+
+/// What integers of 8 bits say in `to`, by scale and zero point, which stand for `x` in `from`.
+fn reread(b: &GraphBuilder, x: Var, from: [f64; 2], to: [f64; 2]) -> Lowered<Var> {
+    let scale = |list: [f64; 2]| b.constant(Tensor::scalar(list[0] as f32));
+    let zero = |list: [f64; 2]| b.constant(Tensor::scalar(list[1] as i8));
+    let stored = b.quantize_linear(x, scale(from)).y_zero_point(zero(from)).one()?;
+    b.dequantize_linear(stored, scale(to)).x_zero_point(zero(to)).one()
 }
 
 impl Cell {
@@ -77,6 +108,7 @@ impl Cell {
             activation: activation.to_owned(),
             cell_clip,
             projection_clip: clip,
+            stored: None,
         }
     }
 
@@ -96,6 +128,7 @@ impl Cell {
         };
         let is_diagonal = self.recurrent.iter().flatten().any(|r| b.rank_of(*r) == Some(1));
         let is_plain = self.norm == [None; 4] && self.projection.is_none() && !is_diagonal;
+        let is_plain = is_plain && self.stored.is_none();
         match word.filter(|_| is_plain && self.cell_clip == 0.0) {
             Some(word) => self.layer(b, x, [h, c], backwards, word),
             None => {
@@ -103,9 +136,13 @@ impl Cell {
                 let columns = if is_diagonal { 0 } else { 1 };
                 let h = begin(b, h, x, recurrent, columns)?;
                 let c = begin(b, c, x, need(b, self.input[FORGET])?, 0)?;
-                repeated(b, x, &[h, c], backwards, |b, x, states| {
+                let y = repeated(b, x, &[h, c], backwards, |b, x, states| {
                     self.step(b, x, [states[0], states[1]]).map(Vec::from)
-                })
+                })?;
+                match self.stored {
+                    Some(to) if to.state != to.result => reread(b, y, to.state, to.result),
+                    _ => Ok(y),
+                }
             }
         }
     }
@@ -158,11 +195,18 @@ impl Cell {
         let news = activated(b, self.gate(b, CELL, x, [h, c])?, &self.activation)?;
         let c = b.add(b.mul(forget, c)?, b.mul(input, news)?)?;
         let c = within(b, c, self.cell_clip)?;
+        let c = within(b, c, self.stored.map_or(0.0, |to| to.cell))?;
         let output = b.sigmoid(self.gate(b, OUTPUT, x, [h, c])?)?;
         let h = b.mul(output, activated(b, c, &self.activation)?)?;
-        let Some(projection) = self.projection else { return Ok([h, c]) };
+        let stored = |h: Var, from: fn(Stored) -> [f64; 2], to: fn(Stored) -> [f64; 2]| {
+            self.stored.map_or(Ok(h), |stored| reread(b, h, from(stored), to(stored)))
+        };
+        let Some(projection) = self.projection else {
+            return Ok([stored(h, |to| to.computed, |to| to.state)?, c]);
+        };
+        let h = stored(h, |to| to.computed, |to| to.computed)?;
         let h = b.gemm(h, projection).c(self.projection_bias).trans_b(1).one()?;
-        Ok([within(b, h, self.projection_clip)?, c])
+        Ok([stored(within(b, h, self.projection_clip)?, |to| to.state, |to| to.state)?, c])
     }
 
     /// What a gate is the sigmoid of.
@@ -208,6 +252,7 @@ fn single(b: &Lower, a: Single) -> Lowered<Values> {
     }
     let mut cell = Cell::new(&inputs, 1, &a.activation, [a.cell_clip, a.proj_clip]);
     cell.norm = [20, 21, 22, 23].map(|at| inputs.at(at));
+    cell.stored = Stored::of(a.stored);
     let x = unsqueezed(b, inputs.need(b, 0)?, &[0])?;
     let y = cell.over(b, x, [inputs.at(18), inputs.at(19)], false)?;
     Ok(Values(vec![squeezed(b, y, &[0])?.into()]))
@@ -234,6 +279,7 @@ fn sequence(b: &Lower, a: Sequence) -> Lowered<Var> {
     let inputs = Inputs(a.inputs);
     let mut cell = Cell::new(&inputs, 1, &a.activation, [a.cell_clip, a.proj_clip]);
     cell.norm = [20, 21, 22, 23].map(|at| inputs.at(at));
+    cell.stored = Stored::of(a.stored);
     let x = time_first(b, inputs.need(b, 0)?, a.time_major)?;
     let y = cell.over(b, x, [inputs.at(18), inputs.at(19)], false)?;
     time_first(b, y, a.time_major)
@@ -253,3 +299,6 @@ fn both_ways(b: &Lower, a: BothWays) -> Lowered<Values> {
     };
     merged(b, [side(false)?, side(true)?], [a.time_major, a.merge_outputs])
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,8 +19,16 @@ fn options(op: &str, node: &[u8]) -> Bytes {
 }
 
 fn operator(custom: &str, custom_options: Bytes) -> Operator {
-    let (inputs, outputs, options) = Default::default();
-    Operator { code: 32, custom: custom.into(), inputs, outputs, options, custom_options }
+    let (inputs, outputs, intermediates, options) = Default::default();
+    Operator {
+        code: 32,
+        custom: custom.into(),
+        inputs,
+        outputs,
+        intermediates,
+        options,
+        custom_options,
+    }
 }
 
 #[test]
