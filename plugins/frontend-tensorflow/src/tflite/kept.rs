@@ -37,6 +37,9 @@ const COPIES: [&str; 5] = ["SELECT", "SELECT_V2", "ONE_HOT", "MATRIX_SET_DIAG", 
 /// Operators whose kernels put zeros beside stored elements, whatever real number a zero stands for.
 const FILLS: [&str; 2] = ["MATRIX_DIAG", "SCATTER_ND"];
 
+/// Operators whose kernels round halves up, which are common between two pixels.
+const ROUNDS_UP: [&str; 1] = ["RESIZE_BILINEAR"];
+
 /// Operators that change between real numbers and integers of all sizes.
 const CHANGES: [&str; 2] = ["QUANTIZE", "DEQUANTIZE"];
 
@@ -75,6 +78,11 @@ pub(super) fn keeps_integers(graph: &SubGraph, called: &Operator) -> bool {
 /// Whether an operator makes new elements of those that are stored.
 pub(super) fn computes(name: &str) -> bool {
     COPIES.contains(&name) || FILLS.contains(&name)
+}
+
+/// Whether an operator rounds halves of steps up.
+pub(super) fn rounds_up(called: &Operator) -> bool {
+    ROUNDS_UP.contains(&called.name())
 }
 
 fn is_wide(tensor: &Tensor) -> bool {

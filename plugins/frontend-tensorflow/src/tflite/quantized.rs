@@ -10,6 +10,9 @@ use std::cell::Cell;
 /// The first version in which `QuantizeLinear` knows integers of 16 bits.
 const INT16_SINCE: i64 = 21;
 
+/// The part of a step that a half may miss by the rounding of floats, with room.
+const HALF_MARGIN: f64 = 1.0 / 4096.0;
+
 impl Quantization {
     /// Whether there is one scale for all elements.
     pub(crate) fn is_uniform(&self) -> bool {
@@ -160,6 +163,15 @@ pub(crate) fn real(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -
         false => steps,
     };
     b.mul(steps, along(Tensor::vector(found.scales.clone()))?)
+}
+
+/// Real numbers of which `QuantizeLinear`, which rounds halves to even integers, rounds halves of steps up. Kernels with
+/// that rule compute weights in some ten bits, so nothing else is as near to a half.
+pub(crate) fn halves_up(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> {
+    match of(to).filter(|found| found.is_uniform()) {
+        Some(found) => b.add(x, f64::from(found.scales[0]) * HALF_MARGIN),
+        None => Ok(x),
+    }
 }
 
 /// What is stored of real numbers.

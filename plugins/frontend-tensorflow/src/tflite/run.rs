@@ -303,7 +303,9 @@ impl<'a, 's> Runner<'a, 's> {
     ) -> Result<Vec<Value>> {
         let is_quantized =
             |index: &usize| !kept && kept::written(called, declared(scope, *index)).is_some();
-        let name = |index: &usize| match is_quantized(index) || found.activation.is_some() {
+        // The name is that of the last value, which is made of this one.
+        let is_changed = found.activation.is_some() || kept && kept::computes(called.name());
+        let name = |index: &usize| match is_quantized(index) || is_changed {
             true => String::new(),
             false => scope.name(*index),
         };
@@ -380,7 +382,14 @@ impl<'a, 's> Runner<'a, 's> {
             let Value::Var(var) = value else { continue };
             let to = declared(scope, *index);
             let stored = self.in_layer(scope, called, || match kept {
-                false if kept::written(called, to).is_some() => quantized::stored(b, var, to),
+                false if kept::written(called, to).is_some() => {
+                    let up = kept::rounds_up(called);
+                    quantized::stored(
+                        b,
+                        if up { quantized::halves_up(b, var, to)? } else { var },
+                        to,
+                    )
+                }
                 _ => match to.dtype().filter(|dtype| b.dtype_of(var) != Some(*dtype)) {
                     Some(dtype) if b.dtype_of(var).is_some() => b.cast(var, dtype),
                     _ => Ok(var),

@@ -8,8 +8,10 @@ const ADD: i32 = 0;
 const CONCATENATION: i32 = 2;
 const FULLY_CONNECTED: i32 = 9;
 const RESHAPE: i32 = 22;
+const RESIZE_BILINEAR: i32 = 23;
 const PAD: i32 = 34;
 const TRANSPOSE: i32 = 39;
+const ONE_HOT: i32 = 85;
 const QUANTIZE: i32 = 114;
 
 fn of(name: &str, dtype: i8, dims: &[i32], scale: f32) -> Fields {
@@ -88,4 +90,36 @@ fn biases_are_real_numbers() {
     ];
     let shown = text(&single(FULLY_CONNECTED, tensors, vec![vec![1, 2], int32s(&[8])], vec![]));
     assert!(shown.contains("{2.0}") || shown.contains("{2}"), "{shown}");
+}
+
+/// What is chosen between is cast, and the last value has the name.
+#[test]
+fn results_that_are_cast_keep_their_names() {
+    let tensors = vec![
+        tensor("x", INT32, &[2], 0),
+        tensor("depth", INT32, &[], 1),
+        of("on", INT8, &[], 0.5),
+        of("off", INT8, &[], 0.25),
+        of("y", INT8, &[2, 3], 0.5),
+    ];
+    let mut lite =
+        single(ONE_HOT, tensors, vec![int32s(&[3]), vec![7], vec![1]], vec![(0, Field::I32(-1))]);
+    let Field::Tables(tensors) = &mut lite.graphs[0][0].1 else { panic!("tensors") };
+    for (at, constant) in [(2, 2), (3, 3)] {
+        tensors[at][2] = (2, Field::I32(constant));
+    }
+    let shown = text(&lite);
+    assert!(shown.contains("(int32[2] x) => (int8[2,3] y)"), "{shown}");
+}
+
+/// `QuantizeLinear` rounds them to even integers.
+#[test]
+fn halves_between_pixels_are_rounded_up() {
+    let tensors = vec![
+        of("x", INT8, &[1, 2, 2, 1], 1.0),
+        tensor("size", INT32, &[2], 1),
+        of("y", INT8, &[1, 4, 4, 1], 1.0),
+    ];
+    let shown = text(&single(RESIZE_BILINEAR, tensors, vec![int32s(&[4, 4])], vec![]));
+    assert!(shown.contains("= Add(") && shown.contains("0.00024414"), "{shown}");
 }
