@@ -30,8 +30,9 @@ import tempfile
 from graph_size import count, difference, measured, session
 from torch_peers import watched
 
-# Relative to the largest element of an output; outputs of integers may differ by this many steps.
+# Relative to the largest element of an output; quantized outputs may differ by this many steps. Other integers may not.
 EQUAL, STEPS = 1e-3, 1
+QUANTIZED = ("int8", "uint8", "int16")
 RESULTS = ["right", "wrong", "unusable", "refused"]
 
 # -- what runs in processes of its own: `tensorflow_peers.py --worker NAME ARGUMENTS` ---------------------------------
@@ -111,19 +112,19 @@ def nearest(wanted, found):
     import numpy as np
 
     worst, left = 0.0, list(found)
+    if len(wanted) != len(left):
+        return float("inf")
     for value in wanted:
         def far(other):
             if value.shape != other.shape or value.dtype != other.dtype:
                 return float("inf")
             if value.dtype.kind in "iu":
                 gap = int(np.abs(value.astype(np.int64) - other.astype(np.int64)).max()) if value.size else 0
-                return 0.0 if gap <= STEPS else float(gap)
+                return 0.0 if gap <= (STEPS if value.dtype.name in QUANTIZED else 0) else float(gap)
             gap = difference([value], [other])
-            return gap if isinstance(gap, float) else float("inf")
+            return gap if isinstance(gap, float) and gap == gap else float("inf")
 
         gaps = [far(other) for other in left]
-        if not gaps:
-            return float("inf")
         best = min(range(len(gaps)), key=gaps.__getitem__)
         worst = max(worst, gaps[best])
         del left[best]

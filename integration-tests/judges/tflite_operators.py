@@ -11,7 +11,8 @@ from what TensorFlow gives (its tables of 16 bits are coarse), a result that is 
 have a batch of varying size and are run with another one too.
 
 Each case ends in one way: equal, wrong, refused (by onnxd) or runtime (ONNX Runtime does not run it). What TensorFlow does
-not convert or TFLite does not run is skipped. Needs numpy, onnx, onnxruntime and tensorflow.
+not convert or TFLite does not run is skipped. All but equal and skipped cases make it fail, and so does a run without an
+equal one. Needs numpy, onnx, onnxruntime and tensorflow.
 """
 import argparse
 import collections
@@ -738,6 +739,8 @@ def judged(onnxd, path, runs, form, folder):
             found = session.run(None, dict(zip(names, given)))
         except Exception as error:
             return "runtime", str(error)[:300]
+        if len(found) != len(wanted):
+            return "wrong", f"{len(found)} results, not {len(wanted)}"
         for i, (want, got) in enumerate(zip(wanted, found)):
             why = difference(want, np.asarray(got), truth[i], quantized[i], form)
             if why:
@@ -746,6 +749,11 @@ def judged(onnxd, path, runs, form, folder):
 
 
 OPTIONS = None
+
+
+def stage(name, number):
+    """A file that is there while a model of the case is judged."""
+    return os.path.join(OPTIONS.stages, f"{name}_{number}")
 
 
 def judge_case(task):
@@ -772,10 +780,13 @@ def judge_case(task):
                 continue
             with open(path, "wb") as file:
                 file.write(model)
+            with open(stage(name, number), "w") as file:
+                file.write(form)
             try:
                 end, why = judged(OPTIONS.onnxd, path, runs, form, folder)
             except Exception as error:
                 end, why = "wrong", f"{type(error).__name__}: {str(error)[:300]}"
+            os.remove(stage(name, number))
             rows.append((name, number, form, end, why))
             if end != "equal" and OPTIONS.keep:
                 shutil.copy(path, OPTIONS.keep)
@@ -798,6 +809,7 @@ def main():
     OPTIONS = parser.parse_args()
     if OPTIONS.keep:
         os.makedirs(OPTIONS.keep, exist_ok=True)
+    OPTIONS.stages = tempfile.mkdtemp(prefix="tflite_operators_stages_")
     tasks = [(name, i) for name in FORMULAS if re.search(OPTIONS.match, name) for i in range(OPTIONS.count)]
     random.Random(0).shuffle(tasks)
     rows = []
@@ -807,8 +819,10 @@ def main():
             try:
                 found = case.get(TIMEOUT_S)
             except multiprocessing.TimeoutError:
-                # TensorFlow's converter ends some processes.
-                found = [(name, number, "-", "skipped", "it gave no answer")]
+                # TensorFlow's converter ends some processes. Others ended while a model was judged.
+                judging = os.path.exists(stage(name, number))
+                form = open(stage(name, number)).read() if judging else "-"
+                found = [(name, number, form, "wrong" if judging else "skipped", "it gave no answer")]
             rows += found
             for name, number, form, end, why in found:
                 if end not in ("equal", "skipped"):
@@ -819,7 +833,9 @@ def main():
     if OPTIONS.save:
         with open(OPTIONS.save, "w") as f:
             json.dump(rows, f, indent=0)
-    sys.exit(any(row[3] == "wrong" for row in rows))
+    shutil.rmtree(OPTIONS.stages, ignore_errors=True)
+    ends = collections.Counter(end for *_, end, _ in rows)
+    sys.exit(ends["equal"] == 0 or any(ends[end] for end in ("wrong", "runtime", "refused")))
 
 
 def begin(options):
