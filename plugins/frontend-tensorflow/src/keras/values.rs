@@ -117,7 +117,7 @@ pub(crate) fn value(json: &Json) -> Value {
     match json {
         Json::Null => Value::None,
         Json::Bool(x) => Value::Bool(*x),
-        Json::String(x) => Value::Text(x.clone()),
+        Json::String(x) => infinite(x).map_or_else(|| Value::Text(x.clone()), Value::Float),
         Json::Array(items) => Value::List(items.iter().map(value).collect()),
         Json::Number(x) => match x.as_i64() {
             Some(x) => Value::Int(x),
@@ -184,7 +184,7 @@ fn fill(json: &Json, dims: &[usize], dtype: DataType, to: &mut Vec<u8>) -> Optio
     }
 }
 
-/// Numbers that JSON does not have.
+/// Numbers that JSON does not have, as `config::words` leaves them.
 fn infinite(word: &str) -> Option<f64> {
     match word {
         "NaN" => Some(f64::NAN),

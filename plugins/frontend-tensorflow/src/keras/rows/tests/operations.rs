@@ -108,3 +108,12 @@ fn places_before_the_first_count_from_the_end() {
     let y = super::operations("UnravelIndex", r#""shape": [2, 3]"#, "@0", &x, 2).unwrap();
     assert_eq!((reals(&y[0]), reals(&y[1])), (vec![1.0, 1.0, 1.0], vec![2.0, 2.0, 2.0]));
 }
+
+#[test]
+fn infinite_numbers_of_descriptions_are_numbers() {
+    let x = [floats(&[2], &[-1.0, 2.0])];
+    let y = operation("Maximum", "", "@0, -Infinity", &x).unwrap();
+    assert_eq!(reals(&y), [-1.0, 2.0]);
+    let y = function("math.minimum", r#""y": -Infinity, "name": null"#, &x).unwrap();
+    assert_eq!(reals(&y), [f64::NEG_INFINITY; 2]);
+}
