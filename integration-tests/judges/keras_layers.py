@@ -216,6 +216,8 @@ def functions(cases):
         "average": [(1,)], "logsumexp": [(1, True)], "reshape": [((-1, 3, 8),), ((2, -1),)], "digitize": [(np.array([-1.0, 0.0, 0.5], "float32"),)],
         "moments": [([1],), ([1, 2], True)], "rms_normalization": [], "layer_normalization": [], "max_pool": [(2,), (2, 1, "same")], "average_pool": [(3, 2, "same")],
         "extract_sequences": [(3, 2)], "stft": [(4, 2, 4), (3, 2, 6, "hamming", False), (4, 1, 6, None)], "glu": [(1,)], "prod": [(1, True)],
+        "norm": [(), (1, 1), (0, 2), (3, -1), (float("inf"), 1), (None, 1, True), ("fro", [1, 2]), (1, (1, 2)), (-1, (2, 1), True), (float("inf"), (2, 1))],
+        "unique": [(), (False,), (True, True, True, True), (True, True, True, True, 2), (True, False, False, True, None, 60, 7)],
         "convert_to_tensor": [("int32",)], "flip": [(1,), ([1, 2],)],
     }
     for name, calls in one.items():
@@ -244,7 +246,7 @@ def functions(cases):
             more = [np.ones((4, 2), "float32")] if equation.count(",") and len(shapes) == 1 else []
             return keras.Model(inputs, keras.ops.einsum(equation, *inputs, *more))
         cases[f"ops-einsum-{equation}"] = build
-    square = {"det": (), "inv": (), "cholesky": (), "slogdet": (), "norm": (), "solve_": ()}
+    square = {"det": (), "inv": (), "cholesky": (), "logdet": (), "slogdet": (), "norm": (), "solve_": ()}
     for name in square:
         def build(keras, name=name):
             x = keras.Input((3, 3))

@@ -149,7 +149,7 @@ fn determinant(b: &Lower, a: One) -> Lowered<Var> {
 }
 
 /// The triangle whose product with itself, turned, is the matrix: column by column, from the lower half.
-fn cholesky(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+pub(crate) fn cholesky(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     let n = rank(b, x)? as i64;
     let dtype = of(b, x)?;
     let go_on = b.constant(Tensor::new(Bool, vec![], vec![1].into()).expect("one truth value"));

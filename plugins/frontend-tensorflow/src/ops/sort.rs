@@ -21,19 +21,19 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "InTopK" => |b, a: InTopAttribute| in_top_k(b, a.predictions, a.targets, a.k.into());
         "InTopKV2" => |b, a: InTop| in_top_k(b, a.predictions, a.targets, b.cast(a.k, Int64)?.into());
         "Unique" => |b, a: Unique| {
-            let [y, _, at, _] = unique(b, a.x, None)?;
+            let [y, _, at, _] = unique(b, a.x, None, false)?;
             Ok([y, b.cast(at, a.out_idx.0)?])
         };
         "UniqueWithCounts" => |b, a: Unique| {
-            let [y, _, at, counts] = unique(b, a.x, None)?;
+            let [y, _, at, counts] = unique(b, a.x, None, false)?;
             Ok([y, b.cast(at, a.out_idx.0)?, b.cast(counts, a.out_idx.0)?])
         };
         "UniqueV2" => |b, a: UniqueAxis| {
-            let [y, _, at, _] = unique(b, a.x, a.axis.first().copied())?;
+            let [y, _, at, _] = unique(b, a.x, a.axis.first().copied(), false)?;
             Ok([y, b.cast(at, a.out_idx.0)?])
         };
         "UniqueWithCountsV2" => |b, a: UniqueAxis| {
-            let [y, _, at, counts] = unique(b, a.x, a.axis.first().copied())?;
+            let [y, _, at, counts] = unique(b, a.x, a.axis.first().copied(), false)?;
             Ok([y, b.cast(at, a.out_idx.0)?, b.cast(counts, a.out_idx.0)?])
         };
         "Where" => places;
@@ -87,16 +87,22 @@ pub(crate) fn top_k(
     Ok([b.cast(values, dtype)?, at])
 }
 
-/// Elements (or slices along an axis) without repetition in the order in which they come, their places, which of them
-/// each element is, and how many each stands for.
-fn unique(b: &GraphBuilder, x: Var, axis: Option<i64>) -> Lowered<[Var; 4]> {
+/// Elements (or slices along an axis) without repetition, in order or as they come, their places, which of them each
+/// element is, and how many each stands for.
+pub(crate) fn unique(
+    b: &GraphBuilder,
+    x: Var,
+    axis: Option<i64>,
+    sorted: bool,
+) -> Lowered<[Var; 4]> {
     let dtype = of(b, x)?;
     let computed = match dtype {
         d if d.is_float() && d != Double => Float,
-        d if d.is_integer() => Int64,
+        d if d.is_integer() || d == Bool => Int64,
         d => d,
     };
-    let [y, first, at, counts] = b.unique(b.cast(x, computed)?).axis(axis).sorted(0).outputs()?;
+    let call = b.unique(b.cast(x, computed)?).axis(axis);
+    let [y, first, at, counts] = call.sorted(i64::from(sorted)).outputs()?;
     Ok([b.cast(y, dtype)?, first, at, counts])
 }
 

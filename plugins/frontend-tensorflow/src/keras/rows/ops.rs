@@ -5,6 +5,7 @@ pub(crate) mod contract;
 pub(crate) mod elementwise;
 pub(crate) mod fourier;
 pub(crate) mod gather;
+pub(crate) mod linalg;
 pub(crate) mod nn;
 pub(crate) mod promote;
 pub(crate) mod reduce;
@@ -24,6 +25,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         gather::rows,
         contract::rows,
         fourier::rows,
+        linalg::rows,
         nn::rows,
         windows::rows,
     ];

@@ -187,6 +187,10 @@ fn transforms(
     window: Option<&str>,
     center: bool,
 ) -> Lowered<Var> {
+    if let Some(other) = window.filter(|word| !matches!(*word, "hann" | "hamming")) {
+        let message = format!("The window `{}` is not known.", shown(other));
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    }
     let half = points / 2;
     let x = match center {
         true => b.pad(x, [0, 0, half, 0, 0, half]).mode("reflect").one()?,
@@ -214,10 +218,6 @@ fn short_time(b: &Lower, a: ShortTime) -> Lowered<[Var; 2]> {
     {
         let message = "The frames or their transform have too many points, or none.";
         return Err(b.diagnostic(Code::LayerUnsupported, message));
-    }
-    if let Some(other) = a.window.as_deref().filter(|word| !matches!(*word, "hann" | "hamming")) {
-        let message = format!("The window `{}` is not known.", shown(other));
-        return Err(b.diagnostic(Code::LayerParameter, message));
     }
     // Without a window, frames are as long as the transform.
     let length = if a.window.is_some() { a.sequence_length } else { points };

@@ -3,6 +3,7 @@
 mod functions;
 mod keys;
 mod limits;
+mod linalg;
 mod operations;
 mod windows;
 

@@ -251,7 +251,7 @@ fn band(b: &GraphBuilder, x: Var, k: i64, lower: bool) -> Lowered<Var> {
 }
 
 /// Elements on a diagonal of two axes, along a last one.
-fn diagonal(b: &GraphBuilder, x: Var, offset: i64, [i, j]: [i64; 2]) -> Lowered<Var> {
+pub(crate) fn diagonal(b: &GraphBuilder, x: Var, offset: i64, [i, j]: [i64; 2]) -> Lowered<Var> {
     let x = moved(b, x, &[i, j], &[-2, -1])?;
     let shape = b.shape_of(x).unwrap_or_default();
     let size = |back: usize| shape.get(shape.len().wrapping_sub(back))?.known();

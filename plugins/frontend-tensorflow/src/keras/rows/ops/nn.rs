@@ -45,6 +45,10 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "ops.LayerNorm" => layer_norm;
         "ops.BatchNorm" => batch_norm;
         "ops.DotProductAttention" => |b, a: Attend| {
+            if a.attn_logits_soft_cap.is_some() {
+                let message = "`attn_logits_soft_cap` is not converted.";
+                return Err(b.diagnostic(Code::LayerUnsupported, message));
+            }
             let options = attention::Options {
                 causal: a.is_causal, scale: a.scale,  bias: a.bias, mask: a.mask,
                 ..attention::Options::default()

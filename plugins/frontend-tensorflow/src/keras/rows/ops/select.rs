@@ -173,13 +173,17 @@ fn quantile(
         "higher" => at(b.ceil(exact)?)?,
         "nearest" => at(b.round(exact)?)?,
         "midpoint" => b.mul(b.add(at(b.floor(exact)?)?, at(b.ceil(exact)?)?)?, 0.5)?,
-        _ => {
+        "linear" => {
             let zero = b.constant(number(0.0, Double));
             let low = b.max([b.sub(b.ceil(exact)?, 1.0)?, zero])?;
             let high = b.min([b.add(low, 1.0)?, last])?;
             let part = b.cast(b.sub(high, exact)?, dtype)?;
             let upper = b.mul(at(high)?, b.sub(1.0, part)?)?;
             b.add(upper, b.mul(at(low)?, part)?)?
+        }
+        other => {
+            let message = format!("The method `{}` is not known.", shown(other));
+            return Err(b.diagnostic(Code::LayerUnsupported, message));
         }
     };
     // No number among the elements makes the result none.

@@ -1,0 +1,141 @@
+//! Norms, what follows from a decomposition of Cholesky, and elements without their copies.
+
+use super::contract::diagonal;
+use super::promote::{floats, tensor};
+use super::reduce::axes;
+use crate::keras::rows::count;
+use crate::ops::create::number;
+use crate::ops::linear::swapped;
+use crate::ops::reduce::{Axes, Reduction, reduced};
+use crate::ops::shape::{axis_of, squeezed};
+use crate::ops::solve::cholesky;
+use crate::ops::{Lower, Source, Values, of, rank};
+use onnxd_plugin_sdk::arguments;
+use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::Int32;
+use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
+
+pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
+    crate::ops::rows! { table;
+        "ops.Norm" => norm;
+        "ops.Cholesky" => |b, a: Matrix| {
+            let lower = cholesky(b, floats(b, a.x)?)?;
+            if a.upper { swapped(b, lower) } else { Ok(lower) }
+        };
+        "ops.Logdet" => |b, a: Matrix| {
+            let lower = cholesky(b, floats(b, a.x)?)?;
+            let logs = b.log(diagonal(b, lower, 0, [-2, -1])?)?;
+            b.mul(b.reduce_sum(logs).axes([-1]).keepdims(0).one()?, 2.0)
+        };
+        "ops.Unique" => unique;
+    }
+}
+
+arguments! {
+    /// `Norm(x; ord=None, axis=None, keepdims=False)`
+    struct Norm { x: Var, ord: Option<Value>, axis: Operand = Operand::Absent, keepdims: bool = false }
+    /// `Cholesky(x; upper=False)`
+    struct Matrix { x: Var, upper: bool = false }
+    /// `Unique(x; sorted=True, return_index=False, return_inverse=False, return_counts=False, axis=None, size=None,
+    /// fill_value=None)`
+    struct Unique {
+        x: Var, sorted: bool = true, return_index: bool = false, return_inverse: bool = false,
+        return_counts: bool = false, axis: Option<i64>, size: Option<i64>, fill_value: Option<Value>,
+    }
+}
+
+/// The order of a norm.
+#[derive(Clone, Copy, PartialEq)]
+enum Order {
+    Euclidean,
+    Number(f64),
+}
+
+impl Order {
+    fn of(b: &GraphBuilder, ord: Option<&Value>, of_matrix: bool) -> Lowered<Order> {
+        Ok(match ord {
+            None => Order::Euclidean,
+            Some(Value::Text(word)) if word == "fro" && of_matrix => Order::Euclidean,
+            Some(Value::Int(2)) if !of_matrix => Order::Euclidean,
+            Some(Value::Int(n)) => Order::Number(*n as f64),
+            Some(Value::Float(n)) => Order::Number(*n),
+            Some(_) => return Err(unknown(b)),
+        })
+    }
+}
+
+fn unknown(b: &GraphBuilder) -> onnxd_plugin_sdk::diagnostics::Diagnostic {
+    b.diagnostic(Code::LayerUnsupported, "A norm of this order has no counterpart in ONNX.")
+}
+
+fn norm(b: &Lower, a: Norm) -> Lowered<Var> {
+    let x = floats(b, a.x)?;
+    let Axes::Known(list) = axes(b, x, &a.axis)? else { return Err(unknown(b)) };
+    let along = |x: Var, axes: &[i64], keep: bool, how: Reduction| {
+        reduced(b, x, &Axes::Known(axes.to_vec()), keep, how)
+    };
+    let order = Order::of(b, a.ord.as_ref(), list.len() == 2)?;
+    let Order::Number(order) = order else { return along(x, &list, a.keepdims, Reduction::L2) };
+    let extreme = if order > 0.0 { Reduction::Max } else { Reduction::Min };
+    match list[..] {
+        [_] if order.is_infinite() => along(b.abs(x)?, &list, a.keepdims, extreme),
+        [_] if order == 0.0 => {
+            let hits = b.cast(b.not(b.equal(x, 0)?)?, of(b, x)?)?;
+            along(hits, &list, a.keepdims, Reduction::Sum)
+        }
+        [_] => {
+            let power = |x: Var, to: f64| b.pow(x, b.constant(number(to, of(b, x)?)));
+            let sum = along(power(b.abs(x)?, order)?, &list, a.keepdims, Reduction::Sum)?;
+            power(sum, 1.0 / order)
+        }
+        [row, column] if order.abs() == 1.0 || order.is_infinite() => {
+            // Sums of columns, or of rows.
+            let [summed, left] = if order.is_infinite() { [column, row] } else { [row, column] };
+            let sums = along(b.abs(x)?, &[summed], true, Reduction::Sum)?;
+            let y = along(sums, &[left], true, extreme)?;
+            if a.keepdims { Ok(y) } else { squeezed(b, y, &list) }
+        }
+        _ => Err(unknown(b)),
+    }
+}
+
+/// A vector or tensor of another size along an axis: what is too much is cut off, what lacks is filled.
+fn of_size(b: &GraphBuilder, x: Var, axis: usize, size: i64, fill: Var) -> Lowered<Var> {
+    let axis = axis as i64;
+    let cut = b.slice(x, [0], [size]).axes([axis]).one()?;
+    let lacking = b.sub(size, b.shape(cut).start(axis).end(axis + 1).one()?)?;
+    let n = rank(b, x)? as i64;
+    let (before, behind) = (vec![0i64; (n + axis) as usize], vec![0i64; (n - axis - 1) as usize]);
+    let pads = b.concat([Operand::from(before), lacking.into(), behind.into()]).axis(0).one()?;
+    b.pad(cut, pads).constant_value(fill).one()
+}
+
+/// Elements or slices without their copies; where each is first, which one each place has, and how many there are.
+fn unique(b: &Lower, a: Unique) -> Lowered<Values> {
+    let axis = a.axis.map(|axis| axis_of(b, a.x, axis)).transpose()?;
+    let along = axis.map(|axis| axis as i64);
+    let [y, first, place, counts] = crate::ops::sort::unique(b, a.x, along, a.sorted)?;
+    let sized = |x: Var, axis: usize, fill: &Value| match a.size {
+        None => Ok(x),
+        Some(size) => {
+            let size = count(b, "elements", size)?;
+            of_size(b, x, axis, size, tensor(b, fill, of(b, x)?)?)
+        }
+    };
+    let fill = a.fill_value.unwrap_or(Value::Int(0));
+    let place = match axis {
+        None => b.reshape(place, b.shape(a.x).one()?).one()?,
+        Some(_) => place,
+    };
+    let y = sized(y, axis.unwrap_or(0), &fill)?;
+    // Keras fills the places with ones.
+    let more = [
+        a.return_index.then(|| sized(first, 0, &Value::Int(1))).transpose()?,
+        a.return_inverse.then_some(place),
+        a.return_counts.then(|| sized(counts, 0, &Value::Int(0))).transpose()?,
+    ];
+    let more = more.into_iter().flatten().map(|x| Ok(Value::Var(b.cast(x, Int32)?)));
+    let more = more.collect::<Lowered<Vec<_>>>()?;
+    Ok(Values([Value::Var(y)].into_iter().chain(more).collect()))
+}
