@@ -65,6 +65,9 @@ impl Places {
         let to: Vec<i64> = (0..n).map(size).collect();
         let cells = product(&to).saturating_mul(product(&window.kernel)).saturating_mul(depth);
         count(b, "weights of a filter", cells)?;
+        if product(&from).saturating_mul(depth) == i64::MAX {
+            return Err(b.diagnostic(Code::SourceLimit, "The input has too many elements."));
+        }
         let ranges = |place: &[i64]| -> Vec<std::ops::Range<i64>> {
             let range = |i: usize| {
                 let before = if is_same { window.kernel[i] / 2 } else { 0 };

@@ -2,7 +2,7 @@
 
 use super::elementwise::{One, any};
 use super::promote::{named_if, not_half, tensor};
-use super::shapes::list;
+use super::shapes::{list, new_axis};
 use crate::keras::rows::activation::named;
 use crate::keras::rows::attention;
 use crate::keras::rows::count;
@@ -210,7 +210,7 @@ pub(crate) fn hot(
     to: onnxd_plugin_sdk::ir::DataType,
 ) -> Lowered<Var> {
     let n = rank(b, x)? as i64 + 1;
-    let axis = if axis < 0 { axis + n } else { axis };
+    let axis = new_axis(b, axis, n)?;
     let classes = count(b, "classes", classes)?;
     let all = b.constant(onnxd_plugin_sdk::ir::Tensor::vector((0..classes).collect::<Vec<i64>>()));
     let all = crate::ops::shape::unsqueezed(b, all, &(1..n - axis).collect::<Vec<i64>>())?;

@@ -228,6 +228,19 @@ fn unknown(b: &GraphBuilder, axis: usize) -> onnxd_plugin_sdk::diagnostics::Diag
     b.diagnostic(Code::LayerUnsupported, message)
 }
 
+/// The place of a new axis among `n` axes.
+///
+/// # Errors
+/// `N0204` if it is none of them.
+pub(crate) fn new_axis(b: &GraphBuilder, axis: i64, n: i64) -> Lowered<i64> {
+    let place = if axis < 0 { axis + n } else { axis };
+    if (0..n).contains(&place) {
+        return Ok(place);
+    }
+    let message = format!("Axis {axis} is none of {n}.");
+    Err(b.diagnostic(Code::LayerParameter, message))
+}
+
 /// Tensors of one element type.
 fn alike(b: &GraphBuilder, all: &[Value]) -> Lowered<Vec<Var>> {
     let refs: Vec<&Value> = all.iter().collect();
@@ -286,8 +299,11 @@ fn rolled(b: &Lower, x: Var, shift: &Operand, axes: Vec<i64>) -> Lowered<Var> {
         let axis = axis_of(b, x, axis)? as i64;
         let size = b.shape_of(x).and_then(|shape| shape.get(axis as usize)?.known());
         let begin: Operand = match size {
-            Some(size) => vec![(-shift).rem_euclid(size.max(1))].into(),
-            None => b.mod_(-shift, b.shape(x).start(axis).end(axis + 1).one()?).one()?.into(),
+            Some(size) => vec![shift.saturating_neg().rem_euclid(size.max(1))].into(),
+            None => b
+                .mod_(shift.saturating_neg(), b.shape(x).start(axis).end(axis + 1).one()?)
+                .one()?
+                .into(),
         };
         let tail = b.slice(x, begin.clone(), [i64::MAX]).axes([axis]).one()?;
         let head = b.slice(x, [0], begin).axes([axis]).one()?;
@@ -391,7 +407,7 @@ fn linspace(b: &Lower, a: Linspace) -> Lowered<Values> {
     let steps = if a.endpoint { num - 1 } else { num };
     let step = b.div(b.sub(stop, start)?, steps.max(1))?;
     let n = rank(b, start)?.max(rank(b, stop)?) as i64;
-    let axis = if a.axis < 0 { a.axis + n + 1 } else { a.axis };
+    let axis = new_axis(b, a.axis, n + 1)?;
     let steps =
         b.cast(b.range(scalar(0, Int64), scalar(num, Int64), scalar(1, Int64)).one()?, computed)?;
     let steps = unsqueezed(b, steps, &(1..=n - axis).collect::<Vec<i64>>())?;

@@ -94,7 +94,7 @@ fn unfold(b: &Lower, a: Unfold) -> Lowered<Var> {
         let (row, column) = (cell / kernel[1] * dilation[0], cell % kernel[1] * dilation[1]);
         let place = |i: i64| {
             let (down, right) = (i / steps[1] * stride[0], i % steps[1] * stride[1]);
-            (row + down) * wide[1] + column + right
+            (row + down).saturating_mul(wide[1]).saturating_add(column + right)
         };
         at.extend((0..windows).map(place));
     }

@@ -41,6 +41,11 @@ fn one_number_does_not_make_a_large_tensor() {
 fn numbers_that_do_not_fit_are_refused() {
     let cases = [
         ("OneHot", r#""num_classes": -1"#, tensor(Int64, &[1], &[0.0])),
+        (
+            "OneHot",
+            r#""num_classes": 2, "axis": -9223372036854775808"#,
+            tensor(Int64, &[1], &[0.0]),
+        ),
         ("Repeat", r#""repeats": -2, "axis": 0"#, line()),
         ("Repeat", r#""repeats": [1, -2, 1, 1], "axis": 0"#, line()),
         ("Diff", r#""n": -1"#, line()),
@@ -68,6 +73,10 @@ fn numbers_that_do_not_fit_are_refused() {
     for (class, config, feed) in cases {
         assert_eq!(codes(class, config, "@0", &[feed]), ["N0204"], "{class} {config}");
     }
+    let roll = r#""shift": -9223372036854775808, "axis": 0"#;
+    assert!(operation("Roll", roll, "@0", &[line()]).is_ok());
+    let between = r#""num": 3, "axis": -9223372036854775808"#;
+    assert_eq!(codes("Linspace", between, "@0, @0", &[line()]), ["N0204"]);
     let two = [line(), line()];
     assert_eq!(codes("Tensordot", r#""axes": 4000000000000"#, "@0, @1", &two), ["N0204"]);
     let kernels = [picture(), floats(&[], &[1.0])];
