@@ -21,11 +21,12 @@ pub(crate) fn split(graph: &GraphDef) -> (Vec<&NodeDef>, Vec<&NodeDef>) {
     let unread = graph.node.iter().filter(|node| !nodes.read.contains(node.name.as_str()));
     let mut found: Vec<&NodeDef> = unread.filter(|node| gives_tensors(node)).collect();
     let mut left = vec![];
-    let rules: [&dyn Fn(&NodeDef) -> bool; 4] = [
+    let rules: [&dyn Fn(&NodeDef) -> bool; 5] = [
         &|node| !is_part_of_control_flow(node, &nodes),
         &|node| !nodes.is_vectorized(node),
         &|node| nodes.depends_on_inputs(node),
         &|node| !nodes.is_constant(node),
+        &|node| !nodes.is_part_of_input(node),
     ];
     // A rule that nothing would be left of does not count: the node is what somebody froze the graph for.
     for keeps in rules {
@@ -102,6 +103,17 @@ impl<'a> Nodes<'a> {
 
     fn depends_on_inputs(&self, node: &NodeDef) -> bool {
         self.dependent.contains(node.name.as_str())
+    }
+
+    /// Whether a node takes a part of an input, under the name that TensorFlow gives by itself. Loops ask it for the
+    /// size of an element.
+    fn is_part_of_input(&self, node: &NodeDef) -> bool {
+        let last = node.name.rsplit('/').next().unwrap_or_default();
+        let number = last.strip_prefix("strided_slice").map(|rest| rest.trim_start_matches('_'));
+        let from = node.input.first().and_then(|text| self.node(text));
+        node.op == "StridedSlice"
+            && number.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
+            && from.is_some_and(super::frozen::is_placeholder)
     }
 
     /// Whether a node passes a constant on.

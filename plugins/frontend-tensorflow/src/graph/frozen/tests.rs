@@ -46,6 +46,17 @@ fn what_freezing_leaves_behind_is_no_output() {
 }
 
 #[test]
+fn a_part_of_an_input_that_tells_a_size_is_no_output() {
+    let nodes = |name: &str| {
+        let part = node(name, "StridedSlice", &["x", "a", "b", "c"]);
+        vec![placeholder("x", &[2, 3]), part, node("out", "Identity", &["x"])]
+    };
+    assert_eq!(outputs_of(nodes("scan/strided_slice_1")), ["out"]);
+    // A name that somebody gave is that of a result.
+    assert_eq!(outputs_of(nodes("first")), ["first", "out"]);
+}
+
+#[test]
 fn every_result_of_the_last_node_comes_out() {
     let nodes = vec![placeholder("x", &[4]), node("top", "TopKV2", &["x", "k"])];
     assert_eq!(outputs_of(nodes), ["top", "top:1"]);
