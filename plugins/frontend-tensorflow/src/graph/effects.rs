@@ -50,6 +50,29 @@ pub(crate) fn before<'a>(
     Ok(Rc::new(all))
 }
 
+/// The variable of TensorFlow 1 that a node reads by itself, if it is written before the node runs.
+///
+/// # Errors
+/// As [`Runner::value`].
+pub(crate) fn stale<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    node: &'a NodeDef,
+) -> Result<Option<&'a str>> {
+    let of = |text: &'a String| {
+        let index = scope.body.find(leaf(&scope.body, text))?;
+        let found = &scope.body.nodes[index];
+        matches!(found.op.as_str(), "Variable" | "VariableV2").then_some(found.name.as_str())
+    };
+    let read: Vec<&str> =
+        node.input.iter().filter(|text| !text.starts_with('^')).filter_map(of).collect();
+    if read.is_empty() {
+        return Ok(None);
+    }
+    let written = before(runner, scope, node)?;
+    Ok(read.into_iter().find(|name| written.contains(*name)))
+}
+
 /// As [`before`], for functions that a node runs again and again: what they write is written before they run again.
 ///
 /// # Errors

@@ -59,6 +59,11 @@ pub(crate) fn run<'a>(
             vec![Item::Tensor(runner.builder().constant(yes.expect("one byte")))]
         }
         ("ReadVariableOp", Some(Item::Resource(resource))) => read(runner, scope, node, resource)?,
+        // Freezing leaves nodes in functions that read a variable which is a constant by now.
+        ("ReadVariableOp", Some(Item::Tensor(_))) => inputs.to_vec(),
+        ("ResourceGather" | "ResourceGatherNd" | "VariableShape", Some(Item::Tensor(_))) => {
+            of_value(runner, scope, node, inputs)
+        }
         // Why there is no handle was reported.
         ("ReadVariableOp" | "ResourceGather" | "ResourceGatherNd", Some(Item::Hole)) => {
             vec![Item::Hole]
@@ -115,7 +120,8 @@ fn read<'a>(
     Ok(vec![Item::Tensor(var)])
 }
 
-fn refused<'a>(
+/// Reports that a node reads a variable that the network writes before.
+pub(crate) fn refused<'a>(
     runner: &Runner<'a, '_>,
     scope: &Scope<'a>,
     node: &'a NodeDef,

@@ -4,7 +4,7 @@
 use super::effects::{Writes, Written};
 use super::flow::Flow;
 use super::node::{self, Library, Reference};
-use super::{calls, control, frames, idioms, lists, resources};
+use super::{calls, control, effects, frames, idioms, lists, resources};
 use crate::ops::Source;
 use crate::ops::activation::GELU;
 use crate::wire::proto::{Attr, NodeDef};
@@ -330,6 +330,9 @@ impl<'a, 's> Runner<'a, 's> {
         {
             let named = vec![("x".to_owned(), Value::Var(x))];
             return Ok(self.lower(scope, node, GELU, vec![], named));
+        }
+        if let Some(variable) = effects::stale(self, scope, node)? {
+            return Ok(resources::refused(self, scope, node, variable));
         }
         let data = node.input.iter().filter(|text| !text.starts_with('^'));
         let inputs = data.map(|text| self.known(scope, text)).collect::<Result<Vec<Item>>>()?;

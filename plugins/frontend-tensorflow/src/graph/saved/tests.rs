@@ -1,7 +1,7 @@
 use super::*;
 use crate::graph::bundle::tests::{checkpoint, entry};
 use crate::graph::fixture::{FLOAT, call, found, function, graph, names, node, placeholder, shape};
-use crate::wire::proto::{Attr, GraphDef, NodeDef, SaverDef, TensorProto};
+use crate::wire::proto::{Attr, AttrValue, GraphDef, NodeDef, SaverDef, TensorProto};
 use onnxd_plugin_sdk::bytes::Bytes;
 use onnxd_plugin_sdk::ir::DataType;
 
@@ -103,6 +103,29 @@ fn what_is_written_is_not_read() {
             "N0203 The network writes `a` and reads it, and an ONNX model keeps nothing between runs."
         ]
     );
+}
+
+#[test]
+fn a_variable_of_tensorflow_1_is_read_where_its_value_is_used() {
+    let mut graph = graph(
+        vec![
+            node("a", "VariableV2", &[]).attr("dtype", Attr::Type(FLOAT)),
+            placeholder("serving_x", &[-1, 2]),
+            node("write", "AssignAdd", &["a", "serving_x"]),
+            node("read", "Identity", &["a"]),
+            node("PartitionedCall", "AddV2", &["serving_x", "read"]),
+        ],
+        vec![],
+    );
+    graph.node[0].attr.insert("shared_name".into(), shared("key/a"));
+    assert!(import_of(&files(graph.clone())).is_ok());
+    graph.node[3].input.push("^write".into());
+    let said = found(import_of(&files(graph)));
+    assert!(said[0].contains("The network writes `a` and reads it"), "{said:?}");
+}
+
+fn shared(name: &'static str) -> AttrValue {
+    AttrValue { value: Some(Attr::S(Bytes::from_static(name.as_bytes()))) }
 }
 
 #[test]
