@@ -36,6 +36,8 @@ pub(crate) struct Frame {
     shared: HashMap<(DataType, Vec<usize>, Bytes), ValueId>,
     /// Values below this bound were there before.
     pub(crate) first_new: usize,
+    /// Sizes without name that were numbered before.
+    pub(crate) numbered: usize,
     /// Those of them that inference looked at again.
     pub(crate) touched: Vec<ValueId>,
 }
@@ -112,8 +114,8 @@ impl GraphBuilder {
         let mut state = self.state.borrow_mut();
         let first_new = graph.value_ids().len();
         let (serial, scope, shared) = (state.serial, Scope::default(), HashMap::new());
-        let touched = vec![];
-        state.frames.push(Frame { serial, graph, scope, shared, first_new, touched });
+        let (touched, numbered) = (vec![], state.inference.numbered());
+        state.frames.push(Frame { serial, graph, scope, shared, first_new, numbered, touched });
         state.serial += 1;
     }
 

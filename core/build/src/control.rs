@@ -94,6 +94,12 @@ impl GraphBuilder {
             .list(n)
     }
 
+    /// Whether a size may be another one each time that the graph runs that nodes are added to.
+    pub fn may_vary(&self, size: &Dim) -> bool {
+        let numbered = self.state.borrow().frames.last().map_or(0, |frame| frame.numbered);
+        *size == Dim::Unknown || size.is_numbered(numbered)
+    }
+
     /// Begins a sub-graph. Nodes are added to it until [`GraphBuilder::close`], [`GraphBuilder::suspend`] or
     /// [`GraphBuilder::discard`].
     pub fn begin(&self, name: &str) {

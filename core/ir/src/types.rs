@@ -34,6 +34,11 @@ impl Dim {
     pub fn is_positive(&self) -> bool {
         crate::infer::is_positive(self)
     }
+
+    /// Whether it depends on a size without name that inference numbered `since` or later.
+    pub fn is_numbered(&self, since: usize) -> bool {
+        crate::infer::is_fresh(self, since)
+    }
 }
 
 impl From<i64> for Dim {

@@ -95,3 +95,19 @@ fn a_branch_that_fails_leaves_the_graph_as_it_was() {
     let counts = b.if_(c, |_| Ok(vec![x]), |_| Ok(vec![])).unwrap_err();
     assert!(counts.message.contains("1 and 0"), "{counts}");
 }
+
+#[test]
+fn sizes_that_a_turn_computes_may_vary() {
+    let b = builder(18);
+    let x = b.input("x", ValueType::tensor(DataType::Float, [Dim::Unknown, Dim::Known(2)]));
+    let varies = |v: crate::Var| -> Vec<bool> {
+        b.shape_of(v).unwrap().iter().map(|size| b.may_vary(size)).collect()
+    };
+    b.loop_(3, Operand::Absent, &[x], |b, i, go_on, carried| {
+        let doubled = b.concat([x, x]).axis(0).one()?;
+        assert_eq!(varies(doubled), [false, false]);
+        assert_eq!(varies(b.range(0, i, 1).one()?), [true]);
+        Ok(Turn { condition: go_on, carried: carried.to_vec(), scanned: vec![] })
+    })
+    .unwrap();
+}

@@ -51,7 +51,7 @@ use site::{Known, Shapes, Site};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
-pub(crate) use symbolic::is_positive;
+pub(crate) use symbolic::{is_fresh, is_positive};
 
 /// Elements of computed shapes that are kept for one model.
 const ITEMS_MAX: usize = 1 << 20;
@@ -204,6 +204,11 @@ impl<'m> Inference<'m> {
             fresh: 0,
             facts: false,
         }
+    }
+
+    /// How many sizes without name it numbered so far.
+    pub fn numbered(&self) -> usize {
+        self.fresh
     }
 
     /// Prepares the declared type of an input of a graph that is built.

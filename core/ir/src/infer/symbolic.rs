@@ -38,7 +38,7 @@ pub(super) fn fresh(n: usize) -> Dim {
 }
 
 /// Whether it depends on a size that was numbered `since` or later.
-pub(super) fn is_fresh(dim: &Dim, since: usize) -> bool {
+pub(crate) fn is_fresh(dim: &Dim, since: usize) -> bool {
     let Dim::Symbol(name) = dim else { return false };
     name.split(FRESH).skip(1).any(|text| {
         let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
