@@ -6,7 +6,7 @@ use super::run::Item;
 use crate::ops::Source;
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
-use onnxd_plugin_sdk::ir::{DataType, Dim, Graph};
+use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
 use std::rc::Rc;
 
@@ -149,6 +149,7 @@ fn joined(
         Common::List([list, other], element) => outputs.next().map_or(Item::Hole, |v| {
             let mut list = list.with(v);
             list.loose |= other.loose;
+            list.extent = list.extent.and(other.extent.clone());
             list.element = merged(list.element, element);
             Item::List(Rc::new(list))
         }),
@@ -161,7 +162,7 @@ fn outputs(b: &GraphBuilder, all: &[Common], at: usize) -> Result<Vec<Var>> {
     let output = |common: &Common| match common {
         Common::Same(_) | Common::Hole => None,
         Common::Tensor(vars) => Some(Ok(vars[at])),
-        Common::List(lists, element) => Some(lists[at].stacked(b, element.clone())),
+        Common::List(lists, element) => Some(lists[at].whole(b, element.clone())),
     };
     all.iter().filter_map(output).collect()
 }
@@ -186,6 +187,9 @@ fn common(
         (Item::Tensor(x), Item::Tensor(y)) if x == y => Common::Same(Item::Tensor(x)),
         (Item::Tensor(x), Item::Tensor(y)) => Common::Tensor([x, y]),
         (Item::List(x), Item::List(y)) if Rc::ptr_eq(&x, &y) => Common::Same(Item::List(x)),
+        (Item::List(x), Item::List(y)) if x.is_sequence != y.is_sequence => {
+            Common::List([x, y].map(|list| Rc::new(list.as_sequence())), known)
+        }
         (Item::List(x), Item::List(y)) => Common::List([x, y], known),
         (Item::Resource(x), Item::Resource(y)) if same(&x, &y) => Common::Same(Item::Resource(x)),
         _ => {
@@ -200,10 +204,12 @@ fn common(
 fn elements(b: &GraphBuilder, items: &[Item]) -> Vec<Sizes> {
     let element = |item: &Item| match item {
         Item::List(list) => {
-            let ty = list.stacked_type(b)?;
             // A size that an arm computes has no meaning outside of it.
             let size = |n: &Dim| n.known().map_or(Dim::Unknown, Dim::Known);
-            ty.shape().map(|shape| shape.iter().skip(1).map(size).collect())
+            match list.whole_type(b)? {
+                ValueType::Sequence(ty) => ty.shape().map(|shape| shape.iter().map(size).collect()),
+                ty => ty.shape().map(|shape| shape.iter().skip(1).map(size).collect()),
+            }
         }
         _ => None,
     };

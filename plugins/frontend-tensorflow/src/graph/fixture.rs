@@ -75,7 +75,7 @@ pub(crate) fn graph(node: Vec<NodeDef>, function: Vec<FunctionDef>) -> GraphDef 
 
 pub(crate) fn import(graph: &GraphDef) -> Result<Imported, Diagnostics> {
     let options = ExportOptions::of_shapes(18, vec![]);
-    network::import(frozen::network(graph, &[], &[])?, &options)
+    network::import(&frozen::network(graph, &[], &[])?, &options)
 }
 
 /// Names of a model's inputs and of its outputs.

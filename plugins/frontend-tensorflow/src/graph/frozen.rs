@@ -34,7 +34,7 @@ pub(crate) fn import(
         let message = format!("The file is no graph of TensorFlow: {e}.");
         Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
     })?;
-    network::import(network(&graph, &params.inputs(), &params.outputs())?, options)
+    network::import(&network(&graph, &params.inputs(), &params.outputs())?, options)
 }
 
 /// The inputs and outputs of a graph: those that are named, else what its nodes tell.

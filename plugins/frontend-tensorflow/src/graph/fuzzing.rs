@@ -22,7 +22,7 @@ pub fn graph(bytes: &[u8]) -> Option<Model> {
     };
     let graph = GraphDef::decode(bytes).ok()?;
     let network = frozen::network(&graph, &[], &[]).ok()?;
-    model(network::import(network, &options()))
+    model(network::import(&network, &options()))
 }
 
 /// A SavedModel, then the index of its checkpoint, then a file of data.

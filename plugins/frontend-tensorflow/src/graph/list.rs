@@ -1,5 +1,6 @@
 //! A list of tensors. As long as nothing needs it as one tensor, it stays what is known of it.
 
+use super::extent::Extent;
 use super::run::Item;
 use crate::ops::create::{filled, scalar};
 use crate::ops::join;
@@ -26,10 +27,16 @@ pub(crate) struct List {
     pub(crate) loose: bool,
     /// Whether it is a TensorArray that may grow.
     pub(crate) grows: bool,
-    tensor: Cell<Option<Var>>,
+    /// The size of its elements.
+    pub(crate) extent: Extent,
+    /// The node that made it.
+    pub(crate) origin: Rc<str>,
+    /// Whether it is a sequence of ONNX where it goes as one value, as its elements have different sizes.
+    pub(crate) is_sequence: bool,
+    one: Cell<Option<Var>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Form {
     /// One by one, as far as they are set.
     Items(Vec<Option<Item>>),
@@ -37,6 +44,8 @@ pub(crate) enum Form {
     Unset(Var),
     /// One tensor with a first axis for the elements.
     Stacked(Var),
+    /// A sequence of ONNX.
+    Sequence(Var),
     /// Another list with one element replaced; it `grows` if there is none with this index.
     Written { base: Rc<List>, index: Var, item: Var, grows: bool },
     /// Another list and one more element.
@@ -44,36 +53,50 @@ pub(crate) enum Form {
 }
 
 impl List {
-    pub(crate) fn new(form: Form, dtype: Option<DataType>, element: Sizes) -> List {
-        let open = |sizes: &Vec<Dim>| sizes.iter().any(|size| size.known().is_none());
-        let loose = match &form {
-            Form::Unset(_) => element.as_ref().is_none_or(open),
-            Form::Items(items) => {
-                items.iter().any(Option::is_none) && element.as_ref().is_none_or(open)
-            }
-            _ => false,
-        };
-        List { form, dtype, element, loose, grows: false, tensor: Cell::default() }
+    /// A list that the node `origin` makes.
+    pub(crate) fn new(
+        b: &GraphBuilder,
+        form: Form,
+        (dtype, element): (Option<DataType>, Sizes),
+        origin: Rc<str>,
+    ) -> List {
+        let (loose, extent) = (is_loose(&form, &element), extent(b, &form, &element));
+        let (grows, is_sequence, one) = Default::default();
+        List { form, dtype, element, loose, grows, extent, origin, is_sequence, one }
     }
 
-    /// A list like this one, with the elements of a tensor.
-    pub(crate) fn with(&self, tensor: Var) -> List {
-        let element = self.element.clone();
-        let (form, dtype, tensor) = (Form::Stacked(tensor), self.dtype, Cell::default());
-        List { form, dtype, element, loose: self.loose, grows: self.grows, tensor }
+    /// A list like this one, with the elements of a tensor or sequence.
+    pub(crate) fn with(&self, v: Var) -> List {
+        let form = if self.is_sequence { Form::Sequence(v) } else { Form::Stacked(v) };
+        self.of(form)
+    }
+
+    /// This list, whose elements have another size.
+    pub(crate) fn sized(&self, extent: Extent) -> List {
+        List { extent, ..self.of(self.form.clone()) }
     }
 
     /// A list like this one, with the elements of a tensor, which are all set.
     pub(crate) fn set_all(&self, tensor: Var) -> List {
-        List { loose: false, ..self.with(tensor) }
+        List { loose: false, ..self.of(Form::Stacked(tensor)) }
     }
 
     /// A list like this one, of another form.
-    pub(crate) fn like(&self, form: Form) -> List {
-        let mut list = List::new(form, self.dtype, self.element.clone());
-        list.loose |= self.loose && !matches!(list.form, Form::Items(_));
-        list.grows = self.grows;
-        list
+    pub(crate) fn like(&self, b: &GraphBuilder, form: Form) -> List {
+        let loose = is_loose(&form, &self.element) || self.loose && !matches!(form, Form::Items(_));
+        let extent = extent(b, &form, &self.element);
+        List { loose, extent, ..self.of(form) }
+    }
+
+    /// This list as a sequence.
+    pub(crate) fn as_sequence(&self) -> List {
+        List { is_sequence: true, ..self.of(self.form.clone()) }
+    }
+
+    fn of(&self, form: Form) -> List {
+        let (element, extent) = (self.element.clone(), self.extent.clone());
+        let (origin, one) = (self.origin.clone(), Cell::default());
+        List { form, element, extent, origin, one, ..*self }
     }
 
     /// How many elements it has: an int64 scalar.
@@ -85,6 +108,7 @@ impl List {
             Form::Items(items) => Ok(b.constant(Tensor::scalar(items.len() as i64))),
             Form::Unset(n) => Ok(*n),
             Form::Stacked(v) => first_size(b, *v),
+            Form::Sequence(v) => b.sequence_length(*v),
             Form::Written { base, grows: false, .. } => base.length(b),
             Form::Written { base, index, .. } => {
                 b.max([base.length(b)?, b.add(b.cast(*index, DataType::Int64)?, 1)?])
@@ -101,6 +125,7 @@ impl List {
         };
         match &self.form {
             Form::Stacked(v) => b.type_of(*v),
+            Form::Sequence(_) => None,
             Form::Unset(n) => {
                 let n = b.ints_of(*n).and_then(|n| n.first().copied());
                 let n = n.map_or(Dim::Unknown, Dim::Known);
@@ -132,17 +157,29 @@ impl List {
         if let Form::Stacked(v) = self.form {
             return Ok(v);
         }
-        if let Some(v) = self.tensor.get().filter(|v| b.id(*v).is_ok()) {
+        if self.is_sequence {
+            return b.concat_from_sequence(self.sequence(b, element)?).axis(0).new_axis(1).one();
+        }
+        self.once(b, || self.built(b, element))
+    }
+
+    /// What `build` gives, which is built once for this list.
+    pub(super) fn once(
+        &self,
+        b: &GraphBuilder,
+        build: impl FnOnce() -> Result<Var>,
+    ) -> Result<Var> {
+        if let Some(v) = self.one.get().filter(|v| b.id(*v).is_ok()) {
             return Ok(v);
         }
-        let v = self.built(b, element)?;
-        self.tensor.set(Some(v));
+        let v = build()?;
+        self.one.set(Some(v));
         Ok(v)
     }
 
     fn built(&self, b: &GraphBuilder, element: Sizes) -> Result<Var> {
         match &self.form {
-            Form::Stacked(v) => Ok(*v),
+            Form::Stacked(v) | Form::Sequence(v) => Ok(*v),
             Form::Unset(n) => self.zeros(b, *n, merged(self.element.clone(), element)),
             Form::Items(items) => self.joined(b, items, element),
             Form::Written { base, index, item, grows } => {
@@ -207,6 +244,17 @@ impl List {
         join::packed(b, all.collect::<Result<Vec<Var>>>()?, 0)
     }
 
+    /// Whether the element with this index is held by itself.
+    pub(crate) fn has(&self, b: &GraphBuilder, index: Var) -> bool {
+        match &self.form {
+            Form::Items(items) => single(b, index)
+                .and_then(|at| usize::try_from(at).ok())
+                .is_some_and(|at| at < items.len()),
+            Form::Written { index: written, .. } => *written == index,
+            _ => false,
+        }
+    }
+
     /// The element with this index.
     ///
     /// # Errors
@@ -234,7 +282,11 @@ impl List {
             Some(0) => index,
             _ => b.reshape(index, Vec::<i64>::new()).one()?,
         };
-        b.gather(self.stacked(b, element)?, index).axis(0).one().map(Item::Tensor)
+        match self.is_sequence {
+            true => b.sequence_at(self.sequence(b, element)?, index),
+            false => b.gather(self.stacked(b, element)?, index).axis(0).one(),
+        }
+        .map(Item::Tensor)
     }
 
     /// The list with one element replaced.
@@ -250,10 +302,10 @@ impl List {
         if let (Some(mut items), Some(at)) = (items, at) {
             items.resize(items.len().max(at + 1), None);
             items[at] = Some(item);
-            return Ok(self.like(Form::Items(items)));
+            return Ok(self.like(b, Form::Items(items)));
         }
         let Item::Tensor(item) = item else { return Err(shapeless(b)) };
-        Ok(self.like(Form::Written { base: self.clone(), index, item, grows }))
+        Ok(self.like(b, Form::Written { base: self.clone(), index, item, grows }))
     }
 
     /// Its elements, if they are held one by one.
@@ -273,10 +325,41 @@ impl List {
         let items = self.items(b).filter(|items| (items.len() as i64) < ITEMS_MAX);
         if let Some(mut items) = items {
             items.push(Some(item));
-            return Ok(self.like(Form::Items(items)));
+            return Ok(self.like(b, Form::Items(items)));
         }
         let Item::Tensor(item) = item else { return Err(shapeless(b)) };
-        Ok(self.like(Form::Pushed { base: self.clone(), item }))
+        Ok(self.like(b, Form::Pushed { base: self.clone(), item }))
+    }
+}
+
+/// Whether elements that are not set may have other sizes than the source says.
+fn is_loose(form: &Form, element: &Sizes) -> bool {
+    let open = |sizes: &Vec<Dim>| sizes.iter().any(|size| size.known().is_none());
+    let unset = match form {
+        Form::Unset(_) => true,
+        Form::Items(items) => items.iter().any(Option::is_none),
+        _ => false,
+    };
+    unset && element.as_ref().is_none_or(open)
+}
+
+/// The size of the elements of a list of this form.
+fn extent(b: &GraphBuilder, form: &Form, element: &Sizes) -> Extent {
+    if let Some(sizes) = element.as_ref().filter(|e| e.iter().all(|n| n.known().is_some())) {
+        return Extent::One(sizes.clone());
+    }
+    let of = |item: &Item| match item {
+        Item::Tensor(v) => Extent::of(b, *v),
+        _ => Extent::Varying,
+    };
+    match form {
+        Form::Unset(_) => Extent::Nothing,
+        Form::Stacked(v) => Extent::within(b, *v),
+        Form::Sequence(_) => Extent::Varying,
+        Form::Items(items) => items.iter().flatten().map(of).fold(Extent::Nothing, Extent::and),
+        Form::Written { base, item, .. } | Form::Pushed { base, item } => {
+            base.extent.clone().and(Extent::of(b, *item))
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lists of tensors: TensorList and TensorArray. A TensorArray is a list that goes along its `flow`; its handle tells
 //! nothing.
 
+use super::extent::Extent;
 pub(crate) use super::list::List;
 use super::list::{Form, Sizes, first_size, grown, single};
 use super::node;
@@ -11,7 +12,35 @@ use crate::wire::tensor::dims_of;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Result, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
+
+/// The nodes that make lists which must be sequences of ONNX: something reads their elements one by one, and nothing
+/// says that these have one size. They are found in one run and hold in the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Sequences {
+    held: BTreeSet<Rc<str>>,
+    found: RefCell<BTreeSet<Rc<str>>>,
+    runs: usize,
+}
+
+/// Runs after which all lists are sequences.
+const RUNS_MAX: usize = 8;
+
+impl Sequences {
+    /// Takes what a run found; whether there is something new.
+    pub(crate) fn take(&mut self) -> bool {
+        let before = self.held.len();
+        self.held.append(&mut self.found.take());
+        self.runs += 1;
+        self.held.len() > before
+    }
+
+    fn holds(&self, origin: &str) -> bool {
+        self.runs >= RUNS_MAX || self.held.contains(origin)
+    }
+}
 
 /// What an operator does to a list. TensorList and TensorArray have different words for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +120,10 @@ pub(crate) fn run<'a>(
     if inputs.iter().any(|item| matches!(item, Item::Hole)) {
         return Ok(Some(holes()));
     }
-    let one = One { b: runner.builder(), node, inputs, places: *places };
-    let given = one.b.in_layer(scope.layer(node), |_| one.run(*act));
+    let layer = scope.layer(node);
+    let (name, sequences) = (layer.name.as_str().into(), runner.sequences);
+    let one = One { b: runner.builder(), node, name, inputs, places: *places, sequences };
+    let given = one.b.in_layer(layer, |_| one.run(*act));
     Ok(Some(given.unwrap_or_else(|found| {
         runner.driver.report(found);
         holes()
@@ -103,8 +134,11 @@ pub(crate) fn run<'a>(
 struct One<'r> {
     b: &'r GraphBuilder,
     node: &'r NodeDef,
+    /// The name of its layer.
+    name: Rc<str>,
     inputs: &'r [Item],
     places: [usize; 3],
+    sequences: &'r Sequences,
 }
 
 impl One<'_> {
@@ -174,7 +208,18 @@ impl One<'_> {
     }
 
     fn made(&self, form: Form) -> List {
-        List::new(form, self.dtype(), self.element())
+        let mut list = List::new(self.b, form, (self.dtype(), self.element()), self.name.clone());
+        list.is_sequence = self.sequences.holds(&self.name);
+        list
+    }
+
+    /// The list, of which elements are read that need not have the size of all others.
+    fn list_of_any(&self) -> Result<Rc<List>> {
+        let list = self.list()?;
+        if list.extent == Extent::Varying && !list.is_sequence {
+            self.sequences.found.borrow_mut().insert(list.origin.clone());
+        }
+        Ok(list)
     }
 
     fn run(&self, act: Act) -> Result<Vec<Item>> {
@@ -191,7 +236,11 @@ impl One<'_> {
             Act::Empty => list(self.made(Form::Unset(b.constant(Tensor::scalar(0i64))))),
             Act::FromTensor => list(self.made(Form::Stacked(self.tensor_at(0)?))),
             Act::Stack => self.tensor(self.list()?.stacked(b, self.element())?),
-            Act::Get => vec![self.list()?.get(b, self.second()?, self.element())?],
+            Act::Get => {
+                let (list, index) = (self.list()?, self.second()?);
+                let list = if list.has(b, index) { list } else { self.list_of_any()? };
+                vec![list.get(b, index, self.element())?]
+            }
             Act::Set => {
                 let grows = flag(self.node, "resize_if_index_out_of_bounds") || self.is_array();
                 let item = self.at(self.places[2])?.clone();
@@ -203,8 +252,11 @@ impl One<'_> {
             Act::Resize => list(self.resized()?),
             Act::ElementShape => self.tensor(self.element_shape()?),
             Act::Gather => {
-                let tensor = self.list()?.stacked(b, self.element())?;
-                self.tensor(b.gather(tensor, self.second()?).axis(0).one()?)
+                let (list, indices) = (self.list_of_any()?, self.second()?);
+                self.tensor(match list.is_sequence {
+                    true => list.gathered(b, indices)?,
+                    false => b.gather(list.stacked(b, self.element())?, indices).axis(0).one()?,
+                })
             }
             Act::Scatter => list(self.scattered()?),
             Act::ScatterInto => list(self.scattered_into()?),
@@ -212,8 +264,15 @@ impl One<'_> {
             Act::Split => list(self.split()?),
             Act::Join => {
                 let [x, y] = [self.list_at(0)?, self.list_at(1)?];
-                let parts = [x.stacked(b, None)?, y.stacked(b, None)?];
-                list(x.with(b.concat(parts).axis(0).one()?))
+                let mut joined = match x.is_sequence || y.is_sequence {
+                    true => x.as_sequence().followed_by(b, &y)?,
+                    false => {
+                        let parts = [x.stacked(b, None)?, y.stacked(b, None)?];
+                        x.with(b.concat(parts).axis(0).one()?)
+                    }
+                };
+                joined.extent = x.extent.clone().and(y.extent.clone());
+                list(joined)
             }
             Act::Close => vec![],
         })
@@ -243,7 +302,14 @@ impl One<'_> {
         {
             let index = b.constant(Tensor::scalar(items.len() as i64));
             let last = last.map_or_else(|| list.get(b, index, self.element()), Ok)?;
-            return Ok(vec![Item::List(Rc::new(list.like(Form::Items(items)))), last]);
+            return Ok(vec![Item::List(Rc::new(list.like(b, Form::Items(items)))), last]);
+        }
+        let list = self.list_of_any()?;
+        if list.is_sequence {
+            let sequence = list.sequence(b, self.element())?;
+            let last = b.sequence_at(sequence, -1)?;
+            let rest = b.sequence_erase(sequence).one()?;
+            return Ok(vec![Item::List(Rc::new(list.with(rest))), Item::Tensor(last)]);
         }
         let tensor = list.stacked(b, self.element())?;
         let last = b.gather(tensor, -1).axis(0).one()?;
@@ -255,13 +321,16 @@ impl One<'_> {
         let (b, list) = (self.b, self.list()?);
         let n = self.scalar(self.second()?)?;
         if let Form::Unset(_) = list.form {
-            return Ok(list.like(Form::Unset(n)));
+            return Ok(list.like(b, Form::Unset(n)));
         }
         let known = single(b, n).and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= 1024);
         if let (Form::Items(items), Some(n)) = (&list.form, known) {
             let mut items = items.clone();
             items.resize(n, None);
-            return Ok(list.like(Form::Items(items)));
+            return Ok(list.like(b, Form::Items(items)));
+        }
+        if list.is_sequence {
+            return list.resized_sequence(b, n);
         }
         let tensor = list.stacked(b, None)?;
         let n = b.unsqueeze(n, [0])?;
@@ -315,8 +384,13 @@ impl One<'_> {
     fn scattered_into(&self) -> Result<List> {
         let (b, list, indices, tensor) = (self.b, self.list()?, self.indices()?, self.third()?);
         let all = self.is_range(&list, indices, tensor)?;
+        let extent = list.extent.clone().and(Extent::within(b, tensor));
         if all {
-            return Ok(list.set_all(tensor));
+            return Ok(list.set_all(tensor).sized(Extent::within(b, tensor)));
+        }
+        if list.is_sequence {
+            let message = "Elements are scattered into a list whose elements have different sizes.";
+            return Err(b.diagnostic(Code::LayerUnsupported, message));
         }
         let element = b.shape_of(tensor).map(|shape| shape[1.min(shape.len())..].to_vec());
         let mut before = list.stacked(b, element)?;
@@ -329,7 +403,7 @@ impl One<'_> {
             before = b.expand(before, b.concat([n, element]).axis(0).one()?)?;
         }
         let places = b.unsqueeze(indices, [1])?;
-        Ok(list.set_all(b.scatter_nd(before, places, tensor).one()?))
+        Ok(list.set_all(b.scatter_nd(before, places, tensor).one()?).sized(extent))
     }
 
     /// Whether indices are all of a list, in their order.
@@ -367,6 +441,10 @@ impl One<'_> {
             let sizes = sizes.collect::<Result<Vec<Var>>>()?;
             let joined = b.concat(items).axis(0).one()?;
             return Ok(vec![Item::Tensor(joined), Item::Tensor(b.concat(sizes).axis(0).one()?)]);
+        }
+        let list = self.list_of_any()?;
+        if list.is_sequence {
+            return Ok(list.joined_sequence(b)?.map(Item::Tensor).to_vec());
         }
         let tensor = list.stacked(b, None)?;
         let Some(rank) = b.rank_of(tensor).filter(|rank| *rank >= 2) else {
@@ -412,3 +490,6 @@ impl One<'_> {
 fn flag(node: &NodeDef, name: &str) -> bool {
     matches!(node.attr.get(name).and_then(|attr| attr.value.as_ref()), Some(Attr::B(true)))
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ pub(crate) mod cells;
 pub(crate) mod checkpoint;
 pub(crate) mod control;
 pub(crate) mod effects;
+pub(crate) mod extent;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub(crate) mod flow;
@@ -27,5 +28,7 @@ pub(crate) mod restore;
 pub(crate) mod run;
 pub(crate) mod saved;
 pub(crate) mod scans;
+pub(crate) mod sequence;
 pub(crate) mod slices;
+pub(crate) mod slots;
 pub(crate) mod turns;

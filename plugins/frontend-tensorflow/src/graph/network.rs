@@ -1,5 +1,6 @@
 //! A network that is a graph of TensorFlow: what goes in, what comes out, and the run between.
 
+use super::lists::Sequences;
 use super::resources::Variables;
 use super::run::{Body, Item, Runner, Scope};
 use crate::model::{self, Ran, Reader};
@@ -46,23 +47,34 @@ const READER: Reader = Reader { name: "tensorflow", table, settle: |_| {} };
 /// # Errors
 /// Everything that is wrong with it or cannot be said in ONNX.
 pub(crate) fn import(
-    network: Network<'_>,
+    network: &Network<'_>,
     options: &ExportOptions,
 ) -> std::result::Result<Imported, Diagnostics> {
-    model::import(&READER, options, move |driver| {
-        let ran = run(&network, driver, options)?;
-        Ok(Ran { metadata: network.metadata, ..ran })
-    })
+    let mut sequences = Sequences::default();
+    loop {
+        let imported = model::import(&READER, options, |driver| {
+            let ran = run(network, driver, options, &sequences)?;
+            Ok(Ran { metadata: network.metadata.clone(), ..ran })
+        });
+        if !sequences.take() {
+            return imported;
+        }
+    }
 }
 
 /// Builds the graph.
-fn run(network: &Network<'_>, driver: &Driver<'_, Source>, options: &ExportOptions) -> Result<Ran> {
+fn run(
+    network: &Network<'_>,
+    driver: &Driver<'_, Source>,
+    options: &ExportOptions,
+    sequences: &Sequences,
+) -> Result<Ran> {
     let b = driver.builder();
     b.reserve(network.outputs.iter().map(|port| port.name.clone()));
     let functions = network.graph.library.iter().flat_map(|library| &library.function);
     let named = functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f)));
     let weights = options.without_weights.then(Vec::new);
-    let runner = Runner::new(driver, named.collect(), &network.variables, weights);
+    let runner = Runner::new(driver, named.collect(), &network.variables, weights, sequences);
     let body = Rc::new(Body::new(&network.graph.node));
     let scope = Scope::new(body, HashMap::new(), String::new());
     for (at, port) in network.inputs.iter().enumerate() {

@@ -1,13 +1,14 @@
 //! Loops. The body is built again until what goes into it has the form of what comes out.
 
-use super::branch::{known, same as same_resource, truth};
-use super::list::{Form, List};
+use super::branch::{known, truth};
+use super::extent::Extent;
 use super::recurrent::{self, Recurrent};
 use super::run::{Item, Runner};
 use super::scans::{self, Scan};
+use super::slots::{Given, Slot, first_slot, has_form, is_same, widened};
 use super::turns::{self, Counter, Limit};
 use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
-use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Graph, ValueType};
 use std::rc::Rc;
 
@@ -26,17 +27,6 @@ pub(crate) struct Repetition<'f> {
     pub(crate) constant: Vec<bool>,
 }
 
-/// What the body gets for one value.
-#[derive(Clone)]
-enum Slot {
-    /// The same in each turn.
-    Fixed,
-    /// A tensor of this type.
-    Tensor(ValueType),
-    /// A list, as one tensor of this type.
-    List(ValueType),
-}
-
 /// A body that is built.
 struct Built {
     body: Graph,
@@ -49,6 +39,8 @@ struct Built {
     recurrent: Option<Recurrent>,
     /// Values that came out as holes.
     holes: Vec<usize>,
+    /// The sizes of the elements of lists, by the numbers of the values.
+    extents: Vec<(usize, Extent)>,
 }
 
 enum Attempt {
@@ -69,7 +61,11 @@ pub(crate) fn repeat(
     let first = (r.condition)(begins)?;
     let condition = match &first {
         Item::Tensor(v) => Some(truth(b, *v)?),
-        _ => None,
+        Item::Hole => None,
+        Item::Resource(_) | Item::List(_) => {
+            runner.driver.report(no_condition(b));
+            None
+        }
     };
     if condition.and_then(|v| known(b, v)) == Some(false) {
         return Ok(begins.to_vec());
@@ -100,29 +96,17 @@ pub(crate) fn repeat(
             None => break,
         }
     }
-    let message = "The values that a loop carries have no common form.";
-    runner.driver.report(b.diagnostic(Code::LayerUnsupported, message));
+    runner.driver.report(formless(b));
     Ok(vec![Item::Hole; begins.len()])
 }
 
-/// What the body gets at first: the type that goes in.
-fn first_slot(b: &GraphBuilder, item: &Item, at: usize, r: &Repetition<'_>) -> Slot {
-    if r.constant.get(at) == Some(&true) {
-        return Slot::Fixed;
-    }
-    match item {
-        Item::Tensor(v) => Slot::Tensor(type_of(b, *v)),
-        Item::List(list) => match list.stacked_type(b) {
-            Some(ty) => Slot::List(ty),
-            // The first turn tells what its elements are.
-            None => Slot::Fixed,
-        },
-        Item::Resource(_) | Item::Hole => Slot::Fixed,
-    }
+fn formless(b: &GraphBuilder) -> Diagnostic {
+    let message = "The values that a loop carries have no common form.";
+    b.diagnostic(Code::LayerUnsupported, message)
 }
 
-fn type_of(b: &GraphBuilder, v: Var) -> ValueType {
-    b.type_of(v).unwrap_or(ValueType::Tensor { dtype: None, shape: None })
+fn no_condition(b: &GraphBuilder) -> Diagnostic {
+    b.diagnostic(Code::LayerUnsupported, "The condition is no tensor.")
 }
 
 fn attempt(
@@ -158,13 +142,6 @@ fn attempt(
     }
 }
 
-/// What a slot is in the body.
-enum Given {
-    Fixed,
-    Tensor(Var),
-    List(onnxd_plugin_sdk::ir::ValueId, Rc<List>),
-}
-
 type Body = (Vec<Var>, Vec<Given>, Built);
 
 /// Builds one turn; gives the outputs of the body, or wider slots.
@@ -186,9 +163,9 @@ fn body(
                 let v = b.input("state", ty.clone());
                 (Given::Tensor(v), Item::Tensor(v))
             }
-            (Slot::List(ty), Item::List(list)) => {
+            (Slot::List(ty, extent), Item::List(list)) => {
                 let v = b.input("list", ty.clone());
-                let list = Rc::new(list.with(v));
+                let list = Rc::new(list.with(v).sized(extent.clone()));
                 (Given::List(b.id(v)?, list.clone()), Item::List(list))
             }
             _ => (Given::Fixed, begin.clone()),
@@ -200,6 +177,7 @@ fn body(
     let condition = (r.condition)(&next)?;
     let mut wider = slots.to_vec();
     let mut stable = true;
+    let mut extents = vec![];
     for at in 0..slots.len().min(next.len()) {
         let declared = r.declared.get(at).and_then(Option::as_deref);
         let slot = widened(b, (&slots[at], &given[at]), &begins[at], &next[at], declared)?;
@@ -208,10 +186,24 @@ fn body(
             stable = false;
         }
     }
+    for (at, (given, next)) in given.iter().zip(&next).enumerate() {
+        let (Given::List(input, list), Item::List(next)) = (given, next) else { continue };
+        let extent = list.extent.clone().and(next.extent.clone().repeated(b));
+        // What reads the list in the body must know the size, too.
+        if let Slot::List(_, known) = &mut wider[at]
+            && *known != extent
+            && b.graph().uses(*input) > 0
+        {
+            *known = extent.clone();
+            stable = false;
+        }
+        extents.push((at, extent));
+    }
     if !stable {
         return Ok(Err(wider));
     }
-    outputs(runner, begins, given, &next, (&condition, go_on)).map(Ok)
+    let (outputs, given, built) = outputs(runner, begins, given, &next, (&condition, go_on))?;
+    Ok(Ok((outputs, given, Built { extents, ..built })))
 }
 
 /// The outputs of a body whose values have their forms.
@@ -239,7 +231,13 @@ fn outputs(
         .collect();
     let condition = match condition {
         Item::Tensor(v) => truth(b, *v)?,
-        _ => go_on,
+        Item::Hole => go_on,
+        Item::Resource(_) | Item::List(_) => {
+            if runner.driver.findings() == 0 {
+                runner.driver.report(no_condition(b));
+            }
+            go_on
+        }
     };
     let limits = turns::limits(b, condition, &counters);
     let recurrent = limits.as_ref().and_then(|_| cell(b, &given, next, &counters));
@@ -247,8 +245,12 @@ fn outputs(
     let mut outputs = vec![if limits.is_some() { go_on } else { condition }];
     let mut scanned = vec![];
     for (at, (given, item)) in given.iter().zip(next).enumerate() {
+        if !has_form(given, &begins[at], item) {
+            runner.driver.report(formless(b));
+        }
         match (given, item) {
-            (Given::Fixed, _) => {}
+            (Given::Fixed, _) if is_same(&begins[at], item) => {}
+            (Given::Fixed, _) => holes.push(at),
             (_, Item::Tensor(v)) => {
                 carried.push(at);
                 outputs.push(*v);
@@ -261,7 +263,7 @@ fn outputs(
                     }
                     None => {
                         carried.push(at);
-                        outputs.push(next.stacked(b, None)?);
+                        outputs.push(next.whole(b, None)?);
                     }
                 }
             }
@@ -273,13 +275,14 @@ fn outputs(
             (Given::List(_, list), _) => {
                 carried.push(at);
                 holes.push(at);
-                outputs.push(list.stacked(b, None)?);
+                outputs.push(list.whole(b, None)?);
             }
         }
     }
     outputs.extend(scanned);
     let body = Graph::new("");
-    Ok((outputs, given, Built { body, carried, scans, limits, recurrent, holes }))
+    let extents = vec![];
+    Ok((outputs, given, Built { body, carried, scans, limits, recurrent, holes, extents }))
 }
 
 /// The cell whose step a turn is.
@@ -294,93 +297,13 @@ fn cell(
         match pair {
             (Given::Fixed, _) => {}
             (Given::Tensor(state), Item::Tensor(next)) => tensors.push((at, [*state, *next])),
-            (Given::List(input, list), Item::List(next)) => lists.push((at, *input, list, next)),
+            (Given::List(input, list), Item::List(next)) if !next.is_sequence => {
+                lists.push((at, *input, list, next));
+            }
             _ => return None,
         }
     }
     recurrent::found(b, &recurrent::Turn { tensors, lists, counters })
-}
-
-/// The slot that a value needs, if it is another one.
-fn widened(
-    b: &GraphBuilder,
-    (slot, given): (&Slot, &Given),
-    begin: &Item,
-    next: &Item,
-    declared: Option<&[Dim]>,
-) -> Result<Option<Slot>> {
-    Ok(match (slot, next) {
-        (_, Item::Hole) | (Slot::Fixed, _) if is_same(begin, next) => None,
-        (Slot::Fixed, Item::Tensor(_)) => match begin {
-            Item::Tensor(v) => Some(Slot::Tensor(type_of(b, *v))),
-            _ => None,
-        },
-        (Slot::Fixed, Item::List(list)) => list.stacked_type(b).map(Slot::List),
-        (Slot::Tensor(ty), Item::Tensor(v)) => {
-            let unchanged = matches!(given, Given::Tensor(state) if state == v);
-            match unchanged || is_same(begin, next) {
-                true => Some(Slot::Fixed),
-                false => wider(ty, &type_of(b, *v), declared).map(Slot::Tensor),
-            }
-        }
-        (Slot::List(ty), Item::List(list)) => {
-            let unchanged = matches!(given, Given::List(_, state) if Rc::ptr_eq(state, list));
-            if unchanged {
-                return Ok(Some(Slot::Fixed));
-            }
-            let declared = list.element.as_ref().map(|element| {
-                let n = ty.shape().and_then(|shape| shape.first().cloned());
-                [&[n.unwrap_or(Dim::Unknown)], element.as_slice()].concat()
-            });
-            let found = match &list.form {
-                Form::Stacked(v) => type_of(b, *v),
-                _ => list.stacked_type(b).unwrap_or(ValueType::Tensor { dtype: None, shape: None }),
-            };
-            wider(ty, &found, declared.as_deref()).map(Slot::List)
-        }
-        _ => None,
-    })
-}
-
-/// Whether two items are the same thing outside of the body.
-fn is_same(x: &Item, y: &Item) -> bool {
-    match (x, y) {
-        (Item::Tensor(x), Item::Tensor(y)) => x == y,
-        (Item::List(x), Item::List(y)) => Rc::ptr_eq(x, y),
-        (Item::Resource(x), Item::Resource(y)) => same_resource(x, y),
-        (_, Item::Hole) => true,
-        _ => false,
-    }
-}
-
-/// The type that a state needs, if it is another one. Where a turn does not tell a size, the source may.
-fn wider(ty: &ValueType, next: &ValueType, declared: Option<&[Dim]>) -> Option<ValueType> {
-    let dtype = ty.dtype().or(next.dtype());
-    let of = |shape| {
-        let wider = ValueType::Tensor { dtype, shape };
-        (wider != *ty).then_some(wider)
-    };
-    let shape = ty.shape()?;
-    let says = |at: usize| declared.and_then(|d| d.get(at)).filter(|size| size.known().is_some());
-    let Some(next) = next.shape() else {
-        return match declared.filter(|d| d.len() == shape.len()) {
-            None => of(None),
-            Some(_) => {
-                let sizes = shape.iter().enumerate();
-                of(Some(sizes.map(|(at, _)| says(at).cloned().unwrap_or(Dim::Unknown)).collect()))
-            }
-        };
-    };
-    if next.len() != shape.len() {
-        return of(None);
-    }
-    let both = shape.iter().zip(next).enumerate();
-    let size = |(at, (a, b)): (usize, (&Dim, &Dim))| match a.same(b) {
-        true => a.clone(),
-        false if b.known().is_none() && says(at) == Some(a) => a.clone(),
-        false => Dim::Unknown,
-    };
-    of(Some(both.map(size).collect()))
 }
 
 /// Adds the loop, whose body is built; gives its values at the end.
@@ -391,7 +314,7 @@ fn finished(
     condition: Var,
     built: Built,
 ) -> Result<Vec<Item>> {
-    let Built { body, carried, scans, limits, recurrent, holes } = built;
+    let Built { body, carried, scans, limits, recurrent, holes, extents } = built;
     if let (Some(recurrent), Some(limits)) = (&recurrent, &limits) {
         return recurrent.finished(b, begins, limits, &body);
     }
@@ -399,10 +322,11 @@ fn finished(
         Item::Tensor(v) => Ok(*v),
         Item::List(list) => {
             let element = match &slots[*at] {
-                Slot::List(ty) => ty.shape().map(|shape| shape[1.min(shape.len())..].to_vec()),
+                Slot::List(ValueType::Sequence(ty), _) => ty.shape().map(<[Dim]>::to_vec),
+                Slot::List(ty, _) => ty.shape().map(|shape| shape[1.min(shape.len())..].to_vec()),
                 _ => None,
             };
-            list.stacked(b, element)
+            list.whole(b, element)
         }
         _ => Err(b.diagnostic(Code::InvariantBroken, "A loop carries what is no tensor.")),
     };
@@ -417,7 +341,13 @@ fn finished(
     let mut all = begins.to_vec();
     for (at, v) in carried.iter().zip(&outputs) {
         all[*at] = match (&begins[*at], &slots[*at]) {
-            (Item::List(list), _) => Item::List(Rc::new(list.with(*v))),
+            (Item::List(list), slot) => {
+                // Inference forgets what elements are like, as an empty sequence has none.
+                if let Slot::List(ty @ ValueType::Sequence(_), _) = slot {
+                    b.declare(*v, ty.clone());
+                }
+                Item::List(Rc::new(list.with(*v)))
+            }
             (_, Slot::Tensor(ty)) => {
                 if b.rank_of(*v).is_none() && ty.shape().is_some() {
                     b.declare(*v, ty.clone());
@@ -430,6 +360,11 @@ fn finished(
     for ((at, scan), v) in scans.into_iter().zip(&outputs[outputs.len().min(carried.len())..]) {
         if let Item::List(list) = &begins[at] {
             all[at] = Item::List(Rc::new(scan.list(b, list, *v, trips)?));
+        }
+    }
+    for (at, extent) in extents {
+        if let Item::List(list) = &all[at] {
+            all[at] = Item::List(Rc::new(list.sized(extent)));
         }
     }
     holes.into_iter().for_each(|at| all[at] = Item::Hole);

@@ -123,6 +123,8 @@ pub(crate) struct Runner<'a, 's> {
     pub(crate) library: Library<'a>,
     bodies: RefCell<HashMap<&'a str, Rc<Body<'a>>>>,
     pub(crate) variables: &'a resources::Variables<'a>,
+    /// The lists that are sequences of ONNX.
+    pub(crate) sequences: &'a lists::Sequences,
     /// Variables that became inputs; `None` if they are constants.
     pub(crate) weights: RefCell<Option<Vec<Var>>>,
     /// What functions write to, as far as it was asked.
@@ -139,10 +141,11 @@ impl<'a, 's> Runner<'a, 's> {
         library: Library<'a>,
         variables: &'a resources::Variables<'a>,
         weights: Option<Vec<Var>>,
+        sequences: &'a lists::Sequences,
     ) -> Runner<'a, 's> {
         let (bodies, writes, depth, paths, ran) = Default::default();
         let weights = RefCell::new(weights);
-        Runner { driver, library, bodies, variables, weights, writes, depth, paths, ran }
+        Runner { driver, library, bodies, variables, sequences, weights, writes, depth, paths, ran }
     }
 
     pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {

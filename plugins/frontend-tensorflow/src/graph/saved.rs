@@ -118,7 +118,7 @@ fn import_graph(
     let mut network = network(meta, graph, choice)?;
     let checkpoint = Checkpoint::open(meta, files, prefix)?;
     network.variables = Variables::new(move |node| checkpoint.value(node));
-    network::import(network, options)
+    network::import(&network, options)
 }
 
 /// What goes in and comes out: as the params say, else as a signature says. A graph of a checkpoint may have none.

@@ -22,7 +22,7 @@ pub(crate) fn scan(
     next: &Rc<List>,
     counters: &[Counter],
 ) -> Option<(Var, Scan)> {
-    if b.graph().uses(input) > 0 {
+    if list.is_sequence || b.graph().uses(input) > 0 {
         return None;
     }
     match &next.form {
