@@ -2,9 +2,10 @@
 
 use super::frames::place;
 use super::run::Body;
+use super::siblings::{Group, Siblings};
 use crate::wire::proto::{Attr, NodeDef};
 use onnxd_plugin_sdk::build::Result;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
@@ -18,8 +19,8 @@ const PASSES_MAX: usize = 64;
 pub(crate) type Place = (String, usize);
 
 /// A condition or the number of a branch, and what it must be; true is 1.
-type Literal = (Place, usize);
-type Literals = Rc<BTreeSet<Literal>>;
+pub(super) type Literal = (Place, usize);
+pub(super) type Literals = Rc<BTreeSet<Literal>>;
 
 /// A value that a loop carries.
 #[derive(Debug)]
@@ -82,6 +83,9 @@ pub(crate) struct Flow {
     pub(crate) sources: Vec<usize>,
     literals: RefCell<HashMap<usize, Literals>>,
     choices: RefCell<HashMap<usize, Option<Rc<Choice>>>>,
+    /// Where nodes are among loops and conditions, and what other Merge nodes choose as one does.
+    pub(super) siblings: OnceCell<Siblings>,
+    pub(super) groups: RefCell<HashMap<usize, Rc<Group>>>,
 }
 
 /// Whether a node passes its first input on to one of its outputs.
@@ -214,7 +218,7 @@ impl Flow {
     }
 
     /// What must hold for a node to run. `work` counts the nodes that are looked at.
-    fn literals(
+    pub(super) fn literals(
         &self,
         body: &Body<'_>,
         index: usize,
@@ -240,7 +244,7 @@ impl Flow {
     }
 
     /// The nodes that a node waits for, and the numbers of their outputs; of a loop, only what enters it.
-    fn inputs(&self, body: &Body<'_>, at: usize) -> Vec<(usize, Option<usize>)> {
+    pub(super) fn inputs(&self, body: &Body<'_>, at: usize) -> Vec<(usize, Option<usize>)> {
         let node = &body.nodes[at];
         let used = if self.merges.contains_key(&at) { 1 } else { node.input.len() };
         let input = |text: &String| match text.strip_prefix('^') {

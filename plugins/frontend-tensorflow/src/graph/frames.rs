@@ -8,11 +8,13 @@ use super::list::single;
 use super::node::Reference;
 use super::repeat::{Repetition, repeat};
 use super::run::{DEPTH_MAX, Item, Runner, Scope};
+use super::siblings::Group;
 use super::{effects, node};
 use crate::wire::proto::NodeDef;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType;
+use std::rc::Rc;
 
 /// Branches of one condition.
 const BRANCHES_MAX: usize = 1 << 16;
@@ -54,13 +56,36 @@ pub(crate) fn needs<'a>(
     let Some(choice) = choice(runner, scope, index)? else { return Ok(vec![]) };
     let mut needed: Vec<usize> = scope.body.find(&choice.condition.0).into_iter().collect();
     let known = flow.constant(&scope.body, &choice.condition).map(|known| choice.side(known));
-    for arm in &choice.arms {
-        if known.is_none_or(|known| known == arm.side) {
-            runner.work(scope, &scope.body.nodes[index], arm.work)?;
-            needed.extend(&arm.outside);
+    for (_, choice) in group(runner, scope, index, choice)? {
+        for arm in &choice.arms {
+            if known.is_none_or(|known| known == arm.side) {
+                runner.work(scope, &scope.body.nodes[index], arm.work)?;
+                needed.extend(&arm.outside);
+            }
         }
     }
     Ok(needed)
+}
+
+/// A Merge, and the others that choose as it does and have not run yet, if the condition is not known beforehand.
+fn group<'a>(
+    runner: &Runner<'a, '_>,
+    scope: &Scope<'a>,
+    index: usize,
+    choice: Rc<Choice>,
+) -> Result<Group> {
+    let (body, node) = (&scope.body, &scope.body.nodes[index]);
+    let flow = body.flow();
+    let mut all = vec![];
+    if let Some(needed) = body.needed.get()
+        && flow.constant(body, &choice.condition).is_none()
+    {
+        let budget = |amount| runner.work(scope, node, amount);
+        all.extend(flow.siblings(body, index, &choice, needed, &budget)?.iter().cloned());
+        all.retain(|(at, _)| !scope.has_run(*at));
+    }
+    all.insert(0, (index, choice));
+    Ok(all)
 }
 
 /// The sides of a Merge that is no part of a loop.
@@ -68,7 +93,7 @@ fn choice<'a>(
     runner: &Runner<'a, '_>,
     scope: &Scope<'a>,
     index: usize,
-) -> Result<Option<std::rc::Rc<Choice>>> {
+) -> Result<Option<Rc<Choice>>> {
     let node = &scope.body.nodes[index];
     if !matches!(node.op.as_str(), "Merge" | "RefMerge") {
         return Ok(None);
@@ -98,7 +123,7 @@ pub(crate) fn run<'a>(
             return looped(runner, scope, node, frame, index);
         }
         match choice(runner, scope, index)? {
-            Some(choice) => merged(runner, scope, node, &choice),
+            Some(choice) => merged(runner, scope, index, choice),
             None => {
                 let message = "The node is of no loop or condition as TensorFlow 1 writes them.";
                 Ok(runner.refuse(scope, node, Code::LayerUnsupported, message))
@@ -109,17 +134,18 @@ pub(crate) fn run<'a>(
     given
 }
 
-/// What one of the sides of a Merge gives, and the number of that input.
+/// What one of the sides of a Merge gives, and the number of that input. Others that choose as it does run with it.
 fn merged<'a>(
     runner: &Runner<'a, '_>,
     scope: &Scope<'a>,
-    node: &'a NodeDef,
-    choice: &Choice,
+    index: usize,
+    choice: Rc<Choice>,
 ) -> Result<Vec<Item>> {
-    let b = runner.builder();
-    let arm = |arm: &Arm, inner: &Scope<'a>| -> Result<Vec<Item>> {
+    let (b, nodes) = (runner.builder(), scope.body.nodes);
+    let node = &nodes[index];
+    let arm = |merge: usize, arm: &Arm, inner: &Scope<'a>| -> Result<Vec<Item>> {
         let number = crate::ops::create::scalar(arm.input as i64, DataType::Int32);
-        let mut texts = node.input.iter().filter(|text| !text.starts_with('^'));
+        let mut texts = nodes[merge].input.iter().filter(|text| !text.starts_with('^'));
         match texts.nth(arm.input) {
             Some(text) => Ok(vec![runner.value(inner, text)?, Item::Tensor(b.constant(number))]),
             None => Ok(vec![Item::Hole; 2]),
@@ -140,19 +166,28 @@ fn merged<'a>(
         false => known(b, condition).map(i64::from),
     };
     if let Some(value) = value {
-        return arm(&choice.arms[choice.side(value)], scope);
+        return arm(index, &choice.arms[choice.side(value)], scope);
     }
+    let (is_number, count) = (choice.is_number, choice.arms.len());
+    let all = group(runner, scope, index, choice)?;
     let inner = |at: usize| {
         let inner = scope.part();
-        for outside in &choice.arms[at].outside {
-            inner.inherit(scope, *outside);
+        for (_, choice) in &all {
+            choice.arms[at].outside.iter().for_each(|outside| inner.inherit(scope, *outside));
         }
-        arm(&choice.arms[at], &inner)
+        let each = all.iter().map(|(merge, choice)| arm(*merge, &choice.arms[at], &inner));
+        each.collect::<Result<Vec<_>>>().map(|items| items.concat())
     };
-    match choice.is_number {
-        true => chosen(runner.driver, condition, choice.arms.len(), &inner),
-        false => branch(runner.driver, condition, [&|| inner(1), &|| inner(0)]),
+    let given = match is_number {
+        true => chosen(runner.driver, condition, count, &inner)?,
+        false => branch(runner.driver, condition, [&|| inner(1), &|| inner(0)])?,
+    };
+    let mut each = given.chunks(2).map(<[Item]>::to_vec);
+    let own = each.next().unwrap_or_default();
+    for ((merge, _), items) in all.iter().skip(1).zip(each) {
+        scope.settle(*merge, items);
     }
+    Ok(own)
 }
 
 /// Runs a frame; gives what the node `index` passes out of it.

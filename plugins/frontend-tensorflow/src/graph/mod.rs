@@ -29,6 +29,7 @@ pub(crate) mod run;
 pub(crate) mod saved;
 pub(crate) mod scans;
 pub(crate) mod sequence;
+pub(crate) mod siblings;
 pub(crate) mod slices;
 pub(crate) mod slots;
 pub(crate) mod turns;

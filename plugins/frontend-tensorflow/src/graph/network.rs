@@ -76,6 +76,8 @@ fn run(
     let weights = options.without_weights.then(Vec::new);
     let runner = Runner::new(driver, named.collect(), &network.variables, weights, sequences);
     let body = Rc::new(Body::new(&network.graph.node));
+    let places = network.outputs.iter().map(|port| port.place.as_str());
+    body.needed.get_or_init(|| body.needed_by(places));
     let scope = Scope::new(body, HashMap::new(), String::new());
     for (at, port) in network.inputs.iter().enumerate() {
         let declared = (port.ty.dtype(), port.ty.shape().map(<[Dim]>::to_vec));

@@ -53,13 +53,33 @@ pub(crate) struct Body<'a> {
     by_name: HashMap<&'a str, usize>,
     /// Whether one of them writes a variable.
     pub(crate) writes: OnceCell<bool>,
+    /// The nodes that the results need, if all of them are known beforehand.
+    pub(crate) needed: OnceCell<HashSet<usize>>,
     flow: OnceCell<Flow>,
 }
 
 impl<'a> Body<'a> {
     pub(crate) fn new(nodes: &'a [NodeDef]) -> Body<'a> {
         let by_name = nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        Body { nodes, by_name, writes: OnceCell::new(), flow: OnceCell::new() }
+        let (writes, needed, flow) = Default::default();
+        Body { nodes, by_name, writes, needed, flow }
+    }
+
+    /// The nodes that these places need.
+    pub(crate) fn needed_by<'t>(&self, places: impl Iterator<Item = &'t str>) -> HashSet<usize> {
+        let of = |text: &str| {
+            let (Reference::Slot(name, _) | Reference::Output(name, ..)) =
+                node::reference(text.trim_start_matches('^'))?;
+            self.find(name)
+        };
+        let mut open: Vec<usize> = places.filter_map(of).collect();
+        let mut found = HashSet::new();
+        while let Some(at) = open.pop() {
+            if found.insert(at) {
+                open.extend(self.nodes[at].input.iter().filter_map(|text| of(text)));
+            }
+        }
+        found
     }
 
     /// Its loops and conditions of TensorFlow 1.
@@ -92,6 +112,10 @@ impl<'a> Scope<'a> {
     ) -> Scope<'a> {
         let (done, written) = Default::default();
         Scope { body, args, done, path, written }
+    }
+
+    pub(crate) fn has_run(&self, node: usize) -> bool {
+        self.done.borrow().contains_key(&node)
     }
 
     /// Gives what a node computes beforehand: an input, or a part of a loop.

@@ -48,20 +48,20 @@ impl List {
     /// # Errors
     /// Those of the builder.
     pub(crate) fn sequence(&self, b: &GraphBuilder, element: Sizes) -> Result<Var> {
+        let sizes = merged(self.element_sizes(b), element).unwrap_or_default();
         match &self.form {
             Form::Sequence(v) => Ok(*v),
-            _ => self.once(b, || self.sequenced(b, &element)),
+            _ => self.once(b, || self.sequenced(b, &sizes)),
         }
     }
 
-    fn sequenced(&self, b: &GraphBuilder, element: &Sizes) -> Result<Var> {
-        let sizes = || merged(self.element_sizes(b), element.clone()).unwrap_or_default();
+    fn sequenced(&self, b: &GraphBuilder, sizes: &[Dim]) -> Result<Var> {
         match &self.form {
             Form::Sequence(v) => Ok(*v),
             Form::Stacked(v) => b.split_to_sequence(*v).axis(0).keepdims(0).one(),
             Form::Unset(n) if single(b, *n) == Some(0) => self.empty(b),
             Form::Unset(n) => {
-                let all = self.blank(b, Some(*n), &sizes())?;
+                let all = self.blank(b, Some(*n), sizes)?;
                 b.split_to_sequence(all).axis(0).keepdims(0).one()
             }
             Form::Items(items) if items.is_empty() => self.empty(b),
@@ -72,7 +72,7 @@ impl List {
                         let message = "A list holds what is no tensor.";
                         Err(b.diagnostic(Code::LayerUnsupported, message))
                     }
-                    None => self.blank(b, None, &sizes()),
+                    None => self.blank(b, None, sizes),
                 };
                 b.sequence_construct(items.iter().map(one).collect::<Result<Vec<Var>>>()?)
             }
@@ -83,7 +83,7 @@ impl List {
                     if is_length(b, base, index)? {
                         return b.sequence_insert(list, *item).one();
                     }
-                    list = self.padded(b, list, b.add(index, 1)?, &sizes())?;
+                    list = self.padded(b, list, b.add(index, 1)?, sizes)?;
                 }
                 let without = b.sequence_erase(list).position(index).one()?;
                 b.sequence_insert(without, *item).position(index).one()

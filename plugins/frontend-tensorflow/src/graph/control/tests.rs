@@ -71,6 +71,55 @@ fn a_frame_that_needs_its_own_result_is_refused() {
     assert_eq!(all, ["N0206 The node depends on its own result."]);
 }
 
+/// A condition of two results; the second one reads `second` where the first one reads `x`.
+fn two_results(second: &str) -> Vec<String> {
+    let nodes = vec![
+        placeholder("x", &[2]),
+        placeholder("p", &[]).attr("dtype", Attr::Type(10)),
+        node("s", "Switch", &["x", "p"]),
+        node("t", "Switch", &[second, "p"]),
+        node("a", "Neg", &["s"]),
+        node("b", "Abs", &["s:1"]),
+        node("c", "Exp", &["t"]),
+        node("d", "Sqrt", &["t:1"]),
+        node("m", "Merge", &["a", "b"]),
+        node("n", "Merge", &["c", "d"]),
+        node("out", "AddV2", &["m", "n"]),
+    ];
+    operators(&import(&graph(nodes, vec![])).unwrap().model.graph)
+}
+
+#[test]
+fn results_of_one_condition_are_of_one_if() {
+    assert_eq!(two_results("x"), ["If", "Add"]);
+    assert_eq!(two_results("m"), ["If", "If", "Add"]);
+}
+
+#[test]
+fn a_condition_inside_another_one_stays_there() {
+    let flag = |name: &str| placeholder(name, &[]).attr("dtype", Attr::Type(10));
+    let nodes = vec![
+        placeholder("x", &[2]),
+        flag("p"),
+        flag("q"),
+        node("s", "Switch", &["x", "p"]),
+        node("q_inside", "Switch", &["q", "p"]),
+        node("t", "Switch", &["s:1", "q_inside:1"]),
+        node("a", "Neg", &["t"]),
+        node("b", "Abs", &["t:1"]),
+        node("inner", "Merge", &["a", "b"]),
+        node("c", "Exp", &["s"]),
+        node("outer", "Merge", &["c", "inner"]),
+        node("u", "Switch", &["x", "q"]),
+        node("d", "Sqrt", &["u"]),
+        node("e", "Sin", &["u:1"]),
+        node("other", "Merge", &["d", "e"]),
+        node("out", "AddV2", &["other", "outer"]),
+    ];
+    let model = import(&graph(nodes, vec![])).unwrap().model;
+    assert_eq!(operators(&model.graph), ["If", "If", "Add"]);
+}
+
 #[test]
 fn a_switch_is_a_condition() {
     let flag = placeholder("p", &[]).attr("dtype", Attr::Type(10));
