@@ -1,6 +1,6 @@
 //! Which results of TensorFlow 1 are of one condition, so that one `If` gives all of them.
 
-use super::flow::{Choice, Flow, Place};
+use super::flow::{Choice, Flow, Frame, Place};
 use super::run::Body;
 use onnxd_plugin_sdk::build::Result;
 use std::collections::{HashMap, HashSet};
@@ -83,6 +83,13 @@ impl Flow {
         Ok(found)
     }
 
+    /// The nodes that a node waits for. What leaves a loop waits for all that enters it.
+    fn sources_of(&self, body: &Body<'_>, at: usize) -> Vec<usize> {
+        let frame = self.exits.get(&at).and_then(|frame| self.frames.get(*frame));
+        let enters = frame.into_iter().flat_map(Frame::enters);
+        self.inputs(body, at).into_iter().map(|(input, _)| input).chain(enters).collect()
+    }
+
     /// Whether a node reads what another one gives, directly or not.
     fn reaches(
         &self,
@@ -100,7 +107,7 @@ impl Flow {
                 return Ok(true);
             }
             work(1)?;
-            let inputs = self.inputs(body, at).into_iter().map(|(input, _)| input);
+            let inputs = self.sources_of(body, at).into_iter();
             open.extend(inputs.filter(|input| depth(*input) >= depth(to) && seen.insert(*input)));
         }
         Ok(false)
@@ -126,16 +133,15 @@ impl Flow {
             if done.contains(&at) {
                 continue;
             }
-            let inputs = self.inputs(body, at);
+            let inputs = self.sources_of(body, at);
             if !ready && open.insert(at) {
                 work(1 + inputs.len())?;
                 stack.push((at, true));
-                stack.extend(inputs.iter().map(|(input, _)| (*input, false)));
+                stack.extend(inputs.iter().map(|input| (*input, false)));
                 continue;
             }
             done.insert(at);
-            let of = |input: &usize| all.positions[*input];
-            let before = inputs.iter().map(|(input, _)| of(input));
+            let before = inputs.iter().map(|input| all.positions[*input]);
             let is_choice = matches!(body.nodes[at].op.as_str(), "Merge" | "RefMerge");
             let depth = before.clone().map(|p| p.depth).max().unwrap_or(0) + usize::from(is_choice);
             let inside = before.map(|p| p.frame).find(|frame| *frame > 0).unwrap_or(0);

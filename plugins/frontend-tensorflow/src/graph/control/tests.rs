@@ -121,6 +121,37 @@ fn a_condition_inside_another_one_stays_there() {
 }
 
 #[test]
+fn a_condition_after_a_loop_waits_for_the_one_before_it() {
+    let enter = |name: &str, from: &str, frame: &'static [u8]| {
+        node(name, "Enter", &[from]).attr("frame_name", Attr::S(bytes::Bytes::from_static(frame)))
+    };
+    let nodes = vec![
+        placeholder("x", &[]),
+        placeholder("p", &[]).attr("dtype", Attr::Type(10)),
+        node("s", "Switch", &["x", "p"]),
+        node("a", "Neg", &["s"]),
+        node("b", "Abs", &["s:1"]),
+        node("before", "Merge", &["a", "b"]),
+        enter("w", "before", b"frame"),
+        enter("e", "x", b"frame"),
+        node("m", "Merge", &["e", "next"]),
+        node("less", "Less", &["m", "w"]),
+        node("cond", "LoopCond", &["less"]),
+        node("turn", "Switch", &["m", "cond"]),
+        node("sum", "AddV2", &["turn:1", "w"]),
+        node("next", "NextIteration", &["sum"]),
+        node("end", "Exit", &["turn"]),
+        node("t", "Switch", &["end", "p"]),
+        node("c", "Exp", &["t"]),
+        node("d", "Sqrt", &["t:1"]),
+        node("after", "Merge", &["c", "d"]),
+        node("out", "Neg", &["after"]),
+    ];
+    let model = import(&graph(nodes, vec![])).unwrap().model;
+    assert_eq!(operators(&model.graph), ["If", "Less", "Loop", "If", "Neg"]);
+}
+
+#[test]
 fn a_switch_is_a_condition() {
     let flag = placeholder("p", &[]).attr("dtype", Attr::Type(10));
     let nodes = vec![
