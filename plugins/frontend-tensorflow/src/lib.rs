@@ -67,11 +67,11 @@ impl Frontend for TensorFlow {
         let mut imported = match kind {
             Some(Kind::SavedModel | Kind::SavedText) => {
                 let files = Files::beside(submission, submission.network());
-                graph::saved::import(&files, &Choice::of(&params), &options)
+                graph::saved::import(&files, &Choice::of_tagged(&params), &options)
             }
             Some(Kind::Archive) => {
                 let files = Files::inside(bytes)?;
-                graph::saved::import(&files, &Choice::of(&params), &options)
+                graph::saved::import(&files, &Choice::of_tagged(&params), &options)
             }
             Some(Kind::Checkpoint) => {
                 let files = Files::beside(submission, submission.network());

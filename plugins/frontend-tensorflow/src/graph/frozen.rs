@@ -128,16 +128,24 @@ pub(crate) fn named(
 ) -> Result<Vec<Port>, Diagnostic> {
     let nodes: HashMap<&str, &NodeDef> =
         graph.node.iter().map(|node| (node.name.as_str(), node)).collect();
-    let port = |place: &String| {
+    let functions = library(graph);
+    let mut seen = HashSet::new();
+    let mut port = |place: &String| {
+        let bad = |why: &str| {
+            let message = format!("`{key}` names `{}`, which {why}.", shown(place));
+            Err(Diagnostic::new(Code::ParamsBadValue, message))
+        };
         let found = match node::reference(place) {
-            Some(node::Reference::Slot(name, _)) => nodes.get(name),
+            Some(node::Reference::Slot(name, slot)) => nodes.get(name).map(|node| (*node, slot)),
             _ => None,
         };
-        let Some(node) = found else {
-            let message =
-                format!("`{key}` names `{}`, which the graph does not have.", shown(place));
-            return Err(Diagnostic::new(Code::ParamsBadValue, message));
-        };
+        let Some((node, slot)) = found else { return bad("the graph does not have") };
+        if slot >= node::output_count(node, functions.get(node.op.as_str()).copied()) {
+            return bad("its node does not give");
+        }
+        if key == "source.inputs" && !seen.insert((node.name.as_str(), slot)) {
+            return bad("is there twice");
+        }
         let ty = match key {
             "source.inputs" => declared(graph, node),
             _ => type_of(0, None),
@@ -145,15 +153,18 @@ pub(crate) fn named(
         let name = place.strip_suffix(":0").unwrap_or(place);
         Ok(Port { name: name.to_owned(), place: place.clone(), ty })
     };
-    places.iter().map(port).collect()
+    places.iter().map(&mut port).collect()
+}
+
+fn library(graph: &GraphDef) -> Library<'_> {
+    let functions = graph.library.iter().flat_map(|library| &library.function);
+    functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect()
 }
 
 /// What the nodes give that nothing reads, and the names of such nodes that are no outputs.
 fn outputs(graph: &GraphDef) -> (Vec<Port>, Vec<&str>) {
     let (nodes, left) = leftovers::split(graph);
-    let functions = graph.library.iter().flat_map(|library| &library.function);
-    let functions: Library<'_> =
-        functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect();
+    let functions = library(graph);
     let ports = nodes.into_iter().flat_map(|node| {
         let function = functions.get(node.op.as_str()).copied();
         let slots = 0..node::output_count(node, function);

@@ -41,7 +41,12 @@ pub(crate) struct Choice {
 impl Choice {
     pub(crate) fn of(params: &params::Source) -> Choice {
         let (inputs, outputs) = (params.inputs(), params.outputs());
-        Choice { signature: params.signature(), tag: params.tag(), inputs, outputs }
+        Choice { signature: params.signature(), tag: None, inputs, outputs }
+    }
+
+    /// As [`Choice::of`], of a file that may have several graphs.
+    pub(crate) fn of_tagged(params: &params::Source) -> Choice {
+        Choice { tag: params.tag(), ..Choice::of(params) }
     }
 }
 
@@ -130,6 +135,10 @@ fn network<'m>(
     let has_signature = !meta.signature_def.is_empty() || choice.signature.is_some();
     let is_checkpoint = meta.meta_info_def.as_ref().is_none_or(|info| info.tags.is_empty());
     if !choice.outputs.is_empty() {
+        if choice.signature.is_some() {
+            let message = "`source.signature` and `source.outputs` both say what comes out.";
+            return Err(Diagnostic::new(Code::ParamsBadValue, message).help("Set one of them."));
+        }
         return frozen::network(graph, &choice.inputs, &choice.outputs);
     }
     if is_checkpoint && !has_signature {

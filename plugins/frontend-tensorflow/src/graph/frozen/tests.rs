@@ -57,6 +57,24 @@ fn a_part_of_an_input_that_tells_a_size_is_no_output() {
 }
 
 #[test]
+fn what_params_name_must_be_there_once() {
+    let nodes = vec![placeholder("x", &[4]), node("top", "TopKV2", &["x", "k"])];
+    let graph = graph(nodes, vec![]);
+    let message = |key: &str, places: &[&str]| {
+        let places: Vec<String> = places.iter().map(|&place| place.to_owned()).collect();
+        named(&graph, key, &places).map_err(|found| format!("{} {}", found.code, found.message))
+    };
+    assert_eq!(message("source.outputs", &["top", "top:1"]).unwrap().len(), 2);
+    let bad = |key: &str, places: &[&str]| message(key, places).unwrap_err();
+    let found = bad("source.outputs", &["top:2"]);
+    assert_eq!(found, "N0105 `source.outputs` names `top:2`, which its node does not give.");
+    let found = bad("source.inputs", &["x", "x:0"]);
+    assert_eq!(found, "N0105 `source.inputs` names `x:0`, which is there twice.");
+    let found = bad("source.inputs", &["y"]);
+    assert_eq!(found, "N0105 `source.inputs` names `y`, which the graph does not have.");
+}
+
+#[test]
 fn every_result_of_the_last_node_comes_out() {
     let nodes = vec![placeholder("x", &[4]), node("top", "TopKV2", &["x", "k"])];
     assert_eq!(outputs_of(nodes), ["top", "top:1"]);

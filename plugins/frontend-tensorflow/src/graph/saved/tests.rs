@@ -172,6 +172,19 @@ fn a_signature_that_is_not_there_is_named() {
     assert_eq!(said, ["N0105 The SavedModel has no signature `train`."]);
 }
 
+#[test]
+fn a_signature_beside_named_outputs_is_refused() {
+    let files = files(saved(reads()));
+    let saved = SavedModel::decode(files.read(NETWORK).unwrap()).unwrap();
+    let options = ExportOptions::of_shapes(18, vec![]);
+    let signature = Some("serving_default".to_owned());
+    let outputs = vec!["PartitionedCall".to_owned()];
+    let choice = Choice { signature, outputs, ..Choice::default() };
+    let said = found(import_saved(&saved, &files, &choice, &options));
+    let message = "N0105 `source.signature` and `source.outputs` both say what comes out.";
+    assert_eq!(said, [message]);
+}
+
 /// `PREFIX.meta` of TensorFlow 1 has no signature: what nothing reads comes out.
 #[test]
 fn a_graph_beside_a_checkpoint_tells_its_outputs_by_its_nodes() {
