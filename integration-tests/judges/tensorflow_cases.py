@@ -58,7 +58,10 @@ def for_range(n, x):
     return x
 
 
-@program(([], I), ([], I), ([], I), feeds=[tuple(map(np.int32, t)) for t in [(0, 7, 2), (5, 5, 1), (9, 0, -2), (0, 9, 3), (3, 1, 1), (-4, 4, 3)]])
+RANGES = [(0, 7, 2), (5, 5, 1), (9, 0, -2), (0, 9, 3), (3, 1, 1), (-4, 4, 3)]
+
+
+@program(([], I), ([], I), ([], I), feeds=[tuple(map(np.int32, t)) for t in RANGES])
 def for_range_steps(start, limit, delta):
     s = tf.constant(0)
     for i in tf.range(start, limit, delta):
@@ -284,6 +287,64 @@ def counter_after_loop(x):
             break
         i += 1
     return i
+
+
+@program(([], I), feeds=scalars(1, 2, 4))
+def while_in_cond_in_while(n):
+    s = tf.constant(0)
+    for i in tf.range(n):
+        if i % 2 == 0:
+            j = tf.constant(0)
+            while j < i:
+                s += j
+                j += 1
+        else:
+            s *= 2
+    return s
+
+
+@program(([], I), feeds=scalars(0, 3))
+def closure(n):
+    c = tf.constant([1.0, 2.0])
+    w = c * 3.0
+    def body(i, a):
+        return i + 1, tf.cond(i % 2 == 0, lambda: a + w, lambda: a * c)
+    return tf.while_loop(lambda i, a: i < n, body, [0, tf.zeros([2])])[1]
+
+
+@program(([], tf.float64), feeds=scalars(0.3, 2.0, dtype=np.float64))
+def double_loop(x):
+    y = tf.constant(1.0, tf.float64); k = tf.constant(1.0, tf.float64)
+    while tf.abs(k) > 1e-9:
+        k = k * x / 4.0
+        y += k
+    return y
+
+
+@program(([2, 3], F), feeds=[arrays([2, 3])])
+def bool_state(x):
+    done = tf.zeros([2], B)
+    i = tf.constant(0)
+    while not tf.reduce_all(done):
+        done = done | (tf.reduce_sum(x, 1) < tf.cast(i, F) - 2.0)
+        i += 1
+    return done, i
+
+
+@program(([None], F), feeds=VECTORS)
+def cond_none_side(x):
+    y = x
+    if tf.size(x) > 1:
+        y = x[1:]
+    return y
+
+
+@program(([], I), feeds=scalars(0, 1, 5))
+def fib(n):
+    a, b = tf.constant(0, L), tf.constant(1, L)
+    for _ in tf.range(n):
+        a, b = b, a + b
+    return a
 
 
 # Conditions.
@@ -572,6 +633,137 @@ def map_in_map(x):
     return tf.map_fn(lambda m: tf.map_fn(lambda r: r * tf.reduce_sum(m), m), x)
 
 
+@program(([None, 4], F), feeds=MATRICES)
+def attention_over_states(x):
+    """Each turn reads all earlier ones."""
+    states = tf.zeros([0, 4])
+    for row in x:
+        tf.autograph.experimental.set_loop_options(shape_invariants=[(states, tf.TensorShape([None, 4]))])
+        states = tf.concat([states, [row]], 0)
+        w = tf.nn.softmax(tf.linalg.matvec(states, row))
+        states = states * w[:, None]
+    return states
+
+
+@program(([None, None, 4], F), feeds=[arrays([b, t, 4], seed=b) for b, t in [(1, 1), (2, 3), (3, 5)]])
+def history_in_list(x):
+    """A list whose elements have the size of the batch, read back in each turn."""
+    n = tf.shape(x)[1]
+    a = tf.TensorArray(F, size=n, clear_after_read=False)
+    a = a.write(0, x[:, 0])
+    for t in tf.range(1, n):
+        a = a.write(t, a.read(t - 1) * 0.5 + x[:, t])
+    return a.stack(), a.read(n - 1)
+
+
+@program(([None, None, 4], F), feeds=[arrays([b, t, 4], seed=b) for b, t in [(1, 1), (2, 3), (3, 5)]])
+def last_of_list(x):
+    n = tf.shape(x)[1]
+    a = tf.TensorArray(F, size=n)
+    h = tf.zeros_like(x[:, 0])
+    for t in tf.range(n):
+        h = tf.tanh(h + x[:, t])
+        a = a.write(t, h)
+    return a.read(n - 1)
+
+
+@program(([], I), feeds=scalars(0, 1, 3))
+def list_sequence_empty(n):
+    a = tf.TensorArray(F, size=0, dynamic_size=True, infer_shape=False, element_shape=[None, 2])
+    for i in tf.range(n):
+        a = a.write(a.size(), tf.ones([i + 1, 2]))
+    return a.concat(), a.size()
+
+
+@program(([], I), feeds=scalars(1, 3))
+def list_pass_through_function(n):
+    @tf.function
+    def fill(a, i):
+        return a.write(i, tf.cast(tf.range(i + 2), F))
+    a = tf.TensorArray(F, size=n, infer_shape=False, element_shape=[None])
+    for i in tf.range(n):
+        a = fill(a, i)
+    return a.concat()
+
+
+@program(([], I), ([], I), feeds=[(np.int32(n), np.int32(m)) for n, m in [(1, 1), (2, 3), (3, 2)]])
+def list_nested_varying(n, m):
+    a = tf.TensorArray(F, size=0, dynamic_size=True, infer_shape=False, element_shape=[None])
+    for i in tf.range(n):
+        for j in tf.range(m):
+            a = a.write(a.size(), tf.fill([i * m + j + 1], tf.cast(j, F)))
+    return a.concat()
+
+
+@program(([], I), feeds=scalars(2, 3))
+def list_two_varying(n):
+    a = tf.TensorArray(F, size=n, infer_shape=False, element_shape=[None], clear_after_read=False)
+    b = tf.TensorArray(I, size=n, infer_shape=False, element_shape=[None], clear_after_read=False)
+    for i in tf.range(n):
+        a = a.write(i, tf.cast(tf.range(i + 1), F))
+        b = b.write(n - 1 - i, tf.range(i + 1))
+    return a.concat(), b.concat(), b.read(0)
+
+
+@program(([None], F), feeds=VECTORS)
+def list_unequal_items(x):
+    a = tf.TensorArray(F, size=3, infer_shape=False, element_shape=[None], clear_after_read=False)
+    a = a.write(0, x).write(1, tf.concat([x, x], 0)).write(2, x[:1])
+    i = tf.cast(tf.reduce_sum(tf.cast(x > 0.0, I)) % 3, I)
+    return a.read(i), a.concat()
+
+
+@program(([6], F), ([], I), feeds=[(*arrays([6]), np.int32(i)) for i in range(3)])
+def list_split_read(x, i):
+    a = tf.TensorArray(F, size=3, infer_shape=False, clear_after_read=False).split(x, [1, 3, 2])
+    return a.read(i)
+
+
+@program(([None], F), feeds=VECTORS)
+def chunks(x):
+    """Chunks of a vector until nothing is left."""
+    a = tf.TensorArray(F, size=0, dynamic_size=True, infer_shape=False, element_shape=[None])
+    rest = x
+    while tf.size(rest) > 0:
+        tf.autograph.experimental.set_loop_options(shape_invariants=[(rest, tf.TensorShape([None]))])
+        a = a.write(a.size(), rest[:2] * 2.0)
+        rest = rest[2:]
+    return a.concat(), a.size()
+
+
+@program(([None], I), feeds=[(np.array(v, np.int32),) for v in ([3, 1, 2], [5], [4, 3, 2, 1])])
+def bubble_sort(x):
+    n = tf.size(x)
+    for i in tf.range(n):
+        for j in tf.range(n - 1):
+            if x[j] > x[j + 1]:
+                x = tf.tensor_scatter_nd_update(x, [[j], [j + 1]], [x[j + 1], x[j]])
+    return x
+
+
+@program(([None, 2], F), feeds=[arrays([n, 2], seed=n) for n in (1, 4)])
+def nms_loop(boxes):
+    keep = tf.TensorArray(I, size=0, dynamic_size=True, element_shape=[])
+    alive = tf.ones([tf.shape(boxes)[0]], B)
+    for i in tf.range(tf.shape(boxes)[0]):
+        if alive[i]:
+            keep = keep.write(keep.size(), i)
+            alive = alive & (tf.norm(boxes - boxes[i], axis=1) > 0.5)
+    return keep.stack()
+
+
+@program(([], I), ([3], F), feeds=[(np.int32(i), *arrays([3])) for i in (0, 1, 2)])
+def switch_lists(i, x):
+    a = tf.TensorArray(F, size=0, dynamic_size=True, element_shape=[3])
+    a = tf.switch_case(i, [lambda: a.write(0, x), lambda: a.write(0, x).write(1, -x), lambda: a.write(0, x * 2.0)])
+    return a.stack()
+
+
+@program(([None, 4], F), feeds=MATRICES)
+def pfor_with_reduce(x):
+    return tf.vectorized_map(lambda r: (tf.sort(r), tf.reduce_sum(r), tf.gather(r, tf.argmax(r))), x)
+
+
 # Variables, modules and calls.
 
 class Cell(tf.Module):
@@ -710,9 +902,8 @@ class nested_modules(tf.Module):
         return {"y": self.layers[2]["last"](x) * self.scale, "deep": {"z": [x, (x * 2.0,)]}}
 
 
-@program(([4], F), feeds=[arrays([4])])
+@program(([4], F), feeds=[arrays([4])], refused="writes")
 class written_first(tf.Module):
-    """The value that a variable had does not matter."""
     def __init__(self):
         super().__init__()
         self.state = tf.Variable(tf.zeros([4]))
@@ -722,7 +913,7 @@ class written_first(tf.Module):
         return self.state + 1.0
 
 
-@program(([4], F), feeds=[arrays([4])])
+@program(([4], F), feeds=[arrays([4])], refused="writes")
 class written_and_read(tf.Module):
     def __init__(self):
         super().__init__()
@@ -880,7 +1071,7 @@ def dynamic_sizes(x):
 
 
 @program(([None, 4], F), feeds=MATRICES)
-def numpy_function_free(x):
+def unique(x):
     a, b = tf.unique_with_counts(tf.cast(tf.reshape(x, [-1]) * 2.0, I))[0:3:2]
     return a, b
 
@@ -1050,3 +1241,48 @@ def v1_partitioned():
     parts = v1.get_variable("p", [6, 2], partitioner=v1.fixed_size_partitioner(2), use_resource=False,
                             initializer=v1.random_normal_initializer(seed=3))
     return [x], [tf.matmul(tf.matmul(x, w), tf.convert_to_tensor(parts), name="y")]
+
+
+@graph(feeds=[(np.array(c), *arrays([2, 4])) for c in (True, False)])
+def v1_batch_norm_switch():
+    c, x = v1.placeholder(B, [], "c"), v1.placeholder(F, [None, 4], "x")
+    g = v1.get_variable("g", initializer=arrays([4])[0], use_resource=False)
+    m = v1.get_variable("m", initializer=arrays([4], seed=2)[0], use_resource=False)
+    mean, var = v1.cond(c, lambda: tf.nn.moments(x, [0]), lambda: (tf.identity(m), tf.ones([4])))
+    y = (x - mean) * g / tf.sqrt(var + 1e-3)
+    z = v1.cond(c, lambda: y * 2.0, lambda: y)
+    return [c, x], [tf.identity(y, "y"), tf.identity(z, "z")]
+
+
+@graph(feeds=[(np.array(c), *arrays([4])) for c in (True, False)])
+def v1_cond_nested_values():
+    c, x = v1.placeholder(B, [], "c"), v1.placeholder(F, [4], "x")
+    def yes():
+        i = v1.cond(tf.reduce_sum(x) > 0.0, lambda: x * 3.0, lambda: x)
+        return i, x + 1.0
+    a, b = v1.cond(c, yes, lambda: (x, x))
+    return [c, x], [tf.identity(a, "a"), tf.identity(b, "b")]
+
+
+@graph(feeds=[(np.int32(n), *arrays([4])) for n in (0, 1, 4)])
+def v1_cond_outside_used_in_loop():
+    n, x = v1.placeholder(I, [], "n"), v1.placeholder(F, [4], "x")
+    c = n > 2
+    k, l = v1.cond(c, lambda: (2.0, x), lambda: (3.0, -x))
+    def body(i, y):
+        p, q = v1.cond(c, lambda: (y * k, l), lambda: (y + k, y))
+        return i + 1, p + q
+    y = v1.while_loop(lambda i, y: i < n, body, [0, x])[1]
+    z, w = v1.cond(c, lambda: (y, y * 2.0), lambda: (y + 1.0, y))
+    return [n, x], [tf.identity(z, "z"), tf.identity(w, "w")]
+
+
+@graph(feeds=[arrays([2, 8, 8, 3])])
+def v1_dropout_training_flag():
+    x = v1.placeholder(F, [None, 8, 8, 3], "x")
+    flag = v1.placeholder_with_default(tf.constant(False), [], "flag")
+    k = v1.get_variable("k", initializer=arrays([3, 3, 3, 4])[0], use_resource=False)
+    y = v1.nn.conv2d(x, k, [1, 2, 2, 1], "SAME")
+    y = v1.cond(flag, lambda: v1.nn.dropout(y, rate=0.5), lambda: tf.identity(y))
+    y = v1.nn.max_pool(v1.nn.relu(y), [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
+    return [x], [tf.reshape(y, [-1, 16], name="y")]
