@@ -154,6 +154,21 @@ pub(crate) fn rank(graph: &Graph, v: ValueId) -> Option<usize> {
     graph[v].ty.as_ref().and_then(ValueType::shape).map(<[_]>::len)
 }
 
+/// The constant that `v` is, or is dequantized from.
+pub(crate) fn constant_of(graph: &Graph, v: ValueId) -> Option<&Tensor> {
+    let dequantized = || graph.constant(dequantized(graph, v)?.input(0)?);
+    graph.constant(v).or_else(dequantized)
+}
+
+/// The node that dequantizes a constant to `v`, by one scale.
+pub(crate) fn dequantized(graph: &Graph, v: ValueId) -> Option<&Node> {
+    let node = &graph[graph.producer(v)?];
+    let mut scales = node.inputs.iter().skip(1).flatten();
+    let known = node.is_standard() && node.is("DequantizeLinear");
+    let one = known && scales.all(|v| rank(graph, *v) == Some(0));
+    (one && graph.constant(node.input(0)?).is_some()).then_some(node)
+}
+
 struct Place<'a> {
     graph: &'a Graph,
     node: &'a Node,
@@ -211,7 +226,7 @@ impl Place<'_> {
         for (i, v) in self.node.inputs.iter().enumerate() {
             let v = (*v)?;
             let rank = rank(self.graph, v)?;
-            match self.graph.constant(v) {
+            match constant_of(self.graph, v) {
                 // What is large is there once.
                 Some(c) if c.byte_len() > shared_bytes_max(c) && self.graph.uses(v) > 1 => {
                     return None;

@@ -180,6 +180,29 @@ mod tests {
         check_pass_skip(&MoveTransposes, "", graph);
     }
 
+    /// Quantizers leave slopes and addends as integers, which have no more layout than floats.
+    #[test]
+    fn constants_that_are_dequantized() {
+        let graph = |scale: &str| {
+            format!(
+                "g (float[1,2,3,4] x) => (float[1,2,3,4] y, float[4] w)
+                 <int8[4,1,1] c = {{1, 2, 3, 4}}, int8[4] v = {{5, 6, 7, 8}}, float s = {{0.5}}, int8 z = {{3}},
+                  float[4] t = {{0.5, 1.0, 2.0, 4.0}}, int8[4] n = {{0, 0, 0, 0}}>
+                 {{
+                   a = Transpose<perm = [0, 3, 1, 2]>(x)
+                   d = DequantizeLinear<axis = 0>(c, {scale})
+                   p = PRelu(a, d)
+                   y = Transpose<perm = [0, 2, 3, 1]>(p)
+                   w = DequantizeLinear(v, s, z)
+                 }}"
+            )
+        };
+        let model = check_pass_same(&MoveTransposes, &graph("s, z"));
+        let ops: Vec<_> = model.graph.nodes().map(|(_, node)| node.op.clone()).collect();
+        assert_eq!(ops.len(), 3, "{ops:?}");
+        check_pass_skip(&MoveTransposes, "", &graph("t, n"));
+    }
+
     #[test]
     fn softmax_along_an_axis_that_stays_last() {
         let graph = "g (float[2,3,4] x) => (float[2,3,4] y)

@@ -1,9 +1,9 @@
 //! Lets nodes work in the other layout, and puts Transposes where the layouts meet.
 
-use crate::agnostic::{Order, Relaid};
+use crate::agnostic::{Order, Relaid, dequantized};
 use crate::region::perm;
 use onnxd_plugin_sdk::diagnostics::Layer;
-use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, Tensor, ValueId};
+use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, Tensor, ValueId, ValueType};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a constant from which on it is derived and not held.
@@ -120,7 +120,7 @@ impl Relay<'_> {
             set_attr(self.graph.node_mut(id), name, attr.clone());
         }
         for v in read.into_iter().flatten() {
-            self.drop_transpose(id, v);
+            self.drop_unread(id, v);
         }
     }
 
@@ -160,10 +160,12 @@ impl Relay<'_> {
         self.graph.add_node(Node { layers, ..node });
     }
 
-    /// Removes the Transpose that computes `v` if nothing reads it any more. Node `id` has its layers.
-    fn drop_transpose(&mut self, id: NodeId, v: ValueId) {
+    /// Removes the Transpose, or the dequantization of a constant, that computes `v` if nothing reads it any more. Node
+    /// `id` has its layers.
+    fn drop_unread(&mut self, id: NodeId, v: ValueId) {
         let Some(producer) = self.graph.producer(v) else { return };
-        if self.graph[producer].is("Transpose") && self.graph.uses(v) == 0 {
+        let replaced = self.graph[producer].is("Transpose") || dequantized(self.graph, v).is_some();
+        if replaced && self.graph.uses(v) == 0 {
             let gone = self.graph.remove_node(producer);
             self.graph.node_mut(id).add_layers(gone.layers);
         }
@@ -174,7 +176,7 @@ impl Relay<'_> {
         if let Some(known) = self.relaid.get(&v) {
             return *known;
         }
-        let constant = self.graph.constant(v).expect("a constant is one while its readers change");
+        let Some(constant) = self.graph.constant(v) else { return self.other_dequantized(v) };
         let mut dims = vec![1; self.plan.order.len() - constant.rank()];
         dims.extend(constant.dims());
         let moved = constant.reshaped(dims).and_then(|full| full.permuted(&self.plan.back));
@@ -186,6 +188,28 @@ impl Relay<'_> {
             1 => v,
             _ => self.graph.add_initializer(&name, moved),
         };
+        self.relaid.insert(v, other);
+        other
+    }
+
+    /// The same of a constant that is dequantized.
+    fn other_dequantized(&mut self, v: ValueId) -> ValueId {
+        let node = dequantized(self.graph, v).expect("a constant is one while its readers change");
+        let mut node = Node { name: String::new(), ..node.clone() };
+        let data = node.input(0).expect("it was found by that");
+        let other_data = self.other_constant(data);
+        if other_data == data {
+            return v;
+        }
+        let other = self.add_relaid(v);
+        let dtype = self.graph[v].ty.as_ref().and_then(ValueType::dtype);
+        let sizes = self.graph.constant(other_data).map(|data| data.dims().to_vec());
+        self.graph[other].ty = dtype.zip(sizes).map(|(dtype, sizes)| {
+            ValueType::tensor(dtype, sizes.into_iter().map(|size| size as i64))
+        });
+        node.inputs[0] = Some(other_data);
+        node.outputs = vec![Some(other)];
+        self.graph.add_node(node);
         self.relaid.insert(v, other);
         other
     }
