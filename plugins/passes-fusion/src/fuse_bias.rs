@@ -1,4 +1,4 @@
-//! Turns the addition of a constant per channel into the bias of the operator before it.
+//! Turns the addition of a constant per channel into the bias of the operator before it, or before a Transpose of that.
 //!
 //! ```onnx
 //! before (float[1,1,4,4] x) => (float[1,2,4,4] y)
@@ -20,8 +20,8 @@
 //! ```
 
 use crate::arithmetic::{Applied, Arithmetic, Kind, per_channel};
-use onnxd_plugin_sdk::ir::ops::{Conv, ConvTranspose, Gemm, MatMul};
-use onnxd_plugin_sdk::ir::{At, Reals, ValueId};
+use onnxd_plugin_sdk::ir::ops::{Conv, ConvTranspose, Gemm, MatMul, Transpose};
+use onnxd_plugin_sdk::ir::{At, Node, Op, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
 /// The first operator set in which Gemm's `C` is broadcast without an attribute.
@@ -29,18 +29,21 @@ const GEMM_BROADCASTS: i64 = 7;
 
 pub(crate) fn fuse_bias(cx: &mut Rewriter, add: At<Arithmetic>) -> Rewrite {
     let Applied { x, constant, by } = Applied::addend(cx, &add)?;
-    if let Ok(conv) = cx.sole_producer::<Conv>(x) {
-        let w = cx.ranked(conv.w, 3)?;
-        let bias = per_channel(&by, w.dims()[0], w.rank(), 1)?;
-        let b = with_old(cx, constant, bias, conv.b)?;
-        return cx.replace(add.out, Conv { b: Some(b), ..conv.op });
+    if let Some(mut conv) = biased(cx, x, (constant, &by), 1)? {
+        conv.outputs = vec![Some(add.out)];
+        return cx.replace_by(add.out, conv);
     }
-    if let Ok(conv) = cx.sole_producer::<ConvTranspose>(x) {
-        let w = cx.ranked(conv.w, 3)?;
-        let channels = usize::try_from(conv.group).unwrap_or(0) * w.dims()[1];
-        let bias = per_channel(&by, channels, w.rank(), 1)?;
-        let b = with_old(cx, constant, bias, conv.b)?;
-        return cx.replace(add.out, ConvTranspose { b: Some(b), ..conv.op });
+    if let Ok(turned) = cx.sole_producer::<Transpose>(x)
+        && let Some(axis) = turned.perm.iter().position(|axis| *axis == 1)
+        && let Some(mut conv) = biased(cx, turned.data, (constant, &by), axis)?
+    {
+        let old = &cx.graph[turned.data];
+        let (name, ty) = (format!("{}_biased", old.name), old.ty.clone());
+        let data = cx.graph.add_value(&name, ty);
+        conv.outputs = vec![Some(data)];
+        conv.name = String::new();
+        cx.graph.add_node(conv);
+        return cx.replace(add.out, Transpose { data, ..turned.op });
     }
     if let Ok(sum) = cx.sole_producer::<Arithmetic>(x) {
         return merge_addends(cx, add.out, (constant, &by), &sum);
@@ -68,6 +71,30 @@ pub(crate) fn fuse_bias(cx: &mut Rewriter, add: At<Arithmetic>) -> Rewrite {
     }
     let name = cx.name(x);
     Skip::because(format!("{name} is not the result of Conv, Gemm or MatMul, read once"))
+}
+
+/// The convolution that computes `v`, with the addend `by` in its bias: one number for each coordinate of an axis along
+/// which the channels lie where it is added.
+fn biased(
+    cx: &mut Rewriter,
+    v: ValueId,
+    (constant, by): (ValueId, &Reals),
+    axis: usize,
+) -> Result<Option<Node>, Skip> {
+    if let Ok(conv) = cx.sole_producer::<Conv>(v) {
+        let w = cx.ranked(conv.w, 3)?;
+        let bias = per_channel(by, w.dims()[0], w.rank(), axis)?;
+        let b = with_old(cx, constant, bias, conv.b)?;
+        return Ok(Some(Conv { b: Some(b), ..conv.op }.into_node(v)));
+    }
+    if let Ok(conv) = cx.sole_producer::<ConvTranspose>(v) {
+        let w = cx.ranked(conv.w, 3)?;
+        let channels = usize::try_from(conv.group).unwrap_or(0) * w.dims()[1];
+        let bias = per_channel(by, channels, w.rank(), axis)?;
+        let b = with_old(cx, constant, bias, conv.b)?;
+        return Ok(Some(ConvTranspose { b: Some(b), ..conv.op }.into_node(v)));
+    }
+    Ok(None)
 }
 
 /// `(x + c) + d` as `x + (c + d)`, unless the sums round otherwise: `(x + 1e10) - 1e10` does on purpose.
@@ -144,6 +171,36 @@ mod tests {
                z = ConvTranspose<group = 2>(x, w, b)
                y = Sub(z, c)
              }",
+        );
+    }
+
+    #[test]
+    fn channels_that_a_transpose_moved() {
+        let model = check_same(
+            fuse_bias,
+            "g (float[1,2,3,3] x) => (float[1,3,3,2] y, float[1,3,3,4] z)
+             <float[2,2,1,1] w = {1.0, 2.0, 3.0, 4.0}, float[2,4,1,1] v = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0},
+              float[2] b = {0.5, 1.0}, float[2] c = {1.0, 2.0}, float[4] d = {1.0, 2.0, 3.0, 4.0}>
+             {
+               a = Conv(x, w, b)
+               t = Transpose<perm = [0, 2, 3, 1]>(a)
+               y = Add(t, c)
+               e = ConvTranspose(x, v)
+               u = Transpose<perm = [0, 2, 3, 1]>(e)
+               z = Sub(u, d)
+             }",
+        );
+        assert_eq!(model.graph.node_count(), 4);
+    }
+
+    #[test]
+    fn a_transpose_that_others_read_keeps_its_values() {
+        check_skip(
+            fuse_bias,
+            "`t` is not the result of Conv, Gemm or MatMul, read once",
+            "g (float[1,2,3,3] x) => (float[1,3,3,2] y, float[1,3,3,2] t)
+             <float[2,2,1,1] w = {1.0, 2.0, 3.0, 4.0}, float[2] c = {1.0, 2.0}>
+             { a = Conv(x, w) t = Transpose<perm = [0, 2, 3, 1]>(a) y = Add(t, c) }",
         );
     }
 
