@@ -7,7 +7,7 @@ use onnxd_plugin_sdk::lower::Value;
 use std::collections::HashMap;
 
 /// Attributes that say how and where TensorFlow computes, but not what.
-const WITHOUT_EFFECT: [&str; 24] = [
+const WITHOUT_EFFECT: [&str; 23] = [
     "N",
     "use_cudnn_on_gpu",
     "use_locking",
@@ -30,7 +30,6 @@ const WITHOUT_EFFECT: [&str; 24] = [
     "executor_type",
     "grad_x",
     "grad_y",
-    "Truncate",
     "init",
 ];
 

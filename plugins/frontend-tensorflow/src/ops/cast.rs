@@ -4,6 +4,7 @@ use super::{Lower, Source, of};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
+use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -15,7 +16,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 arguments! {
     /// `Cast(x; SrcT: type, DstT: type, Truncate: bool = false) -> y`
-    struct Cast { x: Var, dstt: ElementType }
+    struct Cast { x: Var, dstt: ElementType, truncate: Option<bool> }
 }
 
 /// ONNX truncates as TensorFlow does. Integers that do not fit a smaller type wrap: ONNX leaves that open for floats,
@@ -25,6 +26,11 @@ fn cast(b: &Lower, a: Cast) -> Lowered<Var> {
     let from = of(b, a.x)?;
     if matches!(to, DataType::Complex64 | DataType::Complex128) {
         return super::complex::of_real(b, a.x, to);
+    }
+    if a.truncate == Some(true) && from.is_float() && to.is_float() && to.bits() < from.bits() {
+        let message =
+            "ONNX rounds floats to narrower ones, and does not cut them off (`Truncate`).";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
     }
     let narrow = to.is_integer() && to.bits() < 32;
     match from.is_float() && narrow {
