@@ -66,11 +66,20 @@ fn select(b: &Lower, a: Choice) -> Lowered<Var> {
     choice(b, condition, a.t, a.e)
 }
 
-/// `x` where the condition holds, else `y`; runtimes choose no truth values.
+/// `x` where the condition holds, else `y`; runtimes choose few types, and no truth values.
 pub(crate) fn choice(b: &GraphBuilder, condition: Var, x: Var, y: Var) -> Lowered<Var> {
-    if of(b, x)? != DataType::Bool {
-        return b.where_(condition, x, y);
-    }
+    let dtype = of(b, x)?;
+    let computed = match dtype {
+        DataType::Bool => return either(b, condition, x, y),
+        DataType::Int16 | DataType::Uint16 => DataType::Int32,
+        // A conversion between integers keeps their bits.
+        DataType::Uint64 => DataType::Int64,
+        _ => dtype,
+    };
+    b.cast(b.where_(condition, b.cast(x, computed)?, b.cast(y, computed)?)?, dtype)
+}
+
+fn either(b: &GraphBuilder, condition: Var, x: Var, y: Var) -> Lowered<Var> {
     b.or(b.and(condition, x)?, b.and(b.not(condition)?, y)?)
 }
 

@@ -28,8 +28,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "Xlogy" => |b, a: Two| where_zero(b, a.x, a.x, |b| b.mul(a.x, b.log(a.y)?));
         "Xlog1py" => |b, a: Two| where_zero(b, a.x, a.x, |b| b.mul(a.x, super::math::log1p(b, a.y)?));
         "Pow" => |b, a: Two| power(b, a);
-        "Maximum" => |b, a: Two| b.max([a.x, a.y]);
-        "Minimum" => |b, a: Two| b.min([a.x, a.y]);
+        "Maximum" => |b, a: Two| compared(b, a, |b, x, y| b.max([x, y]));
+        "Minimum" => |b, a: Two| compared(b, a, |b, x, y| b.min([x, y]));
         "SquaredDifference" => |b, a: Two| {
             let difference = b.sub(a.x, a.y)?;
             b.mul(difference, difference)
@@ -62,6 +62,14 @@ arguments! {
     struct Biased { value: Var, bias: Var, data_format: Option<String> }
     /// `ClipByValue(t, clip_value_min, clip_value_max; T: type) -> output`
     struct Clipped { t: Var, clip_value_min: Var, clip_value_max: Var }
+}
+
+/// Runtimes compare no integers of 16 bits.
+fn compared(b: &Lower, a: Two, f: fn(&GraphBuilder, Var, Var) -> Lowered<Var>) -> Lowered<Var> {
+    let dtype = of(b, a.x)?;
+    let wide =
+        if matches!(dtype, DataType::Int16 | DataType::Uint16) { DataType::Int32 } else { dtype };
+    b.cast(f(b, b.cast(a.x, wide)?, b.cast(a.y, wide)?)?, dtype)
 }
 
 /// Integers are divided as in C.

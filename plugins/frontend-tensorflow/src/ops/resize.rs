@@ -165,6 +165,10 @@ fn weights(from: i64, to: i64, align_corners: bool) -> Tensor {
         false => from as f64 / to as f64,
     };
     let share = |new: i64, old: i64| {
+        // One cell is all that there is.
+        if scale == 0.0 {
+            return 1.0;
+        }
         let (begin, end) = (new as f64 * scale, (new + 1) as f64 * scale);
         // Behind the border is the last cell again.
         let last = if old == from - 1 { end.max(from as f64) } else { (old + 1) as f64 };

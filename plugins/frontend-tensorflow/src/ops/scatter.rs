@@ -5,7 +5,7 @@ use super::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::DataType::{self, Int32, Int64};
+use onnxd_plugin_sdk::ir::DataType::{self, Bfloat16, Float, Float16, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -68,6 +68,8 @@ pub(crate) fn scattered(
         _ if reduction.is_none() => dtype,
         DataType::Bool => Int32,
         d if d.is_integer() && d.bits() < 32 => Int32,
+        // Runtimes reduce no floats of 16 bits.
+        Float16 | Bfloat16 => Float,
         d => d,
     };
     let [x, updates] = [b.cast(x, computed)?, b.cast(updates, computed)?];

@@ -3,23 +3,28 @@
 use super::layout::Channels;
 use super::pad::{onnx_pads, pairs};
 use super::shape::{Size, shape_of, size, size_by, transposed};
-use super::{Lower, Source, rank};
+use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
+use onnxd_plugin_sdk::ir::DataType::{Bool, Double, Float, Int16, Int32, Uint8, Uint16, Uint32};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "SpaceToDepth" => |b, a: Depth| {
             let channels = Channels::of(b, &a.data_format)?;
-            let y = b.space_to_depth(channels.first(b, a.input)?).blocksize(a.block_size).one()?;
-            channels.back(b, y)
+            moved(b, a.input, |x| {
+                let y = b.space_to_depth(channels.first(b, x)?).blocksize(a.block_size).one()?;
+                channels.back(b, y)
+            })
         };
         "DepthToSpace" => |b, a: Depth| {
             let channels = Channels::of(b, &a.data_format)?;
-            let y = b.depth_to_space(channels.first(b, a.input)?).blocksize(a.block_size).one()?;
-            channels.back(b, y)
+            moved(b, a.input, |x| {
+                let y = b.depth_to_space(channels.first(b, x)?).blocksize(a.block_size).one()?;
+                channels.back(b, y)
+            })
         };
         "SpaceToBatchND" => |b, a: ToBatch| to_batch(b, a.input, &a.block_shape, a.paddings);
         "SpaceToBatch" => |b, a: ToBatch1| to_batch(b, a.input, &[a.block_size; 2], a.paddings);
@@ -40,6 +45,18 @@ arguments! {
     struct ToSpace { input: Var, block_shape: Vec<i64>, crops: Var }
     /// `BatchToSpace(input, crops; T: type, block_size: int, Tidx: type = int32) -> output`
     struct ToSpace1 { input: Var, crops: Var, block_size: i64 }
+}
+
+/// What `f` makes of `x`, which runtimes move in few types. Each holds all numbers of the type it stands for.
+fn moved(b: &GraphBuilder, x: Var, f: impl FnOnce(Var) -> Lowered<Var>) -> Lowered<Var> {
+    let dtype = of(b, x)?;
+    let computed = match dtype {
+        Bool => Uint8,
+        Int16 | Uint16 => Float,
+        Int32 | Uint32 => Double,
+        other => other,
+    };
+    b.cast(f(b.cast(x, computed)?)?, dtype)
 }
 
 fn divided(b: &GraphBuilder, size: Size, by: i64) -> Lowered<Size> {

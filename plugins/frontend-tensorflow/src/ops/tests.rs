@@ -1,9 +1,11 @@
 //! Arguments that are out of bounds: each gives one error, and takes no memory.
 
 use crate::graph::fixture::{FLOAT, found, graph, import, node, placeholder, shape};
-use crate::wire::proto::{Attr, NodeDef, TensorProto};
+use crate::wire::proto::{Attr, ListValue, NodeDef, TensorProto};
+use onnxd_plugin_sdk::ir::Attr as IrAttr;
 
 const INT64: i32 = 9;
+const HALF: i32 = 19;
 
 /// A constant of integers; a list of none is a scalar.
 fn ints(name: &str, sizes: &[i64], values: &[i64]) -> NodeDef {
@@ -37,6 +39,17 @@ fn indices_that_are_passed_over_are_refused() {
     let all =
         findings(gather.attr("bad_indices_policy", Attr::S(b"IGNORE".to_vec().into())), given);
     assert!(all.len() == 1 && all[0].contains("bad_indices_policy"), "{all:?}");
+}
+
+#[test]
+fn floats_are_not_cut_off() {
+    let cast = |truncate: bool| {
+        let cast = node("y", "Cast", &["x"]).attr("SrcT", Attr::Type(FLOAT));
+        let cast = cast.attr("DstT", Attr::Type(HALF)).attr("Truncate", Attr::B(truncate));
+        findings(cast, vec![placeholder("x", &[2])])
+    };
+    assert!(cast(false).is_empty());
+    assert!(cast(true).len() == 1 && cast(true)[0].contains("`Truncate`"), "{:?}", cast(true));
 }
 
 #[test]
@@ -79,4 +92,17 @@ fn results_are_no_more_than_a_graph_may_have() {
         let many = node("y", op, inputs).attr(count, Attr::I(1 << 40));
         assert!(!findings(many, vec![x, other]).is_empty(), "{op}");
     }
+}
+
+#[test]
+fn windows_of_one_cell_need_no_pads_of_unknown_size() {
+    let list = |items: &[i64]| Attr::List(ListValue { i: items.to_vec(), ..ListValue::default() });
+    let pool = node("y", "MaxPool", &["x"]).attr("T", Attr::Type(FLOAT));
+    let pool = pool.attr("ksize", list(&[1, 1, 3, 1])).attr("strides", list(&[1, 3, 1, 1]));
+    let pool = pool.attr("padding", Attr::S(b"SAME".to_vec().into()));
+    let model =
+        import(&graph(vec![placeholder("x", &[1, -1, -1, 1]), pool], vec![])).unwrap().model;
+    let (_, pool) = model.graph.nodes().find(|(_, node)| node.is("MaxPool")).unwrap();
+    assert!(pool.attr("auto_pad").is_none());
+    assert!(matches!(pool.attr("pads"), Some(IrAttr::Ints(pads)) if pads[..] == [0, 1, 0, 1]));
 }
