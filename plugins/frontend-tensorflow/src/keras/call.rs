@@ -63,8 +63,13 @@ const ACTIVATED: [&str; 15] = [
 const WEIGHTED: [&str; 4] = ["BatchNormalization", "Embedding", "PReLU", "RMSNormalization"];
 
 /// Layers that version 2 computes in another way.
-const CHANGED: [&str; 4] =
-    ["Softmax", "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D"];
+const CHANGED: [&str; 5] = [
+    "Softmax",
+    "GlobalAveragePooling1D",
+    "GlobalAveragePooling2D",
+    "GlobalAveragePooling3D",
+    "LayerNormalization",
+];
 
 impl Runner<'_, '_> {
     /// Whether a layer is one that cannot be converted; then it is reported.
@@ -322,7 +327,7 @@ fn is_cast(layer: &Layer) -> bool {
 }
 
 /// Runtimes have few kernels of `bfloat16`: what is rounded to it is computed in 32 bits, and rounded again.
-fn kernel_type(dtype: DataType) -> DataType {
+pub(crate) fn kernel_type(dtype: DataType) -> DataType {
     if dtype == DataType::Bfloat16 { DataType::Float } else { dtype }
 }
 

@@ -2,7 +2,7 @@ use super::fixture::{self, FUNCTIONAL, OLD, SEQUENCE};
 use super::hdf5::Hdf5;
 use super::{config, converted, import, import_hdf5};
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
-use onnxd_plugin_sdk::ir::{Graph, Level, verify};
+use onnxd_plugin_sdk::ir::{DataType, Graph, Level, verify};
 use onnxd_plugin_sdk::{ExportOptions, Imported};
 
 fn read(config: &str, groups: &fixture::Groups<'_>) -> Result<Imported, Diagnostics> {
@@ -133,6 +133,36 @@ fn normalization_without_weights_takes_sizes_that_vary() {
 }
 
 #[test]
+fn normalization_rounds_to_the_type_of_its_input() {
+    let config =
+        one_layer("LayerNormalization", r#""axis": [-1], "scale": false, "center": false"#);
+    let graph = graph(&config.replace(r#""dtype": "float32""#, r#""dtype": "float16""#));
+    assert_eq!(ops(&graph), ["Cast", "LayerNormalization", "Cast", "Cast"]);
+}
+
+#[test]
+fn tables_with_too_many_unknown_numbers_are_refused() {
+    for count in [-1, 1i64 << 40] {
+        let table = format!(
+            r#""vocabulary": [1, 2], "invert": true, "output_mode": "int", "num_oov_indices": {count}"#
+        );
+        assert_eq!(refusals(&one_layer("IntegerLookup", &table)).len(), 1);
+    }
+}
+
+#[test]
+fn sizes_that_overflow_are_no_panic() {
+    let large = format!("[null, {0}, {0}, {0}]", 1i64 << 40);
+    let config = one_layer("Flatten", r#""dtype": "float32""#).replace("[null, 4, 3]", &large);
+    let _ = read(&config, &[]);
+    let window = r#""filters": 2, "kernel_size": [3], "strides": [1000000], "padding": "same", "use_bias": false"#;
+    let config = one_layer("Conv1DTranspose", window);
+    let kernel = ("layers/conv1d_transpose/vars", &[("0", &[3, 2, 3][..])][..]);
+    let _ =
+        read(&config.replace("[null, 4, 3]", &format!("[null, {}, 3]", i64::MAX / 2)), &[kernel]);
+}
+
+#[test]
 fn cells_take_layers_as_activations() {
     let cell =
         ("layers/simple_rnn/cell/vars", &[("0", &[3, 2][..]), ("1", &[2, 2]), ("2", &[2])][..]);
@@ -151,6 +181,25 @@ fn cells_take_layers_as_activations() {
             .contains(&"Scan".to_owned())
     );
     assert_eq!(run("PReLU").map(|_| ()).unwrap_err().0[0].code, "N0203");
+}
+
+#[test]
+fn cells_compute_floats_of_integers() {
+    let cell =
+        ("layers/simple_rnn/cell/vars", &[("0", &[3, 2][..]), ("1", &[2, 2]), ("2", &[2])][..]);
+    let config = one_layer("SimpleRNN", r#""units": 2, "use_bias": true, "activation": "tanh""#);
+    let config = config.replace(r#""dtype": "float32""#, r#""dtype": "int32""#);
+    let graph = read(&config, &[cell]).map_err(|e| e.to_string()).unwrap().model.graph;
+    assert_eq!(ops(&graph)[0], "Cast");
+    let output = graph.outputs()[0];
+    assert_eq!(graph[output].ty.as_ref().unwrap().dtype(), Some(DataType::Float));
+}
+
+#[test]
+fn scales_of_bfloat16_are_computed_in_32_bits() {
+    let graph =
+        graph(&one_layer("Rescaling", r#""scale": 0.5, "offset": 1.0, "dtype": "mixed_bfloat16""#));
+    assert_eq!(ops(&graph), ["Cast", "Cast", "Mul", "Add", "Cast"]);
 }
 
 #[test]

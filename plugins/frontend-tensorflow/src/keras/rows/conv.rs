@@ -143,14 +143,17 @@ fn separable(b: &Lower, a: Depthwise) -> Lowered<Var> {
 
 /// The size of a transposed convolution's result: as large as the padding makes it, unless `output_padding` says it.
 fn size_of(window: &Window, axis: usize, size: Option<i64>, more: Option<i64>) -> Option<i64> {
-    let (size, stride) = (size?, window.strides[axis]);
+    let stride = window.strides[axis];
     let reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1;
-    Some(match (more, &window.padding) {
-        (None, Padding::Same) => size * stride,
-        (None, _) => size * stride + (reach - stride).max(0),
-        (Some(more), Padding::Same) => (size - 1) * stride + reach - 2 * (reach / 2) + more,
-        (Some(more), _) => (size - 1) * stride + reach + more,
-    })
+    let more_than = |size: i64, more: i64| size.checked_mul(stride)?.checked_add(more);
+    match (more, &window.padding) {
+        (None, Padding::Same) => more_than(size?, 0),
+        (None, _) => more_than(size?, (reach - stride).max(0)),
+        (Some(more), padding) => {
+            let cut = if *padding == Padding::Same { 2 * (reach / 2) } else { 0 };
+            more_than(size? - 1, (reach - cut).checked_add(more)?)
+        }
+    }
 }
 
 fn transpose(b: &Lower, a: Transpose) -> Lowered<Var> {

@@ -37,7 +37,7 @@ arguments! {
     /// `LayerNormalization(axis=-1, epsilon=0.001, center=True, scale=True, rms_scaling=False)`
     struct Layer {
         inputs: Var, axis: Value, epsilon: f64 = 1e-3, center: bool = true, scale: bool = true,
-        rms_scaling: bool = false, dtype: String, weights: Option<Vec<Var>>,
+        rms_scaling: bool = false, dtype: String, is_keras2: bool = false, weights: Option<Vec<Var>>,
     }
     /// `GroupNormalization(groups=32, axis=-1, epsilon=0.001, center=True, scale=True)`
     struct Group {
@@ -169,7 +169,10 @@ fn layer(b: &Lower, a: Layer) -> Lowered<Var> {
     let weights = a.weights.unwrap_or_default();
     let has = (a.scale || a.rms_scaling, a.center && !a.rms_scaling);
     let (gain, offset) = gain_and_offset(b, &weights, has)?;
-    let x = wide(b, a.inputs)?;
+    // Version 2 rounds what goes in to the type of the layer, version 3 what comes out to that of the input.
+    let given = if a.is_keras2 { b.cast(a.inputs, result(&a.dtype))? } else { a.inputs };
+    let x = wide(b, given)?;
+    let rounded = |y: Var| b.cast(b.cast(y, of(b, given)?)?, result(&a.dtype));
     let dtype = of(b, x)?;
     let n = rank(b, x)? as i64;
     let fit = |weight: Option<Var>| {
@@ -183,7 +186,7 @@ fn layer(b: &Lower, a: Layer) -> Lowered<Var> {
         };
         if let Some(gain) = gain {
             let call = b.layer_normalization(x, gain).b(offset).axis(-(axes.len() as i64));
-            return b.cast(call.epsilon(a.epsilon).one()?, result(&a.dtype));
+            return rounded(call.epsilon(a.epsilon).one()?);
         }
     }
     let mean = b.reduce_mean(x).axes(&axes).keepdims(1).one()?;
@@ -193,7 +196,7 @@ fn layer(b: &Lower, a: Layer) -> Lowered<Var> {
     let y = b.div(if a.rms_scaling { x } else { apart }, deviation)?;
     let y = gain.map_or(Ok(y), |gain| b.mul(y, gain))?;
     let y = offset.map_or(Ok(y), |offset| b.add(y, offset))?;
-    b.cast(y, result(&a.dtype))
+    rounded(y)
 }
 
 /// Ones of the sizes that some axes have, if they are known.

@@ -14,6 +14,9 @@ use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value};
 
+/// Indices for what is not in a table.
+const UNKNOWN_MAX: i64 = 1 << 20;
+
 /// Augmentation that gives pictures as they are.
 macro_rules! idle {
     ($table:expr; $($name:literal)*) => {
@@ -152,6 +155,7 @@ fn list_len(x: &Value) -> i64 {
 /// `(x - mean) / deviation`, or back.
 fn normalization(b: &Lower, a: Normalization) -> Lowered<Var> {
     let to = dtype::of(&a.dtype).filter(|d| d.is_float()).unwrap_or(Float);
+    let to = crate::keras::call::kernel_type(to);
     let x = b.cast(a.inputs, to)?;
     let weights = a.weights.unwrap_or_default();
     let n = rank(b, x)? as i64;
@@ -246,6 +250,9 @@ fn integer_lookup(b: &Lower, a: Lookup) -> Lowered<Var> {
     };
     if a.num_oov_indices > 1 && a.oov_method.as_deref() == Some("farmhash") {
         return refuse("ONNX has no operator for the hash function of TensorFlow.");
+    }
+    if !(0..=UNKNOWN_MAX).contains(&a.num_oov_indices) {
+        return refuse("The number of indices for what is unknown is negative or too large.");
     }
     // Only numbers have one for what is masked; it is left out elsewhere.
     let start = i64::from(a.mask_token.is_some() && a.output_mode == "int");

@@ -8,6 +8,7 @@ use crate::keras::masks;
 use crate::keras::run::{Called, Given};
 use crate::keras::values::Item;
 use crate::ops::activation::leaky;
+use crate::ops::of;
 use crate::ops::recurrent::masked::{Options, layer as over};
 use crate::ops::recurrent::{Activation, Cell, Kind};
 use crate::ops::shape::transposed;
@@ -212,6 +213,11 @@ fn sequence(runner: &Runner<'_, '_>, called: &Called<'_>, given: &Given) -> Lowe
     refuse_stateful(b, layer)?;
     let Call { x, initial, mask } = Call::of(b, given)?;
     let cells = cells(runner, called)?;
+    // Integers become of the type of the weights.
+    let x = match cells.first() {
+        Some(cell) if !of(b, x)?.is_float() => b.cast(x, of(b, cell.kernel)?)?,
+        _ => x,
+    };
     let states: usize = cells.iter().map(|cell| cell.kind.states()).sum();
     if states == 0 || !(initial.is_empty() || initial.len() == states) {
         let message = format!("The layer has {states} states, and is given {}.", initial.len());

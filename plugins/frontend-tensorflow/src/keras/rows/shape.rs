@@ -56,7 +56,8 @@ fn flatten(b: &Lower, a: Flatten) -> Lowered<Var> {
     };
     let shape = b.shape_of(x).unwrap_or_default();
     let sizes: Option<Vec<i64>> = shape[1..].iter().map(Dim::known).collect();
-    match (sizes.map(|sizes| sizes.iter().product::<i64>()), shape.first().and_then(Dim::known)) {
+    let whole = sizes.and_then(|sizes| sizes.iter().try_fold(1i64, |n, size| n.checked_mul(*size)));
+    match (whole, shape.first().and_then(Dim::known)) {
         (Some(0), first) => {
             b.reshape(x, [first.unwrap_or(0), 0]).allowzero(i64::from(first.is_some())).one()
         }
