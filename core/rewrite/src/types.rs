@@ -1,23 +1,42 @@
 //! Types that inference adds for passes, and takes back after them: a model keeps what it declared.
 
 use onnxd_diagnostics::{Diagnostic, Diagnostics};
-use onnxd_ir::{Facts, Model, Origin, Value, ValueType, by_gravity, infer_facts};
+use onnxd_ir::{Facts, Function, Graph, Model, Origin, Value, ValueType, by_gravity, infer_facts};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A value: its name, and whether it stands for one of the enclosing graph, which has the same name.
-type Key = (String, bool);
+/// A value: the local function that it is in, its name, and whether it stands for one of the enclosing graph, which
+/// has the same name.
+type Key = (String, String, bool);
 
-fn key(value: &Value) -> Key {
-    (value.name.clone(), matches!(value.origin(), Origin::Captured(_)))
+fn key(function: &str, value: &Value) -> Key {
+    let is_captured = matches!(value.origin(), Origin::Captured(_));
+    (function.to_owned(), value.name.clone(), is_captured)
+}
+
+/// Functions share no names, with each other or with the graph. The graph itself has the empty name here.
+fn name(function: &Function) -> String {
+    format!("{}\0{}\0{}", function.domain, function.name, function.overload)
+}
+
+/// Calls `f` for every graph, with the function that it is in.
+fn for_each_graph(model: &Model, mut f: impl FnMut(&str, &Graph)) {
+    let bodies = model.functions.iter().map(|function| (name(function), &function.graph));
+    for (function, graph) in std::iter::once((String::new(), &model.graph)).chain(bodies) {
+        let mut pending = vec![graph];
+        while let Some(graph) = pending.pop() {
+            f(&function, graph);
+            pending.extend(graph.nodes().flat_map(|(_, node)| node.subgraphs()));
+        }
+    }
 }
 
 /// What inference changed.
 #[derive(Default)]
 pub(crate) struct Inferred {
-    /// As declared where the name was first seen, and as inferred since.
+    /// As declared, and as inferred.
     types: HashMap<Key, (Option<ValueType>, ValueType)>,
-    /// Values of other graphs, such as local functions, have these names, too, and were declared otherwise.
+    /// Values of other graphs have these names, too, and were declared otherwise.
     mixed: HashSet<Key>,
     /// What contradicts itself anyway.
     known: HashSet<String>,
@@ -27,42 +46,41 @@ impl Inferred {
     /// Infers the types of all values. Gives what else is known of them, and what no runtime can run and was not found
     /// before.
     pub(crate) fn infer(&mut self, model: &mut Model) -> (Arc<Facts>, Diagnostics) {
-        let mut before = Vec::new();
-        model.for_each_graph(|g| before.extend(g.value_ids().map(|v| g[v].ty.clone())));
+        let mut declared = Vec::new();
+        for_each_graph(model, |_, g| declared.extend(g.value_ids().map(|v| g[v].ty.clone())));
         let (facts, findings) = infer_facts(model);
         let (grave, _) = by_gravity(findings);
         let is_first = self.types.is_empty();
-        let mut before = before.into_iter();
-        model.for_each_graph(|g| {
-            for (v, old) in g.value_ids().zip(&mut before) {
-                if let Some(new) = &g[v].ty {
-                    self.note(key(&g[v]), old, new, is_first);
+        let mut old = declared.iter();
+        for_each_graph(model, |function, g| {
+            for (v, old) in g.value_ids().zip(&mut old) {
+                let value = &g[v];
+                if let Some(new) = value.ty.as_ref().filter(|new| old.as_ref() != Some(*new)) {
+                    let kept = self.types.entry(key(function, value));
+                    kept.or_insert_with(|| (old.clone(), new.clone())).1 = new.clone();
                 }
             }
         });
+        if is_first {
+            let mut old = declared.iter();
+            for_each_graph(model, |function, g| {
+                for (v, old) in g.value_ids().zip(&mut old) {
+                    let key = key(function, &g[v]);
+                    if self.types.get(&key).is_some_and(|(kept, _)| kept != old) {
+                        self.mixed.insert(key);
+                    }
+                }
+            });
+        }
         let is_new = |d: &Diagnostic| self.known.insert(d.message.clone());
         (Arc::new(facts), Diagnostics(grave.0.into_iter().filter(is_new).collect()))
     }
 
-    /// A value had the type `old` before this inference, and has `new` now.
-    fn note(&mut self, key: Key, old: Option<ValueType>, new: &ValueType, is_first: bool) {
-        let Some((declared, inferred)) = self.types.get_mut(&key) else {
-            self.types.insert(key, (old, new.clone()));
-            return;
-        };
-        // A pass may add a value of this name in another graph as late as now.
-        let is_known = *declared == old || (!is_first && Some(&*inferred) == old.as_ref());
-        inferred.clone_from(new);
-        if !is_known {
-            self.mixed.insert(key);
-        }
-    }
-
     /// Gives values that still have the inferred type the declared one again.
     pub(crate) fn take_back(self, model: &mut Model) {
-        model.for_each_graph_mut(&mut |g, _| {
+        let take_back = |function: &str, g: &mut Graph| {
             for v in g.value_ids() {
-                let key = key(&g[v]);
+                let key = key(function, &g[v]);
                 if let Some((declared, inferred)) = self.types.get(&key)
                     && g[v].ty.as_ref() == Some(inferred)
                     && !self.mixed.contains(&key)
@@ -70,7 +88,13 @@ impl Inferred {
                     g[v].ty.clone_from(declared);
                 }
             }
-        });
+        };
+        let opset = model.opset();
+        model.graph.with_subgraphs_mut(opset, &mut |g, _| take_back("", g));
+        for function in &mut model.functions {
+            let name = name(function);
+            function.graph.with_subgraphs_mut(opset, &mut |g, _| take_back(&name, g));
+        }
     }
 }
 
