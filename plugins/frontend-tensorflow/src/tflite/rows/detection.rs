@@ -30,9 +30,9 @@ arguments! {
 fn detections(b: &Lower, a: Detect) -> Lowered<[Var; 4]> {
     let boxes = boxes(b, &a)?;
     // A class before the others is the background.
-    let last = rank(b, a.class_predictions)? - 1;
-    let Some(all) = size_of(b, a.class_predictions, last).filter(|all| *all >= a.num_classes)
-    else {
+    let last = rank(b, a.class_predictions)?.saturating_sub(1);
+    let all = size_of(b, a.class_predictions, last).filter(|all| *all >= a.num_classes);
+    let Some(all) = all else {
         let message = "The number of classes is not that of the scores.";
         return Err(b.diagnostic(Code::LayerParameter, message));
     };
