@@ -142,6 +142,10 @@ impl<'s> Bundle<'s> {
             let whole = slices::whole(&dims);
             return slices::joined(&wanted, &[(whole, self.stored(key, &entry)?)]);
         }
+        if entry.slices.len() > slices::PARTS_MAX {
+            let message = format!("`{}` has more than {} parts.", shown(key), slices::PARTS_MAX);
+            return Err(Diagnostic::new(Code::SourceLimit, message));
+        }
         let mut parts: Vec<(Extents, Tensor)> = vec![];
         for part in &entry.slices {
             let at = slices::of_proto(part, &dims)

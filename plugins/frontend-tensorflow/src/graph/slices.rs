@@ -8,6 +8,9 @@ use onnxd_plugin_sdk::ir::{Tensor, element_count};
 /// Where a part begins on each axis, and its size there.
 pub(crate) type Extents = Vec<(usize, usize)>;
 
+/// Parts of one variable.
+pub(crate) const PARTS_MAX: usize = 10_000;
+
 pub(crate) fn whole(dims: &[usize]) -> Extents {
     dims.iter().map(|size| (0, *size)).collect()
 }
@@ -108,6 +111,11 @@ pub(crate) fn joined(wanted: &Extents, parts: &[(Extents, Tensor)]) -> Result<Te
     if let Some((_, tensor)) = parts.iter().find(|(at, _)| at == wanted) {
         return Ok(tensor.clone());
     }
+    let is_twice = |i: usize| parts[..i].iter().any(|(at, _)| overlap(at, &parts[i].0));
+    if (1..parts.len()).any(is_twice) {
+        let message = "Parts of a variable in the checkpoint overlap.";
+        return Err(Diagnostic::new(Code::SourceSyntax, message));
+    }
     let dtype = parts.first().ok_or_else(lacking)?.1.dtype();
     let dims: Vec<usize> = wanted.iter().map(|(_, length)| *length).collect();
     let element = dtype.bits() / 8;
@@ -125,6 +133,10 @@ pub(crate) fn joined(wanted: &Extents, parts: &[(Extents, Tensor)]) -> Result<Te
         return Err(lacking());
     }
     Tensor::new(dtype, dims, bytes.into()).map_err(|_| lacking())
+}
+
+fn overlap(one: &Extents, other: &Extents) -> bool {
+    one.iter().zip(other).all(|((a, n), (b, m))| *a.max(b) < (a + n).min(b + m))
 }
 
 /// Copies what two parts of a tensor have in common, row by row; gives its size.
