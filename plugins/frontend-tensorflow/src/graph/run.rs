@@ -8,7 +8,7 @@ use super::{calls, control, effects, frames, idioms, lists, resources};
 use crate::ops::Source;
 use crate::ops::activation::GELU;
 use crate::wire::proto::{Attr, NodeDef};
-use crate::wire::tensor::tensor_of;
+use crate::wire::tensor::{REPEATED_BYTES_MAX, repeated_bytes, tensor_of};
 use onnxd_plugin_sdk::build::{Result, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, Layer, shown};
 use onnxd_plugin_sdk::ir::Tensor;
@@ -157,6 +157,8 @@ pub(crate) struct Runner<'a, 's> {
     /// Paths of calls, each with its function.
     paths: RefCell<HashSet<(String, &'a str)>>,
     ran: Cell<usize>,
+    /// Bytes of constants beyond those of the file.
+    repeated: Cell<usize>,
 }
 
 impl<'a, 's> Runner<'a, 's> {
@@ -167,9 +169,21 @@ impl<'a, 's> Runner<'a, 's> {
         weights: Option<Vec<Var>>,
         sequences: &'a lists::Sequences,
     ) -> Runner<'a, 's> {
-        let (bodies, writes, depth, paths, ran) = Default::default();
+        let (bodies, writes, depth, paths, ran, repeated) = Default::default();
         let weights = RefCell::new(weights);
-        Runner { driver, library, bodies, variables, sequences, weights, writes, depth, paths, ran }
+        Runner {
+            driver,
+            library,
+            bodies,
+            variables,
+            sequences,
+            weights,
+            writes,
+            depth,
+            paths,
+            ran,
+            repeated,
+        }
     }
 
     pub(crate) fn builder(&self) -> &'a Lower<'s, Source> {
@@ -386,6 +400,12 @@ impl<'a, 's> Runner<'a, 's> {
             let message = "The constant has no value.";
             return Err(self.problem(scope, node, Code::SourceSyntax, message));
         };
+        let repeated = self.repeated.get().saturating_add(repeated_bytes(proto));
+        self.repeated.set(repeated);
+        if repeated > REPEATED_BYTES_MAX {
+            let message = "Constants of the graph repeat their values to too many bytes.";
+            return Err(self.problem(scope, node, Code::SourceLimit, message));
+        }
         let tensor = tensor_of(proto).map_err(|e| e.at(scope.layer(node)))?;
         let b = self.builder();
         let small = tensor.len() <= 1 && tensor.as_strings().is_none();

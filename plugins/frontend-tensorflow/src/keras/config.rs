@@ -11,6 +11,8 @@ use std::borrow::Cow;
 
 /// Bytes of a description.
 const CONFIG_MAX: usize = 64 << 20;
+/// Values in it, each of which takes much more memory than text.
+const VALUES_MAX: usize = 1 << 19;
 /// Models inside of models.
 const DEPTH_MAX: usize = 32;
 
@@ -57,6 +59,11 @@ pub(crate) fn damaged(what: impl Into<String>) -> Diagnostic {
 pub(crate) fn read(text: &[u8], is_keras2: bool) -> Result<Layer, Diagnostic> {
     if text.len() > CONFIG_MAX {
         let message = format!("The description of the model has {} bytes.", text.len());
+        return Err(Diagnostic::new(Code::SourceLimit, message));
+    }
+    let values = text.iter().filter(|byte| b",[{".contains(byte)).count();
+    if values > VALUES_MAX {
+        let message = format!("The description of the model has more than {VALUES_MAX} values.");
         return Err(Diagnostic::new(Code::SourceLimit, message));
     }
     let json: Json = serde_json::from_slice(&words(text)).map_err(|e| {

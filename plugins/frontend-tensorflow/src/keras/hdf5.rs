@@ -1,5 +1,6 @@
 //! HDF5 files: groups, attributes that are words, and tensors. Contiguous tensors are views of the file.
 
+use crate::wire::tensor::RANK_MAX;
 use bytes::Bytes;
 use hdf5_pure::{AttrValue, Datatype, DatatypeByteOrder, File, FormatError, Layout, Source};
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
@@ -114,6 +115,10 @@ impl Hdf5 {
             return Err(Diagnostic::new(Code::LayerUnsupported, message));
         };
         let shape = dataset.shape().map_err(damaged)?;
+        if shape.len() > RANK_MAX {
+            let message = format!("The tensor `{}` has {} axes.", shown(path), shape.len());
+            return Err(Diagnostic::new(Code::SourceLimit, message));
+        }
         let dims: Option<Vec<usize>> = shape.iter().map(|n| usize::try_from(*n).ok()).collect();
         let sized = dims
             .and_then(|dims| Some((element_count(&dims)?.checked_mul(dtype.bits() / 8)?, dims)));

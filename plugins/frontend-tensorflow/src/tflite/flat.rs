@@ -7,7 +7,7 @@ use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use std::cell::Cell;
 
 /// Tables that are visited. Some ten thousands are in a large model.
-const TABLES_MAX: usize = 1 << 20;
+const TABLES_MAX: usize = 1 << 18;
 
 /// Numbers and characters that are taken out of vectors, which tables may share.
 const ITEMS_MAX: usize = 1 << 25;

@@ -6,9 +6,12 @@ use bytes::Bytes;
 use onnxd_plugin_sdk::build::Result;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic};
 use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, element_count};
+use prost::Message;
 
-/// Elements that a list of values may be repeated to.
-const REPEATED_BYTES_MAX: usize = 1 << 30;
+/// Axes of a tensor; no more cross the border of a plugin.
+pub(crate) const RANK_MAX: usize = 32;
+/// Bytes that the constants of a graph may take beyond those that the file has, where values are repeated.
+pub(crate) const REPEATED_BYTES_MAX: usize = 192 << 20;
 
 fn damaged(what: impl Into<String>) -> Diagnostic {
     Diagnostic::new(Code::SourceSyntax, what)
@@ -28,6 +31,10 @@ pub(crate) fn known_dims(shape: Option<&TensorShapeProto>) -> Result<Vec<usize>>
     let Some(shape) = shape else { return Ok(vec![]) };
     if shape.unknown_rank {
         return Err(damaged("A constant has a shape of unknown rank."));
+    }
+    if shape.dim.len() > RANK_MAX {
+        let message = format!("A tensor has {} axes, more than {RANK_MAX}.", shape.dim.len());
+        return Err(Diagnostic::new(Code::SourceLimit, message));
     }
     let sizes = shape.dim.iter().map(|dim| {
         usize::try_from(dim.size)
@@ -56,6 +63,14 @@ pub(crate) fn tensor_of(proto: &TensorProto) -> Result<Tensor> {
         true => listed(proto, dtype, count)?,
     };
     Tensor::new(dtype, dims, content).map_err(|e| damaged(format!("A constant is damaged: {e}.")))
+}
+
+/// Bytes of a constant beyond those that the message has, as values are repeated.
+pub(crate) fn repeated_bytes(proto: &TensorProto) -> usize {
+    let dims = known_dims(proto.tensor_shape.as_ref()).unwrap_or_default();
+    let bytes = dtype::of(proto.dtype).zip(element_count(&dims));
+    let bytes = bytes.map(|(dtype, count)| dtype.byte_len(count).unwrap_or(count));
+    bytes.unwrap_or(0).saturating_sub(proto.encoded_len())
 }
 
 /// The last value of a list stands for all that follow; without any, elements are zero.
