@@ -1,58 +1,16 @@
 //! PyTorch archives that were made to do harm: each gives one clear diagnostic or a harmless model, in little memory,
 //! without a panic, and runs nothing.
 
-use onnxd_integration_tests::{converted, folder_with};
-use std::fs;
-use std::io::Write;
-use std::path::Path;
+mod hostile;
 
-/// Peak of the process that reads an archive.
-const BYTES_MAX: u64 = 300 << 20;
+use hostile::{Member, zipped};
+
 /// A module without attributes, as a pickle.
 const MODULE: &[u8] = b"\x80\x02c__torch__\nM\n)\x81}b.";
 const NOTHING: &[u8] = b"\x80\x02).";
 
-/// A member: name, content, whether it is deflated.
-type Member = (String, Vec<u8>, bool);
-
 fn member(name: &str, content: impl Into<Vec<u8>>) -> Member {
-    let content = content.into();
-    let deflated = content.len() > 1 << 16;
-    (format!("net/{name}"), content, deflated)
-}
-
-/// A zip file. Each directory entry lies `shift` bytes before the member it is of.
-fn zipped(members: &[Member], shift: usize) -> Vec<u8> {
-    let (mut file, mut directory) = (vec![], vec![]);
-    for (name, content, deflated) in members {
-        let start = file.len().saturating_sub(shift) as u32;
-        let packed = match deflated {
-            true => {
-                let mut to =
-                    flate2::write::DeflateEncoder::new(vec![], flate2::Compression::fast());
-                to.write_all(content).unwrap();
-                to.finish().unwrap()
-            }
-            false => content.clone(),
-        };
-        let mut common = vec![20, 0, 0, 0, if *deflated { 8 } else { 0 }, 0, 0, 0, 0, 0];
-        common.extend([0; 4]);
-        common.extend((packed.len() as u32).to_le_bytes());
-        common.extend((content.len() as u32).to_le_bytes());
-        common.extend((name.len() as u16).to_le_bytes());
-        common.extend([0; 2]);
-        file.extend([b"PK\x03\x04", &common[..], name.as_bytes(), &packed[..]].concat());
-        directory.extend([b"PK\x01\x02\x14\0", &common[..], &[0; 10]].concat());
-        directory.extend(start.to_le_bytes());
-        directory.extend(name.as_bytes());
-    }
-    let (start, size) = (file.len() as u32, directory.len() as u32);
-    let count = (members.len() as u16).to_le_bytes();
-    file.extend(directory);
-    file.extend([b"PK\x05\x06\0\0\0\0", &count[..], &count[..]].concat());
-    file.extend([size.to_le_bytes(), start.to_le_bytes()].concat());
-    file.extend([0; 2]);
-    file
+    hostile::member(&format!("net/{name}"), content)
 }
 
 fn script(code: &str, module: &[u8], constants: &[u8], more: &[Member]) -> Vec<Member> {
@@ -82,38 +40,17 @@ fn forward(lines: &str) -> Vec<u8> {
     program("", lines)
 }
 
-/// What is wrong with how the program takes a file. It must end with one finding of a code of `codes`, or with a model
-/// if there are none.
-fn fault(folder: &Path, (name, file, codes): &(String, Vec<u8>, Vec<&str>)) -> Option<String> {
-    let extension = if name.starts_with("json") { "pt2" } else { "pt" };
-    let net = format!("{}.{extension}", name.replace(' ', "-"));
-    fs::write(folder.join(&net), file).unwrap();
+fn assert_harmless(files: Vec<(&str, Vec<u8>, &[&'static str])>) {
     let sets = [
         "export.input_shapes=[[2, 3]]",
         "export.input_dtypes=[\"float32\"]",
         "passes.profile=none",
     ];
-    let (status, stderr, report) = converted(folder, &format!("out-{net}"), &[&net], &sets);
-    let found = report["diagnostics"].as_array().cloned().unwrap_or_default();
-    let said = format!("{name}: status {status}, {found:?}, {stderr}");
-    let peaks = report["stages"].as_array().into_iter().flatten();
-    let peak = peaks.filter_map(|stage| stage["peak_rss_bytes"].as_u64()).max().unwrap_or(0);
-    let good = match (codes.as_slice(), found.as_slice()) {
-        ([], []) => status == 0,
-        (codes, [one]) => {
-            matches!(status, 2 | 3) && codes.iter().any(|code| one["code"].as_str() == Some(*code))
-        }
-        _ => false,
-    };
-    let quiet = !stderr.contains("panicked") && !stderr.contains('\u{1b}');
-    (!good || !quiet || peak == 0 || peak > BYTES_MAX).then(|| format!("{said} ({peak} bytes)"))
-}
-
-fn assert_harmless(files: Vec<(&str, Vec<u8>, &[&'static str])>) {
-    let folder = folder_with(&["libonnxd_frontend_torch.so"]);
-    let rows = files.into_iter().map(|(name, file, codes)| (name.to_owned(), file, codes.to_vec()));
-    let found: Vec<String> = rows.filter_map(|row| fault(folder.path(), &row)).collect();
-    assert!(found.is_empty(), "{}", found.join("\n"));
+    let named = files.into_iter().map(|(name, file, codes)| {
+        let extension = if name.starts_with("json") { "pt2" } else { "pt" };
+        (format!("{}.{extension}", name.replace(' ', "-")), file, codes)
+    });
+    hostile::assert_harmless("libonnxd_frontend_torch.so", &sets, &named.collect::<Vec<_>>());
 }
 
 const LIMIT: &[&str] = &["N0213"];
