@@ -5,6 +5,7 @@
 //! `FUZZ_INPUT` names such a file to run it alone.
 
 use crate::ir::{Level, Model, verify};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -92,9 +93,11 @@ impl<'w> Mutations<'w> {
         }
         let Runs { count, found, slowest } = runs;
         let (name, seeds) = (&self.name, self.seeds.len());
-        println!(
-            "{name}: {of_seeds} found in {seeds} seeds; {count} runs, {found} found, {slowest:?} at most"
-        );
+        // Only who asked for it hears of it.
+        if seconds.is_some() {
+            let said = format!("{name}: {of_seeds} found in {seeds} seeds; {count} runs");
+            let _ = writeln!(std::io::stdout(), "{said}, {found} found, {slowest:?} at most");
+        }
         runs
     }
 

@@ -79,7 +79,8 @@ fn code_that_is_not_in_the_file_is_listed_at_once() {
 fn only_a_type_that_is_given_and_not_read_is_reported() {
     let notes = |dtype: &str| {
         let layer = format!(
-            r#", {{"module": "keras.src.ops.numpy", "class_name": "Absolute", "config": {{"name": "a", "dtype": {dtype}}}}}]}}}}"#
+            r#", {{"module": "keras.src.ops.numpy", "class_name": "Absolute",
+                "config": {{"name": "a", "dtype": {dtype}}}}}]}}}}"#
         );
         let config = format!("{}{layer}", SEQUENCE.strip_suffix("]}}").unwrap());
         let done = read(&config, &[DENSE]).map_err(|e| e.to_string()).unwrap();
