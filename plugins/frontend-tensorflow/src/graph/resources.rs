@@ -162,6 +162,11 @@ fn of_value<'a>(
         "Shape" => {
             named.extend(node::attributes(node).into_iter().filter(|(k, _)| k == "out_type"));
         }
+        "GatherNd" => {
+            let policy = node::attributes(node).into_iter();
+            named.extend(policy.filter(|(name, _)| name == "bad_indices_policy"));
+            named.push(("indices".to_owned(), value(inputs.get(1))));
+        }
         _ => named.push(("indices".to_owned(), value(inputs.get(1)))),
     }
     runner.lower(scope, node, op, vec![], named)

@@ -238,7 +238,8 @@ fn attending(opset: i64, config: &str, more: &str) -> Graph {
             {{"class_name": "InputLayer", "config": {{"batch_shape": [null, 4, 3], "dtype": "float32", "name": "x"}},
               "name": "x", "inbound_nodes": []}},
             {{"class_name": "MultiHeadAttention", "config": {{"name": "a", "num_heads": 2, "key_dim": 3,
-              "use_bias": false, {config}}}, "name": "a", "inbound_nodes": [{{"args": [{x}, {x}], "kwargs": {{{more}}}}}]}}],
+              "use_bias": false, {config}}}, "name": "a",
+              "inbound_nodes": [{{"args": [{x}, {x}], "kwargs": {{{more}}}}}]}}],
             "input_layers": ["x", 0, 0], "output_layers": ["a", 0, 0]}}}}"#
     );
     let kernel: &[(&str, &[u64])] = &[("0", &[3, 2, 3])];

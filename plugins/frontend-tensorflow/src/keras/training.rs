@@ -1,7 +1,7 @@
 //! Layers that a model calls with `training=True`.
 //!
-//! `predict` of Keras 3 calls all layers with `training=False`, whatever the model says. In Keras 2 the call of the layer
-//! wins, and what it computes then has no form for inference.
+//! `predict` of Keras 3 calls all layers with `training=False`, whatever the model says. In Keras 2 the call of the
+//! layer wins, and what it computes then has no form for inference.
 
 use super::run::{Called, Given, Runner};
 use super::values::Item;

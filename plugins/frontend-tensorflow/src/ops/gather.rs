@@ -23,7 +23,7 @@ arguments! {
     /// `Gather(params, indices; validate_indices: bool = true, Tparams: type, Tindices: type) -> output`
     struct First { params: Var, indices: Var }
     /// `GatherNd(params, indices; Tparams: type, Tindices: type, bad_indices_policy: string = "") -> output`
-    struct Places { params: Var, indices: Var, bad_indices_policy: String }
+    struct Places { params: Var, indices: Var, bad_indices_policy: String = "" }
     /// `GatherV2(params, indices, axis; batch_dims: int = 0, Tparams: type, Tindices: type, Taxis: type) -> output`
     struct Gather { params: Var, indices: Var, axis: i64, batch_dims: i64 }
 }

@@ -64,7 +64,8 @@ arguments! {
     struct SeededRange { shape: Operand, seed: Var, minval: Var, maxval: Var, dtype: ElementType }
     /// `StatelessRandomUniformV2(shape, key, counter, alg; dtype: type = float, Tshape: type = int32) -> output`
     struct Keyed { shape: Operand, key: Var, counter: Var, alg: i64, dtype: ElementType }
-    /// `StatelessRandomUniformIntV2(shape, key, counter, alg, minval, maxval; dtype: type, Tshape: type = int32) -> output`
+    /// `StatelessRandomUniformIntV2(shape, key, counter, alg, minval, maxval; dtype: type,
+    /// Tshape: type = int32) -> output`
     struct KeyedRange {
         shape: Operand, key: Var, counter: Var, alg: i64, minval: Var, maxval: Var, dtype: ElementType,
     }

@@ -32,12 +32,12 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 
 arguments! {
     /// `ScatterNd(indices, updates, shape; T: type, Tindices: type, bad_indices_policy: string = "") -> output`
-    struct Into { indices: Var, updates: Var, shape: Var, bad_indices_policy: String }
+    struct Into { indices: Var, updates: Var, shape: Var, bad_indices_policy: String = "" }
     /// `ScatterNdNonAliasingAdd(input, indices, updates; T: type, Tindices: type, bad_indices_policy: string = "")
     /// -> output`
-    struct Onto { input: Var, indices: Var, updates: Var, bad_indices_policy: String }
+    struct Onto { input: Var, indices: Var, updates: Var, bad_indices_policy: String = "" }
     /// `TensorScatterAdd(tensor, indices, updates; T: type, Tindices: type, bad_indices_policy: string = "") -> output`
-    struct Update { tensor: Var, indices: Var, updates: Var, bad_indices_policy: String }
+    struct Update { tensor: Var, indices: Var, updates: Var, bad_indices_policy: String = "" }
 }
 
 /// ONNX has no indices that count for nothing.

@@ -197,7 +197,7 @@ pub(crate) fn converted(bytes: &Bytes, opset: i64) -> Result<String, String> {
 }
 
 pub(crate) fn text(lite: &Lite) -> String {
-    converted(&lite.bytes(), 18).unwrap()
+    converted(&lite.bytes(), 18).expect("a file that converts")
 }
 
 /// The one finding of a file.

@@ -165,8 +165,8 @@ pub(crate) fn real(b: &GraphBuilder, x: Var, found: &Quantization, name: &str) -
     b.mul(steps, along(Tensor::vector(found.scales.clone()))?)
 }
 
-/// Real numbers of which `QuantizeLinear`, which rounds halves to even integers, rounds halves of steps up. Kernels with
-/// that rule compute weights in some ten bits, so nothing else is as near to a half.
+/// Real numbers of which `QuantizeLinear`, which rounds halves to even integers, rounds halves of steps up. Kernels
+/// with that rule compute weights in some ten bits, so nothing else is as near to a half.
 pub(crate) fn halves_up(b: &GraphBuilder, x: Var, to: &Declared) -> Result<Var> {
     match of(to).filter(|found| found.is_uniform()) {
         Some(found) => b.add(x, f64::from(found.scales[0]) * HALF_MARGIN),
