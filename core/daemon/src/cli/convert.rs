@@ -45,7 +45,7 @@ pub(crate) struct Convert {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Folder for the result.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short, value_name = "DIR")]
     out: PathBuf,
     /// Params (TOML or INI), instead of those among the paths.
     #[arg(long, value_name = "FILE")]

@@ -47,8 +47,13 @@ impl Progress {
     fn is_due(&mut self, what: &What, now: Instant) -> bool {
         let pause = if self.watched { SHOWN } else { QUIET };
         let is_early = self.said.is_some_and(|said| now.saturating_duration_since(said) < pause);
+        // Where lines stay, the many components of one stage wait, too.
+        let is_stage = match what {
+            What::Stage(started) => self.watched || started.stage != self.doing.stage(),
+            _ => false,
+        };
         let is_new = self.doing.take(what);
-        let is_due = is_new && (!is_early || matches!(what, What::Stage(_)));
+        let is_due = is_new && (!is_early || is_stage);
         if is_due {
             self.said = Some(now);
         }
@@ -72,7 +77,13 @@ mod tests {
     #[test]
     fn stages_are_said_at_once_and_counts_now_and_then() {
         let begin = Instant::now();
-        let stage = What::Stage(StageStarted { stage: "quantize".into(), ..Default::default() });
+        let started = |component: &str| StageStarted {
+            stage: "quantize".into(),
+            component: component.into(),
+            ..Default::default()
+        };
+        let stage = What::Stage(started(""));
+        let component = What::Stage(started("max"));
         let sample = |done| What::Progress(Counted { done, total: 64, about: "sample".into() });
         let due = |watched| {
             let mut progress = Progress { watched, doing: Doing::default(), said: None };
@@ -82,13 +93,13 @@ mod tests {
                 at(&sample(0), 1),
                 at(&sample(1), 60),
                 at(&sample(1), 600),
-                at(&stage, 601),
+                at(&component, 601),
                 at(&sample(2), 11_000),
             ];
             std::mem::forget(progress);
             due
         };
         assert_eq!(due(true), [true, false, true, false, true, true]);
-        assert_eq!(due(false), [true, false, false, false, true, true]);
+        assert_eq!(due(false), [true, false, false, false, false, true]);
     }
 }
