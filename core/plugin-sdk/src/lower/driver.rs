@@ -1,6 +1,5 @@
 //! Applies a table to the operators of a network, one after the other.
 
-use super::table::missing;
 use super::{Missing, Reader, Table, Value, foreign};
 use crate::Submission;
 use crate::build::GraphBuilder;
@@ -272,7 +271,7 @@ impl<'s, C: 'static> Driver<'s, C> {
     /// Everything that kept operators from being lowered. One without a row is one finding, with the
     /// number of its places; it names the first, and the help the next ones.
     pub fn finish_model(self) -> Result<Finished, Diagnostics> {
-        let say = |op: &str, places: &str| missing(op, self.table.reason(op), places);
+        let say = |op: &str, places: &str| self.table.missing(op, places);
         let mut found = Diagnostics(self.missing.into_inner().findings(say));
         found.0.extend(self.found.into_inner().0);
         let (graph, functions) = self.lower.builder.finish_model();

@@ -12,11 +12,12 @@ type Row<C> =
 pub struct Table<C = ()> {
     rows: HashMap<&'static str, Row<C>>,
     refused: HashMap<&'static str, &'static str>,
+    unknown: Option<&'static str>,
 }
 
 impl<C> Default for Table<C> {
     fn default() -> Table<C> {
-        Table { rows: HashMap::new(), refused: HashMap::new() }
+        Table { rows: HashMap::new(), refused: HashMap::new(), unknown: None }
     }
 }
 
@@ -61,6 +62,13 @@ impl<C: 'static> Table<C> {
         self
     }
 
+    /// What users should do about an operator that has neither a row nor a reason.
+    #[must_use]
+    pub fn unknown_help(mut self, help: &'static str) -> Self {
+        self.unknown = Some(help);
+        self
+    }
+
     /// Adds the rows of another table; its own win.
     #[must_use]
     pub fn with(mut self, others: Table<C>) -> Self {
@@ -70,6 +78,7 @@ impl<C: 'static> Table<C> {
         for (op, reason) in others.refused {
             self.refused.entry(op).or_insert(reason);
         }
+        self.unknown = self.unknown.or(others.unknown);
         self
     }
 
@@ -84,8 +93,19 @@ impl<C: 'static> Table<C> {
         self.rows.get(op)
     }
 
-    pub(super) fn reason(&self, op: &str) -> Option<&'static str> {
-        self.refused.get(op).copied()
+    /// A finding about an operator without a row, at `places`.
+    pub(super) fn missing(&self, op: &str, places: &str) -> Diagnostic {
+        let name = shown(op);
+        if let Some(reason) = self.refused.get(op) {
+            let message = format!("`{name}` cannot be converted{places}: {reason}.");
+            return Diagnostic::new(Code::LayerUnsupported, message);
+        }
+        let message = format!("`{name}` is not known to this front-end{places}.");
+        let found = Diagnostic::new(Code::LayerUnsupported, message);
+        match self.unknown {
+            Some(help) => found.help(help),
+            None => found,
+        }
     }
 }
 
@@ -119,14 +139,4 @@ impl Results for () {
     fn results(self) -> Vec<Value> {
         vec![]
     }
-}
-
-/// A finding about an operator that is not in the table.
-pub(super) fn missing(op: &str, reason: Option<&str>, places: &str) -> Diagnostic {
-    let op = shown(op);
-    let message = match reason {
-        Some(reason) => format!("`{op}` cannot be converted{places}: {reason}."),
-        None => format!("`{op}` is not known to this front-end{places}."),
-    };
-    Diagnostic::new(Code::LayerUnsupported, message)
 }

@@ -41,6 +41,7 @@ fn split(b: &Lower, (): ()) -> Lowered<[Var; 2]> {
 
 fn table() -> Table {
     Table::new()
+        .unknown_help("Write `warp` in other operators.")
         .row("clip", clip)
         .row("mean", mean)
         .row("add", add)
@@ -148,7 +149,8 @@ fn everything_that_is_missing_is_said_at_once() {
     assert!(found[0].contains("`dropout` cannot be converted: it draws at random"), "{found:?}");
     let all = "`warp` is not known to this front-end (2 places)";
     assert!(found[1].contains(all) && found[1].contains("m.warp (warp) at net.py:1"), "{found:?}");
-    assert!(found[1].contains("`m.warp` net.py:3"), "{found:?}");
+    let help = "Write `warp` in other operators. It also occurs at `m.warp` net.py:3";
+    assert!(found[1].contains(help), "{found:?}");
 }
 
 #[test]

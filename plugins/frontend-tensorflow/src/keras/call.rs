@@ -10,7 +10,7 @@ use onnxd_plugin_sdk::ir::{DataType, Dim, Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowering, Value};
 
 /// What to do with code that is not in the file.
-const EXPORT: &str =
+pub(super) const EXPORT: &str =
     "Export the model with `model.export(\"folder\")`, or as TFLite, and convert that.";
 
 /// Keys of configurations that matter only to training, or are read elsewhere.

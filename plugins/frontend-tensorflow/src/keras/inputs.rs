@@ -1,5 +1,6 @@
 //! Inputs and outputs of the whole model.
 
+use super::call::EXPORT;
 use super::config::{Argument, Layer, Network, damaged};
 use super::dtype;
 use super::run::{Given, Runner};
@@ -51,9 +52,7 @@ pub(super) fn run(runner: &Runner<'_, '_>, model: &Layer, options: &ExportOption
     let Some(network) = &model.network else {
         let class = shown(&model.class);
         let message = format!("The model is a `{class}`, whose Python code is not in the file.");
-        let help =
-            "Export the model with `model.export(\"folder\")`, or as TFLite, and convert that.";
-        return Err(Diagnostic::new(Code::LayerUnsupported, message).help(help));
+        return Err(Diagnostic::new(Code::LayerUnsupported, message).help(EXPORT));
     };
     let ports = ports(network)?;
     let names = output_names(network);

@@ -58,7 +58,9 @@ pub(crate) fn table() -> Table<Source> {
         sound::rows,
         tensorflow::rows,
     ];
-    let own = families.into_iter().fold(Table::new(), |table, rows| rows(table));
+    // Files of Keras 2 do not tell classes of their own from those of Keras.
+    let own = Table::new().unknown_help(super::call::EXPORT);
+    let own = families.into_iter().fold(own, |table, rows| rows(table));
     // Some functions of Keras are operators of TensorFlow.
     own.with(crate::ops::table())
 }
