@@ -121,6 +121,7 @@ impl ExportOptions {
     }
 
     /// The sizes of the input number `at`, where the source declares `declared`: the params may say those that vary.
+    /// Each that nothing names gets a name of its own, so that all sizes that follow from it are known to be equal.
     ///
     /// # Errors
     /// `N0105` if they give it another number of axes.
@@ -134,11 +135,13 @@ impl ExportOptions {
             return Ok(given.clone());
         }
         let opened = self.opened(at, name, declared.clone());
-        let size = |(declared, opened): (Dim, Dim)| match declared {
-            Dim::Known(_) => declared,
-            _ => opened,
+        let label = self.label(at, name);
+        let size = |(axis, (declared, opened)): (usize, (Dim, Dim))| match (declared, opened) {
+            (Dim::Known(size), _) => Dim::Known(size),
+            (_, Dim::Unknown) => open_size(label, axis as i64),
+            (_, opened) => opened,
         };
-        Ok(declared.into_iter().zip(opened).map(size).collect())
+        Ok(declared.into_iter().zip(opened).enumerate().map(size).collect())
     }
 
     /// Whether the params leave the input number `at` the element type that the source declares.
@@ -157,17 +160,21 @@ impl ExportOptions {
         }
     }
 
+    /// What the model calls the input number `at`.
+    fn label<'a>(&'a self, at: usize, name: &'a str) -> &'a str {
+        self.names.get(at).map_or(name, String::as_str)
+    }
+
     /// A shape with the axes open that `export.dynamic_axes` names.
     fn opened(&self, at: usize, name: &str, mut shape: Vec<Dim>) -> Vec<Dim> {
         let called = self.names.get(at).map(String::as_str);
         let found = called.and_then(|called| self.axes.get(called)).or_else(|| self.axes.get(name));
         let rank = shape.len() as i64;
         let index = |axis: i64| usize::try_from(if axis < 0 { axis + rank } else { axis }).ok();
-        let label = called.unwrap_or(name);
+        let label = self.label(at, name);
         let mut open = |axis: i64, called: Option<&str>| {
             if let Some(dim) = index(axis).and_then(|i| shape.get_mut(i)) {
-                let given = || format!("{label}_dynamic_axes_{}", axis + 1);
-                *dim = Dim::Symbol(called.map_or_else(given, str::to_owned).into());
+                *dim = called.map_or_else(|| open_size(label, axis), Dim::from);
             }
         };
         match found {
@@ -185,6 +192,11 @@ impl ExportOptions {
         }
         shape
     }
+}
+
+/// The size of an axis that varies and has no name, as torch.onnx calls it.
+fn open_size(label: &str, axis: i64) -> Dim {
+    Dim::Symbol(format!("{label}_dynamic_axes_{}", axis + 1).into())
 }
 
 /// The inputs as `inputs.npz` beside the network has them, else a sample of `calib.npz`.

@@ -77,3 +77,18 @@ fn a_real_tensor_is_no_complex_output() {
     let found = found.unwrap_err().to_string();
     assert!(found.contains("`y` is declared complex64, and is float"), "{found}");
 }
+
+#[test]
+fn open_sizes_have_names() {
+    let declared = || Some(vec![Dim::Unknown, Dim::Known(3), Dim::Unknown]);
+    let named = |options: &ExportOptions, at, name| {
+        let declared = (Some(DataType::Float), declared());
+        input_type(options, at, name, declared).unwrap().to_string()
+    };
+    // Inputs of one network may have a batch of 1 and one of n, so each has names of its own.
+    let open = options();
+    assert_eq!(named(&open, 0, "x"), "float[x_dynamic_axes_1,3,x_dynamic_axes_3]");
+    assert_eq!(named(&open, 1, "y"), "float[y_dynamic_axes_1,3,y_dynamic_axes_3]");
+    let sizes = vec![Dim::from("n"), Dim::Known(3), Dim::Known(5)];
+    assert_eq!(named(&ExportOptions::of_shapes(18, vec![sizes]), 0, "x"), "float[n,3,5]");
+}
