@@ -11,6 +11,7 @@ use crate::ops::shape::{squeezed, unsqueezed};
 use crate::ops::{Lower, Source, Values, of, rows};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
+use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table, Value};
 
@@ -78,9 +79,29 @@ struct Stored {
 }
 
 impl Stored {
-    fn of(list: Option<Vec<f64>>) -> Option<Stored> {
-        let [a, b, c, d, e, f, cell] = list?.try_into().ok()?;
-        Some(Stored { computed: [a, b], state: [c, d], result: [e, f], cell })
+    fn of(b: &Lower, inputs: &Inputs, list: Option<Vec<f64>>) -> Option<Stored> {
+        let [one, two, three, four, five, six, cell] = list?.try_into().ok()?;
+        let found =
+            Stored { computed: [one, two], state: [three, four], result: [five, six], cell };
+        if !found.has_tanh() {
+            // Without an input gate nothing tells what is in the kernel's buffer.
+            let ours = match inputs.at(1 + INPUT) {
+                Some(_) => "does as the kernel does",
+                None => "computes it, so results differ",
+            };
+            let what = "The scale of the cell is one for which TFLite's kernel leaves out `tanh`.";
+            let message = format!("{what} The model {ours}.");
+            let help =
+                "Quantize the model again, on samples for which cells come near to 1 or above.";
+            b.note(b.diagnostic(Code::LayerParameter, message).help(help));
+        }
+        Some(found)
+    }
+
+    /// Whether the kernel computes `tanh` of the cell: it has code for cells that reach 1, 2, 4 ... 64. For others it
+    /// leaves its buffer as it is, in which the input gate is (`PortableApplyTanh` of TFLite).
+    fn has_tanh(&self) -> bool {
+        (0..=6).any(|bits| self.cell.log2().round() == f64::from(bits))
     }
 }
 
@@ -197,7 +218,11 @@ impl Cell {
         let c = within(b, c, self.cell_clip)?;
         let c = within(b, c, self.stored.map_or(0.0, |to| to.cell))?;
         let output = b.sigmoid(self.gate(b, OUTPUT, x, [h, c])?)?;
-        let h = b.mul(output, activated(b, c, &self.activation)?)?;
+        let squashed = match self.stored {
+            Some(to) if !to.has_tanh() && self.input[INPUT].is_some() => input,
+            _ => activated(b, c, &self.activation)?,
+        };
+        let h = b.mul(output, squashed)?;
         let stored = |h: Var, from: fn(Stored) -> [f64; 2], to: fn(Stored) -> [f64; 2]| {
             self.stored.map_or(Ok(h), |stored| reread(b, h, from(stored), to(stored)))
         };
@@ -236,7 +261,7 @@ impl Cell {
 fn need(b: &GraphBuilder, weights: Option<Var>) -> Lowered<Var> {
     weights.ok_or_else(|| {
         let message = "Weights of the layer are missing.";
-        b.diagnostic(onnxd_plugin_sdk::diagnostics::Code::LayerParameter, message)
+        b.diagnostic(Code::LayerParameter, message)
     })
 }
 
@@ -252,7 +277,7 @@ fn single(b: &Lower, a: Single) -> Lowered<Values> {
     }
     let mut cell = Cell::new(&inputs, 1, &a.activation, [a.cell_clip, a.proj_clip]);
     cell.norm = [20, 21, 22, 23].map(|at| inputs.at(at));
-    cell.stored = Stored::of(a.stored);
+    cell.stored = Stored::of(b, &inputs, a.stored);
     let x = unsqueezed(b, inputs.need(b, 0)?, &[0])?;
     let y = cell.over(b, x, [inputs.at(18), inputs.at(19)], false)?;
     Ok(Values(vec![squeezed(b, y, &[0])?.into()]))
@@ -266,7 +291,7 @@ fn basic(b: &GraphBuilder, inputs: &Inputs) -> Lowered<Values> {
     let gates = b.add(gates, inputs.need(b, 3)?)?;
     let Some(width) = size_of(b, inputs.need(b, 3)?, 0).map(|n| n / 4) else {
         let message = "The length of the bias is not known.";
-        return Err(b.diagnostic(onnxd_plugin_sdk::diagnostics::Code::LayerUnsupported, message));
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
     };
     let parts = b.split(gates).split(vec![width; 4]).axis(-1).list(4)?;
     let kept = b.mul(b.sigmoid(parts[2])?, inputs.need(b, 4)?)?;
@@ -279,7 +304,7 @@ fn sequence(b: &Lower, a: Sequence) -> Lowered<Var> {
     let inputs = Inputs(a.inputs);
     let mut cell = Cell::new(&inputs, 1, &a.activation, [a.cell_clip, a.proj_clip]);
     cell.norm = [20, 21, 22, 23].map(|at| inputs.at(at));
-    cell.stored = Stored::of(a.stored);
+    cell.stored = Stored::of(b, &inputs, a.stored);
     let x = time_first(b, inputs.need(b, 0)?, a.time_major)?;
     let y = cell.over(b, x, [inputs.at(18), inputs.at(19)], false)?;
     time_first(b, y, a.time_major)
