@@ -4,8 +4,8 @@
 //! A factor for each channel only goes into the operator before it. One number also passes operators that move
 //! elements, and sums and products of computed values: of the two factors that attention has, one is left or none.
 //!
-//! A product that is rounded later, as places between pixels are, keeps its own factor, unless it is a power of two:
-//! another order of rounding errors makes another number of what lies half way between two.
+//! A product that is rounded or compared later, as places between pixels are, keeps its own factor, unless it is a
+//! power of two: another order of rounding errors turns what lies half way between two numbers, or at the limit.
 //!
 //! ```onnx
 //! before (float[1,4,8] x) => (float[1,4,4] scores)
@@ -43,13 +43,24 @@ use crate::scaled::{MOVES, Search};
 use onnxd_plugin_sdk::ir::{At, Reals, ValueId};
 use onnxd_plugin_sdk::rewrite::{Rewrite, Rewriter, Skip};
 
-/// Operators that turn what lies between two numbers into one of them.
-const ROUNDS: [&str; 4] = ["Ceil", "Floor", "Mod", "Round"];
+/// Operators whose results jump: a rounding error may become a whole step. So do casts to integers and truth values.
+const JUMPS: [&str; 10] = [
+    "Ceil",
+    "Equal",
+    "Floor",
+    "Greater",
+    "GreaterOrEqual",
+    "Less",
+    "LessOrEqual",
+    "Mod",
+    "Round",
+    "Sign",
+];
 /// Operators by which a factor and its rounding error go on, with those that move elements.
 const PASSED: [&str; 10] =
     ["Abs", "Add", "Clip", "Concat", "Div", "Max", "Min", "Mul", "Neg", "Sub"];
-/// Values that are looked at for what rounds them.
-const ROUNDED_MAX: usize = 32;
+/// Values that are looked at for operators that jump.
+const VALUES_MAX: usize = 32;
 
 pub(crate) fn fuse_scale(cx: &mut Rewriter, at: At<Arithmetic>) -> Rewrite {
     let Applied { x, by, .. } = Applied::factor(cx, &at)?;
@@ -59,8 +70,10 @@ pub(crate) fn fuse_scale(cx: &mut Rewriter, at: At<Arithmetic>) -> Rewrite {
     if is_gelu(cx, x) {
         return Skip::because("it is part of Gelu, which runtimes know");
     }
-    if !by.values.iter().all(|factor| is_power_of_two(*factor)) && is_rounded(cx, at.out) {
-        return Skip::because("the product is rounded, and what lies half way could turn");
+    if !by.values.iter().all(|factor| is_power_of_two(*factor)) && meets_a_jump(cx, at.out) {
+        return Skip::because(
+            "the product is rounded or compared, and what lies at a limit could turn",
+        );
     }
     let factor = match by.values[..] {
         [factor] if by.dims.is_empty() || by.dims.len() <= cx.rank(x)? => Reals::scalar(factor),
@@ -90,14 +103,14 @@ fn is_power_of_two(x: f64) -> bool {
     x.to_bits() & ((1 << (f64::MANTISSA_DIGITS - 1)) - 1) == 0
 }
 
-/// Whether `v` comes to an operator that rounds, by sums, products and operators that move elements.
-fn is_rounded(cx: &Rewriter, v: ValueId) -> bool {
+/// Whether `v` comes to an operator that jumps, by sums, products and operators that move elements.
+fn meets_a_jump(cx: &Rewriter, v: ValueId) -> bool {
     let (mut found, mut at) = (vec![v], 0);
-    while at < found.len().min(ROUNDED_MAX) {
+    while at < found.len().min(VALUES_MAX) {
         for node in cx.graph.readers(found[at]).iter().filter_map(|id| cx.graph.node(*id)) {
             let (true, Some(out)) = (node.is_standard(), node.output(0)) else { continue };
             let op = node.op.as_str();
-            if ROUNDS.contains(&op) || op == "Cast" && cx.dtype(out).is_ok_and(|t| !t.is_float()) {
+            if JUMPS.contains(&op) || op == "Cast" && cx.dtype(out).is_ok_and(|t| !t.is_float()) {
                 return true;
             }
             if (PASSED.contains(&op) || MOVES.contains(&op)) && !found.contains(&out) {
@@ -222,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rounded_later_is_computed_in_its_order() {
+    fn what_jumps_later_is_computed_in_its_order() {
         for (out, factor, rounds) in [
             ("float[3]", "3.0", "r = Round(s)"),
             (
@@ -231,6 +244,9 @@ mod tests {
                 "p = Abs(s) a = Add(p, half) f = Floor(a) r = Unsqueeze(f, axes)",
             ),
             ("int64[1,3]", "0.1", "n = Mul(s, x) u = Unsqueeze(n, axes) r = Cast<to = 7>(u)"),
+            ("bool[3]", "0.3", "r = Less(half, s)"),
+            ("bool[3]", "0.3", "a = Abs(s) r = Equal(a, half)"),
+            ("float[3]", "0.3", "d = Sub(s, half) r = Sign(d)"),
         ] {
             let graph = format!(
                 "g (float[3] x) => ({out} r)
@@ -239,14 +255,14 @@ mod tests {
             );
             check_skip(
                 fuse_scale,
-                "the product is rounded, and what lies half way could turn",
+                "the product is rounded or compared, and what lies at a limit could turn",
                 &graph,
             );
         }
     }
 
     #[test]
-    fn a_power_of_two_is_exact_before_what_rounds() {
+    fn a_power_of_two_is_exact_before_what_jumps() {
         let graph = "g (float[3] x) => (float[3] r) <float third = {0.333333}, float c = {-0.25}>
              { t = Mul(x, third) s = Mul(t, c) r = Round(s) }";
         assert_eq!(left(graph), 2);
