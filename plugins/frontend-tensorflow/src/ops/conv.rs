@@ -258,32 +258,35 @@ pub(crate) fn conv(
     call.group((group != 1).then_some(group)).one()
 }
 
-/// The sizes of a filter: spatial axes, channels, and those of the result.
-fn filter_sizes(b: &GraphBuilder, w: Var) -> Lowered<Vec<i64>> {
-    let dims = sizes(b, w)?;
-    match dims.len() {
-        0..3 => Err(b.diagnostic(Code::LayerParameter, "The filter has no spatial axes.")),
-        _ => Ok(dims),
+/// The window of a filter, whose axes are the spatial ones, that of channels, and that of results; and the number of
+/// its channels.
+fn window(
+    b: &GraphBuilder,
+    filter: Var,
+    [strides, dilations]: [&[i64]; 2],
+    padding: Padding,
+    channels: Channels,
+) -> Lowered<(Window, i64)> {
+    let (strides, dilations) = (channels.spatial(strides), channels.spatial(dilations));
+    match &sizes(b, filter)?[..] {
+        [kernel @ .., count, _] if !kernel.is_empty() => {
+            Ok((Window { kernel: kernel.to_vec(), strides, dilations, padding }, *count))
+        }
+        _ => Err(b.diagnostic(Code::LayerParameter, "The filter has no spatial axes.")),
     }
 }
 
 fn convolution(b: &Lower, a: Conv, is_depthwise: bool) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
-    let dims = filter_sizes(b, a.filter)?;
-    let n = dims.len().saturating_sub(2);
     let explicit = a.explicit_paddings.unwrap_or_default();
-    let window = Window {
-        kernel: dims[..n].to_vec(),
-        strides: channels.spatial(&a.strides),
-        dilations: channels.spatial(&a.dilations),
-        padding: Padding::of(b, &a.padding, &explicit, channels)?,
-    };
+    let padding = Padding::of(b, &a.padding, &explicit, channels)?;
+    let (window, count) = window(b, a.filter, [&a.strides, &a.dilations], padding, channels)?;
     let x = channels.first(b, a.input)?;
     let (w, group) = match is_depthwise {
-        true => (depthwise(b, a.filter)?, dims[n]),
+        true => (depthwise(b, a.filter)?, count),
         false => {
             let inputs = b.shape_of(x).and_then(|shape| shape.get(1)?.known());
-            (a.filter, inputs.map_or(1, |inputs| inputs / dims[n].max(1)))
+            (a.filter, inputs.map_or(1, |inputs| inputs / count.max(1)))
         }
     };
     let dtype = of(b, x)?;
@@ -371,27 +374,21 @@ pub(crate) fn conv_transpose(
 
 fn transpose(b: &Lower, a: Transpose, is_depthwise: bool) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
-    let dims = filter_sizes(b, a.filter)?;
-    let n = dims.len().saturating_sub(2);
     let explicit = a.explicit_paddings.unwrap_or_default();
-    let window = Window {
-        kernel: dims[..n].to_vec(),
-        strides: channels.spatial(&a.strides),
-        dilations: channels.spatial(&a.dilations),
-        padding: Padding::of(b, &a.padding, &explicit, channels)?,
-    };
+    let padding = Padding::of(b, &a.padding, &explicit, channels)?;
+    let (window, count) = window(b, a.filter, [&a.strides, &a.dilations], padding, channels)?;
     let x = channels.first(b, a.out_backprop)?;
     window.check(b, x)?;
     let shape = b.shape_of(x).unwrap_or_default();
     let first = if channels == Channels::First { 2 } else { 1 };
     let mut borders = Borders::default();
-    for axis in 0..n {
+    for axis in 0..window.kernel.len() {
         let size = shape.get(axis + 2).and_then(onnxd_plugin_sdk::ir::Dim::known);
         borders.axis(&window, axis, size, element(b, a.input_sizes, first + axis));
     }
     // The filter is that of the convolution that this one undoes: its results are the inputs here.
     let (w, group) = match is_depthwise {
-        true => (depthwise(b, a.filter)?, dims[n]),
+        true => (depthwise(b, a.filter)?, count),
         false => (a.filter, 1),
     };
     let y = conv_transpose(b, x, filter(b, w)?, None, (&window, &borders), group)?;

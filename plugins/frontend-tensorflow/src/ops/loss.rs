@@ -1,6 +1,7 @@
 //! Losses, and the decoding of what recognizes sequences.
 
 use super::shape::unsqueezed;
+use super::sparse::packed;
 use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -71,15 +72,8 @@ fn greedy_decoder(b: &Lower, a: Greedy) -> Lowered<[Var; 4]> {
         let before = b.slice(shifted, [0], [-1]).axes([1]).one()?;
         kept = b.and(kept, b.not(b.equal(best, before)?)?)?;
     }
-    let at = b.transpose(b.non_zero(kept)?).perm([1, 0]).one()?;
+    let ([indices, shape], at) = packed(b, kept)?;
     let values = b.gather_nd(best, at).one()?;
-    let counts = b.cast(kept, Int64)?;
-    let places = super::scan::running_sum(b, counts, 1, [true, false])?;
-    let places = b.unsqueeze(b.gather_nd(places, at).one()?, [1])?;
-    let indices = b.concat([b.slice(at, [0], [1]).axes([1]).one()?, places]).axis(1).one()?;
-    let longest =
-        b.reduce_max(b.reduce_sum(counts).axes([1]).keepdims(0).one()?).keepdims(1).one()?;
-    let shape = b.concat([b.shape(x).start(0).end(1).one()?, longest]).axis(0).one()?;
     let most = b.where_(valid, b.reduce_max(x).axes([2]).keepdims(0).one()?, 0.0)?;
     let score = b.neg(b.reduce_sum(most).axes([1]).keepdims(1).one()?)?;
     Ok([indices, values, shape, score])

@@ -167,6 +167,17 @@ pub(crate) fn of(b: &GraphBuilder, x: Var) -> Lowered<DataType> {
     })
 }
 
+/// The type in which runtimes sum and sort elements of a type: they lack small integers and floats of 16 bits.
+pub(crate) fn widened(dtype: DataType) -> DataType {
+    match dtype {
+        DataType::Double => dtype,
+        d if d.is_float() => DataType::Float,
+        d if d.bits() < 32 => DataType::Int32,
+        DataType::Int32 => dtype,
+        _ => DataType::Int64,
+    }
+}
+
 /// The size of an axis, if it is known.
 pub(crate) fn size_of(b: &GraphBuilder, x: Var, axis: usize) -> Option<i64> {
     b.shape_of(x)?.get(axis).and_then(Dim::known)

@@ -1,6 +1,6 @@
 //! Reductions.
 
-use super::{Lower, Source, of};
+use super::{Lower, Source, of, widened};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -86,10 +86,8 @@ pub(crate) fn reduced(
     let dtype = of(b, x)?;
     let computed = match dtype {
         d if d.is_float() => d,
-        Int32 | Int64 => dtype,
         DataType::Int8 | Uint8 if matches!(how, Reduction::Max | Reduction::Min) => dtype,
-        d if d.bits() < 32 => Int32,
-        _ => Int64,
+        d => widened(d),
     };
     let x = b.cast(x, computed)?;
     let axes: Operand = match axes {

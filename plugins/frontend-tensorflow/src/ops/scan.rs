@@ -3,10 +3,9 @@
 use super::create::number;
 use super::shape::{axis_of, transposed};
 use super::slicing::reversed;
-use super::{Source, of, rank};
+use super::{Source, of, rank, widened};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
-use onnxd_plugin_sdk::ir::DataType::{Double, Float, Int32, Int64};
 use onnxd_plugin_sdk::ir::{Tensor, ValueType};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
@@ -35,12 +34,7 @@ pub(crate) fn running_sum(
     [exclusive, reverse]: [bool; 2],
 ) -> Lowered<Var> {
     let dtype = of(b, x)?;
-    let computed = match dtype {
-        Float | Double | Int32 | Int64 => dtype,
-        d if d.is_float() => Float,
-        d if d.bits() < 32 => Int32,
-        _ => Int64,
-    };
+    let computed = widened(dtype);
     let flag = |on: bool| on.then_some(1i64);
     let sums = b.cum_sum(b.cast(x, computed)?, Tensor::scalar(axis));
     b.cast(sums.exclusive(flag(exclusive)).reverse(flag(reverse)).one()?, dtype)
@@ -71,12 +65,7 @@ fn running(
     step: fn(&GraphBuilder, Var, Var) -> Lowered<Var>,
 ) -> Lowered<Var> {
     let dtype = of(b, x)?;
-    let computed = match dtype {
-        Float | Double | Int32 | Int64 => dtype,
-        d if d.is_float() => Float,
-        d if d.bits() < 32 => Int32,
-        _ => Int64,
-    };
+    let computed = widened(dtype);
     let axis = axis_of(b, x, axis)?;
     let mut order: Vec<i64> = (0..rank(b, x)? as i64).collect();
     order.swap(0, axis);

@@ -1,5 +1,6 @@
 //! Sets that are the rows of matrices.
 
+use super::sparse::packed;
 use super::{Lower, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::Var;
@@ -48,13 +49,7 @@ pub(crate) fn operation(b: &Lower, a: Operation) -> Lowered<[Var; 3]> {
             b.and(first, if wanted { found } else { b.not(found)? })?
         }
     };
-    let at = b.transpose(b.non_zero(kept)?).perm([1, 0]).one()?;
-    let counts = b.cast(kept, Int64)?;
-    let places = super::scan::running_sum(b, counts, 1, [true, false])?;
-    let places = b.unsqueeze(b.gather_nd(places, at).one()?, [1])?;
-    let indices = b.concat([b.slice(at, [0], [1]).axes([1]).one()?, places]).axis(1).one()?;
-    let longest =
-        b.reduce_max(b.reduce_sum(counts).axes([1]).keepdims(0).one()?).keepdims(1).one()?;
-    let shape = b.concat([b.shape(own).start(0).end(1).one()?, longest]).axis(0).one()?;
-    Ok([indices, b.cast(b.gather_nd(sorted, at).one()?, dtype)?, shape])
+    let ([indices, shape], at) = packed(b, kept)?;
+    let values = b.cast(b.gather_nd(sorted, at).one()?, dtype)?;
+    Ok([indices, values, shape])
 }

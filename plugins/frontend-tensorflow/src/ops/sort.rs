@@ -1,6 +1,6 @@
 //! Sorting, top k and unique elements.
 
-use super::{Lower, Source, of, rank};
+use super::{Lower, Source, of, rank, widened};
 use crate::wire::dtype::ElementType;
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
@@ -68,12 +68,6 @@ pub(crate) fn top_k(
     [largest, sorted]: [bool; 2],
 ) -> Lowered<[Var; 2]> {
     let dtype = of(b, x)?;
-    let computed = match dtype {
-        Float | Double | Int32 | Int64 => dtype,
-        d if d.is_float() => Float,
-        d if d.bits() < 32 => Int32,
-        _ => Int64,
-    };
     let k: Operand = match k {
         Operand::Int(k) => vec![*k].into(),
         Operand::Var(v) => match b.ints_of(*v) {
@@ -82,7 +76,8 @@ pub(crate) fn top_k(
         },
         other => other.clone(),
     };
-    let call = b.top_k(b.cast(x, computed)?, k).axis(axis).largest((!largest).then_some(0i64));
+    let call =
+        b.top_k(b.cast(x, widened(dtype))?, k).axis(axis).largest((!largest).then_some(0i64));
     let [values, at] = call.sorted((!sorted).then_some(0i64)).outputs()?;
     Ok([b.cast(values, dtype)?, at])
 }

@@ -1,6 +1,7 @@
 //! Tensors that are held as places and values, and the like of them with rows of any length.
 
 use super::create::{filled, scalar};
+use super::scan::running_sum;
 use super::scatter::scattered;
 use super::segment::{Kind, sorted_by};
 use super::{Lower, Source, linear, of, rank};
@@ -168,4 +169,18 @@ fn fill_empty_rows(b: &Lower, a: Filled) -> Lowered<[Var; 4]> {
     let back = b.slice(back, [0], b.shape(row).one()?).axes([0]).one()?;
     let turned = |x: Var| b.gather(x, order).axis(0).one();
     Ok([turned(all)?, turned(values)?, b.cast(is_empty, Bool)?, back])
+}
+
+/// The indices and the shape of a sparse matrix: of each row the elements that are true in `kept`, moved to the front.
+/// Then where these elements were.
+pub(crate) fn packed(b: &GraphBuilder, kept: Var) -> Lowered<([Var; 2], Var)> {
+    let at = b.transpose(b.non_zero(kept)?).perm([1, 0]).one()?;
+    let counts = b.cast(kept, Int64)?;
+    let places = running_sum(b, counts, 1, [true, false])?;
+    let places = b.unsqueeze(b.gather_nd(places, at).one()?, [1])?;
+    let indices = b.concat([b.slice(at, [0], [1]).axes([1]).one()?, places]).axis(1).one()?;
+    let lengths = b.reduce_sum(counts).axes([1]).keepdims(0).one()?;
+    let longest = b.reduce_max(lengths).keepdims(1).one()?;
+    let shape = b.concat([b.shape(kept).start(0).end(1).one()?, longest]).axis(0).one()?;
+    Ok(([indices, shape], at))
 }

@@ -9,11 +9,11 @@ use crate::ops::create::scalar;
 use crate::ops::linear::swapped;
 use crate::ops::reduce::{Axes, Reduction, reduced};
 use crate::ops::shape::axis_of;
-use crate::ops::{Lower, Source, of, rank};
+use crate::ops::{Lower, Source, of, rank, widened};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int8, Int32, Int64};
+use onnxd_plugin_sdk::ir::DataType::{self, Float, Int8, Int32, Int64};
 use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -119,12 +119,7 @@ impl Arguments for Einsum {
 fn factors(b: &GraphBuilder, all: [&Value; 2]) -> Lowered<([Var; 2], DataType)> {
     let [x, y] = as_tensors(b, all)?;
     let to = of(b, x)?;
-    let computed = match to {
-        Float | Double | Int32 | Int64 => to,
-        d if d.is_float() => d,
-        d if d.bits() < 32 => Int32,
-        _ => Int64,
-    };
+    let computed = if to.is_float() { to } else { widened(to) };
     Ok(([b.cast(x, computed)?, b.cast(y, computed)?], to))
 }
 
