@@ -59,7 +59,6 @@ pub(crate) mod sparse;
 pub(crate) mod special;
 #[cfg(test)]
 mod tests;
-pub(crate) mod text;
 pub(crate) mod update;
 
 use crate::graph::node::RESULTS_MAX;
@@ -121,7 +120,6 @@ pub(crate) fn table() -> Table<Source> {
         space::rows,
         sparse::rows,
         special::rows,
-        text::rows,
         update::rows,
     ];
     families.into_iter().fold(Table::new(), |table, rows| rows(table))

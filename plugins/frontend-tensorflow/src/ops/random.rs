@@ -68,17 +68,7 @@ const REFUSED: [(&[&str], &str); 6] = [
     (&["RandomCrop"], "it cuts out a part at random, for training"),
     (&["SobolSample"], "ONNX has no sequences of Sobol"),
     (
-        &[
-            "AllCandidateSampler",
-            "FixedUnigramCandidateSampler",
-            "LearnedUnigramCandidateSampler",
-            "LogUniformCandidateSampler",
-            "ThreadUnsafeUnigramCandidateSampler",
-            "UniformCandidateSampler",
-            "ComputeAccidentalHits",
-            "KMC2ChainInitialization",
-            "KmeansPlusPlusInitialization",
-        ],
+        &["ComputeAccidentalHits", "KMC2ChainInitialization", "KmeansPlusPlusInitialization"],
         "it draws samples for training",
     ),
 ];
