@@ -8,7 +8,7 @@ use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
-use onnxd_plugin_sdk::ir::DataType;
+use onnxd_plugin_sdk::ir::{DataType, Tensor};
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -34,7 +34,13 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
             };
             transpose(b, sized, false)
         };
-        "DepthwiseConv2dNativeBackpropInput" => |b, a: Transpose| transpose(b, a, true);
+        "DepthwiseConv2dNativeBackpropInput" => |b, a: Transpose| {
+            if unless_ones(&a.dilations).is_some() {
+                let message = "Kernels of TensorFlow leave the dilations of this operator out.";
+                return Err(b.diagnostic(Code::LayerUnsupported, message));
+            }
+            transpose(b, a, true)
+        };
     }
 }
 
@@ -174,6 +180,25 @@ impl Window {
     /// Cells that the window reaches over along a spatial axis.
     fn reach(&self, axis: usize) -> i64 {
         (self.kernel[axis] - 1) * self.dilations[axis] + 1
+    }
+
+    /// Cells that as many windows as `size` spread over along a spatial axis.
+    fn spread(&self, axis: usize, size: i64) -> i64 {
+        size.saturating_sub(1).saturating_mul(self.strides[axis]).saturating_add(self.reach(axis))
+    }
+
+    /// How many windows an input of size `input` has along a spatial axis.
+    fn count(&self, axis: usize, input: i64) -> i64 {
+        let room = match &self.padding {
+            Padding::Same => {
+                return input.saturating_add(self.strides[axis] - 1) / self.strides[axis];
+            }
+            Padding::Valid => input.saturating_sub(self.reach(axis)),
+            Padding::Explicit(pairs) => {
+                input.saturating_add(pairs[axis].iter().sum()).saturating_sub(self.reach(axis))
+            }
+        };
+        room.div_euclid(self.strides[axis]).saturating_add(1)
     }
 
     /// The pads of a window over `x`, which has channels first.
@@ -324,25 +349,36 @@ impl Borders {
         out: Option<i64>,
     ) {
         let (stride, reach) = (window.strides[axis], window.reach(axis));
-        let natural = |size: i64| (size - 1) * stride + reach;
         // Cells beyond the result: those of `SAME` do not depend on the size where the result is a multiple of it.
         let beyond = match (size.zip(out), &window.padding) {
-            (Some((size, out)), _) => natural(size) - out,
+            (Some((size, out)), _) => window.spread(axis, size).saturating_sub(out),
             (None, Padding::Same) => reach - stride,
             (None, Padding::Valid) => (reach - stride).min(0),
             (None, Padding::Explicit(pairs)) => pairs[axis].iter().sum(),
         };
-        let [before, behind] = match &window.padding {
-            Padding::Explicit(pairs) => [pairs[axis][0], beyond - pairs[axis][0]],
-            Padding::Same => [beyond.max(0) / 2, beyond - beyond.max(0) / 2],
-            Padding::Valid => [0, beyond],
+        self.cut(window, axis, beyond);
+    }
+
+    /// Adds an axis along which so many cells are beyond the result; fewer than none are missing.
+    fn cut(&mut self, window: &Window, axis: usize, beyond: i64) {
+        let stride = window.strides[axis];
+        let before = match &window.padding {
+            Padding::Explicit(pairs) => pairs[axis][0],
+            Padding::Same => beyond.max(0) / 2,
+            Padding::Valid => 0,
         };
+        let behind = beyond.saturating_sub(before);
         self.pads.push([before, behind.max(0)]);
-        let lacking = (-behind).max(0);
+        let lacking = behind.min(0).saturating_neg();
         // Runtimes add less than a step.
         let more = if lacking < stride { lacking } else { 0 };
         self.more.push(more);
         self.missing.push(lacking - more);
+    }
+
+    /// Of `n` axes along which nothing is cut off and nothing is missing.
+    fn none(n: usize) -> Borders {
+        Borders { pads: vec![[0, 0]; n], more: vec![0; n], missing: vec![0; n] }
     }
 }
 
@@ -379,18 +415,70 @@ fn transpose(b: &Lower, a: Transpose, is_depthwise: bool) -> Lowered<Var> {
     let (window, count) = window(b, a.filter, [&a.strides, &a.dilations], padding, channels)?;
     let x = channels.first(b, a.out_backprop)?;
     window.check(b, x)?;
-    let shape = b.shape_of(x).unwrap_or_default();
-    let first = if channels == Channels::First { 2 } else { 1 };
-    let mut borders = Borders::default();
-    for axis in 0..window.kernel.len() {
-        let size = shape.get(axis + 2).and_then(onnxd_plugin_sdk::ir::Dim::known);
-        borders.axis(&window, axis, size, element(b, a.input_sizes, first + axis));
-    }
+    let n = window.kernel.len();
     // The filter is that of the convolution that this one undoes: its results are the inputs here.
     let (w, group) = match is_depthwise {
         true => (depthwise(b, a.filter)?, count),
         false => (a.filter, 1),
     };
-    let y = conv_transpose(b, x, filter(b, w)?, None, (&window, &borders), group)?;
+    let w = filter(b, w)?;
+    let out = spatial_sizes(b, a.input_sizes, channels, n)?;
+    let beyond = beyond(b, &window, x, out)?;
+    // Where the size of `x` is not known, it is that of a convolution of the result.
+    let known = |axis: usize| {
+        let by_result = || {
+            let out = element(b, out, axis)?;
+            Some(window.spread(axis, window.count(axis, out)).saturating_sub(out))
+        };
+        element(b, beyond, axis).or_else(by_result)
+    };
+    let y = match (0..n).map(known).collect::<Option<Vec<i64>>>() {
+        Some(cells) => {
+            let mut borders = Borders::default();
+            cells.into_iter().enumerate().for_each(|(axis, n)| borders.cut(&window, axis, n));
+            conv_transpose(b, x, w, None, (&window, &borders), group)?
+        }
+        None => {
+            let all = conv_transpose(b, x, w, None, (&window, &Borders::none(n)), group)?;
+            without(b, all, beyond, &window.padding)?
+        }
+    };
     channels.back(b, y)
 }
+
+/// The sizes of spatial axes among those of all axes; a list may have no others.
+fn spatial_sizes(b: &GraphBuilder, sizes: Var, channels: Channels, n: usize) -> Lowered<Var> {
+    let sizes = b.cast(sizes, DataType::Int64)?;
+    if super::size_of(b, sizes, 0) == Some(n as i64) {
+        return Ok(sizes);
+    }
+    let first = if channels == Channels::First { 2 } else { 1 };
+    b.slice(sizes, [first], [first + n as i64]).axes([0]).one()
+}
+
+/// How many cells a transposed convolution of `x` gives beyond sizes `out`, for each spatial axis.
+fn beyond(b: &GraphBuilder, window: &Window, x: Var, out: Var) -> Lowered<Var> {
+    let rest: Vec<i64> =
+        window.strides.iter().enumerate().map(|(axis, n)| window.reach(axis) - n).collect();
+    let steps =
+        b.mul(b.shape(x).start(2).one()?, b.constant(Tensor::vector(window.strides.clone())))?;
+    b.sub(b.add(steps, b.constant(Tensor::vector(rest)))?, out)
+}
+
+/// `y` without the computed numbers of cells beyond its spatial axes, and with zeros for fewer than none.
+fn without(b: &GraphBuilder, y: Var, beyond: Var, padding: &Padding) -> Lowered<Var> {
+    let zero = || b.constant(Tensor::vector(vec![0_i64]));
+    let before = match padding {
+        Padding::Valid => b.mul(beyond, zero())?,
+        Padding::Same => b.div(b.max([beyond, zero()])?, 2)?,
+        Padding::Explicit(pairs) => {
+            b.constant(Tensor::vector(pairs.iter().map(|pair| pair[0]).collect::<Vec<i64>>()))
+        }
+    };
+    let others = b.constant(Tensor::vector(vec![0_i64; 2]));
+    let cells = b.concat([others, before, others, b.sub(beyond, before)?]).axis(0).one()?;
+    b.pad(y, b.neg(cells)?).one()
+}
+
+#[cfg(test)]
+mod tests;
