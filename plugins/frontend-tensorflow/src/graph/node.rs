@@ -6,9 +6,12 @@ use crate::wire::proto::{Attr, AttrValue, FunctionDef, ListValue, NodeDef, Tenso
 use onnxd_plugin_sdk::lower::Value;
 use std::collections::HashMap;
 
-/// Attributes that say how and where TensorFlow computes, but not what.
-const WITHOUT_EFFECT: [&str; 23] = [
+/// Attributes that say how and where TensorFlow computes, but not what, and how long lists of inputs are.
+const WITHOUT_EFFECT: [&str; 26] = [
     "N",
+    "num_args",
+    "num_host_args",
+    "num_side_inputs",
     "use_cudnn_on_gpu",
     "use_locking",
     "validate_shape",

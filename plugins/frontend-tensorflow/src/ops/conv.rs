@@ -47,7 +47,7 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
 arguments! {
     /// `Conv2D(input, filter; T: type, strides: list(int), padding: string, explicit_paddings: list(int) = [],
     /// data_format: string = "NHWC", dilations: list(int) = [1, 1, 1, 1]) -> output`
-    struct Conv {
+    pub(crate) struct Conv {
         input: Var, filter: Var, strides: Vec<i64>, padding: String, explicit_paddings: Option<Vec<i64>>,
         data_format: String, dilations: Vec<i64>,
     }
@@ -301,7 +301,11 @@ fn window(
     }
 }
 
-fn convolution(b: &Lower, a: Conv, is_depthwise: bool) -> Lowered<Var> {
+/// A convolution, also one with a filter of its own for each channel.
+///
+/// # Errors
+/// `N0203` if sizes of the filter are not known, `N0204` for lists that do not fit.
+pub(crate) fn convolution(b: &Lower, a: Conv, is_depthwise: bool) -> Lowered<Var> {
     let channels = Channels::of(b, &a.data_format)?;
     let explicit = a.explicit_paddings.unwrap_or_default();
     let padding = Padding::of(b, &a.padding, &explicit, channels)?;

@@ -59,7 +59,7 @@ arguments! {
     /// `AddN(inputs*N; N: int, T: type) -> sum`
     struct Many { inputs: Vec<Var> }
     /// `BiasAdd(value, bias; T: type, data_format: string = "NHWC") -> output`
-    struct Biased { value: Var, bias: Var, data_format: Option<String> }
+    pub(crate) struct Biased { value: Var, bias: Var, data_format: Option<String> }
     /// `ClipByValue(t, clip_value_min, clip_value_max; T: type) -> output`
     struct Clipped { t: Var, clip_value_min: Var, clip_value_max: Var }
 }
@@ -113,7 +113,7 @@ fn power(b: &Lower, a: Two) -> Lowered<Var> {
 }
 
 /// Adds a number for each channel.
-fn bias_add(b: &Lower, a: Biased) -> Lowered<Var> {
+pub(crate) fn bias_add(b: &Lower, a: Biased) -> Lowered<Var> {
     if a.data_format.as_deref() != Some("NCHW") {
         return b.add(a.value, a.bias);
     }

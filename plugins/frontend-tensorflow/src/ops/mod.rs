@@ -23,6 +23,7 @@ pub(crate) mod create;
 pub(crate) mod detection;
 pub(crate) mod elementwise;
 pub(crate) mod fft;
+mod fused;
 pub(crate) mod gather;
 pub(crate) mod image;
 pub(crate) mod join;
@@ -91,6 +92,7 @@ pub(crate) fn table() -> Table<Source> {
         create::rows,
         elementwise::rows,
         fft::rows,
+        fused::rows,
         gather::rows,
         image::rows,
         join::rows,

@@ -26,7 +26,7 @@ arguments! {
     /// `FusedBatchNormV3(x, scale, offset, mean, variance; T: type, U: type, epsilon: float = 0.0001,
     /// exponential_avg_factor: float = 1.0, data_format: string = "NHWC", is_training: bool = true)
     /// -> y, batch_mean, batch_variance, reserve_space_1, reserve_space_2, reserve_space_3`
-    struct Batch {
+    pub(crate) struct Batch {
         x: Var, scale: Var, offset: Var, mean: Var, variance: Var, epsilon: f64, data_format: String,
         exponential_avg_factor: f64, is_training: bool,
     }
@@ -41,7 +41,7 @@ arguments! {
 
 /// The normalized tensor, mean and variance, and the variance that gradients take. In training they are those of the
 /// batch; the variance that is handed on is then the unbiased one.
-fn batch_norm(b: &Lower, a: Batch) -> Lowered<[Var; 4]> {
+pub(crate) fn batch_norm(b: &Lower, a: Batch) -> Lowered<[Var; 4]> {
     let channels = Channels::of(b, &a.data_format)?;
     let dtype = of(b, a.x)?;
     let x = channels.first(b, a.x)?;

@@ -21,6 +21,8 @@ LEFT_OUT = re.compile(
     r"|Backprop(Filter|Bias)|^Stats|^SdcaO|Load.*Parameters|Retrieve.*Parameters|Ragged?Cross|^Cudnn|^Mlir|^Batch(Function)?$|KafkaD"
 )
 KEPT = {"IteratorGetNext", "TensorForestTreePredict", "XlaDynamicSlice", "XlaDynamicUpdateSlice"}
+# What TensorFlow's optimizer puts in place of several operators.
+KEPT |= {"_FusedMatMul", "_FusedConv2D", "_FusedConv3D", "_FusedDepthwiseConv2dNative", "_FusedBatchNormEx"}
 
 
 def word(number):
