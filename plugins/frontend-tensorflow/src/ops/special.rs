@@ -16,8 +16,8 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "Ndtri" => |b, a: One| computed(b, a.x, Float, ndtri);
         "Lgamma" => |b, a: One| computed(b, a.x, Double, lgamma);
         "Digamma" => |b, a: One| computed(b, a.x, Double, digamma);
-        "BesselI0" => |b, a: One| computed(b, a.x, Double, |b, x| bessel(b, x, false));
-        "BesselI1" => |b, a: One| computed(b, a.x, Double, |b, x| bessel(b, x, true));
+        "BesselI0" => |b, a: One| computed(b, a.x, Double, |b, x| finite_bessel(b, x, false));
+        "BesselI1" => |b, a: One| computed(b, a.x, Double, |b, x| finite_bessel(b, x, true));
         "BesselI0e" => |b, a: One| computed(b, a.x, Double, |b, x| scaled_bessel(b, x, false));
         "BesselI1e" => |b, a: One| computed(b, a.x, Double, |b, x| scaled_bessel(b, x, true));
     };
@@ -54,6 +54,11 @@ pub(crate) fn computed(
     let dtype = of(b, x)?;
     let wide = if dtype == Double { Double } else { least };
     b.cast(f(b, b.cast(x, wide)?)?, dtype)
+}
+
+/// A Bessel function, which TensorFlow has not at infinity.
+fn finite_bessel(b: &GraphBuilder, x: Var, first: bool) -> Lowered<Var> {
+    b.where_(b.is_inf(x).one()?, f64::NAN, bessel(b, x, first)?)
 }
 
 /// What the error function lacks to one. Far out that difference would be rounded away.
