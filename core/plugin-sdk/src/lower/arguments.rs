@@ -16,6 +16,7 @@ pub struct Reader<'b> {
     next: usize,
     holed: bool,
     hole_at_fault: bool,
+    computed_at_fault: bool,
     builder: Option<&'b GraphBuilder>,
 }
 
@@ -27,7 +28,17 @@ impl<'b> Reader<'b> {
         named: Vec<(String, Value)>,
     ) -> Reader<'b> {
         let (builder, facts) = (Some(builder), vec![]);
-        Reader { positional, named, facts, next: 0, holed: false, hole_at_fault: false, builder }
+        let (holed, hole_at_fault, computed_at_fault) = (false, false, false);
+        Reader {
+            positional,
+            named,
+            facts,
+            next: 0,
+            holed,
+            hole_at_fault,
+            computed_at_fault,
+            builder,
+        }
     }
 
     /// With facts, which are no finding if they are not read.
@@ -45,6 +56,11 @@ impl<'b> Reader<'b> {
     /// Whether a hole is why [`Reader::take`] failed.
     pub(super) fn hole_at_fault(&self) -> bool {
         self.hole_at_fault
+    }
+
+    /// Whether [`Reader::take`] failed because the graph computes what must be known beforehand.
+    pub(super) fn computed_at_fault(&self) -> bool {
+        self.computed_at_fault
     }
 
     /// Takes the next argument, which is called `name`.
@@ -77,6 +93,11 @@ impl<'b> Reader<'b> {
         T::of(&value, builder).ok_or_else(|| {
             self.hole_at_fault = value.has_hole();
             let what = T::WHAT;
+            if is_computed(&value, builder) {
+                self.computed_at_fault = true;
+                let known = "that is known beforehand, and the graph computes it";
+                return format!("the argument `{name}` must be {what} {known}");
+            }
             format!("the argument `{name}` must be {what}, found {}", value.kind())
         })
     }
@@ -95,6 +116,11 @@ impl<'b> Reader<'b> {
         self.next = self.positional.len();
         rest
     }
+}
+
+/// Whether the graph computes a value, so that nothing more of it is known.
+fn is_computed(value: &Value, builder: Option<&GraphBuilder>) -> bool {
+    matches!((value, builder), (Value::Var(v), Some(b)) if b.constant_of(*v).is_none())
 }
 
 /// A struct of arguments; [`arguments!`](crate::arguments) writes this.

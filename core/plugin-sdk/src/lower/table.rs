@@ -43,6 +43,12 @@ impl<C: 'static> Table<C> {
             let arguments = match arguments {
                 Ok(arguments) => arguments,
                 Err(_) if reader.hole_at_fault() => return Ok(None),
+                Err(what) if reader.computed_at_fault() => {
+                    let help = "Export the network with a constant there.";
+                    return Err(b
+                        .diagnostic(Code::LayerUnsupported, format!("{what}."))
+                        .help(help));
+                }
                 Err(what) => return Err(b.diagnostic(Code::LayerParameter, format!("{what}."))),
             };
             note_unread(b, reader);
