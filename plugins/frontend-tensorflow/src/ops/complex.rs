@@ -194,10 +194,15 @@ fn has_complex(b: &Lower, value: &Value) -> bool {
 pub(crate) fn lower(driver: &Driver<'_, Source>, item: Lowering) -> Vec<Value> {
     let b = driver.builder();
     let named = item.named.iter().map(|(_, value)| value);
-    if !named.chain(&item.arguments).any(|value| has_complex(b, value)) {
+    let own = format!("complex::{}", item.op);
+    if !named.clone().chain(&item.arguments).any(|value| has_complex(b, value)) {
+        // What has a row for complex numbers alone got none of them: why was told before.
+        let lost = named.chain(&item.arguments).any(|value| *value == Value::Hole);
+        if lost && driver.has_row(&own) && !driver.has_row(&item.op) {
+            return vec![Value::Hole; item.results.len()];
+        }
         return driver.lower(item);
     }
-    let own = format!("complex::{}", item.op);
     if driver.has_row(&own) {
         return driver.lower(Lowering { op: own, ..item });
     }
