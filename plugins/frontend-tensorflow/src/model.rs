@@ -107,7 +107,8 @@ pub(crate) fn input_type(
 /// one is a pair of its parts.
 ///
 /// # Errors
-/// `N0203` for a real tensor that is declared complex; those of the builder.
+/// `N0203` for a real tensor that is declared complex, and if the number of axes is not known, which ONNX demands of
+/// outputs; those of the builder.
 pub(crate) fn output(
     driver: &Driver<'_, Source>,
     var: Var,
@@ -128,6 +129,12 @@ pub(crate) fn output(
         (Some(declared), Some(_)) => b.cast(var, declared)?,
         _ => var,
     };
+    let is_tensor = b.type_of(var).is_none_or(|ty| matches!(ty, ValueType::Tensor { .. }));
+    if is_tensor && b.rank_of(var).is_none() {
+        let message = format!("The number of axes of the output `{}` is not known.", shown(name));
+        let help = "Fix sizes of inputs with `export.input_shapes`, or have other outputs.";
+        return Err(Diagnostic::new(Code::LayerUnsupported, message).help(help));
+    }
     b.output(var, name)
 }
 

@@ -7,7 +7,7 @@ use crate::model::{self, Ran, Reader};
 use crate::ops::{Source, complex, table};
 use crate::wire::dtype;
 use crate::wire::proto::GraphDef;
-use onnxd_plugin_sdk::build::Result;
+use onnxd_plugin_sdk::build::{GraphBuilder, Result, Var};
 use onnxd_plugin_sdk::diagnostics::Diagnostics;
 use onnxd_plugin_sdk::ir::{Dim, ValueType};
 use onnxd_plugin_sdk::lower::Driver;
@@ -88,7 +88,10 @@ fn run(
     for port in &network.outputs {
         let found = runner.value(&scope, &port.place)?;
         match found {
-            Item::Tensor(var) => model::output(driver, var, &port.name, port.ty.dtype())?,
+            Item::Tensor(var) => {
+                settle_rank(driver.builder(), var, &port.ty);
+                model::output(driver, var, &port.name, port.ty.dtype())?;
+            }
             Item::Hole => lost.push(port.name.clone()),
             Item::Resource(_) | Item::List(_) => {
                 model::no_tensor(driver, &port.name, "a variable, table or list");
@@ -97,6 +100,13 @@ fn run(
     }
     let weights = runner.weights.take().unwrap_or_default().into_iter().map(|var| b.id(var));
     Ok(Ran { weights: weights.collect::<Result<_>>()?, lost, ..Ran::default() })
+}
+
+/// Takes the sizes that the source declares for an output of which not even the number of axes is known.
+fn settle_rank(b: &GraphBuilder, var: Var, declared: &ValueType) {
+    if let (None, Some(shape)) = (b.rank_of(var), declared.shape()) {
+        b.declare(var, ValueType::Tensor { dtype: b.dtype_of(var), shape: Some(shape.to_vec()) });
+    }
 }
 
 /// Lets an input of the graph stand for a tensor.

@@ -55,6 +55,20 @@ fn inputs_need_a_type_and_axes() {
 }
 
 #[test]
+fn outputs_have_a_known_number_of_axes() {
+    let found = import(&READER, &options(), |driver| {
+        let b = driver.builder();
+        let x = b.input("x", ValueType::tensor(DataType::Float, [6]));
+        let sizes =
+            ValueType::Tensor { dtype: Some(DataType::Int64), shape: Some(vec![Dim::Unknown]) };
+        output(driver, b.reshape(x, b.input("sizes", sizes)).one()?, "y", None)?;
+        Ok(Ran::default())
+    });
+    let found = found.unwrap_err();
+    assert!(found.0[0].code == "N0203" && found.0[0].message.contains("output `y`"), "{found}");
+}
+
+#[test]
 fn outputs_are_not_lost_without_a_word() {
     let lost = || vec!["y".to_owned()];
     let found = import(&READER, &options(), |_| Ok(Ran { lost: lost(), ..Ran::default() }));
