@@ -51,7 +51,8 @@ pub(crate) fn call<'a>(
 /// The scope in which a function runs that `node` calls.
 ///
 /// # Errors
-/// `N0201` if there is no such function, or if it takes another number of arguments.
+/// `N0201` if there is no such function, or if it takes another number of arguments; `N0206` if a node of it waits for
+/// itself.
 pub(crate) fn enter<'a>(
     runner: &Runner<'a, '_>,
     caller: &Scope<'a>,
@@ -76,6 +77,7 @@ pub(crate) fn enter<'a>(
     let written = effects::before(runner, caller, node)?;
     let mut scope = Scope::new(body, args, runner.path(caller, node, function));
     scope.written = written;
+    runner.ordered(&scope)?;
     Ok(scope)
 }
 

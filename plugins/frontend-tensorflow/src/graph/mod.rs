@@ -21,6 +21,7 @@ pub(crate) mod list;
 pub(crate) mod lists;
 pub(crate) mod network;
 pub(crate) mod node;
+mod order;
 pub(crate) mod recurrent;
 pub(crate) mod repeat;
 pub(crate) mod resources;

@@ -79,6 +79,7 @@ fn run(
     let places = network.outputs.iter().map(|port| port.place.as_str());
     body.needed.get_or_init(|| body.needed_by(places));
     let scope = Scope::new(body, HashMap::new(), String::new());
+    runner.ordered(&scope)?;
     for (at, port) in network.inputs.iter().enumerate() {
         let declared = (port.ty.dtype(), port.ty.shape().map(<[Dim]>::to_vec));
         let ty = model::input_type(options, at, &port.name, declared)?;

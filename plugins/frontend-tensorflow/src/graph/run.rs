@@ -4,7 +4,7 @@
 use super::effects::{Writes, Written};
 use super::flow::Flow;
 use super::node::{self, Library, Reference};
-use super::{calls, control, effects, frames, idioms, lists, resources};
+use super::{calls, control, effects, frames, idioms, lists, order, resources};
 use crate::ops::Source;
 use crate::ops::activation::GELU;
 use crate::wire::proto::{Attr, NodeDef};
@@ -56,13 +56,19 @@ pub(crate) struct Body<'a> {
     /// The nodes that the results need, if all of them are known beforehand.
     pub(crate) needed: OnceCell<HashSet<usize>>,
     flow: OnceCell<Flow>,
+    circle: OnceCell<Option<usize>>,
 }
 
 impl<'a> Body<'a> {
     pub(crate) fn new(nodes: &'a [NodeDef]) -> Body<'a> {
         let by_name = nodes.iter().enumerate().map(|(i, node)| (node.name.as_str(), i)).collect();
-        let (writes, needed, flow) = Default::default();
-        Body { nodes, by_name, writes, needed, flow }
+        let (writes, needed, flow, circle) = Default::default();
+        Body { nodes, by_name, writes, needed, flow, circle }
+    }
+
+    /// A node that waits for itself by control inputs.
+    pub(crate) fn circle(&self) -> Option<usize> {
+        *self.circle.get_or_init(|| order::circle(self))
     }
 
     /// The nodes that these places need.
@@ -436,6 +442,16 @@ impl<'a, 's> Runner<'a, 's> {
         }
         named.extend(node::attributes(node));
         self.lower(scope, node, &node.op, arguments, named)
+    }
+
+    /// Demands that no node waits for itself by control inputs.
+    ///
+    /// # Errors
+    /// `N0206` if one does.
+    pub(crate) fn ordered(&self, scope: &Scope<'_>) -> Result<()> {
+        let Some(index) = scope.body.circle() else { return Ok(()) };
+        let message = "The node waits for itself by control inputs.";
+        Err(self.problem(scope, &scope.body.nodes[index], Code::LayerCycle, message))
     }
 
     /// Hands arguments to the row of an operator.
