@@ -19,6 +19,7 @@ pub(crate) mod index;
 pub(crate) mod leftovers;
 pub(crate) mod list;
 pub(crate) mod lists;
+mod narrow;
 pub(crate) mod network;
 pub(crate) mod node;
 mod order;

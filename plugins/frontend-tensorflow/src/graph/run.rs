@@ -4,7 +4,7 @@
 use super::effects::{Writes, Written};
 use super::flow::Flow;
 use super::node::{self, Library, Reference};
-use super::{calls, control, effects, frames, idioms, lists, order, resources};
+use super::{calls, control, effects, frames, idioms, lists, narrow, order, resources};
 use crate::ops::Source;
 use crate::ops::activation::GELU;
 use crate::wire::proto::{Attr, NodeDef};
@@ -441,7 +441,11 @@ impl<'a, 's> Runner<'a, 's> {
             return self.refuse(scope, node, Code::LayerUnsupported, message);
         }
         named.extend(node::attributes(node));
-        self.lower(scope, node, &node.op, arguments, named)
+        let run = |arguments, named| self.lower(scope, node, &node.op, arguments, named);
+        match narrow::is_short(node) {
+            true => narrow::widened(self.driver, scope.layer(node), node, (arguments, named), run),
+            false => run(arguments, named),
+        }
     }
 
     /// Demands that no node waits for itself by control inputs.
