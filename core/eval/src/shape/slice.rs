@@ -52,12 +52,14 @@ fn walk(start: i64, end: i64, step: i64, n: i64) -> Outcome<Vec<usize>> {
     let (start, end) = (absolute(start), absolute(end));
     match step {
         0 => Err(Fault::invalid("a step of zero leads nowhere")),
+        _ if n == 0 => Ok(vec![]),
         1.. => {
             let range = start.clamp(0, n) as usize..end.clamp(0, n) as usize;
             Ok(range.step_by(usize::try_from(step).unwrap_or(usize::MAX)).collect())
         }
         _ => {
-            let (first, last) = (start.clamp(-1, n - 1), end.clamp(-1, n - 1));
+            // The standard lets a walk backwards begin inside, also where its start is before the first element.
+            let (first, last) = (start.clamp(0, n - 1), end.clamp(-1, n - 1));
             let back = usize::try_from(step.unsigned_abs()).unwrap_or(usize::MAX);
             Ok((last + 1..=first).rev().step_by(back).map(|i| i as usize).collect())
         }
@@ -148,4 +150,17 @@ pub(super) fn center_crop_pad(call: &Call) -> Outcome<Vec<Tensor>> {
     };
     let tables: Vec<Vec<usize>> = sizes.iter().zip(x.dims()).map(table).collect();
     one(take(x, &tables, None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::walk;
+
+    #[test]
+    fn walks_begin_inside() {
+        assert_eq!(walk(-3, i64::MIN, -2, 2).unwrap(), [0]);
+        assert_eq!(walk(9, i64::MIN, -2, 3).unwrap(), [2, 0]);
+        assert_eq!(walk(-3, i64::MAX, 1, 2).unwrap(), [0, 1]);
+        assert_eq!(walk(-1, i64::MIN, -1, 0).unwrap(), [0; 0]);
+    }
 }
