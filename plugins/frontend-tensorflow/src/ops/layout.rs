@@ -1,7 +1,7 @@
 //! Orders of axes: TensorFlow has channels last by default, ONNX has them first.
 
 use super::shape::transposed;
-use super::{Source, of, rank};
+use super::{Source, of, rank, size_of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
@@ -34,8 +34,11 @@ fn listed(b: &GraphBuilder, x: Var, places: Option<Vec<i64>>) -> Lowered<Var> {
 
 /// Numbers for each axis, or for the spatial ones, in another order of axes.
 fn permuted(b: &GraphBuilder, a: Formats) -> Lowered<Var> {
-    let size = b.shape_of(a.x).and_then(|dims| dims.first()?.known());
-    let spatial = size == Some(a.src_format.len() as i64 - 2);
+    let Some(size) = size_of(b, a.x, 0) else {
+        let message = "How many numbers are in another order must be known.";
+        return Err(b.diagnostic(Code::LayerUnsupported, message));
+    };
+    let spatial = size == a.src_format.len() as i64 - 2;
     let axes = |format: &str| -> String {
         format.chars().filter(|c| !(spatial && matches!(c, 'N' | 'C'))).collect()
     };

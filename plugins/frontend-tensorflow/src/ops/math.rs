@@ -1,5 +1,7 @@
 //! Special functions.
 
+mod double;
+
 use super::compare::is_infinite;
 use super::create::number;
 use super::elementwise::One;
@@ -33,15 +35,15 @@ fn angles(table: Table<Source>) -> Table<Source> {
     super::rows! { table;
         "Sin" => |b, a: One| b.sin(a.x);
         "Cos" => |b, a: One| b.cos(a.x);
-        "Tan" => |b, a: One| b.tan(a.x);
-        "Asin" => |b, a: One| b.asin(a.x);
-        "Acos" => |b, a: One| b.acos(a.x);
-        "Atan" => |b, a: One| b.atan(a.x);
+        "Tan" => |b, a: One| if is_double(b, a.x) { b.div(b.sin(a.x)?, b.cos(a.x)?) } else { b.tan(a.x) };
+        "Asin" => |b, a: One| if is_double(b, a.x) { double::asin(b, a.x) } else { b.asin(a.x) };
+        "Acos" => |b, a: One| if is_double(b, a.x) { double::acos(b, a.x) } else { b.acos(a.x) };
+        "Atan" => |b, a: One| atan(b, a.x);
         "Sinh" => |b, a: One| b.sinh(a.x);
         "Cosh" => |b, a: One| b.cosh(a.x);
-        "Asinh" => |b, a: One| b.asinh(a.x);
-        "Acosh" => |b, a: One| b.acosh(a.x);
-        "Atanh" => |b, a: One| b.atanh(a.x);
+        "Asinh" => |b, a: One| if is_double(b, a.x) { double::asinh(b, a.x) } else { b.asinh(a.x) };
+        "Acosh" => |b, a: One| if is_double(b, a.x) { double::acosh(b, a.x) } else { b.acosh(a.x) };
+        "Atanh" => |b, a: One| if is_double(b, a.x) { double::atanh(b, a.x) } else { b.atanh(a.x) };
         "Atan2" => |b, a: Angle| atan2(b, a.y, a.x);
     }
 }
@@ -81,6 +83,15 @@ pub(crate) fn expm1(b: &GraphBuilder, x: Var) -> Lowered<Var> {
     b.where_(b.equal(power, 1.0)?, x, result)
 }
 
+/// Whether numbers have 64 bits, for which runtimes lack several of these functions.
+fn is_double(b: &GraphBuilder, x: Var) -> bool {
+    b.dtype_of(x) == Some(DataType::Double)
+}
+
+fn atan(b: &GraphBuilder, x: Var) -> Lowered<Var> {
+    if is_double(b, x) { double::atan(b, x) } else { b.atan(x) }
+}
+
 /// The angle of a point: that of its quotient, turned by half a circle on the left.
 pub(crate) fn atan2(b: &GraphBuilder, y: Var, x: Var) -> Lowered<Var> {
     // Upright points, and the origin.
@@ -89,7 +100,7 @@ pub(crate) fn atan2(b: &GraphBuilder, y: Var, x: Var) -> Lowered<Var> {
         DataType::Double => 1e-300,
         _ => 1e-38,
     };
-    let angle = b.atan(b.div(y, b.where_(b.equal(x, 0)?, tiny, x)?)?)?;
+    let angle = atan(b, b.div(y, b.where_(b.equal(x, 0)?, tiny, x)?)?)?;
     let half = b.where_(b.less(y, 0)?, b.constant(number(-PI, of(b, x)?)), PI)?;
     b.where_(b.less(x, 0)?, b.add(angle, half)?, angle)
 }

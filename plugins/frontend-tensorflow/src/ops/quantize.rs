@@ -252,15 +252,17 @@ fn rounded(
     if step <= 0.0 || !step.is_finite() {
         return Err(b.diagnostic(Code::LayerParameter, "A range of quantization is empty."));
     }
-    let inside = match steps.full && steps.dtype(b.opset()).is_some() && !half_up {
+    let dtype = steps.dtype(b.opset()).filter(|_| !half_up);
+    let dtype = if of(b, x)? == Float { dtype } else { None };
+    // Integers saturate by themselves.
+    let inside = match steps.full && dtype.is_some() {
         true => x,
         false => {
             let [low, high] = [steps.low, steps.high].map(|end| end * f64::from(step));
             b.clip(x).min(low).max(high).one()?
         }
     };
-    let quantized = of(b, x)? == Float && !half_up;
-    match steps.dtype(b.opset()).filter(|_| quantized) {
+    match dtype {
         Some(dtype) => {
             let scale = b.constant(Tensor::scalar(step));
             let zero = b.constant(super::create::scalar(0, dtype));

@@ -1,6 +1,6 @@
 //! Scatter and updates.
 
-use super::create::filled;
+use super::create::{filled, scalar};
 use super::{Lower, Source, of};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
@@ -22,7 +22,11 @@ pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
         "TensorScatterUpdate" => |b, a: Update| updated(b, a, None);
         "TensorScatterAdd" => |b, a: Update| updated(b, a, Some("add"));
         "TensorScatterSub" => |b, a: Update| {
-            let updates = b.neg(a.updates)?;
+            // Unsigned integers have no Neg.
+            let updates = match of(b, a.updates)?.is_float() {
+                true => b.neg(a.updates)?,
+                false => b.sub(b.constant(scalar(0, of(b, a.updates)?)), a.updates)?,
+            };
             updated(b, Update { updates, ..a }, Some("add"))
         };
         "TensorScatterMax" => |b, a: Update| updated(b, a, Some("max"));

@@ -156,6 +156,10 @@ pub(crate) fn cuts(b: &GraphBuilder, a: &Strided) -> Lowered<Option<(Vec<Cut>, P
         let last = if step < 0 { BEGIN } else { END };
         let start = if masked(a.begin_mask) { first } else { begin[*i] };
         let end = if masked(a.end_mask) { last } else { end.get(*i).copied().unwrap_or(last) };
+        // From before the first element backwards there is nothing; in ONNX, such a slice begins with the first one.
+        let size = super::size_of(b, a.input, *axis as usize);
+        let is_empty = step < 0 && size.is_some_and(|size| start < -size);
+        let (start, end) = if is_empty { (0, 1) } else { (start, end) };
         Cut { axis: *axis, start, end, step }
     };
     let all =

@@ -2,10 +2,12 @@
 
 use crate::graph::fixture::{FLOAT, found, graph, import, node, placeholder, shape};
 use crate::wire::proto::{Attr, ListValue, NodeDef, TensorProto};
-use onnxd_plugin_sdk::ir::Attr as IrAttr;
+use onnxd_plugin_sdk::ir::{Attr as IrAttr, Graph, ValueType};
 
 const INT64: i32 = 9;
 const HALF: i32 = 19;
+const DOUBLE: i32 = 2;
+const UINT8: i32 = 4;
 
 /// A constant of integers; a list of none is a scalar.
 fn ints(name: &str, sizes: &[i64], values: &[i64]) -> NodeDef {
@@ -105,4 +107,65 @@ fn windows_of_one_cell_need_no_pads_of_unknown_size() {
     let (_, pool) = model.graph.nodes().find(|(_, node)| node.is("MaxPool")).unwrap();
     assert!(pool.attr("auto_pad").is_none());
     assert!(matches!(pool.attr("pads"), Some(IrAttr::Ints(pads)) if pads[..] == [0, 1, 0, 1]));
+}
+
+/// The graph of one operator, whose inputs have this type.
+fn of_type(op: NodeDef, inputs: Vec<NodeDef>, dtype: i32) -> Graph {
+    let inputs = inputs.into_iter().map(|node| match node.op.as_str() {
+        "Placeholder" => node.attr("dtype", Attr::Type(dtype)),
+        _ => node,
+    });
+    let nodes = inputs.chain([op.attr("T", Attr::Type(dtype))]).collect();
+    import(&graph(nodes, vec![])).unwrap().model.graph
+}
+
+fn has(graph: &Graph, op: &str) -> bool {
+    graph.nodes().any(|(_, node)| node.is(op))
+}
+
+#[test]
+fn backwards_from_before_the_first_element_is_nothing() {
+    let slice = |begin: i64| {
+        let given = vec![
+            placeholder("x", &[2]),
+            ints("begin", &[1], &[begin]),
+            ints("end", &[1], &[0]),
+            ints("strides", &[1], &[-2]),
+        ];
+        let slice = node("y", "StridedSlice", &["x", "begin", "end", "strides"]);
+        let graph = of_type(slice.attr("end_mask", Attr::I(1)), given, FLOAT);
+        graph[graph.outputs()[0]].ty.as_ref().and_then(ValueType::dims)
+    };
+    assert_eq!(slice(-3), Some(vec![0]));
+    assert_eq!(slice(-2), Some(vec![1]));
+}
+
+#[test]
+fn unsigned_integers_are_subtracted_without_their_negative() {
+    let given = vec![placeholder("x", &[4]), ints("at", &[1, 1], &[2]), placeholder("by", &[1])];
+    let graph = of_type(node("y", "TensorScatterSub", &["x", "at", "by"]), given, UINT8);
+    assert!(has(&graph, "Sub") && !has(&graph, "Neg"));
+}
+
+#[test]
+fn numbers_of_64_bits_are_kept_in_the_range_of_their_steps() {
+    let number = |name: &str, value: f64| {
+        let value =
+            TensorProto { dtype: DOUBLE, double_val: vec![value], ..TensorProto::default() };
+        let value = TensorProto { tensor_shape: Some(shape(&[])), ..value };
+        node(name, "Const", &[])
+            .attr("dtype", Attr::Type(DOUBLE))
+            .attr("value", Attr::Tensor(value))
+    };
+    let given = vec![placeholder("x", &[4]), number("low", -1.0), number("high", 2.0)];
+    let rounded = node("y", "QuantizeAndDequantizeV2", &["x", "low", "high"]);
+    assert!(has(&of_type(rounded.attr("range_given", Attr::B(true)), given, DOUBLE), "Clip"));
+}
+
+#[test]
+fn functions_that_runtimes_lack_for_64_bits_are_spelled_out() {
+    for op in ["Tan", "Asin", "Acos", "Asinh", "Acosh", "Atanh"] {
+        let graph = |dtype| of_type(node("y", op, &["x"]), vec![placeholder("x", &[2])], dtype);
+        assert!(has(&graph(FLOAT), op) && !has(&graph(DOUBLE), op), "{op}");
+    }
 }
