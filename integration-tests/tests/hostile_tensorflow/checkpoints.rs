@@ -163,9 +163,6 @@ fn checkpoints() {
     );
 }
 
-/// The probe reads the directory, so that nothing claims an archive without a sound one.
-const NOT_TAKEN: &[&str] = &["N0101"];
-
 #[test]
 fn archives() {
     let text = |bytes: Vec<u8>| zipped(&[("saved_model.pbtxt".into(), bytes, true)], 0);
@@ -186,16 +183,16 @@ fn archives() {
             ("bomb", text(vec![b' '; 300 << 20]), LIMIT),
             ("spaces", text(vec![b' '; 10 << 20]), DAMAGED),
             ("overlapping members", zipped(&sound(), 8), DAMAGED),
-            ("path traversal", zipped(&[network(), member("../../x", "x")], 0), NOT_TAKEN),
-            ("two of one name", zipped(&[network(), network()], 0), NOT_TAKEN),
+            ("path traversal", zipped(&[network(), member("../../x", "x")], 0), DAMAGED),
+            ("two of one name", zipped(&[network(), network()], 0), DAMAGED),
             ("another checksum", other_sum, DAMAGED),
             (
                 "many members",
                 zipped(&sound().into_iter().chain(many).collect::<Vec<_>>(), 0),
                 DAMAGED,
             ),
-            ("truncated", zipped(&sound(), 0)[..100].to_vec(), NOT_TAKEN),
+            ("truncated", zipped(&sound(), 0)[..100].to_vec(), SHORT),
         ],
     );
-    assert_harmless("tar.gz", vec![("bomb", gzip, NOT_TAKEN)]);
+    assert_harmless("tar.gz", vec![("bomb", gzip, LIMIT)]);
 }

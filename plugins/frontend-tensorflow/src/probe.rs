@@ -9,7 +9,7 @@ use crate::graph::saved::{self, CHECKPOINT, META, decoded};
 use crate::kind::{self, Kind};
 use crate::tflite;
 use crate::wire::proto::MetaGraphDef;
-use onnxd_plugin_sdk::diagnostics::{Diagnostic, shown};
+use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::{Claim, Need, Probe, QUANTIZED, Submission};
 use prost::Message;
 
@@ -49,8 +49,11 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
         }
         Kind::Archive => Ok(match Files::inside(bytes) {
             Ok(files) => Probe::new(Claim::ByContent, archive(&files)),
-            // Many files are archives; nothing says that a damaged one is of TensorFlow.
-            Err(found) => Probe::new(Claim::No, found.message),
+            Err(found) if found.code == Code::FileMissing.as_str() => {
+                Probe::new(Claim::No, found.message)
+            }
+            // What is wrong with a damaged one is told when it is read.
+            Err(_) => Probe::new(Claim::ByExtension, "the file is an archive that cannot be read"),
         }),
         Kind::Lite => {
             // What is wrong with a damaged file is told when it is read.

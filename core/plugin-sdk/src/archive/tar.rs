@@ -8,7 +8,7 @@ use crate::diagnostics::Diagnostic;
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
 
 /// Bytes of a head; members begin at multiples of it.
@@ -33,19 +33,24 @@ fn checksum_fits(head: &[u8]) -> bool {
     number(&head[CHECKSUM]) == Some(head.iter().enumerate().map(sum).sum())
 }
 
-/// What gzip compressed.
+/// What gzip compressed. The bytes are counted before memory is taken for them.
 ///
 /// # Errors
 /// `N0201` if it is damaged, `N0213` if it inflates to too much.
 pub(super) fn inflated(bytes: &[u8]) -> Result<Bytes, Diagnostic> {
     let max = (bytes.len() as u64).saturating_mul(INFLATED_RATIO_MAX).max(INFLATED_FREE);
-    let mut all = Vec::new();
-    let read = MultiGzDecoder::new(bytes).take(max + 1).read_to_end(&mut all);
-    read.map_err(|e| damaged(format!("the archive does not inflate: {e}")))?;
-    match all.len() as u64 <= max {
-        true => Ok(all.into()),
-        false => Err(over_limit("the archive inflates to too many bytes")),
+    let too_many = || over_limit("the archive inflates to too many bytes");
+    let broken = |e: io::Error| damaged(format!("the archive does not inflate: {e}"));
+    let stream = || MultiGzDecoder::new(bytes).take(max + 1);
+    let size = io::copy(&mut stream(), &mut io::sink()).map_err(broken)?;
+    if size > max {
+        return Err(too_many());
     }
+    let mut all = Vec::new();
+    let size = usize::try_from(size).map_err(|_| too_many())?;
+    all.try_reserve_exact(size).map_err(|_| too_many())?;
+    stream().read_to_end(&mut all).map_err(broken)?;
+    Ok(all.into())
 }
 
 /// Where the members lie, by their names.
