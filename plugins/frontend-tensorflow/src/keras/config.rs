@@ -244,7 +244,8 @@ fn foreign(json: &Json, class: &str) -> Option<String> {
     };
     let is_own = match (module, registered) {
         (Some(module), _) if is_keras(module) => true,
-        (Some("builtins") | None, None) => module.is_none(),
+        // Where there are no modules, the package that a class was registered in is part of its name.
+        (Some("builtins") | None, None) => module.is_none() && !class.contains('>'),
         (None, Some(_)) | (Some(_), _) => false,
     };
     (!is_own).then(|| {
@@ -276,7 +277,17 @@ fn network(
 
 #[cfg(test)]
 mod tests {
-    use super::words;
+    use super::{foreign, words};
+    use serde_json::json;
+
+    #[test]
+    fn classes_of_a_package_are_not_of_keras() {
+        let said = |class: &str| foreign(&json!({ "class_name": class, "config": {} }), class);
+        assert_eq!(said("Dense"), None);
+        assert!(
+            said("mine>Own").is_some_and(|why| why.starts_with("`mine>Own` is a class of its own"))
+        );
+    }
 
     #[test]
     fn pythons_numbers_get_quotes_outside_of_texts() {
