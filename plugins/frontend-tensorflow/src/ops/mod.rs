@@ -21,6 +21,7 @@ pub(crate) mod complex;
 pub(crate) mod conv;
 pub(crate) mod create;
 pub(crate) mod detection;
+pub(crate) mod dilated;
 pub(crate) mod elementwise;
 pub(crate) mod fft;
 mod fused;

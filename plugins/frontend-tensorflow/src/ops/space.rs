@@ -1,5 +1,6 @@
 //! Space, depth and batch.
 
+use super::dilated::dilated;
 use super::layout::Channels;
 use super::pad::{onnx_pads, pairs};
 use super::shape::{Size, shape_of, size, size_by, transposed};
@@ -115,18 +116,27 @@ fn to_batch(b: &Lower, x: Var, blocks: &[i64], paddings: Var) -> Lowered<Var> {
     }
     split.extend(&sizes[m + 1..]);
     merged.extend(&sizes[m + 1..]);
-    let m = m as i64;
-    let perm: Vec<i64> =
-        (0..m).map(|i| 2 + 2 * i).chain([0]).chain((0..m).map(|i| 1 + 2 * i)).collect();
-    let perm: Vec<i64> = perm.into_iter().chain(2 * m + 1..m + n as i64).collect();
     let x = b.reshape(x, shape_of(b, &split)?).one()?;
-    b.reshape(transposed(b, x, &perm)?, shape_of(b, &merged)?).one()
+    b.reshape(transposed(b, x, &batch_first(m, n))?, shape_of(b, &merged)?).one()
+}
+
+/// How the axes of a tensor of rank `n` whose `m` axes behind the first are split into blocks and cells are turned, so
+/// that cells come before samples.
+pub(super) fn batch_first(m: usize, n: usize) -> Vec<i64> {
+    let (m, n) = (m as i64, n as i64);
+    let cells = (0..m).map(|i| 2 + 2 * i);
+    cells.chain([0]).chain((0..m).map(|i| 1 + 2 * i)).chain(2 * m + 1..m + n).collect()
 }
 
 /// Samples become cells of blocks again.
 fn to_space(b: &Lower, x: Var, blocks: &[i64], crops: Var) -> Lowered<Var> {
     let (n, m) = (rank(b, x)?, blocks.len());
     let count = cells(b, n, blocks)?;
+    if let Some(crops) = pairs(b, crops)
+        && let Some(y) = dilated(b, x, blocks, &crops)?
+    {
+        return Ok(y);
+    }
     let sizes = (0..n).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
     let batch = divided(b, sizes[0], count)?;
     let mut split: Vec<Size> = blocks.iter().map(|n| Size::Known(*n)).collect();
