@@ -192,3 +192,92 @@ fn ints(node: &Node, name: &str) -> Option<Vec<i64>> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::graph::fixture::{FLOAT, graph, import, node, placeholder, shape};
+    use crate::wire::proto::{Attr, ListValue, NodeDef, TensorProto};
+    use onnxd_plugin_sdk::ir::Graph;
+
+    const INT64: i32 = 9;
+
+    fn constant(name: &str, value: TensorProto) -> NodeDef {
+        let dtype = Attr::Type(value.dtype);
+        node(name, "Const", &[]).attr("dtype", dtype).attr("value", Attr::Tensor(value))
+    }
+
+    fn integers(name: &str, sizes: &[i64], values: &[i64]) -> NodeDef {
+        let (tensor_shape, int64_val) = (Some(shape(sizes)), values.to_vec());
+        constant(
+            name,
+            TensorProto { dtype: INT64, tensor_shape, int64_val, ..TensorProto::default() },
+        )
+    }
+
+    /// Nine columns and seven rows, padded and cut into blocks of 2 by 3, filtered, and put together by `blocks` and
+    /// `crops`.
+    fn network(padding: &str, blocks: [i64; 2], crops: [i64; 4]) -> Option<Graph> {
+        let weights = TensorProto {
+            dtype: FLOAT,
+            tensor_shape: Some(shape(&[2, 3, 1, 1])),
+            float_val: vec![1.0; 6],
+            ..TensorProto::default()
+        };
+        let strides = Attr::List(ListValue { i: vec![1; 4], ..ListValue::default() });
+        let filtered = node("c", "Conv2D", &["s", "w"]).attr("strides", strides);
+        let nodes = vec![
+            placeholder("x", &[-1, 7, 9, 1]),
+            integers("cut", &[2], &[2, 3]),
+            integers("pads", &[2, 2], &[2, 3, 3, 3]),
+            node("s", "SpaceToBatchND", &["x", "cut", "pads"]),
+            constant("w", weights),
+            filtered.attr("padding", Attr::S(padding.as_bytes().to_vec().into())),
+            integers("blocks", &[2], &blocks),
+            integers("crops", &[2, 2], &crops),
+            node("y", "BatchToSpaceND", &["c", "blocks", "crops"]),
+        ];
+        import(&graph(nodes, vec![])).ok().map(|imported| imported.model.graph)
+    }
+
+    /// The dilations and pads of the convolution that the only output depends on, if nothing is cut into blocks.
+    fn fused(graph: &Graph) -> Option<(Vec<i64>, usize)> {
+        let (mut value, mut dilations, mut pads) = (*graph.outputs().first()?, None, 0);
+        while let Some(id) = graph.producer(value) {
+            let node = &graph[id];
+            match node.op.as_str() {
+                "Reshape" => return None,
+                "Conv" => dilations = super::ints(node, "dilations"),
+                "Pad" => pads += 1,
+                _ => {}
+            }
+            value = node.input(0)?;
+        }
+        dilations.map(|all| (all, pads))
+    }
+
+    #[test]
+    fn blocks_become_dilations() {
+        let found = |crops| fused(&network("VALID", [2, 3], crops).unwrap());
+        assert_eq!(found([0, 1, 1, 2]), Some((vec![2, 3], 1)));
+        // What was padded is cropped again.
+        assert_eq!(found([2, 3, 3, 3]), Some((vec![2, 3], 0)));
+    }
+
+    #[test]
+    fn other_convolutions_of_blocks_stay() {
+        assert_eq!(fused(&network("VALID", [3, 2], [0; 4]).unwrap()), None);
+        assert_eq!(fused(&network("SAME", [2, 3], [0; 4]).unwrap()), None);
+        // Crops that leave nothing, and those that no size holds.
+        let rows = network("VALID", [2, 3], [10, 0, 0, 0]);
+        assert_eq!(rows.as_ref().and_then(fused), None);
+        let far = network("VALID", [2, 3], [i64::MAX, i64::MAX, 0, 0]);
+        assert_eq!(far.as_ref().and_then(fused), None);
+    }
+
+    #[test]
+    fn cells_are_not_cropped_backwards() {
+        for crop in [-1, i64::MIN] {
+            assert!(network("VALID", [2, 3], [crop, 0, 0, 0]).is_none());
+        }
+    }
+}

@@ -69,6 +69,9 @@ fn times(b: &GraphBuilder, size: Size, by: i64) -> Lowered<Size> {
 }
 
 /// Numbers for the axes behind the first, as pads for all axes of ONNX.
+///
+/// # Errors
+/// `N0203` for numbers that are not constant, `N0204` for negative ones, which TensorFlow refuses, too.
 fn around(b: &GraphBuilder, x: Var, numbers: Var, blocks: usize) -> Lowered<Operand> {
     let n = rank(b, x)?;
     let Some(pairs) = pairs(b, numbers) else {
@@ -78,6 +81,10 @@ fn around(b: &GraphBuilder, x: Var, numbers: Var, blocks: usize) -> Lowered<Oper
             false => Err(b.diagnostic(Code::LayerUnsupported, message)),
         };
     };
+    if pairs.iter().flatten().any(|n| *n < 0) {
+        let message = "Numbers of cells around blocks must not be negative.";
+        return Err(b.diagnostic(Code::LayerParameter, message));
+    }
     let side = |at: usize| {
         let mut all = vec![0; n];
         pairs.iter().take(n - 1).enumerate().for_each(|(i, pair)| all[i + 1] = pair[at]);
