@@ -44,15 +44,9 @@ pub fn saturates(graph: &Graph, node: &Node) -> bool {
     if !node.is_standard() || !FUSED.contains(&node.op.as_str()) {
         return false;
     }
-    let [Some(x), Some(w)] = [0, 1].map(|slot| dequantized(graph, node.input(slot)?)) else {
-        return false;
-    };
-    let bytes = match (x.x_zero_point, graph[x.x].ty.as_ref()) {
-        (Some(zero), _) => dtype(graph, Some(zero)),
-        (None, Some(ty)) => ty.dtype(),
-        (None, None) => Some(DataType::Uint8),
-    };
-    let bytes = matches!(bytes, Some(DataType::Uint8 | DataType::Int8));
+    let weights = || dequantized(graph, node.input(1)?);
+    let (Some(x), Some(w)) = (activation(graph, node), weights()) else { return false };
+    let bytes = matches!(stored(graph, &x), Some(DataType::Uint8 | DataType::Int8));
     let weights = graph.constant(w.x).filter(|_| w.block_size == 0);
     bytes && weights.is_some_and(|w| w.rank() > 1 && beyond_16_bits(w) && !depthwise(node, w))
 }
@@ -70,6 +64,22 @@ pub fn rounds_input(graph: &Graph, node: &Node) -> bool {
         && matches!(w.axis, 0 | -2)
         && w.block_size >= BLOCK_MIN
         && w.block_size & (w.block_size - 1) == 0
+}
+
+/// What the first operand of a product is dequantized from. Optimizations move a Transpose out of the way.
+fn activation(graph: &Graph, node: &Node) -> Option<DequantizeLinear> {
+    let v = node.input(0)?;
+    let transpose = graph.producer(v).map(|id| &graph[id]).filter(|node| node.is("Transpose"));
+    dequantized(graph, transpose.map_or(Some(v), |node| node.input(0))?)
+}
+
+/// The type of the integers that are dequantized.
+fn stored(graph: &Graph, x: &DequantizeLinear) -> Option<DataType> {
+    match (x.x_zero_point, graph[x.x].ty.as_ref()) {
+        (Some(zero), _) => dtype(graph, Some(zero)),
+        (None, Some(ty)) => ty.dtype(),
+        (None, None) => Some(DataType::Uint8),
+    }
 }
 
 fn dequantized(graph: &Graph, v: ValueId) -> Option<DequantizeLinear> {
@@ -120,6 +130,8 @@ mod tests {
         assert_eq!(product(W, "uz"), (1, 0));
         assert_eq!(product(W, "iz"), (1, 0));
         assert_eq!(product(W, "hz"), (0, 0), "activations of 16 bits stay in float");
+        let turned = "a = DequantizeLinear(x, s, iz) t = Transpose(a) b = DequantizeLinear(w, s)";
+        assert_eq!(found(W, &format!("{turned} y = MatMul(t, b)")), (1, 0));
         assert_eq!(product("int8[2,2] w = {1, -64, 64, 4}", "uz"), (0, 0), "they fit 16 bits");
         assert_eq!(product("uint8[2,2] w = {1, 255, 64, 4}", "uz"), (0, 0));
         let alone = "b = DequantizeLinear(w, s) y = MatMul(x, b)";

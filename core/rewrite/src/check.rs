@@ -168,7 +168,7 @@ fn assert_close(name: &str, want: &Tensor, got: &Tensor) {
     }
 }
 
-/// Inputs between -2 and 2 by a fixed rule; symbolic sizes are 2.
+/// Inputs between -2 and 2 by a fixed rule, those of 8 bits over most of their range; symbolic sizes are 2.
 fn made_up(model: &Model) -> BTreeMap<String, Tensor> {
     let graph = &model.graph;
     let mut state = 1u64;
@@ -193,6 +193,13 @@ fn made_up(model: &Model) -> BTreeMap<String, Tensor> {
                 Some(DataType::Int64) => {
                     Tensor::from_vec(dims, values.iter().map(|x| *x as i64).collect())
                 }
+                Some(DataType::Int8) => {
+                    Tensor::from_vec(dims, values.iter().map(|x| (x * 60.0) as i8).collect())
+                }
+                Some(DataType::Uint8) => Tensor::from_vec(
+                    dims,
+                    values.iter().map(|x| (x * 60.0 + 128.0) as u8).collect(),
+                ),
                 Some(dtype) => onnxd_ir::Reals { dims, values }
                     .to_tensor(dtype)
                     .unwrap_or_else(|| panic!("no made-up values of type {dtype}")),

@@ -21,6 +21,7 @@ mod reduce;
 mod region;
 mod scaled;
 mod shape;
+mod unsigned_weights;
 
 use onnxd_plugin_sdk::rewrite::{EqualizeWeights, rule};
 
@@ -215,6 +216,13 @@ onnxd_plugin_sdk::export_plugin! {
             "fuse-swish",
             "Makes Swish of its parts (slower in ONNX Runtime)" =>
             || rule("fuse-swish", activation::swish::fuse_swish),
+        ),
+        pass(
+            "unsigned-weights",
+            "Holds weights of int8 as uint8 where their products saturate without VNNI";
+            // Quantizers choose the type of weights.
+            declares ["when = { \"quantization.format\" = \"none\" }"] =>
+            |_| unsigned_weights::pass(),
         ),
         pass(
             "equalize-weights",

@@ -1,10 +1,24 @@
 //! The runtimes and processors that a quantized model is meant for, and what ONNX Runtime makes of it elsewhere.
 
+use onnxd_diagnostics::{Code, Diagnostic};
 use onnxd_ir::runtime::{rounds_input, saturates};
 use onnxd_ir::{Model, verify};
 
 /// Nodes that are named, of those that something is said of.
 const NAMED_MAX: usize = 2;
+
+/// What is said of a model that was quantized before it came here, if ONNX Runtime does not compute it exactly on every
+/// processor.
+pub(super) fn quantized_before(model: &Model) -> Option<Diagnostic> {
+    let mut is_inexact = false;
+    model.for_each_graph(|graph| {
+        let inexact = |node| saturates(graph, node) || rounds_input(graph, node);
+        is_inexact |= graph.nodes().any(|(_, node)| inexact(node));
+    });
+    let text = || format!("the model came quantized, and is for {}", meant_for(model));
+    let help = "Set the option in the program that runs the model.";
+    is_inexact.then(|| Diagnostic::new(Code::QuantizationLoss, text()).help(help))
+}
 
 /// What the receipt says behind `for`.
 pub(super) fn meant_for(model: &Model) -> String {

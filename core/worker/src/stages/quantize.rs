@@ -1,5 +1,6 @@
 //! Has a plugin apply the quantization that the params ask for.
 
+use super::meant::quantized_before;
 use super::quality;
 use super::session::{Session, findings};
 use super::{compared, components};
@@ -10,7 +11,12 @@ use onnxd_plugin_host::{call, from_message};
 use onnxd_proto::onnxd::{PluginInfo, Quantization, QuantizeLog};
 
 pub(crate) fn quantize(session: &mut Session) -> Result<(), Diagnostics> {
-    let Some((plugin, quantizer)) = chosen(session)? else { return Ok(refuse_quantized(session)?) };
+    let Some((plugin, quantizer)) = chosen(session)? else {
+        refuse_quantized(session)?;
+        let found = session.model().ok().and_then(quantized_before);
+        found.iter().for_each(|found| session.note(found, Severity::Warning));
+        return Ok(());
+    };
     session.entered("quantize", &plugin.id, &quantizer);
     session.library(&plugin)?;
     let before = session.typed()?;
