@@ -24,6 +24,25 @@ def cnn():
     ])
 
 
+def dilated():
+    """Convolutions that TensorFlow computes on blocks of cells."""
+    return keras.Sequential([
+        keras.Input((10, 9, 2), name="image"),
+        layers.Conv2D(4, 3, dilation_rate=2, padding="same", activation="relu", name="whole"),
+        layers.DepthwiseConv2D(3, dilation_rate=(2, 3), name="deep"),
+    ])
+
+
+def blocks(x):
+    """The same with a bias and an activation between the blocks."""
+    random = np.random.default_rng(2)
+    weights, bias = random.normal(size=(3, 3, 2, 4)), random.normal(size=4)
+    cells = tf.space_to_batch(x, [2, 3], [[1, 3], [3, 3]])
+    cells = tf.nn.conv2d(cells, tf.constant(weights, tf.float32), 1, "VALID")
+    cells = tf.nn.relu6(tf.nn.bias_add(cells, tf.constant(bias, tf.float32)))
+    return tf.batch_to_space(cells, [2, 3], [[0, 2], [1, 0]])
+
+
 def branches():
     """Two inputs, a shared layer, a nested model, a mask."""
     words = keras.Input((6,), dtype="int32", name="words")

@@ -15,7 +15,8 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 import operators
-from cases import Loops, Shared, branches, cnn, floats, frames, gates, merge_inputs, merges, word_inputs
+from cases import Loops, Shared, blocks, branches, cnn, dilated, floats
+from cases import frames, gates, merge_inputs, merges, word_inputs
 from tensorflow import keras
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -134,6 +135,14 @@ def make_cnn(name):
         keras_file(name, model, "net.keras" if name == "keras-cnn" else "net.h5", inputs)
 
 
+def make_dilated(name):
+    if name == "dilated":
+        spec = tf.TensorSpec([None, 10, 9, 2], tf.float32, "image")
+        frozen(name, tf.function(blocks).get_concrete_function(spec), floats((2, 10, 9, 2)))
+    else:
+        tflite(name, dilated(), [floats((1, 10, 9, 2))[0]], floats((32, 10, 9, 2))[0])
+
+
 def make_branches(name):
     keras_file(name, branches(), "net.keras" if name == "keras-branches" else "net.h5", word_inputs())
 
@@ -185,6 +194,7 @@ def make_operators(name):
 
 CASES = {
     **dict.fromkeys(["saved-cnn", "frozen-cnn", "keras-cnn", "h5-cnn", "tflite-cnn", "tflite-int8"], make_cnn),
+    **dict.fromkeys(["dilated", "tflite-dilated"], make_dilated),
     **dict.fromkeys(["keras-branches", "h5-branches"], make_branches),
     **dict.fromkeys(["keras-merges", "h5-gates"], make_settings),
     **dict.fromkeys(["loops", "loops-zip"], make_loops),

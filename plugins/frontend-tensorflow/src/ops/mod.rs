@@ -34,6 +34,7 @@ pub(crate) mod loss;
 pub(crate) mod math;
 pub(crate) mod matrix;
 pub(crate) mod norm;
+mod offsets;
 pub(crate) mod pad;
 mod philox;
 pub(crate) mod pool;
@@ -76,6 +77,8 @@ use std::collections::HashMap;
 pub(crate) struct Source {
     /// What the values that stand for complex tensors are made of.
     pub(crate) complex: RefCell<HashMap<Var, complex::Complex>>,
+    /// What the results of `SpaceToBatchND` are made of.
+    pub(crate) blocks: RefCell<HashMap<Var, dilated::Cut>>,
 }
 
 /// What functions of tables see.

@@ -1,14 +1,17 @@
 //! Space, depth and batch.
 
-use super::dilated::dilated;
+use super::dilated::{Cut, dilated};
 use super::layout::Channels;
-use super::pad::{onnx_pads, pairs};
+use super::pad::pairs;
 use super::shape::{Size, shape_of, size, size_by, transposed};
 use super::{Lower, Source, of, rank};
 use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
-use onnxd_plugin_sdk::ir::DataType::{Bool, Double, Float, Int16, Int32, Uint8, Uint16, Uint32};
+use onnxd_plugin_sdk::ir::DataType::{
+    Bool, Double, Float, Int16, Int32, Int64, Uint8, Uint16, Uint32,
+};
+use onnxd_plugin_sdk::ir::Tensor;
 use onnxd_plugin_sdk::lower::{Lowered, Table};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
@@ -71,15 +74,15 @@ fn times(b: &GraphBuilder, size: Size, by: i64) -> Lowered<Size> {
 /// Numbers for the axes behind the first, as pads for all axes of ONNX.
 ///
 /// # Errors
-/// `N0203` for numbers that are not constant, `N0204` for negative ones, which TensorFlow refuses, too.
+/// `N0204` for negative ones, which TensorFlow refuses, too.
 fn around(b: &GraphBuilder, x: Var, numbers: Var, blocks: usize) -> Lowered<Operand> {
     let n = rank(b, x)?;
     let Some(pairs) = pairs(b, numbers) else {
-        let message = "Numbers of cells around blocks must be constants.";
-        return match n == blocks + 1 {
-            true => onnx_pads(b, numbers),
-            false => Err(b.diagnostic(Code::LayerUnsupported, message)),
-        };
+        let turned = b.transpose(b.cast(numbers, Int64)?).perm([1, 0]).one()?;
+        let none = |axes: usize| b.constant(Tensor::from_vec(vec![2, axes], vec![0i64; 2 * axes]));
+        let mut all = vec![none(1), turned];
+        all.extend((n > blocks + 1).then(|| none(n - 1 - blocks)));
+        return Ok(b.reshape(b.concat(all).axis(1).one()?, [-1]).one()?.into());
     };
     if pairs.iter().flatten().any(|n| *n < 0) {
         let message = "Numbers of cells around blocks must not be negative.";
@@ -110,6 +113,7 @@ fn cells(b: &GraphBuilder, rank: usize, blocks: &[i64]) -> Lowered<i64> {
 fn to_batch(b: &Lower, x: Var, blocks: &[i64], paddings: Var) -> Lowered<Var> {
     let (n, m) = (rank(b, x)?, blocks.len());
     let count = cells(b, n, blocks)?;
+    let cut = Cut { x, blocks: blocks.to_vec(), paddings };
     let x = match pairs(b, paddings) {
         Some(pairs) if pairs.iter().flatten().all(|n| *n == 0) => x,
         _ => b.pad(x, around(b, x, paddings, m)?).one()?,
@@ -124,12 +128,14 @@ fn to_batch(b: &Lower, x: Var, blocks: &[i64], paddings: Var) -> Lowered<Var> {
     split.extend(&sizes[m + 1..]);
     merged.extend(&sizes[m + 1..]);
     let x = b.reshape(x, shape_of(b, &split)?).one()?;
-    b.reshape(transposed(b, x, &batch_first(m, n))?, shape_of(b, &merged)?).one()
+    let y = b.reshape(transposed(b, x, &batch_first(m, n))?, shape_of(b, &merged)?).one()?;
+    b.source.blocks.borrow_mut().insert(y, cut);
+    Ok(y)
 }
 
 /// How the axes of a tensor of rank `n` whose `m` axes behind the first are split into blocks and cells are turned, so
 /// that cells come before samples.
-pub(super) fn batch_first(m: usize, n: usize) -> Vec<i64> {
+fn batch_first(m: usize, n: usize) -> Vec<i64> {
     let (m, n) = (m as i64, n as i64);
     let cells = (0..m).map(|i| 2 + 2 * i);
     cells.chain([0]).chain((0..m).map(|i| 1 + 2 * i)).chain(2 * m + 1..m + n).collect()
@@ -139,9 +145,7 @@ pub(super) fn batch_first(m: usize, n: usize) -> Vec<i64> {
 fn to_space(b: &Lower, x: Var, blocks: &[i64], crops: Var) -> Lowered<Var> {
     let (n, m) = (rank(b, x)?, blocks.len());
     let count = cells(b, n, blocks)?;
-    if let Some(crops) = pairs(b, crops)
-        && let Some(y) = dilated(b, x, blocks, &crops)?
-    {
+    if let Some(y) = dilated(b, x, blocks, crops)? {
         return Ok(y);
     }
     let sizes = (0..n).map(|axis| size(b, x, axis)).collect::<Lowered<Vec<_>>>()?;
