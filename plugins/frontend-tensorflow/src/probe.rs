@@ -8,6 +8,7 @@ use crate::graph::checkpoint::is_variable;
 use crate::graph::saved::{self, CHECKPOINT, META, decoded};
 use crate::kind::{self, Kind};
 use crate::tflite;
+use crate::wire::outline::SavedModel;
 use crate::wire::proto::MetaGraphDef;
 use onnxd_plugin_sdk::diagnostics::{Code, Diagnostic, shown};
 use onnxd_plugin_sdk::{Claim, Need, Probe, QUANTIZED, Submission};
@@ -30,19 +31,20 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
     match kind {
         Kind::SavedModel | Kind::SavedText => {
             // What is wrong with a damaged file is told when it is read.
-            let saved = decoded(bytes, kind == Kind::SavedText).unwrap_or_default();
-            let mut needs = needs(submission, CHECKPOINT, &saved.meta_graphs);
+            let saved: SavedModel = decoded(bytes, kind == Kind::SavedText).unwrap_or_default();
+            let mut needs = needs(submission, CHECKPOINT, saved.has_variables());
             let known = needs.clone();
             needs.extend(beside(submission, &known));
             Ok(Probe { needs, ..claimed(Claim::ByContent) })
         }
         Kind::Checkpoint => {
-            let meta = MetaGraphDef::decode(bytes).ok().filter(|meta| meta.graph_def.is_some());
-            let Some(meta) = meta else {
+            let meta = MetaGraphDef::decode(bytes).ok();
+            let Some(graph) = meta.and_then(|meta| meta.graph_def) else {
                 return Ok(Probe::new(Claim::No, "the file is no graph of a checkpoint"));
             };
             let prefix = checkpoint_of(submission.network());
-            let mut needs = needs(submission, prefix, &[meta]);
+            let has_variables = graph.node.iter().any(|node| is_variable(&node.op));
+            let mut needs = needs(submission, prefix, has_variables);
             // TensorFlow lists the checkpoints of a folder in a file of this name.
             needs.push(need(submission, "list of checkpoints", "checkpoint", true));
             Ok(Probe { needs, ..claimed(Claim::ByContent) })
@@ -83,23 +85,18 @@ fn need(submission: &Submission, what: &str, path: &str, optional: bool) -> Need
     Need { what: what.to_owned(), path, found_as, optional }
 }
 
-/// The checkpoint of the variables that graphs have.
-fn needs(submission: &Submission, prefix: &str, graphs: &[MetaGraphDef]) -> Vec<Need> {
+/// The checkpoint of the variables that a model may have.
+fn needs(submission: &Submission, prefix: &str, has_variables: bool) -> Vec<Need> {
+    if !has_variables {
+        return vec![];
+    }
     let files = Files::beside(submission, submission.network());
-    let parts = checkpoint(&files, prefix, graphs).into_iter();
+    let parts = checkpoint(&files, prefix).into_iter();
     parts.map(|(what, path)| need(submission, what, &path, false)).collect()
 }
 
-/// The files of the checkpoint of the variables that graphs have, and what each is.
-fn checkpoint(
-    files: &Files<'_>,
-    prefix: &str,
-    graphs: &[MetaGraphDef],
-) -> Vec<(&'static str, String)> {
-    let nodes = graphs.iter().filter_map(|meta| meta.graph_def.as_ref()).flat_map(|g| &g.node);
-    if !nodes.into_iter().any(is_variable) {
-        return vec![];
-    }
+/// The files of a checkpoint, and what each is.
+fn checkpoint(files: &Files<'_>, prefix: &str) -> Vec<(&'static str, String)> {
     let index = format!("{prefix}.index");
     // A damaged index is reported when the network is read.
     let shards = files.read(&index).and_then(|index| shard_names(prefix, &index));
@@ -110,10 +107,10 @@ fn checkpoint(
 
 /// What an archive is, and what it lacks: nothing can arrive in it later.
 fn archive(files: &Files<'_>) -> String {
-    let saved = saved::read(files).unwrap_or_default();
-    let parts = checkpoint(files, CHECKPOINT, &saved.meta_graphs).into_iter();
-    let missing: Vec<String> =
-        parts.map(|(_, path)| path).filter(|path| !files.has(path)).collect();
+    let saved: SavedModel = saved::read(files).unwrap_or_default();
+    let parts = if saved.has_variables() { checkpoint(files, CHECKPOINT) } else { vec![] };
+    let paths = parts.into_iter().map(|(_, path)| path);
+    let missing: Vec<String> = paths.filter(|path| !files.has(path)).collect();
     let what = "the file is an archive of a SavedModel";
     match missing.as_slice() {
         [] => what.to_owned(),

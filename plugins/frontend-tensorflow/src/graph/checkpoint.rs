@@ -34,7 +34,7 @@ impl<'a, 's> Checkpoint<'a, 's> {
         let library: Library<'a> =
             functions.filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f))).collect();
         let nodes: &[NodeDef] = graph.map(|graph| graph.node.as_slice()).next().unwrap_or_default();
-        let has_variables = nodes.iter().any(is_variable);
+        let has_variables = nodes.iter().any(|node| is_variable(&node.op));
         let stored = restore::stored(meta, &Body::new(nodes), &library);
         // Weights that are missing are missed when they are read.
         let index = format!("{prefix}.index");
@@ -74,8 +74,8 @@ fn lacking(node: &NodeDef) -> Diagnostic {
     Diagnostic::new(Code::WeightsMissing, message)
 }
 
-pub(crate) fn is_variable(node: &NodeDef) -> bool {
-    matches!(node.op.as_str(), "VarHandleOp" | "Variable" | "VariableV2")
+pub(crate) fn is_variable(op: &str) -> bool {
+    matches!(op, "VarHandleOp" | "Variable" | "VariableV2")
 }
 
 fn shared_name(node: &NodeDef) -> Option<&str> {

@@ -50,11 +50,11 @@ impl Choice {
     }
 }
 
-/// The content of a SavedModel.
+/// The content of a SavedModel, or its outline.
 ///
 /// # Errors
 /// `N0103` if there is none; as [`decoded`].
-pub(crate) fn read(files: &Files<'_>) -> Result<SavedModel> {
+pub(crate) fn read<M: Message + Default>(files: &Files<'_>) -> Result<M> {
     let network = if files.has(NETWORK) { NETWORK } else { TEXT };
     decoded(files.read(network)?, network == TEXT)
 }
@@ -71,13 +71,13 @@ pub(crate) fn import(
     import_saved(&read(files)?, files, choice, options)
 }
 
-/// A SavedModel of its bytes or text.
+/// A SavedModel of its bytes or text, or its outline.
 ///
 /// # Errors
 /// `N0201` if it is none.
-pub(crate) fn decoded(bytes: Bytes, is_text: bool) -> Result<SavedModel> {
+pub(crate) fn decoded<M: Message + Default>(bytes: Bytes, is_text: bool) -> Result<M> {
     let bytes = if is_text { text::encoded(&bytes, "SavedModel")?.into() } else { bytes };
-    SavedModel::decode(bytes).map_err(|e| {
+    M::decode(bytes).map_err(|e| {
         let message = format!("The file is no SavedModel: {e}.");
         Diagnostic::new(Code::SourceSyntax, message).help(AGAIN)
     })
