@@ -397,6 +397,8 @@ def judged(name, build, keras, onnxd, folder, seed):
             return "wrong", f"output {i}: {x.dtype}{x.shape}, not {y.dtype}{y.shape}"
         if y.dtype.kind == "f":
             limit = 2e-2 if y.dtype == np.float16 or is_short else 1e-4
+            if name.startswith("UpSampling2D") and "bicubic" in name:  # TensorFlow reads weights off a table of 1024 steps.
+                limit = max(limit, 2e-3)
             close = np.isclose(x, y, limit, limit * max(1.0, float(np.nanmax(np.abs(np.where(np.isfinite(y), y, 0)), initial=0)) * 0.1), equal_nan=True)
         elif name.startswith("Resizing"):  # What is halfway between two integers.
             close = np.abs(x.astype(int) - y.astype(int)) <= 1

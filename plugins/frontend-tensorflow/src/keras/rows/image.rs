@@ -212,6 +212,9 @@ fn resize(
     unbatched(b, y, channels, single)
 }
 
+/// Steps between two cells of TensorFlow's table of cubic weights.
+const TABLE_STEPS: f64 = 1024.0;
+
 /// What a new pixel is made of: a function of the distance to old ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kernel {
@@ -274,7 +277,14 @@ impl Kernel {
         let mut all = vec![];
         for new in 0..to {
             let (begin, end) = (new as f64 * step, (new + 1) as f64 * step);
-            let middle = (new as f64 + 0.5) * step;
+            let exact = (new as f64 + 0.5) * step;
+            // Without antialiasing, TensorFlow reads cubic weights off a table.
+            let middle = match self {
+                Kernel::Cubic if !antialias => {
+                    ((exact - 0.5) * TABLE_STEPS).round_ties_even() / TABLE_STEPS + 0.5
+                }
+                _ => exact,
+            };
             let reach = self.radius() * wide;
             let first = ((middle - reach - 0.5).ceil() as i64).max(0);
             let last = ((middle + reach - 0.5).floor() as i64).min(from - 1);

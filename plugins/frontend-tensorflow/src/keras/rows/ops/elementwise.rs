@@ -246,15 +246,16 @@ fn integers(table: Table<Source>) -> Table<Source> {
         };
         "ops.Gcd" => |b, a: Two| {
             let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-            gcd(b, absolute(b, x)?, absolute(b, y)?)
+            unless_short(b, absolute(b, x)?, absolute(b, y)?, |x, y| gcd(b, x, y))
         };
         "ops.Lcm" => |b, a: Two| {
             let [x, y] = as_tensors(b, [&a.x1, &a.x2])?;
-            let [x, y] = [absolute(b, x)?, absolute(b, y)?];
-            let divisor = gcd(b, x, y)?;
-            let one = b.constant(crate::ops::create::scalar(1, of(b, x)?));
-            let safe = b.where_(b.equal(divisor, 0)?, one, divisor)?;
-            b.mul(x, b.div(y, safe)?)
+            unless_short(b, absolute(b, x)?, absolute(b, y)?, |x, y| {
+                let divisor = gcd(b, x, y)?;
+                let one = b.constant(crate::ops::create::scalar(1, of(b, x)?));
+                let safe = b.where_(b.equal(divisor, 0)?, one, divisor)?;
+                b.mul(x, b.div(y, safe)?)
+            })
         };
     }
 }
@@ -278,11 +279,26 @@ fn bitwise(b: &Lower, a: Bits, f: Combine) -> Lowered<Var> {
 
 /// The larger or the smaller of two numbers.
 pub(crate) fn extreme(b: &GraphBuilder, x: Var, y: Var, largest: bool) -> Lowered<Var> {
-    match (of(b, x)?, largest) {
+    unless_short(b, x, y, |x, y| match (of(b, x)?, largest) {
         (Bool, true) => b.or(x, y),
         (Bool, false) => b.and(x, y),
         (_, true) => b.max([x, y]),
         (_, false) => b.min([x, y]),
+    })
+}
+
+/// What `f` makes of two tensors, with integers of 32 bits instead of those of 16, of which runtimes know little.
+fn unless_short(
+    b: &GraphBuilder,
+    x: Var,
+    y: Var,
+    f: impl Fn(Var, Var) -> Lowered<Var>,
+) -> Lowered<Var> {
+    match of(b, x)? {
+        short @ (DataType::Int16 | DataType::Uint16) => {
+            b.cast(f(b.cast(x, Int32)?, b.cast(y, Int32)?)?, short)
+        }
+        _ => f(x, y),
     }
 }
 
