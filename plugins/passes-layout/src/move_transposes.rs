@@ -79,6 +79,7 @@ fn orders(graph: &Graph) -> Vec<Order> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onnxd_plugin_sdk::ir::DataType;
     use onnxd_plugin_sdk::rewrite::check::{
         check_doc_example_of, check_pass_same, check_pass_skip,
     };
@@ -123,6 +124,20 @@ mod tests {
         assert_eq!(within("1,2,1,4", "r = Slice(a, one, two, three)"), 0);
         assert_eq!(within("1,2,3,4", "b = Greater(a, c) r = Where(b, a, c)"), 0);
         assert_eq!(within("1,2,3,4", "s = ReduceMax<keepdims = 1>(a) r = Sub(a, s)"), 0);
+    }
+
+    #[test]
+    fn integers_are_transposed_rather_than_reals() {
+        let graph = "g (uint8[1,2,3,4] x) => (uint8[1,2,3,4] y) <float s = {0.5}, uint8 z = {3}>
+             { a = DequantizeLinear(x, s, z) b = Transpose<perm = [0, 3, 1, 2]>(a) c = Softmax<axis = 1>(b)
+               d = Transpose<perm = [0, 2, 3, 1]>(c) y = QuantizeLinear(d, s, z) }";
+        let model = check_pass_same(&MoveTransposes, graph);
+        let transposes = model.graph.nodes().filter(|(_, node)| node.is("Transpose"));
+        let inputs = transposes.filter_map(|(_, node)| node.input(0));
+        let bytes = inputs.filter(|v| {
+            model.graph[*v].ty.as_ref().and_then(|ty| ty.dtype()) == Some(DataType::Uint8)
+        });
+        assert_eq!(bytes.count(), 2);
     }
 
     #[test]

@@ -1,10 +1,21 @@
-//! Which nodes of a graph work in another layout where the fewest Transposes are left.
+//! Which nodes of a graph work in another layout where the fewest Transposes are left. Of as many, those of elements of
+//! 8 bits are cheaper: quantized tensors are transposed as integers, and operators on reals stay next to their integers.
 
 use crate::agnostic::{Order, Relaid, rank, relaid};
 use crate::cut::{Network, SINK, SOURCE, UNBOUNDED};
 use crate::relay::Moved;
-use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, ValueId};
+use onnxd_plugin_sdk::ir::{Attr, Graph, Node, NodeId, ValueId, ValueType};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// What a Transpose costs. Elements of more than 8 bits add so little that fewer Transposes are always cheaper, unless
+/// there are a thousand of them.
+const TRANSPOSE: u32 = 1 << 10;
+
+/// What it costs to transpose `v`.
+fn cost(graph: &Graph, v: ValueId) -> u32 {
+    let dtype = graph[v].ty.as_ref().and_then(ValueType::dtype);
+    TRANSPOSE + u32::from(dtype.is_none_or(|dtype| dtype.bits() > 8))
+}
 
 /// The axes of a Transpose that come first, second, ...
 pub(crate) fn perm(graph: &Graph, node: &Node) -> Option<Order> {
@@ -42,7 +53,7 @@ impl Region {
         Region { back: inverse(&order), order, members, forward }
     }
 
-    /// The members that work in the other layout where the fewest Transposes are left, if that is fewer than now.
+    /// The members that work in the other layout where Transposes cost least, if that is less than now.
     pub(crate) fn cheaper(self, graph: &Graph) -> Option<Moved> {
         let mut network = Network::new(self.members.len());
         let mut now = 0;
@@ -51,16 +62,17 @@ impl Region {
             let readers = self.sides_of_readers(graph, v);
             let asks_other =
                 |side: &usize| if source == SINK { *side != SINK } else { *side == SINK };
-            now += u32::from(readers.iter().any(asks_other));
+            let cost = cost(graph, v);
+            now += if readers.iter().any(asks_other) { cost } else { 0 };
             if source != SINK {
                 let given = network.add_point();
-                network.add_arc(source, given, 1);
+                network.add_arc(source, given, cost);
                 let arcs = readers.iter().filter(|side| **side != SOURCE);
                 arcs.for_each(|side| network.add_arc(given, *side, UNBOUNDED));
             }
             if source != SOURCE {
                 let taken = network.add_point();
-                network.add_arc(taken, source, 1);
+                network.add_arc(taken, source, cost);
                 let arcs = readers.iter().filter(|side| **side != SINK);
                 arcs.for_each(|side| network.add_arc(*side, taken, UNBOUNDED));
             }
