@@ -79,7 +79,7 @@ fn orders(graph: &Graph) -> Vec<Order> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onnxd_plugin_sdk::ir::DataType;
+    use onnxd_plugin_sdk::ir::{DataType, ValueType};
     use onnxd_plugin_sdk::rewrite::check::{
         check_doc_example_of, check_pass_same, check_pass_skip,
     };
@@ -135,7 +135,7 @@ mod tests {
         let transposes = model.graph.nodes().filter(|(_, node)| node.is("Transpose"));
         let inputs = transposes.filter_map(|(_, node)| node.input(0));
         let bytes = inputs.filter(|v| {
-            model.graph[*v].ty.as_ref().and_then(|ty| ty.dtype()) == Some(DataType::Uint8)
+            model.graph[*v].ty.as_ref().and_then(ValueType::dtype) == Some(DataType::Uint8)
         });
         assert_eq!(bytes.count(), 2);
     }
