@@ -138,6 +138,7 @@ fn n2d2_spelling_of_the_command_line() {
         "fuse-affine",
         "fuse-rms-division",
         "fuse-transpose",
+        "unsigned-weights",
         "fuse-gemm",
     ];
     assert_eq!(params.json()["passes"]["order"], json!(passes_without(&other)));

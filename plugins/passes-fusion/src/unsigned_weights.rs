@@ -6,7 +6,10 @@
 //!
 //! ```onnx
 //! before (uint8[3,2] x) => (float[3,2] y)
-//! <float s = {0.5}, uint8 z = {0}, int8[2,2] w = {127, -128, 100, 0}, float[2] scales = {0.25, 0.5}, int8[2] zeros = {0, 1}>
+//! <
+//!   float s = {0.5}, uint8 z = {0}, int8[2,2] w = {127, -128, 100, 0}, float[2] scales = {0.25, 0.5},
+//!   int8[2] zeros = {0, 1}
+//! >
 //! {
 //!   a = DequantizeLinear(x, s, z)
 //!   b = DequantizeLinear(w, scales, zeros)
@@ -119,7 +122,8 @@ mod tests {
     /// A convolution of pictures with channels last, whose weights have no zero point.
     const CONV: &str = "<ir_version: 8, opset_import: [\"\" : 18]>
         g (int8[1,3,3,2] x) => (int8[1,2,1,1] y)
-        <float s = {0.5}, int8 z = {-3}, int8[2,2,1,1] w = {127, -128, 65, 0}, float[2] scales = {0.25, 0.5}, int8 o = {0}>
+        <float s = {0.5}, int8 z = {-3}, int8[2,2,1,1] w = {127, -128, 65, 0}, float[2] scales = {0.25, 0.5},
+         int8 o = {0}>
         { a = DequantizeLinear(x, s, z) t = Transpose<perm = [0, 3, 1, 2]>(a)
           b = DequantizeLinear<axis = 0>(w, scales) c = Conv<strides = [3, 3]>(t, b) y = QuantizeLinear(c, s, o) }";
 

@@ -1,5 +1,5 @@
 //! Which nodes of a graph work in another layout where the fewest Transposes are left. Of as many, those of elements of
-//! 8 bits are cheaper: quantized tensors are transposed as integers, and operators on reals stay next to their integers.
+//! 8 bits are cheaper: quantized tensors are transposed as integers, and operators on reals stay next to them.
 
 use crate::agnostic::{Order, Relaid, rank, relaid};
 use crate::cut::{Network, SINK, SOURCE, UNBOUNDED};
