@@ -41,6 +41,8 @@ DYNAMIC = {"digits_seq": 41.98, "digits_mlp": 47.57, "digits_cnn": 45.77}
 SLACK_DB = 1.0
 # What is quantized already differs by the rounding of biases and of sums alone.
 KEPT_DB = 40.0
+# Between the kernels of processors with VNNI and of those without.
+PROCESSOR_DB = 0.1
 
 # Optimized, ONNX Runtime adds two products of a byte in 16 bits where the processor has no instruction for sums in 32, and
 # large weights saturate. What that costs is not the model's.
@@ -261,7 +263,7 @@ class Judge:
             if weights(onnx.load(path)) != weights(onnx.load(before or source)):
                 return "", "the integers of the weights differ"
             ratio = worst_db(path, feeds, want)
-            return f"{ratio:.2f} dB", None if ratio >= least else f"wanted {least:.2f} dB"
+            return f"{ratio:.2f} dB", None if ratio >= least - PROCESSOR_DB else f"wanted {least:.2f} dB"
 
         params = f'[quantization]\nformat = "{FORMATS[form]}"\nmode = "qat"\nrecipe = "{recipe}"\n'
         self.case(f"{name}-{form}-{recipe}", [source], params, verdict)

@@ -443,7 +443,8 @@ def ways(make):
     signed = {"reduce_range": True} if activation == "int8" else {}
     byte = settings(activation_type=activation, weight_type=pick(["int8", "int8", "uint8"]), **signed)
     wide = settings(activation_type=pick(["uint16", "int16", "uint8"]), weight_type=pick(["int8", "int16", "uint16", "int4", "uint4"]))
-    dynamic = settings(mode="dynamic", weight_type=pick(["int8", "uint8"]))
+    # Dynamic products with weights that are named `int8` saturate on processors without VNNI.
+    dynamic = settings(mode="dynamic", weight_type=pick(["int8" if "vnni" in open("/proc/cpuinfo").read() else "uint8", "uint8"]))
     alone = settings(mode="weight_only", weight_type=pick(["int4", "uint4", "int8", "uint8"]), block_size=pick([16, 32, 64]), reduce_range=False)
     named = {**byte, "op_types": NAMED, "matmul_const_b_only": False}
     recipe = pick(RECIPES)
