@@ -5,9 +5,11 @@
 
 use onnxd_plugin_sdk::build::{GraphBuilder, Var};
 use onnxd_plugin_sdk::ir::{DataType, Node, ValueId, axis_at};
+use std::cell::Cell;
 
-/// Elements of a list, and nodes that it is followed through.
+/// Elements of a list, nodes that it is followed through, and nodes one behind the other.
 const ELEMENTS_MAX: usize = 64;
+const NODES_MAX: usize = 256;
 const DEPTH_MAX: usize = 32;
 
 /// `known`, or `known` more than an element of a computed tensor.
@@ -19,7 +21,8 @@ struct Number {
 
 /// `x - y` for each element, if all of these are known.
 pub(super) fn differences(b: &GraphBuilder, x: Var, y: Var) -> Option<Vec<i64>> {
-    let [x, y] = [x, y].map(|v| numbers(b, v, DEPTH_MAX));
+    // A node that many others read would be followed from each of them.
+    let [x, y] = [x, y].map(|v| numbers(b, v, (DEPTH_MAX, &Cell::new(NODES_MAX))));
     let (x, y) = (x?, y?);
     let difference = |(x, y): (&Number, &Number)| {
         (x.computed == y.computed).then(|| x.known.checked_sub(y.known)).flatten()
@@ -27,8 +30,11 @@ pub(super) fn differences(b: &GraphBuilder, x: Var, y: Var) -> Option<Vec<i64>> 
     if x.len() == y.len() { x.iter().zip(&y).map(difference).collect() } else { None }
 }
 
+/// How deep nodes are still followed, and how many.
+type Left<'a> = (usize, &'a Cell<usize>);
+
 /// The elements of `v`, in the order of its memory.
-fn numbers(b: &GraphBuilder, v: Var, depth: usize) -> Option<Vec<Number>> {
+fn numbers(b: &GraphBuilder, v: Var, (depth, nodes): Left<'_>) -> Option<Vec<Number>> {
     let constant = || b.constant_of(v)?.to_i64s();
     if let Some(known) = b.ints_of(v).or_else(constant) {
         let numbers = known.iter().map(|known| Number { computed: None, known: *known });
@@ -36,18 +42,22 @@ fn numbers(b: &GraphBuilder, v: Var, depth: usize) -> Option<Vec<Number>> {
     }
     let id = b.id(v).ok().filter(|_| b.is_own(v))?;
     let node = b.graph().producer(id).map(|id| b.graph()[id].clone());
-    let node = node.filter(|node| node.is_standard() && depth > 0);
-    if let Some(found) = node.and_then(|node| computed(b, &node, depth - 1)) {
-        return (found.len() <= ELEMENTS_MAX).then_some(found);
-    }
+    let node = node.filter(|node| node.is_standard() && depth > 0 && nodes.get() > 0);
     let count = b.dims_of(v)?.iter().try_fold(1i64, |n, size| n.checked_mul(*size))?;
     let count = usize::try_from(count).ok().filter(|count| *count <= ELEMENTS_MAX)?;
+    if let Some(node) = node {
+        nodes.set(nodes.get() - 1);
+        // Operands that broadcast to more elements are not taken apart.
+        if let Some(found) = computed(b, &node, (depth - 1, nodes)).filter(|f| f.len() == count) {
+            return Some(found);
+        }
+    }
     Some((0..count).map(|at| Number { computed: Some((id, at)), known: 0 }).collect())
 }
 
 /// The elements that a node computes of those that it reads, if each is one of these and an offset.
-fn computed(b: &GraphBuilder, node: &Node, depth: usize) -> Option<Vec<Number>> {
-    let read = |at: usize| numbers(b, b.var(node.input(at)?), depth);
+fn computed(b: &GraphBuilder, node: &Node, left: Left<'_>) -> Option<Vec<Number>> {
+    let read = |at: usize| numbers(b, b.var(node.input(at)?), left);
     match node.op.as_str() {
         "Cast" => {
             let from = b.dtype_of(b.var(node.input(0)?))?;
@@ -65,7 +75,8 @@ fn computed(b: &GraphBuilder, node: &Node, depth: usize) -> Option<Vec<Number>> 
             let dims = b.dims_of(b.var(node.input(0)?))?;
             let axis = axis_at(node.int("axis", 0), dims.len())?;
             let (all, count) = (read(0)?, dims[axis]);
-            let part = usize::try_from(dims[axis + 1..].iter().product::<i64>()).ok()?;
+            let inner = dims[axis + 1..].iter().try_fold(1i64, |n, size| n.checked_mul(*size));
+            let part = usize::try_from(inner?).ok()?;
             let whole = part.checked_mul(usize::try_from(count).ok()?).filter(|n| *n > 0)?;
             let place = |at: i64| usize::try_from(if at < 0 { at + count } else { at }).ok();
             let pick = |(group, at): (&[Number], i64)| {
