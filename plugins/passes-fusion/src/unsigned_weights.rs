@@ -69,11 +69,15 @@ fn has_offset(graph: &Graph, node: &Node) -> bool {
         "DequantizeLinear" => node.input(0).filter(|v| graph.constant(*v).is_none()),
         _ => None,
     };
-    let dtype = integers.and_then(|v| graph[v].ty.as_ref()?.dtype());
-    let zeros = node.input(2).and_then(|v| graph.constant(v)).and_then(Tensor::to_i64s);
+    let Some(integers) = integers else { return false };
+    let zeros = node.input(2).and_then(|v| graph.constant(v));
+    // A zero point has the type of the integers, also where theirs was not inferred.
+    let dtype = zeros.map(Tensor::dtype).or_else(|| graph[integers].ty.as_ref()?.dtype());
     match dtype {
         Some(DataType::Uint8) => true,
-        Some(DataType::Int8) => zeros.is_some_and(|zeros| zeros.iter().any(|zero| *zero != 0)),
+        Some(DataType::Int8) => {
+            zeros.and_then(Tensor::to_i64s).is_some_and(|zeros| zeros.iter().any(|n| *n != 0))
+        }
         _ => false,
     }
 }
