@@ -32,7 +32,7 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
         Kind::SavedModel | Kind::SavedText => {
             // What is wrong with a damaged file is told when it is read.
             let saved: SavedModel = decoded(bytes, kind == Kind::SavedText).unwrap_or_default();
-            let mut needs = needs(submission, CHECKPOINT, saved.has_variables());
+            let mut needs = needs(submission, CHECKPOINT, has_variables(&saved));
             let known = needs.clone();
             needs.extend(beside(submission, &known));
             Ok(Probe { needs, ..claimed(Claim::ByContent) })
@@ -85,6 +85,11 @@ fn need(submission: &Submission, what: &str, path: &str, optional: bool) -> Need
     Need { what: what.to_owned(), path, found_as, optional }
 }
 
+fn has_variables(saved: &SavedModel) -> bool {
+    let graphs = saved.meta_graphs.iter().filter_map(|meta| meta.graph_def.as_ref());
+    graphs.flat_map(|graph| &graph.node).any(|node| is_variable(&node.op))
+}
+
 /// The checkpoint of the variables that a model may have.
 fn needs(submission: &Submission, prefix: &str, has_variables: bool) -> Vec<Need> {
     if !has_variables {
@@ -108,7 +113,7 @@ fn checkpoint(files: &Files<'_>, prefix: &str) -> Vec<(&'static str, String)> {
 /// What an archive is, and what it lacks: nothing can arrive in it later.
 fn archive(files: &Files<'_>) -> String {
     let saved: SavedModel = saved::read(files).unwrap_or_default();
-    let parts = if saved.has_variables() { checkpoint(files, CHECKPOINT) } else { vec![] };
+    let parts = if has_variables(&saved) { checkpoint(files, CHECKPOINT) } else { vec![] };
     let paths = parts.into_iter().map(|(_, path)| path);
     let missing: Vec<String> = paths.filter(|path| !files.has(path)).collect();
     let what = "the file is an archive of a SavedModel";

@@ -1,20 +1,12 @@
 //! The messages of a SavedModel with the operators of its main graphs alone, which say whether it has variables.
 //! Functions, attributes and signatures are skipped: whoever asks for the files that a model needs does not wait.
 
-use crate::graph::checkpoint::is_variable;
 use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct SavedModel {
     #[prost(message, repeated, tag = "2")]
     pub(crate) meta_graphs: Vec<MetaGraphDef>,
-}
-
-impl SavedModel {
-    pub(crate) fn has_variables(&self) -> bool {
-        let graphs = self.meta_graphs.iter().filter_map(|meta| meta.graph_def.as_ref());
-        graphs.flat_map(|graph| &graph.node).any(|node| is_variable(&node.op))
-    }
 }
 
 #[derive(Clone, PartialEq, Message)]
