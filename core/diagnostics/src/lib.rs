@@ -11,6 +11,7 @@ pub use text::{escaped, escaped_json, escaped_lines, is_unsafe, nearest, shown};
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 
 /// An enum of words, each written once.
 macro_rules! words {
@@ -95,9 +96,16 @@ impl Layer {
     }
 }
 
-/// One finding, ready to be shown.
+/// One finding, ready to be shown; its fields are those of [`Finding`].
+///
+/// It is one pointer, because nearly every function can give one: the fields themselves, 152 bytes, would be copied at
+/// each `?`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Diagnostic(Box<Finding>);
+
+/// The fields of a [`Diagnostic`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Diagnostic {
+pub struct Finding {
     /// Stable code (`N0203`); a third-party plugin may use codes of its own.
     pub code: Cow<'static, str>,
     /// Whose problem it is.
@@ -125,13 +133,34 @@ impl Code {
 impl Diagnostic {
     /// A diagnostic with class and help taken from the table.
     pub fn new(code: Code, message: impl Into<String>) -> Diagnostic {
-        Diagnostic {
+        Diagnostic::of(code, message.into())
+    }
+
+    fn of(code: Code, message: String) -> Diagnostic {
+        Diagnostic::from_finding(Finding {
             code: Cow::Borrowed(code.as_str()),
             class: code.class(),
-            message: message.into(),
+            message,
             layer: None,
             help: Cow::Borrowed(code.help()),
-        }
+        })
+    }
+
+    /// A diagnostic with these fields.
+    pub fn from_finding(finding: Finding) -> Diagnostic {
+        Diagnostic(Box::new(finding))
+    }
+
+    /// The fields, to be moved out.
+    pub fn into_finding(self) -> Finding {
+        *self.0
+    }
+
+    /// The same finding with another message.
+    #[must_use]
+    pub fn saying(mut self, message: impl Into<String>) -> Diagnostic {
+        self.message = message.into();
+        self
     }
 
     /// Names the layer of the source network.
@@ -141,11 +170,38 @@ impl Diagnostic {
         self
     }
 
+    /// Names the layer that another diagnostic names, if it does.
+    #[must_use]
+    pub fn at_same(mut self, other: &Diagnostic) -> Diagnostic {
+        self.layer.clone_from(&other.layer);
+        self
+    }
+
     /// Replaces the table's help by one that fits this case better.
     #[must_use]
     pub fn help(mut self, help: impl Into<Cow<'static, str>>) -> Diagnostic {
         self.help = help.into();
         self
+    }
+}
+
+impl Deref for Diagnostic {
+    type Target = Finding;
+    fn deref(&self) -> &Finding {
+        &self.0
+    }
+}
+
+impl DerefMut for Diagnostic {
+    fn deref_mut(&mut self) -> &mut Finding {
+        &mut self.0
+    }
+}
+
+/// Written like its fields.
+impl fmt::Debug for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -45,7 +45,7 @@ fn both(found: &Tensor, reference: &Tensor) -> Result<(Reals, Reals), Incomparab
     let reals = |x: &Tensor| {
         let wide = crate::shape::cast(x, DataType::Double).map_err(|f| match f {
             Fault::Here(_, text) => Incomparable(text),
-            Fault::Nested(d) => Incomparable(d.message),
+            Fault::Nested(d) => Incomparable(d.into_finding().message),
         })?;
         wide.to_reals().ok_or_else(|| Incomparable(format!("{x:?} holds no numbers")))
     };

@@ -336,7 +336,7 @@ mod tests {
             Inbox::open(Config { own_folders, ..Config::new(at("inbox")) })
         };
         for own in ["inbox", "inbox/out", "link", "link/out", "."] {
-            let message = open(own).expect_err("must be refused").message;
+            let message = open(own).expect_err("must be refused").into_finding().message;
             assert!(message.contains("the inbox"), "{own}: {message}");
         }
         for own in ["out", "inbox/.onnxd/work", "inbox2"] {

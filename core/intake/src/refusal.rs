@@ -16,11 +16,12 @@ pub(crate) fn unreadable(root: &Path, files: &[File]) -> Option<Diagnostic> {
         let e = access(&path, Access::READ_OK).err()?;
         (e == rustix::io::Errno::ACCESS).then(|| {
             let text = format!("{} cannot be read: {e}", path.display());
-            let why = Diagnostic::new(Code::Unreadable, text).help(
+            let mut why = Diagnostic::new(Code::Unreadable, text).help(
                 "Let onnxd's user or group read it (`chmod g+r`; a shared inbox needs a common \
                  group and umask 002).",
             );
-            Diagnostic { class: Class::Environment, ..why }
+            why.class = Class::Environment;
+            why
         })
     })
 }
@@ -48,11 +49,13 @@ pub(crate) fn unread(folder: &Folder, unread: &Unread) -> Diagnostic {
         false => folder.path.display().to_string(),
     };
     let message = format!("{place} was not read completely: {}", unread.why);
-    let why = Diagnostic::new(unread.code, message)
+    let mut why = Diagnostic::new(unread.code, message)
         .help("Correct the permissions, or drop fewer files and folders at a time.");
     // What the system refuses to read is a matter of the machine: whoever runs it should hear of it.
-    let class = if unread.code == Code::Unreadable { Class::Environment } else { why.class };
-    Diagnostic { class, ..why }
+    if unread.code == Code::Unreadable {
+        why.class = Class::Environment;
+    }
+    why
 }
 
 pub(crate) fn link_refused(path: &Path) -> Diagnostic {

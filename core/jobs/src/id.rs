@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn first_letters_that_only_one_id_has_are_enough() {
         let ids = ["01ARZ3NDEK", "01ARZ3NDXX", "01BXX"];
-        let of = |given: &str| one_id(given, ids).map_err(|d| d.message);
+        let of = |given: &str| one_id(given, ids).map_err(|d| d.into_finding().message);
         assert_eq!(of("01bx").unwrap(), Some("01BXX"));
         assert_eq!(of("01ARZ3NDX").unwrap(), Some("01ARZ3NDXX"));
         assert_eq!((of("01B").unwrap(), of("").unwrap(), of("02AA").unwrap()), (None, None, None));

@@ -84,7 +84,7 @@ impl Findings {
     /// Adds a finding whose text says nothing of its place yet.
     pub(crate) fn add_at(&mut self, finding: Diagnostic, place: &Place<'_>) {
         let message = format!("{place}: {}", finding.message);
-        self.add(Diagnostic { message, ..finding }, place);
+        self.add(finding.saying(message), place);
     }
 
     /// Adds what a tensor loader answered. One cause that concerns many tensors is one finding.
@@ -95,7 +95,7 @@ impl Findings {
         }
         let key = said.message.clone();
         let message = format!("{place}: {}", said.message);
-        if let Some(number) = self.add(Diagnostic { message, ..said }, place) {
+        if let Some(number) = self.add(said.saying(message), place) {
             self.loading.insert(key, (number, 0));
         }
     }
@@ -106,7 +106,9 @@ impl Findings {
             self.unlisted += 1;
             return None;
         }
-        finding.layer = finding.layer.or_else(|| place.layer());
+        if finding.layer.is_none() {
+            finding.layer = place.layer();
+        }
         self.list.push(finding);
         Some(self.list.len() - 1)
     }

@@ -109,9 +109,6 @@ fn not_new(found: Diagnostics, before: &Model) -> Diagnostics {
     }
     let known = verify(before, verify::Level::Full);
     let fresh = found.0.into_iter().filter(|d| !known.0.contains(d));
-    let fresh = fresh.map(|d| Diagnostic {
-        layer: d.layer,
-        ..Diagnostic::new(Code::OpsetConversion, d.message)
-    });
+    let fresh = fresh.map(|d| Diagnostic::new(Code::OpsetConversion, &*d.message).at_same(&d));
     Diagnostics(fresh.collect())
 }

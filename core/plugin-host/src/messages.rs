@@ -1,7 +1,7 @@
 //! Messages as diagnostics; what comes from a plugin is bounded.
 
 use crate::context::cut;
-use onnxd_diagnostics::{Code, Diagnostic, Layer};
+use onnxd_diagnostics::{Code, Diagnostic, Finding, Layer};
 use onnxd_proto::onnxd as message;
 
 /// Longest text of a diagnostic, in bytes.
@@ -20,13 +20,13 @@ pub fn from_message(message: &message::Diagnostic) -> Diagnostic {
         kind: text(&message.layer_kind),
         place: text(&message.place),
     };
-    Diagnostic {
+    Diagnostic::from_finding(Finding {
         code: code.to_owned().into(),
         class: message.class(),
         message: text(&message.message),
         layer: (layer != Layer::default()).then_some(layer),
         help: text(&message.help).into(),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -42,11 +42,10 @@ impl TensorLoader for External<'_> {
         entries: &[(String, String)],
     ) -> Result<Tensor, Diagnostic> {
         part_of_file(dtype, dims, entries, |location| {
-            (self.read)(&beside(self.model, location)).map_err(|d| Diagnostic {
-                code: Code::OnnxExternalData.as_str().into(),
-                message: format!("external data file `{}`: {}", shown(location), d.message),
-                help: Code::OnnxExternalData.help().into(),
-                ..d
+            (self.read)(&beside(self.model, location)).map_err(|mut d| {
+                d.code = Code::OnnxExternalData.as_str().into();
+                d.message = format!("external data file `{}`: {}", shown(location), d.message);
+                d.help(Code::OnnxExternalData.help())
             })
         })
     }

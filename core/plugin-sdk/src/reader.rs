@@ -74,7 +74,7 @@ impl Drop for InputReader {
 impl BufRead for InputReader {
     fn fill_buf(&mut self) -> Result<&[u8]> {
         if self.at == self.end && self.mapped.is_some() {
-            self.turn().map_err(|problem| Error::other(problem.message))?;
+            self.turn().map_err(|problem| Error::other(problem.into_finding().message))?;
         }
         let part = self.mapped.as_ref().map(|mapped| &mapped.bytes[self.at..self.end]);
         Ok(part.unwrap_or_default())

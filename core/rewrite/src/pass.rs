@@ -102,9 +102,7 @@ pub fn run_passes(
             facts = known;
             if let Some(first) = found.0.into_iter().next() {
                 let message = format!("pass {}: {}", pass.name(), first.message);
-                let layer = first.layer;
-                let found = Diagnostic { layer, ..Diagnostic::new(Code::PluginContract, message) };
-                return Err(found.into());
+                return Err(Diagnostic::new(Code::PluginContract, message).at_same(&first).into());
             }
         }
         fuel = cx.fuel;

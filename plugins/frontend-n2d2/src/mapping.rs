@@ -447,7 +447,7 @@ mod tests {
         ] {
             let problem = map(properties, &[("p", 4)], 2).err().unwrap();
             assert!(problem.to_string().contains(reason), "{properties}: {problem}");
-            assert_eq!(problem.layer.unwrap().name, "c");
+            assert_eq!(problem.into_finding().layer.unwrap().name, "c");
         }
         let large = map("", &[("p", 1 << 20)], 1 << 20).err().unwrap();
         assert_eq!(large.code, "N0213");

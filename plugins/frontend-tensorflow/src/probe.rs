@@ -52,7 +52,7 @@ pub(crate) fn probe(submission: &Submission) -> Result<Probe, Diagnostic> {
         Kind::Archive => Ok(match Files::inside(bytes) {
             Ok(files) => Probe::new(Claim::ByContent, archive(&files)),
             Err(found) if found.code == Code::FileMissing.as_str() => {
-                Probe::new(Claim::No, found.message)
+                Probe::new(Claim::No, found.into_finding().message)
             }
             // What is wrong with a damaged one is told when it is read.
             Err(_) => Probe::new(Claim::ByExtension, "the file is an archive that cannot be read"),

@@ -167,7 +167,8 @@ fn compute(
     if node.outputs.iter().flatten().any(|v| graph.is_output(*v)) {
         return Skip::because("it computes a graph output");
     }
-    eval::derive_node(node, version, operands, bytes_max).map_err(|d| Skip(d.message))
+    eval::derive_node(node, version, operands, bytes_max)
+        .map_err(|d| Skip(d.into_finding().message))
 }
 
 fn replace(graph: &mut Graph, id: NodeId, results: Vec<Tensor>) {

@@ -72,7 +72,7 @@ fn in_place(graph: &mut Graph, id: NodeId) -> Rewrite {
     let (layers, captures) = (node.layers.clone(), body.close());
     let bindings: Vec<_> = captures.iter().map(|(name, v)| (name.as_str(), *v)).collect();
     let bound = graph.node_bound();
-    let made = inline(graph, "", &body, &bindings).map_err(|d| Skip(d.message))?;
+    let made = inline(graph, "", &body, &bindings).map_err(|d| Skip(d.into_finding().message))?;
     deliver(graph, id, bound, &made);
     for id in graph.nodes_from(bound) {
         graph.node_mut(id).add_layers(layers.iter().cloned());

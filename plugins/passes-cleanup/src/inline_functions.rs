@@ -145,7 +145,8 @@ impl Inliner {
         }
         let prefix = if node.name.is_empty() { &function.name } else { &node.name }.clone();
         let bound = graph.node_bound();
-        let made = inline(graph, &prefix, &body, &bindings).map_err(|d| d.message)?;
+        let made =
+            inline(graph, &prefix, &body, &bindings).map_err(|d| d.into_finding().message)?;
         self.nodes += body.node_count();
         self.opsets.extend(opsets);
         deliver(graph, id, bound, &made);

@@ -106,7 +106,8 @@ fn unrolled(graph: &mut Graph, id: NodeId, opset: i64) -> Rewrite {
         let given = [trip, go].into_iter().chain(carried.iter().copied());
         let outer = captures.iter().map(|(name, v)| (name.as_str(), *v));
         let bindings: Vec<_> = own.iter().map(String::as_str).zip(given).chain(outer).collect();
-        let made = inline(graph, "", &body, &bindings).map_err(|d| Skip(d.message))?;
+        let made =
+            inline(graph, "", &body, &bindings).map_err(|d| Skip(d.into_finding().message))?;
         carried = made[..count].to_vec();
         slices.iter_mut().zip(&made[count..]).for_each(|(all, slice)| all.push(*slice));
     }

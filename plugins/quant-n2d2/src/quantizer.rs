@@ -86,7 +86,7 @@ fn tell_quality(
         Err(found) if cx.is_stopped() => return Err(found),
         Err(found) => {
             let first = found.0.into_iter().next();
-            cx.unmeasured(first.map(|d| d.message).unwrap_or_default());
+            cx.unmeasured(first.map(|d| d.into_finding().message).unwrap_or_default());
         }
     }
     Ok(())

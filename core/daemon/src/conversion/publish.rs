@@ -124,7 +124,7 @@ pub(crate) fn read_report(path: &Path) -> Result<Report, Diagnostic> {
     if bytes as u64 > BYTES_MAX {
         return Err(unreadable(format!("more than {BYTES_MAX} bytes")));
     }
-    from_json(&text).map_err(|why| unreadable(why.message))
+    from_json(&text).map_err(|why| unreadable(why.into_finding().message))
 }
 
 fn disk(what: &str, path: &Path, error: &io::Error) -> Diagnostic {

@@ -49,7 +49,7 @@ mod tests {
         std::fs::write(&path, b"GGUF\x03\0\0\0").unwrap();
         let told = |code| {
             let found = Diagnostics::from(Diagnostic::new(code, "nobody takes it"));
-            tell(&[&path], found).0.remove(0).message
+            tell(&[&path], found).0.remove(0).into_finding().message
         };
         let wanted = "it is a GGUF file (llama.cpp); not read by this version (nobody takes it)";
         assert_eq!(told(Code::NoFrontend), wanted);

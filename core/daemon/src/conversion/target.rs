@@ -451,7 +451,7 @@ mod tests {
         case.write("out", "mine");
         assert!(Target::new(&case.at("out")).unwrap_err().message.contains("it is a file"));
         symlink("nowhere", case.at("link")).unwrap();
-        let error = Target::new(&case.at("link")).unwrap_err().message;
+        let error = Target::new(&case.at("link")).unwrap_err().into_finding().message;
         assert!(error.contains("leads nowhere"), "{error}");
     }
 }

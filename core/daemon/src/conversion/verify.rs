@@ -105,7 +105,7 @@ mod tests {
         fs::rename(out.join("stimuli/env0.pgm"), elsewhere.join("env0.pgm")).unwrap();
         fs::remove_dir(out.join("stimuli")).unwrap();
         std::os::unix::fs::symlink(&elsewhere, out.join("stimuli")).unwrap();
-        let error = verify(&out, files.to_vec()).unwrap_err().message;
+        let error = verify(&out, files.to_vec()).unwrap_err().into_finding().message;
         assert!(error.contains("left no such file"), "{error}");
     }
 
@@ -119,8 +119,9 @@ mod tests {
         assert_eq!(found, [FileDigest { sha256, ..good.clone() }]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
-        let text =
-            |files: &[FileDigest]| verify(folder.path(), files.to_vec()).unwrap_err().message;
+        let text = |files: &[FileDigest]| {
+            verify(folder.path(), files.to_vec()).unwrap_err().into_finding().message
+        };
         assert!(text(&[]).contains("announced 0 models"));
         let longer = FileDigest { bytes: 6, ..good.clone() };
         assert!(text(&[longer]).contains("with 6 bytes"));

@@ -138,7 +138,7 @@ pub(crate) fn fetch(job: &Job, folders: &Folders) -> Result<(), Diagnostic> {
             format!("The originals of job {} are not in {}: {why}", job.id, failed.display());
         Diagnostic::new(Code::Unreadable, message).help("Drop the files again.")
     };
-    let plan = Plan::load(&dir.claim()).map_err(|d| gone(d.message))?;
+    let plan = Plan::load(&dir.claim()).map_err(|d| gone(d.into_finding().message))?;
     for file in &plan.files {
         let metadata = fs::symlink_metadata(failed.join(&file.name));
         let metadata = metadata.map_err(|e| gone(format!("{}: {e}", file.name.display())))?;

@@ -210,7 +210,7 @@ fn answer(
             // One that is not asked any more might have taken it.
             return match set_aside.concerns(&tools.plugins, &submission.network) {
                 Some(why) => ProbeOutcome::Failed(why),
-                None => ProbeOutcome::NotMine(why.message),
+                None => ProbeOutcome::NotMine(why.into_finding().message),
             };
         }
         Err(why) => return ProbeOutcome::Failed(why),

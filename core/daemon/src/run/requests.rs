@@ -337,7 +337,7 @@ impl Daemon {
         let results = self.results.unpublished.values().map(|u| &u.why);
         problems.extend(several(results, "results wait for the outbox"));
         let plugins = self.tools.get().plugins;
-        problems.extend(plugins.has_frontend().err().map(|why| why.message));
+        problems.extend(plugins.has_frontend().err().map(|why| why.into_finding().message));
         problems.extend(self.around.set_aside.problems());
         problems.extend(plugins.refused.iter().map(|why| why.message.clone()));
         problems.extend(several(self.results.unsettled.values(), "jobs keep their originals"));

@@ -56,9 +56,10 @@ impl SetAside {
             only.may_be_network(network)
         })?;
         let text = format!("front-end `{frontend}` of {plugin} is not asked any more: it hung");
-        let why = Diagnostic::new(Code::PluginHung, text)
+        let mut why = Diagnostic::new(Code::PluginHung, text)
             .help("Replace or disable the plugin; `onnxd ctl reload` has it asked again.");
-        Some(Diagnostic { class: Class::Environment, ..why })
+        why.class = Class::Environment;
+        Some(why)
     }
 
     /// For `health`.

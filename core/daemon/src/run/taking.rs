@@ -131,7 +131,7 @@ impl Daemon {
         if let Some(job) = self.queue.store.get(id)? {
             self.queue.store.remove(&[id])?;
             self.queue.book.forget(&job);
-            let reason = why.diagnostic().message;
+            let reason = why.diagnostic().into_finding().message;
             tracing::info!(job = id, name = job.name, reason, "not taken");
         }
         let dir = self.folders.job(id);

@@ -45,7 +45,7 @@ fn fixed_point(model: &Model) -> Model {
 }
 
 fn error(text: &str) -> String {
-    parse_model(text).unwrap_err().message
+    parse_model(text).unwrap_err().into_finding().message
 }
 
 #[test]

@@ -268,7 +268,7 @@ fn everything_is_found_at_once() {
     g.initializer = vec![tensor("w", &[2], 1, &[0; 7]), tensor("v", &[1], 99, &[])];
     let mut m = model(g);
     m.ir_version = Some(99);
-    let codes: Vec<_> = run(m).unwrap_err().0.into_iter().map(|f| f.code).collect();
+    let codes: Vec<_> = run(m).unwrap_err().0.into_iter().map(|f| f.into_finding().code).collect();
     assert_eq!(codes, ["N0504", "N0502", "N0504", "N0502", "N0502", "N0502"]);
 }
 

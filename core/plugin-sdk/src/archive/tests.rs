@@ -19,7 +19,7 @@ fn archive(members: &[(&str, &[u8])]) -> Bytes {
 }
 
 fn refused(bytes: Vec<u8>) -> String {
-    Archive::open(bytes.into()).unwrap_err().message
+    Archive::open(bytes.into()).unwrap_err().into_finding().message
 }
 
 /// Replaces bytes wherever they are.
@@ -88,7 +88,7 @@ fn members_stay_in_their_place() {
         let mut longer = same(directory(&bytes, 0) + 20, size);
         longer[directory(&bytes, 0) + 24..][..4].copy_from_slice(&size.to_le_bytes());
         let archive = Archive::open(longer.into()).unwrap();
-        let why = archive.read("x").unwrap_err().message;
+        let why = archive.read("x").unwrap_err().into_finding().message;
         assert!(why.contains("reaches into the next one") || why.contains("member `x`"), "{why}");
         assert_eq!(archive.read("y").unwrap(), "second");
     }
@@ -197,10 +197,10 @@ fn members_of_tar_archives_are_slices() {
 fn hostile_tar_archives_are_refused() {
     let refused = |parts: &[Vec<u8>]| Archive::open_any(parts.concat().into()).unwrap_err();
     for name in ["a/../b", "/etc/passwd", "a\\b"] {
-        let why = refused(&[head(name, b'0', b"")]).message;
+        let why = refused(&[head(name, b'0', b"")]).into_finding().message;
         assert!(why.contains("member of name"), "{name}: {why}");
     }
-    let why = refused(&[head("a", b'0', b""), head("./a", b'0', b"")]).message;
+    let why = refused(&[head("a", b'0', b""), head("./a", b'0', b"")]).into_finding().message;
     assert!(why.contains("two members of one name"));
     let mut long = head("a", b'0', b"");
     for size in [&b"77777777777 "[..], b"\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"] {

@@ -90,7 +90,7 @@ pub fn measure(
         Err(found) if cx.is_stopped() => return Err(found),
         Err(found) => {
             let first = found.0.into_iter().next();
-            Err(first.map(|d| d.message).unwrap_or_default())
+            Err(first.map(|d| d.into_finding().message).unwrap_or_default())
         }
     });
     Ok(())

@@ -189,7 +189,7 @@ fn int32_bias(site: &mut FoldContext, id: NodeId, linear: &Linear) -> Result<(),
     ];
     let first = site.graph.node_bound();
     let made = text::inline_text(site.graph, &prefix, INT32_BIAS, &bindings);
-    let made = made.map_err(|found| found.message)?;
+    let made = made.map_err(|found| found.into_finding().message)?;
     let gone = [site.graph.remove_node(linear.add), site.graph.remove_node(id)];
     let result = made.first().and_then(|y| site.graph.producer(*y)).ok_or("it has no result")?;
     site.graph.set_output(result, 0, out);

@@ -40,7 +40,7 @@ pub fn to_float32(model: &mut Model) -> Result<Vec<DataType>, String> {
     remove_casts(&mut single.graph);
     let found = verify(&single, Level::Full);
     match found.0.into_iter().find(|d| !known.0.contains(d)) {
-        Some(new) => Err(new.message),
+        Some(new) => Err(new.into_finding().message),
         None => {
             *model = single;
             Ok(types.into_iter().collect())

@@ -358,7 +358,7 @@ mod tests {
             assert!(good.contains(from), "{from}");
             let error = Saved::from_json("a.json", good.replace(from, to).as_bytes()).unwrap_err();
             assert_eq!(error.code, "N0603");
-            error.message
+            error.into_finding().message
         };
         for (from, to, expected) in [
             ("onnxd_calibration\":1", "onnxd_calibration\":2", "version 2"),

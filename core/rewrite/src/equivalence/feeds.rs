@@ -44,7 +44,7 @@ impl Feeds {
         let options =
             RunOptions { bytes_max: effort.bytes_max, stop: effort.stop, ..RunOptions::default() };
         let first = |found: onnxd_diagnostics::Diagnostics| {
-            found.0.into_iter().next().map(|d| d.message).unwrap_or_default()
+            found.0.into_iter().next().map(|d| d.into_finding().message).unwrap_or_default()
         };
         let executor = Executor::new(&model).map_err(first)?;
         let found = executor.run(&inputs, options).map_err(first)?;

@@ -30,7 +30,7 @@ pub(super) fn verified(
     let by = format!("[{components} of plugin {} {}]", plugin.id, plugin.version);
     let blamed = found.0.into_iter().map(|d| {
         let text = format!("{} {by}", d.message);
-        Diagnostic { layer: d.layer, ..Diagnostic::new(Code::PluginContract, text) }
+        Diagnostic::new(Code::PluginContract, text).at_same(&d)
     });
     Diagnostics(blamed.collect()).or_ok(typed)
 }

@@ -219,7 +219,7 @@ mod tests {
         let skip = Skip { at: "fc".into(), reason: "its weights are computed".into() };
         let log = QuantizeLog { left_in_float: vec![skip], ..QuantizeLog::default() };
         let all = samples(quality).into_iter().chain(coverage(quality, &log, chosen));
-        all.chain(outputs(quality, "")).map(|d| d.message + "; ").collect()
+        all.chain(outputs(quality, "")).map(|d| d.into_finding().message + "; ").collect()
     }
 
     #[test]

@@ -311,11 +311,11 @@ fn host_event(event: HostEvent) -> What {
 pub(crate) fn findings(error: CallError) -> Diagnostics {
     match error {
         CallError::Failed(found) => found,
-        CallError::Cancelled => Diagnostic {
-            class: Class::Environment,
-            ..Diagnostic::new(Code::WorkerTimeout, "cancelled")
+        CallError::Cancelled => {
+            let mut found = Diagnostic::new(Code::WorkerTimeout, "cancelled");
+            found.class = Class::Environment;
+            found.into()
         }
-        .into(),
     }
 }
 

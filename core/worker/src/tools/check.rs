@@ -28,7 +28,8 @@ mod tests {
         let path = folder.path().join("m.onnx");
         onnxd_onnx::write_model(&parse_model(text).unwrap(), &path, &WriteOptions::default())
             .unwrap();
-        let found: Vec<String> = check(&path).unwrap().into_iter().map(|d| d.message).collect();
+        let found: Vec<String> =
+            check(&path).unwrap().into_iter().map(|d| d.into_finding().message).collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains("`alpha`") && found[1].starts_with("Add: "), "{found:?}");
     }

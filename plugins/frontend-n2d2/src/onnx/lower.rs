@@ -82,7 +82,7 @@ fn named(d: Diagnostic, layer: &Layer) -> Diagnostic {
         }
         _ => d.message.clone(),
     };
-    Diagnostic { message, layer: Some(layer.clone()), ..d }
+    d.saying(message).at(layer.clone())
 }
 
 /// Removes all nodes that do not lead to `wanted`, which become the outputs.

@@ -92,11 +92,9 @@ impl OnnxFile {
     ) -> Result<OnnxFile, Diagnostics> {
         if !section.or("ONNX_init", true)? {
             let message = "0 is not supported: the parameters of an ONNX file are part of it";
-            let problem = section.problem("ONNX_init", message);
-            let help = "Remove the line.";
-            return Err(Diagnostic { code: Code::FeatureUnsupported.as_str().into(), ..problem }
-                .help(help)
-                .into());
+            let mut problem = section.problem("ONNX_init", message).help("Remove the line.");
+            problem.code = Code::FeatureUnsupported.as_str().into();
+            return Err(problem.into());
         }
         let (path, _) = path_of(section, folder_of(network), files)?;
         let missing = |path: &str| {
@@ -232,13 +230,12 @@ impl OnnxFile {
 
 /// Findings about a file, at the section that names it.
 fn located(found: Diagnostics, section: SectionRef, path: &str) -> Diagnostics {
-    let at = |d: Diagnostic| Diagnostic {
-        message: match &d.layer {
+    let at = |d: Diagnostic| {
+        let message = match &d.layer {
             Some(layer) => format!("`{path}`, node `{}`: {}", shown(&layer.name), d.message),
             None => format!("`{path}`: {}", d.message),
-        },
-        layer: Some(section.layer()),
-        ..d
+        };
+        d.saying(message).at(section.layer())
     };
     Diagnostics(found.0.into_iter().map(at).collect())
 }

@@ -84,7 +84,7 @@ fn only_a_type_that_is_given_and_not_read_is_reported() {
         );
         let config = format!("{}{layer}", SEQUENCE.strip_suffix("]}}").unwrap());
         let done = read(&config, &[DENSE]).map_err(|e| e.to_string()).unwrap();
-        done.notes.into_iter().map(|note| note.message).collect::<Vec<_>>()
+        done.notes.into_iter().map(|note| note.into_finding().message).collect::<Vec<_>>()
     };
     assert_eq!(notes("null"), [""; 0]);
     assert_eq!(notes("\"float16\""), ["`dtype` has no effect."]);

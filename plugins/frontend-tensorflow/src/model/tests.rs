@@ -44,7 +44,8 @@ fn what_is_reported_comes_before_what_ends_the_run() {
 #[test]
 fn inputs_need_a_type_and_axes() {
     let options = options();
-    let refused = |declared| input_type(&options, 0, "x", declared).unwrap_err().code;
+    let refused =
+        |declared| input_type(&options, 0, "x", declared).unwrap_err().into_finding().code;
     assert_eq!(refused((None, Some(vec![]))), "N0203");
     assert_eq!(refused((Some(DataType::Float), None)), "N0204");
     let given = ExportOptions::of_shapes(18, vec![vec![Dim::Known(3)]]);

@@ -201,7 +201,7 @@ fn targets() {
 
 #[test]
 fn broken_programs_are_refused() {
-    let code = |text: &[u8]| json::read(text).unwrap_err().code;
+    let code = |text: &[u8]| json::read(text).unwrap_err().into_finding().code;
     let text = program(false).to_string();
     for end in 0..text.len() {
         assert_eq!(code(&text.as_bytes()[..end]), "N0202", "{end}");

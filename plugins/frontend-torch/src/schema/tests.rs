@@ -4,7 +4,7 @@ use crate::diag::Code;
 
 fn text_of(name: &str, positional: &[A], named: &[(&str, A)]) -> String {
     resolve(name, positional, named)
-        .map_or_else(|error| error.message, |call| call.overload.to_owned())
+        .map_or_else(|error| error.into_finding().message, |call| call.overload.to_owned())
 }
 
 const T: A = A::Tensor(None);

@@ -106,7 +106,7 @@ fn same(first: &PluginInfo, again: Result<PluginInfo, Diagnostic>) -> Result<Str
     match again {
         Ok(again) if again == *first => Ok("twice the same".to_owned()),
         Ok(_) => Err("the second inspection gave another descriptor".to_owned()),
-        Err(why) => Err(why.message),
+        Err(why) => Err(why.into_finding().message),
     }
 }
 

@@ -121,7 +121,7 @@ impl Conformance {
     }
 
     fn case(&self) -> Result<String, String> {
-        let library = Library::open(self.library.as_ref()).map_err(|e| e.message)?;
+        let library = Library::open(self.library.as_ref()).map_err(|e| e.into_finding().message)?;
         match self.case {
             Case::UnknownComponent if self.kind == "frontend" => {
                 let probed = call::probe(&library, "no-such-component", &mut self.context());

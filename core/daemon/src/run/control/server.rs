@@ -209,7 +209,7 @@ mod tests {
         let read = |bytes: &[u8]| read_line(&mut BufReader::new(bytes)).unwrap();
         assert_eq!(read(b""), None);
         assert_eq!(read(b"{}\nrest"), Some(Ok("{}".into())));
-        let message = |bytes: &[u8]| read(bytes).unwrap().unwrap_err().message;
+        let message = |bytes: &[u8]| read(bytes).unwrap().unwrap_err().into_finding().message;
         assert!(message(b"{}").contains("line break"));
         assert!(message(b"\xff\n").contains("UTF-8"));
         let long = vec![b'x'; LINE_BYTES_MAX + 1];

@@ -42,7 +42,7 @@ const PREFIX: &str = "variables/variables";
 fn said(entries: &[(&str, BundleEntryProto)], elements: &[f32]) -> String {
     let files = Files::Fixed(checkpoint(entries, elements));
     let tensor = Bundle::open(&files, PREFIX).and_then(|bundle| bundle.tensor("a", ""));
-    tensor.unwrap_err().message
+    tensor.unwrap_err().into_finding().message
 }
 
 #[test]

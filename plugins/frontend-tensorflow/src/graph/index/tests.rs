@@ -69,7 +69,7 @@ fn keys_share_their_beginnings() {
 #[test]
 fn a_damaged_table_is_refused() {
     let good = table(&[(b"key", b"value")]);
-    let said = |file: &[u8]| entries(file).unwrap_err().message;
+    let said = |file: &[u8]| entries(file).unwrap_err().into_finding().message;
     assert_eq!(said(b"short"), "The checkpoint's index is damaged: it is too short.");
     assert!(said(&[0; 100]).contains("does not end as one"));
     for at in 0..good.len() {
@@ -89,6 +89,6 @@ fn blocks_do_not_overlap() {
     let data = block(&mut file, &entry(b"a", b"1"), 0);
     let twice = [entry(b"a", &data), entry(b"b", &data)].concat();
     let index = block(&mut file, &twice, 0);
-    let said = entries(&ended(file, &index, &index)).unwrap_err().message;
+    let said = entries(&ended(file, &index, &index)).unwrap_err().into_finding().message;
     assert!(said.contains("overlaps another"), "{said}");
 }
