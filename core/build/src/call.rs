@@ -24,11 +24,13 @@ const CAST_MAX: usize = 64;
 /// their names; [`Call::one`], [`Call::outputs`], [`Call::list`] and [`Call::only`] add the node.
 #[must_use = "the node is added by `one`, `outputs`, `list` or `only`"]
 pub struct Call<'b, O> {
-    pub(crate) draft: Draft<'b>,
+    /// Boxed, so that each setter of a chain passes a pointer on.
+    pub(crate) draft: Box<Draft<'b>>,
     of: PhantomData<O>,
 }
 
-/// What a [`Call`] of any operator has. Its code is compiled once, not for each operator.
+/// What a [`Call`] of any operator has. Its code is compiled once, not for each operator; methods of [`Call`] only
+/// pass on what they are given.
 pub(crate) struct Draft<'b> {
     builder: &'b GraphBuilder,
     domain: &'b str,
@@ -52,20 +54,20 @@ impl<'b, O> Call<'b, O> {
     pub(crate) fn new(
         builder: &'b GraphBuilder,
         (domain, op): (&'b str, &'b str),
-        inputs: impl IntoIterator<Item = (&'b str, Operand)>,
+        inputs: Vec<(&'b str, Operand)>,
         variadic: Vec<Operand>,
     ) -> Call<'b, O> {
-        let given = inputs.into_iter().collect();
-        let (positional, kept, names) = (false, vec![], VecDeque::new());
-        let (called, like) = (None, None);
-        let draft =
-            Draft { builder, domain, op, given, variadic, positional, kept, names, called, like };
-        Call { draft, of: PhantomData }
+        Call { draft: Draft::new(builder, (domain, op), inputs, variadic), of: PhantomData }
     }
 
     /// Sets an input or attribute by its name in the newest version of the standard.
-    pub fn set(mut self, name: &'b str, to: impl Into<Operand>) -> Self {
-        self.draft.set(name, to.into());
+    pub fn set(self, name: &'b str, to: impl Into<Operand>) -> Self {
+        self.with(name, to.into())
+    }
+
+    /// As [`Call::set`], for what is an operand already.
+    pub(crate) fn with(mut self, name: &'b str, to: Operand) -> Self {
+        self.draft.set(name, to);
         self
     }
 
@@ -77,13 +79,13 @@ impl<'b, O> Call<'b, O> {
 
     /// Names the first output `<prefix>_<role>`; without it, the role is the operator's name.
     pub fn role(mut self, role: &str) -> Self {
-        self.draft.names = VecDeque::from([self.draft.builder.fresh(role)]);
+        self.draft.roles(&[role]);
         self
     }
 
     /// As [`Call::role`], for the first outputs in their order.
     pub fn roles<const N: usize>(mut self, roles: [&str; N]) -> Self {
-        self.draft.names = roles.map(|role| self.draft.builder.fresh(role)).into();
+        self.draft.roles(&roles);
         self
     }
 
@@ -104,15 +106,15 @@ impl<'b, O> Call<'b, O> {
     /// # Errors
     /// `N0502` where the operator, an attribute or an input does not exist in this version or is of
     /// another type; `N0215` where shapes cannot meet.
-    pub fn one(self) -> Result<Var> {
-        Ok(self.draft.emit(&[true])?.remove(0))
+    pub fn one(mut self) -> Result<Var> {
+        self.draft.only(0)
     }
 
     /// As [`Call::one`], for the first `N` outputs.
     ///
     /// # Errors
     /// Those of [`Call::one`].
-    pub fn outputs<const N: usize>(self) -> Result<[Var; N]> {
+    pub fn outputs<const N: usize>(mut self) -> Result<[Var; N]> {
         let all = self.draft.emit(&[true; N])?;
         Ok(std::array::from_fn(|i| all[i]))
     }
@@ -121,7 +123,7 @@ impl<'b, O> Call<'b, O> {
     ///
     /// # Errors
     /// Those of [`Call::one`].
-    pub fn list(self, n: usize) -> Result<Vec<Var>> {
+    pub fn list(mut self, n: usize) -> Result<Vec<Var>> {
         self.draft.emit(&vec![true; n])
     }
 
@@ -129,23 +131,60 @@ impl<'b, O> Call<'b, O> {
     ///
     /// # Errors
     /// Those of [`Call::one`].
-    pub fn only(self, slot: usize) -> Result<Var> {
-        let wanted: Vec<bool> = (0..=slot).map(|i| i == slot).collect();
-        Ok(self.draft.emit(&wanted)?.remove(0))
+    pub fn only(mut self, slot: usize) -> Result<Var> {
+        self.draft.only(slot)
     }
 
     /// As [`Call::one`], for the outputs that `node` has; those that it leaves out are left out.
     ///
     /// # Errors
     /// Those of [`Call::one`].
-    pub fn outputs_of(self, node: &Node) -> Result<Vec<Option<Var>>> {
-        let wanted: Vec<bool> = node.outputs.iter().map(Option::is_some).collect();
-        let mut found = self.draft.emit(&wanted)?.into_iter();
-        Ok(wanted.iter().map(|wanted| wanted.then(|| found.next()).flatten()).collect())
+    pub fn outputs_of(mut self, node: &Node) -> Result<Vec<Option<Var>>> {
+        self.draft.outputs_of(node)
     }
 }
 
 impl<'b> Draft<'b> {
+    pub(crate) fn new(
+        builder: &'b GraphBuilder,
+        (domain, op): (&'b str, &'b str),
+        given: Vec<(&'b str, Operand)>,
+        variadic: Vec<Operand>,
+    ) -> Box<Draft<'b>> {
+        let (positional, kept, names) = (false, vec![], VecDeque::new());
+        let (called, like) = (None, None);
+        Box::new(Draft {
+            builder,
+            domain,
+            op,
+            given,
+            variadic,
+            positional,
+            kept,
+            names,
+            called,
+            like,
+        })
+    }
+
+    /// Names the first outputs after their roles.
+    fn roles(&mut self, roles: &[&str]) {
+        self.names = roles.iter().map(|role| self.builder.fresh(role)).collect();
+    }
+
+    /// Adds the node; gives output number `slot`.
+    pub(crate) fn only(&mut self, slot: usize) -> Result<Var> {
+        let wanted: Vec<bool> = (0..=slot).map(|i| i == slot).collect();
+        Ok(self.emit(&wanted)?.remove(0))
+    }
+
+    /// Adds the node with the outputs that `node` has.
+    fn outputs_of(&mut self, node: &Node) -> Result<Vec<Option<Var>>> {
+        let wanted: Vec<bool> = node.outputs.iter().map(Option::is_some).collect();
+        let mut found = self.emit(&wanted)?.into_iter();
+        Ok(wanted.iter().map(|wanted| wanted.then(|| found.next()).flatten()).collect())
+    }
+
     fn set(&mut self, name: &'b str, to: Operand) {
         self.given.retain(|(n, _)| *n != name);
         self.given.push((name, to));
@@ -157,7 +196,7 @@ impl<'b> Draft<'b> {
     }
 
     /// Adds the node; gives the outputs that are wanted.
-    fn emit(mut self, wanted: &[bool]) -> Result<Vec<Var>> {
+    fn emit(&mut self, wanted: &[bool]) -> Result<Vec<Var>> {
         let given = self.given.iter_mut().map(|(_, operand)| operand);
         given.chain(&mut self.variadic).for_each(|operand| self.builder.locate(operand));
         let node = match self.builder.schema(self.domain, self.op)? {
@@ -441,7 +480,7 @@ impl GraphBuilder {
         inputs: impl IntoIterator<Item = impl Into<Operand>>,
     ) -> Call<'b, AnyOp> {
         let inputs = inputs.into_iter().map(Into::into).collect();
-        let mut call = Call::new(self, (domain, op), [], inputs);
+        let mut call = Call::new(self, (domain, op), vec![], inputs);
         call.draft.positional = true;
         call
     }
@@ -464,7 +503,10 @@ impl GraphBuilder {
     /// # Errors
     /// Those of [`Call::one`].
     pub fn cast(&self, x: impl Into<Operand>, to: DataType) -> Result<Var> {
-        let mut x = x.into();
+        self.cast_operand(x.into(), to)
+    }
+
+    fn cast_operand(&self, mut x: Operand, to: DataType) -> Result<Var> {
         self.locate(&mut x);
         match x {
             Operand::Var(v) if self.dtype_of(v) == Some(to) => Ok(v),
@@ -473,8 +515,8 @@ impl GraphBuilder {
                 if let Some(tensor) = small.and_then(|t| t.to_reals()?.to_tensor(to)) {
                     return Ok(self.constant(tensor));
                 }
-                let given = [("input", Operand::Var(v)), ("to", to.into())];
-                Call::<AnyOp>::new(self, ("", "Cast"), given, vec![]).one()
+                let given = vec![("input", Operand::Var(v)), ("to", to.into())];
+                Draft::new(self, ("", "Cast"), given, vec![]).only(0)
             }
             other => {
                 let id = self.materialize(&other, Some(to), ("Cast", "constant"))?;

@@ -67,7 +67,7 @@ impl GraphBuilder {
             let message = format!("The branches of If give {n} and {m} values.");
             return Err(self.diagnostic(Code::OnnxInvalid, message));
         }
-        Call::<Control>::new(self, ("", "If"), [("cond", condition.into())], vec![])
+        Call::<Control>::new(self, ("", "If"), vec![("cond", condition.into())], vec![])
             .set("then_branch", Attr::Graph(Box::new(then)))
             .set("else_branch", Attr::Graph(Box::new(otherwise)))
             .list(n)
@@ -87,7 +87,7 @@ impl GraphBuilder {
         body: Graph,
     ) -> Result<Vec<Var>> {
         let n = body.outputs().len().saturating_sub(1);
-        let inputs = [("M", trips.into()), ("cond", condition.into())];
+        let inputs = vec![("M", trips.into()), ("cond", condition.into())];
         let carried = carried.iter().map(Operand::from).collect();
         Call::<Control>::new(self, ("", "Loop"), inputs, carried)
             .set("body", Attr::Graph(Box::new(body)))
@@ -196,7 +196,7 @@ impl GraphBuilder {
             body(b, &states, &slices)
         })?;
         let inputs = states.iter().chain(scanned).map(Operand::from).collect();
-        Call::<Control>::new(self, ("", "Scan"), [], inputs)
+        Call::<Control>::new(self, ("", "Scan"), vec![], inputs)
             .set("num_scan_inputs", scanned.len() as i64)
             .set("body", Attr::Graph(Box::new(body)))
             .list(n)
@@ -227,9 +227,14 @@ impl GraphBuilder {
             body(b, &elements)
         })?;
         let more = more.iter().map(Operand::from).collect();
-        Call::<Control>::new(self, ("", "SequenceMap"), [("input_sequence", sequence.into())], more)
-            .set("body", Attr::Graph(Box::new(body)))
-            .list(n)
+        Call::<Control>::new(
+            self,
+            ("", "SequenceMap"),
+            vec![("input_sequence", sequence.into())],
+            more,
+        )
+        .set("body", Attr::Graph(Box::new(body)))
+        .list(n)
     }
 
     fn known_bool(&self, v: Var) -> Option<bool> {

@@ -221,7 +221,7 @@ impl GraphBuilder {
     pub fn restate(&self, id: NodeId, old: &OpSchema) -> Result<()> {
         let node = self.graph()[id].clone();
         let Some(new) = self.schema("", &node.op)? else { return Ok(()) };
-        let call = Call::<AnyOp>::new(self, ("", &node.op), [], vec![]);
+        let call = Call::<AnyOp>::new(self, ("", &node.op), vec![], vec![]);
         let (mut operands, mut attrs): (Vec<Operand>, _) = (vec![], vec![]);
         let mut put = |i: usize, operand| {
             operands.resize(operands.len().max(i + 1), Operand::Absent);

@@ -20,9 +20,8 @@ macro_rules! operators {
                 #[allow(unused_mut, unused_assignments)]
                 let mut variadic = vec![];
                 $(variadic = $var.into_iter().map(Into::into).collect();)?
-                let inputs = [$(($name, $req.into())),*];
-                let call = $crate::Call::<op::$op>::new(self, ($domain, stringify!($op)), inputs, variadic);
-                operators!(@result $kind call)
+                let inputs = vec![$(($name, $req.into())),*];
+                operators!(@result $kind $op, self, ($domain, stringify!($op)), inputs, variadic)
             }
         }
         $(
@@ -30,7 +29,7 @@ macro_rules! operators {
             impl $crate::Call<'_, op::$op> {
                 $(
                     pub fn $set(self, to: impl Into<$crate::Operand>) -> Self {
-                        self.set($key, to)
+                        self.with($key, to.into())
                     }
                 )*
             }
@@ -40,8 +39,8 @@ macro_rules! operators {
     };
     (@returns direct $op:ident) => { $crate::Result<$crate::Var> };
     (@returns call $op:ident) => { $crate::Call<'_, op::$op> };
-    (@result direct $call:ident) => { $call.one() };
-    (@result call $call:ident) => { $call };
+    (@result direct $op:ident, $($given:expr),*) => { $crate::call::Draft::new($($given),*).only(0) };
+    (@result call $op:ident, $($given:expr),*) => { $crate::Call::<op::$op>::new($($given),*) };
     (@markers $($op:ident)*) => {
         /// The operators as types, by which [`crate::Call`] knows what may be set.
         pub mod op {

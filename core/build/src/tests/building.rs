@@ -160,7 +160,7 @@ fn required_inputs_have_a_place_in_each_version() {
         for old in versions.iter().filter(|old| !newest.deprecated && !old.deprecated) {
             for param in newest.inputs.iter().filter(|p| p.kind == schema::ParamKind::Single) {
                 let b = builder(old.since);
-                let call = crate::Call::<()>::new(&b, ("", op), [], vec![]);
+                let call = crate::Call::<()>::new(&b, ("", op), vec![], vec![]);
                 assert!(call.draft.has_place(old, param.name), "{op} {} {}", old.since, param.name);
             }
         }
