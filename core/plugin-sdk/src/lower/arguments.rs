@@ -15,9 +15,23 @@ pub struct Reader<'b> {
     facts: Vec<(String, Value)>,
     next: usize,
     holed: bool,
-    hole_at_fault: bool,
-    computed_at_fault: bool,
+    fault: Option<Fault>,
     builder: Option<&'b GraphBuilder>,
+}
+
+/// That an argument could not be taken; its [`Reader`] knows why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrongArgument;
+
+/// Why an argument could not be taken.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// What it is the result of could not be lowered, which was reported there.
+    Hole,
+    /// The graph computes what must be known beforehand.
+    Computed(String),
+    /// It is missing, or of another kind.
+    Wrong(String),
 }
 
 impl<'b> Reader<'b> {
@@ -28,17 +42,7 @@ impl<'b> Reader<'b> {
         named: Vec<(String, Value)>,
     ) -> Reader<'b> {
         let (builder, facts) = (Some(builder), vec![]);
-        let (holed, hole_at_fault, computed_at_fault) = (false, false, false);
-        Reader {
-            positional,
-            named,
-            facts,
-            next: 0,
-            holed,
-            hole_at_fault,
-            computed_at_fault,
-            builder,
-        }
+        Reader { positional, named, facts, next: 0, holed: false, fault: None, builder }
     }
 
     /// With facts, which are no finding if they are not read.
@@ -53,21 +57,34 @@ impl<'b> Reader<'b> {
         self.holed
     }
 
-    /// Whether a hole is why [`Reader::take`] failed.
-    pub(super) fn hole_at_fault(&self) -> bool {
-        self.hole_at_fault
-    }
-
-    /// Whether [`Reader::take`] failed because the graph computes what must be known beforehand.
-    pub(super) fn computed_at_fault(&self) -> bool {
-        self.computed_at_fault
+    /// What kept [`Reader::take`] from taking an argument.
+    pub(super) fn fault(&mut self) -> Option<Fault> {
+        self.fault.take()
     }
 
     /// Takes the next argument, which is called `name`.
     ///
     /// # Errors
-    /// That it is missing and has no default, or is of another kind.
-    pub fn take<T: Argument>(&mut self, name: &str, default: Option<T>) -> Result<T, String> {
+    /// That it is missing and has no default, or is of another kind. The reader remembers which, for the driver.
+    // One for each kind of argument: whatever is the same for all of them stands in functions of its own.
+    pub fn take<T: Argument>(
+        &mut self,
+        name: &str,
+        default: Option<T>,
+    ) -> Result<T, WrongArgument> {
+        let Some(value) = self.next(name) else {
+            return T::absent().or(default).ok_or_else(|| self.is_missing(name));
+        };
+        if value == Value::None
+            && let Some(default) = T::absent().or(default)
+        {
+            return Ok(default);
+        }
+        T::of(&value, self.builder).ok_or_else(|| self.is_other(name, T::WHAT, &value))
+    }
+
+    /// The argument at the next position, or with this name.
+    fn next(&mut self, name: &str) -> Option<Value> {
         let found = match self.positional.get_mut(self.next) {
             Some(value) => Some(std::mem::replace(value, Value::None)),
             None => {
@@ -79,27 +96,26 @@ impl<'b> Reader<'b> {
             }
         };
         self.next += 1;
-        let Some(value) = found else {
-            let absent = T::absent().or(default);
-            return absent.ok_or_else(|| format!("the argument `{name}` is missing"));
-        };
-        if value == Value::None
-            && let Some(default) = T::absent().or(default)
-        {
-            return Ok(default);
-        }
-        self.holed |= value.has_hole();
-        let builder = self.builder;
-        T::of(&value, builder).ok_or_else(|| {
-            self.hole_at_fault = value.has_hole();
-            let what = T::WHAT;
-            if is_computed(&value, builder) {
-                self.computed_at_fault = true;
-                let known = "that is known beforehand, and the graph computes it";
-                return format!("the argument `{name}` must be {what} {known}");
-            }
-            format!("the argument `{name}` must be {what}, found {}", value.kind())
-        })
+        self.holed |= found.as_ref().is_some_and(Value::has_hole);
+        found
+    }
+
+    fn is_missing(&mut self, name: &str) -> WrongArgument {
+        self.fault = Some(Fault::Wrong(format!("the argument `{name}` is missing")));
+        WrongArgument
+    }
+
+    fn is_other(&mut self, name: &str, what: &str, value: &Value) -> WrongArgument {
+        self.fault = Some(if value.has_hole() {
+            Fault::Hole
+        } else if is_computed(value, self.builder) {
+            let known = "that is known beforehand, and the graph computes it";
+            Fault::Computed(format!("the argument `{name}` must be {what} {known}"))
+        } else {
+            let found = value.kind();
+            Fault::Wrong(format!("the argument `{name}` must be {what}, found {found}"))
+        });
+        WrongArgument
     }
 
     /// Names of the arguments that were not taken; those by position are `argument 3`.
@@ -128,19 +144,19 @@ pub trait Arguments: Sized {
     /// Takes all arguments.
     ///
     /// # Errors
-    /// What is missing or of another kind.
-    fn take(reader: &mut Reader<'_>) -> Result<Self, String>;
+    /// That one is missing or of another kind.
+    fn take(reader: &mut Reader<'_>) -> Result<Self, WrongArgument>;
 }
 
 impl Arguments for () {
-    fn take(_: &mut Reader<'_>) -> Result<(), String> {
+    fn take(_: &mut Reader<'_>) -> Result<(), WrongArgument> {
         Ok(())
     }
 }
 
 /// The arguments that are left, as they are.
 impl Arguments for Vec<Value> {
-    fn take(reader: &mut Reader<'_>) -> Result<Vec<Value>, String> {
+    fn take(reader: &mut Reader<'_>) -> Result<Vec<Value>, WrongArgument> {
         Ok(reader.rest())
     }
 }
@@ -297,7 +313,7 @@ macro_rules! arguments {
         impl $crate::lower::Arguments for $name {
             fn take(
                 #[allow(unused_variables)] reader: &mut $crate::lower::Reader<'_>,
-            ) -> Result<Self, String> {
+            ) -> Result<Self, $crate::lower::WrongArgument> {
                 $(
                     #[allow(unused_mut, unused_assignments)]
                     let mut default: Option<$ty> = None;

@@ -35,7 +35,7 @@ mod table;
 mod tests;
 mod value;
 
-pub use arguments::{Argument, Arguments, Reader};
+pub use arguments::{Argument, Arguments, Reader, WrongArgument};
 pub use driver::{Driver, Fallback, Finished, Lower, Lowering};
 pub use missing::Missing;
 pub use model::{documented, model};

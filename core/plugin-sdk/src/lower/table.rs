@@ -1,6 +1,7 @@
 //! Which function lowers which operator.
 
-use super::{Arguments, Lower, Lowered, Reader, Value};
+use super::arguments::Fault;
+use super::{Arguments, Lower, Lowered, Reader, Value, WrongArgument};
 use crate::diagnostics::{Code, Diagnostic, shown};
 use std::collections::HashMap;
 
@@ -37,28 +38,18 @@ impl<C: 'static> Table<C> {
         A: Arguments + 'static,
         R: Results + 'static,
     {
-        let run: Row<C> = Box::new(move |b, reader| {
-            let arguments = A::take(reader);
-            // What a hole is the cause of was reported where the hole is.
-            let arguments = match arguments {
-                Ok(arguments) => arguments,
-                Err(_) if reader.hole_at_fault() => return Ok(None),
-                Err(what) if reader.computed_at_fault() => {
-                    let help = "Export the network with a constant there.";
-                    return Err(b
-                        .diagnostic(Code::LayerUnsupported, format!("{what}."))
-                        .help(help));
-                }
-                Err(what) => return Err(b.diagnostic(Code::LayerParameter, format!("{what}."))),
-            };
-            note_unread(b, reader);
-            if reader.holed() {
-                return Ok(None);
-            }
-            Ok(Some(lower(b, arguments)?.results()))
+        // One for each type of arguments and results, of which there are hundreds: it holds nothing else.
+        let run: Row<C> = Box::new(move |b, reader| match A::take(reader) {
+            Ok(arguments) if may_run(b, reader) => Ok(Some(lower(b, arguments)?.results())),
+            Ok(_) => Ok(None),
+            Err(WrongArgument) => wrong(b, reader),
         });
-        assert!(self.rows.insert(op, run).is_none(), "{op} has two rows");
+        self.add(op, run);
         self
+    }
+
+    fn add(&mut self, op: &'static str, run: Row<C>) {
+        assert!(self.rows.insert(op, run).is_none(), "{op} has two rows");
     }
 
     /// Adds an operator that has no counterpart in ONNX, with the reason as the end of a sentence.
@@ -115,11 +106,29 @@ impl<C: 'static> Table<C> {
     }
 }
 
-fn note_unread<C>(b: &Lower<'_, C>, reader: &Reader<'_>) {
+/// Notes arguments that were not taken. Whether the function can run on those that were: none is a hole.
+fn may_run<C>(b: &Lower<'_, C>, reader: &Reader<'_>) -> bool {
     let unread = reader.unread();
     if !unread.is_empty() {
         let message = format!("{} has no effect.", unread.join(", "));
         b.note(b.diagnostic(Code::LayerParameterIgnored, message));
+    }
+    !reader.holed()
+}
+
+/// What becomes of an operator one of whose arguments could not be taken.
+fn wrong<C>(b: &Lower<'_, C>, reader: &mut Reader<'_>) -> Lowered<Option<Vec<Value>>> {
+    match reader.fault() {
+        // What a hole is the cause of was reported where the hole is.
+        Some(Fault::Hole) => Ok(None),
+        Some(Fault::Computed(what)) => {
+            let help = "Export the network with a constant there.";
+            Err(b.diagnostic(Code::LayerUnsupported, format!("{what}.")).help(help))
+        }
+        Some(Fault::Wrong(what)) => Err(b.diagnostic(Code::LayerParameter, format!("{what}."))),
+        None => {
+            Err(b.diagnostic(Code::PluginContract, "An argument was refused without a reason."))
+        }
     }
 }
 

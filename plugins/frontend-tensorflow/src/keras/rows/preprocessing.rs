@@ -12,7 +12,7 @@ use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::{Code, shown};
 use onnxd_plugin_sdk::ir::DataType::{self, Double, Float, Int32, Int64};
 use onnxd_plugin_sdk::ir::Tensor;
-use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value};
+use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value, WrongArgument};
 
 /// Indices for what is not in a table.
 const UNKNOWN_MAX: i64 = 1 << 20;
@@ -98,7 +98,7 @@ struct Idle {
 }
 
 impl Arguments for Idle {
-    fn take(reader: &mut Reader<'_>) -> Result<Idle, String> {
+    fn take(reader: &mut Reader<'_>) -> Result<Idle, WrongArgument> {
         let inputs = reader.take("inputs", None)?;
         let mut word = "float32".to_owned();
         loop {

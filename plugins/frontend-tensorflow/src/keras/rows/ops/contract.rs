@@ -14,7 +14,7 @@ use onnxd_plugin_sdk::arguments;
 use onnxd_plugin_sdk::build::{GraphBuilder, Operand, Var};
 use onnxd_plugin_sdk::diagnostics::Code;
 use onnxd_plugin_sdk::ir::DataType::{self, Float, Int8, Int32, Int64};
-use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value};
+use onnxd_plugin_sdk::lower::{Arguments, Lowered, Reader, Table, Value, WrongArgument};
 
 pub(crate) fn rows(table: Table<Source>) -> Table<Source> {
     crate::ops::rows! { table;
@@ -97,7 +97,7 @@ struct Vander {
 }
 
 impl Arguments for Vander {
-    fn take(reader: &mut Reader<'_>) -> Result<Vander, String> {
+    fn take(reader: &mut Reader<'_>) -> Result<Vander, WrongArgument> {
         let (x, n) = (reader.take("x", None)?, reader.take("N", None)?);
         Ok(Vander { x, n, increasing: reader.take("increasing", Some(false))? })
     }
@@ -110,7 +110,7 @@ struct Einsum {
 }
 
 impl Arguments for Einsum {
-    fn take(reader: &mut Reader<'_>) -> Result<Einsum, String> {
+    fn take(reader: &mut Reader<'_>) -> Result<Einsum, WrongArgument> {
         Ok(Einsum { operands: reader.rest(), subscripts: reader.take("subscripts", None)? })
     }
 }
