@@ -2,6 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -53,11 +54,17 @@ impl Resolved {
     /// # Errors
     /// If the value is not of that type.
     pub fn typed<T: DeserializeOwned>(&self, key: &str, default: &str) -> Result<T, String> {
-        let typed = match self.peek(key) {
-            Value::Null => serde_json::from_str(default),
-            value => T::deserialize(value),
-        };
-        typed.map_err(|why| format!("the param `{key}`: {why}"))
+        T::deserialize(&*self.given_or(key, default)?).map_err(|why| wrong(key, &why))
+    }
+
+    /// The value of a key; `default` where there is none.
+    fn given_or(&self, key: &str, default: &str) -> Result<Cow<'_, Value>, String> {
+        match self.peek(key) {
+            Value::Null => {
+                serde_json::from_str(default).map(Cow::Owned).map_err(|why| wrong(key, &why))
+            }
+            value => Ok(Cow::Borrowed(value)),
+        }
     }
 
     /// Says that the value of a key counts.
@@ -78,4 +85,8 @@ impl Resolved {
     pub fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn wrong(key: &str, why: &serde_json::Error) -> String {
+    format!("the param `{key}`: {why}")
 }
