@@ -12,21 +12,35 @@ pub(crate) fn map<T: Element, R: Element>(
     x: &Tensor,
     f: impl Fn(T) -> R + Sync,
 ) -> Outcome<Tensor> {
-    Ok(Tensor::from_vec(x.dims(), mapped(&slice::<T>(x)?, f)))
+    tensor_of(x, R::DTYPE, &|x, y| each(x, y, &f))
 }
 
 /// A boolean of every element.
 pub(crate) fn test<T: Element>(x: &Tensor, f: impl Fn(T) -> bool + Sync) -> Outcome<Tensor> {
-    let bits = mapped(&slice::<T>(x)?, |v| u8::from(f(v)));
-    Ok(Tensor::from_vec_as(DataType::Bool, x.dims(), bits))
+    tensor_of(x, DataType::Bool, &|x, y| each(x, y, &|v| u8::from(f(v))))
 }
 
-/// `f` of every element of a slice.
-pub(crate) fn mapped<T: Element, R: Element>(x: &[T], f: impl Fn(T) -> R + Sync) -> Vec<R> {
+/// The loop of [`map`], which is all that is compiled for each function. Iterators would be compiled for each, too.
+#[allow(clippy::needless_range_loop)]
+fn each<T: Copy, R>(x: &[T], y: &mut [R], f: &impl Fn(T) -> R) {
+    let x = &x[..y.len()];
+    for i in 0..y.len() {
+        y[i] = f(x[i]);
+    }
+}
+
+/// The tensor whose parts `fill` computes from the same parts of `x`.
+fn tensor_of<T: Element, R: Element>(
+    x: &Tensor,
+    dtype: DataType,
+    fill: &(dyn Fn(&[T], &mut [R]) + Sync),
+) -> Outcome<Tensor> {
+    Ok(Tensor::from_vec_as(dtype, x.dims(), filled(&slice::<T>(x)?, fill)))
+}
+
+fn filled<T: Element, R: Element>(x: &[T], fill: &(dyn Fn(&[T], &mut [R]) + Sync)) -> Vec<R> {
     let mut out = vec![R::default(); x.len()];
-    fill_parts(&mut out, 1, 1, &|first, part| {
-        part.iter_mut().zip(&x[first..]).for_each(|(y, x)| *y = f(*x));
-    });
+    fill_parts(&mut out, 1, 1, &|first, part| fill(&x[first..first + part.len()], part));
     out
 }
 
@@ -34,67 +48,98 @@ pub(crate) fn mapped<T: Element, R: Element>(x: &[T], f: impl Fn(T) -> R + Sync)
 pub(crate) fn zip<A: Element, B: Element, R: Element>(
     call: &Call,
     dtype: DataType,
-    (a, b): (&Tensor, &Tensor),
+    both: (&Tensor, &Tensor),
     f: impl Fn(A, B) -> R + Sync,
+) -> Outcome<Tensor> {
+    zipped(call, dtype, both, &|out, a, b| run(out, a, b, &f))
+}
+
+/// The loop of [`zip`], as [`each`] is that of [`map`].
+#[allow(clippy::needless_range_loop)]
+fn run<A: Copy, B: Copy, R>(out: &mut [R], a: &[A], b: &[B], f: &impl Fn(A, B) -> R) {
+    let (a, b) = (&a[..out.len()], &b[..out.len()]);
+    for i in 0..out.len() {
+        out[i] = f(a[i], b[i]);
+    }
+}
+
+/// Computes results from elements that lie one after the other.
+type Loop<'f, A, B, R> = dyn Fn(&mut [R], &[A], &[B]) + Sync + 'f;
+
+/// As [`zip`], where `run` computes results one after the other from elements that lie so.
+fn zipped<A: Element, B: Element, R: Element>(
+    call: &Call,
+    dtype: DataType,
+    (a, b): (&Tensor, &Tensor),
+    run: &Loop<'_, A, B, R>,
 ) -> Outcome<Tensor> {
     let dims = broadcast(a.dims(), b.dims())?;
     call.room(dtype, &dims)?;
     let (x, y) = (slice::<A>(a)?, slice::<B>(b)?);
-    let values = pairs(&dims, (&x, a.dims()), (&y, b.dims()), |a, b| f(*a, *b));
-    Ok(Tensor::from_vec_as(dtype, dims, values))
+    let mut out = vec![R::default(); dims.iter().product()];
+    for_each_run(&mut out, &dims, [a.dims(), b.dims()], &|out, starts, steps| {
+        let (x, y) = (&x[starts[0]..], &y[starts[1]..]);
+        if steps == [1, 1] {
+            return run(out, x, y);
+        }
+        // An element that stands for all is repeated, so that one loop does.
+        let (one_x, one_y) = ([x[0]; BLOCK], [y[0]; BLOCK]);
+        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+            let x = if steps[0] == 0 { &one_x } else { &x[i * BLOCK..] };
+            let y = if steps[1] == 0 { &one_y } else { &y[i * BLOCK..] };
+            run(out, x, y);
+        }
+    });
+    Ok(Tensor::from_vec_as(dtype, dims, out))
 }
 
-/// `f` of every pair of the broadcast elements, in row-major order.
+/// Elements that are computed at once where one operand is the same for all.
+const BLOCK: usize = 64;
+
+/// `f` of every pair of the broadcast elements, in row-major order; for what is no number.
 pub(crate) fn pairs<A: Sync, B: Sync, R: Clone + Default + Send>(
     dims: &[usize],
     (a, a_dims): (&[A], &[usize]),
     (b, b_dims): (&[B], &[usize]),
     f: impl Fn(&A, &B) -> R + Sync,
 ) -> Vec<R> {
-    let steps = [broadcast_strides(a_dims, dims), broadcast_strides(b_dims, dims)];
-    let (runs, steps) = merged(dims, &steps);
     let mut out = vec![R::default(); dims.iter().product()];
-    let (run, da, db) = match (runs.last(), steps[0].last(), steps[1].last()) {
-        (Some(run), Some(da), Some(db)) => (*run, *da, *db),
-        _ => (1, 1, 1),
-    };
-    for_each_run(&mut out, run, &runs, &steps, &|out, [a_start, b_start]| {
+    for_each_run(&mut out, dims, [a_dims, b_dims], &|out, [a_start, b_start], [da, db]| {
         let (a, b) = (&a[a_start..], &b[b_start..]);
-        match (da, db) {
-            (1, 1) => out.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = f(a, b)),
-            (1, 0) => out.iter_mut().zip(a).for_each(|(y, a)| *y = f(a, &b[0])),
-            (0, 1) => out.iter_mut().zip(b).for_each(|(y, b)| *y = f(&a[0], b)),
-            _ => (0..).zip(out).for_each(|(i, y)| *y = f(&a[i * da], &b[i * db])),
-        }
+        out.iter_mut().enumerate().for_each(|(i, y)| *y = f(&a[i * da], &b[i * db]));
     });
     out
 }
 
-/// Calls `f` for every innermost run of the result, or part of one, with where it begins in both
-/// operands.
+/// Computes a run of results: where it begins in both operands, and how far apart their elements are.
+type OneRun<'f, R> = dyn Fn(&mut [R], [usize; 2], [usize; 2]) + Sync + 'f;
+
+/// Calls `f` for every innermost run of the result, or part of one: elements are 0 (one for all) or 1
+/// apart.
 fn for_each_run<R: Send>(
     out: &mut [R],
-    run: usize,
-    runs: &[usize],
-    steps: &[Vec<usize>],
-    f: &(dyn Fn(&mut [R], [usize; 2]) + Sync),
+    dims: &[usize],
+    operands: [&[usize]; 2],
+    f: &OneRun<'_, R>,
 ) {
+    let (runs, steps) = merged(dims, &operands.map(|own| broadcast_strides(own, dims)));
+    let run = runs.last().copied().unwrap_or(1);
+    let inner = [0, 1].map(|k: usize| steps[k].last().copied().unwrap_or(1));
     let outer = runs.len().saturating_sub(1);
     let unit = if outer == 0 { 1 } else { run };
-    let inner = |k: usize| steps[k].last().copied().unwrap_or(0);
     fill_parts(out, unit, 1, &|first, part| {
         let mut done = 0;
         while done < part.len() {
             let at = first + done;
             let (mut row, column) = (at / run, at % run);
-            let mut starts = [column * inner(0), column * inner(1)];
+            let mut starts = inner.map(|step| column * step);
             for axis in (0..outer).rev() {
                 let i = row % runs[axis];
                 row /= runs[axis];
                 (0..2).for_each(|k| starts[k] += i * steps[k][axis]);
             }
             let size = (run - column).min(part.len() - done);
-            f(&mut part[done..done + size], starts);
+            f(&mut part[done..done + size], starts, inner);
             done += size;
         }
     });
@@ -137,7 +182,7 @@ mod tests {
     proptest! {
         #[test]
         fn pairs_equal_the_definition(
-            dims in proptest::collection::vec((0usize..4, 0u8..3), 0..5),
+            dims in proptest::collection::vec((prop_oneof![0usize..4, 60usize..70], 0u8..3), 0..4),
             cut in 0usize..5,
         ) {
             let full: Vec<usize> = dims.iter().map(|d| d.0).collect();
@@ -151,6 +196,10 @@ mod tests {
             let fill = |d: &[usize]| (0..d.iter().product::<usize>() as u64).collect::<Vec<_>>();
             let (a, b) = (fill(&a_dims), fill(&b_dims));
             let found = pairs(&out, (&a, &a_dims), (&b, &b_dims), |a, b| a * 1000 + b);
+            let x: Vec<u64> = a.iter().map(|a| a * 1000).collect();
+            let (x, y) = (Tensor::from_vec(a_dims.clone(), x), Tensor::from_vec(b_dims.clone(), b.clone()));
+            let sum = crate::testing::run("Add", 14, &[], &[&x, &y]);
+            prop_assert_eq!(&*sum.as_slice::<u64>().unwrap(), &found[..]);
             let (sa, sb) = (broadcast_strides(&a_dims, &out), broadcast_strides(&b_dims, &out));
             let mut expected = Vec::new();
             for_each_index(&out, |i| {

@@ -1,9 +1,8 @@
 //! Matrix products of every element type: floats through `matrixmultiply`, integers exactly.
 
 use crate::num::Num;
-use crate::parallel::{Block, for_each_block, threads, vectorized};
+use crate::parallel::{Block, for_each_block, for_each_chunk, threads, vectorized};
 use crate::steps::Step;
-use rayon::prelude::*;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
@@ -168,7 +167,7 @@ fn multiply<T: Product>(
     let threads = if small { 1 } else { threads() };
     if s.n < s.m {
         let part = s.m.div_ceil(threads).next_multiple_of(ALIGNED);
-        let rows = |(i, c): (usize, &mut [MaybeUninit<T>])| {
+        let rows = |i: usize, c: &mut [MaybeUninit<T>]| {
             let m = part.min(s.m - i * part);
             // SAFETY: `checked` has shown that the whole product lies within its memory.
             let a = a.skip(i * part * a.rows);
@@ -176,8 +175,8 @@ fn multiply<T: Product>(
         };
         let used = (s.m - 1) * stride + s.n;
         match part >= s.m {
-            true => rows((0, c)),
-            false => c[..used].par_chunks_mut(part * stride).enumerate().for_each(rows),
+            true => rows(0, c),
+            false => for_each_chunk(&mut c[..used], part * stride, &rows),
         }
         return;
     }

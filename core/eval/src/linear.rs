@@ -6,8 +6,8 @@ use crate::dims::{broadcast, broadcast_strides, for_each_index};
 use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, Product, Sizes, multiplied_rows, multiply_add};
 use crate::num::{Num, slice};
+use crate::parallel::for_each_chunk;
 use onnxd_ir::{DataType, Tensor};
-use rayon::prelude::*;
 
 pub(crate) const ROWS: &[Row] =
     &[row("Gemm", gemm), row("MatMul", matmul), raw("MatMulInteger", matmul_integer)];
@@ -145,8 +145,9 @@ pub(crate) fn multiplied<T: Product>(call: &Call, a: &Tensor, b: &Tensor) -> Out
     };
     let (from_a, from_b) = (starts(batch_a, m * k), starts(batch_b, k * n));
     if total > 0 && k > 0 {
-        y.par_chunks_mut(m * n).zip(from_a.par_iter().zip(&from_b)).for_each(|(y, (i, j))| {
-            multiply_add(s, Matrix::new(&x[*i..], k), Matrix::new(&w[*j..], n), y, n);
+        for_each_chunk(&mut y, m * n, &|i, y| {
+            let (x, w) = (&x[from_a[i]..], &w[from_b[i]..]);
+            multiply_add(s, Matrix::new(x, k), Matrix::new(w, n), y, n);
         });
     }
     Ok(Tensor::from_vec(dims, y))

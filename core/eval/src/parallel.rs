@@ -40,7 +40,32 @@ pub(crate) fn fill_parts<T: Send>(
         fill(0, out);
         return;
     }
-    out.par_chunks_mut(size).enumerate().for_each(|(i, part)| fill(i * size, part));
+    for_each_chunk(out, size, &|i, part| fill(i * size, part));
+}
+
+/// Shares out `memory` in chunks of `size` elements, of which the last may be shorter: `f(number, chunk)`.
+pub(crate) fn for_each_chunk<T: Send>(
+    memory: &mut [T],
+    size: usize,
+    f: &(dyn Fn(usize, &mut [T]) + Sync),
+) {
+    let size = size.max(1);
+    let (all, start) = (memory.len(), Start(memory.as_mut_ptr()));
+    share(all.div_ceil(size), &|i| {
+        let first = i * size;
+        // SAFETY: the chunk lies within `memory`, which is borrowed until all are done; chunks are disjoint.
+        let chunk =
+            unsafe { std::slice::from_raw_parts_mut(start.at(first), size.min(all - first)) };
+        f(i, chunk);
+    });
+}
+
+/// Does the tasks 0 to `count`. Which thread does which is code that would be large if it knew their types.
+pub(crate) fn share(count: usize, task: &(dyn Fn(usize) + Sync)) {
+    match threads() {
+        1 => (0..count).for_each(task),
+        _ => (0..count).into_par_iter().for_each(task),
+    }
 }
 
 /// Some columns of a matrix whose other columns belong to others.
@@ -98,10 +123,7 @@ pub(crate) fn for_each_block<T: Send>(
         let start = unsafe { start.at(matrix * rows * width + first) };
         f(matrix, first, Block { start, rows, columns, stride: width, memory: PhantomData });
     };
-    match threads() {
-        1 => (0..count).for_each(block),
-        _ => (0..count).into_par_iter().for_each(block),
-    }
+    share(count, &block);
 }
 
 /// Memory that tasks write to, each to places of its own.

@@ -7,8 +7,8 @@ use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::gemm::{Matrix, Product, Sizes, multiply_add};
 use crate::num::{Num, float, numeric, slice};
+use crate::parallel::for_each_chunk;
 use onnxd_ir::Tensor;
-use rayon::prelude::*;
 
 pub(super) fn conv_transpose(call: &Call) -> Outcome<Vec<Tensor>> {
     let (x, w) = (call.x(0)?, call.x(1)?);
@@ -98,7 +98,7 @@ fn transposed<T: Product>(call: &Call, x: &Tensor, w: &Tensor) -> Outcome<Tensor
         }
         y.chunks_mut(area.max(1)).enumerate().for_each(|(i, y)| y.fill(bias[i % all]));
     }
-    y.par_chunks_mut(area.max(1)).enumerate().for_each(|(i, y)| {
+    for_each_chunk(&mut y, area, &|i, y| {
         let (image, filter) = (i / all, i % all);
         let (group, filter) = (filter / filters, filter % filters);
         let first = image * groups * channels + group * channels;

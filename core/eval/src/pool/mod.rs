@@ -5,9 +5,8 @@ use crate::conv::window::{AXES, Walk, Window};
 use crate::dims;
 use crate::fault::{Fault, Outcome};
 use crate::num::{Num, float, is_nan, numeric};
-use crate::parallel::fill_parts;
+use crate::parallel::{fill_parts, for_each_chunk};
 use onnxd_ir::{DataType, Tensor};
-use rayon::prelude::*;
 use std::ops::Range;
 
 pub(crate) const ROWS: &[Row] = &[
@@ -73,7 +72,7 @@ pub(crate) fn per_window<T: Num, R: Num>(
     let spans: [Vec<Span>; 2] =
         [1, 2].map(|axis| (0..window.output[axis]).map(|o| span(window, axis, o)).collect());
     let copy = |s: &Span| Span { inside: s.inside.clone(), ..*s };
-    out.par_chunks_mut(outputs).enumerate().for_each(|(channel, out)| {
+    for_each_chunk(out, outputs, &|channel, out| {
         let x = &x[channel * inputs..(channel + 1) * inputs];
         for (i, y) in out.iter_mut().enumerate() {
             let at = [

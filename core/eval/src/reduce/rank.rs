@@ -75,14 +75,10 @@ pub(super) fn top_k(call: &Call) -> Outcome<Vec<Tensor>> {
             let at = |n: usize| values[(o * size + n) * inner + i];
             ranked.clear();
             ranked.extend(0..size);
-            ranked.sort_by(|a, b| match largest {
-                true => order(at(*b), at(*a)),
-                false => order(at(*a), at(*b)),
+            first_places(&mut ranked, (k, sorted), &|a, b| match largest {
+                true => order(at(b), at(a)),
+                false => order(at(a), at(b)),
             });
-            ranked.truncate(k);
-            if !sorted {
-                ranked.sort_unstable();
-            }
             for (n, place) in ranked.iter().enumerate() {
                 let target = (o * k + n) * inner + i;
                 (top[target], places[target]) = (at(*place), *place as i64);
@@ -90,4 +86,17 @@ pub(super) fn top_k(call: &Call) -> Outcome<Vec<Tensor>> {
         }
         Ok(vec![Tensor::from_vec(out_dims.clone(), top), Tensor::from_vec(out_dims, places)])
     })
+}
+
+/// Leaves the first `k` places in the order `order`, or in that of the places if they are not to be sorted.
+fn first_places(
+    places: &mut Vec<usize>,
+    (k, sorted): (usize, bool),
+    order: &dyn Fn(usize, usize) -> Ordering,
+) {
+    places.sort_by(|a, b| order(*a, *b));
+    places.truncate(k);
+    if !sorted {
+        places.sort_unstable();
+    }
 }

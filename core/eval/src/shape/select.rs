@@ -116,39 +116,48 @@ pub(super) fn unique(call: &Call) -> Outcome<Vec<Tensor>> {
     let turned = turned.as_strings().map(ranks).unwrap_or(turned);
     let sorted = call.flag("sorted", true)?;
     let count = x.dims()[axis];
-    numeric!(turned.dtype(), T => {
+    let groups = numeric!(turned.dtype(), T => {
         let values = slice::<T>(&turned)?;
         let run = values.len() / count.max(1);
         let row = |i: usize| &values[i * run..(i + 1) * run];
-        let order = |a: usize, b: usize| compare(row(a), row(b));
-        let mut ranked: Vec<usize> = (0..count).collect();
-        ranked.sort_by(|a, b| order(*a, *b));
-        // Each group of equal slices: all its places in order.
-        let mut groups: Vec<Vec<usize>> = Vec::new();
-        for i in ranked {
-            match groups.last_mut() {
-                Some(group) if order(group[0], i) == Ordering::Equal => group.push(i),
-                _ => groups.push(vec![i]),
-            }
+        Ok(equal_slices(count, sorted, &|a, b| compare(row(a), row(b))))
+    })?;
+    let mut inverse = vec![0i64; count];
+    for (n, group) in groups.iter().enumerate() {
+        group.iter().for_each(|i| inverse[*i] = n as i64);
+    }
+    let mut tables = super::slice::whole(x.dims());
+    tables[axis] = groups.iter().map(|g| g[0]).collect();
+    let counts = groups.iter().map(|g| g.len() as i64).collect();
+    let firsts = groups.iter().map(|g| g[0] as i64).collect();
+    Ok(vec![
+        take(&x, &tables, None)?,
+        Tensor::vector(firsts),
+        Tensor::vector(inverse),
+        Tensor::vector(counts),
+    ])
+}
+
+/// Groups of equal slices, each with all its places in order. The groups are sorted, or in the order of their first
+/// places.
+fn equal_slices(
+    count: usize,
+    sorted: bool,
+    order: &dyn Fn(usize, usize) -> Ordering,
+) -> Vec<Vec<usize>> {
+    let mut ranked: Vec<usize> = (0..count).collect();
+    ranked.sort_by(|a, b| order(*a, *b));
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for i in ranked {
+        match groups.last_mut() {
+            Some(group) if order(group[0], i) == Ordering::Equal => group.push(i),
+            _ => groups.push(vec![i]),
         }
-        if !sorted {
-            groups.sort_by_key(|g| g[0]);
-        }
-        let mut inverse = vec![0i64; count];
-        for (n, group) in groups.iter().enumerate() {
-            group.iter().for_each(|i| inverse[*i] = n as i64);
-        }
-        let mut tables = super::slice::whole(x.dims());
-        tables[axis] = groups.iter().map(|g| g[0]).collect();
-        let counts = groups.iter().map(|g| g.len() as i64).collect();
-        let firsts = groups.iter().map(|g| g[0] as i64).collect();
-        Ok(vec![
-            take(&x, &tables, None)?,
-            Tensor::vector(firsts),
-            Tensor::vector(inverse),
-            Tensor::vector(counts),
-        ])
-    })
+    }
+    if !sorted {
+        groups.sort_by_key(|g| g[0]);
+    }
+    groups
 }
 
 /// Numbers that are ordered as strings are by their bytes.
