@@ -50,6 +50,18 @@ pub fn onnxd() -> PathBuf {
     path
 }
 
+/// Copies the built program to a place from which it can be started at once.
+///
+/// Another process writes the copy. Programs that other tests start meanwhile would inherit a file that is open here,
+/// and a program that is open for writing cannot be started.
+///
+/// # Panics
+/// If it was not built or cannot be copied.
+pub fn copy_program(to: &Path) {
+    let copied = Command::new("cp").arg(onnxd()).arg(to).status().expect("`cp` starts");
+    assert!(copied.success(), "{} cannot be written", to.display());
+}
+
 /// A command that runs the built program without the user's settings and state.
 pub fn command(state: &Path) -> Command {
     let mut command = Command::new(onnxd());

@@ -1,7 +1,7 @@
 //! Quantization of ONNX graphs, below the plugin SDK: quantizers are policy on top of this.
 //!
 //! Modules depend in one direction: each room uses only rooms above it in this table, and
-//! `integration-tests/tests/layers.rs` fails where one does not.
+//! `integration-tests/tests/it/layers.rs` fails where one does not.
 //!
 //! | room | what it is |
 //! | --- | --- |

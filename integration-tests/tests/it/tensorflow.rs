@@ -1,11 +1,9 @@
 //! TensorFlow's files through the watched folder, and quantized in one step with their conversion.
 
-mod site;
-
+use crate::site::{self, SETTLE, Site, report};
 use onnxd_arrays::Arrays;
 use onnxd_integration_tests::{PLUGINS, command, converted, copied, folder_with, numbers, root};
 use onnxd_ir::Tensor;
-use site::{SETTLE, Site, report};
 use std::fs;
 use std::path::{Path, PathBuf};
 

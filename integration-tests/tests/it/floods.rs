@@ -1,9 +1,7 @@
 //! Plugins that speak without end, on a real daemon: its log stays small, and other jobs do not wait.
 
-mod site;
-
+use crate::site::{drop_hostile, drop_model, hostile_site, wait};
 use serde_json::Value;
-use site::{drop_hostile, drop_model, hostile_site, wait};
 
 /// What the daemon's log may grow by: the lines of one attempt, and its own of these few jobs.
 const LOG_BYTES_MAX: usize = (1 << 20) + (64 << 10);

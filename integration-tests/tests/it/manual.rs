@@ -1,7 +1,7 @@
 //! Holds the tables of docs/manual.md equal to the rows of settings, to the params that this program and its plugins
 //! declare, and to the list of codes.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p onnxd-integration-tests --test manual` writes the tables of keys anew.
+//! `UPDATE_EXPECT=1 cargo test -p onnxd-integration-tests --test it manual::` writes the tables of keys anew.
 
 use onnxd_config::{Row, settings};
 use onnxd_diagnostics::Code;
@@ -30,7 +30,8 @@ fn table(rows: &[Row]) -> String {
 
 /// The text with what stands between the marks of `name` replaced.
 fn with_table(text: &str, name: &str, table: &str) -> String {
-    let begin = format!("<!-- {name}: begin, written by integration-tests/tests/manual.rs -->\n");
+    let begin =
+        format!("<!-- {name}: begin, written by integration-tests/tests/it/manual.rs -->\n");
     let end = format!("<!-- {name}: end -->");
     let (head, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("no mark `{begin}`"));
     let (_, tail) = rest.split_once(&end).unwrap_or_else(|| panic!("no mark `{end}`"));

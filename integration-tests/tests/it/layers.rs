@@ -198,7 +198,7 @@ fn crates_use_only_what_lies_above_them() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// `UPDATE_EXPECT=1 cargo test -p onnxd-integration-tests --test layers` writes it.
+/// `UPDATE_EXPECT=1 cargo test -p onnxd-integration-tests --test it layers::` writes it.
 #[test]
 fn architecture_shows_the_list() {
     const BEGIN: &str = "<!-- begin: who uses whom -->\n";
@@ -218,7 +218,7 @@ fn architecture_shows_the_list() {
         fs::write(&path, [before, BEGIN, &table, END, after].concat()).unwrap();
         return;
     }
-    assert!(shown == table, "stale: run UPDATE_EXPECT=1 cargo test --test layers");
+    assert!(shown == table, "stale: run UPDATE_EXPECT=1 cargo test --test it layers::");
 }
 
 /// The rooms of `core/quantize`; each may use those before it.

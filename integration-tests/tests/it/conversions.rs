@@ -1,7 +1,7 @@
 //! Conversions through the built program: what comes out computes what went in, and the report says what happened.
 
 use onnxd_eval::{Executor, RunOptions};
-use onnxd_integration_tests::{command, onnxd, outcome, small_model};
+use onnxd_integration_tests::{command, copy_program, onnxd, outcome, small_model};
 use onnxd_ir::{Model, Tensor, text};
 use onnxd_onnx::{External, WriteOptions, write_model};
 use serde_json::Value;
@@ -254,9 +254,8 @@ fn the_program_can_be_moved() {
     let case = Case::new();
     let folder = case.path("moved");
     fs::create_dir(&folder).unwrap();
-    let program = onnxd();
-    fs::copy(&program, folder.join("onnxd")).unwrap();
-    for entry in fs::read_dir(program.parent().unwrap()).unwrap().flatten() {
+    copy_program(&folder.join("onnxd"));
+    for entry in fs::read_dir(onnxd().parent().unwrap()).unwrap().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.starts_with("libonnxd_") && name.ends_with(".so") {
             fs::copy(entry.path(), folder.join(name)).unwrap();

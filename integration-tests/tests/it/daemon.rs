@@ -1,10 +1,8 @@
 //! The daemon as people and scripts meet it: duplicates, failures, control, shutdown, bad plugins.
 
-mod site;
-
+use crate::site::{self, Daemon, Site, drop_hostile, drop_model, hostile_site, report};
 use onnxd_integration_tests::write_small_model;
-use rustix::process::Signal;
-use site::{Daemon, Site, drop_hostile, drop_model, hostile_site, report};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::fs;
 use std::io::Read;
 use std::os::unix::net::{UnixDatagram, UnixStream};
@@ -406,10 +404,23 @@ fn old_jobs_are_forgotten_with_their_folders() {
     stop(daemon);
 }
 
+/// Lets this program have more files open, as far as the system permits. Tests that run at the same time share their
+/// number, which is often 1024.
+fn open_more_files() {
+    const FILES: u64 = 4_096;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|now| now < FILES) {
+        let most = limit.maximum.map_or(FILES, |most| most.min(FILES));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..limit }).unwrap();
+    }
+}
+
 #[test]
 fn many_connections_shut_nobody_out() {
     let site = Site::new();
     let daemon = site.start();
+    // Only now, so that the daemon has the usual number.
+    open_more_files();
     let connect = || UnixStream::connect(site.state().join("control.sock")).unwrap();
     let idle: Vec<UnixStream> = (0..1_000).map(|_| connect()).collect();
     let (status, stdout, stderr) = site.run(&["ctl", "health"]);

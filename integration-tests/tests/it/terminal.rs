@@ -1,13 +1,11 @@
 //! What people see: on a terminal lines end between words and fit, elsewhere they stay whole, and what a plugin says
 //! of its work neither floods nor forges nor commands anything.
 
-mod site;
-
+use crate::site::{Site, wait};
 use onnxd_integration_tests::{command, folder_with, outcome, with_plugins_of, write_small_model};
 use onnxd_ir::Tensor;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use site::{Site, wait};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
@@ -20,7 +18,9 @@ const CLEAR: &str = "\r\u{1b}[2K";
 
 /// Exit status and all that a terminal of so many columns gets from a command.
 fn on_terminal(mut command: Command, columns: u16) -> (i32, String) {
-    let mut master = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap());
+    // Programs that other tests start meanwhile must not inherit the terminal.
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let mut master = File::from(openpt(flags).unwrap());
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap();

@@ -1,13 +1,11 @@
 //! Installations as people make them: the program alone, libraries that are no plugins, and what the
 //! manual tells to copy.
 
-mod site;
-
+use crate::site::Site;
 use cargo_metadata::{CrateType, MetadataCommand};
 use onnxd_integration_tests::{
-    command, library, onnxd, outcome, root, with_plugins_of, write_small_model,
+    command, copy_program, library, onnxd, outcome, root, with_plugins_of, write_small_model,
 };
-use site::Site;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +21,7 @@ fn alone() -> TempDir {
     fs::create_dir(folder.path().join("bin")).unwrap();
     let program = folder.path().join("bin/onnxd");
     if fs::hard_link(onnxd(), &program).is_err() {
-        fs::copy(onnxd(), &program).unwrap();
+        copy_program(&program);
     }
     folder
 }

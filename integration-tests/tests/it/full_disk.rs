@@ -3,13 +3,11 @@
 //!
 //! The disk is a small `tmpfs` that is mounted in a user and mount namespace of its own, which needs no rights.
 
-mod site;
-
+use crate::site::{Daemon, Site, wait};
 use onnxd_integration_tests::outcome;
 use onnxd_ir::ops::Add;
 use onnxd_ir::{DataType, Graph, Model, Tensor, ValueType};
 use onnxd_onnx::{WriteOptions, write_model};
-use site::{Daemon, Site, wait};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,7 +21,7 @@ const SOME_BYTES: u64 = 1 << 20;
 /// Elements of a model's weights: 4 MiB.
 const ELEMENTS: usize = 1 << 20;
 
-/// Runs `test` of this program once more, with temporary files on a disk of `mib`.
+/// Runs `test` of this file once more, with temporary files on a disk of `mib`.
 fn inside(test: &str, mib: usize) {
     let (disk, outer) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mount = format!("mount -t tmpfs -o size={mib}m onnxd-test {:?}", disk.path());
@@ -38,7 +36,8 @@ fn inside(test: &str, mib: usize) {
         return;
     }
     let mut run = namespace("exec \"$@\"");
-    run.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    let test = format!("full_disk::{test}");
+    run.arg(std::env::current_exe().unwrap()).args(["--exact", &test, "--nocapture"]);
     run.env("TMPDIR", disk.path()).env(INSIDE, outer.path());
     let output = run.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -1,10 +1,9 @@
-//! How long a small drop takes from its last rename to the published result. Figures are printed,
-//! not judged: run with `--release -- --nocapture` on an idle machine.
+//! How long a small drop takes from its last rename to the published result. Figures are printed, not judged.
+//!
+//! `cargo test --release -p onnxd-integration-tests --test it latency:: -- --nocapture` on an idle machine prints them.
 
-mod site;
-
+use crate::site::{Site, wait};
 use onnxd_integration_tests::write_small_model;
-use site::{Site, wait};
 use std::fs;
 use std::time::{Duration, Instant};
 

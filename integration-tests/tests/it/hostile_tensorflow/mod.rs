@@ -1,14 +1,13 @@
 //! Files of TensorFlow, TFLite and Keras that were made to do harm: each gives one clear diagnostic or a harmless
 //! model, in little memory and time, and without a panic.
 
-#[path = "../hostile/mod.rs"]
-mod hostile;
-
 mod checkpoints;
 mod graphs;
 mod hdf5;
 mod keras;
 mod lite;
+
+use crate::hostile;
 
 const LIMIT: &[&str] = &["N0213"];
 const DAMAGED: &[&str] = &["N0201"];

@@ -130,7 +130,7 @@ fn a_result_in_the_folder_of_its_source_is_no_part_of_the_source() {
 #[test]
 fn eval_replaces_only_what_it_wrote() {
     let case = Case::new();
-    let from_numpy = include_bytes!("../../core/daemon/demo/inputs.npz");
+    let from_numpy = include_bytes!("../../../core/daemon/demo/inputs.npz");
     fs::write(case.at("proj/calib.npz"), from_numpy).unwrap();
     fs::write(case.at("proj/x.npy"), npy(4)).unwrap();
     symlink("calib.npz", case.at("proj/link.npz")).unwrap();

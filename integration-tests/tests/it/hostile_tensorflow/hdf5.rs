@@ -1,8 +1,8 @@
 //! HDF5 files as old libraries write them, which have no checksums.
 
-use super::hostile::zipped;
+use super::assert_harmless;
 use super::keras::dense;
-use super::{assert_harmless, hostile::Member};
+use crate::hostile::{Member, zipped};
 
 const NOWHERE: u64 = u64::MAX;
 

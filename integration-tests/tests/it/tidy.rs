@@ -147,6 +147,22 @@ fn unsafe_stands_where_it_is_reviewed() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// The compiler does not look at a file that no `mod` line names.
+#[test]
+fn every_file_of_tests_is_run() {
+    let folder = root().join("integration-tests/tests/it");
+    let main = fs::read_to_string(folder.join("main.rs")).unwrap();
+    let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_module = |path: &PathBuf| {
+        path.join("mod.rs").exists() || path.extension().is_some_and(|e| e == "rs")
+    };
+    let names = files.filter(is_module).map(|path| path.file_stem().unwrap().to_owned());
+    let names = names.map(|name| name.into_string().unwrap()).filter(|name| name != "main");
+    let missing: Vec<_> =
+        names.filter(|name| !main.lines().any(|line| line == format!("mod {name};"))).collect();
+    assert!(missing.is_empty(), "main.rs lacks {missing:?}");
+}
+
 /// A rewrite rule's file begins with the graph before and after.
 #[test]
 fn judges_are_in_the_table() {

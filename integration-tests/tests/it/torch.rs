@@ -1,11 +1,9 @@
 //! PyTorch models through the watched folder, and quantized in one step with their conversion.
 
-mod site;
-
+use crate::site::{self, Site, report};
 use onnxd_arrays::Arrays;
 use onnxd_integration_tests::{PLUGINS, converted, folder_with, numbers, root};
 use onnxd_ir::{Model, Tensor};
-use site::{Site, report};
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,5 @@
 //! A place with a real daemon: its folders, its process, its socket, and how to wait for it.
 
-#![allow(dead_code, reason = "each test program uses a part")]
-
 use onnxd_integration_tests::{command, library, onnxd, write_small_model};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

@@ -1,9 +1,7 @@
 //! PyTorch archives that were made to do harm: each gives one clear diagnostic or a harmless model, in little memory,
 //! without a panic, and runs nothing.
 
-mod hostile;
-
-use hostile::{Member, zipped};
+use crate::hostile::{self, Member, zipped};
 
 /// A module without attributes, as a pickle.
 const MODULE: &[u8] = b"\x80\x02c__torch__\nM\n)\x81}b.";

@@ -1,11 +1,9 @@
 //! Drops of every kind start their job once, and only when they are complete.
 
-mod site;
-
+use crate::site::{self, SETTLE, Site, report};
 use onnxd_integration_tests::{root, small_model, write_small_model};
 use onnxd_ir::Tensor;
 use onnxd_onnx::{External, WriteOptions, write_model};
-use site::{SETTLE, Site, report};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! SavedModels with their checkpoints, in archives.
 
-use super::hostile::{Member, member, zipped};
 use super::{DAMAGED, FINE, LIMIT, SHORT, assert_harmless};
+use crate::hostile::{Member, member, zipped};
 use std::io::Write;
 
 /// A field of a protobuf message.

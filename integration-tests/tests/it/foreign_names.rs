@@ -1,12 +1,10 @@
 //! Names and texts from outside forge no line and command no terminal, whatever prints or logs them.
 
-mod site;
-
+use crate::site::{self, Site};
 use onnxd_diagnostics::is_unsafe;
 use onnxd_integration_tests::{command, small_model};
 use onnxd_onnx::{WriteOptions, write_model};
 use serde_json::Value;
-use site::Site;
 use std::fs;
 use std::path::Path;
 

@@ -1,10 +1,8 @@
 //! What a new user does first, and what the commands answer.
 
-mod site;
-
+use crate::site::Site;
 use onnxd_integration_tests::{command, outcome, write_small_model};
 use serde_json::Value;
-use site::Site;
 use std::fs;
 use std::path::Path;
 use std::process::Output;

@@ -1,7 +1,7 @@
 //! What a hostile plugin tries against the daemon and against files of the same user, as that user: each is refused,
 //! and nothing is changed.
 
-use onnxd_integration_tests::{library, onnxd, outcome, write_small_model};
+use onnxd_integration_tests::{copy_program, library, outcome, write_small_model};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
@@ -27,13 +27,12 @@ impl Installed {
             fs::create_dir_all(installed.at(name)).unwrap();
             installed.give(&installed.at(name));
         }
-        for (source, target) in [
-            (onnxd(), "bin/onnxd"),
-            (library("libhostile_plugins.so"), "plugins/libhostile_plugins.so"),
-            (library("libonnxd_frontend_onnx.so"), "plugins/libonnxd_frontend_onnx.so"),
-        ] {
-            fs::copy(source, installed.at(target)).unwrap();
-            installed.give(&installed.at(target));
+        copy_program(&installed.at("bin/onnxd"));
+        installed.give(&installed.at("bin/onnxd"));
+        for name in ["libhostile_plugins.so", "libonnxd_frontend_onnx.so"] {
+            let target = installed.at("plugins").join(name);
+            fs::copy(library(name), &target).unwrap();
+            installed.give(&target);
         }
         write_small_model(&installed.at("model.onnx"), "");
         installed.give(&installed.at("model.onnx"));

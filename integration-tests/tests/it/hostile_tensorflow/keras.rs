@@ -1,7 +1,7 @@
 //! Archives of Keras and the descriptions in them.
 
-use super::hostile::zipped;
 use super::{DAMAGED, FINE, LIMIT, SHORT, assert_harmless};
+use crate::hostile::zipped;
 
 const DEEP: usize = 1_000_000;
 /// Where JSON is in itself too often, or the description has too many values.

@@ -1,0 +1,45 @@
+//! Tests of the built program and of the repository, in one program: it is linked once.
+//!
+//! They run in threads of one process, several at a time. So a test changes nothing that all of them share, such as the
+//! environment, the current folder or signals, and it does not judge its own process.
+
+mod bad_input;
+mod calibration;
+mod conversions;
+mod corpus;
+mod daemon;
+mod dependencies;
+mod drops;
+mod escapes;
+mod first_steps;
+mod floods;
+mod foreign_names;
+mod full_disk;
+mod hostile;
+mod hostile_models;
+mod hostile_tensorflow;
+mod hostile_torch;
+mod installation;
+mod kill;
+mod latency;
+mod layers;
+mod manual;
+mod memory;
+mod n2d2;
+mod n2d2_integers;
+mod names;
+mod operators;
+mod owned_files;
+mod params;
+mod pictures;
+mod plugins;
+mod progress;
+mod quality;
+mod quantizers;
+mod resolution;
+mod site;
+mod source_forms;
+mod tensorflow;
+mod terminal;
+mod tidy;
+mod torch;
