@@ -40,7 +40,7 @@ impl<C: 'static> Table<C> {
     {
         // One for each type of arguments and results, of which there are hundreds: it holds nothing else.
         let run: Row<C> = Box::new(move |b, reader| match A::take(reader) {
-            Ok(arguments) if may_run(b, reader) => Ok(Some(lower(b, arguments)?.results())),
+            Ok(arguments) if may_run(b, reader) => given(lower(b, arguments)),
             Ok(_) => Ok(None),
             Err(WrongArgument) => wrong(b, reader),
         });
@@ -104,6 +104,11 @@ impl<C: 'static> Table<C> {
             None => found,
         }
     }
+}
+
+/// What a function gave, as a list.
+fn given<R: Results>(results: Lowered<R>) -> Lowered<Option<Vec<Value>>> {
+    results.map(|results| Some(results.results()))
 }
 
 /// Notes arguments that were not taken. Whether the function can run on those that were: none is a hole.
