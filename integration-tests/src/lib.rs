@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::LazyLock;
 use tempfile::TempDir;
 
 pub mod numbers;
@@ -63,11 +64,38 @@ pub fn copy_program(to: &Path) {
 }
 
 /// A command that runs the built program without the user's settings and state.
+///
+/// It knows the built plugins already. A program that does not reads all of them, 600 MB where nothing is optimized.
 pub fn command(state: &Path) -> Command {
+    let inspected = inspected();
+    let own = state.join("plugins");
+    if state.is_dir() && !own.exists() {
+        copied(&inspected.join("onnxd/plugins"), &own);
+    }
+    command_of(state, inspected)
+}
+
+/// As [`command`], for a program that keeps what it finds out about plugins in `cache`, unless it has a state folder.
+fn command_of(state: &Path, cache: &Path) -> Command {
     let mut command = Command::new(onnxd());
     command.env_clear().env("HOME", state).env("ONNXD_STATE_DIR", state);
+    command.env("XDG_CACHE_HOME", cache);
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command
+}
+
+/// A folder beside the program with what inspections of the built plugins gave. An entry of an older build does not
+/// count, and is replaced.
+fn inspected() -> &'static Path {
+    static INSPECTED: LazyLock<PathBuf> = LazyLock::new(|| {
+        let cache = build_folder().join("inspected");
+        let list = command_of(&cache.join("none"), &cache).args(["plugins", "list"]).output();
+        let told = list.expect("the program starts");
+        let folder = cache.join("onnxd/plugins");
+        assert!(folder.is_dir(), "nothing was found out about plugins: {}", outcome(&told).1);
+        cache
+    });
+    &INSPECTED
 }
 
 /// A library that the build put beside the program.

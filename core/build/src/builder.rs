@@ -1,6 +1,6 @@
 //! The graph under construction: sub-graphs, layers, names, constants.
 
-use crate::call::snake;
+use crate::draft::snake;
 use crate::names::NodeNames;
 use crate::{Operand, Result};
 use bytes::Bytes;

@@ -1,7 +1,8 @@
 //! Changing a graph that exists: its nodes, what computes its values, its sub-graphs.
 
 use crate::builder::{Frame, State};
-use crate::call::{AnyOp, Place, is_variadic, snake};
+use crate::call::AnyOp;
+use crate::draft::{Place, is_variadic, snake};
 use crate::names::NodeNames;
 use crate::{Call, GraphBuilder, Operand, Result, Var};
 use onnxd_diagnostics::{Code, shown};

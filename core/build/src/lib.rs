@@ -27,6 +27,7 @@
 mod builder;
 mod call;
 mod control;
+mod draft;
 mod edit;
 mod fold;
 mod function;

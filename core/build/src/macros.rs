@@ -39,7 +39,7 @@ macro_rules! operators {
     };
     (@returns direct $op:ident) => { $crate::Result<$crate::Var> };
     (@returns call $op:ident) => { $crate::Call<'_, op::$op> };
-    (@result direct $op:ident, $($given:expr),*) => { $crate::call::Draft::new($($given),*).only(0) };
+    (@result direct $op:ident, $($given:expr),*) => { $crate::draft::Draft::new($($given),*).only(0) };
     (@result call $op:ident, $($given:expr),*) => { $crate::Call::<op::$op>::new($($given),*) };
     (@markers $($op:ident)*) => {
         /// The operators as types, by which [`crate::Call`] knows what may be set.

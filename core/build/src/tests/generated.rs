@@ -1,6 +1,6 @@
 //! `operators.rs` and `operators_ml.rs` are what the operator table says.
 
-use crate::call::snake;
+use crate::draft::snake;
 use onnxd_ir::schema::{self, OpSchema, Param, ParamKind};
 use std::fmt::Write as _;
 
