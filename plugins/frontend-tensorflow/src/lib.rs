@@ -10,6 +10,7 @@ mod borders;
 mod files;
 pub mod fuzzing;
 mod graph;
+mod hdf5;
 mod keras;
 mod kind;
 mod model;

@@ -115,6 +115,13 @@ impl File {
     }
 }
 
+/// A file without groups.
+pub(crate) fn empty() -> Vec<u8> {
+    let mut file = File::new();
+    let root = file.folder(&[], &[]);
+    file.done(root)
+}
+
 fn contiguous(at: u64, size: u64) -> Vec<u8> {
     [&[3, 1][..], &at.to_le_bytes(), &size.to_le_bytes()].concat()
 }

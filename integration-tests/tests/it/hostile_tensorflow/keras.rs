@@ -1,5 +1,6 @@
 //! Archives of Keras and the descriptions in them.
 
+use super::hdf5::empty;
 use super::{DAMAGED, FINE, LIMIT, SHORT, assert_harmless};
 use crate::hostile::zipped;
 
@@ -40,11 +41,6 @@ fn archive(config: impl Into<Vec<u8>>) -> Vec<u8> {
         &[member("config.json", config, deflated), member("model.weights.h5", empty(), false)],
         0,
     )
-}
-
-/// An HDF5 file without groups.
-fn empty() -> Vec<u8> {
-    hdf5_pure::FileBuilder::new().finish().unwrap()
 }
 
 fn one(class: &str, sizes: &str, config: &str) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! Files of Keras, made in tests.
 
-use hdf5_pure::{AttrValue, FileBuilder, GroupBuilder};
+use crate::hdf5::testing::{Message, Writer, contiguous, text};
 use std::io::Write;
 
 /// Descriptions of small models, of both versions.
@@ -45,39 +45,37 @@ pub(crate) type Groups<'a> = [(&'a str, &'a [(&'a str, &'a [u64])])];
 
 /// An HDF5 file.
 pub(crate) fn weights(groups: &Groups<'_>) -> Vec<u8> {
-    let mut file = FileBuilder::new();
-    let mut names: Vec<&str> =
-        groups.iter().map(|(path, _)| path.split('/').next().expect("a file in memory")).collect();
-    names.dedup();
-    for name in names {
-        let mut group = file.create_group(name);
-        fill(&mut group, name, groups);
-        file.add_group(group.finish());
-    }
-    file.set_attr("backend", AttrValue::String("tensorflow".into()));
-    file.finish().expect("a file in memory")
+    let mut file = Writer::new();
+    let root = group(&mut file, "", groups, &[text("backend", "tensorflow")]);
+    file.done(root)
 }
 
-/// Adds what lies at `path` to its group.
-fn fill(group: &mut GroupBuilder, path: &str, groups: &Groups<'_>) {
-    let below = |found: &str| found.strip_prefix(path)?.strip_prefix('/').map(str::to_owned);
-    for (_, tensors) in groups.iter().filter(|(found, _)| *found == path) {
-        for (name, shape) in *tensors {
-            let count = shape.iter().product::<u64>() as usize;
-            let data: Vec<f32> = (0..count).map(|i| i as f32 / 8.0).collect();
-            group.create_dataset(name).with_f32_data(&data).with_shape(shape);
-        }
+/// Writes the group at `path`; where it is.
+fn group(file: &mut Writer, path: &str, groups: &Groups<'_>, more: &[Message]) -> u64 {
+    let mut links = vec![];
+    for (name, shape) in groups.iter().filter(|(found, _)| *found == path).flat_map(|(_, all)| *all)
+    {
+        let count = shape.iter().product::<u64>();
+        let data: Vec<u8> = (0..count).flat_map(|i| (i as f32 / 8.0).to_le_bytes()).collect();
+        let layout = contiguous(file.put(&data), data.len() as u64);
+        links.push((*name, file.tensor(shape, layout, &[])));
     }
-    let mut names: Vec<String> = groups
-        .iter()
-        .filter_map(|(found, _)| Some(below(found)?.split('/').next()?.to_owned()))
-        .collect();
+    let mut names: Vec<&str> =
+        groups.iter().filter_map(|(found, _)| first_below(path, found)).collect();
     names.dedup();
     for name in names {
-        let mut inner = group.create_group(&name);
-        fill(&mut inner, &format!("{path}/{name}"), groups);
-        group.add_group(inner.finish());
+        let inner = if path.is_empty() { name.to_owned() } else { format!("{path}/{name}") };
+        links.push((name, group(file, &inner, groups, &[])));
     }
+    links.sort_unstable();
+    file.group(&links, more)
+}
+
+/// The name in the group at `path` that leads to what lies below it.
+fn first_below<'p>(path: &str, found: &'p str) -> Option<&'p str> {
+    let rest = found.strip_prefix(path)?;
+    let rest = if path.is_empty() { rest } else { rest.strip_prefix('/')? };
+    rest.split('/').next()
 }
 
 /// A `.keras` file, whose members are stored as Keras does it.
