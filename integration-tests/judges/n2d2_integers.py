@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Judge the integer graphs of N2D2's quantization: three ways of computing them must agree.
 
-    n2d2_integers.py --onnxd target/release/onnxd --shared ../shared [--match 'own_*'] [--every 1]
+    n2d2_integers.py --onnxd target/release/onnxd --shared ../shared [--match 'own_*'] [--every N:K]
 
 Every integer case of the suite n2d2-int is converted as it says. On the case's inputs the built-in executor and ONNX
 Runtime (without optimizations) must give the same integers, bit for bit, for every integer value of the graph, not its
@@ -169,11 +169,12 @@ def main():
     parser.add_argument("--onnxd", required=True)
     parser.add_argument("--shared", default="../shared")
     parser.add_argument("--match", default="*", help="ids of cases")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth case only")
+    parser.add_argument("--every", default="1", metavar="N[:K]", help="every Nth case only, from the Kth on")
     options = parser.parse_args()
     onnxd, failed, integers, apart = os.path.abspath(options.onnxd), 0, 0, 0
     corpus = os.path.join(options.shared, "corpus")
-    cases = cases_of(options.shared, options.match)[:: options.every]
+    step, _, first = options.every.partition(":")
+    cases = cases_of(options.shared, options.match)[int(first or 0) % int(step) :: int(step)]
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="n2d2-") as work:
             try:

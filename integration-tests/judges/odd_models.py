@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Judge conversions of models that are odd but legal, and of models that contradict themselves.
 
-    odd_models.py --onnxd target/release/onnxd [--match 'saved_*'] [--every 5] [--keep DIR]
+    odd_models.py --onnxd target/release/onnxd [--match 'saved_*'] [--every N:K] [--keep DIR]
 
 Every function of odd_cases.py gives one or more models. A legal model must convert; what comes out must pass
 `onnx.checker` with full_check (unless the case names what keeps every file of its kind from it) and give in ONNX Runtime, or in
@@ -194,12 +194,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--onnxd", required=True)
     parser.add_argument("--match", default="*")
-    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--every", default="1", metavar="N[:K]", help="every Nth case only, from the Kth on")
     parser.add_argument("--keep", type=pathlib.Path)
     options = parser.parse_args()
+    step, _, first = options.every.partition(":")
     passed = failed = 0
     for number, case in enumerate(odd_cases.all_cases()):
-        if number % options.every or not fnmatch.fnmatch(case.name, options.match):
+        if number % int(step) != int(first or 0) % int(step) or not fnmatch.fnmatch(case.name, options.match):
             continue
         with tempfile.TemporaryDirectory() as scratch:
             folder = (options.keep or pathlib.Path(scratch)) / case.name
