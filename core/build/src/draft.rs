@@ -13,7 +13,7 @@ const FORMERLY: &[(&str, &str, &str)] = &[
     ("Pad", "pads", "paddings"),
     ("Upsample", "scales", "height_scale"),
 ];
-/// What a [`crate::Call`] of any operator has. Its code is compiled once, not for each operator; methods of [`crate::Call`] only
+/// What a [`crate::Call`] of any operator has. Its code is compiled once, not for each operator; methods of calls only
 /// pass on what they are given.
 pub(crate) struct Draft<'b> {
     pub(crate) builder: &'b GraphBuilder,

@@ -7,8 +7,8 @@ use onnxd_plugin_sdk::testing::mutations::Mutations;
 /// Groups of a file that are visited, and how deep they are.
 const GROUPS_MAX: usize = 1_000;
 const DEPTH_MAX: usize = 20;
-/// Bytes that a tensor may have in a test.
-const BYTES_MAX: u64 = 256 << 20;
+/// Bytes that a tensor may have in a test, whose code is not optimized.
+const BYTES_MAX: u64 = 16 << 20;
 const NOWHERE: [u8; 8] = [0xff; 8];
 
 /// What a tensor holds, as bytes.
