@@ -8,7 +8,7 @@ use crate::graph::quantized::dtype_of;
 use crate::graph::weighted::{FLOATS, WeightedNode, WeightedOp, no_pair};
 use crate::plan::request::{Request, Settings};
 use crate::range::weights::finite;
-use onnxd_ir::{DataType, Graph, Node, NodeId, Tensor, ValueId};
+use onnxd_ir::{DataType, Dim, Graph, Node, NodeId, Tensor, ValueId};
 
 /// Slots of the inputs that are to be integers.
 type Slots = &'static [usize];
@@ -137,7 +137,8 @@ pub(crate) fn check(
             None => return Err(Some("the type of what it reads is not known")),
         }
     }
-    if data.iter().all(|(_, v)| graph.constant(*v).is_some()) {
+    let is_constant = data.iter().all(|(_, v)| graph.constant(*v).is_some());
+    if is_constant || is_softmax_of_one(graph, node) {
         return Err(Some("it computes a constant"));
     }
     for constant in data.iter().filter_map(|(_, v)| graph.constant(*v)) {
@@ -153,6 +154,18 @@ pub(crate) fn check(
         true => factors(graph, node),
         false => Ok(()),
     }
+}
+
+/// Whether a node is a `Softmax` along an axis of one element. It gives 1 always, and ONNX Runtime's `QLinearSoftmax`,
+/// which its optimizations make of pairs, too, gives 0.
+fn is_softmax_of_one(graph: &Graph, node: &Node) -> bool {
+    let shape = node.input(0).and_then(|v| graph[v].ty.as_ref()?.shape());
+    let one = |shape: &[Dim]| {
+        let axis = node.int("axis", -1);
+        let axis = if axis < 0 { axis + shape.len() as i64 } else { axis };
+        usize::try_from(axis).ok().and_then(|axis| shape.get(axis)?.known()) == Some(1)
+    };
+    node.is("Softmax") && shape.is_some_and(one)
 }
 
 /// Demands that the factors of a normalization, and what it adds, are vectors.
@@ -184,4 +197,27 @@ pub(crate) fn norm(graph: &Graph, id: NodeId) -> Option<WeightedNode> {
         out: node.output(0)?,
         axis: None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onnxd_ir::text::parse_model;
+
+    fn checked(axes: &str) -> Result<(), Option<&'static str>> {
+        let text = format!(
+            "<ir_version: 8, opset_import: [\"\" : 17]>\n\
+             g (float[{axes}] x) => (float[{axes}] y) {{ y = Softmax <axis = 1> (x) }}"
+        );
+        let graph = parse_model(&text).unwrap().graph;
+        let id = graph.node_ids()[0];
+        check(&graph, &graph[id], DataType::Uint8)
+    }
+
+    #[test]
+    fn a_softmax_of_one_element_is_a_constant() {
+        assert_eq!(checked("2,1,3"), Err(Some("it computes a constant")));
+        assert_eq!(checked("1,2,1"), Ok(()));
+        assert_eq!(checked("2,n,3"), Ok(()));
+    }
 }
