@@ -801,6 +801,8 @@ def fill_type(model, name):
     info = next(o for o in model.graph.output if o.name == name)
     inner = copy.deepcopy(model)
     del inner.graph.output[:]
+    if all(opset.domain != "com.microsoft" for opset in inner.opset_import):
+        inner.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     found = {v.name: v.type.tensor_type.elem_type for v in onnx.shape_inference.infer_shapes(inner).graph.value_info}
     like = next(o for o in model.graph.output if o.type.WhichOneof("value"))
     info.type.tensor_type.elem_type = found.get(name) or like.type.tensor_type.elem_type
